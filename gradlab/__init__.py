@@ -1,0 +1,48 @@
+"""gradlab: a GPU-accelerated tensor and autograd engine. Names and meanings follow PyTorch.
+
+    import gradlab as gl
+"""
+
+from __future__ import annotations
+
+from gradlab import autograd as autograd
+from gradlab import backends as backends
+from gradlab import ops as ops
+from gradlab._version import __version__ as __version__
+from gradlab.autograd import (
+    enable_grad as enable_grad,
+    inference_mode as inference_mode,
+    is_grad_enabled as is_grad_enabled,
+    is_inference_mode_enabled as is_inference_mode_enabled,
+    no_grad as no_grad,
+    set_grad_enabled as set_grad_enabled,
+)
+from gradlab.backends import cpu as _cpu
+from gradlab.device import Device as device
+from gradlab.dtype import (
+    DType as dtype,
+    bfloat16 as bfloat16,
+    bool_ as bool,
+    double as double,
+    finfo as finfo,
+    float16 as float16,
+    float32 as float32,
+    float64 as float64,
+    get_default_dtype as get_default_dtype,
+    half as half,
+    iinfo as iinfo,
+    int8 as int8,
+    int16 as int16,
+    int32 as int32,
+    int64 as int64,
+    long as long,
+    set_default_dtype as set_default_dtype,
+    short as short,
+    uint8 as uint8,
+)
+from gradlab.tensor import Tensor as Tensor
+from gradlab.tensor.creation import *
+from gradlab.tensor.linalg import *
+from gradlab.tensor.pointwise import *
+from gradlab.tensor.reduction import *
+from gradlab.tensor.shape import *

@@ -1,0 +1,82 @@
+"""The base class of Tensor, and the rare facts about a tensor that most tensors do not have.
+
+A tensor is three slots: its raw array, its edge into the graph and, for few, a `Meta`. PyTorch's legacy name for this class is Variable.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from gradlab.op import Op
+
+
+class _Leaf:
+    """The edge of a tensor that requires grad and was not computed."""
+
+    __slots__ = ()
+
+    def __repr__(self) -> str:
+        return "LEAF"
+
+
+LEAF: Any = _Leaf()
+
+
+class Version:
+    """When a piece of memory was last written in place: a sequence number, shared by a tensor and its views. 0 is never."""
+
+    __slots__ = ("code", "lasti", "scope", "written")
+
+    def __init__(self) -> None:
+        self.written = 0
+        self.code: Any = None
+        self.lasti = 0
+        self.scope: Any = None
+
+
+class Meta:
+    """What only some tensors have: a version, a view's base and how it was made, hooks."""
+
+    __slots__ = ("accumulate", "base", "chain", "hooks", "inference", "post_hooks", "quiet", "retains", "seen", "version")
+
+    def __init__(self) -> None:
+        self.version: Version | None = None
+        self.base: Any = None  # the tensor that this one is a view of
+        self.chain: tuple[tuple[Op, dict[str, Any]], ...] = ()  # the view rows that lead from the base here
+        self.seen = 0  # version.written when the view was last derived
+        self.quiet = False  # made while recording was off: shares memory, not the graph
+        self.hooks: dict[int, Any] | None = None
+        self.post_hooks: dict[int, Any] | None = None
+        self.accumulate: Any = None  # weak reference to the AccumulateGrad of a leaf
+        self.inference = False
+        self.retains = False
+
+
+class Differentiable:
+    """Base of Tensor. `_array` is the raw array (or a Symbol), `_edge` is None, LEAF, a Node or an Edge(node, index)."""
+
+    __slots__ = ("__dict__", "__weakref__", "_array", "_edge", "_meta")
+    _array: Any
+    _edge: Any
+    _meta: Meta | None
+    _grad: Any = None
+
+
+def meta_of(tensor: Differentiable) -> Meta:
+    """The tensor's Meta, made on first use."""
+    meta = tensor._meta
+    if meta is None:
+        meta = tensor._meta = Meta()
+    return meta
+
+
+def version_of(tensor: Differentiable) -> Version:
+    """The tensor's version, made on first use and shared with the node that keeps the tensor as its output."""
+    meta = meta_of(tensor)
+    if meta.version is None:
+        meta.version = Version()
+        edge = tensor._edge
+        if edge is not None and edge is not LEAF:
+            edge.node.watch(edge.index, meta.version)
+    return meta.version

@@ -1,0 +1,198 @@
+"""From a row's gradient formulas to what a node keeps and how it computes its inputs' gradients. Worked out once for each row."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from operator import itemgetter
+from typing import Any
+
+from gradlab.autograd import errors
+from gradlab.autograd.base import Differentiable
+from gradlab.autograd.mode import current
+from gradlab.autograd.node import Edge, Node
+from gradlab.op import Op
+
+__all__ = ["Edge", "keeper", "kept", "with_back"]
+
+
+def keeper(op: Op) -> Callable[..., tuple[Any, ...]]:
+    """For a row of two inputs: what to keep of them, given which of the two (by its edge) needs a gradient."""
+    a, b = op.inputs
+    wants = {step.targets[0]: step.wants for step in op.steps}
+    a_for_a, b_for_a = (n in wants.get(a, ()) for n in (a, b))
+    a_for_b, b_for_b = (n in wants.get(b, ()) for n in (a, b))
+    if not (a_for_a or b_for_a or a_for_b or b_for_b):
+        return lambda x, y, ex, ey: ()
+    if not (a_for_a or b_for_b):
+        if op.kept_inputs == (b, a):
+            return lambda x, y, ex, ey: (None if ex is None else y, None if ey is None else x)
+        if op.kept_inputs == (a, b):
+            return lambda x, y, ex, ey: (None if ey is None else x, None if ex is None else y)
+
+    def keep(x: Any, y: Any, ex: Any, ey: Any) -> tuple[Any, ...]:
+        have = {
+            a: x if (a_for_a and ex is not None) or (a_for_b and ey is not None) else None,
+            b: y if (b_for_a and ex is not None) or (b_for_b and ey is not None) else None,
+        }
+        return tuple(have[name] for name in op.kept_inputs)
+
+    return keep
+
+
+def kept(op: Op, inputs: list[Any], outputs: list[Any], edges: tuple[Any, ...]) -> tuple[Any, ...]:
+    """What a node of any row keeps: inputs as Tensors, outputs as raw arrays; None for what no formula that will run asks for."""
+    running = [s for s in op.steps if _runs(op, s, edges)]
+    asked = {w for step in running for w in step.wants}
+    if op.variadic:
+        found = [tuple(inputs) if name in asked else None for name in op.kept_inputs]
+    else:
+        found = [inputs[op.inputs.index(name)] if name in asked else None for name in op.kept_inputs]
+    return (*found, *(outputs[op.outputs.index(name)] if name in asked else None for name in op.kept_outputs))
+
+
+def _runs(op: Op, step: Any, edges: tuple[Any, ...]) -> bool:
+    if op.variadic:
+        return True
+    return any(edges[op.inputs.index(t)] is not None for t in step.targets if op.inputs.index(t) < len(edges))
+
+
+def with_back(node: type[Node], op: Op) -> type[Node]:
+    """Give a row's node class its `back`, and `targets`, the positions of the inputs that have a formula."""
+    names = [t for step in op.steps for t in step.targets]
+    node.targets = frozenset(range(4096)) if op.variadic and names else frozenset(op.inputs.index(n) for n in names)
+    simple = op.promote is not None and not op.params and len(op.outputs) == 1 and not op.variadic
+    plain = simple and all(w == "g" or w in op.kept_inputs or w in op.kept_outputs for s in op.steps for w in s.wants)
+    if plain and len(op.inputs) <= 2 and len(op.steps) == len(op.inputs) and not any(s.joint for s in op.steps):
+        steps = sorted(op.steps, key=lambda s: op.inputs.index(s.targets[0]))
+        node.back = _back_of_one(op, steps[0]) if len(steps) == 1 else _back_of_two(op, steps)  # type: ignore[method-assign]
+    else:
+        node.back = _back_of_any(op)  # type: ignore[method-assign]
+    return node
+
+
+def _picker(order: list[str], wants: tuple[str, ...]) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
+    positions = [order.index(w) for w in wants]
+    if not positions:
+        return lambda values: ()
+    if len(positions) == 1:
+        (only,) = positions
+        return lambda values: (values[only],)
+    return itemgetter(*positions)
+
+
+def unpack(n: Any) -> tuple[Any, ...]:
+    """The kept values as formulas see them: checked against in-place changes, outputs wrapped."""
+    saved = n.saved
+    if saved is None:
+        raise errors.freed(n)
+    inputs = len(n.op.kept_inputs)
+    for i, value in enumerate(saved[:inputs]):
+        for x in value if type(value) is tuple else (value,):
+            if isinstance(x, Differentiable) and x._meta is not None and (version := x._meta.version) is not None:
+                if version.written >= n.seq:
+                    raise errors.modified(n, f"the input {n.op.kept_inputs[i]!r} of shape {x._array.shape}", version)
+    if len(saved) == inputs:
+        return saved
+    versions = n.versions
+    found = list(saved)
+    for i in range(inputs, len(saved)):
+        if found[i] is not None:
+            name = n.op.kept_outputs[i - inputs]
+            index = n.op.outputs.index(name)
+            if versions is not None and index in versions and versions[index].written > n.seq:
+                raise errors.modified(n, f"the output of shape {found[i].shape}", versions[index])
+            found[i] = _output(n, found[i], index)
+    return tuple(found)
+
+
+def _output(n: Any, array: Any, index: int) -> Any:
+    t = object.__new__(n.tensor_class)
+    t._array = array
+    t._meta = None
+    t._edge = (n if n.op.result is None else Edge(n, index)) if current().recording else None
+    return t
+
+
+def _back_of_one(op: Op, step: Any) -> Callable[..., Any]:
+    pick = _picker(["g", *op.kept_inputs, *op.kept_outputs], step.wants)
+    formula = step.formula
+
+    def back(n: Any, g: Any) -> Any:
+        return (formula(*pick((g, *unpack(n)))),)
+
+    return back
+
+
+def _back_of_two(op: Op, steps: Any) -> Callable[..., Any]:
+    order = ["g", *op.kept_inputs, *op.kept_outputs]
+    first, second = steps[0].formula, steps[1].formula
+    pick_first, pick_second = _picker(order, steps[0].wants), _picker(order, steps[1].wants)
+    reads = len(order) > 1
+
+    def back(n: Any, g: Any) -> Any:
+        values = (g, *unpack(n)) if reads else (g,)
+        ea, eb = n.edges
+        x = None if ea is None else first(*pick_first(values))
+        y = None if eb is None else second(*pick_second(values))
+        specs = n.specs
+        if specs is None:
+            return x, y
+        return (
+            x if x is None else _conform(x, specs[0]),
+            y if y is None else _conform(y, specs[1]),
+        )
+
+    return back
+
+
+def _conform(gradient: Any, spec: Any) -> Any:
+    """The one place where a gradient gets its input's shape and dtype."""
+    if gradient._array.shape != spec.shape:
+        gradient = gradient.sum_to_size(spec.shape)
+    return gradient if gradient._array.dtype == spec.dtype else gradient.to(spec.dtype)
+
+
+def _back_of_any(op: Op) -> Callable[..., Any]:
+    order = [*(["g"] if len(op.outputs) == 1 else [f"g_{o}" for o in op.outputs])]
+    order += [*op.kept_inputs, *op.kept_outputs]
+    extra = list(dict.fromkeys(w for s in op.steps for w in s.wants if w not in order))
+    plans = [(s, _picker(order + extra, s.wants), [op.inputs.index(t) for t in s.targets]) for s in op.steps]
+    optional = {w for s in op.steps for w in s.optional}
+    several = len(op.outputs) > 1
+    asked = {w for s in op.steps for w in s.wants}
+
+    def read(n: Any, name: str) -> Any:
+        if name in op.params:
+            return n.params.get(name)
+        base = name[: -len("_spec")]
+        if base in op.outputs:
+            return n.output_specs[op.outputs.index(base)]
+        return n.specs if op.variadic else n.specs[op.inputs.index(base)]
+
+    def back(n: Any, g: Any) -> Any:
+        gradients = [g]
+        if several:
+            gradients = list(g)
+            like = next(x for x in gradients if x is not None)
+            for i, name in enumerate(op.outputs):
+                if gradients[i] is None and f"g_{name}" in asked and f"g_{name}" not in optional:
+                    shape, dtype = n.output_specs[i]
+                    gradients[i] = like.new_zeros(shape, dtype=dtype)
+        values = (*gradients, *unpack(n), *(read(n, name) for name in extra))
+        edges = n.edges
+        found: list[Any] = [None] * len(edges)
+        for step, pick, targets in plans:
+            if op.variadic:
+                found = list(step.formula(*pick(values)))
+                break
+            if not any(edges[t] is not None for t in targets if t < len(edges)):
+                continue
+            result = step.formula(*pick(values))
+            for t, value in zip(targets, result if step.joint else (result,), strict=True):
+                if t < len(edges):
+                    found[t] = value
+        return [
+            None if e is None or x is None else _conform(x, s) for e, x, s in zip(edges, found, n.specs, strict=True)
+        ]
+
+    return back

@@ -1,0 +1,193 @@
+"""What is recorded at this moment: the mode of the current thread (and context), and the ways to change it.
+
+Every operation reads the mode once. A mode is an immutable object in a ContextVar: the cheapest thread-local there is (15 ns against 42).
+"""
+
+from __future__ import annotations
+
+import functools
+import inspect
+from collections.abc import Callable, Generator
+from contextvars import ContextVar
+from typing import Any, TypeVar
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Mode:
+    """`recording`: build the graph. `special`: something else is on too, so operations take the general path."""
+
+    __slots__ = ("anomaly", "autocast", "inference", "recording", "saved_hooks", "scope", "special", "tracer")
+
+    def __init__(
+        self,
+        recording: bool = True,
+        inference: bool = False,
+        scope: Any = None,
+        tracer: Any = None,
+        autocast: Any = None,
+        saved_hooks: Any = None,
+        anomaly: bool = False,
+    ) -> None:
+        self.recording = recording
+        self.inference = inference
+        self.scope = scope  # the innermost nn.Module call (see nn.Module.__call__)
+        self.tracer = tracer
+        self.autocast = autocast
+        self.saved_hooks = saved_hooks
+        self.anomaly = anomaly
+        self.special = inference or anomaly or tracer is not None or autocast is not None or saved_hooks is not None
+
+    def replace(self, **changes: Any) -> Mode:
+        """A mode like this one but for `changes`."""
+        values = {name: getattr(self, name) for name in self.__slots__ if name != "special"}
+        return Mode(**(values | changes))
+
+
+_mode: ContextVar[Mode] = ContextVar("gradlab_mode", default=Mode())  # noqa: B039 - a Mode is never changed
+current = _mode.get
+enter = _mode.set
+leave = _mode.reset
+
+
+def is_grad_enabled() -> bool:
+    """Whether operations are being recorded in this thread."""
+    return current().recording
+
+
+def is_inference_mode_enabled() -> bool:
+    """Whether `inference_mode` is on in this thread."""
+    return current().inference
+
+
+class ModeContext:
+    """Base of the modes below: a context manager and a decorator, safe for recursion, exceptions, threads and generators."""
+
+    def __init__(self) -> None:
+        self._tokens: list[Any] = []
+
+    def _changed(self, mode: Mode) -> Mode:
+        raise NotImplementedError
+
+    def _clone(self) -> ModeContext:
+        copy = object.__new__(type(self))
+        copy.__dict__.update(self.__dict__)
+        copy._tokens = []
+        return copy
+
+    def __enter__(self) -> None:
+        self._tokens.append(enter(self._changed(current())))
+
+    def __exit__(self, *_: object) -> None:
+        leave(self._tokens.pop())
+
+    def __call__(self, function: F) -> F:
+        if inspect.isgeneratorfunction(function):
+            return self._wrap_generator(function)
+
+        @functools.wraps(function)
+        def wrapped(*args: Any, **kwargs: Any) -> Any:
+            with self._clone():
+                return function(*args, **kwargs)
+
+        return wrapped  # type: ignore[return-value]
+
+    def _wrap_generator(self, function: Any) -> Any:
+        """The body runs in this mode, the caller between two values in its own."""
+
+        @functools.wraps(function)
+        def wrapped(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
+            generator = function(*args, **kwargs)
+            step: Callable[[], Any] = lambda: next(generator)  # noqa: E731
+            try:
+                while True:
+                    try:
+                        with self._clone():
+                            value = step()
+                    except StopIteration as stop:
+                        return stop.value
+                    try:
+                        sent = yield value
+                        step = functools.partial(generator.send, sent)
+                    except GeneratorExit:
+                        raise
+                    except BaseException as error:
+                        step = functools.partial(generator.throw, error)
+            finally:
+                with self._clone():
+                    generator.close()
+
+        return wrapped
+
+
+class no_grad(ModeContext):  # noqa: N801 - PyTorch's name
+    """Operations inside are not recorded. Use as `with gl.no_grad():` or as a decorator, with or without parentheses."""
+
+    def __new__(cls, function: Callable[..., Any] | None = None) -> Any:
+        return super().__new__(cls) if function is None else cls()(function)
+
+    def __init__(self, function: Callable[..., Any] | None = None) -> None:
+        super().__init__()
+
+    def _changed(self, mode: Mode) -> Mode:
+        return mode.replace(recording=False)
+
+
+class enable_grad(no_grad):  # noqa: N801
+    """Operations inside are recorded, also within `no_grad`."""
+
+    def _changed(self, mode: Mode) -> Mode:
+        return mode.replace(recording=True)
+
+
+class inference_mode(ModeContext):  # noqa: N801
+    """As `no_grad`, and tensors made inside can never take part in recording (so nothing is watched for them)."""
+
+    def __new__(cls, mode: bool | Callable[..., Any] = True) -> Any:
+        return super().__new__(cls) if isinstance(mode, bool) else cls()(mode)
+
+    def __init__(self, mode: bool | Callable[..., Any] = True) -> None:
+        super().__init__()
+        self.mode = mode is not False
+
+    def _changed(self, mode: Mode) -> Mode:
+        return mode.replace(recording=False, inference=True) if self.mode else mode.replace(recording=True, inference=False)
+
+
+class set_grad_enabled(ModeContext):  # noqa: N801
+    """Switch recording on or off, at once (as a function) or for a block (as a context manager)."""
+
+    def __init__(self, mode: bool) -> None:
+        super().__init__()
+        self.mode = bool(mode)
+        self._pending = enter(self._changed(current()))
+
+    def _changed(self, mode: Mode) -> Mode:
+        return mode.replace(recording=self.mode)
+
+    def __enter__(self) -> None:
+        if self._pending is not None:
+            self._tokens.append(self._pending)
+            self._pending = None  # type: ignore[assignment]
+        else:
+            super().__enter__()
+
+    def __call__(self, function: F) -> F:
+        if self._pending is not None:  # used as a decorator: undo the immediate switch
+            leave(self._pending)
+            self._pending = None  # type: ignore[assignment]
+        return super().__call__(function)
+
+
+class set_detect_anomaly(ModeContext):  # noqa: N801
+    """Check every result, forward and backward, and raise at the first operation that makes a NaN or infinity of finite inputs."""
+
+    def __init__(self, mode: bool = True, check_nan: bool = True) -> None:
+        super().__init__()
+        self.mode = mode and check_nan
+
+    def _changed(self, mode: Mode) -> Mode:
+        return mode.replace(anomaly=self.mode)
+
+
+detect_anomaly = set_detect_anomaly

@@ -1,0 +1,153 @@
+"""The graph: a Node for each recorded operation, Edges between them, AccumulateGrad at the leaves."""
+
+from __future__ import annotations
+
+import itertools
+import weakref
+from typing import Any, NamedTuple
+
+from gradlab.autograd import position
+from gradlab.autograd.base import LEAF, Differentiable, Version, meta_of
+from gradlab.op import Op
+
+next_sequence = itertools.count(1).__next__
+
+
+class Edge(NamedTuple):
+    """Points to output number `index` of the operation `node`."""
+
+    node: Any
+    index: int
+
+
+class Hooks:
+    """Hooks of one node: on the gradient of each output, before the node runs, and after."""
+
+    __slots__ = ("after", "before", "outputs", "retained")
+
+    def __init__(self) -> None:
+        self.outputs: dict[int, dict[int, Any]] = {}
+        self.retained: dict[int, Any] = {}
+        self.before: dict[int, Any] = {}
+        self.after: dict[int, Any] = {}
+
+
+class Node:
+    """One recorded operation. Call it with the gradient of its output (of each output) for its inputs' gradients.
+
+    `edges` holds for each input None, a leaf Tensor, a Node (single output) or an Edge; `next_functions` shows them as Edges.
+    """
+
+    __slots__ = (
+        "__weakref__", "code", "edges", "hooks", "lasti", "output_specs", "params", "saved", "scope", "seq", "specs", "versions",
+    )  # fmt: skip
+    op: Op
+    tensor_class: type  # what outputs and gradients are made of; set by record.adopt
+    targets: frozenset[int]  # positions of the inputs that have a gradient formula
+    count = 1  # number of outputs
+    index = 0
+    edges: tuple[Any, ...]
+    saved: tuple[Any, ...] | None
+    seq: int
+    hooks: Hooks | None
+
+    @property
+    def node(self) -> Node:
+        return self
+
+    def name(self) -> str:
+        """The name of the operation's backward, such as MulBackward0."""
+        return type(self).__name__
+
+    def back(self, g: Any) -> Any:
+        """The inputs' gradients from the output's gradient `g` (a list for several outputs); None where there is none."""
+        raise NotImplementedError
+
+    def watch(self, index: int, version: Version) -> None:
+        """Output `index` may be written in place from now on; remember its version if backward keeps that output."""
+        if self.op.kept_outputs and self.op.outputs[index] in self.op.kept_outputs:
+            known = getattr(self, "versions", None)
+            self.versions = {**(known or {}), index: version}
+
+    @property
+    def next_functions(self) -> tuple[Edge, ...]:
+        """The Edges to what made the inputs; AccumulateGrad for a leaf, (None, 0) where no gradient flows."""
+        return tuple(public_edge(e) for e in self.edges)
+
+    @property
+    def metadata(self) -> dict[str, Any]:
+        """A dictionary for the user's own notes on this node."""
+        return _metadata.setdefault(self, {})
+
+    @property
+    def forward_position(self) -> position.Position | None:
+        """The line of the user's code that called the operation."""
+        return position.locate(self.code, self.lasti, self.scope)
+
+    def __call__(self, *gradients: Any) -> Any:
+        if len(gradients) != self.count:
+            raise TypeError(f"{self.name()} takes {self.count} gradient(s), one for each output, got {len(gradients)}")
+        found = tuple(self.back(gradients[0] if self.count == 1 else list(gradients)))
+        return found[0] if len(found) == 1 else found
+
+    def __repr__(self) -> str:
+        return f"<{self.name()} object at {id(self):#x}>"
+
+
+_metadata: weakref.WeakKeyDictionary[Node, dict[str, Any]] = weakref.WeakKeyDictionary()
+
+
+class AccumulateGrad:
+    """The end of a path: adds what arrives to `variable.grad`."""
+
+    __slots__ = ("__weakref__", "variable")
+    next_functions: tuple[Edge, ...] = ()
+    index = 0
+
+    def __init__(self, variable: Differentiable) -> None:
+        self.variable = variable
+
+    @property
+    def node(self) -> AccumulateGrad:
+        return self
+
+    def name(self) -> str:
+        return "AccumulateGrad"
+
+    def __call__(self, gradient: Any) -> None:
+        old = self.variable._grad
+        self.variable._grad = gradient if old is None else old + gradient
+
+    def __repr__(self) -> str:
+        return f"<AccumulateGrad object at {id(self):#x}>"
+
+
+def accumulator(leaf: Differentiable) -> AccumulateGrad:
+    """The leaf's AccumulateGrad: the same object for as long as somebody holds it."""
+    meta = meta_of(leaf)
+    known = meta.accumulate() if meta.accumulate is not None else None
+    if known is None:
+        known = AccumulateGrad(leaf)
+        meta.accumulate = weakref.ref(known)
+    return known
+
+
+def public_edge(edge: Any) -> Edge:
+    """An entry of `Node.edges` as the user sees it."""
+    if edge is None:
+        return Edge(None, 0)
+    if isinstance(edge, Differentiable):
+        return Edge(accumulator(edge), 0)
+    return Edge(edge.node, edge.index)
+
+
+def edge_to(tensor: Differentiable) -> Any:
+    """What a node that uses `tensor` keeps of it: None, the leaf itself, or its edge."""
+    edge = tensor._edge
+    return tensor if edge is LEAF else edge
+
+
+def node_class(op: Op) -> type[Node]:
+    """The Node subclass of a row, named as PyTorch names it: `mul` gives MulBackward0, `log_softmax` LogSoftmaxBackward0."""
+    title = "".join(part[:1].upper() + part[1:] for part in op.name.split("_"))
+    return type(f"{title}Backward0", (Node,), {"__slots__": (), "op": op, "count": len(op.outputs)})

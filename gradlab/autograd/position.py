@@ -1,0 +1,80 @@
+"""Where in the user's code an operation was called: kept as (code, instruction), turned into a line when somebody asks."""
+
+from __future__ import annotations
+
+import linecache
+import sys
+from pathlib import Path
+from types import CodeType, FrameType
+from typing import Any, NamedTuple
+
+PACKAGE = str(Path(__file__).resolve().parent.parent)
+
+
+class Position(NamedTuple):
+    """A place in a source file; `line` counts from 1, `text` is the line's text."""
+
+    file: str
+    line: int
+    function: str
+
+    @property
+    def text(self) -> str:
+        return linecache.getline(self.file, self.line).strip()
+
+    def __str__(self) -> str:
+        where = f'File "{self.file}", line {self.line}, in {self.function}'
+        return f"{where}\n    {self.text}" if self.text else where
+
+
+class Scope:
+    """One call of an nn.Module: its name, where it was called from, and the scope around it."""
+
+    __slots__ = ("code", "lasti", "module", "name", "outer")
+
+    def __init__(self, module: str, name: str, outer: Scope | None, code: CodeType | None, lasti: int) -> None:
+        self.module, self.name, self.outer, self.code, self.lasti = module, name, outer, code, lasti
+
+    def path(self) -> tuple[Scope, ...]:
+        """From the outermost scope to this one."""
+        outer = self.outer.path() if self.outer is not None else ()
+        return (*outer, self)
+
+
+def in_library(code: CodeType) -> bool:
+    """Whether the code belongs to gradlab itself."""
+    return code.co_filename.startswith(PACKAGE)
+
+
+def line_of(code: CodeType, lasti: int) -> Position:
+    """The line of one instruction."""
+    for start, end, line in code.co_lines():
+        if start <= lasti < end and line is not None:
+            return Position(code.co_filename, line, code.co_qualname)
+    return Position(code.co_filename, code.co_firstlineno, code.co_qualname)
+
+
+def locate(code: CodeType | None, lasti: int, scope: Scope | None) -> Position | None:
+    """The user's line of a recorded operation: its own, or else that of the innermost module call in user code."""
+    inner = scope
+    if code is not None and not in_library(code):
+        return line_of(code, lasti)
+    while inner is not None:
+        if inner.code is not None and not in_library(inner.code):
+            return line_of(inner.code, inner.lasti)
+        inner = inner.outer
+    return None
+
+
+def user_frame(frame: FrameType | None) -> tuple[Any, int]:
+    """Code and instruction of the nearest caller outside the library (0.05 µs a frame; for the general path only)."""
+    while frame is not None:
+        if not in_library(frame.f_code):
+            return frame.f_code, frame.f_lasti
+        frame = frame.f_back
+    return None, 0
+
+
+def caller() -> tuple[Any, int]:
+    """As `user_frame`, of whoever called into the library."""
+    return user_frame(sys._getframe(1))

@@ -1,0 +1,1 @@
+"""Backends compute rows over one kind of array. They know rows (`gradlab.op`) and nothing of Tensors."""

@@ -1,0 +1,95 @@
+"""The CPU backend: NumPy arrays. Half types are computed in float32 here, once for all rows."""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+import numpy as np
+
+from gradlab import dispatch
+from gradlab.device import CPU, Device
+from gradlab.dtype import FLOAT32, HALF
+from gradlab.op import Op
+from gradlab.spec import Spec
+
+# IEEE arithmetic is quiet in gradlab as in PyTorch: 1/0 is inf. NumPy would warn, on behalf of the calling module; only those are muted.
+warnings.filterwarnings("ignore", r".*encountered in", RuntimeWarning, r"gradlab(\.|$)")
+
+
+def immediate(value: float, dtype: np.dtype[Any]) -> Any:
+    """A Python number as a NumPy scalar of `dtype`; integers wrap, floats round or overflow to infinity, as in PyTorch."""
+    kind = dtype.kind
+    if kind == "b":
+        return np.bool_(value)
+    if kind in "iu" and not isinstance(value, float):
+        bits = dtype.itemsize * 8
+        value &= (1 << bits) - 1
+        if kind == "i" and value >> (bits - 1):
+            value -= 1 << bits
+        return dtype.type(value)
+    return np.asarray(value, np.float64).astype(dtype)[()]
+
+
+def number_spec(value: float, arrays: list[Any]) -> Spec:
+    """A number among array inputs takes the dtype of the first array; the callers have promoted the arrays already."""
+    for array in arrays:
+        if array is not None and not isinstance(array, (int, float)):
+            return Spec((), array.dtype)
+    return Spec((), np.result_type(value))
+
+
+def input_specs(arrays: list[Any]) -> list[Spec | None]:
+    """Specs of a row's inputs: arrays, None, Python numbers."""
+    return [
+        None if a is None else number_spec(a, arrays) if isinstance(a, (int, float)) else Spec(a.shape, a.dtype) for a in arrays
+    ]
+
+
+class CpuBackend:
+    """Runs rows by their `cpu` functions."""
+
+    staged = False
+
+    def run(self, op: Op, arrays: list[Any], params: dict[str, Any]) -> Any:
+        if op.view:
+            return op.cpu(*arrays, **params)
+        if not arrays:
+            params = {k: v for k, v in params.items() if k != "device"}
+        specs = input_specs(arrays)
+        if op.dynamic:
+            op.infer(*specs, **params)
+            return op.cpu(*arrays, **params)
+        found = op.infer(*specs, **params)
+        outs = (found,) if isinstance(found, Spec) else tuple(found)
+        for i, array in enumerate(arrays):
+            if isinstance(array, (int, float)):
+                spec = specs[i]
+                assert spec is not None
+                arrays[i] = immediate(array, spec.dtype)
+        if not op.exact and any(s is not None and s.dtype in HALF for s in specs):
+            return self._run_half(op, arrays, outs, params)
+        made = [np.empty(s.shape, s.dtype) for s in outs]
+        op.cpu(*arrays, *made, **params)
+        return made[0] if len(made) == 1 else tuple(made)
+
+    def _run_half(self, op: Op, arrays: list[Any], outs: tuple[Spec, ...], params: dict[str, Any]) -> Any:
+        wide = [a.astype(FLOAT32) if a is not None and a.dtype in HALF else a for a in arrays]
+        made = [np.empty(s.shape, FLOAT32 if s.dtype in HALF else s.dtype) for s in outs]
+        op.cpu(*wide, *made, **params)
+        cast = [m.astype(s.dtype) if m.dtype != s.dtype else m for m, s in zip(made, outs, strict=True)]
+        return cast[0] if len(cast) == 1 else tuple(cast)
+
+    def device_of(self, array: Any) -> Device:
+        return CPU
+
+    def to_numpy(self, array: Any) -> Any:
+        return array
+
+    def from_numpy(self, array: Any, device: Device) -> Any:
+        return array
+
+
+BACKEND = CpuBackend()
+dispatch.register(np.ndarray, BACKEND)
+dispatch.register_device("cpu", lambda: BACKEND)

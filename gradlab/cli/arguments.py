@@ -1,0 +1,70 @@
+"""Command-line values, checked where they are read: each message names the option, the rule, and what was given."""
+
+from __future__ import annotations
+
+import argparse
+import math
+from typing import Any, NoReturn
+
+from gradlab.cli.failure import Failure, suggestion
+
+SEEDS = 2**63  # one more than the largest seed: what an int64 tensor can hold
+
+
+class Parser(argparse.ArgumentParser):
+    """argparse, but a mistake is a Failure of one line instead of a usage text and an exit from within.
+
+    Options cannot be abbreviated: a script that says `--epoch` would break on the day a second `--epoch…` appears.
+    """
+
+    def __init__(self, **keywords: Any) -> None:
+        self.option_names: list[str] = []
+        super().__init__(allow_abbrev=False, **keywords)
+
+    def add_argument(self, *names: Any, **keywords: Any) -> argparse.Action:
+        self.option_names += [name for name in names if name.startswith("--")]
+        return super().add_argument(*names, **keywords)
+
+    def error(self, message: str) -> NoReturn:
+        raise Failure(message.removeprefix("argument ").replace("expected one argument", "needs a value"))
+
+    def parse(self, arguments: list[str]) -> argparse.Namespace:
+        options, left = self.parse_known_args(arguments)
+        if left:
+            name = left[0].partition("=")[0]
+            if not name.startswith("-"):
+                raise Failure(f"unexpected argument {name!r}")
+            near = suggestion(name, self.option_names) or f"; {self.prog} --help lists the options"
+            raise Failure(f"unknown option {name}{near}")
+        return options
+
+
+def whole_number(text: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a whole number, not {text!r}") from None
+
+
+def positive_integer(text: str) -> int:
+    number = whole_number(text)
+    if number < 1:
+        raise argparse.ArgumentTypeError(f"must be at least 1, not {number}")
+    return number
+
+
+def seed(text: str) -> int:
+    number = whole_number(text)
+    if not 0 <= number < SEEDS:
+        raise argparse.ArgumentTypeError(f"must be between 0 and 2**63 - 1, not {number}")
+    return number
+
+
+def positive_number(text: str) -> float:
+    try:
+        number = float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a number, not {text!r}") from None
+    if not (math.isfinite(number) and number > 0):
+        raise argparse.ArgumentTypeError(f"must be a finite number above 0, not {text}")
+    return number

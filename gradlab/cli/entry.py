@@ -1,0 +1,92 @@
+"""The table of commands, and how the program starts and ends."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import sys
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from gradlab._version import __version__
+from gradlab.cli import info, train
+from gradlab.cli.arguments import Parser
+from gradlab.cli.failure import USAGE, Failure, chosen
+
+INTERRUPTED = 130  # what a shell reports for a program ended by Ctrl-C
+BROKEN_PIPE = 141  # … and for one whose reader went away
+
+
+@dataclass(frozen=True)
+class Command:
+    """One row of the table: what to type, one line about it, its options, and what it does."""
+
+    name: str
+    summary: str
+    configure: Callable[[Parser], None]
+    run: Callable[[argparse.Namespace], int]
+
+
+COMMANDS = {
+    command.name: command
+    for command in (
+        Command("train", "train a model on a data set that comes with gradlab", train.configure, train.run),
+        Command("info", "show versions and devices, and what is missing", info.configure, info.run),
+    )
+}
+
+
+def main(argv: Sequence[str] | None = None) -> int:
+    """Runs the program on `argv` (sys.argv[1:] by default) and returns its exit code.
+
+    0 done, 1 failed, 2 wrong usage, 130 interrupted. Anything else that is raised is a bug and keeps its traceback.
+    """
+    arguments = list(sys.argv[1:] if argv is None else argv)
+    try:
+        code = run(arguments)
+        sys.stdout.flush()
+        return code
+    except Failure as failure:
+        name = arguments[0] if arguments and arguments[0] in COMMANDS else ""
+        print(f"gradlab {name}".rstrip() + f": {failure}", file=sys.stderr)
+        return failure.code
+    except KeyboardInterrupt:
+        print("gradlab: interrupted", file=sys.stderr)
+        return INTERRUPTED
+    except BrokenPipeError:
+        # The interpreter flushes stdout once more at its end; give it somewhere to flush to.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return BROKEN_PIPE
+
+
+def run(arguments: list[str]) -> int:
+    if not arguments:
+        print(overview(), file=sys.stderr)
+        return USAGE
+    first = arguments[0]
+    if first in ("-h", "--help", "help"):
+        print(overview())
+        return 0
+    if first in ("-V", "--version"):
+        print(f"gradlab {__version__}")
+        return 0
+    if first.startswith("-"):
+        raise Failure(f"unknown option {first}; gradlab --help shows how to use the program")
+    command = COMMANDS[chosen("command", first, COMMANDS)]
+    parser = Parser(prog=f"gradlab {command.name}", description=command.summary)
+    command.configure(parser)
+    try:
+        options = parser.parse(arguments[1:])
+    except SystemExit as stop:  # --help
+        return int(stop.code or 0)
+    return command.run(options)
+
+
+def overview() -> str:
+    width = max(map(len, COMMANDS))
+    commands = "\n".join(f"  {command.name:<{width}}  {command.summary}" for command in COMMANDS.values())
+    return (
+        f"gradlab {__version__}: a tensor and autograd engine\n\n"
+        f"usage: gradlab COMMAND [options]\n\n{commands}\n\n"
+        f"gradlab COMMAND --help lists a command's options."
+    )

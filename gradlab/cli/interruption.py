@@ -1,0 +1,43 @@
+"""Ctrl-C as a request: the loop ends at its next safe point, instead of wherever it happens to be."""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from types import FrameType
+
+
+class Interruption:
+    """The signal that asked the program to stop, or None."""
+
+    signal: int | None = None
+
+    def requested(self) -> bool:
+        return self.signal is not None
+
+    def exit_code(self) -> int:
+        """What a shell reports for a program ended by the signal."""
+        return 128 + (self.signal or 0)
+
+    def handle(self, number: int, frame: FrameType | None) -> None:
+        """A second request does not wait: whoever presses Ctrl-C twice means it."""
+        if self.requested():
+            raise KeyboardInterrupt
+        self.signal = number
+
+
+@contextmanager
+def interruption() -> Iterator[Interruption]:
+    """While the block runs, Ctrl-C and SIGTERM (a scheduler's end of time) are noted instead of ending the program."""
+    request = Interruption()
+    if threading.current_thread() is not threading.main_thread():
+        yield request  # Python lets only the main thread have handlers
+        return
+    former = {number: signal.signal(number, request.handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield request
+    finally:
+        for number, handler in former.items():
+            signal.signal(number, handler)

@@ -1,0 +1,53 @@
+"""Devices as plain data: a type ("cpu", "cuda") and an index."""
+
+from __future__ import annotations
+
+from typing import Any
+
+TYPES = ("cpu", "cuda")
+
+
+class Device:
+    """A place where tensors live: `Device("cpu")`, `Device("cuda")`, `Device("cuda:1")`, `Device("cuda", 1)`."""
+
+    __slots__ = ("index", "type")
+    index: int | None
+    type: str
+
+    def __init__(self, device: str | Device, index: int | None = None) -> None:
+        if isinstance(device, Device):
+            device, index = device.type, device.index if index is None else index
+        if not isinstance(device, str):
+            raise TypeError(f"device is a string such as 'cpu' or 'cuda:0', not {type(device).__name__}")
+        kind, colon, number = device.partition(":")
+        if kind not in TYPES or (colon and not number.isdecimal()) or (colon and index is not None):
+            raise RuntimeError(f"no device {device!r}; write 'cpu', 'cuda' or 'cuda:N'")
+        self.type = kind
+        self.index = int(number) if colon else index
+        if self.index is not None and (self.index < 0 or (kind == "cpu" and self.index > 0)):
+            raise RuntimeError(f"no device {kind}:{self.index}")
+        if kind == "cpu":
+            self.index = None
+
+    def __str__(self) -> str:
+        return self.type if self.index is None else f"{self.type}:{self.index}"
+
+    def __repr__(self) -> str:
+        return f"device(type={self.type!r})" if self.index is None else f"device(type={self.type!r}, index={self.index})"
+
+    def __eq__(self, other: object) -> bool:
+        if isinstance(other, str):
+            try:
+                other = Device(other)
+            except RuntimeError:
+                return False
+        return isinstance(other, Device) and (self.type, self.index) == (other.type, other.index)
+
+    def __hash__(self) -> int:
+        return hash((self.type, self.index))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Device, (str(self),)
+
+
+CPU = Device("cpu")

@@ -1,0 +1,89 @@
+"""From an array's type to the backend that computes with it. The only global table of the engine.
+
+`numpy.ndarray` leads to the CPU backend, `cupy.ndarray` to the CUDA backend, a tracer's `Symbol` to the tracer. Used by `op.py`,
+by the recording of operations and by creation functions; nobody else needs it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Protocol
+
+from gradlab.device import Device
+
+if TYPE_CHECKING:
+    from gradlab.op import Op
+
+
+class Backend(Protocol):
+    """What a backend offers. Arrays are of the backend's own type."""
+
+    staged: bool  # True where arrays have no values yet (a tracer); such a backend also takes real arrays
+
+    def run(self, op: Op, arrays: list[Any], params: dict[str, Any]) -> Any:
+        """Compute one row: an array, or a tuple of arrays where the row has several outputs."""
+
+    def device_of(self, array: Any) -> Device: ...
+
+    def to_numpy(self, array: Any) -> Any: ...
+
+    def from_numpy(self, array: Any, device: Device) -> Any: ...
+
+
+_by_type: dict[type, Backend] = {}
+_by_device: dict[str, Callable[[], Backend]] = {}
+
+
+def register(array_type: type, backend: Backend) -> None:
+    """Let `backend` compute with arrays of `array_type`."""
+    _by_type[array_type] = backend
+
+
+def register_device(kind: str, load: Callable[[], Backend]) -> None:
+    """Let `load()` supply the backend of devices of that type ("cpu", "cuda"); it may raise, saying what is missing."""
+    _by_device[kind] = load
+
+
+def backend_of(array: Any) -> Backend:
+    """The backend of one array. Raises TypeError for a type that no backend has."""
+    try:
+        return _by_type[type(array)]
+    except KeyError:
+        for known, backend in _by_type.items():
+            if isinstance(array, known):
+                return backend
+        raise TypeError(f"no backend computes with {type(array).__module__}.{type(array).__name__}") from None
+
+
+def backend_for(device: Device) -> Backend:
+    """The backend of a device. Raises RuntimeError where the device is not usable here."""
+    load = _by_device.get(device.type)
+    if load is None:
+        raise RuntimeError(f"no backend for device {device}")
+    return load()
+
+
+def choose(op: Op, arrays: list[Any]) -> Backend:
+    """The one backend for these inputs (None and Python numbers fit all). Raises RuntimeError where devices are mixed."""
+    found: Backend | None = None
+    for array in arrays:
+        if array is None or isinstance(array, (int, float)):
+            continue
+        backend = _by_type.get(type(array)) or backend_of(array)
+        if found is None or backend is found or (backend.staged and not found.staged):
+            found = backend
+        elif not found.staged:
+            raise _mixed(op, arrays)
+    if found is None:
+        raise TypeError(f"{op.name}: at least one input must be a tensor")
+    return found
+
+
+def _mixed(op: Op, arrays: list[Any]) -> RuntimeError:
+    names = op.inputs if not op.variadic else [f"{op.inputs[0]}[{i}]" for i in range(len(arrays))]
+    places = [
+        f"{name} on {backend_of(a).device_of(a)}"
+        for name, a in zip(names, arrays, strict=False)
+        if a is not None and not isinstance(a, (int, float))
+    ]
+    return RuntimeError(f"{op.name}: inputs on different devices: {', '.join(places)}; move them with .to(device)")

@@ -1,0 +1,217 @@
+"""Data types: the public objects (`gradlab.float32` …), their NumPy counterparts, and PyTorch's promotion rules.
+
+Inside gradlab arrays and Specs carry `numpy.dtype`; a `DType` is what a user sees and passes.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+import ml_dtypes
+import numpy as np
+
+
+class DType:
+    """A data type. There is one object of each; compare with `==` or `is`."""
+
+    __slots__ = ("dtype", "is_floating_point", "is_signed", "itemsize", "name")
+
+    def __init__(self, name: str, dtype: np.dtype[Any], floating: bool, signed: bool) -> None:
+        self.name = name
+        self.dtype = dtype  # NumPy reads this attribute, so np.zeros(3, dtype=gl.float32) works
+        self.is_floating_point = floating
+        self.is_signed = signed
+        self.itemsize = dtype.itemsize
+
+    is_complex = False
+
+    def __repr__(self) -> str:
+        return f"gradlab.{self.name}"
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return named, (self.name,)
+
+
+def _make(name: str, source: Any, floating: bool, signed: bool = True) -> DType:
+    return DType(name, np.dtype(source), floating, signed)
+
+
+float16 = half = _make("float16", np.float16, True)
+bfloat16 = _make("bfloat16", ml_dtypes.bfloat16, True)
+float32 = _make("float32", np.float32, True)
+float64 = double = _make("float64", np.float64, True)
+int8 = _make("int8", np.int8, False)
+int16 = short = _make("int16", np.int16, False)
+int32 = _make("int32", np.int32, False)
+int64 = long = _make("int64", np.int64, False)
+uint8 = _make("uint8", np.uint8, False, signed=False)
+bool_ = _make("bool", np.bool_, False, signed=False)
+
+ALL = (float16, bfloat16, float32, float64, int8, int16, int32, int64, uint8, bool_)
+_BY_NAME = {d.name: d for d in ALL} | {"half": half, "float": float32, "double": double, "long": long, "int": int32}
+_BY_NUMPY = {d.dtype: d for d in ALL}
+_PYTHON = {float: None, int: int64, bool: bool_}
+
+FLOATING = frozenset(d.dtype for d in ALL if d.is_floating_point)
+HALF = frozenset((float16.dtype, bfloat16.dtype))
+BOOL, INT64, FLOAT32, FLOAT64 = bool_.dtype, int64.dtype, float32.dtype, float64.dtype
+
+_default = float32
+
+
+def get_default_dtype() -> DType:
+    """The dtype of floating point tensors made from Python numbers (float32 unless set)."""
+    return _default
+
+
+def set_default_dtype(dtype: DType) -> None:
+    """Set the dtype of floating point tensors made from Python numbers. Raises TypeError for a type that is not floating point."""
+    global _default
+    dtype = as_dtype(dtype)
+    if not dtype.is_floating_point:
+        raise TypeError(f"set_default_dtype: {dtype} is not a floating point type")
+    _default = dtype
+
+
+def named(name: str) -> DType:
+    """The dtype of that name ("float32"). Raises TypeError naming the known ones."""
+    try:
+        return _BY_NAME[name]
+    except KeyError:
+        raise TypeError(f"no dtype named {name!r}; there are {', '.join(d.name for d in ALL)}") from None
+
+
+def from_numpy(dtype: np.dtype[Any]) -> DType:
+    """The public dtype of a NumPy dtype. Raises TypeError where gradlab has none (complex, unsigned but uint8, strings)."""
+    try:
+        return _BY_NUMPY[dtype]
+    except KeyError:
+        native = dtype.newbyteorder("=")
+        if native in _BY_NUMPY:
+            return _BY_NUMPY[native]
+        raise TypeError(
+            f"NumPy dtype {dtype} has no gradlab counterpart; convert first, for example array.astype('float32'). "
+            f"There are {', '.join(d.name for d in ALL)}"
+        ) from None
+
+
+def as_dtype(dtype: Any) -> DType:
+    """A DType from a DType, a Python type (float, int, bool), a NumPy dtype or a name."""
+    if isinstance(dtype, DType):
+        return dtype
+    if isinstance(dtype, type) and dtype in _PYTHON:
+        return _PYTHON[dtype] or _default
+    if isinstance(dtype, str):
+        return named(dtype)
+    try:
+        return from_numpy(np.dtype(dtype))
+    except TypeError as error:
+        raise TypeError(f"{dtype!r} is not a dtype: {error}") from None
+
+
+def as_numpy(dtype: Any) -> np.dtype[Any]:
+    """The NumPy dtype of whatever `as_dtype` takes."""
+    return dtype.dtype if type(dtype) is DType else as_dtype(dtype).dtype
+
+
+# ---------------------------------------------------------------- promotion, as in PyTorch's documentation (torch.promote_types)
+
+_INTEGER_RANK = {int8.dtype: 1, int16.dtype: 2, int32.dtype: 3, INT64: 4}
+_FLOAT_RANK = {float16.dtype: 1, bfloat16.dtype: 1, FLOAT32: 2, FLOAT64: 3}
+
+
+def promote(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
+    """The smallest type of the higher category (bool, integer, floating) that both convert to."""
+    if a is b or a == b:
+        return a
+    if a in _FLOAT_RANK or b in _FLOAT_RANK:
+        x, y = _FLOAT_RANK.get(a, 0), _FLOAT_RANK.get(b, 0)
+        return FLOAT32 if x == y else a if x > y else b
+    if a == BOOL or b == BOOL:
+        return b if a == BOOL else a
+    if a == uint8.dtype or b == uint8.dtype:  # uint8 fits every signed type but int8
+        other = b if a == uint8.dtype else a
+        return int16.dtype if other == int8.dtype else other
+    return a if _INTEGER_RANK[a] > _INTEGER_RANK[b] else b
+
+
+def _category(dtype: np.dtype[Any]) -> int:
+    return 2 if dtype in _FLOAT_RANK else 0 if dtype == BOOL else 1
+
+
+def number_dtype(value: complex) -> np.dtype[Any]:
+    """The dtype that a Python number has by itself."""
+    if isinstance(value, bool):
+        return BOOL
+    if isinstance(value, int):
+        return INT64
+    if isinstance(value, float):
+        return _default.dtype
+    raise TypeError(f"{value!r} is not a real number: gradlab has no complex tensors; keep real and imaginary parts apart")
+
+
+def result_type(tensors: Iterable[tuple[np.dtype[Any], int]], numbers: Iterable[complex] = ()) -> np.dtype[Any]:
+    """PyTorch's result type of tensors, given as (dtype, number of dimensions), and Python numbers.
+
+    Tensors with dimensions decide; 0-d tensors and then numbers count only where their category is higher.
+    """
+    groups: list[np.dtype[Any] | None] = [None, None, None]
+
+    def put(level: int, dtype: np.dtype[Any]) -> None:
+        known = groups[level]
+        groups[level] = dtype if known is None else promote(known, dtype)
+
+    for dtype, rank in tensors:
+        put(0 if rank else 1, dtype)
+    for value in numbers:
+        put(2, number_dtype(value))
+    result: np.dtype[Any] | None = None
+    for lower in reversed(groups):
+        if lower is None:
+            continue
+        higher = lower
+        if result is None:
+            result = higher
+        elif _category(higher) >= _category(result):
+            result = higher
+        elif higher == BOOL or _category(result) == 2:
+            result = promote(higher, result)
+    if result is None:
+        raise TypeError("result_type needs at least one tensor or number")
+    return result
+
+
+class FloatInfo:
+    """Limits of a floating point dtype, as `torch.finfo`."""
+
+    def __init__(self, dtype: Any = None) -> None:
+        chosen = _default if dtype is None else as_dtype(dtype)
+        if not chosen.is_floating_point:
+            raise TypeError(f"finfo: {chosen} is not floating point; use iinfo")
+        info: Any = ml_dtypes.finfo(chosen.dtype)
+        self.dtype = chosen.name
+        self.bits = chosen.itemsize * 8
+        self.eps, self.max, self.min = float(info.eps), float(info.max), float(info.min)
+        self.tiny = self.smallest_normal = float(info.smallest_normal)
+        self.resolution = float(info.resolution)
+
+    def __repr__(self) -> str:
+        return f"finfo(dtype={self.dtype}, min={self.min:g}, max={self.max:g}, eps={self.eps:g}, tiny={self.tiny:g})"
+
+
+class IntegerInfo:
+    """Limits of an integer dtype, as `torch.iinfo`."""
+
+    def __init__(self, dtype: Any) -> None:
+        chosen = as_dtype(dtype)
+        if chosen.is_floating_point or chosen is bool_:
+            raise TypeError(f"iinfo: {chosen} is not an integer type")
+        info = np.iinfo(chosen.dtype)
+        self.dtype, self.bits, self.min, self.max = chosen.name, info.bits, int(info.min), int(info.max)
+
+    def __repr__(self) -> str:
+        return f"iinfo(dtype={self.dtype}, min={self.min}, max={self.max})"
+
+
+finfo, iinfo = FloatInfo, IntegerInfo

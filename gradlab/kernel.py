@@ -1,0 +1,61 @@
+"""Descriptions of GPU kernels: pure data, read by `backends/cuda` and by the static graph's code generators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, NamedTuple
+
+
+class Elementwise(NamedTuple):
+    """One scalar expression over the row's inputs and parameters, in the terms of `kernels/scalar_math.h`.
+
+    `T` is the compute type (float for half types), literals are written `T(0.5)`. The same text is compiled for the GPU, fused by the
+    static graph and compiled as C++ for the CPU.
+    """
+
+    expression: str
+
+
+class Reduction(NamedTuple):
+    """A reduction over dimensions: each element is mapped by `load`, two partial results are merged by `combine` (of `a` and `b`),
+    starting from `identity`; `finish` makes the result of the total `a` and the number of elements `n`."""
+
+    load: str
+    combine: str
+    identity: str
+    finish: str = "a"
+
+
+class Kernel(NamedTuple):
+    """A function template in a file of `kernels/`; `launch` names the launch rule that the CUDA backend uses for it."""
+
+    file: str
+    name: str
+    launch: str
+
+
+class Gemm(NamedTuple):
+    """A matrix product, done by cuBLASLt."""
+
+    transpose_a: bool = False
+    transpose_b: bool = False
+
+
+class Library(NamedTuple):
+    """Done by a CuPy function, where speed does not matter: `function(cupy, inputs, params)` returns the output."""
+
+    function: Callable[..., Any]
+
+
+class Movement(NamedTuple):
+    """A strided copy: the CPU function makes a view (of NumPy or CuPy arrays alike) that is copied into the output."""
+
+
+def source_directory() -> Path:
+    """Where the kernel sources lie: inside the package of an installed wheel, beside it in a source checkout."""
+    package = Path(__file__).resolve().parent
+    for candidate in (package / "kernels", package.parent / "kernels"):
+        if candidate.is_dir():
+            return candidate
+    raise FileNotFoundError("gradlab's kernel sources are missing: reinstall the package (they belong in gradlab/kernels)")

@@ -1,0 +1,139 @@
+"""One operation is one row: an `Op` says everything about a primitive.
+
+Rows are made in `ops/*.py`, one file per family. A row is checked once, when it is made: a gradient formula that names something the
+row does not have is an error there. Calling a row with raw arrays runs it; with Tensors it is recorded (see `autograd/record.py`).
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections import namedtuple
+from collections.abc import Callable, Mapping
+from typing import Any, Literal
+
+from gradlab import dispatch
+from gradlab.spec import DimensionError, ShapeError, Spec
+
+Formula = Callable[..., Any]
+Promotion = Literal["same", "float"] | None
+_POSITIONAL = (inspect.Parameter.POSITIONAL_ONLY, inspect.Parameter.POSITIONAL_OR_KEYWORD)
+
+
+class Step:
+    """One gradient formula: which inputs it serves, and which values it asks for by its parameter names."""
+
+    __slots__ = ("formula", "joint", "optional", "targets", "wants")
+
+    def __init__(self, targets: tuple[str, ...], joint: bool, formula: Formula) -> None:
+        parameters = inspect.signature(formula).parameters.values()
+        self.targets = targets
+        self.joint = joint
+        self.formula = formula
+        self.wants = tuple(p.name for p in parameters if p.kind in _POSITIONAL)
+        self.optional = frozenset(p.name for p in parameters if p.default is None)
+
+
+class Op:
+    """A primitive operation.
+
+    name      in lower case; a recorded node of `mul` is called `MulBackward0`.
+    rule      maps the inputs' Specs and the parameters to one Spec or a tuple of Specs (one for each of `outputs`). Its positional
+              parameters name the inputs; one `*xs` is a variadic input. It raises ShapeError/DimensionError/TypeError, without the name.
+    cpu       the NumPy side, `cpu(*inputs, *outputs, **params)`, writing into the outputs; a view row returns a view instead, a
+              dynamic row (size known only after running) returns its result.
+    cuda      a description from `gradlab.kernel`, or None where the CUDA backend runs `cpu` through CuPy views.
+    params    names of the static parameters, which are passed by keyword.
+    outputs   names of the outputs; one output is called `y`.
+    grad      formulas by input name (or a tuple of names for a joint formula, which returns a tuple). A formula's parameters say what
+              backward keeps: `g` or `g_<output>`, an output, an input, `<input>_spec`, a parameter. Written with Tensor methods.
+    promote   "same": inputs are cast to their common result type; "float": the same, and integers become the default float type.
+    exact     True where half types need no float32 arithmetic (copies, comparisons, indexing).
+    view      the output shares the input's memory; `inverse(base, value, **params)` gives the base that a write to the view makes.
+    dynamic   the output's shape depends on values; a trace refuses the row and names `instead`.
+    scratch   Specs of the work space that the CUDA kernel needs, from the same arguments as `rule`.
+    autocast  "lower" or "float32": what autocast does with this row.
+    batch     the vmap rule.
+    """
+
+    def __init__(
+        self,
+        name: str,
+        rule: Callable[..., Any],
+        *,
+        cpu: Callable[..., Any],
+        cuda: Any = None,
+        params: tuple[str, ...] = (),
+        outputs: tuple[str, ...] = ("y",),
+        grad: Mapping[str | tuple[str, ...], Formula] | None = None,
+        promote: Promotion = None,
+        exact: bool = False,
+        view: bool = False,
+        inverse: Formula | None = None,
+        dynamic: bool = False,
+        instead: str = "",
+        scratch: Callable[..., Any] | None = None,
+        autocast: str | None = None,
+        batch: Callable[..., Any] | None = None,
+    ) -> None:
+        self.name, self.rule, self.cpu, self.cuda = name, rule, cpu, cuda
+        self.params, self.outputs = params, outputs
+        self.promote, self.exact, self.view, self.inverse = promote, exact, view, inverse
+        self.dynamic, self.instead, self.scratch = dynamic, instead, scratch
+        self.autocast, self.batch = autocast, batch
+        signature = inspect.signature(rule).parameters.values()
+        self.variadic = any(p.kind is inspect.Parameter.VAR_POSITIONAL for p in signature)
+        self.inputs = tuple(
+            p.name for p in signature if p.kind in _POSITIONAL or p.kind is inspect.Parameter.VAR_POSITIONAL
+        )
+        self.steps = tuple(
+            Step((key,) if isinstance(key, str) else key, not isinstance(key, str), formula)
+            for key, formula in (grad or {}).items()
+        )
+        self.result = namedtuple(name, outputs) if len(outputs) > 1 else None  # type: ignore[misc]
+        self.call: Callable[..., Any] | None = None  # the recorded call, made once by autograd.record.bind
+        self.node: Any = None  # the Node subclass, made with it
+        self._check()
+        kept = dict.fromkeys(w for step in self.steps for w in step.wants)
+        self.kept_inputs = tuple(w for w in kept if w in self.inputs)
+        self.kept_outputs = tuple(w for w in kept if w in self.outputs)
+
+    def _check(self) -> None:
+        gradients = {"g"} if len(self.outputs) == 1 else {f"g_{o}" for o in self.outputs}
+        specs = {f"{i}_spec" for i in self.inputs} | {f"{o}_spec" for o in self.outputs}
+        known = gradients | specs | set(self.inputs) | set(self.outputs) | set(self.params)
+        if len(known) != len(gradients) + len(specs) + len(self.inputs) + len(self.outputs) + len(self.params):
+            raise ValueError(f"row {self.name}: an input, an output and a parameter share a name")
+        for step in self.steps:
+            unknown = [n for n in (*step.targets, *step.wants) if n not in known]
+            if unknown or not set(step.targets) <= set(self.inputs):
+                raise ValueError(f"row {self.name}: a gradient names {unknown or step.targets}; it may name {sorted(known)}")
+        if self.view and self.inverse is None:
+            raise ValueError(f"row {self.name}: a view needs an inverse")
+        if self.dynamic and not self.instead:
+            raise ValueError(f"row {self.name}: a dynamic row says what to use instead in a trace")
+
+    def infer(self, *specs: Any, **params: Any) -> Any:
+        """The output's Spec (a tuple of Specs for several outputs). Errors name the operation."""
+        try:
+            return self.rule(*specs, **params)
+        except DimensionError as error:
+            raise DimensionError(f"{self.name}: {error}") from None
+        except ShapeError as error:
+            raise ShapeError(f"{self.name}: {error}") from None
+        except TypeError as error:
+            raise TypeError(f"{self.name}: {error}") from None
+
+    def specs(self, *specs: Any, **params: Any) -> tuple[Spec, ...]:
+        """As `infer`, always a tuple."""
+        found = self.infer(*specs, **params)
+        return (found,) if isinstance(found, Spec) else tuple(found)
+
+    def __call__(self, *args: Any, **params: Any) -> Any:
+        for argument in args:
+            apply = getattr(argument, "__apply__", None)
+            if apply is not None:
+                return apply(self, args, params)
+        return dispatch.choose(self, list(args)).run(self, list(args), params)
+
+    def __repr__(self) -> str:
+        return f"<row {self.name}({', '.join((*self.inputs, *self.params))})>"

@@ -1,0 +1,195 @@
+"""Elementwise rows: arithmetic, comparison, logic. Each carries its expression in the terms of `kernels/scalar_math.h`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradlab.dtype import BOOL
+from gradlab.kernel import Elementwise
+from gradlab.op import Op
+from gradlab.spec import Spec, broadcast, broadcast_bool, broadcast_shapes, same, same_bool
+
+# ---------------------------------------------------------------- arithmetic of two inputs
+
+add = Op("add", broadcast, cpu=np.add, cuda=Elementwise("a + b"), promote="same", grad={"a": lambda g: g, "b": lambda g: g})
+sub = Op("sub", broadcast, cpu=np.subtract, cuda=Elementwise("a - b"), promote="same", grad={"a": lambda g: g, "b": lambda g: -g})
+mul = Op("mul", broadcast, cpu=np.multiply, cuda=Elementwise("a * b"), promote="same", autocast=None,
+         grad={"a": lambda g, b: g * b, "b": lambda g, a: g * a})  # fmt: skip
+div = Op("div", broadcast, cpu=np.true_divide, cuda=Elementwise("a / b"), promote="float",
+         grad={"a": lambda g, b: g / b, "b": lambda g, a, b: -g * ((a / b) / b)})  # fmt: skip
+
+
+def _pow_base(g: Any, a: Any, b: Any) -> Any:
+    """b·a^(b-1); an exponent of 0 gives 0 also at a = 0."""
+    return g * (b * a.pow(b - 1)).masked_fill(b == 0, 0)
+
+
+def _pow_exponent(g: Any, a: Any, b: Any, y: Any) -> Any:
+    """y·log a; at a = 0 with b >= 0 the limit is 0."""
+    return g * (y * a.log()).masked_fill((a == 0) & (b >= 0), 0)
+
+
+pow_tensor = Op("pow_tensor", broadcast, cpu=np.power, cuda=Elementwise("pow(a, b)"), promote="same",
+                grad={"a": lambda g, a, b: _pow_base(g, a, b), "b": lambda g, a, b, y: _pow_exponent(g, a, b, y)})  # fmt: skip
+maximum = Op("maximum", broadcast, cpu=np.maximum, cuda=Elementwise("maximum(a, b)"), promote="same",
+             grad={"a": lambda g, a, b: (g / 2).where(a == b, g).masked_fill(a < b, 0),
+                   "b": lambda g, a, b: (g / 2).where(a == b, g).masked_fill(b < a, 0)})  # fmt: skip
+minimum = Op("minimum", broadcast, cpu=np.minimum, cuda=Elementwise("minimum(a, b)"), promote="same",
+             grad={"a": lambda g, a, b: (g / 2).where(a == b, g).masked_fill(a > b, 0),
+                   "b": lambda g, a, b: (g / 2).where(a == b, g).masked_fill(b > a, 0)})  # fmt: skip
+
+# ---------------------------------------------------------------- one input, integers become floating point
+
+exp = Op("exp", same, cpu=np.exp, cuda=Elementwise("exp(x)"), promote="float", grad={"x": lambda g, y: g * y})
+log = Op("log", same, cpu=np.log, cuda=Elementwise("log(x)"), promote="float", grad={"x": lambda g, x: g / x})
+sqrt = Op("sqrt", same, cpu=np.sqrt, cuda=Elementwise("sqrt(x)"), promote="float", grad={"x": lambda g, y: g / (2 * y)})
+sin = Op("sin", same, cpu=np.sin, cuda=Elementwise("sin(x)"), promote="float", grad={"x": lambda g, x: g * x.cos()})
+cos = Op("cos", same, cpu=np.cos, cuda=Elementwise("cos(x)"), promote="float", grad={"x": lambda g, x: -g * x.sin()})
+tanh = Op("tanh", same, cpu=np.tanh, cuda=Elementwise("tanh(x)"), promote="float", grad={"x": lambda g, y: g - g * (y * y)})
+reciprocal = Op("reciprocal", same, cpu=lambda x, y: np.true_divide(1, x, y), cuda=Elementwise("T(1) / x"), promote="float",
+                grad={"x": lambda g, y: -g * (y * y)})  # fmt: skip
+rsqrt = Op("rsqrt", same, cpu=lambda x, y: np.true_divide(1, np.sqrt(x, y), y), cuda=Elementwise("rsqrt(x)"), promote="float",
+           grad={"x": lambda g, y: g * (y * y * y * -0.5)})  # fmt: skip
+
+
+def sigmoid_cpu(x: Any, y: Any) -> None:
+    """0.5·tanh(x/2) + 0.5: no overflow on either side."""
+    np.tanh(np.multiply(x, 0.5, y), y)
+    y *= 0.5
+    y += 0.5
+
+
+sigmoid = Op("sigmoid", same, cpu=sigmoid_cpu, cuda=Elementwise("sigmoid(x)"), promote="float", grad={"x": lambda g, y: g * (y - y * y)})
+
+# ---------------------------------------------------------------- one input, its own dtype
+
+neg = Op("neg", same, cpu=np.negative, cuda=Elementwise("-x"), promote="same", grad={"x": lambda g: -g})
+abs = Op("abs", same, cpu=np.absolute, cuda=Elementwise("abs(x)"), promote="same", grad={"x": lambda g, x: g * x.sign()})
+sign = Op("sign", same, cpu=np.sign, cuda=Elementwise("sign(x)"), promote="same", grad={"x": lambda g: g.zeros_like()})
+square = Op("square", same, cpu=np.square, cuda=Elementwise("x * x"), promote="same", grad={"x": lambda g, x: g * (2 * x)})
+floor = Op("floor", same, cpu=np.floor, cuda=Elementwise("floor(x)"), promote="same", grad={"x": lambda g: g.zeros_like()})
+ceil = Op("ceil", same, cpu=np.ceil, cuda=Elementwise("ceil(x)"), promote="same", grad={"x": lambda g: g.zeros_like()})
+trunc = Op("trunc", same, cpu=np.trunc, cuda=Elementwise("trunc(x)"), promote="same", grad={"x": lambda g: g.zeros_like()})
+round = Op("round", same, cpu=np.rint, cuda=Elementwise("round(x)"), promote="same", grad={"x": lambda g: g.zeros_like()})
+relu = Op("relu", same, cpu=lambda x, y: np.maximum(x, 0, y), cuda=Elementwise("maximum(x, T(0))"), promote="same",
+          grad={"x": lambda g, y: relu_backward(g, y)})  # fmt: skip
+
+
+def relu_backward_cpu(dy: Any, result: Any, y: Any) -> None:
+    np.multiply(dy, result > 0, y)
+    np.copyto(y, dy, where=np.isnan(result))
+
+
+relu_backward = Op("relu_backward", lambda dy, result: broadcast(dy, result), cpu=relu_backward_cpu,
+                   cuda=Elementwise("where(result <= T(0), T(0), dy)"), promote="same",
+                   grad={"dy": lambda g, result: relu_backward(g, result), "result": lambda g: g.zeros_like()})  # fmt: skip
+
+
+def pow_cpu(x: Any, y: Any, *, exponent: float) -> None:
+    """A number's power: the common exponents without pow."""
+    if exponent == 2:
+        np.multiply(x, x, y)
+    elif exponent == 3:
+        np.multiply(x, x, y)
+        y *= x
+    elif exponent == 1:
+        np.copyto(y, x)
+    elif exponent == 0.5:
+        np.sqrt(x, y)
+    elif exponent == -1:
+        np.true_divide(1, x, y)
+    else:
+        np.power(x, x.dtype.type(exponent), y)
+
+
+pow = Op("pow", same, params=("exponent",), cpu=pow_cpu, cuda=Elementwise("pow(x, T(exponent))"), promote="same",
+         grad={"x": lambda g, x, exponent: g * (exponent * x.pow(exponent - 1)) if exponent != 0 else g.zeros_like()})  # fmt: skip
+
+
+def clamp_cpu(x: Any, y: Any, *, lo: float | None, hi: float | None) -> None:
+    np.copyto(y, x)
+    if lo is not None:
+        np.maximum(y, y.dtype.type(lo), y)
+    if hi is not None:
+        np.minimum(y, y.dtype.type(hi), y)
+
+
+def _clamp_gradient(g: Any, x: Any, lo: float | None, hi: float | None) -> Any:
+    """1 inside and on the bounds, 0 outside, as PyTorch."""
+    if lo is not None:
+        g = g.masked_fill(x < lo, 0)
+    return g.masked_fill(x > hi, 0) if hi is not None else g
+
+
+clamp = Op("clamp", same, params=("lo", "hi"), cpu=clamp_cpu, cuda=Elementwise("clamp(x, lo, hi)"), promote="same",
+           grad={"x": lambda g, x, lo, hi: _clamp_gradient(g, x, lo, hi)})  # fmt: skip
+
+# ---------------------------------------------------------------- comparison and logic: truth values, no gradient
+
+eq = Op("eq", broadcast_bool, cpu=np.equal, cuda=Elementwise("a == b"), promote="same", exact=True)
+ne = Op("ne", broadcast_bool, cpu=np.not_equal, cuda=Elementwise("a != b"), promote="same", exact=True)
+lt = Op("lt", broadcast_bool, cpu=np.less, cuda=Elementwise("a < b"), promote="same", exact=True)
+le = Op("le", broadcast_bool, cpu=np.less_equal, cuda=Elementwise("a <= b"), promote="same", exact=True)
+gt = Op("gt", broadcast_bool, cpu=np.greater, cuda=Elementwise("a > b"), promote="same", exact=True)
+ge = Op("ge", broadcast_bool, cpu=np.greater_equal, cuda=Elementwise("a >= b"), promote="same", exact=True)
+logical_and = Op("logical_and", broadcast_bool, cpu=np.logical_and, cuda=Elementwise("bool(a) && bool(b)"), promote="same", exact=True)
+logical_or = Op("logical_or", broadcast_bool, cpu=np.logical_or, cuda=Elementwise("bool(a) || bool(b)"), promote="same", exact=True)
+logical_xor = Op("logical_xor", broadcast_bool, cpu=np.logical_xor, cuda=Elementwise("bool(a) != bool(b)"), promote="same", exact=True)
+logical_not = Op("logical_not", same_bool, cpu=np.logical_not, cuda=Elementwise("!bool(x)"), promote="same", exact=True)
+isnan = Op("isnan", same_bool, cpu=np.isnan, cuda=Elementwise("isnan(x)"), promote="same", exact=True)
+isinf = Op("isinf", same_bool, cpu=np.isinf, cuda=Elementwise("isinf(x)"), promote="same", exact=True)
+isfinite = Op("isfinite", same_bool, cpu=np.isfinite, cuda=Elementwise("isfinite(x)"), promote="same", exact=True)
+
+
+def integers(name: str) -> Any:
+    """Rule: two inputs that are integers or truth values, broadcast."""
+
+    def rule(a: Spec, b: Spec) -> Spec:
+        if a.dtype.kind not in "iub":
+            raise TypeError(f"works on integers and truth values, not on {a.dtype}")
+        return broadcast(a, b)
+
+    return rule
+
+
+def _integer(x: Spec) -> Spec:
+    if x.dtype.kind not in "iub":
+        raise TypeError(f"works on integers and truth values, not on {x.dtype}")
+    return x
+
+
+bitwise_and = Op("bitwise_and", integers("and"), cpu=np.bitwise_and, cuda=Elementwise("a & b"), promote="same", exact=True)
+bitwise_or = Op("bitwise_or", integers("or"), cpu=np.bitwise_or, cuda=Elementwise("a | b"), promote="same", exact=True)
+bitwise_xor = Op("bitwise_xor", integers("xor"), cpu=np.bitwise_xor, cuda=Elementwise("a ^ b"), promote="same", exact=True)
+bitwise_not = Op("bitwise_not", _integer, cpu=np.invert, cuda=Elementwise("bitwise_not(x)"), promote="same", exact=True)
+
+# ---------------------------------------------------------------- selection and conversion
+
+
+def where_rule(condition: Spec, a: Spec, b: Spec) -> Spec:
+    """A truth value chooses between two inputs of one dtype."""
+    if condition.dtype != BOOL:
+        raise TypeError(f"the condition is a bool tensor, not {condition.dtype}; compare it with something first")
+    return Spec(broadcast_shapes(condition.shape, a.shape, b.shape), a.dtype)
+
+
+def where_cpu(condition: Any, a: Any, b: Any, y: Any) -> None:
+    np.copyto(y, b)
+    np.copyto(y, a, where=condition)
+
+
+where = Op("where", where_rule, cpu=where_cpu, cuda=Elementwise("where(condition, a, b)"), exact=True,
+           grad={"a": lambda g, condition: g.masked_fill(condition.logical_not(), 0),
+                 "b": lambda g, condition: g.masked_fill(condition, 0)})  # fmt: skip
+
+
+def cast_rule(x: Spec, *, dtype: np.dtype[Any]) -> Spec:
+    """The same shape in another dtype."""
+    return Spec(x.shape, dtype)
+
+
+cast = Op("cast", cast_rule, params=("dtype",), cpu=lambda x, y, *, dtype: np.copyto(y, x, casting="unsafe"),
+          cuda=Elementwise("x"), exact=True, grad={"x": lambda g, x_spec: g.to(x_spec.dtype)})  # fmt: skip
+clone = Op("clone", same, cpu=lambda x, y: np.copyto(y, x), cuda=Elementwise("x"), exact=True, grad={"x": lambda g: g})

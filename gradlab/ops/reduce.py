@@ -1,0 +1,142 @@
+"""Reductions over dimensions: `dim` is a normalised tuple, `keepdim` a bool."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradlab.dtype import BOOL, INT64
+from gradlab.kernel import Kernel, Reduction
+from gradlab.op import Op
+from gradlab.spec import ShapeError, Spec, count, reduced_shape
+
+
+def reduced(x: Spec, *, dim: tuple[int, ...], keepdim: bool) -> Spec:
+    """Rule: the sizes of `dim` go (or become 1)."""
+    return Spec(reduced_shape(x.shape, dim, keepdim), x.dtype)
+
+
+def reduced_nonempty(x: Spec, *, dim: tuple[int, ...], keepdim: bool) -> Spec:
+    """Rule: as `reduced`, for reductions that have no value for nothing."""
+    if any(x.shape[d] == 0 for d in dim):
+        raise ShapeError(f"a reduction over no elements has no value: shape {x.shape}, dim {dim}")
+    return reduced(x, dim=dim, keepdim=keepdim)
+
+
+def spread(g: Any, x_spec: Spec, dim: tuple[int, ...], keepdim: bool) -> Any:
+    """A reduced gradient, laid out over the shape before the reduction."""
+    if not keepdim and dim:
+        g = g.reshape(reduced_shape(x_spec.shape, dim, True))
+    return g.expand(x_spec.shape)
+
+
+def share(g: Any, x: Any, y: Any, dim: tuple[int, ...], keepdim: bool) -> Any:
+    """The gradient of a maximum or minimum: divided evenly among the elements that attain it."""
+    if not keepdim and dim:
+        kept = reduced_shape(x.shape, dim, True)
+        g, y = g.reshape(kept), y.reshape(kept)
+    hit = (x == y) | (x.isnan() & y.isnan())
+    return (g / hit.sum(dim, keepdim=True).to(g.dtype)).where(hit, 0)
+
+
+def sum_cpu(x: Any, y: Any, *, dim: tuple[int, ...], keepdim: bool) -> None:
+    """NumPy adds pairwise only along the last, contiguous axis; over leading axes a float32 sum is taken in blocks to keep its accuracy."""
+    if x.dtype == np.float32 and dim and x.ndim > 1 and dim[-1] != x.ndim - 1 and count([x.shape[d] for d in dim]) > 128:
+        np.copyto(y, np.add.reduce(x, axis=dim, dtype=np.float64, keepdims=keepdim))
+    else:
+        np.add.reduce(x, axis=dim, out=y, keepdims=keepdim)
+
+
+sum_ = Op("sum", reduced, params=("dim", "keepdim"), cpu=sum_cpu, cuda=Reduction("x", "a + b", "T(0)"),
+         grad={"x": lambda g, x_spec, dim, keepdim: spread(g, x_spec, dim, keepdim)})  # fmt: skip
+
+
+def mean_cpu(x: Any, y: Any, *, dim: tuple[int, ...], keepdim: bool) -> None:
+    sum_cpu(x, y, dim=dim, keepdim=keepdim)
+    np.true_divide(y, y.dtype.type(count([x.shape[d] for d in dim])), y)
+
+
+mean = Op("mean", reduced, params=("dim", "keepdim"), cpu=mean_cpu, cuda=Reduction("x", "a + b", "T(0)", "a / T(n)"),
+          grad={"x": lambda g, x_spec, dim, keepdim:
+                spread(g, x_spec, dim, keepdim) / (count([x_spec.shape[d] for d in dim]) or 1)})  # fmt: skip
+amax = Op("amax", reduced_nonempty, params=("dim", "keepdim"), exact=True,
+          cpu=lambda x, y, *, dim, keepdim: np.maximum.reduce(x, axis=dim, out=y, keepdims=keepdim),
+          cuda=Reduction("x", "maximum(a, b)", "lowest<T>()"),
+          grad={"x": lambda g, x, y, dim, keepdim: share(g, x, y, dim, keepdim)})  # fmt: skip
+amin = Op("amin", reduced_nonempty, params=("dim", "keepdim"), exact=True,
+          cpu=lambda x, y, *, dim, keepdim: np.minimum.reduce(x, axis=dim, out=y, keepdims=keepdim),
+          cuda=Reduction("x", "minimum(a, b)", "highest<T>()"),
+          grad={"x": lambda g, x, y, dim, keepdim: share(g, x, y, dim, keepdim)})  # fmt: skip
+
+
+def truth(x: Spec, *, dim: tuple[int, ...], keepdim: bool) -> Spec:
+    """Rule: a truth value for each reduced group."""
+    return Spec(reduced_shape(x.shape, dim, keepdim), BOOL)
+
+
+all_ = Op("all", truth, params=("dim", "keepdim"), exact=True, cuda=Reduction("bool(x)", "a && b", "true"),
+         cpu=lambda x, y, *, dim, keepdim: np.logical_and.reduce(x, axis=dim, out=y, keepdims=keepdim))  # fmt: skip
+any_ = Op("any", truth, params=("dim", "keepdim"), exact=True, cuda=Reduction("bool(x)", "a || b", "false"),
+         cpu=lambda x, y, *, dim, keepdim: np.logical_or.reduce(x, axis=dim, out=y, keepdims=keepdim))  # fmt: skip
+
+# ---------------------------------------------------------------- with indices, over one dimension
+
+
+def position_rule(x: Spec, *, dim: int, keepdim: bool) -> Spec:
+    """Rule: the index of one element along `dim`."""
+    return Spec(reduced_nonempty(x, dim=(dim,) if x.shape else (), keepdim=keepdim).shape, INT64)
+
+
+def extreme_rule(x: Spec, *, dim: int, keepdim: bool) -> tuple[Spec, Spec]:
+    """Rule: the extreme value along `dim` and its index."""
+    kept = reduced_nonempty(x, dim=(dim,) if x.shape else (), keepdim=keepdim)
+    return kept, Spec(kept.shape, INT64)
+
+
+def position_cpu(find: Any) -> Any:
+    """argmax or argmin: the first extreme element; NaN counts as extreme."""
+
+    def cpu(x: Any, y: Any, *, dim: int, keepdim: bool) -> None:
+        if not x.ndim:
+            y[...] = 0
+        else:
+            y[...] = find(x, axis=dim, keepdims=keepdim)
+
+    return cpu
+
+
+def extreme_cpu(find: Any) -> Any:
+    """The value at the position that `find` gives."""
+
+    def cpu(x: Any, values: Any, indices: Any, *, dim: int, keepdim: bool) -> None:
+        if not x.ndim:
+            values[...], indices[...] = x, 0
+            return
+        found = find(x, axis=dim, keepdims=True)
+        indices[...] = found if keepdim else found.squeeze(dim)
+        picked = np.take_along_axis(x, found, dim)
+        values[...] = picked if keepdim else picked.squeeze(dim)
+
+    return cpu
+
+
+def at_indices(g: Any, indices: Any, x_spec: Spec, dim: int, keepdim: bool) -> Any:
+    """The gradient goes to the elements that were picked along `dim`."""
+    if not x_spec.shape:
+        return g
+    if not keepdim:
+        g, indices = g.unsqueeze(dim), indices.unsqueeze(dim)
+    return g.new_zeros(x_spec.shape, dtype=g.dtype).scatter_add(dim, indices, g)
+
+
+argmax = Op("argmax", position_rule, params=("dim", "keepdim"), exact=True, cpu=position_cpu(np.argmax),
+            cuda=Kernel("reduce.cu", "argmax", "reduce"))  # fmt: skip
+argmin = Op("argmin", position_rule, params=("dim", "keepdim"), exact=True, cpu=position_cpu(np.argmin),
+            cuda=Kernel("reduce.cu", "argmin", "reduce"))  # fmt: skip
+max_ = Op("max", extreme_rule, params=("dim", "keepdim"), outputs=("values", "indices"), exact=True, cpu=extreme_cpu(np.argmax),
+         cuda=Kernel("reduce.cu", "max", "reduce"),
+         grad={"x": lambda g_values, indices, x_spec, dim, keepdim: at_indices(g_values, indices, x_spec, dim, keepdim)})  # fmt: skip
+min_ = Op("min", extreme_rule, params=("dim", "keepdim"), outputs=("values", "indices"), exact=True, cpu=extreme_cpu(np.argmin),
+         cuda=Kernel("reduce.cu", "min", "reduce"),
+         grad={"x": lambda g_values, indices, x_spec, dim, keepdim: at_indices(g_values, indices, x_spec, dim, keepdim)})  # fmt: skip

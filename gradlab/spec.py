@@ -1,0 +1,120 @@
+"""Shapes and dtypes without data, and the shape rules that many rows share.
+
+A `Spec` is what a row's rule sees and returns. Rules raise `ShapeError` without the operation's name; `Op.infer` adds it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+
+class Spec(NamedTuple):
+    """A tensor's shape (tuple of int) and dtype (`numpy.dtype`), with no data."""
+
+    shape: tuple[int, ...]
+    dtype: np.dtype[Any]
+
+
+class ShapeError(ValueError, RuntimeError):
+    """Shapes or dimensions that an operation cannot take. Both a ValueError (NumPy's habit) and a RuntimeError (PyTorch's)."""
+
+
+class DimensionError(IndexError, RuntimeError):
+    """A dimension index outside a tensor's range."""
+
+
+def spec_of(array: Any) -> Spec:
+    """The Spec of anything with `shape` and `dtype`."""
+    return Spec(array.shape, array.dtype)
+
+
+def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+    """NumPy's broadcasting of shapes; raises ShapeError naming all of them."""
+    rank = max(map(len, shapes), default=0)
+    out = [1] * rank
+    for shape in shapes:
+        offset = rank - len(shape)
+        for i, size in enumerate(shape):
+            if size != 1:
+                if out[offset + i] == 1:
+                    out[offset + i] = size
+                elif out[offset + i] != size:
+                    listed = " and ".join(map(str, shapes))
+                    raise ShapeError(
+                        f"shapes {listed} do not broadcast: aligned from the right, sizes must be equal or 1, "
+                        f"but there are {out[offset + i]} and {size}"
+                    )
+    return tuple(out)
+
+
+def same(x: Spec, **_: Any) -> Spec:
+    """Rule: the output is like the one input."""
+    return x
+
+
+def broadcast(a: Spec, b: Spec, **_: Any) -> Spec:
+    """Rule: two inputs of one dtype, broadcast."""
+    return a if a.shape == b.shape else Spec(broadcast_shapes(a.shape, b.shape), a.dtype)
+
+
+def broadcast_bool(a: Spec, b: Spec, **_: Any) -> Spec:
+    """Rule: two inputs, broadcast, compared."""
+    return Spec(broadcast_shapes(a.shape, b.shape), np.dtype(bool))
+
+
+def same_bool(x: Spec, **_: Any) -> Spec:
+    """Rule: one input, a truth value for each element."""
+    return Spec(x.shape, np.dtype(bool))
+
+
+def product(a: Spec, b: Spec) -> Spec:
+    """Rule of the matrix product (`numpy.matmul`), for inputs of one dtype and at least two dimensions."""
+    if a.shape[-1] != b.shape[-2]:
+        raise ShapeError(
+            f"inner sizes differ: {a.shape} @ {b.shape} multiplies {a.shape[-1]} columns with {b.shape[-2]} rows"
+        )
+    batch = a.shape[:-2] if a.shape[:-2] == b.shape[:-2] else broadcast_shapes(a.shape[:-2], b.shape[:-2])
+    return Spec((*batch, a.shape[-2], b.shape[-1]), a.dtype)
+
+
+def normalize_dim(dim: int, rank: int) -> int:
+    """`dim` as a number from 0; raises DimensionError. A 0-d tensor counts as having one dimension, as in PyTorch."""
+    limit = max(rank, 1)
+    if not -limit <= dim < limit:
+        raise DimensionError(
+            f"dimension out of range: dim={dim} for a tensor of {rank} dimensions (expected {-limit} to {limit - 1})"
+        )
+    return dim % limit
+
+
+def normalize_dims(dim: int | Sequence[int] | None, rank: int) -> tuple[int, ...]:
+    """`dim` (None or () is every dimension) as a sorted tuple of distinct numbers from 0."""
+    if dim is None:
+        return tuple(range(rank))
+    if isinstance(dim, (tuple, list)):
+        if not dim:
+            return tuple(range(rank))
+        dims = tuple(sorted(normalize_dim(d, rank) for d in dim))
+        if len(set(dims)) != len(dims):
+            raise ShapeError(f"dim {tuple(dim)} names a dimension twice")
+    else:
+        dims = (normalize_dim(dim.__index__(), rank),)  # type: ignore[union-attr]
+    return dims if rank else ()
+
+
+def reduced_shape(shape: tuple[int, ...], dims: tuple[int, ...], keepdim: bool) -> tuple[int, ...]:
+    """The shape after reducing `dims` (normalised)."""
+    if keepdim:
+        return tuple(1 if i in dims else size for i, size in enumerate(shape))
+    return tuple(size for i, size in enumerate(shape) if i not in dims)
+
+
+def count(shape: Sequence[int]) -> int:
+    """Number of elements of a shape."""
+    total = 1
+    for size in shape:
+        total *= size
+    return total

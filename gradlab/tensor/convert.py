@@ -1,0 +1,221 @@
+"""Conversion: dtypes, devices, NumPy, Python numbers; copies; tensors like this one."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gradlab import dispatch, ops
+from gradlab.autograd import inplace
+from gradlab.autograd.base import Differentiable
+from gradlab.autograd.mode import current
+from gradlab.autograd.record import apply, bind, wrap
+from gradlab.device import Device
+from gradlab.dtype import BOOL, as_numpy, bfloat16, float16, float32, float64, int8, int16, int32, int64, uint8
+from gradlab.tensor.update import assign
+
+if TYPE_CHECKING:
+    from gradlab.tensor.tensor import Tensor
+
+_cast, _clone, _full = map(bind, (ops.elementwise.cast, ops.elementwise.clone, ops.create.full))
+
+
+def filled(shape: tuple[int, ...], value: float, dtype: np.dtype[Any], device: Device) -> Tensor:
+    """A new tensor of one value, staged in a trace."""
+    if current().tracer is not None or device.type != "cpu":
+        return apply(ops.create.full, (), {"shape": shape, "value": value, "dtype": dtype, "device": device})  # type: ignore[no-any-return]
+    return wrap(np.full(shape, value, dtype))  # type: ignore[no-any-return]
+
+
+class ConvertMethods(Differentiable):
+    """The methods of this family."""
+
+    __slots__ = ()
+    if TYPE_CHECKING:
+        shape: tuple[int, ...]
+        device: Device
+
+    def to(self, *args: Any, dtype: Any = None, device: Any = None, non_blocking: bool = False, copy: bool = False) -> Tensor:
+        """This tensor in another dtype or on another device (`to(dtype)`, `to(device)`, `to(other_tensor)`); itself if nothing changes."""
+        for argument in args:
+            if isinstance(argument, Differentiable):
+                dtype, device = argument._array.dtype, argument.device  # type: ignore[attr-defined]
+            elif isinstance(argument, Device) or (isinstance(argument, str) and argument.split(":")[0] in ("cpu", "cuda")):
+                device = argument
+            elif isinstance(argument, bool):
+                non_blocking = argument
+            elif argument is not None:
+                dtype = argument
+        out: Any = self
+        if dtype is not None and (new := dtype if type(dtype) is np.dtype else as_numpy(dtype)) != self._array.dtype:
+            out = _cast(out, dtype=new)
+        if device is not None:
+            out = moved(out, Device(device))
+        return _clone(out) if copy and out is self else out  # type: ignore[no-any-return]
+
+    def type(self, dtype: Any) -> Tensor:
+        """`to(dtype)`."""
+        return self.to(dtype=dtype)
+
+    def type_as(self, other: Tensor) -> Tensor:
+        """`to(other.dtype)`."""
+        return self.to(dtype=other._array.dtype)
+
+    def float(self) -> Tensor:
+        """As float32."""
+        return self.to(dtype=float32)
+
+    def double(self) -> Tensor:
+        """As float64."""
+        return self.to(dtype=float64)
+
+    def half(self) -> Tensor:
+        """As float16."""
+        return self.to(dtype=float16)
+
+    def bfloat16(self) -> Tensor:
+        """As bfloat16."""
+        return self.to(dtype=bfloat16)
+
+    def int(self) -> Tensor:
+        """As int32."""
+        return self.to(dtype=int32)
+
+    def long(self) -> Tensor:
+        """As int64."""
+        return self.to(dtype=int64)
+
+    def short(self) -> Tensor:
+        """As int16."""
+        return self.to(dtype=int16)
+
+    def char(self) -> Tensor:
+        """As int8."""
+        return self.to(dtype=int8)
+
+    def byte(self) -> Tensor:
+        """As uint8."""
+        return self.to(dtype=uint8)
+
+    def bool(self) -> Tensor:
+        """As truth values: whether nonzero."""
+        return self.to(dtype=BOOL)
+
+    def cpu(self) -> Tensor:
+        """On the CPU."""
+        return self.to(device="cpu")
+
+    def cuda(self, device: Any = None) -> Tensor:
+        """On a GPU: the current one, or the one of that index."""
+        return self.to(device=Device("cuda", device) if device is None or isinstance(device, int_) else device)
+
+    def clone(self) -> Tensor:
+        """A copy in memory of its own; gradients pass through."""
+        return _clone(self)  # type: ignore[no-any-return]
+
+    def contiguous(self) -> Tensor:
+        """This tensor if its elements lie in row-major order, else a copy that does."""
+        array = self._array
+        return self if not isinstance(array, np.ndarray) or array.flags.c_contiguous else _clone(self)  # type: ignore[return-value]
+
+    def numpy(self, *, force: Any = False) -> Any:
+        """A NumPy array sharing this CPU tensor's memory. RuntimeError if it requires grad (use detach()) or lives elsewhere (use cpu())."""
+        if force:
+            return self.detach().cpu().numpy()  # type: ignore[attr-defined]
+        if self._edge is not None:
+            raise RuntimeError("numpy: this tensor requires grad; call .detach().numpy(), since NumPy does not record operations")
+        if self.device.type != "cpu":
+            raise TypeError(f"numpy: this tensor is on {self.device}; call .cpu().numpy()")
+        return dispatch.backend_of(self._array).to_numpy(self._array)
+
+    def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
+        return np.array(self.numpy(), dtype=dtype, copy=copy)
+
+    def item(self) -> Any:
+        """The one element as a Python number. RuntimeError unless there is exactly one."""
+        array = dispatch.backend_of(self._array).to_numpy(self._array)
+        if array.size != 1:
+            raise RuntimeError(f"item: a tensor with {array.size} elements (shape {self.shape}) is not one number")
+        value = array.item()
+        return value if type(value) in (float_, int_, bool_) else float_(value)
+
+    def tolist(self) -> Any:
+        """The elements as nested lists of Python numbers (a number for a 0-d tensor)."""
+        array = dispatch.backend_of(self._array).to_numpy(self._array)
+        return (array.astype(np.float64) if array.dtype.kind == "V" else array).tolist()
+
+    # ------------------------------------------------------------ in place
+
+    def copy_(self, src: Any, non_blocking: Any = False) -> Any:
+        """Write the elements of `src` (broadcast, cast) into this tensor."""
+        inplace.check("copy_", self, current())
+        source: Any = src if isinstance(src, Differentiable) else wrap(np.asarray(src))
+        return assign_cast("copy_", self, source.expand(self.shape))
+
+    def fill_(self, value: Any) -> Any:
+        """Write one value everywhere."""
+        inplace.check("fill_", self, current())
+        if isinstance(value, Differentiable):
+            return assign_cast("fill_", self, value.expand(self.shape))  # type: ignore[attr-defined]
+        return assign("fill_", self, self.new_full(self.shape, value))
+
+    def zero_(self) -> Any:
+        """Write 0 everywhere."""
+        return self.fill_(0)
+
+    # ------------------------------------------------------------ tensors like this one
+
+    def new_full(self, size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: Any = False) -> Tensor:
+        """A tensor of that size and value with this tensor's dtype and device unless others are given."""
+        shape = (size,) if isinstance(size, int_) else tuple(size)
+        made = filled(shape, fill_value, self._array.dtype if dtype is None else as_numpy(dtype), Device(device or self.device))
+        return made.requires_grad_() if requires_grad else made
+
+    def new_zeros(self, *size: Any, dtype: Any = None, device: Any = None, requires_grad: Any = False) -> Tensor:
+        """Zeros with this tensor's dtype and device unless others are given."""
+        return self.new_full(_size(size), 0, dtype=dtype, device=device, requires_grad=requires_grad)
+
+    def new_ones(self, *size: Any, dtype: Any = None, device: Any = None, requires_grad: Any = False) -> Tensor:
+        """Ones with this tensor's dtype and device unless others are given."""
+        return self.new_full(_size(size), 1, dtype=dtype, device=device, requires_grad=requires_grad)
+
+    def new_empty(self, *size: Any, dtype: Any = None, device: Any = None, requires_grad: Any = False) -> Tensor:
+        """As `new_zeros`: memory without values would make two runs differ."""
+        return self.new_zeros(*size, dtype=dtype, device=device, requires_grad=requires_grad)
+
+    def new_tensor(self, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: Any = False) -> Tensor:
+        """A tensor of that data with this tensor's dtype and device unless others are given."""
+        array = np.array(data).astype(self._array.dtype if dtype is None else as_numpy(dtype))
+        made = moved(wrap(array), Device(device or self.device))
+        return made.requires_grad_() if requires_grad else made
+
+    def zeros_like(self) -> Tensor:
+        """Zeros of this shape, dtype and device."""
+        return filled(self.shape, 0, self._array.dtype, self.device)
+
+    def ones_like(self) -> Tensor:
+        """Ones of this shape, dtype and device."""
+        return filled(self.shape, 1, self._array.dtype, self.device)
+
+
+int_, float_, bool_ = int, float, bool  # inside the class the names are methods
+
+
+def _size(size: tuple[Any, ...]) -> tuple[int_, ...]:
+    return tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int_) else tuple(size)
+
+
+def assign_cast(name: str, target: Any, source: Any) -> Any:
+    """Write `source` in the target's dtype, whatever its own."""
+    return assign(name, target, source.to(target._array.dtype))
+
+
+def moved(tensor: Any, device: Device) -> Any:
+    """The tensor on `device`."""
+    own = tensor.device
+    if own.type == device.type and (device.index is None or own.index == device.index):
+        return tensor
+    raise RuntimeError(f"to: no backend for {device} here; `gradlab info` says what is missing")
+
+

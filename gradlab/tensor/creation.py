@@ -1,0 +1,173 @@
+"""Making tensors: from Python numbers and NumPy arrays, filled, spaced."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gradlab import ops
+from gradlab.autograd.base import Differentiable
+from gradlab.autograd.record import apply, wrap
+from gradlab.device import CPU, Device
+from gradlab.dtype import BOOL, INT64, as_numpy, get_default_dtype
+from gradlab.dtype import from_numpy as public_dtype
+from gradlab.tensor.convert import filled, moved
+from gradlab.tensor.shape import sizes
+
+if TYPE_CHECKING:
+    from gradlab.tensor.tensor import Tensor
+
+
+def _placed(array: Any, device: Any, requires_grad: bool) -> Tensor:
+    made = wrap(array)
+    if device is not None:
+        made = moved(made, Device(device))
+    return made.requires_grad_() if requires_grad else made  # type: ignore[no-any-return]
+
+
+def _plain(data: Any) -> Any:
+    """Nested lists with tensors in them, as NumPy takes them."""
+    if isinstance(data, Differentiable):
+        return data.detach().cpu().numpy()  # type: ignore[attr-defined]
+    if isinstance(data, (list, tuple)) and any(isinstance(x, (list, tuple, Differentiable)) for x in data):
+        return [_plain(x) for x in data]
+    return data
+
+
+def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """A new tensor holding a copy of `data`: a number, nested sequences of equal lengths, a NumPy array or a tensor.
+
+    dtype: default: that of an array; for Python numbers bool, int64 or the default floating point type.
+    Raises ValueError for sequences of different lengths, TypeError for what is not numbers.
+    """
+    data = _plain(data)
+    try:
+        array = np.array(data)
+    except ValueError as error:
+        raise ValueError(f"tensor: the nested sequences have different lengths ({error})") from None
+    except OverflowError:
+        raise RuntimeError("tensor: an integer does not fit into int64") from None
+    if array.dtype.kind in "OUSMm":
+        raise TypeError(f"tensor: {type(data).__name__} holds values that are not numbers")
+    if array.dtype.kind == "c":
+        raise TypeError("tensor: gradlab has no complex tensors; keep real and imaginary parts apart")
+    if dtype is not None:
+        array = array.astype(as_numpy(dtype))
+    elif not isinstance(data, (np.ndarray, np.generic)):
+        if array.size == 0 or (array.dtype.kind == "f" and array.dtype.itemsize == 8 and not _has_arrays(data)):
+            array = array.astype(as_numpy(get_default_dtype()))
+        elif array.dtype.kind == "u" and array.dtype.itemsize == 8:
+            raise RuntimeError("tensor: an integer does not fit into int64")
+    else:
+        array = array.astype(public_dtype(array.dtype).dtype, copy=False)
+    return _placed(array, device, requires_grad)
+
+
+def _has_arrays(data: Any) -> bool:
+    if isinstance(data, (list, tuple)):
+        return any(map(_has_arrays, data))
+    return isinstance(data, np.ndarray)
+
+
+def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
+    """As `tensor`, but sharing memory where nothing has to change."""
+    if isinstance(data, Differentiable):
+        return data.to(dtype=dtype, device=device)  # type: ignore[attr-defined, no-any-return]
+    if isinstance(data, np.ndarray) and (dtype is None or as_numpy(dtype) == data.dtype):
+        return _placed(from_numpy(data)._array, device, False)
+    return tensor(data, dtype=dtype, device=device)
+
+
+def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
+    """A CPU tensor sharing the array's memory. TypeError for what is not a NumPy array or has no gradlab dtype."""
+    if not isinstance(array, np.ndarray):
+        raise TypeError(f"from_numpy: expected a NumPy array, got {type(array).__name__}; use tensor()")
+    dtype = public_dtype(array.dtype).dtype
+    return wrap(array.view(np.ndarray) if array.dtype == dtype else array.astype(dtype))  # type: ignore[no-any-return]
+
+
+def _filled(size: tuple[Any, ...], value: float, dtype: Any, device: Any, requires_grad: bool) -> Tensor:
+    place = CPU if device is None else Device(device)
+    shape = sizes(size)
+    if any(s < 0 for s in shape):
+        raise RuntimeError(f"a size cannot be negative: {shape}")
+    made = filled(shape, value, as_numpy(get_default_dtype() if dtype is None else dtype), place)
+    return made.requires_grad_() if requires_grad else made
+
+
+def zeros(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """Zeros of a shape, given as numbers or one sequence."""
+    return _filled(size, 0, dtype, device, requires_grad)
+
+
+def ones(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """Ones of a shape, given as numbers or one sequence."""
+    return _filled(size, 1, dtype, device, requires_grad)
+
+
+def empty(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """A tensor whose values do not matter (here zeros, so that two runs agree)."""
+    return _filled(size, 0, dtype, device, requires_grad)
+
+
+def full(size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """One value everywhere; its dtype is the value's unless given."""
+    if isinstance(fill_value, Differentiable):
+        fill_value = fill_value.item()  # type: ignore[attr-defined]
+    if dtype is None:
+        dtype = BOOL if isinstance(fill_value, bool) else INT64 if isinstance(fill_value, int) else get_default_dtype()
+    return _filled((size,), fill_value, dtype, device, requires_grad)
+
+
+def zeros_like(input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """Zeros of the same shape, dtype and device, unless others are given."""
+    return input.new_zeros(input.shape, dtype=dtype, device=device, requires_grad=requires_grad)
+
+
+def ones_like(input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """Ones of the same shape, dtype and device, unless others are given."""
+    return input.new_ones(input.shape, dtype=dtype, device=device, requires_grad=requires_grad)
+
+
+def empty_like(input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """As `zeros_like`."""
+    return input.new_zeros(input.shape, dtype=dtype, device=device, requires_grad=requires_grad)
+
+
+def full_like(input: Tensor, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """One value, in the same shape, dtype and device unless others are given."""
+    return input.new_full(input.shape, fill_value, dtype=dtype, device=device, requires_grad=requires_grad)
+
+
+def arange(
+    start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """start, start + step, … below `end`; `arange(end)` starts at 0. int64 if all three are integers."""
+    if end is None:
+        start, end = 0, start
+    start, end, step = (x.item() if isinstance(x, Differentiable) else x for x in (start, end, step))  # type: ignore[attr-defined]
+    if step == 0 or (end - start) * step < 0:
+        raise RuntimeError(f"arange: step {step} does not lead from {start} to {end}")
+    whole = all(isinstance(x, int) for x in (start, end, step))
+    chosen = INT64 if whole and dtype is None else as_numpy(get_default_dtype() if dtype is None else dtype)
+    size = -((start - end) // step) if whole else math.ceil((end - start) / step)
+    params = {"start": start, "step": step, "size": size, "dtype": chosen, "device": CPU if device is None else Device(device)}
+    made = apply(ops.create.arange, (), params)
+    return made.requires_grad_() if requires_grad else made  # type: ignore[no-any-return]
+
+
+def linspace(
+    start: Any, end: Any, steps: int, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """`steps` evenly spaced numbers from `start` to `end`, both included."""
+    chosen = as_numpy(get_default_dtype() if dtype is None else dtype)
+    return _placed(np.linspace(float(start), float(end), int(steps)).astype(chosen), device, requires_grad)
+
+
+def eye(n: int, m: int | None = None, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """Ones on the diagonal of an (n, m) matrix of zeros."""
+    return _placed(np.eye(n, m, dtype=as_numpy(get_default_dtype() if dtype is None else dtype)), device, requires_grad)
+
+

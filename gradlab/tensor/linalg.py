@@ -1,0 +1,65 @@
+"""Matrix products."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gradlab import ops
+from gradlab.autograd.base import Differentiable
+from gradlab.autograd.record import bind
+from gradlab.spec import ShapeError
+
+if TYPE_CHECKING:
+    from gradlab.tensor.tensor import Tensor
+
+_matmul = bind(ops.linalg.matmul)
+
+
+def matmul(input: Tensor, other: Tensor) -> Tensor:
+    """Matrix product: of the last two dimensions, broadcasting those before; a vector counts as a row (left) or a column (right)."""
+    try:
+        a, b = len(input._array.shape), len(other._array.shape)
+    except AttributeError:
+        raise TypeError(f"matmul: two tensors, not {type(input).__name__} and {type(other).__name__}") from None
+    if a >= 2 and b >= 2:
+        return _matmul(input, other)
+    if a == 0 or b == 0:
+        raise ShapeError(f"matmul: both need at least one dimension, got shapes {input._array.shape} and {other._array.shape}; use * for numbers")
+    if a == 1 and b == 1:
+        if input._array.shape != other._array.shape:
+            raise ShapeError(f"matmul: vectors of different lengths: {input._array.shape} @ {other._array.shape}")
+        return _matmul(input.unsqueeze(0), other.unsqueeze(1)).reshape(())
+    if a == 1:
+        return _matmul(input.unsqueeze(0), other).squeeze(-2)
+    return _matmul(input, other.unsqueeze(1)).squeeze(-1)
+
+
+def mm(input: Tensor, mat2: Tensor) -> Tensor:
+    """Product of two matrices, (n, k) and (k, m)."""
+    _expect("mm", 2, input, mat2)
+    return _matmul(input, mat2)
+
+
+def bmm(input: Tensor, mat2: Tensor) -> Tensor:
+    """Products of two batches of matrices, (b, n, k) and (b, k, m)."""
+    _expect("bmm", 3, input, mat2)
+    if input._array.shape[0] != mat2._array.shape[0]:
+        raise ShapeError(f"bmm: batch sizes differ: {input._array.shape} and {mat2._array.shape}")
+    return _matmul(input, mat2)
+
+
+def _expect(name: str, rank: int, *tensors: Tensor) -> None:
+    for x in tensors:
+        if len(x._array.shape) != rank:
+            raise ShapeError(f"{name}: expected {rank} dimensions, got shape {x._array.shape}; use matmul for other ranks")
+
+
+class LinalgMethods(Differentiable):
+    """The methods of this family."""
+
+    __slots__ = ()
+    matmul, mm, bmm = matmul, mm, bmm
+    __matmul__ = matmul
+
+    def __rmatmul__(self, other: Any) -> Tensor:
+        return matmul(other, self)  # type: ignore[arg-type]

@@ -1,0 +1,433 @@
+"""Elementwise functions and methods: arithmetic, powers, exponentials, comparison, logic, selection.
+
+Every function here takes tensors of any shape; two inputs broadcast; dtypes promote as in PyTorch. Results are new tensors.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gradlab import ops
+from gradlab.autograd.base import Differentiable
+from gradlab.autograd.record import bind
+from gradlab.dtype import FLOATING, result_type
+from gradlab.tensor.update import update
+
+if TYPE_CHECKING:
+    from gradlab.tensor.tensor import Tensor
+
+_rows = ops.elementwise
+_add, _sub, _mul, _div, _pow, _pow_tensor = map(bind, (_rows.add, _rows.sub, _rows.mul, _rows.div, _rows.pow, _rows.pow_tensor))
+_exp, _log, _sqrt, _rsqrt, _sin, _cos, _tanh, _sigmoid, _reciprocal = map(
+    bind, (_rows.exp, _rows.log, _rows.sqrt, _rows.rsqrt, _rows.sin, _rows.cos, _rows.tanh, _rows.sigmoid, _rows.reciprocal)
+)
+_neg, _abs, _sign, _square, _floor, _ceil, _trunc, _round, _relu, _clamp = map(
+    bind,
+    (_rows.neg, _rows.abs, _rows.sign, _rows.square, _rows.floor, _rows.ceil, _rows.trunc, _rows.round, _rows.relu, _rows.clamp),
+)
+_maximum, _minimum, _where = map(bind, (_rows.maximum, _rows.minimum, _rows.where))
+_eq, _ne, _lt, _le, _gt, _ge = map(bind, (_rows.eq, _rows.ne, _rows.lt, _rows.le, _rows.gt, _rows.ge))
+_logical_and, _logical_or, _logical_xor, _logical_not = map(
+    bind, (_rows.logical_and, _rows.logical_or, _rows.logical_xor, _rows.logical_not)
+)
+_isnan, _isinf, _isfinite = map(bind, (_rows.isnan, _rows.isinf, _rows.isfinite))
+_and, _or, _xor, _not = map(bind, (_rows.bitwise_and, _rows.bitwise_or, _rows.bitwise_xor, _rows.bitwise_not))
+
+Operand = Any  # a Tensor or a Python number
+
+
+def add(input: Operand, other: Operand, *, alpha: float = 1) -> Tensor:
+    """input + alpha · other."""
+    return _add(input, other) if alpha == 1 else _add(input, _mul(other, alpha) if isinstance(other, Differentiable) else other * alpha)
+
+
+def sub(input: Operand, other: Operand, *, alpha: float = 1) -> Tensor:
+    """input - alpha · other."""
+    return _sub(input, other) if alpha == 1 else _sub(input, _mul(other, alpha) if isinstance(other, Differentiable) else other * alpha)
+
+
+def mul(input: Operand, other: Operand) -> Tensor:
+    """input · other, element by element."""
+    return _mul(input, other)
+
+
+def div(input: Operand, other: Operand) -> Tensor:
+    """input / other; integers give the default floating point type."""
+    return _div(input, other)
+
+
+def pow(input: Operand, exponent: Operand) -> Tensor:
+    """input to the power of `exponent`. An integer tensor takes no negative integer exponent (RuntimeError): make it floating point."""
+    if type(exponent) in (int, float) and isinstance(input, Differentiable):
+        dtype = input._array.dtype
+        if dtype in FLOATING:
+            return _pow(input, exponent=exponent)
+        if isinstance(exponent, int) and exponent < 0:
+            raise RuntimeError("pow: an integer tensor takes no negative integer exponent; convert it first, for example with .float()")
+    return _pow_tensor(input, exponent)
+
+
+def exp(input: Tensor) -> Tensor:
+    """e to the power of each element."""
+    return _exp(input)
+
+
+def log(input: Tensor) -> Tensor:
+    """Natural logarithm; -inf at 0, NaN below."""
+    return _log(input)
+
+
+def sqrt(input: Tensor) -> Tensor:
+    """Square root; NaN below 0."""
+    return _sqrt(input)
+
+
+def rsqrt(input: Tensor) -> Tensor:
+    """1 / square root."""
+    return _rsqrt(input)
+
+
+def sin(input: Tensor) -> Tensor:
+    """Sine of an angle in radians."""
+    return _sin(input)
+
+
+def cos(input: Tensor) -> Tensor:
+    """Cosine of an angle in radians."""
+    return _cos(input)
+
+
+def tanh(input: Tensor) -> Tensor:
+    """Hyperbolic tangent."""
+    return _tanh(input)
+
+
+def sigmoid(input: Tensor) -> Tensor:
+    """1 / (1 + e^-x)."""
+    return _sigmoid(input)
+
+
+def reciprocal(input: Tensor) -> Tensor:
+    """1 / x."""
+    return _reciprocal(input)
+
+
+def neg(input: Tensor) -> Tensor:
+    """-x."""
+    return _neg(input)
+
+
+def abs(input: Tensor) -> Tensor:
+    """Absolute value; its gradient at 0 is 0."""
+    return _abs(input)
+
+
+def sign(input: Tensor) -> Tensor:
+    """-1, 0 or 1."""
+    return _sign(input)
+
+
+def square(input: Tensor) -> Tensor:
+    """x · x."""
+    return _square(input)
+
+
+def floor(input: Tensor) -> Tensor:
+    """The largest integer not above x."""
+    return _floor(input)
+
+
+def ceil(input: Tensor) -> Tensor:
+    """The smallest integer not below x."""
+    return _ceil(input)
+
+
+def trunc(input: Tensor) -> Tensor:
+    """x without its fraction."""
+    return _trunc(input)
+
+
+def round(input: Tensor) -> Tensor:
+    """The nearest integer, halves to the even one."""
+    return _round(input)
+
+
+def relu(input: Tensor) -> Tensor:
+    """max(x, 0); its gradient at 0 is 0."""
+    return _relu(input)
+
+
+def clamp(input: Tensor, min: Operand = None, max: Operand = None) -> Tensor:
+    """Limit each element to [min, max]; either may be left out; tensors broadcast. NaN stays NaN. Where min > max the result is max."""
+    if min is None and max is None:
+        raise ValueError("clamp: give min, max or both")
+    if isinstance(min, Differentiable) or isinstance(max, Differentiable):
+        out = input if min is None else _where(_lt(input, min), *_together(min, input))
+        return out if max is None else _where(_gt(out, max), *_together(max, out))
+    numbers = [v for v in (min, max) if v is not None]
+    dtype = result_type([(input._array.dtype, len(input._array.shape))], numbers)
+    return _clamp(input if input._array.dtype == dtype else input.to(dtype), lo=min, hi=max)
+
+
+def maximum(input: Operand, other: Operand) -> Tensor:
+    """The larger of two, NaN if either is NaN. Equal elements share the gradient."""
+    return _maximum(input, other)
+
+
+def minimum(input: Operand, other: Operand) -> Tensor:
+    """The smaller of two, NaN if either is NaN. Equal elements share the gradient."""
+    return _minimum(input, other)
+
+
+def _together(a: Operand, b: Operand) -> tuple[Tensor, Tensor]:
+    """Two operands as tensors of their result type."""
+    tensors = [x for x in (a, b) if isinstance(x, Differentiable)]
+    numbers = [x for x in (a, b) if not isinstance(x, Differentiable)]
+    dtype = result_type([(t._array.dtype, len(t._array.shape)) for t in tensors], numbers)
+    like: Any = tensors[0] if tensors else None
+    made = [x.to(dtype) if isinstance(x, Differentiable) else like.new_full((), x, dtype=dtype) for x in (a, b)]  # type: ignore[attr-defined]
+    return made[0], made[1]
+
+
+def where(condition: Tensor, input: Operand = None, other: Operand = None) -> Any:
+    """`input` where the bool tensor `condition` is true, else `other`; the three broadcast. With the condition alone: nonzero(as_tuple=True)."""
+    if input is None or other is None:
+        return condition.nonzero(as_tuple=True)
+    if not isinstance(input, Differentiable) and not isinstance(other, Differentiable):
+        dtype = result_type([], [input, other])
+        return _where(condition, condition.new_full((), input, dtype=dtype), condition.new_full((), other, dtype=dtype))
+    return _where(condition, *_together(input, other))
+
+
+def masked_fill(input: Tensor, mask: Tensor, value: Operand) -> Tensor:
+    """`input` with `value` (a number or a 0-d tensor) where the bool tensor `mask` is true."""
+    if not isinstance(value, Differentiable):
+        value = input.new_full((), value)
+    elif value._array.shape:
+        raise RuntimeError(f"masked_fill: value is a number or a 0-d tensor, not one of shape {value._array.shape}; use where")
+    else:
+        value = value.to(input._array.dtype)  # type: ignore[attr-defined]
+    return _where(mask, value, input)
+
+
+def eq(input: Operand, other: Operand) -> Tensor:
+    """Whether equal, element by element."""
+    return _eq(input, other)
+
+
+def ne(input: Operand, other: Operand) -> Tensor:
+    """Whether not equal."""
+    return _ne(input, other)
+
+
+def lt(input: Operand, other: Operand) -> Tensor:
+    """Whether less."""
+    return _lt(input, other)
+
+
+def le(input: Operand, other: Operand) -> Tensor:
+    """Whether less or equal."""
+    return _le(input, other)
+
+
+def gt(input: Operand, other: Operand) -> Tensor:
+    """Whether greater."""
+    return _gt(input, other)
+
+
+def ge(input: Operand, other: Operand) -> Tensor:
+    """Whether greater or equal."""
+    return _ge(input, other)
+
+
+def logical_and(input: Operand, other: Operand) -> Tensor:
+    """Whether both are nonzero."""
+    return _logical_and(input, other)
+
+
+def logical_or(input: Operand, other: Operand) -> Tensor:
+    """Whether either is nonzero."""
+    return _logical_or(input, other)
+
+
+def logical_xor(input: Operand, other: Operand) -> Tensor:
+    """Whether exactly one is nonzero."""
+    return _logical_xor(input, other)
+
+
+def logical_not(input: Tensor) -> Tensor:
+    """Whether zero."""
+    return _logical_not(input)
+
+
+def isnan(input: Tensor) -> Tensor:
+    """Whether not a number."""
+    return _isnan(input)
+
+
+def isinf(input: Tensor) -> Tensor:
+    """Whether infinite, of either sign."""
+    return _isinf(input)
+
+
+def isfinite(input: Tensor) -> Tensor:
+    """Whether neither infinite nor NaN."""
+    return _isfinite(input)
+
+
+def bitwise_and(input: Operand, other: Operand) -> Tensor:
+    """Bits set in both, of integers; "and" of truth values."""
+    return _and(input, other)
+
+
+def bitwise_or(input: Operand, other: Operand) -> Tensor:
+    """Bits set in either, of integers; "or" of truth values."""
+    return _or(input, other)
+
+
+def bitwise_xor(input: Operand, other: Operand) -> Tensor:
+    """Bits set in exactly one, of integers."""
+    return _xor(input, other)
+
+
+def bitwise_not(input: Tensor) -> Tensor:
+    """All bits inverted, of integers; "not" of truth values."""
+    return _not(input)
+
+
+class PointwiseMethods(Differentiable):
+    """The methods and operators of this family."""
+
+    __slots__ = ()
+
+    add, sub, mul, div, pow = add, sub, mul, div, pow
+    multiply, subtract, divide, true_divide = mul, sub, div, div
+    exp, log, sqrt, rsqrt, sin, cos, tanh, sigmoid, reciprocal = exp, log, sqrt, rsqrt, sin, cos, tanh, sigmoid, reciprocal
+    neg, abs, sign, square, floor, ceil, trunc, round, relu, clamp = neg, abs, sign, square, floor, ceil, trunc, round, relu, clamp
+    negative, absolute, clip = neg, abs, clamp
+    maximum, minimum, masked_fill = maximum, minimum, masked_fill
+    eq, ne, lt, le, gt, ge = eq, ne, lt, le, gt, ge
+    logical_and, logical_or, logical_xor, logical_not = logical_and, logical_or, logical_xor, logical_not
+    isnan, isinf, isfinite = isnan, isinf, isfinite
+    bitwise_and, bitwise_or, bitwise_xor, bitwise_not = bitwise_and, bitwise_or, bitwise_xor, bitwise_not
+
+    def where(self, condition: Tensor, other: Operand) -> Tensor:
+        """This tensor where `condition` is true, else `other`."""
+        return where(condition, self, other)  # type: ignore[no-any-return]
+
+    def __add__(self, other: Operand) -> Tensor:
+        return _add(self, other)
+
+    def __radd__(self, other: Operand) -> Tensor:
+        return _add(other, self)
+
+    def __sub__(self, other: Operand) -> Tensor:
+        return _sub(self, other)
+
+    def __rsub__(self, other: Operand) -> Tensor:
+        return _sub(other, self)
+
+    def __mul__(self, other: Operand) -> Tensor:
+        return _mul(self, other)
+
+    def __rmul__(self, other: Operand) -> Tensor:
+        return _mul(other, self)
+
+    def __truediv__(self, other: Operand) -> Tensor:
+        return _div(self, other)
+
+    def __rtruediv__(self, other: Operand) -> Tensor:
+        return _div(other, self)
+
+    def __neg__(self) -> Tensor:
+        return _neg(self)
+
+    def __pos__(self) -> Any:
+        return self
+
+    def __abs__(self) -> Tensor:
+        return _abs(self)
+
+    __pow__ = pow
+
+    def __rpow__(self, other: Operand) -> Tensor:
+        return _pow_tensor(other, self)
+
+    def __eq__(self, other: object) -> Any:
+        return NotImplemented if other is None or isinstance(other, (str, list, tuple, dict)) else _eq(self, other)
+
+    def __ne__(self, other: object) -> Any:
+        return NotImplemented if other is None or isinstance(other, (str, list, tuple, dict)) else _ne(self, other)
+
+    __hash__ = object.__hash__
+    __lt__, __le__, __gt__, __ge__ = lt, le, gt, ge
+    __and__ = __rand__ = bitwise_and
+    __or__ = __ror__ = bitwise_or
+    __xor__ = __rxor__ = bitwise_xor
+    __invert__ = bitwise_not
+
+    # ------------------------------------------------------------ in place
+
+    def add_(self, other: Operand, *, alpha: float = 1) -> Any:
+        """self += alpha · other."""
+        return update("add_", self, add, other, alpha=alpha)
+
+    def sub_(self, other: Operand, *, alpha: float = 1) -> Any:
+        """self -= alpha · other."""
+        return update("sub_", self, sub, other, alpha=alpha)
+
+    def mul_(self, other: Operand) -> Any:
+        """self *= other."""
+        return update("mul_", self, mul, other)
+
+    def div_(self, other: Operand) -> Any:
+        """self /= other."""
+        return update("div_", self, div, other)
+
+    def pow_(self, exponent: Operand) -> Any:
+        """self **= exponent."""
+        return update("pow_", self, pow, exponent)
+
+    def clamp_(self, min: Operand = None, max: Operand = None) -> Any:
+        """Limit self to [min, max]."""
+        return update("clamp_", self, clamp, min, max)
+
+    def masked_fill_(self, mask: Tensor, value: Operand) -> Any:
+        """Write `value` where `mask` is true."""
+        return update("masked_fill_", self, masked_fill, mask, value)
+
+    def exp_(self) -> Any:
+        """e to the power of self, in place."""
+        return update("exp_", self, exp)
+
+    def sqrt_(self) -> Any:
+        """Square root, in place."""
+        return update("sqrt_", self, sqrt)
+
+    def tanh_(self) -> Any:
+        """Hyperbolic tangent, in place."""
+        return update("tanh_", self, tanh)
+
+    def sigmoid_(self) -> Any:
+        """1 / (1 + e^-x), in place."""
+        return update("sigmoid_", self, sigmoid)
+
+    def relu_(self) -> Any:
+        """max(x, 0), in place."""
+        return update("relu_", self, relu)
+
+    def neg_(self) -> Any:
+        """-x, in place."""
+        return update("neg_", self, neg)
+
+    def addcmul_(self, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> Any:
+        """self += value · tensor1 · tensor2."""
+        return update("addcmul_", self, add, _mul(tensor1, tensor2), alpha=value)
+
+    def addcdiv_(self, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> Any:
+        """self += value · tensor1 / tensor2."""
+        return update("addcdiv_", self, add, _div(tensor1, tensor2), alpha=value)
+
+    __iadd__, __isub__, __imul__, __itruediv__, __ipow__ = add_, sub_, mul_, div_, pow_
+
+

@@ -1,0 +1,143 @@
+"""Reductions: sums, means, extremes, truth. `dim` is None (all), one dimension or a tuple; negative counts from the end."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gradlab import ops
+from gradlab.autograd.base import Differentiable
+from gradlab.autograd.record import bind
+from gradlab.dtype import FLOATING, INT64
+from gradlab.spec import count, normalize_dim, normalize_dims
+
+if TYPE_CHECKING:
+    from gradlab.tensor.tensor import Tensor
+
+_rows = ops.reduce
+_sum, _mean, _amax, _amin, _all, _any = map(bind, (_rows.sum_, _rows.mean, _rows.amax, _rows.amin, _rows.all_, _rows.any_))
+_max, _min, _argmax, _argmin = map(bind, (_rows.max_, _rows.min_, _rows.argmax, _rows.argmin))
+Dims = Any  # None, int or tuple of int
+
+
+def _dims(name: str, input: Tensor, dim: Dims) -> tuple[int, ...]:
+    try:
+        return normalize_dims(dim, len(input._array.shape))
+    except (IndexError, ValueError) as error:
+        raise type(error)(f"{name}: {error}") from None
+
+
+def sum(input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    """Sum over `dim`; integers and truth values add up as int64. The sum of nothing is 0."""
+    dims = _dims("sum", input, dim)
+    if dtype is not None:
+        input = input.to(dtype)
+    elif input._array.dtype not in FLOATING:
+        input = input.to(INT64)
+    return _sum(input, dim=dims, keepdim=keepdim)
+
+
+def mean(input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    """Mean over `dim`, of floating point (RuntimeError for integers: convert first). The mean of nothing is NaN."""
+    if dtype is not None:
+        input = input.to(dtype)
+    if input._array.dtype not in FLOATING:
+        raise RuntimeError(f"mean: needs floating point, got {input.dtype}; convert with .float() or pass dtype=")
+    return _mean(input, dim=_dims("mean", input, dim), keepdim=keepdim)
+
+
+def amax(input: Tensor, dim: Dims = (), keepdim: bool = False) -> Tensor:
+    """Largest element over `dim`; equal ones share the gradient."""
+    return _amax(input, dim=_dims("amax", input, dim), keepdim=keepdim)
+
+
+def amin(input: Tensor, dim: Dims = (), keepdim: bool = False) -> Tensor:
+    """Smallest element over `dim`; equal ones share the gradient."""
+    return _amin(input, dim=_dims("amin", input, dim), keepdim=keepdim)
+
+
+def max(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
+    """Without `dim` the largest element; with `dim` a pair (values, indices); with a second tensor `maximum`."""
+    if dim is None:
+        return _amax(input, dim=tuple(range(len(input._array.shape))), keepdim=False)
+    if isinstance(dim, Differentiable):
+        return input.maximum(dim)
+    return _max(input, dim=normalize_dim(dim, len(input._array.shape)), keepdim=keepdim)
+
+
+def min(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
+    """Without `dim` the smallest element; with `dim` a pair (values, indices); with a second tensor `minimum`."""
+    if dim is None:
+        return _amin(input, dim=tuple(range(len(input._array.shape))), keepdim=False)
+    if isinstance(dim, Differentiable):
+        return input.minimum(dim)
+    return _min(input, dim=normalize_dim(dim, len(input._array.shape)), keepdim=keepdim)
+
+
+def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+    """Index (int64) of the first largest element, along `dim` or in the flattened tensor."""
+    return _position(_argmax, input, dim, keepdim)
+
+
+def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+    """Index (int64) of the first smallest element, along `dim` or in the flattened tensor."""
+    return _position(_argmin, input, dim, keepdim)
+
+
+def _position(row: Any, input: Tensor, dim: int | None, keepdim: bool) -> Tensor:
+    rank = len(input._array.shape)
+    if dim is None:
+        found = row(input.reshape(-1), dim=0, keepdim=False)
+        return found.reshape((1,) * rank) if keepdim else found  # type: ignore[no-any-return]
+    return row(input, dim=normalize_dim(dim, rank), keepdim=keepdim)  # type: ignore[no-any-return]
+
+
+def all(input: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
+    """Whether every element is nonzero; true of nothing."""
+    return _all(input, dim=_dims("all", input, dim), keepdim=keepdim)
+
+
+def any(input: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
+    """Whether some element is nonzero; false of nothing."""
+    return _any(input, dim=_dims("any", input, dim), keepdim=keepdim)
+
+
+def var(input: Tensor, dim: Dims = None, *, correction: float = 1, keepdim: bool = False, unbiased: bool | None = None) -> Tensor:
+    """Variance over `dim`: squared distance from the mean, divided by n - correction (NaN or inf where that is not positive)."""
+    if isinstance(dim, bool):
+        dim, unbiased = None, dim
+    if unbiased is not None:
+        correction = 1 if unbiased else 0
+    dims = _dims("var", input, dim)
+    n = count([input._array.shape[d] for d in dims])
+    centred = input - mean(input, dims, keepdim=True) if dims else input - input
+    divisor = float(n - correction)
+    total = _sum(centred * centred, dim=dims, keepdim=keepdim)
+    return total / divisor if divisor > 0 else total / input.new_zeros(())
+
+
+def logsumexp(input: Tensor, dim: Dims, keepdim: bool = False) -> Tensor:
+    """log(sum(exp(x))) over `dim`, computed from the maximum so that nothing overflows; -inf of only -inf."""
+    dims = _dims("logsumexp", input, dim)
+    if input._array.dtype not in FLOATING:
+        input = input.float()
+    if any_empty(input, dims):
+        return sum(input.exp(), dims, keepdim).log()
+    top = _amax(input.detach(), dim=dims, keepdim=True)
+    top = top.masked_fill(top.isinf(), 0)
+    found = sum((input - top).exp(), dims, True).log() + top
+    return found if keepdim or not dims else found.squeeze(dims)
+
+
+def any_empty(input: Tensor, dims: tuple[int, ...]) -> bool:
+    """Whether a reduction over `dims` has no elements."""
+    return 0 in [input._array.shape[d] for d in dims]
+
+
+class ReductionMethods(Differentiable):
+    """The methods of this family."""
+
+    __slots__ = ()
+    sum, mean, amax, amin, max, min, argmax, argmin = sum, mean, amax, amin, max, min, argmax, argmin
+    all, any, var, logsumexp = all, any, var, logsumexp
+
+

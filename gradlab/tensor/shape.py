@@ -1,0 +1,278 @@
+"""Shapes: views (view, permute, expand, slices), and joining and splitting.
+
+A view shares the tensor's memory: writing one in place writes the other, and gradients follow.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gradlab import ops
+from gradlab.autograd.base import Differentiable
+from gradlab.autograd.record import bind
+from gradlab.dtype import result_type
+from gradlab.spec import DimensionError, ShapeError, count, normalize_dim, normalize_dims
+
+if TYPE_CHECKING:
+    from gradlab.tensor.tensor import Tensor
+
+_rows = ops.movement
+_view, _permute, _transpose, _t, _expand = map(bind, (_rows.view, _rows.permute, _rows.transpose, _rows.t, _rows.expand))
+_squeeze, _unsqueeze, _slice, _cat, _flip, _clone = map(
+    bind, (_rows.squeeze, _rows.unsqueeze, _rows.slice_, _rows.cat, _rows.flip, ops.elementwise.clone)
+)
+
+
+def sizes(values: tuple[Any, ...]) -> tuple[int, ...]:
+    """A shape given as separate numbers or as one sequence."""
+    if len(values) == 1 and isinstance(values[0], (tuple, list)):
+        values = tuple(values[0])
+    return tuple(v.__index__() for v in values)
+
+
+def _filled(name: str, shape: tuple[int, ...], old: tuple[int, ...]) -> tuple[int, ...]:
+    """A shape in which one -1 stands for what is left."""
+    if -1 not in shape:
+        if count(shape) != count(old):
+            raise ShapeError(f"{name}: shape {shape} has {count(shape)} elements, the tensor of shape {old} has {count(old)}")
+        return shape
+    known = count([s for s in shape if s != -1])
+    if shape.count(-1) > 1 or any(s < -1 for s in shape) or known == 0 or count(old) % known:
+        raise ShapeError(f"{name}: the tensor of shape {old} ({count(old)} elements) does not take shape {shape}")
+    return tuple(count(old) // known if s == -1 else s for s in shape)
+
+
+def _viewable(array: Any, shape: tuple[int, ...]) -> bool:
+    """Whether the array's strides allow `shape` without a copy. What has no strides (a trace) always does."""
+    if not isinstance(array, np.ndarray) or array.flags.c_contiguous:
+        return True
+    try:
+        np.reshape(array, shape, copy=False)
+    except ValueError:
+        return False
+    return True
+
+
+def view(input: Tensor, *shape: Any) -> Tensor:
+    """The same memory in another shape (one size may be -1), or, given a dtype, `to` that dtype's bits.
+
+    Raises RuntimeError where the strides do not allow it: use reshape, which then copies.
+    """
+    new = _filled("view", sizes(shape), input._array.shape)
+    if not _viewable(input._array, new):
+        raise RuntimeError(
+            f"view: shape {new} is not possible without a copy for a tensor of shape {input._array.shape} and "
+            f"stride {input.stride()}; use reshape({', '.join(map(str, new))}) or contiguous() first"
+        )
+    return _view(input, shape=new)
+
+
+def reshape(input: Tensor, *shape: Any) -> Tensor:
+    """The same elements in another shape (one size may be -1): a view where the strides allow it, else a copy."""
+    new = _filled("reshape", sizes(shape), input._array.shape)
+    return _view(input if _viewable(input._array, new) else _clone(input), shape=new)
+
+
+def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
+    """Dimensions start_dim to end_dim as one."""
+    shape = input._array.shape
+    if not shape:
+        return reshape(input, 1)
+    start, end = normalize_dim(start_dim, len(shape)), normalize_dim(end_dim, len(shape))
+    if start > end:
+        raise RuntimeError(f"flatten: start_dim {start_dim} comes after end_dim {end_dim}")
+    return reshape(input, (*shape[:start], count(shape[start : end + 1]), *shape[end + 1 :])) if start < end else input
+
+
+def unflatten(input: Tensor, dim: int, sizes_: Sequence[int]) -> Tensor:
+    """One dimension as several (one size may be -1)."""
+    shape = input._array.shape
+    dim = normalize_dim(dim, len(shape))
+    return reshape(input, (*shape[:dim], *_filled("unflatten", tuple(sizes_), (shape[dim],)), *shape[dim + 1 :]))
+
+
+def permute(input: Tensor, *dims: Any) -> Tensor:
+    """Dimensions in another order: dimension i of the result is dimension dims[i] of the input. A view."""
+    order = sizes(dims)
+    rank = len(input._array.shape)
+    if len(order) != rank:
+        raise ShapeError(f"permute: {len(order)} dims {order} for a tensor of {rank} dimensions {input._array.shape}")
+    return _permute(input, dims=tuple(normalize_dim(d, rank) for d in order))
+
+
+def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
+    """Two dimensions exchanged. A view."""
+    rank = len(input._array.shape)
+    return _transpose(input, dim0=normalize_dim(dim0, rank), dim1=normalize_dim(dim1, rank))
+
+
+def t(input: Tensor) -> Tensor:
+    """The transpose of a matrix; a vector or number as it is. A view."""
+    if len(input._array.shape) > 2:
+        raise RuntimeError(f"t: at most two dimensions, not shape {input._array.shape}; use .mT or transpose(dim0, dim1)")
+    return _t(input)
+
+
+def expand(input: Tensor, *shape: Any) -> Tensor:
+    """Sizes of 1 repeated without a copy; -1 keeps a size; new dimensions come in front. A view that cannot be written."""
+    asked, old = sizes(shape), input._array.shape
+    if len(asked) < len(old):
+        raise ShapeError(f"expand: shape {asked} has fewer dimensions than the tensor's {old}")
+    lead = len(asked) - len(old)
+    if any(s == -1 for s in asked[:lead]):
+        raise ShapeError(f"expand: -1 cannot stand for a new dimension in {asked}")
+    return _expand(input, shape=tuple(old[i - lead] if s == -1 else s for i, s in enumerate(asked)))
+
+
+def squeeze(input: Tensor, dim: Any = None) -> Tensor:
+    """Without the dimensions of size 1 (only those in `dim`, if given). A view."""
+    shape = input._array.shape
+    dims = normalize_dims(dim, len(shape)) if dim is not None and dim != () else tuple(range(len(shape)))
+    return _squeeze(input, dims=tuple(d for d in dims if shape[d] == 1))
+
+
+def unsqueeze(input: Tensor, dim: int) -> Tensor:
+    """A new dimension of size 1 at `dim`. A view."""
+    rank = len(input._array.shape) + 1
+    if not -rank <= dim < rank:
+        raise DimensionError(f"unsqueeze: dimension out of range: dim={dim} (expected {-rank} to {rank - 1})")
+    return _unsqueeze(input, dim=dim % rank)
+
+
+def select(input: Tensor, dim: int, index: int) -> Tensor:
+    """The part at `index` along `dim`, without that dimension. A view."""
+    dim = normalize_dim(dim, len(input._array.shape))
+    return _slice(input, index=((0, None, 1),) * dim + (int(index),))
+
+
+def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
+    """`length` elements from `start` along `dim`. A view."""
+    shape = input._array.shape
+    dim = normalize_dim(dim, len(shape))
+    start = int(start) + shape[dim] if start < 0 else int(start)
+    if length < 0 or start < 0 or start + length > shape[dim]:
+        raise RuntimeError(f"narrow: {length} elements from {start} do not lie in dimension {dim} of size {shape[dim]} (shape {shape})")
+    return _slice(input, index=((0, None, 1),) * dim + ((start, start + length, 1),))
+
+
+def split(input: Tensor, split_size_or_sections: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
+    """Parts along `dim`: of one size (the last may be smaller), or of the given sizes, which must add up. Views."""
+    shape = input._array.shape
+    dim = normalize_dim(dim, len(shape))
+    if isinstance(split_size_or_sections, int):
+        size = split_size_or_sections
+        if size < 0 or (size == 0 and shape[dim]):
+            raise RuntimeError(f"split: the size of a part must be positive, got {size}")
+        parts = [min(size, shape[dim] - i) for i in range(0, shape[dim], size or 1)] or [0]
+    else:
+        parts = [int(s) for s in split_size_or_sections]
+        if sum(parts) != shape[dim] or any(p < 0 for p in parts):
+            raise RuntimeError(f"split: sections {parts} do not add up to size {shape[dim]} of dimension {dim} (shape {shape})")
+    found, start = [], 0
+    for size in parts:
+        found.append(narrow(input, dim, start, size))
+        start += size
+    return tuple(found)
+
+
+def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
+    """At most `chunks` parts of equal size along `dim` (the last may be smaller). Views."""
+    if chunks < 1:
+        raise RuntimeError(f"chunk: at least one part, not {chunks}")
+    size = input._array.shape[normalize_dim(dim, len(input._array.shape))]
+    return split(input, max(-(-size // chunks), 1), dim)
+
+
+def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
+    """The parts along `dim`, without that dimension. Views."""
+    return tuple(select(input, dim, i) for i in range(input._array.shape[normalize_dim(dim, len(input._array.shape))]))
+
+
+def _listed(name: str, tensors: Sequence[Tensor]) -> list[Tensor]:
+    found = list(tensors)
+    if not found:
+        raise ValueError(f"{name}: expected at least one tensor, got none")
+    for i, tensor in enumerate(found):
+        if not isinstance(tensor, Differentiable):
+            raise TypeError(f"{name}: element {i} is a {type(tensor).__name__}, not a tensor")
+    dtypes = {x._array.dtype for x in found}
+    if len(dtypes) > 1:
+        dtype = result_type([(x._array.dtype, len(x._array.shape)) for x in found])
+        found = [x.to(dtype) for x in found]
+    return found
+
+
+def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+    """Tensors one after the other along `dim`; their other sizes agree. A tensor of shape (0,) is passed over, as in PyTorch."""
+    found = _listed("cat", tensors)
+    rank = max(len(x._array.shape) for x in found)
+    if rank == 0:
+        raise RuntimeError("cat: 0-d tensors cannot be concatenated; use stack")
+    kept = [x for x in found if x._array.shape != (0,) or rank == 1]
+    return _cat(*kept, dim=normalize_dim(dim, rank))
+
+
+def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+    """Tensors of one shape along a new dimension."""
+    found = _listed("stack", tensors)
+    shape = found[0]._array.shape
+    for i, x in enumerate(found):
+        if x._array.shape != shape:
+            raise ShapeError(f"stack: all shapes must be equal: tensor {i} has {x._array.shape}, tensor 0 has {shape}")
+    dim = normalize_dim(dim, len(shape) + 1)
+    return _cat(*(_unsqueeze(x, dim=dim) for x in found), dim=dim)
+
+
+def flip(input: Tensor, *dims: Any) -> Tensor:
+    """The elements in reverse order along `dims`. A copy."""
+    return _flip(input, dims=tuple(normalize_dim(d, len(input._array.shape)) for d in sizes(dims)))
+
+
+def sum_to_size(input: Tensor, *shape: Any) -> Tensor:
+    """Summed over what broadcasting from `shape` to this shape repeated."""
+    target, own = sizes(shape), input._array.shape
+    lead = len(own) - len(target)
+    if lead < 0 or any(t not in (1, o) for t, o in zip(target, own[max(lead, 0) :], strict=True)):
+        raise ShapeError(f"sum_to_size: shape {own} is not what {target} broadcasts to")
+    dims = (*range(lead), *(lead + i for i, s in enumerate(target) if s == 1 and own[lead + i] != 1))
+    if not dims:
+        return input
+    found = input.sum(dims, keepdim=True)
+    return _view(found, shape=target) if lead else found
+
+
+class ShapeMethods(Differentiable):
+    """The methods of this family."""
+
+    __slots__ = ()
+    view, reshape, flatten, unflatten, permute, transpose, t, expand = view, reshape, flatten, unflatten, permute, transpose, t, expand
+    squeeze, unsqueeze, select, narrow, split, chunk, unbind, flip = squeeze, unsqueeze, select, narrow, split, chunk, unbind, flip
+    sum_to_size, swapaxes, swapdims = sum_to_size, transpose, transpose
+
+    def view_as(self, other: Tensor) -> Tensor:
+        """view(other.shape)."""
+        return view(self, other.shape)  # type: ignore[arg-type]
+
+    def reshape_as(self, other: Tensor) -> Tensor:
+        """reshape(other.shape)."""
+        return reshape(self, other.shape)  # type: ignore[arg-type]
+
+    def expand_as(self, other: Tensor) -> Tensor:
+        """expand(other.shape)."""
+        return expand(self, other.shape)  # type: ignore[arg-type]
+
+    @property
+    def T(self) -> Tensor:  # noqa: N802
+        """All dimensions in reverse order. A view."""
+        return _t(self)
+
+    @property
+    def mT(self) -> Tensor:  # noqa: N802
+        """The last two dimensions exchanged. A view."""
+        rank = len(self._array.shape)
+        if rank < 2:
+            raise RuntimeError(f"mT: at least two dimensions, not shape {self._array.shape}")
+        return _transpose(self, dim0=rank - 2, dim1=rank - 1)

@@ -1,0 +1,373 @@
+"""The Tensor class: an array, its place in the graph, and the methods of every family (one mixin each)."""
+
+from __future__ import annotations
+
+import weakref
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from gradlab import dispatch
+from gradlab.autograd import engine, record
+from gradlab.autograd.base import LEAF, meta_of, version_of
+from gradlab.autograd.mode import current
+from gradlab.autograd.node import Hooks
+from gradlab.device import Device
+from gradlab.dtype import FLOATING, DType, as_numpy, from_numpy, get_default_dtype
+from gradlab.op import Op
+from gradlab.spec import count
+from gradlab.tensor.convert import ConvertMethods
+from gradlab.tensor.indexing import IndexingMethods
+from gradlab.tensor.linalg import LinalgMethods
+from gradlab.tensor.pointwise import PointwiseMethods
+from gradlab.tensor.printing import describe
+from gradlab.tensor.reduction import ReductionMethods
+from gradlab.tensor.shape import ShapeMethods
+
+
+class RemovableHandle:
+    """What registering a hook returns: `remove()` takes the hook away again; also a context manager."""
+
+    def __init__(self, table: dict[int, Any], key: int) -> None:
+        self._table, self._key = table, key
+
+    def remove(self) -> None:
+        """Take the hook away."""
+        self._table.pop(self._key, None)
+
+    def __enter__(self) -> RemovableHandle:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
+
+
+def add_hook(table: dict[int, Any], hook: Any) -> RemovableHandle:
+    """Put a hook at the end of a table."""
+    key = max(table, default=-1) + 1
+    table[key] = hook
+    return RemovableHandle(table, key)
+
+
+class Tensor(
+    PointwiseMethods, ReductionMethods, ShapeMethods, IndexingMethods, LinalgMethods, ConvertMethods
+):
+    """A multi-dimensional array of one dtype that records what is computed from it. Made by `gradlab.tensor` and its relatives."""
+
+    __slots__ = ()
+    __array_priority__ = 1000
+    __array_ufunc__ = None  # so that `numpy_value * tensor` comes here
+
+    def __init__(self, data: Any = None, requires_grad: bool = False) -> None:
+        if isinstance(data, record.Differentiable):
+            array = data._array
+        elif data is None:
+            array = np.empty((0,), as_numpy(get_default_dtype()))
+        else:
+            array = np.array(data)
+            array = array if array.dtype in FLOATING else array.astype(as_numpy(get_default_dtype()))
+        self._array = array
+        self._edge = LEAF if requires_grad else None
+        self._meta = None
+
+    def __apply__(self, op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+        return record.bind(op)(*args, **params)
+
+    # ------------------------------------------------------------ facts
+
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """Sizes of the dimensions."""
+        return self._array.shape  # type: ignore[no-any-return]
+
+    def size(self, dim: int | None = None) -> Any:
+        """The shape, or the size of one dimension."""
+        return self._array.shape if dim is None else self._array.shape[dim]
+
+    @property
+    def ndim(self) -> int:
+        """Number of dimensions."""
+        return len(self._array.shape)
+
+    def dim(self) -> int:
+        """Number of dimensions."""
+        return len(self._array.shape)
+
+    def numel(self) -> int:
+        """Number of elements."""
+        return count(self._array.shape)
+
+    nelement = numel
+
+    @property
+    def dtype(self) -> DType:
+        """Type of the elements."""
+        return from_numpy(self._array.dtype)
+
+    @property
+    def itemsize(self) -> int:
+        """Bytes of one element."""
+        return int(self._array.dtype.itemsize)
+
+    def element_size(self) -> int:
+        """Bytes of one element."""
+        return int(self._array.dtype.itemsize)
+
+    @property
+    def nbytes(self) -> int:
+        """Bytes of all elements."""
+        return self.numel() * self.itemsize
+
+    @property
+    def device(self) -> Device:
+        """Where the elements live."""
+        return dispatch.backend_of(self._array).device_of(self._array)
+
+    def is_floating_point(self) -> bool:
+        """Whether the dtype is float16, bfloat16, float32 or float64."""
+        return self._array.dtype in FLOATING
+
+    def is_complex(self) -> bool:
+        """False: gradlab has no complex tensors."""
+        return False
+
+    def is_inference(self) -> bool:
+        """Whether made under `inference_mode`."""
+        return self._meta is not None and self._meta.inference
+
+    def stride(self, dim: int | None = None) -> Any:
+        """Elements (not bytes) to step in memory from one index to the next, of each dimension or of one."""
+        steps = tuple(s // self._array.dtype.itemsize for s in self._array.strides)
+        return steps if dim is None else steps[dim]
+
+    def storage_offset(self) -> int:
+        """Elements between the start of the underlying memory and the first element of this tensor."""
+        array = self._array
+        owner = array
+        while isinstance(owner.base, np.ndarray):
+            owner = owner.base
+        first = array.__array_interface__["data"][0] - owner.__array_interface__["data"][0]
+        return int(first // array.dtype.itemsize) if array.size else 0
+
+    def is_contiguous(self) -> bool:
+        """Whether the elements lie in memory in row-major order without gaps."""
+        return bool(self._array.flags.c_contiguous)
+
+    def data_ptr(self) -> int:
+        """Address of the first element."""
+        return int(self._array.__array_interface__["data"][0])
+
+    # ------------------------------------------------------------ autograd
+
+    @property
+    def requires_grad(self) -> bool:
+        """Whether operations on this tensor are recorded."""
+        if self._meta is not None:
+            record.refresh(self)
+        return self._edge is not None
+
+    @requires_grad.setter
+    def requires_grad(self, value: bool) -> None:
+        self.requires_grad_(value)
+
+    def requires_grad_(self, requires_grad: bool = True) -> Tensor:
+        """Start (or stop) recording operations on this leaf. RuntimeError for integers and for results of recorded operations."""
+        if not requires_grad:
+            if self._edge is not None and self._edge is not LEAF:
+                raise RuntimeError("requires_grad_: only leaves can stop requiring grad; use detach() for a tensor outside the graph")
+            self._edge = None
+        elif self._edge is None:
+            if self._array.dtype not in FLOATING:
+                raise RuntimeError(f"requires_grad_: only floating point tensors can require gradients, not {self.dtype}; convert with .float()")
+            if self.is_inference():
+                raise RuntimeError("requires_grad_: an inference tensor cannot require grad outside inference_mode; clone() it first")
+            self._edge = LEAF
+        return self
+
+    @property
+    def is_leaf(self) -> bool:
+        """Whether this tensor was not computed by a recorded operation."""
+        if self._meta is not None:
+            record.refresh(self)
+        return self._edge is None or self._edge is LEAF
+
+    @property
+    def grad_fn(self) -> Any:
+        """The node that computed this tensor; None for a leaf."""
+        if self._meta is not None:
+            record.refresh(self)
+        edge = self._edge
+        return None if edge is None or edge is LEAF else edge.node
+
+    @property
+    def output_nr(self) -> int:
+        """Which of its node's outputs this tensor is."""
+        edge = self._edge
+        return 0 if edge is None or edge is LEAF else int(edge.index)
+
+    @property
+    def grad(self) -> Tensor | None:
+        """The gradient that backward has added up so far; None before the first."""
+        return self._grad  # type: ignore[no-any-return]
+
+    @grad.setter
+    def grad(self, value: Tensor | None) -> None:
+        if value is not None:
+            if not isinstance(value, Tensor):
+                raise TypeError(f"grad: a tensor or None, not {type(value).__name__}")
+            if value.shape != self.shape or value._array.dtype != self._array.dtype:
+                raise RuntimeError(
+                    f"grad: a gradient has its tensor's shape and dtype: {self.shape} {self.dtype}, not {value.shape} {value.dtype}"
+                )
+        tracer = current().tracer
+        if tracer is not None:
+            tracer.before_gradient(self)
+        self._grad = value
+
+    def backward(
+        self, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False, inputs: Any = None
+    ) -> None:
+        """Add the gradient of this tensor with respect to each leaf to the leaf's `.grad`.
+
+        gradient: needed if this tensor is not a single number: a tensor of its shape, the vector of the vector-Jacobian product.
+        The other arguments are those of `gradlab.autograd.backward`.
+        """
+        if self._meta is not None:
+            record.refresh(self)
+        chosen = None if inputs is None else [inputs] if isinstance(inputs, Tensor) else list(inputs)
+        engine.backward([self], [gradient], retain_graph, create_graph, chosen)
+
+    def detach(self) -> Tensor:
+        """The same memory outside the graph."""
+        out: Tensor = record.wrap(self._array)
+        if current().tracer is None:
+            meta_of(out).version = version_of(self)
+        return out
+
+    def detach_(self) -> Tensor:
+        """Take this tensor itself out of its graph."""
+        if self._meta is not None and self._meta.base is not None:
+            raise RuntimeError("detach_: a view cannot be detached in place; use detach()")
+        self._edge = None
+        return self
+
+    @property
+    def data(self) -> Tensor:
+        """The same memory outside the graph, whose changes backward does not notice."""
+        return record.wrap(self._array)  # type: ignore[no-any-return]
+
+    @data.setter
+    def data(self, value: Tensor) -> None:
+        self._array = value._array
+
+    def retain_grad(self) -> None:
+        """Also keep the gradient of this computed tensor in `.grad` at the next backward."""
+        if self._edge is None:
+            raise RuntimeError("retain_grad: this tensor does not require grad")
+        if self._edge is LEAF:
+            return
+        node = self._edge.node
+        if node.hooks is None:
+            node.hooks = Hooks()
+        node.hooks.retained[self._edge.index] = weakref.ref(self)
+        meta_of(self).retains = True
+
+    @property
+    def retains_grad(self) -> bool:
+        """Whether `retain_grad` was called."""
+        return self._meta is not None and self._meta.retains
+
+    def register_hook(self, hook: Any) -> RemovableHandle:
+        """Call `hook(gradient)` when this tensor's gradient is computed; a tensor that it returns takes the gradient's place."""
+        if self._edge is None:
+            raise RuntimeError("register_hook: this tensor does not require grad, so no gradient will come")
+        if self._edge is LEAF:
+            meta = meta_of(self)
+            meta.hooks = {} if meta.hooks is None else meta.hooks
+            return add_hook(meta.hooks, hook)
+        node = self._edge.node
+        if node.hooks is None:
+            node.hooks = Hooks()
+        return add_hook(node.hooks.outputs.setdefault(self._edge.index, {}), hook)
+
+    def register_post_accumulate_grad_hook(self, hook: Any) -> RemovableHandle:
+        """Call `hook(tensor)` after a gradient was added to this leaf's `.grad`."""
+        if self._edge is not LEAF:
+            raise RuntimeError("register_post_accumulate_grad_hook: only for leaves that require grad")
+        meta = meta_of(self)
+        meta.post_hooks = {} if meta.post_hooks is None else meta.post_hooks
+        return add_hook(meta.post_hooks, hook)
+
+    @property
+    def _version(self) -> int:
+        """0 for a tensor never written in place; grows with each write."""
+        return 0 if self._meta is None or self._meta.version is None else self._meta.version.written
+
+    @property
+    def _base(self) -> Tensor | None:
+        """The tensor that this one is a view of."""
+        return None if self._meta is None else self._meta.base
+
+    # ------------------------------------------------------------ as a Python object
+
+    def __len__(self) -> int:
+        if not self._array.shape:
+            raise TypeError("len() of a 0-d tensor")
+        return int(self._array.shape[0])
+
+    def __iter__(self) -> Iterator[Tensor]:
+        if not self._array.shape:
+            raise TypeError("iteration over a 0-d tensor")
+        return iter(self.unbind(0))
+
+    def __bool__(self) -> bool:
+        if self.numel() != 1:
+            raise RuntimeError(
+                f"the truth value of a tensor with {self.numel()} elements (shape {self.shape}) is ambiguous; use .any() or .all()"
+            )
+        return bool(self.item())
+
+    def __float__(self) -> float:
+        return float(self.item())
+
+    def __int__(self) -> int:
+        return int(self.item())
+
+    def __index__(self) -> int:
+        if self.is_floating_point() or self.numel() != 1:
+            raise TypeError(f"only an integer tensor with one element is an index, not {self.dtype} of shape {self.shape}")
+        return int(self.item())
+
+    def __contains__(self, element: Any) -> bool:
+        return bool((self == element).any())
+
+    def __format__(self, spec: str) -> str:
+        return format(self.item(), spec) if not self.shape and spec else str(self)
+
+    def __repr__(self) -> str:
+        return describe(self)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+        if not self.is_leaf:
+            raise RuntimeError("deepcopy: only leaves can be copied deeply; this tensor has a graph: use detach().clone()")
+        twin = object.__new__(type(self))
+        memo[id(self)] = twin
+        twin._array, twin._edge, twin._meta = self._array.copy(), self._edge, None
+        if self._grad is not None:
+            twin._grad = self._grad.detach().clone()
+        return twin
+
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        if not self.is_leaf:
+            raise RuntimeError("pickle: a computed tensor's graph cannot be pickled; use detach() first")
+        return _rebuild, (type(self), dispatch.backend_of(self._array).to_numpy(self._array), self._edge is LEAF)
+
+
+def _rebuild(kind: type[Tensor], array: Any, requires_grad: bool) -> Tensor:
+    made = object.__new__(kind)
+    made._array, made._edge, made._meta = array, LEAF if requires_grad else None, None
+    return made
+
+
+record.adopt(Tensor)

@@ -1,0 +1,164 @@
+"""Each elementwise row's expression, compiled as C++, against the row's own NumPy function.
+
+What the GPU and the static graph compile and what the CPU runs must be one operation, on the values where they would part: NaN,
+infinities, both zeros, subnormals, the smallest integers. Only rows are named here, and only where they need something special.
+"""
+
+import re
+import warnings
+
+import ml_dtypes
+import numpy as np
+import pytest
+from expressions import C_TYPES, FLOATING, HALF, Entry, compile_expressions, computed, errors_in_ulps, named_dtype
+
+from gradlab.kernel import Elementwise
+from gradlab.ops import ROWS
+from gradlab.spec import Spec
+
+DTYPES = (*FLOATING, *(name for name in C_TYPES if name not in FLOATING))
+
+# Inputs of these names are truth values whatever the others are.
+CONDITIONS = {"condition", "mask"}
+
+# Values of a row's parameters; one test for each. Numbers reach the expression as constants of type T, others only the rule.
+PARAMETERS = {
+    "pow": [{"exponent": e} for e in (-1.0, 0.0, 0.5, 1.0, 2.0, 2.7, 3.0)],
+    "clamp": [{"lo": -1.0, "hi": 2.0}, {"lo": 3.0, "hi": -3.0}],
+    "cast": [{"dtype": named_dtype(name)} for name in ("bool", "int8", "int32", "float16", "bfloat16", "float32", "float64")],
+}
+
+# Both sides have errors of their own: NumPy's functions up to 2 ulp, the header's up to 4.
+ULPS = 6
+ULPS_OF_HALF = 1  # both sides compute in float32; only the last rounding can fall on the other side
+
+# Rows whose NumPy side is only good to an absolute error, in ulps of a number of this size.
+SIZES: dict[str, float] = {"sigmoid": 1.0}
+
+# Arguments brought into the domain where the result is defined on both sides.
+DOMAINS = {
+    # NumPy raises for negative exponents of integers.
+    "pow_tensor": lambda a, b: (a, b) if a.dtype.kind not in "iu" else (a, b & 15),
+    # From floating point to integers only what fits.
+    "cast": lambda x, dtype: (x if x.dtype.kind not in "fV" or dtype.kind not in "iu" else np.clip(np.nan_to_num(x), -99, 99),),
+}
+
+
+def settings(row):
+    """The parameter values to test a row with."""
+    if not row.params:
+        return [{}]
+    if row.name not in PARAMETERS:
+        pytest.fail(f"row {row.name} has parameters: give values for {row.params} in PARAMETERS")
+    return PARAMETERS[row.name]
+
+
+def numbers(row, params):
+    """The parameters that the expression names."""
+    return [p for p in row.params if re.search(rf"\b{p}\b", row.cuda.expression) and isinstance(params[p], int | float)]
+
+
+def reference(row, params, arrays, output):
+    """The row's NumPy function, with half types computed in float32 as the CPU backend does."""
+    inputs = [a.astype(np.float32) if a.dtype in HALF.values() else a for a in arrays]
+    out = np.empty(inputs[0].shape, computed(output))
+    with np.errstate(all="ignore"):
+        row.cpu(*inputs, out, **params)
+        return out.astype(named_dtype(output))
+
+
+def input_types(row, dtype):
+    return {name: "bool" if name in CONDITIONS else dtype for name in row.inputs}
+
+
+def output_of(row, params, dtype):
+    """The name of the result's dtype, or None where the row does not take `dtype`: by its rule, or by NumPy."""
+    if row.promote == "float" and dtype not in FLOATING:
+        return None
+    types = input_types(row, dtype)
+    try:
+        output = row.infer(*(Spec((1,), named_dtype(types[name])) for name in row.inputs), **params).dtype.name
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # they are the test's to report, not the collection's
+            reference(row, params, [np.ones(1, named_dtype(types[name])) for name in row.inputs], output)
+    except (TypeError, OverflowError):  # the latter: a parameter that the dtype cannot hold
+        return None
+    return output
+
+
+def collect():
+    """(id, row, parameters, dtype, entry) of each test. An entry has one dtype, since the output's may depend on it."""
+    found = []
+    for row in ROWS.values():
+        if not isinstance(row.cuda, Elementwise) or not row.inputs:
+            continue
+        for number, params in enumerate(settings(row)):
+            for dtype in DTYPES:
+                output = output_of(row, params, dtype)
+                if output is None:
+                    continue
+                name = f"{row.name}_{number}_to_{computed(output)}"
+                inputs = (*row.inputs, *numbers(row, params))
+                types = dict.fromkeys(CONDITIONS & set(row.inputs), "bool")
+                entry = Entry(name, inputs, row.cuda.expression, (dtype,), row.cpu, types=types, output=output)
+                found.append(pytest.param(row, params, entry, id=f"{row.name}-{number}-{dtype}"))
+    return found
+
+
+CASES = collect()
+COMPILED = compile_expressions(case.values[2] for case in CASES)
+
+
+def pool(name):
+    """Special values of a dtype, and random ones of usual and of all sizes."""
+    random = np.random.default_rng(11)
+    dtype = named_dtype(name)
+    if name == "bool":
+        return np.array([False, True])
+    if name not in FLOATING:
+        info = np.iinfo(dtype)
+        special = [v for v in (info.min, info.min + 1, info.max - 1, info.max, *range(-9, 10), 63, 64) if info.min <= v <= info.max]
+        return np.concatenate([np.array(special, dtype), random.integers(info.min, info.max, 200, dtype, endpoint=True)])
+    info = ml_dtypes.finfo(dtype)
+    special = [0, float(info.smallest_subnormal), float(info.tiny), float(info.eps), 0.5, 1, 1.5, 2, 2.5, 88.8, float(info.max)]
+    special += [np.inf, np.nan]
+    usual = random.standard_normal(1000) * 2.0 ** random.integers(-4, 5, 1000)
+    return np.concatenate([special, np.negative(special), usual]).astype(dtype)
+
+
+def arguments(row, params, dtype):
+    """Arrays of the row's inputs: every value of the pool, or random tuples of them, the special ones more often."""
+    pools = [pool(name) for name in input_types(row, dtype).values()]
+    if len(pools) > 1:
+        random = np.random.default_rng(12)
+        chosen = [np.where(random.random(6000) < 0.5, random.integers(0, 26, 6000), random.integers(0, 1026, 6000)) for _ in pools]
+        pools = [p[c % len(p)] for p, c in zip(pools, chosen)]
+    adjust = DOMAINS.get(row.name)
+    return adjust(*pools, **params) if adjust else pools
+
+
+@pytest.mark.parametrize(("row", "params", "entry"), CASES)
+def test_expression(row, params, entry):
+    (dtype,) = entry.dtypes
+    arrays = arguments(row, params, dtype)
+    with np.errstate(all="ignore"):
+        constants = [np.asarray(params[p]).astype(computed(dtype)) for p in numbers(row, params)]
+    got = COMPILED[entry.name, dtype](*arrays, *constants)
+    want = reference(row, params, arrays, entry.output)
+    errors = errors_in_ulps(got, want)
+    if row.name in SIZES:
+        gap = np.abs(got.astype(np.float64) - want.astype(np.float64))
+        absolute = gap / (SIZES[row.name] * float(ml_dtypes.finfo(got.dtype).eps))
+        errors = np.where(np.isfinite(gap), np.minimum(absolute, errors), errors)
+    worst = np.argmax(errors)
+    limit = ULPS_OF_HALF if entry.output in HALF else ULPS
+    assert errors[worst] <= limit, (
+        f"{row.name}: {entry.expression} of {[str(a[worst]) for a in arrays]} {params or ''} in {dtype} is {got[worst]}, "
+        f"but NumPy's side gives {want[worst]}: {errors[worst]:.1f} ulp"
+    )
+
+
+def test_all_rows_are_here():
+    """A row that is elementwise is tested for one dtype at least."""
+    tested = {case.values[0].name for case in CASES}
+    assert tested == {row.name for row in ROWS.values() if isinstance(row.cuda, Elementwise) and row.inputs}

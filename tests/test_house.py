@@ -1,0 +1,93 @@
+"""The rules of the house that no linter knows: short files, imports at the top, no path of anyone's machine."""
+
+import ast
+import re
+
+import pytest
+from repository import ROOT, project_files
+
+LINES = 400
+
+# Files that are one long table, where a limit on length would only cut the table in two.
+TABLES: frozenset[str] = frozenset()
+
+# Rooms with an optional dependency may import it, and nothing else, inside a function.
+OPTIONAL = {
+    "gradlab/backends/cuda/": {"cupy", "cupyx", "cuda"},
+    "gradlab/onnx/": {"onnx", "onnxruntime"},
+    "gradlab/viz/": {"matplotlib", "graphviz", "IPython"},
+}
+
+# Built from its parts, so that this file does not break its own rule.
+MACHINE_PATH = re.compile(r"(?<![\w./:$}-])/(?:" + "|".join(["work", "root", "home"]) + r")(?:/|\b(?![\w/-]))")
+
+SUFFIXES = (".py", ".cu", ".h", ".cuh")
+SOURCES = [name for name in project_files("gradlab", "kernels", "tests", "bench") if name.endswith(SUFFIXES)]
+MODULES = [name for name in SOURCES if name.startswith("gradlab/") and name.endswith(".py")]
+
+
+def test_there_are_sources():
+    assert MODULES
+    assert any(name.startswith("kernels/") for name in SOURCES)
+
+
+def test_files_are_short():
+    lengths = {name: len((ROOT / name).read_text(encoding="utf-8").splitlines()) for name in SOURCES}
+    long = {name: length for name, length in lengths.items() if length >= LINES}
+    assert not {name: length for name, length in long.items() if name not in TABLES}
+    assert TABLES <= set(long), "a table that is short, or gone, needs no exception"
+
+
+def parse(name: str) -> ast.Module:
+    return ast.parse((ROOT / name).read_text(encoding="utf-8"), name)
+
+
+def imported(node: ast.Import | ast.ImportFrom) -> set[str]:
+    """The top-level packages an import statement names; a relative import is gradlab itself."""
+    if isinstance(node, ast.Import):
+        return {alias.name.partition(".")[0] for alias in node.names}
+    return {(node.module or "").partition(".")[0] if node.level == 0 else "gradlab"}
+
+
+def hidden_imports(name: str) -> list[str]:
+    allowed = {package for room, packages in OPTIONAL.items() if name.startswith(room) for package in packages}
+    functions = [node for node in ast.walk(parse(name)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
+    inside = {node for function in functions for node in ast.walk(function)}
+    statements = [node for node in inside if isinstance(node, ast.Import | ast.ImportFrom)]
+    return [f"{name}:{node.lineno}" for node in statements if not imported(node) <= allowed]
+
+
+def test_imports_stand_at_the_top():
+    assert not sorted(place for name in MODULES for place in hidden_imports(name))
+
+
+@pytest.mark.parametrize("trick", ["globals", "__import__"])
+def test_no_tricks(trick):
+    """Nothing is defined where an editor cannot find it."""
+    calls = [
+        f"{name}:{node.lineno}"
+        for name in MODULES
+        for node in ast.walk(parse(name))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == trick
+    ]
+    assert not calls
+
+
+def machine_paths(name: str) -> list[str]:
+    try:
+        text = (ROOT / name).read_text(encoding="utf-8")
+    except UnicodeDecodeError:  # embedded data
+        return []
+    return [f"{name}:{number}" for number, line in enumerate(text.splitlines(), 1) if MACHINE_PATH.search(line)]
+
+
+def test_no_machine_paths():
+    assert not [place for name in project_files() for place in machine_paths(name)]
+
+
+def test_the_pattern_of_machine_paths():
+    slash = "/"
+    for path in ("work/main", "root", "home/someone/x.py"):
+        assert MACHINE_PATH.search(f'open("{slash}{path}")'), path
+    for text in (f"a{slash}work{slash}b", f"https://example.org{slash}home", "network/root cause", "and/or"):
+        assert not MACHINE_PATH.search(text), text
