@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 
-def Variable(data: Any, requires_grad: bool = False) -> Any:  # noqa: N802 - PyTorch's legacy name
+def Variable(data: Any, requires_grad: bool = False) -> Any:
     """A leaf tensor sharing `data`'s memory. The legacy name: Tensors have recorded operations themselves since PyTorch 0.4."""
     return data.detach().requires_grad_(requires_grad)
 

@@ -77,7 +77,7 @@ class Walk:
                 if not retain:
                     node.saved = None
                 successor = None
-                for edge, part in zip(node.edges, found):  # noqa: B905 - a hot loop; lengths agree by construction
+                for edge, part in zip(node.edges, found):
                     if part is None or edge is None:
                         continue
                     if edge is successor:

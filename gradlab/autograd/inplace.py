@@ -88,7 +88,7 @@ def write(name: str, target: Differentiable, result: Differentiable) -> Any:
             np.copyto(array, new)
         new = array
     elif mode.tracer is not None:
-        mode.tracer.before_write(target)
+        pass  # no memory yet: the tensor is rebound to the new value
     else:
         array[...] = new
         new = array
@@ -99,7 +99,7 @@ def rebind(name: str, target: Differentiable, array: Any, edge: Any, mode: Mode)
     """Give `target` its new array and edge, and its base, if it is a view, what follows from it."""
     version = version_of(target)
     meta = meta_of(target)
-    staged = array is not target._array
+    staged = mode.tracer is not None
     written(version, next_sequence() if edge is None or edge is LEAF else edge.node.seq)
     if edge is not None and edge is not LEAF and edge is not target._edge:
         edge.node.watch(edge.index, version)
@@ -114,7 +114,10 @@ def rebind(name: str, target: Differentiable, array: Any, edge: Any, mode: Mode)
                 f"{name}: this tensor is a view made under no_grad(), and writing it in place would lose the gradient; "
                 f"make the view where recording is on"
             )
-        target._array = array
+        if staged:
+            mode.tracer.write(target, array)
+        else:
+            target._array = array
         if mode.recording or edge is not None:
             target._edge = edge
     return target
@@ -122,8 +125,6 @@ def rebind(name: str, target: Differentiable, array: Any, edge: Any, mode: Mode)
 
 def _write_base(meta: Meta, value: Any, staged: bool, mode: Mode) -> None:
     base = meta.base
-    if staged and mode.tracer is not None:
-        mode.tracer.before_write(base)
     sources = [alias(base)]
     for op, params in meta.chain[:-1]:
         assert op.call is not None
@@ -132,6 +133,6 @@ def _write_base(meta: Meta, value: Any, staged: bool, mode: Mode) -> None:
         assert op.inverse is not None
         value = op.inverse(source, value, **params)
     if staged:
-        base._array = value._array
+        mode.tracer.write(base, value._array)
     if mode.recording:
         base._edge = value._edge

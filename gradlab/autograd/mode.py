@@ -98,7 +98,7 @@ class ModeContext:
         @functools.wraps(function)
         def wrapped(*args: Any, **kwargs: Any) -> Generator[Any, Any, Any]:
             generator = function(*args, **kwargs)
-            step: Callable[[], Any] = lambda: next(generator)  # noqa: E731
+            step: Callable[[], Any] = lambda: next(generator)
             try:
                 while True:
                     try:
@@ -120,7 +120,7 @@ class ModeContext:
         return wrapped
 
 
-class no_grad(ModeContext):  # noqa: N801 - PyTorch's name
+class no_grad(ModeContext):
     """Operations inside are not recorded. Use as `with gl.no_grad():` or as a decorator, with or without parentheses."""
 
     def __new__(cls, function: Callable[..., Any] | None = None) -> Any:
@@ -133,14 +133,14 @@ class no_grad(ModeContext):  # noqa: N801 - PyTorch's name
         return mode.replace(recording=False)
 
 
-class enable_grad(no_grad):  # noqa: N801
+class enable_grad(no_grad):
     """Operations inside are recorded, also within `no_grad`."""
 
     def _changed(self, mode: Mode) -> Mode:
         return mode.replace(recording=True)
 
 
-class inference_mode(ModeContext):  # noqa: N801
+class inference_mode(ModeContext):
     """As `no_grad`, and tensors made inside can never take part in recording (so nothing is watched for them)."""
 
     def __new__(cls, mode: bool | Callable[..., Any] = True) -> Any:
@@ -154,7 +154,7 @@ class inference_mode(ModeContext):  # noqa: N801
         return mode.replace(recording=False, inference=True) if self.mode else mode.replace(recording=True, inference=False)
 
 
-class set_grad_enabled(ModeContext):  # noqa: N801
+class set_grad_enabled(ModeContext):
     """Switch recording on or off, at once (as a function) or for a block (as a context manager)."""
 
     def __init__(self, mode: bool) -> None:
@@ -179,7 +179,7 @@ class set_grad_enabled(ModeContext):  # noqa: N801
         return super().__call__(function)
 
 
-class set_detect_anomaly(ModeContext):  # noqa: N801
+class set_detect_anomaly(ModeContext):
     """Check every result, forward and backward, and raise at the first operation that makes a NaN or infinity of finite inputs."""
 
     def __init__(self, mode: bool = True, check_nan: bool = True) -> None:

@@ -93,7 +93,7 @@ def _unary(op: Op, node: type[Node]) -> Callable[..., Any]:
         except AttributeError:
             return apply(op, (x,), {})
         mode = current()
-        if type(array) is not ndarray or mode.special or (dtype := array.dtype) is not FLOAT32 and dtype is not FLOAT64:
+        if type(array) is not ndarray or mode.special or ((dtype := array.dtype) is not FLOAT32 and dtype is not FLOAT64):
             return apply(op, (x,), {})
         if x._meta is not None:
             refresh(x)
@@ -182,7 +182,7 @@ def _binary(op: Op, node: type[Node]) -> Callable[..., Any]:
         if mode.special or not (left or type(b) is float or type(b) is int) or not isinstance(tensor, Differentiable):
             return apply(op, (a, b), {})
         x = tensor._array
-        if type(x) is not ndarray or (dtype := x.dtype) is not FLOAT32 and dtype is not FLOAT64:
+        if type(x) is not ndarray or ((dtype := x.dtype) is not FLOAT32 and dtype is not FLOAT64):
             return apply(op, (a, b), {})
         if tensor._meta is not None:
             refresh(tensor)
@@ -282,7 +282,7 @@ def convert(op: Op, value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, ndarray):
-        return wrap(np.ascontiguousarray(value))
+        return wrap(value)
     if isinstance(value, _NUMBERS):
         return float(value) if isinstance(value, float) else int(value)
     raise TypeError(f"{op.name}: inputs are tensors or numbers, not {type(value).__name__}; use gradlab.tensor(...) to make a tensor")

@@ -33,10 +33,10 @@ def _pow_exponent(g: Any, a: Any, b: Any, y: Any) -> Any:
 
 pow_tensor = Op("pow_tensor", broadcast, cpu=np.power, cuda=Elementwise("pow(a, b)"), promote="same",
                 grad={"a": lambda g, a, b: _pow_base(g, a, b), "b": lambda g, a, b, y: _pow_exponent(g, a, b, y)})  # fmt: skip
-maximum = Op("maximum", broadcast, cpu=np.maximum, cuda=Elementwise("maximum(a, b)"), promote="same",
+maximum = Op("maximum", broadcast, cpu=lambda a, b, y: np.maximum(a, b, out=y), cuda=Elementwise("maximum(a, b)"), promote="same",
              grad={"a": lambda g, a, b: (g / 2).where(a == b, g).masked_fill(a < b, 0),
                    "b": lambda g, a, b: (g / 2).where(a == b, g).masked_fill(b < a, 0)})  # fmt: skip
-minimum = Op("minimum", broadcast, cpu=np.minimum, cuda=Elementwise("minimum(a, b)"), promote="same",
+minimum = Op("minimum", broadcast, cpu=lambda a, b, y: np.minimum(a, b, out=y), cuda=Elementwise("minimum(a, b)"), promote="same",
              grad={"a": lambda g, a, b: (g / 2).where(a == b, g).masked_fill(a > b, 0),
                    "b": lambda g, a, b: (g / 2).where(a == b, g).masked_fill(b > a, 0)})  # fmt: skip
 
@@ -55,10 +55,10 @@ rsqrt = Op("rsqrt", same, cpu=lambda x, y: np.true_divide(1, np.sqrt(x, y), y), 
 
 
 def sigmoid_cpu(x: Any, y: Any) -> None:
-    """0.5·tanh(x/2) + 0.5: no overflow on either side."""
-    np.tanh(np.multiply(x, 0.5, y), y)
-    y *= 0.5
-    y += 0.5
+    """1 / (1 + e^-x): relative accuracy also far below 0; where e^-x overflows the result is 0."""
+    np.exp(np.negative(x, y), y)
+    y += 1
+    np.true_divide(1, y, y)
 
 
 sigmoid = Op("sigmoid", same, cpu=sigmoid_cpu, cuda=Elementwise("sigmoid(x)"), promote="float", grad={"x": lambda g, y: g * (y - y * y)})
@@ -73,13 +73,13 @@ floor = Op("floor", same, cpu=np.floor, cuda=Elementwise("floor(x)"), promote="s
 ceil = Op("ceil", same, cpu=np.ceil, cuda=Elementwise("ceil(x)"), promote="same", grad={"x": lambda g: g.zeros_like()})
 trunc = Op("trunc", same, cpu=np.trunc, cuda=Elementwise("trunc(x)"), promote="same", grad={"x": lambda g: g.zeros_like()})
 round = Op("round", same, cpu=np.rint, cuda=Elementwise("round(x)"), promote="same", grad={"x": lambda g: g.zeros_like()})
-relu = Op("relu", same, cpu=lambda x, y: np.maximum(x, 0, y), cuda=Elementwise("maximum(x, T(0))"), promote="same",
+relu = Op("relu", same, cpu=lambda x, y: np.maximum(x, 0, out=y), cuda=Elementwise("maximum(x, T(0))"), promote="same",
           grad={"x": lambda g, y: relu_backward(g, y)})  # fmt: skip
 
 
 def relu_backward_cpu(dy: Any, result: Any, y: Any) -> None:
-    np.multiply(dy, result > 0, y)
-    np.copyto(y, dy, where=np.isnan(result))
+    np.copyto(y, dy)
+    np.copyto(y, 0, where=result <= 0)
 
 
 relu_backward = Op("relu_backward", lambda dy, result: broadcast(dy, result), cpu=relu_backward_cpu,
@@ -96,8 +96,6 @@ def pow_cpu(x: Any, y: Any, *, exponent: float) -> None:
         y *= x
     elif exponent == 1:
         np.copyto(y, x)
-    elif exponent == 0.5:
-        np.sqrt(x, y)
     elif exponent == -1:
         np.true_divide(1, x, y)
     else:
@@ -108,12 +106,20 @@ pow = Op("pow", same, params=("exponent",), cpu=pow_cpu, cuda=Elementwise("pow(x
          grad={"x": lambda g, x, exponent: g * (exponent * x.pow(exponent - 1)) if exponent != 0 else g.zeros_like()})  # fmt: skip
 
 
+def bound(value: float, dtype: np.dtype[Any]) -> Any:
+    """A limit as a scalar of the dtype; one that an integer type cannot hold is its own limit."""
+    if dtype.kind in "iu":
+        info = np.iinfo(dtype)
+        value = min(max(value, info.min), info.max)
+    return dtype.type(value)
+
+
 def clamp_cpu(x: Any, y: Any, *, lo: float | None, hi: float | None) -> None:
     np.copyto(y, x)
     if lo is not None:
-        np.maximum(y, y.dtype.type(lo), y)
+        np.maximum(y, bound(lo, y.dtype), out=y)
     if hi is not None:
-        np.minimum(y, y.dtype.type(hi), y)
+        np.minimum(y, bound(hi, y.dtype), out=y)
 
 
 def _clamp_gradient(g: Any, x: Any, lo: float | None, hi: float | None) -> Any:

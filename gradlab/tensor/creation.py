@@ -19,6 +19,8 @@ from gradlab.tensor.shape import sizes
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
 
+__all__ = ["arange", "as_tensor", "empty", "empty_like", "eye", "from_numpy", "full", "full_like", "linspace", "ones", "ones_like", "tensor", "zeros", "zeros_like"]
+
 
 def _placed(array: Any, device: Any, requires_grad: bool) -> Tensor:
     made = wrap(array)

@@ -12,6 +12,8 @@ from gradlab.spec import ShapeError
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
 
+__all__ = ["bmm", "matmul", "mm"]
+
 _matmul = bind(ops.linalg.matmul)
 
 

@@ -1,4 +1,4 @@
-"""Elementwise functions and methods: arithmetic, powers, exponentials, comparison, logic, selection.
+"""Elementwise functions and methods: arithmetic, powers, exponentials, selection.
 
 Every function here takes tensors of any shape; two inputs broadcast; dtypes promote as in PyTorch. Results are new tensors.
 """
@@ -16,6 +16,12 @@ from gradlab.tensor.update import update
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
 
+__all__ = [
+    "abs", "absolute", "add", "ceil", "clamp", "clip", "cos", "div", "divide", "exp", "floor", "log", "masked_fill", "maximum", "minimum",
+    "mul", "multiply", "neg", "negative", "pow", "reciprocal", "relu", "round", "rsqrt", "sigmoid", "sign", "sin", "sqrt", "square", "sub",
+    "subtract", "tanh", "true_divide", "trunc", "where",
+]  # fmt: skip
+
 _rows = ops.elementwise
 _add, _sub, _mul, _div, _pow, _pow_tensor = map(bind, (_rows.add, _rows.sub, _rows.mul, _rows.div, _rows.pow, _rows.pow_tensor))
 _exp, _log, _sqrt, _rsqrt, _sin, _cos, _tanh, _sigmoid, _reciprocal = map(
@@ -25,13 +31,7 @@ _neg, _abs, _sign, _square, _floor, _ceil, _trunc, _round, _relu, _clamp = map(
     bind,
     (_rows.neg, _rows.abs, _rows.sign, _rows.square, _rows.floor, _rows.ceil, _rows.trunc, _rows.round, _rows.relu, _rows.clamp),
 )
-_maximum, _minimum, _where = map(bind, (_rows.maximum, _rows.minimum, _rows.where))
-_eq, _ne, _lt, _le, _gt, _ge = map(bind, (_rows.eq, _rows.ne, _rows.lt, _rows.le, _rows.gt, _rows.ge))
-_logical_and, _logical_or, _logical_xor, _logical_not = map(
-    bind, (_rows.logical_and, _rows.logical_or, _rows.logical_xor, _rows.logical_not)
-)
-_isnan, _isinf, _isfinite = map(bind, (_rows.isnan, _rows.isinf, _rows.isfinite))
-_and, _or, _xor, _not = map(bind, (_rows.bitwise_and, _rows.bitwise_or, _rows.bitwise_xor, _rows.bitwise_not))
+_maximum, _minimum, _where, _lt, _gt = map(bind, (_rows.maximum, _rows.minimum, _rows.where, _rows.lt, _rows.gt))
 
 Operand = Any  # a Tensor or a Python number
 
@@ -210,89 +210,7 @@ def masked_fill(input: Tensor, mask: Tensor, value: Operand) -> Tensor:
     return _where(mask, value, input)
 
 
-def eq(input: Operand, other: Operand) -> Tensor:
-    """Whether equal, element by element."""
-    return _eq(input, other)
-
-
-def ne(input: Operand, other: Operand) -> Tensor:
-    """Whether not equal."""
-    return _ne(input, other)
-
-
-def lt(input: Operand, other: Operand) -> Tensor:
-    """Whether less."""
-    return _lt(input, other)
-
-
-def le(input: Operand, other: Operand) -> Tensor:
-    """Whether less or equal."""
-    return _le(input, other)
-
-
-def gt(input: Operand, other: Operand) -> Tensor:
-    """Whether greater."""
-    return _gt(input, other)
-
-
-def ge(input: Operand, other: Operand) -> Tensor:
-    """Whether greater or equal."""
-    return _ge(input, other)
-
-
-def logical_and(input: Operand, other: Operand) -> Tensor:
-    """Whether both are nonzero."""
-    return _logical_and(input, other)
-
-
-def logical_or(input: Operand, other: Operand) -> Tensor:
-    """Whether either is nonzero."""
-    return _logical_or(input, other)
-
-
-def logical_xor(input: Operand, other: Operand) -> Tensor:
-    """Whether exactly one is nonzero."""
-    return _logical_xor(input, other)
-
-
-def logical_not(input: Tensor) -> Tensor:
-    """Whether zero."""
-    return _logical_not(input)
-
-
-def isnan(input: Tensor) -> Tensor:
-    """Whether not a number."""
-    return _isnan(input)
-
-
-def isinf(input: Tensor) -> Tensor:
-    """Whether infinite, of either sign."""
-    return _isinf(input)
-
-
-def isfinite(input: Tensor) -> Tensor:
-    """Whether neither infinite nor NaN."""
-    return _isfinite(input)
-
-
-def bitwise_and(input: Operand, other: Operand) -> Tensor:
-    """Bits set in both, of integers; "and" of truth values."""
-    return _and(input, other)
-
-
-def bitwise_or(input: Operand, other: Operand) -> Tensor:
-    """Bits set in either, of integers; "or" of truth values."""
-    return _or(input, other)
-
-
-def bitwise_xor(input: Operand, other: Operand) -> Tensor:
-    """Bits set in exactly one, of integers."""
-    return _xor(input, other)
-
-
-def bitwise_not(input: Tensor) -> Tensor:
-    """All bits inverted, of integers; "not" of truth values."""
-    return _not(input)
+multiply, subtract, divide, true_divide, negative, absolute, clip = mul, sub, div, div, neg, abs, clamp
 
 
 class PointwiseMethods(Differentiable):
@@ -306,10 +224,6 @@ class PointwiseMethods(Differentiable):
     neg, abs, sign, square, floor, ceil, trunc, round, relu, clamp = neg, abs, sign, square, floor, ceil, trunc, round, relu, clamp
     negative, absolute, clip = neg, abs, clamp
     maximum, minimum, masked_fill = maximum, minimum, masked_fill
-    eq, ne, lt, le, gt, ge = eq, ne, lt, le, gt, ge
-    logical_and, logical_or, logical_xor, logical_not = logical_and, logical_or, logical_xor, logical_not
-    isnan, isinf, isfinite = isnan, isinf, isfinite
-    bitwise_and, bitwise_or, bitwise_xor, bitwise_not = bitwise_and, bitwise_or, bitwise_xor, bitwise_not
 
     def where(self, condition: Tensor, other: Operand) -> Tensor:
         """This tensor where `condition` is true, else `other`."""
@@ -352,19 +266,6 @@ class PointwiseMethods(Differentiable):
 
     def __rpow__(self, other: Operand) -> Tensor:
         return _pow_tensor(other, self)
-
-    def __eq__(self, other: object) -> Any:
-        return NotImplemented if other is None or isinstance(other, (str, list, tuple, dict)) else _eq(self, other)
-
-    def __ne__(self, other: object) -> Any:
-        return NotImplemented if other is None or isinstance(other, (str, list, tuple, dict)) else _ne(self, other)
-
-    __hash__ = object.__hash__
-    __lt__, __le__, __gt__, __ge__ = lt, le, gt, ge
-    __and__ = __rand__ = bitwise_and
-    __or__ = __ror__ = bitwise_or
-    __xor__ = __rxor__ = bitwise_xor
-    __invert__ = bitwise_not
 
     # ------------------------------------------------------------ in place
 

@@ -13,6 +13,8 @@ from gradlab.spec import count, normalize_dim, normalize_dims
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
 
+__all__ = ["all", "amax", "amin", "any", "argmax", "argmin", "logsumexp", "max", "mean", "min", "sum", "var"]
+
 _rows = ops.reduce
 _sum, _mean, _amax, _amin, _all, _any = map(bind, (_rows.sum_, _rows.mean, _rows.amax, _rows.amin, _rows.all_, _rows.any_))
 _max, _min, _argmax, _argmin = map(bind, (_rows.max_, _rows.min_, _rows.argmax, _rows.argmin))

@@ -19,6 +19,8 @@ from gradlab.spec import DimensionError, ShapeError, count, normalize_dim, norma
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
 
+__all__ = ["cat", "chunk", "flatten", "flip", "narrow", "permute", "reshape", "select", "split", "squeeze", "stack", "t", "transpose", "unbind", "unflatten", "unsqueeze"]
+
 _rows = ops.movement
 _view, _permute, _transpose, _t, _expand = map(bind, (_rows.view, _rows.permute, _rows.transpose, _rows.t, _rows.expand))
 _squeeze, _unsqueeze, _slice, _cat, _flip, _clone = map(
@@ -265,12 +267,12 @@ class ShapeMethods(Differentiable):
         return expand(self, other.shape)  # type: ignore[arg-type]
 
     @property
-    def T(self) -> Tensor:  # noqa: N802
+    def T(self) -> Tensor:
         """All dimensions in reverse order. A view."""
         return _t(self)
 
     @property
-    def mT(self) -> Tensor:  # noqa: N802
+    def mT(self) -> Tensor:
         """The last two dimensions exchanged. A view."""
         rank = len(self._array.shape)
         if rank < 2:

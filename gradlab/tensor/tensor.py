@@ -17,6 +17,7 @@ from gradlab.device import Device
 from gradlab.dtype import FLOATING, DType, as_numpy, from_numpy, get_default_dtype
 from gradlab.op import Op
 from gradlab.spec import count
+from gradlab.tensor.comparison import ComparisonMethods
 from gradlab.tensor.convert import ConvertMethods
 from gradlab.tensor.indexing import IndexingMethods
 from gradlab.tensor.linalg import LinalgMethods
@@ -51,7 +52,7 @@ def add_hook(table: dict[int, Any], hook: Any) -> RemovableHandle:
 
 
 class Tensor(
-    PointwiseMethods, ReductionMethods, ShapeMethods, IndexingMethods, LinalgMethods, ConvertMethods
+    PointwiseMethods, ComparisonMethods, ReductionMethods, ShapeMethods, IndexingMethods, LinalgMethods, ConvertMethods
 ):
     """A multi-dimensional array of one dtype that records what is computed from it. Made by `gradlab.tensor` and its relatives."""
 

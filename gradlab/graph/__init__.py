@@ -1,0 +1,12 @@
+"""Static graphs: a trace of ordinary gradlab code, as a straight-line program of rows that can be run again.
+
+`trace(function, *example)` runs the function once over Symbols and returns a `Program`.
+"""
+
+from __future__ import annotations
+
+from gradlab.graph.ir import Call, Graph, Value
+from gradlab.graph.program import Program, trace
+from gradlab.graph.symbol import Symbol, TraceError
+
+__all__ = ["Call", "Graph", "Program", "Symbol", "TraceError", "Value", "trace"]

@@ -1,0 +1,70 @@
+"""The graph: a straight line of row calls on numbered values."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from gradlab.op import Op
+from gradlab.spec import Spec
+
+
+@dataclass(frozen=True)
+class Value:
+    """One array of the program: an input, a state, or the result of a call."""
+
+    id: int
+    spec: Spec
+
+    def __repr__(self) -> str:
+        return f"%{self.id}"
+
+
+@dataclass
+class Call:
+    """One row applied to values, Python numbers and None."""
+
+    op: Op
+    inputs: tuple[Any, ...]
+    params: dict[str, Any]
+    outputs: tuple[Value, ...]
+    position: Any = None  # (code, instruction, module scope) of the user's call
+
+    def __repr__(self) -> str:
+        arguments = [repr(x) for x in self.inputs] + [f"{k}={v!r}" for k, v in self.params.items()]
+        results = ", ".join(f"%{v.id}: {v.spec.dtype.name}{list(v.spec.shape)}" for v in self.outputs)
+        return f"{results} = {self.op.name}({', '.join(arguments)})"
+
+
+@dataclass
+class Graph:
+    """inputs → calls → outputs. `state` holds the arrays from before the trace, `updates` what is written into them at the end."""
+
+    inputs: list[Value] = field(default_factory=list)
+    state: dict[Value, Any] = field(default_factory=dict)  # value -> array
+    random: list[tuple[Any, Value, int]] = field(default_factory=list)  # generator, its state value, words used by one run
+    calls: list[Call] = field(default_factory=list)
+    outputs: list[Value] = field(default_factory=list)
+    updates: list[tuple[Value, Value]] = field(default_factory=list)  # state value, new value
+    gradients: list[tuple[Any, Value | None]] = field(default_factory=list)  # leaf, its .grad after the run
+
+    def __str__(self) -> str:
+        def typed(value: Value) -> str:
+            return f"%{value.id}: {value.spec.dtype.name}{list(value.spec.shape)}"
+
+        lines = [f"graph({', '.join(map(typed, self.inputs))}):"]
+        lines += [f"  {typed(value)} = state" for value in self.state]
+        lines += [f"  {typed(value)} = random state" for _, value, _ in self.random]
+        lines += [f"  {call!r}" for call in self.calls]
+        lines += [f"  {old!r} <- {new!r}" for old, new in self.updates]
+        return "\n".join([*lines, f"  return {', '.join(map(repr, self.outputs))}"])
+
+    def without_dead_calls(self) -> Graph:
+        """The same graph with only the calls that lead to an output, an update or a gradient."""
+        needed = {v.id for v in self.outputs} | {new.id for _, new in self.updates} | {v.id for _, v in self.gradients if v is not None}
+        kept = []
+        for call in reversed(self.calls):
+            if any(v.id in needed for v in call.outputs):
+                kept.append(call)
+                needed.update(v.id for v in call.inputs if isinstance(v, Value))
+        return Graph(self.inputs, self.state, self.random, kept[::-1], self.outputs, self.updates, self.gradients)

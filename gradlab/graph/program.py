@@ -1,0 +1,98 @@
+"""Programs: a traced graph that runs on real arrays."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gradlab import dispatch
+from gradlab.autograd.base import LEAF
+from gradlab.autograd.mode import current, enter, leave
+from gradlab.autograd.record import wrap
+from gradlab.graph.ir import Graph, Value
+from gradlab.graph.tracer import Tracer
+from gradlab.graph.tree import flatten, unflatten
+from gradlab.spec import spec_of
+
+
+class Program:
+    """Runs a graph: `program(*tensors)` gives what the traced function gave, computed anew.
+
+    Arguments have the shapes and dtypes of the example (ValueError otherwise). State is read before and written after the calls, so an
+    error in between changes nothing.
+    """
+
+    def __init__(self, graph: Graph, arguments: Any, result: Any) -> None:
+        self.graph = graph
+        self._arguments = arguments  # how the arguments nest
+        self._result = result
+
+    def __call__(self, *args: Any) -> Any:
+        tensors, structure = flatten(args)
+        if structure != self._arguments:
+            raise ValueError("this program was traced with arguments of another structure")
+        env: dict[int, Any] = {}
+        for i, (value, tensor) in enumerate(zip(self.graph.inputs, tensors, strict=True)):
+            if spec_of(tensor._array) != value.spec:
+                raise ValueError(
+                    f"argument {i} has shape {tensor._array.shape} and dtype {tensor._array.dtype}, but the program was traced for "
+                    f"{value.spec.shape} and {value.spec.dtype}; trace again"
+                )
+            env[value.id] = tensor._array
+        return unflatten(self._result, [wrap(a) for a in self.run(env)])
+
+    def run(self, env: dict[int, Any]) -> list[Any]:
+        """Run the calls on arrays by value number, commit the updates, return the outputs."""
+        graph = self.graph
+        for value, array in graph.state.items():
+            env[value.id] = array
+        for generator, value, _ in graph.random:
+            env[value.id] = generator.state_array()
+        for call in graph.calls:
+            arrays = [env[x.id] if isinstance(x, Value) else x for x in call.inputs]
+            backend = dispatch.choose(call.op, arrays) if arrays else dispatch.backend_for(call.params["device"])
+            result = backend.run(call.op, arrays, call.params)
+            for value, array in zip(call.outputs, (result,) if call.op.result is None else result, strict=True):
+                env[value.id] = array
+        outputs = [np.array(env[v.id]) for v in graph.outputs]
+        gradients = [(leaf, None if v is None else np.array(env[v.id])) for leaf, v in graph.gradients]
+        new = [(graph.state[old], np.array(env[value.id])) for old, value in graph.updates]
+        for target, array in new:
+            np.copyto(target, array)
+        for leaf, gradient in gradients:
+            leaf._grad = None if gradient is None else wrap(gradient)
+        for generator, _, words in graph.random:
+            generator.advance(words)
+        return outputs
+
+
+def trace(function: Callable[..., Any], *example: Any) -> Program:
+    """Run `function` once over Symbols of the example's shapes and dtypes; nothing outside changes. Arguments nest in lists, tuples, dicts.
+
+    Tensors that the function uses and that are not arguments are state: read at each run, and written where the function writes them.
+    Raises TraceError where the function reads a value or uses an operation whose result's size depends on values.
+    """
+    tensors, structure = flatten(example)
+    tracer = Tracer(tensors[0].device) if tensors else Tracer()
+    staged = []
+    for tensor in tensors:
+        symbol = tracer.symbol(spec_of(tensor._array))
+        tracer.graph.inputs.append(tracer.value(symbol))
+        twin = wrap(symbol)
+        twin._edge = LEAF if tensor._edge is not None else None
+        staged.append(twin)
+    token = enter(current().replace(tracer=tracer))
+    try:
+        result = function(*unflatten(structure, staged))
+        found, result_structure = flatten(result)
+        graph = tracer.finish(found)
+    except BaseException:
+        tracer.restore()
+        raise
+    finally:
+        leave(token)
+    return Program(graph, structure, result_structure)
+
+

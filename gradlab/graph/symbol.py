@@ -1,0 +1,79 @@
+"""Symbols: what a traced tensor holds in place of an array. They have a shape and a dtype, and no values."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, NoReturn
+
+import numpy as np
+
+from gradlab import dispatch
+from gradlab.autograd import position
+from gradlab.device import Device
+from gradlab.op import Op
+from gradlab.spec import Spec, count
+
+if TYPE_CHECKING:
+    from gradlab.graph.tracer import Tracer
+
+
+class TraceError(RuntimeError):
+    """Something that a trace cannot do, such as reading a value."""
+
+
+class Symbol:
+    """Value number `id` of a trace."""
+
+    __slots__ = ("dtype", "id", "shape", "tracer")
+
+    def __init__(self, number: int, spec: Spec, tracer: Tracer) -> None:
+        self.id = number
+        self.shape, self.dtype = spec
+        self.tracer = tracer
+
+    @property
+    def ndim(self) -> int:
+        return len(self.shape)
+
+    @property
+    def size(self) -> int:
+        return count(self.shape)
+
+    def __array__(self, *_: Any, **__: Any) -> NoReturn:
+        raise unreadable(self)
+
+    def __bool__(self) -> NoReturn:
+        raise unreadable(self)
+
+    def __repr__(self) -> str:
+        return f"%{self.id}: {self.dtype.name}{list(self.shape)}"
+
+
+def unreadable(symbol: Symbol) -> TraceError:
+    """The error for reading a value that is not there yet."""
+    place = position.locate(*position.caller(), None)
+    where = f"\n  at: {place}" if place is not None else ""
+    return TraceError(
+        f"a value was read while tracing: this tensor (shape {symbol.shape}, {symbol.dtype.name}) has no value yet. Keep decisions on "
+        f"values inside tensor operations (gl.where), return the tensor and read it outside, or leave this part out of the trace{where}"
+    )
+
+
+class SymbolBackend:
+    """Stands for all tracers in the dispatch table. Operations are run by the tracer of the current mode, never by this."""
+
+    staged = True
+
+    def run(self, op: Op, arrays: list[Any], params: dict[str, Any]) -> Any:
+        raise TraceError(f"{op.name}: a tensor of a trace was used after the trace had ended; return it from the traced function instead")
+
+    def device_of(self, array: Symbol) -> Device:
+        return array.tracer.device
+
+    def to_numpy(self, array: Symbol) -> np.ndarray[Any, Any]:
+        raise unreadable(array)
+
+    def from_numpy(self, array: Any, device: Device) -> Any:
+        return array
+
+
+dispatch.register(Symbol, SymbolBackend())

@@ -1,0 +1,141 @@
+"""The tracer: a backend whose arrays are Symbols and whose way to run a row is to write it down.
+
+Tensors from before the trace are state; those made in it are values. Writes to state become updates at the end of the program.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradlab.autograd import position
+from gradlab.autograd.mode import current
+from gradlab.autograd.record import wrap
+from gradlab.backends.cpu import number_spec
+from gradlab.device import CPU, Device
+from gradlab.graph.ir import Call, Graph, Value
+from gradlab.graph.symbol import Symbol, TraceError
+from gradlab.op import Op
+from gradlab.spec import Spec, spec_of
+
+
+class Tracer:
+    """Collects one graph. Set as `Mode.tracer` for the time of the trace."""
+
+    staged = True
+
+    def __init__(self, device: Device = CPU) -> None:
+        self.device = device
+        self.graph = Graph()
+        self._count = 0
+        self._values: dict[int, Value] = {}  # symbol id -> value
+        self._state: dict[int, tuple[Any, Symbol]] = {}  # id of an array -> the array (kept alive) and the symbol of its first value
+        self._current: dict[int, Symbol] = {}  # id of an array -> the symbol of what it holds now
+        self._home: dict[int, int] = {}  # symbol id -> id of the array that it was written to
+        self._tensors: dict[int, tuple[Any, Any, Any]] = {}  # id of a tensor -> the tensor, its array and edge before the trace
+        self._gradients: dict[int, tuple[Any, Any]] = {}  # id of a leaf -> the leaf and its .grad before the trace
+        self._random: dict[int, list[Any]] = {}  # id of a generator -> generator, tensor of its state, words used
+
+    def symbol(self, spec: Spec) -> Symbol:
+        """A new value."""
+        self._count += 1
+        self._values[self._count] = Value(self._count, spec)
+        return Symbol(self._count, spec, self)
+
+    def value(self, symbol: Symbol) -> Value:
+        """The graph's value of a symbol. TraceError for a symbol of another trace."""
+        if symbol.tracer is not self:
+            raise TraceError("a tensor of another trace was used in this one; pass it as an argument or return it from there")
+        return self._values[symbol.id]
+
+    def lift(self, array: Any) -> Symbol:
+        """The symbol of an input: a symbol as it is, a real array as state."""
+        if type(array) is Symbol:
+            return array
+        key = id(array)
+        if key not in self._current:
+            symbol = self.symbol(spec_of(array))
+            self._state[key] = (array, symbol)
+            self._current[key] = symbol
+            self.graph.state[self.value(symbol)] = array
+        return self._current[key]
+
+    def run(self, op: Op, arrays: list[Any], params: dict[str, Any]) -> Any:
+        """Write down one call."""
+        if op.dynamic:
+            raise TraceError(f"{op.name}: the size of the result depends on values, so it cannot be traced; use {op.instead} instead")
+        lifted = [a if a is None or isinstance(a, (int, float)) else self.lift(a) for a in arrays]
+        specs = [
+            None if a is None else number_spec(a, lifted) if isinstance(a, (int, float)) else Spec(a.shape, a.dtype) for a in lifted
+        ]
+        visible = params if lifted else {k: v for k, v in params.items() if k != "device"}
+        outputs = [self.symbol(spec) for spec in op.specs(*specs, **visible)]
+        code, lasti = position.caller()
+        self.graph.calls.append(
+            Call(
+                op,
+                tuple(self.value(a) if isinstance(a, Symbol) else a for a in lifted),
+                params,
+                tuple(map(self.value, outputs)),
+                (code, lasti, current().scope),
+            )
+        )
+        return outputs[0] if op.result is None else tuple(outputs)
+
+    # ------------------------------------------------------------ what the trace changes outside itself
+
+    def write(self, tensor: Any, array: Any) -> None:
+        """`tensor` (and whatever shares its memory) holds `array` from now on."""
+        old = tensor._array
+        if type(old) is Symbol:
+            key = self._home.get(old.id)
+        else:
+            self.lift(old)
+            key = id(old)
+            self._tensors.setdefault(id(tensor), (tensor, old, tensor._edge))
+        new = self.lift(array)
+        if key is not None:
+            self._current[key] = new
+            self._home[new.id] = key
+        tensor._array = new
+
+    def before_gradient(self, leaf: Any) -> None:
+        """`leaf.grad` is about to be set."""
+        self._gradients.setdefault(id(leaf), (leaf, leaf._grad))
+
+    def random_state(self, generator: Any) -> Any:
+        """The tensor of the generator's state at the start of the program."""
+        known = self._random.get(id(generator))
+        if known is None:
+            known = self._random[id(generator)] = [generator, wrap(self.symbol(spec_of(generator.state_array()))), 0]
+        return known[1]
+
+    def advance_random(self, generator: Any, words: int) -> int:
+        """Reserve `words` of the generator's stream: their constant distance from the start of the program."""
+        self.random_state(generator)
+        known = self._random[id(generator)]
+        offset = known[2]
+        known[2] += words
+        return int(offset)
+
+    def finish(self, outputs: list[Any]) -> Graph:
+        """Put everything outside back as it was; what was changed is now in the graph."""
+        graph = self.graph
+        graph.outputs = [self.value(self.lift(t._array)) for t in outputs]
+        for key, (_, first) in self._state.items():
+            last = self._current[key]
+            if last is not first:
+                graph.updates.append((self.value(first), self.value(last)))
+        for leaf, before in self._gradients.values():
+            after = leaf._grad
+            graph.gradients.append((leaf, None if after is None else self.value(self.lift(after._array))))
+            leaf._grad = before
+        self.restore()
+        graph.random = [(g, self.value(state._array), words) for g, state, words in self._random.values()]
+        return graph.without_dead_calls()
+
+    def restore(self) -> None:
+        """Undo the trace's changes to tensors from before it."""
+        for tensor, array, edge in self._tensors.values():
+            tensor._array, tensor._edge = array, edge
+        for leaf, before in self._gradients.values():
+            leaf._grad = before

@@ -1,0 +1,139 @@
+"""Comparison and logic: truth values, and bits of integers. Inputs broadcast; no gradients."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gradlab import ops
+from gradlab.autograd.base import Differentiable
+from gradlab.autograd.record import bind
+
+if TYPE_CHECKING:
+    from gradlab.tensor.tensor import Tensor
+
+__all__ = [
+    "bitwise_and", "bitwise_not", "bitwise_or", "bitwise_xor", "eq", "ge", "greater", "greater_equal", "gt", "isfinite", "isinf", "isnan", "le",
+    "less", "less_equal", "logical_and", "logical_not", "logical_or", "logical_xor", "lt", "ne", "not_equal",
+]  # fmt: skip
+
+_rows = ops.elementwise
+_eq, _ne, _lt, _le, _gt, _ge = map(bind, (_rows.eq, _rows.ne, _rows.lt, _rows.le, _rows.gt, _rows.ge))
+_logical_and, _logical_or, _logical_xor, _logical_not = map(
+    bind, (_rows.logical_and, _rows.logical_or, _rows.logical_xor, _rows.logical_not)
+)
+_isnan, _isinf, _isfinite = map(bind, (_rows.isnan, _rows.isinf, _rows.isfinite))
+_and, _or, _xor, _not = map(bind, (_rows.bitwise_and, _rows.bitwise_or, _rows.bitwise_xor, _rows.bitwise_not))
+
+Operand = Any  # a Tensor or a Python number
+
+
+def eq(input: Operand, other: Operand) -> Tensor:
+    """Whether equal, element by element."""
+    return _eq(input, other)
+
+
+def ne(input: Operand, other: Operand) -> Tensor:
+    """Whether not equal."""
+    return _ne(input, other)
+
+
+def lt(input: Operand, other: Operand) -> Tensor:
+    """Whether less."""
+    return _lt(input, other)
+
+
+def le(input: Operand, other: Operand) -> Tensor:
+    """Whether less or equal."""
+    return _le(input, other)
+
+
+def gt(input: Operand, other: Operand) -> Tensor:
+    """Whether greater."""
+    return _gt(input, other)
+
+
+def ge(input: Operand, other: Operand) -> Tensor:
+    """Whether greater or equal."""
+    return _ge(input, other)
+
+
+def logical_and(input: Operand, other: Operand) -> Tensor:
+    """Whether both are nonzero."""
+    return _logical_and(input, other)
+
+
+def logical_or(input: Operand, other: Operand) -> Tensor:
+    """Whether either is nonzero."""
+    return _logical_or(input, other)
+
+
+def logical_xor(input: Operand, other: Operand) -> Tensor:
+    """Whether exactly one is nonzero."""
+    return _logical_xor(input, other)
+
+
+def logical_not(input: Tensor) -> Tensor:
+    """Whether zero."""
+    return _logical_not(input)
+
+
+def isnan(input: Tensor) -> Tensor:
+    """Whether not a number."""
+    return _isnan(input)
+
+
+def isinf(input: Tensor) -> Tensor:
+    """Whether infinite, of either sign."""
+    return _isinf(input)
+
+
+def isfinite(input: Tensor) -> Tensor:
+    """Whether neither infinite nor NaN."""
+    return _isfinite(input)
+
+
+def bitwise_and(input: Operand, other: Operand) -> Tensor:
+    """Bits set in both, of integers; "and" of truth values."""
+    return _and(input, other)
+
+
+def bitwise_or(input: Operand, other: Operand) -> Tensor:
+    """Bits set in either, of integers; "or" of truth values."""
+    return _or(input, other)
+
+
+def bitwise_xor(input: Operand, other: Operand) -> Tensor:
+    """Bits set in exactly one, of integers."""
+    return _xor(input, other)
+
+
+def bitwise_not(input: Tensor) -> Tensor:
+    """All bits inverted, of integers; "not" of truth values."""
+    return _not(input)
+
+
+greater, greater_equal, less, less_equal, not_equal = gt, ge, lt, le, ne
+
+
+class ComparisonMethods(Differentiable):
+    """The methods and operators of this family."""
+
+    __slots__ = ()
+    eq, ne, lt, le, gt, ge = eq, ne, lt, le, gt, ge
+    greater, greater_equal, less, less_equal, not_equal = gt, ge, lt, le, ne
+    logical_and, logical_or, logical_xor, logical_not = logical_and, logical_or, logical_xor, logical_not
+    isnan, isinf, isfinite = isnan, isinf, isfinite
+    bitwise_and, bitwise_or, bitwise_xor, bitwise_not = bitwise_and, bitwise_or, bitwise_xor, bitwise_not
+
+    def __eq__(self, other: object) -> Any:
+        return NotImplemented if other is None or isinstance(other, (str, list, tuple, dict)) else _eq(self, other)
+
+    def __ne__(self, other: object) -> Any:
+        return NotImplemented if other is None or isinstance(other, (str, list, tuple, dict)) else _ne(self, other)
+
+    __hash__ = object.__hash__
+    __lt__, __le__, __gt__, __ge__ = lt, le, gt, ge
+    __and__ = __rand__ = bitwise_and
+    __or__ = __ror__ = bitwise_or
+    __xor__ = __rxor__ = bitwise_xor
+    __invert__ = bitwise_not
