@@ -98,7 +98,7 @@ class Op:
         self.kept_outputs = tuple(w for w in kept if w in self.outputs)
 
     def _check(self) -> None:
-        gradients = {"g"} if len(self.outputs) == 1 else {f"g_{o}" for o in self.outputs}
+        gradients = set() if not self.steps else {"g"} if len(self.outputs) == 1 else {f"g_{o}" for o in self.outputs}
         specs = {f"{i}_spec" for i in self.inputs} | {f"{o}_spec" for o in self.outputs}
         known = gradients | specs | set(self.inputs) | set(self.outputs) | set(self.params)
         if len(known) != len(gradients) + len(specs) + len(self.inputs) + len(self.outputs) + len(self.params):
@@ -129,11 +129,15 @@ class Op:
         return (found,) if isinstance(found, Spec) else tuple(found)
 
     def __call__(self, *args: Any, **params: Any) -> Any:
+        call = self.call
+        if call is not None and args and hasattr(args[0], "_edge"):  # formulas come this way: a Tensor first, the call already bound
+            return call(*args, **params)
         for argument in args:
             apply = getattr(argument, "__apply__", None)
             if apply is not None:
                 return apply(self, args, params)
-        return dispatch.choose(self, list(args)).run(self, list(args), params)
+        backend = dispatch.choose(self, list(args)) if args else dispatch.backend_for(params["device"])
+        return backend.run(self, list(args), params)
 
     def __repr__(self) -> str:
         return f"<row {self.name}({', '.join((*self.inputs, *self.params))})>"

@@ -65,6 +65,11 @@ def broadcast_bool(a: Spec, b: Spec, **_: Any) -> Spec:
     return Spec(broadcast_shapes(a.shape, b.shape), np.dtype(bool))
 
 
+def gradient_of(dy: Spec, result: Spec, **_: Any) -> Spec:
+    """Rule: a gradient and the result it belongs to, broadcast."""
+    return broadcast(dy, result)
+
+
 def same_bool(x: Spec, **_: Any) -> Spec:
     """Rule: one input, a truth value for each element."""
     return Spec(x.shape, np.dtype(bool))

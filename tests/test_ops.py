@@ -141,7 +141,7 @@ def slope(function, inputs, directions, step=1e-6):
     """The central difference of a scalar function along a direction."""
 
     def moved(sign):
-        return [x + sign * step * d if d is not None else x for x, d in zip(inputs, directions, strict=True)]
+        return [np.asarray(x + sign * step * d) if d is not None else x for x, d in zip(inputs, directions, strict=True)]
 
     return (function(moved(1)) - function(moved(-1))) / (2 * step)
 

@@ -26,31 +26,25 @@ LEAF: Any = _Leaf()
 class Version:
     """When a piece of memory was last written in place: a sequence number, shared by a tensor and its views. 0 is never."""
 
-    __slots__ = ("code", "lasti", "scope", "written")
-
-    def __init__(self) -> None:
-        self.written = 0
-        self.code: Any = None
-        self.lasti = 0
-        self.scope: Any = None
+    written = 0
+    code: Any = None  # the write's place: see position.py
+    lasti = 0
+    scope: Any = None
 
 
 class Meta:
-    """What only some tensors have: a version, a view's base and how it was made, hooks."""
+    """What only some tensors have: a version, a view's base and how it was made, hooks. Class attributes are the defaults: most stay."""
 
-    __slots__ = ("accumulate", "base", "chain", "hooks", "inference", "post_hooks", "quiet", "retains", "seen", "version")
-
-    def __init__(self) -> None:
-        self.version: Version | None = None
-        self.base: Any = None  # the tensor that this one is a view of
-        self.chain: tuple[tuple[Op, dict[str, Any]], ...] = ()  # the view rows that lead from the base here
-        self.seen = 0  # version.written when the view was last derived
-        self.quiet = False  # made while recording was off: shares memory, not the graph
-        self.hooks: dict[int, Any] | None = None
-        self.post_hooks: dict[int, Any] | None = None
-        self.accumulate: Any = None  # weak reference to the AccumulateGrad of a leaf
-        self.inference = False
-        self.retains = False
+    version: Version | None = None
+    base: Any = None  # the tensor that this one is a view of
+    chain: tuple[tuple[Op, dict[str, Any]], ...] = ()  # the view rows that lead from the base here
+    seen = 0  # version.written when the view was last derived
+    quiet = False  # made while recording was off: shares memory, not the graph
+    hooks: dict[int, Any] | None = None
+    post_hooks: dict[int, Any] | None = None
+    accumulate: Any = None  # weak reference to the AccumulateGrad of a leaf
+    inference = False
+    retains = False
 
 
 class Differentiable:

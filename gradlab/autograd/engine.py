@@ -193,14 +193,13 @@ def _roots(outputs: Sequence[Any], gradients: Sequence[Any] | None, what: str) -
 
 def _walk(roots: list[tuple[Target, Any]], walk: Walk, create_graph: bool) -> None:
     mode = current()
-    token = None if mode.recording == create_graph else enter(mode.replace(recording=create_graph))
+    token = enter(mode.replace(recording=create_graph, walking=not create_graph))
     try:
         for target, gradient in roots:
             walk.deliver(target, gradient)
         walk.run()
     finally:
-        if token is not None:
-            leave(token)
+        leave(token)
 
 
 def backward(

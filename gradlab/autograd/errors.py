@@ -56,8 +56,22 @@ def no_graph() -> RuntimeError:
     )
 
 
-def leaf_in_place(name: str) -> RuntimeError:
+def leaf_in_place(name: str, what: str) -> RuntimeError:
     return RuntimeError(
-        f"{name}: a leaf tensor that requires grad is being used in an in-place operation. "
+        f"{name}: {what} that requires grad is being used in an in-place operation. "
         f"Update parameters inside `with gl.no_grad():`, or use the out-of-place form"
+    )
+
+
+def quiet_view(name: str) -> RuntimeError:
+    return RuntimeError(
+        f"{name}: this tensor is a view that was made under no_grad() and is being written in place with recording on; the gradient "
+        f"of the write would be lost. Make the view where recording is on, or write it under no_grad() too, or clone() it first"
+    )
+
+
+def not_writable(name: str, shape: tuple[int, ...]) -> RuntimeError:
+    return RuntimeError(
+        f"{name}: this tensor of shape {shape} cannot be written in place: it was expanded (several of its elements are one memory "
+        f"location) or its memory is read-only; clone() it first"
     )

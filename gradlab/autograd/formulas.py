@@ -13,6 +13,7 @@ from gradlab.autograd.node import Edge, Node
 from gradlab.op import Op
 
 __all__ = ["Edge", "keeper", "kept", "with_back"]
+new = object.__new__
 
 
 def keeper(op: Op) -> Callable[..., tuple[Any, ...]]:
@@ -85,28 +86,34 @@ def unpack(n: Any) -> tuple[Any, ...]:
     saved = n.saved
     if saved is None:
         raise errors.freed(n)
-    inputs = len(n.op.kept_inputs)
+    op = n.op
+    inputs = len(op.kept_inputs)
     for i, value in enumerate(saved[:inputs]):
         for x in value if type(value) is tuple else (value,):
-            if isinstance(x, Differentiable) and x._meta is not None and (version := x._meta.version) is not None:
-                if version.written >= n.seq:
-                    raise errors.modified(n, f"the input {n.op.kept_inputs[i]!r} of shape {x._array.shape}", version)
+            if isinstance(x, Differentiable) and x._meta is not None:
+                check_input(n, i, x)
     if len(saved) == inputs:
-        return saved
-    versions = n.versions
+        return saved  # type: ignore[no-any-return]
     found = list(saved)
     for i in range(inputs, len(saved)):
         if found[i] is not None:
-            name = n.op.kept_outputs[i - inputs]
-            index = n.op.outputs.index(name)
-            if versions is not None and index in versions and versions[index].written > n.seq:
-                raise errors.modified(n, f"the output of shape {found[i].shape}", versions[index])
-            found[i] = _output(n, found[i], index)
+            found[i] = output(n, found[i], op.outputs.index(op.kept_outputs[i - inputs]))
     return tuple(found)
 
 
-def _output(n: Any, array: Any, index: int) -> Any:
-    t = object.__new__(n.tensor_class)
+def check_input(n: Any, position: int, x: Any) -> None:
+    """Raise if a kept input was written in place since (also by the operation itself)."""
+    version = x._meta.version
+    if version is not None and version.written >= n.seq:
+        raise errors.modified(n, f"the input {n.op.kept_inputs[position]!r} of shape {x._array.shape}", version)
+
+
+def output(n: Any, array: Any, index: int) -> Any:
+    """A kept output as a Tensor again: with its edge if backward itself is being recorded."""
+    versions = n.versions
+    if versions is not None and index in versions and versions[index].written > n.seq:
+        raise errors.modified(n, f"the output of shape {array.shape}", versions[index])
+    t = new(n.tensor_class)
     t._array = array
     t._meta = None
     t._edge = (n if n.op.result is None else Edge(n, index)) if current().recording else None
@@ -116,6 +123,25 @@ def _output(n: Any, array: Any, index: int) -> Any:
 def _back_of_one(op: Op, step: Any) -> Callable[..., Any]:
     pick = _picker(["g", *op.kept_inputs, *op.kept_outputs], step.wants)
     formula = step.formula
+    if step.wants == ("g", op.inputs[0]):
+
+        def back_from_input(n: Any, g: Any) -> Any:
+            if n.saved is None:
+                raise errors.freed(n)
+            (x,) = n.saved
+            if x._meta is not None:
+                check_input(n, 0, x)
+            return (formula(g, x),)
+
+        return back_from_input
+    if step.wants == ("g", op.outputs[0]):
+
+        def back_from_output(n: Any, g: Any) -> Any:
+            if n.saved is None:
+                raise errors.freed(n)
+            return (formula(g, output(n, n.saved[0], 0)),)
+
+        return back_from_output
 
     def back(n: Any, g: Any) -> Any:
         return (formula(*pick((g, *unpack(n)))),)
@@ -127,22 +153,40 @@ def _back_of_two(op: Op, steps: Any) -> Callable[..., Any]:
     order = ["g", *op.kept_inputs, *op.kept_outputs]
     first, second = steps[0].formula, steps[1].formula
     pick_first, pick_second = _picker(order, steps[0].wants), _picker(order, steps[1].wants)
-    reads = len(order) > 1
+    a, b = op.inputs
+    crossed = steps[0].wants == ("g", b) and steps[1].wants == ("g", a)
+
+    def back_crossed(n: Any, g: Any) -> Any:
+        """As for a product: each input's gradient asks for the other input."""
+        if n.saved is None:
+            raise errors.freed(n)
+        y, x = n.saved
+        ea, eb = n.edges
+        da = db = None
+        if ea is not None:
+            if isinstance(y, Differentiable) and y._meta is not None:
+                check_input(n, 0, y)
+            da = first(g, y)
+        if eb is not None:
+            if isinstance(x, Differentiable) and x._meta is not None:
+                check_input(n, 1, x)
+            db = second(g, x)
+        specs = n.specs
+        if specs is None:
+            return da, db
+        return None if da is None else _conform(da, specs[0]), None if db is None else _conform(db, specs[1])
 
     def back(n: Any, g: Any) -> Any:
-        values = (g, *unpack(n)) if reads else (g,)
+        values = (g, *unpack(n)) if len(order) > 1 else (g,)
         ea, eb = n.edges
         x = None if ea is None else first(*pick_first(values))
         y = None if eb is None else second(*pick_second(values))
         specs = n.specs
         if specs is None:
             return x, y
-        return (
-            x if x is None else _conform(x, specs[0]),
-            y if y is None else _conform(y, specs[1]),
-        )
+        return None if x is None else _conform(x, specs[0]), None if y is None else _conform(y, specs[1])
 
-    return back
+    return back_crossed if crossed and op.kept_inputs == (b, a) else back
 
 
 def _conform(gradient: Any, spec: Any) -> Any:

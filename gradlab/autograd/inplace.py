@@ -1,12 +1,14 @@
 """In-place operations and views.
 
-A view remembers its base and the view rows that lead to it. An in-place call runs the functional row into the same memory and rebinds the
-tensor; through a view it also gives the base a new edge by the inverse rows. Other views of that base derive their edge anew when next used.
-In a trace, where there is no memory, the same steps make new values, so a trace stays pure.
+A view remembers its base and the view rows that lead to it. An in-place call runs the functional row, copies its result into the tensor's
+memory and rebinds the tensor; through a view it also gives the base a new edge by the inverse rows. Other views of that base derive their edge
+anew when next used. In a trace, where there is no memory, the same steps make new values, so a trace stays pure.
 """
 
 from __future__ import annotations
 
+import weakref
+from sys import getrefcount
 from typing import Any
 
 import numpy as np
@@ -14,23 +16,23 @@ import numpy as np
 from gradlab.autograd import errors, position
 from gradlab.autograd.base import LEAF, Differentiable, Meta, Version, meta_of, version_of
 from gradlab.autograd.mode import Mode, current, enter, leave
-from gradlab.autograd.node import next_sequence
+from gradlab.autograd.node import Hooks, next_sequence
 from gradlab.op import Op
 
 
 def mark_view(view: Differentiable, source: Differentiable, op: Op, params: dict[str, Any], mode: Mode) -> None:
     """Note that `view` was made from `source` by a view row."""
+    version = version_of(source)
+    known = meta_of(source)
     meta = view._meta = Meta()
-    version = meta.version = version_of(source)
-    meta.seen = version.written
-    known = source._meta
-    assert known is not None
+    meta.version, meta.seen = version, version.written
+    meta.inference = mode.inference
+    meta.quiet = not mode.recording or known.quiet
     if mode.recording or mode.tracer is not None:
-        if known.base is not None:
-            meta.base, meta.chain = known.base, (*known.chain, (op, params))
-        else:
-            meta.base, meta.chain = source, ((op, params),)
-    meta.quiet = (not mode.recording) or known.quiet
+        meta.base = source if known.base is None else known.base
+        meta.chain = (*known.chain, (op, params))
+    else:  # the base is not kept: it would keep its graph alive for a view that is outside it
+        meta.shut = known.shut or source._edge is not None
 
 
 def derive(view: Differentiable) -> None:
@@ -46,7 +48,10 @@ def derive(view: Differentiable) -> None:
             found = op.call(found, **params)
     finally:
         leave(token)
-    view._array, view._edge = found._array, found._edge
+    view._array = found._array
+    if not (view._edge is LEAF and found._edge is None):  # a view that was itself made a leaf stays one
+        move_retained(view, None if meta.quiet else found._edge)
+        view._edge = None if meta.quiet else found._edge
 
 
 def alias(tensor: Differentiable) -> Any:
@@ -59,22 +64,47 @@ def alias(tensor: Differentiable) -> Any:
     return twin
 
 
-def check(name: str, tensor: Differentiable, mode: Mode) -> None:
-    """Refuse an in-place operation that PyTorch refuses."""
+def part_from(twin: Any) -> None:
+    """Give an alias that some node keeps (it is held elsewhere) its own copy of the values, which are about to be overwritten."""
+    if getrefcount(twin) > _HELD_HERE and isinstance(twin._array, np.ndarray):
+        twin._array, twin._meta = twin._array.copy(), None
+
+
+def _count_of_an_argument(value: object) -> int:
+    return getrefcount(value)
+
+
+def _count_of_a_local() -> int:
+    value = object()
+    return _count_of_an_argument(value)
+
+
+_HELD_HERE = _count_of_a_local()  # of an object that only a caller's variable holds; how Python counts depends on its version
+
+
+def check(name: str, target: Differentiable, mode: Mode) -> None:
+    """Refuse an in-place operation that PyTorch refuses, and one whose gradient would be wrong."""
+    meta, array = target._meta, target._array
+    if isinstance(array, np.ndarray) and not array.flags.writeable:
+        raise errors.not_writable(name, array.shape)
+    if meta is not None and meta.inference and not mode.inference:
+        raise RuntimeError(f"{name}: an inference tensor cannot be changed in place outside inference_mode; clone() it first")
     if not mode.recording:
         return
-    meta = tensor._meta
-    if tensor._edge is LEAF:
-        raise errors.leaf_in_place(name)
-    if meta is not None and meta.base is not None and meta.base._edge is LEAF:
-        raise errors.leaf_in_place(f"{name}: a view of")
-    if meta is not None and meta.inference:
-        raise RuntimeError(f"{name}: an inference tensor cannot be changed in place outside inference_mode; clone() it first")
+    if target._edge is LEAF:
+        raise errors.leaf_in_place(name, "a leaf tensor")
+    if meta is None:
+        return
+    if meta.base is not None and meta.base._edge is LEAF:
+        raise errors.leaf_in_place(name, "a view of a leaf tensor")
+    if meta.shut:
+        raise errors.quiet_view(name)
 
 
-def written(version: Version, sequence: int) -> None:
+def written(version: Version) -> None:
     """Note the time and the place of a write."""
-    version.written = sequence
+    version.written = next_sequence()
+    version.count += 1
     version.code, version.lasti = position.caller()
     version.scope = current().scope
 
@@ -100,26 +130,22 @@ def rebind(name: str, target: Differentiable, array: Any, edge: Any, mode: Mode)
     version = version_of(target)
     meta = meta_of(target)
     staged = mode.tracer is not None
-    written(version, next_sequence() if edge is None or edge is LEAF else edge.node.seq)
-    if edge is not None and edge is not LEAF and edge is not target._edge:
-        edge.node.watch(edge.index, version)
-    if meta.base is not None and (staged or edge is not None or meta.base._edge is not None):
+    if meta.quiet and edge is not None and mode.recording:
+        raise errors.quiet_view(name)
+    written(version)
+    if meta.base is not None and (staged or (mode.recording and (edge is not None or meta.base._edge is not None))):
         value = alias(target)
         value._array, value._edge = array, edge
         _write_base(meta, value, staged, mode)
         derive(target)
+        return target
+    if staged:
+        mode.tracer.write(target, array)
     else:
-        if meta.quiet and edge is not None:
-            raise RuntimeError(
-                f"{name}: this tensor is a view made under no_grad(), and writing it in place would lose the gradient; "
-                f"make the view where recording is on"
-            )
-        if staged:
-            mode.tracer.write(target, array)
-        else:
-            target._array = array
-        if mode.recording or edge is not None:
-            target._edge = edge
+        target._array = array
+    if mode.recording:
+        move_retained(target, edge)
+        target._edge = edge
     return target
 
 
@@ -129,10 +155,29 @@ def _write_base(meta: Meta, value: Any, staged: bool, mode: Mode) -> None:
     for op, params in meta.chain[:-1]:
         assert op.call is not None
         sources.append(op.call(sources[-1], **params))
-    for (op, params), source in zip(reversed(meta.chain), reversed(sources), strict=True):
+    for (op, params), source in zip(reversed(meta.chain), reversed(sources)):
         assert op.inverse is not None
         value = op.inverse(source, value, **params)
     if staged:
         mode.tracer.write(base, value._array)
     if mode.recording:
+        move_retained(base, value._edge)
         base._edge = value._edge
+
+
+def move_retained(tensor: Differentiable, edge: Any) -> None:
+    """A tensor that retains its gradient retains that of its newest value: move the note from its node to the new one."""
+    meta, old = tensor._meta, tensor._edge
+    if meta is None or not meta.retains or old is None or old is LEAF or edge is None:
+        return
+    if old.node.hooks is not None:
+        old.node.hooks.retained.pop(old.index, None)
+    retain(tensor, edge)
+
+
+def retain(tensor: Differentiable, edge: Any) -> None:
+    """Let the walk leave the gradient that arrives at `edge` in `tensor.grad`."""
+    node = edge.node
+    if node.hooks is None:
+        node.hooks = Hooks()
+    node.hooks.retained[edge.index] = weakref.ref(tensor)

@@ -17,7 +17,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 class Mode:
     """`recording`: build the graph. `special`: something else is on too, so operations take the general path."""
 
-    __slots__ = ("anomaly", "autocast", "inference", "recording", "saved_hooks", "scope", "special", "tracer")
+    __slots__ = ("anomaly", "autocast", "inference", "recording", "saved_hooks", "scope", "special", "tracer", "walking")
 
     def __init__(
         self,
@@ -28,6 +28,7 @@ class Mode:
         autocast: Any = None,
         saved_hooks: Any = None,
         anomaly: bool = False,
+        walking: bool = False,
     ) -> None:
         self.recording = recording
         self.inference = inference
@@ -36,12 +37,20 @@ class Mode:
         self.autocast = autocast
         self.saved_hooks = saved_hooks
         self.anomaly = anomaly
+        self.walking = walking  # inside backward, not recording: views need not be tracked
         self.special = inference or anomaly or tracer is not None or autocast is not None or saved_hooks is not None
 
     def replace(self, **changes: Any) -> Mode:
         """A mode like this one but for `changes`."""
         values = {name: getattr(self, name) for name in self.__slots__ if name != "special"}
         return Mode(**(values | changes))
+
+    def within(self, scope: Any) -> Mode:
+        """`replace(scope=scope)`, written out because every nn.Module call makes one."""
+        new = object.__new__(Mode)
+        new.recording, new.inference, new.special, new.scope = self.recording, self.inference, self.special, scope
+        new.tracer, new.autocast, new.saved_hooks, new.anomaly = self.tracer, self.autocast, self.saved_hooks, self.anomaly
+        return new
 
 
 _mode: ContextVar[Mode] = ContextVar("gradlab_mode", default=Mode())  # noqa: B039 - a Mode is never changed

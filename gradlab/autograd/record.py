@@ -19,9 +19,9 @@ from gradlab.autograd import errors, formulas, inplace, position
 from gradlab.autograd.base import LEAF, Differentiable, Meta
 from gradlab.autograd.mode import Mode, current
 from gradlab.autograd.node import Node, edge_to, next_sequence, node_class
-from gradlab.dtype import FLOAT32, FLOAT64, FLOATING, as_numpy, get_default_dtype, result_type
+from gradlab.dtype import FLOAT32, FLOAT64, FLOATING, HALF, as_numpy, get_default_dtype, result_type
 from gradlab.op import Op
-from gradlab.spec import ShapeError, Spec, broadcast, broadcast_bool, broadcast_shapes, product, same, same_bool, spec_of
+from gradlab.spec import ShapeError, Spec, broadcast, broadcast_bool, broadcast_shapes, gradient_of, product, same, same_bool, spec_of
 
 Tensor: Any = Differentiable  # the concrete class; the tensor room hands it over once, by `adopt`
 new = object.__new__
@@ -47,17 +47,17 @@ def _build(op: Op) -> Callable[..., Any]:
     node = formulas.with_back(node_class(op), op)
     op.node = node
     ufunc_like = op.promote is not None and not op.params and not op.view and len(op.outputs) == 1
-    if ufunc_like and op.rule in (same, same_bool):
+    if ufunc_like and len(op.inputs) == 1 and op.rule in (same, same_bool):
         return _unary(op, node)
-    if ufunc_like and op.rule in (broadcast, broadcast_bool):
+    if ufunc_like and len(op.inputs) == 2 and op.rule in (broadcast, broadcast_bool, gradient_of):
         return _binary(op, node)
-    if op.rule is product and op.promote is not None and len(op.inputs) == 2:
+    if op.rule is product and op.promote is not None:
         return _product(op, node)
-
-    def call(*args: Any, **params: Any) -> Any:
-        return apply(op, args, params)
-
-    return call
+    if op.view:
+        return _viewing(op, node)
+    if op.dynamic:
+        return lambda *args, **params: apply(op, args, params)
+    return _general(op)
 
 
 def wrap(array: Any) -> Any:
@@ -265,7 +265,97 @@ def _product(op: Op, node: type[Node]) -> Callable[..., Any]:
     return call
 
 
+def _viewing(op: Op, node: type[Node]) -> Callable[..., Any]:
+    cpu = op.cpu
+
+    def call(x: Any, **params: Any) -> Any:
+        mode = current()
+        array = getattr(x, "_array", None)
+        if type(array) is not ndarray or mode.special:
+            return apply(op, (x,), params)
+        if x._meta is not None and not mode.walking:
+            refresh(x)
+        try:
+            out = cpu(array, **params)
+        except (ValueError, IndexError):
+            op.infer(spec_of(array), **params)  # the same fault in the row's own words
+            raise
+        t = new(Tensor)
+        t._array = out
+        t._edge = t._meta = None
+        if mode.walking:
+            return t
+        edge = x._edge
+        if edge is not None and mode.recording:
+            n = new(node)
+            n.edges = (x if edge is LEAF else edge,)
+            n.params = params
+            n.saved = ()
+            n.versions = n.hooks = None
+            n.specs = (Spec(array.shape, array.dtype),)
+            n.seq = next_sequence()
+            n.scope = mode.scope
+            frame = getframe(2)
+            n.code = frame.f_code
+            n.lasti = frame.f_lasti
+            t._edge = n
+        inplace.mark_view(t, x, op, params, mode)
+        return t
+
+    return call
+
+
 # ---------------------------------------------------------------- the general path
+
+
+def _general(op: Op) -> Callable[..., Any]:
+    """Any other row: on NumPy arrays of ready dtypes without the detour through dispatch."""
+    cpu, rule, promotes, single = op.cpu, op.rule, op.promote is not None, op.result is None
+
+    def call(*args: Any, **params: Any) -> Any:
+        mode = current()
+        if mode.special or not args:
+            return apply(op, args, params)
+        arrays: list[Any] = []
+        specs: list[Any] = []
+        common = None
+        for x in args:
+            if x is None:
+                arrays.append(None)
+                specs.append(None)
+                continue
+            array = getattr(x, "_array", None)
+            if type(array) is not ndarray:
+                return apply(op, args, params)
+            dtype = array.dtype
+            if dtype is FLOAT32 or dtype is FLOAT64:
+                if promotes:
+                    if common is None:
+                        common = dtype
+                    elif common is not dtype:
+                        return apply(op, args, params)
+            elif promotes or dtype in HALF:
+                return apply(op, args, params)
+            if x._meta is not None:
+                refresh(x)
+                array = x._array
+            arrays.append(array)
+            specs.append(Spec(array.shape, dtype))
+        try:
+            found = rule(*specs, **params)
+        except (ValueError, IndexError, TypeError):
+            op.infer(*specs, **params)  # the same fault, with the operation's name
+            raise
+        if single:
+            result = empty(found[0], found[1])
+            cpu(*arrays, result, **params)
+        else:
+            result = tuple([empty(shape, dtype) for shape, dtype in found])
+            cpu(*arrays, *result, **params)
+        return finish(op, list(args), params, result, mode)
+
+    return call
+
 
 
 def refresh(tensor: Differentiable) -> None:
@@ -330,9 +420,7 @@ def apply(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
 def finish(op: Op, inputs: list[Any], params: dict[str, Any], result: Any, mode: Mode) -> Any:
     """Wrap a row's result in Tensors and record the node."""
     arrays = (result,) if op.result is None else result
-    edges = None
-    if op.steps and mode.recording and not op.node.targets.isdisjoint(range(len(inputs))):
-        edges = _edges(op, inputs)
+    edges = _edges(op, inputs) if op.steps and mode.recording else None
     outs = []
     for array in arrays:
         t = new(Tensor)

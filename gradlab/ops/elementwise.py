@@ -9,7 +9,7 @@ import numpy as np
 from gradlab.dtype import BOOL
 from gradlab.kernel import Elementwise
 from gradlab.op import Op
-from gradlab.spec import Spec, broadcast, broadcast_bool, broadcast_shapes, same, same_bool
+from gradlab.spec import Spec, broadcast, broadcast_bool, broadcast_shapes, gradient_of, same, same_bool
 
 # ---------------------------------------------------------------- arithmetic of two inputs
 
@@ -47,7 +47,24 @@ log = Op("log", same, cpu=np.log, cuda=Elementwise("log(x)"), promote="float", g
 sqrt = Op("sqrt", same, cpu=np.sqrt, cuda=Elementwise("sqrt(x)"), promote="float", grad={"x": lambda g, y: g / (2 * y)})
 sin = Op("sin", same, cpu=np.sin, cuda=Elementwise("sin(x)"), promote="float", grad={"x": lambda g, x: g * x.cos()})
 cos = Op("cos", same, cpu=np.cos, cuda=Elementwise("cos(x)"), promote="float", grad={"x": lambda g, x: -g * x.sin()})
-tanh = Op("tanh", same, cpu=np.tanh, cuda=Elementwise("tanh(x)"), promote="float", grad={"x": lambda g, y: g - g * (y * y)})
+
+
+def tanh_backward_cpu(dy: Any, result: Any, y: Any) -> None:
+    np.multiply(result, result, y)
+    np.subtract(1, y, y)
+    y *= dy
+
+
+def sigmoid_backward_cpu(dy: Any, result: Any, y: Any) -> None:
+    np.subtract(1, result, y)
+    y *= result
+    y *= dy
+
+
+tanh = Op("tanh", same, cpu=np.tanh, cuda=Elementwise("tanh(x)"), promote="float", grad={"x": lambda g, y: tanh_backward(g, y)})
+tanh_backward = Op("tanh_backward", gradient_of, cpu=tanh_backward_cpu, cuda=Elementwise("dy * (T(1) - result * result)"), promote="same",
+                   grad={"dy": lambda g, result: tanh_backward(g, result),
+                         "result": lambda g, dy, result: g * dy * result * -2})  # fmt: skip
 reciprocal = Op("reciprocal", same, cpu=lambda x, y: np.true_divide(1, x, y), cuda=Elementwise("T(1) / x"), promote="float",
                 grad={"x": lambda g, y: -g * (y * y)})  # fmt: skip
 rsqrt = Op("rsqrt", same, cpu=lambda x, y: np.true_divide(1, np.sqrt(x, y), y), cuda=Elementwise("rsqrt(x)"), promote="float",
@@ -61,7 +78,11 @@ def sigmoid_cpu(x: Any, y: Any) -> None:
     np.true_divide(1, y, y)
 
 
-sigmoid = Op("sigmoid", same, cpu=sigmoid_cpu, cuda=Elementwise("sigmoid(x)"), promote="float", grad={"x": lambda g, y: g * (y - y * y)})
+sigmoid = Op("sigmoid", same, cpu=sigmoid_cpu, cuda=Elementwise("sigmoid(x)"), promote="float",
+             grad={"x": lambda g, y: sigmoid_backward(g, y)})  # fmt: skip
+sigmoid_backward = Op("sigmoid_backward", gradient_of, cpu=sigmoid_backward_cpu, cuda=Elementwise("dy * ((T(1) - result) * result)"),
+                      promote="same", grad={"dy": lambda g, result: sigmoid_backward(g, result),
+                                            "result": lambda g, dy, result: g * dy * (1 - 2 * result)})  # fmt: skip
 
 # ---------------------------------------------------------------- one input, its own dtype
 
@@ -82,7 +103,7 @@ def relu_backward_cpu(dy: Any, result: Any, y: Any) -> None:
     np.copyto(y, 0, where=result <= 0)
 
 
-relu_backward = Op("relu_backward", lambda dy, result: broadcast(dy, result), cpu=relu_backward_cpu,
+relu_backward = Op("relu_backward", gradient_of, cpu=relu_backward_cpu,
                    cuda=Elementwise("where(result <= T(0), T(0), dy)"), promote="same",
                    grad={"dy": lambda g, result: relu_backward(g, result), "result": lambda g: g.zeros_like()})  # fmt: skip
 
