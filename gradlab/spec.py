@@ -112,6 +112,8 @@ def normalize_dims(dim: int | Sequence[int] | None, rank: int) -> tuple[int, ...
 
 def reduced_shape(shape: tuple[int, ...], dims: tuple[int, ...], keepdim: bool) -> tuple[int, ...]:
     """The shape after reducing `dims` (normalised)."""
+    if len(dims) == len(shape):
+        return (1,) * len(shape) if keepdim else ()
     if keepdim:
         return tuple(1 if i in dims else size for i, size in enumerate(shape))
     return tuple(size for i, size in enumerate(shape) if i not in dims)

@@ -42,10 +42,10 @@ def share(g: Any, x: Any, y: Any, dim: tuple[int, ...], keepdim: bool) -> Any:
 
 def sum_cpu(x: Any, y: Any, *, dim: tuple[int, ...], keepdim: bool) -> None:
     """NumPy adds pairwise only along the last, contiguous axis; over leading axes a float32 sum is taken in blocks to keep its accuracy."""
-    if x.dtype == np.float32 and dim and x.ndim > 1 and dim[-1] != x.ndim - 1 and count([x.shape[d] for d in dim]) > 128:
+    if dim and dim[-1] != x.ndim - 1 and x.dtype == np.float32 and count([x.shape[d] for d in dim]) > 128:
         np.copyto(y, np.add.reduce(x, axis=dim, dtype=np.float64, keepdims=keepdim))
     else:
-        np.add.reduce(x, axis=dim, out=y, keepdims=keepdim)
+        np.add.reduce(x, dim, None, y, keepdim)
 
 
 sum_ = Op("sum", reduced, params=("dim", "keepdim"), cpu=sum_cpu, cuda=Reduction("x", "a + b", "T(0)"),

@@ -21,9 +21,15 @@ _max, _min, _argmax, _argmin = map(bind, (_rows.max_, _rows.min_, _rows.argmax, 
 Dims = Any  # None, int or tuple of int
 
 
+_ALL = tuple(tuple(range(rank)) for rank in range(9))  # every dimension, for the commonest ranks
+
+
 def _dims(name: str, input: Tensor, dim: Dims) -> tuple[int, ...]:
+    rank = len(input._array.shape)
+    if dim is None and rank < 9:
+        return _ALL[rank]
     try:
-        return normalize_dims(dim, len(input._array.shape))
+        return normalize_dims(dim, rank)
     except (IndexError, ValueError) as error:
         raise type(error)(f"{name}: {error}") from None
 

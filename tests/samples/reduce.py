@@ -1,0 +1,64 @@
+"""Samples of the reductions."""
+
+from __future__ import annotations
+
+import numpy as np
+from samples.base import distinct, integers, normal, sample
+
+CUBE, LONG = normal(2, 3, 4), normal(200, 3)
+DIMS = [dict(dim=(0, 1, 2), keepdim=False), dict(dim=(1,), keepdim=False), dict(dim=(0, 2), keepdim=True), dict(dim=(2,), keepdim=False)]
+TIES = np.array([[3.0, 1.0, 3.0], [2.0, 2.0, 2.0]])
+
+
+def reductions(x, function, **more):
+    def reference(x, dim, keepdim):
+        return function(x, axis=dim, keepdims=keepdim)
+
+    return [sample(x, reference=reference, **d, **more) for d in DIMS]
+
+
+def numpy_dim(function):
+    return lambda x, dim, keepdim: function(x, axis=dim, keepdims=keepdim)
+
+
+def extreme(value, position):
+    def reference(x, dim, keepdim):
+        if not x.ndim:
+            return x, np.array(0)
+        return value(x, axis=dim, keepdims=keepdim), position(x, axis=dim, keepdims=keepdim)
+
+    return reference
+
+
+def indexed(value, position):
+    return [
+        sample(distinct(3, 4), dim=dim, keepdim=keepdim, reference=extreme(value, position), fresh=lambda rng: (distinct(3, 4, seed=3),))
+        for dim, keepdim in ((0, False), (1, True), (1, False))
+    ] + [sample(np.array(2.0), dim=0, keepdim=False, reference=extreme(value, position))]
+
+
+EMPTY = np.zeros((0, 3))
+SAMPLES = {
+    "sum": [
+        *reductions(CUBE, np.sum),
+        sample(LONG, dim=(0,), keepdim=False, reference=numpy_dim(np.sum)),
+        sample(np.array(1.5), dim=(), keepdim=False, reference=lambda x, dim, keepdim: x),
+        sample(EMPTY, dim=(0,), keepdim=False, reference=numpy_dim(np.sum)),
+        sample(integers(0, 9, 3, 4), dim=(1,), keepdim=False, reference=numpy_dim(np.sum)),
+    ],
+    "mean": [*reductions(CUBE, np.mean), sample(LONG, dim=(0,), keepdim=True, reference=numpy_dim(np.mean))],
+    "amax": [*reductions(distinct(2, 3, 4), np.max), sample(TIES, dim=(1,), keepdim=False, gradients=0, reference=numpy_dim(np.max))],
+    "amin": [*reductions(distinct(2, 3, 4), np.min), sample(TIES, dim=(1,), keepdim=False, gradients=0, reference=numpy_dim(np.min))],
+    "all": reductions(integers(0, 2, 2, 3, 4).astype(bool), np.all),
+    "any": reductions(integers(0, 2, 2, 3, 4).astype(bool), np.any),
+    "argmax": [
+        sample(distinct(3, 4), dim=d, keepdim=k, reference=numpy_dim(np.argmax), fresh=lambda rng: (distinct(3, 4, seed=3),))
+        for d, k in ((0, False), (1, True))
+    ],
+    "argmin": [
+        sample(distinct(3, 4), dim=d, keepdim=k, reference=numpy_dim(np.argmin), fresh=lambda rng: (distinct(3, 4, seed=3),))
+        for d, k in ((0, False), (1, True))
+    ],
+    "max": indexed(np.max, np.argmax),
+    "min": indexed(np.min, np.argmin),
+}
