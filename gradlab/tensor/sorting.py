@@ -1,0 +1,197 @@
+"""Ordering and counting: sort, topk, unique, bincount, searchsorted and their relatives.
+
+Sorting is stable, and NaN counts as the largest value. Gradients go to the places that the values came from.
+"""
+
+from __future__ import annotations
+
+from collections import namedtuple
+from typing import TYPE_CHECKING, Any
+
+from gradlab import ops
+from gradlab.autograd.base import Differentiable
+from gradlab.autograd.record import bind
+from gradlab.dtype import INT64, as_numpy, get_default_dtype, int32
+from gradlab.spec import ShapeError, normalize_dim
+
+if TYPE_CHECKING:
+    from gradlab.tensor.tensor import Tensor
+
+__all__ = [
+    "argsort", "bincount", "bucketize", "histc", "isin", "kthvalue", "mode", "msort", "searchsorted", "sort", "topk", "unique",
+    "unique_consecutive",
+]  # fmt: skip
+
+_rows = ops.sort
+_sort, _topk, _mode, _unique, _bincount = map(bind, (_rows.sort, _rows.topk, _rows.mode, _rows.unique, _rows.bincount))
+_searchsorted, _histc, _isin = map(bind, (_rows.searchsorted, _rows.histc, _rows.isin))
+Pair = namedtuple("Pair", ("values", "indices"))
+
+
+def _along(row: Any, input: Tensor, dim: int, **params: Any) -> Any:
+    """A row's (values, indices) along `dim`; a 0-d tensor counts as one element."""
+    shape = input._array.shape
+    dim = normalize_dim(dim, len(shape))
+    if shape:
+        return row(input, dim=dim, **params)
+    values, indices = row(input.reshape(1), dim=0, **params)
+    return Pair(values.reshape(()), indices.reshape(()))
+
+
+def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Any:
+    """(values, indices) sorted along `dim`. Always stable, whatever `stable` says; NaN is the largest value."""
+    return _along(_sort, input, dim, descending=bool(descending))
+
+
+def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Tensor:
+    """The indices (int64) that sort `input` along `dim`; stable."""
+    return sort(input, dim, descending)[1]  # type: ignore[no-any-return]
+
+
+def msort(input: Tensor) -> Tensor:
+    """The values sorted along the first dimension."""
+    return sort(input, 0)[0]  # type: ignore[no-any-return]
+
+
+def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+    """(values, indices) of the k largest (or smallest) elements along `dim`, in order; of equal ones the first. NaN is the largest value.
+
+    Raises RuntimeError where there are fewer than k.
+    """
+    k = k.__index__()
+    if k == 0 and not input._array.shape:
+        k = 1  # a 0-d tensor has no smaller result; PyTorch does the same
+    return _along(_topk, input, dim, k=k, largest=bool(largest))
+
+
+def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
+    """(value, index) of the k-th smallest element along `dim`, counted from 1."""
+    dim = normalize_dim(dim, len(input._array.shape))
+    size = input._array.shape[dim] if input._array.shape else 1
+    if not 1 <= k <= size:
+        raise RuntimeError(f"kthvalue: k={k} is not one of 1 to {size} (dimension {dim} of shape {input._array.shape})")
+    values, indices = sort(input, dim)
+    return _one(values, indices, dim, int(k) - 1, keepdim)
+
+
+def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
+    """(value, index) of the most frequent value along `dim`: the smallest of equally frequent ones, where it stands last."""
+    dim = normalize_dim(dim, len(input._array.shape))
+    values, indices = _along(_mode, input, dim)
+    return _one(values, indices, dim, 0, keepdim)
+
+
+def _one(values: Any, indices: Any, dim: int, place: int, keepdim: bool) -> Any:
+    if not values._array.shape:
+        return Pair(values, indices)
+    if keepdim:
+        return Pair(values.narrow(dim, place, 1), indices.narrow(dim, place, 1))
+    return Pair(values.select(dim, place), indices.select(dim, place))
+
+
+# ---------------------------------------------------------------- distinct values
+
+
+def _distinct(input: Tensor, dim: int | None, consecutive: bool, return_inverse: bool, return_counts: bool) -> Any:
+    if dim is not None:
+        dim = normalize_dim(dim, len(input._array.shape))
+        if not input._array.shape:
+            input = input.reshape(1)
+    values, inverse, counts = _unique(input, dim=dim, consecutive=consecutive)
+    found = (values, *((inverse,) if return_inverse else ()), *((counts,) if return_counts else ()))
+    return found[0] if len(found) == 1 else found
+
+
+def unique(
+    input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
+) -> Any:
+    """The distinct values, in order (with `dim`: the distinct parts along it). Its size depends on values: not for a trace.
+
+    return_inverse: also where each element of `input` is among them; return_counts: also how often each occurs. Every NaN is distinct.
+    """
+    return _distinct(input, dim, False, return_inverse, return_counts)
+
+
+def unique_consecutive(input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None) -> Any:
+    """`input` without the elements (with `dim`: parts along it) that are equal to the one before. Results as `unique`."""
+    return _distinct(input, dim, True, return_inverse, return_counts)
+
+
+def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
+    """How often each number from 0 occurs in an integer vector, or the sum of its weights. Its size depends on values: not for a trace."""
+    if minlength < 0:
+        raise RuntimeError(f"bincount: minlength cannot be negative, got {minlength}")
+    if weights is not None and not isinstance(weights, Differentiable):
+        raise TypeError(f"bincount: weights are a tensor, not {type(weights).__name__}")
+    if input._array.dtype.kind not in "iu":
+        raise RuntimeError(f"bincount: needs integers, not {input._array.dtype}; convert with .long()")
+    return _bincount(input.to(INT64), weights, minlength=int(minlength))  # type: ignore[no-any-return]
+
+
+# ---------------------------------------------------------------- places, histograms, membership
+
+
+def _operand(value: Any, like: Tensor) -> Any:
+    """A tensor, or a number as a 0-d tensor of its own kind."""
+    if isinstance(value, Differentiable):
+        return value
+    return like.new_full((), value, dtype=as_numpy(get_default_dtype()) if isinstance(value, float) else INT64)
+
+
+def searchsorted(
+    sorted_sequence: Tensor,
+    input: Any,
+    *,
+    out_int32: bool = False,
+    right: bool = False,
+    side: str | None = None,
+    sorter: Tensor | None = None,
+) -> Tensor:
+    """Where in the sorted last dimension each value of `input` belongs: before equal ones, or after them with right=True.
+
+    sorted_sequence: a vector, or a tensor whose sizes but the last are input's. sorter: the indices that sort it. Returns int64
+    (int32 with out_int32) of input's shape.
+    """
+    if side is not None:
+        if side not in ("left", "right"):
+            raise RuntimeError(f"searchsorted: side is 'left' or 'right', not {side!r}")
+        if right and side == "left":
+            raise RuntimeError("searchsorted: right=True contradicts side='left'")
+        right = side == "right"
+    if sorter is not None:
+        if sorter._array.shape != sorted_sequence._array.shape or sorter._array.dtype != INT64:
+            raise RuntimeError("searchsorted: the sorter is an int64 tensor of the sequence's shape")
+        sorted_sequence = sorted_sequence.gather(-1, sorter)
+    dtype = as_numpy(int32) if out_int32 else INT64
+    return _searchsorted(sorted_sequence, _operand(input, sorted_sequence), right=bool(right), dtype=dtype)  # type: ignore[no-any-return]
+
+
+def bucketize(input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
+    """The number of the bucket of each value: how many of the sorted `boundaries` (a vector) are less (right=True: not greater)."""
+    if len(boundaries._array.shape) != 1:
+        raise ShapeError(f"bucketize: boundaries are a vector, not of shape {boundaries._array.shape}")
+    return searchsorted(boundaries, input, out_int32=out_int32, right=right)
+
+
+def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
+    """How many elements lie in each of `bins` equal parts of [min, max] (by default of the range of the elements), as input's type."""
+    if bins < 1:
+        raise RuntimeError(f"histc: at least one bin, not {bins}")
+    if min > max:
+        raise RuntimeError(f"histc: max {max} is less than min {min}")
+    return _histc(input, bins=int(bins), lo=float(min), hi=float(max))  # type: ignore[no-any-return]
+
+
+def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
+    """Whether each element is among `test_elements` (with invert: is not). One of the two may be a number."""
+    if not isinstance(elements, Differentiable):
+        elements = _operand(elements, test_elements)
+    return _isin(elements, _operand(test_elements, elements), invert=bool(invert))  # type: ignore[no-any-return]
+
+
+class SortingMethods(Differentiable):
+    """The methods of this family."""
+
+    __slots__ = ()
+    sort, argsort, msort, topk, kthvalue, mode = sort, argsort, msort, topk, kthvalue, mode
+    unique, unique_consecutive, bincount, histc = unique, unique_consecutive, bincount, histc
