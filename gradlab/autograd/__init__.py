@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gradlab.autograd import engine
+from gradlab.autograd import engine, errors
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.errors import NonFiniteError
 from gradlab.autograd.mode import (
@@ -85,21 +85,20 @@ def grad(
     allow_unused: give None for an input that the outputs do not depend on, instead of raising RuntimeError.
     materialize_grads: give zeros instead of None. The other arguments are those of `backward`.
     """
+    if materialize_grads and allow_unused is False:
+        raise ValueError("grad: materialize_grads=True gives zeros for unused inputs, so allow_unused cannot be False")
     sources: Sequence[Any] = _listed(inputs)
-    for i, x in enumerate(sources):
-        if x._edge is None:
-            raise RuntimeError(
-                f"grad: input {i} (shape {x._array.shape}) does not require grad; call requires_grad_() on it before it is used"
-            )
     gradients = None if grad_outputs is None else _listed(grad_outputs)
-    found = engine.grad(_listed(outputs), sources, gradients, retain_graph, create_graph)
+    targets = _listed(outputs)
+    found = engine.grad(targets, sources, gradients, retain_graph, create_graph)
     for i, (x, g) in enumerate(zip(sources, found, strict=True)):
         if g is None and materialize_grads:
             found[i] = x.detach().new_zeros(x.shape, dtype=x._array.dtype)
         elif g is None and not allow_unused:
+            hint = errors.MIXED_UP if any(t.is_leaf for t in targets) else ""
             raise RuntimeError(
                 f"grad: input {i} (shape {x._array.shape}) was not used to compute the outputs; "
-                f"pass allow_unused=True to get None for it, or materialize_grads=True to get zeros"
+                f"pass allow_unused=True to get None for it, or materialize_grads=True to get zeros{hint}"
             )
     return tuple(found)
 

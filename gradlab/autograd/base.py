@@ -27,6 +27,7 @@ class Version:
     """When a piece of memory was last written in place: a sequence number, shared by a tensor and its views. 0 is never."""
 
     written = 0
+    count = 0  # how often it was written
     code: Any = None  # the write's place: see position.py
     lasti = 0
     scope: Any = None
@@ -40,6 +41,7 @@ class Meta:
     chain: tuple[tuple[Op, dict[str, Any]], ...] = ()  # the view rows that lead from the base here
     seen = 0  # version.written when the view was last derived
     quiet = False  # made while recording was off: shares memory, not the graph
+    shut = False  # quiet, and a view of something in a graph, to which a write through this view would be lost
     hooks: dict[int, Any] | None = None
     post_hooks: dict[int, Any] | None = None
     accumulate: Any = None  # weak reference to the AccumulateGrad of a leaf

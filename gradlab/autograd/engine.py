@@ -13,21 +13,62 @@ from typing import Any
 
 import numpy as np
 
-from gradlab.autograd import errors
+from gradlab.autograd import errors, inplace
 from gradlab.autograd.base import LEAF, Differentiable
 from gradlab.autograd.mode import current, enter, leave
 from gradlab.autograd.node import Node, edge_to
+from gradlab.autograd.record import refresh
 
 Target = Any  # a Node, an Edge or a leaf
+
+
+class Goals:
+    """What a walk to chosen inputs has to reach.
+
+    wanted    the nodes from which an input can be reached, and the leaves asked for
+    captures  for the node of each input that is not a leaf: output index -> gradient found
+    ends      those of them that need not run, since no other input lies behind
+    """
+
+    __slots__ = ("captures", "ends", "wanted")
+
+    def __init__(self, inputs: Sequence[Differentiable], roots: list[Target]) -> None:
+        self.wanted: set[Any] = {x if x._edge is LEAF else x._edge.node for x in inputs}
+        self.captures: dict[Any, dict[int, Any]] = {}
+        for x in inputs:
+            if x._edge is not LEAF:
+                self.captures.setdefault(x._edge.node, {})[x._edge.index] = None
+        self.ends = set(self.captures)
+        for node in reversed(reachable(roots)):
+            if any(e is not None and (e if isinstance(e, Differentiable) else e.node) in self.wanted for e in node.edges):
+                self.wanted.add(node)
+                self.ends.discard(node)
+
+    def gradient_of(self, tensor: Any, leaves: dict[Any, Any]) -> Any:
+        """The gradient found for one of the inputs, or None."""
+        return leaves.get(tensor) if tensor._edge is LEAF else self.captures[tensor._edge.node][tensor._edge.index]
+
+
+def reachable(roots: list[Target]) -> list[Any]:
+    """Every node of the graph behind the roots, newest first."""
+    seen: set[Any] = set()
+    stack = [r.node for r in roots if not isinstance(r, Differentiable)]
+    while stack:
+        node = stack.pop()
+        if node not in seen:
+            seen.add(node)
+            stack.extend(e.node for e in node.edges if e is not None and not isinstance(e, Differentiable))
+    return sorted(seen, key=lambda node: -node.seq)
 
 
 class Walk:
     """The state of one backward pass."""
 
-    def __init__(self, retain: bool, wanted: set[Any] | None, captures: dict[Any, dict[int, Any]] | None) -> None:
+    def __init__(self, retain: bool, goals: Goals | None) -> None:
         self.retain = retain
-        self.wanted = wanted  # nodes that lead to the inputs asked for; None: all
-        self.captures = captures  # node -> output index -> gradient found
+        self.goals = goals
+        self.wanted = None if goals is None else goals.wanted
+        self.node: Any = None  # whose turn it was when an error came
         self.leaves: dict[Any, Any] = {}
         self.grads: dict[Any, Any] = {}
         self.heap: list[tuple[int, Any]] = []
@@ -59,43 +100,50 @@ class Walk:
 
     def run(self) -> None:
         """Until no node waits."""
-        heap, grads, leaves, wanted, captures, retain = (
-            self.heap, self.grads, self.leaves, self.wanted, self.captures, self.retain,
-        )  # fmt: skip
+        heap, grads, leaves, wanted, goals, retain = self.heap, self.grads, self.leaves, self.wanted, self.goals, self.retain
         pop, deliver = heapq.heappop, self.deliver
-        while heap:
-            node = pop(heap)[1]
-            gradient = grads.pop(node)
-            while True:
-                if node.hooks is not None:
-                    gradient = _before(node, gradient)
-                if captures is not None and node in captures:
-                    _capture(captures[node], node, gradient)
-                found = node.back(gradient)
-                if node.hooks is not None:
-                    found = _after(node, found, gradient)
-                if not retain:
-                    node.saved = None
-                successor = None
-                for edge, part in zip(node.edges, found):
-                    if part is None or edge is None:
-                        continue
-                    if edge is successor:
-                        waiting = waiting + part
-                    elif isinstance(edge, Differentiable):
-                        if wanted is None or edge in wanted:
-                            old = leaves.get(edge)
-                            leaves[edge] = part if old is None else old + part
-                    elif successor is None and not heap and edge.count == 1 and (wanted is None or edge in wanted):
-                        successor, waiting = edge, part
-                    else:
-                        deliver(edge, part)
-                if successor is None:
-                    break
-                if heap:  # something else was delivered meanwhile: decide by sequence number
-                    deliver(successor, waiting)
-                    break
-                node, gradient = successor, waiting
+        waiting: Any = None
+        try:
+            while heap:
+                node = pop(heap)[1]
+                gradient = grads.pop(node)
+                while True:
+                    if node.hooks is not None:
+                        gradient = _arrived(node, gradient)
+                    if goals is not None and node in goals.captures:
+                        _capture(goals.captures[node], node, gradient)
+                        if node in goals.ends:
+                            break
+                    if node.hooks is not None:
+                        gradient = _before(node, gradient)
+                    found = node.back(gradient)
+                    if node.hooks is not None:
+                        found = _after(node, found, gradient)
+                    if not retain:
+                        node.saved = None
+                    successor = None
+                    for edge, part in zip(node.edges, found):
+                        if part is None or edge is None:
+                            continue
+                        if edge is successor:
+                            waiting = waiting + part
+                        elif isinstance(edge, Differentiable):
+                            if wanted is None or edge in wanted:
+                                old = leaves.get(edge)
+                                leaves[edge] = part if old is None else old + part
+                        elif successor is None and not heap and edge.count == 1 and (wanted is None or edge in wanted):
+                            successor, waiting = edge, part
+                        else:
+                            deliver(edge, part)
+                    if successor is None:
+                        break
+                    if heap:  # something else was delivered meanwhile: decide by sequence number
+                        deliver(successor, waiting)
+                        break
+                    node, gradient = successor, waiting
+        except BaseException:
+            self.node = node
+            raise
 
 
 def _capture(slots: dict[int, Any], node: Node, gradient: Any) -> None:
@@ -104,67 +152,74 @@ def _capture(slots: dict[int, Any], node: Node, gradient: Any) -> None:
         slots[index] = parts[index]
 
 
-def _before(node: Node, gradient: Any) -> Any:
-    """Hooks on the outputs' gradients, then the node's own pre-hooks."""
+def _arrived(node: Node, gradient: Any) -> Any:
+    """Hooks on the outputs' gradients, and the gradients that outputs retain."""
     hooks = node.hooks
     assert hooks is not None
     parts = list(gradient) if node.count > 1 else [gradient]
     for index, registered in hooks.outputs.items():
-        for hook in list(registered.values()):
-            if parts[index] is not None:
-                changed = hook(parts[index])
-                if changed is not None:
-                    parts[index] = checked(changed, parts[index], "tensor hook")
+        if parts[index] is not None:
+            parts[index] = run_hooks(registered, parts[index])
     for index, reference in hooks.retained.items():
         tensor = reference()
         if tensor is not None and parts[index] is not None:
             old = tensor._grad
-            tensor._grad = parts[index] if old is None else old + parts[index]
-    for hook in list(hooks.before.values()):
-        changed = hook(tuple(parts))
-        if changed is not None:
-            parts = list(changed) if isinstance(changed, (tuple, list)) else [changed]
+            tensor._grad = parts[index].clone() if old is None else old + parts[index]
     return parts if node.count > 1 else parts[0]
 
 
-def _after(node: Node, found: Any, gradient: Any) -> Any:
-    hooks = node.hooks
-    assert hooks is not None
-    for hook in list(hooks.after.values()):
-        changed = hook(tuple(found), tuple(gradient) if node.count > 1 else (gradient,))
-        if changed is not None:
-            found = list(changed) if isinstance(changed, (tuple, list)) else [changed]
-    return found
-
-
-def checked(gradient: Any, like: Any, name: str) -> Any:
-    """A gradient that a hook returned: same kind, same shape."""
-    if not isinstance(gradient, Differentiable) or gradient._array.shape != like._array.shape:
-        got = getattr(gradient, "shape", type(gradient).__name__)
-        raise RuntimeError(f"{name}: returned {got}, but the gradient has shape {like._array.shape}")
+def run_hooks(registered: dict[int, Any], gradient: Any) -> Any:
+    """What the hooks of a tensor make of its gradient."""
+    token = enter(current().replace(walking=False))  # a hook is the user's code: its views are views
+    try:
+        for hook in list(registered.values()):
+            changed = hook(gradient)
+            if changed is not None:
+                gradient = checked(changed, gradient)
+    finally:
+        leave(token)
     return gradient
 
 
-def _leading_to(inputs: Sequence[Differentiable], roots: list[Target]) -> set[Any]:
-    """The nodes from which an input can be reached, and the leaves asked for."""
-    goals: set[Any] = set()
-    for x in inputs:
-        goals.add(x if x._edge is LEAF else x._edge.node if x._edge is not None else x)
-    wanted = set(goals)
-    order, seen = [], set()
-    stack = [r.node for r in roots if not isinstance(r, Differentiable)]
-    while stack:
-        node = stack.pop()
-        if node not in seen:
-            seen.add(node)
-            order.append(node)
-            stack.extend(e.node for e in node.edges if e is not None and not isinstance(e, Differentiable))
-    order.sort(key=lambda node: node.seq)
-    for node in order:
-        if any(e is not None and (e if isinstance(e, Differentiable) else e.node) in wanted for e in node.edges):
-            wanted.add(node)
-    wanted.update(r for r in roots if isinstance(r, Differentiable) and r in goals)
-    return wanted
+def _before(node: Node, gradient: Any) -> Any:
+    """The node's own pre-hooks."""
+    hooks = node.hooks
+    assert hooks is not None
+    parts = tuple(gradient) if node.count > 1 else (gradient,)
+    for hook in list(hooks.before.values()):
+        changed = hook(parts)
+        if changed is not None:
+            parts = replaced(changed, parts, "pre-hook", node)
+    return list(parts) if node.count > 1 else parts[0]
+
+
+def _after(node: Node, found: Any, gradient: Any) -> Any:
+    """The node's own hooks."""
+    hooks = node.hooks
+    assert hooks is not None
+    given = tuple(gradient) if node.count > 1 else (gradient,)
+    for hook in list(hooks.after.values()):
+        changed = hook(tuple(found), given)
+        if changed is not None:
+            found = replaced(changed, found, "hook", node)
+    return found
+
+
+def replaced(changed: Any, old: Sequence[Any], what: str, node: Node) -> tuple[Any, ...]:
+    """The gradients that a node's hook returned: as many as it was given."""
+    parts = tuple(changed) if isinstance(changed, (tuple, list)) else (changed,)
+    if len(parts) != len(old):
+        raise RuntimeError(f"{what} of {node.name()}: returned {len(parts)} gradients in place of {len(old)}")
+    return parts
+
+
+def checked(gradient: Any, like: Any) -> Any:
+    """The gradient that a tensor's hook returned: same kind, same shape."""
+    if not isinstance(gradient, Differentiable):
+        raise TypeError(f"tensor hook: returned a {type(gradient).__name__}; return a tensor, or None to leave the gradient as it is")
+    if gradient._array.shape != like._array.shape:
+        raise RuntimeError(f"tensor hook: returned shape {gradient._array.shape}, but the gradient has shape {like._array.shape}")
+    return gradient
 
 
 def _roots(outputs: Sequence[Any], gradients: Sequence[Any] | None, what: str) -> list[tuple[Target, Any]]:
@@ -172,34 +227,38 @@ def _roots(outputs: Sequence[Any], gradients: Sequence[Any] | None, what: str) -
     if len(given) != len(outputs):
         raise RuntimeError(f"{what}: {len(given)} gradients for {len(outputs)} outputs; give one for each")
     found = []
-    for output, gradient in zip(outputs, given, strict=True):
-        if output._edge is None:
-            raise errors.no_graph()
-        shape = output._array.shape
-        if gradient is None:
-            if output.numel() != 1:
-                raise errors.not_scalar(shape)
-            gradient = output.detach().new_ones(shape, dtype=output._array.dtype)
-        else:
-            if not isinstance(gradient, Differentiable):
-                raise TypeError(f"{what}: gradient is a tensor or None, not {type(gradient).__name__}")
-            if gradient._array.shape != shape:
-                raise errors.wrong_gradient("", shape, gradient._array.shape, what)
-            if gradient._array.dtype != output._array.dtype:
-                gradient = gradient.to(output._array.dtype)  # type: ignore[attr-defined]
-        found.append((edge_to(output), gradient))
+    for i, (output, gradient) in enumerate(zip(outputs, given, strict=True)):
+        if not isinstance(output, Differentiable):
+            raise TypeError(f"{what}: output {i} is a {type(output).__name__}, not a tensor")
+        refresh(output)
+        found.append((edge_to(output), _start(output, gradient, what)))
     return found
 
 
-def _walk(roots: list[tuple[Target, Any]], walk: Walk, create_graph: bool) -> None:
-    mode = current()
-    token = enter(mode.replace(recording=create_graph, walking=not create_graph))
+def _start(output: Any, gradient: Any, what: str) -> Any:
+    """The gradient with which the walk begins at an output."""
+    if output._edge is None:
+        raise errors.no_graph()
+    shape, dtype = output._array.shape, output._array.dtype
+    if gradient is None:
+        if output.numel() != 1:
+            raise errors.not_scalar(shape, errors.MIXED_UP if what == "grad" and output._edge is LEAF else "")
+        return output.detach().new_ones(shape, dtype=dtype)
+    if not isinstance(gradient, Differentiable):
+        raise TypeError(f"{what}: gradient is a tensor or None, not {type(gradient).__name__}")
+    if gradient._array.shape != shape:
+        raise errors.wrong_gradient("", shape, gradient._array.shape, what)
+    return gradient if gradient._array.dtype == dtype else gradient.to(dtype)  # type: ignore[attr-defined]
+
+
+def _walk(roots: list[tuple[Target, Any]], walk: Walk) -> None:
+    for target, gradient in roots:
+        walk.deliver(target, gradient)
     try:
-        for target, gradient in roots:
-            walk.deliver(target, gradient)
         walk.run()
-    finally:
-        leave(token)
+    except Exception as error:
+        errors.explain(error, walk.node, reachable([target for target, _ in roots]))
+        raise
 
 
 def backward(
@@ -207,82 +266,97 @@ def backward(
 ) -> None:
     """Add the gradients of `tensors` to the leaves' `.grad` (only to those of `inputs`, if given)."""
     roots = _roots(tensors, gradients, "backward")
-    retain = create_graph if retain_graph is None else retain_graph
-    wanted, captures = None, None
+    goals = None
     if inputs is not None:
         if not inputs:
             raise RuntimeError("backward: inputs is empty; leave it out to reach every leaf")
-        wanted = _leading_to(inputs, [t for t, _ in roots])
-        captures = _capturing(inputs)
-    walk = Walk(retain, wanted, captures)
-    _walk(roots, walk, create_graph)
-    given = [g for _, g in roots]
-    for leaf, gradient in walk.leaves.items():
-        store(leaf, gradient, create_graph, given)
-    for x in inputs or ():
-        if x._edge is not None and x._edge is not LEAF:
-            found = walk.captures[x._edge.node][x._edge.index]  # type: ignore[index]
-            if found is not None:
-                x._grad = found if x._grad is None else x._grad + found
+        goals = Goals(differentiable(inputs, "backward"), [t for t, _ in roots])
+    walk = Walk(create_graph if retain_graph is None else retain_graph, goals)
+    mode = current()
+    token = enter(mode.replace(recording=create_graph, walking=not create_graph))
+    try:
+        _walk(roots, walk)
+        del roots
+        leaves = walk.leaves
+        while leaves:
+            leaf = next(iter(leaves))
+            if leaf._edge is LEAF:
+                store(leaf, leaves, create_graph)
+            else:  # it stopped requiring grad after the forward
+                del leaves[leaf]
+        for x in inputs or ():
+            if x._edge is not LEAF and (found := goals.gradient_of(x, leaves)) is not None:  # type: ignore[union-attr]
+                x._grad = found.clone() if x._grad is None else x._grad + found
+    finally:
+        leave(token)
 
 
-def _capturing(inputs: Sequence[Any]) -> dict[Any, dict[int, Any]]:
-    captures: dict[Any, dict[int, Any]] = {}
-    for x in inputs:
-        if x._edge is not None and x._edge is not LEAF:
-            captures.setdefault(x._edge.node, {})[x._edge.index] = None
-    return captures
+def differentiable(inputs: Sequence[Any], what: str) -> Sequence[Any]:
+    """Inputs to differentiate by, checked, views up to date."""
+    for i, x in enumerate(inputs):
+        if not isinstance(x, Differentiable):
+            raise TypeError(f"{what}: input {i} is a {type(x).__name__}, not a tensor")
+        refresh(x)
+        if x._edge is None:
+            raise RuntimeError(
+                f"{what}: input {i} (shape {x._array.shape}) does not require grad; call requires_grad_() on it before it is used"
+            )
+    return inputs
 
 
-def leaf_gradient(leaf: Any, gradient: Any) -> Any:
-    """What the leaf's own hooks make of its gradient."""
+def store(leaf: Any, leaves: dict[Any, Any], create_graph: bool) -> None:
+    """Take a leaf's complete gradient and add it to the leaf's `.grad`, which shares memory with nothing else."""
+    gradient = leaves.pop(leaf)
     meta = leaf._meta
     if meta is not None and meta.hooks:
-        for hook in list(meta.hooks.values()):
-            changed = hook(gradient)
-            if changed is not None:
-                gradient = checked(changed, gradient, "tensor hook")
-    return gradient
-
-
-def store(leaf: Any, gradient: Any, create_graph: bool, given: list[Any]) -> None:
-    """Add a complete gradient to a leaf's `.grad`, which shares memory with nothing else."""
-    gradient = leaf_gradient(leaf, gradient)
-    tracer = current().tracer
-    if tracer is not None:
-        tracer.before_gradient(leaf)
+        gradient = run_hooks(meta.hooks, gradient)
+    mode = current()
+    if mode.tracer is not None:
+        mode.tracer.before_gradient(leaf)
     old = leaf._grad
-    if old is not None:
-        token = enter(current().replace(recording=create_graph))
+    if old is None:
+        if create_graph and gradient._edge is not None:
+            leaf._grad = gradient
+        else:
+            leaf._grad = gradient if getrefcount(gradient) <= _ALONE and _owns(gradient) else _copied(gradient)
+    elif create_graph or mode.tracer is not None or type(old._array) is not np.ndarray or not old._array.flags.writeable:
+        leaf._grad = old + gradient
+    else:
+        np.add(old._array, gradient._array, old._array)
+        if old._meta is not None and old._meta.version is not None:
+            inplace.written(old._meta.version)
+    if meta is not None and meta.post_hooks:
+        token = enter(mode.replace(walking=False))
         try:
-            leaf._grad = old + gradient
+            for hook in list(meta.post_hooks.values()):
+                hook(leaf)
         finally:
             leave(token)
-    elif create_graph:
-        leaf._grad = gradient if gradient._edge is not None else _owned(gradient, given)
-    else:
-        leaf._grad = _owned(gradient, given)
-    meta = leaf._meta
-    if meta is not None and meta.post_hooks:
-        for hook in list(meta.post_hooks.values()):
-            hook(leaf)
 
 
-def _owned(gradient: Any, given: list[Any]) -> Any:
-    """The gradient itself if nobody else can see its memory, else a copy."""
+def _count_of_a_local() -> int:
+    value = object()
+    return getrefcount(value)
+
+
+_ALONE = _count_of_a_local()  # of an object that one local variable holds; how Python counts depends on its version
+
+
+def _owns(gradient: Any) -> bool:
+    """Whether nobody but this Tensor can see the gradient's memory."""
+    array = gradient._array
+    if type(array) is not np.ndarray or gradient._meta is not None or array.base is not None or not array.flags.c_contiguous:
+        return False
+    return getrefcount(array) <= _ALONE + 1
+
+
+def _copied(gradient: Any) -> Any:
     array = gradient._array
     if type(array) is not np.ndarray:
         return gradient.clone()
-    mine = array.base is None and array.flags.c_contiguous and gradient._meta is None
-    # references: the slot of `gradient`, the local `array`, the argument of getrefcount
-    if mine and getrefcount(array) <= 3 and not any(gradient is g for g in given) and getrefcount(gradient) <= _REFERENCES:
-        return gradient
     fresh = object.__new__(type(gradient))
     fresh._array, fresh._edge, fresh._meta = array.copy(), None, None
     return fresh
-
-
-_REFERENCES = 5  # of a gradient that only the walk holds, as seen in `_owned` when called by `store`
 
 
 def grad(
@@ -294,18 +368,15 @@ def grad(
 ) -> list[Any]:
     """The gradients of `outputs` for `inputs`, in order, None where there is no path; `.grad` is left alone."""
     roots = _roots(outputs, gradients, "grad")
-    wanted = _leading_to(inputs, [t for t, _ in roots])
-    captures = _capturing(inputs)
-    walk = Walk(create_graph if retain_graph is None else retain_graph, wanted, captures)
-    _walk(roots, walk, create_graph)
-    found = []
-    for x in inputs:
-        if x._edge is LEAF:
-            gradient = walk.leaves.get(x)
-            found.append(None if gradient is None else leaf_gradient(x, gradient))
-        elif x._edge is None:
-            found.append(None)
-        else:
-            found.append(captures[x._edge.node][x._edge.index])
-    return found
-
+    goals = Goals(differentiable(inputs, "grad"), [t for t, _ in roots])
+    walk = Walk(create_graph if retain_graph is None else retain_graph, goals)
+    mode = current()
+    token = enter(mode.replace(recording=create_graph, walking=not create_graph))
+    try:
+        _walk(roots, walk)
+        for leaf, gradient in walk.leaves.items():
+            if leaf._meta is not None and leaf._meta.hooks:
+                walk.leaves[leaf] = run_hooks(leaf._meta.hooks, gradient)
+    finally:
+        leave(token)
+    return [goals.gradient_of(x, walk.leaves) for x in inputs]

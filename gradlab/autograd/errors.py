@@ -12,26 +12,53 @@ class NonFiniteError(RuntimeError):
     """An operation made a NaN or an infinity of finite inputs (only under `detect_anomaly`)."""
 
 
-def where(node: Any) -> str:
-    """"\\n  forward call: file, line", or nothing if it is not known."""
-    place = node.forward_position
-    return f"\n  recorded at: {place}" if place is not None else ""
+class GraphError(RuntimeError):
+    """A node cannot compute its gradients: what it kept is gone or was overwritten."""
 
 
 def freed(node: Any) -> RuntimeError:
-    return RuntimeError(
+    return GraphError(
         f"{node.name()}: backward was already run through this graph and the values it keeps were freed. "
-        f"Call backward(retain_graph=True) the first time if you need a second pass.{where(node)}"
+        f"Call backward(retain_graph=True) the first time if you need a second pass.{_where(node)}"
     )
 
 
 def modified(node: Any, what: str, version: Version) -> RuntimeError:
     place = position.locate(version.code, version.lasti, version.scope)
     by = f"\n  modified at: {place}" if place is not None else ""
-    return RuntimeError(
+    return GraphError(
         f"{node.name()}: {what}, which backward needs, was modified by an in-place operation after it was recorded. "
-        f"Use the out-of-place form there, or clone() the tensor before it is modified.{where(node)}{by}"
+        f"Use the out-of-place form there, or clone() the tensor before it is modified.{_where(node)}{by}"
     )
+
+
+def _where(node: Any) -> str:
+    place = node.forward_position
+    return f"\n  recorded at: {place}" if place is not None else ""
+
+
+def explain(error: Exception, node: Any, newest_first: list[Any]) -> None:
+    """Add to an error of the walk which operation was being differentiated, and where it was recorded, unless it says so already."""
+    if node is None:
+        return
+    place = node.forward_position
+    if place is not None:
+        if not isinstance(error, GraphError):
+            error.add_note(f"in {node.name()}, recorded at: {place}")
+        return
+    # A step inside a library function keeps no line of the user's. The operations around it do.
+    before = next((p for n in newest_first if n.seq < node.seq and (p := n.forward_position) is not None), None)
+    after = next((p for n in reversed(newest_first) if n.seq > node.seq and (p := n.forward_position) is not None), None)
+    inside = f" in gradlab's {node.code.co_qualname}()" if node.code is not None else ""
+    text = f"\n  recorded{inside}"
+    if after is not None:
+        text += f", at or before: {after}"
+    if before is not None and before != after:
+        text += f"{',' if after is None else ''}\n  {'at or ' if after is None else ''}after: {before}"
+    if isinstance(error, GraphError):
+        error.args = (f"{error}{text}",)
+    else:
+        error.add_note(f"in {node.name()}{text}")
 
 
 def wrong_gradient(name: str, expected: tuple[int, ...], got: tuple[int, ...], what: str = "backward") -> RuntimeError:
@@ -40,11 +67,14 @@ def wrong_gradient(name: str, expected: tuple[int, ...], got: tuple[int, ...], w
     )
 
 
-def not_scalar(shape: tuple[int, ...]) -> RuntimeError:
+MIXED_UP = "; this output is a leaf: were outputs and inputs exchanged? The order is grad(outputs, inputs)"
+
+
+def not_scalar(shape: tuple[int, ...], hint: str = "") -> RuntimeError:
     return RuntimeError(
         f"grad can be implicitly created only for scalar outputs, but this tensor has shape {shape}. "
         f"Reduce it to one number first (for example .sum() or .mean()), or say how much each element counts: "
-        f"backward(gradient=v) with v of shape {shape} computes the vector-Jacobian product"
+        f"backward(gradient=v) with v of shape {shape} computes the vector-Jacobian product{hint}"
     )
 
 

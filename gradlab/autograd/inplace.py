@@ -1,8 +1,8 @@
 """In-place operations and views.
 
 A view remembers its base and the view rows that lead to it. An in-place call runs the functional row, copies its result into the tensor's
-memory and rebinds the tensor; through a view it also gives the base a new edge by the inverse rows. Other views of that base derive their edge
-anew when next used. In a trace, where there is no memory, the same steps make new values, so a trace stays pure.
+memory and rebinds the tensor; through a view it also gives the base a new edge by the inverse rows. Other views of that base derive their
+edge anew when next used. In a trace, where there is no memory, the same steps make new values, so a trace stays pure.
 """
 
 from __future__ import annotations
@@ -15,8 +15,9 @@ import numpy as np
 
 from gradlab.autograd import errors, position
 from gradlab.autograd.base import LEAF, Differentiable, Meta, Version, meta_of, version_of
+from gradlab.autograd.hooks import hooks_of
 from gradlab.autograd.mode import Mode, current, enter, leave
-from gradlab.autograd.node import Hooks, next_sequence
+from gradlab.autograd.node import next_sequence
 from gradlab.op import Op
 
 
@@ -27,12 +28,23 @@ def mark_view(view: Differentiable, source: Differentiable, op: Op, params: dict
     meta = view._meta = Meta()
     meta.version, meta.seen = version, version.written
     meta.inference = mode.inference
-    meta.quiet = not mode.recording or known.quiet
     if mode.recording or mode.tracer is not None:
         meta.base = source if known.base is None else known.base
         meta.chain = (*known.chain, (op, params))
-    else:  # the base is not kept: it would keep its graph alive for a view that is outside it
+    # Otherwise the base is not kept: it would keep its graph alive for a view that is outside it.
+    if not mode.recording or known.quiet:
+        meta.quiet = True
         meta.shut = known.shut or source._edge is not None
+
+
+def mark_detached(twin: Differentiable, source: Differentiable, mode: Mode) -> None:
+    """Note that `twin` has the memory of `source`, outside its graph."""
+    meta = twin._meta = Meta()
+    meta.version = version_of(source)
+    meta.seen = meta.version.written
+    if mode.tracer is not None:  # without memory, a write to one has to be told to the other: a view of it, by no row
+        known = meta_of(source)
+        meta.base, meta.chain, meta.quiet = source if known.base is None else known.base, known.chain, True
 
 
 def derive(view: Differentiable) -> None:
@@ -95,7 +107,7 @@ def check(name: str, target: Differentiable, mode: Mode) -> None:
         raise errors.leaf_in_place(name, "a leaf tensor")
     if meta is None:
         return
-    if meta.base is not None and meta.base._edge is LEAF:
+    if meta.base is not None and meta.base._edge is LEAF and not meta.quiet:
         raise errors.leaf_in_place(name, "a view of a leaf tensor")
     if meta.shut:
         raise errors.quiet_view(name)
@@ -113,6 +125,8 @@ def write(name: str, target: Differentiable, result: Differentiable) -> Any:
     """Make `target` hold `result` (of `target`'s shape and dtype), in the same memory, with the graph going through `result`."""
     mode = current()
     array, new = target._array, result._array
+    if mode.recording and result._edge is not None and target._meta is not None and target._meta.quiet:
+        raise errors.quiet_view(name)
     if isinstance(array, np.ndarray) and isinstance(new, np.ndarray):
         if new is not array:
             np.copyto(array, new)
@@ -122,16 +136,14 @@ def write(name: str, target: Differentiable, result: Differentiable) -> Any:
     else:
         array[...] = new
         new = array
-    return rebind(name, target, new, result._edge, mode)
+    return rebind(target, new, result._edge, mode)
 
 
-def rebind(name: str, target: Differentiable, array: Any, edge: Any, mode: Mode) -> Any:
+def rebind(target: Differentiable, array: Any, edge: Any, mode: Mode) -> Any:
     """Give `target` its new array and edge, and its base, if it is a view, what follows from it."""
     version = version_of(target)
     meta = meta_of(target)
     staged = mode.tracer is not None
-    if meta.quiet and edge is not None and mode.recording:
-        raise errors.quiet_view(name)
     written(version)
     if meta.base is not None and (staged or (mode.recording and (edge is not None or meta.base._edge is not None))):
         value = alias(target)
@@ -160,7 +172,7 @@ def _write_base(meta: Meta, value: Any, staged: bool, mode: Mode) -> None:
         value = op.inverse(source, value, **params)
     if staged:
         mode.tracer.write(base, value._array)
-    if mode.recording:
+    if mode.recording and not meta.quiet:
         move_retained(base, value._edge)
         base._edge = value._edge
 
@@ -177,7 +189,4 @@ def move_retained(tensor: Differentiable, edge: Any) -> None:
 
 def retain(tensor: Differentiable, edge: Any) -> None:
     """Let the walk leave the gradient that arrives at `edge` in `tensor.grad`."""
-    node = edge.node
-    if node.hooks is None:
-        node.hooks = Hooks()
-    node.hooks.retained[edge.index] = weakref.ref(tensor)
+    hooks_of(edge.node).retained[edge.index] = weakref.ref(tensor)

@@ -49,6 +49,7 @@ class Mode:
         """`replace(scope=scope)`, written out because every nn.Module call makes one."""
         new = object.__new__(Mode)
         new.recording, new.inference, new.special, new.scope = self.recording, self.inference, self.special, scope
+        new.walking = self.walking
         new.tracer, new.autocast, new.saved_hooks, new.anomaly = self.tracer, self.autocast, self.saved_hooks, self.anomaly
         return new
 
@@ -73,7 +74,7 @@ class ModeContext:
     """Base of the modes below: a context manager and a decorator, safe for recursion, exceptions, threads and generators."""
 
     def __init__(self) -> None:
-        self._tokens: list[Any] = []
+        self._before: list[Mode] = []
 
     def _changed(self, mode: Mode) -> Mode:
         raise NotImplementedError
@@ -81,18 +82,20 @@ class ModeContext:
     def _clone(self) -> ModeContext:
         copy = object.__new__(type(self))
         copy.__dict__.update(self.__dict__)
-        copy._tokens = []
+        copy._before = []
         return copy
 
     def __enter__(self) -> None:
-        self._tokens.append(enter(self._changed(current())))
+        mode = current()
+        self._before.append(mode)
+        enter(self._changed(mode))
 
     def __exit__(self, *_: object) -> None:
-        leave(self._tokens.pop())
+        enter(self._before.pop())  # not by token: a generator may end in another context than it began in
 
     def __call__(self, function: F) -> F:
         if inspect.isgeneratorfunction(function):
-            return self._wrap_generator(function)
+            return self._wrap_generator(function)  # type: ignore[no-any-return]
 
         @functools.wraps(function)
         def wrapped(*args: Any, **kwargs: Any) -> Any:
@@ -163,40 +166,60 @@ class inference_mode(ModeContext):
         return mode.replace(recording=False, inference=True) if self.mode else mode.replace(recording=True, inference=False)
 
 
-class set_grad_enabled(ModeContext):
-    """Switch recording on or off, at once (as a function) or for a block (as a context manager)."""
+class Switch(ModeContext):
+    """A mode that is on as soon as it is made, for good, or, used in a `with` statement or as a decorator, for a block."""
 
-    def __init__(self, mode: bool) -> None:
+    def __init__(self) -> None:
         super().__init__()
-        self.mode = bool(mode)
-        self._pending = enter(self._changed(current()))
-
-    def _changed(self, mode: Mode) -> Mode:
-        return mode.replace(recording=self.mode)
+        mode = current()
+        self._pending: Mode | None = mode
+        enter(self._changed(mode))
 
     def __enter__(self) -> None:
         if self._pending is not None:
-            self._tokens.append(self._pending)
-            self._pending = None  # type: ignore[assignment]
+            self._before.append(self._pending)
+            self._pending = None
         else:
             super().__enter__()
 
     def __call__(self, function: F) -> F:
         if self._pending is not None:  # used as a decorator: undo the immediate switch
-            leave(self._pending)
-            self._pending = None  # type: ignore[assignment]
+            enter(self._pending)
+            self._pending = None
         return super().__call__(function)
 
 
-class set_detect_anomaly(ModeContext):
-    """Check every result, forward and backward, and raise at the first operation that makes a NaN or infinity of finite inputs."""
+class set_grad_enabled(Switch):
+    """Switch recording on or off, at once (as a function) or for a block (as a context manager)."""
 
-    def __init__(self, mode: bool = True, check_nan: bool = True) -> None:
+    def __init__(self, mode: bool) -> None:
+        self.mode = bool(mode)
         super().__init__()
-        self.mode = mode and check_nan
+
+    def _changed(self, mode: Mode) -> Mode:
+        return mode.replace(recording=self.mode)
+
+
+class set_detect_anomaly(Switch):
+    """Check every result, forward and backward, and raise at the first operation that makes a NaN or infinity of finite inputs.
+
+    At once (as a function) or for a block (as a context manager).
+    """
+
+    def __init__(self, mode: bool, check_nan: bool = True) -> None:
+        self.mode = bool(mode) and check_nan
+        super().__init__()
 
     def _changed(self, mode: Mode) -> Mode:
         return mode.replace(anomaly=self.mode)
 
 
-detect_anomaly = set_detect_anomaly
+class detect_anomaly(ModeContext):
+    """Within the block, check every result as `set_detect_anomaly(True)` does."""
+
+    def __init__(self, check_nan: bool = True) -> None:
+        super().__init__()
+        self.mode = check_nan
+
+    def _changed(self, mode: Mode) -> Mode:
+        return mode.replace(anomaly=self.mode)

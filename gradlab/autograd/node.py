@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import itertools
 import weakref
+from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from gradlab.autograd import position
 from gradlab.autograd.base import LEAF, Differentiable, Version, meta_of
+from gradlab.autograd.hooks import Hooks, RemovableHandle, add_hook, hooks_of
 from gradlab.op import Op
 
 next_sequence = itertools.count(1).__next__
@@ -17,19 +19,7 @@ class Edge(NamedTuple):
     """Points to output number `index` of the operation `node`."""
 
     node: Any
-    index: int
-
-
-class Hooks:
-    """Hooks of one node: on the gradient of each output, before the node runs, and after."""
-
-    __slots__ = ("after", "before", "outputs", "retained")
-
-    def __init__(self) -> None:
-        self.outputs: dict[int, dict[int, Any]] = {}
-        self.retained: dict[int, Any] = {}
-        self.before: dict[int, Any] = {}
-        self.after: dict[int, Any] = {}
+    index: int  # type: ignore[assignment]
 
 
 class Node:
@@ -47,9 +37,16 @@ class Node:
     count = 1  # number of outputs
     index = 0
     edges: tuple[Any, ...]
-    saved: tuple[Any, ...] | None
+    saved: tuple[Any, ...] | None  # what backward needs: inputs as Tensors, outputs as raw arrays; None once it was freed
     seq: int
     hooks: Hooks | None
+    params: dict[str, Any]
+    specs: Any
+    output_specs: tuple[Any, ...]
+    versions: dict[int, Version] | None  # of kept outputs that somebody else can write
+    scope: Any  # with `code` and `lasti`, the place of the call: see position.py
+    code: Any
+    lasti: int
 
     @property
     def node(self) -> Node:
@@ -84,9 +81,20 @@ class Node:
         """The line of the user's code that called the operation."""
         return position.locate(self.code, self.lasti, self.scope)
 
+    def register_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call `hook(grad_inputs, grad_outputs)`, two tuples, after this node ran in a backward; a tuple it returns replaces the first."""
+        return add_hook(hooks_of(self).after, hook)
+
+    def register_prehook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call `hook(grad_outputs)`, a tuple, before this node runs in a backward; a tuple it returns replaces grad_outputs."""
+        return add_hook(hooks_of(self).before, hook)
+
     def __call__(self, *gradients: Any) -> Any:
         if len(gradients) != self.count:
             raise TypeError(f"{self.name()} takes {self.count} gradient(s), one for each output, got {len(gradients)}")
+        for gradient in gradients:
+            if not (isinstance(gradient, Differentiable) or (gradient is None and self.count > 1)):
+                raise TypeError(f"{self.name()}: a gradient is a tensor, not {type(gradient).__name__}")
         found = tuple(self.back(gradients[0] if self.count == 1 else list(gradients)))
         return found[0] if len(found) == 1 else found
 
@@ -114,9 +122,24 @@ class AccumulateGrad:
     def name(self) -> str:
         return "AccumulateGrad"
 
+    def register_prehook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call `hook(grad_outputs)`, a tuple of one, before a gradient is added; a tuple it returns replaces it."""
+
+        def on_gradient(gradient: Any) -> Any:
+            changed = hook((gradient,))
+            return changed[0] if isinstance(changed, (tuple, list)) else changed
+
+        meta = meta_of(self.variable)
+        meta.hooks = {} if meta.hooks is None else meta.hooks
+        return add_hook(meta.hooks, on_gradient)
+
     def __call__(self, gradient: Any) -> None:
-        old = self.variable._grad
-        self.variable._grad = gradient if old is None else old + gradient
+        variable = self.variable
+        if not isinstance(gradient, Differentiable) or gradient._array.shape != variable._array.shape:
+            got = getattr(gradient, "shape", type(gradient).__name__)
+            raise RuntimeError(f"AccumulateGrad: got {got}, but the variable has shape {variable._array.shape}")
+        old = variable._grad
+        variable._grad = gradient.detach().clone() if old is None else old + gradient  # type: ignore[attr-defined]
 
     def __repr__(self) -> str:
         return f"<AccumulateGrad object at {id(self):#x}>"

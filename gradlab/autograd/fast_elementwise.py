@@ -1,0 +1,233 @@
+"""The call paths of elementwise rows and of the matrix product: closures, built once for each row.
+
+Fast are NumPy arrays of one ready dtype, float32 or float64, in a plain mode. Everything else takes `general.apply`. The code repeats
+itself on purpose: a helper call costs 60 ns, of 1,200 for the whole operation (`bench/cost.py`).
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy import dot, empty, ndarray
+
+from gradlab.autograd import formulas
+from gradlab.autograd.base import LEAF, Differentiable
+from gradlab.autograd.general import apply, refresh
+from gradlab.autograd.mode import Mode, current
+from gradlab.autograd.node import Node, next_sequence
+from gradlab.dtype import FLOAT32, FLOAT64
+from gradlab.op import Op
+from gradlab.spec import ShapeError, Spec, broadcast_bool, broadcast_shapes, same_bool
+
+Tensor: Any = Differentiable  # the concrete class, handed over by `record.adopt`
+new = object.__new__
+getframe = sys._getframe
+_scalars: dict[tuple[Any, float], Any] = {}
+
+
+def _scalar(value: float, dtype: Any) -> Any:
+    """A Python number as a 0-d array, kept: NumPy computes three times faster with one than with the number itself."""
+    key = (dtype, value)
+    found = _scalars.get(key)
+    if found is None or value == 0:  # 0.0 and -0.0 share a key
+        if len(_scalars) > 1024:
+            _scalars.clear()
+        found = _scalars[key] = np.array(value, dtype)
+    return found
+
+
+def unary(op: Op, node: type[Node]) -> Callable[..., Any]:
+    cpu, steps = op.cpu, op.steps
+    keeps_x, keeps_y = bool(op.kept_inputs), bool(op.kept_outputs)
+    result = np.dtype(bool) if op.rule is same_bool else None
+
+    def call(x: Any) -> Any:
+        try:
+            array = x._array
+        except AttributeError:
+            return apply(op, (x,), {})
+        mode = current()
+        if type(array) is not ndarray or mode.special or ((dtype := array.dtype) is not FLOAT32 and dtype is not FLOAT64):
+            return apply(op, (x,), {})
+        if x._meta is not None:
+            refresh(x)
+        out = empty(array.shape, result or dtype)
+        cpu(array, out)
+        t = new(Tensor)
+        t._array = out
+        t._meta = None
+        edge = x._edge
+        if edge is None or not steps or not mode.recording:
+            t._edge = None
+            return t
+        n = new(node)
+        n.edges = (x if edge is LEAF else edge,)
+        if keeps_x:
+            n.saved = (x, out) if keeps_y else (x,)
+        else:
+            n.saved = (out,) if keeps_y else ()
+        n.specs = n.versions = n.hooks = None
+        n.seq = next_sequence()
+        n.scope = mode.scope
+        frame = getframe(2)
+        n.code = frame.f_code
+        n.lasti = frame.f_lasti
+        t._edge = n
+        return t
+
+    return call
+
+
+def binary(op: Op, node: type[Node]) -> Callable[..., Any]:
+    cpu, steps = op.cpu, op.steps
+    keep, keeps_y, is_ufunc = formulas.keeper(op), bool(op.kept_outputs), isinstance(cpu, np.ufunc)
+    result = np.dtype(bool) if op.rule is broadcast_bool else None
+
+    def call(a: Any, b: Any) -> Any:
+        mode = current()
+        try:
+            x, y = a._array, b._array
+        except AttributeError:
+            return with_number(a, b, mode)
+        if type(x) is not ndarray or type(y) is not ndarray or mode.special:
+            return apply(op, (a, b), {})
+        dtype = x.dtype
+        if y.dtype is not dtype or (dtype is not FLOAT32 and dtype is not FLOAT64):
+            return apply(op, (a, b), {})
+        if a._meta is not None:
+            refresh(a)
+        if b._meta is not None:
+            refresh(b)
+        shape = x.shape
+        specs = None
+        if y.shape != shape:
+            specs = (Spec(shape, dtype), Spec(y.shape, dtype))
+            out = broadcast_call(x, y)
+        else:
+            out = empty(shape, result or dtype)
+            cpu(x, y, out)
+        t = new(Tensor)
+        t._array = out
+        t._meta = None
+        ea = a._edge
+        eb = b._edge
+        if (ea is None and eb is None) or not steps or not mode.recording:
+            t._edge = None
+            return t
+        n = new(node)
+        n.edges = (a if ea is LEAF else ea, b if eb is LEAF else eb)
+        n.saved = keep(a, b, ea, eb) if not keeps_y else (*keep(a, b, ea, eb), out)
+        n.specs = specs
+        n.versions = n.hooks = None
+        n.seq = next_sequence()
+        n.scope = mode.scope
+        frame = getframe(2)
+        n.code = frame.f_code
+        n.lasti = frame.f_lasti
+        t._edge = n
+        return t
+
+    def broadcast_call(x: Any, y: Any) -> Any:
+        if is_ufunc:  # NumPy finds the shape three times faster than Python
+            try:
+                return cpu(x, y)
+            except ValueError:
+                pass
+        try:
+            out = empty(broadcast_shapes(x.shape, y.shape), result or x.dtype)
+        except ShapeError as error:
+            raise ShapeError(f"{op.name}: {error}") from None
+        cpu(x, y, out)
+        return out
+
+    def with_number(a: Any, b: Any, mode: Mode) -> Any:
+        """One side is a Python number (or something that `apply` sorts out)."""
+        left = type(a) is float or type(a) is int
+        tensor, value = (b, a) if left else (a, b)
+        if mode.special or not (left or type(b) is float or type(b) is int) or not isinstance(tensor, Differentiable):
+            return apply(op, (a, b), {})
+        x = tensor._array
+        if type(x) is not ndarray or ((dtype := x.dtype) is not FLOAT32 and dtype is not FLOAT64):
+            return apply(op, (a, b), {})
+        if tensor._meta is not None:
+            refresh(tensor)
+        out = empty(x.shape, result or dtype)
+        try:
+            number = _scalar(value, dtype)
+        except OverflowError:
+            return apply(op, (a, b), {})
+        if left:
+            cpu(number, x, out)
+        else:
+            cpu(x, number, out)
+        t = new(Tensor)
+        t._array = out
+        t._meta = None
+        edge = tensor._edge
+        if edge is None or not steps or not mode.recording:
+            t._edge = None
+            return t
+        n = new(node)
+        if left:
+            n.edges = (None, b if edge is LEAF else edge)
+            saved = keep(a, b, None, edge)
+        else:
+            n.edges = (a if edge is LEAF else edge, None)
+            saved = keep(a, b, edge, None)
+        n.saved = (*saved, out) if keeps_y else saved
+        n.specs = n.versions = n.hooks = None
+        n.seq = next_sequence()
+        n.scope = mode.scope
+        frame = getframe(3)
+        n.code = frame.f_code
+        n.lasti = frame.f_lasti
+        t._edge = n
+        return t
+
+    return call
+
+
+def matrix_product(op: Op, node: type[Node]) -> Callable[..., Any]:
+    keep = formulas.keeper(op)
+
+    def call(a: Any, b: Any) -> Any:
+        mode = current()
+        try:
+            x, y = a._array, b._array
+        except AttributeError:
+            return apply(op, (a, b), {})
+        if type(x) is not ndarray or type(y) is not ndarray or mode.special:
+            return apply(op, (a, b), {})
+        dtype, sx, sy = x.dtype, x.shape, y.shape
+        if y.dtype is not dtype or len(sx) != 2 or len(sy) != 2 or sx[1] != sy[0] or (dtype is not FLOAT32 and dtype is not FLOAT64):
+            return apply(op, (a, b), {})
+        if a._meta is not None:
+            refresh(a)
+        if b._meta is not None:
+            refresh(b)
+        out = empty((sx[0], sy[1]), dtype)
+        dot(x, y, out)
+        t = new(Tensor)
+        t._array = out
+        t._meta = None
+        ea = a._edge
+        eb = b._edge
+        if (ea is None and eb is None) or not mode.recording:
+            t._edge = None
+            return t
+        n = new(node)
+        n.edges = (a if ea is LEAF else ea, b if eb is LEAF else eb)
+        n.saved = keep(a, b, ea, eb)
+        n.specs = n.versions = n.hooks = None
+        n.seq = next_sequence()
+        n.scope = mode.scope
+        frame = getframe(2)
+        n.code = frame.f_code
+        n.lasti = frame.f_lasti
+        t._edge = n
+        return t
+
+    return call

@@ -1,0 +1,156 @@
+"""The general call path: any inputs, any backend, any mode. Promote, dispatch, wrap, record."""
+
+from __future__ import annotations
+
+import sys
+from typing import Any
+
+import numpy as np
+from numpy import ndarray
+
+from gradlab import dispatch
+from gradlab.autograd import errors, formulas, inplace, position
+from gradlab.autograd.base import Differentiable, Meta
+from gradlab.autograd.mode import Mode, current
+from gradlab.autograd.node import Edge, edge_to, next_sequence
+from gradlab.dtype import FLOAT64, FLOATING, as_numpy, get_default_dtype, result_type
+from gradlab.op import Op
+from gradlab.spec import spec_of
+
+Tensor: Any = Differentiable  # the concrete class, handed over by `record.adopt`
+new = object.__new__
+getframe = sys._getframe
+_NUMBERS = (int, float, bool)
+
+
+def wrap(array: Any) -> Any:
+    """A Tensor around a raw array, without a graph."""
+    t = new(Tensor)
+    t._array = array
+    t._edge = t._meta = None
+    return t
+
+
+
+def refresh(tensor: Differentiable) -> None:
+    """Before a tensor is used: if it is a view whose base was written in place since, derive it anew."""
+    meta = tensor._meta
+    if meta is not None and meta.base is not None and meta.seen != meta.version.written:  # type: ignore[union-attr]
+        inplace.derive(tensor)
+
+
+def convert(op: Op, value: Any) -> Any:
+    """An input that is not a Tensor: a number stays a number, an array becomes a Tensor. Raises TypeError for the rest."""
+    if value is None or type(value) in _NUMBERS:
+        return value
+    if isinstance(value, np.generic):
+        return value.item()
+    if isinstance(value, ndarray):
+        return wrap(value)
+    if isinstance(value, _NUMBERS):
+        return float(value) if isinstance(value, float) else int(value)
+    raise TypeError(f"{op.name}: inputs are tensors or numbers, not {type(value).__name__}; use gradlab.tensor(...) to make a tensor")
+
+
+def promoted(op: Op, inputs: list[Any]) -> list[Any]:
+    """Inputs cast to their result type (of floating point where the row asks for it)."""
+    tensors = [x for x in inputs if isinstance(x, Differentiable)]
+    if not tensors:
+        raise TypeError(f"{op.name}: at least one input must be a tensor")
+    dtypes = [(t._array.dtype, len(t._array.shape)) for t in tensors]
+    numbers = [x for x in inputs if type(x) in _NUMBERS]
+    dtype = dtypes[0][0] if len(dtypes) == 1 and not numbers else result_type(dtypes, numbers)
+    if op.promote == "float" and dtype not in FLOATING:
+        dtype = as_numpy(get_default_dtype())
+    return [x.to(dtype) if isinstance(x, Differentiable) and x._array.dtype != dtype else x for x in inputs]
+
+
+def apply(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    """Run a row on Tensors, numbers and None, and record it. Several outputs come as a named tuple."""
+    mode = current()
+    inputs = []
+    for value in args:
+        if isinstance(value, Differentiable):
+            if value._meta is not None:
+                refresh(value)
+        else:
+            value = convert(op, value)
+        inputs.append(value)
+    if mode.autocast is not None and op.autocast is not None:
+        inputs = mode.autocast.cast(op, inputs)
+    if op.promote is not None:
+        inputs = promoted(op, inputs)
+    arrays = [x._array if isinstance(x, Differentiable) else x for x in inputs]
+    if mode.tracer is not None:
+        backend = mode.tracer  # every operation of a trace is staged, also those on tensors from before it: they are state
+    else:
+        backend = dispatch.choose(op, arrays) if arrays else dispatch.backend_for(params["device"])
+    result = backend.run(op, arrays, params)
+    if mode.anomaly:
+        _check_finite(op, inputs, result)
+    return finish(op, inputs, params, result, mode)
+
+
+def finish(op: Op, inputs: list[Any], params: dict[str, Any], result: Any, mode: Mode) -> Any:
+    """Wrap a row's result in Tensors and record the node."""
+    arrays = (result,) if op.result is None else result
+    edges = _edges(op, inputs) if op.steps and mode.recording else None
+    outs = []
+    for array in arrays:
+        t = new(Tensor)
+        t._array = array
+        t._edge = t._meta = None
+        if mode.inference:
+            t._meta = Meta()
+            t._meta.inference = True
+        outs.append(t)
+    if edges is not None:
+        _record(op, inputs, params, outs, edges, mode)
+    if op.view:
+        inplace.mark_view(outs[0], inputs[0], op, params, mode)
+    return outs[0] if op.result is None else op.result(*outs)
+
+
+def _edges(op: Op, inputs: list[Any]) -> tuple[Any, ...] | None:
+    targets = op.node.targets
+    edges = tuple(edge_to(x) if isinstance(x, Differentiable) and i in targets else None for i, x in enumerate(inputs))
+    for e in edges:
+        if e is not None:
+            return edges
+    return None
+
+
+def _record(op: Op, inputs: list[Any], params: dict[str, Any], outs: list[Any], edges: tuple[Any, ...], mode: Mode) -> None:
+    floating = [t._array.dtype in FLOATING for t in outs]
+    if True not in floating:
+        return
+    n = new(op.node)
+    n.edges = edges
+    n.params = params
+    n.versions = n.hooks = None
+    n.specs = tuple(spec_of(x._array) if isinstance(x, Differentiable) else None for x in inputs)
+    n.output_specs = tuple(spec_of(t._array) for t in outs)
+    for x in inputs:
+        if isinstance(x, Differentiable) and x._meta is not None and x._meta.inference:
+            raise RuntimeError(f"{op.name}: an inference tensor cannot take part in recording; clone() it outside inference_mode first")
+    n.saved = formulas.kept(op, inputs, [t._array for t in outs], edges)
+    n.seq = next_sequence()
+    n.scope = mode.scope
+    n.code, n.lasti = position.user_frame(getframe(3))
+    for i, t in enumerate(outs):
+        if floating[i]:
+            t._edge = n if op.result is None else Edge(n, i)
+
+
+def _check_finite(op: Op, inputs: list[Any], result: Any) -> None:
+    """Under detect_anomaly: raise at the first operation that makes a NaN or an infinity of finite inputs."""
+
+    def finite(array: Any) -> bool:
+        return not isinstance(array, ndarray) or array.dtype not in FLOATING or bool(np.isfinite(array.astype(FLOAT64)).all())
+
+    results = (result,) if op.result is None else result
+    if not all(map(finite, results)) and all(finite(x._array) for x in inputs if isinstance(x, Differentiable)):
+        place = position.locate(*position.caller(), current().scope)
+        shapes = ", ".join(str(x._array.shape) if isinstance(x, Differentiable) else repr(x) for x in inputs)
+        where = f"\n  at: {place}" if place is not None else ""
+        raise errors.NonFiniteError(f"{op.name}: made a NaN or infinity of finite inputs (shapes {shapes}){where}")

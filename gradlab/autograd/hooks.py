@@ -1,0 +1,51 @@
+"""Tables of hooks: functions of the user's that run at a point of the walk backward."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+
+class RemovableHandle:
+    """What registering a hook returns: `remove()` takes the hook away again; also a context manager."""
+
+    def __init__(self, table: dict[int, Any], key: int) -> None:
+        self._table, self._key = table, key
+
+    def remove(self) -> None:
+        """Take the hook away."""
+        self._table.pop(self._key, None)
+
+    def __enter__(self) -> RemovableHandle:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.remove()
+
+
+def add_hook(table: dict[int, Any], hook: Callable[..., Any]) -> RemovableHandle:
+    """Put a hook at the end of a table. Raises TypeError for what cannot be called."""
+    if not callable(hook):
+        raise TypeError(f"a hook is a function, not {type(hook).__name__}")
+    key = max(table, default=-1) + 1
+    table[key] = hook
+    return RemovableHandle(table, key)
+
+
+class Hooks:
+    """Hooks of one node: on the gradient of each output, before the node runs, and after; and who retains an output's gradient."""
+
+    __slots__ = ("after", "before", "outputs", "retained")
+
+    def __init__(self) -> None:
+        self.outputs: dict[int, dict[int, Any]] = {}
+        self.retained: dict[int, Any] = {}
+        self.before: dict[int, Any] = {}
+        self.after: dict[int, Any] = {}
+
+
+def hooks_of(node: Any) -> Hooks:
+    """The node's hooks, made on first use."""
+    if node.hooks is None:
+        node.hooks = Hooks()
+    return node.hooks  # type: ignore[no-any-return]
