@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from gradlab import autograd as autograd
 from gradlab import backends as backends
+from gradlab import nn as nn
 from gradlab import ops as ops
+from gradlab import optim as optim
 from gradlab._version import __version__ as __version__
 from gradlab.autograd import (
     enable_grad as enable_grad,
@@ -86,10 +88,28 @@ from gradlab.dtype import (
 from gradlab.dtype import (
     uint8 as uint8,
 )
+from gradlab.nn.summary import summary as summary
 from gradlab.tensor import Tensor as Tensor
+from gradlab.tensor import generator as random  # what users call gradlab.random
+from gradlab.tensor.activation import *
+from gradlab.tensor.assembly import *
+from gradlab.tensor.closeness import *
 from gradlab.tensor.comparison import *
 from gradlab.tensor.creation import *
+from gradlab.tensor.einsum import *
+from gradlab.tensor.generator import *
+from gradlab.tensor.gather import *
+from gradlab.tensor.indexing import *
+from gradlab.tensor.layout import *
 from gradlab.tensor.linalg import *
+from gradlab.tensor.math import *
 from gradlab.tensor.pointwise import *
+from gradlab.tensor.products import *
+from gradlab.tensor.random import *
 from gradlab.tensor.reduction import *
+from gradlab.tensor.scan import *
 from gradlab.tensor.shape import *
+from gradlab.tensor.sorting import *
+from gradlab.tensor.special import *
+from gradlab.tensor.statistics import *
+from gradlab.utils.serialization import load as load, save as save

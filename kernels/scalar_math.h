@@ -3,8 +3,8 @@
 // A row says `Elementwise("x * sigmoid(x)")` once; the backends, the static graph and the emulated GPU compile that text with
 // this header, so that one name means one thing on both devices, also for NaN, infinities, signed zeros and INT_MIN.
 //
-// Where expressions live. Compile them *inside* `namespace gradlab { ... }` (extern "C" entry points may live there too). A
-// using-directive is not enough: the global ::exp of the C library or of NVRTC would be as good a match as gradlab::exp.
+// Where expressions live. Compile them *inside* `namespace gradlab { ... }`; extern "C" entry points may live there too. A function
+// outside that says `using namespace gradlab` does not compile: the global ::exp of NVRTC or of <math.h> is as good a match.
 //
 // Types. `T` is the compute type: float (also for float16 and bfloat16), double, bool or an integer type. Arguments of one call
 // have one type, so literals are written T(0.5) and small-integer sums T(a + b); a forgotten T is a compile error, not a slow
@@ -21,12 +21,12 @@
 
 #if defined(__CUDACC__) && !defined(__CUDAEMU__)
 #define GRADLAB_DEVICE 1
-#define GRADLAB_FUNCTION static __device__ __forceinline__
+#define GRADLAB_FUNCTION __device__ __forceinline__
 #define GRADLAB_LIBRARY
 #else
 #include <cmath>
 #define GRADLAB_DEVICE 0
-#define GRADLAB_FUNCTION static inline __attribute__((always_inline))
+#define GRADLAB_FUNCTION inline __attribute__((always_inline))
 #define GRADLAB_LIBRARY std
 #endif
 

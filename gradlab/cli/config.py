@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
+from typing import Any
 
 from gradlab.cli.devices import best_device, usable_device
 from gradlab.cli.failure import Failure, chosen
@@ -55,7 +56,7 @@ def saved_config(saved: object) -> Config | None:
     """The settings read back from a checkpoint or a config.json, or None if they are not such settings."""
     if not isinstance(saved, Mapping):
         return None
-    values = {field.name: saved.get(field.name) for field in fields(Config)}
+    values: dict[str, Any] = {field.name: saved.get(field.name) for field in fields(Config)}
     texts = all(isinstance(values[name], str) for name in ("dataset", "model", "device"))
     counts = all(type(values[name]) is int for name in ("epochs", "batch_size", "seed"))
     if not texts or not counts or not isinstance(values["learning_rate"], int | float):

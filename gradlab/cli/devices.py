@@ -2,17 +2,22 @@
 
 from __future__ import annotations
 
-import re
+from typing import Any
 
 import gradlab as gl
 from gradlab.cli.failure import FAILED, Failure, chosen
 
 KINDS = ("cpu", "cuda")
+CUDA: Any = getattr(gl, "cuda", None)  # a gradlab without the CUDA room still trains on the CPU
 
 
 def cuda_available() -> bool:
-    cuda = getattr(gl, "cuda", None)
-    return cuda is not None and bool(cuda.is_available())
+    return CUDA is not None and bool(CUDA.is_available())
+
+
+def cuda_names() -> list[str]:
+    """What the CUDA devices call themselves, in their order."""
+    return [str(CUDA.get_device_name(index)) for index in range(CUDA.device_count())] if cuda_available() else []
 
 
 def best_device() -> str:
@@ -21,14 +26,15 @@ def best_device() -> str:
 
 def usable_device(name: str) -> str:
     """`name` if it is a device that this machine has; a Failure otherwise."""
-    kind, number = re.fullmatch(r"(.*?)(:\d+)?", name, re.DOTALL).groups()  # type: ignore[union-attr]
+    kind, colon, number = name.partition(":")
     chosen("device", kind, KINDS)
-    if kind == "cpu" and number not in (None, ":0"):
-        raise Failure(f"there is one cpu, not {name!r}")
+    if colon and not number.isdecimal():
+        raise Failure(f"no device {name!r}; write cpu, cuda or cuda:N")
+    if kind == "cpu" and colon:
+        raise Failure(f"no device {name!r}; there is one cpu, named cpu")
     if kind == "cuda":
         if not cuda_available():
             raise Failure(f"no device {name!r} here; use --device cpu (gradlab info says what is missing)", FAILED)
-        count = gl.cuda.device_count()
-        if number is not None and int(number[1:]) >= count:
-            raise Failure(f"no device {name!r} here: there are {count}, numbered from 0", FAILED)
+        if colon and int(number) >= CUDA.device_count():
+            raise Failure(f"no device {name!r} here; there are {CUDA.device_count()}, counted from 0", FAILED)
     return name

@@ -7,7 +7,7 @@ import io
 import json
 import os
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,13 @@ class RunFolder:
         self.curves = path / "curves.svg"
         self.config = path / "config.json"
 
+    def discard(self) -> None:
+        """Takes a new run's files away again, and the folder if nothing else is in it."""
+        for path in (self.checkpoint, self.weights, self.metrics, self.curves, self.config):
+            path.unlink(missing_ok=True)
+        with suppress(OSError):
+            self.path.rmdir()
+
     @contextmanager
     def writing(self, path: Path) -> Iterator[None]:
         """Turns a full disk or a lost permission into one line that says what is still good."""
@@ -79,7 +86,8 @@ class RunFolder:
         table = io.StringIO()
         writer = csv.writer(table, lineterminator="\n")
         writer.writerow(field.name for field in fields(EpochResult))
-        writer.writerows(list(asdict(result).values()) for result in history)
+        # Six digits are enough to plot and compare; the checkpoint keeps every bit.
+        writer.writerows([f"{value:.6g}" for value in asdict(result).values()] for result in history)
         self.write(self.metrics, table.getvalue())
         self.write(self.curves, curves(history, title, subtitle))
 

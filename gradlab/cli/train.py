@@ -9,15 +9,18 @@ import sys
 import time
 from pathlib import Path
 
+import numpy as np
+
 from gradlab._version import __version__
 from gradlab.cli.arguments import Parser, positive_integer, positive_number, seed
 from gradlab.cli.checkpoint import checkpoint_of, read_checkpoint, restore
 from gradlab.cli.config import Config, requested_config, resumed_config, saved_config
+from gradlab.cli.divergence import Diverged
 from gradlab.cli.failure import FAILED, Failure, chosen
 from gradlab.cli.interruption import interruption
 from gradlab.cli.run_folder import EpochResult, RunFolder, existing_folder, new_folder
 from gradlab.cli.tasks import TASKS
-from gradlab.cli.trainer import WEIGHT_DECAY, Diverged, Trainer
+from gradlab.cli.trainer import WEIGHT_DECAY, Trainer
 from gradlab.data import DataError
 
 
@@ -49,9 +52,13 @@ def started(options: argparse.Namespace) -> tuple[Trainer, RunFolder]:
     config = requested_config(options)
     trainer = make_trainer(config)
     folder = new_folder(options.out, f"{config.dataset}-{config.model}")
-    folder.write_config(description(trainer))
-    # The first checkpoint holds the model as it was made: it shows now, not after an epoch, that saving works.
-    folder.save(folder.checkpoint, checkpoint_of(trainer))
+    try:
+        folder.write_config(description(trainer))
+        # The first checkpoint holds the model as it was made: it shows now, not after an epoch, that saving works.
+        folder.save(folder.checkpoint, checkpoint_of(trainer))
+    except Failure:
+        folder.discard()
+        raise
     return trainer, folder
 
 
@@ -70,6 +77,7 @@ def resumed(options: argparse.Namespace) -> tuple[Trainer, RunFolder]:
         print(f"note: the run was started on {config.device}; on another device the last bits may differ")
     trainer = make_trainer(resumed_config(config, options))
     restore(trainer, checkpoint, content)
+    folder.write_config(description(trainer))
     return trainer, folder
 
 
@@ -105,7 +113,8 @@ def train(trainer: Trainer, folder: RunFolder) -> int:
         print(f"resuming after epoch {progress.epoch}, batch {progress.batch} of {len(trainer.loader)}")
     begin = time.perf_counter()
     try:
-        with interruption() as request:
+        # A loss that is no number is looked for and explained below; NumPy's warning would only come in between.
+        with interruption() as request, np.errstate(all="ignore"):
             while not trainer.finished and not request.requested():
                 if trainer.run_epoch(request.requested):
                     print(line(trainer.history[-1], config), flush=True)
@@ -146,5 +155,6 @@ def line(result: EpochResult, config: Config) -> str:
 
 def resume_command(config: Config, folder: RunFolder) -> str:
     """What to type to go on, as the program was called."""
-    program = ["python", "-m", "gradlab"] if Path(sys.argv[0]).name == "__main__.py" else ["gradlab"]
+    as_module = Path(sys.argv[0]).parts[-2:] == ("gradlab", "__main__.py")
+    program = ["python", "-m", "gradlab"] if as_module else ["gradlab"]
     return shlex.join([*program, "train", config.dataset, "--resume", str(folder.path)])

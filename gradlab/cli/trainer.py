@@ -1,8 +1,8 @@
 """The training loop: one epoch after another, stoppable after any batch and resumable there, bit for bit.
 
-Three things make resuming exact. The checkpoint holds the random state as it was after the last batch, for dropout, and
-the loader's as it was when the epoch began, so that the same order is drawn again and its first batches are passed over.
-The learning rate is a function of the step's number. And sums over the epoch so far are kept as they are.
+Resuming is exact because the checkpoint holds the random state as it was after the last batch (for dropout), the
+loader's place in its order, and the sums over the epoch so far; and because the learning rate is a function of the
+step's number alone.
 """
 
 from __future__ import annotations
@@ -19,6 +19,7 @@ from tqdm import tqdm
 import gradlab as gl
 from gradlab import Tensor, nn
 from gradlab.cli.config import Config
+from gradlab.cli.divergence import ADVICE, Diverged, broken_value, origin
 from gradlab.cli.run_folder import EpochResult
 from gradlab.cli.tasks import Examples
 from gradlab.utils.data import DataLoader, TensorDataset
@@ -34,10 +35,6 @@ def learning_rate(step: int, steps: int, peak: float) -> float:
     if step < rise:
         return peak * (step + 1) / rise
     return peak * 0.5 * (1 + math.cos(math.pi * (step - rise) / max(1, steps - rise)))
-
-
-class Diverged(ArithmeticError):
-    """The loss is no longer a number; the message says where that began."""
 
 
 @dataclass
@@ -73,7 +70,6 @@ class Trainer:
         # The order of the images has a stream of its own: a model with more dropout sees the same order.
         self.generator = gl.Generator()
         self.generator.manual_seed(config.seed)
-        self.epoch_start = self.generator.get_state()
         examples = TensorDataset(gl.from_numpy(self.training.images), gl.from_numpy(self.training.labels))
         self.loader = DataLoader(examples, config.batch_size, shuffle=True, generator=self.generator)
 
@@ -88,8 +84,6 @@ class Trainer:
     def run_epoch(self, stop: Callable[[], bool]) -> bool:
         """The rest of the current epoch. True when it is complete, False when `stop()` became true before."""
         progress = self.progress
-        # Passing over what was done before an interruption draws the same order again and trains on nothing.
-        self.generator.set_state(self.epoch_start)
         self.model.train()
         with tqdm(
             desc=f"epoch {progress.epoch + 1}/{self.config.epochs}",
@@ -100,17 +94,14 @@ class Trainer:
             disable=None,  # no bar where stderr is not a terminal
             file=sys.stderr,
         ) as bar:
-            done = progress.batch
-            for number, (images, labels) in enumerate(self.loader):
-                if number < done:
-                    continue
-                if stop():
-                    return False
+            for images, labels in self.loader:
                 start = time.perf_counter()
                 self.train_batch(images, labels)
                 progress.seconds += time.perf_counter() - start
                 bar.update()
                 bar.set_postfix(loss=f"{progress.loss / progress.seen:.4f}", refresh=False)
+                if stop() and progress.batch < len(self.loader):
+                    return False
         self.close_epoch()
         return True
 
@@ -120,13 +111,15 @@ class Trainer:
         for group in self.optimizer.param_groups:
             group["lr"] = learning_rate(step, config.epochs * len(self.loader), config.learning_rate)
         images, labels = images.to(config.device), labels.to(config.device)
+        random_state = gl.get_rng_state()
         self.optimizer.zero_grad()
         logits = self.model(images)
         loss = nn.functional.cross_entropy(logits, labels)
         value = float(loss.item())
         if not math.isfinite(value):
+            gl.set_rng_state(random_state)
             place = f"epoch {progress.epoch + 1}, batch {progress.batch + 1}"
-            raise Diverged(f"the loss became {value} in {place}: {self.origin(loss)}")
+            raise Diverged(f"the loss became {value} in {place}: {origin(self.model, images, labels)}")
         loss.backward()
         self.optimizer.step()
         progress.batch += 1
@@ -134,29 +127,14 @@ class Trainer:
         progress.correct += int((logits.argmax(1) == labels).sum().item())
         progress.loss += value * len(labels)
 
-    def origin(self, loss: Tensor) -> str:
-        """Where the first number that is not finite came from."""
-        broken = self.broken_weights()
-        if broken:
-            return f"{broken} held such values already, after the previous update; try a smaller --lr"
-        return f"it began in {gl.autograd.first_nonfinite(loss)}"
-
-    def broken_weights(self) -> str:
-        """The first weight or statistic of the model with a NaN or an infinity in it, by name; or nothing."""
-        for name, value in self.model.state_dict().items():
-            if not bool(gl.isfinite(value).all().item()):
-                return str(name)
-        return ""
-
     def close_epoch(self) -> None:
         """Measures the held-out part, notes the epoch's results, and stands at the start of the next one."""
         progress = self.progress
         held_out_loss, held_out_accuracy = self.evaluate()
         if not math.isfinite(held_out_loss):
-            origin = self.broken_weights() or "the model"
+            place = broken_value(self.model.state_dict().items()) or "the model"
             raise Diverged(
-                f"the held-out loss became {held_out_loss} in epoch {progress.epoch + 1}: "
-                f"it began in {origin}; try a smaller --lr"
+                f"the held-out loss became {held_out_loss} in epoch {progress.epoch + 1}: it began in {place}; {ADVICE}"
             )
         self.history.append(
             EpochResult(
@@ -171,7 +149,6 @@ class Trainer:
             )
         )
         self.progress = Progress(epoch=progress.epoch + 1)
-        self.epoch_start = self.generator.get_state()
 
     def evaluate(self) -> tuple[float, float]:
         """Mean loss and accuracy on the held-out part, without dropout and without recording a graph."""
@@ -190,14 +167,15 @@ class Trainer:
 
     def state(self) -> dict[str, Any]:
         """All that decides how the run goes on. Raises Diverged rather than let a broken model replace a good one."""
-        broken = self.broken_weights()
+        broken = broken_value(self.model.state_dict().items())
         if broken:
-            raise Diverged(f"{broken} is no longer finite; try a smaller --lr")
+            raise Diverged(f"{broken} is no longer finite; {ADVICE}")
         return {
             "config": self.config.saved(),
             "model": self.model.state_dict(),
             "optimizer": self.optimizer.state_dict(),
-            "random": {"global": gl.get_rng_state(), "loader_at_epoch_start": self.epoch_start},
+            "random": gl.get_rng_state(),
+            "loader": self.loader.state_dict(),
             "progress": asdict(self.progress),
             "history": [asdict(result) for result in self.history],
         }
@@ -206,11 +184,13 @@ class Trainer:
         """The inverse of `state`. A state that does not fit raises KeyError, TypeError, ValueError or RuntimeError."""
         self.model.load_state_dict(state["model"])
         self.optimizer.load_state_dict(state["optimizer"])
-        self.epoch_start = state["random"]["loader_at_epoch_start"]
-        self.generator.set_state(self.epoch_start)
+        self.loader.load_state_dict(state["loader"])
+        self.generator.set_state(state["loader"]["generator"])  # the loader would find out too late if it does not fit
         self.progress = Progress(**state["progress"])
         self.history = [EpochResult(**result) for result in state["history"]]
         if not 0 <= self.progress.epoch == len(self.history) <= self.config.epochs:
             raise ValueError(f"{len(self.history)} results, but epoch {self.progress.epoch} of {self.config.epochs}")
+        if not 0 <= self.progress.batch == state["loader"]["batch"] < len(self.loader):
+            raise ValueError(f"batch {self.progress.batch}, but the loader is at {state['loader']['batch']}")
         # Last, because building and loading may have drawn numbers.
-        gl.set_rng_state(state["random"]["global"])
+        gl.set_rng_state(state["random"])

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable
+from sys import _getframe as getframe
 from typing import Any, TypeVar
 
 import numpy as np
 
+from gradlab.autograd.general import new
 from gradlab.autograd.mode import current, enter, leave, no_grad
 from gradlab.autograd.position import Scope
-from sys import _getframe as getframe
-
-from gradlab.autograd.general import new
 from gradlab.device import Device
 from gradlab.dtype import FLOATING, as_numpy, bfloat16, float16, float32, float64
 from gradlab.nn.hooks import HookMethods
@@ -290,10 +289,13 @@ class Module(HookMethods, StateMethods):
         shapes = ", ".join(f"{n} {tuple(p.shape)}" for n, p in own.items())
         return f"{shapes}: {sum(p.numel() for p in own.values()):,} parameters"
 
+    def _children_as_text(self) -> list[tuple[str, str]]:
+        return [(n, repr(child)) for n, child in self._modules.items()]
+
     def __repr__(self) -> str:
         extra, name = self.extra_repr(), self._get_name()
         note = self._own_parameters()
-        children = [f"({n}): {_indented(repr(child))}" for n, child in self._modules.items()]
+        children = [f"({n}): {_indented(text)}" for n, text in self._children_as_text()]
         if not children:
             text = f"{name}({_indented(extra)})" if "\n" not in extra else f"{name}(\n  {_indented(extra)}\n)"
             return f"{text}  # {note}" if note else text

@@ -5,9 +5,9 @@ from __future__ import annotations
 from types import ModuleType
 
 from gradlab.op import Op
-from gradlab.ops import create, elementwise, linalg, movement, reduce
+from gradlab.ops import activation, conv, create, elementwise, index, layout, linalg, linear, loss, math, movement, norm, optim, optim_variants, pool, random, reduce, scan, scatter, softmax, sort, special, vision
 
-FAMILIES: tuple[ModuleType, ...] = (create, elementwise, linalg, movement, reduce)
+FAMILIES: tuple[ModuleType, ...] = (activation, conv, create, elementwise, index, layout, linalg, linear, loss, math, movement, norm, optim, optim_variants, pool, random, reduce, scan, scatter, softmax, sort, special, vision)
 
 
 def _collect() -> dict[str, Op]:

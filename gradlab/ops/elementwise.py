@@ -28,6 +28,7 @@ def _pow_base(g: Any, a: Any, b: Any) -> Any:
 
 def _pow_exponent(g: Any, a: Any, b: Any, y: Any) -> Any:
     """y·log a; at a = 0 with b >= 0 the limit is 0."""
+    a = y.new_full((), a) if isinstance(a, (int, float)) else a
     return g * (y * a.log()).masked_fill((a == 0) & (b >= 0), 0)
 
 

@@ -33,8 +33,12 @@ class ConvertMethods(Differentiable):
 
     __slots__ = ()
     if TYPE_CHECKING:
-        shape: tuple[int, ...]
-        device: Device
+
+        @property
+        def shape(self) -> tuple[int, ...]: ...
+
+        @property
+        def device(self) -> Device: ...
 
     def to(self, *args: Any, dtype: Any = None, device: Any = None, non_blocking: bool = False, copy: bool = False) -> Tensor:
         """This tensor in another dtype or on another device (`to(dtype)`, `to(device)`, `to(other_tensor)`); itself if nothing changes."""
@@ -44,7 +48,7 @@ class ConvertMethods(Differentiable):
             elif isinstance(argument, Device) or (isinstance(argument, str) and argument.split(":")[0] in ("cpu", "cuda")):
                 device = argument
             elif isinstance(argument, bool):
-                non_blocking = argument
+                continue  # non_blocking: here every copy is complete when it returns
             elif argument is not None:
                 dtype = argument
         out: Any = self
@@ -120,7 +124,7 @@ class ConvertMethods(Differentiable):
         return self if not isinstance(array, np.ndarray) or array.flags.c_contiguous else _clone(self)  # type: ignore[return-value]
 
     def numpy(self, *, force: Any = False) -> Any:
-        """A NumPy array sharing this CPU tensor's memory. RuntimeError if it requires grad (use detach()) or lives elsewhere (use cpu())."""
+        """A NumPy array sharing this CPU tensor's memory. Raises if it requires grad (use detach()) or lives elsewhere (use cpu())."""
         if force:
             return self.detach().cpu().numpy()  # type: ignore[attr-defined]
         if self._edge is not None:

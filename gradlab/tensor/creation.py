@@ -11,7 +11,7 @@ from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import apply, wrap
 from gradlab.device import CPU, Device
-from gradlab.dtype import BOOL, INT64, as_numpy, get_default_dtype
+from gradlab.dtype import BOOL, FLOATING, INT64, as_numpy, get_default_dtype
 from gradlab.dtype import from_numpy as public_dtype
 from gradlab.tensor.convert import filled, moved
 from gradlab.tensor.shape import sizes
@@ -19,7 +19,10 @@ from gradlab.tensor.shape import sizes
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
 
-__all__ = ["arange", "as_tensor", "empty", "empty_like", "eye", "from_numpy", "full", "full_like", "linspace", "ones", "ones_like", "tensor", "zeros", "zeros_like"]
+__all__ = [
+    "arange", "as_tensor", "asarray", "empty", "empty_like", "empty_strided", "eye", "from_dlpack", "from_numpy", "full", "full_like",
+    "linspace", "logspace", "ones", "ones_like", "scalar_tensor", "tensor", "zeros", "zeros_like",
+]  # fmt: skip
 
 
 def _placed(array: Any, device: Any, requires_grad: bool) -> Tensor:
@@ -150,14 +153,38 @@ def arange(
     if end is None:
         start, end = 0, start
     start, end, step = (x.item() if isinstance(x, Differentiable) else x for x in (start, end, step))  # type: ignore[attr-defined]
-    if step == 0 or (end - start) * step < 0:
-        raise RuntimeError(f"arange: step {step} does not lead from {start} to {end}")
+    for x in (start, end, step):
+        if not isinstance(x, (int, float)):
+            raise TypeError(f"arange: start, end and step are numbers, not {type(x).__name__}")
+        if not math.isfinite(x):
+            raise RuntimeError(f"arange: start, end and step are finite, got {start}, {end}, {step}")
     whole = all(isinstance(x, int) for x in (start, end, step))
     chosen = INT64 if whole and dtype is None else as_numpy(get_default_dtype() if dtype is None else dtype)
+    if chosen == INT64 and not whole:  # as PyTorch: of an int64 range the ends are integers, too
+        start, end, step, whole = int(start), int(end), int(step), True
+    if step == 0 or (end - start) * step < 0:
+        raise RuntimeError(f"arange: step {step} does not lead from {start} to {end}")
     size = -((start - end) // step) if whole else math.ceil((end - start) / step)
     params = {"start": start, "step": step, "size": size, "dtype": chosen, "device": CPU if device is None else Device(device)}
     made = apply(ops.create.arange, (), params)
     return made.requires_grad_() if requires_grad else made  # type: ignore[no-any-return]
+
+
+def _spaced(name: str, start: Any, end: Any, steps: Any, dtype: np.dtype[Any]) -> Any:
+    """`steps` numbers from start to end in float64, counted from the nearer end; for an integer dtype the ends are cut to integers."""
+    start, end = (x.item() if isinstance(x, Differentiable) else x for x in (start, end))  # type: ignore[attr-defined]
+    if isinstance(steps, float) or not hasattr(steps, "__index__"):
+        raise TypeError(f"{name}: steps is an integer, not {steps!r}")
+    n = steps.__index__()
+    if n < 0:
+        raise RuntimeError(f"{name}: steps is not negative, got {n}")
+    if dtype not in FLOATING:
+        start, end = int(start), int(end)
+    if n < 2:
+        return np.full((n,), float(start))
+    step = (float(end) - float(start)) / (n - 1)
+    places = np.arange(n)
+    return np.where(places < n // 2, start + step * places, end - step * (n - 1 - places))
 
 
 def linspace(
@@ -165,7 +192,46 @@ def linspace(
 ) -> Tensor:
     """`steps` evenly spaced numbers from `start` to `end`, both included."""
     chosen = as_numpy(get_default_dtype() if dtype is None else dtype)
-    return _placed(np.linspace(float(start), float(end), int(steps)).astype(chosen), device, requires_grad)
+    return _placed(_spaced("linspace", start, end, steps, chosen).astype(chosen), device, requires_grad)
+
+
+def logspace(
+    start: Any, end: Any, steps: int, base: float = 10.0, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
+) -> Tensor:
+    """`base` to the power of `steps` evenly spaced numbers from `start` to `end`, both included."""
+    chosen = as_numpy(get_default_dtype() if dtype is None else dtype)
+    powers = np.power(float(base), _spaced("logspace", start, end, steps, chosen))
+    return _placed(powers.astype(chosen), device, requires_grad)
+
+
+def scalar_tensor(s: float, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """A 0-d tensor of one number, of the default floating point dtype unless another is given."""
+    return full((), s, dtype=get_default_dtype() if dtype is None else dtype, device=device, requires_grad=requires_grad)
+
+
+def empty_strided(size: Any, stride: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    """A tensor of that size whose elements lie `stride` elements apart in memory. Its values do not matter (here zeros)."""
+    shape, steps = sizes((size,)), sizes((stride,))
+    if len(shape) != len(steps) or any(s < 0 for s in (*shape, *steps)):
+        raise RuntimeError(f"empty_strided: a stride that is not negative for each size, got {shape} and {steps}")
+    chosen = as_numpy(get_default_dtype() if dtype is None else dtype)
+    length = 1 + sum((n - 1) * s for n, s in zip(shape, steps, strict=True)) if 0 not in shape else 0
+    memory = np.zeros(length, chosen)
+    array = np.lib.stride_tricks.as_strided(memory, shape, [s * chosen.itemsize for s in steps])
+    return _placed(array, device, requires_grad)
+
+
+def from_dlpack(ext_tensor: Any) -> Tensor:
+    """A CPU tensor sharing the memory of another library's CPU array, by the DLPack protocol."""
+    return from_numpy(np.from_dlpack(ext_tensor))
+
+
+def asarray(obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None, requires_grad: bool = False) -> Tensor:
+    """A tensor of `obj`, sharing its memory where possible (`copy=True` never does)."""
+    if copy:
+        return tensor(obj, dtype=dtype, device=device, requires_grad=requires_grad)
+    made = as_tensor(obj, dtype=dtype, device=device)
+    return made.requires_grad_() if requires_grad and not made.requires_grad else made
 
 
 def eye(n: int, m: int | None = None, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:

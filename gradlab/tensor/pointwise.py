@@ -31,6 +31,7 @@ _neg, _abs, _sign, _square, _floor, _ceil, _trunc, _round, _relu, _clamp = map(
     bind,
     (_rows.neg, _rows.abs, _rows.sign, _rows.square, _rows.floor, _rows.ceil, _rows.trunc, _rows.round, _rows.relu, _rows.clamp),
 )
+_floor_divide, _fmod = map(bind, (ops.math.floor_divide, ops.math.fmod))
 _maximum, _minimum, _where, _lt, _gt = map(bind, (_rows.maximum, _rows.minimum, _rows.where, _rows.lt, _rows.gt))
 
 Operand = Any  # a Tensor or a Python number
@@ -51,9 +52,17 @@ def mul(input: Operand, other: Operand) -> Tensor:
     return _mul(input, other)
 
 
-def div(input: Operand, other: Operand) -> Tensor:
-    """input / other; integers give the default floating point type."""
-    return _div(input, other)
+def div(input: Operand, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
+    """input / other; integers give the default floating point type. `rounding_mode` "floor" rounds down, "trunc" toward zero; both keep
+    integers integers."""
+    if rounding_mode is None:
+        return _div(input, other)
+    if rounding_mode == "floor":
+        return _floor_divide(input, other)
+    if rounding_mode != "trunc":
+        raise RuntimeError(f'div: rounding_mode is None, "trunc" or "floor", not {rounding_mode!r}')
+    remains = _fmod(input, other)
+    return _trunc(_div(input, other)) if remains._array.dtype in FLOATING else _floor_divide(_sub(input, remains), other)
 
 
 def pow(input: Operand, exponent: Operand) -> Tensor:
@@ -281,9 +290,9 @@ class PointwiseMethods(Differentiable):
         """self *= other."""
         return update("mul_", self, mul, other)
 
-    def div_(self, other: Operand) -> Any:
+    def div_(self, other: Operand, *, rounding_mode: str | None = None) -> Any:
         """self /= other."""
-        return update("div_", self, div, other)
+        return update("div_", self, div, other, rounding_mode=rounding_mode)
 
     def pow_(self, exponent: Operand) -> Any:
         """self **= exponent."""

@@ -2,57 +2,47 @@
 
 from __future__ import annotations
 
-import weakref
+import copy
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 
 from gradlab import dispatch
-from gradlab.autograd import engine, record
-from gradlab.autograd.base import LEAF, meta_of, version_of
+from gradlab.autograd import engine, inplace, record
+from gradlab.autograd.base import LEAF, Differentiable, meta_of
+from gradlab.autograd.hooks import RemovableHandle, add_hook, hooks_of
 from gradlab.autograd.mode import current
-from gradlab.autograd.node import Hooks
 from gradlab.device import Device
 from gradlab.dtype import FLOATING, DType, as_numpy, from_numpy, get_default_dtype
 from gradlab.op import Op
 from gradlab.spec import count
+from gradlab.tensor.activation import ActivationMethods
+from gradlab.tensor.assembly import AssemblyMethods
+from gradlab.tensor.closeness import ClosenessMethods
 from gradlab.tensor.comparison import ComparisonMethods
 from gradlab.tensor.convert import ConvertMethods
+from gradlab.tensor.gather import GatherMethods
 from gradlab.tensor.indexing import IndexingMethods
+from gradlab.tensor.layout import LayoutMethods
 from gradlab.tensor.linalg import LinalgMethods
+from gradlab.tensor.math import MathMethods
+from gradlab.tensor.math_in_place import MathInPlaceMethods
 from gradlab.tensor.pointwise import PointwiseMethods
 from gradlab.tensor.printing import describe
+from gradlab.tensor.products import ProductMethods
+from gradlab.tensor.random import RandomMethods
 from gradlab.tensor.reduction import ReductionMethods
+from gradlab.tensor.scan import ScanMethods
 from gradlab.tensor.shape import ShapeMethods
-
-
-class RemovableHandle:
-    """What registering a hook returns: `remove()` takes the hook away again; also a context manager."""
-
-    def __init__(self, table: dict[int, Any], key: int) -> None:
-        self._table, self._key = table, key
-
-    def remove(self) -> None:
-        """Take the hook away."""
-        self._table.pop(self._key, None)
-
-    def __enter__(self) -> RemovableHandle:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.remove()
-
-
-def add_hook(table: dict[int, Any], hook: Any) -> RemovableHandle:
-    """Put a hook at the end of a table."""
-    key = max(table, default=-1) + 1
-    table[key] = hook
-    return RemovableHandle(table, key)
+from gradlab.tensor.sorting import SortingMethods
+from gradlab.tensor.special import SpecialMethods
+from gradlab.tensor.statistics import StatisticsMethods
 
 
 class Tensor(
-    PointwiseMethods, ComparisonMethods, ReductionMethods, ShapeMethods, IndexingMethods, LinalgMethods, ConvertMethods
+    ActivationMethods, SpecialMethods, PointwiseMethods, ComparisonMethods, ReductionMethods, ShapeMethods, IndexingMethods, GatherMethods, SortingMethods, LinalgMethods, ConvertMethods, RandomMethods, MathMethods,
+    MathInPlaceMethods, ClosenessMethods, ScanMethods, StatisticsMethods, LayoutMethods, AssemblyMethods, ProductMethods,
 ):
     """A multi-dimensional array of one dtype that records what is computed from it. Made by `gradlab.tensor` and its relatives."""
 
@@ -61,7 +51,7 @@ class Tensor(
     __array_ufunc__ = None  # so that `numpy_value * tensor` comes here
 
     def __init__(self, data: Any = None, requires_grad: bool = False) -> None:
-        if isinstance(data, record.Differentiable):
+        if isinstance(data, Differentiable):
             array = data._array
         elif data is None:
             array = np.empty((0,), as_numpy(get_default_dtype()))
@@ -174,13 +164,14 @@ class Tensor(
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
         """Start (or stop) recording operations on this leaf. RuntimeError for integers and for results of recorded operations."""
+        record.refresh(self)
         if not requires_grad:
             if self._edge is not None and self._edge is not LEAF:
                 raise RuntimeError("requires_grad_: only leaves can stop requiring grad; use detach() for a tensor outside the graph")
             self._edge = None
         elif self._edge is None:
             if self._array.dtype not in FLOATING:
-                raise RuntimeError(f"requires_grad_: only floating point tensors can require gradients, not {self.dtype}; convert with .float()")
+                raise RuntimeError(f"requires_grad_: only floating point tensors can require gradients, not {self.dtype}; use .float()")
             if self.is_inference():
                 raise RuntimeError("requires_grad_: an inference tensor cannot require grad outside inference_mode; clone() it first")
             self._edge = LEAF
@@ -204,6 +195,7 @@ class Tensor(
     @property
     def output_nr(self) -> int:
         """Which of its node's outputs this tensor is."""
+        record.refresh(self)
         edge = self._edge
         return 0 if edge is None or edge is LEAF else int(edge.index)
 
@@ -234,16 +226,14 @@ class Tensor(
         gradient: needed if this tensor is not a single number: a tensor of its shape, the vector of the vector-Jacobian product.
         The other arguments are those of `gradlab.autograd.backward`.
         """
-        if self._meta is not None:
-            record.refresh(self)
         chosen = None if inputs is None else [inputs] if isinstance(inputs, Tensor) else list(inputs)
         engine.backward([self], [gradient], retain_graph, create_graph, chosen)
 
     def detach(self) -> Tensor:
-        """The same memory outside the graph."""
+        """The same memory outside the graph. Writing either in place is noticed by backward where it matters."""
+        record.refresh(self)
         out: Tensor = record.wrap(self._array)
-        if current().tracer is None:
-            meta_of(out).version = version_of(self)
+        inplace.mark_detached(out, self, current())
         return out
 
     def detach_(self) -> Tensor:
@@ -256,22 +246,31 @@ class Tensor(
     @property
     def data(self) -> Tensor:
         """The same memory outside the graph, whose changes backward does not notice."""
+        mode = current()
+        if mode.tracer is not None:
+            return self.detach()
         return record.wrap(self._array)  # type: ignore[no-any-return]
 
     @data.setter
     def data(self, value: Tensor) -> None:
-        self._array = value._array
+        if not isinstance(value, Tensor):
+            raise TypeError(f"data: a tensor, not {type(value).__name__}")
+        if self._edge is not None and value._array.dtype not in FLOATING:
+            raise RuntimeError(f"data: a tensor that requires grad holds floating point numbers, not {value.dtype}")
+        tracer = current().tracer
+        if tracer is not None:
+            tracer.write(self, value._array)
+        else:
+            self._array = value._array
 
     def retain_grad(self) -> None:
         """Also keep the gradient of this computed tensor in `.grad` at the next backward."""
+        record.refresh(self)
         if self._edge is None:
             raise RuntimeError("retain_grad: this tensor does not require grad")
         if self._edge is LEAF:
             return
-        node = self._edge.node
-        if node.hooks is None:
-            node.hooks = Hooks()
-        node.hooks.retained[self._edge.index] = weakref.ref(self)
+        inplace.retain(self, self._edge)
         meta_of(self).retains = True
 
     @property
@@ -281,19 +280,18 @@ class Tensor(
 
     def register_hook(self, hook: Any) -> RemovableHandle:
         """Call `hook(gradient)` when this tensor's gradient is computed; a tensor that it returns takes the gradient's place."""
+        record.refresh(self)
         if self._edge is None:
             raise RuntimeError("register_hook: this tensor does not require grad, so no gradient will come")
         if self._edge is LEAF:
             meta = meta_of(self)
             meta.hooks = {} if meta.hooks is None else meta.hooks
             return add_hook(meta.hooks, hook)
-        node = self._edge.node
-        if node.hooks is None:
-            node.hooks = Hooks()
-        return add_hook(node.hooks.outputs.setdefault(self._edge.index, {}), hook)
+        return add_hook(hooks_of(self._edge.node).outputs.setdefault(self._edge.index, {}), hook)
 
     def register_post_accumulate_grad_hook(self, hook: Any) -> RemovableHandle:
         """Call `hook(tensor)` after a gradient was added to this leaf's `.grad`."""
+        record.refresh(self)
         if self._edge is not LEAF:
             raise RuntimeError("register_post_accumulate_grad_hook: only for leaves that require grad")
         meta = meta_of(self)
@@ -302,8 +300,8 @@ class Tensor(
 
     @property
     def _version(self) -> int:
-        """0 for a tensor never written in place; grows with each write."""
-        return 0 if self._meta is None or self._meta.version is None else self._meta.version.written
+        """How often this memory was written in place (through this tensor, a view of it or a detached twin)."""
+        return 0 if self._meta is None or self._meta.version is None else self._meta.version.count
 
     @property
     def _base(self) -> Tensor | None:
@@ -341,22 +339,31 @@ class Tensor(
         return int(self.item())
 
     def __contains__(self, element: Any) -> bool:
+        if not isinstance(element, (Tensor, int, float, np.generic)):
+            raise RuntimeError(f"in: a tensor contains numbers; {type(element).__name__} is none")
         return bool((self == element).any())
 
+    def __reversed__(self) -> Tensor:
+        return self.flip(0) if self._array.shape else self
+
     def __format__(self, spec: str) -> str:
-        return format(self.item(), spec) if not self.shape and spec else str(self)
+        if not self._array.shape:
+            return format(self.item(), spec)
+        if spec:
+            raise TypeError(f"format {spec!r} is for one number, but this tensor has shape {self.shape}; format its elements")
+        return str(self)
 
     def __repr__(self) -> str:
         return describe(self)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         if not self.is_leaf:
-            raise RuntimeError("deepcopy: only leaves can be copied deeply; this tensor has a graph: use detach().clone()")
+            raise RuntimeError("deepcopy: only leaves can be copied deeply; this tensor was computed and has a graph: use detach().clone()")
         twin = object.__new__(type(self))
         memo[id(self)] = twin
         twin._array, twin._edge, twin._meta = self._array.copy(), self._edge, None
-        if self._grad is not None:
-            twin._grad = self._grad.detach().clone()
+        for name, value in self.__dict__.items():
+            twin.__dict__[name] = value.detach().clone() if name == "_grad" and value is not None else copy.deepcopy(value, memo)
         return twin
 
     def __reduce_ex__(self, protocol: Any) -> Any:

@@ -5,10 +5,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from gradlab import ops
 from gradlab.autograd import inplace
 from gradlab.autograd.mode import current
-from gradlab.autograd.record import refresh
+from gradlab.autograd.record import bind, refresh
 from gradlab.dtype import BOOL, FLOATING
+
+_where = bind(ops.elementwise.where)
 
 
 def update(name: str, target: Any, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
@@ -16,7 +19,10 @@ def update(name: str, target: Any, function: Callable[..., Any], *args: Any, **k
     if target._meta is not None:
         refresh(target)
     inplace.check(name, target, current())
-    return assign(name, target, function(inplace.alias(target), *args, **kwargs))
+    old = inplace.alias(target)
+    result = function(old, *args, **kwargs)
+    inplace.part_from(old)
+    return assign(name, target, result)
 
 
 def assign(name: str, target: Any, result: Any) -> Any:
@@ -32,4 +38,9 @@ def assign(name: str, target: Any, result: Any) -> Any:
         if (found in FLOATING and dtype not in FLOATING) or (dtype == BOOL and found != BOOL):
             raise RuntimeError(f"{name}: a result of type {found} cannot be stored in a tensor of type {dtype}; use the out-of-place form")
         result = result.to(dtype)
+    if result._edge is None and target._edge is not None and current().recording and dtype in FLOATING:
+        base = target._base
+        if base is None or base.numel() == target.numel():
+            # Written with constants, the tensor stays in its graph, with a gradient of zero for what it was.
+            result = _where(result.new_full((), False, dtype=BOOL), inplace.alias(target), result)
     return inplace.write(name, target, result)

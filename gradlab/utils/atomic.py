@@ -20,7 +20,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
 
     When the block raises, or the disk is full (OSError), `path` is untouched and the temporary file is gone.
     """
-    target = Path(path)
+    target = Path(os.path.realpath(path))  # what a link points to is replaced, not the link
     # Hidden, and with a suffix of its own, so that no pattern such as *.safetensors finds half a file.
     temporary = target.with_name(f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
     try:

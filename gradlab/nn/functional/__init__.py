@@ -1,0 +1,17 @@
+"""Functions of neural networks, without state; names and meanings follow PyTorch's `torch.nn.functional`."""
+
+from __future__ import annotations
+
+from gradlab.nn.functional.activation import *
+from gradlab.nn.functional.attention import *
+from gradlab.nn.functional.conv import *
+from gradlab.nn.functional.dropout import *
+from gradlab.nn.functional.embedding_bag import *
+from gradlab.nn.functional.grid import *
+from gradlab.nn.functional.linear import *
+from gradlab.nn.functional.loss import *
+from gradlab.nn.functional.margin_loss import *
+from gradlab.nn.functional.multi_head import *
+from gradlab.nn.functional.norm import *
+from gradlab.nn.functional.pool import *
+from gradlab.nn.functional.vision import *

@@ -1,0 +1,100 @@
+"""Scaled dot product attention (Vaswani and others, "Attention is all you need", 2017)."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from gradlab import ops
+from gradlab.autograd.base import Differentiable
+from gradlab.autograd.record import bind
+from gradlab.dtype import BOOL, FLOATING
+from gradlab.nn.functional.dropout import dropout
+from gradlab.spec import ShapeError, broadcast_shapes
+from gradlab.tensor.creation import arange
+
+if TYPE_CHECKING:
+    from gradlab.tensor.tensor import Tensor
+
+__all__ = ["scaled_dot_product_attention"]
+
+_softmax = bind(ops.softmax.masked_softmax)
+NAME = "scaled_dot_product_attention"
+
+
+def _checked(query: Tensor, key: Tensor, value: Tensor) -> None:
+    for name, x in (("query", query), ("key", key), ("value", value)):
+        if not isinstance(x, Differentiable):
+            raise TypeError(f"{NAME}: {name} is a tensor, not {type(x).__name__}")
+        if x._array.dtype not in FLOATING or x._array.dtype != query._array.dtype:
+            dtypes = f"{query.dtype}, {key.dtype} and {value.dtype}"
+            raise RuntimeError(f"{NAME}: query, key and value have one floating point dtype, not {dtypes}")
+        if len(x._array.shape) < 2:
+            raise ShapeError(f"{NAME}: {name} has at least two dimensions (…, length, size), not shape {x._array.shape}")
+    q, k, v = query._array.shape, key._array.shape, value._array.shape
+    if q[-1] != k[-1] or k[-2] != v[-2]:
+        raise ShapeError(f"{NAME}: query {q}, key {k} and value {v}: expected (…, L, E), (…, S, E) and (…, S, Ev)")
+
+
+def _repeated(x: Tensor, heads: int, name: str) -> Tensor:
+    """Each head of `x` (dimension -3) as often as it takes to make `heads`."""
+    shape = x._array.shape
+    if len(shape) < 3 or not shape[-3] or heads % shape[-3]:
+        raise RuntimeError(f"{NAME}: enable_gqa needs {name}'s heads (dimension -3 of {shape}) to divide the query's {heads}")
+    times = heads // shape[-3]
+    if times == 1:
+        return x
+    return x.unsqueeze(-3).expand((*shape[:-2], times, *shape[-2:])).reshape((*shape[:-3], heads, *shape[-2:]))
+
+
+def scaled_dot_product_attention(
+    query: Tensor,
+    key: Tensor,
+    value: Tensor,
+    attn_mask: Tensor | None = None,
+    dropout_p: float = 0.0,
+    is_causal: bool = False,
+    scale: float | None = None,
+    enable_gqa: bool = False,
+) -> Tensor:
+    """softmax(query @ keyᵀ·scale + mask) @ value: (…, L, E), (…, S, E) and (…, S, Ev) give (…, L, Ev).
+
+    attn_mask broadcasts against (…, L, S): bool, True where attention is allowed, or floating point, added to the scores. A query that may
+    look at nothing gets zeros. is_causal: query i looks at keys up to i (not together with attn_mask: RuntimeError). dropout_p: of the
+    attention weights, whenever above 0. scale: 1/√E if left out. enable_gqa: fewer key and value heads (dimension -3), each for several
+    query heads.
+    """
+    _checked(query, key, value)
+    if is_causal and attn_mask is not None:
+        raise RuntimeError(f"{NAME}: give attn_mask or is_causal=True, not both")
+    if enable_gqa:
+        if len(query._array.shape) < 3:
+            raise RuntimeError(f"{NAME}: enable_gqa needs a dimension of heads, got a query of shape {query._array.shape}")
+        heads = query._array.shape[-3]
+        key, value = _repeated(key, heads, "key"), _repeated(value, heads, "value")
+    size = query._array.shape[-1]
+    factor = (1 / math.sqrt(size) if size else 1.0) if scale is None else float(scale)
+    scores = (query * factor).matmul(key.mT)
+    if is_causal:
+        length, keys = scores._array.shape[-2:]
+        allowed = arange(length, device=query.device).unsqueeze(1) >= arange(keys, device=query.device)
+        scores = scores.masked_fill(allowed.logical_not(), -math.inf)
+    elif attn_mask is not None:
+        scores = _masked(scores, attn_mask)
+    weights: Any = _softmax(scores, dim=len(scores._array.shape) - 1)
+    if dropout_p > 0:
+        weights = dropout(weights, dropout_p)
+    return weights.matmul(value)  # type: ignore[no-any-return]
+
+
+def _masked(scores: Tensor, mask: Tensor) -> Tensor:
+    dtype, shape = mask._array.dtype, scores._array.shape
+    if dtype not in (BOOL, scores._array.dtype):
+        raise RuntimeError(f"{NAME}: attn_mask is bool or of the query's dtype {scores.dtype}, not {mask.dtype}")
+    try:
+        wide = broadcast_shapes(shape, mask._array.shape)
+    except ShapeError as error:
+        raise ShapeError(f"{NAME}: attn_mask does not fit the scores: {error}") from None
+    if wide != shape:
+        raise ShapeError(f"{NAME}: attn_mask of shape {mask._array.shape} does not fit scores of shape {shape}")
+    return scores.masked_fill(mask.logical_not(), -math.inf) if dtype == BOOL else scores + mask

@@ -1,0 +1,98 @@
+"""Dropout: random elements, or whole channels, become 0 (or, in the alpha forms, SELU's negative saturation) while training."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gradlab import ops
+from gradlab.autograd.record import bind
+from gradlab.tensor.generator import draw
+from gradlab.tensor.update import update
+
+if TYPE_CHECKING:
+    from gradlab.tensor.tensor import Tensor
+
+__all__ = ["alpha_dropout", "dropout", "dropout1d", "dropout2d", "dropout3d", "feature_alpha_dropout"]
+
+_dropout = bind(ops.random.dropout)
+SATURATION = -1.7580993408473766  # SELU's value at minus infinity: -scale · alpha (Klambauer et al., 2017)
+
+
+def _masked(input: Tensor, p: float) -> Tensor:
+    """Each element of `input` is 0 with probability p, else divided by 1 - p."""
+    state, offset = draw(None, (input.numel() + 1) // 2, input.device)
+    return _dropout(input, state, p=float(p), offset=offset)  # type: ignore[no-any-return]
+
+
+def _channels(input: Tensor, p: float, rank: int) -> Tensor:
+    """As `_masked`, one decision for each of the leading `rank` dimensions' entries."""
+    shape = input.shape
+    return input * _masked(input.new_ones((*shape[:rank], *(1 for _ in shape[rank:]))), p)
+
+
+def _alpha(input: Tensor, p: float, rank: int) -> Tensor:
+    """Dropped elements become SATURATION; an affine map then restores mean 0 and variance 1."""
+    shape = input.shape
+    if p == 1:
+        return input * 0
+    kept = _masked(input.new_ones((*shape[:rank], *(1 for _ in shape[rank:]))), p) > 0
+    scale = ((1 - p) * (1 + p * SATURATION**2)) ** -0.5
+    return input.where(kept, SATURATION) * scale - scale * p * SATURATION  # type: ignore[no-any-return]
+
+
+def _run(name: str, input: Tensor, p: float, training: bool, inplace: bool, function: Any, *args: Any) -> Tensor:
+    if not 0 <= p <= 1:
+        raise ValueError(f"{name}: p is a probability between 0 and 1, got {p}")
+    if not training or p == 0:
+        return input
+    if not input.is_floating_point():
+        raise RuntimeError(f"{name}: needs floating point, got {input.dtype}; convert with .float()")
+    return update(name, input, function, p, *args) if inplace else function(input, p, *args)  # type: ignore[no-any-return]
+
+
+def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """Each element becomes 0 with probability p; the others are divided by 1 - p. The input itself if not training or p is 0.
+
+    The mask is not kept: backward makes it again from the random state. Raises ValueError unless 0 <= p <= 1.
+    """
+    return _run("dropout", input, p, training, inplace, _masked)
+
+
+def _features(name: str, input: Tensor, p: float, training: bool, inplace: bool, unbatched: int) -> Tensor:
+    """Channels of (N, C, …), or (C, …) where the input has `unbatched` dimensions."""
+    rank = len(input.shape)
+    if rank not in (unbatched, unbatched + 1):
+        raise RuntimeError(f"{name}: expects {unbatched} or {unbatched + 1} dimensions, got shape {input.shape}")
+    return _run(name, input, p, training, inplace, _channels, 1 if rank == unbatched else 2)
+
+
+def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """Whole channels of (N, C, L) or (C, L) become 0 with probability p; the others are divided by 1 - p."""
+    return _features("dropout1d", input, p, training, inplace, 2)
+
+
+def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """Whole channels of (N, C, H, W), or of (N, C, L), become 0 with probability p; the others are divided by 1 - p.
+
+    As in PyTorch a tensor of three dimensions is read as (N, C, L), one of two as (N, C).
+    """
+    if len(input.shape) < 2:
+        raise RuntimeError(f"dropout2d: expects (N, C, …), got shape {input.shape}")
+    return _run("dropout2d", input, p, training, inplace, _channels, 2)
+
+
+def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
+    """Whole channels of (N, C, D, H, W) or (C, D, H, W) become 0 with probability p; the others are divided by 1 - p."""
+    return _features("dropout3d", input, p, training, inplace, 4)
+
+
+def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
+    """Dropout for SELU networks: keeps mean 0 and variance 1 (Klambauer et al., "Self-normalizing neural networks", 2017)."""
+    return _run("alpha_dropout", input, p, training, inplace, _alpha, len(input.shape))
+
+
+def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
+    """As `alpha_dropout`, for whole channels of (N, C, …)."""
+    if len(input.shape) < 2 and training and p:
+        raise RuntimeError(f"feature_alpha_dropout: expects (N, C, …), got shape {input.shape}")
+    return _run("feature_alpha_dropout", input, p, training, inplace, _alpha, 2)

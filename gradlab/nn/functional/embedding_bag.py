@@ -1,0 +1,87 @@
+"""Sums, means and maxima of bags of embeddings."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gradlab.nn.functional.linear import embedding
+from gradlab.tensor.creation import arange
+
+if TYPE_CHECKING:
+    from gradlab.tensor.tensor import Tensor
+
+__all__ = ["embedding_bag"]
+
+NAME = "embedding_bag"
+
+
+def _bags(input: Tensor, offsets: Tensor | None, include_last_offset: bool) -> tuple[Tensor, Tensor, int]:
+    """The indices in a row, the number of each one's bag, and how many bags there are."""
+    if input.ndim == 2:
+        if offsets is not None:
+            raise ValueError(f"{NAME}: offsets are only for input of one dimension, not {input.shape}; its rows are the bags")
+        bags, size = input.shape
+        numbers = arange(bags, device=input.device).unsqueeze(1).expand(bags, size).reshape(-1)
+        return input.reshape(-1), numbers, bags
+    if input.ndim != 1:
+        raise ValueError(f"{NAME}: input has one dimension (with offsets) or two, not shape {input.shape}")
+    if offsets is None:
+        raise ValueError(f"{NAME}: input of one dimension needs offsets, where its bags begin")
+    if offsets.ndim != 1:
+        raise ValueError(f"{NAME}: offsets have one dimension, not shape {offsets.shape}")
+    bags = offsets.shape[0] - (1 if include_last_offset else 0)
+    if bags < 0:
+        raise RuntimeError(f"{NAME}: with include_last_offset there is at least one offset")
+    starts = offsets[:bags]
+    places = arange(input.shape[0], device=input.device)
+    return input, (places.unsqueeze(1) >= starts.unsqueeze(0)).sum(1) - 1, bags
+
+
+def embedding_bag(
+    input: Tensor,
+    weight: Tensor,
+    offsets: Tensor | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2,
+    scale_grad_by_freq: bool = False,
+    mode: str = "mean",
+    sparse: bool = False,
+    per_sample_weights: Tensor | None = None,
+    include_last_offset: bool = False,
+    padding_idx: int | None = None,
+) -> Tensor:
+    """Rows of the table `weight` (n, m) at integers, reduced bag by bag: (bags, m). An empty bag gives zeros.
+
+    input: (bags, size), or in one row, with offsets (bags,) that say where each bag begins (and a last one, if include_last_offset).
+    mode: "sum", "mean" or "max". per_sample_weights: factors, shaped as input, for "sum". Row padding_idx is passed over.
+    """
+    if mode not in ("sum", "mean", "max"):
+        raise ValueError(f'{NAME}: mode is "sum", "mean" or "max", not {mode!r}')
+    if per_sample_weights is not None and mode != "sum":
+        raise NotImplementedError(f'{NAME}: per_sample_weights are for mode="sum"; for {mode!r} multiply the embeddings yourself')
+    if per_sample_weights is not None and per_sample_weights.shape != input.shape:
+        raise ValueError(f"{NAME}: per_sample_weights {per_sample_weights.shape} are shaped as the input {input.shape}")
+    if max_norm is not None and mode == "max" and scale_grad_by_freq:
+        raise RuntimeError(f'{NAME}: mode="max" does not scale gradients by frequency')
+    rows = weight.shape[0] if weight.ndim == 2 else 0
+    flat, numbers, bags = _bags(input, offsets, include_last_offset)
+    skipped = None if padding_idx is None else padding_idx % rows if rows else padding_idx
+    found = embedding(flat, weight, skipped, max_norm, norm_type, scale_grad_by_freq and mode != "max")
+    kept = None if skipped is None else flat != skipped
+    if per_sample_weights is not None:
+        found = found * per_sample_weights.reshape(-1, 1)
+    empty = found.new_zeros((bags, found.shape[1]))
+    if mode == "max":
+        # padding goes to a bag of its own, which is cut off
+        target = numbers if kept is None else numbers.where(kept, bags)
+        room = found.new_zeros((bags + 1, found.shape[1]))
+        places = target.unsqueeze(1).expand(found.shape)
+        return room.scatter_reduce(0, places, found, "amax", include_self=False)[:bags]
+    if kept is not None:
+        found = found * kept.to(found._array.dtype).unsqueeze(1)
+    total = empty.index_add(0, numbers, found)
+    if mode == "sum":
+        return total
+    ones = found.new_ones(numbers.shape) if kept is None else kept.to(found._array.dtype)
+    counts = found.new_zeros((bags,)).index_add(0, numbers, ones)
+    return total / counts.clamp(min=1).unsqueeze(1)

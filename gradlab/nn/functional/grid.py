@@ -1,0 +1,146 @@
+"""Sampling at the points of a grid, as in torch.nn.functional: composed of gathers, so gradients of every order follow."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import TYPE_CHECKING, Any
+
+from gradlab import ops
+from gradlab.autograd.record import bind
+from gradlab.dtype import FLOATING, INT64
+from gradlab.nn.functional.conv import expect_tensors
+from gradlab.spec import ShapeError, count
+from gradlab.tensor.creation import arange
+from gradlab.tensor.shape import stack
+
+if TYPE_CHECKING:
+    from gradlab.tensor.tensor import Tensor
+
+__all__ = ["affine_grid", "grid_sample"]
+
+_gather = bind(ops.pool.max_pool_gather)
+_SIDES = ("zeros", "border", "reflection")
+
+
+def affine_grid(theta: Tensor, size: Any, align_corners: bool | None = None) -> Tensor:
+    """The points that affine maps send an output's pixels to, for `grid_sample`.
+
+    theta (N, 2, 3) with size (N, C, H, W) gives (N, H, W, 2); theta (N, 3, 4) with size (N, C, D, H, W) gives (N, D, H, W, 3). Points
+    are (x, y) or (x, y, z) in -1 to 1: the centres of the corner pixels with align_corners, else the corners.
+    """
+    expect_tensors("affine_grid", theta)
+    sizes, rank = tuple(size)[2:], len(size) - 2
+    shape = theta._array.shape
+    if theta._array.dtype not in FLOATING:
+        raise ValueError(f"affine_grid: theta is of floating point, not {theta._array.dtype}")
+    if rank not in (2, 3) or shape != (size[0], rank, rank + 1):
+        raise ShapeError(
+            f"affine_grid: theta of shape (N, 2, 3) goes with size (N, C, H, W), (N, 3, 4) with (N, C, D, H, W); "
+            f"got {shape} and {tuple(size)}"
+        )
+    if any(s < 1 for s in size):
+        raise ShapeError(f"affine_grid: sizes must be positive, got {tuple(size)}")
+    columns = []
+    for dim in reversed(range(rank)):
+        n = sizes[dim]
+        at = arange(n, dtype=theta.dtype, device=theta.device)
+        at = at * (2 / max(n - 1, 1)) - (1 if n > 1 else 0) if align_corners else (at * 2 + 1) / n - 1
+        columns.append(at.reshape(-1, *(1,) * (rank - 1 - dim)).expand(sizes))
+    columns.append(columns[0] * 0 + 1)
+    points = stack(columns, -1).reshape(count(sizes), rank + 1)
+    return (points @ theta.mT).reshape(size[0], *sizes, rank)
+
+
+def grid_sample(
+    input: Tensor, grid: Tensor, mode: str = "bilinear", padding_mode: str = "zeros", align_corners: bool | None = None
+) -> Tensor:
+    """An input (N, C, H, W) read at the points of a grid (N, H', W', 2): gives (N, C, H', W'). With a depth, (N, C, D, H, W) and 3.
+
+    Points are (x, y), x along the last dimension, -1 to 1 from the first pixel to the last: between their centres with align_corners,
+    else between their outer edges. mode: "bilinear", "nearest" or "bicubic" (4-D only). padding_mode, for what lies outside: "zeros",
+    "border" or "reflection".
+    """
+    expect_tensors("grid_sample", input, grid)
+    shape, points = input._array.shape, grid._array.shape
+    rank = len(shape) - 2
+    if mode not in ("bilinear", "nearest", "bicubic"):
+        raise ValueError(f'grid_sample: mode is "bilinear", "nearest" or "bicubic", not {mode!r}')
+    if padding_mode not in _SIDES:
+        raise ValueError(f'grid_sample: padding_mode is "zeros", "border" or "reflection", not {padding_mode!r}')
+    if rank not in (2, 3) or len(points) != len(shape) or points[0] != shape[0] or points[-1] != rank:
+        raise ShapeError(
+            f"grid_sample: an input (N, C, H, W) goes with a grid (N, H', W', 2), (N, C, D, H, W) with (N, D', H', W', 3); "
+            f"got shapes {shape} and {points}"
+        )
+    if 0 in shape[2:]:
+        raise ShapeError(f"grid_sample: the input of shape {shape} has no pixels")
+    if mode == "bicubic" and rank == 3:
+        raise NotImplementedError(f'grid_sample: mode "bicubic" takes a 4-D input, not shape {shape}')
+    if input._array.dtype != grid._array.dtype:
+        raise RuntimeError(f"grid_sample: input and grid have one dtype, not {input._array.dtype} and {grid._array.dtype}")
+    aligned = bool(align_corners)
+    at = []
+    for dim, n in enumerate(shape[2:]):
+        place = grid.select(-1, rank - 1 - dim)
+        place = (place + 1) * ((n - 1) / 2) if aligned else ((place + 1) * n - 1) * 0.5
+        at.append(place if mode == "bicubic" else _inside(place, n, padding_mode, aligned))
+    if mode == "nearest":
+        return _read(input, [a.round() for a in at], padding_mode)
+    floors = [a.detach().floor() for a in at]
+    shares = [a - f for a, f in zip(at, floors, strict=True)]
+    taps: Any
+    if mode == "bilinear":
+        taps = [((0, 1 - s), (1, s)) for s in shares]
+    else:
+        taps = [[(i - 1, _cubic(s, i)) for i in range(4)] for s in shares]
+    total: Any = None
+    for corner in product(*taps):
+        places = [f + offset for f, (offset, _) in zip(floors, corner, strict=True)]
+        if mode == "bicubic":
+            places = [_inside(p, n, padding_mode, aligned) for p, n in zip(places, shape[2:], strict=True)]
+        weight: Any = corner[0][1]
+        for _, share in corner[1:]:
+            weight = weight * share
+        part = _read(input, places, padding_mode) * weight.unsqueeze(1)
+        total = part if total is None else total + part
+    return total  # type: ignore[no-any-return]
+
+
+def _cubic(t: Tensor, tap: int) -> Tensor:
+    """Keys' cubic convolution kernel (R. Keys, 1981; a = -0.75) at the distance of tap 0 to 3 from t, which lies between taps 1 and 2."""
+    a = -0.75
+    d = {0: t + 1, 1: t, 2: 1 - t, 3: 2 - t}[tap]
+    if tap in (1, 2):
+        return ((a + 2) * d - (a + 3)) * d * d + 1
+    return ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+
+
+def _inside(place: Tensor, n: int, padding_mode: str, aligned: bool) -> Tensor:
+    """Coordinates brought into the image, as padding_mode says."""
+    if padding_mode == "zeros":
+        return place
+    if padding_mode == "reflection":
+        low, span = (0.0, float(n - 1)) if aligned else (-0.5, float(n))
+        if span == 0:
+            return place * 0
+        distance = (place - low).abs()
+        turns = (distance.detach() / span).floor()
+        rest = distance - turns * span
+        odd = turns - (turns / 2).floor() * 2
+        place = (span - rest).where(odd == 1, rest) + low
+    return place.clamp(0, n - 1)
+
+
+def _read(input: Tensor, places: list[Tensor], padding_mode: str) -> Tensor:
+    """The pixels at whole coordinates (N, *outputs), 0 outside: (N, C, *outputs)."""
+    shape = input._array.shape
+    index: Any = 0
+    outside: Any = None
+    for dim, (place, n) in enumerate(zip(places, shape[2:], strict=True)):
+        if padding_mode == "zeros":
+            beyond = (place < 0) | (place > n - 1)
+            outside = beyond if outside is None else outside | beyond
+        index = index + place.detach().to(INT64).clamp(0, n - 1) * count(shape[3 + dim :])
+    index = index.unsqueeze(1).expand(shape[0], shape[1], *index.shape[1:])
+    found = _gather(input, index)
+    return found if outside is None else found.masked_fill(outside.unsqueeze(1), 0)  # type: ignore[no-any-return]

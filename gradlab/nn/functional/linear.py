@@ -1,0 +1,123 @@
+"""Linear and bilinear maps, embeddings, and distances between vectors."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gradlab import ops
+from gradlab.autograd.mode import no_grad
+from gradlab.autograd.record import bind
+from gradlab.dtype import FLOATING
+from gradlab.spec import ShapeError
+from gradlab.tensor.gather import embedding_lookup
+from gradlab.tensor.gather import one_hot as one_hot
+
+if TYPE_CHECKING:
+    from gradlab.tensor.tensor import Tensor
+
+__all__ = ["bilinear", "cosine_similarity", "embedding", "linear", "normalize", "one_hot", "pairwise_distance"]
+
+_linear = bind(ops.linear.linear)
+
+
+def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """input @ weight.T + bias: (*, in) with weight (out, in) and bias (out) gives (*, out); a weight (in) gives (*)."""
+    try:
+        if len(weight._array.shape) == 2:
+            return _linear(input, weight, bias)  # type: ignore[no-any-return]
+    except AttributeError:
+        raise TypeError(f"linear: weight is a tensor, not {type(weight).__name__}") from None
+    if len(weight._array.shape) != 1:
+        raise ShapeError(f"linear: weight has two dimensions (out, in) or one (in), not shape {weight._array.shape}")
+    if bias is not None and bias._array.shape:
+        raise ShapeError(f"linear: with a weight of one dimension the bias is a 0-d tensor, not of shape {bias._array.shape}")
+    found = input.matmul(weight)
+    return found if bias is None else found + bias
+
+
+def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
+    """x1ᵀ A x2 + b for each output: (*, n), (*, m), weight (out, n, m), bias (out) give (*, out)."""
+    a, b, w = input1._array.shape, input2._array.shape, weight._array.shape
+    if len(w) != 3 or len(a) != len(b) or a[:-1] != b[:-1] or (a[-1:], b[-1:]) != (w[1:2], w[2:]):
+        raise ShapeError(f"bilinear: inputs {a} and {b} do not fit a weight of shape {w}: expected (*, n), (*, m) and (out, n, m)")
+    left, right = input1.reshape(-1, w[1]), input2.reshape(-1, w[2])
+    half = left.matmul(weight.permute(1, 0, 2).reshape(w[1], w[0] * w[2])).reshape(-1, w[0], w[2])
+    found = half.matmul(right.unsqueeze(2)).reshape((*a[:-1], w[0]))
+    return found if bias is None else found + bias
+
+
+def embedding(
+    input: Tensor,
+    weight: Tensor,
+    padding_idx: int | None = None,
+    max_norm: float | None = None,
+    norm_type: float = 2.0,
+    scale_grad_by_freq: bool = False,
+    sparse: bool = False,
+) -> Tensor:
+    """Rows of the table `weight` (n, m) at the integers `input` of shape s: (*s, m).
+
+    Row padding_idx gets no gradient. max_norm shortens the rows that are used, in the table, to that norm first. scale_grad_by_freq
+    divides a row's gradient by how often it is used here. sparse is accepted: gradients are dense. IndexError outside of [0, n).
+    """
+    if len(weight._array.shape) != 2:
+        raise RuntimeError(f"embedding: the table has two dimensions, not shape {weight._array.shape}")
+    if max_norm is not None:
+        _shorten(weight, input, float(max_norm), float(norm_type))
+    found = embedding_lookup(weight, input, padding_idx)
+    if not scale_grad_by_freq:
+        return found
+    flat = input.reshape(-1)
+    often = weight.new_zeros((weight._array.shape[0],)).index_add(0, flat, weight.new_ones(flat._array.shape))
+    share = (1 / embedding_lookup(often.unsqueeze(1), input)).detach()
+    return found * share + (found * (1 - share)).detach()
+
+
+def _shorten(weight: Tensor, input: Tensor, max_norm: float, norm_type: float) -> None:
+    """Rows of the table that `input` names and whose norm is above max_norm, scaled down in place."""
+    with no_grad():
+        used = weight.new_zeros((weight._array.shape[0],)).index_fill(0, input.reshape(-1), 1.0)
+        norms = (weight.abs() ** norm_type).sum(1) ** (1 / norm_type)
+        factor = weight.new_ones(norms._array.shape).where((used == 0) | (norms <= max_norm), max_norm / (norms + 1e-7))
+        weight.mul_(factor.unsqueeze(1))
+
+
+def _norm(x: Tensor, p: float, dim: Any, keepdim: bool) -> Tensor:
+    """The p-norm along `dim`, whose gradient at 0 is 0."""
+    if p == 2:
+        squares = (x * x).sum(dim, keepdim=keepdim)
+        zero = squares == 0
+        return squares.masked_fill(zero, 1).sqrt().masked_fill(zero, 0)
+    if p == 1:
+        return x.abs().sum(dim, keepdim=keepdim)
+    if p == float("inf"):
+        return x.abs().amax(dim, keepdim=keepdim)
+    if p == 0:
+        return (x != 0).to(x.dtype).sum(dim, keepdim=keepdim)  # type: ignore[no-any-return]
+    none = x == 0  # below 1 a power's slope at 0 is infinite
+    total = (x.abs().masked_fill(none, 1) ** p).masked_fill(none, 0).sum(dim, keepdim=keepdim)
+    zero = total == 0
+    return (total.masked_fill(zero, 1) ** (1 / p)).masked_fill(zero, 0)
+
+
+def normalize(input: Tensor, p: float = 2.0, dim: int | tuple[int, ...] = 1, eps: float = 1e-12, out: None = None) -> Tensor:
+    """input over its p-norm along `dim`, which counts as eps where it is smaller."""
+    if out is not None:
+        raise NotImplementedError("normalize: gradlab has no out=; assign the result")
+    return input / _norm(input, float(p), dim, True).clamp(min=eps).expand(input._array.shape)
+
+
+def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
+    """x1·x2 / (max(|x1|, eps)·max(|x2|, eps)) along `dim`; the two broadcast."""
+    for x in (x1, x2):
+        if x._array.dtype not in FLOATING:
+            raise RuntimeError(f"cosine_similarity: needs floating point, got {x.dtype}; convert with .float()")
+    wide = (x1 + x2)._array.shape if x1._array.shape != x2._array.shape else x1._array.shape
+    x1, x2 = x1.expand(wide), x2.expand(wide)
+    a, b = (_norm(x, 2.0, dim, True).clamp(min=eps) for x in (x1, x2))
+    return ((x1 / a) * (x2 / b)).sum(dim)
+
+
+def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Tensor:
+    """The p-norm of x1 - x2 + eps along the last dimension."""
+    return _norm(x1 - x2 + eps, float(p), -1, keepdim)

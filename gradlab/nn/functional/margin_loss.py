@@ -1,0 +1,209 @@
+"""Losses of ranking, of margins and of several labels at once, as in `torch.nn.functional`; `reduction` as in `loss.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from gradlab import ops
+from gradlab.autograd.record import bind
+from gradlab.nn.functional.linear import pairwise_distance
+from gradlab.nn.functional.loss import reduced, reduction_of
+from gradlab.spec import ShapeError
+
+if TYPE_CHECKING:
+    from gradlab.tensor.tensor import Tensor
+
+__all__ = [
+    "cosine_embedding_loss", "hinge_embedding_loss", "margin_ranking_loss", "multi_margin_loss", "multilabel_margin_loss",
+    "multilabel_soft_margin_loss", "soft_margin_loss", "triplet_margin_loss", "triplet_margin_with_distance_loss",
+]  # fmt: skip
+
+_logsigmoid = bind(ops.activation.logsigmoid)
+
+
+def hinge_embedding_loss(
+    input: Tensor,
+    target: Tensor,
+    margin: float = 1.0,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """input where target is 1, max(0, margin - input) where it is -1."""
+    reduction = reduction_of(size_average, reduce, reduction)
+    far = (margin - input).clamp(min=0).masked_fill(target == 1, 0)
+    near = input.masked_fill(target == -1, 0)
+    return reduced(far + near, reduction)
+
+
+def margin_ranking_loss(
+    input1: Tensor,
+    input2: Tensor,
+    target: Tensor,
+    margin: float = 0,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """max(0, -target·(input1 - input2) + margin); target is 1 where input1 should be the larger, else -1."""
+    reduction = reduction_of(size_average, reduce, reduction)
+    a, b, c = (x._array.shape for x in (input1, input2, target))
+    if len({len(a), len(b), len(c)}) > 1:
+        raise ShapeError(f"margin_ranking_loss: inputs and target have the same number of dimensions, got shapes {a}, {b} and {c}")
+    return reduced((-target * (input1 - input2) + margin).clamp(min=0), reduction)
+
+
+def soft_margin_loss(
+    input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
+) -> Tensor:
+    """log(1 + e^(-target·input)) for targets 1 and -1, without overflow."""
+    reduction = reduction_of(size_average, reduce, reduction)
+    return reduced(-_logsigmoid(target * input), reduction)
+
+
+def cosine_embedding_loss(
+    input1: Tensor,
+    input2: Tensor,
+    target: Tensor,
+    margin: float = 0,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """1 - cos where target is 1, max(0, cos - margin) where it is -1, of vectors (D) with target () or (N, D) with target (N)."""
+    reduction = reduction_of(size_average, reduce, reduction)
+    a, b, rank = input1._array.shape, input2._array.shape, len(target._array.shape)
+    if rank > 1 or len(a) != rank + 1 or len(b) != rank + 1:
+        raise ShapeError(f"cosine_embedding_loss: expected (D), (D), () or (N, D), (N, D), (N), got {a}, {b} and {target._array.shape}")
+    dot = (input1 * input2).sum(rank)
+    first, second = ((x * x).sum(rank) + 1e-12 for x in (input1, input2))
+    cosine = dot / (first * second).sqrt()
+    near = (1 - cosine).masked_fill(target != 1, 0)
+    far = (cosine - margin).clamp(min=0).masked_fill(target != -1, 0)
+    return reduced(near + far, reduction)
+
+
+def triplet_margin_loss(
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    margin: float = 1.0,
+    p: float = 2,
+    eps: float = 1e-6,
+    swap: bool = False,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """max(0, |anchor - positive| - |anchor - negative| + margin) with p-norms along the last dimension.
+
+    swap: the positive takes the anchor's place where it is nearer to the negative (Balntas and others, 2016).
+    """
+    reduction = reduction_of(size_average, reduce, reduction)
+
+    def distance(a: Tensor, b: Tensor) -> Tensor:
+        return pairwise_distance(a, b, p, eps)
+
+    return _triplet("triplet_margin_loss", anchor, positive, negative, distance, margin, swap, reduction)
+
+
+def triplet_margin_with_distance_loss(
+    anchor: Tensor,
+    positive: Tensor,
+    negative: Tensor,
+    *,
+    distance_function: Callable[[Tensor, Tensor], Tensor] | None = None,
+    margin: float = 1.0,
+    swap: bool = False,
+    reduction: str = "mean",
+) -> Tensor:
+    """`triplet_margin_loss` with any distance of two tensors (pairwise_distance if left out)."""
+    reduction = reduction_of(None, None, reduction)
+    name = "triplet_margin_with_distance_loss"
+    return _triplet(name, anchor, positive, negative, distance_function or pairwise_distance, margin, swap, reduction)
+
+
+def _triplet(
+    name: str, anchor: Tensor, positive: Tensor, negative: Tensor, distance: Any, margin: float, swap: bool, reduction: str
+) -> Tensor:
+    if margin <= 0:
+        raise ValueError(f"{name}: margin must be positive, got {margin}")
+    shapes = [x._array.shape for x in (anchor, positive, negative)]
+    if len({len(s) for s in shapes}) > 1:
+        raise ShapeError(f"{name}: anchor, positive and negative have the same number of dimensions, got shapes {shapes}")
+    near, far = distance(anchor, positive), distance(anchor, negative)
+    if swap:
+        far = far.minimum(distance(positive, negative))
+    return reduced((near - far + margin).clamp(min=0), reduction)
+
+
+# ---------------------------------------------------------------- several classes
+
+
+def multi_margin_loss(
+    input: Tensor,
+    target: Tensor,
+    p: int = 1,
+    margin: float = 1.0,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """Σ over the wrong classes i of weight[target]·max(0, margin - input[target] + input[i])^p, divided by the number of classes.
+
+    input (N, C) and target (N) of classes, or (C) and ().
+    """
+    reduction = reduction_of(size_average, reduce, reduction)
+    if p not in (1, 2):
+        raise ValueError(f"multi_margin_loss: p is 1 or 2, got {p}")
+    shape = input._array.shape or (1,)
+    if len(shape) not in (1, 2) or not shape[-1] or target._array.shape not in (shape[:-1], (1,) if len(shape) == 1 else shape[:-1]):
+        raise ShapeError(f"multi_margin_loss: expected (N, C) and (N), or (C) and (), got {shape} and {target._array.shape}")
+    if weight is not None and weight._array.shape != shape[-1:]:
+        raise RuntimeError(f"multi_margin_loss: weight has one number for each of the {shape[-1]} classes, not shape {weight._array.shape}")
+    x, at = input.reshape(-1, shape[-1]), target.reshape(-1, 1)
+    gap = (x - x.gather(1, at) + margin).clamp(min=0)
+    gap = gap * gap if p == 2 else gap
+    if weight is not None:
+        gap = gap * weight.gather(0, target.reshape(-1)).unsqueeze(1)
+    right = x.new_zeros(x._array.shape).scatter(1, at, 1.0) == 1
+    loss = gap.masked_fill(right, 0).sum(1) / shape[-1]
+    return reduced(loss if len(shape) == 2 else loss.reshape(target._array.shape), reduction)
+
+
+def multilabel_margin_loss(
+    input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
+) -> Tensor:
+    """Σ over each label j and each class i that is no label of max(0, 1 - input[j] + input[i]), divided by the number of classes.
+
+    target, of input's shape (N, C) or (C): the labels' numbers, ended by the first -1.
+    """
+    reduction = reduction_of(size_average, reduce, reduction)
+    shape = input._array.shape or (1,)
+    if len(shape) not in (1, 2) or (target._array.shape or (1,)) != shape or not shape[-1]:
+        raise ShapeError(f"multilabel_margin_loss: input and target have one shape (N, C) or (C), got {shape} and {target._array.shape}")
+    classes = shape[-1]
+    x, labels = input.reshape(-1, classes), target.reshape(-1, classes)
+    listed = (labels < 0).to(x.dtype).cumsum(1) == 0
+    labels = labels.masked_fill(listed.logical_not(), 0)
+    is_label = x.new_zeros(x._array.shape).scatter_add(1, labels, listed.to(x.dtype)) > 0
+    gap = (1 - x.gather(1, labels).unsqueeze(2) + x.unsqueeze(1)).clamp(min=0)
+    counts = listed.unsqueeze(2) & is_label.logical_not().unsqueeze(1)
+    loss = gap.masked_fill(counts.logical_not(), 0).sum((1, 2)) / classes
+    return reduced(loss if len(shape) == 2 else loss.reshape(()), reduction)
+
+
+def multilabel_soft_margin_loss(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """Binary cross entropy with logits of each class (targets 0 and 1), averaged over the classes in the last dimension."""
+    reduction = reduction_of(size_average, reduce, reduction)
+    loss = -(target * _logsigmoid(input) + (1 - target) * _logsigmoid(-input))
+    return reduced((loss if weight is None else loss * weight).mean(-1), reduction)

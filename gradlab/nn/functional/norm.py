@@ -1,0 +1,186 @@
+"""Normalisation: over the batch, over the last dimensions, over groups of channels, over neighbouring channels.
+
+Inputs have the shape (N, C, *) unless said otherwise; weight and bias may be left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from gradlab import ops
+from gradlab.autograd.base import Differentiable
+from gradlab.autograd.mode import no_grad
+from gradlab.autograd.record import bind
+from gradlab.dtype import FLOATING, finfo
+from gradlab.spec import ShapeError, count
+from gradlab.tensor.update import update
+
+if TYPE_CHECKING:
+    from gradlab.tensor.tensor import Tensor
+
+__all__ = ["batch_norm", "group_norm", "instance_norm", "layer_norm", "local_response_norm", "rms_norm"]
+
+_layer_norm, _rms_norm, _batch_norm, _running = map(bind, (ops.norm.layer_norm, ops.norm.rms_norm, ops.norm.batch_norm, ops.norm.running))
+
+
+def _channel_shape(input: Tensor) -> tuple[int, ...]:
+    """(1, C, 1, ...), which broadcasts along dimension 1."""
+    return (1, input._array.shape[1], *(1 for _ in input._array.shape[2:]))
+
+
+def _affine(y: Tensor, weight: Tensor | None, bias: Tensor | None) -> Tensor:
+    """y·weight + bias, one of each for a channel."""
+    shape = _channel_shape(y)
+    if weight is not None:
+        y = y * weight.reshape(shape)
+    return y if bias is None else y + bias.reshape(shape)
+
+
+def _expect(name: str, what: str, found: Tensor | None, size: int) -> None:
+    if found is not None and found._array.shape != (size,):
+        raise ShapeError(f"{name}: {what} has shape {found._array.shape}, expected ({size},): one number for each channel")
+
+
+def batch_norm(
+    input: Tensor,
+    running_mean: Tensor | None,
+    running_var: Tensor | None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    training: bool = False,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """(x - mean) / √(var + eps)·weight + bias for each channel of (N, C, *).
+
+    training: mean and var (divided by n) of this batch; running_mean and running_var, if given, move towards them by `momentum`, in place
+    (var there divided by n - 1). Else the running ones are used. Raises ValueError in training for a single value in each channel.
+    """
+    shape = input._array.shape
+    if len(shape) < 2:
+        if 0 in shape:  # nothing, of which PyTorch does not ask for channels
+            return input.clone()
+        raise RuntimeError(f"batch_norm: the input has the shape (N, C, *), not {shape}")
+    for what, found in (("running_mean", running_mean), ("running_var", running_var), ("weight", weight), ("bias", bias)):
+        _expect("batch_norm", what, found, shape[1])
+    if not training:
+        if running_mean is None or running_var is None:
+            raise RuntimeError("batch_norm: running_mean and running_var are needed unless training=True")
+        scale = (running_var + eps).rsqrt()
+        scale = scale if weight is None else scale * weight
+        shift = -running_mean * scale if bias is None else bias - running_mean * scale
+        at = _channel_shape(input)
+        return input * scale.reshape(at) + shift.reshape(at)
+    n = count(shape) // (shape[1] or 1)
+    if n == 1:
+        raise ValueError(f"batch_norm: expected more than 1 value for each channel in training, got input of shape {shape}")
+    y, mean, _, var = _batch_norm(input, weight, bias, eps=float(eps))
+    if n > 0:
+        _move(running_mean, mean, momentum, 1.0)
+        _move(running_var, var, momentum, n / (n - 1))
+    return y  # type: ignore[no-any-return]
+
+
+def _move(average: Tensor | None, value: Tensor, momentum: float, scale: float) -> None:
+    """average = (1 - momentum)·average + momentum·scale·value, in place, outside the graph."""
+    if average is not None:
+        with no_grad():
+            update("batch_norm", average, _running, value.detach(), keep=1 - momentum, take=momentum * scale)
+
+
+def instance_norm(
+    input: Tensor,
+    running_mean: Tensor | None = None,
+    running_var: Tensor | None = None,
+    weight: Tensor | None = None,
+    bias: Tensor | None = None,
+    use_input_stats: bool = True,
+    momentum: float = 0.1,
+    eps: float = 1e-5,
+) -> Tensor:
+    """As `batch_norm`, with the statistics of each sample by itself (unless use_input_stats=False: then the running ones)."""
+    shape = input._array.shape
+    if len(shape) < 2:
+        raise RuntimeError(f"instance_norm: the input has the shape (N, C, *), not {shape}")
+    if not use_input_stats:
+        return batch_norm(input, running_mean, running_var, weight, bias, False, momentum, eps)
+    if count(shape[2:]) == 1:
+        raise ValueError(f"instance_norm: expected more than 1 value for each channel of a sample in training, got input of shape {shape}")
+    for what, found in (("running_mean", running_mean), ("running_var", running_var), ("weight", weight), ("bias", bias)):
+        _expect("instance_norm", what, found, shape[1])
+    flat = input.reshape((1, shape[0] * shape[1], *shape[2:]))
+    y, mean, _, var = _batch_norm(flat, None, None, eps=float(eps))
+    n = count(shape[2:])
+    if n and shape[0]:
+        _move(running_mean, mean.reshape(shape[:2]).mean(0), momentum, 1.0)
+        _move(running_var, var.reshape(shape[:2]).mean(0), momentum, n / (n - 1))
+    return _affine(y.reshape(shape), weight, bias)
+
+
+def group_norm(input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5) -> Tensor:
+    """Channels in `num_groups` groups of neighbours, each normalised over its channels and places, for each sample by itself."""
+    shape = input._array.shape
+    if len(shape) < 2:
+        raise RuntimeError(f"group_norm: the input has the shape (N, C, *), not {shape}")
+    if num_groups <= 0 or shape[1] % num_groups:
+        raise RuntimeError(f"group_norm: the {shape[1]} channels of shape {shape} do not divide into {num_groups} groups")
+    _expect("group_norm", "weight", weight, shape[1])
+    _expect("group_norm", "bias", bias, shape[1])
+    size = count(shape[1:]) // num_groups
+    if shape[0] * size == 1:
+        raise ValueError(f"group_norm: expected more than 1 value for each group, got input of shape {shape} in {num_groups} groups")
+    y = _layer_norm(input.reshape((shape[0] * num_groups, size)), None, None, k=1, eps=float(eps))[0]
+    return _affine(y.reshape(shape), weight, bias)
+
+
+def _normalized(name: str, input: Tensor, normalized_shape: int | Sequence[int]) -> int:
+    """The number of last dimensions to normalise over; raises RuntimeError where the input does not end in that shape."""
+    last = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    shape = input._array.shape
+    if not last or shape[len(shape) - len(last) :] != last or len(last) > len(shape):
+        raise RuntimeError(f"{name}: normalized_shape {last} is not what the input's shape {shape} ends in")
+    return len(last)
+
+
+def layer_norm(
+    input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
+) -> Tensor:
+    """(x - mean) / √(var + eps)·weight + bias over the last dimensions, whose shape (also weight's and bias's) is `normalized_shape`."""
+    k = _normalized("layer_norm", input, normalized_shape)
+    return _layer_norm(input, weight, bias, k=k, eps=float(eps))[0]  # type: ignore[no-any-return]
+
+
+def rms_norm(input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None) -> Tensor:
+    """x / √(mean(x²) + eps)·weight over the last dimensions; eps is the dtype's spacing at 1 where it is left out."""
+    k = _normalized("rms_norm", input, normalized_shape)
+    return _rms_norm(input, weight, k=k, eps=finfo(input.dtype).eps if eps is None else float(eps))[0]  # type: ignore[no-any-return]
+
+
+def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:
+    """x / (k + alpha·mean of the squares of `size` neighbouring channels)^beta (Krizhevsky, Sutskever and Hinton, 2012)."""
+    shape = input._array.shape
+    if len(shape) < 3:
+        raise ValueError(f"local_response_norm: expected 3 or more dimensions, got shape {shape}")
+    if not isinstance(input, Differentiable):
+        raise TypeError("local_response_norm: input is a tensor")
+    if input.numel() == 0:
+        return input
+    squares: Any = input * input
+    before, after = size // 2, (size - 1) // 2
+    channels = shape[1]
+    total: Any = None
+    for offset in range(-before, after + 1):  # the window is short; each neighbour is a shifted copy with zeros at the edge
+        if abs(offset) >= channels:
+            continue
+        part = squares.narrow(1, max(offset, 0), channels - abs(offset))
+        if offset:
+            edge = squares.new_zeros((shape[0], abs(offset), *shape[2:]))
+            part = _joined(edge, part) if offset < 0 else _joined(part, edge)
+        total = part if total is None else total + part
+    mean = total / size if input._array.dtype in FLOATING else total // size  # of integers whole, as PyTorch's pooling
+    return input / (mean * alpha + k) ** beta  # type: ignore[no-any-return]
+
+
+def _joined(a: Tensor, b: Tensor) -> Tensor:
+    return bind(ops.movement.cat)(a, b, dim=1)  # type: ignore[no-any-return]

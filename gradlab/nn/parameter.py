@@ -1,0 +1,86 @@
+"""Parameters and buffers: tensors that a Module registers when they are assigned to it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradlab.autograd.base import LEAF
+from gradlab.dtype import FLOATING
+from gradlab.tensor import Tensor
+from gradlab.tensor.creation import empty
+
+
+class Parameter(Tensor):
+    """A leaf tensor that a Module counts among its parameters.
+
+    data: a tensor, whose memory is shared, or anything that `Tensor` takes. RuntimeError for integers that shall require grad.
+    """
+
+    __slots__ = ()
+
+    def __init__(self, data: Any = None, requires_grad: bool = True) -> None:
+        super().__init__(data)
+        if requires_grad:
+            if self._array.dtype not in FLOATING:
+                raise RuntimeError(
+                    f"Parameter: only floating point tensors can require gradients, not {self.dtype}; pass requires_grad=False"
+                )
+            self._edge = LEAF
+
+    def __repr__(self) -> str:
+        return f"Parameter containing:\n{super().__repr__()}"
+
+
+class Buffer(Tensor):
+    """A tensor that a Module counts among its buffers: part of its state, but nothing to train.
+
+    persistent: whether `state_dict` holds it.
+    """
+
+    __slots__ = ()
+    persistent: bool
+
+    def __init__(self, data: Any = None, *, persistent: bool = True) -> None:
+        super().__init__(data)
+        self.persistent = persistent
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+        twin: Any = super().__deepcopy__(memo)
+        twin.persistent = self.persistent
+        return twin  # type: ignore[no-any-return]
+
+
+class UninitializedParameter(Parameter):
+    """A parameter of a lazy module, which gets its shape at the first call."""
+
+    __slots__ = ()
+
+    def __init__(self, requires_grad: bool = True, device: Any = None, dtype: Any = None) -> None:
+        super().__init__(empty(0, device=device, dtype=dtype), requires_grad)
+
+    def materialize(self, shape: tuple[int, ...]) -> None:
+        """Become an ordinary Parameter of that shape (zeros, until it is initialised), the same object."""
+        self._array = self.new_zeros(shape)._array
+        self.__class__ = Parameter  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return "<UninitializedParameter>"
+
+
+class UninitializedBuffer(Buffer):
+    """A buffer of a lazy module, which gets its shape at the first call."""
+
+    __slots__ = ()
+
+    def __init__(self, *, persistent: bool = True, device: Any = None, dtype: Any = None) -> None:
+        super().__init__(empty(0, device=device, dtype=dtype), persistent=persistent)
+
+    def materialize(self, shape: tuple[int, ...]) -> None:
+        """Become an ordinary Buffer of that shape (zeros, until it is initialised), the same object."""
+        self._array = self.new_zeros(shape)._array
+        self.__class__ = Buffer  # type: ignore[assignment]
+
+
+def is_lazy(tensor: Any) -> bool:
+    """Whether the tensor still waits for its shape."""
+    return isinstance(tensor, (UninitializedParameter, UninitializedBuffer))

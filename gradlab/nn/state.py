@@ -1,0 +1,223 @@
+"""A module's state as a dictionary: `state_dict`, and `load_state_dict`, which changes nothing unless all of it fits."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from gradlab.autograd.hooks import RemovableHandle, add_hook
+from gradlab.autograd.mode import no_grad
+from gradlab.nn.parameter import Parameter, is_lazy
+from gradlab.nn.traversal import Traversal
+from gradlab.tensor import Tensor
+
+if TYPE_CHECKING:
+    from gradlab.nn.module import Module
+
+EXTRA_STATE = "_extra_state"
+
+
+class IncompatibleKeys(NamedTuple):
+    """Keys that the model has and the dictionary lacks, and the other way round."""
+
+    missing_keys: list[str]
+    unexpected_keys: list[str]
+
+    def __repr__(self) -> str:
+        if not self.missing_keys and not self.unexpected_keys:
+            return "<All keys matched successfully>"
+        return f"IncompatibleKeys(missing_keys={self.missing_keys}, unexpected_keys={self.unexpected_keys})"
+
+
+class StateMethods(Traversal):
+    """The part of Module that saves and loads. The tables are made by Module."""
+
+    _non_persistent_buffers_set: set[str]
+    _state_dict_hooks: dict[int, Callable[..., Any]]
+    _state_dict_pre_hooks: dict[int, Callable[..., Any]]
+    _load_state_dict_pre_hooks: dict[int, Callable[..., Any]]
+    _load_state_dict_post_hooks: dict[int, Callable[..., Any]]
+
+    def get_extra_state(self) -> Any:
+        """Override (with `set_extra_state`) to keep more than tensors in the state."""
+        raise NotImplementedError("override get_extra_state and set_extra_state together")
+
+    def set_extra_state(self, state: Any) -> None:
+        """Override to take back what `get_extra_state` gave."""
+        raise NotImplementedError("override get_extra_state and set_extra_state together")
+
+    def _has_extra_state(self) -> bool:
+        return type(self).get_extra_state is not StateMethods.get_extra_state
+
+    def state_dict(self, *, destination: dict[str, Any] | None = None, prefix: str = "", keep_vars: bool = False) -> dict[str, Any]:
+        """Parameters and persistent buffers by dotted name, sharing the module's memory; outside the graph unless keep_vars."""
+        found: dict[str, Any] = {} if destination is None else destination
+        for hook in self._state_dict_pre_hooks.values():
+            hook(self, prefix, keep_vars)
+        for name, tensor in self._own_state():
+            found[prefix + name] = tensor if keep_vars else tensor.detach()
+        if self._has_extra_state():
+            found[prefix + EXTRA_STATE] = self.get_extra_state()
+        for name, child in self._modules.items():
+            if child is not None:
+                child.state_dict(destination=found, prefix=f"{prefix}{name}.", keep_vars=keep_vars)
+        for hook in self._state_dict_hooks.values():
+            changed = hook(self, found, prefix, {})
+            found = found if changed is None else changed
+        return found
+
+    def _own_state(self) -> Iterator[tuple[str, Tensor]]:
+        for name, parameter in self._parameters.items():
+            if parameter is not None:
+                yield name, parameter
+        for name, buffer in self._buffers.items():
+            if buffer is not None and name not in self._non_persistent_buffers_set:
+                yield name, buffer
+
+    def load_state_dict(self, state_dict: Mapping[str, Any], strict: bool = True, assign: bool = False) -> IncompatibleKeys:
+        """Copy tensors by dotted name into this module's parameters and buffers.
+
+        strict: RuntimeError where keys are missing or unexpected; otherwise they are returned.
+        assign: make the tensors themselves the parameters, with their dtype and device, instead of copying.
+        Raises RuntimeError, before anything is changed, for shapes that differ; TypeError for what is no dictionary.
+        """
+        if not isinstance(state_dict, Mapping):
+            kind = type(state_dict).__name__
+            raise TypeError(f"load_state_dict: expected a dictionary, got {kind}; a file is read by load_state_dict(gl.load(path))")
+        plan = _Plan(dict(state_dict), strict)
+        plan.add(self, "")
+        result = IncompatibleKeys(plan.missing, plan.unexpected())
+        plan.check(type(self).__name__, result)
+        with no_grad():
+            plan.carry_out(assign)
+        for owner in plan.owners:
+            for hook in owner._load_state_dict_post_hooks.values():
+                if hook(owner, result) is not None:
+                    raise RuntimeError("load_state_dict: a post hook changes the incompatible keys in place and returns None")
+        if strict and (result.missing_keys or result.unexpected_keys):
+            plan.check(type(self).__name__, result)
+        return result
+
+    # ------------------------------------------------------------ hooks
+
+    def register_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call `hook(module, prefix, keep_vars)` before the state is taken."""
+        return add_hook(self._state_dict_pre_hooks, hook)
+
+    def register_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call `hook(module, state_dict, prefix, local_metadata)` on the state, which it may change in place."""
+        return add_hook(self._state_dict_hooks, hook)
+
+    _register_state_dict_hook = register_state_dict_post_hook
+
+    def register_load_state_dict_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call `hook(module, state_dict, prefix, local_metadata, strict, missing, unexpected, errors)` before loading.
+
+        It may change `state_dict` (a copy of what the user gave), for example to rename old keys.
+        """
+        return add_hook(self._load_state_dict_pre_hooks, hook)
+
+    def register_load_state_dict_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call `hook(module, incompatible_keys)` after loading; it may change the lists of keys in place."""
+        return add_hook(self._load_state_dict_post_hooks, hook)
+
+
+class _Plan:
+    """What a loading will do, found before it is done."""
+
+    def __init__(self, given: dict[str, Any], strict: bool) -> None:
+        self.given, self.strict = given, strict
+        self.known: set[str] = set()
+        self.missing: list[str] = []
+        self.errors: list[str] = []
+        self.extra_unexpected: list[str] = []
+        self.steps: list[tuple[Any, str, Any]] = []  # owner, own name, value
+        self.owners: list[Module] = []
+
+    def add(self, owner: Any, prefix: str) -> None:
+        """The module `owner`, whose dotted name and a dot are `prefix`, and all below it."""
+        for hook in owner._load_state_dict_pre_hooks.values():
+            hook(owner, self.given, prefix, {}, self.strict, self.missing, self.extra_unexpected, self.errors)
+        for name, tensor in owner._own_state():
+            key = prefix + name
+            self.known.add(key)
+            if key in self.given:
+                self._fit(owner, name, key, tensor)
+            elif key not in self.missing:
+                self.missing.append(key)
+        if owner._has_extra_state():
+            key = prefix + EXTRA_STATE
+            self.known.add(key)
+            if key in self.given:
+                self.steps.append((owner, EXTRA_STATE, self.given[key]))
+            else:
+                self.missing.append(key)
+        for name, child in owner._modules.items():
+            if child is not None:
+                self.add(child, f"{prefix}{name}.")
+        self.owners.append(owner)
+
+    def _fit(self, owner: Any, name: str, key: str, tensor: Any) -> None:
+        value = self.given[key]
+        if not isinstance(value, Tensor):
+            self.errors.append(f'"{key}" is a {type(value).__name__}, not a tensor')
+        elif not is_lazy(tensor) and value.shape != tensor.shape:
+            self.errors.append(f'size mismatch for "{key}": the state has shape {value.shape}, the model {tensor.shape}')
+        else:
+            self.steps.append((owner, name, value))
+
+    def unexpected(self) -> list[str]:
+        """Keys that nothing in the model has."""
+        return [k for k in self.given if k not in self.known] + self.extra_unexpected
+
+    def check(self, model: str, keys: IncompatibleKeys) -> None:
+        """Raise RuntimeError with all differences, if there are any that matter."""
+        lines = list(self.errors)
+        if self.strict:
+            lines += [f'missing key "{k}"' for k in keys.missing_keys]
+            lines += [f'unexpected key "{k}"{_meant(k, keys.missing_keys)}' for k in keys.unexpected_keys]
+        if not lines:
+            return
+        prefix = _shared_prefix(keys)
+        if prefix:
+            lines = [*self.errors, f'all {len(keys.missing_keys)} keys differ by a prefix, as "{keys.unexpected_keys[0]}" does:']
+        shown, rest = lines[:40], len(lines) - 40
+        text = "".join(f"\n  {line}" for line in shown) + (f"\n  … and {rest} more" if rest > 0 else "")
+        if prefix:
+            text += f"\n    load {{k.removeprefix({prefix!r}): v for k, v in state.items()}}"
+        elif self.strict and not self.errors:
+            text += "\n  strict=False loads what fits."
+        raise RuntimeError(f"Error(s) in loading state_dict for {model}, nothing was loaded:{text}")
+
+    def carry_out(self, assign: bool) -> None:
+        """Write the values into the model."""
+        for owner, name, value in self.steps:
+            if name == EXTRA_STATE and name not in owner._parameters and name not in owner._buffers:
+                owner.set_extra_state(value)
+                continue
+            table = owner._parameters if name in owner._parameters else owner._buffers
+            target = table[name]
+            if assign:
+                if isinstance(target, Parameter) and not isinstance(value, Parameter):
+                    value = Parameter(value, target.requires_grad)
+                table[name] = value
+            else:
+                if is_lazy(target):
+                    target.materialize(value.shape)
+                target.copy_(value)
+
+
+def _meant(key: str, missing: list[str]) -> str:
+    close = difflib.get_close_matches(key, missing, 1, 0.75)
+    return f' (did you mean "{close[0]}"?)' if close else ""
+
+
+def _shared_prefix(keys: IncompatibleKeys) -> str:
+    """The prefix that, taken from all unexpected keys, gives the missing ones; such as "module."."""
+    missing, unexpected = set(keys.missing_keys), keys.unexpected_keys
+    if not missing or len(missing) != len(unexpected):
+        return ""
+    first = next((m for m in missing if unexpected[0].endswith(m)), None)
+    prefix = unexpected[0][: len(unexpected[0]) - len(first)] if first else ""
+    return prefix if prefix and {k.removeprefix(prefix) for k in unexpected} == missing else ""

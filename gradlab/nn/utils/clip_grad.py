@@ -1,0 +1,82 @@
+"""Keeping gradients small: all together by their norm, or one by one by value."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from typing import Any
+
+from gradlab.autograd.mode import no_grad
+from gradlab.tensor import Tensor
+from gradlab.tensor.creation import tensor as make
+from gradlab.tensor.shape import stack
+
+
+def _gradients(parameters: Any) -> list[Tensor]:
+    listed = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    return [p.grad for p in listed if p.grad is not None]
+
+
+def _norm(x: Tensor, norm_type: float) -> Tensor:
+    if norm_type == 2:
+        return (x * x).sum().sqrt()
+    if norm_type == math.inf:
+        return x.abs().amax()
+    if norm_type == -math.inf:
+        return x.abs().amin()
+    if norm_type == 0:
+        return (x != 0).to(x._array.dtype).sum()
+    total: Tensor = (x.abs() ** norm_type).sum() ** (1.0 / norm_type)
+    return total
+
+
+@no_grad()
+def get_total_norm(
+    tensors: Any, norm_type: float = 2.0, error_if_nonfinite: bool = False, foreach: bool | None = None
+) -> Tensor:
+    """The norm of all tensors together, as if they were one vector: a 0-d tensor (0 without tensors).
+
+    RuntimeError, if error_if_nonfinite, for a norm that is NaN or infinite. foreach has no effect.
+    """
+    listed = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+    norm_type = float(norm_type)
+    parts = [_norm(x.detach(), norm_type) for x in listed if x.numel()]
+    if not parts:
+        return make(0.0)
+    total = parts[0] if len(parts) == 1 else _norm(stack(parts), norm_type)
+    if error_if_nonfinite and not math.isfinite(total.item()):
+        raise RuntimeError(
+            f"the norm of order {norm_type} of {len(listed)} gradients is {total.item()}, so they cannot be clipped; "
+            f"pass error_if_nonfinite=False to clip them nevertheless"
+        )
+    return total
+
+
+@no_grad()
+def clip_grads_with_norm_(parameters: Any, max_norm: float, total_norm: Tensor, foreach: bool | None = None) -> None:
+    """Multiply the gradients, in place, by max_norm / total_norm where that is below 1."""
+    factor = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
+    for gradient in _gradients(parameters):
+        gradient.mul_(factor.to(gradient._array.dtype))
+
+
+def clip_grad_norm_(
+    parameters: Tensor | Iterable[Tensor],
+    max_norm: float,
+    norm_type: float = 2.0,
+    error_if_nonfinite: bool = False,
+    foreach: bool | None = None,
+) -> Tensor:
+    """Scale the gradients of the parameters, in place, so that their common norm is at most max_norm. Returns the norm before."""
+    listed = [parameters] if isinstance(parameters, Tensor) else list(parameters)
+    total = get_total_norm(_gradients(listed), norm_type, error_if_nonfinite)
+    clip_grads_with_norm_(listed, max_norm, total)
+    return total
+
+
+@no_grad()
+def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float, foreach: bool | None = None) -> None:
+    """Clamp every gradient, in place, to -clip_value … clip_value."""
+    value = float(clip_value)
+    for gradient in _gradients(parameters):
+        gradient.clamp_(-value, value)

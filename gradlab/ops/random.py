@@ -1,0 +1,361 @@
+"""Random rows: pure functions of a state (seed, offset), the same numbers on every device.
+
+The source is Philox4x64-10 (Salmon et al., "Parallel random numbers: as easy as 1, 2, 3", 2011) with NumPy's own bits: word i of a row is
+word number `state[1] + offset + i` of the stream of `numpy.random.Philox(key=[seed, 0])`, which is
+
+    word(n) = philox4x64_10(counter = [1 + n // 4, 0, 0, 0], key = [seed, 0])[n % 4]
+
+`state` is int64[2], its two numbers read as unsigned: the seed and the words used so far. Draws start at multiples of 4 words.
+From words to numbers, for element i of the output in row-major order (`h(i)` is half word i: the low, then the high 32 bits of
+word(i // 2); every float is computed in float64, without contraction to fma, and rounded once to the output's dtype):
+
+    uniform      float64: u = (word(i) >> 11) · 2^-53. float32, float16, bfloat16: u = (h(i) >> 8, 21, 24) · 2^-24, -11, -8: below 1 in the
+                 output's own dtype. Result: low + (high - low) · u, at most the largest number of the dtype below `high`.
+    normal       Box and Muller, for the pair j = i // 2: with U(n) = (word(n) >> 11) · 2^-53
+                 r = sqrt(-2 log(1 - U(2j))), a = 6.283185307179586 · U(2j + 1): r cos a (i even), r sin a (i odd); mean + std · that.
+    integers     low + floor(word(i) · (high - low) / 2^64), the high word of a 64 by 64 bit product: no value is likelier than another
+                 by more than 2^-64. A range of 2^64 takes the word itself.
+    exponential  -log1p(-U(i)) / rate.
+    bernoulli    h(i) < p · 2^32, compared in float64; dropout keeps element i where h(i) >= the threshold floor(p · 2^32 + 0.5).
+    permutation  the stable ascending order of word(0), …, word(n - 1).
+    poisson      inversion of U(i), see `poisson_cpu`.
+    multinomial  see `multinomial_cpu`.
+"""
+
+from __future__ import annotations
+
+import math
+import threading
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gradlab.dtype import FLOAT32, FLOAT64, FLOATING, INT64, bfloat16, float16
+from gradlab.kernel import Kernel
+from gradlab.op import Op
+from gradlab.spec import ShapeError, Spec, broadcast_shapes
+
+WORD = (1 << 64) - 1
+CHUNK = 1 << 15  # elements at a time, so that words and temporaries stay in the cache; a multiple of 8
+_BITS = {FLOAT32: 24, float16.dtype: 11, bfloat16.dtype: 8}
+_local = threading.local()
+
+
+def stream(state: Any, offset: int) -> np.random.Generator:
+    """This thread's NumPy generator, at word `state[1] + offset` of seed `state[0]`. (`np.random` is imported at the first use.)"""
+    generator: np.random.Generator | None = getattr(_local, "generator", None)
+    if generator is None:
+        generator = _local.generator = np.random.Generator(np.random.Philox(key=0))
+    seed, used = state.tolist()
+    position = (used + offset) & WORD
+    source = generator.bit_generator
+    source.state = {
+        "bit_generator": "Philox", "state": {"counter": (position >> 2, 0, 0, 0), "key": (seed & WORD, 0)}, "buffer": (0, 0, 0, 0),
+        "buffer_pos": 4, "has_uint32": 0, "uinteger": 0,
+    }  # fmt: skip
+    if position & 3:
+        source.random_raw(position & 3, output=False)
+    return generator
+
+
+def raw(generator: np.random.Generator, size: int) -> Any:
+    """The next words."""
+    return generator.bit_generator.random_raw(size)
+
+
+def halves(generator: np.random.Generator, size: int) -> Any:
+    """The next half words: of each word the low, then the high 32 bits."""
+    return raw(generator, (size + 1) // 2).astype("<u8", copy=False).view("<u4")[:size]
+
+
+def in_chunks(y: Any, fill: Callable[[Any, int], None]) -> None:
+    """Call `fill(part, start)` for consecutive parts of the flattened `y`."""
+    target = y if y.flags.c_contiguous else np.empty(y.shape, y.dtype)
+    flat = target.reshape(-1)
+    for start in range(0, flat.size, CHUNK):
+        fill(flat[start : start + CHUNK], start)
+    if target is not y:
+        y[...] = target
+
+
+# ---------------------------------------------------------------- from the state alone
+
+
+def check_state(state: Spec) -> None:
+    """A random state is two numbers."""
+    if state.shape != (2,) or state.dtype.kind not in "iu":
+        raise TypeError(f"a random state is an int64 tensor (seed, offset), not {state.dtype} of shape {state.shape}")
+
+
+def made(state: Spec, *, shape: tuple[int, ...], dtype: np.dtype[Any], **_: Any) -> Spec:
+    """Rule: the shape and dtype asked for."""
+    check_state(state)
+    return Spec(shape, dtype)
+
+
+def made_float(state: Spec, *, shape: tuple[int, ...], dtype: np.dtype[Any], **_: Any) -> Spec:
+    """Rule: as `made`, of floating point."""
+    if dtype not in FLOATING:
+        raise TypeError(f"makes floating point numbers, not {dtype}")
+    return made(state, shape=shape, dtype=dtype)
+
+
+def uniform_cpu(state: Any, y: Any, *, shape: Any, dtype: Any, offset: int, low: float, high: float) -> None:
+    generator = stream(state, offset)
+    bits = _BITS.get(y.dtype, 53)
+    unit = low == 0 and high == 1
+    below = np.nextafter(y.dtype.type(high), y.dtype.type(low)) if high > low else y.dtype.type(low)
+
+    def fill(part: Any, _: int) -> None:
+        if unit and bits in (24, 53):
+            generator.random(out=part, dtype=part.dtype)  # NumPy's own mapping is this one
+            return
+        if bits == 53:
+            u = generator.random(part.size)
+        else:
+            u = (halves(generator, part.size) >> np.uint32(32 - bits)) * 2.0**-bits
+        if unit:
+            part[...] = u
+            return
+        u *= high - low
+        u += low
+        np.minimum(u.astype(part.dtype), below, out=part)
+
+    in_chunks(y, fill)
+
+
+def box_muller(generator: np.random.Generator, size: int) -> Any:
+    """`size` (or one more) standard normal float64 numbers."""
+    u = generator.random((size + 1) // 2 * 2).reshape(-1, 2)
+    radius = np.subtract(1.0, u[:, 0])
+    np.log(radius, radius)
+    radius *= -2.0
+    np.sqrt(radius, radius)
+    angle = np.multiply(u[:, 1], 2 * math.pi)
+    np.multiply(np.cos(angle), radius, u[:, 0])
+    np.multiply(np.sin(angle, angle), radius, u[:, 1])
+    return u.reshape(-1)
+
+
+def normal_cpu(state: Any, y: Any, *, shape: Any, dtype: Any, offset: int, mean: float, std: float) -> None:
+    generator = stream(state, offset)
+
+    def fill(part: Any, _: int) -> None:
+        z = box_muller(generator, part.size)[: part.size]
+        if std != 1:
+            z *= std
+        if mean != 0:
+            z += mean
+        part[...] = z
+
+    in_chunks(y, fill)
+
+
+def high_product(words: Any, factor: int) -> Any:
+    """The high 64 bits of words · factor, from products of 32 bit halves."""
+    low, high = words & np.uint64(0xFFFFFFFF), words >> np.uint64(32)
+    f_low, f_high = np.uint64(factor & 0xFFFFFFFF), np.uint64(factor >> 32)
+    if not f_high:
+        return (high * f_low + (low * f_low >> np.uint64(32))) >> np.uint64(32)
+    middle = high * f_low + (low * f_low >> np.uint64(32))
+    carry = (middle & np.uint64(0xFFFFFFFF)) + low * f_high
+    return high * f_high + (middle >> np.uint64(32)) + (carry >> np.uint64(32))
+
+
+def integers_cpu(state: Any, y: Any, *, shape: Any, dtype: Any, offset: int, low: int, high: int) -> None:
+    generator, size = stream(state, offset), high - low
+
+    def fill(part: Any, _: int) -> None:
+        found = raw(generator, part.size)
+        if size <= WORD:
+            found = high_product(found, size)
+        found += np.uint64(low & WORD)
+        np.copyto(part, found.view(np.int64), casting="unsafe")
+
+    in_chunks(y, fill)
+
+
+def exponential_cpu(state: Any, y: Any, *, shape: Any, dtype: Any, offset: int, rate: float) -> None:
+    generator = stream(state, offset)
+
+    def fill(part: Any, _: int) -> None:
+        u = generator.random(part.size)
+        np.log1p(np.negative(u, u), u)
+        u /= -rate
+        part[...] = u
+
+    in_chunks(y, fill)
+
+
+def permutation_cpu(state: Any, y: Any, *, shape: tuple[int], dtype: Any, offset: int) -> None:
+    np.copyto(y, np.argsort(raw(stream(state, offset), shape[0]), kind="stable"), casting="unsafe")
+
+
+def kernel(name: str) -> Kernel:
+    """A kernel of this family."""
+    return Kernel("random.cu", name, "random")
+
+
+def _row(name: str, rule: Any, cpu: Any, *params: str) -> Op:
+    return Op(f"random_{name}", rule, params=("shape", "dtype", "offset", *params), exact=True, cpu=cpu, cuda=kernel(name))
+
+
+random_uniform = _row("uniform", made_float, uniform_cpu, "low", "high")
+random_normal = _row("normal", made_float, normal_cpu, "mean", "std")
+random_integers = _row("integers", made, integers_cpu, "low", "high")
+random_exponential = _row("exponential", made_float, exponential_cpu, "rate")
+random_permutation = _row("permutation", made, permutation_cpu)
+
+# ---------------------------------------------------------------- from an input and the state
+
+
+def like_first(x: Spec, state: Spec, **_: Any) -> Spec:
+    """Rule: the output is like the input."""
+    check_state(state)
+    return x
+
+
+def threshold(p: float) -> int:
+    """Half words below this are dropped."""
+    return min(int(p * 2**32 + 0.5), 2**32 - 1) if p < 1 else 2**32
+
+
+def dropout_cpu(x: Any, state: Any, y: Any, *, p: float, offset: int) -> None:
+    limit = threshold(p)
+    if limit == 2**32:
+        y.fill(0)
+        return
+    generator, scale = stream(state, offset), y.dtype.type(1 / (1 - p))
+    source = np.ascontiguousarray(x).reshape(-1)
+    integer = f"i{y.dtype.itemsize}"
+
+    def fill(part: Any, start: int) -> None:
+        np.multiply(source[start : start + part.size], scale, part)
+        bits = (halves(generator, part.size) < np.uint32(limit)).astype(integer)
+        bits -= 1  # all bits of what is kept: an "and" takes half the time of a masked copy, whose branches nothing can predict
+        part.view(integer)[...] &= bits
+
+    in_chunks(y, fill)
+
+
+def again(g: Any, state: Any, p: float, offset: int) -> Any:
+    """The gradient is the same row with the same state: the mask is made again, not kept."""
+    return dropout(g, state, p=p, offset=offset)
+
+
+dropout = Op("dropout", like_first, params=("p", "offset"), cpu=dropout_cpu, cuda=kernel("dropout"), grad={"x": again})
+
+
+def probabilities(p: Spec, state: Spec, *, dtype: np.dtype[Any], offset: int) -> Spec:
+    """Rule: one trial for each probability."""
+    check_state(state)
+    return Spec(p.shape, dtype)
+
+
+def bernoulli_cpu(p: Any, state: Any, y: Any, *, dtype: Any, offset: int) -> None:
+    if not ((p >= 0) & (p <= 1)).all():  # NaN, too
+        raise RuntimeError("bernoulli: probabilities lie between 0 and 1")
+    generator, source = stream(state, offset), np.ascontiguousarray(p).reshape(-1)
+
+    def fill(part: Any, start: int) -> None:
+        part[...] = halves(generator, part.size) < source[start : start + part.size].astype(FLOAT64) * 2.0**32
+
+    in_chunks(y, fill)
+
+
+bernoulli = Op("bernoulli", probabilities, params=("dtype", "offset"), cpu=bernoulli_cpu, cuda=kernel("bernoulli"))
+
+
+def poisson_cpu(rate: Any, state: Any, y: Any, *, offset: int) -> None:
+    """Inversion of one uniform number for each element, in float64.
+
+    Probabilities are taken off u in the order m, m + 1, m - 1, m + 2, … from m = floor(rate) where rate >= 32, else 0, 1, 2, …; the
+    count at which u falls below 0 is the result. p(m) comes from Stirling's series for log m!, its neighbours from p(k + 1) =
+    p(k) · rate / (k + 1). The loop ends when no probability above 2^-60 is left.
+    """
+    lam = np.ascontiguousarray(rate).reshape(-1).astype(FLOAT64)
+    if not (lam >= 0).all():
+        raise RuntimeError("poisson: rates are not negative")
+    u = stream(state, offset).random(lam.size)
+    wide = lam >= 32
+    up = np.where(wide, np.floor(lam), 0.0)
+    m = np.where(wide, up, 1.0)
+    series = 1 / (12 * m) - 1 / (360 * m**3) + 1 / (1260 * m**5)
+    start = np.where(wide, m * np.log(np.where(wide, lam, 1) / m) + (m - lam) - 0.5 * np.log(2 * math.pi * m) - series, -lam)
+    p_up = np.exp(start)
+    down, p_down = up.copy(), p_up.copy()
+    result, open_ = up.copy(), np.arange(lam.size)
+    u -= p_up
+    open_ = open_[u >= 0]
+    while open_.size:
+        up[open_] += 1
+        p_up[open_] *= lam[open_] / up[open_]
+        result[open_] = up[open_]
+        u[open_] -= p_up[open_]
+        open_ = open_[u[open_] >= 0]
+        lower = open_[down[open_] > 0]
+        p_down[lower] *= down[lower] / lam[lower]
+        down[lower] -= 1
+        result[lower] = down[lower]
+        u[lower] -= p_down[lower]
+        open_ = open_[(u[open_] >= 0) & ((p_up[open_] > 2.0**-60) | ((down[open_] > 0) & (p_down[open_] > 2.0**-60)))]
+    np.copyto(y, result.reshape(y.shape), casting="unsafe")
+
+
+poisson = Op("poisson", like_first, params=("offset",), cpu=poisson_cpu, cuda=kernel("poisson"))
+
+
+def multinomial_rule(weights: Spec, state: Spec, *, samples: int, replacement: bool, offset: int) -> Spec:
+    """Rule: `samples` category numbers for each row of weights."""
+    check_state(state)
+    if weights.dtype not in FLOATING:
+        raise TypeError(f"weights are floating point, not {weights.dtype}")
+    if len(weights.shape) not in (1, 2) or weights.shape[-1] == 0:
+        raise ShapeError(f"weights are a vector or a matrix with at least one category, not of shape {weights.shape}")
+    if samples < 1 or (not replacement and samples > weights.shape[-1]):
+        raise ShapeError(f"cannot draw {samples} of {weights.shape[-1]} categories without replacement")
+    return Spec((*weights.shape[:-1], samples), INT64)
+
+
+def multinomial_cpu(weights: Any, state: Any, y: Any, *, samples: int, replacement: bool, offset: int) -> None:
+    """With replacement: the first category whose running sum of weights (float64, from left to right) exceeds U(i) · their sum.
+    Without: the stable ascending order of -log1p(-U(j)) / weight(j), of which the first `samples` are taken; zero weights come last."""
+    rows = np.atleast_2d(weights).astype(FLOAT64)
+    total = rows.sum(-1)
+    if not (np.isfinite(rows) & (rows >= 0)).all() or not (total > 0).all():
+        raise RuntimeError("multinomial: weights are finite and not negative, and each row has one above zero")
+    if not replacement and ((rows > 0).sum(-1) < samples).any():
+        raise RuntimeError(f"multinomial: fewer than {samples} weights of a row are above zero; draw with replacement=True")
+    generator = stream(state, offset)
+    if replacement:
+        sums = np.cumsum(rows, -1)
+        u = generator.random((len(rows), samples)) * sums[:, -1:]
+        found = np.stack([np.searchsorted(s, r, side="right") for s, r in zip(sums, u, strict=True)]) if len(rows) else u
+        last = rows.shape[-1] - 1 - np.argmax(rows[:, ::-1] > 0, -1)  # rounding must not lead past the last possible category
+        found = np.minimum(found, last[:, None])
+    else:
+        waiting = np.full(rows.shape, np.inf)
+        np.divide(-np.log1p(-generator.random(rows.shape)), rows, out=waiting, where=rows > 0)
+        found = np.argsort(waiting, -1, kind="stable")[:, :samples]
+    y[...] = found.reshape(y.shape)
+
+
+multinomial = Op("multinomial", multinomial_rule, params=("samples", "replacement", "offset"), cpu=multinomial_cpu,
+                 cuda=kernel("multinomial"))  # fmt: skip
+
+
+def normal_of_rule(mean: Spec, std: Spec, state: Spec, *, dtype: np.dtype[Any], offset: int) -> Spec:
+    """Rule: means and standard deviations, broadcast."""
+    check_state(state)
+    return Spec(broadcast_shapes(mean.shape, std.shape), dtype)
+
+
+def normal_of_cpu(mean: Any, std: Any, state: Any, y: Any, *, dtype: Any, offset: int) -> None:
+    if not (std >= 0).all():
+        raise RuntimeError("normal: standard deviations are not negative")
+    z = box_muller(stream(state, offset), y.size)[: y.size].reshape(y.shape)
+    y[...] = z * std + mean
+
+
+normal_of = Op("normal_of", normal_of_rule, params=("dtype", "offset"), cpu=normal_of_cpu, cuda=kernel("normal_of"))

@@ -1,0 +1,168 @@
+"""The error function, its complement and its inverse. NumPy has none of them, so they are computed here from rational approximations.
+
+Sources: float64 erf and erfc are W. J. Cody, "Rational Chebyshev approximation for the error function", Math. Comp. 23 (1969); erfinv is
+M. J. Wichura, "Algorithm AS 241: the percentage points of the normal distribution", Appl. Statist. 37 (1988). float32 erf is our own
+minimax fit of one rational function, cheap because it has no branches.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+from gradlab.kernel import Elementwise
+from gradlab.op import Op
+from gradlab.spec import same
+
+# erf(x) = x·P(x²)/Q(x²), coefficients from the lowest power up; from LIMIT_32 on erf rounds to 1
+# (and this evaluation, in float32, is exactly 1 there)
+P_32 = (1.12837915, 0.190780744, 0.0527898415, 0.00377946811, 0.000284804044, 2.04197572e-06)
+Q_32 = (1.0, 0.502407749, 0.114256213, 0.0149971542, 0.00116517601, 3.80038891e-05)
+LIMIT_32 = 3.9200003147125244
+
+# Cody's three ranges, coefficients from the highest power down: erf below 0.46875, erfc below 4, erfc above
+CODY_A = (1.85777706184603153e-1, 3.16112374387056560e0, 1.13864154151050156e2, 3.77485237685302021e2, 3.20937758913846947e3)
+CODY_B = (1.0, 2.36012909523441209e1, 2.44024637934444173e2, 1.28261652607737228e3, 2.84423683343917062e3)
+CODY_C = (2.15311535474403846e-8, 5.64188496988670089e-1, 8.88314979438837594e0, 6.61191906371416295e1, 2.98635138197400131e2,
+          8.81952221241769090e2, 1.71204761263407058e3, 2.05107837782607147e3, 1.23033935479799725e3)  # fmt: skip
+CODY_D = (1.0, 1.57449261107098347e1, 1.17693950891312499e2, 5.37181101862009858e2, 1.62138957456669019e3, 3.29079923573345963e3,
+          4.36261909014324716e3, 3.43936767414372164e3, 1.23033935480374942e3)  # fmt: skip
+CODY_P = (1.63153871373020978e-2, 3.05326634961232344e-1, 3.60344899949804439e-1, 1.25781726111229246e-1, 1.60837851487422766e-2,
+          6.58749161529837803e-4)  # fmt: skip
+CODY_Q = (1.0, 2.56852019228982242e0, 1.87295284992346725e0, 5.27905102951428412e-1, 6.05183413124413191e-2, 2.33520497626869185e-3)
+
+# Wichura's PPND16, from the highest power down: the centre, |x| <= 0.85, and two ranges of the tails
+WICHURA_A = (2.5090809287301226727e3, 3.3430575583588128105e4, 6.7265770927008700853e4, 4.5921953931549871457e4,
+             1.3731693765509461125e4, 1.9715909503065514427e3, 1.3314166789178437745e2, 3.3871328727963666080e0)  # fmt: skip
+WICHURA_B = (5.2264952788528545610e3, 2.8729085735721942674e4, 3.9307895800092710610e4, 2.1213794301586595867e4,
+             5.3941960214247511077e3, 6.8718700749205790830e2, 4.2313330701600911252e1, 1.0)  # fmt: skip
+WICHURA_C = (7.74545014278341407640e-4, 2.27238449892691845833e-2, 2.41780725177450611770e-1, 1.27045825245236838258e0,
+             3.64784832476320460504e0, 5.76949722146069140550e0, 4.63033784615654529590e0, 1.42343711074968357734e0)  # fmt: skip
+WICHURA_D = (1.05075007164441684324e-9, 5.47593808499534494600e-4, 1.51986665636164571966e-2, 1.48103976427480074590e-1,
+             6.89767334985100004550e-1, 1.67638483018380384940e0, 2.05319162663775882187e0, 1.0)  # fmt: skip
+WICHURA_E = (2.01033439929228813265e-7, 2.71155556874348757815e-5, 1.24266094738807843860e-3, 2.65321895265761230930e-2,
+             2.96560571828504891230e-1, 1.78482653991729133580e0, 5.46378491116411436990e0, 6.65790464350110377720e0)  # fmt: skip
+WICHURA_F = (2.04426310338993978564e-15, 1.42151175831644588870e-7, 1.84631831751005468180e-5, 7.86869131145613259100e-4,
+             1.48753612908506148525e-2, 1.36929880922735805310e-1, 5.99832206555887937690e-1, 1.0)  # fmt: skip
+
+BLOCK = 1 << 14  # elements that are computed at a time, so that the work space stays in the cache
+
+
+def horner(t: Any, coefficients: tuple[float, ...], out: Any = None) -> Any:
+    """The polynomial of `t`, coefficients from the highest power down."""
+    out = np.multiply(t, t.dtype.type(coefficients[0]), out)
+    for c in coefficients[1:-1]:
+        out += t.dtype.type(c)
+        out *= t
+    out += t.dtype.type(coefficients[-1])
+    return out
+
+
+def blocks(x: Any, y: Any) -> Iterator[tuple[Any, Any]]:
+    """Flat pieces of `x` and of the contiguous `y`."""
+    flat, out = x.reshape(-1), y.reshape(-1)
+    for start in range(0, flat.size, BLOCK):
+        yield flat[start : start + BLOCK], out[start : start + BLOCK]
+
+
+def erf_32(x: Any, y: Any) -> None:
+    """At most 4e-7 off."""
+    z = np.clip(x, np.float32(-LIMIT_32), np.float32(LIMIT_32))
+    t = z * z
+    z *= horner(t, P_32[::-1], y)
+    np.true_divide(z, horner(t, Q_32[::-1], y), y)
+    np.clip(y, np.float32(-1), np.float32(1), y)
+
+
+def erfc_tail(a: Any) -> Any:
+    """erfc of float64 numbers a >= 0.46875. The exponent a² is split as Cody does: 1/16ths square exactly, the rest is small."""
+    middle = np.minimum(a, 4.0)
+    scaled = horner(middle, CODY_C) / horner(middle, CODY_D)
+    far = a > 4
+    if far.any():
+        t = 1 / np.square(a[far])
+        scaled[far] = (1 / math.sqrt(math.pi) - t * horner(t, CODY_P) / horner(t, CODY_Q)) / a[far]
+    a = np.minimum(a, 30.0)
+    whole = np.trunc(a * 16) / 16
+    scaled *= np.exp(-whole * whole) * np.exp(-(a - whole) * (a + whole))
+    return scaled
+
+
+def erf_64(x: Any, y: Any, complement: bool) -> None:
+    """erf or erfc by Cody's three ranges."""
+    a = np.abs(x)
+    t = np.square(np.minimum(a, 0.46875))
+    centre = x * (horner(t, CODY_A) / horner(t, CODY_B))
+    np.copyto(y, 1 - centre if complement else centre)
+    outer = a > 0.46875
+    if outer.any():
+        tail, negative = erfc_tail(a[outer]), x[outer] < 0
+        y[outer] = np.where(negative, 2 - tail, tail) if complement else np.where(negative, tail - 1, 1 - tail)
+
+
+def erf_cpu(x: Any, y: Any) -> None:
+    for part, out in blocks(x, y):
+        if part.dtype == np.float32:
+            erf_32(part, out)
+        else:
+            erf_64(part, out, False)
+
+
+def erfc_cpu(x: Any, y: Any) -> None:
+    """float32 is computed in float64: the complement's relative error in the tail has no cheap float32 form."""
+    for part, out in blocks(x, y):
+        if part.dtype == np.float32:
+            wide = np.empty(part.shape)
+            erf_64(part.astype(np.float64), wide, True)
+            np.copyto(out, wide, casting="same_kind")
+        else:
+            erf_64(part, out, True)
+
+
+def erfinv_cpu(x: Any, y: Any) -> None:
+    """x = 2p - 1 has the normal quantile of p over √2; ±inf at ±1, NaN beyond."""
+    for part, out in blocks(x, y):
+        z = part.astype(np.float64)
+        q = 0.5 * z
+        r = 0.180625 - q * q
+        central = q * horner(r, WICHURA_A) / horner(r, WICHURA_B)
+        tail = np.abs(q) > 0.425
+        if tail.any():
+            s = np.sqrt(-np.log(0.5 - np.abs(q[tail])))
+            near, far = s - 1.6, np.minimum(s, 27.0) - 5.0
+            value = np.where(s <= 5, horner(near, WICHURA_C) / horner(near, WICHURA_D), horner(far, WICHURA_E) / horner(far, WICHURA_F))
+            value[np.isinf(s)] = np.inf
+            central[tail] = np.copysign(value, q[tail])
+        np.copyto(out, central * math.sqrt(0.5), casting="same_kind")
+
+
+def text(t: str, coefficients: tuple[float, ...]) -> str:
+    """The polynomial as an expression."""
+    found = f"T({coefficients[0]!r})"
+    for c in coefficients[1:]:
+        found = f"({found} * {t} + T({c!r}))"
+    return found
+
+
+def ratio(t: str, above: tuple[float, ...], below: tuple[float, ...]) -> str:
+    """The rational function as an expression."""
+    return f"{text(t, above)} / {text(t, below)}"
+
+
+_Q, _R = "(T(0.5) * x)", "(T(0.180625) - T(0.25) * x * x)"
+_S = "sqrt(-log(T(0.5) - T(0.5) * abs(x)))"
+ERFINV_EXPRESSION = (
+    f"T(0.7071067811865476) * where(abs(x) <= T(0.85), {_Q} * {ratio(_R, WICHURA_A, WICHURA_B)}, "
+    f"copysign(where(isinf({_S}), {_S}, where({_S} <= T(5), {ratio(f'({_S} - T(1.6))', WICHURA_C, WICHURA_D)}, "
+    f"{ratio(f'({_S} - T(5))', WICHURA_E, WICHURA_F)})), x))"
+)
+
+erf = Op("erf", same, cpu=erf_cpu, cuda=Elementwise("erf(x)"), promote="float",
+         grad={"x": lambda g, x: g * ((x * x).neg().exp() * (2 / math.sqrt(math.pi)))})  # fmt: skip
+erfc = Op("erfc", same, cpu=erfc_cpu, cuda=Elementwise("erfc(x)"), promote="float",
+          grad={"x": lambda g, x: g * ((x * x).neg().exp() * (-2 / math.sqrt(math.pi)))})  # fmt: skip
+erfinv = Op("erfinv", same, cpu=erfinv_cpu, cuda=Elementwise(ERFINV_EXPRESSION), promote="float",
+            grad={"x": lambda g, y: g * ((y * y).exp() * (math.sqrt(math.pi) / 2))})  # fmt: skip

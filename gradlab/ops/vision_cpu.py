@@ -1,0 +1,225 @@
+"""The NumPy side of padding, resampling and im2col.
+
+Resampling (interpolation, adaptive averages, reflecting and circular padding) works on one dimension at a time: every output is a
+weighted sum of a few inputs, its taps. What the taps are follows from a table, a tuple of plain values (kind, input size, output
+size, ...). The adjoint's taps are those of the transposed matrix, so both directions gather.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.lib.stride_tricks import as_strided
+
+from gradlab.ops.conv_cpu import interior, strided_part, symmetric
+
+Sizes = tuple[int, ...]
+Table = tuple[Any, ...]  # (kind, input size, output size, *what the kind needs)
+
+
+class Taps(NamedTuple):
+    """Of each output the inputs' indices (outputs, T) and their weights (None where there is one tap of weight 1).
+
+    `none` marks outputs without taps, which are 0 (None where there are none). Unused taps repeat a used one with weight 0.
+    """
+
+    index: Any
+    weight: Any
+    none: Any
+
+
+def _nearest(inputs: int, outputs: int, scale: float, half: float) -> Any:
+    """floor((i + half) · scale), in float32 as in PyTorch, so that rounding at the borders between pixels is the same.
+
+    Also as there, equal and doubled sizes repeat pixels evenly, whatever the scale.
+    """
+    if not half and outputs in (inputs, 2 * inputs):
+        return np.arange(outputs) * inputs // outputs
+    at = (np.arange(outputs, dtype=np.float32) + np.float32(half)) * np.float32(scale)
+    return np.minimum(np.floor(at).astype(np.int64), inputs - 1)
+
+
+def _sources(outputs: int, scale: float, align_corners: bool) -> Any:
+    """Where each output lies among the inputs, as a number."""
+    at = np.arange(outputs, dtype=np.float64)
+    return at * scale if align_corners else (at + 0.5) * scale - 0.5
+
+
+def _linear(inputs: int, outputs: int, scale: float, align_corners: bool) -> tuple[Any, Any]:
+    at = np.maximum(_sources(outputs, scale, align_corners), 0)
+    low = np.minimum(np.floor(at).astype(np.int64), inputs - 1)
+    share = np.clip(at - low, 0, 1)
+    return np.stack([low, np.minimum(low + 1, inputs - 1)], 1), np.stack([1 - share, share], 1)
+
+
+def cubic(distance: Any, a: float) -> Any:
+    """Keys' cubic convolution kernel (R. Keys, 1981)."""
+    d = np.abs(distance)
+    near = ((a + 2) * d - (a + 3)) * d * d + 1
+    far = ((a * d - 5 * a) * d + 8 * a) * d - 4 * a
+    return np.where(d <= 1, near, np.where(d < 2, far, 0))
+
+
+def _cubic(inputs: int, outputs: int, scale: float, align_corners: bool) -> tuple[Any, Any]:
+    at = _sources(outputs, scale, align_corners)
+    low = np.floor(at).astype(np.int64)
+    offsets = np.arange(-1, 3)
+    return np.clip(low[:, None] + offsets, 0, inputs - 1), cubic((at - low)[:, None] - offsets, -0.75)
+
+
+def _antialiased(kind: str, inputs: int, outputs: int, scale: float) -> tuple[Any, Any]:
+    """The filter stretched over as many inputs as one output covers, its weights normalised."""
+    stretch = max(scale, 1.0)
+    support = (1 if kind == "linear" else 2) * stretch
+    index: list[list[int]] = []
+    weight: list[Any] = []
+    for i in range(outputs):
+        centre = scale * (i + 0.5)
+        first, last = max(int(centre - support + 0.5), 0), min(int(centre + support + 0.5), inputs)
+        distance = (np.arange(first, last) - centre + 0.5) / stretch
+        share = np.maximum(1 - np.abs(distance), 0) if kind == "linear" else cubic(distance, -0.5)
+        index.append(list(range(first, last)))
+        weight.append(share / share.sum())
+    return _squared(index, weight)
+
+
+def _squared(index: list[list[int]], weight: list[Any]) -> tuple[Any, Any]:
+    """Lists of different lengths as arrays; unused taps repeat the first with weight 0."""
+    most = max(map(len, index), default=1)
+    indices, weights = np.zeros((len(index), max(most, 1)), np.int64), np.zeros((len(index), max(most, 1)))
+    for i, (where, share) in enumerate(zip(index, weight, strict=True)):
+        if where:
+            indices[i] = where[0]
+            indices[i, : len(where)], weights[i, : len(where)] = where, share
+    return indices, weights
+
+
+def _area(inputs: int, outputs: int) -> tuple[Any, Any]:
+    """Means over the cells of an adaptive pooling."""
+    index = [list(range(i * inputs // outputs, -((i + 1) * inputs // -outputs))) for i in range(outputs)]
+    return _squared(index, [np.full(len(cell), 1 / len(cell)) for cell in index])
+
+
+def _border(kind: str, inputs: int, outputs: int, low: int) -> Any:
+    """Which input each element of a padded dimension repeats."""
+    at = np.arange(outputs) - low
+    if kind == "replicate":
+        return np.clip(at, 0, inputs - 1)
+    if kind == "circular":  # negative padding crops first; what is left goes round
+        start, high = max(-low, 0), outputs - inputs - low
+        return start + (np.arange(outputs) - max(low, 0)) % (inputs - start - max(-high, 0))
+    at = np.abs(at)
+    return np.where(at >= inputs, 2 * (inputs - 1) - at, at)
+
+
+def _matrix(table: Table) -> tuple[Any, Any]:
+    kind, inputs, outputs, *rest = table
+    if kind in ("reflect", "replicate", "circular"):
+        return _border(kind, inputs, outputs, *rest)[:, None], None
+    if kind == "nearest":
+        return _nearest(inputs, outputs, rest[0], 0)[:, None], None
+    if kind == "nearest-exact":
+        return _nearest(inputs, outputs, rest[0], 0.5)[:, None], None
+    if kind == "area":
+        return _area(inputs, outputs)
+    if kind == "linear":
+        return _linear(inputs, outputs, *rest)
+    if kind == "cubic":
+        return _cubic(inputs, outputs, *rest)
+    return _antialiased(kind.removesuffix("-antialias"), inputs, outputs, rest[0])
+
+
+@lru_cache(maxsize=256)
+def taps(table: Table) -> Taps:
+    """The taps of a table."""
+    return Taps(*_matrix(table), None)
+
+
+@lru_cache(maxsize=256)
+def adjoint_taps(table: Table) -> Taps:
+    """The taps of the transposed matrix."""
+    index, weight = _matrix(table)
+    inputs, outputs = table[1], table[2]
+    shares = np.ones(index.shape) if weight is None else weight
+    source = np.repeat(np.arange(outputs), index.shape[1])
+    used = shares.ravel() != 0
+    target, source, values = index.ravel()[used], source[used], shares.ravel()[used]
+    order = np.argsort(target, kind="stable")
+    target, source, values = target[order], source[order], values[order]
+    counts = np.bincount(target, minlength=inputs)
+    most = max(int(counts.max(initial=0)), 1)
+    column = np.arange(len(target)) - np.repeat(np.cumsum(counts) - counts, counts)
+    indices, weights = np.zeros((inputs, most), np.int64), np.zeros((inputs, most))
+    first = np.flatnonzero(column == 0)
+    indices[target[first]] = source[first, None]
+    indices[target, column], weights[target, column] = source, values
+    none = counts == 0
+    single = most == 1 and bool((values == 1).all())
+    return Taps(indices, None if single else weights, none if none.any() else None)
+
+
+def _gather(x: Any, y: Any, dim: int, found: Taps) -> None:
+    if not y.size:
+        return
+    if found.weight is None:
+        np.take(x, found.index[:, 0], axis=dim, out=y, mode="clip")
+    else:
+        shape = (-1, *(1,) * (x.ndim - 1 - dim))
+        weight = found.weight.astype(x.dtype)
+        np.take(x, found.index[:, 0], axis=dim, out=y, mode="clip")
+        y *= weight[:, 0].reshape(shape)
+        part = np.empty_like(y)
+        for t in range(1, weight.shape[1]):
+            np.take(x, found.index[:, t], axis=dim, out=part, mode="clip")
+            part *= weight[:, t].reshape(shape)
+            y += part
+    if found.none is not None:
+        y[(slice(None),) * dim + (found.none,)] = 0
+
+
+def resample_cpu(x: Any, y: Any, *, dim: int, table: Table) -> None:
+    _gather(x, y, dim, taps(table))
+
+
+def resample_backward_cpu(dy: Any, y: Any, *, dim: int, table: Table) -> None:
+    if not dy.size:
+        y.fill(0)
+    else:
+        _gather(dy, y, dim, adjoint_taps(table))
+
+
+def pad_cpu(x: Any, y: Any, *, pads: tuple[tuple[int, int], ...], value: float) -> None:
+    inside, source = interior(pads, x.shape)
+    y.fill(value)
+    y[(*inside, Ellipsis)] = x[(*source, Ellipsis)]
+
+
+# ---------------------------------------------------------------- im2col
+
+
+def im2col_cpu(x: Any, y: Any, *, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, outputs: Sizes) -> None:
+    """(N, C, *sizes) to (N, C · kernel, windows)."""
+    if not y.size:
+        return
+    wide: Any = np.zeros((*x.shape[:2], *(s + 2 * p for s, p in zip(x.shape[2:], padding, strict=True))), x.dtype)
+    inside, source = interior(symmetric(padding), x.shape[2:])
+    wide[(..., *inside)] = x[(..., *source)]
+    steps = wide.strides
+    within = tuple(s * d for s, d in zip(steps[2:], dilation, strict=True))
+    along = tuple(s * st for s, st in zip(steps[2:], stride, strict=True))
+    view = as_strided(wide, (*x.shape[:2], *kernel, *outputs), (*steps[:2], *within, *along), writeable=False)
+    np.copyto(y.reshape(view.shape), view)
+
+
+def col2im_cpu(
+    x: Any, y: Any, *, size: Sizes, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, outputs: Sizes
+) -> None:
+    """(N, C · kernel, windows) added up to (N, C, *size)."""
+    parts = x.reshape(len(x), y.shape[1], *kernel, *outputs)
+    wide: Any = np.zeros((*y.shape[:2], *(s + 2 * p for s, p in zip(size, padding, strict=True))), y.dtype)
+    for place in np.ndindex(*kernel):
+        there = strided_part(wide, [i * d for i, d in zip(place, dilation, strict=True)], stride, outputs)
+        there += parts[(slice(None), slice(None), *place)]
+    np.copyto(y, wide[(..., *(slice(p, p + s) for p, s in zip(padding, size, strict=True)))])

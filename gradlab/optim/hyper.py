@@ -1,0 +1,76 @@
+"""Hyper-parameters: the one place where their values are read.
+
+An eager step reads numbers. In a trace the tracer may hand out a live input instead (its `hyper(group, name, index)`), so that one static
+program serves a whole learning rate schedule.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradlab.autograd.mode import current
+from gradlab.autograd.record import wrap
+from gradlab.dtype import FLOAT64
+from gradlab.tensor import Tensor
+from gradlab.tensor.shape import stack
+
+
+def hyper(group: dict[str, Any], name: str, index: int | None = None) -> Any:
+    """A hyper-parameter of a group (one entry of it, for a pair such as betas): a number, or a 0-d tensor in a trace that keeps it live."""
+    live = getattr(current().tracer, "hyper", None)
+    if live is not None:
+        return live(group, name, index)
+    value = group[name]
+    return value if index is None else value[index]
+
+
+def hypers(group: dict[str, Any], names: tuple[Any, ...]) -> Tensor:
+    """Several hyper-parameters as a float64 vector: what the update rows take."""
+    if current().tracer is None:
+        values = [group[name] if type(name) is str else group[name[0]][name[1]] for name in names]
+    else:
+        values = [hyper(group, name) if type(name) is str else hyper(group, *name) for name in names]
+    for value in values:
+        if isinstance(value, Tensor):
+            break
+    else:
+        return wrap(np.array(values, FLOAT64))  # type: ignore[no-any-return]
+    parts = [v.detach().to(FLOAT64).reshape(()) if isinstance(v, Tensor) else wrap(np.array(v, FLOAT64)) for v in values]
+    return stack(parts)
+
+
+def check(name: str, value: Any, low: float = 0.0, high: float = float("inf"), *, below: bool = False) -> None:
+    """Raise ValueError unless low <= value <= high (value < high with `below`). A tensor must hold one number."""
+    if isinstance(value, Tensor):
+        if value.numel() != 1:
+            raise ValueError(f"Tensor {name} must be 1-element, not of shape {value.shape}")
+        value = value.item()
+    if not (low <= value and (value < high if below else value <= high)):
+        limits = f"from {low} up" if high == float("inf") else f"from {low} to {high}{' (not included)' if below else ''}"
+        raise ValueError(f"Invalid {name} value: {value}; it must be {limits}")
+
+
+def check_common(
+    lr: Any, weight_decay: Any = 0, betas: Any = None, foreach: bool | None = None, capturable: bool = False,
+    differentiable: bool = False,
+) -> None:  # fmt: skip
+    """The checks that most optimizers share."""
+    if differentiable:
+        raise NotImplementedError(
+            "differentiable=True: a step updates parameters in place and is not recorded; to differentiate through an update, "
+            "write it as a formula, p = p - lr * gl.autograd.grad(loss, p, create_graph=True)[0]"
+        )
+    if isinstance(lr, Tensor) and foreach and not capturable:
+        raise ValueError("lr as a Tensor is not supported for capturable=False and foreach=True")
+    check("lr", lr)
+    check("weight_decay", weight_decay)
+    if betas is None:
+        return
+    if len({isinstance(b, Tensor) for b in betas}) > 1:
+        raise ValueError("betas must be either both floats or both Tensors")
+    for i, beta in enumerate(betas):
+        if isinstance(beta, Tensor) and foreach and not capturable:
+            raise ValueError(f"betas[{i}] as a Tensor is not supported for capturable=False and foreach=True")
+        check(f"betas[{i}]", beta, high=1.0, below=True)

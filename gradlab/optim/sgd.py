@@ -1,0 +1,56 @@
+"""Stochastic gradient descent."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import Any
+
+from gradlab import ops
+from gradlab.optim.hyper import check, check_common
+from gradlab.optim.optimizer import Group, RowOptimizer
+from gradlab.tensor import Tensor
+
+_row, _momentum_row = ops.optim.sgd_update, ops.optim.sgd_momentum_update
+
+
+class SGD(RowOptimizer):
+    """Stochastic gradient descent, optionally with momentum (and Nesterov's form of it).
+
+    The buffer is momentum · buffer + (1 - dampening) · gradient, at first the gradient itself. `weight_decay` adds weight_decay · parameter to the
+    gradient; `maximize` climbs instead. `foreach`, `fused` are accepted: there is one implementation.
+    """
+
+    def __init__(
+        self,
+        params: Iterable[Any],
+        lr: Any = 1e-3,
+        momentum: float = 0,
+        dampening: float = 0,
+        weight_decay: float = 0,
+        nesterov: bool = False,
+        *,
+        maximize: bool = False,
+        foreach: bool | None = None,
+        differentiable: bool = False,
+        fused: bool | None = None,
+    ) -> None:
+        check_common(lr, weight_decay, foreach=foreach, differentiable=differentiable)
+        check("momentum", momentum)
+        if nesterov and (momentum <= 0 or dampening != 0):
+            raise ValueError("Nesterov momentum requires a momentum and zero dampening")
+        super().__init__(
+            params,
+            {
+                "lr": lr, "momentum": momentum, "dampening": dampening, "weight_decay": weight_decay, "nesterov": nesterov,
+                "maximize": maximize, "foreach": foreach, "differentiable": differentiable, "fused": fused,
+            },
+        )  # fmt: skip
+
+    live = ("lr", "weight_decay", "momentum", "dampening")
+
+    def advance(self, group: Group, p: Tensor, g: Tensor, h: Tensor) -> None:
+        if group["momentum"] != 0:
+            nesterov, maximize = group["nesterov"], group["maximize"]
+            self.run(_momentum_row, p, g, self.state[p], ("momentum_buffer",), h, nesterov=nesterov, maximize=maximize)
+        else:
+            self.run(_row, p, g, {}, (), h, maximize=group["maximize"])

@@ -1,0 +1,112 @@
+"""Activations that PyTorch also has at its top level and as Tensor methods: softmax, log_softmax and piecewise functions.
+
+relu, sigmoid and tanh are in `pointwise`; the rest is in `nn/functional/activation.py`.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gradlab import ops
+from gradlab.autograd.base import Differentiable
+from gradlab.autograd.record import bind
+from gradlab.dtype import FLOATING, as_numpy
+from gradlab.spec import ShapeError, normalize_dim
+from gradlab.tensor.update import update
+
+if TYPE_CHECKING:
+    from gradlab.tensor.tensor import Tensor
+
+__all__ = ["celu", "hardshrink", "log_softmax", "prelu", "selu", "softmax", "threshold"]
+
+_softmax, _log_softmax, _elu = map(bind, (ops.softmax.softmax, ops.softmax.log_softmax, ops.activation.elu))
+
+# Of the self-normalising network (Klambauer et al., 2017)
+SELU_ALPHA, SELU_SCALE = 1.6732632423543772848170429916717, 1.0507009873554804934193349852946
+
+
+def _ready(name: str, input: Tensor, dim: int, dtype: Any) -> tuple[Tensor, int]:
+    if not isinstance(input, Differentiable):
+        raise TypeError(f"{name}: input is a tensor, not {type(input).__name__}")
+    if dtype is not None:
+        input = input.to(dtype=as_numpy(dtype))
+    if input._array.dtype not in FLOATING:
+        raise RuntimeError(f"{name}: needs floating point, got {input.dtype}; convert with .float() or pass dtype=")
+    try:
+        return input, normalize_dim(dim, len(input._array.shape))
+    except IndexError as error:
+        raise type(error)(f"{name}: {error}") from None
+
+
+def softmax(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
+    """e^x over its sum along `dim`: positive numbers that add up to 1. Nothing overflows; a group of only -inf gives NaN, as in PyTorch.
+
+    Shape of the input; `dtype` converts it first. Raises RuntimeError for integers, IndexError for a dim that is not there.
+    """
+    input, dim = _ready("softmax", input, dim, dtype)
+    return _softmax(input, dim=dim)  # type: ignore[no-any-return]
+
+
+def log_softmax(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
+    """log(softmax(x)) along `dim`, computed without the rounding of the two steps. Arguments and errors of `softmax`."""
+    input, dim = _ready("log_softmax", input, dim, dtype)
+    return _log_softmax(input, dim=dim)  # type: ignore[no-any-return]
+
+
+def selu(input: Tensor) -> Tensor:
+    """scale·(x, or alpha·(e^x - 1) below 0), with the constants that keep mean 0 and variance 1."""
+    return _elu(input, alpha=SELU_ALPHA, scale=SELU_SCALE, slope=1.0)  # type: ignore[no-any-return]
+
+
+def celu(input: Tensor, alpha: float = 1.0) -> Tensor:
+    """x, or alpha·(e^(x/alpha) - 1) below 0. Raises RuntimeError for alpha = 0."""
+    if alpha == 0:
+        raise RuntimeError("celu: alpha cannot be 0")
+    return _elu(input, alpha=float(alpha), scale=1.0, slope=1.0 / alpha)  # type: ignore[no-any-return]
+
+
+def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+    """x, but 0 where -lambd <= x <= lambd."""
+    return input.masked_fill((input >= -lambd) & (input <= lambd), 0)
+
+
+def threshold(input: Tensor, threshold: float, value: float) -> Tensor:
+    """x where it is above `threshold`, else `value`."""
+    return input.masked_fill(input <= threshold, value)
+
+
+def prelu(input: Tensor, weight: Tensor) -> Tensor:
+    """x, or weight·x below 0. `weight`: one number, or one for each channel (dimension 1)."""
+    if not isinstance(weight, Differentiable):
+        raise TypeError(f"prelu: weight is a tensor, not {type(weight).__name__}")
+    shape, own = input._array.shape, weight._array.shape
+    if input._array.dtype != weight._array.dtype:
+        raise RuntimeError(f"prelu: input and weight have one dtype, not {input.dtype} and {weight.dtype}")
+    size = own[0] if own else 1
+    if len(own) > 1 or (size != 1 and (not shape or size != (shape[1] if len(shape) > 1 else 1))):
+        raise ShapeError(f"prelu: weight of shape {own} is neither one number nor one for each channel of the input of shape {shape}")
+    if own:
+        weight = weight.reshape((size, *(1 for _ in shape[2:])) if len(shape) > 1 else (size,) if shape else ())
+    return input.where(input > 0, weight * input)
+
+
+class ActivationMethods(Differentiable):
+    """The methods of this family."""
+
+    __slots__ = ()
+    softmax, log_softmax, hardshrink, prelu = softmax, log_softmax, hardshrink, prelu
+
+
+def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
+    """`celu` in place."""
+    return update("celu_", input, celu, alpha)  # type: ignore[no-any-return]
+
+
+def selu_(input: Tensor) -> Tensor:
+    """`selu` in place."""
+    return update("selu_", input, selu)  # type: ignore[no-any-return]
+
+
+def threshold_(input: Tensor, threshold_: float, value: float) -> Tensor:
+    """`threshold` in place."""
+    return update("threshold_", input, threshold, threshold_, value)  # type: ignore[no-any-return]

@@ -1,0 +1,68 @@
+"""Comparison of whole tensors, and within a tolerance; infinities by sign."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gradlab.autograd.base import Differentiable
+from gradlab.dtype import FLOATING, get_default_dtype
+
+if TYPE_CHECKING:
+    from gradlab.tensor.tensor import Tensor
+
+__all__ = ["allclose", "equal", "isclose", "isneginf", "isposinf"]
+
+
+def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> Tensor:
+    """Whether |a - b| <= atol + rtol · |b|, element by element; equal infinities are close, NaNs only with `equal_nan`.
+
+    Raises RuntimeError for different dtypes and negative tolerances.
+    """
+    for value in (input, other):
+        if not isinstance(value, Differentiable):
+            raise TypeError(f"isclose: two tensors, not {type(value).__name__}; use gradlab.tensor(...)")
+    if input._array.dtype != other._array.dtype:
+        raise RuntimeError(f"isclose: both tensors have one dtype, got {input.dtype} and {other.dtype}; convert one first")
+    if rtol < 0 or atol < 0:
+        raise RuntimeError(f"isclose: tolerances are not negative, got rtol={rtol}, atol={atol}")
+    a: Any = input
+    b: Any = other
+    close = a == b
+    if a._array.dtype in FLOATING:
+        if equal_nan:
+            close = close | (a.isnan() & b.isnan())
+    elif rtol or atol:
+        a, b = a.to(get_default_dtype()), b.to(get_default_dtype())
+    if not rtol and not atol:
+        return close  # type: ignore[no-any-return]
+    gap = (a - b).abs()
+    return close | (gap.isfinite() & (gap <= (b * rtol).abs() + atol))  # type: ignore[no-any-return]
+
+
+def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
+    """Whether all elements are close, as a Python bool."""
+    return bool(isclose(input, other, rtol, atol, equal_nan).all().item())
+
+
+def equal(input: Tensor, other: Tensor) -> bool:
+    """Whether both have the same shape and elements, as a Python bool."""
+    if not isinstance(other, Differentiable):
+        raise TypeError(f"equal: two tensors, not a tensor and a {type(other).__name__}")
+    return input._array.shape == other._array.shape and bool((input == other).all().item())
+
+
+def isposinf(input: Tensor) -> Tensor:
+    """Whether positive infinity."""
+    return input.isinf() & (input > 0)
+
+
+def isneginf(input: Tensor) -> Tensor:
+    """Whether negative infinity."""
+    return input.isinf() & (input < 0)
+
+
+class ClosenessMethods(Differentiable):
+    """The methods of this family."""
+
+    __slots__ = ()
+    allclose, equal, isclose, isneginf, isposinf = allclose, equal, isclose, isneginf, isposinf

@@ -1,0 +1,143 @@
+"""The random state: `Generator`, the default generator, seeds, and `draw`, by which every random function takes its words.
+
+A generator is a seed and a count of the words used; each call takes the words it needs (rounded up to 4). The same seed gives the same
+numbers on every device, and there is one default generator for all devices. This module is what users see as `gradlab.random`.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gradlab.autograd.base import Differentiable
+from gradlab.autograd.mode import current
+from gradlab.autograd.record import wrap
+from gradlab.device import Device
+from gradlab.tensor.convert import moved
+
+if TYPE_CHECKING:
+    from gradlab.tensor.tensor import Tensor
+
+__all__ = ["Generator", "default_generator", "fork_rng", "get_rng_state", "initial_seed", "manual_seed", "seed", "set_rng_state"]
+
+_WORD = (1 << 64) - 1
+
+
+class Generator:
+    """A stream of random numbers: a seed, and how much of it has been used.
+
+    device: where `draw` places the state unless a function says otherwise; the numbers do not depend on it.
+    """
+
+    def __init__(self, device: Any = "cpu") -> None:
+        self.device = Device(device)
+        self._seed = 0
+        self._offset = 0  # in words of 64 bits, always a multiple of 4
+
+    def manual_seed(self, seed: int) -> Generator:
+        """Start the stream of that seed (any integer from -2^63 to 2^64 - 1) from its beginning."""
+        number = seed.__index__()
+        if not -(1 << 63) <= number <= _WORD:
+            raise RuntimeError(f"manual_seed: a seed has 64 bits, {number} does not fit")
+        self._seed, self._offset = number & _WORD, 0
+        return self
+
+    def seed(self) -> int:
+        """Start from a seed that the operating system's randomness supplies; returns it."""
+        self.manual_seed(secrets.randbits(53))
+        return self._seed
+
+    def initial_seed(self) -> int:
+        """The seed last set."""
+        return self._seed
+
+    def get_state(self) -> Tensor:
+        """The state as 16 bytes (uint8): seed and offset."""
+        return wrap(np.array([self._seed, self._offset], "<u8").view(np.uint8))  # type: ignore[no-any-return]
+
+    def set_state(self, new_state: Tensor) -> Generator:
+        """Continue from a state that `get_state` gave."""
+        array = new_state.detach().cpu().numpy() if isinstance(new_state, Differentiable) else np.asarray(new_state)
+        if array.dtype != np.uint8 or array.shape != (16,):
+            raise RuntimeError(f"set_state: a state is 16 bytes (uint8) from get_state, not {array.dtype} of shape {array.shape}")
+        seed, offset = (int(v) for v in np.ascontiguousarray(array).view("<u8"))
+        if offset % 4:
+            raise RuntimeError(f"set_state: not a state of get_state: offset {offset} is not a multiple of 4")
+        self._seed, self._offset = seed, offset
+        return self
+
+    def clone_state(self) -> Generator:
+        """Another generator at the same place of the same stream."""
+        twin = Generator(self.device)
+        twin._seed, twin._offset = self._seed, self._offset
+        return twin
+
+    clone = clone_state
+
+    def take(self, words: int) -> tuple[int, int]:
+        """Use up that many words; returns the seed and the offset of the first."""
+        first = self._offset
+        self._offset = (first + -(-words // 4) * 4) & _WORD
+        return self._seed, first
+
+    def __repr__(self) -> str:
+        return f"Generator(seed={self._seed}, offset={self._offset}, device={str(self.device)!r})"
+
+
+default_generator = Generator()
+
+
+def draw(generator: Generator | None, words: int, device: Device | None = None) -> tuple[Tensor, int]:
+    """The state tensor and the constant `offset` to give to a random row that uses `words` words.
+
+    In a trace the state is an input of the program, and the constant offset counts the words that the program drew before.
+    """
+    generator = default_generator if generator is None else generator
+    if not isinstance(generator, Generator):
+        raise TypeError(f"generator: a gradlab.Generator or None, not {type(generator).__name__}")
+    tracer = current().tracer
+    if tracer is not None:
+        return tracer.random_state(generator), tracer.advance_random(generator, -(-words // 4) * 4)
+    seed, offset = generator.take(words)
+    state = wrap(np.array([seed, offset], np.uint64).view(np.int64))
+    return (state if device is None or device.type == "cpu" else moved(state, device)), 0
+
+
+def manual_seed(seed: int) -> Generator:
+    """Seed the default generator (of all devices)."""
+    return default_generator.manual_seed(seed)
+
+
+def seed() -> int:
+    """Seed the default generator from the operating system's randomness; returns the seed."""
+    return default_generator.seed()
+
+
+def initial_seed() -> int:
+    """The default generator's seed."""
+    return default_generator.initial_seed()
+
+
+def get_rng_state() -> Tensor:
+    """The default generator's state, 16 bytes."""
+    return default_generator.get_state()
+
+
+def set_rng_state(new_state: Tensor) -> None:
+    """Set the default generator's state."""
+    default_generator.set_state(new_state)
+
+
+@contextmanager
+def fork_rng(devices: Any = None, enabled: bool = True) -> Iterator[None]:
+    """Random numbers drawn inside leave no trace: afterwards the default generator is where it was. `devices` is not needed here."""
+    kept = default_generator._seed, default_generator._offset
+    try:
+        yield
+    finally:
+        if enabled:
+            default_generator._seed, default_generator._offset = kept

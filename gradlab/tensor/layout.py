@@ -1,0 +1,317 @@
+"""Layout: shifting, turning, repeating, triangles, diagonals, windows. Joining and splitting by rows and columns is in `assembly.py`."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gradlab import ops
+from gradlab.autograd.base import Differentiable
+from gradlab.autograd.record import bind, wrap
+from gradlab.device import Device
+from gradlab.dtype import INT64, as_numpy, result_type
+from gradlab.spec import DimensionError, ShapeError, broadcast_shapes, count, normalize_dim
+from gradlab.tensor.convert import moved
+from gradlab.tensor.math_in_place import twin
+from gradlab.tensor.shape import cat, expand, flip, permute, reshape, sizes, transpose
+
+if TYPE_CHECKING:
+    from gradlab.tensor.tensor import Tensor
+
+__all__ = [
+    "broadcast_shapes", "broadcast_tensors", "broadcast_to", "diag", "diag_embed", "diagflat", "diagonal", "diagonal_scatter", "fliplr",
+    "flipud", "moveaxis", "movedim", "ravel", "repeat_interleave", "roll", "rot90", "select_scatter", "slice_scatter", "swapaxes",
+    "swapdims", "tile", "trace", "tril", "tril_indices", "triu", "triu_indices",
+]  # fmt: skip
+
+_rows = ops.layout
+_diagonal, _diagonal_embed, _diagonal_scatter, _tril, _triu, _unfold, _repeated, _slice_scatter = map(
+    bind,
+    (
+        _rows.diagonal, _rows.diagonal_embed, _rows.diagonal_scatter, _rows.tril, _rows.triu, _rows.unfold_view, _rows.repeated,
+        ops.movement.slice_scatter,
+    ),
+)  # fmt: skip
+swapaxes = swapdims = transpose
+
+# ---------------------------------------------------------------- order
+
+
+def _one_or_more(dims: Any) -> tuple[int, ...]:
+    return tuple(dims) if isinstance(dims, (tuple, list)) else (dims,)
+
+
+def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
+    """The dimension(s) `source` at the place(s) `destination`, the others in their order. A view."""
+    rank = len(input._array.shape)
+    given, places = _one_or_more(source), _one_or_more(destination)
+    if len(given) != len(places):
+        raise RuntimeError(f"movedim: as many sources as destinations, got {given} and {places}")
+    start, end = ([normalize_dim(d, rank) for d in dims] for dims in (given, places))
+    if len(set(start)) < len(start) or len(set(end)) < len(end):
+        raise RuntimeError(f"movedim: a dimension is named twice in {given} or {places}")
+    rest = iter(d for d in range(rank) if d not in start)
+    target = dict(zip(end, start, strict=True))
+    return permute(input, [target[d] if d in target else next(rest) for d in range(rank)])
+
+
+moveaxis = movedim
+
+
+def fliplr(input: Tensor) -> Tensor:
+    """The columns in reverse order. A copy."""
+    if len(input._array.shape) < 2:
+        raise RuntimeError(f"fliplr: at least two dimensions, not shape {input._array.shape}")
+    return flip(input, 1)
+
+
+def flipud(input: Tensor) -> Tensor:
+    """The rows in reverse order. A copy."""
+    if not input._array.shape:
+        raise RuntimeError("flipud: at least one dimension")
+    return flip(input, 0)
+
+
+def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
+    """Elements moved by `shifts` along `dims`, those that leave at the end coming in at the beginning. Without `dims` in flat order."""
+    steps = _one_or_more(shifts)
+    if dims is None or dims == () or dims == []:
+        if len(steps) != 1:
+            raise RuntimeError(f"roll: {len(steps)} shifts need as many dims")
+        return reshape(roll(reshape(input, -1), steps, 0), input._array.shape)
+    places = _one_or_more(dims)
+    if len(steps) != len(places):
+        raise RuntimeError(f"roll: as many shifts as dims, got {steps} and {places}")
+    if not input._array.shape:
+        raise DimensionError(f"roll: dims {places} of a tensor without dimensions")
+    found = input
+    for step, place in zip(steps, places, strict=True):
+        dim = normalize_dim(place, len(input._array.shape))
+        size = input._array.shape[dim]
+        if size and step % size:
+            cut = size - step % size
+            found = cat([found.narrow(dim, cut, size - cut), found.narrow(dim, 0, cut)], dim)
+    return found.clone() if found is input else found
+
+
+def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
+    """Turned by k · 90 degrees in the plane of two dims, from the first toward the second."""
+    rank = len(input._array.shape)
+    if len(dims) != 2 or rank < 2:
+        raise RuntimeError(f"rot90: two dims of at least two dimensions, got dims {tuple(dims)} for shape {input._array.shape}")
+    a, b = (normalize_dim(d, rank) for d in dims)
+    if a == b:
+        raise RuntimeError(f"rot90: dims {tuple(dims)} are the same dimension")
+    turns = k % 4
+    if turns == 0:
+        return input.clone()
+    if turns == 2:
+        return flip(input, a, b)
+    return transpose(flip(input, b), a, b) if turns == 1 else flip(transpose(input, a, b), b)
+
+
+# ---------------------------------------------------------------- repetition
+
+
+def repeat(input: Tensor, *repeats: Any) -> Tensor:
+    """The tensor repeated along each dimension, as often as `repeats` says; further repeats in front make new dimensions."""
+    times = sizes(repeats)
+    shape = input._array.shape
+    if len(times) < len(shape) or any(r < 0 for r in times):
+        raise RuntimeError(f"repeat: a count that is not negative for each dimension of shape {shape} at least, got {times}")
+    own = (1,) * (len(times) - len(shape)) + tuple(shape)
+    apart = tuple(s for size in own for s in (1, size))
+    spread = tuple(s for r, size in zip(times, own, strict=True) for s in (r, size))
+    return reshape(expand(reshape(input, apart), spread), tuple(r * s for r, s in zip(times, own, strict=True)))
+
+
+def tile(input: Tensor, *dims: Any) -> Tensor:
+    """As `repeat`; missing repeats in front are 1."""
+    times = sizes(dims)
+    return repeat(input, (1,) * (len(input._array.shape) - len(times)) + times)
+
+
+def repeat_interleave(input: Tensor, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None) -> Tensor:
+    """Each element repeated `repeats` times in a row along `dim` (default: of the flattened tensor).
+
+    repeats: a number, or a vector of integers, one for each element along `dim`. A single tensor argument holds the repeats of 0, 1, 2, ….
+    """
+    if repeats is None:
+        return _repeated(input)  # type: ignore[no-any-return]
+    if dim is None:
+        input, dim = reshape(input, -1), 0
+    shape = input._array.shape
+    dim = normalize_dim(dim, len(shape))
+    if not shape:
+        input, shape = reshape(input, 1), (1,)
+    if isinstance(repeats, (tuple, list)):
+        repeats = moved(wrap(np.array(repeats, np.int64)), input.device)
+    if isinstance(repeats, Differentiable):
+        if len(repeats._array.shape) > 1 or count(repeats._array.shape) not in (1, shape[dim]):
+            raise RuntimeError(
+                f"repeat_interleave: repeats of shape {repeats._array.shape} do not fit dimension {dim} of size {shape[dim]}: one number, "
+                f"or one for each element"
+            )
+        if repeats._array.dtype.kind not in "iu":
+            raise RuntimeError(f"repeat_interleave: repeats are integers, not {repeats.dtype}")  # type: ignore[attr-defined]
+        found = input.index_select(dim, _repeated(reshape(repeats, -1).expand(shape[dim])))  # type: ignore[arg-type]
+    else:
+        if repeats < 0:
+            raise RuntimeError(f"repeat_interleave: repeats are not negative, got {repeats}")
+        wide = expand(input.unsqueeze(dim + 1), (*shape[: dim + 1], int(repeats), *shape[dim + 1 :]))
+        found = reshape(wide, (*shape[:dim], shape[dim] * int(repeats), *shape[dim + 1 :]))
+    if output_size is not None and found._array.shape[dim] != output_size:
+        raise RuntimeError(f"repeat_interleave: output_size {output_size} is not the size {found._array.shape[dim]} that repeats give")
+    return found
+
+
+def broadcast_to(input: Tensor, size: Any) -> Tensor:
+    """Sizes of 1 repeated, and new dimensions in front, to the shape `size`. A view that cannot be written."""
+    return expand(input, size)
+
+
+def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
+    """All tensors broadcast to one shape. Views that cannot be written."""
+    found = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors
+    shape = broadcast_shapes(*(x._array.shape for x in found))
+    return tuple(expand(x, shape) for x in found)
+
+
+def ravel(input: Tensor) -> Tensor:
+    """All elements in one dimension: a view where the strides allow it."""
+    return reshape(input, -1)
+
+
+# ---------------------------------------------------------------- triangles and diagonals
+
+
+def _matrices(name: str, input: Tensor) -> Tensor:
+    if len(input._array.shape) < 2:
+        raise RuntimeError(f"{name}: at least two dimensions, not shape {input._array.shape}")
+    return input
+
+
+def tril(input: Tensor, diagonal: int = 0) -> Tensor:
+    """The lower triangle of the last two dimensions, up to the given diagonal; 0 above."""
+    return _tril(_matrices("tril", input), diagonal=int(diagonal))  # type: ignore[no-any-return]
+
+
+def triu(input: Tensor, diagonal: int = 0) -> Tensor:
+    """The upper triangle of the last two dimensions, from the given diagonal; 0 below."""
+    return _triu(_matrices("triu", input), diagonal=int(diagonal))  # type: ignore[no-any-return]
+
+
+def _triangle_indices(find: Any, row: int, col: int, offset: int, dtype: Any, device: Any) -> Tensor:
+    if row < 0 or col < 0:
+        raise RuntimeError(f"sizes are not negative, got {row} and {col}")
+    made = wrap(np.stack(find(row, offset, col)).astype(INT64 if dtype is None else as_numpy(dtype)))
+    return moved(made, Device(device)) if device is not None else made  # type: ignore[no-any-return]
+
+
+def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None) -> Tensor:
+    """Row and column numbers, (2, n), of the lower triangle of a (row, col) matrix."""
+    return _triangle_indices(np.tril_indices, row, col, offset, dtype, device)
+
+
+def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None) -> Tensor:
+    """Row and column numbers, (2, n), of the upper triangle of a (row, col) matrix."""
+    return _triangle_indices(np.triu_indices, row, col, offset, dtype, device)
+
+
+def _two(name: str, dim1: int, dim2: int, rank: int) -> tuple[int, int]:
+    a, b = normalize_dim(dim1, rank), normalize_dim(dim2, rank)
+    if a == b:
+        raise RuntimeError(f"{name}: dim1 and dim2 are both dimension {a}")
+    return a, b
+
+
+def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """The diagonal of two dimensions, as the last dimension. A view."""
+    a, b = _two("diagonal", dim1, dim2, len(_matrices("diagonal", input)._array.shape))
+    return _diagonal(input, offset=int(offset), dim1=a, dim2=b)  # type: ignore[no-any-return]
+
+
+def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
+    """The last dimension as the diagonal of a new square of dimensions dim1 and dim2, 0 elsewhere."""
+    shape = input._array.shape
+    if not shape:
+        raise RuntimeError("diag_embed: at least one dimension")
+    a, b = _two("diag_embed", dim1, dim2, len(shape) + 1)
+    outer = list(shape[:-1])
+    for d in sorted((a, b)):
+        outer.insert(d, shape[-1] + abs(offset))
+    return _diagonal_embed(input, shape=tuple(outer), offset=int(offset), dim1=a, dim2=b)  # type: ignore[no-any-return]
+
+
+def diag(input: Tensor, diagonal: int = 0) -> Tensor:
+    """Of a vector the matrix with that diagonal; of a matrix a copy of its diagonal."""
+    rank = len(input._array.shape)
+    if rank == 1:
+        return diag_embed(input, diagonal)
+    if rank != 2:
+        raise RuntimeError(f"diag: a vector or a matrix, not shape {input._array.shape}; see diagonal and diag_embed")
+    return _diagonal(input, offset=int(diagonal), dim1=0, dim2=1).clone()  # type: ignore[no-any-return]
+
+
+def diagflat(input: Tensor, offset: int = 0) -> Tensor:
+    """The matrix with all elements on its diagonal."""
+    return diag_embed(reshape(input, -1), offset)
+
+
+def trace(input: Tensor) -> Tensor:
+    """Sum of a matrix's diagonal."""
+    if len(input._array.shape) != 2:
+        raise RuntimeError(f"trace: a matrix, not shape {input._array.shape}")
+    return diagonal(input).sum()
+
+
+def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
+    """A copy of `input` with the diagonal replaced by `src`."""
+    a, b = _two("diagonal_scatter", dim1, dim2, len(_matrices("diagonal_scatter", input)._array.shape))
+    return _diagonal_scatter(input, src.to(input._array.dtype), offset=int(offset), dim1=a, dim2=b)  # type: ignore[no-any-return]
+
+
+def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
+    """A copy of `input` with the part at `index` along `dim` replaced by `src`."""
+    dim = normalize_dim(dim, len(input._array.shape))
+    return _slice_scatter(input, src.to(input._array.dtype), index=((0, None, 1),) * dim + (int(index),))  # type: ignore[no-any-return]
+
+
+def slice_scatter(
+    input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
+) -> Tensor:
+    """A copy of `input` with the slice start:end:step along `dim` replaced by `src`."""
+    dim = normalize_dim(dim, len(input._array.shape))
+    if step < 1:
+        raise RuntimeError(f"slice_scatter: step is positive, got {step}")
+    return _slice_scatter(input, src.to(input._array.dtype), index=((0, None, 1),) * dim + ((start, end, step),))  # type: ignore[no-any-return]
+
+
+# ---------------------------------------------------------------- windows
+
+
+def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
+    """All windows of `size` elements along `dimension`, `step` apart; a window's elements are the last dimension. A view."""
+    shape = input._array.shape
+    dim = normalize_dim(dimension, len(shape))
+    if size < 0 or step < 1 or size > (shape[dim] if shape else 1):
+        raise ShapeError(f"unfold: windows of size {size}, step {step} do not fit dimension {dim} of shape {shape}")
+    return _unfold(input, dim=dim, size=int(size), step=int(step))  # type: ignore[no-any-return]
+
+
+def common_dtype(tensors: Sequence[Tensor]) -> np.dtype[Any]:
+    """The result type of several tensors."""
+    return result_type([(x._array.dtype, len(x._array.shape)) for x in tensors])
+
+
+class LayoutMethods(Differentiable):
+    """The methods of this family."""
+
+    __slots__ = ()
+    movedim, moveaxis, fliplr, flipud, roll, rot90, repeat, tile = movedim, movedim, fliplr, flipud, roll, rot90, repeat, tile
+    repeat_interleave, broadcast_to, ravel, tril, triu = repeat_interleave, broadcast_to, ravel, tril, triu
+    diagonal, diag, diagflat, diag_embed, trace, unfold = diagonal, diag, diagflat, diag_embed, trace, unfold
+    diagonal_scatter, select_scatter, slice_scatter = diagonal_scatter, select_scatter, slice_scatter
+    tril_, triu_ = twin(tril), twin(triu)

@@ -1,0 +1,54 @@
+"""The in-place twins of elementwise functions: `x.exp2_()` is `x = exp2(x)` in x's memory."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from gradlab.autograd.base import Differentiable
+from gradlab.tensor import comparison as c
+from gradlab.tensor import math as m
+from gradlab.tensor import pointwise as p
+from gradlab.tensor.update import update
+
+
+def twin(function: Callable[..., Any], name: str = "") -> Callable[..., Any]:
+    """The in-place method of a function."""
+    name = name or f"{function.__name__}_"
+
+    def method(self: Any, *args: Any, **kwargs: Any) -> Any:
+        return update(name, self, function, *args, **kwargs)
+
+    method.__name__ = method.__qualname__ = name
+    method.__doc__ = f"In place: {function.__doc__}"
+    return method
+
+
+class MathInPlaceMethods(Differentiable):
+    """The in-place methods of the elementwise families."""
+
+    __slots__ = ()
+
+    log_, rsqrt_, sin_, cos_, reciprocal_ = twin(p.log), twin(p.rsqrt), twin(p.sin), twin(p.cos), twin(p.reciprocal)
+    abs_, sign_, square_, floor_, ceil_ = twin(p.abs), twin(p.sign), twin(p.square), twin(p.floor), twin(p.ceil)
+    trunc_, round_ = twin(p.trunc), twin(p.round)
+    exp2_, expm1_, log2_, log10_, log1p_ = twin(m.exp2), twin(m.expm1), twin(m.log2), twin(m.log10), twin(m.log1p)
+    tan_, asin_, acos_, atan_ = twin(m.tan), twin(m.asin), twin(m.acos), twin(m.atan)
+    sinh_, cosh_, asinh_, acosh_, atanh_ = twin(m.sinh), twin(m.cosh), twin(m.asinh), twin(m.acosh), twin(m.atanh)
+    sinc_, frac_, sgn_, deg2rad_, rad2deg_ = twin(m.sinc), twin(m.frac), twin(m.sgn), twin(m.deg2rad), twin(m.rad2deg)
+    logit_, nan_to_num_, clamp_min_, clamp_max_ = twin(m.logit), twin(m.nan_to_num), twin(m.clamp_min), twin(m.clamp_max)
+    atan2_, hypot_, fmod_, remainder_, floor_divide_ = twin(m.atan2), twin(m.hypot), twin(m.fmod), twin(m.remainder), twin(m.floor_divide)
+    copysign_, xlogy_, heaviside_, nextafter_ = twin(m.copysign), twin(m.xlogy), twin(m.heaviside), twin(m.nextafter)
+    ldexp_, float_power_, lerp_, gcd_, lcm_ = twin(m.ldexp), twin(m.float_power), twin(m.lerp), twin(m.gcd), twin(m.lcm)
+    bitwise_left_shift_, bitwise_right_shift_ = twin(m.bitwise_left_shift), twin(m.bitwise_right_shift)
+    bitwise_and_, bitwise_or_, bitwise_xor_ = twin(c.bitwise_and), twin(c.bitwise_or), twin(c.bitwise_xor)
+    bitwise_not_, logical_not_ = twin(c.bitwise_not), twin(c.logical_not)
+    logical_and_, logical_or_, logical_xor_ = twin(c.logical_and), twin(c.logical_or), twin(c.logical_xor)
+    eq_, ne_, lt_, le_, gt_, ge_ = twin(c.eq), twin(c.ne), twin(c.lt), twin(c.le), twin(c.gt), twin(c.ge)
+
+    multiply_, subtract_, divide_, true_divide_ = twin(p.mul), twin(p.sub), twin(p.div), twin(p.div)
+    negative_, absolute_, clip_, fix_ = twin(p.neg), twin(p.abs), twin(p.clamp), twin(p.trunc)
+    arcsin_, arccos_, arctan_, arctan2_ = asin_, acos_, atan_, atan2_
+    arcsinh_, arccosh_, arctanh_ = asinh_, acosh_, atanh_
+    __ifloordiv__, __imod__, __ilshift__, __irshift__ = floor_divide_, remainder_, bitwise_left_shift_, bitwise_right_shift_
+    __iand__, __ior__, __ixor__ = bitwise_and_, bitwise_or_, bitwise_xor_

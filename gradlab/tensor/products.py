@@ -1,0 +1,289 @@
+"""Products of vectors and matrices beyond `matmul`: outer and inner products, sums with a product, chains, distances."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
+
+from gradlab.autograd.base import Differentiable
+from gradlab.dtype import FLOATING
+from gradlab.spec import ShapeError, broadcast_shapes, count, normalize_dim
+from gradlab.tensor.layout import common_dtype
+from gradlab.tensor.linalg import bmm, matmul, mm
+from gradlab.tensor.math_in_place import twin
+from gradlab.tensor.statistics import vector_norm
+
+if TYPE_CHECKING:
+    from gradlab.tensor.tensor import Tensor
+
+__all__ = [
+    "addbmm", "addmm", "addmv", "addr", "baddbmm", "cdist", "chain_matmul", "cross", "dot", "ger", "inner", "matrix_power", "mv", "outer",
+    "tensordot", "vdot",
+]  # fmt: skip
+
+DIFFERENCES = 1 << 24  # cdist takes the differences themselves, which are exact near 0, up to so many numbers
+
+
+def _expect(name: str, *ranks: tuple[Any, int]) -> None:
+    """Tensors of the given numbers of dimensions and one dtype."""
+    first = ranks[0][0]
+    for x, rank in ranks:
+        if not isinstance(x, Differentiable):
+            raise TypeError(f"{name}: takes tensors, not {type(x).__name__}")
+        if len(x._array.shape) != rank:
+            raise ShapeError(f"{name}: expected {rank} dimension{'s' if rank > 1 else ''}, got shape {x._array.shape}")
+        if x._array.dtype != first._array.dtype:
+            raise RuntimeError(f"{name}: tensors of one dtype, got {first._array.dtype} and {x._array.dtype}; convert one with .to()")
+
+
+# ---------------------------------------------------------------- vectors
+
+
+def outer(input: Tensor, vec2: Tensor) -> Tensor:
+    """Products of each element of one vector with each of another, (n, m)."""
+    for x in (input, vec2):
+        if len(x._array.shape) != 1:
+            raise ShapeError(f"outer: expected 1 dimension, got shape {x._array.shape}")
+    return input.unsqueeze(1) * vec2
+
+
+ger = outer
+
+
+def dot(input: Tensor, tensor: Tensor) -> Tensor:
+    """Sum of the products of two vectors' elements, a number."""
+    _expect("dot", (input, 1), (tensor, 1))
+    return matmul(input, tensor)
+
+
+def vdot(input: Tensor, other: Tensor) -> Tensor:
+    """As `dot`: gradlab has no complex numbers to conjugate."""
+    _expect("vdot", (input, 1), (other, 1))
+    return matmul(input, other)
+
+
+def mv(input: Tensor, vec: Tensor) -> Tensor:
+    """Product of a matrix (n, m) and a vector (m)."""
+    _expect("mv", (input, 2), (vec, 1))
+    return matmul(input, vec)
+
+
+def inner(input: Tensor, other: Tensor) -> Tensor:
+    """Sum of products over the last dimensions, all others kept: those of `input`, then those of `other`."""
+    a, b = input._array.shape, other._array.shape
+    if not a or not b:
+        return input * other
+    if a[-1] != b[-1]:
+        raise ShapeError(f"inner: the last dimensions differ: shapes {a} and {b}")
+    return tensordot(input, other, ([len(a) - 1], [len(b) - 1]))
+
+
+def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
+    """Sum of products over dimensions of `a` and `b`: the last and first `dims`, or two lists of dimensions, paired in order."""
+    sa, sb = a._array.shape, b._array.shape
+    if isinstance(dims, Differentiable):
+        dims = dims.tolist()  # type: ignore[attr-defined]
+    if isinstance(dims, int):
+        if not 0 <= dims <= min(len(sa), len(sb)):
+            raise RuntimeError(f"tensordot: {dims} dimensions of tensors of shapes {sa} and {sb}")
+        dims = (range(len(sa) - dims, len(sa)), range(dims))
+    first, second = ([normalize_dim(int(d), len(s)) for d in part] for part, s in zip(dims, (sa, sb), strict=True))
+    if len(first) != len(second):
+        raise RuntimeError(f"tensordot: as many dimensions of both, got {first} and {second}")
+    if len(set(first)) < len(first) or len(set(second)) < len(second):
+        raise RuntimeError(f"tensordot: a dimension is named twice in {first} or {second}")
+    left: Any = a
+    right: Any = b
+    for i, j in zip(first, second, strict=True):
+        if sa[i] != sb[j]:
+            if 1 not in (sa[i], sb[j]):
+                raise RuntimeError(f"tensordot: dimension {i} of shape {sa} and dimension {j} of shape {sb} differ")
+            if sa[i] == 1:
+                right = right.sum(j, keepdim=True, dtype=b.dtype)
+            else:
+                left = left.sum(i, keepdim=True, dtype=a.dtype)
+    rows = [d for d in range(len(sa)) if d not in first]
+    columns = [d for d in range(len(sb)) if d not in second]
+    inner_size = count([left.shape[d] for d in first])
+    left = left.permute([*rows, *first]).reshape((count([sa[d] for d in rows]), inner_size))
+    right = right.permute([*second, *columns]).reshape((inner_size, count([sb[d] for d in columns])))
+    return mm(left, right).reshape((*(sa[d] for d in rows), *(sb[d] for d in columns)))
+
+
+# ---------------------------------------------------------------- sums with a product
+
+
+def _combined(name: str, input: Tensor, product: Tensor, beta: float, alpha: float) -> Tensor:
+    """beta · input + alpha · product; a beta of 0 passes over `input`, also where it is NaN. For integers both are cut to integers."""
+    if input._array.dtype != product._array.dtype:
+        raise RuntimeError(f"{name}: tensors of one dtype, got {input._array.dtype} and {product._array.dtype}; convert one with .to()")
+    if product._array.dtype not in FLOATING:
+        beta, alpha = int(beta), int(alpha)
+    shape = product._array.shape
+    if broadcast_shapes(input._array.shape, shape) != shape:
+        raise ShapeError(f"{name}: input of shape {input._array.shape} does not broadcast to the product's shape {shape}")
+    scaled: Any = product if alpha == 1 else product * alpha
+    if beta:
+        scaled = scaled + (input if beta == 1 else input * beta)
+    return scaled.to(product._array.dtype)  # type: ignore[no-any-return]
+
+
+def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """beta · input + alpha · (mat1 @ mat2); `input` broadcasts."""
+    _expect("addmm", (mat1, 2), (mat2, 2))
+    return _combined("addmm", input, mm(mat1, mat2), beta, alpha)
+
+
+def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """beta · input + alpha · (mat @ vec); `input` broadcasts."""
+    return _combined("addmv", input, mv(mat, vec), beta, alpha)
+
+
+def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """beta · input + alpha · outer(vec1, vec2); `input` broadcasts."""
+    product = outer(vec1, vec2)
+    dtype = common_dtype([input, product])
+    return _combined("addr", input.to(dtype), product.to(dtype), beta, alpha)
+
+
+def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """beta · input + alpha · (batch1 @ batch2), of batches of matrices; `input` broadcasts."""
+    _expect("baddbmm", (batch1, 3), (batch2, 3))
+    return _combined("baddbmm", input, bmm(batch1, batch2), beta, alpha)
+
+
+def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+    """beta · input + alpha · the sum of the products of two batches of matrices; `input` broadcasts."""
+    _expect("addbmm", (batch1, 3), (batch2, 3))
+    (b, n, k), (other, inner_size, m) = batch1._array.shape, batch2._array.shape
+    if b != other or k != inner_size:
+        raise ShapeError(f"addbmm: batches of shapes {batch1._array.shape} and {batch2._array.shape} do not multiply")
+    product = mm(batch1.permute(1, 0, 2).reshape((n, b * k)), batch2.reshape((b * k, m)))
+    return _combined("addbmm", input, product, beta, alpha)
+
+
+# ---------------------------------------------------------------- chains
+
+
+def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
+    """Product of a chain of matrices in the order that multiplies least; the first and the last may be vectors.
+
+    The order is found by the dynamic program of Cormen et al., "Introduction to Algorithms", chapter 15.
+    """
+    chain: list[Any] = list(tensors)
+    if len(chain) < 2:
+        raise RuntimeError(f"multi_dot: at least two tensors, got {len(chain)}")
+    ends = len(chain[0]._array.shape) == 1, len(chain[-1]._array.shape) == 1
+    if ends[0]:
+        chain[0] = chain[0].unsqueeze(0)
+    if ends[1]:
+        chain[-1] = chain[-1].unsqueeze(1)
+    _expect("multi_dot", *((x, 2) for x in chain))
+    for x, y in pairwise(chain):
+        if x.shape[1] != y.shape[0]:
+            raise ShapeError(f"multi_dot: shapes {x.shape} and {y.shape} do not multiply")
+    sizes = [chain[0].shape[0], *(x.shape[1] for x in chain)]
+    n = len(chain)
+    cost = [[0] * n for _ in range(n)]
+    cut = [[0] * n for _ in range(n)]
+    for length in range(1, n):
+        for i in range(n - length):
+            j = i + length
+            prices = [cost[i][k] + cost[k + 1][j] + sizes[i] * sizes[k + 1] * sizes[j + 1] for k in range(i, j)]
+            cost[i][j] = min(prices)
+            cut[i][j] = i + prices.index(cost[i][j])
+
+    def product(i: int, j: int) -> Any:
+        return chain[i] if i == j else mm(product(i, cut[i][j]), product(cut[i][j] + 1, j))
+
+    found = product(0, n - 1)
+    return found.reshape(tuple(s for s, gone in zip(found.shape, ends, strict=True) if not gone))  # type: ignore[no-any-return]
+
+
+def chain_matmul(*matrices: Tensor) -> Tensor:
+    """Product of a chain of matrices in the order that multiplies least."""
+    if len(matrices) == 1:
+        _expect("chain_matmul", (matrices[0], 2))
+        return matrices[0]
+    return multi_dot(matrices)
+
+
+def matrix_power(input: Tensor, n: int) -> Tensor:
+    """A square matrix (or a batch of them) multiplied n times with itself; a negative n takes the inverse."""
+    shape = input._array.shape
+    if len(shape) < 2 or shape[-1] != shape[-2]:
+        raise ShapeError(f"matrix_power: square matrices, not shape {shape}")
+    if n < 0:
+        return matrix_power(input.inverse(), -n)  # type: ignore[attr-defined]
+    if n == 0:
+        return input.new_ones(shape[-1]).diag().expand(shape).clone()
+    found, square = None, input
+    while True:
+        if n & 1:
+            found = square if found is None else matmul(found, square)
+        n >>= 1
+        if not n:
+            return found if found is not input else input.clone()  # type: ignore[return-value]
+        square = matmul(square, square)
+
+
+# ---------------------------------------------------------------- geometry
+
+
+def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
+    """Cross product of vectors of three numbers along `dim` (default: the first dimension of size 3); the others broadcast."""
+    if len(input._array.shape) != len(other._array.shape):
+        raise RuntimeError(f"cross: as many dimensions in both, got shapes {input._array.shape} and {other._array.shape}")
+    shape = broadcast_shapes(input._array.shape, other._array.shape)
+    if dim is None:
+        dim = next((d for d, size in enumerate(shape) if size == 3), None)
+        if dim is None:
+            raise RuntimeError(f"cross: no dimension of size 3 in shape {shape}")
+    dim = normalize_dim(dim, len(shape))
+    if not shape or input._array.shape[dim] != 3 or other._array.shape[dim] != 3:
+        raise RuntimeError(f"cross: three numbers along dimension {dim}, got shapes {input._array.shape} and {other._array.shape}")
+    a: Any = input
+    b: Any = other
+    return a.roll(-1, dim) * b.roll(-2, dim) - a.roll(-2, dim) * b.roll(-1, dim)  # type: ignore[no-any-return]
+
+
+def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary") -> Tensor:
+    """Distances (p-norms of the differences) of each point of x1, (…, n, d), from each of x2, (…, m, d): (…, n, m).
+
+    The gradient of a distance 0 is 0. Very many Euclidean distances come from |a|² + |b|² - 2ab, a matrix product, unless `compute_mode` is
+    "donot_use_mm_for_euclid_dist"; they are less exact near 0.
+    """
+    a, b = x1._array.shape, x2._array.shape
+    if len(a) < 2 or len(b) < 2 or a[-1] != b[-1]:
+        raise RuntimeError(f"cdist: points (…, n, d) and (…, m, d), got shapes {a} and {b}")
+    if x1._array.dtype not in FLOATING or x2._array.dtype not in FLOATING:
+        raise RuntimeError(f"cdist: floating point, got {x1.dtype} and {x2.dtype}")
+    if not p >= 0:
+        raise RuntimeError(f"cdist: p is not negative, got {p}")
+    modes = ("use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist")
+    if compute_mode not in modes:
+        raise ValueError(f"cdist: compute_mode is one of {', '.join(modes)}, not {compute_mode!r}")
+    shape = (*broadcast_shapes(a[:-2], b[:-2]), a[-2], b[-2])
+    by_product = p == 2 and (compute_mode == modes[1] or (compute_mode == modes[0] and count(shape) * a[-1] > DIFFERENCES))
+    if not a[-1]:
+        return x1.new_zeros(shape)
+    if not by_product:
+        return vector_norm(x1.unsqueeze(-2) - x2.unsqueeze(-3), float(p), (len(shape),), False)
+    squares: Any = (x1 * x1).sum(-1, keepdim=True) + (x2 * x2).sum(-1).unsqueeze(-2) - 2 * (x1 @ x2.mT)
+    return _roots(squares)
+
+
+def _roots(squares: Any) -> Tensor:
+    """Square roots; what rounding made negative is 0, with the gradient 0."""
+    negative = squares <= 0
+    return squares.masked_fill(negative, 1).sqrt().masked_fill(negative, 0)  # type: ignore[no-any-return]
+
+
+class ProductMethods(Differentiable):
+    """The methods of this family."""
+
+    __slots__ = ()
+    outer, ger, dot, vdot, mv, inner, tensordot, matrix_power, cross = outer, outer, dot, vdot, mv, inner, tensordot, matrix_power, cross
+    addmm, addmv, addr, baddbmm, addbmm = addmm, addmv, addr, baddbmm, addbmm
+    addmm_, addmv_, addr_, baddbmm_, addbmm_ = twin(addmm), twin(addmv), twin(addr), twin(baddbmm), twin(addbmm)

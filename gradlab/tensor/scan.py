@@ -1,0 +1,142 @@
+"""Running sums, products and extremes along a dimension, differences, integrals; products over dimensions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gradlab import ops
+from gradlab.autograd.base import Differentiable
+from gradlab.autograd.record import bind
+from gradlab.dtype import BOOL, FLOATING, INT64
+from gradlab.spec import DimensionError, normalize_dim, normalize_dims
+from gradlab.tensor.math_in_place import twin
+from gradlab.tensor.shape import cat
+
+if TYPE_CHECKING:
+    from gradlab.tensor.tensor import Tensor
+
+__all__ = [
+    "cummax", "cummin", "cumprod", "cumsum", "cumulative_trapezoid", "diff", "logcumsumexp", "prod", "trapezoid", "trapz",
+]  # fmt: skip
+
+_rows = ops.scan
+_cumsum, _cumprod, _logcumsumexp, _cummax, _cummin, _prod = map(
+    bind, (_rows.cumsum, _rows.cumprod, _rows.logcumsumexp, _rows.cummax, _rows.cummin, _rows.prod)
+)
+
+
+def _dim(name: str, input: Tensor, dim: int) -> int:
+    try:
+        return normalize_dim(dim, len(input._array.shape))
+    except DimensionError as error:
+        raise DimensionError(f"{name}: {error}") from None
+
+
+def _summable(input: Tensor, dtype: Any) -> Tensor:
+    """In the dtype asked for; integers and truth values as int64."""
+    if dtype is not None:
+        return input.to(dtype)
+    return input if input._array.dtype in FLOATING else input.to(INT64)
+
+
+def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    """Product over `dim` (default all); of integers int64. The product of nothing is 1. Zeros are no trouble for the gradient."""
+    try:
+        dims = normalize_dims(dim, len(input._array.shape))
+    except (IndexError, ValueError) as error:
+        raise type(error)(f"prod: {error}") from None
+    return _prod(_summable(input, dtype), dim=dims, keepdim=bool(keepdim))  # type: ignore[no-any-return]
+
+
+def cumsum(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
+    """Running sum along `dim`; integers add up as int64."""
+    return _cumsum(_summable(input, dtype), dim=_dim("cumsum", input, dim))  # type: ignore[no-any-return]
+
+
+def cumprod(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
+    """Running product along `dim`; integers multiply as int64. Zeros are no trouble for the gradient."""
+    return _cumprod(_summable(input, dtype), dim=_dim("cumprod", input, dim))  # type: ignore[no-any-return]
+
+
+def logcumsumexp(input: Tensor, dim: int) -> Tensor:
+    """log of the running sum of exp(x) along `dim`, without overflow."""
+    if input._array.dtype not in FLOATING:
+        raise RuntimeError(f"logcumsumexp: needs floating point, got {input.dtype}; convert with .float()")
+    return _logcumsumexp(input, dim=_dim("logcumsumexp", input, dim))  # type: ignore[no-any-return]
+
+
+def cummax(input: Tensor, dim: int) -> Any:
+    """Running maximum along `dim`: (values, indices of the latest largest element). NaN is larger than all."""
+    return _cummax(input, dim=_dim("cummax", input, dim))
+
+
+def cummin(input: Tensor, dim: int) -> Any:
+    """Running minimum along `dim`: (values, indices of the latest smallest element). NaN is smaller than all."""
+    return _cummin(input, dim=_dim("cummin", input, dim))
+
+
+def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None) -> Tensor:
+    """n-th difference of neighbours along `dim` (exclusive or of truth values); `prepend` and `append` are joined on first."""
+    if not input._array.shape:
+        raise RuntimeError("diff: needs at least one dimension")
+    dim = _dim("diff", input, dim)
+    if n < 0:
+        raise RuntimeError(f"diff: the order is not negative, got {n}")
+    parts = [x for x in (prepend, input, append) if x is not None]
+    for x in parts:
+        if len(x._array.shape) != len(input._array.shape):
+            raise RuntimeError(f"diff: prepend and append have as many dimensions as the input, {x._array.shape} and {input._array.shape}")
+    if n == 0:
+        return input.clone()
+    found = cat(parts, dim) if len(parts) > 1 else input
+    size = found._array.shape[dim]
+    for _ in range(n if n <= size else size):
+        size = found._array.shape[dim]
+        if size == 0:
+            return found
+        low, high = found.narrow(dim, 0, size - 1), found.narrow(dim, 1, size - 1)
+        found = high != low if found._array.dtype == BOOL else high - low
+    return found
+
+
+def _areas(name: str, y: Tensor, x: Tensor | None, dx: Any, dim: int) -> Tensor:
+    """The areas of the trapezoids between neighbours along `dim`."""
+    dim = _dim(name, y, dim)
+    size = y._array.shape[dim] if y._array.shape else 0
+    if not y._array.shape:
+        raise RuntimeError(f"{name}: needs at least one dimension")
+    if size == 0:
+        return y * 1.0
+    pairs: Any = y.narrow(dim, 1, size - 1) + y.narrow(dim, 0, size - 1)
+    if x is None:
+        return pairs * (dx / 2)  # type: ignore[no-any-return]
+    rank = len(y._array.shape)
+    if len(x._array.shape) == 1:
+        if x._array.shape[0] != size:
+            raise RuntimeError(f"{name}: {size} values along dim {dim}, but {x._array.shape[0]} points in x")
+        x = x.reshape((size,) + (1,) * (rank - 1 - dim))
+    along = dim - rank
+    points = x._array.shape[along]
+    steps = x.narrow(along, 1, points - 1) - x.narrow(along, 0, points - 1)
+    return pairs * steps / 2.0  # type: ignore[no-any-return]
+
+
+def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = 1, dim: int = -1) -> Tensor:
+    """Integral along `dim` by the trapezoidal rule, at points `x` or at the distance `dx`."""
+    return _areas("trapezoid", y, x, dx, dim).sum(dim)
+
+
+def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = 1, dim: int = -1) -> Tensor:
+    """The running integral along `dim` by the trapezoidal rule: one element fewer than `y`."""
+    return cumsum(_areas("cumulative_trapezoid", y, x, dx, dim), dim)
+
+
+trapz = trapezoid
+
+
+class ScanMethods(Differentiable):
+    """The methods of this family."""
+
+    __slots__ = ()
+    cumsum, cumprod, logcumsumexp, cummax, cummin, prod, diff = cumsum, cumprod, logcumsumexp, cummax, cummin, prod, diff
+    cumsum_, cumprod_ = twin(cumsum), twin(cumprod)

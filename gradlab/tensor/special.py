@@ -1,0 +1,51 @@
+"""The error function and its relatives, element by element."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gradlab import ops
+from gradlab.autograd.base import Differentiable
+from gradlab.autograd.record import bind
+from gradlab.tensor.update import update
+
+if TYPE_CHECKING:
+    from gradlab.tensor.tensor import Tensor
+
+__all__ = ["erf", "erfc", "erfinv"]
+
+_erf, _erfc, _erfinv = map(bind, (ops.special.erf, ops.special.erfc, ops.special.erfinv))
+
+
+def erf(input: Tensor) -> Tensor:
+    """The error function, 2/√π · ∫ e^(-t²) dt from 0 to x. Integers become floating point."""
+    return _erf(input)  # type: ignore[no-any-return]
+
+
+def erfc(input: Tensor) -> Tensor:
+    """1 - erf(x), accurate where that is tiny."""
+    return _erfc(input)  # type: ignore[no-any-return]
+
+
+def erfinv(input: Tensor) -> Tensor:
+    """The inverse of erf: ±inf at ±1, NaN beyond."""
+    return _erfinv(input)  # type: ignore[no-any-return]
+
+
+class SpecialMethods(Differentiable):
+    """The methods of this family."""
+
+    __slots__ = ()
+    erf, erfc, erfinv = erf, erfc, erfinv
+
+    def erf_(self) -> Tensor:
+        """The error function, in place."""
+        return update("erf_", self, erf)  # type: ignore[no-any-return]
+
+    def erfc_(self) -> Tensor:
+        """1 - erf(x), in place."""
+        return update("erfc_", self, erfc)  # type: ignore[no-any-return]
+
+    def erfinv_(self) -> Tensor:
+        """The inverse of erf, in place."""
+        return update("erfinv_", self, erfinv)  # type: ignore[no-any-return]

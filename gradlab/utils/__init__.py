@@ -1,0 +1,5 @@
+"""Around training: loading data, saving and reading tensors, files that are written whole."""
+
+from __future__ import annotations
+
+from gradlab.utils import data as data

@@ -1,0 +1,129 @@
+"""From a list of samples to one batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from gradlab.spec import ShapeError
+from gradlab.tensor import Tensor
+from gradlab.tensor.creation import from_numpy, tensor
+from gradlab.tensor.shape import stack
+
+Stack = Callable[[list[Tensor]], Tensor]
+
+
+def default_collate(batch: Sequence[Any]) -> Any:
+    """Stack samples: tensors, NumPy arrays and numbers along a new first dimension; strings stay a list; dicts, tuples and lists by entry.
+
+    Python floats become float64, integers int64. A tuple gives a list, a named tuple its own kind.
+    Raises ValueError where tensors have different shapes (see `pad_collate`), RuntimeError where sequences have different lengths,
+    TypeError for what cannot be collated.
+    """
+    return _collate(batch, _stack, "")
+
+
+def pad_collate(batch: Sequence[Any], padding_value: float = 0, return_lengths: bool = False) -> Any:
+    """As `default_collate`, but tensors whose first dimensions differ are first padded at their end to the longest.
+
+    return_lengths: give (batch, lengths), `lengths` an int64 tensor with the first padded entry's lengths before padding (of the first
+    tensor with dimensions where nothing was padded).
+    To choose the value: `collate_fn=lambda batch: pad_collate(batch, padding_value=-1)`.
+    """
+    lengths: list[list[int]] = []
+    padded: list[list[int]] = []
+
+    def pad(tensors: list[Tensor]) -> Tensor:
+        if not tensors[0].ndim or any(t.ndim != tensors[0].ndim for t in tensors):
+            return _stack(tensors)
+        sizes = [len(t) for t in tensors]
+        lengths.append(sizes)
+        longest = max(sizes)
+        if min(sizes) == longest:
+            return _stack(tensors)
+        padded.append(sizes)
+        wide = []
+        for t in tensors:
+            array = np.full((longest, *t.shape[1:]), padding_value, t._array.dtype)
+            array[: len(t)] = t.detach().cpu().numpy()
+            wide.append(from_numpy(array))
+        return _stack(wide)
+
+    found = _collate(batch, pad, "")
+    if not return_lengths:
+        return found
+    if not lengths:
+        raise TypeError("pad_collate: return_lengths=True, but the samples hold no tensor with dimensions")
+    return found, tensor((padded or lengths)[0])
+
+
+def _stack(tensors: list[Tensor]) -> Tensor:
+    shapes = [t.shape for t in tensors]
+    if len(set(shapes)) > 1:
+        other = next(i for i, s in enumerate(shapes) if s != shapes[0])
+        raise ShapeError(
+            f"samples of different shapes do not stack: sample 0 of the batch has {shapes[0]}, sample {other} has {shapes[other]}; "
+            f"pass collate_fn=gradlab.utils.data.pad_collate to pad them, or a collate_fn of your own"
+        )
+    return stack(tensors)
+
+
+def _collate(batch: Sequence[Any], join: Stack, where: str) -> Any:
+    first = batch[0]
+    try:
+        if isinstance(first, Tensor):
+            return join(list(batch))
+        if isinstance(first, (np.ndarray, np.generic)) and first.dtype.kind not in "USO":
+            return join([from_numpy(np.asarray(x)) for x in batch])
+    except ShapeError as error:
+        raise ShapeError(f"default_collate: {f'entry {where}: ' if where else ''}{error}") from None
+    if isinstance(first, float):
+        return tensor(batch, dtype="float64")
+    if isinstance(first, int):
+        return tensor(batch)
+    if isinstance(first, (str, bytes)):
+        return batch
+    if isinstance(first, Mapping):
+        found = {key: _collate([sample[key] for sample in batch], join, f"{where}[{key!r}]") for key in first}
+        return _rebuilt(first, found)
+    if isinstance(first, Sequence):
+        sizes = [len(sample) for sample in batch]
+        if len(set(sizes)) > 1:
+            other = next(i for i, n in enumerate(sizes) if n != sizes[0])
+            raise RuntimeError(
+                f"default_collate: {f'entry {where}: ' if where else ''}each element in list of batch should be of equal size: sample 0 of the "
+                f"batch has {sizes[0]} entries, sample {other} has {sizes[other]}; make tensors of them and pass "
+                f"collate_fn=gradlab.utils.data.pad_collate to pad them, or a collate_fn of your own"
+            )
+        parts = [_collate([sample[i] for sample in batch], join, f"{where}[{i}]") for i in range(sizes[0])]
+        return type(first)(*parts) if isinstance(first, tuple) and hasattr(first, "_fields") else parts
+    raise TypeError(
+        f"default_collate: a batch holds tensors, NumPy arrays, numbers, strings, dicts, tuples and lists, "
+        f"not {type(first).__name__}{f' (entry {where})' if where else ''}; pass a collate_fn of your own"
+    )
+
+
+def default_convert(sample: Any) -> Any:
+    """NumPy arrays in a sample as tensors; all else as it is. What a DataLoader without batches does."""
+    if isinstance(sample, (np.ndarray, np.generic)) and sample.dtype.kind not in "USO":
+        return from_numpy(np.asarray(sample))
+    if isinstance(sample, Mapping):
+        return _rebuilt(sample, {key: default_convert(value) for key, value in sample.items()})
+    if isinstance(sample, tuple):
+        parts = [default_convert(value) for value in sample]
+        return type(sample)(*parts) if hasattr(sample, "_fields") else parts
+    if isinstance(sample, list):
+        return [default_convert(value) for value in sample]
+    return sample
+
+
+def _rebuilt(like: Mapping[Any, Any], entries: dict[Any, Any]) -> Any:
+    """The entries in the mapping's own type, where that takes a dict."""
+    if type(like) is dict:
+        return entries
+    try:
+        return type(like)(entries)  # type: ignore[call-arg]
+    except TypeError:
+        return entries

@@ -1,0 +1,341 @@
+"""Saving and reading: tensors and plain values in a safetensors file. Never pickle: reading a file runs no code of it.
+
+The tensors lie in the file by name, for any reader of safetensors; a flat dict of tensors keeps its keys. How they are nested, and the numbers,
+strings and other plain values among them, is a JSON text in the file's metadata under "gradlab".
+"""
+
+from __future__ import annotations
+
+import importlib
+import json
+import math
+import os
+from collections import OrderedDict
+from typing import Any, BinaryIO
+
+import numpy as np
+
+from gradlab import dispatch
+from gradlab.device import Device
+from gradlab.dtype import ALL, DType, as_numpy, from_numpy, named
+from gradlab.tensor import Tensor
+from gradlab.tensor.convert import moved
+from gradlab.tensor.creation import from_numpy as tensor_of
+from gradlab.utils.atomic import write_bytes
+
+KEY, VERSION = "gradlab", 1
+_CODES = {
+    "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16",
+    "I64": "int64", "I32": "int32", "I16": "int16", "I8": "int8", "U8": "uint8", "BOOL": "bool",
+}  # fmt: skip
+_FOREIGN = (
+    (b"PK\x03\x04", "it is a zip archive, such as torch.save and numpy.savez write"),
+    (b"\x80\x02", "it is a pickle"),
+    (b"\x80\x03", "it is a pickle"),
+    (b"\x80\x04", "it is a pickle"),
+    (b"\x80\x05", "it is a pickle"),
+    (b"\x93NUMPY", "it is a NumPy array file; read it with numpy.load"),
+    (b"\x89HDF\r\n", "it is an HDF5 file"),
+    (b"\x1f\x8b", "it is compressed with gzip"),
+)
+
+Path = str | os.PathLike[str]
+
+
+class FileFormatError(ValueError):
+    """A file that `load` cannot read: damaged, cut short, or of another kind."""
+
+
+# ---------------------------------------------------------------- writing
+
+
+class _Writer:
+    """Turns an object into tensors by name and a tree of JSON values."""
+
+    def __init__(self) -> None:
+        self.arrays: dict[str, Any] = {}
+        self.known: dict[Any, str] = {}  # memory already written, to its name
+        self.alive: list[Any] = []  # so that no memory is used again while its address is known
+
+    def tree(self, value: Any, path: tuple[str, ...], open_containers: tuple[int, ...] = ()) -> Any:
+        kind = type(value)
+        if value is None or kind in (bool, str, int):
+            return value
+        if kind is float:
+            return value if math.isfinite(value) else {"float": repr(value)}
+        if isinstance(value, Tensor):
+            return self._tensor(value, path)
+        if isinstance(value, np.ndarray):
+            return {"array": self._array(_checked(value, path), path)}
+        if isinstance(value, np.generic):
+            return {"scalar": self._array(_checked(np.asarray(value), path), path)}
+        if isinstance(value, DType):
+            return {"dtype": value.name}
+        if isinstance(value, Device):
+            return {"device": str(value)}
+        if kind in (bytes, bytearray):
+            return {kind.__name__: self._array(np.frombuffer(value, np.uint8), path)}
+        if id(value) in open_containers:
+            raise ValueError(f"save: {_place(path)} contains itself")
+        inside = (*open_containers, id(value))
+        if isinstance(value, dict):
+            entries = [[self._key(k, path), self.tree(v, (*path, str(k)), inside)] for k, v in value.items()]
+            return {"ordered" if isinstance(value, OrderedDict) else "dict": entries}
+        if isinstance(value, (list, tuple)):
+            items = [self.tree(v, (*path, str(i)), inside) for i, v in enumerate(value)]
+            return {"tuple": items} if isinstance(value, tuple) else items
+        if isinstance(value, (int, str, float)):  # of a subclass, such as an enumeration's
+            raise TypeError(f"save: {_place(path)} is a {kind.__name__}; save its plain value")
+        raise TypeError(
+            f"save: {_place(path)} is a {kind.__module__}.{kind.__name__}; a file holds tensors, arrays, numbers, strings, None, and lists, "
+            f"tuples and dicts of them. Of a module or an optimizer save the state_dict()"
+        )
+
+    def _key(self, key: Any, path: tuple[str, ...]) -> Any:
+        if key is None or type(key) in (bool, int, str, float):
+            return self.tree(key, path)
+        if type(key) is tuple:
+            return {"tuple": [self._key(k, path) for k in key]}
+        raise TypeError(f"save: {_place(path)} has a key of type {type(key).__name__}; keys are strings, numbers, None, and tuples of them")
+
+    def _tensor(self, value: Tensor, path: tuple[str, ...]) -> Any:
+        array = value._array
+        try:
+            backend = dispatch.backend_of(array)
+            device = backend.device_of(array)
+            content = backend.to_numpy(array)
+        except (TypeError, NotImplementedError, AttributeError):
+            raise TypeError(f"save: {_place(path)} is a traced tensor and has no values; save outside the compiled function") from None
+        found: dict[str, Any] = {"tensor": self._array(content, path)}
+        if value.requires_grad and value.is_leaf:
+            found["requires_grad"] = True
+        if device.type != "cpu":
+            found["device"] = str(device)
+        return found
+
+    def _array(self, array: Any, path: tuple[str, ...]) -> str:
+        """Store an array under its path; at the second place where the same memory is used, refer to the first, or copy at the top level."""
+        self.alive.append(array)
+        memory = array.__array_interface__["data"][0], array.shape, array.strides, array.dtype
+        first = self.known.get(memory) if array.size else None
+        if first is not None and len(path) != 1:
+            return first
+        name = ".".join(path) or "value"
+        while name in self.arrays or name == "__metadata__":
+            name += "#"
+        self.arrays[name] = array if array.flags.c_contiguous else array.copy(order="C")
+        if first is None:
+            self.known[memory] = name
+            return name
+        self.arrays[name] = self.arrays[first]  # any reader finds both keys; ours shares again
+        return first
+
+
+def _checked(array: Any, path: tuple[str, ...]) -> Any:
+    try:
+        return np.asarray(array).astype(as_numpy(from_numpy(array.dtype)), copy=False)
+    except TypeError:
+        raise TypeError(f"save: {_place(path)} is an array of dtype {array.dtype}; a file holds {', '.join(d.name for d in ALL)}") from None
+
+
+def _place(path: tuple[str, ...]) -> str:
+    return f"the entry {'.'.join(path)!r}" if path else "the object"
+
+
+def to_bytes(obj: Any) -> bytes:
+    """What `save` writes."""
+    writer = _Writer()
+    try:
+        tree = writer.tree(obj, ())
+    except RecursionError:
+        raise ValueError("save: the object is nested too deeply") from None
+    metadata = {"format": "pt", KEY: json.dumps({"version": VERSION, "tree": tree}, allow_nan=False, separators=(",", ":"))}
+    content: bytes = importlib.import_module("safetensors.numpy").save(writer.arrays, metadata)
+    return content
+
+
+def save(obj: Any, f: Path | BinaryIO) -> None:
+    """Write `obj` to a path or a binary file: tensors, NumPy arrays, numbers, strings, bytes, None, and dicts, lists and tuples of them.
+
+    The file is in the safetensors format; a flat dict of tensors is written under its own keys, for other programs to read. A path is written
+    whole or not at all: on any error what was there stays. TypeError for other objects (nothing is pickled): save a module's `state_dict()`.
+    A tensor used twice is one tensor again after loading. Gradients and graphs are not saved.
+    """
+    content = to_bytes(obj)
+    if isinstance(f, (str, os.PathLike)):
+        write_bytes(f, content)
+    elif hasattr(f, "write"):
+        f.write(content)
+    else:
+        raise TypeError(f"save: expected a path or a file opened for writing bytes, not {type(f).__name__}")
+
+
+# ---------------------------------------------------------------- reading
+
+
+class _Reader:
+    """Builds the object of a tree, and complains about everything that does not fit."""
+
+    def __init__(self, arrays: dict[str, Any], map_location: Any) -> None:
+        self.arrays, self.map_location = arrays, map_location
+        self.made: dict[tuple[str, str], Tensor] = {}
+
+    def value(self, tree: Any) -> Any:
+        if tree is None or type(tree) in (bool, int, float, str):
+            return tree
+        if type(tree) is list:
+            return [self.value(v) for v in tree]
+        if type(tree) is not dict or not tree:
+            raise ValueError(f"an entry {tree!r} has no meaning")
+        kind, content = next(iter(tree.items()))
+        if kind == "tensor":
+            return self._tensor(content, tree.get("device", "cpu"), tree.get("requires_grad") is True)
+        if len(tree) != 1:
+            raise ValueError(f"an entry {tree!r} has no meaning")
+        if kind in ("dict", "ordered"):
+            entries = ((self._key(k), self.value(v)) for k, v in content)
+            return OrderedDict(entries) if kind == "ordered" else dict(entries)
+        if kind == "tuple":
+            return tuple(self.value(v) for v in content)
+        if kind == "float" and content in ("nan", "inf", "-inf"):
+            return float(content)
+        if kind == "array":
+            return self._array(content)
+        if kind == "scalar":
+            return self._array(content).reshape(())[()]
+        if kind in ("bytes", "bytearray"):
+            raw = self._array(content).tobytes()
+            return raw if kind == "bytes" else bytearray(raw)
+        if kind == "dtype":
+            return named(content)
+        if kind == "device":
+            return Device(content)
+        raise ValueError(f"an entry of kind {kind!r} has no meaning; was the file written by a newer gradlab?")
+
+    def _key(self, tree: Any) -> Any:
+        key = self.value(tree)
+        hash(key)
+        return key
+
+    def _array(self, name: Any) -> Any:
+        if not isinstance(name, str) or name not in self.arrays:
+            raise ValueError(f"the tensor {name!r} is missing")
+        return self.arrays[name]
+
+    def _tensor(self, name: Any, device: Any, requires_grad: bool) -> Tensor:
+        found = self.made.get((name, device))
+        if found is None:
+            found = self.made[name, device] = located(tensor_of(self._array(name)), device, self.map_location)
+        if requires_grad:
+            found.requires_grad_()
+        return found
+
+
+def located(tensor: Tensor, device: str, map_location: Any) -> Tensor:
+    """The tensor on the device that `map_location` says for something saved from `device`."""
+    target: Any = device
+    if isinstance(map_location, dict):
+        target = map_location.get(device, device)
+    elif callable(map_location):
+        found = map_location(tensor, device)
+        if isinstance(found, Tensor):
+            return found
+    elif map_location is not None:
+        target = map_location
+    try:
+        return moved(tensor, Device(target))  # type: ignore[no-any-return]
+    except RuntimeError as error:
+        raise RuntimeError(f"load: a tensor was saved from {device}, and {error}; pass map_location='cpu' to load it on the CPU") from None
+
+
+def from_bytes(content: bytes, name: str = "the file", map_location: Any = None) -> Any:
+    """What was saved in `content`. FileFormatError, naming the file, for anything else."""
+    header = _header(content, name)
+    try:
+        found = importlib.import_module("safetensors").deserialize(content)
+    except Exception as error:  # its own exception class, derived from Exception alone
+        raise FileFormatError(f"load: {name} is damaged: {error}") from None
+    arrays = {}
+    for key, entry in found:
+        if entry["dtype"] not in _CODES:
+            raise FileFormatError(
+                f"load: {name} holds a tensor {key!r} of type {entry['dtype']}, which gradlab does not have; there are {', '.join(_CODES)}"
+            )
+        dtype = named(_CODES[entry["dtype"]]).dtype
+        arrays[key] = np.frombuffer(bytearray(entry["data"]), dtype).reshape(entry["shape"])
+    metadata = header.get("__metadata__") or {}
+    if KEY not in metadata:
+        order = [key for key in header if key != "__metadata__"]
+        return {key: located(tensor_of(arrays[key]), "cpu", map_location) for key in order}
+    try:
+        outline = json.loads(metadata[KEY])
+        if outline["version"] != VERSION:
+            raise FileFormatError(f"load: {name} has version {outline['version']!r} of the format, this gradlab reads version {VERSION}")
+        reader = _Reader(arrays, map_location)
+        return reader.value(outline["tree"])
+    except FileFormatError:
+        raise
+    except (ValueError, TypeError, KeyError, RecursionError) as error:
+        raise FileFormatError(f"load: {name} is damaged: its outline does not fit its tensors ({type(error).__name__}: {error})") from None
+
+
+def _header(content: bytes, name: str) -> dict[str, Any]:
+    """The header as a dict, after the checks that tell what is wrong with a file."""
+    if not content:
+        raise FileFormatError(f"load: {name} is empty")
+    for start, what in _FOREIGN:
+        if content.startswith(start) and content[8:9] != b"{":  # a header's length may be any bytes; the header begins with {
+            raise FileFormatError(
+                f"load: {name} is not a safetensors file: {what}. gradlab does not read pickles, since they run code; "
+                f"convert it, for example with safetensors.torch.save_file, where you trust it"
+            )
+    if len(content) < 8:
+        raise FileFormatError(f"load: {name} is cut short, or not a safetensors file: it has {len(content)} bytes")
+    length = int.from_bytes(content[:8], "little")
+    if content[8:9] != b"{" and len(content) > 8:
+        raise FileFormatError(f"load: {name} is not a safetensors file")
+    if length > len(content) - 8:
+        raise FileFormatError(
+            f"load: {name} is cut short, or not a safetensors file: its header should have {length} bytes, {len(content) - 8} are there"
+        )
+    try:
+        header = json.loads(content[8 : 8 + length].decode("utf-8"))
+    except (ValueError, RecursionError) as error:
+        raise FileFormatError(f"load: {name} is damaged, or not a safetensors file: its header is no JSON ({error})") from None
+    if not isinstance(header, dict) or not isinstance(header.get("__metadata__", {}), dict):
+        raise FileFormatError(f"load: {name} is not a safetensors file")
+    expected = _data_end(header)
+    if expected is not None and expected > len(content) - 8 - length:
+        raise FileFormatError(
+            f"load: {name} is cut short: its tensors should have {expected} bytes, {len(content) - 8 - length} are there"
+        )
+    return header
+
+
+def _data_end(header: dict[str, Any]) -> int | None:
+    try:
+        return max((int(v["data_offsets"][1]) for k, v in header.items() if k != "__metadata__"), default=0)
+    except (TypeError, KeyError, IndexError, ValueError):
+        return None
+
+
+def load(f: Path | BinaryIO, map_location: Any = None, *, weights_only: bool = True) -> Any:
+    """Read what `save` wrote, or any safetensors file (as a dict of tensors), from a path or a binary file.
+
+    map_location: the device to put tensors on: a device, a dict from saved to wanted devices, or a function of (tensor, saved device's name).
+    Default: the device they were saved from.
+    weights_only: accepted; no file can hold anything else. FileFormatError (a ValueError) for damaged, truncated and foreign files; no code of a
+    file is run. OSError where the file cannot be read.
+    """
+    if isinstance(f, (str, os.PathLike)):
+        name = os.fspath(f)
+        with open(f, "rb") as file:
+            content = file.read()
+    elif hasattr(f, "read"):
+        name = str(getattr(f, "name", "the file"))
+        content = f.read()
+        if not isinstance(content, (bytes, bytearray, memoryview)):
+            raise TypeError(f"load: {name} gives text; open it for reading bytes, with mode 'rb'")
+    else:
+        raise TypeError(f"load: expected a path or a file opened for reading bytes, not {type(f).__name__}")
+    return from_bytes(bytes(content), name, map_location)

@@ -1,0 +1,441 @@
+"""Optimizers: trajectories, groups, state, resuming, hooks, errors. `-m torch` compares all of them with PyTorch."""
+
+from __future__ import annotations
+
+import inspect
+import io
+
+import numpy as np
+import pytest
+from samples import optim as references
+
+import gradlab as gl
+from gradlab import optim
+
+CASES = {
+    "SGD": [{}, {"lr": 0.1, "weight_decay": 0.5}, {"lr": 0.1, "momentum": 0.9}, {"momentum": 0.9, "dampening": 0.5},
+            {"momentum": 0.9, "nesterov": True, "weight_decay": 0.1}, {"weight_decay": 0.1, "maximize": True}],
+    "Adam": [{}, {"lr": 0.1}, {"weight_decay": 0.1, "maximize": True}, {"weight_decay": 0.1, "amsgrad": True}, {"betas": (0.0, 0.5)}],
+    "AdamW": [{}, {"lr": 0.1}, {"weight_decay": 0.1, "maximize": True}, {"weight_decay": 0.1, "amsgrad": True}],
+    "RMSprop": [{}, {"weight_decay": 0.1, "centered": True}, {"weight_decay": 0.1, "centered": True, "momentum": 0.1},
+                {"maximize": True, "momentum": 0.9}],
+    "Adagrad": [{}, {"lr": 0.1, "weight_decay": 0.1}, {"lr_decay": 0.5, "initial_accumulator_value": 0.25}, {"maximize": True}],
+    "Adadelta": [{}, {"rho": 0.95, "weight_decay": 0.9}, {"maximize": True}],
+    "Adamax": [{}, {"lr": 0.1, "weight_decay": 0.1}, {"maximize": True}],
+    "NAdam": [{}, {"lr": 0.1, "momentum_decay": 0.006}, {"weight_decay": 0.1, "decoupled_weight_decay": True}, {"maximize": True}],
+    "RAdam": [{}, {"lr": 0.1, "weight_decay": 0.1}, {"lr": 0.1, "weight_decay": 0.1, "decoupled_weight_decay": True}, {"maximize": True}],
+    "ASGD": [{}, {"lambd": 0.1, "t0": 10}, {"lr": 0.1, "weight_decay": 0.1, "t0": 3}, {"maximize": True}],
+    "Rprop": [{}, {"lr": 2e-4}, {"etas": (0.5, 1.5)}, {"step_sizes": (2e-6, 100)}, {"maximize": True}],
+}  # fmt: skip
+EACH = [(name, i) for name, cases in CASES.items() for i in range(len(cases))]
+each_case = pytest.mark.parametrize(("name", "number"), EACH)
+each_optimizer = pytest.mark.parametrize("name", CASES)
+
+
+def gradients(steps=20, dtype="float64", seed=0):
+    rng = np.random.default_rng(seed)
+    return [(rng.normal(size=(4, 3)).astype(dtype), rng.normal(size=(3,)).astype(dtype)) for _ in range(steps)]
+
+
+def start(dtype="float64"):
+    rng = np.random.default_rng(1)
+    return [gl.tensor(rng.normal(size=s).astype(dtype), requires_grad=True) for s in ((4, 3), (3,))]
+
+
+def give(params, arrays):
+    for p, g in zip(params, arrays, strict=True):
+        p.grad = None if g is None else gl.tensor(g)
+
+
+def run(opt, params, steps):
+    seen = []
+    for arrays in steps:
+        give(params, arrays)
+        opt.step()
+        seen.append([p.detach().numpy().copy() for p in params])
+    return seen
+
+
+def equal(a, b):
+    for x, y in zip(a, b, strict=True):
+        for u, v in zip(x, y, strict=True):
+            np.testing.assert_array_equal(u, v)
+
+
+# ---------------------------------------------------------------- values
+
+
+def reference_run(name, options, p, steps):
+    """One parameter's trajectory by the references of the samples, with the hyper-parameters laid out as the class lays them out."""
+    made = getattr(optim, name)([gl.tensor(p, requires_grad=True)], **options)
+    group = made.param_groups[0]
+    h = [group[n] if isinstance(n, str) else group[n[0]][n[1]] for n in made.live]
+    m, zero, t = group["maximize"], np.zeros_like(p), 0.0
+    adam_flags = {"decoupled": group.get("decoupled_weight_decay"), "maximize": m}
+    momentum, centered = group.get("momentum", 0) > 0, group.get("centered", False)
+    if name == "SGD":
+        run_one = references.sgd_momentum if momentum else lambda p, g, h, maximize: (references.sgd(p, g, h, maximize),)
+        buffers, flags = ([None] if momentum else []), {"maximize": m} | ({"nesterov": group["nesterov"]} if momentum else {})
+    elif name in ("Adam", "AdamW"):
+        run_one = references.amsgrad if group["amsgrad"] else references.adam
+        buffers, flags = [zero] * (3 if group["amsgrad"] else 2) + [t], adam_flags
+    elif name == "RMSprop":
+        run_one, buffers, flags = references.rmsprop(centered, momentum), [zero] * (1 + centered + momentum) + [t], {"maximize": m}
+    elif name == "Adagrad":
+        run_one, buffers, flags = references.adagrad, [zero + group["initial_accumulator_value"], t], {"maximize": m}
+    elif name in ("Adadelta", "Adamax"):
+        run_one, buffers, flags = getattr(references, name.lower()), [zero, zero, t], {"maximize": m}
+    elif name == "NAdam":
+        run_one, buffers, flags = references.nadam, [zero, zero, 1.0, t], adam_flags
+    elif name == "RAdam":
+        run_one, buffers, flags = references.radam, [zero, zero, t], adam_flags
+    elif name == "ASGD":
+        run_one, buffers, flags = references.asgd, [zero, group["lr"], 1.0, t], {"maximize": m}
+    else:
+        run_one, buffers, flags = references.rprop, [zero, zero + group["lr"], t], {"maximize": m}
+    seen = []
+    for g in steps:
+        p, *buffers = run_one(p, g, *buffers, h, **flags)
+        seen.append(p)
+    return seen
+
+
+@each_case
+def test_twenty_steps_follow_the_formula(name, number):
+    options, params, steps = CASES[name][number], start(), gradients()
+    wanted = [reference_run(name, options, p.detach().numpy().copy(), [s[i] for s in steps]) for i, p in enumerate(params)]
+    got = run(getattr(optim, name)(params, **options), params, steps)
+    counters = 1e-6 if name in ("NAdam", "ASGD") else 1e-11  # they keep a product or a step size in a float32 counter, as PyTorch does
+    for i, per_step in enumerate(got):
+        for j, value in enumerate(per_step):
+            np.testing.assert_allclose(value, wanted[j][i], rtol=counters, atol=counters)
+
+
+@each_case
+def test_the_row_gives_the_same_bits_as_the_step_in_place(name, number):
+    """Eager CPU steps write into their own inputs; the functional call (a trace, a GPU) must not differ."""
+    options, steps = CASES[name][number], gradients(6, "float32")
+    params = start("float32")
+    fast = run(getattr(optim, name)(params, **options), params, steps)
+    params = start("float32")
+    with gl.autograd.detect_anomaly():  # a special mode: no fast path
+        slow = run(getattr(optim, name)(params, **options), params, steps)
+    equal(fast, slow)
+
+
+@pytest.mark.torch
+@each_case
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+def test_twenty_steps_as_in_torch(name, number, dtype):
+    torch = pytest.importorskip("torch")
+    options, steps, params = CASES[name][number], gradients(20, dtype), start(dtype)
+    theirs = [torch.nn.Parameter(torch.from_numpy(p.detach().numpy().copy())) for p in params]
+    opt, other = getattr(optim, name)(params, **options), getattr(torch.optim, name)(theirs, **options)
+    got = run(opt, params, steps)
+    tolerance = 2e-6 if dtype == "float32" else 1e-9 if name == "NAdam" else 1e-12  # NAdam: a float32 product of momenta
+    for arrays, ours in zip(steps, got, strict=True):
+        for p, g in zip(theirs, arrays, strict=True):
+            p.grad = torch.from_numpy(g.copy())
+        other.step()
+        for a, b in zip(ours, theirs, strict=True):
+            b = b.detach().numpy()
+            np.testing.assert_allclose(a, b, rtol=0, atol=tolerance * np.abs(b).max())
+    ours, wanted = opt.state_dict(), other.state_dict()
+    assert {k: sorted(v) for k, v in ours["state"].items()} == {k: sorted(k for k in v if v[k] is not None) for k, v in wanted["state"].items()}
+    ours_groups = [{k: v for k, v in g.items()} for g in ours["param_groups"]]
+    assert [set(g) for g in ours_groups] == [set(g) for g in wanted["param_groups"]]
+
+
+@pytest.mark.torch
+@each_optimizer
+def test_same_arguments_as_in_torch(name):
+    torch = pytest.importorskip("torch")
+    ours, theirs = (inspect.signature(getattr(m, name).__init__).parameters for m in (optim, torch.optim))
+    assert [(k, v.kind) for k, v in ours.items()] == [(k, v.kind) for k, v in theirs.items()]
+    assert {k: v.default for k, v in ours.items()} == {k: v.default for k, v in theirs.items()}
+
+
+@pytest.mark.parametrize("size", [0, 1, 16_384, 40_001])
+def test_large_parameters_go_block_by_block(size):
+    rng = np.random.default_rng(3)
+    value, slope = rng.normal(size=(2, size))
+    p = gl.tensor(value, requires_grad=True)
+    opt = optim.AdamW([p], lr=0.1)
+    for _ in range(3):
+        p.grad = gl.tensor(slope)
+        opt.step()
+    h = [0.1, 0.9, 0.999, 1e-8, 0.01]
+    state = (value, np.zeros(size), np.zeros(size), 0.0)
+    for _ in range(3):
+        state = references.adam(state[0], slope, *state[1:], h, decoupled=True, maximize=False)
+    np.testing.assert_allclose(p.detach().numpy(), state[0], rtol=1e-10, atol=1e-12)
+
+
+def test_strided_gradient_and_parameter():
+    p = gl.tensor(np.arange(12.0).reshape(3, 4).T, requires_grad=True)
+    p.grad = gl.tensor(np.arange(12.0).reshape(3, 4)).mT
+    optim.SGD([p], lr=0.5).step()
+    np.testing.assert_array_equal(p.detach().numpy(), np.arange(12.0).reshape(3, 4).T * 0.5)
+
+
+@pytest.mark.parametrize("dtype", [gl.float16, gl.bfloat16])
+def test_half_parameters(dtype):
+    p = gl.tensor([1.0, 2.0], dtype=dtype, requires_grad=True)
+    opt = optim.Adam([p], lr=0.25)
+    p.grad = gl.tensor([0.5, -0.5], dtype=dtype)
+    opt.step()
+    assert p.dtype == dtype and p.tolist() == [0.75, 2.25]
+    assert opt.state[p]["exp_avg"].dtype == dtype and opt.state[p]["step"].dtype == gl.float32
+
+
+def test_trains():
+    x, y = gl.tensor([[1.0, 2.0], [3.0, -1.0], [0.5, 0.5]]), gl.tensor([[3.0], [2.0], [1.0]])
+    w = gl.zeros(2, 1, requires_grad=True)
+    opt = optim.Adam([w], lr=0.1)
+    for _ in range(400):
+        opt.zero_grad()
+        ((x @ w - y) ** 2).mean().backward()
+        opt.step()
+    np.testing.assert_allclose(w.detach().numpy(), [[1.0], [1.0]], atol=1e-3)
+
+
+# ---------------------------------------------------------------- which parameters
+
+
+@each_optimizer
+def test_without_gradient_left_alone(name):
+    params = start()
+    before = params[1].detach().clone()
+    opt = getattr(optim, name)(params, **({"weight_decay": 0.5} if name != "Rprop" else {}))
+    run(opt, params, [(g, None) for g, _ in gradients(3)])
+    np.testing.assert_array_equal(params[1].detach().numpy(), before.numpy())
+    assert params[1] not in opt.state
+    run(opt, params, gradients(1))
+    if name != "SGD":
+        assert opt.state[params[0]]["step"].item() == 4 and opt.state[params[1]]["step"].item() == 1
+
+
+@each_optimizer
+def test_groups(name):
+    a, b = start()
+    opt = getattr(optim, name)([{"params": a, "lr": 0.25}, {"params": [b]}], lr=0.5)
+    assert [g["lr"] for g in opt.param_groups] == [0.25, 0.5]
+    extra = gl.tensor([1.0], requires_grad=True)
+    opt.add_param_group({"params": extra, "lr": 0.75})
+    assert [len(g["params"]) for g in opt.param_groups] == [1, 1, 1]
+    extra.grad = gl.tensor([1.0])
+    opt.step()
+    assert extra.item() != 1.0
+
+
+def test_learning_rate_may_change():
+    p = gl.tensor([1.0], requires_grad=True)
+    opt = optim.SGD([p], lr=0.5)
+    for lr, want in ((0.5, 0.5), (0.25, 0.25), (0.0, 0.25), (gl.tensor(0.125), 0.125)):
+        opt.param_groups[0]["lr"] = lr
+        p.grad = gl.tensor([1.0])
+        opt.step()
+        assert p.item() == want
+
+
+def test_named_parameters():
+    a, b = start()
+    opt = optim.SGD([("a", a), ("b", b)])
+    assert opt.param_groups[0]["param_names"] == ["a", "b"] and opt.param_groups[0]["params"][1] is b
+    assert opt.state_dict()["param_groups"][0]["param_names"] == ["a", "b"]
+
+
+# ---------------------------------------------------------------- stepping
+
+
+def test_zero_grad():
+    p = gl.tensor([1.0], requires_grad=True)
+    opt = optim.SGD([p], lr=0.1)
+    p.grad = gl.tensor([2.0])
+    kept = p.grad
+    opt.zero_grad(set_to_none=False)
+    assert p.grad is kept and kept.item() == 0
+    opt.zero_grad()
+    assert p.grad is None
+
+
+def test_closure_records_and_its_loss_is_returned():
+    p = gl.tensor([3.0], requires_grad=True)
+    opt = optim.SGD([p], lr=0.5)
+
+    def closure():
+        opt.zero_grad()
+        loss = (p * p).sum()
+        loss.backward()
+        return loss
+
+    with gl.no_grad():
+        assert opt.step(closure).item() == 9
+    assert p.item() == 0
+
+
+def test_hooks():
+    p = gl.tensor([1.0], requires_grad=True)
+    opt, seen = optim.SGD([p], lr=0.5), []
+    before = opt.register_step_pre_hook(lambda o, args, kwargs: seen.append(("before", p.item(), o is opt)))
+    opt.register_step_post_hook(lambda o, args, kwargs: seen.append(("after", p.item(), o is opt)))
+    p.grad = gl.tensor([1.0])
+    opt.step()
+    before.remove()
+    opt.step()
+    assert seen == [("before", 1.0, True), ("after", 0.5, True), ("after", 0.0, True)]
+
+
+def test_own_optimizer():
+    class Own(optim.Optimizer):
+        def __init__(self, params, lr):
+            super().__init__(params, {"lr": lr})
+
+        @gl.no_grad()
+        def step(self):
+            for group in self.param_groups:
+                for p in group["params"]:
+                    p.add_(p.grad, alpha=-group["lr"])
+
+    p = gl.tensor([1.0], requires_grad=True)
+    opt, seen = Own([p], 0.5), []
+    opt.register_step_post_hook(lambda *_: seen.append(1))
+    p.grad = gl.tensor([1.0])
+    opt.step()
+    assert p.item() == 0.5 and seen == [1]
+    assert "lr: 0.5" in repr(opt)
+
+
+def test_backward_notices_the_step():
+    """A graph made before the step needs the old value: using it is an error, not a wrong gradient."""
+    w, x = gl.tensor([[1.0]], requires_grad=True), gl.tensor([[2.0]], requires_grad=True)
+    opt = optim.Adam([w])
+    y = (x @ w).sum()
+    y.backward(retain_graph=True)
+    opt.step()
+    with pytest.raises(RuntimeError, match="modified|changed|in place"):
+        y.backward()
+
+
+def test_state_is_not_recorded():
+    p = gl.tensor([1.0], requires_grad=True)
+    opt = optim.Adam([p])
+    (p * 2).sum().backward()
+    opt.step()
+    assert p.is_leaf and p.requires_grad and not any(v.requires_grad for v in opt.state[p].values())
+
+
+# ---------------------------------------------------------------- saving
+
+
+@each_case
+def test_resume_is_bit_identical(name, number):
+    options, steps = CASES[name][number], gradients(10, "float32")
+    params = start("float32")
+    opt = getattr(optim, name)(params, **options)
+    run(opt, params, steps[:5])
+    file = io.BytesIO()
+    gl.save({"params": [p.detach() for p in params], "optimizer": opt.state_dict()}, file)
+    file.seek(0)
+    wanted = run(opt, params, steps[5:])
+    found = gl.load(file)
+    others = [p.clone().requires_grad_() for p in found["params"]]
+    twin = getattr(optim, name)(others, **options)
+    twin.load_state_dict(found["optimizer"])
+    equal(run(twin, others, steps[5:]), wanted)
+    assert twin.state_dict()["param_groups"] == opt.state_dict()["param_groups"]
+
+
+def test_saved_state_shares_no_memory():
+    params = start("float32")
+    opt = optim.Adam(params)
+    run(opt, params, gradients(2, "float32"))
+    saved = opt.state_dict()
+    before = saved["state"][0]["exp_avg"].numpy().copy()
+    twin = optim.Adam(start("float32"))
+    twin.load_state_dict(saved)
+    run(opt, params, gradients(2, "float32", seed=5))
+    run(twin, twin.param_groups[0]["params"], gradients(2, "float32", seed=6))
+    np.testing.assert_array_equal(saved["state"][0]["exp_avg"].numpy(), before)
+    assert saved["state"][0]["step"].item() == 2
+
+
+def test_loading_checks_and_leaves_alone():
+    params = start()
+    opt = optim.Adam(params, lr=0.5)
+    run(opt, params, gradients(1))
+    other = optim.Adam(params[:1])
+    with pytest.raises(ValueError, match="doesn't match the size of optimizer's group"):
+        other.load_state_dict(opt.state_dict())
+    with pytest.raises(ValueError, match="different number of parameter groups"):
+        optim.Adam([{"params": p} for p in params]).load_state_dict(opt.state_dict())
+    with pytest.raises(KeyError, match="param_groups"):
+        other.load_state_dict({"state": {}})
+    assert not other.state and other.param_groups[0]["lr"] == 1e-3
+
+
+def test_loading_takes_the_parameters_dtype():
+    params = start("float32")
+    opt = optim.Adam(params)
+    run(opt, params, gradients(1, "float32"))
+    twin = optim.Adam(start("float64"))
+    twin.load_state_dict(opt.state_dict())
+    state = twin.state[twin.param_groups[0]["params"][0]]
+    assert state["exp_avg"].dtype == gl.float64 and state["step"].dtype == gl.float32
+
+
+# ---------------------------------------------------------------- errors
+
+
+@each_optimizer
+def test_wrong_parameters(name):
+    make, p = getattr(optim, name), gl.tensor([1.0], requires_grad=True)
+    with pytest.raises(TypeError, match="iterable of Tensors"):
+        make(p)
+    with pytest.raises(ValueError, match="empty parameter list"):
+        make([])
+    with pytest.raises(TypeError, match="only optimize Tensors"):
+        make([1.0])
+    with pytest.raises(TypeError, match="set has no order"):
+        make([{"params": {p}}])
+    with pytest.raises(ValueError, match="non-leaf"):
+        make([p * 2])
+    with pytest.raises(ValueError, match="more than one parameter group"):
+        make([{"params": p}, {"params": p}])
+    with pytest.warns(UserWarning, match="duplicate parameters"):
+        make([p, p])
+    with pytest.raises(ValueError, match="Some param names are missing"):
+        make([("a", p), gl.tensor([1.0])])
+    with pytest.raises(ValueError, match="with/without names"):
+        make([{"params": [p]}, {"params": [("a", gl.tensor([1.0]))]}])
+    with pytest.raises(ValueError, match="1-element"):
+        make([p], lr=gl.tensor([0.1, 0.2]))
+    with pytest.raises(ValueError, match="lr"):
+        make([p], lr=-1.0)
+    with pytest.raises(ValueError, match="lr"):
+        make([p], lr=float("nan"))
+    with pytest.raises(NotImplementedError, match="differentiable"):
+        make([p], differentiable=True)
+    with pytest.raises(RuntimeError):
+        p.grad = gl.tensor([1.0, 2.0])
+
+
+@pytest.mark.parametrize(
+    ("name", "options"),
+    [
+        ("SGD", {"momentum": -0.5}), ("SGD", {"weight_decay": -1}), ("SGD", {"nesterov": True}),
+        ("SGD", {"nesterov": True, "momentum": 0.9, "dampening": 0.1}), ("Adam", {"betas": (1.0, 0.0)}), ("Adam", {"betas": (0.9, -0.1)}),
+        ("Adam", {"eps": -1}), ("Adam", {"betas": (0.9, gl.tensor(0.99))}), ("AdamW", {"weight_decay": -1}),
+        ("RMSprop", {"momentum": -1.0}), ("RMSprop", {"alpha": -1.0}), ("Adagrad", {"lr_decay": -0.5}), ("Adadelta", {"rho": 1.1}),
+        ("Adamax", {"betas": (0.0, 1.0)}), ("NAdam", {"momentum_decay": -0.2}), ("RAdam", {"weight_decay": -1}),
+        ("ASGD", {"weight_decay": -0.5}), ("Rprop", {"etas": (1.0, 0.5)}),
+    ],
+)  # fmt: skip
+def test_wrong_options(name, options):
+    with pytest.raises(ValueError):
+        getattr(optim, name)([gl.tensor([1.0], requires_grad=True)], **options)
+
+
+def test_representation():
+    text = repr(optim.SGD([gl.tensor([1.0], requires_grad=True)], lr=0.5))
+    assert text.startswith("SGD (\nParameter Group 0\n    dampening: 0\n") and "    lr: 0.5\n" in text and text.endswith("\n)")
