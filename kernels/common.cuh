@@ -41,6 +41,10 @@ template <class S, class C>
 struct Store {
     static __device__ __forceinline__ S from(C value) { return static_cast<S>(value); }
 };
+template <>
+struct Store<__half, double> {
+    static __device__ __forceinline__ __half from(double value) { return __double2half(value); }
+};
 template <class C>
 struct Store<__half, C> {
     static __device__ __forceinline__ __half from(C value) { return __float2half_rn(static_cast<float>(value)); }

@@ -20,6 +20,7 @@ from typing import NamedTuple
 import ml_dtypes
 import numpy as np
 import pytest
+
 from repository import ROOT
 
 HEADER = ROOT / "kernels" / "scalar_math.h"

@@ -26,7 +26,7 @@ CALLS = {
     "mul by a number": ((4, 5), (5, 7), (6, 7)),
     "add": ((2, 3), (3, 5), (7, 7)),
     "tanh": ((2, 3), (2, 5), (6, 7)),
-    "matmul": ((3, 7), (4, 9), (17, 32)),
+    "matmul": ((2, 8), (3, 10), (15, 34)),
 }
 
 # For one operation: blocks of memory that its result keeps alive, without graph and with it.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 
 import pytest
+
 from repository import ROOT
 
 PAGES = sorted(p for p in [ROOT / "README.md", *ROOT.glob("docs/*.md")] if ">>>" in p.read_text(encoding="utf-8"))

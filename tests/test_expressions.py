@@ -10,11 +10,12 @@ import warnings
 import ml_dtypes
 import numpy as np
 import pytest
-from expressions import C_TYPES, FLOATING, HALF, Entry, compile_expressions, computed, errors_in_ulps, named_dtype
 
 from gradlab.kernel import Elementwise
 from gradlab.ops import ROWS
 from gradlab.spec import Spec
+
+from expressions import C_TYPES, FLOATING, HALF, Entry, compile_expressions, computed, errors_in_ulps, named_dtype
 
 DTYPES = (*FLOATING, *(name for name in C_TYPES if name not in FLOATING))
 

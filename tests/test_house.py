@@ -4,6 +4,7 @@ import ast
 import re
 
 import pytest
+
 from repository import ROOT, project_files
 
 LINES = 400

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from samples import SAMPLES
-from samples.base import Sample
 
 import gradlab as gl
 from gradlab import ops
 from gradlab.dtype import FLOATING, as_numpy
 from gradlab.spec import Spec, spec_of
+
+from samples import SAMPLES
+from samples.base import Sample
 
 CASES = [(name, i) for name in ops.ROWS for i in range(len(SAMPLES.get(name, ())))]
 each_sample = pytest.mark.parametrize(("name", "number"), CASES, ids=lambda value: str(value))

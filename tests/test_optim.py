@@ -7,10 +7,11 @@ import io
 
 import numpy as np
 import pytest
-from samples import optim as references
 
 import gradlab as gl
 from gradlab import optim
+
+from samples import optim as references
 
 CASES = {
     "SGD": [{}, {"lr": 0.1, "weight_decay": 0.5}, {"lr": 0.1, "momentum": 0.9}, {"momentum": 0.9, "dampening": 0.5},

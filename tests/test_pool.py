@@ -2,12 +2,13 @@
 
 import numpy as np
 import pytest
-from samples import pool as reference
-from samples.base import distinct
-from slopes import check_slopes
 
 import gradlab as gl
 import gradlab.nn.functional as F
+
+from samples import pool as reference
+from samples.base import distinct
+from slopes import check_slopes
 
 RNG = np.random.default_rng(0)
 

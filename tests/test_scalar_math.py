@@ -10,6 +10,7 @@ import re
 
 import numpy as np
 import pytest
+
 from expressions import (
     FLAGS,
     HEADER,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-from samples import SAMPLES
 from test_ops import CASES, leaves, objective
 
 import gradlab as gl
 from gradlab import ops
 from gradlab.graph import TraceError, trace
+
+from samples import SAMPLES
 
 each_sample = pytest.mark.parametrize(("name", "number"), CASES, ids=lambda value: str(value))
 

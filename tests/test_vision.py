@@ -2,11 +2,12 @@
 
 import numpy as np
 import pytest
-from samples import vision as reference
-from slopes import check_slopes
 
 import gradlab as gl
 import gradlab.nn.functional as F
+
+from samples import vision as reference
+from slopes import check_slopes
 
 RNG = np.random.default_rng(0)
 

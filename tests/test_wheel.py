@@ -10,6 +10,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
+
 from repository import ROOT, project_files
 
 DEPENDENCIES = ("numpy", "ml_dtypes", "safetensors", "tqdm")

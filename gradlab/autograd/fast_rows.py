@@ -154,7 +154,7 @@ def several_inputs(op: Op) -> Callable[..., Any]:
         else:
             result = tuple([empty(shape, dtype) for shape, dtype in found])
             cpu(*arrays, *result, **params)
-        return finish(op, list(args), params, result, mode)
+        return finish(op, args, params, result, mode, specs)
 
     return call
 

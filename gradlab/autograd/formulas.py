@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from operator import itemgetter
 from typing import Any
 
@@ -40,25 +40,37 @@ def keeper(op: Op) -> Callable[..., tuple[Any, ...]]:
     return keep
 
 
-def kept(op: Op, inputs: list[Any], outputs: list[Any], edges: tuple[Any, ...]) -> tuple[Any, ...]:
+def kept(op: Op, inputs: Sequence[Any], outputs: Sequence[Any], edges: tuple[Any, ...]) -> tuple[Any, ...]:
     """What a node of any row keeps: inputs as Tensors, outputs as raw arrays; None for what no formula that will run asks for."""
-    running = [s for s in op.steps if _runs(op, s, edges)]
-    asked = {w for step in running for w in step.wants}
     if op.variadic:
-        found = [tuple(inputs) if name in asked else None for name in op.kept_inputs]
-    else:
-        found = [inputs[op.inputs.index(name)] if name in asked else None for name in op.kept_inputs]
-    return (*found, *(outputs[op.outputs.index(name)] if name in asked else None for name in op.kept_outputs))
+        return (*(tuple(inputs) for _ in op.kept_inputs), *(outputs[op.outputs.index(name)] for name in op.kept_outputs))
+    pattern = tuple([e is not None for e in edges])
+    plan = op.node.plans.get(pattern)
+    if plan is None:
+        plan = op.node.plans[pattern] = _keep_plan(op, pattern)
+    from_inputs, from_outputs = plan
+    found = [None if i is None else inputs[i] for i in from_inputs]
+    if from_outputs:
+        found += [None if i is None else outputs[i] for i in from_outputs]
+    return tuple(found)
 
 
-def _runs(op: Op, step: Any, edges: tuple[Any, ...]) -> bool:
-    if op.variadic:
-        return True
-    return any(edges[op.inputs.index(t)] is not None for t in step.targets if op.inputs.index(t) < len(edges))
+def _keep_plan(op: Op, pattern: tuple[bool, ...]) -> tuple[list[int | None], list[int | None]]:
+    """For inputs that need a gradient as in `pattern`: where each value that the row may keep comes from, None if it is not asked for."""
+    asked: set[str] = set()
+    for step in op.steps:
+        positions = [op.inputs.index(t) for t in step.targets]
+        if any(p < len(pattern) and pattern[p] for p in positions):
+            asked.update(step.wants)
+    return (
+        [op.inputs.index(name) if name in asked else None for name in op.kept_inputs],
+        [op.outputs.index(name) if name in asked else None for name in op.kept_outputs],
+    )
 
 
 def with_back(node: type[Node], op: Op) -> type[Node]:
     """Give a row's node class its `back`, and `targets`, the positions of the inputs that have a formula."""
+    node.plans = {}
     names = [t for step in op.steps for t in step.targets]
     node.targets = frozenset(range(4096)) if op.variadic and names else frozenset(op.inputs.index(n) for n in names)
     simple = op.promote is not None and not op.params and len(op.outputs) == 1 and not op.variadic
@@ -222,21 +234,26 @@ def _back_of_any(op: Op) -> Callable[..., Any]:
                 if gradients[i] is None and f"g_{name}" in asked and f"g_{name}" not in optional:
                     shape, dtype = n.output_specs[i]
                     gradients[i] = like.new_zeros(shape, dtype=dtype)
-        values = (*gradients, *unpack(n), *(read(n, name) for name in extra))
-        edges = n.edges
-        found: list[Any] = [None] * len(edges)
+        values = (*gradients, *unpack(n))
+        if extra:
+            values = (*values, *[read(n, name) for name in extra])
+        edges, specs = n.edges, n.specs
+        count = len(edges)
+        found: list[Any] = [None] * count
         for step, pick, targets in plans:
             if op.variadic:
-                found = list(step.formula(*pick(values)))
-                break
-            if not any(edges[t] is not None for t in targets if t < len(edges)):
-                continue
-            result = step.formula(*pick(values))
-            for t, value in zip(targets, result if step.joint else (result,), strict=True):
-                if t < len(edges):
-                    found[t] = value
-        return [
-            None if e is None or x is None else _conform(x, s) for e, x, s in zip(edges, found, n.specs, strict=True)
-        ]
+                parts = step.formula(*pick(values))
+                return [None if e is None or x is None else _conform(x, s) for e, x, s in zip(edges, parts, specs, strict=True)]
+            if len(targets) == 1:
+                (t,) = targets
+                if t < count and edges[t] is not None:
+                    value = step.formula(*pick(values))
+                    (value,) = value if step.joint else (value,)
+                    found[t] = None if value is None else _conform(value, specs[t])
+            elif any([t < count and edges[t] is not None for t in targets]):
+                for t, value in zip(targets, step.formula(*pick(values)), strict=True):
+                    if t < count and edges[t] is not None and value is not None:
+                        found[t] = _conform(value, specs[t])
+        return found
 
     return back

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sys
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,9 +11,9 @@ from numpy import ndarray
 
 from gradlab import dispatch
 from gradlab.autograd import errors, formulas, inplace, position
-from gradlab.autograd.base import Differentiable, Meta
+from gradlab.autograd.base import LEAF, Differentiable, Meta
 from gradlab.autograd.mode import Mode, current
-from gradlab.autograd.node import Edge, edge_to, next_sequence
+from gradlab.autograd.node import Edge, next_sequence
 from gradlab.dtype import FLOAT64, FLOATING, as_numpy, get_default_dtype, result_type
 from gradlab.op import Op
 from gradlab.spec import spec_of
@@ -91,49 +92,58 @@ def apply(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
     return finish(op, inputs, params, result, mode)
 
 
-def finish(op: Op, inputs: list[Any], params: dict[str, Any], result: Any, mode: Mode) -> Any:
-    """Wrap a row's result in Tensors and record the node."""
-    arrays = (result,) if op.result is None else result
-    edges = _edges(op, inputs) if op.steps and mode.recording else None
-    outs = []
-    for array in arrays:
+def finish(
+    op: Op, inputs: Sequence[Any], params: dict[str, Any], result: Any, mode: Mode, specs: Sequence[Any] | None = None
+) -> Any:
+    """Wrap a row's result in Tensors and record the node. `specs` are those of the inputs, if they are known already."""
+    if op.result is None:
         t = new(Tensor)
-        t._array = array
+        t._array = result
         t._edge = t._meta = None
-        if mode.inference:
+        outs = [t]
+    else:
+        outs = []
+        for array in result:
+            t = new(Tensor)
+            t._array = array
+            t._edge = t._meta = None
+            outs.append(t)
+    if mode.recording:
+        if op.steps:
+            _record(op, inputs, params, outs, specs, mode)
+    elif mode.inference:
+        for t in outs:
             t._meta = Meta()
             t._meta.inference = True
-        outs.append(t)
-    if edges is not None:
-        _record(op, inputs, params, outs, edges, mode)
     if op.view:
         inplace.mark_view(outs[0], inputs[0], op, params, mode)
-    return outs[0] if op.result is None else op.result(*outs)
+    return t if op.result is None else op.result(*outs)
 
 
-def _edges(op: Op, inputs: list[Any]) -> tuple[Any, ...] | None:
-    targets = op.node.targets
-    edges = tuple(edge_to(x) if isinstance(x, Differentiable) and i in targets else None for i, x in enumerate(inputs))
-    for e in edges:
-        if e is not None:
-            return edges
-    return None
-
-
-def _record(op: Op, inputs: list[Any], params: dict[str, Any], outs: list[Any], edges: tuple[Any, ...], mode: Mode) -> None:
+def _record(op: Op, inputs: Sequence[Any], params: dict[str, Any], outs: list[Any], specs: Sequence[Any] | None, mode: Mode) -> None:
+    node = op.node
+    targets = node.targets
+    edges = []
+    needed = False
+    for i, x in enumerate(inputs):
+        edge = x._edge if isinstance(x, Differentiable) else None
+        if edge is None or i not in targets:
+            edges.append(None)
+        else:
+            edges.append(x if edge is LEAF else edge)
+            needed = True
+    if not needed:
+        return
     floating = [t._array.dtype in FLOATING for t in outs]
     if True not in floating:
         return
-    n = new(op.node)
-    n.edges = edges
+    n = new(node)
+    n.edges = tuple(edges)
     n.params = params
     n.versions = n.hooks = None
-    n.specs = tuple(spec_of(x._array) if isinstance(x, Differentiable) else None for x in inputs)
-    n.output_specs = tuple(spec_of(t._array) for t in outs)
-    for x in inputs:
-        if isinstance(x, Differentiable) and x._meta is not None and x._meta.inference:
-            raise RuntimeError(f"{op.name}: an inference tensor cannot take part in recording; clone() it outside inference_mode first")
-    n.saved = formulas.kept(op, inputs, [t._array for t in outs], edges)
+    n.specs = tuple([spec_of(x._array) if isinstance(x, Differentiable) else None for x in inputs] if specs is None else specs)
+    n.output_specs = tuple([spec_of(t._array) for t in outs])
+    n.saved = formulas.kept(op, inputs, [t._array for t in outs], n.edges)
     n.seq = next_sequence()
     n.scope = mode.scope
     n.code, n.lasti = position.user_frame(getframe(3))

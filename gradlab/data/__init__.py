@@ -4,8 +4,6 @@ Any program may use this room; it knows nothing of tensors and is not loaded by 
 `.SOURCE.txt` beside it with its origin and licence.
 """
 
-from gradlab.data.optical_digits import DataError as DataError
-from gradlab.data.optical_digits import digits as digits
-from gradlab.data.optical_digits import digits_split as digits_split
+from gradlab.data.optical_digits import DataError as DataError, digits as digits, digits_split as digits_split
 
 __all__ = ["DataError", "digits", "digits_split"]

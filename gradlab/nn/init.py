@@ -50,13 +50,13 @@ def _fan(tensor: Tensor, mode: str) -> int:
 def uniform_(tensor: Tensor, a: float = 0.0, b: float = 1.0, generator: Any = None) -> Tensor:
     """Uniform in [a, b)."""
     with no_grad():
-        return tensor.uniform_(a, b, generator=generator)  # type: ignore[no-any-return]
+        return tensor.uniform_(a, b, generator=generator)
 
 
 def normal_(tensor: Tensor, mean: float = 0.0, std: float = 1.0, generator: Any = None) -> Tensor:
     """Normal."""
     with no_grad():
-        return tensor.normal_(mean, std, generator=generator)  # type: ignore[no-any-return]
+        return tensor.normal_(mean, std, generator=generator)
 
 
 def trunc_normal_(
@@ -72,13 +72,13 @@ def trunc_normal_(
         warnings.warn("trunc_normal_: mean is more than 2 std from [a, b]; the distribution of values may be incorrect", stacklevel=2)
     with no_grad():
         tensor.uniform_(2 * below(a) - 1, 2 * below(b) - 1, generator=generator)
-        return tensor.copy_((erfinv(tensor) * (std * math.sqrt(2.0)) + mean).clamp(a, b))  # type: ignore[no-any-return]
+        return tensor.copy_((erfinv(tensor) * (std * math.sqrt(2.0)) + mean).clamp(a, b))
 
 
 def constant_(tensor: Tensor, val: float) -> Tensor:
     """One value everywhere."""
     with no_grad():
-        return tensor.fill_(val)  # type: ignore[no-any-return]
+        return tensor.fill_(val)
 
 
 def ones_(tensor: Tensor) -> Tensor:
@@ -93,7 +93,7 @@ def zeros_(tensor: Tensor) -> Tensor:
 
 def _written(tensor: Tensor, values: Any) -> Tensor:
     with no_grad():
-        return tensor.copy_(tensor.new_tensor(values))  # type: ignore[no-any-return]
+        return tensor.copy_(tensor.new_tensor(values))
 
 
 def eye_(tensor: Tensor) -> Tensor:

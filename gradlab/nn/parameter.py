@@ -47,7 +47,7 @@ class Buffer(Tensor):
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         twin: Any = super().__deepcopy__(memo)
         twin.persistent = self.persistent
-        return twin  # type: ignore[no-any-return]
+        return twin
 
 
 class UninitializedParameter(Parameter):

@@ -96,7 +96,7 @@ class Traversal:
                 known = ", ".join(found._modules) or "none"
                 raise AttributeError(f"{type(found).__name__} has no submodule {part!r} (of {target!r}); its submodules: {known}")
             found = child
-        return found  # type: ignore[no-any-return]
+        return found
 
     def set_submodule(self, target: str, module: Module, strict: bool = False) -> None:
         """Put a module at that dotted name, in place of the one there (AttributeError if strict and there is none)."""

@@ -5,7 +5,31 @@ from __future__ import annotations
 from types import ModuleType
 
 from gradlab.op import Op
-from gradlab.ops import activation, conv, create, elementwise, index, layout, linalg, linear, loss, math, movement, norm, optim, optim_variants, pool, random, reduce, scan, scatter, softmax, sort, special, vision
+from gradlab.ops import (
+    activation,
+    conv,
+    create,
+    elementwise,
+    index,
+    layout,
+    linalg,
+    linear,
+    loss,
+    math,
+    movement,
+    norm,
+    optim,
+    optim_variants,
+    pool,
+    random,
+    reduce,
+    scan,
+    scatter,
+    softmax,
+    sort,
+    special,
+    vision,
+)
 
 FAMILIES: tuple[ModuleType, ...] = (activation, conv, create, elementwise, index, layout, linalg, linear, loss, math, movement, norm, optim, optim_variants, pool, random, reduce, scan, scatter, softmax, sort, special, vision)
 

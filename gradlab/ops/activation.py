@@ -102,7 +102,7 @@ gelu_tanh_backward: Op = Op("gelu_tanh_backward", derivative, cpu=gelu_tanh_back
                         cuda=Elementwise(f"dy * T(0.5) * (T(1) + tanh({_U}) + x * (T(1) - square(tanh({_U}))) * "
                                          "(T(0.7978845608028654) + T(0.10703222440890038) * x * x))"),
                         grad={"dy": lambda g, x: gelu_tanh_backward(g, x),
-                              "x": lambda g, dy, x: _gelu_tanh_second(g, dy, x)})  # fmt: skip
+                              "x": _gelu_tanh_second})  # fmt: skip
 
 # ---------------------------------------------------------------- SiLU, Mish, softplus, ELU and the piecewise linear ones
 
@@ -138,7 +138,7 @@ def _silu_second(g: Any, dy: Any, x: Any) -> Any:
 silu = Op("silu", same, cpu=silu_cpu, cuda=Elementwise("x * sigmoid(x)"), promote="float", grad={"x": lambda g, x: silu_backward(g, x)})
 silu_backward: Op = Op("silu_backward", derivative, cpu=silu_backward_cpu, promote="float",
                    cuda=Elementwise("dy * (sigmoid(x) * (T(1) + x * (T(1) - sigmoid(x))))"),
-                   grad={"dy": lambda g, x: silu_backward(g, x), "x": lambda g, dy, x: _silu_second(g, dy, x)})  # fmt: skip
+                   grad={"dy": lambda g, x: silu_backward(g, x), "x": _silu_second})  # fmt: skip
 
 
 def log_of_one_more(z: Any) -> Any:

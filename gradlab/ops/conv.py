@@ -8,6 +8,7 @@ padding is the number of zeros on both sides.
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from gradlab.kernel import Kernel
@@ -33,6 +34,7 @@ def check_geometry(rank: int, stride: Sizes, padding: Sizes, dilation: Sizes, gr
         raise ShapeError(f"groups must be at least 1, got {groups}")
 
 
+@lru_cache(maxsize=1024)
 def output_shape(x: Sizes, w: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, groups: int) -> Sizes:
     """The shape of a convolution of an input of shape `x` with a weight of shape `w`."""
     if len(x) != len(w) or len(x) < 3:

@@ -4,28 +4,28 @@ Windows are unrolled into a matrix, a few images at a time so that the matrix st
 layouts. "planes" (channel, kernel, outputs) copies runs along the last spatial dimension. "pixels" (outputs, kernel, channel) copies
 runs of kernel width times channels, which is several times faster where images are small and channels are many, but has to move the
 channels last first. "flat" serves stride 1: outputs are as wide as the padded input, so that a kernel place is one shift of the whole
-flattened plane, one long run; what lies between the rows is computed too and dropped. Groups are a batch of
-products.
+flattened plane, one long run; what lies between the rows is computed too and dropped. Groups are a batch of products.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
-from numpy.lib.stride_tricks import as_strided
 
 from gradlab.spec import count
 
 Sizes = tuple[int, ...]
-Pads = Sequence[tuple[int, int]]  # zeros before and after, of each spatial dimension; negative ones crop
+Pads = tuple[tuple[int, int], ...]  # zeros before and after, of each spatial dimension; negative ones crop
 CHUNK = 1 << 21  # bytes of unrolled windows at a time, about a core's second-level cache
 
 
-def symmetric(padding: Sizes) -> list[tuple[int, int]]:
+@lru_cache(maxsize=256)
+def symmetric(padding: Sizes) -> Pads:
     """The same padding before and after."""
-    return [(p, p) for p in padding]
+    return tuple((p, p) for p in padding)
 
 
 def interior(pads: Pads, sizes: Sequence[int]) -> tuple[tuple[slice, ...], tuple[slice, ...]]:
@@ -45,84 +45,89 @@ def prefers_pixels(channels: int, kernel: Sizes, dilation: Sizes, outputs: Sizes
 
 
 class Windows:
-    """The windows of an input, unrolled chunk by chunk. `grid` is the shape of the positions: the outputs, wider in the layout "flat"."""
+    """How the windows of an input are unrolled, chunk by chunk; without the data. Made by `windows`, which remembers it.
 
-    def __init__(self, x: Any, kernel: Sizes, stride: Sizes, pads: Pads, dilation: Sizes, outputs: Sizes, groups: int) -> None:
-        self.x, self.kernel, self.outputs = x, kernel, outputs
-        self.rank, self.images, self.channels = len(kernel), x.shape[0], x.shape[1]
-        self.pads, self.stride, self.dilation = pads, stride, dilation
-        self.groups, self.depth = groups, self.channels * count(kernel)
-        self.wide = tuple(max(0, s + low + high) for s, (low, high) in zip(x.shape[2:], pads, strict=True))
-        waste = count(self.wide[1:]) / count(outputs[1:])
-        self.flat = self.rank > 1 and all(s == 1 for s in stride) and waste <= (1.13 if groups == 1 else 1.4)
-        self.pixels = groups == 1 and not self.flat and prefers_pixels(self.channels, kernel, dilation, outputs)
-        self.grid = (outputs[0], *self.wide[1:]) if self.flat else outputs
+    `grid` is the shape of the positions: the outputs, wider in the layout "flat".
+    """
+
+    def __init__(
+        self, shape: Sizes, size: int, kernel: Sizes, stride: Sizes, pads: Pads, dilation: Sizes, outputs: Sizes, groups: int
+    ) -> None:
+        self.kernel, rank, (images, channels, *sizes) = kernel, len(kernel), shape
+        self.depth = channels * count(kernel)
+        wide = tuple(max(0, s + low + high) for s, (low, high) in zip(sizes, pads, strict=True))
+        waste = count(wide[1:]) / count(outputs[1:])
+        self.flat = rank > 1 and all(s == 1 for s in stride) and waste <= (1.13 if groups == 1 else 1.4)
+        self.pixels = groups == 1 and not self.flat and prefers_pixels(channels, kernel, dilation, outputs)
+        self.grid = (outputs[0], *wide[1:]) if self.flat else outputs
         self.positions = count(self.grid)
-        self.step = max(1, min(self.images, CHUNK // max(1, x.itemsize * self.depth * self.positions)))
-
-    def _padded(self) -> Iterator[tuple[int, int, Any]]:
-        """(first image, number of images, those images padded); channels last in the layout "pixels"."""
-        move = (0, *range(2, self.rank + 2), 1) if self.pixels else tuple(range(self.rank + 2))
-        if not self.pixels and not self.flat and not any(map(any, self.pads)):
-            for first in range(0, self.images, self.step):
-                yield first, min(self.step, self.images - first), self.x[first : first + self.step]
-            return
-        padded: Any
+        self.images, self.channels = images, channels
+        self.step = max(1, min(images, CHUNK // max(1, size * self.depth * self.positions)))
+        inside, self.source = interior(pads, sizes)
+        # The padded images: channels last in "pixels"; in "flat" each plane has a tail, because its last shift reads beyond its end.
+        self.copies = self.pixels or self.flat or any(map(any, pads))
+        tail = sum(d * (k - 1) for d, k in zip(dilation[1:], kernel[1:], strict=True)) * count(wide[2:]) if self.flat else 0
+        steps = [size * count(wide[dim + 1 :]) * (channels if self.pixels else 1) for dim in range(rank)]
         if self.pixels:
-            padded = np.zeros((self.step, *self.wide, self.channels), self.x.dtype)
-        else:  # the last shift of a flat plane reads a little beyond its end
-            tail = sum(d * (k - 1) for d, k in zip(self.dilation[1:], self.kernel[1:], strict=True)) * count(self.wide[2:])
-            plane = count(self.wide)
-            planes: Any = np.zeros((self.step, self.channels, plane + tail * self.flat), self.x.dtype)
-            padded = np.reshape(planes[..., :plane], (self.step, self.channels, *self.wide), copy=False)
-        inside, source = interior(self.pads, self.x.shape[2:])
-        target = (slice(None), *inside) if self.pixels else (slice(None), slice(None), *inside)
+            self.padded_shape: Sizes = (self.step, *wide, channels)
+            self.padded_steps: Sizes = (size * channels * count(wide), *steps, size)
+            self.inside: tuple[slice, ...] = (slice(None), *inside)
+        else:
+            plane = size * (count(wide) + tail)
+            self.padded_shape = (self.step, channels, *wide)
+            self.padded_steps = (plane * channels, plane, *steps)
+            self.inside = (slice(None), slice(None), *inside)
+        self.move = (0, *range(2, rank + 2), 1) if self.pixels else tuple(range(rank + 2))
+        self.room = self.step * channels * (count(wide) + tail)
+        # The windows as a view of them: shape and steps of one image's windows, and those of the images.
+        along = tuple(s * st for s, st in zip(steps, stride, strict=True))
+        within = tuple(s * d for s, d in zip(steps, dilation, strict=True))
+        if self.pixels:
+            self.head: Sizes = ()
+            self.head_steps: Sizes = ()
+            self.tail = (*outputs, *kernel[:-1], kernel[-1] * channels)
+            self.tail_steps = (*along, *within[:-1], size)
+        else:
+            self.head, self.head_steps = (channels, *kernel), (self.padded_steps[1], *within)
+            self.tail, self.tail_steps = ((self.positions,), (size,)) if self.flat else (outputs, along)
+
+    def _padded(self, x: Any) -> Iterator[tuple[int, int, Any]]:
+        """(first image, number of images, contiguous memory that begins with those images, padded)."""
+        if not self.copies:
+            for first in range(0, self.images, self.step):
+                yield first, min(self.step, self.images - first), np.ascontiguousarray(x[first : first + self.step])
+            return
+        room: Any = np.zeros(self.room, x.dtype)
+        inside: Any = np.ndarray(self.padded_shape, x.dtype, room, 0, self.padded_steps)[self.inside]
+        part = x[(slice(None), slice(None), *self.source)].transpose(self.move)
         for first in range(0, self.images, self.step):
             images = min(self.step, self.images - first)
-            padded[:images][target] = self.x[(slice(first, first + images), slice(None), *source)].transpose(move)
-            yield first, images, padded[:images]
+            inside[:images] = part[first : first + images]
+            yield first, images, room
 
-    def _view(self, padded: Any, channel_first: bool) -> Any:
-        """The windows as a view: (n, outputs, kernel without its width, width · channels), or the channel, the kernel, n, outputs."""
-        steps = padded.strides
-        spatial = steps[1:-1] if self.pixels else steps[2:]
-        along = tuple(s * st for s, st in zip(spatial, self.stride, strict=True))
-        within = tuple(s * d for s, d in zip(spatial, self.dilation, strict=True))
-        if self.pixels:
-            shape = (len(padded), *self.outputs, *self.kernel[:-1], self.kernel[-1] * self.channels)
-            return as_strided(padded, shape, (steps[0], *along, *within[:-1], steps[-1]), writeable=False)
-        runs = self.outputs
-        if self.flat:
-            runs, along = (self.positions,), (padded.itemsize,)
-        if channel_first:
-            shape = (self.channels, *self.kernel, len(padded), *runs)
-            return as_strided(padded, shape, (steps[1], *within, steps[0], *along), writeable=False)
-        shape = (len(padded), self.channels, *self.kernel, *runs)
-        return as_strided(padded, shape, (*steps[:2], *within, *along), writeable=False)
-
-    def per_image(self) -> Iterator[tuple[int, int, Any]]:
+    def per_image(self, x: Any) -> Iterator[tuple[int, int, Any]]:
         """(first image, number of images, matrices (n, depth, positions))."""
-        return self._unrolled(False)
-
-    def joined(self) -> Iterator[tuple[int, int, Any]]:
-        """(first image, number of images, one matrix (depth, n · positions))."""
-        return self._unrolled(True)
-
-    def _unrolled(self, join: bool) -> Iterator[tuple[int, int, Any]]:
-        buffer: Any = np.empty(self.step * self.depth * self.positions, self.x.dtype)
-        for first, images, padded in self._padded():
-            view = self._view(padded, join)
-            flat = buffer[: images * self.depth * self.positions]
-            np.copyto(flat.reshape(view.shape), view)
-            if self.pixels and join:
-                matrix = flat.reshape(images * self.positions, self.depth).T
-            elif self.pixels:
-                matrix = flat.reshape(images, self.positions, self.depth).transpose(0, 2, 1)
-            elif join:
-                matrix = flat.reshape(self.depth, images * self.positions)
+        for first, n, flat in self._unrolled(x, False):
+            if self.pixels:
+                yield first, n, flat.reshape(n, self.positions, self.depth).transpose(0, 2, 1)
             else:
-                matrix = flat.reshape(images, self.depth, self.positions)
-            yield first, images, matrix
+                yield first, n, flat.reshape(n, self.depth, self.positions)
+
+    def joined(self, x: Any) -> Iterator[tuple[int, int, Any]]:
+        """(first image, number of images, one matrix (depth, n · positions))."""
+        for first, n, flat in self._unrolled(x, True):
+            yield first, n, flat.reshape(n * self.positions, self.depth).T if self.pixels else flat.reshape(self.depth, n * self.positions)
+
+    def _unrolled(self, x: Any, join: bool) -> Iterator[tuple[int, int, Any]]:
+        buffer: Any = np.empty(self.step * self.depth * self.positions, x.dtype)
+        for first, n, memory in self._padded(x):
+            if join:
+                shape, steps = (*self.head, n, *self.tail), (*self.head_steps, self.padded_steps[0], *self.tail_steps)
+            else:
+                shape, steps = (n, *self.head, *self.tail), (self.padded_steps[0], *self.head_steps, *self.tail_steps)
+            flat = buffer[: n * self.depth * self.positions]
+            np.copyto(flat.reshape(shape), np.ndarray(shape, x.dtype, memory, 0, steps))
+            yield first, n, flat
 
     def weight_matrix(self, w: Any) -> Any:
         """w (O, C, *kernel) as (O, depth), in this layout's order."""
@@ -133,6 +138,9 @@ class Windows:
         if self.pixels:
             return np.moveaxis(matrix.reshape(len(matrix), *self.kernel, self.channels), -1, 1)
         return matrix.reshape(len(matrix), -1, *self.kernel)
+
+
+windows = lru_cache(maxsize=1024)(Windows)
 
 
 def strided_part(x: Any, start: Sequence[int], stride: Sizes, outputs: Sizes) -> Any:
@@ -164,57 +172,57 @@ def correlate(x: Any, w: Any, y: Any, stride: Sizes, pads: Pads, dilation: Sizes
         pixels = strided_part(x, (0,) * len(kernel), stride, outputs).reshape(images, groups, channels // groups, -1)
         np.matmul(w.reshape(groups, out // groups, -1), pixels, out=y.reshape(images, groups, out // groups, -1))
         return
-    windows = Windows(x, kernel, stride, pads, dilation, outputs, groups)
-    matrix = windows.weight_matrix(w)
+    plan = windows(x.shape, x.itemsize, kernel, stride, pads, dilation, outputs, groups)
+    matrix = plan.weight_matrix(w)
     y3 = y.reshape(images, out, -1)
-    if windows.pixels and windows.positions <= 256:
-        for first, n, columns in windows.joined():
-            y3[first : first + n] = (columns.T @ matrix.T).reshape(n, windows.positions, out).transpose(0, 2, 1)
+    if plan.pixels and plan.positions <= 256:
+        for first, n, columns in plan.joined(x):
+            y3[first : first + n] = (columns.T @ matrix.T).reshape(n, plan.positions, out).transpose(0, 2, 1)
         return
     grouped = matrix.reshape(groups, out // groups, -1)
-    kept = tuple(map(slice, outputs))
-    result: Any = np.empty((windows.step, groups, out // groups, windows.positions), y.dtype) if windows.flat else None
-    for first, n, columns in windows.per_image():
-        split = columns.reshape(n, groups, -1, windows.positions) if groups > 1 else columns[:, None]
-        if windows.flat:
+    kept = (..., *map(slice, outputs))
+    result: Any = np.empty((plan.step, groups, out // groups, plan.positions), y.dtype) if plan.flat else None
+    for first, n, columns in plan.per_image(x):
+        split = columns.reshape(n, groups, -1, plan.positions) if groups > 1 else columns[:, None]
+        if plan.flat:
             np.matmul(grouped, split, out=result[:n])
-            y[first : first + n] = result[:n].reshape(n, out, *windows.grid)[(..., *kept)]
+            y[first : first + n] = result[:n].reshape(n, out, *plan.grid)[kept]
         else:
             np.matmul(grouped, split, out=y3[first : first + n].reshape(n, groups, out // groups, -1))
 
 
 def correlate_dw(x: Any, dy: Any, dw: Any, stride: Sizes, pads: Pads, dilation: Sizes, groups: int) -> None:
     """The gradient of `correlate` for w, written into dw."""
-    images, out, *rest = dy.shape
-    kernel, outputs = dw.shape[2:], tuple(rest)
+    out, kernel, outputs = dy.shape[1], dw.shape[2:], dy.shape[2:]
     if not dy.size or not dw.size:
         dw[...] = 0
         return
     if groups > 1 and prefers_pixels(dw.shape[1], kernel, dilation, outputs):
-        for part, up, target in _groups(groups, (x, 1), (dy, 1), (dw, 0)):
-            correlate_dw(part, up, target, stride, pads, dilation, 1)
+        for part, up, gradient in _groups(groups, (x, 1), (dy, 1), (dw, 0)):
+            correlate_dw(part, up, gradient, stride, pads, dilation, 1)
         return
-    windows = Windows(x, kernel, stride, pads, dilation, outputs, groups)
-    rows: Any = (np.zeros if windows.flat else np.empty)((out, windows.step, *windows.grid), dy.dtype)
-    kept = tuple(map(slice, outputs))
+    plan = windows(x.shape, x.itemsize, kernel, stride, pads, dilation, outputs, groups)
+    rows: Any = (np.zeros if plan.flat else np.empty)((out, plan.step, *plan.grid), dy.dtype)
+    kept = (..., *map(slice, outputs))
     total: Any = 0
-    for first, n, columns in windows.joined():
+    for first, n, columns in plan.joined(x):
         # A last, smaller chunk has its own array: rows[:, :n] would not be one block.
-        target = rows if n == windows.step else np.zeros((out, n, *windows.grid), dy.dtype)
-        target[(..., *kept)] = dy[first : first + n].swapaxes(0, 1)
+        target: Any = rows if n == plan.step else np.zeros((out, n, *plan.grid), dy.dtype)
+        target[kept] = dy[first : first + n].swapaxes(0, 1)
         up = target.reshape(groups, out // groups, -1)
         if groups > 1:
             total = total + up @ columns.reshape(groups, -1, columns.shape[1]).swapaxes(1, 2)
         else:
             total = total + up[0] @ columns.T
-    dw[...] = windows.weight_shape(total.reshape(out, -1))
+    dw[...] = plan.weight_shape(total.reshape(out, -1))
 
 
+@lru_cache(maxsize=1024)
 def mirrored(sizes: Sizes, outputs: Sizes, kernel: Sizes, padding: Sizes, dilation: Sizes) -> Pads:
     """The padding with which a flipped kernel, with stride 1, leads from the outputs back to the input."""
     reach = [d * (k - 1) for d, k in zip(dilation, kernel, strict=True)]
     lows = [r - p for r, p in zip(reach, padding, strict=True)]
-    return [(low, size + r - n - low) for low, size, r, n in zip(lows, sizes, reach, outputs, strict=True)]
+    return tuple((low, size + r - n - low) for low, size, r, n in zip(lows, sizes, reach, outputs, strict=True))
 
 
 def correlate_dx(dy: Any, w: Any, dx: Any, stride: Sizes, padding: Sizes, dilation: Sizes, groups: int) -> None:
@@ -235,7 +243,7 @@ def correlate_dx(dy: Any, w: Any, dx: Any, stride: Sizes, padding: Sizes, dilati
 
 
 def spread_windows(dy: Any, w: Any, dx: Any, stride: Sizes, padding: Sizes, dilation: Sizes) -> None:
-    """As `correlate_dx` for one group: each output's share of a window, by one matrix product, added at the window's place; channels last if many."""
+    """As `correlate_dx` for one group: each output's share of its window, by a matrix product, is added at the window's place."""
     images, out, *outputs = dy.shape
     channels, kernel, sizes = w.shape[1], w.shape[2:], dx.shape[2:]
     places, spatial = count(kernel), tuple(outputs)

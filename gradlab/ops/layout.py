@@ -62,8 +62,8 @@ def _without_diagonal(g: Any, value_spec: Spec, offset: int, dim1: int, dim2: in
     return diagonal_scatter(g, g.new_zeros(value_spec.shape), offset=offset, dim1=dim1, dim2=dim2)
 
 
-diagonal_scatter: Op = Op("diagonal_scatter", diagonal_scatter_rule, params=("offset", "dim1", "dim2"), exact=True, cpu=diagonal_scatter_cpu,
-                      cuda=Movement(),
+diagonal_scatter: Op = Op("diagonal_scatter", diagonal_scatter_rule, params=("offset", "dim1", "dim2"), exact=True,
+                      cpu=diagonal_scatter_cpu, cuda=Movement(),
                       grad={"base": _without_diagonal,
                             "value": lambda g, offset, dim1, dim2: diagonal(g, offset=offset, dim1=dim1, dim2=dim2)})  # fmt: skip
 

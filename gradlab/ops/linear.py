@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
 from gradlab.kernel import Gemm
 from gradlab.op import Op
 from gradlab.spec import ShapeError, Spec, count
@@ -26,7 +24,7 @@ def linear_cpu(x: Any, w: Any, b: Any, y: Any) -> None:
     out = y
     if x.ndim != 2:
         x, out = x.reshape(count(x.shape[:-1]), x.shape[-1]), y.reshape(count(y.shape[:-1]), y.shape[-1])
-    np.dot(x, w.T, out)
+    x.dot(w.T, out)
     if b is not None:
         out += b
 

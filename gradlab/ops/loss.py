@@ -178,6 +178,11 @@ mse = Op("mse", mse_rule, params=("mean",), cpu=mse_cpu, promote="float",
 # ---------------------------------------------------------------- two classes
 
 
+def probability_rule(x: Spec, target: Spec) -> Spec:
+    """Rule: two inputs of one dtype, broadcast."""
+    return broadcast(x, target)
+
+
 def bce_cpu(x: Any, target: Any, y: Any) -> None:
     """-(t·max(log x, -100) + (1 - t)·max(log(1 - x), -100))."""
     if not ((x >= 0) & (x <= 1)).all():
@@ -186,7 +191,7 @@ def bce_cpu(x: Any, target: Any, y: Any) -> None:
     y -= np.maximum(np.log(x), -100) * target
 
 
-bce: Op = Op("bce", lambda x, target: broadcast(x, target), cpu=bce_cpu, promote="float", autocast="float32",
+bce: Op = Op("bce", probability_rule, cpu=bce_cpu, promote="float", autocast="float32",
              cuda=Elementwise("(target - T(1)) * maximum(log1p(-x), T(-100)) - target * maximum(log(x), T(-100))"),
              grad={"x": lambda g, x, target: g * ((x - target) / ((1 - x) * x).clamp(min=1e-12)),
                    "target": lambda g, x: g * ((-x).log1p().clamp(min=-100) - x.log().clamp(min=-100))})  # fmt: skip
@@ -201,6 +206,6 @@ def bce_logits_cpu(x: Any, target: Any, y: Any) -> None:
     y -= x * target
 
 
-bce_logits: Op = Op("bce_logits", lambda x, target: broadcast(x, target), cpu=bce_logits_cpu, promote="float", autocast="float32",
+bce_logits: Op = Op("bce_logits", probability_rule, cpu=bce_logits_cpu, promote="float", autocast="float32",
                     cuda=Elementwise("maximum(x, T(0)) - x * target + log1p(exp(-abs(x)))"),
                     grad={"x": lambda g, x, target: g * (x.sigmoid() - target), "target": lambda g, x: -g * x})  # fmt: skip

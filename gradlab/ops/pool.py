@@ -6,6 +6,7 @@ Indices of maxima (int64) count within the flattened plane of one channel, as in
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 from gradlab.dtype import FLOATING, INT64
@@ -28,6 +29,7 @@ def output_size(size: int, kernel: int, stride: int, padding: int, dilation: int
     return found - 1 if (found - 1) * stride >= size + padding else found
 
 
+@lru_cache(maxsize=1024)
 def output_sizes(x: Sizes, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, ceil_mode: bool) -> Sizes:
     """The shape of a pooling of an input of shape `x`."""
     rank = len(kernel)

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from functools import lru_cache
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -36,6 +37,33 @@ def padded(x: Any, padding: Sizes, wide: Sizes, value: Any) -> Any:
 # ---------------------------------------------------------------- maximum
 
 
+class MaxWindows(NamedTuple):
+    """The geometry of a max pooling: where each kernel place starts and what part of the padded input it meets; how far all windows
+    reach; the places within a window, and the windows' corners, as numbers of the flattened plane."""
+
+    starts: list[list[int]]
+    parts: list[tuple[Any, ...]]
+    reach: Sizes
+    within: Any
+    corner: Any
+
+
+@lru_cache(maxsize=256)
+def max_windows(sizes: Sizes, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, outputs: Sizes) -> MaxWindows:
+    """The geometry of a max pooling over planes of these sizes."""
+    starts = [[i * d for i, d in zip(place, dilation, strict=True)] for place in np.ndindex(*kernel)]
+    parts = [
+        (..., *(slice(b, b + s * (n - 1) + 1, s) for b, s, n in zip(start, stride, outputs, strict=True))) for start in starts
+    ]
+    steps = [count(sizes[dim + 1 :]) for dim in range(len(sizes))]
+    within = np.array([sum(s * step for s, step in zip(start, steps, strict=True)) for start in starts], np.int64)
+    corner: Any = 0
+    for dim, step in enumerate(steps):
+        along = (np.arange(outputs[dim], dtype=np.int64) * stride[dim] - padding[dim]) * step
+        corner = corner + along.reshape(-1, *(1,) * (len(sizes) - 1 - dim))
+    return MaxWindows(starts, parts, reach(kernel, stride, dilation, outputs), within, corner)
+
+
 def max_pool_cpu(
     x: Any, values: Any, indices: Any, *, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, ceil_mode: bool
 ) -> None:
@@ -43,15 +71,15 @@ def max_pool_cpu(
     outputs = values.shape[2:]
     if not values.size:
         return
-    source = padded(x, padding, reach(kernel, stride, dilation, outputs), lowest(x.dtype))
-    places = list(np.ndindex(*kernel))
-    starts = [[i * d for i, d in zip(place, dilation, strict=True)] for place in places]
-    small = np.uint8 if len(places) <= 256 else np.int32
+    plan = max_windows(x.shape[2:], kernel, stride, padding, dilation, outputs)
+    source = padded(x, padding, plan.reach, lowest(x.dtype))
+    starts = plan.starts
+    small = np.uint8 if len(starts) <= 256 else np.int32
     winner = np.zeros(values.shape, small)
-    np.copyto(values, strided_part(source, starts[0], stride, outputs))
+    np.copyto(values, source[plan.parts[0]])
     better, number = np.empty(values.shape, bool), np.empty(values.shape, small)
-    for i, start in enumerate(starts[1:], 1):
-        candidate = strided_part(source, start, stride, outputs)
+    for i, part in enumerate(plan.parts[1:], 1):
+        candidate = source[part]
         np.greater(candidate, values, better)
         np.maximum(values, candidate, out=values)
         np.multiply(better, small(i), number)
@@ -60,7 +88,9 @@ def max_pool_cpu(
         _find_nans(source, values, winner, starts, stride)
     if any(padding) and values.min() == lowest(x.dtype):
         _avoid_padding(x.shape[2:], values, winner, starts, stride, padding)
-    _plane_indices(x.shape[2:], winner, indices, starts, stride, padding)
+    # The place of the window's corner in the plane, plus that of the winner within the window.
+    np.take(plan.within, winner, out=indices, mode="clip")
+    indices += plan.corner
 
 
 def _find_nans(source: Any, values: Any, winner: Any, starts: list[list[int]], stride: Sizes) -> None:
@@ -79,18 +109,6 @@ def _avoid_padding(sizes: Sizes, values: Any, winner: Any, starts: list[list[int
             inside = inside & ((at >= 0) & (at < size)).reshape(-1, *(1,) * (len(sizes) - 1 - dim))
         first[inside] = i
     np.copyto(winner, first, where=values == lowest(values.dtype))
-
-
-def _plane_indices(sizes: Sizes, winner: Any, indices: Any, starts: list[list[int]], stride: Sizes, padding: Sizes) -> None:
-    """Indices into the flattened plane: that of the window's corner plus that of the winner within the window."""
-    steps = [count(sizes[dim + 1 :]) for dim in range(len(sizes))]
-    within = np.array([sum(s * step for s, step in zip(start, steps, strict=True)) for start in starts], np.int64)
-    corner: Any = 0
-    for dim, step in enumerate(steps):
-        along = (np.arange(winner.shape[2 + dim], dtype=np.int64) * stride[dim] - padding[dim]) * step
-        corner = corner + along.reshape(-1, *(1,) * (len(sizes) - 1 - dim))
-    np.take(within, winner, out=indices, mode="clip")
-    indices += corner
 
 
 def flat_indices(indices: Any, plane: int) -> Any:
@@ -145,6 +163,7 @@ def adaptive_max_pool_cpu(x: Any, values: Any, indices: Any, *, size: Sizes) -> 
 # ---------------------------------------------------------------- average
 
 
+@lru_cache(maxsize=256)
 def divisors(
     sizes: Sizes, outputs: Sizes, kernel: Sizes, stride: Sizes, padding: Sizes, include: bool, divisor: int | None
 ) -> Any:
@@ -176,7 +195,8 @@ def avg_pool_cpu(
     if not y.size:
         return
     if kernel == x.shape[2:] and not any(padding) and all(o == 1 for o in outputs):
-        np.add.reduce(x, axis=tuple(range(2, rank + 2)), out=y, keepdims=True)
+        flat = x.reshape(count(x.shape[:2]), -1)
+        np.matmul(flat, np.ones((flat.shape[1], 1), x.dtype), out=y.reshape(-1, 1))
     else:
         total = padded(x, padding, reach(kernel, stride, (1,) * rank, outputs), 0)
         for dim, (k, s, n) in enumerate(zip(kernel, stride, outputs, strict=True)):

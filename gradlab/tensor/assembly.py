@@ -200,7 +200,7 @@ def cartesian_prod(*tensors: Any) -> Tensor:
         if len(x._array.shape) != 1:
             raise RuntimeError(f"cartesian_prod: vectors, not shape {x._array.shape}")
     if len(found) == 1:
-        return found[0]  # type: ignore[no-any-return]
+        return found[0]
     return reshape(stack(meshgrid(*found), -1), -1, len(found))
 
 
@@ -234,7 +234,7 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     if n < 0:
         raise RuntimeError(f"vander: N is not negative, got {n}")
     powers = np.arange(n) if increasing else np.arange(n)[::-1].copy()
-    return x.unsqueeze(-1) ** moved(wrap(powers), x.device)  # type: ignore[no-any-return]
+    return x.unsqueeze(-1) ** moved(wrap(powers), x.device)
 
 
 class AssemblyMethods(Differentiable):

@@ -34,9 +34,9 @@ def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-
     elif rtol or atol:
         a, b = a.to(get_default_dtype()), b.to(get_default_dtype())
     if not rtol and not atol:
-        return close  # type: ignore[no-any-return]
+        return close
     gap = (a - b).abs()
-    return close | (gap.isfinite() & (gap <= (b * rtol).abs() + atol))  # type: ignore[no-any-return]
+    return close | (gap.isfinite() & (gap <= (b * rtol).abs() + atol))
 
 
 def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
@@ -25,6 +27,7 @@ _isnan, _isinf, _isfinite = map(bind, (_rows.isnan, _rows.isinf, _rows.isfinite)
 _and, _or, _xor, _not = map(bind, (_rows.bitwise_and, _rows.bitwise_or, _rows.bitwise_xor, _rows.bitwise_not))
 
 Operand = Any  # a Tensor or a Python number
+_COMPARABLE = (Differentiable, int, float, np.generic, np.ndarray)
 
 
 def eq(input: Operand, other: Operand) -> Tensor:
@@ -126,10 +129,10 @@ class ComparisonMethods(Differentiable):
     bitwise_and, bitwise_or, bitwise_xor, bitwise_not = bitwise_and, bitwise_or, bitwise_xor, bitwise_not
 
     def __eq__(self, other: object) -> Any:
-        return NotImplemented if other is None or isinstance(other, (str, list, tuple, dict)) else _eq(self, other)
+        return _eq(self, other) if isinstance(other, _COMPARABLE) else NotImplemented
 
     def __ne__(self, other: object) -> Any:
-        return NotImplemented if other is None or isinstance(other, (str, list, tuple, dict)) else _ne(self, other)
+        return _ne(self, other) if isinstance(other, _COMPARABLE) else NotImplemented
 
     __hash__ = object.__hash__
     __lt__, __le__, __gt__, __ge__ = lt, le, gt, ge

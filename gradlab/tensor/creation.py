@@ -11,8 +11,7 @@ from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import apply, wrap
 from gradlab.device import CPU, Device
-from gradlab.dtype import BOOL, FLOATING, INT64, as_numpy, get_default_dtype
-from gradlab.dtype import from_numpy as public_dtype
+from gradlab.dtype import BOOL, FLOATING, INT64, as_numpy, from_numpy as public_dtype, get_default_dtype
 from gradlab.tensor.convert import filled, moved
 from gradlab.tensor.shape import sizes
 
@@ -29,7 +28,7 @@ def _placed(array: Any, device: Any, requires_grad: bool) -> Tensor:
     made = wrap(array)
     if device is not None:
         made = moved(made, Device(device))
-    return made.requires_grad_() if requires_grad else made  # type: ignore[no-any-return]
+    return made.requires_grad_() if requires_grad else made
 
 
 def _plain(data: Any) -> Any:
@@ -79,7 +78,7 @@ def _has_arrays(data: Any) -> bool:
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     """As `tensor`, but sharing memory where nothing has to change."""
     if isinstance(data, Differentiable):
-        return data.to(dtype=dtype, device=device)  # type: ignore[attr-defined, no-any-return]
+        return data.to(dtype=dtype, device=device)  # type: ignore[attr-defined]
     if isinstance(data, np.ndarray) and (dtype is None or as_numpy(dtype) == data.dtype):
         return _placed(from_numpy(data)._array, device, False)
     return tensor(data, dtype=dtype, device=device)
@@ -90,7 +89,7 @@ def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
     if not isinstance(array, np.ndarray):
         raise TypeError(f"from_numpy: expected a NumPy array, got {type(array).__name__}; use tensor()")
     dtype = public_dtype(array.dtype).dtype
-    return wrap(array.view(np.ndarray) if array.dtype == dtype else array.astype(dtype))  # type: ignore[no-any-return]
+    return wrap(array.view(np.ndarray) if array.dtype == dtype else array.astype(dtype))
 
 
 def _filled(size: tuple[Any, ...], value: float, dtype: Any, device: Any, requires_grad: bool) -> Tensor:
@@ -167,7 +166,7 @@ def arange(
     size = -((start - end) // step) if whole else math.ceil((end - start) / step)
     params = {"start": start, "step": step, "size": size, "dtype": chosen, "device": CPU if device is None else Device(device)}
     made = apply(ops.create.arange, (), params)
-    return made.requires_grad_() if requires_grad else made  # type: ignore[no-any-return]
+    return made.requires_grad_() if requires_grad else made
 
 
 def _spaced(name: str, start: Any, end: Any, steps: Any, dtype: np.dtype[Any]) -> Any:

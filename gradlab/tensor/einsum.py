@@ -198,7 +198,7 @@ def einsum(equation: Any, *operands: Any) -> Tensor:
         b, a = parts.pop(j), parts.pop(i)
         parts.append(_contract(a, b, wanted.union(*(p.labels for p in parts))))
     last = parts[0].summed([x for x in parts[0].labels if x not in wanted])
-    return last.ordered(output)  # type: ignore[no-any-return]
+    return last.ordered(output)
 
 
 def _check_sizes(parts: list[_Term]) -> None:

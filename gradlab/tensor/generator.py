@@ -57,7 +57,7 @@ class Generator:
 
     def get_state(self) -> Tensor:
         """The state as 16 bytes (uint8): seed and offset."""
-        return wrap(np.array([self._seed, self._offset], "<u8").view(np.uint8))  # type: ignore[no-any-return]
+        return wrap(np.array([self._seed, self._offset], "<u8").view(np.uint8))
 
     def set_state(self, new_state: Tensor) -> Generator:
         """Continue from a state that `get_state` gave."""
@@ -78,11 +78,13 @@ class Generator:
 
     clone = clone_state
 
-    def take(self, words: int) -> tuple[int, int]:
-        """Use up that many words; returns the seed and the offset of the first."""
-        first = self._offset
-        self._offset = (first + -(-words // 4) * 4) & _WORD
-        return self._seed, first
+    def state_array(self) -> Any:
+        """Seed and offset as rows take them: int64[2], a new array each time."""
+        return np.array([self._seed, self._offset], np.uint64).view(np.int64)
+
+    def advance(self, words: int) -> None:
+        """Use up that many words, rounded up to a multiple of 4."""
+        self._offset = (self._offset + -(-words // 4) * 4) & _WORD
 
     def __repr__(self) -> str:
         return f"Generator(seed={self._seed}, offset={self._offset}, device={str(self.device)!r})"
@@ -102,8 +104,8 @@ def draw(generator: Generator | None, words: int, device: Device | None = None) 
     tracer = current().tracer
     if tracer is not None:
         return tracer.random_state(generator), tracer.advance_random(generator, -(-words // 4) * 4)
-    seed, offset = generator.take(words)
-    state = wrap(np.array([seed, offset], np.uint64).view(np.int64))
+    state = wrap(generator.state_array())
+    generator.advance(words)
     return (state if device is None or device.type == "cpu" else moved(state, device)), 0
 
 

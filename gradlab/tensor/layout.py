@@ -139,7 +139,7 @@ def repeat_interleave(input: Tensor, repeats: Any = None, dim: int | None = None
     repeats: a number, or a vector of integers, one for each element along `dim`. A single tensor argument holds the repeats of 0, 1, 2, ….
     """
     if repeats is None:
-        return _repeated(input)  # type: ignore[no-any-return]
+        return _repeated(input)
     if dim is None:
         input, dim = reshape(input, -1), 0
     shape = input._array.shape
@@ -195,19 +195,19 @@ def _matrices(name: str, input: Tensor) -> Tensor:
 
 def tril(input: Tensor, diagonal: int = 0) -> Tensor:
     """The lower triangle of the last two dimensions, up to the given diagonal; 0 above."""
-    return _tril(_matrices("tril", input), diagonal=int(diagonal))  # type: ignore[no-any-return]
+    return _tril(_matrices("tril", input), diagonal=int(diagonal))
 
 
 def triu(input: Tensor, diagonal: int = 0) -> Tensor:
     """The upper triangle of the last two dimensions, from the given diagonal; 0 below."""
-    return _triu(_matrices("triu", input), diagonal=int(diagonal))  # type: ignore[no-any-return]
+    return _triu(_matrices("triu", input), diagonal=int(diagonal))
 
 
 def _triangle_indices(find: Any, row: int, col: int, offset: int, dtype: Any, device: Any) -> Tensor:
     if row < 0 or col < 0:
         raise RuntimeError(f"sizes are not negative, got {row} and {col}")
     made = wrap(np.stack(find(row, offset, col)).astype(INT64 if dtype is None else as_numpy(dtype)))
-    return moved(made, Device(device)) if device is not None else made  # type: ignore[no-any-return]
+    return moved(made, Device(device)) if device is not None else made
 
 
 def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None) -> Tensor:
@@ -230,7 +230,7 @@ def _two(name: str, dim1: int, dim2: int, rank: int) -> tuple[int, int]:
 def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """The diagonal of two dimensions, as the last dimension. A view."""
     a, b = _two("diagonal", dim1, dim2, len(_matrices("diagonal", input)._array.shape))
-    return _diagonal(input, offset=int(offset), dim1=a, dim2=b)  # type: ignore[no-any-return]
+    return _diagonal(input, offset=int(offset), dim1=a, dim2=b)
 
 
 def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
@@ -242,7 +242,7 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
     outer = list(shape[:-1])
     for d in sorted((a, b)):
         outer.insert(d, shape[-1] + abs(offset))
-    return _diagonal_embed(input, shape=tuple(outer), offset=int(offset), dim1=a, dim2=b)  # type: ignore[no-any-return]
+    return _diagonal_embed(input, shape=tuple(outer), offset=int(offset), dim1=a, dim2=b)
 
 
 def diag(input: Tensor, diagonal: int = 0) -> Tensor:
@@ -252,7 +252,7 @@ def diag(input: Tensor, diagonal: int = 0) -> Tensor:
         return diag_embed(input, diagonal)
     if rank != 2:
         raise RuntimeError(f"diag: a vector or a matrix, not shape {input._array.shape}; see diagonal and diag_embed")
-    return _diagonal(input, offset=int(diagonal), dim1=0, dim2=1).clone()  # type: ignore[no-any-return]
+    return _diagonal(input, offset=int(diagonal), dim1=0, dim2=1).clone()
 
 
 def diagflat(input: Tensor, offset: int = 0) -> Tensor:
@@ -270,13 +270,13 @@ def trace(input: Tensor) -> Tensor:
 def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
     """A copy of `input` with the diagonal replaced by `src`."""
     a, b = _two("diagonal_scatter", dim1, dim2, len(_matrices("diagonal_scatter", input)._array.shape))
-    return _diagonal_scatter(input, src.to(input._array.dtype), offset=int(offset), dim1=a, dim2=b)  # type: ignore[no-any-return]
+    return _diagonal_scatter(input, src.to(input._array.dtype), offset=int(offset), dim1=a, dim2=b)
 
 
 def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
     """A copy of `input` with the part at `index` along `dim` replaced by `src`."""
     dim = normalize_dim(dim, len(input._array.shape))
-    return _slice_scatter(input, src.to(input._array.dtype), index=((0, None, 1),) * dim + (int(index),))  # type: ignore[no-any-return]
+    return _slice_scatter(input, src.to(input._array.dtype), index=((0, None, 1),) * dim + (int(index),))
 
 
 def slice_scatter(
@@ -286,7 +286,7 @@ def slice_scatter(
     dim = normalize_dim(dim, len(input._array.shape))
     if step < 1:
         raise RuntimeError(f"slice_scatter: step is positive, got {step}")
-    return _slice_scatter(input, src.to(input._array.dtype), index=((0, None, 1),) * dim + ((start, end, step),))  # type: ignore[no-any-return]
+    return _slice_scatter(input, src.to(input._array.dtype), index=((0, None, 1),) * dim + ((start, end, step),))
 
 
 # ---------------------------------------------------------------- windows
@@ -298,7 +298,7 @@ def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
     dim = normalize_dim(dimension, len(shape))
     if size < 0 or step < 1 or size > (shape[dim] if shape else 1):
         raise ShapeError(f"unfold: windows of size {size}, step {step} do not fit dimension {dim} of shape {shape}")
-    return _unfold(input, dim=dim, size=int(size), step=int(step))  # type: ignore[no-any-return]
+    return _unfold(input, dim=dim, size=int(size), step=int(step))
 
 
 def common_dtype(tensors: Sequence[Tensor]) -> np.dtype[Any]:

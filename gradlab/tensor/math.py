@@ -47,82 +47,82 @@ Operand = Any  # a Tensor or a Python number
 
 def exp2(input: Tensor) -> Tensor:
     """2 to the power of each element."""
-    return _exp2(input)  # type: ignore[no-any-return]
+    return _exp2(input)
 
 
 def expm1(input: Tensor) -> Tensor:
     """exp(x) - 1, exact also for small x."""
-    return _expm1(input)  # type: ignore[no-any-return]
+    return _expm1(input)
 
 
 def log2(input: Tensor) -> Tensor:
     """Logarithm to base 2."""
-    return _log2(input)  # type: ignore[no-any-return]
+    return _log2(input)
 
 
 def log10(input: Tensor) -> Tensor:
     """Logarithm to base 10."""
-    return _log10(input)  # type: ignore[no-any-return]
+    return _log10(input)
 
 
 def log1p(input: Tensor) -> Tensor:
     """log(1 + x), exact also for small x."""
-    return _log1p(input)  # type: ignore[no-any-return]
+    return _log1p(input)
 
 
 def tan(input: Tensor) -> Tensor:
     """Tangent of an angle in radians."""
-    return _tan(input)  # type: ignore[no-any-return]
+    return _tan(input)
 
 
 def asin(input: Tensor) -> Tensor:
     """Angle in radians whose sine is x; NaN outside [-1, 1]."""
-    return _asin(input)  # type: ignore[no-any-return]
+    return _asin(input)
 
 
 def acos(input: Tensor) -> Tensor:
     """Angle in radians whose cosine is x; NaN outside [-1, 1]."""
-    return _acos(input)  # type: ignore[no-any-return]
+    return _acos(input)
 
 
 def atan(input: Tensor) -> Tensor:
     """Angle in radians whose tangent is x."""
-    return _atan(input)  # type: ignore[no-any-return]
+    return _atan(input)
 
 
 def sinh(input: Tensor) -> Tensor:
     """Hyperbolic sine."""
-    return _sinh(input)  # type: ignore[no-any-return]
+    return _sinh(input)
 
 
 def cosh(input: Tensor) -> Tensor:
     """Hyperbolic cosine."""
-    return _cosh(input)  # type: ignore[no-any-return]
+    return _cosh(input)
 
 
 def asinh(input: Tensor) -> Tensor:
     """Inverse hyperbolic sine."""
-    return _asinh(input)  # type: ignore[no-any-return]
+    return _asinh(input)
 
 
 def acosh(input: Tensor) -> Tensor:
     """Inverse hyperbolic cosine; NaN below 1."""
-    return _acosh(input)  # type: ignore[no-any-return]
+    return _acosh(input)
 
 
 def atanh(input: Tensor) -> Tensor:
     """Inverse hyperbolic tangent; NaN outside [-1, 1]."""
-    return _atanh(input)  # type: ignore[no-any-return]
+    return _atanh(input)
 
 
 def sinc(input: Tensor) -> Tensor:
     """sin(πx) / (πx), 1 at 0."""
-    return _sinc(input)  # type: ignore[no-any-return]
+    return _sinc(input)
 
 
 def signbit(input: Tensor) -> Tensor:
     """Whether the sign bit is set: of negative numbers, and of -0.0."""
-    return _signbit(input)  # type: ignore[no-any-return]
+    return _signbit(input)
 
 
 def frac(input: Tensor) -> Tensor:
@@ -164,7 +164,7 @@ def logit(input: Tensor, eps: float | None = None) -> Tensor:
     x: Any = _floating(input)
     if eps is not None:
         x = x.clamp(eps, 1 - eps)
-    return (x / (1 - x)).log()  # type: ignore[no-any-return]
+    return (x / (1 - x)).log()
 
 
 def _floating(input: Tensor) -> Tensor:
@@ -196,64 +196,64 @@ def _only_tensors(name: str, *values: Any) -> None:
 def atan2(input: Tensor, other: Tensor) -> Tensor:
     """The angle of the point (other, input), in radians, in all four quadrants."""
     _only_tensors("atan2", input, other)
-    return _atan2(input, other)  # type: ignore[no-any-return]
+    return _atan2(input, other)
 
 
 def hypot(input: Tensor, other: Tensor) -> Tensor:
     """sqrt(a² + b²) without overflow; its gradient at (0, 0) is 0."""
     _only_tensors("hypot", input, other)
-    return _hypot(input, other)  # type: ignore[no-any-return]
+    return _hypot(input, other)
 
 
 def fmod(input: Tensor, other: Operand) -> Tensor:
     """Remainder of the division rounded toward zero: it has the sign of `input`. An integer modulo 0 gives 0."""
     _only_tensors("fmod", input)
-    return _fmod(input, other)  # type: ignore[no-any-return]
+    return _fmod(input, other)
 
 
 def remainder(input: Operand, other: Operand) -> Tensor:
     """Remainder of the division rounded down, as Python's %: it has the sign of `other`. An integer modulo 0 gives 0."""
-    return _remainder(input, other)  # type: ignore[no-any-return]
+    return _remainder(input, other)
 
 
 def floor_divide(input: Operand, other: Operand) -> Tensor:
     """input / other rounded down, as Python's //. An integer divided by 0 gives 0."""
-    return _floor_divide(input, other)  # type: ignore[no-any-return]
+    return _floor_divide(input, other)
 
 
 def copysign(input: Tensor, other: Operand) -> Tensor:
     """The magnitude of `input` with the sign of `other`."""
     _only_tensors("copysign", input)
-    return _copysign(input, other)  # type: ignore[no-any-return]
+    return _copysign(input, other)
 
 
 def fmax(input: Tensor, other: Tensor) -> Tensor:
     """The larger of two; if one is NaN the other."""
     _only_tensors("fmax", input, other)
-    return _fmax(input, other)  # type: ignore[no-any-return]
+    return _fmax(input, other)
 
 
 def fmin(input: Tensor, other: Tensor) -> Tensor:
     """The smaller of two; if one is NaN the other."""
     _only_tensors("fmin", input, other)
-    return _fmin(input, other)  # type: ignore[no-any-return]
+    return _fmin(input, other)
 
 
 def logaddexp(input: Tensor, other: Tensor) -> Tensor:
     """log(exp(a) + exp(b)) without overflow."""
     _only_tensors("logaddexp", input, other)
-    return _logaddexp(input, other)  # type: ignore[no-any-return]
+    return _logaddexp(input, other)
 
 
 def logaddexp2(input: Tensor, other: Tensor) -> Tensor:
     """log2(2^a + 2^b) without overflow."""
     _only_tensors("logaddexp2", input, other)
-    return _logaddexp2(input, other)  # type: ignore[no-any-return]
+    return _logaddexp2(input, other)
 
 
 def xlogy(input: Operand, other: Operand) -> Tensor:
     """a · log(b), and 0 where a is 0 (unless b is NaN)."""
-    return _xlogy(input, other)  # type: ignore[no-any-return]
+    return _xlogy(input, other)
 
 
 def heaviside(input: Tensor, values: Tensor) -> Tensor:
@@ -261,13 +261,13 @@ def heaviside(input: Tensor, values: Tensor) -> Tensor:
     _only_tensors("heaviside", input, values)
     if input._array.dtype != values._array.dtype:
         raise RuntimeError(f"heaviside: input and values have one dtype, got {input.dtype} and {values.dtype}")
-    return _heaviside(input, values)  # type: ignore[no-any-return]
+    return _heaviside(input, values)
 
 
 def nextafter(input: Tensor, other: Tensor) -> Tensor:
     """The next floating point number after `input` in the direction of `other`."""
     _only_tensors("nextafter", input, other)
-    return _nextafter(input, other)  # type: ignore[no-any-return]
+    return _nextafter(input, other)
 
 
 def ldexp(input: Tensor, other: Tensor) -> Tensor:
@@ -303,23 +303,23 @@ def clamp_max(input: Tensor, max: Operand) -> Tensor:
 def gcd(input: Tensor, other: Tensor) -> Tensor:
     """Greatest common divisor of integers, not negative; gcd(0, 0) is 0."""
     _only_tensors("gcd", input, other)
-    return _gcd(input, other)  # type: ignore[no-any-return]
+    return _gcd(input, other)
 
 
 def lcm(input: Tensor, other: Tensor) -> Tensor:
     """Least common multiple of integers, not negative."""
     _only_tensors("lcm", input, other)
-    return _lcm(input, other)  # type: ignore[no-any-return]
+    return _lcm(input, other)
 
 
 def bitwise_left_shift(input: Operand, other: Operand) -> Tensor:
     """Bits of integers moved to the left; a shift by all bits or more, or by a negative count, gives 0."""
-    return _left_shift(input, other)  # type: ignore[no-any-return]
+    return _left_shift(input, other)
 
 
 def bitwise_right_shift(input: Operand, other: Operand) -> Tensor:
     """Bits of integers moved to the right, the sign staying; a shift by all bits or more, or by a negative count, leaves only the sign."""
-    return _right_shift(input, other)  # type: ignore[no-any-return]
+    return _right_shift(input, other)
 
 
 # ---------------------------------------------------------------- three inputs
@@ -329,7 +329,7 @@ def lerp(input: Tensor, end: Tensor, weight: Operand) -> Tensor:
     """input + weight · (end - input), exact at weights 0 and 1. `weight` is a number or a tensor; all broadcast."""
     if input._array.dtype != end._array.dtype:
         raise RuntimeError(f"lerp: input and end have one dtype, got {input.dtype} and {end.dtype}")
-    return _lerp(input, end, weight)  # type: ignore[no-any-return]
+    return _lerp(input, end, weight)
 
 
 def _scaled(dtype: Any, product: Tensor, value: float) -> Tensor:
@@ -371,10 +371,10 @@ class MathMethods(Differentiable):
     __floordiv__, __mod__, __lshift__, __rshift__ = floor_divide, remainder, bitwise_left_shift, bitwise_right_shift
 
     def __rfloordiv__(self, other: Operand) -> Tensor:
-        return _floor_divide(other, self)  # type: ignore[no-any-return]
+        return _floor_divide(other, self)
 
     def __rmod__(self, other: Operand) -> Tensor:
-        return _remainder(other, self)  # type: ignore[no-any-return]
+        return _remainder(other, self)
 
     def __divmod__(self, other: Operand) -> tuple[Tensor, Tensor]:
         return _floor_divide(self, other), _remainder(self, other)
@@ -383,7 +383,7 @@ class MathMethods(Differentiable):
         return _floor_divide(other, self), _remainder(other, self)
 
     def __rlshift__(self, other: Operand) -> Tensor:
-        return _left_shift(other, self)  # type: ignore[no-any-return]
+        return _left_shift(other, self)
 
     def __rrshift__(self, other: Operand) -> Tensor:
-        return _right_shift(other, self)  # type: ignore[no-any-return]
+        return _right_shift(other, self)

@@ -6,9 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gradlab.autograd.base import Differentiable
-from gradlab.tensor import comparison as c
-from gradlab.tensor import math as m
-from gradlab.tensor import pointwise as p
+from gradlab.tensor import comparison as c, math as m, pointwise as p
 from gradlab.tensor.update import update
 
 

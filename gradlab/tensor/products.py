@@ -126,7 +126,7 @@ def _combined(name: str, input: Tensor, product: Tensor, beta: float, alpha: flo
     scaled: Any = product if alpha == 1 else product * alpha
     if beta:
         scaled = scaled + (input if beta == 1 else input * beta)
-    return scaled.to(product._array.dtype)  # type: ignore[no-any-return]
+    return scaled.to(product._array.dtype)
 
 
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
@@ -198,7 +198,7 @@ def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
         return chain[i] if i == j else mm(product(i, cut[i][j]), product(cut[i][j] + 1, j))
 
     found = product(0, n - 1)
-    return found.reshape(tuple(s for s, gone in zip(found.shape, ends, strict=True) if not gone))  # type: ignore[no-any-return]
+    return found.reshape(tuple(s for s, gone in zip(found.shape, ends, strict=True) if not gone))
 
 
 def chain_matmul(*matrices: Tensor) -> Tensor:
@@ -245,7 +245,7 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
         raise RuntimeError(f"cross: three numbers along dimension {dim}, got shapes {input._array.shape} and {other._array.shape}")
     a: Any = input
     b: Any = other
-    return a.roll(-1, dim) * b.roll(-2, dim) - a.roll(-2, dim) * b.roll(-1, dim)  # type: ignore[no-any-return]
+    return a.roll(-1, dim) * b.roll(-2, dim) - a.roll(-2, dim) * b.roll(-1, dim)
 
 
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary") -> Tensor:
@@ -277,7 +277,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_fo
 def _roots(squares: Any) -> Tensor:
     """Square roots; what rounding made negative is 0, with the gradient 0."""
     negative = squares <= 0
-    return squares.masked_fill(negative, 1).sqrt().masked_fill(negative, 0)  # type: ignore[no-any-return]
+    return squares.masked_fill(negative, 1).sqrt().masked_fill(negative, 0)
 
 
 class ProductMethods(Differentiable):

@@ -57,7 +57,7 @@ def make(
     """Run the row `random_<kind>`."""
     state, offset = draw(generator, _words(kind, shape, dtype), device)
     row = getattr(_rows, f"random_{kind}")
-    return apply(row, (state,), {"shape": shape, "dtype": dtype, "offset": offset, **params})  # type: ignore[no-any-return]
+    return apply(row, (state,), {"shape": shape, "dtype": dtype, "offset": offset, **params})
 
 
 def _place(device: Any, generator: Generator | None) -> Device:
@@ -187,7 +187,7 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | N
 
 def _trials(p: Tensor, dtype: np.dtype[Any], generator: Generator | None) -> Tensor:
     state, offset = draw(generator, (p.numel() + 1) // 2, p.device)
-    return _bernoulli(p, state, dtype=dtype, offset=offset)  # type: ignore[no-any-return]
+    return _bernoulli(p, state, dtype=dtype, offset=offset)
 
 
 def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
@@ -195,7 +195,7 @@ def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
     if input._array.dtype not in FLOATING:
         raise RuntimeError(f"poisson: rates are floating point, not {input.dtype}; convert with .float()")
     state, offset = draw(generator, input.numel(), input.device)
-    return _poisson(input.detach(), state, offset=offset)  # type: ignore[no-any-return]
+    return _poisson(input.detach(), state, offset=offset)
 
 
 def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, generator: Generator | None = None) -> Tensor:
@@ -207,7 +207,7 @@ def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, g
     *rows, categories = input.shape or (0,)
     words = count(rows) * (num_samples if replacement else categories)
     state, offset = draw(generator, words, input.device)
-    return _multinomial(input.detach(), state, samples=int(num_samples), replacement=bool(replacement), offset=offset)  # type: ignore[no-any-return]
+    return _multinomial(input.detach(), state, samples=int(num_samples), replacement=bool(replacement), offset=offset)
 
 
 def normal(
@@ -235,7 +235,7 @@ def normal(
     mean, std = (x.detach() if isinstance(x, Differentiable) else like.new_full((), x, dtype=FLOAT64) for x in (mean, std))  # type: ignore[attr-defined]
     shape = broadcast_shapes(mean._array.shape, std._array.shape)
     state, offset = draw(generator, _words("normal", shape, chosen), like.device)
-    return _normal_of(mean, std, state, dtype=chosen, offset=offset)  # type: ignore[no-any-return]
+    return _normal_of(mean, std, state, dtype=chosen, offset=offset)
 
 
 def _not_negative(name: str, what: str, value: float) -> None:

@@ -45,24 +45,24 @@ def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = 
         dims = normalize_dims(dim, len(input._array.shape))
     except (IndexError, ValueError) as error:
         raise type(error)(f"prod: {error}") from None
-    return _prod(_summable(input, dtype), dim=dims, keepdim=bool(keepdim))  # type: ignore[no-any-return]
+    return _prod(_summable(input, dtype), dim=dims, keepdim=bool(keepdim))
 
 
 def cumsum(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     """Running sum along `dim`; integers add up as int64."""
-    return _cumsum(_summable(input, dtype), dim=_dim("cumsum", input, dim))  # type: ignore[no-any-return]
+    return _cumsum(_summable(input, dtype), dim=_dim("cumsum", input, dim))
 
 
 def cumprod(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
     """Running product along `dim`; integers multiply as int64. Zeros are no trouble for the gradient."""
-    return _cumprod(_summable(input, dtype), dim=_dim("cumprod", input, dim))  # type: ignore[no-any-return]
+    return _cumprod(_summable(input, dtype), dim=_dim("cumprod", input, dim))
 
 
 def logcumsumexp(input: Tensor, dim: int) -> Tensor:
     """log of the running sum of exp(x) along `dim`, without overflow."""
     if input._array.dtype not in FLOATING:
         raise RuntimeError(f"logcumsumexp: needs floating point, got {input.dtype}; convert with .float()")
-    return _logcumsumexp(input, dim=_dim("logcumsumexp", input, dim))  # type: ignore[no-any-return]
+    return _logcumsumexp(input, dim=_dim("logcumsumexp", input, dim))
 
 
 def cummax(input: Tensor, dim: int) -> Any:
@@ -109,7 +109,7 @@ def _areas(name: str, y: Tensor, x: Tensor | None, dx: Any, dim: int) -> Tensor:
         return y * 1.0
     pairs: Any = y.narrow(dim, 1, size - 1) + y.narrow(dim, 0, size - 1)
     if x is None:
-        return pairs * (dx / 2)  # type: ignore[no-any-return]
+        return pairs * (dx / 2)
     rank = len(y._array.shape)
     if len(x._array.shape) == 1:
         if x._array.shape[0] != size:
@@ -118,7 +118,7 @@ def _areas(name: str, y: Tensor, x: Tensor | None, dx: Any, dim: int) -> Tensor:
     along = dim - rank
     points = x._array.shape[along]
     steps = x.narrow(along, 1, points - 1) - x.narrow(along, 0, points - 1)
-    return pairs * steps / 2.0  # type: ignore[no-any-return]
+    return pairs * steps / 2.0
 
 
 def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = 1, dim: int = -1) -> Tensor:

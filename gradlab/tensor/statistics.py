@@ -61,7 +61,7 @@ def std(
         dim, unbiased = None, dim
     _floating("std", input)
     variance = reduction.var(input, dim, correction=_correction(unbiased, correction), keepdim=keepdim)
-    return _root(variance)  # type: ignore[no-any-return]
+    return _root(variance)
 
 
 def _mean_of(input: Tensor, dim: Dims, keepdim: bool) -> Tensor:
@@ -102,7 +102,8 @@ def vector_norm(input: Tensor, ord: float, dims: tuple[int, ...], keepdim: bool)
     elif ord == 1:
         found = reduction.sum(x.abs(), dims, keepdim) if dims else x.abs()
     elif ord == 0:
-        found = reduction.sum((x != 0).to(x._array.dtype), dims, keepdim) if dims else (x != 0).to(x._array.dtype)
+        ones = x.sign().abs()  # a comparison would have no graph; so the gradient is 0, as in PyTorch
+        found = reduction.sum(ones, dims, keepdim) if dims else ones
     elif math.isinf(ord):
         found = (reduction.amax if ord > 0 else reduction.amin)(x.abs(), dims, keepdim) if dims else x.abs()
     else:
@@ -113,7 +114,7 @@ def vector_norm(input: Tensor, ord: float, dims: tuple[int, ...], keepdim: bool)
         flat = (total == 0) | total.isinf()
         edge = total.masked_fill(~flat, 0).pow(1 / ord)  # 0 or inf, without a gradient
         found = edge.detach().where(flat, total.masked_fill(flat, 1).pow(1 / ord))
-    return found.to(dtype)  # type: ignore[no-any-return]
+    return found.to(dtype)
 
 
 def norm(input: Tensor, p: Any = "fro", dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
@@ -221,7 +222,7 @@ def _quantile(name: str, input: Tensor, q: Any, dim: int | None, keepdim: bool, 
         found = found if keepdim else found.squeeze(dim + 1)
     elif keepdim:
         found = found.reshape((found._array.shape[0], *kept))
-    return found if level._array.shape else found.squeeze(0)  # type: ignore[no-any-return]
+    return found if level._array.shape else found.squeeze(0)
 
 
 def quantile(input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear") -> Tensor:
@@ -288,16 +289,16 @@ def cov(input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, a
         loss = (weight * aweights.to(x._array.dtype)).sum() / total if aweights is not None else 1.0
         divisor = (total - correction * loss).clamp(min=0)
     found = scaled @ centred.mT / divisor if not isinstance(divisor, int) or divisor else (scaled @ centred.mT) / x.new_zeros(())
-    return found.squeeze((0, 1)) if x._array.shape[0] == 1 and rank < 2 else found.squeeze()  # type: ignore[no-any-return]
+    return found.squeeze((0, 1)) if x._array.shape[0] == 1 and rank < 2 else found.squeeze()
 
 
 def corrcoef(input: Tensor) -> Tensor:
     """Matrix of the correlation coefficients of the rows of `input`, (variables, observations) or (observations)."""
     c: Any = cov(input)
     if not c._array.shape:
-        return c / c  # type: ignore[no-any-return]
+        return c / c
     deviation = _root(c.diagonal())
-    return (c / deviation.unsqueeze(1) / deviation.unsqueeze(0)).clamp(-1, 1)  # type: ignore[no-any-return]
+    return (c / deviation.unsqueeze(1) / deviation.unsqueeze(0)).clamp(-1, 1)
 
 
 class StatisticsMethods(Differentiable):

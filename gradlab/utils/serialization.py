@@ -209,11 +209,13 @@ class _Reader:
         if kind == "dtype":
             return named(content)
         if kind == "device":
-            return Device(content)
+            return _device(content)
         raise ValueError(f"an entry of kind {kind!r} has no meaning; was the file written by a newer gradlab?")
 
     def _key(self, tree: Any) -> Any:
         key = self.value(tree)
+        if not (key is None or type(key) in (bool, int, float, str, tuple)):
+            raise ValueError(f"a key of type {type(key).__name__} has no meaning")
         hash(key)
         return key
 
@@ -223,12 +225,20 @@ class _Reader:
         return self.arrays[name]
 
     def _tensor(self, name: Any, device: Any, requires_grad: bool) -> Tensor:
+        device = str(_device(device))
         found = self.made.get((name, device))
         if found is None:
             found = self.made[name, device] = located(tensor_of(self._array(name)), device, self.map_location)
         if requires_grad:
             found.requires_grad_()
         return found
+
+
+def _device(name: Any) -> Device:
+    try:
+        return Device(name)
+    except RuntimeError as error:
+        raise ValueError(str(error)) from None
 
 
 def located(tensor: Tensor, device: str, map_location: Any) -> Tensor:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 import numpy as np
+
 from samples.base import distinct, normal, sample, uniform
 
 A, B, ROW, EMPTY = normal(3, 5), normal(3, 5, seed=1), normal(5, seed=2), np.zeros((0, 4))
@@ -72,6 +73,10 @@ def softplus(x, beta, threshold):
     return np.where(x * beta > threshold, x, np.log1p(np.exp(x * beta)) / beta)
 
 
+def softplus_backward(dy, x, beta, threshold):
+    return dy * np.where(x * beta > threshold, 1, sigmoid(x * beta))
+
+
 def elu(x, alpha, scale, slope):
     return scale * np.where(x > 0, x, alpha * np.expm1(x * slope))
 
@@ -120,14 +125,16 @@ SAMPLES = {
     ],
     "mish_backward": backward(mish_derivative),
     "softplus_backward": [
-        sample(B, A, beta=b, threshold=t, reference=lambda dy, x, beta, threshold: dy * np.where(x * beta > threshold, 1, sigmoid(x * beta)))
+        sample(B, A, beta=b, threshold=t, reference=softplus_backward)
         for b, t in ((1.0, 20.0), (2.5, 20.0), (1.0, 0.4))
     ],
     "elu_backward": [
         sample(GRADIENT, AWAY, alpha=a, scale=s, slope=k, reference=elu_backward)
         for a, s, k in ((1.0, 1.0, 1.0), (1.6732632423543772, 1.0507009873554805, 1.0), (2.0, 1.0, 0.5))
     ],
-    "leaky_relu_backward": [sample(GRADIENT, AWAY, slope=s, reference=lambda dy, x, slope: dy * np.where(x > 0, 1, slope)) for s in (0.01, 2.0)],
+    "leaky_relu_backward": [
+        sample(GRADIENT, AWAY, slope=s, reference=lambda dy, x, slope: dy * np.where(x > 0, 1, slope)) for s in (0.01, 2.0)
+    ],
     "hardtanh_backward": [
         sample(GRADIENT, AWAY, lo=a, hi=b, reference=lambda dy, x, lo, hi: dy * ((x > lo) & (x < hi))) for a, b in ((-1.0, 1.0), (0.0, 6.0))
     ],

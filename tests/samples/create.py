@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import numpy as np
-from samples.base import sample
 
 from gradlab.device import CPU
+
+from samples.base import sample
 
 F32 = np.dtype("float32")
 SAMPLES = {

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+
 from samples.base import integers, normal, sample, uniform
 
 A, B = normal(3, 4), normal(3, 4, seed=1)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+
 from samples.base import integers, normal, sample
 
 A = normal(4, 3, 5)

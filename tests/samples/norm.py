@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+
 from samples.base import normal, sample, uniform
 
 EPS = 1e-5

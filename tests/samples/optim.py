@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+
 from samples.base import normal, sample, uniform
 
 P, G, M = normal(3, 5, seed=40), normal(3, 5, seed=41), normal(3, 5, seed=42)

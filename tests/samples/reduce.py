@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+
 from samples.base import distinct, integers, normal, sample
 
 CUBE, LONG = normal(2, 3, 4), normal(200, 3)

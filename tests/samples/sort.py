@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
+
 from samples.base import distinct, integers, normal, sample
 
 X, EMPTY = distinct(4, 3, 5), np.zeros((0, 3))

@@ -1,27 +1,86 @@
-"""Kernel arguments in the form in which the CUDA driver takes them: a table of addresses of values."""
+"""Kernel arguments in the form in which the CUDA driver takes them: a table of addresses of values.
+
+The layout of a launch's arguments does not change from call to call, only the values do. So a `Packer` is made once for a kind of launch:
+it writes all values with one `struct.pack_into` and keeps the table of their addresses.
+"""
 
 from __future__ import annotations
 
 import ctypes
+import struct
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 
+# One letter for each kind of argument, as in `struct`, and how many bytes it takes in the buffer: each value begins at a multiple of 8.
+_PADDED = {"P": "Q", "q": "q", "d": "d", "f": "f4x", "i": "i4x", "I": "I4x", "h": "h6x", "b": "b7x", "B": "B7x", "?": "?7x", "Q": "Q"}
 
-class Arguments:
-    """The packed arguments of one launch. Values lie one after the other, each at a multiple of 16 bytes; the table points at them."""
 
-    __slots__ = ("_table", "_values", "address")
+class Packet:
+    """A buffer for the values of one launch and the table that points into it."""
 
-    def __init__(self, values: list[Any]) -> None:
-        buffers: list[Any] = []
-        for value in values:
-            if type(value) is int:
-                buffers.append(ctypes.c_uint64(value))
-            elif isinstance(value, bytes):
-                buffers.append(ctypes.create_string_buffer(value, len(value)))
-            else:  # a NumPy scalar: its own bytes
-                buffers.append(ctypes.create_string_buffer(np.asarray(value).tobytes(), value.dtype.itemsize))
-        self._values = buffers
-        self._table = (ctypes.c_void_p * max(len(buffers), 1))(*(ctypes.addressof(b) for b in buffers))
-        self.address = ctypes.addressof(self._table)
+    __slots__ = ("address", "buffer", "table")
+
+    def __init__(self, size: int, offsets: Sequence[int]) -> None:
+        self.buffer = ctypes.create_string_buffer(size + 16)
+        base = ctypes.addressof(self.buffer)
+        start = -base % 16
+        self.table = (ctypes.c_void_p * max(len(offsets), 1))(*(base + start + o for o in offsets))
+        self.address = ctypes.addressof(self.table)
+        self.buffer = (ctypes.c_char * size).from_buffer(self.buffer, start)
+
+
+class Packer:
+    """Packs the arguments of one kind of launch. `kinds`: a letter of `struct` for each value ("P" for an address), or a number of bytes.
+
+    Several threads may pack at once: each takes a packet that no other is using.
+    """
+
+    __slots__ = ("_free", "_offsets", "_pack", "_size")
+
+    def __init__(self, kinds: Sequence[str | int]) -> None:
+        form, offsets, size = "<", [], 0
+        for kind in kinds:
+            offsets.append(size)
+            part = _PADDED[kind] if isinstance(kind, str) else f"{kind}s{-kind % 8}x"
+            form += part
+            size += struct.calcsize("<" + part)
+        self._pack = struct.Struct(form).pack_into
+        self._offsets, self._size = tuple(offsets), max(size, 8)
+        self._free: list[Packet] = []
+
+    def fill(self, *values: Any) -> Packet:
+        """A packet with these values; hand it back by `done` after the launch."""
+        try:
+            packet = self._free.pop()
+        except IndexError:
+            packet = Packet(self._size, self._offsets)
+        self._pack(packet.buffer, 0, *values)
+        return packet
+
+    def done(self, packet: Packet) -> None:
+        """The driver has copied the values: the packet may be used again."""
+        self._free.append(packet)
+
+
+_KINDS = {"float32": "f", "float64": "d", "int64": "q", "int32": "i", "int16": "h", "int8": "b", "uint8": "B", "bool": "?", "uint64": "Q", "uint32": "I"}
+_packers: dict[tuple[Any, ...], Packer] = {}
+
+
+def kind_of(value: Any) -> str | int:
+    """The kind of one value: an int is an address, bytes are a struct, a NumPy scalar its own type."""
+    if type(value) is int:
+        return "P"
+    if isinstance(value, bytes):
+        return len(value)
+    return _KINDS[value.dtype.name]
+
+
+def pack(values: Sequence[Any]) -> tuple[Packer, Packet]:
+    """Pack values of any kinds: ints (addresses), bytes (structs), NumPy scalars."""
+    kinds = tuple(map(kind_of, values))
+    packer = _packers.get(kinds)
+    if packer is None:
+        packer = _packers[kinds] = Packer(kinds)
+    return packer, packer.fill(*(v.item() if isinstance(v, np.generic) else v for v in values))

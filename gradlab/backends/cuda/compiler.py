@@ -1,7 +1,9 @@
-"""Compiled kernels by what they depend on: generated ones (elementwise, reductions) and those of `kernels/`."""
+"""Compiled kernels by what they depend on: generated ones (elementwise, reductions) and those of `kernels/`. Compiled on first use and kept,
+for each device."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from gradlab.backends.cuda.driver import Driver, Function
@@ -15,35 +17,39 @@ def program(include: str, *bodies: str) -> str:
     return "\n".join([f'#include "{include}"', "namespace gradlab {", *bodies, "}  // namespace gradlab", ""])
 
 
+def elementwise_program(op: Op, signature: Signature) -> str:
+    """The translation unit of one elementwise kernel."""
+    return program("elementwise.cuh", elementwise_source(op, signature))
+
+
+def file_source(file: str) -> str:
+    """The text of a kernel file."""
+    return (source_directory() / file).read_text(encoding="utf-8")
+
+
 class Compiler:
     """Compiles on first use and keeps what it compiled."""
 
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
-        self._elementwise: dict[Signature, Function] = {}
-        self._generated: dict[Any, dict[str, Function]] = {}
-        self._files: dict[tuple[str, str], Function] = {}
+        self._kept: dict[Any, Any] = {}
 
     def elementwise(self, op: Op, signature: Signature) -> Function:
         """The kernel of an elementwise row for these operands."""
-        found = self._elementwise.get(signature)
-        if found is None:
-            source = program("elementwise.cuh", elementwise_source(op, signature))
-            found = self.driver.compile(source, [signature.kernel], signature.kernel)[signature.kernel]
-            self._elementwise[signature] = found
-        return found
+        name = signature.kernel
+        return self._get(("elementwise", signature), lambda: self.driver.compile(elementwise_program(op, signature), [name], name)[name])  # type: ignore[no-any-return]
 
-    def generated(self, key: Any, source: str, names: list[str], label: str) -> dict[str, Function]:
+    def generated(self, key: Any, source: Callable[[], str], names: list[str], label: str) -> dict[str, Function]:
         """The kernels of a generated text, compiled once for each key."""
-        found = self._generated.get(key)
-        if found is None:
-            found = self._generated[key] = self.driver.compile(source, names, label)
-        return found
+        return self._get(key, lambda: self.driver.compile(source(), names, label))  # type: ignore[no-any-return]
 
     def from_file(self, file: str, name: str) -> Function:
         """A kernel of `kernels/<file>`: an extern "C" name or a name expression such as `gradlab::softmax<float>`."""
-        found = self._files.get((file, name))
+        return self._get((file, name), lambda: self.driver.compile(file_source(file), [name], file)[name])  # type: ignore[no-any-return]
+
+    def _get(self, key: Any, make: Callable[[], Any]) -> Any:
+        place = (key, self.driver.current_device())
+        found = self._kept.get(place)
         if found is None:
-            source = (source_directory() / file).read_text(encoding="utf-8")
-            found = self._files[file, name] = self.driver.compile(source, [name], file)[name]
+            found = self._kept[place] = make()
         return found

@@ -1,63 +1,136 @@
-"""Elementwise rows: which kernel fits the operands, and its launch."""
+"""Elementwise rows: which kernel fits the operands, and a plan that launches it."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
-from gradlab.backends.cuda.arguments import Arguments
-from gradlab.backends.cuda.compiler import Compiler
-from gradlab.backends.cuda.driver import Driver
-from gradlab.backends.cuda.generate import Operand, Signature, compute_type, reads
-from gradlab.backends.cuda.layout import is_contiguous, pack_layout
+from gradlab.backends.cpu import immediate
+from gradlab.backends.cuda.arguments import Packer, kind_of
+from gradlab.backends.cuda.generate import MAX_OPERANDS, Operand, Signature, main_dtype, reads
+from gradlab.backends.cuda.layout import MAX_RANK, broadcast_strides, merged, pack_layout_of
+from gradlab.backends.cuda.types import compute_type
+from gradlab.backends.cuda.work import Work
+from gradlab.dtype import FLOAT32, FLOAT64, HALF
 from gradlab.op import Op
+from gradlab.spec import Spec, count
 
 BLOCK = 256
-_NUMPY = {"float": np.float32, "double": np.float64}
+_LARGEST_FLOAT = 3.4028235677973366e38  # what still rounds to a finite float32
 
 
-class ElementwiseLauncher:
-    """Runs rows that are described by an expression."""
+def fits(out: Spec, specs: list[Spec | None]) -> bool:
+    """Whether the kernels take these operands."""
+    return None not in specs and len(specs) <= MAX_OPERANDS and len(out.shape) <= MAX_RANK
 
-    def __init__(self, driver: Driver, compiler: Compiler) -> None:
-        self.driver, self.compiler = driver, compiler
 
-    def run(self, op: Op, arrays: list[Any], specs: list[Any], out: Any, params: dict[str, Any]) -> None:
-        """Compute `out` (contiguous) from arrays and Python numbers."""
-        shape, count = out.shape, out.size
-        if count == 0:
-            return
-        operands = tuple(
-            Operand(name, spec.dtype, isinstance(a, (int, float))) for name, spec, a in zip(op.inputs, specs, arrays, strict=True)
-        )
-        real = [a for a in arrays if not isinstance(a, (int, float))]
-        pointers = [self.driver.pointer(a) for a in real]
-        contiguous = all(is_contiguous(a, shape) for a in real) and not any(p & 15 for p in pointers)
-        read = tuple(
-            (name, "double" if isinstance(value, float) else "long long")
-            for name, value in params.items()
-            if isinstance(value, (int, float)) and reads(op.cuda.expression, name)
-        )
-        widest = max((1 + sum(abs(s) // a.dtype.itemsize * (n - 1) for s, n in zip(a.strides, a.shape, strict=True)) for a in real), default=count)
-        signature = Signature(op.name, operands, out.dtype, read, contiguous, not contiguous and max(count, widest) > 2**31 - 1)
-        function = self.compiler.elementwise(op, signature)
-        values: list[Any] = [self.driver.pointer(out)]
-        waiting = iter(pointers)
-        for a, operand in zip(arrays, operands, strict=True):
-            values.append(self._number(a, operand) if operand.immediate else next(waiting))
-        values += [np.float64(params[name]) if kind == "double" else np.int64(params[name]) for name, kind in read]
-        if contiguous:
-            per_block = BLOCK * signature.pack
+def _converter(dtype: np.dtype[Any]) -> tuple[str, Callable[[float], Any]]:
+    """How a Python number becomes an immediate of a dtype: its kind, and the conversion. Halves are rounded, then computed in float32."""
+    if dtype == FLOAT64:
+        return "d", float
+    if dtype == FLOAT32:
+        return "f", lambda v: v if -_LARGEST_FLOAT < v < _LARGEST_FLOAT else math.copysign(math.inf, v) if v == v else v
+    if dtype in HALF:
+        return "f", lambda v: float(immediate(v, dtype))
+    kind = kind_of(np.zeros((), dtype)[()])
+    assert isinstance(kind, str)
+    return kind, lambda v: immediate(v, dtype).item()
+
+
+def _parameter(op: Op, name: str, value: Any, main: np.dtype[Any]) -> tuple[str, str, Any] | None:
+    """A parameter that the expression reads: its C++ type, its kind, its value. Limits (`lo`, `hi`) may be None: no limit."""
+    if name in ("lo", "hi"):
+        low = name == "lo"
+        kind, convert = _converter(main)
+        if main.kind in "iu":
+            info = np.iinfo(main)
+            value = (info.min if low else info.max) if value is None else min(max(value, info.min), info.max)
+            return compute_type(main), kind, int(value)
+        if main.kind == "b":
+            return "bool", "?", (not low) if value is None else bool(value)
+        return compute_type(main), kind, convert((-math.inf if low else math.inf) if value is None else value)
+    if isinstance(value, bool) or isinstance(value, int):
+        return "long long", "q", ((int(value) + 2**63) % 2**64) - 2**63
+    return ("double", "d", value) if isinstance(value, float) else None
+
+
+def plan(work: Work, op: Op, arrays: list[Any], specs: list[Any], out: Spec, params: dict[str, Any]) -> Callable[[list[Any]], Any]:
+    """A plan for operands of these shapes, strides and dtypes."""
+    shape, size = out.shape, count(out.shape)
+    driver = work.driver
+    empty, pointer, launch = driver.empty, driver.pointer, driver.launch
+    if size == 0:
+        return lambda _: empty(shape, out.dtype)
+    numbers = [isinstance(a, (int, float)) for a in arrays]
+    operands = tuple(Operand(name, spec.dtype, number) for name, spec, number in zip(op.inputs, specs, numbers, strict=True))
+    main = main_dtype(operands, out.dtype)
+    read = []
+    for name, value in params.items():
+        if reads(op.cuda.expression, name):
+            found = _parameter(op, name, value, main)
+            if found is not None:
+                read.append((name, *found))
+    names = tuple((name, kind) for name, kind, _, _ in read)
+    constants = [value for _, _, _, value in read]
+    real = [a for a, number in zip(arrays, numbers, strict=True) if not number]
+    strides = [broadcast_strides(a, shape) for a in real]
+    sizes, steps = merged(shape, strides)
+    flat = len(sizes) <= 1 and all(s == [1] or (size == 1 and s == []) for s in steps)
+    layout, widest = pack_layout_of(shape, strides)
+    wide = max(size, widest) > 2**31 - 1
+    kinds: list[str | int] = ["P"]
+    converters: list[Any] = []
+    for operand in operands:
+        if operand.immediate:
+            kind, convert = _converter(operand.dtype)
+            kinds.append(kind)
+            converters.append(convert)
         else:
-            per_block = BLOCK
-            values.append(pack_layout(shape, real))
-        values.append(np.int64(count))
-        arguments = Arguments(values)
-        self.driver.launch(function, (-(-count // per_block), 1, 1), (BLOCK, 1, 1), arguments.address, 0)
+            kinds.append("P")
+            converters.append(None)
+    kinds += [kind for _, _, kind, _ in read]
+    compiler = work.compiler
+    strided_function: list[Any] = []
+    strided_packer = Packer([*kinds, len(layout), "q"])
+    strided_blocks = (-(-size // BLOCK), 1, 1)
+    strided_tail = (*constants, layout, size)
 
-    def _number(self, value: float, operand: Operand) -> Any:
-        kind = compute_type(operand.dtype)
-        if kind in _NUMPY:
-            return _NUMPY[kind](value)
-        return np.asarray(value).astype(operand.dtype)[()]
+    def strided() -> Any:
+        if not strided_function:
+            strided_function.append(compiler.elementwise(op, Signature(op.name, operands, out.dtype, names, False, wide)))
+        return strided_function[0]
+
+    block = (BLOCK, 1, 1)
+    dtype = out.dtype
+    if flat:
+        signature = Signature(op.name, operands, out.dtype, names, True, False)
+        function = compiler.elementwise(op, signature)
+        packer = Packer([*kinds, "q"])
+        blocks = (-(-size // (BLOCK * signature.pack)), 1, 1)
+        tail = (*constants, size)
+
+    def run(inputs: list[Any]) -> Any:
+        made = empty(shape, dtype)
+        values = [pointer(made)]
+        together = 0
+        for a, convert in zip(inputs, converters):
+            if convert is None:
+                address = pointer(a)
+                together |= address
+                values.append(address)
+            else:
+                values.append(convert(a))
+        if flat and not together & 15:
+            packet = packer.fill(*values, *tail)
+            launch(function, blocks, block, packet.address, 0)
+            packer.done(packet)
+        else:
+            packet = strided_packer.fill(*values, *strided_tail)
+            launch(strided(), strided_blocks, block, packet.address, 0)
+            strided_packer.done(packet)
+        return made
+
+    return run

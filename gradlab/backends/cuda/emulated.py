@@ -40,7 +40,7 @@ class EmulatedArray:
         return EmulatedArray(host, self._device)
 
     @property
-    def T(self) -> EmulatedArray:  # noqa: N802 - NumPy's name
+    def T(self) -> EmulatedArray:
         return self._like(self._host.T)
 
     def reshape(self, *shape: Any) -> EmulatedArray:

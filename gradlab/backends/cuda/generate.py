@@ -10,15 +10,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gradlab.dtype import HALF, bfloat16, float16
+from gradlab.backends.cuda.types import STORAGE, compute_type
 from gradlab.kernel import Elementwise
 from gradlab.op import Op
 
-STORAGE = {
-    "float32": "float", "float64": "double", "float16": "__half", "bfloat16": "__nv_bfloat16", "int8": "signed char", "int16": "short",
-    "int32": "int", "int64": "long long", "uint8": "unsigned char", "bool": "bool", "uint64": "unsigned long long",
-}  # fmt: skip
-MAX_RANK = 8
+MAX_OPERANDS = 8
 
 
 class Operand(NamedTuple):
@@ -53,17 +49,12 @@ class Signature(NamedTuple):
         return 16 // widest
 
 
-def compute_type(dtype: np.dtype[Any]) -> str:
-    """The C++ type that values of a dtype are computed in."""
-    return "float" if dtype in HALF or dtype in (float16.dtype, bfloat16.dtype) else STORAGE[dtype.name]
-
-
-def main_dtype(signature: Signature) -> np.dtype[Any]:
+def main_dtype(operands: tuple[Operand, ...], out: np.dtype[Any]) -> np.dtype[Any]:
     """The dtype that `T` of the expression stands for: that of the first operand that is no mask, else of the output."""
-    for operand in signature.operands:
+    for operand in operands:
         if operand.dtype.kind != "b":
             return operand.dtype
-    return signature.operands[0].dtype if signature.operands and signature.out.kind == "b" else signature.out
+    return operands[0].dtype if operands and out.kind == "b" else out
 
 
 def reads(expression: str, name: str) -> bool:
@@ -83,7 +74,7 @@ def elementwise_source(op: Op, signature: Signature) -> str:
         f"{compute_type(o.dtype)} {o.name}" if o.immediate else f"const {STORAGE[o.dtype.name]}* __restrict__ {o.name}_" for o in signature.operands
     ]
     arguments += [f"{kind} {name}" for name, kind in signature.params]
-    apply = [f"    typedef {compute_type(main_dtype(signature))} T;", f"    return {description.expression};"]
+    apply = [f"    typedef {compute_type(main_dtype(signature.operands, signature.out))} T;", f"    return {description.expression};"]
     values = ", ".join(f"{compute_type(o.dtype)} {o.name}" for o in signature.operands)
     extra = ", ".join(f"{kind} {name}" for name, kind in signature.params)
     head = ", ".join(part for part in (values, extra, "long long index") if part)

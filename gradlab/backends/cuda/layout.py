@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 import struct
+from collections.abc import Sequence
 from typing import Any
 
 MAX_RANK = 8
+
+
+class TooManyDimensions(ValueError):
+    """More dimensions than a kernel takes."""
 
 
 def element_strides(array: Any) -> tuple[int, ...]:
@@ -26,7 +31,7 @@ def is_contiguous(array: Any, shape: tuple[int, ...]) -> bool:
     return array.shape == shape and bool(array.flags.c_contiguous)
 
 
-def merged(shape: tuple[int, ...], strides: list[tuple[int, ...]]) -> tuple[list[int], list[list[int]]]:
+def merged(shape: tuple[int, ...], strides: Sequence[tuple[int, ...]]) -> tuple[list[int], list[list[int]]]:
     """Sizes and each operand's strides, innermost first, without sizes of 1 and with neighbours merged that are one walk for all operands."""
     sizes: list[int] = []
     found: list[list[int]] = [[] for _ in strides]
@@ -44,14 +49,22 @@ def merged(shape: tuple[int, ...], strides: list[tuple[int, ...]]) -> tuple[list
     return sizes, found
 
 
-def pack_layout(shape: tuple[int, ...], arrays: list[Any]) -> bytes:
-    """The bytes of `Layout<len(arrays)>`. ValueError for more than eight dimensions that do not merge."""
-    sizes, strides = merged(shape, [broadcast_strides(a, shape) for a in arrays])
+def pack_layout_of(shape: tuple[int, ...], strides: Sequence[tuple[int, ...]]) -> tuple[bytes, int]:
+    """The bytes of `Layout<len(strides)>`, and how far (in elements) the farthest operand reaches. TooManyDimensions for more than eight
+    dimensions that do not merge."""
+    sizes, steps = merged(shape, strides)
     if len(sizes) > MAX_RANK:
-        raise ValueError(f"more than {MAX_RANK} dimensions that cannot be merged: shape {shape}")
+        raise TooManyDimensions(f"more than {MAX_RANK} dimensions that cannot be merged: shape {shape}")
     pad = [0] * (MAX_RANK - len(sizes))
-    rows = strides or [[0] * len(sizes)]
+    rows = steps or [[0] * len(sizes)]
     numbers = [*sizes, *([1] * len(pad))]
+    widest = 0
     for row in rows:
         numbers += [*row, *pad]
-    return struct.pack(f"ii{len(numbers)}q", len(sizes), 0, *numbers)
+        widest = max(widest, 1 + sum(abs(s) * (n - 1) for s, n in zip(row, sizes, strict=True)))
+    return struct.pack(f"ii{len(numbers)}q", len(sizes), 0, *numbers), widest
+
+
+def pack_layout(shape: tuple[int, ...], arrays: Sequence[Any]) -> tuple[bytes, int]:
+    """The same for arrays that are broadcast to `shape`."""
+    return pack_layout_of(shape, [broadcast_strides(a, shape) for a in arrays])

@@ -5,6 +5,7 @@ from __future__ import annotations
 from gradlab.nn.functional.activation import *
 from gradlab.nn.functional.attention import *
 from gradlab.nn.functional.conv import *
+from gradlab.nn.functional.ctc import *
 from gradlab.nn.functional.dropout import *
 from gradlab.nn.functional.embedding_bag import *
 from gradlab.nn.functional.grid import *

@@ -11,15 +11,9 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.dtype import FLOATING
 from gradlab.spec import normalize_dim
-from gradlab.tensor import activation as top
-from gradlab.tensor import pointwise
-from gradlab.tensor.activation import celu_ as celu_
-from gradlab.tensor.activation import hardshrink as hardshrink
-from gradlab.tensor.activation import prelu as prelu
-from gradlab.tensor.activation import selu_ as selu_
-from gradlab.tensor.activation import threshold_ as threshold_
-from gradlab.tensor.pointwise import sigmoid as sigmoid
-from gradlab.tensor.pointwise import tanh as tanh
+from gradlab.tensor import activation as top, pointwise
+from gradlab.tensor.activation import celu_ as celu_, hardshrink as hardshrink, prelu as prelu, selu_ as selu_, threshold_ as threshold_
+from gradlab.tensor.pointwise import sigmoid as sigmoid, tanh as tanh
 from gradlab.tensor.random import rand_like
 from gradlab.tensor.update import update
 

@@ -21,7 +21,7 @@ SATURATION = -1.7580993408473766  # SELU's value at minus infinity: -scale · al
 def _masked(input: Tensor, p: float) -> Tensor:
     """Each element of `input` is 0 with probability p, else divided by 1 - p."""
     state, offset = draw(None, (input.numel() + 1) // 2, input.device)
-    return _dropout(input, state, p=float(p), offset=offset)  # type: ignore[no-any-return]
+    return _dropout(input, state, p=float(p), offset=offset)
 
 
 def _channels(input: Tensor, p: float, rank: int) -> Tensor:
@@ -37,7 +37,7 @@ def _alpha(input: Tensor, p: float, rank: int) -> Tensor:
         return input * 0
     kept = _masked(input.new_ones((*shape[:rank], *(1 for _ in shape[rank:]))), p) > 0
     scale = ((1 - p) * (1 + p * SATURATION**2)) ** -0.5
-    return input.where(kept, SATURATION) * scale - scale * p * SATURATION  # type: ignore[no-any-return]
+    return input.where(kept, SATURATION) * scale - scale * p * SATURATION
 
 
 def _run(name: str, input: Tensor, p: float, training: bool, inplace: bool, function: Any, *args: Any) -> Tensor:
@@ -47,7 +47,7 @@ def _run(name: str, input: Tensor, p: float, training: bool, inplace: bool, func
         return input
     if not input.is_floating_point():
         raise RuntimeError(f"{name}: needs floating point, got {input.dtype}; convert with .float()")
-    return update(name, input, function, p, *args) if inplace else function(input, p, *args)  # type: ignore[no-any-return]
+    return update(name, input, function, p, *args) if inplace else function(input, p, *args)
 
 
 def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:

@@ -9,8 +9,7 @@ from gradlab.autograd.mode import no_grad
 from gradlab.autograd.record import bind
 from gradlab.dtype import FLOATING
 from gradlab.spec import ShapeError
-from gradlab.tensor.gather import embedding_lookup
-from gradlab.tensor.gather import one_hot as one_hot
+from gradlab.tensor.gather import embedding_lookup, one_hot as one_hot
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor

@@ -291,7 +291,8 @@ def _of_probabilities(input: Tensor, target: Tensor, weight: Tensor | None, redu
         raise ShapeError(f"cross_entropy: weight has one number for each of the {classes} classes, not shape {weight._array.shape}")
     if label_smoothing > 0:
         target = target * (1 - label_smoothing) + label_smoothing / classes
-    product = (activation.log_softmax(input, dim) * target).masked_fill(target == 0, 0)  # 0·log 0 is 0
+    logs = activation.log_softmax(input, dim)
+    product = logs.masked_fill((target == 0) & (logs == -math.inf), 0) * target  # 0·log 0 is 0
     if weight is not None:
         product = product * weight.reshape((classes, *(1 for _ in input._array.shape[dim + 1 :])))
     if reduction == "mean":

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradlab.nn import functional as F
-from gradlab.nn import init
+from gradlab.nn import functional as F, init
 from gradlab.nn.module import Module
 from gradlab.nn.modules.linear import NonDynamicallyQuantizableLinear
 from gradlab.nn.parameter import Parameter

@@ -5,8 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from gradlab.nn import functional as F
-from gradlab.nn import init
+from gradlab.nn import functional as F, init
 from gradlab.nn.module import Module
 from gradlab.nn.modules.steps import Step, gru_step, lstm_step, rnn_step
 from gradlab.nn.parameter import Parameter

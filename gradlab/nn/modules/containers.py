@@ -120,7 +120,7 @@ class Sequential(_Listed):
     def __iadd__(self, other: Sequential) -> Sequential:
         if not isinstance(other, Sequential):
             raise ValueError(f"a Sequential is joined to a Sequential, not to {type(other).__name__}")
-        return self.extend(other)  # type: ignore[no-any-return]
+        return self.extend(other)
 
     def __mul__(self, times: int) -> Sequential:
         if not isinstance(times, int):
@@ -153,7 +153,7 @@ class ModuleList(_Listed):
         return found
 
     def __iadd__(self, modules: Iterable[Module]) -> ModuleList:
-        return self.extend(modules)  # type: ignore[no-any-return]
+        return self.extend(modules)
 
     def __add__(self, other: Iterable[Module]) -> ModuleList:
         return ModuleList([*self, *other])

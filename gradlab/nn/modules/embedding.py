@@ -5,8 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gradlab.autograd.mode import no_grad
-from gradlab.nn import functional as F
-from gradlab.nn import init
+from gradlab.nn import functional as F, init
 from gradlab.nn.module import Module
 from gradlab.nn.parameter import Parameter
 from gradlab.tensor import Tensor

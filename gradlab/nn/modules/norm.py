@@ -6,8 +6,7 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from gradlab.autograd.mode import no_grad
-from gradlab.nn import functional as F
-from gradlab.nn import init
+from gradlab.nn import functional as F, init
 from gradlab.nn.module import Module
 from gradlab.nn.modules.lazy import Lazy
 from gradlab.nn.parameter import Parameter, UninitializedBuffer, UninitializedParameter

@@ -123,7 +123,7 @@ class _AvgPool(Module):
         self.ceil_mode, self.count_include_pad, self.divisor_override = ceil_mode, count_include_pad, divisor_override
 
     def _run(self, pool: Any, input: Tensor) -> Tensor:
-        return pool(  # type: ignore[no-any-return]
+        return pool(
             input, self.kernel_size, self.stride, self.padding, self.ceil_mode, self.count_include_pad, self.divisor_override
         )
 

@@ -11,8 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gradlab.nn import functional as F
-from gradlab.nn import init
+from gradlab.nn import functional as F, init
 from gradlab.nn.joint import parts
 from gradlab.nn.module import Module
 from gradlab.nn.modules.steps import Step, gru_step, lstm_step, rnn_step

@@ -8,8 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gradlab.nn import functional as F
-from gradlab.nn import init
+from gradlab.nn import functional as F, init
 from gradlab.nn.module import Module
 from gradlab.nn.modules.attention import MultiheadAttention
 from gradlab.nn.modules.containers import ModuleList
@@ -42,7 +41,7 @@ class _Layer(Module):
     dropout: Dropout
 
     def _feed_forward(self, x: Tensor) -> Tensor:
-        return self.linear2(self.dropout(self.activation(self.linear1(x))))  # type: ignore[no-any-return]
+        return self.linear2(self.dropout(self.activation(self.linear1(x))))
 
 
 class TransformerEncoderLayer(_Layer):
@@ -73,13 +72,13 @@ class TransformerEncoderLayer(_Layer):
         x = src
         if self.norm_first:
             x = x + self._attend(self.norm1(x), src_mask, src_key_padding_mask, is_causal)
-            return x + self.dropout2(self._feed_forward(self.norm2(x)))  # type: ignore[no-any-return]
+            return x + self.dropout2(self._feed_forward(self.norm2(x)))
         x = self.norm1(x + self._attend(x, src_mask, src_key_padding_mask, is_causal))
-        return self.norm2(x + self.dropout2(self._feed_forward(x)))  # type: ignore[no-any-return]
+        return self.norm2(x + self.dropout2(self._feed_forward(x)))
 
     def _attend(self, x: Tensor, mask: Tensor | None, padding: Tensor | None, is_causal: bool) -> Tensor:
         found = self.self_attn(x, x, x, attn_mask=mask, key_padding_mask=padding, need_weights=False, is_causal=is_causal)
-        return self.dropout1(found[0])  # type: ignore[no-any-return]
+        return self.dropout1(found[0])
 
 
 class TransformerDecoderLayer(_Layer):
@@ -117,23 +116,23 @@ class TransformerDecoderLayer(_Layer):
             found = self.self_attn(
                 x, x, x, attn_mask=tgt_mask, key_padding_mask=tgt_key_padding_mask, is_causal=tgt_is_causal, need_weights=False
             )
-            return self.dropout1(found[0])  # type: ignore[no-any-return]
+            return self.dropout1(found[0])
 
         def other(x: Tensor) -> Tensor:
             found = self.multihead_attn(
                 x, memory, memory, attn_mask=memory_mask, key_padding_mask=memory_key_padding_mask, is_causal=memory_is_causal,
                 need_weights=False,
             )  # fmt: skip
-            return self.dropout2(found[0])  # type: ignore[no-any-return]
+            return self.dropout2(found[0])
 
         x = tgt
         if self.norm_first:
             x = x + own(self.norm1(x))
             x = x + other(self.norm2(x))
-            return x + self.dropout3(self._feed_forward(self.norm3(x)))  # type: ignore[no-any-return]
+            return x + self.dropout3(self._feed_forward(self.norm3(x)))
         x = self.norm1(x + own(x))
         x = self.norm2(x + other(x))
-        return self.norm3(x + self.dropout3(self._feed_forward(x)))  # type: ignore[no-any-return]
+        return self.norm3(x + self.dropout3(self._feed_forward(x)))
 
 
 class TransformerEncoder(Module):
@@ -223,7 +222,7 @@ class Transformer(Module):
         if src.shape[-1] != self.d_model or tgt.shape[-1] != self.d_model:
             raise RuntimeError(f"Transformer: d_model is {self.d_model}, but src has {src.shape[-1]} and tgt {tgt.shape[-1]} features")
         memory = self.encoder(src, mask=src_mask, src_key_padding_mask=src_key_padding_mask, is_causal=src_is_causal)
-        return self.decoder(  # type: ignore[no-any-return]
+        return self.decoder(
             tgt, memory, tgt_mask=tgt_mask, memory_mask=memory_mask, tgt_key_padding_mask=tgt_key_padding_mask,
             memory_key_padding_mask=memory_key_padding_mask, tgt_is_causal=tgt_is_causal, memory_is_causal=memory_is_causal,
         )  # fmt: skip

@@ -25,7 +25,8 @@ def _norm(x: Tensor, norm_type: float) -> Tensor:
     if norm_type == -math.inf:
         return x.abs().amin()
     if norm_type == 0:
-        return (x != 0).to(x._array.dtype).sum()
+        none: Tensor = x == 0
+        return none.logical_not().to(x._array.dtype).sum()
     total: Tensor = (x.abs() ** norm_type).sum() ** (1.0 / norm_type)
     return total
 

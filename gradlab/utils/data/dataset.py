@@ -5,6 +5,7 @@ from __future__ import annotations
 import bisect
 import itertools
 import math
+import operator
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
@@ -171,8 +172,10 @@ def random_split(dataset: Any, lengths: Sequence[float], generator: Generator | 
         sizes = [math.floor(total * f) for f in lengths]
         for i in range(total - sum(sizes)):
             sizes[i % len(sizes)] += 1
+    elif any(isinstance(n, float) for n in lengths):
+        raise ValueError(f"random_split: the fractions {list(lengths)} add up to {sum(lengths)}, not to 1")
     else:
-        sizes = [n.__index__() for n in lengths]  # type: ignore[union-attr]
+        sizes = [operator.index(n) for n in lengths]
     if sum(sizes) != total or any(n < 0 for n in sizes):
         raise ValueError(f"random_split: Sum of input lengths does not equal the length of the input dataset: {list(lengths)} and {total}")
     order = randperm(total, generator=generator).tolist()

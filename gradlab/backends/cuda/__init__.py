@@ -1,0 +1,11 @@
+"""The CUDA backend. Importing it imports no cupy: it only says how the backend is loaded when a device "cuda" is first asked for.
+
+`GRADLAB_CUDA=emulated` chooses the emulated GPU, anything else the real one.
+"""
+
+from __future__ import annotations
+
+from gradlab import dispatch
+from gradlab.backends.cuda.loading import load as load
+
+dispatch.register_device("cuda", load)

@@ -1,0 +1,198 @@
+"""The CUDA backend: runs rows on a driver's arrays.
+
+Every call looks up a plan by the row, its operands' shapes, strides and dtypes, and its parameters. A plan has decided all that does not
+depend on values: the outputs' Specs, the kernel, its grid, the layout of its arguments.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gradlab.backends.cuda import elementwise, fallback, launch, reduction
+from gradlab.backends.cuda.compiler import Compiler
+from gradlab.backends.cuda.driver import Driver
+from gradlab.backends.cuda.work import Work
+from gradlab.device import Device
+from gradlab.kernel import Elementwise, Gemm, Kernel, Library, Movement, Reduction
+from gradlab.op import Op
+from gradlab.spec import Spec
+
+Plan = Callable[[list[Any]], Any]
+MOST_PLANS = 8192
+
+
+class CudaBackend:
+    """Computes rows with one driver."""
+
+    staged = False
+
+    def __init__(self, driver: Driver) -> None:
+        self.driver = driver
+        self.compiler = Compiler(driver)
+        self.work = Work(driver, self.compiler)
+        self._plans: dict[Any, Plan] = {}
+        self._type = driver.array_type
+        self._several = driver.device_count() > 1
+
+    def run(self, op: Op, arrays: list[Any], params: dict[str, Any]) -> Any:
+        array_type = self._type
+        parts: list[Any] = [op]
+        first = None
+        for a in arrays:
+            if type(a) is array_type:
+                if first is None:
+                    first = a
+                parts += (a.shape, a.strides, a.dtype)
+            else:
+                parts.append(type(a))
+        if params:
+            parts += params.values()
+            if "value" in params:  # 0.0 equals -0.0, 1 equals True and 1.0: not the same number to fill with
+                parts.append(repr(params["value"]))
+        driver = self.driver
+        if first is not None:
+            device = driver.device_of(first)
+            if self._several:
+                self._check_devices(op, arrays, device)
+        else:
+            wanted = params["device"].index
+            device = driver.current_device() if wanted is None else wanted
+        parts.append(device)
+        before = driver.current_device()
+        if device != before:
+            driver.set_device(device)
+        try:
+            key = tuple(parts)
+            plan = self._plans.get(key)
+            if plan is None:
+                plan = self._plan(op, arrays, params)
+                if len(self._plans) >= MOST_PLANS:
+                    self._plans.clear()
+                self._plans[key] = plan
+            return plan(arrays)
+        finally:
+            if device != before:
+                driver.set_device(before)
+
+    def _check_devices(self, op: Op, arrays: list[Any], device: int) -> None:
+        for a in arrays:
+            if type(a) is self._type and self.driver.device_of(a) != device:
+                names = op.inputs if not op.variadic else [f"{op.inputs[0]}[{i}]" for i in range(len(arrays))]
+                places = [f"{n} on cuda:{self.driver.device_of(x)}" for n, x in zip(names, arrays, strict=False) if type(x) is self._type]
+                raise RuntimeError(f"{op.name}: inputs on different devices: {', '.join(places)}; move them with .to(device)")
+
+    # ------------------------------------------------------------ plans
+
+    def _plan(self, op: Op, arrays: list[Any], params: dict[str, Any]) -> Plan:
+        if op.view:
+            return self._view_plan(op, params)
+        given = {k: v for k, v in params.items() if k != "device"} if not arrays else params
+        specs = [self._spec(a, arrays) for a in arrays]
+        if op.dynamic:
+            op.infer(*specs, **params)
+            return lambda inputs: fallback.run(self.work, op, inputs, None, given)
+        found = op.infer(*specs, **params)
+        outs = (found,) if isinstance(found, Spec) else tuple(found)
+        description = op.cuda
+        if isinstance(description, Elementwise) and elementwise.fits(outs[0], specs):
+            return elementwise.plan(self.work, op, arrays, specs, outs[0], params)
+        if isinstance(description, Reduction):
+            return reduction.plan(self.work, op, specs, outs[0], params)
+        rule = None
+        if isinstance(description, Kernel):
+            rule = launch.RULES.get((description.file, description.name))
+        elif isinstance(description, (Gemm, Movement, Library)):
+            rule = launch.BY_ROW.get(op.name)
+        if rule is None or not rule.takes(specs, outs, given):
+            return lambda inputs: fallback.run(self.work, op, inputs, outs, given)
+        return self._rule_plan(op, rule.run, specs, outs, given)
+
+    def _rule_plan(self, op: Op, rule: Callable[..., None], specs: list[Spec | None], outs: tuple[Spec, ...], params: dict[str, Any]) -> Plan:
+        work = self.work
+        empty = self.driver.empty
+        numbers = [i for i, s in enumerate(specs) if s is not None]
+
+        def plan(arrays: list[Any]) -> Any:
+            inputs = [
+                work.number(a, specs[i]) if i in numbers and isinstance(a, (int, float)) else a  # type: ignore[arg-type]
+                for i, a in enumerate(arrays)
+            ]
+            made = [empty(s.shape, s.dtype) for s in outs]
+            rule(work, inputs, made, params)
+            return made[0] if len(made) == 1 else tuple(made)
+
+        return plan
+
+    def _view_plan(self, op: Op, params: dict[str, Any]) -> Plan:
+        if isinstance(op.cuda, Library):
+            function, library = op.cuda.function, self.driver.library
+            return lambda arrays: function(library, arrays, params)
+        cpu = op.cpu
+        return lambda arrays: cpu(*arrays, **params)
+
+    def _spec(self, a: Any, arrays: list[Any]) -> Spec | None:
+        if a is None:
+            return None
+        if isinstance(a, (int, float)):
+            for x in arrays:
+                if type(x) is self._type:
+                    return Spec((), x.dtype)
+            return Spec((), np.result_type(a))
+        return Spec(a.shape, a.dtype)
+
+    # ------------------------------------------------------------ copies
+
+    def device_of(self, array: Any) -> Device:
+        return Device("cuda", self.driver.device_of(array))
+
+    def to_numpy(self, array: Any) -> Any:
+        """A copy in host memory, after the work before it."""
+        driver = self.driver
+        before, device = driver.current_device(), driver.device_of(array)
+        if device != before:
+            driver.set_device(device)
+        try:
+            return driver.download(self.work.contiguous(array))
+        finally:
+            if device != before:
+                driver.set_device(before)
+
+    def from_numpy(self, array: Any, device: Device) -> Any:
+        """A copy on the device."""
+        driver = self.driver
+        before = driver.current_device()
+        index = before if device.index is None else device.index
+        if index != before:
+            driver.set_device(index)
+        try:
+            return driver.upload(np.ascontiguousarray(array).reshape(array.shape))
+        finally:
+            if index != before:
+                driver.set_device(before)
+
+    def moved(self, array: Any, device: Device) -> Any:
+        """The array on another CUDA device."""
+        return self.from_numpy(self.to_numpy(array), device)
+
+    def copy(self, array: Any) -> Any:
+        """A contiguous copy of an array."""
+        made = self.driver.empty(array.shape, array.dtype)
+        self.work.copy(made, array)
+        return made
+
+    def assign(self, target: Any, source: Any) -> None:
+        """Write `source` (same shape and dtype) into the memory of `target`, which may be strided."""
+        if self._several and self.driver.device_of(target) != self.driver.device_of(source):
+            source = self.moved(source, self.device_of(target))
+        driver = self.driver
+        before, device = driver.current_device(), driver.device_of(target)
+        if device != before:
+            driver.set_device(device)
+        try:
+            self.work.copy(target, source)
+        finally:
+            if device != before:
+                driver.set_device(before)

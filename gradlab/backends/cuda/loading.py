@@ -1,0 +1,71 @@
+"""Loading the backend: which driver, and what is missing where there is none."""
+
+from __future__ import annotations
+
+import importlib
+import os
+import threading
+from typing import Any
+
+from gradlab import dispatch
+from gradlab.backends.cuda.backend import CudaBackend
+from gradlab.backends.cuda.driver import Driver
+
+_lock = threading.Lock()
+_loaded: CudaBackend | None = None
+_reason: str | None = None
+
+
+def emulated() -> bool:
+    """Whether the emulated GPU was chosen."""
+    return os.environ.get("GRADLAB_CUDA", "").lower() == "emulated"
+
+
+def _driver() -> Driver:
+    """The driver of the chosen kind. RuntimeError says what is missing and which command mends it."""
+    if emulated():
+        module = importlib.import_module("gradlab.backends.cuda.emulated")
+        return module.EmulatedDriver()  # type: ignore[no-any-return]
+    module = importlib.import_module("gradlab.backends.cuda.real")
+    return module.RealDriver()  # type: ignore[no-any-return]
+
+
+def load() -> CudaBackend:
+    """The one CUDA backend of this process. Raises RuntimeError, each time the same, where there is none."""
+    global _loaded, _reason
+    if _loaded is not None:
+        return _loaded
+    with _lock:
+        if _loaded is None:
+            if _reason is not None:
+                raise RuntimeError(_reason)
+            try:
+                driver = _driver()
+            except RuntimeError as error:
+                _reason = str(error)
+                raise
+            _loaded = CudaBackend(driver)
+            dispatch.register(driver.array_type, _loaded)
+    return _loaded
+
+
+def available() -> bool:
+    """Whether a device can be used."""
+    try:
+        return load().driver.device_count() > 0
+    except RuntimeError:
+        return False
+
+
+def missing() -> str | None:
+    """What is missing; None where the backend works."""
+    try:
+        load()
+    except RuntimeError as error:
+        return str(error)
+    return None
+
+
+def driver_of(_: Any = None) -> Driver:
+    """The loaded driver."""
+    return load().driver

@@ -1,0 +1,102 @@
+"""What launch rules work with: kernels, launches, scratch memory, strided copies."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradlab.backends.cpu import immediate
+from gradlab.backends.cuda.arguments import pack
+from gradlab.backends.cuda.compiler import Compiler
+from gradlab.backends.cuda.driver import Driver, Function
+from gradlab.backends.cuda.layout import element_strides, pack_layout_of
+from gradlab.backends.cuda.types import STORAGE
+from gradlab.dtype import FLOAT32, HALF
+from gradlab.spec import Spec
+from gradlab.spec import count as elements
+
+THREADS = 256
+_WORDS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int", 8: "unsigned long long"}
+
+
+class Work:
+    """Handed to every launch rule."""
+
+    def __init__(self, driver: Driver, compiler: Compiler) -> None:
+        self.driver, self.compiler = driver, compiler
+        self.pointer = driver.pointer
+        self.empty = driver.empty
+
+    # ------------------------------------------------------------ kernels
+
+    def kernel(self, file: str, name: str, *types: Any) -> Function:
+        """The instance of a function template for these template arguments: dtypes become their storage types."""
+        written = ", ".join(STORAGE[t.name] if isinstance(t, np.dtype) else str(t).lower() if isinstance(t, bool) else str(t) for t in types)
+        return self.compiler.from_file(file, f"gradlab::{name}<{written}>" if types else f"gradlab::{name}")
+
+    def launch(self, function: Function, blocks: int, threads: int, *values: Any, rows: int = 1, shared: int = 0) -> None:
+        """Launch `blocks` x `rows` blocks. Values: arrays (their address), None (a null pointer), ints (int64), bytes, NumPy scalars."""
+        pointer, array_type = self.pointer, self.driver.array_type
+        found: list[Any] = []
+        for v in values:
+            if type(v) is array_type:
+                found.append(pointer(v))
+            elif v is None:
+                found.append(0)
+            elif type(v) is int:
+                found.append(np.int64(v))
+            else:
+                found.append(v)
+        packer, packet = pack(found)
+        self.driver.launch(function, (blocks, rows, 1), (threads, 1, 1), packet.address, shared)
+        packer.done(packet)
+
+    def each(self, function: Function, count: int, *values: Any) -> None:
+        """Launch one thread for each of `count` elements (none for nothing); the kernel's last argument is the count."""
+        if count:
+            self.launch(function, -(-count // THREADS), THREADS, *values, count)
+
+    # ------------------------------------------------------------ memory
+
+    def contiguous(self, array: Any) -> Any:
+        """The array, or a copy in row-major order."""
+        if array.flags.c_contiguous:
+            return array
+        made = self.driver.empty(array.shape, array.dtype)
+        self.copy(made, array)
+        return made
+
+    def zeros(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        """Zeros in memory of their own."""
+        made = self.driver.empty(shape, dtype)
+        if made.size:
+            self.driver.fill_zero(made)
+        return made
+
+    def copy(self, target: Any, source: Any) -> None:
+        """Copy elements of one dtype between arrays of one shape, strided or not, which may be parts of the same memory (not overlapping)."""
+        shape = target.shape
+        size = elements(shape)
+        if size == 0:
+            return
+        if target.flags.c_contiguous and source.flags.c_contiguous:
+            self.driver.copy(target, source)
+            return
+        layout, widest = pack_layout_of(shape, [element_strides(target), element_strides(source)])
+        index = "long long" if widest > 2**31 - 1 or size > 2**31 - 1 else "unsigned int"
+        function = self.kernel("movement.cu", "copy", _WORDS[target.dtype.itemsize], index)
+        self.each(function, size, target, source, layout)
+
+    def broadcast(self, array: Any, shape: tuple[int, ...]) -> Any:
+        """A view of the array in a larger shape."""
+        return np.broadcast_to(array, shape)
+
+    def number(self, value: float, spec: Spec) -> Any:
+        """A Python number as a 0-d array on the device."""
+        return self.driver.upload(np.asarray(immediate(value, spec.dtype)))
+
+    @staticmethod
+    def wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
+        """The dtype that values of `dtype` are accumulated in."""
+        return FLOAT32 if dtype in HALF else dtype

@@ -1,0 +1,60 @@
+"""Questions about types: what dtype a result has, what can be cast, what a tensor is."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gradlab.autograd.base import Differentiable
+from gradlab.dtype import BOOL, FLOATING, DType, as_numpy, from_numpy, promote, result_type as result_of
+
+if TYPE_CHECKING:
+    from gradlab.tensor.tensor import Tensor
+
+__all__ = ["can_cast", "is_complex", "is_floating_point", "is_nonzero", "is_tensor", "numel", "promote_types", "result_type"]
+
+
+def promote_types(type1: Any, type2: Any) -> DType:
+    """The smallest dtype of the higher category (bool, integer, floating point) that both convert to."""
+    return from_numpy(promote(as_numpy(type1), as_numpy(type2)))
+
+
+def result_type(tensor1: Any, tensor2: Any) -> DType:
+    """The dtype of an arithmetic operation on two operands, tensors or Python numbers."""
+    both = (tensor1, tensor2)
+    tensors = [(x._array.dtype, len(x._array.shape)) for x in both if isinstance(x, Differentiable)]
+    return from_numpy(result_of(tensors, [x for x in both if not isinstance(x, Differentiable)]))
+
+
+def can_cast(from_: Any, to: Any) -> bool:
+    """Whether a result of one dtype may be stored in a tensor of another: not floating point in integers, not numbers in truth values."""
+    source, target = as_numpy(from_), as_numpy(to)
+    if source in FLOATING:
+        return target in FLOATING
+    return source == BOOL or target != BOOL
+
+
+def is_tensor(obj: Any) -> bool:
+    """Whether the object is a tensor."""
+    return isinstance(obj, Differentiable)
+
+
+def is_floating_point(input: Tensor) -> bool:
+    """Whether the dtype is float16, bfloat16, float32 or float64."""
+    return input.is_floating_point()
+
+
+def is_complex(input: Tensor) -> bool:
+    """False: gradlab has no complex tensors."""
+    return input.is_complex()
+
+
+def is_nonzero(input: Tensor) -> bool:
+    """Whether the one element is not zero. RuntimeError unless there is exactly one."""
+    if input.numel() != 1:
+        raise RuntimeError(f"is_nonzero: one element, not {input.numel()}")
+    return bool(input.item() != 0)
+
+
+def numel(input: Tensor) -> int:
+    """Number of elements."""
+    return input.numel()
