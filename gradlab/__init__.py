@@ -5,7 +5,10 @@
 
 from __future__ import annotations
 
-from gradlab import autograd as autograd, backends as backends, nn as nn, ops as ops, optim as optim
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+from gradlab import autograd as autograd, backends as backends, ops as ops
 from gradlab._version import __version__ as __version__
 from gradlab.autograd import (
     enable_grad as enable_grad,
@@ -38,7 +41,6 @@ from gradlab.dtype import (
     short as short,
     uint8 as uint8,
 )
-from gradlab.nn.summary import summary as summary
 from gradlab.tensor import (
     Tensor as Tensor,
     generator as random,  # what users call gradlab.random
@@ -57,6 +59,7 @@ from gradlab.tensor.linalg import *
 from gradlab.tensor.math import *
 from gradlab.tensor.pointwise import *
 from gradlab.tensor.products import *
+from gradlab.tensor.printing import *
 from gradlab.tensor.random import *
 from gradlab.tensor.reduction import *
 from gradlab.tensor.scan import *
@@ -65,4 +68,24 @@ from gradlab.tensor.sorting import *
 from gradlab.tensor.special import *
 from gradlab.tensor.statistics import *
 from gradlab.tensor.types import *
-from gradlab.utils.serialization import load as load, save as save
+
+if TYPE_CHECKING:
+    from gradlab import data as data, graph as graph, models as models, nn as nn, optim as optim, utils as utils
+    from gradlab.nn.summary import summary as summary
+    from gradlab.utils.serialization import load as load, save as save
+
+_ROOMS = ("data", "graph", "models", "nn", "optim", "utils")
+_ELSEWHERE = {"load": "gradlab.utils.serialization", "save": "gradlab.utils.serialization", "summary": "gradlab.nn.summary"}
+
+
+def __getattr__(name: str) -> Any:
+    """The larger rooms are imported when they are first used, so that `import gradlab` stays short."""
+    if name in _ROOMS:
+        return import_module(f"gradlab.{name}")
+    if name in _ELSEWHERE:
+        return getattr(import_module(_ELSEWHERE[name]), name)
+    raise AttributeError(f"module 'gradlab' has no attribute {name!r}")
+
+
+def __dir__() -> list[str]:
+    return sorted([*globals(), *_ROOMS, *_ELSEWHERE])

@@ -29,6 +29,12 @@ class Backend(Protocol):
 
     def from_numpy(self, array: Any, device: Device) -> Any: ...
 
+    def copy(self, array: Any) -> Any:
+        """The same values in memory of their own. Not offered by a staged backend."""
+
+    def assign(self, target: Any, source: Any) -> None:
+        """Write `source` into the memory of `target`. Not offered by a staged backend."""
+
 
 _by_type: dict[type, Backend] = {}
 _by_device: dict[str, Callable[[], Backend]] = {}

@@ -79,13 +79,19 @@ class TestBadCheckpoints:
         assert "written by gradlab 9.9, in a format this one cannot read" in one_line(capsys)
 
     @pytest.mark.parametrize(
-        "settings", [None, {}, {"dataset": "digits"}, {"dataset": "imagenet"}, {"model": "vit"}, {"epochs": "2"}, {"seed": True}]
-    )
-    def test_strange_settings(self, settings, run, capsys):
+        "changed",
+        [{"dataset": "imagenet"}, {"model": "vit"}, {"epochs": "2"}, {"epochs": 0}, {"batch_size": 0}, {"seed": True},
+         {"seed": -1}, {"learning_rate": float("nan")}, {"learning_rate": "0.1"}, {"device": None}],
+    )  # fmt: skip
+    def test_strange_settings(self, changed, run, capsys):
         content = gradlab.load(CHECKPOINT)
-        whole = content["config"]
-        content["config"] = {**whole, **settings} if settings and settings != {"dataset": "digits"} else settings
+        content["config"].update(changed)
         assert resumed_with(content) == 1
+        assert "holds no settings of a run" in one_line(capsys)
+
+    @pytest.mark.parametrize("settings", [None, {}, {"dataset": "digits"}, "digits"])
+    def test_no_settings(self, settings, run, capsys):
+        assert resumed_with({**gradlab.load(CHECKPOINT), "config": settings}) == 1
         assert "holds no settings of a run" in one_line(capsys)
 
     def test_another_model(self, run, capsys):

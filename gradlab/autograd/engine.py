@@ -345,7 +345,7 @@ _ALONE = _count_of_a_local()  # of an object that one local variable holds; how 
 def _owns(gradient: Any) -> bool:
     """Whether nobody but this Tensor can see the gradient's memory."""
     array = gradient._array
-    if type(array) is not np.ndarray or gradient._meta is not None or array.base is not None or not array.flags.c_contiguous:
+    if gradient._meta is not None or getattr(array, "base", array) is not None or not array.flags.c_contiguous:
         return False
     return getrefcount(array) <= _ALONE + 1
 

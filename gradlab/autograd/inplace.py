@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from gradlab import dispatch
 from gradlab.autograd import errors, position
 from gradlab.autograd.base import LEAF, Differentiable, Meta, Version, meta_of, version_of
 from gradlab.autograd.hooks import hooks_of
@@ -78,8 +79,10 @@ def alias(tensor: Differentiable) -> Any:
 
 def part_from(twin: Any) -> None:
     """Give an alias that some node keeps (it is held elsewhere) its own copy of the values, which are about to be overwritten."""
-    if getrefcount(twin) > _HELD_HERE and isinstance(twin._array, np.ndarray):
-        twin._array, twin._meta = twin._array.copy(), None
+    if getrefcount(twin) > _HELD_HERE:
+        backend = dispatch.backend_of(twin._array)
+        if not backend.staged:
+            twin._array, twin._meta = backend.copy(twin._array), None
 
 
 def _count_of_an_argument(value: object) -> int:
@@ -134,7 +137,7 @@ def write(name: str, target: Differentiable, result: Differentiable) -> Any:
     elif mode.tracer is not None:
         pass  # no memory yet: the tensor is rebound to the new value
     else:
-        array[...] = new
+        dispatch.backend_of(array).assign(array, new)
         new = array
     return rebind(target, new, result._edge, mode)
 

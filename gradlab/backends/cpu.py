@@ -89,6 +89,14 @@ class CpuBackend:
     def from_numpy(self, array: Any, device: Device) -> Any:
         return array
 
+    def copy(self, array: Any) -> Any:
+        return array.copy()
+
+    def assign(self, target: Any, source: Any) -> None:
+        if not isinstance(source, np.ndarray):
+            source = dispatch.backend_of(source).to_numpy(source)
+        np.copyto(target, source)
+
 
 BACKEND = CpuBackend()
 dispatch.register(np.ndarray, BACKEND)

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+import math
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any
 
+from gradlab.cli.arguments import SEEDS
 from gradlab.cli.devices import best_device, usable_device
 from gradlab.cli.failure import Failure, chosen
 from gradlab.cli.tasks import TASKS, Recipe, Task
@@ -57,9 +59,14 @@ def saved_config(saved: object) -> Config | None:
     if not isinstance(saved, Mapping):
         return None
     values: dict[str, Any] = {field.name: saved.get(field.name) for field in fields(Config)}
-    texts = all(isinstance(values[name], str) for name in ("dataset", "model", "device"))
-    counts = all(type(values[name]) is int for name in ("epochs", "batch_size", "seed"))
-    if not texts or not counts or not isinstance(values["learning_rate"], int | float):
+    if not all(isinstance(values[name], str) for name in ("dataset", "model", "device")):
+        return None
+    if not all(type(values[name]) is int for name in ("epochs", "batch_size", "seed")):
+        return None
+    rate = values["learning_rate"]
+    if not isinstance(rate, float) or not 0 < rate < math.inf:
+        return None
+    if values["epochs"] < 1 or values["batch_size"] < 1 or not 0 <= values["seed"] < SEEDS:
         return None
     if values["dataset"] not in TASKS or values["model"] not in TASKS[values["dataset"]].recipes:
         return None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -69,12 +70,30 @@ diagonal_scatter: Op = Op("diagonal_scatter", diagonal_scatter_rule, params=("of
 
 # ---------------------------------------------------------------- triangles
 
+
+@lru_cache(maxsize=32)
+def triangle(rows: int, columns: int, diagonal: int, lower: bool) -> Any:
+    """Where a matrix's lower triangle is, up to `diagonal`, or its upper one, from there."""
+    mask = np.tri(rows, columns, diagonal if lower else diagonal - 1, dtype=bool)
+    return mask if lower else ~mask
+
+
+def triangle_cpu(lower: bool) -> Any:
+    """A copy of one triangle, 0 elsewhere."""
+
+    def cpu(x: Any, y: Any, *, diagonal: int) -> None:
+        y.fill(0)
+        np.copyto(y, x, where=triangle(*x.shape[-2:], diagonal, lower))
+
+    return cpu
+
+
 tril = Op("tril", lambda x, *, diagonal: x, params=("diagonal",), exact=True,
-          cpu=lambda x, y, *, diagonal: np.copyto(y, np.tril(x, diagonal)),
+          cpu=triangle_cpu(True),
           cuda=Library(lambda cupy, inputs, params: cupy.tril(inputs[0], params["diagonal"])),
           grad={"x": lambda g, diagonal: g.tril(diagonal)})  # fmt: skip
 triu = Op("triu", lambda x, *, diagonal: x, params=("diagonal",), exact=True,
-          cpu=lambda x, y, *, diagonal: np.copyto(y, np.triu(x, diagonal)),
+          cpu=triangle_cpu(False),
           cuda=Library(lambda cupy, inputs, params: cupy.triu(inputs[0], params["diagonal"])),
           grad={"x": lambda g, diagonal: g.triu(diagonal)})  # fmt: skip
 

@@ -1,8 +1,9 @@
 """Rows of the optimizers: one row is one parameter's whole update, with all that it keeps.
 
-Inputs are the parameter `p`, its gradient `grad`, the buffers, the number of steps done so far (`step`, 0-d) and the hyper-parameters `h`, a float64
-vector; they are inputs and not parameters of the row so that a schedule can change them between two runs of a static program. Outputs are the new
-parameter and the new buffers. A `cpu` function may be given its own inputs as outputs: that is how the eager step works in place.
+Inputs are the parameter `p`, its gradient `grad`, the buffers, the number of steps done so far (`step`, 0-d) and the hyper-parameters
+`h`, a float64 vector; they are inputs and not parameters of the row so that a schedule can change them between two runs of a static
+program. Outputs are the new parameter and the new buffers. A `cpu` function may be given its own inputs as outputs: that is how the eager
+step works in place.
 Bias corrections are computed in float64 inside the row, so eager and static runs agree to the last bit.
 """
 
@@ -39,12 +40,13 @@ def numbers(h: Any) -> tuple[float, ...]:
 
 def packed(h: Any) -> bytes:
     """The hyper-parameters as the bytes of float64 numbers: the fastest key to look up what was computed of them before."""
-    return (h if h.dtype is FLOAT64 else h.astype(FLOAT64)).tobytes()  # type: ignore[no-any-return]
+    return (h if h.dtype is FLOAT64 else h.astype(FLOAT64)).tobytes()
 
 
 def unpacked(h: bytes) -> list[float]:
     """The numbers again."""
-    return np.frombuffer(h, FLOAT64).tolist()
+    numbers: list[float] = np.frombuffer(h, FLOAT64).tolist()
+    return numbers
 
 
 def constants(dtype: Any, *values: float | None) -> tuple[Any, ...]:
@@ -53,7 +55,10 @@ def constants(dtype: Any, *values: float | None) -> tuple[Any, ...]:
 
 
 def blockwise(kernel: Callable[..., None], scalars: Any, arrays: Sequence[Any], two: bool = True) -> None:
-    """`kernel(scalars, scratch, scratch, *arrays)` on the whole arrays, or block by block where they are large; `two`: the first is needed."""
+    """`kernel(scalars, scratch, scratch, *arrays)` on the whole arrays, or block by block where they are large.
+
+    two: whether the first scratch is needed.
+    """
     p = arrays[0]
     if p.size <= BLOCK or not all(a is None or a.flags.c_contiguous for a in arrays):
         t = np.empty(p.shape, p.dtype)
@@ -132,7 +137,7 @@ def sgd_momentum_rule(p: Spec, grad: Spec, buffer: Spec | None, h: Spec, *, nest
 def sgd_momentum_cpu(
     p: Any, g: Any, buffer: Any, h: Any, new_p: Any, new_buffer: Any, *, nesterov: bool, maximize: bool
 ) -> None:
-    """buffer = momentum · buffer + (1 - dampening) · g, at first g itself; p - lr · buffer, or with Nesterov p - lr · (g + momentum · buffer)."""
+    """buffer = momentum · buffer + (1 - dampening) · g, at first g itself; p - lr · buffer, with Nesterov p - lr · (g + momentum · buffer)."""
 
     def kernel(c: Any, s: Any, t: Any, p: Any, g: Any, buffer: Any, new_p: Any, new_buffer: Any) -> None:
         lr, weight_decay, momentum, share = c
@@ -182,7 +187,7 @@ def _adam_constants(dtype: str, h: bytes, step: float) -> tuple[Any, ...]:
 
 def _adam_kernel(
     c: Any, s: Any, t: Any, p: Any, g: Any, mean: Any, square: Any, largest: Any,
-    new_p: Any, new_mean: Any, new_square: Any, new_largest: Any, decoupled: bool, maximize: bool,
+    new_p: Any, new_mean: Any, new_square: Any, new_largest: Any, *, decoupled: bool, maximize: bool,
 ) -> None:  # fmt: skip
     weight1, beta2, weight2, weight_decay, eps, size, shrink = c
     g = decayed(g, p, None if decoupled else weight_decay, maximize, s, t)
@@ -207,7 +212,7 @@ def adam_cpu(
     """Adam (Kingma and Ba, 2015, algorithm 1) with weight decay in the gradient, or decoupled from it (Loshchilov and Hutter, 2019)."""
 
     def kernel(c: Any, s: Any, t: Any, p: Any, g: Any, mean: Any, square: Any, new_p: Any, new_mean: Any, new_square: Any) -> None:
-        _adam_kernel(c, s, t, p, g, mean, square, None, new_p, new_mean, new_square, None, decoupled, maximize)
+        _adam_kernel(c, s, t, p, g, mean, square, None, new_p, new_mean, new_square, None, decoupled=decoupled, maximize=maximize)
 
     count = float(step) + 1
     found = _adam_constants(p.dtype.char, packed(h), count)
@@ -222,7 +227,7 @@ def amsgrad_cpu(
     """Adam with the largest running mean of squares in place of the last (Reddi, Kale and Kumar, 2018)."""
 
     def kernel(c: Any, s: Any, t: Any, *arrays: Any) -> None:
-        _adam_kernel(c, s, t, *arrays, decoupled, maximize)
+        _adam_kernel(c, s, t, *arrays, decoupled=decoupled, maximize=maximize)
 
     count = float(step) + 1
     arrays = (p, g, mean, square, largest, new_p, new_mean, new_square, new_largest)

@@ -1,4 +1,4 @@
-"""Rows of the less common optimizers; what holds for all of them is said in `ops/optim.py`. Formulas as PyTorch's documentation gives them."""
+"""Rows of the less common optimizers; what holds for all of them is said in `ops/optim.py`. Formulas as in PyTorch's documentation."""
 
 from __future__ import annotations
 
@@ -337,8 +337,8 @@ def asgd_cpu(
         else:
             average(mean, new_p, weight, new_mean, t)
 
-    scalars = *constants(p.dtype, weight_decay), *zero_d(p.dtype, 1 - lambd * size, size), None if weight == 1 else np.array(weight, p.dtype)
-    blockwise(kernel, scalars, (p, grad, mean, new_p, new_mean))
+    scalars = *constants(p.dtype, weight_decay), *zero_d(p.dtype, 1 - lambd * size, size)
+    blockwise(kernel, (*scalars, None if weight == 1 else np.array(weight, p.dtype)), (p, grad, mean, new_p, new_mean))
     new_eta[...] = lr / (1 + lambd * lr * count) ** alpha
     new_mu[...] = 1 / max(1, count - t0)
     new_step[...] = count

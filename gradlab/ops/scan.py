@@ -66,7 +66,8 @@ def accumulate(ufunc: Any) -> Any:
         if not x.ndim:
             np.copyto(y, x)
         elif x.dtype == FLOAT32:
-            y[...] = ufunc.accumulate(x, axis=dim, dtype=FLOAT64)
+            wide = x.astype(FLOAT64)
+            y[...] = ufunc.accumulate(wide, axis=dim, out=wide)
         else:
             ufunc.accumulate(x, axis=dim, out=y)
 

@@ -17,9 +17,9 @@ _AMSGRAD_NAMES = ("exp_avg", "exp_avg_sq", "max_exp_avg_sq", "step")
 class Adam(RowOptimizer):
     """Adam: steps scaled by running means of the gradient and of its square (Kingma and Ba, 2015).
 
-    `weight_decay` adds weight_decay · parameter to the gradient; with `decoupled_weight_decay` the parameter shrinks by lr · weight_decay instead,
-    as in AdamW. `amsgrad`: divide by the largest mean square so far (Reddi, Kale and Kumar, 2018). `foreach`, `capturable`, `fused` are accepted:
-    there is one implementation, and every step can be traced.
+    `weight_decay` adds weight_decay · parameter to the gradient; with `decoupled_weight_decay` the parameter shrinks by lr · weight_decay
+    instead, as in AdamW. `amsgrad`: divide by the largest mean square so far (Reddi, Kale and Kumar, 2018). `foreach`, `capturable`, `fused`
+    are accepted: there is one implementation, and every step can be traced.
     """
 
     def __init__(
@@ -43,8 +43,9 @@ class Adam(RowOptimizer):
         super().__init__(
             params,
             {
-                "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad, "maximize": maximize, "foreach": foreach,
-                "capturable": capturable, "differentiable": differentiable, "fused": fused, "decoupled_weight_decay": decoupled_weight_decay,
+                "lr": lr, "betas": betas, "eps": eps, "weight_decay": weight_decay, "amsgrad": amsgrad, "maximize": maximize,
+                "foreach": foreach, "capturable": capturable, "differentiable": differentiable, "fused": fused,
+                "decoupled_weight_decay": decoupled_weight_decay,
             },
         )  # fmt: skip
 

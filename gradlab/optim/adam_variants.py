@@ -94,7 +94,7 @@ class NAdam(RowOptimizer):
 
 
 class RAdam(RowOptimizer):
-    """Adam without its adaptive step while there are too few gradients to estimate it, then with its variance rectified (Liu et al., 2020)."""
+    """Adam without its adaptive step while too few gradients are known, then with its variance rectified (Liu et al., 2020)."""
 
     def __init__(
         self,

@@ -89,8 +89,8 @@ class Adagrad(RowOptimizer):
         super().__init__(
             params,
             {
-                "lr": lr, "lr_decay": lr_decay, "eps": eps, "weight_decay": weight_decay, "initial_accumulator_value": initial_accumulator_value,
-                "foreach": foreach, "maximize": maximize, "differentiable": differentiable, "fused": fused,
+                "lr": lr, "lr_decay": lr_decay, "eps": eps, "weight_decay": weight_decay,
+                "initial_accumulator_value": initial_accumulator_value, "foreach": foreach, "maximize": maximize, "differentiable": differentiable, "fused": fused,
             },
         )  # fmt: skip
 
@@ -143,7 +143,7 @@ class Adadelta(RowOptimizer):
 
 
 class Rprop(RowOptimizer):
-    """Only the signs of gradients count: each element's step grows while its sign stays and shrinks where it turns (Riedmiller, Braun, 1993).
+    """Only signs of gradients count: an element's step grows while its sign stays and shrinks where it turns (Riedmiller, Braun, 1993).
 
     etas: the factors to shrink and to grow. step_sizes: the smallest and the largest step. lr: the first step.
     """

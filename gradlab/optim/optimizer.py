@@ -12,6 +12,7 @@ import numpy as np
 
 from gradlab.autograd import position
 from gradlab.autograd.base import version_of
+from gradlab.autograd.hooks import RemovableHandle, add_hook
 from gradlab.autograd.inplace import write
 from gradlab.autograd.mode import current, enable_grad, enter, leave, no_grad
 from gradlab.autograd.node import next_sequence
@@ -20,7 +21,6 @@ from gradlab.dtype import FLOAT32, FLOAT64
 from gradlab.op import Op
 from gradlab.optim.hyper import hypers
 from gradlab.tensor import Tensor
-from gradlab.tensor.tensor import RemovableHandle, add_hook
 
 Group = dict[str, Any]
 
@@ -71,7 +71,7 @@ class Optimizer:
     def __init__(self, params: Iterable[Any], defaults: dict[str, Any]) -> None:
         if isinstance(params, Tensor):
             raise TypeError(
-                "params argument given to the optimizer should be an iterable of Tensors or dicts, but got a single tensor; wrap it in a list"
+                "params argument given to the optimizer should be an iterable of Tensors or dicts, but got one tensor; put it into a list"
             )
         self.defaults = defaults
         self.state: defaultdict[Any, dict[str, Any]] = defaultdict(dict)
@@ -297,7 +297,8 @@ class RowOptimizer(Optimizer):
             and (p._meta is None or p._meta.base is None)
             and not current().special
         ):
-            inputs, outputs = [array, gradient], [array]
+            inputs: list[Any] = [array, gradient]
+            outputs = [array]
             for name in names:
                 buffer = state.get(name)
                 if buffer is None:

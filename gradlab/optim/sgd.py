@@ -16,8 +16,8 @@ _row, _momentum_row = ops.optim.sgd_update, ops.optim.sgd_momentum_update
 class SGD(RowOptimizer):
     """Stochastic gradient descent, optionally with momentum (and Nesterov's form of it).
 
-    The buffer is momentum · buffer + (1 - dampening) · gradient, at first the gradient itself. `weight_decay` adds weight_decay · parameter to the
-    gradient; `maximize` climbs instead. `foreach`, `fused` are accepted: there is one implementation.
+    The buffer is momentum · buffer + (1 - dampening) · gradient, at first the gradient itself. `weight_decay` adds weight_decay · parameter
+    to the gradient; `maximize` climbs instead. `foreach`, `fused` are accepted: there is one implementation.
     """
 
     def __init__(

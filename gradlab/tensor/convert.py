@@ -10,9 +10,11 @@ from gradlab import dispatch, ops
 from gradlab.autograd import inplace
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current
+from gradlab.autograd.general import finish, refresh
 from gradlab.autograd.record import apply, bind, wrap
 from gradlab.device import Device
 from gradlab.dtype import BOOL, as_numpy, bfloat16, float16, float32, float64, int8, int16, int32, int64, uint8
+from gradlab.op import Op
 from gradlab.tensor.update import assign
 
 if TYPE_CHECKING:
@@ -120,8 +122,8 @@ class ConvertMethods(Differentiable):
 
     def contiguous(self) -> Tensor:
         """This tensor if its elements lie in row-major order, else a copy that does."""
-        array = self._array
-        return self if not isinstance(array, np.ndarray) or array.flags.c_contiguous else _clone(self)  # type: ignore[return-value]
+        flags = getattr(self._array, "flags", None)  # a trace has none
+        return self if flags is None or flags.c_contiguous else _clone(self)  # type: ignore[return-value]
 
     def numpy(self, *, force: Any = False) -> Any:
         """A NumPy array sharing this CPU tensor's memory. Raises if it requires grad (use detach()) or lives elsewhere (use cpu())."""
@@ -220,6 +222,24 @@ def moved(tensor: Any, device: Device) -> Any:
     own = tensor.device
     if own.type == device.type and (device.index is None or own.index == device.index):
         return tensor
-    raise RuntimeError(f"to: no backend for {device} here; `gradlab info` says what is missing")
+    return _transfer(tensor, device=device, source=own)
+
+
+# What `moved` records. No row of a family: it is the one operation whose input and output are on different devices, so no backend runs it.
+transfer = Op("to_device", lambda x, *, device, source: x, params=("device", "source"), exact=True, grad={"x": lambda g, source: g.to(source)},
+              cpu=lambda x, y, *, device, source: np.copyto(y, x))  # fmt: skip
+bind(transfer)
+
+
+def _transfer(tensor: Any, device: Device, source: Device) -> Any:
+    params = {"device": device, "source": source}
+    mode = current()
+    if mode.tracer is not None:
+        return apply(transfer, (tensor,), params)
+    if tensor._meta is not None:
+        refresh(tensor)
+    array = tensor._array
+    old = dispatch.backend_of(array)
+    return finish(transfer, [tensor], params, dispatch.backend_for(device).from_numpy(old.to_numpy(array), device), mode)
 
 

@@ -1,16 +1,211 @@
-"""Tensors as text."""
+"""Tensors as text, laid out as PyTorch lays them out, and the options for it."""
 
 from __future__ import annotations
 
+import itertools
+import math
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 
 from gradlab import dispatch
+from gradlab.dtype import BOOL, FLOAT64, FLOATING, INT64, from_numpy, get_default_dtype
+from gradlab.spec import count
+
+__all__ = ["printoptions", "set_printoptions"]
 
 
-def describe(tensor: Any) -> str:
-    """A tensor's repr."""
-    array = dispatch.backend_of(tensor._array).to_numpy(tensor._array)
-    text = np.array2string(array, separator=", ", precision=4, prefix="tensor(")
-    return f"tensor({text})"
+@dataclass(frozen=True)
+class Options:
+    """precision: digits after the point. threshold: elements from which only the edges are shown. edgeitems: how many at each edge.
+    linewidth: characters in a line. sci_mode: True or False for scientific notation always or never, None where the numbers need it."""
+
+    precision: int = 4
+    threshold: float = 1000
+    edgeitems: int = 3
+    linewidth: int = 80
+    sci_mode: bool | None = None
+
+
+PROFILES = {"default": Options(), "short": Options(precision=2, edgeitems=2), "full": Options(threshold=math.inf)}
+_options = PROFILES["default"]
+
+
+def set_printoptions(
+    precision: int | None = None,
+    threshold: float | None = None,
+    edgeitems: int | None = None,
+    linewidth: int | None = None,
+    profile: str | None = None,
+    sci_mode: bool | None = None,
+) -> None:
+    """Set how tensors are printed; what is None stays (sci_mode=None: as `profile` says, or as it is).
+
+    precision: digits after the point (4). threshold: tensors of more elements are shown by their edges (1000). edgeitems: how many at
+    each edge (3). linewidth: characters in a line (80). profile: "default", "short" or "full", to start from. sci_mode: scientific notation
+    always (True) or never (False). Raises ValueError for numbers below 0 and other profiles.
+    """
+    global _options
+    if profile is not None and profile.lower() not in PROFILES:
+        raise ValueError(f"set_printoptions: profile is one of {', '.join(PROFILES)}, not {profile!r}")
+    changes: dict[str, Any] = {
+        "precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth, "sci_mode": sci_mode,
+    }  # fmt: skip
+    changes = {name: value for name, value in changes.items() if value is not None}
+    for name, value in changes.items():
+        if not isinstance(value, (int, float)) or math.isnan(value) or value < (1 if name in ("edgeitems", "linewidth") else 0):
+            raise ValueError(f"set_printoptions: {name} cannot be {value!r}")
+        if name != "threshold" and not isinstance(value, int):
+            raise TypeError(f"set_printoptions: {name} is a whole number, not {value!r}")
+    _options = replace(_options if profile is None else PROFILES[profile.lower()], **changes)
+
+
+@contextmanager
+def printoptions(**options: Any) -> Iterator[None]:
+    """`set_printoptions` for a block."""
+    global _options
+    kept = _options
+    try:
+        set_printoptions(**options)
+        yield
+    finally:
+        _options = kept
+
+
+# ---------------------------------------------------------------- one element
+
+
+class Formatter:
+    """How the elements of a tensor are written: all in one notation and width, chosen by the finite values other than 0."""
+
+    def __init__(self, values: Any, options: Options) -> None:
+        self.floating = values.dtype == FLOAT64
+        self.precision = options.precision
+        self.width = 1
+        self.whole, self.scientific = True, False
+        if not self.floating:
+            self.width = max((len(str(v)) for v in values.ravel().tolist()), default=1)
+            return
+        shown = values[np.isfinite(values) & (values != 0)]
+        if shown.size:
+            sizes = np.abs(shown)
+            smallest, largest = float(sizes.min()), float(sizes.max())
+            self.whole = bool((shown == np.ceil(shown)).all())
+            self.scientific = largest / smallest > 1000.0 or largest > 1.0e8 or (not self.whole and smallest < 1.0e-4)
+            if options.sci_mode is not None:
+                self.scientific = options.sci_mode
+            self.width = max(len(self._text(v)) for v in shown.tolist())
+
+    def _text(self, value: float) -> str:
+        if self.scientific:
+            return f"{value:.{self.precision}e}"
+        if self.whole:
+            return f"{value:.0f}." if math.isfinite(value) else f"{value:.0f}"
+        return f"{value:.{self.precision}f}"
+
+    def __call__(self, value: Any) -> str:
+        return (self._text(value) if self.floating else str(value)).rjust(self.width)
+
+
+# ---------------------------------------------------------------- the whole
+
+
+def shown_part(array: Any, edge: int) -> Any:
+    """The elements that are shown, as a NumPy array: of dimensions longer than two edges and one only the edges and one element between.
+
+    Corner by corner, so that of a large array on a GPU only those are copied.
+    """
+    backend = dispatch.backend_of(array)
+    pieces, shape = [], []
+    for size in array.shape:
+        cut = size > 2 * edge
+        shape.append(2 * edge if cut else size)
+        start, end = (slice(0, edge), slice(0, edge)), (slice(size - edge, size), slice(edge, 2 * edge))
+        pieces.append([start, end] if cut else [(slice(size), slice(size))])
+    found = np.empty(shape, array.dtype)
+    for choice in itertools.product(*pieces):
+        found[tuple(to for _, to in choice)] = backend.to_numpy(array[tuple(source for source, _ in choice)])
+    return found
+
+
+def nested(values: Any, shape: tuple[int, ...], write: Formatter, indent: int, edge: int, width: int) -> str:
+    """The values in brackets. `shape`: that of the whole, of which `values` may hold only the edges (`edge` > 0)."""
+    if not shape:
+        return write(values.item())
+    cut = 0 < 2 * edge < shape[0]
+    if len(shape) == 1:
+        items = [write(v) for v in values.tolist()]
+        if cut:
+            items.insert(edge, " ...")
+        in_line = max(1, (width - indent) // (write.width + 2))
+        lines = [", ".join(items[i : i + in_line]) for i in range(0, len(items), in_line)]
+        return "[" + (",\n" + " " * (indent + 1)).join(lines) + "]"
+    parts = [nested(v, shape[1:], write, indent + 1, edge, width) for v in values]
+    if cut:
+        parts.insert(edge, "...")
+    return "[" + ("," + "\n" * (len(shape) - 1) + " " * (indent + 1)).join(parts) + "]"
+
+
+def body(array: Any, indent: int, options: Options) -> str:
+    """An array's elements as text."""
+    shape = array.shape
+    edge = options.edgeitems if count(shape) > options.threshold else 0
+    values = shown_part(array, edge) if edge else dispatch.backend_of(array).to_numpy(array)
+    if values.dtype in FLOATING:
+        values = values.astype(FLOAT64)
+    return nested(values, shape, Formatter(values, options), indent, edge, options.linewidth)
+
+
+def has_values(array: Any) -> bool:
+    """Whether there is something to show; a traced tensor has none."""
+    try:
+        return not dispatch.backend_of(array).staged
+    except TypeError:
+        return False
+
+
+def suffixes(tensor: Any, shown: bool) -> Iterator[str]:
+    """What stands behind the elements: what is not as usual about the tensor."""
+    array = tensor._array
+    dtype, default = array.dtype, get_default_dtype().dtype
+    if not shown:
+        yield f"shape={tuple(array.shape)}"
+    elif tensor.device.type != "cpu":
+        yield f"device='{tensor.device}'"
+    empty = shown and not count(array.shape)
+    if empty and len(array.shape) != 1:
+        yield f"size={tuple(array.shape)}"
+    if not shown or dtype not in ((default,) if empty else (default, INT64, BOOL)):
+        yield f"dtype={from_numpy(dtype)!r}"
+    node = tensor.grad_fn
+    if node is not None:
+        yield f"grad_fn=<{node.name()}>"
+    elif tensor.requires_grad:
+        yield "requires_grad=True"
+
+
+def describe(tensor: Any, prefix: str = "tensor(") -> str:
+    """A tensor's repr: its elements, and what is not as usual: device, size of an empty tensor, dtype, grad_fn or requires_grad.
+
+    A traced tensor shows its shape and dtype. prefix: what stands in front; the lines are indented by its length.
+    """
+    options, array = _options, tensor._array
+    shown = has_values(array)
+    if not shown:
+        text = prefix + "<traced>"
+    elif not count(array.shape):
+        text = prefix + "[]"
+    else:
+        text = prefix + body(array, len(prefix), options)
+    column = len(text) - text.rfind("\n") + 1
+    for suffix in suffixes(tensor, shown):
+        if column + len(suffix) + 2 > options.linewidth:
+            text += ",\n" + " " * len(prefix) + suffix
+            column = len(prefix) + len(suffix)
+        else:
+            text += ", " + suffix
+            column += len(suffix) + 2
+    return text + ")"

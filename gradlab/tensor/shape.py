@@ -49,8 +49,11 @@ def _filled(name: str, shape: tuple[int, ...], old: tuple[int, ...]) -> tuple[in
 
 def _viewable(array: Any, shape: tuple[int, ...]) -> bool:
     """Whether the array's strides allow `shape` without a copy. What has no strides (a trace) always does."""
-    if not isinstance(array, np.ndarray) or array.flags.c_contiguous:
+    flags = getattr(array, "flags", None)
+    if flags is None or flags.c_contiguous:
         return True
+    if not isinstance(array, np.ndarray):  # on a GPU: ask NumPy about the same strides over no memory
+        array = np.lib.stride_tricks.as_strided(np.empty((), f"V{array.dtype.itemsize}"), array.shape, array.strides)
     try:
         np.reshape(array, shape, copy=False)
     except ValueError:

@@ -7,7 +7,6 @@ So the new content goes to a temporary file in the same folder, is forced to the
 from __future__ import annotations
 
 import os
-import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -22,7 +21,7 @@ def replacing(path: str | os.PathLike[str]) -> Iterator[BinaryIO]:
     """
     target = Path(os.path.realpath(path))  # what a link points to is replaced, not the link
     # Hidden, and with a suffix of its own, so that no pattern such as *.safetensors finds half a file.
-    temporary = target.with_name(f".{target.name}.{os.getpid()}-{secrets.token_hex(4)}.tmp")
+    temporary = target.with_name(f".{target.name}.{os.getpid()}-{os.urandom(4).hex()}.tmp")
     try:
         # "x" never follows a link that somebody else placed there, and leaves the permissions to the umask.
         with open(temporary, "xb") as file:

@@ -1,7 +1,7 @@
 """Saving and reading: tensors and plain values in a safetensors file. Never pickle: reading a file runs no code of it.
 
-The tensors lie in the file by name, for any reader of safetensors; a flat dict of tensors keeps its keys. How they are nested, and the numbers,
-strings and other plain values among them, is a JSON text in the file's metadata under "gradlab".
+The tensors lie in the file by name, for any reader of safetensors; a flat dict of tensors keeps its keys. How they are nested, and the
+numbers, strings and other plain values among them, is a JSON text in the file's metadata under "gradlab".
 """
 
 from __future__ import annotations
@@ -87,8 +87,8 @@ class _Writer:
         if isinstance(value, (int, str, float)):  # of a subclass, such as an enumeration's
             raise TypeError(f"save: {_place(path)} is a {kind.__name__}; save its plain value")
         raise TypeError(
-            f"save: {_place(path)} is a {kind.__module__}.{kind.__name__}; a file holds tensors, arrays, numbers, strings, None, and lists, "
-            f"tuples and dicts of them. Of a module or an optimizer save the state_dict()"
+            f"save: {_place(path)} is a {kind.__module__}.{kind.__name__}; a file holds tensors, arrays, numbers, strings, None, "
+            f"and lists, tuples and dicts of them. Of a module or an optimizer save the state_dict()"
         )
 
     def _key(self, key: Any, path: tuple[str, ...]) -> Any:
@@ -114,7 +114,7 @@ class _Writer:
         return found
 
     def _array(self, array: Any, path: tuple[str, ...]) -> str:
-        """Store an array under its path; at the second place where the same memory is used, refer to the first, or copy at the top level."""
+        """Store an array under its path; where the same memory is used again, refer to the first, or at the top level copy."""
         self.alive.append(array)
         memory = array.__array_interface__["data"][0], array.shape, array.strides, array.dtype
         first = self.known.get(memory) if array.size else None
@@ -157,9 +157,9 @@ def to_bytes(obj: Any) -> bytes:
 def save(obj: Any, f: Path | BinaryIO) -> None:
     """Write `obj` to a path or a binary file: tensors, NumPy arrays, numbers, strings, bytes, None, and dicts, lists and tuples of them.
 
-    The file is in the safetensors format; a flat dict of tensors is written under its own keys, for other programs to read. A path is written
-    whole or not at all: on any error what was there stays. TypeError for other objects (nothing is pickled): save a module's `state_dict()`.
-    A tensor used twice is one tensor again after loading. Gradients and graphs are not saved.
+    The file is in the safetensors format; a flat dict of tensors is written under its own keys, for other programs to read. A path is
+    written whole or not at all: on any error what was there stays. TypeError for other objects (nothing is pickled): save a module's
+    `state_dict()`. A tensor used twice is one tensor again after loading. Gradients and graphs are not saved.
     """
     content = to_bytes(obj)
     if isinstance(f, (str, os.PathLike)):
@@ -332,10 +332,10 @@ def _data_end(header: dict[str, Any]) -> int | None:
 def load(f: Path | BinaryIO, map_location: Any = None, *, weights_only: bool = True) -> Any:
     """Read what `save` wrote, or any safetensors file (as a dict of tensors), from a path or a binary file.
 
-    map_location: the device to put tensors on: a device, a dict from saved to wanted devices, or a function of (tensor, saved device's name).
-    Default: the device they were saved from.
-    weights_only: accepted; no file can hold anything else. FileFormatError (a ValueError) for damaged, truncated and foreign files; no code of a
-    file is run. OSError where the file cannot be read.
+    map_location: the device to put tensors on: a device, a dict from saved to wanted devices, or a function of a tensor and the name of
+    the device it was saved from. Default: that device.
+    weights_only: accepted; no file can hold anything else. FileFormatError (a ValueError) for damaged, truncated and foreign files; no
+    code of a file is run. OSError where the file cannot be read.
     """
     if isinstance(f, (str, os.PathLike)):
         name = os.fspath(f)

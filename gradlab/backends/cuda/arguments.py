@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 # One letter for each kind of argument, as in `struct`, and how many bytes it takes in the buffer: each value begins at a multiple of 8.
-_PADDED = {"P": "Q", "q": "q", "d": "d", "f": "f4x", "i": "i4x", "I": "I4x", "h": "h6x", "b": "b7x", "B": "B7x", "?": "?7x", "Q": "Q"}
+_PADDED = {"P": "Q", "q": "q", "d": "d", "f": "f4x", "i": "i4x", "I": "I4x", "h": "h6x", "H": "H6x", "b": "b7x", "B": "B7x", "?": "?7x", "Q": "Q"}
 
 
 class Packet:
@@ -64,7 +64,7 @@ class Packer:
         self._free.append(packet)
 
 
-_KINDS = {"float32": "f", "float64": "d", "int64": "q", "int32": "i", "int16": "h", "int8": "b", "uint8": "B", "bool": "?", "uint64": "Q", "uint32": "I"}
+_KINDS = {"float32": "f", "float64": "d", "int64": "q", "int32": "i", "int16": "h", "int8": "b", "uint8": "B", "bool": "?", "uint64": "Q", "uint32": "I", "uint16": "H"}
 _packers: dict[tuple[Any, ...], Packer] = {}
 
 

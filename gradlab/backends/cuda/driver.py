@@ -7,9 +7,38 @@ the backend, the launch rules and the parity suite, is the same code for both.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
+
+
+class MemoryUse(NamedTuple):
+    """Bytes of device memory."""
+
+    allocated: int
+    peak: int
+    reserved: int  # with what the pool keeps for later
+    total: int
+
+
+def readable(size: int) -> str:
+    """A number of bytes for people."""
+    for unit, scale in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if size >= scale:
+            return f"{size / scale:.2f} {unit}"
+    return f"{size} bytes"
+
+
+def out_of_memory(device: int, asked: int, allocated: int, cached: int, free: int, total: int) -> MemoryError:
+    """The one error for memory that is not there."""
+    return OutOfMemoryError(
+        f"CUDA out of memory: cuda:{device} cannot give {readable(asked)}. It has {readable(total)} in all, of which {readable(free)} are free; "
+        f"gradlab holds {readable(allocated)} in tensors and {readable(cached)} cached. Use a smaller batch, or free tensors that are no longer needed"
+    )
+
+
+class OutOfMemoryError(MemoryError, RuntimeError):
+    """Device memory that is not there, also after cached blocks were freed. The process can go on."""
 
 
 class Function(Protocol):
@@ -23,6 +52,7 @@ class Driver(Protocol):
 
     name: str
     array_type: type
+    library: Any  # CuPy, or what views need of it: `lib.stride_tricks.as_strided`
 
     def device_count(self) -> int:
         """How many devices there are."""
@@ -64,3 +94,50 @@ class Driver(Protocol):
 
     def synchronize(self) -> None:
         """Wait for all work of the current device."""
+
+    def device_name(self, index: int) -> str:
+        """What the device is called."""
+
+    def memory(self, index: int) -> MemoryUse:
+        """How much memory is in use."""
+
+    def reset_peak(self, index: int) -> None:
+        """Start the peak anew from what is in use."""
+
+    def free_cached(self) -> None:
+        """Give memory that no array holds back to the device."""
+
+    # Streams and events are the driver's own objects. None is the default stream.
+
+    def new_stream(self, priority: int) -> Any:
+        """A stream that does not wait for the default stream."""
+
+    def current_stream(self) -> Any:
+        """The stream that work goes to in this thread."""
+
+    def use_stream(self, stream: Any) -> None:
+        """Let work go to a stream."""
+
+    def stream_done(self, stream: Any) -> bool:
+        """Whether all its work is done."""
+
+    def synchronize_stream(self, stream: Any) -> None:
+        """Wait for its work."""
+
+    def new_event(self, timing: bool) -> Any:
+        """An event."""
+
+    def record_event(self, event: Any, stream: Any) -> None:
+        """Let the event happen when the stream's work so far is done."""
+
+    def event_done(self, event: Any) -> bool:
+        """Whether it has happened."""
+
+    def synchronize_event(self, event: Any) -> None:
+        """Wait until it has happened."""
+
+    def wait_event(self, stream: Any, event: Any) -> None:
+        """Let the stream's later work wait for the event."""
+
+    def elapsed(self, start: Any, end: Any) -> float:
+        """Milliseconds between two events that have happened."""

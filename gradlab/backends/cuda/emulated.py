@@ -7,12 +7,17 @@ that mixing them can be tested. It needs a C++ compiler and says so where there 
 from __future__ import annotations
 
 import os
+import threading
+import time
 from collections.abc import Sequence
+from types import SimpleNamespace
 from typing import Any, NoReturn
 
 import numpy as np
 
+from gradlab.backends.cuda.driver import MemoryUse, out_of_memory
 from gradlab.backends.cuda.emulator import EmulatedFunction, compile_kernels
+from gradlab.spec import count as elements
 
 DEVICES = 2
 LIMIT = int(os.environ.get("GRADLAB_EMULATED_MEMORY", 8 << 30))  # bytes of memory that each emulated device has
@@ -59,6 +64,12 @@ class EmulatedArray:
     def view(self, dtype: Any) -> EmulatedArray:
         return self._like(self._host.view(dtype))
 
+    def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> EmulatedArray:
+        return self._like(self._host.diagonal(offset, axis1, axis2))
+
+    def __bool__(self) -> NoReturn:
+        raise TypeError("the truth value of an array on an (emulated) GPU is not known to the host; call .item() on the tensor")
+
     def __getitem__(self, index: Any) -> EmulatedArray:
         return self._like(self._host[index])
 
@@ -81,7 +92,15 @@ class EmulatedArray:
         return f"EmulatedArray({self._host!r}, device={self._device})"
 
 
-_VIEWS = {np.broadcast_to, np.expand_dims, np.flip, np.diagonal, np.lib.stride_tricks.as_strided, np.moveaxis, np.swapaxes, np.transpose}
+_VIEWS = {np.broadcast_to, np.expand_dims, np.flip, np.diagonal, np.moveaxis, np.swapaxes, np.transpose}
+
+
+def _as_strided(array: EmulatedArray, shape: Any, strides: Any) -> EmulatedArray:
+    return array._like(np.lib.stride_tricks.as_strided(array._host, shape, strides))
+
+
+# What views need of the array library: CuPy's names.
+LIBRARY = SimpleNamespace(lib=SimpleNamespace(stride_tricks=SimpleNamespace(as_strided=_as_strided)))
 
 
 class EmulatedDriver:
@@ -89,9 +108,10 @@ class EmulatedDriver:
 
     name = "emulated"
     array_type = EmulatedArray
+    library = LIBRARY
 
     def __init__(self) -> None:
-        self._current = 0
+        self._local = threading.local()
         self.used = [0] * DEVICES
         self.peak = [0] * DEVICES
         self.launches = 0
@@ -101,25 +121,25 @@ class EmulatedDriver:
         return DEVICES
 
     def current_device(self) -> int:
-        return self._current
+        return getattr(self._local, "device", 0)
 
     def set_device(self, index: int) -> None:
         if not 0 <= index < DEVICES:
             raise RuntimeError(f"cuda:{index}: there are {DEVICES} (emulated) devices, cuda:0 to cuda:{DEVICES - 1}")
-        self._current = index
+        self._local.device = index
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> EmulatedArray:
-        device = self._current
-        size = int(np.prod(shape, dtype=object)) * dtype.itemsize
+        device = self.current_device()
+        size = elements(shape) * dtype.itemsize
         if size + self.used[device] > LIMIT:
-            raise MemoryError(size)
+            raise out_of_memory(device, size, self.used[device], 0, LIMIT - self.used[device], LIMIT)
         memory = Memory(size, self.used, device)
         self.used[device] += size
         self.peak[device] = max(self.peak[device], self.used[device])
         return EmulatedArray(memory.array(shape, dtype), device)
 
     def pointer(self, array: EmulatedArray) -> int:
-        return array._host.__array_interface__["data"][0]  # type: ignore[no-any-return]
+        return array._host.ctypes.data
 
     def device_of(self, array: EmulatedArray) -> int:
         return array._device
@@ -149,6 +169,51 @@ class EmulatedDriver:
 
     def synchronize(self) -> None:
         pass
+
+    def device_name(self, index: int) -> str:
+        return "emulated GPU"
+
+    def memory(self, index: int) -> MemoryUse:
+        return MemoryUse(self.used[index], self.peak[index], self.used[index], LIMIT)
+
+    def reset_peak(self, index: int) -> None:
+        self.peak[index] = self.used[index]
+
+    def free_cached(self) -> None:
+        pass
+
+    def new_stream(self, priority: int) -> Any:
+        return object()
+
+    def current_stream(self) -> Any:
+        return getattr(self._local, "stream", None)
+
+    def use_stream(self, stream: Any) -> None:
+        self._local.stream = stream
+
+    def stream_done(self, stream: Any) -> bool:
+        return True
+
+    def synchronize_stream(self, stream: Any) -> None:
+        pass
+
+    def new_event(self, timing: bool) -> Any:
+        return [None]
+
+    def record_event(self, event: Any, stream: Any) -> None:
+        event[0] = time.perf_counter()
+
+    def event_done(self, event: Any) -> bool:
+        return True
+
+    def synchronize_event(self, event: Any) -> None:
+        pass
+
+    def wait_event(self, stream: Any, event: Any) -> None:
+        pass
+
+    def elapsed(self, start: Any, end: Any) -> float:
+        return (end[0] - start[0]) * 1e3
 
 
 class Memory:

@@ -93,7 +93,7 @@ def _conv(
         raise ShapeError(_renamed(name, "convolution", error)) from None
     except TypeError as error:
         raise RuntimeError(_renamed(name, "convolution", error)) from None
-    return found.squeeze(0) if added else found  # type: ignore[no-any-return]
+    return found.squeeze(0) if added else found
 
 
 def conv1d(
@@ -180,7 +180,7 @@ def _conv_transpose(
         if bias._array.shape != (target[1],):
             raise ShapeError(f"{name}: the bias has shape ({target[1]},), one number for each output channel, not {bias._array.shape}")
         found = found + bias.reshape(-1, *(1,) * rank)
-    return found.squeeze(0) if added else found  # type: ignore[no-any-return]
+    return found.squeeze(0) if added else found
 
 
 def _transposed(

@@ -103,7 +103,7 @@ def grid_sample(
             weight = weight * share
         part = _read(input, places, padding_mode) * weight.unsqueeze(1)
         total = part if total is None else total + part
-    return total  # type: ignore[no-any-return]
+    return total
 
 
 def _cubic(t: Tensor, tap: int) -> Tensor:
@@ -143,4 +143,4 @@ def _read(input: Tensor, places: list[Tensor], padding_mode: str) -> Tensor:
         index = index + place.detach().to(INT64).clamp(0, n - 1) * count(shape[3 + dim :])
     index = index.unsqueeze(1).expand(shape[0], shape[1], *index.shape[1:])
     found = _gather(input, index)
-    return found if outside is None else found.masked_fill(outside.unsqueeze(1), 0)  # type: ignore[no-any-return]
+    return found if outside is None else found.masked_fill(outside.unsqueeze(1), 0)

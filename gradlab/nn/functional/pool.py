@@ -152,7 +152,7 @@ def _avg(
         raise ShapeError(_renamed(name, error)) from None
     except TypeError as error:
         raise NotImplementedError(_renamed(name, error) + "; convert with .float()") from None
-    return found.squeeze(0) if added else found  # type: ignore[no-any-return]
+    return found.squeeze(0) if added else found
 
 
 def avg_pool1d(
@@ -328,7 +328,7 @@ def _unpool(rank: int, input: Tensor, indices: Tensor, kernel_size: Numbers, str
         found = _max_unpool(x, indices.unsqueeze(0) if added else indices, shape=(*x._array.shape[:2], *wanted))
     except ShapeError as error:
         raise ShapeError(_renamed(name, error)) from None
-    return found.squeeze(0) if added else found  # type: ignore[no-any-return]
+    return found.squeeze(0) if added else found
 
 
 def max_unpool1d(

@@ -52,7 +52,7 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
     pairs = tuple(zip(numbers[::2], numbers[1::2], strict=True))[::-1]
     first = len(shape) - len(pairs)
     if mode == "constant":
-        return _pad(input, pads=((0, 0),) * first + pairs, value=0 if value is None else value)  # type: ignore[no-any-return]
+        return _pad(input, pads=((0, 0),) * first + pairs, value=0 if value is None else value)
     if mode not in ("reflect", "replicate", "circular"):
         raise NotImplementedError(f'pad: mode is "constant", "reflect", "replicate" or "circular", not {mode!r}')
     if value is not None and value != 0:
@@ -241,7 +241,7 @@ def unfold(input: Tensor, kernel_size: Numbers, dilation: Numbers = 1, padding: 
     except ShapeError as error:
         raise ShapeError(f"unfold: {error} (input of shape {shape})") from None
     found = _im2col(input.unsqueeze(0) if len(shape) == 3 else input, **windows, outputs=counts)
-    return found.squeeze(0) if len(shape) == 3 else found  # type: ignore[no-any-return]
+    return found.squeeze(0) if len(shape) == 3 else found
 
 
 def fold(
@@ -259,4 +259,4 @@ def fold(
     except ShapeError as error:
         raise ShapeError(f"fold: {error} (input of shape {shape})") from None
     found = _col2im(input.unsqueeze(0) if len(shape) == 2 else input, size=size, **windows, outputs=counts)
-    return found.squeeze(0) if len(shape) == 2 else found  # type: ignore[no-any-return]
+    return found.squeeze(0) if len(shape) == 2 else found

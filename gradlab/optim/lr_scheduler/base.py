@@ -43,8 +43,8 @@ def check_optimizer(optimizer: Any) -> None:
 class LRScheduler:
     """Sets the learning rates of an optimizer's groups; call `step()` after the optimizer's, once in an epoch (or once in a batch).
 
-    A subclass gives `get_lr`, the rates at `self.last_epoch` from the groups' rates before; and `closed_form`, the rate at an epoch from the
-    initial one, where there is such a formula. `initial_lr` is kept in each group.
+    A subclass gives `get_lr`, the rates at `self.last_epoch` from the groups' rates before; and `closed_form`, the rate at an epoch from
+    the initial one, where there is such a formula. `initial_lr` is kept in each group.
     last_epoch: -1 starts; any other epoch continues there, with `initial_lr` already in the groups.
     """
 
@@ -96,8 +96,8 @@ class LRScheduler:
         """Go to the next epoch, or to a given one, and set the rates."""
         if self._step_count == 1 and not self.optimizer._stepped:
             warnings.warn(
-                "Detected call of `lr_scheduler.step()` before `optimizer.step()`; call them the other way round, or the first learning rate "
-                "is skipped",
+                "Detected call of `lr_scheduler.step()` before `optimizer.step()`; call them the other way round, "
+                "or the first learning rate is skipped",
                 stacklevel=2,
             )
         self._step_count += 1

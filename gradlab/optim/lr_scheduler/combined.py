@@ -177,7 +177,7 @@ class ReduceLROnPlateau(LRScheduler):
         groups = self.optimizer.param_groups
         lowest = self.min_lr if isinstance(self.min_lr, (list, tuple)) else [self.min_lr] * len(groups)
         if len(lowest) != len(groups):
-            raise RuntimeError(f"ReduceLROnPlateau: {len(lowest)} min_lr, but {len(groups)} parameter groups: one was added; extend `min_lr`")
+            raise RuntimeError(f"ReduceLROnPlateau: {len(lowest)} min_lr, but {len(groups)} parameter groups; extend `min_lr`")
         for group, low in zip(groups, lowest, strict=True):
             old = rate(group["lr"])
             new = max(old * self.factor, low)

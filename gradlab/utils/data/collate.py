@@ -93,8 +93,8 @@ def _collate(batch: Sequence[Any], join: Stack, where: str) -> Any:
         if len(set(sizes)) > 1:
             other = next(i for i, n in enumerate(sizes) if n != sizes[0])
             raise RuntimeError(
-                f"default_collate: {f'entry {where}: ' if where else ''}each element in list of batch should be of equal size: sample 0 of the "
-                f"batch has {sizes[0]} entries, sample {other} has {sizes[other]}; make tensors of them and pass "
+                f"default_collate: {f'entry {where}: ' if where else ''}each element in list of batch should be of equal size: "
+                f"sample 0 of the batch has {sizes[0]} entries, sample {other} has {sizes[other]}; make tensors of them and pass "
                 f"collate_fn=gradlab.utils.data.pad_collate to pad them, or a collate_fn of your own"
             )
         parts = [_collate([sample[i] for sample in batch], join, f"{where}[{i}]") for i in range(sizes[0])]

@@ -54,7 +54,7 @@ class TensorDataset(Dataset):
             raise ValueError("TensorDataset: at least one tensor is needed")
         for t in tensors:
             if not isinstance(t, Tensor):
-                raise TypeError(f"TensorDataset: expected tensors, got {type(t).__name__}; use gradlab.tensor(...) or gradlab.from_numpy(...)")
+                raise TypeError(f"TensorDataset: expected tensors, got {type(t).__name__}; use tensor(...) or from_numpy(...)")
             if not t.ndim:
                 raise ValueError("TensorDataset: a 0-d tensor has no samples")
         sizes = [len(t) for t in tensors]
@@ -175,7 +175,7 @@ def random_split(dataset: Any, lengths: Sequence[float], generator: Generator | 
     elif any(isinstance(n, float) for n in lengths):
         raise ValueError(f"random_split: the fractions {list(lengths)} add up to {sum(lengths)}, not to 1")
     else:
-        sizes = [operator.index(n) for n in lengths]
+        sizes = [operator.index(n) for n in lengths]  # type: ignore[arg-type]
     if sum(sizes) != total or any(n < 0 for n in sizes):
         raise ValueError(f"random_split: Sum of input lengths does not equal the length of the input dataset: {list(lengths)} and {total}")
     order = randperm(total, generator=generator).tolist()

@@ -6,6 +6,8 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
+import numpy as np
+
 from gradlab.tensor import Tensor
 from gradlab.tensor.generator import Generator, default_generator
 from gradlab.utils.data.collate import default_collate, default_convert
@@ -21,13 +23,14 @@ class DataLoader:
     batch_size: samples in a batch; None: no batches, samples one by one. shuffle: a new random order in each epoch.
     sampler: gives the order in place of `shuffle`; batch_sampler: gives lists of indices, in place of the four options for batches.
     num_workers: processes that load ahead (0: the calling process loads). Batches come in the same order for any number.
-    collate_fn: makes a batch of a list of samples (default: `default_collate`; see also `pad_collate`). drop_last: leave out a shorter last batch.
+    collate_fn: makes a batch of a list of samples (default: `default_collate`; see also `pad_collate`).
+    drop_last: leave out a last batch that is shorter.
     timeout: seconds to wait for a worker's batch before a RuntimeError (0: for ever). worker_init_fn: called with the id in each worker.
     multiprocessing_context: "fork", "spawn" or a context. generator: where the order comes from (default: the default generator).
     prefetch_factor: batches that each worker loads ahead (2). persistent_workers: keep the processes between epochs.
     pin_memory: accepted; copies to a GPU pass through pinned memory anyway.
 
-    `state_dict()` during or between epochs, and `load_state_dict()` in another process, continue with the batch after the last one delivered.
+    `state_dict()` during or between epochs, and `load_state_dict()` in another process, continue after the last batch delivered.
     """
 
     def __init__(
@@ -52,7 +55,7 @@ class DataLoader:
         in_order: bool = True,
     ) -> None:
         if not isinstance(num_workers, int) or num_workers < 0:
-            raise ValueError(f"num_workers option should be non-negative; use num_workers=0 to disable multiprocessing, not {num_workers!r}")
+            raise ValueError(f"num_workers option should be non-negative (0: no other processes), not {num_workers!r}")
         if timeout < 0:
             raise ValueError(f"timeout option should be non-negative, not {timeout}")
         if num_workers == 0 and prefetch_factor is not None:
@@ -68,7 +71,8 @@ class DataLoader:
         self.dataset, self.num_workers, self.timeout, self.generator = dataset, num_workers, timeout, generator
         self.worker_init_fn, self.multiprocessing_context = worker_init_fn, multiprocessing_context
         self.prefetch_factor = 2 if prefetch_factor is None and num_workers else prefetch_factor
-        self.persistent_workers, self.pin_memory, self.pin_memory_device, self.in_order = persistent_workers, pin_memory, pin_memory_device, in_order
+        self.persistent_workers, self.in_order = persistent_workers, in_order
+        self.pin_memory, self.pin_memory_device = pin_memory, pin_memory_device
         self._streaming = isinstance(dataset, IterableDataset)
         self._choose_order(batch_size, shuffle, sampler, batch_sampler, drop_last)
         self._batched = self.batch_size is not None or batch_sampler is not None
@@ -141,7 +145,9 @@ class DataLoader:
             kept = source.get_state() if source is default_generator else None
             source.set_state(resume["generator"])
         start = source.get_state()
-        seed = base_seed(*source.take(4))
+        place = source.state_array().view(np.uint64)
+        source.advance(4)
+        seed = base_seed(int(place[0]), int(place[1]))
         if self._streaming:
             order: Iterator[Any] = itertools.repeat(None)
         else:

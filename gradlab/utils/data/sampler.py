@@ -39,11 +39,13 @@ class SequentialSampler(Sampler):
 class RandomSampler(Sampler):
     """A new random order each time; with `replacement`, each sample drawn from all.
 
-    num_samples: how many to draw (default: as many as there are; more than there are without replacement: several orders one after another).
+    num_samples: how many to draw (default: as many as there are; more of them without replacement: one order after another).
     generator: where the numbers come from (default: the default generator, see `gradlab.manual_seed`).
     """
 
-    def __init__(self, data_source: Sized, replacement: bool = False, num_samples: int | None = None, generator: Generator | None = None) -> None:
+    def __init__(
+        self, data_source: Sized, replacement: bool = False, num_samples: int | None = None, generator: Generator | None = None
+    ) -> None:
         if not isinstance(replacement, bool):
             raise TypeError(f"RandomSampler: replacement should be True or False, not {replacement!r}")
         if num_samples is not None and (not isinstance(num_samples, int) or num_samples < 0 or isinstance(num_samples, bool)):

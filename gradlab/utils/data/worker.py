@@ -1,7 +1,7 @@
 """A worker process, from its own side: it takes tasks, loads batches and sends them.
 
-One thread does nothing but read: so the user's process is never kept waiting when it hands out tasks, and a worker notices at once when that
-process is gone, whatever the dataset is doing.
+One thread does nothing but read: so the user's process is never kept waiting when it hands out tasks, and a worker notices at once when
+that process is gone, whatever the dataset is doing.
 """
 
 from __future__ import annotations
@@ -128,7 +128,7 @@ def seed_streams(seed: int, number: int) -> None:
     """Start the random streams (gradlab's, NumPy's, Python's) for batch `number`: so a batch does not depend on those before it."""
     words = np.random.SeedSequence([seed, number]).generate_state(6, np.uint32)
     manual_seed(int.from_bytes(words[:2].tobytes(), "little"))
-    np.random.seed(words[2:4])
+    np.random.seed(words[2:4])  # noqa: NPY002 - the stream that datasets use
     random.seed(int.from_bytes(words[4:].tobytes(), "little"))
 
 

@@ -1,8 +1,8 @@
 """Worker processes, from the user's side: starting them, giving them tasks, taking their batches in order, ending them.
 
-Batch number i goes to worker i modulo their number, so what a worker does does not depend on timing. Large arrays come through memory that a
-worker made, filled and handed over as a file descriptor: it has no name, so nothing of it can be left behind. `multiprocessing` is imported
-when the first pool starts.
+Batch number i goes to worker i modulo their number, so what a worker does does not depend on timing. Large arrays come through memory
+that a worker made, filled and handed over as a file descriptor: it has no name, so nothing of it can be left behind. `multiprocessing` is
+imported when the first pool starts.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gradlab.tensor import Tensor
 from gradlab.utils.data.fetch import Recipe, shortened
 from gradlab.utils.data.worker import (
     Failed,
@@ -39,9 +40,10 @@ _epochs = itertools.count(1)
 _connections: weakref.WeakSet[Any] = weakref.WeakSet()  # our ends, of all pools: a forked worker closes its copies of them
 
 
-def base_seed(seed: int, offset: int) -> int:
-    """A 63-bit number for the workers' random streams, from a place in a generator's stream."""
-    return int(np.random.SeedSequence([seed, offset]).generate_state(1, np.uint64)[0] >> np.uint64(1))
+def base_seed(state: Tensor) -> int:
+    """A 62-bit number for the workers' random streams, from a generator's state."""
+    words = state.numpy().view("<u8").tolist()
+    return int(np.random.SeedSequence(words).generate_state(1, np.uint64)[0]) >> 2
 
 
 class Worker:
@@ -54,7 +56,7 @@ class Worker:
 
 
 class Pool:
-    """The worker processes of a loader. They end when the pool is collected, when `close` is called, and when this process ends in any way."""
+    """The worker processes of a loader. They end with the pool: when it is closed or collected, or this process ends in any way."""
 
     def __init__(
         self, recipe: Recipe, count: int, init: Callable[[int], None] | None, context: Any, timeout: float

@@ -8,9 +8,17 @@ import numpy as np
 
 from gradlab.backends.cuda.launch.rule import Rule
 from gradlab.backends.cuda.work import Work
-from gradlab.ops.layout import diagonal_view
-from gradlab.ops.movement import numpy_index
 from gradlab.spec import count
+
+
+def numpy_index(index: tuple[Any, ...]) -> tuple[Any, ...]:
+    """A row's canonical index as arrays take it."""
+    return (*(slice(*part) if isinstance(part, tuple) else part for part in index), Ellipsis)
+
+
+def diagonal_view(y: Any, params: dict[str, Any]) -> Any:
+    """The diagonal that a row writes."""
+    return y.diagonal(params["offset"], params["dim1"], params["dim2"])
 
 
 def slice_backward(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
@@ -46,13 +54,13 @@ def diagonal_embed(work: Work, inputs: list[Any], outputs: list[Any], params: di
     (values,), (y,) = inputs, outputs
     if y.size:
         work.driver.fill_zero(y)
-        work.copy(diagonal_view(y, offset=params["offset"], dim1=params["dim1"], dim2=params["dim2"]), values)
+        work.copy(diagonal_view(y, params), values)
 
 
 def diagonal_scatter(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
     (base, value), (y,) = inputs, outputs
     work.copy(y, base)
-    work.copy(diagonal_view(y, offset=params["offset"], dim1=params["dim1"], dim2=params["dim2"]), value)
+    work.copy(diagonal_view(y, params), value)
 
 
 def unfold_backward(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:

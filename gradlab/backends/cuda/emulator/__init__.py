@@ -1,0 +1,62 @@
+"""The emulated GPU's processor: CUDA C++ kernels, ours or a user's, compiled unmodified as C++ and run thread by thread.
+
+`compile_kernels` turns a source into `EmulatedFunction`s; `EmulatedFunction.launch` runs one over memory of this process. What the
+hardware would punish, or silently get wrong, raises `KernelFault` naming the kernel, the thread, the block and the line.
+The driver of `gradlab.backends.cuda` uses this room; tests of kernels may too. It needs a C++ compiler and no GPU.
+
+Not emulated: inline PTX, asynchronous copies, cooperative groups, clusters, wmma. Give a kernel a path for `#ifdef __CUDAEMU__` there.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import os
+from collections.abc import Sequence
+from pathlib import Path
+
+from gradlab.backends.cuda.emulator.build import SANITIZERS, program_library, runtime_library
+from gradlab.backends.cuda.emulator.function import ORDERS, EmulatedFunction, KernelFault, Parameter, load_runtime
+from gradlab.backends.cuda.emulator.toolchain import CompileError, CompilerMissing
+from gradlab.kernel import source_directory
+
+__all__ = [
+    "ORDERS",
+    "CompileError",
+    "CompilerMissing",
+    "EmulatedFunction",
+    "KernelFault",
+    "Parameter",
+    "compile_kernels",
+]
+
+
+def compile_kernels(
+    source: str,
+    names: Sequence[str],
+    *,
+    label: str,
+    include: Sequence[Path] | None = None,
+    sanitize: str | None = None,
+) -> dict[str, EmulatedFunction]:
+    """Compile CUDA C++ text; the kernels of those names.
+
+    source    the text as NVRTC would get it.
+    names     of `extern "C"` kernels, or name expressions such as `gradlab::softmax<float>`.
+    label     the file's name in messages and debuggers.
+    include   directories for `#include`; gradlab's own kernels by default.
+    sanitize  "address", "undefined", "address,undefined" or "thread": the process must have been started by `run_sanitized`. By default
+              the variable GRADLAB_SANITIZE, which `run_sanitized` sets.
+
+    Programs are kept in the user's cache directory. Raises CompilerMissing without a C++ compiler, CompileError for a faulty source.
+    """
+    chosen = os.environ.get("GRADLAB_SANITIZE", "") if sanitize is None else sanitize
+    if chosen not in SANITIZERS:
+        raise ValueError(f"sanitize is {chosen!r}; it may be {', '.join(map(repr, SANITIZERS))}")
+    folders = [source_directory()] if include is None else list(include)
+    path = program_library(source, names, label, folders, chosen)
+    runtime = load_runtime(runtime_library(chosen))
+    library = ctypes.CDLL(str(path))
+    misplaced = runtime.misplaced()
+    if misplaced:
+        raise CompileError(f"{label}: shared memory `{misplaced.decode()}` is declared outside a function; declare it in the kernel")
+    return {name: EmulatedFunction(name, index, library, runtime) for index, name in enumerate(names)}

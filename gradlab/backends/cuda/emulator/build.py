@@ -1,0 +1,113 @@
+"""Builds programs: the runtime library once, and each kernel source into a library of its own that links to it."""
+
+from __future__ import annotations
+
+import functools
+import importlib.util
+import os
+import platform
+from collections.abc import Sequence
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from gradlab.backends.cuda.emulator import toolchain
+from gradlab.backends.cuda.emulator.source import rewrite_shared, with_exports
+
+NATIVE = Path(__file__).resolve().parent / "native"
+UNITS = ("runtime.cpp", "collectives.cpp", "signals.cpp")
+SANITIZERS = ("", "address", "undefined", "address,undefined", "thread")
+
+# Files that make CUDA's headers usable outside CUDA's compiler.
+_TOOLKIT_FILES = ("cuda_fp16.h", "cuda_bf16.h", "vector_types.h", "vector_functions.h", "crt/host_defines.h")
+
+
+@functools.cache
+def toolkit_headers() -> Path | None:
+    """CUDA's own headers, from NVIDIA's wheels or a toolkit; None where there are none. GRADLAB_EMULATOR_HEADERS=own leaves them alone."""
+    if os.environ.get("GRADLAB_EMULATOR_HEADERS", "") == "own":
+        return None
+    places: list[Path] = []
+    spec = importlib.util.find_spec("nvidia")
+    for folder in spec.submodule_search_locations or () if spec else ():
+        places += [Path(folder, name, "include") for name in ("cu13", "cuda_runtime")]
+    for variable in ("CUDA_PATH", "CUDA_HOME"):
+        if os.environ.get(variable):
+            places.append(Path(os.environ[variable], "include"))
+    places.append(Path("/usr/local/cuda/include"))
+    return next((place for place in places if all((place / name).is_file() for name in _TOOLKIT_FILES)), None)
+
+
+def fibers() -> str:
+    """How threads switch: "assembly" on x86-64, "ucontext" elsewhere or where GRADLAB_EMULATOR_FIBERS asks for it."""
+    wanted = os.environ.get("GRADLAB_EMULATOR_FIBERS", "")
+    if wanted not in {"", "assembly", "ucontext"}:
+        raise ValueError(f"GRADLAB_EMULATOR_FIBERS is {wanted!r}; it may be assembly or ucontext")
+    return wanted or ("assembly" if platform.machine() in {"x86_64", "AMD64"} else "ucontext")
+
+
+def runtime_library(sanitize: str) -> Path:
+    """The runtime for a set of sanitizers, built if it is not in the cache."""
+    flags = [*toolchain.flags("" if sanitize == "thread" else sanitize), *_definitions(sanitize)]
+    target = toolchain.cache_directory() / f"runtime-{toolchain.digest(_native_text(), *flags)}.so"
+    if target.exists():
+        return target
+    with toolchain.Workshop(target) as workshop:
+        objects = [workshop.directory / f"{name}.o" for name in UNITS]
+        calls = [[*flags, "-I", NATIVE, "-c", NATIVE / name, "-o", made] for name, made in zip(UNITS, objects)]
+        with ThreadPoolExecutor(len(calls)) as pool:
+            list(pool.map(lambda call: toolchain.run(call, "the emulator's runtime"), calls))
+        named = "-Wl,-install_name," if platform.system() == "Darwin" else "-Wl,-soname,"
+        made = workshop.directory / target.name
+        # Not linked with -fsanitize: what is preloaded provides it.
+        toolchain.run(["-shared", f"{named}{target.name}", "-o", made, *objects, *_link_flags(sanitize)], "the emulator's runtime")
+        workshop.deliver(made)
+    return target
+
+
+def program_library(source: str, names: Sequence[str], label: str, include: Sequence[Path], sanitize: str) -> Path:
+    """A library of a program's kernels, built if it is not in the cache. Raises CompileError."""
+    text = with_exports(source, names, label)
+    headers = toolkit_headers()
+    includes = [NATIVE / "headers", *include, *([headers] if headers else [])]
+    flags = [*toolchain.flags(sanitize), "-fvisibility=hidden", *_definitions(sanitize)]
+    searched = [argument for folder in includes for argument in ("-I", str(folder))]
+    key = toolchain.digest(text, _native_text(), *_included_text(include), *flags, *searched)
+    target = toolchain.cache_directory() / f"program-{key}.so"
+    if target.exists():
+        return target
+    runtime = runtime_library(sanitize)
+    with toolchain.Workshop(target) as workshop:
+        original = workshop.directory / "program.cpp"
+        original.write_text(text, encoding="utf-8")
+        preprocessed = toolchain.run([*flags, *searched, "-include", NATIVE / "runtime.h", "-E", original], label)
+        rewritten = workshop.directory / "program.ii"
+        rewritten.write_text(rewrite_shared(preprocessed), encoding="utf-8")
+        made = workshop.directory / target.name
+        toolchain.run([*flags, "-shared", "-o", made, rewritten, runtime, *_link_flags(sanitize)], label)
+        workshop.deliver(made)
+    return target
+
+
+def _definitions(sanitize: str) -> list[str]:
+    settings = {
+        "TOOLKIT": toolkit_headers() is not None,
+        "UCONTEXT": fibers() == "ucontext",
+        "TSAN": sanitize == "thread",
+    }
+    return [f"-DGRADLAB_EMULATOR_{name}={int(value)}" for name, value in settings.items()]
+
+
+def _link_flags(sanitize: str) -> list[str]:
+    return [f"-fsanitize={sanitize}"] if sanitize else []
+
+
+@functools.cache
+def _native_text() -> str:
+    files = sorted(path for path in NATIVE.rglob("*") if path.suffix in {".h", ".cpp"})
+    return "\0".join(f"{path.name}\0{path.read_text(encoding='utf-8')}" for path in files)
+
+
+def _included_text(include: Sequence[Path]) -> list[str]:
+    """What a program may include by name: the headers that lie in these directories."""
+    files = [path for folder in include for path in sorted(folder.glob("*")) if path.suffix in {".h", ".cuh", ".cu", ".hpp", ".inl"}]
+    return [f"{path.name}\0{path.read_text(encoding='utf-8')}" for path in files]

@@ -1,0 +1,232 @@
+"""Compiled kernels: their parameters, the checks before a launch, and the launch."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gradlab.backends.cuda.arguments import Arguments
+
+ORDERS = ("forward", "reverse", "random", "warps")
+
+MOST_THREADS = 1024
+MOST_BLOCK = (1024, 1024, 64)
+MOST_GRID = (2**31 - 1, 65535, 65535)
+STATIC_SHARED = 48 << 10
+MOST_SHARED = 227 << 10  # of compute capability 9.0; a launch over 48 KiB has to be asked for, as on the hardware
+
+
+class KernelFault(RuntimeError):
+    """What a kernel did that the hardware would punish, or not even notice.
+
+    `kernel` is its name. `thread` and `block` are indices (x, y, z), `file` and `line` a place in the kernel's source; None where the
+    fault has none.
+    """
+
+    def __init__(
+        self,
+        kernel: str,
+        reason: str,
+        *,
+        thread: tuple[int, int, int] | None = None,
+        block: tuple[int, int, int] | None = None,
+        file: str | None = None,
+        line: int | None = None,
+    ) -> None:
+        self.kernel, self.reason, self.thread, self.block, self.file, self.line = kernel, reason, thread, block, file, line
+        places = [
+            f"at {file}:{line}" if file else "",
+            f"in thread {thread}" if thread else "",
+            (f"of block {block}" if thread else f"in block {block}") if block else "",
+        ]
+        super().__init__(" ".join(filter(None, [f"{kernel}: {reason}", *places])))
+
+
+class Parameter(NamedTuple):
+    """One parameter of a kernel. `dtype` is a dtype's name, "struct" or "void"; for a pointer it is what the pointer points at."""
+
+    dtype: str
+    size: int
+    pointer: bool = False
+    constant: bool = False
+
+    def __str__(self) -> str:
+        name = f"struct of {self.size} bytes" if self.dtype == "struct" and not self.pointer else self.dtype
+        return f"{'const ' if self.constant else ''}{name}{'*' if self.pointer else ''}"
+
+    def refusal(self, value: Any) -> str | None:
+        """Why a value cannot be this parameter, in the forms that `Arguments` takes; None if it can."""
+        if type(value) is int:
+            fits = self.pointer or (self.size == 8 and self.dtype in {"int64", "uint64"})
+            return None if fits else f"a Python int is passed as 8 bytes, which {self} is not"
+        if isinstance(value, bytes):
+            return None if len(value) == self.size else f"{len(value)} bytes for {self}"
+        dtype = getattr(value, "dtype", None)
+        if dtype is None or getattr(value, "shape", None) != ():
+            return f"{type(value).__name__} for {self}: pass a NumPy scalar, bytes, or an address as int"
+        if self.pointer or (self.dtype != "struct" and str(dtype) != self.dtype) or dtype.itemsize != self.size:
+            return f"a {dtype} value for {self} (the GPU would read its raw bytes)"
+        return None
+
+
+class _Fault(ctypes.Structure):
+    """The runtime's record of an error (native/scheduler.h)."""
+
+    _fields_ = [
+        ("message", ctypes.c_char * 768),
+        ("file", ctypes.c_char * 256),
+        ("line", ctypes.c_int),
+        ("in_thread", ctypes.c_int),
+        ("thread", ctypes.c_uint * 3),
+        ("block", ctypes.c_uint * 3),
+    ]
+
+
+class Runtime:
+    """The loaded runtime library."""
+
+    def __init__(self, path: Path) -> None:
+        self._library = ctypes.CDLL(str(path))
+        self.launch = self._library.gradlab_emulator_launch
+        self.launch.argtypes = [
+            ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint * 3, ctypes.c_uint * 3, ctypes.c_size_t,
+            ctypes.c_int, ctypes.c_uint, ctypes.c_int, ctypes.POINTER(_Fault),
+        ]  # fmt: skip
+        self.misplaced = self._library.gradlab_emulator_misplaced
+        self.misplaced.restype = ctypes.c_char_p
+
+
+@functools.cache
+def load_runtime(path: Path) -> Runtime:
+    """One runtime for a process and set of sanitizers."""
+    return Runtime(path)
+
+
+class EmulatedFunction:
+    """A kernel compiled for the emulated GPU. `signature` describes its parameters."""
+
+    def __init__(self, name: str, index: int, library: ctypes.CDLL, runtime: Runtime) -> None:
+        self.name = name
+        self.signature = _signature(library, index)
+        # As CuPy's RawKernel: dynamic shared memory over 48 KiB has to be allowed first.
+        self.max_dynamic_shared_size_bytes = STATIC_SHARED
+        self._library = library  # keeps the code mapped
+        self._entry = ctypes.cast(library[f"gradlab_call_{index}"], ctypes.c_void_p)
+        self._runtime = runtime
+        # The processor flushes subnormals of float and double together, the GPU those of float alone.
+        self._flush = "double" not in name and all(parameter.dtype != "float64" for parameter in self.signature)
+
+    def __repr__(self) -> str:
+        return f"EmulatedFunction({self.name}({', '.join(map(str, self.signature))}))"
+
+    def check(self, values: Sequence[Any]) -> None:
+        """Raise KernelFault unless these values, in the forms that `Arguments` packs, are what the kernel takes."""
+        if len(values) != len(self.signature):
+            raise KernelFault(self.name, f"it takes {len(self.signature)} parameters, not {len(values)}")
+        for position, (parameter, value) in enumerate(zip(self.signature, values)):
+            refusal = parameter.refusal(value)
+            if refusal:
+                raise KernelFault(self.name, f"parameter {position}: {refusal}")
+
+    def launch(
+        self,
+        grid: tuple[int, int, int],
+        block: tuple[int, int, int],
+        parameters: int,
+        shared: int,
+        *,
+        order: str = "forward",
+        seed: int = 0,
+    ) -> None:
+        """Run the kernel to its end. `parameters` is the address of a table of addresses, one for each parameter, as for cuLaunchKernel.
+
+        `order` is the order in which threads run: "forward", "reverse", "random" (a switch at every barrier, shuffle and some atomics),
+        or "warps" (one warp as far ahead of the others as barriers let it). A correct kernel gives one result in all of them. `seed`
+        chooses among random orders.
+        """
+        self._check_launch(grid, block, shared)
+        if order not in ORDERS:
+            raise ValueError(f"order is {order!r}; it may be {', '.join(ORDERS)}")
+        fault = _Fault()
+        threes = ctypes.c_uint * 3
+        failed = self._runtime.launch(
+            self._entry, parameters, threes(*grid), threes(*block), shared, ORDERS.index(order), seed & 0xFFFFFFFF, self._flush, fault
+        )
+        if failed:
+            raise self._explained(fault)
+
+    def run(
+        self,
+        grid: tuple[int, ...],
+        block: tuple[int, ...],
+        *arguments: Any,
+        shared: int = 0,
+        order: str = "forward",
+        seed: int = 0,
+    ) -> None:
+        """Launch with NumPy arrays, whose memory the kernel reads and writes, and NumPy scalars (or bytes, for a struct)."""
+        self.check([self._address(position, a) if isinstance(a, np.ndarray) else a for position, a in enumerate(arguments)])
+        packed = Arguments([a.ctypes.data if isinstance(a, np.ndarray) else a for a in arguments])
+        self.launch(_three(grid), _three(block), packed.address, shared, order=order, seed=seed)
+
+    def _address(self, position: int, array: np.ndarray[Any, Any]) -> int:
+        parameter = self.signature[position] if position < len(self.signature) else None
+        if parameter and parameter.pointer and parameter.dtype not in {"void", "struct", str(array.dtype)}:
+            raise KernelFault(self.name, f"parameter {position}: an array of {array.dtype} for {parameter}")
+        if parameter and parameter.pointer and not parameter.constant and not array.flags.writeable:
+            raise KernelFault(self.name, f"parameter {position}: a read-only array for {parameter}")
+        return int(array.ctypes.data)
+
+    def _check_launch(self, grid: tuple[int, int, int], block: tuple[int, int, int], shared: int) -> None:
+        for what, extent, most in (("grid", grid, MOST_GRID), ("block", block, MOST_BLOCK)):
+            if len(extent) != 3 or any(not 0 < n <= limit for n, limit in zip(extent, most)):
+                raise KernelFault(self.name, f"{what} {tuple(extent)} is not within (1, 1, 1) and {most}")
+        if block[0] * block[1] * block[2] > MOST_THREADS:
+            raise KernelFault(self.name, f"block {tuple(block)} has more than {MOST_THREADS} threads")
+        if not 0 <= shared <= MOST_SHARED:
+            raise KernelFault(self.name, f"{shared} bytes of dynamic shared memory; the hardware has {MOST_SHARED}")
+        if shared > self.max_dynamic_shared_size_bytes:
+            raise KernelFault(
+                self.name,
+                f"{shared} bytes of dynamic shared memory, but {self.max_dynamic_shared_size_bytes} are allowed; "
+                "set max_dynamic_shared_size_bytes first",
+            )
+
+    def _explained(self, fault: _Fault) -> KernelFault:
+        file = fault.file.decode(errors="replace")
+        return KernelFault(
+            self.name,
+            fault.message.decode(errors="replace"),
+            thread=_indices(fault.thread) if fault.in_thread == 2 else None,
+            block=_indices(fault.block) if fault.in_thread else None,
+            file=file or None,
+            line=fault.line if file else None,
+        )
+
+
+def _indices(values: Sequence[int]) -> tuple[int, int, int]:
+    return int(values[0]), int(values[1]), int(values[2])
+
+
+def _three(extent: tuple[int, ...]) -> tuple[int, int, int]:
+    return _indices((*extent, 1, 1))
+
+
+def _signature(library: ctypes.CDLL, index: int) -> tuple[Parameter, ...]:
+    describe = library[f"gradlab_describe_{index}"]
+    describe.argtypes = [ctypes.c_char_p, ctypes.c_size_t]
+    describe.restype = None
+    text = ctypes.create_string_buffer(1 << 17)  # parameters have at most 4 KiB together
+    describe(text, len(text))
+    return tuple(_parameter(line) for line in text.value.decode().splitlines())
+
+
+def _parameter(line: str) -> Parameter:
+    """A line such as "const float32* 8"."""
+    *qualifier, dtype, size = line.split()
+    return Parameter(dtype.rstrip("*"), int(size), dtype.endswith("*"), bool(qualifier))

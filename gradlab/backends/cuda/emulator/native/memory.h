@@ -1,0 +1,87 @@
+// Shared memory of a block: storage with known bytes around it, so that a write beside it is seen when the block is done.
+// The address sanitizer sees it at once, and reads too. For the thread sanitizer no address is used twice in a launch.
+#ifndef GRADLAB_EMULATOR_MEMORY_H
+#define GRADLAB_EMULATOR_MEMORY_H
+
+#include <stdlib.h>
+#include <string.h>
+#include "fiber.h"
+
+namespace gradlab_emulator {
+
+constexpr size_t zone = 128;               // bytes on each side, and the alignment of what lies between
+constexpr unsigned char poison = 0xff;     // NaN in every floating point format, -1 in integers
+constexpr unsigned char untouched = 0xa5;  // around the storage
+
+inline size_t padded(size_t bytes) { return (bytes + zone - 1) / zone * zone; }
+
+#if GRADLAB_EMULATOR_TSAN
+// A stretch of addresses for one launch; the operating system fills pages when they are touched.
+struct Arena {
+    static constexpr size_t bytes = size_t(1) << 30;
+    char *first = nullptr, *next = nullptr;
+    void open() {
+        first = next = static_cast<char*>(mmap(nullptr, bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0));
+    }
+    void close() { munmap(first, bytes); }
+    char* take(size_t size) {
+        char* taken = next;
+        next += padded(size);
+        if (next > first + bytes) abort();  // gigabytes of shared memory in one launch: far beyond what this sanitizer can run
+        return taken;
+    }
+};
+extern Arena arena;
+#endif
+
+// `storage` is null or what an earlier call returned for the same size.
+inline char* fresh_storage(char* storage, size_t bytes) {
+#if GRADLAB_EMULATOR_TSAN
+    storage = arena.take(bytes);
+#else
+    if (!storage) {
+        storage = static_cast<char*>(aligned_alloc(zone, padded(bytes) + 2 * zone));
+        if (!storage) abort();
+        memset(storage, untouched, padded(bytes) + 2 * zone);
+        storage += zone;
+#if defined(__SANITIZE_ADDRESS__)
+        __asan_poison_memory_region(storage - zone, zone);
+        __asan_poison_memory_region(storage + bytes, padded(bytes) - bytes + zone);
+#endif
+    }
+#endif
+    memset(storage, poison, bytes);
+    return storage;
+}
+
+inline bool all_untouched(const char* first, size_t count) {
+    for (size_t i = 0; i < count; ++i)
+        if (static_cast<unsigned char>(first[i]) != untouched) return false;
+    return true;
+}
+
+// Whether nobody wrote beside the storage. Mends the damage, so that it is reported once.
+inline bool intact(char* storage, size_t bytes) {
+#if GRADLAB_EMULATOR_TSAN || defined(__SANITIZE_ADDRESS__)
+    (void)storage, (void)bytes;
+    return true;
+#else
+    const size_t after = padded(bytes) - bytes + zone;
+    if (all_untouched(storage - zone, zone) && all_untouched(storage + bytes, after)) return true;
+    memset(storage - zone, untouched, zone);
+    memset(storage + bytes, untouched, after);
+    return false;
+#endif
+}
+
+inline void release_storage(char* storage) {
+#if GRADLAB_EMULATOR_TSAN
+    (void)storage;
+#else
+    if (storage) free(storage - zone);
+#endif
+}
+
+}  // namespace gradlab_emulator
+
+#endif

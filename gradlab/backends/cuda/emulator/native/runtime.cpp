@@ -1,0 +1,384 @@
+// The scheduler of the emulated GPU: runs a grid block by block, and a block's threads as fibers in a chosen order.
+// Compiled once into a library that every program links to, so that all programs share the stacks.
+#include <algorithm>
+#include <chrono>
+#include <mutex>
+#include <numeric>
+#include <stdarg.h>
+#if defined(__SSE__)
+#include <xmmintrin.h>
+#endif
+#include "scheduler.h"
+
+namespace gradlab_emulator {
+
+uint3 threadIdx, blockIdx;
+dim3 blockDim, gridDim;
+Scheduler scheduler;
+uint64_t Variable::current_block = 0;
+
+namespace {
+
+enum Order { forward, reverse, random_order, warps_apart };
+
+std::mutex one_launch;
+Variable* variables = nullptr;       // static shared memory that the current block has used
+size_t static_bytes = 0, dynamic_bytes = 0;
+char* dynamic_storage = nullptr;
+bool running = false;
+const char* misplaced = nullptr;     // shared memory declared outside a function
+
+// Subnormals count as zero, as in code that CuPy compiles (-ftz=true). The processor's switch is for float and double together.
+struct Subnormals {
+#if defined(__SSE__)
+    unsigned before = _mm_getcsr();
+    explicit Subnormals(bool flush) { if (flush) _mm_setcsr(before | 0x8040); }
+    ~Subnormals() { _mm_setcsr(before); }
+#elif defined(__aarch64__)
+    uint64_t before;
+    explicit Subnormals(bool flush) {
+        asm volatile("mrs %0, fpcr" : "=r"(before));
+        if (flush) asm volatile("msr fpcr, %0" : : "r"(before | uint64_t(1) << 24));
+    }
+    ~Subnormals() { asm volatile("msr fpcr, %0" : : "r"(before)); }
+#else
+    explicit Subnormals(bool) {}
+#endif
+};
+
+#if GRADLAB_EMULATOR_TSAN
+// Addresses that stand for the barriers of one block: two for the block and two for each warp, used in turn, because a thread that
+// runs ahead must not release into the barrier that others are still leaving.
+char* block_sync = nullptr;
+char launch_sync, fence_sync;
+void* sync_object(Thread& thread, int index, const Request& request) {
+    if (request.operation < Operation::sync_warp) return block_sync + 8 * (thread.barriers++ & 1);
+    if (request.operation != Operation::sync_warp) return nullptr;  // shuffles and votes order no memory
+    return block_sync + 16 + 16 * (index / lanes) + 8 * (thread.warp_barriers++ & 1);
+}
+#endif
+
+void start_thread(int index) {
+    Scheduler& s = scheduler;
+    s.current = index;
+    threadIdx = s.threads[index].index;
+}
+
+// What a fiber does: it runs threads to their end, one after another, as long as the next one has not started elsewhere.
+void fiber_body() {
+    Scheduler& s = scheduler;
+    Fiber::arrived(s.own);
+    for (;;) {
+        const int index = s.current;
+        Fiber* fiber = s.threads[index].fiber;
+        {
+#if !GRADLAB_EMULATOR_ASSEMBLY
+            Subnormals mode(s.flush);  // ucontext keeps the floating point mode of each context
+#endif
+            s.kernel(s.parameters);
+        }
+        Thread& done = s.threads[s.current];
+        done.state = State::finished;
+        done.fiber = nullptr;
+        s.warps[s.warp_of(s.current)].finished |= 1u << s.current % lanes;
+        ++s.finished;
+#if GRADLAB_EMULATOR_TSAN
+        __tsan_release(&launch_sync);
+#else
+        if (s.position < s.batch.size() && !s.threads[s.batch[s.position]].fiber) {
+            start_thread(s.batch[s.position++]);
+            s.threads[s.current].fiber = fiber;
+            continue;
+        }
+        s.idle.push_back(fiber);
+#endif
+        Fiber::transfer(*fiber, s.own);
+    }
+}
+
+Fiber* new_fiber() {
+    Scheduler& s = scheduler;
+    Fiber* fiber = new Fiber;
+    fiber->map();
+    if (!fiber->stack) {
+        delete fiber;
+        return nullptr;
+    }
+    fiber->start(fiber_body, s.fibers.size());
+    s.fibers.push_back(fiber);
+    return fiber;
+}
+
+void run(int index) {
+    Scheduler& s = scheduler;
+    start_thread(index);
+    Thread& thread = s.threads[index];
+    if (!thread.fiber) {
+        if (s.idle.empty()) thread.fiber = new_fiber();
+        else {
+            thread.fiber = s.idle.back();
+            s.idle.pop_back();
+        }
+        if (!thread.fiber) return fail(nullptr, -1, "no memory for the stack of another thread");
+#if GRADLAB_EMULATOR_TSAN
+        thread.fiber->thread = __tsan_create_fiber(0);
+#endif
+    }
+    Fiber::transfer(s.own, *thread.fiber);
+    s.current = -1;
+}
+
+// After an error some fibers stand in the middle of a kernel; the thread sanitizer wants stacks that no thread has used before.
+void renew_fibers(bool unmap) {
+    Scheduler& s = scheduler;
+    s.idle.clear();
+    for (size_t i = 0; i < s.fibers.size(); ++i) {
+        Fiber* fiber = s.fibers[i];
+#if GRADLAB_EMULATOR_TSAN
+        if (fiber->thread) __tsan_destroy_fiber(fiber->thread);
+        fiber->thread = nullptr;
+#endif
+        if (unmap) {
+            fiber->unmap();
+            delete fiber;
+        } else {
+            fiber->start(fiber_body, i);
+            s.idle.push_back(fiber);
+        }
+    }
+    if (unmap) s.fibers.clear();
+}
+
+void choose_batch(std::vector<int>& priority) {
+    Scheduler& s = scheduler;
+    s.batch.clear();
+    s.position = 0;
+    if (s.order == random_order) {  // any thread that can run
+        const size_t pick = s.random() % s.ready.size();
+        s.batch.push_back(s.ready[pick]);
+        s.ready[pick] = s.ready.back();
+        s.ready.pop_back();
+    } else if (s.order == warps_apart) {  // one warp runs as far as it can, then the next
+        int first = most_threads;
+        for (int index : s.ready) first = std::min(first, priority[size_t(s.warp_of(index))]);
+        auto other = [&](int index) { return priority[size_t(s.warp_of(index))] != first; };
+        auto middle = std::stable_partition(s.ready.begin(), s.ready.end(), other);
+        s.batch.assign(middle, s.ready.end());
+        s.ready.erase(middle, s.ready.end());
+        if (s.random() & 1) std::reverse(s.batch.begin(), s.batch.end());
+    } else {
+        s.batch.swap(s.ready);
+        if (s.order == reverse) std::reverse(s.batch.begin(), s.batch.end());
+    }
+}
+
+void check_shared_memory() {
+    if (dynamic_storage && !intact(dynamic_storage, dynamic_bytes))
+        fail(nullptr, -2, "a write beside dynamic shared memory (%zu bytes)", dynamic_bytes);
+    for (Variable* variable = variables; variable; variable = variable->next)
+        if (!intact(variable->storage, variable->size))
+            fail(nullptr, -2, "a write beside the shared variable `%s` (%zu bytes)", variable->name, variable->size);
+}
+
+void run_block() {
+    Scheduler& s = scheduler;
+    ++Variable::current_block;
+    variables = nullptr;
+    static_bytes = 0;
+    s.finished = 0;
+    s.ready.resize(size_t(s.count));
+    std::iota(s.ready.begin(), s.ready.end(), 0);
+    for (int i = 0; i < s.count; ++i) {
+        const unsigned n = unsigned(i), x = blockDim.x, y = blockDim.y;
+        s.threads[i] = Thread{uint3{n % x, n / x % y, n / (x * y)}, State::ready, nullptr, nullptr, 0, 0};
+    }
+    const int warp_count = (s.count + lanes - 1) / lanes;
+    for (int w = 0; w < warp_count; ++w) {
+        const int live = std::min(lanes, s.count - w * lanes);
+        s.warps[w] = Warp{live == lanes ? ~0u : (1u << live) - 1, 0, 0};
+    }
+    std::vector<int> priority;
+    if (s.order == warps_apart) {
+        priority.resize(size_t(warp_count));
+        std::iota(priority.begin(), priority.end(), 0);
+        std::shuffle(priority.begin(), priority.end(), s.random);
+    }
+#if GRADLAB_EMULATOR_TSAN
+    renew_fibers(true);
+    block_sync = arena.take(16 + 16 * most_threads / lanes);
+#endif
+    if (dynamic_bytes) dynamic_storage = fresh_storage(dynamic_storage, dynamic_bytes);
+    while (!s.failed) {
+        if (s.ready.empty()) {
+            if (settle()) continue;
+            break;
+        }
+        choose_batch(priority);
+        while (s.position < s.batch.size() && !s.failed) run(s.batch[s.position++]);
+    }
+    if (!s.failed) check_shared_memory();
+}
+
+void run_grid() {
+    Scheduler& s = scheduler;
+    const uint64_t blocks = uint64_t(gridDim.x) * gridDim.y * gridDim.z;
+    std::vector<uint64_t> shuffled;
+    if (s.order >= random_order && blocks <= (uint64_t(1) << 22)) {
+        shuffled.resize(blocks);
+        std::iota(shuffled.begin(), shuffled.end(), uint64_t(0));
+        std::shuffle(shuffled.begin(), shuffled.end(), s.random);
+    }
+    for (uint64_t i = 0; i < blocks && !s.failed; ++i) {
+        const uint64_t block = !shuffled.empty() ? shuffled[i] : s.order == reverse ? blocks - 1 - i : i;
+        blockIdx = uint3{unsigned(block % gridDim.x), unsigned(block / gridDim.x % gridDim.y), unsigned(block / gridDim.x / gridDim.y)};
+        run_block();
+    }
+}
+
+}  // namespace
+
+// `thread`: the index of the one concerned, -1 for none, -2 for the block as a whole. The first error of a launch counts.
+void fail(const Site* site, int thread, const char* format, ...) {
+    Scheduler& s = scheduler;
+    if (s.failed) return;
+    s.failed = true;
+    Fault& fault = *s.fault;
+    va_list arguments;
+    va_start(arguments, format);
+    vsnprintf(fault.message, sizeof fault.message, format, arguments);
+    va_end(arguments);
+    snprintf(fault.file, sizeof fault.file, "%s", site ? site->file : "");
+    fault.line = site ? site->line : 0;
+    fault.in_thread = thread >= 0 ? 2 : thread == -2 ? 1 : 0;
+    const uint3 where = thread >= 0 ? s.threads[thread].index : uint3{0, 0, 0};
+    fault.thread[0] = where.x, fault.thread[1] = where.y, fault.thread[2] = where.z;
+    fault.block[0] = blockIdx.x, fault.block[1] = blockIdx.y, fault.block[2] = blockIdx.z;
+}
+
+void to_scheduler() {
+    Scheduler& s = scheduler;
+    Fiber::transfer(*s.threads[s.current].fiber, s.own, s.failed);
+}
+
+void trap(const char* what, const char* file, int line) {
+    const Site site{file, line, 0};
+    fail(&site, scheduler.current, "%s", what);
+    for (;;) to_scheduler();  // which does not come back to a failed launch
+}
+
+uint64_t collective(Request& request) {
+    Scheduler& s = scheduler;
+    const int index = s.current;
+    Thread& thread = s.threads[index];
+    thread.request = &request;
+#if GRADLAB_EMULATOR_TSAN
+    void* object = sync_object(thread, index, request);
+    if (object) __tsan_release(object);
+#endif
+    if (request.operation < Operation::sync_warp) thread.state = State::at_barrier;
+    else arrive(index, request);
+    to_scheduler();
+#if GRADLAB_EMULATOR_TSAN
+    if (object) __tsan_acquire(object);
+#endif
+    return request.result;
+}
+
+void interrupt() {
+    Scheduler& s = scheduler;
+    if (s.order < random_order || (s.random() & 7) != 0) return;
+    s.ready.push_back(s.current);
+    to_scheduler();
+}
+
+void fence() {
+#if GRADLAB_EMULATOR_TSAN
+    __tsan_acquire(&fence_sync);
+    __tsan_release(&fence_sync);
+#else
+    __atomic_thread_fence(__ATOMIC_SEQ_CST);
+#endif
+}
+
+unsigned active_lanes() {
+    const Warp& warp = scheduler.warps[scheduler.warp_of(scheduler.current)];
+    return warp.exist & ~warp.finished;
+}
+
+long long ticks() { return std::chrono::steady_clock::now().time_since_epoch().count(); }
+
+void Variable::enter(const char* its_name, size_t bytes) {
+    if (!running) {
+        misplaced = its_name;
+        return;
+    }
+    name = its_name;
+    size = bytes;
+    storage = fresh_storage(storage, bytes);
+    block = current_block;
+    next = variables;
+    variables = this;
+    static_bytes += bytes;
+    if (static_bytes > 48 << 10) {
+        fail(nullptr, scheduler.current, "%zu bytes of static shared memory, with `%s`; the hardware has 48 KiB", static_bytes, its_name);
+        for (;;) to_scheduler();
+    }
+}
+
+void* dynamic_shared(const char* name) {
+    if (!running) misplaced = name;
+    else if (!dynamic_storage) trap("dynamic shared memory is used, but the launch asked for 0 bytes of it", "", 0);
+    return dynamic_storage;
+}
+
+#if GRADLAB_EMULATOR_TSAN
+Arena arena;
+#endif
+
+}  // namespace gradlab_emulator
+
+using namespace gradlab_emulator;
+
+#define GRADLAB_PUBLIC extern "C" __attribute__((visibility("default")))
+
+// The name of shared memory that a program declares outside a function, or null; asked once after a program is loaded.
+GRADLAB_PUBLIC const char* gradlab_emulator_misplaced() {
+    const char* name = misplaced;
+    misplaced = nullptr;
+    return name;
+}
+
+GRADLAB_PUBLIC int gradlab_emulator_launch(void (*kernel)(void**), void** parameters, const unsigned* grid, const unsigned* block,
+                                           size_t shared, int order, unsigned seed, int flush, Fault* fault) {
+    std::lock_guard<std::mutex> lock(one_launch);
+    Scheduler& s = scheduler;
+    s.kernel = kernel, s.parameters = parameters, s.order = order, s.flush = flush != 0, s.fault = fault, s.failed = false, s.current = -1;
+    s.random.seed(seed);
+    s.count = int(block[0] * block[1] * block[2]);
+    gridDim = dim3(grid[0], grid[1], grid[2]);
+    blockDim = dim3(block[0], block[1], block[2]);
+    dynamic_bytes = shared;
+    dynamic_storage = nullptr;
+#if GRADLAB_EMULATOR_TSAN
+    s.own.thread = __tsan_get_current_fiber();
+    arena.open();
+#endif
+    running = true;
+    handle_signals(true);
+    {
+        Subnormals mode(s.flush);
+        run_grid();
+    }
+    handle_signals(false);
+    running = false;
+    release_storage(dynamic_storage);
+    dynamic_storage = nullptr;
+#if GRADLAB_EMULATOR_TSAN
+    __tsan_acquire(&launch_sync);  // the launch is over: the host sees all of it
+    renew_fibers(true);
+    arena.close();
+#else
+    if (s.failed) renew_fibers(false);
+#endif
+    return s.failed;
+}

@@ -1,0 +1,71 @@
+// What the files of the runtime share: the threads of the running block, and how an error is recorded.
+#ifndef GRADLAB_EMULATOR_SCHEDULER_H
+#define GRADLAB_EMULATOR_SCHEDULER_H
+
+#include <random>
+#include <vector>
+#include "fiber.h"
+#include "memory.h"
+#include "runtime.h"
+
+namespace gradlab_emulator {
+
+constexpr int lanes = 32, most_threads = 1024;
+
+enum class State : uint8_t { ready, at_barrier, at_warp, finished };
+
+struct Thread {
+    uint3 index;
+    State state;
+    Fiber* fiber;      // null until it starts and after it has finished
+    Request* request;  // what it waits for
+    unsigned barriers, warp_barriers;  // how many it has passed
+};
+
+struct Warp {
+    unsigned exist, finished, waiting;  // masks of lanes
+};
+
+// What Python reads after a launch that failed. Layout: emulator/function.py.
+struct Fault {
+    char message[768];
+    char file[256];
+    int line;
+    int in_thread;  // whether `thread` and `block` say anything: 0 no, 1 the block, 2 both
+    unsigned thread[3], block[3];
+};
+
+struct Scheduler {
+    Thread threads[most_threads];
+    Warp warps[most_threads / lanes];
+    int count = 0, finished = 0, current = -1;
+    std::vector<int> ready;  // threads that can go on, in the order in which they became ready
+    std::vector<int> batch;  // those that run now, one after another
+    size_t position = 0;
+    Fiber own;               // the OS thread's stack
+    std::vector<Fiber*> fibers, idle;
+    void (*kernel)(void**) = nullptr;
+    void** parameters = nullptr;
+    int order = 0;
+    std::mt19937 random;
+    bool flush = false, failed = false;
+    Fault* fault = nullptr;
+
+    int warp_of(int thread) const { return thread / lanes; }
+    void wake(int thread) {
+        threads[thread].state = State::ready;
+        ready.push_back(thread);
+    }
+};
+extern Scheduler scheduler;
+
+__attribute__((format(printf, 3, 4))) void fail(const Site* site, int thread, const char* format, ...);
+void to_scheduler();
+const char* name_of(Operation operation);
+bool settle();                            // collectives.cpp: what to do when no thread is ready
+void arrive(int thread, Request& request);  // collectives.cpp: a request for the warp
+void handle_signals(bool on);             // signals.cpp
+
+}  // namespace gradlab_emulator
+
+#endif

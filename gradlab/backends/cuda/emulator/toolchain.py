@@ -1,0 +1,130 @@
+"""The C++ compiler of the machine, and where programs that it has built are kept."""
+
+from __future__ import annotations
+
+import functools
+import hashlib
+import importlib.util
+import os
+import platform
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Sequence
+from pathlib import Path
+from typing import NamedTuple
+
+CANDIDATES = ("g++", "clang++", "c++")
+FLAGS = ("-std=c++17", "-O2", "-g1", "-fPIC", "-w", "-ffp-contract=off", "-fno-strict-aliasing", "-fwrapv", "-fno-math-errno")
+MISSING = (
+    "the emulated GPU compiles kernels as C++ and finds no C++ compiler (tried the variable CXX, g++, clang++, c++ and the package "
+    "ziglang). Install one: `apt install g++`, `dnf install gcc-c++`, `xcode-select --install`, or `pip install ziglang`"
+)
+
+
+class CompilerMissing(RuntimeError):
+    """There is no C++ compiler on this machine."""
+
+
+class CompileError(RuntimeError):
+    """The compiler refused a program; the message is the compiler's."""
+
+
+class Compiler(NamedTuple):
+    """A C++ compiler: how to call it, and what it says it is."""
+
+    command: tuple[str, ...]
+    version: str
+
+    @property
+    def is_zig(self) -> bool:
+        return "ziglang" in self.command
+
+
+@functools.cache
+def compiler() -> Compiler:
+    """The compiler to use. Raises CompilerMissing."""
+    if platform.system() not in {"Linux", "Darwin"}:
+        raise CompilerMissing("the emulated GPU needs Linux or macOS (on Windows: WSL)")
+    command = _command()
+    said = subprocess.run([*command, "--version"], capture_output=True, text=True, check=False)
+    if said.returncode != 0:
+        raise CompilerMissing(f"{shlex.join(command)} --version fails: {said.stderr.strip()}")
+    return Compiler(tuple(command), said.stdout)
+
+
+def _command() -> list[str]:
+    wanted = os.environ.get("CXX")
+    if wanted:
+        command = shlex.split(wanted)
+        if shutil.which(command[0]) is None:
+            raise CompilerMissing(f"the variable CXX names {command[0]}, which is not there; unset it or install that compiler")
+        return command
+    for name in CANDIDATES:
+        if shutil.which(name):
+            return [name]
+    if importlib.util.find_spec("ziglang"):
+        return [sys.executable, "-m", "ziglang", "c++"]
+    raise CompilerMissing(MISSING)
+
+
+def flags(sanitize: str) -> list[str]:
+    """Flags for every translation unit."""
+    found = compiler()
+    chosen = list(FLAGS)
+    if found.is_zig:
+        chosen.append("-fno-sanitize=all")  # zig switches some on by itself
+    if sanitize:
+        chosen += [f"-fsanitize={sanitize}", "-fno-omit-frame-pointer", "-fno-sanitize-recover=all"]
+        if "clang" in found.version:
+            chosen.append("-shared-libsan")
+    return chosen
+
+
+def run(arguments: Sequence[str | Path], label: str) -> str:
+    """Run the compiler; what it printed. Raises CompileError."""
+    # A preloaded sanitizer is for the programs, not for the compiler.
+    environment = {name: value for name, value in os.environ.items() if name not in {"LD_PRELOAD", "DYLD_INSERT_LIBRARIES"}}
+    done = subprocess.run([*compiler().command, *map(str, arguments)], capture_output=True, text=True, check=False, env=environment)
+    if done.returncode != 0:
+        raise CompileError(f"{label} does not compile as C++ for the emulated GPU:\n{done.stderr}")
+    return done.stdout
+
+
+def cache_directory() -> Path:
+    """Where built programs are kept: $GRADLAB_CACHE, else gradlab in the user's cache directory."""
+    root = os.environ.get("GRADLAB_CACHE")
+    base = Path(root) if root else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gradlab"
+    directory = base / "emulator"
+    try:
+        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    except OSError as error:
+        raise CompileError(f"cannot make the cache directory {directory} ({error}); set GRADLAB_CACHE to one that can be written") from error
+    return directory
+
+
+def digest(*parts: str) -> str:
+    """A name for what all parts together determine, on this machine and with this compiler."""
+    found = compiler()
+    everything = (*parts, found.version, *found.command, platform.machine())
+    return hashlib.sha256("\0".join(everything).encode()).hexdigest()[:32]
+
+
+class Workshop:
+    """A directory beside the cache where a library is built; `deliver` puts it in its place at once, for processes that build the same."""
+
+    def __init__(self, target: Path) -> None:
+        self.target = target
+        self._scratch = tempfile.TemporaryDirectory(dir=target.parent, prefix="build-")
+        self.directory = Path(self._scratch.name)
+
+    def __enter__(self) -> Workshop:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._scratch.cleanup()
+
+    def deliver(self, library: Path) -> None:
+        library.replace(self.target)
