@@ -178,7 +178,7 @@ def test_collate():
 def test_collate_errors_say_what_to_do():
     with pytest.raises(ValueError, match=r"entry \[0\].*sample 0 of the batch has \(2,\), sample 1 has \(3,\).*pad_collate"):
         default_collate([(gl.zeros(2), 1), (gl.zeros(3), 1)])
-    with pytest.raises(RuntimeError, match="equal size.*pad_collate"):
+    with pytest.raises(RuntimeError, match=r"equal size.*pad_collate"):
         default_collate([[1, 2], [3]])
     with pytest.raises(TypeError, match=r"NoneType \(entry \['a'\]\)"):
         default_collate([{"a": None}])
@@ -237,7 +237,7 @@ def test_shuffle_is_seeded():
     def epochs(seed):
         gl.manual_seed(seed)
         loader = DataLoader(Rows(30), 4, shuffle=True)
-        return [sum(listed(loader), []) for _ in range(2)]
+        return [[v for batch in listed(loader) for v in batch] for _ in range(2)]
 
     one = epochs(1)
     assert one == epochs(1) != epochs(2)

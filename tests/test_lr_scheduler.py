@@ -21,12 +21,19 @@ CASES = {
     "ConstantLR": [{}, {"factor": 0.5, "total_iters": 3}],
     "PolynomialLR": [{}, {"total_iters": 9, "power": 2.0}],
     "CosineAnnealingWarmRestarts": [{"T_0": 4}, {"T_0": 2, "T_mult": 2, "eta_min": 0.01}],
-    "CyclicLR": [{"base_lr": 0.01, "max_lr": 0.1, "step_size_up": 3}, {"base_lr": 0.01, "max_lr": [0.1, 0.2], "step_size_up": 3, "step_size_down": 5,
-                  "mode": "triangular2"}, {"base_lr": 0.01, "max_lr": 0.1, "step_size_up": 3, "mode": "exp_range", "gamma": 0.9},
-                 {"base_lr": 0.01, "max_lr": 0.1, "step_size_up": 3, "scale_fn": lambda x: 1 / x, "cycle_momentum": False}],
-    "OneCycleLR": [{"max_lr": 0.1, "total_steps": 20}, {"max_lr": [0.1, 0.3], "epochs": 4, "steps_per_epoch": 5, "anneal_strategy": "linear"},
-                   {"max_lr": 0.1, "total_steps": 20, "three_phase": True}, {"max_lr": 0.1, "total_steps": 20, "cycle_momentum": False}],
-}  # fmt: skip
+    "CyclicLR": [
+        {"base_lr": 0.01, "max_lr": 0.1, "step_size_up": 3},
+        {"base_lr": 0.01, "max_lr": [0.1, 0.2], "step_size_up": 3, "step_size_down": 5, "mode": "triangular2"},
+        {"base_lr": 0.01, "max_lr": 0.1, "step_size_up": 3, "mode": "exp_range", "gamma": 0.9},
+        {"base_lr": 0.01, "max_lr": 0.1, "step_size_up": 3, "scale_fn": lambda x: 1 / x, "cycle_momentum": False},
+    ],
+    "OneCycleLR": [
+        {"max_lr": 0.1, "total_steps": 20},
+        {"max_lr": [0.1, 0.3], "epochs": 4, "steps_per_epoch": 5, "anneal_strategy": "linear"},
+        {"max_lr": 0.1, "total_steps": 20, "three_phase": True},
+        {"max_lr": 0.1, "total_steps": 20, "cycle_momentum": False},
+    ],
+}
 each_case = pytest.mark.parametrize(("name", "number"), [(name, i) for name, cases in CASES.items() for i in range(len(cases))])
 PLAIN = [name for name in CASES if name not in ("CyclicLR", "OneCycleLR")]
 
@@ -102,7 +109,15 @@ METRICS = [1.0, 0.9, 0.95, 0.95, 0.9499, 0.96, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5, 0.5
 @pytest.mark.parametrize("threshold_mode", ["rel", "abs"])
 def test_plateau_as_in_torch(mode, threshold_mode):
     torch = pytest.importorskip("torch")
-    options = {"mode": mode, "threshold_mode": threshold_mode, "factor": 0.5, "patience": 1, "cooldown": 2, "min_lr": [0.01, 0.1], "threshold": 0.02}
+    options = {
+        "mode": mode,
+        "threshold_mode": threshold_mode,
+        "factor": 0.5,
+        "patience": 1,
+        "cooldown": 2,
+        "min_lr": [0.01, 0.1],
+        "threshold": 0.02,
+    }
     seen = []
     for optim, tensor in ((gl.optim, gl.tensor), (torch.optim, torch.tensor)):
         opt = setup(optim, tensor)

@@ -1,67 +1,15 @@
-"""Optimizers: trajectories, groups, state, resuming, hooks, errors. `-m torch` compares all of them with PyTorch."""
+"""Optimizers: trajectories, groups, hooks, errors."""
 
 from __future__ import annotations
 
-import inspect
-import io
-
 import numpy as np
 import pytest
+from optimizers import CASES, each_case, each_optimizer, equal, gradients, run, start
 
 import gradlab as gl
 from gradlab import optim
 
 from samples import optim as references
-
-CASES = {
-    "SGD": [{}, {"lr": 0.1, "weight_decay": 0.5}, {"lr": 0.1, "momentum": 0.9}, {"momentum": 0.9, "dampening": 0.5},
-            {"momentum": 0.9, "nesterov": True, "weight_decay": 0.1}, {"weight_decay": 0.1, "maximize": True}],
-    "Adam": [{}, {"lr": 0.1}, {"weight_decay": 0.1, "maximize": True}, {"weight_decay": 0.1, "amsgrad": True}, {"betas": (0.0, 0.5)}],
-    "AdamW": [{}, {"lr": 0.1}, {"weight_decay": 0.1, "maximize": True}, {"weight_decay": 0.1, "amsgrad": True}],
-    "RMSprop": [{}, {"weight_decay": 0.1, "centered": True}, {"weight_decay": 0.1, "centered": True, "momentum": 0.1},
-                {"maximize": True, "momentum": 0.9}],
-    "Adagrad": [{}, {"lr": 0.1, "weight_decay": 0.1}, {"lr_decay": 0.5, "initial_accumulator_value": 0.25}, {"maximize": True}],
-    "Adadelta": [{}, {"rho": 0.95, "weight_decay": 0.9}, {"maximize": True}],
-    "Adamax": [{}, {"lr": 0.1, "weight_decay": 0.1}, {"maximize": True}],
-    "NAdam": [{}, {"lr": 0.1, "momentum_decay": 0.006}, {"weight_decay": 0.1, "decoupled_weight_decay": True}, {"maximize": True}],
-    "RAdam": [{}, {"lr": 0.1, "weight_decay": 0.1}, {"lr": 0.1, "weight_decay": 0.1, "decoupled_weight_decay": True}, {"maximize": True}],
-    "ASGD": [{}, {"lambd": 0.1, "t0": 10}, {"lr": 0.1, "weight_decay": 0.1, "t0": 3}, {"maximize": True}],
-    "Rprop": [{}, {"lr": 2e-4}, {"etas": (0.5, 1.5)}, {"step_sizes": (2e-6, 100)}, {"maximize": True}],
-}  # fmt: skip
-EACH = [(name, i) for name, cases in CASES.items() for i in range(len(cases))]
-each_case = pytest.mark.parametrize(("name", "number"), EACH)
-each_optimizer = pytest.mark.parametrize("name", CASES)
-
-
-def gradients(steps=20, dtype="float64", seed=0):
-    rng = np.random.default_rng(seed)
-    return [(rng.normal(size=(4, 3)).astype(dtype), rng.normal(size=(3,)).astype(dtype)) for _ in range(steps)]
-
-
-def start(dtype="float64"):
-    rng = np.random.default_rng(1)
-    return [gl.tensor(rng.normal(size=s).astype(dtype), requires_grad=True) for s in ((4, 3), (3,))]
-
-
-def give(params, arrays):
-    for p, g in zip(params, arrays, strict=True):
-        p.grad = None if g is None else gl.tensor(g)
-
-
-def run(opt, params, steps):
-    seen = []
-    for arrays in steps:
-        give(params, arrays)
-        opt.step()
-        seen.append([p.detach().numpy().copy() for p in params])
-    return seen
-
-
-def equal(a, b):
-    for x, y in zip(a, b, strict=True):
-        for u, v in zip(x, y, strict=True):
-            np.testing.assert_array_equal(u, v)
-
 
 # ---------------------------------------------------------------- values
 
@@ -122,38 +70,6 @@ def test_the_row_gives_the_same_bits_as_the_step_in_place(name, number):
     with gl.autograd.detect_anomaly():  # a special mode: no fast path
         slow = run(getattr(optim, name)(params, **options), params, steps)
     equal(fast, slow)
-
-
-@pytest.mark.torch
-@each_case
-@pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_twenty_steps_as_in_torch(name, number, dtype):
-    torch = pytest.importorskip("torch")
-    options, steps, params = CASES[name][number], gradients(20, dtype), start(dtype)
-    theirs = [torch.nn.Parameter(torch.from_numpy(p.detach().numpy().copy())) for p in params]
-    opt, other = getattr(optim, name)(params, **options), getattr(torch.optim, name)(theirs, **options)
-    got = run(opt, params, steps)
-    tolerance = 2e-6 if dtype == "float32" else 1e-9 if name == "NAdam" else 1e-12  # NAdam: a float32 product of momenta
-    for arrays, ours in zip(steps, got, strict=True):
-        for p, g in zip(theirs, arrays, strict=True):
-            p.grad = torch.from_numpy(g.copy())
-        other.step()
-        for a, b in zip(ours, theirs, strict=True):
-            b = b.detach().numpy()
-            np.testing.assert_allclose(a, b, rtol=0, atol=tolerance * np.abs(b).max())
-    ours, wanted = opt.state_dict(), other.state_dict()
-    assert {k: sorted(v) for k, v in ours["state"].items()} == {k: sorted(k for k in v if v[k] is not None) for k, v in wanted["state"].items()}
-    ours_groups = [{k: v for k, v in g.items()} for g in ours["param_groups"]]
-    assert [set(g) for g in ours_groups] == [set(g) for g in wanted["param_groups"]]
-
-
-@pytest.mark.torch
-@each_optimizer
-def test_same_arguments_as_in_torch(name):
-    torch = pytest.importorskip("torch")
-    ours, theirs = (inspect.signature(getattr(m, name).__init__).parameters for m in (optim, torch.optim))
-    assert [(k, v.kind) for k, v in ours.items()] == [(k, v.kind) for k, v in theirs.items()]
-    assert {k: v.default for k, v in ours.items()} == {k: v.default for k, v in theirs.items()}
 
 
 @pytest.mark.parametrize("size", [0, 1, 16_384, 40_001])
@@ -314,7 +230,7 @@ def test_backward_notices_the_step():
     y = (x @ w).sum()
     y.backward(retain_graph=True)
     opt.step()
-    with pytest.raises(RuntimeError, match="modified|changed|in place"):
+    with pytest.raises(RuntimeError, match=r"modified|changed|in place"):
         y.backward()
 
 
@@ -324,65 +240,6 @@ def test_state_is_not_recorded():
     (p * 2).sum().backward()
     opt.step()
     assert p.is_leaf and p.requires_grad and not any(v.requires_grad for v in opt.state[p].values())
-
-
-# ---------------------------------------------------------------- saving
-
-
-@each_case
-def test_resume_is_bit_identical(name, number):
-    options, steps = CASES[name][number], gradients(10, "float32")
-    params = start("float32")
-    opt = getattr(optim, name)(params, **options)
-    run(opt, params, steps[:5])
-    file = io.BytesIO()
-    gl.save({"params": [p.detach() for p in params], "optimizer": opt.state_dict()}, file)
-    file.seek(0)
-    wanted = run(opt, params, steps[5:])
-    found = gl.load(file)
-    others = [p.clone().requires_grad_() for p in found["params"]]
-    twin = getattr(optim, name)(others, **options)
-    twin.load_state_dict(found["optimizer"])
-    equal(run(twin, others, steps[5:]), wanted)
-    assert twin.state_dict()["param_groups"] == opt.state_dict()["param_groups"]
-
-
-def test_saved_state_shares_no_memory():
-    params = start("float32")
-    opt = optim.Adam(params)
-    run(opt, params, gradients(2, "float32"))
-    saved = opt.state_dict()
-    before = saved["state"][0]["exp_avg"].numpy().copy()
-    twin = optim.Adam(start("float32"))
-    twin.load_state_dict(saved)
-    run(opt, params, gradients(2, "float32", seed=5))
-    run(twin, twin.param_groups[0]["params"], gradients(2, "float32", seed=6))
-    np.testing.assert_array_equal(saved["state"][0]["exp_avg"].numpy(), before)
-    assert saved["state"][0]["step"].item() == 2
-
-
-def test_loading_checks_and_leaves_alone():
-    params = start()
-    opt = optim.Adam(params, lr=0.5)
-    run(opt, params, gradients(1))
-    other = optim.Adam(params[:1])
-    with pytest.raises(ValueError, match="doesn't match the size of optimizer's group"):
-        other.load_state_dict(opt.state_dict())
-    with pytest.raises(ValueError, match="different number of parameter groups"):
-        optim.Adam([{"params": p} for p in params]).load_state_dict(opt.state_dict())
-    with pytest.raises(KeyError, match="param_groups"):
-        other.load_state_dict({"state": {}})
-    assert not other.state and other.param_groups[0]["lr"] == 1e-3
-
-
-def test_loading_takes_the_parameters_dtype():
-    params = start("float32")
-    opt = optim.Adam(params)
-    run(opt, params, gradients(1, "float32"))
-    twin = optim.Adam(start("float64"))
-    twin.load_state_dict(opt.state_dict())
-    state = twin.state[twin.param_groups[0]["params"][0]]
-    assert state["exp_avg"].dtype == gl.float64 and state["step"].dtype == gl.float32
 
 
 # ---------------------------------------------------------------- errors

@@ -82,7 +82,9 @@ def test_options():
     assert repr(x) == "tensor([  1.2346, 100.0000])"
 
 
-@pytest.mark.parametrize("options", [{"profile": "loud"}, {"precision": -1}, {"edgeitems": 0}, {"linewidth": 0}, {"threshold": float("nan")}])
+@pytest.mark.parametrize(
+    "options", [{"profile": "loud"}, {"precision": -1}, {"edgeitems": 0}, {"linewidth": 0}, {"threshold": float("nan")}]
+)
 def test_wrong_options(options):
     with pytest.raises(ValueError):
         gl.set_printoptions(**options)
@@ -109,7 +111,10 @@ def test_large_tensors_are_not_copied_whole():
 
 def arrays():
     rng = np.random.default_rng(0)
-    yield from (rng.normal(size=s) for s in ((), (1,), (5,), (3, 4), (2, 3, 4), (2, 1, 2, 3), (30, 40), (7, 200), (1200,), (11, 11, 11), (0,), (2, 0, 3)))
+    yield from (
+        rng.normal(size=s)
+        for s in ((), (1,), (5,), (3, 4), (2, 3, 4), (2, 1, 2, 3), (30, 40), (7, 200), (1200,), (11, 11, 11), (0,), (2, 0, 3))
+    )
     yield from (rng.normal(size=20) * 10.0**e for e in (-8, -5, -3, 2, 4, 6, 9, 20))
     yield from (rng.integers(-9, 9, 30) * 10.0**e for e in (0, 2, 5, 9))
     yield np.array([0.0, -0.0, np.nan, np.inf, -np.inf, 1.5])
@@ -126,7 +131,11 @@ def unwrapped(tensor):
 
 
 @pytest.mark.torch
-@pytest.mark.parametrize("options", [{}, {"profile": "short"}, {"sci_mode": True}, {"sci_mode": False}, {"linewidth": 40, "precision": 6, "threshold": 10}], ids=str)
+@pytest.mark.parametrize(
+    "options",
+    [{}, {"profile": "short"}, {"sci_mode": True}, {"sci_mode": False}, {"linewidth": 40, "precision": 6, "threshold": 10}],
+    ids=str,
+)
 def test_as_in_torch(options):
     torch = pytest.importorskip("torch")
     torch.set_printoptions(profile="default")
@@ -139,7 +148,11 @@ def test_as_in_torch(options):
                         continue
                     values = np.clip(array, 0, 200) if not dtype.is_floating_point else array
                     theirs = torch.tensor(values).to(getattr(torch, dtype.name))
-                    ours = gl.tensor(values).to(dtype) if dtype.name not in ("bfloat16", "float16") else gl.tensor(theirs.double().numpy()).to(dtype)
+                    ours = (
+                        gl.tensor(values).to(dtype)
+                        if dtype.name not in ("bfloat16", "float16")
+                        else gl.tensor(theirs.double().numpy()).to(dtype)
+                    )
                     assert unwrapped(ours) == unwrapped(theirs)
                     if dtype.is_floating_point:
                         assert unwrapped(ours.requires_grad_()) == unwrapped(theirs.requires_grad_())

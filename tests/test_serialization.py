@@ -40,13 +40,48 @@ def same(a, b):
 
 
 VALUES = [
-    None, True, 3, -(10**30), 0.1, -0.0, float("inf"), float("-inf"), float("nan"), "text ü \n \x00", "", b"bytes\x00", b"", bytearray(b"x"),
-    [], {}, (), [1, [2, [3]]], (1, (2,)), {"a": {"b": {"c": 1}}}, {1: "int", "1": "str", True: "bool", None: 0, (1, "a"): 2, 1.5: 3},
-    OrderedDict(b=1, a=2), gl.float32, gl.bfloat16, gl.device("cpu"), np.arange(6).reshape(2, 3), np.array(3.5), np.float32(1.5), np.int64(-3), np.bool_(True),
-    np.zeros((0, 3)), np.arange(6).reshape(2, 3).T, gl.tensor(3.5), gl.zeros(0, 2), gl.tensor([[1.0, 2.0], [3.0, 4.0]]).mT, gl.arange(10)[2:9:3],
+    None,
+    True,
+    3,
+    -(10**30),
+    0.1,
+    -0.0,
+    float("inf"),
+    float("-inf"),
+    float("nan"),
+    "text ü \n \x00",
+    "",
+    b"bytes\x00",
+    b"",
+    bytearray(b"x"),
+    [],
+    {},
+    (),
+    [1, [2, [3]]],
+    (1, (2,)),
+    {"a": {"b": {"c": 1}}},
+    {3: "int", "3": "str", True: "bool", None: 0, (1, "a"): 2, 1.5: 3},
+    OrderedDict(b=1, a=2),
+    gl.float32,
+    gl.bfloat16,
+    gl.device("cpu"),
+    np.arange(6).reshape(2, 3),
+    np.array(3.5),
+    np.float32(1.5),
+    np.int64(-3),
+    np.bool_(True),
+    np.zeros((0, 3)),
+    np.arange(6).reshape(2, 3).T,
+    gl.tensor(3.5),
+    gl.zeros(0, 2),
+    gl.tensor([[1.0, 2.0], [3.0, 4.0]]).mT,
+    gl.arange(10)[2:9:3],
     [gl.tensor([1]), {"k": (gl.tensor([2.0]), None)}],
-    {"__metadata__": gl.tensor([1.0])}, {"a": {"b": gl.tensor([1.0])}, "a.b": gl.tensor([2.0])}, {"tensor": "x"}, [{"dict": []}, {"float": "nan"}],
-]  # fmt: skip
+    {"__metadata__": gl.tensor([1.0])},
+    {"a": {"b": gl.tensor([1.0])}, "a.b": gl.tensor([2.0])},
+    {"tensor": "x"},
+    [{"dict": []}, {"float": "nan"}],
+]
 
 
 @pytest.mark.parametrize("value", VALUES, ids=repr)
@@ -101,8 +136,11 @@ def test_a_flat_dict_is_a_plain_file(tmp_path):
     gl.save({"b.weight": w, "a.bias": gl.arange(3), "tied": w, "t": w.mT}, path)
     found = safetensors.numpy.load_file(path)
     assert {k: v.tolist() for k, v in found.items()} == {
-        "b.weight": [[1, 2], [3, 4]], "a.bias": [0, 1, 2], "tied": [[1, 2], [3, 4]], "t": [[1, 3], [2, 4]],
-    }  # fmt: skip
+        "b.weight": [[1, 2], [3, 4]],
+        "a.bias": [0, 1, 2],
+        "tied": [[1, 2], [3, 4]],
+        "t": [[1, 3], [2, 4]],
+    }
     ours = gl.load(path)
     assert list(ours) == ["b.weight", "a.bias", "tied", "t"] and ours["tied"] is ours["b.weight"]
 
@@ -226,10 +264,10 @@ def test_every_truncation_is_an_error_that_names_the_file(tmp_path):
     whole, path = sample(), tmp_path / "cut.bin"
     for length in range(len(whole)):
         path.write_bytes(whole[:length])
-        with pytest.raises(FileFormatError, match="cut.bin"):
+        with pytest.raises(FileFormatError, match=r"cut\.bin"):
             gl.load(path)
     path.write_bytes(whole + b"\x00")
-    with pytest.raises(FileFormatError, match="cut.bin"):
+    with pytest.raises(FileFormatError, match=r"cut\.bin"):
         gl.load(path)
 
 
@@ -258,7 +296,7 @@ class Payload:
 def test_no_code_is_run(tmp_path, protocol):
     mark, path = tmp_path / "ran", tmp_path / "evil.bin"
     path.write_bytes(pickle.dumps({"w": Payload(str(mark))}, protocol))
-    with pytest.raises(FileFormatError, match="evil.bin.*(is a pickle|not a safetensors file)"):
+    with pytest.raises(FileFormatError, match=r"evil.bin.*(is a pickle|not a safetensors file)"):
         gl.load(path)
     assert not mark.exists()
 
@@ -266,11 +304,18 @@ def test_no_code_is_run(tmp_path, protocol):
 @pytest.mark.parametrize(
     ("content", "message"),
     [
-        (b"", "is empty"), (b"abc", "3 bytes"), (b"PK\x03\x04" + bytes(50), "zip archive"), (b"\x93NUMPY" + bytes(50), "numpy.load"),
-        (b"\x1f\x8b" + bytes(50), "gzip"), (b"just some text, not a checkpoint", "not a safetensors file"), (bytes(100), "not a safetensors file"),
-        (b"\xff" * 100, "not a safetensors file"), (struct.pack("<Q", 2) + b"{]", "no JSON"), (struct.pack("<Q", 1 << 60) + b"{}", "cut short"),
+        (b"", "is empty"),
+        (b"abc", "3 bytes"),
+        (b"PK\x03\x04" + bytes(50), "zip archive"),
+        (b"\x93NUMPY" + bytes(50), "numpy.load"),
+        (b"\x1f\x8b" + bytes(50), "gzip"),
+        (b"just some text, not a checkpoint", "not a safetensors file"),
+        (bytes(100), "not a safetensors file"),
+        (b"\xff" * 100, "not a safetensors file"),
+        (struct.pack("<Q", 2) + b"{]", "no JSON"),
+        (struct.pack("<Q", 1 << 60) + b"{}", "cut short"),
     ],
-)  # fmt: skip
+)
 def test_foreign_files(content, message):
     with pytest.raises(FileFormatError, match=message):
         from_bytes(content, "x")
@@ -283,11 +328,26 @@ def with_outline(outline):
 @pytest.mark.parametrize(
     "tree",
     [
-        {"tensor": "y"}, {"tensor": 3}, {"tensor": ["x"]}, {"array": {}}, {"unknown": 1}, {}, {"dict": 3}, {"dict": [[1]]}, {"dict": [[{"tensor": "x"}, 1]]},
-        {"dict": [[[1], 2]]}, {"tuple": 3}, {"float": "1e5"}, {"dtype": "float7"}, {"device": "nowhere"}, {"dict": [], "tuple": []}, {"bytes": "y"},
-        {"scalar": "x"}, {"tensor": "x", "device": 3},
+        {"tensor": "y"},
+        {"tensor": 3},
+        {"tensor": ["x"]},
+        {"array": {}},
+        {"unknown": 1},
+        {},
+        {"dict": 3},
+        {"dict": [[1]]},
+        {"dict": [[{"tensor": "x"}, 1]]},
+        {"dict": [[[1], 2]]},
+        {"tuple": 3},
+        {"float": "1e5"},
+        {"dtype": "float7"},
+        {"device": "nowhere"},
+        {"dict": [], "tuple": []},
+        {"bytes": "y"},
+        {"scalar": "x"},
+        {"tensor": "x", "device": 3},
     ],
-)  # fmt: skip
+)
 def test_outlines_that_do_not_fit(tree):
     with pytest.raises(FileFormatError, match="damaged"):
         from_bytes(with_outline({"version": 1, "tree": tree}), "x")

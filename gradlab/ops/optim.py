@@ -137,7 +137,7 @@ def sgd_momentum_rule(p: Spec, grad: Spec, buffer: Spec | None, h: Spec, *, nest
 def sgd_momentum_cpu(
     p: Any, g: Any, buffer: Any, h: Any, new_p: Any, new_buffer: Any, *, nesterov: bool, maximize: bool
 ) -> None:
-    """buffer = momentum · buffer + (1 - dampening) · g, at first g itself; p - lr · buffer, with Nesterov p - lr · (g + momentum · buffer)."""
+    """buffer = momentum · buffer + (1 - dampening) · g, at first g itself; p - lr · that, with Nesterov p - lr · (g + momentum · that)."""
 
     def kernel(c: Any, s: Any, t: Any, p: Any, g: Any, buffer: Any, new_p: Any, new_buffer: Any) -> None:
         lr, weight_decay, momentum, share = c

@@ -18,8 +18,8 @@ class Adam(RowOptimizer):
     """Adam: steps scaled by running means of the gradient and of its square (Kingma and Ba, 2015).
 
     `weight_decay` adds weight_decay · parameter to the gradient; with `decoupled_weight_decay` the parameter shrinks by lr · weight_decay
-    instead, as in AdamW. `amsgrad`: divide by the largest mean square so far (Reddi, Kale and Kumar, 2018). `foreach`, `capturable`, `fused`
-    are accepted: there is one implementation, and every step can be traced.
+    instead, as in AdamW. `amsgrad`: divide by the largest mean square so far (Reddi, Kale and Kumar, 2018). `foreach`, `capturable`,
+    `fused` are accepted: there is one implementation, and every step can be traced.
     """
 
     def __init__(

@@ -90,7 +90,8 @@ class Adagrad(RowOptimizer):
             params,
             {
                 "lr": lr, "lr_decay": lr_decay, "eps": eps, "weight_decay": weight_decay,
-                "initial_accumulator_value": initial_accumulator_value, "foreach": foreach, "maximize": maximize, "differentiable": differentiable, "fused": fused,
+                "initial_accumulator_value": initial_accumulator_value,
+                "foreach": foreach, "maximize": maximize, "differentiable": differentiable, "fused": fused,
             },
         )  # fmt: skip
 

@@ -1,7 +1,8 @@
 """Hyper-parameters: the one place where their values are read.
 
-An eager step reads numbers. In a trace the tracer may hand out a live input instead (its `hyper(group, name, index)`), so that one static
-program serves a whole learning rate schedule.
+An eager step reads numbers. In a trace the tracer may hand out live inputs instead, so that one static program serves a whole learning rate
+schedule: its `hypers(group, names)` a whole vector (`values` gives the numbers to put there before each run), or its `hyper(group, name,
+index)` one 0-d tensor.
 """
 
 from __future__ import annotations
@@ -26,18 +27,27 @@ def hyper(group: dict[str, Any], name: str, index: int | None = None) -> Any:
     return value if index is None else value[index]
 
 
+def values(group: dict[str, Any], names: tuple[Any, ...]) -> list[Any]:
+    """Several hyper-parameters as they stand in the group: numbers, or tensors where the user gave tensors."""
+    return [group[name] if type(name) is str else group[name[0]][name[1]] for name in names]
+
+
 def hypers(group: dict[str, Any], names: tuple[Any, ...]) -> Tensor:
     """Several hyper-parameters as a float64 vector: what the update rows take."""
-    if current().tracer is None:
-        values = [group[name] if type(name) is str else group[name[0]][name[1]] for name in names]
+    tracer = current().tracer
+    if tracer is None:
+        found = values(group, names)
     else:
-        values = [hyper(group, name) if type(name) is str else hyper(group, *name) for name in names]
-    for value in values:
+        live = getattr(tracer, "hypers", None)
+        if live is not None:
+            return live(group, names)
+        found = [hyper(group, name) if type(name) is str else hyper(group, *name) for name in names]
+    for value in found:
         if isinstance(value, Tensor):
             break
     else:
-        return wrap(np.array(values, FLOAT64))  # type: ignore[no-any-return]
-    parts = [v.detach().to(FLOAT64).reshape(()) if isinstance(v, Tensor) else wrap(np.array(v, FLOAT64)) for v in values]
+        return wrap(np.array(found, FLOAT64))
+    parts = [v.detach().to(FLOAT64).reshape(()) if isinstance(v, Tensor) else wrap(np.array(v, FLOAT64)) for v in found]
     return stack(parts)
 
 

@@ -10,8 +10,7 @@ from gradlab import dispatch, ops
 from gradlab.autograd import inplace
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current
-from gradlab.autograd.general import finish, refresh
-from gradlab.autograd.record import apply, bind, wrap
+from gradlab.autograd.record import apply, bind, finish, refresh, wrap
 from gradlab.device import Device
 from gradlab.dtype import BOOL, as_numpy, bfloat16, float16, float32, float64, int8, int16, int32, int64, uint8
 from gradlab.op import Op

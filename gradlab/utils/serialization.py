@@ -253,7 +253,7 @@ def located(tensor: Tensor, device: str, map_location: Any) -> Tensor:
     elif map_location is not None:
         target = map_location
     try:
-        return moved(tensor, Device(target))  # type: ignore[no-any-return]
+        return moved(tensor, Device(target))
     except RuntimeError as error:
         raise RuntimeError(f"load: a tensor was saved from {device}, and {error}; pass map_location='cpu' to load it on the CPU") from None
 

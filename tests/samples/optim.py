@@ -30,7 +30,7 @@ def sgd_momentum(p, grad, buffer, h, nesterov, maximize):
 
 
 def moments(p, grad, mean, square, h, decoupled, maximize):
-    lr, beta1, beta2, eps, decay = h[:5]
+    lr, beta1, beta2, _, decay = h[:5]
     g = effective(p, grad, 0 if decoupled else decay, maximize)
     return g, beta1 * mean + (1 - beta1) * g, beta2 * square + (1 - beta2) * g**2, p * (1 - lr * decay) if decoupled else p
 
@@ -152,7 +152,11 @@ SAMPLES = {
         sample(EMPTY, EMPTY, SGD_H, reference=sgd, maximize=False, **QUIET),
     ],
     "sgd_momentum_update": [
-        *[sample(P, G, b, SGD_H, reference=sgd_momentum, nesterov=n, maximize=b is None, **QUIET) for b in (M, None) for n in (False, True)],
+        *[
+            sample(P, G, b, SGD_H, reference=sgd_momentum, nesterov=n, maximize=b is None, **QUIET)
+            for b in (M, None)
+            for n in (False, True)
+        ],
         *[sample(*BIG[:2], b, SGD_H, reference=sgd_momentum, nesterov=True, maximize=False, **QUIET) for b in (BIG[2], None)],
         sample(*SCALAR, SGD_H, reference=sgd_momentum, nesterov=False, maximize=True, **QUIET),
     ],
@@ -171,16 +175,25 @@ SAMPLES = {
     "rmsprop_momentum_update": [sample(P, G, V, M, STEP, RMS_H, reference=rmsprop(False, True), maximize=False, **QUIET)],
     "rmsprop_centered_momentum_update": [sample(P, G, V + 2, M / 4, G, STEP, RMS_H, reference=rmsprop(True, True), maximize=True, **QUIET)],
     "adagrad_update": [
-        sample(P, G, V, s, np.array([0.125, 0.5, 0.25, 0.0625]), reference=adagrad, maximize=m, **QUIET) for s in (STEP, STEPS) for m in (False, True)
+        sample(P, G, V, s, np.array([0.125, 0.5, 0.25, 0.0625]), reference=adagrad, maximize=m, **QUIET)
+        for s in (STEP, STEPS)
+        for m in (False, True)
     ],
-    "adadelta_update": [sample(P, G, V, W, STEP, np.array([0.5, 0.75, 0.0625, 0.25]), reference=adadelta, maximize=m, **QUIET) for m in (False, True)],
+    "adadelta_update": [
+        sample(P, G, V, W, STEP, np.array([0.5, 0.75, 0.0625, 0.25]), reference=adadelta, maximize=m, **QUIET) for m in (False, True)
+    ],
     "adamax_update": [sample(P, G, M, V, s, ADAM_H, reference=adamax, maximize=m, **QUIET) for s in (STEP, STEPS) for m in (False, True)],
     "nadam_update": adams(nadam, NADAM_H, np.array(0.5)),
-    "radam_update": [*adams(radam, ADAM_H), sample(P, G, M, V, STEPS, np.array([0.1, 0.9, 0.99, 0.1, 0.25]), reference=radam, dtypes=("float32",), **QUIET, **FLAGS[0])],
+    "radam_update": [
+        *adams(radam, ADAM_H),
+        sample(P, G, M, V, STEPS, np.array([0.1, 0.9, 0.99, 0.1, 0.25]), reference=radam, dtypes=("float32",), **QUIET, **FLAGS[0]),
+    ],
     "asgd_update": [
         sample(P, G, M, np.array(0.25), np.array(mu), s, np.array([0.125, 0.5, 0.75, 4, 0.25]), reference=asgd, maximize=mu == 1, **QUIET)
         for mu in (1.0, 0.5)
         for s in (STEP, STEPS)
     ],
-    "rprop_update": [sample(P, G, M, V, STEP, np.array([0.5, 1.25, 0.75, 1.5]), reference=rprop, maximize=m, **QUIET) for m in (False, True)],
+    "rprop_update": [
+        sample(P, G, M, V, STEP, np.array([0.5, 1.25, 0.75, 1.5]), reference=rprop, maximize=m, **QUIET) for m in (False, True)
+    ],
 }

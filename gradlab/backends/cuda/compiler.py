@@ -3,6 +3,7 @@ for each device."""
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import Any
 
@@ -10,6 +11,8 @@ from gradlab.backends.cuda.driver import Driver, Function
 from gradlab.backends.cuda.generate import Signature, elementwise_source
 from gradlab.kernel import source_directory
 from gradlab.op import Op
+
+_INCLUDE = re.compile(r'\s*#include "([^"]+)"')
 
 
 def program(include: str, *bodies: str) -> str:
@@ -27,6 +30,22 @@ def file_source(file: str) -> str:
     return (source_directory() / file).read_text(encoding="utf-8")
 
 
+def inlined(source: str, seen: set[str] | None = None) -> str:
+    """The source with gradlab's own headers put in place of their include lines, so that whoever caches a compiled program by its text
+    notices a changed header."""
+    seen = set() if seen is None else seen
+    lines = []
+    for line in source.splitlines():
+        match = _INCLUDE.match(line)
+        if match:
+            if match[1] not in seen:
+                seen.add(match[1])
+                lines.append(inlined(file_source(match[1]), seen))
+        elif line.strip() != "#pragma once":
+            lines.append(line)
+    return "\n".join(lines) + "\n"
+
+
 class Compiler:
     """Compiles on first use and keeps what it compiled."""
 
@@ -37,15 +56,15 @@ class Compiler:
     def elementwise(self, op: Op, signature: Signature) -> Function:
         """The kernel of an elementwise row for these operands."""
         name = signature.kernel
-        return self._get(("elementwise", signature), lambda: self.driver.compile(elementwise_program(op, signature), [name], name)[name])  # type: ignore[no-any-return]
+        return self._get(("elementwise", signature), lambda: self.driver.compile(inlined(elementwise_program(op, signature)), [name], name)[name])  # type: ignore[no-any-return]
 
     def generated(self, key: Any, source: Callable[[], str], names: list[str], label: str) -> dict[str, Function]:
         """The kernels of a generated text, compiled once for each key."""
-        return self._get(key, lambda: self.driver.compile(source(), names, label))  # type: ignore[no-any-return]
+        return self._get(key, lambda: self.driver.compile(inlined(source()), names, label))  # type: ignore[no-any-return]
 
     def from_file(self, file: str, name: str) -> Function:
         """A kernel of `kernels/<file>`: an extern "C" name or a name expression such as `gradlab::softmax<float>`."""
-        return self._get((file, name), lambda: self.driver.compile(file_source(file), [name], file)[name])  # type: ignore[no-any-return]
+        return self._get((file, name), lambda: self.driver.compile(inlined(file_source(file)), [name], file)[name])  # type: ignore[no-any-return]
 
     def _get(self, key: Any, make: Callable[[], Any]) -> Any:
         place = (key, self.driver.current_device())

@@ -26,12 +26,13 @@ LIMIT = int(os.environ.get("GRADLAB_EMULATED_MEMORY", 8 << 30))  # bytes of memo
 class EmulatedArray:
     """An array on an emulated device."""
 
-    __slots__ = ("__weakref__", "_device", "_host")
+    __slots__ = ("__weakref__", "_device", "_host", "base")
     __array_priority__ = 100
 
-    def __init__(self, host: np.ndarray[Any, Any], device: int) -> None:
+    def __init__(self, host: np.ndarray[Any, Any], device: int, base: EmulatedArray | None = None) -> None:
         self._host = host
         self._device = device
+        self.base = base
 
     shape = property(lambda self: self._host.shape)
     dtype = property(lambda self: self._host.dtype)
@@ -42,7 +43,7 @@ class EmulatedArray:
     flags = property(lambda self: self._host.flags)
 
     def _like(self, host: np.ndarray[Any, Any]) -> EmulatedArray:
-        return EmulatedArray(host, self._device)
+        return EmulatedArray(host, self._device, self if self.base is None else self.base)
 
     @property
     def T(self) -> EmulatedArray:

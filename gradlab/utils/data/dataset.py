@@ -42,8 +42,8 @@ def rows(source: Tensor, indices: Sequence[int]) -> Tensor:
     """Entries of the first dimension, copied at once."""
     array = source._array
     if type(array) is np.ndarray and source._edge is None:
-        return wrap(array.take(indices, axis=0))  # type: ignore[no-any-return]
-    return source.index_select(0, tensor(list(indices), device=source.device))  # type: ignore[no-any-return, attr-defined]
+        return wrap(array.take(indices, axis=0))
+    return source.index_select(0, tensor(list(indices), device=source.device))
 
 
 class TensorDataset(Dataset):

@@ -6,8 +6,6 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any
 
-import numpy as np
-
 from gradlab.tensor import Tensor
 from gradlab.tensor.generator import Generator, default_generator
 from gradlab.utils.data.collate import default_collate, default_convert
@@ -145,9 +143,9 @@ class DataLoader:
             kept = source.get_state() if source is default_generator else None
             source.set_state(resume["generator"])
         start = source.get_state()
-        place = source.state_array().view(np.uint64)
         source.advance(4)
-        seed = base_seed(int(place[0]), int(place[1]))
+        seed = base_seed(start)
+        source.advance(4)
         if self._streaming:
             order: Iterator[Any] = itertools.repeat(None)
         else:

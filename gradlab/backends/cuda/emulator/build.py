@@ -47,7 +47,7 @@ def fibers() -> str:
 
 def runtime_library(sanitize: str) -> Path:
     """The runtime for a set of sanitizers, built if it is not in the cache."""
-    flags = [*toolchain.flags("" if sanitize == "thread" else sanitize), *_definitions(sanitize)]
+    flags = [*toolchain.flags("" if sanitize == "thread" else sanitize), *_definitions(sanitize, toolkit=False)]
     target = toolchain.cache_directory() / f"runtime-{toolchain.digest(_native_text(), *flags)}.so"
     if target.exists():
         return target
@@ -69,7 +69,7 @@ def program_library(source: str, names: Sequence[str], label: str, include: Sequ
     text = with_exports(source, names, label)
     headers = toolkit_headers()
     includes = [NATIVE / "headers", *include, *([headers] if headers else [])]
-    flags = [*toolchain.flags(sanitize), "-fvisibility=hidden", *_definitions(sanitize)]
+    flags = [*toolchain.flags(sanitize), "-fvisibility=hidden", *_definitions(sanitize, toolkit=headers is not None)]
     searched = [argument for folder in includes for argument in ("-I", str(folder))]
     key = toolchain.digest(text, _native_text(), *_included_text(include), *flags, *searched)
     target = toolchain.cache_directory() / f"program-{key}.so"
@@ -88,9 +88,9 @@ def program_library(source: str, names: Sequence[str], label: str, include: Sequ
     return target
 
 
-def _definitions(sanitize: str) -> list[str]:
+def _definitions(sanitize: str, toolkit: bool) -> list[str]:
     settings = {
-        "TOOLKIT": toolkit_headers() is not None,
+        "TOOLKIT": toolkit,
         "UCONTEXT": fibers() == "ucontext",
         "TSAN": sanitize == "thread",
     }

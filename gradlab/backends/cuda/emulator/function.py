@@ -10,8 +10,6 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gradlab.backends.cuda.arguments import Arguments
-
 ORDERS = ("forward", "reverse", "random", "warps")
 
 MOST_THREADS = 1024
@@ -60,7 +58,7 @@ class Parameter(NamedTuple):
         return f"{'const ' if self.constant else ''}{name}{'*' if self.pointer else ''}"
 
     def refusal(self, value: Any) -> str | None:
-        """Why a value cannot be this parameter, in the forms that `Arguments` takes; None if it can."""
+        """Why a value cannot be this parameter, (an address as int, a struct as bytes, a NumPy scalar); None if it can."""
         if type(value) is int:
             fits = self.pointer or (self.size == 8 and self.dtype in {"int64", "uint64"})
             return None if fits else f"a Python int is passed as 8 bytes, which {self} is not"
@@ -125,7 +123,7 @@ class EmulatedFunction:
         return f"EmulatedFunction({self.name}({', '.join(map(str, self.signature))}))"
 
     def check(self, values: Sequence[Any]) -> None:
-        """Raise KernelFault unless these values, in the forms that `Arguments` packs, are what the kernel takes."""
+        """Raise KernelFault unless these values (addresses as ints, structs as bytes, NumPy scalars) are what the kernel takes."""
         if len(values) != len(self.signature):
             raise KernelFault(self.name, f"it takes {len(self.signature)} parameters, not {len(values)}")
         for position, (parameter, value) in enumerate(zip(self.signature, values)):
@@ -171,8 +169,9 @@ class EmulatedFunction:
     ) -> None:
         """Launch with NumPy arrays, whose memory the kernel reads and writes, and NumPy scalars (or bytes, for a struct)."""
         self.check([self._address(position, a) if isinstance(a, np.ndarray) else a for position, a in enumerate(arguments)])
-        packed = Arguments([a.ctypes.data if isinstance(a, np.ndarray) else a for a in arguments])
-        self.launch(_three(grid), _three(block), packed.address, shared, order=order, seed=seed)
+        values = [_raw(a.ctypes.data if isinstance(a, np.ndarray) else a) for a in arguments]
+        table = (ctypes.c_void_p * max(len(values), 1))(*(ctypes.addressof(value) for value in values))
+        self.launch(_three(grid), _three(block), ctypes.addressof(table), shared, order=order, seed=seed)
 
     def _address(self, position: int, array: np.ndarray[Any, Any]) -> int:
         parameter = self.signature[position] if position < len(self.signature) else None
@@ -215,6 +214,15 @@ def _indices(values: Sequence[int]) -> tuple[int, int, int]:
 
 def _three(extent: tuple[int, ...]) -> tuple[int, int, int]:
     return _indices((*extent, 1, 1))
+
+
+def _raw(value: Any) -> ctypes.Array[ctypes.c_char]:
+    """The bytes of one argument, as the kernel reads them, at an address aligned for any type."""
+    content = value.to_bytes(8, "little") if type(value) is int else value if isinstance(value, bytes) else np.asarray(value).tobytes()
+    room = ctypes.create_string_buffer(len(content) + 16)
+    aligned = (ctypes.c_char * len(content)).from_buffer(room, -ctypes.addressof(room) % 16)
+    aligned.raw = content
+    return aligned
 
 
 def _signature(library: ctypes.CDLL, index: int) -> tuple[Parameter, ...]:
