@@ -19,6 +19,7 @@ from gradlab.autograd import (
     set_grad_enabled as set_grad_enabled,
 )
 from gradlab.backends import cpu as _cpu
+from gradlab.backends import cuda as _cuda
 from gradlab.device import Device as device
 from gradlab.dtype import (
     DType as dtype,
@@ -51,6 +52,7 @@ from gradlab.tensor.closeness import *
 from gradlab.tensor.comparison import *
 from gradlab.tensor.creation import *
 from gradlab.tensor.einsum import *
+from gradlab.tensor.factoring import *
 from gradlab.tensor.gather import *
 from gradlab.tensor.generator import *
 from gradlab.tensor.indexing import *
@@ -64,17 +66,18 @@ from gradlab.tensor.random import *
 from gradlab.tensor.reduction import *
 from gradlab.tensor.scan import *
 from gradlab.tensor.shape import *
+from gradlab.tensor.solving import *
 from gradlab.tensor.sorting import *
 from gradlab.tensor.special import *
 from gradlab.tensor.statistics import *
 from gradlab.tensor.types import *
 
 if TYPE_CHECKING:
-    from gradlab import data as data, graph as graph, models as models, nn as nn, optim as optim, utils as utils
+    from gradlab import data as data, graph as graph, linalg as linalg, models as models, nn as nn, optim as optim, utils as utils
     from gradlab.nn.summary import summary as summary
     from gradlab.utils.serialization import load as load, save as save
 
-_ROOMS = ("data", "graph", "models", "nn", "optim", "utils")
+_ROOMS = ("data", "graph", "linalg", "models", "nn", "optim", "utils")
 _ELSEWHERE = {"load": "gradlab.utils.serialization", "save": "gradlab.utils.serialization", "summary": "gradlab.nn.summary"}
 
 

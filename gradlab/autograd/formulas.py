@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from operator import itemgetter
 from typing import Any
 
@@ -12,7 +12,7 @@ from gradlab.autograd.mode import current
 from gradlab.autograd.node import Edge, Node
 from gradlab.op import Op
 
-__all__ = ["Edge", "keeper", "kept", "with_back"]
+__all__ = ["Edge", "keeper", "plan_of", "with_back"]
 new = object.__new__
 
 
@@ -40,32 +40,40 @@ def keeper(op: Op) -> Callable[..., tuple[Any, ...]]:
     return keep
 
 
-def kept(op: Op, inputs: Sequence[Any], outputs: Sequence[Any], edges: tuple[Any, ...]) -> tuple[Any, ...]:
-    """What a node of any row keeps: inputs as Tensors, outputs as raw arrays; None for what no formula that will run asks for."""
+class Plan:
+    """What a node of a row keeps, for one choice of inputs that need a gradient.
+
+    pick      from `(*inputs, *outputs, None)` what backward needs: inputs as Tensors, outputs as raw arrays
+    without   positions of inputs that are in a graph but have no formula: no edge leads there
+    """
+
+    __slots__ = ("pick", "without")
+
+    def __init__(self, pick: Callable[[tuple[Any, ...]], tuple[Any, ...]], without: tuple[int, ...]) -> None:
+        self.pick, self.without = pick, without
+
+
+def plan_of(op: Op, pattern: int) -> Plan | None:
+    """The plan for inputs that need a gradient where `pattern` has a bit; None where no formula serves them. Remembered by the node class.
+
+    A variadic row has one plan, whatever the pattern.
+    """
+    plans, targets = op.node.plans, op.node.targets
     if op.variadic:
-        return (*(tuple(inputs) for _ in op.kept_inputs), *(outputs[op.outputs.index(name)] for name in op.kept_outputs))
-    pattern = tuple([e is not None for e in edges])
-    plan = op.node.plans.get(pattern)
-    if plan is None:
-        plan = op.node.plans[pattern] = _keep_plan(op, pattern)
-    from_inputs, from_outputs = plan
-    found = [None if i is None else inputs[i] for i in from_inputs]
-    if from_outputs:
-        found += [None if i is None else outputs[i] for i in from_outputs]
-    return tuple(found)
-
-
-def _keep_plan(op: Op, pattern: tuple[bool, ...]) -> tuple[list[int | None], list[int | None]]:
-    """For inputs that need a gradient as in `pattern`: where each value that the row may keep comes from, None if it is not asked for."""
+        kept_inputs, kept = len(op.kept_inputs), [op.outputs.index(name) - len(op.outputs) - 1 for name in op.kept_outputs]
+        after = len(op.outputs) + 1
+        plans[pattern] = plan = Plan(lambda v: (*((v[:-after],) * kept_inputs), *(v[i] for i in kept)), ()) if op.steps else None
+        return plan
     asked: set[str] = set()
     for step in op.steps:
-        positions = [op.inputs.index(t) for t in step.targets]
-        if any(p < len(pattern) and pattern[p] for p in positions):
+        if any(pattern >> op.inputs.index(t) & 1 for t in step.targets):
             asked.update(step.wants)
-    return (
-        [op.inputs.index(name) if name in asked else None for name in op.kept_inputs],
-        [op.outputs.index(name) if name in asked else None for name in op.kept_outputs],
-    )
+    positions = [op.inputs.index(name) if name in asked else -1 for name in op.kept_inputs]
+    positions += [op.outputs.index(name) - len(op.outputs) - 1 if name in asked else -1 for name in op.kept_outputs]
+    present = [i for i in range(len(op.inputs)) if pattern >> i & 1]
+    useful = any(i in targets for i in present)
+    plans[pattern] = plan = Plan(_chooser(positions), tuple(i for i in present if i not in targets)) if useful else None
+    return plan
 
 
 def with_back(node: type[Node], op: Op) -> type[Node]:
@@ -84,7 +92,11 @@ def with_back(node: type[Node], op: Op) -> type[Node]:
 
 
 def _picker(order: list[str], wants: tuple[str, ...]) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
-    positions = [order.index(w) for w in wants]
+    return _chooser([order.index(w) for w in wants])
+
+
+def _chooser(positions: list[int]) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
+    """The elements at these positions, always as a tuple."""
     if not positions:
         return lambda values: ()
     if len(positions) == 1:
@@ -100,7 +112,8 @@ def unpack(n: Any) -> tuple[Any, ...]:
         raise errors.freed(n)
     op = n.op
     inputs = len(op.kept_inputs)
-    for i, value in enumerate(saved[:inputs]):
+    for i in range(inputs):
+        value = saved[i]
         for x in value if type(value) is tuple else (value,):
             if isinstance(x, Differentiable) and x._meta is not None:
                 check_input(n, i, x)
@@ -211,49 +224,64 @@ def _conform(gradient: Any, spec: Any) -> Any:
 def _back_of_any(op: Op) -> Callable[..., Any]:
     order = [*(["g"] if len(op.outputs) == 1 else [f"g_{o}" for o in op.outputs])]
     order += [*op.kept_inputs, *op.kept_outputs]
-    extra = list(dict.fromkeys(w for s in op.steps for w in s.wants if w not in order))
-    plans = [(s, _picker(order + extra, s.wants), [op.inputs.index(t) for t in s.targets]) for s in op.steps]
+    params = list(dict.fromkeys(w for s in op.steps for w in s.wants if w in op.params))
+    specs = list(dict.fromkeys(w for s in op.steps for w in s.wants if w not in order and w not in op.params))
+    sources = [_spec_source(op, name[: -len("_spec")]) for name in specs]
+    order += [*params, *specs]
+    steps = [(s.formula, _picker(order, s.wants), [op.inputs.index(t) for t in s.targets], s.joint) for s in op.steps]
     optional = {w for s in op.steps for w in s.optional}
-    several = len(op.outputs) > 1
     asked = {w for s in op.steps for w in s.wants}
+    zeros = [i for i, name in enumerate(op.outputs) if f"g_{name}" in asked and f"g_{name}" not in optional]
 
-    def read(n: Any, name: str) -> Any:
-        if name in op.params:
-            return n.params.get(name)
-        base = name[: -len("_spec")]
-        if base in op.outputs:
-            return n.output_specs[op.outputs.index(base)]
-        return n.specs if op.variadic else n.specs[op.inputs.index(base)]
+    def values(n: Any, g: Any) -> tuple[Any, ...]:
+        """What formulas may ask for, in the given order."""
+        saved = unpack(n) if op.kept_inputs or op.kept_outputs else ()
+        found = (*filled(n, g), *saved) if op.result is not None else (g, *saved)
+        if params:
+            found += tuple([n.params.get(name) for name in params])
+        return found if not sources else found + tuple([source(n) for source in sources])
+
+    def filled(n: Any, g: Any) -> list[Any]:
+        """Zeros for outputs that nobody used, where a formula cannot do without."""
+        gradients = list(g)
+        for i in zeros:
+            if gradients[i] is None:
+                shape, dtype = n.output_specs[i]
+                gradients[i] = next(x for x in gradients if x is not None).new_zeros(shape, dtype=dtype)
+        return gradients
 
     def back(n: Any, g: Any) -> Any:
-        gradients = [g]
-        if several:
-            gradients = list(g)
-            like = next(x for x in gradients if x is not None)
-            for i, name in enumerate(op.outputs):
-                if gradients[i] is None and f"g_{name}" in asked and f"g_{name}" not in optional:
-                    shape, dtype = n.output_specs[i]
-                    gradients[i] = like.new_zeros(shape, dtype=dtype)
-        values = (*gradients, *unpack(n))
-        if extra:
-            values = (*values, *[read(n, name) for name in extra])
+        have = values(n, g)
         edges, specs = n.edges, n.specs
         count = len(edges)
         found: list[Any] = [None] * count
-        for step, pick, targets in plans:
-            if op.variadic:
-                parts = step.formula(*pick(values))
-                return [None if e is None or x is None else _conform(x, s) for e, x, s in zip(edges, parts, specs, strict=True)]
-            if len(targets) == 1:
+        for formula, pick, targets, joint in steps:
+            if not joint:
                 (t,) = targets
                 if t < count and edges[t] is not None:
-                    value = step.formula(*pick(values))
-                    (value,) = value if step.joint else (value,)
-                    found[t] = None if value is None else _conform(value, specs[t])
+                    value = formula(*pick(have))
+                    if value is not None:
+                        found[t] = _conform(value, specs[t])
             elif any([t < count and edges[t] is not None for t in targets]):
-                for t, value in zip(targets, step.formula(*pick(values)), strict=True):
+                for t, value in zip(targets, formula(*pick(have)), strict=True):
                     if t < count and edges[t] is not None and value is not None:
                         found[t] = _conform(value, specs[t])
         return found
 
-    return back
+    def back_variadic(n: Any, g: Any) -> Any:
+        formula, pick, _, _ = steps[0]
+        parts = formula(*pick(values(n, g)))
+        return [None if e is None or x is None else _conform(x, s) for e, x, s in zip(n.edges, parts, n.specs, strict=True)]
+
+    return back_variadic if op.variadic and steps else back
+
+
+def _spec_source(op: Op, name: str) -> Callable[[Any], Any]:
+    """Where a node has the Spec of an input (of all, for a variadic row) or an output."""
+    if name in op.outputs:
+        position = op.outputs.index(name)
+        return lambda n: n.output_specs[position]
+    if op.variadic:
+        return lambda n: n.specs
+    position = op.inputs.index(name)
+    return lambda n: n.specs[position]

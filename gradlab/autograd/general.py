@@ -89,6 +89,8 @@ def apply(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
     result = backend.run(op, arrays, params)
     if mode.anomaly:
         _check_finite(op, inputs, result)
+    if mode.observer is not None:
+        mode.observer(op, inputs, result)
     return finish(op, inputs, params, result, mode)
 
 
@@ -110,7 +112,14 @@ def finish(
             outs.append(t)
     if mode.recording:
         if op.steps:
-            _record(op, inputs, params, outs, specs, mode)
+            pattern, bit = 0, 1
+            for x in inputs:
+                if isinstance(x, Differentiable) and x._edge is not None:
+                    pattern |= bit
+                bit += bit
+            if pattern:
+                known = tuple([spec_of(x._array) if isinstance(x, Differentiable) else None for x in inputs] if specs is None else specs)
+                record(op, inputs, params, outs, known, tuple([spec_of(t._array) for t in outs]), pattern, mode, getframe(2))
     elif mode.inference:
         for t in outs:
             t._meta = Meta()
@@ -120,36 +129,43 @@ def finish(
     return t if op.result is None else op.result(*outs)
 
 
-def _record(op: Op, inputs: Sequence[Any], params: dict[str, Any], outs: list[Any], specs: Sequence[Any] | None, mode: Mode) -> None:
+def record(
+    op: Op, inputs: Sequence[Any], params: dict[str, Any], outs: Sequence[Any], specs: tuple[Any, ...], output_specs: tuple[Any, ...],
+    pattern: int, mode: Mode, frame: Any,
+) -> None:  # fmt: skip
+    """Make the node of an operation and let the outputs' edges lead there. `pattern` has a bit for each input that is in a graph."""
     node = op.node
-    targets = node.targets
+    if op.variadic:
+        pattern = 1
+    try:
+        plan = node.plans[pattern]
+    except KeyError:
+        plan = formulas.plan_of(op, pattern)
+    if plan is None:
+        return
     edges = []
-    needed = False
-    for i, x in enumerate(inputs):
-        edge = x._edge if isinstance(x, Differentiable) else None
-        if edge is None or i not in targets:
-            edges.append(None)
-        else:
-            edges.append(x if edge is LEAF else edge)
-            needed = True
-    if not needed:
-        return
-    floating = [t._array.dtype in FLOATING for t in outs]
-    if True not in floating:
-        return
+    for x in inputs:
+        edge = getattr(x, "_edge", None)
+        edges.append(x if edge is LEAF else edge)
+    for i in plan.without:
+        edges[i] = None
     n = new(node)
     n.edges = tuple(edges)
     n.params = params
     n.versions = n.hooks = None
-    n.specs = tuple([spec_of(x._array) if isinstance(x, Differentiable) else None for x in inputs] if specs is None else specs)
-    n.output_specs = tuple([spec_of(t._array) for t in outs])
-    n.saved = formulas.kept(op, inputs, [t._array for t in outs], n.edges)
+    n.specs = specs
+    n.output_specs = output_specs
+    n.saved = plan.pick((*inputs, *[t._array for t in outs], None))
     n.seq = next_sequence()
     n.scope = mode.scope
-    n.code, n.lasti = position.user_frame(getframe(3))
+    n.code, n.lasti = position.user_frame(frame)
+    if op.result is None:
+        if output_specs[0][1] in FLOATING:
+            outs[0]._edge = n
+        return
     for i, t in enumerate(outs):
-        if floating[i]:
-            t._edge = n if op.result is None else Edge(n, i)
+        if output_specs[i][1] in FLOATING:
+            t._edge = Edge(n, i)
 
 
 def _check_finite(op: Op, inputs: list[Any], result: Any) -> None:

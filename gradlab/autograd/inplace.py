@@ -24,11 +24,17 @@ from gradlab.op import Op
 
 def mark_view(view: Differentiable, source: Differentiable, op: Op, params: dict[str, Any], mode: Mode) -> None:
     """Note that `view` was made from `source` by a view row."""
-    version = version_of(source)
-    known = meta_of(source)
+    known = source._meta
+    version = None if known is None else known.version
+    if version is None:
+        version = version_of(source)
+        known = source._meta
+    assert known is not None
     meta = view._meta = Meta()
-    meta.version, meta.seen = version, version.written
-    meta.inference = mode.inference
+    meta.version = version
+    meta.seen = version.written
+    if mode.inference:
+        meta.inference = True
     if mode.recording or mode.tracer is not None:
         meta.base = source if known.base is None else known.base
         meta.chain = (*known.chain, (op, params))

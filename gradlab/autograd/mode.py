@@ -17,7 +17,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 class Mode:
     """`recording`: build the graph. `special`: something else is on too, so operations take the general path."""
 
-    __slots__ = ("anomaly", "autocast", "inference", "recording", "saved_hooks", "scope", "special", "tracer", "walking")
+    __slots__ = ("anomaly", "autocast", "inference", "observer", "recording", "saved_hooks", "scope", "special", "tracer", "walking")
 
     def __init__(
         self,
@@ -29,6 +29,7 @@ class Mode:
         saved_hooks: Any = None,
         anomaly: bool = False,
         walking: bool = False,
+        observer: Any = None,
     ) -> None:
         self.recording = recording
         self.inference = inference
@@ -38,7 +39,10 @@ class Mode:
         self.saved_hooks = saved_hooks
         self.anomaly = anomaly
         self.walking = walking  # inside backward, not recording: views need not be tracked
-        self.special = inference or anomaly or tracer is not None or autocast is not None or saved_hooks is not None
+        self.observer = observer  # called with (op, inputs, result) after each operation; see testing/parity.py
+        self.special = (
+            inference or anomaly or tracer is not None or autocast is not None or saved_hooks is not None or observer is not None
+        )
 
     def replace(self, **changes: Any) -> Mode:
         """A mode like this one but for `changes`."""
@@ -49,7 +53,7 @@ class Mode:
         """`replace(scope=scope)`, written out because every nn.Module call makes one."""
         new = object.__new__(Mode)
         new.recording, new.inference, new.special, new.scope = self.recording, self.inference, self.special, scope
-        new.walking = self.walking
+        new.walking, new.observer = self.walking, self.observer
         new.tracer, new.autocast, new.saved_hooks, new.anomaly = self.tracer, self.autocast, self.saved_hooks, self.anomaly
         return new
 

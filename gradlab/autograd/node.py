@@ -33,7 +33,7 @@ class Node:
     )  # fmt: skip
     op: Op
     tensor_class: type  # what outputs and gradients are made of; set by record.adopt
-    plans: dict[tuple[bool, ...], Any]  # what to keep, by which inputs need a gradient; see formulas.kept
+    plans: dict[int, Any]  # what to keep, by which inputs need a gradient (a bit each); see formulas.plan_of
     targets: frozenset[int]  # positions of the inputs that have a gradient formula
     count = 1  # number of outputs
     index = 0

@@ -10,6 +10,7 @@ from gradlab.ops import (
     conv,
     create,
     elementwise,
+    factor,
     index,
     layout,
     linalg,
@@ -26,12 +27,13 @@ from gradlab.ops import (
     scan,
     scatter,
     softmax,
+    solve,
     sort,
     special,
     vision,
 )
 
-FAMILIES: tuple[ModuleType, ...] = (activation, conv, create, elementwise, index, layout, linalg, linear, loss, math, movement, norm, optim, optim_variants, pool, random, reduce, scan, scatter, softmax, sort, special, vision)
+FAMILIES: tuple[ModuleType, ...] = (activation, conv, create, elementwise, factor, index, layout, linalg, linear, loss, math, movement, norm, optim, optim_variants, pool, random, reduce, scan, scatter, softmax, solve, sort, special, vision)
 
 
 def _collect() -> dict[str, Op]:

@@ -313,7 +313,7 @@ class RowOptimizer(Optimizer):
             row.cpu(*inputs, h._array, *outputs, **params)
             return
         buffers = [state.get(name) for name in names]
-        results = bind(row)(p, g, *buffers, h, **params)
+        results = bind(row)(p, g, *buffers, h.to(p.device), **params)
         if not names:
             results = (results,)
         write(row.name, p, results[0])

@@ -22,6 +22,7 @@ from gradlab.tensor.assembly import AssemblyMethods
 from gradlab.tensor.closeness import ClosenessMethods
 from gradlab.tensor.comparison import ComparisonMethods
 from gradlab.tensor.convert import ConvertMethods
+from gradlab.tensor.factoring import FactoringMethods
 from gradlab.tensor.gather import GatherMethods
 from gradlab.tensor.indexing import IndexingMethods
 from gradlab.tensor.layout import LayoutMethods
@@ -35,6 +36,7 @@ from gradlab.tensor.random import RandomMethods
 from gradlab.tensor.reduction import ReductionMethods
 from gradlab.tensor.scan import ScanMethods
 from gradlab.tensor.shape import ShapeMethods
+from gradlab.tensor.solving import SolvingMethods
 from gradlab.tensor.sorting import SortingMethods
 from gradlab.tensor.special import SpecialMethods
 from gradlab.tensor.statistics import StatisticsMethods
@@ -42,7 +44,7 @@ from gradlab.tensor.statistics import StatisticsMethods
 
 class Tensor(
     ActivationMethods, SpecialMethods, PointwiseMethods, ComparisonMethods, ReductionMethods, ShapeMethods, IndexingMethods, GatherMethods, SortingMethods, LinalgMethods, ConvertMethods, RandomMethods, MathMethods,
-    MathInPlaceMethods, ClosenessMethods, ScanMethods, StatisticsMethods, LayoutMethods, AssemblyMethods, ProductMethods,
+    MathInPlaceMethods, ClosenessMethods, ScanMethods, StatisticsMethods, LayoutMethods, AssemblyMethods, ProductMethods, SolvingMethods, FactoringMethods,
 ):
     """A multi-dimensional array of one dtype that records what is computed from it. Made by `gradlab.tensor` and its relatives."""
 

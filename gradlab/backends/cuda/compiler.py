@@ -55,8 +55,8 @@ class Compiler:
 
     def elementwise(self, op: Op, signature: Signature) -> Function:
         """The kernel of an elementwise row for these operands."""
-        name = signature.kernel
-        return self._get(("elementwise", signature), lambda: self.driver.compile(inlined(elementwise_program(op, signature)), [name], name)[name])  # type: ignore[no-any-return]
+        name = f"gradlab::{signature.kernel}"
+        return self._get(("elementwise", signature), lambda: self.driver.compile(inlined(elementwise_program(op, signature)), [name], signature.kernel)[name])  # type: ignore[no-any-return]
 
     def generated(self, key: Any, source: Callable[[], str], names: list[str], label: str) -> dict[str, Function]:
         """The kernels of a generated text, compiled once for each key."""

@@ -69,7 +69,7 @@ def elementwise_source(op: Op, signature: Signature) -> str:
     index = "long long" if signature.wide else "unsigned int"
     arrays = [o for o in signature.operands if not o.immediate]
     out = STORAGE[signature.out.name]
-    arguments = [f"{out}* __restrict__ result_"]
+    arguments = [f"{out}* __restrict__ out__"]
     arguments += [
         f"{compute_type(o.dtype)} {o.name}" if o.immediate else f"const {STORAGE[o.dtype.name]}* __restrict__ {o.name}_" for o in signature.operands
     ]
@@ -92,30 +92,30 @@ def elementwise_source(op: Op, signature: Signature) -> str:
     if signature.contiguous:
         pack = signature.pack
         lines += [
-            f'extern "C" __global__ void __launch_bounds__(256) {signature.kernel}({", ".join([*arguments, "long long count"])}) {{',
+            f'__global__ void __launch_bounds__(256) {signature.kernel}({", ".join([*arguments, "long long count"])}) {{',
             f"    const long long start = ((long long)blockIdx.x * 256 + threadIdx.x) * {pack};",
             f"    if (start + {pack} <= count) {{",
             *(
                 f"        const Pack<{STORAGE[o.dtype.name]}, {pack}> {o.name}_pack = *reinterpret_cast<const Pack<{STORAGE[o.dtype.name]}, {pack}>*>({o.name}_ + start);"
                 for o in arrays
             ),
-            f"        Pack<{out}, {pack}> result_pack;",
+            f"        Pack<{out}, {pack}> pack__;",
             "#pragma unroll",
-            f"        for (int j = 0; j < {pack}; ++j) result_pack.item[j] = store<{out}>({call('{}_pack.item[j]', 'start + j')});",
-            f"        *reinterpret_cast<Pack<{out}, {pack}>*>(result_ + start) = result_pack;",
+            f"        for (int j = 0; j < {pack}; ++j) pack__.item[j] = store<{out}>({call('{}_pack.item[j]', 'start + j')});",
+            f"        *reinterpret_cast<Pack<{out}, {pack}>*>(out__ + start) = pack__;",
             "    } else {",
-            f"        for (long long i = start; i < count; ++i) result_[i] = store<{out}>({call('{}_[i]', 'i')});",
+            f"        for (long long i = start; i < count; ++i) out__[i] = store<{out}>({call('{}_[i]', 'i')});",
             "    }",
             "}",
         ]
     else:
         lines += [
-            f'extern "C" __global__ void __launch_bounds__(256) {signature.kernel}({", ".join([*arguments, f"Layout<{len(arrays)}> layout", "long long count"])}) {{',
+            f'__global__ void __launch_bounds__(256) {signature.kernel}({", ".join([*arguments, f"Layout<{len(arrays)}> layout", "long long count"])}) {{',
             f"    const {index} i = ({index})blockIdx.x * 256 + threadIdx.x;",
             "    if (i >= count) return;",
             f"    long long at[{max(len(arrays), 1)}];",
             "    layout.locate(i, at);",
-            f"    result_[i] = store<{out}>({call('{}_[at[POSITION]]', 'i')});".replace("{", "{"),
+            f"    out__[i] = store<{out}>({call('{}_[at[POSITION]]', 'i')});".replace("{", "{"),
             "}",
         ]
         for position, operand in enumerate(arrays):

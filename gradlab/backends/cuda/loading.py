@@ -5,11 +5,13 @@ from __future__ import annotations
 import importlib
 import os
 import threading
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gradlab import dispatch
-from gradlab.backends.cuda.backend import CudaBackend
-from gradlab.backends.cuda.driver import Driver
+
+if TYPE_CHECKING:
+    from gradlab.backends.cuda.backend import CudaBackend
+    from gradlab.backends.cuda.driver import Driver
 
 _lock = threading.Lock()
 _loaded: CudaBackend | None = None
@@ -44,7 +46,8 @@ def load() -> CudaBackend:
             except RuntimeError as error:
                 _reason = str(error)
                 raise
-            _loaded = CudaBackend(driver)
+            _loaded = importlib.import_module("gradlab.backends.cuda.backend").CudaBackend(driver)  # not when gradlab is imported: it takes time
+            assert _loaded is not None
             dispatch.register(driver.array_type, _loaded)
     return _loaded
 

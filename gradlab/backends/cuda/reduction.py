@@ -50,17 +50,17 @@ def reduction_source(op: Op, x: np.dtype[Any], y: np.dtype[Any]) -> tuple[str, d
     for form, final in (("final", "true"), ("partial", "false")):
         names[f"row_{form}"] = f"{base}_row_{form}"
         kernels.append(
-            f'extern "C" __global__ void __launch_bounds__(512) {base}_row_{form}({io}, int64 count, int64 parts, int64 total) '
+            f'__global__ void __launch_bounds__(512) {base}_row_{form}({io}, int64 count, int64 parts, int64 total) '
             f"{{ reduce_row<{base}_r, {final}>({make}, partial, y, count, parts, total); }}"
         )
         names[f"column_{form}"] = f"{base}_column_{form}"
         kernels.append(
-            f'extern "C" __global__ void __launch_bounds__(256) {base}_column_{form}({io}, int64 columns, int64 inner, int64 count, '
+            f'__global__ void __launch_bounds__(256) {base}_column_{form}({io}, int64 columns, int64 inner, int64 count, '
             f"int64 parts, int64 total) {{ reduce_column<{base}_r, {final}>({make}, partial, y, columns, inner, count, parts, total); }}"
         )
     names["parts"] = f"{base}_parts"
     kernels.append(
-        f'extern "C" __global__ void __launch_bounds__(256) {base}_parts({io}, int64 columns, '
+        f'__global__ void __launch_bounds__(256) {base}_parts({io}, int64 columns, '
         f"int64 stride, int64 step, int64 parts, int64 total) {{ reduce_parts<{base}_r>({make}, partial, y, columns, stride, step, parts, total); }}"
     )
     return program("reduce.cuh", struct, *kernels), names
@@ -95,8 +95,8 @@ def plan(work: Work, op: Op, specs: list[Any], out: Spec, params: dict[str, Any]
     def functions() -> dict[str, Any]:
         key = ("reduce", op.name, dtype, out.dtype)
         source, names = reduction_source(op, dtype, out.dtype)
-        found = work.compiler.generated(key, lambda: source, list(names.values()), f"{op.name}_{dtype.name}")
-        return {form: found[name] for form, name in names.items()}
+        found = work.compiler.generated(key, lambda: source, [f"gradlab::{name}" for name in names.values()], f"{op.name}_{dtype.name}")
+        return {form: found[f"gradlab::{name}"] for form, name in names.items()}
 
     accumulator = work.wide(out.dtype)
     # Without inner elements a block walks a row of neighbours; else neighbouring threads walk neighbouring columns.

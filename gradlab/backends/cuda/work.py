@@ -37,6 +37,10 @@ class Work:
 
     def launch(self, function: Function, blocks: int, threads: int, *values: Any, rows: int = 1, shared: int = 0) -> None:
         """Launch `blocks` x `rows` blocks. Values: arrays (their address), None (a null pointer), ints (int64), bytes, NumPy scalars."""
+        self.launch_grid(function, (blocks, rows, 1), threads, *values, shared=shared)
+
+    def launch_grid(self, function: Function, grid: tuple[int, int, int], threads: int, *values: Any, shared: int = 0) -> None:
+        """The same for a grid of three dimensions."""
         pointer, array_type = self.pointer, self.driver.array_type
         found: list[Any] = []
         for v in values:
@@ -49,7 +53,7 @@ class Work:
             else:
                 found.append(v)
         packer, packet = pack(found)
-        self.driver.launch(function, (blocks, rows, 1), (threads, 1, 1), packet.address, shared)
+        self.driver.launch(function, grid, (threads, 1, 1), packet.address, shared)
         packer.done(packet)
 
     def each(self, function: Function, count: int, *values: Any) -> None:

@@ -14,8 +14,10 @@ import os
 from collections.abc import Sequence
 from pathlib import Path
 
-from gradlab.backends.cuda.emulator.build import SANITIZERS, program_library, runtime_library
+from gradlab.backends.cuda.emulator.build import program_library, runtime_library
 from gradlab.backends.cuda.emulator.function import ORDERS, EmulatedFunction, KernelFault, Parameter, load_runtime
+from gradlab.backends.cuda.emulator.guarded import GuardedMemory
+from gradlab.backends.cuda.emulator.sanitizer import SANITIZERS, require
 from gradlab.backends.cuda.emulator.toolchain import CompileError, CompilerMissing
 from gradlab.kernel import source_directory
 
@@ -24,6 +26,7 @@ __all__ = [
     "CompileError",
     "CompilerMissing",
     "EmulatedFunction",
+    "GuardedMemory",
     "KernelFault",
     "Parameter",
     "compile_kernels",
@@ -52,6 +55,7 @@ def compile_kernels(
     chosen = os.environ.get("GRADLAB_SANITIZE", "") if sanitize is None else sanitize
     if chosen not in SANITIZERS:
         raise ValueError(f"sanitize is {chosen!r}; it may be {', '.join(map(repr, SANITIZERS))}")
+    require(chosen)
     folders = [source_directory()] if include is None else list(include)
     path = program_library(source, names, label, folders, chosen)
     runtime = load_runtime(runtime_library(chosen))

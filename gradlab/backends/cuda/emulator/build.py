@@ -15,13 +15,11 @@ from gradlab.backends.cuda.emulator.source import rewrite_shared, with_exports
 
 NATIVE = Path(__file__).resolve().parent / "native"
 UNITS = ("runtime.cpp", "collectives.cpp", "signals.cpp")
-SANITIZERS = ("", "address", "undefined", "address,undefined", "thread")
 
 # Files that make CUDA's headers usable outside CUDA's compiler.
 _TOOLKIT_FILES = ("cuda_fp16.h", "cuda_bf16.h", "vector_types.h", "vector_functions.h", "crt/host_defines.h")
 
 
-@functools.cache
 def toolkit_headers() -> Path | None:
     """CUDA's own headers, from NVIDIA's wheels or a toolkit; None where there are none. GRADLAB_EMULATOR_HEADERS=own leaves them alone."""
     if os.environ.get("GRADLAB_EMULATOR_HEADERS", "") == "own":
@@ -68,7 +66,7 @@ def program_library(source: str, names: Sequence[str], label: str, include: Sequ
     """A library of a program's kernels, built if it is not in the cache. Raises CompileError."""
     text = with_exports(source, names, label)
     headers = toolkit_headers()
-    includes = [NATIVE / "headers", *include, *([headers] if headers else [])]
+    includes = [NATIVE / "headers", *(folder.resolve() for folder in include), *([headers] if headers else [])]
     flags = [*toolchain.flags(sanitize), "-fvisibility=hidden", *_definitions(sanitize, toolkit=headers is not None)]
     searched = [argument for folder in includes for argument in ("-I", str(folder))]
     key = toolchain.digest(text, _native_text(), *_included_text(include), *flags, *searched)
@@ -77,13 +75,16 @@ def program_library(source: str, names: Sequence[str], label: str, include: Sequ
         return target
     runtime = runtime_library(sanitize)
     with toolchain.Workshop(target) as workshop:
-        original = workshop.directory / "program.cpp"
+        scratch = workshop.directory
+        original = scratch / "program.cpp"
         original.write_text(text, encoding="utf-8")
-        preprocessed = toolchain.run([*flags, *searched, "-include", NATIVE / "runtime.h", "-E", original], label)
-        rewritten = workshop.directory / "program.ii"
+        # Debug information names the label as it is, not as a file in the directory of this build.
+        local = [*flags, f"-fdebug-prefix-map={scratch}=."]
+        preprocessed = toolchain.run([*local, *searched, "-include", NATIVE / "runtime.h", "-E", original], label, scratch)
+        rewritten = scratch / "program.ii"
         rewritten.write_text(rewrite_shared(preprocessed), encoding="utf-8")
-        made = workshop.directory / target.name
-        toolchain.run([*flags, "-shared", "-o", made, rewritten, runtime, *_link_flags(sanitize)], label)
+        made = scratch / target.name
+        toolchain.run([*local, "-shared", "-o", made, rewritten, runtime, *_link_flags(sanitize)], label, scratch)
         workshop.deliver(made)
     return target
 

@@ -10,6 +10,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gradlab.backends.cuda.emulator.guarded import damage_around
+from gradlab.backends.cuda.emulator.toolchain import source_line
+
 ORDERS = ("forward", "reverse", "random", "warps")
 
 MOST_THREADS = 1024
@@ -82,6 +85,7 @@ class _Fault(ctypes.Structure):
         ("in_thread", ctypes.c_int),
         ("thread", ctypes.c_uint * 3),
         ("block", ctypes.c_uint * 3),
+        ("offset", ctypes.c_longlong),
     ]
 
 
@@ -111,6 +115,7 @@ class EmulatedFunction:
     def __init__(self, name: str, index: int, library: ctypes.CDLL, runtime: Runtime) -> None:
         self.name = name
         self.signature = _signature(library, index)
+        self._pointers = [position for position, parameter in enumerate(self.signature) if parameter.pointer and not parameter.constant]
         # As CuPy's RawKernel: dynamic shared memory over 48 KiB has to be allowed first.
         self.max_dynamic_shared_size_bytes = STATIC_SHARED
         self._library = library  # keeps the code mapped
@@ -157,6 +162,10 @@ class EmulatedFunction:
         )
         if failed:
             raise self._explained(fault)
+        for position in self._pointers:
+            damage = damage_around(_address_at(parameters, position))
+            if damage:
+                raise KernelFault(self.name, f"parameter {position}: {damage}")
 
     def run(
         self,
@@ -197,14 +206,16 @@ class EmulatedFunction:
             )
 
     def _explained(self, fault: _Fault) -> KernelFault:
-        file = fault.file.decode(errors="replace")
+        file, line = fault.file.decode(errors="replace"), int(fault.line)
+        if fault.offset:
+            file, line = source_line(Path(self._library._name), fault.offset)
         return KernelFault(
             self.name,
             fault.message.decode(errors="replace"),
             thread=_indices(fault.thread) if fault.in_thread == 2 else None,
             block=_indices(fault.block) if fault.in_thread else None,
             file=file or None,
-            line=fault.line if file else None,
+            line=line if file else None,
         )
 
 
@@ -214,6 +225,12 @@ def _indices(values: Sequence[int]) -> tuple[int, int, int]:
 
 def _three(extent: tuple[int, ...]) -> tuple[int, int, int]:
     return _indices((*extent, 1, 1))
+
+
+def _address_at(table: int, position: int) -> int:
+    """The value of a pointer parameter."""
+    entry = ctypes.c_void_p.from_address(table + position * ctypes.sizeof(ctypes.c_void_p)).value
+    return (ctypes.c_void_p.from_address(entry).value or 0) if entry else 0
 
 
 def _raw(value: Any) -> ctypes.Array[ctypes.c_char]:

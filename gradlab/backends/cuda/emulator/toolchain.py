@@ -77,20 +77,29 @@ def flags(sanitize: str) -> list[str]:
     if found.is_zig:
         chosen.append("-fno-sanitize=all")  # zig switches some on by itself
     if sanitize:
-        chosen += [f"-fsanitize={sanitize}", "-fno-omit-frame-pointer", "-fno-sanitize-recover=all"]
-        if "clang" in found.version:
-            chosen.append("-shared-libsan")
+        chosen += [f"-fsanitize={sanitize}", "-fno-omit-frame-pointer"]
+        if "address" in sanitize:
+            chosen.append("-fsanitize-recover=address")  # ASAN_OPTIONS decides
     return chosen
 
 
-def run(arguments: Sequence[str | Path], label: str) -> str:
-    """Run the compiler; what it printed. Raises CompileError."""
+def run(arguments: Sequence[str | Path], label: str, directory: Path | None = None) -> str:
+    """Run the compiler, in a directory; what it printed. Raises CompileError."""
     # A preloaded sanitizer is for the programs, not for the compiler.
     environment = {name: value for name, value in os.environ.items() if name not in {"LD_PRELOAD", "DYLD_INSERT_LIBRARIES"}}
-    done = subprocess.run([*compiler().command, *map(str, arguments)], capture_output=True, text=True, check=False, env=environment)
+    done = subprocess.run([*compiler().command, *map(str, arguments)], capture_output=True, text=True, check=False, env=environment, cwd=directory)
     if done.returncode != 0:
         raise CompileError(f"{label} does not compile as C++ for the emulated GPU:\n{done.stderr}")
     return done.stdout
+
+
+def source_line(library: Path, offset: int) -> tuple[str, int]:
+    """File and line of an instruction, by binutils' addr2line; ("", 0) where it is not installed or does not know."""
+    if shutil.which("addr2line") is None:
+        return "", 0
+    done = subprocess.run(["addr2line", "-e", str(library), hex(offset)], capture_output=True, text=True, check=False)
+    file, _, line = done.stdout.strip().partition(" ")[0].rpartition(":")
+    return (file.removeprefix("./"), int(line)) if line.isdigit() and not file.startswith("?") else ("", 0)
 
 
 def cache_directory() -> Path:

@@ -33,6 +33,7 @@ struct Fault {
     int line;
     int in_thread;  // whether `thread` and `block` say anything: 0 no, 1 the block, 2 both
     unsigned thread[3], block[3];
+    long long offset;  // of the instruction in the program's library, where the processor stopped the kernel; else 0
 };
 
 struct Scheduler {

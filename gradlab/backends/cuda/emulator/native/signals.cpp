@@ -1,7 +1,12 @@
 // A kernel that touches an address it may not ends its launch, not the process: the handler leaves the fiber for good.
 // The sanitizers have handlers of their own, which know more; theirs stay.
+#include <dlfcn.h>
 #include <signal.h>
+#include <ucontext.h>
 #include "scheduler.h"
+#if !defined(SI_KERNEL)
+#define SI_KERNEL 128
+#endif
 
 namespace gradlab_emulator {
 
@@ -16,6 +21,23 @@ stack_t stack_before;
 char handler_stack[64 << 10];
 thread_local bool launching = false;
 
+// Where in which library the kernel stood; Python turns that into a line.
+void locate(void* context, Fault& fault) {
+    const ucontext_t& state = *static_cast<const ucontext_t*>(context);
+    void* instruction = nullptr;
+#if defined(__linux__) && defined(__x86_64__)
+    instruction = reinterpret_cast<void*>(state.uc_mcontext.gregs[REG_RIP]);
+#elif defined(__linux__) && defined(__aarch64__)
+    instruction = reinterpret_cast<void*>(state.uc_mcontext.pc);
+#else
+    (void)state;
+#endif
+    Dl_info library;
+    if (instruction && dladdr(instruction, &library)) {
+        fault.offset = static_cast<const char*>(instruction) - static_cast<const char*>(library.dli_fbase);
+    }
+}
+
 void on_signal(int number, siginfo_t* info, void* context) {
     Scheduler& s = scheduler;
     if (!launching || s.current < 0) {  // none of ours: as if we had not been here
@@ -29,11 +51,13 @@ void on_signal(int number, siginfo_t* info, void* context) {
     }
     const char* address = static_cast<const char*>(info->si_addr);
     const Fiber* fiber = s.threads[s.current].fiber;
+    if (!s.failed) locate(context, *s.fault);
     if (number == SIGFPE) fail(nullptr, s.current, "integer division by zero, or of the smallest integer by -1");
     else if (number == SIGILL) fail(nullptr, s.current, "the kernel ran into code that cannot be reached");
     else if (fiber && address < fiber->stack && address >= fiber->stack - (64 << 10)) {
         fail(nullptr, s.current, "the thread's stack of %zu KiB is full: recursion, or large arrays in it", stack_bytes >> 10);
-    } else if (!address) fail(nullptr, s.current, "a null pointer, or a misaligned access of 16 bytes");
+    } else if (info->si_code == SI_KERNEL) fail(nullptr, s.current, "a misaligned vector access, or an address that cannot exist");
+    else if (address < reinterpret_cast<const char*>(4096)) fail(nullptr, s.current, "access through a null pointer");
     else fail(nullptr, s.current, "access to address %p, where there is no memory", static_cast<const void*>(address));
     for (;;) to_scheduler();
 }

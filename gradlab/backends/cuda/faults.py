@@ -1,0 +1,91 @@
+"""Wrong values that only a kernel can see: an index out of range, a probability above 1.
+
+A kernel cannot raise. It writes what was wrong into a record in host memory that every device can reach (`kernels/fault.cuh`), and computes
+something harmless instead: it reads zeros and writes nothing. The host looks at the record without waiting for the device, after each launch
+that may report, and once more whenever it has waited for the device anyway (copies to the host, synchronize). So a correct program pays
+nothing, and a wrong one gets the CPU's own message: at once on the emulated GPU, at the next of these moments on a real one.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable
+from typing import Any, NamedTuple
+
+from gradlab.backends.cuda.driver import Driver
+from gradlab.spec import DimensionError
+
+MOST_SITES = 1 << 16
+
+
+class Site(NamedTuple):
+    """What a report means: the error, and its text, made of the wrong value."""
+
+    error: type[Exception]
+    text: Callable[[int], str]
+
+
+class Faults:
+    """The record of one driver, and the sites that kernels may report."""
+
+    def __init__(self, driver: Driver) -> None:
+        self._driver = driver
+        self._lock = threading.Lock()
+        self._sites: dict[int, Site] = {}
+        self._numbers: dict[Any, int] = {}
+        self._next = 0
+        self._host: Any = None
+        self._record: Any = None
+
+    @property
+    def record(self) -> Any:
+        """The record as an array that is passed to kernels."""
+        if self._record is None:
+            with self._lock:
+                if self._record is None:
+                    self._host, self._record = self._driver.shared_words(4)
+        return self._record
+
+    def sites(self, key: Any, *sites: Site) -> int:
+        """The number of the first of these sites; the others follow. The same key has the same numbers."""
+        with self._lock:
+            number = self._numbers.get(key)
+            if number is None:
+                if len(self._numbers) >= MOST_SITES:
+                    self._numbers.clear()  # numbers that are still on their way keep their meaning until the table is full again
+                    self._sites = dict(list(self._sites.items())[-MOST_SITES:])
+                number = self._numbers[key] = self._next
+                for site in sites:
+                    self._sites[self._next] = site
+                    self._next += 1
+            return number
+
+    def index(self, name: str, shape: tuple[int, ...], dims: tuple[int, ...]) -> int:
+        """Sites for indices into these dimensions of an array."""
+
+        def site(dim: int) -> Site:
+            size = shape[dim] if shape else 1
+            return Site(DimensionError, lambda i: f"{name}: index {i} is out of range for dimension {dim} of size {size} (shape {shape})")
+
+        return self.sites((name, shape, dims), *map(site, dims))
+
+    def values(self, *texts: str) -> int:
+        """Sites for values that an operation does not take."""
+
+        def site(text: str) -> Site:
+            return Site(RuntimeError, lambda _: text)
+
+        return self.sites(texts, *map(site, texts))
+
+    def check(self) -> None:
+        """Raise what a kernel has reported. Never waits."""
+        host = self._host
+        if host is None or host[0] != 2:
+            return
+        with self._lock:
+            number, value = int(host[1]), int(host[2])
+            host[0] = 0
+            site = self._sites.get(number)
+        if site is None:
+            raise RuntimeError("a kernel has met a value that it does not take")
+        raise site.error(site.text(value))

@@ -1,0 +1,88 @@
+"""Matrix products: `matmul` and `linear`, and the product that convolutions use."""
+
+from __future__ import annotations
+
+import struct
+from collections.abc import Sequence
+from typing import Any, NamedTuple
+
+from gradlab.backends.cuda.launch.rule import Rule
+from gradlab.backends.cuda.layout import broadcast_strides, element_strides
+from gradlab.backends.cuda.work import Work
+from gradlab.dtype import FLOATING
+from gradlab.spec import Spec, count
+
+MAX_BATCH_RANK = 4
+
+
+class Matrix(NamedTuple):
+    """An operand: the array that holds it, its strides in elements along m (or n) and the two levels of k, and those of the batch."""
+
+    array: Any
+    outer: int
+    k1: int
+    k2: int
+    batch: tuple[int, ...] = ()
+
+
+def product(
+    work: Work, a: Matrix, b: Matrix, c: Any, c_strides: tuple[int, int], sizes: tuple[int, int, int], k2: int | None = None,
+    batch: tuple[int, ...] = (), c_batch: tuple[int, ...] = (), bias: Any = None,
+) -> None:  # fmt: skip
+    """c[batch, m, n] = sum over k of a[batch, m, k] · b[batch, k, n] (+ bias[n]). Batch dimensions outermost first."""
+    m, n, k = sizes
+    number = count(batch)
+    if not (m and n and number):
+        return
+
+    def four(values: Sequence[int], fill: int) -> list[int]:
+        return [*reversed(values), *[fill] * (MAX_BATCH_RANK - len(values))]
+
+    shape = struct.pack(
+        "28q", m, n, k, k2 or max(k, 1), a.outer, a.k1, a.k2, b.outer, b.k1, b.k2, *c_strides,
+        *four(batch, 1), *four(a.batch or (0,) * len(batch), 0), *four(b.batch or (0,) * len(batch), 0), *four(c_batch, 0),
+    )  # fmt: skip
+    stride = 0 if bias is None or bias.size == 1 else element_strides(bias)[-1]
+    tiles = -(-m // 64) * -(-n // 64)
+    rows = min(number, 32768)
+    work.launch_grid(work.kernel("gemm.cu", "gemm", a.array.dtype, c.dtype), (tiles, rows, -(-number // rows)), 256, a.array, b.array, bias, c, stride, shape)
+
+
+def matmul(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
+    (a, b), (c,) = inputs, outputs
+    batch = c.shape[:-2]
+    if len(batch) > MAX_BATCH_RANK:
+        a, b = work.contiguous(a), work.contiguous(b)
+    a_strides, b_strides = element_strides(a), element_strides(b)
+    m, k, n = c.shape[-2], a.shape[-1], c.shape[-1]
+    a_batch = broadcast_strides(a, (*batch, *a.shape[-2:]))[:-2]
+    b_batch = broadcast_strides(b, (*batch, *b.shape[-2:]))[:-2]
+    product(
+        work, Matrix(a, a_strides[-2], 0, a_strides[-1], a_batch), Matrix(b, b_strides[-1], 0, b_strides[-2], b_batch), c, (n, 1), (m, n, k),
+        batch=batch, c_batch=element_strides(c)[:-2],
+    )  # fmt: skip
+
+
+def linear(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
+    (x, w, bias), (y,) = inputs, outputs
+    if len(x.shape) > 2:
+        x = work.contiguous(x)
+        x_rows = x.shape[-1]
+    else:
+        x_rows = element_strides(x)[0] if len(x.shape) == 2 else 0
+    w_strides = element_strides(w)
+    m, n, k = count(y.shape[:-1]), y.shape[-1], x.shape[-1]
+    product(work, Matrix(x, x_rows, 0, element_strides(x)[-1]), Matrix(w, w_strides[0], 0, w_strides[1]), y, (n, 1), (m, n, k), bias=bias)
+
+
+def takes(specs: Sequence[Spec | None], outs: Sequence[Spec], params: dict[str, Any]) -> bool:
+    """Floating point (integers too, for matmul) with few batch dimensions and nothing empty but the result."""
+    return outs[0].dtype.kind != "b" and len(outs[0].shape) <= MAX_BATCH_RANK + 2 and all(s is not None or i == 2 for i, s in enumerate(specs))
+
+
+def takes_floating(specs: Sequence[Spec | None], outs: Sequence[Spec], params: dict[str, Any]) -> bool:
+    """Floating point."""
+    return outs[0].dtype in FLOATING
+
+
+BY_ROW = {"matmul": Rule(matmul, takes), "linear": Rule(linear, takes_floating)}

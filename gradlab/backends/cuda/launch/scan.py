@@ -1,0 +1,74 @@
+"""Along one dimension: extreme elements with their places, and running sums, products and extremes."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradlab.backends.cuda.launch.rows import split, threads_for
+from gradlab.backends.cuda.launch.rule import Rule
+from gradlab.backends.cuda.work import Work
+
+
+def extreme(largest: bool, with_values: bool) -> Rule:
+    """argmax, argmin, max, min."""
+
+    def run(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
+        x, indices = work.contiguous(inputs[0]), outputs[-1]
+        if not indices.size:
+            return
+        outer, size, inner = split(x.shape, params["dim"])
+        rows, alone = outer * inner, inner > 1
+        blocks, threads = (-(-rows // 128), 128) if alone else (rows, threads_for(size))
+        function = work.kernel("arg.cu", "extreme", x.dtype, alone, largest)
+        work.launch(function, blocks, threads, x, outputs[0] if with_values else None, indices, rows, size, inner)
+
+    return Rule(run)
+
+
+def _lines(shape: tuple[int, ...], dim: int) -> tuple[int, int, int]:
+    """count, inner and number of lines."""
+    outer, size, inner = split(shape, dim)
+    return size, inner, outer * inner
+
+
+def running(mode: int) -> Rule:
+    """cumsum, cumprod, logcumsumexp."""
+
+    def run(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
+        (y,) = outputs
+        if y.size:
+            size, inner, lines = _lines(y.shape, params["dim"])
+            function = work.kernel("scan.cu", "running", y.dtype, mode)
+            work.launch(function, -(-lines // 128), 128, work.contiguous(inputs[0]), y, size, inner, lines)
+
+    return Rule(run)
+
+
+def recurrence(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
+    (y,) = outputs
+    if y.size:
+        size, inner, lines = _lines(y.shape, params["dim"])
+        a, b = (work.contiguous(x) for x in inputs)
+        function = work.kernel("scan.cu", "recurrence", y.dtype)
+        work.launch(function, -(-lines // 128), 128, a, b, y, int(params["reverse"]), size, inner, lines)
+
+
+def running_extreme(largest: bool) -> Rule:
+    """cummax, cummin."""
+
+    def run(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
+        values, indices = outputs
+        if values.size:
+            size, inner, lines = _lines(values.shape, params["dim"])
+            function = work.kernel("scan.cu", "running_extreme", values.dtype, largest)
+            work.launch(function, -(-lines // 128), 128, work.contiguous(inputs[0]), values, indices, size, inner, lines)
+
+    return Rule(run)
+
+
+RULES = {
+    ("reduce.cu", "argmax"): extreme(True, False), ("reduce.cu", "argmin"): extreme(False, False), ("reduce.cu", "max"): extreme(True, True),
+    ("reduce.cu", "min"): extreme(False, True), ("scan.cu", "cumsum"): running(0), ("scan.cu", "cumprod"): running(1),
+    ("scan.cu", "logcumsumexp"): running(2), ("scan.cu", "recurrence"): Rule(recurrence), ("scan.cu", "cummax"): running_extreme(True),
+    ("scan.cu", "cummin"): running_extreme(False),
+}  # fmt: skip

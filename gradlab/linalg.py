@@ -1,0 +1,35 @@
+"""Linear algebra by PyTorch's names: `gradlab.linalg.solve` and so on. Matrices are the last two dimensions, all before are a batch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from gradlab.ops.solve import LinAlgError
+from gradlab.tensor import products
+from gradlab.tensor.factoring import cholesky, cond, eigh, eigvalsh, lu, matrix_rank, qr, svd, svdvals
+from gradlab.tensor.layout import diagonal as _diagonal
+from gradlab.tensor.linalg import matmul
+from gradlab.tensor.matrix_norms import matrix_norm, norm, vander, vecdot, vector_norm
+from gradlab.tensor.products import matrix_power, multi_dot
+from gradlab.tensor.solving import (
+    det, inverse as inv, lstsq, matrix_exp, pinv, slogdet, solve, solve_triangular, tensorinv, tensorsolve,
+)  # fmt: skip
+
+if TYPE_CHECKING:
+    from gradlab.tensor.tensor import Tensor
+
+__all__ = [
+    "LinAlgError", "cholesky", "cond", "cross", "det", "diagonal", "eigh", "eigvalsh", "inv", "lstsq", "lu", "matmul", "matrix_exp",
+    "matrix_norm", "matrix_power", "matrix_rank", "multi_dot", "norm", "pinv", "qr", "slogdet", "solve", "solve_triangular", "svd", "svdvals",
+    "tensorinv", "tensorsolve", "vander", "vecdot", "vector_norm",
+]  # fmt: skip
+
+
+def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
+    """Cross product of vectors of three numbers along `dim`; the others broadcast."""
+    return products.cross(input, other, dim)
+
+
+def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
+    """The diagonal of matrices, its elements last. A view."""
+    return _diagonal(A, offset, dim1, dim2)

@@ -1,0 +1,125 @@
+"""The norms of `gradlab.linalg`: of vectors, of matrices, and the one that chooses between them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from gradlab import ops
+from gradlab.autograd.record import bind
+from gradlab.dtype import FLOATING, HALF, as_numpy, promote
+from gradlab.spec import ShapeError, normalize_dim, normalize_dims, reduced_shape
+from gradlab.tensor import statistics
+
+if TYPE_CHECKING:
+    from gradlab.tensor.tensor import Tensor
+
+__all__: list[str] = []  # nothing for the top level: these are gradlab.linalg's
+
+_svd, _cat = map(bind, (ops.factor.svd, ops.movement.cat))
+
+
+def _floating(name: str, x: Tensor, dtype: Any) -> Tensor:
+    """The tensor in the asked dtype, which may not be narrower than its own."""
+    own = x._array.dtype
+    if own not in FLOATING:
+        raise RuntimeError(f"{name}: needs floating point, got {own}; convert with .float()")
+    if dtype is None:
+        return x
+    new = as_numpy(dtype)
+    if new not in FLOATING or promote(own, new) != new:
+        raise RuntimeError(f"{name}: dtype={new} is narrower than the tensor's {own}; convert the result instead")
+    return x.to(new)
+
+
+def vector_norm(x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    """(Σ |x|^ord)^(1/ord) over `dim` (default all): the largest or smallest |x| for ±inf, the number of nonzeros for 0.
+
+    The gradient is 0 where the norm is 0. RuntimeError for integers, and for no elements where ord is negative or infinite.
+    """
+    x = _floating("vector_norm", x, dtype)
+    if isinstance(ord, (bool, str)) or not isinstance(ord, (int, float)):
+        raise RuntimeError(f"vector_norm: ord is a number, not {ord!r}; matrix norms are matrix_norm's")
+    shape = x._array.shape
+    dims = normalize_dims(dim, len(shape))
+    if (ord < 0 or ord == math.inf) and any(shape[d] == 0 for d in dims):
+        raise ShapeError(f"vector_norm: order {ord} has no value for no elements: shape {shape}, dim {dims}")
+    return statistics.vector_norm(x, float(ord), dims, keepdim)
+
+
+def matrix_norm(A: Tensor, ord: Any = "fro", dim: Sequence[int] = (-2, -1), keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    """A norm of matrices, which lie in the two dimensions `dim`.
+
+    ord: "fro" (all elements' 2-norm), "nuc" (sum of the singular values), 2 and -2 (the largest and smallest singular value), 1 and -1
+    (largest and smallest column sum of |x|), inf and -inf (the same of rows).
+    """
+    A = _floating("matrix_norm", A, dtype)
+    shape = A._array.shape
+    if len(shape) < 2:
+        raise ShapeError(f"matrix_norm: a matrix or a batch of them, at least two dimensions, not shape {shape}")
+    if isinstance(dim, int) or len(dim) != 2:
+        raise RuntimeError(f"matrix_norm: dim names two dimensions, not {dim}")
+    rows, columns = (normalize_dim(d, len(shape)) for d in dim)
+    if rows == columns:
+        raise RuntimeError(f"matrix_norm: dim {tuple(dim)} names a dimension twice")
+    if ord == "fro":
+        return statistics.vector_norm(A, 2.0, tuple(sorted((rows, columns))), keepdim)
+    if ord in ("nuc", 2, -2):
+        if A._array.dtype in HALF:
+            raise RuntimeError(f"matrix_norm: singular values need float32 or float64, got {A.dtype}; convert with .float()")
+        values = _svd(A.movedim((rows, columns), (-2, -1)), full=False)[1]
+        if ord == "nuc":
+            found = values.sum(-1)
+        elif values._array.shape[-1] == 0:
+            raise ShapeError(f"matrix_norm: order {ord} has no value for no elements: shape {shape}")
+        else:
+            found = values.amax(-1) if ord == 2 else values.amin(-1)
+        return found.reshape(reduced_shape(shape, (rows, columns), True)) if keepdim else found
+    if isinstance(ord, (str, bool)) or ord not in (1, -1, math.inf, -math.inf):
+        error = ValueError if isinstance(ord, str) else RuntimeError
+        raise error(f'matrix_norm: ord is "fro", "nuc", ±1, ±2 or ±inf, not {ord!r}')
+    first, second = (rows, columns) if abs(ord) == 1 else (columns, rows)
+    if shape[second] == 0:
+        raise ShapeError(f"matrix_norm: order {ord} has no value for no elements: shape {shape}")
+    sums = A.abs().sum(first, keepdim=True)
+    found = sums.amax(second, keepdim=True) if ord > 0 else sums.amin(second, keepdim=True)
+    return found if keepdim else found.squeeze((rows, columns))
+
+
+def norm(A: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+    """A norm of vectors or matrices.
+
+    Without `ord` the 2-norm of all elements, or of those in `dim`. With it the norm of vectors, where `dim` is one dimension or the
+    tensor has one, or of matrices, where `dim` is two or the tensor has two.
+    """
+    rank = len(A._array.shape)
+    two = dim is not None and not isinstance(dim, int) and len(dim) == 2
+    if isinstance(ord, str) and dim is not None and not two:
+        raise RuntimeError(f"norm: order {ord!r} is one of matrices and needs two dimensions, not dim={dim}")
+    if dim is not None and not isinstance(dim, int) and len(dim) not in (1, 2):
+        raise RuntimeError(f"norm: dim is one dimension or two, not {dim}")
+    if ord is None:
+        return vector_norm(A, 2, dim, keepdim, dtype=dtype)
+    if dim is None:
+        if rank not in (1, 2):
+            raise RuntimeError(f"norm: with ord={ord!r} and without dim the tensor has one dimension or two, not shape {A._array.shape}")
+        if isinstance(ord, str) and rank != 2:
+            raise RuntimeError(f"norm: order {ord!r} is one of matrices, not of shape {A._array.shape}")
+        two, dim = rank == 2, (0, 1) if rank == 2 else 0
+    return matrix_norm(A, ord, dim, keepdim, dtype=dtype) if two else vector_norm(A, ord, dim, keepdim, dtype=dtype)
+
+
+def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
+    """Sums of products along `dim`; the tensors broadcast."""
+    return (x * y).sum(dim)
+
+
+def vander(x: Tensor, N: int | None = None) -> Tensor:
+    """Powers 0 to N - 1 (default: as many as there are elements) of each element, as a new last dimension."""
+    shape = x._array.shape
+    if not shape or (N is not None and N < 2):
+        raise RuntimeError(f"vander: at least one dimension and two powers, got shape {shape} and N={N}")
+    powers: Any = x.unsqueeze(-1).expand((*shape, (shape[-1] if N is None else N) - 1))
+    powers = powers if x._array.dtype in FLOATING else powers.long()
+    return _cat(powers.new_ones((*shape, 1)), powers, dim=len(shape)).cumprod(-1)

@@ -1,0 +1,213 @@
+"""Square systems and their relatives: inverse, determinant, solutions, least squares, powers. Matrices are the last two dimensions.
+
+float32 and float64 only (RuntimeError for others). What `gradlab.linalg` offers of this family is listed there.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any
+
+from gradlab import ops
+from gradlab.autograd.base import Differentiable
+from gradlab.autograd.record import bind
+from gradlab.dtype import FLOAT32, FLOAT64, finfo
+from gradlab.op import result_class
+from gradlab.spec import ShapeError, count
+
+if TYPE_CHECKING:
+    from gradlab.tensor.tensor import Tensor
+
+__all__ = ["cholesky_inverse", "cholesky_solve", "det", "inverse", "logdet", "matrix_exp", "pinverse", "slogdet"]
+
+_rows = ops.solve
+_inverse, _solve, _triangular, _det, _slogdet, _pinv, _exp = map(
+    bind, (_rows.inverse, _rows.solve, _rows.solve_triangular, _rows.det, _rows.slogdet, _rows.pinv, _rows.matrix_exp)
+)
+
+LeastSquares = result_class("lstsq", ("solution", "residuals", "rank", "singular_values"))
+
+
+def ready(name: str, *tensors: Any) -> None:
+    """Raise unless all are tensors of one dtype, float32 or float64."""
+    for x in tensors:
+        if not isinstance(x, Differentiable):
+            raise TypeError(f"{name}: takes tensors, not {type(x).__name__}")
+        dtype = x._array.dtype
+        if dtype is not FLOAT32 and dtype is not FLOAT64 and dtype not in (FLOAT32, FLOAT64):
+            raise RuntimeError(f"{name}: needs float32 or float64, got {dtype}; convert with .float()")
+        if dtype != tensors[0]._array.dtype:
+            raise RuntimeError(f"{name}: tensors of one dtype, got {tensors[0]._array.dtype} and {dtype}; convert one with .to()")
+
+
+def matrix(name: str, x: Any) -> tuple[int, ...]:
+    """The shape of a tensor that has rows and columns."""
+    ready(name, x)
+    shape: tuple[int, ...] = x._array.shape
+    if len(shape) < 2:
+        raise ShapeError(f"{name}: a matrix or a batch of them, at least two dimensions, not shape {shape}")
+    return shape
+
+
+def inverse(input: Tensor) -> Tensor:
+    """The inverse of square matrices (…, n, n). LinAlgError (a RuntimeError) where one is singular: use pinv or lstsq."""
+    ready("inv", input)
+    return _inverse(input)
+
+
+def det(input: Tensor) -> Tensor:
+    """The determinant of square matrices (…, n, n); its gradient exists for singular matrices too."""
+    ready("det", input)
+    return _det(input)
+
+
+def slogdet(input: Tensor) -> Any:
+    """Sign and logarithm of the absolute value of the determinant, as (sign, logabsdet); 0 and -inf for singular matrices."""
+    ready("slogdet", input)
+    return _slogdet(input)
+
+
+def logdet(input: Tensor) -> Tensor:
+    """Logarithm of the determinant of square matrices (…, n, n): -inf for a determinant of 0, NaN for a negative one."""
+    ready("logdet", input)
+    sign, size = _slogdet(input)
+    return size.masked_fill(sign < 0, math.nan)
+
+
+def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
+    """X of A X = B (or of X A = B with left=False) for square matrices A (…, n, n) and B (…, n, k), or vectors B (…, n) in a batch like A's.
+
+    LinAlgError (a RuntimeError) where a matrix is singular: use lstsq.
+    """
+    a, b = matrix("solve", A), B._array.shape if isinstance(B, Differentiable) else ()
+    ready("solve", A, B)
+    if a[-1] != a[-2]:
+        raise ShapeError(f"solve: square matrices, not shape {a}")
+    vector = len(b) == 1 or (len(b) == len(a) - 1 and b == a[:-1])
+    right: Any = B.unsqueeze(-1) if vector else B
+    if vector and not left:
+        raise ShapeError(f"solve: vectors B of shape {b} stand on the right side only: left=True, or a matrix B")
+    found = _solve(A, right) if left else _solve(A.mT, right.mT).mT
+    return found.squeeze(-1) if vector else found
+
+
+def solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Tensor:
+    """X of A X = B (or X A = B) for triangular A (…, n, n), of which only the `upper` or the lower half is read, and B (…, n, k).
+
+    unitriangular: take the diagonal as 1. A zero on the diagonal gives inf or NaN.
+    """
+    ready("solve_triangular", A, B)
+    matrix("solve_triangular", B)
+    if left:
+        return _triangular(A, B, upper=bool(upper), unitriangular=bool(unitriangular))
+    return _triangular(A.mT, B.mT, upper=not upper, unitriangular=bool(unitriangular)).mT
+
+
+def cholesky_solve(input: Tensor, L: Tensor, upper: bool = False) -> Tensor:
+    """X of A X = input, (…, n, k), given the Cholesky factor of A: L of A = L Lᵀ, or with `upper` R of A = Rᵀ R."""
+    first, second = (L.mT, L) if upper else (L, L.mT)
+    return solve_triangular(second, solve_triangular(first, input, upper=False), upper=True)
+
+
+def cholesky_inverse(L: Tensor, upper: bool = False) -> Tensor:
+    """The inverse of A, given its Cholesky factor: L of A = L Lᵀ, or with `upper` R of A = Rᵀ R."""
+    shape = matrix("cholesky_inverse", L)
+    return cholesky_solve(_rows.unit(L, shape[-1]).expand(shape), L, upper)
+
+
+def tolerances(x: Tensor, atol: Any, rtol: Any) -> tuple[float, float]:
+    """Below which singular values count as 0: absolute, and relative to the largest one. Default: max(m, n) · eps, relative."""
+    given = 0.0 if atol is None else float(atol)
+    if rtol is not None:
+        return given, float(rtol)
+    return given, 0.0 if given > 0 else max(x._array.shape[-2:]) * finfo(x._array.dtype).eps
+
+
+def symmetric(A: Tensor) -> Tensor:
+    """The lower half, mirrored. Its gradient goes to both halves alike, as PyTorch's does for matrices declared symmetric."""
+    both = 0.5 * (A + A.mT)
+    lower = A.detach()
+    return both + (lower.tril() + lower.tril(-1).mT - both.detach())
+
+
+def pinv(A: Tensor, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None) -> Tensor:
+    """The Moore-Penrose pseudo-inverse (…, n, m) of matrices (…, m, n). Singular values up to max(atol, rtol · largest) count as 0.
+
+    rtol (`rcond` is its old name) is max(m, n) · eps unless it or atol is given. hermitian: the matrices are symmetric.
+    """
+    shape = matrix("pinv", A)
+    atol, rtol = tolerances(A, atol, rcond if rtol is None else rtol)
+    if hermitian:
+        if shape[-1] != shape[-2]:
+            raise ShapeError(f"pinv: symmetric matrices are square, not of shape {shape}")
+        A = symmetric(A)
+    return _pinv(A, atol=atol, rtol=rtol)
+
+
+def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
+    """As `linalg.pinv`, singular values up to rcond · largest counting as 0."""
+    return pinv(input, rcond)
+
+
+def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None) -> Any:
+    """The X of least |A X - B|, and of those the smallest, for matrices A (…, m, n) and B (…, m, k), or vectors B (…, m).
+
+    Returns (solution, residuals, rank, singular_values). As in PyTorch the default driver "gelsy" gives no residuals and no singular
+    values (empty), "gels" residuals but no rank, "gelsd" and "gelss" all; here all drivers compute with singular values. Residuals, the
+    sums of squares (…, k), are given for more rows than columns.
+    """
+    a = matrix("lstsq", A)
+    ready("lstsq", A, B)
+    if driver not in (None, "gels", "gelsy", "gelsd", "gelss"):
+        raise RuntimeError(f"lstsq: driver is gels, gelsy, gelsd or gelss, not {driver!r}")
+    b = B._array.shape
+    vector = len(b) == len(a) - 1 and b == a[:-1]
+    right: Any = B.unsqueeze(-1) if vector else B
+    if len(right._array.shape) < 2 or right._array.shape[-2] != a[-2]:
+        raise ShapeError(f"lstsq: matrices of shape {a} take right sides of {a[-2]} rows, got shape {b}")
+    level = max(a[-2:]) * finfo(A._array.dtype).eps if rcond is None else float(rcond)
+    solution = _pinv(A, atol=0.0, rtol=level) @ right
+    empty: Any = A.new_zeros((0,))
+    residuals = ((A @ solution - right) ** 2).sum(-2) if a[-2] > a[-1] and driver not in (None, "gelsy") else empty
+    values = bind(ops.factor.svd)(A.detach(), full=False)[1] if driver != "gels" else empty
+    rank = (values > level * values.narrow(-1, 0, 1)).sum(-1) if driver != "gels" and 0 not in a[-2:] else A.new_zeros((0,)).long()
+    shown = values if driver in ("gelsd", "gelss") else empty
+    return LeastSquares(solution.squeeze(-1) if vector else solution, residuals, rank, shown)
+
+
+def matrix_exp(input: Tensor) -> Tensor:
+    """The matrix exponential Σ Aᵏ / k! of square matrices (…, n, n)."""
+    ready("matrix_exp", input)
+    return _exp(input)
+
+
+def tensorinv(A: Tensor, ind: int = 2) -> Tensor:
+    """The inverse of `tensordot(A, ·, ind)`: the first `ind` dimensions of A and the others have the same product of sizes."""
+    ready("tensorinv", A)
+    shape = A._array.shape
+    if ind < 1:
+        raise RuntimeError(f"tensorinv: ind is positive, got {ind}")
+    rows, columns = shape[:ind], shape[ind:]
+    if count(rows) != count(columns):
+        raise ShapeError(f"tensorinv: sizes {rows} and {columns} of shape {shape} have different products")
+    return inverse(A.reshape((count(rows), count(columns)))).reshape((*columns, *rows))
+
+
+def tensorsolve(A: Tensor, B: Tensor, dims: Sequence[int] | None = None) -> Tensor:
+    """X of `tensordot(A, X, X.ndim) = B`; `dims` of A are moved to its end first."""
+    ready("tensorsolve", A, B)
+    given: Any = A if dims is None else A.movedim(tuple(dims), tuple(range(-len(dims), 0)))
+    b = B._array.shape
+    rest = given._array.shape[len(b) :]
+    if count(given._array.shape) != count(b) ** 2 or count(rest) != count(b):
+        raise ShapeError(f"tensorsolve: A of shape {given._array.shape} does not map onto B of shape {b}")
+    return solve(given.reshape((count(b), count(rest))), B.reshape((-1,))).reshape(rest)
+
+
+class SolvingMethods(Differentiable):
+    """The methods of this family."""
+
+    __slots__ = ()
+    inverse, det, slogdet, logdet, matrix_exp, pinverse = inverse, det, slogdet, logdet, matrix_exp, pinverse
+    cholesky_solve, cholesky_inverse = cholesky_solve, cholesky_inverse

@@ -1,0 +1,7 @@
+"""Checks that anyone can run on a model, an operation or a kernel of their own."""
+
+from __future__ import annotations
+
+from gradlab.testing.parity import Report, parity
+
+__all__ = ["Report", "parity"]

@@ -1,0 +1,44 @@
+"""Options of the test suite.
+
+--device cuda   the parity tests run every sample, dtype, layout and gradient; without it a part of them.
+--full          the same.
+
+Where there is no cupy, or GRADLAB_CUDA=emulated says so, "cuda" is the emulated GPU.
+"""
+
+import importlib.util
+import os
+
+import pytest
+
+if importlib.util.find_spec("cupy") is None:
+    os.environ.setdefault("GRADLAB_CUDA", "emulated")
+
+
+def pytest_addoption(parser):
+    parser.addoption("--device", choices=("cpu", "cuda"), default="cpu", help="cuda: run the whole parity suite")
+    parser.addoption("--full", action="store_true", help="run the whole parity suite")
+
+
+def pytest_configure(config):
+    config.addinivalue_line("markers", "whole: part of the whole parity suite (--full or --device cuda)")
+
+
+def pytest_collection_modifyitems(config, items):
+    if config.getoption("--full") or config.getoption("--device") == "cuda":
+        return
+    left_out = [item for item in items if item.get_closest_marker("whole") is not None]
+    if left_out:
+        config.hook.pytest_deselected(items=left_out)
+        items[:] = [item for item in items if item.get_closest_marker("whole") is None]
+
+
+@pytest.fixture(scope="session")
+def cuda():
+    """The CUDA backend; skips where there is none (no driver, or no C++ compiler for the emulated one)."""
+    from gradlab.backends.cuda.loading import load
+
+    try:
+        return load()
+    except RuntimeError as error:
+        pytest.skip(str(error))

@@ -1,0 +1,52 @@
+// Accesses beside an array, each a kernel of its own.
+
+extern "C" __global__ void write_after_global(float* y, int n) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i <= n) y[i] = float(i);  // planted: i < n
+}
+
+extern "C" __global__ void write_before_global(float* y, int n) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i - 1] = float(i);  // planted: y[i]
+}
+
+extern "C" __global__ void read_after_global(const float* x, float* y, int n) {
+    const int i = threadIdx.x;
+    if (i < n) y[i] = x[i + 1];  // planted: x[i]
+}
+
+extern "C" __global__ void write_after_static(float* y) {
+    __shared__ float tile[30];
+    tile[threadIdx.x] = 1.0f;  // planted: a block of 32
+    __syncthreads();
+    y[threadIdx.x] = tile[0];
+}
+
+extern "C" __global__ void read_after_static(float* y) {
+    __shared__ float tile[30];
+    if (threadIdx.x < 30) tile[threadIdx.x] = 1.0f;
+    __syncthreads();
+    y[threadIdx.x] = tile[threadIdx.x];  // planted
+}
+
+extern "C" __global__ void write_after_dynamic(float* y) {
+    extern __shared__ float work[];
+    work[threadIdx.x] = 1.0f;  // planted by a launch with room for fewer
+    __syncthreads();
+    y[threadIdx.x] = work[0];
+}
+
+extern "C" __global__ void misaligned_load(const float* x, float* y) {
+    reinterpret_cast<float4*>(y)[threadIdx.x] = reinterpret_cast<const float4*>(x + 1)[threadIdx.x];  // planted: x
+}
+
+extern "C" __global__ void null_pointer(float* y, const int* where) { y[threadIdx.x] = float(*where); }
+
+extern "C" __global__ void division(int* y, int by) { y[threadIdx.x] = 1000 / by; }
+
+__device__ int deep(int n) {
+    volatile int frame[1000];
+    frame[n % 1000] = n;
+    return n == 0 ? 0 : deep(n - 1) + frame[n % 1000];
+}
+extern "C" __global__ void recursion(int* y, int n) { y[threadIdx.x] = deep(n); }
