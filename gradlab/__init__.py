@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -18,8 +19,7 @@ from gradlab.autograd import (
     no_grad as no_grad,
     set_grad_enabled as set_grad_enabled,
 )
-from gradlab.backends import cpu as _cpu
-from gradlab.backends import cuda as _cuda
+from gradlab.backends import cpu as _cpu, cuda as _cuda
 from gradlab.device import Device as device
 from gradlab.dtype import (
     DType as dtype,
@@ -60,8 +60,8 @@ from gradlab.tensor.layout import *
 from gradlab.tensor.linalg import *
 from gradlab.tensor.math import *
 from gradlab.tensor.pointwise import *
-from gradlab.tensor.products import *
 from gradlab.tensor.printing import *
+from gradlab.tensor.products import *
 from gradlab.tensor.random import *
 from gradlab.tensor.reduction import *
 from gradlab.tensor.scan import *
@@ -91,4 +91,4 @@ def __getattr__(name: str) -> Any:
 
 
 def __dir__() -> list[str]:
-    return sorted([*globals(), *_ROOMS, *_ELSEWHERE])
+    return sorted({*vars(sys.modules[__name__]), *_ROOMS, *_ELSEWHERE})

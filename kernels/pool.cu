@@ -6,25 +6,25 @@ namespace gradlab {
 // The first largest element of each window and its place in the plane; a NaN wins.
 template <class S>
 __global__ void __launch_bounds__(256) max_pool(const S* __restrict__ x, S* __restrict__ values, int64* __restrict__ indices, const Windows w,
-                                                int64 count) {
+                                                int count) {
     typedef typename Compute<S>::type T;
-    const int64 i = static_cast<int64>(blockIdx.x) * 256 + threadIdx.x;
+    const int i = static_cast<int>(blockIdx.x * 256 + threadIdx.x);
     if (i >= count) return;
-    const int64 o2 = i % w.out[2], o1 = i / w.out[2] % w.out[1], o0 = i / (w.out[2] * w.out[1]) % w.out[0];
-    const int64 plane = i / (w.out[2] * w.out[1] * w.out[0]);
+    const int o2 = i % w.out[2], o1 = i / w.out[2] % w.out[1], o0 = i / (w.out[2] * w.out[1]) % w.out[0];
+    const int plane = i / (w.out[2] * w.out[1] * w.out[0]);
     const S* source = x + plane * (w.size[0] * w.size[1] * w.size[2]);
     T best = T(0);
-    int64 where = -1;
-    for (int64 k0 = 0; k0 < w.kernel[0]; ++k0) {
-        const int64 p0 = o0 * w.stride[0] - w.padding[0] + k0 * w.dilation[0];
+    int where = -1;
+    for (int k0 = 0; k0 < w.kernel[0]; ++k0) {
+        const int p0 = o0 * w.stride[0] - w.padding[0] + k0 * w.dilation[0];
         if (p0 < 0 || p0 >= w.size[0]) continue;
-        for (int64 k1 = 0; k1 < w.kernel[1]; ++k1) {
-            const int64 p1 = o1 * w.stride[1] - w.padding[1] + k1 * w.dilation[1];
+        for (int k1 = 0; k1 < w.kernel[1]; ++k1) {
+            const int p1 = o1 * w.stride[1] - w.padding[1] + k1 * w.dilation[1];
             if (p1 < 0 || p1 >= w.size[1]) continue;
-            for (int64 k2 = 0; k2 < w.kernel[2]; ++k2) {
-                const int64 p2 = o2 * w.stride[2] - w.padding[2] + k2 * w.dilation[2];
+            for (int k2 = 0; k2 < w.kernel[2]; ++k2) {
+                const int p2 = o2 * w.stride[2] - w.padding[2] + k2 * w.dilation[2];
                 if (p2 < 0 || p2 >= w.size[2]) continue;
-                const int64 at = (p0 * w.size[1] + p1) * w.size[2] + p2;
+                const int at = (p0 * w.size[1] + p1) * w.size[2] + p2;
                 const T v = load(source[at]);
                 if (where < 0 || v > best || (v != v && best == best)) {
                     best = v;
@@ -38,23 +38,23 @@ __global__ void __launch_bounds__(256) max_pool(const S* __restrict__ x, S* __re
 }
 
 // The cell of output o of an adaptive pooling: from floor(o size / out) to ceil((o + 1) size / out).
-__device__ __forceinline__ int64 cell_start(int64 o, int64 size, int64 out) { return o * size / out; }
-__device__ __forceinline__ int64 cell_end(int64 o, int64 size, int64 out) { return ((o + 1) * size + out - 1) / out; }
+__device__ __forceinline__ int cell_start(int o, int size, int out) { return o * size / out; }
+__device__ __forceinline__ int cell_end(int o, int size, int out) { return ((o + 1) * size + out - 1) / out; }
 
 template <class S>
 __global__ void __launch_bounds__(256) adaptive_max_pool(const S* __restrict__ x, S* __restrict__ values, int64* __restrict__ indices,
-                                                         const Windows w, int64 count) {
+                                                         const Windows w, int count) {
     typedef typename Compute<S>::type T;
-    const int64 i = static_cast<int64>(blockIdx.x) * 256 + threadIdx.x;
+    const int i = static_cast<int>(blockIdx.x * 256 + threadIdx.x);
     if (i >= count) return;
-    const int64 o2 = i % w.out[2], o1 = i / w.out[2] % w.out[1], o0 = i / (w.out[2] * w.out[1]) % w.out[0];
+    const int o2 = i % w.out[2], o1 = i / w.out[2] % w.out[1], o0 = i / (w.out[2] * w.out[1]) % w.out[0];
     const S* source = x + i / (w.out[2] * w.out[1] * w.out[0]) * (w.size[0] * w.size[1] * w.size[2]);
     T best = T(0);
-    int64 where = -1;
-    for (int64 p0 = cell_start(o0, w.size[0], w.out[0]); p0 < cell_end(o0, w.size[0], w.out[0]); ++p0)
-        for (int64 p1 = cell_start(o1, w.size[1], w.out[1]); p1 < cell_end(o1, w.size[1], w.out[1]); ++p1)
-            for (int64 p2 = cell_start(o2, w.size[2], w.out[2]); p2 < cell_end(o2, w.size[2], w.out[2]); ++p2) {
-                const int64 at = (p0 * w.size[1] + p1) * w.size[2] + p2;
+    int where = -1;
+    for (int p0 = cell_start(o0, w.size[0], w.out[0]); p0 < cell_end(o0, w.size[0], w.out[0]); ++p0)
+        for (int p1 = cell_start(o1, w.size[1], w.out[1]); p1 < cell_end(o1, w.size[1], w.out[1]); ++p1)
+            for (int p2 = cell_start(o2, w.size[2], w.out[2]); p2 < cell_end(o2, w.size[2], w.out[2]); ++p2) {
+                const int at = (p0 * w.size[1] + p1) * w.size[2] + p2;
                 const T v = load(source[at]);
                 if (where < 0 || v > best || (v != v && best == best)) {
                     best = v;
@@ -66,11 +66,11 @@ __global__ void __launch_bounds__(256) adaptive_max_pool(const S* __restrict__ x
 }
 
 // What a window's sum is divided by.
-__device__ __forceinline__ int64 divisor(const Windows& w, int64 o, int d, bool include) {
-    const int64 start = o * w.stride[d] - w.padding[d], end = start + w.kernel[d];
-    int64 number;
+__device__ __forceinline__ int divisor(const Windows& w, int o, int d, bool include) {
+    const int start = o * w.stride[d] - w.padding[d], end = start + w.kernel[d];
+    int number;
     if (include) {
-        const int64 limit = w.size[d] + w.padding[d];
+        const int limit = w.size[d] + w.padding[d];
         number = (end < limit ? end : limit) - start;
     } else {
         number = (end < w.size[d] ? end : w.size[d]) - (start > 0 ? start : 0);
@@ -79,41 +79,41 @@ __device__ __forceinline__ int64 divisor(const Windows& w, int64 o, int d, bool 
 }
 
 template <class S>
-__global__ void __launch_bounds__(256) avg_pool(const S* __restrict__ x, S* __restrict__ y, const Windows w, int64 include, int64 given,
-                                                int64 count) {
+__global__ void __launch_bounds__(256) avg_pool(const S* __restrict__ x, S* __restrict__ y, const Windows w, int include, int given,
+                                                int count) {
     typedef typename Compute<S>::type T;
-    const int64 i = static_cast<int64>(blockIdx.x) * 256 + threadIdx.x;
+    const int i = static_cast<int>(blockIdx.x * 256 + threadIdx.x);
     if (i >= count) return;
-    const int64 o2 = i % w.out[2], o1 = i / w.out[2] % w.out[1], o0 = i / (w.out[2] * w.out[1]) % w.out[0];
+    const int o2 = i % w.out[2], o1 = i / w.out[2] % w.out[1], o0 = i / (w.out[2] * w.out[1]) % w.out[0];
     const S* source = x + i / (w.out[2] * w.out[1] * w.out[0]) * (w.size[0] * w.size[1] * w.size[2]);
     T sum = T(0);
-    for (int64 k0 = 0; k0 < w.kernel[0]; ++k0) {
-        const int64 p0 = o0 * w.stride[0] - w.padding[0] + k0;
+    for (int k0 = 0; k0 < w.kernel[0]; ++k0) {
+        const int p0 = o0 * w.stride[0] - w.padding[0] + k0;
         if (p0 < 0 || p0 >= w.size[0]) continue;
-        for (int64 k1 = 0; k1 < w.kernel[1]; ++k1) {
-            const int64 p1 = o1 * w.stride[1] - w.padding[1] + k1;
+        for (int k1 = 0; k1 < w.kernel[1]; ++k1) {
+            const int p1 = o1 * w.stride[1] - w.padding[1] + k1;
             if (p1 < 0 || p1 >= w.size[1]) continue;
-            for (int64 k2 = 0; k2 < w.kernel[2]; ++k2) {
-                const int64 p2 = o2 * w.stride[2] - w.padding[2] + k2;
+            for (int k2 = 0; k2 < w.kernel[2]; ++k2) {
+                const int p2 = o2 * w.stride[2] - w.padding[2] + k2;
                 if (p2 >= 0 && p2 < w.size[2]) sum += load(source[(p0 * w.size[1] + p1) * w.size[2] + p2]);
             }
         }
     }
-    const int64 n = given ? given : divisor(w, o0, 0, include) * divisor(w, o1, 1, include) * divisor(w, o2, 2, include);
+    const int n = given ? given : divisor(w, o0, 0, include) * divisor(w, o1, 1, include) * divisor(w, o2, 2, include);
     y[i] = store<S>(sum / T(n));
 }
 
 // One thread for each input element gathers its share of all windows that hold it.
 template <class S>
-__global__ void __launch_bounds__(256) avg_pool_backward(const S* __restrict__ dy, S* __restrict__ y, const Windows w, int64 include, int64 given,
-                                                         int64 count) {
+__global__ void __launch_bounds__(256) avg_pool_backward(const S* __restrict__ dy, S* __restrict__ y, const Windows w, int include, int given,
+                                                         int count) {
     typedef typename Compute<S>::type T;
-    const int64 i = static_cast<int64>(blockIdx.x) * 256 + threadIdx.x;
+    const int i = static_cast<int>(blockIdx.x * 256 + threadIdx.x);
     if (i >= count) return;
-    int64 rest = i, first[3], last[3];
+    int rest = i, first[3], last[3];
 #pragma unroll
     for (int d = 2; d >= 0; --d) {
-        const int64 at = rest % w.size[d] + w.padding[d];
+        const int at = rest % w.size[d] + w.padding[d];
         rest /= w.size[d];
         first[d] = at < w.kernel[d] ? 0 : (at - w.kernel[d]) / w.stride[d] + 1;
         last[d] = at / w.stride[d];
@@ -121,10 +121,10 @@ __global__ void __launch_bounds__(256) avg_pool_backward(const S* __restrict__ d
     }
     const S* source = dy + rest * (w.out[0] * w.out[1] * w.out[2]);
     T sum = T(0);
-    for (int64 o0 = first[0]; o0 <= last[0]; ++o0)
-        for (int64 o1 = first[1]; o1 <= last[1]; ++o1)
-            for (int64 o2 = first[2]; o2 <= last[2]; ++o2) {
-                const int64 n = given ? given : divisor(w, o0, 0, include) * divisor(w, o1, 1, include) * divisor(w, o2, 2, include);
+    for (int o0 = first[0]; o0 <= last[0]; ++o0)
+        for (int o1 = first[1]; o1 <= last[1]; ++o1)
+            for (int o2 = first[2]; o2 <= last[2]; ++o2) {
+                const int n = given ? given : divisor(w, o0, 0, include) * divisor(w, o1, 1, include) * divisor(w, o2, 2, include);
                 sum += load(source[(o0 * w.out[1] + o1) * w.out[2] + o2]) / T(n);
             }
     y[i] = store<S>(sum);

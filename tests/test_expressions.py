@@ -60,6 +60,8 @@ DOMAINS = {
     "running": lambda average, value, keep, take: within(average, value),
     "softplus_backward": lambda dy, x, beta, threshold: within(dy, x),
     "bce": lambda x, target: (np.clip(np.nan_to_num(x.astype(np.float64)), 0, 1).astype(x.dtype), *within(target)),
+    # NumPy takes a square root for the exponent 0.5, which is NaN of -inf where pow is inf; PyTorch does the same.
+    "pow": lambda x, exponent: (x if exponent != 0.5 or x.dtype.kind in "iub" else np.where(np.isneginf(x.astype(np.float64)), x.dtype.type(-1), x),),
     # NumPy raises for negative exponents of integers.
     "pow_tensor": lambda a, b: (a, b) if a.dtype.kind not in "iu" else (a, b & 15),
     # A fused multiply-add may keep from overflow what NumPy's separate steps overflow.

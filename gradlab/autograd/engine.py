@@ -103,6 +103,7 @@ class Walk:
         heap, grads, leaves, wanted, goals, retain = self.heap, self.grads, self.leaves, self.wanted, self.goals, self.retain
         pop, deliver = heapq.heappop, self.deliver
         waiting: Any = None
+        observer = current().observer
         try:
             while heap:
                 node = pop(heap)[1]
@@ -116,6 +117,8 @@ class Walk:
                             break
                     if node.hooks is not None:
                         gradient = _before(node, gradient)
+                    if observer is not None:
+                        observer.node = node  # on whose behalf the next operations run
                     found = node.back(gradient)
                     if node.hooks is not None:
                         found = _after(node, found, gradient)
@@ -144,6 +147,9 @@ class Walk:
         except BaseException:
             self.node = node
             raise
+        finally:
+            if observer is not None:
+                observer.node = None
 
 
 def _capture(slots: dict[int, Any], node: Node, gradient: Any) -> None:

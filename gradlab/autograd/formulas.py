@@ -110,6 +110,8 @@ def unpack(n: Any) -> tuple[Any, ...]:
     saved = n.saved
     if saved is None:
         raise errors.freed(n)
+    if not saved:
+        return ()
     op = n.op
     inputs = len(op.kept_inputs)
     for i in range(inputs):
@@ -235,7 +237,7 @@ def _back_of_any(op: Op) -> Callable[..., Any]:
 
     def values(n: Any, g: Any) -> tuple[Any, ...]:
         """What formulas may ask for, in the given order."""
-        saved = unpack(n) if op.kept_inputs or op.kept_outputs else ()
+        saved = unpack(n)
         found = (*filled(n, g), *saved) if op.result is not None else (g, *saved)
         if params:
             found += tuple([n.params.get(name) for name in params])

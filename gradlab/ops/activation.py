@@ -13,6 +13,7 @@ import numpy as np
 
 from gradlab.kernel import Elementwise
 from gradlab.op import Op
+from gradlab.ops import select
 from gradlab.ops.special import erf_cpu
 from gradlab.spec import Spec, broadcast, same
 
@@ -324,11 +325,10 @@ def hardtanh_cpu(x: Any, y: Any, *, lo: float, hi: float) -> None:
 
 
 def hardtanh_backward_cpu(dy: Any, x: Any, y: Any, *, lo: float, hi: float) -> None:
-    """dy inside, 0 on the limits and outside, whatever dy is there: an AND with its bits."""
-    whole = np.dtype(f"i{y.itemsize}")
-    inside = (x > lo) & (x < hi)
-    bits = np.multiply(inside, whole.type(-1), np.empty(inside.shape, whole))
-    np.bitwise_and(dy.view(whole), bits, y.view(whole))
+    """dy inside, 0 on the limits and outside, whatever dy is there."""
+    inside = x > lo
+    inside &= x < hi
+    select.keep(inside, dy, y)
 
 
 hardtanh = Op("hardtanh", hardtanh_rule, params=("lo", "hi"), cpu=hardtanh_cpu, promote="same",

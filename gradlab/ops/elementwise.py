@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -9,6 +10,7 @@ import numpy as np
 from gradlab.dtype import BOOL
 from gradlab.kernel import Elementwise
 from gradlab.op import Op
+from gradlab.ops import select
 from gradlab.spec import Spec, broadcast, broadcast_bool, broadcast_shapes, gradient_of, same, same_bool
 
 # ---------------------------------------------------------------- arithmetic of two inputs
@@ -32,7 +34,16 @@ def _pow_exponent(g: Any, a: Any, b: Any, y: Any) -> Any:
     return g * (y * a.log()).masked_fill((a == 0) & (b >= 0), 0)
 
 
-pow_tensor = Op("pow_tensor", broadcast, cpu=np.power, cuda=Elementwise("pow(a, b)"), promote="same",
+def pow_tensor_cpu(a: Any, b: Any, y: Any) -> None:
+    """Integers to negative powers, which NumPy refuses, are cut to integers as in PyTorch: 1 and -1 keep their size, all else is 0."""
+    if y.dtype.kind != "i" or not np.less(b, 0).any():
+        np.power(a, b, y)
+        return
+    base = np.where((b < 0) & (np.abs(a) != 1), 0, a)
+    np.power(base, np.abs(b), y)
+
+
+pow_tensor = Op("pow_tensor", broadcast, cpu=pow_tensor_cpu, cuda=Elementwise("pow(a, b)"), promote="same",
                 grad={"a": lambda g, a, b: _pow_base(g, a, b), "b": lambda g, a, b, y: _pow_exponent(g, a, b, y)})  # fmt: skip
 maximum = Op("maximum", broadcast, cpu=lambda a, b, y: np.maximum(a, b, out=y), cuda=Elementwise("maximum(a, b)"), promote="same",
              grad={"a": lambda g, a, b: (g / 2).where(a == b, g).masked_fill(a < b, 0),
@@ -51,8 +62,8 @@ cos = Op("cos", same, cpu=np.cos, cuda=Elementwise("cos(x)"), promote="float", g
 
 
 def tanh_backward_cpu(dy: Any, result: Any, y: Any) -> None:
-    np.multiply(result, result, y)
-    np.subtract(1, y, y)
+    np.subtract(1, result, y)
+    y *= 1 + result  # 1 - r² without cancellation
     y *= dy
 
 
@@ -63,7 +74,7 @@ def sigmoid_backward_cpu(dy: Any, result: Any, y: Any) -> None:
 
 
 tanh = Op("tanh", same, cpu=np.tanh, cuda=Elementwise("tanh(x)"), promote="float", grad={"x": lambda g, y: tanh_backward(g, y)})
-tanh_backward = Op("tanh_backward", gradient_of, cpu=tanh_backward_cpu, cuda=Elementwise("dy * (T(1) - result * result)"), promote="same",
+tanh_backward = Op("tanh_backward", gradient_of, cpu=tanh_backward_cpu, cuda=Elementwise("dy * ((T(1) - result) * (T(1) + result))"), promote="same",
                    grad={"dy": lambda g, result: tanh_backward(g, result),
                          "result": lambda g, dy, result: g * dy * result * -2})  # fmt: skip
 reciprocal = Op("reciprocal", same, cpu=lambda x, y: np.true_divide(1, x, y), cuda=Elementwise("T(1) / x"), promote="float",
@@ -100,8 +111,7 @@ relu = Op("relu", same, cpu=lambda x, y: np.maximum(x, 0, out=y), cuda=Elementwi
 
 
 def relu_backward_cpu(dy: Any, result: Any, y: Any) -> None:
-    np.copyto(y, dy)
-    np.copyto(y, 0, where=result <= 0)
+    select.drop(result <= 0, dy, y)
 
 
 relu_backward = Op("relu_backward", gradient_of, cpu=relu_backward_cpu,
@@ -128,30 +138,24 @@ pow = Op("pow", same, params=("exponent",), cpu=pow_cpu, cuda=Elementwise("pow(x
          grad={"x": lambda g, x, exponent: g * (exponent * x.pow(exponent - 1)) if exponent != 0 else g.zeros_like()})  # fmt: skip
 
 
-def bound(value: float, dtype: np.dtype[Any]) -> Any:
-    """A limit as a scalar of the dtype; one that an integer type cannot hold is its own limit."""
-    if dtype.kind in "iu":
-        info = np.iinfo(dtype)
-        value = min(max(value, info.min), info.max)
-    return dtype.type(value)
+def clamp_cpu(x: Any, y: Any, *, lo: float, hi: float) -> None:
+    kind = y.dtype.type
+    if lo == -math.inf:
+        np.minimum(x, kind(hi), out=y)
+    else:
+        np.maximum(x, kind(lo), out=y)
+        if hi != math.inf:
+            np.minimum(y, kind(hi), out=y)
 
 
-def clamp_cpu(x: Any, y: Any, *, lo: float | None, hi: float | None) -> None:
-    np.copyto(y, x)
-    if lo is not None:
-        np.maximum(y, bound(lo, y.dtype), out=y)
-    if hi is not None:
-        np.minimum(y, bound(hi, y.dtype), out=y)
-
-
-def _clamp_gradient(g: Any, x: Any, lo: float | None, hi: float | None) -> Any:
+def _clamp_gradient(g: Any, x: Any, lo: float, hi: float) -> Any:
     """1 inside and on the bounds, 0 outside, as PyTorch."""
-    if lo is not None:
+    if lo != -math.inf:
         g = g.masked_fill(x < lo, 0)
-    return g.masked_fill(x > hi, 0) if hi is not None else g
+    return g.masked_fill(x > hi, 0) if hi != math.inf else g
 
 
-clamp = Op("clamp", same, params=("lo", "hi"), cpu=clamp_cpu, cuda=Elementwise("clamp(x, lo, hi)"), promote="same",
+clamp = Op("clamp", same, params=("lo", "hi"), cpu=clamp_cpu, cuda=Elementwise("clamp(x, T(lo), T(hi))"), promote="same",
            grad={"x": lambda g, x, lo, hi: _clamp_gradient(g, x, lo, hi)})  # fmt: skip
 
 # ---------------------------------------------------------------- comparison and logic: truth values, no gradient
@@ -204,8 +208,7 @@ def where_rule(condition: Spec, a: Spec, b: Spec) -> Spec:
 
 
 def where_cpu(condition: Any, a: Any, b: Any, y: Any) -> None:
-    np.copyto(y, b)
-    np.copyto(y, a, where=condition)
+    select.choose(condition, a, b, y)
 
 
 where = Op("where", where_rule, cpu=where_cpu, cuda=Elementwise("where(condition, a, b)"), exact=True,

@@ -85,7 +85,7 @@ squeeze = Op("squeeze", lambda x, *, dims: Spec(tuple(s for i, s in enumerate(x.
              inverse=lambda base, value, dims: value.reshape(base.shape),
              grad={"x": lambda g, x_spec: g.reshape(x_spec.shape)})  # fmt: skip
 unsqueeze = Op("unsqueeze", lambda x, *, dim: Spec((*x.shape[:dim], 1, *x.shape[dim:]), x.dtype), params=("dim",), view=True, exact=True,
-               cuda=Movement(), cpu=lambda x, *, dim: np.expand_dims(x, dim), inverse=lambda base, value, dim: value.squeeze(dim),
+               cuda=Movement(), cpu=lambda x, *, dim: x[(slice(None),) * dim + (None, ...)], inverse=lambda base, value, dim: value.squeeze(dim),
                grad={"x": lambda g, dim: g.squeeze(dim)})  # fmt: skip
 
 
@@ -151,9 +151,7 @@ def cat_rule(*xs: Spec, dim: int) -> Spec:
     """Rule: sizes along `dim` add up, the others agree."""
     first = xs[0]
     for i, x in enumerate(xs):
-        if len(x.shape) != len(first.shape) or any(
-            a != b for d, (a, b) in enumerate(zip(x.shape, first.shape, strict=True)) if d != dim
-        ):
+        if x.shape[:dim] != first.shape[:dim] or x.shape[dim + 1 :] != first.shape[dim + 1 :] or len(x.shape) != len(first.shape):
             raise ShapeError(f"tensor {i} has shape {x.shape}, tensor 0 has {first.shape}; they may differ in dimension {dim} only")
     return Spec((*first.shape[:dim], sum(x.shape[dim] for x in xs), *first.shape[dim + 1 :]), first.dtype)
 

@@ -61,11 +61,11 @@ mean = Op("mean", reduced, params=("dim", "keepdim"), cpu=mean_cpu, cuda=Reducti
           grad={"x": lambda g, x_spec, dim, keepdim:
                 spread(g, x_spec, dim, keepdim) / (count([x_spec.shape[d] for d in dim]) or 1)})  # fmt: skip
 amax = Op("amax", reduced_nonempty, params=("dim", "keepdim"), exact=True,
-          cpu=lambda x, y, *, dim, keepdim: np.maximum.reduce(x, axis=dim, out=y, keepdims=keepdim),
+          cpu=lambda x, y, *, dim, keepdim: np.maximum.reduce(x, dim, None, y, keepdim),
           cuda=Reduction("x", "maximum(a, b)", "lowest<T>()"),
           grad={"x": lambda g, x, y, dim, keepdim: share(g, x, y, dim, keepdim)})  # fmt: skip
 amin = Op("amin", reduced_nonempty, params=("dim", "keepdim"), exact=True,
-          cpu=lambda x, y, *, dim, keepdim: np.minimum.reduce(x, axis=dim, out=y, keepdims=keepdim),
+          cpu=lambda x, y, *, dim, keepdim: np.minimum.reduce(x, dim, None, y, keepdim),
           cuda=Reduction("x", "minimum(a, b)", "highest<T>()"),
           grad={"x": lambda g, x, y, dim, keepdim: share(g, x, y, dim, keepdim)})  # fmt: skip
 
@@ -101,22 +101,20 @@ def position_cpu(find: Any) -> Any:
         if not x.ndim:
             y[...] = 0
         else:
-            y[...] = find(x, axis=dim, keepdims=keepdim)
+            find(x, dim, y, keepdims=keepdim)
 
     return cpu
 
 
-def extreme_cpu(find: Any) -> Any:
-    """The value at the position that `find` gives."""
+def extreme_cpu(reduce: Any, find: Any) -> Any:
+    """The extreme value, and the position that `find` gives."""
 
     def cpu(x: Any, values: Any, indices: Any, *, dim: int, keepdim: bool) -> None:
         if not x.ndim:
             values[...], indices[...] = x, 0
             return
-        found = find(x, axis=dim, keepdims=True)
-        indices[...] = found if keepdim else found.squeeze(dim)
-        picked = np.take_along_axis(x, found, dim)
-        values[...] = picked if keepdim else picked.squeeze(dim)
+        reduce(x, dim, None, values, keepdim)
+        find(x, dim, indices, keepdims=keepdim)
 
     return cpu
 
@@ -130,13 +128,15 @@ def at_indices(g: Any, indices: Any, x_spec: Spec, dim: int, keepdim: bool) -> A
     return g.new_zeros(x_spec.shape, dtype=g.dtype).scatter_add(dim, indices, g)
 
 
-argmax = Op("argmax", position_rule, params=("dim", "keepdim"), exact=True, cpu=position_cpu(np.argmax),
+argmax = Op("argmax", position_rule, params=("dim", "keepdim"), exact=True, cpu=position_cpu(np.ndarray.argmax),
             cuda=Kernel("reduce.cu", "argmax", "reduce"))  # fmt: skip
-argmin = Op("argmin", position_rule, params=("dim", "keepdim"), exact=True, cpu=position_cpu(np.argmin),
+argmin = Op("argmin", position_rule, params=("dim", "keepdim"), exact=True, cpu=position_cpu(np.ndarray.argmin),
             cuda=Kernel("reduce.cu", "argmin", "reduce"))  # fmt: skip
-max_ = Op("max", extreme_rule, params=("dim", "keepdim"), outputs=("values", "indices"), exact=True, cpu=extreme_cpu(np.argmax),
+max_ = Op("max", extreme_rule, params=("dim", "keepdim"), outputs=("values", "indices"), exact=True,
+         cpu=extreme_cpu(np.maximum.reduce, np.ndarray.argmax),
          cuda=Kernel("reduce.cu", "max", "reduce"),
          grad={"x": lambda g_values, indices, x_spec, dim, keepdim: at_indices(g_values, indices, x_spec, dim, keepdim)})  # fmt: skip
-min_ = Op("min", extreme_rule, params=("dim", "keepdim"), outputs=("values", "indices"), exact=True, cpu=extreme_cpu(np.argmin),
+min_ = Op("min", extreme_rule, params=("dim", "keepdim"), outputs=("values", "indices"), exact=True,
+         cpu=extreme_cpu(np.minimum.reduce, np.ndarray.argmin),
          cuda=Kernel("reduce.cu", "min", "reduce"),
          grad={"x": lambda g_values, indices, x_spec, dim, keepdim: at_indices(g_values, indices, x_spec, dim, keepdim)})  # fmt: skip

@@ -118,7 +118,7 @@ def unique_rule(x: Spec, *, dim: int | None, consecutive: bool) -> tuple[Spec, S
 
 
 def unique_cpu(x: Any, *, dim: int | None, consecutive: bool) -> Any:
-    rows = x.reshape(-1, 1) if dim is None else np.moveaxis(x, dim, 0).reshape(x.shape[dim], -1)
+    rows = x.reshape(-1, 1) if dim is None else np.moveaxis(x, dim, 0).reshape(x.shape[dim], count((*x.shape[:dim], *x.shape[dim + 1 :])))
     keys = wide(rows)
     size = len(rows)
     # an order in which equal rows are neighbours: by the first column, then the second, …

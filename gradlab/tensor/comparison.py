@@ -30,48 +30,64 @@ Operand = Any  # a Tensor or a Python number
 _COMPARABLE = (Differentiable, int, float, np.generic, np.ndarray)
 
 
-def eq(input: Operand, other: Operand) -> Tensor:
+def tensors_only(name: str, *operands: Any) -> None:
+    """Raise TypeError for a Python number: where PyTorch takes none, none is taken."""
+    for x in operands:
+        if not isinstance(x, Differentiable):
+            raise TypeError(f"{name}: takes a tensor here, not {type(x).__name__}; make a tensor of it")
+
+
+def eq(input: Tensor, other: Operand) -> Tensor:
     """Whether equal, element by element."""
+    tensors_only("eq", input)
     return _eq(input, other)
 
 
-def ne(input: Operand, other: Operand) -> Tensor:
+def ne(input: Tensor, other: Operand) -> Tensor:
     """Whether not equal."""
+    tensors_only("ne", input)
     return _ne(input, other)
 
 
-def lt(input: Operand, other: Operand) -> Tensor:
+def lt(input: Tensor, other: Operand) -> Tensor:
     """Whether less."""
+    tensors_only("lt", input)
     return _lt(input, other)
 
 
-def le(input: Operand, other: Operand) -> Tensor:
+def le(input: Tensor, other: Operand) -> Tensor:
     """Whether less or equal."""
+    tensors_only("le", input)
     return _le(input, other)
 
 
-def gt(input: Operand, other: Operand) -> Tensor:
+def gt(input: Tensor, other: Operand) -> Tensor:
     """Whether greater."""
+    tensors_only("gt", input)
     return _gt(input, other)
 
 
-def ge(input: Operand, other: Operand) -> Tensor:
+def ge(input: Tensor, other: Operand) -> Tensor:
     """Whether greater or equal."""
+    tensors_only("ge", input)
     return _ge(input, other)
 
 
-def logical_and(input: Operand, other: Operand) -> Tensor:
+def logical_and(input: Tensor, other: Tensor) -> Tensor:
     """Whether both are nonzero."""
+    tensors_only("logical_and", input, other)
     return _logical_and(input, other)
 
 
-def logical_or(input: Operand, other: Operand) -> Tensor:
+def logical_or(input: Tensor, other: Tensor) -> Tensor:
     """Whether either is nonzero."""
+    tensors_only("logical_or", input, other)
     return _logical_or(input, other)
 
 
-def logical_xor(input: Operand, other: Operand) -> Tensor:
+def logical_xor(input: Tensor, other: Tensor) -> Tensor:
     """Whether exactly one is nonzero."""
+    tensors_only("logical_xor", input, other)
     return _logical_xor(input, other)
 
 
@@ -135,7 +151,19 @@ class ComparisonMethods(Differentiable):
         return _ne(self, other) if isinstance(other, _COMPARABLE) else NotImplemented
 
     __hash__ = object.__hash__
-    __lt__, __le__, __gt__, __ge__ = lt, le, gt, ge
+
+    def __lt__(self, other: Any) -> Any:
+        return _lt(self, other)
+
+    def __le__(self, other: Any) -> Any:
+        return _le(self, other)
+
+    def __gt__(self, other: Any) -> Any:
+        return _gt(self, other)
+
+    def __ge__(self, other: Any) -> Any:
+        return _ge(self, other)
+
     __and__ = __rand__ = bitwise_and
     __or__ = __ror__ = bitwise_or
     __xor__ = __rxor__ = bitwise_xor

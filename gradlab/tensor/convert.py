@@ -24,6 +24,8 @@ _cast, _clone, _full = map(bind, (ops.elementwise.cast, ops.elementwise.clone, o
 
 def filled(shape: tuple[int, ...], value: float, dtype: np.dtype[Any], device: Device) -> Tensor:
     """A new tensor of one value, staged in a trace."""
+    if isinstance(value, complex):
+        raise TypeError(f"{value} is not a real number: gradlab has no complex tensors")
     if current().tracer is not None or device.type != "cpu":
         return apply(ops.create.full, (), {"shape": shape, "value": value, "dtype": dtype, "device": device})  # type: ignore[no-any-return]
     return wrap(np.full(shape, value, dtype))  # type: ignore[no-any-return]

@@ -72,6 +72,8 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
     """
     if sparse_grad:
         raise NotImplementedError("gather: gradlab has no sparse tensors; leave sparse_grad out")
+    if isinstance(index, Differentiable) and 0 in index._array.shape:
+        index = index.to(INT64)  # of no places the type does not matter
     index = places("gather", index)
     dim = normalize_dim(dim, len(input._array.shape))
     if not input._array.shape and len(index._array.shape) <= 1:
@@ -80,10 +82,13 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
 
 
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
-    """`gather` with `input` and `indices` broadcast in the dimensions other than `dim`; without `dim` both are flattened."""
+    """`gather` with `input` and `indices` broadcast in the dimensions other than `dim`; without `dim` both are flattened.
+
+    Negative indices count from the end.
+    """
     indices = places("take_along_dim", indices)
     if dim is None:
-        return gather(input.reshape(-1), 0, indices.reshape(-1))
+        input, indices, dim = input.reshape(-1), indices.reshape(-1), 0
     shape, own = input._array.shape, indices._array.shape
     if len(shape) != len(own):
         raise ShapeError(f"take_along_dim: indices of shape {own} need as many dimensions as the input of shape {shape}")
@@ -92,6 +97,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
     if shape:
         input = input.expand((*wide[:dim], shape[dim], *wide[dim + 1 :]))
         indices = indices.expand((*wide[:dim], own[dim], *wide[dim + 1 :]))
+        indices = indices + (indices < 0) * shape[dim]
     return gather(input, dim, indices)
 
 
@@ -239,6 +245,15 @@ def _fill(name: str, input: Any, dim: int, index: Any, value: Any, write: bool) 
 
 def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
     """A copy of `input` with `value` (a number or a 0-d tensor) in the parts at `index` along `dim`."""
+    if isinstance(value, Differentiable) and value._edge is not None and not value._array.shape:
+        # An index may come twice, but its places are filled once: a mask gives `value` the gradient of each place once.
+        shape = lifted(input)._array.shape
+        dim = normalize_dim(dim, len(shape))
+        at = row("index_fill", index)
+        chosen = input.new_zeros((shape[dim],), dtype=BOOL)
+        chosen = _index_put(chosen, at.unsqueeze(0), chosen.new_ones(at._array.shape), dims=(0,), accumulate=False, wrap=True)
+        mask = chosen.reshape((-1,) + (1,) * (len(shape) - 1 - dim)) if input._array.shape else chosen.reshape(())
+        return input.masked_fill(mask, value)
     return _fill("index_fill", input, dim, index, value, False)  # type: ignore[no-any-return]
 
 

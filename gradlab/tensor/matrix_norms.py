@@ -69,7 +69,7 @@ def matrix_norm(A: Tensor, ord: Any = "fro", dim: Sequence[int] = (-2, -1), keep
         if A._array.dtype in HALF:
             raise RuntimeError(f"matrix_norm: singular values need float32 or float64, got {A.dtype}; convert with .float()")
         values = _svd(A.movedim((rows, columns), (-2, -1)), full=False)[1]
-        if ord == "nuc":
+        if ord == "nuc" or (ord == 2 and not values._array.shape[-1]):
             found = values.sum(-1)
         elif values._array.shape[-1] == 0:
             raise ShapeError(f"matrix_norm: order {ord} has no value for no elements: shape {shape}")
@@ -80,9 +80,12 @@ def matrix_norm(A: Tensor, ord: Any = "fro", dim: Sequence[int] = (-2, -1), keep
         error = ValueError if isinstance(ord, str) else RuntimeError
         raise error(f'matrix_norm: ord is "fro", "nuc", ±1, ±2 or ±inf, not {ord!r}')
     first, second = (rows, columns) if abs(ord) == 1 else (columns, rows)
-    if shape[second] == 0:
-        raise ShapeError(f"matrix_norm: order {ord} has no value for no elements: shape {shape}")
     sums = A.abs().sum(first, keepdim=True)
+    if shape[second] == 0:
+        if ord > 0:  # the largest of none is 0, as in PyTorch
+            found = sums.sum(second, keepdim=True)
+            return found if keepdim else found.squeeze((rows, columns))
+        raise ShapeError(f"matrix_norm: order {ord} has no value for no elements: shape {shape}")
     found = sums.amax(second, keepdim=True) if ord > 0 else sums.amin(second, keepdim=True)
     return found if keepdim else found.squeeze((rows, columns))
 

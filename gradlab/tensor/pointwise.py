@@ -5,12 +5,15 @@ Every function here takes tensors of any shape; two inputs broadcast; dtypes pro
 
 from __future__ import annotations
 
+import math
+import builtins
 from typing import TYPE_CHECKING, Any
 
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
-from gradlab.dtype import FLOATING, result_type
+from gradlab.dtype import FLOATING, iinfo, result_type
+from gradlab.tensor.comparison import tensors_only
 from gradlab.tensor.update import update
 
 if TYPE_CHECKING:
@@ -31,10 +34,12 @@ _neg, _abs, _sign, _square, _floor, _ceil, _trunc, _round, _relu, _clamp = map(
     bind,
     (_rows.neg, _rows.abs, _rows.sign, _rows.square, _rows.floor, _rows.ceil, _rows.trunc, _rows.round, _rows.relu, _rows.clamp),
 )
+_clone = bind(_rows.clone)
 _floor_divide, _fmod = map(bind, (ops.math.floor_divide, ops.math.fmod))
 _maximum, _minimum, _where, _lt, _gt = map(bind, (_rows.maximum, _rows.minimum, _rows.where, _rows.lt, _rows.gt))
 
 Operand = Any  # a Tensor or a Python number
+builtins_abs = builtins.abs
 
 
 def add(input: Operand, other: Operand, *, alpha: float = 1) -> Tensor:
@@ -132,13 +137,13 @@ def abs(input: Tensor) -> Tensor:
 
 
 def sign(input: Tensor) -> Tensor:
-    """-1, 0 or 1."""
-    return _sign(input)
+    """-1, 0 or 1; truth values as they are."""
+    return _clone(input) if input._array.dtype == BOOL else _sign(input)
 
 
 def square(input: Tensor) -> Tensor:
-    """x · x."""
-    return _square(input)
+    """x · x; truth values become int64."""
+    return _square(input.to(INT64) if input._array.dtype == BOOL else input)
 
 
 def floor(input: Tensor) -> Tensor:
@@ -156,9 +161,19 @@ def trunc(input: Tensor) -> Tensor:
     return _trunc(input)
 
 
-def round(input: Tensor) -> Tensor:
-    """The nearest integer, halves to the even one."""
-    return _round(input)
+def round(input: Tensor, *, decimals: int = 0) -> Tensor:
+    """The nearest integer, halves to the even one, or the nearest number with so many decimals (with negative ones, of tens, hundreds …).
+
+    Integers as they are (RuntimeError for other decimals than 0).
+    """
+    if input._array.dtype not in FLOATING:
+        if decimals or input._array.dtype == BOOL:
+            raise RuntimeError(f"round: needs floating point, got {input.dtype}; convert with .float()")
+        return _clone(input)
+    if not decimals:
+        return _round(input)
+    scale = 10.0 ** builtins_abs(decimals)
+    return _round(input * scale) / scale if decimals > 0 else _round(input / scale) * scale
 
 
 def relu(input: Tensor) -> Tensor:
@@ -175,16 +190,21 @@ def clamp(input: Tensor, min: Operand = None, max: Operand = None) -> Tensor:
         return out if max is None else _where(_gt(out, max), *_together(max, out))
     numbers = [v for v in (min, max) if v is not None]
     dtype = result_type([(input._array.dtype, len(input._array.shape))], numbers)
-    return _clamp(input if input._array.dtype == dtype else input.to(dtype), lo=min, hi=max)
+    low, high = (-math.inf, math.inf) if dtype in FLOATING else (iinfo(dtype).min, iinfo(dtype).max)
+    lo = low if min is None or min < low else high if min > high else min
+    hi = high if max is None or max > high else low if max < low else max
+    return _clamp(input if input._array.dtype == dtype else input.to(dtype), lo=lo, hi=hi)
 
 
-def maximum(input: Operand, other: Operand) -> Tensor:
-    """The larger of two, NaN if either is NaN. Equal elements share the gradient."""
+def maximum(input: Tensor, other: Tensor) -> Tensor:
+    """The larger of two, NaN if either is NaN. Equal elements share the gradient. For a number use clamp(min=…)."""
+    tensors_only("maximum", input, other)
     return _maximum(input, other)
 
 
-def minimum(input: Operand, other: Operand) -> Tensor:
-    """The smaller of two, NaN if either is NaN. Equal elements share the gradient."""
+def minimum(input: Tensor, other: Tensor) -> Tensor:
+    """The smaller of two, NaN if either is NaN. Equal elements share the gradient. For a number use clamp(max=…)."""
+    tensors_only("minimum", input, other)
     return _minimum(input, other)
 
 
@@ -261,6 +281,8 @@ class PointwiseMethods(Differentiable):
 
     def __rtruediv__(self, other: Operand) -> Tensor:
         return _div(other, self)
+
+    __rdiv__ = __rtruediv__  # PyTorch has kept Python 2's name
 
     def __neg__(self) -> Tensor:
         return _neg(self)

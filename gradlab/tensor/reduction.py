@@ -9,6 +9,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.dtype import FLOATING, INT64
 from gradlab.spec import count, normalize_dim, normalize_dims
+from gradlab.tensor.pointwise import maximum, minimum
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -28,6 +29,8 @@ def _dims(name: str, input: Tensor, dim: Dims) -> tuple[int, ...]:
     rank = len(input._array.shape)
     if dim is None and rank < 9:
         return _ALL[rank]
+    if type(dim) is int and -rank <= dim < rank:
+        return (dim % rank,)
     try:
         return normalize_dims(dim, rank)
     except (IndexError, ValueError) as error:
@@ -66,18 +69,18 @@ def amin(input: Tensor, dim: Dims = (), keepdim: bool = False) -> Tensor:
 def max(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
     """Without `dim` the largest element; with `dim` a pair (values, indices); with a second tensor `maximum`."""
     if dim is None:
-        return _amax(input, dim=tuple(range(len(input._array.shape))), keepdim=False)
+        return _amax(input, dim=_dims("max", input, None), keepdim=False)
     if isinstance(dim, Differentiable):
-        return input.maximum(dim)
+        return maximum(input, dim)
     return _max(input, dim=normalize_dim(dim, len(input._array.shape)), keepdim=keepdim)
 
 
 def min(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
     """Without `dim` the smallest element; with `dim` a pair (values, indices); with a second tensor `minimum`."""
     if dim is None:
-        return _amin(input, dim=tuple(range(len(input._array.shape))), keepdim=False)
+        return _amin(input, dim=_dims("min", input, None), keepdim=False)
     if isinstance(dim, Differentiable):
-        return input.minimum(dim)
+        return minimum(input, dim)
     return _min(input, dim=normalize_dim(dim, len(input._array.shape)), keepdim=keepdim)
 
 
@@ -109,12 +112,14 @@ def any(input: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
     return _any(input, dim=_dims("any", input, dim), keepdim=keepdim)
 
 
-def var(input: Tensor, dim: Dims = None, *, correction: float = 1, keepdim: bool = False, unbiased: bool | None = None) -> Tensor:
+def var(input: Tensor, dim: Dims = None, *, correction: float | None = 1, keepdim: bool = False, unbiased: bool | None = None) -> Tensor:
     """Variance over `dim`: squared distance from the mean, divided by n - correction (NaN or inf where that is not positive)."""
     if isinstance(dim, bool):
         dim, unbiased = None, dim
     if unbiased is not None:
         correction = 1 if unbiased else 0
+    if correction is None:
+        correction = 1
     dims = _dims("var", input, dim)
     n = count([input._array.shape[d] for d in dims])
     centred = input - mean(input, dims, keepdim=True) if dims else input - input

@@ -32,19 +32,23 @@ def sizes(values: tuple[Any, ...]) -> tuple[int, ...]:
     """A shape given as separate numbers or as one sequence."""
     if len(values) == 1 and isinstance(values[0], (tuple, list)):
         values = tuple(values[0])
-    return tuple(v.__index__() for v in values)
+    for v in values:
+        if type(v) is not int:
+            return tuple([v.__index__() for v in values])
+    return values
 
 
 def _filled(name: str, shape: tuple[int, ...], old: tuple[int, ...]) -> tuple[int, ...]:
     """A shape in which one -1 stands for what is left."""
     if -1 not in shape:
-        if count(shape) != count(old):
+        if shape != old and count(shape) != count(old):
             raise ShapeError(f"{name}: shape {shape} has {count(shape)} elements, the tensor of shape {old} has {count(old)}")
         return shape
-    known = count([s for s in shape if s != -1])
-    if shape.count(-1) > 1 or any(s < -1 for s in shape) or known == 0 or count(old) % known:
-        raise ShapeError(f"{name}: the tensor of shape {old} ({count(old)} elements) does not take shape {shape}")
-    return tuple(count(old) // known if s == -1 else s for s in shape)
+    known, total = -count(shape), count(old)
+    if shape.count(-1) > 1 or min(shape) < -1 or known == 0 or total % known:
+        raise ShapeError(f"{name}: the tensor of shape {old} ({total} elements) does not take shape {shape}")
+    place = shape.index(-1)
+    return (*shape[:place], total // known, *shape[place + 1 :])
 
 
 def _viewable(array: Any, shape: tuple[int, ...]) -> bool:
@@ -75,9 +79,9 @@ def view(input: Tensor, *shape: Any) -> Tensor:
     return _view(input, shape=new)
 
 
-def reshape(input: Tensor, *shape: Any) -> Tensor:
+def reshape(input: Tensor, *size: Any, shape: Any = None) -> Tensor:
     """The same elements in another shape (one size may be -1): a view where the strides allow it, else a copy."""
-    new = _filled("reshape", sizes(shape), input._array.shape)
+    new = _filled("reshape", sizes(size if shape is None else (shape,)), input._array.shape)
     return _view(input if _viewable(input._array, new) else _clone(input), shape=new)
 
 
@@ -99,19 +103,21 @@ def unflatten(input: Tensor, dim: int, sizes_: Sequence[int]) -> Tensor:
     return reshape(input, (*shape[:dim], *_filled("unflatten", tuple(sizes_), (shape[dim],)), *shape[dim + 1 :]))
 
 
-def permute(input: Tensor, *dims: Any) -> Tensor:
+def permute(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     """Dimensions in another order: dimension i of the result is dimension dims[i] of the input. A view."""
-    order = sizes(dims)
+    order = sizes(order if dims is None else (dims,))
     rank = len(input._array.shape)
     if len(order) != rank:
         raise ShapeError(f"permute: {len(order)} dims {order} for a tensor of {rank} dimensions {input._array.shape}")
-    return _permute(input, dims=tuple(normalize_dim(d, rank) for d in order))
+    return _permute(input, dims=tuple([normalize_dim(d, rank) for d in order]))
 
 
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """Two dimensions exchanged. A view."""
     rank = len(input._array.shape)
-    return _transpose(input, dim0=normalize_dim(dim0, rank), dim1=normalize_dim(dim1, rank))
+    if not (0 <= dim0 < rank and 0 <= dim1 < rank):
+        dim0, dim1 = normalize_dim(dim0, rank), normalize_dim(dim1, rank)
+    return _transpose(input, dim0=dim0, dim1=dim1)
 
 
 def t(input: Tensor) -> Tensor:
@@ -135,7 +141,7 @@ def expand(input: Tensor, *shape: Any) -> Tensor:
 def squeeze(input: Tensor, dim: Any = None) -> Tensor:
     """Without the dimensions of size 1 (only those in `dim`, if given). A view."""
     shape = input._array.shape
-    dims = normalize_dims(dim, len(shape)) if dim is not None and dim != () else tuple(range(len(shape)))
+    dims = tuple(range(len(shape))) if dim is None else () if dim in ((), []) else normalize_dims(dim, len(shape))
     return _squeeze(input, dims=tuple(d for d in dims if shape[d] == 1))
 
 
@@ -157,6 +163,8 @@ def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     """`length` elements from `start` along `dim`. A view."""
     shape = input._array.shape
     dim = normalize_dim(dim, len(shape))
+    if isinstance(start, Differentiable) and (start._array.shape or start._array.dtype.kind not in "iu"):
+        raise RuntimeError(f"narrow: start is a number or a 0-d integer tensor, not {start._array.dtype} of shape {start._array.shape}")
     start = int(start) + shape[dim] if start < 0 else int(start)
     if length < 0 or start < 0 or start + length > shape[dim]:
         raise RuntimeError(f"narrow: {length} elements from {start} do not lie in dimension {dim} of size {shape[dim]} (shape {shape})")
@@ -203,21 +211,23 @@ def _listed(name: str, tensors: Sequence[Tensor]) -> list[Tensor]:
     for i, tensor in enumerate(found):
         if not isinstance(tensor, Differentiable):
             raise TypeError(f"{name}: element {i} is a {type(tensor).__name__}, not a tensor")
-    dtypes = {x._array.dtype for x in found}
-    if len(dtypes) > 1:
-        dtype = result_type([(x._array.dtype, len(x._array.shape)) for x in found])
-        found = [x.to(dtype) for x in found]
+    first = found[0]._array.dtype
+    for x in found:
+        if x._array.dtype != first:
+            dtype = result_type([(x._array.dtype, len(x._array.shape)) for x in found])
+            return [x.to(dtype) for x in found]
     return found
 
 
 def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
     """Tensors one after the other along `dim`; their other sizes agree. A tensor of shape (0,) is passed over, as in PyTorch."""
     found = _listed("cat", tensors)
-    rank = max(len(x._array.shape) for x in found)
+    rank = max([len(x._array.shape) for x in found])
     if rank == 0:
         raise RuntimeError("cat: 0-d tensors cannot be concatenated; use stack")
-    kept = [x for x in found if x._array.shape != (0,) or rank == 1]
-    return _cat(*kept, dim=normalize_dim(dim, rank))
+    if rank > 1:
+        found = [x for x in found if x._array.shape != (0,)]
+    return _cat(*found, dim=normalize_dim(dim, rank))
 
 
 def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
@@ -228,21 +238,25 @@ def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
         if x._array.shape != shape:
             raise ShapeError(f"stack: all shapes must be equal: tensor {i} has {x._array.shape}, tensor 0 has {shape}")
     dim = normalize_dim(dim, len(shape) + 1)
-    return _cat(*(_unsqueeze(x, dim=dim) for x in found), dim=dim)
+    if dim == len(shape):
+        return _cat(*[_unsqueeze(x, dim=dim) for x in found], dim=dim)
+    joined = _cat(*found, dim=dim)  # what lies one after the other along `dim` also lies along a dimension in front of it
+    return _view(joined, shape=(*shape[:dim], len(found), *shape[dim:]))
 
 
-def flip(input: Tensor, *dims: Any) -> Tensor:
-    """The elements in reverse order along `dims`. A copy."""
-    return _flip(input, dims=tuple(normalize_dim(d, len(input._array.shape)) for d in sizes(dims)))
+def flip(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
+    """The elements in reverse order along `dims`, given as separate numbers or one sequence. A copy."""
+    given = sizes(order if dims is None else (dims,))
+    return _flip(input, dims=normalize_dims(given, len(input._array.shape)) if given else ())
 
 
 def sum_to_size(input: Tensor, *shape: Any) -> Tensor:
     """Summed over what broadcasting from `shape` to this shape repeated."""
     target, own = sizes(shape), input._array.shape
     lead = len(own) - len(target)
-    if lead < 0 or any(t not in (1, o) for t, o in zip(target, own[max(lead, 0) :], strict=True)):
+    if lead < 0 or any([t not in (1, o) for t, o in zip(target, own[lead:], strict=True)]):
         raise ShapeError(f"sum_to_size: shape {own} is not what {target} broadcasts to")
-    dims = (*range(lead), *(lead + i for i, s in enumerate(target) if s == 1 and own[lead + i] != 1))
+    dims = (*range(lead), *[lead + i for i, s in enumerate(target) if s == 1 and own[lead + i] != 1])
     if not dims:
         return input
     found = input.sum(dims, keepdim=True)

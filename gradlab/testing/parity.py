@@ -106,13 +106,13 @@ class _Recorder:
         self.steps: list[_Step] = []
         self.reference, self.report = reference, report
         self.count = 0
+        self.node: Any = None  # in backward, the node being differentiated; the walk sets it
 
     def __call__(self, op: Op, inputs: list[Any], result: Any) -> None:
         if not inputs or op.view or op.name == "clone":  # a device may fill and copy where the other need not; nothing is computed
             return
         results = [host(a) for a in ((result,) if op.result is None else result)]
-        code, lasti = position.caller()
-        place = position.locate(code, lasti, current().scope)
+        place = self.node.forward_position if self.node is not None else position.locate(*position.caller(), current().scope)
         step = _Step(op.name, results, str(place) if place is not None else "")
         if self.reference is None:
             self.steps.append(step)

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from gradlab.backends.cuda.launch import gemm, index, movement, random, rows, scan, windows
+from gradlab.backends.cuda.launch import conv, gemm, index, movement, random, rows, scan, windows
 from gradlab.backends.cuda.launch.rule import Rule
 
-FAMILIES: tuple[ModuleType, ...] = (gemm, index, movement, random, rows, scan, windows)
+FAMILIES: tuple[ModuleType, ...] = (gemm, index, movement, random, rows, scan, windows, conv)
 RULES: dict[tuple[str, str], Rule] = {}
 BY_ROW: dict[str, Rule] = {}
 for _family in FAMILIES:

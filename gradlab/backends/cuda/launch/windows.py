@@ -6,6 +6,8 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from gradlab.backends.cuda.launch.gemm import Matrix, product
 from gradlab.backends.cuda.launch.index import word
 from gradlab.backends.cuda.launch.rule import Rule
@@ -21,7 +23,12 @@ def geometry(size: Sizes, out: Sizes, kernel: Sizes, stride: Sizes, padding: Siz
     """The bytes of `Windows`."""
     lead = 3 - len(size)
     rows = ((size, 1), (out, 1), (kernel, 1), (stride, 1), (padding, 0), (dilation, 1))
-    return struct.pack("18q", *(v for values, fill in rows for v in (*(fill,) * lead, *values)))
+    return struct.pack("18i", *(v for values, fill in rows for v in (*(fill,) * lead, *values)))
+
+
+def planes(y: Any, x: Any) -> tuple[int, int, int]:
+    """Number of planes of an output and an input, and their elements in each."""
+    return count(y.shape[:2]), count(y.shape[2:]), count(x.shape[2:])
 
 
 def spatial(at: int) -> Any:
@@ -41,27 +48,45 @@ def floating(specs: Sequence[Spec | None], outs: Sequence[Spec], params: dict[st
     return outs[0].dtype in FLOATING and few(specs, outs, params)
 
 
+def each(work: Work, function: Any, arrays: Sequence[Any], lead: int, per: int, most: int, *values: Any) -> None:
+    """Launch one thread for each of `lead` · `per` elements, where all arrays have `lead` planes; at most 2^31 elements (of `most` in a plane) at a
+    time. The kernel's arguments: the arrays, the values, the number of elements as an int."""
+    if not lead or not per:
+        return
+    step = max(1, (2**31 - 1) // max(per, most, 1))
+    for start in range(0, lead, step):
+        number = min(step, lead - start)
+        parts = arrays if step >= lead else [_planes(a, lead, start, number) for a in arrays]
+        work.launch(function, -(-number * per // 256), 256, *parts, *values, np.int32(number * per))
+
+
+def _planes(array: Any, lead: int, start: int, number: int) -> Any:
+    """Some planes of a contiguous array."""
+    return array.reshape((lead, -1))[start : start + number]
+
+
 # ---------------------------------------------------------------- pooling
 
 
 def max_pool(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
     (x,), (values, indices) = inputs, outputs
     windows = geometry(x.shape[2:], values.shape[2:], params["kernel"], params["stride"], params["padding"], params["dilation"])
-    work.each(work.kernel("pool.cu", "max_pool", x.dtype), values.size, work.contiguous(x), values, indices, windows)
+    each(work, work.kernel("pool.cu", "max_pool", x.dtype), (work.contiguous(x), values, indices), *planes(values, x), windows)
 
 
 def adaptive_max_pool(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
     (x,), (values, indices) = inputs, outputs
     ones = (1,) * (len(x.shape) - 2)
     windows = geometry(x.shape[2:], values.shape[2:], ones, ones, ones, ones)
-    work.each(work.kernel("pool.cu", "adaptive_max_pool", x.dtype), values.size, work.contiguous(x), values, indices, windows)
+    each(work, work.kernel("pool.cu", "adaptive_max_pool", x.dtype), (work.contiguous(x), values, indices), *planes(values, x), windows)
 
 
 def _average(work: Work, name: str, x: Any, y: Any, sizes: Sizes, outs: Sizes, params: dict[str, Any]) -> None:
     kernel = params["kernel"]
     windows = geometry(sizes, outs, kernel, params["stride"], params["padding"], (1,) * len(kernel))
     divisor = 0 if params["divisor"] is None else params["divisor"]
-    work.each(work.kernel("pool.cu", name, y.dtype), y.size, work.contiguous(x), y, windows, int(params["include"]), divisor)
+    numbers = np.int32(params["include"]), np.int32(divisor)
+    each(work, work.kernel("pool.cu", name, y.dtype), (work.contiguous(x), y), *planes(y, x), windows, *numbers)
 
 
 def avg_pool(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
@@ -104,13 +129,17 @@ def plane_gather(work: Work, inputs: list[Any], outputs: list[Any], params: dict
 def im2col(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
     (x,), (y,) = inputs, outputs
     windows = geometry(x.shape[2:], params["outputs"], params["kernel"], params["stride"], params["padding"], params["dilation"])
-    work.each(work.kernel("vision.cu", "im2col", word(y)), y.size, work.contiguous(x), y, windows)
+    lead = count(x.shape[:2])
+    if lead:
+        each(work, work.kernel("vision.cu", "im2col", word(y)), (work.contiguous(x), y), lead, y.size // lead, x.size // lead, windows)
 
 
 def col2im(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
     (x,), (y,) = inputs, outputs
     windows = geometry(params["size"], params["outputs"], params["kernel"], params["stride"], params["padding"], params["dilation"])
-    work.each(work.kernel("vision.cu", "col2im", y.dtype, x.dtype), y.size, work.contiguous(x), y, windows)
+    lead = count(y.shape[:2])
+    if lead:
+        each(work, work.kernel("vision.cu", "col2im", y.dtype, x.dtype), (work.contiguous(x), y), lead, y.size // lead, x.size // lead, windows)
 
 
 # ---------------------------------------------------------------- convolution
@@ -142,7 +171,8 @@ class Convolution:
             return x
         size = x.shape[0] * self.columns_of_one
         made = self.work.empty((size,), self.dtype)
-        self.work.each(self.work.kernel("vision.cu", "im2col", word(made)), size, x, made, self.windows)
+        lead = x.shape[0] * self.channels
+        each(self.work, self.work.kernel("vision.cu", "im2col", word(made)), (x, made), lead, size // lead, self.plane, self.windows)
         return made
 
     @property
@@ -195,7 +225,9 @@ def convolution_dx(work: Work, inputs: list[Any], outputs: list[Any], params: di
             (at.places, 1), (at.kernel, at.places, at.outputs), batch=(length, at.groups), c_batch=at.column_batch,
         )  # fmt: skip
         if not at.plain:
-            work.each(work.kernel("vision.cu", "col2im", y.dtype, wide), out.size, columns, out, at.windows)
+            lead = length * at.channels
+            function = work.kernel("vision.cu", "col2im", y.dtype, wide)
+            each(work, function, (columns, out), lead, at.plane, columns.size // lead, at.windows)
 
 
 def convolution_dw(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:

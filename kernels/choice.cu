@@ -1,0 +1,1 @@
+// Being written by the families worker: please leave.

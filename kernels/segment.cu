@@ -1,0 +1,101 @@
+// Rows added (multiplied, …) into the places that an index names: y[outer, place, inner] from sources [outer, n, inner]. The sources come sorted by
+// place, in their own order where places are equal; so every sum has one order, without float atomics, and no place waits for another.
+//
+// The sorted sources are cut into tiles. A thread has one tile and one column; it adds up each run of equal places and writes those that lie within
+// its tile. A run that crosses tiles leaves its first part in `tail`, the following ones in `head`; a second kernel joins them.
+#include "reduce.cuh"
+#include "fault.cuh"
+
+namespace gradlab {
+
+__device__ __forceinline__ int64 thread_number() { return static_cast<int64>(blockIdx.x) * blockDim.x + threadIdx.x; }
+
+// 0 add, 2 product, 3 maximum, 4 minimum
+template <class T, int Mode>
+__device__ __forceinline__ T joined(T a, T b) {
+    if constexpr (Mode == 0) return static_cast<T>(a + b);
+    else if constexpr (Mode == 2) return static_cast<T>(a * b);
+    else if constexpr (Mode == 3) return maximum(a, b);
+    else return minimum(a, b);
+}
+
+// Places from `size` on are nowhere. `keep`: the old value of y takes part. `each` 0: all sources are one value.
+template <class S, int Mode>
+__global__ void __launch_bounds__(256) segments(const unsigned* __restrict__ place, const unsigned* __restrict__ order, const S* __restrict__ source,
+                                                S* __restrict__ y, typename Compute<S>::type* __restrict__ head,
+                                                typename Compute<S>::type* __restrict__ tail, int64 number, int64 size, int64 inner, int64 keep,
+                                                int64 each, int64 tile, int64 width, int64 count) {
+    typedef typename Compute<S>::type T;
+    const int64 i = thread_number();
+    if (i >= count) return;
+    const int64 t = i / width, column = i % width, out = column / inner, in = column % inner;
+    const int64 begin = t * tile, end = begin + tile < number ? begin + tile : number;
+    const S* from = source + (each ? out * number * inner + in : 0);
+    const int64 step = each ? inner : 0;
+    int64 j = begin;
+    while (j < end) {
+        const unsigned here = place[j];
+        if (here >= size) break;
+        S* to = y + (out * size + here) * inner + in;
+        const bool starts = j > begin || j == 0 || place[j - 1] != here;
+        T total = load(from[order[j] * step]);
+        if (starts && keep) total = joined<T, Mode>(load(*to), total);
+        for (++j; j < end && place[j] == here; ++j) total = joined<T, Mode>(total, load(from[order[j] * step]));
+        if (!starts) head[i] = total;
+        else if (j == end && j < number && place[j] == here) tail[i] = total;
+        else *to = store<S>(total);
+    }
+}
+
+// Runs that cross tiles, by the tile in which they start.
+template <class S, int Mode>
+__global__ void __launch_bounds__(256) join_segments(const unsigned* __restrict__ place, S* __restrict__ y,
+                                                     const typename Compute<S>::type* __restrict__ head,
+                                                     const typename Compute<S>::type* __restrict__ tail, int64 number, int64 size, int64 inner,
+                                                     int64 tile, int64 width, int64 count) {
+    typedef typename Compute<S>::type T;
+    const int64 i = thread_number();
+    if (i >= count) return;
+    const int64 t = i / width, column = i % width, begin = t * tile, end = begin + tile;
+    if (end >= number) return;
+    const unsigned here = place[end - 1];
+    if (here >= size || place[end] != here) return;
+    if (begin > 0 && place[begin - 1] == here) return;  // it started before this tile
+    T total = tail[i];
+    for (int64 next = end, at = i + width; next < number && place[next] == here; next += tile, at += width) total = joined<T, Mode>(total, head[at]);
+    y[(column / inner * size + here) * inner + column % inner] = store<S>(total);
+}
+
+// ---- the places, as keys of a sort --------------------------------------------------------------------------------------------
+
+// Places that are int64 already: `size` for those that are nowhere, or that are skipped.
+__global__ void __launch_bounds__(256) places_as_keys(const int64* __restrict__ places, unsigned* __restrict__ key, unsigned* __restrict__ order,
+                                                      int64 size, int64 skip, int64 count) {
+    const int64 i = thread_number();
+    if (i >= count) return;
+    const int64 place = places[i];
+    key[i] = static_cast<unsigned>(place < 0 || place >= size || place == skip ? size : place);
+    order[i] = static_cast<unsigned>(i);
+}
+
+// The last source for each place: claims[place] is its number + 1, from zeros. Integer atomics: the same result in any order.
+__global__ void __launch_bounds__(256) claim(const int64* __restrict__ places, unsigned* __restrict__ claims, int64 size, int64 count) {
+    const int64 i = thread_number();
+    if (i >= count) return;
+    const int64 place = places[i];
+    if (place >= 0 && place < size) atomicMax(&claims[place], static_cast<unsigned>(i) + 1u);
+}
+
+// y[place, :] = sources[n, :] where n has claimed the place.
+template <class Word>
+__global__ void __launch_bounds__(256) write_claimed(const int64* __restrict__ places, const unsigned* __restrict__ claims,
+                                                     const Word* __restrict__ source, Word* __restrict__ y, int64 size, int64 width, int64 each,
+                                                     int64 count) {
+    const int64 i = thread_number();
+    if (i >= count) return;
+    const int64 n = i / width, place = places[n];
+    if (place < 0 || place >= size || claims[place] != static_cast<unsigned>(n) + 1u) return;
+    y[place * width + i % width] = source[each ? i : 0];
+}
+
+}  // namespace gradlab

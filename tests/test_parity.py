@@ -1,0 +1,93 @@
+"""The parity check: it agrees where devices agree, and names the operation where they do not."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+
+import numpy as np
+import pytest
+from repository import ROOT
+
+import gradlab as gl
+from gradlab import nn
+from gradlab.testing import parity
+from gradlab.testing.parity import units
+
+needs_compiler = pytest.mark.skipif(not any(map(shutil.which, ("c++", "g++", "clang++"))), reason="the emulated GPU needs a C++ compiler")
+
+
+def model():
+    gl.manual_seed(3)
+    return nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Dropout(0.3), nn.Linear(4, 2))
+
+
+def test_the_cpu_agrees_with_itself_and_the_model_is_left_alone():
+    net = model()
+    before = {k: v.clone() for k, v in net.state_dict().items()}
+    state = gl.get_rng_state()
+    report = parity(net, gl.randn(5, 3, requires_grad=True), device="cpu")
+    assert report and report.operations > 40 and "agrees" in str(report)
+    assert all((v == before[k]).all() for k, v in net.state_dict().items())
+    assert all(p.grad is None for p in net.parameters())
+    assert (gl.get_rng_state() != state).any()  # the input's randn was drawn; parity itself draws nothing
+
+
+def test_functions_and_losses():
+    a, b = gl.randn(4, 4, requires_grad=True), gl.randn(4, requires_grad=True)
+    report = parity(lambda x, y: {"product": x @ y, "sums": [x.sum(), y.sum()]}, [a, b], loss=lambda out: out["product"].sum(), device="cpu")
+    assert report
+    names = [r.what for r in report.results]
+    assert "step 0: result['product']" in names and "gradient of input[0]" in names
+
+
+def test_units_of_tolerance():
+    one = np.ones(4, np.float32)
+    assert units(one, one) == 0
+    assert units(one * np.float32(1 + 1e-3), one) > 10
+    assert units(one.astype(np.float64), one) == np.inf
+    assert units(np.array([1, 2]), np.array([1, 3])) == np.inf
+    assert units(np.array([np.nan, 1.0]), np.array([np.nan, 1.0])) == 0
+    assert units(np.array([np.nan, 1.0]), np.array([0.0, 1.0])) == np.inf
+
+
+EMULATED = """
+import gradlab as gl
+from gradlab import nn, ops
+from gradlab.kernel import Elementwise
+from gradlab.testing import parity
+
+def example():
+    gl.manual_seed(3)
+    return nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Dropout(0.3), nn.Linear(4, 2)), gl.randn(5, 3, requires_grad=True)
+
+if __name__ == "__main__":
+    report = parity(*example())
+    print(report)
+    assert report
+    ops.elementwise.tanh_backward.cuda = Elementwise("dy * (T(1.001) - result * result)")
+    def forward(x):
+        return x.tanh().sum()
+    report = parity(lambda x: forward(x), gl.randn(7, requires_grad=True))
+    print(report)
+    assert not report and "tanh_backward" in report.first.what and "return x.tanh().sum()" in report.first.place, report
+"""
+
+
+@needs_compiler
+def test_the_emulated_gpu_agrees_and_a_wrong_kernel_is_named(tmp_path):
+    script = tmp_path / "example.py"
+    script.write_text(EMULATED)
+    environment = {"GRADLAB_CUDA": "emulated", "PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), "HOME": str(tmp_path)}
+    done = subprocess.run([sys.executable, script], env=environment, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+    command = [sys.executable, "-m", "gradlab", "parity", "example:example", "--emulated"]
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0 and "agrees" in done.stdout, done.stdout + done.stderr
+
+
+def test_the_command_refuses_what_leads_nowhere():
+    for name, message in (("nonsense", "module:function"), ("no_such_module:f", "no module named"), ("math:nothing", "has no function")):
+        done = subprocess.run([sys.executable, "-m", "gradlab", "parity", name], cwd=ROOT, capture_output=True, text=True, check=False)
+        assert done.returncode != 0 and message in done.stderr and "Traceback" not in done.stderr
