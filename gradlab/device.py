@@ -11,19 +11,19 @@ class Device:
     """A place where tensors live: `Device("cpu")`, `Device("cuda")`, `Device("cuda:1")`, `Device("cuda", 1)`."""
 
     __slots__ = ("index", "type")
-    index: int | None
     type: str
 
     def __init__(self, device: str | Device, index: int | None = None) -> None:
         if isinstance(device, Device):
-            device, index = device.type, device.index if index is None else index
+            index = device.index if index is None else index
+            device = device.type
         if not isinstance(device, str):
             raise TypeError(f"device is a string such as 'cpu' or 'cuda:0', not {type(device).__name__}")
         kind, colon, number = device.partition(":")
         if kind not in TYPES or (colon and not number.isdecimal()) or (colon and index is not None):
             raise RuntimeError(f"no device {device!r}; write 'cpu', 'cuda' or 'cuda:N'")
         self.type = kind
-        self.index = int(number) if colon else index
+        self.index: int | None = int(number) if colon else index
         if self.index is not None and (self.index < 0 or (kind == "cpu" and self.index > 0)):
             raise RuntimeError(f"no device {kind}:{self.index}")
         if kind == "cpu":

@@ -63,7 +63,7 @@ def promoted(op: Op, inputs: list[Any]) -> list[Any]:
     dtype = dtypes[0][0] if len(dtypes) == 1 and not numbers else result_type(dtypes, numbers)
     if op.promote == "float" and dtype not in FLOATING:
         dtype = as_numpy(get_default_dtype())
-    return [x.to(dtype) if isinstance(x, Differentiable) and x._array.dtype != dtype else x for x in inputs]
+    return [x.to(dtype) if isinstance(x, Differentiable) and x._array.dtype != dtype else x for x in inputs]  # type: ignore[attr-defined]
 
 
 def apply(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:

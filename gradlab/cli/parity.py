@@ -54,7 +54,8 @@ def run(options: argparse.Namespace) -> int:
     if not isinstance(example, tuple) or len(example) not in (2, 3):
         raise Failure(f"{options.target} returned {type(example).__name__}; it has to return (model, inputs) or (model, inputs, loss)")
     try:
-        report = parity(*example, steps=options.steps, device=options.device)
+        loss = example[2] if len(example) == 3 else None
+        report = parity(example[0], example[1], loss, steps=options.steps, device=options.device)
     except RuntimeError as error:
         if "gradlab-engine[cuda" in str(error) or "no device" in str(error):
             raise Failure(str(error)) from None

@@ -75,5 +75,11 @@ class SymbolBackend:
     def from_numpy(self, array: Any, device: Device) -> Any:
         return array
 
+    def copy(self, array: Symbol) -> NoReturn:
+        raise unreadable(array)
+
+    def assign(self, target: Any, source: Symbol) -> NoReturn:
+        raise unreadable(source)
+
 
 dispatch.register(Symbol, SymbolBackend())

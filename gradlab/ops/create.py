@@ -30,7 +30,7 @@ def arange_rule(*, start: float, step: float, size: int, dtype: np.dtype[Any], d
 
 def arange_cpu(y: Any, *, start: float, step: float, size: int, dtype: np.dtype[Any]) -> None:
     """start + i·step, computed in float64 (or int64) and rounded once."""
-    numbers = np.arange(size, dtype=np.int64 if isinstance(start, int) and isinstance(step, int) else np.float64)
+    numbers: Any = np.arange(size, dtype=np.int64 if isinstance(start, int) and isinstance(step, int) else np.float64)
     y[...] = numbers * step + start
 
 

@@ -74,7 +74,7 @@ def sigmoid_backward_cpu(dy: Any, result: Any, y: Any) -> None:
 
 
 tanh = Op("tanh", same, cpu=np.tanh, cuda=Elementwise("tanh(x)"), promote="float", grad={"x": lambda g, y: tanh_backward(g, y)})
-tanh_backward = Op("tanh_backward", gradient_of, cpu=tanh_backward_cpu, cuda=Elementwise("dy * ((T(1) - result) * (T(1) + result))"), promote="same",
+tanh_backward: Op = Op("tanh_backward", gradient_of, cpu=tanh_backward_cpu, cuda=Elementwise("dy * ((T(1) - result) * (T(1) + result))"), promote="same",
                    grad={"dy": lambda g, result: tanh_backward(g, result),
                          "result": lambda g, dy, result: g * dy * result * -2})  # fmt: skip
 reciprocal = Op("reciprocal", same, cpu=lambda x, y: np.true_divide(1, x, y), cuda=Elementwise("T(1) / x"), promote="float",
@@ -92,7 +92,7 @@ def sigmoid_cpu(x: Any, y: Any) -> None:
 
 sigmoid = Op("sigmoid", same, cpu=sigmoid_cpu, cuda=Elementwise("sigmoid(x)"), promote="float",
              grad={"x": lambda g, y: sigmoid_backward(g, y)})  # fmt: skip
-sigmoid_backward = Op("sigmoid_backward", gradient_of, cpu=sigmoid_backward_cpu, cuda=Elementwise("dy * ((T(1) - result) * result)"),
+sigmoid_backward: Op = Op("sigmoid_backward", gradient_of, cpu=sigmoid_backward_cpu, cuda=Elementwise("dy * ((T(1) - result) * result)"),
                       promote="same", grad={"dy": lambda g, result: sigmoid_backward(g, result),
                                             "result": lambda g, dy, result: g * dy * (1 - 2 * result)})  # fmt: skip
 
@@ -114,7 +114,7 @@ def relu_backward_cpu(dy: Any, result: Any, y: Any) -> None:
     select.drop(result <= 0, dy, y)
 
 
-relu_backward = Op("relu_backward", gradient_of, cpu=relu_backward_cpu,
+relu_backward: Op = Op("relu_backward", gradient_of, cpu=relu_backward_cpu,
                    cuda=Elementwise("where(result <= T(0), T(0), dy)"), promote="same",
                    grad={"dy": lambda g, result: relu_backward(g, result), "result": lambda g: g.zeros_like()})  # fmt: skip
 

@@ -124,7 +124,7 @@ def slice_backward_cpu(dy: Any, y: Any, *, shape: tuple[int, ...], index: Index)
     y[numpy_index(index)] = dy
 
 
-slice_backward = Op("slice_backward", lambda dy, *, shape, index: Spec(shape, dy.dtype), params=("shape", "index"), exact=True,
+slice_backward: Op = Op("slice_backward", lambda dy, *, shape, index: Spec(shape, dy.dtype), params=("shape", "index"), exact=True,
                     cpu=slice_backward_cpu, cuda=Movement(),
                     grad={"dy": lambda g, index: slice_(g, index=index)})  # fmt: skip
 
@@ -142,7 +142,7 @@ def slice_scatter_rule(base: Spec, value: Spec, *, index: Index) -> Spec:
     return base
 
 
-slice_scatter = Op("slice_scatter", slice_scatter_rule, params=("index",), exact=True, cpu=slice_scatter_cpu, cuda=Movement(),
+slice_scatter: Op = Op("slice_scatter", slice_scatter_rule, params=("index",), exact=True, cpu=slice_scatter_cpu, cuda=Movement(),
                    grad={"base": lambda g, value_spec, index: slice_scatter(g, g.new_zeros(value_spec.shape), index=index),
                          "value": lambda g, index: slice_(g, index=index)})  # fmt: skip
 

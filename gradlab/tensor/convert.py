@@ -209,7 +209,7 @@ class ConvertMethods(Differentiable):
 int_, float_, bool_ = int, float, bool  # inside the class the names are methods
 
 
-def _size(size: tuple[Any, ...]) -> tuple[int_, ...]:
+def _size(size: tuple[Any, ...]) -> tuple[Any, ...]:
     return tuple(size[0]) if len(size) == 1 and not isinstance(size[0], int_) else tuple(size)
 
 

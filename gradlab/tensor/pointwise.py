@@ -6,13 +6,12 @@ Every function here takes tensors of any shape; two inputs broadcast; dtypes pro
 from __future__ import annotations
 
 import math
-import builtins
 from typing import TYPE_CHECKING, Any
 
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
-from gradlab.dtype import FLOATING, iinfo, result_type
+from gradlab.dtype import BOOL, FLOATING, INT64, iinfo, result_type
 from gradlab.tensor.comparison import tensors_only
 from gradlab.tensor.update import update
 
@@ -39,7 +38,6 @@ _floor_divide, _fmod = map(bind, (ops.math.floor_divide, ops.math.fmod))
 _maximum, _minimum, _where, _lt, _gt = map(bind, (_rows.maximum, _rows.minimum, _rows.where, _rows.lt, _rows.gt))
 
 Operand = Any  # a Tensor or a Python number
-builtins_abs = builtins.abs
 
 
 def add(input: Operand, other: Operand, *, alpha: float = 1) -> Tensor:
@@ -172,7 +170,7 @@ def round(input: Tensor, *, decimals: int = 0) -> Tensor:
         return _clone(input)
     if not decimals:
         return _round(input)
-    scale = 10.0 ** builtins_abs(decimals)
+    scale = 10.0 ** max(decimals, -decimals)
     return _round(input * scale) / scale if decimals > 0 else _round(input / scale) * scale
 
 

@@ -71,7 +71,7 @@ def max(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
     if dim is None:
         return _amax(input, dim=_dims("max", input, None), keepdim=False)
     if isinstance(dim, Differentiable):
-        return maximum(input, dim)
+        return maximum(input, dim)  # type: ignore[arg-type]
     return _max(input, dim=normalize_dim(dim, len(input._array.shape)), keepdim=keepdim)
 
 
@@ -80,7 +80,7 @@ def min(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
     if dim is None:
         return _amin(input, dim=_dims("min", input, None), keepdim=False)
     if isinstance(dim, Differentiable):
-        return minimum(input, dim)
+        return minimum(input, dim)  # type: ignore[arg-type]
     return _min(input, dim=normalize_dim(dim, len(input._array.shape)), keepdim=keepdim)
 
 

@@ -17,7 +17,7 @@ from gradlab.spec import Spec
 from gradlab.spec import count as elements
 
 THREADS = 256
-_WORDS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int", 8: "unsigned long long"}
+WORDS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int", 8: "unsigned long long"}
 
 
 class Work:
@@ -89,8 +89,17 @@ class Work:
             return
         layout, widest = pack_layout_of(shape, [element_strides(target), element_strides(source)])
         index = "long long" if widest > 2**31 - 1 or size > 2**31 - 1 else "unsigned int"
-        function = self.kernel("movement.cu", "copy", _WORDS[target.dtype.itemsize], index)
+        function = self.kernel("movement.cu", "copy", WORDS[target.dtype.itemsize], index)
         self.each(function, size, target, source, layout)
+
+    def converted(self, array: Any, dtype: np.dtype[Any]) -> Any:
+        """The array in another dtype, contiguous."""
+        array = self.contiguous(array)
+        if array.dtype == dtype:
+            return array
+        made = self.driver.empty(array.shape, dtype)
+        self.each(self.kernel("movement.cu", "convert", array.dtype, dtype), made.size, array, made)
+        return made
 
     def broadcast(self, array: Any, shape: tuple[int, ...]) -> Any:
         """A view of the array in a larger shape."""

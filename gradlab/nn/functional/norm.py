@@ -72,6 +72,8 @@ def batch_norm(
         shift = -running_mean * scale if bias is None else bias - running_mean * scale
         at = _channel_shape(input)
         return input * scale.reshape(at) + shift.reshape(at)
+    if not eps > 0:
+        raise ValueError(f"batch_norm: eps must be positive in training, got {eps}")
     n = count(shape) // (shape[1] or 1)
     if n == 1:
         raise ValueError(f"batch_norm: expected more than 1 value for each channel in training, got input of shape {shape}")

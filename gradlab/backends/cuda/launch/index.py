@@ -8,11 +8,9 @@ from typing import Any
 
 from gradlab.backends.cuda.launch.rule import Rule
 from gradlab.backends.cuda.layout import element_strides
-from gradlab.backends.cuda.work import Work
+from gradlab.backends.cuda.work import WORDS, Work
 from gradlab.dtype import INT64
 from gradlab.spec import Spec, count
-
-WORDS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int", 8: "unsigned long long"}
 
 
 def word(array: Any) -> str:

@@ -23,9 +23,7 @@ def update(kind: str, places: Sequence[int], extras: int = 0, step: bool = True)
     def run(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
         p, g, *rest = (None if x is None else work.contiguous(x) for x in inputs)
         new_p, *news = outputs
-        h = rest.pop()
-        if h.dtype != FLOAT64:
-            raise TypeError(f"hyper-parameters are float64, not {h.dtype}")
+        h = work.converted(rest.pop(), FLOAT64)
         count, new_count = (rest.pop(), news.pop()) if step else (None, None)
         taken, given = [None] * 4, [None] * 4
         for place, old, new in zip(places, rest, news):
@@ -48,7 +46,7 @@ def update(kind: str, places: Sequence[int], extras: int = 0, step: bool = True)
     def takes(specs: Sequence[Spec | None], outs: Sequence[Spec], params: dict[str, Any]) -> bool:
         counters = {s.dtype for s in (specs[len(specs) - 2 - extras : len(specs) - 1] if step else ()) if s is not None}
         h = specs[-1]
-        return outs[0].dtype in FLOATING and h is not None and h.dtype == FLOAT64 and len(counters) <= 1 and counters <= FLOATING
+        return outs[0].dtype in FLOATING and h is not None and h.dtype in FLOATING and len(counters) <= 1 and counters <= FLOATING
 
     return Rule(run, takes)
 
