@@ -1,5 +1,5 @@
 // Triangles of matrices, masks, places of true elements.
-#include "common.cuh"
+#include "sort.cuh"
 
 namespace gradlab {
 
@@ -19,7 +19,7 @@ __global__ void __launch_bounds__(256) triangle(const Word* __restrict__ x, Word
 template <class S>
 __global__ void __launch_bounds__(256) truth(const S* __restrict__ x, bool* __restrict__ y, int64 count) {
     const int64 i = thread_number();
-    if (i < count) y[i] = load(x[i]) != typename Compute<S>::type(0);
+    if (i < count) y[i] = key_of(x[i]) != key_of(store<S>(0));  // by bits: a subnormal is not zero
 }
 
 struct Sizes {
