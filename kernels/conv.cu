@@ -26,6 +26,13 @@ struct Part {
 
 const int OUTSIDE = -(1 << 29);  // makes every place lie outside the array, also when two such numbers are added
 
+// Which window begins at a place of the padded input; negative for none.
+__device__ __forceinline__ int window_number(int at, int stride, int outputs) {
+    if (at < 0) return -1;
+    const int number = stride == 1 ? at : at / stride;
+    return number * stride == at && number < outputs ? number : -1;
+}
+
 // Where an element of the unrolled factor lies; negative for one that is 0.
 template <int Mode>
 __device__ __forceinline__ int64 locate(const Windows& windows, const Part& row, const Part& column) {
@@ -34,14 +41,8 @@ __device__ __forceinline__ int64 locate(const Windows& windows, const Part& row,
     for (int d = 0; d < 3; ++d) {
         int at = row.at[d] + column.at[d];
         if (Mode == INPUT) {
-            const int stride = windows.stride[d];
+            at = window_number(at, windows.stride[d], windows.outputs[d]);
             if (at < 0) return -1;
-            if (stride != 1) {
-                const int whole = at / stride;
-                if (whole * stride != at) return -1;
-                at = whole;
-            }
-            if (at >= windows.outputs[d]) return -1;
             flat = flat * windows.outputs[d] + at;
         } else {
             if (static_cast<unsigned>(at) >= static_cast<unsigned>(windows.size[d])) return -1;
@@ -94,8 +95,9 @@ __global__ void __launch_bounds__(256) convolve(const S* __restrict__ first, con
     const int64 m_size = Mode == INPUT ? channels : outputs;
     const int64 n_size = Mode == FORWARD ? c.images * y_size : Mode == INPUT ? c.images * x_size : channels * places;
     const int64 k_size = Mode == FORWARD ? channels * places : Mode == INPUT ? outputs * places : c.images * y_size;
-    const int64 tiles = (n_size + BN - 1) / BN;
-    const int64 row0 = blockIdx.x / tiles * BM, column0 = blockIdx.x % tiles * BN;
+    // 32 bits: a 64-bit division is a call, and costs registers that are spilled.
+    const unsigned tiles = static_cast<unsigned>((n_size + BN - 1) / BN), tile_row = blockIdx.x / tiles;
+    const int64 row0 = static_cast<int64>(tile_row) * BM, column0 = static_cast<int64>(blockIdx.x - tile_row * tiles) * BN;
     const int64 begin = blockIdx.z * share, end = begin + share < k_size ? begin + share : k_size;
 
     // Along the rows of the first factor, and where the group begins.
@@ -218,15 +220,16 @@ __global__ void __launch_bounds__(256) add_shares(const typename Compute<S>::typ
 
 // ---- groups of few channels: tiles would be nearly empty --------------------------------------------------------------------
 
-// One thread for each output.
-template <class S>
+// One thread for each output. Index: 32 bits where they can count the elements.
+template <class S, class Index>
 __global__ void __launch_bounds__(256) narrow_forward(const S* __restrict__ x, const S* __restrict__ w, const S* __restrict__ bias,
                                                       S* __restrict__ y, const Convolution c, int64 count) {
     typedef typename Compute<S>::type T;
-    const int64 i = thread_number<int64>();
-    if (i >= count) return;
+    const Index i = thread_number<Index>();
+    if (i >= static_cast<Index>(count)) return;
     const Windows& win = c.windows;
-    const int64 plane = i / win.positions(), image = plane / c.outputs;
+    const Index plane = i / static_cast<Index>(win.positions());
+    const int64 image = plane / static_cast<Index>(c.outputs);
     const int output = static_cast<int>(plane - image * c.outputs), channels = c.channels / c.groups, group = output / (c.outputs / c.groups);
     int o[3];
     unravel(static_cast<unsigned>(i - plane * win.positions()), win.outputs, o);
@@ -251,33 +254,36 @@ __global__ void __launch_bounds__(256) narrow_forward(const S* __restrict__ x, c
 }
 
 // One thread for each input.
-template <class S>
+template <class S, class Index>
 __global__ void __launch_bounds__(256) narrow_input(const S* __restrict__ dy, const S* __restrict__ w, S* __restrict__ dx, const Convolution c,
                                                     int64 count) {
     typedef typename Compute<S>::type T;
-    const int64 i = thread_number<int64>();
-    if (i >= count) return;
+    const Index i = thread_number<Index>();
+    if (i >= static_cast<Index>(count)) return;
     const Windows& win = c.windows;
-    const int64 plane = i / win.inputs(), image = plane / c.channels;
+    const Index plane = i / static_cast<Index>(win.inputs());
+    const int64 image = plane / static_cast<Index>(c.channels);
     const int channels = c.channels / c.groups, outputs = c.outputs / c.groups;
     const int number = static_cast<int>(plane - image * c.channels), group = number / channels, channel = number - group * channels;
-    Part column, row;
-    unravel(static_cast<unsigned>(i - plane * win.inputs()), win.size, column.at);
-    column.base = (image * c.outputs + group * outputs) * win.positions();
+    int at[3];
+    unravel(static_cast<unsigned>(i - plane * static_cast<Index>(win.inputs())), win.size, at);
 #pragma unroll
-    for (int d = 0; d < 3; ++d) column.at[d] += win.padding[d];
+    for (int d = 0; d < 3; ++d) at[d] += win.padding[d];
+    const S* from = dy + (image * c.outputs + group * outputs) * win.positions();
+    const S* weight = w + (static_cast<int64>(group * outputs) * channels + channel) * win.places();
     T total = T(0);
-    for (int output = 0; output < outputs; ++output) {
-        row.base = static_cast<int64>(output) * win.positions();
-        const S* weight = w + (static_cast<int64>(group * outputs + output) * channels + channel) * win.places();
+    for (int output = 0; output < outputs; ++output, from += win.positions(), weight += static_cast<int64>(channels) * win.places()) {
         for (int k0 = 0; k0 < win.kernel[0]; ++k0) {
-            row.at[0] = -k0 * win.dilation[0];
+            const int o0 = window_number(at[0] - k0 * win.dilation[0], win.stride[0], win.outputs[0]);
+            if (o0 < 0) continue;
             for (int k1 = 0; k1 < win.kernel[1]; ++k1) {
-                row.at[1] = -k1 * win.dilation[1];
-                for (int k2 = 0; k2 < win.kernel[2]; ++k2, ++weight) {
-                    row.at[2] = -k2 * win.dilation[2];
-                    const int64 at = locate<INPUT>(win, row, column);
-                    if (at >= 0) total += load(dy[at]) * load(*weight);
+                const int o1 = window_number(at[1] - k1 * win.dilation[1], win.stride[1], win.outputs[1]);
+                if (o1 < 0) continue;
+                for (int k2 = 0; k2 < win.kernel[2]; ++k2) {
+                    const int o2 = window_number(at[2] - k2 * win.dilation[2], win.stride[2], win.outputs[2]);
+                    if (o2 >= 0)
+                        total += load(from[(o0 * win.outputs[1] + o1) * win.outputs[2] + o2]) *
+                                 load(weight[(k0 * win.kernel[1] + k1) * win.kernel[2] + k2]);
                 }
             }
         }

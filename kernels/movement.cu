@@ -25,16 +25,6 @@ __global__ void __launch_bounds__(256) convert(const S* __restrict__ x, To* __re
     if (i < count) y[i] = store<To>(load(x[i]));
 }
 
-// The lower (or upper) triangle of matrices: where column - row <= diagonal (>= diagonal).
-template <class Word>
-__global__ void __launch_bounds__(256) triangle(const Word* __restrict__ x, Word* __restrict__ y, int64 lower, int64 diagonal, int64 rows,
-                                                int64 columns, int64 count) {
-    const int64 i = static_cast<int64>(blockIdx.x) * 256 + threadIdx.x;
-    if (i >= count) return;
-    const int64 gap = i % columns - i / columns % rows;
-    y[i] = (lower ? gap <= diagonal : gap >= diagonal) ? x[i] : Word(0);
-}
-
 // The sum over all windows (along one dimension, `size` long, `step` apart) that hold an element; windows lie as [outer, windows, inner, size].
 template <class S>
 __global__ void __launch_bounds__(256) unfold_backward(S* __restrict__ y, const S* __restrict__ windows, int64 length, int64 inner, int64 number,

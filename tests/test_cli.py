@@ -79,9 +79,10 @@ class TestUse:
             assert process.wait(60) == 141
 
 
+COMMANDS = ", ".join(entry.COMMANDS)
 MISTAKES = [
-    (["trian", "digits"], "unknown command 'trian'; did you mean 'train'? commands are: train, info"),
-    (["zzz"], "unknown command 'zzz'; commands are: train, info"),
+    (["trian", "digits"], f"unknown command 'trian'; did you mean 'train'? commands are: {COMMANDS}"),
+    (["zzz"], f"unknown command 'zzz'; commands are: {COMMANDS}"),
     (["--verbose"], "unknown option --verbose"),
     (["train"], "name a data set to train on: digits"),
     (["train", "digit"], "unknown dataset 'digit'; did you mean 'digits'? datasets are: digits"),

@@ -362,3 +362,8 @@ def test_outlines_of_another_kind():
     deep = '{"version": 1, "tree": ' + "[" * 100_000 + "]" * 100_000 + "}"
     with pytest.raises(FileFormatError):
         from_bytes(with_outline(deep), "x")
+
+
+def test_equal_objects_make_equal_files():
+    obj = {"w": gl.ones(3), "ümlaut": gl.zeros(2, dtype=gl.bfloat16)}
+    assert len({to_bytes(obj) for _ in range(20)}) == 1

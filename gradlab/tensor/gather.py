@@ -72,8 +72,10 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
     """
     if sparse_grad:
         raise NotImplementedError("gather: gradlab has no sparse tensors; leave sparse_grad out")
-    if isinstance(index, Differentiable) and 0 in index._array.shape:
-        index = index.to(INT64)  # of no places the type does not matter
+    if isinstance(index, Differentiable) and 0 in index._array.shape:  # of no places neither type nor dimensions matter
+        index = index.to(INT64)
+        if len(index._array.shape) != len(input._array.shape):
+            return input.reshape(-1).narrow(0, 0, 0).reshape(index._array.shape)
     index = places("gather", index)
     dim = normalize_dim(dim, len(input._array.shape))
     if not input._array.shape and len(index._array.shape) <= 1:

@@ -9,6 +9,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.dtype import FLOATING, INT64
 from gradlab.spec import count, normalize_dim, normalize_dims
+from gradlab.tensor.comparison import tensors_only
 from gradlab.tensor.pointwise import maximum, minimum
 
 if TYPE_CHECKING:
@@ -68,6 +69,7 @@ def amin(input: Tensor, dim: Dims = (), keepdim: bool = False) -> Tensor:
 
 def max(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
     """Without `dim` the largest element; with `dim` a pair (values, indices); with a second tensor `maximum`."""
+    tensors_only("max", input)
     if dim is None:
         return _amax(input, dim=_dims("max", input, None), keepdim=False)
     if isinstance(dim, Differentiable):
@@ -77,6 +79,7 @@ def max(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
 
 def min(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
     """Without `dim` the smallest element; with `dim` a pair (values, indices); with a second tensor `minimum`."""
+    tensors_only("min", input)
     if dim is None:
         return _amin(input, dim=_dims("min", input, None), keepdim=False)
     if isinstance(dim, Differentiable):

@@ -150,8 +150,17 @@ def to_bytes(obj: Any) -> bytes:
     except RecursionError:
         raise ValueError("save: the object is nested too deeply") from None
     metadata = {"format": "pt", KEY: json.dumps({"version": VERSION, "tree": tree}, allow_nan=False, separators=(",", ":"))}
-    content: bytes = importlib.import_module("safetensors.numpy").save(writer.arrays, metadata)
-    return content
+    return _in_one_order(importlib.import_module("safetensors.numpy").save(writer.arrays, metadata))
+
+
+def _in_one_order(content: bytes) -> bytes:
+    """The same file with its metadata sorted: safetensors writes those keys in a random order, and equal objects make equal files here."""
+    end = 8 + int.from_bytes(content[:8], "little")
+    header = json.loads(content[8:end])
+    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
+    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
+    text += b" " * (-len(text) % 8)  # the tensors after it stay aligned
+    return len(text).to_bytes(8, "little") + text + content[end:]
 
 
 def save(obj: Any, f: Path | BinaryIO) -> None:

@@ -93,6 +93,9 @@ class CudaBackend:
         specs = [self._spec(a, arrays) for a in arrays]
         if op.dynamic:
             op.infer(*specs, **params)
+            dynamic = launch.DYNAMIC.get(op.name)
+            if dynamic is not None and dynamic.takes(specs, given):
+                return lambda inputs: dynamic.run(self.work, inputs, given)
             return lambda inputs: fallback.run(self.work, op, inputs, None, given)
         found = op.infer(*specs, **params)
         outs = (found,) if isinstance(found, Spec) else tuple(found)
@@ -155,7 +158,9 @@ class CudaBackend:
         if device != before:
             driver.set_device(device)
         try:
-            return driver.download(self.work.contiguous(array))
+            found = driver.download(self.work.contiguous(array))
+            self.work.faults.check()
+            return found
         finally:
             if device != before:
                 driver.set_device(before)
@@ -172,6 +177,11 @@ class CudaBackend:
         finally:
             if index != before:
                 driver.set_device(before)
+
+    def synchronize(self) -> None:
+        """Wait for the current device; raise what its kernels have reported."""
+        self.driver.synchronize()
+        self.work.faults.check()
 
     def moved(self, array: Any, device: Device) -> Any:
         """The array on another CUDA device."""

@@ -78,6 +78,9 @@ class Driver(Protocol):
     def download(self, array: Any) -> np.ndarray[Any, Any]:
         """A copy in host memory, after the work before it on the current stream."""
 
+    def shared_words(self, number: int) -> tuple[np.ndarray[Any, Any], Any]:
+        """Zeroed 64-bit words in host memory that every device can read and write: as a NumPy array, and as an array for kernels."""
+
     def fill_zero(self, array: Any) -> None:
         """Write zero bytes, on the current stream."""
 
@@ -111,6 +114,9 @@ class Driver(Protocol):
 
     def new_stream(self, priority: int) -> Any:
         """A stream that does not wait for the default stream."""
+
+    def default_stream(self) -> Any:
+        """The stream that work goes to unless told otherwise."""
 
     def current_stream(self) -> Any:
         """The stream that work goes to in this thread."""

@@ -153,6 +153,10 @@ class EmulatedDriver:
     def download(self, array: EmulatedArray) -> np.ndarray[Any, Any]:
         return array._host.copy()
 
+    def shared_words(self, number: int) -> tuple[np.ndarray[Any, Any], EmulatedArray]:
+        host = np.zeros(number, np.uint64)
+        return host, EmulatedArray(host, 0)
+
     def fill_zero(self, array: EmulatedArray) -> None:
         array._host.fill(0)
 
@@ -185,6 +189,9 @@ class EmulatedDriver:
 
     def new_stream(self, priority: int) -> Any:
         return object()
+
+    def default_stream(self) -> Any:
+        return None
 
     def current_stream(self) -> Any:
         return getattr(self._local, "stream", None)

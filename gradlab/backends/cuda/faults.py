@@ -14,6 +14,7 @@ from typing import Any, NamedTuple
 
 from gradlab.backends.cuda.driver import Driver
 from gradlab.spec import DimensionError
+from gradlab.spec import count as elements
 
 MOST_SITES = 1 << 16
 
@@ -76,6 +77,12 @@ class Faults:
             return Site(RuntimeError, lambda _: text)
 
         return self.sites(texts, *map(site, texts))
+
+    def count(self, name: str, shape: tuple[int, ...]) -> int:
+        """The site for a mask that has more true elements than a source of that shape has elements."""
+        size = elements(shape)
+        text = lambda n: f"{name}: the mask has {n} true elements, the source only {size} (shape {shape})"  # noqa: E731
+        return self.sites((name, shape), Site(RuntimeError, text))
 
     def check(self) -> None:
         """Raise what a kernel has reported. Never waits."""

@@ -52,6 +52,11 @@ def load() -> CudaBackend:
     return _loaded
 
 
+def loaded() -> bool:
+    """Whether the backend is loaded."""
+    return _loaded is not None
+
+
 def available() -> bool:
     """Whether a device can be used."""
     try:

@@ -10,6 +10,7 @@ from gradlab.backends.cpu import immediate
 from gradlab.backends.cuda.arguments import pack
 from gradlab.backends.cuda.compiler import Compiler
 from gradlab.backends.cuda.driver import Driver, Function
+from gradlab.backends.cuda.faults import Faults
 from gradlab.backends.cuda.layout import element_strides, pack_layout_of
 from gradlab.backends.cuda.types import STORAGE
 from gradlab.dtype import FLOAT32, HALF
@@ -17,7 +18,7 @@ from gradlab.spec import Spec
 from gradlab.spec import count as elements
 
 THREADS = 256
-WORDS = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int", 8: "unsigned long long"}
+WORD_TYPES = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int", 8: "unsigned long long"}
 
 
 class Work:
@@ -25,6 +26,7 @@ class Work:
 
     def __init__(self, driver: Driver, compiler: Compiler) -> None:
         self.driver, self.compiler = driver, compiler
+        self.faults = Faults(driver)
         self.pointer = driver.pointer
         self.empty = driver.empty
 
@@ -89,7 +91,7 @@ class Work:
             return
         layout, widest = pack_layout_of(shape, [element_strides(target), element_strides(source)])
         index = "long long" if widest > 2**31 - 1 or size > 2**31 - 1 else "unsigned int"
-        function = self.kernel("movement.cu", "copy", WORDS[target.dtype.itemsize], index)
+        function = self.kernel("movement.cu", "copy", WORD_TYPES[target.dtype.itemsize], index)
         self.each(function, size, target, source, layout)
 
     def converted(self, array: Any, dtype: np.dtype[Any]) -> Any:

@@ -202,6 +202,8 @@ def _classes(name: str, input: Tensor, target: Tensor, weight: Tensor | None) ->
         shape = input._array.shape
     if weight is not None and weight._array.shape != shape[1:2]:
         raise ShapeError(f"{name}: weight has one number for each of the {shape[1]} classes, not shape {weight._array.shape}")
+    if weight is not None and weight._array.dtype != input._array.dtype:
+        raise RuntimeError(f"{name}: weight has the input's dtype {input.dtype}, not {weight.dtype}; convert it with .to()")
     return input, target if target._array.dtype == INT64 else target.to(INT64), shape[1]
 
 
@@ -261,6 +263,8 @@ def cross_entropy(
         raise RuntimeError(f"cross_entropy: label_smoothing lies in [0, 1], got {label_smoothing}")
     shape = input._array.shape
     if target._array.shape == shape and target._array.dtype in FLOATING and shape:
+        if ignore_index >= 0:
+            raise RuntimeError(f"cross_entropy: ignore_index={ignore_index} is for class indices, not for targets that are probabilities")
         return _of_probabilities(input, target, weight, reduction, label_smoothing)
     if input._array.dtype not in FLOATING:
         raise RuntimeError(f"cross_entropy: needs floating point logits, got {input.dtype}; convert with .float()")

@@ -64,6 +64,8 @@ def batch_norm(
         raise RuntimeError(f"batch_norm: the input has the shape (N, C, *), not {shape}")
     for what, found in (("running_mean", running_mean), ("running_var", running_var), ("weight", weight), ("bias", bias)):
         _expect("batch_norm", what, found, shape[1])
+    if eps < 0 or (training and eps == 0):
+        raise ValueError(f"batch_norm: eps must be {'positive in training' if training else '0 or more'}, got {eps}")
     if not training:
         if running_mean is None or running_var is None:
             raise RuntimeError("batch_norm: running_mean and running_var are needed unless training=True")
@@ -72,8 +74,6 @@ def batch_norm(
         shift = -running_mean * scale if bias is None else bias - running_mean * scale
         at = _channel_shape(input)
         return input * scale.reshape(at) + shift.reshape(at)
-    if not eps > 0:
-        raise ValueError(f"batch_norm: eps must be positive in training, got {eps}")
     n = count(shape) // (shape[1] or 1)
     if n == 1:
         raise ValueError(f"batch_norm: expected more than 1 value for each channel in training, got input of shape {shape}")

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradlab import ops
 from gradlab.autograd.record import bind
+from gradlab.dtype import INT64
 from gradlab.nn.functional.conv import Numbers, batched, expect_tensors, spread
 from gradlab.spec import ShapeError, count
 
@@ -136,6 +137,9 @@ def _avg(
 ) -> Tensor:
     name = f"avg_pool{rank}d"
     expect_tensors(name, input)
+    if input._array.dtype == INT64:  # cut to integers, as PyTorch does: the quotient of two exact numbers
+        wide: Any = _avg(rank, input.double(), kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
+        return wide.trunc().long()
     kernel = spread(name, "kernel_size", kernel_size, rank)
     x, added = batched(name, input, rank)
     try:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradlab.backends.cuda.launch.rule import Rule
-from gradlab.backends.cuda.launch.window import LARGEST, fits, pack_windows
+from gradlab.backends.cuda.launch.window import LARGEST, fits, index_type, pack_windows
 from gradlab.backends.cuda.work import Work
 from gradlab.dtype import FLOATING
 from gradlab.spec import Spec, count
@@ -67,7 +67,7 @@ def convolution(work: Work, inputs: list[Any], outputs: list[Any], params: dict[
     packed = pack_convolution(x.shape, w.shape, y.shape, params)
     m, places = w.shape[0] // groups, count(w.shape[2:])
     if groups > 1 and m <= FEW:
-        work.each(work.kernel("conv.cu", "narrow_forward", y.dtype), y.size, x, w, bias, y, packed)
+        work.each(work.kernel("conv.cu", "narrow_forward", y.dtype, index_type(y.size)), y.size, x, w, bias, y, packed)
         return
     sizes = (m, x.shape[0] * count(y.shape[2:]), w.shape[1] * places)
     _tiled(work, FORWARD, y.dtype, w, x, bias, y, packed, sizes, groups)
@@ -81,7 +81,7 @@ def convolution_dx(work: Work, inputs: list[Any], outputs: list[Any], params: di
     packed = pack_convolution(dx.shape, w.shape, dy.shape, params)
     m = w.shape[1]
     if groups > 1 and m <= FEW:
-        work.each(work.kernel("conv.cu", "narrow_input", dx.dtype), dx.size, dy, w, dx, packed)
+        work.each(work.kernel("conv.cu", "narrow_input", dx.dtype, index_type(dx.size)), dx.size, dy, w, dx, packed)
         return
     sizes = (m, dx.shape[0] * count(dx.shape[2:]), w.shape[0] // groups * count(w.shape[2:]))
     _tiled(work, INPUT, dx.dtype, w, dy, None, dx, packed, sizes, groups)

@@ -8,14 +8,14 @@ from typing import Any
 
 from gradlab.backends.cuda.launch.rule import Rule
 from gradlab.backends.cuda.layout import element_strides
-from gradlab.backends.cuda.work import WORDS, Work
+from gradlab.backends.cuda.work import WORD_TYPES, Work
 from gradlab.dtype import INT64
 from gradlab.spec import Spec, count
 
 
 def word(array: Any) -> str:
     """The C++ type of words of an array's element size."""
-    return WORDS[array.dtype.itemsize]
+    return WORD_TYPES[array.dtype.itemsize]
 
 
 def _front(dims: tuple[int, ...], rank: int) -> tuple[int, ...]:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gradlab.backends.cuda.launch.rule import Rule
-from gradlab.backends.cuda.work import WORDS, Work
+from gradlab.backends.cuda.work import WORD_TYPES, Work
 from gradlab.spec import count
 
 
@@ -92,23 +92,10 @@ def fill(work: Work, y: Any, value: float) -> None:
         work.driver.fill_zero(y)
         return
     word = number.reshape(1).view(f"u{y.dtype.itemsize}")[0]
-    work.each(work.kernel("movement.cu", "fill", WORDS[y.dtype.itemsize]), y.size, y, word)
-
-
-def triangle(lower: bool) -> Rule:
-    """tril, triu."""
-
-    def run(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
-        (x,), (y,) = inputs, outputs
-        if y.size:
-            function = work.kernel("movement.cu", "triangle", WORDS[y.dtype.itemsize])
-            work.each(function, y.size, work.contiguous(x), y, int(lower), params["diagonal"], *y.shape[-2:])
-
-    return Rule(run)
+    work.each(work.kernel("movement.cu", "fill", WORD_TYPES[y.dtype.itemsize]), y.size, y, word)
 
 
 BY_ROW = {
-    "tril": triangle(True), "triu": triangle(False),
     "slice_backward": Rule(slice_backward), "slice_scatter": Rule(slice_scatter), "flip": Rule(flip), "diagonal_embed": Rule(diagonal_embed),
     "diagonal_scatter": Rule(diagonal_scatter), "unfold_backward": Rule(unfold_backward),
 }  # fmt: skip

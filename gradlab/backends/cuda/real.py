@@ -1,0 +1,254 @@
+"""The real GPU, through CuPy: its memory pool, its compiler with its cache on disk, its streams; launches go straight to the CUDA driver.
+
+Only this module imports cupy. It is loaded when a CUDA device is first asked for.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gradlab.backends.cuda.driver import MemoryUse, out_of_memory
+from gradlab.spec import count as elements
+
+OPTIONS = ("-std=c++17",)
+LEAST_DRIVER = 12000  # CUDA 12.0
+
+
+def _cupy() -> Any:
+    """The module, or a RuntimeError that says what to install."""
+    try:
+        cupy = importlib.import_module("cupy")
+    except ImportError as error:
+        broken = f" (importing cupy failed: {error})" if not isinstance(error, ModuleNotFoundError) else ""
+        raise RuntimeError(
+            f'device "cuda" needs CuPy, which is not installed{broken}: pip install "gradlab-engine[cuda13]" '
+            '(or [cuda12] for drivers below 580); GRADLAB_CUDA=emulated runs on an emulated GPU'
+        ) from None
+    runtime = cupy.cuda.runtime
+    try:
+        version = runtime.driverGetVersion()
+    except runtime.CUDARuntimeError as error:
+        raise RuntimeError(f'device "cuda": the NVIDIA driver does not answer ({error})') from None
+    if version == 0:
+        raise RuntimeError(
+            'device "cuda" needs an NVIDIA driver, and there is none: install it from https://www.nvidia.com/drivers, or with your system\'s '
+            "packages (Ubuntu: sudo ubuntu-drivers install); GRADLAB_CUDA=emulated runs on an emulated GPU"
+        )
+    try:
+        devices = runtime.getDeviceCount()
+    except runtime.CUDARuntimeError as error:
+        built = runtime.runtimeGetVersion()
+        if version < built // 1000 * 1000:
+            major = version // 1000
+            raise RuntimeError(
+                f'device "cuda": the NVIDIA driver is too old: it supports CUDA {_version(version)}, this CuPy needs CUDA {built // 1000}. Update the '
+                f'driver, or install the CuPy that fits it: pip install "gradlab-engine[cuda{max(major, 12)}]"'
+            ) from None
+        raise RuntimeError(f'device "cuda": the NVIDIA driver finds no GPU ({error}); `nvidia-smi` shows what it sees') from None
+    if devices == 0:
+        raise RuntimeError('device "cuda": the NVIDIA driver finds no GPU; check CUDA_VISIBLE_DEVICES, and `nvidia-smi`')
+    if version < LEAST_DRIVER:
+        raise RuntimeError(f'device "cuda": the NVIDIA driver is too old: it supports CUDA {_version(version)}, gradlab needs 12.0; update it')
+    return cupy
+
+
+def _version(number: int) -> str:
+    return f"{number // 1000}.{number % 1000 // 10}"
+
+
+class RealFunction:
+    """A compiled kernel: the driver's handle, and what keeps its module loaded."""
+
+    __slots__ = ("_keep", "handle", "name", "room")
+
+    def __init__(self, name: str, kernel: Any) -> None:
+        self.name, self._keep = name, kernel
+        self.handle = kernel.kernel.ptr
+        self.room = 48 << 10  # bytes of dynamic shared memory that a launch may ask for so far
+
+
+class RealDriver:
+    """CuPy's arrays and pool, the CUDA driver's launches."""
+
+    name = "real"
+
+    def __init__(self) -> None:
+        cupy = _cupy()
+        self.library = cupy
+        self.array_type = cupy.ndarray
+        self._cuda, self._runtime, self._driver = cupy.cuda, cupy.cuda.runtime, cupy.cuda.driver
+        self._ndarray = cupy.ndarray
+        self._launch = cupy.cuda.driver.launchKernel
+        self._stream_of_thread = cupy.cuda.get_current_stream
+        self._get_device = cupy.cuda.runtime.getDevice
+        self._set_device = cupy.cuda.runtime.setDevice
+        self._count = cupy.cuda.runtime.getDeviceCount()
+        self._pool = cupy.get_default_memory_pool()
+        self._malloc = cupy.cuda.alloc
+        self._shared: list[Any] = []
+        self._peaks = [0] * self._count
+        self._tracking = False  # peaks cost each allocation a question to the pool: only once somebody has asked for one
+
+    # ------------------------------------------------------------ devices
+
+    def device_count(self) -> int:
+        return self._count
+
+    def current_device(self) -> int:
+        return self._get_device()  # type: ignore[no-any-return]
+
+    def set_device(self, index: int) -> None:
+        if not 0 <= index < self._count:
+            raise RuntimeError(f"cuda:{index}: there {'is 1 device' if self._count == 1 else f'are {self._count} devices'}, the last is cuda:{self._count - 1}")
+        self._set_device(index)
+
+    def device_name(self, index: int) -> str:
+        return self._runtime.getDeviceProperties(index)["name"].decode()  # type: ignore[no-any-return]
+
+    # ------------------------------------------------------------ memory
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        size = elements(shape) * dtype.itemsize
+        try:
+            memory = self._malloc(size)
+        except self._cuda.memory.OutOfMemoryError:
+            self.free_cached()
+            try:
+                memory = self._malloc(size)
+            except self._cuda.memory.OutOfMemoryError:
+                device = self.current_device()
+                free, total = self._runtime.memGetInfo()
+                used = self._pool.used_bytes()
+                raise out_of_memory(device, size, used, self._pool.total_bytes() - used, free, total) from None
+        if self._tracking:
+            device = self.current_device()
+            self._peaks[device] = max(self._peaks[device], self._pool.used_bytes())
+        return self._ndarray(shape, dtype, memory)
+
+    def pointer(self, array: Any) -> int:
+        return array.data.ptr  # type: ignore[no-any-return]
+
+    def device_of(self, array: Any) -> int:
+        return array.data.device_id  # type: ignore[no-any-return]
+
+    def upload(self, host: np.ndarray[Any, Any]) -> Any:
+        """Through pinned memory, so that the copy does not wait for the device's earlier work."""
+        made = self.empty(host.shape, host.dtype)
+        if host.nbytes:
+            host = np.ascontiguousarray(host)
+            stream = self._stream_of_thread()
+            pinned = self._cuda.alloc_pinned_memory(host.nbytes)
+            staged = np.frombuffer(pinned, np.uint8, host.nbytes)
+            staged[...] = host.reshape(-1).view(np.uint8)
+            self._runtime.memcpyAsync(made.data.ptr, pinned.ptr, host.nbytes, self._runtime.memcpyHostToDevice, stream.ptr)
+            self._keep_until_done(stream, pinned)
+        return made
+
+    def _keep_until_done(self, stream: Any, pinned: Any) -> None:
+        """CuPy's pinned pool gives memory out again as soon as nobody holds it: hold it until the copy is done."""
+        event = self._cuda.Event(disable_timing=True)
+        event.record(stream)
+        waiting = [(e, p) for e, p in self._shared if not e.done]
+        waiting.append((event, pinned))
+        self._shared = waiting
+
+    def download(self, array: Any) -> np.ndarray[Any, Any]:
+        host = np.empty(array.shape, array.dtype)
+        if host.nbytes:
+            stream = self._stream_of_thread()
+            self._runtime.memcpyAsync(host.ctypes.data, array.data.ptr, host.nbytes, self._runtime.memcpyDeviceToHost, stream.ptr)
+            stream.synchronize()
+        return host
+
+    def shared_words(self, number: int) -> tuple[np.ndarray[Any, Any], Any]:
+        memory = self._cuda.alloc_pinned_memory(number * 8)
+        host = np.frombuffer(memory, np.uint64, number)
+        host[...] = 0
+        device = self._cuda.MemoryPointer(self._cuda.UnownedMemory(memory.ptr, number * 8, memory), 0)
+        return host, self._ndarray((number,), np.dtype(np.uint64), device)
+
+    def fill_zero(self, array: Any) -> None:
+        if array.nbytes:
+            self._runtime.memsetAsync(array.data.ptr, 0, array.nbytes, self._stream_of_thread().ptr)
+
+    def copy(self, target: Any, source: Any) -> None:
+        if target.nbytes:
+            self._runtime.memcpyAsync(
+                target.data.ptr, source.data.ptr, target.nbytes, self._runtime.memcpyDeviceToDevice, self._stream_of_thread().ptr
+            )
+
+    def memory(self, index: int) -> MemoryUse:
+        with self._cuda.Device(index):
+            used, reserved = self._pool.used_bytes(), self._pool.total_bytes()
+            _, total = self._runtime.memGetInfo()
+        peak = max(self._peaks[index], used) if self._tracking else reserved  # before: what the pool ever took, an upper bound
+        return MemoryUse(used, peak, reserved, total)
+
+    def reset_peak(self, index: int) -> None:
+        self._tracking = True
+        with self._cuda.Device(index):
+            self._peaks[index] = self._pool.used_bytes()
+
+    def free_cached(self) -> None:
+        self._pool.free_all_blocks()
+        self._cuda.runtime.deviceSynchronize()
+
+    # ------------------------------------------------------------ kernels
+
+    def compile(self, source: str, names: Sequence[str], label: str) -> dict[str, RealFunction]:
+        """By NVRTC with CuPy's cache on disk; the source holds our headers, so that a changed one is noticed."""
+        module = self.library.RawModule(code=source, options=OPTIONS, name_expressions=list(names))
+        return {name: RealFunction(name, module.get_function(name)) for name in names}
+
+    def launch(
+        self, function: RealFunction, grid: tuple[int, int, int], block: tuple[int, int, int], parameters: int, shared: int
+    ) -> None:
+        if shared > function.room:
+            self._driver.funcSetAttribute(function.handle, self._driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, shared)
+            function.room = shared
+        self._launch(function.handle, *grid, *block, shared, self._stream_of_thread().ptr, parameters, 0)
+
+    def synchronize(self) -> None:
+        self._runtime.deviceSynchronize()
+
+    # ------------------------------------------------------------ streams and events
+
+    def new_stream(self, priority: int) -> Any:
+        return self._cuda.Stream(non_blocking=True, priority=priority)
+
+    def default_stream(self) -> Any:
+        return self._cuda.Stream.null
+
+    def current_stream(self) -> Any:
+        return self._stream_of_thread()
+
+    def use_stream(self, stream: Any) -> None:
+        (self._cuda.Stream.null if stream is None else stream).use()
+
+    def stream_done(self, stream: Any) -> bool:
+        return stream.done  # type: ignore[no-any-return]
+
+    def synchronize_stream(self, stream: Any) -> None:
+        stream.synchronize()
+
+    def new_event(self, timing: bool) -> Any:
+        return self._cuda.Event(disable_timing=not timing)
+
+    def record_event(self, event: Any, stream: Any) -> None:
+        event.record(stream)
+
+    def event_done(self, event: Any) -> bool:
+        return event.done  # type: ignore[no-any-return]
+
+    def synchronize_event(self, event: Any) -> None:
+        event.synchronize()
+
+    def wait_event(self, stream: Any, event: Any) -> None:
+        stream.wait_event(event)
+
+    def elapsed(self, start: Any, end: Any) -> float:
+        return self._cuda.get_elapsed_time(start, end)  # type: ignore[no-any-return]

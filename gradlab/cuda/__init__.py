@@ -1,0 +1,58 @@
+"""`gradlab.cuda`: the GPUs of this machine, their memory, streams and events. Names and meanings follow `torch.cuda`.
+
+Asking does not raise where there is no GPU (`is_available`, `device_count`); everything else raises RuntimeError saying what is missing.
+"""
+
+from __future__ import annotations
+
+from gradlab.cuda.devices import (
+    current_device,
+    device,
+    device_count,
+    get_device_name,
+    init,
+    is_available,
+    is_initialized,
+    manual_seed,
+    manual_seed_all,
+    set_device,
+    synchronize,
+)
+from gradlab.cuda.memory import (
+    OutOfMemoryError,
+    empty_cache,
+    max_memory_allocated,
+    mem_get_info,
+    memory_allocated,
+    memory_reserved,
+    memory_summary,
+    reset_peak_memory_stats,
+)
+from gradlab.cuda.streams import Event, Stream, current_stream, default_stream, stream
+
+__all__ = [
+    "Event",
+    "OutOfMemoryError",
+    "Stream",
+    "current_device",
+    "current_stream",
+    "default_stream",
+    "device",
+    "device_count",
+    "empty_cache",
+    "get_device_name",
+    "init",
+    "is_available",
+    "is_initialized",
+    "manual_seed",
+    "manual_seed_all",
+    "max_memory_allocated",
+    "mem_get_info",
+    "memory_allocated",
+    "memory_reserved",
+    "memory_summary",
+    "reset_peak_memory_stats",
+    "set_device",
+    "stream",
+    "synchronize",
+]

@@ -1,0 +1,100 @@
+"""Which devices there are, and which one new tensors go to."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradlab.backends.cuda.loading import available, load, loaded
+from gradlab.device import Device
+from gradlab.tensor import generator
+
+
+def is_available() -> bool:
+    """Whether a CUDA device can be used. Never raises."""
+    return available()
+
+
+def device_count() -> int:
+    """How many CUDA devices there are; 0 where none can be used."""
+    return load().driver.device_count() if available() else 0
+
+
+def init() -> None:
+    """Load the backend now rather than at its first use. RuntimeError says what is missing."""
+    load()
+
+
+def is_initialized() -> bool:
+    """Whether the backend is loaded."""
+    return loaded()
+
+
+def index_of(device: Any) -> int:
+    """The number of a device: None is the current one; an int, "cuda:1", a Device."""
+    driver = load().driver
+    if device is None:
+        return driver.current_device()
+    if isinstance(device, int) and not isinstance(device, bool):
+        index: int | None = device
+    else:
+        found = Device(device)
+        if found.type != "cuda":
+            raise ValueError(f"expected a CUDA device, got {found}")
+        index = driver.current_device() if found.index is None else found.index
+    assert index is not None
+    if not 0 <= index < driver.device_count():
+        raise RuntimeError(f"cuda:{index}: there are {driver.device_count()} CUDA devices, counted from 0")
+    return index
+
+
+def current_device() -> int:
+    """The number of the device that `device="cuda"` means in this thread."""
+    return load().driver.current_device()
+
+
+def set_device(device: Any) -> None:
+    """Make a device current in this thread."""
+    load().driver.set_device(index_of(device))
+
+
+class device:  # noqa: N801 - PyTorch's name
+    """Within the block, another device is current: `with gl.cuda.device(1):`."""
+
+    def __init__(self, device: Any) -> None:
+        self.idx = index_of(device)
+        self._before: list[int] = []
+
+    def __enter__(self) -> device:
+        driver = load().driver
+        self._before.append(driver.current_device())
+        driver.set_device(self.idx)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        load().driver.set_device(self._before.pop())
+
+
+def synchronize(device: Any = None) -> None:
+    """Wait for all work on a device (the current one). Raises what its kernels have reported, such as an index out of range."""
+    index, backend = index_of(device), load()
+    before = backend.driver.current_device()
+    backend.driver.set_device(index)
+    try:
+        backend.synchronize()
+    finally:
+        backend.driver.set_device(before)
+
+
+def get_device_name(device: Any = None) -> str:
+    """What a device is called."""
+    return load().driver.device_name(index_of(device))
+
+
+def manual_seed(seed: int) -> None:
+    """As `gl.manual_seed`: one stream of random numbers serves all devices."""
+    generator.manual_seed(seed)
+
+
+def manual_seed_all(seed: int) -> None:
+    """As `gl.manual_seed`: one stream of random numbers serves all devices."""
+    generator.manual_seed(seed)

@@ -1,0 +1,64 @@
+"""Device memory: how much is in use, and giving back what is not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradlab.backends.cuda.driver import MemoryUse, OutOfMemoryError, readable
+from gradlab.backends.cuda.loading import load
+from gradlab.cuda.devices import index_of
+
+__all__ = [
+    "OutOfMemoryError", "empty_cache", "max_memory_allocated", "mem_get_info", "memory_allocated", "memory_reserved", "memory_summary",
+    "reset_peak_memory_stats",
+]  # fmt: skip
+
+
+def _use(device: Any) -> MemoryUse:
+    return load().driver.memory(index_of(device))
+
+
+def memory_allocated(device: Any = None) -> int:
+    """Bytes that tensors hold on a device."""
+    return _use(device).allocated
+
+
+def max_memory_allocated(device: Any = None) -> int:
+    """The most bytes that tensors held since `reset_peak_memory_stats`. Where that was never called: what the pool ever took, an upper bound."""
+    return _use(device).peak
+
+
+def reset_peak_memory_stats(device: Any = None) -> None:
+    """Start `max_memory_allocated` anew."""
+    load().driver.reset_peak(index_of(device))
+
+
+def memory_reserved(device: Any = None) -> int:
+    """Bytes that the memory pool has taken from a device, for tensors and for later."""
+    return _use(device).reserved
+
+
+def mem_get_info(device: Any = None) -> tuple[int, int]:
+    """Bytes that this process does not hold, and all bytes of a device."""
+    use = _use(device)
+    return use.total - use.reserved, use.total
+
+
+def empty_cache() -> None:
+    """Give cached memory that no tensor holds back to the devices."""
+    load().driver.free_cached()
+
+
+def memory_summary(device: Any = None, abbreviated: bool = False) -> str:
+    """A table of a device's memory for people."""
+    index = index_of(device)
+    use = _use(index)
+    lines = [
+        f"cuda:{index} {load().driver.device_name(index)}",
+        f"  allocated by tensors  {readable(use.allocated):>14}",
+        f"  most allocated        {readable(use.peak):>14}",
+        f"  held by the pool      {readable(use.reserved):>14}",
+    ]
+    if not abbreviated:
+        lines.append(f"  in the device         {readable(use.total):>14}")
+    return "\n".join(lines)
