@@ -19,8 +19,13 @@ from gradlab.autograd import (
     no_grad as no_grad,
     set_grad_enabled as set_grad_enabled,
 )
+from gradlab import cuda as cuda
 from gradlab.backends import cpu as _cpu, cuda as _cuda
-from gradlab.device import Device as device
+from gradlab.device import (
+    Device as device,
+    get_default_device as get_default_device,
+    set_default_device as set_default_device,
+)
 from gradlab.dtype import (
     DType as dtype,
     bfloat16 as bfloat16,
@@ -53,6 +58,7 @@ from gradlab.tensor.comparison import *
 from gradlab.tensor.creation import *
 from gradlab.tensor.einsum import *
 from gradlab.tensor.factoring import *
+from gradlab.tensor.gamma import *
 from gradlab.tensor.gather import *
 from gradlab.tensor.generator import *
 from gradlab.tensor.indexing import *
@@ -73,11 +79,11 @@ from gradlab.tensor.statistics import *
 from gradlab.tensor.types import *
 
 if TYPE_CHECKING:
-    from gradlab import data as data, graph as graph, linalg as linalg, models as models, nn as nn, optim as optim, utils as utils
+    from gradlab import data as data, graph as graph, linalg as linalg, models as models, nn as nn, optim as optim, special as special, utils as utils
     from gradlab.nn.summary import summary as summary
     from gradlab.utils.serialization import load as load, save as save
 
-_ROOMS = ("data", "graph", "linalg", "models", "nn", "optim", "utils")
+_ROOMS = ("data", "graph", "linalg", "models", "nn", "optim", "special", "utils")
 _ELSEWHERE = {"load": "gradlab.utils.serialization", "save": "gradlab.utils.serialization", "summary": "gradlab.nn.summary"}
 
 

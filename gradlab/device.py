@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from typing import Any
 
 TYPES = ("cpu", "cuda")
@@ -29,6 +30,14 @@ class Device:
         if kind == "cpu":
             self.index = None
 
+    def __enter__(self) -> Device:
+        """Within the block new tensors are made on this device unless another is given."""
+        _within.set((*_within.get(), self))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        _within.set(_within.get()[:-1])
+
     def __str__(self) -> str:
         return self.type if self.index is None else f"{self.type}:{self.index}"
 
@@ -51,3 +60,20 @@ class Device:
 
 
 CPU = Device("cpu")
+_within: ContextVar[tuple[Device, ...]] = ContextVar("gradlab_device", default=())
+_default = CPU
+
+
+def default_device() -> Device:
+    """Where new tensors are made unless a device is given: that of the innermost `with gl.device(...)`, else of `set_default_device`."""
+    within = _within.get()
+    return within[-1] if within else _default
+
+
+def set_default_device(device: Any) -> None:
+    """Set where new tensors are made unless a device is given; None is the CPU."""
+    global _default
+    _default = CPU if device is None else Device(device)
+
+
+get_default_device = default_device

@@ -5,8 +5,7 @@
 //   forward  y  [O/g x images·P] = w  [O/g x C/g·R]      · windows of x [C/g·R x images·P]
 //   dx       dx [C/g x images·X] = wᵀ [C/g x O/g·R]      · spread dy    [O/g·R x images·X]
 //   dw       dw [O/g x C/g·R]    = dy [O/g x images·P]   · windows of x [images·P x C/g·R]
-#include "reduce.cuh"
-#include "window.cuh"
+#include "windows.cuh"
 
 namespace gradlab {
 
@@ -24,7 +23,7 @@ struct Part {
     int at[3];
 };
 
-const int OUTSIDE = -(1 << 29);  // makes every place lie outside the array, also when two such numbers are added
+enum { OUTSIDE = -(1 << 29) };  // makes every place lie outside the array, also when two such numbers are added
 
 // Which window begins at a place of the padded input; negative for none.
 __device__ __forceinline__ int window_number(int at, int stride, int outputs) {
@@ -41,9 +40,9 @@ __device__ __forceinline__ int64 locate(const Windows& windows, const Part& row,
     for (int d = 0; d < 3; ++d) {
         int at = row.at[d] + column.at[d];
         if (Mode == INPUT) {
-            at = window_number(at, windows.stride[d], windows.outputs[d]);
+            at = window_number(at, windows.stride[d], windows.out[d]);
             if (at < 0) return -1;
-            flat = flat * windows.outputs[d] + at;
+            flat = flat * windows.out[d] + at;
         } else {
             if (static_cast<unsigned>(at) >= static_cast<unsigned>(windows.size[d])) return -1;
             flat = flat * windows.size[d] + at;
@@ -56,7 +55,7 @@ __device__ __forceinline__ int64 locate(const Windows& windows, const Part& row,
 __device__ __forceinline__ Part position_part(const Convolution& c, unsigned i, int64 image_step) {
     const unsigned positions = c.windows.positions(), image = i / positions;
     int o[3];
-    unravel(i - image * positions, c.windows.outputs, o);
+    unravel(i - image * positions, c.windows.out, o);
     Part part;
     part.base = image * image_step;
 #pragma unroll
@@ -222,7 +221,7 @@ __global__ void __launch_bounds__(256) add_shares(const typename Compute<S>::typ
 
 // One thread for each output. Index: 32 bits where they can count the elements.
 template <class S, class Index>
-__global__ void __launch_bounds__(256) narrow_forward(const S* __restrict__ x, const S* __restrict__ w, const S* __restrict__ bias,
+__global__ void __launch_bounds__(256, 4) narrow_forward(const S* __restrict__ x, const S* __restrict__ w, const S* __restrict__ bias,
                                                       S* __restrict__ y, const Convolution c, int64 count) {
     typedef typename Compute<S>::type T;
     const Index i = thread_number<Index>();
@@ -232,7 +231,7 @@ __global__ void __launch_bounds__(256) narrow_forward(const S* __restrict__ x, c
     const int64 image = plane / static_cast<Index>(c.outputs);
     const int output = static_cast<int>(plane - image * c.outputs), channels = c.channels / c.groups, group = output / (c.outputs / c.groups);
     int o[3];
-    unravel(static_cast<unsigned>(i - plane * win.positions()), win.outputs, o);
+    unravel(static_cast<unsigned>(i - plane * win.positions()), win.out, o);
     const S* weight = w + static_cast<int64>(output) * channels * win.places();
     T total = T(0);
     for (int channel = 0; channel < channels; ++channel) {
@@ -255,7 +254,7 @@ __global__ void __launch_bounds__(256) narrow_forward(const S* __restrict__ x, c
 
 // One thread for each input.
 template <class S, class Index>
-__global__ void __launch_bounds__(256) narrow_input(const S* __restrict__ dy, const S* __restrict__ w, S* __restrict__ dx, const Convolution c,
+__global__ void __launch_bounds__(256, 4) narrow_input(const S* __restrict__ dy, const S* __restrict__ w, S* __restrict__ dx, const Convolution c,
                                                     int64 count) {
     typedef typename Compute<S>::type T;
     const Index i = thread_number<Index>();
@@ -274,15 +273,15 @@ __global__ void __launch_bounds__(256) narrow_input(const S* __restrict__ dy, co
     T total = T(0);
     for (int output = 0; output < outputs; ++output, from += win.positions(), weight += static_cast<int64>(channels) * win.places()) {
         for (int k0 = 0; k0 < win.kernel[0]; ++k0) {
-            const int o0 = window_number(at[0] - k0 * win.dilation[0], win.stride[0], win.outputs[0]);
+            const int o0 = window_number(at[0] - k0 * win.dilation[0], win.stride[0], win.out[0]);
             if (o0 < 0) continue;
             for (int k1 = 0; k1 < win.kernel[1]; ++k1) {
-                const int o1 = window_number(at[1] - k1 * win.dilation[1], win.stride[1], win.outputs[1]);
+                const int o1 = window_number(at[1] - k1 * win.dilation[1], win.stride[1], win.out[1]);
                 if (o1 < 0) continue;
                 for (int k2 = 0; k2 < win.kernel[2]; ++k2) {
-                    const int o2 = window_number(at[2] - k2 * win.dilation[2], win.stride[2], win.outputs[2]);
+                    const int o2 = window_number(at[2] - k2 * win.dilation[2], win.stride[2], win.out[2]);
                     if (o2 >= 0)
-                        total += load(from[(o0 * win.outputs[1] + o1) * win.outputs[2] + o2]) *
+                        total += load(from[(o0 * win.out[1] + o1) * win.out[2] + o2]) *
                                  load(weight[(k0 * win.kernel[1] + k1) * win.kernel[2] + k2]);
                 }
             }

@@ -1,37 +1,40 @@
-// Reading and writing by index tensors. Places outside their dimension are brought to its ends, so that no access leaves its array; the host
-// functions of the tensor room have refused what they could know. Sums are taken in the order of the sources: no float atomics.
+// Reading and writing by index tensors. A place outside its dimension is reported (fault.cuh), reads zeros and writes nothing. Sums are taken in the
+// order of the sources: no float atomics.
+#include "fault.cuh"
 #include "reduce.cuh"
 
 namespace gradlab {
 
-// One place in the flattened indexed dimensions for each set of places; negative ones count from the end. `at` is [k, count].
+// One place in the flattened indexed dimensions for each set of places, -1 where one is out of range. `at` is [k, count].
 struct IndexedDims {
-    int k, unused;
+    int k, wrap;  // wrap: negative places count from the end
     long long size[8];
 };
-__global__ void __launch_bounds__(256) linear_places(const int64* __restrict__ at, int64* __restrict__ places, const IndexedDims dims, int64 count) {
+__global__ void __launch_bounds__(256) linear_places(const int64* __restrict__ at, int64* __restrict__ places, const IndexedDims dims,
+                                                     FaultWord* fault, int64 site, int64 count) {
     const int64 i = static_cast<int64>(blockIdx.x) * 256 + threadIdx.x;
     if (i >= count) return;
     int64 total = 0;
-    for (int d = 0; d < dims.k; ++d) {
-        int64 p = at[d * count + i];
-        if (p < 0) p += dims.size[d];
-        p = p < 0 ? 0 : p >= dims.size[d] ? dims.size[d] - 1 : p;
-        total = total * dims.size[d] + p;
+#pragma unroll
+    for (int d = 0; d < 8; ++d) {
+        if (d >= dims.k) continue;
+        const int64 place = checked(at[d * count + i], dims.size[d], dims.wrap != 0, fault, site + d);
+        total = place < 0 || total < 0 ? -1 : total * dims.size[d] + place;
     }
     places[i] = total;
 }
 
-// y[outer, place, inner] = x[outer, places[place], inner], moved as words.
-template <class Word>
-__global__ void __launch_bounds__(256) take(const Word* __restrict__ x, const int64* __restrict__ places, Word* __restrict__ y, int64 number,
-                                            int64 size, int64 inner, int64 count) {
+// y[outer, place, inner] = x[outer, places[place], inner], moved as words. Places that were not checked before come with a record of faults.
+// Index: 32 bits where they can count the elements, since a division of 64 bits costs more than the access.
+template <class Word, class Index>
+__global__ void __launch_bounds__(256) take(const Word* __restrict__ x, const int64* __restrict__ places, Word* __restrict__ y, FaultWord* fault,
+                                            int64 site, int64 number, int64 size, int64 inner, int64 count) {
     const int64 i = static_cast<int64>(blockIdx.x) * 256 + threadIdx.x;
     if (i >= count) return;
-    const int64 in = i % inner, at = i / inner % number, out = i / inner / number;
-    int64 p = places[at];
-    p = p < 0 ? 0 : p >= size ? size - 1 : p;
-    y[i] = x[(out * size + p) * inner + in];
+    const Index line = static_cast<Index>(i) / static_cast<Index>(inner), out = line / static_cast<Index>(number);
+    const int64 in = i - static_cast<int64>(line) * inner, at = line - out * static_cast<Index>(number);
+    const int64 place = fault ? checked(places[at], size, false, fault, site) : places[at];
+    y[i] = place < 0 ? Word{} : x[(out * size + place) * inner + in];
 }
 
 // y[place, :] = (x[place, :] or 0) + the sum of rows[n, :] over all n with places[n] == place, in the order of n. One warp for each place and

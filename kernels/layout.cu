@@ -1,4 +1,5 @@
 // Triangles of matrices, masks, places of true elements.
+#include "fault.cuh"
 #include "sort.cuh"
 
 namespace gradlab {
@@ -34,18 +35,22 @@ __global__ void __launch_bounds__(256) true_places(const bool* __restrict__ x, c
     if (i >= count || !x[i]) return;
     int64* row = y + (running[i] - 1) * sizes.rank;
     int64 rest = i;
-    for (int d = sizes.rank - 1; d >= 0; --d) {
+#pragma unroll
+    for (int d = 7; d >= 0; --d) {
+        if (d >= sizes.rank) continue;
         row[d] = rest % sizes.size[d];
         rest /= sizes.size[d];
     }
 }
 
-// y is x with the elements of `source` where the mask is true, in order.
+// y is x with the elements of `source` where the mask is true, in order. Reports a source that is too short.
 template <class Word>
 __global__ void __launch_bounds__(256) masked_scatter(const Word* __restrict__ x, const bool* __restrict__ mask, const int64* __restrict__ running,
-                                                      const Word* __restrict__ source, Word* __restrict__ y, int64 size, int64 count) {
+                                                      const Word* __restrict__ source, Word* __restrict__ y, FaultWord* fault, int64 site,
+                                                      int64 size, int64 count) {
     const int64 i = thread_number();
     if (i >= count) return;
+    if (i == count - 1 && running[i] > size) report(fault, site, running[i]);
     const int64 from = running[i] - 1;
     y[i] = mask[i] && from < size ? source[from] : x[i];
 }

@@ -1,13 +1,14 @@
 // Cross entropy and selection by class, for x of [outer, classes, inner] and int64 targets of [outer, inner].
+#include "fault.cuh"
 #include "team.cuh"
 
 namespace gradlab {
 
-// Writes the probabilities and each target's loss (0 for the ignored ones). A class that is not there makes its loss NaN.
+// Writes the probabilities and each target's loss (0 for the ignored ones). A class that is not there is reported.
 template <class S, bool Alone>
 __global__ void __launch_bounds__(512) cross_entropy(const S* __restrict__ x, const int64* __restrict__ target, S* __restrict__ p,
-                                                     typename Compute<S>::type* __restrict__ loss, int64 ignore_index, int64 rows, int64 count,
-                                                     int64 inner) {
+                                                     typename Compute<S>::type* __restrict__ loss, int64 ignore_index, FaultWord* fault, int64 site,
+                                                     int64 rows, int64 count, int64 inner) {
     typedef typename Compute<S>::type T;
     Team<Alone> team;
     if (!team.start(rows, count, inner)) return;
@@ -24,7 +25,7 @@ __global__ void __launch_bounds__(512) cross_entropy(const S* __restrict__ x, co
     if (team.lane == 0) {
         const int64 k = target[team.row];
         T found = T(0);
-        if (k != ignore_index) found = k >= 0 && k < count ? log(sum) - (load(x[team.base + k * team.stride]) - top) : infinity<T>() - infinity<T>();
+        if (k != ignore_index && checked(k, count, false, fault, site) >= 0) found = log(sum) - (load(x[team.base + k * team.stride]) - top);
         loss[team.row] = found;
     }
 }
@@ -82,14 +83,13 @@ __global__ void __launch_bounds__(256) cross_entropy_backward(const S* __restric
 
 template <class S>
 __global__ void __launch_bounds__(256) nll(const S* __restrict__ x, const int64* __restrict__ target, S* __restrict__ y, int64 ignore_index,
-                                           int64 classes, int64 inner, int64 count) {
+                                           int64 classes, int64 inner, FaultWord* fault, int64 site, int64 count) {
     const int64 i = static_cast<int64>(blockIdx.x) * 256 + threadIdx.x;
     if (i >= count) return;
     typedef typename Compute<S>::type T;
     const int64 k = target[i];
     T found = T(0);
-    if (k != ignore_index)
-        found = k >= 0 && k < classes ? -load(x[(i / inner * classes + k) * inner + i % inner]) : infinity<T>() - infinity<T>();
+    if (k != ignore_index && checked(k, classes, false, fault, site) >= 0) found = -load(x[(i / inner * classes + k) * inner + i % inner]);
     y[i] = store<S>(found);
 }
 

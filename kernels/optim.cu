@@ -1,54 +1,79 @@
-// Updates of optimizers, one parameter tensor at a launch; formulas as gradlab/ops/optim.py and optim_variants.py state them. What depends on
-// hyper-parameters and the step alone is computed once a block, in double, and rounded to the compute type.
+// Updates of optimizers: one launch for many parameters. Formulas as gradlab/ops/optim.py and optim_variants.py state them. What depends on
+// hyper-parameters and counters alone is computed once a parameter, in double, and rounded to the compute type.
 #include "reduce.cuh"
 
 namespace gradlab {
 
 enum Kind { SGD, MOMENTUM, ADAM, AMSGRAD, RMSPROP, ADAGRAD, ADADELTA, ADAMAX, NADAM, RADAM, ASGD, RPROP };
 
-template <class S>
-struct Buffers {
-    const S* in[4];
-    S* out[4];
+constexpr int CONSTANTS = 8;    // numbers of the compute type that a parameter's update reads
+constexpr int CHUNK = 4096;     // elements that one block updates
+constexpr int COUNTED = 64;     // parameters whose counters one launch advances
+constexpr int ROOM = 3800;      // bytes of a table: a kernel's arguments have 4096 in all
+
+// Hyper-parameters: numbers of the host, or where a static program keeps them on the device their address.
+struct Hypers {
+    const double* device;
+    double host[8];
+
+    __device__ __forceinline__ double operator[](int i) const { return device ? device[i] : host[i]; }
 };
 
-// E is the type of the 0-d counters: the step, and what a rule keeps besides (`extra`).
+// The 0-d counters of some parameters: the step, and what a rule keeps besides. They are not read again after they were written, so a
+// new counter may be the old one's memory. The same struct is packed in backends/cuda/launch/optim.py, and so are the next two.
 template <class E>
 struct Counters {
-    const double* h;
-    const E* step;
-    E* new_step;
-    const E* extra[2];
-    E* new_extra[2];
+    const E* step[COUNTED];
+    const E* extra[2][COUNTED];
+    E* new_step[COUNTED];
+    E* new_extra[2][COUNTED];
+    int parameters, unused;
 };
 
-// Constants from hyper-parameters: c[0] is the weight decay of the gradient. `first` writes the counters.
+// The arrays of some parameters, with B buffers each (null pointers where they are not kept); results may be the arrays that they were
+// computed from. Blocks first[n] to first[n + 1] work on parameter n.
+template <class S, int B>
+struct Table {
+    enum { LENGTH = ROOM / (8 * (4 + 2 * B) + 4) };
+    const S* p[LENGTH];
+    const S* gradient[LENGTH];
+    const S* buffer[B ? B : 1][LENGTH];
+    S* new_p[LENGTH];
+    S* new_buffer[B ? B : 1][LENGTH];
+    long long size[LENGTH];
+    int parameters;
+    int first[LENGTH + 1];
+};
+
+template <int K>
+struct Buffers {
+    enum { COUNT = K == SGD ? 0 : K == MOMENTUM || K == ADAGRAD || K == ASGD ? 1 : K == AMSGRAD || K == RMSPROP ? 3 : 2 };
+};
+
+// c[0] is the weight decay of the gradient.
 template <class T, class E, int K>
-__device__ __forceinline__ void constants(const Counters<E>& n, T* c, bool first) {
-    const double* h = n.h;
-    const double done = n.step ? static_cast<double>(load(n.step[0])) + 1.0 : 0.0;
-    if (first && n.new_step) n.new_step[0] = store<E>(done);
-    if constexpr (K == SGD || K == MOMENTUM) {
-        c[0] = T(h[1]); c[1] = T(h[0]); c[2] = T(h[2]); c[3] = T(1.0 - h[3]);
-    } else if constexpr (K == ADAM || K == AMSGRAD) {
+__device__ __forceinline__ void constants(const Hypers& h, const Counters<E>& n, int i, T* c) {
+    const double done = static_cast<double>(load(n.step[i][0])) + 1.0;
+    n.new_step[i][0] = store<E>(done);
+    if constexpr (K == ADAM || K == AMSGRAD) {
         const double root = sqrt(1.0 - pow(h[2], done));
-        c[0] = T(h[4]); c[1] = T(1.0 - h[1]); c[2] = T(h[2]); c[3] = T(1.0 - h[2]); c[4] = T(h[3] * root);
-        c[5] = T(h[0] * root / (1.0 - pow(h[1], done))); c[6] = T(1.0 - h[0] * h[4]);
+        c[0] = T(h[4]), c[1] = T(1.0 - h[1]), c[2] = T(h[2]), c[3] = T(1.0 - h[2]), c[4] = T(h[3] * root);
+        c[5] = T(h[0] * root / (1.0 - pow(h[1], done))), c[6] = T(1.0 - h[0] * h[4]);
     } else if constexpr (K == RMSPROP) {
-        c[0] = T(h[3]); c[1] = T(h[1]); c[2] = T(1.0 - h[1]); c[3] = T(h[0]); c[4] = T(h[2]); c[5] = T(h[4]);
+        c[0] = T(h[3]), c[1] = T(h[1]), c[2] = T(1.0 - h[1]), c[3] = T(h[0]), c[4] = T(h[2]), c[5] = T(h[4]);
     } else if constexpr (K == ADAGRAD) {
-        c[0] = T(h[2]); c[1] = T(h[3]); c[2] = T(h[0] / (1.0 + (done - 1.0) * h[1]));
+        c[0] = T(h[2]), c[1] = T(h[3]), c[2] = T(h[0] / (1.0 + (done - 1.0) * h[1]));
     } else if constexpr (K == ADADELTA) {
-        c[0] = T(h[3]); c[1] = T(h[1]); c[2] = T(1.0 - h[1]); c[3] = T(h[2]); c[4] = T(h[0]);
+        c[0] = T(h[3]), c[1] = T(h[1]), c[2] = T(1.0 - h[1]), c[3] = T(h[2]), c[4] = T(h[0]);
     } else if constexpr (K == ADAMAX) {
-        c[0] = T(h[4]); c[1] = T(1.0 - h[1]); c[2] = T(h[2]); c[3] = T(h[3]); c[4] = T(h[0] / (1.0 - pow(h[1], done)));
+        c[0] = T(h[4]), c[1] = T(1.0 - h[1]), c[2] = T(h[2]), c[3] = T(h[3]), c[4] = T(h[0] / (1.0 - pow(h[1], done)));
     } else if constexpr (K == NADAM) {
         const double mu = h[1] * (1.0 - 0.5 * pow(0.96, done * h[5])), following = h[1] * (1.0 - 0.5 * pow(0.96, (done + 1.0) * h[5]));
-        const E product = store<E>(static_cast<double>(load(n.extra[0][0])) * mu);
-        if (first) n.new_extra[0][0] = product;
-        const double all = static_cast<double>(load(product)), root = sqrt(1.0 - pow(h[2], done));
-        c[0] = T(h[4]); c[1] = T(1.0 - h[1]); c[2] = T(h[2]); c[3] = T(1.0 - h[2]); c[4] = T(h[3] * root);
-        c[5] = T(h[0] * (1.0 - mu) / (1.0 - all) * root); c[6] = T(h[0] * following / (1.0 - all * following) * root);
+        const auto product = static_cast<typename Compute<E>::type>(static_cast<double>(load(n.extra[0][i][0])) * mu);
+        n.new_extra[0][i][0] = store<E>(product);
+        const double all = static_cast<double>(product), root = sqrt(1.0 - pow(h[2], done));
+        c[0] = T(h[4]), c[1] = T(1.0 - h[1]), c[2] = T(h[2]), c[3] = T(1.0 - h[2]), c[4] = T(h[3] * root);
+        c[5] = T(h[0] * (1.0 - mu) / (1.0 - all) * root), c[6] = T(h[0] * following / (1.0 - all * following) * root);
         c[7] = T(1.0 - h[0] * h[4]);
     } else if constexpr (K == RADAM) {
         const double correction1 = 1.0 - pow(h[1], done), power = pow(h[2], done), correction2 = 1.0 - power;
@@ -56,31 +81,27 @@ __device__ __forceinline__ void constants(const Counters<E>& n, T* c, bool first
         double size = h[0] / correction1;
         const bool rectified = length > 5.0;
         if (rectified) size *= sqrt((length - 4.0) * (length - 2.0) * limit / ((limit - 4.0) * (limit - 2.0) * length) * correction2);
-        c[0] = T(h[4]); c[1] = T(1.0 - h[1]); c[2] = T(h[2]); c[3] = T(1.0 - h[2]); c[4] = T(h[3]); c[5] = T(size);
-        c[6] = T(1.0 - h[0] * h[4]); c[7] = T(rectified ? 1 : 0);
+        c[0] = T(h[4]), c[1] = T(1.0 - h[1]), c[2] = T(h[2]), c[3] = T(1.0 - h[2]), c[4] = T(h[3]), c[5] = T(size);
+        c[6] = T(1.0 - h[0] * h[4]), c[7] = T(rectified ? 1 : 0);
     } else if constexpr (K == ASGD) {
-        const double eta = static_cast<double>(load(n.extra[0][0])), mu = static_cast<double>(load(n.extra[1][0]));
-        if (first) {
-            n.new_extra[0][0] = store<E>(h[0] / pow(1.0 + h[1] * h[0] * done, h[2]));
-            n.new_extra[1][0] = store<E>(1.0 / (done - h[3] > 1.0 ? done - h[3] : 1.0));
-        }
-        c[0] = T(h[4]); c[1] = T(1.0 - h[1] * eta); c[2] = T(eta); c[3] = T(mu);
+        const double eta = static_cast<double>(load(n.extra[0][i][0])), mu = static_cast<double>(load(n.extra[1][i][0]));
+        n.new_extra[0][i][0] = store<E>(h[0] / pow(1.0 + h[1] * h[0] * done, h[2]));
+        n.new_extra[1][i][0] = store<E>(1.0 / (done - h[3] > 1.0 ? done - h[3] : 1.0));
+        c[0] = T(h[4]), c[1] = T(1.0 - h[1] * eta), c[2] = T(eta), c[3] = T(mu);
     } else {
-        c[0] = T(0); c[1] = T(h[0]); c[2] = T(h[1]); c[3] = T(h[2]); c[4] = T(h[3]);
+        c[0] = T(0), c[1] = T(h[0]), c[2] = T(h[1]), c[3] = T(h[2]), c[4] = T(h[3]);
     }
 }
 
-// flag: nesterov, or decoupled weight decay. Buffers that are null pointers are not kept.
-template <class S, class E, int K>
-__global__ void __launch_bounds__(256) update(const S* __restrict__ p_in, const S* __restrict__ g_in, S* __restrict__ p_out, const Buffers<S> b,
-                                              const Counters<E> n, int64 flag, int64 maximize, int64 count) {
-    typedef typename Compute<S>::type T;
-    __shared__ T c[8];
-    if (threadIdx.x == 0) constants<T, E, K>(n, c, blockIdx.x == 0);
-    __syncthreads();
-    const int64 i = static_cast<int64>(blockIdx.x) * 256 + threadIdx.x;
-    if (i >= count) return;
-    T p = load(p_in[i]), g = load(g_in[i]);
+// One thread for each parameter.
+template <class T, class E, int K>
+__global__ void __launch_bounds__(COUNTED) advance(T* __restrict__ found, const Counters<E> counters, const Hypers h) {
+    if (static_cast<int>(threadIdx.x) < counters.parameters) constants<T, E, K>(h, counters, threadIdx.x, found + threadIdx.x * CONSTANTS);
+}
+
+// One element: p and the buffers b become the new ones. flag: nesterov, or decoupled weight decay; kept: which buffers there are, in bits.
+template <class T, int K>
+__device__ __forceinline__ void step(const T* c, T& p, T g, T* b, bool flag, bool maximize, int kept) {
     if (maximize) g = -g;
     constexpr bool may_decouple = K == ADAM || K == AMSGRAD || K == NADAM || K == RADAM;
     const bool decoupled = may_decouple && flag;
@@ -88,74 +109,127 @@ __global__ void __launch_bounds__(256) update(const S* __restrict__ p_in, const 
     if constexpr (K == SGD) {
         p -= g * c[1];
     } else if constexpr (K == MOMENTUM) {
-        const T m = b.in[0] ? load(b.in[0][i]) * c[2] + g * c[3] : g;
-        b.out[0][i] = store<S>(m);
-        p -= (flag ? m * c[2] + g : m) * c[1];
+        b[0] = kept & 1 ? b[0] * c[2] + g * c[3] : g;
+        p -= (flag ? b[0] * c[2] + g : b[0]) * c[1];
     } else if constexpr (may_decouple) {
-        const T m0 = load(b.in[0][i]), m = m0 + (g - m0) * c[1];
-        const T v = load(b.in[1][i]) * c[2] + g * g * c[3];
-        b.out[0][i] = store<S>(m);
-        b.out[1][i] = store<S>(v);
-        T top = v;
-        if constexpr (K == AMSGRAD) {
-            top = maximum(load(b.in[2][i]), v);
-            b.out[2][i] = store<S>(top);
-        }
+        b[0] += (g - b[0]) * c[1];
+        b[1] = b[1] * c[2] + g * g * c[3];
+        const bool shrinks = decoupled && c[0] != T(0);
         if constexpr (K == ADAM || K == AMSGRAD) {
-            const T step = m / (sqrt(top) + c[4]) * c[5];
-            p = (decoupled && c[0] != T(0) ? p * c[6] : p) - step;
+            T top = b[1];
+            if constexpr (K == AMSGRAD) top = b[2] = maximum(b[2], top);
+            p = (shrinks ? p * c[6] : p) - b[0] / (sqrt(top) + c[4]) * c[5];
         } else if constexpr (K == NADAM) {
-            const T step = (g * c[5] + m * c[6]) / (sqrt(v) + c[4]);
-            p = (decoupled && c[0] != T(0) ? p * c[7] : p) - step;
+            p = (shrinks ? p * c[7] : p) - (g * c[5] + b[0] * c[6]) / (sqrt(b[1]) + c[4]);
         } else {
-            const T step = c[7] != T(0) ? m / (sqrt(v) + c[4]) * c[5] : m * c[5];
-            p = (decoupled && c[0] != T(0) ? p * c[6] : p) - step;
+            p = (shrinks ? p * c[6] : p) - (c[7] != T(0) ? b[0] / (sqrt(b[1]) + c[4]) : b[0]) * c[5];
         }
-    } else if constexpr (K == RMSPROP) {
-        const T v = load(b.in[0][i]) * c[1] + g * g * c[2];
-        b.out[0][i] = store<S>(v);
-        T spread = v;
-        if (b.in[1]) {  // centred
-            const T m0 = load(b.in[1][i]), m = m0 + (g - m0) * c[2];
-            b.out[1][i] = store<S>(m);
-            spread = maximum(v - m * m, T(0));
+    } else if constexpr (K == RMSPROP) {  // buffers: mean of squares, mean, momentum
+        b[0] = b[0] * c[1] + g * g * c[2];
+        T spread = b[0];
+        if (kept & 2) {
+            b[1] += (g - b[1]) * c[2];
+            spread = maximum(b[0] - b[1] * b[1], T(0));  // rounding may leave a variance of 0 below 0
         }
-        T step = g / (sqrt(spread) + c[4]);
-        if (b.in[2]) {  // momentum
-            step = load(b.in[2][i]) * c[5] + step;
-            b.out[2][i] = store<S>(step);
-        }
-        p -= step * c[3];
+        T change = g / (sqrt(spread) + c[4]);
+        if (kept & 4) change = b[2] = b[2] * c[5] + change;
+        p -= change * c[3];
     } else if constexpr (K == ADAGRAD) {
-        const T total = load(b.in[0][i]) + g * g;
-        b.out[0][i] = store<S>(total);
-        p -= g / (sqrt(total) + c[1]) * c[2];
+        b[0] += g * g;
+        p -= g / (sqrt(b[0]) + c[1]) * c[2];
     } else if constexpr (K == ADADELTA) {
-        const T v = load(b.in[0][i]) * c[1] + g * g * c[2], d = load(b.in[1][i]);
-        const T change = g * sqrt(d + c[3]) / sqrt(v + c[3]);
-        b.out[0][i] = store<S>(v);
-        b.out[1][i] = store<S>(d * c[1] + change * change * c[2]);
+        b[0] = b[0] * c[1] + g * g * c[2];
+        const T change = g * sqrt(b[1] + c[3]) / sqrt(b[0] + c[3]);
+        b[1] = b[1] * c[1] + change * change * c[2];
         p -= change * c[4];
     } else if constexpr (K == ADAMAX) {
-        const T m0 = load(b.in[0][i]), m = m0 + (g - m0) * c[1];
-        const T top = maximum(load(b.in[1][i]) * c[2], abs(g) + c[3]);
-        b.out[0][i] = store<S>(m);
-        b.out[1][i] = store<S>(top);
-        p -= m / top * c[4];
+        b[0] += (g - b[0]) * c[1];
+        b[1] = maximum(b[1] * c[2], abs(g) + c[3]);
+        p -= b[0] / b[1] * c[4];
     } else if constexpr (K == ASGD) {
         p = p * c[1] - g * c[2];
-        const T m0 = load(b.in[0][i]);
-        b.out[0][i] = store<S>(c[3] == T(1) ? p : m0 + (p - m0) * c[3]);
+        b[0] = c[3] == T(1) ? p : b[0] + (p - b[0]) * c[3];
     } else {
-        const T turn = g * load(b.in[0][i]);
-        T size = load(b.in[1][i]) * (turn < T(0) ? c[1] : turn > T(0) ? c[2] : T(1));
-        size = minimum(maximum(size, c[3]), c[4]);
-        const T used = turn < T(0) ? T(0) : g;
-        b.out[0][i] = store<S>(used);
-        b.out[1][i] = store<S>(size);
-        p -= sign(used) * size;
+        const T turn = g * b[0];
+        b[1] = minimum(maximum(b[1] * (turn < T(0) ? c[1] : turn > T(0) ? c[2] : T(1)), c[3]), c[4]);
+        b[0] = turn < T(0) ? T(0) : g;
+        p -= sign(b[0]) * b[1];
     }
-    p_out[i] = store<S>(p);
+}
+
+// found: the constants of each parameter. SGD counts nothing: there it is a null pointer, and h gives them.
+template <class S, int K>
+__global__ void __launch_bounds__(256, 2) update(const Table<S, Buffers<K>::COUNT> table, const typename Compute<S>::type* __restrict__ found,
+                                              const Hypers h, int flag, int maximize) {
+    typedef typename Compute<S>::type T;
+    constexpr int B = Buffers<K>::COUNT, PACK = 16 / sizeof(S);
+    int low = 0, high = table.parameters - 1;  // the last parameter that does not begin after this block
+    while (low < high) {
+        const int middle = (low + high + 1) >> 1;
+        if (table.first[middle] <= static_cast<int>(blockIdx.x)) low = middle;
+        else high = middle - 1;
+    }
+    const long long size = table.size[low], begin = static_cast<long long>(static_cast<int>(blockIdx.x) - table.first[low]) * CHUNK;
+    const long long end = begin + CHUNK < size ? begin + CHUNK : size;
+    T c[CONSTANTS];
+    if constexpr (K == SGD || K == MOMENTUM) {
+        c[0] = T(h[1]), c[1] = T(h[0]), c[2] = T(h[2]), c[3] = T(1.0 - h[3]);
+    } else {
+#pragma unroll
+        for (int k = 0; k < CONSTANTS; ++k) c[k] = found[low * CONSTANTS + k];
+    }
+    const S* const p = table.p[low];
+    const S* const gradient = table.gradient[low];
+    S* const new_p = table.new_p[low];
+    const S* buffer[B ? B : 1];
+    S* new_buffer[B ? B : 1];
+    unsigned long long together = reinterpret_cast<unsigned long long>(p) | reinterpret_cast<unsigned long long>(gradient) |
+                                  reinterpret_cast<unsigned long long>(new_p);
+    int kept = 0;
+#pragma unroll
+    for (int k = 0; k < B; ++k) {
+        buffer[k] = table.buffer[k][low];
+        new_buffer[k] = table.new_buffer[k][low];
+        together |= reinterpret_cast<unsigned long long>(buffer[k]) | reinterpret_cast<unsigned long long>(new_buffer[k]);
+        kept |= (buffer[k] != nullptr) << k;
+    }
+    if ((together & 15) == 0 && end - begin == CHUNK) {
+#pragma unroll 1
+        for (long long i = begin + threadIdx.x * PACK; i < end; i += 256 * PACK) {
+            typedef Pack<S, PACK> P;
+            P p_pack = *reinterpret_cast<const P*>(p + i), b_pack[B ? B : 1];
+            const P g_pack = *reinterpret_cast<const P*>(gradient + i);
+#pragma unroll
+            for (int k = 0; k < B; ++k)
+                if (buffer[k]) b_pack[k] = *reinterpret_cast<const P*>(buffer[k] + i);
+#pragma unroll
+            for (int j = 0; j < PACK; ++j) {
+                T x = load(p_pack.item[j]), b[B ? B : 1];
+#pragma unroll
+                for (int k = 0; k < B; ++k) b[k] = kept >> k & 1 ? load(b_pack[k].item[j]) : T(0);
+                step<T, K>(c, x, load(g_pack.item[j]), b, flag, maximize, kept);
+                p_pack.item[j] = store<S>(x);
+#pragma unroll
+                for (int k = 0; k < B; ++k) b_pack[k].item[j] = store<S>(b[k]);
+            }
+            *reinterpret_cast<P*>(new_p + i) = p_pack;
+#pragma unroll
+            for (int k = 0; k < B; ++k)
+                if (new_buffer[k]) *reinterpret_cast<P*>(new_buffer[k] + i) = b_pack[k];
+        }
+    } else {
+#pragma unroll 1
+        for (long long i = begin + threadIdx.x; i < end; i += 256) {
+            T x = load(p[i]), b[B ? B : 1];
+#pragma unroll
+            for (int k = 0; k < B; ++k) b[k] = buffer[k] ? load(buffer[k][i]) : T(0);
+            step<T, K>(c, x, load(gradient[i]), b, flag, maximize, kept);
+            new_p[i] = store<S>(x);
+#pragma unroll
+            for (int k = 0; k < B; ++k)
+                if (new_buffer[k]) new_buffer[k][i] = store<S>(b[k]);
+        }
+    }
 }
 
 }  // namespace gradlab

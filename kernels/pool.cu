@@ -1,4 +1,4 @@
-// Pooling over windows, and reading and writing planes at the indices of maxima.
+// Pooling over windows, and reading planes at the indices of maxima.
 #include "windows.cuh"
 
 namespace gradlab {
@@ -128,34 +128,6 @@ __global__ void __launch_bounds__(256) avg_pool_backward(const S* __restrict__ d
                 sum += load(source[(o0 * w.out[1] + o1) * w.out[2] + o2]) / T(n);
             }
     y[i] = store<S>(sum);
-}
-
-// No index occurs twice: a plain assignment into zeros.
-template <class S>
-__global__ void __launch_bounds__(256) plane_scatter(const S* __restrict__ source, const int64* __restrict__ indices, S* __restrict__ y, int64 outputs,
-                                                     int64 plane, int64 count) {
-    const int64 i = static_cast<int64>(blockIdx.x) * 256 + threadIdx.x;
-    if (i >= count) return;
-    const int64 at = indices[i];
-    if (at >= 0 && at < plane) y[i / outputs * plane + at] = source[i];
-}
-
-// Indices may repeat: one thread for each plane adds in order, in the compute type.
-template <class S>
-__global__ void __launch_bounds__(64) plane_add(const S* __restrict__ source, const int64* __restrict__ indices,
-                                                typename Compute<S>::type* __restrict__ y, int64 outputs, int64 plane, int64 planes) {
-    const int64 p = static_cast<int64>(blockIdx.x) * 64 + threadIdx.x;
-    if (p >= planes) return;
-    for (int64 i = p * outputs; i < (p + 1) * outputs; ++i) {
-        const int64 at = indices[i];
-        if (at >= 0 && at < plane) y[p * plane + at] += load(source[i]);
-    }
-}
-
-template <class S>
-__global__ void __launch_bounds__(256) rounded(const typename Compute<S>::type* __restrict__ x, S* __restrict__ y, int64 count) {
-    const int64 i = static_cast<int64>(blockIdx.x) * 256 + threadIdx.x;
-    if (i < count) y[i] = store<S>(x[i]);
 }
 
 template <class Word>

@@ -1,5 +1,6 @@
 // gather, scatter and its reductions along one dimension. x is [outer dims..., size, inner dims...]; the index tensor may be smaller in all
 // dimensions. Each target walks its sources in their order, so results do not depend on the schedule.
+#include "fault.cuh"
 #include "reduce.cuh"
 
 namespace gradlab {
@@ -13,21 +14,54 @@ struct Lines {
     long long size;                                  // target elements along dim
 };
 
-template <class Word>
+// Line `rest` of the index: its first element, that of its target (at place 0) and of its source. Index: 32 bits where they can count the elements
+// (a division of 64 bits is a call).
+template <class Index>
+__device__ __forceinline__ void locate(const Lines& lines, Index rest, int64& at, int64& to, int64& from) {
+    at = to = from = 0;
+#pragma unroll
+    for (int d = 0; d < 8; ++d) {
+        if (d >= lines.rank) continue;
+        const Index size = static_cast<Index>(lines.index_size[d]), next = rest / size;
+        const int64 here = static_cast<int64>(rest - next * size);
+        rest = next;
+        at += here * lines.index_stride[d];
+        to += here * lines.target_stride[d];
+        from += here * lines.source_stride[d];
+    }
+}
+
+// The index element i: where it lies, and the target of its line.
+template <class Index>
+__device__ __forceinline__ void locate_element(const Lines& lines, Index i, int64& at, int64& to) {
+    const Index number = static_cast<Index>(lines.number), rest = i / number;
+    int64 from;
+    locate(lines, rest, at, to, from);
+    at += static_cast<int64>(i - rest * number) * lines.index_step;
+}
+
+// An index out of range is reported and reads zero.
+template <class Word, class Index>
 __global__ void __launch_bounds__(256) gather(const Word* __restrict__ x, const int64* __restrict__ index, Word* __restrict__ y, const Lines lines,
-                                              int64 count) {
+                                              FaultWord* fault, int64 site, int64 count) {
     const int64 i = static_cast<int64>(blockIdx.x) * 256 + threadIdx.x;
     if (i >= count) return;
-    int64 rest = i / lines.number, at = i % lines.number * lines.index_step, from = 0;
-    for (int d = 0; d < lines.rank; ++d) {
-        const int64 here = rest % lines.index_size[d];
-        rest /= lines.index_size[d];
-        at += here * lines.index_stride[d];
-        from += here * lines.target_stride[d];
-    }
-    int64 p = index[at];
-    p = p < 0 ? 0 : p >= lines.size ? lines.size - 1 : p;
-    y[at] = x[from + p * lines.target_step];
+    int64 at, line;
+    locate_element(lines, static_cast<Index>(i), at, line);
+    const int64 place = checked(index[at], lines.size, false, fault, site);
+    y[at] = place < 0 ? Word(0) : x[line + place * lines.target_step];
+}
+
+// Each index element's place in the flattened target, -1 where it is out of range.
+template <class Index>
+__global__ void __launch_bounds__(256) line_places(const int64* __restrict__ index, int64* __restrict__ places, const Lines lines, FaultWord* fault,
+                                                   int64 site, int64 count) {
+    const int64 i = static_cast<int64>(blockIdx.x) * 256 + threadIdx.x;
+    if (i >= count) return;
+    int64 at, line;
+    locate_element(lines, static_cast<Index>(i), at, line);
+    const int64 place = checked(index[at], lines.size, false, fault, site);
+    places[at] = place < 0 ? -1 : line + place * lines.target_step;
 }
 
 // 0 add, 1 the last wins, 2 product, 3 maximum, 4 minimum
@@ -41,29 +75,26 @@ __device__ __forceinline__ T merged(T a, T b) {
 }
 
 // One thread for each element of the lines that the index has; y holds x already (or zeros). `keep`: the old value takes part.
-template <class S, int Mode>
+template <class S, int Mode, class Index>
 __global__ void __launch_bounds__(256) scatter(S* __restrict__ y, const int64* __restrict__ index, const S* __restrict__ source, const Lines lines,
-                                               int64 keep, int64 count) {
+                                               int64 keep, FaultWord* fault, int64 site, int64 count) {
     typedef typename Compute<S>::type T;
     const int64 i = static_cast<int64>(blockIdx.x) * 256 + threadIdx.x;
     if (i >= count) return;
     // Neighbouring threads have neighbouring lines.
-    int64 lines_count = 1;
-    for (int d = 0; d < lines.rank; ++d) lines_count *= lines.index_size[d];
-    int64 rest = i % lines_count;
-    const int64 place = i / lines_count;
-    int64 at = 0, to = place * lines.target_step, from = 0;
-    for (int d = 0; d < lines.rank; ++d) {
-        const int64 here = rest % lines.index_size[d];
-        rest /= lines.index_size[d];
-        at += here * lines.index_stride[d];
-        to += here * lines.target_stride[d];
-        from += here * lines.source_stride[d];
-    }
+    Index lines_count = 1;
+    for (int d = 0; d < lines.rank; ++d) lines_count *= static_cast<Index>(lines.index_size[d]);
+    const Index row = static_cast<Index>(i) / lines_count;
+    const int64 place = row;
+    int64 at, to, from;
+    locate(lines, static_cast<Index>(i) - row * lines_count, at, to, from);
+    to += place * lines.target_step;
     bool found = false;
     T total = load(y[to]);
     for (int64 k = 0; k < lines.number; ++k) {
-        if (index[at + k * lines.index_step] != place) continue;
+        const int64 p = index[at + k * lines.index_step];
+        if (place == 0) checked(p, lines.size, false, fault, site);
+        if (p != place) continue;
         const T value = load(source[from + k * lines.source_step]);
         total = found || keep ? merged<T, Mode>(total, value) : value;
         found = true;

@@ -341,13 +341,6 @@ __global__ void __launch_bounds__(256) convert_counts(const unsigned long long* 
     if (i < count) y[i] = store<S>(static_cast<double>(counts[i]));
 }
 
-// Another type.
-template <class X, class Y>
-__global__ void __launch_bounds__(256) convert(const X* __restrict__ x, Y* __restrict__ y, int64 count) {
-    const int64 i = thread_number();
-    if (i < count) y[i] = store<Y>(load(x[i]));
-}
-
 // How often each number occurs; numbers beyond `size` are not counted.
 template <class S>
 __global__ void __launch_bounds__(256) count_numbers(const S* __restrict__ x, unsigned long long* __restrict__ counts, int64 size, int64 count) {

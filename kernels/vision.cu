@@ -1,4 +1,4 @@
-// Windows as columns and back, and weighted sums along one dimension.
+// Windows as columns and back.
 #include "windows.cuh"
 
 namespace gradlab {
@@ -48,28 +48,6 @@ __global__ void __launch_bounds__(256) col2im(const I* __restrict__ x, S* __rest
         }
     }
     y[i] = store<S>(sum);
-}
-
-// y[outer, o, inner] = sum over taps t of weight[o, t] x[outer, index[o, t], inner]; no weights: one tap of weight 1. An output whose number of
-// taps is 0 (`none`, which may be a null pointer) is 0.
-template <class S>
-__global__ void __launch_bounds__(256) resample(const S* __restrict__ x, S* __restrict__ y, const int64* __restrict__ index,
-                                                const double* __restrict__ weight, const bool* __restrict__ none, int64 taps, int64 inputs,
-                                                int64 outputs, int64 inner, int64 count) {
-    typedef typename Compute<S>::type T;
-    const int64 i = static_cast<int64>(blockIdx.x) * 256 + threadIdx.x;
-    if (i >= count) return;
-    const int64 in = i % inner, o = i / inner % outputs, out = i / inner / outputs;
-    const S* source = x + out * inputs * inner + in;
-    if (none && none[o]) {
-        y[i] = store<S>(T(0));
-    } else if (!weight) {
-        y[i] = source[index[o * taps] * inner];
-    } else {
-        T sum = T(0);
-        for (int64 t = 0; t < taps; ++t) sum += load(source[index[o * taps + t] * inner]) * T(weight[o * taps + t]);
-        y[i] = store<S>(sum);
-    }
 }
 
 }  // namespace gradlab

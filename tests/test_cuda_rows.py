@@ -9,6 +9,7 @@ from test_ops import is_float, weights
 
 import gradlab as gl
 from gradlab import ops
+from gradlab.autograd.record import apply
 from gradlab.dtype import as_numpy
 
 TOLERANCE = {"float64": 1e-11, "float32": 3e-5, "float16": 4e-3, "bfloat16": 3e-2}
@@ -48,9 +49,10 @@ def on(device, inputs, requires_grad=False):
 
 
 def run(name, tensors, params):
-    if not tensors and "device" not in params:
-        params = {**params, "device": gl.device("cpu")}
-    result = ops.ROWS[name](*tensors, **params)
+    if not tensors:
+        result = apply(ops.ROWS[name], (), {"device": gl.device("cpu"), **params})
+    else:
+        result = ops.ROWS[name](*tensors, **params)
     return result if isinstance(result, tuple) else (result,)
 
 

@@ -11,6 +11,7 @@ from gradlab.ops import (
     create,
     elementwise,
     factor,
+    gamma,
     index,
     layout,
     linalg,
@@ -23,6 +24,7 @@ from gradlab.ops import (
     optim_variants,
     pool,
     random,
+    recurrent,
     reduce,
     scan,
     scatter,
@@ -33,7 +35,7 @@ from gradlab.ops import (
     vision,
 )
 
-FAMILIES: tuple[ModuleType, ...] = (activation, conv, create, elementwise, factor, index, layout, linalg, linear, loss, math, movement, norm, optim, optim_variants, pool, random, reduce, scan, scatter, softmax, solve, sort, special, vision)
+FAMILIES: tuple[ModuleType, ...] = (activation, conv, create, elementwise, factor, gamma, index, layout, linalg, linear, loss, math, movement, norm, optim, optim_variants, pool, random, recurrent, reduce, scan, scatter, softmax, solve, sort, special, vision)
 
 
 def _collect() -> dict[str, Op]:

@@ -77,14 +77,20 @@ def erf_32(x: Any, y: Any) -> None:
     np.clip(y, np.float32(-1), np.float32(1), y)
 
 
-def erfc_tail(a: Any) -> Any:
-    """erfc of float64 numbers a >= 0.46875. The exponent a² is split as Cody does: 1/16ths square exactly, the rest is small."""
+def scaled_tail(a: Any) -> Any:
+    """e^(a²)·erfc(a) of float64 numbers a >= 0.46875."""
     middle = np.minimum(a, 4.0)
     scaled = horner(middle, CODY_C) / horner(middle, CODY_D)
     far = a > 4
     if far.any():
         t = 1 / np.square(a[far])
         scaled[far] = (1 / math.sqrt(math.pi) - t * horner(t, CODY_P) / horner(t, CODY_Q)) / a[far]
+    return scaled
+
+
+def erfc_tail(a: Any) -> Any:
+    """erfc of float64 numbers a >= 0.46875. The exponent a² is split as Cody does: 1/16ths square exactly, the rest is small."""
+    scaled = scaled_tail(a)
     a = np.minimum(a, 30.0)
     whole = np.trunc(a * 16) / 16
     scaled *= np.exp(-whole * whole) * np.exp(-(a - whole) * (a + whole))
@@ -139,6 +145,53 @@ def erfinv_cpu(x: Any, y: Any) -> None:
         np.copyto(out, central * math.sqrt(0.5), casting="same_kind")
 
 
+def erfcx_wide(x: Any) -> Any:
+    """e^(x²)·erfc(x) of float64 numbers."""
+    tail = x >= 0.46875
+    found = np.empty_like(x)
+    found[tail] = scaled_tail(x[tail])
+    rest = x[~tail]
+    below = np.empty_like(rest)
+    erf_64(rest, below, True)
+    found[~tail] = np.exp(np.square(rest)) * below
+    return found
+
+
+def erfcx_cpu(x: Any, y: Any) -> None:
+    for part, out in blocks(x, y):
+        np.copyto(out, erfcx_wide(part.astype(np.float64)), casting="same_kind")
+
+
+def log_ndtr_cpu(x: Any, y: Any) -> None:
+    """The logarithm of the normal distribution: from -1 down of the scaled complement, whose exponent comes back exactly."""
+    for part, out in blocks(x, y):
+        z = part.astype(np.float64)
+        low = z < -1
+        found = np.empty_like(z)
+        found[low] = np.log(0.5 * erfcx_wide(-z[low] * math.sqrt(0.5))) - 0.5 * np.square(z[low])
+        upper = np.empty_like(z[~low])
+        erf_64(z[~low] * math.sqrt(0.5), upper, True)
+        found[~low] = np.log1p(-0.5 * upper)
+        np.copyto(out, found, casting="same_kind")
+
+
+def ndtri_cpu(x: Any, y: Any) -> None:
+    """The normal quantile by Wichura's algorithm; ±inf at 1 and 0, NaN beyond."""
+    for part, out in blocks(x, y):
+        p = part.astype(np.float64)
+        q = p - 0.5
+        r = 0.180625 - q * q
+        found = q * horner(r, WICHURA_A) / horner(r, WICHURA_B)
+        tail = ~(np.abs(q) <= 0.425)
+        if tail.any():
+            s = np.sqrt(-np.log(np.minimum(p[tail], 1 - p[tail])))
+            near, far = s - 1.6, np.minimum(s, 27.0) - 5.0
+            value = np.where(s <= 5, horner(near, WICHURA_C) / horner(near, WICHURA_D), horner(far, WICHURA_E) / horner(far, WICHURA_F))
+            value[np.isinf(s)] = np.inf
+            found[tail] = np.copysign(value, q[tail])
+        np.copyto(out, found, casting="same_kind")
+
+
 def text(t: str, coefficients: tuple[float, ...]) -> str:
     """The polynomial as an expression."""
     found = f"T({coefficients[0]!r})"
@@ -166,3 +219,9 @@ erfc = Op("erfc", same, cpu=erfc_cpu, cuda=Elementwise("erfc(x)"), promote="floa
           grad={"x": lambda g, x: g * ((x * x).neg().exp() * (-2 / math.sqrt(math.pi)))})  # fmt: skip
 erfinv = Op("erfinv", same, cpu=erfinv_cpu, cuda=Elementwise(ERFINV_EXPRESSION), promote="float",
             grad={"x": lambda g, y: g * ((y * y).exp() * (math.sqrt(math.pi) / 2))})  # fmt: skip
+erfcx: Op = Op("erfcx", same, cpu=erfcx_cpu, promote="float",
+               grad={"x": lambda g, x, y: g * (2 * x * y - 2 / math.sqrt(math.pi))})  # fmt: skip
+log_ndtr = Op("log_ndtr", same, cpu=log_ndtr_cpu, promote="float",
+              grad={"x": lambda g, x: g * (math.sqrt(2 / math.pi) / erfcx(x * -math.sqrt(0.5)))})  # fmt: skip
+ndtri = Op("ndtri", same, cpu=ndtri_cpu, promote="float",
+           grad={"x": lambda g, y: g * ((0.5 * (y * y)).exp() * math.sqrt(2 * math.pi))})  # fmt: skip

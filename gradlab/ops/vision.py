@@ -52,12 +52,12 @@ def resample_backward_rule(dy: Spec, *, dim: int, table: Table) -> Spec:
 
 
 resample: Op = Op(
-    "resample", resample_rule, params=("dim", "table"), cpu=vision_cpu.resample_cpu, cuda=Kernel("vision.cu", "resample", "resample"),
+    "resample", resample_rule, params=("dim", "table"), cpu=vision_cpu.resample_cpu, cuda=Kernel("resample.cu", "resample", "resample"),
     grad={"x": lambda g, dim, table: resample_backward(g, dim=dim, table=table)},
 )  # fmt: skip
 resample_backward: Op = Op(
     "resample_backward", resample_backward_rule, params=("dim", "table"), cpu=vision_cpu.resample_backward_cpu,
-    cuda=Kernel("vision.cu", "resample", "resample"), grad={"dy": lambda g, dim, table: resample(g, dim=dim, table=table)},
+    cuda=Kernel("resample.cu", "resample_backward", "resample"), grad={"dy": lambda g, dim, table: resample(g, dim=dim, table=table)},
 )  # fmt: skip
 
 

@@ -12,5 +12,6 @@ from gradlab.optim.adaptive import (
     RMSprop as RMSprop,
     Rprop as Rprop,
 )
+from gradlab.optim.lbfgs import LBFGS as LBFGS
 from gradlab.optim.optimizer import Optimizer as Optimizer
 from gradlab.optim.sgd import SGD as SGD

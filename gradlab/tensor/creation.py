@@ -10,7 +10,7 @@ import numpy as np
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import apply, wrap
-from gradlab.device import CPU, Device
+from gradlab.device import CPU, Device, default_device
 from gradlab.dtype import BOOL, FLOATING, INT64, as_numpy, from_numpy as public_dtype, get_default_dtype
 from gradlab.tensor.convert import filled, moved
 from gradlab.tensor.shape import sizes
@@ -26,8 +26,9 @@ __all__ = [
 
 def _placed(array: Any, device: Any, requires_grad: bool) -> Tensor:
     made = wrap(array)
-    if device is not None:
-        made = moved(made, Device(device))
+    place = default_device() if device is None else Device(device)
+    if place is not CPU:
+        made = moved(made, place)
     return made.requires_grad_() if requires_grad else made
 
 
@@ -93,7 +94,7 @@ def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
 
 
 def _filled(size: tuple[Any, ...], value: float, dtype: Any, device: Any, requires_grad: bool) -> Tensor:
-    place = CPU if device is None else Device(device)
+    place = default_device() if device is None else Device(device)
     shape = sizes(size)
     if any(s < 0 for s in shape):
         raise RuntimeError(f"a size cannot be negative: {shape}")
@@ -164,7 +165,7 @@ def arange(
     if step == 0 or (end - start) * step < 0:
         raise RuntimeError(f"arange: step {step} does not lead from {start} to {end}")
     size = -((start - end) // step) if whole else math.ceil((end - start) / step)
-    params = {"start": start, "step": step, "size": size, "dtype": chosen, "device": CPU if device is None else Device(device)}
+    params = {"start": start, "step": step, "size": size, "dtype": chosen, "device": default_device() if device is None else Device(device)}
     made = apply(ops.create.arange, (), params)
     return made.requires_grad_() if requires_grad else made
 

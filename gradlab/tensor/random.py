@@ -16,7 +16,7 @@ from gradlab.autograd import inplace
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current
 from gradlab.autograd.record import apply, bind
-from gradlab.device import CPU, Device
+from gradlab.device import Device, default_device
 from gradlab.dtype import BOOL, FLOAT64, FLOATING, INT64, as_numpy, finfo, from_numpy, get_default_dtype, iinfo, result_type
 from gradlab.spec import broadcast_shapes, count
 from gradlab.tensor.generator import Generator, draw
@@ -63,7 +63,7 @@ def make(
 def _place(device: Any, generator: Generator | None) -> Device:
     if device is not None:
         return Device(device)
-    return generator.device if isinstance(generator, Generator) else CPU
+    return generator.device if isinstance(generator, Generator) else default_device()
 
 
 def _floating(name: str, dtype: Any) -> np.dtype[Any]:

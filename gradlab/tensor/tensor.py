@@ -23,6 +23,7 @@ from gradlab.tensor.closeness import ClosenessMethods
 from gradlab.tensor.comparison import ComparisonMethods
 from gradlab.tensor.convert import ConvertMethods
 from gradlab.tensor.factoring import FactoringMethods
+from gradlab.tensor.gamma import GammaMethods
 from gradlab.tensor.gather import GatherMethods
 from gradlab.tensor.indexing import IndexingMethods
 from gradlab.tensor.layout import LayoutMethods
@@ -44,7 +45,7 @@ from gradlab.tensor.statistics import StatisticsMethods
 
 class Tensor(
     ActivationMethods, SpecialMethods, PointwiseMethods, ComparisonMethods, ReductionMethods, ShapeMethods, IndexingMethods, GatherMethods, SortingMethods, LinalgMethods, ConvertMethods, RandomMethods, MathMethods,
-    MathInPlaceMethods, ClosenessMethods, ScanMethods, StatisticsMethods, LayoutMethods, AssemblyMethods, ProductMethods, SolvingMethods, FactoringMethods,
+    MathInPlaceMethods, ClosenessMethods, ScanMethods, StatisticsMethods, LayoutMethods, AssemblyMethods, ProductMethods, SolvingMethods, FactoringMethods, GammaMethods,
 ):
     """A multi-dimensional array of one dtype that records what is computed from it. Made by `gradlab.tensor` and its relatives."""
 

@@ -64,23 +64,17 @@ class Packer:
         self._free.append(packet)
 
 
-_KINDS = {"float32": "f", "float64": "d", "int64": "q", "int32": "i", "int16": "h", "int8": "b", "uint8": "B", "bool": "?", "uint64": "Q", "uint32": "I", "uint16": "H"}
-_packers: dict[tuple[Any, ...], Packer] = {}
+# Kinds of Python and NumPy numbers. An int is an int64.
+KINDS: dict[type, str] = {
+    int: "q", float: "d", np.float32: "f", np.float64: "d", np.int64: "q", np.int32: "i", np.int16: "h", np.int8: "b", np.uint64: "Q", np.uint32: "I",
+    np.uint16: "H", np.uint8: "B", np.bool_: "?",
+}  # fmt: skip
+_packers: dict[tuple[str | int, ...], Packer] = {}
 
 
-def kind_of(value: Any) -> str | int:
-    """The kind of one value: an int is an address, bytes are a struct, a NumPy scalar its own type."""
-    if type(value) is int:
-        return "P"
-    if isinstance(value, bytes):
-        return len(value)
-    return _KINDS[value.dtype.name]
-
-
-def pack(values: Sequence[Any]) -> tuple[Packer, Packet]:
-    """Pack values of any kinds: ints (addresses), bytes (structs), NumPy scalars."""
-    kinds = tuple(map(kind_of, values))
-    packer = _packers.get(kinds)
-    if packer is None:
-        packer = _packers[kinds] = Packer(kinds)
-    return packer, packer.fill(*(v.item() if isinstance(v, np.generic) else v for v in values))
+def packer_of(kinds: tuple[str | int, ...]) -> Packer:
+    """The packer of these kinds of arguments, made once."""
+    found = _packers.get(kinds)
+    if found is None:
+        found = _packers[kinds] = Packer(kinds)
+    return found

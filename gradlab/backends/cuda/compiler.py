@@ -4,13 +4,15 @@ for each device."""
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any
 
 from gradlab.backends.cuda.driver import Driver, Function
 from gradlab.backends.cuda.generate import Signature, elementwise_source
-from gradlab.kernel import source_directory
+from gradlab.dtype import FLOATING
+from gradlab.kernel import Elementwise, source_directory
 from gradlab.op import Op
+from gradlab.spec import Spec
 
 _INCLUDE = re.compile(r'\s*#include "([^"]+)"')
 
@@ -52,11 +54,46 @@ class Compiler:
     def __init__(self, driver: Driver) -> None:
         self.driver = driver
         self._kept: dict[Any, Any] = {}
+        self.rows: Iterable[Op] = ()  # rows whose kernels are compiled together with those of a like one: fewer, larger programs
 
     def elementwise(self, op: Op, signature: Signature) -> Function:
         """The kernel of an elementwise row for these operands."""
         name = f"gradlab::{signature.kernel}"
-        return self._get(("elementwise", signature), lambda: self.driver.compile(inlined(elementwise_program(op, signature)), [name], signature.kernel)[name])  # type: ignore[no-any-return]
+        key = ("elementwise", signature)
+        device = self.driver.current_device()
+        if self.rows and (key, device) not in self._kept:
+            self._compile_alike(op, signature, device)
+
+        def compiled() -> Function:
+            return self.driver.compile(inlined(elementwise_program(op, signature)), [name], signature.kernel)[name]
+
+        return self._get(key, compiled)  # type: ignore[no-any-return]
+
+    def _compile_alike(self, op: Op, signature: Signature, device: int) -> None:
+        """The kernels of all rows with as many inputs, for the same operands, in one program. Rows with parameters are left out."""
+        members: list[tuple[Op, Signature]] = []
+        for row in self.rows:
+            if isinstance(row.cuda, Elementwise) and not row.params and len(row.inputs) == len(op.inputs) and signature.operands:
+                operands = tuple(o._replace(name=name) for o, name in zip(signature.operands, row.inputs))
+                specs = [Spec((1,), o.dtype) for o in operands]
+                if row.promote == "float" and any(s.dtype not in FLOATING for s in specs):
+                    continue
+                try:
+                    out = row.infer(*specs).dtype
+                except TypeError:
+                    continue
+                if out == signature.out:
+                    members.append((row, signature._replace(row=row.name, operands=operands, params=())))
+        if (op, signature) not in members:
+            return
+        source = program("elementwise.cuh", *(elementwise_source(row, s) for row, s in members))
+        names = [f"gradlab::{s.kernel}" for _, s in members]
+        try:
+            found = self.driver.compile(inlined(source), names, f"rows like {signature.kernel}")
+        except RuntimeError:
+            return  # one of them does not take these operands: each by itself
+        for (_, s), name in zip(members, names):
+            self._kept[("elementwise", s), device] = found[name]
 
     def generated(self, key: Any, source: Callable[[], str], names: list[str], label: str) -> dict[str, Function]:
         """The kernels of a generated text, compiled once for each key."""

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gradlab.backends.cpu import immediate
-from gradlab.backends.cuda.arguments import Packer, kind_of
+from gradlab.backends.cuda.arguments import KINDS, Packer
 from gradlab.backends.cuda.generate import MAX_OPERANDS, Operand, Signature, main_dtype, reads
 from gradlab.backends.cuda.layout import MAX_RANK, broadcast_strides, merged, pack_layout_of
 from gradlab.backends.cuda.types import compute_type
@@ -35,9 +35,7 @@ def _converter(dtype: np.dtype[Any]) -> tuple[str, Callable[[float], Any]]:
         return "f", lambda v: v if -_LARGEST_FLOAT < v < _LARGEST_FLOAT else math.copysign(math.inf, v) if v == v else v
     if dtype in HALF:
         return "f", lambda v: float(immediate(v, dtype))
-    kind = kind_of(np.zeros((), dtype)[()])
-    assert isinstance(kind, str)
-    return kind, lambda v: immediate(v, dtype).item()
+    return KINDS[dtype.type], lambda v: immediate(v, dtype).item()
 
 
 def _parameter(op: Op, name: str, value: Any, main: np.dtype[Any]) -> tuple[str, str, Any] | None:

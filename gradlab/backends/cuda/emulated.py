@@ -66,7 +66,9 @@ class EmulatedArray:
         return self._like(self._host.view(dtype))
 
     def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> EmulatedArray:
-        return self._like(self._host.diagonal(offset, axis1, axis2))
+        found = self._host.diagonal(offset, axis1, axis2)
+        found.flags.writeable = self._host.flags.writeable  # as CuPy's
+        return self._like(found)
 
     def __bool__(self) -> NoReturn:
         raise TypeError("the truth value of an array on an (emulated) GPU is not known to the host; call .item() on the tensor")

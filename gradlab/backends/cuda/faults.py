@@ -1,9 +1,9 @@
 """Wrong values that only a kernel can see: an index out of range, a probability above 1.
 
-A kernel cannot raise. It writes what was wrong into a record in host memory that every device can reach (`kernels/fault.cuh`), and computes
-something harmless instead: it reads zeros and writes nothing. The host looks at the record without waiting for the device, after each launch
-that may report, and once more whenever it has waited for the device anyway (copies to the host, synchronize). So a correct program pays
-nothing, and a wrong one gets the CPU's own message: at once on the emulated GPU, at the next of these moments on a real one.
+A kernel cannot raise. It writes what was wrong into a record in host memory that every device can reach (`kernels/fault.cuh`), and
+computes something harmless instead: it reads zeros and writes nothing. The host looks at the record without waiting for the device, after
+each launch that may report, and once more whenever it has waited for the device anyway (copies to the host, synchronize). So a correct
+program pays nothing, and a wrong one gets the CPU's own message: at once on the emulated GPU, at the next of these moments on a real one.
 """
 
 from __future__ import annotations
@@ -13,8 +13,7 @@ from collections.abc import Callable
 from typing import Any, NamedTuple
 
 from gradlab.backends.cuda.driver import Driver
-from gradlab.spec import DimensionError
-from gradlab.spec import count as elements
+from gradlab.spec import DimensionError, count as elements
 
 MOST_SITES = 1 << 16
 
@@ -81,7 +80,10 @@ class Faults:
     def count(self, name: str, shape: tuple[int, ...]) -> int:
         """The site for a mask that has more true elements than a source of that shape has elements."""
         size = elements(shape)
-        text = lambda n: f"{name}: the mask has {n} true elements, the source only {size} (shape {shape})"  # noqa: E731
+
+        def text(n: int) -> str:
+            return f"{name}: the mask has {n} true elements, the source only {size} (shape {shape})"
+
         return self.sites((name, shape), Site(RuntimeError, text))
 
     def check(self) -> None:

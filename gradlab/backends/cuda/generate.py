@@ -69,7 +69,7 @@ def elementwise_source(op: Op, signature: Signature) -> str:
     index = "long long" if signature.wide else "unsigned int"
     arrays = [o for o in signature.operands if not o.immediate]
     out = STORAGE[signature.out.name]
-    arguments = [f"{out}* __restrict__ out__"]
+    arguments = [f"{out}* __restrict__ k_out"]
     arguments += [
         f"{compute_type(o.dtype)} {o.name}" if o.immediate else f"const {STORAGE[o.dtype.name]}* __restrict__ {o.name}_" for o in signature.operands
     ]
@@ -89,35 +89,36 @@ def elementwise_source(op: Op, signature: Signature) -> str:
         filled = [g.format(**{o.name: element.format(o.name) for o in arrays}) for g in given]
         return f"{signature.kernel}_apply({', '.join([*filled, *(name for name, _ in signature.params), number])})"
 
+    # Names of the kernel's own begin with k_, so that they meet none of the row's.
+    head = f"__global__ void __launch_bounds__(256) {signature.kernel}"
     if signature.contiguous:
         pack = signature.pack
+        packs = {o.name: f"Pack<{STORAGE[o.dtype.name]}, {pack}>" for o in arrays}
         lines += [
-            f'__global__ void __launch_bounds__(256) {signature.kernel}({", ".join([*arguments, "long long count"])}) {{',
-            f"    const long long start = ((long long)blockIdx.x * 256 + threadIdx.x) * {pack};",
-            f"    if (start + {pack} <= count) {{",
-            *(
-                f"        const Pack<{STORAGE[o.dtype.name]}, {pack}> {o.name}_pack = *reinterpret_cast<const Pack<{STORAGE[o.dtype.name]}, {pack}>*>({o.name}_ + start);"
-                for o in arrays
-            ),
-            f"        Pack<{out}, {pack}> pack__;",
+            f"{head}({', '.join([*arguments, 'long long k_count'])}) {{",
+            f"    const long long k_start = ((long long)blockIdx.x * 256 + threadIdx.x) * {pack};",
+            f"    if (k_start + {pack} <= k_count) {{",
+            *(f"        const {kind} {name}_pack = *reinterpret_cast<const {kind}*>({name}_ + k_start);" for name, kind in packs.items()),
+            f"        Pack<{out}, {pack}> k_pack;",
             "#pragma unroll",
-            f"        for (int j = 0; j < {pack}; ++j) pack__.item[j] = store<{out}>({call('{}_pack.item[j]', 'start + j')});",
-            f"        *reinterpret_cast<Pack<{out}, {pack}>*>(out__ + start) = pack__;",
+            f"        for (int k_j = 0; k_j < {pack}; ++k_j) k_pack.item[k_j] = store<{out}>({call('{}_pack.item[k_j]', 'k_start + k_j')});",
+            f"        *reinterpret_cast<Pack<{out}, {pack}>*>(k_out + k_start) = k_pack;",
             "    } else {",
-            f"        for (long long i = start; i < count; ++i) out__[i] = store<{out}>({call('{}_[i]', 'i')});",
+            f"        for (long long k_i = k_start; k_i < k_count; ++k_i) k_out[k_i] = store<{out}>({call('{}_[k_i]', 'k_i')});",
             "    }",
             "}",
         ]
-    else:
-        lines += [
-            f'__global__ void __launch_bounds__(256) {signature.kernel}({", ".join([*arguments, f"Layout<{len(arrays)}> layout", "long long count"])}) {{',
-            f"    const {index} i = ({index})blockIdx.x * 256 + threadIdx.x;",
-            "    if (i >= count) return;",
-            f"    long long at[{max(len(arrays), 1)}];",
-            "    layout.locate(i, at);",
-            f"    out__[i] = store<{out}>({call('{}_[at[POSITION]]', 'i')});".replace("{", "{"),
-            "}",
-        ]
-        for position, operand in enumerate(arrays):
-            lines = [line.replace(f"{operand.name}_[at[POSITION]]", f"{operand.name}_[at[{position}]]") for line in lines]
+        return "\n".join(lines)
+    value = call("{}_[k_at[POSITION]]", "k_i")
+    for position, operand in enumerate(arrays):
+        value = value.replace(f"{operand.name}_[k_at[POSITION]]", f"{operand.name}_[k_at[{position}]]")
+    lines += [
+        f"{head}({', '.join([*arguments, f'Layout<{len(arrays)}> k_layout', 'long long k_count'])}) {{",
+        f"    const {index} k_i = ({index})blockIdx.x * 256 + threadIdx.x;",
+        "    if (k_i >= k_count) return;",
+        f"    long long k_at[{max(len(arrays), 1)}];",
+        "    k_layout.locate(k_i, k_at);",
+        f"    k_out[k_i] = store<{out}>({value});",
+        "}",
+    ]
     return "\n".join(lines)

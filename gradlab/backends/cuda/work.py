@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gradlab.backends.cpu import immediate
-from gradlab.backends.cuda.arguments import pack
+from gradlab.backends.cuda.arguments import KINDS, packer_of
 from gradlab.backends.cuda.compiler import Compiler
 from gradlab.backends.cuda.driver import Driver, Function
 from gradlab.backends.cuda.faults import Faults
@@ -27,6 +27,7 @@ class Work:
     def __init__(self, driver: Driver, compiler: Compiler) -> None:
         self.driver, self.compiler = driver, compiler
         self.faults = Faults(driver)
+        self._kernels: dict[Any, Function] = {}
         self.pointer = driver.pointer
         self.empty = driver.empty
 
@@ -34,8 +35,13 @@ class Work:
 
     def kernel(self, file: str, name: str, *types: Any) -> Function:
         """The instance of a function template for these template arguments: dtypes become their storage types."""
+        key = (file, name, types, self.driver.current_device())
+        found = self._kernels.get(key)
+        if found is not None:
+            return found
         written = ", ".join(STORAGE[t.name] if isinstance(t, np.dtype) else str(t).lower() if isinstance(t, bool) else str(t) for t in types)
-        return self.compiler.from_file(file, f"gradlab::{name}<{written}>" if types else f"gradlab::{name}")
+        found = self._kernels[key] = self.compiler.from_file(file, f"gradlab::{name}<{written}>" if types else f"gradlab::{name}")
+        return found
 
     def launch(self, function: Function, blocks: int, threads: int, *values: Any, rows: int = 1, shared: int = 0) -> None:
         """Launch `blocks` x `rows` blocks. Values: arrays (their address), None (a null pointer), ints (int64), bytes, NumPy scalars."""
@@ -44,17 +50,24 @@ class Work:
     def launch_grid(self, function: Function, grid: tuple[int, int, int], threads: int, *values: Any, shared: int = 0) -> None:
         """The same for a grid of three dimensions."""
         pointer, array_type = self.pointer, self.driver.array_type
+        kinds: list[str | int] = []
         found: list[Any] = []
         for v in values:
-            if type(v) is array_type:
+            kind = type(v)
+            if kind is array_type:
+                kinds.append("P")
                 found.append(pointer(v))
             elif v is None:
+                kinds.append("P")
                 found.append(0)
-            elif type(v) is int:
-                found.append(np.int64(v))
-            else:
+            elif kind is bytes:
+                kinds.append(len(v))
                 found.append(v)
-        packer, packet = pack(found)
+            else:
+                kinds.append(KINDS[kind])
+                found.append(v)
+        packer = packer_of(tuple(kinds))
+        packet = packer.fill(*found)
         self.driver.launch(function, grid, (threads, 1, 1), packet.address, shared)
         packer.done(packet)
 

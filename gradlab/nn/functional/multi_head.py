@@ -166,7 +166,7 @@ def multi_head_attention_forward(
     p = dropout_p if training else 0.0
     weights: Any = None
     if need_weights:
-        scores = q.matmul(k.mT) * (1 / math.sqrt(head))
+        scores = (q * (1 / math.sqrt(head))).matmul(k.mT)
         weights = _softmax(scores if mask is None else scores + mask, dim=3)
         weights = dropout(weights, p) if p > 0 else weights
         out = weights.matmul(v)

@@ -96,7 +96,7 @@ class LSTMCell(RNNCellBase):
     gates, states = 4, 2
 
     def _step(self) -> Step:
-        return lstm_step(self.weight_hh.t(), self.bias_hh, self.hidden_size, None)
+        return lstm_step(self.weight_hh.t(), self.bias_hh, None)
 
 
 class GRUCell(RNNCellBase):
@@ -105,4 +105,4 @@ class GRUCell(RNNCellBase):
     gates = 3
 
     def _step(self) -> Step:
-        return gru_step(self.weight_hh.t(), self.bias_hh, self.hidden_size)
+        return gru_step(self.weight_hh.t(), self.bias_hh)

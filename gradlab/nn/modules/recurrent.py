@@ -253,7 +253,7 @@ class LSTM(RNNBase):
 
     def _step(self, suffix: str) -> Step:
         projection = getattr(self, "weight_hr" + suffix).t() if self.proj_size else None
-        return lstm_step(getattr(self, "weight_hh" + suffix).t(), None, self.hidden_size, projection)
+        return lstm_step(getattr(self, "weight_hh" + suffix).t(), None, projection)
 
     def _state_sizes(self) -> tuple[int, ...]:
         return (self.proj_size or self.hidden_size, self.hidden_size)
@@ -274,4 +274,4 @@ class GRU(RNNBase):
 
     def _step(self, suffix: str) -> Step:
         bias = getattr(self, "bias_hh" + suffix) if self.bias else None
-        return gru_step(getattr(self, "weight_hh" + suffix).t(), bias, self.hidden_size)
+        return gru_step(getattr(self, "weight_hh" + suffix).t(), bias)

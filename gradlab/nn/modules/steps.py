@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from gradlab.nn.joint import parts
+from gradlab import ops
+from gradlab.autograd.record import bind
 from gradlab.tensor import Tensor
 
+_lstm_cell, _gru_cell = bind(ops.recurrent.lstm_cell), bind(ops.recurrent.gru_cell)
 State = tuple[Tensor, ...]
 Step = Callable[[Tensor, State], State]
 
@@ -22,32 +24,24 @@ def rnn_step(weight: Tensor, bias: Tensor | None, nonlinearity: str) -> Step:
     return step
 
 
-def lstm_step(weight: Tensor, bias: Tensor | None, size: int, projection: Tensor | None) -> Step:
+def lstm_step(weight: Tensor, bias: Tensor | None, projection: Tensor | None) -> Step:
     """weight: (hidden or projected size, 4 hidden), projection: (hidden, projected size), both transposed."""
-    sizes = (size,) * 4
 
     def step(gates: Tensor, state: State) -> State:
         h, c = state
-        total = gates + h @ weight
-        i, f, g, o = parts(total if bias is None else total + bias, sizes, -1)
-        c = f.sigmoid() * c + i.sigmoid() * g.tanh()
-        h = o.sigmoid() * c.tanh()
+        own = h @ weight
+        h, c, _ = _lstm_cell(gates, own if bias is None else own + bias, c)
         return (h if projection is None else h @ projection), c
 
     return step
 
 
-def gru_step(weight: Tensor, bias: Tensor | None, size: int) -> Step:
+def gru_step(weight: Tensor, bias: Tensor | None) -> Step:
     """weight: (hidden, 3 hidden), transposed. The reset gate acts after the product, as in PyTorch."""
-    sizes = (2 * size, size)
 
     def step(gates: Tensor, state: State) -> State:
         (h,) = state
         own = h @ weight
-        x_rz, x_n = parts(gates, sizes, -1)
-        h_rz, h_n = parts(own if bias is None else own + bias, sizes, -1)
-        r, z = parts((x_rz + h_rz).sigmoid(), (size, size), -1)
-        n = (x_n + r * h_n).tanh()
-        return (n + z * (h - n),)
+        return (_gru_cell(gates, own if bias is None else own + bias, h)[0],)
 
     return step

@@ -33,6 +33,7 @@ _KINDS = (
     re.compile(r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+):\d+: runtime error: (?P<kind>[^\n]+)"),
 )
 _FRAME = re.compile(r"^\s*#\d+ .*?(?P<file>[^\s:]+):(?P<line>\d+)(?::\d+)?(?: \(|$)")
+_UNRESOLVED = re.compile(r"^\s*#\d+ .*\((?P<library>[^()\s]+\.so)\+(?P<offset>0x[0-9a-f]+)\)$")
 _NO_KERNELS = (".h", ".cpp", ".hpp", ".c", ".S", ".inc")
 _ADDRESS_NO_RANDOMIZE = 0x0040000
 
@@ -77,7 +78,7 @@ def run_sanitized(
         check=False,
         timeout=timeout,
         env=child,
-        preexec_fn=fixed,  # noqa: PLW1509 - the child becomes another program at once
+        preexec_fn=fixed,  # the child becomes another program at once
     )
     return Sanitized(done.returncode, done.stdout, tuple(reports_in(done.stdout)))
 
@@ -92,7 +93,7 @@ def sanitized_environment(sanitize: str, keep_going: bool = False) -> dict[str, 
         # Python and NumPy never free all they allocate.
         "ASAN_OPTIONS": f"detect_leaks=0:exitcode=66:halt_on_error={int(not keep_going)}:handle_segv=1:detect_stack_use_after_return=0",
         "UBSAN_OPTIONS": f"print_stacktrace=0:halt_on_error={int(not keep_going)}:exitcode=66",
-        "TSAN_OPTIONS": "exitcode=66:halt_on_error=0:history_size=2:report_signal_unsafe=0:suppress_equal_stacks=0:suppress_equal_addresses=0",
+        "TSAN_OPTIONS": "exitcode=66:halt_on_error=0:history_size=2:report_signal_unsafe=0:suppress_equal_addresses=0",
         # Small blocks of Python's own allocator would hide what is allocated where.
         "PYTHONMALLOC": "malloc",
     }
@@ -133,7 +134,20 @@ def reports_in(output: str) -> list[Report]:
             place = start.groupdict()
             found.append(Report(place["kind"], place.get("file"), int(place["line"]) if place.get("line") else None))
             continue
-        frame = _FRAME.match(line)
-        if frame and found and found[-1].file is None and not frame["file"].endswith(_NO_KERNELS):
-            found[-1] = Report(found[-1].kind, frame["file"].removeprefix("./"), int(frame["line"]))
+        if found and found[-1].file is None:
+            file, number = _place(line)
+            if file and not file.endswith(_NO_KERNELS):
+                found[-1] = Report(found[-1].kind, file, number)
     return found
+
+
+def _place(line: str) -> tuple[str, int]:
+    """File and line in a line of a stack trace. The sanitizers know no libraries that were loaded after their first report."""
+    frame = _FRAME.match(line)
+    if frame:
+        return os.path.normpath(frame["file"]), int(frame["line"])
+    unresolved = _UNRESOLVED.match(line)
+    if unresolved and Path(unresolved["library"]).name.startswith("program-"):
+        library = toolchain.cache_directory() / Path(unresolved["library"]).name
+        return toolchain.source_line(library, int(unresolved["offset"], 16))
+    return "", 0

@@ -11,14 +11,14 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
+from gradlab.backends.cuda.emulator.toolchain import CompileError
+
 _SHARED = re.compile(r'\b__shared__\b|"(?:[^"\\\n]|\\.)*"')
 _MARKER = re.compile(r"^#.*$", re.MULTILINE)  # line markers and pragmas
-_DROPPED = re.compile(r"\b(?:__shared__|extern|static)\b|\balignas\s*\([^()]*(?:\([^()]*\)[^()]*)*\)|__attribute__\s*\(\((?:[^()]|\([^()]*\))*\)\)")
+_DROPPED = re.compile(
+    r"\b(?:__shared__|extern|static)\b|\balignas\s*\([^()]*(?:\([^()]*\)[^()]*)*\)|__attribute__\s*\(\((?:[^()]|\([^()]*\))*\)\)"
+)
 _NAME = re.compile(r"\w+$")
-
-
-class SharedMemoryError(ValueError):
-    """A shared memory declaration that the emulator cannot read."""
 
 
 class _Declarator(NamedTuple):
@@ -38,7 +38,7 @@ def _quoted(label: str) -> str:
 
 
 def rewrite_shared(text: str) -> str:
-    """Preprocessed text with every `__shared__` declaration replaced. Raises SharedMemoryError."""
+    """Preprocessed text with every `__shared__` declaration replaced. Raises CompileError."""
     pieces: list[str] = []
     done = 0
     for match in _SHARED.finditer(text):
@@ -54,10 +54,10 @@ def _statement(text: str, position: int) -> tuple[int, int]:
     """Where the declaration around a position begins, and where its semicolon is."""
     start = 1 + max(text.rfind(mark, 0, position) for mark in ";{}")
     for marker in _MARKER.finditer(text, start, position):
-        start = marker.end()
+        start = marker.end() + 1  # with its newline
     end = text.find(";", position)
     if end < 0:
-        raise SharedMemoryError("a __shared__ declaration without a semicolon")
+        raise CompileError("a __shared__ declaration without a semicolon")
     return start, end
 
 
@@ -74,14 +74,14 @@ def _static(specifiers: str, one: _Declarator) -> str:
     name, kind = one.name, f"gradlab_type_of_{one.name}"
     return (
         f"typedef {specifiers} {one.pointers}{kind}{one.dimensions}; static ::gradlab_emulator::Variable gradlab_storage_of_{name}; "
-        f"{kind}& {name} = *static_cast<{kind}*>(gradlab_storage_of_{name}.of_block(\"{name}\", sizeof({kind})));"
+        f'{kind}& {name} = *static_cast<{kind}*>(gradlab_storage_of_{name}.of_block("{name}", sizeof({kind})));'
     )
 
 
 def _dynamic(specifiers: str, one: _Declarator) -> str:
     match = re.match(r"\[\s*\]", one.dimensions)
     if not match:
-        raise SharedMemoryError(f"dynamic shared memory is declared as an array without a size: extern __shared__ {specifiers} {one.name}[];")
+        raise CompileError(f"dynamic shared memory is declared as an array without a size: extern __shared__ {specifiers} {one.name}[];")
     name, kind = one.name, f"gradlab_type_of_{one.name}"
     return (
         f"typedef {specifiers} {one.pointers}{kind}{one.dimensions[match.end() :]}; "
@@ -95,7 +95,7 @@ def _parsed(body: str) -> tuple[str, list[_Declarator]]:
     head, dimensions = _before_dimensions(parts[0])
     found = _NAME.search(head)
     if not found or not head[: found.start()].strip(" *"):
-        raise SharedMemoryError(f"cannot read the shared memory declaration `{body}`")
+        raise CompileError(f"cannot read the shared memory declaration `{body}`")
     before = head[: found.start()].rstrip()
     specifiers = before.rstrip("* ")
     declarators = [_Declarator(before[len(specifiers) :].strip(), found[0], dimensions)]
@@ -105,7 +105,7 @@ def _parsed(body: str) -> tuple[str, list[_Declarator]]:
         declarators.append(_Declarator(head[: len(head) - len(name)].strip(), name, dimensions))
     for one in declarators:
         if not one.name.isidentifier() or (one.dimensions and not one.dimensions.startswith("[")):
-            raise SharedMemoryError(f"cannot read the shared memory declaration `{body}`; it may have no initial value")
+            raise CompileError(f"cannot read the shared memory declaration `{body}`; it may have no initial value")
     return specifiers, declarators
 
 

@@ -87,7 +87,9 @@ def run(arguments: Sequence[str | Path], label: str, directory: Path | None = No
     """Run the compiler, in a directory; what it printed. Raises CompileError."""
     # A preloaded sanitizer is for the programs, not for the compiler.
     environment = {name: value for name, value in os.environ.items() if name not in {"LD_PRELOAD", "DYLD_INSERT_LIBRARIES"}}
-    done = subprocess.run([*compiler().command, *map(str, arguments)], capture_output=True, text=True, check=False, env=environment, cwd=directory)
+    done = subprocess.run(
+        [*compiler().command, *map(str, arguments)], capture_output=True, text=True, check=False, env=environment, cwd=directory
+    )
     if done.returncode != 0:
         raise CompileError(f"{label} does not compile as C++ for the emulated GPU:\n{done.stderr}")
     return done.stdout
@@ -99,7 +101,7 @@ def source_line(library: Path, offset: int) -> tuple[str, int]:
         return "", 0
     done = subprocess.run(["addr2line", "-e", str(library), hex(offset)], capture_output=True, text=True, check=False)
     file, _, line = done.stdout.strip().partition(" ")[0].rpartition(":")
-    return (file.removeprefix("./"), int(line)) if line.isdigit() and not file.startswith("?") else ("", 0)
+    return (os.path.normpath(file), int(line)) if line.isdigit() and not file.startswith("?") else ("", 0)
 
 
 def cache_directory() -> Path:
@@ -110,7 +112,9 @@ def cache_directory() -> Path:
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     except OSError as error:
-        raise CompileError(f"cannot make the cache directory {directory} ({error}); set GRADLAB_CACHE to one that can be written") from error
+        raise CompileError(
+            f"cannot make the cache directory {directory} ({error}); set GRADLAB_CACHE to one that can be written"
+        ) from error
     return directory
 
 

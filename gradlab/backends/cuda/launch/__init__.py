@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from types import ModuleType
 
-from gradlab.backends.cuda.launch import choice, conv, gemm, index, layout, movement, optim, random, rows, scan, sort, windows
+from gradlab.backends.cuda.launch import choice, conv, gemm, index, layout, movement, optim, planes, random, resample, rows, scan, sort, windows
 from gradlab.backends.cuda.launch.dynamic import DYNAMIC as DYNAMIC
 from gradlab.backends.cuda.launch.rule import Rule
 
-FAMILIES: tuple[ModuleType, ...] = (gemm, index, movement, optim, random, rows, scan, windows, conv, choice, layout, sort)
+FAMILIES: tuple[ModuleType, ...] = (gemm, index, movement, optim, random, rows, scan, windows, conv, planes, resample, choice, layout, sort)
 RULES: dict[tuple[str, str], Rule] = {}
 BY_ROW: dict[str, Rule] = {}
 for _family in FAMILIES:

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradlab.backends.cuda.launch.rule import Rule
-from gradlab.backends.cuda.launch.window import LARGEST, fits, index_type, pack_windows
+from gradlab.backends.cuda.launch.windows import geometry
 from gradlab.backends.cuda.work import Work
 from gradlab.dtype import FLOATING
 from gradlab.spec import Spec, count
@@ -15,13 +15,19 @@ from gradlab.spec import Spec, count
 FORWARD, INPUT, WEIGHT = 0, 1, 2
 FEW = 4  # channels of a group (and outputs) that make its tiles nearly empty
 TARGET_BLOCKS = 1056  # eight for each of an H100's 132 multiprocessors
+LARGEST = 2**31 - 1
 MOST_PARTIAL = 1 << 26  # elements of partial sums
 
 
-def pack_convolution(x: Sequence[int], w: Sequence[int], y: Sequence[int], params: dict[str, Any]) -> bytes:
+def pack_convolution(x: tuple[int, ...], w: tuple[int, ...], y: tuple[int, ...], params: dict[str, Any]) -> bytes:
     """The bytes of `Convolution`."""
-    windows = pack_windows(x[2:], y[2:], w[2:], params["stride"], params["padding"], params["dilation"])
+    windows = geometry(x[2:], y[2:], w[2:], params["stride"], params["padding"], params["dilation"])
     return windows + struct.pack("4i", x[0], x[1], w[0], params["groups"])
+
+
+def index_type(size: int) -> str:
+    """The C++ type that counts so many elements."""
+    return "unsigned int" if size <= LARGEST else "long long"
 
 
 def takes(at: int) -> Any:
@@ -31,29 +37,33 @@ def takes(at: int) -> Any:
         first, second, third = specs[0], specs[1], outs[0]
         assert first is not None and second is not None
         x, w, y = {FORWARD: (first, second, third), INPUT: (third, second, first), WEIGHT: (first, third, second)}[at]
-        sizes = (x.shape[0] * count(x.shape[2:]), y.shape[0] * count(y.shape[2:]), count(w.shape), *(d * k for d, k in zip(params["dilation"], w.shape[2:])))
-        return third.dtype in FLOATING and fits(x.shape, y.shape) and max(sizes) <= LARGEST // 4 and params["groups"] <= 65535
+        reach = (d * k for d, k in zip(params["dilation"], w.shape[2:], strict=True))
+        sizes = (x.shape[0] * count(x.shape[2:]), y.shape[0] * count(y.shape[2:]), count(w.shape), *reach)
+        return third.dtype in FLOATING and len(x.shape) <= 5 and max(sizes) <= LARGEST // 4 and params["groups"] <= 65535
 
     return check
 
 
-def _tiled(work: Work, mode: int, dtype: Any, first: Any, second: Any, bias: Any, result: Any, packed: bytes, sizes: tuple[int, int, int], groups: int) -> None:
+def _tiled(
+    work: Work, mode: int, first: Any, second: Any, bias: Any, result: Any, packed: bytes, sizes: tuple[int, int, int], groups: int
+) -> None:  # fmt: skip
     """One launch of `convolve`, or for a long sum of `dw` one for its shares and one to add them."""
     m, n, k = sizes
     rows = 16 if m <= 16 else 64
     tiles = -(-m // rows) * -(-n // (4096 // rows))
-    kernel, out, parts = "convolve", dtype, 1
+    dtype, parts = result.dtype, 1
     if mode == WEIGHT:
         parts = max(1, min(TARGET_BLOCKS // (tiles * groups), k // 256, MOST_PARTIAL // (m * n * groups), 1024))
     if parts == 1:
-        work.launch_grid(work.kernel("conv.cu", kernel, dtype, out, mode, rows), (tiles, groups, 1), 256, first, second, bias, result, packed, max(k, 1))
+        function = work.kernel("conv.cu", "convolve", dtype, dtype, mode, rows)
+        work.launch_grid(function, (tiles, groups, 1), 256, first, second, bias, result, packed, max(k, 1))
         return
     total = m * n * groups
     share = -(-k // parts)
     share = -(-share // 16) * 16
     parts = -(-k // share)
     partial = work.empty((parts, total), work.wide(dtype))
-    function = work.kernel("conv.cu", kernel, dtype, work.wide(dtype), mode, rows)
+    function = work.kernel("conv.cu", "convolve", dtype, work.wide(dtype), mode, rows)
     work.launch_grid(function, (tiles, groups, parts), 256, first, second, bias, partial, packed, share)
     work.launch(work.kernel("conv.cu", "add_shares", dtype), -(-total // 256), 256, partial, result, parts, total)
 
@@ -70,7 +80,7 @@ def convolution(work: Work, inputs: list[Any], outputs: list[Any], params: dict[
         work.each(work.kernel("conv.cu", "narrow_forward", y.dtype, index_type(y.size)), y.size, x, w, bias, y, packed)
         return
     sizes = (m, x.shape[0] * count(y.shape[2:]), w.shape[1] * places)
-    _tiled(work, FORWARD, y.dtype, w, x, bias, y, packed, sizes, groups)
+    _tiled(work, FORWARD, w, x, bias, y, packed, sizes, groups)
 
 
 def convolution_dx(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
@@ -84,7 +94,7 @@ def convolution_dx(work: Work, inputs: list[Any], outputs: list[Any], params: di
         work.each(work.kernel("conv.cu", "narrow_input", dx.dtype, index_type(dx.size)), dx.size, dy, w, dx, packed)
         return
     sizes = (m, dx.shape[0] * count(dx.shape[2:]), w.shape[0] // groups * count(w.shape[2:]))
-    _tiled(work, INPUT, dx.dtype, w, dy, None, dx, packed, sizes, groups)
+    _tiled(work, INPUT, w, dy, None, dx, packed, sizes, groups)
 
 
 def convolution_dw(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
@@ -97,7 +107,7 @@ def convolution_dw(work: Work, inputs: list[Any], outputs: list[Any], params: di
     if groups > 1 and m <= FEW and dw.shape[1] <= FEW:
         work.launch(work.kernel("conv.cu", "narrow_weight", dw.dtype), dw.size, 256, x, dy, dw, packed)
         return
-    _tiled(work, WEIGHT, dw.dtype, dy, x, None, dw, packed, (m, n, x.shape[0] * count(dy.shape[2:])), groups)
+    _tiled(work, WEIGHT, dy, x, None, dw, packed, (m, n, x.shape[0] * count(dy.shape[2:])), groups)
 
 
 RULES = {

@@ -1,6 +1,7 @@
 """Rows whose size depends on values: the kernels count first, the host reads the count and makes the outputs.
 
-Reading the count waits for the device, here as in every library; a trace refuses these rows. `DYNAMIC` holds them by name; each returns its outputs.
+Reading the count waits for the device, here as in every library; a trace refuses these rows. `DYNAMIC` holds them by name; each returns
+its outputs.
 """
 
 from __future__ import annotations
@@ -8,8 +9,6 @@ from __future__ import annotations
 import struct
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
-
-import numpy as np
 
 from gradlab.backends.cuda.launch import segments
 from gradlab.backends.cuda.launch.prefix import run, running_count
@@ -60,15 +59,6 @@ def unique(work: Work, inputs: list[Any], params: dict[str, Any]) -> Any:
     return values, inverse, counts
 
 
-def converted(work: Work, x: Any, dtype: np.dtype[Any]) -> Any:
-    """A contiguous array in another type."""
-    if x.dtype == dtype:
-        return x
-    made = work.empty(x.shape, dtype)
-    work.each(work.kernel(FILE, "convert", x.dtype, dtype), x.size, x, made)
-    return made
-
-
 def bincount(work: Work, inputs: list[Any], params: dict[str, Any]) -> Any:
     x, weights = work.contiguous(inputs[0]), inputs[1]
     size = params["minlength"]
@@ -82,13 +72,13 @@ def bincount(work: Work, inputs: list[Any], params: dict[str, Any]) -> Any:
         work.each(work.kernel(FILE, "count_numbers", x.dtype), x.size, x, counts, size)
         return counts.view(INT64)
     total = work.zeros((size,), FLOAT64)
-    source = converted(work, work.contiguous(weights), FLOAT64)
-    segments.add(work, total, converted(work, x, INT64), source, 1, size)
-    return converted(work, total, weights.dtype if weights.dtype in FLOATING else FLOAT64)
+    source = work.converted(weights, FLOAT64)
+    segments.add(work, total, work.converted(x, INT64), source, 1, size)
+    return work.converted(total, weights.dtype if weights.dtype in FLOATING else FLOAT64)
 
 
 def repeated(work: Work, inputs: list[Any], params: dict[str, Any]) -> Any:
-    repeats = converted(work, work.contiguous(inputs[0]), INT64)
+    repeats = work.converted(inputs[0], INT64)
     if repeats.size and int(work.driver.download(extreme(work, repeats, False))[0]) < 0:
         raise RuntimeError("repeat_interleave: repeats are not negative")
     running = work.empty(repeats.shape, INT64)

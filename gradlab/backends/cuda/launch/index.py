@@ -1,4 +1,8 @@
-"""Reading and writing by index tensors."""
+"""Reading and writing by index tensors.
+
+Few sources: each place looks through them for its own. Many: they are sorted by place (`segments.py`), so the work grows with their
+number alone. Both take sums in the order of the sources.
+"""
 
 from __future__ import annotations
 
@@ -6,16 +10,24 @@ import struct
 from collections.abc import Sequence
 from typing import Any
 
+from gradlab.backends.cuda.launch import segments
 from gradlab.backends.cuda.launch.rule import Rule
 from gradlab.backends.cuda.layout import element_strides
 from gradlab.backends.cuda.work import WORD_TYPES, Work
 from gradlab.dtype import INT64
 from gradlab.spec import Spec, count
 
+FEW = 64  # sources that each place can look through
+
 
 def word(array: Any) -> str:
     """The C++ type of words of an array's element size."""
     return WORD_TYPES[array.dtype.itemsize]
+
+
+def index_type(size: int) -> str:
+    """The C++ type that counts the elements."""
+    return "unsigned int" if size < 2**31 else "long long"
 
 
 def _front(dims: tuple[int, ...], rank: int) -> tuple[int, ...]:
@@ -32,13 +44,27 @@ def _place(dims: tuple[int, ...]) -> int:
     return dims[0] if dims[-1] - dims[0] + 1 == len(dims) else 0
 
 
-def _places(work: Work, at: Any, sizes: tuple[int, ...]) -> Any:
-    """One place in the flattened indexed dimensions for each set of places."""
+def _places(work: Work, name: str, at: Any, shape: tuple[int, ...], dims: tuple[int, ...], wrap: bool) -> Any:
+    """One place in the flattened indexed dimensions for each set of places, -1 for what lies outside."""
     number = count(at.shape[1:])
     places = work.empty((number,), INT64)
-    dims = struct.pack("ii8q", len(sizes), 0, *sizes, *[1] * (8 - len(sizes)))
-    work.each(work.kernel("index.cu", "linear_places"), number, work.contiguous(at), places, dims)
+    sizes = [shape[d] for d in dims]
+    packed = struct.pack("ii8q", len(sizes), int(wrap), *sizes, *[1] * (8 - len(sizes)))
+    site = work.faults.index(name, shape, dims)
+    work.each(work.kernel("index.cu", "linear_places"), number, work.contiguous(at), places, packed, work.faults.record, site)
+    work.faults.check()
     return places
+
+
+def _take(work: Work, x: Any, places: Any, y: Any, size: int, inner: int, site: int | None = None) -> None:
+    """y[outer, n, inner] = x[outer, places[n], inner] of contiguous arrays, 16 bytes at a time where rows allow it. With a site, places
+    are checked."""
+    item = y.dtype.itemsize
+    wide = inner * item % 16 == 0 and (work.pointer(x) | work.pointer(y)) % 16 == 0
+    scale = 16 // item if wide else 1
+    function = work.kernel("index.cu", "take", "uint4" if wide else word(y), index_type(y.size))
+    record = None if site is None else work.faults.record
+    work.each(function, y.size // scale, x, places, y, record, site or 0, places.size, size, inner // scale)
 
 
 def _rows_order(at_rank: int, value_rank: int, dims: tuple[int, ...]) -> tuple[int, ...]:
@@ -50,41 +76,44 @@ def _rows_order(at_rank: int, value_rank: int, dims: tuple[int, ...]) -> tuple[i
 
 def index(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
     (x, at), (y,), dims = inputs, outputs, params["dims"]
+    places = _places(work, "index", at, x.shape, dims, params["wrap"])  # a wrong index is an error also where nothing is read
     if not y.size:
         return
-    sizes = tuple(x.shape[d] for d in dims)
-    places = _places(work, at, sizes)
+    size = count(tuple(x.shape[d] for d in dims))
     if dims[-1] - dims[0] + 1 == len(dims):
-        outer, inner = count(x.shape[: dims[0]]), count(x.shape[dims[-1] + 1 :])
-        work.each(
-            work.kernel("index.cu", "take", word(x)), outer * places.size * inner, work.contiguous(x), places, y, places.size, count(sizes), inner
-        )
+        _take(work, work.contiguous(x), places, y, size, count(x.shape[dims[-1] + 1 :]))
         return
     moved = work.contiguous(x.transpose(_front(dims, len(x.shape))))
-    inner = count(moved.shape[len(dims) :])
-    work.each(work.kernel("index.cu", "take", word(x)), places.size * inner, moved, places, y, places.size, count(sizes), inner)
+    _take(work, moved, places, y, size, count(moved.shape[len(dims) :]))
 
 
 def _add(work: Work, old: Any, places: Any, rows: Any, y: Any, width: int, targets: int, skip: int = -1) -> None:
     """y[places] = old (or zeros) + rows, for y as [targets, width]."""
+    if places.size > FEW and segments.fits(places.size, targets):
+        if old is None:
+            work.driver.fill_zero(y)
+        else:
+            work.copy(y, old)
+        segments.add(work, y, places, rows, width, targets, skip=skip)
+        return
     function = work.kernel("index.cu", "add_rows", y.dtype)
     work.launch(function, -(-targets // 4), 128, old, places, rows, y, places.size, width, skip, targets, rows=-(-width // 32))
 
 
 def index_backward(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
     (dy, at), (y,) = inputs, outputs
-    _accumulate(work, None, at, dy, y, params["dims"])
+    _accumulate(work, "index_backward", None, at, dy, y, params["dims"], True)
 
 
-def _accumulate(work: Work, x: Any, at: Any, value: Any, y: Any, dims: tuple[int, ...]) -> None:
+def _accumulate(work: Work, name: str, x: Any, at: Any, value: Any, y: Any, dims: tuple[int, ...], wrap: bool) -> None:
     if not y.size:
         return
     shape, rank = y.shape, len(y.shape)
     sizes = tuple(shape[d] for d in dims)
     order = _front(dims, rank)
     targets, width = count(sizes), count(shape) // count(sizes)
-    rows = work.contiguous(value.transpose(_rows_order(len(at.shape) - 1, len(value.shape), dims))) if len(value.shape) > 1 else work.contiguous(value)
-    places = _places(work, at, sizes)
+    rows = work.contiguous(value.transpose(_rows_order(len(at.shape) - 1, len(value.shape), dims)))
+    places = _places(work, name, at, shape, dims, wrap)
     straight = order == tuple(range(rank))
     old = None if x is None else work.contiguous(x if straight else x.transpose(order))
     total = y if straight else work.empty(tuple(shape[d] for d in order), y.dtype)
@@ -96,7 +125,7 @@ def _accumulate(work: Work, x: Any, at: Any, value: Any, y: Any, dims: tuple[int
 def index_put(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
     (x, at, value), (y,), dims = inputs, outputs, params["dims"]
     if params["accumulate"]:
-        _accumulate(work, x, at, value, y, dims)
+        _accumulate(work, "index_put", x, at, value, y, dims, params["wrap"])
         return
     if not value.size:
         work.copy(y, x)
@@ -108,10 +137,13 @@ def index_put(work: Work, inputs: list[Any], outputs: list[Any], params: dict[st
     total = y if straight else work.empty(tuple(shape[d] for d in order), y.dtype)
     work.copy(total, x if straight else x.transpose(order))
     targets, width = count(sizes), count(shape) // count(sizes)
-    rows = work.contiguous(value.transpose(_rows_order(len(at.shape) - 1, len(value.shape), dims))) if len(value.shape) > 1 else work.contiguous(value)
-    places = _places(work, at, sizes)
-    function = work.kernel("index.cu", "put_rows", word(y))
-    work.launch(function, -(-targets // 4), 128, places, rows, total, places.size, width, targets)
+    rows = work.contiguous(value.transpose(_rows_order(len(at.shape) - 1, len(value.shape), dims)))
+    places = _places(work, "index_put", at, shape, dims, params["wrap"])
+    if places.size > FEW and segments.fits(places.size, targets):
+        segments.put(work, total, places, rows, targets)
+    else:
+        function = work.kernel("index.cu", "put_rows", word(y))
+        work.launch(function, -(-targets // 4), 128, places, rows, total, places.size, width, targets)
     if not straight:
         work.copy(y, total.transpose(_inverse(order)))
 
@@ -120,7 +152,9 @@ def embedding(work: Work, inputs: list[Any], outputs: list[Any], params: dict[st
     (weight, at), (y,) = inputs, outputs
     if y.size:
         rows, width = weight.shape
-        work.each(work.kernel("index.cu", "take", word(y)), y.size, work.contiguous(weight), work.contiguous(at), y, at.size, rows, width)
+        site = work.faults.index("embedding", weight.shape, (0,))
+        _take(work, work.contiguous(weight), work.contiguous(at), y, rows, width, site)
+        work.faults.check()
 
 
 def embedding_backward(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
@@ -135,7 +169,8 @@ def embedding_backward(work: Work, inputs: list[Any], outputs: list[Any], params
 
 
 def _lines(shape: tuple[int, ...], index_shape: tuple[int, ...], source: Any, dim: int) -> bytes:
-    """`Lines` of scatter.cu, for a row-major target of `shape`, a row-major index and any source (or None) that is read at the index's places."""
+    """`Lines` of scatter.cu, for a row-major target of `shape`, a row-major index and any source (or None) that is read at the index's
+    places."""
 
     def steps(sizes: tuple[int, ...]) -> list[int]:
         found, step = [], 1
@@ -153,50 +188,74 @@ def _lines(shape: tuple[int, ...], index_shape: tuple[int, ...], source: Any, di
         return [*(values[d] for d in others), *pad]
 
     return struct.pack(
-        "ii37q", len(others), 0, *row(index_shape), *row(index), *row(target), *row(origin), index[dim], target[dim], origin[dim], index_shape[dim],
-        shape[dim],
+        "ii37q", len(others), 0, *row(index_shape), *row(index), *row(target), *row(origin),
+        index[dim], target[dim], origin[dim], index_shape[dim], shape[dim],
     )  # fmt: skip
 
 
 def gather(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
-    (x, at), (y,) = inputs, outputs
+    (x, at), (y,), dim = inputs, outputs, params["dim"]
     if y.size:
-        lines = _lines(x.shape, at.shape, None, params["dim"])
-        work.each(work.kernel("scatter.cu", "gather", word(y)), y.size, work.contiguous(x), work.contiguous(at), y, lines)
+        lines, site = _lines(x.shape, at.shape, None, dim), work.faults.index("gather", x.shape, (dim,))
+        function = work.kernel("scatter.cu", "gather", word(y), index_type(y.size))
+        work.each(function, y.size, work.contiguous(x), work.contiguous(at), y, lines, work.faults.record, site)
+        work.faults.check()
 
 
-def _scatter(work: Work, y: Any, at: Any, source: Any, dim: int, mode: int, keep: bool = True) -> None:
+def _one_for_each_row(y: Any, at: Any, dim: int) -> bool:
+    """Whether the index is one vector, repeated along all dimensions but `dim` of a target of those sizes."""
+    return all(at.shape[d] == y.shape[d] and (at.shape[d] == 1 or at.strides[d] == 0) for d in range(len(y.shape)) if d != dim)
+
+
+def _scatter(work: Work, name: str, y: Any, at: Any, source: Any, dim: int, mode: int, keep: bool = True) -> None:
+    """mode: 0 add, 1 the last wins, 2 product, 3 maximum, 4 minimum; y holds the old values."""
     if not at.size:
         return
-    targets = at.size // at.shape[dim] * y.shape[dim]
-    lines = _lines(y.shape, at.shape, source, dim)
-    work.each(work.kernel("scatter.cu", "scatter", y.dtype, mode), targets, y, work.contiguous(at), source, lines, int(keep))
+    number, site, record = at.shape[dim], work.faults.index(name, y.shape, (dim,)), work.faults.record
+    if (number <= FEW or not segments.fits(at.size, y.size)) and y.size:
+        targets = at.size // number * y.shape[dim]
+        lines = _lines(y.shape, at.shape, source, dim)
+        function = work.kernel("scatter.cu", "scatter", y.dtype, mode, index_type(targets))
+        work.each(function, targets, y, work.contiguous(at), source, lines, int(keep), record, site)
+    elif mode != 1 and _one_for_each_row(y, at, dim):
+        vector = work.contiguous(at[tuple(slice(None) if d == dim else 0 for d in range(len(y.shape)))]).reshape((1, number))
+        places = _places(work, name, vector, (y.shape[dim],), (0,), False)
+        segments.add(work, y, places, work.contiguous(source), count(y.shape[dim + 1 :]), y.shape[dim], mode=mode, keep=keep)
+    else:
+        places = work.empty(at.shape, INT64)
+        lines = _lines(y.shape, at.shape, None, dim)
+        work.each(work.kernel("scatter.cu", "line_places", index_type(at.size)), at.size, work.contiguous(at), places, lines, record, site)
+        if mode == 1:
+            segments.put(work, y, places, work.contiguous(source), y.size)
+        else:
+            segments.add(work, y, places, work.contiguous(source), 1, y.size, mode=mode, keep=keep)
+    work.faults.check()
 
 
 def gather_backward(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
     (dy, at), (y,) = inputs, outputs
     if y.size:
         work.driver.fill_zero(y)
-        _scatter(work, y, at, dy, params["dim"], 0)
+        _scatter(work, "gather_backward", y, at, dy, params["dim"], 0)
 
 
 def scatter(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
     (x, at, source), (y,) = inputs, outputs
     work.copy(y, x)
-    _scatter(work, y, at, source, params["dim"], 1)
+    _scatter(work, "scatter", y, at, source, params["dim"], 1)
 
 
 def scatter_add(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
     (x, at, source), (y,) = inputs, outputs
     work.copy(y, x)
-    _scatter(work, y, at, source, params["dim"], 0)
+    _scatter(work, "scatter_add", y, at, source, params["dim"], 0)
 
 
 def scatter_reduce(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
     (x, at, source), (y,) = inputs, outputs
     work.copy(y, x)
     mode = {"prod": 2, "amax": 3, "amin": 4}[params["reduce"]]
-    _scatter(work, y, at, source, params["dim"], mode, params["include_self"])
+    _scatter(work, "scatter_reduce", y, at, source, params["dim"], mode, params["include_self"])
 
 
 def few_dims(specs: Sequence[Spec | None], outs: Sequence[Spec], params: dict[str, Any]) -> bool:

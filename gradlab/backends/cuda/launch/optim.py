@@ -1,70 +1,192 @@
-"""Update rows of the optimizers."""
+"""Update rows of the optimizers: one launch for all parameters of a group (`multi_tensor`), which may write into its own inputs.
+
+The tables of addresses travel with the launch, not through device memory. Where a row counts steps, a second small launch before it
+advances the counters and computes each parameter's constants.
+"""
 
 from __future__ import annotations
 
 import struct
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
 
 from gradlab.backends.cuda.launch.rule import Rule
 from gradlab.backends.cuda.work import Work
-from gradlab.dtype import FLOAT32, FLOAT64, FLOATING
+from gradlab.dtype import FLOAT64, FLOATING
+from gradlab.op import Op
 from gradlab.spec import Spec
 
-KINDS = ("SGD", "MOMENTUM", "ADAM", "AMSGRAD", "RMSPROP", "ADAGRAD", "ADADELTA", "ADAMAX", "NADAM", "RADAM", "ASGD", "RPROP")
+CHUNK, CONSTANTS, COUNTED, ROOM = 4096, 8, 64, 3800  # as in optim.cu
+MOST_BLOCKS = 1 << 30
 
 
-def update(kind: str, places: Sequence[int], extras: int = 0, step: bool = True) -> Rule:
-    """A rule for inputs (p, grad, buffers…, extras…, step, h) and outputs (p, buffers…, extras…, step).
+class Form(NamedTuple):
+    """How a row's inputs (p, grad, buffers…, extras…, step, h) and outputs (p, buffers…, extras…, step) are a kernel's.
 
-    places: which of the kernel's buffers each of the row's is.
+    places: which of the kernel's `buffers` each of the row's is. extras: 0-d numbers besides the step. counts: whether there is a step.
     """
 
-    def run(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
-        p, g, *rest = (None if x is None else work.contiguous(x) for x in inputs)
-        new_p, *news = outputs
-        h = work.converted(rest.pop(), FLOAT64)
-        count, new_count = (rest.pop(), news.pop()) if step else (None, None)
-        taken, given = [None] * 4, [None] * 4
-        for place, old, new in zip(places, rest, news):
-            taken[place], given[place] = old, new
-        more, new_more = [None, None], [None, None]
-        for i in range(extras):
-            more[i], new_more[i] = rest[len(places) + i], news[len(places) + i]
-        pointer = work.pointer
+    kind: str
+    buffers: int
+    places: tuple[int, ...]
+    extras: int = 0
+    counts: bool = True
 
-        def addresses(*arrays: Any) -> bytes:
-            return struct.pack(f"{len(arrays)}Q", *(0 if a is None else pointer(a) for a in arrays))
 
-        counter = FLOAT32 if count is None else count.dtype
-        function = work.kernel("optim.cu", "update", p.dtype, counter, f"gradlab::{kind}")
-        flag = int(params.get("nesterov", params.get("decoupled", False)))
-        values = (p, g, new_p, addresses(*taken, *given), addresses(h, count, new_count, *more, *new_more), flag, int(params["maximize"]))
-        # A parameter without elements still counts its steps.
-        work.launch(function, max(-(-p.size // 256), 1), 256, *values, p.size)
+FORMS = {
+    "sgd_update": Form("SGD", 0, (), counts=False),
+    "sgd_momentum_update": Form("MOMENTUM", 1, (0,), counts=False),
+    "adam_update": Form("ADAM", 2, (0, 1)),
+    "amsgrad_update": Form("AMSGRAD", 3, (0, 1, 2)),
+    "rmsprop_update": Form("RMSPROP", 3, (0,)),
+    "rmsprop_centered_update": Form("RMSPROP", 3, (0, 1)),
+    "rmsprop_momentum_update": Form("RMSPROP", 3, (0, 2)),
+    "rmsprop_centered_momentum_update": Form("RMSPROP", 3, (0, 1, 2)),
+    "adagrad_update": Form("ADAGRAD", 1, (0,)),
+    "adadelta_update": Form("ADADELTA", 2, (0, 1)),
+    "adamax_update": Form("ADAMAX", 2, (0, 1)),
+    "nadam_update": Form("NADAM", 2, (0, 1), extras=1),
+    "radam_update": Form("RADAM", 2, (0, 1)),
+    "asgd_update": Form("ASGD", 1, (0,), extras=2),
+    "rprop_update": Form("RPROP", 2, (0, 1)),
+}
 
+
+class Part(NamedTuple):
+    """One parameter of a launch. arrays: p, gradient, kernel's buffers, new p, new buffers. counters: step, two extras, the new ones."""
+
+    arrays: tuple[Any, ...]
+    counters: tuple[Any, ...]
+
+    @property
+    def size(self) -> int:
+        return int(self.arrays[0].size)
+
+
+def table_length(buffers: int) -> int:
+    """How many parameters one launch takes."""
+    return ROOM // (8 * (4 + 2 * buffers) + 4)
+
+
+def part_of(form: Form, inputs: Sequence[Any], outputs: Sequence[Any]) -> Part:
+    """A row's contiguous inputs (without h) and outputs."""
+    p, g, *rest = inputs
+    new_p, *news = outputs
+    olds, updated = [None] * form.buffers, [None] * form.buffers
+    for place, old, new in zip(form.places, rest, news, strict=False):
+        olds[place], updated[place] = old, new
+    counters: list[Any] = [None] * 6
+    if form.counts:
+        counters[0], counters[3] = rest[-1], news[-1]
+        for i in range(form.extras):
+            counters[1 + i], counters[4 + i] = rest[len(form.places) + i], news[len(form.places) + i]
+    # A kernel's table has room for one buffer where the row has none.
+    pad = [None] if form.buffers == 0 else []
+    return Part((p, g, *olds, *pad, new_p, *updated, *pad), tuple(counters))
+
+
+def _hypers(work: Work, h: Any) -> tuple[bytes, Any]:
+    """The bytes of `Hypers`, and the device array to keep until the launch."""
+    if isinstance(h, np.ndarray):
+        numbers = h.astype(FLOAT64).tolist()
+        return struct.pack("Q8d", 0, *numbers, *[0.0] * (8 - len(numbers))), None
+    device = work.converted(h, FLOAT64)
+    return struct.pack("Q8d", work.pointer(device), *[0.0] * 8), device
+
+
+def _batches(parts: Sequence[Part], length: int) -> Iterator[tuple[Sequence[Part], list[int]]]:
+    """Parts for one launch each, with the number of the first block of each and the total."""
+    taken: list[Part] = []
+    first = [0]
+    for part in parts:
+        blocks = -(-part.size // CHUNK)
+        if taken and (len(taken) == length or first[-1] + blocks > MOST_BLOCKS):
+            yield taken, first
+            taken, first = [], [0]
+        taken.append(part)
+        first.append(first[-1] + blocks)
+    if taken:
+        yield taken, first
+
+
+def launch(work: Work, form: Form, parts: Sequence[Part], h: Any, params: dict[str, Any]) -> None:
+    """Update parameters of one dtype, whose counters are of one dtype."""
+    if not parts:
+        return
+    pointer = work.pointer
+    dtype = parts[0].arrays[0].dtype
+    hypers, kept = _hypers(work, h)
+    flag, maximize = np.int32(params.get("nesterov", params.get("decoupled", False))), np.int32(params["maximize"])
+    length = table_length(form.buffers)
+    kind = f"gradlab::{form.kind}"
+    update = work.kernel("optim.cu", "update", dtype, kind)
+    for taken, first in _batches(parts, min(length, COUNTED) if form.counts else length):
+        found = None
+        if form.counts:
+            found = work.empty((len(taken), CONSTANTS), work.wide(dtype))
+            columns = [[0 if a is None else pointer(a) for a in column] for column in zip(*(part.counters for part in taken), strict=True)]
+            pad = [0] * (COUNTED - len(taken))
+            counters = struct.pack(f"{6 * COUNTED}Qii", *(a for column in columns for a in (*column, *pad)), len(taken), 0)
+            advance = work.kernel("optim.cu", "advance", work.wide(dtype), taken[0].counters[0].dtype, kind)
+            work.launch(advance, 1, COUNTED, found, counters, hypers)
+        if first[-1] == 0:
+            continue
+        columns = [[0 if a is None else pointer(a) for a in column] for column in zip(*(part.arrays for part in taken), strict=True)]
+        columns.append([part.size for part in taken])
+        rest = length - len(taken)
+        numbers = [a for column in columns for a in (*column, *[0] * rest)]
+        table = struct.pack(f"{len(numbers)}Q{length + 2}i", *numbers, len(taken), *first, *[first[-1]] * rest)
+        work.launch(update, first[-1], 256, table + bytes(-len(table) % 8), found, hypers, flag, maximize)
+    del kept
+
+
+def _takes(form: Form) -> Any:
     def takes(specs: Sequence[Spec | None], outs: Sequence[Spec], params: dict[str, Any]) -> bool:
-        counters = {s.dtype for s in (specs[len(specs) - 2 - extras : len(specs) - 1] if step else ()) if s is not None}
-        h = specs[-1]
+        *_, h = specs
+        counters = {s.dtype for s in specs[len(specs) - 2 - form.extras : -1] if s is not None} if form.counts else set()
         return outs[0].dtype in FLOATING and h is not None and h.dtype in FLOATING and len(counters) <= 1 and counters <= FLOATING
 
-    return Rule(run, takes)
+    return takes
 
 
-RULES = {
-    ("optim.cu", "sgd_update"): update("SGD", (), step=False),
-    ("optim.cu", "sgd_momentum_update"): update("MOMENTUM", (0,), step=False),
-    ("optim.cu", "adam_update"): update("ADAM", (0, 1)),
-    ("optim.cu", "amsgrad_update"): update("AMSGRAD", (0, 1, 2)),
-    ("optim.cu", "rmsprop_update"): update("RMSPROP", (0,)),
-    ("optim.cu", "rmsprop_centered_update"): update("RMSPROP", (0, 1)),
-    ("optim.cu", "rmsprop_momentum_update"): update("RMSPROP", (0, 2)),
-    ("optim.cu", "rmsprop_centered_momentum_update"): update("RMSPROP", (0, 1, 2)),
-    ("optim.cu", "adagrad_update"): update("ADAGRAD", (0,)),
-    ("optim.cu", "adadelta_update"): update("ADADELTA", (0, 1)),
-    ("optim.cu", "adamax_update"): update("ADAMAX", (0, 1)),
-    ("optim.cu", "nadam_update"): update("NADAM", (0, 1), extras=1),
-    ("optim.cu", "radam_update"): update("RADAM", (0, 1)),
-    ("optim.cu", "asgd_update"): update("ASGD", (0,), extras=2),
-    ("optim.cu", "rprop_update"): update("RPROP", (0, 1)),
-}
+def _rule(form: Form) -> Rule:
+    def run(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
+        *arrays, h = inputs
+        ready = [None if a is None else work.contiguous(a) for a in arrays]
+        launch(work, form, [part_of(form, ready, outputs)], h, params)
+
+    return Rule(run, _takes(form))
+
+
+def multi_tensor(work: Work, op: Op, arguments: Sequence[Sequence[Any]], params: dict[str, Any]) -> list[tuple[Any, ...]]:
+    """Update many parameters in place by an optimizer's row.
+
+    arguments: the row's inputs for each parameter, without h but for the last entry of each: device arrays, None for a buffer to be made;
+    h is a vector on the device or on the host (NumPy), the same for all. Everything but h and the gradient is written into its own memory.
+    Returns each parameter's outputs: the given arrays, or new ones where None was given. Parameters may differ in dtype, not in device.
+    """
+    form = FORMS[op.name]
+    by_dtype: dict[Any, list[Part]] = {}
+    returned, late = [], []
+    for *inputs, _ in arguments:
+        p = inputs[0]
+        targets = [p, *(work.empty(p.shape, p.dtype) if a is None else a for a in inputs[2:])]
+        ready = [None if a is None else work.contiguous(a) for a in inputs]
+        # What is not contiguous is updated in a copy, and written back.
+        given, taken = (p, *inputs[2:]), (ready[0], *ready[2:])
+        outputs = [t if i is None or i is a else i for t, i, a in zip(targets, taken, given, strict=True)]
+        late += [(t, o) for t, o in zip(targets, outputs, strict=True) if t is not o]
+        part = part_of(form, ready, outputs)
+        key = (p.dtype, None if part.counters[0] is None else part.counters[0].dtype)
+        by_dtype.setdefault(key, []).append(part)
+        returned.append(tuple(targets))
+    for parts in by_dtype.values():
+        launch(work, form, parts, arguments[0][-1], params)
+    for target, output in late:
+        work.copy(target, output)
+    return returned
+
+
+RULES = {("optim.cu", name): _rule(form) for name, form in FORMS.items()}

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gradlab.backends.cuda.faults import Site
 from gradlab.backends.cuda.launch.rule import Rule
 from gradlab.backends.cuda.work import Work
 from gradlab.dtype import FLOATING, INT64
@@ -64,6 +65,12 @@ def int64_targets(at: int) -> Callable[..., bool]:
     return takes
 
 
+def _class_site(work: Work, classes: int, ignore: int) -> int:
+    """The site of a class that is not there."""
+    text = lambda k: f"class {k} is not in [0, {classes}); only ignore_index={ignore} may lie outside"  # noqa: E731
+    return work.faults.sites(("class", classes, ignore), Site(IndexError, text))
+
+
 def cross_entropy(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
     x, target = work.contiguous(inputs[0]), _targets(work, inputs[1])
     y, p = outputs
@@ -72,8 +79,11 @@ def cross_entropy(work: Work, inputs: list[Any], outputs: list[Any], params: dic
     loss = work.empty((max(rows, 1),), work.wide(dtype))
     if rows:
         alone = inner > 1
+        site = _class_site(work, classes, ignore)
         blocks, threads = (-(-rows // 128), 128) if alone else (rows, threads_for(classes))
-        work.launch(work.kernel("loss.cu", "cross_entropy", dtype, alone), blocks, threads, x, target, p, loss, ignore, rows, classes, inner)
+        work.launch(work.kernel("loss.cu", "cross_entropy", dtype, alone), blocks, threads, x, target, p, loss, ignore, work.faults.record, site,
+                    rows, classes, inner)  # fmt: skip
+        work.faults.check()
     if params["reduction"] == "none":
         work.each(work.kernel("loss.cu", "convert_loss", dtype), rows, loss, y)
     else:
@@ -102,7 +112,10 @@ def nll(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any
     x, target = (work.contiguous(v) for v in inputs)
     (y,) = outputs
     _, classes, inner = split(x.shape, 1)
-    work.each(work.kernel("loss.cu", "nll", y.dtype), y.size, x, target, y, params["ignore_index"], classes, inner)
+    ignore = params["ignore_index"]
+    site = _class_site(work, classes, ignore)
+    work.each(work.kernel("loss.cu", "nll", y.dtype), y.size, x, target, y, ignore, classes, inner, work.faults.record, site)
+    work.faults.check()
 
 
 def nll_backward(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:

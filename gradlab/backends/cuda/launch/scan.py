@@ -1,12 +1,17 @@
-"""Along one dimension: extreme elements with their places, and running sums, products and extremes."""
+"""Along one dimension: extreme elements with their places, and running sums, products and extremes.
+
+Running results take one thread for each line (`scan.cu`) where lines are many or short, else one block or several (`prefix.cu`).
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+from gradlab.backends.cuda.launch import prefix
 from gradlab.backends.cuda.launch.rows import split, threads_for
 from gradlab.backends.cuda.launch.rule import Rule
 from gradlab.backends.cuda.work import Work
+from gradlab.dtype import BOOL
 
 
 def extreme(largest: bool, with_values: bool) -> Rule:
@@ -31,12 +36,30 @@ def _lines(shape: tuple[int, ...], dim: int) -> tuple[int, int, int]:
     return size, inner, outer * inner
 
 
+def _by_blocks(work: Work, name: str, types: tuple[Any, ...], inputs: list[Any], outputs: list[Any], dim: int) -> bool:
+    """Run a kernel of prefix.cu if blocks suit the lines: rows of neighbours, or few long lines, which are made rows of neighbours."""
+    size, inner, lines = _lines(outputs[0].shape, dim)
+    if not (size > 64 if inner == 1 else size >= 1024 and lines < 4096) or outputs[0].dtype == BOOL:
+        return False
+    if inner == 1:
+        prefix.run(work, name, types, (*(work.contiguous(x) for x in inputs), *outputs), lines, size)
+        return True
+    rank = len(outputs[0].shape)
+    order = (*(d for d in range(rank) if d != dim), dim)
+    back = tuple(sorted(range(rank), key=order.__getitem__))
+    made = [work.empty(tuple(y.shape[d] for d in order), y.dtype) for y in outputs]
+    prefix.run(work, name, types, (*(work.contiguous(x.transpose(order)) for x in inputs), *made), lines, size)
+    for y, m in zip(outputs, made, strict=True):
+        work.copy(y, m.transpose(back))
+    return True
+
+
 def running(mode: int) -> Rule:
     """cumsum, cumprod, logcumsumexp."""
 
     def run(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
         (y,) = outputs
-        if y.size:
+        if y.size and not _by_blocks(work, "prefix", (y.dtype, mode), inputs, outputs, params["dim"]):
             size, inner, lines = _lines(y.shape, params["dim"])
             function = work.kernel("scan.cu", "running", y.dtype, mode)
             work.launch(function, -(-lines // 128), 128, work.contiguous(inputs[0]), y, size, inner, lines)
@@ -46,7 +69,7 @@ def running(mode: int) -> Rule:
 
 def recurrence(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
     (y,) = outputs
-    if y.size:
+    if y.size and not _by_blocks(work, "prefix_recurrence", (y.dtype, bool(params["reverse"])), inputs, outputs, params["dim"]):
         size, inner, lines = _lines(y.shape, params["dim"])
         a, b = (work.contiguous(x) for x in inputs)
         function = work.kernel("scan.cu", "recurrence", y.dtype)
@@ -58,7 +81,7 @@ def running_extreme(largest: bool) -> Rule:
 
     def run(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
         values, indices = outputs
-        if values.size:
+        if values.size and not _by_blocks(work, "prefix_extreme", (values.dtype, largest), inputs, outputs, params["dim"]):
             size, inner, lines = _lines(values.shape, params["dim"])
             function = work.kernel("scan.cu", "running_extreme", values.dtype, largest)
             work.launch(function, -(-lines // 128), 128, work.contiguous(inputs[0]), values, indices, size, inner, lines)
@@ -67,8 +90,8 @@ def running_extreme(largest: bool) -> Rule:
 
 
 RULES = {
-    ("reduce.cu", "argmax"): extreme(True, False), ("reduce.cu", "argmin"): extreme(False, False), ("reduce.cu", "max"): extreme(True, True),
-    ("reduce.cu", "min"): extreme(False, True), ("scan.cu", "cumsum"): running(0), ("scan.cu", "cumprod"): running(1),
-    ("scan.cu", "logcumsumexp"): running(2), ("scan.cu", "recurrence"): Rule(recurrence), ("scan.cu", "cummax"): running_extreme(True),
-    ("scan.cu", "cummin"): running_extreme(False),
+    ("reduce.cu", "argmax"): extreme(True, False), ("reduce.cu", "argmin"): extreme(False, False),
+    ("reduce.cu", "max"): extreme(True, True), ("reduce.cu", "min"): extreme(False, True),
+    ("scan.cu", "cumsum"): running(0), ("scan.cu", "cumprod"): running(1), ("scan.cu", "logcumsumexp"): running(2),
+    ("scan.cu", "recurrence"): Rule(recurrence), ("scan.cu", "cummax"): running_extreme(True), ("scan.cu", "cummin"): running_extreme(False),
 }  # fmt: skip

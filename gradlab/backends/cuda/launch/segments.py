@@ -20,8 +20,8 @@ def add(
 ) -> None:
     """y[outer, places[n], inner] += source[outer, n, inner], in the order of n; contiguous arrays, `places` of int64.
 
-    mode: 0 adds, 2 multiplies, 3 and 4 take the maximum and minimum. keep: the old value of a place takes part. skip: a place that gets nothing.
-    A source of one element stands for all.
+    mode: 0 adds, 2 multiplies, 3 and 4 take the maximum and minimum. keep: the old value of a place takes part. skip: a place that gets
+    nothing. A source of one element stands for all.
     """
     number = places.size
     if not number or not y.size:
@@ -35,11 +35,11 @@ def add(
     wide = work.wide(y.dtype)
     head, tail = work.empty((threads,), wide), work.empty((threads,), wide)
     each = int(source.size != 1 or number * width == 1)
-    work.each(
-        work.kernel(FILE, "segments", y.dtype, mode), threads, keys, order, source, y, head, tail, number, size, inner, int(keep), each, tile, width
-    )
+    function = work.kernel(FILE, "segments", y.dtype, mode)
+    work.each(function, threads, keys, order, source, y, head, tail, number, size, inner, int(keep), each, tile, width)
     if number > tile:
-        work.each(work.kernel(FILE, "join_segments", y.dtype, mode), threads, keys, y, head, tail, number, size, inner, tile, width)
+        function = work.kernel(FILE, "join_segments", y.dtype, mode)
+        work.each(function, threads, keys, y, head, tail, number, size, inner, tile, width)
 
 
 def put(work: Work, y: Any, places: Any, source: Any, size: int) -> None:

@@ -1,4 +1,4 @@
-"""Rows that order and count. Everything is sorted by one stable sort of unsigned keys (`kernels/sort.cu`), the same code on every device."""
+"""Rows that order and count. One stable sort of unsigned keys (`kernels/sort.cu`) does it all, the same code on every device."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ def numbered(work: Work, function: Any, number: int, *values: Any) -> None:
 
 
 def sorted_keys(work: Work, keys: Any, order: Any, rows: int, size: int, bits: int) -> tuple[Any, Any]:
-    """Rows of keys [rows, size], of which the lowest `bits` count, in stable ascending order, and the place of each in the flat array before.
-    `order` holds each element's own place. Both are written to."""
+    """Rows of keys [rows, size], of which the lowest `bits` count, in stable ascending order, and the place of each in the flat array
+    before. `order` holds each element's own place. Both are written to."""
     if size <= 1:
         return keys, order
     if size <= BLOCK_ROW:
@@ -86,11 +86,13 @@ def take_first(work: Work, x: Any, values: Any, indices: Any, dim: int, descendi
 
 
 def sort(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
-    take_first(work, work.contiguous(inputs[0]), *outputs, params["dim"], params["descending"])
+    values, indices = outputs
+    take_first(work, work.contiguous(inputs[0]), values, indices, params["dim"], params["descending"])
 
 
 def topk(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
-    take_first(work, work.contiguous(inputs[0]), *outputs, params["dim"], params["largest"])
+    values, indices = outputs
+    take_first(work, work.contiguous(inputs[0]), values, indices, params["dim"], params["largest"])
 
 
 def mode(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
@@ -153,9 +155,8 @@ def histc(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, A
     if x.size:
         limits = (extreme(work, x, False), extreme(work, x, True)) if lo == hi == 0 else (None, None)
         site = work.faults.values("histc: the range of the values is not finite; pass min and max")
-        work.each(
-            work.kernel(FILE, "histogram", x.dtype), x.size, x, *limits, counts, bins, np.float64(lo), np.float64(hi), work.faults.record, site
-        )
+        given = np.float64(lo), np.float64(hi)
+        work.each(work.kernel(FILE, "histogram", x.dtype), x.size, x, *limits, counts, bins, *given, work.faults.record, site)
     work.each(work.kernel(FILE, "convert_counts", y.dtype), bins, counts, y)
     work.faults.check()
 

@@ -14,7 +14,6 @@
 #include <string.h>
 #include <time.h>
 #include <cmath>
-#include <tuple>
 #include <type_traits>
 #include <utility>
 

@@ -1,0 +1,183 @@
+"""All kernels there are, as programs to compile without a GPU; and the rows that have none.
+
+`programs(rows)` is for checks (`gradlab.testing.kernels`): every kernel of every file, for every combination of its template arguments, and every
+elementwise and reduction row for the dtypes that it takes. A kernel file whose templates are not described here is an error.
+"""
+
+from __future__ import annotations
+
+import itertools
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gradlab.backends.cuda import launch
+from gradlab.backends.cuda.compiler import file_source, inlined, program
+from gradlab.backends.cuda.generate import Operand, Signature, elementwise_source, main_dtype, reads
+from gradlab.backends.cuda.reduction import reduction_source
+from gradlab.backends.cuda.types import compute_type
+from gradlab.dtype import ALL, BOOL, FLOATING
+from gradlab.kernel import Elementwise, Gemm, Kernel, Library, Movement, Reduction, source_directory
+from gradlab.op import Op
+from gradlab.spec import Spec
+
+LEAST_ARCHITECTURE = 75
+
+
+class Program(NamedTuple):
+    """One translation unit: what to call it, its text (headers inlined), the kernels to instantiate, the least architecture (75 is sm_75)."""
+
+    label: str
+    source: str
+    names: list[str]
+    least_arch: int
+
+
+FLOATS = ("float", "double", "__half", "__nv_bfloat16")
+INTEGERS = ("signed char", "short", "int", "long long", "unsigned char")
+EVERY = (*FLOATS, *INTEGERS, "bool")
+COMPUTED_WIDE = (("float", "float"), ("double", "double"), ("__half", "__half"), ("__half", "float"), ("__nv_bfloat16", "__nv_bfloat16"), ("__nv_bfloat16", "float"))
+PAIRS = tuple(itertools.product(FLOATS, FLOATS))
+
+# What the template parameters of kernels stand for, by the parameter's text; by "file parameters" where a file differs.
+ARGUMENTS: dict[str, Sequence[Any]] = {
+    "class S": FLOATS,
+    "class Word": ("unsigned char", "unsigned short", "unsigned int", "unsigned long long"),
+    "class Index": ("unsigned int", "long long"),
+    "class Key": ("unsigned int", "unsigned long long"),
+    **dict.fromkeys(("bool Alone", "bool Largest", "bool Masked", "bool Centred", "bool Backward"), ("false", "true")),
+    "int Stage": (0, 1, 2),
+}
+SPECIAL: dict[str, Sequence[tuple[Any, ...]]] = {
+    "arg.cu extreme": tuple(itertools.product(EVERY, ("false", "true"), ("false", "true"))),
+    "scan.cu running": tuple(itertools.product((*FLOATS, "long long"), (0, 1))) + tuple((s, 2) for s in FLOATS),
+    "scan.cu running_extreme": tuple(itertools.product((*FLOATS, *INTEGERS), ("false", "true"))),
+    "scatter.cu scatter": tuple(itertools.product((*FLOATS, *INTEGERS), range(5))),
+    "segment.cu segments": tuple(itertools.product((*FLOATS, *INTEGERS), (0, 2, 3, 4))),
+    "segment.cu join_segments": tuple(itertools.product((*FLOATS, *INTEGERS), (0, 2, 3, 4))),
+    "prefix.cu prefix": tuple(itertools.product((*FLOATS, "long long"), (0, 1), (0, 1, 2))) + tuple(itertools.product(FLOATS, (2,), (0, 1, 2))),
+    "prefix.cu prefix_extreme": tuple(itertools.product((*FLOATS, *INTEGERS), ("false", "true"), (0, 1, 2))),
+    "gemm.cu gemm": (*COMPUTED_WIDE, ("long long", "long long"), ("int", "int")),
+    "vision.cu col2im": COMPUTED_WIDE,
+    "movement.cu convert": tuple(itertools.product(EVERY, EVERY)),
+    "random.cu normal_of": PAIRS,
+    "random.cu bernoulli": tuple(itertools.product((*FLOATS, "bool", "long long"), FLOATS)),
+    "random.cu integers": tuple((s,) for s in (*FLOATS, *INTEGERS)),
+    "pool.cu max_pool": tuple((s,) for s in (*FLOATS, *INTEGERS)),
+    "index.cu add_rows": tuple((s,) for s in (*FLOATS, *INTEGERS)),
+    "conv.cu convolve": tuple(
+        (s, out, mode, rows) for s, out in COMPUTED_WIDE for mode in ((0, 1, 2) if s == out else (2,)) for rows in (16, 64)
+    ),
+    "optim.cu advance": tuple((t, e, k) for t in ("float", "double") for e in FLOATS for k in range(12)),
+    "optim.cu update": tuple(itertools.product(FLOATS, range(12))),
+    "sort.cu searchsorted": tuple(itertools.product((*FLOATS, *INTEGERS), ("int", "long long"))),
+    **{
+        f"{file} {name}": tuple((s,) for s in EVERY)
+        for file, names in {"layout.cu": ("truth",), "sort.cu": ("keys", "run_starts", "isin", "firsts")}.items()
+        for name in names
+    },
+    **{f"sort.cu {name}": tuple((s,) for s in (*FLOATS, *INTEGERS)) for name in ("order_as", "convert_counts")},
+    "sort.cu count_numbers": tuple((s,) for s in INTEGERS),
+}
+_KERNEL = re.compile(r"(?:template <([^>]*)>\s*)?__global__ void (?:__launch_bounds__\([^)]*\)\s*)?(\w+)\(")
+
+
+def kernels_of(file: str) -> list[tuple[str, str]]:
+    """Name and template parameters ("" for none) of each kernel that a file defines."""
+    return [(match[2], match[1] or "") for match in _KERNEL.finditer(file_source(file))]
+
+
+def instances(file: str, name: str, parameters: str) -> list[str]:
+    """The name expressions of a kernel's instances. KeyError for template parameters that are not described above."""
+    if not parameters:
+        return [f"gradlab::{name}"]
+    chosen = SPECIAL.get(f"{file} {name}")
+    if chosen is None:
+        chosen = tuple(itertools.product(*(ARGUMENTS[p.strip()] for p in parameters.split(","))))
+    return [f"gradlab::{name}<{', '.join(map(str, arguments))}>" for arguments in chosen]
+
+
+def file_programs() -> Iterator[Program]:
+    """The kernels of `kernels/*.cu`, one program for each kernel."""
+    for path in sorted(source_directory().glob("*.cu")):
+        source = inlined(file_source(path.name))
+        for name, parameters in kernels_of(path.name):
+            yield Program(f"{path.name}:{name}", source, instances(path.name, name, parameters), LEAST_ARCHITECTURE)
+
+
+# ---------------------------------------------------------------- rows
+
+
+def _taken(op: Op, dtype: np.dtype[Any]) -> np.dtype[Any] | None:
+    """The output's dtype where a row takes operands of a dtype, else None."""
+    if op.promote == "float" and dtype not in FLOATING:
+        return None
+    if dtype not in FLOATING and (op.name.endswith("_backward") or (op.promote is None and not op.exact)):
+        return None
+    inputs = [Spec((4,), BOOL if name in ("condition", "mask") else dtype) for name in op.inputs]
+    params: dict[str, Any] = {p: 1.0 for p in op.params} | {p: dtype for p in op.params if p == "dtype"} | {p: (4,) for p in op.params if p == "shape"}
+    if "size" in params:
+        params["size"] = 4
+    try:
+        return op.infer(*inputs, **params).dtype  # type: ignore[no-any-return]
+    except TypeError:
+        return None
+
+
+def signatures(op: Op, dtypes: Iterable[np.dtype[Any]] = tuple(d.dtype for d in ALL)) -> Iterator[Signature]:
+    """The kernels of an elementwise row for operands of one dtype: contiguous and strided, in 32 and 64 bits."""
+    for dtype in dtypes:
+        out = _taken(op, dtype)
+        if out is None:
+            continue
+        operands = tuple(Operand(name, BOOL if name in ("condition", "mask") else dtype) for name in op.inputs)
+        main = compute_type(main_dtype(operands, out))
+        read = tuple((p, main if p in ("lo", "hi") else "double") for p in op.params if reads(op.cuda.expression, p))
+        for contiguous, wide in ((True, False), (False, False), (False, True)):
+            yield Signature(op.name, operands, out, read, contiguous, wide)
+
+
+def row_programs(rows: Mapping[str, Op]) -> Iterator[Program]:
+    """The generated kernels: elementwise rows together by dtype and form, reductions each."""
+    groups: dict[Any, list[tuple[Op, Signature]]] = {}
+    for op in rows.values():
+        if isinstance(op.cuda, Elementwise):
+            for signature in signatures(op):
+                kind = signature.operands[-1].dtype if signature.operands else signature.out
+                groups.setdefault((kind.name, signature.contiguous, signature.wide), []).append((op, signature))
+    for (kind, contiguous, wide), members in groups.items():
+        label = f"elementwise {kind} {'contiguous' if contiguous else 'strided'}{' wide' if wide else ''}"
+        source = inlined(program("elementwise.cuh", *(elementwise_source(op, s) for op, s in members)))
+        yield Program(label, source, [f"gradlab::{s.kernel}" for _, s in members], LEAST_ARCHITECTURE)
+    for op in rows.values():
+        if isinstance(op.cuda, Reduction):
+            for dtype in (d.dtype for d in ALL if d.dtype in FLOATING or (op.exact or op.name in ("sum", "prod")) and d.dtype != BOOL):
+                out = BOOL if op.name in ("all", "any") else dtype
+                source, names = reduction_source(op, dtype, out)
+                yield Program(f"reduction {op.name} {dtype.name}", inlined(source), [f"gradlab::{n}" for n in names.values()], LEAST_ARCHITECTURE)
+
+
+def programs(rows: Mapping[str, Op]) -> Iterator[Program]:
+    """Every kernel there is. `rows`: `gradlab.ops.ROWS`."""
+    yield from file_programs()
+    yield from row_programs(rows)
+
+
+def fallbacks(rows: Mapping[str, Op]) -> list[str]:
+    """The rows that have no kernel and run on the host."""
+    found = []
+    for name, op in rows.items():
+        description = op.cuda
+        if op.view or isinstance(description, (Elementwise, Reduction)):
+            continue
+        if op.dynamic:
+            known = name in launch.DYNAMIC
+        elif isinstance(description, Kernel):
+            known = (description.file, description.name) in launch.RULES
+        else:
+            known = isinstance(description, (Gemm, Movement, Library)) and name in launch.BY_ROW
+        if not known:
+            found.append(name)
+    return found

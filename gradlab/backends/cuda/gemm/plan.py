@@ -1,0 +1,261 @@
+"""Prepared products: descriptors, layouts and the algorithm are made once for each problem; a call packs addresses and calls.
+
+`Blas` is one driver's library with what belongs to its devices and streams. Products may be captured into a CUDA graph once `warm` has been
+called on the stream and each problem has been met: a capture may not allocate.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import threading
+from collections.abc import Callable, Sequence
+from ctypes import addressof, c_double, c_float, c_int, c_void_p, sizeof
+from typing import Any
+
+import numpy as np
+
+from gradlab.backends.cuda.driver import Driver
+from gradlab.backends.cuda.gemm.binding import (
+    DATA_TYPES,
+    DESC_TYPES,
+    MATRIX_TYPES,
+    PREFERENCE_TYPES,
+    REDUCE_ANY,
+    REDUCE_IN_COMPUTE_TYPE,
+    BlasError,
+    ComputeType,
+    DataType,
+    Desc,
+    Epilogue,
+    HeuristicResult,
+    Matrix,
+    Operation,
+    Preference,
+    Status,
+    check,
+)
+from gradlab.backends.cuda.gemm.operands import Problem
+from gradlab.dtype import HALF
+
+MOST_PREPARED = 4096
+WITH_BIAS = {
+    Epilogue.BIAS, Epilogue.RELU_BIAS, Epilogue.GELU_BIAS, Epilogue.RELU_AUX_BIAS, Epilogue.GELU_AUX_BIAS, Epilogue.DRELU_BGRAD,
+    Epilogue.DGELU_BGRAD, Epilogue.BGRADA, Epilogue.BGRADB,
+}  # fmt: skip
+ALIGNED = 256  # what the library asks of addresses unless told otherwise
+UNSUPPORTED = (Status.NOT_SUPPORTED, Status.INVALID_VALUE)
+
+
+def alignment_of(addresses: int) -> int:
+    """How well all of some addresses, joined by |, are aligned: 256, 16, 8, 4, 2 or 1 bytes."""
+    lowest = addresses & -addresses
+    return ALIGNED if addresses & (ALIGNED - 1) == 0 else min(lowest, 16)
+
+
+class Handle:
+    """Something made by the library, dropped with this object."""
+
+    __slots__ = ("_drop", "_library", "_set", "_types", "value")
+
+    def __init__(self, library: Any, kind: str, types: Any, *arguments: int) -> None:
+        made = c_void_p()
+        check(library, f"cublasLt{kind}Create", getattr(library, f"cublasLt{kind}Create")(addressof(made), *arguments))
+        assert made.value
+        self.value: int = made.value
+        self._library, self._types = library, types
+        self._drop = getattr(library, f"cublasLt{kind}Destroy")
+        self._set = f"cublasLt{kind}SetAttribute"
+
+    def set(self, attribute: Any, value: int) -> None:
+        """Set an attribute."""
+        packed = self._types[attribute](value)
+        check(self._library, self._set, getattr(self._library, self._set)(self.value, attribute, addressof(packed), sizeof(packed)))
+
+    def __del__(self) -> None:
+        value = getattr(self, "value", None)
+        if value:
+            self._drop(value)
+
+
+class Prepared:
+    """A problem ready to run on one device, for addresses of at least one alignment."""
+
+    __slots__ = ("_algorithm", "_blas", "_bias", "_aux", "_constants", "_fixed", "_handles", "_lock", "_matmul", "_plain", "_workspace", "problem")
+
+    def __init__(self, blas: Blas, problem: Problem, device: int, alignment: int) -> None:
+        library = blas.library
+        self.problem, self._blas, self._matmul = problem, blas, library.cublasLtMatmul
+        scale = DataType.R_64F if problem.compute is ComputeType.F64 else DataType.R_32F
+        desc = Handle(library, "MatmulDesc", DESC_TYPES, problem.compute, scale)
+        if problem.transpose_a:
+            desc.set(Desc.TRANSA, Operation.T)
+        if problem.transpose_b:
+            desc.set(Desc.TRANSB, Operation.T)
+        self._plain = problem.epilogue is Epilogue.DEFAULT
+        if not self._plain:
+            desc.set(Desc.EPILOGUE, problem.epilogue)
+            # The heuristic takes the alignment from these addresses; it does not look behind them.
+            if problem.epilogue in WITH_BIAS:
+                desc.set(Desc.BIAS_POINTER, alignment)
+                if problem.stride_bias:
+                    desc.set(Desc.BIAS_BATCH_STRIDE, problem.stride_bias)
+            if problem.ld_aux:
+                desc.set(Desc.EPILOGUE_AUX_POINTER, alignment)
+                desc.set(Desc.EPILOGUE_AUX_LD, problem.ld_aux)
+                if problem.stride_aux:
+                    desc.set(Desc.EPILOGUE_AUX_BATCH_STRIDE, problem.stride_aux)
+        self._bias = self._aux = alignment
+        rows, columns, depth = problem.rows, problem.columns, problem.depth
+        a = self._layout(problem.dtype, depth if problem.transpose_a else rows, rows if problem.transpose_a else depth, problem.ld_a, problem.stride_a)
+        b = self._layout(problem.dtype, columns if problem.transpose_b else depth, depth if problem.transpose_b else columns, problem.ld_b, problem.stride_b)
+        d = self._layout(problem.out, rows, columns, problem.ld_d, problem.stride_d)
+        self._handles = (desc, a, b, d)
+        constant = c_double if problem.compute is ComputeType.F64 else c_float
+        self._constants = (constant(1), constant(problem.beta))
+        self._lock = threading.Lock()
+        handle = blas.handle(device)
+        self._fixed = (handle, desc.value, addressof(self._constants[0]), a.value, b.value, addressof(self._constants[1]), d.value)
+        self._use(blas.candidates(self._handles, handle, problem, alignment, 1)[0])
+
+    def _layout(self, dtype: np.dtype[Any], rows: int, columns: int, ld: int, stride: int) -> Handle:
+        made = Handle(self._blas.library, "MatrixLayout", MATRIX_TYPES, DATA_TYPES[dtype], rows, columns, ld)
+        if self.problem.batch > 1:
+            made.set(Matrix.BATCH_COUNT, self.problem.batch)
+            made.set(Matrix.STRIDED_BATCH_OFFSET, stride)
+        return made
+
+    def _use(self, found: HeuristicResult) -> None:
+        self._algorithm, self._workspace = found, found.workspace
+
+    def run(self, a: int, b: int, d: int, bias: int = 0, aux: int = 0) -> None:
+        """Compute, on the current stream, with matrices at these addresses (cuBLAS's order: a is the first factor)."""
+        if self._plain:
+            self._call(a, b, d)
+            return
+        with self._lock:  # the addresses of bias and aux are part of the descriptor
+            desc = self._handles[0]
+            if bias and bias != self._bias:
+                desc.set(Desc.BIAS_POINTER, bias)
+                self._bias = bias
+            if aux and aux != self._aux:
+                desc.set(Desc.EPILOGUE_AUX_POINTER, aux)
+                self._aux = aux
+            self._call(a, b, d)
+
+    def _call(self, a: int, b: int, d: int) -> None:
+        handle, desc, alpha, layout_a, layout_b, beta, layout_d = self._fixed
+        stream = self._blas.stream()
+        size = self._workspace
+        space = self._blas.workspace(stream) if size else 0
+        status = self._matmul(
+            handle, desc, alpha, a, layout_a, b, layout_b, beta, d, layout_d, d, layout_d, addressof(self._algorithm), space, size, stream
+        )
+        if status:
+            check(self._blas.library, "cublasLtMatmul", status)
+
+    def choose_by_time(self, a: int, b: int, d: int, bias: int, aux: int, number: int, alignment: int) -> None:
+        """Run the library's best candidates and keep the fastest. The result is the same up to rounding."""
+        driver = self._blas.driver
+        found = self._blas.candidates(self._handles, self._fixed[0], self.problem, alignment, number)
+        times = []
+        for candidate in found:
+            self._use(candidate)
+            self.run(a, b, d, bias, aux)  # the first run loads the kernel
+            start, end = driver.new_event(True), driver.new_event(True)
+            stream = driver.current_stream()
+            driver.record_event(start, stream)
+            for _ in range(5):
+                self.run(a, b, d, bias, aux)
+            driver.record_event(end, stream)
+            driver.synchronize_event(end)
+            times.append(driver.elapsed(start, end))
+        self._use(found[min(range(len(found)), key=times.__getitem__)])
+
+
+class Blas:
+    """One driver's cuBLASLt.
+
+    library     the real one, or the stand-in: something with its functions.
+    workspace   bytes that each stream offers to algorithms.
+    """
+
+    def __init__(self, driver: Driver, library: Any, workspace_size: int, stream: Callable[[], int]) -> None:
+        self.driver, self.library, self.workspace_size, self.stream = driver, library, workspace_size, stream
+        self._handles: dict[int, Handle] = {}
+        self._workspaces: dict[tuple[int, int], Any] = {}
+        self._prepared: dict[tuple[Problem, int, int], Prepared | None] = {}
+        self._lock = threading.RLock()
+
+    def handle(self, device: int) -> int:
+        """The library's context of a device, which must be the current one."""
+        with self._lock:
+            found = self._handles.get(device)
+            if found is None:
+                found = self._handles[device] = Handle(self.library, "", {})
+            return found.value
+
+    def workspace(self, stream: int) -> int:
+        """Address of the stream's work space. Its first use allocates it, for good: captured graphs hold the address."""
+        key = (self.driver.current_device(), stream)
+        memory = self._workspaces.get(key)
+        if memory is None:
+            with self._lock:
+                memory = self._workspaces.get(key)
+                if memory is None:
+                    memory = self._workspaces[key] = self.driver.empty((self.workspace_size,), np.dtype(np.uint8))
+        return self.driver.pointer(memory)
+
+    def warm(self) -> None:
+        """Make what products on the current device and stream need: before a capture, and so that the first product is not slow."""
+        self.handle(self.driver.current_device())
+        self.workspace(self.stream())
+
+    def prepare(self, problem: Problem, alignment: int) -> Prepared | None:
+        """The problem made ready for the current device. None where the library has no algorithm for it."""
+        device = self.driver.current_device()
+        key = (problem, device, alignment)
+        try:
+            return self._prepared[key]
+        except KeyError:
+            pass
+        with self._lock:
+            if key not in self._prepared:
+                if len(self._prepared) >= MOST_PREPARED:
+                    self._prepared.clear()
+                self._prepared[key] = self._make(problem, device, alignment)
+            return self._prepared[key]
+
+    def _make(self, problem: Problem, device: int, alignment: int) -> Prepared | None:
+        try:
+            return Prepared(self, problem, device, alignment)
+        except BlasError as error:
+            if error.status not in UNSUPPORTED:
+                raise
+        if problem.compute is ComputeType.F32_FAST_TF32:  # a GPU without TF32
+            return self._make(problem._replace(compute=ComputeType.F32), device, alignment)
+        return None
+
+    def candidates(self, handles: Sequence[Handle], handle: int, problem: Problem, alignment: int, number: int) -> list[HeuristicResult]:
+        """The library's choices, best first. BlasError where there are none."""
+        desc, a, b, d = handles
+        preference = Handle(self.library, "MatmulPreference", PREFERENCE_TYPES)
+        preference.set(Preference.MAX_WORKSPACE_BYTES, self.workspace_size)
+        # Parts of a sum over k stay in float32 until they are added, also where the result is a half type.
+        preference.set(Preference.REDUCTION_SCHEME_MASK, REDUCE_IN_COMPUTE_TYPE if problem.out in HALF else REDUCE_ANY)
+        if alignment != ALIGNED:
+            for name in (Preference.MIN_ALIGNMENT_A_BYTES, Preference.MIN_ALIGNMENT_B_BYTES, Preference.MIN_ALIGNMENT_C_BYTES, Preference.MIN_ALIGNMENT_D_BYTES):
+                preference.set(name, alignment)
+        results, found = (HeuristicResult * number)(), c_int()
+        status = self.library.cublasLtMatmulAlgoGetHeuristic(
+            handle, desc.value, a.value, b.value, d.value, d.value, preference.value, number, addressof(results), addressof(found)
+        )
+        check(self.library, "cublasLtMatmulAlgoGetHeuristic", status)
+        usable = [_copy(r) for r in results[: found.value] if r.state == Status.SUCCESS]
+        if not usable:
+            raise BlasError("cublasLtMatmulAlgoGetHeuristic", Status.NOT_SUPPORTED, None)
+        return usable
+
+
+def _copy(result: HeuristicResult) -> HeuristicResult:
+    """One result in memory of its own."""
+    return HeuristicResult.from_buffer_copy(ctypes.string_at(addressof(result), sizeof(result)))

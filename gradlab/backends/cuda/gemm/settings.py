@@ -1,0 +1,45 @@
+"""What users choose about matrix products. Imported with gradlab, so it imports nothing."""
+
+from __future__ import annotations
+
+PRECISIONS = ("highest", "high", "medium")
+
+
+class Settings:
+    """Read at each product: a changed setting holds from the next call on.
+
+    precision    of float32 products, see `set_float32_matmul_precision`.
+    candidates   how many of the library's algorithms are timed when a problem is first met; 1 takes its first choice untimed. A timed
+                 choice may differ from run to run, and with it the last bits of results.
+    """
+
+    __slots__ = ("candidates", "precision")
+
+    def __init__(self) -> None:
+        self.precision = "highest"
+        self.candidates = 1
+
+
+SETTINGS = Settings()
+
+
+def set_float32_matmul_precision(precision: str) -> None:
+    """How exactly float32 matrices are multiplied on a GPU: "highest" (in float32, the default); "high" and "medium" let tensor cores round
+    the factors to TensorFloat32, 10 bits behind the binary point, and add in float32. float16, bfloat16, float64 and the CPU are not
+    affected. ValueError for anything else.
+    """
+    if precision not in PRECISIONS:
+        raise ValueError(f"set_float32_matmul_precision: {precision!r} is none of {', '.join(map(repr, PRECISIONS))}")
+    SETTINGS.precision = precision
+
+
+def get_float32_matmul_precision() -> str:
+    """What `set_float32_matmul_precision` has set."""
+    return SETTINGS.precision
+
+
+def set_candidates(number: int) -> None:
+    """Time that many algorithms for each new product and keep the fastest. 1, the default, keeps results the same from run to run."""
+    if number < 1:
+        raise ValueError(f"set_candidates: at least 1 algorithm, not {number}")
+    SETTINGS.candidates = number

@@ -1,0 +1,119 @@
+"""The gamma function's logarithm and its derivatives, element by element, computed in float64. On a GPU they run on the host.
+
+Sources: M. Abramowitz and I. A. Stegun, "Handbook of Mathematical Functions" (1964): Stirling's series 6.1.41, its derivative 6.3.18,
+recurrence 6.1.15 and 6.3.5, reflection 6.1.17, 6.3.7 and 6.4.7; the polygamma functions by Euler and Maclaurin's sum, 23.1.30.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from gradlab.op import Op
+from gradlab.spec import Spec, same
+
+# Bernoulli's numbers B2, B4, …
+BERNOULLI = (1 / 6, -1 / 30, 1 / 42, -1 / 30, 5 / 66, -691 / 2730, 7 / 6, -3617 / 510)
+LARGE = 10.0  # from here on the series in 1/x has float64's accuracy
+
+
+def lifted(x: Any) -> tuple[Any, int]:
+    """Numbers below LARGE, raised by as much as the recurrences take steps."""
+    return np.where(x < LARGE, x + LARGE, x), int(LARGE)
+
+
+def reflected(x: Any) -> tuple[Any, Any]:
+    """Where x lies left of 1/2, and 1 - x there."""
+    left = x < 0.5
+    return left, np.where(left, 1 - x, x)
+
+
+def turn(x: Any) -> Any:
+    """π times the distance from the nearest integer: sines of it keep their accuracy."""
+    return np.pi * (x - np.rint(x))
+
+
+def stirling(x: Any) -> Any:
+    """log Γ(x) of x >= LARGE."""
+    total = (x - 0.5) * np.log(x) - x + 0.5 * math.log(2 * math.pi)
+    power, inverse = 1 / x, 1 / np.square(x)
+    for k, b in enumerate(BERNOULLI, 1):
+        total = total + b / (2 * k * (2 * k - 1)) * power
+        power = power * inverse
+    return total
+
+
+def lgamma_cpu(x: Any, y: Any) -> None:
+    wide = x.astype(np.float64)
+    left, right = reflected(wide)
+    base, steps = lifted(right)
+    product = np.ones_like(right)
+    low = right < LARGE
+    for k in range(steps):
+        product = np.where(low, product * (right + k), 1.0)
+    found = stirling(base) - np.log(product)
+    found = np.where(left, np.log(np.pi / np.abs(np.sin(turn(wide)))) - found, found)
+    found = np.where(np.isinf(wide) | ((wide <= 0) & (wide == np.floor(wide))), np.inf, found)
+    np.copyto(y, found, casting="same_kind")
+
+
+def digamma_cpu(x: Any, y: Any) -> None:
+    wide = x.astype(np.float64)
+    left, right = reflected(wide)
+    base, steps = lifted(right)
+    low = right < LARGE
+    found = np.log(base) - 0.5 / base
+    inverse = 1 / np.square(base)
+    power = inverse
+    for k, b in enumerate(BERNOULLI, 1):
+        found = found - b / (2 * k) * power
+        power = power * inverse
+    for k in range(steps):
+        found = found - np.where(low, 1 / (right + k), 0)
+    found = np.where(left, found - np.pi / np.tan(turn(wide)), found)
+    found = np.where((wide < 0) & (wide == np.floor(wide)), np.nan, found)
+    found = np.where(wide == 0, np.copysign(np.inf, -wide), found)
+    np.copyto(y, np.where(wide == np.inf, np.inf, found), casting="same_kind")
+
+
+def cotangent_derivative(n: int) -> Any:
+    """The n-th derivative of the cotangent as a polynomial of the cotangent c, since c' = -(1 + c²)."""
+    found = np.polynomial.Polynomial([0.0, 1.0])
+    for _ in range(n):
+        found = found.deriv() * np.polynomial.Polynomial([-1.0, 0.0, -1.0])
+    return found
+
+
+def polygamma_cpu(x: Any, y: Any, *, n: int) -> None:
+    """(-1)^(n+1) n! Σ 1 / (x + k)^(n+1) over k >= 0."""
+    wide = x.astype(np.float64)
+    left, right = reflected(wide)
+    base, steps = lifted(right)
+    low, s = right < LARGE, n + 1
+    found = base ** (1 - s) / (s - 1) + 0.5 * base**-s
+    factor, power = float(s), base ** (-s - 1)
+    for k, b in enumerate(BERNOULLI, 1):
+        found = found + b / math.factorial(2 * k) * factor * power
+        factor *= (s + 2 * k - 1) * (s + 2 * k)
+        power = power / np.square(base)
+    for k in range(steps):
+        found = found + np.where(low, 1 / (right + k) ** s, 0)
+    sign = -1.0 if n % 2 == 0 else 1.0
+    found = found * (sign * math.factorial(n))
+    mirrored = (1.0 if n % 2 == 0 else -1.0) * found - math.pi ** (n + 1) * cotangent_derivative(n)(1 / np.tan(turn(wide)))
+    found = np.where(left, mirrored, found)
+    pole = (wide <= 0) & (wide == np.floor(wide))
+    np.copyto(y, np.where(pole, sign * np.inf, found), casting="same_kind")
+
+
+def polygamma_rule(x: Spec, *, n: int) -> Spec:
+    """Rule: the output is like the input."""
+    return x
+
+
+lgamma = Op("lgamma", same, cpu=lgamma_cpu, promote="float", grad={"x": lambda g, x: g * digamma(x)})
+digamma = Op("digamma", same, cpu=digamma_cpu, promote="float", grad={"x": lambda g, x: g * polygamma(x, n=1)})
+polygamma: Op = Op("polygamma", polygamma_rule, params=("n",), cpu=polygamma_cpu, promote="float",
+                   grad={"x": lambda g, x, n: g * polygamma(x, n=n + 1)})  # fmt: skip

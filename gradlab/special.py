@@ -1,0 +1,66 @@
+"""Special functions by PyTorch's names: `gradlab.special.erfc` and so on. Element by element; integers become floating point."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from gradlab import ops
+from gradlab.autograd.base import Differentiable
+from gradlab.autograd.record import bind
+from gradlab.tensor.activation import log_softmax, softmax
+from gradlab.tensor.comparison import tensors_only
+from gradlab.tensor.gamma import digamma, lgamma as gammaln, mvlgamma as multigammaln, polygamma
+from gradlab.tensor.math import exp2, expm1, log1p, logit, sinc, xlogy
+from gradlab.tensor.pointwise import round, sigmoid as expit, where
+from gradlab.tensor.reduction import logsumexp
+from gradlab.tensor.special import erf, erfc, erfinv
+
+if TYPE_CHECKING:
+    from gradlab.tensor.tensor import Tensor
+
+__all__ = [
+    "digamma", "entr", "erf", "erfc", "erfcx", "erfinv", "exp2", "expit", "expm1", "gammaln", "log1p", "log_ndtr", "log_softmax", "logit",
+    "logsumexp", "multigammaln", "ndtr", "ndtri", "polygamma", "psi", "round", "sinc", "softmax", "xlog1py", "xlogy",
+]  # fmt: skip
+
+psi = digamma
+_erfcx, _log_ndtr, _ndtri = map(bind, (ops.special.erfcx, ops.special.log_ndtr, ops.special.ndtri))
+
+
+def erfcx(input: Tensor) -> Tensor:
+    """e^(x²) · erfc(x), which neither overflows nor vanishes for large x."""
+    return _erfcx(input)
+
+
+def ndtr(input: Tensor) -> Tensor:
+    """The standard normal distribution: the probability of being below x."""
+    tensors_only("ndtr", input)
+    return 0.5 * erfc(input * -math.sqrt(0.5))
+
+
+def log_ndtr(input: Tensor) -> Tensor:
+    """log(ndtr(x)), also where ndtr vanishes."""
+    return _log_ndtr(input)
+
+
+def ndtri(input: Tensor) -> Tensor:
+    """The inverse of ndtr: -inf at 0, inf at 1, NaN beyond."""
+    return _ndtri(input)
+
+
+def entr(input: Tensor) -> Tensor:
+    """-x · log(x); 0 at 0, -inf below."""
+    tensors_only("entr", input)
+    negative = input < 0
+    found: Any = -xlogy(input.masked_fill(negative, 1), input.masked_fill(negative, 1))
+    return found.masked_fill(negative, -math.inf)
+
+
+def xlog1py(input: Any, other: Any) -> Tensor:
+    """a · log(1 + b), and 0 where a is 0 (unless b is NaN)."""
+    if not isinstance(input, Differentiable) and not isinstance(other, Differentiable):
+        raise TypeError(f"xlog1py: at least one tensor, not {type(input).__name__} and {type(other).__name__}")
+    product: Any = input * other  # for the common dtype
+    a, b = (x if isinstance(x, Differentiable) else product.new_full((), x) for x in (input, other))
+    return a * log1p(where((a == 0) & (b <= -1), 0.0, b))

@@ -1,0 +1,61 @@
+"""The gamma function's logarithm and its derivatives, element by element. Integers become floating point."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from gradlab import ops
+from gradlab.autograd.base import Differentiable
+from gradlab.autograd.record import bind
+from gradlab.dtype import FLOATING, as_numpy, get_default_dtype
+from gradlab.tensor.comparison import tensors_only
+
+if TYPE_CHECKING:
+    from gradlab.tensor.tensor import Tensor
+
+__all__ = ["digamma", "lgamma", "mvlgamma", "polygamma"]
+
+_lgamma, _digamma, _polygamma = map(bind, (ops.gamma.lgamma, ops.gamma.digamma, ops.gamma.polygamma))
+
+
+def lgamma(input: Tensor) -> Tensor:
+    """log |Γ(x)|; inf at 0, -1, -2 …"""
+    return _lgamma(input)
+
+
+def digamma(input: Tensor) -> Tensor:
+    """The derivative of log Γ(x); NaN at -1, -2 …, -inf at 0."""
+    return _digamma(input)
+
+
+def polygamma(n: int, input: Tensor) -> Tensor:
+    """The n-th derivative of digamma. RuntimeError for a negative n."""
+    if n < 0:
+        raise RuntimeError(f"polygamma: n is not negative, got {n}")
+    tensors_only("polygamma", input)
+    if n == 0:
+        return _digamma(input)
+    return _polygamma(input if input._array.dtype in FLOATING else input.to(as_numpy(get_default_dtype())), n=int(n))
+
+
+def mvlgamma(input: Tensor, p: int) -> Tensor:
+    """log of the multivariate gamma function of dimension p: p(p-1)/4·log π + Σ lgamma(x - j/2) over j = 0 … p-1. x > (p-1)/2."""
+    if p < 1:
+        raise RuntimeError(f"mvlgamma: p is at least 1, got {p}")
+    x: Any = input if input._array.dtype in FLOATING else input.to(as_numpy(get_default_dtype()))
+    total: Any = _lgamma(x)
+    for j in range(1, p):
+        total = total + _lgamma(x - 0.5 * j)
+    return total + p * (p - 1) / 4 * math.log(math.pi)
+
+
+class GammaMethods(Differentiable):
+    """The methods of this family."""
+
+    __slots__ = ()
+    lgamma, digamma, mvlgamma = lgamma, digamma, mvlgamma
+
+    def polygamma(self, n: int) -> Tensor:
+        """The n-th derivative of digamma."""
+        return polygamma(n, self)  # type: ignore[arg-type]
