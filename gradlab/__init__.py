@@ -21,6 +21,10 @@ from gradlab.autograd import (
 )
 from gradlab import cuda as cuda
 from gradlab.backends import cpu as _cpu, cuda as _cuda
+from gradlab.backends.cuda.gemm.settings import (
+    get_float32_matmul_precision as get_float32_matmul_precision,
+    set_float32_matmul_precision as set_float32_matmul_precision,
+)
 from gradlab.device import (
     Device as device,
     get_default_device as get_default_device,

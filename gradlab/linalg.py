@@ -12,7 +12,16 @@ from gradlab.tensor.linalg import matmul
 from gradlab.tensor.matrix_norms import matrix_norm, norm, vander, vecdot, vector_norm
 from gradlab.tensor.products import matrix_power, multi_dot
 from gradlab.tensor.solving import (
-    det, inverse as inv, lstsq, matrix_exp, pinv, slogdet, solve, solve_triangular, tensorinv, tensorsolve,
+    det,
+    inverse as inv,
+    lstsq,
+    matrix_exp,
+    pinv,
+    slogdet,
+    solve,
+    solve_triangular,
+    tensorinv,
+    tensorsolve,
 )  # fmt: skip
 
 if TYPE_CHECKING:
@@ -20,8 +29,8 @@ if TYPE_CHECKING:
 
 __all__ = [
     "LinAlgError", "cholesky", "cond", "cross", "det", "diagonal", "eigh", "eigvalsh", "inv", "lstsq", "lu", "matmul", "matrix_exp",
-    "matrix_norm", "matrix_power", "matrix_rank", "multi_dot", "norm", "pinv", "qr", "slogdet", "solve", "solve_triangular", "svd", "svdvals",
-    "tensorinv", "tensorsolve", "vander", "vecdot", "vector_norm",
+    "matrix_norm", "matrix_power", "matrix_rank", "multi_dot", "norm", "pinv", "qr", "slogdet", "solve", "solve_triangular", "svd",
+    "svdvals", "tensorinv", "tensorsolve", "vander", "vecdot", "vector_norm",
 ]  # fmt: skip
 
 

@@ -62,5 +62,6 @@ def xlog1py(input: Any, other: Any) -> Tensor:
     if not isinstance(input, Differentiable) and not isinstance(other, Differentiable):
         raise TypeError(f"xlog1py: at least one tensor, not {type(input).__name__} and {type(other).__name__}")
     product: Any = input * other  # for the common dtype
-    a, b = (x if isinstance(x, Differentiable) else product.new_full((), x) for x in (input, other))
+    a: Any = input if isinstance(input, Differentiable) else product.new_full((), input)
+    b: Any = other if isinstance(other, Differentiable) else product.new_full((), other)
     return a * log1p(where((a == 0) & (b <= -1), 0.0, b))

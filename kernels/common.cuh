@@ -1,5 +1,8 @@
 // What every kernel of gradlab shares: storage and compute types, 16-byte packs, block reductions. Includes nothing of the host's C library.
 #pragma once
+#if defined(__CUDACC__) && !defined(__CUDAEMU__)
+#pragma nv_diag_suppress 186  // templates ask whether a number is below zero also of unsigned types
+#endif
 #include <cuda_bf16.h>
 #include <cuda_fp16.h>
 

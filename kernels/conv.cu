@@ -79,7 +79,7 @@ __device__ __forceinline__ Part place_part(const Convolution& c, unsigned i, int
 // numbers of the sum, and writes a whole result of its own.
 // `first` is the weight (for dw: dy), `second` what is unrolled: x (for dx: dy). bias may be a null pointer.
 template <class S, class Out, int Mode, int BM>
-__global__ void __launch_bounds__(256) convolve(const S* __restrict__ first, const S* __restrict__ second, const S* __restrict__ bias,
+__global__ void __launch_bounds__(256, 2) convolve(const S* __restrict__ first, const S* __restrict__ second, const S* __restrict__ bias,
                                                 Out* __restrict__ result, const Convolution c, int64 share) {
     typedef typename Compute<S>::type T;
     const int BN = 4096 / BM, BK = 16;

@@ -32,7 +32,7 @@ __global__ void __launch_bounds__(512) cross_entropy(const S* __restrict__ x, co
 
 // One block: the sum of all losses, divided by the number of targets that count for the mean.
 template <class S>
-__global__ void __launch_bounds__(512) total_loss(const typename Compute<S>::type* __restrict__ loss, const int64* __restrict__ target,
+__global__ void __launch_bounds__(512, 2) total_loss(const typename Compute<S>::type* __restrict__ loss, const int64* __restrict__ target,
                                                   S* __restrict__ y, int64 ignore_index, int64 mean, int64 rows) {
     typedef typename Compute<S>::type T;
     Team<false> team;

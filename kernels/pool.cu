@@ -5,7 +5,7 @@ namespace gradlab {
 
 // The first largest element of each window and its place in the plane; a NaN wins.
 template <class S>
-__global__ void __launch_bounds__(256) max_pool(const S* __restrict__ x, S* __restrict__ values, int64* __restrict__ indices, const Windows w,
+__global__ void __launch_bounds__(256, 4) max_pool(const S* __restrict__ x, S* __restrict__ values, int64* __restrict__ indices, const Windows w,
                                                 int count) {
     typedef typename Compute<S>::type T;
     const int i = static_cast<int>(blockIdx.x * 256 + threadIdx.x);
@@ -105,7 +105,7 @@ __global__ void __launch_bounds__(256) avg_pool(const S* __restrict__ x, S* __re
 
 // One thread for each input element gathers its share of all windows that hold it.
 template <class S>
-__global__ void __launch_bounds__(256) avg_pool_backward(const S* __restrict__ dy, S* __restrict__ y, const Windows w, int include, int given,
+__global__ void __launch_bounds__(256, 4) avg_pool_backward(const S* __restrict__ dy, S* __restrict__ y, const Windows w, int include, int given,
                                                          int count) {
     typedef typename Compute<S>::type T;
     const int i = static_cast<int>(blockIdx.x * 256 + threadIdx.x);

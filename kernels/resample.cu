@@ -143,7 +143,7 @@ __global__ void __launch_bounds__(256) resample(const S* __restrict__ x, S* __re
 
 // dy [outer, outputs, inner] to y [outer, inputs, inner]: each input gathers from the outputs that it is a tap of, in their order.
 template <class S, class Index>
-__global__ void __launch_bounds__(256) resample_backward(const S* __restrict__ dy, S* __restrict__ y, const int* __restrict__ index,
+__global__ void __launch_bounds__(256, 4) resample_backward(const S* __restrict__ dy, S* __restrict__ y, const int* __restrict__ index,
                                                          const typename Compute<S>::type* __restrict__ weight, const int* __restrict__ used,
                                                          const int* __restrict__ first, const int* __restrict__ last, const Resampling r,
                                                          int64 inner, int64 count) {

@@ -1,8 +1,8 @@
 // Rows added (multiplied, …) into the places that an index names: y[outer, place, inner] from sources [outer, n, inner]. The sources come sorted by
 // place, in their own order where places are equal; so every sum has one order, without float atomics, and no place waits for another.
 //
-// The sorted sources are cut into tiles. A thread has one tile and one column; it adds up each run of equal places and writes those that lie within
-// its tile. A run that crosses tiles leaves its first part in `tail`, the following ones in `head`; a second kernel joins them.
+// The sorted sources are cut into tiles. A thread has one tile and one column; it adds up each run of equal places that begins in its tile. A run
+// that is longer than a tile leaves its first part in `tail`, the following ones in `head`, and a second kernel joins them.
 #include "reduce.cuh"
 #include "fault.cuh"
 
@@ -40,14 +40,16 @@ __global__ void __launch_bounds__(256) segments(const unsigned* __restrict__ pla
         const bool starts = j > begin || j == 0 || place[j - 1] != here;
         T total = load(from[order[j] * step]);
         if (starts && keep) total = joined<T, Mode>(load(*to), total);
-        for (++j; j < end && place[j] == here; ++j) total = joined<T, Mode>(total, load(from[order[j] * step]));
+        const bool cut = !starts || (j + tile < number && place[j + tile] == here);
+        const int64 stop = cut ? end : number;
+        for (++j; j < stop && place[j] == here; ++j) total = joined<T, Mode>(total, load(from[order[j] * step]));
         if (!starts) head[i] = total;
-        else if (j == end && j < number && place[j] == here) tail[i] = total;
+        else if (cut) tail[i] = total;
         else *to = store<S>(total);
     }
 }
 
-// Runs that cross tiles, by the tile in which they start.
+// Runs that are longer than a tile, by the tile in which they start.
 template <class S, int Mode>
 __global__ void __launch_bounds__(256) join_segments(const unsigned* __restrict__ place, S* __restrict__ y,
                                                      const typename Compute<S>::type* __restrict__ head,
@@ -61,6 +63,13 @@ __global__ void __launch_bounds__(256) join_segments(const unsigned* __restrict_
     const unsigned here = place[end - 1];
     if (here >= size || place[end] != here) return;
     if (begin > 0 && place[begin - 1] == here) return;  // it started before this tile
+    int64 start = begin, last = end - 1;
+    while (start < last) {
+        const int64 middle = (start + last) >> 1;
+        if (place[middle] == here) last = middle;
+        else start = middle + 1;
+    }
+    if (start + tile >= number || place[start + tile] != here) return;  // not longer than a tile
     T total = tail[i];
     for (int64 next = end, at = i + width; next < number && place[next] == here; next += tile, at += width) total = joined<T, Mode>(total, head[at]);
     y[(column / inner * size + here) * inner + column % inner] = store<S>(total);

@@ -42,7 +42,7 @@ __global__ void __launch_bounds__(512) softmax_backward(const S* __restrict__ dy
 }
 
 template <class S, bool Alone>
-__global__ void __launch_bounds__(512) log_softmax(const S* __restrict__ x, S* __restrict__ y, int64 rows, int64 count, int64 inner) {
+__global__ void __launch_bounds__(512, 2) log_softmax(const S* __restrict__ x, S* __restrict__ y, int64 rows, int64 count, int64 inner) {
     typedef typename Compute<S>::type T;
     Team<Alone> team;
     if (!team.start(rows, count, inner)) return;

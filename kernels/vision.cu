@@ -25,7 +25,7 @@ __global__ void __launch_bounds__(256) im2col(const Word* __restrict__ x, Word* 
 
 // The adjoint: one thread for each element of y [planes, sizes] adds what its windows hold, in the order of the kernel's places.
 template <class S, class I>
-__global__ void __launch_bounds__(256) col2im(const I* __restrict__ x, S* __restrict__ y, const Windows w, int count) {
+__global__ void __launch_bounds__(256, 4) col2im(const I* __restrict__ x, S* __restrict__ y, const Windows w, int count) {
     typedef typename Compute<S>::type T;
     const int i = static_cast<int>(blockIdx.x * 256 + threadIdx.x);
     if (i >= count) return;

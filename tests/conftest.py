@@ -36,9 +36,8 @@ def pytest_collection_modifyitems(config, items):
 @pytest.fixture(scope="session")
 def cuda():
     """The CUDA backend; skips where there is none (no driver, or no C++ compiler for the emulated one)."""
-    from gradlab.backends.cuda.loading import load
-
     from gradlab import ops
+    from gradlab.backends.cuda.loading import load
 
     try:
         backend = load()

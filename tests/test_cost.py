@@ -18,7 +18,12 @@ STEPS = {
     "add": lambda y, w: y + w,
     "tanh": lambda y, w: y.tanh(),
     "matmul": lambda y, w: y @ w,
+    "linear": lambda y, w: gl.nn.functional.linear(y, w),
+    "where": lambda y, w: gl.where(MASK, y, w),
+    "softmax": lambda y, w: y.softmax(-1),
+    "reshape": lambda y, w: y.reshape(4, 4),
 }
+MASK = gl.eye(4) > 0
 
 # For one operation: calls of Python functions and calls of built-in functions, in a forward without graph, in one with graph, in backward.
 CALLS = {
@@ -27,10 +32,17 @@ CALLS = {
     "add": ((2, 3), (3, 5), (7, 7)),
     "tanh": ((2, 3), (2, 5), (6, 7)),
     "matmul": ((2, 8), (3, 10), (15, 34)),
+    "linear": ((3, 19), (6, 27), (22, 34)),
+    "where": ((6, 22), (10, 30), (56, 85)),
+    "softmax": ((5, 11), (6, 13), (10, 25)),
+    "reshape": ((8, 6), (9, 9), (13, 9)),
 }
 
 # For one operation: blocks of memory that its result keeps alive, without graph and with it.
-BLOCKS = {"mul": (3, 7), "mul by a number": (3, 7), "add": (3, 6), "tanh": (3, 7), "matmul": (3, 7)}
+BLOCKS = {  # a view has a Meta
+    "mul": (3, 7), "mul by a number": (3, 7), "add": (3, 6), "tanh": (3, 7), "matmul": (3, 7),
+    "linear": (3, 8), "where": (3, 8), "softmax": (3, 9), "reshape": (6, 17),
+}  # fmt: skip
 
 
 def operands():

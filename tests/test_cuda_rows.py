@@ -1,16 +1,18 @@
-"""Every row's samples on the (emulated) GPU against the CPU: values, dtypes, strided and empty inputs, gradients, through the public path."""
+"""Every row's samples on the (emulated) GPU against the CPU: values, dtypes, strided and empty inputs, gradients, through the public
+path."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
-from samples import SAMPLES
 from test_ops import is_float, weights
 
 import gradlab as gl
 from gradlab import ops
 from gradlab.autograd.record import apply
 from gradlab.dtype import as_numpy
+
+from samples import SAMPLES
 
 TOLERANCE = {"float64": 1e-11, "float32": 3e-5, "float16": 4e-3, "bfloat16": 3e-2}
 CASES = [(name, i) for name in ops.ROWS for i in range(len(SAMPLES.get(name, ())))]
@@ -44,7 +46,8 @@ def inputs_of(name, number, dtype):
 def on(device, inputs, requires_grad=False):
     """Arrays as tensors there; numbers and None as they are."""
     return [
-        gl.tensor(x, device=device, requires_grad=requires_grad and x.dtype.kind in "fV") if isinstance(x, np.ndarray) else x for x in inputs
+        gl.tensor(x, device=device, requires_grad=requires_grad and x.dtype.kind in "fV") if isinstance(x, np.ndarray) else x
+        for x in inputs
     ]
 
 

@@ -63,12 +63,11 @@ def test_address_and_undefined_behaviour():
         case("write_after_global", kernels["write_after_global"], (2,), (32,), y, INT(40))
         case("write_before_global", kernels["write_before_global"], (2,), (32,), y, INT(40))
         case("read_after_global", kernels["read_after_global"], (1,), (64,), y, guarded((40,), "float32"), INT(40))
-        case("numpy_array", kernels["read_after_global"], (1,), (64,), np.zeros(40, np.float32), guarded((40,), "float32"), INT(40))
         case("write_after_static", kernels["write_after_static"], (1,), (32,), y)
         case("read_after_static", kernels["read_after_static"], (1,), (32,), y)
         case("write_after_dynamic", kernels["write_after_dynamic"], (1,), (32,), y, shared=120)
+        print("== end")  # the processor stops what comes now
         case("misaligned_load", kernels["misaligned_load"], (1,), (4,), guarded((64,), "float32"), guarded((64,), "float32"))
-        print("== end")
         """,
         "address,undefined",
     )
@@ -77,11 +76,10 @@ def test_address_and_undefined_behaviour():
         "write_after_global": ("use-after-poison", "if (i <= n)"),
         "write_before_global": ("use-after-poison", "y[i - 1]"),
         "read_after_global": ("use-after-poison", "x[i + 1]"),
-        "numpy_array": ("heap-buffer-overflow", "x[i + 1]"),
         "write_after_static": ("index 30 out of bounds", "a block of 32"),
         "read_after_static": ("index 30 out of bounds", "= tile[threadIdx.x];  // planted"),
         "write_after_dynamic": ("use-after-poison", "planted by a launch"),
-        "misaligned_load": ("misaligned address", "planted: x"),
+        "misaligned_load": ("misaligned address", "(x + 1)["),
     }
     for heading, (kind, text) in places.items():
         assert any(kind in report.kind and report[1:] == ("bounds.cu", line_of("bounds.cu", text)) for report in found[heading]), heading
@@ -122,14 +120,14 @@ def test_the_first_error_ends_the_process():
     code = PREAMBLE + textwrap.dedent(
         """
         (kernel,) = planted("bounds.cu", "read_after_global")
-        case("first", kernel, (1,), (64,), guarded((40,), "float32", 0), guarded((40,), "float32"), INT(40))
+        case("first", kernel, (1,), (64,), np.zeros(40, np.float32), guarded((40,), "float32"), INT(40))
         print("never reached")
         """
     )
     done = run_sanitized(["-c", code])
     assert done.returncode != 0
     assert "never reached" not in done.output
-    assert [report.kind for report in done.reports] == ["use-after-poison"]
+    assert done.reports == (Report("heap-buffer-overflow", "bounds.cu", line_of("bounds.cu", "x[i + 1]")),)
 
 
 def test_a_process_without_the_sanitizer():

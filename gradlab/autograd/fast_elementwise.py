@@ -190,7 +190,8 @@ def binary(op: Op, node: type[Node]) -> Callable[..., Any]:
     return call
 
 
-def matrix_product(op: Op, node: type[Node]) -> Callable[..., Any]:
+def matrix_product(op: Op, node: type[Node], batched: Callable[..., Any]) -> Callable[..., Any]:
+    """`batched` is the call for other ranks than two matrices."""
     keep = formulas.keeper(op)
 
     def call(a: Any, b: Any) -> Any:
@@ -203,7 +204,7 @@ def matrix_product(op: Op, node: type[Node]) -> Callable[..., Any]:
             return apply(op, (a, b), {})
         dtype, sx, sy = x.dtype, x.shape, y.shape
         if y.dtype is not dtype or len(sx) != 2 or len(sy) != 2 or sx[1] != sy[0] or (dtype is not FLOAT32 and dtype is not FLOAT64):
-            return apply(op, (a, b), {})
+            return batched(a, b)
         if a._meta is not None:
             refresh(a)
         if b._meta is not None:

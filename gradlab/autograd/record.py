@@ -35,7 +35,7 @@ def _build(op: Op) -> Callable[..., Any]:
     if simple and len(op.inputs) == 2 and op.rule in (broadcast, broadcast_bool, gradient_of):
         return fast_elementwise.binary(op, node)
     if op.rule is product and op.promote is not None:
-        return fast_elementwise.matrix_product(op, node)
+        return fast_elementwise.matrix_product(op, node, fast_rows.several_inputs(op))
     if op.view:
         return fast_rows.viewing(op, node)
     if op.dynamic:

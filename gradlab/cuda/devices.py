@@ -57,7 +57,7 @@ def set_device(device: Any) -> None:
     load().driver.set_device(index_of(device))
 
 
-class device:  # noqa: N801 - PyTorch's name
+class device:
     """Within the block, another device is current: `with gl.cuda.device(1):`."""
 
     def __init__(self, device: Any) -> None:

@@ -24,7 +24,8 @@ def memory_allocated(device: Any = None) -> int:
 
 
 def max_memory_allocated(device: Any = None) -> int:
-    """The most bytes that tensors held since `reset_peak_memory_stats`. Where that was never called: what the pool ever took, an upper bound."""
+    """The most bytes that tensors held since `reset_peak_memory_stats`. Where that was never called: what the pool ever took, an upper
+    bound."""
     return _use(device).peak
 
 

@@ -9,7 +9,8 @@ from gradlab.cuda.devices import index_of
 
 
 class Event:
-    """A moment in a stream: recorded there, waited for by other streams or the host, and, with `enable_timing`, the time between two of them."""
+    """A moment in a stream: recorded there, waited for by other streams or the host, and, with `enable_timing`, the time between two of
+    them."""
 
     def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> None:
         if interprocess:
@@ -111,7 +112,7 @@ def default_stream(device: Any = None) -> Stream:
     return _wrapped(load().driver.default_stream(), index_of(device))
 
 
-class stream:  # noqa: N801 - PyTorch's name
+class stream:
     """Within the block, work goes to a stream (None: nothing changes), on its device: `with gl.cuda.stream(s):`."""
 
     def __init__(self, stream: Stream | None) -> None:

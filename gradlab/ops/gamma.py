@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from gradlab.op import Op
+from gradlab.ops.special import horner
 from gradlab.spec import Spec, same
 
 # Bernoulli's numbers B2, B4, …
@@ -78,12 +79,13 @@ def digamma_cpu(x: Any, y: Any) -> None:
     np.copyto(y, np.where(wide == np.inf, np.inf, found), casting="same_kind")
 
 
-def cotangent_derivative(n: int) -> Any:
-    """The n-th derivative of the cotangent as a polynomial of the cotangent c, since c' = -(1 + c²)."""
-    found = np.polynomial.Polynomial([0.0, 1.0])
+def cotangent_derivative(n: int, c: Any) -> Any:
+    """The n-th derivative of the cotangent, as a polynomial of the cotangent c, since c' = -(1 + c²)."""
+    coefficients = [0.0, 1.0]
     for _ in range(n):
-        found = found.deriv() * np.polynomial.Polynomial([-1.0, 0.0, -1.0])
-    return found
+        slope = [k * a for k, a in enumerate(coefficients)][1:]
+        coefficients = [-(a + b) for a, b in zip([*slope, 0.0, 0.0], [0.0, 0.0, *slope], strict=True)]
+    return horner(c, tuple(reversed(coefficients)))
 
 
 def polygamma_cpu(x: Any, y: Any, *, n: int) -> None:
@@ -102,7 +104,7 @@ def polygamma_cpu(x: Any, y: Any, *, n: int) -> None:
         found = found + np.where(low, 1 / (right + k) ** s, 0)
     sign = -1.0 if n % 2 == 0 else 1.0
     found = found * (sign * math.factorial(n))
-    mirrored = (1.0 if n % 2 == 0 else -1.0) * found - math.pi ** (n + 1) * cotangent_derivative(n)(1 / np.tan(turn(wide)))
+    mirrored = (1.0 if n % 2 == 0 else -1.0) * found - math.pi ** (n + 1) * cotangent_derivative(n, 1 / np.tan(turn(wide)))
     found = np.where(left, mirrored, found)
     pole = (wide <= 0) & (wide == np.floor(wide))
     np.copyto(y, np.where(pole, sign * np.inf, found), casting="same_kind")
@@ -114,6 +116,6 @@ def polygamma_rule(x: Spec, *, n: int) -> Spec:
 
 
 lgamma = Op("lgamma", same, cpu=lgamma_cpu, promote="float", grad={"x": lambda g, x: g * digamma(x)})
-digamma = Op("digamma", same, cpu=digamma_cpu, promote="float", grad={"x": lambda g, x: g * polygamma(x, n=1)})
+digamma: Op = Op("digamma", same, cpu=digamma_cpu, promote="float", grad={"x": lambda g, x: g * polygamma(x, n=1)})
 polygamma: Op = Op("polygamma", polygamma_rule, params=("n",), cpu=polygamma_cpu, promote="float",
                    grad={"x": lambda g, x, n: g * polygamma(x, n=n + 1)})  # fmt: skip

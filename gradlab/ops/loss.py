@@ -8,6 +8,7 @@ import numpy as np
 
 from gradlab.kernel import Elementwise, Kernel, Reduction
 from gradlab.op import Op
+from gradlab.ops import select
 from gradlab.spec import ShapeError, Spec, broadcast, count
 
 # ---------------------------------------------------------------- classes
@@ -23,7 +24,10 @@ def class_rule(x: Spec, target: Spec) -> None:
 
 def checked(target: Any, classes: int, ignore_index: int) -> tuple[Any, Any]:
     """Class indices with 0 for the ignored ones, and which count (None: all). Raises IndexError for a class that is not there."""
-    inside = target.view(np.uint64) < classes if target.dtype == np.int64 else (target >= 0) & (target < classes)
+    quick = target.dtype == np.int64 and not 0 <= ignore_index < classes and target.size
+    if quick and np.maximum.reduce(target.view(np.uint64), None) < classes:  # negative ones are huge there: one pass for both limits
+        return target, None
+    inside = (target >= 0) & (target < classes)
     if inside.all() and not 0 <= ignore_index < classes:
         return target, None
     counts = target != ignore_index
@@ -56,11 +60,11 @@ def cross_entropy_cpu(x: Any, target: Any, y: Any, p: Any, *, ignore_index: int,
     target, counts = checked(target, x.shape[1], ignore_index)
     at = places(target)
     np.subtract(x, np.maximum.reduce(x, axis=1, keepdims=True) if x.size else x, p)
-    loss = -p[at]
+    loss = p[at]
     np.exp(p, p)
-    total = np.add.reduce(p, axis=1)
-    p /= total[:, None]
-    loss += np.log(total)
+    total = np.add.reduce(p, axis=1, keepdims=True)
+    p /= total
+    np.subtract(np.log(total[:, 0]), loss, loss)
     if counts is not None:
         loss *= counts
     if reduction == "none":
@@ -87,7 +91,7 @@ def cross_entropy_backward_cpu(dy: Any, p: Any, target: Any, y: Any, *, ignore_i
         np.multiply(p, dy, y)
     y[at] -= dy
     if counts is not None:
-        np.copyto(y, 0, where=~counts[:, None])
+        select.keep(counts[:, None], y.copy(), y)
 
 
 def class_weights(dy: Any, target: Any, ignore_index: int, reduction: str) -> Any:

@@ -85,7 +85,8 @@ squeeze = Op("squeeze", lambda x, *, dims: Spec(tuple(s for i, s in enumerate(x.
              inverse=lambda base, value, dims: value.reshape(base.shape),
              grad={"x": lambda g, x_spec: g.reshape(x_spec.shape)})  # fmt: skip
 unsqueeze = Op("unsqueeze", lambda x, *, dim: Spec((*x.shape[:dim], 1, *x.shape[dim:]), x.dtype), params=("dim",), view=True, exact=True,
-               cuda=Movement(), cpu=lambda x, *, dim: x[(slice(None),) * dim + (None, ...)], inverse=lambda base, value, dim: value.squeeze(dim),
+               cuda=Movement(), cpu=lambda x, *, dim: x[(slice(None),) * dim + (None, ...)],
+               inverse=lambda base, value, dim: value.squeeze(dim),
                grad={"x": lambda g, dim: g.squeeze(dim)})  # fmt: skip
 
 

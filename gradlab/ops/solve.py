@@ -1,6 +1,6 @@
 """Rows of square systems: inverse, determinant, solutions, the pseudo-inverse and the matrix exponential, of the last two dimensions.
 
-LAPACK through `numpy.linalg`, which is the CPU's fast path for all of them; on a GPU they run on the host (see `backends/cuda/fallback.py`).
+LAPACK through `numpy.linalg`, which is the CPU's fast path for all of them; on a GPU they run on the host (`backends/cuda/fallback.py`).
 Gradients: M. B. Giles, "Collected matrix derivative results for forward and reverse mode algorithmic differentiation" (2008), unless said
 otherwise.
 """

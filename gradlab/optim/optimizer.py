@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from gradlab import dispatch
 from gradlab.autograd import position
 from gradlab.autograd.base import version_of
 from gradlab.autograd.hooks import RemovableHandle, add_hook
@@ -17,7 +18,7 @@ from gradlab.autograd.inplace import write
 from gradlab.autograd.mode import current, enable_grad, enter, leave, no_grad
 from gradlab.autograd.node import next_sequence
 from gradlab.autograd.record import bind, wrap
-from gradlab.dtype import FLOAT32, FLOAT64
+from gradlab.dtype import FLOAT32, FLOAT64, FLOATING
 from gradlab.op import Op
 from gradlab.optim.hyper import hypers
 from gradlab.tensor import Tensor
@@ -79,6 +80,7 @@ class Optimizer:
         self._pre_hooks: dict[int, Any] = {}
         self._post_hooks: dict[int, Any] = {}
         self._written: list[Tensor] = []  # changed in place by the step under way
+        self._queue: dict[Any, Any] = {}  # updates of the group under way that are done together
         self._stepped = False  # read by learning rate schedulers
         groups = list(params)
         if not groups:
@@ -275,17 +277,20 @@ class RowOptimizer(Optimizer):
                         if h is None:
                             h = hypers(group, self.live)
                         self.advance(group, p, g, h)
+                if self._queue:
+                    self._flush()
         finally:
             leave(token)
+            self._queue.clear()
             if self._written:
                 note_writes(self._written)
         return loss
 
-
     def run(self, row: Op, p: Tensor, g: Tensor, state: dict[str, Any], names: tuple[str, ...], h: Tensor, **params: Any) -> None:
         """Run an update row and store what it gives: the parameter, and the buffers `names` of `state`, which the row takes in this order.
 
-        Eager on the CPU the row writes into its own inputs. Everywhere else it is an ordinary functional call, written back in place.
+        Eager on the CPU the row writes into its own inputs, and so it does on a GPU, there for all parameters of the group at once.
+        Everywhere else it is an ordinary functional call, written back in place.
         """
         array, gradient = p._array, g._array
         if (
@@ -313,6 +318,8 @@ class RowOptimizer(Optimizer):
             row.cpu(*inputs, h._array, *outputs, **params)
             return
         buffers = [state.get(name) for name in names]
+        if self._enqueued(row, p, g, state, names, buffers, h, params):
+            return
         results = bind(row)(p, g, *buffers, h.to(p.device), **params)
         if not names:
             results = (results,)
@@ -322,6 +329,44 @@ class RowOptimizer(Optimizer):
                 state[name] = result
             else:
                 write(row.name, buffer, result)
+
+
+    def _enqueued(
+        self, row: Op, p: Tensor, g: Tensor, state: dict[str, Any], names: tuple[str, ...], buffers: list[Tensor | None], h: Tensor,
+        params: dict[str, Any],
+    ) -> bool:  # fmt: skip
+        """Put an update off until the group's end, where the backend can do many at once; False where it cannot."""
+        array, gradient = p._array, g._array
+        if type(array) is np.ndarray or type(gradient) is not type(array) or current().special:
+            return False
+        if p._meta is not None and p._meta.base is not None:
+            return False
+        backend = dispatch.backend_of(array)
+        if not hasattr(backend, "update_many"):
+            return False
+        dtype, shape = array.dtype, array.shape
+        arrays = [b if b is None else b._array for b in buffers]
+        for other in (gradient, *arrays):
+            if other is not None and (type(other) is not type(array) or (other.shape and (other.shape, other.dtype) != (shape, dtype))):
+                return False
+        if gradient.shape != shape or gradient.dtype != dtype or dtype not in FLOATING:
+            return False
+        if any(p is queued for _, inputs in self._queue.values() for queued, *_ in inputs):  # a parameter that is in the group twice
+            self._flush()
+        _, waiting = self._queue.setdefault((row, backend.device_of(array), *params.items()), (backend, []))
+        waiting.append((p, state, names, [array, gradient, *arrays, h._array]))
+        return True
+
+    def _flush(self) -> None:
+        """Do the updates that were put off."""
+        queue, self._queue = self._queue, {}
+        for (row, _, *params), (backend, waiting) in queue.items():
+            found = backend.update_many(row, [inputs for *_, inputs in waiting], dict(params))
+            for (p, state, names, _), outputs in zip(waiting, found, strict=True):
+                self._written.append(p)
+                for name, output in zip(names, outputs[1:], strict=True):
+                    if state.get(name) is None:
+                        state[name] = wrap(output)
 
 
 def note_writes(params: list[Tensor]) -> None:

@@ -208,6 +208,8 @@ def minimum(input: Tensor, other: Tensor) -> Tensor:
 
 def _together(a: Operand, b: Operand) -> tuple[Tensor, Tensor]:
     """Two operands as tensors of their result type."""
+    if isinstance(a, Differentiable) and isinstance(b, Differentiable) and a._array.dtype == b._array.dtype:
+        return a, b  # type: ignore[return-value]
     tensors = [x for x in (a, b) if isinstance(x, Differentiable)]
     numbers = [x for x in (a, b) if not isinstance(x, Differentiable)]
     dtype = result_type([(t._array.dtype, len(t._array.shape)) for t in tensors], numbers)

@@ -254,7 +254,7 @@ def sum_to_size(input: Tensor, *shape: Any) -> Tensor:
     """Summed over what broadcasting from `shape` to this shape repeated."""
     target, own = sizes(shape), input._array.shape
     lead = len(own) - len(target)
-    if lead < 0 or any([t not in (1, o) for t, o in zip(target, own[lead:], strict=True)]):
+    if lead < 0 or any(t not in (1, o) for t, o in zip(target, own[lead:], strict=True)):
         raise ShapeError(f"sum_to_size: shape {own} is not what {target} broadcasts to")
     dims = (*range(lead), *[lead + i for i, s in enumerate(target) if s == 1 and own[lead + i] != 1])
     if not dims:

@@ -76,7 +76,7 @@ def logdet(input: Tensor) -> Tensor:
 
 
 def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
-    """X of A X = B (or of X A = B with left=False) for square matrices A (…, n, n) and B (…, n, k), or vectors B (…, n) in a batch like A's.
+    """X of A X = B (or of X A = B with left=False) for square matrices A (…, n, n) and B (…, n, k), or vectors B (…, n) in A's batch.
 
     LinAlgError (a RuntimeError) where a matrix is singular: use lstsq.
     """

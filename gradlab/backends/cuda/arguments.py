@@ -14,7 +14,20 @@ from typing import Any
 import numpy as np
 
 # One letter for each kind of argument, as in `struct`, and how many bytes it takes in the buffer: each value begins at a multiple of 8.
-_PADDED = {"P": "Q", "q": "q", "d": "d", "f": "f4x", "i": "i4x", "I": "I4x", "h": "h6x", "H": "H6x", "b": "b7x", "B": "B7x", "?": "?7x", "Q": "Q"}
+_PADDED = {
+    "P": "Q",
+    "q": "q",
+    "d": "d",
+    "f": "f4x",
+    "i": "i4x",
+    "I": "I4x",
+    "h": "h6x",
+    "H": "H6x",
+    "b": "b7x",
+    "B": "B7x",
+    "?": "?7x",
+    "Q": "Q",
+}
 
 
 class Packet:
@@ -66,8 +79,8 @@ class Packer:
 
 # Kinds of Python and NumPy numbers. An int is an int64.
 KINDS: dict[type, str] = {
-    int: "q", float: "d", np.float32: "f", np.float64: "d", np.int64: "q", np.int32: "i", np.int16: "h", np.int8: "b", np.uint64: "Q", np.uint32: "I",
-    np.uint16: "H", np.uint8: "B", np.bool_: "?",
+    int: "q", float: "d", np.bool_: "?", np.float32: "f", np.float64: "d", np.int64: "q", np.int32: "i", np.int16: "h", np.int8: "b",
+    np.uint64: "Q", np.uint32: "I", np.uint16: "H", np.uint8: "B",
 }  # fmt: skip
 _packers: dict[tuple[str | int, ...], Packer] = {}
 

@@ -34,11 +34,11 @@ class CudaBackend:
         self.compiler = Compiler(driver)
         self.work = Work(driver, self.compiler)
         self._plans: dict[Any, Plan] = {}
-        self._type = driver.array_type
+        self._type: Any = driver.array_type
         self._several = driver.device_count() > 1
 
     def run(self, op: Op, arrays: list[Any], params: dict[str, Any]) -> Any:
-        array_type = self._type
+        array_type: Any = self._type
         parts: list[Any] = [op]
         first = None
         for a in arrays:
@@ -77,6 +77,18 @@ class CudaBackend:
             if device != before:
                 driver.set_device(before)
 
+    def update_many(self, op: Op, arguments: list[list[Any]], params: dict[str, Any]) -> list[tuple[Any, ...]]:
+        """An optimizer's row for many parameters on one device, in place (`launch/optim.py`)."""
+        driver = self.driver
+        before, device = driver.current_device(), driver.device_of(arguments[0][0])
+        if device != before:
+            driver.set_device(device)
+        try:
+            return launch.optim.multi_tensor(self.work, op, arguments, params)
+        finally:
+            if device != before:
+                driver.set_device(before)
+
     def _check_devices(self, op: Op, arrays: list[Any], device: int) -> None:
         for a in arrays:
             if type(a) is self._type and self.driver.device_of(a) != device:
@@ -111,9 +123,12 @@ class CudaBackend:
             rule = launch.BY_ROW.get(op.name)
         if rule is None or not rule.takes(specs, outs, given):
             return lambda inputs: fallback.run(self.work, op, inputs, outs, given)
-        return self._rule_plan(op, rule.run, specs, outs, given)
+        prepared = rule.prepare(self.work, arrays, outs) if rule.prepare is not None else None
+        return prepared or self._rule_plan(op, rule.run, specs, outs, given)
 
-    def _rule_plan(self, op: Op, rule: Callable[..., None], specs: list[Spec | None], outs: tuple[Spec, ...], params: dict[str, Any]) -> Plan:
+    def _rule_plan(
+        self, op: Op, rule: Callable[..., None], specs: list[Spec | None], outs: tuple[Spec, ...], params: dict[str, Any]
+    ) -> Plan:
         work = self.work
         empty = self.driver.empty
         numbers = [i for i, s in enumerate(specs) if s is not None]

@@ -1,6 +1,7 @@
 """All kernels there are, as programs to compile without a GPU; and the rows that have none.
 
-`programs(rows)` is for checks (`gradlab.testing.kernels`): every kernel of every file, for every combination of its template arguments, and every
+`programs(rows)` is for checks (`gradlab.testing.kernels`): every kernel of every file, for every combination of its template arguments,
+and every
 elementwise and reduction row for the dtypes that it takes. A kernel file whose templates are not described here is an error.
 """
 
@@ -24,10 +25,12 @@ from gradlab.op import Op
 from gradlab.spec import Spec
 
 LEAST_ARCHITECTURE = 75
+DTYPES = tuple(d.dtype for d in ALL)
 
 
 class Program(NamedTuple):
-    """One translation unit: what to call it, its text (headers inlined), the kernels to instantiate, the least architecture (75 is sm_75)."""
+    """One translation unit: what to call it, its text (headers inlined), the kernels to instantiate, the least architecture (75 is
+    sm_75)."""
 
     label: str
     source: str
@@ -38,29 +41,44 @@ class Program(NamedTuple):
 FLOATS = ("float", "double", "__half", "__nv_bfloat16")
 INTEGERS = ("signed char", "short", "int", "long long", "unsigned char")
 EVERY = (*FLOATS, *INTEGERS, "bool")
-COMPUTED_WIDE = (("float", "float"), ("double", "double"), ("__half", "__half"), ("__half", "float"), ("__nv_bfloat16", "__nv_bfloat16"), ("__nv_bfloat16", "float"))
+COMPUTED_WIDE = (
+    ("float", "float"),
+    ("double", "double"),
+    ("__half", "__half"),
+    ("__half", "float"),
+    ("__nv_bfloat16", "__nv_bfloat16"),
+    ("__nv_bfloat16", "float"),
+)
 PAIRS = tuple(itertools.product(FLOATS, FLOATS))
 
 # What the template parameters of kernels stand for, by the parameter's text; by "file parameters" where a file differs.
 ARGUMENTS: dict[str, Sequence[Any]] = {
     "class S": FLOATS,
     "class Word": ("unsigned char", "unsigned short", "unsigned int", "unsigned long long"),
+    "class T": ("float", "double"),
     "class Index": ("unsigned int", "long long"),
     "class Key": ("unsigned int", "unsigned long long"),
-    **dict.fromkeys(("bool Alone", "bool Largest", "bool Masked", "bool Centred", "bool Backward"), ("false", "true")),
     "int Stage": (0, 1, 2),
 }
 SPECIAL: dict[str, Sequence[tuple[Any, ...]]] = {
     "arg.cu extreme": tuple(itertools.product(EVERY, ("false", "true"), ("false", "true"))),
     "scan.cu running": tuple(itertools.product((*FLOATS, "long long"), (0, 1))) + tuple((s, 2) for s in FLOATS),
     "scan.cu running_extreme": tuple(itertools.product((*FLOATS, *INTEGERS), ("false", "true"))),
-    "scatter.cu scatter": tuple(itertools.product((*FLOATS, *INTEGERS), range(5))),
-    "segment.cu segments": tuple(itertools.product((*FLOATS, *INTEGERS), (0, 2, 3, 4))),
-    "segment.cu join_segments": tuple(itertools.product((*FLOATS, *INTEGERS), (0, 2, 3, 4))),
-    "prefix.cu prefix": tuple(itertools.product((*FLOATS, "long long"), (0, 1), (0, 1, 2))) + tuple(itertools.product(FLOATS, (2,), (0, 1, 2))),
+    "index.cu take": tuple(
+        itertools.product(("unsigned char", "unsigned short", "unsigned int", "unsigned long long", "uint4"), ("unsigned int", "long long"))
+    ),
+    "scatter.cu scatter": tuple(itertools.product((*FLOATS, *INTEGERS), range(5), ("unsigned int", "long long"))),
+    "segment.cu segments": tuple(itertools.product(EVERY, (0, 2, 3, 4))),
+    "segment.cu join_segments": tuple(itertools.product(EVERY, (0, 2, 3, 4))),
+    "prefix.cu prefix": tuple(itertools.product((*FLOATS, "long long"), (0, 1), (0, 1, 2)))
+    + tuple(itertools.product(FLOATS, (2,), (0, 1, 2))),
     "prefix.cu prefix_extreme": tuple(itertools.product((*FLOATS, *INTEGERS), ("false", "true"), (0, 1, 2))),
     "gemm.cu gemm": (*COMPUTED_WIDE, ("long long", "long long"), ("int", "int")),
     "vision.cu col2im": COMPUTED_WIDE,
+    **{
+        f"resample.cu {name}": tuple(itertools.product((*FLOATS, *INTEGERS), ("unsigned int", "long long")))
+        for name in ("resample", "resample_backward")
+    },
     "movement.cu convert": tuple(itertools.product(EVERY, EVERY)),
     "random.cu normal_of": PAIRS,
     "random.cu bernoulli": tuple(itertools.product((*FLOATS, "bool", "long long"), FLOATS)),
@@ -75,7 +93,7 @@ SPECIAL: dict[str, Sequence[tuple[Any, ...]]] = {
     "sort.cu searchsorted": tuple(itertools.product((*FLOATS, *INTEGERS), ("int", "long long"))),
     **{
         f"{file} {name}": tuple((s,) for s in EVERY)
-        for file, names in {"layout.cu": ("truth",), "sort.cu": ("keys", "run_starts", "isin", "firsts")}.items()
+        for file, names in {"layout.cu": ("truth",), "sort.cu": ("keys", "run_starts", "isin", "firsts", "median")}.items()
         for name in names
     },
     **{f"sort.cu {name}": tuple((s,) for s in (*FLOATS, *INTEGERS)) for name in ("order_as", "convert_counts")},
@@ -89,13 +107,18 @@ def kernels_of(file: str) -> list[tuple[str, str]]:
     return [(match[2], match[1] or "") for match in _KERNEL.finditer(file_source(file))]
 
 
+def _values(parameter: str) -> Sequence[Any]:
+    """What a template parameter stands for."""
+    return ("false", "true") if parameter.startswith("bool ") else ARGUMENTS[parameter]
+
+
 def instances(file: str, name: str, parameters: str) -> list[str]:
     """The name expressions of a kernel's instances. KeyError for template parameters that are not described above."""
     if not parameters:
         return [f"gradlab::{name}"]
     chosen = SPECIAL.get(f"{file} {name}")
     if chosen is None:
-        chosen = tuple(itertools.product(*(ARGUMENTS[p.strip()] for p in parameters.split(","))))
+        chosen = tuple(itertools.product(*(_values(p.strip()) for p in parameters.split(","))))
     return [f"gradlab::{name}<{', '.join(map(str, arguments))}>" for arguments in chosen]
 
 
@@ -117,16 +140,18 @@ def _taken(op: Op, dtype: np.dtype[Any]) -> np.dtype[Any] | None:
     if dtype not in FLOATING and (op.name.endswith("_backward") or (op.promote is None and not op.exact)):
         return None
     inputs = [Spec((4,), BOOL if name in ("condition", "mask") else dtype) for name in op.inputs]
-    params: dict[str, Any] = {p: 1.0 for p in op.params} | {p: dtype for p in op.params if p == "dtype"} | {p: (4,) for p in op.params if p == "shape"}
+    params: dict[str, Any] = (
+        dict.fromkeys(op.params, 1.0) | {p: dtype for p in op.params if p == "dtype"} | {p: (4,) for p in op.params if p == "shape"}
+    )
     if "size" in params:
         params["size"] = 4
     try:
-        return op.infer(*inputs, **params).dtype  # type: ignore[no-any-return]
+        return op.infer(*inputs, **params).dtype
     except TypeError:
         return None
 
 
-def signatures(op: Op, dtypes: Iterable[np.dtype[Any]] = tuple(d.dtype for d in ALL)) -> Iterator[Signature]:
+def signatures(op: Op, dtypes: Iterable[np.dtype[Any]] = DTYPES) -> Iterator[Signature]:
     """The kernels of an elementwise row for operands of one dtype: contiguous and strided, in 32 and 64 bits."""
     for dtype in dtypes:
         out = _taken(op, dtype)
@@ -153,10 +178,12 @@ def row_programs(rows: Mapping[str, Op]) -> Iterator[Program]:
         yield Program(label, source, [f"gradlab::{s.kernel}" for _, s in members], LEAST_ARCHITECTURE)
     for op in rows.values():
         if isinstance(op.cuda, Reduction):
-            for dtype in (d.dtype for d in ALL if d.dtype in FLOATING or (op.exact or op.name in ("sum", "prod")) and d.dtype != BOOL):
+            for dtype in (d for d in DTYPES if d in FLOATING or ((op.exact or op.name in ("sum", "prod")) and d != BOOL)):
                 out = BOOL if op.name in ("all", "any") else dtype
                 source, names = reduction_source(op, dtype, out)
-                yield Program(f"reduction {op.name} {dtype.name}", inlined(source), [f"gradlab::{n}" for n in names.values()], LEAST_ARCHITECTURE)
+                yield Program(
+                    f"reduction {op.name} {dtype.name}", inlined(source), [f"gradlab::{n}" for n in names.values()], LEAST_ARCHITECTURE
+                )
 
 
 def programs(rows: Mapping[str, Op]) -> Iterator[Program]:

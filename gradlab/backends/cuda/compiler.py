@@ -1,4 +1,5 @@
-"""Compiled kernels by what they depend on: generated ones (elementwise, reductions) and those of `kernels/`. Compiled on first use and kept,
+"""Compiled kernels by what they depend on: generated ones (elementwise, reductions) and those of `kernels/`. Compiled on first use and
+kept,
 for each device."""
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ class Compiler:
         def compiled() -> Function:
             return self.driver.compile(inlined(elementwise_program(op, signature)), [name], signature.kernel)[name]
 
-        return self._get(key, compiled)  # type: ignore[no-any-return]
+        return self._get(key, compiled)
 
     def _compile_alike(self, op: Op, signature: Signature, device: int) -> None:
         """The kernels of all rows with as many inputs, for the same operands, in one program. Rows with parameters are left out."""
@@ -97,11 +98,11 @@ class Compiler:
 
     def generated(self, key: Any, source: Callable[[], str], names: list[str], label: str) -> dict[str, Function]:
         """The kernels of a generated text, compiled once for each key."""
-        return self._get(key, lambda: self.driver.compile(inlined(source()), names, label))  # type: ignore[no-any-return]
+        return self._get(key, lambda: self.driver.compile(inlined(source()), names, label))
 
     def from_file(self, file: str, name: str) -> Function:
         """A kernel of `kernels/<file>`: an extern "C" name or a name expression such as `gradlab::softmax<float>`."""
-        return self._get((file, name), lambda: self.driver.compile(inlined(file_source(file)), [name], file)[name])  # type: ignore[no-any-return]
+        return self._get((file, name), lambda: self.driver.compile(inlined(file_source(file)), [name], file)[name])
 
     def _get(self, key: Any, make: Callable[[], Any]) -> Any:
         place = (key, self.driver.current_device())

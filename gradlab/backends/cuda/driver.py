@@ -32,8 +32,9 @@ def readable(size: int) -> str:
 def out_of_memory(device: int, asked: int, allocated: int, cached: int, free: int, total: int) -> MemoryError:
     """The one error for memory that is not there."""
     return OutOfMemoryError(
-        f"CUDA out of memory: cuda:{device} cannot give {readable(asked)}. It has {readable(total)} in all, of which {readable(free)} are free; "
-        f"gradlab holds {readable(allocated)} in tensors and {readable(cached)} cached. Use a smaller batch, or free tensors that are no longer needed"
+        f"CUDA out of memory: cuda:{device} cannot give {readable(asked)}. It has {readable(total)} in all, of which {readable(free)} are "
+        f"free; gradlab holds {readable(allocated)} in tensors and {readable(cached)} cached. Use a smaller batch, or free tensors that "
+        "are no longer needed"
     )
 
 
@@ -90,9 +91,7 @@ class Driver(Protocol):
     def compile(self, source: str, names: Sequence[str], label: str) -> dict[str, Function]:
         """The kernels of those names (`name` of an extern "C" function, or a name expression such as `gradlab::softmax<float>`)."""
 
-    def launch(
-        self, function: Function, grid: tuple[int, int, int], block: tuple[int, int, int], parameters: int, shared: int
-    ) -> None:
+    def launch(self, function: Function, grid: tuple[int, int, int], block: tuple[int, int, int], parameters: int, shared: int) -> None:
         """Launch on the current stream. `parameters` is the address of a table of addresses, one for each parameter (cuLaunchKernel)."""
 
     def synchronize(self) -> None:

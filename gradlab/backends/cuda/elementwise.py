@@ -27,12 +27,17 @@ def fits(out: Spec, specs: list[Spec | None]) -> bool:
     return None not in specs and len(specs) <= MAX_OPERANDS and len(out.shape) <= MAX_RANK
 
 
+def _single(value: float) -> float:
+    """What struct packs as a float32: beyond the largest one infinity."""
+    return value if -_LARGEST_FLOAT < value < _LARGEST_FLOAT or math.isnan(value) else math.copysign(math.inf, value)
+
+
 def _converter(dtype: np.dtype[Any]) -> tuple[str, Callable[[float], Any]]:
     """How a Python number becomes an immediate of a dtype: its kind, and the conversion. Halves are rounded, then computed in float32."""
     if dtype == FLOAT64:
         return "d", float
     if dtype == FLOAT32:
-        return "f", lambda v: v if -_LARGEST_FLOAT < v < _LARGEST_FLOAT else math.copysign(math.inf, v) if v == v else v
+        return "f", _single
     if dtype in HALF:
         return "f", lambda v: float(immediate(v, dtype))
     return KINDS[dtype.type], lambda v: immediate(v, dtype).item()
@@ -50,7 +55,7 @@ def _parameter(op: Op, name: str, value: Any, main: np.dtype[Any]) -> tuple[str,
         if main.kind == "b":
             return "bool", "?", (not low) if value is None else bool(value)
         return compute_type(main), kind, convert((-math.inf if low else math.inf) if value is None else value)
-    if isinstance(value, bool) or isinstance(value, int):
+    if isinstance(value, int):
         return "long long", "q", ((int(value) + 2**63) % 2**64) - 2**63
     return ("double", "d", value) if isinstance(value, float) else None
 

@@ -1,6 +1,7 @@
 """The emulated GPU: NumPy memory behind a real device's rules, kernels compiled as C++ and run thread by thread.
 
-Chosen by `GRADLAB_CUDA=emulated`. Arrays refuse to become NumPy arrays implicitly and to mix with them, as CuPy's do; there are two devices, so
+Chosen by `GRADLAB_CUDA=emulated`. Arrays refuse to become NumPy arrays implicitly and to mix with them, as CuPy's do; there are two
+devices, so
 that mixing them can be tested. It needs a C++ compiler and says so where there is none.
 """
 
@@ -20,7 +21,7 @@ from gradlab.backends.cuda.emulator import EmulatedFunction, compile_kernels
 from gradlab.spec import count as elements
 
 DEVICES = 2
-LIMIT = int(os.environ.get("GRADLAB_EMULATED_MEMORY", 8 << 30))  # bytes of memory that each emulated device has
+LIMIT = int(os.environ.get("GRADLAB_EMULATED_MEMORY", str(8 << 30)))  # bytes of memory that each emulated device has
 
 
 class EmulatedArray:

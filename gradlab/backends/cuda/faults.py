@@ -12,6 +12,8 @@ import threading
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
+import numpy as np
+
 from gradlab.backends.cuda.driver import Driver
 from gradlab.spec import DimensionError, count as elements
 
@@ -92,7 +94,7 @@ class Faults:
         if host is None or host[0] != 2:
             return
         with self._lock:
-            number, value = int(host[1]), int(host[2])
+            number, value = host.view(np.int64)[1:3].tolist()
             host[0] = 0
             site = self._sites.get(number)
         if site is None:

@@ -71,7 +71,8 @@ def elementwise_source(op: Op, signature: Signature) -> str:
     out = STORAGE[signature.out.name]
     arguments = [f"{out}* __restrict__ k_out"]
     arguments += [
-        f"{compute_type(o.dtype)} {o.name}" if o.immediate else f"const {STORAGE[o.dtype.name]}* __restrict__ {o.name}_" for o in signature.operands
+        f"{compute_type(o.dtype)} {o.name}" if o.immediate else f"const {STORAGE[o.dtype.name]}* __restrict__ {o.name}_"
+        for o in signature.operands
     ]
     arguments += [f"{kind} {name}" for name, kind in signature.params]
     apply = [f"    typedef {compute_type(main_dtype(signature.operands, signature.out))} T;", f"    return {description.expression};"]
@@ -101,7 +102,8 @@ def elementwise_source(op: Op, signature: Signature) -> str:
             *(f"        const {kind} {name}_pack = *reinterpret_cast<const {kind}*>({name}_ + k_start);" for name, kind in packs.items()),
             f"        Pack<{out}, {pack}> k_pack;",
             "#pragma unroll",
-            f"        for (int k_j = 0; k_j < {pack}; ++k_j) k_pack.item[k_j] = store<{out}>({call('{}_pack.item[k_j]', 'k_start + k_j')});",
+            f"        for (int k_j = 0; k_j < {pack}; ++k_j)",
+            f"            k_pack.item[k_j] = store<{out}>({call('{}_pack.item[k_j]', 'k_start + k_j')});",
             f"        *reinterpret_cast<Pack<{out}, {pack}>*>(k_out + k_start) = k_pack;",
             "    } else {",
             f"        for (long long k_i = k_start; k_i < k_count; ++k_i) k_out[k_i] = store<{out}>({call('{}_[k_i]', 'k_i')});",

@@ -32,7 +32,8 @@ def is_contiguous(array: Any, shape: tuple[int, ...]) -> bool:
 
 
 def merged(shape: tuple[int, ...], strides: Sequence[tuple[int, ...]]) -> tuple[list[int], list[list[int]]]:
-    """Sizes and each operand's strides, innermost first, without sizes of 1 and with neighbours merged that are one walk for all operands."""
+    """Sizes and each operand's strides, innermost first, without sizes of 1 and with neighbours merged that are one walk for all
+    operands."""
     sizes: list[int] = []
     found: list[list[int]] = [[] for _ in strides]
     for d in reversed(range(len(shape))):

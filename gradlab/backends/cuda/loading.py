@@ -27,9 +27,9 @@ def _driver() -> Driver:
     """The driver of the chosen kind. RuntimeError says what is missing and which command mends it."""
     if emulated():
         module = importlib.import_module("gradlab.backends.cuda.emulated")
-        return module.EmulatedDriver()  # type: ignore[no-any-return]
+        return module.EmulatedDriver()
     module = importlib.import_module("gradlab.backends.cuda.real")
-    return module.RealDriver()  # type: ignore[no-any-return]
+    return module.RealDriver()
 
 
 def load() -> CudaBackend:
@@ -46,7 +46,9 @@ def load() -> CudaBackend:
             except RuntimeError as error:
                 _reason = str(error)
                 raise
-            _loaded = importlib.import_module("gradlab.backends.cuda.backend").CudaBackend(driver)  # not when gradlab is imported: it takes time
+            _loaded = importlib.import_module("gradlab.backends.cuda.backend").CudaBackend(
+                driver
+            )  # not when gradlab is imported: it takes time
             assert _loaded is not None
             dispatch.register(driver.array_type, _loaded)
     return _loaded

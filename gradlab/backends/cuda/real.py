@@ -26,7 +26,7 @@ def _cupy() -> Any:
         broken = f" (importing cupy failed: {error})" if not isinstance(error, ModuleNotFoundError) else ""
         raise RuntimeError(
             f'device "cuda" needs CuPy, which is not installed{broken}: pip install "gradlab-engine[cuda13]" '
-            '(or [cuda12] for drivers below 580); GRADLAB_CUDA=emulated runs on an emulated GPU'
+            "(or [cuda12] for drivers below 580); GRADLAB_CUDA=emulated runs on an emulated GPU"
         ) from None
     runtime = cupy.cuda.runtime
     try:
@@ -35,8 +35,8 @@ def _cupy() -> Any:
         raise RuntimeError(f'device "cuda": the NVIDIA driver does not answer ({error})') from None
     if version == 0:
         raise RuntimeError(
-            'device "cuda" needs an NVIDIA driver, and there is none: install it from https://www.nvidia.com/drivers, or with your system\'s '
-            "packages (Ubuntu: sudo ubuntu-drivers install); GRADLAB_CUDA=emulated runs on an emulated GPU"
+            'device "cuda" needs an NVIDIA driver, and there is none: install it from https://www.nvidia.com/drivers, or with '
+            "your system's packages (Ubuntu: sudo ubuntu-drivers install); GRADLAB_CUDA=emulated runs on an emulated GPU"
         )
     try:
         devices = runtime.getDeviceCount()
@@ -45,14 +45,16 @@ def _cupy() -> Any:
         if version < built // 1000 * 1000:
             major = version // 1000
             raise RuntimeError(
-                f'device "cuda": the NVIDIA driver is too old: it supports CUDA {_version(version)}, this CuPy needs CUDA {built // 1000}. Update the '
-                f'driver, or install the CuPy that fits it: pip install "gradlab-engine[cuda{max(major, 12)}]"'
+                f'device "cuda": the NVIDIA driver is too old: it supports CUDA {_version(version)}, this CuPy needs CUDA {built // 1000}. '
+                f'Update the driver, or install the CuPy that fits it: pip install "gradlab-engine[cuda{max(major, 12)}]"'
             ) from None
         raise RuntimeError(f'device "cuda": the NVIDIA driver finds no GPU ({error}); `nvidia-smi` shows what it sees') from None
     if devices == 0:
         raise RuntimeError('device "cuda": the NVIDIA driver finds no GPU; check CUDA_VISIBLE_DEVICES, and `nvidia-smi`')
     if version < LEAST_DRIVER:
-        raise RuntimeError(f'device "cuda": the NVIDIA driver is too old: it supports CUDA {_version(version)}, gradlab needs 12.0; update it')
+        raise RuntimeError(
+            f'device "cuda": the NVIDIA driver is too old: it supports CUDA {_version(version)}, gradlab needs 12.0; update it'
+        )
     return cupy
 
 
@@ -99,15 +101,17 @@ class RealDriver:
         return self._count
 
     def current_device(self) -> int:
-        return self._get_device()  # type: ignore[no-any-return]
+        return self._get_device()
 
     def set_device(self, index: int) -> None:
         if not 0 <= index < self._count:
-            raise RuntimeError(f"cuda:{index}: there {'is 1 device' if self._count == 1 else f'are {self._count} devices'}, the last is cuda:{self._count - 1}")
+            raise RuntimeError(
+                f"cuda:{index}: the CUDA devices are numbered from 0 to {self._count - 1}"
+            )
         self._set_device(index)
 
     def device_name(self, index: int) -> str:
-        return self._runtime.getDeviceProperties(index)["name"].decode()  # type: ignore[no-any-return]
+        return self._runtime.getDeviceProperties(index)["name"].decode()
 
     # ------------------------------------------------------------ memory
 
@@ -130,10 +134,10 @@ class RealDriver:
         return self._ndarray(shape, dtype, memory)
 
     def pointer(self, array: Any) -> int:
-        return array.data.ptr  # type: ignore[no-any-return]
+        return array.data.ptr
 
     def device_of(self, array: Any) -> int:
-        return array.data.device_id  # type: ignore[no-any-return]
+        return array.data.device_id
 
     def upload(self, host: np.ndarray[Any, Any]) -> Any:
         """Through pinned memory, so that the copy does not wait for the device's earlier work."""
@@ -204,9 +208,7 @@ class RealDriver:
         module = self.library.RawModule(code=source, options=OPTIONS, name_expressions=list(names))
         return {name: RealFunction(name, module.get_function(name)) for name in names}
 
-    def launch(
-        self, function: RealFunction, grid: tuple[int, int, int], block: tuple[int, int, int], parameters: int, shared: int
-    ) -> None:
+    def launch(self, function: RealFunction, grid: tuple[int, int, int], block: tuple[int, int, int], parameters: int, shared: int) -> None:
         if shared > function.room:
             self._driver.funcSetAttribute(function.handle, self._driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, shared)
             function.room = shared
@@ -230,7 +232,7 @@ class RealDriver:
         (self._cuda.Stream.null if stream is None else stream).use()
 
     def stream_done(self, stream: Any) -> bool:
-        return stream.done  # type: ignore[no-any-return]
+        return stream.done
 
     def synchronize_stream(self, stream: Any) -> None:
         stream.synchronize()
@@ -242,7 +244,7 @@ class RealDriver:
         event.record(stream)
 
     def event_done(self, event: Any) -> bool:
-        return event.done  # type: ignore[no-any-return]
+        return event.done
 
     def synchronize_event(self, event: Any) -> None:
         event.synchronize()
@@ -251,4 +253,4 @@ class RealDriver:
         stream.wait_event(event)
 
     def elapsed(self, start: Any, end: Any) -> float:
-        return self._cuda.get_elapsed_time(start, end)  # type: ignore[no-any-return]
+        return self._cuda.get_elapsed_time(start, end)

@@ -13,8 +13,7 @@ from gradlab.backends.cuda.types import STORAGE, compute_type
 from gradlab.backends.cuda.work import Work
 from gradlab.kernel import Reduction
 from gradlab.op import Op
-from gradlab.spec import Spec
-from gradlab.spec import count as elements
+from gradlab.spec import Spec, count as elements
 
 TARGET_BLOCKS = 1056  # eight for each of an H100's 132 multiprocessors
 
@@ -50,18 +49,19 @@ def reduction_source(op: Op, x: np.dtype[Any], y: np.dtype[Any]) -> tuple[str, d
     for form, final in (("final", "true"), ("partial", "false")):
         names[f"row_{form}"] = f"{base}_row_{form}"
         kernels.append(
-            f'__global__ void __launch_bounds__(512) {base}_row_{form}({io}, int64 count, int64 parts, int64 total) '
+            f"__global__ void __launch_bounds__(512) {base}_row_{form}({io}, int64 count, int64 parts, int64 total) "
             f"{{ reduce_row<{base}_r, {final}>({make}, partial, y, count, parts, total); }}"
         )
         names[f"column_{form}"] = f"{base}_column_{form}"
         kernels.append(
-            f'__global__ void __launch_bounds__(256) {base}_column_{form}({io}, int64 columns, int64 inner, int64 count, '
+            f"__global__ void __launch_bounds__(256) {base}_column_{form}({io}, int64 columns, int64 inner, int64 count, "
             f"int64 parts, int64 total) {{ reduce_column<{base}_r, {final}>({make}, partial, y, columns, inner, count, parts, total); }}"
         )
     names["parts"] = f"{base}_parts"
     kernels.append(
-        f'__global__ void __launch_bounds__(256) {base}_parts({io}, int64 columns, '
-        f"int64 stride, int64 step, int64 parts, int64 total) {{ reduce_parts<{base}_r>({make}, partial, y, columns, stride, step, parts, total); }}"
+        f"__global__ void __launch_bounds__(256) {base}_parts({io}, int64 columns, "
+        f"int64 stride, int64 step, int64 parts, int64 total) "
+        f"{{ reduce_parts<{base}_r>({make}, partial, y, columns, stride, step, parts, total); }}"
     )
     return program("reduce.cuh", struct, *kernels), names
 
@@ -91,6 +91,7 @@ def plan(work: Work, op: Op, specs: list[Any], out: Spec, params: dict[str, Any]
     columns = (elements(shape[:first]) if dims else elements(shape)) * inner
     flags = [int(params[p]) for p in flags_of(op)]
     cache: dict[str, Any] = {}
+    sizes: tuple[int, ...]
 
     def functions() -> dict[str, Any]:
         key = ("reduce", op.name, dtype, out.dtype)
@@ -119,9 +120,7 @@ def plan(work: Work, op: Op, specs: list[Any], out: Spec, params: dict[str, Any]
             return y
         partial = driver.empty((columns * parts,), accumulator)
         work.launch(cache[f"{form}_partial"], blocks, block, *inputs, *flags, partial, y, *sizes, count, rows=rows)
-        work.launch(
-            cache["parts"], -(-columns // 256), 256, *inputs, *flags, partial, y, columns, stride, step, parts, count
-        )
+        work.launch(cache["parts"], -(-columns // 256), 256, *inputs, *flags, partial, y, columns, stride, step, parts, count)
         return y
 
     return run

@@ -14,8 +14,7 @@ from gradlab.backends.cuda.faults import Faults
 from gradlab.backends.cuda.layout import element_strides, pack_layout_of
 from gradlab.backends.cuda.types import STORAGE
 from gradlab.dtype import FLOAT32, HALF
-from gradlab.spec import Spec
-from gradlab.spec import count as elements
+from gradlab.spec import Spec, count as elements
 
 THREADS = 256
 WORD_TYPES = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int", 8: "unsigned long long"}
@@ -39,7 +38,9 @@ class Work:
         found = self._kernels.get(key)
         if found is not None:
             return found
-        written = ", ".join(STORAGE[t.name] if isinstance(t, np.dtype) else str(t).lower() if isinstance(t, bool) else str(t) for t in types)
+        written = ", ".join(
+            STORAGE[t.name] if isinstance(t, np.dtype) else str(t).lower() if isinstance(t, bool) else str(t) for t in types
+        )
         found = self._kernels[key] = self.compiler.from_file(file, f"gradlab::{name}<{written}>" if types else f"gradlab::{name}")
         return found
 
@@ -94,7 +95,8 @@ class Work:
         return made
 
     def copy(self, target: Any, source: Any) -> None:
-        """Copy elements of one dtype between arrays of one shape, strided or not, which may be parts of the same memory (not overlapping)."""
+        """Copy elements of one dtype between arrays of one shape, strided or not, which may be parts of the same memory (not
+        overlapping)."""
         shape = target.shape
         size = elements(shape)
         if size == 0:

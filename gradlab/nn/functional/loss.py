@@ -10,8 +10,11 @@ import math
 import warnings
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
+from gradlab.autograd.mode import current
 from gradlab.autograd.record import bind
 from gradlab.dtype import FLOATING, INT64
 from gradlab.spec import ShapeError, broadcast_shapes, count
@@ -238,6 +241,8 @@ def nll_loss(
         return loss.reshape(target._array.shape) if single else loss  # type: ignore[no-any-return]
     if reduction == "sum":
         return loss.sum()  # type: ignore[no-any-return]
+    if weight is None and type(classes._array) is np.ndarray and not current().special:
+        return loss.sum() / float(np.count_nonzero(classes._array != ignore_index))  # type: ignore[no-any-return]
     total = (classes != ignore_index).to(loss.dtype).sum() if weight is None else weights.sum()
     return loss.sum() / total  # type: ignore[no-any-return]
 

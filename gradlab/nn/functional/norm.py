@@ -8,11 +8,14 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from gradlab import ops
-from gradlab.autograd.base import Differentiable
-from gradlab.autograd.mode import no_grad
+from gradlab.autograd import inplace
+from gradlab.autograd.base import Differentiable, version_of
+from gradlab.autograd.mode import current, no_grad
 from gradlab.autograd.record import bind
-from gradlab.dtype import FLOATING, finfo
+from gradlab.dtype import FLOAT32, FLOAT64, FLOATING, finfo
 from gradlab.spec import ShapeError, count
 from gradlab.tensor.update import update
 
@@ -86,7 +89,16 @@ def batch_norm(
 
 def _move(average: Tensor | None, value: Tensor, momentum: float, scale: float) -> None:
     """average = (1 - momentum)·average + momentum·scale·value, in place, outside the graph."""
-    if average is not None:
+    if average is None:
+        return
+    mode, array, new, meta = current(), average._array, value._array, average._meta
+    plain = average._edge is None and (meta is None or (meta.base is None and not meta.inference))
+    if plain and not mode.special and type(array) is np.ndarray and array.dtype in (FLOAT32, FLOAT64) and array.dtype == new.dtype:
+        inplace.check("batch_norm", average, mode)
+        array *= array.dtype.type(1 - momentum)
+        array += new * array.dtype.type(momentum * scale)
+        inplace.written(version_of(average))
+    else:
         with no_grad():
             update("batch_norm", average, _running, value.detach(), keep=1 - momentum, take=momentum * scale)
 

@@ -112,3 +112,8 @@ def damage_around(address: int) -> str | None:
             sides.append(side)
             ctypes.memmove(zone, _UNTOUCHED, ZONE)  # mended, so that it is reported once
     return f"a write {' and '.join(sides)} an array of {size} bytes" if sides else None
+
+
+def allocation(address: int) -> tuple[int, int] | None:
+    """Start and size of the allocation that holds an address; None where the memory is not guarded."""
+    return _live.around(address)

@@ -1,7 +1,7 @@
 """cuBLASLt by ctypes: the values of its enumerations, its structs, the functions that we call.
 
-Values and signatures are those of NVIDIA's public headers `cublasLt.h`, `cublas_api.h` and `library_types.h` (package nvidia-cublas 13.0; the
-same in CUDA 12), described at https://docs.nvidia.com/cuda/cublas/#using-the-cublaslt-api.
+Values and signatures are those of NVIDIA's public headers `cublasLt.h`, `cublas_api.h` and `library_types.h` (package nvidia-cublas 13.0;
+the same in CUDA 12), described at https://docs.nvidia.com/cuda/cublas/#using-the-cublaslt-api.
 """
 
 from __future__ import annotations
@@ -30,16 +30,19 @@ class Status(IntEnum):
     LICENSE_ERROR = 16
 
 
-_MEANINGS = {
-    Status.NOT_INITIALIZED: "the library could not start: the GPU has no memory left for it, or the driver does not answer",
-    Status.ALLOC_FAILED: "out of memory",
-    Status.INVALID_VALUE: "arguments in conflict",
-    Status.ARCH_MISMATCH: "this GPU cannot run it",
-    Status.MAPPING_ERROR: "device memory could not be reached",
-    Status.EXECUTION_FAILED: "the GPU failed while computing, perhaps in an earlier kernel",
-    Status.INTERNAL_ERROR: "an error inside the library",
-    Status.NOT_SUPPORTED: "the library has no algorithm for it",
-    Status.LICENSE_ERROR: "no licence",
+_MEANINGS: dict[int, tuple[str, str]] = {
+    status.value: (status.name, meaning)
+    for status, meaning in {
+        Status.NOT_INITIALIZED: "the library could not start: the GPU has no memory left for it, or the driver does not answer",
+        Status.ALLOC_FAILED: "out of memory",
+        Status.INVALID_VALUE: "arguments in conflict",
+        Status.ARCH_MISMATCH: "this GPU cannot run it",
+        Status.MAPPING_ERROR: "device memory could not be reached",
+        Status.EXECUTION_FAILED: "the GPU failed while computing, perhaps in an earlier kernel",
+        Status.INTERNAL_ERROR: "an error inside the library",
+        Status.NOT_SUPPORTED: "the library has no algorithm for it",
+        Status.LICENSE_ERROR: "no licence",
+    }.items()
 }
 
 
@@ -206,9 +209,8 @@ class BlasError(RuntimeError):
     """A call that the library refused."""
 
     def __init__(self, call: str, status: int, reason: str | None) -> None:
-        name = f"CUBLAS_STATUS_{Status(status).name}" if status in Status else f"status {status}"
-        meaning = reason or _MEANINGS.get(Status(status) if status in Status else Status.SUCCESS)
-        super().__init__(f"{call}: {name}" + (f" ({meaning})" if meaning else ""))
+        known, meaning = _MEANINGS.get(status, (str(status), "a status that gradlab does not know"))
+        super().__init__(f"{call}: CUBLAS_STATUS_{known} ({reason or meaning})")
         self.status = status
 
 
@@ -223,7 +225,9 @@ def _path() -> str:
     try:
         pathfinder: Any = importlib.import_module("cuda.pathfinder")
     except ImportError:
-        raise LibraryMissing("cuda.pathfinder is not installed, which finds CUDA's libraries (CuPy 14 depends on it): pip install cuda-pathfinder") from None
+        raise LibraryMissing(
+            "cuda.pathfinder is not installed, which finds CUDA's libraries (CuPy 14 depends on it): pip install cuda-pathfinder"
+        ) from None
     try:
         return str(pathfinder.load_nvidia_dynamic_lib("cublasLt").abs_path)
     except RuntimeError as error:  # DynamicLibNotFoundError is one

@@ -1,8 +1,8 @@
 """How operands lie in memory, in cuBLAS's terms.
 
-cuBLAS thinks in columns: a matrix is stored with its columns behind one another, `ld` elements apart. Our row-major C = A B is, read that way,
-the transposed product: Cᵀ = Bᵀ Aᵀ, where Bᵀ and Aᵀ are the very memory of B and A. So cuBLAS's first factor is our second one. A transposed
-view needs no copy: cuBLAS reads it with operation T.
+cuBLAS thinks in columns: a matrix is stored with its columns behind one another, `ld` elements apart. Our row-major C = A B is, read that
+way, the transposed product: Cᵀ = Bᵀ Aᵀ, where Bᵀ and Aᵀ are the very memory of B and A. So cuBLAS's first factor is our second one. A
+transposed view needs no copy: cuBLAS reads it with operation T.
 """
 
 from __future__ import annotations

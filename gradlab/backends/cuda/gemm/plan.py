@@ -7,6 +7,7 @@ called on the stream and each problem has been met: a capture may not allocate.
 from __future__ import annotations
 
 import ctypes
+import sys
 import threading
 from collections.abc import Callable, Sequence
 from ctypes import addressof, c_double, c_float, c_int, c_void_p, sizeof
@@ -43,7 +44,7 @@ WITH_BIAS = {
     Epilogue.DGELU_BGRAD, Epilogue.BGRADA, Epilogue.BGRADB,
 }  # fmt: skip
 ALIGNED = 256  # what the library asks of addresses unless told otherwise
-UNSUPPORTED = (Status.NOT_SUPPORTED, Status.INVALID_VALUE)
+UNSUPPORTED = (Status.NOT_SUPPORTED, Status.ARCH_MISMATCH)
 
 
 def alignment_of(addresses: int) -> int:
@@ -73,14 +74,14 @@ class Handle:
 
     def __del__(self) -> None:
         value = getattr(self, "value", None)
-        if value:
+        if value and not sys.is_finalizing():  # at the end of the process the device may be gone before
             self._drop(value)
 
 
 class Prepared:
     """A problem ready to run on one device, for addresses of at least one alignment."""
 
-    __slots__ = ("_algorithm", "_blas", "_bias", "_aux", "_constants", "_fixed", "_handles", "_lock", "_matmul", "_plain", "_workspace", "problem")
+    __slots__ = ("_aux", "_bias", "_blas", "_choice", "_constants", "_fixed", "_handles", "_lock", "_matmul", "_plain", "problem", "timed")
 
     def __init__(self, blas: Blas, problem: Problem, device: int, alignment: int) -> None:
         library = blas.library
@@ -105,10 +106,11 @@ class Prepared:
                 if problem.stride_aux:
                     desc.set(Desc.EPILOGUE_AUX_BATCH_STRIDE, problem.stride_aux)
         self._bias = self._aux = alignment
+        self.timed = False
         rows, columns, depth = problem.rows, problem.columns, problem.depth
-        a = self._layout(problem.dtype, depth if problem.transpose_a else rows, rows if problem.transpose_a else depth, problem.ld_a, problem.stride_a)
-        b = self._layout(problem.dtype, columns if problem.transpose_b else depth, depth if problem.transpose_b else columns, problem.ld_b, problem.stride_b)
-        d = self._layout(problem.out, rows, columns, problem.ld_d, problem.stride_d)
+        a = self._layout(problem.dtype, (rows, depth), problem.transpose_a, problem.ld_a, problem.stride_a)
+        b = self._layout(problem.dtype, (depth, columns), problem.transpose_b, problem.ld_b, problem.stride_b)
+        d = self._layout(problem.out, (rows, columns), False, problem.ld_d, problem.stride_d)
         self._handles = (desc, a, b, d)
         constant = c_double if problem.compute is ComputeType.F64 else c_float
         self._constants = (constant(1), constant(problem.beta))
@@ -117,7 +119,9 @@ class Prepared:
         self._fixed = (handle, desc.value, addressof(self._constants[0]), a.value, b.value, addressof(self._constants[1]), d.value)
         self._use(blas.candidates(self._handles, handle, problem, alignment, 1)[0])
 
-    def _layout(self, dtype: np.dtype[Any], rows: int, columns: int, ld: int, stride: int) -> Handle:
+    def _layout(self, dtype: np.dtype[Any], sizes: tuple[int, int], transposed: bool, ld: int, stride: int) -> Handle:
+        """The stored matrix, by the sizes that it has in the product."""
+        rows, columns = reversed(sizes) if transposed else sizes
         made = Handle(self._blas.library, "MatrixLayout", MATRIX_TYPES, DATA_TYPES[dtype], rows, columns, ld)
         if self.problem.batch > 1:
             made.set(Matrix.BATCH_COUNT, self.problem.batch)
@@ -125,7 +129,7 @@ class Prepared:
         return made
 
     def _use(self, found: HeuristicResult) -> None:
-        self._algorithm, self._workspace = found, found.workspace
+        self._choice = (addressof(found), found.workspace, found)  # the result begins with the algorithm
 
     def run(self, a: int, b: int, d: int, bias: int = 0, aux: int = 0) -> None:
         """Compute, on the current stream, with matrices at these addresses (cuBLAS's order: a is the first factor)."""
@@ -145,27 +149,28 @@ class Prepared:
     def _call(self, a: int, b: int, d: int) -> None:
         handle, desc, alpha, layout_a, layout_b, beta, layout_d = self._fixed
         stream = self._blas.stream()
-        size = self._workspace
+        algorithm, size, _ = self._choice
         space = self._blas.workspace(stream) if size else 0
         status = self._matmul(
-            handle, desc, alpha, a, layout_a, b, layout_b, beta, d, layout_d, d, layout_d, addressof(self._algorithm), space, size, stream
+            handle, desc, alpha, a, layout_a, b, layout_b, beta, d, layout_d, d, layout_d, algorithm, space, size, stream
         )
         if status:
             check(self._blas.library, "cublasLtMatmul", status)
 
-    def choose_by_time(self, a: int, b: int, d: int, bias: int, aux: int, number: int, alignment: int) -> None:
+    def choose_by_time(self, a: int, b: int, d: int, bias: int, number: int, alignment: int) -> None:
         """Run the library's best candidates and keep the fastest. The result is the same up to rounding."""
+        self.timed = True
         driver = self._blas.driver
         found = self._blas.candidates(self._handles, self._fixed[0], self.problem, alignment, number)
         times = []
         for candidate in found:
             self._use(candidate)
-            self.run(a, b, d, bias, aux)  # the first run loads the kernel
+            self.run(a, b, d, bias)  # the first run loads the kernel
             start, end = driver.new_event(True), driver.new_event(True)
             stream = driver.current_stream()
             driver.record_event(start, stream)
             for _ in range(5):
-                self.run(a, b, d, bias, aux)
+                self.run(a, b, d, bias)
             driver.record_event(end, stream)
             driver.synchronize_event(end)
             times.append(driver.elapsed(start, end))
@@ -229,7 +234,9 @@ class Blas:
         try:
             return Prepared(self, problem, device, alignment)
         except BlasError as error:
-            if error.status not in UNSUPPORTED:
+            # Whether a float64 product may have an epilogue differs between versions, and so does the answer.
+            special = problem.compute is ComputeType.F64 and problem.epilogue is not Epilogue.DEFAULT
+            if error.status not in UNSUPPORTED and not (special and error.status == Status.INVALID_VALUE):
                 raise
         if problem.compute is ComputeType.F32_FAST_TF32:  # a GPU without TF32
             return self._make(problem._replace(compute=ComputeType.F32), device, alignment)
@@ -243,8 +250,8 @@ class Blas:
         # Parts of a sum over k stay in float32 until they are added, also where the result is a half type.
         preference.set(Preference.REDUCTION_SCHEME_MASK, REDUCE_IN_COMPUTE_TYPE if problem.out in HALF else REDUCE_ANY)
         if alignment != ALIGNED:
-            for name in (Preference.MIN_ALIGNMENT_A_BYTES, Preference.MIN_ALIGNMENT_B_BYTES, Preference.MIN_ALIGNMENT_C_BYTES, Preference.MIN_ALIGNMENT_D_BYTES):
-                preference.set(name, alignment)
+            for matrix in "ABCD":
+                preference.set(Preference[f"MIN_ALIGNMENT_{matrix}_BYTES"], alignment)
         results, found = (HeuristicResult * number)(), c_int()
         status = self.library.cublasLtMatmulAlgoGetHeuristic(
             handle, desc.value, a.value, b.value, d.value, d.value, preference.value, number, addressof(results), addressof(found)

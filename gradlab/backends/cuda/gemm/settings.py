@@ -11,13 +11,18 @@ class Settings:
     precision    of float32 products, see `set_float32_matmul_precision`.
     candidates   how many of the library's algorithms are timed when a problem is first met; 1 takes its first choice untimed. A timed
                  choice may differ from run to run, and with it the last bits of results.
+    number       a multiple of 256 that stands for all of these: part of what a plan looks up.
     """
 
-    __slots__ = ("candidates", "precision")
+    __slots__ = ("candidates", "number", "precision")
 
     def __init__(self) -> None:
-        self.precision = "highest"
-        self.candidates = 1
+        self.choose("highest", 1)
+
+    def choose(self, precision: str, candidates: int) -> None:
+        """Set all."""
+        self.precision, self.candidates = precision, candidates
+        self.number = 256 * (PRECISIONS.index(precision) + len(PRECISIONS) * candidates)
 
 
 SETTINGS = Settings()
@@ -30,7 +35,7 @@ def set_float32_matmul_precision(precision: str) -> None:
     """
     if precision not in PRECISIONS:
         raise ValueError(f"set_float32_matmul_precision: {precision!r} is none of {', '.join(map(repr, PRECISIONS))}")
-    SETTINGS.precision = precision
+    SETTINGS.choose(precision, SETTINGS.candidates)
 
 
 def get_float32_matmul_precision() -> str:
@@ -42,4 +47,4 @@ def set_candidates(number: int) -> None:
     """Time that many algorithms for each new product and keep the fastest. 1, the default, keeps results the same from run to run."""
     if number < 1:
         raise ValueError(f"set_candidates: at least 1 algorithm, not {number}")
-    SETTINGS.candidates = number
+    SETTINGS.choose(SETTINGS.precision, number)

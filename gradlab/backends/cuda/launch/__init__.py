@@ -1,10 +1,26 @@
-"""Launch rules, one file per family. `RULES` by a Kernel's file and name, `BY_ROW` by the row's name where the description names no kernel."""
+"""Launch rules, one file per family. `RULES` by a Kernel's file and name, `BY_ROW` by the row's name where the description names no
+kernel."""
 
 from __future__ import annotations
 
 from types import ModuleType
 
-from gradlab.backends.cuda.launch import choice, conv, gemm, index, layout, movement, optim, planes, random, resample, rows, scan, sort, windows
+from gradlab.backends.cuda.launch import (
+    choice,
+    conv,
+    gemm,
+    index,
+    layout,
+    movement,
+    optim,
+    planes,
+    random,
+    resample,
+    rows,
+    scan,
+    sort,
+    windows,
+)
 from gradlab.backends.cuda.launch.dynamic import DYNAMIC as DYNAMIC
 from gradlab.backends.cuda.launch.rule import Rule
 

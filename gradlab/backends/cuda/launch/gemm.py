@@ -1,4 +1,5 @@
-"""Matrix products: `matmul` and `linear`, and the product that convolutions use."""
+"""Matrix products: `matmul` and `linear` by cuBLASLt (`backends/cuda/gemm`), and a kernel of our own, correct everywhere, for what cuBLASLt
+does not do: integers, sums over two levels, a machine without the library."""
 
 from __future__ import annotations
 
@@ -6,6 +7,7 @@ import struct
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
+from gradlab.backends.cuda.gemm.rows import plan_linear, plan_matmul
 from gradlab.backends.cuda.launch.rule import Rule
 from gradlab.backends.cuda.layout import broadcast_strides, element_strides
 from gradlab.backends.cuda.work import Work
@@ -85,4 +87,14 @@ def takes_floating(specs: Sequence[Spec | None], outs: Sequence[Spec], params: d
     return outs[0].dtype in FLOATING
 
 
-BY_ROW = {"matmul": Rule(matmul, takes), "linear": Rule(linear, takes_floating)}
+def prepare_matmul(work: Work, arrays: list[Any], outs: Sequence[Spec]) -> Any:
+    """By cuBLASLt where it takes the dtype."""
+    return plan_matmul(work, arrays, outs[0], matmul) if outs[0].dtype in FLOATING else None
+
+
+def prepare_linear(work: Work, arrays: list[Any], outs: Sequence[Spec]) -> Any:
+    """By cuBLASLt."""
+    return plan_linear(work, arrays, outs[0], linear)
+
+
+BY_ROW = {"matmul": Rule(matmul, takes, prepare_matmul), "linear": Rule(linear, takes_floating, prepare_linear)}

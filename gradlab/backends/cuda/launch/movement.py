@@ -96,7 +96,7 @@ def fill(work: Work, y: Any, value: float) -> None:
 
 
 BY_ROW = {
-    "slice_backward": Rule(slice_backward), "slice_scatter": Rule(slice_scatter), "flip": Rule(flip), "diagonal_embed": Rule(diagonal_embed),
-    "diagonal_scatter": Rule(diagonal_scatter), "unfold_backward": Rule(unfold_backward),
+    "slice_backward": Rule(slice_backward), "slice_scatter": Rule(slice_scatter), "flip": Rule(flip),
+    "diagonal_embed": Rule(diagonal_embed), "diagonal_scatter": Rule(diagonal_scatter), "unfold_backward": Rule(unfold_backward),
 }  # fmt: skip
 RULES = {("movement.cu", "cat"): Rule(cat), ("vision.cu", "pad"): Rule(pad)}

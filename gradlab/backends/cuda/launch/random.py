@@ -9,20 +9,14 @@ import numpy as np
 
 from gradlab.backends.cuda.launch.rule import Rule
 from gradlab.backends.cuda.work import THREADS, Work
-from gradlab.dtype import FLOAT32, FLOATING, bfloat16, float16
+from gradlab.dtype import FLOAT64, FLOATING
 from gradlab.spec import Spec
 
-PER_THREAD = 8
-BITS = {FLOAT32: 24, float16.dtype: 11, bfloat16.dtype: 8}
 
-
-def _each(work: Work, function: Any, count: int, *values: Any) -> None:
+def _each(work: Work, function: Any, count: int, per_thread: int, *values: Any) -> None:
+    """A thread for each `per_thread` elements: what four words make."""
     if count:
-        work.launch(function, -(-count // (THREADS * PER_THREAD)), THREADS, *values, count)
-
-
-def _state(work: Work, state: Any) -> Any:
-    return work.contiguous(state)
+        work.launch(function, -(-count // (THREADS * per_thread)), THREADS, *values, count)
 
 
 def uniform(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
@@ -31,21 +25,24 @@ def uniform(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str,
     scalar = y.dtype.type
     below = np.nextafter(scalar(high), scalar(low)) if high > low else scalar(low)
     numbers = (np.float64(low), np.float64(high - low), np.float64(below))
-    unit = int(low == 0 and high == 1)
-    function = work.kernel("random.cu", "uniform", y.dtype)
-    _each(work, function, y.size, _state(work, state), y, params["offset"], BITS.get(y.dtype, 53), *numbers, unit)
+    function = work.kernel("random.cu", "uniform", y.dtype, low == 0 and high == 1)
+    _each(work, function, y.size, 4 if y.dtype == FLOAT64 else 8, work.contiguous(state), y, params["offset"], *numbers)
 
 
 def normal(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
     (state,), (y,) = inputs, outputs
     function = work.kernel("random.cu", "normal", y.dtype)
-    _each(work, function, y.size, _state(work, state), y, params["offset"], np.float64(params["mean"]), np.float64(params["std"]))
+    moments = np.float64(params["mean"]), np.float64(params["std"])
+    _each(work, function, y.size, 4, work.contiguous(state), y, params["offset"], *moments)
 
 
 def normal_of(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
     (mean, std, state), (y,) = inputs, outputs
     mean, std = (work.contiguous(work.broadcast(x, y.shape)) for x in (mean, std))
-    _each(work, work.kernel("random.cu", "normal_of", y.dtype, mean.dtype), y.size, mean, std, _state(work, state), y, params["offset"])
+    site = work.faults.values("normal: standard deviations are not negative")
+    function = work.kernel("random.cu", "normal_of", y.dtype, mean.dtype)
+    _each(work, function, y.size, 4, mean, std, work.contiguous(state), y, params["offset"], work.faults.record, site)
+    work.faults.check()
 
 
 def integers(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
@@ -53,26 +50,30 @@ def integers(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str
     low, size = params["low"], params["high"] - params["low"]
     low = (low + 2**63) % 2**64 - 2**63
     function = work.kernel("random.cu", "integers", y.dtype)
-    _each(work, function, y.size, _state(work, state), y, params["offset"], low, np.uint64(size % 2**64))
+    _each(work, function, y.size, 4, work.contiguous(state), y, params["offset"], low, np.uint64(size % 2**64))
 
 
 def exponential(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
     (state,), (y,) = inputs, outputs
     function = work.kernel("random.cu", "exponential", y.dtype)
-    _each(work, function, y.size, _state(work, state), y, params["offset"], np.float64(params["rate"]))
+    _each(work, function, y.size, 4, work.contiguous(state), y, params["offset"], np.float64(params["rate"]))
 
 
 def dropout(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
     (x, state), (y,), p = inputs, outputs, params["p"]
     limit = min(int(p * 2**32 + 0.5), 2**32 - 1) if p < 1 else 2**32  # as the CPU's `threshold`
     scale = np.float64(1 / (1 - p) if p < 1 else 0)
-    function = work.kernel("random.cu", "dropout", y.dtype)
-    _each(work, function, y.size, work.contiguous(x), _state(work, state), y, params["offset"], limit, scale)
+    x = work.contiguous(x)
+    function = work.kernel("random.cu", "dropout", y.dtype, work.pointer(x) % 16 == 0)
+    _each(work, function, y.size, 8, x, work.contiguous(state), y, params["offset"], np.uint64(limit), scale)
 
 
 def bernoulli(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
-    (p, state), (y,) = inputs, outputs
-    _each(work, work.kernel("random.cu", "bernoulli", y.dtype, p.dtype), y.size, work.contiguous(p), _state(work, state), y, params["offset"])
+    (p, state), (y,) = (work.contiguous(a) for a in inputs), outputs
+    site = work.faults.values("bernoulli: probabilities lie between 0 and 1")
+    function = work.kernel("random.cu", "bernoulli", y.dtype, p.dtype)
+    _each(work, function, y.size, 8, p, state, y, params["offset"], work.faults.record, site)
+    work.faults.check()
 
 
 def same_means(specs: Sequence[Spec | None], outs: Sequence[Spec], params: dict[str, Any]) -> bool:

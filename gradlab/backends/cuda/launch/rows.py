@@ -67,7 +67,7 @@ def int64_targets(at: int) -> Callable[..., bool]:
 
 def _class_site(work: Work, classes: int, ignore: int) -> int:
     """The site of a class that is not there."""
-    text = lambda k: f"class {k} is not in [0, {classes}); only ignore_index={ignore} may lie outside"  # noqa: E731
+    text = lambda k: f"class {k} is not in [0, {classes}); only ignore_index={ignore} may lie outside"
     return work.faults.sites(("class", classes, ignore), Site(IndexError, text))
 
 
@@ -81,14 +81,22 @@ def cross_entropy(work: Work, inputs: list[Any], outputs: list[Any], params: dic
         alone = inner > 1
         site = _class_site(work, classes, ignore)
         blocks, threads = (-(-rows // 128), 128) if alone else (rows, threads_for(classes))
-        work.launch(work.kernel("loss.cu", "cross_entropy", dtype, alone), blocks, threads, x, target, p, loss, ignore, work.faults.record, site,
-                    rows, classes, inner)  # fmt: skip
+        function, record = work.kernel("loss.cu", "cross_entropy", dtype, alone), work.faults.record
+        work.launch(function, blocks, threads, x, target, p, loss, ignore, record, site, rows, classes, inner)
         work.faults.check()
     if params["reduction"] == "none":
         work.each(work.kernel("loss.cu", "convert_loss", dtype), rows, loss, y)
     else:
         work.launch(
-            work.kernel("loss.cu", "total_loss", dtype), 1, threads_for(rows), loss, target, y, ignore, int(params["reduction"] == "mean"), rows
+            work.kernel("loss.cu", "total_loss", dtype),
+            1,
+            threads_for(rows),
+            loss,
+            target,
+            y,
+            ignore,
+            int(params["reduction"] == "mean"),
+            rows,
         )
 
 
@@ -100,11 +108,23 @@ def cross_entropy_backward(work: Work, inputs: list[Any], outputs: list[Any], pa
     number = None
     if params["reduction"] == "mean":
         number = work.empty((1,), INT64)
-        work.launch(work.kernel("loss.cu", "count_targets"), 1, threads_for(target.size), target, number, params["ignore_index"], target.size)
+        work.launch(
+            work.kernel("loss.cu", "count_targets"), 1, threads_for(target.size), target, number, params["ignore_index"], target.size
+        )
     _, classes, inner = split(p.shape, 1)
     each = int(params["reduction"] == "none")
     work.each(
-        work.kernel("loss.cu", "cross_entropy_backward", y.dtype), y.size, dy, p, target, y, number, each, params["ignore_index"], classes, inner
+        work.kernel("loss.cu", "cross_entropy_backward", y.dtype),
+        y.size,
+        dy,
+        p,
+        target,
+        y,
+        number,
+        each,
+        params["ignore_index"],
+        classes,
+        inner,
     )
 
 

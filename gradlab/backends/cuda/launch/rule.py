@@ -17,7 +17,10 @@ class Rule(NamedTuple):
     """How a row's kernels are launched: `run(work, inputs, outputs, params)` fills the given outputs (contiguous, not initialised).
 
     takes: whether the kernels take these operands; where not, the row runs on the host.
+    prepare: where given, `prepare(work, arrays, specs of the outputs)` makes the plan for operands like these, which is quicker than `run`:
+    it takes the inputs and returns the output. None from it: `run` does it.
     """
 
     run: Callable[[Any, list[Any], list[Any], dict[str, Any]], None]
     takes: Callable[[Sequence[Spec | None], Sequence[Spec], dict[str, Any]], bool] = anything
+    prepare: Callable[[Any, list[Any], Sequence[Spec]], Callable[[list[Any]], Any] | None] | None = None

@@ -93,5 +93,6 @@ RULES = {
     ("reduce.cu", "argmax"): extreme(True, False), ("reduce.cu", "argmin"): extreme(False, False),
     ("reduce.cu", "max"): extreme(True, True), ("reduce.cu", "min"): extreme(False, True),
     ("scan.cu", "cumsum"): running(0), ("scan.cu", "cumprod"): running(1), ("scan.cu", "logcumsumexp"): running(2),
-    ("scan.cu", "recurrence"): Rule(recurrence), ("scan.cu", "cummax"): running_extreme(True), ("scan.cu", "cummin"): running_extreme(False),
+    ("scan.cu", "recurrence"): Rule(recurrence), ("scan.cu", "cummax"): running_extreme(True),
+    ("scan.cu", "cummin"): running_extreme(False),
 }  # fmt: skip

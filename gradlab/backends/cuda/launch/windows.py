@@ -34,7 +34,7 @@ def few(specs: Sequence[Spec | None], outs: Sequence[Spec], params: dict[str, An
 
 
 def each(work: Work, function: Any, arrays: Sequence[Any], lead: int, per: int, most: int, *values: Any) -> None:
-    """Launch one thread for each of `lead` · `per` elements, where all arrays have `lead` planes; at most 2^31 elements (of `most` in a plane) at a
+    """Launch one thread for each of `lead` · `per` elements, where all arrays have `lead` planes; at most 2^31 elements (`most` in a plane) at a
     time. The kernel's arguments: the arrays, the values, the number of elements as an int."""
     if not lead or not per:
         return

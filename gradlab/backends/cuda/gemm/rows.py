@@ -1,0 +1,221 @@
+"""The rows `matmul` and `linear` by cuBLASLt: what a launch rule prepares for operands of given shapes and strides, and what a call does.
+
+Where the library is missing, or has no algorithm for a problem, the caller's own kernel computes it.
+"""
+
+from __future__ import annotations
+
+import functools
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gradlab.backends.cuda.gemm.binding import ComputeType, Epilogue
+from gradlab.backends.cuda.gemm.library import blas_of
+from gradlab.backends.cuda.gemm.operands import Arrangement, Copy, arrange
+from gradlab.backends.cuda.gemm.plan import Blas, Prepared, alignment_of
+from gradlab.backends.cuda.gemm.settings import SETTINGS
+from gradlab.backends.cuda.layout import element_strides
+from gradlab.backends.cuda.work import Work
+from gradlab.dtype import FLOAT32, FLOAT64
+from gradlab.spec import Spec, count
+
+BIAS_ALIGNMENT = 16  # bytes; the library's kernels read several of a bias's elements at once
+
+Inputs = list[Any]
+Fill = Callable[[Work, Inputs, list[Any], dict[str, Any]], None]
+
+
+def compute_type(dtype: np.dtype[Any]) -> ComputeType:
+    """How products of a dtype are computed under the present settings: half types in float32."""
+    if dtype == FLOAT64:
+        return ComputeType.F64
+    return ComputeType.F32 if dtype != FLOAT32 or SETTINGS.precision == "highest" else ComputeType.F32_FAST_TF32
+
+
+class Bias:
+    """How a row's bias is added: by the product's epilogue, or, where that cannot be, by a product that adds to what lies in the output."""
+
+    def __init__(self, work: Work, bias: Any, columns: int) -> None:
+        self.work, self.columns = work, columns
+        self.packed = bias.size == columns and (columns == 1 or element_strides(bias)[-1] == 1)
+
+    def vector(self, bias: Any) -> Any:
+        """One element for each column, behind one another."""
+        if self.packed:
+            return bias
+        made = self.work.empty((self.columns,), bias.dtype)
+        self.work.copy(made, self.work.broadcast(bias, (self.columns,)))
+        return made
+
+    def fill(self, bias: Any, y: Any) -> None:
+        """Write it into each row of y."""
+        self.work.copy(y, self.work.broadcast(bias, y.shape))
+
+
+_PLAIN, _EPILOGUE, _ADDING = range(3)
+
+
+class Product:
+    """One arrangement with its prepared problems by alignment, settings and how the bias is added.
+
+    quick: what a call comes to, by the addresses joined by | (the last eight bits) and the settings, where it is one call of the library.
+    """
+
+    def __init__(self, work: Work, blas: Blas, arrangement: Arrangement, bias: Bias | None) -> None:
+        self.work, self.blas, self.bias = work, blas, bias
+        self.problem, self.offsets = arrangement.problem, arrangement.offsets
+        self.spread = functools.reduce(operator.or_, (at for place in self.offsets for at in place))
+        self.found: dict[tuple[int, int], Prepared | None] = {}
+        self.quick: dict[int, Callable[..., None]] = {}
+
+    def prepared(self, addresses: int, mode: int) -> Prepared | None:
+        """The problem made ready for these addresses, joined by |. None where the library has no algorithm."""
+        addresses = (addresses | self.spread) & 255
+        key = (addresses | SETTINGS.number, mode)
+        if key in self.found:
+            return self.found[key]
+        problem = self.problem._replace(compute=compute_type(self.problem.dtype))
+        if mode == _EPILOGUE:
+            problem = problem._replace(epilogue=Epilogue.BIAS)
+        elif mode == _ADDING:
+            problem = problem._replace(beta=1)
+        found = self.found[key] = self.blas.prepare(problem, alignment_of(addresses))
+        return found
+
+    def run(self, a: Any, b: Any, c: Any, bias: Any) -> bool:
+        """Compute c; False where the library cannot."""
+        pointer = self.work.pointer
+        first, second, result, extra = pointer(b), pointer(a), pointer(c), 0
+        found: Prepared | None = None
+        if bias is None:
+            found = self.prepared(first | second | result, _PLAIN)
+        else:
+            assert self.bias is not None
+            vector = self.bias.vector(bias)
+            extra = pointer(vector)
+            if extra % BIAS_ALIGNMENT == 0:
+                found = self.prepared(first | second | result | extra, _EPILOGUE)
+            if found is None:
+                found, extra = self.prepared(first | second | result, _ADDING), 0
+                if found is not None:
+                    self.bias.fill(bias, c)
+        if found is None:
+            return False
+        if SETTINGS.candidates > 1 and not found.timed and not found.problem.beta:
+            joined = first | second | result | extra | self.spread
+            found.choose_by_time(first, second, result, extra, SETTINGS.candidates, alignment_of(joined))
+        if len(self.offsets) == 1 and not found.problem.beta:
+            self.quick[(first | second | result | extra) & 255 | SETTINGS.number] = found.run
+        for x, y, z in self.offsets:
+            found.run(first + y, second + x, result + z, extra)
+        return True
+
+
+def _copied(work: Work, array: Any, copy: Copy, shape: tuple[int, ...]) -> Any:
+    if copy is Copy.OWN:
+        return work.contiguous(array)
+    made = work.empty(shape, array.dtype)
+    work.copy(made, work.broadcast(array, shape))
+    return made
+
+
+def _nothing(work: Work, out: Spec, bias: bool) -> Callable[[Inputs], Any]:
+    """The plan for a sum of no products: zeros, or the bias."""
+
+    def empty_sum(arrays: Inputs) -> Any:
+        y = work.zeros(out.shape, out.dtype)
+        if bias and y.size:
+            work.copy(y, work.broadcast(arrays[-1], out.shape))
+        return y
+
+    return empty_sum
+
+
+def _plan(
+    work: Work, out: Spec, arrangement: Arrangement, shapes: tuple[Any, Any], bias: Bias | None, view: Any, fallback: Fill
+) -> Callable[[Inputs], Any] | None:
+    blas = blas_of(work.driver)
+    if blas is None:
+        return None
+    product = Product(work, blas, arrangement, bias)
+    run, quick, pointer, empty, (shape, dtype) = product.run, product.quick.get, work.pointer, work.empty, out
+    copy_a, copy_b = arrangement.copy_a, arrangement.copy_b
+
+    def plan(arrays: Inputs) -> Any:
+        a, b, *rest = arrays
+        c = empty(shape, dtype)
+        if view is not None:
+            b = view(b)
+        if copy_a:
+            a = _copied(work, a, copy_a, shapes[0])
+        if copy_b:
+            b = _copied(work, b, copy_b, shapes[1])
+        if not run(a, b, c, rest[0] if rest else None):
+            fallback(work, arrays, [c], {})
+        return c
+
+    def plan_of_two(arrays: Inputs) -> Any:
+        """Nothing to copy: what most calls come to."""
+        a, b = arrays[0], arrays[1]
+        c = empty(shape, dtype)
+        first, second, result = pointer(b), pointer(a), pointer(c)
+        call = quick((first | second | result) & 255 | SETTINGS.number)
+        if call is not None:
+            call(first, second, result)
+        elif not run(a, b, c, None):
+            fallback(work, arrays, [c], {})
+        return c
+
+    def plan_with_bias(arrays: Inputs) -> Any:
+        """The same with a bias."""
+        a, b, extra = arrays
+        c = empty(shape, dtype)
+        first, second, result, vector = pointer(b), pointer(a), pointer(c), pointer(extra)
+        call = quick((first | second | result | vector) & 255 | SETTINGS.number)
+        if call is not None:
+            call(first, second, result, vector)
+        elif not run(a, b, c, extra):
+            fallback(work, arrays, [c], {})
+        return c
+
+    if copy_a or copy_b or (bias is not None and not bias.packed):
+        return plan
+    return plan_of_two if bias is None else plan_with_bias
+
+
+def plan_matmul(work: Work, arrays: Inputs, out: Spec, fallback: Fill) -> Callable[[Inputs], Any] | None:
+    """The plan of `matmul` for operands like these; None where the fallback does it all."""
+    a, b = arrays
+    (m, k), n, batch = a.shape[-2:], b.shape[-1], out.shape[:-2]
+    if not (k and count(out.shape)):
+        return _nothing(work, out, False)
+    arrangement = arrange(a.shape, element_strides(a), b.shape, element_strides(b), batch, out.dtype, out.dtype, compute_type(out.dtype))
+    if arrangement is None:
+        return None
+    return _plan(work, out, arrangement, ((*batch, m, k), (*batch, k, n)), None, None, fallback)
+
+
+def _turned(w: Any) -> Any:
+    return w.swapaxes(0, 1)
+
+
+def plan_linear(work: Work, arrays: Inputs, out: Spec, fallback: Fill) -> Callable[[Inputs], Any] | None:
+    """The plan of `linear` for operands like these; None where the fallback does it all."""
+    x, w, b = arrays
+    if not (x.shape[-1] and count(out.shape)):
+        return _nothing(work, out, b is not None)
+    n, k = w.shape
+    shape, strides = x.shape, element_strides(x)
+    if len(shape) == 1:
+        shape, strides = (1, k), (k, *strides)
+    batch, w_strides = shape[:-2], element_strides(w)
+    arrangement = arrange(shape, strides, (k, n), w_strides[::-1], batch, out.dtype, out.dtype, compute_type(out.dtype))
+    if arrangement is None:
+        return None
+    # A copy of the weight is made of its transposed view, as it is described.
+    view = _turned if arrangement.copy_b else None
+    bias = None if b is None else Bias(work, b, n)
+    return _plan(work, out, arrangement, ((*batch, *shape[-2:]), (*batch, k, n)), bias, view, fallback)

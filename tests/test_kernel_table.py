@@ -1,0 +1,115 @@
+"""`python -m gradlab.testing.kernels`: what it takes from a compiler's log, when it fails, and what it says without NVRTC."""
+
+import textwrap
+
+import pytest
+
+from gradlab.backends.cuda.catalogue import Program
+from gradlab.testing import kernels, nvrtc
+
+LOG = textwrap.dedent(
+    """
+    ptxas info    : 0 bytes gmem
+    ptxas info    : Compiling entry function '_Z5firstIfEvPT_' for 'sm_90'
+    ptxas info    : Function properties for _Z5firstIfEvPT_
+        16 bytes stack frame, 0 bytes spill stores, 0 bytes spill loads
+    ptxas info    : Used 22 registers, used 1 barriers, 16 bytes cumulative stack size, 128 bytes smem
+    ptxas info    : Compile time = 1.5 ms
+    ptxas info    : Compiling entry function 'second' for 'sm_90'
+    ptxas info    : Function properties for second
+        64 bytes stack frame, 24 bytes spill stores, 40 bytes spill loads
+    ptxas info    : Used 255 registers, used 0 barriers
+    """
+)
+
+
+class FakeNvrtc:
+    """Answers with a fixed log."""
+
+    version = (13, 0)
+    include = None
+
+    def __init__(self, log: str, ok: bool = True) -> None:
+        self.log, self.ok, self.options = log, ok, ()
+
+    def architectures(self):
+        return [75, 80, 90]
+
+    def compile(self, source, label, options, names):
+        self.options = options
+        return nvrtc.Compiled(self.ok, self.log, dict.fromkeys(names, "_Z5firstIfEvPT_") if self.ok else {})
+
+
+def test_a_log_is_read():
+    assert dict(kernels.usage_in(LOG)) == {
+        "_Z5firstIfEvPT_": kernels.Usage(22, 128, 16, 0),
+        "second": kernels.Usage(255, 0, 64, 64),
+    }
+
+
+CLEAN = LOG[: LOG.index("ptxas info    : Compiling entry function 'second'")]
+
+
+@pytest.mark.parametrize(
+    ("log", "ok", "problem"),
+    [
+        (CLEAN, True, None),
+        (LOG, True, "second spills 64 bytes of registers"),
+        ("a.cu(3): warning #177-D: variable was declared but never referenced\n" + CLEAN, True, "a.cu(3): warning #177-D"),
+        ("a.cu(3): error: expected a ;", False, "error: expected a ;"),
+        ("", True, "no kernel came out"),
+    ],
+)
+def test_what_fails(log, ok, problem, tmp_path, capsys, monkeypatch):
+    compiler = FakeNvrtc(log, ok)
+    monkeypatch.setattr(kernels, "load", lambda: compiler)
+    outcome = kernels.check(Program("a.cu", "", ["first<float>"], 75), 90, compiler)
+    assert {"-std=c++17", "-ftz=true", "--device-as-default-execution-space", "-arch=sm_90"} <= set(compiler.options)
+    if problem is None:
+        assert outcome.problem is None
+        assert "first<float>" in outcome.usage
+    else:
+        assert problem in outcome.problem
+    file = tmp_path / "a.cu"
+    file.write_text("", encoding="utf-8")
+    assert kernels.main([str(file), "--name", "first<float>", "--jobs", "1"]) == (problem is not None)
+    printed = capsys.readouterr().out
+    assert "left out, because this NVRTC does not know them: sm_100, sm_120" in printed
+    assert ("FAILED a.cu on sm_75" in printed) == (problem is not None)
+    assert ("3 compilations" in printed) and ("0 failed" in printed) == (problem is None)
+
+
+def test_without_nvrtc(monkeypatch, capsys):
+    def missing():
+        raise nvrtc.NvrtcMissing(nvrtc.MISSING)
+
+    monkeypatch.setattr(kernels, "load", missing)
+    assert kernels.main([]) == 0
+    assert "skipped: NVRTC" in capsys.readouterr().out
+    assert kernels.main(["--require"]) == 1
+
+
+def test_the_architecture_a_program_needs():
+    program = Program("mma", "", ["first<float>"], 80)
+    compiler = FakeNvrtc(CLEAN)
+    (outcomes,) = kernels.check_all([program], (75, 80, 90), compiler, 1)
+    assert [outcome.architecture for outcome in outcomes] == [80, 90]
+    rows = list(kernels.table_rows(outcomes, each=False))
+    assert rows == [("mma (1)", "  22   22", "128", "16", "0")]
+    assert [row[0] for row in kernels.table_rows(outcomes, each=True)] == ["first<float>"]
+
+
+def test_a_program_through_nvrtc(tmp_path, capsys):
+    try:
+        nvrtc.load()
+    except nvrtc.NvrtcMissing as error:
+        pytest.skip(str(error))
+    file = tmp_path / "scale.cu"
+    file.write_text(
+        '#include "common.cuh"\ntemplate <class T> __global__ void scale(T* x, int n) { if (n) x[0] = x[n]; }', encoding="utf-8"
+    )
+    assert kernels.main([str(file), "--name", "scale<__half>", "--name", "scale<float>", "--each", "--arch", "75", "--arch", "90"]) == 0
+    assert "scale<__half>" in capsys.readouterr().out
+    file.write_text("__global__ void unused(int* x) { int never; x[0] = 1; }", encoding="utf-8")
+    assert kernels.main([str(file), "--name", "unused", "--arch", "90"]) == 1
+    assert "warning" in capsys.readouterr().out
