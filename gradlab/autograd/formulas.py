@@ -120,7 +120,7 @@ def unpack(n: Any) -> tuple[Any, ...]:
             if isinstance(x, Differentiable) and x._meta is not None:
                 check_input(n, i, x)
     if len(saved) == inputs:
-        return saved  # type: ignore[no-any-return]
+        return saved
     found = list(saved)
     for i in range(inputs, len(saved)):
         if found[i] is not None:

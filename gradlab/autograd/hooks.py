@@ -48,4 +48,4 @@ def hooks_of(node: Any) -> Hooks:
     """The node's hooks, made on first use."""
     if node.hooks is None:
         node.hooks = Hooks()
-    return node.hooks  # type: ignore[no-any-return]
+    return node.hooks

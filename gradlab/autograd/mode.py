@@ -99,7 +99,7 @@ class ModeContext:
 
     def __call__(self, function: F) -> F:
         if inspect.isgeneratorfunction(function):
-            return self._wrap_generator(function)  # type: ignore[no-any-return]
+            return self._wrap_generator(function)
 
         @functools.wraps(function)
         def wrapped(*args: Any, **kwargs: Any) -> Any:

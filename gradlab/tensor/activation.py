@@ -44,25 +44,25 @@ def softmax(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
     Shape of the input; `dtype` converts it first. Raises RuntimeError for integers, IndexError for a dim that is not there.
     """
     input, dim = _ready("softmax", input, dim, dtype)
-    return _softmax(input, dim=dim)  # type: ignore[no-any-return]
+    return _softmax(input, dim=dim)
 
 
 def log_softmax(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
     """log(softmax(x)) along `dim`, computed without the rounding of the two steps. Arguments and errors of `softmax`."""
     input, dim = _ready("log_softmax", input, dim, dtype)
-    return _log_softmax(input, dim=dim)  # type: ignore[no-any-return]
+    return _log_softmax(input, dim=dim)
 
 
 def selu(input: Tensor) -> Tensor:
     """scale·(x, or alpha·(e^x - 1) below 0), with the constants that keep mean 0 and variance 1."""
-    return _elu(input, alpha=SELU_ALPHA, scale=SELU_SCALE, slope=1.0)  # type: ignore[no-any-return]
+    return _elu(input, alpha=SELU_ALPHA, scale=SELU_SCALE, slope=1.0)
 
 
 def celu(input: Tensor, alpha: float = 1.0) -> Tensor:
     """x, or alpha·(e^(x/alpha) - 1) below 0. Raises RuntimeError for alpha = 0."""
     if alpha == 0:
         raise RuntimeError("celu: alpha cannot be 0")
-    return _elu(input, alpha=float(alpha), scale=1.0, slope=1.0 / alpha)  # type: ignore[no-any-return]
+    return _elu(input, alpha=float(alpha), scale=1.0, slope=1.0 / alpha)
 
 
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
@@ -99,14 +99,14 @@ class ActivationMethods(Differentiable):
 
 def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
     """`celu` in place."""
-    return update("celu_", input, celu, alpha)  # type: ignore[no-any-return]
+    return update("celu_", input, celu, alpha)
 
 
 def selu_(input: Tensor) -> Tensor:
     """`selu` in place."""
-    return update("selu_", input, selu)  # type: ignore[no-any-return]
+    return update("selu_", input, selu)
 
 
 def threshold_(input: Tensor, threshold_: float, value: float) -> Tensor:
     """`threshold` in place."""
-    return update("threshold_", input, threshold, threshold_, value)  # type: ignore[no-any-return]
+    return update("threshold_", input, threshold, threshold_, value)

@@ -27,8 +27,8 @@ def filled(shape: tuple[int, ...], value: float, dtype: np.dtype[Any], device: D
     if isinstance(value, complex):
         raise TypeError(f"{value} is not a real number: gradlab has no complex tensors")
     if current().tracer is not None or device.type != "cpu":
-        return apply(ops.create.full, (), {"shape": shape, "value": value, "dtype": dtype, "device": device})  # type: ignore[no-any-return]
-    return wrap(np.full(shape, value, dtype))  # type: ignore[no-any-return]
+        return apply(ops.create.full, (), {"shape": shape, "value": value, "dtype": dtype, "device": device})
+    return wrap(np.full(shape, value, dtype))
 
 
 class ConvertMethods(Differentiable):
@@ -59,7 +59,7 @@ class ConvertMethods(Differentiable):
             out = _cast(out, dtype=new)
         if device is not None:
             out = moved(out, Device(device))
-        return _clone(out) if copy and out is self else out  # type: ignore[no-any-return]
+        return _clone(out) if copy and out is self else out
 
     def type(self, dtype: Any) -> Tensor:
         """`to(dtype)`."""
@@ -119,7 +119,7 @@ class ConvertMethods(Differentiable):
 
     def clone(self) -> Tensor:
         """A copy in memory of its own; gradients pass through."""
-        return _clone(self)  # type: ignore[no-any-return]
+        return _clone(self)
 
     def contiguous(self) -> Tensor:
         """This tensor if its elements lie in row-major order, else a copy that does."""

@@ -79,8 +79,8 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
     index = places("gather", index)
     dim = normalize_dim(dim, len(input._array.shape))
     if not input._array.shape and len(index._array.shape) <= 1:
-        return _gather(lifted(input), lifted(index), dim=0).reshape(index._array.shape)  # type: ignore[no-any-return]
-    return _gather(input, index, dim=dim)  # type: ignore[no-any-return]
+        return _gather(lifted(input), lifted(index), dim=0).reshape(index._array.shape)
+    return _gather(input, index, dim=dim)
 
 
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
@@ -147,7 +147,7 @@ def _multiply(input: Tensor, dim: int, index: Tensor, src: Any) -> Tensor:
 def _run(row: Any, name: str, input: Tensor, dim: int, index: Any, src: Any, **params: Any) -> Tensor:
     index, src, dim = _scattered(name, input, dim, index, src)
     found = row(lifted(input), index, src, dim=dim, **params)
-    return found if input._array.shape else found.reshape(())  # type: ignore[no-any-return]
+    return found if input._array.shape else found.reshape(())
 
 
 def _put(input: Tensor, dim: int, index: Tensor, src: Any) -> Tensor:
@@ -179,7 +179,7 @@ def scatter_reduce(input: Tensor, dim: int, index: Tensor, src: Any, reduce: str
         hits = ones if include_self else _scatter(ones, index, ones.new_zeros(()), dim=dim)
         hits = _scatter_add(hits, index, ones.new_ones(()), dim=dim).clamp(min=1)
         found = found / hits.to(found._array.dtype) if found.is_floating_point() else found.div(hits, rounding_mode="floor")
-    return found if input._array.shape else found.reshape(())  # type: ignore[no-any-return]
+    return found if input._array.shape else found.reshape(())
 
 
 # ---------------------------------------------------------------- along one dimension, by a vector of places
@@ -189,9 +189,9 @@ def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
     """The parts of `input` at the places of the vector `index` along `dim`. Raises IndexError outside of [0, size)."""
     index = row("index_select", index)
     if not input._array.shape:
-        return _index(input.reshape(1), index.unsqueeze(0), dims=(0,), wrap=False).reshape(())  # type: ignore[no-any-return]
+        return _index(input.reshape(1), index.unsqueeze(0), dims=(0,), wrap=False).reshape(())
     dim = normalize_dim(dim, len(input._array.shape))
-    return _index(input, index.unsqueeze(0), dims=(dim,), wrap=False)  # type: ignore[no-any-return]
+    return _index(input, index.unsqueeze(0), dims=(dim,), wrap=False)
 
 
 def _along(name: str, input: Tensor, dim: int, index: Any, source: Any) -> tuple[Any, Any, int]:
@@ -210,12 +210,12 @@ def _along(name: str, input: Tensor, dim: int, index: Any, source: Any) -> tuple
 
 def index_add(input: Tensor, dim: int, index: Tensor, source: Tensor, *, alpha: float = 1) -> Tensor:
     """A copy of `input` with alpha · source[i] added to the part at index[i] along `dim`; repeated places add up, in order."""
-    return _along_row("index_add", input, dim, index, source, True, alpha)  # type: ignore[no-any-return]
+    return _along_row("index_add", input, dim, index, source, True, alpha)
 
 
 def index_copy(input: Tensor, dim: int, index: Tensor, source: Tensor) -> Tensor:
     """A copy of `input` whose part at index[i] along `dim` is source[i]."""
-    return _along_row("index_copy", input, dim, index, source, False)  # type: ignore[no-any-return]
+    return _along_row("index_copy", input, dim, index, source, False)
 
 
 def _along_row(name: str, input: Tensor, dim: int, index: Any, source: Any, accumulate: bool, alpha: float = 1, write: bool = False) -> Any:
@@ -256,12 +256,12 @@ def index_fill(input: Tensor, dim: int, index: Tensor, value: Any) -> Tensor:
         chosen = _index_put(chosen, at.unsqueeze(0), chosen.new_ones(at._array.shape), dims=(0,), accumulate=False, wrap=True)
         mask = chosen.reshape((-1,) + (1,) * (len(shape) - 1 - dim)) if input._array.shape else chosen.reshape(())
         return input.masked_fill(mask, value)
-    return _fill("index_fill", input, dim, index, value, False)  # type: ignore[no-any-return]
+    return _fill("index_fill", input, dim, index, value, False)
 
 
 def take(input: Tensor, index: Tensor) -> Tensor:
     """Elements of the flattened `input` at `index`, in its shape. Negative places count from the end."""
-    return _index(input.reshape(-1), places("take", index).unsqueeze(0), dims=(0,), wrap=True)  # type: ignore[no-any-return]
+    return _index(input.reshape(-1), places("take", index).unsqueeze(0), dims=(0,), wrap=True)
 
 
 def embedding_lookup(weight: Tensor, indices: Tensor, padding_idx: int | None = None) -> Tensor:
@@ -275,7 +275,7 @@ def embedding_lookup(weight: Tensor, indices: Tensor, padding_idx: int | None = 
         if not -size <= padding_idx < size:
             raise ValueError(f"embedding: padding_idx {padding_idx} is not a row of the table of shape {weight._array.shape}")
         padding_idx = int(padding_idx) % size
-    return _embedding(weight, at, padding_idx=padding_idx)  # type: ignore[no-any-return]
+    return _embedding(weight, at, padding_idx=padding_idx)
 
 
 def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
@@ -291,7 +291,7 @@ def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
         num_classes = int(input.max().item()) + 1
     if num_classes < 1 and 0 not in shape:
         raise RuntimeError(f"one_hot: at least one class, not {num_classes}; class numbers are not negative")
-    return _scatter(input.new_zeros((*shape, num_classes)), input.unsqueeze(-1), input.new_ones(()), dim=len(shape))  # type: ignore[no-any-return]
+    return _scatter(input.new_zeros((*shape, num_classes)), input.unsqueeze(-1), input.new_ones(()), dim=len(shape))
 
 
 # ---------------------------------------------------------------- masks
@@ -313,14 +313,14 @@ def masked_select(input: Tensor, mask: Tensor) -> Tensor:
     mask = _mask("masked_select", mask)
     shape = broadcast_shapes(input._array.shape, mask._array.shape)
     at = _nonzero(mask.expand(shape).reshape(-1)).t()
-    return _index(input.expand(shape).reshape(-1), at, dims=(0,), wrap=True)  # type: ignore[no-any-return]
+    return _index(input.expand(shape).reshape(-1), at, dims=(0,), wrap=True)
 
 
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
     """A copy of `input` in which the true places of `mask` hold the elements of `source`, in order. Needs as many as there are."""
     mask, source = _masked(input, mask, source)
     shape = broadcast_shapes(input._array.shape, mask._array.shape)
-    return _masked_scatter(input.expand(shape), mask.expand(shape), source)  # type: ignore[no-any-return]
+    return _masked_scatter(input.expand(shape), mask.expand(shape), source)
 
 
 def _masked(input: Tensor, mask: Any, source: Any) -> tuple[Any, Any]:
@@ -341,7 +341,7 @@ def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
 
 def argwhere(input: Tensor) -> Tensor:
     """nonzero(input)."""
-    return _nonzero(input)  # type: ignore[no-any-return]
+    return _nonzero(input)
 
 
 def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:

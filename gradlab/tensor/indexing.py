@@ -48,9 +48,9 @@ def getitem(input: Tensor, index: Any) -> Tensor:
         shape = input._array.shape
         if not shape:
             raise DimensionError("index: a 0-d tensor has no dimension to index; use item() for its number")
-        return _slice(input, index=(checked(index, 0, shape),))  # type: ignore[no-any-return]
+        return _slice(input, index=(checked(index, 0, shape),))
     if kind is slice and input._array.shape:
-        return _slice(input, index=(bounds(index),))  # type: ignore[no-any-return]
+        return _slice(input, index=(bounds(index),))
     found = parse(index, input)
     advanced = found.advanced
     result: Any = input
@@ -60,11 +60,11 @@ def getitem(input: Tensor, index: Any) -> Tensor:
         result = _index(result, number.reshape(1), dims=(dim,), wrap=True)
         advanced = [(d - 1 if d > dim else d, t) for d, t in advanced]
     if not advanced:
-        return result  # type: ignore[no-any-return]
+        return result
     if len(advanced) == 1 and advanced[0][1]._array.dtype == BOOL:
         return _masked(result, *advanced[0])
     at, dims = joined(advanced)
-    return _index(result, at, dims=dims, wrap=True)  # type: ignore[no-any-return]
+    return _index(result, at, dims=dims, wrap=True)
 
 
 def _masked(input: Any, dim: int, mask: Any) -> Tensor:
@@ -72,7 +72,7 @@ def _masked(input: Any, dim: int, mask: Any) -> Tensor:
     shape, rank = input._array.shape, len(mask._array.shape)
     if rank > 1:
         input, mask = input.reshape((*shape[:dim], count(shape[dim : dim + rank]), *shape[dim + rank :])), mask.reshape(-1)
-    return _index(input, _nonzero(mask).t(), dims=(dim,), wrap=True)  # type: ignore[no-any-return]
+    return _index(input, _nonzero(mask).t(), dims=(dim,), wrap=True)
 
 
 # ---------------------------------------------------------------- writing
@@ -242,7 +242,7 @@ def index_put(input: Tensor, indices: Sequence[Any], values: Tensor, accumulate:
     accumulate: add instead of replace; repeated places then add up, in order. Else the last value stays.
     """
     at, values, dims = _put_arguments("index_put", input, indices, values)
-    return _index_put(input, at, values, dims=dims, accumulate=bool(accumulate), wrap=True)  # type: ignore[no-any-return]
+    return _index_put(input, at, values, dims=dims, accumulate=bool(accumulate), wrap=True)
 
 
 class IndexingMethods(Differentiable):

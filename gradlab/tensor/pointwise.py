@@ -256,7 +256,7 @@ class PointwiseMethods(Differentiable):
 
     def where(self, condition: Tensor, other: Operand) -> Tensor:
         """This tensor where `condition` is true, else `other`."""
-        return where(condition, self, other)  # type: ignore[no-any-return]
+        return where(condition, self, other)
 
     def __add__(self, other: Operand) -> Tensor:
         return _add(self, other)

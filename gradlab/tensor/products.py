@@ -215,7 +215,7 @@ def matrix_power(input: Tensor, n: int) -> Tensor:
     if len(shape) < 2 or shape[-1] != shape[-2]:
         raise ShapeError(f"matrix_power: square matrices, not shape {shape}")
     if n < 0:
-        return matrix_power(input.inverse(), -n)  # type: ignore[attr-defined]
+        return matrix_power(input.inverse(), -n)
     if n == 0:
         return input.new_ones(shape[-1]).diag().expand(shape).clone()
     found, square = None, input

@@ -101,8 +101,8 @@ def _position(row: Any, input: Tensor, dim: int | None, keepdim: bool) -> Tensor
     rank = len(input._array.shape)
     if dim is None:
         found = row(input.reshape(-1), dim=0, keepdim=False)
-        return found.reshape((1,) * rank) if keepdim else found  # type: ignore[no-any-return]
-    return row(input, dim=normalize_dim(dim, rank), keepdim=keepdim)  # type: ignore[no-any-return]
+        return found.reshape((1,) * rank) if keepdim else found
+    return row(input, dim=normalize_dim(dim, rank), keepdim=keepdim)
 
 
 def all(input: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:

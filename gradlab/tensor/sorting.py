@@ -45,12 +45,12 @@ def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = 
 
 def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Tensor:
     """The indices (int64) that sort `input` along `dim`; stable."""
-    return sort(input, dim, descending)[1]  # type: ignore[no-any-return]
+    return sort(input, dim, descending)[1]
 
 
 def msort(input: Tensor) -> Tensor:
     """The values sorted along the first dimension."""
-    return sort(input, 0)[0]  # type: ignore[no-any-return]
+    return sort(input, 0)[0]
 
 
 def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
@@ -125,7 +125,7 @@ def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -
         raise TypeError(f"bincount: weights are a tensor, not {type(weights).__name__}")
     if input._array.dtype.kind not in "iu":
         raise RuntimeError(f"bincount: needs integers, not {input._array.dtype}; convert with .long()")
-    return _bincount(input.to(INT64), weights, minlength=int(minlength))  # type: ignore[no-any-return]
+    return _bincount(input.to(INT64), weights, minlength=int(minlength))
 
 
 # ---------------------------------------------------------------- places, histograms, membership
@@ -163,7 +163,7 @@ def searchsorted(
             raise RuntimeError("searchsorted: the sorter is an int64 tensor of the sequence's shape")
         sorted_sequence = sorted_sequence.gather(-1, sorter)
     dtype = as_numpy(int32) if out_int32 else INT64
-    return _searchsorted(sorted_sequence, _operand(input, sorted_sequence), right=bool(right), dtype=dtype)  # type: ignore[no-any-return]
+    return _searchsorted(sorted_sequence, _operand(input, sorted_sequence), right=bool(right), dtype=dtype)
 
 
 def bucketize(input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
@@ -179,14 +179,14 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Ten
         raise RuntimeError(f"histc: at least one bin, not {bins}")
     if min > max:
         raise RuntimeError(f"histc: max {max} is less than min {min}")
-    return _histc(input, bins=int(bins), lo=float(min), hi=float(max))  # type: ignore[no-any-return]
+    return _histc(input, bins=int(bins), lo=float(min), hi=float(max))
 
 
 def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
     """Whether each element is among `test_elements` (with invert: is not). One of the two may be a number."""
     if not isinstance(elements, Differentiable):
         elements = _operand(elements, test_elements)
-    return _isin(elements, _operand(test_elements, elements), invert=bool(invert))  # type: ignore[no-any-return]
+    return _isin(elements, _operand(test_elements, elements), invert=bool(invert))
 
 
 class SortingMethods(Differentiable):

@@ -19,17 +19,17 @@ _erf, _erfc, _erfinv = map(bind, (ops.special.erf, ops.special.erfc, ops.special
 
 def erf(input: Tensor) -> Tensor:
     """The error function, 2/√π · ∫ e^(-t²) dt from 0 to x. Integers become floating point."""
-    return _erf(input)  # type: ignore[no-any-return]
+    return _erf(input)
 
 
 def erfc(input: Tensor) -> Tensor:
     """1 - erf(x), accurate where that is tiny."""
-    return _erfc(input)  # type: ignore[no-any-return]
+    return _erfc(input)
 
 
 def erfinv(input: Tensor) -> Tensor:
     """The inverse of erf: ±inf at ±1, NaN beyond."""
-    return _erfinv(input)  # type: ignore[no-any-return]
+    return _erfinv(input)
 
 
 class SpecialMethods(Differentiable):
@@ -40,12 +40,12 @@ class SpecialMethods(Differentiable):
 
     def erf_(self) -> Tensor:
         """The error function, in place."""
-        return update("erf_", self, erf)  # type: ignore[no-any-return]
+        return update("erf_", self, erf)
 
     def erfc_(self) -> Tensor:
         """1 - erf(x), in place."""
-        return update("erfc_", self, erfc)  # type: ignore[no-any-return]
+        return update("erfc_", self, erfc)
 
     def erfinv_(self) -> Tensor:
         """The inverse of erf, in place."""
-        return update("erfinv_", self, erfinv)  # type: ignore[no-any-return]
+        return update("erfinv_", self, erfinv)

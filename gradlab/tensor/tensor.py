@@ -73,7 +73,7 @@ class Tensor(
     @property
     def shape(self) -> tuple[int, ...]:
         """Sizes of the dimensions."""
-        return self._array.shape  # type: ignore[no-any-return]
+        return self._array.shape
 
     def size(self, dim: int | None = None) -> Any:
         """The shape, or the size of one dimension."""
@@ -205,7 +205,7 @@ class Tensor(
     @property
     def grad(self) -> Tensor | None:
         """The gradient that backward has added up so far; None before the first."""
-        return self._grad  # type: ignore[no-any-return]
+        return self._grad
 
     @grad.setter
     def grad(self, value: Tensor | None) -> None:
@@ -252,7 +252,7 @@ class Tensor(
         mode = current()
         if mode.tracer is not None:
             return self.detach()
-        return record.wrap(self._array)  # type: ignore[no-any-return]
+        return record.wrap(self._array)
 
     @data.setter
     def data(self, value: Tensor) -> None:

@@ -65,7 +65,7 @@ def elimination(x):
 
 
 SAMPLES = {
-    "cholesky": [sample(x, reference=by_columns, gradients=0, **LAPACK)
+    "cholesky": [sample(x, reference=by_columns, gradients=0, fresh=lambda rng, x=x: (x + np.eye(x.shape[-1]),), **LAPACK)
                  for x in (POSITIVE, BATCH @ BATCH.swapaxes(-1, -2), EMPTY, NONE)],
     "qr": [sample(x, mode=mode, reference=gram_schmidt, **LAPACK)
            for x, mode in ((TALL, "reduced"), (BATCH, "reduced"), (WIDE, "reduced"), (WIDE, "complete"), (normal(3, 3), "complete"))],

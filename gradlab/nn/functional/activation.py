@@ -90,37 +90,37 @@ def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: floa
 def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     """x·Φ(x), Φ the normal distribution; approximate="tanh": 0.5·x·(1 + tanh(√(2/π)·(x + 0.044715·x³)))."""
     if approximate == "none":
-        return _gelu(input)  # type: ignore[no-any-return]
+        return _gelu(input)
     if approximate == "tanh":
-        return _gelu_tanh(input)  # type: ignore[no-any-return]
+        return _gelu_tanh(input)
     raise RuntimeError(f"gelu: approximate is 'none' or 'tanh', not {approximate!r}")
 
 
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
     """x·sigmoid(x)."""
-    return update("silu_", input, _silu) if inplace else _silu(input)  # type: ignore[no-any-return]
+    return update("silu_", input, _silu) if inplace else _silu(input)
 
 
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
     """x·tanh(softplus(x))."""
-    return update("mish_", input, _mish) if inplace else _mish(input)  # type: ignore[no-any-return]
+    return update("mish_", input, _mish) if inplace else _mish(input)
 
 
 def softplus(input: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
     """log(1 + e^(beta·x)) / beta; x itself where beta·x > threshold. Raises RuntimeError for beta = 0."""
     if beta == 0:
         raise RuntimeError("softplus: beta cannot be 0")
-    return _softplus(input, beta=float(beta), threshold=float(threshold))  # type: ignore[no-any-return]
+    return _softplus(input, beta=float(beta), threshold=float(threshold))
 
 
 def logsigmoid(input: Tensor) -> Tensor:
     """log(sigmoid(x)), finite far below 0."""
-    return _logsigmoid(input)  # type: ignore[no-any-return]
+    return _logsigmoid(input)
 
 
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     """x, or alpha·(e^x - 1) below 0."""
-    return update("elu_", input, elu, alpha) if inplace else _elu(input, alpha=float(alpha), scale=1.0, slope=1.0)  # type: ignore[no-any-return]
+    return update("elu_", input, elu, alpha) if inplace else _elu(input, alpha=float(alpha), scale=1.0, slope=1.0)
 
 
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
@@ -160,13 +160,13 @@ def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace
     """x limited to [min_val, max_val]; no gradient on and beyond the limits. Raises ValueError where min_val > max_val."""
     if min_val > max_val:
         raise ValueError(f"hardtanh: min_val {min_val} is above max_val {max_val}")
-    return update("hardtanh_", input, hardtanh, min_val, max_val) if inplace else _hardtanh(input, lo=min_val, hi=max_val)  # type: ignore[no-any-return]
+    return update("hardtanh_", input, hardtanh, min_val, max_val) if inplace else _hardtanh(input, lo=min_val, hi=max_val)
 
 
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
     """x, or negative_slope·x below 0."""
     slope = float(negative_slope)
-    return update("leaky_relu_", input, leaky_relu, slope) if inplace else _leaky_relu(input, slope=slope)  # type: ignore[no-any-return]
+    return update("leaky_relu_", input, leaky_relu, slope) if inplace else _leaky_relu(input, slope=slope)
 
 
 def rrelu(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False, inplace: bool = False) -> Tensor:
@@ -174,7 +174,7 @@ def rrelu(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, trainin
     if lower > upper:
         raise RuntimeError(f"rrelu: lower {lower} is above upper {upper}")
     if inplace:
-        return update("rrelu_", input, rrelu, lower, upper, training)  # type: ignore[no-any-return]
+        return update("rrelu_", input, rrelu, lower, upper, training)
     if not training:
         return leaky_relu(input, (lower + upper) / 2)
     return input.where(input >= 0, input * (rand_like(input) * (upper - lower) + lower))
@@ -199,13 +199,13 @@ def _hardtanh_through(input: Tensor, lambd: float) -> Tensor:
 
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     """x/6 + 1/2 limited to [0, 1]."""
-    return update("hardsigmoid_", input, hardsigmoid) if inplace else _hardtanh(input + 3, lo=0.0, hi=6.0) / 6  # type: ignore[no-any-return]
+    return update("hardsigmoid_", input, hardsigmoid) if inplace else _hardtanh(input + 3, lo=0.0, hi=6.0) / 6
 
 
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     """x·hardsigmoid(x)."""
     _floating("hardswish", input)
-    return update("hardswish_", input, _hardswish) if inplace else _hardswish(input)  # type: ignore[no-any-return]
+    return update("hardswish_", input, _hardswish) if inplace else _hardswish(input)
 
 
 def _floating(name: str, input: Tensor) -> None:

@@ -84,7 +84,7 @@ def scaled_dot_product_attention(
     weights: Any = _softmax(scores, dim=len(scores._array.shape) - 1)
     if dropout_p > 0:
         weights = dropout(weights, dropout_p)
-    return weights.matmul(value)  # type: ignore[no-any-return]
+    return weights.matmul(value)
 
 
 def _masked(scores: Tensor, mask: Tensor) -> Tensor:

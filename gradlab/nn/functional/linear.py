@@ -23,7 +23,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """input @ weight.T + bias: (*, in) with weight (out, in) and bias (out) gives (*, out); a weight (in) gives (*)."""
     try:
         if len(weight._array.shape) == 2:
-            return _linear(input, weight, bias)  # type: ignore[no-any-return]
+            return _linear(input, weight, bias)
     except AttributeError:
         raise TypeError(f"linear: weight is a tensor, not {type(weight).__name__}") from None
     if len(weight._array.shape) != 1:
@@ -92,7 +92,7 @@ def _norm(x: Tensor, p: float, dim: Any, keepdim: bool) -> Tensor:
     if p == float("inf"):
         return x.abs().amax(dim, keepdim=keepdim)
     if p == 0:
-        return (x != 0).to(x.dtype).sum(dim, keepdim=keepdim)  # type: ignore[no-any-return]
+        return (x != 0).to(x.dtype).sum(dim, keepdim=keepdim)
     none = x == 0  # below 1 a power's slope at 0 is infinite
     total = (x.abs().masked_fill(none, 1) ** p).masked_fill(none, 0).sum(dim, keepdim=keepdim)
     zero = total == 0

@@ -94,7 +94,7 @@ def mse_loss(
         return loss if weight is None else _weighted(loss, weight, input, reduction, True)
     if a._array.dtype not in FLOATING and b._array.dtype not in FLOATING:
         raise RuntimeError(f"mse_loss: needs floating point, got {input.dtype}; convert with .float()")
-    return _mse(a, b, mean=reduction == "mean")  # type: ignore[no-any-return]
+    return _mse(a, b, mean=reduction == "mean")
 
 
 def l1_loss(
@@ -238,13 +238,13 @@ def nll_loss(
         weights = _target_weights(weight, classes, ignore_index)
         loss = loss * weights
     if reduction == "none":
-        return loss.reshape(target._array.shape) if single else loss  # type: ignore[no-any-return]
+        return loss.reshape(target._array.shape) if single else loss
     if reduction == "sum":
-        return loss.sum()  # type: ignore[no-any-return]
+        return loss.sum()
     if weight is None and type(classes._array) is np.ndarray and not current().special:
-        return loss.sum() / float(np.count_nonzero(classes._array != ignore_index))  # type: ignore[no-any-return]
+        return loss.sum() / float(np.count_nonzero(classes._array != ignore_index))
     total = (classes != ignore_index).to(loss.dtype).sum() if weight is None else weights.sum()
-    return loss.sum() / total  # type: ignore[no-any-return]
+    return loss.sum() / total
 
 
 def cross_entropy(
@@ -276,7 +276,7 @@ def cross_entropy(
     x, classes, number = _classes("cross_entropy", input, target, weight)
     if weight is None and label_smoothing == 0:
         loss = _cross_entropy(x, classes, ignore_index=int(ignore_index), reduction=reduction)[0]
-        return loss if len(shape) > 1 or reduction != "none" else loss.reshape(target._array.shape)  # type: ignore[no-any-return]
+        return loss if len(shape) > 1 or reduction != "none" else loss.reshape(target._array.shape)
     logs = activation.log_softmax(x, 1)
     exact = nll_loss(logs, classes, weight, None, ignore_index, None, reduction)
     if label_smoothing > 0:

@@ -84,7 +84,7 @@ def batch_norm(
     if n > 0:
         _move(running_mean, mean, momentum, 1.0)
         _move(running_var, var, momentum, n / (n - 1))
-    return y  # type: ignore[no-any-return]
+    return y
 
 
 def _move(average: Tensor | None, value: Tensor, momentum: float, scale: float) -> None:
@@ -162,13 +162,13 @@ def layer_norm(
 ) -> Tensor:
     """(x - mean) / √(var + eps)·weight + bias over the last dimensions, whose shape (also weight's and bias's) is `normalized_shape`."""
     k = _normalized("layer_norm", input, normalized_shape)
-    return _layer_norm(input, weight, bias, k=k, eps=float(eps))[0]  # type: ignore[no-any-return]
+    return _layer_norm(input, weight, bias, k=k, eps=float(eps))[0]
 
 
 def rms_norm(input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None) -> Tensor:
     """x / √(mean(x²) + eps)·weight over the last dimensions; eps is the dtype's spacing at 1 where it is left out."""
     k = _normalized("rms_norm", input, normalized_shape)
-    return _rms_norm(input, weight, k=k, eps=finfo(input.dtype).eps if eps is None else float(eps))[0]  # type: ignore[no-any-return]
+    return _rms_norm(input, weight, k=k, eps=finfo(input.dtype).eps if eps is None else float(eps))[0]
 
 
 def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:
@@ -193,8 +193,8 @@ def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: flo
             part = _joined(edge, part) if offset < 0 else _joined(part, edge)
         total = part if total is None else total + part
     mean = total / size if input._array.dtype in FLOATING else total // size  # of integers whole, as PyTorch's pooling
-    return input / (mean * alpha + k) ** beta  # type: ignore[no-any-return]
+    return input / (mean * alpha + k) ** beta
 
 
 def _joined(a: Tensor, b: Tensor) -> Tensor:
-    return bind(ops.movement.cat)(a, b, dim=1)  # type: ignore[no-any-return]
+    return bind(ops.movement.cat)(a, b, dim=1)

@@ -27,7 +27,7 @@ class GuardedMemory:
     __slots__ = ("__weakref__", "_raw", "address", "size")
 
     def __init__(self, size: int) -> None:
-        self.size = size
+        self.size, self.address = size, 0
         self._raw = np.full(size + 3 * ZONE, _UNTOUCHED[0], np.uint8)
         start = int(self._raw.__array_interface__["data"][0])
         self.address = (start + ZONE - 1) // ZONE * ZONE + ZONE
@@ -44,7 +44,7 @@ class GuardedMemory:
 
     def __del__(self) -> None:
         _live.discard(self.address)
-        if _unpoison:
+        if _unpoison and self.address:
             _unpoison(self.address - ZONE, self.size + 2 * ZONE)
 
 

@@ -281,7 +281,8 @@ class StandIn:
             self._submit(lambda: compute(task))
 
     def _inside(self, name: str, address: int, size: int) -> None:
-        """The bytes belong to one allocation, where that is known."""
+        """The bytes belong to one allocation, where that is known; no allocation begins in the first pages."""
+        require(address >= 1 << 16, f"{name} at {address:#x} is no memory", Status.EXECUTION_FAILED)
         found = self._allocation(address) if self._allocation is not None else None
         if found is not None:
             start, length = found

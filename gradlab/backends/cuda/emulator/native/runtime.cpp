@@ -353,7 +353,7 @@ GRADLAB_PUBLIC int gradlab_emulator_launch(void (*kernel)(void**), void** parame
     std::lock_guard<std::mutex> lock(one_launch);
     Scheduler& s = scheduler;
     s.kernel = kernel, s.parameters = parameters, s.order = order, s.flush = flush != 0, s.fault = fault, s.failed = false, s.current = -1;
-    s.random.seed(seed);
+    if (order >= random_order) s.random.seed(seed);
     s.count = int(block[0] * block[1] * block[2]);
     gridDim = dim3(grid[0], grid[1], grid[2]);
     blockDim = dim3(block[0], block[1], block[2]);
