@@ -6,10 +6,10 @@ namespace gradlab {
 
 enum Kind { SGD, MOMENTUM, ADAM, AMSGRAD, RMSPROP, ADAGRAD, ADADELTA, ADAMAX, NADAM, RADAM, ASGD, RPROP };
 
-constexpr int CONSTANTS = 8;    // numbers of the compute type that a parameter's update reads
-constexpr int CHUNK = 4096;     // elements that one block updates
-constexpr int COUNTED = 64;     // parameters whose counters one launch advances
-constexpr int ROOM = 3800;      // bytes of a table: a kernel's arguments have 4096 in all
+enum { CONSTANTS = 8 };    // numbers of the compute type that a parameter's update reads
+enum { CHUNK = 4096 };     // elements that one block updates
+enum { COUNTED = 64 };     // parameters whose counters one launch advances
+enum { ROOM = 3800 };      // bytes of a table: a kernel's arguments have 4096 in all
 
 // Hyper-parameters: numbers of the host, or where a static program keeps them on the device their address.
 struct Hypers {

@@ -6,7 +6,7 @@
 
 namespace gradlab {
 
-constexpr int prefix_threads = 256, prefix_items = 4, prefix_tile = prefix_threads * prefix_items;
+inline constexpr int prefix_threads = 256, prefix_items = 4, prefix_tile = prefix_threads * prefix_items;
 
 // What running sums and products are taken in: double for all floating point, 64 bits for integers.
 template <class T>

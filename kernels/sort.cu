@@ -68,7 +68,7 @@ __global__ void __launch_bounds__(1024) sort_block(Key* __restrict__ key, unsign
 
 // ---- radix sort ---------------------------------------------------------------------------------------------------------------
 
-constexpr int radix_threads = 256, radix_items = 8, radix_tile = radix_threads * radix_items, radix_warps = radix_threads / 32;
+inline constexpr int radix_threads = 256, radix_items = 8, radix_tile = radix_threads * radix_items, radix_warps = radix_threads / 32;
 
 // Eight bits of the key, or (rows > 0) of the number of the row that a place belongs to.
 template <class Key>

@@ -7,13 +7,14 @@ import itertools
 
 import numpy as np
 import pytest
-from products import F32, PLAIN, close, normal, wide
 
 import gradlab as gl
 from gradlab.backends.cuda.gemm import binding, library
 from gradlab.backends.cuda.gemm.binding import BlasError, ComputeType, Desc, Epilogue, Matrix, Operation, Preference, Status
 from gradlab.backends.cuda.gemm.plan import Blas, Handle
 from gradlab.backends.cuda.gemm.settings import SETTINGS, set_candidates
+
+from products import F32, PLAIN, close, normal, wide
 
 
 @pytest.fixture

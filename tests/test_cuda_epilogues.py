@@ -7,12 +7,13 @@ import math
 
 import numpy as np
 import pytest
-from products import TOLERANCE, normal, wide
 
 from gradlab.backends.cuda.gemm import library
 from gradlab.backends.cuda.gemm.binding import ComputeType, Epilogue
 from gradlab.backends.cuda.gemm.operands import Problem, arrange
 from gradlab.dtype import as_numpy
+
+from products import TOLERANCE, normal, wide
 
 
 @pytest.fixture

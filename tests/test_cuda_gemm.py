@@ -1,4 +1,4 @@
-"""Matrix products on the (emulated) GPU: how operands are read, rows against NumPy, what is copied, and what runs where the library cannot."""
+"""Matrix products on the (emulated) GPU: how operands are read, rows against NumPy, what is copied, what runs without the library."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
-from products import DTYPES, PLAIN, RNG, close, normal, wide
 
 import gradlab as gl
 from gradlab.backends.cuda.gemm import library, operands, rows
 from gradlab.backends.cuda.gemm.binding import ComputeType
 from gradlab.backends.cuda.gemm.operands import Side, arrange, row_major, side
 from gradlab.backends.cuda.gemm.plan import alignment_of
+
+from products import DTYPES, PLAIN, RNG, close, normal, wide
 
 
 @pytest.fixture

@@ -39,7 +39,7 @@ def _scalar(value: float, dtype: Any) -> Any:
     return found
 
 
-def unary(op: Op, node: type[Node]) -> Callable[..., Any]:
+def unary(op: Op, node: type[Node], depth: int = 2) -> Callable[..., Any]:
     cpu, steps = op.cpu, op.steps
     keeps_x, keeps_y = bool(op.kept_inputs), bool(op.kept_outputs)
     result = np.dtype(bool) if op.rule is same_bool else None
@@ -72,7 +72,7 @@ def unary(op: Op, node: type[Node]) -> Callable[..., Any]:
         n.specs = n.versions = n.hooks = None
         n.seq = next_sequence()
         n.scope = mode.scope
-        frame = getframe(2)
+        frame = getframe(depth)
         n.code = frame.f_code
         n.lasti = frame.f_lasti
         t._edge = n
@@ -81,9 +81,10 @@ def unary(op: Op, node: type[Node]) -> Callable[..., Any]:
     return call
 
 
-def binary(op: Op, node: type[Node]) -> Callable[..., Any]:
+def binary(op: Op, node: type[Node], depth: int = 2) -> Callable[..., Any]:
     cpu, steps = op.cpu, op.steps
     keep, keeps_y, is_ufunc = formulas.keeper(op), bool(op.kept_outputs), isinstance(cpu, np.ufunc)
+    keeps_none, crossed = formulas.keeps(op)
     result = np.dtype(bool) if op.rule is broadcast_bool else None
 
     def call(a: Any, b: Any) -> Any:
@@ -119,12 +120,17 @@ def binary(op: Op, node: type[Node]) -> Callable[..., Any]:
             return t
         n = new(node)
         n.edges = (a if ea is LEAF else ea, b if eb is LEAF else eb)
-        n.saved = keep(a, b, ea, eb) if not keeps_y else (*keep(a, b, ea, eb), out)
+        if keeps_none:
+            n.saved = ()
+        elif crossed:
+            n.saved = (None if ea is None else b, None if eb is None else a)
+        else:
+            n.saved = (*keep(a, b, ea, eb), out) if keeps_y else keep(a, b, ea, eb)
         n.specs = specs
         n.versions = n.hooks = None
         n.seq = next_sequence()
         n.scope = mode.scope
-        frame = getframe(2)
+        frame = getframe(depth)
         n.code = frame.f_code
         n.lasti = frame.f_lasti
         t._edge = n
@@ -133,9 +139,11 @@ def binary(op: Op, node: type[Node]) -> Callable[..., Any]:
     def broadcast_call(x: Any, y: Any) -> Any:
         if is_ufunc:  # NumPy finds the shape three times faster than Python
             try:
-                return cpu(x, y)
+                out = cpu(x, y)
             except ValueError:
                 pass
+            else:
+                return out if out.flags.c_contiguous else out.copy()
         try:
             out = empty(broadcast_shapes(x.shape, y.shape), result or x.dtype)
         except ShapeError as error:
@@ -181,7 +189,7 @@ def binary(op: Op, node: type[Node]) -> Callable[..., Any]:
         n.specs = n.versions = n.hooks = None
         n.seq = next_sequence()
         n.scope = mode.scope
-        frame = getframe(3)
+        frame = getframe(depth + 1)
         n.code = frame.f_code
         n.lasti = frame.f_lasti
         t._edge = n

@@ -16,6 +16,14 @@ __all__ = ["Edge", "keeper", "plan_of", "with_back"]
 new = object.__new__
 
 
+def keeps(op: Op) -> tuple[bool, bool]:
+    """Of a row of two inputs: whether it keeps nothing, and whether each input's gradient asks for the other input and for nothing else."""
+    a, b = op.inputs
+    wants = {step.targets[0]: step.wants for step in op.steps}
+    crossed = wants.get(a) == ("g", b) and wants.get(b) == ("g", a) and op.kept_inputs == (b, a) and not op.kept_outputs
+    return not op.kept_inputs and not op.kept_outputs, crossed
+
+
 def keeper(op: Op) -> Callable[..., tuple[Any, ...]]:
     """For a row of two inputs: what to keep of them, given which of the two (by its edge) needs a gradient."""
     a, b = op.inputs

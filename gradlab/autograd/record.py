@@ -12,7 +12,7 @@ from gradlab.autograd.node import Node, node_class
 from gradlab.op import Op
 from gradlab.spec import broadcast, broadcast_bool, gradient_of, product, same, same_bool
 
-__all__ = ["Differentiable", "adopt", "apply", "bind", "finish", "refresh", "wrap"]
+__all__ = ["Differentiable", "adopt", "apply", "bind", "finish", "operator", "refresh", "wrap"]
 
 
 def adopt(tensor_class: type[Differentiable]) -> None:
@@ -25,6 +25,13 @@ def bind(op: Op) -> Callable[..., Any]:
     if op.call is None:
         op.call = _build(op)
     return op.call
+
+
+def operator(op: Op) -> Callable[..., Any]:
+    """As `bind`, for an elementwise row used as a Tensor's operator itself: without a function in between, the caller is one frame nearer."""
+    bind(op)
+    make = fast_elementwise.unary if len(op.inputs) == 1 else fast_elementwise.binary
+    return make(op, op.node, depth=1)
 
 
 def _build(op: Op) -> Callable[..., Any]:

@@ -34,8 +34,8 @@ def few(specs: Sequence[Spec | None], outs: Sequence[Spec], params: dict[str, An
 
 
 def each(work: Work, function: Any, arrays: Sequence[Any], lead: int, per: int, most: int, *values: Any) -> None:
-    """Launch one thread for each of `lead` · `per` elements, where all arrays have `lead` planes; at most 2^31 elements (`most` in a plane) at a
-    time. The kernel's arguments: the arrays, the values, the number of elements as an int."""
+    """Launch one thread for each of `lead` · `per` elements, where all arrays have `lead` planes; at most 2^31 elements at a
+    time, counting `most` in a plane. The kernel's arguments: the arrays, the values, the number of elements as an int."""
     if not lead or not per:
         return
     step = max(1, (2**31 - 1) // max(per, most, 1))
