@@ -9,7 +9,7 @@ import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from gradlab import autograd as autograd, backends as backends, ops as ops
+from gradlab import autograd as autograd, backends as backends, cuda as cuda, ops as ops
 from gradlab._version import __version__ as __version__
 from gradlab.autograd import (
     enable_grad as enable_grad,
@@ -19,7 +19,6 @@ from gradlab.autograd import (
     no_grad as no_grad,
     set_grad_enabled as set_grad_enabled,
 )
-from gradlab import cuda as cuda
 from gradlab.backends import cpu as _cpu, cuda as _cuda
 from gradlab.backends.cuda.gemm.settings import (
     get_float32_matmul_precision as get_float32_matmul_precision,
@@ -83,7 +82,16 @@ from gradlab.tensor.statistics import *
 from gradlab.tensor.types import *
 
 if TYPE_CHECKING:
-    from gradlab import data as data, graph as graph, linalg as linalg, models as models, nn as nn, optim as optim, special as special, utils as utils
+    from gradlab import (
+        data as data,
+        graph as graph,
+        linalg as linalg,
+        models as models,
+        nn as nn,
+        optim as optim,
+        special as special,
+        utils as utils,
+    )
     from gradlab.nn.summary import summary as summary
     from gradlab.utils.serialization import load as load, save as save
 

@@ -37,7 +37,7 @@ def positional(function: Callable[..., Any]) -> tuple[tuple[str, ...], bool, fro
 
 
 def result_class(name: str, outputs: tuple[str, ...]) -> type:
-    """A named tuple of a row's outputs: fields by name, shown as `max(values=…, indices=…)`. `namedtuple` compiles text: 15 times slower."""
+    """A named tuple of a row's outputs, shown as `max(values=…, indices=…)`. `namedtuple` compiles text: 15 times slower."""
 
     def build(cls: type, *values: Any) -> Any:
         return tuple.__new__(cls, values)

@@ -19,9 +19,8 @@ struct Lines {
 template <class Index>
 __device__ __forceinline__ void locate(const Lines& lines, Index rest, int64& at, int64& to, int64& from) {
     at = to = from = 0;
-#pragma unroll
-    for (int d = 0; d < 8; ++d) {
-        if (d >= lines.rank) continue;
+#pragma unroll 1  // unrolled, it holds all sizes in registers at once and spills
+    for (int d = 0; d < lines.rank; ++d) {
         const Index size = static_cast<Index>(lines.index_size[d]), next = rest / size;
         const int64 here = static_cast<int64>(rest - next * size);
         rest = next;

@@ -31,7 +31,7 @@ PARAMETERS = {
     "elu": [{"alpha": 1.0, "scale": 1.0, "slope": 1.0}, {"alpha": 1.67, "scale": 1.05, "slope": 0.5}],
     "softplus_backward": [{"beta": 1.0, "threshold": 20.0}, {"beta": 2.5, "threshold": 2.0}],
     "elu_backward": [{"alpha": 1.0, "scale": 1.0, "slope": 1.0}, {"alpha": 1.67, "scale": 1.05, "slope": 0.5}],
-    **dict.fromkeys(("leaky_relu", "leaky_relu_backward"), [{"slope": 0.01}, {"slope": 2.0}]),
+    **{key: [{"slope": 0.01}, {"slope": 2.0}] for key in ("leaky_relu", "leaky_relu_backward")},
     "hardtanh_backward": [{"lo": -1.0, "hi": 1.0}],
     "hardtanh": [{"lo": -1.0, "hi": 1.0}, {"lo": 0.0, "hi": 6.0}],
     "running": [{"keep": 0.875, "take": 0.25}],
@@ -48,7 +48,6 @@ SIZES |= {"gelu": 4.0, "gelu_backward": 64.0, "gelu_tanh": 8.0, "gelu_tanh_backw
 SIZES |= {"bce": 128.0, "bce_logits": 32.0, "running": 16.0, "mish": 1.0, "mish_backward": 32.0}
 
 
-
 def within(*xs):
     """Where squares and products do not overflow on one side alone; NaN stays."""
     return tuple(np.clip(x, x.dtype.type(-10), x.dtype.type(10)) for x in xs)
@@ -56,12 +55,16 @@ def within(*xs):
 
 # Arguments brought into the domain where the result is defined on both sides.
 DOMAINS = {
-    **dict.fromkeys(("gelu", "gelu_backward", "gelu_tanh", "gelu_tanh_backward", "silu", "silu_backward", "mish_backward", "bce_logits"), within),
+    **dict.fromkeys(
+        ("gelu", "gelu_backward", "gelu_tanh", "gelu_tanh_backward", "silu", "silu_backward", "mish_backward", "bce_logits"), within
+    ),
     "running": lambda average, value, keep, take: within(average, value),
     "softplus_backward": lambda dy, x, beta, threshold: within(dy, x),
     "bce": lambda x, target: (np.clip(np.nan_to_num(x.astype(np.float64)), 0, 1).astype(x.dtype), *within(target)),
     # NumPy takes a square root for the exponent 0.5, which is NaN of -inf where pow is inf; PyTorch does the same.
-    "pow": lambda x, exponent: (x if exponent != 0.5 or x.dtype.kind in "iub" else np.where(np.isneginf(x.astype(np.float64)), x.dtype.type(-1), x),),
+    "pow": lambda x, exponent: (
+        x if exponent != 0.5 or x.dtype.kind in "iub" else np.where(np.isneginf(x.astype(np.float64)), x.dtype.type(-1), x),
+    ),
     # NumPy raises for negative exponents of integers.
     "pow_tensor": lambda a, b: (a, b) if a.dtype.kind not in "iu" else (a, b & 15),
     # A fused multiply-add may keep from overflow what NumPy's separate steps overflow.

@@ -94,7 +94,9 @@ def test_strided_inputs(name, number):
         return wide[..., 1::2]
 
     before = [np.array(x) if isinstance(x, np.ndarray) else x for x in sample.inputs]
-    for got, want in zip(run(name, [strided(x) for x in sample.inputs], sample.params), run(name, sample.inputs, sample.params), strict=True):
+    for got, want in zip(
+        run(name, [strided(x) for x in sample.inputs], sample.params), run(name, sample.inputs, sample.params), strict=True
+    ):
         close(got, want, 1e-13)
     for x, old in zip(sample.inputs, before, strict=True):
         if isinstance(x, np.ndarray):

@@ -8,12 +8,13 @@ import sys
 
 import numpy as np
 import pytest
-from repository import ROOT
 
 import gradlab as gl
 from gradlab import nn
 from gradlab.testing import parity
 from gradlab.testing.parity import units
+
+from repository import ROOT
 
 needs_compiler = pytest.mark.skipif(not any(map(shutil.which, ("c++", "g++", "clang++"))), reason="the emulated GPU needs a C++ compiler")
 
@@ -36,7 +37,9 @@ def test_the_cpu_agrees_with_itself_and_the_model_is_left_alone():
 
 def test_functions_and_losses():
     a, b = gl.randn(4, 4, requires_grad=True), gl.randn(4, requires_grad=True)
-    report = parity(lambda x, y: {"product": x @ y, "sums": [x.sum(), y.sum()]}, [a, b], loss=lambda out: out["product"].sum(), device="cpu")
+    report = parity(
+        lambda x, y: {"product": x @ y, "sums": [x.sum(), y.sum()]}, [a, b], loss=lambda out: out["product"].sum(), device="cpu"
+    )
     assert report
     names = [r.what for r in report.results]
     assert "step 0: result['product']" in names and "gradient of input[0]" in names

@@ -54,7 +54,10 @@ def test_traced_replay_on_fresh_inputs(name, number):
     for got, want in zip(program(*other)[0] + program(*other)[1], compute(*other)[0] + compute(*other)[1], strict=True):
         assert (got.shape, got.dtype) == (want.shape, want.dtype)
         np.testing.assert_allclose(got.tolist(), want.tolist(), rtol=1e-12, atol=1e-12)
-    assert all((a.detach() == b).all() or np.isnan(b).any() for a, b in zip(tensors, [x for x in sample.inputs if isinstance(x, np.ndarray)], strict=True))
+    assert all(
+        (a.detach() == b).all() or np.isnan(b).any()
+        for a, b in zip(tensors, [x for x in sample.inputs if isinstance(x, np.ndarray)], strict=True)
+    )
 
 
 def test_a_whole_step_replays_as_it_runs():
@@ -100,7 +103,8 @@ def test_gradients_accumulate_over_replays():
 
 
 @pytest.mark.parametrize(
-    "read", [lambda x: x.sum().item(), lambda x: float(x.sum()), lambda x: 1 if x.sum() > 0 else 2, lambda x: x.numpy(), lambda x: x.tolist()]
+    "read",
+    [lambda x: x.sum().item(), lambda x: float(x.sum()), lambda x: 1 if x.sum() > 0 else 2, lambda x: x.numpy(), lambda x: x.tolist()],
 )
 def test_reading_a_value_is_an_error_that_names_the_line(read):
     w = gl.tensor([1.0])
@@ -150,5 +154,3 @@ def test_the_graph_reads():
         "  %3: float32[] = sum(%2, dim=(0,), keepdim=False)",
         "  return %3",
     ]
-
-

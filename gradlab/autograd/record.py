@@ -28,7 +28,7 @@ def bind(op: Op) -> Callable[..., Any]:
 
 
 def operator(op: Op) -> Callable[..., Any]:
-    """As `bind`, for an elementwise row used as a Tensor's operator itself: without a function in between, the caller is one frame nearer."""
+    """As `bind`, for an elementwise row that is a Tensor's operator itself: with no function in between, the caller is one frame nearer."""
     bind(op)
     make = fast_elementwise.unary if len(op.inputs) == 1 else fast_elementwise.binary
     return make(op, op.node, depth=1)

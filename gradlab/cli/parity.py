@@ -1,7 +1,7 @@
 """`gradlab parity module:function`: the device-parity check of anybody's model, from the shell.
 
-The function returns `(model, inputs)` or `(model, inputs, loss)`: an nn.Module or a function of tensors, its arguments, and what makes a scalar of
-its result.
+The function returns `(model, inputs)` or `(model, inputs, loss)`: an nn.Module or a function of tensors, its arguments, and what makes
+a scalar of its result.
 """
 
 from __future__ import annotations

@@ -35,16 +35,18 @@ from gradlab.ops import (
     vision,
 )
 
-FAMILIES: tuple[ModuleType, ...] = (activation, conv, create, elementwise, factor, gamma, index, layout, linalg, linear, loss, math, movement, norm, optim, optim_variants, pool, random, recurrent, reduce, scan, scatter, softmax, solve, sort, special, vision)
+FAMILIES: tuple[ModuleType, ...] = (
+    activation, conv, create, elementwise, factor, gamma, index, layout, linalg, linear, loss, math, movement, norm, optim,
+    optim_variants, pool, random, recurrent, reduce, scan, scatter, softmax, solve, sort, special, vision,
+)  # fmt: skip
 
 
 def _collect() -> dict[str, Op]:
     rows: dict[str, Op] = {}
     for family in FAMILIES:
         for value in vars(family).values():
-            if isinstance(value, Op):
-                if rows.setdefault(value.name, value) is not value:
-                    raise ValueError(f"two rows are named {value.name}")
+            if isinstance(value, Op) and rows.setdefault(value.name, value) is not value:
+                raise ValueError(f"two rows are named {value.name}")
     return rows
 
 

@@ -74,7 +74,8 @@ def sigmoid_backward_cpu(dy: Any, result: Any, y: Any) -> None:
 
 
 tanh = Op("tanh", same, cpu=np.tanh, cuda=Elementwise("tanh(x)"), promote="float", grad={"x": lambda g, y: tanh_backward(g, y)})
-tanh_backward: Op = Op("tanh_backward", gradient_of, cpu=tanh_backward_cpu, cuda=Elementwise("dy * ((T(1) - result) * (T(1) + result))"), promote="same",
+tanh_backward: Op = Op("tanh_backward", gradient_of, cpu=tanh_backward_cpu, promote="same",
+                       cuda=Elementwise("dy * ((T(1) - result) * (T(1) + result))"),
                    grad={"dy": lambda g, result: tanh_backward(g, result),
                          "result": lambda g, dy, result: g * dy * result * -2})  # fmt: skip
 reciprocal = Op("reciprocal", same, cpu=lambda x, y: np.true_divide(1, x, y), cuda=Elementwise("T(1) / x"), promote="float",

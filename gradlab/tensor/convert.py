@@ -227,7 +227,8 @@ def moved(tensor: Any, device: Device) -> Any:
 
 
 # What `moved` records. No row of a family: it is the one operation whose input and output are on different devices, so no backend runs it.
-transfer = Op("to_device", lambda x, *, device, source: x, params=("device", "source"), exact=True, grad={"x": lambda g, source: g.to(source)},
+transfer = Op("to_device", lambda x, *, device, source: x, params=("device", "source"), exact=True,
+              grad={"x": lambda g, source: g.to(source)},
               cpu=lambda x, y, *, device, source: np.copyto(y, x))  # fmt: skip
 bind(transfer)
 
@@ -242,5 +243,3 @@ def _transfer(tensor: Any, device: Device, source: Device) -> Any:
     array = tensor._array
     old = dispatch.backend_of(array)
     return finish(transfer, [tensor], params, dispatch.backend_for(device).from_numpy(old.to_numpy(array), device), mode)
-
-

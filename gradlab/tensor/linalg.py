@@ -26,7 +26,9 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
     if a >= 2 and b >= 2:
         return _matmul(input, other)
     if a == 0 or b == 0:
-        raise ShapeError(f"matmul: both need at least one dimension, got shapes {input._array.shape} and {other._array.shape}; use * for numbers")
+        raise ShapeError(
+            f"matmul: both need at least one dimension, got shapes {input._array.shape} and {other._array.shape}; use * for numbers"
+        )
     if a == 1 and b == 1:
         if input._array.shape != other._array.shape:
             raise ShapeError(f"matmul: vectors of different lengths: {input._array.shape} @ {other._array.shape}")

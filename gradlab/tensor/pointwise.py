@@ -219,7 +219,7 @@ def _together(a: Operand, b: Operand) -> tuple[Tensor, Tensor]:
 
 
 def where(condition: Tensor, input: Operand = None, other: Operand = None) -> Any:
-    """`input` where the bool tensor `condition` is true, else `other`; the three broadcast. With the condition alone: nonzero(as_tuple=True)."""
+    """`input` where the bool tensor `condition` is true, else `other`; all broadcast. With the condition alone: nonzero(as_tuple=True)."""
     if input is None or other is None:
         return condition.nonzero(as_tuple=True)
     if not isinstance(input, Differentiable) and not isinstance(other, Differentiable):
@@ -357,5 +357,3 @@ class PointwiseMethods(Differentiable):
         return update("addcdiv_", self, add, _div(tensor1, tensor2), alpha=value)
 
     __iadd__, __isub__, __imul__, __itruediv__, __ipow__ = add_, sub_, mul_, div_, pow_
-
-

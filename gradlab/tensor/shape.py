@@ -19,7 +19,24 @@ from gradlab.spec import DimensionError, ShapeError, count, normalize_dim, norma
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
 
-__all__ = ["cat", "chunk", "flatten", "flip", "narrow", "permute", "reshape", "select", "split", "squeeze", "stack", "t", "transpose", "unbind", "unflatten", "unsqueeze"]
+__all__ = [
+    "cat",
+    "chunk",
+    "flatten",
+    "flip",
+    "narrow",
+    "permute",
+    "reshape",
+    "select",
+    "split",
+    "squeeze",
+    "stack",
+    "t",
+    "transpose",
+    "unbind",
+    "unflatten",
+    "unsqueeze",
+]
 
 _rows = ops.movement
 _view, _permute, _transpose, _t, _expand = map(bind, (_rows.view, _rows.permute, _rows.transpose, _rows.t, _rows.expand))

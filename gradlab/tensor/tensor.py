@@ -44,9 +44,10 @@ from gradlab.tensor.statistics import StatisticsMethods
 
 
 class Tensor(
-    ActivationMethods, SpecialMethods, PointwiseMethods, ComparisonMethods, ReductionMethods, ShapeMethods, IndexingMethods, GatherMethods, SortingMethods, LinalgMethods, ConvertMethods, RandomMethods, MathMethods,
-    MathInPlaceMethods, ClosenessMethods, ScanMethods, StatisticsMethods, LayoutMethods, AssemblyMethods, ProductMethods, SolvingMethods, FactoringMethods, GammaMethods,
-):
+    ActivationMethods, SpecialMethods, PointwiseMethods, ComparisonMethods, ReductionMethods, ShapeMethods, IndexingMethods,
+    GatherMethods, SortingMethods, LinalgMethods, ConvertMethods, RandomMethods, MathMethods, MathInPlaceMethods, ClosenessMethods,
+    ScanMethods, StatisticsMethods, LayoutMethods, AssemblyMethods, ProductMethods, SolvingMethods, FactoringMethods, GammaMethods,
+):  # fmt: skip
     """A multi-dimensional array of one dtype that records what is computed from it. Made by `gradlab.tensor` and its relatives."""
 
     __slots__ = ()
@@ -221,9 +222,7 @@ class Tensor(
             tracer.before_gradient(self)
         self._grad = value
 
-    def backward(
-        self, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False, inputs: Any = None
-    ) -> None:
+    def backward(self, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False, inputs: Any = None) -> None:
         """Add the gradient of this tensor with respect to each leaf to the leaf's `.grad`.
 
         gradient: needed if this tensor is not a single number: a tensor of its shape, the vector of the vector-Jacobian product.

@@ -13,7 +13,13 @@ INTS, BOOLS = integers(-5, 5, 3, 4), integers(0, 2, 3, 4).astype(bool)
 
 
 def binary(**more):
-    return [sample(A, B, **more), sample(A, ROW, **more), sample(COLUMN, B, **more), sample(np.array(1.5), A, **more), sample(EMPTY, ROW, **more)]
+    return [
+        sample(A, B, **more),
+        sample(A, ROW, **more),
+        sample(COLUMN, B, **more),
+        sample(np.array(1.5), A, **more),
+        sample(EMPTY, ROW, **more),
+    ]
 
 
 SAMPLES = {
@@ -21,9 +27,15 @@ SAMPLES = {
     "sub": binary(),
     "mul": [*binary(), sample(A, 2.5)],
     "div": [sample(A, POSITIVE), sample(A, uniform(1, 2, 4)), sample(1.0, POSITIVE)],
-    "pow_tensor": [sample(POSITIVE, B, reference=np.power), sample(POSITIVE, ROW, reference=np.power),
-                   sample(np.array([0, 1, -1, 2, -2]), np.array([[-1], [-2], [3]]),
-                          reference=lambda a, b: np.trunc(np.power(np.where(a == 0, 9, a).astype(float), b)) * (a != 0))],
+    "pow_tensor": [
+        sample(POSITIVE, B, reference=np.power),
+        sample(POSITIVE, ROW, reference=np.power),
+        sample(
+            np.array([0, 1, -1, 2, -2]),
+            np.array([[-1], [-2], [3]]),
+            reference=lambda a, b: np.trunc(np.power(np.where(a == 0, 9, a).astype(float), b)) * (a != 0),
+        ),
+    ],
     "maximum": binary(reference=np.maximum),
     "minimum": binary(reference=np.minimum),
     "exp": [sample(A), sample(EMPTY), sample(np.array(0.5))],
@@ -48,14 +60,20 @@ SAMPLES = {
     "tanh_backward": [sample(A, np.tanh(B), reference=lambda dy, y: dy * (1 - y * y))],
     "sigmoid_backward": [sample(A, uniform(0, 1, 3, 4), reference=lambda dy, y: dy * y * (1 - y))],
     "pow": [sample(POSITIVE, exponent=e, reference=lambda x, exponent: x**exponent) for e in (0, 1, 2, 3, 0.5, -1, 2.5)],
-    "clamp": [sample(A, lo=lo, hi=hi, reference=lambda x, lo, hi: np.clip(x, lo, hi)) for lo, hi in ((-0.5, 0.5), (-np.inf, 0.3), (0.1, np.inf))],
+    "clamp": [
+        sample(A, lo=lo, hi=hi, reference=lambda x, lo, hi: np.clip(x, lo, hi)) for lo, hi in ((-0.5, 0.5), (-np.inf, 0.3), (0.1, np.inf))
+    ],
     **{name: [sample(A, B), sample(INTS, INTS), sample(A, ROW)] for name in ("eq", "ne", "lt", "le", "gt", "ge")},
     **{name: [sample(BOOLS, BOOLS.T.copy().reshape(3, 4)), sample(INTS, BOOLS)] for name in ("logical_and", "logical_or", "logical_xor")},
     "logical_not": [sample(BOOLS), sample(INTS)],
     **{name: [sample(np.array([1.0, np.nan, np.inf, -np.inf]))] for name in ("isnan", "isinf", "isfinite")},
     **{name: [sample(INTS, INTS + 3), sample(BOOLS, BOOLS)] for name in ("bitwise_and", "bitwise_or", "bitwise_xor")},
     "bitwise_not": [sample(INTS), sample(BOOLS)],
-    "where": [sample(BOOLS, A, B, reference=np.where), sample(BOOLS, A, ROW, reference=np.where), sample(BOOLS, COLUMN, B, reference=np.where)],
+    "where": [
+        sample(BOOLS, A, B, reference=np.where),
+        sample(BOOLS, A, ROW, reference=np.where),
+        sample(BOOLS, COLUMN, B, reference=np.where),
+    ],
     "cast": [
         sample(A, dtype=np.dtype("float32"), reference=lambda x, dtype: x.astype(dtype), dtypes=(), gradients=0),
         sample(A, dtype=np.dtype("float64"), reference=lambda x, dtype: x, dtypes=()),

@@ -36,11 +36,21 @@ SAMPLES = {
         sample(CUBE, index=((2, 5, 1),), reference=lambda x, index: x[2:5]),
     ],
     "slice_backward": [
-        sample(normal(2, 2), shape=(2, 4), index=((0, None, 1), (1, 3, 1)), reference=lambda dy, shape, index: written(np.zeros(shape), dy, (slice(None), slice(1, 3))))
+        sample(
+            normal(2, 2),
+            shape=(2, 4),
+            index=((0, None, 1), (1, 3, 1)),
+            reference=lambda dy, shape, index: written(np.zeros(shape), dy, (slice(None), slice(1, 3))),
+        )
     ],
     "slice_scatter": [
         sample(MATRIX, normal(4), index=(1,), reference=lambda base, value, index: written(base, value, 1)),
-        sample(MATRIX, normal(3, 2), index=((0, None, 1), (0, 4, 2)), reference=lambda base, value, index: written(base, value, (slice(None), slice(0, 4, 2)))),
+        sample(
+            MATRIX,
+            normal(3, 2),
+            index=((0, None, 1), (0, 4, 2)),
+            reference=lambda base, value, index: written(base, value, (slice(None), slice(0, 4, 2))),
+        ),
     ],
     "cat": [
         sample(MATRIX, normal(2, 4), dim=0, reference=lambda *xs, dim: np.concatenate(xs, dim)),

@@ -7,7 +7,7 @@ import numpy as np
 from samples.base import distinct, integers, normal, sample
 
 CUBE, LONG = normal(2, 3, 4), normal(200, 3)
-DIMS = [dict(dim=(0, 1, 2), keepdim=False), dict(dim=(1,), keepdim=False), dict(dim=(0, 2), keepdim=True), dict(dim=(2,), keepdim=False)]
+DIMS = [{"dim": dim, "keepdim": keepdim} for dim, keepdim in (((0, 1, 2), False), ((1,), False), ((0, 2), True), ((2,), False))]
 TIES = np.array([[3.0, 1.0, 3.0], [2.0, 2.0, 2.0]])
 
 

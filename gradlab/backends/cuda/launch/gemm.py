@@ -47,7 +47,17 @@ def product(
     stride = 0 if bias is None or bias.size == 1 else element_strides(bias)[-1]
     tiles = -(-m // 64) * -(-n // 64)
     rows = min(number, 32768)
-    work.launch_grid(work.kernel("gemm.cu", "gemm", a.array.dtype, c.dtype), (tiles, rows, -(-number // rows)), 256, a.array, b.array, bias, c, stride, shape)
+    work.launch_grid(
+        work.kernel("gemm.cu", "gemm", a.array.dtype, c.dtype),
+        (tiles, rows, -(-number // rows)),
+        256,
+        a.array,
+        b.array,
+        bias,
+        c,
+        stride,
+        shape,
+    )
 
 
 def matmul(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
@@ -60,7 +70,10 @@ def matmul(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, 
     a_batch = broadcast_strides(a, (*batch, *a.shape[-2:]))[:-2]
     b_batch = broadcast_strides(b, (*batch, *b.shape[-2:]))[:-2]
     product(
-        work, Matrix(a, a_strides[-2], 0, a_strides[-1], a_batch), Matrix(b, b_strides[-1], 0, b_strides[-2], b_batch), c, (n, 1), (m, n, k),
+        work,
+        Matrix(a, a_strides[-2], 0, a_strides[-1], a_batch),
+        Matrix(b, b_strides[-1], 0, b_strides[-2], b_batch),
+        c, (n, 1), (m, n, k),
         batch=batch, c_batch=element_strides(c)[:-2],
     )  # fmt: skip
 
@@ -79,7 +92,9 @@ def linear(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, 
 
 def takes(specs: Sequence[Spec | None], outs: Sequence[Spec], params: dict[str, Any]) -> bool:
     """Floating point (integers too, for matmul) with few batch dimensions and nothing empty but the result."""
-    return outs[0].dtype.kind != "b" and len(outs[0].shape) <= MAX_BATCH_RANK + 2 and all(s is not None or i == 2 for i, s in enumerate(specs))
+    return (
+        outs[0].dtype.kind != "b" and len(outs[0].shape) <= MAX_BATCH_RANK + 2 and all(s is not None or i == 2 for i, s in enumerate(specs))
+    )
 
 
 def takes_floating(specs: Sequence[Spec | None], outs: Sequence[Spec], params: dict[str, Any]) -> bool:
