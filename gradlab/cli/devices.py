@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import os
 from typing import Any
 
 import gradlab as gl
 from gradlab.cli.failure import FAILED, Failure, chosen
 
 KINDS = ("cpu", "cuda")
-CUDA: Any = getattr(gl, "cuda", None)  # a gradlab without the CUDA room still trains on the CPU
+CUDA: Any = gl.cuda
 
 
 def cuda_available() -> bool:
-    return CUDA is not None and bool(CUDA.is_available())
+    return bool(CUDA.is_available())
 
 
 def cuda_names() -> list[str]:
@@ -21,7 +22,8 @@ def cuda_names() -> list[str]:
 
 
 def best_device() -> str:
-    return "cuda" if cuda_available() else "cpu"
+    """A real GPU if there is one; the emulated one only when it is asked for by name, for it is slow."""
+    return "cuda" if cuda_available() and os.environ.get("GRADLAB_CUDA") != "emulated" else "cpu"
 
 
 def usable_device(name: str) -> str:
