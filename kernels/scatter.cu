@@ -19,7 +19,7 @@ struct Lines {
 template <class Index>
 __device__ __forceinline__ void locate(const Lines& lines, Index rest, int64& at, int64& to, int64& from) {
     at = to = from = 0;
-#pragma unroll 1  // unrolled, it holds all sizes in registers at once and spills
+#pragma unroll 1
     for (int d = 0; d < lines.rank; ++d) {
         const Index size = static_cast<Index>(lines.index_size[d]), next = rest / size;
         const int64 here = static_cast<int64>(rest - next * size);
@@ -82,17 +82,21 @@ __global__ void __launch_bounds__(256) scatter(S* __restrict__ y, const int64* _
     if (i >= count) return;
     // Neighbouring threads have neighbouring lines.
     Index lines_count = 1;
+#pragma unroll 1
     for (int d = 0; d < lines.rank; ++d) lines_count *= static_cast<Index>(lines.index_size[d]);
     const Index row = static_cast<Index>(i) / lines_count;
     const int64 place = row;
     int64 at, to, from;
     locate(lines, static_cast<Index>(i) - row * lines_count, at, to, from);
     to += place * lines.target_step;
+    // Loops are not unrolled: that takes registers which sm_90 and sm_100 spill.
+#pragma unroll 1
+    for (int64 k = place; k < lines.number; k += lines.size) checked(index[at + k * lines.index_step], lines.size, false, fault, site);
     bool found = false;
     T total = load(y[to]);
+#pragma unroll 1
     for (int64 k = 0; k < lines.number; ++k) {
         const int64 p = index[at + k * lines.index_step];
-        if (place == 0) checked(p, lines.size, false, fault, site);
         if (p != place) continue;
         const T value = load(source[from + k * lines.source_step]);
         total = found || keep ? merged<T, Mode>(total, value) : value;

@@ -45,7 +45,7 @@ ULPS_OF_HALF = 1  # both sides compute in float32; only the last rounding can fa
 SIZES: dict[str, float] = {"sigmoid": 1.0, "logaddexp": 1.0, "logaddexp2": 1.0, "lerp": 64.0}
 # float32 erf is good to 4e-7, tanh's and the sigmoid's forms cancel far below 0; derivatives are of gradients up to 10.
 SIZES |= {"gelu": 4.0, "gelu_backward": 64.0, "gelu_tanh": 8.0, "gelu_tanh_backward": 64.0, "silu": 1.0, "silu_backward": 16.0}
-SIZES |= {"bce": 128.0, "bce_logits": 32.0, "running": 16.0, "mish": 1.0, "mish_backward": 32.0}
+SIZES |= {"tanh_backward": 8.0, "bce": 128.0, "bce_logits": 32.0, "running": 16.0, "mish": 1.0, "mish_backward": 32.0}
 
 
 def within(*xs):
@@ -58,6 +58,8 @@ DOMAINS = {
     **dict.fromkeys(
         ("gelu", "gelu_backward", "gelu_tanh", "gelu_tanh_backward", "silu", "silu_backward", "mish_backward", "bce_logits"), within
     ),
+    # Results of tanh; NumPy's side computes 1 - r·r, good to an absolute error.
+    "tanh_backward": lambda dy, result: (within(dy)[0], np.clip(result, result.dtype.type(-1), result.dtype.type(1))),
     "running": lambda average, value, keep, take: within(average, value),
     "softplus_backward": lambda dy, x, beta, threshold: within(dy, x),
     "bce": lambda x, target: (np.clip(np.nan_to_num(x.astype(np.float64)), 0, 1).astype(x.dtype), *within(target)),

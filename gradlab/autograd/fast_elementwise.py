@@ -39,9 +39,14 @@ def _scalar(value: float, dtype: Any) -> Any:
     return found
 
 
+def row_major(out: Any) -> Any:
+    """What a ufunc made, as a row-major array: it gives a scalar of 0-d arrays, and keeps the order of arrays laid out otherwise."""
+    return np.array(out, order="C")
+
+
 def unary(op: Op, node: type[Node], depth: int = 2) -> Callable[..., Any]:
     cpu, steps = op.cpu, op.steps
-    keeps_x, keeps_y = bool(op.kept_inputs), bool(op.kept_outputs)
+    keeps_x, keeps_y, is_ufunc = bool(op.kept_inputs), bool(op.kept_outputs), isinstance(cpu, np.ufunc)
     result = np.dtype(bool) if op.rule is same_bool else None
 
     def call(x: Any) -> Any:
@@ -54,8 +59,13 @@ def unary(op: Op, node: type[Node], depth: int = 2) -> Callable[..., Any]:
             return apply(op, (x,), {})
         if x._meta is not None:
             refresh(x)
-        out = empty(array.shape, result or dtype)
-        cpu(array, out)
+        if is_ufunc:
+            out = cpu(array)
+            if type(out) is not ndarray or not out.flags.c_contiguous:
+                out = row_major(out)
+        else:
+            out = empty(array.shape, result or dtype)
+            cpu(array, out)
         t = new(Tensor)
         t._array = out
         t._meta = None
@@ -102,12 +112,17 @@ def binary(op: Op, node: type[Node], depth: int = 2) -> Callable[..., Any]:
             refresh(a)
         if b._meta is not None:
             refresh(b)
-        shape = x.shape
-        specs = None
-        if y.shape != shape:
-            specs = (Spec(shape, dtype), Spec(y.shape, dtype))
-            out = broadcast_call(x, y)
+        if is_ufunc:
+            try:
+                out = cpu(x, y)
+            except ValueError:
+                raise misfit(x, y) from None
+            if type(out) is not ndarray or not out.flags.c_contiguous:
+                out = row_major(out)
         else:
+            shape = x.shape
+            if y.shape != shape:
+                shape = joint_shape(x, y)
             out = empty(shape, result or dtype)
             cpu(x, y, out)
         t = new(Tensor)
@@ -126,7 +141,7 @@ def binary(op: Op, node: type[Node], depth: int = 2) -> Callable[..., Any]:
             n.saved = (None if ea is None else b, None if eb is None else a)
         else:
             n.saved = (*keep(a, b, ea, eb), out) if keeps_y else keep(a, b, ea, eb)
-        n.specs = specs
+        n.specs = None if x.shape == y.shape else (Spec(x.shape, dtype), Spec(y.shape, dtype))
         n.versions = n.hooks = None
         n.seq = next_sequence()
         n.scope = mode.scope
@@ -136,20 +151,16 @@ def binary(op: Op, node: type[Node], depth: int = 2) -> Callable[..., Any]:
         t._edge = n
         return t
 
-    def broadcast_call(x: Any, y: Any) -> Any:
-        if is_ufunc:  # NumPy finds the shape three times faster than Python
-            try:
-                out = cpu(x, y)
-            except ValueError:
-                pass
-            else:
-                return out if out.flags.c_contiguous else out.copy()
+    def joint_shape(x: Any, y: Any) -> tuple[int, ...]:
         try:
-            out = empty(broadcast_shapes(x.shape, y.shape), result or x.dtype)
+            return broadcast_shapes(x.shape, y.shape)
         except ShapeError as error:
             raise ShapeError(f"{op.name}: {error}") from None
-        cpu(x, y, out)
-        return out
+
+    def misfit(x: Any, y: Any) -> Exception:
+        """NumPy's complaint in the row's words."""
+        joint_shape(x, y)
+        return ValueError(f"{op.name}: NumPy cannot compute shapes {x.shape} and {y.shape}")
 
     def with_number(a: Any, b: Any, mode: Mode) -> Any:
         """One side is a Python number (or something that `apply` sorts out)."""
@@ -162,15 +173,20 @@ def binary(op: Op, node: type[Node], depth: int = 2) -> Callable[..., Any]:
             return apply(op, (a, b), {})
         if tensor._meta is not None:
             refresh(tensor)
-        out = empty(x.shape, result or dtype)
         try:
             number = _scalar(value, dtype)
         except OverflowError:
             return apply(op, (a, b), {})
-        if left:
-            cpu(number, x, out)
+        if is_ufunc:
+            out = cpu(number, x) if left else cpu(x, number)
+            if type(out) is not ndarray or not out.flags.c_contiguous:
+                out = row_major(out)
         else:
-            cpu(x, number, out)
+            out = empty(x.shape, result or dtype)
+            if left:
+                cpu(number, x, out)
+            else:
+                cpu(x, number, out)
         t = new(Tensor)
         t._array = out
         t._meta = None
@@ -199,8 +215,7 @@ def binary(op: Op, node: type[Node], depth: int = 2) -> Callable[..., Any]:
 
 
 def matrix_product(op: Op, node: type[Node], batched: Callable[..., Any]) -> Callable[..., Any]:
-    """`batched` is the call for other ranks than two matrices."""
-    keep = formulas.keeper(op)
+    """`batched` is the call for other ranks than two matrices. Each input's gradient asks for the other input."""
 
     def call(a: Any, b: Any) -> Any:
         mode = current()
@@ -217,8 +232,7 @@ def matrix_product(op: Op, node: type[Node], batched: Callable[..., Any]) -> Cal
             refresh(a)
         if b._meta is not None:
             refresh(b)
-        out = empty((sx[0], sy[1]), dtype)
-        x.dot(y, out)  # the method: numpy.dot goes through NumPy's Python dispatcher, 1 µs more
+        out = x.dot(y)  # the method: numpy.dot goes through NumPy's Python dispatcher, 1 µs more
         t = new(Tensor)
         t._array = out
         t._meta = None
@@ -229,7 +243,7 @@ def matrix_product(op: Op, node: type[Node], batched: Callable[..., Any]) -> Cal
             return t
         n = new(node)
         n.edges = (a if ea is LEAF else ea, b if eb is LEAF else eb)
-        n.saved = keep(a, b, ea, eb)
+        n.saved = (None if ea is None else b, None if eb is None else a)
         n.specs = n.versions = n.hooks = None
         n.seq = next_sequence()
         n.scope = mode.scope

@@ -311,4 +311,4 @@ class ShapeMethods(Differentiable):
         rank = len(self._array.shape)
         if rank < 2:
             raise RuntimeError(f"mT: at least two dimensions, not shape {self._array.shape}")
-        return _transpose(self, dim0=rank - 2, dim1=rank - 1)
+        return _t(self) if rank == 2 else _transpose(self, dim0=rank - 2, dim1=rank - 1)

@@ -6,6 +6,7 @@ import functools
 import importlib.util
 import os
 import platform
+import re
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -16,6 +17,8 @@ from gradlab.backends.cuda.emulator.toolchain import CompileError
 
 NATIVE = Path(__file__).resolve().parent / "native"
 UNITS = ("runtime.cpp", "collectives.cpp", "signals.cpp")
+
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">]', re.MULTILINE)
 
 # Files that make CUDA's headers usable outside CUDA's compiler.
 _TOOLKIT_FILES = ("cuda_fp16.h", "cuda_bf16.h", "vector_types.h", "vector_functions.h", "crt/host_defines.h")
@@ -81,7 +84,7 @@ def runtime_library(sanitize: str) -> Path:
 def program_library(source: str, names: Sequence[str], label: str, include: Sequence[Path], sanitize: str) -> Path:
     """A library of a program's kernels, built if it is not in the cache. Raises CompileError."""
     text = with_exports(source, names, label)
-    included = _included_text(include)
+    included = _included_text(source, include)
     common = toolchain.digest(text, _native_text(), *included)
     attempts = [_Attempt(text, label, include, sanitize, headers, common) for headers in half_headers()]
     for attempt in attempts:
@@ -143,7 +146,15 @@ def _native_text() -> str:
     return "\0".join(f"{path.name}\0{path.read_text(encoding='utf-8')}" for path in files)
 
 
-def _included_text(include: Sequence[Path]) -> list[str]:
-    """What a program may include by name: the headers that lie in these directories."""
-    files = [path for folder in include for path in sorted(folder.glob("*")) if path.suffix in {".h", ".cuh", ".cu", ".hpp", ".inl"}]
-    return [f"{path.name}\0{path.read_text(encoding='utf-8')}" for path in files]
+def _included_text(text: str, include: Sequence[Path]) -> list[str]:
+    """The headers in these directories that a program includes, directly or through others."""
+    found: dict[Path, str] = {}
+    waiting = [(text, list(include))]
+    while waiting:
+        including, folders = waiting.pop()
+        for name in _INCLUDE.findall(including):
+            path = next((folder / name for folder in folders if (folder / name).is_file()), None)
+            if path is not None and path not in found:
+                found[path] = path.read_text(encoding="utf-8")
+                waiting.append((found[path], [path.parent, *include]))
+    return [f"{path.name}\0{found[path]}" for path in sorted(found)]
