@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import shlex
 import sys
 import time
@@ -22,6 +23,7 @@ from gradlab.cli.run_folder import EpochResult, RunFolder, existing_folder, new_
 from gradlab.cli.tasks import TASKS
 from gradlab.cli.trainer import WEIGHT_DECAY, Trainer
 from gradlab.data import DataError
+from gradlab.utils.blas import set_blas_threads
 
 
 def configure(parser: Parser) -> None:
@@ -43,6 +45,8 @@ def run(options: argparse.Namespace) -> int:
     if options.dataset is None:
         raise Failure(f"name a data set to train on: {', '.join(TASKS)}")
     chosen("dataset", options.dataset, TASKS)
+    if "OPENBLAS_NUM_THREADS" not in os.environ:
+        set_blas_threads(1)  # the models are small; see gradlab/utils/blas.py
     trainer, folder = resumed(options) if options.resume is not None else started(options)
     return train(trainer, folder)
 
