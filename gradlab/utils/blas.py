@@ -13,7 +13,7 @@ import numpy as np
 
 
 def set_blas_threads(count: int) -> bool:
-    """Let NumPy's own OpenBLAS (that of its wheels) use `count` threads from now on. False, and nothing done, where it is another library."""
+    """Let the OpenBLAS of NumPy's wheels use `count` threads from now on. False, and nothing done, where NumPy has another library."""
     folder = Path(np.__file__).parent.parent / "numpy.libs"
     for path in sorted(folder.glob("*openblas*")):
         try:
