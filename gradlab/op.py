@@ -153,9 +153,8 @@ class Op:
         return (found,) if isinstance(found, Spec) else tuple(found)
 
     def __call__(self, *args: Any, **params: Any) -> Any:
-        call = self.call
-        if call is not None and args and hasattr(args[0], "_edge"):  # formulas come this way: a Tensor first, the call already bound
-            return call(*args, **params)
+        if self.call is not None and args and hasattr(args[0], "_edge"):  # formulas come this way: a Tensor first, the call bound
+            return self.call(*args, **params) if params else self.call(*args)
         for argument in args:
             apply = getattr(argument, "__apply__", None)
             if apply is not None:

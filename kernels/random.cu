@@ -76,13 +76,15 @@ __global__ void __launch_bounds__(256) normal_of(const M* __restrict__ mean, con
     if (first >= count) return;
     double z[4];
     normal_four(Stream(state, offset).quad(group), z);
+    bool wrong = false;
 #pragma unroll
     for (int i = 0; i < 4; ++i) {
         if (first + i >= count) break;
         const double width = static_cast<double>(load(std[first + i]));
-        if (!(width >= 0.0)) report(fault, site, 0);
+        wrong |= !(width >= 0.0);
         y[first + i] = store<S>(__dadd_rn(__dmul_rn(z[i], width), static_cast<double>(load(mean[first + i]))));
     }
+    if (wrong) report(fault, site, 0);
 }
 
 // size 0 stands for 2^64.
@@ -146,12 +148,14 @@ __global__ void __launch_bounds__(256) bernoulli(const P* __restrict__ p, const 
     if (first >= count) return;
     const Words words = Stream(state, offset).quad(group);
     S value[8];
+    bool wrong = false;
 #pragma unroll
     for (int i = 0; i < 8; ++i) {
         const double chance = static_cast<double>(load(p[first + i < count ? first + i : count - 1]));
-        if (!(chance >= 0.0 && chance <= 1.0)) report(fault, site, 0);
+        wrong |= !(chance >= 0.0 && chance <= 1.0);
         value[i] = store<S>(static_cast<int>(static_cast<double>(words.half(i)) < __dmul_rn(chance, 4294967296.0)));
     }
+    if (wrong) report(fault, site, 0);
     write(y, first, count, value);
 }
 
