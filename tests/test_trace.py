@@ -154,3 +154,10 @@ def test_the_graph_reads():
         "  %3: float32[] = sum(%2, dim=(0,), keepdim=False)",
         "  return %3",
     ]
+
+
+def test_products_of_vectors_are_traced_as_they_run():
+    m, v = gl.tensor([[1.0, 2.0], [3.0, 4.0]]), gl.tensor([5.0, 6.0])
+    program = trace(lambda m, v: [m @ v, v @ m, v @ v, m @ m], m, v)
+    for got, want in zip(program(m, v), [m @ v, v @ m, v @ v, m @ m], strict=True):
+        assert got.tolist() == want.tolist()

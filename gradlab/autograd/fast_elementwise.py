@@ -214,17 +214,17 @@ def binary(op: Op, node: type[Node], depth: int = 2) -> Callable[..., Any]:
     return call
 
 
-def matrix_product(op: Op, node: type[Node], batched: Callable[..., Any]) -> Callable[..., Any]:
-    """`batched` is the call for other ranks than two matrices. Each input's gradient asks for the other input."""
+def matrix_product(op: Op, node: type[Node], batched: Callable[..., Any], depth: int = 2) -> Callable[..., Any]:
+    """`batched` is the call for what is not two fitting matrices. Each input's gradient asks for the other input."""
 
     def call(a: Any, b: Any) -> Any:
         mode = current()
         try:
             x, y = a._array, b._array
         except AttributeError:
-            return apply(op, (a, b), {})
+            return batched(a, b)
         if type(x) is not ndarray or type(y) is not ndarray or mode.special:
-            return apply(op, (a, b), {})
+            return batched(a, b)
         dtype, sx, sy = x.dtype, x.shape, y.shape
         if y.dtype is not dtype or len(sx) != 2 or len(sy) != 2 or sx[1] != sy[0] or (dtype is not FLOAT32 and dtype is not FLOAT64):
             return batched(a, b)
@@ -247,7 +247,7 @@ def matrix_product(op: Op, node: type[Node], batched: Callable[..., Any]) -> Cal
         n.specs = n.versions = n.hooks = None
         n.seq = next_sequence()
         n.scope = mode.scope
-        frame = getframe(2)
+        frame = getframe(depth)
         n.code = frame.f_code
         n.lasti = frame.f_lasti
         t._edge = n

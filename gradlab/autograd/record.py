@@ -27,9 +27,11 @@ def bind(op: Op) -> Callable[..., Any]:
     return op.call
 
 
-def operator(op: Op) -> Callable[..., Any]:
+def operator(op: Op, otherwise: Callable[..., Any] | None = None) -> Callable[..., Any]:
     """As `bind`, for an elementwise row that is a Tensor's operator itself: with no function in between, the caller is one frame nearer."""
     bind(op)
+    if otherwise is not None:  # a matrix product; `otherwise` takes what is not two matrices
+        return fast_elementwise.matrix_product(op, op.node, otherwise, depth=1)
     make = fast_elementwise.unary if len(op.inputs) == 1 else fast_elementwise.binary
     return make(op, op.node, depth=1)
 

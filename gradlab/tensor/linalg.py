@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
-from gradlab.autograd.record import bind
+from gradlab.autograd.record import bind, operator
 from gradlab.spec import ShapeError
 
 if TYPE_CHECKING:
@@ -63,7 +63,12 @@ class LinalgMethods(Differentiable):
 
     __slots__ = ()
     matmul, mm, bmm = matmul, mm, bmm
-    __matmul__ = matmul
+    if TYPE_CHECKING:
+
+        def __matmul__(self, other: Any) -> Tensor: ...
+
+    else:
+        __matmul__ = operator(ops.linalg.matmul, matmul)
 
     def __rmatmul__(self, other: Any) -> Tensor:
         return matmul(other, self)  # type: ignore[arg-type]
