@@ -24,6 +24,11 @@ from gradlab.backends.cuda.gemm.settings import (
     get_float32_matmul_precision as get_float32_matmul_precision,
     set_float32_matmul_precision as set_float32_matmul_precision,
 )
+from gradlab.backends.determinism import (
+    are_deterministic_algorithms_enabled as are_deterministic_algorithms_enabled,
+    is_deterministic_algorithms_warn_only_enabled as is_deterministic_algorithms_warn_only_enabled,
+    use_deterministic_algorithms as use_deterministic_algorithms,
+)
 from gradlab.device import (
     Device as device,
     get_default_device as get_default_device,
@@ -84,6 +89,7 @@ from gradlab.tensor.types import *
 if TYPE_CHECKING:
     from gradlab import (
         data as data,
+        func as func,
         graph as graph,
         linalg as linalg,
         models as models,
@@ -91,12 +97,23 @@ if TYPE_CHECKING:
         optim as optim,
         special as special,
         utils as utils,
+        viz as viz,
     )
+    from gradlab.graph.compiled import compile as compile
+    from gradlab.func.mapping import vmap as vmap
     from gradlab.nn.summary import summary as summary
     from gradlab.utils.serialization import load as load, save as save
+    from gradlab.viz.explanation import explain as explain
 
-_ROOMS = ("data", "graph", "linalg", "models", "nn", "optim", "special", "utils")
-_ELSEWHERE = {"load": "gradlab.utils.serialization", "save": "gradlab.utils.serialization", "summary": "gradlab.nn.summary"}
+_ROOMS = ("data", "func", "graph", "linalg", "models", "nn", "optim", "special", "utils", "viz")
+_ELSEWHERE = {
+    "compile": "gradlab.graph.compiled",
+    "explain": "gradlab.viz.explanation",
+    "load": "gradlab.utils.serialization",
+    "save": "gradlab.utils.serialization",
+    "summary": "gradlab.nn.summary",
+    "vmap": "gradlab.func.mapping",
+}
 
 
 def __getattr__(name: str) -> Any:

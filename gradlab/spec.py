@@ -26,6 +26,10 @@ class DimensionError(IndexError, RuntimeError):
     """A dimension index outside a tensor's range."""
 
 
+class LinAlgError(np.linalg.LinAlgError, RuntimeError):
+    """A matrix that an operation cannot take for its values: singular, not positive definite. A RuntimeError as in PyTorch."""
+
+
 def spec_of(array: Any) -> Spec:
     """The Spec of anything with `shape` and `dtype`."""
     return Spec(array.shape, array.dtype)

@@ -1,58 +1,78 @@
 // Extreme elements along the middle dimension of [outer, count, inner], with their places. The first of equal ones; a NaN is extreme.
-#include "team.cuh"
+#include "rows.cuh"
 
 namespace gradlab {
 
-template <class T>
-struct Found {
-    T value;
-    int64 at;  // -1: nothing yet
+template <class S_, bool Most>
+struct Extreme {
+    typedef S_ S;
+    typedef typename Compute<S>::type T;
+    struct State {
+        T value;
+        int64 at;  // -1: nothing yet
+        __device__ __forceinline__ State down(int n) const {
+            return {shuffle_down(value, n), __shfl_down_sync(0xffffffffu, at, n)};
+        }
+        __device__ __forceinline__ State across(int mask) const {
+            return {shuffle_across(value, mask), __shfl_xor_sync(0xffffffffu, at, mask)};
+        }
+    };
+    static constexpr int streams = 1;
+    static constexpr bool writes = false;
+    const S* a;
+    S* values;  // may be a null pointer
+    int64* indices;
+
+    explicit __device__ __forceinline__ Extreme(const Rows& g)
+        : a(static_cast<const S*>(g.in[0])), values(static_cast<S*>(g.out[0])), indices(static_cast<int64*>(g.out[1])) {}
+    static __device__ __forceinline__ T blank() { return T(0); }
+    __device__ __forceinline__ void enter(int64) {}
+    static __device__ __forceinline__ State identity() { return {T(0), -1}; }
+    // Whether x comes before y as the result: any order of merging finds the same.
+    static __device__ __forceinline__ bool beats(const State& x, const State& y) {
+        if (y.at < 0) return x.at >= 0;
+        if (x.at < 0) return false;
+        const bool x_nan = x.value != x.value, y_nan = y.value != y.value;
+        if (x_nan || y_nan) return x_nan && (!y_nan || x.at < y.at);
+        if (x.value == y.value) return x.at < y.at;
+        return Most ? x.value > y.value : x.value < y.value;
+    }
+    static __device__ __forceinline__ State merge(const State& x, const State& y) { return beats(y, x) ? y : x; }
+    template <int N, int M, class L>
+    __device__ __forceinline__ void add(State& state, const T (&a)[N], const T (&)[M], const L& places) const {
+#pragma unroll
+        for (int k = 0; k < N; ++k) {  // a thread's places ascend: of equal elements the one it has already is the first
+            const bool better = state.at < 0 || (Most ? a[k] > state.value : a[k] < state.value) || (a[k] != a[k] && state.value == state.value);
+            if (places.inside(k) && better) state = {a[k], static_cast<int64>(places.at(k))};
+        }
+    }
+    template <class Team, int N, int M, class L>
+    __device__ __forceinline__ State hold(const T (&a)[N], const T (&b)[M], const L& places) const {
+        State state = identity();
+        add(state, a, b, places);
+#pragma unroll
+        for (int mask = Team::lanes / 2; mask > 0; mask >>= 1) state = merge(state, state.across(mask));
+        return state;
+    }
+    __device__ __forceinline__ void end(const State& state, int64 row, int64 base, int64 stride) const {
+        if (values) values[row] = a[base + state.at * stride];
+        indices[row] = state.at;
+    }
 };
 
-template <bool Largest, class T>
-__device__ __forceinline__ bool beats(const Found<T>& a, const Found<T>& b) {
-    if (b.at < 0) return a.at >= 0;
-    if (a.at < 0) return false;
-    const bool a_nan = a.value != a.value, b_nan = b.value != b.value;
-    if (a_nan || b_nan) return a_nan && (!b_nan || a.at < b.at);
-    if (a.value == b.value) return a.at < b.at;
-    return Largest ? a.value > b.value : a.value < b.value;
-}
-
-// values may be a null pointer.
-template <class S, bool Alone, bool Largest>
-__global__ void __launch_bounds__(512) extreme(const S* __restrict__ x, S* __restrict__ values, int64* __restrict__ indices, int64 rows, int64 count,
-                                               int64 inner) {
-    typedef typename Compute<S>::type T;
-    Team<Alone> team;
-    if (!team.start(rows, count, inner)) return;
-    Found<T> best = {T(0), -1};
-    for (int64 i = team.lane; i < count; i += team.size) {
-        const Found<T> next = {load(x[team.base + i * team.stride]), i};
-        if (beats<Largest>(next, best)) best = next;
-    }
-    if constexpr (!Alone) {
-        __shared__ T value_of[32];
-        __shared__ int64 place_of[32];
-#pragma unroll
-        for (int offset = 16; offset > 0; offset >>= 1) {
-            const Found<T> other = {shuffle_down(best.value, offset), __shfl_down_sync(0xffffffffu, best.at, offset)};
-            if (beats<Largest>(other, best)) best = other;
-        }
-        const int warp = threadIdx.x >> 5, warps = blockDim.x >> 5;
-        if ((threadIdx.x & 31) == 0) {
-            value_of[warp] = best.value;
-            place_of[warp] = best.at;
-        }
-        __syncthreads();
-        if (threadIdx.x != 0) return;
-        for (int i = 1; i < warps; ++i) {
-            const Found<T> other = {value_of[i], place_of[i]};
-            if (beats<Largest>(other, best)) best = other;
-        }
-    }
-    if (values) values[team.row] = x[team.base + best.at * team.stride];
-    indices[team.row] = best.at;
-}
+template <class P, int Lanes, int Items>
+__global__ void __launch_bounds__(Lanes < 128 ? 128 : Lanes) held(GRADLAB_ROWS) { held_rows<P, Lanes, Items>(GRADLAB_GIVEN); }
+template <class P>
+__global__ void __launch_bounds__(512) looped(GRADLAB_ROWS) { shared_rows<P, true, true>(GRADLAB_GIVEN); }
+template <class P>
+__global__ void __launch_bounds__(512) split(GRADLAB_ROWS) { shared_rows<P, true, false>(GRADLAB_GIVEN); }
+template <class P>
+__global__ void __launch_bounds__(512) finish(GRADLAB_ROWS) { shared_rows<P, false, true>(GRADLAB_GIVEN); }
+template <class P>
+__global__ void __launch_bounds__(256) columns(GRADLAB_ROWS) { column_rows<P, true, true>(GRADLAB_GIVEN); }
+template <class P>
+__global__ void __launch_bounds__(256) columns_split(GRADLAB_ROWS) { column_rows<P, true, false>(GRADLAB_GIVEN); }
+template <class P>
+__global__ void __launch_bounds__(256) columns_finish(GRADLAB_ROWS) { column_rows<P, false, true>(GRADLAB_GIVEN); }
 
 }  // namespace gradlab

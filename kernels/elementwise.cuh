@@ -18,6 +18,7 @@ struct Layout {
     __device__ __forceinline__ void locate(Index i, long long* at) const {
 #pragma unroll
         for (int k = 0; k < (N ? N : 1); ++k) at[k] = 0;
+#pragma unroll 1
         for (int d = 0; d < rank; ++d) {
             const Index next = i / static_cast<Index>(size[d]);
             const Index here = i - next * static_cast<Index>(size[d]);

@@ -21,6 +21,7 @@ template <class S, class O>
 __global__ void __launch_bounds__(256) gemm(const S* __restrict__ a, const S* __restrict__ b, const S* __restrict__ bias, O* __restrict__ c,
                                             long long bias_stride, const GemmShape shape) {
     typedef typename Compute<S>::type T;
+    constexpr int UNROLL = !is_floating<T> && sizeof(T) == 8 ? 1 : 16;  // a product of 64-bit integers takes four and more registers on the way
     __shared__ T a_tile[16][64 + 4];
     __shared__ T b_tile[16][64 + 4];
     const long long columns = (shape.n + 63) / 64;
@@ -57,7 +58,7 @@ __global__ void __launch_bounds__(256) gemm(const S* __restrict__ a, const S* __
             b_tile[kb][nb] = kk < shape.k && n < shape.n ? load(b[b_at + n * shape.b_n + (one_level ? kk * shape.b_k2 : kk / shape.k2 * shape.b_k1 + kk % shape.k2 * shape.b_k2)]) : T(0);
         }
         __syncthreads();
-#pragma unroll
+#pragma unroll UNROLL
         for (int k = 0; k < 16; ++k) {
             T x[4], y[4];
 #pragma unroll

@@ -1,62 +1,100 @@
 // Cross entropy and selection by class, for x of [outer, classes, inner] and int64 targets of [outer, inner].
 #include "fault.cuh"
-#include "team.cuh"
+#include "softmax.cuh"
 
 namespace gradlab {
 
 // Writes the probabilities and each target's loss (0 for the ignored ones). A class that is not there is reported.
-template <class S, bool Alone>
-__global__ void __launch_bounds__(512) cross_entropy(const S* __restrict__ x, const int64* __restrict__ target, S* __restrict__ p,
-                                                     typename Compute<S>::type* __restrict__ loss, int64 ignore_index, FaultWord* fault, int64 site,
-                                                     int64 rows, int64 count, int64 inner) {
+template <class S_>
+struct CrossEntropy {
+    typedef S_ S;
     typedef typename Compute<S>::type T;
-    Team<Alone> team;
-    if (!team.start(rows, count, inner)) return;
-    T top = -infinity<T>();
-    for (int64 i = team.lane; i < count; i += team.size) top = maximum(top, load(x[team.base + i * team.stride]));
-    top = team.max(top);
-    T sum = T(0);
-    for (int64 i = team.lane; i < count; i += team.size) sum += exp(load(x[team.base + i * team.stride]) - top);
-    sum = team.sum(sum);
-    for (int64 i = team.lane; i < count; i += team.size) {
-        const int64 at = team.base + i * team.stride;
-        p[at] = store<S>(exp(load(x[at]) - top) / sum);
+    typedef Exponentials<T> State;
+    struct Ready {
+        T base, factor;
+    };
+    static constexpr int streams = 1;
+    static constexpr bool writes = true;
+    const S *a, *b;
+    S* y;  // the probabilities
+    const int64* target;
+    T* loss;
+    FaultWord* fault;
+    int64 ignore_index, site, count;
+
+    explicit __device__ __forceinline__ CrossEntropy(const Rows& g)
+        : a(static_cast<const S*>(g.in[0])), b(nullptr), y(static_cast<S*>(g.out[0])), target(static_cast<const int64*>(g.in[1])),
+          loss(static_cast<T*>(g.out[1])), fault(static_cast<FaultWord*>(g.out[2])), ignore_index(g.extra[0]), site(g.extra[1]), count(g.count) {}
+    static __device__ __forceinline__ T blank() { return -infinity<T>(); }
+    __device__ __forceinline__ void enter(int64) {}
+    static __device__ __forceinline__ State identity() { return State::identity(); }
+    static __device__ __forceinline__ State merge(const State& x, const State& y) { return State::merge(x, y); }
+    template <int N, int M, class L>
+    __device__ __forceinline__ void add(State& state, const T (&a)[N], const T (&)[M], const L&) const {
+        state.add(a);
     }
-    if (team.lane == 0) {
-        const int64 k = target[team.row];
+    template <class Team, int N, int M, class L>
+    __device__ __forceinline__ State hold(T (&a)[N], const T (&)[M], const L&) const {
+        return State::template of<Team, true>(a);
+    }
+    __device__ __forceinline__ Ready ready(const State& state) const { return {state.base(), T(1) / state.sum}; }
+    template <int V, bool Held>
+    __device__ __forceinline__ void value(const Ready& r, T (&a)[V], const T (&)[V], int64) const {
+#pragma unroll
+        for (int k = 0; k < V; ++k) a[k] = (Held ? a[k] : exp(a[k] - r.base)) * r.factor;
+    }
+    __device__ __forceinline__ void end(const State& state, int64 row, int64 base, int64 stride) const {
+        const int64 k = target[row];
         T found = T(0);
-        if (k != ignore_index && checked(k, count, false, fault, site) >= 0) found = log(sum) - (load(x[team.base + k * team.stride]) - top);
-        loss[team.row] = found;
+        if (k != ignore_index && checked(k, count, false, fault, site) >= 0) found = log(state.sum) - (load(a[base + k * stride]) - state.top);
+        loss[row] = found;
     }
-}
+};
 
-// One block: the sum of all losses, divided by the number of targets that count for the mean.
+// The sum of a share of the losses, and how many targets count. One block: divided by that number for the mean. Loss: a null pointer where
+// only the number is asked for.
 template <class S>
-__global__ void __launch_bounds__(512, 2) total_loss(const typename Compute<S>::type* __restrict__ loss, const int64* __restrict__ target,
-                                                  S* __restrict__ y, int64 ignore_index, int64 mean, int64 rows) {
+__global__ void __launch_bounds__(512) total_loss(const typename Compute<S>::type* __restrict__ loss, const int64* __restrict__ target,
+                                                  S* __restrict__ y, int64* __restrict__ number, typename Compute<S>::type* __restrict__ sums,
+                                                  int64* __restrict__ numbers, int64 ignore_index, int64 mean, int64 rows) {
     typedef typename Compute<S>::type T;
-    Team<false> team;
-    team.start(1, rows, 1);
+    const int64 share = (rows + gridDim.x - 1) / gridDim.x, begin = blockIdx.x * share;
+    const int64 end = begin + share < rows ? begin + share : rows;
     T sum = T(0);
-    int64 number = 0;
-    for (int64 i = team.lane; i < rows; i += team.size) {
-        sum += loss[i];
-        number += target[i] != ignore_index;
+    int64 counted = 0;
+#pragma unroll 4
+    for (int64 i = begin + threadIdx.x; i < end; i += 512) {
+        if (loss) sum += loss[i];
+        counted += target[i] != ignore_index;
     }
-    sum = team.sum(sum);
-    number = team.sum(number);
-    if (team.lane == 0) y[0] = store<S>(mean ? sum / T(number) : sum);
+    sum = Team<512>::total<Plus, 0>(sum);
+    counted = Team<512>::total<Plus, 1>(counted);
+    if (threadIdx.x) return;
+    if (gridDim.x > 1) {
+        if (sums) sums[blockIdx.x] = sum;
+        numbers[blockIdx.x] = counted;
+    } else {
+        if (y) y[0] = store<S>(mean ? sum / T(counted) : sum);
+        if (number) number[0] = counted > 0 ? counted : 1;
+    }
 }
 
-// One block: how many targets count, at least 1.
-__global__ void __launch_bounds__(512) count_targets(const int64* __restrict__ target, int64* __restrict__ number, int64 ignore_index,
-                                                     int64 rows) {
-    Team<false> team;
-    team.start(1, rows, 1);
-    int64 found = 0;
-    for (int64 i = team.lane; i < rows; i += team.size) found += target[i] != ignore_index;
-    found = team.sum(found);
-    if (team.lane == 0) number[0] = found > 0 ? found : 1;
+// What several blocks have found. One warp.
+template <class S>
+__global__ void __launch_bounds__(32) join_losses(const typename Compute<S>::type* __restrict__ sums, const int64* __restrict__ numbers,
+                                                  S* __restrict__ y, int64* __restrict__ number, int64 mean, int64 parts) {
+    typedef typename Compute<S>::type T;
+    T sum = T(0);
+    int64 counted = 0;
+    for (int64 i = threadIdx.x; i < parts; i += 32) {
+        if (sums) sum += sums[i];
+        counted += numbers[i];
+    }
+    sum = Team<32>::total<Plus, 0>(sum);
+    counted = Team<32>::total<Plus, 1>(counted);
+    if (threadIdx.x) return;
+    if (y) y[0] = store<S>(mean ? sum / T(counted) : sum);
+    if (number) number[0] = counted > 0 ? counted : 1;
 }
 
 template <class S>
@@ -65,20 +103,65 @@ __global__ void __launch_bounds__(256) convert_loss(const typename Compute<S>::t
     if (i < count) y[i] = store<S>(loss[i]);
 }
 
+// Where element `first` of [outer, classes, inner] is; next() walks on. Divides in 32 bits where the numbers fit.
+struct ClassPlace {
+    int64 outer, k, j;
+    __device__ __forceinline__ ClassPlace(int64 first, int64 classes, int64 inner, bool small) {
+        if (small) {
+            const unsigned i = static_cast<unsigned>(first), n = static_cast<unsigned>(inner), line = i / n;
+            j = i - line * n;
+            outer = line / static_cast<unsigned>(classes);
+            k = line - static_cast<unsigned>(outer) * static_cast<unsigned>(classes);
+        } else {
+            j = first % inner;
+            k = first / inner % classes;
+            outer = first / inner / classes;
+        }
+    }
+    __device__ __forceinline__ void next(int64 classes, int64 inner) {
+        if (++j < inner) return;
+        j = 0;
+        if (++k < classes) return;
+        k = 0;
+        ++outer;
+    }
+};
+
 // dy (p - onehot), over `number` for the mean (a null pointer otherwise); dy is one number, or one for each target. Exact zeros for the ignored.
+// Without p: -dy onehot, the derivative of the selection. A thread has 16 bytes of neighbours. Packed: p and y are aligned to them.
 template <class S>
-__global__ void __launch_bounds__(256) cross_entropy_backward(const S* __restrict__ dy, const S* __restrict__ p,
-                                                              const int64* __restrict__ target, S* __restrict__ y,
-                                                              const int64* __restrict__ number, int64 each, int64 ignore_index, int64 classes,
-                                                              int64 inner, int64 count) {
+__global__ void __launch_bounds__(256) class_backward(const S* __restrict__ dy, const S* __restrict__ p, const int64* __restrict__ target,
+                                                      S* __restrict__ y, const int64* __restrict__ number, int64 each, int64 ignore_index,
+                                                      int64 classes, int64 inner, int64 packed, int64 count) {
     typedef typename Compute<S>::type T;
-    const int64 i = static_cast<int64>(blockIdx.x) * 256 + threadIdx.x;
-    if (i >= count) return;
-    const int64 row = i / (classes * inner) * inner + i % inner, k = i / inner % classes;
-    const int64 wanted = target[row];
-    T g = load(dy[each ? row : 0]);
-    if (number) g = g / T(number[0]);
-    y[i] = store<S>(wanted == ignore_index ? T(0) : load(p[i]) * g - (k == wanted ? g : T(0)));
+    constexpr int V = pack_size<S>(8);
+    const int64 first = (static_cast<int64>(blockIdx.x) * 256 + threadIdx.x) * V;
+    if (first >= count) return;
+    const bool whole = packed && first + V <= count;
+    T value[V];
+#pragma unroll
+    for (int i = 0; i < V; ++i) value[i] = T(0);
+    if (p) {
+        if (whole) read<V>(p + first, value);
+        else
+            for (int i = 0; i < V; ++i) value[i] = first + i < count ? load(p[first + i]) : T(0);
+    }
+    ClassPlace at(first, classes, inner, count <= 0x7fffffff);
+    const T divisor = number ? T(number[0]) : T(1);
+    T g = each ? T(0) : load(dy[0]) / divisor;
+#pragma unroll
+    for (int i = 0; i < V; ++i) {
+        if (first + i < count) {
+            const int64 row = at.outer * inner + at.j, wanted = target[row];
+            if (each) g = load(dy[row]);
+            value[i] = wanted == ignore_index ? T(0) : value[i] * g - (at.k == wanted ? g : T(0));
+            at.next(classes, inner);
+        }
+    }
+    if (whole) put<V>(y + first, value);
+    else
+        for (int i = 0; i < V; ++i)
+            if (first + i < count) y[first + i] = store<S>(value[i]);
 }
 
 template <class S>
@@ -88,20 +171,25 @@ __global__ void __launch_bounds__(256) nll(const S* __restrict__ x, const int64*
     if (i >= count) return;
     typedef typename Compute<S>::type T;
     const int64 k = target[i];
+    const int64 outer = count <= 0x7fffffff ? static_cast<unsigned>(i) / static_cast<unsigned>(inner) : i / inner;
     T found = T(0);
-    if (k != ignore_index && checked(k, classes, false, fault, site) >= 0) found = -load(x[(i / inner * classes + k) * inner + i % inner]);
+    if (k != ignore_index && checked(k, classes, false, fault, site) >= 0) found = -load(x[(outer * classes + k) * inner + (i - outer * inner)]);
     y[i] = store<S>(found);
 }
 
-template <class S>
-__global__ void __launch_bounds__(256) nll_backward(const S* __restrict__ dy, const int64* __restrict__ target, S* __restrict__ y,
-                                                    int64 ignore_index, int64 classes, int64 inner, int64 count) {
-    const int64 i = static_cast<int64>(blockIdx.x) * 256 + threadIdx.x;
-    if (i >= count) return;
-    typedef typename Compute<S>::type T;
-    const int64 row = i / (classes * inner) * inner + i % inner, k = i / inner % classes;
-    const int64 wanted = target[row];
-    y[i] = store<S>(wanted != ignore_index && wanted == k ? -load(dy[row]) : T(0));
-}
+template <class P, int Lanes, int Items>
+__global__ void __launch_bounds__(Lanes < 128 ? 128 : Lanes) held(GRADLAB_ROWS) { held_rows<P, Lanes, Items>(GRADLAB_GIVEN); }
+template <class P>
+__global__ void __launch_bounds__(512) looped(GRADLAB_ROWS) { shared_rows<P, true, true>(GRADLAB_GIVEN); }
+template <class P>
+__global__ void __launch_bounds__(512) split(GRADLAB_ROWS) { shared_rows<P, true, false>(GRADLAB_GIVEN); }
+template <class P>
+__global__ void __launch_bounds__(512) finish(GRADLAB_ROWS) { shared_rows<P, false, true>(GRADLAB_GIVEN); }
+template <class P>
+__global__ void __launch_bounds__(256) columns(GRADLAB_ROWS) { column_rows<P, true, true>(GRADLAB_GIVEN); }
+template <class P>
+__global__ void __launch_bounds__(256) columns_split(GRADLAB_ROWS) { column_rows<P, true, false>(GRADLAB_GIVEN); }
+template <class P>
+__global__ void __launch_bounds__(256) columns_finish(GRADLAB_ROWS) { column_rows<P, false, true>(GRADLAB_GIVEN); }
 
 }  // namespace gradlab

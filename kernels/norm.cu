@@ -1,73 +1,244 @@
-// Normalisations: statistics of rows (layer, rms) and of channels (batch), in two passes over the data.
-#include "team.cuh"
+// Normalisations of rows of neighbouring elements (layer norm, rms norm): policies for the forms of rows.cuh, and the derivative that sums over
+// rows for the weights on its way.
+#include "welford.cuh"
 
 namespace gradlab {
 
-// Rows of `count` neighbouring elements. Centred: layer norm; otherwise rms norm. weight and bias may be null pointers.
-template <class S, bool Centred>
-__global__ void __launch_bounds__(512) row_norm(const S* __restrict__ x, const S* __restrict__ weight, const S* __restrict__ bias,
-                                                S* __restrict__ y, S* __restrict__ mean, S* __restrict__ rstd, double eps, int64 rows,
-                                                int64 count) {
-    typedef typename Compute<S>::type T;
-    Team<false> team;
-    team.start(rows, count, 1);
-    T centre = T(0);
-    if (Centred) {
-        for (int64 i = team.lane; i < count; i += team.size) centre += load(x[team.base + i]);
-        centre = team.sum(centre) / T(count > 0 ? count : 1);
-    }
-    T square_sum = T(0);
-    for (int64 i = team.lane; i < count; i += team.size) {
-        const T d = load(x[team.base + i]) - centre;
-        square_sum += d * d;
-    }
-    const T scale = T(1) / sqrt(team.sum(square_sum) / T(count > 0 ? count : 1) + T(eps));
-    for (int64 i = team.lane; i < count; i += team.size) {
-        T v = (load(x[team.base + i]) - centre) * scale;
-        if (weight) v *= load(weight[i]);
-        if (bias) v += load(bias[i]);
-        y[team.base + i] = store<S>(v);
-    }
-    if (team.lane == 0) {
-        if (Centred) mean[team.row] = store<S>(centre);
-        rstd[team.row] = store<S>(scale);
-    }
+// V neighbours of a vector that may not be there: `otherwise` stands for it.
+template <int V, class S, class T>
+__device__ __forceinline__ void read_or(const S* __restrict__ x, int64 at, T otherwise, T (&value)[V]) {
+#pragma unroll
+    for (int k = 0; k < V; ++k) value[k] = otherwise;
+    if (!x) return;
+    if constexpr (V > 1) read<V>(x + at, value);
+    else value[0] = load(x[at]);
 }
 
-template <class S, bool Centred>
-__global__ void __launch_bounds__(512) row_norm_backward(const S* __restrict__ dy, const S* __restrict__ x, const S* __restrict__ weight,
-                                                         const S* __restrict__ mean, const S* __restrict__ rstd, S* __restrict__ dx, int64 rows,
-                                                         int64 count) {
+// Centred: layer norm; otherwise rms norm. weight and bias may be null pointers.
+template <class S_, bool Centred>
+struct RowNorm {
+    typedef S_ S;
     typedef typename Compute<S>::type T;
-    Team<false> team;
-    team.start(rows, count, 1);
-    const T centre = Centred ? load(mean[team.row]) : T(0), scale = load(rstd[team.row]), n = T(count > 0 ? count : 1);
-    T dot = T(0), sum = T(0);
-    for (int64 i = team.lane; i < count; i += team.size) {
-        const T u = weight ? load(dy[team.base + i]) * load(weight[i]) : load(dy[team.base + i]);
-        dot += u * ((load(x[team.base + i]) - centre) * scale);
-        sum += u;
+    typedef Moments<T> State;
+    struct Ready {
+        T centre, scale;
+    };
+    static constexpr int streams = 1;
+    static constexpr bool writes = true;
+    const S *a, *b, *weight, *bias;
+    S *y, *mean, *rstd;
+    double eps;
+    int64 count;
+
+    explicit __device__ __forceinline__ RowNorm(const Rows& g)
+        : a(static_cast<const S*>(g.in[0])), b(nullptr), weight(static_cast<const S*>(g.in[1])), bias(static_cast<const S*>(g.in[2])),
+          y(static_cast<S*>(g.out[0])), mean(static_cast<S*>(g.out[1])), rstd(static_cast<S*>(g.out[2])), eps(g.number), count(g.count) {}
+    static __device__ __forceinline__ T blank() { return T(0); }
+    __device__ __forceinline__ void enter(int64) {}
+    static __device__ __forceinline__ State identity() { return State::identity(); }
+    static __device__ __forceinline__ State merge(const State& x, const State& y) {
+        if constexpr (Centred) return State::merge(x, y);
+        else return {x.n + y.n, T(0), x.squares + y.squares};
     }
-    dot = team.sum(dot) / n;
-    sum = Centred ? team.sum(sum) / n : T(0);
-    for (int64 i = team.lane; i < count; i += team.size) {
-        const T u = weight ? load(dy[team.base + i]) * load(weight[i]) : load(dy[team.base + i]);
-        const T normal = (load(x[team.base + i]) - centre) * scale;
-        dx[team.base + i] = store<S>((u - (normal * dot + sum)) * scale);
+    template <int N, int M, class L>
+    __device__ __forceinline__ void add(State& state, const T (&a)[N], const T (&)[M], const L& places) const {
+        if constexpr (Centred) {
+            state.add(a, places);
+        } else {
+            T squares = T(0);
+#pragma unroll
+            for (int k = 0; k < N; ++k) squares += a[k] * a[k];
+            state.squares += squares;
+            state.n = T(count);
+        }
+    }
+    template <class Team, int N, int M, class L>
+    __device__ __forceinline__ State hold(T (&a)[N], const T (&)[M], const L& places) const {
+        T centre = T(0), squares = T(0);
+        if constexpr (Centred) {
+#pragma unroll
+            for (int k = 0; k < N; ++k) centre += a[k];
+            centre = Team::template total<Plus, 0>(centre) / T(count > 0 ? count : 1);
+        }
+#pragma unroll
+        for (int k = 0; k < N; ++k) {
+            const T d = places.inside(k) ? a[k] - centre : T(0);
+            squares += d * d;
+        }
+        return {T(count), centre, Team::template total<Plus, 1>(squares)};
+    }
+    __device__ __forceinline__ Ready ready(const State& state) const {
+        return {state.mean, T(1) / sqrt(state.squares / T(count > 0 ? count : 1) + T(eps))};
+    }
+    template <int V, bool Held>
+    __device__ __forceinline__ void value(const Ready& r, T (&a)[V], const T (&)[V], int64 at) const {
+        T w[V], c[V];
+        read_or<V>(weight, at, T(1), w);
+        read_or<V>(bias, at, T(0), c);
+#pragma unroll
+        for (int k = 0; k < V; ++k) a[k] = (a[k] - r.centre) * r.scale * w[k] + c[k];
+    }
+    __device__ __forceinline__ void end(const State& state, int64 row, int64, int64) const {
+        const Ready r = ready(state);
+        if (Centred) mean[row] = store<S>(r.centre);
+        rstd[row] = store<S>(r.scale);
+    }
+};
+
+// Of rows that are too long for registers. a: the gradient dy, b: x.
+template <class S_, bool Centred>
+struct RowNormBackward {
+    typedef S_ S;
+    typedef typename Compute<S>::type T;
+    typedef Sums<T> State;
+    typedef State Ready;
+    static constexpr int streams = 2;
+    static constexpr bool writes = true;
+    const S *a, *b, *weight, *mean, *rstd;
+    S* y;
+    int64 count;
+    T centre, scale;
+
+    explicit __device__ __forceinline__ RowNormBackward(const Rows& g)
+        : a(static_cast<const S*>(g.in[0])), b(static_cast<const S*>(g.in[1])), weight(static_cast<const S*>(g.in[2])),
+          mean(static_cast<const S*>(g.in[3])), rstd(static_cast<const S*>(g.in[4])), y(static_cast<S*>(g.out[0])), count(g.count),
+          centre(0), scale(0) {}
+    static __device__ __forceinline__ T blank() { return T(0); }
+    __device__ __forceinline__ void enter(int64 row) {
+        if (Centred) centre = load(mean[row]);
+        scale = load(rstd[row]);
+    }
+    static __device__ __forceinline__ State identity() { return State::identity(); }
+    static __device__ __forceinline__ State merge(const State& x, const State& y) { return State::merge(x, y); }
+    template <int N, class L>
+    __device__ __forceinline__ void add(State& state, const T (&a)[N], const T (&b)[N], const L& places) const {
+        constexpr int V = L::width;
+        T dot = T(0), sum = T(0);
+#pragma unroll
+        for (int k = 0; k < N; k += V) {
+            if (!places.inside(k)) continue;
+            T w[V];
+            read_or<V>(weight, places.at(k), T(1), w);
+#pragma unroll
+            for (int j = 0; j < V; ++j) {
+                const T u = a[k + j] * w[j];
+                dot += u * ((b[k + j] - centre) * scale);
+                sum += u;
+            }
+        }
+        state.dot += dot;
+        state.sum += sum;
+    }
+    __device__ __forceinline__ Ready ready(const State& state) const { return {state.dot / T(count), Centred ? state.sum / T(count) : T(0)}; }
+    template <int V, bool Held>
+    __device__ __forceinline__ void value(const Ready& r, T (&a)[V], const T (&b)[V], int64 at) const {
+        T w[V];
+        read_or<V>(weight, at, T(1), w);
+#pragma unroll
+        for (int k = 0; k < V; ++k) a[k] = (a[k] * w[k] - ((b[k] - centre) * scale * r.dot + r.sum)) * scale;
+    }
+    __device__ __forceinline__ void end(const State&, int64, int64, int64) const {}
+};
+
+// The derivative of rows in registers. A block takes every gridDim.x-th group of rows; its threads keep their columns, so that the sums over rows
+// of dy * normal and of dy stay in registers, and go to partial [gridDim.x, 2, count] at the end: each array is read once.
+template <class S, bool Centred, int Lanes, int Items, int V>
+__device__ __forceinline__ void rows_backward(const S* __restrict__ dy, const S* __restrict__ x, const S* __restrict__ weight,
+                                              const S* __restrict__ mean, const S* __restrict__ rstd, S* __restrict__ dx,
+                                              typename Compute<S>::type* __restrict__ partial, int64 rows, int64 count) {
+    typedef typename Compute<S>::type T;
+    constexpr int teams = Lanes < 128 ? 128 / Lanes : 1;
+    const int lane = threadIdx.x % Lanes, mine = threadIdx.x / Lanes;
+    const Places<int, V> columns{lane * V, Lanes * V, static_cast<int>(count)};
+    T by_weight[Items], by_bias[Items];
+#pragma unroll
+    for (int k = 0; k < Items; ++k) by_weight[k] = by_bias[k] = T(0);
+    int turn = 0;
+    for (int64 first = static_cast<int64>(blockIdx.x) * teams; first < rows; first += static_cast<int64>(gridDim.x) * teams) {
+        const int64 row = first + mine;
+        const bool real = row < rows;
+        const Places<int, V> places{lane * V, Lanes * V, real ? static_cast<int>(count) : 0};
+        const int64 base = real ? row * count : 0;
+        const T centre = Centred && real ? load(mean[row]) : T(0), scale = real ? load(rstd[row]) : T(0);
+        T g[Items], n[Items];
+        fetch(dy + base, 1, places, T(0), g);
+        fetch(x + base, 1, places, centre, n);
+        T dot = T(0), sum = T(0);
+#pragma unroll
+        for (int k = 0; k < Items; k += V) {
+            T w[V];
+            read_or<V>(places.inside(k) ? weight : nullptr, places.at(k), T(1), w);
+#pragma unroll
+            for (int j = 0; j < V; ++j) {
+                n[k + j] = (n[k + j] - centre) * scale;
+                by_weight[k + j] += g[k + j] * n[k + j];
+                by_bias[k + j] += g[k + j];
+                g[k + j] *= w[j];
+                dot += g[k + j] * n[k + j];
+                sum += g[k + j];
+            }
+        }
+        dot = Team<Lanes>::template total<Plus, 0>(dot, turn) / T(count);
+        sum = Centred ? Team<Lanes>::template total<Plus, 1>(sum, turn) / T(count) : T(0);
+        turn ^= 1;
+#pragma unroll
+        for (int k = 0; k < Items; k += V) {
+            if (!places.inside(k)) continue;
+            T few[V];
+#pragma unroll
+            for (int j = 0; j < V; ++j) few[j] = (g[k + j] - (n[k + j] * dot + sum)) * scale;
+            put<V>(dx + base + places.at(k), few);
+        }
+    }
+    T* out = partial + static_cast<int64>(blockIdx.x) * 2 * count;
+    if constexpr (teams > 1) {
+        __shared__ T joined[2][Lanes * Items];
+        for (int team = 0; team < teams; ++team) {
+            if (team == mine) {
+#pragma unroll
+                for (int k = 0; k < Items; ++k) {
+                    const int at = columns.at(k);
+                    joined[0][at] = team ? joined[0][at] + by_weight[k] : by_weight[k];
+                    joined[1][at] = team ? joined[1][at] + by_bias[k] : by_bias[k];
+                }
+            }
+            __syncthreads();
+        }
+        for (int i = threadIdx.x; i < count; i += 128) {
+            out[i] = joined[0][i];
+            out[count + i] = joined[1][i];
+        }
+    } else {
+#pragma unroll
+        for (int k = 0; k < Items; ++k) {
+            if (!columns.inside(k)) continue;
+            out[columns.at(k)] = by_weight[k];
+            out[count + columns.at(k)] = by_bias[k];
+        }
     }
 }
+template <class S, bool Centred, int Lanes, int Items>
+__global__ void __launch_bounds__(Lanes < 128 ? 128 : Lanes)
+    held_backward(const S* __restrict__ dy, const S* __restrict__ x, const S* __restrict__ weight, const S* __restrict__ mean,
+                  const S* __restrict__ rstd, S* __restrict__ dx, typename Compute<S>::type* __restrict__ partial, int64 rows, int64 count,
+                  int64 packed) {
+    constexpr int V = pack_size<S>(Items);
+    if (packed) rows_backward<S, Centred, Lanes, Items, V>(dy, x, weight, mean, rstd, dx, partial, rows, count);
+    else rows_backward<S, Centred, Lanes, Items, 1>(dy, x, weight, mean, rstd, dx, partial, rows, count);
+}
 
-// One thread for each column walks down a share of the rows (blockIdx.y): partial sums of dy·normal and dy, [parts, 2, count].
+// One thread for each column walks down a share of the rows (blockIdx.y): partial sums of dy * normal and dy, [parts, 2, count].
 template <class S, bool Centred>
-__global__ void __launch_bounds__(256) row_norm_columns(const S* __restrict__ dy, const S* __restrict__ x, const S* __restrict__ mean,
-                                                        const S* __restrict__ rstd, typename Compute<S>::type* __restrict__ partial, int64 rows,
-                                                        int64 parts, int64 count) {
+__global__ void __launch_bounds__(256) column_sums(const S* __restrict__ dy, const S* __restrict__ x, const S* __restrict__ mean,
+                                                   const S* __restrict__ rstd, typename Compute<S>::type* __restrict__ partial, int64 rows,
+                                                   int64 parts, int64 count) {
     typedef typename Compute<S>::type T;
     const int64 i = static_cast<int64>(blockIdx.x) * 256 + threadIdx.x;
     if (i >= count) return;
     const int64 share = (rows + parts - 1) / parts, begin = blockIdx.y * share;
     const int64 end = begin + share < rows ? begin + share : rows;
     T a = T(0), b = T(0);
+#pragma unroll 4
     for (int64 row = begin; row < end; ++row) {
         const T g = load(dy[row * count + i]);
         a += g * ((load(x[row * count + i]) - (Centred ? load(mean[row]) : T(0))) * load(rstd[row]));
@@ -77,82 +248,34 @@ __global__ void __launch_bounds__(256) row_norm_columns(const S* __restrict__ dy
     partial[(blockIdx.y * 2 + 1) * count + i] = b;
 }
 
-// The shares of each column, in order. dbias may be a null pointer.
+// The shares of 32 columns, in order: eight walkers, whose sums are then added in order. dbias may be a null pointer. blockIdx.y: which of both.
 template <class S>
-__global__ void __launch_bounds__(256) row_norm_parts(const typename Compute<S>::type* __restrict__ partial, S* __restrict__ dweight,
-                                                      S* __restrict__ dbias, int64 parts, int64 count) {
+__global__ void __launch_bounds__(256) join_columns(const typename Compute<S>::type* __restrict__ partial, S* __restrict__ dweight,
+                                                    S* __restrict__ dbias, int64 parts, int64 count) {
     typedef typename Compute<S>::type T;
-    const int64 i = static_cast<int64>(blockIdx.x) * 256 + threadIdx.x;
-    if (i >= count) return;
-    T a = T(0), b = T(0);
-    for (int64 part = 0; part < parts; ++part) {
-        a += partial[part * 2 * count + i];
-        b += partial[(part * 2 + 1) * count + i];
-    }
-    dweight[i] = store<S>(a);
-    if (dbias) dbias[i] = store<S>(b);
-}
-
-// x of [batch, channels, inner]; one block for each channel.
-template <class S>
-__global__ void __launch_bounds__(512) batch_norm(const S* __restrict__ x, const S* __restrict__ weight, const S* __restrict__ bias,
-                                                  S* __restrict__ y, S* __restrict__ mean, S* __restrict__ rstd, S* __restrict__ var, double eps,
-                                                  int64 batch, int64 channels, int64 inner) {
-    typedef typename Compute<S>::type T;
-    Team<false> team;
-    team.start(channels, 1, 1);
-    const int64 channel = team.row, size = batch * inner;
-    const T n = T(size > 0 ? size : 1);
+    __shared__ T found[8][32];
+    const int lane = threadIdx.x & 31, walker = threadIdx.x >> 5;
+    const int64 i = static_cast<int64>(blockIdx.x) * 32 + lane;
+    S* out = blockIdx.y ? dbias : dweight;
     T sum = T(0);
-    for (int64 i = team.lane; i < size; i += team.size) sum += load(x[(i / inner * channels + channel) * inner + i % inner]);
-    const T centre = team.sum(sum) / n;
-    T squares = T(0);
-    for (int64 i = team.lane; i < size; i += team.size) {
-        const T d = load(x[(i / inner * channels + channel) * inner + i % inner]) - centre;
-        squares += d * d;
+    if (i < count) {
+#pragma unroll 4
+        for (int64 part = walker; part < parts; part += 8) sum += partial[(part * 2 + blockIdx.y) * count + i];
     }
-    const T variance = team.sum(squares) / n;
-    const T scale = T(1) / sqrt(variance + T(eps));
-    const T factor = weight ? scale * load(weight[channel]) : scale, shift = bias ? load(bias[channel]) : T(0);
-    for (int64 i = team.lane; i < size; i += team.size) {
-        const int64 at = (i / inner * channels + channel) * inner + i % inner;
-        y[at] = store<S>((load(x[at]) - centre) * factor + shift);
-    }
-    if (team.lane == 0) {
-        mean[channel] = store<S>(centre);
-        rstd[channel] = store<S>(scale);
-        var[channel] = store<S>(variance);
-    }
+    found[walker][lane] = sum;
+    __syncthreads();
+    if (walker || i >= count || !out) return;
+#pragma unroll
+    for (int k = 1; k < 8; ++k) sum += found[k][lane];
+    out[i] = store<S>(sum);
 }
 
-template <class S>
-__global__ void __launch_bounds__(512) batch_norm_backward(const S* __restrict__ dy, const S* __restrict__ x, const S* __restrict__ weight,
-                                                           const S* __restrict__ mean, const S* __restrict__ rstd, S* __restrict__ dx,
-                                                           S* __restrict__ dweight, S* __restrict__ dbias, int64 batch, int64 channels,
-                                                           int64 inner) {
-    typedef typename Compute<S>::type T;
-    Team<false> team;
-    team.start(channels, 1, 1);
-    const int64 channel = team.row, size = batch * inner;
-    const T n = T(size > 0 ? size : 1), centre = load(mean[channel]), r = load(rstd[channel]);
-    T sum = T(0), dot = T(0);
-    for (int64 i = team.lane; i < size; i += team.size) {
-        const int64 at = (i / inner * channels + channel) * inner + i % inner;
-        const T g = load(dy[at]);
-        sum += g;
-        dot += g * (load(x[at]) - centre);
-    }
-    sum = team.sum(sum);
-    dot = team.sum(dot) * r;
-    const T scale = weight ? r * load(weight[channel]) : r;
-    for (int64 i = team.lane; i < size; i += team.size) {
-        const int64 at = (i / inner * channels + channel) * inner + i % inner;
-        dx[at] = store<S>((load(dy[at]) - (load(x[at]) - centre) * (dot * r / n) - sum / n) * scale);
-    }
-    if (team.lane == 0) {
-        dweight[channel] = store<S>(dot);
-        dbias[channel] = store<S>(sum);
-    }
-}
-
+template <class P, int Lanes, int Items>
+__global__ void __launch_bounds__(Lanes < 128 ? 128 : Lanes) held(GRADLAB_ROWS) { held_rows<P, Lanes, Items>(GRADLAB_GIVEN); }
+template <class P>
+__global__ void __launch_bounds__(512) looped(GRADLAB_ROWS) { shared_rows<P, true, true>(GRADLAB_GIVEN); }
+template <class P>
+__global__ void __launch_bounds__(512) split(GRADLAB_ROWS) { shared_rows<P, true, false>(GRADLAB_GIVEN); }
+template <class P>
+__global__ void __launch_bounds__(512) finish(GRADLAB_ROWS) { shared_rows<P, false, true>(GRADLAB_GIVEN); }
 }  // namespace gradlab

@@ -50,15 +50,18 @@ struct Buffers {
     enum { COUNT = K == SGD ? 0 : K == MOMENTUM || K == ADAGRAD || K == ASGD ? 1 : K == AMSGRAD || K == RMSPROP ? 3 : 2 };
 };
 
+// One thread of each parameter calls it: not worth its machine code at each place.
+__device__ __noinline__ double power(double base, double exponent) { return pow(base, exponent); }
+
 // c[0] is the weight decay of the gradient.
 template <class T, class E, int K>
 __device__ __forceinline__ void constants(const Hypers& h, const Counters<E>& n, int i, T* c) {
     const double done = static_cast<double>(load(n.step[i][0])) + 1.0;
     n.new_step[i][0] = store<E>(done);
     if constexpr (K == ADAM || K == AMSGRAD) {
-        const double root = sqrt(1.0 - pow(h[2], done));
+        const double root = sqrt(1.0 - power(h[2], done));
         c[0] = T(h[4]), c[1] = T(1.0 - h[1]), c[2] = T(h[2]), c[3] = T(1.0 - h[2]), c[4] = T(h[3] * root);
-        c[5] = T(h[0] * root / (1.0 - pow(h[1], done))), c[6] = T(1.0 - h[0] * h[4]);
+        c[5] = T(h[0] * root / (1.0 - power(h[1], done))), c[6] = T(1.0 - h[0] * h[4]);
     } else if constexpr (K == RMSPROP) {
         c[0] = T(h[3]), c[1] = T(h[1]), c[2] = T(1.0 - h[1]), c[3] = T(h[0]), c[4] = T(h[2]), c[5] = T(h[4]);
     } else if constexpr (K == ADAGRAD) {
@@ -66,18 +69,18 @@ __device__ __forceinline__ void constants(const Hypers& h, const Counters<E>& n,
     } else if constexpr (K == ADADELTA) {
         c[0] = T(h[3]), c[1] = T(h[1]), c[2] = T(1.0 - h[1]), c[3] = T(h[2]), c[4] = T(h[0]);
     } else if constexpr (K == ADAMAX) {
-        c[0] = T(h[4]), c[1] = T(1.0 - h[1]), c[2] = T(h[2]), c[3] = T(h[3]), c[4] = T(h[0] / (1.0 - pow(h[1], done)));
+        c[0] = T(h[4]), c[1] = T(1.0 - h[1]), c[2] = T(h[2]), c[3] = T(h[3]), c[4] = T(h[0] / (1.0 - power(h[1], done)));
     } else if constexpr (K == NADAM) {
-        const double mu = h[1] * (1.0 - 0.5 * pow(0.96, done * h[5])), following = h[1] * (1.0 - 0.5 * pow(0.96, (done + 1.0) * h[5]));
+        const double mu = h[1] * (1.0 - 0.5 * power(0.96, done * h[5])), following = h[1] * (1.0 - 0.5 * power(0.96, (done + 1.0) * h[5]));
         const auto product = static_cast<typename Compute<E>::type>(static_cast<double>(load(n.extra[0][i][0])) * mu);
         n.new_extra[0][i][0] = store<E>(product);
-        const double all = static_cast<double>(product), root = sqrt(1.0 - pow(h[2], done));
+        const double all = static_cast<double>(product), root = sqrt(1.0 - power(h[2], done));
         c[0] = T(h[4]), c[1] = T(1.0 - h[1]), c[2] = T(h[2]), c[3] = T(1.0 - h[2]), c[4] = T(h[3] * root);
         c[5] = T(h[0] * (1.0 - mu) / (1.0 - all) * root), c[6] = T(h[0] * following / (1.0 - all * following) * root);
         c[7] = T(1.0 - h[0] * h[4]);
     } else if constexpr (K == RADAM) {
-        const double correction1 = 1.0 - pow(h[1], done), power = pow(h[2], done), correction2 = 1.0 - power;
-        const double limit = 2.0 / (1.0 - h[2]) - 1.0, length = limit - 2.0 * done * power / correction2;
+        const double correction1 = 1.0 - power(h[1], done), rest = power(h[2], done), correction2 = 1.0 - rest;
+        const double limit = 2.0 / (1.0 - h[2]) - 1.0, length = limit - 2.0 * done * rest / correction2;
         double size = h[0] / correction1;
         const bool rectified = length > 5.0;
         if (rectified) size *= sqrt((length - 4.0) * (length - 2.0) * limit / ((limit - 4.0) * (limit - 2.0) * length) * correction2);
@@ -85,7 +88,7 @@ __device__ __forceinline__ void constants(const Hypers& h, const Counters<E>& n,
         c[6] = T(1.0 - h[0] * h[4]), c[7] = T(rectified ? 1 : 0);
     } else if constexpr (K == ASGD) {
         const double eta = static_cast<double>(load(n.extra[0][i][0])), mu = static_cast<double>(load(n.extra[1][i][0]));
-        n.new_extra[0][i][0] = store<E>(h[0] / pow(1.0 + h[1] * h[0] * done, h[2]));
+        n.new_extra[0][i][0] = store<E>(h[0] / power(1.0 + h[1] * h[0] * done, h[2]));
         n.new_extra[1][i][0] = store<E>(1.0 / (done - h[3] > 1.0 ? done - h[3] : 1.0));
         c[0] = T(h[4]), c[1] = T(1.0 - h[1] * eta), c[2] = T(eta), c[3] = T(mu);
     } else {
@@ -162,7 +165,7 @@ template <class S, int K>
 __global__ void __launch_bounds__(256, 2) update(const Table<S, Buffers<K>::COUNT> table, const typename Compute<S>::type* __restrict__ found,
                                               const Hypers h, int flag, int maximize) {
     typedef typename Compute<S>::type T;
-    constexpr int B = Buffers<K>::COUNT, PACK = 16 / sizeof(S);
+    constexpr int B = Buffers<K>::COUNT, PACK = sizeof(S) < 8 ? 4 : 2;
     int low = 0, high = table.parameters - 1;  // the last parameter that does not begin after this block
     while (low < high) {
         const int middle = (low + high + 1) >> 1;

@@ -14,9 +14,11 @@ struct Words {
     __device__ __forceinline__ double unit(int i) const { return static_cast<double>(word[i] >> 11) * 1.1102230246251565e-16; }
 };
 
+// Unroll: how many rounds are written out one after another.
+template <int Unroll = 10>
 __device__ __forceinline__ Words philox(Word64 counter, Word64 seed) {
     Word64 c0 = counter, c1 = 0, c2 = 0, c3 = 0, k0 = seed, k1 = 0;
-#pragma unroll
+#pragma unroll Unroll
     for (int round = 0; round < 10; ++round) {
         const Word64 m0 = 0xD2E7470EE14C6C93ull, m1 = 0xCA5A826395121157ull;
         const Word64 high0 = __umul64hi(m0, c0), low0 = m0 * c0, high1 = __umul64hi(m1, c2), low1 = m1 * c2;
@@ -40,9 +42,9 @@ struct Stream {
     __device__ __forceinline__ Words quad(Word64 group) const {
         const Word64 counter = (position >> 2) + group + 1;
         const int shift = static_cast<int>(position & 3);
-        Words found = philox(counter, seed);
+        Words found = philox<>(counter, seed);
         if (shift) {
-            const Words next = philox(counter + 1, seed);
+            const Words next = philox<1>(counter + 1, seed);
             Word64 all[8];
 #pragma unroll
             for (int i = 0; i < 4; ++i) all[i] = found.word[i], all[i + 4] = next.word[i];
@@ -63,7 +65,7 @@ struct Stream {
     // Word i alone, in [0, 1).
     __device__ __forceinline__ double unit(Word64 i) const {
         const Word64 at = position + i;
-        const Words found = philox((at >> 2) + 1, seed);
+        const Words found = philox<>((at >> 2) + 1, seed);
         const int place = static_cast<int>(at & 3);
         const Word64 word = place & 2 ? (place & 1 ? found.word[3] : found.word[2]) : (place & 1 ? found.word[1] : found.word[0]);
         return static_cast<double>(word >> 11) * 1.1102230246251565e-16;

@@ -26,6 +26,9 @@ __device__ __forceinline__ double from_before(double value, int step) { return _
 __device__ __forceinline__ Wide from_before(Wide value, int step) { return __shfl_up_sync(0xffffffffu, value, step); }
 __device__ __forceinline__ int64 from_before(int64 value, int step) { return __shfl_up_sync(0xffffffffu, value, step); }
 
+// Too much machine code for the dozen places that join two states.
+__device__ __noinline__ double join_logarithms(double a, double b) { return logaddexp(a, b); }
+
 // 0 sum, 1 product, 2 log of the sum of exponentials
 template <class S, int Mode>
 struct RunningOperation {
@@ -36,7 +39,7 @@ struct RunningOperation {
     static __device__ __forceinline__ State join(State a, State b) {
         if constexpr (Mode == 0) return a + b;
         else if constexpr (Mode == 1) return a * b;
-        else return logaddexp(a, b);
+        else return join_logarithms(a, b);
     }
     __device__ __forceinline__ void write(int64 i, int64, State state) const { y[i] = store<S>(state); }
 };
@@ -157,6 +160,7 @@ __device__ __forceinline__ void run_prefix(const Operation operation, typename O
         __syncthreads();
         bool any = continues;
         State before = carried;
+#pragma unroll 1
         for (int w = 0; w < warp; ++w) {
             before = any ? Operation::join(before, room.warp[w]) : room.warp[w];
             any = true;
@@ -200,6 +204,7 @@ __device__ __forceinline__ void run_totals(typename Operation::State* __restrict
     const int64 row = static_cast<int64>(blockIdx.x) * blockDim.x + threadIdx.x;
     if (row >= rows) return;
     typename Operation::State sum = totals[row * parts];
+#pragma unroll 1
     for (int64 part = 1; part < used; ++part) {
         sum = Operation::join(sum, totals[row * parts + part]);
         totals[row * parts + part] = sum;

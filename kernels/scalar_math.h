@@ -381,4 +381,6 @@ template <typename T> GRADLAB_FUNCTION T right_shift(T x, T count) {
 
 }  // namespace gradlab
 
+#include "special_math.h"
+
 #endif

@@ -105,4 +105,18 @@ __global__ void __launch_bounds__(256) scatter(S* __restrict__ y, const int64* _
     if (found) y[to] = store<S>(total);
 }
 
+// y[outer, places[n], inner] += source[outer, n, inner], in any order: only where the user has allowed results that differ in their last bits.
+// A source of one element stands for all. A thread for each source element.
+template <class T, class Index>
+__global__ void __launch_bounds__(256) atomic_add(const int64* __restrict__ places, const T* __restrict__ source, T* y, int64 number, int64 size,
+                                                  int64 inner, int64 skip, int64 each, int64 count) {
+    const int64 i = static_cast<int64>(blockIdx.x) * 256 + threadIdx.x;
+    if (i >= count) return;
+    const Index width = static_cast<Index>(inner), sources = static_cast<Index>(number);
+    const Index row = static_cast<Index>(i) / width, outer = row / sources;
+    const int64 place = places[row - outer * sources];
+    if (place < 0 || place == skip) return;
+    atomicAdd(y + (outer * size + place) * inner + static_cast<int64>(static_cast<Index>(i) - row * width), source[each ? i : 0]);
+}
+
 }  // namespace gradlab

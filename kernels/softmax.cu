@@ -1,76 +1,106 @@
-// Softmax, its logarithm and their derivatives over the middle dimension of [outer, count, inner].
-#include "team.cuh"
+// Softmax, its logarithm, log-sum-exp and derivatives over the middle dimension of [outer, count, inner]: policies for the forms of rows.cuh.
+#include "softmax.cuh"
 
 namespace gradlab {
 
-// Masked: a row of nothing but -inf gives zeros.
-template <class S, bool Alone, bool Masked>
-__global__ void __launch_bounds__(512) softmax(const S* __restrict__ x, S* __restrict__ y, int64 rows, int64 count, int64 inner) {
+// Mode 0: softmax. 1: masked softmax, a row of nothing but -inf gives zeros. 2: log-softmax. 3: log-sum-exp, one number for each row.
+template <class S_, int Mode>
+struct Softmax {
+    typedef S_ S;
     typedef typename Compute<S>::type T;
-    Team<Alone> team;
-    if (!team.start(rows, count, inner)) return;
-    T top = -infinity<T>();
-    for (int64 i = team.lane; i < count; i += team.size) top = maximum(top, load(x[team.base + i * team.stride]));
-    top = team.max(top);
-    if (Masked && top == -infinity<T>()) top = T(0);
-    T sum = T(0);
-    for (int64 i = team.lane; i < count; i += team.size) sum += exp(load(x[team.base + i * team.stride]) - top);
-    sum = team.sum(sum);
-    const T scale = Masked && sum == T(0) ? T(0) : T(1) / sum;
-    for (int64 i = team.lane; i < count; i += team.size) {
-        const int64 at = team.base + i * team.stride;
-        y[at] = store<S>(exp(load(x[at]) - top) * scale);
-    }
-}
+    typedef Exponentials<T> State;
+    struct Ready {
+        T base, factor;  // the result is exp(x - base) factor, or x - base - factor
+    };
+    static constexpr int streams = 1;
+    static constexpr bool writes = Mode != 3;
+    const S *a, *b;
+    S* y;
 
-template <class S, bool Alone>
-__global__ void __launch_bounds__(512) softmax_backward(const S* __restrict__ dy, const S* __restrict__ r, S* __restrict__ y, int64 rows,
-                                                        int64 count, int64 inner) {
-    typedef typename Compute<S>::type T;
-    Team<Alone> team;
-    if (!team.start(rows, count, inner)) return;
-    T dot = T(0);
-    for (int64 i = team.lane; i < count; i += team.size) {
-        const int64 at = team.base + i * team.stride;
-        dot += load(dy[at]) * load(r[at]);
+    explicit __device__ __forceinline__ Softmax(const Rows& g)
+        : a(static_cast<const S*>(g.in[0])), b(nullptr), y(static_cast<S*>(g.out[0])) {}
+    static __device__ __forceinline__ T blank() { return -infinity<T>(); }
+    __device__ __forceinline__ void enter(int64) {}
+    static __device__ __forceinline__ State identity() { return State::identity(); }
+    static __device__ __forceinline__ State merge(const State& x, const State& y) { return State::merge(x, y); }
+    template <int N, int M, class L>
+    __device__ __forceinline__ void add(State& state, const T (&a)[N], const T (&)[M], const L&) const {
+        state.add(a);
     }
-    dot = team.sum(dot);
-    for (int64 i = team.lane; i < count; i += team.size) {
-        const int64 at = team.base + i * team.stride;
-        y[at] = store<S>((load(dy[at]) - dot) * load(r[at]));
+    template <class Team, int N, int M, class L>
+    __device__ __forceinline__ State hold(T (&a)[N], const T (&)[M], const L&) const {
+        return State::template of<Team, (Mode < 2)>(a);
     }
-}
+    __device__ __forceinline__ Ready ready(const State& state) const {
+        if (Mode == 2) return {state.top, log(state.sum)};
+        return {state.base(), Mode == 1 && state.sum == T(0) ? T(0) : T(1) / state.sum};
+    }
+    template <int V, bool Held>
+    __device__ __forceinline__ void value(const Ready& r, T (&a)[V], const T (&)[V], int64) const {
+#pragma unroll
+        for (int k = 0; k < V; ++k) a[k] = Mode == 2 ? a[k] - r.base - r.factor : (Held ? a[k] : exp(a[k] - r.base)) * r.factor;
+    }
+    __device__ __forceinline__ void end(const State& state, int64 row, int64, int64) const {
+        if (Mode == 3) y[row] = store<S>(state.top == infinity<T>() ? state.top : state.top + log(state.sum));
+    }
+};
 
-template <class S, bool Alone>
-__global__ void __launch_bounds__(512, 2) log_softmax(const S* __restrict__ x, S* __restrict__ y, int64 rows, int64 count, int64 inner) {
+// a: the gradient dy, b: the result r. Log: of log-softmax.
+template <class S_, bool Log>
+struct SoftmaxBackward {
+    typedef S_ S;
     typedef typename Compute<S>::type T;
-    Team<Alone> team;
-    if (!team.start(rows, count, inner)) return;
-    T top = -infinity<T>();
-    for (int64 i = team.lane; i < count; i += team.size) top = maximum(top, load(x[team.base + i * team.stride]));
-    top = team.max(top);
-    T sum = T(0);
-    for (int64 i = team.lane; i < count; i += team.size) sum += exp(load(x[team.base + i * team.stride]) - top);
-    const T shift = log(team.sum(sum));
-    for (int64 i = team.lane; i < count; i += team.size) {
-        const int64 at = team.base + i * team.stride;
-        y[at] = store<S>(load(x[at]) - top - shift);
-    }
-}
+    struct State {
+        T sum;
+        __device__ __forceinline__ State down(int n) const { return {shuffle_down(sum, n)}; }
+    };
+    typedef State Ready;
+    static constexpr int streams = 2;
+    static constexpr bool writes = true;
+    const S *a, *b;
+    S* y;
 
-template <class S, bool Alone>
-__global__ void __launch_bounds__(512) log_softmax_backward(const S* __restrict__ dy, const S* __restrict__ r, S* __restrict__ y,
-                                                            int64 rows, int64 count, int64 inner) {
-    typedef typename Compute<S>::type T;
-    Team<Alone> team;
-    if (!team.start(rows, count, inner)) return;
-    T sum = T(0);
-    for (int64 i = team.lane; i < count; i += team.size) sum += load(dy[team.base + i * team.stride]);
-    sum = team.sum(sum);
-    for (int64 i = team.lane; i < count; i += team.size) {
-        const int64 at = team.base + i * team.stride;
-        y[at] = store<S>(load(dy[at]) - exp(load(r[at])) * sum);
+    explicit __device__ __forceinline__ SoftmaxBackward(const Rows& g)
+        : a(static_cast<const S*>(g.in[0])), b(static_cast<const S*>(g.in[1])), y(static_cast<S*>(g.out[0])) {}
+    static __device__ __forceinline__ T blank() { return T(0); }
+    __device__ __forceinline__ void enter(int64) {}
+    static __device__ __forceinline__ State identity() { return {T(0)}; }
+    static __device__ __forceinline__ State merge(const State& x, const State& y) { return {x.sum + y.sum}; }
+    template <int N, class L>
+    __device__ __forceinline__ void add(State& state, const T (&a)[N], const T (&b)[N], const L&) const {
+        T sum = T(0);
+#pragma unroll
+        for (int k = 0; k < N; ++k) sum += Log ? a[k] : a[k] * b[k];
+        state.sum += sum;
     }
-}
+    template <class Team, int N, class L>
+    __device__ __forceinline__ State hold(const T (&a)[N], const T (&b)[N], const L& places) const {
+        State state = identity();
+        add(state, a, b, places);
+        return {Team::template total<Plus, 0>(state.sum)};
+    }
+    __device__ __forceinline__ Ready ready(const State& state) const { return state; }
+    template <int V, bool Held>
+    __device__ __forceinline__ void value(const Ready& r, T (&a)[V], const T (&b)[V], int64) const {
+#pragma unroll
+        for (int k = 0; k < V; ++k) a[k] = Log ? a[k] - exp(b[k]) * r.sum : (a[k] - r.sum) * b[k];
+    }
+    __device__ __forceinline__ void end(const State&, int64, int64, int64) const {}
+};
+
+template <class P, int Lanes, int Items>
+__global__ void __launch_bounds__(Lanes < 128 ? 128 : Lanes) held(GRADLAB_ROWS) { held_rows<P, Lanes, Items>(GRADLAB_GIVEN); }
+template <class P>
+__global__ void __launch_bounds__(512) looped(GRADLAB_ROWS) { shared_rows<P, true, true>(GRADLAB_GIVEN); }
+template <class P>
+__global__ void __launch_bounds__(512) split(GRADLAB_ROWS) { shared_rows<P, true, false>(GRADLAB_GIVEN); }
+template <class P>
+__global__ void __launch_bounds__(512) finish(GRADLAB_ROWS) { shared_rows<P, false, true>(GRADLAB_GIVEN); }
+template <class P>
+__global__ void __launch_bounds__(256) columns(GRADLAB_ROWS) { column_rows<P, true, true>(GRADLAB_GIVEN); }
+template <class P>
+__global__ void __launch_bounds__(256) columns_split(GRADLAB_ROWS) { column_rows<P, true, false>(GRADLAB_GIVEN); }
+template <class P>
+__global__ void __launch_bounds__(256) columns_finish(GRADLAB_ROWS) { column_rows<P, false, true>(GRADLAB_GIVEN); }
 
 }  // namespace gradlab

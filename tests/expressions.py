@@ -139,7 +139,7 @@ def build(units: list[str]) -> Path:
     """Compile and link translation units into a shared library, or find the one made before."""
     command = [compiler(), *FLAGS]
     version = run([command[0], "--version"]).stdout
-    parts = [*units, HEADER.read_text(encoding="utf-8"), version, platform.node(), *command]
+    parts = [*units, *(p.read_text(encoding="utf-8") for p in sorted(HEADER.parent.glob("*.h"))), version, platform.node(), *command]
     library = cache_directory() / f"{hashlib.sha256(chr(0).join(parts).encode()).hexdigest()[:32]}.so"
     if library.exists():
         return library

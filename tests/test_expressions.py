@@ -35,6 +35,7 @@ PARAMETERS = {
     "hardtanh_backward": [{"lo": -1.0, "hi": 1.0}],
     "hardtanh": [{"lo": -1.0, "hi": 1.0}, {"lo": 0.0, "hi": 6.0}],
     "running": [{"keep": 0.875, "take": 0.25}],
+    "polygamma": [{"n": 1}, {"n": 2}, {"n": 5}],
 }
 
 # Both sides have errors of their own: NumPy's functions up to 2 ulp, the header's up to 4.
@@ -46,6 +47,8 @@ SIZES: dict[str, float] = {"sigmoid": 1.0, "logaddexp": 1.0, "logaddexp2": 1.0, 
 # float32 erf is good to 4e-7, tanh's and the sigmoid's forms cancel far below 0; derivatives are of gradients up to 10.
 SIZES |= {"gelu": 4.0, "gelu_backward": 64.0, "gelu_tanh": 8.0, "gelu_tanh_backward": 64.0, "silu": 1.0, "silu_backward": 16.0}
 SIZES |= {"tanh_backward": 8.0, "bce": 128.0, "bce_logits": 32.0, "running": 16.0, "mish": 1.0, "mish_backward": 32.0}
+# Sums that cancel: near zeros of the gamma functions, between their poles.
+SIZES |= {"lgamma": 8.0, "digamma": 8.0, "polygamma": 128.0}
 
 
 def within(*xs):
@@ -71,6 +74,8 @@ DOMAINS = {
     "pow_tensor": lambda a, b: (a, b) if a.dtype.kind not in "iu" else (a, b & 15),
     # A fused multiply-add may keep from overflow what NumPy's separate steps overflow.
     "lerp": lambda a, b, weight: tuple(np.clip(x, x.dtype.type(-4), x.dtype.type(4)) for x in (a, b, weight)),
+    # Left of 0 the higher derivatives add powers of a distance that both sides round in their own way.
+    "polygamma": lambda x, n: (x if n < 5 else np.abs(x),),
     # From floating point to integers only what fits.
     "cast": lambda x, dtype: (x if x.dtype.kind not in "fV" or dtype.kind not in "iu" else np.clip(np.nan_to_num(x), -99, 99),),
 }

@@ -11,6 +11,8 @@ import re
 import numpy as np
 import pytest
 
+from gradlab.backends.cuda.compiler import inlined
+
 from expressions import (
     FLAGS,
     HEADER,
@@ -366,5 +368,5 @@ def test_the_header_compiles_for_the_gpu(architecture, count):
         for d in e.dtypes
         if d in {"float32", "float64", "int8", "int64", "bool"}
     ]
-    source = "\n".join([HEADER.read_text(encoding="utf-8"), "namespace gradlab {", *kernels[:count], "}", ""])
+    source = "\n".join([inlined(HEADER.read_text(encoding="utf-8")), "namespace gradlab {", *kernels[:count], "}", ""])
     assert nvrtc_log(nvrtc(), source, architecture) == (0, "")

@@ -5,12 +5,14 @@ Knows rows (`gradlab.op`) and arrays, not the Tensor class above it: Tensor deri
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
-from gradlab.autograd import engine, errors
-from gradlab.autograd.base import Differentiable
+from gradlab.autograd import engine, errors, function as function, graph as graph
+from gradlab.autograd.base import LEAF, Differentiable
 from gradlab.autograd.errors import NonFiniteError
+from gradlab.autograd.function import Function
+from gradlab.autograd.gradcheck import gradcheck, gradgradcheck
+from gradlab.autograd.graph import GradientEdge, Point, tensor_of
 from gradlab.autograd.mode import (
     detect_anomaly,
     enable_grad,
@@ -27,6 +29,7 @@ __all__ = [
     "AccumulateGrad",
     "Differentiable",
     "Edge",
+    "Function",
     "Node",
     "NonFiniteError",
     "Variable",
@@ -34,6 +37,8 @@ __all__ = [
     "detect_anomaly",
     "enable_grad",
     "grad",
+    "gradcheck",
+    "gradgradcheck",
     "inference_mode",
     "is_grad_enabled",
     "is_inference_mode_enabled",
@@ -49,7 +54,18 @@ def Variable(data: Any, requires_grad: bool = False) -> Any:
 
 
 def _listed(value: Any) -> list[Any]:
-    return [value] if isinstance(value, Differentiable) else list(value)
+    return [value] if isinstance(value, (Differentiable, GradientEdge)) else list(value)
+
+
+def _roots(outputs: Any, gradients: Any) -> tuple[list[Any], list[Any] | None]:
+    """Outputs and the gradients given for them, as lists; GradientEdges as what the engine takes."""
+    targets, given = _listed(outputs), None if gradients is None else _listed(gradients)
+    for i, x in enumerate(targets):
+        if isinstance(x, GradientEdge):
+            targets[i] = tensor_of(x, given[i] if given is not None and i < len(given) else None)
+            if targets[i]._array.shape == "unknown":
+                raise RuntimeError("a GradientEdge among the outputs needs its gradient given: the shape of its values is not known")
+    return targets, given
 
 
 def backward(
@@ -59,7 +75,7 @@ def backward(
     create_graph: bool = False,
     inputs: Any = None,
 ) -> None:
-    """Add the gradients of `tensors` (one or several) with respect to the leaves to the leaves' `.grad`.
+    """Add the gradients of `tensors` (one or several; a `graph.GradientEdge` may stand for one) for the leaves to the leaves' `.grad`.
 
     grad_tensors: for each tensor that is not a single number, a tensor of its shape: the vector of the vector-Jacobian product.
     retain_graph: keep what backward needs, for a second pass (default: the value of `create_graph`).
@@ -67,8 +83,11 @@ def backward(
     inputs: add only to these tensors' `.grad`.
     Raises RuntimeError for a freed graph, a non-scalar without gradient, a tensor with no graph, a value modified in place.
     """
-    gradients = None if grad_tensors is None else _listed(grad_tensors)
-    engine.backward(_listed(tensors), gradients, retain_graph, create_graph, None if inputs is None else _listed(inputs))
+    targets, gradients = _roots(tensors, grad_tensors)
+    chosen = None if inputs is None else [tensor_of(x) for x in _listed(inputs)]
+    if any(isinstance(x, Point) for x in chosen or ()):
+        raise RuntimeError("backward: a GradientEdge among the inputs has to be a leaf's: there is no .grad elsewhere; use autograd.grad")
+    engine.backward(targets, gradients, retain_graph, create_graph, chosen)
 
 
 def grad(
@@ -78,24 +97,33 @@ def grad(
     retain_graph: bool | None = None,
     create_graph: bool = False,
     allow_unused: bool | None = None,
+    is_grads_batched: bool = False,
     materialize_grads: bool = False,
 ) -> tuple[Any, ...]:
     """The gradients of `outputs` for `inputs`, as a tuple; no `.grad` changes.
 
     allow_unused: give None for an input that the outputs do not depend on, instead of raising RuntimeError.
-    materialize_grads: give zeros instead of None. The other arguments are those of `backward`.
+    is_grads_batched: each of grad_outputs has one more dimension in front, for several vectors; so have the gradients.
+    materialize_grads: give zeros instead of None. The other arguments are those of `backward`; a `graph.GradientEdge` may stand for
+    a tensor among outputs and inputs.
     """
     if materialize_grads and allow_unused is False:
         raise ValueError("grad: materialize_grads=True gives zeros for unused inputs, so allow_unused cannot be False")
-    sources: Sequence[Any] = _listed(inputs)
-    gradients = None if grad_outputs is None else _listed(grad_outputs)
-    targets = _listed(outputs)
-    found = engine.grad(targets, sources, gradients, retain_graph, create_graph)
+    given = _listed(inputs)
+    sources = [tensor_of(x) for x in given]
+    if materialize_grads and any(isinstance(x, GradientEdge) for x in given):
+        raise RuntimeError("grad: materialize_grads cannot be used when an input is a GradientEdge: the shape of its zeros is not known")
+    targets, gradients = _roots(outputs, grad_outputs)
+    if is_grads_batched:
+        found = engine.batched(targets, sources, gradients, retain_graph, create_graph)
+    else:
+        found = engine.grad(targets, sources, gradients, retain_graph, create_graph)
     for i, (x, g) in enumerate(zip(sources, found, strict=True)):
         if g is None and materialize_grads:
-            found[i] = x.detach().new_zeros(x.shape, dtype=x._array.dtype)
+            shape = (*engine.batch_of(gradients), *x._array.shape) if is_grads_batched else x._array.shape
+            found[i] = x.detach().new_zeros(shape, dtype=x._array.dtype)
         elif g is None and not allow_unused:
-            hint = errors.MIXED_UP if any(t.is_leaf for t in targets) else ""
+            hint = errors.MIXED_UP if any(t._edge is LEAF for t in targets) else ""
             raise RuntimeError(
                 f"grad: input {i} (shape {x._array.shape}) was not used to compute the outputs; "
                 f"pass allow_unused=True to get None for it, or materialize_grads=True to get zeros{hint}"

@@ -1,12 +1,10 @@
-"""The walk backward: from outputs to leaves by decreasing sequence number, iteratively, freeing kept values on the way.
+"""The walk backward: from outputs to leaves by decreasing sequence number, iteratively, freeing kept values on the way (see `walk`).
 
-A node's sequence number is larger than those of everything it was computed from, so when a node's turn comes, its gradient is complete.
-A lone successor stays out of the heap. Leaf gradients are collected and stored after the walk, so a failing backward changes none.
+Leaf gradients are collected and stored after the walk, so a failing backward changes none.
 """
 
 from __future__ import annotations
 
-import heapq
 from collections.abc import Sequence
 from sys import getrefcount
 from typing import Any
@@ -16,216 +14,9 @@ import numpy as np
 from gradlab.autograd import errors, inplace
 from gradlab.autograd.base import LEAF, Differentiable
 from gradlab.autograd.mode import current, enter, leave
-from gradlab.autograd.node import Node, edge_to
+from gradlab.autograd.node import edge_to
 from gradlab.autograd.record import refresh
-
-Target = Any  # a Node, an Edge or a leaf
-
-
-class Goals:
-    """What a walk to chosen inputs has to reach.
-
-    wanted    the nodes from which an input can be reached, and the leaves asked for
-    captures  for the node of each input that is not a leaf: output index -> gradient found
-    ends      those of them that need not run, since no other input lies behind
-    """
-
-    __slots__ = ("captures", "ends", "wanted")
-
-    def __init__(self, inputs: Sequence[Differentiable], roots: list[Target]) -> None:
-        self.wanted: set[Any] = {x if x._edge is LEAF else x._edge.node for x in inputs}
-        self.captures: dict[Any, dict[int, Any]] = {}
-        for x in inputs:
-            if x._edge is not LEAF:
-                self.captures.setdefault(x._edge.node, {})[x._edge.index] = None
-        self.ends = set(self.captures)
-        for node in reversed(reachable(roots)):
-            if any(e is not None and (e if isinstance(e, Differentiable) else e.node) in self.wanted for e in node.edges):
-                self.wanted.add(node)
-                self.ends.discard(node)
-
-    def gradient_of(self, tensor: Any, leaves: dict[Any, Any]) -> Any:
-        """The gradient found for one of the inputs, or None."""
-        return leaves.get(tensor) if tensor._edge is LEAF else self.captures[tensor._edge.node][tensor._edge.index]
-
-
-def reachable(roots: list[Target]) -> list[Any]:
-    """Every node of the graph behind the roots, newest first."""
-    seen: set[Any] = set()
-    stack = [r.node for r in roots if not isinstance(r, Differentiable)]
-    while stack:
-        node = stack.pop()
-        if node not in seen:
-            seen.add(node)
-            stack.extend(e.node for e in node.edges if e is not None and not isinstance(e, Differentiable))
-    return sorted(seen, key=lambda node: -node.seq)
-
-
-class Walk:
-    """The state of one backward pass."""
-
-    def __init__(self, retain: bool, goals: Goals | None) -> None:
-        self.retain = retain
-        self.goals = goals
-        self.wanted = None if goals is None else goals.wanted
-        self.node: Any = None  # whose turn it was when an error came
-        self.leaves: dict[Any, Any] = {}
-        self.grads: dict[Any, Any] = {}
-        self.heap: list[tuple[int, Any]] = []
-
-    def deliver(self, target: Target, gradient: Any) -> None:
-        """Add a gradient to what waits for a node or a leaf."""
-        if isinstance(target, Differentiable):
-            if self.wanted is None or target in self.wanted:
-                old = self.leaves.get(target)
-                self.leaves[target] = gradient if old is None else old + gradient
-            return
-        node = target.node
-        if self.wanted is not None and node not in self.wanted:
-            return
-        if node.count > 1:
-            waiting = self.grads.get(node)
-            if waiting is None:
-                waiting = self.grads[node] = [None] * node.count
-                heapq.heappush(self.heap, (-node.seq, node))
-            old = waiting[target.index]
-            waiting[target.index] = gradient if old is None else old + gradient
-        else:
-            old = self.grads.get(node)
-            if old is None:
-                self.grads[node] = gradient
-                heapq.heappush(self.heap, (-node.seq, node))
-            else:
-                self.grads[node] = old + gradient
-
-    def run(self) -> None:
-        """Until no node waits."""
-        heap, grads, leaves, wanted, goals, retain = self.heap, self.grads, self.leaves, self.wanted, self.goals, self.retain
-        pop, deliver = heapq.heappop, self.deliver
-        waiting: Any = None
-        observer = current().observer
-        try:
-            while heap:
-                node = pop(heap)[1]
-                gradient = grads.pop(node)
-                while True:
-                    if node.hooks is not None:
-                        gradient = _arrived(node, gradient)
-                    if goals is not None and node in goals.captures:
-                        _capture(goals.captures[node], node, gradient)
-                        if node in goals.ends:
-                            break
-                    if node.hooks is not None:
-                        gradient = _before(node, gradient)
-                    if observer is not None:
-                        observer.node = node  # on whose behalf the next operations run
-                    found = node.back(gradient)
-                    if node.hooks is not None:
-                        found = _after(node, found, gradient)
-                    if not retain:
-                        node.saved = None
-                    successor = None
-                    for edge, part in zip(node.edges, found):
-                        if part is None or edge is None:
-                            continue
-                        if edge is successor:
-                            waiting = waiting + part
-                        elif isinstance(edge, Differentiable):
-                            if wanted is None or edge in wanted:
-                                old = leaves.get(edge)
-                                leaves[edge] = part if old is None else old + part
-                        elif successor is None and not heap and edge.count == 1 and (wanted is None or edge in wanted):
-                            successor, waiting = edge, part
-                        else:
-                            deliver(edge, part)
-                    if successor is None:
-                        break
-                    if heap:  # something else was delivered meanwhile: decide by sequence number
-                        deliver(successor, waiting)
-                        break
-                    node, gradient = successor, waiting
-        except BaseException:
-            self.node = node
-            raise
-        finally:
-            if observer is not None:
-                observer.node = None
-
-
-def _capture(slots: dict[int, Any], node: Node, gradient: Any) -> None:
-    parts = gradient if node.count > 1 else [gradient]
-    for index in slots:
-        slots[index] = parts[index]
-
-
-def _arrived(node: Node, gradient: Any) -> Any:
-    """Hooks on the outputs' gradients, and the gradients that outputs retain."""
-    hooks = node.hooks
-    assert hooks is not None
-    parts = list(gradient) if node.count > 1 else [gradient]
-    for index, registered in hooks.outputs.items():
-        if parts[index] is not None:
-            parts[index] = run_hooks(registered, parts[index])
-    for index, reference in hooks.retained.items():
-        tensor = reference()
-        if tensor is not None and parts[index] is not None:
-            old = tensor._grad
-            tensor._grad = parts[index].clone() if old is None else old + parts[index]
-    return parts if node.count > 1 else parts[0]
-
-
-def run_hooks(registered: dict[int, Any], gradient: Any) -> Any:
-    """What the hooks of a tensor make of its gradient."""
-    token = enter(current().replace(walking=False))  # a hook is the user's code: its views are views
-    try:
-        for hook in list(registered.values()):
-            changed = hook(gradient)
-            if changed is not None:
-                gradient = checked(changed, gradient)
-    finally:
-        leave(token)
-    return gradient
-
-
-def _before(node: Node, gradient: Any) -> Any:
-    """The node's own pre-hooks."""
-    hooks = node.hooks
-    assert hooks is not None
-    parts = tuple(gradient) if node.count > 1 else (gradient,)
-    for hook in list(hooks.before.values()):
-        changed = hook(parts)
-        if changed is not None:
-            parts = replaced(changed, parts, "pre-hook", node)
-    return list(parts) if node.count > 1 else parts[0]
-
-
-def _after(node: Node, found: Any, gradient: Any) -> Any:
-    """The node's own hooks."""
-    hooks = node.hooks
-    assert hooks is not None
-    given = tuple(gradient) if node.count > 1 else (gradient,)
-    for hook in list(hooks.after.values()):
-        changed = hook(tuple(found), given)
-        if changed is not None:
-            found = replaced(changed, found, "hook", node)
-    return found
-
-
-def replaced(changed: Any, old: Sequence[Any], what: str, node: Node) -> tuple[Any, ...]:
-    """The gradients that a node's hook returned: as many as it was given."""
-    parts = tuple(changed) if isinstance(changed, (tuple, list)) else (changed,)
-    if len(parts) != len(old):
-        raise RuntimeError(f"{what} of {node.name()}: returned {len(parts)} gradients in place of {len(old)}")
-    return parts
-
-
-def checked(gradient: Any, like: Any) -> Any:
-    """The gradient that a tensor's hook returned: same kind, same shape."""
-    if not isinstance(gradient, Differentiable):
-        raise TypeError(f"tensor hook: returned a {type(gradient).__name__}; return a tensor, or None to leave the gradient as it is")
-    if gradient._array.shape != like._array.shape:
-        raise RuntimeError(f"tensor hook: returned shape {gradient._array.shape}, but the gradient has shape {like._array.shape}")
-    return gradient
+from gradlab.autograd.walk import Goals, Target, Walk, reachable as reachable, run_hooks, walk_now
 
 
 def _roots(outputs: Sequence[Any], gradients: Sequence[Any] | None, what: str) -> list[tuple[Target, Any]]:
@@ -259,11 +50,12 @@ def _start(output: Any, gradient: Any, what: str) -> Any:
 
 def _walk(roots: list[tuple[Target, Any]], walk: Walk) -> None:
     for target, gradient in roots:
+        walk.roots.append(target)
         walk.deliver(target, gradient)
     try:
         walk.run()
     except Exception as error:
-        errors.explain(error, walk.node, reachable([target for target, _ in roots]))
+        errors.explain(error, walk.node, reachable(walk.roots))
         raise
 
 
@@ -280,6 +72,7 @@ def backward(
     walk = Walk(create_graph if retain_graph is None else retain_graph, goals)
     mode = current()
     token = enter(mode.replace(recording=create_graph, walking=not create_graph))
+    outer = walk_now.set(walk)
     try:
         _walk(roots, walk)
         del roots
@@ -294,6 +87,7 @@ def backward(
             if x._edge is not LEAF and (found := goals.gradient_of(x, leaves)) is not None:  # type: ignore[union-attr]
                 x._grad = found.clone() if x._grad is None else x._grad + found
     finally:
+        walk_now.reset(outer)
         leave(token)
 
 
@@ -378,11 +172,39 @@ def grad(
     walk = Walk(create_graph if retain_graph is None else retain_graph, goals)
     mode = current()
     token = enter(mode.replace(recording=create_graph, walking=not create_graph))
+    outer = walk_now.set(walk)
     try:
         _walk(roots, walk)
         for leaf, gradient in walk.leaves.items():
             if leaf._meta is not None and leaf._meta.hooks:
                 walk.leaves[leaf] = run_hooks(leaf._meta.hooks, gradient)
     finally:
+        walk_now.reset(outer)
         leave(token)
     return [goals.gradient_of(x, walk.leaves) for x in inputs]
+
+
+def batch_of(gradients: list[Any] | None) -> tuple[int, ...]:
+    """The number of vectors in batched grad_outputs, as the front of a shape."""
+    sizes = {g._array.shape[:1] for g in gradients or () if isinstance(g, Differentiable)}
+    if len(sizes) != 1 or () in sizes:
+        raise ValueError("grad: with is_grads_batched each of grad_outputs has a first dimension of one size: that of the batch")
+    return sizes.pop()
+
+
+def batched(
+    targets: list[Any], sources: list[Any], gradients: list[Any] | None, retain: bool | None, create: bool
+) -> list[Any]:
+    """The gradients for each vector of a batch, in new tensors with one more dimension."""
+    (count,) = batch_of(gradients)
+    assert gradients is not None
+    found: list[Any] = [None] * len(sources)
+    for k in range(count):
+        rows = [None if g is None else g[k] for g in gradients]
+        last = retain if k == count - 1 else True
+        for i, g in enumerate(grad(targets, sources, rows, last, create)):
+            if g is not None:
+                if found[i] is None:
+                    found[i] = g.new_zeros((count, *g.shape), dtype=g._array.dtype)
+                found[i][k] = g
+    return found

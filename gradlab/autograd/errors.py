@@ -95,8 +95,9 @@ def leaf_in_place(name: str, what: str) -> RuntimeError:
 
 def quiet_view(name: str) -> RuntimeError:
     return RuntimeError(
-        f"{name}: this tensor is a view that was made under no_grad() and is being written in place with recording on; the gradient "
-        f"of the write would be lost. Make the view where recording is on, or write it under no_grad() too, or clone() it first"
+        f"{name}: this tensor is a view that was made under no_grad() (or inside a Function's forward) and is being written in place "
+        f"with recording on; the gradient of the write would be lost. "
+        f"Make the view where recording is on, or write it under no_grad() too, or clone() it first"
     )
 
 

@@ -10,6 +10,7 @@ from gradlab.autograd import errors
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current
 from gradlab.autograd.node import Edge, Node
+from gradlab.autograd.saved import unpack_all
 from gradlab.op import Op
 
 __all__ = ["Edge", "keeper", "plan_of", "with_back"]
@@ -97,6 +98,14 @@ def with_back(node: type[Node], op: Op) -> type[Node]:
     else:
         node.back = _back_of_any(op)  # type: ignore[method-assign]
     return node
+
+
+def packing(op: Op) -> type[Node]:
+    """The row's node class for what is recorded under `saved_tensors_hooks`: it unpacks what it keeps."""
+    node: type[Node] = op.node
+    if node.packing is None:
+        node.packing = type(node.__name__, (node,), {"__slots__": (), "back": _back_of_any(op, unpack_all)})
+    return node.packing
 
 
 def _picker(order: list[str], wants: tuple[str, ...]) -> Callable[[tuple[Any, ...]], tuple[Any, ...]]:
@@ -237,7 +246,7 @@ def _conform(gradient: Any, spec: Any) -> Any:
     return gradient if gradient._array.dtype == spec.dtype else gradient.to(spec.dtype)
 
 
-def _back_of_any(op: Op) -> Callable[..., Any]:
+def _back_of_any(op: Op, taken: Callable[[Any], tuple[Any, ...]] = unpack) -> Callable[..., Any]:
     order = [*(["g"] if len(op.outputs) == 1 else [f"g_{o}" for o in op.outputs])]
     order += [*op.kept_inputs, *op.kept_outputs]
     params = list(dict.fromkeys(w for s in op.steps for w in s.wants if w in op.params))
@@ -251,7 +260,7 @@ def _back_of_any(op: Op) -> Callable[..., Any]:
 
     def values(n: Any, g: Any) -> tuple[Any, ...]:
         """What formulas may ask for, in the given order."""
-        saved = unpack(n)
+        saved = taken(n)
         found = (*filled(n, g), *saved) if op.result is not None else (g, *saved)
         if params:
             found += tuple([n.params.get(name) for name in params])

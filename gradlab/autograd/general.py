@@ -10,7 +10,7 @@ import numpy as np
 from numpy import ndarray
 
 from gradlab import dispatch
-from gradlab.autograd import errors, formulas, inplace, position
+from gradlab.autograd import errors, formulas, inplace, position, saved
 from gradlab.autograd.base import LEAF, Differentiable, Meta
 from gradlab.autograd.mode import Mode, current
 from gradlab.autograd.node import Edge, next_sequence
@@ -81,9 +81,14 @@ def apply(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
         inputs = mode.autocast.cast(op, inputs)
     if op.promote is not None:
         inputs = promoted(op, inputs)
+    batched = None if mode.vmap is None else mode.vmap.run(op, inputs, params, mode)
     arrays = [x._array if isinstance(x, Differentiable) else x for x in inputs]
+    if batched is not None:
+        inputs, result = batched
+        return finish(op, inputs, params, result, mode)
     if mode.tracer is not None:
         backend = mode.tracer  # every operation of a trace is staged, also those on tensors from before it: they are state
+        backend.note(inputs)
     else:
         backend = dispatch.choose(op, arrays) if arrays else dispatch.backend_for(params["device"])
     result = backend.run(op, arrays, params)
@@ -149,13 +154,15 @@ def record(
         edges.append(x if edge is LEAF else edge)
     for i in plan.without:
         edges[i] = None
-    n = new(node)
+    n = new(node if mode.saved_hooks is None else formulas.packing(op))
     n.edges = tuple(edges)
     n.params = params
     n.versions = n.hooks = None
     n.specs = specs
     n.output_specs = output_specs
     n.saved = plan.pick((*inputs, *[t._array for t in outs], None))
+    if mode.saved_hooks is not None:
+        n.saved = saved.pack_all(mode.saved_hooks, n, n.saved, len(op.kept_inputs))
     n.seq = next_sequence()
     n.scope = mode.scope
     n.code, n.lasti = position.user_frame(frame)

@@ -19,6 +19,7 @@ from gradlab.autograd.base import LEAF, Differentiable, Meta, Version, meta_of, 
 from gradlab.autograd.hooks import hooks_of
 from gradlab.autograd.mode import Mode, current, enter, leave
 from gradlab.autograd.node import next_sequence
+from gradlab.batched import Batched
 from gradlab.op import Op
 
 
@@ -35,7 +36,7 @@ def mark_view(view: Differentiable, source: Differentiable, op: Op, params: dict
     meta.seen = version.written
     if mode.inference:
         meta.inference = True
-    if mode.recording or mode.tracer is not None:
+    if mode.recording or mode.tracer is not None or mode.vmap is not None:
         meta.base = source if known.base is None else known.base
         meta.chain = (*known.chain, (op, params))
     # Otherwise the base is not kept: it would keep its graph alive for a view that is outside it.
@@ -45,12 +46,16 @@ def mark_view(view: Differentiable, source: Differentiable, op: Op, params: dict
 
 
 def mark_detached(twin: Differentiable, source: Differentiable, mode: Mode) -> None:
-    """Note that `twin` has the memory of `source`, outside its graph."""
+    """Note that `twin` has the memory of `source`, outside its graph. Under vmap it has the values, outside the graphs around as well."""
+    if type(source._array) is Batched:
+        twin._array = source._array.detached()
+        return
     meta = twin._meta = Meta()
     meta.version = version_of(source)
     meta.seen = meta.version.written
     if mode.tracer is not None:  # without memory, a write to one has to be told to the other: a view of it, by no row
         known = meta_of(source)
+        mode.tracer.note((source,))
         meta.base, meta.chain, meta.quiet = source if known.base is None else known.base, known.chain, True
 
 
@@ -118,7 +123,7 @@ def check(name: str, target: Differentiable, mode: Mode) -> None:
         return
     if meta.base is not None and meta.base._edge is LEAF and not meta.quiet:
         raise errors.leaf_in_place(name, "a view of a leaf tensor")
-    if meta.shut:
+    if meta.shut or (meta.base is not None and meta.base._meta.shut):
         raise errors.quiet_view(name)
 
 
@@ -140,6 +145,8 @@ def write(name: str, target: Differentiable, result: Differentiable) -> Any:
         if new is not array:
             np.copyto(array, new)
         new = array
+    elif type(array) is Batched or type(new) is Batched:
+        new = _fitting(name, array, result)
     elif mode.tracer is not None:
         pass  # no memory yet: the tensor is rebound to the new value
     else:
@@ -148,11 +155,22 @@ def write(name: str, target: Differentiable, result: Differentiable) -> Any:
     return rebind(target, new, result._edge, mode)
 
 
+def _fitting(name: str, array: Any, result: Differentiable) -> Batched:
+    """What a tensor under vmap holds after a write. Raises RuntimeError where each sample would write into one shared tensor."""
+    new: Any = result._array
+    if type(array) is not Batched or (type(new) is Batched and new.level.depth > array.level.depth):
+        raise RuntimeError(
+            f"vmap: {name} writes a value of each sample (shape {new.shape}) into a tensor that all samples share; make that tensor inside "
+            f"the function from one of the sample's (x.new_zeros(...), gl.zeros_like(x)), or use the out-of-place form"
+        )
+    return new if type(new) is Batched and new.level is array.level else array.lifted(result)
+
+
 def rebind(target: Differentiable, array: Any, edge: Any, mode: Mode) -> Any:
     """Give `target` its new array and edge, and its base, if it is a view, what follows from it."""
     version = version_of(target)
     meta = meta_of(target)
-    staged = mode.tracer is not None
+    staged = mode.tracer is not None or type(array) is Batched
     written(version)
     if meta.base is not None and (staged or (mode.recording and (edge is not None or meta.base._edge is not None))):
         value = alias(target)
@@ -160,7 +178,7 @@ def rebind(target: Differentiable, array: Any, edge: Any, mode: Mode) -> Any:
         _write_base(meta, value, staged, mode)
         derive(target)
         return target
-    if staged:
+    if staged and type(array) is not Batched:
         mode.tracer.write(target, array)
     else:
         target._array = array
@@ -179,7 +197,9 @@ def _write_base(meta: Meta, value: Any, staged: bool, mode: Mode) -> None:
     for (op, params), source in zip(reversed(meta.chain), reversed(sources)):
         assert op.inverse is not None
         value = op.inverse(source, value, **params)
-    if staged:
+    if type(value._array) is Batched:
+        base._array = value._array
+    elif staged:
         mode.tracer.write(base, value._array)
     if mode.recording and not meta.quiet:
         move_retained(base, value._edge)

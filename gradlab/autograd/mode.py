@@ -17,7 +17,9 @@ F = TypeVar("F", bound=Callable[..., Any])
 class Mode:
     """`recording`: build the graph. `special`: something else is on too, so operations take the general path."""
 
-    __slots__ = ("anomaly", "autocast", "inference", "observer", "recording", "saved_hooks", "scope", "special", "tracer", "walking")
+    __slots__ = (
+        "anomaly", "autocast", "floor", "inference", "observer", "recording", "saved_hooks", "scope", "special", "tracer", "vmap", "walking",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -30,6 +32,8 @@ class Mode:
         anomaly: bool = False,
         walking: bool = False,
         observer: Any = None,
+        vmap: Any = None,
+        floor: int = 1 << 30,
     ) -> None:
         self.recording = recording
         self.inference = inference
@@ -40,9 +44,12 @@ class Mode:
         self.anomaly = anomaly
         self.walking = walking  # inside backward, not recording: views need not be tracked
         self.observer = observer  # called with (op, inputs, result) after each operation; see testing/parity.py
+        self.vmap = vmap  # the innermost level of batching; see func/levels.py
+        self.floor = floor  # while walking: how many levels of vmap lie outside of the walk, and go on recording
         self.special = (
             inference or anomaly or tracer is not None or autocast is not None or saved_hooks is not None or observer is not None
-        )
+            or vmap is not None
+        )  # fmt: skip
 
     def replace(self, **changes: Any) -> Mode:
         """A mode like this one but for `changes`."""
@@ -53,7 +60,7 @@ class Mode:
         """`replace(scope=scope)`, written out because every nn.Module call makes one."""
         new = object.__new__(Mode)
         new.recording, new.inference, new.special, new.scope = self.recording, self.inference, self.special, scope
-        new.walking, new.observer = self.walking, self.observer
+        new.walking, new.observer, new.vmap, new.floor = self.walking, self.observer, self.vmap, self.floor
         new.tracer, new.autocast, new.saved_hooks, new.anomaly = self.tracer, self.autocast, self.saved_hooks, self.anomaly
         return new
 

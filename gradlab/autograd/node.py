@@ -35,6 +35,7 @@ class Node:
     tensor_class: type  # what outputs and gradients are made of; set by record.adopt
     plans: dict[int, Any]  # what to keep, by which inputs need a gradient (a bit each); see formulas.plan_of
     targets: frozenset[int]  # positions of the inputs that have a gradient formula
+    packing: type[Node] | None = None  # the class for nodes recorded under saved_tensors_hooks; see formulas.packing
     count = 1  # number of outputs
     index = 0
     edges: tuple[Any, ...]
@@ -133,6 +134,21 @@ class AccumulateGrad:
         meta = meta_of(self.variable)
         meta.hooks = {} if meta.hooks is None else meta.hooks
         return add_hook(meta.hooks, on_gradient)
+
+    def register_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
+        """Call `hook(grad_inputs, grad_outputs)` after a gradient was added: the first is empty, the second holds what was added."""
+        arrived: list[Any] = []
+        seen = self.register_prehook(lambda gradients: arrived.append(gradients[0]))
+
+        def after(_: Any) -> None:
+            hook((), (arrived.pop(),))
+            arrived.clear()
+
+        meta = meta_of(self.variable)
+        meta.post_hooks = {} if meta.post_hooks is None else meta.post_hooks
+        handle = add_hook(meta.post_hooks, after)
+        handle.others = (seen,)
+        return handle
 
     def __call__(self, gradient: Any) -> None:
         variable = self.variable

@@ -23,7 +23,7 @@ def cuda_names() -> list[str]:
 
 def best_device() -> str:
     """A real GPU if there is one; the emulated one only when it is asked for by name, for it is slow."""
-    return "cuda" if cuda_available() and os.environ.get("GRADLAB_CUDA") != "emulated" else "cpu"
+    return "cuda" if cuda_available() and not os.environ.get("GRADLAB_CUDA", "").startswith("emulated") else "cpu"
 
 
 def usable_device(name: str) -> str:

@@ -5,10 +5,12 @@ Asking does not raise where there is no GPU (`is_available`, `device_count`); ev
 
 from __future__ import annotations
 
+from gradlab.backends.determinism import nondeterministic_algorithms
 from gradlab.cuda.devices import (
     current_device,
     device,
     device_count,
+    get_device_capability,
     get_device_name,
     init,
     is_available,
@@ -18,6 +20,7 @@ from gradlab.cuda.devices import (
     set_device,
     synchronize,
 )
+from gradlab.cuda.graphs import CUDAGraph, graph, graph_pool_handle, is_current_stream_capturing
 from gradlab.cuda.memory import (
     OutOfMemoryError,
     empty_cache,
@@ -27,10 +30,12 @@ from gradlab.cuda.memory import (
     memory_reserved,
     memory_summary,
     reset_peak_memory_stats,
+    set_per_process_memory_fraction,
 )
-from gradlab.cuda.streams import Event, Stream, current_stream, default_stream, stream
+from gradlab.cuda.streams import Event, Stream, current_stream, default_stream, set_stream, stream
 
 __all__ = [
+    "CUDAGraph",
     "Event",
     "OutOfMemoryError",
     "Stream",
@@ -40,8 +45,12 @@ __all__ = [
     "device",
     "device_count",
     "empty_cache",
+    "get_device_capability",
     "get_device_name",
+    "graph",
+    "graph_pool_handle",
     "init",
+    "is_current_stream_capturing",
     "is_available",
     "is_initialized",
     "manual_seed",
@@ -51,8 +60,11 @@ __all__ = [
     "memory_allocated",
     "memory_reserved",
     "memory_summary",
+    "nondeterministic_algorithms",
     "reset_peak_memory_stats",
     "set_device",
+    "set_per_process_memory_fraction",
+    "set_stream",
     "stream",
     "synchronize",
 ]

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from gradlab.backends.cuda.loading import available, load, loaded
@@ -74,20 +76,32 @@ class device:
         load().driver.set_device(self._before.pop())
 
 
+@contextmanager
+def on(index: int) -> Iterator[None]:
+    """Within the block, the device of that number is current."""
+    driver = load().driver
+    before = driver.current_device()
+    driver.set_device(index)
+    try:
+        yield
+    finally:
+        driver.set_device(before)
+
+
 def synchronize(device: Any = None) -> None:
     """Wait for all work on a device (the current one). Raises what its kernels have reported, such as an index out of range."""
-    index, backend = index_of(device), load()
-    before = backend.driver.current_device()
-    backend.driver.set_device(index)
-    try:
-        backend.synchronize()
-    finally:
-        backend.driver.set_device(before)
+    with on(index_of(device)):
+        load().synchronize()
 
 
 def get_device_name(device: Any = None) -> str:
     """What a device is called."""
     return load().driver.device_name(index_of(device))
+
+
+def get_device_capability(device: Any = None) -> tuple[int, int]:
+    """A device's compute capability, such as (9, 0)."""
+    return load().driver.capability(index_of(device))
 
 
 def manual_seed(seed: int) -> None:

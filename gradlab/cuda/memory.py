@@ -10,7 +10,7 @@ from gradlab.cuda.devices import index_of
 
 __all__ = [
     "OutOfMemoryError", "empty_cache", "max_memory_allocated", "mem_get_info", "memory_allocated", "memory_reserved", "memory_summary",
-    "reset_peak_memory_stats",
+    "reset_peak_memory_stats", "set_per_process_memory_fraction",
 ]  # fmt: skip
 
 
@@ -43,6 +43,16 @@ def mem_get_info(device: Any = None) -> tuple[int, int]:
     """Bytes that this process does not hold, and all bytes of a device."""
     use = _use(device)
     return use.total - use.reserved, use.total
+
+
+def set_per_process_memory_fraction(fraction: float, device: Any = None) -> None:
+    """Let this process take at most that part (0 to 1) of a device's memory; beyond it an allocation is out of memory."""
+    if not isinstance(fraction, (int, float)) or isinstance(fraction, bool):
+        raise TypeError(f"set_per_process_memory_fraction: a number from 0 to 1, not {type(fraction).__name__}")
+    if not 0 <= fraction <= 1:
+        raise ValueError(f"set_per_process_memory_fraction: {fraction} is not from 0 to 1")
+    index = index_of(device)
+    load().driver.limit_memory(index, int(fraction * _use(index).total))
 
 
 def empty_cache() -> None:

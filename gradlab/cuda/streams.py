@@ -5,7 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from gradlab.backends.cuda.loading import load
-from gradlab.cuda.devices import index_of
+from gradlab.cuda.devices import index_of, on
+from gradlab.device import Device
 
 
 class Event:
@@ -15,15 +16,27 @@ class Event:
     def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> None:
         if interprocess:
             raise NotImplementedError("Event: interprocess events are not offered; exchange data through the host instead")
+        load()  # says what is missing
         self._timing = enable_timing
-        self._handle = load().driver.new_event(enable_timing)
-        self._recorded = False
+        self._handle: Any = None  # made when it is first recorded, on that stream's device
+        self._device: int | None = None
+
+    @property
+    def _recorded(self) -> bool:
+        return self._handle is not None
 
     def record(self, stream: Stream | None = None) -> None:
-        """Let the event happen when the work so far of a stream (the current one) is done."""
+        """Let the event happen when the work so far of a stream (the current one) is done. RuntimeError if it was recorded on another
+        device before."""
         stream = current_stream() if stream is None else stream
-        load().driver.record_event(self._handle, stream._handle)
-        self._recorded = True
+        driver = load().driver
+        if self._handle is None:
+            with on(stream.device_index):
+                self._handle = driver.new_event(self._timing)
+            self._device = stream.device_index
+        elif self._device != stream.device_index:
+            raise RuntimeError(f"record: the event belongs to cuda:{self._device}, the stream to cuda:{stream.device_index}")
+        driver.record_event(self._handle, stream._handle)
 
     def wait(self, stream: Stream | None = None) -> None:
         """Let later work of a stream (the current one) wait for the event."""
@@ -54,14 +67,19 @@ class Stream:
     """A queue of work on a device. Work of different streams may overlap; within one it runs in order."""
 
     def __init__(self, device: Any = None, priority: int = 0) -> None:
-        driver = load().driver
         self.device_index = index_of(device)
-        before = driver.current_device()
-        driver.set_device(self.device_index)
-        try:
-            self._handle = driver.new_stream(priority)
-        finally:
-            driver.set_device(before)
+        with on(self.device_index):
+            self._handle = load().driver.new_stream(priority)
+
+    @property
+    def device(self) -> Device:
+        """The device whose work it takes."""
+        return Device("cuda", self.device_index)
+
+    @property
+    def cuda_stream(self) -> int:
+        """The driver's handle."""
+        return int(self._handle.ptr)
 
     def synchronize(self) -> None:
         """Wait for all its work."""
@@ -87,10 +105,10 @@ class Stream:
         self.wait_event(stream.record_event())
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Stream) and self.device_index == other.device_index and self._handle == other._handle
+        return isinstance(other, Stream) and self.device_index == other.device_index and self._handle.ptr == other._handle.ptr
 
     def __hash__(self) -> int:
-        return hash((self.device_index, id(self._handle)))
+        return hash((self.device_index, self._handle.ptr))
 
     def __repr__(self) -> str:
         return f"<gradlab.cuda.Stream device=cuda:{self.device_index}>"
@@ -103,13 +121,25 @@ def _wrapped(handle: Any, index: int) -> Stream:
 
 
 def current_stream(device: Any = None) -> Stream:
-    """The stream that work of this thread goes to."""
-    return _wrapped(load().driver.current_stream(), index_of(device))
+    """The stream that work of this thread goes to, on a device (the current one)."""
+    index = index_of(device)
+    with on(index):
+        return _wrapped(load().driver.current_stream(), index)
 
 
 def default_stream(device: Any = None) -> Stream:
-    """The stream that work goes to unless told otherwise."""
-    return _wrapped(load().driver.default_stream(), index_of(device))
+    """The stream that a device's work (the current one's) goes to unless told otherwise."""
+    index = index_of(device)
+    with on(index):
+        return _wrapped(load().driver.default_stream(), index)
+
+
+def set_stream(stream: Stream | None) -> None:
+    """Let work of this thread go to a stream (None: nothing changes), on its device."""
+    if stream is not None:
+        driver = load().driver
+        driver.set_device(stream.device_index)
+        driver.use_stream(stream._handle)
 
 
 class stream:
@@ -132,5 +162,6 @@ class stream:
         if self.stream is not None:
             driver = load().driver
             device, handle = self._before.pop()
+            driver.set_device(self.stream.device_index)
             driver.use_stream(handle)
             driver.set_device(device)

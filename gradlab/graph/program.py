@@ -58,7 +58,7 @@ class Program:
                 env[value.id] = array
         outputs = [np.array(env[v.id]) for v in graph.outputs]
         gradients = [(leaf, None if v is None else np.array(env[v.id])) for leaf, v in graph.gradients]
-        new = [(graph.state[old], np.array(env[value.id])) for old, value in graph.updates]
+        new = [(env[old.id], np.array(env[value.id])) for old, value in graph.updates]
         for target, array in new:
             np.copyto(target, array)
         for leaf, gradient in gradients:
@@ -78,9 +78,7 @@ def trace(function: Callable[..., Any], *example: Any) -> Program:
     tracer = Tracer(tensors[0].device) if tensors else Tracer()
     staged = []
     for tensor in tensors:
-        symbol = tracer.symbol(spec_of(tensor._array))
-        tracer.graph.inputs.append(tracer.value(symbol))
-        twin = wrap(symbol)
+        twin = wrap(tracer.argument(tensor._array))
         twin._edge = LEAF if tensor._edge is not None else None
         staged.append(twin)
     token = enter(current().replace(tracer=tracer))

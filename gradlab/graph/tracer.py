@@ -15,6 +15,7 @@ from gradlab.device import CPU, Device
 from gradlab.graph.ir import Call, Graph, Value
 from gradlab.graph.symbol import Symbol, TraceError
 from gradlab.op import Op
+from gradlab.ops.elementwise import clone
 from gradlab.spec import Spec, spec_of
 
 
@@ -46,6 +47,19 @@ class Tracer:
         if symbol.tracer is not self:
             raise TraceError("a tensor of another trace was used in this one; pass it as an argument or return it from there")
         return self._values[symbol.id]
+
+    def argument(self, array: Any) -> Symbol:
+        """A new input of the program, standing for an array that the caller will pass. Writes to it are updates, as those to state are."""
+        symbol = self.symbol(spec_of(array))
+        self.graph.inputs.append(self.value(symbol))
+        key = id(array)
+        self._state[key] = (array, symbol)
+        self._current[key] = symbol
+        self._home[symbol.id] = key
+        return symbol
+
+    def note(self, inputs: Any) -> None:
+        """Called with the inputs of each operation; a tracer that has to know the tensors behind its state looks at them."""
 
     def lift(self, array: Any) -> Symbol:
         """The symbol of an input: a symbol as it is, a real array as state."""
@@ -93,6 +107,8 @@ class Tracer:
             key = id(old)
             self._tensors.setdefault(id(tensor), (tensor, old, tensor._edge))
         new = self.lift(array)
+        if new.id in self._home or any(new is first for _, first in self._state.values()):  # one value in two places: a copy of its own
+            new = self.run(clone, [new], {})
         if key is not None:
             self._current[key] = new
             self._home[new.id] = key
@@ -116,6 +132,17 @@ class Tracer:
         offset = known[2]
         known[2] += words
         return int(offset)
+
+    def random_words(self, generator: Any) -> int:
+        """How many words the program has drawn so far."""
+        known = self._random.get(id(generator))
+        return 0 if known is None else int(known[2])
+
+    def rewind_random(self, generator: Any, words: int) -> None:
+        """Go back (or forth) to where the program had drawn that many words: a checkpoint computes the same again."""
+        if words != self.random_words(generator):
+            self.random_state(generator)
+            self._random[id(generator)][2] = words
 
     def finish(self, outputs: list[Any]) -> Graph:
         """Put everything outside back as it was; what was changed is now in the graph."""

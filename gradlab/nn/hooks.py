@@ -6,19 +6,27 @@ from collections.abc import Callable
 from typing import Any
 
 from gradlab.autograd.base import meta_of, version_of
-from gradlab.autograd.hooks import RemovableHandle
+from gradlab.autograd.hooks import RemovableHandle, next_key
 from gradlab.autograd.mode import current
 from gradlab.nn.joint import joined
 from gradlab.tensor import Tensor
 
 Hook = Callable[..., Any]
 
+everywhere: dict[int, tuple[str, Any]] = {}  # hooks of all modules: which table of a module they stand before, and the entry
+
+
+def ahead(table: str, own: dict[int, Any]) -> list[tuple[int, Any]]:
+    """The hooks of all modules, then the module's own, with their keys."""
+    shared = [(key, entry) for key, (name, entry) in everywhere.items() if name == table]
+    return [*shared, *own.items()]
+
 
 def placed(table: dict[int, Any], hook: Any, entry: Any, prepend: bool) -> RemovableHandle:
     """Put an entry for a hook at the end or the beginning of a table. TypeError for what cannot be called."""
     if not callable(hook):
         raise TypeError(f"a hook is a function, not {type(hook).__name__}")
-    key = max(table, default=-1) + 1
+    key = next_key()
     others = dict(table) if prepend else {}
     if prepend:
         table.clear()
@@ -76,20 +84,22 @@ class HookMethods:
         done: set[int] = set()
         result = None
         try:
-            for hook, with_kwargs in list(self._forward_pre_hooks.values()):
+            for _, (hook, with_kwargs) in ahead("_forward_pre_hooks", self._forward_pre_hooks):
                 args, kwargs = _replaced(hook, with_kwargs, self, args, kwargs)
             boundary = None
-            if self._backward_hooks or self._backward_pre_hooks:
-                boundary = _Boundary(self, list(self._backward_hooks.values()), list(self._backward_pre_hooks.values()))
+            after = [hook for _, hook in ahead("_backward_hooks", self._backward_hooks)]
+            before = [hook for _, hook in ahead("_backward_pre_hooks", self._backward_pre_hooks)]
+            if after or before:
+                boundary = _Boundary(self, after, before)
                 args = boundary.inputs(args)
             result = self.forward(*args, **kwargs)
-            for key, (hook, with_kwargs, _) in list(self._forward_hooks.items()):
+            for key, (hook, with_kwargs, _) in ahead("_forward_hooks", self._forward_hooks):
                 done.add(key)
                 changed = hook(self, args, kwargs, result) if with_kwargs else hook(self, args, result)
                 result = result if changed is None else changed
             return result if boundary is None else boundary.outputs(result)
         except Exception:
-            for key, (hook, with_kwargs, always) in list(self._forward_hooks.items()):
+            for key, (hook, with_kwargs, always) in ahead("_forward_hooks", self._forward_hooks):
                 if always and key not in done:
                     _ = hook(self, args, kwargs, result) if with_kwargs else hook(self, args, result)
             raise
@@ -104,6 +114,33 @@ def _replaced(hook: Hook, with_kwargs: bool, module: Any, args: tuple[Any, ...],
             raise RuntimeError(f"a forward pre-hook with kwargs returns None or a tuple (args, kwargs), not {type(changed).__name__}")
         return changed
     return (changed if isinstance(changed, tuple) else (changed,)), kwargs
+
+
+# ---------------------------------------------------------------- hooks of all modules
+
+
+def _register(table: str, hook: Hook, entry: Any) -> RemovableHandle:
+    return placed(everywhere, hook, (table, entry), False)
+
+
+def register_module_forward_pre_hook(hook: Hook) -> RemovableHandle:
+    """`register_forward_pre_hook` on every module there is or will be. Such hooks run before a module's own; meant for debugging."""
+    return _register("_forward_pre_hooks", hook, (hook, False))
+
+
+def register_module_forward_hook(hook: Hook, *, with_kwargs: bool = False, always_call: bool = False) -> RemovableHandle:
+    """`register_forward_hook` on every module."""
+    return _register("_forward_hooks", hook, (hook, with_kwargs, always_call))
+
+
+def register_module_full_backward_pre_hook(hook: Hook) -> RemovableHandle:
+    """`register_full_backward_pre_hook` on every module."""
+    return _register("_backward_pre_hooks", hook, hook)
+
+
+def register_module_full_backward_hook(hook: Hook) -> RemovableHandle:
+    """`register_full_backward_hook` on every module."""
+    return _register("_backward_hooks", hook, hook)
 
 
 # ---------------------------------------------------------------- backward

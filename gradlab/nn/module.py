@@ -14,7 +14,7 @@ from gradlab.autograd.mode import current, enter, leave, no_grad
 from gradlab.autograd.position import Scope
 from gradlab.device import Device
 from gradlab.dtype import FLOATING, as_numpy, bfloat16, float16, float32, float64
-from gradlab.nn.hooks import HookMethods
+from gradlab.nn.hooks import HookMethods, everywhere
 from gradlab.nn.parameter import Buffer, Parameter, is_lazy
 from gradlab.nn.state import StateMethods
 from gradlab.tensor import Tensor
@@ -72,7 +72,7 @@ class Module(HookMethods, StateMethods):
         scope.code, scope.lasti = frame.f_code, frame.f_lasti
         token = enter(mode.within(scope))
         try:
-            return self._call_hooked(args, kwargs) if self._hooked else self.forward(*args, **kwargs)
+            return self._call_hooked(args, kwargs) if self._hooked or everywhere else self.forward(*args, **kwargs)
         finally:
             leave(token)
 

@@ -7,6 +7,7 @@ from types import ModuleType
 from gradlab.op import Op
 from gradlab.ops import (
     activation,
+    attention,
     conv,
     create,
     elementwise,
@@ -36,7 +37,7 @@ from gradlab.ops import (
 )
 
 FAMILIES: tuple[ModuleType, ...] = (
-    activation, conv, create, elementwise, factor, gamma, index, layout, linalg, linear, loss, math, movement, norm, optim,
+    activation, attention, conv, create, elementwise, factor, gamma, index, layout, linalg, linear, loss, math, movement, norm, optim,
     optim_variants, pool, random, recurrent, reduce, scan, scatter, softmax, solve, sort, special, vision,
 )  # fmt: skip
 

@@ -1,6 +1,7 @@
 """Rows of matrix factorisations, of the last two dimensions: Cholesky, QR, eigenvectors of symmetric matrices, singular values, LU.
 
-LAPACK through `numpy.linalg` (LU has none there); on a GPU they run on the host (see `backends/cuda/fallback.py`).
+LAPACK through `numpy.linalg` (LU has none there); on a GPU one block of threads for each matrix. Where mathematics leaves a choice both
+devices make the same one: the signs of eigenvectors and of singular vectors (`oriented`), what fills U or Vh up to a square (`svd_cpu`).
 """
 
 from __future__ import annotations
@@ -10,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from gradlab.dtype import INT64
+from gradlab.kernel import Kernel
 from gradlab.op import Op
 from gradlab.ops.movement import cat
 from gradlab.ops.solve import lapack, matrices, solve_triangular, square, unit
@@ -32,7 +34,7 @@ def _cholesky_gradient(g: Any, y: Any) -> Any:
     return 0.5 * (found + found.mT)
 
 
-cholesky = Op("cholesky", square, cpu=cholesky_cpu, grad={"x": _cholesky_gradient})
+cholesky = Op("cholesky", square, cpu=cholesky_cpu, cuda=Kernel("cholesky.cu", "cholesky", "matrix"), grad={"x": _cholesky_gradient})
 
 # ---------------------------------------------------------------- QR
 
@@ -80,9 +82,19 @@ def _tall_qr_gradient(q: Any, r: Any, g_q: Any, g_r: Any) -> Any:
     return solve_triangular(r, (g_q + q @ middle).mT, upper=True, unitriangular=False).mT  # times R⁻ᵀ from the right
 
 
-qr = Op("qr", qr_rule, params=("mode",), outputs=("Q", "R"), cpu=qr_cpu, grad={"x": _qr_gradient})
+qr = Op("qr", qr_rule, params=("mode",), outputs=("Q", "R"), cpu=qr_cpu, cuda=Kernel("qr.cu", "qr", "matrix"), grad={"x": _qr_gradient})
 
 # ---------------------------------------------------------------- eigenvectors of symmetric matrices
+
+
+def oriented(rows: Any) -> Any:
+    """For each row the sign, 1 or -1, that makes its first large element positive: large is what has at least 0.618 of the largest size.
+
+    Not simply the largest one: elements of equal size are common, and which of them is larger would be rounding's choice.
+    """
+    size = np.abs(rows)
+    first = (size >= 0.6180339887498949 * size.max(-1, keepdims=True, initial=0)).argmax(-1)
+    return np.where(np.take_along_axis(rows, first[..., None], -1)[..., 0] < 0, -1, 1).astype(rows.dtype)
 
 
 def eigh_rule(x: Spec, *, lower: bool) -> tuple[Spec, Spec]:
@@ -93,6 +105,8 @@ def eigh_rule(x: Spec, *, lower: bool) -> tuple[Spec, Spec]:
 
 def eigh_cpu(x: Any, eigenvalues: Any, eigenvectors: Any, *, lower: bool) -> None:
     eigenvalues[...], eigenvectors[...] = lapack("eigh", "are all elements finite?", np.linalg.eigh, x, UPLO="L" if lower else "U")
+    if x.size:
+        eigenvectors *= oriented(eigenvectors.swapaxes(-1, -2))[..., None, :]
 
 
 def _eigh_gradient(eigenvalues: Any, eigenvectors: Any, g_eigenvalues: Any = None, g_eigenvectors: Any = None) -> Any:
@@ -108,7 +122,8 @@ def _eigh_gradient(eigenvalues: Any, eigenvectors: Any, g_eigenvalues: Any = Non
     return v @ middle @ v.mT
 
 
-eigh = Op("eigh", eigh_rule, params=("lower",), outputs=("eigenvalues", "eigenvectors"), cpu=eigh_cpu, grad={"x": _eigh_gradient})
+eigh = Op("eigh", eigh_rule, params=("lower",), outputs=("eigenvalues", "eigenvectors"), cpu=eigh_cpu,
+          cuda=Kernel("eigh.cu", "eigh", "matrix"), grad={"x": _eigh_gradient})
 
 # ---------------------------------------------------------------- singular values
 
@@ -126,7 +141,16 @@ def svd_cpu(x: Any, U: Any, S: Any, Vh: Any, *, full: bool) -> None:
     if not x.size:
         U[...], Vh[...] = (np.eye(*part.shape[-2:], dtype=x.dtype) for part in (U, Vh))
         return
-    U[...], S[...], Vh[...] = lapack("svd", "are all elements finite?", np.linalg.svd, x, full_matrices=full)
+    u, S[...], vh = lapack("svd", "are all elements finite?", np.linalg.svd, x, full_matrices=False)
+    sign = oriented(vh)
+    k = S.shape[-1]
+    np.multiply(u, sign[..., None, :], U[..., :k])
+    np.multiply(vh, sign[..., :, None], Vh[..., :k, :])
+    if full:
+        if U.shape[-1] > k:
+            U[..., k:] = np.linalg.qr(U[..., :k], "complete")[0][..., k:]
+        if Vh.shape[-2] > k:
+            Vh[..., k:, :] = np.linalg.qr(Vh[..., :k, :].swapaxes(-1, -2), "complete")[0][..., k:].swapaxes(-1, -2)
 
 
 def _skew(m: Any) -> Any:
@@ -162,7 +186,8 @@ def _svd_gradient(U: Any, S: Any, Vh: Any, g_U: Any = None, g_S: Any = None, g_V
     return found if outside is None else found + outside
 
 
-svd = Op("svd", svd_rule, params=("full",), outputs=("U", "S", "Vh"), cpu=svd_cpu, grad={"x": _svd_gradient})
+svd = Op("svd", svd_rule, params=("full",), outputs=("U", "S", "Vh"), cpu=svd_cpu,
+         cuda=Kernel("svd.cu", "svd", "matrix"), grad={"x": _svd_gradient})
 
 # ---------------------------------------------------------------- LU
 
@@ -221,4 +246,4 @@ def _lu_gradient(order: Any, L: Any, U: Any, g_L: Any = None, g_U: Any = None) -
     return found.gather(-2, order.argsort(-1).unsqueeze(-1).expand(found.shape))
 
 
-lu = Op("lu", lu_rule, outputs=("order", "L", "U"), cpu=lu_cpu, grad={"x": _lu_gradient})
+lu = Op("lu", lu_rule, outputs=("order", "L", "U"), cpu=lu_cpu, cuda=Kernel("solve.cu", "lu", "matrix"), grad={"x": _lu_gradient})

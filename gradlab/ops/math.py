@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gradlab.kernel import Elementwise, Library
+from gradlab.kernel import Elementwise, Kernel
 from gradlab.op import Op
 from gradlab.spec import Spec, broadcast, broadcast_shapes, same, same_bool
 
@@ -126,7 +126,7 @@ def floats(a: Spec, b: Spec) -> Spec:
 
 nextafter = Op("nextafter", floats, cpu=np.nextafter, promote="same", exact=True,
                grad={"a": lambda g, a, b: g.masked_fill(a == b, 0), "b": lambda g: g.zeros_like()},
-               cuda=Library(lambda cupy, inputs, params: cupy.nextafter(*inputs)))  # fmt: skip
+               cuda=Kernel("special.cu", "nextafter", "pairs"))  # fmt: skip
 
 # ---------------------------------------------------------------- integers
 
@@ -140,8 +140,8 @@ def integers(a: Spec, b: Spec) -> Spec:
 
 left_shift = Op("left_shift", integers, cpu=np.left_shift, cuda=Elementwise("left_shift(a, b)"), promote="same", exact=True)
 right_shift = Op("right_shift", integers, cpu=np.right_shift, cuda=Elementwise("right_shift(a, b)"), promote="same", exact=True)
-gcd = Op("gcd", integers, cpu=np.gcd, promote="same", exact=True, cuda=Library(lambda cupy, inputs, params: cupy.gcd(*inputs)))
-lcm = Op("lcm", integers, cpu=np.lcm, promote="same", exact=True, cuda=Library(lambda cupy, inputs, params: cupy.lcm(*inputs)))
+gcd = Op("gcd", integers, cpu=np.gcd, promote="same", exact=True, cuda=Elementwise("gcd(a, b)"))
+lcm = Op("lcm", integers, cpu=np.lcm, promote="same", exact=True, cuda=Elementwise("lcm(a, b)"))
 
 # ---------------------------------------------------------------- three inputs
 

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from gradlab.kernel import Kernel
 from gradlab.op import Op
 from gradlab.ops.movement import cat
 from gradlab.spec import ShapeError, Spec
@@ -125,9 +126,10 @@ def _lstm_second(g_dgates: Any, g_dold: Any, dh: Any, dc: Any, acts: Any, c: Any
 
 
 lstm_cell: Op = Op("lstm_cell", lstm_cell_rule, outputs=("hidden", "cell", "acts"), cpu=lstm_cell_cpu, promote="same",
-               grad={("gates", "own", "c"): _lstm_gradient})  # fmt: skip
+               cuda=Kernel("recurrent.cu", "lstm_cell", "step"), grad={("gates", "own", "c"): _lstm_gradient})  # fmt: skip
 lstm_cell_backward: Op = Op("lstm_cell_backward", lstm_cell_backward_rule, outputs=("dgates", "dold"), cpu=lstm_cell_backward_cpu,
-                        promote="same", grad={("dh", "dc", "acts", "c", "cell"): _lstm_second})  # fmt: skip
+                        cuda=Kernel("recurrent.cu", "lstm_cell_backward", "step"), promote="same",
+                        grad={("dh", "dc", "acts", "c", "cell"): _lstm_second})  # fmt: skip
 
 # ---------------------------------------------------------------- GRU: gates r, z, n = tanh(gates_n + r·own_n); h' = n + z·(h - n)
 
@@ -211,6 +213,7 @@ def _gru_second(g_dgates: Any, g_down: Any, g_dold: Any, dh: Any, acts: Any, own
 
 
 gru_cell: Op = Op("gru_cell", gru_cell_rule, outputs=("hidden", "acts"), cpu=gru_cell_cpu, promote="same",
-              grad={("gates", "own", "h"): _gru_gradient})  # fmt: skip
+              cuda=Kernel("recurrent.cu", "gru_cell", "step"), grad={("gates", "own", "h"): _gru_gradient})  # fmt: skip
 gru_cell_backward: Op = Op("gru_cell_backward", gru_cell_backward_rule, outputs=("dgates", "down", "dold"), cpu=gru_cell_backward_cpu,
-                       promote="same", grad={("dh", "acts", "own", "h"): _gru_second})  # fmt: skip
+                       cuda=Kernel("recurrent.cu", "gru_cell_backward", "step"), promote="same",
+                       grad={("dh", "acts", "own", "h"): _gru_second})  # fmt: skip

@@ -1,6 +1,6 @@
 """Rows of square systems: inverse, determinant, solutions, the pseudo-inverse and the matrix exponential, of the last two dimensions.
 
-LAPACK through `numpy.linalg`, which is the CPU's fast path for all of them; on a GPU they run on the host (`backends/cuda/fallback.py`).
+LAPACK through `numpy.linalg`, which is the CPU's fast path for all of them; on a GPU one block of threads for each matrix.
 Gradients: M. B. Giles, "Collected matrix derivative results for forward and reverse mode algorithmic differentiation" (2008), unless said
 otherwise.
 """
@@ -12,13 +12,10 @@ from typing import Any
 
 import numpy as np
 
+from gradlab.kernel import Kernel
 from gradlab.op import Op
 from gradlab.ops.movement import cat
-from gradlab.spec import ShapeError, Spec, broadcast_shapes
-
-
-class LinAlgError(np.linalg.LinAlgError, RuntimeError):
-    """A matrix that an operation cannot take for its values: singular, not positive definite. A RuntimeError as in PyTorch."""
+from gradlab.spec import LinAlgError as LinAlgError, ShapeError, Spec, broadcast_shapes
 
 
 def lapack(name: str, advice: str, function: Callable[..., Any], *arrays: Any, **options: Any) -> Any:
@@ -59,7 +56,7 @@ def inverse_cpu(x: Any, y: Any) -> None:
     y[...] = lapack("inv", SINGULAR, np.linalg.inv, x)
 
 
-inverse = Op("inverse", square, cpu=inverse_cpu, grad={"x": lambda g, y: -(y.mT @ g @ y.mT)})
+inverse = Op("inverse", square, cpu=inverse_cpu, cuda=Kernel("solve.cu", "inverse", "matrix"), grad={"x": lambda g, y: -(y.mT @ g @ y.mT)})
 
 
 def solve_rule(a: Spec, b: Spec, **_: Any) -> Spec:
@@ -80,7 +77,8 @@ def _solve_gradients(g: Any, a: Any, y: Any) -> tuple[Any, Any]:
     return -(right @ y.mT), right
 
 
-solve = Op("solve", solve_rule, cpu=solve_cpu, promote="same", grad={("a", "b"): _solve_gradients})
+solve = Op("solve", solve_rule, cpu=solve_cpu,
+           cuda=Kernel("solve.cu", "solve", "matrix"), promote="same", grad={("a", "b"): _solve_gradients})
 
 
 def solve_triangular_cpu(a: Any, b: Any, y: Any, *, upper: bool, unitriangular: bool) -> None:
@@ -102,7 +100,8 @@ def _solve_triangular_gradients(g: Any, a: Any, y: Any, upper: bool, unitriangul
     return left.triu(edge) if upper else left.tril(-edge), right
 
 
-solve_triangular = Op("solve_triangular", solve_rule, params=("upper", "unitriangular"), cpu=solve_triangular_cpu, promote="same",
+solve_triangular = Op("solve_triangular", solve_rule, params=("upper", "unitriangular"), cpu=solve_triangular_cpu,
+                      cuda=Kernel("solve.cu", "solve_triangular", "matrix"), promote="same",
                       grad={("a", "b"): _solve_triangular_gradients})  # fmt: skip
 
 # ---------------------------------------------------------------- determinants
@@ -118,7 +117,8 @@ def det_cpu(x: Any, y: Any) -> None:
 
 
 # Jacobi's formula. The cofactors exist also where the matrix is singular and has no inverse.
-det = Op("det", det_rule, cpu=det_cpu, grad={"x": lambda g, x: g.unsqueeze(-1).unsqueeze(-1) * cofactor(x)})
+det = Op("det", det_rule, cpu=det_cpu,
+         cuda=Kernel("solve.cu", "det", "matrix"), grad={"x": lambda g, x: g.unsqueeze(-1).unsqueeze(-1) * cofactor(x)})
 
 
 def cofactor_cpu(x: Any, y: Any) -> None:
@@ -138,7 +138,7 @@ def _cofactor_gradient(g: Any, x: Any, y: Any) -> Any:
     return (product * y - y @ g.mT @ y) / det(x).unsqueeze(-1).unsqueeze(-1)
 
 
-cofactor: Op = Op("cofactor", square, cpu=cofactor_cpu, grad={"x": _cofactor_gradient})
+cofactor: Op = Op("cofactor", square, cpu=cofactor_cpu, cuda=Kernel("svd.cu", "cofactor", "matrix"), grad={"x": _cofactor_gradient})
 
 
 def slogdet_cpu(x: Any, sign: Any, logabsdet: Any) -> None:
@@ -146,6 +146,7 @@ def slogdet_cpu(x: Any, sign: Any, logabsdet: Any) -> None:
 
 
 slogdet = Op("slogdet", lambda x: (det_rule(x), det_rule(x)), outputs=("sign", "logabsdet"), cpu=slogdet_cpu,
+             cuda=Kernel("solve.cu", "slogdet", "matrix"),
              grad={"x": lambda x, g_logabsdet=None: None if g_logabsdet is None else
                    g_logabsdet.unsqueeze(-1).unsqueeze(-1) * inverse(x).mT})  # fmt: skip
 
@@ -177,7 +178,7 @@ def _pinv_gradient(g: Any, x: Any, y: Any) -> Any:
     return left - x @ (y @ left) + right - (right @ y) @ x - y.mT @ g @ y.mT
 
 
-pinv = Op("pinv", pinv_rule, params=("atol", "rtol"), cpu=pinv_cpu, grad={"x": _pinv_gradient})
+pinv = Op("pinv", pinv_rule, params=("atol", "rtol"), cpu=pinv_cpu, cuda=Kernel("svd.cu", "pinv", "matrix"), grad={"x": _pinv_gradient})
 
 # Coefficients of the [13/13] Padé approximant of e^x: N. J. Higham, "The scaling and squaring method for the matrix exponential
 # revisited", SIAM J. Matrix Anal. Appl. 26 (2005); it is accurate in float64 up to a norm of 5.37.
@@ -218,4 +219,5 @@ def _matrix_exp_gradient(g: Any, x: Any) -> Any:
     return matrix_exp(blocks).narrow(-2, 0, n).narrow(-1, n, n)
 
 
-matrix_exp: Op = Op("matrix_exp", square, cpu=matrix_exp_cpu, grad={"x": _matrix_exp_gradient})
+matrix_exp: Op = Op("matrix_exp", square, cpu=matrix_exp_cpu,
+                    cuda=Kernel("expm.cu", "matrix_exp", "matrix"), grad={"x": _matrix_exp_gradient})

@@ -146,14 +146,16 @@ def erfinv_cpu(x: Any, y: Any) -> None:
 
 
 def erfcx_wide(x: Any) -> Any:
-    """e^(x²)·erfc(x) of float64 numbers."""
+    """e^(x²)·erfc(x) of float64 numbers; the exponent is split as in `erfc_tail`."""
     tail = x >= 0.46875
     found = np.empty_like(x)
     found[tail] = scaled_tail(x[tail])
     rest = x[~tail]
     below = np.empty_like(rest)
     erf_64(rest, below, True)
-    found[~tail] = np.exp(np.square(rest)) * below
+    near = np.maximum(rest, -30.0)
+    whole = np.trunc(near * 16) / 16
+    found[~tail] = np.exp(whole * whole) * np.exp((near - whole) * (near + whole)) * below
     return found
 
 
@@ -185,7 +187,7 @@ def ndtri_cpu(x: Any, y: Any) -> None:
         tail = ~(np.abs(q) <= 0.425)
         if tail.any():
             s = np.sqrt(-np.log(np.minimum(p[tail], 1 - p[tail])))
-            near, far = s - 1.6, np.minimum(s, 27.0) - 5.0
+            near, far = s - 1.6, np.minimum(s, 28.0) - 5.0
             value = np.where(s <= 5, horner(near, WICHURA_C) / horner(near, WICHURA_D), horner(far, WICHURA_E) / horner(far, WICHURA_F))
             value[np.isinf(s)] = np.inf
             found[tail] = np.copysign(value, q[tail])
@@ -219,9 +221,9 @@ erfc = Op("erfc", same, cpu=erfc_cpu, cuda=Elementwise("erfc(x)"), promote="floa
           grad={"x": lambda g, x: g * ((x * x).neg().exp() * (-2 / math.sqrt(math.pi)))})  # fmt: skip
 erfinv = Op("erfinv", same, cpu=erfinv_cpu, cuda=Elementwise(ERFINV_EXPRESSION), promote="float",
             grad={"x": lambda g, y: g * ((y * y).exp() * (math.sqrt(math.pi) / 2))})  # fmt: skip
-erfcx: Op = Op("erfcx", same, cpu=erfcx_cpu, promote="float",
+erfcx: Op = Op("erfcx", same, cpu=erfcx_cpu, cuda=Elementwise("erfcx(x)"), promote="float",
                grad={"x": lambda g, x, y: g * (2 * x * y - 2 / math.sqrt(math.pi))})  # fmt: skip
-log_ndtr = Op("log_ndtr", same, cpu=log_ndtr_cpu, promote="float",
+log_ndtr = Op("log_ndtr", same, cpu=log_ndtr_cpu, cuda=Elementwise("log_ndtr(x)"), promote="float",
               grad={"x": lambda g, x: g * (math.sqrt(2 / math.pi) / erfcx(x * -math.sqrt(0.5)))})  # fmt: skip
-ndtri = Op("ndtri", same, cpu=ndtri_cpu, promote="float",
+ndtri = Op("ndtri", same, cpu=ndtri_cpu, cuda=Elementwise("ndtri(x)"), promote="float",
            grad={"x": lambda g, y: g * ((0.5 * (y * y)).exp() * math.sqrt(2 * math.pi))})  # fmt: skip

@@ -39,8 +39,9 @@ def hypers(group: dict[str, Any], names: tuple[Any, ...]) -> Tensor:
         found = values(group, names)
     else:
         live = getattr(tracer, "hypers", None)
-        if live is not None:
-            return live(group, names)
+        ready = live(group, names) if live is not None else None
+        if ready is not None:
+            return ready
         found = [hyper(group, name) if type(name) is str else hyper(group, *name) for name in names]
     for value in found:
         if isinstance(value, Tensor):

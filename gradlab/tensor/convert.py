@@ -11,6 +11,7 @@ from gradlab.autograd import inplace
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current
 from gradlab.autograd.record import apply, bind, finish, refresh, wrap
+from gradlab.batched import Batched
 from gradlab.device import Device
 from gradlab.dtype import BOOL, as_numpy, bfloat16, float16, float32, float64, int8, int16, int32, int64, uint8
 from gradlab.op import Op
@@ -177,6 +178,8 @@ class ConvertMethods(Differentiable):
         """A tensor of that size and value with this tensor's dtype and device unless others are given."""
         shape = (size,) if isinstance(size, int_) else tuple(size)
         made = filled(shape, fill_value, self._array.dtype if dtype is None else as_numpy(dtype), Device(device or self.device))
+        if type(self._array) is Batched:  # so that each sample may write into its own
+            made = wrap(self._array.lifted(made))
         return made.requires_grad_() if requires_grad else made
 
     def new_zeros(self, *size: Any, dtype: Any = None, device: Any = None, requires_grad: Any = False) -> Tensor:
@@ -199,11 +202,11 @@ class ConvertMethods(Differentiable):
 
     def zeros_like(self) -> Tensor:
         """Zeros of this shape, dtype and device."""
-        return filled(self.shape, 0, self._array.dtype, self.device)
+        return filled(self.shape, 0, self._array.dtype, self.device) if type(self._array) is not Batched else self.new_zeros(self.shape)
 
     def ones_like(self) -> Tensor:
         """Ones of this shape, dtype and device."""
-        return filled(self.shape, 1, self._array.dtype, self.device)
+        return filled(self.shape, 1, self._array.dtype, self.device) if type(self._array) is not Batched else self.new_ones(self.shape)
 
 
 int_, float_, bool_ = int, float, bool  # inside the class the names are methods

@@ -7,8 +7,9 @@ numbers on every device, and there is one default generator for all devices. Thi
 from __future__ import annotations
 
 import secrets
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -91,6 +92,8 @@ class Generator:
 
 
 default_generator = Generator()
+# While a CUDA graph is captured, what draws instead (gradlab/cuda/draws.py).
+captured: ContextVar[Callable[[Generator, int, Device | None], tuple[Tensor, int] | None] | None] = ContextVar("captured", default=None)
 
 
 def draw(generator: Generator | None, words: int, device: Device | None = None) -> tuple[Tensor, int]:
@@ -101,9 +104,14 @@ def draw(generator: Generator | None, words: int, device: Device | None = None) 
     generator = default_generator if generator is None else generator
     if not isinstance(generator, Generator):
         raise TypeError(f"generator: a gradlab.Generator or None, not {type(generator).__name__}")
-    tracer = current().tracer
+    mode = current()
+    if mode.vmap is not None:
+        return mode.vmap.draw(generator, words, device)  # type: ignore[no-any-return]
+    tracer = mode.tracer
     if tracer is not None:
         return tracer.random_state(generator), tracer.advance_random(generator, -(-words // 4) * 4)
+    if (capturing := captured.get()) is not None and (found := capturing(generator, words, device)) is not None:
+        return found
     state = wrap(generator.state_array())
     generator.advance(words)
     return (state if device is None or device.type == "cpu" else moved(state, device)), 0

@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from gradlab import dispatch
-from gradlab.autograd import engine, inplace, record
+from gradlab import autograd, dispatch
+from gradlab.autograd import inplace, record
 from gradlab.autograd.base import LEAF, Differentiable, meta_of
 from gradlab.autograd.hooks import RemovableHandle, add_hook, hooks_of
 from gradlab.autograd.mode import current
@@ -228,8 +228,7 @@ class Tensor(
         gradient: needed if this tensor is not a single number: a tensor of its shape, the vector of the vector-Jacobian product.
         The other arguments are those of `gradlab.autograd.backward`.
         """
-        chosen = None if inputs is None else [inputs] if isinstance(inputs, Tensor) else list(inputs)
-        engine.backward([self], [gradient], retain_graph, create_graph, chosen)
+        autograd.backward([self], [gradient], retain_graph, create_graph, inputs)
 
     def detach(self) -> Tensor:
         """The same memory outside the graph. Writing either in place is noticed by backward where it matters."""

@@ -1,7 +1,9 @@
 """Compiles every kernel for every GPU architecture, without a GPU: `python -m gradlab.testing.kernels`.
 
 Each program goes through NVRTC with the options that CuPy gives it at run time. An error, a warning, or a register spill fails. The table
-shows what the kernels take: registers, shared memory, stack. A file of one's own:
+shows what the kernels take: registers, shared memory, stack. What was found is kept by content in the user's cache directory
+($GRADLAB_CACHE), so that only what has changed is compiled anew. `--one` compiles each program for one architecture only, whichever its
+text falls on: what every change can afford (tests/test_kernel_table.py). A file of one's own:
 
     python -m gradlab.testing.kernels mine.cu --name "scale<float>" --name "scale<__half>"
 
@@ -11,16 +13,19 @@ Without NVRTC nothing is compiled; a message says so and how to install it (`--r
 from __future__ import annotations
 
 import argparse
+import hashlib
+import json
 import os
 import re
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import NamedTuple
 
 from gradlab.backends.cuda.catalogue import Program, programs
+from gradlab.backends.cuda.emulator.toolchain import cache_directory
 from gradlab.kernel import source_directory
 from gradlab.ops import ROWS
 from gradlab.testing.nvrtc import Nvrtc, NvrtcMissing, load
@@ -59,16 +64,48 @@ class Outcome(NamedTuple):
     seconds: float
 
 
+def options_for(architecture: int, nvrtc: Nvrtc) -> list[str]:
+    """The compiler's options for an architecture."""
+    options = [*CUPY_OPTIONS, f"-arch=sm_{architecture}", "--ptxas-options=-v", f"-I{source_directory()}"]
+    return [*options, f"-I{nvrtc.include}"] if nvrtc.include else options
+
+
 def check(program: Program, architecture: int, nvrtc: Nvrtc) -> Outcome:
     """Compile a program for an architecture."""
     begun = time.perf_counter()
-    options = [*CUPY_OPTIONS, f"-arch=sm_{architecture}", "--ptxas-options=-v", f"-I{source_directory()}"]
-    if nvrtc.include:
-        options.append(f"-I{nvrtc.include}")
-    compiled = nvrtc.compile(program.source, program.label, options, program.names)
+    compiled = nvrtc.compile(program.source, program.label, options_for(architecture, nvrtc), program.names)
     readable = {lowered: name for name, lowered in compiled.lowered.items()}
     usage = {readable.get(name, name): one for name, one in usage_in(compiled.log)}
     return Outcome(program, architecture, _problem(compiled.ok, compiled.log, usage), usage, time.perf_counter() - begun)
+
+
+def digest(program: Program) -> str:
+    """A name for a program's content. Its headers of gradlab are part of its text."""
+    return hashlib.sha256("\0".join((program.source, *program.names)).encode()).hexdigest()[:32]
+
+
+def checked(program: Program, architecture: int, nvrtc: Nvrtc) -> Outcome:
+    """The same; what was found before for the same content, compiler and options is taken from the cache."""
+    key = "\0".join((digest(program), *CUPY_OPTIONS, str(architecture), str(nvrtc.version), str(nvrtc.path.stat().st_size)))
+    directory = cache_directory().with_name("kernels")
+    file = directory / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json"
+    try:
+        problem, usage, seconds = json.loads(file.read_text(encoding="utf-8"))
+        return Outcome(program, architecture, problem, {name: Usage(*one) for name, one in usage.items()}, seconds)
+    except (OSError, ValueError, TypeError):
+        pass  # not there, or not whole
+    found = check(program, architecture, nvrtc)
+    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    scratch = file.with_suffix(f".{os.getpid()}")
+    scratch.write_text(json.dumps([found.problem, found.usage, found.seconds]), encoding="utf-8")
+    scratch.replace(file)
+    return found
+
+
+def fallen_on(program: Program, architectures: Sequence[int]) -> int:
+    """The one of the architectures that a program's content falls on."""
+    possible = [architecture for architecture in architectures if architecture >= program.least_arch]
+    return possible[int(digest(program), 16) % len(possible)]
 
 
 def usage_in(log: str) -> Iterator[tuple[str, Usage]]:
@@ -91,15 +128,35 @@ def _problem(ok: bool, log: str, usage: dict[str, Usage]) -> str | None:
     return None if usage else "no kernel came out: name the instances of its templates"
 
 
-def check_all(chosen: Iterable[Program], architectures: Sequence[int], nvrtc: Nvrtc, jobs: int) -> Iterator[list[Outcome]]:
-    """Every program on every architecture from its least one up; the outcomes of one program after another."""
-    with ThreadPoolExecutor(jobs) as pool:
-        waiting = [
-            [pool.submit(check, program, architecture, nvrtc) for architecture in architectures if architecture >= program.least_arch]
-            for program in chosen
-        ]
-        for futures in waiting:
-            yield [future.result() for future in futures]
+def _worker(program: Program, architecture: int, fresh: bool) -> Outcome:
+    """In a process of its own: NVRTC compiles one program at a time in each."""
+    return (check if fresh else checked)(program, architecture, load())
+
+
+def check_all(
+    chosen: Iterable[Program], architectures: Sequence[int], nvrtc: Nvrtc, jobs: int, *, fresh: bool = True, one: bool = False
+) -> Iterator[list[Outcome]]:
+    """Every program on every architecture from its least one up; the outcomes of one program after another.
+
+    jobs: processes. fresh: whatever the cache holds. one: each program on the one architecture that it falls on.
+    """
+    tasks = [
+        (program, [fallen_on(program, architectures)] if one else [a for a in architectures if a >= program.least_arch])
+        for program in chosen
+    ]
+    if jobs == 1:
+        for program, wanted in tasks:
+            yield [(check if fresh else checked)(program, architecture, nvrtc) for architecture in wanted]
+        return
+    with ProcessPoolExecutor(jobs) as pool:
+        # The largest first, so that no process is left alone with one in the end.
+        largest_first = sorted(range(len(tasks)), key=lambda n: -len(tasks[n][0].names))
+        futures = {n: [pool.submit(_worker, tasks[n][0], architecture, fresh) for architecture in tasks[n][1]] for n in largest_first}
+        try:
+            for n in range(len(tasks)):
+                yield [future.result() for future in futures[n]]
+        finally:
+            pool.shutdown(cancel_futures=True)
 
 
 def table_rows(outcomes: Sequence[Outcome], each: bool) -> Iterator[tuple[str, str, str, str, str]]:
@@ -125,7 +182,9 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--only", default="", help="regular expression: only programs whose label has a match")
     made.add_argument("--each", action="store_true", help="a line for each kernel, not for each program")
-    made.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="how many to compile at once")
+    made.add_argument("--one", action="store_true", help="each program on one architecture only, whichever its text falls on")
+    made.add_argument("--fresh", action="store_true", help="compile also what the cache knows")
+    made.add_argument("-j", "--jobs", type=int, default=os.cpu_count() or 1, help="how many processes compile")
     made.add_argument("--require", action="store_true", help="fail where NVRTC is not installed")
     return made
 
@@ -148,19 +207,24 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if unknown:
         print(f"left out, because this NVRTC does not know them: {', '.join(f'sm_{a}' for a in sorted(unknown))}")
         architectures = [a for a in architectures if a not in unknown]
-    begun, failed, compiled, kernels = time.perf_counter(), 0, 0, 0
+    begun, failed, compiled = time.perf_counter(), 0, 0
+    kernels, seconds = dict.fromkeys(architectures, 0), dict.fromkeys(architectures, 0.0)
     heading = " ".join(f"{a:4d}" for a in architectures)
     print(f"{'kernels':64} registers on sm_\n{'':64} {heading} {'shared':>7} {'stack':>6} {'spills':>6}")
-    for outcomes in check_all(chosen, architectures, nvrtc, options.jobs):
+    fresh = options.fresh or bool(options.files)
+    for outcomes in check_all(chosen, architectures, nvrtc, options.jobs, fresh=fresh, one=options.one):
         for label, registers, shared, stack, spills in table_rows(outcomes, options.each):
             print(f"{label:64} {registers:{len(heading)}} {shared:>7} {stack:>6} {spills:>6}", flush=True)
         for outcome in outcomes:
             compiled += 1
-            kernels += len(outcome.usage)
+            seconds[outcome.architecture] += outcome.seconds
+            kernels[outcome.architecture] += len(outcome.usage)
             if outcome.problem:
                 failed += 1
                 print(f"FAILED {outcome.program.label} on sm_{outcome.architecture}:\n{outcome.problem}", flush=True)
-    print(f"{compiled} compilations, {kernels} kernels, {failed} failed, {time.perf_counter() - begun:.1f} s")
+    for a in architectures:
+        print(f"sm_{a}: {kernels[a]} kernels, {seconds[a]:.1f} s of compilation")
+    print(f"{compiled} compilations, {sum(kernels.values())} kernels, {failed} failed, {time.perf_counter() - begun:.1f} s")
     return int(failed > 0)
 
 

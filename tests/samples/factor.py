@@ -32,16 +32,31 @@ def gram_schmidt(x, mode):
     return q, r
 
 
+def turned(v):
+    """Columns with their first large element above zero, one column at a time."""
+    for at in np.ndindex(v.shape[:-2]):
+        for column in v[at].T:
+            large = [e for e in column if abs(e) >= 0.6180339887498949 * abs(column).max()]
+            column *= 1 if large[0] >= 0 else -1
+    return v
+
+
 def values(x, lower):
     full = np.tril(x) + np.tril(x, -1).swapaxes(-1, -2) if lower else np.triu(x) + np.triu(x, 1).swapaxes(-1, -2)
     w, v = np.linalg.eigh(full, "L" if lower else "U")
     np.testing.assert_allclose(full @ v, v * w[..., None, :], atol=1e-12)
-    return w, v
+    return w, turned(v)
 
 
 def singular(x, full):
+    """LAPACK's with those signs; what fills up to a square is the complete Q's of the rest."""
     u, s, v = np.linalg.svd(x, full_matrices=full)
     k = s.shape[-1]
+    first = turned(v[..., :k, :].swapaxes(-1, -2).copy())
+    u[..., :k] *= (first.swapaxes(-1, -2) * v[..., :k, :]).sum(-1)[..., None, :]
+    v[..., :k, :] = first.swapaxes(-1, -2)
+    u[..., k:] = np.linalg.qr(u[..., :k], "complete")[0][..., k : u.shape[-1]]
+    v[..., k:, :] = np.linalg.qr(first, "complete")[0].swapaxes(-1, -2)[..., k : v.shape[-2], :]
     np.testing.assert_allclose((u[..., :k] * s[..., None, :]) @ v[..., :k, :], x, atol=1e-12)
     return u, s, v
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import ctypes
 import struct
+import weakref
 from collections.abc import Sequence
 from typing import Any
 
@@ -31,17 +32,28 @@ _PADDED = {
 
 
 class Packet:
-    """A buffer for the values of one launch and the table that points into it."""
+    """A buffer for the values of one launch and the table that points into it. `kinds` says what the values are."""
 
-    __slots__ = ("address", "buffer", "table")
+    __slots__ = ("__weakref__", "address", "buffer", "kinds", "table")
 
-    def __init__(self, size: int, offsets: Sequence[int]) -> None:
+    def __init__(self, size: int, offsets: Sequence[int], kinds: tuple[str | int, ...]) -> None:
+        self.kinds = kinds
         self.buffer = ctypes.create_string_buffer(size + 16)
         base = ctypes.addressof(self.buffer)
         start = -base % 16
         self.table = (ctypes.c_void_p * max(len(offsets), 1))(*(base + start + o for o in offsets))
         self.address = ctypes.addressof(self.table)
         self.buffer = (ctypes.c_char * size).from_buffer(self.buffer, start)
+        _packets[self.address] = self
+
+
+# Packets by the address that a driver is given: the emulated one looks at what was packed.
+_packets: weakref.WeakValueDictionary[int, Packet] = weakref.WeakValueDictionary()
+
+
+def packet_at(address: int) -> Packet | None:
+    """The packet whose table is at an address."""
+    return _packets.get(address)
 
 
 class Packer:
@@ -50,7 +62,7 @@ class Packer:
     Several threads may pack at once: each takes a packet that no other is using.
     """
 
-    __slots__ = ("_free", "_offsets", "_pack", "_size")
+    __slots__ = ("_free", "_kinds", "_offsets", "_pack", "_size")
 
     def __init__(self, kinds: Sequence[str | int]) -> None:
         form, offsets, size = "<", [], 0
@@ -60,6 +72,7 @@ class Packer:
             form += part
             size += struct.calcsize("<" + part)
         self._pack = struct.Struct(form).pack_into
+        self._kinds = tuple(kinds)
         self._offsets, self._size = tuple(offsets), max(size, 8)
         self._free: list[Packet] = []
 
@@ -68,7 +81,7 @@ class Packer:
         try:
             packet = self._free.pop()
         except IndexError:
-            packet = Packet(self._size, self._offsets)
+            packet = Packet(self._size, self._offsets, self._kinds)
         self._pack(packet.buffer, 0, *values)
         return packet
 

@@ -17,6 +17,7 @@ import numpy as np
 from gradlab.backends.cuda import launch
 from gradlab.backends.cuda.compiler import file_source, inlined, program
 from gradlab.backends.cuda.generate import Operand, Signature, elementwise_source, main_dtype, reads
+from gradlab.backends.cuda.launch import templates
 from gradlab.backends.cuda.reduction import reduction_source
 from gradlab.backends.cuda.types import compute_type
 from gradlab.dtype import ALL, BOOL, FLOATING
@@ -49,7 +50,6 @@ COMPUTED_WIDE = (
     ("__nv_bfloat16", "__nv_bfloat16"),
     ("__nv_bfloat16", "float"),
 )
-PAIRS = tuple(itertools.product(FLOATS, FLOATS))
 
 # What the template parameters of kernels stand for, by the parameter's text; by "file parameters" where a file differs.
 ARGUMENTS: dict[str, Sequence[Any]] = {
@@ -61,7 +61,7 @@ ARGUMENTS: dict[str, Sequence[Any]] = {
     "int Stage": (0, 1, 2),
 }
 SPECIAL: dict[str, Sequence[tuple[Any, ...]]] = {
-    "arg.cu extreme": tuple(itertools.product(EVERY, ("false", "true"), ("false", "true"))),
+    **templates.special(),
     "scan.cu running": tuple(itertools.product((*FLOATS, "long long"), (0, 1))) + tuple((s, 2) for s in FLOATS),
     "scan.cu running_extreme": tuple(itertools.product((*FLOATS, *INTEGERS), ("false", "true"))),
     "index.cu take": tuple(
@@ -80,8 +80,8 @@ SPECIAL: dict[str, Sequence[tuple[Any, ...]]] = {
         for name in ("resample", "resample_backward")
     },
     "movement.cu convert": tuple(itertools.product(EVERY, EVERY)),
-    "random.cu normal_of": PAIRS,
-    "random.cu bernoulli": tuple(itertools.product((*FLOATS, "bool", "long long"), FLOATS)),
+    "random.cu normal_of": tuple((s, s) for s in FLOATS),
+    "random.cu bernoulli": (*((s, s) for s in FLOATS[2:]), *itertools.product(EVERY, FLOATS[:2])),
     "random.cu integers": tuple((s,) for s in (*FLOATS, *INTEGERS)),
     "pool.cu max_pool": tuple((s,) for s in (*FLOATS, *INTEGERS)),
     "index.cu add_rows": tuple((s,) for s in (*FLOATS, *INTEGERS)),
@@ -99,6 +99,10 @@ SPECIAL: dict[str, Sequence[tuple[Any, ...]]] = {
     **{f"sort.cu {name}": tuple((s,) for s in (*FLOATS, *INTEGERS)) for name in ("order_as", "convert_counts")},
     "sort.cu count_numbers": tuple((s,) for s in INTEGERS),
 }
+for _file, _tensor in (("attention.cu", False), ("attention_tensor.cu", True)):
+    for _name in ("attend", "attention_gradient"):
+        SPECIAL[f"{_file} {_name}"] = launch.attention.instances(_name, _tensor)
+LEAST = {"attention_tensor.cu": 80, "conv_tensor.cu": 80}  # of files that need more than LEAST_ARCHITECTURE
 _KERNEL = re.compile(r"(?:template <([^>]*)>\s*)?__global__ void (?:__launch_bounds__\([^)]*\)\s*)?(\w+)\(")
 
 
@@ -123,11 +127,10 @@ def instances(file: str, name: str, parameters: str) -> list[str]:
 
 
 def file_programs() -> Iterator[Program]:
-    """The kernels of `kernels/*.cu`, one program for each kernel."""
+    """The kernels of `kernels/*.cu`, one program for each file."""
     for path in sorted(source_directory().glob("*.cu")):
-        source = inlined(file_source(path.name))
-        for name, parameters in kernels_of(path.name):
-            yield Program(f"{path.name}:{name}", source, instances(path.name, name, parameters), LEAST_ARCHITECTURE)
+        names = [one for name, parameters in kernels_of(path.name) for one in instances(path.name, name, parameters)]
+        yield Program(path.name, inlined(file_source(path.name)), names, LEAST.get(path.name, LEAST_ARCHITECTURE))
 
 
 # ---------------------------------------------------------------- rows
@@ -152,7 +155,8 @@ def _taken(op: Op, dtype: np.dtype[Any]) -> np.dtype[Any] | None:
 
 
 def signatures(op: Op, dtypes: Iterable[np.dtype[Any]] = DTYPES) -> Iterator[Signature]:
-    """The kernels of an elementwise row for operands of one dtype: contiguous and strided, in 32 and 64 bits."""
+    """The kernels of an elementwise row for operands of one dtype: contiguous (of several operands also with a number as the last) and
+    strided. A conversion gives every dtype."""
     for dtype in dtypes:
         out = _taken(op, dtype)
         if out is None:
@@ -160,30 +164,33 @@ def signatures(op: Op, dtypes: Iterable[np.dtype[Any]] = DTYPES) -> Iterator[Sig
         operands = tuple(Operand(name, BOOL if name in ("condition", "mask") else dtype) for name in op.inputs)
         main = compute_type(main_dtype(operands, out))
         read = tuple((p, main if p in ("lo", "hi") else "double") for p in op.params if reads(op.cuda.expression, p))
-        for contiguous, wide in ((True, False), (False, False), (False, True)):
-            yield Signature(op.name, operands, out, read, contiguous, wide)
+        for target in DTYPES if op.name == "cast" else (out,):
+            yield Signature(op.name, operands, target, read, True)
+            yield Signature(op.name, operands, target, read, False)
+        if len(operands) > 1 and dtype != BOOL:
+            number = (*operands[:-1], operands[-1]._replace(immediate=True))
+            yield Signature(op.name, number, out, read, True)
 
 
 def row_programs(rows: Mapping[str, Op]) -> Iterator[Program]:
-    """The generated kernels: elementwise rows together by dtype and form, reductions each."""
-    groups: dict[Any, list[tuple[Op, Signature]]] = {}
+    """The generated kernels: elementwise rows together by dtype and form, a reduction for all dtypes."""
+    groups: dict[tuple[str, bool], list[tuple[Op, Signature]]] = {}
     for op in rows.values():
         if isinstance(op.cuda, Elementwise):
             for signature in signatures(op):
                 kind = signature.operands[-1].dtype if signature.operands else signature.out
-                groups.setdefault((kind.name, signature.contiguous, signature.wide), []).append((op, signature))
-    for (kind, contiguous, wide), members in groups.items():
-        label = f"elementwise {kind} {'contiguous' if contiguous else 'strided'}{' wide' if wide else ''}"
+                groups.setdefault((kind.name, signature.contiguous), []).append((op, signature))
+    for (dtype_name, contiguous), members in groups.items():
         source = inlined(program("elementwise.cuh", *(elementwise_source(op, s) for op, s in members)))
-        yield Program(label, source, [f"gradlab::{s.kernel}" for _, s in members], LEAST_ARCHITECTURE)
+        names = [f"gradlab::{s.kernel}" for _, s in members]
+        yield Program(f"elementwise {dtype_name} {'contiguous' if contiguous else 'strided'}", source, names, LEAST_ARCHITECTURE)
     for op in rows.values():
         if isinstance(op.cuda, Reduction):
-            for dtype in (d for d in DTYPES if d in FLOATING or ((op.exact or op.name in ("sum", "prod")) and d != BOOL)):
-                out = BOOL if op.name in ("all", "any") else dtype
-                source, names = reduction_source(op, dtype, out)
-                yield Program(
-                    f"reduction {op.name} {dtype.name}", inlined(source), [f"gradlab::{n}" for n in names.values()], LEAST_ARCHITECTURE
-                )
+            dtypes = [d for d in DTYPES if d in FLOATING or ((op.exact or op.name in ("sum", "prod")) and d != BOOL)]
+            parts = [reduction_source(op, d, BOOL if op.name in ("all", "any") else d) for d in dtypes]
+            names = [f"gradlab::{name}" for _, found in parts for name in found.values()]
+            source = inlined(program("reduce.cuh", *(text for text, _ in parts)))
+            yield Program(f"reduction {op.name}", source, names, LEAST_ARCHITECTURE)
 
 
 def programs(rows: Mapping[str, Op]) -> Iterator[Program]:

@@ -100,6 +100,9 @@ class Driver(Protocol):
     def device_name(self, index: int) -> str:
         """What the device is called."""
 
+    def capability(self, index: int) -> tuple[int, int]:
+        """The device's compute capability: (9, 0) for an H100."""
+
     def memory(self, index: int) -> MemoryUse:
         """How much memory is in use."""
 
@@ -107,21 +110,24 @@ class Driver(Protocol):
         """Start the peak anew from what is in use."""
 
     def free_cached(self) -> None:
-        """Give memory that no array holds back to the device."""
+        """Give memory that no array holds back to the devices."""
 
-    # Streams and events are the driver's own objects. None is the default stream.
+    def limit_memory(self, index: int, size: int) -> None:
+        """Take at most that many bytes of a device."""
+
+    # Streams and events are the driver's own objects; a stream's `ptr` is its handle.
 
     def new_stream(self, priority: int) -> Any:
         """A stream that does not wait for the default stream."""
 
     def default_stream(self) -> Any:
-        """The stream that work goes to unless told otherwise."""
+        """The stream that the current device's work goes to unless told otherwise."""
 
     def current_stream(self) -> Any:
-        """The stream that work goes to in this thread."""
+        """The stream that the current device's work goes to in this thread."""
 
     def use_stream(self, stream: Any) -> None:
-        """Let work go to a stream."""
+        """Let the current device's work go to one of its streams, in this thread."""
 
     def stream_done(self, stream: Any) -> bool:
         """Whether all its work is done."""
@@ -146,3 +152,27 @@ class Driver(Protocol):
 
     def elapsed(self, start: Any, end: Any) -> float:
         """Milliseconds between two events that have happened."""
+
+    # Captures. What is submitted between begin and end becomes a graph; nothing runs. Whoever captures has run the same work before
+    # (kernels are loaded, products prepared, `gemm.library.warm` called on the stream), and keeps all arrays that the work reads and
+    # writes. In a capture `upload`, `download`, `shared_words`, `compile`, `free_cached` and every kind of waiting raise RuntimeError.
+
+    def new_arena(self) -> Any:
+        """A memory pool on the current device for one or more captures; it lasts as long as this object or a graph captured with it."""
+
+    def begin_capture(self, stream: Any, arena: Any) -> None:
+        """Capture a stream other than the default one, the current stream of this thread. This thread's allocations come from the arena
+        (None: there may be none). Other streams join by waiting for an event of a captured one."""
+
+    def end_capture(self, stream: Any) -> Any:
+        """End the capture that began in a stream; what was captured. RuntimeError if something in it was not possible, or if a stream that
+        joined was not waited for. The capture is over in any case."""
+
+    def instantiate(self, captured: Any) -> Any:
+        """The graph, ready to be launched."""
+
+    def launch_graph(self, graph: Any, stream: Any) -> None:
+        """Run all of a graph's work in a stream."""
+
+    def capturing(self) -> bool:
+        """Whether the current stream is captured."""

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+import itertools
 import math
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from math import prod
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from gradlab.backends.cpu import immediate
 from gradlab.backends.cuda.arguments import KINDS, Packer
-from gradlab.backends.cuda.generate import MAX_OPERANDS, Operand, Signature, main_dtype, reads
+from gradlab.backends.cuda.generate import MAX_OPERANDS, Operand, Signature, main_dtype, pack_of, reads
 from gradlab.backends.cuda.layout import MAX_RANK, broadcast_strides, merged, pack_layout_of
 from gradlab.backends.cuda.types import compute_type
 from gradlab.backends.cuda.work import Work
@@ -19,6 +21,7 @@ from gradlab.op import Op
 from gradlab.spec import Spec, count
 
 BLOCK = 256
+MOST = 2**31 - 1  # elements of one launch of the strided form, which counts in 32 bits
 _LARGEST_FLOAT = 3.4028235677973366e38  # what still rounds to a finite float32
 
 
@@ -60,6 +63,44 @@ def _parameter(op: Op, name: str, value: Any, main: np.dtype[Any]) -> tuple[str,
     return ("double", "d", value) if isinstance(value, float) else None
 
 
+class _Piece(NamedTuple):
+    """One launch of the strided form. shifts: bytes to add to each address, or None. tail: constants, layout, first element, count."""
+
+    shifts: tuple[int, ...] | None
+    tail: tuple[Any, ...]
+    blocks: tuple[int, int, int]
+
+
+def _pieces(
+    operands: tuple[Operand, ...], out: Spec, sizes: list[int], steps: list[list[int]], constants: list[Any]
+) -> Iterator[_Piece]:
+    """The launches that make up an output, each of at most `MOST` elements. Sizes and each array's strides as `merged` gives them."""
+    for box, place in boxes(sizes, MOST):
+        first = sum(p * prod(sizes[:d]) for d, p in enumerate(place))
+        starts = iter([sum(p * s for p, s in zip(place, mine, strict=True)) for mine in steps])
+        shifts = (first * out.dtype.itemsize, *(0 if o.immediate else next(starts) * o.dtype.itemsize for o in operands))
+        layout, _ = pack_layout_of(box[::-1], [tuple(mine[::-1]) for mine in steps])
+        number = prod(box)
+        yield _Piece(shifts if any(shifts) else None, (*constants, layout, first, number), (-(-number // BLOCK), 1, 1))
+
+
+def boxes(sizes: Sequence[int], most: int) -> Iterator[tuple[tuple[int, ...], tuple[int, ...]]]:
+    """An array of these sizes (innermost first) cut into boxes of at most `most` elements, each a stretch of the array in row-major order:
+    the sizes of each, and the place where it begins."""
+    split, inner = 0, 1  # the outermost dimension whose whole extent is too much, and the elements of one step along it
+    while split < len(sizes) and inner * sizes[split] <= most:
+        inner *= sizes[split]
+        split += 1
+    if split == len(sizes):
+        yield tuple(sizes), (0,) * len(sizes)
+        return
+    ones = (1,) * (len(sizes) - split - 1)
+    for outer in itertools.product(*(range(n) for n in reversed(sizes[split + 1 :]))):
+        for begin in range(0, sizes[split], most // inner):
+            length = min(most // inner, sizes[split] - begin)
+            yield (*sizes[:split], length, *ones), (*(0,) * split, begin, *outer[::-1])
+
+
 def plan(work: Work, op: Op, arrays: list[Any], specs: list[Any], out: Spec, params: dict[str, Any]) -> Callable[[list[Any]], Any]:
     """A plan for operands of these shapes, strides and dtypes."""
     shape, size = out.shape, count(out.shape)
@@ -79,11 +120,8 @@ def plan(work: Work, op: Op, arrays: list[Any], specs: list[Any], out: Spec, par
     names = tuple((name, kind) for name, kind, _, _ in read)
     constants = [value for _, _, _, value in read]
     real = [a for a, number in zip(arrays, numbers, strict=True) if not number]
-    strides = [broadcast_strides(a, shape) for a in real]
-    sizes, steps = merged(shape, strides)
+    sizes, steps = merged(shape, [broadcast_strides(a, shape) for a in real])
     flat = len(sizes) <= 1 and all(s == [1] or (size == 1 and s == []) for s in steps)
-    layout, widest = pack_layout_of(shape, strides)
-    wide = max(size, widest) > 2**31 - 1
     kinds: list[str | int] = ["P"]
     converters: list[Any] = []
     for operand in operands:
@@ -97,22 +135,26 @@ def plan(work: Work, op: Op, arrays: list[Any], specs: list[Any], out: Spec, par
     kinds += [kind for _, _, kind, _ in read]
     compiler = work.compiler
     strided_function: list[Any] = []
-    strided_packer = Packer([*kinds, len(layout), "q"])
-    strided_blocks = (-(-size // BLOCK), 1, 1)
-    strided_tail = (*constants, layout, size)
+    pieces = list(_pieces(operands, out, sizes, steps, constants))
+    strided_packer = Packer([*kinds, len(pieces[0].tail[-3]), "q", "q"])
 
-    def strided() -> Any:
+    def strided(values: list[Any]) -> None:
+        """Launch the strided form. values: the output's address, and what the operands are."""
         if not strided_function:
-            strided_function.append(compiler.elementwise(op, Signature(op.name, operands, out.dtype, names, False, wide)))
-        return strided_function[0]
+            strided_function.append(compiler.elementwise(op, Signature(op.name, operands, out.dtype, names, False)))
+        for piece in pieces:
+            moved = values if piece.shifts is None else [v + shift if shift else v for v, shift in zip(values, piece.shifts, strict=True)]
+            packet = strided_packer.fill(*moved, *piece.tail)
+            launch(strided_function[0], piece.blocks, block, packet.address, 0)
+            strided_packer.done(packet)
 
     block = (BLOCK, 1, 1)
     dtype = out.dtype
     if flat:
-        signature = Signature(op.name, operands, out.dtype, names, True, False)
+        signature = Signature(op.name, operands, out.dtype, names, True)
         function = compiler.elementwise(op, signature)
         packer = Packer([*kinds, "q"])
-        blocks = (-(-size // (BLOCK * signature.pack)), 1, 1)
+        blocks = (-(-size // (BLOCK * pack_of(op.cuda.expression, signature))), 1, 1)
         tail = (*constants, size)
 
     def run(inputs: list[Any]) -> Any:
@@ -131,9 +173,7 @@ def plan(work: Work, op: Op, arrays: list[Any], specs: list[Any], out: Spec, par
             launch(function, blocks, block, packet.address, 0)
             packer.done(packet)
         else:
-            packet = strided_packer.fill(*values, *strided_tail)
-            launch(strided(), strided_blocks, block, packet.address, 0)
-            strided_packer.done(packet)
+            strided(values)
         return made
 
     return run

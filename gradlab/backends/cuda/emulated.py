@@ -1,146 +1,100 @@
-"""The emulated GPU: NumPy memory behind a real device's rules, kernels compiled as C++ and run thread by thread.
+"""The emulated GPU: NumPy memory behind a real device's rules, kernels compiled as C++ and run thread by thread, streams that run late.
 
-Chosen by `GRADLAB_CUDA=emulated`. Arrays refuse to become NumPy arrays implicitly and to mix with them, as CuPy's do; there are two
-devices, so
-that mixing them can be tested. It needs a C++ compiler and says so where there is none.
+Chosen by `GRADLAB_CUDA=emulated` (two devices) or `emulated:N`. It needs a C++ compiler and says so where there is none. Its parts are in
+`emulator/` (kernels) and `emulator/device/` (memory, streams, captures). What a real GPU would get wrong without a word raises
+KernelFault. Variables, read when the driver is made:
+
+GRADLAB_EMULATED_STREAMS   when work runs: late (at the last moment), random, or eager (at once); see `emulator/device/streams.py`.
+GRADLAB_EMULATED_ORDER     in which order a kernel's threads run: forward, reverse, random, or warps; see `emulator/function.py`.
+GRADLAB_EMULATED_MEMORY    bytes that each device has.
 """
 
 from __future__ import annotations
 
+import ctypes
 import os
 import threading
-import time
-from collections.abc import Sequence
-from types import SimpleNamespace
+from collections.abc import Callable, Sequence
 from typing import Any, NoReturn
 
 import numpy as np
 
-from gradlab.backends.cuda.driver import MemoryUse, out_of_memory
-from gradlab.backends.cuda.emulator import EmulatedFunction, compile_kernels
+from gradlab.backends.cuda.driver import MemoryUse
+from gradlab.backends.cuda.emulator import EmulatedFunction, KernelFault, compile_kernels
+from gradlab.backends.cuda.emulator.device.array import LIBRARY, EmulatedArray
+from gradlab.backends.cuda.emulator.device.capture import Arena, Capture, Graph
+from gradlab.backends.cuda.emulator.device.hazards import Use
+from gradlab.backends.cuda.emulator.device.launches import Arguments, check_kinds, uses_of
+from gradlab.backends.cuda.emulator.device.pool import Block, DeviceMemory, Pool
+from gradlab.backends.cuda.emulator.device.streams import Engine, Event, Stream
+from gradlab.backends.cuda.emulator.guarded import allocation, damage_around
 from gradlab.spec import count as elements
 
-DEVICES = 2
-LIMIT = int(os.environ.get("GRADLAB_EMULATED_MEMORY", str(8 << 30)))  # bytes of memory that each emulated device has
-
-
-class EmulatedArray:
-    """An array on an emulated device."""
-
-    __slots__ = ("__weakref__", "_device", "_host", "base")
-    __array_priority__ = 100
-
-    def __init__(self, host: np.ndarray[Any, Any], device: int, base: EmulatedArray | None = None) -> None:
-        self._host = host
-        self._device = device
-        self.base = base
-
-    shape = property(lambda self: self._host.shape)
-    dtype = property(lambda self: self._host.dtype)
-    strides = property(lambda self: self._host.strides)
-    ndim = property(lambda self: self._host.ndim)
-    size = property(lambda self: self._host.size)
-    nbytes = property(lambda self: self._host.nbytes)
-    flags = property(lambda self: self._host.flags)
-
-    def _like(self, host: np.ndarray[Any, Any]) -> EmulatedArray:
-        return EmulatedArray(host, self._device, self if self.base is None else self.base)
-
-    @property
-    def T(self) -> EmulatedArray:
-        return self._like(self._host.T)
-
-    def reshape(self, *shape: Any) -> EmulatedArray:
-        """A view in another shape; the strides must allow it."""
-        return self._like(np.reshape(self._host, shape[0] if len(shape) == 1 else shape, copy=False))
-
-    def transpose(self, *dims: Any) -> EmulatedArray:
-        return self._like(self._host.transpose(*dims))
-
-    def swapaxes(self, a: int, b: int) -> EmulatedArray:
-        return self._like(self._host.swapaxes(a, b))
-
-    def squeeze(self, axis: Any = None) -> EmulatedArray:
-        return self._like(self._host.squeeze(axis))
-
-    def view(self, dtype: Any) -> EmulatedArray:
-        return self._like(self._host.view(dtype))
-
-    def diagonal(self, offset: int = 0, axis1: int = 0, axis2: int = 1) -> EmulatedArray:
-        found = self._host.diagonal(offset, axis1, axis2)
-        found.flags.writeable = self._host.flags.writeable  # as CuPy's
-        return self._like(found)
-
-    def __bool__(self) -> NoReturn:
-        raise TypeError("the truth value of an array on an (emulated) GPU is not known to the host; call .item() on the tensor")
-
-    def __getitem__(self, index: Any) -> EmulatedArray:
-        return self._like(self._host[index])
-
-    def __len__(self) -> int:
-        return len(self._host)
-
-    def __array__(self, *_: Any, **__: Any) -> NoReturn:
-        raise TypeError("Implicit conversion to a NumPy array is not allowed: the array is on an (emulated) GPU; call .cpu() first")
-
-    def __array_function__(self, function: Any, types: Any, args: Any, kwargs: Any) -> Any:
-        if function not in _VIEWS:
-            raise TypeError(f"numpy.{function.__name__} does not compute with arrays on an (emulated) GPU")
-        host = [a._host if isinstance(a, EmulatedArray) else a for a in args]
-        return self._like(function(*host, **kwargs))
-
-    def __array_ufunc__(self, *_: Any, **__: Any) -> NoReturn:
-        raise TypeError("Unsupported type: NumPy does not compute with arrays on an (emulated) GPU")
-
-    def __repr__(self) -> str:
-        return f"EmulatedArray({self._host!r}, device={self._device})"
-
-
-_VIEWS = {np.broadcast_to, np.expand_dims, np.flip, np.diagonal, np.moveaxis, np.swapaxes, np.transpose}
-
-
-def _as_strided(array: EmulatedArray, shape: Any, strides: Any) -> EmulatedArray:
-    return array._like(np.lib.stride_tricks.as_strided(array._host, shape, strides))
-
-
-# What views need of the array library: CuPy's names.
-LIBRARY = SimpleNamespace(lib=SimpleNamespace(stride_tricks=SimpleNamespace(as_strided=_as_strided)))
+MEMORY = 8 << 30
 
 
 class EmulatedDriver:
-    """Runs everything at once, in the order of the calls."""
+    """Work is checked when it is submitted and runs when somebody waits for it."""
 
     name = "emulated"
     array_type = EmulatedArray
     library = LIBRARY
 
-    def __init__(self) -> None:
+    def __init__(self, devices: int = 2, memory: int | None = None, schedule: str | None = None) -> None:
         self._local = threading.local()
-        self.used = [0] * DEVICES
-        self.peak = [0] * DEVICES
         self.launches = 0
         self.order = os.environ.get("GRADLAB_EMULATED_ORDER", "forward")
+        self.engine = Engine(os.environ.get("GRADLAB_EMULATED_STREAMS", "late") if schedule is None else schedule)
+        limit = int(os.environ.get("GRADLAB_EMULATED_MEMORY", str(MEMORY))) if memory is None else memory
+        self._memory = [DeviceMemory(index, limit) for index in range(devices)]
+        self._pools = [Pool(device) for device in self._memory]
+        self._defaults = [self.engine.new_stream(index, True) for index in range(devices)]
+        self._shared: list[tuple[int, int, np.ndarray[Any, Any]]] = []  # memory of the host that kernels may reach
+
+    # ------------------------------------------------------------ devices
 
     def device_count(self) -> int:
-        return DEVICES
+        return len(self._memory)
 
     def current_device(self) -> int:
         return getattr(self._local, "device", 0)
 
     def set_device(self, index: int) -> None:
-        if not 0 <= index < DEVICES:
-            raise RuntimeError(f"cuda:{index}: there are {DEVICES} (emulated) devices, cuda:0 to cuda:{DEVICES - 1}")
+        count = len(self._memory)
+        if not 0 <= index < count:
+            raise RuntimeError(f"cuda:{index}: there are {count} (emulated) devices, cuda:0 to cuda:{count - 1}")
         self._local.device = index
 
-    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> EmulatedArray:
+    def device_name(self, index: int) -> str:
+        return "emulated GPU"
+
+    def capability(self, index: int) -> tuple[int, int]:
+        return (9, 0)
+
+    def synchronize(self) -> None:
+        self._not_in_capture("synchronize")
         device = self.current_device()
+        self.engine.synchronize_device(device)
+        for block in list(self._memory[device].blocks.values()):
+            damage = damage_around(block.address)
+            if damage:
+                raise KernelFault("a kernel", f"{damage} of cuda:{device}, found by synchronize")
+
+    # ------------------------------------------------------------ memory
+
+    def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> EmulatedArray:
+        device, stream = self.current_device(), self.current_stream()
         size = elements(shape) * dtype.itemsize
-        if size + self.used[device] > LIMIT:
-            raise out_of_memory(device, size, self.used[device], 0, LIMIT - self.used[device], LIMIT)
-        memory = Memory(size, self.used, device)
-        self.used[device] += size
-        self.peak[device] = max(self.peak[device], self.used[device])
-        return EmulatedArray(memory.array(shape, dtype), device)
+        with self.engine.lock:
+            capture, pool, free = stream.capture, self._pools[device], self.free_cached
+            if capture is not None or self._capture() is not None:
+                if capture is None:
+                    self._refuse("memory is allocated in a stream that is not captured; let that stream wait for the captured one first")
+                if capture.pool is None:
+                    self._refuse("memory is allocated in a capture without an arena; capture with gl.cuda.graph, or allocate before")
+                pool = capture.pool
+            life = pool.malloc(size, stream, dtype, None if capture is not None else free)
+        return EmulatedArray(life.array(shape, dtype), device)
 
     def pointer(self, array: EmulatedArray) -> int:
         return array._host.ctypes.data
@@ -149,110 +103,221 @@ class EmulatedDriver:
         return array._device
 
     def upload(self, host: np.ndarray[Any, Any]) -> EmulatedArray:
+        self._not_in_capture("a copy from the host (gl.tensor(…), .cuda())")
         made = self.empty(host.shape, host.dtype)
-        np.copyto(made._host, host)
+        if host.nbytes:
+            staged, target, size = np.ascontiguousarray(host).copy(), self.pointer(made), host.nbytes
+            self._submit("a copy from the host", (), (target,), lambda: _move(target, staged.ctypes.data, size))
         return made
 
     def download(self, array: EmulatedArray) -> np.ndarray[Any, Any]:
-        return array._host.copy()
+        self._not_in_capture("a copy to the host (.cpu(), .item(), a row that runs on the host)")
+        host = np.empty(array.shape, array.dtype)
+        if host.nbytes:
+            source = self.pointer(array)
+            self._submit("a copy to the host", (source,), (), lambda: _move(host.ctypes.data, source, host.nbytes))
+            self.engine.synchronize_stream(self.current_stream())
+        return host
 
     def shared_words(self, number: int) -> tuple[np.ndarray[Any, Any], EmulatedArray]:
+        self._not_in_capture("allocating the host's memory")
         host = np.zeros(number, np.uint64)
+        self._shared.append((host.ctypes.data, host.nbytes, host))
         return host, EmulatedArray(host, 0)
 
     def fill_zero(self, array: EmulatedArray) -> None:
-        array._host.fill(0)
+        target, size = self.pointer(array), array.nbytes
+        if size:
+            self._submit("fill_zero", (), (target,), lambda: ctypes.memset(target, 0, size))
 
     def copy(self, target: EmulatedArray, source: EmulatedArray) -> None:
-        target._host.reshape(-1).view(np.uint8)[...] = source._host.reshape(-1).view(np.uint8)
+        to, at, size = self.pointer(target), self.pointer(source), target.nbytes
+        if size:
+            self._submit("a copy", (at,), (to,), lambda: _move(to, at, size))
+
+    def memory(self, index: int) -> MemoryUse:
+        with self.engine.lock:
+            return self._memory[index].use()
+
+    def reset_peak(self, index: int) -> None:
+        with self.engine.lock:
+            self._memory[index].peak = self._memory[index].use().allocated
+
+    def free_cached(self) -> None:
+        """Freeing waits for the device, as cudaFree does."""
+        self._not_in_capture("empty_cache")
+        with self.engine.lock:
+            for index, pool in enumerate(self._pools):
+                self.engine.synchronize_device(index)
+                pool.release()
+
+    def limit_memory(self, index: int, size: int) -> None:
+        self._memory[index].limit = size
+
+    # ------------------------------------------------------------ kernels
 
     def compile(self, source: str, names: Sequence[str], label: str) -> dict[str, EmulatedFunction]:
+        self._not_in_capture(f"loading a kernel ({label})")
         return compile_kernels(source, names, label=label)
 
     def launch(
         self, function: EmulatedFunction, grid: tuple[int, int, int], block: tuple[int, int, int], parameters: int, shared: int
     ) -> None:
+        function.max_dynamic_shared_size_bytes = max(function.max_dynamic_shared_size_bytes, shared)  # as the real driver asks for it
+        function.check_launch(grid, block, shared)
+        check_kinds(function, parameters)
+        arguments = Arguments(function.signature, parameters)
+        uses = uses_of(function, arguments, self.current_device(), self._find, self._on_host)
+        order = self.order
         self.launches += 1
-        function.launch(grid, block, parameters, shared, order=self.order)
 
-    def synchronize(self) -> None:
-        pass
+        def run() -> None:
+            function.launch(grid, block, arguments.address, shared, order=order)
+            for use in uses:
+                damage = damage_around(use.address)
+                if damage:
+                    raise KernelFault(function.name, damage)
 
-    def device_name(self, index: int) -> str:
-        return "emulated GPU"
+        self.engine.submit(self.current_stream(), function.name, uses, run)
 
-    def memory(self, index: int) -> MemoryUse:
-        return MemoryUse(self.used[index], self.peak[index], self.used[index], LIMIT)
+    def submit(self, label: str, reads: Sequence[int], writes: Sequence[int], run: Callable[[], None], stream: int) -> None:
+        """Work of a library, by the addresses that it reads and writes, in the stream of a handle."""
+        found = self.engine.find(self.current_device(), stream)
+        if found is None:
+            raise KernelFault(label, f"{stream:#x} is no stream of cuda:{self.current_device()}")
+        self.launches += 1
+        self.engine.submit(found, label, self._uses(reads, writes, label), run)
 
-    def reset_peak(self, index: int) -> None:
-        self.peak[index] = self.used[index]
+    def _submit(self, label: str, reads: Sequence[int], writes: Sequence[int], run: Callable[[], Any]) -> None:
+        self.engine.submit(self.current_stream(), label, self._uses(reads, writes, label), run)
 
-    def free_cached(self) -> None:
-        pass
+    def _uses(self, reads: Sequence[int], writes: Sequence[int], label: str) -> list[Use]:
+        found = []
+        for addresses, writing in ((reads, False), (writes, True)):
+            for address in addresses:
+                block = self._find(address)
+                if block is not None:
+                    if not block.alive:
+                        raise KernelFault(label, f"memory of cuda:{block.device} ({block.size} bytes) that was freed")
+                    found.append(Use(block, address, writing))
+        return found
 
-    def new_stream(self, priority: int) -> Any:
-        return object()
-
-    def default_stream(self) -> Any:
+    def _find(self, address: int) -> Block | None:
+        place = allocation(address)
+        if place is None:
+            return None
+        for device in self._memory:
+            block = device.blocks.get(place[0])
+            if block is not None:
+                return block
         return None
 
-    def current_stream(self) -> Any:
-        return getattr(self._local, "stream", None)
+    def _on_host(self, address: int) -> bool:
+        return any(start <= address < start + size for start, size, _ in self._shared)
 
-    def use_stream(self, stream: Any) -> None:
-        self._local.stream = stream
+    # ------------------------------------------------------------ captures
 
-    def stream_done(self, stream: Any) -> bool:
-        return True
+    def begin_capture(self, stream: Stream, arena: Arena | None) -> None:
+        with self.engine.lock:
+            if stream.ptr == 0:
+                raise RuntimeError("a capture cannot begin in the default stream; use gl.cuda.Stream(), as gl.cuda.graph does")
+            if stream.capture is not None or self._capture() is not None:
+                raise RuntimeError("a capture is going on already; end it first")
+            self._local.capture = Capture(stream, arena)
 
-    def synchronize_stream(self, stream: Any) -> None:
-        pass
+    def end_capture(self, stream: Stream) -> Graph:
+        with self.engine.lock:
+            capture = stream.capture
+            if capture is None or capture.origin is not stream:
+                raise RuntimeError(f"end_capture: no capture began in {stream.name}")
+            self._local.capture = None
+            return Graph(capture.end(), capture.arena)
 
-    def new_event(self, timing: bool) -> Any:
-        return [None]
+    def instantiate(self, captured: Graph) -> Graph:
+        return captured
 
-    def record_event(self, event: Any, stream: Any) -> None:
-        event[0] = time.perf_counter()
+    def launch_graph(self, graph: Graph, stream: Stream) -> None:
+        if stream.capture is not None:
+            self._refuse("a graph is replayed; replay it outside")
+        for block, life in graph.lives.items():
+            if not block.alive or block.life != life:
+                raise KernelFault(
+                    "a captured graph",
+                    f"it reads or writes memory of cuda:{block.device} ({block.size} bytes) that was freed after the capture: keep the "
+                    "tensors that a captured step works with",
+                )
+        order = self.engine.order(len(graph.nodes))
+        self.engine.submit(stream, "a captured graph", graph.uses, lambda: graph.run(order))
 
-    def event_done(self, event: Any) -> bool:
-        return True
+    def new_arena(self) -> Arena:
+        return Arena(Pool(self._memory[self.current_device()], "the arena of a graph"))
 
-    def synchronize_event(self, event: Any) -> None:
-        pass
+    def capturing(self) -> bool:
+        return self.current_stream().capture is not None
 
-    def wait_event(self, stream: Any, event: Any) -> None:
-        pass
+    def _capture(self) -> Capture | None:
+        return getattr(self._local, "capture", None)
 
-    def elapsed(self, start: Any, end: Any) -> float:
-        return (end[0] - start[0]) * 1e3
+    def _not_in_capture(self, what: str) -> None:
+        if self._capture() is not None or self.current_stream().capture is not None:
+            self._refuse(f"{what} is not possible: nothing runs before the graph is replayed. Do it before the capture, or after replaying")
+
+    def _refuse(self, what: str) -> NoReturn:
+        """Raise; a capture that goes on is spoiled, as on a GPU."""
+        capture = self._capture() or self.current_stream().capture
+        message = f"inside a CUDA graph's capture: {what}"
+        if capture is not None:
+            capture.broken = message
+        raise RuntimeError(message)
+
+    # ------------------------------------------------------------ streams and events
+
+    def new_stream(self, priority: int) -> Stream:
+        return self.engine.new_stream(self.current_device())
+
+    def default_stream(self) -> Stream:
+        return self._defaults[self.current_device()]
+
+    def current_stream(self) -> Stream:
+        device = self.current_device()
+        chosen: dict[int, Stream] = self._local.__dict__.get("streams") or {}
+        return chosen.get(device) or self._defaults[device]
+
+    def use_stream(self, stream: Stream) -> None:
+        if stream.device_id != self.current_device():
+            raise RuntimeError(f"{stream.name} does not belong to the current device, cuda:{self.current_device()}")
+        self._local.__dict__.setdefault("streams", {})[stream.device_id] = stream
+
+    def stream_done(self, stream: Stream) -> bool:
+        self._not_captured(stream, "query")
+        return self.engine.stream_done(stream)
+
+    def synchronize_stream(self, stream: Stream) -> None:
+        self._not_captured(stream, "synchronize")
+        self.engine.synchronize_stream(stream)
+
+    def _not_captured(self, stream: Stream, what: str) -> None:
+        if stream.capture is not None:
+            self._refuse(f"{what} of a captured stream is not possible: nothing runs before the graph is replayed")
+
+    def new_event(self, timing: bool) -> Event:
+        return Event()
+
+    def record_event(self, event: Event, stream: Stream) -> None:
+        self.engine.record(event, stream)
+
+    def event_done(self, event: Event) -> bool:
+        return self.engine.event_done(event)
+
+    def synchronize_event(self, event: Event) -> None:
+        self.engine.synchronize_event(event)
+
+    def wait_event(self, stream: Stream, event: Event) -> None:
+        self.engine.wait(stream, event)
+
+    def elapsed(self, start: Event, end: Event) -> float:
+        return (end.time - start.time) * 1e3
 
 
-class Memory:
-    """One allocation, poisoned with NaN patterns; gives its bytes back to the device's count when it goes."""
-
-    def __init__(self, size: int, used: list[int], device: int) -> None:
-        self._raw = np.full(size + 256, 0xFF, np.uint8)
-        start = -self._raw.__array_interface__["data"][0] % 256
-        self._bytes = self._raw[start : start + size]
-        self.size, self._used, self._device = size, used, device
-
-    def array(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-        """The memory as an array; the array keeps this object alive."""
-        return np.asarray(_Holder(self, shape, dtype)).view(dtype)
-
-    def __del__(self) -> None:
-        self._used[self._device] -= self.size
-
-
-class _Holder:
-    """What NumPy keeps as the base of an array over a Memory."""
-
-    def __init__(self, memory: Memory, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
-        self.memory = memory
-        raw = dtype.str if dtype.kind != "V" else f"<u{dtype.itemsize}"
-        self.__array_interface__ = {
-            "version": 3,
-            "shape": shape,
-            "typestr": raw,
-            "data": (memory._bytes.__array_interface__["data"][0] if memory.size else memory._raw.__array_interface__["data"][0], False),
-        }
+def _move(target: int, source: int, size: int) -> None:
+    ctypes.memmove(target, source, size)

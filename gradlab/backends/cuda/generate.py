@@ -1,5 +1,7 @@
 """Source text of elementwise kernels: one row, the types of its operands, a contiguous (16-byte accesses) or a strided form.
 
+The strided one counts in 32 bits: larger arrays take several launches, the first element of each being `k_first`.
+
 The generated text includes `elementwise.cuh` for the parts that do not depend on the row. Operands are named as the row names them.
 """
 
@@ -33,20 +35,35 @@ class Signature(NamedTuple):
     out: np.dtype[Any]
     params: tuple[tuple[str, str], ...]  # name and C++ type of each parameter that the expression reads
     contiguous: bool
-    wide: bool  # 64-bit indices
 
     @property
     def kernel(self) -> str:
         """The kernel's name."""
         types = "_".join(o.dtype.name + ("i" if o.immediate else "") for o in self.operands)
         form = "contiguous" if self.contiguous else "strided"
-        return f"{self.row}_{types or 'none'}_to_{self.out.name}_{form}{'_wide' if self.wide else ''}"
+        return f"{self.row}_{types or 'none'}_to_{self.out.name}_{form}"
 
-    @property
-    def pack(self) -> int:
-        """Elements that one thread of the contiguous form takes: 16 bytes of the widest operand."""
-        widest = max([self.out.itemsize, *(o.dtype.itemsize for o in self.operands if not o.immediate)])
-        return 16 // widest
+
+# Functions that cost about as little as the memory accesses around them.
+LIGHT = frozenset({
+    "T", "bool", "where", "abs", "sign", "square", "maximum", "minimum", "fmax", "fmin", "clamp", "isnan", "isinf", "isfinite", "signbit",
+    "floor", "ceil", "trunc", "round", "lerp", "copysign", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "left_shift",
+    "right_shift",
+})  # fmt: skip
+_CALL = re.compile(r"\b(\w+)\s*\(")
+
+
+def is_light(expression: str) -> bool:
+    """Whether an expression calls none but light functions."""
+    return LIGHT.issuperset(_CALL.findall(expression))
+
+
+def pack_of(expression: str, signature: Signature) -> int:
+    """Elements that one thread of the contiguous form takes: 16 bytes of the widest operand, but at most eight (sixteen single bytes would
+    not fit the registers). Expressions that compute much take fewer: the accesses matter less there, while registers, machine code and
+    the time to compile it grow with each."""
+    widest = max([signature.out.itemsize, *(o.dtype.itemsize for o in signature.operands if not o.immediate)])
+    return min(16 // widest, 8) if is_light(expression) else 1 if widest == 8 else 4
 
 
 def main_dtype(operands: tuple[Operand, ...], out: np.dtype[Any]) -> np.dtype[Any]:
@@ -66,7 +83,6 @@ def elementwise_source(op: Op, signature: Signature) -> str:
     """The text of one kernel (without its include lines)."""
     description = op.cuda
     assert isinstance(description, Elementwise)
-    index = "long long" if signature.wide else "unsigned int"
     arrays = [o for o in signature.operands if not o.immediate]
     out = STORAGE[signature.out.name]
     arguments = [f"{out}* __restrict__ k_out"]
@@ -93,8 +109,9 @@ def elementwise_source(op: Op, signature: Signature) -> str:
     # Names of the kernel's own begin with k_, so that they meet none of the row's.
     head = f"__global__ void __launch_bounds__(256) {signature.kernel}"
     if signature.contiguous:
-        pack = signature.pack
+        pack = pack_of(description.expression, signature)
         packs = {o.name: f"Pack<{STORAGE[o.dtype.name]}, {pack}>" for o in arrays}
+        # Left to itself the compiler would unroll the loop over the last few elements too: three times the code, for nothing.
         lines += [
             f"{head}({', '.join([*arguments, 'long long k_count'])}) {{",
             f"    const long long k_start = ((long long)blockIdx.x * 256 + threadIdx.x) * {pack};",
@@ -106,17 +123,18 @@ def elementwise_source(op: Op, signature: Signature) -> str:
             f"            k_pack.item[k_j] = store<{out}>({call('{}_pack.item[k_j]', 'k_start + k_j')});",
             f"        *reinterpret_cast<Pack<{out}, {pack}>*>(k_out + k_start) = k_pack;",
             "    } else {",
+            "#pragma unroll 1",
             f"        for (long long k_i = k_start; k_i < k_count; ++k_i) k_out[k_i] = store<{out}>({call('{}_[k_i]', 'k_i')});",
             "    }",
             "}",
         ]
         return "\n".join(lines)
-    value = call("{}_[k_at[POSITION]]", "k_i")
+    value = call("{}_[k_at[POSITION]]", "k_first + k_i")
     for position, operand in enumerate(arrays):
         value = value.replace(f"{operand.name}_[k_at[POSITION]]", f"{operand.name}_[k_at[{position}]]")
     lines += [
-        f"{head}({', '.join([*arguments, f'Layout<{len(arrays)}> k_layout', 'long long k_count'])}) {{",
-        f"    const {index} k_i = ({index})blockIdx.x * 256 + threadIdx.x;",
+        f"{head}({', '.join([*arguments, f'Layout<{len(arrays)}> k_layout', 'long long k_first', 'long long k_count'])}) {{",
+        "    const unsigned int k_i = blockIdx.x * 256 + threadIdx.x;",
         "    if (k_i >= k_count) return;",
         f"    long long k_at[{max(len(arrays), 1)}];",
         "    k_layout.locate(k_i, k_at);",

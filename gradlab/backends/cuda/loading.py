@@ -13,6 +13,8 @@ if TYPE_CHECKING:
     from gradlab.backends.cuda.backend import CudaBackend
     from gradlab.backends.cuda.driver import Driver
 
+EMULATED, MOST_EMULATED = 2, 16  # devices
+
 _lock = threading.Lock()
 _loaded: CudaBackend | None = None
 _reason: str | None = None
@@ -20,14 +22,26 @@ _reason: str | None = None
 
 def emulated() -> bool:
     """Whether the emulated GPU was chosen."""
-    return os.environ.get("GRADLAB_CUDA", "").lower() == "emulated"
+    return _chosen() is not None
+
+
+def _chosen() -> int | None:
+    """How many emulated devices GRADLAB_CUDA asks for (`emulated` 2, `emulated:N` N); None for a real GPU, else RuntimeError."""
+    chosen = os.environ.get("GRADLAB_CUDA", "").strip().lower()
+    if chosen in ("", "real"):
+        return None
+    kind, colon, number = chosen.partition(":")
+    if kind != "emulated" or (colon and not (number.isdecimal() and 1 <= int(number) <= MOST_EMULATED)):
+        raise RuntimeError(f"GRADLAB_CUDA is {chosen!r}; it may be emulated, emulated:N for N devices (at most {MOST_EMULATED}), or real")
+    return int(number) if colon else EMULATED
 
 
 def _driver() -> Driver:
     """The driver of the chosen kind. RuntimeError says what is missing and which command mends it."""
-    if emulated():
+    devices = _chosen()
+    if devices is not None:
         module = importlib.import_module("gradlab.backends.cuda.emulated")
-        return module.EmulatedDriver()
+        return module.EmulatedDriver(devices)
     module = importlib.import_module("gradlab.backends.cuda.real")
     return module.RealDriver()
 

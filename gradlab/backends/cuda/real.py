@@ -6,7 +6,11 @@ Only this module imports cupy. It is loaded when a CUDA device is first asked fo
 from __future__ import annotations
 
 import importlib
+import threading
+import weakref
+from collections import deque
 from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
@@ -62,6 +66,13 @@ def _version(number: int) -> str:
     return f"{number // 1000}.{number % 1000 // 10}"
 
 
+def _no_memory(size: int) -> Any:
+    raise RuntimeError(
+        f"inside a CUDA graph's capture: {size} bytes are allocated, and the capture has no arena; use gl.cuda.graph, or allocate "
+        "before"
+    )
+
+
 class RealFunction:
     """A compiled kernel: the driver's handle, and what keeps its module loaded."""
 
@@ -71,6 +82,31 @@ class RealFunction:
         self.name, self._keep = name, kernel
         self.handle = kernel.kernel.ptr
         self.room = 48 << 10  # bytes of dynamic shared memory that a launch may ask for so far
+
+
+class RealArena:
+    """Memory of captured graphs: a pool of its own, so that nothing else is given what a graph works with."""
+
+    __slots__ = ("__weakref__", "pool")
+
+    def __init__(self, pool: Any) -> None:
+        self.pool = pool
+
+
+class RealGraph:
+    """A captured graph, and what has to last as long."""
+
+    __slots__ = ("_keep", "launch")
+
+    def __init__(self, graph: Any, keep: Any) -> None:
+        self.launch, self._keep = graph.launch, keep
+
+
+class RealCapture:
+    """A capture that goes on: its stream, its arena, and the allocator of this thread that is to be put back."""
+
+    def __init__(self, stream: Any, arena: RealArena | None, allocator: AbstractContextManager[None]) -> None:
+        self.stream, self.arena, self.allocator = stream, arena, allocator
 
 
 class RealDriver:
@@ -90,8 +126,13 @@ class RealDriver:
         self._set_device = cupy.cuda.runtime.setDevice
         self._count = cupy.cuda.runtime.getDeviceCount()
         self._pool = cupy.get_default_memory_pool()
+        self._capabilities: dict[int, tuple[int, int]] = {}
         self._malloc = cupy.cuda.alloc
-        self._shared: list[Any] = []
+        self._error = cupy.cuda.runtime.CUDARuntimeError
+        self._staged: deque[tuple[Any, Any]] = deque()  # pinned memory by the event of the copy from it
+        self._lock = threading.Lock()
+        self._captures: dict[int, RealCapture] = {}  # by thread
+        self._arenas: weakref.WeakSet[RealArena] = weakref.WeakSet()
         self._peaks = [0] * self._count
         self._tracking = False  # peaks cost each allocation a question to the pool: only once somebody has asked for one
 
@@ -105,13 +146,18 @@ class RealDriver:
 
     def set_device(self, index: int) -> None:
         if not 0 <= index < self._count:
-            raise RuntimeError(
-                f"cuda:{index}: the CUDA devices are numbered from 0 to {self._count - 1}"
-            )
+            raise RuntimeError(f"cuda:{index}: the CUDA devices are numbered from 0 to {self._count - 1}")
         self._set_device(index)
 
     def device_name(self, index: int) -> str:
         return self._runtime.getDeviceProperties(index)["name"].decode()
+
+    def capability(self, index: int) -> tuple[int, int]:
+        found = self._capabilities.get(index)
+        if found is None:
+            text = self._cuda.Device(index).compute_capability
+            found = self._capabilities[index] = (int(text[:-1]), int(text[-1]))
+        return found
 
     # ------------------------------------------------------------ memory
 
@@ -120,18 +166,32 @@ class RealDriver:
         try:
             memory = self._malloc(size)
         except self._cuda.memory.OutOfMemoryError:
-            self.free_cached()
-            try:
-                memory = self._malloc(size)
-            except self._cuda.memory.OutOfMemoryError:
-                device = self.current_device()
-                free, total = self._runtime.memGetInfo()
-                used = self._pool.used_bytes()
-                raise out_of_memory(device, size, used, self._pool.total_bytes() - used, free, total) from None
+            memory = self._malloc_again(size)
         if self._tracking:
             device = self.current_device()
-            self._peaks[device] = max(self._peaks[device], self._pool.used_bytes())
+            self._peaks[device] = max(self._peaks[device], self._held()[0])
         return self._ndarray(shape, dtype, memory)
+
+    def _malloc_again(self, size: int) -> Any:
+        """After CuPy has given up: it frees the cached blocks only if the device is full, not if the pool's limit is reached."""
+        device = self.current_device()
+        if not self._captures:  # freeing waits for the device, which would break a capture
+            self._pool.free_all_blocks()
+            try:
+                return self._malloc(size)
+            except self._cuda.memory.OutOfMemoryError:
+                pass
+        free, total = self._runtime.memGetInfo()
+        used, reserved = self._held()
+        limit = self._pool.get_limit()
+        if limit:
+            free, total = min(free, max(limit - reserved, 0)), min(total, limit)
+        raise out_of_memory(device, size, used, reserved - used, free, total) from None
+
+    def _held(self) -> tuple[int, int]:
+        """Bytes of the current device in arrays, and in pools."""
+        pools = [self._pool, *(arena.pool for arena in self._arenas)]
+        return sum(pool.used_bytes() for pool in pools), sum(pool.total_bytes() for pool in pools)
 
     def pointer(self, array: Any) -> int:
         return array.data.ptr
@@ -141,14 +201,14 @@ class RealDriver:
 
     def upload(self, host: np.ndarray[Any, Any]) -> Any:
         """Through pinned memory, so that the copy does not wait for the device's earlier work."""
+        self._not_in_capture("a copy from the host (gl.tensor(…), .cuda())")
         made = self.empty(host.shape, host.dtype)
-        if host.nbytes:
-            host = np.ascontiguousarray(host)
+        size = host.nbytes
+        if size:
             stream = self._stream_of_thread()
-            pinned = self._cuda.alloc_pinned_memory(host.nbytes)
-            staged = np.frombuffer(pinned, np.uint8, host.nbytes)
-            staged[...] = host.reshape(-1).view(np.uint8)
-            self._runtime.memcpyAsync(made.data.ptr, pinned.ptr, host.nbytes, self._runtime.memcpyHostToDevice, stream.ptr)
+            pinned = self._cuda.alloc_pinned_memory(size)
+            np.copyto(np.frombuffer(pinned, host.dtype, host.size).reshape(host.shape), host)
+            self._runtime.memcpyAsync(made.data.ptr, pinned.ptr, size, self._runtime.memcpyHostToDevice, stream.ptr)
             self._keep_until_done(stream, pinned)
         return made
 
@@ -156,11 +216,14 @@ class RealDriver:
         """CuPy's pinned pool gives memory out again as soon as nobody holds it: hold it until the copy is done."""
         event = self._cuda.Event(disable_timing=True)
         event.record(stream)
-        waiting = [(e, p) for e, p in self._shared if not e.done]
-        waiting.append((event, pinned))
-        self._shared = waiting
+        with self._lock:
+            staged = self._staged
+            staged.append((event, pinned))
+            while staged and staged[0][0].done:
+                staged.popleft()
 
     def download(self, array: Any) -> np.ndarray[Any, Any]:
+        self._not_in_capture("a copy to the host (.cpu(), .item(), a row that runs on the host)")
         host = np.empty(array.shape, array.dtype)
         if host.nbytes:
             stream = self._stream_of_thread()
@@ -169,6 +232,7 @@ class RealDriver:
         return host
 
     def shared_words(self, number: int) -> tuple[np.ndarray[Any, Any], Any]:
+        self._not_in_capture("allocating the host's memory")
         memory = self._cuda.alloc_pinned_memory(number * 8)
         host = np.frombuffer(memory, np.uint64, number)
         host[...] = 0
@@ -187,7 +251,7 @@ class RealDriver:
 
     def memory(self, index: int) -> MemoryUse:
         with self._cuda.Device(index):
-            used, reserved = self._pool.used_bytes(), self._pool.total_bytes()
+            used, reserved = self._held()
             _, total = self._runtime.memGetInfo()
         peak = max(self._peaks[index], used) if self._tracking else reserved  # before: what the pool ever took, an upper bound
         return MemoryUse(used, peak, reserved, total)
@@ -195,16 +259,23 @@ class RealDriver:
     def reset_peak(self, index: int) -> None:
         self._tracking = True
         with self._cuda.Device(index):
-            self._peaks[index] = self._pool.used_bytes()
+            self._peaks[index] = self._held()[0]
 
     def free_cached(self) -> None:
-        self._pool.free_all_blocks()
-        self._cuda.runtime.deviceSynchronize()
+        self._not_in_capture("empty_cache")
+        for index in range(self._count):  # CuPy frees those of the current device
+            with self._cuda.Device(index):
+                self._pool.free_all_blocks()
+
+    def limit_memory(self, index: int, size: int) -> None:
+        with self._cuda.Device(index):
+            self._pool.set_limit(size=size)
 
     # ------------------------------------------------------------ kernels
 
     def compile(self, source: str, names: Sequence[str], label: str) -> dict[str, RealFunction]:
         """By NVRTC with CuPy's cache on disk; the source holds our headers, so that a changed one is noticed."""
+        self._not_in_capture(f"loading a kernel ({label})")
         module = self.library.RawModule(code=source, options=OPTIONS, name_expressions=list(names))
         return {name: RealFunction(name, module.get_function(name)) for name in names}
 
@@ -215,7 +286,58 @@ class RealDriver:
         self._launch(function.handle, *grid, *block, shared, self._stream_of_thread().ptr, parameters, 0)
 
     def synchronize(self) -> None:
+        self._not_in_capture("synchronize")
         self._runtime.deviceSynchronize()
+
+    # ------------------------------------------------------------ captures
+
+    def new_arena(self) -> RealArena:
+        made = RealArena(self._cuda.MemoryPool())
+        self._arenas.add(made)
+        return made
+
+    def begin_capture(self, stream: Any, arena: RealArena | None) -> None:
+        thread = threading.get_ident()
+        if thread in self._captures:
+            raise RuntimeError("a capture is going on already; end it first")
+        if stream.ptr in (0, 1, 2):
+            raise RuntimeError("a capture cannot begin in a default stream; use gl.cuda.Stream(), as gl.cuda.graph does")
+        allocator = self._cuda.using_allocator(_no_memory if arena is None else arena.pool.malloc)  # of this thread
+        # CuPy's default, the relaxed mode: the arena may take memory from the device while the capture goes on.
+        stream.begin_capture()
+        allocator.__enter__()
+        self._captures[thread] = RealCapture(stream, arena, allocator)
+
+    def end_capture(self, stream: Any) -> RealGraph:
+        thread = threading.get_ident()
+        capture = self._captures.get(thread)
+        if capture is None or capture.stream != stream:
+            raise RuntimeError("end_capture: no capture began in this stream, in this thread")
+        del self._captures[thread]
+        capture.allocator.__exit__(None, None, None)
+        try:
+            return RealGraph(stream.end_capture(), capture.arena)  # instantiated by CuPy
+        except self._error as error:
+            raise RuntimeError(
+                f"the capture has failed: {error}. In a capture there is no waiting for the device and no copy to or from the host, and "
+                "every stream that joins has to be waited for at the end"
+            ) from None
+
+    def instantiate(self, captured: RealGraph) -> RealGraph:
+        return captured
+
+    def launch_graph(self, graph: RealGraph, stream: Any) -> None:
+        graph.launch(stream)
+
+    def capturing(self) -> bool:
+        return bool(self._captures) and bool(self._stream_of_thread().is_capturing())
+
+    def _not_in_capture(self, what: str) -> None:
+        if self._captures and threading.get_ident() in self._captures:
+            raise RuntimeError(
+                f"inside a CUDA graph's capture: {what} is not possible: nothing runs before the graph is replayed. Do it before the "
+                "capture, or after replaying"
+            )
 
     # ------------------------------------------------------------ streams and events
 
@@ -229,12 +351,14 @@ class RealDriver:
         return self._stream_of_thread()
 
     def use_stream(self, stream: Any) -> None:
-        (self._cuda.Stream.null if stream is None else stream).use()
+        stream.use()
 
     def stream_done(self, stream: Any) -> bool:
+        self._not_in_capture("query")
         return stream.done
 
     def synchronize_stream(self, stream: Any) -> None:
+        self._not_in_capture("synchronize")
         stream.synchronize()
 
     def new_event(self, timing: bool) -> Any:
@@ -244,9 +368,11 @@ class RealDriver:
         event.record(stream)
 
     def event_done(self, event: Any) -> bool:
+        self._not_in_capture("query")
         return event.done
 
     def synchronize_event(self, event: Any) -> None:
+        self._not_in_capture("synchronize")
         event.synchronize()
 
     def wait_event(self, stream: Any, event: Any) -> None:

@@ -24,7 +24,7 @@ def flags_of(op: Op) -> list[str]:
 
 
 def reduction_source(op: Op, x: np.dtype[Any], y: np.dtype[Any]) -> tuple[str, dict[str, str]]:
-    """The text of a row's reduction kernels, and their names by form."""
+    """The text of a row's reduction kernels (without its include line), and their names by form."""
     description = op.cuda
     assert isinstance(description, Reduction)
     base = f"{op.name}_{x.name}_to_{y.name}"
@@ -44,26 +44,16 @@ def reduction_source(op: Op, x: np.dtype[Any], y: np.dtype[Any]) -> tuple[str, d
 }};"""
     io = ", ".join([*members, f"{accumulator}* partial, {STORAGE[y.name]}* y"])
     make = f"{base}_r{{{', '.join([*(f'{name}_' for name in op.inputs), *flags])}}}"
-    kernels = []
-    names = {}
-    for form, final in (("final", "true"), ("partial", "false")):
-        names[f"row_{form}"] = f"{base}_row_{form}"
-        kernels.append(
-            f"__global__ void __launch_bounds__(512) {base}_row_{form}({io}, int64 count, int64 parts, int64 total) "
-            f"{{ reduce_row<{base}_r, {final}>({make}, partial, y, count, parts, total); }}"
-        )
-        names[f"column_{form}"] = f"{base}_column_{form}"
-        kernels.append(
-            f"__global__ void __launch_bounds__(256) {base}_column_{form}({io}, int64 columns, int64 inner, int64 count, "
-            f"int64 parts, int64 total) {{ reduce_column<{base}_r, {final}>({make}, partial, y, columns, inner, count, parts, total); }}"
-        )
-    names["parts"] = f"{base}_parts"
-    kernels.append(
-        f"__global__ void __launch_bounds__(256) {base}_parts({io}, int64 columns, "
-        f"int64 stride, int64 step, int64 parts, int64 total) "
-        f"{{ reduce_parts<{base}_r>({make}, partial, y, columns, stride, step, parts, total); }}"
-    )
-    return program("reduce.cuh", struct, *kernels), names
+    names = {form: f"{base}_{form}" for form in ("row", "column", "parts")}
+    kernels = [
+        f"__global__ void __launch_bounds__(512) {names['row']}({io}, int64 count, int64 parts, int64 total) "
+        f"{{ reduce_row<{base}_r>({make}, partial, y, count, parts, total); }}",
+        f"__global__ void __launch_bounds__(256) {names['column']}({io}, int64 columns, int64 inner, int64 count, "
+        f"int64 parts, int64 total) {{ reduce_column<{base}_r>({make}, partial, y, columns, inner, count, parts, total); }}",
+        f"__global__ void __launch_bounds__(256) {names['parts']}({io}, int64 columns, int64 stride, int64 step, int64 parts, int64 total) "
+        f"{{ reduce_parts<{base}_r>({make}, partial, y, columns, stride, step, parts, total); }}",
+    ]
+    return "\n".join([struct, *kernels]), names
 
 
 def _parts(blocks: int, count: int, least: int) -> int:
@@ -96,7 +86,8 @@ def plan(work: Work, op: Op, specs: list[Any], out: Spec, params: dict[str, Any]
     def functions() -> dict[str, Any]:
         key = ("reduce", op.name, dtype, out.dtype)
         source, names = reduction_source(op, dtype, out.dtype)
-        found = work.compiler.generated(key, lambda: source, [f"gradlab::{name}" for name in names.values()], f"{op.name}_{dtype.name}")
+        kernels = [f"gradlab::{name}" for name in names.values()]
+        found = work.compiler.generated(key, lambda: program("reduce.cuh", source), kernels, f"{op.name}_{dtype.name}")
         return {form: found[f"gradlab::{name}"] for form, name in names.items()}
 
     accumulator = work.wide(out.dtype)
@@ -116,10 +107,10 @@ def plan(work: Work, op: Op, specs: list[Any], out: Spec, params: dict[str, Any]
         inputs = [work.contiguous(x if order is None else x.transpose(order)) for x in arrays]
         y = driver.empty(out.shape, out.dtype)
         if parts == 1:
-            work.launch(cache[f"{form}_final"], blocks, block, *inputs, *flags, None, y, *sizes, count, rows=rows)
+            work.launch(cache[form], blocks, block, *inputs, *flags, None, y, *sizes, count, rows=rows)
             return y
         partial = driver.empty((columns * parts,), accumulator)
-        work.launch(cache[f"{form}_partial"], blocks, block, *inputs, *flags, partial, y, *sizes, count, rows=rows)
+        work.launch(cache[form], blocks, block, *inputs, *flags, partial, y, *sizes, count, rows=rows)
         work.launch(cache["parts"], -(-columns // 256), 256, *inputs, *flags, partial, y, columns, stride, step, parts, count)
         return y
 

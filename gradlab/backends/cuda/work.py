@@ -123,8 +123,12 @@ class Work:
         return np.broadcast_to(array, shape)
 
     def number(self, value: float, spec: Spec) -> Any:
-        """A Python number as a 0-d array on the device."""
-        return self.driver.upload(np.asarray(immediate(value, spec.dtype)))
+        """A Python number as a 0-d array on the device. Written by a kernel: a capture may hold no copy from the host."""
+        made = self.driver.empty((), spec.dtype)
+        size = spec.dtype.itemsize
+        (word,) = np.asarray(immediate(value, spec.dtype)).reshape(1).view(f"u{size}")
+        self.each(self.kernel("movement.cu", "fill", WORD_TYPES[size]), 1, made, word)
+        return made
 
     @staticmethod
     def wide(dtype: np.dtype[Any]) -> np.dtype[Any]:

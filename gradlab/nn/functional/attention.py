@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
-from gradlab.dtype import BOOL, FLOATING
+from gradlab.dtype import BOOL, FLOAT64, FLOATING
 from gradlab.nn.functional.dropout import dropout
 from gradlab.spec import ShapeError, broadcast_shapes
 from gradlab.tensor.creation import arange
@@ -18,8 +18,9 @@ if TYPE_CHECKING:
 
 __all__ = ["scaled_dot_product_attention"]
 
-_softmax = bind(ops.softmax.masked_softmax)
+_softmax, _attention = map(bind, (ops.softmax.masked_softmax, ops.attention.attention))
 NAME = "scaled_dot_product_attention"
+MOST, MOST_DOUBLE = 128, 64  # numbers in a head that the GPU's kernels take, in float64 the second
 
 
 def _checked(query: Tensor, key: Tensor, value: Tensor) -> None:
@@ -62,7 +63,7 @@ def scaled_dot_product_attention(
     attn_mask broadcasts against (…, L, S): bool, True where attention is allowed, or floating point, added to the scores. A query that may
     look at nothing gets zeros. is_causal: query i looks at keys up to i (not together with attn_mask: RuntimeError). dropout_p: of the
     attention weights, whenever above 0. scale: 1/√E if left out. enable_gqa: fewer key and value heads (dimension -3), each for several
-    query heads.
+    query heads. Without dropout the weights are never in memory, which is linear in L and S (but for the gradient of attn_mask).
     """
     _checked(query, key, value)
     if is_causal and attn_mask is not None:
@@ -74,6 +75,8 @@ def scaled_dot_product_attention(
         key, value = _repeated(key, heads, "key"), _repeated(value, heads, "value")
     size = query._array.shape[-1]
     factor = (1 / math.sqrt(size) if size else 1.0) if scale is None else float(scale)
+    if dropout_p <= 0 and _has_kernels(query, key, value):
+        return _fused(query, key, value, attn_mask, is_causal, factor)
     scores = (query * factor).matmul(key.mT)
     if is_causal:
         length, keys = scores._array.shape[-2:]
@@ -87,14 +90,46 @@ def scaled_dot_product_attention(
     return weights.matmul(value)
 
 
-def _masked(scores: Tensor, mask: Tensor) -> Tensor:
-    dtype, shape = mask._array.dtype, scores._array.shape
-    if dtype not in (BOOL, scores._array.dtype):
-        raise RuntimeError(f"{NAME}: attn_mask is bool or of the query's dtype {scores.dtype}, not {mask.dtype}")
+def _has_kernels(query: Tensor, key: Tensor, value: Tensor) -> bool:
+    """Whether the row that never makes the weights takes the tensors: the same one or two batch dimensions or none, heads as its kernels
+    have them."""
+    q, k, v = query._array.shape, key._array.shape, value._array.shape
+    if len(q) > 4 or not q[:-2] == k[:-2] == v[:-2]:
+        return False
+    most = MOST_DOUBLE if query._array.dtype == FLOAT64 else MOST
+    return query.device.type != "cuda" or max(q[-1], v[-1]) <= most
+
+
+def _four(x: Tensor) -> Tensor:
+    """With dimensions of size 1 in front, so that there are four."""
+    while len(x._array.shape) < 4:
+        x = x.unsqueeze(0)
+    return x
+
+
+def _fused(query: Tensor, key: Tensor, value: Tensor, mask: Tensor | None, causal: bool, factor: float) -> Tensor:
+    shape = query._array.shape
+    if mask is not None:
+        _check_mask(mask, (*shape[:-1], key._array.shape[-2]), query)
+        mask = _four(mask)
+    result: Any = _attention(_four(query), _four(key), _four(value), mask, scale=factor, causal=causal)
+    found: Tensor = result.y
+    return found if len(shape) == 4 else found.reshape((*shape[:-1], value._array.shape[-1]))
+
+
+def _check_mask(mask: Tensor, shape: tuple[int, ...], like: Tensor) -> None:
+    """Raises for a mask that does not fit scores of a shape and of the dtype of `like`."""
+    if mask._array.dtype not in (BOOL, like._array.dtype):
+        raise RuntimeError(f"{NAME}: attn_mask is bool or of the query's dtype {like.dtype}, not {mask.dtype}")
     try:
         wide = broadcast_shapes(shape, mask._array.shape)
     except ShapeError as error:
         raise ShapeError(f"{NAME}: attn_mask does not fit the scores: {error}") from None
     if wide != shape:
         raise ShapeError(f"{NAME}: attn_mask of shape {mask._array.shape} does not fit scores of shape {shape}")
+
+
+def _masked(scores: Tensor, mask: Tensor) -> Tensor:
+    _check_mask(mask, scores._array.shape, scores)
+    dtype = mask._array.dtype
     return scores.masked_fill(mask.logical_not(), -math.inf) if dtype == BOOL else scores + mask

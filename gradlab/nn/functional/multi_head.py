@@ -171,6 +171,8 @@ def multi_head_attention_forward(
         weights = dropout(weights, p) if p > 0 else weights
         out = weights.matmul(v)
         weights = weights.mean(1) if average_attn_weights else weights
+    elif is_causal and mask is not None and padding is None and keys == key.shape[0]:  # the hint says what the mask says
+        out = scaled_dot_product_attention(q, k, v, None, p, is_causal=True)
     else:
         out = scaled_dot_product_attention(q, k, v, mask, p)
     out = linear(out.permute(2, 0, 1, 3).reshape(length, batch, size), out_proj_weight, out_proj_bias)

@@ -16,7 +16,7 @@ class PackedSequence(NamedTuple):
     """Sequences one time step after the other, longest sequence first. Made by the functions below.
 
     data: the elements of all sequences (sum of lengths, *). batch_sizes: how many sequences have each time step (CPU, int64).
-    sorted_indices, unsorted_indices: the order by length, and back; None where the sequences came sorted.
+    sorted_indices, unsorted_indices: the order by length, and back, on the device of data; None where the sequences came sorted.
     """
 
     data: Tensor
@@ -25,8 +25,12 @@ class PackedSequence(NamedTuple):
     unsorted_indices: Tensor | None = None
 
     def to(self, *args: Any, **kwargs: Any) -> PackedSequence:
-        """With `data.to(...)`."""
-        return self._replace(data=self.data.to(*args, **kwargs))
+        """With `data.to(...)`; the indices follow to its device."""
+        return self._with(self.data.to(*args, **kwargs))
+
+    def _with(self, data: Tensor) -> PackedSequence:
+        there = [None if index is None else index.to(data.device) for index in (self.sorted_indices, self.unsorted_indices)]
+        return PackedSequence(data, self.batch_sizes, *there)
 
     def cpu(self) -> PackedSequence:
         """On the CPU."""
@@ -34,7 +38,7 @@ class PackedSequence(NamedTuple):
 
     def cuda(self, device: Any = None) -> PackedSequence:
         """On a GPU."""
-        return self._replace(data=self.data.cuda(device))
+        return self._with(self.data.cuda(device))
 
     def float(self) -> PackedSequence:
         """As float32."""
@@ -58,11 +62,11 @@ def _integers(values: Any) -> np.ndarray[Any, Any]:
 
 def invert_permutation(permutation: Tensor | None) -> Tensor | None:
     """The permutation that undoes another."""
-    return None if permutation is None else _index(np.argsort(_integers(permutation), kind="stable"))
+    return None if permutation is None else _index(np.argsort(_integers(permutation), kind="stable"), permutation.device)
 
 
-def _index(values: np.ndarray[Any, Any]) -> Tensor:
-    return as_tensor(values.astype(np.int64))
+def _index(values: np.ndarray[Any, Any], device: Any = "cpu") -> Tensor:
+    return as_tensor(values.astype(np.int64), device=device)
 
 
 def pack_padded_sequence(input: Tensor, lengths: Any, batch_first: bool = False, enforce_sorted: bool = True) -> PackedSequence:
@@ -80,19 +84,20 @@ def pack_padded_sequence(input: Tensor, lengths: Any, batch_first: bool = False,
         raise RuntimeError("pack_padded_sequence: every sequence has at least one element")
     if sizes.max() > steps:
         raise RuntimeError(f"pack_padded_sequence: a length of {sizes.max()} in a batch padded to {steps}; batch_first={batch_first}")
-    order = None
+    order = back = None
     if enforce_sorted:
         if (np.diff(sizes) > 0).any():
             raise RuntimeError("pack_padded_sequence: the lengths increase; sort the sequences, or pass enforce_sorted=False")
     else:
         places = np.argsort(-sizes, kind="stable")
-        order, sizes = _index(places), sizes[places]
+        order, sizes = _index(places, input.device), sizes[places]
+        back = _index(np.argsort(places, kind="stable"), input.device)
         input = input.index_select(1, order)
     counts = (sizes[None, :] > np.arange(sizes[0])[:, None]).sum(1)
     full = int((counts == batch).sum())  # as long as the shortest: no gap there
     parts = [input[:full].reshape(full * batch, *input.shape[2:])] if full else []
     parts += [input[t, : int(n)] for t, n in enumerate(counts) if t >= full]
-    return PackedSequence(cat(parts), _index(counts), order, invert_permutation(order))
+    return PackedSequence(cat(parts), _index(counts), order, back)
 
 
 def lengths_of(batch_sizes: Any) -> np.ndarray[Any, Any]:
@@ -120,7 +125,7 @@ def pad_packed_sequence(
     lengths = _index(lengths_of(counts))
     if sequence.unsorted_indices is not None:
         out = out.index_select(1, sequence.unsorted_indices)
-        lengths = lengths.index_select(0, sequence.unsorted_indices)
+        lengths = lengths.index_select(0, sequence.unsorted_indices.cpu())
     return (out.transpose(0, 1) if batch_first else out), lengths
 
 

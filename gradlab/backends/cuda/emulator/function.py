@@ -152,7 +152,7 @@ class EmulatedFunction:
         or "warps" (one warp as far ahead of the others as barriers let it). A correct kernel gives one result in all of them. `seed`
         chooses among random orders.
         """
-        self._check_launch(grid, block, shared)
+        self.check_launch(grid, block, shared)
         if order not in ORDERS:
             raise ValueError(f"order is {order!r}; it may be {', '.join(ORDERS)}")
         fault = _Fault()
@@ -190,7 +190,8 @@ class EmulatedFunction:
             raise KernelFault(self.name, f"parameter {position}: a read-only array for {parameter}")
         return int(array.ctypes.data)
 
-    def _check_launch(self, grid: tuple[int, int, int], block: tuple[int, int, int], shared: int) -> None:
+    def check_launch(self, grid: tuple[int, int, int], block: tuple[int, int, int], shared: int) -> None:
+        """Raise KernelFault for a launch that the hardware would refuse."""
         for what, extent, most in (("grid", grid, MOST_GRID), ("block", block, MOST_BLOCK)):
             if len(extent) != 3 or any(not 0 < n <= limit for n, limit in zip(extent, most)):
                 raise KernelFault(self.name, f"{what} {tuple(extent)} is not within (1, 1, 1) and {most}")

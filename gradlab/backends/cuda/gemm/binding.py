@@ -215,8 +215,11 @@ class BlasError(RuntimeError):
 
 
 def check(library: Any, call: str, status: int) -> None:
-    """Raise what a status means. The stand-in also says why."""
+    """Raise what a status means. The stand-in also says why, and keeps what the emulated GPU has raised."""
     if status:
+        raised = getattr(library, "raised", None)
+        if raised is not None:
+            raise raised
         raise BlasError(call, status, getattr(library, "reason", None))
 
 

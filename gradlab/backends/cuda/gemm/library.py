@@ -24,19 +24,14 @@ def _made(driver: Any) -> Blas | None:
     if driver.name == "emulated":
         standin = importlib.import_module("gradlab.backends.cuda.gemm.standin")  # a real GPU does not need it
         guarded = importlib.import_module("gradlab.backends.cuda.emulator.guarded")
-        library = standin.StandIn(guarded.allocation, getattr(driver, "submit", None))
-        return Blas(driver, library, EMULATED_WORKSPACE, lambda: _number(driver.current_stream()))
+        library = standin.StandIn(guarded.allocation, driver.submit)
+        return Blas(driver, library, EMULATED_WORKSPACE, lambda: driver.current_stream().ptr)
     try:
         library = load()
     except LibraryMissing as error:
         warnings.warn(f"matrix products on the GPU are slow: {error}", RuntimeWarning, stacklevel=2)
         return None
     return Blas(driver, library, WORKSPACE, lambda: driver.current_stream().ptr)
-
-
-def _number(stream: Any) -> int:
-    """What stands for an emulated stream's handle: 0 is the default stream."""
-    return 0 if stream is None else id(stream)
 
 
 def warm(driver: Any) -> None:

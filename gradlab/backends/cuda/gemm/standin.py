@@ -84,17 +84,20 @@ class Descriptor:
         return self.types[attribute]
 
 
+Submit = Callable[[str, Sequence[int], Sequence[int], Callable[[], None], int], None]
+
+
 class StandIn:
     """Has the functions of `binding.PROTOTYPES`.
 
     allocation   start and size of the allocation that holds an address, None where that is not known.
-    submit       runs a piece of work on the current stream; by default at once.
+    submit       takes a piece of work: its name, the addresses that it reads and those that it writes, the work, its stream's handle. By
+                 default it runs at once.
     """
 
-    def __init__(
-        self, allocation: Callable[[int], tuple[int, int] | None] | None = None, submit: Callable[[Callable[[], None]], None] | None = None
-    ) -> None:
+    def __init__(self, allocation: Callable[[int], tuple[int, int] | None] | None = None, submit: Submit | None = None) -> None:
         self.reason: str | None = None
+        self.raised: Exception | None = None  # what a call could not raise through C
         self.launches = 0
         self.refused: Callable[[Task], bool] = lambda task: False  # for tests: what the library has no algorithm for
         self._allocation, self._submit = allocation, submit
@@ -124,14 +127,14 @@ class StandIn:
         """An exception may not leave a C callback: it becomes a status."""
 
         def call(*arguments: Any) -> int:
-            self.reason = None
+            self.reason = self.raised = None
             try:
                 return function(*arguments) or 0
             except Misuse as misuse:
                 self.reason = str(misuse)
                 return misuse.status
             except Exception as error:
-                self.reason = f"{type(error).__name__}: {error}"
+                self.reason, self.raised = f"{type(error).__name__}: {error}", error
                 return Status.INTERNAL_ERROR
 
         return call
@@ -278,7 +281,13 @@ class StandIn:
         if self._submit is None:
             compute(task)
         else:
-            self._submit(lambda: compute(task))
+            reads = [task.at_a, task.at_b, *([task.at_c] if task.beta else [])]
+            writes = [task.at_d, *([space] if needed else [])]
+            if task.epilogue in BIASED | BIAS_GRADIENT:
+                (reads if task.epilogue in BIASED else writes).append(task.bias)
+            if task.epilogue in BITS | INPUTS:
+                (reads if task.epilogue in GRADIENTS else writes).append(task.aux)
+            self._submit("cublasLtMatmul", reads, writes, lambda: compute(task), stream or 0)
 
     def _inside(self, name: str, address: int, size: int) -> None:
         """The bytes belong to one allocation, where that is known; no allocation begins in the first pages."""

@@ -6,25 +6,35 @@ from __future__ import annotations
 from types import ModuleType
 
 from gradlab.backends.cuda.launch import (
+    attention,
     choice,
     conv,
+    extreme,
     gemm,
     index,
     layout,
+    linalg,
+    losses,
     movement,
+    norms,
     optim,
     planes,
     random,
+    recurrent,
     resample,
     rows,
     scan,
     sort,
+    special,
     windows,
 )
 from gradlab.backends.cuda.launch.dynamic import DYNAMIC as DYNAMIC
 from gradlab.backends.cuda.launch.rule import Rule
 
-FAMILIES: tuple[ModuleType, ...] = (gemm, index, movement, optim, random, rows, scan, windows, conv, planes, resample, choice, layout, sort)
+FAMILIES: tuple[ModuleType, ...] = (
+    extreme, losses, norms, gemm, index, movement, optim, random, rows, scan, windows, conv, planes, resample, choice, layout, sort,
+    recurrent, special, linalg, attention,
+)  # fmt: skip
 RULES: dict[tuple[str, str], Rule] = {}
 BY_ROW: dict[str, Rule] = {}
 for _family in FAMILIES:

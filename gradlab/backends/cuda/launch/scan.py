@@ -1,6 +1,6 @@
-"""Along one dimension: extreme elements with their places, and running sums, products and extremes.
+"""Along one dimension: running sums, products and extremes.
 
-Running results take one thread for each line (`scan.cu`) where lines are many or short, else one block or several (`prefix.cu`).
+They take one thread for each line (`scan.cu`) where lines are many or short, else one block or several (`prefix.cu`).
 """
 
 from __future__ import annotations
@@ -8,26 +8,10 @@ from __future__ import annotations
 from typing import Any
 
 from gradlab.backends.cuda.launch import prefix
-from gradlab.backends.cuda.launch.rows import split, threads_for
+from gradlab.backends.cuda.launch.forms import split
 from gradlab.backends.cuda.launch.rule import Rule
 from gradlab.backends.cuda.work import Work
 from gradlab.dtype import BOOL
-
-
-def extreme(largest: bool, with_values: bool) -> Rule:
-    """argmax, argmin, max, min."""
-
-    def run(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
-        x, indices = work.contiguous(inputs[0]), outputs[-1]
-        if not indices.size:
-            return
-        outer, size, inner = split(x.shape, params["dim"])
-        rows, alone = outer * inner, inner > 1
-        blocks, threads = (-(-rows // 128), 128) if alone else (rows, threads_for(size))
-        function = work.kernel("arg.cu", "extreme", x.dtype, alone, largest)
-        work.launch(function, blocks, threads, x, outputs[0] if with_values else None, indices, rows, size, inner)
-
-    return Rule(run)
 
 
 def _lines(shape: tuple[int, ...], dim: int) -> tuple[int, int, int]:
@@ -90,8 +74,6 @@ def running_extreme(largest: bool) -> Rule:
 
 
 RULES = {
-    ("reduce.cu", "argmax"): extreme(True, False), ("reduce.cu", "argmin"): extreme(False, False),
-    ("reduce.cu", "max"): extreme(True, True), ("reduce.cu", "min"): extreme(False, True),
     ("scan.cu", "cumsum"): running(0), ("scan.cu", "cumprod"): running(1), ("scan.cu", "logcumsumexp"): running(2),
     ("scan.cu", "recurrence"): Rule(recurrence), ("scan.cu", "cummax"): running_extreme(True),
     ("scan.cu", "cummin"): running_extreme(False),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gradlab.backends.cuda.launch import atomic
 from gradlab.backends.cuda.launch.sort import KEY32, MOST, sorted_keys
 from gradlab.backends.cuda.work import WORD_TYPES, Work
 
@@ -25,6 +26,9 @@ def add(
     """
     number = places.size
     if not number or not y.size:
+        return
+    if atomic.allowed(y, mode, keep):
+        atomic.add(work, y, places, source, inner, size, skip)
         return
     width = y.size // size
     keys, order = work.empty((number,), KEY32), work.empty((number,), KEY32)

@@ -8,8 +8,9 @@ from typing import Any
 
 import numpy as np
 
+from gradlab.backends.cuda.launch.extreme import find
+from gradlab.backends.cuda.launch.forms import split
 from gradlab.backends.cuda.launch.prefix import running_largest
-from gradlab.backends.cuda.launch.rows import split, threads_for
 from gradlab.backends.cuda.launch.rule import Rule
 from gradlab.backends.cuda.work import THREADS, WORD_TYPES, Work
 from gradlab.dtype import FLOATING, INT64
@@ -142,7 +143,7 @@ def isin(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, An
 def extreme(work: Work, x: Any, largest: bool) -> Any:
     """The largest or smallest element of a contiguous array, a NaN if there is one, as an array of one element."""
     value, at = work.empty((1,), x.dtype), work.empty((1,), INT64)
-    work.launch(work.kernel("arg.cu", "extreme", x.dtype, False, largest), 1, threads_for(x.size), x, value, at, 1, x.size, 1)
+    find(work, x, largest, value, at, (1, x.size, 1))
     return value
 
 

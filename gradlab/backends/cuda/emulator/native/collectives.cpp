@@ -1,5 +1,6 @@
 // When a barrier or a warp function is complete, what each thread gets from it, and what is wrong when it can never be complete.
 #include "scheduler.h"
+#include "small_floats.h"
 
 namespace gradlab_emulator {
 
@@ -8,7 +9,7 @@ const char* name_of(Operation operation) {
         "__syncthreads", "__syncthreads_count", "__syncthreads_and", "__syncthreads_or", "__syncwarp", "__ballot_sync", "__shfl_sync",
         "__shfl_up_sync", "__shfl_down_sync", "__shfl_xor_sync", "__match_any_sync", "__match_all_sync", "__reduce_add_sync",
         "__reduce_min_sync", "__reduce_max_sync", "__reduce_min_sync", "__reduce_max_sync", "__reduce_and_sync", "__reduce_or_sync",
-        "__reduce_xor_sync",
+        "__reduce_xor_sync", "mma.sync", "ldmatrix.sync",
     };
     return names[int(operation)];
 }
@@ -46,8 +47,59 @@ uint64_t merged(Operation operation, uint64_t a, uint64_t b) {
     }
 }
 
+// Element `at` of a lane's registers as a number. TensorFloat32 has 10 bits of fraction: the hardware leaves the lower 13 unread.
+float number_in(const uint32_t* registers, int at, Factor factor) {
+    if (factor == Factor::tensor_float) return bits_as<float>(registers[at] & ~0x1fffu);
+    const uint16_t bits = uint16_t(registers[at / 2] >> 16 * (at & 1));
+    return factor == Factor::half ? decoded<Half>(bits) : decoded<Brain>(bits);
+}
+
+// mma.sync.aligned.m16n8k8 (TensorFloat32) and m16n8k16 (half types). Where elements lie: PTX ISA, "Matrix Fragments for mma.m16n8k8" and
+// "... for mma.m16n8k16". Products are exact and the sum is rounded once; the hardware's order and rounding of the sum are not documented.
+void multiply(int first_thread, Factor factor) {
+    const int pack = factor == Factor::tensor_float ? 1 : 2, depth = 8 * pack;
+    double a[16][16], b[16][8];
+    Fragments* of_lane[lanes];
+    for (int lane = 0; lane < lanes; ++lane) {
+        const int group = lane / 4, member = lane % 4;
+        const Fragments& f = *(of_lane[lane] = static_cast<Fragments*>(scheduler.threads[first_thread + lane].request->data));
+        for (int i = 0; i < 4 * pack; ++i) {  // registers: (row, k), (row + 8, k), (row, k + half), (row + 8, k + half)
+            const int number = i / pack, k = member * pack + i % pack + (number / 2) * depth / 2;
+            a[group + 8 * (number % 2)][k] = double(number_in(f.a, i, factor));
+        }
+        for (int i = 0; i < 2 * pack; ++i) b[member * pack + i % pack + (i / pack) * depth / 2][group] = double(number_in(f.b, i, factor));
+    }
+    for (int lane = 0; lane < lanes; ++lane) {
+        for (int i = 0; i < 4; ++i) {
+            const int row = lane / 4 + 8 * (i / 2), column = lane % 4 * 2 + i % 2;
+            double total = double(of_lane[lane]->c[i]);
+            for (int k = 0; k < depth; ++k) total += a[row][k] * b[k][column];
+            of_lane[lane]->c[i] = float(total);
+        }
+    }
+}
+
+// Instructions of whole warps. Returns false for the others.
+bool answer_whole(int first_thread, unsigned members) {
+    Scheduler& s = scheduler;
+    const Request& request = *s.threads[first_thread + __builtin_ctz(members)].request;
+    if (request.operation < Operation::matrix_product) return false;
+    if (members != ~0u) {
+        fail(&request.site, first_thread + __builtin_ctz(members), "%s: all 32 lanes of the warp must take part, not only %08x",
+             name_of(request.operation), members);
+    } else if (request.operation == Operation::matrix_product) {
+        multiply(first_thread, Factor(request.argument));
+    } else {
+        for (int lane = 0; lane < lanes; ++lane)
+            for (int other = 0; other < lanes; ++other)
+                static_cast<uint64_t*>(s.threads[first_thread + lane].request->data)[other] = s.threads[first_thread + other].request->value;
+    }
+    return true;
+}
+
 // The results of the lanes in `members`, whose requests agree.
 void answer(int first_thread, unsigned members) {
+    if (answer_whole(first_thread, members)) return;
     Scheduler& s = scheduler;
     auto request_of = [&](int lane) -> Request& { return *s.threads[first_thread + lane].request; };
     unsigned votes = 0;

@@ -9,6 +9,7 @@ enum class Operation : uint8_t {
     barrier, barrier_count, barrier_and, barrier_or,  // of the block
     sync_warp, ballot, shuffle, shuffle_up, shuffle_down, shuffle_xor, match_any, match_all,
     add, minimum, maximum, minimum_unsigned, maximum_unsigned, bit_and, bit_or, bit_xor,
+    matrix_product, exchange,  // not of CUDA: what kernels/mma.cuh makes of mma.sync and ldmatrix
 };
 
 struct Request {
@@ -18,6 +19,7 @@ struct Request {
     int argument, width;  // of a shuffle: source lane, distance or lane mask; lanes in a segment
     Site site;
     uint64_t result;
+    void* data = nullptr;  // of a matrix product: the lane's Fragments; of an exchange: room for what every lane gave
 };
 
 uint64_t collective(Request& request);
@@ -64,6 +66,22 @@ template <class T>
 inline T reduce(Site site, Operation of_signed, Operation of_unsigned, unsigned mask, T value) {
     static_assert(std::is_integral<T>::value && sizeof(T) == 4, "warp reductions take int and unsigned");
     return T(ask(site, std::is_signed<T>::value ? of_signed : of_unsigned, mask, uint32_t(value)));
+}
+
+// One lane's registers of mma.sync: a 16 x 8 tile c += a · b over 8 (TensorFloat32) or 16 numbers (half types, two in each register).
+enum class Factor : int { tensor_float, half, brain };
+struct Fragments {
+    uint32_t a[4], b[2];
+    float c[4];
+};
+inline void matrix_product(Site site, Factor factor, Fragments& fragments) {
+    Request request{Operation::matrix_product, 0xffffffffu, 0, int(factor), 32, site, 0, &fragments};
+    collective(request);
+}
+// What every lane of the warp gave.
+inline void exchange(Site site, uint64_t value, uint64_t (&all)[32]) {
+    Request request{Operation::exchange, 0xffffffffu, value, 0, 32, site, 0, all};
+    collective(request);
 }
 
 }  // namespace gradlab_emulator

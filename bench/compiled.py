@@ -1,0 +1,104 @@
+"""Whole training steps: gradlab eager, gradlab compiled, PyTorch eager, one after the other in one run, each in its own process.
+
+    env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE python bench/compiled.py [names] [--rounds 3]
+
+Prints the median milliseconds of a step, the ratio to PyTorch, the time to trace and compile, the largest relative difference of the first
+20 losses from PyTorch's (from eager's where PyTorch is not installed), and the peak memory that a step adds.
+"""
+
+import argparse
+import importlib.util
+import json
+import resource
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import workloads
+
+ENGINES = ("eager", "compiled", "torch")
+
+
+def measure(name, engine, seconds):
+    x, y = workloads.data(name)
+    if engine == "torch":
+        import torch as lib
+        import torch.nn.functional as F
+        from torch import nn, optim
+
+        tensor, cat = lib.from_numpy, lib.cat
+    else:
+        import gradlab as lib
+        from gradlab import nn, optim
+
+        F, tensor, cat = nn.functional, lib.from_numpy, lib.cat
+    model = workloads.network(name, nn, F, cat)
+    values = workloads.weights({k: tuple(p.shape) for k, p in model.named_parameters()})
+    with lib.no_grad():
+        for key, p in model.named_parameters():
+            p.copy_(tensor(values[key]))
+    x, y = tensor(x), tensor(y)
+    step = workloads.step_of(name, model, F, optim, x, y)
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    if engine == "compiled":
+        step = lib.compile(step)
+    losses, times = [], []
+    start = time.perf_counter()
+    losses += [step(x, y).item(), step(x, y).item()]
+    first = time.perf_counter() - start
+    losses += [step(x, y).item() for _ in range(18)]
+    while sum(times) < seconds or len(times) < 5:
+        start = time.perf_counter()
+        step(x, y)
+        times.append(time.perf_counter() - start)
+    found = {"ms": statistics.median(times) * 1e3, "first": first, "losses": losses}
+    found["mb"] = (resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before) / 1024
+    if engine == "compiled":
+        program = step.programs[0]
+        found["steps"] = program.runner.executable.steps if hasattr(program.runner.executable, "steps") else []
+    return found
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("names", nargs="*", default=list(workloads.NAMES))
+    parser.add_argument("--rounds", type=int, default=3)
+    parser.add_argument("--seconds", type=float, default=2.0)
+    parser.add_argument("--engines", default=",".join(ENGINES))
+    parser.add_argument("--steps", action="store_true", help="print what runs where in the compiled program")
+    parser.add_argument("--one", nargs=2)
+    args = parser.parse_args()
+    if args.one:
+        print("@" + json.dumps(measure(*args.one, args.seconds)))
+        return
+    engines = [e for e in args.engines.split(",") if e != "torch" or importlib.util.find_spec("torch")]
+    print(f"{'':10}" + "".join(f"{e + ' ms':>13}" for e in engines) + f"{'ratio':>8}{'set-up s':>10}{'MB':>14}  losses differ by")
+    for name in args.names:
+        rows = {e: [] for e in engines}
+        for _ in range(args.rounds):
+            for engine in engines:
+                command = [sys.executable, __file__, "--one", name, engine, "--seconds", str(args.seconds)]
+                done = subprocess.run(command, capture_output=True, text=True, check=False)
+                lines = [line for line in done.stdout.splitlines() if line.startswith("@")]
+                if not lines:
+                    print(f"{name} {engine} failed:\n{done.stderr[-1500:]}")
+                    continue
+                rows[engine].append(json.loads(lines[0][1:]))
+        if not all(rows.values()):
+            continue
+        ms = {e: statistics.median(r["ms"] for r in found) for e, found in rows.items()}
+        reference = rows[engines[-1]][0]["losses"]
+        mine = rows.get("compiled", rows[engines[0]])[0]
+        worst = max(abs(a - b) / max(abs(b), 1e-6) for a, b in zip(mine["losses"], reference))
+        memory = "/".join(f"{found[0]['mb']:.0f}" for found in rows.values())
+        ratio = ms.get("compiled", ms[engines[0]]) / ms[engines[-1]]
+        print(f"{name:10}" + "".join(f"{ms[e]:13.3f}" for e in engines) + f"{ratio:8.2f}{mine['first']:10.2f}{memory:>14}  {worst:.1e}", flush=True)
+        if args.steps:
+            print("\n".join(f"    {s}" for s in mine["steps"]))
+
+
+if __name__ == "__main__":
+    main()

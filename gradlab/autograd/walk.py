@@ -1,0 +1,244 @@
+"""One walk over the graph: what it has to reach, what waits for which node, whose hooks run.
+
+A node's sequence number is larger than those of everything it was computed from, so when a node's turn comes, its gradient is complete.
+A lone successor stays out of the heap. Leaf gradients are collected; `engine` stores them after the walk.
+"""
+
+from __future__ import annotations
+
+import heapq
+from collections.abc import Sequence
+from contextvars import ContextVar
+from typing import Any
+
+from gradlab.autograd.base import LEAF, Differentiable
+from gradlab.autograd.hooks import Sight
+from gradlab.autograd.mode import current, enter, leave
+from gradlab.autograd.node import AccumulateGrad, Node
+
+Target = Any  # a Node, an Edge or a leaf
+
+
+class Goals:
+    """What a walk to chosen inputs has to reach.
+
+    wanted    the nodes from which an input can be reached, and the leaves asked for
+    captures  for the node of each input that is not a leaf: output index -> gradient found
+    ends      those of them that need not run, since no other input lies behind
+    """
+
+    __slots__ = ("captures", "ends", "wanted")
+
+    def __init__(self, inputs: Sequence[Differentiable], roots: list[Target]) -> None:
+        self.wanted: set[Any] = {x if x._edge is LEAF else x._edge.node for x in inputs}
+        self.captures: dict[Any, dict[int, Any]] = {}
+        for x in inputs:
+            if x._edge is not LEAF:
+                self.captures.setdefault(x._edge.node, {})[x._edge.index] = None
+        self.ends = set(self.captures)
+        for node in reversed(reachable(roots)):
+            if any(e is not None and (e if isinstance(e, Differentiable) else e.node) in self.wanted for e in node.edges):
+                self.wanted.add(node)
+                self.ends.discard(node)
+
+    def gradient_of(self, tensor: Any, leaves: dict[Any, Any]) -> Any:
+        """The gradient found for one of the inputs, or None."""
+        return leaves.get(tensor) if tensor._edge is LEAF else self.captures[tensor._edge.node][tensor._edge.index]
+
+
+def reachable(roots: list[Target]) -> list[Any]:
+    """Every node of the graph behind the roots, newest first."""
+    seen: set[Any] = set()
+    stack = [r.node for r in roots if not isinstance(r, Differentiable)]
+    while stack:
+        node = stack.pop()
+        if node not in seen:
+            seen.add(node)
+            stack.extend(e.node for e in node.edges if e is not None and not isinstance(e, Differentiable))
+    return sorted(seen, key=lambda node: -node.seq)
+
+
+walk_now: ContextVar[Any] = ContextVar("gradlab_walk", default=None)  # the backward pass that is running in this thread
+
+
+class Walk:
+    """The state of one backward pass."""
+
+    def __init__(self, retain: bool, goals: Goals | None) -> None:
+        self.retain = retain
+        self.goals = goals
+        self.wanted = None if goals is None else goals.wanted
+        self.node: Any = None  # whose turn it was when an error came
+        self.leaves: dict[Any, Any] = {}
+        self.grads: dict[Any, Any] = {}
+        self.heap: list[tuple[int, Any]] = []
+        self.roots: list[Target] = []
+
+    def reaches(self, edges: Sequence[Any]) -> list[bool]:
+        """Whether this walk computes a gradient for each of these GradientEdges."""
+        targets = [e.node.variable if isinstance(e.node, AccumulateGrad) else e.node for e in edges]
+        found = self.wanted
+        if found is None:
+            found = {r for r in self.roots if isinstance(r, Differentiable)}
+            for node in reachable(self.roots):
+                found.add(node)
+                found.update(e for e in node.edges if isinstance(e, Differentiable))
+        return [t in found for t in targets]
+
+    def deliver(self, target: Target, gradient: Any) -> None:
+        """Add a gradient to what waits for a node or a leaf."""
+        if isinstance(target, Differentiable):
+            if self.wanted is None or target in self.wanted:
+                old = self.leaves.get(target)
+                self.leaves[target] = gradient if old is None else old + gradient
+            return
+        node = target.node
+        if self.wanted is not None and node not in self.wanted:
+            return
+        if node.count > 1:
+            waiting = self.grads.get(node)
+            if waiting is None:
+                waiting = self.grads[node] = [None] * node.count
+                heapq.heappush(self.heap, (-node.seq, node))
+            old = waiting[target.index]
+            waiting[target.index] = gradient if old is None else old + gradient
+        else:
+            old = self.grads.get(node)
+            if old is None:
+                self.grads[node] = gradient
+                heapq.heappush(self.heap, (-node.seq, node))
+            else:
+                self.grads[node] = old + gradient
+
+    def run(self) -> None:
+        """Until no node waits."""
+        heap, grads, leaves, wanted, goals, retain = self.heap, self.grads, self.leaves, self.wanted, self.goals, self.retain
+        pop, deliver = heapq.heappop, self.deliver
+        waiting: Any = None
+        observer = current().observer
+        try:
+            while heap:
+                node = pop(heap)[1]
+                gradient = grads.pop(node)
+                while True:
+                    if node.hooks is not None:
+                        gradient = _arrived(node, gradient)
+                    if goals is not None and node in goals.captures:
+                        _capture(goals.captures[node], node, gradient)
+                        if node in goals.ends:
+                            break
+                    if node.hooks is not None:
+                        gradient = _before(node, gradient)
+                    if observer is not None:
+                        observer.node = node  # on whose behalf the next operations run
+                    found = node.back(gradient)
+                    if node.hooks is not None:
+                        found = _after(node, found, gradient)
+                    if not retain:
+                        node.saved = None
+                    successor = None
+                    for edge, part in zip(node.edges, found):
+                        if part is None or edge is None:
+                            continue
+                        if edge is successor:
+                            waiting = waiting + part
+                        elif isinstance(edge, Differentiable):
+                            if wanted is None or edge in wanted:
+                                old = leaves.get(edge)
+                                leaves[edge] = part if old is None else old + part
+                        elif successor is None and not heap and edge.count == 1 and (wanted is None or edge in wanted):
+                            successor, waiting = edge, part
+                        else:
+                            deliver(edge, part)
+                    if successor is None:
+                        break
+                    if heap:  # something else was delivered meanwhile: decide by sequence number
+                        deliver(successor, waiting)
+                        break
+                    node, gradient = successor, waiting
+        except BaseException:
+            self.node = node
+            raise
+        finally:
+            if observer is not None:
+                observer.node = None
+
+
+def _capture(slots: dict[int, Any], node: Node, gradient: Any) -> None:
+    parts = gradient if node.count > 1 else [gradient]
+    for index in slots:
+        slots[index] = parts[index]
+
+
+def _arrived(node: Node, gradient: Any) -> Any:
+    """Hooks on the outputs' gradients, and the gradients that outputs retain."""
+    hooks = node.hooks
+    assert hooks is not None
+    parts = list(gradient) if node.count > 1 else [gradient]
+    for index, registered in hooks.outputs.items():
+        if parts[index] is not None:
+            parts[index] = run_hooks(registered, parts[index])
+        else:
+            for hook in list(registered.values()):
+                if type(hook) is Sight:
+                    hook(None)
+    for index, reference in hooks.retained.items():
+        tensor = reference()
+        if tensor is not None and parts[index] is not None:
+            old = tensor._grad
+            tensor._grad = parts[index].clone() if old is None else old + parts[index]
+    return parts if node.count > 1 else parts[0]
+
+
+def run_hooks(registered: dict[int, Any], gradient: Any) -> Any:
+    """What the hooks of a tensor make of its gradient."""
+    token = enter(current().replace(walking=False))  # a hook is the user's code: its views are views
+    try:
+        for hook in list(registered.values()):
+            changed = hook(gradient)
+            if changed is not None:
+                gradient = checked(changed, gradient)
+    finally:
+        leave(token)
+    return gradient
+
+
+def _before(node: Node, gradient: Any) -> Any:
+    """The node's own pre-hooks."""
+    hooks = node.hooks
+    assert hooks is not None
+    parts = tuple(gradient) if node.count > 1 else (gradient,)
+    for hook in list(hooks.before.values()):
+        changed = hook(parts)
+        if changed is not None:
+            parts = replaced(changed, parts, "pre-hook", node)
+    return list(parts) if node.count > 1 else parts[0]
+
+
+def _after(node: Node, found: Any, gradient: Any) -> Any:
+    """The node's own hooks."""
+    hooks = node.hooks
+    assert hooks is not None
+    given = tuple(gradient) if node.count > 1 else (gradient,)
+    for hook in list(hooks.after.values()):
+        changed = hook(tuple(found), given)
+        if changed is not None:
+            found = replaced(changed, found, "hook", node)
+    return found
+
+
+def replaced(changed: Any, old: Sequence[Any], what: str, node: Node) -> tuple[Any, ...]:
+    """The gradients that a node's hook returned: as many as it was given."""
+    parts = tuple(changed) if isinstance(changed, (tuple, list)) else (changed,)
+    if len(parts) != len(old):
+        raise RuntimeError(f"{what} of {node.name()}: returned {len(parts)} gradients in place of {len(old)}")
+    return parts
+
+
+def checked(gradient: Any, like: Any) -> Any:
+    """The gradient that a tensor's hook returned: same kind, same shape."""
+    if not isinstance(gradient, Differentiable):
+        raise TypeError(f"tensor hook: returned a {type(gradient).__name__}; return a tensor, or None to leave the gradient as it is")
+    if gradient._array.shape != like._array.shape:
+        raise RuntimeError(f"tensor hook: returned shape {gradient._array.shape}, but the gradient has shape {like._array.shape}")
+    return gradient

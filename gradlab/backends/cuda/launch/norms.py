@@ -1,0 +1,123 @@
+"""Normalisations: rows (layer norm, rms norm) by `kernels/norm.cu`, channels (batch norm) by `kernels/channel.cu`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradlab.backends.cuda.launch import forms
+from gradlab.backends.cuda.launch.forms import STATE, Call, aligned, floating, forms_of, held_form, parts_for, policy, split
+from gradlab.backends.cuda.launch.rule import Rule
+from gradlab.backends.cuda.work import Work
+from gradlab.dtype import FLOAT64
+from gradlab.spec import count
+
+ROWS, CHANNELS = "norm.cu", "channel.cu"
+# As forms.HELD, for two arrays and two sums for each column.
+HELD = ((4, 8), (32, 8), (128, 8), (256, 16), (512, 16))
+HELD_DOUBLE = ((4, 8), (32, 8), (128, 8), (512, 8))
+
+
+def _optional(work: Work, array: Any) -> Any:
+    return None if array is None else work.contiguous(array)
+
+
+def _rows_of(shape: tuple[int, ...], k: int) -> tuple[int, int]:
+    """Number of rows, and their size."""
+    return count(shape[: len(shape) - k]), count(shape[len(shape) - k :])
+
+
+def layer_norm(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
+    _row_norm(work, [_optional(work, a) for a in inputs], outputs, params, True)
+
+
+def rms_norm(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
+    y, rstd = outputs
+    _row_norm(work, [*(_optional(work, a) for a in inputs), None], [y, None, rstd], params, False)
+
+
+def _row_norm(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any], centred: bool) -> None:
+    x = inputs[0]
+    rows, size = _rows_of(x.shape, params["k"])
+    call = Call(inputs, outputs, params["eps"])
+    forms.run(work, ROWS, policy("RowNorm", x.dtype, centred), call, x.dtype, (rows, size, 1), forms_of(x.dtype))
+
+
+def layer_norm_backward(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
+    dy, x, weight, mean, rstd = (_optional(work, a) for a in inputs)
+    _row_norm_backward(work, dy, x, weight, mean, rstd, outputs[0], outputs[1], outputs[2], params["k"])
+
+
+def rms_norm_backward(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
+    dy, x, weight, rstd = (_optional(work, a) for a in inputs)
+    _row_norm_backward(work, dy, x, weight, None, rstd, outputs[0], outputs[1], None, params["k"])
+
+
+def _row_norm_backward(work: Work, dy: Any, x: Any, weight: Any, mean: Any, rstd: Any, dx: Any, dweight: Any, dbias: Any, k: int) -> None:
+    rows, size = _rows_of(x.shape, k)
+    if not size:
+        return
+    dtype, centred = x.dtype, mean is not None
+    form = held_form(size, HELD_DOUBLE if dtype == FLOAT64 else HELD)
+    if form is not None:
+        lanes, items = form
+        parts = max(1, min(-(-rows * lanes // max(lanes, 128)), 528 if lanes <= 128 else 264))
+        partial = work.empty((parts, 2, size), work.wide(dtype))
+        packed = int(size % (16 // dtype.itemsize) == 0 and aligned(work, dy, x, weight, dx))
+        function = work.kernel(ROWS, "held_backward", dtype, centred, lanes, items)
+        work.launch(function, parts, max(lanes, 128), dy, x, weight, mean, rstd, dx, partial, rows, size, packed)
+    else:
+        call = Call((dy, x, weight, mean, rstd), (dx,))
+        forms.run(work, ROWS, policy("RowNormBackward", dtype, centred), call, dtype, (rows, size, 1), ())
+        blocks = -(-size // 256)
+        parts = max(1, min(rows // 16, 528 // blocks, 256))
+        partial = work.empty((parts, 2, size), work.wide(dtype))
+        function = work.kernel(ROWS, "column_sums", dtype, centred)
+        work.launch(function, blocks, 256, dy, x, mean, rstd, partial, rows, parts, size, rows=parts)
+    function, which = work.kernel(ROWS, "join_columns", dtype), 2 if centred else 1
+    work.launch(function, -(-size // 32), 256, partial, dweight, dbias, parts, size, rows=which)
+
+
+def _channels(work: Work, name: str, x: Any, inputs: list[Any], outputs: list[Any], number: float) -> None:
+    """A policy of channel.cu over an array [batch, channels, inner]."""
+    batch, channels, inner = split(x.shape, 1)
+    if not channels:
+        return
+    if channels == 1:
+        batch, inner = 1, batch * inner
+    dtype = x.dtype
+    chosen = policy(name, dtype)
+    if inner == 1 and channels > 1:
+        forms.run(work, CHANNELS, chosen, Call(inputs, outputs, number, (batch, 0)), dtype, (1, batch, channels), ())
+        return
+    width = min(16 // dtype.itemsize, 8)
+    packed = int(inner % width == 0 and aligned(work, x, outputs[0], inputs[0]))
+    across = min(256, 1 << (max(-(-inner // (width if packed else 1)), 1) - 1).bit_length())
+    parts = min(parts_for(channels, batch * inner, 4096), 256)
+    arrays = [*inputs, *[None] * (5 - len(inputs)), *outputs, *[None] * (4 - len(outputs))]
+    partial = work.empty((parts * channels * STATE,), FLOAT64) if parts > 1 else None
+    for step in ("channel",) if parts == 1 else ("channel_split", "channel_finish"):
+        sizes = (channels, batch, inner, parts, packed)
+        function = work.kernel(CHANNELS, step, chosen)
+        work.launch(function, channels * parts, 256, *arrays, partial, np.float64(number), batch * inner, across, *sizes)
+
+
+def batch_norm(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
+    arrays = [_optional(work, a) for a in inputs]
+    _channels(work, "BatchNorm", arrays[0], arrays, outputs, params["eps"])
+
+
+def batch_norm_backward(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
+    arrays = [_optional(work, a) for a in inputs]
+    _channels(work, "BatchNormBackward", arrays[1], arrays, outputs, 0.0)
+
+
+RULES = {
+    (ROWS, "layer_norm"): Rule(layer_norm, floating),
+    (ROWS, "layer_norm_backward"): Rule(layer_norm_backward, floating),
+    (ROWS, "rms_norm"): Rule(rms_norm, floating),
+    (ROWS, "rms_norm_backward"): Rule(rms_norm_backward, floating),
+    (ROWS, "batch_norm"): Rule(batch_norm, floating),
+    (ROWS, "batch_norm_backward"): Rule(batch_norm_backward, floating),
+}

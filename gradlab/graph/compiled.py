@@ -1,0 +1,305 @@
+"""`compile`: a function that runs as a static program wherever the conditions of an earlier trace hold."""
+
+from __future__ import annotations
+
+import functools
+import logging
+import os
+import warnings
+from collections.abc import Callable
+from typing import Any, TypeVar, overload
+
+import numpy as np
+
+from gradlab.autograd.base import LEAF, Differentiable
+from gradlab.autograd.mode import Mode, current
+from gradlab.dtype import get_default_dtype
+from gradlab.graph.freeze import freeze
+from gradlab.graph.runner import Runner
+from gradlab.graph.stage import Changed, Staged, stage
+from gradlab.graph.tree import flatten
+from gradlab.nn.module import Module
+
+F = TypeVar("F", bound=Callable[..., Any])
+_log = logging.getLogger("gradlab.compile")
+MANY = 8  # programs of one function that are normal
+
+
+class Compiled:
+    """What `compile` returns: call it as the function. `programs` holds what was traced so far, the newest first."""
+
+    def __init__(self, function: Callable[..., Any], check: bool = False, explain: bool = False) -> None:
+        self.function, self.check, self.explain = function, check, explain
+        self.programs: list[Program] = []
+        self._signatures: list[Any] = []
+        self._leaks = 0
+        functools.update_wrapper(self, function, updated=())
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        mode = current()
+        if mode.special and not _stageable(mode):
+            return self.function(*args, **kwargs)
+        for i, program in enumerate(self.programs):
+            if program.guard(args, kwargs, mode):
+                if i:
+                    self.programs.insert(0, self.programs.pop(i))
+                return program.runner.run(args, kwargs)
+        return self._miss(args, kwargs, mode)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        """A compiled method: one set of programs for each instance, told apart by the guards."""
+        return self if instance is None else functools.partial(self, instance)
+
+    def _miss(self, args: tuple[Any, ...], kwargs: dict[str, Any], mode: Mode) -> Any:
+        if os.environ.get("GRADLAB_COMPILE") == "0":
+            return self.function(*args, **kwargs)
+        signature = _signature(args, kwargs, mode)
+        if signature not in self._signatures:  # the first call of a kind runs eagerly: it makes the lazy state
+            self._signatures.append(signature)
+            return self.function(*args, **kwargs)
+        if self.programs:
+            reason = self.programs[0].guards.why(args, kwargs, mode)
+            (print if self.explain else _log.info)(f"compile: {_title(self.function)} is traced again: {reason}")
+            if len(self.programs) == MANY:
+                warnings.warn(
+                    f"compile: {_title(self.function)} has {MANY} programs already; the last condition that failed: {reason}. Pass what "
+                    f"changes as a tensor, pad to fewer shapes, or leave this function uncompiled",
+                    stacklevel=3,
+                )
+        try:
+            staged = stage(self.function, args, kwargs, mode)
+        except Changed as leak:
+            # State that the first run of something makes (an optimizer's buffers) is there after one more eager run.
+            self._leaks += 1
+            if self._leaks > 2 or not all(w.startswith("the state of ") for w in leak.what):
+                raise
+            return self.function(*args, **kwargs)
+        program = Program(staged, args, kwargs, mode)
+        if self.check:
+            return self._checked(program, args, kwargs)
+        self.programs.insert(0, program)
+        return program.runner.run(args, kwargs)
+
+    def _checked(self, program: Program, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Compare the program's first run with the function's own, from the same state; keep the program's."""
+        memory = _Memory(program.staged)
+        expected = [np.array(t._array) for t in flatten(self.function(*args, **kwargs))[0]]
+        after = memory.take()
+        memory.restore()
+        result = program.runner.run(args, kwargs)
+        found = [t._array for t in flatten(result)[0]]
+        for name, want, got in [
+            *((f"result {i}", a, b) for i, (a, b) in enumerate(zip(expected, found, strict=True))),
+            *((f"state of shape {a.shape}", a, b) for a, b in zip(after, memory.take(), strict=True)),
+        ]:
+            if not np.allclose(want.astype(np.float64), got.astype(np.float64), rtol=1e-3, atol=1e-5, equal_nan=True):
+                worst = np.max(np.abs(want.astype(np.float64) - got.astype(np.float64)))
+                raise RuntimeError(f"compile: {_title(self.function)}: {name} differs from the eager run by up to {worst:.3g}")
+        self.programs.insert(0, program)
+        return result
+
+    @property
+    def graph(self) -> Any:
+        """The newest program's graph."""
+        if not self.programs:
+            raise RuntimeError(f"compile: {_title(self.function)} has no program yet: the first call runs eagerly, the second is traced")
+        return self.programs[0].staged.graph
+
+    def __repr__(self) -> str:
+        return f"<compiled {_title(self.function)}, {len(self.programs)} program(s)>"
+
+
+class Program:
+    """One traced program with its guards."""
+
+    def __init__(self, staged: Staged, args: tuple[Any, ...], kwargs: dict[str, Any], mode: Mode) -> None:
+        self.staged = staged
+        self.runner = Runner(staged)
+        self.guards = staged.guards
+        self._guard_arguments(args, kwargs)
+        self._guard_mode(mode)
+        self._guard_tensors()
+        self.guard = self.guards.build()
+
+    def _guard_arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
+        guards = self.guards
+        seen: dict[int, str] = {}
+
+        def visit(expression: str, label: str, value: Any) -> None:
+            if isinstance(value, Differentiable):
+                array = f"{expression}._array"
+                kind, dtype = guards.name(type(value)), guards.name(value._array.dtype)
+                guards.test(f"type({expression}) is {kind}", f"{label}'s type", f"type({expression})")
+                guards.test(f"type({array}) is {guards.name(type(value._array))}", f"{label}'s device", f"{expression}.device")
+                guards.test(f"{array}.shape == {value._array.shape!r}", f"{label}'s shape", f"{array}.shape", value._array.shape)
+                guards.test(f"{array}.dtype == {dtype}", f"{label}'s dtype", f"{array}.dtype", value._array.dtype)
+                edge = "is None" if value._edge is None else "is not None"
+                guards.test(f"{expression}._edge {edge}", f"whether {label} requires grad")
+                if id(value) in seen:
+                    guards.test(f"{expression} is {seen[id(value)]}", f"{label} is {seen[id(value)]}")
+                else:
+                    for other in seen.values():
+                        guards.test(f"{expression} is not {other}", f"{label} and {other} being one tensor")
+                    seen[id(value)] = expression
+                if self.runner.written or self.runner.written_arguments:
+                    guards.names["apart"] = functools.partial(_apart, frozenset(self.runner.written))
+                    guards.test(f"apart({array})", f"{label} lying in memory that the function writes")
+            elif isinstance(value, (list, tuple)):
+                guards.test(f"type({expression}) is {guards.name(type(value))}", f"{label}'s type")
+                guards.test(f"len({expression}) == {len(value)}", f"{label}'s length", f"len({expression})", len(value))
+                for i, part in enumerate(value):
+                    visit(f"{expression}[{i}]", f"{label}[{i}]", part)
+            elif isinstance(value, dict):
+                guards.test(f"type({expression}) is {guards.name(type(value))}", f"{label}'s type")
+                guards.test(f"[*{expression}] == {guards.name(list(value))}", f"{label}'s keys")
+                for key, part in value.items():
+                    visit(f"{expression}[{guards.name(key)}]", f"{label}[{key!r}]", part)
+            else:
+                guards.equal(expression, value, label)
+
+        guards.test(f"len(args) == {len(args)}", "the number of arguments", "len(args)", len(args))
+        guards.test(f"[*kwargs] == {guards.name(list(kwargs))}" if kwargs else "not kwargs", "the names of keyword arguments")
+        for i, value in enumerate(args):
+            visit(f"args[{i}]", f"argument {i}", value)
+        for key, value in kwargs.items():
+            visit(f"kwargs[{key!r}]", f"argument {key}", value)
+
+    def _guard_mode(self, mode: Mode) -> None:
+        guards = self.guards
+        guards.test(f"mode.recording is {mode.recording}", "grad mode", "mode.recording", mode.recording)
+        guards.test(f"mode.inference is {mode.inference}", "inference mode", "mode.inference", mode.inference)
+        guards.equal("mode.autocast", mode.autocast, "autocast")
+        guards.test("mode.saved_hooks is None", "saved_tensors_hooks")
+        guards.names["default_dtype"] = get_default_dtype
+        guards.same("default_dtype()", get_default_dtype(), "the default dtype")
+
+    def _guard_tensors(self) -> None:
+        guards, runner = self.guards, self.runner
+        read = {id(leaf._grad): leaf for leaf in runner.leaves_read}
+        for t, array in self.staged.tensors:
+            if id(t) in read:
+                leaf = guards.name(read[id(t)])
+                spec = guards.name(array.dtype)
+                guards.test(f"{leaf}._grad is not None", "a gradient")
+                kind = guards.name(type(array))
+                guards.test(f"{leaf}._grad._array.dtype == {spec} and type({leaf}._grad._array) is {kind}", "a gradient")
+                continue
+            name = guards.name(t)
+            guards.test(f"{name}._array is {guards.name(array)}", f"the memory of a tensor of shape {array.shape}")
+            guards.test(f"{name}._edge is {guards.name(t._edge)}", f"whether a tensor of shape {array.shape} requires grad")
+            if t._edge is LEAF:
+                meta, label = f"{name}._meta", "hooks of a parameter"
+                if t._meta is None or not (t._meta.hooks or t._meta.post_hooks):
+                    guards.test(f"({meta} is None or not ({meta}.hooks or {meta}.post_hooks))", label)
+                else:
+                    guards.equal(f"({meta}.hooks, {meta}.post_hooks)", (t._meta.hooks, t._meta.post_hooks), label)
+        argument = set(map(id, self.staged.twins))
+        for leaf in self.staged.untouched:
+            if id(leaf) not in argument:
+                guards.test(f"{guards.name(leaf)}._grad is None", f"the .grad of a parameter of shape {leaf._array.shape}")
+
+
+class _Memory:
+    """The state a program may write, for `check=True`."""
+
+    def __init__(self, staged: Staged) -> None:
+        graph = staged.graph
+        written = {old.id for old, _ in graph.updates}
+        self.arrays = [a for v, a in graph.state.items() if v.id in written]
+        self.before = [a.copy() for a in self.arrays]
+        self.leaves: list[tuple[Any, Any, Any]] = []
+        for leaf, _ in graph.gradients:
+            self.leaves.append((leaf, leaf._grad, None if leaf._grad is None else leaf._grad._array.copy()))
+        self.generators = [(g, g.clone_state()) for g, _, _ in graph.random]
+
+    def take(self) -> list[Any]:
+        """Copies of what is there now: state, then gradients."""
+        grads = [leaf._grad._array for leaf, *_ in self.leaves if leaf._grad is not None]
+        return [np.array(a) for a in [*self.arrays, *grads]]
+
+    def restore(self) -> None:
+        """As it was at first."""
+        for array, was in zip(self.arrays, self.before, strict=True):
+            np.copyto(array, was)
+        for leaf, gradient, was in self.leaves:
+            leaf._grad = gradient
+            if gradient is not None:
+                np.copyto(gradient._array, was)
+        for generator, was in self.generators:
+            generator._seed, generator._offset = was._seed, was._offset
+
+
+def _stageable(mode: Mode) -> bool:
+    return mode.tracer is None and not mode.anomaly and mode.saved_hooks is None and mode.observer is None
+
+
+def _apart(written: frozenset[int], array: Any) -> bool:
+    return id(array) not in written and (array.base is None or id(array.base) not in written)
+
+
+def _signature(args: tuple[Any, ...], kwargs: dict[str, Any], mode: Mode) -> Any:
+    def picture(value: Any) -> Any:
+        if isinstance(value, Differentiable):
+            return ("tensor", value._array.shape, value._array.dtype, value._edge is None)
+        if isinstance(value, (list, tuple)):
+            return (type(value), tuple(map(picture, value)))
+        if isinstance(value, dict):
+            return (dict, tuple((k, picture(v)) for k, v in value.items()))
+        return freeze(value)
+
+    return (picture(args), picture(kwargs), mode.recording)
+
+
+def _title(function: Any) -> str:
+    return getattr(function, "__qualname__", None) or type(function).__name__
+
+
+@overload
+def compile(function: F, *, check: bool = ..., explain: bool = ...) -> F: ...
+
+
+@overload
+def compile(function: None = ..., *, check: bool = ..., explain: bool = ...) -> Callable[[F], F]: ...
+
+
+def compile(function: Any = None, *, check: bool = False, explain: bool = False) -> Any:
+    """Let a function run as a static program: a forward, a loss, or a whole training step.
+
+    The first call runs eagerly, the second traces the function and runs the program; further calls run the program while the
+    conditions of its trace hold: the arguments' shapes, dtypes and Python values, modules and their modes, the globals and attributes
+    that the function reads. Where one fails, the function is traced again. Hyper-parameters of optimizers are read at each run, so a
+    learning rate schedule needs no new trace. Use it as a decorator or on a function or module.
+
+    check: compare the first run of each program with the eager run from the same state.
+    explain: print why the function is traced again (otherwise it goes to the log `gradlab.compile`).
+    Environment: GRADLAB_COMPILE=0 runs everything eagerly.
+    Raises TraceError in the call that traces, naming the line, where the function reads a value (`item()`, `if` on a tensor, print).
+    """
+    if function is None:
+        return functools.partial(compile, check=check, explain=explain)
+    if not callable(function):
+        raise TypeError(f"compile: a function or a module, not {type(function).__name__}")
+    if os.environ.get("GRADLAB_COMPILE") == "0":
+        return function
+    if isinstance(function, Module):
+        return CompiledModule(function, check, explain)
+    return Compiled(function, check, explain)
+
+
+class CompiledModule(Module):
+    """A module whose call is compiled. Parameters, buffers and attributes are those of the module it wraps."""
+
+    def __init__(self, module: Module, check: bool, explain: bool) -> None:
+        super().__init__()
+        self.module = module
+        self.__dict__["_compiled"] = Compiled(module.__call__, check, explain)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """The wrapped module's call, compiled."""
+        return self.__dict__["_compiled"](*args, **kwargs)
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(super().__getattr__("module"), name)

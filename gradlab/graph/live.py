@@ -1,0 +1,72 @@
+"""The tracer of `compile`: remembers which tensors its state came from, and keeps hyper-parameters live."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradlab.autograd.base import LEAF, Differentiable
+from gradlab.autograd.record import wrap
+from gradlab.device import CPU, Device
+from gradlab.dtype import FLOAT64
+from gradlab.graph.ir import Graph, Value
+from gradlab.graph.symbol import Symbol
+from gradlab.graph.tracer import Tracer
+from gradlab.optim.hyper import values
+from gradlab.spec import Spec
+
+
+class LiveTracer(Tracer):
+    """As Tracer. After `finish`, `tensors` and `slots` say where each state value is found when the program runs again."""
+
+    def __init__(self, device: Device = CPU) -> None:
+        super().__init__(device)
+        self.tensors: dict[int, Any] = {}  # id of a tensor from before the trace -> the tensor
+        self.arrays: dict[int, Any] = {}  # the same -> its array before the trace
+        self.hyper: dict[tuple[int, tuple[Any, ...]], tuple[dict[str, Any], tuple[Any, ...], Any]] = {}  # -> group, names, tensor
+        self.untouched: dict[int, Any] = {}  # leaves whose .grad was None when it was first set
+
+    def note(self, inputs: Any) -> None:
+        for x in inputs:
+            if isinstance(x, Differentiable) and type(x._array) is not Symbol and id(x) not in self.tensors:
+                self.tensors[id(x)], self.arrays[id(x)] = x, x._array
+
+    def write(self, tensor: Any, array: Any) -> None:
+        self.note((tensor,))
+        super().write(tensor, array)
+
+    def before_gradient(self, leaf: Any) -> None:
+        if id(leaf) not in self._gradients and leaf._grad is None:
+            self.untouched[id(leaf)] = leaf
+        super().before_gradient(leaf)
+
+    def hypers(self, group: dict[str, Any], names: tuple[Any, ...]) -> Any:
+        """A group's hyper-parameters as an input that each replay fills anew; None where one is a tensor, which is state."""
+        found = values(group, names)
+        if any(isinstance(v, Differentiable) for v in found):
+            return None
+        key = (id(group), names)
+        if key not in self.hyper:
+            self.hyper[key] = (group, names, wrap(self.symbol(Spec((len(names),), FLOAT64))))
+        return self.hyper[key][2]
+
+    def live(self) -> dict[int, set[str]]:
+        """Of each param group (by id) the entries that replays read."""
+        found: dict[int, set[str]] = {}
+        for group, names, _ in self.hyper.values():
+            found.setdefault(id(group), set()).update(n if isinstance(n, str) else n[0] for n in names)
+        return found
+
+    def leaves(self) -> list[Any]:
+        """The tensors from before the trace that require grad and were used in it."""
+        return [t for t in self.tensors.values() if t._edge is LEAF]
+
+    def hyper_values(self) -> list[tuple[dict[str, Any], tuple[Any, ...], Value]]:
+        """The hyper-parameter inputs: group, names, value."""
+        return [(group, names, self.value(tensor._array)) for group, names, tensor in self.hyper.values()]
+
+    def finish(self, outputs: list[Any]) -> Graph:
+        graph = super().finish(outputs)
+        for t in self.tensors.values():  # what the trace left on tensors that it only looked at
+            if type(t._array) is Symbol:
+                t._array = self.arrays[id(t)]
+        return graph

@@ -1,0 +1,222 @@
+"""A line of calls as machine code: tasks for the runtime, and NumPy steps for what has no kernel."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import threading
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gradlab import dispatch
+from gradlab.backends.cpu import immediate
+from gradlab.dtype import HALF
+from gradlab.graph.execute import Line, NumpyExecutable
+from gradlab.graph.ir import Call, Value
+from gradlab.graph.memory import arena
+from gradlab.graph.native import build
+from gradlab.graph.native.layout import FIRST, Arranged, arrange
+from gradlab.graph.native.loops import Loop, lower_loop
+from gradlab.graph.native.lower import LOWER, Lowering, TaskSpec, Unsupported
+from gradlab.graph.native.place import ARENA, Place
+
+
+class _Task(ctypes.Structure):
+    _fields_ = (
+        ("kernel", ctypes.c_void_p), ("parameters", ctypes.c_void_p), ("places", ctypes.c_void_p),
+        ("count", ctypes.c_int64), ("widest", ctypes.c_int64),
+    )  # fmt: skip
+
+
+@functools.cache
+def threads() -> int:
+    """Threads of a compiled program: the processors this process may use, or GRADLAB_NUM_THREADS."""
+    wanted = os.environ.get("GRADLAB_NUM_THREADS")
+    return max(1, int(wanted)) if wanted else len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+@functools.cache
+def _pointer_word() -> int:
+    """Where a NumPy array object keeps its data pointer, in words."""
+    array = np.empty(3)
+    words = np.frombuffer(ctypes.string_at(id(array), 64), np.uintp)
+    return int(np.flatnonzero(words == array.__array_interface__["data"][0])[0])
+
+
+class NativeExecutable:
+    """Runs a line. `run(arrays, outs)` as NumpyExecutable's. `steps` says what runs where, for people."""
+
+    def __init__(self, line: Line) -> None:
+        self.line = line
+        arranged = self.arranged = arrange(line)
+        self.plan = arranged.plan
+        self._ctx = Lowering()
+        self._ctx.places = arranged.places
+        steps: list[TaskSpec | Callable[[], None]] = []
+        self.steps: list[str] = []
+        for unit in arranged.units:
+            if unit.loop:
+                own = {v.id for c in unit.calls for v in c.outputs}
+                stored = [v for c in unit.calls for v in c.outputs if v.id in arranged.places]
+                assert own
+                if stored:
+                    steps.append(lower_loop(Loop(unit.calls, stored), self._ctx))
+                    self.steps.append("loop: " + " ".join(c.op.name for c in unit.calls))
+                continue
+            call = unit.calls[0]
+            try:
+                found = LOWER[call.op.name](call, self._ctx) if call.op.name in LOWER else None
+            except Unsupported:
+                found = None
+            if found is None:
+                steps.append(self._numpy_step(call))
+                self.steps.append(f"numpy: {call.op.name}")
+            else:
+                steps += found
+                self.steps.append(f"kernel: {call.op.name}")
+        for number, target in arranged.copies:
+            steps.append(self._copy_step(number, target))
+            self.steps.append("copy")
+        self._finish(steps)
+
+    # ------------------------------------------------------------ what has no kernel
+
+    def _arrays(self, places: Sequence[Place]) -> Callable[[], list[Any]]:
+        """A function that gives the arrays of places; what lies in the arena or in state is looked up once."""
+        fixed = len(self.arranged.fixed)
+        start = FIRST + len(self.line.inputs) + len(self.line.outputs)
+        known = [None if FIRST <= p.base < start else p for p in places]
+        found: list[Any] = [None] * len(places)
+        if all(p is not None for p in known):
+
+            def once() -> list[Any]:
+                if found and found[0] is None:
+                    found[:] = [p.array(self._base_arrays[p.base]) for p in places]
+                return found
+
+            assert fixed >= 0
+            return once
+        return lambda: [p.array(self._base_arrays[p.base]) for p in places]
+
+    def _numpy_step(self, call: Call) -> Callable[[], None]:
+        op, params = call.op, call.params
+        values = [x for x in call.inputs if isinstance(x, Value)]
+        arrays = self._arrays([self.arranged.places[v.id] for v in (*values, *call.outputs)])
+        like = values[0].spec.dtype if values else np.dtype(np.float32)
+        slots = [None if isinstance(x, Value) or x is None else immediate(x, like) for x in call.inputs]
+        is_value = [isinstance(x, Value) for x in call.inputs]
+        half = not op.exact and any(v.spec.dtype in HALF for v in (*values, *call.outputs))
+        backend = dispatch._by_type[np.ndarray]
+        count = len(values)
+        if not call.inputs:
+            params = {k: v for k, v in params.items() if k != "device"}
+
+        def step() -> None:
+            found = arrays()
+            given = iter(found[:count])
+            inputs = [next(given) if own else number for own, number in zip(is_value, slots)]
+            outputs = found[count:]
+            if op.view or half or op.name == "to_device":
+                result = backend.run(op, inputs, call.params)
+                for target, array in zip(outputs, (result,) if op.result is None else result):
+                    np.copyto(target, array)
+            else:
+                op.cpu(*inputs, *outputs, **params)
+
+        return step
+
+    def _copy_step(self, number: int, target: Place) -> TaskSpec | Callable[[], None]:
+        source = self.arranged.places[number]
+        if source.contiguous and target.contiguous and source.dtype == target.dtype:
+            size = source.size * source.dtype.itemsize
+            return TaskSpec("gradlab_copy", (size,), (target, source), max(1, size >> 18))
+        arrays = self._arrays([target, source])
+        return lambda: np.copyto(*arrays())
+
+    # ------------------------------------------------------------ the table
+
+    def _finish(self, steps: list[Any]) -> None:
+        line, runtime = self.line, build.runtime()
+        ctx = self._ctx
+        self.sources = ctx.texts
+        text = "\n".join(ctx.texts.values())
+        library = build.loaded(build.built(text)) if text else None
+        tasks = [s for s in steps if isinstance(s, TaskSpec)]
+        places = np.array([(p.base, p.offset) for t in tasks for p in t.places] or [(0, 0)], np.int64)
+        parameters = np.array([n for t in tasks for n in t.parameters] or [0], np.int64)
+        table = (_Task * max(len(tasks), 1))()
+        at = at_parameter = 0
+        for row, task in zip(table, tasks):
+            owner = library if task.kernel in ctx.texts else runtime
+            row.kernel = ctypes.cast(getattr(owner, task.kernel), ctypes.c_void_p).value
+            row.parameters = parameters.ctypes.data + 8 * at_parameter
+            row.places = places.ctypes.data + 16 * at
+            row.count, row.widest = len(task.places), task.widest
+            at += len(task.places)
+            at_parameter += len(task.parameters)
+        self._kept = table, places, parameters
+        self._table = ctypes.addressof(table)
+        self.segments: list[Any] = []  # (first, last) of the table, or a NumPy step
+        done = 0
+        for step in steps:
+            if not isinstance(step, TaskSpec):
+                self.segments.append(step)
+            elif self.segments and isinstance(self.segments[-1], tuple):
+                self.segments[-1] = (self.segments[-1][0], done + 1)
+                done += 1
+            else:
+                self.segments.append((done, done + 1))
+                done += 1
+        self._status = np.zeros(8, np.int64)
+        self._memory = arena(self.plan.size)
+        dynamic = len(line.inputs) + len(line.outputs)
+        self._base_arrays: list[Any] = [self._memory, self._status, *[None] * dynamic, *self.arranged.fixed]
+        self._bases = (ctypes.c_void_p * len(self._base_arrays))()
+        for i, array in enumerate(self._base_arrays):
+            if array is not None:
+                self._bases[i] = array.__array_interface__["data"][0]
+        self._objects = (ctypes.py_object * max(dynamic, 1))()
+        self._dynamic, self._word, self._threads = dynamic, _pointer_word(), threads()
+        self._bases_at = ctypes.addressof(self._bases)
+        self._run, self._fill = runtime.gradlab_run, runtime.gradlab_bases
+        self._lock = threading.Lock()
+        self._python = any(not isinstance(s, tuple) for s in self.segments)
+
+    def run(self, arrays: Sequence[Any], outs: Sequence[Any]) -> None:
+        """Compute. Raises what a row raises."""
+        with self._lock:
+            objects: Any = self._objects
+            i = 0
+            for array in arrays:
+                objects[i] = array if array.flags.c_contiguous else np.ascontiguousarray(array).reshape(array.shape)
+                i += 1
+            for array in outs:
+                objects[i] = array
+                i += 1
+            self._fill(self._bases_at + 8 * FIRST, objects, self._dynamic, self._word)
+            if self._python:
+                self._base_arrays[FIRST : FIRST + self._dynamic] = objects[: self._dynamic]
+            for segment in self.segments:
+                if type(segment) is tuple:
+                    self._run(self._table, segment[0], segment[1], self._bases_at, self._threads)
+                else:
+                    segment()
+            if self.line.updates:
+                self._update_arguments(arrays)
+
+    def _update_arguments(self, arrays: Sequence[Any]) -> None:
+        """An argument that was passed as a copy gets what was written to the copy."""
+        for array, used in zip(arrays, self._objects):
+            if array is not used and any(old in self.line.inputs for old, _ in self.line.updates):
+                np.copyto(array, used)
+
+
+def executable(line: Line) -> Any:
+    """The fastest executable that this machine can make of a line."""
+    return NativeExecutable(line) if build.available() else NumpyExecutable(line)
+
+
+__all__ = ["ARENA", "Arranged", "NativeExecutable", "executable", "threads"]

@@ -1,0 +1,60 @@
+"""Which elementwise calls run as one loop."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from gradlab.graph.ir import Call, Value
+from gradlab.graph.native.loops import is_elementwise
+
+MOST_CALLS = 48
+MOST_OPERANDS = 24
+
+
+@dataclass
+class Unit:
+    """Calls that run together: a fused loop, or one call of another kind."""
+
+    calls: list[Call]
+    loop: bool = False
+    values: set[int] = field(default_factory=set)  # read or made
+
+    def fits(self, call: Call) -> bool:
+        """Whether one more call may join the loop: same shape, something in common, not too much in all."""
+        if not self.loop or len(self.calls) >= MOST_CALLS or call.outputs[0].spec.shape != self.calls[0].outputs[0].spec.shape:
+            return False
+        wanted = {x.id for x in call.inputs if isinstance(x, Value)} | {call.outputs[0].id}
+        return len(self.values | wanted) <= MOST_OPERANDS and not wanted.isdisjoint(self.values)
+
+    def reads(self) -> list[int]:
+        """The values that come from outside."""
+        own = {v.id for c in self.calls for v in c.outputs}
+        return list(dict.fromkeys(x.id for c in self.calls for x in c.inputs if isinstance(x, Value) and x.id not in own))
+
+
+def fuse(calls: Sequence[Call], views: set[int]) -> list[Unit]:
+    """Units in an order that computes everything before it is used. A call joins the latest loop that stands behind all that it needs.
+
+    views: the results of view calls, which cost nothing and make no unit; a loop cannot read a view of what it makes itself.
+    """
+    units: list[Unit] = []
+    made: dict[int, int] = {}  # value -> the first unit that can read it from registers, or from memory if it is a view
+    for call in calls:
+        inputs = [x.id for x in call.inputs if isinstance(x, Value)]
+        if call.outputs[0].id in views:
+            made[call.outputs[0].id] = made.get(inputs[0], -1) + (inputs[0] not in views)
+            continue
+        loop = is_elementwise(call)
+        needed = max((made.get(n, -1) for n in inputs), default=-1)
+        at = -1
+        if loop:
+            at = next((i for i in range(len(units) - 1, max(needed, 0) - 1, -1) if units[i].fits(call)), -1)
+        if at < 0:
+            units.append(Unit([call], loop))
+            at = len(units) - 1
+        else:
+            units[at].calls.append(call)
+        units[at].values.update(inputs, (v.id for v in call.outputs))
+        made.update((v.id, at) for v in call.outputs)
+    return units

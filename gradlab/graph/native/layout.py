@@ -1,0 +1,118 @@
+"""From a line of calls to units with places: views resolved, loops fused, memory planned, updates done in place where that is safe."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+from gradlab.graph.execute import Line
+from gradlab.graph.ir import Call, Value
+from gradlab.graph.memory import Moment, Plan, plan_buffers
+from gradlab.graph.native.fusion import Unit, fuse
+from gradlab.graph.native.place import ARENA, Place, place_of, viewed
+
+STATUS = 1  # the base of the word in which a kernel reports a fault
+FIRST = 2
+
+
+@dataclass
+class Arranged:
+    """A line, arranged in memory.
+
+    places   of every value that has memory
+    copies   (value, base) to copy at the end: results and updates that could not be written where they belong
+    """
+
+    units: list[Unit]
+    places: dict[int, Place]
+    plan: Plan
+    inputs: int  # bases FIRST .. are the inputs, then the outputs, then the fixed arrays
+    copies: list[tuple[int, Place]] = field(default_factory=list)
+    fixed: list[Any] = field(default_factory=list)
+
+
+def arrange(line: Line) -> Arranged:
+    """Give every value its place."""
+    relative = _relative_places(line)
+    root = {n: p.base for n, p in relative.items()}
+    specs = {v.id: v.spec for call in line.calls for v in call.outputs}
+    views = {n for n, p in relative.items() if p.base != n}
+    units = fuse(line.calls, views)
+    wanted = [v.id for v in line.outputs] + [new.id for _, new in line.updates]
+    moments = [Moment([root[n] for n in u.reads()], [v.id for c in u.calls for v in c.outputs]) for u in units]
+    stored = {n for m in moments for n in m.reads} | {root[n] for n in wanted}
+    # Bases of what lies outside the arena.
+    bases: dict[int, Place] = {}
+    inputs = len(line.inputs)
+    for i, v in enumerate(line.inputs):
+        bases[v.id] = place_of(FIRST + i, v.spec)
+    start = FIRST + inputs + len(line.outputs)
+    fixed = list(line.fixed.values())
+    for i, (v, array) in enumerate(line.fixed.items()):
+        strides = tuple(s // array.itemsize for s in array.strides)
+        bases[v.id] = Place(start + i, 0, array.shape, strides, array.dtype)
+    copies: list[tuple[int, Place]] = []
+    for old, new in line.updates:
+        target = bases[old.id]
+        if old in line.fixed and new.id in specs and new.id not in bases and _in_place(units, root, old.id, new.id, target):
+            bases[new.id] = target
+        else:
+            copies.append((new.id, target))
+    for i, v in enumerate(line.outputs):
+        place = place_of(FIRST + inputs + i, v.spec)
+        if v.id in specs and root[v.id] == v.id and v.id not in bases:
+            bases[v.id] = place
+        else:
+            copies.insert(0, (v.id, place))  # before the updates: a result may be what state was
+    planned = {n: s for n, s in specs.items() if n in stored and root[n] == n and n not in bases}
+    for u in units:  # rows with several outputs write all of them
+        if not u.loop:
+            planned.update({v.id: v.spec for v in u.calls[0].outputs if v.id not in bases})
+    plan = plan_buffers(moments, planned, [root[n] for n, _ in copies])
+    bases.update({n: place_of(ARENA, specs[n], offset) for n, offset in plan.places.items()})
+    places = {}
+    for n, p in relative.items():
+        base = bases.get(p.base)
+        if base is not None:
+            places[n] = base if p.base == n else Place(base.base, base.offset + p.offset, p.shape, p.strides, p.dtype)
+    return Arranged(units, places, plan, inputs, copies, fixed)
+
+
+def _relative_places(line: Line) -> dict[int, Place]:
+    """For each value the value in whose memory it lies (as `base`) and how. A view that would copy is a value of its own."""
+    found: dict[int, Place] = {v.id: place_of(v.id, v.spec) for v in line.inputs}
+    for v, array in line.fixed.items():
+        found[v.id] = Place(v.id, 0, array.shape, tuple(s // array.itemsize for s in array.strides), array.dtype)
+    for call in line.calls:
+        if call.op.view:
+            view = viewed(found[call.inputs[0].id], call.op, call.params)
+            if view is not None:
+                found[call.outputs[0].id] = view
+                continue
+        for v in call.outputs:
+            found[v.id] = place_of(v.id, v.spec)
+    return found
+
+
+def _in_place(units: list[Unit], root: dict[int, int], old: int, new: int, target: Place) -> bool:
+    """Whether `new` may be computed into the memory of `old`: nobody reads `old` afterwards, and the kernel reads it element by element."""
+    if not target.contiguous or root[new] != new:
+        return False
+    maker = next(i for i, u in enumerate(units) if any(v.id == new for c in u.calls for v in c.outputs))
+    readers = [(i, c, x) for i, u in enumerate(units) for c in u.calls for x in c.inputs if isinstance(x, Value) and root[x.id] == old]
+    if any(i > maker for i, _, _ in readers):
+        return False
+    unit = units[maker]
+    if any(_may_fail(c) for u in units[maker + 1 :] for c in u.calls):
+        return False
+    inside = [(c, x) for i, c, x in readers if i == maker]
+    if not inside:
+        return True
+    if unit.loop:  # every element is read before it is written, if all readers walk as the result does
+        return all(x.id == old and x.spec.shape == unit.calls[0].outputs[0].spec.shape for _, x in inside)
+    return unit.calls[0].op.name.endswith("_update") and all(x.id == old for _, x in inside)
+
+
+def _may_fail(call: Call) -> bool:
+    """Whether a call checks values while it runs (indices); state must not be written before it."""
+    return call.op.name in {"index", "gather", "scatter", "embedding", "index_select", "cross_entropy", "nll_loss", "take", "index_put"}

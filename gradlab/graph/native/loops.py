@@ -1,0 +1,214 @@
+"""Text of fused elementwise loops: several rows on one iteration space, intermediate values in registers."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from gradlab.backends.cpu import immediate
+from gradlab.backends.cuda.generate import Operand, main_dtype, reads
+from gradlab.backends.cuda.layout import merged
+from gradlab.backends.cuda.types import STORAGE, compute_type
+from gradlab.dtype import HALF
+from gradlab.graph.ir import Call, Value
+from gradlab.graph.native.lower import Lowering, TaskSpec, Unsupported, widest
+from gradlab.graph.native.place import Place
+from gradlab.kernel import Elementwise
+
+HEADER = "#include \"runtime.h\"\n#include \"scalar_math.h\"\n"
+# What a scalar operation costs in terms of an addition, roughly; anything with a transcendental function in it is dear.
+_DEAR = re.compile(r"\b(exp|exp2|expm1|log|log1p|log2|tanh|sigmoid|erf|sin|cos|tan|pow|gelu|softplus|silu)\w*\(")
+
+
+def is_elementwise(call: Call) -> bool:
+    """Whether a call can be a part of a fused loop."""
+    if not isinstance(call.op.cuda, Elementwise) or len(call.outputs) != 1 or call.op.variadic:
+        return False
+    values = [*call.outputs, *(x for x in call.inputs if isinstance(x, Value))]
+    if any(v.spec.dtype in HALF or v.spec.dtype.name not in STORAGE for v in values) or any(x is None for x in call.inputs):
+        return False
+    return not reads(call.op.cuda.expression, "index")
+
+
+def literal(value: Any, dtype: np.dtype[Any]) -> str:
+    """A Python number as a C++ expression of the dtype's compute type."""
+    kind = compute_type(dtype)
+    number = immediate(value, dtype).item()
+    if isinstance(number, bool):
+        return "true" if number else "false"
+    if isinstance(number, int):
+        return f"({kind}){number}{'ULL' if number > 2**63 - 1 else 'LL'}" if number != -(2**63) else "(-9223372036854775807LL - 1)"
+    if math.isnan(number):
+        return f'({kind})__builtin_nan("")'
+    if math.isinf(number):
+        return f"({kind}){'-' if number < 0 else ''}__builtin_inf()"
+    return f"({kind}){float(number).hex()}"
+
+
+def parameter(name: str, value: Any, main: np.dtype[Any]) -> str | None:
+    """The declaration of a parameter that an expression reads; None for one that is no number."""
+    kind = compute_type(main)
+    if name in ("lo", "hi"):
+        low = name == "lo"
+        if value is None:
+            value = (-math.inf if low else math.inf) if main.kind == "f" else (not low) if main.kind == "b" else None
+            if value is None:
+                value = np.iinfo(main).min if low else np.iinfo(main).max
+        elif main.kind in "iu":
+            value = min(max(int(value), np.iinfo(main).min), np.iinfo(main).max)
+        return f"const {kind} {name} = {literal(value, main)};"
+    if isinstance(value, bool):
+        return f"const bool {name} = {'true' if value else 'false'};"
+    if isinstance(value, int):
+        return f"const long long {name} = {literal(value, np.dtype(np.int64))};"
+    return f"const double {name} = {literal(value, np.dtype(np.float64))};" if isinstance(value, float) else None
+
+
+def function_of(call: Call) -> tuple[str, list[tuple[str, np.dtype[Any]]]]:
+    """The text of a call's scalar function (named @F), and its array arguments' names and dtypes."""
+    op = call.op
+    like = next((x.spec.dtype for x in call.inputs if isinstance(x, Value)), None)
+    operands, lines, arguments = [], [], []
+    for name, x in zip(op.inputs, call.inputs, strict=True):
+        if isinstance(x, Value):
+            operands.append(Operand(name, x.spec.dtype))
+            arguments.append((name, x.spec.dtype))
+        else:
+            dtype = like if like is not None else call.outputs[0].spec.dtype
+            operands.append(Operand(name, dtype, True))
+            lines.append(f"  const {compute_type(dtype)} {name} = {literal(x, dtype)};")
+    out = call.outputs[0].spec.dtype
+    main = main_dtype(tuple(operands), out)
+    for name, value in call.params.items():
+        if reads(op.cuda.expression, name):
+            declared = parameter(name, value, main)
+            if declared is None:
+                raise Unsupported
+            lines.append("  " + declared)
+    head = ", ".join(f"{compute_type(dtype)} {name}" for name, dtype in arguments)
+    text = [f"GRADLAB_FUNCTION auto @F({head}) {{", f"  typedef {compute_type(main)} T;", *lines]
+    text += [f"  return {op.cuda.expression};", "}"]
+    return "\n".join(text), arguments
+
+
+def cost(call: Call) -> float:
+    """Simple operations of one element."""
+    return 12.0 if _DEAR.search(call.op.cuda.expression) else 1.0
+
+
+class Loop:
+    """Calls of one shape that run as one loop. `stored`: the values that others need."""
+
+    def __init__(self, calls: Sequence[Call], stored: Sequence[Value]) -> None:
+        self.calls, self.stored = calls, stored
+        self.shape = calls[0].outputs[0].spec.shape
+        made = {c.outputs[0].id for c in calls}
+        loaded: dict[int, Value] = {}
+        for c in calls:
+            for x in c.inputs:
+                if isinstance(x, Value) and x.id not in made:
+                    loaded[x.id] = x
+        self.loaded = list(loaded.values())
+
+    def functions(self) -> tuple[list[str], dict[int, str]]:
+        """The scalar functions' texts, and the name of each call's function by its output."""
+        texts: dict[str, str] = {}
+        names = {}
+        for call in self.calls:
+            text, _ = function_of(call)
+            name = texts.setdefault(text, f"@K_f{len(texts)}")
+            names[call.outputs[0].id] = name
+        return [text.replace("@F", name) for text, name in texts.items()], names
+
+    def body(self, names: dict[int, str], load: dict[int, str]) -> list[str]:
+        """Statements that compute every value `v<i>` of one element from the loaded ones."""
+        at = dict(load)
+        lines = []
+        for i, call in enumerate(self.calls):
+            arguments = ", ".join(at[x.id] for x in call.inputs if isinstance(x, Value))
+            out = compute_type(call.outputs[0].spec.dtype)
+            lines.append(f"const {out} v{i} = cast<{out}>({names[call.outputs[0].id]}({arguments}));")
+            at[call.outputs[0].id] = f"v{i}"
+        self.at = at
+        return lines
+
+
+def broadcast(place: Place, shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides of a place seen in a broadcast shape."""
+    lead = len(shape) - len(place.shape)
+    return (0,) * lead + tuple(0 if n == 1 else s for n, s in zip(place.shape, place.strides))
+
+
+def lower_loop(loop: Loop, ctx: Lowering) -> TaskSpec:
+    """The task of a loop."""
+    loads = [(v, ctx.places[v.id]) for v in loop.loaded]
+    stores = [(v, ctx.places[v.id]) for v in loop.stored]
+    sizes, steps = merged(loop.shape, [broadcast(p, loop.shape) for _, p in [*loads, *stores]])
+    sizes, steps = sizes or [1], [s or [0] for s in steps]
+    functions, names = loop.functions()
+    text = [HEADER, "namespace gradlab {", *functions]
+    text.append("GRADLAB_KERNEL @K(char** p, const int64_t*, int part, int parts) {")
+    pointers = []
+    for i, (v, _) in enumerate([*loads, *stores]):
+        kind = STORAGE[v.spec.dtype.name]
+        const = "const " if i < len(loads) else ""
+        text.append(f"  {const}{kind}* const a{i} = ({const}{kind}*)p[{i}];")
+        pointers.append(f"a{i}")
+    outer = math.prod(sizes[1:])
+    inner = sizes[0]
+    if outer == 1:
+        text.append(f"  const Share mine = share({inner}LL, part, parts, 64);")
+        text += _inner(loop, names, loads, stores, pointers, [s[0] for s in steps], "mine.first", "mine.last", "  ")
+    else:
+        text.append(f"  const Share mine = share({outer}LL, part, parts);")
+        text.append("  for (int64_t o = mine.first; o < mine.last; ++o) {")
+        rest, indices = "o", []
+        for d, n in enumerate(sizes[1:], 1):
+            last = d == len(sizes) - 1
+            text.append(f"    const int64_t i{d} = {rest if last else f'{rest} % {n}'};")
+            if not last:
+                text.append(f"    const int64_t r{d} = {rest} / {n};")
+                rest = f"r{d}"
+            indices.append(f"i{d}")
+        shifted = []
+        for i, step in enumerate(steps):
+            terms = [f"{index} * {s}LL" for index, s in zip(indices, step[1:]) if s]
+            text.append(f"    {'const ' if i < len(loads) else ''}auto* const b{i} = a{i}{''.join(f' + {t}' for t in terms)};")
+            shifted.append(f"b{i}")
+        text += _inner(loop, names, loads, stores, shifted, [s[0] for s in steps], "0", f"{inner}LL", "    ")
+        text.append("  }")
+    text += ["}", "}  // namespace gradlab"]
+    work = math.prod(loop.shape) * sum(map(cost, loop.calls))
+    return TaskSpec(ctx.generate("\n".join(text)), (), tuple(p for _, p in [*loads, *stores]), widest(work))
+
+
+def _inner(
+    loop: Loop, names: dict[int, str], loads: list[Any], stores: list[Any], pointers: list[str], steps: list[int],
+    first: str, last: str, indent: str,
+) -> list[str]:  # fmt: skip
+    """The innermost loop. What does not change along it is loaded before it."""
+    text: list[str] = []
+    inside: list[str] = []
+    load: dict[int, str] = {}
+    for i, (v, _) in enumerate(loads):
+        kind = compute_type(v.spec.dtype)
+        index = f"[i * {steps[i]}LL]" if steps[i] not in (0, 1) else "[i]" if steps[i] else "[0]"
+        line = f"const {kind} x{i} = cast<{kind}>({pointers[i]}{index});"
+        (inside if steps[i] else text).append(line)
+        load[v.id] = f"x{i}"
+    lines = loop.body(names, load)
+    for j, (v, _) in enumerate(stores, len(loads)):
+        kind = STORAGE[v.spec.dtype.name]
+        index = f"[i * {steps[j]}LL]" if steps[j] not in (0, 1) else "[i]" if steps[j] else "[0]"
+        lines.append(f"{pointers[j]}{index} = cast<{kind}>({loop.at[v.id]});")
+    return [
+        *(indent + line for line in text),
+        "#pragma GCC ivdep",
+        f"{indent}for (int64_t i = {first}; i < {last}; ++i) {{",
+        *(f"{indent}  {line}" for line in [*inside, *lines]),
+        f"{indent}}}",
+    ]

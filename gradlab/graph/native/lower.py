@@ -1,0 +1,89 @@
+"""Lowering: from calls on values to tasks on memory. Each family of rows registers how its calls become kernels."""
+
+from __future__ import annotations
+
+import hashlib
+import struct
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gradlab.graph.ir import Call, Value
+from gradlab.graph.native.place import Place
+
+Number = int | float
+WORTH = 16384  # simple operations that are worth a thread of their own (some 5 microseconds)
+
+
+class TaskSpec(NamedTuple):
+    """One kernel call. kernel: a function of the runtime, or the name of a generated text.
+
+    parameters  integers, and floats as `bits`
+    places      the operands, in the order of the kernel's pointers
+    widest      the most threads worth using
+    """
+
+    kernel: str
+    parameters: tuple[int, ...]
+    places: tuple[Place, ...]
+    widest: int = 1
+
+
+class Unsupported(Exception):
+    """A call that has no kernel in this form; it runs in NumPy."""
+
+
+class Lowering:
+    """What a lowering function sees: `place(x)` of an input or output, `generate(text)` for a kernel of its own."""
+
+    def __init__(self) -> None:
+        self.places: dict[int, Place] = {}
+        self.texts: dict[str, str] = {}  # name -> kernel text
+        self.uses: dict[int, int] = {}  # value -> number of calls that read it
+
+    def place(self, value: Any) -> Place:
+        """Where a value lies. Unsupported for None and numbers."""
+        if not isinstance(value, Value):
+            raise Unsupported
+        return self.places[value.id]
+
+    def dense(self, value: Any, dtype: Any = np.float32) -> Place:
+        """The place of a value that has to be contiguous and of that dtype; Unsupported otherwise."""
+        found = self.place(value)
+        if not found.contiguous or found.dtype != dtype:
+            raise Unsupported
+        return found
+
+    def generate(self, body: str) -> str:
+        """The name of the kernel with that text, `@K` standing for the name; one kernel for equal texts."""
+        name = f"k{hashlib.sha256(body.encode()).hexdigest()[:16]}"
+        self.texts[name] = body.replace("@K", name)
+        return name
+
+
+Lower = Callable[[Call, Lowering], Sequence[TaskSpec]]
+LOWER: dict[str, Lower] = {}
+
+
+def lowers(*names: str) -> Callable[[Lower], Lower]:
+    """Register a function as the lowering of rows of these names. It returns tasks, or raises Unsupported."""
+
+    def register(function: Lower) -> Lower:
+        for name in names:
+            if name in LOWER:
+                raise ValueError(f"two lowerings of row {name}")
+            LOWER[name] = function
+        return function
+
+    return register
+
+
+def bits(value: float) -> int:
+    """A double as the integer parameter that carries it."""
+    return int(struct.unpack("<q", struct.pack("<d", value))[0])
+
+
+def widest(work: float, most: int = 64) -> int:
+    """Threads that so many simple operations are worth."""
+    return max(1, min(most, int(work // WORTH)))

@@ -1,0 +1,315 @@
+"""What a traced call reads besides its arguments: modules, optimizers, and the globals, closures and attributes that user functions name.
+
+A profile hook sees every Python function that starts while the trace runs. Of a user's function the code says which names it loads; of a
+method its `self` is known. Each thing is pictured before the function's body runs, so that what the trace itself changes is found after it.
+"""
+
+from __future__ import annotations
+
+import dis
+import gc
+import sys
+import sysconfig
+from collections.abc import Callable
+from types import CodeType, FrameType, FunctionType, MethodType, ModuleType
+from typing import Any
+
+from gradlab.autograd.base import Differentiable
+from gradlab.autograd.position import PACKAGE
+from gradlab.graph.freeze import Same, freeze, is_plain
+from gradlab.graph.guards import Guards
+from gradlab.nn.module import Module
+from gradlab.optim.optimizer import Optimizer
+
+_STDLIB = sysconfig.get_paths()["stdlib"]
+_SITE = tuple(p for p in (sysconfig.get_paths()["purelib"], sysconfig.get_paths()["platlib"]) if p)
+_GONE = object()
+_TABLES = ("_parameters", "_buffers", "_modules")
+_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+class Reads:
+    """Set as the profile function for the time of a trace: `with Reads(function) as reads: ...`, then `reads.guard(guards)`."""
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self.modules: dict[int, tuple[Module, dict[str, Any], dict[str, dict[str, Any]]]] = {}
+        self.optimizers: dict[int, tuple[Optimizer, dict[Any, dict[str, Any]], list[dict[str, Any]]]] = {}
+        self.chains: dict[tuple[Any, ...], tuple[Any, str, Any, Any]] = {}  # (id of root, path) -> root, path text, value, picture
+        self._contents: dict[int, tuple[Any, Any]] = {}  # containers that were read, and shallow copies
+        self._seen: set[CodeType] = set()
+        self._selves: set[int] = set()
+        self._kept: list[Any] = []
+        self._functions: dict[CodeType, FunctionType] = {}
+        self._before: Any = None
+        self._note_function(function)
+
+    # ------------------------------------------------------------ the hook
+
+    def __enter__(self) -> Reads:
+        self._before = sys.getprofile()
+        sys.setprofile(self._hook)
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        sys.setprofile(self._before)
+
+    def _hook(self, frame: FrameType, event: str, _: Any) -> None:
+        if event != "call":
+            return
+        code = frame.f_code
+        names = code.co_varnames
+        method = code.co_argcount > 0 and names[0] == "self"
+        if code in self._seen and not method:
+            return
+        owner = frame.f_locals.get("self") if method else None
+        if owner is not None and id(owner) not in self._selves:
+            self._selves.add(id(owner))
+            self._kept.append(owner)
+            if isinstance(owner, Module):
+                self._picture_module(owner)
+            elif isinstance(owner, Optimizer):
+                self._picture_optimizer(owner)
+        elif code in self._seen and (owner is None or _is_library(code)):
+            return
+        if _is_library(code):
+            self._seen.add(code)
+            return
+        first = code not in self._seen
+        self._seen.add(code)
+        self._read_code(code, frame, owner, first)
+
+    def _picture_module(self, module: Module) -> None:
+        known = module.__dict__
+        tables = {name: dict(known[name]) for name in (*_TABLES, *_HOOKS) if name in known}
+        plain = {k: v for k, v in known.items() if k not in tables and not k.startswith("_")}
+        self.modules[id(module)] = (module, {k: (v, freeze(v)) for k, v in plain.items()}, tables)
+        if known["_hooked"]:
+            for table in _HOOKS:
+                for hook in known[table].values():
+                    self._note_function(hook)
+
+    def _picture_optimizer(self, optimizer: Optimizer) -> None:
+        state = {p: dict(s) if isinstance(s, dict) else s for p, s in optimizer.state.items()}
+        self.optimizers[id(optimizer)] = (optimizer, state, [dict(g) for g in optimizer.param_groups])
+
+    def _note_function(self, value: Any) -> None:
+        while isinstance(value, MethodType):
+            value = value.__func__
+        if isinstance(value, FunctionType):
+            self._functions.setdefault(value.__code__, value)
+            for cell in value.__closure__ or ():
+                inner = _content(cell)
+                if isinstance(inner, (FunctionType, MethodType)) and getattr(inner, "__code__", None) not in self._functions:
+                    self._note_function(inner)
+
+    # ------------------------------------------------------------ names in code
+
+    def _read_code(self, code: CodeType, frame: FrameType, owner: Any, first: bool) -> None:
+        """Picture what the names in a user's function stand for at its start."""
+        instructions = [i for i in dis.get_instructions(code) if i.opname not in ("PUSH_NULL", "CACHE", "EXTENDED_ARG", "RESUME")]
+        cells = self._cells(code, first) if code.co_freevars and first else {}
+        for at, x in enumerate(instructions):
+            if x.opname == "LOAD_GLOBAL" and first:
+                if x.argval in frame.f_globals:
+                    self._follow(frame.f_globals, ("item", x.argval), x.argval, instructions, at)
+            elif x.opname == "LOAD_DEREF" and x.argval in cells:
+                self._follow(cells[x.argval], ("cell",), x.argval, instructions, at)
+            elif x.opname.startswith("LOAD_FAST") and owner is not None and x.argval == "self":
+                self._follow(owner, (), type(owner).__name__, instructions, at)
+
+    def _cells(self, code: CodeType, first: bool) -> dict[str, Any]:
+        """The cells of a closure that was made before the trace; one made in the trace needs no guard."""
+        function = self._functions.get(code)
+        if function is None:
+            found = [f for f in gc.get_referrers(code) if isinstance(f, FunctionType) and f.__code__ is code]
+            function = found[0] if len(found) == 1 else None
+        if function is None or function.__closure__ is None:
+            return {}
+        return dict(zip(code.co_freevars, function.__closure__, strict=True))
+
+    def _follow(self, root: Any, start: tuple[Any, ...], label: str, instructions: list[Any], at: int) -> None:
+        """Note a root and the attributes that the code takes of it."""
+        value = root
+        path: tuple[Any, ...] = start
+        if start:
+            value = root[start[1]] if start[0] == "item" else _content(root)
+            if value is _GONE:
+                return
+            self._note(root, path, label, value)
+        for x in instructions[at + 1 :]:
+            if x.opname not in ("LOAD_ATTR", "LOAD_METHOD"):
+                break
+            if isinstance(value, (Differentiable, Optimizer)):
+                break
+            of_module = isinstance(value, Module)
+            if isinstance(value, ModuleType) and getattr(value, "__file__", None) and _is_library_file(value.__file__ or ""):
+                value = getattr(value, x.argval, _GONE)
+                self._note_function(value)
+                break
+            value = getattr(value, x.argval, _GONE)
+            if value is _GONE:
+                break
+            path, label = (*path, x.argval), f"{label}.{x.argval}"
+            if isinstance(value, MethodType):
+                self._note_function(value)
+                break
+            if not of_module:  # a module's own attributes are guarded with the module
+                self._note(root, path, label, value)
+
+    def _note(self, root: Any, path: tuple[Any, ...], label: str, value: Any) -> None:
+        self._note_function(value)
+        key = (id(root), path)
+        if key not in self.chains:
+            self.chains[key] = (root, label, value, freeze(value))
+            if isinstance(value, (list, dict, set)):
+                self._contents.setdefault(id(value), (value, value.copy()))
+            elif not is_plain(value) and type(freeze(value)) is not Same and hasattr(value, "__dict__"):
+                self._contents.setdefault(id(value.__dict__), (value.__dict__, value.__dict__.copy()))
+
+    # ------------------------------------------------------------ afterwards
+
+    def changed(self) -> list[str]:
+        """What the traced code changed that a replay would not change again; containers, modules and optimizers are put back."""
+        found = []
+        for (_, path), (root, label, _, picture) in self.chains.items():
+            value = _resolve(root, path)
+            if value is _GONE or freeze(value) != picture:
+                found.append(label)
+        for container, before in self._contents.values():
+            if isinstance(container, list):
+                container[:] = before
+            else:
+                container.clear()
+                container.update(before)
+        for module, plain, tables in self.modules.values():
+            known = module.__dict__
+            name = type(module).__name__
+            for key, (value, picture) in plain.items():
+                if key not in known or freeze(known[key]) != picture:
+                    found.append(f"{name}.{key}")
+                    known[key] = value
+            for key in [k for k in known if not k.startswith("_") and k not in plain]:
+                found.append(f"{name}.{key}")
+                del known[key]
+            for table, entries in tables.items():
+                if known[table].keys() != entries.keys() or any(known[table][k] is not v for k, v in entries.items()):
+                    found += [f"{name}.{k}" for k in entries.keys() ^ known[table].keys()] or [f"{name}.{table}"]
+                    known[table].clear()
+                    known[table].update(entries)
+        for optimizer, state, groups in self.optimizers.values():
+            if _restore_state(optimizer, state):
+                found.append(f"the state of {type(optimizer).__name__}")
+            for group, before in zip(optimizer.param_groups, groups):
+                for key, value in before.items():
+                    if key != "params" and freeze(group.get(key)) != freeze(value):
+                        found.append(f"{type(optimizer).__name__}'s {key}")
+                        group[key] = value
+        return found
+
+    def guard(self, guards: Guards, live: dict[int, set[str]]) -> None:
+        """Add a condition for everything that was read. live: of param groups (by id), the entries that are read at each replay."""
+        for (_, path), (root, label, value, _) in self.chains.items():
+            guards.equal(_expression(guards, root, path), value, label)
+        for module, plain, tables in self.modules.values():
+            _guard_module(guards, module, {k: v for k, (v, _) in plain.items()}, tables)
+        for optimizer, state, groups in self.optimizers.values():
+            _guard_optimizer(guards, optimizer, state, groups, live)
+
+
+def _guard_module(guards: Guards, module: Module, plain: dict[str, Any], tables: dict[str, dict[str, Any]]) -> None:
+    name, own = type(module).__name__, guards.name(module.__dict__)
+    title = f"{name} {module._name!r}" if module._name else name
+    for key, value in plain.items():
+        guards.equal(f"{own}[{key!r}]", value, f"{title}: {key}")
+    guards.equal(f"{own}['_hooked']", module.__dict__["_hooked"], f"{title}: hooks")
+    for table, entries in tables.items():
+        if table in _HOOKS and not module.__dict__["_hooked"]:
+            continue
+        place = f"{own}[{table!r}]"
+        guards.test(f"len({place}) == {len(entries)}", f"{title}: {table[1:]}")
+        for key, value in entries.items():
+            guards.same(f"{place}[{key!r}]", value, f"{title}: {key}")
+
+
+def _guard_optimizer(
+    guards: Guards, optimizer: Optimizer, state: dict[Any, Any], groups: list[dict[str, Any]], live: dict[int, set[str]]
+) -> None:
+    name, own = type(optimizer).__name__, guards.name(optimizer)
+    guards.test(f"len({own}.param_groups) == {len(groups)}", f"{name}: the number of groups")
+    for i, before in enumerate(groups):
+        guards.same(f"{own}.param_groups[{i}]", optimizer.param_groups[i], f"{name}: group {i}")
+        group = guards.name(optimizer.param_groups[i])
+        for key, value in before.items():
+            if key == "params":
+                ids = guards.name([*map(id, value)])
+                guards.names["map"], guards.names["id"] = map, id
+                guards.test(f"[*map(id, {group}['params'])] == {ids}", f"{name}: the parameters of group {i}")
+            elif key not in live.get(id(optimizer.param_groups[i]), ()):
+                guards.equal(f"{group}[{key!r}]", value, f"{name}: {key}")
+    guards.same(f"{own}.state", optimizer.state, f"{name}: state")
+    table = guards.name(optimizer.state)
+    for p, entries in state.items():
+        if isinstance(entries, dict):
+            place = f"{table}[{guards.name(p)}]"
+            for key, value in entries.items():
+                guards.equal(f"{place}[{key!r}]", value, f"{name}: {key}")
+
+
+def _restore_state(optimizer: Optimizer, state: dict[Any, Any]) -> bool:
+    """Put the tables of an optimizer back; True if they had changed."""
+    changed = False
+    for p in list(optimizer.state):
+        if p not in state:
+            changed = changed or bool(optimizer.state[p])
+            del optimizer.state[p]
+    for p, entries in state.items():
+        now = optimizer.state[p]
+        if isinstance(entries, dict) and (now.keys() != entries.keys() or any(now[k] is not v for k, v in entries.items())):
+            changed = True
+            now.clear()
+            now.update(entries)
+    return changed
+
+
+def _content(cell: Any) -> Any:
+    try:
+        return cell.cell_contents
+    except ValueError:
+        return _GONE
+
+
+def _resolve(root: Any, path: tuple[Any, ...]) -> Any:
+    value = root
+    rest = path
+    if path and path[0] == "item":
+        value, rest = root.get(path[1], _GONE), path[2:]
+    elif path and path[0] == "cell":
+        value, rest = _content(root), path[1:]
+    for name in rest:
+        value = getattr(value, name, _GONE)
+    return value
+
+
+def _expression(guards: Guards, root: Any, path: tuple[Any, ...]) -> str:
+    text, rest = guards.name(root), path
+    if path and path[0] == "item":
+        text, rest = f"{text}[{path[1]!r}]", path[2:]
+    elif path and path[0] == "cell":
+        text, rest = f"{text}.cell_contents", path[1:]
+    return text + "".join(f".{name}" for name in rest)
+
+
+_known_files: dict[str, bool] = {}
+
+
+def _is_library_file(file: str) -> bool:
+    found = _known_files.get(file)
+    if found is None:
+        found = file.startswith((PACKAGE, "<frozen", "<gradlab")) or (file.startswith(_STDLIB) and not file.startswith(_SITE))
+        _known_files[file] = found
+    return found
+
+
+def _is_library(code: CodeType) -> bool:
+    """Whether the code is gradlab's own or the standard library's."""
+    return _is_library_file(code.co_filename)

@@ -1,0 +1,200 @@
+"""Runs a staged function on real tensors: finds the arrays, runs the executable, puts gradients, state and random streams forward."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from sys import getrefcount
+from typing import Any
+
+import numpy as np
+
+from gradlab.autograd.base import Version, version_of
+from gradlab.autograd.node import next_sequence
+from gradlab.autograd.record import refresh, wrap
+from gradlab.graph.execute import Line
+from gradlab.graph.halves import split
+from gradlab.graph.ir import Value
+from gradlab.graph.native.executable import executable
+from gradlab.graph.stage import Staged
+from gradlab.graph.tree import flatten, unflatten
+from gradlab.nn.joint import joined
+from gradlab.optim.hyper import values
+
+Build = Callable[[Line], Any]
+
+
+class Gradient:
+    """One leaf's `.grad`: the array it is computed into, anew where somebody still holds the last one."""
+
+    __slots__ = ("array", "fresh", "leaf", "spec", "tensor")
+
+    def __init__(self, leaf: Any, value: Value, fresh: bool) -> None:
+        self.leaf, self.spec, self.fresh = leaf, value.spec, fresh
+        self.tensor: Any = None
+        self.array: Any = None
+
+    def place(self) -> Any:
+        """Where this run writes the gradient."""
+        tensor, array = self.tensor, self.array
+        # Held by this object, the leaf and the two locals and arguments here; anyone else would see it change.
+        held = tensor is None or getrefcount(tensor) > _HELD_TENSOR or getrefcount(array) > _HELD_ARRAY
+        if held or self.fresh or tensor._array is not array:
+            self.array = np.empty(self.spec.shape, self.spec.dtype)
+            self.tensor = wrap(self.array)
+        return self.array
+
+
+def _measure() -> tuple[int, int]:
+    """The reference counts that `place` sees when only the leaf and the Gradient hold a gradient."""
+
+    class Holder:
+        grad: Any = None
+
+    holder = Holder()
+    own = Gradient(holder, Value(0, _spec_of_nothing()), False)
+    own.array = np.empty(())
+    own.tensor = holder.grad = wrap(own.array)
+    tensor, array = own.tensor, own.array
+    return getrefcount(tensor), getrefcount(array)
+
+
+def _spec_of_nothing() -> Any:
+    from_numpy = np.empty(())
+    return type("Nothing", (), {"shape": from_numpy.shape, "dtype": from_numpy.dtype})()
+
+
+_HELD_TENSOR, _HELD_ARRAY = _measure()
+
+
+class Runner:
+    """A staged function, ready to run: `run(args, kwargs)`.
+
+    build   makes an executable of a Line.
+    """
+
+    def __init__(self, staged: Staged, build: Build = executable) -> None:
+        graph = staged.graph
+        self.staged = staged
+        first, second = split(staged)
+        # Arrays that change from run to run: the arguments, and gradients that the program reads.
+        known = {id(array): t for t, array in staged.tensors}
+        self.leaves_read: list[Any] = []
+        inputs, fixed = list(graph.inputs), {}
+        holders = {id(t._grad): t for t, _ in staged.tensors if t._grad is not None}
+        for group, _, _ in staged.hyper:
+            holders.update({id(p._grad): p for p in group["params"] if p._grad is not None})
+        holders.update({id(leaf._grad): leaf for leaf, _ in graph.gradients if leaf._grad is not None})
+        for value, array in graph.state.items():
+            tensor = known.get(id(array))
+            leaf = holders.get(id(tensor)) if tensor is not None else None
+            if leaf is not None:
+                self.leaves_read.append(leaf)
+                inputs.append(value)
+            else:
+                fixed[value] = array
+        self.hyper: list[tuple[Any, Any, Any, list[Any]]] = []  # group, names, buffer, the numbers that are in it
+        self.hyper += [(group, names, np.empty(len(names)), [None]) for group, names, _ in staged.hyper]
+        fixed.update({value: h[2] for (_, _, value), h in zip(staged.hyper, self.hyper, strict=True)})
+        self.random = [(generator, generator.state_array(), words) for generator, _, words in graph.random]
+        fixed.update({value: r[1] for (_, value, _), r in zip(graph.random, self.random, strict=True)})
+        twins = {id(t): i for i, t in reversed(list(enumerate(staged.twins)))}
+        read = set(map(id, self.leaves_read))
+        self.gradients: list[Gradient] = []
+        self.cleared: list[Any] = []
+        self.of_argument: list[tuple[int, Gradient]] = []
+        for leaf, new in graph.gradients:
+            if new is None:
+                self.cleared.append(leaf)
+            else:
+                gradient = Gradient(leaf, new, id(leaf) in read or id(leaf) in twins)
+                self.gradients.append(gradient)
+                if id(leaf) in twins:
+                    self.of_argument.append((twins[id(leaf)], gradient))
+        results = [v for (kind, _), v in zip(staged.outputs, graph.outputs) if kind == "value"]
+        self.results = [(v.spec.shape, v.spec.dtype) for v in results]
+        self.saved = [(v.spec.shape, v.spec.dtype) for v in first.saved]
+        outputs = [*results, *first.saved, *(v for _, v in graph.gradients if v is not None)]
+        self.executable = build(Line(first.calls, inputs, fixed, outputs, graph.updates))
+        self.backward = None if second is None else build(Line(second.calls, second.inputs, second.fixed(fixed), second.outputs, []))
+        self.second = second
+        written = {old.id for old, _ in graph.updates}
+        arrays = {id(a) for v, a in graph.state.items() if v.id in written}
+        self.versions: list[Version] = [version_of(t) for t, array in staged.tensors if id(array) in arrays]
+        self.written = arrays
+        self.written_arguments = [i for i, v in enumerate(graph.inputs) if v.id in written]
+
+    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """One run of the program."""
+        given = flatten([list(args), kwargs])[0] if kwargs or not all(type(a) is _TENSOR for a in args) else args
+        arrays, seen = [], set()
+        for t in given:
+            if id(t) not in seen:
+                seen.add(id(t))
+                if t._meta is not None:
+                    refresh(t)
+                arrays.append(t._array)
+        arrays += [leaf._grad._array for leaf in self.leaves_read]
+        for group, names, buffer, last in self.hyper:
+            found = values(group, names)
+            if found != last[0]:
+                buffer[:] = found
+                last[0] = found
+        for generator, buffer, _ in self.random:
+            buffer[:] = generator.state_array()
+        outs = [np.empty(shape, dtype) for shape, dtype in self.results]
+        saved = [np.empty(shape, dtype) for shape, dtype in self.saved]
+        self.executable.run(arrays, [*outs, *saved, *[g.place() for g in self.gradients]])
+        return self._commit(given, arrays, outs, saved)
+
+    def _commit(self, given: Sequence[Any], arrays: list[Any], outs: list[Any], saved: list[Any]) -> Any:
+        for leaf in self.cleared:
+            leaf._grad = None
+        for gradient in self.gradients:
+            gradient.leaf._grad = gradient.tensor
+        for i, gradient in self.of_argument:
+            given[i]._grad, gradient.leaf._grad = gradient.tensor, None
+        for generator, _, words in self.random:
+            generator.advance(words)
+        if self.versions:
+            now = next_sequence()
+            for version in self.versions:
+                version.written = now
+        for i in self.written_arguments:
+            version_of(given[i]).written = next_sequence()
+        staged = self.staged
+        made = iter(self._wrapped(given, arrays, outs, saved))
+        found = [next(made) if kind == "value" else given[place] if kind == "argument" else place for kind, place in staged.outputs]
+        return unflatten(staged.result, found)
+
+    def _wrapped(self, given: Sequence[Any], arrays: list[Any], outs: list[Any], saved: list[Any]) -> list[Any]:
+        """The results as tensors, in the graph where the function is to be differentiated from outside."""
+        backward = self.staged.backward
+        if backward is None or self.second is None:
+            return list(map(wrap, outs))
+        second, executable = self.second, self.backward
+        assert executable is not None
+        position = {i: n for n, i in enumerate(i for i, (kind, _) in enumerate(self.staged.outputs) if kind == "value")}
+        roots = [position[i] for i in backward.roots]
+        inputs = [given[place] if kind == "argument" else place for kind, place in backward.leaves]
+        versions = [(version_of(t), version_of(t).written) for t in second.tensors]
+        argument_arrays = [arrays[i] for i in second.arguments]
+
+        def back(gradients: list[Any]) -> list[Any]:
+            for version, was in versions:
+                if version.written != was:
+                    raise RuntimeError(
+                        "compile: a tensor that the backward of this compiled function needs was changed in place after its forward; "
+                        "call the function again, or compile the whole step with the update in it"
+                    )
+            arrived = [np.zeros(v.spec.shape, v.spec.dtype) if g is None else g._array for g, v in zip(gradients, backward.gradients)]
+            results = [np.empty(v.spec.shape, v.spec.dtype) for v in second.outputs]
+            executable.run([*arrived, *argument_arrays, *saved], results)
+            found = iter(results)
+            return [None if v is None else wrap(next(found)) for v in backward.results]
+
+        tensors = joined("CompiledBackward0", inputs, [outs[i] for i in roots], back)
+        by_root = dict(zip(roots, tensors, strict=True))
+        return [by_root[i] if i in by_root else wrap(a) for i, a in enumerate(outs)]
+
+
+_TENSOR = type(wrap(np.empty(())))

@@ -1,0 +1,155 @@
+"""Staging: one trace of a user's function for `compile`, with everything a later run has to find again."""
+
+from __future__ import annotations
+
+import random
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from gradlab.autograd import engine
+from gradlab.autograd.base import LEAF
+from gradlab.autograd.mode import Mode, enter, leave
+from gradlab.autograd.record import refresh, wrap
+from gradlab.device import CPU
+from gradlab.graph.freeze import freeze
+from gradlab.graph.guards import Guards
+from gradlab.graph.ir import Graph, Value
+from gradlab.graph.live import LiveTracer
+from gradlab.graph.reads import Reads
+from gradlab.graph.symbol import Symbol, TraceError
+from gradlab.graph.tree import flatten, unflatten
+from gradlab.spec import spec_of
+
+
+class Changed(TraceError):
+    """The traced function changed Python values, which a replay would not change again."""
+
+    def __init__(self, what: list[str]) -> None:
+        self.what = what
+        names = ", ".join(dict.fromkeys(what))
+        super().__init__(
+            f"compile: the function changes {names} while it runs; a replay of the traced program would not. Keep counters and histories "
+            f"in tensors (buffers), or change them outside of the compiled function"
+        )
+
+
+@dataclass
+class Backward:
+    """The second half of a compiled function whose results require grad: from the results' gradients to the inputs' gradients."""
+
+    roots: list[int]  # which outputs
+    gradients: list[Value]  # their gradients, inputs of the backward program
+    leaves: list[tuple[str, Any]]  # ("argument", position) or ("tensor", tensor)
+    results: list[Value | None]  # the leaves' gradients
+
+
+@dataclass
+class Staged:
+    """A traced function.
+
+    graph      forward and backward in one line
+    outputs    for each tensor of the result: ("value", position in graph.outputs), ("argument", position) or ("tensor", tensor)
+    result     the structure of the result
+    """
+
+    graph: Graph
+    arguments: int
+    outputs: list[tuple[str, Any]]
+    result: Any
+    hyper: list[tuple[dict[str, Any], tuple[Any, ...], Value]]
+    tensors: list[tuple[Any, Any]]  # tensors from before the trace, and their arrays
+    guards: Guards
+    untouched: list[Any]  # leaves without a .grad
+    backward: Backward | None = None
+    twins: list[Any] = field(default_factory=list)  # what stood for the arguments in the trace
+
+
+def stage(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], mode: Mode) -> Staged:
+    """Run `function` once over Symbols. Nothing outside is changed, whether it succeeds or not. Raises TraceError, or what it raises."""
+    given, structure = flatten([list(args), kwargs])
+    tracer = LiveTracer(given[0].device if given else CPU)
+    twins: dict[int, Any] = {}
+    staged = []
+    for tensor in given:
+        if id(tensor) not in twins:
+            if tensor._meta is not None:
+                refresh(tensor)
+            twin = wrap(tracer.argument(tensor._array))
+            twin._edge = LEAF if tensor._edge is not None else None
+            twins[id(tensor)] = twin
+        staged.append(twins[id(tensor)])
+    before = random.getstate(), _numpy_random()
+    reads = Reads(function)
+    token = enter(mode.replace(tracer=tracer))
+    backward = None
+    try:
+        positional, named = unflatten(structure, staged)
+        with reads:
+            result = function(*positional, **named)
+        found, result_structure = flatten(result)
+        if random.getstate() != before[0] or _numpy_random() != before[1]:
+            raise TraceError(
+                "compile: the function drew random numbers from Python's or NumPy's generator; a replay would not draw again. "
+                "Use gradlab's random functions, or draw outside and pass the numbers in as tensors"
+            )
+        if mode.recording:
+            backward = _differentiate(tracer, found, staged)
+        extra = [] if backward is None else [wrap(_symbol(tracer, v)) for v in backward.results if v is not None]
+        graph = tracer.finish([*found, *extra])
+    except BaseException:
+        tracer.restore()
+        reads.changed()
+        raise
+    finally:
+        leave(token)
+    if changed := reads.changed():
+        raise Changed(changed)
+    ids = [id(t) for t in staged]
+    outputs: list[tuple[str, Any]] = []
+    for i, t in enumerate(found):
+        if id(t) in ids:
+            outputs.append(("argument", ids.index(id(t))))
+        elif type(t._array) is not Symbol:
+            outputs.append(("tensor", t))
+        else:
+            outputs.append(("value", i))
+    guards = Guards()
+    reads.guard(guards, tracer.live())
+    # An alias that an in-place operation made has been given a copy since: its tensor is known by itself.
+    tensors = [(t, tracer.arrays[key]) for key, t in tracer.tensors.items() if t._array is tracer.arrays[key]]
+    untouched = list(tracer.untouched.values())
+    return Staged(graph, len(given), outputs, result_structure, tracer.hyper_values(), tensors, guards, untouched, backward, staged)
+
+
+def _symbol(tracer: LiveTracer, value: Value) -> Symbol:
+    symbol = Symbol(value.id, value.spec, tracer)
+    return symbol
+
+
+def _numpy_random() -> Any:
+    return freeze(np.random.get_state(legacy=False))  # noqa: NPY002 - it is the user's generator that is looked at
+
+
+def _differentiate(tracer: LiveTracer, found: list[Any], staged: list[Any]) -> Backward | None:
+    """Write the backward of the results behind the forward, if they can be differentiated: their graph is not freed."""
+    roots = [i for i, t in enumerate(found) if t._edge is not None and t._edge is not LEAF and type(t._array) is Symbol]
+    if not roots or any(node.saved is None for node in engine.reachable([found[i]._edge for i in roots])):
+        return None
+    inputs: list[Any] = []
+    names: list[tuple[str, Any]] = []
+    for i, t in enumerate(staged):
+        if t._edge is LEAF and all(t is not other for other in inputs):
+            inputs.append(t)
+            names.append(("argument", i))
+    for t in tracer.leaves():
+        inputs.append(t)
+        names.append(("tensor", t))
+    if not inputs:
+        return None
+    symbols = [tracer.symbol(spec_of(found[i]._array)) for i in roots]
+    gradients = engine.grad([found[i] for i in roots], inputs, [wrap(s) for s in symbols], False, False)
+    values = [None if g is None else tracer.value(tracer.lift(g._array)) for g in gradients]
+    return Backward(roots, [tracer.value(s) for s in symbols], names, values)

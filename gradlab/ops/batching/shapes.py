@@ -1,0 +1,105 @@
+"""Batch rules of rows that move elements, reduce, scan or sort: parameters that name dimensions are counted one further."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradlab.op import Op
+from gradlab.ops.batching.common import Flags, Params, Values, fronts, is_tensor, rank, shifted
+from gradlab.ops.movement import permute
+
+
+def view(op: Op, size: int, mapped: Flags, values: Values, params: Params) -> Any:
+    """The batch keeps its place in front of the new shape; a copy where strides do not allow a view."""
+    return values[0].reshape((size, *params["shape"]))
+
+
+def permuted(op: Op, size: int, mapped: Flags, values: Values, params: Params) -> Any:
+    """Another order of the sample's dimensions."""
+    return op(values[0], dims=(0, *(d + 1 for d in params["dims"])))
+
+
+def transposed(op: Op, size: int, mapped: Flags, values: Values, params: Params) -> Any:
+    """Two dimensions of the sample change places; a 0-d one has none."""
+    return shifted(op, size, mapped, values, params) if rank(values[0], True) else values[0].reshape((size,))
+
+
+def reversed_order(op: Op, size: int, mapped: Flags, values: Values, params: Params) -> Any:
+    """All dimensions of the sample in reverse."""
+    return permute(values[0], dims=(0, *range(rank(values[0], True), 0, -1)))
+
+
+def expanded(op: Op, size: int, mapped: Flags, values: Values, params: Params) -> Any:
+    """New dimensions come between the batch and the sample's own."""
+    (x,), shape = values, params["shape"]
+    return x.reshape((size, *(1,) * (len(shape) - rank(x, True)), *x.shape[1:])).expand((size, *shape))
+
+
+def sliced(op: Op, size: int, mapped: Flags, values: Values, params: Params) -> Any:
+    """The whole batch, and in it the sample's part. For the reading, the writing and the gradient."""
+    changed = {"index": ((0, None, 1), *params["index"])}
+    if "shape" in params:
+        changed["shape"] = (size, *params["shape"])
+    return op(*fronts(values, mapped, size), **changed)
+
+
+def windows(op: Op, size: int, mapped: Flags, values: Values, params: Params) -> Any:
+    """Windows along a dimension of the sample. A 0-d sample has one window, of one element."""
+    (x,) = values
+    if op.name == "unfold" and rank(x, True) == 0:
+        return x.unsqueeze(1) if params["size"] else x.unsqueeze(1).narrow(1, 0, 0)
+    if op.name == "unfold_backward" and params["shape"] == ():
+        return x.reshape((size,)) if params["size"] else x.new_zeros((size,))
+    changed = {**params, "dim": params["dim"] + 1}
+    if "shape" in params:
+        changed["shape"] = (size, *params["shape"])
+    return op(x, **changed)
+
+
+def padding(op: Op, size: int, mapped: Flags, values: Values, params: Params) -> Any:
+    """Nothing before and behind the batch."""
+    return op(values[0], pads=((0, 0), *params["pads"]), value=params["value"])
+
+
+def joined(op: Op, size: int, mapped: Flags, values: Values, params: Params) -> Any:
+    """Samples one after the other along a dimension of theirs."""
+    return op(*fronts(values, mapped, size), dim=params["dim"] + 1)
+
+
+def one_for_all(op: Op, size: int, mapped: Flags, values: Values, params: Params) -> Any:
+    """Rows whose second input is a set that all elements of the first are compared with, the same for every sample."""
+    return None if mapped[1] else op(*values, **params)
+
+
+def found_places(op: Op, size: int, mapped: Flags, values: Values, params: Params) -> Any:
+    """Boundaries of one dimension serve all values of a sample."""
+    boundaries, x = values
+    if not mapped[0] and rank(boundaries, False) == 1:
+        return op(boundaries, x, **params)
+    boundaries, x = fronts(values, mapped, size)
+    shape = x.shape if is_tensor(x) else (size,)
+    if rank(boundaries, True) == 1:
+        return op(boundaries, x.reshape((size, -1 if x.numel() else 0)), **params).reshape(shape)
+    return op(boundaries, x, **params)
+
+
+SHAPES = {
+    "view": view, "permute": permuted, "transpose": transposed, "t": reversed_order, "expand": expanded, "squeeze": shifted,
+    "unsqueeze": lambda op, size, mapped, values, params: op(values[0], dim=params["dim"] + 1),
+    "slice": sliced, "slice_backward": sliced, "slice_scatter": sliced, "cat": joined, "flip": shifted, "pad": padding,
+    "unfold": windows, "unfold_backward": windows,
+    "resample": shifted, "resample_backward": shifted, "searchsorted": found_places, "isin": one_for_all,
+} | dict.fromkeys(("diagonal", "diagonal_embed", "diagonal_scatter"), shifted) | dict.fromkeys(
+    ("sum", "mean", "amax", "amin", "all", "any", "argmax", "argmin", "max", "min", "prod", "median", "sort", "topk", "mode"), shifted
+) | dict.fromkeys(("cumsum", "cumprod", "recurrence", "logcumsumexp", "cummax", "cummin"), shifted) | dict.fromkeys(
+    ("softmax", "masked_softmax", "softmax_backward", "log_softmax", "log_softmax_backward"), shifted
+)  # fmt: skip
+
+
+def _triangle(op: Op, size: int, mapped: Flags, values: Values, params: Params) -> Any:
+    return op(values[0], **params)
+
+
+
+
+SHAPES |= {"tril": _triangle, "triu": _triangle}

@@ -1,0 +1,262 @@
+// Attention without its matrix of weights: the online softmax of Milakov and Gimelshein ("Online normalizer calculation for softmax", 2018)
+// over blocks of keys, and gradients that make the weights again from the logarithms of their sums, as in Dao and others ("FlashAttention",
+// 2022; "FlashAttention-2", 2023). No atomics: one kernel over blocks of keys makes dk and dv, one over blocks of queries makes dq.
+#pragma once
+#include "warp_tile.cuh"
+
+namespace gradlab {
+
+enum { NO_MASK = 0, ADDED = 1, ALLOWED = 2 };  // kinds of mask: numbers to add to the scores; true where attention is allowed
+
+// The same struct is packed in backends/cuda/launch/attention.py. Strides count elements: image, head, row (of the mask also column).
+struct Attention {
+    int64 q[3], k[3], v[3], g[3], mask_strides[4];
+    double scale;
+    int heads, queries, keys, size, value_size, mask, causal, aligned;  // aligned: a bit for each of q, k, v, g
+};
+
+// A scaled score, in units of log 2 so that exp2 makes the weight; -inf for a pair that may not be.
+template <class S, class T>
+__device__ __forceinline__ T score(const Attention& a, T product, T scale, const void* mask, int64 base, int query, int key) {
+    if (query >= a.queries || key >= a.keys || (a.causal && key > query)) return -infinity<T>();
+    const T scaled = product * scale;
+    if (a.mask == NO_MASK) return scaled;
+    const int64 at = base + query * a.mask_strides[2] + key * a.mask_strides[3];
+    if (a.mask == ALLOWED) return static_cast<const bool*>(mask)[at] ? scaled : -infinity<T>();
+    return scaled + static_cast<T>(load(static_cast<const S*>(mask)[at])) * T(1.4426950408889634);
+}
+
+// Rows of `result`, each of `size` elements behind one another.
+template <class Engine, int D, class S, class T>
+__device__ __forceinline__ void write_rows(S* to, const T (&result)[D / 8][4], const T (&factor)[2], int row, int rows, int size) {
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        if (row + 8 * half >= rows) continue;
+        S* const at = to + static_cast<int64>(row + 8 * half) * size;
+#pragma unroll
+        for (int j = 0; j < D / 8; ++j) {
+            const int column = Engine::spread_column(j, 0);
+            Pack<S, 2> both;
+#pragma unroll
+            for (int e = 0; e < 2; ++e) both.item[e] = store<S>(result[j][2 * half + e] * factor[half]);
+            if (column + 1 < size && (size & 1) == 0) *reinterpret_cast<Pack<S, 2>*>(at + column) = both;
+            else
+#pragma unroll
+                for (int e = 0; e < 2; ++e)
+                    if (column + e < size) at[column + e] = both.item[e];
+        }
+    }
+}
+
+// ---- forward -----------------------------------------------------------------------------------------------------------------
+
+// One block for 64 queries of a head; each of its 4 warps has 16 of them. BN keys at a time.
+template <class Engine, class S, int D, int BN>
+__device__ __forceinline__ void attend_rows(const S* __restrict__ q, const S* __restrict__ k, const S* __restrict__ v, const void* __restrict__ mask,
+                                            S* __restrict__ y, typename Engine::T* __restrict__ lse, const Attention& a) {
+    typedef typename Engine::T T;
+    typedef typename Engine::Cell Cell;
+    const int BM = 64, THREADS = 128, WIDTH = D + Engine::PAD;
+    extern __shared__ uint4 attention_room[];
+    Cell* const q_tile = reinterpret_cast<Cell*>(attention_room);
+    Cell* const k_tile = q_tile + BM * WIDTH;
+    Cell* const v_tile = k_tile + BN * WIDTH;
+    const int warp = threadIdx.x >> 5, group = (threadIdx.x & 31) >> 2;
+    T* const room = reinterpret_cast<T*>(v_tile + BN * WIDTH) + warp * 16 * (BN + Engine::PAD);
+
+    // The longest first: with a causal mask the last queries have the most keys.
+    const unsigned tiles = static_cast<unsigned>((a.queries + BM - 1) / BM), plane = blockIdx.x / tiles;
+    const int row0 = static_cast<int>(tiles - 1 - (blockIdx.x - plane * tiles)) * BM, own = row0 + warp * 16;
+    const int64 image = plane / static_cast<unsigned>(a.heads), head = plane - image * a.heads;
+    q += image * a.q[0] + head * a.q[1];
+    k += image * a.k[0] + head * a.k[1];
+    v += image * a.v[0] + head * a.v[1];
+    const int64 mask_base = image * a.mask_strides[0] + head * a.mask_strides[1];
+    const int limit = a.causal && row0 + BM < a.keys ? row0 + BM : a.keys;
+    const T scale = static_cast<T>(a.scale * 1.4426950408889634);
+
+    T total[2] = {T(0), T(0)}, top[2] = {-infinity<T>(), -infinity<T>()};
+    T result[D / 8][4];
+#pragma unroll
+    for (int j = 0; j < D / 8; ++j)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) result[j][e] = T(0);
+
+    fetch<Engine, BM, D, THREADS>(q_tile, q, a.q[2], row0, a.queries, a.size, a.aligned & 1);
+    fetch<Engine, BN, D, THREADS>(k_tile, k, a.k[2], 0, a.keys, a.size, a.aligned & 2);
+    for (int key0 = 0; key0 < limit; key0 += BN) {
+        await_copies();
+        __syncthreads();  // the keys are there, and the last values are no longer read
+        fetch<Engine, BN, D, THREADS>(v_tile, v, a.v[2], key0, a.keys, a.value_size, a.aligned & 4);
+        T p[BN / 8][4];
+#pragma unroll
+        for (int j = 0; j < BN / 8; ++j)
+#pragma unroll
+            for (int e = 0; e < 4; ++e) p[j][e] = T(0);
+        Engine::template across<D, BN>(q_tile + warp * 16 * WIDTH, k_tile, p);
+        const bool plain = a.mask == NO_MASK && key0 + BN <= a.keys && (!a.causal || key0 + BN <= own + 1) && own + 16 <= a.queries;
+#pragma unroll
+        for (int j = 0; j < BN / 8; ++j)
+#pragma unroll
+            for (int e = 0; e < 4; ++e)
+                p[j][e] = plain ? p[j][e] * scale
+                                : score<S>(a, p[j][e], scale, mask, mask_base, own + group + 8 * (e >> 1), key0 + Engine::column(j, e & 1));
+        T keep[2];
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            T most = top[half];
+#pragma unroll
+            for (int j = 0; j < BN / 8; ++j) most = maximum(most, maximum(p[j][2 * half], p[j][2 * half + 1]));
+            most = maximum(most, __shfl_xor_sync(0xffffffffu, most, 1));
+            most = maximum(most, __shfl_xor_sync(0xffffffffu, most, 2));
+            const T base = most == -infinity<T>() ? T(0) : most;  // nothing allowed so far
+            keep[half] = exp2(top[half] - base);
+            top[half] = most;
+            T sum = T(0);
+#pragma unroll
+            for (int j = 0; j < BN / 8; ++j)
+#pragma unroll
+                for (int e = 2 * half; e < 2 * half + 2; ++e) {
+                    p[j][e] = exp2(p[j][e] - base);
+                    sum += p[j][e];
+                }
+            total[half] = total[half] * keep[half] + sum;
+        }
+        await_copies();
+        __syncthreads();  // the values are there, and the keys are no longer read
+        if (key0 + BN < limit) fetch<Engine, BN, D, THREADS>(k_tile, k, a.k[2], key0 + BN, a.keys, a.size, a.aligned & 2);
+#pragma unroll
+        for (int j = 0; j < D / 8; ++j)
+#pragma unroll
+            for (int e = 0; e < 4; ++e) result[j][e] *= keep[e >> 1];
+        Engine::template along<BN, D>(p, room, v_tile, result);
+    }
+    await_copies();
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        total[half] += __shfl_xor_sync(0xffffffffu, total[half], 1);
+        total[half] += __shfl_xor_sync(0xffffffffu, total[half], 2);
+        const int row = own + group + 8 * half;
+        // Of a query that may look at nothing: 0, so that its weights come out as exp(-inf - 0) = 0.
+        const T logarithm = total[half] == T(0) ? T(0) : top[half] * T(0.6931471805599453) + log(total[half]);
+        if ((threadIdx.x & 3) == 0 && row < a.queries) lse[static_cast<int64>(plane) * a.queries + row] = logarithm;
+        total[half] = total[half] == T(0) ? T(0) : T(1) / total[half];
+    }
+    write_rows<Engine, D>(y + static_cast<int64>(plane) * a.queries * a.value_size, result, total, own + group, a.queries, a.value_size);
+}
+
+// ---- backward ----------------------------------------------------------------------------------------------------------------
+
+// One block for 16 · Warps keys (Keys) or queries of a head; it walks over the others, BN at a time.
+// Keys: `first` is dk and `second` dv. Else `first` is dq.
+template <class Engine, class S, int D, int Warps, int BN, int Stages, bool Keys>
+__device__ __forceinline__ void differentiate(const S* __restrict__ q, const S* __restrict__ k, const S* __restrict__ v, const S* __restrict__ g,
+                                              const void* __restrict__ mask, const typename Engine::T* __restrict__ lse,
+                                              const typename Engine::T* __restrict__ delta, S* __restrict__ first, S* __restrict__ second,
+                                              const Attention& a) {
+    typedef typename Engine::T T;
+    typedef typename Engine::Cell Cell;
+    const int BM = 16 * Warps, THREADS = 32 * Warps, WIDTH = D + Engine::PAD;
+    extern __shared__ uint4 attention_room[];
+    Cell* const own_tile = reinterpret_cast<Cell*>(attention_room);  // keys, or queries
+    Cell* const own_values = own_tile + BM * WIDTH;                  // values, or the queries' gradients
+    Cell* const others = own_values + BM * WIDTH;                    // Stages times: the other side's two
+    T* const numbers = reinterpret_cast<T*>(others + Stages * 2 * BN * WIDTH);  // Stages times: lse and delta of the other side, if queries
+    const int warp = threadIdx.x >> 5, group = (threadIdx.x & 31) >> 2;
+    T* const room = numbers + Stages * 2 * BN + warp * 16 * (BN + Engine::PAD);
+
+    const int rows = Keys ? a.keys : a.queries, columns = Keys ? a.queries : a.keys;
+    const unsigned tiles = static_cast<unsigned>((rows + BM - 1) / BM), plane = blockIdx.x / tiles, tile = blockIdx.x - plane * tiles;
+    const int row0 = static_cast<int>(Keys ? tile : tiles - 1 - tile) * BM, own = row0 + warp * 16;
+    const int64 image = plane / static_cast<unsigned>(a.heads), head = plane - image * a.heads;
+    q += image * a.q[0] + head * a.q[1];
+    k += image * a.k[0] + head * a.k[1];
+    v += image * a.v[0] + head * a.v[1];
+    g += image * a.g[0] + head * a.g[1];
+    lse += static_cast<int64>(plane) * a.queries;
+    delta += static_cast<int64>(plane) * a.queries;
+    const int64 mask_base = image * a.mask_strides[0] + head * a.mask_strides[1];
+    const int begin = Keys && a.causal ? row0 / BN * BN : 0;
+    const int limit = !Keys && a.causal && row0 + BM < columns ? row0 + BM : columns;
+    const T scale = static_cast<T>(a.scale * 1.4426950408889634), per_log2 = T(1.4426950408889634);
+
+    auto fetch_others = [&](int from, int stage) {
+        Cell* const to = others + stage * 2 * BN * WIDTH;
+        fetch<Engine, BN, D, THREADS>(to, Keys ? q : k, Keys ? a.q[2] : a.k[2], from, columns, a.size, a.aligned & (Keys ? 1 : 2));
+        fetch<Engine, BN, D, THREADS>(to + BN * WIDTH, Keys ? g : v, Keys ? a.g[2] : a.v[2], from, columns, a.value_size, a.aligned & (Keys ? 8 : 4));
+        if (Keys)
+            for (int i = threadIdx.x; i < BN; i += THREADS) {
+                numbers[stage * 2 * BN + i] = from + i < columns ? lse[from + i] * per_log2 : T(0);
+                numbers[stage * 2 * BN + BN + i] = from + i < columns ? delta[from + i] : T(0);
+            }
+    };
+
+    T one[D / 8][4], two[Keys ? D / 8 : 1][4];
+#pragma unroll
+    for (int j = 0; j < D / 8; ++j)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) one[j][e] = T(0);
+#pragma unroll
+    for (int j = 0; j < (Keys ? D / 8 : 1); ++j)
+#pragma unroll
+        for (int e = 0; e < 4; ++e) two[j][e] = T(0);
+    T row_lse[2] = {T(0), T(0)}, row_delta[2] = {T(0), T(0)};
+    if (!Keys) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const int row = own + group + 8 * half;
+            if (row >= rows) continue;
+            row_lse[half] = lse[row] * per_log2;
+            row_delta[half] = delta[row];
+        }
+    }
+
+    fetch<Engine, BM, D, THREADS>(own_tile, Keys ? k : q, Keys ? a.k[2] : a.q[2], row0, rows, a.size, a.aligned & (Keys ? 2 : 1));
+    fetch<Engine, BM, D, THREADS>(own_values, Keys ? v : g, Keys ? a.v[2] : a.g[2], row0, rows, a.value_size, a.aligned & (Keys ? 4 : 8));
+    if (begin < limit) fetch_others(begin, 0);
+    int stage = 0;
+    for (int from = begin; from < limit; from += BN) {
+        await_copies();
+        __syncthreads();
+        if (Stages == 2 && from + BN < limit) fetch_others(from + BN, stage ^ 1);
+        const Cell* const other = others + stage * 2 * BN * WIDTH;
+        const Cell* const other_values = other + BN * WIDTH;
+        const T* const of_columns = numbers + stage * 2 * BN;
+        T p[BN / 8][4], d[BN / 8][4];
+#pragma unroll
+        for (int j = 0; j < BN / 8; ++j)
+#pragma unroll
+            for (int e = 0; e < 4; ++e) p[j][e] = d[j][e] = T(0);
+        Engine::template across<D, BN>(own_tile + warp * 16 * WIDTH, other, p);
+        const bool plain = a.mask == NO_MASK && from + BN <= columns && own + 16 <= rows &&
+                           (!a.causal || (Keys ? own + 16 <= from + 1 : from + BN <= own + 1));
+#pragma unroll
+        for (int j = 0; j < BN / 8; ++j)
+#pragma unroll
+            for (int e = 0; e < 4; ++e) {
+                const int row = own + group + 8 * (e >> 1), column = Engine::column(j, e & 1);
+                const T scaled = plain ? p[j][e] * scale
+                                       : score<S>(a, p[j][e], scale, mask, mask_base, Keys ? from + column : row, Keys ? row : from + column);
+                p[j][e] = exp2(scaled - (Keys ? of_columns[column] : row_lse[e >> 1]));
+            }
+        Engine::template across<D, BN>(own_values + warp * 16 * WIDTH, other_values, d);
+        if constexpr (Keys) Engine::template along<BN, D>(p, room, other_values, two);
+#pragma unroll
+        for (int j = 0; j < BN / 8; ++j)
+#pragma unroll
+            for (int e = 0; e < 4; ++e) d[j][e] = p[j][e] * (d[j][e] - (Keys ? of_columns[BN + Engine::column(j, e & 1)] : row_delta[e >> 1]));
+        Engine::template along<BN, D>(d, room, other, one);
+        if (Stages == 2) {
+            stage ^= 1;
+        } else {
+            __syncthreads();  // the other side is no longer read
+            if (from + BN < limit) fetch_others(from + BN, 0);
+        }
+    }
+    await_copies();
+    const T factor = static_cast<T>(a.scale), factors[2] = {factor, factor}, ones[2] = {T(1), T(1)};
+    write_rows<Engine, D>(first + static_cast<int64>(plane) * rows * a.size, one, factors, own + group, rows, a.size);
+    if constexpr (Keys) write_rows<Engine, D>(second + static_cast<int64>(plane) * rows * a.value_size, two, ones, own + group, rows, a.value_size);
+}
+
+}  // namespace gradlab

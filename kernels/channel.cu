@@ -1,0 +1,191 @@
+// Batch normalisation with the statistics of the batch, forward and backward: channels of an array [batch, channels, inner].
+//
+// Where inner is 1, channels are the rows of rows.cuh's columns. Otherwise one or several blocks have a channel: `channel` does all of it,
+// `channel_split` and `channel_finish` take its totals and its results apart.
+#include "welford.cuh"
+
+namespace gradlab {
+
+template <class S_>
+struct BatchNorm {
+    typedef S_ S;
+    typedef typename Compute<S>::type T;
+    typedef Moments<T> State;
+    struct Ready {
+        T centre, factor;
+    };
+    static constexpr int streams = 1;
+    static constexpr bool writes = true;
+    const S *a, *b, *weight, *bias;
+    S *y, *mean, *rstd, *var;
+    double eps;
+    T gain, shift;
+
+    explicit __device__ __forceinline__ BatchNorm(const Rows& g)
+        : a(static_cast<const S*>(g.in[0])), b(nullptr), weight(static_cast<const S*>(g.in[1])), bias(static_cast<const S*>(g.in[2])),
+          y(static_cast<S*>(g.out[0])), mean(static_cast<S*>(g.out[1])), rstd(static_cast<S*>(g.out[2])), var(static_cast<S*>(g.out[3])),
+          eps(g.number), gain(1), shift(0) {}
+    static __device__ __forceinline__ T blank() { return T(0); }
+    __device__ __forceinline__ void enter(int64 channel) {
+        if (weight) gain = load(weight[channel]);
+        if (bias) shift = load(bias[channel]);
+    }
+    static __device__ __forceinline__ State identity() { return State::identity(); }
+    static __device__ __forceinline__ State merge(const State& x, const State& y) { return State::merge(x, y); }
+    template <int N, int M, class L>
+    __device__ __forceinline__ void add(State& state, const T (&a)[N], const T (&)[M], const L& places) const {
+        state.add(a, places);
+    }
+    __device__ __forceinline__ Ready ready(const State& state) const { return {state.mean, state.scale(eps) * gain}; }
+    template <int V, bool Held>
+    __device__ __forceinline__ void value(const Ready& r, T (&a)[V], const T (&)[V], int64) const {
+#pragma unroll
+        for (int k = 0; k < V; ++k) a[k] = (a[k] - r.centre) * r.factor + shift;
+    }
+    __device__ __forceinline__ void end(const State& state, int64 channel, int64, int64) const {
+        mean[channel] = store<S>(state.mean);
+        rstd[channel] = store<S>(state.scale(eps));
+        var[channel] = store<S>(state.squares / maximum(state.n, T(1)));
+    }
+};
+
+// a: the gradient dy, b: x.
+template <class S_>
+struct BatchNormBackward {
+    typedef S_ S;
+    typedef typename Compute<S>::type T;
+    typedef Sums<T> State;
+    struct Ready {
+        T by_x, by_one, factor;
+    };
+    static constexpr int streams = 2;
+    static constexpr bool writes = true;
+    const S *a, *b, *weight, *mean, *rstd;
+    S *y, *dweight, *dbias;
+    T n, centre, scale, gain;
+
+    explicit __device__ __forceinline__ BatchNormBackward(const Rows& g)
+        : a(static_cast<const S*>(g.in[0])), b(static_cast<const S*>(g.in[1])), weight(static_cast<const S*>(g.in[2])),
+          mean(static_cast<const S*>(g.in[3])), rstd(static_cast<const S*>(g.in[4])), y(static_cast<S*>(g.out[0])),
+          dweight(static_cast<S*>(g.out[1])), dbias(static_cast<S*>(g.out[2])), n(T(g.extra[0])), centre(0), scale(0), gain(1) {}
+    static __device__ __forceinline__ T blank() { return T(0); }
+    __device__ __forceinline__ void enter(int64 channel) {
+        centre = load(mean[channel]);
+        scale = load(rstd[channel]);
+        if (weight) gain = load(weight[channel]);
+    }
+    static __device__ __forceinline__ State identity() { return State::identity(); }
+    static __device__ __forceinline__ State merge(const State& x, const State& y) { return State::merge(x, y); }
+    template <int N, class L>
+    __device__ __forceinline__ void add(State& state, const T (&a)[N], const T (&b)[N], const L& places) const {
+        T dot = T(0), sum = T(0);
+#pragma unroll
+        for (int k = 0; k < N; ++k) {
+            dot += places.inside(k) ? a[k] * (b[k] - centre) : T(0);
+            sum += a[k];
+        }
+        state.dot += dot;
+        state.sum += sum;
+    }
+    __device__ __forceinline__ Ready ready(const State& state) const {
+        return {state.dot * scale * scale / n, state.sum / n, scale * gain};
+    }
+    template <int V, bool Held>
+    __device__ __forceinline__ void value(const Ready& r, T (&a)[V], const T (&b)[V], int64) const {
+#pragma unroll
+        for (int k = 0; k < V; ++k) a[k] = (a[k] - (b[k] - centre) * r.by_x - r.by_one) * r.factor;
+    }
+    __device__ __forceinline__ void end(const State& state, int64 channel, int64, int64) const {
+        dweight[channel] = store<S>(state.dot * scale);
+        dbias[channel] = store<S>(state.sum);
+    }
+};
+
+// A thread's next elements of a channel: in one plane, or (planes that a step covers) of several planes at one place.
+template <int V, int N>
+struct InPlanes {
+    static constexpr int width = V;
+    bool in[N / V];
+    int64 place[N / V];
+    __device__ __forceinline__ bool inside(int k) const { return in[k / V]; }
+    __device__ __forceinline__ int64 at(int k) const { return place[k / V] + k % V; }
+};
+
+// Of rows.cuh's arguments: rows are the channels, count the batch, extra[1] the threads that a step takes along a plane.
+template <class P, int V, bool Totals, bool Results>
+__device__ __forceinline__ void channel_of(const Rows& g) {
+    typedef typename P::State State;
+    typedef typename P::T T;
+    constexpr int N = batch_of<V>, U = N / V;
+    P p(g);
+    const int64 channel = blockIdx.x / g.parts, part = blockIdx.x % g.parts;
+    const int across = static_cast<int>(g.extra[1]), lane = threadIdx.x & (across - 1), line = threadIdx.x / across;
+    const int64 lines = 256 / across, covered = static_cast<int64>(across) * V;
+    const bool several = g.inner <= covered;
+    const int64 pieces = several ? 1 : (g.inner + U * covered - 1) / (U * covered), total = g.count * pieces, step = g.parts * lines;
+    p.enter(channel);
+
+    // The elements of a round that begins with piece `first`.
+    const auto places_of = [&](int64 first) {
+        InPlanes<V, N> places;
+        const int64 plane = several ? first : first / pieces, start = several ? 0 : (first - plane * pieces) * U * covered;
+#pragma unroll
+        for (int u = 0; u < U; ++u) {
+            const int64 image = several ? plane + u * step : plane, i = start + (several ? 0 : u * covered) + lane * V;
+            places.in[u] = image < g.count && i < g.inner;
+            places.place[u] = (image * g.rows + channel) * g.inner + i;
+        }
+        return places;
+    };
+    const int64 begin = part * lines + line, stride = several ? U * step : step;
+    T a[N], b[P::streams > 1 ? N : 1];
+    b[0] = T(0);
+
+    State* partial = static_cast<State*>(g.partial);
+    State state = P::identity();
+    if constexpr (Totals) {
+        for (int64 first = begin; first < total; first += stride) {
+            const auto places = places_of(first);
+            if (!places.in[0]) continue;
+            fetch(p.a, 1, places, P::blank(), a);
+            if constexpr (P::streams > 1) fetch(p.b, 1, places, T(0), b);
+            p.add(state, a, b, places);
+        }
+    } else if (threadIdx.x < g.parts) {
+        state = partial[channel * g.parts + threadIdx.x];
+    }
+    state = block_total<P>(state);
+    if constexpr (Results) {
+        const typename P::Ready ready = p.ready(state);
+        for (int64 first = begin; first < total; first += stride) {
+            const auto places = places_of(first);
+            fetch(p.a, 1, places, P::blank(), a);
+            if constexpr (P::streams > 1) fetch(p.b, 1, places, T(0), b);
+            write_values<P, false>(p, ready, places, 0, 1, a, b);
+        }
+        if (threadIdx.x == 0 && part == 0) p.end(state, channel, 0, 1);
+    } else if (threadIdx.x == 0) {
+        partial[channel * g.parts + part] = state;
+    }
+}
+template <class P, bool Totals, bool Results>
+__device__ __forceinline__ void channel_rows(const Rows& g) {
+    constexpr int V = pack_size<typename P::S>(8);
+    if (g.packed) channel_of<P, V, Totals, Results>(g);
+    else channel_of<P, 1, Totals, Results>(g);
+}
+
+template <class P>
+__global__ void __launch_bounds__(256) channel(GRADLAB_ROWS) { channel_rows<P, true, true>(GRADLAB_GIVEN); }
+template <class P>
+__global__ void __launch_bounds__(256) channel_split(GRADLAB_ROWS) { channel_rows<P, true, false>(GRADLAB_GIVEN); }
+template <class P>
+__global__ void __launch_bounds__(256) channel_finish(GRADLAB_ROWS) { channel_rows<P, false, true>(GRADLAB_GIVEN); }
+template <class P>
+__global__ void __launch_bounds__(256) columns(GRADLAB_ROWS) { column_rows<P, true, true>(GRADLAB_GIVEN); }
+template <class P>
+__global__ void __launch_bounds__(256) columns_split(GRADLAB_ROWS) { column_rows<P, true, false>(GRADLAB_GIVEN); }
+template <class P>
+__global__ void __launch_bounds__(256) columns_finish(GRADLAB_ROWS) { column_rows<P, false, true>(GRADLAB_GIVEN); }
+
+}  // namespace gradlab

@@ -1,0 +1,12 @@
+// Convolutions of one or two dimensions on tensor cores, from compute capability 8.0: float32 rounded to TensorFloat32, float16, bfloat16.
+#include "conv_tile.cuh"
+
+namespace gradlab {
+
+template <class S, class Out, int Mode, int BM, int Activation>
+__global__ void __launch_bounds__(2 * BM, 2) convolve_planes(const S* __restrict__ first, const S* __restrict__ second, const S* __restrict__ bias,
+                                                             Out* __restrict__ result, const Planes planes, int share, int64 part) {
+    convolve_tile<TensorTile<S>, S, Out, Mode, BM, Activation>(first, second, bias, result, planes, share, part);
+}
+
+}  // namespace gradlab

@@ -1,0 +1,332 @@
+// Convolutions of one or two dimensions and their gradients as products of matrices, with tiles of BM x 64 in two stages of shared memory: the
+// next tiles are on their way into registers while the present ones are multiplied. The unrolled windows are never written: `second` is
+// gathered. What is multiplied is said in conv.cu; for dx the weight comes with its first two dimensions swapped in each group.
+// The order of a sum depends on sizes alone; no atomics.
+#pragma once
+#include "mma.cuh"
+
+namespace gradlab {
+
+enum { FORWARD = 0, INPUT = 1, WEIGHT = 2 };
+enum { NO_ACTIVATION = 0, RELU = 1, GELU = 2, GELU_TANH = 3, SILU = 4 };
+
+// The same struct is packed in backends/cuda/launch/conv.py. Dimensions of space come as height, width; a missing one has size 1.
+struct Planes {
+    int groups, m, n, k, end_aligned;          // of a group: rows, columns, length of the sum; whether rows of `first` allow 16-byte loads
+    int size[2], places[2], positions[2];      // of the gathered array; of the kernel; of the windows (for dx: of the input's positions)
+    int stride[2], padding[2], dilation[2];
+    unsigned inverse[2];                       // 2^32 / stride, rounded up
+    int image, channel, row, column;           // strides of the gathered array, in elements
+    int result_image, result_row, result_position, result_group;  // of the result (for dw: row of weights)
+    int first_image, first_row, first_group;   // of `first`
+    int gathered_group;                        // where the gathered array's next group begins
+};
+
+struct Spot {  // what one index adds to an element's address and to its place in space
+    int offset, y, x;
+};
+enum { NOWHERE = -(1 << 29) };  // outside, also when two of them are added
+
+template <int Mode>
+__device__ __forceinline__ Spot spot_of_position(const Planes& p, unsigned i) {
+    const unsigned width = p.positions[1], all = p.positions[0] * width, image = i / all, at = i - image * all, y = at / width;
+    Spot spot;
+    if (Mode == INPUT) {
+        spot.y = static_cast<int>(y) + p.padding[0];
+        spot.x = static_cast<int>(at - y * width) + p.padding[1];
+        spot.offset = static_cast<int>(image) * p.image;
+    } else {
+        spot.y = static_cast<int>(y) * p.stride[0] - p.padding[0];
+        spot.x = static_cast<int>(at - y * width) * p.stride[1] - p.padding[1];
+        spot.offset = static_cast<int>(image) * p.image + spot.y * p.row + spot.x * p.column;
+    }
+    return spot;
+}
+template <int Mode>
+__device__ __forceinline__ Spot spot_of_place(const Planes& p, unsigned i) {
+    const unsigned width = p.places[1], all = p.places[0] * width, channel = i / all, at = i - channel * all, y = at / width;
+    Spot spot;
+    spot.y = static_cast<int>(y) * p.dilation[0];
+    spot.x = static_cast<int>(at - y * width) * p.dilation[1];
+    spot.offset = static_cast<int>(channel) * p.channel;
+    if (Mode == INPUT) {
+        spot.y = -spot.y;
+        spot.x = -spot.x;
+    } else {
+        spot.offset += spot.y * p.row + spot.x * p.column;
+    }
+    return spot;
+}
+__device__ __forceinline__ Spot nowhere() {
+    Spot spot;
+    spot.offset = 0;
+    spot.y = spot.x = NOWHERE;
+    return spot;
+}
+// Where an element of the gathered array lies; negative for one that is 0.
+template <int Mode>
+__device__ __forceinline__ int address(const Planes& p, const Spot& a, const Spot& b) {
+    int y = a.y + b.y, x = a.x + b.x, offset = a.offset + b.offset;
+    if (Mode == INPUT) {
+        if ((y | x) < 0) return -1;
+        const int window_y = static_cast<int>(__umulhi(y, p.inverse[0])), window_x = static_cast<int>(__umulhi(x, p.inverse[1]));
+        const int row = p.stride[0] == 1 ? y : window_y, column = p.stride[1] == 1 ? x : window_x;
+        if (row * p.stride[0] != y || column * p.stride[1] != x || row >= p.size[0] || column >= p.size[1]) return -1;
+        return offset + row * p.row + column * p.column;
+    }
+    return static_cast<unsigned>(y) < static_cast<unsigned>(p.size[0]) && static_cast<unsigned>(x) < static_cast<unsigned>(p.size[1]) ? offset : -1;
+}
+
+template <int Activation, class T>
+__device__ __forceinline__ T activated(T x) {
+    if (Activation == RELU) return x > T(0) || x != x ? x : T(0);
+    if (Activation == GELU) return T(0.5) * x * (T(1) + erf(x * T(0.7071067811865476)));
+    if (Activation == GELU_TANH) return T(0.5) * x * (T(1) + tanh(T(0.7978845608028654) * (x + T(0.044715) * x * x * x)));
+    if (Activation == SILU) return x / (T(1) + exp(-x));
+    return x;
+}
+
+// Both engines: a warp multiplies 32 rows of `a` [rows x K] by 32 columns of b, [K x columns] or, Turned, [columns x K]. Its lanes have
+// result[i][j][e], at the row and column that `place` says.
+template <class S>
+struct FmaTile {
+    typedef typename Compute<S>::type T;
+    typedef T Cell;
+    enum { PAD = 16 / sizeof(T), BK = 64 / sizeof(T) };
+    static __device__ __forceinline__ Cell cell(S value) { return load(value); }
+
+    template <bool Turned>
+    static __device__ __forceinline__ void place(int i, int j, int e, int& row, int& column) {
+        const int lane = threadIdx.x & 31;
+        row = (lane >> 3) + 4 * (4 * i + j);
+        column = Turned ? (lane & 7) + 8 * e : 4 * (lane & 7) + e;
+    }
+    template <bool Turned>
+    static __device__ __forceinline__ void multiply(const Cell* a, int a_width, const Cell* b, int b_width, T (&result)[2][4][4]) {
+        typedef Pack<T, PAD> P;
+        const int lane = threadIdx.x & 31;
+        a += (lane >> 3) * a_width;
+        b += Turned ? (lane & 7) * b_width : 4 * (lane & 7);
+#pragma unroll
+        for (int k = 0; k < BK; k += PAD) {
+            T right[PAD][4];
+            if constexpr (Turned) {
+#pragma unroll
+                for (int e = 0; e < 4; ++e) {
+                    const P found = *reinterpret_cast<const P*>(b + 8 * e * b_width + k);
+#pragma unroll
+                    for (int i = 0; i < PAD; ++i) right[i][e] = found.item[i];
+                }
+            } else {
+#pragma unroll
+                for (int i = 0; i < PAD; ++i)
+#pragma unroll
+                    for (int e = 0; e < 4; e += PAD) {
+                        const P found = *reinterpret_cast<const P*>(b + (k + i) * b_width + e);
+#pragma unroll
+                        for (int u = 0; u < PAD; ++u) right[i][e + u] = found.item[u];
+                    }
+            }
+#pragma unroll
+            for (int r = 0; r < 8; ++r) {
+                const P left = *reinterpret_cast<const P*>(a + 4 * r * a_width + k);
+#pragma unroll
+                for (int i = 0; i < PAD; ++i)
+#pragma unroll
+                    for (int e = 0; e < 4; ++e) result[r / 4][r % 4][e] += left.item[i] * right[i][e];
+            }
+        }
+    }
+};
+
+template <class S>
+struct TensorTile {
+    typedef float T;
+    typedef S Cell;
+    enum { W = 16 / sizeof(S), PAD = W, BK = 64 / sizeof(S) };
+    static __device__ __forceinline__ Cell cell(S value) {
+        if constexpr (sizeof(S) == 4) return __uint_as_float(tensor_float(value));
+        else return value;
+    }
+
+    template <bool Turned>
+    static __device__ __forceinline__ void place(int i, int j, int e, int& row, int& column) {
+        const int lane = threadIdx.x & 31;
+        row = 16 * i + (lane >> 2) + 8 * (e >> 1);
+        column = 8 * j + 2 * (lane & 3) + (e & 1);
+    }
+    template <bool Turned>
+    static __device__ __forceinline__ void multiply(const Cell* a, int a_width, const Cell* b, int b_width, T (&result)[2][4][4]) {
+        const int lane = threadIdx.x & 31;
+        a += (lane & 15) * a_width + (lane >> 4) * W;
+        if (Turned) b += ((lane & 7) + (lane >> 4) * 8) * b_width + ((lane >> 3) & 1) * W;
+        else if (sizeof(S) == 4) b += (lane & 3) * b_width + (lane >> 2);
+        else b += (lane & 15) * b_width + (lane >> 4) * 8;
+#pragma unroll
+        for (int k = 0; k < BK; k += 2 * W) {
+            unsigned left[2][4], right[4][2];
+#pragma unroll
+            for (int i = 0; i < 2; ++i) load_blocks<false>(left[i], a + 16 * i * a_width + k);
+#pragma unroll
+            for (int j = 0; j < 4; j += 2) {
+                if constexpr (!Turned && sizeof(S) == 4) {
+                    const float* const at = reinterpret_cast<const float*>(b) + k * b_width + 8 * j;
+#pragma unroll
+                    for (int i = 0; i < 4; ++i) right[j + i / 2][i % 2] = __float_as_uint(at[(i % 2) * 4 * b_width + (i / 2) * 8]);
+                } else {
+                    unsigned found[4];
+                    if constexpr (Turned) load_blocks<false>(found, b + 8 * j * b_width + k);
+                    else load_blocks<true>(found, b + k * b_width + 8 * j);
+#pragma unroll
+                    for (int i = 0; i < 4; ++i) right[j + i / 2][i % 2] = found[i];
+                }
+            }
+#pragma unroll
+            for (int i = 0; i < 2; ++i)
+#pragma unroll
+                for (int j = 0; j < 4; ++j) multiply_add<S>(result[i][j], left[i], right[j]);
+        }
+    }
+};
+
+// 2 BM threads; a warp has 32 x 32 of the tile. blockIdx.y is the group; blockIdx.z takes `share` numbers of the sum, a multiple of BK, and
+// writes a whole result of its own, `part` elements after the last. bias may be a null pointer.
+template <class Engine, class S, class Out, int Mode, int BM, int Activation>
+__device__ __forceinline__ void convolve_tile(const S* __restrict__ first, const S* __restrict__ second, const S* __restrict__ bias,
+                                              Out* __restrict__ result, const Planes& p, int share, int64 part) {
+    typedef typename Engine::T T;
+    typedef typename Engine::Cell Cell;
+    constexpr bool Turned = Mode == WEIGHT;
+    constexpr int BN = 64, BK = Engine::BK, NC = 16 / sizeof(Cell), THREADS = 2 * BM, LA = BK + Engine::PAD;
+    constexpr int LB = Turned ? BK + Engine::PAD : BN + (sizeof(Cell) == 2 ? 8 : 16 / static_cast<int>(sizeof(Cell)) * 2), ROWS = Turned ? BN : BK;
+    constexpr int EACH = BN * BK / THREADS;
+    __shared__ alignas(16) Cell a_tile[2][BM * LA];
+    __shared__ alignas(16) Cell b_tile[2][ROWS * LB];
+    __shared__ Spot spots[2][BK];
+    __shared__ Spot columns[Turned ? BN : 1];
+
+    const unsigned tiles = static_cast<unsigned>((p.n + BN - 1) / BN), tile_row = blockIdx.x / tiles;
+    const int row0 = static_cast<int>(tile_row) * BM, column0 = static_cast<int>(blockIdx.x - tile_row * tiles) * BN, group = blockIdx.y;
+    const int begin = blockIdx.z * share, end = begin + share < p.k ? begin + share : p.k;
+    first += static_cast<int64>(group) * p.first_group;
+    second += static_cast<int64>(group) * p.gathered_group;
+
+    const int own_n = threadIdx.x % BN, own_k = threadIdx.x % BK;  // of the gathered elements: the column, for dw the row
+    Spot own = nowhere();
+    if (Turned) {
+        for (int i = threadIdx.x; i < BN; i += THREADS) columns[i] = column0 + i < p.n ? spot_of_place<Mode>(p, column0 + i) : nowhere();
+    } else if (column0 + own_n < p.n) {
+        own = spot_of_position<Mode>(p, column0 + own_n);
+    }
+    auto describe = [&](int k0, int buffer) {
+        if (threadIdx.x >= BK) return;
+        const int k = k0 + threadIdx.x;
+        spots[buffer][threadIdx.x] = k >= end ? nowhere() : Turned ? spot_of_position<Mode>(p, k) : spot_of_place<Mode>(p, k);
+    };
+
+    Pack<S, NC> a_next[2];
+    S b_next[EACH];
+    auto load_next = [&](int k0, int buffer) {
+        const int k = k0 + threadIdx.x % 4 * NC;
+        int64 along = k;
+        if (Turned) {
+            const unsigned all = p.positions[0] * p.positions[1], image = static_cast<unsigned>(k) / all;
+            along = static_cast<int64>(image) * p.first_image + (k - image * all);
+        }
+#pragma unroll
+        for (int t = 0; t < 2; ++t) {
+            const int row = row0 + threadIdx.x / 4 + t * (THREADS / 4);
+            const S* const at = first + static_cast<int64>(row) * p.first_row;
+            if (p.end_aligned && row < p.m && k < end) {
+                a_next[t] = *reinterpret_cast<const Pack<S, NC>*>(at + along);
+            } else {
+#pragma unroll
+                for (int e = 0; e < NC; ++e) {
+                    int64 from = along + e;
+                    if (Turned) {
+                        const unsigned all = p.positions[0] * p.positions[1], image = static_cast<unsigned>(k + e) / all;
+                        from = static_cast<int64>(image) * p.first_image + (k + e - image * all);
+                    }
+                    a_next[t].item[e] = row < p.m && k + e < end ? at[from] : S(0.0f);
+                }
+            }
+        }
+        const Spot turned = Turned ? spots[buffer][own_k] : own;
+#pragma unroll
+        for (int t = 0; t < EACH; ++t) {
+            const int number = threadIdx.x + t * THREADS;
+            const int at = address<Mode>(p, Turned ? columns[number / BK] : spots[buffer][number / BN], turned);
+            b_next[t] = at < 0 ? S(0.0f) : second[at];
+        }
+    };
+    auto store_next = [&](int stage) {
+#pragma unroll
+        for (int t = 0; t < 2; ++t) {
+            Pack<Cell, NC> cells;
+#pragma unroll
+            for (int e = 0; e < NC; ++e) cells.item[e] = Engine::cell(a_next[t].item[e]);
+            *reinterpret_cast<Pack<Cell, NC>*>(&a_tile[stage][(threadIdx.x / 4 + t * (THREADS / 4)) * LA + threadIdx.x % 4 * NC]) = cells;
+        }
+#pragma unroll
+        for (int t = 0; t < EACH; ++t) {
+            const int number = threadIdx.x + t * THREADS;
+            b_tile[stage][Turned ? number / BK * LB + own_k : number / BN * LB + own_n] = Engine::cell(b_next[t]);
+        }
+    };
+
+    T sum[2][4][4];
+#pragma unroll
+    for (int i = 0; i < 2; ++i)
+#pragma unroll
+        for (int j = 0; j < 4; ++j)
+#pragma unroll
+            for (int e = 0; e < 4; ++e) sum[i][j][e] = T(0);
+
+    const int warp = threadIdx.x >> 5, warp_row = warp / 2 * 32, warp_column = warp % 2 * 32;
+    if (begin < end) {
+        describe(begin, 0);
+        __syncthreads();
+        load_next(begin, 0);
+        store_next(0);
+        describe(begin + BK, 1);
+        __syncthreads();
+        int stage = 0;
+        for (int k0 = begin; k0 < end; k0 += BK, stage ^= 1) {
+            const bool more = k0 + BK < end;
+            if (more) load_next(k0 + BK, stage ^ 1);
+            Engine::template multiply<Turned>(&a_tile[stage][warp_row * LA], LA, &b_tile[stage][Turned ? warp_column * LB : warp_column], LB, sum);
+            if (more) {
+                store_next(stage ^ 1);
+                describe(k0 + 2 * BK, stage);
+            }
+            __syncthreads();
+        }
+    }
+
+    result += static_cast<int64>(group) * p.result_group + blockIdx.z * part;
+    const unsigned all = p.positions[0] * p.positions[1];
+#pragma unroll
+    for (int j = 0; j < 4; ++j)
+#pragma unroll
+        for (int e = 0; e < 4; ++e)
+#pragma unroll
+            for (int i = 0; i < 2; ++i) {
+                int row, column;
+                Engine::template place<Turned>(i, j, e, row, column);
+                row += row0 + warp_row;
+                column += column0 + warp_column;
+                if (row >= p.m || column >= p.n) continue;
+                int64 at = static_cast<int64>(row) * p.result_row;
+                if (Turned) {
+                    at += column;
+                } else {
+                    const unsigned image = static_cast<unsigned>(column) / all;
+                    at += static_cast<int64>(image) * p.result_image + static_cast<int64>(column - image * all) * p.result_position;
+                }
+                T total = sum[i][j][e];
+                if (bias) total += load(bias[group * p.m + row]);
+                result[at] = store<Out>(activated<Activation>(total));
+            }
+}
+
+}  // namespace gradlab

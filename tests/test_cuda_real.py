@@ -1,0 +1,266 @@
+"""The real driver against a stand-in for CuPy: which calls it makes, what it keeps, what it says where something is missing. And the
+stand-in against CuPy itself, where that is installed."""
+
+import ctypes
+import sys
+import threading
+
+import numpy as np
+import pytest
+from fake_cupy import CUDARuntimeError, FakeCupy
+
+from gradlab.backends.cuda import real
+from gradlab.backends.cuda.compiler import Compiler
+from gradlab.backends.cuda.driver import OutOfMemoryError
+from gradlab.backends.cuda.work import Work
+
+F32 = np.dtype(np.float32)
+
+
+@pytest.fixture
+def cupy(monkeypatch):
+    fake = FakeCupy()
+    monkeypatch.setitem(sys.modules, "cupy", fake)
+    return fake
+
+
+@pytest.fixture
+def driver(cupy):
+    return real.RealDriver()
+
+
+def calls(cupy, *names):
+    return [call for call in cupy.log if call[0] in names]
+
+
+# ---------------------------------------------------------------- what is missing
+
+
+def said(monkeypatch, module):
+    monkeypatch.setitem(sys.modules, "cupy", module)
+    with pytest.raises(RuntimeError) as caught:
+        real.RealDriver()
+    return str(caught.value)
+
+
+def test_no_cupy(monkeypatch):
+    assert 'needs CuPy, which is not installed: pip install "gradlab-engine[cuda13]"' in said(monkeypatch, None)
+
+
+def test_a_broken_cupy(monkeypatch, tmp_path):
+    (tmp_path / "cupy.py").write_text("raise ImportError('libfoo.so is missing')")
+    monkeypatch.delitem(sys.modules, "cupy", raising=False)
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(RuntimeError, match=r"importing cupy failed: libfoo.so is missing"):
+        real.RealDriver()
+
+
+def test_no_driver(monkeypatch):
+    words = said(monkeypatch, FakeCupy(version=0))
+    assert "needs an NVIDIA driver, and there is none: install it from https://www.nvidia.com/drivers" in words
+
+
+@pytest.mark.parametrize(("version", "extra"), [(12040, "cuda12"), (11080, "cuda12")])
+def test_a_driver_too_old_for_cupy(monkeypatch, version, extra):
+    words = said(monkeypatch, FakeCupy(version=version, devices=CUDARuntimeError(35, "cudaErrorInsufficientDriver")))
+    assert f"the NVIDIA driver is too old: it supports CUDA {version // 1000}.{version % 1000 // 10}, this CuPy needs CUDA 13" in words
+    assert f'pip install "gradlab-engine[{extra}]"' in words
+
+
+def test_a_driver_too_old_for_gradlab(monkeypatch):
+    assert "it supports CUDA 11.8, gradlab needs 12.0; update it" in said(monkeypatch, FakeCupy(version=11080, built=11000))
+
+
+@pytest.mark.parametrize("devices", [0, CUDARuntimeError(100, "cudaErrorNoDevice: no CUDA-capable device is detected")])
+def test_no_gpu(monkeypatch, devices):
+    assert "the NVIDIA driver finds no GPU" in said(monkeypatch, FakeCupy(devices=devices))
+
+
+# ---------------------------------------------------------------- memory and copies
+
+
+def test_uploads_go_through_pinned_memory_that_is_kept(cupy, driver):
+    cupy.finish(False)
+    host = np.arange(12, dtype=np.float32).reshape(3, 4).T  # not contiguous
+    made = driver.upload(host)
+    assert made.shape == (4, 3)
+    assert calls(cupy, "alloc_pinned_memory", "memcpyAsync", "record", "synchronize") == [
+        ("alloc_pinned_memory", 48), ("memcpyAsync", 48, 1, 0), ("record", 0)]  # fmt: skip
+    np.testing.assert_array_equal(driver.download(made), host)
+    driver.upload(host)
+    assert len(driver._staged) == 2  # neither copy is known to be done
+    cupy.finish()
+    driver.upload(host)
+    assert not driver._staged
+    assert driver.upload(np.zeros((0, 3), np.float32)).size == 0
+
+
+def test_copies_use_the_current_stream(cupy, driver):
+    stream = driver.new_stream(0)
+    assert stream.arguments == (True, 0)
+    driver.use_stream(stream)
+    x, y = driver.empty((4,), F32), driver.empty((4,), F32)
+    driver.fill_zero(x)
+    driver.copy(y, x)
+    driver.download(y)
+    assert calls(cupy, "memsetAsync", "memcpyAsync", "synchronize") == [
+        ("memsetAsync", 0, 16, stream.ptr), ("memcpyAsync", 16, 3, stream.ptr), ("memcpyAsync", 16, 2, stream.ptr),
+        ("synchronize", stream.ptr)]  # fmt: skip
+    driver.use_stream(driver.default_stream())
+    assert driver.current_stream().ptr == 0
+
+
+def test_out_of_memory_frees_the_cache_and_tries_once_more(cupy, driver):
+    cupy.cached = cupy.limit - 100
+    x = driver.empty((100,), F32)  # fits after the cached blocks are freed
+    assert [call[0] for call in cupy.log] == ["free_all_blocks", "malloc"]
+    words = "cannot give 4.00 MiB. It has 1.00 MiB in all, of which 1023.61 KiB are free; gradlab holds 400 bytes in tensors"
+    with pytest.raises(OutOfMemoryError, match=words):
+        driver.empty((1 << 20,), F32)
+    assert driver.empty((1,), F32).nbytes == 4
+    driver.limit_memory(0, 1000)
+    with pytest.raises(OutOfMemoryError, match=r"It has 1000 bytes in all"):
+        driver.empty((1000,), F32)
+    del x
+
+
+def test_memory_use(cupy, driver):
+    x = driver.empty((256,), F32)
+    cupy.cached = 512
+    assert driver.memory(0) == (1024, 1536, 1536, 1 << 20)
+    driver.reset_peak(0)
+    y = driver.empty((256,), F32)
+    del y
+    assert driver.memory(0)[:2] == (1024, 2048)
+    arena = driver.new_arena()
+    kept = arena.pool.malloc(100)
+    assert driver.memory(0).allocated == 1124
+    del x, kept, arena
+    driver.free_cached()
+    assert calls(cupy, "free_all_blocks") == [("free_all_blocks", 0), ("free_all_blocks", 1)]
+    assert driver.memory(0).reserved == 0
+
+
+# ---------------------------------------------------------------- launches
+
+
+def test_launches_are_packed(cupy, driver):
+    work = Work(driver, Compiler(driver))
+    function = driver.compile("source", ["k"], "k")["k"]
+    assert calls(cupy, "RawModule") == [("RawModule", ("-std=c++17",), ("k",))]
+    x = driver.empty((4,), F32)
+    seen = []
+
+    def look(handle, gx, gy, gz, bx, by, bz, shared, stream, parameters, extra):
+        table = (ctypes.c_void_p * 5).from_address(parameters)
+        seen.append((handle, (gx, gy, gz), (bx, by, bz), shared, stream, extra, ctypes.c_uint64.from_address(table[0]).value,
+                     ctypes.c_float.from_address(table[1]).value, ctypes.c_int64.from_address(table[2]).value,
+                     ctypes.string_at(table[3], 12), ctypes.c_uint64.from_address(table[4]).value))  # fmt: skip
+        assert all(place % 8 == 0 for place in table)
+
+    driver._launch = look
+    work.launch(function, 3, 64, x, np.float32(2.5), 7, b"twelve bytes", None, rows=2)
+    assert seen == [(function.handle, (3, 2, 1), (64, 1, 1), 0, 0, 0, x.data.ptr, 2.5, 7, b"twelve bytes", 0)]
+
+
+def test_large_dynamic_shared_memory_is_asked_for_once(cupy, driver):
+    function = driver.compile("source", ["k"], "k")["k"]
+    for shared in (1000, 60000, 50000, 70000):
+        driver.launch(function, (1, 1, 1), (1, 1, 1), 0, shared)
+    assert calls(cupy, "funcSetAttribute") == [("funcSetAttribute", function.handle, 8, n) for n in (60000, 70000)]
+    assert [call[8] for call in calls(cupy, "launchKernel")] == [1000, 60000, 50000, 70000]
+
+
+# ---------------------------------------------------------------- streams, events, captures
+
+
+def test_events(cupy, driver):
+    event, stream = driver.new_event(False), driver.new_stream(-1)
+    assert not event.timing
+    driver.record_event(event, stream)
+    driver.wait_event(driver.default_stream(), event)
+    driver.synchronize_event(event)
+    driver.synchronize_stream(stream)
+    assert [c[0] for c in cupy.log] == ["record", "wait_event", "event.synchronize", "synchronize"]
+    assert driver.event_done(event)
+    assert driver.stream_done(stream)
+    assert driver.elapsed(event, event) == 1.5
+
+
+def test_a_capture(cupy, driver):
+    stream, arena = driver.new_stream(0), driver.new_arena()
+    driver.use_stream(stream)
+    driver.begin_capture(stream, arena)
+    assert driver.capturing()
+    x = driver.empty((4,), F32)
+    driver.fill_zero(x)
+    assert calls(cupy, "malloc", "begin_capture") == [("begin_capture", None), ("malloc", 16, "arena")]
+    others = []
+    thread = threading.Thread(target=lambda: others.append(driver.download(x)))  # another thread may copy
+    thread.start()
+    thread.join()
+    assert len(others) == 1
+    for what, call in {
+        "a copy from the host": lambda: driver.upload(np.zeros(1)), "a copy to the host": lambda: driver.download(x),
+        "synchronize": driver.synchronize, "empty_cache": driver.free_cached, "query": lambda: driver.stream_done(stream),
+        "loading a kernel": lambda: driver.compile("", [], "k"), "allocating the host": lambda: driver.shared_words(1),
+    }.items():  # fmt: skip
+        with pytest.raises(RuntimeError, match=rf"inside a CUDA graph's capture: {what}.*before the capture, or after replaying"):
+            call()
+    with pytest.raises(RuntimeError, match=r"a capture is going on already"):
+        driver.begin_capture(driver.new_stream(0), None)
+    with pytest.raises(OutOfMemoryError):  # and freeing what is cached would break the capture
+        driver.empty((1 << 20,), F32)
+    assert not calls(cupy, "free_all_blocks")
+    graph = driver.instantiate(driver.end_capture(stream))
+    assert not driver.capturing()
+    driver.empty((4,), F32)
+    assert calls(cupy, "malloc")[-1] == ("malloc", 16, "pool")
+    driver.launch_graph(graph, stream)
+    assert cupy.log[-1] == ("launch", stream.ptr)
+
+
+def test_captures_that_fail(cupy, driver):
+    with pytest.raises(RuntimeError, match=r"cannot begin in a default stream"):
+        driver.begin_capture(driver.default_stream(), None)
+    stream = driver.new_stream(0)
+    driver.use_stream(stream)
+    driver.begin_capture(stream, None)
+    with pytest.raises(RuntimeError, match=r"16 bytes are allocated, and the capture has no arena"):
+        driver.empty((4,), F32)
+    cupy._captured.append("spoiled")
+    with pytest.raises(RuntimeError, match=r"the capture has failed: cudaErrorStreamCaptureInvalidated"):
+        driver.end_capture(stream)
+    driver.empty((4,), F32)
+    with pytest.raises(RuntimeError, match=r"no capture began"):
+        driver.end_capture(stream)
+
+
+# ---------------------------------------------------------------- devices
+
+
+def test_devices(driver):
+    assert (driver.device_count(), driver.current_device(), driver.device_name(1)) == (2, 0, "a GPU")
+    assert driver.capability(0) == (9, 0)
+    driver.set_device(1)
+    assert driver.device_of(driver.empty((1,), F32)) == 1
+    with pytest.raises(RuntimeError, match=r"cuda:2: the CUDA devices are numbered from 0 to 1"):
+        driver.set_device(2)
+
+
+def test_the_stand_in_has_cupys_names():
+    cupy = pytest.importorskip("cupy")
+    fake = FakeCupy()
+    for name in ("ndarray", "get_default_memory_pool", "RawModule"):
+        assert hasattr(cupy, name)
+    for name, value in vars(fake.cuda).items():
+        assert hasattr(cupy.cuda, name), name
+        for inner in vars(value) if name in ("runtime", "driver", "memory") else ():
+            assert hasattr(getattr(cupy.cuda, name), inner), f"{name}.{inner}"
+    for name in ("MemoryPool", "Stream", "Event", "Device"):
+        for inner in vars(getattr(fake.cuda, name)):
+            assert hasattr(getattr(cupy.cuda, name), inner) or inner.startswith("__"), f"{name}.{inner}"
+    for name, count in {"launchKernel": 11, "funcSetAttribute": 3}.items():
+        assert getattr(cupy.cuda.driver, name).__doc__.count(",") == count - 1
+    for name, count in {"memcpyAsync": 5, "memsetAsync": 4}.items():
+        assert getattr(cupy.cuda.runtime, name).__doc__.count(",") == count - 1
