@@ -3,13 +3,15 @@
     python bench/memory.py [--smoke]
 
 Each measurement is a process of its own. Reported is how far the process's resident memory rose above what it held with model, batch and
-optimizer made, at its highest during three steps (VmHWM, reset by /proc/self/clear_refs: Linux only). PyTorch runs the same model files
+optimizer made (and after a step of another, tiny one), at its highest during three steps (VmHWM, reset by /proc/self/clear_refs: Linux
+only). PyTorch runs the same model files
 with `gradlab` replaced by `torch`; without it, gradlab is measured alone.
 """
 
 from __future__ import annotations
 
 import argparse
+import gc
 import importlib
 import importlib.util
 import json
@@ -79,7 +81,9 @@ def measure(engine: str, name: str, small: bool) -> dict[str, float]:
     """In this process: the rise of resident memory in three steps, in bytes, and the first and last loss."""
     if engine == "torch":
         importlib.import_module("torch").set_num_threads(1)
+    workload(engine, name, True)()  # what a library sets up at its first step is not the step's
     step = workload(engine, name, small)
+    gc.collect()
     before = resident("VmRSS")
     Path("/proc/self/clear_refs").write_text("5", encoding="ascii")
     losses = [step() for _ in range(1 if small else 3)]

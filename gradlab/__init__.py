@@ -19,6 +19,7 @@ from gradlab.autograd import (
     no_grad as no_grad,
     set_grad_enabled as set_grad_enabled,
 )
+from gradlab.autograd.advice import GradlabWarning as GradlabWarning
 from gradlab.backends import cpu as _cpu, cuda as _cuda
 from gradlab.backends.cuda.gemm.settings import (
     get_float32_matmul_precision as get_float32_matmul_precision,
@@ -99,8 +100,8 @@ if TYPE_CHECKING:
         utils as utils,
         viz as viz,
     )
-    from gradlab.graph.compiled import compile as compile
     from gradlab.func.mapping import vmap as vmap
+    from gradlab.graph.compiled import compile as compile
     from gradlab.nn.summary import summary as summary
     from gradlab.utils.serialization import load as load, save as save
     from gradlab.viz.explanation import explain as explain

@@ -176,16 +176,16 @@ __device__ __forceinline__ void channel_rows(const Rows& g) {
 }
 
 template <class P>
-__global__ void __launch_bounds__(256) channel(GRADLAB_ROWS) { channel_rows<P, true, true>(GRADLAB_GIVEN); }
+__global__ void __launch_bounds__(256, 1) channel(GRADLAB_ROWS) { channel_rows<P, true, true>(GRADLAB_GIVEN); }
 template <class P>
-__global__ void __launch_bounds__(256) channel_split(GRADLAB_ROWS) { channel_rows<P, true, false>(GRADLAB_GIVEN); }
+__global__ void __launch_bounds__(256, 1) channel_split(GRADLAB_ROWS) { channel_rows<P, true, false>(GRADLAB_GIVEN); }
 template <class P>
-__global__ void __launch_bounds__(256) channel_finish(GRADLAB_ROWS) { channel_rows<P, false, true>(GRADLAB_GIVEN); }
+__global__ void __launch_bounds__(256, 1) channel_finish(GRADLAB_ROWS) { channel_rows<P, false, true>(GRADLAB_GIVEN); }
 template <class P>
-__global__ void __launch_bounds__(256) columns(GRADLAB_ROWS) { column_rows<P, true, true>(GRADLAB_GIVEN); }
+__global__ void __launch_bounds__(256, 1) columns(GRADLAB_ROWS) { column_rows<P, true, true>(GRADLAB_GIVEN); }
 template <class P>
-__global__ void __launch_bounds__(256) columns_split(GRADLAB_ROWS) { column_rows<P, true, false>(GRADLAB_GIVEN); }
+__global__ void __launch_bounds__(256, 1) columns_split(GRADLAB_ROWS) { column_rows<P, true, false>(GRADLAB_GIVEN); }
 template <class P>
-__global__ void __launch_bounds__(256) columns_finish(GRADLAB_ROWS) { column_rows<P, false, true>(GRADLAB_GIVEN); }
+__global__ void __launch_bounds__(256, 1) columns_finish(GRADLAB_ROWS) { column_rows<P, false, true>(GRADLAB_GIVEN); }
 
 }  // namespace gradlab

@@ -4,7 +4,7 @@
 namespace gradlab {
 
 template <class T>
-__global__ void __launch_bounds__(512) cholesky(const T* __restrict__ x, T* __restrict__ y, int64 shared, FaultWord* fault, int64 site,
+__global__ void __launch_bounds__(512, 1) cholesky(const T* __restrict__ x, T* __restrict__ y, int64 shared, FaultWord* fault, int64 site,
                                                 int64 size) {
     extern __shared__ unsigned long long memory[];
     const int n = static_cast<int>(size);

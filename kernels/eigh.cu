@@ -8,12 +8,12 @@ enum { EIGH_SWEEPS = 40 };
 
 // Work space of a matrix: itself and the eigenvectors as rows [n, n] each, and two numbers for each pair of rows.
 template <class T>
-__global__ void __launch_bounds__(512) eigh(const T* __restrict__ x, T* __restrict__ values, T* __restrict__ vectors, T* __restrict__ scratch,
+__global__ void __launch_bounds__(512, 1) eigh(const T* __restrict__ x, T* __restrict__ values, T* __restrict__ vectors, T* __restrict__ scratch,
                                             int64 lower, FaultWord* fault, int64 site, int64 size) {
     extern __shared__ unsigned long long memory[];
     const int n = static_cast<int>(size), even = n + (n & 1), pairs = even / 2;
     const Grid grid;
-    const Team<false> team;
+    const Team<false> team{};
     T* a = own_part(scratch, memory, 2 * size * size + even);
     T *v = a + n * n, *cosines = v + n * n, *sines = cosines + pairs;
     x += blockIdx.x * size * size;

@@ -27,9 +27,9 @@ __device__ __forceinline__ void combine(double* out, bool add, double p, const d
 
 // scratch: seven matrices for each.
 template <class T>
-__global__ void __launch_bounds__(512) matrix_exp(const T* __restrict__ x, T* __restrict__ y, double* __restrict__ scratch, int64 size) {
+__global__ void __launch_bounds__(512, 1) matrix_exp(const T* __restrict__ x, T* __restrict__ y, double* __restrict__ scratch, int64 size) {
     const int n = static_cast<int>(size);
-    const Team<false> team;
+    const Team<false> team{};
     double* a = scratch + blockIdx.x * 7 * size * size;
     double *a2 = a + n * n, *a4 = a2 + n * n, *a6 = a4 + n * n, *left = a6 + n * n, *odd = left + n * n, *even = odd + n * n;
     x += blockIdx.x * size * size;

@@ -54,7 +54,7 @@ struct CrossEntropy {
 // The sum of a share of the losses, and how many targets count. One block: divided by that number for the mean. Loss: a null pointer where
 // only the number is asked for.
 template <class S>
-__global__ void __launch_bounds__(512) total_loss(const typename Compute<S>::type* __restrict__ loss, const int64* __restrict__ target,
+__global__ void __launch_bounds__(512, 1) total_loss(const typename Compute<S>::type* __restrict__ loss, const int64* __restrict__ target,
                                                   S* __restrict__ y, int64* __restrict__ number, typename Compute<S>::type* __restrict__ sums,
                                                   int64* __restrict__ numbers, int64 ignore_index, int64 mean, int64 rows) {
     typedef typename Compute<S>::type T;
@@ -178,18 +178,18 @@ __global__ void __launch_bounds__(256) nll(const S* __restrict__ x, const int64*
 }
 
 template <class P, int Lanes, int Items>
-__global__ void __launch_bounds__(Lanes < 128 ? 128 : Lanes) held(GRADLAB_ROWS) { held_rows<P, Lanes, Items>(GRADLAB_GIVEN); }
+__global__ void __launch_bounds__(Lanes < 128 ? 128 : Lanes, 1) held(GRADLAB_ROWS) { held_rows<P, Lanes, Items>(GRADLAB_GIVEN); }
 template <class P>
-__global__ void __launch_bounds__(512) looped(GRADLAB_ROWS) { shared_rows<P, true, true>(GRADLAB_GIVEN); }
+__global__ void __launch_bounds__(512, 1) looped(GRADLAB_ROWS) { shared_rows<P, true, true>(GRADLAB_GIVEN); }
 template <class P>
-__global__ void __launch_bounds__(512) split(GRADLAB_ROWS) { shared_rows<P, true, false>(GRADLAB_GIVEN); }
+__global__ void __launch_bounds__(512, 1) split(GRADLAB_ROWS) { shared_rows<P, true, false>(GRADLAB_GIVEN); }
 template <class P>
-__global__ void __launch_bounds__(512) finish(GRADLAB_ROWS) { shared_rows<P, false, true>(GRADLAB_GIVEN); }
+__global__ void __launch_bounds__(512, 1) finish(GRADLAB_ROWS) { shared_rows<P, false, true>(GRADLAB_GIVEN); }
 template <class P>
-__global__ void __launch_bounds__(256) columns(GRADLAB_ROWS) { column_rows<P, true, true>(GRADLAB_GIVEN); }
+__global__ void __launch_bounds__(256, 1) columns(GRADLAB_ROWS) { column_rows<P, true, true>(GRADLAB_GIVEN); }
 template <class P>
-__global__ void __launch_bounds__(256) columns_split(GRADLAB_ROWS) { column_rows<P, true, false>(GRADLAB_GIVEN); }
+__global__ void __launch_bounds__(256, 1) columns_split(GRADLAB_ROWS) { column_rows<P, true, false>(GRADLAB_GIVEN); }
 template <class P>
-__global__ void __launch_bounds__(256) columns_finish(GRADLAB_ROWS) { column_rows<P, false, true>(GRADLAB_GIVEN); }
+__global__ void __launch_bounds__(256, 1) columns_finish(GRADLAB_ROWS) { column_rows<P, false, true>(GRADLAB_GIVEN); }
 
 }  // namespace gradlab

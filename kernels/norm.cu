@@ -218,7 +218,7 @@ __device__ __forceinline__ void rows_backward(const S* __restrict__ dy, const S*
     }
 }
 template <class S, bool Centred, int Lanes, int Items>
-__global__ void __launch_bounds__(Lanes < 128 ? 128 : Lanes)
+__global__ void __launch_bounds__(Lanes < 128 ? 128 : Lanes, 1)
     held_backward(const S* __restrict__ dy, const S* __restrict__ x, const S* __restrict__ weight, const S* __restrict__ mean,
                   const S* __restrict__ rstd, S* __restrict__ dx, typename Compute<S>::type* __restrict__ partial, int64 rows, int64 count,
                   int64 packed) {
@@ -271,11 +271,11 @@ __global__ void __launch_bounds__(256) join_columns(const typename Compute<S>::t
 }
 
 template <class P, int Lanes, int Items>
-__global__ void __launch_bounds__(Lanes < 128 ? 128 : Lanes) held(GRADLAB_ROWS) { held_rows<P, Lanes, Items>(GRADLAB_GIVEN); }
+__global__ void __launch_bounds__(Lanes < 128 ? 128 : Lanes, 1) held(GRADLAB_ROWS) { held_rows<P, Lanes, Items>(GRADLAB_GIVEN); }
 template <class P>
-__global__ void __launch_bounds__(512) looped(GRADLAB_ROWS) { shared_rows<P, true, true>(GRADLAB_GIVEN); }
+__global__ void __launch_bounds__(512, 1) looped(GRADLAB_ROWS) { shared_rows<P, true, true>(GRADLAB_GIVEN); }
 template <class P>
-__global__ void __launch_bounds__(512) split(GRADLAB_ROWS) { shared_rows<P, true, false>(GRADLAB_GIVEN); }
+__global__ void __launch_bounds__(512, 1) split(GRADLAB_ROWS) { shared_rows<P, true, false>(GRADLAB_GIVEN); }
 template <class P>
-__global__ void __launch_bounds__(512) finish(GRADLAB_ROWS) { shared_rows<P, false, true>(GRADLAB_GIVEN); }
+__global__ void __launch_bounds__(512, 1) finish(GRADLAB_ROWS) { shared_rows<P, false, true>(GRADLAB_GIVEN); }
 }  // namespace gradlab

@@ -243,7 +243,7 @@ __global__ void __launch_bounds__(prefix_threads) prefix_extreme(const S* __rest
     stage<ExtremeOperation<S, Largest>, Stage, false>({x, values, indices, count}, totals, rows, count, parts);
 }
 template <class S, bool Backward, int Stage>
-__global__ void __launch_bounds__(prefix_threads) prefix_recurrence(const S* __restrict__ a, const S* __restrict__ b, S* __restrict__ y,
+__global__ void __launch_bounds__(prefix_threads, 1) prefix_recurrence(const S* __restrict__ a, const S* __restrict__ b, S* __restrict__ y,
                                                                     void* __restrict__ totals, int64 rows, int64 count, int64 parts) {
     stage<RecurrenceOperation<S>, Stage, Backward>({a, b, y}, totals, rows, count, parts);
 }

@@ -6,11 +6,11 @@ namespace gradlab {
 // x [m, n] = Q [m, k] R [k, n]. The vectors v lie below the diagonal, their first element 1 is not stored. `taus` has room for one number for
 // each of the smaller of m and n.
 template <class T>
-__global__ void __launch_bounds__(512) qr(const T* __restrict__ x, T* __restrict__ q, T* __restrict__ r, T* __restrict__ taus,
+__global__ void __launch_bounds__(512, 1) qr(const T* __restrict__ x, T* __restrict__ q, T* __restrict__ r, T* __restrict__ taus,
                                           T* __restrict__ scratch, int64 rows, int64 columns, int64 kept) {
     extern __shared__ unsigned long long memory[];
     const int m = static_cast<int>(rows), n = static_cast<int>(columns), k = static_cast<int>(kept), steps = m < n ? m : n;
-    const Team<false> team;
+    const Team<false> team{};
     T* a = own_part(scratch, memory, rows * columns);
     x += blockIdx.x * rows * columns;
     q += blockIdx.x * rows * kept;

@@ -5,7 +5,7 @@ namespace gradlab {
 
 // 32 right sides for each block (y): a row of the solution at a time is taken out of the rows that remain.
 template <class T>
-__global__ void __launch_bounds__(512) solve_triangular(const T* __restrict__ a, const T* __restrict__ b, T* __restrict__ y, int64 upper,
+__global__ void __launch_bounds__(512, 1) solve_triangular(const T* __restrict__ a, const T* __restrict__ b, T* __restrict__ y, int64 upper,
                                                         int64 unit, int64 size, int64 columns) {
     const int n = static_cast<int>(size);
     const Grid grid;
@@ -39,7 +39,7 @@ __global__ void __launch_bounds__(512) solve_triangular(const T* __restrict__ a,
 
 // x of a x = b; without b the inverse.
 template <class T>
-__global__ void __launch_bounds__(512) solve(const T* __restrict__ a, const T* __restrict__ b, T* __restrict__ y, T* __restrict__ scratch,
+__global__ void __launch_bounds__(512, 1) solve(const T* __restrict__ a, const T* __restrict__ b, T* __restrict__ y, T* __restrict__ scratch,
                                              FaultWord* fault, int64 site, int64 size, int64 columns) {
     extern __shared__ unsigned long long memory[];
     const int n = static_cast<int>(size), width = static_cast<int>(columns);
@@ -60,7 +60,7 @@ __global__ void __launch_bounds__(512) solve(const T* __restrict__ a, const T* _
 
 // The determinant: the pivots' product, kept in range by powers of 2^300; or (with `logarithm`) its sign, and the logarithm of its size.
 template <class T>
-__global__ void __launch_bounds__(512) det(const T* __restrict__ x, T* __restrict__ y, T* __restrict__ logarithm, T* __restrict__ scratch,
+__global__ void __launch_bounds__(512, 1) det(const T* __restrict__ x, T* __restrict__ y, T* __restrict__ logarithm, T* __restrict__ scratch,
                                            int64 size) {
     extern __shared__ unsigned long long memory[];
     const int n = static_cast<int>(size);
@@ -92,7 +92,7 @@ __global__ void __launch_bounds__(512) det(const T* __restrict__ x, T* __restric
 
 // order [m], L [m, k] and U [k, n].
 template <class T>
-__global__ void __launch_bounds__(512) lu(const T* __restrict__ x, int64* __restrict__ order, T* __restrict__ lower, T* __restrict__ upper,
+__global__ void __launch_bounds__(512, 1) lu(const T* __restrict__ x, int64* __restrict__ order, T* __restrict__ lower, T* __restrict__ upper,
                                           T* __restrict__ scratch, int64 rows, int64 columns) {
     extern __shared__ unsigned long long memory[];
     const int m = static_cast<int>(rows), n = static_cast<int>(columns), k = m < n ? m : n;

@@ -20,7 +20,7 @@ __device__ __forceinline__ T warp_dot(const T* a, const T* b, int count, int lan
 template <class T>
 __device__ __forceinline__ void complete(T* w, const T* done, T* shares, int at, int rows, int length) {
     const Grid grid;
-    const Team<false> team;
+    const Team<false> team{};
     Candidate<T> axis{T(-3), length};
     for (int c = threadIdx.x; c < length; c += blockDim.x) {
         T known = T(0);
@@ -53,13 +53,13 @@ __device__ __forceinline__ void complete(T* w, const T* done, T* shares, int at,
 // x [m, n] = U [m, k] diag(S) Vh [k, n], where k is the smaller of m and n and l the larger. Work space of a matrix: its rows (of a tall one
 // its columns) [k, l], what they were turned by [k, k], and three numbers for each.
 template <class T>
-__global__ void __launch_bounds__(512) svd(const T* __restrict__ x, T* __restrict__ left, T* __restrict__ values, T* __restrict__ right,
+__global__ void __launch_bounds__(512, 1) svd(const T* __restrict__ x, T* __restrict__ left, T* __restrict__ values, T* __restrict__ right,
                                            T* __restrict__ scratch, FaultWord* fault, int64 site, int64 m, int64 n) {
     extern __shared__ unsigned long long memory[];
     const bool tall = m >= n;
     const int k = static_cast<int>(tall ? n : m), l = static_cast<int>(tall ? m : n), even = k + (k & 1);
     const Grid grid;
-    const Team<false> team;
+    const Team<false> team{};
     T* w = own_part(scratch, memory, static_cast<int64>(k) * (l + k + 3));
     T *v = w + k * l, *norms = v + k * k, *done = norms + k, *shares = done + k;
     x += blockIdx.x * m * n;

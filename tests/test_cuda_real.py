@@ -13,6 +13,7 @@ from gradlab.backends.cuda import real
 from gradlab.backends.cuda.compiler import Compiler
 from gradlab.backends.cuda.driver import OutOfMemoryError
 from gradlab.backends.cuda.work import Work
+from gradlab.dtype import ALL, as_numpy
 
 F32 = np.dtype(np.float32)
 
@@ -93,6 +94,14 @@ def test_uploads_go_through_pinned_memory_that_is_kept(cupy, driver):
     driver.upload(host)
     assert not driver._staged
     assert driver.upload(np.zeros((0, 3), np.float32)).size == 0
+
+
+def test_every_dtype_goes_there_and_back(driver):
+    for dtype in ALL:
+        host = np.arange(-2, 4).astype(as_numpy(dtype)).reshape(2, 3)
+        for array in (host, host[::-1, 1:], host[0, 0].reshape(())):
+            got = driver.download(driver.upload(array))
+            assert (got.dtype, got.shape, got.tobytes()) == (array.dtype, array.shape, array.tobytes())
 
 
 def test_copies_use_the_current_stream(cupy, driver):

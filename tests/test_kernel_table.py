@@ -1,11 +1,17 @@
-"""`python -m gradlab.testing.kernels`: what it takes from a compiler's log, when it fails, and what it says without NVRTC."""
+"""`python -m gradlab.testing.kernels`: what it takes from a compiler's log, when it fails, and what it says without NVRTC.
+
+Where NVRTC is installed (the extra `kernels`), every program of gradlab is compiled for the one architecture that its text falls on.
+"""
 
 import textwrap
 
 import pytest
 
-from gradlab.backends.cuda.catalogue import Program
+from gradlab.backends.cuda.catalogue import Program, programs
+from gradlab.ops import ROWS
 from gradlab.testing import kernels, nvrtc
+
+PROGRAMS = {program.label: program for program in programs(ROWS)}
 
 LOG = textwrap.dedent(
     """
@@ -113,3 +119,39 @@ def test_a_program_through_nvrtc(tmp_path, capsys):
     file.write_text("__global__ void unused(int* x) { int never; x[0] = 1; }", encoding="utf-8")
     assert kernels.main([str(file), "--name", "unused", "--arch", "90"]) == 1
     assert "warning" in capsys.readouterr().out
+
+
+@pytest.fixture(scope="session")
+def compiler():
+    try:
+        return nvrtc.load()
+    except nvrtc.NvrtcMissing as error:
+        pytest.skip(str(error))
+
+
+@pytest.mark.parametrize("label", PROGRAMS)
+def test_no_warnings_and_no_spills(compiler, label):
+    program = PROGRAMS[label]
+    architecture = kernels.fallen_on(program, kernels.ARCHITECTURES)
+    problem = kernels.checked(program, architecture, compiler).problem
+    assert problem is None, f"sm_{architecture}: {problem}"
+
+
+def test_programs_fall_on_every_architecture():
+    assert {kernels.fallen_on(program, kernels.ARCHITECTURES) for program in PROGRAMS.values()} == set(kernels.ARCHITECTURES)
+    assert kernels.fallen_on(Program("mma", "", [], 120), kernels.ARCHITECTURES) == 120
+
+
+def test_what_was_found_is_kept(tmp_path, monkeypatch):
+    monkeypatch.setenv("GRADLAB_CACHE", str(tmp_path))
+    fake = FakeNvrtc(CLEAN)
+    fake.path = tmp_path / "libnvrtc.so"
+    fake.path.write_bytes(b"")
+    program = Program("a.cu", "text", ["first<float>"], 75)
+    first = kernels.checked(program, 90, fake)
+    fake.log = "a.cu(3): warning: unused"
+    assert kernels.checked(program, 90, fake) == first
+    assert "unused" in kernels.checked(program._replace(source="another text"), 90, fake).problem
+    assert "unused" in kernels.checked(program, 80, fake).problem
+    next((tmp_path / "kernels").iterdir()).write_text("broken", encoding="utf-8")
+    kernels.checked(program, 90, fake)

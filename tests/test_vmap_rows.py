@@ -66,8 +66,8 @@ def same(got, want, name):
 def arrangements(tensors):
     """Which inputs are mapped, and where: all in front, all behind, each one alone shared, each one alone mapped."""
     places = [i for i, x in enumerate(tensors) if isinstance(x, list)]
-    yield {i: 0 for i in places}
-    yield {i: -1 for i in places}
+    yield dict.fromkeys(places, 0)
+    yield dict.fromkeys(places, -1)
     if len(places) > 1:
         for one in places:
             yield {i: 0 for i in places if i != one}

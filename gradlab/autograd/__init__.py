@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradlab.autograd import engine, errors, function as function, graph as graph
+from gradlab.autograd import cuts, engine, errors, function as function, graph as graph
 from gradlab.autograd.base import LEAF, Differentiable
 from gradlab.autograd.errors import NonFiniteError
 from gradlab.autograd.function import Function
@@ -126,7 +126,7 @@ def grad(
             hint = errors.MIXED_UP if any(t._edge is LEAF for t in targets) else ""
             raise RuntimeError(
                 f"grad: input {i} (shape {x._array.shape}) was not used to compute the outputs; "
-                f"pass allow_unused=True to get None for it, or materialize_grads=True to get zeros{hint}"
+                f"pass allow_unused=True to get None for it, or materialize_grads=True to get zeros{hint}{cuts.because(x)}"
             )
     return tuple(found)
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gradlab.autograd import errors, inplace
+from gradlab.autograd import cuts, errors, inplace
 from gradlab.autograd.base import LEAF, Differentiable
 from gradlab.autograd.mode import current, enter, leave
 from gradlab.autograd.node import edge_to
@@ -35,12 +35,12 @@ def _roots(outputs: Sequence[Any], gradients: Sequence[Any] | None, what: str) -
 def _start(output: Any, gradient: Any, what: str) -> Any:
     """The gradient with which the walk begins at an output."""
     if output._edge is None:
-        raise errors.no_graph()
+        raise errors.no_graph(output, current().recording)
     shape, dtype = output._array.shape, output._array.dtype
     if gradient is None:
         if output.numel() != 1:
-            raise errors.not_scalar(shape, errors.MIXED_UP if what == "grad" and output._edge is LEAF else "")
-        return output.detach().new_ones(shape, dtype=dtype)
+            raise errors.not_scalar(shape, errors.MIXED_UP if what == "grad" and output._edge is LEAF else "", output._edge)
+        return output.new_ones(shape, dtype=dtype)
     if not isinstance(gradient, Differentiable):
         raise TypeError(f"{what}: gradient is a tensor or None, not {type(gradient).__name__}")
     if gradient._array.shape != shape:
@@ -86,6 +86,7 @@ def backward(
         for x in inputs or ():
             if x._edge is not LEAF and (found := goals.gradient_of(x, leaves)) is not None:  # type: ignore[union-attr]
                 x._grad = found.clone() if x._grad is None else x._grad + found
+        cuts.forget()
     finally:
         walk_now.reset(outer)
         leave(token)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import traceback
 from typing import Any
 
-from gradlab.autograd import position
+from gradlab.autograd import cuts, position
 from gradlab.autograd.base import Version
+from gradlab.dtype import FLOATING
 
 
 class NonFiniteError(RuntimeError):
@@ -37,10 +39,21 @@ def _where(node: Any) -> str:
     return f"\n  recorded at: {place}" if place is not None else ""
 
 
+def remember(node: Any, frame: Any) -> None:
+    """Under detect_anomaly: keep with a node the user's part of the stack that recorded it, as text."""
+    lines = traceback.StackSummary.from_list([f for f in traceback.extract_stack(frame) if not position.inside[f.filename]]).format()
+    node.metadata["traceback_"] = lines
+
+
 def explain(error: Exception, node: Any, newest_first: list[Any]) -> None:
     """Add to an error of the walk which operation was being differentiated, and where it was recorded, unless it says so already."""
     if node is None:
         return
+    kept = node.metadata.get("traceback_")
+    if kept:
+        error.add_note(f"{node.name()}: traceback of the forward call (most recent call last):\n{''.join(kept).rstrip()}")
+    elif isinstance(error, NonFiniteError):
+        error.add_note("for the whole traceback of the forward call, let detect_anomaly() be on in the forward, too")
     place = node.forward_position
     if place is not None:
         if not isinstance(error, GraphError):
@@ -70,19 +83,28 @@ def wrong_gradient(name: str, expected: tuple[int, ...], got: tuple[int, ...], w
 MIXED_UP = "; this output is a leaf: were outputs and inputs exchanged? The order is grad(outputs, inputs)"
 
 
-def not_scalar(shape: tuple[int, ...], hint: str = "") -> RuntimeError:
+def not_scalar(shape: tuple[int, ...], hint: str = "", edge: Any = None) -> RuntimeError:
+    node = getattr(edge, "node", None)
     return RuntimeError(
         f"grad can be implicitly created only for scalar outputs, but this tensor has shape {shape}. "
         f"Reduce it to one number first (for example .sum() or .mean()), or say how much each element counts: "
-        f"backward(gradient=v) with v of shape {shape} computes the vector-Jacobian product{hint}"
+        f"backward(gradient=v) with v of shape {shape} computes the vector-Jacobian product{hint}{_where(node) if node is not None else ''}"
     )
 
 
-def no_graph() -> RuntimeError:
+def no_graph(tensor: Any, recording: bool = True) -> RuntimeError:
+    dtype = tensor._array.dtype
+    if dtype not in FLOATING:
+        return RuntimeError(
+            f"this tensor does not require grad: it holds {dtype}, and only floating point numbers have gradients. Integers and truth "
+            f"values come of comparisons, argmax(), long() and the like, through which nothing can be differentiated; numbers that a model "
+            f"shall learn are made with .float() before requires_grad_()"
+        )
+    off = "" if recording else "; recording is off at this moment, and was perhaps off when the tensor was computed"
     return RuntimeError(
         "this tensor does not require grad and has no grad_fn, so there is nothing to differentiate: no tensor it was "
         "computed from requires grad. Make the leaves with requires_grad=True (or call requires_grad_()), and check that "
-        "nothing between them and this tensor ran under no_grad() or went through detach()"
+        f"nothing between them and this tensor ran under no_grad() or went through detach(){off}{cuts.because()}"
     )
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Sequence
 from typing import Any
@@ -93,7 +94,7 @@ def apply(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
         backend = dispatch.choose(op, arrays) if arrays else dispatch.backend_for(params["device"])
     result = backend.run(op, arrays, params)
     if mode.anomaly:
-        _check_finite(op, inputs, result)
+        _check_finite(op, inputs, params, result)
     if mode.observer is not None:
         mode.observer(op, inputs, result)
     return finish(op, inputs, params, result, mode)
@@ -166,6 +167,8 @@ def record(
     n.seq = next_sequence()
     n.scope = mode.scope
     n.code, n.lasti = position.user_frame(frame)
+    if mode.anomaly:
+        errors.remember(n, frame)
     if op.result is None:
         if output_specs[0][1] in FLOATING:
             outs[0]._edge = n
@@ -175,13 +178,19 @@ def record(
             t._edge = Edge(n, i)
 
 
-def _check_finite(op: Op, inputs: list[Any], result: Any) -> None:
+def _check_finite(op: Op, inputs: list[Any], params: dict[str, Any], result: Any) -> None:
     """Under detect_anomaly: raise at the first operation that makes a NaN or an infinity of finite inputs."""
 
     def finite(array: Any) -> bool:
         return not isinstance(array, ndarray) or array.dtype not in FLOATING or bool(np.isfinite(array.astype(FLOAT64)).all())
 
+    def without_nan(array: Any) -> bool:
+        return not isinstance(array, ndarray) or array.dtype not in FLOATING or not np.isnan(array.astype(FLOAT64)).any()
+
     results = (result,) if op.result is None else result
+    numbers = [x for x in (*inputs, *params.values()) if isinstance(x, float)]
+    if not all(map(math.isfinite, numbers)):  # an infinity that was asked for, such as a mask's, is no accident; a NaN is
+        finite = without_nan
     if not all(map(finite, results)) and all(finite(x._array) for x in inputs if isinstance(x, Differentiable)):
         place = position.locate(*position.caller(), current().scope)
         shapes = ", ".join(str(x._array.shape) if isinstance(x, Differentiable) else repr(x) for x in inputs)

@@ -11,6 +11,8 @@ from collections.abc import Callable, Generator
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
+from gradlab.autograd import cuts
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -18,7 +20,8 @@ class Mode:
     """`recording`: build the graph. `special`: something else is on too, so operations take the general path."""
 
     __slots__ = (
-        "anomaly", "autocast", "floor", "inference", "observer", "recording", "saved_hooks", "scope", "special", "tracer", "vmap", "walking",
+        "anomaly", "autocast", "floor", "inference", "observer", "recording", "saved_hooks", "scope", "special", "tracer", "vmap",
+        "walking",
     )  # fmt: skip
 
     def __init__(
@@ -99,7 +102,10 @@ class ModeContext:
     def __enter__(self) -> None:
         mode = current()
         self._before.append(mode)
-        enter(self._changed(mode))
+        changed = self._changed(mode)
+        if mode.recording and not changed.recording:
+            cuts.note_mode(type(self).__name__)
+        enter(changed)
 
     def __exit__(self, *_: object) -> None:
         enter(self._before.pop())  # not by token: a generator may end in another context than it began in

@@ -17,8 +17,8 @@ from gradlab.func.derivatives import (
     vjp as vjp,
 )
 from gradlab.func.jacobian import hessian as hessian, jacfwd as jacfwd, jacrev as jacrev
-from gradlab.func.module import functional_call as functional_call, stack_module_state as stack_module_state
 from gradlab.func.mapping import vmap as vmap
+from gradlab.func.module import functional_call as functional_call, stack_module_state as stack_module_state
 
 __all__ = [
     "functional_call",

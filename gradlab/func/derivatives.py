@@ -147,7 +147,8 @@ def vjp(func: Callable[..., Any], *primals: Any, has_aux: bool = False) -> Any:
     """`func`'s value at `primals`, and the function that multiplies a vector from the left with its Jacobian there.
 
     Returns (output, vjp_fn), or (output, vjp_fn, aux) if `func` returns a pair and has_aux is set. `vjp_fn(cotangents)` takes a value for
-    each output (nested like the output; or one for each part of a tuple) and gives a tuple with one for each primal. It may be called several times, also under vmap. Raises RuntimeError for cotangents of another structure or shape.
+    each output (nested like the output; or one for each part of a tuple) and gives a tuple with one for each primal. It may be called
+    several times, also under vmap. Raises RuntimeError for cotangents of another structure or shape.
 
     >>> import gradlab as gl
     >>> y, vjp_fn = gl.func.vjp(lambda x: x.sin(), gl.zeros(2))
@@ -215,7 +216,8 @@ class Linear:
             if isinstance(t, float):
                 found[i] = t = x.detach().new_full((), t)
             if not isinstance(t, Differentiable) or t._array.shape != x._array.shape:
-                raise RuntimeError(f"{name}: a tangent is a tensor of its primal's shape {x._array.shape}, not {getattr(t, 'shape', type(t))}")
+                found_shape = getattr(t, "shape", type(t).__name__)
+                raise RuntimeError(f"{name}: a tangent is a tensor of its primal's shape {x._array.shape}, not {found_shape}")
             if t._array.dtype != x._array.dtype:
                 raise RuntimeError(f"{name}: a tangent has its primal's dtype {x._array.dtype}, not {t._array.dtype}")
         return found
@@ -225,7 +227,9 @@ class Linear:
         return current().recording and (self.run.foreign or in_graph(tangents))
 
 
-def jvp(func: Callable[..., Any], primals: tuple[Any, ...], tangents: tuple[Any, ...], *, strict: bool = False, has_aux: bool = False) -> Any:
+def jvp(
+    func: Callable[..., Any], primals: tuple[Any, ...], tangents: tuple[Any, ...], *, strict: bool = False, has_aux: bool = False
+) -> Any:
     """`func`'s value at `primals`, and its Jacobian there times `tangents`: how the value changes when the primals move that way.
 
     primals, tangents: tuples of the same structure, shapes and dtypes. Returns (output, tangent of the output), with `aux` behind them if

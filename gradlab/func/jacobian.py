@@ -10,9 +10,9 @@ from gradlab.autograd.mode import no_grad
 from gradlab.autograd.record import bind
 from gradlab.dtype import FLOATING
 from gradlab.func.derivatives import Argnums, Differentiation, Linear, chosen
+from gradlab.func.mapping import vmap
 from gradlab.func.recording import gradients, zeros
 from gradlab.func.tree import unflatten
-from gradlab.func.mapping import vmap
 from gradlab.ops.movement import cat
 from gradlab.spec import count
 from gradlab.tensor.creation import arange
@@ -41,7 +41,7 @@ def over_basis(function: Callable[..., list[Any]], tensors: Sequence[Any], chunk
         vectors = basis(tensors, start, stop)
         if stop - start == 1:
             return [y.unsqueeze(0) for y in function(*[v.squeeze(0) for v in vectors])]
-        return vmap(function, randomness="same")(*vectors)  # type: ignore[no-any-return]
+        return vmap(function, randomness="same")(*vectors)
 
     for start in range(0, total, max(step, 1)):
         stop = min(start + step, total)
@@ -124,7 +124,8 @@ def jacfwd(
         def push(*vectors: Any) -> list[Any]:
             return linear(vectors, True, run.keep)
 
-        columns = over_basis(push, run.inputs, chunk_size, run.keep) if _any(run.inputs) else [zeros(y).unsqueeze(0)[:0] for y in run.outputs]
+        some = _any(run.inputs)
+        columns = over_basis(push, run.inputs, chunk_size, run.keep) if some else [zeros(y).unsqueeze(0)[:0] for y in run.outputs]
         found = []
         for y, column in zip(run.outputs, columns, strict=True):
             shape = y._array.shape

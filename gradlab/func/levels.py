@@ -1,8 +1,8 @@
 """The levels of `vmap`: how a row runs when some of its inputs hold a whole batch.
 
-A tensor inside a vmapped function holds a `Batched` in place of an array: a tensor of one level lower, with the batch in front. A row on such
-tensors runs on those lower tensors by its batch rule, in the mode in which vmap was called. So gradients that were asked for outside the
-vmap are recorded there, below, while those asked for inside are recorded above, on the Batched tensors; the two graphs never meet, and
+A tensor inside a vmapped function holds a `Batched` in place of an array: a tensor of one level lower, with the batch in front. A row on
+such tensors runs on those lower tensors by its batch rule, in the mode in which vmap was called. So gradients that were asked for outside
+the vmap are recorded there, below, while those asked for inside are recorded above, on the Batched tensors; the two graphs never meet, and
 vmap of grad, grad of vmap and vmap of vmap need no special case. Nothing here looks at values, so a trace runs through it.
 """
 
@@ -148,8 +148,8 @@ class Level:
         """`draw` of random words inside this level: for all samples the same, or for each its own. Raises RuntimeError for "error"."""
         if self.randomness == "error":
             raise RuntimeError(
-                'vmap: a random operation was called with randomness="error" (the default); pass randomness="different" to vmap for numbers '
-                'of each sample\'s own, or "same" for the same numbers in every sample'
+                'vmap: a random operation was called with randomness="error" (the default); pass randomness="different" to vmap for '
+                'numbers of each sample\'s own, or "same" for the same numbers in every sample'
             )
         different = self.randomness == "different"
         unit = max(-(-words // 4) * 4, 4)
@@ -182,9 +182,9 @@ def escaped() -> RuntimeError:
 def unreadable(batched: Batched) -> RuntimeError:
     """The error for looking at one value where each sample has its own."""
     return RuntimeError(
-        f"vmap: a value was read (bool(), item(), tolist(), numpy(), an `if` on a tensor) inside a vmapped function, where this tensor (shape "
-        f"{batched.shape}) has a value for each of {batched.level.size} samples. Write decisions as tensor operations: gl.where(condition, a, b) "
-        f"in place of `if`, masks in place of indices that depend on values"
+        f"vmap: a value was read (bool(), item(), tolist(), numpy(), an `if` on a tensor) inside a vmapped function, where this tensor "
+        f"(shape {batched.shape}) has a value for each of {batched.level.size} samples. Write decisions as tensor operations: "
+        f"gl.where(condition, a, b) in place of `if`, masks in place of indices that depend on values"
     )
 
 

@@ -83,7 +83,7 @@ class Call:
                 raise ValueError(f"{self.name}: in_dims holds numbers and None, not {dim!r}")
             if not isinstance(x, Differentiable):
                 raise ValueError(
-                    f"{self.name}: argument {i} is a {type(x).__name__}, which has no dimension {dim} to map over; use None in in_dims for it"
+                    f"{self.name}: argument {i} is a {type(x).__name__}, which has no dimension {dim} to map over; use None in in_dims"
                 )
             rank = len(x._array.shape)
             if not -rank <= dim < rank:
@@ -132,7 +132,8 @@ class Call:
     def _outside(self, y: Any, level: Level, dim: Any) -> Any:
         """A result with the samples as dimension `dim`."""
         if not isinstance(y, Differentiable):
-            raise ValueError(f"{self.name}: the function returns tensors (nested in tuples, lists, dicts), but there is a {type(y).__name__}")
+            kind = type(y).__name__
+            raise ValueError(f"{self.name}: the function returns tensors (nested in tuples, lists, dicts), but there is a {kind}")
         array = y._array
         mine = type(array) is Batched and array.level is level
         value: Any = array.value if mine else y

@@ -70,8 +70,9 @@ def _holding(module: Module, given: dict[str, Any], strict: bool) -> Iterator[No
             raise TypeError(f"functional_call: {name} is a tensor, not {type(value).__name__}")
         places[name] = place
     if strict:
-        known = {n for n, _ in module.named_parameters(remove_duplicate=False)} | {n for n, _ in module.named_buffers(remove_duplicate=False)}
-        missing = sorted(known - given.keys())
+        known = [n for n, _ in module.named_parameters(remove_duplicate=False)]
+        known += [n for n, _ in module.named_buffers(remove_duplicate=False)]
+        missing = [n for n in known if n not in given]
         if missing:
             raise RuntimeError(f"functional_call: with strict=True every parameter and buffer is given; missing: {', '.join(missing)}")
     before = {name: table[last] for name, (table, last) in places.items()}

@@ -86,7 +86,7 @@ class Recording:
         if keep:
             return value
         leaves, structure = flatten(value)
-        return unflatten(structure, [y.detach() if isinstance(y, Differentiable) and y._edge is not None else y for y in leaves])
+        return unflatten(structure, [y if getattr(y, "_edge", None) is None else y.detach() for y in leaves])
 
 
 def in_graph(tensors: Sequence[Any]) -> bool:
@@ -102,7 +102,7 @@ def in_graph(tensors: Sequence[Any]) -> bool:
 def gradients(
     outputs: Sequence[Any], inputs: Sequence[Any], given: Sequence[Any], retain: bool, create: bool, depth: int
 ) -> list[Any]:
-    """Gradients of outputs for inputs, None where there is none; `depth` is that of the graph. Of outputs outside the graph nothing comes."""
+    """Gradients of outputs for inputs, None where there is none; `depth` is that of the graph. Outputs outside of it give nothing."""
     pairs = [(y, g) for y, g in zip(outputs, given, strict=True) if y._edge is not None and g is not None]
     if not pairs:
         return [None] * len(inputs)

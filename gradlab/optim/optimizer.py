@@ -20,6 +20,7 @@ from gradlab.autograd.node import next_sequence
 from gradlab.autograd.record import bind, wrap
 from gradlab.dtype import FLOAT32, FLOAT64, FLOATING
 from gradlab.op import Op
+from gradlab.optim import advice
 from gradlab.optim.hyper import hypers
 from gradlab.tensor import Tensor
 
@@ -49,6 +50,9 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
                 args, kwargs = changed
         result = step(self, *args, **kwargs)
         self._stepped = True
+        self._steps = steps = self._steps + 1
+        if steps <= advice.FIRST or not steps & 63 or not steps & (steps - 1):
+            advice.look(self, steps)
         for after in list(self._post_hooks.values()):
             after(self, args, kwargs)
         return result
@@ -63,6 +67,9 @@ class Optimizer:
     defaults: hyper-parameters of groups that do not give them.
     Raises TypeError or ValueError for an empty list, things that are not leaf tensors, a parameter in two groups.
     """
+
+    _steps = 0
+    _watch: Any = None  # what advice.look knows of earlier steps
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab import dispatch, ops
-from gradlab.autograd import inplace
+from gradlab.autograd import cuts, inplace
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current
 from gradlab.autograd.record import apply, bind, finish, refresh, wrap
@@ -130,6 +130,8 @@ class ConvertMethods(Differentiable):
     def numpy(self, *, force: Any = False) -> Any:
         """A NumPy array sharing this CPU tensor's memory. Raises if it requires grad (use detach()) or lives elsewhere (use cpu())."""
         if force:
+            if self._edge is not None:
+                cuts.note("numpy(force=True)", self)
             return self.detach().cpu().numpy()  # type: ignore[attr-defined]
         if self._edge is not None:
             raise RuntimeError("numpy: this tensor requires grad; call .detach().numpy(), since NumPy does not record operations")
@@ -142,6 +144,8 @@ class ConvertMethods(Differentiable):
 
     def item(self) -> Any:
         """The one element as a Python number. RuntimeError unless there is exactly one."""
+        if self._edge is not None:
+            cuts.note("item()", self)
         array = dispatch.backend_of(self._array).to_numpy(self._array)
         if array.size != 1:
             raise RuntimeError(f"item: a tensor with {array.size} elements (shape {self.shape}) is not one number")
@@ -150,6 +154,8 @@ class ConvertMethods(Differentiable):
 
     def tolist(self) -> Any:
         """The elements as nested lists of Python numbers (a number for a 0-d tensor)."""
+        if self._edge is not None:
+            cuts.note("tolist()", self)
         array = dispatch.backend_of(self._array).to_numpy(self._array)
         return (array.astype(np.float64) if array.dtype.kind == "V" else array).tolist()
 

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab import ops
+from gradlab.autograd import cuts
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import apply, wrap
 from gradlab.device import CPU, Device, default_device
@@ -47,6 +48,8 @@ def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: b
     dtype: default: that of an array; for Python numbers bool, int64 or the default floating point type.
     Raises ValueError for sequences of different lengths, TypeError for what is not numbers.
     """
+    if isinstance(data, Differentiable) and data._edge is not None:
+        cuts.note("gl.tensor(), which copies,", data)
     data = _plain(data)
     try:
         array = np.array(data)

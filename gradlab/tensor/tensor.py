@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gradlab import autograd, dispatch
-from gradlab.autograd import inplace, record
+from gradlab.autograd import cuts, inplace, record
 from gradlab.autograd.base import LEAF, Differentiable, meta_of
 from gradlab.autograd.hooks import RemovableHandle, add_hook, hooks_of
 from gradlab.autograd.mode import current
@@ -233,6 +233,8 @@ class Tensor(
     def detach(self) -> Tensor:
         """The same memory outside the graph. Writing either in place is noticed by backward where it matters."""
         record.refresh(self)
+        if self._edge is not None:
+            cuts.note("detach()", self)
         out: Tensor = record.wrap(self._array)
         inplace.mark_detached(out, self, current())
         return out
@@ -241,6 +243,8 @@ class Tensor(
         """Take this tensor itself out of its graph."""
         if self._meta is not None and self._meta.base is not None:
             raise RuntimeError("detach_: a view cannot be detached in place; use detach()")
+        if self._edge is not None:
+            cuts.note("detach_()", self)
         self._edge = None
         return self
 
@@ -250,6 +254,8 @@ class Tensor(
         mode = current()
         if mode.tracer is not None:
             return self.detach()
+        if self._edge is not None:
+            cuts.note("data", self)
         return record.wrap(self._array)
 
     @data.setter

@@ -245,8 +245,8 @@ def draw_legend(diagram: Diagram, folded: set[int]) -> tuple[list[str], float]:
     for kind, word in KINDS.items():
         if kind in shown:
             parts.append(outline(kind, x + 2, 0, 20, 12))
-            parts.append(f'<text x="{x + 29:.1f}" y="10">{word}</text>')
-            x += 29 + width_of(word) + SPACE
+            parts.append(f'<text x="{x + 31:.1f}" y="10">{word}</text>')
+            x += 31 + width_of(word) + SPACE
     if any(v.kept for v in diagram.vertices):
         parts.append(f'<rect class="kept" x="{x + 2:.1f}" y="5" width="20" height="2.2" rx="1"/>')
         parts.append(f'<text x="{x + 29:.1f}" y="10">kept for backward</text>')

@@ -122,8 +122,8 @@ class _Reader:
     def _leaf(self, leaf: Any, uses: list[tuple[Any, int]]) -> None:
         """A leaf with one use is a chip at its operation; one with several is a vertex."""
         node, position = uses[0]
-        name = self._name(leaf) or WORDS.get(word := _input_name(node, position), word)
         shape, kind = extent(*spec_of(leaf._array)), _kind(leaf)
+        name = self._name(leaf) or _role(node, position) or kind
         if len(uses) == 1 and kind == "parameter":
             self.vertices[node].chips.append(Chip(kind, name.rpartition(".")[2], shape, leaf.numel()))
             self.vertices[node].facts.append((kind, f"{name} {shape}"))
@@ -169,6 +169,12 @@ def _kind(leaf: Any) -> str:
 def _title(node: Any) -> str:
     """The row's name; of a node without a row, the name of its class without its ending."""
     return node.op.name if hasattr(node, "op") else node.name().partition("Backward")[0] or node.name()
+
+
+def _role(node: Any, position: int) -> str:
+    """What a layer's row calls a parameter; nothing for rows such as `mul`, whose inputs have no roles."""
+    name = _input_name(node, position)
+    return WORDS.get(name, name) if name in ("weight", "bias", "w") or (name == "b" and "w" in node.op.inputs) else ""
 
 
 def _input_name(node: Any, position: int) -> str:

@@ -21,7 +21,6 @@ def diagram(graph: Any, names: dict[int, str] | None = None) -> Diagram:
     found = Diagram("traced program")
     names = names or {}
     made: dict[int, Vertex] = {}  # value number -> vertex
-    uses: dict[int, list[tuple[int, Any]]] = {}
     calls = []
     for order, call in enumerate(graph.calls):
         code, lasti, scope = call.position or (None, 0, None)
@@ -36,27 +35,17 @@ def diagram(graph: Any, names: dict[int, str] | None = None) -> Diagram:
         calls.append((call, vertex))
         for value in call.outputs:
             made[value.id] = vertex
-        for at, value in enumerate(call.inputs):
-            if hasattr(value, "spec"):
-                uses.setdefault(value.id, []).append((at, call))
-    by_call = {id(call): vertex for call, vertex in calls}
     for number, value in enumerate(graph.inputs):
         made[value.id] = found.vertex("input", f"input {number}", extent(*value.spec), ROOT, -2 + number * 1e-3)
-    for value, array in graph.state.items():
-        users = uses.get(value.id, [])
-        if not users:
-            continue
-        at, call = users[0]
-        word = call.op.inputs[min(at, len(call.op.inputs) - 1)]
-        name = names.get(id(array), WORDS.get(word, "state"))
-        if len(users) == 1:
-            by_call[id(call)].chips.append(Chip("state", name, extent(*value.spec), math.prod(value.spec.shape)))
-        else:
-            box = found.common(by_call[id(c)].box for _, c in users)
-            first = found.boxes[box].order if box else 0.0
-            made[value.id] = found.vertex("state", name, extent(*value.spec), box, first - 1 + 1e-6 * len(found.vertices))
-    for _, value, _ in getattr(graph, "random", ()):
-        made[value.id] = found.vertex("state", "random state", extent(*value.spec), ROOT, -1)
+    # State stands at each operation that uses it: a parameter is used in the forward, the backward and the update, lines would cross all.
+    state = {value.id: names.get(id(array), "") for value, array in graph.state.items()}
+    state.update({value.id: "random state" for _, value, _ in getattr(graph, "random", ())})
+    for call, vertex in calls:
+        for at, value in enumerate(call.inputs):
+            if getattr(value, "id", None) in state:
+                word = call.op.inputs[min(at, len(call.op.inputs) - 1)]
+                name = state[value.id] or WORDS.get(word, word)
+                vertex.chips.append(Chip("state", name, extent(*value.spec), math.prod(value.spec.shape)))
     for call, vertex in calls:
         for value in call.inputs:
             if hasattr(value, "spec") and value.id in made:
@@ -64,9 +53,13 @@ def diagram(graph: Any, names: dict[int, str] | None = None) -> Diagram:
     ends = [(f"output {i}", value) for i, value in enumerate(graph.outputs)]
     ends += [("update", new) for _, new in graph.updates]
     ends += [("gradient", value) for _, value in getattr(graph, "gradients", ()) if value is not None]
-    for order, (name, value) in enumerate(ends):
+    groups: dict[tuple[int, str], list[Any]] = {}  # what one call gives: one vertex, however many of its results are written
+    for name, value in ends:
         if value.id in made:
-            end = found.vertex("output", name, extent(*value.spec), ROOT, 1e12 + order)
-            found.flow(made[value.id], end)
+            groups.setdefault((made[value.id].id, name), []).append(value)
+    for order, ((source, name), values) in enumerate(groups.items()):
+        shape = extent(*max(values, key=lambda v: math.prod(v.spec.shape)).spec)
+        end = found.vertex("output", name if len(values) == 1 else f"{len(values)} {name}s", shape, ROOT, 1e12 + order)
+        found.flow(found.vertices[source], end)
     found.note = f"{counted(len(graph.calls), 'operation')} · {counted(len(graph.state), 'state tensor')}"
     return found.melt()

@@ -33,7 +33,7 @@ def title_width(title: str, name: str) -> float:
 
 @dataclass
 class Part:
-    """A placed entry. `left` and `right` are its extents from the anchor, `ins` and `outs` where values enter and leave, also from there."""
+    """A placed entry. `left` and `right` are its extents from the anchor; `ins` and `outs` are where values enter and leave, from there."""
 
     left: float
     right: float

@@ -1,8 +1,7 @@
 """All kernels there are, as programs to compile without a GPU; and the rows that have none.
 
 `programs(rows)` is for checks (`gradlab.testing.kernels`): every kernel of every file, for every combination of its template arguments,
-and every
-elementwise and reduction row for the dtypes that it takes. A kernel file whose templates are not described here is an error.
+and every elementwise and reduction row for the dtypes that it takes.
 """
 
 from __future__ import annotations
@@ -93,7 +92,10 @@ SPECIAL: dict[str, Sequence[tuple[Any, ...]]] = {
     "sort.cu searchsorted": tuple(itertools.product((*FLOATS, *INTEGERS), ("int", "long long"))),
     **{
         f"{file} {name}": tuple((s,) for s in EVERY)
-        for file, names in {"layout.cu": ("truth",), "sort.cu": ("keys", "run_starts", "isin", "firsts", "median")}.items()
+        for file, names in {
+            "layout.cu": ("truth",), "sort.cu": ("keys", "run_starts", "isin", "firsts", "median"),
+            "unique.cu": ("column_keys", "first_rows"),
+        }.items()
         for name in names
     },
     **{f"sort.cu {name}": tuple((s,) for s in (*FLOATS, *INTEGERS)) for name in ("order_as", "convert_counts")},
@@ -102,6 +104,7 @@ SPECIAL: dict[str, Sequence[tuple[Any, ...]]] = {
 for _file, _tensor in (("attention.cu", False), ("attention_tensor.cu", True)):
     for _name in ("attend", "attention_gradient"):
         SPECIAL[f"{_file} {_name}"] = launch.attention.instances(_name, _tensor)
+SPECIAL |= {f"{_file} convolve_planes": launch.conv.instances(_file == "conv_tensor.cu") for _file in launch.conv.PLANES}
 LEAST = {"attention_tensor.cu": 80, "conv_tensor.cu": 80}  # of files that need more than LEAST_ARCHITECTURE
 _KERNEL = re.compile(r"(?:template <([^>]*)>\s*)?__global__ void (?:__launch_bounds__\([^)]*\)\s*)?(\w+)\(")
 
@@ -127,10 +130,16 @@ def instances(file: str, name: str, parameters: str) -> list[str]:
 
 
 def file_programs() -> Iterator[Program]:
-    """The kernels of `kernels/*.cu`, one program for each file."""
+    """The kernels of `kernels/*.cu`, one program for each file; for a file that is not described here a program that does not compile."""
     for path in sorted(source_directory().glob("*.cu")):
-        names = [one for name, parameters in kernels_of(path.name) for one in instances(path.name, name, parameters)]
-        yield Program(path.name, inlined(file_source(path.name)), names, LEAST.get(path.name, LEAST_ARCHITECTURE))
+        least = LEAST.get(path.name, LEAST_ARCHITECTURE)
+        try:
+            names = [one for name, parameters in kernels_of(path.name) for one in instances(path.name, name, parameters)]
+        except KeyError as error:
+            problem = f'#error "backends/cuda/catalogue.py does not say what a template parameter stands for: {error}"'
+            yield Program(path.name, problem, [], least)
+            continue
+        yield Program(path.name, inlined(file_source(path.name)), names, least)
 
 
 # ---------------------------------------------------------------- rows

@@ -269,7 +269,7 @@ class RealDriver:
 
     def limit_memory(self, index: int, size: int) -> None:
         with self._cuda.Device(index):
-            self._pool.set_limit(size=size)
+            self._pool.set_limit(size=max(size, 1))  # 0 is no limit
 
     # ------------------------------------------------------------ kernels
 

@@ -71,7 +71,7 @@ def runtime() -> ctypes.CDLL:
     """The pool and the kernels written by hand: every .cpp file beside this module."""
     library = loaded(built("// gradlab's runtime", *sorted(path.name for path in HERE.glob("*.cpp"))))
     library.gradlab_run.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64]
-    library.gradlab_run.restype = None
+    library.gradlab_run.restype = ctypes.c_int64
     library.gradlab_bases.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64]
     library.gradlab_bases.restype = None
     return library

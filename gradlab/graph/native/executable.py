@@ -17,7 +17,7 @@ from gradlab.dtype import HALF
 from gradlab.graph.execute import Line, NumpyExecutable
 from gradlab.graph.ir import Call, Value
 from gradlab.graph.memory import arena
-from gradlab.graph.native import build
+from gradlab.graph.native import build, lowerings as lowerings
 from gradlab.graph.native.layout import FIRST, Arranged, arrange
 from gradlab.graph.native.loops import Loop, lower_loop
 from gradlab.graph.native.lower import LOWER, Lowering, TaskSpec, Unsupported
@@ -54,7 +54,8 @@ class NativeExecutable:
         arranged = self.arranged = arrange(line)
         self.plan = arranged.plan
         self._ctx = Lowering()
-        self._ctx.places = arranged.places
+        self._ctx.places, self._ctx.scratch_start = arranged.places, arranged.plan.size
+        self._calls: list[Any] = []  # of each task, the call it belongs to
         steps: list[TaskSpec | Callable[[], None]] = []
         self.steps: list[str] = []
         for unit in arranged.units:
@@ -64,6 +65,7 @@ class NativeExecutable:
                 assert own
                 if stored:
                     steps.append(lower_loop(Loop(unit.calls, stored), self._ctx))
+                    self._calls.append(None)
                     self.steps.append("loop: " + " ".join(c.op.name for c in unit.calls))
                 continue
             call = unit.calls[0]
@@ -76,9 +78,11 @@ class NativeExecutable:
                 self.steps.append(f"numpy: {call.op.name}")
             else:
                 steps += found
+                self._calls += [call] * len(found)
                 self.steps.append(f"kernel: {call.op.name}")
         for number, target in arranged.copies:
             steps.append(self._copy_step(number, target))
+            self._calls += [None] * isinstance(steps[-1], TaskSpec)
             self.steps.append("copy")
         self._finish(steps)
 
@@ -171,7 +175,7 @@ class NativeExecutable:
                 self.segments.append((done, done + 1))
                 done += 1
         self._status = np.zeros(8, np.int64)
-        self._memory = arena(self.plan.size)
+        self._memory = arena(self.plan.size + ctx.scratch_size)
         dynamic = len(line.inputs) + len(line.outputs)
         self._base_arrays: list[Any] = [self._memory, self._status, *[None] * dynamic, *self.arranged.fixed]
         self._bases = (ctypes.c_void_p * len(self._base_arrays))()
@@ -201,11 +205,21 @@ class NativeExecutable:
                 self._base_arrays[FIRST : FIRST + self._dynamic] = objects[: self._dynamic]
             for segment in self.segments:
                 if type(segment) is tuple:
-                    self._run(self._table, segment[0], segment[1], self._bases_at, self._threads)
+                    stopped = self._run(self._table, segment[0], segment[1], self._bases_at, self._threads)
+                    if stopped >= 0:
+                        self._fault(stopped)
                 else:
                     segment()
             if self.line.updates:
                 self._update_arguments(arrays)
+
+    def _fault(self, task: int) -> None:
+        """A kernel met an index that lies outside: let the row's own function say which."""
+        self._status[:] = 0
+        call = self._calls[task]
+        self._base_arrays[FIRST : FIRST + self._dynamic] = self._objects[: self._dynamic]
+        self._numpy_step(call)()
+        raise RuntimeError(f"{call.op.name}: a value was refused by the compiled program, but not by the row itself")
 
     def _update_arguments(self, arrays: Sequence[Any]) -> None:
         """An argument that was passed as a copy gets what was written to the copy."""

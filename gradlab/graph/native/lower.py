@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradlab.graph.ir import Call, Value
-from gradlab.graph.native.place import Place
+from gradlab.graph.native.place import ARENA, Place
 
 Number = int | float
 WORTH = 16384  # simple operations that are worth a thread of their own (some 5 microseconds)
@@ -40,7 +40,8 @@ class Lowering:
     def __init__(self) -> None:
         self.places: dict[int, Place] = {}
         self.texts: dict[str, str] = {}  # name -> kernel text
-        self.uses: dict[int, int] = {}  # value -> number of calls that read it
+        self.scratch_size = 0  # bytes of work space behind the arena, which every task may use for itself and its successor
+        self.scratch_start = 0
 
     def place(self, value: Any) -> Place:
         """Where a value lies. Unsupported for None and numbers."""
@@ -54,6 +55,11 @@ class Lowering:
         if not found.contiguous or found.dtype != dtype:
             raise Unsupported
         return found
+
+    def scratch(self, size: int) -> Place:
+        """Work space of so many bytes, for the tasks of one call."""
+        self.scratch_size = max(self.scratch_size, -(-size // 64) * 64)
+        return Place(ARENA, self.scratch_start, (size,), (1,), np.dtype(np.uint8))
 
     def generate(self, body: str) -> str:
         """The name of the kernel with that text, `@K` standing for the name; one kernel for equal texts."""

@@ -97,19 +97,27 @@ Pool& the_pool() {
 
 }  // namespace
 
-// Run tasks first..last-1 of a table on `threads` threads.
-extern "C" void gradlab_run(const Task* tasks, int64_t first, int64_t last, char** bases, int64_t threads) {
+// Run tasks first..last-1 of a table on `threads` threads. The first word of base 1 is the status: a task that sets it stops the run.
+// Returns that task's number, or -1.
+extern "C" int64_t gradlab_run(const Task* tasks, int64_t first, int64_t last, char** bases, int64_t threads) {
   char* pointers[MAX_PLACES];
   Pool& mine = the_pool();
   const bool parallel = threads > 1 && !mine.busy.test_and_set(std::memory_order_acquire);
   if (parallel) mine.grow(int(threads));
+  const volatile int64_t* status = (const int64_t*)bases[1];
+  int64_t stopped = -1;
   for (int64_t i = first; i < last; ++i) {
     const Task& task = tasks[i];
     for (int64_t j = 0; j < task.count; ++j) pointers[j] = bases[task.places[j].base] + task.places[j].offset;
     if (parallel && task.widest > 1) mine.go(task, pointers, int(threads));
     else task.kernel(pointers, task.parameters, 0, 1);
+    if (*status != 0) {
+      stopped = i;
+      break;
+    }
   }
   if (parallel) mine.busy.clear(std::memory_order_release);
+  return stopped;
 }
 
 // Data pointers of NumPy arrays into the table of bases: `word` is where an array object keeps its pointer.

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab import ops
+from gradlab.autograd.advice import BroadcastWarning, warn
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current
 from gradlab.autograd.record import bind
@@ -62,11 +63,10 @@ def _pair(name: str, input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     if shape == other:
         return input, target
     wide = broadcast_shapes(shape, other)
-    warnings.warn(
+    warn(
+        BroadcastWarning,
         f"{name}: the target's size {other} differs from the input's size {shape}: they are broadcast, which is likely not what you want; "
         "give them the same size",
-        UserWarning,
-        stacklevel=3,
     )
     return input.expand(wide), target.expand(wide)
 

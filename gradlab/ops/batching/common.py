@@ -6,8 +6,8 @@ from typing import Any
 
 from gradlab.dtype import INT64
 from gradlab.op import Op
-from gradlab.ops.create import arange
-from gradlab.spec import count
+from gradlab.ops.activation import derivative
+from gradlab.spec import broadcast_shapes, count
 
 Flags = list[bool]
 Values = list[Any]
@@ -57,7 +57,7 @@ def moved(value: Any, source: int, target: int) -> Any:
 
 def numbers(size: int, like: Any) -> Any:
     """0 … size - 1 as int64, on the device of `like`."""
-    return arange(start=0, step=1, size=size, dtype=INT64, device=like.device)
+    return like.new_ones((size,), dtype=INT64).cumsum(0) - 1
 
 
 def outputs(found: Any, change: Any) -> Any:
@@ -75,7 +75,11 @@ def aligned(op: Op, size: int, mapped: Flags, values: Values, params: Params) ->
     if len(values) == 1:
         return op(values[0], **params)
     wanted = max([rank(v, m) for v, m in zip(values, mapped, strict=True)])
-    return op(*[padded(v, m, wanted) for v, m in zip(values, mapped, strict=True)], **params)
+    ready = [padded(v, m, wanted) for v, m in zip(values, mapped, strict=True)]
+    if op.rule is derivative and is_tensor(ready[1]):  # their CPU functions take an input that is not smaller than the result
+        shape = broadcast_shapes(*[v.shape for v in ready if is_tensor(v)])
+        ready[1] = ready[1].expand(shape)
+    return op(*ready, **params)
 
 
 def leading(op: Op, size: int, mapped: Flags, values: Values, params: Params) -> Any:

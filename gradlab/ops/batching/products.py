@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gradlab.op import Op
-from gradlab.ops.batching.common import Flags, Params, Values, aligned, front, fronts, leading, moved, padded, rank, total
+from gradlab.ops.batching.common import Flags, Params, Values, aligned, front, fronts, leading, moved, padded, rank, sample_shape, total
 
 
 def matmul(op: Op, size: int, mapped: Flags, values: Values, params: Params) -> Any:
@@ -105,6 +105,19 @@ def pooling(op: Op, size: int, mapped: Flags, values: Values, params: Params) ->
     return tuple(unfolded(y, size, n) for y in found) if isinstance(found, tuple) else unfolded(found, size, n)
 
 
+def attention(op: Op, size: int, mapped: Flags, values: Values, params: Params) -> Any:
+    """Samples join the first dimension; a mask that is the same for all of it stays one."""
+    place = op.inputs.index("mask")
+    n = sample_shape(values[op.inputs.index("q")], mapped[op.inputs.index("q")])[0]
+    ready = [None if v is None or i == place else folded(front(v, m, size)) for i, (v, m) in enumerate(zip(values, mapped, strict=True))]
+    mask = values[place]
+    if mask is not None and (mapped[place] or (len(mask.shape) == 4 and mask.shape[0] > 1)):
+        mask = padded(front(mask, mapped[place], size), True, 4)
+        mask = folded(mask.expand((size, n, *mask.shape[2:])))
+    ready[place] = mask
+    return tuple(unfolded(y, size, n) for y in op(*ready, **params))
+
+
 def solving(op: Op, size: int, mapped: Flags, values: Values, params: Params) -> Any:
     """Dimensions before the matrices broadcast, as in a product."""
     return aligned(op, size, mapped, values, params)
@@ -112,6 +125,7 @@ def solving(op: Op, size: int, mapped: Flags, values: Values, params: Params) ->
 
 PRODUCTS = {
     "matmul": matmul, "linear": linear, "convolution": convolution, "convolution_dx": convolution_dx, "convolution_dw": convolution_dw,
+    "scaled_dot_product_attention": attention, "scaled_dot_product_attention_backward": attention,
     "im2col": im2col, "col2im": im2col, "solve": solving, "solve_triangular": solving,
 } | dict.fromkeys(
     ("max_pool", "max_pool_backward", "max_pool_gather", "max_unpool", "adaptive_max_pool", "avg_pool", "avg_pool_backward"), pooling

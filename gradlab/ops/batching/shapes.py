@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gradlab.op import Op
-from gradlab.ops.batching.common import Flags, Params, Values, fronts, is_tensor, rank, shifted
+from gradlab.ops.batching.common import Flags, Params, Values, fronts, rank, shifted, total
 from gradlab.ops.movement import permute
 
 
@@ -66,9 +66,13 @@ def joined(op: Op, size: int, mapped: Flags, values: Values, params: Params) -> 
     return op(*fronts(values, mapped, size), dim=params["dim"] + 1)
 
 
-def one_for_all(op: Op, size: int, mapped: Flags, values: Values, params: Params) -> Any:
-    """Rows whose second input is a set that all elements of the first are compared with, the same for every sample."""
-    return None if mapped[1] else op(*values, **params)
+def membership(op: Op, size: int, mapped: Flags, values: Values, params: Params) -> Any:
+    """A set of each sample's own is compared with each of its elements."""
+    if not mapped[1]:
+        return op(*values, **params)
+    x, test = fronts(values, mapped, size)
+    found = (x.unsqueeze(-1) == test.reshape((size, *(1,) * rank(x, True), total(test.shape[1:])))).any(-1)
+    return found.logical_not() if params["invert"] else found
 
 
 def found_places(op: Op, size: int, mapped: Flags, values: Values, params: Params) -> Any:
@@ -77,9 +81,8 @@ def found_places(op: Op, size: int, mapped: Flags, values: Values, params: Param
     if not mapped[0] and rank(boundaries, False) == 1:
         return op(boundaries, x, **params)
     boundaries, x = fronts(values, mapped, size)
-    shape = x.shape if is_tensor(x) else (size,)
     if rank(boundaries, True) == 1:
-        return op(boundaries, x.reshape((size, -1 if x.numel() else 0)), **params).reshape(shape)
+        return op(boundaries, x.reshape((size, total(x.shape[1:]))), **params).reshape(x.shape)
     return op(boundaries, x, **params)
 
 
@@ -88,7 +91,7 @@ SHAPES = {
     "unsqueeze": lambda op, size, mapped, values, params: op(values[0], dim=params["dim"] + 1),
     "slice": sliced, "slice_backward": sliced, "slice_scatter": sliced, "cat": joined, "flip": shifted, "pad": padding,
     "unfold": windows, "unfold_backward": windows,
-    "resample": shifted, "resample_backward": shifted, "searchsorted": found_places, "isin": one_for_all,
+    "resample": shifted, "resample_backward": shifted, "searchsorted": found_places, "isin": membership,
 } | dict.fromkeys(("diagonal", "diagonal_embed", "diagonal_scatter"), shifted) | dict.fromkeys(
     ("sum", "mean", "amax", "amin", "all", "any", "argmax", "argmin", "max", "min", "prod", "median", "sort", "topk", "mode"), shifted
 ) | dict.fromkeys(("cumsum", "cumprod", "recurrence", "logcumsumexp", "cummax", "cummin"), shifted) | dict.fromkeys(

@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
+import numpy as np
+
+from gradlab.backends.cuda.launch.attention import cell as cell_bytes, on_tensor_cores
 from gradlab.backends.cuda.launch.rule import Rule
 from gradlab.backends.cuda.launch.windows import geometry
+from gradlab.backends.cuda.layout import element_strides
+from gradlab.backends.cuda.types import STORAGE
 from gradlab.backends.cuda.work import Work
-from gradlab.dtype import FLOATING
+from gradlab.dtype import FLOAT64, FLOATING, HALF
 from gradlab.spec import Spec, count
 
 FORWARD, INPUT, WEIGHT = 0, 1, 2
+PLANES = ("conv_tile.cu", "conv_tensor.cu")  # of one or two dimensions: by FMA; on tensor cores, from compute capability 8.0
+ACTIVATIONS = {None: 0, "relu": 1, "gelu": 2, "gelu_tanh": 3, "silu": 4}
+NARROW = 16  # rows of the result, up to which its tiles have no more
 FEW = 4  # channels of a group (and outputs) that make its tiles nearly empty
 TARGET_BLOCKS = 1056  # eight for each of an H100's 132 multiprocessors
 LARGEST = 2**31 - 1
@@ -68,46 +76,154 @@ def _tiled(
     work.launch(work.kernel("conv.cu", "add_shares", dtype), -(-total // 256), 256, partial, result, parts, total)
 
 
+class Operands(NamedTuple):
+    """A product of `launch_planes`: the gathered array and the other one, the result, and where its groups, images, rows and positions begin."""
+
+    first: Any
+    first_steps: tuple[int, int, int]  # image, row, group
+    gathered: Any
+    channels: int  # of a group in the gathered array
+    result: Any
+    result_steps: tuple[int, int, int, int]  # image, row, position, group
+
+
+def fits_planes(mode: int, x: tuple[int, ...], w: tuple[int, ...], y: tuple[int, ...], params: dict[str, Any]) -> bool:
+    """Whether the kernels of one or two dimensions take the problem: their offsets have 32 bits, places in space 16."""
+    rows = w[1] if mode == INPUT else w[0] // params["groups"]
+    reach = (n + 2 * p + d * k for n, p, d, k in zip(x[2:], params["padding"], params["dilation"], w[2:], strict=True))
+    sizes = (count(x), count(y), count(w))
+    return len(x) <= 4 and rows > NARROW and max(sizes) <= LARGEST // 2 and max((*reach, *params["stride"])) < 1 << 15
+
+
+def launch_planes(
+    work: Work, mode: int, sizes: tuple[int, int, int], x: tuple[int, ...], w: tuple[int, ...], y: tuple[int, ...], o: Operands, bias: Any,
+    params: dict[str, Any],
+) -> None:  # fmt: skip
+    """One launch of `convolve_planes`, or for a long sum of `dw` one for its shares and one to add them. sizes: of a group's product."""
+    m, n, k = sizes
+    groups, dtype = params["groups"], o.result.dtype
+    tensor = on_tensor_cores(work, dtype)
+    tall = m > 64 and dtype != FLOAT64 and -(-m // 128) * -(-n // 64) * groups >= TARGET_BLOCKS // 8
+    rows = 128 if tall else 64
+    cell = cell_bytes(dtype, tensor)
+    step = 64 // cell
+    tiles = -(-m // rows) * -(-n // 64)
+    parts, share = 1, -(-max(k, 1) // step) * step
+    if mode == WEIGHT:
+        parts = max(1, min(TARGET_BLOCKS // (tiles * groups), k // 256, MOST_PARTIAL // (m * n * groups), 1024))
+        share = -(-k // (parts * step)) * step
+        parts = max(1, -(-k // share))
+    two = lambda values, fill: (*(fill,) * (2 - len(values)), *values)
+    gathered = o.gathered
+    strides = element_strides(gathered)
+    space = two(strides[2:], 0)
+    # The rows of `first` are read 16 bytes of cells at a time where they all begin and end at such places.
+    lanes = 16 // cell
+    along = count(y[2:]) if mode == WEIGHT else k
+    aligned = all(s % lanes == 0 for s in (*o.first_steps, along)) and work.pointer(o.first) % (lanes * dtype.itemsize) == 0
+    stride = two(params["stride"], 1)
+    packed = struct.pack(
+        "5i2i2i2i2i2i2i2I12i",
+        groups, m, n, k, aligned, *two(gathered.shape[2:], 1), *two(w[2:], 1), *two((x if mode == INPUT else y)[2:], 1), *stride,
+        *two(params["padding"], 0), *two(params["dilation"], 1), *(0 if s == 1 else -(-(1 << 32) // s) for s in stride),
+        strides[0], strides[1], *space, *o.result_steps, *o.first_steps, o.channels * strides[1],
+    )  # fmt: skip
+    file, activation = PLANES[tensor], ACTIVATIONS[params.get("activation")]
+    if parts == 1:
+        function = work.kernel(file, "convolve_planes", dtype, dtype, mode, rows, activation)
+        work.launch_grid(function, (tiles, groups, 1), 2 * rows, o.first, gathered, bias, o.result, packed, np.int32(share), 0)
+        return
+    total, wide = o.result.size, work.wide(dtype)
+    partial = work.empty((parts, total), wide)
+    function = work.kernel(file, "convolve_planes", dtype, wide, mode, rows, activation)
+    work.launch_grid(function, (tiles, groups, parts), 2 * rows, o.first, gathered, bias, partial, packed, np.int32(share), total)
+    work.launch(work.kernel("conv.cu", "add_shares", dtype), -(-total // 256), 256, partial, o.result, parts, total)
+
+
 def convolution(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
-    x, w = work.contiguous(inputs[0]), work.contiguous(inputs[1])
+    """The forward pass. `activation`, where the parameters have it, names what is done with the sum and the bias."""
+    x, w = inputs[0], work.contiguous(inputs[1])
     bias = None if inputs[2] is None else work.contiguous(inputs[2])
     (y,), groups = outputs, params["groups"]
     if not y.size:
         return
+    m, positions, k = w.shape[0] // groups, count(y.shape[2:]), count(w.shape[1:])
+    sizes = (m, x.shape[0] * positions, k)
+    if fits_planes(FORWARD, x.shape, w.shape, y.shape, params):
+        steps = (w.shape[0] * positions, positions, 1, m * positions)
+        operands = Operands(w, (0, k, m * k), small_strides(work, x), w.shape[1], y, steps)
+        launch_planes(work, FORWARD, sizes, x.shape, w.shape, y.shape, operands, bias, params)
+        return
+    x = work.contiguous(x)
     packed = pack_convolution(x.shape, w.shape, y.shape, params)
-    m, places = w.shape[0] // groups, count(w.shape[2:])
     if groups > 1 and m <= FEW:
         work.each(work.kernel("conv.cu", "narrow_forward", y.dtype, index_type(y.size)), y.size, x, w, bias, y, packed)
         return
-    sizes = (m, x.shape[0] * count(y.shape[2:]), w.shape[1] * places)
     _tiled(work, FORWARD, w, x, bias, y, packed, sizes, groups)
 
 
 def convolution_dx(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
-    dy, w = work.contiguous(inputs[0]), work.contiguous(inputs[1])
+    dy, w = inputs[0], work.contiguous(inputs[1])
     (dx,), groups = outputs, params["groups"]
     if not dx.size:
         return
+    m, outs, positions, places = w.shape[1], w.shape[0] // groups, count(dx.shape[2:]), count(w.shape[2:])
+    sizes = (m, dx.shape[0] * positions, outs * places)
+    if fits_planes(INPUT, dx.shape, w.shape, dy.shape, params):
+        turned = work.contiguous(w.reshape((groups, outs, m, places)).transpose(0, 2, 1, 3))  # a small array, read many times
+        steps = (dx.shape[1] * positions, positions, 1, m * positions)
+        operands = Operands(turned, (0, sizes[2], m * sizes[2]), small_strides(work, dy), outs, dx, steps)
+        launch_planes(work, INPUT, sizes, dx.shape, w.shape, dy.shape, operands, None, params)
+        return
+    dy = work.contiguous(dy)
     packed = pack_convolution(dx.shape, w.shape, dy.shape, params)
-    m = w.shape[1]
     if groups > 1 and m <= FEW:
         work.each(work.kernel("conv.cu", "narrow_input", dx.dtype, index_type(dx.size)), dx.size, dy, w, dx, packed)
         return
-    sizes = (m, dx.shape[0] * count(dx.shape[2:]), w.shape[0] // groups * count(w.shape[2:]))
     _tiled(work, INPUT, w, dy, None, dx, packed, sizes, groups)
 
 
 def convolution_dw(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
-    x, dy = work.contiguous(inputs[0]), work.contiguous(inputs[1])
+    x, dy = inputs[0], work.contiguous(inputs[1])
     (dw,), groups = outputs, params["groups"]
     if not dw.size:
         return
+    m, n, positions = dw.shape[0] // groups, count(dw.shape[1:]), count(dy.shape[2:])
+    sizes = (m, n, x.shape[0] * positions)
+    if sizes[2] and fits_planes(WEIGHT, x.shape, dw.shape, dy.shape, params):
+        steps = (dy.shape[1] * positions, positions, m * positions)
+        operands = Operands(dy, steps, small_strides(work, x), dw.shape[1], dw, (0, n, 1, m * n))
+        launch_planes(work, WEIGHT, sizes, x.shape, dw.shape, dy.shape, operands, None, params)
+        return
+    x = work.contiguous(x)
     packed = pack_convolution(x.shape, dw.shape, dy.shape, params)
-    m, n = dw.shape[0] // groups, count(dw.shape[1:])
     if groups > 1 and m <= FEW and dw.shape[1] <= FEW:
         work.launch(work.kernel("conv.cu", "narrow_weight", dw.dtype), dw.size, 256, x, dy, dw, packed)
         return
-    _tiled(work, WEIGHT, dy, x, None, dw, packed, (m, n, x.shape[0] * count(dy.shape[2:])), groups)
+    _tiled(work, WEIGHT, dy, x, None, dw, packed, sizes, groups)
+
+
+def small_strides(work: Work, array: Any) -> Any:
+    """The array in whatever layout, or a copy where its offsets do not fit into 31 bits or are negative."""
+    strides = element_strides(array)
+    reach = sum(s * (n - 1) for s, n in zip(strides, array.shape, strict=True))
+    return array if min(strides, default=0) >= 0 and reach <= LARGEST // 2 else work.contiguous(array)
+
+
+def instances(tensor: bool) -> list[tuple[Any, ...]]:
+    """The template arguments of `convolve_planes` that there may be."""
+    found: list[tuple[Any, ...]] = []
+    for dtype in sorted(FLOATING, key=str):
+        if tensor and dtype == FLOAT64:
+            continue
+        name = STORAGE[dtype.name]
+        wide = "float" if dtype in HALF else name
+        for rows in (64,) if dtype == FLOAT64 else (64, 128):
+            found += [(name, name, FORWARD, rows, a) for a in (ACTIVATIONS.values() if rows == 64 else (0,))]
+            found += [(name, name, mode, rows, 0) for mode in (INPUT, WEIGHT)]
+            if wide != name:
+                found.append((name, wide, WEIGHT, rows, 0))
+    return found
 
 
 RULES = {

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 from gradlab.backends.cuda.launch import segments
 from gradlab.backends.cuda.launch.prefix import run, running_count
 from gradlab.backends.cuda.launch.sort import FILE, KEY64, MOST, extreme, sorted_rows, word
+from gradlab.backends.cuda.launch.unique import distinct_slices
 from gradlab.backends.cuda.work import Work
 from gradlab.dtype import BOOL, FLOAT64, FLOATING, INT64
 from gradlab.spec import Spec, count
@@ -45,6 +46,8 @@ def nonzero(work: Work, inputs: list[Any], params: dict[str, Any]) -> Any:
 
 
 def unique(work: Work, inputs: list[Any], params: dict[str, Any]) -> Any:
+    if params["dim"] is not None:
+        return distinct_slices(work, inputs[0], params["dim"], params["consecutive"])
     x = work.contiguous(inputs[0])
     flat = x.reshape((x.size,))
     order = None if params["consecutive"] or not x.size else sorted_rows(work, flat, 0)[1]
@@ -93,17 +96,12 @@ def up_to_eight(specs: Sequence[Spec | None], params: dict[str, Any]) -> bool:
     return specs[0] is not None and len(specs[0].shape) <= 8
 
 
-def of_elements(specs: Sequence[Spec | None], params: dict[str, Any]) -> bool:
-    """Distinct elements, not distinct rows: those are sorted by many keys, on the host."""
-    return specs[0] is not None and params["dim"] is None and count(specs[0].shape) <= MOST
-
-
 def countable(specs: Sequence[Spec | None], params: dict[str, Any]) -> bool:
     """Fewer numbers than the sort has places."""
     return specs[0] is not None and count(specs[0].shape) <= MOST
 
 
 DYNAMIC = {
-    "nonzero": DynamicRule(nonzero, up_to_eight), "unique": DynamicRule(unique, of_elements), "bincount": DynamicRule(bincount, countable),
+    "nonzero": DynamicRule(nonzero, up_to_eight), "unique": DynamicRule(unique, countable), "bincount": DynamicRule(bincount, countable),
     "repeated": DynamicRule(repeated, countable),
 }  # fmt: skip

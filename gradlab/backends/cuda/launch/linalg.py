@@ -14,6 +14,7 @@ from gradlab.dtype import FLOAT32, FLOAT64
 from gradlab.spec import LinAlgError, Spec, count
 
 SHARED = 47 << 10  # bytes of shared memory that a matrix may take
+LEAST = 8  # a kernel that names shared memory has some
 LARGEST = 1 << 15  # rows and columns: elements of a matrix are numbered in 32 bits
 FINITE = "are all elements finite?"
 SINGULAR = "a matrix that may be singular needs pinv or lstsq"
@@ -28,8 +29,8 @@ def threads(size: int) -> int:
 def room(work: Work, batch: int, numbers: int, dtype: Any) -> tuple[Any, int]:
     """Work space of so many numbers for each matrix: global memory (or None) and bytes of shared memory."""
     if numbers * dtype.itemsize <= SHARED:
-        return None, numbers * dtype.itemsize
-    return work.empty((batch, numbers), dtype), 0
+        return None, max(numbers * dtype.itemsize, LEAST)
+    return work.empty((batch, numbers), dtype), LEAST
 
 
 def site(work: Work, name: str, problem: str, advice: str, *shapes: tuple[int, ...]) -> int:
@@ -61,11 +62,11 @@ def cholesky(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str
     if not y.size:
         return
     n = y.shape[-1]
-    shared = n * n * y.dtype.itemsize
-    shared = shared if shared <= SHARED else 0
+    inside = n * n * y.dtype.itemsize <= SHARED
+    shared = max(n * n * y.dtype.itemsize, LEAST) if inside else LEAST
     wrong = site(work, "cholesky", "Matrix is not positive definite", POSITIVE, x.shape)
     function = work.kernel("cholesky.cu", "cholesky", y.dtype)
-    work.launch(function, count(y.shape[:-2]), threads(n), x, y, int(shared > 0), work.faults.record, wrong, n, shared=shared)
+    work.launch(function, count(y.shape[:-2]), threads(n), x, y, int(inside), work.faults.record, wrong, n, shared=shared)
     work.faults.check()
 
 

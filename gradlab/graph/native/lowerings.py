@@ -1,0 +1,11 @@
+"""All families of lowerings: importing this module registers them."""
+
+from gradlab.graph.native import (
+    movements as movements,
+    products as products,
+    reductions as reductions,
+    rowwise as rowwise,
+    updates as updates,
+)
+
+__all__ = ["movements", "products", "reductions", "rowwise", "updates"]

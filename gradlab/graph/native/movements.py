@@ -1,0 +1,119 @@
+"""Lowering of copies: into parts of a result, from strided views, with what is left filled up."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import numpy as np
+
+from gradlab.backends.cpu import immediate
+from gradlab.backends.cuda.layout import merged
+from gradlab.graph.ir import Call
+from gradlab.graph.native.loops import HEADER
+from gradlab.graph.native.lower import Lowering, TaskSpec, Unsupported, lowers, widest
+from gradlab.graph.native.place import Place
+
+WORDS = {1: "uint8_t", 2: "uint16_t", 4: "uint32_t", 8: "uint64_t"}
+
+
+def part_of(place: Place, index: tuple[Any, ...]) -> Place:
+    """The place of `array[index]` (slices, integers, None)."""
+    step = place.dtype.itemsize
+    stand_in = np.lib.stride_tricks.as_strided(np.empty(1, place.dtype), place.shape, tuple(s * step for s in place.strides))
+    found = stand_in[index]
+    shift = found.__array_interface__["data"][0] - stand_in.__array_interface__["data"][0]
+    return Place(place.base, place.offset + shift, found.shape, tuple(s // step for s in found.strides), place.dtype)
+
+
+def copy(target: Place, source: Place, ctx: Lowering) -> list[TaskSpec]:
+    """target = source, of equal dtypes; the source is broadcast."""
+    if target.size == 0:
+        return []
+    lead = len(target.shape) - len(source.shape)
+    spread = (0,) * lead + tuple(0 if n == 1 else s for n, s in zip(source.shape, source.strides))
+    sizes, steps = merged(target.shape, [target.strides, spread])
+    sizes, (to, from_) = sizes or [1], [s or [1] for s in steps]
+    word = WORDS[target.dtype.itemsize]
+    text = [HEADER, "GRADLAB_KERNEL @K(char** p, const int64_t*, int part, int parts) {"]
+    text += [f"  {word}* const y = ({word}*)p[0];", f"  const {word}* const x = (const {word}*)p[1];"]
+    outer = list(range(len(sizes) - 1, 0, -1))
+    if len(sizes) > 1 and sizes[-1] > 1:
+        text.append(f"  const Share mine = share({sizes[-1]}LL, part, parts);")
+    else:
+        text.append(f"  const Share mine = share({sizes[0]}LL, part, parts, 64);")
+    indent = "  "
+    for d in outer:
+        first, last = ("mine.first", "mine.last") if d == len(sizes) - 1 else ("0", f"{sizes[d]}LL")
+        text.append(f"{indent}for (int64_t i{d} = {first}; i{d} < {last}; ++i{d})")
+        indent += "  "
+    first, last = ("0", f"{sizes[0]}LL") if outer else ("mine.first", "mine.last")
+    y = " + ".join(f"i{d} * {to[d]}LL" for d in (*outer, 0))
+    x = " + ".join(f"i{d} * {from_[d]}LL" for d in (*outer, 0))
+    text += [f"{indent}for (int64_t i0 = {first}; i0 < {last}; ++i0) y[{y}] = x[{x}];", "}"]
+    most = sizes[-1] if outer else sizes[0]
+    return [TaskSpec(ctx.generate("\n".join(text)), (), (target, source), min(most, widest(target.size)))]
+
+
+def fill(target: Place, value: Any, ctx: Lowering) -> list[TaskSpec]:
+    """target = value, for a contiguous target."""
+    if target.size == 0:
+        return []
+    if not target.contiguous:
+        raise Unsupported
+    word = WORDS[target.dtype.itemsize]
+    bytes_ = np.array(immediate(value, target.dtype), target.dtype).tobytes()
+    text = [
+        HEADER, "GRADLAB_KERNEL @K(char** p, const int64_t*, int part, int parts) {", f"  {word}* const y = ({word}*)p[0];",
+        f"  const Share mine = share({target.size}LL, part, parts, 64);",
+        f"  for (int64_t i = mine.first; i < mine.last; ++i) y[i] = {int.from_bytes(bytes_, 'little')}ULL;", "}",
+    ]  # fmt: skip
+    return [TaskSpec(ctx.generate("\n".join(text)), (), (target,), widest(target.size / 2))]
+
+
+@lowers("view", "permute", "transpose", "t", "expand", "squeeze", "unsqueeze", "slice", "diagonal", "unfold")
+def view_that_copies(call: Call, ctx: Lowering) -> list[TaskSpec]:
+    """A reshape of something that is not contiguous: the elements in their order, written one after the other."""
+    source, target = ctx.place(call.inputs[0]), ctx.place(call.outputs[0])
+    if call.op.name != "view" or source.dtype != target.dtype:
+        raise Unsupported
+    strides = tuple(itertools.accumulate(reversed(source.shape[1:]), lambda a, b: a * b, initial=1))[::-1] if source.shape else ()
+    return copy(Place(target.base, target.offset, source.shape, strides, target.dtype), source, ctx)
+
+
+@lowers("slice_backward")
+def slice_backward(call: Call, ctx: Lowering) -> list[TaskSpec]:
+    """Zeros with a part that is the gradient."""
+    dy, y = ctx.place(call.inputs[0]), ctx.place(call.outputs[0])
+    index = tuple(slice(*part) if isinstance(part, tuple) else part for part in call.params["index"])
+    target = part_of(y, (*index, Ellipsis))
+    return [*(fill(y, 0, ctx) if target.size != y.size else []), *copy(target, dy, ctx)]
+
+
+@lowers("slice_scatter")
+def slice_scatter(call: Call, ctx: Lowering) -> list[TaskSpec]:
+    """A copy with a part replaced."""
+    base, value, y = ctx.place(call.inputs[0]), ctx.place(call.inputs[1]), ctx.place(call.outputs[0])
+    index = tuple(slice(*part) if isinstance(part, tuple) else part for part in call.params["index"])
+    return [*copy(y, base, ctx), *copy(part_of(y, (*index, Ellipsis)), value, ctx)]
+
+
+@lowers("cat")
+def cat(call: Call, ctx: Lowering) -> list[TaskSpec]:
+    """Parts one behind the other."""
+    y, dim = ctx.place(call.outputs[0]), call.params["dim"]
+    tasks, start = [], 0
+    for x in call.inputs:
+        source = ctx.place(x)
+        size = source.shape[dim]
+        tasks += copy(part_of(y, (*(slice(None),) * dim, slice(start, start + size))), source, ctx)
+        start += size
+    return tasks
+
+
+@lowers("full")
+def full(call: Call, ctx: Lowering) -> list[TaskSpec]:
+    """One value everywhere."""
+    return fill(ctx.place(call.outputs[0]), call.params["value"], ctx)
+
+

@@ -1,0 +1,85 @@
+"""Lowering of matrix products and fully connected layers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from gradlab.dtype import FLOAT32, FLOAT64
+from gradlab.graph.ir import Call
+from gradlab.graph.native.lower import Lowering, TaskSpec, Unsupported, lowers, widest
+from gradlab.graph.native.place import Place
+
+KERNELS = {FLOAT32: "gradlab_product_float", FLOAT64: "gradlab_product_double"}
+
+
+def product(c: Place, a: Place, b: Place, bias: Place | None = None) -> TaskSpec:
+    """c = a @ b for matrices with up to two batch dimensions; `bias` is added to every row."""
+    if a.dtype != c.dtype or b.dtype != c.dtype or c.dtype not in KERNELS or c.size == 0 or a.size == 0:
+        raise Unsupported
+    batch = c.shape[:-2]
+    sizes, steps = _batches(batch, [_spread(p, batch) for p in (a, b, c)])
+    m, n, k = c.shape[-2], c.shape[-1], a.shape[-1]
+    if bias is not None and (bias.shape != (n,) or bias.strides != (1,)):
+        raise Unsupported
+    parameters = [m, n, k, a.strides[-2], a.strides[-1], b.strides[-2], b.strides[-1], c.strides[-2], bias is not None, 0, *sizes]
+    for step in steps:
+        parameters += step
+    places = (c, a, b) if bias is None else (c, a, b, bias)
+    return TaskSpec(KERNELS[c.dtype], tuple(map(int, parameters)), places, widest(m * n * k * math.prod(sizes) / 8))
+
+
+def _spread(p: Place, batch: tuple[int, ...]) -> tuple[int, ...]:
+    """The strides of the batch dimensions, 0 where they are repeated."""
+    lead = len(batch) - (len(p.shape) - 2)
+    return (0,) * lead + tuple(0 if n == 1 else s for n, s in zip(p.shape[:-2], p.strides[:-2]))
+
+
+def _batches(batch: tuple[int, ...], strides: Sequence[tuple[int, ...]]) -> tuple[list[int], list[list[int]]]:
+    """Batch dimensions as two, neighbours merged where all operands allow; Unsupported for more."""
+    sizes: list[int] = []
+    steps: list[list[int]] = [[] for _ in strides]
+    for d, n in enumerate(batch):
+        if n == 1:
+            continue
+        own = [s[d] for s in strides]
+        if sizes and all(mine[-1] == step * n for mine, step in zip(steps, own)):
+            sizes[-1] *= n
+            for mine, step in zip(steps, own):
+                mine[-1] = step
+            continue
+        sizes.append(n)
+        for mine, step in zip(steps, own):
+            mine.append(step)
+    if len(sizes) > 2:
+        raise Unsupported
+    pad = 2 - len(sizes)
+    return [1] * pad + sizes, [[0] * pad + mine for mine in steps]
+
+
+def rows_of(p: Place) -> Place:
+    """All dimensions but the last as one; Unsupported where that would copy."""
+    if len(p.shape) == 2:
+        return p
+    if not p.contiguous:
+        raise Unsupported
+    last = p.shape[-1]
+    return Place(p.base, p.offset, (math.prod(p.shape[:-1]), last), (last, 1), p.dtype)
+
+
+@lowers("matmul")
+def matmul(call: Call, ctx: Lowering) -> list[TaskSpec]:
+    """a @ b."""
+    a, b, c = ctx.place(call.inputs[0]), ctx.place(call.inputs[1]), ctx.place(call.outputs[0])
+    if len(a.shape) < 2 or len(b.shape) < 2:
+        raise Unsupported
+    return [product(c, a, b)]
+
+
+@lowers("linear")
+def linear(call: Call, ctx: Lowering) -> list[TaskSpec]:
+    """x @ w.T + b."""
+    x, w, b = call.inputs
+    a, weight = rows_of(ctx.place(x)), ctx.place(w)
+    transposed = Place(weight.base, weight.offset, weight.shape[::-1], weight.strides[::-1], weight.dtype)
+    return [product(rows_of(ctx.place(call.outputs[0])), a, transposed, None if b is None else ctx.place(b))]

@@ -1,0 +1,141 @@
+"""Lowering of sum, mean, amax and amin over any dimensions, as generated loops."""
+
+from __future__ import annotations
+
+import math
+
+from gradlab.backends.cuda.types import STORAGE
+from gradlab.dtype import FLOAT32, FLOAT64
+from gradlab.graph.ir import Call
+from gradlab.graph.native.loops import HEADER
+from gradlab.graph.native.lower import Lowering, TaskSpec, Unsupported, lowers, widest
+
+LANES = 32  # running totals of a row: they vectorise, and keep a long float sum accurate
+BLOCK = 128  # elements added up in a running total before it is added to the final one
+COLUMNS = 256  # that are reduced side by side
+
+
+class Nest:
+    """The dimensions of a reduction: kept and reduced, each (size, stride), neighbours merged; the innermost dimension last."""
+
+    def __init__(self, shape: tuple[int, ...], strides: tuple[int, ...], dims: tuple[int, ...]) -> None:
+        self.all: list[tuple[bool, int, int]] = []  # reduced?, size, stride
+        for d, (n, s) in enumerate(zip(shape, strides)):
+            if n == 1:
+                continue
+            reduced = d in dims
+            if self.all and self.all[-1][0] == reduced and self.all[-1][2] == s * n:
+                self.all[-1] = (reduced, self.all[-1][1] * n, s)
+            else:
+                self.all.append((reduced, n, s))
+        self.kept = [(n, s) for reduced, n, s in self.all if not reduced]
+        self.reduced = [(n, s) for reduced, n, s in self.all if reduced]
+
+    @property
+    def rows(self) -> bool:
+        """Whether the innermost dimension is reduced."""
+        return bool(self.all) and self.all[-1][0]
+
+
+def _offset(dims: list[tuple[int, int]], index: str, name: str) -> tuple[list[str], str]:
+    """Statements that take a counter over `dims` apart, and the offset that it stands for."""
+    lines, terms, rest = [], [], index
+    for i, (n, s) in enumerate(reversed(dims)):
+        last = i == len(dims) - 1
+        lines.append(f"const int64_t {name}{i} = {rest if last else f'{rest} % {n}LL'};")
+        if not last:
+            lines.append(f"const int64_t {name}r{i} = {rest} / {n}LL;")
+            rest = f"{name}r{i}"
+        terms.append(f"{name}{i} * {s}LL")
+    return lines, " + ".join(terms) or "0"
+
+
+@lowers("sum", "mean", "amax", "amin")
+def reduce(call: Call, ctx: Lowering) -> list[TaskSpec]:
+    """y = the sum (mean, maximum, minimum) of x over `dim`."""
+    x, y = ctx.place(call.inputs[0]), ctx.place(call.outputs[0])
+    if x.dtype not in (FLOAT32, FLOAT64) or y.dtype != x.dtype or not y.contiguous or x.size == 0:
+        raise Unsupported
+    nest = Nest(x.shape, x.strides, call.params["dim"] or tuple(range(len(x.shape))))
+    kind = STORAGE[x.dtype.name]
+    total = "double" if call.op.name in ("sum", "mean") else kind
+    start = {"amax": f"-({kind})__builtin_inf()", "amin": f"({kind})__builtin_inf()"}.get(call.op.name, f"{kind}(0)")
+    combine = {"amax": "maximum({0}, {1})", "amin": "minimum({0}, {1})"}.get(call.op.name, "{0} + {1}")
+    count = math.prod(n for n, _ in nest.reduced)
+    finish = f"{{}} / {count}LL" if call.op.name == "mean" else "{}"
+    text = [HEADER, "namespace gradlab {", "GRADLAB_KERNEL @K(char** p, const int64_t*, int part, int parts) {"]
+    text += [f"  {kind}* const y = ({kind}*)p[0];", f"  const {kind}* const x = (const {kind}*)p[1];"]
+    make = _rows if nest.rows or not nest.kept else _columns
+    text += make(nest, kind, total, start, combine, finish)
+    text += ["}", "}  // namespace gradlab"]
+    return [TaskSpec(ctx.generate("\n".join(text)), (), (y, x), min(widest(x.size), max(1, y.size)))]
+
+
+def _rows(nest: Nest, kind: str, total: str, start: str, combine: str, finish: str) -> list[str]:
+    """One result after the other; the innermost dimension in LANES running totals."""
+    kept = math.prod(n for n, _ in nest.kept)
+    inner, step = nest.reduced[-1] if nest.reduced else (1, 1)
+    outer = nest.reduced[:-1]
+    lines, offset = _offset(nest.kept, "o", "k")
+    more, shift = _offset(outer, "r", "d")
+    whole = inner - inner % LANES
+    add = combine.format("lane[j]", f"row[(i + j) * {step}LL]")
+    tail = combine.format("rest", f"row[i * {step}LL]")
+    text = [f"  const Share mine = share({kept}LL, part, parts);", "  for (int64_t o = mine.first; o < mine.last; ++o) {"]
+    text += [f"    {line}" for line in lines]
+    text += [f"    {total} result = {start};", f"    for (int64_t r = 0; r < {math.prod(n for n, _ in outer)}LL; ++r) {{"]
+    text += [f"      {line}" for line in more]
+    text += [f"      const {kind}* const row = x + {offset} + {shift};"]
+    if whole:
+        text += [
+            f"      for (int64_t b = 0; b < {whole}LL; b += {BLOCK * LANES}LL) {{",
+            f"        const int64_t end = b + {BLOCK * LANES}LL < {whole}LL ? b + {BLOCK * LANES}LL : {whole}LL;",
+            f"        {kind} lane[{LANES}];",
+            f"        for (int j = 0; j < {LANES}; ++j) lane[j] = {start};",
+            f"        for (int64_t i = b; i < end; i += {LANES})",
+            f"          for (int j = 0; j < {LANES}; ++j) lane[j] = {add};",
+            f"        for (int half = {LANES // 2}; half > 0; half /= 2)",
+            f"          for (int j = 0; j < half; ++j) lane[j] = {combine.format('lane[j]', 'lane[j + half]')};",
+            f"        result = {combine.format('result', 'lane[0]')};",
+            "      }",
+        ]
+    if whole != inner:
+        text += [
+            f"      {kind} rest = {start};",
+            f"      for (int64_t i = {whole}LL; i < {inner}LL; ++i) rest = {tail};",
+            f"      result = {combine.format('result', 'rest')};",
+        ]
+    return [*text, "    }", f"    y[o] = {kind}({finish.format('result')});", "  }"]
+
+
+def _columns(nest: Nest, kind: str, total: str, start: str, combine: str, finish: str) -> list[str]:
+    """Many results side by side along the innermost dimension, a block of COLUMNS at a time."""
+    width, step = nest.kept[-1]
+    outer = nest.kept[:-1]
+    count = math.prod(n for n, _ in nest.reduced)
+    blocks = -(-width // COLUMNS)
+    lines, offset = _offset(outer, "o", "k")
+    more, shift = _offset(nest.reduced, "r", "d")
+    add = combine.format("part_of[j]", f"row[j * {step}LL]")
+    return [
+        f"  const Share mine = share({math.prod(n for n, _ in outer) * blocks}LL, part, parts);",
+        "  for (int64_t u = mine.first; u < mine.last; ++u) {",
+        f"    const int64_t o = u / {blocks}, first = u % {blocks} * {COLUMNS}LL;",
+        f"    const int64_t wide = {width}LL - first < {COLUMNS}LL ? {width}LL - first : {COLUMNS}LL;",
+        *(f"    {line}" for line in lines),
+        f"    {total} result[{COLUMNS}];",
+        f"    {kind} part_of[{COLUMNS}];",
+        f"    for (int64_t j = 0; j < wide; ++j) result[j] = {start};",
+        f"    for (int64_t b = 0; b < {count}LL; b += {BLOCK}LL) {{",
+        f"      const int64_t end = b + {BLOCK}LL < {count}LL ? b + {BLOCK}LL : {count}LL;",
+        f"      for (int64_t j = 0; j < wide; ++j) part_of[j] = {start};",
+        "      for (int64_t r = b; r < end; ++r) {",
+        *(f"        {line}" for line in more),
+        f"        const {kind}* const row = x + {offset} + {shift} + first * {step}LL;",
+        f"        for (int64_t j = 0; j < wide; ++j) part_of[j] = {add};",
+        "      }",
+        f"      for (int64_t j = 0; j < wide; ++j) result[j] = {combine.format('result[j]', 'part_of[j]')};",
+        "    }",
+        f"    for (int64_t j = 0; j < wide; ++j) y[o * {width}LL + first + j] = {kind}({finish.format('result[j]')});",
+        "  }",
+    ]
