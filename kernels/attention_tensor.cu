@@ -1,4 +1,4 @@
-// Attention on tensor cores, from compute capability 8.0: float32 rounded to TensorFloat32, float16, bfloat16.
+// Attention on tensor cores: float32 rounded to TensorFloat32 and bfloat16 from compute capability 8.0, float16 from 7.5.
 #include "attention.cuh"
 
 namespace gradlab {

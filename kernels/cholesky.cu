@@ -18,7 +18,7 @@ __global__ void __launch_bounds__(512, 1) cholesky(const T* __restrict__ x, T* _
     for (int j = 0; j < n; ++j) {
         __syncthreads();
         const T top = a[j * n + j], root = sqrt(top);
-        wrong |= !(top > T(0));
+        wrong |= top <= T(0);  // NaN goes on to the result, as on the CPU
         __syncthreads();
         for (int i = j + threadIdx.x; i < n; i += blockDim.x) a[i * n + j] = i == j ? root : a[i * n + j] / root;
         __syncthreads();

@@ -1,4 +1,4 @@
-// Convolutions of one or two dimensions on tensor cores, from compute capability 8.0: float32 rounded to TensorFloat32, float16, bfloat16.
+// Convolutions of one or two dimensions on tensor cores: float32 rounded to TensorFloat32 and bfloat16 from compute capability 8.0, float16 from 7.5.
 #include "conv_tile.cuh"
 
 namespace gradlab {

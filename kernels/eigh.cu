@@ -80,9 +80,15 @@ __global__ void __launch_bounds__(512, 1) eigh(const T* __restrict__ x, T* __res
         }
         settled = !__syncthreads_or(turned);
     }
-    if ((wrong || !settled) && threadIdx.x == 0) report(fault, site, 0);
+    if (!settled && threadIdx.x == 0) report(fault, site, 0);
     __syncthreads();
     for (int i = threadIdx.x; i < n; i += blockDim.x) {
+        if (wrong) {  // NaN and infinity give NaN, as on the CPU
+            const T nan = infinity<T>() - infinity<T>();
+            values[i] = nan;
+            for (int j = 0; j < n; ++j) vectors[j * n + i] = nan;
+            continue;
+        }
         const T value = a[i * n + i];
         int place = 0;
         for (int j = 0; j < n; ++j) {

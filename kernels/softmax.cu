@@ -1,9 +1,9 @@
-// Softmax, its logarithm, log-sum-exp and derivatives over the middle dimension of [outer, count, inner]: policies for the forms of rows.cuh.
+// Softmax, its logarithm and their derivatives over the middle dimension of [outer, count, inner]: policies for the forms of rows.cuh.
 #include "softmax.cuh"
 
 namespace gradlab {
 
-// Mode 0: softmax. 1: masked softmax, a row of nothing but -inf gives zeros. 2: log-softmax. 3: log-sum-exp, one number for each row.
+// Mode 0: softmax. 1: masked softmax, a row of nothing but -inf gives zeros. 2: log-softmax.
 template <class S_, int Mode>
 struct Softmax {
     typedef S_ S;
@@ -13,7 +13,7 @@ struct Softmax {
         T base, factor;  // the result is exp(x - base) factor, or x - base - factor
     };
     static constexpr int streams = 1;
-    static constexpr bool writes = Mode != 3;
+    static constexpr bool writes = true;
     const S *a, *b;
     S* y;
 
@@ -40,9 +40,7 @@ struct Softmax {
 #pragma unroll
         for (int k = 0; k < V; ++k) a[k] = Mode == 2 ? a[k] - r.base - r.factor : (Held ? a[k] : exp(a[k] - r.base)) * r.factor;
     }
-    __device__ __forceinline__ void end(const State& state, int64 row, int64, int64) const {
-        if (Mode == 3) y[row] = store<S>(state.top == infinity<T>() ? state.top : state.top + log(state.sum));
-    }
+    __device__ __forceinline__ void end(const State&, int64, int64, int64) const {}
 };
 
 // a: the gradient dy, b: the result r. Log: of log-softmax.

@@ -58,6 +58,15 @@ __global__ void __launch_bounds__(512, 1) solve(const T* __restrict__ a, const T
     substitute(own, n, y, width);
 }
 
+inline constexpr double large = 2.037035976334486e90, small = 4.909093465297727e-91;  // 2^300, and its reciprocal
+
+// Brings a number's size between those, and counts by how many steps.
+__device__ __forceinline__ double in_range(double x, int& steps) {
+    for (; abs(x) > large && !isinf(x); ++steps) x *= small;
+    for (; abs(x) < small && x != 0.0; --steps) x *= large;
+    return x;
+}
+
 // The determinant: the pivots' product, kept in range by powers of 2^300; or (with `logarithm`) its sign, and the logarithm of its size.
 template <class T>
 __global__ void __launch_bounds__(512, 1) det(const T* __restrict__ x, T* __restrict__ y, T* __restrict__ logarithm, T* __restrict__ scratch,
@@ -70,7 +79,6 @@ __global__ void __launch_bounds__(512, 1) det(const T* __restrict__ x, T* __rest
     const Elimination found = eliminate(own, n, n, own, 0, static_cast<int64*>(nullptr));
     __syncthreads();
     if (threadIdx.x) return;
-    const double large = 2.037035976334486e90, small = 1.0 / large;
     double product = found.exchanges & 1 ? -1.0 : 1.0, sum = 0.0;
     int scale = 0;
     for (int j = 0; j < n; ++j) {
@@ -80,9 +88,7 @@ __global__ void __launch_bounds__(512, 1) det(const T* __restrict__ x, T* __rest
             product = pivot == 0.0 ? 0.0 : (pivot < 0.0 ? -product : product);
             continue;
         }
-        product *= pivot;
-        if (abs(product) > large) product *= small, ++scale;
-        else if (abs(product) < small && product != 0.0) product *= large, --scale;
+        product = in_range(product * in_range(pivot, scale), scale);
     }
     for (; scale > 0 && !isinf(product); --scale) product *= large;
     for (; scale < 0 && product != 0.0; ++scale) product *= small;

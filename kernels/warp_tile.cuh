@@ -22,6 +22,8 @@ struct Scalar {
     static __device__ __forceinline__ void across(const Cell* a, const Cell* b, T (&result)[N / 8][4]) {
         typedef Pack<T, PAD> P;
         const int stride = D + PAD, group = (threadIdx.x & 31) >> 2;
+        constexpr int steps = D * sizeof(T) >= 512 ? 1 : 4;  // at once; the largest heads leave few registers
+#pragma unroll steps
         for (int d = 0; d < D; d += PAD) {
             const P low = *reinterpret_cast<const P*>(a + group * stride + d), high = *reinterpret_cast<const P*>(a + (group + 8) * stride + d);
 #pragma unroll
@@ -52,6 +54,8 @@ struct Scalar {
                 room[(group + 8) * width + column(j, e)] = p[j][2 + e];
             }
         __syncwarp();
+        constexpr int steps = D * sizeof(T) >= 512 ? 1 : 4;
+#pragma unroll steps
         for (int n = 0; n < N; n += PAD) {
             const P low = *reinterpret_cast<const P*>(room + group * width + n), high = *reinterpret_cast<const P*>(room + (group + 8) * width + n);
 #pragma unroll

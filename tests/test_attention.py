@@ -1,5 +1,7 @@
 """Attention, linear maps, embeddings and distances."""
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
@@ -75,6 +77,28 @@ def test_dropout_keeps_the_mean():
 def test_sizes_of_nothing():
     assert attention(gl.ones(2, 0, 8), gl.ones(2, 3, 8), gl.ones(2, 3, 5)).shape == (2, 0, 5)
     assert attention(gl.ones(2, 4, 8), gl.ones(2, 0, 8), gl.ones(2, 0, 5)).tolist() == np.zeros((2, 4, 5)).tolist()
+
+
+@pytest.mark.parametrize("causal", [False, True])
+def test_memory_is_linear_in_the_length(causal):
+    """All scores of one head would take 36 MB."""
+    leaves = [gl.tensor(RNG.normal(size=(1, 3000, 4)).astype(np.float32), requires_grad=True) for _ in range(3)]
+    tracemalloc.start()
+    attention(*leaves, is_causal=causal).sum().backward()
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 8e6
+
+
+def test_which_calls_are_one_row():
+    q, k, v = tensors(Q, K, V)
+    q.requires_grad_()
+    name = lambda out: type(out.grad_fn).__name__
+    assert name(attention(q, k, v)) == name(attention(q, k, v, attn_mask=gl.tensor(HIDDEN))) == "ScaledDotProductAttentionBackward0"
+    assert name(attention(q, k, v, dropout_p=0.5)) != "ScaledDotProductAttentionBackward0"
+    assert attention(q[0], k[0], v[0]).shape == (3, 4, 5)
+    assert attention(q[0, 0], k[0, 0], v[0, 0], attn_mask=gl.tensor(CAUSAL)).shape == (4, 5)
+    np.testing.assert_allclose(attention(q, k[:1], v[:1]).detach().numpy(), reference(Q, K[:1], V[:1]), rtol=1e-11)  # broadcast: in parts
 
 
 @pytest.mark.parametrize(

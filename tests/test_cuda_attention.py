@@ -82,7 +82,11 @@ def precision():
     gl.set_float32_matmul_precision("highest")
 
 
-KINDS = [(c, "float32") for c in CASES] + [(c, d) for c in ("several tiles", "more keys", "largest heads") for d in ("tf32", "float16", "bfloat16")]
+LOWER = ("tf32", "float16", "bfloat16")
+FEW = [("several tiles", "tf32"), ("more keys", "float16"), ("largest heads", "bfloat16")]
+KINDS = [(c, "float32") for c in CASES] + [
+    pytest.param(c, d, marks=() if (c, d) in FEW else pytest.mark.whole) for c, _ in FEW for d in LOWER
+]
 
 
 @pytest.mark.parametrize(("case", "kind"), [*KINDS, ("causal", "float64"), ("shut", "float16"), ("added", "tf32"), ("added", "bfloat16")])
@@ -102,11 +106,12 @@ def test_attention_equals_the_cpu(cuda, precision, case, kind):
     assert not fallback.counts
 
 
-def test_half_types_without_tensor_cores(cuda, monkeypatch):
+@pytest.mark.parametrize(("case", "dtype"), [("shut", "bfloat16"), ("one tile", "float16"), ("largest heads", "float16")])
+def test_half_types_on_older_devices(cuda, monkeypatch, case, dtype):
     monkeypatch.setattr(cuda.driver, "capability", lambda index: (7, 5), raising=False)
-    for name, inputs, params in problem("shut", "bfloat16"):
+    for name, inputs, params in problem(case, dtype):
         for got, want in zip(run(cuda, name, inputs, "forward", **params), ops.ROWS[name](*inputs, **params), strict=True):
-            close(got, want, "bfloat16")
+            close(got, want, dtype)
 
 
 @pytest.mark.parametrize("dtype", ["float32", "bfloat16"])
@@ -156,6 +161,7 @@ print("== end")
 """
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("sanitize", ["address,undefined", "thread"])
 def test_the_sanitizers_find_nothing(cuda, sanitize):
     if cuda.driver.name != "emulated":

@@ -85,9 +85,11 @@ def test_convolutions_equal_the_cpu(cuda, precision, case, dtype):
     fallback.counts.clear()
     for name, inputs, params in operands(case, "float32" if dtype == "tf32" else dtype):
         want = ops.ROWS[name](*inputs, **params)
-        found = [run(cuda, name, inputs, order, **params) for order in ("forward", "warps")]
+        orders = ("forward", "reverse", "random", "warps") if case in ("aligned rows", "wider groups") else ("forward", "warps")
+        found = [run(cuda, name, inputs, order, **params) for order in orders]
         close(found[0], want, dtype)
-        np.testing.assert_array_equal(found[0], found[1], err_msg="the order of threads shows in the result")
+        for other in found[1:]:
+            np.testing.assert_array_equal(found[0], other, err_msg="the order of threads shows in the result")
     assert not fallback.counts
 
 
@@ -108,15 +110,29 @@ def test_an_activation_in_the_epilogue(cuda, activation, dtype):
     close(driver.download(made), expected, dtype)
 
 
-@pytest.mark.parametrize("dtype", ["float32", "float16"])
-@pytest.mark.parametrize("case", ["wider groups", "aligned rows"])
+@pytest.mark.parametrize(("case", "dtype"), [("wider groups", "float32"), ("aligned rows", "float16")])
 def test_channels_last_memory_is_read_as_it_lies(cuda, case, dtype):
+    driver = cuda.driver
     for name, inputs, params in operands(case, dtype):
-        turned = [x if x is None or x.ndim < 4 or x.shape == params.get("shape") else np.ascontiguousarray(np.moveaxis(x, 1, -1)) for x in inputs]
-        driver = cuda.driver
-        arrays = [driver.upload(t) if t is x else driver.upload(t).transpose(0, 3, 1, 2) for t, x in zip(turned, inputs, strict=True) if t is not None]
-        found = driver.download(ops.ROWS[name](*arrays, *([None] if None in inputs else []), **params))
+        arrays = [driver.upload(np.moveaxis(x, 1, -1)).transpose(0, 3, 1, 2) if x.ndim == 4 else driver.upload(x) for x in inputs]
+        found = driver.download(ops.ROWS[name](*arrays, **params))
         close(found, ops.ROWS[name](*inputs, **params), dtype)
+
+
+def test_a_result_in_channels_last_memory(cuda):
+    """What the static graph may ask of `launch_planes`: the result's steps are the caller's."""
+    driver = cuda.driver
+    (_, (x, w, bias), params), *_ = operands("wider groups", "float32")
+    want = ops.ROWS["convolution"](x, w, bias, **params)
+    images, channels, *sizes = want.shape
+    m, k, positions = w.shape[0] // params["groups"], w[0].size, sizes[0] * sizes[1]
+    result = driver.empty((images, *sizes, channels), want.dtype)
+    gathered = driver.upload(np.moveaxis(x, 1, -1)).transpose(0, 3, 1, 2)
+    steps = (channels * positions, 1, channels, m)
+    given = launch.conv.Operands(driver.upload(w), (0, k, m * k), gathered, w.shape[1], result, steps)
+    product = (m, images * positions, k)
+    launch.conv.launch_planes(cuda.work, 0, product, x.shape, w.shape, want.shape, given, driver.upload(bias), params)
+    close(np.moveaxis(driver.download(result), -1, 1), want, "float32")
 
 
 SANITIZED = """
@@ -124,18 +140,24 @@ import sys
 sys.path[:0] = {paths!r}
 import numpy as np
 import gradlab as gl
-from test_cuda_conv import CASES, operands, run
+from gradlab import ops
+from gradlab.dtype import as_numpy
 from gradlab.backends.cuda.loading import load
-cuda = load()
-CASES |= {{"small": ((1, 18, 6, 5), (20, 18, 3, 2), (1, 2), (1, 0), (1, 1), 1)}}
-for dtype, precision in (("float32", "highest"), ("float32", "high"), ("float16", "high"), ("bfloat16", "high")):
+driver = load().driver
+params = {{"stride": (1, 2), "padding": (1, 0), "dilation": (1, 1), "groups": 1}}
+for dtype, precision in (("float32", "highest"), ("float32", "high"), ("float16", "high")):
     gl.set_float32_matmul_precision(precision)
-    for name, inputs, params in operands("small", dtype):
-        run(cuda, name, inputs, "forward", **params)
+    make = lambda *shape: driver.upload(np.random.default_rng(1).normal(size=shape).astype(as_numpy(dtype)))
+    x, w, dy = make(1, 18, 6, 5), make(20, 18, 3, 2), make(1, 20, 6, 2)
+    ops.ROWS["convolution"](x, w, None, **params)
+    ops.ROWS["convolution_dx"](dy, w, shape=x.shape, **params)
+    ops.ROWS["convolution_dw"](x, dy, shape=w.shape, **params)
+    driver.synchronize()
 print("== end")
 """
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("sanitize", ["address,undefined", "thread"])
 def test_the_sanitizers_find_nothing(cuda, sanitize):
     if cuda.driver.name != "emulated":

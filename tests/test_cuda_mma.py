@@ -60,7 +60,10 @@ def tensor_float(x):
     return ((bits + 0x1000) & 0xFFFFE000).astype(np.uint32).view(np.float32)
 
 
-@pytest.mark.parametrize(("kind", "dtype", "depth"), [("float", "float32", 8), ("__half", "float16", 16), ("__nv_bfloat16", "bfloat16", 16)])
+KINDS = [("float", "float32", 8), ("__half", "float16", 16), ("__nv_bfloat16", "bfloat16", 16)]
+
+
+@pytest.mark.parametrize(("kind", "dtype", "depth"), KINDS)
 @pytest.mark.parametrize("order", ["forward", "reverse", "random", "warps"])
 def test_a_tile(kind, dtype, depth, order):
     (tile,) = compiled(SOURCE, f"tile<{kind}>")

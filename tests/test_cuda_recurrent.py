@@ -115,3 +115,19 @@ def test_second_gradients(cuda):
             found.append([x.grad, *(p.grad for p in twin.parameters())])
         for want, got in zip(*found, strict=True):
             close(got, want, "float64", kind)
+
+
+def test_packed_sequences_move_with_their_order(cuda):
+    x = gl.tensor(np.random.default_rng(6).normal(size=(5, 4, 3)))
+    packed = sequences.pack_padded_sequence(x, LENGTHS, enforce_sorted=False)
+    there = packed.to("cuda")
+    assert there.sorted_indices.device.type == there.unsorted_indices.device.type == "cuda"
+    assert there.batch_sizes.device.type == "cpu"
+    made = sequences.pack_padded_sequence(x.to("cuda"), gl.tensor(LENGTHS), enforce_sorted=False)
+    want, lengths = sequences.pad_packed_sequence(packed)
+    for one in (there, made, made.cpu()):
+        padded, own = sequences.pad_packed_sequence(one)
+        np.testing.assert_array_equal(padded.cpu().numpy(), want.numpy())
+        assert own.tolist() == lengths.tolist() == LENGTHS
+    back = sequences.invert_permutation(made.sorted_indices)
+    assert back.device.type == "cuda" and back.tolist() == made.unsorted_indices.tolist()

@@ -114,6 +114,10 @@ def test_a_full_stream_runs():
     assert 0 < len(ran) < 1100
     b.driver.synchronize()
     assert ran == list(range(1100))
+    b.add(b.filled(N, 1), 1)
+    events = [b.event() for _ in range(1000)]  # they come with the work before them
+    b.driver.synchronize_event(events[0])
+    assert all(map(b.driver.event_done, events))
 
 
 # ---------------------------------------------------------------- planted: memory without an event

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradlab.autograd import cuts, engine, errors, function as function, graph as graph
+from gradlab.autograd import cuts, engine, errors, function as function, functional as functional, graph as graph
 from gradlab.autograd.base import LEAF, Differentiable
 from gradlab.autograd.errors import NonFiniteError
 from gradlab.autograd.function import Function

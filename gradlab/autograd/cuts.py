@@ -5,42 +5,33 @@ A cut is noted only where a tensor that requires grad is cut outside a backward,
 
 from __future__ import annotations
 
-import threading
-import weakref
 from collections import deque
 from sys import _getframe as getframe
-from typing import Any, NamedTuple
+from threading import get_ident
+from typing import Any
+from weakref import ref
 
 from gradlab.autograd import position
+from gradlab.autograd.base import LEAF
 
 SHOWN = 4
 
 
-class Cut(NamedTuple):
-    """One place where gradients stop. `source` is a weak reference to the node or leaf that was cut off, None for a mode."""
-
-    what: str
-    shape: tuple[int, ...] | None
-    source: Any
-    code: Any
-    lasti: int
-    thread: int
-
-
+# what, shape, weak reference to the node or leaf that was cut off (None for a mode), code, instruction, thread
+Cut = tuple[str, tuple[int, ...] | None, Any, Any, int, int]
 _recent: deque[Cut] = deque(maxlen=16)
 
 
 def note(what: str, tensor: Any) -> None:
     """`tensor`, which is in a graph, was copied out of it by a method that the user called."""
-    frame = getframe(2)
-    code = frame.f_code
-    if position.inside[code.co_filename]:
-        return  # a step of a library function
     edge = tensor._edge
-    source = tensor if getattr(edge, "node", None) is None else edge.node
+    source = tensor if edge is LEAF else edge.node
     if source is not tensor and source.saved is None:
         return  # backward has run through it: what is read for a log
-    _recent.append(Cut(what, tensor._array.shape, weakref.ref(source), code, frame.f_lasti, threading.get_ident()))
+    frame = getframe(2)
+    code = frame.f_code
+    if not position.inside[code.co_filename]:  # else a step of a library function
+        _recent.append((what, tensor._array.shape, ref(source), code, frame.f_lasti, get_ident()))
 
 
 def note_mode(what: str) -> None:
@@ -49,7 +40,7 @@ def note_mode(what: str) -> None:
     if frame.f_code.co_name == "wrapped" and frame.f_back is not None:
         frame = frame.f_back
     if not position.inside[frame.f_code.co_filename]:
-        _recent.append(Cut(what, None, None, frame.f_code, frame.f_lasti, threading.get_ident()))
+        _recent.append((what, None, None, frame.f_code, frame.f_lasti, get_ident()))
 
 
 def forget() -> None:
@@ -78,18 +69,16 @@ def leads_to(source: Any, leaf: Any) -> bool:
 
 def because(leaf: Any = None) -> str:
     """The cuts since the last backward that worked, newest first, as the end of an error; only those that can concern `leaf`, if given."""
-    here = threading.get_ident()
+    here = get_ident()
     found: dict[str, None] = {}
-    for cut in reversed(_recent):
-        if cut.thread != here:
+    for what, shape, reference, code, lasti, thread in list(_recent)[::-1]:
+        if thread != here:
             continue
-        source = cut.source() if cut.source is not None else None
+        source = reference() if reference is not None else None
         if leaf is not None and source is not None and not leads_to(source, leaf):
             continue
-        place = position.line_of(cut.code, cut.lasti)
-        of = "" if cut.shape is None else f" of a tensor of shape {cut.shape}"
-        what = f"{cut.what}{of}" if cut.source is not None else f"{cut.what}, if it was computed inside,"
-        found[f"{what} at: {place}"] = None
+        concerns = ", if it was computed inside," if reference is None else f" of a tensor of shape {shape}"
+        found[f"{what}{concerns} at: {position.line_of(code, lasti)}"] = None
     if not found:
         return ""
     lines = list(found)[:SHOWN]

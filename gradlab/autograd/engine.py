@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from sys import getrefcount
+from threading import RLock
 from typing import Any
 
 import numpy as np
@@ -105,6 +106,9 @@ def differentiable(inputs: Sequence[Any], what: str) -> Sequence[Any]:
     return inputs
 
 
+_storing = RLock()  # two threads may add to one leaf's gradient
+
+
 def store(leaf: Any, leaves: dict[Any, Any], create_graph: bool) -> None:
     """Take a leaf's complete gradient and add it to the leaf's `.grad`, which shares memory with nothing else."""
     gradient = leaves.pop(leaf)
@@ -114,18 +118,19 @@ def store(leaf: Any, leaves: dict[Any, Any], create_graph: bool) -> None:
     mode = current()
     if mode.tracer is not None:
         mode.tracer.before_gradient(leaf)
-    old = leaf._grad
-    if old is None:
-        if create_graph and gradient._edge is not None:
-            leaf._grad = gradient
+    with _storing:
+        old = leaf._grad
+        if old is None:
+            if create_graph and gradient._edge is not None:
+                leaf._grad = gradient
+            else:
+                leaf._grad = gradient if getrefcount(gradient) <= _ALONE and _owns(gradient) else _copied(gradient)
+        elif create_graph or mode.tracer is not None or type(old._array) is not np.ndarray or not old._array.flags.writeable:
+            leaf._grad = old + gradient
         else:
-            leaf._grad = gradient if getrefcount(gradient) <= _ALONE and _owns(gradient) else _copied(gradient)
-    elif create_graph or mode.tracer is not None or type(old._array) is not np.ndarray or not old._array.flags.writeable:
-        leaf._grad = old + gradient
-    else:
-        np.add(old._array, gradient._array, old._array)
-        if old._meta is not None and old._meta.version is not None:
-            inplace.written(old._meta.version)
+            np.add(old._array, gradient._array, old._array)
+            if old._meta is not None and old._meta.version is not None:
+                inplace.written(old._meta.version)
     if meta is not None and meta.post_hooks:
         token = enter(mode.replace(walking=False))
         try:

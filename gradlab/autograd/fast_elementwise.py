@@ -95,6 +95,7 @@ def binary(op: Op, node: type[Node], depth: int = 2) -> Callable[..., Any]:
     cpu, steps = op.cpu, op.steps
     keep, keeps_y, is_ufunc = formulas.keeper(op), bool(op.kept_outputs), isinstance(cpu, np.ufunc)
     keeps_none, crossed = formulas.keeps(op)
+    asks_y = formulas.output_asked(op)
     result = np.dtype(bool) if op.rule is broadcast_bool else None
 
     def call(a: Any, b: Any) -> Any:
@@ -140,7 +141,7 @@ def binary(op: Op, node: type[Node], depth: int = 2) -> Callable[..., Any]:
         elif crossed:
             n.saved = (None if ea is None else b, None if eb is None else a)
         else:
-            n.saved = (*keep(a, b, ea, eb), out) if keeps_y else keep(a, b, ea, eb)
+            n.saved = (*keep(a, b, ea, eb), out if asks_y(ea, eb) else None) if keeps_y else keep(a, b, ea, eb)
         n.specs = None if x.shape == y.shape else (Spec(x.shape, dtype), Spec(y.shape, dtype))
         n.versions = n.hooks = None
         n.seq = next_sequence()
@@ -201,7 +202,7 @@ def binary(op: Op, node: type[Node], depth: int = 2) -> Callable[..., Any]:
         else:
             n.edges = (a if edge is LEAF else edge, None)
             saved = keep(a, b, edge, None)
-        n.saved = (*saved, out) if keeps_y else saved
+        n.saved = (*saved, out if asks_y(*n.edges) else None) if keeps_y else saved
         n.specs = n.versions = n.hooks = None
         n.seq = next_sequence()
         n.scope = mode.scope

@@ -49,6 +49,13 @@ def keeper(op: Op) -> Callable[..., tuple[Any, ...]]:
     return keep
 
 
+def output_asked(op: Op) -> Callable[[Any, Any], bool]:
+    """For a row of two inputs: whether the output is needed, given which of the two (by its edge) needs a gradient."""
+    wants = {step.targets[0]: step.wants for step in op.steps}
+    for_a, for_b = (op.outputs[0] in wants.get(name, ()) for name in op.inputs)
+    return lambda ea, eb: (for_a and ea is not None) or (for_b and eb is not None)
+
+
 class Plan:
     """What a node of a row keeps, for one choice of inputs that need a gradient.
 
@@ -170,9 +177,10 @@ def _back_of_one(op: Op, step: Any) -> Callable[..., Any]:
     if step.wants == ("g", op.inputs[0]):
 
         def back_from_input(n: Any, g: Any) -> Any:
-            if n.saved is None:
+            saved = n.saved  # read once: another thread may free it
+            if saved is None:
                 raise errors.freed(n)
-            (x,) = n.saved
+            (x,) = saved
             if x._meta is not None:
                 check_input(n, 0, x)
             return (formula(g, x),)
@@ -181,12 +189,13 @@ def _back_of_one(op: Op, step: Any) -> Callable[..., Any]:
     if step.wants == ("g", op.outputs[0]):
 
         def back_from_output(n: Any, g: Any) -> Any:
-            if n.saved is None:
+            saved = n.saved
+            if saved is None:
                 raise errors.freed(n)
             if n.versions is not None:
-                return (formula(g, output(n, n.saved[0], 0)),)
+                return (formula(g, output(n, saved[0], 0)),)
             y = new(n.tensor_class)  # `output`, written out for the common case
-            y._array = n.saved[0]
+            y._array = saved[0]
             y._meta = None
             y._edge = n if current().recording else None
             return (formula(g, y),)
@@ -208,9 +217,10 @@ def _back_of_two(op: Op, steps: Any) -> Callable[..., Any]:
 
     def back_crossed(n: Any, g: Any) -> Any:
         """As for a product: each input's gradient asks for the other input."""
-        if n.saved is None:
+        saved = n.saved
+        if saved is None:
             raise errors.freed(n)
-        y, x = n.saved
+        y, x = saved
         ea, eb = n.edges
         da = db = None
         if ea is not None:

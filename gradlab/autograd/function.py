@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
-import functools
 import inspect
 import weakref
 from collections.abc import Callable, Sequence
 from sys import _getframe as getframe
-from typing import Any
+from typing import Any, NamedTuple
 
 from gradlab.autograd import errors, inplace
 from gradlab.autograd.base import Differentiable, Meta, Version, version_of
-from gradlab.autograd.general import refresh
+from gradlab.autograd.general import refresh, wrap
 from gradlab.autograd.mode import Mode, current, enter, leave
 from gradlab.autograd.node import Edge, Node, edge_to, next_sequence
+from gradlab.autograd.once import once_differentiable
 from gradlab.autograd.position import user_frame
 from gradlab.autograd.saved import keep_all, without_graph
+from gradlab.batched import Batched
 from gradlab.dtype import FLOATING
 from gradlab.spec import ShapeError, Spec, broadcast_shapes, spec_of
 
@@ -57,9 +58,10 @@ class FunctionCtx:
         node = None if self._node is None else self._node()
         if node is None:
             return self._saved
-        if node.saved is None:
+        saved = node.saved  # read once: another thread may free it
+        if saved is None:
             raise errors.freed(node)
-        return tuple(None if kept is None else kept.tensor(node) for kept in node.saved)
+        return tuple(None if kept is None else kept.tensor(node) for kept in saved)
 
     def mark_dirty(self, *args: Any) -> None:
         """Say which inputs forward changed in place. All of them have to be returned."""
@@ -181,7 +183,7 @@ class Function:
     """
 
     _node_class: type[FunctionNode] = FunctionNode
-    generate_vmap_rule = True
+    generate_vmap_rule = False  # either way forward and backward written with tensor functions run inside vmap as they are
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -216,6 +218,14 @@ class Function:
         """The tangents of the outputs from those of the arguments. Not called: forward mode differentiates backward instead."""
         raise NotImplementedError("autograd.Function: define the static method jvp")
 
+    @staticmethod
+    def vmap(info: VmapInfo, in_dims: tuple[int | None, ...], *args: Any) -> Any:
+        """Optional, beside a setup_context: forward for a whole batch, where forward itself looks at values. Returns (output, out_dims).
+
+        Arguments with 0 in in_dims have the batch in their first dimension, those with None are one for all samples.
+        """
+        raise NotImplementedError("autograd.Function: the static method vmap is not defined")
+
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
         """Run forward and record the call. Returns what forward returned, its tensors in the graph."""
@@ -232,12 +242,17 @@ class Function:
         for x in args:
             if isinstance(x, Differentiable) and x._meta is not None:
                 refresh(x)
+        if mode.vmap is not None and not (apart and cls.vmap is not Function.vmap) and any(_recorded_below(x, mode) for x in args):
+            raise RuntimeError(
+                f"{cls.__name__}: a gradient through vmap, asked for outside of it, needs forward for a whole batch. Define the "
+                f"static methods setup_context and vmap(info, in_dims, *args) -> (output, out_dims); it may call {cls.__name__}.apply"
+            )
         ctx = FunctionCtx()
         ctx.needs_input_grad = needs = tuple(isinstance(x, Differentiable) and x._edge is not None for x in args)
         token = enter(mode.replace(recording=False, walking=False))
         try:
             if apart:
-                output = cls.forward(*args)
+                output = cls.forward(*args) if mode.vmap is None else _mapped(cls, args, mode)
                 cls.setup_context(ctx, args, output)
             else:
                 output = cls.forward(ctx, *args)
@@ -255,6 +270,48 @@ class Function:
         if not isinstance(output, tuple):
             return outputs[0]
         return type(output)(*outputs) if hasattr(output, "_fields") else tuple(outputs)
+
+
+class VmapInfo(NamedTuple):
+    """What a Function's `vmap` is told: the batch's size, and what random numbers mean in it ("error", "same" or "different")."""
+
+    batch_size: int
+    randomness: str
+
+
+def _recorded_below(tensor: Any, mode: Mode) -> bool:
+    """Whether operations on this tensor are recorded outside of a vmap that it is inside of."""
+    array = getattr(tensor, "_array", None)
+    if type(array) is not Batched:
+        return False
+    below = array.level.below(mode)
+    return (below.recording and array.value._edge is not None) or _recorded_below(array.value, below)
+
+
+def _mapped(function: type[Function], args: tuple[Any, ...], mode: Mode) -> Any:
+    """Forward inside vmap: by the Function's own `vmap` on the whole batch, if it has one."""
+    arrays = [getattr(x, "_array", None) for x in args]
+    levels = [a.level for a in arrays if type(a) is Batched]
+    if not levels or function.vmap is Function.vmap:
+        return function.forward(*args)
+    if function.generate_vmap_rule:
+        raise RuntimeError(f"{function.__name__}: has a vmap of its own and generate_vmap_rule=True; remove one of them")
+    level: Any = max(levels, key=lambda found: found.depth)
+    here = [type(a) is Batched and a.level is level for a in arrays]
+    values: list[Any] = [a.value if h else x for x, a, h in zip(args, arrays, here, strict=True)]  # type: ignore[union-attr]
+    in_dims = tuple(0 if h and a.mapped else None for a, h in zip(arrays, here, strict=True))  # type: ignore[union-attr]
+    token = enter(level.below(mode))
+    try:
+        found, out_dims = function.vmap(VmapInfo(level.size, level.randomness), in_dims, *values)
+        parts = list(found) if isinstance(found, tuple) else [found]
+        dims = list(out_dims) if isinstance(out_dims, tuple) else [out_dims] * len(parts)
+        parts = [y if d is None or not isinstance(y, Differentiable) else y.movedim(d, 0) for y, d in zip(parts, dims, strict=True)]  # type: ignore[attr-defined]
+    finally:
+        leave(token)
+    outputs = tuple(
+        wrap(Batched(y, level, d is not None)) if isinstance(y, Differentiable) else y for y, d in zip(parts, dims, strict=True)
+    )
+    return outputs if isinstance(found, tuple) else outputs[0]
 
 
 def _record(function: type[Function], ctx: FunctionCtx, args: tuple[Any, ...], outputs: list[Any], mode: Mode) -> None:
@@ -303,59 +360,3 @@ def _is_view(tensor: Any, memories: Sequence[Version]) -> bool:
     """Whether forward made this tensor as a view, or of an input's memory."""
     meta = tensor._meta
     return meta is not None and (meta.quiet or meta.base is not None or any(meta.version is v for v in memories))
-
-
-class _Twice(Node):
-    """Stands behind the gradients of a backward that cannot be differentiated."""
-
-    __slots__ = ("width",)
-    width: int
-
-    @property
-    def count(self) -> int:  # type: ignore[override]
-        return self.width
-
-    def name(self) -> str:
-        return "Error"
-
-    def watch(self, index: int, version: Version) -> None:
-        """Nothing is kept."""
-
-    def back(self, g: Any) -> Any:
-        raise RuntimeError("trying to differentiate twice a function that was marked with @once_differentiable")
-
-
-def once_differentiable(fn: Callable[..., Any]) -> Callable[..., Any]:
-    """Decorator of a Function's backward that cannot be differentiated itself, say because it computes with NumPy.
-
-    It runs without recording, and a second derivative through it raises RuntimeError instead of being silently wrong.
-    """
-
-    @functools.wraps(fn)
-    def wrapper(ctx: Any, *grads: Any) -> Any:
-        mode = current()
-        token = enter(mode.replace(recording=False))
-        try:
-            found = fn(ctx, *grads)
-        finally:
-            leave(token)
-        if not mode.recording:
-            return found
-        kept = [x for x in (*grads, *ctx.saved_tensors) if isinstance(x, Differentiable)]
-        if all(x._edge is None for x in kept):
-            return found
-        parts = list(found) if isinstance(found, (tuple, list)) else [found]
-        node = object.__new__(_Twice)
-        node.edges, node.width = tuple(map(edge_to, kept)), len(parts)
-        node.saved, node.params = (), {}
-        node.specs = node.versions = node.hooks = None
-        node.output_specs = tuple(spec_of(x._array) if isinstance(x, Differentiable) else None for x in parts)
-        node.seq, node.scope = next_sequence(), mode.scope
-        node.code, node.lasti = user_frame(getframe(1))
-        for i, x in enumerate(parts):
-            if isinstance(x, Differentiable):
-                parts[i] = without_graph(x)
-                parts[i]._edge = node if node.width == 1 else Edge(node, i)
-        return tuple(parts) if isinstance(found, (tuple, list)) else parts[0]
-
-    return wrapper

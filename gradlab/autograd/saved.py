@@ -101,15 +101,17 @@ def pack_all(hooks: Hooks, node: Any, saved: tuple[Any, ...], first_output: int)
 
 def unpack_all(node: Any) -> tuple[Any, ...]:
     """The values of `pack_all` again, as formulas see them."""
-    if node.saved is None:
+    saved = node.saved  # read once: another thread may free it
+    if saved is None:
         raise errors.freed(node)
-
-    def one(value: Any) -> Any:
-        if type(value) is tuple:
-            return tuple(map(one, value))
-        return value.tensor(node) if type(value) is Held else value
-
-    return tuple(map(one, node.saved))
+    return tuple(
+        tuple(x.tensor(node) if type(x) is Held else x for x in value)
+        if type(value) is tuple
+        else value.tensor(node)
+        if type(value) is Held
+        else value
+        for value in saved
+    )
 
 
 class Kept:

@@ -1,6 +1,8 @@
-"""Whether results have to be the same bits in every run. They are by default. Imported with gradlab, so it imports nothing."""
+"""Whether results have to be the same bits in every run. They are by default. Imported with gradlab, so it imports nothing of it."""
 
 from __future__ import annotations
+
+from collections.abc import Callable
 
 # Rows that have a faster algorithm whose results may differ in the last bits from run to run: what it does, and when it is taken.
 NONDETERMINISTIC = {
@@ -23,6 +25,7 @@ class _State:
 
 
 STATE = _State()
+changed: list[Callable[[], None]] = []  # called when the choice changes: plans were made for the old one
 
 
 def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None:
@@ -37,7 +40,10 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
     """
     if not isinstance(mode, bool):
         raise TypeError(f"use_deterministic_algorithms: True or False, not {type(mode).__name__}")
-    STATE.deterministic, STATE.warn_only = mode, bool(warn_only)
+    before, STATE.deterministic, STATE.warn_only = STATE.deterministic, mode, bool(warn_only)
+    if before is not mode:
+        for forget in changed:
+            forget()
 
 
 def are_deterministic_algorithms_enabled() -> bool:

@@ -152,7 +152,7 @@ def hessian(
     func: Callable[..., Any], inputs: Any, create_graph: bool = False, strict: bool = False, vectorize: bool = False,
     outer_jacobian_strategy: str = "reverse-mode",
 ) -> Any:  # fmt: skip
-    """All second derivatives of a function whose output is one number: of shape (*input, *input), or a tuple of tuples for several inputs."""
+    """All second derivatives of a function that gives one number: of shape (*input, *input); tuples of tuples for several inputs."""
     given = _tuple("hessian", "inputs", inputs)
     numbers: Any = tuple(range(len(given))) if isinstance(inputs, (tuple, list)) else 0
     found = jacobian(grad(func, argnums=numbers), inputs, create_graph, strict, vectorize, outer_jacobian_strategy)

@@ -6,12 +6,11 @@ import functools
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gradlab.autograd.mode import no_grad
 from gradlab.autograd.record import bind
 from gradlab.dtype import FLOATING
 from gradlab.func.derivatives import Argnums, Differentiation, Linear, chosen
 from gradlab.func.mapping import vmap
-from gradlab.func.recording import gradients, zeros
+from gradlab.func.recording import gradients, still, zeros
 from gradlab.func.tree import unflatten
 from gradlab.ops.movement import cat
 from gradlab.spec import count
@@ -48,7 +47,7 @@ def over_basis(function: Callable[..., list[Any]], tensors: Sequence[Any], chunk
         if keep:
             parts.append(rows(start, stop))
         else:
-            with no_grad():
+            with still():
                 parts.append(rows(start, stop))
     return parts[0] if len(parts) == 1 else [_cat(*column, dim=0) for column in zip(*parts, strict=True)]
 

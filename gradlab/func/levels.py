@@ -133,16 +133,13 @@ class Level:
     def _one_by_one(self, op: Op, values: list[Any], mapped: list[bool], params: list[dict[str, Any]]) -> Any:
         """The row on each sample, and the results as a batch."""
         if not self.size:
-            return self._nothing(op, values, mapped, params)
+            raise ValueError(f"vmap: {op.name} takes the samples one by one, but the batch has none")
         each = [
             bind(op)(*[v.select(0, i) if m else v for v, m in zip(values, mapped, strict=True)], **given) for i, given in enumerate(params)
         ]
         if op.result is None:
             return together(each)
         return tuple(together(list(ys)) for ys in zip(*each, strict=True))
-
-    def _nothing(self, op: Op, values: list[Any], mapped: list[bool], params: list[dict[str, Any]]) -> Any:
-        raise ValueError(f"vmap: {op.name} takes the samples one by one, but the batch has none")
 
     def draw(self, generator: Any, words: int, device: Any) -> tuple[Any, int]:
         """`draw` of random words inside this level: for all samples the same, or for each its own. Raises RuntimeError for "error"."""

@@ -25,7 +25,7 @@ def vmap(
     """The function that maps `func` over a dimension of its arguments, with every operation running on the whole batch at once.
 
     in_dims: which dimension of each argument counts the samples: a number, None for an argument that is the same for every sample, or a
-    tuple of these, nested like the arguments. Keyword arguments are always mapped over dimension 0.
+    tuple of these, nested like the arguments. Keyword arguments are the same for every sample.
     out_dims: where the samples' dimension comes in each result; None for a result that is the same for every sample.
     randomness: "error" (random operations raise RuntimeError), "different" or "same" numbers in every sample.
     chunk_size: at most so many samples at a time, to save memory.
@@ -64,14 +64,11 @@ class Call:
         self.func, self.out_dims, self.randomness = func, out_dims, randomness
         if not isinstance(in_dims, (int, tuple, list)):
             raise ValueError(f"{self.name}: in_dims is a number or a tuple, nested like the arguments, not {type(in_dims).__name__}")
-        if not args and not kwargs:
-            raise ValueError(f"{self.name}: no arguments; there is nothing to map over")
-        leaves, self.structure = flatten(args)
+        if not args:
+            raise ValueError(f"{self.name}: no positional arguments; there is nothing to map over")
+        self.leaves, self.structure = flatten(args)
         self.dims = spread(in_dims if isinstance(in_dims, int) else tuple(in_dims), self.structure, f"{self.name}: in_dims")
-        named, self.named_structure = flatten(kwargs)
-        self.positional = len(leaves)
-        self.leaves = leaves + named
-        self.dims += [0 if isinstance(x, Differentiable) else None for x in named]
+        self.kwargs = kwargs
         self.size = self._checked()
 
     def _checked(self) -> int:
@@ -110,11 +107,9 @@ class Call:
             batched = Batched(part.movedim(dim, 0) if dim else part, level, True)
             inside.append(wrap(batched))
             written.append((inside[-1], batched, part, dim))
-        args = unflatten(self.structure, inside[: self.positional])
-        kwargs = unflatten(self.named_structure, inside[self.positional :])
         token = enter(mode.replace(vmap=level))
         try:
-            result = self.func(*args, **kwargs)
+            result = self.func(*unflatten(self.structure, inside), **self.kwargs)
             for inner, _, _, _ in written:  # bring views up to date
                 inner.requires_grad  # noqa: B018
         finally:

@@ -7,7 +7,8 @@ results depend on a tensor of a graph from outside.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 from gradlab import ops
@@ -82,11 +83,17 @@ class Recording:
         )
 
     def outside(self, value: Any, keep: bool) -> Any:
-        """Results as the caller gets them: out of the graph unless `keep`. What is no tensor stays as it is."""
+        """Results as the caller gets them: out of this graph unless `keep`, in those of outside of a vmap. Others stay as they are."""
         if keep:
             return value
         leaves, structure = flatten(value)
-        return unflatten(structure, [y if getattr(y, "_edge", None) is None else y.detach() for y in leaves])
+        return unflatten(structure, [y if getattr(y, "_edge", None) is None else self._cut(y) for y in leaves])
+
+    def _cut(self, y: Any) -> Any:
+        level = self.outer.vmap
+        if level is None:
+            return y.detach()
+        return wrap(y._array) if type(y._array) is Batched and y._array.level is level else y
 
 
 def in_graph(tensors: Sequence[Any]) -> bool:
@@ -110,6 +117,17 @@ def gradients(
     token = enter(mode if create else mode.replace(floor=min(mode.floor, depth)))
     try:
         return engine.grad([y for y, _ in pairs], inputs, [g for _, g in pairs], retain, create)
+    finally:
+        leave(token)
+
+
+@contextmanager
+def still() -> Iterator[None]:
+    """Operations are not recorded here; those on what lies outside of the vmaps around still are, if they were."""
+    mode = current()
+    token = enter(mode.replace(recording=False, walking=True, floor=min(mode.floor, depth_now())))
+    try:
+        yield
     finally:
         leave(token)
 

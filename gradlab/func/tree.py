@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 LEAF = "leaf"
@@ -31,18 +31,17 @@ def flatten(value: Any) -> tuple[list[Any], Structure]:
 
 def unflatten(structure: Structure, leaves: Sequence[Any]) -> Any:
     """The inverse of `flatten`."""
-    waiting = iter(leaves)
+    return _built(structure, iter(leaves))
 
-    def build(part: Structure) -> Any:
-        if part == LEAF:
-            return next(waiting)
-        kind, keys, parts = part
-        built = [build(p) for p in parts]
-        if keys is not None:
-            return kind(zip(keys, built, strict=True))
-        return kind(*built) if hasattr(kind, "_fields") else kind(built)
 
-    return build(structure)
+def _built(structure: Structure, waiting: Iterator[Any]) -> Any:
+    if structure == LEAF:
+        return next(waiting)
+    kind, keys, parts = structure
+    built = [_built(part, waiting) for part in parts]
+    if keys is not None:
+        return kind(zip(keys, built, strict=True))
+    return kind(*built) if hasattr(kind, "_fields") else kind(built)
 
 
 def mapped(function: Callable[[Any], Any], value: Any) -> Any:

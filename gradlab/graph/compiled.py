@@ -6,7 +6,7 @@ import functools
 import logging
 import os
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, overload
 
 import numpy as np
@@ -28,8 +28,10 @@ MANY = 8  # programs of one function that are normal
 class Compiled:
     """What `compile` returns: call it as the function. `programs` holds what was traced so far, the newest first."""
 
-    def __init__(self, function: Callable[..., Any], check: bool = False, explain: bool = False) -> None:
-        self.function, self.check, self.explain = function, check, explain
+    def __init__(
+        self, function: Callable[..., Any], check: bool = False, explain: bool = False, passes: Mapping[str, bool] | None = None
+    ) -> None:
+        self.function, self.check, self.explain, self.passes = function, check, explain, passes
         self.programs: list[Program] = []
         self._signatures: list[Any] = []
         self._leaks = 0
@@ -67,7 +69,7 @@ class Compiled:
                     stacklevel=3,
                 )
         try:
-            staged = stage(self.function, args, kwargs, mode)
+            staged = stage(self.function, args, kwargs, mode, self.passes)
         except Changed as leak:
             # State that the first run of something makes (an optimizer's buffers) is there after one more eager run.
             self._leaks += 1
@@ -255,14 +257,18 @@ def _title(function: Any) -> str:
 
 
 @overload
-def compile(function: F, *, check: bool = ..., explain: bool = ...) -> F: ...
+def compile(function: F, *, check: bool = ..., explain: bool = ..., passes: Mapping[str, bool] | None = ...) -> F: ...
 
 
 @overload
-def compile(function: None = ..., *, check: bool = ..., explain: bool = ...) -> Callable[[F], F]: ...
+def compile(
+    function: None = ..., *, check: bool = ..., explain: bool = ..., passes: Mapping[str, bool] | None = ...
+) -> Callable[[F], F]: ...
 
 
-def compile(function: Any = None, *, check: bool = False, explain: bool = False) -> Any:
+def compile(
+    function: Any = None, *, check: bool = False, explain: bool = False, passes: Mapping[str, bool] | None = None
+) -> Any:
     """Let a function run as a static program: a forward, a loss, or a whole training step.
 
     The first call runs eagerly, the second traces the function and runs the program; further calls run the program while the
@@ -272,27 +278,28 @@ def compile(function: Any = None, *, check: bool = False, explain: bool = False)
 
     check: compare the first run of each program with the eager run from the same state.
     explain: print why the function is traced again (otherwise it goes to the log `gradlab.compile`).
+    passes: switches some of the passes over the graph off, by name: {"assemble": False}; see `gradlab.graph.passes`.
     Environment: GRADLAB_COMPILE=0 runs everything eagerly.
     Raises TraceError in the call that traces, naming the line, where the function reads a value (`item()`, `if` on a tensor, print).
     """
     if function is None:
-        return functools.partial(compile, check=check, explain=explain)
+        return functools.partial(compile, check=check, explain=explain, passes=passes)
     if not callable(function):
         raise TypeError(f"compile: a function or a module, not {type(function).__name__}")
     if os.environ.get("GRADLAB_COMPILE") == "0":
         return function
     if isinstance(function, Module):
-        return CompiledModule(function, check, explain)
-    return Compiled(function, check, explain)
+        return CompiledModule(function, check, explain, passes)
+    return Compiled(function, check, explain, passes)
 
 
 class CompiledModule(Module):
     """A module whose call is compiled. Parameters, buffers and attributes are those of the module it wraps."""
 
-    def __init__(self, module: Module, check: bool, explain: bool) -> None:
+    def __init__(self, module: Module, check: bool, explain: bool, passes: Mapping[str, bool] | None) -> None:
         super().__init__()
         self.module = module
-        self.__dict__["_compiled"] = Compiled(module.__call__, check, explain)
+        self.__dict__["_compiled"] = Compiled(module.__call__, check, explain, passes)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The wrapped module's call, compiled."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
+from gradlab.device import CPU, Device
 from gradlab.op import Op
 from gradlab.spec import Spec
 
@@ -47,6 +48,7 @@ class Graph:
     outputs: list[Value] = field(default_factory=list)
     updates: list[tuple[Value, Value]] = field(default_factory=list)  # state value, new value
     gradients: list[tuple[Any, Value | None]] = field(default_factory=list)  # leaf, its .grad after the run
+    device: Device = CPU
 
     def __str__(self) -> str:
         def typed(value: Value) -> str:
@@ -67,4 +69,4 @@ class Graph:
             if any(v.id in needed for v in call.outputs):
                 kept.append(call)
                 needed.update(v.id for v in call.inputs if isinstance(v, Value))
-        return Graph(self.inputs, self.state, self.random, kept[::-1], self.outputs, self.updates, self.gradients)
+        return Graph(self.inputs, self.state, self.random, kept[::-1], self.outputs, self.updates, self.gradients, self.device)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,6 +18,7 @@ from gradlab.graph.freeze import freeze
 from gradlab.graph.guards import Guards
 from gradlab.graph.ir import Graph, Value
 from gradlab.graph.live import LiveTracer
+from gradlab.graph.passes import optimize
 from gradlab.graph.reads import Reads
 from gradlab.graph.symbol import Symbol, TraceError
 from gradlab.graph.tree import flatten, unflatten
@@ -67,7 +68,9 @@ class Staged:
     twins: list[Any] = field(default_factory=list)  # what stood for the arguments in the trace
 
 
-def stage(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], mode: Mode) -> Staged:
+def stage(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], mode: Mode, passes: Mapping[str, bool] | None = None
+) -> Staged:
     """Run `function` once over Symbols. Nothing outside is changed, whether it succeeds or not. Raises TraceError, or what it raises."""
     given, structure = flatten([list(args), kwargs])
     tracer = LiveTracer(given[0].device if given else CPU)
@@ -120,6 +123,7 @@ def stage(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str,
     reads.guard(guards, tracer.live())
     # An alias that an in-place operation made has been given a copy since: its tensor is known by itself.
     tensors = [(t, tracer.arrays[key]) for key, t in tracer.tensors.items() if t._array is tracer.arrays[key]]
+    graph = optimize(graph, passes)
     untouched = list(tracer.untouched.values())
     return Staged(graph, len(given), outputs, result_structure, tracer.hyper_values(), tensors, guards, untouched, backward, staged)
 

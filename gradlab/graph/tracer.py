@@ -26,7 +26,7 @@ class Tracer:
 
     def __init__(self, device: Device = CPU) -> None:
         self.device = device
-        self.graph = Graph()
+        self.graph = Graph(device=device)
         self._count = 0
         self._values: dict[int, Value] = {}  # symbol id -> value
         self._state: dict[int, tuple[Any, Symbol]] = {}  # id of an array -> the array (kept alive) and the symbol of its first value

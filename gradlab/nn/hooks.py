@@ -199,8 +199,10 @@ class _Boundary:
         if not places or not current().recording:
             return result
 
+        width = len(values)  # the closure must not hold `values`: they lead to the node that holds it
+
         def inspect(gradients: list[Any]) -> list[Any]:
-            full: list[Any] = [None] * len(values)
+            full: list[Any] = [None] * width
             for i, g in zip(places, gradients):
                 full[i] = g
             grad_output = tuple(full)

@@ -179,8 +179,9 @@ def _mask_gradient(g_y: Any, q: Any, k: Any, v: Any, mask: Any, y: Any, lse: Any
 
 
 def _second(
-    g_dq: Any, g_dk: Any, g_dv: Any, g: Any, q: Any, k: Any, v: Any, mask: Any, y: Any, lse: Any, scale: float, causal: bool, g_lse: Any = None
-) -> Any:
+    g_dq: Any, g_dk: Any, g_dv: Any, g: Any, q: Any, k: Any, v: Any, mask: Any, y: Any, lse: Any, scale: float, causal: bool,
+    g_lse: Any = None,
+) -> Any:  # fmt: skip
     """The gradients of `dq = scale dS k`, `dk = scale dSᵀ q`, `dv = Pᵀ g`, where dS = P (g vᵀ - delta), delta = Σ g y - g_lse."""
     p = _weights(q, k, mask, lse, scale, causal)
     delta = (g * y).sum(-1, keepdim=True)

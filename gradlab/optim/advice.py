@@ -1,15 +1,18 @@
 """What an optimizer notices about the training around it, at its first steps and then ever more rarely, so that no step is slower.
 
 At steps 1 to 4, at powers of two and at every 64th: gradients that are not finite. At steps 1 to 4: parameters without a gradient,
-gradients that are never zeroed. At powers of two from 16: graphs of earlier steps that are still held.
+gradients that are never zeroed. From step 16: graphs of earlier steps that are still held; this search goes through all objects, so it
+is made only when a hundred times its own duration has passed.
 """
 
 from __future__ import annotations
 
 import gc
+import inspect
 import sys
 import weakref
 from collections.abc import Iterator
+from time import perf_counter
 from types import FrameType, ModuleType
 from typing import Any, TypeGuard
 
@@ -23,6 +26,7 @@ from gradlab.autograd.node import Node
 from gradlab.dtype import FLOATING
 
 FIRST, SAMPLE, SCAN = 4, 8, 16  # steps looked at one by one; elements compared; the step of the first search for graphs
+PAUSE = 0.5  # seconds, at least, between two searches
 NODE_BYTES = 600  # about what a node without kept values takes
 CONTAINERS = (list, tuple, set, dict)
 
@@ -35,7 +39,8 @@ class Watch:
         self.gradient: Any = None  # weak reference to the first gradient
         self.values: Any = None  # its first elements
         self.piled = 0  # steps in which it only grew
-        self.nodes = 0  # alive when last counted
+        self.nodes = self.counted_at = 0  # how many were alive when last counted, and the step of that
+        self.due = perf_counter() + PAUSE  # when to count next
         self.told: set[type[GradlabWarning]] = set()
 
 
@@ -50,7 +55,7 @@ def look(optimizer: Any, steps: int) -> None:
     if steps <= FIRST:
         _reached(optimizer, steps, watch)
         _zeroed(optimizer, watch)
-    elif steps >= SCAN and not steps & (steps - 1) and HeldGraphWarning not in watch.told:
+    elif steps >= SCAN and HeldGraphWarning not in watch.told and perf_counter() >= watch.due:
         _held(steps, watch)
 
 
@@ -129,9 +134,14 @@ def _zeroed(optimizer: Any, watch: Watch) -> None:
 
 def _held(steps: int, watch: Watch) -> None:
     """Whether the number of nodes that are alive grows with the steps; then who holds them."""
-    nodes = [x for x in gc.get_objects() if issubclass(type(x), Node)]
-    before, watch.nodes = watch.nodes, len(nodes)
-    if steps == SCAN or len(nodes) - before < steps // 2 or len(nodes) < 1.5 * before:
+    start = perf_counter()
+    kinds = _kinds(Node)
+    nodes = [x for x in gc.get_objects() if type(x) in kinds]
+    before, since = watch.nodes, watch.counted_at
+    watch.nodes, watch.counted_at = len(nodes), steps
+    end = perf_counter()
+    watch.due = end + max(PAUSE, 100 * (end - start))
+    if not since or len(nodes) - before < (steps - since) * 0.9 or len(nodes) < 1.2 * before:
         return
     name = holder(sys._getframe(2))
     who = f"They are held by {name}. " if name else ""
@@ -141,6 +151,11 @@ def _held(steps: int, watch: Watch) -> None:
         f"after {steps} steps the graphs of earlier steps are still alive: {len(nodes):,} operations, {weight(nodes) / 1e6:.3g} MB, and "
         f"growing. {who}Keep numbers instead of losses: `losses.append(loss.item())`, `total += loss.item()`, or loss.detach()",
     )
+
+
+def _kinds(base: type) -> set[type]:
+    """A class and all derived from it: a look-up takes a third of the time of `isinstance`."""
+    return {base}.union(*map(_kinds, base.__subclasses__()))
 
 
 def weight(nodes: list[Any]) -> int:
@@ -166,6 +181,9 @@ def holder(frame: FrameType | None) -> str:
                 found = graphs(value)
                 if found > most:
                     best, most = f'{name}, {_kind(value)} in {where} (File "{place.file}", line {place.line})', found
+            del value
+            if sys.version_info < (3, 13) and code.co_flags & inspect.CO_OPTIMIZED:
+                frame.f_locals.clear()  # a copy that lives as long as the frame, with all that it holds
         frame = frame.f_back
     return best
 

@@ -5,11 +5,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from gradlab.autograd import position
+
 ROOT = 0  # the box around everything
+ABOVE = os.path.dirname(position.PACKAGE) + os.sep
 
 # kind -> the word for it in a legend
 KINDS = {
@@ -53,7 +57,7 @@ class Vertex:
 
 @dataclass
 class Box:
-    """One call of a module: its class, its name in the module around it."""
+    """One call of a module: its class, its name in the module around it, when it began."""
 
     id: int
     kind: str
@@ -61,6 +65,7 @@ class Box:
     parent: int
     order: float
     place: str = ""
+    line: bool = False  # of one line of the user's instead
 
 
 @dataclass
@@ -234,6 +239,17 @@ def size(count: float) -> str:
             return f"{count:.3g} {unit}" if unit != "B" else f"{count:.0f} B"
         count /= 1000
     return f"{count:.3g} GB"
+
+
+def source_line(place: Any) -> tuple[str, list[tuple[str, str]]]:
+    """A `position.Position` as text, and the line itself as a fact; nothing for None.
+
+    The file is given as seen from the working directory, or from where gradlab is: pictures are shown to others.
+    """
+    if place is None or place.file.startswith("<frozen"):
+        return "", []
+    file = place.file.removeprefix(os.getcwd() + os.sep).removeprefix(ABOVE)
+    return f"{file}:{place.line} in {place.function}", [("line", place.text)] if place.text else []
 
 
 def extent(shape: Sequence[int] | None, dtype: Any = None) -> str:

@@ -191,22 +191,21 @@ def draw_links(inside: Inside, x: float, y: float, layers: Layers) -> None:
     """The lines of one box. Within a layer's height they are straight, between layers they are curves, so they run through nothing."""
     frame, parts, bands = inside.frame, inside.parts, inside.bands
     level = {entry: i for i, row in enumerate(frame.layers) for entry in row}
-    entering: dict[int, list[tuple[float, int, int]]] = {}
+    entering: dict[int, set[tuple[float, int]]] = {}
     for a, b, value in frame.links:
         if frame.entries[b][0] in ("vertex", "box") and not (frame.entries[b][0] == "box" and parts[b].ins):
-            entering.setdefault(b, []).append((parts[a].x + parts[a].outs.get(value, 0.0), a, value))
-    aside: dict[tuple[int, int, int], float] = {}
-    for b, found in entering.items():  # several lines into one part enter side by side
+            entering.setdefault(b, set()).add((parts[a].x + parts[a].outs.get(value, 0.0), a))
+    aside: dict[tuple[float, int, int], float] = {}
+    for b, found in entering.items():  # lines from several places into one part enter side by side
         step = min(16.0, 2 * parts[b].right * 0.6 / max(len(found) - 1, 1))
-        found.sort()
-        straight = next((i for i, (start, _, _) in enumerate(found) if abs(start - parts[b].x) < 2.0), (len(found) - 1) / 2)
-        for i, (_, a, value) in enumerate(found):
-            aside[a, b, value] = (i - straight) * step
+        middle = next((i for i, (origin, _) in enumerate(sorted(found)) if abs(origin - parts[b].x) < 2.0), (len(found) - 1) / 2)
+        for i, (origin, a) in enumerate(sorted(found)):
+            aside[origin, a, b] = (i - middle) * step
     for a, b, value in frame.links:
         start, end = parts[a], parts[b]
         from_kind, to_kind = frame.entries[a][0], frame.entries[b][0]
         x0 = x + start.x + start.outs.get(value, 0.0)
-        x1 = x + end.x + end.ins.get(value, 0.0) + aside.get((a, b, value), 0.0)
+        x1 = x + end.x + end.ins.get(value, 0.0) + aside.get((start.x + start.outs.get(value, 0.0), a, b), 0.0)
         y0 = y if from_kind == "in" else y + bands[level[a]][1] if from_kind == "bend" else y + start.y + start.height
         if from_kind == "vertex":
             y0 -= 0.0 if start.height <= 40.5 else (start.height - 40.0) / 2
@@ -217,7 +216,10 @@ def draw_links(inside: Inside, x: float, y: float, layers: Layers) -> None:
         y1 = y + bands[level[b]][1] if to_kind == "bend" else near + 14.0 if to_kind == "out" else y + top
         if last:
             y1 -= 5.0
-        layers.lines.append(f'<path class="edge" d="{course(x0, y0, far, near, x1, y1)}"/>')
+        path = f'<path class="edge" d="{course(x0, y0, far, near, x1, y1)}"/>'
+        if path == (layers.lines[-2] if last and len(layers.lines) > 1 else ""):
+            continue  # several values from one folded box to the same part
+        layers.lines.append(path)
         if last:
             layers.lines.append(f'<path class="tip" d="M{x1 - 3.6:.1f} {y1 - 1.5:.1f}h7.2L{x1:.1f} {y1 + 5:.1f}z"/>')
 

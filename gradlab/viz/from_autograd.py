@@ -10,7 +10,7 @@ from gradlab.autograd.base import LEAF, Differentiable
 from gradlab.autograd.engine import reachable
 from gradlab.spec import Spec, spec_of
 from gradlab.tensor import Tensor
-from gradlab.viz.diagram import ROOT, Chip, Diagram, Vertex, extent, size
+from gradlab.viz.diagram import ROOT, Chip, Diagram, Vertex, extent, size, source_line
 
 WORDS = {"w": "weight", "b": "bias", "x": "input", "a": "input", "xs": "input", "at": "indices"}
 
@@ -70,7 +70,7 @@ class _Reader:
 
     def _operation(self, node: Any) -> Vertex:
         spec = self.specs.get((node, 0))
-        place = node.forward_position
+        where, line = source_line(node.forward_position)
         kept, own = self._kept(node)
         facts = [("backward", node.name())]
         if node.count > 1:
@@ -84,13 +84,9 @@ class _Reader:
         if node.saved is None:
             facts.append(("kept", "freed by a backward"))
         shape = extent(*spec) if spec is not None else ""
-        where = "" if place is None else f"{place.file}:{place.line} in {place.function}"
-        made = self.found.vertex(
-            "operation", _title(node), shape, self.found.box_of(node.scope, node.seq), node.seq, kept=kept, place=where, facts=facts
+        return self.found.vertex(
+            "operation", _title(node), shape, self.found.box_of(node.scope, node.seq), node.seq, kept=kept, place=where, facts=facts + line
         )
-        if place is not None and place.text:
-            made.facts.append(("line", place.text))
-        return made
 
     def _kept(self, node: Any) -> tuple[int, list[tuple[str, str]]]:
         """Bytes that only backward keeps alive, each buffer counted at the first operation that keeps it; and what is kept, in words."""

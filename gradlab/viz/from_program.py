@@ -6,9 +6,10 @@ import math
 from typing import Any
 
 from gradlab.autograd import position
-from gradlab.viz.diagram import ROOT, Chip, Diagram, Vertex, counted, extent
+from gradlab.viz.diagram import ROOT, Box, Chip, Diagram, Vertex, counted, extent, source_line
 
 WORDS = {"w": "weight", "b": "bias"}
+MANY, LONGEST = 8, 40  # calls of one line that get a box; letters of its title
 
 
 def is_program(value: Any) -> bool:
@@ -24,14 +25,11 @@ def diagram(graph: Any, names: dict[int, str] | None = None) -> Diagram:
     calls = []
     for order, call in enumerate(graph.calls):
         code, lasti, scope = call.position or (None, 0, None)
-        place = position.locate(code, lasti, scope)
+        where, line = source_line(position.locate(code, lasti, scope))
         spec = call.outputs[0].spec
-        where = "" if place is None else f"{place.file}:{place.line} in {place.function}"
         facts = [("values", ", ".join(map(repr, call.outputs)))]
         facts += [(name, repr(value)) for name, value in call.params.items() if len(repr(value)) < 60]
-        vertex = found.vertex("operation", call.op.name, extent(*spec), found.box_of(scope, order), order, place=where, facts=facts)
-        if place is not None and place.text:
-            vertex.facts.append(("line", place.text))
+        vertex = found.vertex("operation", call.op.name, extent(*spec), found.box_of(scope, order), order, place=where, facts=facts + line)
         calls.append((call, vertex))
         for value in call.outputs:
             made[value.id] = vertex
@@ -45,11 +43,19 @@ def diagram(graph: Any, names: dict[int, str] | None = None) -> Diagram:
             if getattr(value, "id", None) in state:
                 word = call.op.inputs[min(at, len(call.op.inputs) - 1)]
                 name = state[value.id] or WORDS.get(word, word)
+                if vertex.box != ROOT:  # its module is around it
+                    name = name.rpartition(".")[2]
                 vertex.chips.append(Chip("state", name, extent(*value.spec), math.prod(value.spec.shape)))
+    lines = _boxes_of_lines(found, calls)
     for call, vertex in calls:
         for value in call.inputs:
-            if hasattr(value, "spec") and value.id in made:
-                found.flow(made[value.id], vertex)
+            source = made.get(getattr(value, "id", -1))
+            if source is None:
+                continue
+            if vertex.box in lines and source.box != ROOT and source.box not in lines:  # what the forward keeps for the backward
+                vertex.chips.append(Chip("constant", f"{source.title} {source.name}".strip(), source.shape, 0))
+            else:
+                found.flow(source, vertex)
     ends = [(f"output {i}", value) for i, value in enumerate(graph.outputs)]
     ends += [("update", new) for _, new in graph.updates]
     ends += [("gradient", value) for _, value in getattr(graph, "gradients", ()) if value is not None]
@@ -57,9 +63,41 @@ def diagram(graph: Any, names: dict[int, str] | None = None) -> Diagram:
     for name, value in ends:
         if value.id in made:
             groups.setdefault((made[value.id].id, name), []).append(value)
-    for order, ((source, name), values) in enumerate(groups.items()):
+    for order, ((number, name), values) in enumerate(groups.items()):
         shape = extent(*max(values, key=lambda v: math.prod(v.spec.shape)).spec)
-        end = found.vertex("output", name if len(values) == 1 else f"{len(values)} {name}s", shape, ROOT, 1e12 + order)
-        found.flow(found.vertices[source], end)
+        origin = found.vertices[number]
+        box = ROOT if name.startswith("output") else origin.box
+        end = found.vertex("output", name if len(values) == 1 else f"{len(values)} {name}s", shape, box, 1e12 + order)
+        found.flow(origin, end)
     found.note = f"{counted(len(graph.calls), 'operation')} · {counted(len(graph.state), 'state tensor')}"
     return found.melt()
+
+
+def _boxes_of_lines(found: Diagram, calls: list[tuple[Any, Vertex]]) -> set[int]:
+    """Put calls that one line outside all modules made, such as `loss.backward()`, into a box with that line as its title."""
+    boxes: set[int] = set()
+    run: list[tuple[Any, Vertex]] = []
+
+    def place_of(call: Any) -> Any:
+        code, lasti, scope = call.position or (None, 0, None)
+        return (code, lasti) if scope is None and code is not None else None
+
+    def close() -> None:
+        """Give what has been collected a box, if it is much."""
+        place = place_of(run[0][0]) if run else None
+        if place is not None and len(run) >= MANY:
+            text = position.line_of(*place).text or "one line"
+            title = text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
+            box = Box(len(found.boxes), title, "", ROOT, run[0][1].order, run[0][1].place, line=True)
+            found.boxes.append(box)
+            boxes.add(box.id)
+            for _, vertex in run:
+                vertex.box = box.id
+        run.clear()
+
+    for call, vertex in calls:
+        if run and place_of(call) != place_of(run[0][0]):
+            close()
+        run.append((call, vertex))
+    close()
+    return boxes

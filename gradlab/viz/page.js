@@ -232,18 +232,20 @@ function links(box, x, y, into) {
   const { frame, parts, bands } = box, level = levels(frame), entering = new Map(), aside = {};
   const ends = (b) => frame.entries[b][0] === "vertex" || (frame.entries[b][0] === "box" && !Object.keys(parts[b].ins).length);
   for (const [a, b, v] of frame.links) if (ends(b)) {
-    if (!entering.has(b)) entering.set(b, []);
-    entering.get(b).push([parts[a].x + (parts[a].outs[v] || 0), a, v]);
+    const start = parts[a].x + (parts[a].outs[v] || 0);
+    if (!entering.has(b)) entering.set(b, new Map());
+    entering.get(b).set([start, a].join(), [start, a]);
   }
-  for (const [b, found] of entering) {
+  for (const [b, starts] of entering) {
+    const found = [...starts.values()];
     const step = Math.min(16, 2 * parts[b].right * 0.6 / Math.max(found.length - 1, 1));
     found.sort((p, q) => p[0] - q[0] || p[1] - q[1]);
     const at = found.findIndex(([start]) => Math.abs(start - parts[b].x) < 2), straight = at < 0 ? (found.length - 1) / 2 : at;
-    found.forEach(([, a, v], i) => { aside[[a, b, v]] = (i - straight) * step; });
+    found.forEach(([start, a], i) => { aside[[start, a, b]] = (i - straight) * step; });
   }
   for (const [a, b, v] of frame.links) {
     const s = parts[a], e = parts[b], from = frame.entries[a][0], to = frame.entries[b][0], last = ends(b);
-    const x0 = x + s.x + (s.outs[v] || 0), x1 = x + e.x + (e.ins[v] || 0) + (aside[[a, b, v]] || 0);
+    const x0 = x + s.x + (s.outs[v] || 0), x1 = x + e.x + (e.ins[v] || 0) + (aside[[s.x + (s.outs[v] || 0), a, b]] || 0);
     let y0 = from === "in" ? y : from === "bend" ? y + bands[level[a]][1] : y + s.y + s.height;
     if (from === "vertex" && s.height > 40.5) y0 -= (s.height - 40) / 2;
     const far = y + bands[level[a]][1], near = y + bands[level[b]][0];

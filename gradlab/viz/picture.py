@@ -84,4 +84,7 @@ def graph(value: Any, *, model: Any = None, depth: int | None = None, repeats: b
     found = diagram_of(value, model, title)
     if repeats is None:
         repeats = found.visible(found.folded(depth, True)) <= READABLE
-    return Picture(found, found.folded(depth, repeats))
+    folded = found.folded(depth, repeats)
+    if depth is None and not repeats and found.visible(folded) > READABLE:
+        folded |= {box.id for box in found.boxes if box.line}
+    return Picture(found, folded)

@@ -125,7 +125,7 @@ def folded_part(diagram: Diagram, number: int) -> Part:
     """The size of a folded box."""
     box = diagram.boxes[number]
     lines = folded_lines(diagram, number)
-    width = max(title_width(box.kind, box.name), *map(width_of, lines)) + 26.0
+    width = max(title_width(box.kind, box.name) + 14.0, *map(width_of, lines)) + 26.0
     return Part(width / 2, width / 2, 32.0 + 14.0 * len(lines))
 
 

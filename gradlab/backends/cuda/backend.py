@@ -11,11 +11,13 @@ from typing import Any
 
 import numpy as np
 
+from gradlab.backends import determinism
 from gradlab.backends.cuda import elementwise, fallback, launch, reduction
 from gradlab.backends.cuda.compiler import Compiler
 from gradlab.backends.cuda.driver import Driver
 from gradlab.backends.cuda.work import Work
 from gradlab.device import Device
+from gradlab.dtype import INT64
 from gradlab.kernel import Elementwise, Gemm, Kernel, Library, Movement, Reduction
 from gradlab.op import Op
 from gradlab.spec import Spec
@@ -34,6 +36,7 @@ class CudaBackend:
         self.compiler = Compiler(driver)
         self.work = Work(driver, self.compiler)
         self._plans: dict[Any, Plan] = {}
+        determinism.changed.append(self._plans.clear)
         self._type: Any = driver.array_type
         self._several = driver.device_count() > 1
 
@@ -124,7 +127,11 @@ class CudaBackend:
         if rule is None or not rule.takes(specs, outs, given):
             return lambda inputs: fallback.run(self.work, op, inputs, outs, given)
         prepared = rule.prepare(self.work, arrays, outs) if rule.prepare is not None else None
-        return prepared or self._rule_plan(op, rule.run, specs, outs, given)
+        if prepared is None:
+            prepared = self._rule_plan(op, rule.run, specs, outs, given)
+            if rule.repeats:
+                return launch.plan(self.work, rule.run, arrays, outs, given, prepared)
+        return prepared
 
     def _rule_plan(
         self, op: Op, rule: Callable[..., None], specs: list[Spec | None], outs: tuple[Spec, ...], params: dict[str, Any]
@@ -188,6 +195,8 @@ class CudaBackend:
         if index != before:
             driver.set_device(index)
         try:
+            if array.dtype == INT64 and array.shape == (2,) and not driver.capturing():  # a generator's state, one for each draw
+                return launch.random.state_of(self.work, array)
             return driver.upload(np.ascontiguousarray(array).reshape(array.shape))
         finally:
             if index != before:

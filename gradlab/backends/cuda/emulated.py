@@ -97,7 +97,8 @@ class EmulatedDriver:
         return EmulatedArray(life.array(shape, dtype), device)
 
     def pointer(self, array: EmulatedArray) -> int:
-        return array._host.ctypes.data
+        host = array._host
+        return host.ctypes.data if host.size else 0  # nothing may be read there
 
     def device_of(self, array: EmulatedArray) -> int:
         return array._device
@@ -250,7 +251,7 @@ class EmulatedDriver:
         self.engine.submit(stream, "a captured graph", graph.uses, lambda: graph.run(order))
 
     def new_arena(self) -> Arena:
-        return Arena(Pool(self._memory[self.current_device()], "the arena of a graph"))
+        return Arena(Pool(self._memory[self.current_device()], lasting=True))
 
     def capturing(self) -> bool:
         return self.current_stream().capture is not None

@@ -45,7 +45,7 @@ def _processor() -> str:
 def built(text: str, *files: str) -> Path:
     """The shared library of a C++ text (and of sources in this directory), compiled unless it is in the cache."""
     sources = [(HERE / name).read_text() for name in files]
-    headers = [path.read_text() for path in sorted(HERE.glob("*.h"))] + [(source_directory() / "scalar_math.h").read_text()]
+    headers = [path.read_text() for path in (*sorted(HERE.glob("*.h")), *sorted(source_directory().glob("*.h")))]
     directory = cache_directory().parent / "programs"
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
     target = directory / f"{digest(text, *sources, *headers, *FLAGS, _processor())}.so"

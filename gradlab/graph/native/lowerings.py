@@ -1,6 +1,7 @@
 """All families of lowerings: importing this module registers them."""
 
 from gradlab.graph.native import (
+    attention as attention,
     movements as movements,
     products as products,
     reductions as reductions,
@@ -8,4 +9,4 @@ from gradlab.graph.native import (
     updates as updates,
 )
 
-__all__ = ["movements", "products", "reductions", "rowwise", "updates"]
+__all__ = ["attention", "movements", "products", "reductions", "rowwise", "updates"]

@@ -9,11 +9,6 @@ from gradlab.ops.batching.common import Flags, Params, Values, aligned, front, f
 from gradlab.ops.batching.products import apart, folded, groups, unfolded
 
 
-def along_last(value: Any, mapped: bool, wanted: int) -> Any:
-    """A weight over the last dimensions, against samples of `wanted` dimensions."""
-    return padded(value, mapped, wanted)
-
-
 def last_norm(op: Op, size: int, mapped: Flags, values: Values, params: Params) -> Any:
     """Over the last dimensions: a weight or bias of each sample is applied after a norm without."""
     x, *rest = values
@@ -23,9 +18,9 @@ def last_norm(op: Op, size: int, mapped: Flags, values: Values, params: Params) 
     y, *statistics = op(front(x, mapped[0], size), *[None] * len(rest), **params)
     weight, bias = rest[0], rest[1] if len(rest) > 1 else None
     if weight is not None:
-        y = y * along_last(weight, mapped[1], wanted)
+        y = y * padded(weight, mapped[1], wanted)
     if bias is not None:
-        y = y + along_last(bias, mapped[2], wanted)
+        y = y + padded(bias, mapped[2], wanted)
     return (y, *statistics)
 
 
@@ -36,7 +31,7 @@ def last_norm_backward(op: Op, size: int, mapped: Flags, values: Values, params:
     dy, x = front(dy, mapped[0], size), front(x, mapped[1], size)
     statistics = fronts(statistics, mapped[3:], size)
     if mapped[2]:
-        dx = op(dy * along_last(weight, True, len(shape)), x, None, *statistics, **params)[0]
+        dx = op(dy * padded(weight, True, len(shape)), x, None, *statistics, **params)[0]
     else:
         dx = op(dy, x, weight, *statistics, **params)[0]
     others = tuple(range(1, 1 + len(shape) - params["k"]))

@@ -118,15 +118,10 @@ def attention(op: Op, size: int, mapped: Flags, values: Values, params: Params) 
     return tuple(unfolded(y, size, n) for y in op(*ready, **params))
 
 
-def solving(op: Op, size: int, mapped: Flags, values: Values, params: Params) -> Any:
-    """Dimensions before the matrices broadcast, as in a product."""
-    return aligned(op, size, mapped, values, params)
-
-
 PRODUCTS = {
     "matmul": matmul, "linear": linear, "convolution": convolution, "convolution_dx": convolution_dx, "convolution_dw": convolution_dw,
     "scaled_dot_product_attention": attention, "scaled_dot_product_attention_backward": attention,
-    "im2col": im2col, "col2im": im2col, "solve": solving, "solve_triangular": solving,
+    "im2col": im2col, "col2im": im2col, "solve": aligned, "solve_triangular": aligned,
 } | dict.fromkeys(
     ("max_pool", "max_pool_backward", "max_pool_gather", "max_unpool", "adaptive_max_pool", "avg_pool", "avg_pool_backward"), pooling
 ) | dict.fromkeys(

@@ -29,6 +29,7 @@ from gradlab.backends.cuda.launch import (
     windows,
 )
 from gradlab.backends.cuda.launch.dynamic import DYNAMIC as DYNAMIC
+from gradlab.backends.cuda.launch.replay import plan as plan
 from gradlab.backends.cuda.launch.rule import Rule
 
 FAMILIES: tuple[ModuleType, ...] = (
@@ -37,6 +38,7 @@ FAMILIES: tuple[ModuleType, ...] = (
 )  # fmt: skip
 RULES: dict[tuple[str, str], Rule] = {}
 BY_ROW: dict[str, Rule] = {}
+_REPEATED = (extreme, losses, norms, rows, random, scan, windows, planes, index, movement, layout)
 for _family in FAMILIES:
-    RULES |= getattr(_family, "RULES", {})
-    BY_ROW |= getattr(_family, "BY_ROW", {})
+    for _table, _rules in ((RULES, getattr(_family, "RULES", {})), (BY_ROW, getattr(_family, "BY_ROW", {}))):
+        _table |= {key: rule._replace(repeats=_family in _REPEATED or rule.repeats) for key, rule in _rules.items()}

@@ -13,12 +13,12 @@ from gradlab.backends.cuda.launch.rule import Rule
 from gradlab.backends.cuda.layout import broadcast_strides, element_strides
 from gradlab.backends.cuda.types import STORAGE
 from gradlab.backends.cuda.work import Work
-from gradlab.dtype import BOOL, FLOAT32, FLOAT64, FLOATING, HALF
+from gradlab.dtype import BOOL, FLOAT32, FLOAT64, FLOATING, HALF, float16
 from gradlab.spec import Spec, count
 
 SIZES = (16, 32, 64, 96, 128)  # of heads: others are padded to the next
 MOST = 2**31 - 1
-FILES = ("attention.cu", "attention_tensor.cu")  # by FMA; on tensor cores, from compute capability 8.0
+FILES = ("attention.cu", "attention_tensor.cu")  # by FMA; on tensor cores
 
 
 class Tile(NamedTuple):
@@ -48,7 +48,7 @@ def gradient_tile(dtype: np.dtype[Any], size: int, tensor: bool) -> Tile:
     row = size * cell(dtype, tensor)
     if tensor and dtype in HALF:
         return Tile(4, 64 if size <= 64 else 32)
-    return Tile(4 if row <= 256 else 2, 32 if row <= 384 else 16)
+    return Tile(4 if row <= 256 else 2, 32 if row <= 384 else 16 if tensor else 8)  # by FMA the largest heads leave few registers
 
 
 def shared_bytes(dtype: np.dtype[Any], size: int, tensor: bool, tile: Tile, backward: bool) -> int:
@@ -98,10 +98,16 @@ def takes(first: int) -> Any:
 
 
 def on_tensor_cores(work: Work, dtype: np.dtype[Any]) -> bool:
-    """Whether products are left to tensor cores: half types always, float32 as `set_float32_matmul_precision` says."""
+    """Whether products are left to tensor cores: half types always, float32 as `set_float32_matmul_precision` says. Those of compute
+    capability 7.5 take float16 only."""
     if dtype == FLOAT64 or (dtype == FLOAT32 and SETTINGS.precision == "highest"):
         return False
-    return work.driver.capability(work.driver.current_device()) >= (8, 0)
+    return work.driver.capability(work.driver.current_device()) >= ((7, 5) if dtype == float16.dtype else (8, 0))
+
+
+def _has_room(work: Work, size: int) -> bool:
+    """Whether the tiles for tensor cores fit: 64 KiB of shared memory, which compute capability 7.5 has, are enough for heads of 96."""
+    return size <= SIZES[3] or work.driver.capability(work.driver.current_device()) >= (8, 0)
 
 
 def _rows(work: Work, array: Any) -> Any:
@@ -134,8 +140,8 @@ def attention(work: Work, inputs: list[Any], outputs: list[Any], params: dict[st
     mask, (y, lse) = inputs[3], outputs
     if not lse.size:
         return
-    dtype, tensor = q.dtype, on_tensor_cores(work, q.dtype)
-    size = padded(q.shape[3], v.shape[3])
+    dtype, size = q.dtype, padded(q.shape[3], v.shape[3])
+    tensor = on_tensor_cores(work, dtype) and _has_room(work, size)
     tile = forward_tile(dtype, size, tensor)
     function = work.kernel(FILES[tensor], "attend", dtype, size, tile.others)
     blocks = -(-q.shape[2] // (16 * tile.warps)) * q.shape[0] * q.shape[1]
@@ -148,8 +154,8 @@ def attention_backward(work: Work, inputs: list[Any], outputs: list[Any], params
     g_lse = None if inputs[1] is None else work.contiguous(inputs[1])
     mask, y, lse = inputs[5], work.contiguous(inputs[6]), work.contiguous(inputs[7])
     dq, dk, dv = outputs
-    dtype, tensor = q.dtype, on_tensor_cores(work, q.dtype)
-    size = padded(q.shape[3], v.shape[3])
+    dtype, size = q.dtype, padded(q.shape[3], v.shape[3])
+    tensor = on_tensor_cores(work, dtype) and _has_room(work, size)
     packed = _packed(work, q, k, v, g, mask, params)
     delta = work.empty(lse.shape, lse.dtype)
     if lse.size:

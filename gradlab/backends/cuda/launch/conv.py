@@ -18,7 +18,7 @@ from gradlab.dtype import FLOAT64, FLOATING, HALF
 from gradlab.spec import Spec, count
 
 FORWARD, INPUT, WEIGHT = 0, 1, 2
-PLANES = ("conv_tile.cu", "conv_tensor.cu")  # of one or two dimensions: by FMA; on tensor cores, from compute capability 8.0
+PLANES = ("conv_tile.cu", "conv_tensor.cu")  # of one or two dimensions: by FMA; on tensor cores
 ACTIVATIONS = {None: 0, "relu": 1, "gelu": 2, "gelu_tanh": 3, "silu": 4}
 NARROW = 16  # rows of the result, up to which its tiles have no more
 FEW = 4  # channels of a group (and outputs) that make its tiles nearly empty
@@ -77,7 +77,7 @@ def _tiled(
 
 
 class Operands(NamedTuple):
-    """A product of `launch_planes`: the gathered array and the other one, the result, and where its groups, images, rows and positions begin."""
+    """A product of `launch_planes`: the array that is gathered, the other one, the result, and their steps in elements."""
 
     first: Any
     first_steps: tuple[int, int, int]  # image, row, group
@@ -93,6 +93,11 @@ def fits_planes(mode: int, x: tuple[int, ...], w: tuple[int, ...], y: tuple[int,
     reach = (n + 2 * p + d * k for n, p, d, k in zip(x[2:], params["padding"], params["dilation"], w[2:], strict=True))
     sizes = (count(x), count(y), count(w))
     return len(x) <= 4 and rows > NARROW and max(sizes) <= LARGEST // 2 and max((*reach, *params["stride"])) < 1 << 15
+
+
+def two(values: Sequence[int], fill: int) -> tuple[int, ...]:
+    """Numbers for height and width; of one dimension the width."""
+    return (*(fill,) * (2 - len(values)), *values)
 
 
 def launch_planes(
@@ -113,7 +118,6 @@ def launch_planes(
         parts = max(1, min(TARGET_BLOCKS // (tiles * groups), k // 256, MOST_PARTIAL // (m * n * groups), 1024))
         share = -(-k // (parts * step)) * step
         parts = max(1, -(-k // share))
-    two = lambda values, fill: (*(fill,) * (2 - len(values)), *values)
     gathered = o.gathered
     strides = element_strides(gathered)
     space = two(strides[2:], 0)
@@ -219,7 +223,7 @@ def instances(tensor: bool) -> list[tuple[Any, ...]]:
         name = STORAGE[dtype.name]
         wide = "float" if dtype in HALF else name
         for rows in (64,) if dtype == FLOAT64 else (64, 128):
-            found += [(name, name, FORWARD, rows, a) for a in (ACTIVATIONS.values() if rows == 64 else (0,))]
+            found += [(name, name, FORWARD, rows, a) for a in (ACTIVATIONS.values() if rows == 64 else (0, ACTIVATIONS["gelu"]))]
             found += [(name, name, mode, rows, 0) for mode in (INPUT, WEIGHT)]
             if wide != name:
                 found.append((name, wide, WEIGHT, rows, 0))

@@ -9,7 +9,7 @@ import numpy as np
 
 from gradlab.backends.cuda.launch.rule import Rule
 from gradlab.backends.cuda.work import THREADS, Work
-from gradlab.dtype import FLOAT64, FLOATING
+from gradlab.dtype import FLOAT64, FLOATING, INT64
 from gradlab.spec import Spec
 
 
@@ -17,6 +17,13 @@ def _each(work: Work, function: Any, count: int, per_thread: int, *values: Any) 
     """A thread for each `per_thread` elements: what four words make."""
     if count:
         work.launch(function, -(-count // (THREADS * per_thread)), THREADS, *values, count)
+
+
+def state_of(work: Work, state: np.ndarray[Any, Any]) -> Any:
+    """A generator's state on the device, written by a kernel that is given its two numbers: an upload of 16 bytes would cost more."""
+    made = work.empty((2,), INT64)
+    work.launch(work.kernel("random.cu", "write_state"), 1, 32, made, *state.tolist())
+    return made
 
 
 def uniform(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:

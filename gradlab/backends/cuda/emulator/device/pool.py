@@ -77,12 +77,14 @@ class DeviceMemory:
         self.index, self.limit = index, limit
         self.allocated = self.peak = self.reserved = 0
         self.blocks: weakref.WeakValueDictionary[int, Block] = weakref.WeakValueDictionary()
-        self.pools: weakref.WeakSet[Pool] = weakref.WeakSet()
+        self.pools: list[Pool] = []
 
     def collect(self) -> None:
         """Take back what arrays have let go."""
         for pool in list(self.pools):
             pool.collect()
+            if pool.closed and not pool.given:
+                self.pools.remove(pool)
 
     def use(self) -> MemoryUse:
         self.collect()
@@ -92,14 +94,15 @@ class DeviceMemory:
 class Pool:
     """Blocks of one device: the device's own pool, or the arena of a captured graph."""
 
-    def __init__(self, device: DeviceMemory, name: str = "the pool") -> None:
-        self.device, self.name = device, name
+    def __init__(self, device: DeviceMemory, lasting: bool = False) -> None:
+        """lasting: freed blocks are kept, however many, because a graph works with them."""
+        self.device, self.lasting = device, lasting
         self.returned: deque[Block] = deque()
-        self.cached = 0
+        self.cached = self.given = 0  # bytes, blocks
         self.closed = False
         self._free: dict[tuple[Stream, int], list[Block]] = {}
         self._oldest: deque[tuple[Stream, int]] = deque()  # where freed blocks went, in that order; some are out again
-        device.pools.add(self)
+        device.pools.append(self)
 
     def malloc(self, size: int, stream: Stream, dtype: np.dtype[Any], free_cached: Callable[[], None] | None) -> Life:
         """A block's next life. free_cached: called once when memory is short; None where nothing may be freed."""
@@ -113,6 +116,7 @@ class Pool:
             block = self._new(size, stream, free_cached)
         device = self.device
         block.life += 1
+        self.given += 1
         block.alive, block.dtype = True, dtype
         device.allocated += size
         device.peak = max(device.peak, device.allocated)
@@ -134,17 +138,16 @@ class Pool:
         """Take back what arrays have let go."""
         while self.returned:
             block = self.returned.popleft()
+            self.given -= 1
             self.device.allocated -= block.size
             place = (block.stream, block.size)
             self._free.setdefault(place, []).append(block)
             self._oldest.append(place)
             self.cached += block.size
-            while (self.cached > MOST_CACHED and not self._arena()) or self.closed:
-                if not self._release_oldest():
-                    break
-
-    def _arena(self) -> bool:
-        return self.name != "the pool"
+            while not self.lasting and self.cached > MOST_CACHED and self._release_oldest():
+                pass
+        if self.closed:
+            self._release_all()
 
     def _release_oldest(self) -> bool:
         """Queued work keeps a block that it needs."""
@@ -161,11 +164,13 @@ class Pool:
     def release(self) -> None:
         """Give back every block that no array holds."""
         self.collect()
+        self._release_all()
+
+    def _release_all(self) -> None:
         while self._release_oldest():
             pass
         self._free.clear()
 
     def close(self) -> None:
-        """For an arena whose graph is gone: blocks that are still held are given back when they are let go."""
+        """For an arena whose graphs are gone: the next `collect` gives back what nobody holds, later ones the rest. Takes no lock."""
         self.closed = True
-        self.release()

@@ -224,16 +224,21 @@ class Engine:
             self._run_first(stream)
 
     def _run_first(self, stream: Stream) -> None:
-        task = stream.waiting.popleft()
+        """Run the first task, and the marks behind it."""
+        waiting = stream.waiting
+        task = waiting.popleft()
         stream.done += 1
         try:
             if task.run is not None:
                 task.run()
         finally:
-            if not stream.waiting:
+            while waiting and waiting[0].mark:
+                mark = waiting.popleft()
+                stream.done += 1
+                assert mark.run is not None
+                mark.run()
+            if not waiting:
                 self._busy.pop(stream, None)
-            elif stream.waiting[0].mark:
-                self._run_first(stream)
 
     # ------------------------------------------------------------ streams
 

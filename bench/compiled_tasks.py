@@ -1,0 +1,47 @@
+"""Where a compiled step spends its time: milliseconds of each task, summed by what the task is.
+
+    python bench/compiled_tasks.py gpt
+"""
+
+import collections
+import sys
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+import workloads
+
+import gradlab as gl
+from gradlab import nn, optim
+
+
+def main():
+    name = sys.argv[1]
+    F = nn.functional
+    model = workloads.network(name, nn, F, gl.cat)
+    x, y = map(gl.from_numpy, workloads.data(name))
+    step = gl.compile(workloads.step_of(name, model, F, optim, x, y))
+    for _ in range(4):
+        step(x, y)
+    executable = step.programs[0].runner.executable
+    names = [f"{call.op.name} {[tuple(v.spec.shape) for v in call.outputs][0]}" if call else "loop" for call in executable._calls]
+    totals = collections.Counter()
+    rounds = 3
+    for _ in range(rounds):
+        for segment in executable.segments:
+            if isinstance(segment, tuple):
+                for task in range(*segment):
+                    start = time.perf_counter()
+                    executable._run(executable._table, task, task + 1, executable._bases_at, executable._threads)
+                    totals[names[task]] += time.perf_counter() - start
+            else:
+                start = time.perf_counter()
+                segment()
+                totals["numpy " + segment.__qualname__] += time.perf_counter() - start
+    for what, seconds in totals.most_common(30):
+        print(f"{seconds / rounds * 1e3:9.3f} ms  {what}")
+    print(f"{sum(totals.values()) / rounds * 1e3:9.3f} ms")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,200 @@
+"""Plans made by watching: a launch rule is run once, and what it launched is repeated for operands like those.
+
+What a rule does depends on shapes, strides, dtypes and parameters alone; a plan is kept for each of them (`backend.py`). So the second
+call needs none of the rule's Python: the same kernels with the same grids, with the addresses of the new operands put in their places.
+A rule that does more than launch kernels, copy, clear and allocate (`Watched`) is not repeated, but run each time.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import numpy as np
+
+from gradlab.backends.cuda.arguments import KINDS, packer_of
+from gradlab.backends.cuda.driver import Function
+from gradlab.backends.cuda.work import Work
+from gradlab.spec import Spec
+
+Plan = Callable[[list[Any]], Any]
+MOST_TRIES = 3  # calls whose operands lie in one another's memory, which cannot be told apart, before the rule is left alone
+
+
+class WatchedDriver:
+    """The driver that a watched rule sees: what cannot be repeated is done, but spoils the record."""
+
+    def __init__(self, watch: Watched) -> None:
+        self._watch, self._driver = watch, watch.real.driver
+        self.array_type, self.current_device = self._driver.array_type, self._driver.current_device
+        self.empty, self.copy, self.fill_zero = watch.empty, watch.copy_bytes, watch.fill_zero
+
+    def __getattr__(self, name: str) -> Any:
+        self._watch.spoiled = True
+        return getattr(self._driver, name)
+
+
+class Watched(Work):
+    """Runs a rule and writes down its steps."""
+
+    def __init__(self, work: Work, arrays: Sequence[Any]) -> None:
+        self.real, self.compiler, self._kernels = work, work.compiler, work._kernels
+        self.spoiled = self.aligned = self.reports = False
+        self.known: list[Any] = list(arrays)
+        self.given = len(self.known)
+        self.ranges = [self._range(a) for a in self.known]
+        self.scratch: list[tuple[tuple[int, ...], np.dtype[Any]]] = []
+        self.steps: list[tuple[Any, ...]] = []
+        self.empty = self._empty
+        self.pointer = self._pointer
+        self.driver: Any = WatchedDriver(self)
+
+    def _range(self, array: Any) -> tuple[int, int]:
+        """Where its memory begins and ends; nothing for an empty array."""
+        begin = end = self.real.pointer(array)
+        if not array.size:
+            return begin, begin
+        for size, stride in zip(array.shape, array.strides, strict=True):
+            if stride < 0:
+                begin += stride * (size - 1)
+            else:
+                end += stride * (size - 1)
+        return begin, end + array.dtype.itemsize
+
+    def apart(self) -> bool:
+        """Whether no operand lies in another's memory."""
+        places = sorted(r for r in self.ranges if r[1] > r[0])
+        return all(first[1] <= second[0] for first, second in itertools.pairwise(places))
+
+    @property
+    def faults(self) -> Any:  # type: ignore[override]
+        self.reports = True
+        return self.real.faults
+
+    def _pointer(self, array: Any) -> int:
+        """Rules ask for addresses to see how they are aligned."""
+        self.aligned = True
+        return self.real.pointer(array)
+
+    def _empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        made = self.real.driver.empty(shape, dtype)
+        self.scratch.append((shape, dtype))
+        self.known.append(made)
+        self.ranges.append(self._range(made))
+        return made
+
+    def place(self, array: Any) -> tuple[int, int] | int:
+        """Which operand an array is or lies in, and how far from its first element; the address of the fault record."""
+        address = self.real.pointer(array)
+        for i, a in enumerate(self.known):
+            if a is array:
+                return i, 0
+        for i, (begin, end) in enumerate(self.ranges):
+            if begin <= address < end:
+                return i, address - self.real.pointer(self.known[i])
+        if array is not self.real.faults._record:
+            self.spoiled = True
+        return address
+
+    def launch_grid(self, function: Function, grid: tuple[int, int, int], threads: int, *values: Any, shared: int = 0) -> None:
+        kinds: list[str | int] = []
+        constants: list[Any] = []
+        places: list[tuple[int, int, int]] = []
+        for v in values:
+            kind = type(v)
+            if kind is self.driver.array_type:
+                kinds.append("P")
+                found = self.place(v)
+                if isinstance(found, tuple):
+                    places.append((len(constants), *found))
+                    found = 0
+                constants.append(found)
+            elif v is None:
+                kinds.append("P")
+                constants.append(0)
+            else:
+                kinds.append(len(v) if kind is bytes else KINDS[kind])
+                constants.append(v)
+        self.steps.append((function, grid, (threads, 1, 1), packer_of(tuple(kinds)), tuple(constants), tuple(places), shared))
+        self.real.launch_grid(function, grid, threads, *values, shared=shared)
+
+    def copy_bytes(self, target: Any, source: Any) -> None:
+        self.real.driver.copy(target, source)
+        self._whole(target, source)
+
+    def fill_zero(self, array: Any) -> None:
+        self.real.driver.fill_zero(array)
+        self._whole(array)
+
+    def _whole(self, *arrays: Any) -> None:
+        """A step of the driver on whole operands; not on parts of them."""
+        found = [next((i for i, a in enumerate(self.known) if a is array), None) for array in arrays]
+        if None in found:
+            self.spoiled = True
+        self.steps.append(tuple(found))
+
+
+def plan(work: Work, run: Callable[..., None], arrays: list[Any], outs: tuple[Spec, ...], params: dict[str, Any], otherwise: Plan) -> Plan:
+    """A plan that watches `run` at its first call and repeats it from then on. `otherwise` runs the rule."""
+    driver = work.driver
+    pointer, empty, launch = work.pointer, driver.empty, driver.launch
+    if any(isinstance(a, (int, float)) for a in arrays):
+        return otherwise
+    places = [i for i, a in enumerate(arrays) if a is not None]
+    results = [(s.shape, s.dtype) for s in outs]
+    single = len(outs) == 1
+    state: list[Any] = [None]  # what was seen
+    tries = [0]
+
+    def watch(inputs: list[Any]) -> Any:
+        made = [empty(*r) for r in results]
+        seen = Watched(work, [*(inputs[i] for i in places), *made])
+        run(seen, inputs, made, params)
+        tries[0] += 1
+        if seen.spoiled or (seen.aligned and any(pointer(a) & 15 for a in seen.known[: seen.given])):
+            if seen.spoiled:
+                tries[0] = MOST_TRIES
+        elif seen.apart():
+            seen_faults = work.faults if seen.reports else None
+            state[0] = (tuple(seen.steps), tuple(seen.scratch), seen.aligned, seen_faults)
+        return made[0] if single else tuple(made)
+
+    def again(inputs: list[Any]) -> Any:
+        seen = state[0]
+        if seen is None:
+            return watch(inputs) if tries[0] < MOST_TRIES else otherwise(inputs)
+        steps, scratch, aligned, faults = seen
+        addresses = [pointer(inputs[i]) for i in places]
+        if aligned:
+            joined = 0
+            for address in addresses:
+                joined |= address
+            if joined & 15:
+                return otherwise(inputs)
+        made = [empty(shape, dtype) for shape, dtype in results]
+        spare = [empty(shape, dtype) for shape, dtype in scratch] if scratch else scratch
+        addresses += [pointer(a) for a in made]
+        if spare:
+            addresses += [pointer(a) for a in spare]
+        for step in steps:
+            if len(step) == 7:
+                function, grid, block, packer, constants, where, shared = step
+                values = [*constants]
+                for at, which, far in where:
+                    values[at] = addresses[which] + far
+                packet = packer.fill(*values)
+                launch(function, grid, block, packet.address, shared)
+                packer.done(packet)
+            else:
+                known = [*(inputs[i] for i in places), *made, *spare]
+                if len(step) == 1:
+                    driver.fill_zero(known[step[0]])
+                else:
+                    driver.copy(known[step[0]], known[step[1]])
+        if faults is not None:
+            faults.check()
+        return made[0] if single else tuple(made)
+
+    return again
+

@@ -1,0 +1,206 @@
+// The core of matrix products: C = A B (+ bias along the rows of C), any strides. float and double.
+//
+// B is packed, a block at a time, into panels as wide as two vectors; a micro-kernel keeps ROWS of them in registers and reads A where it
+// lies, one element for each row and step (Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008, with the
+// packing of A left out). Each thread packs what it needs itself, so there is nothing to wait for.
+#ifndef GRADLAB_GEMM_H
+#define GRADLAB_GEMM_H
+
+#include "runtime.h"
+
+#include <cstdlib>
+#include <utility>
+
+namespace {
+
+#if defined(__AVX512F__)
+constexpr int BYTES = 64, ROWS = 12;
+#elif defined(__AVX__)
+constexpr int BYTES = 32, ROWS = 6;
+#else
+constexpr int BYTES = 16, ROWS = 6;
+#endif
+constexpr int64_t DEPTH = 256;   // of a block: a panel of it stays in the first-level cache
+constexpr int64_t WIDTH = 512;   // of a block: the packed block stays in the second-level cache
+
+template <typename T> struct Wide { typedef T type __attribute__((vector_size(BYTES))); };
+template <typename T> struct Loose { typedef T type __attribute__((vector_size(BYTES), aligned(sizeof(T)), may_alias)); };
+template <typename T> constexpr int LANES = BYTES / sizeof(T);
+template <typename T> constexpr int PANEL = 2 * LANES<T>;
+
+template <typename T> inline typename Wide<T>::type load(const T* at) { return *(const typename Loose<T>::type*)at; }
+template <typename T> inline void store(T* at, typename Wide<T>::type v) { *(typename Loose<T>::type*)at = v; }
+
+// What a product is: sizes, strides in elements (rows, columns), the first of the result's.
+struct Product {
+  int64_t m, n, k;
+  int64_t a_row, a_column, b_row, b_column, c_row;
+  bool bias, add;
+};
+
+// Scratch memory of a thread, kept from call to call.
+struct Scratch {
+  void* memory = nullptr;
+  size_t size = 0;
+  ~Scratch() { std::free(memory); }
+  void* of(size_t wanted) {
+    if (wanted > size) {
+      std::free(memory);
+      size = (wanted + 4095) / 4096 * 4096;
+      memory = std::aligned_alloc(64, size);
+    }
+    return memory;
+  }
+};
+thread_local Scratch scratch;  // of `multiply`; its callers have scratch of their own
+
+template <typename V, int STEP, size_t... J> inline V low(V a, V b, std::index_sequence<J...>) {
+  return __builtin_shufflevector(a, b, ((J & STEP) ? int(sizeof...(J) + J - STEP) : int(J))...);
+}
+template <typename V, int STEP, size_t... J> inline V high(V a, V b, std::index_sequence<J...>) {
+  return __builtin_shufflevector(a, b, ((J & STEP) ? int(sizeof...(J) + J) : int(J + STEP))...);
+}
+template <typename T, int STEP> inline void exchange(typename Wide<T>::type* rows) {
+  using V = typename Wide<T>::type;
+  constexpr int L = LANES<T>;
+#pragma GCC unroll 16
+  for (int i = 0; i < L; ++i) {
+    if (i & STEP) continue;
+    const V a = rows[i], b = rows[i + STEP];
+    rows[i] = low<V, STEP>(a, b, std::make_index_sequence<L>());
+    rows[i + STEP] = high<V, STEP>(a, b, std::make_index_sequence<L>());
+  }
+}
+// LANES rows of LANES elements, `stride` apart, transposed into target, whose rows are PANEL apart.
+template <typename T> inline void transpose(const T* source, int64_t stride, T* target) {
+  typename Wide<T>::type rows[LANES<T>];
+#pragma GCC unroll 16
+  for (int i = 0; i < LANES<T>; ++i) rows[i] = load(source + i * stride);
+  exchange<T, 1>(rows);
+  if constexpr (LANES<T> > 2) exchange<T, 2>(rows);
+  if constexpr (LANES<T> > 4) exchange<T, 4>(rows);
+  if constexpr (LANES<T> > 8) exchange<T, 8>(rows);
+#pragma GCC unroll 16
+  for (int i = 0; i < LANES<T>; ++i) store(target + i * PANEL<T>, rows[i]);
+}
+
+// Columns n.. n+width of rows k.. k+depth of B into panels; the last panel is filled up with zeros.
+template <typename T> void pack(const T* b, const Product& q, int64_t k, int64_t depth, int64_t n, int64_t width, T* out) {
+  constexpr int64_t P = PANEL<T>, L = LANES<T>;
+  for (int64_t j = 0; j < width; j += P) {
+    T* panel = out + j * depth;
+    const int64_t have = width - j < P ? width - j : P;
+    const T* from = b + k * q.b_row + (n + j) * q.b_column;
+    if (have == P && q.b_column == 1) {
+      for (int64_t i = 0; i < depth; ++i) {
+        store(panel + i * P, load(from + i * q.b_row));
+        store(panel + i * P + L, load(from + i * q.b_row + L));
+      }
+    } else if (have == P && q.b_row == 1) {
+      int64_t i = 0;
+      for (; i + L <= depth; i += L) {
+        transpose(from + i, q.b_column, panel + i * P);
+        transpose(from + i + L * q.b_column, q.b_column, panel + i * P + L);
+      }
+      for (; i < depth; ++i)
+        for (int64_t c = 0; c < P; ++c) panel[i * P + c] = from[i + c * q.b_column];
+    } else {
+      for (int64_t i = 0; i < depth; ++i) {
+        for (int64_t c = 0; c < have; ++c) panel[i * P + c] = from[i * q.b_row + c * q.b_column];
+        for (int64_t c = have; c < P; ++c) panel[i * P + c] = T(0);
+      }
+    }
+  }
+}
+
+// R rows of C times one panel. first: C is not read; it begins with the bias, or with zero.
+template <typename T, int R>
+inline __attribute__((always_inline)) void micro(
+    const T* a, int64_t a_row, int64_t a_column, const T* panel, int64_t depth, T* c, int64_t c_row, int64_t have, bool first, const T* bias) {
+  using V = typename Wide<T>::type;
+  constexpr int L = LANES<T>, P = PANEL<T>;
+  V total[R][2];
+  T edge[P];
+  if (first) {
+    V low = {}, high = {};
+    if (bias != nullptr) {
+      if (have == P) low = load(bias), high = load(bias + L);
+      else {
+        for (int64_t j = 0; j < P; ++j) edge[j] = j < have ? bias[j] : T(0);
+        low = load(edge), high = load(edge + L);
+      }
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < R; ++i) total[i][0] = low, total[i][1] = high;
+  } else if (have == P) {
+#pragma GCC unroll 16
+    for (int i = 0; i < R; ++i) total[i][0] = load(c + i * c_row), total[i][1] = load(c + i * c_row + L);
+  } else {
+#pragma GCC unroll 16
+    for (int i = 0; i < R; ++i) {
+      for (int64_t j = 0; j < P; ++j) edge[j] = j < have ? c[i * c_row + j] : T(0);
+      total[i][0] = load(edge), total[i][1] = load(edge + L);
+    }
+  }
+  for (int64_t k = 0; k < depth; ++k) {
+    const V low = load(panel + k * P), high = load(panel + k * P + L);
+#pragma GCC unroll 16
+    for (int i = 0; i < R; ++i) {
+      const T s = a[i * a_row + k * a_column];
+      total[i][0] += s * low;
+      total[i][1] += s * high;
+    }
+  }
+  if (have == P) {
+#pragma GCC unroll 16
+    for (int i = 0; i < R; ++i) store(c + i * c_row, total[i][0]), store(c + i * c_row + L, total[i][1]);
+  } else {
+#pragma GCC unroll 16
+    for (int i = 0; i < R; ++i) {
+      store(edge, total[i][0]), store(edge + L, total[i][1]);
+      for (int64_t j = 0; j < have; ++j) c[i * c_row + j] = edge[j];
+    }
+  }
+}
+
+template <typename T, int R>
+__attribute__((noinline)) void rows(
+    const T* a, int64_t a_row, int64_t a_column, const T* panels, int64_t depth, int64_t width, T* c, int64_t c_row, bool first, const T* bias) {
+  for (int64_t j = 0; j < width; j += PANEL<T>) {
+    const int64_t have = width - j < PANEL<T> ? width - j : PANEL<T>;
+    const T* b = bias == nullptr ? nullptr : bias + j;
+    if (a_column == 1) micro<T, R>(a, a_row, 1, panels + j * depth, depth, c + j, c_row, have, first, b);
+    else micro<T, R>(a, a_row, a_column, panels + j * depth, depth, c + j, c_row, have, first, b);
+  }
+}
+
+template <typename T, int R>
+void some_rows(int64_t left, const T* a, const Product& q, const T* panels, int64_t depth, int64_t width, T* c, bool first, const T* bias) {
+  if constexpr (R > 0) {
+    if (left >= R) rows<T, R>(a, q.a_row, q.a_column, panels, depth, width, c, q.c_row, first, bias);
+    else some_rows<T, R - 1>(left, a, q, panels, depth, width, c, first, bias);
+  }
+}
+
+// The part [m0, m1) x [n0, n1) of C.
+template <typename T>
+void multiply(const T* a, const T* b, T* c, const T* bias, const Product& q, int64_t m0, int64_t m1, int64_t n0, int64_t n1) {
+  if (m0 >= m1 || n0 >= n1) return;
+  const int64_t depth = q.k < DEPTH ? q.k : DEPTH, span = n1 - n0 < WIDTH ? n1 - n0 : WIDTH;
+  T* panels = (T*)scratch.of(sizeof(T) * size_t(depth + 1) * size_t((span + PANEL<T>) / PANEL<T> * PANEL<T>));
+  for (int64_t n = n0; n < n1; n += WIDTH) {
+    const int64_t width = n1 - n < WIDTH ? n1 - n : WIDTH;
+    for (int64_t k = 0; k < q.k || k == 0; k += DEPTH) {
+      const int64_t deep = q.k - k < DEPTH ? q.k - k : DEPTH;
+      pack(b, q, k, deep, n, width, panels);
+      const bool first = k == 0 && !q.add;
+      const T* start = bias == nullptr ? nullptr : bias + n;
+      for (int64_t m = m0; m < m1; m += ROWS)
+        some_rows<T, ROWS>(m1 - m, a + m * q.a_row + k * q.a_column, q, panels, deep, width, c + m * q.c_row + n, first, start);
+    }
+  }
+}
+
+}  // namespace
+
+#endif

@@ -1,0 +1,85 @@
+"""The gradient of slices: a sum of mostly zeros becomes one tensor put together from its parts.
+
+`x[:, 0], x[:, 1], …` have gradients that are each of x's size; adding n of them up costs n² of what the parts hold. Where the parts do
+not overlap, `cat` gives the same.
+"""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+from gradlab import ops
+from gradlab.graph.ir import Call, Graph, Value
+from gradlab.graph.passes.rewriting import Rewriting, sum_of
+
+
+def assemble(graph: Graph) -> Graph:
+    """Replace sums over `slice_backward` of disjoint parts."""
+    work = Rewriting(graph)
+    for call in work.sums():
+        found = _parts_of(work, call)
+        if found is not None:
+            work.replace(call, found)
+    return work.finish()
+
+
+def _parts_of(work: Rewriting, call: Call) -> list[Call] | None:
+    """The calls that make the sum's result without adding zeros; None where it has no two parts of one dimension."""
+    parts: dict[int, list[tuple[int, int, Value, bool]]] = {}  # dimension -> start, stop, gradient, whether it lacks the dimension
+    others: list[Value] = []
+    for value in work.terms(call.outputs[0]):
+        maker = work.maker.get(value.id)
+        part = _part(maker) if maker is not None and work.uses[value.id] == 1 else None
+        if part is None:
+            others.append(value)
+        else:
+            parts.setdefault(part[0], []).append(part[1:])
+    if len(parts) != 1:
+        return None
+    ((dim, pieces),) = parts.items()
+    pieces.sort(key=lambda p: p[0])
+    if len(pieces) < 2 or any(a[1] > b[0] for a, b in itertools.pairwise(pieces)):
+        return None
+    spec, position = call.outputs[0].spec, call.position
+    calls: list[Call] = []
+    row: list[Value] = []
+    at = 0
+    for start, stop, gradient, lacking in [*pieces, (spec.shape[dim], spec.shape[dim], None, False)]:
+        if start > at:
+            shape = (*spec.shape[:dim], start - at, *spec.shape[dim + 1 :])
+            zeros = {"shape": shape, "value": 0, "dtype": spec.dtype, "device": work.graph.device}
+            calls.append(work.call(ops.create.full, (), zeros, position))
+            row.append(calls[-1].outputs[0])
+        if gradient is not None:
+            if lacking:
+                calls.append(work.call(ops.movement.unsqueeze, (gradient,), {"dim": dim}, position))
+                gradient = calls[-1].outputs[0]
+            row.append(gradient)
+        at = stop
+    calls.append(work.call(ops.movement.cat, row, {"dim": dim}, position, call.outputs[0] if not others else None))
+    return [*calls, *sum_of(work, [calls[-1].outputs[0], *others], call.outputs[0], position)]
+
+
+def _part(call: Call) -> tuple[int, int, int, Any, bool] | None:
+    """Dimension, start, stop, gradient and whether the dimension is missing in it, for a slice that cuts one dimension only."""
+    if call.op is not ops.movement.slice_backward:
+        return None
+    shape, index = call.params["shape"], call.params["index"]
+    cut: tuple[int, int, int, bool] | None = None
+    for dim, part in enumerate(index):
+        if part is None or dim >= len(shape):
+            return None
+        if isinstance(part, tuple):
+            start, stop, step = slice(*part).indices(shape[dim])
+            if (start, stop, step) == (0, shape[dim], 1):
+                continue
+            lacking = False
+            if step != 1:
+                return None
+        else:
+            start, stop, lacking = part % shape[dim], part % shape[dim] + 1, True
+        if cut is not None or stop <= start:
+            return None
+        cut = (dim, start, stop, lacking)
+    return None if cut is None else (cut[0], cut[1], cut[2], call.inputs[0], cut[3])

@@ -1,0 +1,53 @@
+"""A sum of matrix products, such as the weight gradient of a recurrent layer, becomes one product of longer matrices.
+
+A₁B₁ + A₂B₂ + … = [A₁ A₂ …] [B₁; B₂; …]: the result is written once, and one long product runs faster than many short ones.
+"""
+
+from __future__ import annotations
+
+from gradlab import ops
+from gradlab.graph.ir import Call, Graph, Value
+from gradlab.graph.passes.rewriting import Rewriting, sum_of
+
+FEWEST = 3
+
+
+def gather_products(graph: Graph) -> Graph:
+    """Replace sums of at least FEWEST products of matrices of equal outer sizes."""
+    work = Rewriting(graph)
+    for call in work.sums():
+        products: list[Call] = []
+        others: list[Value] = []
+        for value in work.terms(call.outputs[0]):
+            maker = work.maker.get(value.id)
+            if maker is not None and work.uses[value.id] == 1 and _is_product_of_matrices(maker):
+                products.append(maker)
+            else:
+                others.append(value)
+        if len(products) >= FEWEST:
+            work.replace(call, _one(work, call, products, others))
+    return work.finish()
+
+
+def _is_product_of_matrices(call: Call) -> bool:
+    return call.op is ops.linalg.matmul and all(isinstance(x, Value) and len(x.spec.shape) == 2 for x in call.inputs)
+
+
+def _one(work: Rewriting, call: Call, products: list[Call], others: list[Value]) -> list[Call]:
+    """The calls of the joined product, and the sum with what else there is."""
+    calls: list[Call] = []
+
+    def joined(values: list[Value], dim: int) -> Value:
+        """The values one behind the other; transposed ones are joined before they are transposed, so that rows are copied whole."""
+        makers = [work.maker.get(v.id) for v in values]
+        turned = all(m is not None and m.op is ops.movement.t for m in makers)
+        parts = [m.inputs[0] for m in makers] if turned else values  # type: ignore[union-attr]
+        calls.append(work.call(ops.movement.cat, parts, {"dim": 1 - dim if turned else dim}, call.position))
+        if turned:
+            calls.append(work.call(ops.movement.t, (calls[-1].outputs[0],), {}, call.position))
+        return calls[-1].outputs[0]
+
+    a = joined([p.inputs[0] for p in products], 1)
+    b = joined([p.inputs[1] for p in products], 0)
+    calls.append(work.call(ops.linalg.matmul, (a, b), {}, call.position, call.outputs[0] if not others else None))
+    return [*calls, *sum_of(work, [calls[-1].outputs[0], *others], call.outputs[0], call.position)]

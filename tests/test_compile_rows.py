@@ -1,0 +1,67 @@
+"""Every row in compiled programs: all samples of a row as one program, on fresh inputs, in NumPy and as machine code."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from test_ops import leaves
+from test_trace import outputs_and_gradients, shuffled
+
+import gradlab as gl
+from gradlab import ops
+from gradlab.graph import trace
+from gradlab.graph.execute import Line, NumpyExecutable
+from gradlab.graph.native import build
+from gradlab.graph.native.executable import NativeExecutable
+from gradlab.graph.passes import optimize
+
+from samples import SAMPLES
+
+EXECUTABLES = {"numpy": NumpyExecutable, "native": NativeExecutable}
+
+
+def narrow(inputs):
+    """float64 as float32, which is what most kernels are for."""
+    return tuple(x.astype(np.float32) if isinstance(x, np.ndarray) and x.dtype == np.float64 else x for x in inputs)
+
+
+def programs(name, dtype):
+    """For the samples of a row: the function, example arrays and fresh arrays."""
+    for sample in SAMPLES[name]:
+        if not any(isinstance(x, np.ndarray) for x in sample.inputs):
+            continue
+        if dtype == "float32" and "float32" not in sample.dtypes:
+            continue
+        cast = narrow if dtype == "float32" else tuple
+        example = [t for t in leaves(cast(sample.inputs)) if isinstance(t, gl.Tensor)]
+        fresh = [t for t in leaves(cast(shuffled(sample))) if isinstance(t, gl.Tensor)]
+        yield outputs_and_gradients(name, sample), example, fresh
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64"])
+@pytest.mark.parametrize("kind", EXECUTABLES)
+@pytest.mark.parametrize("name", [n for n in SAMPLES if not ops.ROWS[n].dynamic])
+def test_compiled_programs_give_what_eager_gives(name, kind, dtype):
+    if kind == "native" and not build.available():
+        pytest.skip("no C++ compiler")
+    cases = list(programs(name, dtype))
+    if not cases:
+        pytest.skip("no inputs")
+
+    def everything(*tensors):
+        waiting = iter(tensors)
+        return [compute(*[next(waiting) for _ in example]) for compute, example, _ in cases]
+
+    program = trace(everything, *[t for _, example, _ in cases for t in example])
+    graph = optimize(program.graph)
+    executable = EXECUTABLES[kind](Line(graph.calls, graph.inputs, dict(graph.state), graph.outputs, []))
+    given = [t for _, _, fresh in cases for t in fresh]
+    for _ in range(2):  # the second run finds the first one's values in the arena
+        outs = [np.empty(v.spec.shape, v.spec.dtype) for v in graph.outputs]
+        executable.run([t._array for t in given], outs)
+    wanted = [t for outs_, gradients in everything(*given) for t in (*outs_, *gradients)]
+    tolerance = {"float32": 2e-4, "float64": 1e-9}[dtype]
+    for got, want in zip(outs, wanted, strict=True):
+        expected = want.detach().numpy() if want.dtype in (gl.float32, gl.float64) else np.array(want.tolist())
+        scale = 1 + np.nanmax(np.abs(np.where(np.isfinite(expected), expected, 0)), initial=0) if expected.dtype.kind == "f" else 1
+        np.testing.assert_allclose(got.astype(np.float64), expected.astype(np.float64), rtol=tolerance, atol=tolerance * scale * 0.1)
