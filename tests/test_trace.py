@@ -148,8 +148,10 @@ def test_a_tensor_of_a_finished_trace_is_refused():
 
 def test_the_graph_reads():
     program = trace(lambda x: (x * 2).sum(), gl.ones(2))
+    line = program.graph.calls[0].position[0].co_firstlineno
     assert str(program.graph).splitlines() == [
         "graph(%1: float32[2]):",
+        f"  # test_trace.py:{line}: program = trace(lambda x: (x * 2).sum(), gl.ones(2))",
         "  %2: float32[2] = mul(%1, 2)",
         "  %3: float32[] = sum(%2, dim=(0,), keepdim=False)",
         "  return %3",

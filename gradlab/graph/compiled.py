@@ -7,6 +7,7 @@ import logging
 import os
 import warnings
 from collections.abc import Callable, Mapping
+from time import perf_counter
 from typing import Any, TypeVar, overload
 
 import numpy as np
@@ -17,6 +18,7 @@ from gradlab.dtype import get_default_dtype
 from gradlab.graph.freeze import freeze
 from gradlab.graph.runner import Runner
 from gradlab.graph.stage import Changed, Staged, stage
+from gradlab.graph.stats import Stats, kernels, stats
 from gradlab.graph.tree import flatten
 from gradlab.nn.module import Module
 
@@ -31,7 +33,8 @@ class Compiled:
     def __init__(
         self, function: Callable[..., Any], check: bool = False, explain: bool = False, passes: Mapping[str, bool] | None = None
     ) -> None:
-        self.function, self.check, self.explain, self.passes = function, check, explain, passes
+        self.function, self.check, self.passes = function, check, passes
+        self._tell = print if explain else _log.info
         self.programs: list[Program] = []
         self._signatures: list[Any] = []
         self._leaks = 0
@@ -61,7 +64,7 @@ class Compiled:
             return self.function(*args, **kwargs)
         if self.programs:
             reason = self.programs[0].guards.why(args, kwargs, mode)
-            (print if self.explain else _log.info)(f"compile: {_title(self.function)} is traced again: {reason}")
+            self._tell(f"compile: {_title(self.function)} is traced again: {reason}")
             if len(self.programs) == MANY:
                 warnings.warn(
                     f"compile: {_title(self.function)} has {MANY} programs already; the last condition that failed: {reason}. Pass what "
@@ -90,11 +93,12 @@ class Compiled:
         memory.restore()
         result = program.runner.run(args, kwargs)
         found = [t._array for t in flatten(result)[0]]
-        for name, want, got in [
-            *((f"result {i}", a, b) for i, (a, b) in enumerate(zip(expected, found, strict=True))),
-            *((f"state of shape {a.shape}", a, b) for a, b in zip(after, memory.take(), strict=True)),
+        # An update such as Adam's turns rounding noise in a gradient that is nearly zero into a step: state is compared with its own size.
+        for name, want, got, slack in [
+            *((f"result {i}", a, b, 1e-5) for i, (a, b) in enumerate(zip(expected, found, strict=True))),
+            *((f"state of shape {a.shape}", a, b, 0.1 * np.abs(a).max(initial=1e-3)) for a, b in zip(after, memory.take(), strict=True)),
         ]:
-            if not np.allclose(want.astype(np.float64), got.astype(np.float64), rtol=1e-3, atol=1e-5, equal_nan=True):
+            if not np.allclose(want.astype(np.float64), got.astype(np.float64), rtol=1e-3, atol=slack, equal_nan=True):
                 worst = np.max(np.abs(want.astype(np.float64) - got.astype(np.float64)))
                 raise RuntimeError(f"compile: {_title(self.function)}: {name} differs from the eager run by up to {worst:.3g}")
         self.programs.insert(0, program)
@@ -102,10 +106,30 @@ class Compiled:
 
     @property
     def graph(self) -> Any:
-        """The newest program's graph."""
+        """The newest program's graph: `print` it, or draw it with `graph.svg()`."""
+        return self._newest().staged.graph
+
+    def kernels(self) -> dict[str, str]:
+        """The newest program's kernels by name: generated source text, under comments that name the calls it computes."""
+        runner = self._newest().runner
+        return kernels([runner.executable, *([] if runner.backward is None else [runner.backward])])
+
+    def stats(self) -> Stats:
+        """What became of the function in the newest program: operations, tasks, memory, seconds. `print` it."""
+        program = self._newest()
+        runner = program.runner
+        executables = [runner.executable, *([] if runner.backward is None else [runner.backward])]
+        return stats(program.staged, executables, program.seconds, len(self.programs))
+
+    def explain(self) -> list[str]:
+        """The conditions under which the newest program runs, in words."""
+        return self._newest().guards.words()
+
+    def _newest(self) -> Program:
         if not self.programs:
-            raise RuntimeError(f"compile: {_title(self.function)} has no program yet: the first call runs eagerly, the second is traced")
-        return self.programs[0].staged.graph
+            why = "the first call runs eagerly, the second is traced"
+            raise RuntimeError(f"compile: {_title(self.function)} has no program yet: {why}; GRADLAB_COMPILE=0 traces nothing")
+        return self.programs[0]
 
     def __repr__(self) -> str:
         return f"<compiled {_title(self.function)}, {len(self.programs)} program(s)>"
@@ -116,7 +140,9 @@ class Program:
 
     def __init__(self, staged: Staged, args: tuple[Any, ...], kwargs: dict[str, Any], mode: Mode) -> None:
         self.staged = staged
+        start = perf_counter()
         self.runner = Runner(staged)
+        self.seconds = perf_counter() - start
         self.guards = staged.guards
         self._guard_arguments(args, kwargs)
         self._guard_mode(mode)
@@ -304,6 +330,11 @@ class CompiledModule(Module):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The wrapped module's call, compiled."""
         return self.__dict__["_compiled"](*args, **kwargs)
+
+    @property
+    def compiled(self) -> Compiled:
+        """The compiled call: its `graph`, `stats()`, `kernels()` and `explain()`."""
+        return self.__dict__["_compiled"]
 
     def __getattr__(self, name: str) -> Any:
         try:

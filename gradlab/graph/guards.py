@@ -6,6 +6,7 @@ compiled step checks some hundred of them in a few microseconds. The first that 
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
@@ -69,6 +70,11 @@ class Guards:
         if len(parts) == 1:
             return parts[0]
         return lambda args, kwargs, mode: all(part(args, kwargs, mode) for part in parts)
+
+    def words(self) -> list[str]:
+        """What the conditions are about; equal ones once, with their number."""
+        found = Counter(label if was is None else f"{label}: {short(was)}" for label, _, was in self.conditions.values())
+        return [text if n == 1 else f"{text} (×{n})" for text, n in found.items()]
 
     def why(self, args: Any, kwargs: Any, mode: Any) -> str:
         """What the first failing condition is about, in words; "" if all hold."""

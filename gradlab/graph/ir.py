@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
+from gradlab.autograd import position
 from gradlab.device import CPU, Device
 from gradlab.op import Op
 from gradlab.spec import Spec
+from gradlab.viz import Picture, graph as picture
 
 
 @dataclass(frozen=True)
@@ -36,6 +39,11 @@ class Call:
         results = ", ".join(f"%{v.id}: {v.spec.dtype.name}{list(v.spec.shape)}" for v in self.outputs)
         return f"{results} = {self.op.name}({', '.join(arguments)})"
 
+    def source(self) -> str:
+        """The user's line that made the call, as "file.py:12: text"; "" where it is not known."""
+        found = position.locate(*self.position) if self.position is not None else None
+        return "" if found is None else f"{Path(found.file).name}:{found.line}: {found.text}".removesuffix(": ")
+
 
 @dataclass
 class Graph:
@@ -57,9 +65,23 @@ class Graph:
         lines = [f"graph({', '.join(map(typed, self.inputs))}):"]
         lines += [f"  {typed(value)} = state" for value in self.state]
         lines += [f"  {typed(value)} = random state" for _, value, _ in self.random]
-        lines += [f"  {call!r}" for call in self.calls]
+        last = ""
+        for call in self.calls:
+            source = call.source()
+            if source and source != last:
+                lines.append(f"  # {source}")
+            last = source or last
+            lines.append(f"  {call!r}")
         lines += [f"  {old!r} <- {new!r}" for old, new in self.updates]
         return "\n".join([*lines, f"  return {', '.join(map(repr, self.outputs))}"])
+
+    def picture(self) -> Picture:
+        """The graph as a picture, which can be saved as SVG, as an HTML page, and in other languages (`gradlab.viz.graph`)."""
+        return picture(self)
+
+    def svg(self) -> str:
+        """The graph as an SVG document."""
+        return picture(self).to_svg()
 
     def without_dead_calls(self) -> Graph:
         """The same graph with only the calls that lead to an output, an update or a gradient."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from time import perf_counter
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,7 @@ from gradlab.graph.freeze import freeze
 from gradlab.graph.guards import Guards
 from gradlab.graph.ir import Graph, Value
 from gradlab.graph.live import LiveTracer
-from gradlab.graph.passes import optimize
+from gradlab.graph.passes import Ran, optimize
 from gradlab.graph.reads import Reads
 from gradlab.graph.symbol import Symbol, TraceError
 from gradlab.graph.tree import flatten, unflatten
@@ -66,12 +67,16 @@ class Staged:
     untouched: list[Any]  # leaves without a .grad
     backward: Backward | None = None
     twins: list[Any] = field(default_factory=list)  # what stood for the arguments in the trace
+    traced: int = 0  # calls before the passes
+    seconds: float = 0.0  # of the trace
+    passes: list[Ran] = field(default_factory=list)
 
 
 def stage(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], mode: Mode, passes: Mapping[str, bool] | None = None
 ) -> Staged:
     """Run `function` once over Symbols. Nothing outside is changed, whether it succeeds or not. Raises TraceError, or what it raises."""
+    start = perf_counter()
     given, structure = flatten([list(args), kwargs])
     tracer = LiveTracer(given[0].device if given else CPU)
     twins: dict[int, Any] = {}
@@ -123,9 +128,14 @@ def stage(
     reads.guard(guards, tracer.live())
     # An alias that an in-place operation made has been given a copy since: its tensor is known by itself.
     tensors = [(t, tracer.arrays[key]) for key, t in tracer.tensors.items() if t._array is tracer.arrays[key]]
-    graph = optimize(graph, passes)
+    traced, seconds = len(graph.calls), perf_counter() - start
+    ran: list[Ran] = []
+    graph = optimize(graph, passes, ran)
     untouched = list(tracer.untouched.values())
-    return Staged(graph, len(given), outputs, result_structure, tracer.hyper_values(), tensors, guards, untouched, backward, staged)
+    hyper = tracer.hyper_values()
+    return Staged(
+        graph, len(given), outputs, result_structure, hyper, tensors, guards, untouched, backward, staged, traced, seconds, ran
+    )  # fmt: skip
 
 
 def _symbol(tracer: LiveTracer, value: Value) -> Symbol:

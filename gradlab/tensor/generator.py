@@ -106,7 +106,7 @@ def draw(generator: Generator | None, words: int, device: Device | None = None) 
         raise TypeError(f"generator: a gradlab.Generator or None, not {type(generator).__name__}")
     mode = current()
     if mode.vmap is not None:
-        return mode.vmap.draw(generator, words, device)  # type: ignore[no-any-return]
+        return mode.vmap.draw(generator, words, device)
     tracer = mode.tracer
     if tracer is not None:
         return tracer.random_state(generator), tracer.advance_random(generator, -(-words // 4) * 4)

@@ -259,7 +259,7 @@ function links(box, x, y, into) {
 
 // ---------------------------------------------------------------- view: pan and zoom
 
-const view = { x: 0, y: 0, k: 1 };
+const view = { x: 0, y: 0, k: 1, moved: false };
 function show() { camera.setAttribute("transform", `translate(${view.x},${view.y}) scale(${view.k})`); }
 function fit() {
   const [, , w, h] = spots.whole, { width, height } = stage.getBoundingClientRect();
@@ -269,12 +269,14 @@ function fit() {
 }
 function zoom(factor, x, y) {
   const k = Math.min(6, Math.max(0.05, view.k * factor));
+  view.moved = true;
   view.x = x - (x - view.x) * k / view.k; view.y = y - (y - view.y) * k / view.k; view.k = k;
   show();
 }
 function focus(key) {
   const spot = spots[key];
   if (!spot) return;
+  view.moved = true;
   const { width, height } = stage.getBoundingClientRect();
   view.k = Math.max(view.k, 0.9);
   view.x = width / 2 - (spot[0] + spot[2] / 2) * view.k; view.y = height / 2 - (spot[1] + spot[3] / 2) * view.k;
@@ -291,6 +293,7 @@ stage.addEventListener("pointerdown", (e) => { held = { x: e.clientX, y: e.clien
 window.addEventListener("pointermove", (e) => {
   if (!held) return;
   stage.classList.add("held");
+  view.moved = true;
   view.x += e.clientX - held.x; view.y += e.clientY - held.y; held = { x: e.clientX, y: e.clientY };
   show();
 });
@@ -382,6 +385,6 @@ const keepers = D.vertices.filter((v) => v.kept).sort((a, b) => b.kept - a.kept)
 list("keepers", keepers.map((v) => "vertex " + v.id), keepers.length ? "What backward keeps most of" : "", (key) => D.vertices[key.split(" ")[1]].keptText);
 draw();
 fit();
-window.addEventListener("resize", fit);
+window.addEventListener("resize", () => { if (!view.moved) fit(); });
 window.gradlab = { D, folded, draw, fit, search, reveal, choose, toggle, spots: () => spots };
 document.body.dataset.ready = "yes";

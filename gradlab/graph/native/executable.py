@@ -19,9 +19,10 @@ from gradlab.graph.ir import Call, Value
 from gradlab.graph.memory import arena
 from gradlab.graph.native import build, lowerings as lowerings
 from gradlab.graph.native.layout import FIRST, Arranged, arrange
-from gradlab.graph.native.loops import Loop, lower_loop
+from gradlab.graph.native.loops import Loop, lower_loop, why_not_elementwise
 from gradlab.graph.native.lower import LOWER, Lowering, TaskSpec, Unsupported
 from gradlab.graph.native.place import ARENA, Place
+from gradlab.graph.steps import Step
 
 
 class _Task(ctypes.Structure):
@@ -47,7 +48,7 @@ def _pointer_word() -> int:
 
 
 class NativeExecutable:
-    """Runs a line. `run(arrays, outs)` as NumpyExecutable's. `steps` says what runs where, for people."""
+    """Runs a line. `run(arrays, outs)` as NumpyExecutable's. `report` says what runs where, for people."""
 
     def __init__(self, line: Line) -> None:
         self.line = line
@@ -57,16 +58,17 @@ class NativeExecutable:
         self._ctx.places, self._ctx.scratch_start = arranged.places, arranged.plan.size
         self._calls: list[Any] = []  # of each task, the call it belongs to
         steps: list[TaskSpec | Callable[[], None]] = []
-        self.steps: list[str] = []
+        self.report: list[Step] = []
         for unit in arranged.units:
             if unit.loop:
                 own = {v.id for c in unit.calls for v in c.outputs}
                 stored = [v for c in unit.calls for v in c.outputs if v.id in arranged.places]
                 assert own
                 if stored:
-                    steps.append(lower_loop(Loop(unit.calls, stored), self._ctx))
+                    task = lower_loop(Loop(unit.calls, stored), self._ctx)
+                    steps.append(task)
                     self._calls.append(None)
-                    self.steps.append("loop: " + " ".join(c.op.name for c in unit.calls))
+                    self.report.append(Step("loop", unit.calls, (task.kernel,)))
                 continue
             call = unit.calls[0]
             try:
@@ -75,16 +77,22 @@ class NativeExecutable:
                 found = None
             if found is None:
                 steps.append(self._numpy_step(call))
-                self.steps.append(f"numpy: {call.op.name}")
+                self.report.append(Step("numpy", [call], (), _why_numpy(call)))
             else:
                 steps += found
                 self._calls += [call] * len(found)
-                self.steps.append(f"kernel: {call.op.name}")
+                self.report.append(Step("kernel", [call], [t.kernel for t in found]))
         for number, target in arranged.copies:
             steps.append(self._copy_step(number, target))
             self._calls += [None] * isinstance(steps[-1], TaskSpec)
-            self.steps.append("copy")
+            self.report.append(Step("copy", [], [steps[-1].kernel] if isinstance(steps[-1], TaskSpec) else []))
         self._finish(steps)
+        self.tasks = len(self._calls)
+
+    @property
+    def steps(self) -> list[str]:
+        """The report in words."""
+        return list(map(str, self.report))
 
     # ------------------------------------------------------------ what has no kernel
 
@@ -226,6 +234,15 @@ class NativeExecutable:
         for array, used in zip(arrays, self._objects):
             if array is not used and any(old in self.line.inputs for old, _ in self.line.updates):
                 np.copyto(array, used)
+
+
+def _why_numpy(call: Call) -> str:
+    """Why a call has no machine code."""
+    if call.op.name in LOWER:
+        operands = ", ".join(f"{v.spec.dtype.name}{list(v.spec.shape)}" for v in call.inputs if isinstance(v, Value))
+        return f"its kernel does not take this form: {operands or 'no inputs'}"
+    why = why_not_elementwise(call)
+    return "its row has no CPU kernel" if why == "not elementwise" else why
 
 
 def executable(line: Line) -> Any:

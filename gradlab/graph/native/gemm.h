@@ -11,6 +11,12 @@
 #include <cstdlib>
 #include <utility>
 
+#if defined(__AVX__)
+#include <immintrin.h>
+#elif defined(__ARM_NEON)
+#include <arm_neon.h>
+#endif
+
 namespace {
 
 #if defined(__AVX512F__)
@@ -30,6 +36,20 @@ template <typename T> constexpr int PANEL = 2 * LANES<T>;
 
 template <typename T> inline typename Wide<T>::type load(const T* at) { return *(const typename Loose<T>::type*)at; }
 template <typename T> inline void store(T* at, typename Wide<T>::type v) { *(typename Loose<T>::type*)at = v; }
+
+// a b + c, rounded once where the machine can: the build's -ffp-contract=off leaves that to us.
+#if defined(__AVX512F__)
+inline Wide<float>::type fused(Wide<float>::type a, Wide<float>::type b, Wide<float>::type c) { return (Wide<float>::type)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c); }
+inline Wide<double>::type fused(Wide<double>::type a, Wide<double>::type b, Wide<double>::type c) { return (Wide<double>::type)_mm512_fmadd_pd((__m512d)a, (__m512d)b, (__m512d)c); }
+#elif defined(__AVX__) && defined(__FMA__)
+inline Wide<float>::type fused(Wide<float>::type a, Wide<float>::type b, Wide<float>::type c) { return (Wide<float>::type)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c); }
+inline Wide<double>::type fused(Wide<double>::type a, Wide<double>::type b, Wide<double>::type c) { return (Wide<double>::type)_mm256_fmadd_pd((__m256d)a, (__m256d)b, (__m256d)c); }
+#elif defined(__ARM_NEON) && defined(__aarch64__)
+inline Wide<float>::type fused(Wide<float>::type a, Wide<float>::type b, Wide<float>::type c) { return (Wide<float>::type)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b); }
+inline Wide<double>::type fused(Wide<double>::type a, Wide<double>::type b, Wide<double>::type c) { return (Wide<double>::type)vfmaq_f64((float64x2_t)c, (float64x2_t)a, (float64x2_t)b); }
+#else
+template <typename V> inline V fused(V a, V b, V c) { return a * b + c; }
+#endif
 
 // What a product is: sizes, strides in elements (rows, columns), the first of the result's.
 struct Product {
@@ -146,9 +166,9 @@ inline __attribute__((always_inline)) void micro(
     const V low = load(panel + k * P), high = load(panel + k * P + L);
 #pragma GCC unroll 16
     for (int i = 0; i < R; ++i) {
-      const T s = a[i * a_row + k * a_column];
-      total[i][0] += s * low;
-      total[i][1] += s * high;
+      const V s = a[i * a_row + k * a_column] - V{};  // the same in every lane: x - 0 is x
+      total[i][0] = fused(s, low, total[i][0]);
+      total[i][1] = fused(s, high, total[i][1]);
     }
   }
   if (have == P) {

@@ -26,12 +26,19 @@ _DEAR = re.compile(r"\b(exp|exp2|expm1|log|log1p|log2|tanh|sigmoid|erf|sin|cos|t
 
 def is_elementwise(call: Call) -> bool:
     """Whether a call can be a part of a fused loop."""
+    return not why_not_elementwise(call)
+
+
+def why_not_elementwise(call: Call) -> str:
+    """Why a call cannot be a part of a fused loop; "" if it can."""
     if not isinstance(call.op.cuda, Elementwise) or len(call.outputs) != 1 or call.op.variadic:
-        return False
+        return "not elementwise"
     values = [*call.outputs, *(x for x in call.inputs if isinstance(x, Value))]
-    if any(v.spec.dtype in HALF or v.spec.dtype.name not in STORAGE for v in values) or any(x is None for x in call.inputs):
-        return False
-    return not reads(call.op.cuda.expression, "index")
+    if odd := next((v.spec.dtype.name for v in values if v.spec.dtype in HALF or v.spec.dtype.name not in STORAGE), ""):
+        return f"loops do not compute in {odd}"
+    if any(x is None for x in call.inputs):
+        return "an input is left out"
+    return "its expression reads the element's index" if reads(call.op.cuda.expression, "index") else ""
 
 
 def literal(value: Any, dtype: np.dtype[Any]) -> str:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from time import perf_counter
+from typing import NamedTuple
 
 from gradlab.graph.ir import Graph
 from gradlab.graph.passes.assemble import assemble
@@ -15,15 +17,30 @@ PASSES: dict[str, Pass] = {
     "gather_products": gather_products,
 }
 
-__all__ = ["PASSES", "Pass", "optimize"]
+__all__ = ["PASSES", "Pass", "Ran", "optimize"]
 
 
-def optimize(graph: Graph, switches: Mapping[str, bool] | None = None) -> Graph:
-    """Run the passes in order. `switches` turns some off: {"assemble": False}. Raises ValueError for a name that no pass has."""
+class Ran(NamedTuple):
+    """What a pass did: the calls before and after it, and its seconds."""
+
+    name: str
+    before: int
+    after: int
+    seconds: float
+
+
+def optimize(graph: Graph, switches: Mapping[str, bool] | None = None, log: list[Ran] | None = None) -> Graph:
+    """Run the passes in order. `switches` turns some off: {"assemble": False}. Raises ValueError for a name that no pass has.
+
+    log: gets an entry for each pass that ran.
+    """
     switches = switches or {}
     if unknown := [name for name in switches if name not in PASSES]:
         raise ValueError(f"no pass is called {', '.join(unknown)}; there are {', '.join(PASSES)}")
     for name, run in PASSES.items():
         if switches.get(name, True):
+            before, start = len(graph.calls), perf_counter()
             graph = run(graph)
+            if log is not None:
+                log.append(Ran(name, before, len(graph.calls), perf_counter() - start))
     return graph

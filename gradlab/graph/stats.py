@@ -1,0 +1,109 @@
+"""`Compiled.stats()` and `Compiled.kernels()`: what a program consists of, for people."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from gradlab.graph.stage import Staged
+from gradlab.graph.steps import sources_of, steps_of
+
+LONGEST = 96  # letters of a list of rows in a line of text
+
+
+@dataclass(frozen=True)
+class Stats:
+    """A program in numbers. `print` shows them.
+
+    traced          operations as they were traced
+    operations      after the passes, of which `views` only look at memory
+    passes          of each pass that changed their number: before and after
+    tasks           kernel launches of one run
+    loops           fused loops, by the rows in them
+    numpy           rows that run in NumPy: how often, and why
+    arena, unshared bytes for intermediate values, and what they would take if none shared its memory
+    trace_seconds, passes_seconds, compile_seconds
+    programs        of the function, one for each set of guards that was met
+    guards          conditions of the newest
+    """
+
+    traced: int
+    operations: int
+    views: int
+    passes: dict[str, tuple[int, int]]
+    tasks: int
+    loops: list[str]
+    numpy: dict[str, tuple[int, str]]
+    arena: int
+    unshared: int
+    trace_seconds: float
+    passes_seconds: float
+    compile_seconds: float
+    programs: int
+    guards: int
+    kinds: dict[str, int] = field(default_factory=dict)  # of each kind of step, how many
+
+    def __str__(self) -> str:
+        lines = [f"operations  {self.traced} traced, {self.operations} after the passes ({self.views} views)"]
+        lines += [f"  {name}: {before} → {after}" for name, (before, after) in self.passes.items()]
+        kinds = ", ".join(f"{n} {kind}" for kind, n in self.kinds.items())
+        lines.append(f"tasks       {self.tasks} ({kinds})" if kinds else f"tasks       {self.tasks}")
+        lines += [f"  loop: {text if len(text) <= LONGEST else text[: LONGEST - 1] + '…'}" for text in self.loops]
+        lines.append(f"NumPy       {sum(n for n, _ in self.numpy.values())}")
+        lines += [f"  {name}{f' ×{n}' if n > 1 else ''}: {why}" for name, (n, why) in self.numpy.items()]
+        lines.append(f"memory      {_bytes(self.arena)} for intermediate values, {_bytes(self.unshared)} without sharing")
+        seconds = f"{self.trace_seconds:.3f} to trace, {self.passes_seconds:.3f} passes, {self.compile_seconds:.3f} to compile"
+        lines.append(f"seconds     {seconds}")
+        lines.append(f"programs    {self.programs}; {self.guards} guards of the newest")
+        return "\n".join(lines)
+
+
+def stats(staged: Staged, executables: Sequence[Any], seconds: float, programs: int) -> Stats:
+    """Of a staged function and what was made of it: one executable, or forward and backward."""
+    steps = [s for executable in executables for s in steps_of(executable)]
+    calls = staged.graph.calls
+    numpy: dict[str, tuple[int, str]] = {}
+    for step in steps:
+        if step.kind == "numpy":
+            for call in step.calls:
+                numpy[call.op.name] = (numpy.get(call.op.name, (0, ""))[0] + 1, step.why)
+    plans = [executable.plan for executable in executables if hasattr(executable, "plan")]
+    return Stats(
+        traced=staged.traced,
+        operations=len(calls),
+        views=sum(c.op.view for c in calls),
+        passes={r.name: (r.before, r.after) for r in staged.passes if r.before != r.after},
+        tasks=sum(getattr(executable, "tasks", 0) for executable in executables),
+        loops=[" ".join(c.op.name for c in s.calls) for s in steps if s.kind == "loop" and len(s.calls) > 1],
+        numpy=numpy,
+        arena=sum(plan.size for plan in plans),
+        unshared=sum(plan.unshared for plan in plans),
+        trace_seconds=staged.seconds,
+        passes_seconds=sum(r.seconds for r in staged.passes),
+        compile_seconds=seconds,
+        programs=programs,
+        guards=len(staged.guards.conditions),
+        kinds=dict(Counter(s.kind for s in steps)),
+    )
+
+
+def kernels(executables: Sequence[Any]) -> dict[str, str]:
+    """Kernel texts by name, each under comments with the calls that use it. Of kernels written by hand there are the comments alone."""
+    heads: dict[str, list[str]] = {}
+    texts: dict[str, str] = {}
+    for executable in executables:
+        texts.update(sources_of(executable))
+        for step in steps_of(executable):
+            said = [f"// {call!r}{f'  # {source}' if (source := call.source()) else ''}" for call in step.calls] or [f"// {step.kind}"]
+            for name in step.kernels:
+                heads.setdefault(name, []).extend(said)
+    return {name: "\n".join([*head, texts.get(name, "// a kernel of the library, written by hand")]) for name, head in heads.items()}
+
+
+def _bytes(n: int) -> str:
+    for unit, size in (("GiB", 1 << 30), ("MiB", 1 << 20), ("KiB", 1 << 10)):
+        if n >= size:
+            return f"{n / size:.1f} {unit}"
+    return f"{n} bytes"
