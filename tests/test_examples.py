@@ -132,8 +132,8 @@ class Draws:
         def randint(high, size, **_):
             return make(self.generator.integers(0, high, size))
 
-        def randperm(n, **_):
-            return make(self.generator.permutation(n))
+        def randperm(n, **_):  # always the same one: PyTorch's sampler draws another at the end of an epoch, for nothing
+            return make(np.random.default_rng(n).permutation(n))
 
         for place in (engine, sampler) if engine is gl else (engine,):
             monkeypatch.setattr(place, "randperm", randperm)

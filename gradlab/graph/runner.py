@@ -16,7 +16,7 @@ from gradlab.graph.halves import split
 from gradlab.graph.ir import Value
 from gradlab.graph.native.executable import executable
 from gradlab.graph.stage import Staged
-from gradlab.graph.tree import flatten, unflatten
+from gradlab.graph.tree import LEAF, flatten, unflatten
 from gradlab.nn.joint import joined
 from gradlab.optim.hyper import values
 
@@ -26,10 +26,11 @@ Build = Callable[[Line], Any]
 class Gradient:
     """One leaf's `.grad`: the array it is computed into, anew where somebody still holds the last one."""
 
-    __slots__ = ("array", "fresh", "leaf", "spec", "tensor")
+    __slots__ = ("array", "fresh", "kept", "leaf", "spec", "tensor")
 
     def __init__(self, leaf: Any, value: Value, fresh: bool) -> None:
         self.leaf, self.spec, self.fresh = leaf, value.spec, fresh
+        self.kept = 0  # references to the array that the executable keeps from its last run
         self.tensor: Any = None
         self.array: Any = None
 
@@ -37,7 +38,7 @@ class Gradient:
         """Where this run writes the gradient."""
         tensor, array = self.tensor, self.array
         # Held by this object, the leaf and the two locals and arguments here; anyone else would see it change.
-        held = tensor is None or getrefcount(tensor) > _HELD_TENSOR or getrefcount(array) > _HELD_ARRAY
+        held = tensor is None or getrefcount(tensor) > _HELD_TENSOR or getrefcount(array) > _HELD_ARRAY + self.kept
         if held or self.fresh or tensor._array is not array:
             self.array = np.empty(self.spec.shape, self.spec.dtype)
             self.tensor = wrap(self.array)
@@ -115,8 +116,11 @@ class Runner:
         self.saved = [(v.spec.shape, v.spec.dtype) for v in first.saved]
         outputs = [*results, *first.saved, *(v for _, v in graph.gradients if v is not None)]
         self.executable = build(Line(first.calls, inputs, fixed, outputs, graph.updates))
+        for gradient in self.gradients:
+            gradient.kept = getattr(self.executable, "kept", 0)
         self.backward = None if second is None else build(Line(second.calls, second.inputs, second.fixed(fixed), second.outputs, []))
         self.second = second
+        self.single = second is None and staged.result == LEAF and staged.outputs[0][0] == "value"
         written = {old.id for old, _ in graph.updates}
         arrays = {id(a) for v, a in graph.state.items() if v.id in written}
         self.versions: list[Version] = [version_of(t) for t, array in staged.tensors if id(array) in arrays]
@@ -125,15 +129,14 @@ class Runner:
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """One run of the program."""
-        given = flatten([list(args), kwargs])[0] if kwargs or not all(type(a) is _TENSOR for a in args) else args
-        arrays, seen = [], set()
+        staged = self.staged
+        given = args if staged.plain else flatten([list(args), kwargs])[0]
         for t in given:
-            if id(t) not in seen:
-                seen.add(id(t))
-                if t._meta is not None:
-                    refresh(t)
-                arrays.append(t._array)
-        arrays += [leaf._grad._array for leaf in self.leaves_read]
+            if t._meta is not None:
+                refresh(t)
+        arrays = [t._array for t in (given if staged.plain else dict.fromkeys(given))]
+        if self.leaves_read:
+            arrays += [leaf._grad._array for leaf in self.leaves_read]
         for group, names, buffer, last in self.hyper:
             found = values(group, names)
             if found != last[0]:
@@ -162,6 +165,8 @@ class Runner:
         for i in self.written_arguments:
             version_of(given[i]).written = next_sequence()
         staged = self.staged
+        if self.single:
+            return wrap(outs[0])
         made = iter(self._wrapped(given, arrays, outs, saved))
         found = [next(made) if kind == "value" else given[place] if kind == "argument" else place for kind, place in staged.outputs]
         return unflatten(staged.result, found)

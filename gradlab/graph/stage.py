@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 
 from gradlab.autograd import engine
-from gradlab.autograd.base import LEAF
+from gradlab.autograd.base import LEAF, Differentiable
 from gradlab.autograd.mode import Mode, enter, leave
 from gradlab.autograd.record import refresh, wrap
 from gradlab.device import CPU
@@ -70,6 +70,7 @@ class Staged:
     traced: int = 0  # calls before the passes
     seconds: float = 0.0  # of the trace
     passes: list[Ran] = field(default_factory=list)
+    plain: bool = False  # whether the arguments are tensors, all different, passed by position
 
 
 def stage(
@@ -131,10 +132,17 @@ def stage(
     traced, seconds = len(graph.calls), perf_counter() - start
     ran: list[Ran] = []
     graph = optimize(graph, passes, ran)
+    if backward is not None:  # the passes may have found other values for the results
+        ends = iter(graph.outputs[len(found) :])
+        backward.results = [None if v is None else next(ends) for v in backward.results]
+    if backward is not None:  # a pass may have found another value that is the same
+        renamed = iter(graph.outputs[len(found) :])
+        backward.results = [None if v is None else next(renamed) for v in backward.results]
     untouched = list(tracer.untouched.values())
     hyper = tracer.hyper_values()
     return Staged(
-        graph, len(given), outputs, result_structure, hyper, tensors, guards, untouched, backward, staged, traced, seconds, ran
+        graph, len(given), outputs, result_structure, hyper, tensors, guards, untouched, backward, staged, traced, seconds, ran,
+        not kwargs and all(isinstance(a, Differentiable) for a in args) and len(twins) == len(args),
     )  # fmt: skip
 
 

@@ -50,6 +50,8 @@ def _pointer_word() -> int:
 class NativeExecutable:
     """Runs a line. `run(arrays, outs)` as NumpyExecutable's. `report` says what runs where, for people."""
 
+    kept = 1  # references to each result's array that stay behind after a run
+
     def __init__(self, line: Line) -> None:
         self.line = line
         arranged = self.arranged = arrange(line)
@@ -195,6 +197,12 @@ class NativeExecutable:
         self._bases_at = ctypes.addressof(self._bases)
         self._run, self._fill = runtime.gradlab_run, runtime.gradlab_bases
         self._lock = threading.Lock()
+        self._writes_inputs = any(old in line.inputs for old, _ in line.updates)
+        self._step = runtime.gradlab_step
+        self._whole: tuple[Any, ...] | None = None  # the arguments of a program that is one segment
+        if len(self.segments) == 1 and isinstance(self.segments[0], tuple):
+            where = ctypes.addressof(self._objects), dynamic, self._word, FIRST
+            self._whole = (self._table, *self.segments[0], self._bases_at, self._threads, *where)
         self._python = any(not isinstance(s, tuple) for s in self.segments)
 
     def run(self, arrays: Sequence[Any], outs: Sequence[Any]) -> None:
@@ -208,6 +216,13 @@ class NativeExecutable:
             for array in outs:
                 objects[i] = array
                 i += 1
+            if self._whole is not None:
+                stopped = self._step(*self._whole)
+                if stopped >= 0:
+                    self._fault(stopped)
+                if self.line.updates:
+                    self._update_arguments(arrays)
+                return
             self._fill(self._bases_at + 8 * FIRST, objects, self._dynamic, self._word)
             if self._python:
                 self._base_arrays[FIRST : FIRST + self._dynamic] = objects[: self._dynamic]
@@ -231,9 +246,10 @@ class NativeExecutable:
 
     def _update_arguments(self, arrays: Sequence[Any]) -> None:
         """An argument that was passed as a copy gets what was written to the copy."""
-        for array, used in zip(arrays, self._objects):
-            if array is not used and any(old in self.line.inputs for old, _ in self.line.updates):
-                np.copyto(array, used)
+        if self._writes_inputs:
+            for array, used in zip(arrays, self._objects):
+                if array is not used:
+                    np.copyto(array, used)
 
 
 def _why_numpy(call: Call) -> str:

@@ -2,6 +2,7 @@
 
 from gradlab.graph.native import (
     attention as attention,
+    conv as conv,
     movements as movements,
     products as products,
     reductions as reductions,
@@ -9,4 +10,4 @@ from gradlab.graph.native import (
     updates as updates,
 )
 
-__all__ = ["attention", "movements", "products", "reductions", "rowwise", "updates"]
+__all__ = ["attention", "conv", "movements", "products", "reductions", "rowwise", "updates"]

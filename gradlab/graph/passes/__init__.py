@@ -8,13 +8,23 @@ from typing import NamedTuple
 
 from gradlab.graph.ir import Graph
 from gradlab.graph.passes.assemble import assemble
+from gradlab.graph.passes.drop_clones import drop_clones
+from gradlab.graph.passes.common_subexpressions import common_subexpressions
+from gradlab.graph.passes.fold_constants import fold_constants
 from gradlab.graph.passes.gather_products import gather_products
+from gradlab.graph.passes.recompute import recompute
+from gradlab.graph.passes.rewrite import rewrite
 
 Pass = Callable[[Graph], Graph]
 
 PASSES: dict[str, Pass] = {
+    "drop_clones": drop_clones,
+    "fold_constants": fold_constants,
+    "rewrite": rewrite,
+    "common_subexpressions": common_subexpressions,
     "assemble": assemble,
     "gather_products": gather_products,
+    "recompute": recompute,
 }
 
 __all__ = ["PASSES", "Pass", "Ran", "optimize"]

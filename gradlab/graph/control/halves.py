@@ -1,0 +1,74 @@
+"""Splits a body that was traced with its gradients into a forward part and a backward part."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from gradlab.graph.ir import Call, Value
+
+
+@dataclass
+class Halves:
+    """saved: what the backward needs of the forward. used: the body's inputs (arguments, captured) that the backward reads itself."""
+
+    forward: list[Call]
+    backward: list[Call]
+    saved: list[Value]
+    used: set[int]
+
+
+def split(
+    calls: Sequence[Call], results: Iterable[Value], gradients: Iterable[Value], fixed: Iterable[Value], keep: Iterable[Value],
+    recompute: bool,
+) -> Halves:  # fmt: skip
+    """The halves.
+
+    fixed      inputs that are the same in each run of the body: what depends on them alone is computed again rather than kept for each run
+    keep       inputs that the backward gets only if they are saved
+    recompute  compute everything again that the backward needs, and save inputs only
+    """
+    gradients = list(gradients)
+    needed = _leading_to(calls, results)
+    wanted = _leading_to(calls, gradients)
+    maker = {v.id: c for c in calls for v in c.outputs}
+    same = {v.id for v in fixed}
+    for c in calls:
+        if all(x.id in same for x in c.inputs if isinstance(x, Value)):
+            same.update(v.id for v in c.outputs)
+    repeated: set[int] = set()
+    saved: list[Value] = []
+    used: set[int] = set()
+    kept = {v.id for v in keep}
+    pending = [*gradients, *(x for c in calls if id(c) in wanted and id(c) not in needed for x in c.inputs if isinstance(x, Value))]
+    seen: set[int] = set()
+    while pending:
+        value = pending.pop(0)
+        if value.id in seen:
+            continue
+        seen.add(value.id)
+        call = maker.get(value.id)
+        if call is None:
+            if value.id in kept:
+                saved.append(value)
+            else:
+                used.add(value.id)
+        elif id(call) in needed:
+            if recompute or call.op.view or value.id in same:
+                repeated.add(id(call))
+                pending += [x for x in call.inputs if isinstance(x, Value)]
+            else:
+                saved.append(value)
+    forward = [c for c in calls if id(c) in needed]
+    backward = [c for c in calls if (id(c) in wanted and id(c) not in needed) or id(c) in repeated]
+    return Halves(forward, backward, saved, used)
+
+
+def _leading_to(calls: Sequence[Call], ends: Iterable[Value]) -> set[int]:
+    wanted = {v.id for v in ends}
+    found = set()
+    for call in reversed(calls):
+        if any(v.id in wanted for v in call.outputs):
+            found.add(id(call))
+            wanted.update(x.id for x in call.inputs if isinstance(x, Value))
+    return found

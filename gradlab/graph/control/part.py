@@ -1,0 +1,118 @@
+"""A body's calls as a function of arrays, and the row that a control-flow call is in the graph around it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol
+
+import numpy as np
+
+from gradlab import dispatch
+from gradlab.autograd.record import apply
+from gradlab.backends.cuda import launch
+from gradlab.backends.cuda.launch.rule import Rule
+from gradlab.device import Device
+from gradlab.graph.execute import Line
+from gradlab.graph.ir import Call, Graph, Value
+from gradlab.graph.native.executable import executable
+from gradlab.graph.passes import optimize
+from gradlab.kernel import Library
+from gradlab.op import Op
+from gradlab.spec import Spec
+
+KINDS = ("scan", "switch", "while_loop")
+
+
+class Part:
+    """A sub-graph. `run(arrays, outs)` computes it: on the CPU as one executable, made at the first run; elsewhere row by row."""
+
+    def __init__(self, inputs: Sequence[Value], calls: Sequence[Call], outputs: Sequence[Value], device: Device) -> None:
+        graph = Graph(inputs=list(inputs), calls=list(calls), outputs=list(outputs), device=device)
+        self.graph = optimize(graph.without_dead_calls())
+        self._executable: Any = None
+
+    def run(self, arrays: Sequence[Any], outs: Sequence[Any]) -> None:
+        """Compute the outputs into the arrays `outs`. Raises what a row raises."""
+        if outs and type(outs[0]) is not np.ndarray:
+            self._row_by_row(arrays, outs)
+            return
+        if self._executable is None:
+            graph = self.graph
+            self._executable = executable(Line(graph.calls, graph.inputs, {}, graph.outputs, []))
+        self._executable.run(arrays, outs)
+
+    def _row_by_row(self, arrays: Sequence[Any], outs: Sequence[Any]) -> None:
+        graph = self.graph
+        env = {v.id: a for v, a in zip(graph.inputs, arrays, strict=True)}
+        for call in graph.calls:
+            inputs = [env[x.id] if isinstance(x, Value) else x for x in call.inputs]
+            backend = dispatch.choose(call.op, inputs) if inputs else dispatch.backend_for(call.params["device"])
+            result = backend.run(call.op, inputs, call.params)
+            env.update(zip((v.id for v in call.outputs), (result,) if call.op.result is None else result, strict=True))
+        for value, target in zip(graph.outputs, outs, strict=True):
+            dispatch.backend_of(target).assign(target, env[value.id])
+
+    def __repr__(self) -> str:
+        return f"<{len(self.graph.calls)} calls>"
+
+
+class Flow(Protocol):
+    """What runs a control-flow call: `run(inputs, outs)` on arrays of one device."""
+
+    kind: str
+
+    def run(self, inputs: Sequence[Any], outs: Sequence[Any]) -> None: ...
+
+
+def staged(flow: Flow, inputs: Sequence[Any], specs: Sequence[Spec]) -> list[Any]:
+    """Write the call of a flow into the trace that is going on; its results, outside of any autograd graph."""
+    if not specs:
+        return []
+    found = tuple(specs)
+
+    def rule(*xs: Spec, flow: Flow) -> tuple[Spec, ...]:
+        return found
+
+    def cpu(*arrays: Any, flow: Flow) -> None:
+        flow.run(arrays[: -len(found)], arrays[-len(found) :])
+
+    names = tuple(f"y{i}" for i in range(len(found)))
+    op = Op(flow.kind, rule, cpu=cpu, cuda=_CUDA, params=("flow",), outputs=names, exact=True)
+    result = apply(op, tuple(inputs), {"flow": flow})  # the row has no gradient: callers make the node
+    return [result] if len(found) == 1 else list(result)
+
+
+def _on_device(_: Any, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
+    """The host drives the body's launches."""
+    params["flow"].run(inputs, outputs)
+
+
+def copy(target: Any, source: Any) -> None:
+    """Write an array into another."""
+    if type(target) is np.ndarray:
+        np.copyto(target, source)
+    else:
+        dispatch.backend_of(target).assign(target, source)
+
+
+def like(array: Any, count: int = 1) -> list[Any]:
+    """New arrays of the same shape and dtype, not initialised."""
+    if type(array) is np.ndarray:
+        return [np.empty(array.shape, array.dtype) for _ in range(count)]
+    return [dispatch.backend_of(array).copy(array) for _ in range(count)]
+
+
+def dense(array: Any) -> Any:
+    """The array, contiguous: a body reads it again and again."""
+    return array if type(array) is not np.ndarray or array.flags.c_contiguous else np.ascontiguousarray(array)
+
+
+def number(array: Any) -> int:
+    """The value of an array of one element. On a GPU the host waits for it, which a capture refuses."""
+    host = array if type(array) is np.ndarray else dispatch.backend_of(array).to_numpy(array)
+    return int(host.reshape(-1)[0])
+
+
+_CUDA = Library(lambda library, inputs, params: None)
+for _kind in KINDS:
+    launch.BY_ROW[_kind] = Rule(_on_device)
