@@ -74,6 +74,7 @@ from gradlab.tensor.indexing import *
 from gradlab.tensor.layout import *
 from gradlab.tensor.linalg import *
 from gradlab.tensor.math import *
+from gradlab.tensor.placing import *
 from gradlab.tensor.pointwise import *
 from gradlab.tensor.printing import *
 from gradlab.tensor.products import *
@@ -92,28 +93,35 @@ if TYPE_CHECKING:
         data as data,
         func as func,
         graph as graph,
+        library as library,
         linalg as linalg,
         models as models,
         nn as nn,
         optim as optim,
         special as special,
+        testing as testing,
         utils as utils,
         viz as viz,
     )
     from gradlab.func.mapping import vmap as vmap
     from gradlab.graph.compiled import compile as compile
+    from gradlab.graph.control.functions import cond as cond, scan as scan, switch as switch, while_loop as while_loop
     from gradlab.nn.summary import summary as summary
     from gradlab.utils.serialization import load as load, save as save
     from gradlab.viz.explanation import explain as explain
 
-_ROOMS = ("data", "func", "graph", "linalg", "models", "nn", "optim", "special", "utils", "viz")
+_ROOMS = ("data", "func", "graph", "library", "linalg", "models", "nn", "optim", "special", "testing", "utils", "viz")
 _ELSEWHERE = {
     "compile": "gradlab.graph.compiled",
+    "cond": "gradlab.graph.control.functions",
     "explain": "gradlab.viz.explanation",
     "load": "gradlab.utils.serialization",
     "save": "gradlab.utils.serialization",
+    "scan": "gradlab.graph.control.functions",
     "summary": "gradlab.nn.summary",
+    "switch": "gradlab.graph.control.functions",
     "vmap": "gradlab.func.mapping",
+    "while_loop": "gradlab.graph.control.functions",
 }
 
 

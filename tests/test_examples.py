@@ -15,6 +15,7 @@ import pytest
 
 import gradlab as gl
 from gradlab.utils.data import sampler
+
 from repository import ROOT
 
 EXAMPLES = ROOT / "examples"

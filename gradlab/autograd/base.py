@@ -47,6 +47,8 @@ class Meta:
     accumulate: Any = None  # weak reference to the AccumulateGrad of a leaf
     inference = False
     retains = False
+    turned = 0  # when this tensor, a leaf, last got another shape in the same memory (t_, squeeze_, ...), if views of it may be about
+    hidden = False  # the base is this tensor's own value from before such a change, and not for others to see
 
 
 class Differentiable:

@@ -6,6 +6,7 @@ Leaf gradients are collected and stored after the walk, so a failing backward ch
 from __future__ import annotations
 
 from collections.abc import Sequence
+from importlib import import_module
 from sys import getrefcount
 from threading import RLock
 from typing import Any
@@ -201,16 +202,10 @@ def batch_of(gradients: list[Any] | None) -> tuple[int, ...]:
 def batched(
     targets: list[Any], sources: list[Any], gradients: list[Any] | None, retain: bool | None, create: bool
 ) -> list[Any]:
-    """The gradients for each vector of a batch, in new tensors with one more dimension."""
-    (count,) = batch_of(gradients)
-    assert gradients is not None
-    found: list[Any] = [None] * len(sources)
-    for k in range(count):
-        rows = [None if g is None else g[k] for g in gradients]
-        last = retain if k == count - 1 else True
-        for i, g in enumerate(grad(targets, sources, rows, last, create)):
-            if g is not None:
-                if found[i] is None:
-                    found[i] = g.new_zeros((count, *g.shape), dtype=g._array.dtype)
-                found[i][k] = g
+    """The gradients for each vector of a batch, in new tensors with one more dimension: one walk for all of them, by vmap.
+
+    vmap lives in a room above this one, so it is looked up when it is asked for.
+    """
+    batch_of(gradients)
+    found: list[Any] = import_module("gradlab.func.vectors").batched(targets, sources, gradients, retain, create)
     return found

@@ -33,6 +33,14 @@ def wrap(array: Any) -> Any:
     return t
 
 
+def created(array: Any) -> Any:
+    """`wrap` for tensors that a user makes: under `inference_mode` they are inference tensors."""
+    t = wrap(array)
+    if current().inference:
+        t._meta = Meta()
+        t._meta.inference = True
+    return t
+
 
 def refresh(tensor: Differentiable) -> None:
     """Before a tensor is used: if it is a view whose base was written in place since, derive it anew."""

@@ -255,7 +255,7 @@ def gradcheck(
     inputs: a tensor or a tuple; those that require grad are checked, best in float64. Outputs that are no floating point tensors are
         ignored. An entry is right if it is within atol + rtol * |numerical|.
     nondet_tol: how much two runs may differ. check_undefined_grad: also with gradients for one output at a time. check_grad_dtypes:
-        gradients have their inputs' dtypes. check_batched_grad: `is_grads_batched` agrees too.
+        gradients have their inputs' dtypes. check_batched_grad: the backward runs under vmap (`is_grads_batched`), and agrees.
     fast_mode: one random direction instead of every entry: a few calls of func instead of two for each element.
     Raises GradcheckError with the worst entry (or, with raise_exception=False, gives False). Forward mode is backward differentiated
     twice: `gradgradcheck` checks it.
@@ -298,7 +298,10 @@ def _batched(case: _Case, outputs: list[Any]) -> str:
         if y._edge is None:
             continue
         v = rng.normal(size=(2, *y._array.shape))
-        many = engine.batched([y], case.wanted, [y.detach().new_tensor(v, dtype=y._array.dtype)], True, False)
+        try:
+            many = engine.batched([y], case.wanted, [y.detach().new_tensor(v, dtype=y._array.dtype)], True, False)
+        except RuntimeError as error:
+            return f"While computing batched gradients (backward under vmap), got: {error}"
         for k in range(2):
             for i, (a, b) in enumerate(zip(many, case.vjp(y, v[k]), strict=True)):
                 if (a is None) != (b is None) or (b is not None and not np.allclose(_values(a)[k], _values(b))):

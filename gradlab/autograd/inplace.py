@@ -34,10 +34,9 @@ def mark_view(view: Differentiable, source: Differentiable, op: Op, params: dict
     meta = view._meta = Meta()
     meta.version = version
     meta.seen = version.written
-    if mode.inference:
-        meta.inference = True
+    meta.inference = known.inference
     if mode.recording or mode.tracer is not None or mode.vmap is not None:
-        meta.base = source if known.base is None else known.base
+        meta.base = source if known.base is None else base_of(known)
         meta.chain = (*known.chain, (op, params))
     # Otherwise the base is not kept: it would keep its graph alive for a view that is outside it.
     if not mode.recording or known.quiet:
@@ -53,18 +52,37 @@ def mark_detached(twin: Differentiable, source: Differentiable, mode: Mode) -> N
     meta = twin._meta = Meta()
     meta.version = version_of(source)
     meta.seen = meta.version.written
+    meta.inference = meta_of(source).inference
     if mode.tracer is not None:  # without memory, a write to one has to be told to the other: a view of it, by no row
         known = meta_of(source)
         mode.tracer.note((source,))
-        meta.base, meta.chain, meta.quiet = source if known.base is None else known.base, known.chain, True
+        meta.base, meta.chain, meta.quiet = source if known.base is None else base_of(known), known.chain, True
+
+
+def base_of(meta: Meta) -> Any:
+    """The base of a view. A base that got another shape since (see `turn`) has become a view itself, of what it was."""
+    base = meta.base
+    if base is not None and base._meta is not None and base._meta.base is not None:
+        base = meta.base = base._meta.base
+    return base
+
+
+def leave_base(meta: Meta) -> None:
+    """A view that was given other memory is a tensor of its own."""
+    meta.base, meta.chain, meta.version, meta.quiet, meta.shut, meta.hidden = None, (), None, False, False, False
 
 
 def derive(view: Differentiable) -> None:
     """The base was written since: take the view of it again."""
     meta = view._meta
     assert meta is not None and meta.version is not None
+    found = base_of(meta)
+    if found._meta is not None and found._meta.turned > meta.seen:
+        raise RuntimeError(
+            f"a view of shape {view._array.shape} was used after the leaf that it is a view of got another shape (t_, squeeze_, ...); take "
+            f"the view again"
+        )
     meta.seen = meta.version.written
-    found = meta.base
     token = enter(current().replace(recording=not meta.quiet))
     try:
         for op, params in meta.chain:
@@ -123,9 +141,10 @@ def check(name: str, target: Differentiable, mode: Mode) -> None:
         raise errors.leaf_in_place(name, "a leaf tensor")
     if meta is None:
         return
-    if meta.base is not None and meta.base._edge is LEAF and not meta.quiet:
+    base = base_of(meta)
+    if base is not None and base._edge is LEAF and not meta.quiet:
         raise errors.leaf_in_place(name, "a view of a leaf tensor")
-    if meta.shut or (meta.base is not None and meta.base._meta.shut):
+    if meta.shut or (base is not None and base._meta.shut):
         raise errors.quiet_view(name)
 
 
@@ -174,7 +193,8 @@ def rebind(target: Differentiable, array: Any, edge: Any, mode: Mode) -> Any:
     meta = meta_of(target)
     staged = mode.tracer is not None or type(array) is Batched
     written(version)
-    if meta.base is not None and (staged or (mode.recording and (edge is not None or meta.base._edge is not None))):
+    base = base_of(meta)
+    if base is not None and (staged or (mode.recording and (edge is not None or base._edge is not None))):
         value = alias(target)
         value._array, value._edge = array, edge
         _write_base(meta, value, staged, mode)
@@ -191,7 +211,7 @@ def rebind(target: Differentiable, array: Any, edge: Any, mode: Mode) -> Any:
 
 
 def _write_base(meta: Meta, value: Any, staged: bool, mode: Mode) -> None:
-    base = meta.base
+    base = base_of(meta)
     sources = [alias(base)]
     for op, params in meta.chain[:-1]:
         assert op.call is not None
@@ -206,6 +226,41 @@ def _write_base(meta: Meta, value: Any, staged: bool, mode: Mode) -> None:
     if mode.recording and not meta.quiet:
         move_retained(base, value._edge)
         base._edge = value._edge
+
+
+def turn(name: str, target: Differentiable, op: Op, params: dict[str, Any]) -> Any:
+    """Make `target` what a view row makes of it, in the same memory: `t_`, `squeeze_` and their like.
+
+    Views of it stay what they were. If there may be any, the target becomes a view of what it was, so writes go on reaching all of them.
+    """
+    mode = current()
+    check(name, target, mode)
+    array, edge, meta = target._array, target._edge, meta_of(target)
+    if mode.tracer is not None and type(array) is not Batched and mode.tracer.outside(array):
+        raise RuntimeError(f"{name}: a tensor from outside a trace cannot get another shape inside it; use the out-of-place form")
+    shared = meta.version is not None and meta.base is None
+    version = version_of(target)
+    # A computed tensor stays in its graph whatever the mode: its gradient has to be turned back.
+    token = enter(mode.replace(recording=edge is not None and edge is not LEAF and not meta.quiet))
+    try:
+        result = op.call(alias(target), **params)  # type: ignore[misc]
+    finally:
+        leave(token)
+    if meta.base is not None:
+        meta.chain = (*meta.chain, (op, params))
+    elif shared and edge is not LEAF:
+        before: Any = alias(target)
+        before._meta.inference, before._meta.shut = meta.inference, meta.shut
+        meta.base, meta.chain, meta.hidden = before, ((op, params),), True
+    written(version)
+    meta.seen = version.written
+    if edge is LEAF:
+        meta.turned = version.written
+    target._array = result._array
+    if edge is not LEAF:
+        move_retained(target, result._edge)
+        target._edge = result._edge
+    return target
 
 
 def move_retained(tensor: Differentiable, edge: Any) -> None:

@@ -7,12 +7,12 @@ from typing import Any
 
 from gradlab.autograd import fast_elementwise, fast_rows, formulas, general
 from gradlab.autograd.base import Differentiable
-from gradlab.autograd.general import apply, finish, refresh, wrap
+from gradlab.autograd.general import apply, created, finish, refresh, wrap
 from gradlab.autograd.node import Node, node_class
 from gradlab.op import Op
 from gradlab.spec import broadcast, broadcast_bool, gradient_of, product, same, same_bool
 
-__all__ = ["Differentiable", "adopt", "apply", "bind", "finish", "operator", "refresh", "wrap"]
+__all__ = ["Differentiable", "adopt", "apply", "bind", "created", "finish", "operator", "refresh", "wrap"]
 
 
 def adopt(tensor_class: type[Differentiable]) -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import bisect
 import heapq
 import mmap
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -16,10 +17,14 @@ ALIGNMENT = 64  # bytes: a cache line, and the widest vector
 
 
 class Moment(NamedTuple):
-    """One step of a program, as the planner sees it: which memory it reads, and what it makes. Views count as what they look at."""
+    """One step of a program, as the planner sees it: which memory it reads, and what it makes. Views count as what they look at.
+
+    over: of what it makes, the values read that it may be written over, if they are not needed any more.
+    """
 
     reads: Sequence[int]
     makes: Sequence[int]
+    over: Mapping[int, Sequence[int]] = {}
 
 
 @dataclass
@@ -39,39 +44,108 @@ def arena(size: int) -> Any:
     return np.frombuffer(memory, np.uint8)
 
 
+class _Buffer:
+    """Memory for one value, or for several of which each is written over the one before."""
+
+    __slots__ = ("end", "numbers", "offset", "size", "start")
+
+    def __init__(self, number: int, start: int, end: int, size: int) -> None:
+        self.numbers, self.start, self.end, self.size, self.offset = [number], start, end, size, 0
+
+
+MANY = 2000  # buffers; above that only the placement whose time does not grow with their square
+CLOSE = 1.02  # of the least possible size: good enough
+
+
 def plan_buffers(moments: Sequence[Moment], specs: dict[int, Spec], to_the_end: Iterable[int] = ()) -> Plan:
-    """Places for all values with a spec in `specs`, by best fit over the free gaps in the order of the moments."""
-    born: dict[int, int] = {}
+    """Places for all values with a spec in `specs`: by best fit in the order of the moments, or the largest first, whichever needs less."""
     last: dict[int, int] = {}
     for i, moment in enumerate(moments):
-        for n in moment.makes:
-            if n in specs:
-                born[n] = last[n] = i
-        for n in moment.reads:
-            if n in born:
-                last[n] = i
-    for n in to_the_end:
-        if n in born:
-            last[n] = len(moments)
+        last.update((n, i) for n in moment.makes if n in specs)
+        last.update((n, i) for n in moment.reads if n in last)
+    last.update((n, len(moments)) for n in to_the_end if n in last)
     plan = Plan()
+    holders: dict[int, _Buffer] = {}
+    buffers: list[_Buffer] = []
+    for i, moment in enumerate(moments):
+        for number in moment.makes:
+            if number not in specs:
+                continue
+            size = -(-max(count(specs[number].shape) * specs[number].dtype.itemsize, 1) // ALIGNMENT) * ALIGNMENT
+            plan.unshared += size
+            for dying in moment.over.get(number, ()):
+                holder = holders.get(dying)
+                if holder is not None and holder.end == i < last[number] and holder.size == size:
+                    holder.numbers.append(number)
+                    holder.end = last[number]
+                    break
+            else:
+                holder = _Buffer(number, i, last[number], size)
+                buffers.append(holder)
+            holders[number] = holder
+    plan.size = _in_order(buffers)
+    if plan.size > CLOSE * _least(buffers) and len(buffers) <= MANY:
+        offsets = [b.offset for b in buffers]
+        size = _by_size(buffers)
+        if size < plan.size:
+            plan.size = size
+        else:
+            for b, offset in zip(buffers, offsets):
+                b.offset = offset
+    plan.places = {number: holder.offset for number, holder in holders.items()}
+    return plan
+
+
+def _least(buffers: Sequence[_Buffer]) -> int:
+    """The most bytes that are alive at one moment."""
+    change: dict[int, int] = {}
+    for b in buffers:
+        change[b.start] = change.get(b.start, 0) + b.size
+        change[b.end + 1] = change.get(b.end + 1, 0) - b.size
+    alive = most = 0
+    for moment in sorted(change):
+        alive += change[moment]
+        most = max(most, alive)
+    return most
+
+
+def _in_order(buffers: Sequence[_Buffer]) -> int:
+    """Give offsets by best fit over the free gaps, in order of birth; the size of it all."""
+    total = 0
     busy: list[tuple[int, int, int]] = []  # end of life, offset, size
     gaps: list[tuple[int, int]] = []  # offset, size, sorted and merged
-    for number, start in born.items():
-        while busy and busy[0][0] < start:
+    for b in buffers:
+        while busy and busy[0][0] < b.start:
             _, offset, size = heapq.heappop(busy)
             _release(gaps, offset, size)
-        spec = specs[number]
-        need = -(-max(count(spec.shape) * spec.dtype.itemsize, 1) // ALIGNMENT) * ALIGNMENT
-        plan.unshared += need
-        offset = _take(gaps, need)
-        if offset < 0:
-            offset = plan.size
-            if gaps and gaps[-1][0] + gaps[-1][1] == plan.size:  # the last gap reaches the end: stretch it
-                offset = gaps.pop()[0]
-            plan.size = offset + need
-        plan.places[number] = offset
-        heapq.heappush(busy, (last[number], offset, need))
-    return plan
+        b.offset = _take(gaps, b.size)
+        if b.offset < 0:
+            b.offset = total
+            if gaps and gaps[-1][0] + gaps[-1][1] == total:  # the last gap reaches the end: stretch it
+                b.offset = gaps.pop()[0]
+            total = b.offset + b.size
+        heapq.heappush(busy, (b.end, b.offset, b.size))
+    return total
+
+
+def _by_size(buffers: Sequence[_Buffer]) -> int:
+    """Give offsets, the largest buffer first, each as low as the earlier ones that live at the same time allow; the size of it all.
+
+    (Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020, "greedy by size".)
+    """
+    total = 0
+    placed: list[_Buffer] = []  # by offset
+    for b in sorted(buffers, key=lambda b: (-b.size, b.start)):
+        at = 0
+        for other in placed:
+            if other.start <= b.end and b.start <= other.end:
+                if other.offset - at >= b.size:
+                    break
+                at = max(at, other.offset + other.size)
+        b.offset = at
+        total = max(total, at + b.size)
+        bisect.insort(placed, b, key=lambda b: b.offset)
+    return total
 
 
 def _take(gaps: list[tuple[int, int]], need: int) -> int:

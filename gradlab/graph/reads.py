@@ -71,7 +71,7 @@ class Reads:
                 self._picture_optimizer(owner)
         elif code in self._seen and (owner is None or _is_library(code)):
             return
-        if _is_library(code):
+        if _is_library(code) or _is_generated(frame):
             self._seen.add(code)
             return
         first = code not in self._seen
@@ -308,6 +308,12 @@ def _is_library_file(file: str) -> bool:
         found = file.startswith((PACKAGE, "<frozen", "<gradlab")) or (file.startswith(_STDLIB) and not file.startswith(_SITE))
         _known_files[file] = found
     return found
+
+
+def _is_generated(frame: FrameType) -> bool:
+    """Whether this is a method that a dataclass or a named tuple of the library was given: its file is "<string>"."""
+    name = frame.f_globals.get("__name__", "")
+    return frame.f_code.co_filename.startswith("<") and isinstance(name, str) and name.startswith(("gradlab.", "namedtuple_"))
 
 
 def _is_library(code: CodeType) -> bool:

@@ -114,6 +114,10 @@ class Tracer:
             self._home[new.id] = key
         tensor._array = new
 
+    def outside(self, array: Any) -> bool:
+        """Whether an array is, or holds the newest value of, memory from outside the trace: an argument's or state."""
+        return type(array) is not Symbol or array.id in self._home
+
     def before_gradient(self, leaf: Any) -> None:
         """`leaf.grad` is about to be set."""
         self._gradients.setdefault(id(leaf), (leaf, leaf._grad))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 from gradlab.autograd.base import Differentiable
@@ -24,17 +25,16 @@ def flatten(value: Any) -> tuple[list[Any], Any]:
 
 def unflatten(structure: Any, tensors: list[Any]) -> Any:
     """The inverse of `flatten`."""
-    waiting = iter(tensors)
+    return _built(structure, iter(tensors))
 
-    def build(part: Any) -> Any:
-        if part == LEAF:
-            return next(waiting)
-        kind = part[0]
-        if kind == "value":
-            return part[1]
-        if kind is dict:
-            return {k: build(s) for k, s in zip(part[1], part[2], strict=True)}
-        children = [build(s) for s in part[1]]
-        return kind(*children) if hasattr(kind, "_fields") else kind(children)
 
-    return build(structure)
+def _built(part: Any, waiting: Iterator[Any]) -> Any:
+    if part == LEAF:
+        return next(waiting)
+    kind = part[0]
+    if kind == "value":
+        return part[1]
+    if kind is dict:
+        return {k: _built(s, waiting) for k, s in zip(part[1], part[2], strict=True)}
+    children = [_built(s, waiting) for s in part[1]]
+    return kind(*children) if hasattr(kind, "_fields") else kind(children)

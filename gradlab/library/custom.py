@@ -30,7 +30,10 @@ AUTOMATIC: Any = "automatic"
 
 
 class CustomOp:
-    """An operation made by `custom_op`. Calling it runs it on tensors. `row` is what gradlab knows of it; `reference` the NumPy function."""
+    """An operation made by `custom_op`. Calling it runs it on tensors.
+
+    `row` is what gradlab knows of it, `reference` the NumPy function.
+    """
 
     def __init__(self, name: str, row: Op, reference: Callable[..., Any], signature: Signature, cuda: Any) -> None:
         self.name, self.row, self.reference, self.signature, self.cuda = name, row, reference, signature, cuda
@@ -78,9 +81,9 @@ def custom_op(
     name: "namespace::operation".
     reference: a NumPy function of the inputs. Its positional parameters are the operation's tensors (default None: optional), its
     keyword-only ones static values, whose type is that of their default or annotation. It returns an array, or a tuple for several
-    outputs; or, where its last positional parameters are named as `outputs` says, it writes into them. It may not change its inputs; float16
-    and bfloat16 reach it as float32. It runs on the CPU, and on CUDA devices where `cuda` is None (through the host). Without it
-    the call returns a decorator for it.
+    outputs; or, where its last positional parameters are named as `outputs` says, it writes into them. It may not change its inputs;
+    float16 and bfloat16 reach it as float32. It runs on the CPU, and on CUDA devices where `cuda` is None (through the host). Without
+    it the call returns a decorator for it.
     cuda: a string is an elementwise expression of inputs and parameters in the terms of kernels/scalar_math.h, where `T` is the type it is
     computed in and literals are written `T(0.5)`; it is fused with its neighbours by `gl.compile`. A `CudaSource` is a kernel in CUDA C++.
     infer: a function of the inputs' Specs (`shape`, `dtype`) and of parameters that it names, which returns the output's Spec (a tuple for
@@ -114,6 +117,8 @@ def custom_op(
         )
     if name in _operations and not replace:
         raise ValueError(f"custom_op: {name!r} exists already; choose another name, or pass replace=True to define it anew")
+    if isinstance(outputs, str):
+        outputs = (outputs,)
     signature = signatures.read(name, reference, outputs)
     results = _outputs(name, outputs, signature)
     expression = cuda if isinstance(cuda, str) else None
@@ -148,7 +153,7 @@ def _not_called(*_: Any) -> Any:
 def _outputs(name: str, outputs: Sequence[str] | None, signature: Signature) -> tuple[str, ...]:
     if outputs is None:
         return ("out",) if "y" in (*signature.inputs, *signature.params) else ("y",)
-    found = (outputs,) if isinstance(outputs, str) else tuple(outputs)
+    found = tuple(outputs)
     if not found or len(set(found)) < len(found) or not all(isinstance(n, str) and n.isidentifier() for n in found):
         raise ValueError(f"custom_op {name}: outputs are different names, not {outputs!r}")
     return found

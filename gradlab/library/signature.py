@@ -8,6 +8,8 @@ import numbers
 from collections.abc import Callable, Hashable, Sequence
 from typing import Any, NamedTuple
 
+import numpy as np
+
 REQUIRED: Any = inspect.Parameter.empty
 _KINDS = (float, int, bool, str, tuple)
 _TAKEN = {"device", "g", "T", "index"}  # what formulas, expressions and rows mean otherwise
@@ -39,11 +41,13 @@ def read(name: str, reference: Callable[..., Any], outputs: Sequence[str] | None
     if not callable(reference):
         raise TypeError(f"custom_op {name}: the reference is a function of NumPy arrays, not {type(reference).__name__}")
     try:
+        if isinstance(reference, np.ufunc):
+            raise TypeError
         found = inspect.signature(reference, eval_str=True)
     except NameError:
         found = inspect.signature(reference)
     except (TypeError, ValueError):
-        raise TypeError(f"custom_op {name}: {reference!r} does not say what it takes; wrap it: lambda x: …(x)") from None
+        raise TypeError(f"custom_op {name}: {reference!r} does not say which tensors it takes; wrap it: lambda x: …(x)") from None
     inputs, optional, params = [], set(), {}
     for p in found.parameters.values():
         if p.kind in (p.VAR_POSITIONAL, p.VAR_KEYWORD):

@@ -12,6 +12,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.dtype import FLOATING, as_numpy
 from gradlab.spec import ShapeError, normalize_dim
+from gradlab.tensor.alias import into, required
 from gradlab.tensor.update import update
 
 if TYPE_CHECKING:
@@ -38,19 +39,21 @@ def _ready(name: str, input: Tensor, dim: int, dtype: Any) -> tuple[Tensor, int]
         raise type(error)(f"{name}: {error}") from None
 
 
-def softmax(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
+def softmax(input: Tensor, dim: int | None = None, dtype: Any = None, *, axis: Any = None, out: Any = None) -> Tensor:
     """e^x over its sum along `dim`: positive numbers that add up to 1. Nothing overflows; a group of only -inf gives NaN, as in PyTorch.
 
     Shape of the input; `dtype` converts it first. Raises RuntimeError for integers, IndexError for a dim that is not there.
     """
+    dim = dim if dim is not None and axis is None else required("softmax", dim, axis)
     input, dim = _ready("softmax", input, dim, dtype)
-    return _softmax(input, dim=dim)
+    return _softmax(input, dim=dim) if out is None else into("softmax", out, _softmax(input, dim=dim))
 
 
-def log_softmax(input: Tensor, dim: int, dtype: Any = None) -> Tensor:
+def log_softmax(input: Tensor, dim: int | None = None, dtype: Any = None, *, axis: Any = None, out: Any = None) -> Tensor:
     """log(softmax(x)) along `dim`, computed without the rounding of the two steps. Arguments and errors of `softmax`."""
+    dim = dim if dim is not None and axis is None else required("log_softmax", dim, axis)
     input, dim = _ready("log_softmax", input, dim, dtype)
-    return _log_softmax(input, dim=dim)
+    return _log_softmax(input, dim=dim) if out is None else into("log_softmax", out, _log_softmax(input, dim=dim))
 
 
 def selu(input: Tensor) -> Tensor:

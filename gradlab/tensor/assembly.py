@@ -11,6 +11,7 @@ import numpy as np
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import wrap
 from gradlab.spec import count, normalize_dim
+from gradlab.tensor.alias import either, into
 from gradlab.tensor.convert import moved
 from gradlab.tensor.layout import common_dtype
 from gradlab.tensor.shape import cat, expand, narrow, reshape, split, stack
@@ -68,25 +69,29 @@ def _several(name: str, tensors: Sequence[Tensor]) -> list[Tensor]:
     return found
 
 
-def hstack(tensors: Sequence[Tensor]) -> Tensor:
+def hstack(tensors: Sequence[Tensor], *, out: Any = None) -> Tensor:
     """Joined side by side: vectors along their only dimension, others along the second."""
     found = [atleast_1d(x) for x in _several("hstack", tensors)]
-    return cat(found, 0 if len(found[0]._array.shape) == 1 else 1)
+    result = cat(found, 0 if len(found[0]._array.shape) == 1 else 1)
+    return result if out is None else into("hstack", out, result)
 
 
-def vstack(tensors: Sequence[Tensor]) -> Tensor:
+def vstack(tensors: Sequence[Tensor], *, out: Any = None) -> Tensor:
     """Joined one below the other; vectors become rows."""
-    return cat([atleast_2d(x) for x in _several("vstack", tensors)], 0)
+    result = cat([atleast_2d(x) for x in _several("vstack", tensors)], 0)
+    return result if out is None else into("vstack", out, result)
 
 
-def dstack(tensors: Sequence[Tensor]) -> Tensor:
+def dstack(tensors: Sequence[Tensor], *, out: Any = None) -> Tensor:
     """Joined along the third dimension."""
-    return cat([atleast_3d(x) for x in _several("dstack", tensors)], 2)
+    result = cat([atleast_3d(x) for x in _several("dstack", tensors)], 2)
+    return result if out is None else into("dstack", out, result)
 
 
-def column_stack(tensors: Sequence[Tensor]) -> Tensor:
+def column_stack(tensors: Sequence[Tensor], *, out: Any = None) -> Tensor:
     """Joined side by side; vectors become columns."""
-    return hstack([x if len(x._array.shape) > 1 else reshape(x, -1, 1) for x in _several("column_stack", tensors)])
+    result = hstack([x if len(x._array.shape) > 1 else reshape(x, -1, 1) for x in _several("column_stack", tensors)])
+    return result if out is None else into("column_stack", out, result)
 
 
 row_stack = vstack
@@ -112,13 +117,15 @@ def block_diag(*tensors: Tensor) -> Tensor:
 # ---------------------------------------------------------------- splitting
 
 
-def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
+def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0, *, axis: Any = None) -> tuple[Tensor, ...]:
     """Parts of the given sizes along `dim`. Views."""
+    dim = dim if axis is None else either("split_with_sizes", dim, 0, axis)
     return split(input, list(split_sizes), dim)
 
 
-def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0) -> tuple[Tensor, ...]:
+def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0, *, axis: Any = None) -> tuple[Tensor, ...]:
     """Parts along `dim`: a number of parts as equal as possible, the larger ones first, or parts between the given places. Views."""
+    dim = dim if axis is None else either("tensor_split", dim, 0, axis)
     shape = input._array.shape
     if not shape:
         raise RuntimeError("tensor_split: at least one dimension")
@@ -218,12 +225,13 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
     return reshape(found, *places.shape)
 
 
-def kron(input: Tensor, other: Tensor) -> Tensor:
+def kron(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
     """Kronecker product: each element of `input` times the whole of `other`; sizes multiply."""
     rank = max(len(input._array.shape), len(other._array.shape))
     a, b = ((1,) * (rank - len(x._array.shape)) + tuple(x._array.shape) for x in (input, other))
     product = reshape(input, [s for size in a for s in (size, 1)]) * reshape(other, [s for size in b for s in (1, size)])
-    return reshape(product, [x * y for x, y in zip(a, b, strict=True)])
+    result = reshape(product, [x * y for x, y in zip(a, b, strict=True)])
+    return result if out is None else into("kron", out, result)
 
 
 def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradlab.autograd.base import Differentiable
 from gradlab.dtype import FLOATING, get_default_dtype
+from gradlab.tensor.alias import into
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -51,14 +52,14 @@ def equal(input: Tensor, other: Tensor) -> bool:
     return input._array.shape == other._array.shape and bool((input == other).all().item())
 
 
-def isposinf(input: Tensor) -> Tensor:
+def isposinf(input: Tensor, *, out: Any = None) -> Tensor:
     """Whether positive infinity."""
-    return input.isinf() & (input > 0)
+    return input.isinf() & (input > 0) if out is None else into("isposinf", out, input.isinf() & (input > 0))
 
 
-def isneginf(input: Tensor) -> Tensor:
+def isneginf(input: Tensor, *, out: Any = None) -> Tensor:
     """Whether negative infinity."""
-    return input.isinf() & (input < 0)
+    return input.isinf() & (input < 0) if out is None else into("isneginf", out, input.isinf() & (input < 0))
 
 
 class ClosenessMethods(Differentiable):

@@ -9,6 +9,7 @@ import numpy as np
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
+from gradlab.tensor.alias import into
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -37,63 +38,63 @@ def tensors_only(name: str, *operands: Any) -> None:
             raise TypeError(f"{name}: takes a tensor here, not {type(x).__name__}; make a tensor of it")
 
 
-def eq(input: Tensor, other: Operand) -> Tensor:
+def eq(input: Tensor, other: Operand, *, out: Any = None) -> Tensor:
     """Whether equal, element by element."""
     tensors_only("eq", input)
-    return _eq(input, other)
+    return _eq(input, other) if out is None else into("eq", out, _eq(input, other))
 
 
-def ne(input: Tensor, other: Operand) -> Tensor:
+def ne(input: Tensor, other: Operand, *, out: Any = None) -> Tensor:
     """Whether not equal."""
     tensors_only("ne", input)
-    return _ne(input, other)
+    return _ne(input, other) if out is None else into("ne", out, _ne(input, other))
 
 
-def lt(input: Tensor, other: Operand) -> Tensor:
+def lt(input: Tensor, other: Operand, *, out: Any = None) -> Tensor:
     """Whether less."""
     tensors_only("lt", input)
-    return _lt(input, other)
+    return _lt(input, other) if out is None else into("lt", out, _lt(input, other))
 
 
-def le(input: Tensor, other: Operand) -> Tensor:
+def le(input: Tensor, other: Operand, *, out: Any = None) -> Tensor:
     """Whether less or equal."""
     tensors_only("le", input)
-    return _le(input, other)
+    return _le(input, other) if out is None else into("le", out, _le(input, other))
 
 
-def gt(input: Tensor, other: Operand) -> Tensor:
+def gt(input: Tensor, other: Operand, *, out: Any = None) -> Tensor:
     """Whether greater."""
     tensors_only("gt", input)
-    return _gt(input, other)
+    return _gt(input, other) if out is None else into("gt", out, _gt(input, other))
 
 
-def ge(input: Tensor, other: Operand) -> Tensor:
+def ge(input: Tensor, other: Operand, *, out: Any = None) -> Tensor:
     """Whether greater or equal."""
     tensors_only("ge", input)
-    return _ge(input, other)
+    return _ge(input, other) if out is None else into("ge", out, _ge(input, other))
 
 
-def logical_and(input: Tensor, other: Tensor) -> Tensor:
+def logical_and(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
     """Whether both are nonzero."""
     tensors_only("logical_and", input, other)
-    return _logical_and(input, other)
+    return _logical_and(input, other) if out is None else into("logical_and", out, _logical_and(input, other))
 
 
-def logical_or(input: Tensor, other: Tensor) -> Tensor:
+def logical_or(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
     """Whether either is nonzero."""
     tensors_only("logical_or", input, other)
-    return _logical_or(input, other)
+    return _logical_or(input, other) if out is None else into("logical_or", out, _logical_or(input, other))
 
 
-def logical_xor(input: Tensor, other: Tensor) -> Tensor:
+def logical_xor(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
     """Whether exactly one is nonzero."""
     tensors_only("logical_xor", input, other)
-    return _logical_xor(input, other)
+    return _logical_xor(input, other) if out is None else into("logical_xor", out, _logical_xor(input, other))
 
 
-def logical_not(input: Tensor) -> Tensor:
+def logical_not(input: Tensor, *, out: Any = None) -> Tensor:
     """Whether zero."""
-    return _logical_not(input)
+    return _logical_not(input) if out is None else into("logical_not", out, _logical_not(input))
 
 
 def isnan(input: Tensor) -> Tensor:
@@ -111,24 +112,24 @@ def isfinite(input: Tensor) -> Tensor:
     return _isfinite(input)
 
 
-def bitwise_and(input: Operand, other: Operand) -> Tensor:
+def bitwise_and(input: Operand, other: Operand, *, out: Any = None) -> Tensor:
     """Bits set in both, of integers; "and" of truth values."""
-    return _and(input, other)
+    return _and(input, other) if out is None else into("bitwise_and", out, _and(input, other))
 
 
-def bitwise_or(input: Operand, other: Operand) -> Tensor:
+def bitwise_or(input: Operand, other: Operand, *, out: Any = None) -> Tensor:
     """Bits set in either, of integers; "or" of truth values."""
-    return _or(input, other)
+    return _or(input, other) if out is None else into("bitwise_or", out, _or(input, other))
 
 
-def bitwise_xor(input: Operand, other: Operand) -> Tensor:
+def bitwise_xor(input: Operand, other: Operand, *, out: Any = None) -> Tensor:
     """Bits set in exactly one, of integers."""
-    return _xor(input, other)
+    return _xor(input, other) if out is None else into("bitwise_xor", out, _xor(input, other))
 
 
-def bitwise_not(input: Tensor) -> Tensor:
+def bitwise_not(input: Tensor, *, out: Any = None) -> Tensor:
     """All bits inverted, of integers; "not" of truth values."""
-    return _not(input)
+    return _not(input) if out is None else into("bitwise_not", out, _not(input))
 
 
 greater, greater_equal, less, less_equal, not_equal = gt, ge, lt, le, ne

@@ -10,7 +10,7 @@ from gradlab import dispatch, ops
 from gradlab.autograd import cuts, inplace
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current
-from gradlab.autograd.record import apply, bind, finish, refresh, wrap
+from gradlab.autograd.record import apply, bind, created, finish, refresh, wrap
 from gradlab.batched import Batched
 from gradlab.device import Device
 from gradlab.dtype import BOOL, as_numpy, bfloat16, float16, float32, float64, int8, int16, int32, int64, uint8
@@ -29,7 +29,7 @@ def filled(shape: tuple[int, ...], value: float, dtype: np.dtype[Any], device: D
         raise TypeError(f"{value} is not a real number: gradlab has no complex tensors")
     if current().tracer is not None or device.type != "cpu":
         return apply(ops.create.full, (), {"shape": shape, "value": value, "dtype": dtype, "device": device})
-    return wrap(np.full(shape, value, dtype))
+    return created(np.full(shape, value, dtype))
 
 
 class ConvertMethods(Differentiable):
@@ -203,7 +203,7 @@ class ConvertMethods(Differentiable):
     def new_tensor(self, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: Any = False) -> Tensor:
         """A tensor of that data with this tensor's dtype and device unless others are given."""
         array = np.array(data).astype(self._array.dtype if dtype is None else as_numpy(dtype))
-        made = moved(wrap(array), Device(device or self.device))
+        made = moved(created(array), Device(device or self.device))
         return made.requires_grad_() if requires_grad else made
 
     def zeros_like(self) -> Tensor:

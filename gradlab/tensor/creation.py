@@ -10,7 +10,7 @@ import numpy as np
 from gradlab import ops
 from gradlab.autograd import cuts
 from gradlab.autograd.base import Differentiable
-from gradlab.autograd.record import apply, wrap
+from gradlab.autograd.record import apply, created
 from gradlab.device import CPU, Device, default_device
 from gradlab.dtype import BOOL, FLOATING, INT64, as_numpy, from_numpy as public_dtype, get_default_dtype
 from gradlab.tensor.convert import filled, moved
@@ -26,7 +26,7 @@ __all__ = [
 
 
 def _placed(array: Any, device: Any, requires_grad: bool) -> Tensor:
-    made = wrap(array)
+    made = created(array)
     place = default_device() if device is None else Device(device)
     if place is not CPU:
         made = moved(made, place)
@@ -93,7 +93,7 @@ def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
     if not isinstance(array, np.ndarray):
         raise TypeError(f"from_numpy: expected a NumPy array, got {type(array).__name__}; use tensor()")
     dtype = public_dtype(array.dtype).dtype
-    return wrap(array.view(np.ndarray) if array.dtype == dtype else array.astype(dtype))
+    return created(array.view(np.ndarray) if array.dtype == dtype else array.astype(dtype))
 
 
 def _filled(size: tuple[Any, ...], value: float, dtype: Any, device: Any, requires_grad: bool) -> Tensor:

@@ -13,6 +13,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.op import result_class
 from gradlab.spec import ShapeError
+from gradlab.tensor.alias import into
 from gradlab.tensor.matrix_norms import matrix_norm
 from gradlab.tensor.solving import inverse, matrix, ready, tolerances
 
@@ -27,17 +28,18 @@ _cholesky, _qr, _eigh, _svd, _lu = map(bind, (_rows.cholesky, _rows.qr, _rows.ei
 Factors = result_class("lu", ("P", "L", "U"))
 
 
-def cholesky(input: Tensor, upper: bool = False) -> Tensor:
+def cholesky(input: Tensor, upper: bool = False, *, out: Any = None) -> Tensor:
     """The lower triangular L with L Lᵀ = `input`, symmetric positive definite matrices (…, n, n); with `upper` its transpose.
 
     Only the lower half is read. LinAlgError (a RuntimeError) where a matrix is not positive definite.
     """
     ready("cholesky", input)
     found = _cholesky(input.mT if upper and len(input._array.shape) > 1 else input)
-    return found.mT if upper else found
+    result = found.mT if upper else found
+    return result if out is None else into("linalg.cholesky", out, result)
 
 
-def qr(A: Tensor, mode: str = "reduced") -> Any:
+def qr(A: Tensor, mode: str = "reduced", *, out: Any = None) -> Any:
     """A = Q R with orthonormal columns Q (…, m, k) and R (…, k, n) upper triangular, as (Q, R).
 
     mode: "reduced", k = min(m, n); "complete", k = m; "r", R alone, Q is empty. "complete" has no gradient where m > n.
@@ -46,7 +48,8 @@ def qr(A: Tensor, mode: str = "reduced") -> Any:
     if mode not in ("reduced", "complete", "r"):
         raise RuntimeError(f'qr: mode is "reduced", "complete" or "r", not {mode!r}')
     found = _qr(A, mode="reduced" if mode == "r" else mode)
-    return type(found)(A.new_zeros((0,)), found[1]) if mode == "r" else found
+    result = type(found)(A.new_zeros((0,)), found[1]) if mode == "r" else found
+    return result if out is None else into("linalg.qr", out, result)
 
 
 def _half(name: str, UPLO: str) -> bool:
@@ -55,22 +58,23 @@ def _half(name: str, UPLO: str) -> bool:
     return UPLO.upper() == "L"
 
 
-def eigh(A: Tensor, UPLO: str = "L") -> Any:
+def eigh(A: Tensor, UPLO: str = "L", *, out: Any = None) -> Any:
     """Eigenvalues (…, n), ascending, and eigenvectors, the columns of (…, n, n), of symmetric matrices of which one half is read.
 
     The gradient of eigenvectors needs distinct eigenvalues.
     """
     ready("eigh", A)
-    return _eigh(A, lower=_half("eigh", UPLO))
+    return _eigh(A, lower=_half("eigh", UPLO)) if out is None else into("linalg.eigh", out, _eigh(A, lower=_half("eigh", UPLO)))
 
 
-def eigvalsh(A: Tensor, UPLO: str = "L") -> Tensor:
+def eigvalsh(A: Tensor, UPLO: str = "L", *, out: Any = None) -> Tensor:
     """The eigenvalues (…, n), ascending, of symmetric matrices of which one half is read."""
     ready("eigvalsh", A)
-    return _eigh(A, lower=_half("eigvalsh", UPLO))[0]
+    result = _eigh(A, lower=_half("eigvalsh", UPLO))[0]
+    return result if out is None else into("linalg.eigvalsh", out, result)
 
 
-def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None) -> Any:
+def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None, out: Any = None) -> Any:
     """A = U diag(S) Vh with orthonormal U and Vh and singular values S (…, k), descending; k = min(m, n). As (U, S, Vh).
 
     U is (…, m, m) and Vh (…, n, n), or (…, m, k) and (…, k, n) with full_matrices=False. The gradient of U and Vh needs distinct singular
@@ -79,15 +83,15 @@ def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None) -> 
     ready("svd", A)
     if driver is not None:
         raise RuntimeError(f"svd: driver={driver!r} is a choice among CUDA libraries; leave it out")
-    return _svd(A, full=bool(full_matrices))
+    return _svd(A, full=bool(full_matrices)) if out is None else into("linalg.svd", out, _svd(A, full=bool(full_matrices)))
 
 
-def svdvals(A: Tensor, *, driver: str | None = None) -> Tensor:
+def svdvals(A: Tensor, *, driver: str | None = None, out: Any = None) -> Tensor:
     """The singular values (…, min(m, n)), descending. Their gradient exists for equal ones too."""
-    return svd(A, False, driver=driver)[1]
+    return svd(A, False, driver=driver)[1] if out is None else into("linalg.svdvals", out, svd(A, False, driver=driver)[1])
 
 
-def lu(A: Tensor, *, pivot: bool = True) -> Any:
+def lu(A: Tensor, *, pivot: bool = True, out: Any = None) -> Any:
     """A = P L U: a permutation matrix, a unit lower and an upper triangular one,
     as (P, L, U).
 
@@ -98,7 +102,8 @@ def lu(A: Tensor, *, pivot: bool = True) -> Any:
         raise NotImplementedError("lu: pivot=False is not offered; use pivot=True, whose P is a permutation of the rows")
     order, lower, upper = _lu(A)
     places = order.unsqueeze(-2) == A.new_ones((shape[-2],)).cumsum(0).long().sub(1).unsqueeze(-1)
-    return Factors(places.to(A._array.dtype), lower, upper)
+    result = Factors(places.to(A._array.dtype), lower, upper)
+    return result if out is None else into("linalg.lu", out, result)
 
 
 def matrix_rank(input: Tensor, tol: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None) -> Tensor:

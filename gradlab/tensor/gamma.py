@@ -9,6 +9,7 @@ from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.dtype import FLOATING, as_numpy, get_default_dtype
+from gradlab.tensor.alias import into
 from gradlab.tensor.comparison import tensors_only
 
 if TYPE_CHECKING:
@@ -19,18 +20,20 @@ __all__ = ["digamma", "lgamma", "mvlgamma", "polygamma"]
 _lgamma, _digamma, _polygamma = map(bind, (ops.gamma.lgamma, ops.gamma.digamma, ops.gamma.polygamma))
 
 
-def lgamma(input: Tensor) -> Tensor:
+def lgamma(input: Tensor, *, out: Any = None) -> Tensor:
     """log |Γ(x)|; inf at 0, -1, -2 …"""
-    return _lgamma(input)
+    return _lgamma(input) if out is None else into("lgamma", out, _lgamma(input))
 
 
-def digamma(input: Tensor) -> Tensor:
+def digamma(input: Tensor, *, out: Any = None) -> Tensor:
     """The derivative of log Γ(x); NaN at -1, -2 …, -inf at 0."""
-    return _digamma(input)
+    return _digamma(input) if out is None else into("digamma", out, _digamma(input))
 
 
-def polygamma(n: int, input: Tensor) -> Tensor:
+def polygamma(n: int, input: Tensor, *, out: Any = None) -> Tensor:
     """The n-th derivative of digamma. RuntimeError for a negative n."""
+    if out is not None:
+        return into("polygamma", out, polygamma(n, input))
     if n < 0:
         raise RuntimeError(f"polygamma: n is not negative, got {n}")
     tensors_only("polygamma", input)
@@ -39,7 +42,7 @@ def polygamma(n: int, input: Tensor) -> Tensor:
     return _polygamma(input if input._array.dtype in FLOATING else input.to(as_numpy(get_default_dtype())), n=int(n))
 
 
-def mvlgamma(input: Tensor, p: int) -> Tensor:
+def mvlgamma(input: Tensor, p: int, *, out: Any = None) -> Tensor:
     """log of the multivariate gamma function of dimension p: p(p-1)/4·log π + Σ lgamma(x - j/2) over j = 0 … p-1. x > (p-1)/2."""
     if p < 1:
         raise RuntimeError(f"mvlgamma: p is at least 1, got {p}")
@@ -47,7 +50,8 @@ def mvlgamma(input: Tensor, p: int) -> Tensor:
     total: Any = _lgamma(x)
     for j in range(1, p):
         total = total + _lgamma(x - 0.5 * j)
-    return total + p * (p - 1) / 4 * math.log(math.pi)
+    result = total + p * (p - 1) / 4 * math.log(math.pi)
+    return result if out is None else into("mvlgamma", out, result)
 
 
 class GammaMethods(Differentiable):

@@ -10,6 +10,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.dtype import BOOL, INT64
 from gradlab.spec import ShapeError, Spec, broadcast_shapes, normalize_dim
+from gradlab.tensor.alias import either, into
 from gradlab.tensor.index_parts import known
 from gradlab.tensor.indexing import fitted, write_into
 from gradlab.tensor.update import update
@@ -64,12 +65,14 @@ def lifted(tensor: Any) -> Any:
     return tensor if tensor._array.shape else tensor.reshape(1)
 
 
-def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False) -> Tensor:
+def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False, out: Any = None) -> Tensor:
     """Values of `input` at `index` along `dim`: result[i][j] = input[index[i][j]][j] for dim 0. The result has index's shape.
 
     `index` has input's number of dimensions and may be smaller than it in the others. Raises an error (IndexError and RuntimeError)
     for places outside the dimension; negative places do not count from the end.
     """
+    if out is not None:
+        return into("gather", out, gather(input, dim, index, sparse_grad=sparse_grad))
     if sparse_grad:
         raise NotImplementedError("gather: gradlab has no sparse tensors; leave sparse_grad out")
     if isinstance(index, Differentiable) and 0 in index._array.shape:  # of no places neither type nor dimensions matter
@@ -83,11 +86,12 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False)
     return _gather(input, index, dim=dim)
 
 
-def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Tensor:
+def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, axis: Any = None, out: Any = None) -> Tensor:
     """`gather` with `input` and `indices` broadcast in the dimensions other than `dim`; without `dim` both are flattened.
 
     Negative indices count from the end.
     """
+    dim = dim if axis is None else either("take_along_dim", dim, None, axis)
     indices = places("take_along_dim", indices)
     if dim is None:
         input, indices, dim = input.reshape(-1), indices.reshape(-1), 0
@@ -100,7 +104,7 @@ def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None) -> Te
         input = input.expand((*wide[:dim], shape[dim], *wide[dim + 1 :]))
         indices = indices.expand((*wide[:dim], own[dim], *wide[dim + 1 :]))
         indices = indices + (indices < 0) * shape[dim]
-    return gather(input, dim, indices)
+    return gather(input, dim, indices) if out is None else into("take_along_dim", out, gather(input, dim, indices))
 
 
 def _scattered(name: str, input: Tensor, dim: int, index: Any, src: Any) -> tuple[Any, Any, int]:
@@ -185,8 +189,10 @@ def scatter_reduce(input: Tensor, dim: int, index: Tensor, src: Any, reduce: str
 # ---------------------------------------------------------------- along one dimension, by a vector of places
 
 
-def index_select(input: Tensor, dim: int, index: Tensor) -> Tensor:
+def index_select(input: Tensor, dim: int, index: Tensor, *, out: Any = None) -> Tensor:
     """The parts of `input` at the places of the vector `index` along `dim`. Raises IndexError outside of [0, size)."""
+    if out is not None:
+        return into("index_select", out, index_select(input, dim, index))
     index = row("index_select", index)
     if not input._array.shape:
         return _index(input.reshape(1), index.unsqueeze(0), dims=(0,), wrap=False).reshape(())
@@ -308,12 +314,13 @@ class MaskError(TypeError, RuntimeError):
     """A mask that is not a bool tensor."""
 
 
-def masked_select(input: Tensor, mask: Tensor) -> Tensor:
+def masked_select(input: Tensor, mask: Tensor, *, out: Any = None) -> Tensor:
     """The elements where the bool tensor `mask` is true, as a vector; both are broadcast. Its size depends on values: not for a trace."""
     mask = _mask("masked_select", mask)
     shape = broadcast_shapes(input._array.shape, mask._array.shape)
     at = _nonzero(mask.expand(shape).reshape(-1)).t()
-    return _index(input.expand(shape).reshape(-1), at, dims=(0,), wrap=True)
+    result = _index(input.expand(shape).reshape(-1), at, dims=(0,), wrap=True)
+    return result if out is None else into("masked_select", out, result)
 
 
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:
@@ -329,11 +336,13 @@ def _masked(input: Tensor, mask: Any, source: Any) -> tuple[Any, Any]:
     return _mask("masked_scatter", mask), source
 
 
-def nonzero(input: Tensor, *, as_tuple: bool = False) -> Any:
+def nonzero(input: Tensor, *, as_tuple: bool = False, out: Any = None) -> Any:
     """Places of the nonzero elements: an int64 tensor (n, dimensions), or, with as_tuple, one vector for each dimension.
 
     Its size depends on values: not for a trace (use where).
     """
+    if out is not None:
+        return into("nonzero", out, nonzero(input, as_tuple=as_tuple))
     if not as_tuple:
         return _nonzero(input)
     return _nonzero(lifted(input)).unbind(1)
@@ -344,8 +353,9 @@ def argwhere(input: Tensor) -> Tensor:
     return _nonzero(input)
 
 
-def count_nonzero(input: Tensor, dim: Any = None) -> Tensor:
+def count_nonzero(input: Tensor, dim: Any = None, *, axis: Any = None) -> Tensor:
     """Number (int64) of nonzero elements over `dim`."""
+    dim = dim if axis is None else either("count_nonzero", dim, None, axis)
     return input.ne(0).sum(dim)
 
 

@@ -9,10 +9,11 @@ import numpy as np
 
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
-from gradlab.autograd.record import bind, wrap
+from gradlab.autograd.record import bind, created, wrap
 from gradlab.device import Device
 from gradlab.dtype import INT64, as_numpy, result_type
 from gradlab.spec import DimensionError, ShapeError, broadcast_shapes, count, normalize_dim
+from gradlab.tensor.alias import either, into
 from gradlab.tensor.convert import moved
 from gradlab.tensor.math_in_place import twin
 from gradlab.tensor.shape import cat, expand, flip, permute, reshape, sizes, transpose
@@ -133,11 +134,14 @@ def tile(input: Tensor, *dims: Any) -> Tensor:
     return repeat(input, (1,) * (len(input._array.shape) - len(times)) + times)
 
 
-def repeat_interleave(input: Tensor, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None) -> Tensor:
+def repeat_interleave(
+    input: Tensor, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None, axis: Any = None
+) -> Tensor:  # fmt: skip
     """Each element repeated `repeats` times in a row along `dim` (default: of the flattened tensor).
 
     repeats: a number, or a vector of integers, one for each element along `dim`. A single tensor argument holds the repeats of 0, 1, 2, ….
     """
+    dim = dim if axis is None else either("repeat_interleave", dim, None, axis)
     if repeats is None:
         return _repeated(input)
     if dim is None:
@@ -193,31 +197,35 @@ def _matrices(name: str, input: Tensor) -> Tensor:
     return input
 
 
-def tril(input: Tensor, diagonal: int = 0) -> Tensor:
+def tril(input: Tensor, diagonal: int = 0, *, out: Any = None) -> Tensor:
     """The lower triangle of the last two dimensions, up to the given diagonal; 0 above."""
-    return _tril(_matrices("tril", input), diagonal=int(diagonal))
+    result = _tril(_matrices("tril", input), diagonal=int(diagonal))
+    return result if out is None else into("tril", out, result)
 
 
-def triu(input: Tensor, diagonal: int = 0) -> Tensor:
+def triu(input: Tensor, diagonal: int = 0, *, out: Any = None) -> Tensor:
     """The upper triangle of the last two dimensions, from the given diagonal; 0 below."""
-    return _triu(_matrices("triu", input), diagonal=int(diagonal))
+    result = _triu(_matrices("triu", input), diagonal=int(diagonal))
+    return result if out is None else into("triu", out, result)
 
 
 def _triangle_indices(find: Any, row: int, col: int, offset: int, dtype: Any, device: Any) -> Tensor:
     if row < 0 or col < 0:
         raise RuntimeError(f"sizes are not negative, got {row} and {col}")
-    made = wrap(np.stack(find(row, offset, col)).astype(INT64 if dtype is None else as_numpy(dtype)))
+    made = created(np.stack(find(row, offset, col)).astype(INT64 if dtype is None else as_numpy(dtype)))
     return moved(made, Device(device)) if device is not None else made
 
 
-def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None) -> Tensor:
+def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None, out: Any = None) -> Tensor:
     """Row and column numbers, (2, n), of the lower triangle of a (row, col) matrix."""
-    return _triangle_indices(np.tril_indices, row, col, offset, dtype, device)
+    result = _triangle_indices(np.tril_indices, row, col, offset, dtype, device)
+    return result if out is None else into("tril_indices", out, result)
 
 
-def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None) -> Tensor:
+def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None, out: Any = None) -> Tensor:
     """Row and column numbers, (2, n), of the upper triangle of a (row, col) matrix."""
-    return _triangle_indices(np.triu_indices, row, col, offset, dtype, device)
+    result = _triangle_indices(np.triu_indices, row, col, offset, dtype, device)
+    return result if out is None else into("triu_indices", out, result)
 
 
 def _two(name: str, dim1: int, dim2: int, rank: int) -> tuple[int, int]:
@@ -245,8 +253,10 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
     return _diagonal_embed(input, shape=tuple(outer), offset=int(offset), dim1=a, dim2=b)
 
 
-def diag(input: Tensor, diagonal: int = 0) -> Tensor:
+def diag(input: Tensor, diagonal: int = 0, *, out: Any = None) -> Tensor:
     """Of a vector the matrix with that diagonal; of a matrix a copy of its diagonal."""
+    if out is not None:
+        return into("diag", out, diag(input, diagonal))
     rank = len(input._array.shape)
     if rank == 1:
         return diag_embed(input, diagonal)

@@ -8,6 +8,7 @@ from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind, operator
 from gradlab.spec import ShapeError
+from gradlab.tensor.alias import into
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -17,8 +18,10 @@ __all__ = ["bmm", "matmul", "mm"]
 _matmul = bind(ops.linalg.matmul)
 
 
-def matmul(input: Tensor, other: Tensor) -> Tensor:
+def matmul(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
     """Matrix product: of the last two dimensions, broadcasting those before; a vector counts as a row (left) or a column (right)."""
+    if out is not None:
+        return into("matmul", out, matmul(input, other))
     try:
         a, b = len(input._array.shape), len(other._array.shape)
     except AttributeError:
@@ -38,18 +41,18 @@ def matmul(input: Tensor, other: Tensor) -> Tensor:
     return _matmul(input, other.unsqueeze(1)).squeeze(-1)
 
 
-def mm(input: Tensor, mat2: Tensor) -> Tensor:
+def mm(input: Tensor, mat2: Tensor, *, out: Any = None) -> Tensor:
     """Product of two matrices, (n, k) and (k, m)."""
     _expect("mm", 2, input, mat2)
-    return _matmul(input, mat2)
+    return _matmul(input, mat2) if out is None else into("mm", out, _matmul(input, mat2))
 
 
-def bmm(input: Tensor, mat2: Tensor) -> Tensor:
+def bmm(input: Tensor, mat2: Tensor, *, out: Any = None) -> Tensor:
     """Products of two batches of matrices, (b, n, k) and (b, k, m)."""
     _expect("bmm", 3, input, mat2)
     if input._array.shape[0] != mat2._array.shape[0]:
         raise ShapeError(f"bmm: batch sizes differ: {input._array.shape} and {mat2._array.shape}")
-    return _matmul(input, mat2)
+    return _matmul(input, mat2) if out is None else into("bmm", out, _matmul(input, mat2))
 
 
 def _expect(name: str, rank: int, *tensors: Tensor) -> None:

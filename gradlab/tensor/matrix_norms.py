@@ -11,6 +11,7 @@ from gradlab.autograd.record import bind
 from gradlab.dtype import FLOATING, HALF, as_numpy, promote
 from gradlab.spec import ShapeError, normalize_dim, normalize_dims, reduced_shape
 from gradlab.tensor import statistics
+from gradlab.tensor.alias import either, into
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -33,11 +34,16 @@ def _floating(name: str, x: Tensor, dtype: Any) -> Tensor:
     return x.to(new)
 
 
-def vector_norm(x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+def vector_norm(
+    x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, axis: Any = None, keepdims: bool | None =
+    None, out: Any = None,
+) -> Tensor:  # fmt: skip
     """(Σ |x|^ord)^(1/ord) over `dim` (default all): the largest or smallest |x| for ±inf, the number of nonzeros for 0.
 
     The gradient is 0 where the norm is 0. RuntimeError for integers, and for no elements where ord is negative or infinite.
     """
+    dim = dim if axis is None else either("linalg.vector_norm", dim, None, axis)
+    keepdim = keepdim if keepdims is None else keepdims
     x = _floating("vector_norm", x, dtype)
     if isinstance(ord, (bool, str)) or not isinstance(ord, (int, float)):
         raise RuntimeError(f"vector_norm: ord is a number, not {ord!r}; matrix norms are matrix_norm's")
@@ -45,15 +51,23 @@ def vector_norm(x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = Fals
     dims = normalize_dims(dim, len(shape))
     if (ord < 0 or ord == math.inf) and any(shape[d] == 0 for d in dims):
         raise ShapeError(f"vector_norm: order {ord} has no value for no elements: shape {shape}, dim {dims}")
-    return statistics.vector_norm(x, float(ord), dims, keepdim)
+    result = statistics.vector_norm(x, float(ord), dims, keepdim)
+    return result if out is None else into("linalg.vector_norm", out, result)
 
 
-def matrix_norm(A: Tensor, ord: Any = "fro", dim: Sequence[int] = (-2, -1), keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+def matrix_norm(
+    A: Tensor, ord: Any = "fro", dim: Sequence[int] = (-2, -1), keepdim: bool = False, *, dtype: Any = None, axis: Any = None, keepdims:
+    bool | None = None, out: Any = None,
+) -> Tensor:  # fmt: skip
     """A norm of matrices, which lie in the two dimensions `dim`.
 
     ord: "fro" (all elements' 2-norm), "nuc" (sum of the singular values), 2 and -2 (the largest and smallest singular value), 1 and -1
     (largest and smallest column sum of |x|), inf and -inf (the same of rows).
     """
+    dim = dim if axis is None else either("linalg.matrix_norm", dim, (-2, -1), axis)
+    keepdim = keepdim if keepdims is None else keepdims
+    if out is not None:
+        return into("linalg.matrix_norm", out, matrix_norm(A, ord, dim, keepdim, dtype=dtype))
     A = _floating("matrix_norm", A, dtype)
     shape = A._array.shape
     if len(shape) < 2:
@@ -90,12 +104,19 @@ def matrix_norm(A: Tensor, ord: Any = "fro", dim: Sequence[int] = (-2, -1), keep
     return found if keepdim else found.squeeze((rows, columns))
 
 
-def norm(A: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+def norm(
+    A: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, axis: Any = None, keepdims: bool | None =
+    None, out: Any = None,
+) -> Tensor:  # fmt: skip
     """A norm of vectors or matrices.
 
     Without `ord` the 2-norm of all elements, or of those in `dim`. With it the norm of vectors, where `dim` is one dimension or the
     tensor has one, or of matrices, where `dim` is two or the tensor has two.
     """
+    dim = dim if axis is None else either("linalg.norm", dim, None, axis)
+    keepdim = keepdim if keepdims is None else keepdims
+    if out is not None:
+        return into("linalg.norm", out, norm(A, ord, dim, keepdim, dtype=dtype))
     rank = len(A._array.shape)
     two = dim is not None and not isinstance(dim, int) and len(dim) == 2
     if isinstance(ord, str) and dim is not None and not two:
@@ -113,9 +134,10 @@ def norm(A: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, 
     return matrix_norm(A, ord, dim, keepdim, dtype=dtype) if two else vector_norm(A, ord, dim, keepdim, dtype=dtype)
 
 
-def vecdot(x: Tensor, y: Tensor, *, dim: int = -1) -> Tensor:
+def vecdot(x: Tensor, y: Tensor, *, dim: int = -1, axis: Any = None, out: Any = None) -> Tensor:
     """Sums of products along `dim`; the tensors broadcast."""
-    return (x * y).sum(dim)
+    dim = dim if axis is None else either("linalg.vecdot", dim, -1, axis)
+    return (x * y).sum(dim) if out is None else into("linalg.vecdot", out, (x * y).sum(dim))
 
 
 def vander(x: Tensor, N: int | None = None) -> Tensor:

@@ -12,6 +12,7 @@ from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind, operator
 from gradlab.dtype import BOOL, FLOATING, INT64, iinfo, result_type
+from gradlab.tensor.alias import into
 from gradlab.tensor.comparison import tensors_only
 from gradlab.tensor.update import update
 
@@ -40,24 +41,28 @@ _maximum, _minimum, _where, _lt, _gt = map(bind, (_rows.maximum, _rows.minimum, 
 Operand = Any  # a Tensor or a Python number
 
 
-def add(input: Operand, other: Operand, *, alpha: float = 1) -> Tensor:
+def add(input: Operand, other: Operand, *, alpha: float = 1, out: Any = None) -> Tensor:
     """input + alpha · other."""
-    return _add(input, other) if alpha == 1 else _add(input, _mul(other, alpha) if isinstance(other, Differentiable) else other * alpha)
+    result = _add(input, other) if alpha == 1 else _add(input, _mul(other, alpha) if isinstance(other, Differentiable) else other * alpha)
+    return result if out is None else into("add", out, result)
 
 
-def sub(input: Operand, other: Operand, *, alpha: float = 1) -> Tensor:
+def sub(input: Operand, other: Operand, *, alpha: float = 1, out: Any = None) -> Tensor:
     """input - alpha · other."""
-    return _sub(input, other) if alpha == 1 else _sub(input, _mul(other, alpha) if isinstance(other, Differentiable) else other * alpha)
+    result = _sub(input, other) if alpha == 1 else _sub(input, _mul(other, alpha) if isinstance(other, Differentiable) else other * alpha)
+    return result if out is None else into("sub", out, result)
 
 
-def mul(input: Operand, other: Operand) -> Tensor:
+def mul(input: Operand, other: Operand, *, out: Any = None) -> Tensor:
     """input · other, element by element."""
-    return _mul(input, other)
+    return _mul(input, other) if out is None else into("mul", out, _mul(input, other))
 
 
-def div(input: Operand, other: Operand, *, rounding_mode: str | None = None) -> Tensor:
+def div(input: Operand, other: Operand, *, rounding_mode: str | None = None, out: Any = None) -> Tensor:
     """input / other; integers give the default floating point type. `rounding_mode` "floor" rounds down, "trunc" toward zero; both keep
     integers integers."""
+    if out is not None:
+        return into("div", out, div(input, other, rounding_mode=rounding_mode))
     if rounding_mode is None:
         return _div(input, other)
     if rounding_mode == "floor":
@@ -68,8 +73,10 @@ def div(input: Operand, other: Operand, *, rounding_mode: str | None = None) -> 
     return _trunc(_div(input, other)) if remains._array.dtype in FLOATING else _floor_divide(_sub(input, remains), other)
 
 
-def pow(input: Operand, exponent: Operand) -> Tensor:
+def pow(input: Operand, exponent: Operand, *, out: Any = None) -> Tensor:
     """input to the power of `exponent`. An integer tensor takes no negative integer exponent (RuntimeError): make it floating point."""
+    if out is not None:
+        return into("pow", out, pow(input, exponent))
     if type(exponent) in (int, float) and isinstance(input, Differentiable):
         dtype = input._array.dtype
         if dtype in FLOATING:
@@ -79,91 +86,95 @@ def pow(input: Operand, exponent: Operand) -> Tensor:
     return _pow_tensor(input, exponent)
 
 
-def exp(input: Tensor) -> Tensor:
+def exp(input: Tensor, *, out: Any = None) -> Tensor:
     """e to the power of each element."""
-    return _exp(input)
+    return _exp(input) if out is None else into("exp", out, _exp(input))
 
 
-def log(input: Tensor) -> Tensor:
+def log(input: Tensor, *, out: Any = None) -> Tensor:
     """Natural logarithm; -inf at 0, NaN below."""
-    return _log(input)
+    return _log(input) if out is None else into("log", out, _log(input))
 
 
-def sqrt(input: Tensor) -> Tensor:
+def sqrt(input: Tensor, *, out: Any = None) -> Tensor:
     """Square root; NaN below 0."""
-    return _sqrt(input)
+    return _sqrt(input) if out is None else into("sqrt", out, _sqrt(input))
 
 
-def rsqrt(input: Tensor) -> Tensor:
+def rsqrt(input: Tensor, *, out: Any = None) -> Tensor:
     """1 / square root."""
-    return _rsqrt(input)
+    return _rsqrt(input) if out is None else into("rsqrt", out, _rsqrt(input))
 
 
-def sin(input: Tensor) -> Tensor:
+def sin(input: Tensor, *, out: Any = None) -> Tensor:
     """Sine of an angle in radians."""
-    return _sin(input)
+    return _sin(input) if out is None else into("sin", out, _sin(input))
 
 
-def cos(input: Tensor) -> Tensor:
+def cos(input: Tensor, *, out: Any = None) -> Tensor:
     """Cosine of an angle in radians."""
-    return _cos(input)
+    return _cos(input) if out is None else into("cos", out, _cos(input))
 
 
-def tanh(input: Tensor) -> Tensor:
+def tanh(input: Tensor, *, out: Any = None) -> Tensor:
     """Hyperbolic tangent."""
-    return _tanh(input)
+    return _tanh(input) if out is None else into("tanh", out, _tanh(input))
 
 
-def sigmoid(input: Tensor) -> Tensor:
+def sigmoid(input: Tensor, *, out: Any = None) -> Tensor:
     """1 / (1 + e^-x)."""
-    return _sigmoid(input)
+    return _sigmoid(input) if out is None else into("sigmoid", out, _sigmoid(input))
 
 
-def reciprocal(input: Tensor) -> Tensor:
+def reciprocal(input: Tensor, *, out: Any = None) -> Tensor:
     """1 / x."""
-    return _reciprocal(input)
+    return _reciprocal(input) if out is None else into("reciprocal", out, _reciprocal(input))
 
 
-def neg(input: Tensor) -> Tensor:
+def neg(input: Tensor, *, out: Any = None) -> Tensor:
     """-x."""
-    return _neg(input)
+    return _neg(input) if out is None else into("neg", out, _neg(input))
 
 
-def abs(input: Tensor) -> Tensor:
+def abs(input: Tensor, *, out: Any = None) -> Tensor:
     """Absolute value; its gradient at 0 is 0."""
-    return _abs(input)
+    return _abs(input) if out is None else into("abs", out, _abs(input))
 
 
-def sign(input: Tensor) -> Tensor:
+def sign(input: Tensor, *, out: Any = None) -> Tensor:
     """-1, 0 or 1; truth values as they are."""
-    return _clone(input) if input._array.dtype == BOOL else _sign(input)
+    result = _clone(input) if input._array.dtype == BOOL else _sign(input)
+    return result if out is None else into("sign", out, result)
 
 
-def square(input: Tensor) -> Tensor:
+def square(input: Tensor, *, out: Any = None) -> Tensor:
     """x · x; truth values become int64."""
-    return _square(input.to(INT64) if input._array.dtype == BOOL else input)
+    result = _square(input.to(INT64) if input._array.dtype == BOOL else input)
+    return result if out is None else into("square", out, result)
 
 
-def floor(input: Tensor) -> Tensor:
+def floor(input: Tensor, *, out: Any = None) -> Tensor:
     """The largest integer not above x."""
-    return _floor(input)
+    return _floor(input) if out is None else into("floor", out, _floor(input))
 
 
-def ceil(input: Tensor) -> Tensor:
+def ceil(input: Tensor, *, out: Any = None) -> Tensor:
     """The smallest integer not below x."""
-    return _ceil(input)
+    return _ceil(input) if out is None else into("ceil", out, _ceil(input))
 
 
-def trunc(input: Tensor) -> Tensor:
+def trunc(input: Tensor, *, out: Any = None) -> Tensor:
     """x without its fraction."""
-    return _trunc(input)
+    return _trunc(input) if out is None else into("trunc", out, _trunc(input))
 
 
-def round(input: Tensor, *, decimals: int = 0) -> Tensor:
+def round(input: Tensor, *, decimals: int = 0, out: Any = None) -> Tensor:
     """The nearest integer, halves to the even one, or the nearest number with so many decimals (with negative ones, of tens, hundreds …).
 
     Integers as they are (RuntimeError for other decimals than 0).
     """
+    if out is not None:
+        return into("round", out, round(input, decimals=decimals))
     if input._array.dtype not in FLOATING:
         if decimals or input._array.dtype == BOOL:
             raise RuntimeError(f"round: needs floating point, got {input.dtype}; convert with .float()")
@@ -179,8 +190,10 @@ def relu(input: Tensor) -> Tensor:
     return _relu(input)
 
 
-def clamp(input: Tensor, min: Operand = None, max: Operand = None) -> Tensor:
+def clamp(input: Tensor, min: Operand = None, max: Operand = None, *, out: Any = None) -> Tensor:
     """Limit each element to [min, max]; either may be left out; tensors broadcast. NaN stays NaN. Where min > max the result is max."""
+    if out is not None:
+        return into("clamp", out, clamp(input, min, max))
     if min is None and max is None:
         raise ValueError("clamp: give min, max or both")
     if isinstance(min, Differentiable) or isinstance(max, Differentiable):
@@ -194,16 +207,16 @@ def clamp(input: Tensor, min: Operand = None, max: Operand = None) -> Tensor:
     return _clamp(input if input._array.dtype == dtype else input.to(dtype), lo=lo, hi=hi)
 
 
-def maximum(input: Tensor, other: Tensor) -> Tensor:
+def maximum(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
     """The larger of two, NaN if either is NaN. Equal elements share the gradient. For a number use clamp(min=…)."""
     tensors_only("maximum", input, other)
-    return _maximum(input, other)
+    return _maximum(input, other) if out is None else into("maximum", out, _maximum(input, other))
 
 
-def minimum(input: Tensor, other: Tensor) -> Tensor:
+def minimum(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
     """The smaller of two, NaN if either is NaN. Equal elements share the gradient. For a number use clamp(max=…)."""
     tensors_only("minimum", input, other)
-    return _minimum(input, other)
+    return _minimum(input, other) if out is None else into("minimum", out, _minimum(input, other))
 
 
 def _together(a: Operand, b: Operand) -> tuple[Tensor, Tensor]:
@@ -218,8 +231,10 @@ def _together(a: Operand, b: Operand) -> tuple[Tensor, Tensor]:
     return made[0], made[1]
 
 
-def where(condition: Tensor, input: Operand = None, other: Operand = None) -> Any:
+def where(condition: Tensor, input: Operand = None, other: Operand = None, *, out: Any = None) -> Any:
     """`input` where the bool tensor `condition` is true, else `other`; all broadcast. With the condition alone: nonzero(as_tuple=True)."""
+    if out is not None:
+        return into("where", out, where(condition, input, other))
     if input is None or other is None:
         return condition.nonzero(as_tuple=True)
     if not isinstance(input, Differentiable) and not isinstance(other, Differentiable):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gradlab.autograd.base import Differentiable
 from gradlab.dtype import FLOATING
 from gradlab.spec import ShapeError, broadcast_shapes, count, normalize_dim
+from gradlab.tensor.alias import either, into
 from gradlab.tensor.layout import common_dtype
 from gradlab.tensor.linalg import bmm, matmul, mm
 from gradlab.tensor.math_in_place import twin
@@ -40,37 +41,39 @@ def _expect(name: str, *ranks: tuple[Any, int]) -> None:
 # ---------------------------------------------------------------- vectors
 
 
-def outer(input: Tensor, vec2: Tensor) -> Tensor:
+def outer(input: Tensor, vec2: Tensor, *, out: Any = None) -> Tensor:
     """Products of each element of one vector with each of another, (n, m)."""
     for x in (input, vec2):
         if len(x._array.shape) != 1:
             raise ShapeError(f"outer: expected 1 dimension, got shape {x._array.shape}")
-    return input.unsqueeze(1) * vec2
+    return input.unsqueeze(1) * vec2 if out is None else into("outer", out, input.unsqueeze(1) * vec2)
 
 
 ger = outer
 
 
-def dot(input: Tensor, tensor: Tensor) -> Tensor:
+def dot(input: Tensor, tensor: Tensor, *, out: Any = None) -> Tensor:
     """Sum of the products of two vectors' elements, a number."""
     _expect("dot", (input, 1), (tensor, 1))
-    return matmul(input, tensor)
+    return matmul(input, tensor) if out is None else into("dot", out, matmul(input, tensor))
 
 
-def vdot(input: Tensor, other: Tensor) -> Tensor:
+def vdot(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
     """As `dot`: gradlab has no complex numbers to conjugate."""
     _expect("vdot", (input, 1), (other, 1))
-    return matmul(input, other)
+    return matmul(input, other) if out is None else into("vdot", out, matmul(input, other))
 
 
-def mv(input: Tensor, vec: Tensor) -> Tensor:
+def mv(input: Tensor, vec: Tensor, *, out: Any = None) -> Tensor:
     """Product of a matrix (n, m) and a vector (m)."""
     _expect("mv", (input, 2), (vec, 1))
-    return matmul(input, vec)
+    return matmul(input, vec) if out is None else into("mv", out, matmul(input, vec))
 
 
-def inner(input: Tensor, other: Tensor) -> Tensor:
+def inner(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
     """Sum of products over the last dimensions, all others kept: those of `input`, then those of `other`."""
+    if out is not None:
+        return into("inner", out, inner(input, other))
     a, b = input._array.shape, other._array.shape
     if not a or not b:
         return input * other
@@ -129,48 +132,55 @@ def _combined(name: str, input: Tensor, product: Tensor, beta: float, alpha: flo
     return scaled.to(product._array.dtype)
 
 
-def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1, out: Any = None) -> Tensor:
     """beta · input + alpha · (mat1 @ mat2); `input` broadcasts."""
     _expect("addmm", (mat1, 2), (mat2, 2))
-    return _combined("addmm", input, mm(mat1, mat2), beta, alpha)
+    result = _combined("addmm", input, mm(mat1, mat2), beta, alpha)
+    return result if out is None else into("addmm", out, result)
 
 
-def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1, out: Any = None) -> Tensor:
     """beta · input + alpha · (mat @ vec); `input` broadcasts."""
-    return _combined("addmv", input, mv(mat, vec), beta, alpha)
+    result = _combined("addmv", input, mv(mat, vec), beta, alpha)
+    return result if out is None else into("addmv", out, result)
 
 
-def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: float = 1, out: Any = None) -> Tensor:
     """beta · input + alpha · outer(vec1, vec2); `input` broadcasts."""
     product = outer(vec1, vec2)
     dtype = common_dtype([input, product])
-    return _combined("addr", input.to(dtype), product.to(dtype), beta, alpha)
+    result = _combined("addr", input.to(dtype), product.to(dtype), beta, alpha)
+    return result if out is None else into("addr", out, result)
 
 
-def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1, out: Any = None) -> Tensor:
     """beta · input + alpha · (batch1 @ batch2), of batches of matrices; `input` broadcasts."""
     _expect("baddbmm", (batch1, 3), (batch2, 3))
-    return _combined("baddbmm", input, bmm(batch1, batch2), beta, alpha)
+    result = _combined("baddbmm", input, bmm(batch1, batch2), beta, alpha)
+    return result if out is None else into("baddbmm", out, result)
 
 
-def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1) -> Tensor:
+def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1, out: Any = None) -> Tensor:
     """beta · input + alpha · the sum of the products of two batches of matrices; `input` broadcasts."""
     _expect("addbmm", (batch1, 3), (batch2, 3))
     (b, n, k), (other, inner_size, m) = batch1._array.shape, batch2._array.shape
     if b != other or k != inner_size:
         raise ShapeError(f"addbmm: batches of shapes {batch1._array.shape} and {batch2._array.shape} do not multiply")
     product = mm(batch1.permute(1, 0, 2).reshape((n, b * k)), batch2.reshape((b * k, m)))
-    return _combined("addbmm", input, product, beta, alpha)
+    result = _combined("addbmm", input, product, beta, alpha)
+    return result if out is None else into("addbmm", out, result)
 
 
 # ---------------------------------------------------------------- chains
 
 
-def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
+def multi_dot(tensors: Sequence[Tensor], *, out: Any = None) -> Tensor:
     """Product of a chain of matrices in the order that multiplies least; the first and the last may be vectors.
 
     The order is found by the dynamic program of Cormen et al., "Introduction to Algorithms", chapter 15.
     """
+    if out is not None:
+        return into("linalg.multi_dot", out, multi_dot(tensors))
     chain: list[Any] = list(tensors)
     if len(chain) < 2:
         raise RuntimeError(f"multi_dot: at least two tensors, got {len(chain)}")
@@ -201,16 +211,20 @@ def multi_dot(tensors: Sequence[Tensor]) -> Tensor:
     return found.reshape(tuple(s for s, gone in zip(found.shape, ends, strict=True) if not gone))
 
 
-def chain_matmul(*matrices: Tensor) -> Tensor:
+def chain_matmul(*matrices: Tensor, out: Any = None) -> Tensor:
     """Product of a chain of matrices in the order that multiplies least."""
+    if out is not None:
+        return into("chain_matmul", out, chain_matmul(*matrices))
     if len(matrices) == 1:
         _expect("chain_matmul", (matrices[0], 2))
         return matrices[0]
     return multi_dot(matrices)
 
 
-def matrix_power(input: Tensor, n: int) -> Tensor:
+def matrix_power(input: Tensor, n: int, *, out: Any = None) -> Tensor:
     """A square matrix (or a batch of them) multiplied n times with itself; a negative n takes the inverse."""
+    if out is not None:
+        return into("matrix_power", out, matrix_power(input, n))
     shape = input._array.shape
     if len(shape) < 2 or shape[-1] != shape[-2]:
         raise ShapeError(f"matrix_power: square matrices, not shape {shape}")
@@ -231,8 +245,9 @@ def matrix_power(input: Tensor, n: int) -> Tensor:
 # ---------------------------------------------------------------- geometry
 
 
-def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
+def cross(input: Tensor, other: Tensor, dim: int | None = None, *, axis: Any = None, out: Any = None) -> Tensor:
     """Cross product of vectors of three numbers along `dim` (default: the first dimension of size 3); the others broadcast."""
+    dim = dim if axis is None else either("cross", dim, None, axis)
     if len(input._array.shape) != len(other._array.shape):
         raise RuntimeError(f"cross: as many dimensions in both, got shapes {input._array.shape} and {other._array.shape}")
     shape = broadcast_shapes(input._array.shape, other._array.shape)
@@ -245,7 +260,8 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None) -> Tensor:
         raise RuntimeError(f"cross: three numbers along dimension {dim}, got shapes {input._array.shape} and {other._array.shape}")
     a: Any = input
     b: Any = other
-    return a.roll(-1, dim) * b.roll(-2, dim) - a.roll(-2, dim) * b.roll(-1, dim)
+    result = a.roll(-1, dim) * b.roll(-2, dim) - a.roll(-2, dim) * b.roll(-1, dim)
+    return result if out is None else into("cross", out, result)
 
 
 def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary") -> Tensor:

@@ -9,6 +9,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.dtype import FLOATING, INT64
 from gradlab.spec import count, normalize_dim, normalize_dims
+from gradlab.tensor.alias import either, into, required
 from gradlab.tensor.comparison import tensors_only
 from gradlab.tensor.pointwise import maximum, minimum
 
@@ -38,37 +39,62 @@ def _dims(name: str, input: Tensor, dim: Dims) -> tuple[int, ...]:
         raise type(error)(f"{name}: {error}") from None
 
 
-def sum(input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+def sum(
+    input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None, axis: Any = None, keepdims: bool | None = None, out: Any
+    = None,
+) -> Tensor:  # fmt: skip
     """Sum over `dim`; integers and truth values add up as int64. The sum of nothing is 0."""
+    dim = dim if axis is None else either("sum", dim, None, axis)
+    keepdim = keepdim if keepdims is None else keepdims
     dims = _dims("sum", input, dim)
     if dtype is not None:
         input = input.to(dtype)
     elif input._array.dtype not in FLOATING:
         input = input.to(INT64)
-    return _sum(input, dim=dims, keepdim=keepdim)
+    return _sum(input, dim=dims, keepdim=keepdim) if out is None else into("sum", out, _sum(input, dim=dims, keepdim=keepdim))
 
 
-def mean(input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+def mean(
+    input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None, axis: Any = None, keepdims: bool | None = None, out: Any
+    = None,
+) -> Tensor:  # fmt: skip
     """Mean over `dim`, of floating point (RuntimeError for integers: convert first). The mean of nothing is NaN."""
+    dim = dim if axis is None else either("mean", dim, None, axis)
+    keepdim = keepdim if keepdims is None else keepdims
     if dtype is not None:
         input = input.to(dtype)
     if input._array.dtype not in FLOATING:
         raise RuntimeError(f"mean: needs floating point, got {input.dtype}; convert with .float() or pass dtype=")
-    return _mean(input, dim=_dims("mean", input, dim), keepdim=keepdim)
+    result = _mean(input, dim=_dims("mean", input, dim), keepdim=keepdim)
+    return result if out is None else into("mean", out, result)
 
 
-def amax(input: Tensor, dim: Dims = (), keepdim: bool = False) -> Tensor:
+def amax(
+    input: Tensor, dim: Dims = (), keepdim: bool = False, *, axis: Any = None, keepdims: bool | None = None, out: Any = None
+) -> Tensor:  # fmt: skip
     """Largest element over `dim`; equal ones share the gradient."""
-    return _amax(input, dim=_dims("amax", input, dim), keepdim=keepdim)
+    dim = dim if axis is None else either("amax", dim, (), axis)
+    keepdim = keepdim if keepdims is None else keepdims
+    result = _amax(input, dim=_dims("amax", input, dim), keepdim=keepdim)
+    return result if out is None else into("amax", out, result)
 
 
-def amin(input: Tensor, dim: Dims = (), keepdim: bool = False) -> Tensor:
+def amin(
+    input: Tensor, dim: Dims = (), keepdim: bool = False, *, axis: Any = None, keepdims: bool | None = None, out: Any = None
+) -> Tensor:  # fmt: skip
     """Smallest element over `dim`; equal ones share the gradient."""
-    return _amin(input, dim=_dims("amin", input, dim), keepdim=keepdim)
+    dim = dim if axis is None else either("amin", dim, (), axis)
+    keepdim = keepdim if keepdims is None else keepdims
+    result = _amin(input, dim=_dims("amin", input, dim), keepdim=keepdim)
+    return result if out is None else into("amin", out, result)
 
 
-def max(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
+def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, axis: Any = None, keepdims: bool | None = None, out: Any = None) -> Any:
     """Without `dim` the largest element; with `dim` a pair (values, indices); with a second tensor `maximum`."""
+    dim = dim if axis is None else either("max", dim, None, axis)
+    keepdim = keepdim if keepdims is None else keepdims
+    if out is not None:
+        return into("max", out, max(input, dim, keepdim))
     tensors_only("max", input)
     if dim is None:
         return _amax(input, dim=_dims("max", input, None), keepdim=False)
@@ -77,8 +103,12 @@ def max(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
     return _max(input, dim=normalize_dim(dim, len(input._array.shape)), keepdim=keepdim)
 
 
-def min(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
+def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, axis: Any = None, keepdims: bool | None = None, out: Any = None) -> Any:
     """Without `dim` the smallest element; with `dim` a pair (values, indices); with a second tensor `minimum`."""
+    dim = dim if axis is None else either("min", dim, None, axis)
+    keepdim = keepdim if keepdims is None else keepdims
+    if out is not None:
+        return into("min", out, min(input, dim, keepdim))
     tensors_only("min", input)
     if dim is None:
         return _amin(input, dim=_dims("min", input, None), keepdim=False)
@@ -87,14 +117,22 @@ def min(input: Tensor, dim: Any = None, keepdim: bool = False) -> Any:
     return _min(input, dim=normalize_dim(dim, len(input._array.shape)), keepdim=keepdim)
 
 
-def argmax(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+def argmax(
+    input: Tensor, dim: int | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: bool | None = None, out: Any = None
+) -> Tensor:  # fmt: skip
     """Index (int64) of the first largest element, along `dim` or in the flattened tensor."""
-    return _position(_argmax, input, dim, keepdim)
+    dim = dim if axis is None else either("argmax", dim, None, axis)
+    keepdim = keepdim if keepdims is None else keepdims
+    return _position(_argmax, input, dim, keepdim) if out is None else into("argmax", out, _position(_argmax, input, dim, keepdim))
 
 
-def argmin(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Tensor:
+def argmin(
+    input: Tensor, dim: int | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: bool | None = None, out: Any = None
+) -> Tensor:  # fmt: skip
     """Index (int64) of the first smallest element, along `dim` or in the flattened tensor."""
-    return _position(_argmin, input, dim, keepdim)
+    dim = dim if axis is None else either("argmin", dim, None, axis)
+    keepdim = keepdim if keepdims is None else keepdims
+    return _position(_argmin, input, dim, keepdim) if out is None else into("argmin", out, _position(_argmin, input, dim, keepdim))
 
 
 def _position(row: Any, input: Tensor, dim: int | None, keepdim: bool) -> Tensor:
@@ -105,18 +143,33 @@ def _position(row: Any, input: Tensor, dim: int | None, keepdim: bool) -> Tensor
     return row(input, dim=normalize_dim(dim, rank), keepdim=keepdim)
 
 
-def all(input: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
+def all(
+    input: Tensor, dim: Dims = None, keepdim: bool = False, *, axis: Any = None, keepdims: bool | None = None, out: Any = None
+) -> Tensor:  # fmt: skip
     """Whether every element is nonzero; true of nothing."""
-    return _all(input, dim=_dims("all", input, dim), keepdim=keepdim)
+    dim = dim if axis is None else either("all", dim, None, axis)
+    keepdim = keepdim if keepdims is None else keepdims
+    result = _all(input, dim=_dims("all", input, dim), keepdim=keepdim)
+    return result if out is None else into("all", out, result)
 
 
-def any(input: Tensor, dim: Dims = None, keepdim: bool = False) -> Tensor:
+def any(
+    input: Tensor, dim: Dims = None, keepdim: bool = False, *, axis: Any = None, keepdims: bool | None = None, out: Any = None
+) -> Tensor:  # fmt: skip
     """Whether some element is nonzero; false of nothing."""
-    return _any(input, dim=_dims("any", input, dim), keepdim=keepdim)
+    dim = dim if axis is None else either("any", dim, None, axis)
+    keepdim = keepdim if keepdims is None else keepdims
+    result = _any(input, dim=_dims("any", input, dim), keepdim=keepdim)
+    return result if out is None else into("any", out, result)
 
 
-def var(input: Tensor, dim: Dims = None, *, correction: float | None = 1, keepdim: bool = False, unbiased: bool | None = None) -> Tensor:
+def var(
+    input: Tensor, dim: Dims = None, *, correction: float | None = 1, keepdim: bool = False, unbiased: bool | None = None, axis: Any =
+    None, keepdims: bool | None = None, out: Any = None,
+) -> Tensor:  # fmt: skip
     """Variance over `dim`: squared distance from the mean, divided by n - correction (NaN or inf where that is not positive)."""
+    dim = dim if axis is None else either("var", dim, None, axis)
+    keepdim = keepdim if keepdims is None else keepdims
     if isinstance(dim, bool):
         dim, unbiased = None, dim
     if unbiased is not None:
@@ -128,11 +181,18 @@ def var(input: Tensor, dim: Dims = None, *, correction: float | None = 1, keepdi
     centred = input - mean(input, dims, keepdim=True) if dims else input - input
     divisor = float(n - correction)
     total = _sum(centred * centred, dim=dims, keepdim=keepdim)
-    return total / divisor if divisor > 0 else total / input.new_zeros(())
+    result = total / divisor if divisor > 0 else total / input.new_zeros(())
+    return result if out is None else into("var", out, result)
 
 
-def logsumexp(input: Tensor, dim: Dims, keepdim: bool = False) -> Tensor:
+def logsumexp(
+    input: Tensor, dim: Dims = None, keepdim: bool = False, *, axis: Any = None, keepdims: bool | None = None, out: Any = None
+) -> Tensor:  # fmt: skip
     """log(sum(exp(x))) over `dim`, computed from the maximum so that nothing overflows; -inf of only -inf."""
+    dim = dim if dim is not None and axis is None else required("logsumexp", dim, axis)
+    keepdim = keepdim if keepdims is None else keepdims
+    if out is not None:
+        return into("logsumexp", out, logsumexp(input, dim, keepdim))
     dims = _dims("logsumexp", input, dim)
     if input._array.dtype not in FLOATING:
         input = input.float()

@@ -9,6 +9,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.dtype import BOOL, FLOATING, INT64
 from gradlab.spec import DimensionError, normalize_dim, normalize_dims
+from gradlab.tensor.alias import either, into, required
 from gradlab.tensor.math_in_place import twin
 from gradlab.tensor.shape import cat
 
@@ -39,44 +40,66 @@ def _summable(input: Tensor, dtype: Any) -> Tensor:
     return input if input._array.dtype in FLOATING else input.to(INT64)
 
 
-def prod(input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+def prod(
+    input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, axis: Any = None, keepdims: bool | None = None, out: Any
+    = None,
+) -> Tensor:  # fmt: skip
     """Product over `dim` (default all); of integers int64. The product of nothing is 1. Zeros are no trouble for the gradient."""
+    dim = dim if axis is None else either("prod", dim, None, axis)
+    keepdim = keepdim if keepdims is None else keepdims
     try:
         dims = normalize_dims(dim, len(input._array.shape))
     except (IndexError, ValueError) as error:
         raise type(error)(f"prod: {error}") from None
-    return _prod(_summable(input, dtype), dim=dims, keepdim=bool(keepdim))
+    result = _prod(_summable(input, dtype), dim=dims, keepdim=bool(keepdim))
+    return result if out is None else into("prod", out, result)
 
 
-def cumsum(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
+def cumsum(input: Tensor, dim: int | None = None, *, dtype: Any = None, axis: Any = None, out: Any = None) -> Tensor:
     """Running sum along `dim`; integers add up as int64."""
-    return _cumsum(_summable(input, dtype), dim=_dim("cumsum", input, dim))
+    dim = dim if dim is not None and axis is None else required("cumsum", dim, axis)
+    result = _cumsum(_summable(input, dtype), dim=_dim("cumsum", input, dim))
+    return result if out is None else into("cumsum", out, result)
 
 
-def cumprod(input: Tensor, dim: int, *, dtype: Any = None) -> Tensor:
+def cumprod(input: Tensor, dim: int | None = None, *, dtype: Any = None, axis: Any = None, out: Any = None) -> Tensor:
     """Running product along `dim`; integers multiply as int64. Zeros are no trouble for the gradient."""
-    return _cumprod(_summable(input, dtype), dim=_dim("cumprod", input, dim))
+    dim = dim if dim is not None and axis is None else required("cumprod", dim, axis)
+    result = _cumprod(_summable(input, dtype), dim=_dim("cumprod", input, dim))
+    return result if out is None else into("cumprod", out, result)
 
 
-def logcumsumexp(input: Tensor, dim: int) -> Tensor:
+def logcumsumexp(input: Tensor, dim: int | None = None, *, axis: Any = None, out: Any = None) -> Tensor:
     """log of the running sum of exp(x) along `dim`, without overflow."""
+    dim = dim if dim is not None and axis is None else required("logcumsumexp", dim, axis)
     if input._array.dtype not in FLOATING:
         raise RuntimeError(f"logcumsumexp: needs floating point, got {input.dtype}; convert with .float()")
-    return _logcumsumexp(input, dim=_dim("logcumsumexp", input, dim))
+    result = _logcumsumexp(input, dim=_dim("logcumsumexp", input, dim))
+    return result if out is None else into("logcumsumexp", out, result)
 
 
-def cummax(input: Tensor, dim: int) -> Any:
+def cummax(input: Tensor, dim: int | None = None, *, axis: Any = None, out: Any = None) -> Any:
     """Running maximum along `dim`: (values, indices of the latest largest element). NaN is larger than all."""
-    return _cummax(input, dim=_dim("cummax", input, dim))
+    dim = dim if dim is not None and axis is None else required("cummax", dim, axis)
+    result = _cummax(input, dim=_dim("cummax", input, dim))
+    return result if out is None else into("cummax", out, result)
 
 
-def cummin(input: Tensor, dim: int) -> Any:
+def cummin(input: Tensor, dim: int | None = None, *, axis: Any = None, out: Any = None) -> Any:
     """Running minimum along `dim`: (values, indices of the latest smallest element). NaN is smaller than all."""
-    return _cummin(input, dim=_dim("cummin", input, dim))
+    dim = dim if dim is not None and axis is None else required("cummin", dim, axis)
+    result = _cummin(input, dim=_dim("cummin", input, dim))
+    return result if out is None else into("cummin", out, result)
 
 
-def diff(input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None) -> Tensor:
+def diff(
+    input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None, *, axis: Any = None, out: Any =
+    None,
+) -> Tensor:  # fmt: skip
     """n-th difference of neighbours along `dim` (exclusive or of truth values); `prepend` and `append` are joined on first."""
+    dim = dim if axis is None else either("diff", dim, -1, axis)
+    if out is not None:
+        return into("diff", out, diff(input, n, dim, prepend, append))
     if not input._array.shape:
         raise RuntimeError("diff: needs at least one dimension")
     dim = _dim("diff", input, dim)
@@ -121,13 +144,15 @@ def _areas(name: str, y: Tensor, x: Tensor | None, dx: Any, dim: int) -> Tensor:
     return pairs * steps / 2.0
 
 
-def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = 1, dim: int = -1) -> Tensor:
+def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = 1, dim: int = -1, axis: Any = None) -> Tensor:
     """Integral along `dim` by the trapezoidal rule, at points `x` or at the distance `dx`."""
+    dim = dim if axis is None else either("trapezoid", dim, -1, axis)
     return _areas("trapezoid", y, x, dx, dim).sum(dim)
 
 
-def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = 1, dim: int = -1) -> Tensor:
+def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = 1, dim: int = -1, axis: Any = None) -> Tensor:
     """The running integral along `dim` by the trapezoidal rule: one element fewer than `y`."""
+    dim = dim if axis is None else either("cumulative_trapezoid", dim, -1, axis)
     return cumsum(_areas("cumulative_trapezoid", y, x, dx, dim), dim)
 
 

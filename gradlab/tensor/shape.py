@@ -15,6 +15,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.dtype import result_type
 from gradlab.spec import DimensionError, ShapeError, count, normalize_dim, normalize_dims
+from gradlab.tensor.alias import either, into, required
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -129,12 +130,12 @@ def permute(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     return _permute(input, dims=tuple([normalize_dim(d, rank) for d in order]))
 
 
-def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
+def transpose(input: Tensor, dim0: int, dim1: int, *, out: Any = None) -> Tensor:
     """Two dimensions exchanged. A view."""
     rank = len(input._array.shape)
     if not (0 <= dim0 < rank and 0 <= dim1 < rank):
         dim0, dim1 = normalize_dim(dim0, rank), normalize_dim(dim1, rank)
-    return _transpose(input, dim0=dim0, dim1=dim1)
+    return _transpose(input, dim0=dim0, dim1=dim1) if out is None else into("transpose", out, _transpose(input, dim0=dim0, dim1=dim1))
 
 
 def t(input: Tensor) -> Tensor:
@@ -155,15 +156,17 @@ def expand(input: Tensor, *shape: Any) -> Tensor:
     return _expand(input, shape=tuple(old[i - lead] if s == -1 else s for i, s in enumerate(asked)))
 
 
-def squeeze(input: Tensor, dim: Any = None) -> Tensor:
+def squeeze(input: Tensor, dim: Any = None, *, axis: Any = None) -> Tensor:
     """Without the dimensions of size 1 (only those in `dim`, if given). A view."""
+    dim = dim if axis is None else either("squeeze", dim, None, axis)
     shape = input._array.shape
     dims = tuple(range(len(shape))) if dim is None else () if dim in ((), []) else normalize_dims(dim, len(shape))
     return _squeeze(input, dims=tuple(d for d in dims if shape[d] == 1))
 
 
-def unsqueeze(input: Tensor, dim: int) -> Tensor:
+def unsqueeze(input: Tensor, dim: int | None = None, *, axis: Any = None) -> Tensor:
     """A new dimension of size 1 at `dim`. A view."""
+    dim = dim if dim is not None and axis is None else required("unsqueeze", dim, axis)
     rank = len(input._array.shape) + 1
     if not -rank <= dim < rank:
         raise DimensionError(f"unsqueeze: dimension out of range: dim={dim} (expected {-rank} to {rank - 1})")
@@ -188,8 +191,9 @@ def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
     return _slice(input, index=((0, None, 1),) * dim + ((start, start + length, 1),))
 
 
-def split(input: Tensor, split_size_or_sections: int | Sequence[int], dim: int = 0) -> tuple[Tensor, ...]:
+def split(input: Tensor, split_size_or_sections: int | Sequence[int], dim: int = 0, *, axis: Any = None) -> tuple[Tensor, ...]:
     """Parts along `dim`: of one size (the last may be smaller), or of the given sizes, which must add up. Views."""
+    dim = dim if axis is None else either("split", dim, 0, axis)
     shape = input._array.shape
     dim = normalize_dim(dim, len(shape))
     if isinstance(split_size_or_sections, int):
@@ -208,16 +212,18 @@ def split(input: Tensor, split_size_or_sections: int | Sequence[int], dim: int =
     return tuple(found)
 
 
-def chunk(input: Tensor, chunks: int, dim: int = 0) -> tuple[Tensor, ...]:
+def chunk(input: Tensor, chunks: int, dim: int = 0, *, axis: Any = None) -> tuple[Tensor, ...]:
     """At most `chunks` parts of equal size along `dim` (the last may be smaller). Views."""
+    dim = dim if axis is None else either("chunk", dim, 0, axis)
     if chunks < 1:
         raise RuntimeError(f"chunk: at least one part, not {chunks}")
     size = input._array.shape[normalize_dim(dim, len(input._array.shape))]
     return split(input, max(-(-size // chunks), 1), dim)
 
 
-def unbind(input: Tensor, dim: int = 0) -> tuple[Tensor, ...]:
+def unbind(input: Tensor, dim: int = 0, *, axis: Any = None) -> tuple[Tensor, ...]:
     """The parts along `dim`, without that dimension. Views."""
+    dim = dim if axis is None else either("unbind", dim, 0, axis)
     return tuple(select(input, dim, i) for i in range(input._array.shape[normalize_dim(dim, len(input._array.shape))]))
 
 
@@ -236,19 +242,23 @@ def _listed(name: str, tensors: Sequence[Tensor]) -> list[Tensor]:
     return found
 
 
-def cat(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+def cat(tensors: Sequence[Tensor], dim: int = 0, *, axis: Any = None, out: Any = None) -> Tensor:
     """Tensors one after the other along `dim`; their other sizes agree. A tensor of shape (0,) is passed over, as in PyTorch."""
+    dim = dim if axis is None else either("cat", dim, 0, axis)
     found = _listed("cat", tensors)
     rank = max([len(x._array.shape) for x in found])
     if rank == 0:
         raise RuntimeError("cat: 0-d tensors cannot be concatenated; use stack")
     if rank > 1:
         found = [x for x in found if x._array.shape != (0,)]
-    return _cat(*found, dim=normalize_dim(dim, rank))
+    return _cat(*found, dim=normalize_dim(dim, rank)) if out is None else into("cat", out, _cat(*found, dim=normalize_dim(dim, rank)))
 
 
-def stack(tensors: Sequence[Tensor], dim: int = 0) -> Tensor:
+def stack(tensors: Sequence[Tensor], dim: int = 0, *, axis: Any = None, out: Any = None) -> Tensor:
     """Tensors of one shape along a new dimension."""
+    dim = dim if axis is None else either("stack", dim, 0, axis)
+    if out is not None:
+        return into("stack", out, stack(tensors, dim))
     found = _listed("stack", tensors)
     shape = found[0]._array.shape
     for i, x in enumerate(found):

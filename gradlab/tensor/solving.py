@@ -15,6 +15,7 @@ from gradlab.autograd.record import bind
 from gradlab.dtype import FLOAT32, FLOAT64, finfo
 from gradlab.op import result_class
 from gradlab.spec import ShapeError, count
+from gradlab.tensor.alias import into
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -50,10 +51,10 @@ def matrix(name: str, x: Any) -> tuple[int, ...]:
     return shape
 
 
-def inverse(input: Tensor) -> Tensor:
+def inverse(input: Tensor, *, out: Any = None) -> Tensor:
     """The inverse of square matrices (…, n, n). LinAlgError (a RuntimeError) where one is singular: use pinv or lstsq."""
     ready("inv", input)
-    return _inverse(input)
+    return _inverse(input) if out is None else into("inverse", out, _inverse(input))
 
 
 def det(input: Tensor) -> Tensor:
@@ -92,11 +93,13 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
     return found.squeeze(-1) if vector else found
 
 
-def solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False) -> Tensor:
+def solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False, out: Any = None) -> Tensor:
     """X of A X = B (or X A = B) for triangular A (…, n, n), of which only the `upper` or the lower half is read, and B (…, n, k).
 
     unitriangular: take the diagonal as 1. A zero on the diagonal gives inf or NaN.
     """
+    if out is not None:
+        return into("linalg.solve_triangular", out, solve_triangular(A, B, upper=upper, left=left, unitriangular=unitriangular))
     ready("solve_triangular", A, B)
     matrix("solve_triangular", B)
     if left:
@@ -104,16 +107,18 @@ def solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, un
     return _triangular(A.mT, B.mT, upper=not upper, unitriangular=bool(unitriangular)).mT
 
 
-def cholesky_solve(input: Tensor, L: Tensor, upper: bool = False) -> Tensor:
+def cholesky_solve(input: Tensor, L: Tensor, upper: bool = False, *, out: Any = None) -> Tensor:
     """X of A X = input, (…, n, k), given the Cholesky factor of A: L of A = L Lᵀ, or with `upper` R of A = Rᵀ R."""
     first, second = (L.mT, L) if upper else (L, L.mT)
-    return solve_triangular(second, solve_triangular(first, input, upper=False), upper=True)
+    result = solve_triangular(second, solve_triangular(first, input, upper=False), upper=True)
+    return result if out is None else into("cholesky_solve", out, result)
 
 
-def cholesky_inverse(L: Tensor, upper: bool = False) -> Tensor:
+def cholesky_inverse(L: Tensor, upper: bool = False, *, out: Any = None) -> Tensor:
     """The inverse of A, given its Cholesky factor: L of A = L Lᵀ, or with `upper` R of A = Rᵀ R."""
     shape = matrix("cholesky_inverse", L)
-    return cholesky_solve(_rows.unit(L, shape[-1]).expand(shape), L, upper)
+    result = cholesky_solve(_rows.unit(L, shape[-1]).expand(shape), L, upper)
+    return result if out is None else into("cholesky_inverse", out, result)
 
 
 def tolerances(x: Tensor, atol: Any, rtol: Any) -> tuple[float, float]:
@@ -131,7 +136,7 @@ def symmetric(A: Tensor) -> Tensor:
     return both + (lower.tril() + lower.tril(-1).mT - both.detach())
 
 
-def pinv(A: Tensor, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None) -> Tensor:
+def pinv(A: Tensor, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None, out: Any = None) -> Tensor:
     """The Moore-Penrose pseudo-inverse (…, n, m) of matrices (…, m, n). Singular values up to max(atol, rtol · largest) count as 0.
 
     rtol (`rcond` is its old name) is max(m, n) · eps unless it or atol is given. hermitian: the matrices are symmetric.
@@ -142,7 +147,7 @@ def pinv(A: Tensor, rcond: Any = None, hermitian: bool = False, *, atol: Any = N
         if shape[-1] != shape[-2]:
             raise ShapeError(f"pinv: symmetric matrices are square, not of shape {shape}")
         A = symmetric(A)
-    return _pinv(A, atol=atol, rtol=rtol)
+    return _pinv(A, atol=atol, rtol=rtol) if out is None else into("linalg.pinv", out, _pinv(A, atol=atol, rtol=rtol))
 
 
 def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
@@ -182,7 +187,7 @@ def matrix_exp(input: Tensor) -> Tensor:
     return _exp(input)
 
 
-def tensorinv(A: Tensor, ind: int = 2) -> Tensor:
+def tensorinv(A: Tensor, ind: int = 2, *, out: Any = None) -> Tensor:
     """The inverse of `tensordot(A, ·, ind)`: the first `ind` dimensions of A and the others have the same product of sizes."""
     ready("tensorinv", A)
     shape = A._array.shape
@@ -191,10 +196,11 @@ def tensorinv(A: Tensor, ind: int = 2) -> Tensor:
     rows, columns = shape[:ind], shape[ind:]
     if count(rows) != count(columns):
         raise ShapeError(f"tensorinv: sizes {rows} and {columns} of shape {shape} have different products")
-    return inverse(A.reshape((count(rows), count(columns)))).reshape((*columns, *rows))
+    result = inverse(A.reshape((count(rows), count(columns)))).reshape((*columns, *rows))
+    return result if out is None else into("linalg.tensorinv", out, result)
 
 
-def tensorsolve(A: Tensor, B: Tensor, dims: Sequence[int] | None = None) -> Tensor:
+def tensorsolve(A: Tensor, B: Tensor, dims: Sequence[int] | None = None, *, out: Any = None) -> Tensor:
     """X of `tensordot(A, X, X.ndim) = B`; `dims` of A are moved to its end first."""
     ready("tensorsolve", A, B)
     given: Any = A if dims is None else A.movedim(tuple(dims), tuple(range(-len(dims), 0)))
@@ -202,7 +208,8 @@ def tensorsolve(A: Tensor, B: Tensor, dims: Sequence[int] | None = None) -> Tens
     rest = given._array.shape[len(b) :]
     if count(given._array.shape) != count(b) ** 2 or count(rest) != count(b):
         raise ShapeError(f"tensorsolve: A of shape {given._array.shape} does not map onto B of shape {b}")
-    return solve(given.reshape((count(b), count(rest))), B.reshape((-1,))).reshape(rest)
+    result = solve(given.reshape((count(b), count(rest))), B.reshape((-1,))).reshape(rest)
+    return result if out is None else into("linalg.tensorsolve", out, result)
 
 
 class SolvingMethods(Differentiable):

@@ -13,6 +13,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.dtype import INT64, as_numpy, get_default_dtype, int32
 from gradlab.spec import ShapeError, normalize_dim
+from gradlab.tensor.alias import either, into
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -38,47 +39,59 @@ def _along(row: Any, input: Tensor, dim: int, **params: Any) -> Any:
     return Pair(values.reshape(()), indices.reshape(()))
 
 
-def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Any:
+def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, *, axis: Any = None, out: Any = None) -> Any:
     """(values, indices) sorted along `dim`. Always stable, whatever `stable` says; NaN is the largest value."""
-    return _along(_sort, input, dim, descending=bool(descending))
+    dim = dim if axis is None else either("sort", dim, -1, axis)
+    result = _along(_sort, input, dim, descending=bool(descending))
+    return result if out is None else into("sort", out, result)
 
 
-def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False) -> Tensor:
+def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, *, axis: Any = None, out: Any = None) -> Tensor:
     """The indices (int64) that sort `input` along `dim`; stable."""
-    return sort(input, dim, descending)[1]
+    dim = dim if axis is None else either("argsort", dim, -1, axis)
+    return sort(input, dim, descending)[1] if out is None else into("argsort", out, sort(input, dim, descending)[1])
 
 
-def msort(input: Tensor) -> Tensor:
+def msort(input: Tensor, *, out: Any = None) -> Tensor:
     """The values sorted along the first dimension."""
-    return sort(input, 0)[0]
+    return sort(input, 0)[0] if out is None else into("msort", out, sort(input, 0)[0])
 
 
-def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True) -> Any:
+def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: bool = True, *, axis: Any = None, out: Any = None) -> Any:
     """(values, indices) of the k largest (or smallest) elements along `dim`, in order; of equal ones the first. NaN is the largest value.
 
     Raises RuntimeError where there are fewer than k.
     """
+    dim = dim if axis is None else either("topk", dim, -1, axis)
     k = k.__index__()
     if k == 0 and not input._array.shape:
         k = 1  # a 0-d tensor has no smaller result; PyTorch does the same
-    return _along(_topk, input, dim, k=k, largest=bool(largest))
+    result = _along(_topk, input, dim, k=k, largest=bool(largest))
+    return result if out is None else into("topk", out, result)
 
 
-def kthvalue(input: Tensor, k: int, dim: int = -1, keepdim: bool = False) -> Any:
+def kthvalue(
+    input: Tensor, k: int, dim: int = -1, keepdim: bool = False, *, axis: Any = None, keepdims: bool | None = None, out: Any = None
+) -> Any:  # fmt: skip
     """(value, index) of the k-th smallest element along `dim`, counted from 1."""
+    dim = dim if axis is None else either("kthvalue", dim, -1, axis)
+    keepdim = keepdim if keepdims is None else keepdims
     dim = normalize_dim(dim, len(input._array.shape))
     size = input._array.shape[dim] if input._array.shape else 1
     if not 1 <= k <= size:
         raise RuntimeError(f"kthvalue: k={k} is not one of 1 to {size} (dimension {dim} of shape {input._array.shape})")
     values, indices = sort(input, dim)
-    return _one(values, indices, dim, int(k) - 1, keepdim)
+    result = _one(values, indices, dim, int(k) - 1, keepdim)
+    return result if out is None else into("kthvalue", out, result)
 
 
-def mode(input: Tensor, dim: int = -1, keepdim: bool = False) -> Any:
+def mode(input: Tensor, dim: int = -1, keepdim: bool = False, *, axis: Any = None, keepdims: bool | None = None, out: Any = None) -> Any:
     """(value, index) of the most frequent value along `dim`: the smallest of equally frequent ones, where it stands last."""
+    dim = dim if axis is None else either("mode", dim, -1, axis)
+    keepdim = keepdim if keepdims is None else keepdims
     dim = normalize_dim(dim, len(input._array.shape))
     values, indices = _along(_mode, input, dim)
-    return _one(values, indices, dim, 0, keepdim)
+    return _one(values, indices, dim, 0, keepdim) if out is None else into("mode", out, _one(values, indices, dim, 0, keepdim))
 
 
 def _one(values: Any, indices: Any, dim: int, place: int, keepdim: bool) -> Any:
@@ -103,17 +116,22 @@ def _distinct(input: Tensor, dim: int | None, consecutive: bool, return_inverse:
 
 
 def unique(
-    input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None
-) -> Any:
+    input: Tensor, sorted: bool = True, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None, *, axis: Any =
+    None,
+) -> Any:  # fmt: skip
     """The distinct values, in order (with `dim`: the distinct parts along it). Its size depends on values: not for a trace.
 
     return_inverse: also where each element of `input` is among them; return_counts: also how often each occurs. Every NaN is distinct.
     """
+    dim = dim if axis is None else either("unique", dim, None, axis)
     return _distinct(input, dim, False, return_inverse, return_counts)
 
 
-def unique_consecutive(input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None) -> Any:
+def unique_consecutive(
+    input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None, *, axis: Any = None
+) -> Any:  # fmt: skip
     """`input` without the elements (with `dim`: parts along it) that are equal to the one before. Results as `unique`."""
+    dim = dim if axis is None else either("unique_consecutive", dim, None, axis)
     return _distinct(input, dim, True, return_inverse, return_counts)
 
 
@@ -139,14 +157,9 @@ def _operand(value: Any, like: Tensor) -> Any:
 
 
 def searchsorted(
-    sorted_sequence: Tensor,
-    input: Any,
-    *,
-    out_int32: bool = False,
-    right: bool = False,
-    side: str | None = None,
-    sorter: Tensor | None = None,
-) -> Tensor:
+    sorted_sequence: Tensor, input: Any, *, out_int32: bool = False, right: bool = False, side: str | None = None, sorter: Tensor | None =
+    None, out: Any = None,
+) -> Tensor:  # fmt: skip
     """Where in the sorted last dimension each value of `input` belongs: before equal ones, or after them with right=True.
 
     sorted_sequence: a vector, or a tensor whose sizes but the last are input's. sorter: the indices that sort it. Returns int64
@@ -163,23 +176,26 @@ def searchsorted(
             raise RuntimeError("searchsorted: the sorter is an int64 tensor of the sequence's shape")
         sorted_sequence = sorted_sequence.gather(-1, sorter)
     dtype = as_numpy(int32) if out_int32 else INT64
-    return _searchsorted(sorted_sequence, _operand(input, sorted_sequence), right=bool(right), dtype=dtype)
+    result = _searchsorted(sorted_sequence, _operand(input, sorted_sequence), right=bool(right), dtype=dtype)
+    return result if out is None else into("searchsorted", out, result)
 
 
-def bucketize(input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False) -> Tensor:
+def bucketize(input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False, out: Any = None) -> Tensor:
     """The number of the bucket of each value: how many of the sorted `boundaries` (a vector) are less (right=True: not greater)."""
     if len(boundaries._array.shape) != 1:
         raise ShapeError(f"bucketize: boundaries are a vector, not of shape {boundaries._array.shape}")
-    return searchsorted(boundaries, input, out_int32=out_int32, right=right)
+    result = searchsorted(boundaries, input, out_int32=out_int32, right=right)
+    return result if out is None else into("bucketize", out, result)
 
 
-def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0) -> Tensor:
+def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0, *, out: Any = None) -> Tensor:
     """How many elements lie in each of `bins` equal parts of [min, max] (by default of the range of the elements), as input's type."""
     if bins < 1:
         raise RuntimeError(f"histc: at least one bin, not {bins}")
     if min > max:
         raise RuntimeError(f"histc: max {max} is less than min {min}")
-    return _histc(input, bins=int(bins), lo=float(min), hi=float(max))
+    result = _histc(input, bins=int(bins), lo=float(min), hi=float(max))
+    return result if out is None else into("histc", out, result)
 
 
 def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Tensor:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
+from gradlab.tensor.alias import into
 from gradlab.tensor.update import update
 
 if TYPE_CHECKING:
@@ -17,19 +18,19 @@ __all__ = ["erf", "erfc", "erfinv"]
 _erf, _erfc, _erfinv = map(bind, (ops.special.erf, ops.special.erfc, ops.special.erfinv))
 
 
-def erf(input: Tensor) -> Tensor:
+def erf(input: Tensor, *, out: Any = None) -> Tensor:
     """The error function, 2/√π · ∫ e^(-t²) dt from 0 to x. Integers become floating point."""
-    return _erf(input)
+    return _erf(input) if out is None else into("erf", out, _erf(input))
 
 
-def erfc(input: Tensor) -> Tensor:
+def erfc(input: Tensor, *, out: Any = None) -> Tensor:
     """1 - erf(x), accurate where that is tiny."""
-    return _erfc(input)
+    return _erfc(input) if out is None else into("erfc", out, _erfc(input))
 
 
-def erfinv(input: Tensor) -> Tensor:
+def erfinv(input: Tensor, *, out: Any = None) -> Tensor:
     """The inverse of erf: ±inf at ±1, NaN beyond."""
-    return _erfinv(input)
+    return _erfinv(input) if out is None else into("erfinv", out, _erfinv(input))
 
 
 class SpecialMethods(Differentiable):

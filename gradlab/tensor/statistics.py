@@ -11,6 +11,7 @@ from gradlab.autograd.record import bind
 from gradlab.dtype import FLOATING, HALF, float32
 from gradlab.spec import ShapeError, count, normalize_dim, normalize_dims
 from gradlab.tensor import reduction
+from gradlab.tensor.alias import either, into
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -54,14 +55,17 @@ def _correction(unbiased: bool | None, correction: float | None) -> float:
 
 
 def std(
-    input: Tensor, dim: Dims = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: float | None = None
-) -> Tensor:
+    input: Tensor, dim: Dims = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: float | None = None, axis: Any =
+    None, keepdims: bool | None = None, out: Any = None,
+) -> Tensor:  # fmt: skip
     """Standard deviation over `dim`, the root of `var`; its gradient where it is 0 is 0."""
+    dim = dim if axis is None else either("std", dim, None, axis)
+    keepdim = keepdim if keepdims is None else keepdims
     if isinstance(dim, bool):
         dim, unbiased = None, dim
     _floating("std", input)
     variance = reduction.var(input, dim, correction=_correction(unbiased, correction), keepdim=keepdim)
-    return _root(variance)
+    return _root(variance) if out is None else into("std", out, _root(variance))
 
 
 def _mean_of(input: Tensor, dim: Dims, keepdim: bool) -> Tensor:
@@ -69,28 +73,36 @@ def _mean_of(input: Tensor, dim: Dims, keepdim: bool) -> Tensor:
 
 
 def var_mean(
-    input: Tensor, dim: Dims = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: float | None = None
-) -> tuple[Tensor, Tensor]:
+    input: Tensor, dim: Dims = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: float | None = None, axis: Any =
+    None, keepdims: bool | None = None, out: Any = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Variance and mean over `dim`."""
+    dim = dim if axis is None else either("var_mean", dim, None, axis)
+    keepdim = keepdim if keepdims is None else keepdims
     if isinstance(dim, bool):
         dim, unbiased = None, dim
     _floating("var_mean", input)
-    return reduction.var(input, dim, correction=_correction(unbiased, correction), keepdim=keepdim), _mean_of(input, dim, keepdim)
+    result = reduction.var(input, dim, correction=_correction(unbiased, correction), keepdim=keepdim), _mean_of(input, dim, keepdim)
+    return result if out is None else into("var_mean", out, result)
 
 
 def std_mean(
-    input: Tensor, dim: Dims = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: float | None = None
-) -> tuple[Tensor, Tensor]:
+    input: Tensor, dim: Dims = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: float | None = None, axis: Any =
+    None, keepdims: bool | None = None, out: Any = None,
+) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Standard deviation and mean over `dim`."""
+    dim = dim if axis is None else either("std_mean", dim, None, axis)
+    keepdim = keepdim if keepdims is None else keepdims
     if isinstance(dim, bool):
         dim, unbiased = None, dim
-    return std(input, dim, unbiased, keepdim, correction=correction), _mean_of(input, dim, keepdim)
+    result = std(input, dim, unbiased, keepdim, correction=correction), _mean_of(input, dim, keepdim)
+    return result if out is None else into("std_mean", out, result)
 
 
 # ---------------------------------------------------------------- norms
 
 
-def vector_norm(input: Tensor, ord: float, dims: tuple[int, ...], keepdim: bool) -> Tensor:
+def vector_norm(input: Tensor, ord: float, dims: tuple[int, ...], keepdim: bool, *, out: Any = None) -> Tensor:
     """(Σ |x|^ord)^(1/ord) over normalised `dims`; the largest or smallest |x| for ±inf, the number of nonzeros for 0.
 
     The gradient is 0 where the norm is 0. Half types are computed in float32.
@@ -114,14 +126,19 @@ def vector_norm(input: Tensor, ord: float, dims: tuple[int, ...], keepdim: bool)
         flat = (total == 0) | total.isinf()
         edge = total.masked_fill(~flat, 0).pow(1 / ord)  # 0 or inf, without a gradient
         found = edge.detach().where(flat, total.masked_fill(flat, 1).pow(1 / ord))
-    return found.to(dtype)
+    return found.to(dtype) if out is None else into("vector_norm", out, found.to(dtype))
 
 
-def norm(input: Tensor, p: Any = "fro", dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+def norm(
+    input: Tensor, p: Any = "fro", dim: Dims = None, keepdim: bool = False, *, dtype: Any = None, axis: Any = None, keepdims: bool | None
+    = None, out: Any = None,
+) -> Tensor:  # fmt: skip
     """The p-norm of the elements over `dim` (default all): p is a number, inf, -inf, 0, or "fro", the same as 2.
 
     The gradient where the norm is 0 is 0. For matrix norms (p="nuc" and the like) use `linalg.matrix_norm`.
     """
+    dim = dim if axis is None else either("norm", dim, None, axis)
+    keepdim = keepdim if keepdims is None else keepdims
     x = input if dtype is None else input.to(dtype)
     _floating("norm", x)
     if p is None or p == "fro":
@@ -131,7 +148,7 @@ def norm(input: Tensor, p: Any = "fro", dim: Dims = None, keepdim: bool = False,
     dims = _dims("norm", x, dim)
     if math.isinf(p) and any(x._array.shape[d] == 0 for d in dims):
         raise ShapeError(f"norm: order {p} has no value for no elements: shape {x._array.shape}")
-    return vector_norm(x, float(p), dims, keepdim)
+    return vector_norm(x, float(p), dims, keepdim) if out is None else into("norm", out, vector_norm(x, float(p), dims, keepdim))
 
 
 def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
@@ -139,7 +156,7 @@ def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
     return norm(input - other, float(p))
 
 
-def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
+def renorm(input: Tensor, p: float, dim: int, maxnorm: float, *, out: Any = None) -> Tensor:
     """The parts along `dim` whose p-norm is above `maxnorm`, scaled down to it; the others as they are."""
     rank = len(_floating("renorm", input)._array.shape)
     if rank < 2:
@@ -148,16 +165,22 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float) -> Tensor:
         raise RuntimeError(f"renorm: p is above 0 and maxnorm not negative, got {p} and {maxnorm}")
     dim = normalize_dim(dim, rank)
     size = vector_norm(input, float(p), tuple(d for d in range(rank) if d != dim), True)
-    return input * (maxnorm / (size + 1e-7)).where(size > maxnorm, 1.0)
+    result = input * (maxnorm / (size + 1e-7)).where(size > maxnorm, 1.0)
+    return result if out is None else into("renorm", out, result)
 
 
 # ---------------------------------------------------------------- order statistics
 
 
-def aminmax(input: Tensor, *, dim: int | None = None, keepdim: bool = False) -> Any:
+def aminmax(
+    input: Tensor, *, dim: int | None = None, keepdim: bool = False, axis: Any = None, keepdims: bool | None = None, out: Any = None
+) -> Any:  # fmt: skip
     """Smallest and largest element over `dim` (default all), as (min, max)."""
+    dim = dim if axis is None else either("aminmax", dim, None, axis)
+    keepdim = keepdim if keepdims is None else keepdims
     dims = _dims("aminmax", input, dim)
-    return Extremes(reduction.amin(input, dims, keepdim), reduction.amax(input, dims, keepdim))
+    result = Extremes(reduction.amin(input, dims, keepdim), reduction.amax(input, dims, keepdim))
+    return result if out is None else into("aminmax", out, result)
 
 
 def _middle(input: Tensor, dim: int | None, keepdim: bool, pass_nan: bool) -> Any:
@@ -166,14 +189,22 @@ def _middle(input: Tensor, dim: int | None, keepdim: bool, pass_nan: bool) -> An
     return _median(input, dim=normalize_dim(dim, len(input._array.shape)), keepdim=bool(keepdim), pass_nan=pass_nan)
 
 
-def median(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
+def median(
+    input: Tensor, dim: int | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: bool | None = None, out: Any = None
+) -> Any:  # fmt: skip
     """Without `dim` the median of all elements, with it (values, indices). Of an even number the lower one; NaN if any is NaN."""
-    return _middle(input, dim, keepdim, False)
+    dim = dim if axis is None else either("median", dim, None, axis)
+    keepdim = keepdim if keepdims is None else keepdims
+    return _middle(input, dim, keepdim, False) if out is None else into("median", out, _middle(input, dim, keepdim, False))
 
 
-def nanmedian(input: Tensor, dim: int | None = None, keepdim: bool = False) -> Any:
+def nanmedian(
+    input: Tensor, dim: int | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: bool | None = None, out: Any = None
+) -> Any:  # fmt: skip
     """As `median`, of the elements that are not NaN."""
-    return _middle(input, dim, keepdim, True)
+    dim = dim if axis is None else either("nanmedian", dim, None, axis)
+    keepdim = keepdim if keepdims is None else keepdims
+    return _middle(input, dim, keepdim, True) if out is None else into("nanmedian", out, _middle(input, dim, keepdim, True))
 
 
 def _quantile(name: str, input: Tensor, q: Any, dim: int | None, keepdim: bool, interpolation: str, pass_nan: bool) -> Tensor:
@@ -225,33 +256,57 @@ def _quantile(name: str, input: Tensor, q: Any, dim: int | None, keepdim: bool, 
     return found if level._array.shape else found.squeeze(0)
 
 
-def quantile(input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear") -> Tensor:
+def quantile(
+    input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear", axis: Any = None, keepdims:
+    bool | None = None, out: Any = None,
+) -> Tensor:  # fmt: skip
     """The q-quantiles over `dim` (default all). `q` is a number in [0, 1] or a vector of them, which becomes the first dimension.
 
     interpolation: between the two nearest elements: linear, lower, higher, midpoint or nearest. NaN if any element is NaN.
     """
-    return _quantile("quantile", input, q, dim, keepdim, interpolation, False)
+    dim = dim if axis is None else either("quantile", dim, None, axis)
+    keepdim = keepdim if keepdims is None else keepdims
+    result = _quantile("quantile", input, q, dim, keepdim, interpolation, False)
+    return result if out is None else into("quantile", out, result)
 
 
-def nanquantile(input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear") -> Tensor:
+def nanquantile(
+    input: Tensor, q: Any, dim: int | None = None, keepdim: bool = False, *, interpolation: str = "linear", axis: Any = None, keepdims:
+    bool | None = None, out: Any = None,
+) -> Tensor:  # fmt: skip
     """As `quantile`, of the elements that are not NaN."""
-    return _quantile("nanquantile", input, q, dim, keepdim, interpolation, True)
+    dim = dim if axis is None else either("nanquantile", dim, None, axis)
+    keepdim = keepdim if keepdims is None else keepdims
+    result = _quantile("nanquantile", input, q, dim, keepdim, interpolation, True)
+    return result if out is None else into("nanquantile", out, result)
 
 
 # ---------------------------------------------------------------- sums that pass over NaN
 
 
-def nansum(input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+def nansum(
+    input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None, axis: Any = None, keepdims: bool | None = None, out: Any
+    = None,
+) -> Tensor:  # fmt: skip
     """Sum over `dim`, NaN counting as 0."""
+    dim = dim if axis is None else either("nansum", dim, None, axis)
+    keepdim = keepdim if keepdims is None else keepdims
     if input._array.dtype in FLOATING:
         input = input.masked_fill(input.isnan(), 0)
-    return reduction.sum(input, dim, keepdim, dtype=dtype)
+    result = reduction.sum(input, dim, keepdim, dtype=dtype)
+    return result if out is None else into("nansum", out, result)
 
 
-def nanmean(input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None) -> Tensor:
+def nanmean(
+    input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None, axis: Any = None, keepdims: bool | None = None, out: Any
+    = None,
+) -> Tensor:  # fmt: skip
     """Mean over `dim` of the elements that are not NaN; NaN where there is none."""
+    dim = dim if axis is None else either("nanmean", dim, None, axis)
+    keepdim = keepdim if keepdims is None else keepdims
     _floating("nanmean", input)
-    return nansum(input, dim, keepdim, dtype=dtype) / reduction.sum(~input.isnan(), dim, keepdim)
+    result = nansum(input, dim, keepdim, dtype=dtype) / reduction.sum(~input.isnan(), dim, keepdim)
+    return result if out is None else into("nanmean", out, result)
 
 
 # ---------------------------------------------------------------- covariance

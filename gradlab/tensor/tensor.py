@@ -30,11 +30,13 @@ from gradlab.tensor.layout import LayoutMethods
 from gradlab.tensor.linalg import LinalgMethods
 from gradlab.tensor.math import MathMethods
 from gradlab.tensor.math_in_place import MathInPlaceMethods
+from gradlab.tensor.placing import PlacingMethods
 from gradlab.tensor.pointwise import PointwiseMethods
 from gradlab.tensor.printing import describe
 from gradlab.tensor.products import ProductMethods
 from gradlab.tensor.random import RandomMethods
 from gradlab.tensor.reduction import ReductionMethods
+from gradlab.tensor.reshaping import ReshapingMethods
 from gradlab.tensor.scan import ScanMethods
 from gradlab.tensor.shape import ShapeMethods
 from gradlab.tensor.solving import SolvingMethods
@@ -47,6 +49,7 @@ class Tensor(
     ActivationMethods, SpecialMethods, PointwiseMethods, ComparisonMethods, ReductionMethods, ShapeMethods, IndexingMethods,
     GatherMethods, SortingMethods, LinalgMethods, ConvertMethods, RandomMethods, MathMethods, MathInPlaceMethods, ClosenessMethods,
     ScanMethods, StatisticsMethods, LayoutMethods, AssemblyMethods, ProductMethods, SolvingMethods, FactoringMethods, GammaMethods,
+    ReshapingMethods, PlacingMethods,
 ):  # fmt: skip
     """A multi-dimensional array of one dtype that records what is computed from it. Made by `gradlab.tensor` and its relatives."""
 
@@ -65,6 +68,8 @@ class Tensor(
         self._array = array
         self._edge = LEAF if requires_grad else None
         self._meta = None
+        if current().inference:
+            meta_of(self).inference = True
 
     def __apply__(self, op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
         return record.bind(op)(*args, **params)
@@ -176,7 +181,7 @@ class Tensor(
         elif self._edge is None:
             if self._array.dtype not in FLOATING:
                 raise RuntimeError(f"requires_grad_: only floating point tensors can require gradients, not {self.dtype}; use .float()")
-            if self.is_inference():
+            if self.is_inference() and not current().inference:
                 raise RuntimeError("requires_grad_: an inference tensor cannot require grad outside inference_mode; clone() it first")
             self._edge = LEAF
         return self
@@ -241,11 +246,13 @@ class Tensor(
 
     def detach_(self) -> Tensor:
         """Take this tensor itself out of its graph."""
-        if self._meta is not None and self._meta.base is not None:
+        if self._meta is not None and self._meta.base is not None and not self._meta.hidden:
             raise RuntimeError("detach_: a view cannot be detached in place; use detach()")
         if self._edge is not None:
             cuts.note("detach_()", self)
         self._edge = None
+        if self._meta is not None and self._meta.hidden:
+            self._meta.base._edge = None
         return self
 
     @property
@@ -267,8 +274,12 @@ class Tensor(
         tracer = current().tracer
         if tracer is not None:
             tracer.write(self, value._array)
-        else:
-            self._array = value._array
+            return
+        self._array = value._array
+        if self._meta is not None and self._meta.base is not None:
+            inplace.leave_base(self._meta)
+        if value.is_inference() is not self.is_inference():
+            meta_of(self).inference = value.is_inference()
 
     def retain_grad(self) -> None:
         """Also keep the gradient of this computed tensor in `.grad` at the next backward."""
@@ -313,7 +324,7 @@ class Tensor(
     @property
     def _base(self) -> Tensor | None:
         """The tensor that this one is a view of."""
-        return None if self._meta is None else self._meta.base
+        return None if self._meta is None or self._meta.hidden else self._meta.base
 
     # ------------------------------------------------------------ as a Python object
 

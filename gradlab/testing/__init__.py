@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gradlab.testing.opcheck import OpCheckError, OpReport, opcheck
 from gradlab.testing.parity import Report, parity
 
-__all__ = ["Report", "parity"]
+__all__ = ["OpCheckError", "OpReport", "Report", "opcheck", "parity"]

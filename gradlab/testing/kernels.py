@@ -159,15 +159,19 @@ def check_all(
             pool.shutdown(cancel_futures=True)
 
 
-def table_rows(outcomes: Sequence[Outcome], each: bool) -> Iterator[tuple[str, str, str, str, str]]:
-    """Lines of the table for one program: one for the most that any of its kernels takes, or one for each kernel."""
+def table_rows(
+    outcomes: Sequence[Outcome], each: bool, architectures: Sequence[int] | None = None
+) -> Iterator[tuple[str, str, str, str, str]]:
+    """Lines of the table for one program: one for the most that any of its kernels takes, or one for each kernel. A column of registers
+    for each of the architectures, by default those of the outcomes."""
     kernels = list(dict.fromkeys(name for outcome in outcomes for name in outcome.usage))
     groups = [[name] for name in kernels] if each else [kernels]
     for group in groups:
-        used = [[outcome.usage[name] for name in group if name in outcome.usage] for outcome in outcomes]
-        every = [one for column in used for one in column]
+        used = {o.architecture: [o.usage[name] for name in group if name in o.usage] for o in outcomes}
+        every = [one for column in used.values() for one in column]
         label = group[0] if each else f"{outcomes[0].program.label} ({len(group)})"
-        registers = " ".join(f"{max((one.registers for one in column), default=0):4d}" for column in used)
+        columns = [used.get(a) for a in architectures or used]
+        registers = " ".join(f"{max(one.registers for one in column):4d}" if column else "   -" for column in columns)
         most = (max((getattr(one, field) for one in every), default=0) for field in ("shared", "stack", "spills"))
         yield (label, registers, *map(str, most))  # type: ignore[misc]
 
@@ -213,7 +217,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"{'kernels':64} registers on sm_\n{'':64} {heading} {'shared':>7} {'stack':>6} {'spills':>6}")
     fresh = options.fresh or bool(options.files)
     for outcomes in check_all(chosen, architectures, nvrtc, options.jobs, fresh=fresh, one=options.one):
-        for label, registers, shared, stack, spills in table_rows(outcomes, options.each):
+        for label, registers, shared, stack, spills in table_rows(outcomes, options.each, architectures):
             print(f"{label:64} {registers:{len(heading)}} {shared:>7} {stack:>6} {spills:>6}", flush=True)
         for outcome in outcomes:
             compiled += 1

@@ -6,7 +6,7 @@ depend on values: the outputs' Specs, the kernel, its grid, the layout of its ar
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -15,6 +15,7 @@ from gradlab.backends import determinism
 from gradlab.backends.cuda import elementwise, fallback, launch, reduction
 from gradlab.backends.cuda.compiler import Compiler
 from gradlab.backends.cuda.driver import Driver
+from gradlab.backends.cuda.gemm.library import warm
 from gradlab.backends.cuda.work import Work
 from gradlab.device import Device
 from gradlab.dtype import INT64
@@ -22,7 +23,7 @@ from gradlab.kernel import Elementwise, Gemm, Kernel, Library, Movement, Reducti
 from gradlab.op import Op
 from gradlab.spec import Spec
 
-Plan = Callable[[list[Any]], Any]
+Plan = Callable[..., Any]  # of the inputs, and where given the contiguous arrays to write to; returns the result
 MOST_PLANS = 8192
 
 
@@ -92,6 +93,17 @@ class CudaBackend:
             if device != before:
                 driver.set_device(before)
 
+    updates = frozenset(launch.optim.FORMS)  # the rows that `update_launches` takes
+
+    def update_launches(self, op: Op, rows: Sequence[tuple[list[Any], list[Any]]], params: dict[str, Any]) -> list[Callable[[], None]]:
+        """An optimizer's row for many parameters on the current device: what does all of them, one call for each dtype. Each of `rows` has
+        the row's inputs, with the same h, and its outputs, which may be inputs; all contiguous."""
+        return launch.optim.launches(self.work, op, rows, params)
+
+    def warm(self) -> None:
+        """Make what products on the current device and stream need, before a capture."""
+        warm(self.driver)
+
     def _check_devices(self, op: Op, arrays: list[Any], device: int) -> None:
         for a in arrays:
             if type(a) is self._type and self.driver.device_of(a) != device:
@@ -119,13 +131,9 @@ class CudaBackend:
             return elementwise.plan(self.work, op, arrays, specs, outs[0], params)
         if isinstance(description, Reduction):
             return reduction.plan(self.work, op, specs, outs[0], params)
-        rule = None
-        if isinstance(description, Kernel):
-            rule = launch.RULES.get((description.file, description.name))
-        elif isinstance(description, (Gemm, Movement, Library)):
-            rule = launch.BY_ROW.get(op.name)
+        rule = self._rule(op)
         if rule is None or not rule.takes(specs, outs, given):
-            return lambda inputs: fallback.run(self.work, op, inputs, outs, given)
+            return self._host_plan(op, outs, given)
         prepared = rule.prepare(self.work, arrays, outs) if rule.prepare is not None else None
         if prepared is None:
             prepared = self._rule_plan(op, rule.run, specs, outs, given)
@@ -140,16 +148,53 @@ class CudaBackend:
         empty = self.driver.empty
         numbers = [i for i, s in enumerate(specs) if s is not None]
 
-        def plan(arrays: list[Any]) -> Any:
+        def plan(arrays: list[Any], given: Sequence[Any] | None = None) -> Any:
             inputs = [
                 work.number(a, specs[i]) if i in numbers and isinstance(a, (int, float)) else a  # type: ignore[arg-type]
                 for i, a in enumerate(arrays)
             ]
-            made = [empty(s.shape, s.dtype) for s in outs]
+            made = [empty(s.shape, s.dtype) for s in outs] if given is None else list(given)
             rule(work, inputs, made, params)
             return made[0] if len(made) == 1 else tuple(made)
 
         return plan
+
+    def _host_plan(self, op: Op, outs: tuple[Spec, ...], params: dict[str, Any]) -> Plan:
+        def plan(arrays: list[Any], given: Sequence[Any] | None = None) -> Any:
+            found = fallback.run(self.work, op, arrays, outs, params)
+            if given is not None:
+                for target, made in zip(given, found if isinstance(found, tuple) else (found,), strict=True):
+                    self.work.copy(target, made)
+            return found
+
+        return plan
+
+    def prepared(self, op: Op, arrays: list[Any], params: dict[str, Any]) -> Plan:
+        """The plan of a row for arrays like these on the current device, for a program that runs it many times: `plan(inputs, outputs)`
+        writes into contiguous arrays that lie outside of all inputs (of an optimizer's row: in them). Views and dynamic rows take no
+        outputs."""
+        return self._plan(op, arrays, params)
+
+    def why_on_host(self, op: Op, arrays: list[Any], params: dict[str, Any]) -> str:
+        """Why a row would run on the host for arrays like these, where no graph can be captured of it; "" for a row with kernels."""
+        if op.dynamic:
+            return "the size of its result depends on values"
+        if op.view:
+            return ""
+        specs = [self._spec(a, arrays) for a in arrays]
+        given = {k: v for k, v in params.items() if k != "device"} if not arrays else params
+        outs = op.specs(*specs, **given)
+        description = op.cuda
+        if isinstance(description, Reduction) or (isinstance(description, Elementwise) and elementwise.fits(outs[0], specs)):
+            return ""
+        rule = self._rule(op)
+        return "it has no kernel" if rule is None else "" if rule.takes(specs, outs, given) else "its kernels do not take these operands"
+
+    @staticmethod
+    def _rule(op: Op) -> Any:
+        if isinstance(op.cuda, Kernel):
+            return launch.RULES.get((op.cuda.file, op.cuda.name))
+        return launch.BY_ROW.get(op.name) if isinstance(op.cuda, (Gemm, Movement, Library)) else None
 
     def _view_plan(self, op: Op, params: dict[str, Any]) -> Plan:
         if isinstance(op.cuda, Library):

@@ -76,6 +76,10 @@ class Driver(Protocol):
     def upload(self, host: np.ndarray[Any, Any]) -> Any:
         """A copy on the current device."""
 
+    def write(self, target: Any, host: np.ndarray[Any, Any]) -> None:
+        """Copy a C-contiguous host array into a C-contiguous array of the same size, on the current stream; the host array may change
+        as soon as this returns."""
+
     def download(self, array: Any) -> np.ndarray[Any, Any]:
         """A copy in host memory, after the work before it on the current stream."""
 

@@ -101,13 +101,13 @@ def boxes(sizes: Sequence[int], most: int) -> Iterator[tuple[tuple[int, ...], tu
             yield (*sizes[:split], length, *ones), (*(0,) * split, begin, *outer[::-1])
 
 
-def plan(work: Work, op: Op, arrays: list[Any], specs: list[Any], out: Spec, params: dict[str, Any]) -> Callable[[list[Any]], Any]:
+def plan(work: Work, op: Op, arrays: list[Any], specs: list[Any], out: Spec, params: dict[str, Any]) -> Callable[..., Any]:
     """A plan for operands of these shapes, strides and dtypes."""
     shape, size = out.shape, count(out.shape)
     driver = work.driver
     empty, pointer, launch = driver.empty, driver.pointer, driver.launch
     if size == 0:
-        return lambda _: empty(shape, out.dtype)
+        return lambda _, outs=None: empty(shape, out.dtype) if outs is None else outs[0]
     numbers = [isinstance(a, (int, float)) for a in arrays]
     operands = tuple(Operand(name, spec.dtype, number) for name, spec, number in zip(op.inputs, specs, numbers, strict=True))
     main = main_dtype(operands, out.dtype)
@@ -157,10 +157,10 @@ def plan(work: Work, op: Op, arrays: list[Any], specs: list[Any], out: Spec, par
         blocks = (-(-size // (BLOCK * pack_of(op.cuda.expression, signature))), 1, 1)
         tail = (*constants, size)
 
-    def run(inputs: list[Any]) -> Any:
-        made = empty(shape, dtype)
+    def run(inputs: list[Any], outs: Sequence[Any] | None = None) -> Any:
+        made = empty(shape, dtype) if outs is None else outs[0]
         values = [pointer(made)]
-        together = 0
+        together = 0 if outs is None else values[0]
         for a, convert in zip(inputs, converters):
             if convert is None:
                 address = pointer(a)

@@ -43,6 +43,7 @@ class EmulatedDriver:
     def __init__(self, devices: int = 2, memory: int | None = None, schedule: str | None = None) -> None:
         self._local = threading.local()
         self.launches = 0
+        self.replays = 0  # launches of graphs
         self.order = os.environ.get("GRADLAB_EMULATED_ORDER", "forward")
         self.engine = Engine(os.environ.get("GRADLAB_EMULATED_STREAMS", "late") if schedule is None else schedule)
         limit = int(os.environ.get("GRADLAB_EMULATED_MEMORY", str(MEMORY))) if memory is None else memory
@@ -106,10 +107,14 @@ class EmulatedDriver:
     def upload(self, host: np.ndarray[Any, Any]) -> EmulatedArray:
         self._not_in_capture("a copy from the host (gl.tensor(…), .cuda())")
         made = self.empty(host.shape, host.dtype)
-        if host.nbytes:
-            staged, target, size = np.ascontiguousarray(host).copy(), self.pointer(made), host.nbytes
-            self._submit("a copy from the host", (), (target,), lambda: _move(target, staged.ctypes.data, size))
+        self.write(made, host)
         return made
+
+    def write(self, target: EmulatedArray, host: np.ndarray[Any, Any]) -> None:
+        self._not_in_capture("a copy from the host (gl.tensor(…), .cuda())")
+        if host.nbytes:
+            staged, to, size = np.ascontiguousarray(host).copy(), self.pointer(target), host.nbytes
+            self._submit("a copy from the host", (), (to,), lambda: _move(to, staged.ctypes.data, size))
 
     def download(self, array: EmulatedArray) -> np.ndarray[Any, Any]:
         self._not_in_capture("a copy to the host (.cpu(), .item(), a row that runs on the host)")
@@ -247,6 +252,7 @@ class EmulatedDriver:
                     f"it reads or writes memory of cuda:{block.device} ({block.size} bytes) that was freed after the capture: keep the "
                     "tensors that a captured step works with",
                 )
+        self.replays += 1
         order = self.engine.order(len(graph.nodes))
         self.engine.submit(stream, "a captured graph", graph.uses, lambda: graph.run(order))
 

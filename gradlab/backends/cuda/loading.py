@@ -5,6 +5,8 @@ from __future__ import annotations
 import importlib
 import os
 import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
 
 from gradlab import dispatch
@@ -66,6 +68,28 @@ def load() -> CudaBackend:
             assert _loaded is not None
             dispatch.register(driver.array_type, _loaded)
     return _loaded
+
+
+@contextmanager
+def emulating() -> Iterator[CudaBackend]:
+    """Within the block "cuda" is the emulated GPU, where there is no other; checks of kernels run on it (`testing.opcheck`).
+
+    Where a GPU, real or emulated, is there already, it stays. RuntimeError without a C++ compiler is left to the first kernel.
+    """
+    global _loaded
+    if available():
+        yield load()
+        return
+    emulated_driver = importlib.import_module("gradlab.backends.cuda.emulated").EmulatedDriver(1)
+    backend = importlib.import_module("gradlab.backends.cuda.backend").CudaBackend(emulated_driver)
+    dispatch.register(emulated_driver.array_type, backend)
+    with _lock:
+        _loaded = backend
+    try:
+        yield backend
+    finally:
+        with _lock:
+            _loaded = None
 
 
 def loaded() -> bool:

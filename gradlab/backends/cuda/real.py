@@ -203,14 +203,18 @@ class RealDriver:
         """Through pinned memory, so that the copy does not wait for the device's earlier work."""
         self._not_in_capture("a copy from the host (gl.tensor(…), .cuda())")
         made = self.empty(host.shape, host.dtype)
+        self.write(made, host)
+        return made
+
+    def write(self, target: Any, host: np.ndarray[Any, Any]) -> None:
+        self._not_in_capture("a copy from the host (gl.tensor(…), .cuda())")
         size = host.nbytes
         if size:
             stream = self._stream_of_thread()
             pinned = self._cuda.alloc_pinned_memory(size)
             np.copyto(np.frombuffer(pinned, host.dtype, host.size).reshape(host.shape), host)
-            self._runtime.memcpyAsync(made.data.ptr, pinned.ptr, size, self._runtime.memcpyHostToDevice, stream.ptr)
+            self._runtime.memcpyAsync(target.data.ptr, pinned.ptr, size, self._runtime.memcpyHostToDevice, stream.ptr)
             self._keep_until_done(stream, pinned)
-        return made
 
     def _keep_until_done(self, stream: Any, pinned: Any) -> None:
         """CuPy's pinned pool gives memory out again as soon as nobody holds it: hold it until the copy is done."""

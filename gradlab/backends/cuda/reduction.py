@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -61,13 +61,13 @@ def _parts(blocks: int, count: int, least: int) -> int:
     return max(1, min(TARGET_BLOCKS // max(blocks, 1), count // least, 1024))
 
 
-def plan(work: Work, op: Op, specs: list[Any], out: Spec, params: dict[str, Any]) -> Callable[[list[Any]], Any]:
+def plan(work: Work, op: Op, specs: list[Any], out: Spec, params: dict[str, Any]) -> Callable[..., Any]:
     """A plan that reduces `dim` (normalised, sorted; all dimensions for rows without it) of inputs of one shape."""
     driver = work.driver
     shape, dtype = specs[0].shape, specs[0].dtype
     rank = len(shape)
     if elements(out.shape) == 0:
-        return lambda _: driver.empty(out.shape, out.dtype)
+        return lambda _, outs=None: driver.empty(out.shape, out.dtype) if outs is None else outs[0]
     dims = [d for d in params.get("dim", tuple(range(rank))) if shape[d] != 1]
     order: tuple[int, ...] | None = None
     if dims and dims != list(range(dims[0], dims[-1] + 1)):
@@ -101,11 +101,11 @@ def plan(work: Work, op: Op, specs: list[Any], out: Spec, params: dict[str, Any]
         parts = _parts(blocks, count, 64)
         rows, form, sizes, stride, step = parts, "column", (columns, inner, count, parts), 1, columns
 
-    def run(arrays: list[Any]) -> Any:
+    def run(arrays: list[Any], outs: Sequence[Any] | None = None) -> Any:
         if not cache:
             cache.update(functions())
         inputs = [work.contiguous(x if order is None else x.transpose(order)) for x in arrays]
-        y = driver.empty(out.shape, out.dtype)
+        y = driver.empty(out.shape, out.dtype) if outs is None else outs[0]
         if parts == 1:
             work.launch(cache[form], blocks, block, *inputs, *flags, None, y, *sizes, count, rows=rows)
             return y

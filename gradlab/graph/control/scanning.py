@@ -3,20 +3,20 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from gradlab.autograd.base import LEAF
-from gradlab.autograd.functional import grad
+from gradlab.autograd import grad
 from gradlab.autograd.mode import current, enable_grad
 from gradlab.autograd.record import wrap
 from gradlab.dtype import FLOATING, INT64
-from gradlab.graph.control.halves import Halves, split
+from gradlab.graph.control.halves import split
 from gradlab.graph.control.inner import Inner
 from gradlab.graph.control.nesting import compare, specs_of, tensors_of
-from gradlab.graph.control.part import Part, copy, dense, like, staged
-from gradlab.graph.ir import Value
+from gradlab.graph.control.part import Part, dense, like, staged
+from gradlab.graph.ir import Call, Value
 from gradlab.graph.tree import unflatten
 from gradlab.nn.joint import joined
 from gradlab.spec import Spec
@@ -44,11 +44,10 @@ class Scan:
         last, results = list(outs[:c]), outs[c:]
         pairs = [like(a, 2) for a in state] if self.length > 1 else []
         spare = ([p[0] for p in pairs], [p[1] for p in pairs])
-        run, turn = self.body.run, 0
-        for t in range(self.length - 1, -1, -1) if self.reverse else range(self.length):
-            at = (t, ...)
-            turn += 1
-            target = last if turn == self.length else spare[turn & 1]
+        run = self.body.run
+        for turn in range(self.length):
+            at = (self.length - 1 - turn if self.reverse else turn, ...)
+            target = last if turn == self.length - 1 else spare[turn & 1]
             run([*state, *[x[at] for x in steps], *fixed], [*target, *[y[at] for y in results]])
             state = target
 
@@ -117,7 +116,7 @@ def staged_scan(
     consts = [(t, s) for i, (t, s) in enumerate(inner.captured) if all(s is not o for _, o in inner.captured[:i])]
     value, values = inner.value, inner.values
     backward = _backward_part(trace, carry_in, [*after, *ys], draws, consts, recompute) if trace.differentiable else None
-    calls = inner.graph.calls if backward is None else backward.halves.forward
+    calls = inner.graph.calls if backward is None else backward.forward
     extra = [] if backward is None else backward.stacked
     part = Part(
         [*values(carry_in), *values([t._array for t in trace.step]), *values([s for _, s in consts])],
@@ -151,16 +150,12 @@ def recorded(title: str, inputs: Sequence[Any], outs: Sequence[Any], back: Calla
     return found
 
 
-class _Backward:
-    """The backward of a scan: a part to scan in the other direction, and where its inputs come from."""
+class _Backward(NamedTuple):
+    """forward: the calls of the forward. stacked: what it keeps for each step. apply: from gradients and what was kept to gradients."""
 
-    def __init__(self, trace: _Trace, halves: Halves, stacked: list[Value]) -> None:
-        self.trace, self.halves, self.stacked = trace, halves, stacked
-        self.build: Any = None
-
-    def apply(self, gradients: list[Any], history: list[Any], fixed: list[Any], length: int, reverse: bool, device: Any) -> list[Any]:
-        """From the gradients of last carry and outputs to those of init, xs and leaves."""
-        return self.build(gradients, history, fixed, length, reverse, device)  # type: ignore[no-any-return]
+    forward: list[Call]
+    stacked: list[Value]
+    apply: Callable[..., list[Any]]
 
 
 def _backward_part(trace: _Trace, carry_in: list[Any], results: list[Any], draws: Any, consts: Any, recompute: bool) -> _Backward:
@@ -171,7 +166,7 @@ def _backward_part(trace: _Trace, carry_in: list[Any], results: list[Any], draws
     steps = [i for i, t in enumerate(trace.step) if t._edge is LEAF]
     leaves = [i for i, g in enumerate(trace.leaf_gradients) if g is not None]
     # What the loop carries: the gradients of the carry, and the sums of the leaves' gradients.
-    arriving = [trace.roots.get(i) or inner.symbol(Spec(carry_in[i].shape, carry_in[i].dtype)) for i in carries]
+    arriving = [trace.roots[i] if i in trace.roots else inner.symbol(Spec(carry_in[i].shape, carry_in[i].dtype)) for i in carries]
     sums = [inner.symbol(Spec(trace.leaf_gradients[i].shape, trace.leaf_gradients[i].dtype)) for i in leaves]
     leaving = [g if g is not None else inner.zeros(Spec(carry_in[i].shape, carry_in[i].dtype))
                for i, g in zip(carries, trace.carry_gradients, strict=True)]  # fmt: skip
@@ -186,7 +181,6 @@ def _backward_part(trace: _Trace, carry_in: list[Any], results: list[Any], draws
     ys = [v.id for v in values(results[total:])]
     stacked = [v for v in halves.saved if v.id not in ys]
     place = {n: i for i, n in reversed(list(enumerate(ys)))} | {v.id: len(ys) + i for i, v in enumerate(stacked)}
-    found = _Backward(trace, halves, stacked)
     roots = {i - count: s for i, s in trace.roots.items() if i >= count}
     step_values = values([t._array for t in trace.step])
     used_steps = [i for i, v in enumerate(step_values) if v.id in halves.used]
@@ -223,8 +217,7 @@ def _backward_part(trace: _Trace, carry_in: list[Any], results: list[Any], draws
             result[i] = next(waiting)
         return result
 
-    found.build = build
-    return found
+    return _Backward(halves.forward, stacked, build)
 
 
 class _Again:
@@ -298,4 +291,4 @@ class _Again:
         return result
 
 
-__all__ = ["Scan", "checked", "copy", "recorded", "staged_scan"]
+__all__ = ["Scan", "checked", "recorded", "staged_scan"]

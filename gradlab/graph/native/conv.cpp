@@ -253,38 +253,61 @@ namespace {
 constexpr int OUTPUTS = 4, TAPS = ROWS * 2 / OUTPUTS;  // dot products at a time
 thread_local Scratch slope_scratch;
 
-inline float lanes_of(V v) {
-  float lane[L];
-  store(lane, v);
-  for (int half = L / 2; half > 0; half /= 2)
-    for (int j = 0; j < half; ++j) lane[j] += lane[j + half];
-  return lane[0];
+template <int STEP> inline V folded(V a, V b) {
+  using Lanes = std::make_index_sequence<L>;
+  return low<V, STEP>(a, b, Lanes()) + high<V, STEP>(a, b, Lanes());
+}
+// In lane j the sum of v[j]'s lanes; v has as many vectors as a vector lanes.
+template <int STEP = 1> inline V sums(const V* v) {
+  if constexpr (STEP == L) return v[0];
+  else {
+    V half[L / STEP / 2];
+#pragma GCC unroll 16
+    for (int i = 0; i < L / STEP / 2; ++i) half[i] = folded<STEP>(v[2 * i], v[2 * i + 1]);
+    return sums<2 * STEP>(half);
+  }
+}
+
+// Keeps the compiler from loading a value again for each use.
+inline void in_register(V& v) {
+#if defined(__AVX512F__)
+  asm("" : "+v"(v));
+#elif defined(__x86_64__)
+  asm("" : "+x"(v));
+#elif defined(__aarch64__)
+  asm("" : "+w"(v));
+#endif
 }
 
 // to[r, s] += Σ over images and places of slope r times tap s.
 template <int R, int S>
 __attribute__((noinline)) void dots(const float* slopes, int64_t slope_row, int64_t slope_image, const float* const* taps, int64_t tap_image,
                                     int64_t images, int64_t length, float* to, int64_t to_row) {
-  V total[R][S] = {};
+  constexpr int COUNT = (R * S + L - 1) / L * L;
+  V total[COUNT] = {};
   const float* tap[S];
   for (int s = 0; s < S; ++s) tap[s] = taps[s];
   for (int64_t n = 0; n < images; ++n) {
     for (int64_t i = 0; i < length; i += L) {
       V x[S];
 #pragma GCC unroll 8
-      for (int s = 0; s < S; ++s) x[s] = load(tap[s] + i);
+      for (int s = 0; s < S; ++s) x[s] = load(tap[s] + i), in_register(x[s]);
 #pragma GCC unroll 8
       for (int r = 0; r < R; ++r) {
         const V d = load(slopes + r * slope_row + i);
 #pragma GCC unroll 8
-        for (int s = 0; s < S; ++s) total[r][s] = fused(d, x[s], total[r][s]);
+        for (int s = 0; s < S; ++s) total[r * S + s] = fused(d, x[s], total[r * S + s]);
       }
     }
     slopes += slope_image;
     for (int s = 0; s < S; ++s) tap[s] += tap_image;
   }
+  float found[COUNT];
+#pragma GCC unroll 16
+  for (int i = 0; i < COUNT; i += L) store(found + i, sums(total + i));
+#pragma GCC unroll 8
   for (int r = 0; r < R; ++r)
-    for (int s = 0; s < S; ++s) to[r * to_row + s] += lanes_of(total[r][s]);
+    for (int s = 0; s < S; ++s) to[r * to_row + s] += found[r * S + s];
 }
 
 using Dots = void (*)(const float*, int64_t, int64_t, const float* const*, int64_t, int64_t, int64_t, float*, int64_t);

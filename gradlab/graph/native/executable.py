@@ -21,6 +21,7 @@ from gradlab.graph.native import build, lowerings as lowerings
 from gradlab.graph.native.layout import FIRST, Arranged, arrange
 from gradlab.graph.native.loops import Loop, lower_loop, why_not_elementwise
 from gradlab.graph.native.lower import LOWER, Lowering, TaskSpec, Unsupported
+from gradlab.graph.native.movements import copy
 from gradlab.graph.native.place import ARENA, Place
 from gradlab.graph.steps import Step
 
@@ -147,6 +148,8 @@ class NativeExecutable:
         if source.contiguous and target.contiguous and source.dtype == target.dtype:
             size = source.size * source.dtype.itemsize
             return TaskSpec("gradlab_copy", (size,), (target, source), max(1, size >> 18))
+        if source.dtype == target.dtype and source.size:
+            return copy(target, source, self._ctx)[0]
         arrays = self._arrays([target, source])
         return lambda: np.copyto(*arrays())
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -31,15 +32,22 @@ class Arranged:
     fixed: list[Any] = field(default_factory=list)
 
 
-def arrange(line: Line) -> Arranged:
-    """Give every value its place."""
+Spread = Callable[[list[Unit], list[Moment], dict[int, int], dict[int, Place]], list[Moment]]
+
+
+def arrange(line: Line, spread: Spread | None = None) -> Arranged:
+    """Give every value its place.
+
+    spread: for units that do not run strictly one after the other: from the units, their moments, the value that each value is a view of,
+    and the places outside of the arena, the moments to plan the arena by.
+    """
     relative = _relative_places(line)
     root = {n: p.base for n, p in relative.items()}
     specs = {v.id: v.spec for call in line.calls for v in call.outputs}
     views = {n for n, p in relative.items() if p.base != n}
     units = fuse(line.calls, views)
     wanted = [v.id for v in line.outputs] + [new.id for _, new in line.updates]
-    moments = [Moment([root[n] for n in u.reads()], [v.id for c in u.calls for v in c.outputs]) for u in units]
+    moments = [Moment([root[n] for n in u.reads()], [v.id for c in u.calls for v in c.outputs], _over(u, relative)) for u in units]
     stored = {n for m in moments for n in m.reads} | {root[n] for n in wanted}
     # Bases of what lies outside the arena.
     bases: dict[int, Place] = {}
@@ -68,6 +76,8 @@ def arrange(line: Line) -> Arranged:
     for u in units:  # rows with several outputs write all of them
         if not u.loop:
             planned.update({v.id: v.spec for v in u.calls[0].outputs if v.id not in bases})
+    if spread is not None:
+        moments = spread(units, moments, root, bases)
     plan = plan_buffers(moments, planned, [root[n] for n, _ in copies])
     bases.update({n: place_of(ARENA, specs[n], offset) for n, offset in plan.places.items()})
     places = {}
@@ -92,6 +102,21 @@ def _relative_places(line: Line) -> dict[int, Place]:
         for v in call.outputs:
             found[v.id] = place_of(v.id, v.spec)
     return found
+
+
+def _over(unit: Unit, relative: dict[int, Place]) -> dict[int, list[int]]:
+    """For each result of a loop the values that it may be written over: those that the loop reads element by element, as it writes."""
+    if not unit.loop:
+        return {}
+    shape = unit.calls[0].outputs[0].spec.shape
+    own = {c.outputs[0].id for c in unit.calls}
+    found: dict[int, bool] = {}  # whether all that is read of a value is read so
+    for n in unit.reads():
+        p = relative[n]
+        found[p.base] = found.get(p.base, True) and p.offset == 0 and p.shape == shape and p.contiguous
+    good = [n for n, fine in found.items() if fine and n not in own]
+    width = {n: relative[n].dtype.itemsize for n in good}
+    return {c.outputs[0].id: [n for n in good if width[n] == c.outputs[0].spec.dtype.itemsize] for c in unit.calls}
 
 
 def _in_place(units: list[Unit], root: dict[int, int], old: int, new: int, target: Place) -> bool:

@@ -55,6 +55,16 @@ def copy(target: Place, source: Place, ctx: Lowering) -> list[TaskSpec]:
     return [TaskSpec(ctx.generate("\n".join(text)), (), (target, source), min(most, widest(target.size)))]
 
 
+def packed(place: Place, ctx: Lowering) -> tuple[Place, list[TaskSpec]]:
+    """The place itself if it is contiguous, else work space that it is copied to first. For one operand of a call."""
+    if place.contiguous:
+        return place, []
+    space = ctx.scratch(place.size * place.dtype.itemsize)
+    strides = tuple(itertools.accumulate(reversed(place.shape[1:]), lambda a, b: a * b, initial=1))[::-1]
+    dense = Place(space.base, space.offset, place.shape, strides, place.dtype)
+    return dense, copy(dense, place, ctx)
+
+
 def fill(target: Place, value: Any, ctx: Lowering) -> list[TaskSpec]:
     """target = value, for a contiguous target."""
     if target.size == 0:

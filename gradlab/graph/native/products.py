@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from gradlab.dtype import FLOAT32, FLOAT64
 from gradlab.graph.ir import Call
 from gradlab.graph.native.lower import Lowering, TaskSpec, Unsupported, lowers, widest
+from gradlab.graph.native.movements import packed
 from gradlab.graph.native.place import Place
 
 KERNELS = {FLOAT32: "gradlab_product_float", FLOAT64: "gradlab_product_double"}
@@ -80,6 +81,7 @@ def matmul(call: Call, ctx: Lowering) -> list[TaskSpec]:
 def linear(call: Call, ctx: Lowering) -> list[TaskSpec]:
     """x @ w.T + b."""
     x, w, b = call.inputs
-    a, weight = rows_of(ctx.place(x)), ctx.place(w)
+    source, first = packed(ctx.place(x), ctx) if len(x.spec.shape) != 2 else (ctx.place(x), [])
+    a, weight = rows_of(source), ctx.place(w)
     transposed = Place(weight.base, weight.offset, weight.shape[::-1], weight.strides[::-1], weight.dtype)
-    return [product(rows_of(ctx.place(call.outputs[0])), a, transposed, None if b is None else ctx.place(b))]
+    return [*first, product(rows_of(ctx.place(call.outputs[0])), a, transposed, None if b is None else ctx.place(b))]

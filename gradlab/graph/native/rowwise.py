@@ -8,6 +8,7 @@ from gradlab.dtype import FLOAT32, INT64
 from gradlab.graph.ir import Call
 from gradlab.graph.native.layout import STATUS
 from gradlab.graph.native.lower import Lowering, TaskSpec, Unsupported, bits, lowers, widest
+from gradlab.graph.native.movements import packed
 from gradlab.graph.native.place import Place
 
 FAULT = Place(STATUS, 0, (), (), INT64)  # where a kernel says that an index lies outside
@@ -104,11 +105,14 @@ def embedding(call: Call, ctx: Lowering) -> list[TaskSpec]:
 @lowers("embedding_backward")
 def embedding_backward(call: Call, ctx: Lowering) -> list[TaskSpec]:
     """The table's gradient."""
-    dy, at, dw = ctx.dense(call.inputs[0]), ctx.dense(call.inputs[1], INT64), ctx.dense(call.outputs[0])
+    dy, first = packed(ctx.place(call.inputs[0]), ctx)
+    at, dw = ctx.dense(call.inputs[1], INT64), ctx.dense(call.outputs[0])
+    if dy.dtype != FLOAT32:
+        raise Unsupported
     padding = call.params["padding_idx"]
     parameters = (at.size, *dw.shape, -1 if padding is None else padding)
     most = max(dw.shape[1] // 16, 1)
-    return [TaskSpec("gradlab_embedding_backward", parameters, (dw, dy, at), min(most, widest(dy.size)))]
+    return [*first, TaskSpec("gradlab_embedding_backward", parameters, (dw, dy, at), min(most, widest(dy.size)))]
 
 
 def _rows(place: Place) -> int:

@@ -8,8 +8,8 @@ from typing import NamedTuple
 
 from gradlab.graph.ir import Graph
 from gradlab.graph.passes.assemble import assemble
-from gradlab.graph.passes.drop_clones import drop_clones
 from gradlab.graph.passes.common_subexpressions import common_subexpressions
+from gradlab.graph.passes.drop_clones import drop_clones
 from gradlab.graph.passes.fold_constants import fold_constants
 from gradlab.graph.passes.gather_products import gather_products
 from gradlab.graph.passes.recompute import recompute

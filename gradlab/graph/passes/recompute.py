@@ -6,6 +6,7 @@ so with whole segments of a network: `gradlab.utils.checkpoint`.)
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import replace
 
 from gradlab.graph.ir import Call, Graph, Value
@@ -63,7 +64,7 @@ def _late_uses(call: Call, made: int, uses: dict[int, list[int]], leaving: set[i
     if count(out.spec.shape) * out.spec.dtype.itemsize < LEAST or any(x is not None and not isinstance(x, Value) for x in call.inputs):
         return []
     places = [made, *uses.get(out.id, [])]
-    gap, where = max(((b - a, i) for i, (a, b) in enumerate(zip(places, places[1:]))), default=(0, 0))
+    gap, where = max(((b - a, i) for i, (a, b) in enumerate(itertools.pairwise(places))), default=(0, 0))
     return places[where + 1 :] if gap >= FAR and where > 0 else []
 
 

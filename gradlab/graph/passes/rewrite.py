@@ -1,4 +1,4 @@
-"""Rewrites that keep every bit of the result: x·1, −(−x), casts to the own dtype, views that undo one another, copies of what is not shared.
+"""Rewrites that keep every bit of the result: x·1, −(−x), casts to the own dtype, views that undo one another.
 
 x + 0 is none of them (−0 + 0 is +0); x − 0 and x + (−0) are.
 """
@@ -40,7 +40,7 @@ def _known(call: Call, maker: dict[int, Call]) -> Any:
     if not isinstance(x, Value):
         return None
     before = maker.get(x.id)
-    if name == "clone" or (name == "cast" and call.params["dtype"] == x.spec.dtype):
+    if name == "cast" and call.params["dtype"] == x.spec.dtype:
         return x
     if name == "neg":
         return before.inputs[0] if before is not None and before.op is call.op else None

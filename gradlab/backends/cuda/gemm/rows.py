@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import functools
 import operator
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -122,11 +122,13 @@ def _copied(work: Work, array: Any, copy: Copy, shape: tuple[int, ...]) -> Any:
     return made
 
 
-def _nothing(work: Work, out: Spec, bias: bool) -> Callable[[Inputs], Any]:
+def _nothing(work: Work, out: Spec, bias: bool) -> Callable[..., Any]:
     """The plan for a sum of no products: zeros, or the bias."""
 
-    def empty_sum(arrays: Inputs) -> Any:
-        y = work.zeros(out.shape, out.dtype)
+    def empty_sum(arrays: Inputs, outs: Sequence[Any] | None = None) -> Any:
+        y = work.empty(out.shape, out.dtype) if outs is None else outs[0]
+        if y.size:
+            work.driver.fill_zero(y)
         if bias and y.size:
             work.copy(y, work.broadcast(arrays[-1], out.shape))
         return y
@@ -136,7 +138,7 @@ def _nothing(work: Work, out: Spec, bias: bool) -> Callable[[Inputs], Any]:
 
 def _plan(
     work: Work, out: Spec, arrangement: Arrangement, shapes: tuple[Any, Any], bias: Bias | None, view: Any, fallback: Fill
-) -> Callable[[Inputs], Any] | None:
+) -> Callable[..., Any] | None:
     blas = blas_of(work.driver)
     if blas is None:
         return None
@@ -144,9 +146,9 @@ def _plan(
     run, quick, pointer, empty, (shape, dtype) = product.run, product.quick.get, work.pointer, work.empty, out
     copy_a, copy_b = arrangement.copy_a, arrangement.copy_b
 
-    def plan(arrays: Inputs) -> Any:
+    def plan(arrays: Inputs, outs: Sequence[Any] | None = None) -> Any:
         a, b, *rest = arrays
-        c = empty(shape, dtype)
+        c = empty(shape, dtype) if outs is None else outs[0]
         if view is not None:
             b = view(b)
         if copy_a:
@@ -157,10 +159,10 @@ def _plan(
             fallback(work, arrays, [c], {})
         return c
 
-    def plan_of_two(arrays: Inputs) -> Any:
+    def plan_of_two(arrays: Inputs, outs: Sequence[Any] | None = None) -> Any:
         """Nothing to copy: what most calls come to."""
         a, b = arrays[0], arrays[1]
-        c = empty(shape, dtype)
+        c = empty(shape, dtype) if outs is None else outs[0]
         first, second, result = pointer(b), pointer(a), pointer(c)
         call = quick((first | second | result) & 255 | SETTINGS.number)
         if call is not None:
@@ -169,10 +171,10 @@ def _plan(
             fallback(work, arrays, [c], {})
         return c
 
-    def plan_with_bias(arrays: Inputs) -> Any:
+    def plan_with_bias(arrays: Inputs, outs: Sequence[Any] | None = None) -> Any:
         """The same with a bias."""
         a, b, extra = arrays
-        c = empty(shape, dtype)
+        c = empty(shape, dtype) if outs is None else outs[0]
         first, second, result, vector = pointer(b), pointer(a), pointer(c), pointer(extra)
         call = quick((first | second | result | vector) & 255 | SETTINGS.number)
         if call is not None:
@@ -186,7 +188,7 @@ def _plan(
     return plan_of_two if bias is None else plan_with_bias
 
 
-def plan_matmul(work: Work, arrays: Inputs, out: Spec, fallback: Fill) -> Callable[[Inputs], Any] | None:
+def plan_matmul(work: Work, arrays: Inputs, out: Spec, fallback: Fill) -> Callable[..., Any] | None:
     """The plan of `matmul` for operands like these; None where the fallback does it all."""
     a, b = arrays
     (m, k), n, batch = a.shape[-2:], b.shape[-1], out.shape[:-2]
@@ -202,7 +204,7 @@ def _turned(w: Any) -> Any:
     return w.swapaxes(0, 1)
 
 
-def plan_linear(work: Work, arrays: Inputs, out: Spec, fallback: Fill) -> Callable[[Inputs], Any] | None:
+def plan_linear(work: Work, arrays: Inputs, out: Spec, fallback: Fill) -> Callable[..., Any] | None:
     """The plan of `linear` for operands like these; None where the fallback does it all."""
     x, w, b = arrays
     if not (x.shape[-1] and count(out.shape)):

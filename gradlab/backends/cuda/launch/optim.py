@@ -6,8 +6,9 @@ advances the counters and computes each parameter's constants.
 
 from __future__ import annotations
 
+import functools
 import struct
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -187,6 +188,18 @@ def multi_tensor(work: Work, op: Op, arguments: Sequence[Sequence[Any]], params:
     for target, output in late:
         work.copy(target, output)
     return returned
+
+
+def launches(
+    work: Work, op: Op, rows: Sequence[tuple[Sequence[Any], Sequence[Any]]], params: dict[str, Any]
+) -> list[Callable[[], None]]:
+    """Calls that compute many parameters' outputs of an optimizer's row, one for each dtype. Inputs have the same h."""
+    form = FORMS[op.name]
+    by_dtype: dict[Any, list[Part]] = {}
+    for (*inputs, _), outputs in rows:
+        part = part_of(form, inputs, outputs)
+        by_dtype.setdefault((part.arrays[0].dtype, None if part.counters[0] is None else part.counters[0].dtype), []).append(part)
+    return [functools.partial(launch, work, form, parts, rows[0][0][-1], params) for parts in by_dtype.values()]
 
 
 RULES = {("optim.cu", name): _rule(form) for name, form in FORMS.items()}

@@ -18,7 +18,7 @@ from gradlab.backends.cuda.driver import Function
 from gradlab.backends.cuda.work import Work
 from gradlab.spec import Spec
 
-Plan = Callable[[list[Any]], Any]
+Plan = Callable[..., Any]
 MOST_TRIES = 3  # calls whose operands lie in one another's memory, which cannot be told apart, before the rule is left alone
 
 
@@ -147,8 +147,8 @@ def plan(work: Work, run: Callable[..., None], arrays: list[Any], outs: tuple[Sp
     state: list[Any] = [None]  # what was seen
     tries = [0]
 
-    def watch(inputs: list[Any]) -> Any:
-        made = [empty(*r) for r in results]
+    def watch(inputs: list[Any], outs: Sequence[Any] | None) -> Any:
+        made = [empty(*r) for r in results] if outs is None else list(outs)
         seen = Watched(work, [*(inputs[i] for i in places), *made])
         run(seen, inputs, made, params)
         tries[0] += 1
@@ -160,10 +160,10 @@ def plan(work: Work, run: Callable[..., None], arrays: list[Any], outs: tuple[Sp
             state[0] = (tuple(seen.steps), tuple(seen.scratch), seen.aligned, seen_faults)
         return made[0] if single else tuple(made)
 
-    def again(inputs: list[Any]) -> Any:
+    def again(inputs: list[Any], outs: Sequence[Any] | None = None) -> Any:
         seen = state[0]
         if seen is None:
-            return watch(inputs) if tries[0] < MOST_TRIES else otherwise(inputs)
+            return watch(inputs, outs) if tries[0] < MOST_TRIES else otherwise(inputs, outs)
         steps, scratch, aligned, faults = seen
         addresses = [pointer(inputs[i]) for i in places]
         if aligned:
@@ -171,8 +171,8 @@ def plan(work: Work, run: Callable[..., None], arrays: list[Any], outs: tuple[Sp
             for address in addresses:
                 joined |= address
             if joined & 15:
-                return otherwise(inputs)
-        made = [empty(shape, dtype) for shape, dtype in results]
+                return otherwise(inputs, outs)
+        made = [empty(shape, dtype) for shape, dtype in results] if outs is None else list(outs)
         spare = [empty(shape, dtype) for shape, dtype in scratch] if scratch else scratch
         addresses += [pointer(a) for a in made]
         if spare:
@@ -197,4 +197,3 @@ def plan(work: Work, run: Callable[..., None], arrays: list[Any], outs: tuple[Sp
         return made[0] if single else tuple(made)
 
     return again
-

@@ -18,12 +18,12 @@ class Rule(NamedTuple):
 
     takes: whether the kernels take these operands; where not, the row runs on the host.
     prepare: where given, `prepare(work, arrays, specs of the outputs)` makes the plan for operands like these, which is quicker than `run`:
-    it takes the inputs and returns the output. None from it: `run` does it.
+    it takes the inputs, and perhaps the arrays to write to, and returns the output. None from it: `run` does it.
     repeats: what `run` launches depends on shapes, strides, dtypes, parameters and the alignment of addresses alone, never on other values
     or on state of its own, so that its launches may be repeated without it (`replay.py`).
     """
 
     run: Callable[[Any, list[Any], list[Any], dict[str, Any]], None]
     takes: Callable[[Sequence[Spec | None], Sequence[Spec], dict[str, Any]], bool] = anything
-    prepare: Callable[[Any, list[Any], Sequence[Spec]], Callable[[list[Any]], Any] | None] | None = None
+    prepare: Callable[[Any, list[Any], Sequence[Spec]], Callable[..., Any] | None] | None = None
     repeats: bool = False

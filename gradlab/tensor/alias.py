@@ -1,0 +1,80 @@
+"""What several functions take besides their own arguments: `out=`, and NumPy's `axis` for `dim`.
+
+The functions look at them in one comparison each, so that a call without them pays nothing; what there is to do is done here.
+"""
+
+from __future__ import annotations
+
+import warnings
+from typing import Any
+
+from gradlab.autograd import inplace
+from gradlab.autograd.base import Differentiable
+from gradlab.autograd.mode import current
+from gradlab.dtype import BOOL, FLOATING, from_numpy
+
+# These write numbers of one type only, as in PyTorch; the others convert what they computed.
+EXACT: frozenset[str] = frozenset()
+
+
+def into(name: str, out: Any, result: Any) -> Any:
+    """Write a function's result into `out` (a tensor, or one for each result) and return that.
+
+    RuntimeError where the result's kind does not fit into the type of `out`, or where gradients are recorded. A tensor of another shape
+    is given the result's shape, with a UserWarning if it had elements.
+    """
+    if isinstance(result, Differentiable):
+        if not isinstance(out, Differentiable):
+            raise TypeError(f"{name}(): argument 'out' must be a tensor, not {type(out).__name__}")
+        return _write(name, out, result)
+    if not isinstance(out, (tuple, list)) or len(out) != len(result):
+        raise TypeError(f"{name}(): argument 'out' must be a tuple of {len(result)} tensors, one for each result")
+    outs = tuple(into(name, o, r) for o, r in zip(out, result, strict=True))
+    return outs if type(result) is tuple else type(result)(*outs)
+
+
+def _write(name: str, out: Any, result: Any) -> Any:
+    mode = current()
+    if mode.recording and (result._edge is not None or out._edge is not None):
+        which = "one of the arguments" if result._edge is not None else "the tensor to write to"
+        raise RuntimeError(
+            f"{name}(): functions with out=... arguments don't support automatic differentiation, but {which} requires grad; "
+            f"use the function's result, or no_grad()"
+        )
+    found, wanted = result._array.dtype, out._array.dtype
+    if found != wanted:
+        kinds = (found in FLOATING and wanted not in FLOATING) or (wanted == BOOL and found != BOOL)
+        if kinds or name in EXACT:
+            raise RuntimeError(
+                f"{name}(): result type {from_numpy(found)} can't be cast to the desired output type {from_numpy(wanted)}; "
+                f"make out a tensor of the result's type"
+            )
+        result = result.to(wanted)
+    if result.device != out.device:
+        raise RuntimeError(f"{name}(): the result is on {result.device}, but out is on {out.device}")
+    inplace.check(name, out, mode)
+    if result._array.shape == out._array.shape:
+        return inplace.write(name, out, result)
+    if out._base is not None:
+        raise RuntimeError(f"{name}(): out is a view of shape {out.shape}, which cannot be resized to {result.shape}; give its own tensor")
+    if out.numel():
+        warnings.warn(
+            f"An output with one or more elements was resized since it had shape {list(out.shape)}, which does not match the required "
+            f"output shape {list(result.shape)}. out.resize_(0) says that this is meant",
+            stacklevel=4,
+        )
+    return inplace.rebind(out, result.clone()._array, None, mode)
+
+
+def either(name: str, dim: Any, default: Any, axis: Any) -> Any:
+    """`axis`, where `dim` was left at its default. TypeError for both."""
+    if dim is not default and dim != default:
+        raise TypeError(f"{name}(): got both dim={dim} and axis={axis}, which are one argument; give one of them")
+    return axis
+
+
+def required(name: str, dim: Any, axis: Any) -> Any:
+    """The one of `dim` and `axis` that was given. TypeError for none and for both."""
+    if dim is None and axis is None:
+        raise TypeError(f"{name}() missing 1 required positional argument: 'dim'")
+    return dim if axis is None else either(name, dim, None, axis)

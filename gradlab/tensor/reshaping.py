@@ -1,0 +1,137 @@
+"""In-place methods that change a tensor's own shape, layout or memory, not its values."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradlab import dispatch, ops
+from gradlab.autograd import inplace
+from gradlab.autograd.base import Differentiable
+from gradlab.autograd.mode import current
+from gradlab.autograd.record import bind, refresh
+from gradlab.spec import DimensionError, count, normalize_dim, normalize_dims
+from gradlab.tensor.shape import sizes
+
+_rows = ops.movement
+for _row in (_rows.squeeze, _rows.unsqueeze, _rows.t, _rows.transpose):
+    bind(_row)
+
+
+class ReshapingMethods(Differentiable):
+    """The methods of this family. Each refuses a leaf that requires grad (as PyTorch's do), unless recording is off."""
+
+    __slots__ = ()
+
+    def squeeze_(self, dim: Any = None) -> Any:
+        """squeeze, in place: this tensor loses its dimensions of size 1 (only those in `dim`, if given). Views of it keep their shapes."""
+        refresh(self)
+        shape = self._array.shape
+        dims = tuple(range(len(shape))) if dim is None else () if dim in ((), []) else normalize_dims(dim, len(shape))
+        return inplace.turn("squeeze_", self, _rows.squeeze, {"dims": tuple(d for d in dims if shape[d] == 1)})
+
+    def unsqueeze_(self, dim: int) -> Any:
+        """unsqueeze, in place: this tensor gets a new dimension of size 1 at `dim`."""
+        refresh(self)
+        rank = len(self._array.shape) + 1
+        if not -rank <= dim < rank:
+            raise DimensionError(f"unsqueeze_: dimension out of range: dim={dim} (expected {-rank} to {rank - 1})")
+        return inplace.turn("unsqueeze_", self, _rows.unsqueeze, {"dim": dim % rank})
+
+    def t_(self) -> Any:
+        """t, in place: this matrix turns into its transpose, in the same memory."""
+        refresh(self)
+        if len(self._array.shape) > 2:
+            raise RuntimeError(f"t_: at most two dimensions, not shape {self._array.shape}; use transpose_(dim0, dim1)")
+        return inplace.turn("t_", self, _rows.t, {})
+
+    def transpose_(self, dim0: int, dim1: int) -> Any:
+        """transpose, in place: two of this tensor's dimensions exchanged, in the same memory."""
+        refresh(self)
+        rank = len(self._array.shape)
+        return inplace.turn(
+            "transpose_", self, _rows.transpose, {"dim0": normalize_dim(dim0, rank), "dim1": normalize_dim(dim1, rank)}
+        )
+
+    swapaxes_ = swapdims_ = transpose_
+
+    def resize_(self, *sizes_: Any) -> Any:
+        """This tensor in another shape, its elements in their order: further ones are 0, missing ones are dropped.
+
+        It stays in its memory unless it grows. RuntimeError for a tensor that requires grad, one inside vmap or a trace, and for one that
+        would grow while a view, a detached twin or an earlier write may share its memory.
+        """
+        refresh(self)
+        mode, shape = current(), sizes(sizes_)
+        if self._edge is not None:
+            raise RuntimeError("resize_: cannot resize a tensor that requires grad; use reshape, or copy the part into a new tensor")
+        array, meta = self._array, self._meta
+        if not isinstance(array, np.ndarray) or mode.tracer is not None or mode.vmap is not None:
+            raise RuntimeError("resize_: only for a tensor in memory of its own: not inside vmap or a trace, nor on a GPU; use reshape")
+        inplace.check("resize_", self, mode)
+        if any(s < 0 for s in shape):
+            raise RuntimeError(f"resize_: a size cannot be negative: {shape}")
+        if shape == array.shape:
+            return self
+        if meta is not None and meta.base is not None:
+            raise RuntimeError("resize_: a view cannot be resized; use reshape, or clone() it first")
+        old, new = array.size, count(shape)
+        if new > old and meta is not None and meta.version is not None:
+            raise RuntimeError("resize_: views may share this tensor's memory, so it cannot grow; make a new tensor and copy_ into a part of it")
+        if new <= old and array.flags.c_contiguous:
+            self._array = array.reshape(-1)[:new].reshape(shape)
+        else:
+            grown = np.zeros(new, array.dtype)
+            grown[: min(old, new)] = array.reshape(-1)[:new]
+            self._array = grown.reshape(shape)
+        inplace.written(inplace.version_of(self))
+        return self
+
+    def resize_as_(self, the_template: Any) -> Any:
+        """resize_(the_template.shape)."""
+        return self.resize_(the_template._array.shape)
+
+    def set_(self, source: Any = None, storage_offset: Any = None, size: Any = None, stride: Any = None) -> Any:
+        """Let this tensor share the memory of `source`, with its shape; without one it becomes empty.
+
+        RuntimeError for another dtype, and, while recording, for a tensor that requires grad. There are no storages: an offset, size
+        or stride raises NotImplementedError.
+        """
+        if storage_offset is not None or size is not None or stride is not None or not (source is None or isinstance(source, Differentiable)):
+            raise NotImplementedError("set_: gradlab has no storages; pass a tensor: a view made with narrow, view or unfold, say")
+        mode = current()
+        refresh(self)
+        inplace.check("set_", self, mode)
+        if mode.tracer is not None or mode.vmap is not None:
+            raise RuntimeError("set_: memory cannot be exchanged inside vmap or a trace; use copy_")
+        if self._edge is not None and mode.recording:
+            raise RuntimeError("set_: a tensor that requires grad cannot get other memory while recording is on; use no_grad(), or .data")
+        if source is None:
+            backend = dispatch.backend_of(self._array)
+            self._array, self._meta = backend.from_numpy(np.empty((0,), self._array.dtype), backend.device_of(self._array)), None
+            return self
+        refresh(source)
+        if source._array.dtype != self._array.dtype:
+            raise RuntimeError(f"set_: a tensor of {self._array.dtype} cannot share the memory of one of {source._array.dtype}")
+        self._array = source._array
+        inplace.mark_detached(self, source, mode)
+        return self
+
+    def as_strided_(self, size: Any, stride: Any, storage_offset: Any = None) -> Any:
+        """Not possible: a tensor's memory is only seen through views that have a gradient. Raises NotImplementedError."""
+        raise NotImplementedError(
+            "as_strided_: strides are not given freely here; use view, t_, transpose_, squeeze_, unsqueeze_, narrow or unfold"
+        )
+
+    def igamma_(self, other: Any) -> Any:
+        """Not there: gradlab has no incomplete gamma function. Raises NotImplementedError."""
+        raise NotImplementedError("igamma_: gradlab has no incomplete gamma function; compute it with scipy.special.gammainc and copy_ it")
+
+    def i0_(self) -> Any:
+        """Not there: gradlab has no Bessel functions. Raises NotImplementedError."""
+        raise NotImplementedError("i0_: gradlab has no Bessel functions; compute numpy.i0 of x.numpy() and copy_ it")
+
+    def igammac_(self, other: Any) -> Any:
+        """Not there: gradlab has no incomplete gamma function. Raises NotImplementedError."""
+        raise NotImplementedError("igammac_: gradlab has no incomplete gamma function; compute it with scipy.special.gammaincc and copy_ it")
