@@ -79,13 +79,14 @@ def choose(op: Op, arrays: list[Any]) -> Backend:
         if found is None or backend is found or (backend.staged and not found.staged):
             found = backend
         elif not found.staged:
-            raise _mixed(op, arrays)
+            raise mixed(op, arrays)
     if found is None:
         raise TypeError(f"{op.name}: at least one input must be a tensor")
     return found
 
 
-def _mixed(op: Op, arrays: list[Any]) -> RuntimeError:
+def mixed(op: Op, arrays: list[Any]) -> RuntimeError:
+    """The error for inputs on different devices."""
     names = op.inputs if not op.variadic else [f"{op.inputs[0]}[{i}]" for i in range(len(arrays))]
     places = [
         f"{name} on {backend_of(a).device_of(a)}"

@@ -111,3 +111,61 @@ def test_convolution_keeps_what_is_not_finite_where_it_belongs():
     x._array[0, 1, 3, 3] = np.inf
     x._array[0, 0, 6, 6] = np.nan
     check(lambda x, w: [F.conv2d(x, w, padding=1)], x, tensor(3, 2, 3, 3, seed=1))
+
+
+POOLS = [  # sizes, kernel, stride, padding, dilation, ceil_mode
+    ((8, 8), (2, 2), 2, 0, 1, False),
+    ((9, 7), (3, 2), (2, 1), 1, 1, False),
+    ((9, 7), (3, 3), 2, 1, 1, True),
+    ((12, 11), (2, 3), 3, 0, 2, False),
+    ((5, 5), (5, 5), 1, 0, 1, False),
+    ((5, 37), (3, 37), 1, 0, 1, False),
+    ((31,), (4,), 3, 1, 1, True),
+]
+
+
+@pytest.mark.parametrize("case", POOLS, ids=str)
+def test_max_pool(case):
+    sizes, kernel, stride, padding, dilation, ceil_mode = case
+    pool = F.max_pool2d if len(sizes) == 2 else F.max_pool1d
+    geometry = {"stride": stride, "padding": padding, "dilation": dilation, "ceil_mode": ceil_mode}
+    check(with_gradients(lambda x: pool(x, kernel, **geometry)), tensor(3, 5, *sizes), kernels=["max_pool", "max_pool_backward"])
+    check(lambda x: list(pool(x, kernel, return_indices=True, **geometry)), tensor(1, 2, *sizes))
+
+
+def test_max_pool_of_nan_and_infinity():
+    x = tensor(1, 2, 9, 9)
+    x._array[0, 0, 2:5, 3:6] = np.nan
+    x._array[0, 1] = -np.inf
+    check(lambda x: list(F.max_pool2d(x, 3, stride=2, padding=1, return_indices=True)), x, kernels=["max_pool"])
+    check(lambda x: list(F.max_pool2d(x, 2, return_indices=True)), x, kernels=["max_pool"])
+
+
+@pytest.mark.parametrize("include", [False, True])
+@pytest.mark.parametrize("case", [c for c in POOLS if c[4] == 1], ids=str)
+def test_avg_pool(case, include):
+    sizes, kernel, stride, padding, _, ceil_mode = case
+    pool = F.avg_pool2d if len(sizes) == 2 else F.avg_pool1d
+    geometry = {"stride": stride, "padding": padding, "ceil_mode": ceil_mode, "count_include_pad": include}
+    check(with_gradients(lambda x: pool(x, kernel, **geometry)), tensor(3, 5, *sizes), kernels=["avg_pool", "avg_pool_backward"])
+
+
+@pytest.mark.parametrize("pads", [(1, 2), (0, 0, 1, 1), (2, 0, 0, 3, 1, 1), (-1, 2), (-1, -2, -3, 0), (0, 0, 0, 0, 4, 4)], ids=str)
+def test_pad(pads):
+    check(with_gradients(lambda x: F.pad(x, pads, value=3.0)), tensor(2, 3, 6, 7), kernels=["pad"])
+
+
+@pytest.mark.parametrize("affine", [False, True])
+@pytest.mark.parametrize("shape", [(4, 3, 5, 5), (7, 70), (300, 5), (2, 1, 100, 99), (3, 4, 1), (65, 16, 8, 8), (2, 3, 2, 3, 4)], ids=str)
+def test_batch_norm(shape, affine):
+    x, w, b = tensor(*shape), tensor(shape[1], seed=1), tensor(shape[1], seed=2)
+    if affine:
+        check(with_gradients(lambda x, w, b: F.batch_norm(x + 3, None, None, w, b, training=True)), x, w, b, tolerance=1e-4,
+              kernels=["batch_norm", "batch_norm_backward"])  # fmt: skip
+    else:
+        check(with_gradients(lambda x: F.batch_norm(x + 3, None, None, training=True)), x, tolerance=1e-4, kernels=["batch_norm"])
+
+
+def test_batch_norm_far_from_zero_keeps_its_variance():
+    x = gl.from_numpy((np.random.default_rng(0).normal(size=(16, 4, 12, 12)) + 1000).astype(np.float32))
+    check(lambda x: [F.batch_norm(x, None, None, training=True)], x, tolerance=1e-3, kernels=["batch_norm"])

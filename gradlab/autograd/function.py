@@ -4,76 +4,42 @@ from __future__ import annotations
 
 import inspect
 import weakref
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from contextvars import ContextVar
 from sys import _getframe as getframe
-from typing import Any, NamedTuple
+from typing import Any
 
 from gradlab.autograd import errors, inplace
 from gradlab.autograd.base import Differentiable, Meta, Version, version_of
-from gradlab.autograd.general import refresh, wrap
+from gradlab.autograd.function_ctx import FunctionCtx
+from gradlab.autograd.function_vmap import VmapInfo, batched_backward, batched_forward, mapped, recorded_below
+from gradlab.autograd.general import refresh
 from gradlab.autograd.mode import Mode, current, enter, leave
 from gradlab.autograd.node import Edge, Node, edge_to, next_sequence
 from gradlab.autograd.once import once_differentiable
 from gradlab.autograd.position import user_frame
 from gradlab.autograd.saved import keep_all, without_graph
-from gradlab.batched import Batched
 from gradlab.dtype import FLOATING
 from gradlab.spec import ShapeError, Spec, broadcast_shapes, spec_of
 
 __all__ = ["Function", "FunctionCtx", "FunctionNode", "once_differentiable"]
 
 
-class FunctionCtx:
-    """The `ctx` of one call: forward leaves on it what backward needs. Any other attribute is the user's."""
+_tangents: ContextVar[bool] = ContextVar("gradlab_tangents", default=False)
 
-    needs_input_grad: tuple[bool, ...] = ()  # for each argument of forward, whether a gradient is asked for
-    _materialize = True
-    _saved: tuple[Any, ...] = ()
-    _dirty: tuple[Any, ...] = ()
-    _constant: tuple[Any, ...] = ()
-    _node: Callable[[], Any] | None = None
 
-    def save_for_backward(self, *tensors: Any) -> None:
-        """Keep tensors (or None) for backward, where they are `ctx.saved_tensors`. Call it once, from forward or setup_context.
+@contextmanager
+def by_jvp() -> Iterator[None]:
+    """In here backward is only walked, from gradients of zero, to be transposed into a forward mode (`func.derivatives.Linear`).
 
-        Unlike an attribute of ctx, a saved tensor is freed after backward, guarded against in-place changes and seen by
-        `saved_tensors_hooks`; an output kept this way makes no reference cycle.
-        """
-        for i, x in enumerate(tensors):
-            if x is not None and not isinstance(x, Differentiable):
-                raise TypeError(
-                    f"save_for_backward: argument {i} is a {type(x).__name__}, not a tensor; keep other things as attributes of ctx"
-                )
-        self._saved = tensors
-
-    def save_for_forward(self, *tensors: Any) -> None:
-        """Accepted for code with a `jvp`. Forward mode derives Functions by differentiating backward, so nothing needs to be kept."""
-        for i, x in enumerate(tensors):
-            if x is not None and not isinstance(x, Differentiable):
-                raise TypeError(f"save_for_forward: argument {i} is a {type(x).__name__}, not a tensor")
-
-    @property
-    def saved_tensors(self) -> tuple[Any, ...]:
-        """What was given to `save_for_backward`. RuntimeError once backward freed it, or when one was changed in place."""
-        node = None if self._node is None else self._node()
-        if node is None:
-            return self._saved
-        saved = node.saved  # read once: another thread may free it
-        if saved is None:
-            raise errors.freed(node)
-        return tuple(None if kept is None else kept.tensor(node) for kept in saved)
-
-    def mark_dirty(self, *args: Any) -> None:
-        """Say which inputs forward changed in place. All of them have to be returned."""
-        self._dirty = args
-
-    def mark_non_differentiable(self, *args: Any) -> None:
-        """Say which outputs have no gradient. Backward still gets a gradient for them: zeros."""
-        self._constant = args
-
-    def set_materialize_grads(self, value: bool) -> None:
-        """Whether backward gets zeros (the default) or None for outputs that nobody used."""
-        self._materialize = bool(value)
+    A Function that has a `jvp` then says by that how its outputs move, in place of its backward differentiated.
+    """
+    token = _tangents.set(True)
+    try:
+        yield
+    finally:
+        _tangents.reset(token)
 
 
 class FunctionNode(Node):
@@ -102,6 +68,9 @@ class FunctionNode(Node):
         if self.saved is None:
             raise errors.freed(self)
         gradients = list(g) if self.width > 1 else [g]
+        if _tangents.get() and self.function.jvp is not Function.jvp:
+            found = iter(Tangents.apply(self, *gradients))
+            return [None if edge is None else next(found) for edge in self.edges]
         if self.ctx._materialize:
             like = next(x for x in gradients if x is not None)
             for i, spec in enumerate(self.output_specs):
@@ -110,8 +79,7 @@ class FunctionNode(Node):
         function = self.function
         token = enter(current().replace(walking=False))  # the user's code: its views are views
         try:
-            call = function.vjp if function.backward is Function.backward else function.backward
-            found = call(self.ctx, *gradients)
+            found = function.gradient(self.ctx, *gradients)
         finally:
             leave(token)
         return self._checked(tuple(found) if isinstance(found, (tuple, list)) else (found,))
@@ -183,7 +151,8 @@ class Function:
     """
 
     _node_class: type[FunctionNode] = FunctionNode
-    generate_vmap_rule = False  # either way forward and backward written with tensor functions run inside vmap as they are
+    _batched_class: Any = None
+    generate_vmap_rule = False  # whether a gradient through vmap, asked for outside of it, may take forward and backward under vmap
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -215,7 +184,10 @@ class Function:
 
     @staticmethod
     def jvp(ctx: FunctionCtx, *grad_inputs: Any) -> Any:
-        """The tangents of the outputs from those of the arguments. Not called: forward mode differentiates backward instead."""
+        """Optional: the tangents of the outputs from those of the arguments (None for those that are no tensors), for `func.jvp`.
+
+        Without it forward mode differentiates backward.
+        """
         raise NotImplementedError("autograd.Function: define the static method jvp")
 
     @staticmethod
@@ -225,6 +197,23 @@ class Function:
         Arguments with 0 in in_dims have the batch in their first dimension, those with None are one for all samples.
         """
         raise NotImplementedError("autograd.Function: the static method vmap is not defined")
+
+    @classmethod
+    def has_vmap(cls) -> bool:
+        """Whether there is a `vmap` of its own."""
+        return cls.vmap is not Function.vmap
+
+    @classmethod
+    def gradient(cls, ctx: FunctionCtx, *grad_outputs: Any) -> Any:
+        """backward, under the name that it was given."""
+        return (cls.vjp if cls.backward is Function.backward else cls.backward)(ctx, *grad_outputs)
+
+    @classmethod
+    def batched_class(cls) -> Any:
+        """The Function of a whole batch, generated from this one (see `generate_vmap_rule`)."""
+        if "_batched_class" not in cls.__dict__:
+            cls._batched_class = type(f"Vmapped{cls.__name__}", (BatchedFunction,), {"function": cls})
+        return cls._batched_class
 
     @classmethod
     def apply(cls, *args: Any, **kwargs: Any) -> Any:
@@ -242,17 +231,19 @@ class Function:
         for x in args:
             if isinstance(x, Differentiable) and x._meta is not None:
                 refresh(x)
-        if mode.vmap is not None and not (apart and cls.vmap is not Function.vmap) and any(_recorded_below(x, mode) for x in args):
+        recorded = mode.vmap is not None and any(recorded_below(x, mode) for x in args)
+        if recorded and not (apart and (cls.generate_vmap_rule or cls.has_vmap())):
             raise RuntimeError(
                 f"{cls.__name__}: a gradient through vmap, asked for outside of it, needs forward for a whole batch. Define the "
-                f"static methods setup_context and vmap(info, in_dims, *args) -> (output, out_dims); it may call {cls.__name__}.apply"
+                f"static method setup_context, and either set generate_vmap_rule = True or define vmap(info, in_dims, *args) -> "
+                f"(output, out_dims), which may call {cls.__name__}.apply"
             )
         ctx = FunctionCtx()
         ctx.needs_input_grad = needs = tuple(isinstance(x, Differentiable) and x._edge is not None for x in args)
         token = enter(mode.replace(recording=False, walking=False))
         try:
             if apart:
-                output = cls.forward(*args) if mode.vmap is None else _mapped(cls, args, mode)
+                output = cls.forward(*args) if mode.vmap is None else mapped(cls, args, mode, recorded)
                 cls.setup_context(ctx, args, output)
             else:
                 output = cls.forward(ctx, *args)
@@ -272,46 +263,54 @@ class Function:
         return type(output)(*outputs) if hasattr(output, "_fields") else tuple(outputs)
 
 
-class VmapInfo(NamedTuple):
-    """What a Function's `vmap` is told: the batch's size, and what random numbers mean in it ("error", "same" or "different")."""
+class BatchedFunction(Function):
+    """Base of the generated Functions of a whole batch, which are called with (info, in_dims, *arguments)."""
 
-    batch_size: int
-    randomness: str
+    generate_vmap_rule = True
+    function: type[Function]
 
-
-def _recorded_below(tensor: Any, mode: Mode) -> bool:
-    """Whether operations on this tensor are recorded outside of a vmap that it is inside of."""
-    array = getattr(tensor, "_array", None)
-    if type(array) is not Batched:
-        return False
-    below = array.level.below(mode)
-    return (below.recording and array.value._edge is not None) or _recorded_below(array.value, below)
+    @classmethod
+    def _forward(cls, ctx: FunctionCtx, info: VmapInfo, in_dims: Any, *values: Any) -> Any:
+        return batched_forward(cls.function, ctx, info, in_dims, values)
 
 
-def _mapped(function: type[Function], args: tuple[Any, ...], mode: Mode) -> Any:
-    """Forward inside vmap: by the Function's own `vmap` on the whole batch, if it has one."""
-    arrays = [getattr(x, "_array", None) for x in args]
-    levels = [a.level for a in arrays if type(a) is Batched]
-    if not levels or function.vmap is Function.vmap:
-        return function.forward(*args)
-    if function.generate_vmap_rule:
-        raise RuntimeError(f"{function.__name__}: has a vmap of its own and generate_vmap_rule=True; remove one of them")
-    level: Any = max(levels, key=lambda found: found.depth)
-    here = [type(a) is Batched and a.level is level for a in arrays]
-    values: list[Any] = [a.value if h else x for x, a, h in zip(args, arrays, here, strict=True)]  # type: ignore[union-attr]
-    in_dims = tuple(0 if h and a.mapped else None for a, h in zip(arrays, here, strict=True))  # type: ignore[union-attr]
-    token = enter(level.below(mode))
-    try:
-        found, out_dims = function.vmap(VmapInfo(level.size, level.randomness), in_dims, *values)
-        parts = list(found) if isinstance(found, tuple) else [found]
-        dims = list(out_dims) if isinstance(out_dims, tuple) else [out_dims] * len(parts)
-        parts = [y if d is None or not isinstance(y, Differentiable) else y.movedim(d, 0) for y, d in zip(parts, dims, strict=True)]  # type: ignore[attr-defined]
-    finally:
-        leave(token)
-    outputs = tuple(
-        wrap(Batched(y, level, d is not None)) if isinstance(y, Differentiable) else y for y, d in zip(parts, dims, strict=True)
-    )
-    return outputs if isinstance(found, tuple) else outputs[0]
+class Tangents(Function):
+    """What stands for a Function's backward where that is walked to be transposed: Jacobian times tangents, by the Function's `jvp`."""
+
+    @staticmethod
+    def forward(ctx: Any, node: FunctionNode, *gradients: Any) -> Any:
+        """Zeros: the gradients of zero gradients, for each tensor that one is asked for."""
+        ctx.node, ctx.given = node, [g is not None for g in gradients]
+        ctx.set_materialize_grads(False)
+        like = next(g for g in gradients if g is not None)
+        specs = [spec for spec, edge in zip(node.specs, node.edges, strict=True) if edge is not None]
+        return tuple(like.new_zeros(spec.shape, dtype=spec.dtype) for spec in specs)
+
+    @staticmethod
+    def backward(ctx: Any, *tangents: Any) -> Any:
+        """The tangents of the Function's outputs, each of its shape."""
+        node, like = ctx.node, next(t for t in tangents if t is not None)
+        waiting, tensors = iter(tangents), iter(zip(node.specs, node.edges, strict=True))
+        inputs: list[Any] = []
+        for tensor in node.places:
+            if not tensor:
+                inputs.append(None)
+                continue
+            spec, edge = next(tensors)
+            t = None if edge is None else next(waiting)
+            inputs.append(like.new_zeros(spec.shape, dtype=spec.dtype) if t is None and node.ctx._materialize else t)
+        node.ctx._in_jvp = True
+        try:
+            found = node.function.jvp(node.ctx, *inputs)
+        finally:
+            node.ctx._in_jvp = False
+        listed = tuple(found) if isinstance(found, (tuple, list)) else (found,)
+        if len(listed) != node.width:
+            raise RuntimeError(f"{node.name()}: jvp returned {len(listed)} tangents for {node.width} outputs")
+        for i, (t, spec) in enumerate(zip(listed, node.output_specs, strict=True)):
+            if t is not None and spec is not None and t._array.shape != spec.shape:
+                raise RuntimeError(f"{node.name()}: jvp returned a tangent of shape {t._array.shape} for output {i} of shape {spec.shape}")
+        return (None, *[t if given else None for t, given in zip(listed, ctx.given, strict=True)])
 
 
 def _record(function: type[Function], ctx: FunctionCtx, args: tuple[Any, ...], outputs: list[Any], mode: Mode) -> None:
@@ -352,6 +351,8 @@ def _record(function: type[Function], ctx: FunctionCtx, args: tuple[Any, ...], o
             x._edge = edge
             placed[id(x)] = i
     node.saved = keep_all(mode.saved_hooks, ctx._saved, placed)
+    if ctx._forward is not None:
+        ctx._forward = None if function.jvp is Function.jvp else keep_all(mode.saved_hooks, ctx._forward, placed)
     ctx._saved = ()
     ctx._node = weakref.ref(node)
 

@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gradlab.autograd.base import Differentiable
+from gradlab.autograd.function import by_jvp
 from gradlab.autograd.mode import current
 from gradlab.dtype import FLOATING
 from gradlab.func.recording import Recording, fresh, gradients, in_graph, inputs_of, zeros
@@ -184,7 +185,7 @@ class Linear:
 
     With g(u) the gradient of Σ outputs·u by the inputs, which is linear in u, the map is g's own vector-Jacobian product: the walk over
     the walk. Making it costs a forward and a recorded backward, each tangent about one backward more (J. Townsend, "A new trick for
-    calculating Jacobian vector products", 2017).
+    calculating Jacobian vector products", 2017). An `autograd.Function` that has a `jvp` is asked for that instead.
     """
 
     def __init__(self, run: Differentiation) -> None:
@@ -193,7 +194,8 @@ class Linear:
         self.within = [y for y in run.outputs if y._edge is not None and y._array.dtype in FLOATING]
         with run.recording:
             self.vectors = [fresh(zeros(y)) for y in self.within]
-            self.back = gradients(self.within, run.inputs, self.vectors, True, True, self.depth)
+            with by_jvp():
+                self.back = gradients(self.within, run.inputs, self.vectors, True, True, self.depth)
 
     def __call__(self, tangents: Sequence[Any], retain: bool, create: bool) -> list[Any]:
         """The outputs' tangents; zeros where an output does not depend on the inputs."""

@@ -12,6 +12,7 @@ from typing import Any, TypeVar, overload
 
 import numpy as np
 
+from gradlab import dispatch
 from gradlab.autograd.base import LEAF, Differentiable
 from gradlab.autograd.mode import Mode, current
 from gradlab.dtype import get_default_dtype
@@ -88,11 +89,11 @@ class Compiled:
     def _checked(self, program: Program, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Compare the program's first run with the function's own, from the same state; keep the program's."""
         memory = _Memory(program.staged)
-        expected = [np.array(t._array) for t in flatten(self.function(*args, **kwargs))[0]]
+        expected = [_seen(t._array) for t in flatten(self.function(*args, **kwargs))[0]]
         after = memory.take()
         memory.restore()
         result = program.runner.run(args, kwargs)
-        found = [t._array for t in flatten(result)[0]]
+        found = [_seen(t._array) for t in flatten(result)[0]]
         # An update such as Adam's turns rounding noise in a gradient that is nearly zero into a step: state is compared with its own size.
         for name, want, got, slack in [
             *((f"result {i}", a, b, 1e-5) for i, (a, b) in enumerate(zip(expected, found, strict=True))),
@@ -159,6 +160,9 @@ class Program:
                 kind, dtype = guards.name(type(value)), guards.name(value._array.dtype)
                 guards.test(f"type({expression}) is {kind}", f"{label}'s type", f"type({expression})")
                 guards.test(f"type({array}) is {guards.name(type(value._array))}", f"{label}'s device", f"{expression}.device")
+                if value.device.type != "cpu":
+                    device = f"{expression}.device.index == {value.device.index}"
+                    guards.test(device, f"{label}'s device", f"{expression}.device", value.device)
                 guards.test(f"{array}.shape == {value._array.shape!r}", f"{label}'s shape", f"{array}.shape", value._array.shape)
                 guards.test(f"{array}.dtype == {dtype}", f"{label}'s dtype", f"{array}.dtype", value._array.dtype)
                 edge = "is None" if value._edge is None else "is not None"
@@ -234,27 +238,37 @@ class _Memory:
         graph = staged.graph
         written = {old.id for old, _ in graph.updates}
         self.arrays = [a for v, a in graph.state.items() if v.id in written]
-        self.before = [a.copy() for a in self.arrays]
+        self.before = [_copy(a) for a in self.arrays]
         self.leaves: list[tuple[Any, Any, Any]] = []
         for leaf, _ in graph.gradients:
-            self.leaves.append((leaf, leaf._grad, None if leaf._grad is None else leaf._grad._array.copy()))
+            self.leaves.append((leaf, leaf._grad, None if leaf._grad is None else _copy(leaf._grad._array)))
         self.generators = [(g, g.clone_state()) for g, _, _ in graph.random]
 
     def take(self) -> list[Any]:
         """Copies of what is there now: state, then gradients."""
         grads = [leaf._grad._array for leaf, *_ in self.leaves if leaf._grad is not None]
-        return [np.array(a) for a in [*self.arrays, *grads]]
+        return [_seen(a) for a in [*self.arrays, *grads]]
 
     def restore(self) -> None:
         """As it was at first."""
         for array, was in zip(self.arrays, self.before, strict=True):
-            np.copyto(array, was)
+            dispatch.backend_of(array).assign(array, was)
         for leaf, gradient, was in self.leaves:
             leaf._grad = gradient
             if gradient is not None:
-                np.copyto(gradient._array, was)
+                dispatch.backend_of(was).assign(gradient._array, was)
         for generator, was in self.generators:
             generator._seed, generator._offset = was._seed, was._offset
+
+
+def _seen(array: Any) -> Any:
+    """A copy in host memory."""
+    return np.array(dispatch.backend_of(array).to_numpy(array))
+
+
+def _copy(array: Any) -> Any:
+    """A copy on the array's device."""
+    return dispatch.backend_of(array).copy(array)
 
 
 def _stageable(mode: Mode) -> bool:
@@ -268,7 +282,7 @@ def _apart(written: frozenset[int], array: Any) -> bool:
 def _signature(args: tuple[Any, ...], kwargs: dict[str, Any], mode: Mode) -> Any:
     def picture(value: Any) -> Any:
         if isinstance(value, Differentiable):
-            return ("tensor", value._array.shape, value._array.dtype, value._edge is None)
+            return ("tensor", value._array.shape, value._array.dtype, value._edge is None, type(value._array))
         if isinstance(value, (list, tuple)):
             return (type(value), tuple(map(picture, value)))
         if isinstance(value, dict):

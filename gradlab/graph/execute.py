@@ -9,6 +9,7 @@ import numpy as np
 
 from gradlab import dispatch
 from gradlab.backends.cpu import immediate
+from gradlab.device import CPU, Device
 from gradlab.dtype import HALF
 from gradlab.graph.ir import Call, Value
 from gradlab.graph.memory import Moment, arena, plan_buffers
@@ -23,6 +24,8 @@ class Line(NamedTuple):
     fixed    values whose arrays are known: state, constants, the small buffers for random states and hyper-parameters
     outputs  values that leave the program, in arrays of their own
     updates  (value of an input or of state, value that is written into its memory after all calls)
+    device   where all of it lies
+    lasting  positions of outputs whose arrays are mostly the same ones in each run
     """
 
     calls: Sequence[Call]
@@ -30,6 +33,8 @@ class Line(NamedTuple):
     fixed: dict[Value, Any]
     outputs: Sequence[Value]
     updates: Sequence[tuple[Value, Value]]
+    device: Device = CPU
+    lasting: frozenset[int] = frozenset()
 
 
 class NumpyExecutable:

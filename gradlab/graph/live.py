@@ -44,6 +44,9 @@ class LiveTracer(Tracer):
         found = values(group, names)
         if any(isinstance(v, Differentiable) for v in found):
             return None
+        for p in group["params"]:
+            if type(p._array) is not Symbol:
+                self.place(p._array)
         key = (id(group), names)
         if key not in self.hyper:
             self.hyper[key] = (group, names, wrap(self.symbol(Spec((len(names),), FLOAT64))))

@@ -54,7 +54,7 @@ class _Buffer:
 
 
 MANY = 2000  # buffers; above that only the placement whose time does not grow with their square
-CLOSE = 1.02  # of the least possible size: good enough
+CLOSE = 1.005  # of the least possible size: good enough
 
 
 def plan_buffers(moments: Sequence[Moment], specs: dict[int, Spec], to_the_end: Iterable[int] = ()) -> Plan:

@@ -11,6 +11,7 @@ import numpy as np
 from gradlab.autograd.base import Version, version_of
 from gradlab.autograd.node import next_sequence
 from gradlab.autograd.record import refresh, wrap
+from gradlab.graph.device.memory import Memory, memory_of
 from gradlab.graph.execute import Line
 from gradlab.graph.halves import split
 from gradlab.graph.ir import Value
@@ -43,6 +44,37 @@ class Gradient:
             self.array = np.empty(self.spec.shape, self.spec.dtype)
             self.tensor = wrap(self.array)
         return self.array
+
+    settle: Any = None  # where given: called after each run
+
+
+class CudaGradient(Gradient):
+    """The same on a GPU, where the executable refers to the array from many places: how many is counted after each run."""
+
+    __slots__ = ("memory", "references")
+
+    def __init__(self, memory: Memory, leaf: Any, value: Value, fresh: bool) -> None:
+        super().__init__(leaf, value, fresh)
+        self.memory, self.references = memory, 0
+
+    def place(self) -> Any:
+        tensor, array = self.tensor, self.array
+        held = tensor is None or getrefcount(tensor) > _HELD_TENSOR or getrefcount(array) > self.references
+        if held or self.fresh or tensor._array is not array:
+            self.array = self.memory.empty(self.spec.shape, self.spec.dtype)
+            self.tensor = wrap(self.array)
+        return self.array
+
+    def settle(self) -> None:
+        """No code of the user's has run since `place`: whoever refers to the array now is one of us."""
+        tensor, array = self.tensor, self.array
+        self.references = getrefcount(array)
+        del tensor
+
+
+def gradient_of(memory: Memory, leaf: Any, value: Value, fresh: bool) -> Gradient:
+    """A leaf's gradient in that memory."""
+    return Gradient(leaf, value, fresh) if memory.device.type == "cpu" else CudaGradient(memory, leaf, value, fresh)
 
 
 def _measure() -> tuple[int, int]:
@@ -93,11 +125,13 @@ class Runner:
                 inputs.append(value)
             else:
                 fixed[value] = array
+        memory = self.memory = memory_of(graph.device)
+        small = [*(value for _, _, value in staged.hyper), *(value for _, value, _ in graph.random)]
+        buffers, theirs, self.send = memory.words([(v.spec.shape[0], v.spec.dtype) for v in small])
+        fixed.update(zip(small, theirs, strict=True))
         self.hyper: list[tuple[Any, Any, Any, list[Any]]] = []  # group, names, buffer, the numbers that are in it
-        self.hyper += [(group, names, np.empty(len(names)), [None]) for group, names, _ in staged.hyper]
-        fixed.update({value: h[2] for (_, _, value), h in zip(staged.hyper, self.hyper, strict=True)})
-        self.random = [(generator, generator.state_array(), words) for generator, _, words in graph.random]
-        fixed.update({value: r[1] for (_, value, _), r in zip(graph.random, self.random, strict=True)})
+        self.hyper += [(group, names, buffer, [None]) for (group, names, _), buffer in zip(staged.hyper, buffers)]
+        self.random = [(g, buffer, words) for (g, _, words), buffer in zip(graph.random, buffers[len(self.hyper) :], strict=True)]
         twins = {id(t): i for i, t in reversed(list(enumerate(staged.twins)))}
         read = set(map(id, self.leaves_read))
         self.gradients: list[Gradient] = []
@@ -107,7 +141,7 @@ class Runner:
             if new is None:
                 self.cleared.append(leaf)
             else:
-                gradient = Gradient(leaf, new, id(leaf) in read or id(leaf) in twins)
+                gradient = gradient_of(memory, leaf, new, id(leaf) in read or id(leaf) in twins)
                 self.gradients.append(gradient)
                 if id(leaf) in twins:
                     self.of_argument.append((twins[id(leaf)], gradient))
@@ -115,10 +149,14 @@ class Runner:
         self.results = [(v.spec.shape, v.spec.dtype) for v in results]
         self.saved = [(v.spec.shape, v.spec.dtype) for v in first.saved]
         outputs = [*results, *first.saved, *(v for _, v in graph.gradients if v is not None)]
-        self.executable = build(Line(first.calls, inputs, fixed, outputs, graph.updates))
+        start = len(results) + len(first.saved)
+        lasting = frozenset(start + i for i, gradient in enumerate(self.gradients) if not gradient.fresh)
+        self.executable = build(Line(first.calls, inputs, fixed, outputs, graph.updates, graph.device, lasting))
         for gradient in self.gradients:
             gradient.kept = getattr(self.executable, "kept", 0)
-        self.backward = None if second is None else build(Line(second.calls, second.inputs, second.fixed(fixed), second.outputs, []))
+        self.backward = None
+        if second is not None:
+            self.backward = build(Line(second.calls, second.inputs, second.fixed(fixed), second.outputs, [], graph.device))
         self.second = second
         self.single = second is None and staged.result == LEAF and staged.outputs[0][0] == "value"
         written = {old.id for old, _ in graph.updates}
@@ -144,8 +182,11 @@ class Runner:
                 last[0] = found
         for generator, buffer, _ in self.random:
             buffer[:] = generator.state_array()
-        outs = [np.empty(shape, dtype) for shape, dtype in self.results]
-        saved = [np.empty(shape, dtype) for shape, dtype in self.saved]
+        if self.send is not None:
+            self.send()
+        empty = self.memory.empty
+        outs = [empty(shape, dtype) for shape, dtype in self.results]
+        saved = [empty(shape, dtype) for shape, dtype in self.saved]
         self.executable.run(arrays, [*outs, *saved, *[g.place() for g in self.gradients]])
         return self._commit(given, arrays, outs, saved)
 
@@ -154,6 +195,8 @@ class Runner:
             leaf._grad = None
         for gradient in self.gradients:
             gradient.leaf._grad = gradient.tensor
+            if gradient.settle is not None:
+                gradient.settle()
         for i, gradient in self.of_argument:
             given[i]._grad, gradient.leaf._grad = gradient.tensor, None
         for generator, _, words in self.random:
@@ -183,6 +226,7 @@ class Runner:
         inputs = [given[place] if kind == "argument" else place for kind, place in backward.leaves]
         versions = [(version_of(t), version_of(t).written) for t in second.tensors]
         argument_arrays = [arrays[i] for i in second.arguments]
+        memory = self.memory
 
         def back(gradients: list[Any]) -> list[Any]:
             for version, was in versions:
@@ -191,8 +235,8 @@ class Runner:
                         "compile: a tensor that the backward of this compiled function needs was changed in place after its forward; "
                         "call the function again, or compile the whole step with the update in it"
                     )
-            arrived = [np.zeros(v.spec.shape, v.spec.dtype) if g is None else g._array for g, v in zip(gradients, backward.gradients)]
-            results = [np.empty(v.spec.shape, v.spec.dtype) for v in second.outputs]
+            arrived = [memory.zeros(*v.spec) if g is None else g._array for g, v in zip(gradients, backward.gradients)]
+            results = [memory.empty(*v.spec) for v in second.outputs]
             executable.run([*arrived, *argument_arrays, *saved], results)
             found = iter(results)
             return [None if v is None else wrap(next(found)) for v in backward.results]

@@ -15,6 +15,7 @@ from gradlab.autograd.base import LEAF, Differentiable
 from gradlab.autograd.mode import Mode, enter, leave
 from gradlab.autograd.record import refresh, wrap
 from gradlab.device import CPU
+from gradlab.graph.device.placement import on_one_device
 from gradlab.graph.freeze import freeze
 from gradlab.graph.guards import Guards
 from gradlab.graph.ir import Graph, Value
@@ -131,7 +132,7 @@ def stage(
     tensors = [(t, tracer.arrays[key]) for key, t in tracer.tensors.items() if t._array is tracer.arrays[key]]
     traced, seconds = len(graph.calls), perf_counter() - start
     ran: list[Ran] = []
-    graph = optimize(graph, passes, ran)
+    graph = optimize(on_one_device(graph, tracer.devices), passes, ran)
     if backward is not None:  # the passes may have found other values for the results
         ends = iter(graph.outputs[len(found) :])
         backward.results = [None if v is None else next(ends) for v in backward.results]

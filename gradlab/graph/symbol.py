@@ -21,14 +21,14 @@ class TraceError(RuntimeError):
 
 
 class Symbol:
-    """Value number `id` of a trace."""
+    """Value number `id` of a trace. device: where it is known to be; None for what is wherever the program runs."""
 
-    __slots__ = ("dtype", "id", "shape", "tracer")
+    __slots__ = ("device", "dtype", "id", "shape", "tracer")
 
-    def __init__(self, number: int, spec: Spec, tracer: Tracer) -> None:
+    def __init__(self, number: int, spec: Spec, tracer: Tracer, device: Device | None = None) -> None:
         self.id = number
         self.shape, self.dtype = spec
-        self.tracer = tracer
+        self.tracer, self.device = tracer, device
 
     @property
     def ndim(self) -> int:
@@ -67,7 +67,7 @@ class SymbolBackend:
         raise TraceError(f"{op.name}: a tensor of a trace was used after the trace had ended; return it from the traced function instead")
 
     def device_of(self, array: Symbol) -> Device:
-        return array.tracer.device
+        return array.device or array.tracer.device
 
     def to_numpy(self, array: Symbol) -> np.ndarray[Any, Any]:
         raise unreadable(array)

@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
+from gradlab import dispatch
 from gradlab.autograd import position
 from gradlab.autograd.mode import current
 from gradlab.autograd.record import wrap
@@ -27,6 +30,7 @@ class Tracer:
     def __init__(self, device: Device = CPU) -> None:
         self.device = device
         self.graph = Graph(device=device)
+        self.devices: dict[int, Device] = {}  # of values by number, where it is known
         self._count = 0
         self._values: dict[int, Value] = {}  # symbol id -> value
         self._state: dict[int, tuple[Any, Symbol]] = {}  # id of an array -> the array (kept alive) and the symbol of its first value
@@ -36,11 +40,30 @@ class Tracer:
         self._gradients: dict[int, tuple[Any, Any]] = {}  # id of a leaf -> the leaf and its .grad before the trace
         self._random: dict[int, list[Any]] = {}  # id of a generator -> generator, tensor of its state, words used
 
-    def symbol(self, spec: Spec) -> Symbol:
-        """A new value."""
+    def symbol(self, spec: Spec, device: Device | None = None) -> Symbol:
+        """A new value. device: where it is; None for what is wherever the program runs."""
         self._count += 1
         self._values[self._count] = Value(self._count, spec)
-        return Symbol(self._count, spec, self)
+        if device is not None:
+            self.devices[self._count] = device
+        return Symbol(self._count, spec, self, device)
+
+    def place(self, array: Any) -> Device | None:
+        """The device of a real array. The first that is not the CPU is the program's. RuntimeError for another one."""
+        if type(array) is np.ndarray:
+            return CPU
+        device = dispatch.backend_of(array).device_of(array)
+        self.meet(device)
+        return device
+
+    def meet(self, device: Device) -> None:
+        """Something of the program is on a device."""
+        if device.type != "cpu" and device != self.device:
+            if self.device.type != "cpu":
+                raise TraceError(
+                    f"compile: the function uses several devices, {self.device} and {device}; keep what it computes on one of them"
+                )
+            self.device = self.graph.device = device
 
     def value(self, symbol: Symbol) -> Value:
         """The graph's value of a symbol. TraceError for a symbol of another trace."""
@@ -50,7 +73,7 @@ class Tracer:
 
     def argument(self, array: Any) -> Symbol:
         """A new input of the program, standing for an array that the caller will pass. Writes to it are updates, as those to state are."""
-        symbol = self.symbol(spec_of(array))
+        symbol = self.symbol(spec_of(array), self.place(array))
         self.graph.inputs.append(self.value(symbol))
         key = id(array)
         self._state[key] = (array, symbol)
@@ -67,7 +90,7 @@ class Tracer:
             return array
         key = id(array)
         if key not in self._current:
-            symbol = self.symbol(spec_of(array))
+            symbol = self.symbol(spec_of(array), self.place(array))
             self._state[key] = (array, symbol)
             self._current[key] = symbol
             self.graph.state[self.value(symbol)] = array
@@ -82,7 +105,8 @@ class Tracer:
             None if a is None else number_spec(a, lifted) if isinstance(a, (int, float)) else Spec(a.shape, a.dtype) for a in lifted
         ]
         visible = params if lifted else {k: v for k, v in params.items() if k != "device"}
-        outputs = [self.symbol(spec) for spec in op.specs(*specs, **visible)]
+        device = self._device_of(op, lifted, params)
+        outputs = [self.symbol(spec, device) for spec in op.specs(*specs, **visible)]
         code, lasti = position.caller()
         self.graph.calls.append(
             Call(
@@ -94,6 +118,24 @@ class Tracer:
             )
         )
         return outputs[0] if op.result is None else tuple(outputs)
+
+    def _device_of(self, op: Op, inputs: list[Any], params: dict[str, Any]) -> Device | None:
+        """Where a call's results are. RuntimeError where its inputs are on different devices."""
+        if op.name == "to_device" or not inputs:
+            device: Device | None = params.get("device")
+            if device is not None and device.type != "cpu":
+                if device.index is None:
+                    backend: Any = dispatch.backend_for(device)
+                    device = Device(device.type, backend.driver.current_device())
+                self.meet(device)
+            return device
+        found: Device | None = None
+        for x in inputs:
+            if isinstance(x, Symbol) and x.device is not None and x.device is not found and x.device != found:
+                if found is not None:
+                    raise dispatch.mixed(op, inputs)
+                found = x.device
+        return found
 
     # ------------------------------------------------------------ what the trace changes outside itself
 

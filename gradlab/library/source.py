@@ -72,7 +72,7 @@ class CudaSource:
             if function is not None and not callable(function):
                 raise TypeError(f"CudaSource: {what} is a function that returns how to launch, not {type(function).__name__}")
         self.label = path.name if path is not None else f"{plain}.cu"
-        self.text = with_headers(text, [path.parent] if path is not None else [])
+        self.text = with_headers(text, self.label, [path.parent] if path is not None else [])
         self.kernel, self.launch, self.scratch = kernel, launch, scratch
 
     def __repr__(self) -> str:
@@ -89,23 +89,23 @@ class CudaSource:
             raise ValueError(f"custom_op {name}: the kernel {self.kernel!r} names {unknown}; it may name {', '.join(known)}")
 
 
-def with_headers(text: str, folders: Sequence[Path], seen: set[Path] | None = None) -> str:
+def with_headers(text: str, label: str, folders: Sequence[Path], seen: set[Path] | None = None) -> str:
     """The text with the headers of these folders, and gradlab's own, put in place of their include lines: whoever caches a program by its
-    text then notices a changed header."""
+    text then notices a changed header. `#line` keeps the lines of errors what they are in `label`."""
     seen = set() if seen is None else seen
     lines = []
-    for line in text.splitlines():
+    for number, line in enumerate(text.splitlines(), 1):
         match = _INCLUDE.match(line)
         places = [folder / match[1] for folder in (*folders, source_directory())] if match else []
         found = next((place.resolve() for place in places if place.is_file()), None)
         if match and found is None:
             raise FileNotFoundError(f'#include "{match[1]}": there is no such file beside the source or among gradlab\'s headers')
-        if found is None:
-            if line.strip() != "#pragma once":
-                lines.append(line)
-        elif found not in seen:
-            seen.add(found)
-            lines.append(with_headers(found.read_text(encoding="utf-8"), [found.parent], seen))
+        if found is None or found in seen:
+            lines.append("" if match or line.strip() == "#pragma once" else line)
+            continue
+        seen.add(found)
+        inner = with_headers(found.read_text(encoding="utf-8"), found.name, [found.parent], seen)
+        lines += [f'#line 1 "{found.name}"', inner.rstrip("\n"), f'#line {number + 1} "{label}"']
     return "\n".join(lines) + "\n"
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
 
 __all__ = [
-    "argwhere", "count_nonzero", "gather", "index_add", "index_copy", "index_fill", "index_select", "masked_scatter", "masked_select",
+    "argwhere", "gather", "index_add", "index_copy", "index_fill", "index_select", "masked_scatter", "masked_select",
     "nonzero", "scatter", "scatter_add", "scatter_reduce", "take", "take_along_dim",
 ]  # fmt: skip
 
@@ -353,19 +353,13 @@ def argwhere(input: Tensor) -> Tensor:
     return _nonzero(input)
 
 
-def count_nonzero(input: Tensor, dim: Any = None, *, axis: Any = None) -> Tensor:
-    """Number (int64) of nonzero elements over `dim`."""
-    dim = dim if axis is None else either("count_nonzero", dim, None, axis)
-    return input.ne(0).sum(dim)
-
-
 class GatherMethods(Differentiable):
     """The methods of this family."""
 
     __slots__ = ()
     gather, take_along_dim, scatter, scatter_add, scatter_reduce = gather, take_along_dim, scatter, scatter_add, scatter_reduce
     index_select, index_add, index_copy, index_fill, take = index_select, index_add, index_copy, index_fill, take
-    masked_select, masked_scatter, nonzero, argwhere, count_nonzero = masked_select, masked_scatter, nonzero, argwhere, count_nonzero
+    masked_select, masked_scatter, nonzero, argwhere = masked_select, masked_scatter, nonzero, argwhere
 
     def scatter_(self: Any, dim: int, index: Tensor, src: Any = None, *, value: Any = None, reduce: str | None = None) -> Any:
         """scatter, in place."""

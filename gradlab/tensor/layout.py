@@ -216,16 +216,14 @@ def _triangle_indices(find: Any, row: int, col: int, offset: int, dtype: Any, de
     return moved(made, Device(device)) if device is not None else made
 
 
-def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None, out: Any = None) -> Tensor:
+def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None) -> Tensor:
     """Row and column numbers, (2, n), of the lower triangle of a (row, col) matrix."""
-    result = _triangle_indices(np.tril_indices, row, col, offset, dtype, device)
-    return result if out is None else into("tril_indices", out, result)
+    return _triangle_indices(np.tril_indices, row, col, offset, dtype, device)
 
 
-def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None, out: Any = None) -> Tensor:
+def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None) -> Tensor:
     """Row and column numbers, (2, n), of the upper triangle of a (row, col) matrix."""
-    result = _triangle_indices(np.triu_indices, row, col, offset, dtype, device)
-    return result if out is None else into("triu_indices", out, result)
+    return _triangle_indices(np.triu_indices, row, col, offset, dtype, device)
 
 
 def _two(name: str, dim1: int, dim2: int, rank: int) -> tuple[int, int]:

@@ -16,7 +16,7 @@ from gradlab.tensor.pointwise import maximum, minimum
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
 
-__all__ = ["all", "amax", "amin", "any", "argmax", "argmin", "logsumexp", "max", "mean", "min", "sum", "var"]
+__all__ = ["all", "amax", "amin", "any", "argmax", "argmin", "count_nonzero", "logsumexp", "max", "mean", "min", "sum", "var"]
 
 _rows = ops.reduce
 _sum, _mean, _amax, _amin, _all, _any = map(bind, (_rows.sum_, _rows.mean, _rows.amax, _rows.amin, _rows.all_, _rows.any_))
@@ -204,6 +204,12 @@ def logsumexp(
     return found if keepdim or not dims else found.squeeze(dims)
 
 
+def count_nonzero(input: Tensor, dim: Any = None, *, axis: Any = None) -> Tensor:
+    """Number (int64) of nonzero elements over `dim`."""
+    dim = dim if axis is None else either("count_nonzero", dim, None, axis)
+    return input.ne(0).sum(dim)
+
+
 def any_empty(input: Tensor, dims: tuple[int, ...]) -> bool:
     """Whether a reduction over `dims` has no elements."""
     return 0 in [input._array.shape[d] for d in dims]
@@ -214,6 +220,6 @@ class ReductionMethods(Differentiable):
 
     __slots__ = ()
     sum, mean, amax, amin, max, min, argmax, argmin = sum, mean, amax, amin, max, min, argmax, argmin
-    all, any, var, logsumexp = all, any, var, logsumexp
+    all, any, var, logsumexp, count_nonzero = all, any, var, logsumexp, count_nonzero
 
 

@@ -130,12 +130,12 @@ def permute(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     return _permute(input, dims=tuple([normalize_dim(d, rank) for d in order]))
 
 
-def transpose(input: Tensor, dim0: int, dim1: int, *, out: Any = None) -> Tensor:
+def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
     """Two dimensions exchanged. A view."""
     rank = len(input._array.shape)
     if not (0 <= dim0 < rank and 0 <= dim1 < rank):
         dim0, dim1 = normalize_dim(dim0, rank), normalize_dim(dim1, rank)
-    return _transpose(input, dim0=dim0, dim1=dim1) if out is None else into("transpose", out, _transpose(input, dim0=dim0, dim1=dim1))
+    return _transpose(input, dim0=dim0, dim1=dim1)
 
 
 def t(input: Tensor) -> Tensor:

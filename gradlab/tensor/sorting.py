@@ -46,10 +46,10 @@ def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = 
     return result if out is None else into("sort", out, result)
 
 
-def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, *, axis: Any = None, out: Any = None) -> Tensor:
+def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, *, axis: Any = None) -> Tensor:
     """The indices (int64) that sort `input` along `dim`; stable."""
     dim = dim if axis is None else either("argsort", dim, -1, axis)
-    return sort(input, dim, descending)[1] if out is None else into("argsort", out, sort(input, dim, descending)[1])
+    return sort(input, dim, descending)[1]
 
 
 def msort(input: Tensor, *, out: Any = None) -> Tensor:

@@ -74,7 +74,7 @@ def _mean_of(input: Tensor, dim: Dims, keepdim: bool) -> Tensor:
 
 def var_mean(
     input: Tensor, dim: Dims = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: float | None = None, axis: Any =
-    None, keepdims: bool | None = None, out: Any = None,
+    None, keepdims: bool | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Variance and mean over `dim`."""
     dim = dim if axis is None else either("var_mean", dim, None, axis)
@@ -82,21 +82,19 @@ def var_mean(
     if isinstance(dim, bool):
         dim, unbiased = None, dim
     _floating("var_mean", input)
-    result = reduction.var(input, dim, correction=_correction(unbiased, correction), keepdim=keepdim), _mean_of(input, dim, keepdim)
-    return result if out is None else into("var_mean", out, result)
+    return reduction.var(input, dim, correction=_correction(unbiased, correction), keepdim=keepdim), _mean_of(input, dim, keepdim)
 
 
 def std_mean(
     input: Tensor, dim: Dims = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: float | None = None, axis: Any =
-    None, keepdims: bool | None = None, out: Any = None,
+    None, keepdims: bool | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
     """Standard deviation and mean over `dim`."""
     dim = dim if axis is None else either("std_mean", dim, None, axis)
     keepdim = keepdim if keepdims is None else keepdims
     if isinstance(dim, bool):
         dim, unbiased = None, dim
-    result = std(input, dim, unbiased, keepdim, correction=correction), _mean_of(input, dim, keepdim)
-    return result if out is None else into("std_mean", out, result)
+    return std(input, dim, unbiased, keepdim, correction=correction), _mean_of(input, dim, keepdim)
 
 
 # ---------------------------------------------------------------- norms

@@ -58,11 +58,12 @@ class CudaExecutable:
     kept = 0
 
     def __init__(self, line: Line) -> None:
-        self.backend: Any = dispatch.backend_for(line.device)
-        self.driver = driver = self.backend.driver
-        self.work = self.backend.work
+        backend: Any = dispatch.backend_for(line.device)
+        self.backend = backend
+        self.driver = driver = backend.driver  # a CudaBackend; its module is loaded when a device is first used
+        self.work = backend.work
         self.device = driver.current_device() if line.device.index is None else line.device.index
-        self.line = line._replace(calls=updates_last(line.calls, self.backend.updates))
+        self.line = line._replace(calls=updates_last(line.calls, backend.updates))
         self.schedule = Schedule()
         self.why = ""
         self.launches = 0  # of one run that is not captured, copies among them
@@ -298,7 +299,8 @@ class CudaExecutable:
         finally:
             driver.use_stream(current)
         if self.why:
-            _log.info("compile: a program on cuda:%d is not captured, its %d launches are made one by one: %s", self.device, self.launches, self.why)
+            text = "compile: a program on cuda:%d is not captured, its %d launches are made one by one: %s"
+            _log.info(text, self.device, self.launches, self.why)
 
     def _submit(self, stream: Any, side: Any) -> None:
         """Submit all launches to the two streams, with the events between them."""

@@ -15,8 +15,14 @@ class Memory(Protocol):
     """Makes arrays of one device."""
 
     device: Device
-    empty: Callable[[tuple[int, ...], np.dtype[Any]], Any]
-    zeros: Callable[[tuple[int, ...], np.dtype[Any]], Any]
+
+    @property
+    def empty(self) -> Callable[[tuple[int, ...], np.dtype[Any]], Any]:
+        """An array whose values nobody has set."""
+
+    @property
+    def zeros(self) -> Callable[[tuple[int, ...], np.dtype[Any]], Any]:
+        """An array of zeros."""
 
     def words(self, sizes: Sequence[tuple[int, np.dtype[Any]]]) -> tuple[list[Any], list[Any], Callable[[], None] | None]:
         """Small vectors of 8-byte numbers that the host writes before each run: as NumPy arrays, as the program's arrays, and what carries

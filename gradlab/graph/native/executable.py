@@ -14,6 +14,7 @@ import numpy as np
 from gradlab import dispatch
 from gradlab.backends.cpu import immediate
 from gradlab.dtype import HALF
+from gradlab.graph.device.executable import CudaExecutable
 from gradlab.graph.execute import Line, NumpyExecutable
 from gradlab.graph.ir import Call, Value
 from gradlab.graph.memory import arena
@@ -22,7 +23,8 @@ from gradlab.graph.native.layout import FIRST, Arranged, arrange
 from gradlab.graph.native.loops import Loop, lower_loop, why_not_elementwise
 from gradlab.graph.native.lower import LOWER, Lowering, TaskSpec, Unsupported
 from gradlab.graph.native.movements import copy
-from gradlab.graph.native.place import ARENA, Place
+from gradlab.graph.native.place import ARENA, RESERVED, Place
+from gradlab.graph.native.products import operand_of
 from gradlab.graph.steps import Step
 
 
@@ -59,6 +61,8 @@ class NativeExecutable:
         self.plan = arranged.plan
         self._ctx = Lowering()
         self._ctx.places, self._ctx.scratch_start = arranged.places, arranged.plan.size
+        operands = [operand_of(c, arranged.places) for u in arranged.units for c in u.calls]
+        self._ctx.operands.update(p for p in operands if p is not None)
         self._calls: list[Any] = []  # of each task, the call it belongs to
         steps: list[TaskSpec | Callable[[], None]] = []
         self.report: list[Step] = []
@@ -162,7 +166,12 @@ class NativeExecutable:
         text = "\n".join(ctx.texts.values())
         library = build.loaded(build.built(text)) if text else None
         tasks = [s for s in steps if isinstance(s, TaskSpec)]
-        places = np.array([(p.base, p.offset) for t in tasks for p in t.places] or [(0, 0)], np.int64)
+        behind = self.plan.size + ctx.scratch_size
+
+        def locate(p: Place) -> tuple[int, int]:
+            return (ARENA, behind + p.offset) if p.base == RESERVED else (p.base, p.offset)
+
+        places = np.array([locate(p) for t in tasks for p in t.places] or [(0, 0)], np.int64)
         parameters = np.array([n for t in tasks for n in t.parameters] or [0], np.int64)
         table = (_Task * max(len(tasks), 1))()
         at = at_parameter = 0
@@ -188,7 +197,7 @@ class NativeExecutable:
                 self.segments.append((done, done + 1))
                 done += 1
         self._status = np.zeros(8, np.int64)
-        self._memory = arena(self.plan.size + ctx.scratch_size)
+        self._memory = arena(self.plan.size + ctx.scratch_size + sum(ctx.reserved))
         dynamic = len(line.inputs) + len(line.outputs)
         self._base_arrays: list[Any] = [self._memory, self._status, *[None] * dynamic, *self.arranged.fixed]
         self._bases = (ctypes.c_void_p * len(self._base_arrays))()
@@ -266,6 +275,8 @@ def _why_numpy(call: Call) -> str:
 
 def executable(line: Line) -> Any:
     """The fastest executable that this machine can make of a line."""
+    if line.device.type == "cuda":
+        return CudaExecutable(line)
     return NativeExecutable(line) if build.available() else NumpyExecutable(line)
 
 

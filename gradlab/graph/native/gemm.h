@@ -185,38 +185,41 @@ inline __attribute__((always_inline)) void micro(
 
 template <typename T, int R>
 __attribute__((noinline)) void rows(
-    const T* a, int64_t a_row, int64_t a_column, const T* panels, int64_t depth, int64_t width, T* c, int64_t c_row, bool first, const T* bias) {
+    const T* a, int64_t a_row, int64_t a_column, const T* panels, int64_t step, int64_t depth, int64_t width, T* c, int64_t c_row, bool first,
+    const T* bias) {
   for (int64_t j = 0; j < width; j += PANEL<T>) {
     const int64_t have = width - j < PANEL<T> ? width - j : PANEL<T>;
     const T* b = bias == nullptr ? nullptr : bias + j;
-    if (a_column == 1) micro<T, R>(a, a_row, 1, panels + j * depth, depth, c + j, c_row, have, first, b);
-    else micro<T, R>(a, a_row, a_column, panels + j * depth, depth, c + j, c_row, have, first, b);
+    if (a_column == 1) micro<T, R>(a, a_row, 1, panels + j * step, depth, c + j, c_row, have, first, b);
+    else micro<T, R>(a, a_row, a_column, panels + j * step, depth, c + j, c_row, have, first, b);
   }
 }
 
 template <typename T, int R>
-void some_rows(int64_t left, const T* a, const Product& q, const T* panels, int64_t depth, int64_t width, T* c, bool first, const T* bias) {
+void some_rows(int64_t left, const T* a, const Product& q, const T* panels, int64_t step, int64_t depth, int64_t width, T* c, bool first, const T* bias) {
   if constexpr (R > 0) {
-    if (left >= R) rows<T, R>(a, q.a_row, q.a_column, panels, depth, width, c, q.c_row, first, bias);
-    else some_rows<T, R - 1>(left, a, q, panels, depth, width, c, first, bias);
+    if (left >= R) rows<T, R>(a, q.a_row, q.a_column, panels, step, depth, width, c, q.c_row, first, bias);
+    else some_rows<T, R - 1>(left, a, q, panels, step, depth, width, c, first, bias);
   }
 }
 
-// The part [m0, m1) x [n0, n1) of C.
+// The part [m0, m1) x [n0, n1) of C. ready: all of B in panels as deep as B, packed before; n0 is then a multiple of PANEL.
 template <typename T>
-void multiply(const T* a, const T* b, T* c, const T* bias, const Product& q, int64_t m0, int64_t m1, int64_t n0, int64_t n1) {
+void multiply(
+    const T* a, const T* b, T* c, const T* bias, const Product& q, int64_t m0, int64_t m1, int64_t n0, int64_t n1, const T* ready = nullptr) {
   if (m0 >= m1 || n0 >= n1) return;
   const int64_t depth = q.k < DEPTH ? q.k : DEPTH, span = n1 - n0 < WIDTH ? n1 - n0 : WIDTH;
-  T* panels = (T*)scratch.of(sizeof(T) * size_t(depth + 1) * size_t((span + PANEL<T>) / PANEL<T> * PANEL<T>));
+  T* panels = ready != nullptr ? nullptr : (T*)scratch.of(sizeof(T) * size_t(depth + 1) * size_t((span + PANEL<T>) / PANEL<T> * PANEL<T>));
   for (int64_t n = n0; n < n1; n += WIDTH) {
     const int64_t width = n1 - n < WIDTH ? n1 - n : WIDTH;
     for (int64_t k = 0; k < q.k || k == 0; k += DEPTH) {
       const int64_t deep = q.k - k < DEPTH ? q.k - k : DEPTH;
-      pack(b, q, k, deep, n, width, panels);
+      const T* block = ready == nullptr ? panels : ready + n * q.k + k * PANEL<T>;
+      if (ready == nullptr) pack(b, q, k, deep, n, width, panels);
       const bool first = k == 0 && !q.add;
       const T* start = bias == nullptr ? nullptr : bias + n;
       for (int64_t m = m0; m < m1; m += ROWS)
-        some_rows<T, ROWS>(m1 - m, a + m * q.a_row + k * q.a_column, q, panels, deep, width, c + m * q.c_row + n, first, start);
+        some_rows<T, ROWS>(m1 - m, a + m * q.a_row + k * q.a_column, q, block, ready == nullptr ? deep : q.k, deep, width, c + m * q.c_row + n, first, start);
     }
   }
 }

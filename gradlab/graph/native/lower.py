@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import hashlib
 import struct
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from gradlab.graph.ir import Call, Value
-from gradlab.graph.native.place import ARENA, Place
+from gradlab.graph.native.place import ARENA, RESERVED, Place
 
 Number = int | float
 WORTH = 16384  # simple operations that are worth a thread of their own (some 5 microseconds)
@@ -42,6 +43,9 @@ class Lowering:
         self.texts: dict[str, str] = {}  # name -> kernel text
         self.scratch_size = 0  # bytes of work space behind the arena, which every task may use for itself and its successor
         self.scratch_start = 0
+        self.reserved: list[int] = []  # sizes of work space that lives as long as the program, behind the scratch
+        self.operands: Counter[Place] = Counter()  # how often a place is the second operand of a product
+        self.packed: dict[Place, Place] = {}  # such operands that were packed once for several products
 
     def place(self, value: Any) -> Place:
         """Where a value lies. Unsupported for None and numbers."""
@@ -60,6 +64,12 @@ class Lowering:
         """Work space of so many bytes, for the tasks of one call."""
         self.scratch_size = max(self.scratch_size, -(-size // 64) * 64)
         return Place(ARENA, self.scratch_start, (size,), (1,), np.dtype(np.uint8))
+
+    def reserve(self, size: int) -> Place:
+        """Work space that keeps its values for the whole run. Its offset is known when the program is complete: see RESERVED."""
+        start = sum(self.reserved)
+        self.reserved.append(-(-size // 64) * 64)
+        return Place(RESERVED, start, (size,), (1,), np.dtype(np.uint8))
 
     def generate(self, body: str) -> str:
         """The name of the kernel with that text, `@K` standing for the name; one kernel for equal texts."""

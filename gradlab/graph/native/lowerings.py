@@ -8,6 +8,7 @@ from gradlab.graph.native import (
     reductions as reductions,
     rowwise as rowwise,
     updates as updates,
+    windows as windows,
 )
 
-__all__ = ["attention", "conv", "movements", "products", "reductions", "rowwise", "updates"]
+__all__ = ["attention", "conv", "movements", "products", "reductions", "rowwise", "updates", "windows"]

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 ARENA = 0
+RESERVED = -1  # stands for the part of the arena behind everything else, until the program is complete
 
 
 class Place(NamedTuple):

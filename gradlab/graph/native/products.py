@@ -6,15 +6,32 @@ import math
 from collections.abc import Sequence
 
 from gradlab.dtype import FLOAT32, FLOAT64
-from gradlab.graph.ir import Call
+from gradlab.graph.ir import Call, Value
+from gradlab.graph.native import build
 from gradlab.graph.native.lower import Lowering, TaskSpec, Unsupported, lowers, widest
 from gradlab.graph.native.movements import packed
 from gradlab.graph.native.place import Place
 
+SHARED = 3  # products of one operand that make it worth packing it once
 KERNELS = {FLOAT32: "gradlab_product_float", FLOAT64: "gradlab_product_double"}
 
 
-def product(c: Place, a: Place, b: Place, bias: Place | None = None) -> TaskSpec:
+def products(c: Place, a: Place, b: Place, bias: Place | None, ctx: Lowering) -> list[TaskSpec]:
+    """c = a @ b + bias; an operand b that several products share is packed once, before the first of them."""
+    if ctx.operands[b] < SHARED or len(b.shape) != 2 or c.dtype != FLOAT32:
+        return [_product(c, a, b, bias)]
+    first = []
+    if b not in ctx.packed:
+        panel = int(build.runtime().gradlab_panel_float())
+        k, n = b.shape
+        space = ctx.packed[b] = ctx.reserve(-(-n // panel) * panel * k * 4)
+        first = [TaskSpec("gradlab_pack_float", (n, k, *b.strides), (space, b), widest(n * k / 2))]
+    task = _product(c, a, b, bias)
+    parameters = (*task.parameters[:8], task.parameters[8] + 2, *task.parameters[9:])
+    return [*first, task._replace(parameters=parameters, places=(c, a, ctx.packed[b], *task.places[3:]))]
+
+
+def _product(c: Place, a: Place, b: Place, bias: Place | None) -> TaskSpec:
     """c = a @ b for matrices with up to two batch dimensions; `bias` is added to every row."""
     if a.dtype != c.dtype or b.dtype != c.dtype or c.dtype not in KERNELS or c.size == 0 or a.size == 0:
         raise Unsupported
@@ -68,13 +85,23 @@ def rows_of(p: Place) -> Place:
     return Place(p.base, p.offset, (math.prod(p.shape[:-1]), last), (last, 1), p.dtype)
 
 
+def operand_of(call: Call, places: dict[int, Place]) -> Place | None:
+    """The second operand of a product, as the kernels see it."""
+    if call.op.name not in ("matmul", "linear") or not isinstance(call.inputs[1], Value):
+        return None
+    found = places[call.inputs[1].id]
+    if call.op.name == "linear":
+        found = found._replace(shape=found.shape[::-1], strides=found.strides[::-1])
+    return found
+
+
 @lowers("matmul")
 def matmul(call: Call, ctx: Lowering) -> list[TaskSpec]:
     """a @ b."""
     a, b, c = ctx.place(call.inputs[0]), ctx.place(call.inputs[1]), ctx.place(call.outputs[0])
     if len(a.shape) < 2 or len(b.shape) < 2:
         raise Unsupported
-    return [product(c, a, b)]
+    return products(c, a, b, None, ctx)
 
 
 @lowers("linear")
@@ -84,4 +111,4 @@ def linear(call: Call, ctx: Lowering) -> list[TaskSpec]:
     source, first = packed(ctx.place(x), ctx) if len(x.spec.shape) != 2 else (ctx.place(x), [])
     a, weight = rows_of(source), ctx.place(w)
     transposed = Place(weight.base, weight.offset, weight.shape[::-1], weight.strides[::-1], weight.dtype)
-    return [*first, product(rows_of(ctx.place(call.outputs[0])), a, transposed, None if b is None else ctx.place(b))]
+    return [*first, *products(rows_of(ctx.place(call.outputs[0])), a, transposed, None if b is None else ctx.place(b), ctx)]

@@ -1,0 +1,128 @@
+"""`gradlab kernels FILE.cu`: a stand-alone CUDA file, compiled for every architecture and run on the emulated GPU. No GPU is needed.
+
+How its kernels are launched stands in the file (`testing/stand_alone.py`, docs/custom-kernels.md).
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from gradlab.backends.cuda.catalogue import Program
+from gradlab.backends.cuda.emulator import CompileError, CompilerMissing
+from gradlab.backends.cuda.emulator.sanitizer import sanitized_environment
+from gradlab.cli.arguments import Parser, positive_integer
+from gradlab.cli.failure import FAILED, Failure
+from gradlab.testing.kernels import ARCHITECTURES, check, table_rows
+from gradlab.testing.launches import compiled
+from gradlab.testing.nvrtc import Nvrtc, NvrtcMissing, load
+from gradlab.testing.stand_alone import Bench, File
+
+SANITIZERS = ("address,undefined", "thread")
+
+
+def configure(parser: Parser) -> None:
+    """The command's options."""
+    parser.add_argument("files", nargs="+", metavar="FILE.cu", help="CUDA C++ files")
+    parser.add_argument("--name", action="append", default=[], help="an instance of a template, such as 'scale<float>' (repeatable)")
+    parser.add_argument(
+        "--arch", type=positive_integer, action="append",
+        help=f"compile for this architecture, 90 for sm_90 (repeatable; default: {', '.join(map(str, ARCHITECTURES))})",
+    )  # fmt: skip
+    parser.add_argument("--emulate", action="store_true", help="only run on the emulated GPU; do not compile for real ones")
+    parser.add_argument("--sanitize", action="store_true", help="run the kernels also under the address, undefined and thread sanitizers")
+
+
+def run(options: argparse.Namespace) -> int:
+    """Prints what each file's kernels take and do; 0 if all is well, else 1."""
+    if options.emulate and options.arch:
+        raise Failure("--arch is for compiling, which --emulate leaves out; give one of them")
+    failed = 0
+    for name in options.files:
+        path = Path(name)
+        if not path.is_file():
+            raise Failure(f"no file {name!r} here")
+        try:
+            file = File(path, options.name)
+        except (FileNotFoundError, UnicodeDecodeError) as error:
+            raise Failure(f"{name}: {error}", FAILED) from None
+        if not file.kernels:
+            raise Failure(f"{name}: there is no __global__ function in it", FAILED)
+        if not options.emulate:
+            failed += _compile(file, options.arch)
+        failed += _emulate(file, options.sanitize)
+    print("FAILED" if failed else "all is well")
+    return int(failed > 0)
+
+
+def _compile(file: File, wanted: list[int] | None) -> int:
+    """The table of registers, shared memory and spills; how many architectures failed."""
+    if not file.names:
+        return 0
+    try:
+        nvrtc: Nvrtc = load()
+    except NvrtcMissing as error:
+        print(f"{file.path.name}: not compiled for a GPU: {error}")
+        return 0
+    known = nvrtc.architectures()
+    architectures = [a for a in wanted or ARCHITECTURES if a in known]
+    unknown = sorted(set(wanted or ()) - set(known))
+    if unknown:
+        raise Failure(f"NVRTC {nvrtc.version[0]}.{nvrtc.version[1]} does not know sm_{unknown[0]}; it knows {', '.join(map(str, known))}")
+    program = Program(file.path.name, file.source.text, list(file.names), 0)
+    outcomes = [check(program, a, nvrtc) for a in architectures]
+    heading = " ".join(f"{a:4d}" for a in architectures)
+    print(f"{file.path.name}: NVRTC {nvrtc.version[0]}.{nvrtc.version[1]}; registers on sm_…, bytes of shared memory, stack and spills")
+    print(f"  {'':40} {heading} {'shared':>7} {'stack':>6} {'spills':>6}")
+    if any(outcome.usage for outcome in outcomes):
+        for label, registers, shared, stack, spills in table_rows(outcomes, True):
+            print(f"  {label:40} {registers:{len(heading)}} {shared:>7} {stack:>6} {spills:>6}")
+    bad = [outcome for outcome in outcomes if outcome.problem]
+    said: set[str] = set()
+    for outcome in bad:
+        problem = outcome.problem or ""
+        if problem not in said:
+            said.add(problem)
+            print(f"  sm_{outcome.architecture} FAILED: {problem}")
+    return len(bad)
+
+
+def _emulate(file: File, sanitize: bool) -> int:
+    """Every launch in every order of threads, then under sanitizers; how many failed."""
+    print(f"{file.path.name}: on the emulated GPU")
+    for name in file.left_out:
+        print(f"  {name}: left out: a template; name an instance (--name '{name}<float>') or write // gradlab: run {name}<float><<<…>>>(…)")
+    if not file.names:
+        return 1
+    try:
+        bench = Bench(file, compiled(file.source))
+    except CompilerMissing as error:
+        print(f"  not run: {error}")
+        return 0
+    except CompileError as error:
+        print(f"  does not compile: {error}")
+        return 1
+    failed = 0
+    for found in bench.run():
+        at = f"{file.path.name}:{found.line}: " if found.line is not None else ""
+        print(f"  {at}{found.kernel}: {'FAILED' if found.problems else 'ok'}")
+        for words in (*found.problems, *found.notes):
+            print(f"      {words}")
+        failed += bool(found.problems)
+    return failed + (_sanitize(bench) if sanitize else 0)
+
+
+def _sanitize(bench: Bench) -> int:
+    failed = 0
+    for names in SANITIZERS:
+        try:
+            sanitized_environment(names)
+        except RuntimeError as error:
+            print(f"  sanitizer {names}: not run: {error}")
+            continue
+        findings = bench.under(names)
+        print(f"  sanitizer {names}: {'FAILED' if findings else f'ok ({len(bench.launches)} launches)'}")
+        for finding in findings:
+            print(f"      {finding}")
+        failed += bool(findings)
+    return failed

@@ -1,0 +1,59 @@
+"""Where a traced program runs: one device for all of it. Arguments may come from the host if they are moved to the device first."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from gradlab.device import CPU, Device
+from gradlab.graph.ir import Call, Graph, Value
+from gradlab.graph.symbol import TraceError
+
+
+def on_one_device(graph: Graph, devices: Mapping[int, Device]) -> Graph:
+    """The graph without moves of arguments from the host, which its executable copies to the device anyway.
+
+    devices: of values by number, where one is known; other values are wherever the program is. Raises TraceError for a program that
+    computes on several devices.
+    """
+    if graph.device == CPU and all(c.op.name != "to_device" for c in graph.calls):
+        return graph
+    for array_value in graph.state:
+        if devices.get(array_value.id, graph.device) != graph.device and any(array_value in c.inputs for c in graph.calls):
+            user = next(c for c in graph.calls if array_value in c.inputs)
+            raise _mixed(graph, user, f"a tensor of shape {array_value.spec.shape} from outside is on {devices[array_value.id]}")
+    arguments = {v.id for v in graph.inputs if devices.get(v.id, graph.device) != graph.device}
+    same: dict[int, Value] = {}
+    calls: list[Call] = []
+    for call in graph.calls:
+        inputs = tuple(same.get(x.id, x) if isinstance(x, Value) else x for x in call.inputs)
+        read = [x for x in inputs if isinstance(x, Value)]
+        if call.op.name == "to_device":
+            target = devices.get(call.outputs[0].id, graph.device)
+            (source,) = read
+            if target == graph.device and source.id in arguments:
+                same[call.outputs[0].id] = source
+                continue
+            raise _mixed(graph, call, f"a tensor of shape {source.spec.shape} is moved to {target}")
+        for x in call.inputs:
+            if isinstance(x, Value) and devices.get(x.id, graph.device) != graph.device:
+                raise _mixed(graph, call, f"{call.op.name} computes on {devices[x.id]}")
+        if not read and devices.get(call.outputs[0].id, graph.device) != graph.device:
+            raise _mixed(graph, call, f"{call.op.name} makes a tensor on {devices[call.outputs[0].id]}")
+        calls.append(Call(call.op, inputs, call.params, call.outputs, call.position))
+
+    def there(value: Value) -> Value:
+        return same.get(value.id, value)
+
+    return Graph(
+        graph.inputs, graph.state, graph.random, calls, list(map(there, graph.outputs)),
+        [(old, there(new)) for old, new in graph.updates],
+        [(leaf, None if v is None else there(v)) for leaf, v in graph.gradients], graph.device,
+    )  # fmt: skip
+
+
+def _mixed(graph: Graph, call: Call, what: str) -> TraceError:
+    source = call.source()
+    return TraceError(
+        f"compile: the function uses several devices: it runs on {graph.device}, but {what}. Keep its parameters and what it computes on one "
+        f"device; only its arguments may come from elsewhere, if it moves them first (x.to(device))" + (f"\n  at: {source}" if source else "")
+    )

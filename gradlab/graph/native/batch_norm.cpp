@@ -1,0 +1,168 @@
+// Batch norm with the statistics of the batch, and its derivative. One channel is one thread's work, so that what the first pass reads
+// is still in the cache for the next ones. float; x and y are contiguous [images, channels, places].
+#include "runtime.h"
+
+#include <cmath>
+
+namespace {
+
+// A sum of many numbers: running float totals that vectorise, emptied into a double before they get inexact.
+struct Sum {
+  static constexpr int LANES = 32;
+  static constexpr int64_t MOST = 256;  // additions to one total
+  float lane[LANES] = {};
+  double total = 0;
+  int64_t added = 0;
+
+  void flush() {
+    for (int j = 0; j < LANES; ++j) total += lane[j], lane[j] = 0;
+    added = 0;
+  }
+  template <typename F> void add(int64_t n, F of) {
+    for (int64_t first = 0; first < n; first += MOST * LANES) {
+      const int64_t last = first + MOST * LANES < n ? first + MOST * LANES : n;
+      if (added + (last - first) / LANES + 1 > MOST) flush();
+      added += (last - first) / LANES + 1;
+      float own[LANES];
+      std::memcpy(own, lane, sizeof own);
+      int64_t i = first;
+      for (; i + LANES <= last; i += LANES)
+        for (int j = 0; j < LANES; ++j) own[j] += of(i + j);
+      for (int j = 0; i + j < last; ++j) own[j] += of(i + j);
+      std::memcpy(lane, own, sizeof own);
+    }
+  }
+  double value() {
+    flush();
+    return total;
+  }
+};
+
+// Many channels of one place each (a matrix): rows are added up, COLUMNS channels at a time.
+constexpr int64_t COLUMNS = 64;
+template <typename F> void column_sums(int64_t rows, int64_t wide, double* sum, F of) {
+  for (int64_t j = 0; j < wide; ++j) sum[j] = 0;
+  for (int64_t first = 0; first < rows; first += 256) {
+    const int64_t last = first + 256 < rows ? first + 256 : rows;
+    float some[COLUMNS] = {};
+    for (int64_t r = first; r < last; ++r)
+      for (int64_t j = 0; j < wide; ++j) some[j] += of(r, j);
+    for (int64_t j = 0; j < wide; ++j) sum[j] += some[j];
+  }
+}
+
+struct Layout {
+  int64_t images, channels, places;
+};
+
+// What a channel's results are made of.
+inline void statistics(double squares, double n, double eps, float* var, float* rstd) {
+  *var = float(squares / n);
+  *rstd = 1 / std::sqrt(*var + float(eps));
+}
+
+void forward_columns(char** p, const Layout& s, double eps, const float* weight, const float* bias, Share mine) {
+  float *mean = (float*)p[1], *rstd = (float*)p[2], *var = (float*)p[3];
+  for (int64_t c = mine.first; c < mine.last; c += COLUMNS) {
+    const int64_t wide = c + COLUMNS < mine.last ? COLUMNS : mine.last - c;
+    const float* x = (const float*)p[4] + c;
+    float *y = (float*)p[0] + c, *m = mean + c, scale[COLUMNS], shift[COLUMNS];
+    double sum[COLUMNS];
+    column_sums(s.images, wide, sum, [&](int64_t r, int64_t j) { return x[r * s.channels + j]; });
+    for (int64_t j = 0; j < wide; ++j) m[j] = float(sum[j] / double(s.images));
+    column_sums(s.images, wide, sum, [&](int64_t r, int64_t j) { const float d = x[r * s.channels + j] - m[j]; return d * d; });
+    for (int64_t j = 0; j < wide; ++j) {
+      statistics(sum[j], double(s.images), eps, var + c + j, rstd + c + j);
+      scale[j] = weight ? rstd[c + j] * weight[c + j] : rstd[c + j];
+      shift[j] = bias ? bias[c + j] : 0;
+    }
+    for (int64_t r = 0; r < s.images; ++r)
+      for (int64_t j = 0; j < wide; ++j) y[r * s.channels + j] = (x[r * s.channels + j] - m[j]) * scale[j] + shift[j];
+  }
+}
+
+void backward_columns(char** p, const Layout& s, const float* weight, Share mine) {
+  const float *mean = (const float*)p[6], *rstd = (const float*)p[7];
+  float *dweight = (float*)p[1], *dbias = (float*)p[2];
+  const float n = float(s.images);
+  for (int64_t c = mine.first; c < mine.last; c += COLUMNS) {
+    const int64_t wide = c + COLUMNS < mine.last ? COLUMNS : mine.last - c;
+    const float *dy = (const float*)p[3] + c, *x = (const float*)p[4] + c, *m = mean + c;
+    float *dx = (float*)p[0] + c, along[COLUMNS], shift[COLUMNS], scale[COLUMNS];
+    double sum[COLUMNS], dot[COLUMNS];
+    column_sums(s.images, wide, sum, [&](int64_t r, int64_t j) { return dy[r * s.channels + j]; });
+    column_sums(s.images, wide, dot, [&](int64_t r, int64_t j) { return dy[r * s.channels + j] * (x[r * s.channels + j] - m[j]); });
+    for (int64_t j = 0; j < wide; ++j) {
+      dbias[c + j] = float(sum[j]);
+      dweight[c + j] = float(dot[j]) * rstd[c + j];
+      along[j] = dweight[c + j] * rstd[c + j] / n;
+      shift[j] = dbias[c + j] / n;
+      scale[j] = weight ? rstd[c + j] * weight[c + j] : rstd[c + j];
+    }
+    for (int64_t r = 0; r < s.images; ++r)
+      for (int64_t j = 0; j < wide; ++j) {
+        const int64_t i = r * s.channels + j;
+        dx[i] = (dy[i] - (x[i] - m[j]) * along[j] - shift[j]) * scale[j];
+      }
+  }
+}
+
+}  // namespace
+
+// y, mean, rstd, var, x, weight, bias; parameters: images, channels, places, eps, whether there are a weight and a bias
+GRADLAB_KERNEL gradlab_batch_norm(char** p, const int64_t* v, int part, int parts) {
+  const Layout s = {v[0], v[1], v[2]};
+  const double eps = real(v[3]), n = double(s.images * s.places);
+  const float *weight = v[4] ? (const float*)p[5] : nullptr, *bias = v[5] ? (const float*)p[6] : nullptr;
+  if (s.places == 1) return forward_columns(p, s, eps, weight, bias, share(s.channels, part, parts, 16));
+  float *mean = (float*)p[1], *rstd = (float*)p[2], *var = (float*)p[3];
+  const Share mine = share(s.channels, part, parts);
+  for (int64_t c = mine.first; c < mine.last; ++c) {
+    Sum sum, squares;
+    for (int64_t i = 0; i < s.images; ++i) {
+      const float* x = (const float*)p[4] + (i * s.channels + c) * s.places;
+      sum.add(s.places, [=](int64_t j) { return x[j]; });
+    }
+    const float m = mean[c] = float(sum.value() / n);
+    for (int64_t i = 0; i < s.images; ++i) {
+      const float* x = (const float*)p[4] + (i * s.channels + c) * s.places;
+      squares.add(s.places, [=](int64_t j) { const float d = x[j] - m; return d * d; });
+    }
+    statistics(squares.value(), n, eps, var + c, rstd + c);
+    const float scale = weight ? rstd[c] * weight[c] : rstd[c], shift = bias ? bias[c] : 0;
+    for (int64_t i = 0; i < s.images; ++i) {
+      const float* x = (const float*)p[4] + (i * s.channels + c) * s.places;
+      float* y = (float*)p[0] + (i * s.channels + c) * s.places;
+      for (int64_t j = 0; j < s.places; ++j) y[j] = (x[j] - m) * scale + shift;
+    }
+  }
+}
+
+// dx, dweight, dbias, dy, x, weight, mean, rstd; parameters: images, channels, places, whether there is a weight
+GRADLAB_KERNEL gradlab_batch_norm_backward(char** p, const int64_t* v, int part, int parts) {
+  const Layout s = {v[0], v[1], v[2]};
+  const float *weight = v[3] ? (const float*)p[5] : nullptr, n = float(s.images * s.places);
+  if (s.places == 1) return backward_columns(p, s, weight, share(s.channels, part, parts, 16));
+  const float *mean = (const float*)p[6], *rstd = (const float*)p[7];
+  float *dweight = (float*)p[1], *dbias = (float*)p[2];
+  const Share mine = share(s.channels, part, parts);
+  for (int64_t c = mine.first; c < mine.last; ++c) {
+    const float m = mean[c];
+    Sum sum, dot;
+    for (int64_t i = 0; i < s.images; ++i) {
+      const int64_t at = (i * s.channels + c) * s.places;
+      const float *dy = (const float*)p[3] + at, *x = (const float*)p[4] + at;
+      sum.add(s.places, [=](int64_t j) { return dy[j]; });
+      dot.add(s.places, [=](int64_t j) { return dy[j] * (x[j] - m); });
+    }
+    dbias[c] = float(sum.value());
+    dweight[c] = float(dot.value()) * rstd[c];
+    const float along = dweight[c] * rstd[c] / n, shift = dbias[c] / n, scale = weight ? rstd[c] * weight[c] : rstd[c];
+    for (int64_t i = 0; i < s.images; ++i) {
+      const int64_t at = (i * s.channels + c) * s.places;
+      const float *dy = (const float*)p[3] + at, *x = (const float*)p[4] + at;
+      float* dx = (float*)p[0] + at;
+      for (int64_t j = 0; j < s.places; ++j) dx[j] = (dy[j] - (x[j] - m) * along - shift) * scale;
+    }
+  }
+}

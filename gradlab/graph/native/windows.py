@@ -1,0 +1,110 @@
+"""Lowering of pooling, padding and batch norm."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from gradlab.dtype import INT64
+from gradlab.graph.ir import Call
+from gradlab.graph.native.lower import Lowering, TaskSpec, Unsupported, bits, lowers, widest
+from gradlab.graph.native.movements import copy, fill, part_of
+from gradlab.graph.native.place import Place
+from gradlab.graph.native.rowwise import FAULT
+
+
+def _windows(shape: tuple[int, ...], outputs: tuple[int, ...], params: dict[str, Any]) -> list[int]:
+    """What the kernels know of windows over planes, in two dimensions."""
+    rank = len(params["kernel"])
+    if rank not in (1, 2) or math.prod(shape) == 0 or math.prod(shape[2:]) >= 1 << 31:
+        raise Unsupported
+    lead = 2 - rank
+    numbers = [math.prod(shape[:2]), *(1,) * lead, *shape[2:], *(1,) * lead, *outputs[2:]]
+    for name, neutral in (("kernel", 1), ("stride", 1), ("padding", 0), ("dilation", 1)):
+        numbers += (*(neutral,) * lead, *params.get(name, (1,) * rank))
+    return numbers
+
+
+def _work(numbers: list[int]) -> int:
+    """Threads for numbers of windows."""
+    planes, _, _, height, width, rows, columns, *_ = numbers
+    return min(planes, widest(planes * height * width * rows * columns / 2))
+
+
+@lowers("max_pool")
+def max_pool(call: Call, ctx: Lowering) -> list[TaskSpec]:
+    """The largest elements and where they lie."""
+    x, values, indices = ctx.dense(call.inputs[0]), ctx.dense(call.outputs[0]), ctx.dense(call.outputs[1], INT64)
+    numbers = _windows(x.shape, values.shape, call.params)
+    return [TaskSpec("gradlab_max_pool", tuple(numbers), (values, indices, x), _work(numbers))]
+
+
+@lowers("max_pool_backward")
+def max_pool_backward(call: Call, ctx: Lowering) -> list[TaskSpec]:
+    """Gradients added, or put, where their indices say."""
+    dy, indices, dx = ctx.dense(call.inputs[0]), ctx.dense(call.inputs[1], INT64), ctx.dense(call.outputs[0])
+    planes = math.prod(dx.shape[:2])
+    if dx.size == 0:
+        raise Unsupported
+    parameters = (planes, dx.size // planes, dy.size // planes, int(call.params["overlap"]))
+    return [TaskSpec("gradlab_max_pool_backward", parameters, (dx, dy, indices, FAULT), min(planes, widest(dx.size)))]
+
+
+@lowers("avg_pool", "avg_pool_backward")
+def avg_pool(call: Call, ctx: Lowering) -> list[TaskSpec]:
+    """Means of windows; or their gradients, spread over the windows."""
+    x, y, p = ctx.dense(call.inputs[0]), ctx.dense(call.outputs[0]), call.params
+    back = call.op.name == "avg_pool_backward"
+    numbers = _windows(y.shape, x.shape, p) if back else _windows(x.shape, y.shape, p)
+    divisor = p["divisor"]
+    if divisor is not None and divisor != int(divisor):
+        raise Unsupported
+    parameters = (*numbers, int(p["include"]), int(divisor or 0))
+    return [TaskSpec(f"gradlab_{call.op.name}", parameters, (y, x), _work(numbers))]
+
+
+@lowers("pad")
+def pad(call: Call, ctx: Lowering) -> list[TaskSpec]:
+    """A value everywhere, then the middle; negative numbers crop."""
+    x, y, pads = ctx.place(call.inputs[0]), ctx.place(call.outputs[0]), call.params["pads"]
+    if y.size == 0 or x.dtype != y.dtype:
+        raise Unsupported
+    inner = [(max(low, 0), min(low + n, size)) for (low, _), n, size in zip(pads, x.shape, y.shape)]
+    middle = all(b > a for a, b in inner)
+    target = part_of(y, tuple(slice(a, max(a, b)) for a, b in inner)) if inner else y
+    tasks = fill(y, call.params["value"], ctx) if not middle or target.size != y.size else []
+    if not middle:
+        return tasks
+    source = part_of(x, tuple(slice(a - low, b - low) for (a, b), (low, _) in zip(inner, pads))) if inner else x
+    return [*tasks, *copy(target, source, ctx)]
+
+
+def _channels(x: Place) -> tuple[int, int, int]:
+    """Images, channels, places."""
+    if len(x.shape) < 2 or x.size == 0:
+        raise Unsupported
+    return x.shape[0], x.shape[1], math.prod(x.shape[2:])
+
+
+@lowers("batch_norm")
+def batch_norm(call: Call, ctx: Lowering) -> list[TaskSpec]:
+    """With the statistics of the batch, which are results too."""
+    x, outputs = ctx.dense(call.inputs[0]), [ctx.dense(v) for v in call.outputs]
+    weight, bias = call.inputs[1:]
+    sizes = _channels(x)
+    places = (*outputs, x, x if weight is None else ctx.dense(weight), x if bias is None else ctx.dense(bias))
+    parameters = (*sizes, bits(call.params["eps"]), int(weight is not None), int(bias is not None))
+    return [TaskSpec("gradlab_batch_norm", parameters, places, min(sizes[1], widest(x.size * 4)))]
+
+
+@lowers("batch_norm_backward")
+def batch_norm_backward(call: Call, ctx: Lowering) -> list[TaskSpec]:
+    """The gradients of input, weight and bias."""
+    dy, x, weight, mean, rstd = call.inputs
+    inside = ctx.dense(x)
+    sizes = _channels(inside)
+    places = (
+        *(ctx.dense(v) for v in call.outputs), ctx.dense(dy), inside, inside if weight is None else ctx.dense(weight), ctx.dense(mean),
+        ctx.dense(rstd),
+    )  # fmt: skip
+    return [TaskSpec("gradlab_batch_norm_backward", (*sizes, int(weight is not None)), places, min(sizes[1], widest(inside.size * 6)))]
