@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import sys
 from importlib import import_module
+from math import e as e, inf as inf, nan as nan, pi as pi
 from typing import TYPE_CHECKING, Any
 
 from gradlab import autograd as autograd, backends as backends, cuda as cuda, ops as ops
@@ -42,6 +43,7 @@ from gradlab.dtype import (
     double as double,
     finfo as finfo,
     float16 as float16,
+    float32 as float,
     float32 as float32,
     float64 as float64,
     get_default_dtype as get_default_dtype,
@@ -49,6 +51,7 @@ from gradlab.dtype import (
     iinfo as iinfo,
     int8 as int8,
     int16 as int16,
+    int32 as int,
     int32 as int32,
     int64 as int64,
     long as long,
@@ -74,6 +77,7 @@ from gradlab.tensor.indexing import *
 from gradlab.tensor.layout import *
 from gradlab.tensor.linalg import *
 from gradlab.tensor.math import *
+from gradlab.tensor.missing import absent as _absent
 from gradlab.tensor.placing import *
 from gradlab.tensor.pointwise import *
 from gradlab.tensor.printing import *
@@ -86,7 +90,10 @@ from gradlab.tensor.solving import *
 from gradlab.tensor.sorting import *
 from gradlab.tensor.special import *
 from gradlab.tensor.statistics import *
+from gradlab.tensor.twins import *
 from gradlab.tensor.types import *
+
+newaxis = None
 
 if TYPE_CHECKING:
     from gradlab import (
@@ -131,7 +138,7 @@ def __getattr__(name: str) -> Any:
         return import_module(f"gradlab.{name}")
     if name in _ELSEWHERE:
         return getattr(import_module(_ELSEWHERE[name]), name)
-    raise AttributeError(f"module 'gradlab' has no attribute {name!r}")
+    raise _absent("gradlab", name)
 
 
 def __dir__() -> list[str]:

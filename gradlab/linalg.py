@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from gradlab.ops.solve import LinAlgError
 from gradlab.tensor import products
@@ -10,6 +10,7 @@ from gradlab.tensor.factoring import cholesky, cond, eigh, eigvalsh, lu, matrix_
 from gradlab.tensor.layout import diagonal as _diagonal
 from gradlab.tensor.linalg import matmul
 from gradlab.tensor.matrix_norms import matrix_norm, norm, vander, vecdot, vector_norm
+from gradlab.tensor.missing import absent as _absent
 from gradlab.tensor.products import matrix_power, multi_dot
 from gradlab.tensor.solving import (
     det,
@@ -42,3 +43,7 @@ def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
 def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
     """The diagonal of matrices, its elements last. A view."""
     return _diagonal(A, offset, dim1, dim2)
+
+
+def __getattr__(name: str) -> Any:
+    raise _absent("gradlab.linalg", name)

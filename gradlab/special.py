@@ -12,6 +12,7 @@ from gradlab.tensor.activation import log_softmax, softmax
 from gradlab.tensor.comparison import tensors_only
 from gradlab.tensor.gamma import digamma, lgamma as gammaln, mvlgamma as multigammaln, polygamma
 from gradlab.tensor.math import exp2, expm1, log1p, logit, sinc, xlogy
+from gradlab.tensor.missing import absent as _absent
 from gradlab.tensor.pointwise import round, sigmoid as expit, where
 from gradlab.tensor.reduction import logsumexp
 from gradlab.tensor.special import erf, erfc, erfinv
@@ -65,3 +66,7 @@ def xlog1py(input: Any, other: Any) -> Tensor:
     a: Any = input if isinstance(input, Differentiable) else product.new_full((), input)
     b: Any = other if isinstance(other, Differentiable) else product.new_full((), other)
     return a * log1p(where((a == 0) & (b <= -1), 0.0, b))
+
+
+def __getattr__(name: str) -> Any:
+    raise _absent("gradlab.special", name)

@@ -4,7 +4,7 @@
 
 namespace gradlab {
 
-enum Kind { SGD, MOMENTUM, ADAM, AMSGRAD, RMSPROP, ADAGRAD, ADADELTA, ADAMAX, NADAM, RADAM, ASGD, RPROP };
+enum Kind { SGD, MOMENTUM, ADAM, AMSGRAD, RMSPROP, ADAGRAD, ADADELTA, ADAMAX, NADAM, RADAM, ASGD, RPROP, LION };
 
 enum { CONSTANTS = 8 };    // numbers of the compute type that a parameter's update reads
 enum { CHUNK = 4096 };     // elements that one block updates
@@ -47,7 +47,7 @@ struct Table {
 
 template <int K>
 struct Buffers {
-    enum { COUNT = K == SGD ? 0 : K == MOMENTUM || K == ADAGRAD || K == ASGD ? 1 : K == AMSGRAD || K == RMSPROP ? 3 : 2 };
+    enum { COUNT = K == SGD ? 0 : K == MOMENTUM || K == ADAGRAD || K == ASGD || K == LION ? 1 : K == AMSGRAD || K == RMSPROP ? 3 : 2 };
 };
 
 // One thread of each parameter calls it: not worth its machine code at each place.
@@ -114,6 +114,9 @@ __device__ __forceinline__ void step(const T* c, T& p, T g, T* b, bool flag, boo
     } else if constexpr (K == MOMENTUM) {
         b[0] = kept & 1 ? b[0] * c[2] + g * c[3] : g;
         p -= (flag ? b[0] * c[2] + g : b[0]) * c[1];
+    } else if constexpr (K == LION) {
+        p = p * c[1] - sign(b[0] * c[2] + g * c[3]) * c[6];
+        b[0] = b[0] * c[4] + g * c[5];
     } else if constexpr (may_decouple) {
         b[0] += (g - b[0]) * c[1];
         b[1] = b[1] * c[2] + g * g * c[3];
@@ -160,7 +163,7 @@ __device__ __forceinline__ void step(const T* c, T& p, T g, T* b, bool flag, boo
     }
 }
 
-// found: the constants of each parameter. SGD counts nothing: there it is a null pointer, and h gives them.
+// found: the constants of each parameter. SGD and Lion count nothing: there it is a null pointer, and h gives them.
 template <class S, int K>
 __global__ void __launch_bounds__(256, 2) update(const Table<S, Buffers<K>::COUNT> table, const typename Compute<S>::type* __restrict__ found,
                                               const Hypers h, int flag, int maximize) {
@@ -177,6 +180,8 @@ __global__ void __launch_bounds__(256, 2) update(const Table<S, Buffers<K>::COUN
     T c[CONSTANTS];
     if constexpr (K == SGD || K == MOMENTUM) {
         c[0] = T(h[1]), c[1] = T(h[0]), c[2] = T(h[2]), c[3] = T(1.0 - h[3]);
+    } else if constexpr (K == LION) {
+        c[0] = T(0), c[1] = T(1.0 - h[0] * h[3]), c[2] = T(h[1]), c[3] = T(1.0 - h[1]), c[4] = T(h[2]), c[5] = T(1.0 - h[2]), c[6] = T(h[0]);
     } else {
 #pragma unroll
         for (int k = 0; k < CONSTANTS; ++k) c[k] = found[low * CONSTANTS + k];

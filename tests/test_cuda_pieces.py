@@ -8,7 +8,8 @@ from gradlab.backends.cuda import elementwise
 
 
 @pytest.mark.parametrize(
-    ("sizes", "most"), [((), 4), ((3,), 4), ((9,), 4), ((3, 5), 7), ((3, 5), 4), ((5, 3, 2), 4), ((5, 3, 2), 11), ((5, 3, 2), 30), ((2, 7), 1)]
+    ("sizes", "most"),
+    [((), 4), ((3,), 4), ((9,), 4), ((3, 5), 7), ((3, 5), 4), ((5, 3, 2), 4), ((5, 3, 2), 11), ((5, 3, 2), 30), ((2, 7), 1)],
 )
 def test_boxes_are_stretches_that_make_up_the_array(sizes, most):
     numbers = np.arange(int(np.prod(sizes))).reshape(sizes[::-1])  # sizes are innermost first

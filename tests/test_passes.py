@@ -73,7 +73,7 @@ def test_random_numbers_are_no_constants():
     [
         (lambda x: (x * 1 + 2) * 1, ["add"]),
         (lambda x: 1 * (x / 1) + 2, ["add"]),
-        (lambda x: -(-x) + 2, ["add"]),
+        (lambda x: x.neg().neg() + 2, ["add"]),
         (lambda x: (x - 0.0) + 2, ["add"]),
         (lambda x: x + 0.0 + 2, ["add", "add"]),  # −0 + 0 is +0
         (lambda x: x - (-0.0) + 2, ["sub", "add"]),

@@ -212,7 +212,7 @@ class Function:
     def batched_class(cls) -> Any:
         """The Function of a whole batch, generated from this one (see `generate_vmap_rule`)."""
         if "_batched_class" not in cls.__dict__:
-            cls._batched_class = type(f"Vmapped{cls.__name__}", (BatchedFunction,), {"function": cls})
+            cls._batched_class = _batched(cls)
         return cls._batched_class
 
     @classmethod
@@ -263,15 +263,21 @@ class Function:
         return type(output)(*outputs) if hasattr(output, "_fields") else tuple(outputs)
 
 
-class BatchedFunction(Function):
-    """Base of the generated Functions of a whole batch, which are called with (info, in_dims, *arguments)."""
+def _batched(function: type[Function]) -> type[Function]:
+    """The Function of a whole batch of calls of `function`, itself called with (info, in_dims, *arguments)."""
 
-    generate_vmap_rule = True
-    function: type[Function]
+    class Batch(Function):
+        @staticmethod
+        def forward(ctx: Any, info: VmapInfo, in_dims: Any, *values: Any) -> Any:
+            return batched_forward(function, ctx, info, in_dims, values)
 
-    @classmethod
-    def _forward(cls, ctx: FunctionCtx, info: VmapInfo, in_dims: Any, *values: Any) -> Any:
-        return batched_forward(cls.function, ctx, info, in_dims, values)
+        @staticmethod
+        def backward(ctx: Any, *gradients: Any) -> Any:
+            return batched_backward(function, ctx, gradients)
+
+    Batch.__name__ = f"Vmapped{function.__name__}"
+    Batch._node_class.__name__ = f"{Batch.__name__}Backward"
+    return Batch
 
 
 class Tangents(Function):

@@ -160,9 +160,9 @@ class Program:
                 kind, dtype = guards.name(type(value)), guards.name(value._array.dtype)
                 guards.test(f"type({expression}) is {kind}", f"{label}'s type", f"type({expression})")
                 guards.test(f"type({array}) is {guards.name(type(value._array))}", f"{label}'s device", f"{expression}.device")
-                if value.device.type != "cpu":
-                    device = f"{expression}.device.index == {value.device.index}"
-                    guards.test(device, f"{label}'s device", f"{expression}.device", value.device)
+                where = dispatch.backend_of(value._array).device_of(value._array)
+                if where.type != "cpu":
+                    guards.test(f"{expression}.device.index == {where.index}", f"{label}'s device", f"{expression}.device", where)
                 guards.test(f"{array}.shape == {value._array.shape!r}", f"{label}'s shape", f"{array}.shape", value._array.shape)
                 guards.test(f"{array}.dtype == {dtype}", f"{label}'s dtype", f"{array}.dtype", value._array.dtype)
                 edge = "is None" if value._edge is None else "is not None"

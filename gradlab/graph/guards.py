@@ -73,7 +73,7 @@ class Guards:
 
     def words(self) -> list[str]:
         """What the conditions are about; equal ones once, with their number."""
-        found = Counter(label if was is None else f"{label}: {short(was)}" for label, _, was in self.conditions.values())
+        found = Counter(label if was is None else f"{label}: {' '.join(short(was).split())}" for label, _, was in self.conditions.values())
         return [text if n == 1 else f"{text} (×{n})" for text, n in found.items()]
 
     def why(self, args: Any, kwargs: Any, mode: Any) -> str:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-import numpy as np
-
 from gradlab import dispatch
 from gradlab.autograd.base import LEAF
 from gradlab.autograd.mode import current, enter, leave
@@ -49,18 +47,18 @@ class Program:
         for value, array in graph.state.items():
             env[value.id] = array
         for generator, value, _ in graph.random:
-            env[value.id] = generator.state_array()
+            env[value.id] = dispatch.backend_for(graph.device).from_numpy(generator.state_array(), graph.device)
         for call in graph.calls:
             arrays = [env[x.id] if isinstance(x, Value) else x for x in call.inputs]
             backend = dispatch.choose(call.op, arrays) if arrays else dispatch.backend_for(call.params["device"])
             result = backend.run(call.op, arrays, call.params)
             for value, array in zip(call.outputs, (result,) if call.op.result is None else result, strict=True):
                 env[value.id] = array
-        outputs = [np.array(env[v.id]) for v in graph.outputs]
-        gradients = [(leaf, None if v is None else np.array(env[v.id])) for leaf, v in graph.gradients]
-        new = [(env[old.id], np.array(env[value.id])) for old, value in graph.updates]
+        outputs = [_copy(env[v.id]) for v in graph.outputs]
+        gradients = [(leaf, None if v is None else _copy(env[v.id])) for leaf, v in graph.gradients]
+        new = [(env[old.id], _copy(env[value.id])) for old, value in graph.updates]
         for target, array in new:
-            np.copyto(target, array)
+            dispatch.backend_of(target).assign(target, array)
         for leaf, gradient in gradients:
             leaf._grad = None if gradient is None else wrap(gradient)
         for generator, _, words in graph.random:
@@ -94,3 +92,5 @@ def trace(function: Callable[..., Any], *example: Any) -> Program:
     return Program(graph, structure, result_structure)
 
 
+def _copy(array: Any) -> Any:
+    return dispatch.backend_of(array).copy(array)

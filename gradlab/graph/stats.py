@@ -22,7 +22,7 @@ class Stats:
     passes          of each pass that changed their number: before and after
     tasks           kernel launches of one run
     loops           fused loops, by the rows in them
-    numpy           rows that run in NumPy: how often, and why
+    numpy           rows that run in NumPy (of a GPU's program: on the host): how often, and why
     arena, unshared bytes for intermediate values, and what they would take if none shared its memory
     trace_seconds, passes_seconds, compile_seconds
     programs        of the function, one for each set of guards that was met
@@ -66,7 +66,7 @@ def stats(staged: Staged, executables: Sequence[Any], seconds: float, programs: 
     calls = staged.graph.calls
     numpy: dict[str, tuple[int, str]] = {}
     for step in steps:
-        if step.kind == "numpy":
+        if step.kind in ("numpy", "host"):
             for call in step.calls:
                 numpy[call.op.name] = (numpy.get(call.op.name, (0, ""))[0] + 1, step.why)
     plans = [executable.plan for executable in executables if hasattr(executable, "plan")]
@@ -75,7 +75,7 @@ def stats(staged: Staged, executables: Sequence[Any], seconds: float, programs: 
         operations=len(calls),
         views=sum(c.op.view for c in calls),
         passes={r.name: (r.before, r.after) for r in staged.passes if r.before != r.after},
-        tasks=sum(getattr(executable, "tasks", 0) for executable in executables),
+        tasks=sum(getattr(executable, "tasks", getattr(executable, "launches", 0)) for executable in executables),
         loops=[" ".join(c.op.name for c in s.calls) for s in steps if s.kind == "loop" and len(s.calls) > 1],
         numpy=numpy,
         arena=sum(plan.size for plan in plans),

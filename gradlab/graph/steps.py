@@ -11,7 +11,7 @@ from gradlab.graph.ir import Call
 class Step(NamedTuple):
     """One step of a program.
 
-    kind     "loop" (fused, generated), "kernel", "numpy" or "copy"
+    kind     "loop" (fused, generated), "kernel", "copy", "numpy", or of a GPU's program "host"
     calls    the calls that it computes
     kernels  the names of its kernels; a generated one has its text in the executable's `sources`
     why      why it runs in NumPy

@@ -49,21 +49,24 @@ class Tracer:
         return Symbol(self._count, spec, self, device)
 
     def place(self, array: Any) -> Device | None:
-        """The device of a real array. The first that is not the CPU is the program's. RuntimeError for another one."""
+        """The device of a real array. The first that is not the CPU is the program's. TraceError for another one."""
         if type(array) is np.ndarray:
             return CPU
         device = dispatch.backend_of(array).device_of(array)
-        self.meet(device)
-        return device
+        return self.meet(device)
 
-    def meet(self, device: Device) -> None:
-        """Something of the program is on a device."""
+    def meet(self, device: Device) -> Device:
+        """Something of the program is on a device: with its number where it was "cuda". TraceError for a second GPU."""
+        if device.type != "cpu" and device.index is None:
+            backend: Any = dispatch.backend_for(device)
+            device = Device(device.type, backend.driver.current_device())
         if device.type != "cpu" and device != self.device:
             if self.device.type != "cpu":
                 raise TraceError(
                     f"compile: the function uses several devices, {self.device} and {device}; keep what it computes on one of them"
                 )
             self.device = self.graph.device = device
+        return device
 
     def value(self, symbol: Symbol) -> Value:
         """The graph's value of a symbol. TraceError for a symbol of another trace."""
@@ -123,12 +126,7 @@ class Tracer:
         """Where a call's results are. RuntimeError where its inputs are on different devices."""
         if op.name == "to_device" or not inputs:
             device: Device | None = params.get("device")
-            if device is not None and device.type != "cpu":
-                if device.index is None:
-                    backend: Any = dispatch.backend_for(device)
-                    device = Device(device.type, backend.driver.current_device())
-                self.meet(device)
-            return device
+            return None if device is None else self.meet(device)
         found: Device | None = None
         for x in inputs:
             if isinstance(x, Symbol) and x.device is not None and x.device is not found and x.device != found:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from gradlab.nn import functional, init, utils
 from gradlab.nn.module import Module
 from gradlab.nn.modules.activation import (
@@ -193,6 +195,7 @@ from gradlab.nn.parameter import (
     UninitializedParameter,
 )
 from gradlab.nn.summary import summary
+from gradlab.tensor.missing import absent as _absent
 
 __all__ = [
     "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d", "AdaptiveMaxPool1d", "AdaptiveMaxPool2d", "AdaptiveMaxPool3d",
@@ -217,3 +220,7 @@ __all__ = [
     "TripletMarginWithDistanceLoss", "Unflatten", "Unfold", "UninitializedBuffer", "UninitializedParameter", "Upsample",
     "UpsamplingBilinear2d", "UpsamplingNearest2d", "ZeroPad1d", "ZeroPad2d", "ZeroPad3d", "functional", "init", "summary", "utils",
 ]  # fmt: skip
+
+
+def __getattr__(name: str) -> Any:
+    raise _absent("gradlab.nn", name)

@@ -6,7 +6,9 @@ below multiply with masks, take minima and maxima, or select bits.
 
 from __future__ import annotations
 
+import functools
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
@@ -23,6 +25,16 @@ def derivative(dy: Spec, x: Spec, **_: Any) -> Spec:
     return broadcast(dy, x)
 
 
+def spread(cpu: Callable[..., None]) -> Callable[..., None]:
+    """A derivative's CPU function that takes an x smaller than the result: it is repeated, without a copy."""
+
+    @functools.wraps(cpu)
+    def run(dy: Any, x: Any, y: Any, **params: Any) -> None:
+        cpu(dy, x if x.shape == y.shape else np.broadcast_to(x, y.shape), y, **params)
+
+    return run
+
+
 # ---------------------------------------------------------------- GELU (Hendrycks and Gimpel, 2016): x·Φ(x), Φ the normal distribution
 
 _DENSITY = 1 / math.sqrt(2 * math.pi)
@@ -36,6 +48,7 @@ def gelu_cpu(x: Any, y: Any) -> None:
     y *= 0.5
 
 
+@spread
 def gelu_backward_cpu(dy: Any, x: Any, y: Any) -> None:
     """dy·(Φ(x) + x·φ(x))."""
     erf_cpu(x * x.dtype.type(math.sqrt(0.5)), y)
@@ -70,6 +83,7 @@ def gelu_tanh_cpu(x: Any, y: Any) -> None:
     y *= 0.5
 
 
+@spread
 def gelu_tanh_backward_cpu(dy: Any, x: Any, y: Any) -> None:
     """dy·(1 + t + x·(1 - t²)·u')/2 with t = tanh(u)."""
     square = np.multiply(x, x, np.empty_like(y))
@@ -120,6 +134,7 @@ def silu_cpu(x: Any, y: Any) -> None:
     np.multiply(x, sigmoid_of(x), y)
 
 
+@spread
 def silu_backward_cpu(dy: Any, x: Any, y: Any) -> None:
     """dy·(s + x·s·(1 - s)), s the sigmoid."""
     s = sigmoid_of(x)
@@ -164,6 +179,7 @@ def mish_cpu(x: Any, y: Any) -> None:
     y *= x
 
 
+@spread
 def mish_backward_cpu(dy: Any, x: Any, y: Any) -> None:
     """dy·(t + x·s·(1 - t²)) with t as above and s = sigmoid(x): s·(1 - t²) = 4·e·(1 + e)/(w + 2)²."""
     e = np.exp(np.minimum(x, x.dtype.type(40)))
@@ -205,6 +221,7 @@ def softplus_cpu(x: Any, y: Any, *, beta: float, threshold: float) -> None:
         np.copyto(y, x, where=large)
 
 
+@spread
 def softplus_backward_cpu(dy: Any, x: Any, y: Any, *, beta: float, threshold: float) -> None:
     """dy·sigmoid(beta·x), or dy where beta·x is above the threshold."""
     z = np.multiply(x, x.dtype.type(beta), np.empty_like(x))
@@ -257,6 +274,7 @@ def elu_cpu(x: Any, y: Any, *, alpha: float, scale: float, slope: float) -> None
     y += below
 
 
+@spread
 def elu_backward_cpu(dy: Any, x: Any, y: Any, *, alpha: float, scale: float, slope: float) -> None:
     """dy·scale above 0, dy·alpha·scale·slope·e^z below. Masks are multiplied with: choosing by them is slow in NumPy."""
     kind = x.dtype.type
@@ -300,6 +318,7 @@ def leaky_relu_cpu(x: Any, y: Any, *, slope: float) -> None:
         y += np.maximum(x, kind(0))
 
 
+@spread
 def leaky_relu_backward_cpu(dy: Any, x: Any, y: Any, *, slope: float) -> None:
     factor = (x > 0) * x.dtype.type(1 - slope)
     factor += x.dtype.type(slope)
@@ -324,6 +343,7 @@ def hardtanh_cpu(x: Any, y: Any, *, lo: float, hi: float) -> None:
     np.clip(x, x.dtype.type(lo), x.dtype.type(hi), y)
 
 
+@spread
 def hardtanh_backward_cpu(dy: Any, x: Any, y: Any, *, lo: float, hi: float) -> None:
     """dy inside, 0 on the limits and outside, whatever dy is there."""
     inside = x > lo

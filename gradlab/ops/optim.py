@@ -240,3 +240,35 @@ adam_update = Op("adam_update", adam_rule, cpu=adam_cpu, cuda=Kernel("optim.cu",
 amsgrad_update = Op("amsgrad_update", amsgrad_rule, cpu=amsgrad_cpu, cuda=Kernel("optim.cu", "amsgrad_update", "update"),
                     params=("decoupled", "maximize"),
                     outputs=("new_p", "new_mean", "new_square", "new_largest", "new_step"))  # fmt: skip
+
+# ---------------------------------------------------------------- Lion: h = lr, beta1, beta2, weight_decay
+
+
+def lion_rule(p: Spec, grad: Spec, mean: Spec, h: Spec, *, maximize: bool) -> tuple[Spec, ...]:
+    """Rule: the new parameter and running mean."""
+    return like(p, grad, mean)
+
+
+@lru_cache(64)
+def _lion_constants(dtype: str, h: bytes) -> tuple[Any, ...]:
+    lr, beta1, beta2, weight_decay = unpacked(h)
+    return tuple(np.array(v, dtype) for v in (lr, beta1, 1 - beta1, beta2, 1 - beta2, 1 - lr * weight_decay))
+
+
+def lion_cpu(p: Any, g: Any, mean: Any, h: Any, new_p: Any, new_mean: Any, *, maximize: bool) -> None:
+    """(1 - lr · weight_decay) · p - lr · sign(beta1 · mean + (1 - beta1) · g); mean = beta2 · mean + (1 - beta2) · g (Chen et al., 2023)."""
+
+    def kernel(c: Any, s: Any, t: Any, p: Any, g: Any, mean: Any, new_p: Any, new_mean: Any) -> None:
+        lr, beta1, weight1, beta2, weight2, shrink = c
+        if maximize:
+            g = np.negative(g)
+        np.add(np.multiply(mean, beta1, t), np.multiply(g, weight1, s), t)
+        np.multiply(np.sign(t, t), lr, t)
+        np.add(np.multiply(mean, beta2, new_mean), np.multiply(g, weight2, s), new_mean)
+        np.subtract(np.multiply(p, shrink, new_p), t, new_p)
+
+    blockwise(kernel, _lion_constants(p.dtype.char, packed(h)), (p, g, mean, new_p, new_mean))
+
+
+lion_update = Op("lion_update", lion_rule, cpu=lion_cpu, cuda=Kernel("optim.cu", "lion_update", "update"), params=("maximize",),
+                 outputs=("new_p", "new_mean"))  # fmt: skip

@@ -14,9 +14,14 @@ from gradlab.autograd.mode import current
 from gradlab.dtype import BOOL, FLOATING, from_numpy
 
 # These write numbers of one type only, as in PyTorch; the others convert what they computed.
-EXACT = frozenset(
-    ["abs", "addbmm", "addmm", "addmv", "all", "amax", "amin", "aminmax", "any", "argmax", "argmin", "baddbmm", "bitwise_not", "bmm", "bucketize", "ceil", "chain_matmul", "clamp", "cross", "cummax", "cummin", "diag", "dot", "fix", "float_power", "floor", "frac", "gather", "heaviside", "histc", "index_select", "inner", "inverse", "isneginf", "isposinf", "kthvalue", "log_softmax", "logcumsumexp", "masked_select", "matmul", "matrix_power", "max", "median", "min", "mm", "mode", "msort", "mv", "nan_to_num", "nanmedian", "nanquantile", "neg", "nonzero", "norm", "quantile", "renorm", "round", "searchsorted", "sgn", "sign", "signbit", "softmax", "sort", "take_along_dim", "topk", "tril", "triu", "trunc", "vdot", "where"]
-)
+EXACT = frozenset({
+    "abs", "addbmm", "addmm", "addmv", "all", "amax", "amin", "aminmax", "any", "argmax", "argmin", "baddbmm", "bitwise_not", "bmm",
+    "bucketize", "ceil", "chain_matmul", "clamp", "cross", "cummax", "cummin", "diag", "dot", "fix", "float_power", "floor", "frac",
+    "gather", "heaviside", "histc", "index_select", "inner", "inverse", "isneginf", "isposinf", "kthvalue", "log_softmax",
+    "logcumsumexp", "masked_select", "matmul", "matrix_power", "max", "median", "min", "mm", "mode", "msort", "mv", "nan_to_num",
+    "nanmedian", "nanquantile", "neg", "nonzero", "norm", "quantile", "renorm", "round", "searchsorted", "sgn", "sign", "signbit",
+    "softmax", "sort", "take_along_dim", "topk", "tril", "triu", "trunc", "vdot", "where",
+})  # fmt: skip
 
 
 def into(name: str, out: Any, result: Any) -> Any:

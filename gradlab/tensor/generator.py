@@ -109,6 +109,8 @@ def draw(generator: Generator | None, words: int, device: Device | None = None) 
         return mode.vmap.draw(generator, words, device)
     tracer = mode.tracer
     if tracer is not None:
+        if device is not None and device.type != "cpu":
+            tracer.meet(device)
         return tracer.random_state(generator), tracer.advance_random(generator, -(-words // 4) * 4)
     if (capturing := captured.get()) is not None and (found := capturing(generator, words, device)) is not None:
         return found

@@ -43,13 +43,14 @@ from gradlab.tensor.solving import SolvingMethods
 from gradlab.tensor.sorting import SortingMethods
 from gradlab.tensor.special import SpecialMethods
 from gradlab.tensor.statistics import StatisticsMethods
+from gradlab.tensor.twins import TwinMethods
 
 
 class Tensor(
     ActivationMethods, SpecialMethods, PointwiseMethods, ComparisonMethods, ReductionMethods, ShapeMethods, IndexingMethods,
     GatherMethods, SortingMethods, LinalgMethods, ConvertMethods, RandomMethods, MathMethods, MathInPlaceMethods, ClosenessMethods,
     ScanMethods, StatisticsMethods, LayoutMethods, AssemblyMethods, ProductMethods, SolvingMethods, FactoringMethods, GammaMethods,
-    ReshapingMethods, PlacingMethods,
+    ReshapingMethods, PlacingMethods, TwinMethods,
 ):  # fmt: skip
     """A multi-dimensional array of one dtype that records what is computed from it. Made by `gradlab.tensor` and its relatives."""
 
@@ -127,10 +128,6 @@ class Tensor(
     def is_floating_point(self) -> bool:
         """Whether the dtype is float16, bfloat16, float32 or float64."""
         return self._array.dtype in FLOATING
-
-    def is_complex(self) -> bool:
-        """False: gradlab has no complex tensors."""
-        return False
 
     def is_inference(self) -> bool:
         """Whether made under `inference_mode`."""

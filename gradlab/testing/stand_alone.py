@@ -93,8 +93,7 @@ class File:
         self.path = path
         self.kernels = kernels_in(text)
         self.notes = [(number, m[1].strip()) for number, line in enumerate(text.splitlines(), 1) if (m := _NOTE.search(line))]
-        plain = {k.name.rpartition("::")[2]: k.name for k in self.kernels}
-        self._full = {short: full for short, full in plain.items()}
+        self._full = {k.name.rpartition("::")[2]: k.name for k in self.kernels}
         wanted = [self.qualified(m["kernel"]) for _, note in self.notes if (m := _RUN.match(note))]
         wanted += [self.qualified(name) for name in names]
         wanted += [k.name for k in self.kernels if not k.template]
@@ -182,11 +181,9 @@ class Bench:
 
     def _filled(self, shape: tuple[int, ...], dtype: str, fill: str) -> np.ndarray[Any, Any]:
         try:
-            kind = as_numpy(dtype)
+            kind = np.dtype(dtype) if dtype in ("uint16", "uint32", "uint64") else as_numpy(dtype)
         except (TypeError, ValueError):
-            kind = np.dtype(dtype) if dtype in ("uint16", "uint32", "uint64") else None
-        if kind is None:
-            raise AnnotationError(f"there is no dtype {dtype!r}")
+            raise AnnotationError(f"there is no dtype {dtype!r}") from None
         random = np.random.default_rng([self._count, *shape])
         size = int(np.prod(shape, dtype=np.int64))
         if fill == "unset":

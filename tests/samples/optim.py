@@ -129,6 +129,12 @@ def rprop(p, grad, previous, size, step, h, maximize):
     return p - np.sign(g) * size, g, size, step + 1
 
 
+def lion(p, grad, mean, h, maximize):
+    lr, beta1, beta2, weight_decay = h
+    g = -grad if maximize else grad
+    return p * (1 - lr * weight_decay) - lr * np.sign(beta1 * mean + (1 - beta1) * g), beta2 * mean + (1 - beta2) * g
+
+
 SGD_H = np.array([0.1, 0.25, 0.875, 0.5])
 ADAM_H = np.array([0.1, 0.875, 0.75, 0.0625, 0.25])
 PLAIN_H = np.array([0.125, 0.875, 0.75, 0.0625, 0])
@@ -192,6 +198,11 @@ SAMPLES = {
         sample(P, G, M, np.array(0.25), np.array(mu), s, np.array([0.125, 0.5, 0.75, 4, 0.25]), reference=asgd, maximize=mu == 1, **QUIET)
         for mu in (1.0, 0.5)
         for s in (STEP, STEPS)
+    ],
+    "lion_update": [
+        *[sample(P, G, M, np.array([0.125, 0.75, 0.5, 0.25]), reference=lion, maximize=m, **QUIET) for m in (False, True)],
+        sample(*BIG[:3], np.array([0.125, 0.75, 0.5, 0.0]), reference=lion, maximize=False, **QUIET),
+        sample(EMPTY, EMPTY, EMPTY, np.array([0.125, 0.75, 0.5, 0.25]), reference=lion, maximize=False, **QUIET),
     ],
     "rprop_update": [
         sample(P, G, M, V, STEP, np.array([0.5, 1.25, 0.75, 1.5]), reference=rprop, maximize=m, **QUIET) for m in (False, True)

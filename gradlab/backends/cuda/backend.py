@@ -16,9 +16,10 @@ from gradlab.backends.cuda import elementwise, fallback, launch, reduction
 from gradlab.backends.cuda.compiler import Compiler
 from gradlab.backends.cuda.driver import Driver
 from gradlab.backends.cuda.gemm.library import warm
+from gradlab.backends.cuda.gemm.rows import product_with_sums
 from gradlab.backends.cuda.work import Work
 from gradlab.device import Device
-from gradlab.dtype import INT64
+from gradlab.dtype import FLOATING, INT64
 from gradlab.kernel import Elementwise, Gemm, Kernel, Library, Movement, Reduction
 from gradlab.op import Op
 from gradlab.spec import Spec
@@ -97,8 +98,12 @@ class CudaBackend:
 
     def update_launches(self, op: Op, rows: Sequence[tuple[list[Any], list[Any]]], params: dict[str, Any]) -> list[Callable[[], None]]:
         """An optimizer's row for many parameters on the current device: what does all of them, one call for each dtype. Each of `rows` has
-        the row's inputs, with the same h, and its outputs, which may be inputs; all contiguous."""
+        the row's inputs, with the same h, and its contiguous outputs, which may be inputs."""
         return launch.optim.launches(self.work, op, rows, params)
+
+    def product_with_sums(self, a: Any, b: Any, c: Any, sums: Any) -> Callable[[], None] | None:
+        """What computes c = a @ b (matrices) and the sums of a's rows in one launch, for these very arrays; None where that is not to be."""
+        return product_with_sums(self.work, a, b, c, sums) if c.dtype in FLOATING else None
 
     def warm(self) -> None:
         """Make what products on the current device and stream need, before a capture."""

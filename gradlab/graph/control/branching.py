@@ -5,13 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-import numpy as np
-
-from gradlab.autograd.base import LEAF
 from gradlab.autograd import grad
+from gradlab.autograd.base import LEAF
 from gradlab.autograd.mode import current, enable_grad
 from gradlab.autograd.record import wrap
-from gradlab.dtype import INT64
 from gradlab.graph.control.halves import split
 from gradlab.graph.control.inner import Inner
 from gradlab.graph.control.nesting import compare, specs_of, tensors_of
@@ -49,7 +46,7 @@ class _Trace:
         self.inner = inner = Inner(mode.tracer, what)
         wanted = [mode.recording and t._edge is not None for t in operands]
         with inner.tracing():
-            self.operands = [inner.entry(s, w) for s, w in zip(specs_of(operands), wanted, strict=True)]
+            self.operands = [inner.entry(s, t, w) for s, t, w in zip(specs_of(operands), operands, wanted, strict=True)]
             result = branch(*unflatten(structure, self.operands))
             self.found, self.structure = tensors_of(result, f"{what}: the result of {name_of(branch)}")
             self.results = inner.results(self.found)
@@ -120,7 +117,7 @@ def _draws(traces: list[_Trace]) -> tuple[list[Any], list[Any]]:
     states = []
     for generator, words in most.values():
         start, offset = draw(generator, words)
-        states.append(start + wrap(np.array([0, offset], INT64)) if offset else start)
+        states.append(traces[0].inner.moved_on(start, offset))
     return [g for g, _ in most.values()], states
 
 
@@ -185,7 +182,8 @@ def _backward(
         before = len(inner.graph.calls)
         outputs = [p.outputs[k] if k in p.outputs else inner.value(inner.zeros(s)) for k, s in zip(keys, specs, strict=True)]
         roots = list(p.trace.roots.items())
-        parts.append(Part([*p.inputs, *p.kept, *inner.values([s for _, s in roots])], [*p.back, *inner.graph.calls[before:]], outputs, device))
+        given = [*p.inputs, *p.kept, *inner.values([s for _, s in roots])]
+        parts.append(Part(given, [*p.back, *inner.graph.calls[before:]], outputs, device))
         reads.append([*p.reads, *(len(fixed) + s for s in p.slots), *(len(fixed) + len(slots) + asked.index(i) for i, _ in roots)])
     outs = staged(Switch(parts, reads, [list(range(len(keys)))] * len(plans)), inputs, specs)
     found = dict(zip(keys, outs, strict=True))

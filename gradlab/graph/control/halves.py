@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from gradlab import ops
 from gradlab.graph.ir import Call, Value
 
 
@@ -32,10 +33,7 @@ def split(
     needed = _leading_to(calls, results)
     wanted = _leading_to(calls, gradients)
     maker = {v.id: c for c in calls for v in c.outputs}
-    same = {v.id for v in fixed}
-    for c in calls:
-        if all(x.id in same for x in c.inputs if isinstance(x, Value)):
-            same.update(v.id for v in c.outputs)
+    same = _same(calls, fixed)
     repeated: set[int] = set()
     saved: list[Value] = []
     used: set[int] = set()
@@ -62,6 +60,40 @@ def split(
     forward = [c for c in calls if id(c) in needed]
     backward = [c for c in calls if (id(c) in wanted and id(c) not in needed) or id(c) in repeated]
     return Halves(forward, backward, saved, used)
+
+
+def products(calls: Sequence[Call], value: Value, fixed: Iterable[Value]) -> list[tuple[Value, Value]]:
+    """The pairs (a, b) of matrices whose products aᵀ·b add up to a value; none where it is something else, or one does not change."""
+    maker = {v.id: c for c in calls for v in c.outputs}
+    same = _same(calls, fixed)
+    found = []
+    pending = [value]
+    while pending:
+        v = pending.pop()
+        call = maker.get(v.id)
+        if call is not None and call.op is ops.elementwise.add and all(isinstance(x, Value) and x.spec == v.spec for x in call.inputs):
+            pending += call.inputs
+            continue
+        if call is None or call.op is not ops.linalg.matmul or any(not isinstance(x, Value) or len(x.spec.shape) != 2 for x in call.inputs):
+            return []
+        left, right = call.inputs
+        turned = maker.get(left.id)
+        if turned is None or turned.op not in (ops.movement.t, ops.movement.transpose):
+            return []
+        pair = (turned.inputs[0], right)
+        if any(x.id in same or x.spec.dtype != v.spec.dtype for x in pair):
+            return []
+        found.append(pair)
+    return found
+
+
+def _same(calls: Sequence[Call], fixed: Iterable[Value]) -> set[int]:
+    """The values that are the same in each run: what depends on `fixed` alone."""
+    same = {v.id for v in fixed}
+    for c in calls:
+        if all(x.id in same for x in c.inputs if isinstance(x, Value)):
+            same.update(v.id for v in c.outputs)
+    return same
 
 
 def _leading_to(calls: Sequence[Call], ends: Iterable[Value]) -> set[int]:

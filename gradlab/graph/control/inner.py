@@ -10,11 +10,13 @@ from gradlab.autograd import engine
 from gradlab.autograd.base import LEAF, Differentiable
 from gradlab.autograd.mode import current, enter, leave
 from gradlab.autograd.record import refresh, wrap
-from gradlab.dtype import FLOATING
+from gradlab.device import Device
+from gradlab.dtype import FLOATING, INT64
 from gradlab.graph.ir import Value
 from gradlab.graph.symbol import Symbol, TraceError
 from gradlab.graph.tracer import Tracer
 from gradlab.spec import Spec
+from gradlab.tensor.creation import arange
 
 
 class Inner(Tracer):
@@ -34,9 +36,14 @@ class Inner(Tracer):
         self._edges: dict[int, tuple[Any, Any]] = {}
         self._entered: set[int] = set()
 
-    def entry(self, spec: Spec, leaf: bool) -> Any:
-        """A tensor that stands for an argument of the body."""
-        twin = wrap(self.symbol(spec))
+    def meet(self, device: Device) -> Device:
+        device = self.outer.meet(device)
+        self.device = self.graph.device = self.outer.device
+        return device
+
+    def entry(self, spec: Spec, tensor: Any, leaf: bool) -> Any:
+        """A tensor that stands for an argument of the body: `tensor`, or for a part of it."""
+        twin = wrap(self.symbol(spec, self._where(tensor._array)))
         twin._edge = LEAF if leaf and spec.dtype in FLOATING else None
         self.entries.append(twin)
         self._entered.add(twin._array.id)
@@ -54,6 +61,9 @@ class Inner(Tracer):
             return array  # type: ignore[no-any-return]
         at = self._by_array.get(_key(array))
         return self._capture(wrap(array)) if at is None else self.captured[at][1]
+
+    def _where(self, array: Any) -> Device | None:
+        return array.device if type(array) is Symbol else self.place(array)
 
     def _own(self, array: Any) -> bool:
         return type(array) is Symbol and array.tracer is self
@@ -76,7 +86,7 @@ class Inner(Tracer):
                 self.captured.append((tensor, self.captured[at][1]))
         if at is None:
             self._by_array[key] = at = len(self.captured)
-            self.captured.append((tensor, self.symbol(Spec(tuple(array.shape), array.dtype))))
+            self.captured.append((tensor, self.symbol(Spec(tuple(array.shape), array.dtype), self._where(array))))
         return self.captured[at][1]
 
     def _reaches(self, tracer: Any) -> bool:
@@ -128,12 +138,16 @@ class Inner(Tracer):
     def gradients(self, outputs: list[Any], targets: list[Any]) -> tuple[dict[int, Symbol], list[Symbol | None]]:
         """Within `tracing`: the outputs' gradients (by position, of those in the graph) as symbols, and the targets' gradients of them."""
         roots = [i for i, t in enumerate(outputs) if t._edge is not None and t._array.dtype in FLOATING]
-        arriving = {i: self.symbol(Spec(tuple(outputs[i]._array.shape), outputs[i]._array.dtype)) for i in roots}
+        arriving = {i: self.twin(self.lift(outputs[i]._array)) for i in roots}
         if not roots or not targets:
             return {}, [None] * len(targets)
         with self.quiet():
             found = engine.grad([outputs[i] for i in roots], targets, [wrap(arriving[i]) for i in roots], False, False)
         return arriving, [None if g is None else self.lift(g._array) for g in found]
+
+    def twin(self, symbol: Symbol) -> Symbol:
+        """A new input like a value: its gradient, or a sum of such values."""
+        return self.symbol(Spec(tuple(symbol.shape), symbol.dtype), symbol.device)
 
     def zeros(self, spec: Spec) -> Symbol:
         """Zeros, made by the body."""
@@ -147,6 +161,10 @@ class Inner(Tracer):
                 refresh(t)
         self.note(tensors)
         return [self.lift(t._array) for t in tensors]
+
+    def moved_on(self, state: Any, words: int) -> Any:
+        """A random state so many words on. (A constant made by a row, which is on whatever device the program is.)"""
+        return state + arange(0, 2 * words, words, dtype=INT64, device=self.device) if words else state
 
     def draws(self) -> list[tuple[Any, Symbol, int]]:
         """Generators from which the body draws: generator, symbol of its state, words."""

@@ -67,11 +67,11 @@ def staged_while(condition: Callable[..., Any], body: Callable[..., Any], carrie
     record = mode.recording
     asks, does = Inner(mode.tracer, "while_loop"), Inner(mode.tracer, "while_loop")
     with asks.tracing(), asks.quiet():
-        entered = [asks.entry(s, False) for s in specs]
+        entered = [asks.entry(s, t, False) for s, t in zip(specs, carried, strict=True)]
         flag = single("cond_fn returns", condition(*unflatten(structure, entered)))
         (decision,) = asks.results([flag.to(BOOL)])
     with does.tracing():
-        carry = [does.entry(s, record) for s in specs]
+        carry = [does.entry(s, t, record) for s, t in zip(specs, carried, strict=True)]
         after, after_structure = tensors_of(body(*unflatten(structure, carry)), "while_loop: what body_fn returns")
         compare("while_loop", "carried", (specs, structure), "the result of body_fn", (specs_of(after), after_structure), WAY_OUT)
         results = does.results(after)

@@ -38,12 +38,12 @@ class Part:
             return
         if self._executable is None:
             graph = self.graph
-            self._executable = executable(Line(graph.calls, graph.inputs, {}, graph.outputs, []))
+            self._executable = executable(Line(graph.calls, graph.inputs, graph.state, graph.outputs, []))
         self._executable.run(arrays, outs)
 
     def _row_by_row(self, arrays: Sequence[Any], outs: Sequence[Any]) -> None:
         graph = self.graph
-        env = {v.id: a for v, a in zip(graph.inputs, arrays, strict=True)}
+        env = {v.id: a for v, a in zip(graph.inputs, arrays, strict=True)} | {v.id: a for v, a in graph.state.items()}
         for call in graph.calls:
             inputs = [env[x.id] if isinstance(x, Value) else x for x in call.inputs]
             backend = dispatch.choose(call.op, inputs) if inputs else dispatch.backend_for(call.params["device"])

@@ -5,14 +5,12 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
-import numpy as np
-
-from gradlab.autograd.base import LEAF
 from gradlab.autograd import grad
+from gradlab.autograd.base import LEAF
 from gradlab.autograd.mode import current, enable_grad
 from gradlab.autograd.record import wrap
-from gradlab.dtype import FLOATING, INT64
-from gradlab.graph.control.halves import split
+from gradlab.dtype import FLOATING
+from gradlab.graph.control.halves import products, split
 from gradlab.graph.control.inner import Inner
 from gradlab.graph.control.nesting import compare, specs_of, tensors_of
 from gradlab.graph.control.part import Part, dense, like, staged
@@ -64,8 +62,8 @@ class _Trace:
         record = mode.recording
         wanted = [record and x._edge is not None for x in xs]
         with inner.tracing():
-            self.carry = [inner.entry(s, record) for s in specs_of(init)]
-            self.step = [inner.entry(Spec(s.shape[1:], s.dtype), w) for s, w in zip(specs_of(xs), wanted, strict=True)]
+            self.carry = [inner.entry(s, t, record) for s, t in zip(specs_of(init), init, strict=True)]
+            self.step = [inner.entry(Spec(s.shape[1:], s.dtype), x, w) for s, x, w in zip(specs_of(xs), xs, wanted, strict=True)]
             result = combine(unflatten(init_structure, self.carry), unflatten(xs_structure, self.step))
             after, ys, self.structure = checked(result, specs_of(init), init_structure)
             self.ys = ys
@@ -110,9 +108,9 @@ def staged_scan(
     for generator, state, words in draws:  # the random state is carried, and moves on by what one run of the body draws
         carry_in.append(state)
         with inner.quiet():
-            after.append(inner.lift((wrap(state) + wrap(np.array([0, words], INT64)))._array))
+            after.append(inner.lift(inner.moved_on(wrap(state), words)._array))
         start, offset = draw(generator, words * length)
-        first.append(start + wrap(np.array([0, offset], INT64)) if offset else start)
+        first.append(inner.moved_on(start, offset))
     consts = [(t, s) for i, (t, s) in enumerate(inner.captured) if all(s is not o for _, o in inner.captured[:i])]
     value, values = inner.value, inner.values
     backward = _backward_part(trace, carry_in, [*after, *ys], draws, consts, recompute) if trace.differentiable else None
@@ -164,18 +162,22 @@ def _backward_part(trace: _Trace, carry_in: list[Any], results: list[Any], draws
     count = len(trace.carry)
     carries = [i for i, t in enumerate(trace.carry) if t._edge is LEAF]
     steps = [i for i, t in enumerate(trace.step) if t._edge is LEAF]
-    leaves = [i for i, g in enumerate(trace.leaf_gradients) if g is not None]
+    # A sum over the steps of products of matrices is one product of what is stacked; other sums are carried.
+    constants = values([s for _, s in consts])
+    found = {i: products(inner.graph.calls, value(g), constants) for i, g in enumerate(trace.leaf_gradients) if g is not None}
+    multiplied = {i: pairs for i, pairs in found.items() if pairs}
+    leaves = [i for i in found if i not in multiplied]
     # What the loop carries: the gradients of the carry, and the sums of the leaves' gradients.
-    arriving = [trace.roots[i] if i in trace.roots else inner.symbol(Spec(carry_in[i].shape, carry_in[i].dtype)) for i in carries]
-    sums = [inner.symbol(Spec(trace.leaf_gradients[i].shape, trace.leaf_gradients[i].dtype)) for i in leaves]
+    arriving = [trace.roots[i] if i in trace.roots else inner.twin(carry_in[i]) for i in carries]
+    sums = [inner.twin(trace.leaf_gradients[i]) for i in leaves]
     leaving = [g if g is not None else inner.zeros(Spec(carry_in[i].shape, carry_in[i].dtype))
                for i, g in zip(carries, trace.carry_gradients, strict=True)]  # fmt: skip
     with inner.quiet():
         totals = [inner.lift((wrap(s) + wrap(trace.leaf_gradients[i]))._array) for s, i in zip(sums, leaves, strict=True)]
     given = [(n, g) for n, g in enumerate(trace.step_gradients) if g is not None]
     outputs = [*values(leaving), *values(totals), *values([g for _, g in given])]
-    constants = values([s for _, s in consts])
-    halves = split(inner.graph.calls, values(results), outputs, constants, values(carry_in), recompute)
+    factors = {v.id: v for pairs in multiplied.values() for pair in pairs for v in pair}
+    halves = split(inner.graph.calls, values(results), [*outputs, *factors.values()], constants, values(carry_in), recompute)
     # Of the outputs of the forward, those that were kept already are not kept twice.
     total = count + len(draws)
     ys = [v.id for v in values(results[total:])]
@@ -192,6 +194,8 @@ def _backward_part(trace: _Trace, carry_in: list[Any], results: list[Any], draws
     part: list[Part] = []
     specs_leaf = [s.spec for s in values(sums)]
     n_steps = len(step_values)
+    loop = len(arriving) + len(sums)
+    outputs += [v for v in factors.values() if v.id not in place and v.id not in {o.id for o in (*outputs[loop:], *step_values)}]
 
     def build(gradients: list[Any], history: list[Any], fixed: list[Any], length: int, reverse: bool, device: Any) -> list[Any]:
         if not part:
@@ -207,14 +211,18 @@ def _backward_part(trace: _Trace, carry_in: list[Any], results: list[Any], draws
         ]
         kept = [history[place[v.id]] for v in halves.saved]
         stacks = [*arrived, *kept, *(fixed[i] for i in used_steps)]
-        flow = Scan(part[0], len(starts) + len(sums), len(stacks), length, not reverse)
-        specs = [v.spec for v in outputs[: len(starts) + len(sums)]]
-        specs += [Spec((length, *v.spec.shape), v.spec.dtype) for v in outputs[len(starts) + len(sums) :]]
+        flow = Scan(part[0], loop, len(stacks), length, not reverse)
+        specs = [v.spec for v in outputs[:loop]] + [Spec((length, *v.spec.shape), v.spec.dtype) for v in outputs[loop:]]
         outs = staged(flow, [*starts, *map(zeros, specs_leaf), *stacks, *(fixed[n_steps + i] for i in used_consts)], specs)
         waiting = iter(outs)
         result: list[Any] = [None] * (count + n_steps + len(trace.leaf_gradients))
         for i in (*carries, *(count + n_steps + i for i in leaves), *(count + steps[n] for n, _ in given)):
             result[i] = next(waiting)
+        stacks_of = {v.id: t for v, t in zip(step_values, fixed)} | {n: history[i] for n, i in place.items()}
+        stacks_of |= {v.id: t for v, t in zip(outputs[loop:], outs[loop:], strict=True)}
+        for i, pairs in multiplied.items():
+            terms = [stacks_of[a.id].flatten(0, 1).t() @ stacks_of[b.id].flatten(0, 1) for a, b in pairs]
+            result[count + n_steps + i] = sum(terms[1:], terms[0])
         return result
 
     return _Backward(halves.forward, stacked, build)

@@ -1,8 +1,8 @@
 """A line of calls on a GPU: launches into planned memory, captured into one graph after the first run.
 
 Nothing that a launch is given changes from run to run: inputs are copied into buffers of the program's own, results out of them. So the
-second run, and every one after it, is one launch of a graph. What a graph cannot hold (a row that runs on the host) makes the program launch
-its kernels one by one instead; the log `gradlab.compile` says why.
+second run, and every one after it, is one launch of a graph. What a graph cannot hold (a row that runs on the host) makes the program
+launch its kernels one by one instead; the log `gradlab.compile` says why.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import numpy as np
 from gradlab import dispatch
 from gradlab.backends import determinism
 from gradlab.backends.cuda.gemm.settings import SETTINGS
-from gradlab.graph.device import loops
+from gradlab.graph.device import epilogues, loops
 from gradlab.graph.device.ordering import group_of, updates_last
 from gradlab.graph.device.schedule import MAIN, SIDE, Schedule, line_up, spread
 from gradlab.graph.execute import Line
@@ -30,9 +30,11 @@ from gradlab.graph.native.layout import FIRST, Arranged, arrange
 from gradlab.graph.native.loops import Loop
 from gradlab.graph.native.place import ARENA, Place
 from gradlab.graph.steps import Step
+from gradlab.spec import count
 
 _log = logging.getLogger("gradlab.compile")
 _BYTES = np.dtype(np.uint8)
+SMALL = 1024  # elements of a constant that is kept
 
 
 class Task(NamedTuple):
@@ -63,7 +65,9 @@ class CudaExecutable:
         self.driver = driver = backend.driver  # a CudaBackend; its module is loaded when a device is first used
         self.work = backend.work
         self.device = driver.current_device() if line.device.index is None else line.device.index
-        self.line = line._replace(calls=updates_last(line.calls, backend.updates))
+        calls = updates_last(line.calls, backend.updates)
+        line = line._replace(calls=epilogues.with_sums(calls) if epilogues.enabled() else calls)
+        self.line = self._on_device(lambda: self._with_constants(line))
         self.schedule = Schedule()
         self.why = ""
         self.launches = 0  # of one run that is not captured, copies among them
@@ -85,6 +89,17 @@ class CudaExecutable:
             driver.set_device(before)
 
     # ------------------------------------------------------------ memory
+
+    def _with_constants(self, line: Line) -> Line:
+        """Small tensors of one value are made once, here, not in each run."""
+        fixed, calls = dict(line.fixed), []
+        ends = {v.id for v in line.outputs} | {new.id for _, new in line.updates}
+        for call in line.calls:
+            if call.op.name == "full" and call.outputs[0].id not in ends and count(call.outputs[0].spec.shape) <= SMALL:
+                fixed[call.outputs[0]] = self.backend.run(call.op, [], call.params)
+            else:
+                calls.append(call)
+        return line._replace(fixed=fixed, calls=calls)
 
     def _prepare(self) -> None:
         line, empty = self.line, self.driver.empty
@@ -174,6 +189,7 @@ class CudaExecutable:
             functions = self.work.compiler.generated(("loops", *names), lambda: loops.source(kernels), names, f"{len(names)} fused loops")
         tasks: list[Task] = []
         self.report: list[Step] = []
+        self.launches = 0
         i = 0
         while i < len(units):
             unit, kernel, last = units[i], made[i], i
@@ -200,14 +216,22 @@ class CudaExecutable:
         for number, target in self.arranged.copies:
             tasks.append(Task(functools.partial(self.work.copy, self._array(target), env[number]), -1, -1))
             self.report.append(Step("copy", ()))
-        self._tasks, self.launches = tasks, len(tasks)
+        self._tasks = tasks
+        self.launches += len(tasks)
 
     def _launch(self, call: Call, inputs: list[Any], outputs: list[Any]) -> tuple[Callable[[], Any], str]:
         """What computes a call's outputs from its inputs, and why that is on the host, if it is."""
         op, params, work = call.op, call.params, self.work
+        if op is epilogues.product_with_sums:
+            both, number = epilogues.launch(self.backend, inputs, outputs)
+            self.launches += number - 1
+            return both, ""
         plan = self.backend.prepared(op, inputs, params)
         if op.view:  # one that has to copy
-            return lambda: work.copy(outputs[0], plan(inputs)), ""
+            source, *_ = inputs
+            if op.name == "view":
+                return functools.partial(work.copy, outputs[0].reshape(source.shape), source), ""
+            return lambda: work.copy(outputs[0], plan([work.contiguous(source)])), ""
         return functools.partial(plan, inputs, outputs), self.backend.why_on_host(op, inputs, params)
 
     @staticmethod

@@ -103,8 +103,9 @@ def _packed(loop: Loop, names: dict[int, str], walking: Sequence[bool], width: i
     numbers = [
         f"    const {compute_type(v.spec.dtype)} x{i} = load(a{i}[0]);" for i, v in enumerate(loop.loaded) if not walking[i]
     ]
-    held = _element(loop, names, [f"p{i}.item[j]" if w else "" for i, w in enumerate(walking)], [f"q{i}.item[j]" for i in range(len(loop.stored))])
-    single = _element(loop, names, [f"a{i}[i]" if w else "" for i, w in enumerate(walking)], [f"b{i}[i]" for i in range(len(loop.stored))])
+    results = range(len(loop.stored))
+    held = _element(loop, names, [f"p{i}.item[j]" if w else "" for i, w in enumerate(walking)], [f"q{i}.item[j]" for i in results])
+    single = _element(loop, names, [f"a{i}[i]" if w else "" for i, w in enumerate(walking)], [f"b{i}[i]" for i in results])
     return "\n".join([
         f"__global__ void __launch_bounds__({BLOCK}) @K({', '.join([*_pointers(loop), 'long long count'])}) {{",
         f"    const long long start = ((long long)blockIdx.x * {BLOCK} + threadIdx.x) * {width};",

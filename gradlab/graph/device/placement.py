@@ -53,7 +53,8 @@ def on_one_device(graph: Graph, devices: Mapping[int, Device]) -> Graph:
 
 def _mixed(graph: Graph, call: Call, what: str) -> TraceError:
     source = call.source()
+    where = f"\n  at: {source}" if source else ""
     return TraceError(
-        f"compile: the function uses several devices: it runs on {graph.device}, but {what}. Keep its parameters and what it computes on one "
-        f"device; only its arguments may come from elsewhere, if it moves them first (x.to(device))" + (f"\n  at: {source}" if source else "")
+        f"compile: the function uses several devices: it runs on {graph.device}, but {what}. Keep its parameters and what it computes on "
+        f"one device; only its arguments may come from elsewhere, if it moves them first (x.to(device)){where}"
     )

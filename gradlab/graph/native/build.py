@@ -50,7 +50,7 @@ def built(text: str, *files: str) -> Path:
     headers = [path.read_text() for path in (*sorted(HERE.glob("*.h")), *sorted(source_directory().glob("*.h")))]
     directory = cache_directory().parent / "programs"
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    flags = (*FLAGS, FUSED if files else EXACT)
+    flags = (*FLAGS, FUSED if files else EXACT, *(("-fno-sanitize=all",) if compiler().is_zig else ()))  # zig switches some on by itself
     target = directory / f"{digest(text, *sources, *headers, *flags, _processor())}.so"
     if not target.exists():
         with Workshop(target) as shop:

@@ -34,7 +34,7 @@ inline float largest(const float* x, int64_t n) {
 
 // y = exp(x - m), and its sum.
 inline float exponentials(const float* x, float m, float* y, int64_t n) {
-  for (int64_t i = 0; i < n; ++i) y[i] = exp(x[i] - m);
+  for (int64_t i = 0; i < n; ++i) y[i] = gradlab::exp(x[i] - m);
   return total(n, [&](int64_t i) { return y[i]; });
 }
 
@@ -82,7 +82,7 @@ GRADLAB_KERNEL gradlab_log_softmax_backward(char** p, const int64_t* v, int part
     float* dx = (float*)p[0] + r * n;
     const float *dy = (const float*)p[1] + r * n, *y = (const float*)p[2] + r * n;
     const float sum = total(n, [&](int64_t i) { return dy[i]; });
-    for (int64_t i = 0; i < n; ++i) dx[i] = dy[i] - exp(y[i]) * sum;
+    for (int64_t i = 0; i < n; ++i) dx[i] = dy[i] - gradlab::exp(y[i]) * sum;
   }
 }
 

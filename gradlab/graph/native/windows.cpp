@@ -1,6 +1,6 @@
 // Pooling over windows of planes, and its gradients. float, all contiguous. A row of results is made at a time, one place of the windows
 // after the other, so that the inner loops run along the row.
-#include "runtime.h"
+#include "gemm.h"
 
 #include <vector>
 
@@ -26,7 +26,7 @@ inline Met met(const Windows& s, int64_t k) {
 
 // Candidates of one place of the windows: a larger one, the first one, or the first NaN wins. STEP 0: any.
 template <int64_t STEP>
-void compete(const float* row, Met m, int64_t step, int32_t at, float* best, int32_t* winner) {
+void compete(const float* __restrict__ row, Met m, int64_t step, int32_t at, float* __restrict__ best, int32_t* __restrict__ winner) {
   const int64_t s = STEP ? STEP : step;
   row += m.at;
   for (int64_t i = m.first; i < m.last; ++i) {
@@ -43,11 +43,52 @@ inline int64_t counted(int64_t start, int64_t kernel, int64_t size, int64_t padd
   return to - from > 1 ? to - from : 1;
 }
 
-// The divisors of a row's windows.
-inline void divisors(const Windows& s, int64_t y, bool include, int64_t divisor, float* out) {
-  const int64_t rows = counted(y * s.sy - s.py, s.ky, s.h, s.py, include);
-  for (int64_t x = 0; x < s.ow; ++x)
-    out[x] = float(divisor ? divisor : rows * counted(x * s.sx - s.px, s.kx, s.w, s.px, include));
+// The divisors of the windows of a row: `columns` of elements along it, and the rows they reach over.
+inline void columns_of(const Windows& s, bool include, float* columns) {
+  for (int64_t x = 0; x < s.ow; ++x) columns[x] = float(counted(x * s.sx - s.px, s.kx, s.w, s.px, include));
+}
+inline float rows_of(const Windows& s, int64_t y, bool include) { return float(counted(y * s.sy - s.py, s.ky, s.h, s.py, include)); }
+// out = x over the number of elements.
+inline void divide(const float* x, const float* columns, float rows, float divisor, int64_t n, float* out) {
+  if (divisor != 0) for (int64_t i = 0; i < n; ++i) out[i] = x[i] / divisor;
+  else for (int64_t i = 0; i < n; ++i) out[i] = x[i] / (rows * columns[i]);
+}
+
+using V = Wide<float>::type;
+using I = Wide<int32_t>::type;
+constexpr int64_t L = LANES<float>;
+
+// Every second element from `x` + odd on.
+template <size_t... J> inline V second(const float* x, int odd, std::index_sequence<J...>) {
+  const V low = load(x), high = load(x + L);
+  return odd ? __builtin_shufflevector(low, high, int(2 * J + 1)...) : __builtin_shufflevector(low, high, int(2 * J)...);
+}
+
+inline void beat(V x, int32_t at, V& best, I& winner) {
+  const I take = ~(x <= best) & (best == best);  // a NaN is not less than or equal to anything
+  best = take ? x : best;
+  winner = take ? at - I{} : winner;
+}
+
+// A row of at least L windows of K by K (2 or 3), two columns apart, that all lie inside; `at`: where in the plane it begins.
+template <int K> void inside(const float* x, int64_t width, int64_t at, int64_t n, float* values, int64_t* indices) {
+  using Lanes = std::make_index_sequence<L>;
+  for (int64_t i = 0; i < n; i += L) {
+    if (i + L > n) i = n - L;
+    const float* row = x + 2 * i;
+    V best = second(row, 0, Lanes());
+    I winner = {};
+#pragma GCC unroll 4
+    for (int a = 0; a < K; ++a) {
+      if (a > 0) beat(second(row + a * width, 0, Lanes()), int32_t(a * width), best, winner);
+      beat(second(row + a * width, 1, Lanes()), int32_t(a * width + 1), best, winner);
+      if (K == 3) beat(second(row + a * width + 1, 1, Lanes()), int32_t(a * width + 2), best, winner);
+    }
+    store(values + i, best);
+    int32_t found[L];
+    store(found, winner);
+    for (int64_t j = 0; j < L; ++j) indices[i + j] = at + 2 * (i + j) + found[j];
+  }
 }
 
 }  // namespace
@@ -57,10 +98,19 @@ GRADLAB_KERNEL gradlab_max_pool(char** p, const int64_t* v, int part, int parts)
   const Windows s = windows(v);
   std::vector<int32_t> winner(static_cast<size_t>(s.ow));
   const Share mine = share(s.planes, part, parts);
+  const bool plain = s.py == 0 && s.px == 0 && s.dy == 1 && s.dx == 1 && (s.oh - 1) * s.sy + s.ky <= s.h && (s.ow - 1) * s.sx + s.kx <= s.w;
+  const int kind = !plain || s.ky != s.kx || s.sx != 2 || s.ow < L ? 0 : s.kx == 2 ? 2 : s.kx == 3 ? 3 : 0;
   for (int64_t u = mine.first; u < mine.last; ++u)
     for (int64_t y = 0; y < s.oh; ++y) {
       float* best = (float*)p[0] + (u * s.oh + y) * s.ow;
       int64_t* indices = (int64_t*)p[1] + (u * s.oh + y) * s.ow;
+      if (kind != 0) {
+        const int64_t at = y * s.sy * s.w;
+        const float* x = (const float*)p[2] + u * s.h * s.w + at;
+        if (kind == 2) inside<2>(x, s.w, at, s.ow, best, indices);
+        else inside<3>(x, s.w, at, s.ow, best, indices);
+        continue;
+      }
       for (int64_t x = 0; x < s.ow; ++x) best[x] = -__builtin_inff(), winner[x] = -1;
       for (int64_t a = 0; a < s.ky; ++a) {
         const int64_t in = y * s.sy - s.py + a * s.dy;
@@ -99,12 +149,12 @@ GRADLAB_KERNEL gradlab_max_pool_backward(char** p, const int64_t* v, int part, i
 // y, x; parameters: the windows, whether padding counts, the divisor or 0
 GRADLAB_KERNEL gradlab_avg_pool(char** p, const int64_t* v, int part, int parts) {
   const Windows s = windows(v);
-  std::vector<float> number(static_cast<size_t>(s.ow));
+  std::vector<float> columns(static_cast<size_t>(s.ow));
+  columns_of(s, v[13] != 0, columns.data());
   const Share mine = share(s.planes, part, parts);
   for (int64_t u = mine.first; u < mine.last; ++u)
     for (int64_t y = 0; y < s.oh; ++y) {
-      float* out = (float*)p[0] + (u * s.oh + y) * s.ow;
-      divisors(s, y, v[13] != 0, v[14], number.data());
+      float* __restrict__ out = (float*)p[0] + (u * s.oh + y) * s.ow;
       for (int64_t x = 0; x < s.ow; ++x) out[x] = 0;
       for (int64_t a = 0; a < s.ky; ++a) {
         const int64_t in = y * s.sy - s.py + a;
@@ -124,28 +174,28 @@ GRADLAB_KERNEL gradlab_avg_pool(char** p, const int64_t* v, int part, int parts)
         }
         for (int64_t b = 0; b < s.kx; ++b) {
           const Met m = met(s, b);
-          const float* from = row + m.at;
+          const float* __restrict__ from = row + m.at;
           if (s.sx == 1) for (int64_t i = m.first; i < m.last; ++i) out[i] += from[i];
           else if (s.sx == 2) for (int64_t i = m.first; i < m.last; ++i) out[i] += from[2 * i];
           else for (int64_t i = m.first; i < m.last; ++i) out[i] += from[i * s.sx];
         }
       }
-      for (int64_t x = 0; x < s.ow; ++x) out[x] /= number[x];
+      divide(out, columns.data(), rows_of(s, y, v[13] != 0), float(v[14]), s.ow, out);
     }
 }
 
 // dx, dy; parameters as above
 GRADLAB_KERNEL gradlab_avg_pool_backward(char** p, const int64_t* v, int part, int parts) {
   const Windows s = windows(v);
-  std::vector<float> portion(static_cast<size_t>(s.ow));
+  std::vector<float> portion(static_cast<size_t>(s.ow)), columns(static_cast<size_t>(s.ow));
+  columns_of(s, v[13] != 0, columns.data());
   const Share mine = share(s.planes, part, parts);
   for (int64_t u = mine.first; u < mine.last; ++u) {
     float* dx = (float*)p[0] + u * s.h * s.w;
     std::memset(dx, 0, sizeof(float) * size_t(s.h * s.w));
     for (int64_t y = 0; y < s.oh; ++y) {
       const float* dy = (const float*)p[1] + (u * s.oh + y) * s.ow;
-      divisors(s, y, v[13] != 0, v[14], portion.data());
-      for (int64_t x = 0; x < s.ow; ++x) portion[x] = dy[x] / portion[x];
+      divide(dy, columns.data(), rows_of(s, y, v[13] != 0), float(v[14]), s.ow, portion.data());
       for (int64_t a = 0; a < s.ky; ++a) {
         const int64_t in = y * s.sy - s.py + a;
         if (in < 0 || in >= s.h) continue;
@@ -156,8 +206,8 @@ GRADLAB_KERNEL gradlab_avg_pool_backward(char** p, const int64_t* v, int part, i
         }
         for (int64_t b = 0; b < s.kx; ++b) {
           const Met m = met(s, b);
-          float* to = row + m.at;
-          const float* of = portion.data();
+          float* __restrict__ to = row + m.at;
+          const float* __restrict__ of = portion.data();
           if (s.sx == 1) for (int64_t i = m.first; i < m.last; ++i) to[i] += of[i];
           else for (int64_t i = m.first; i < m.last; ++i) to[i * s.sx] += of[i];
         }

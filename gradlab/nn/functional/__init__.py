@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from gradlab.nn.functional.activation import *
 from gradlab.nn.functional.attention import *
 from gradlab.nn.functional.conv import *
@@ -16,3 +18,8 @@ from gradlab.nn.functional.multi_head import *
 from gradlab.nn.functional.norm import *
 from gradlab.nn.functional.pool import *
 from gradlab.nn.functional.vision import *
+from gradlab.tensor.missing import absent as _absent
+
+
+def __getattr__(name: str) -> Any:
+    raise _absent("gradlab.nn.functional", name)

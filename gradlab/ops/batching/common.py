@@ -6,8 +6,7 @@ from typing import Any
 
 from gradlab.dtype import INT64
 from gradlab.op import Op
-from gradlab.ops.activation import derivative
-from gradlab.spec import broadcast_shapes, count
+from gradlab.spec import count
 
 Flags = list[bool]
 Values = list[Any]
@@ -76,9 +75,6 @@ def aligned(op: Op, size: int, mapped: Flags, values: Values, params: Params) ->
         return op(values[0], **params)
     wanted = max([rank(v, m) for v, m in zip(values, mapped, strict=True)])
     ready = [padded(v, m, wanted) for v, m in zip(values, mapped, strict=True)]
-    if op.rule is derivative and is_tensor(ready[1]):  # their CPU functions take an input that is not smaller than the result
-        shape = broadcast_shapes(*[v.shape for v in ready if is_tensor(v)])
-        ready[1] = ready[1].expand(shape)
     return op(*ready, **params)
 
 

@@ -221,3 +221,18 @@ def plan_linear(work: Work, arrays: Inputs, out: Spec, fallback: Fill) -> Callab
     view = _turned if arrangement.copy_b else None
     bias = None if b is None else Bias(work, b, n)
     return _plan(work, out, arrangement, ((*batch, *shape[-2:]), (*batch, k, n)), bias, view, fallback)
+
+
+def product_with_sums(work: Work, a: Any, b: Any, c: Any, sums: Any) -> Callable[[], None] | None:
+    """What computes c = a @ b and the sums of a's rows in one call, for these very matrices; None where the library does not."""
+    blas = blas_of(work.driver)
+    if blas is None or not (a.size and b.size):
+        return None
+    arrangement = arrange(a.shape, element_strides(a), b.shape, element_strides(b), (), c.dtype, c.dtype, compute_type(c.dtype))
+    if arrangement is None or arrangement.copy_a or arrangement.copy_b:
+        return None
+    first, second, result, extra = map(work.pointer, (b, a, c, sums))
+    if extra % BIAS_ALIGNMENT:
+        return None
+    found = blas.prepare(arrangement.problem._replace(epilogue=Epilogue.BGRADB), alignment_of(first | second | result | extra))
+    return None if found is None else functools.partial(found.run, first, second, result, extra)

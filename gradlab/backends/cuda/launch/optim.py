@@ -52,6 +52,7 @@ FORMS = {
     "radam_update": Form("RADAM", 2, (0, 1)),
     "asgd_update": Form("ASGD", 1, (0,), extras=2),
     "rprop_update": Form("RPROP", 2, (0, 1)),
+    "lion_update": Form("LION", 1, (0,), counts=False),
 }
 
 
@@ -193,13 +194,18 @@ def multi_tensor(work: Work, op: Op, arguments: Sequence[Sequence[Any]], params:
 def launches(
     work: Work, op: Op, rows: Sequence[tuple[Sequence[Any], Sequence[Any]]], params: dict[str, Any]
 ) -> list[Callable[[], None]]:
-    """Calls that compute many parameters' outputs of an optimizer's row, one for each dtype. Inputs have the same h."""
+    """Calls that compute many parameters' outputs of an optimizer's row, one for each dtype. Inputs have the same h and may be strided."""
     form = FORMS[op.name]
-    by_dtype: dict[Any, list[Part]] = {}
+    by_dtype: dict[Any, list[tuple[Sequence[Any], Sequence[Any]]]] = {}
     for (*inputs, _), outputs in rows:
-        part = part_of(form, inputs, outputs)
-        by_dtype.setdefault((part.arrays[0].dtype, None if part.counters[0] is None else part.counters[0].dtype), []).append(part)
-    return [functools.partial(launch, work, form, parts, rows[0][0][-1], params) for parts in by_dtype.values()]
+        counter = part_of(form, inputs, outputs).counters[0]
+        by_dtype.setdefault((inputs[0].dtype, None if counter is None else counter.dtype), []).append((inputs, outputs))
+
+    def run(some: list[tuple[Sequence[Any], Sequence[Any]]]) -> None:
+        parts = [part_of(form, [None if a is None else work.contiguous(a) for a in inputs], outputs) for inputs, outputs in some]
+        launch(work, form, parts, rows[0][0][-1], params)
+
+    return [functools.partial(run, some) for some in by_dtype.values()]
 
 
 RULES = {("optim.cu", name): _rule(form) for name, form in FORMS.items()}

@@ -24,6 +24,7 @@ class EmulatedArray:
     strides = property(lambda self: self._host.strides)
     ndim = property(lambda self: self._host.ndim)
     size = property(lambda self: self._host.size)
+    itemsize = property(lambda self: self._host.itemsize)
     nbytes = property(lambda self: self._host.nbytes)
     flags = property(lambda self: self._host.flags)
 

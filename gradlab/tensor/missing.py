@@ -1,0 +1,191 @@
+"""Names that PyTorch has and gradlab has not: asking for one says what to use instead.
+
+A Tensor's are descriptors, so that nothing else becomes slower (a `__getattr__` on the class would make every attribute so); modules
+have a `__getattr__`, which is asked only for what is not there.
+"""
+
+from __future__ import annotations
+
+import sys
+from importlib import import_module
+from typing import Any, NoReturn
+
+from gradlab.autograd.base import Differentiable
+
+_COMPLEX = "complex numbers are out of scope; keep real and imaginary parts in two tensors"
+_FOURIER = "Fourier transforms are out of scope; use numpy.fft on x.numpy(), or a matrix product with cosines and sines"
+_SPARSE = "sparse tensors are not offered; use dense ones, or index_add and scatter_add for sparse updates"
+_QUANTISED = "quantised tensors are not offered; use int8 tensors and a scale"
+_NESTED = "nested tensors are not offered; use nn.utils.rnn.pad_sequence or pack_sequence"
+_STORAGE = "memory is not handed out as a storage; use data_ptr(), nbytes, stride() and storage_offset()"
+_FORMAT = "there is one memory format, row-major; leave the argument out"
+_JIT = "use gl.compile, which turns a function or module into a static program"
+_THREADS = "use the environment variables of the BLAS, such as OPENBLAS_NUM_THREADS=4, before the start"
+_COPY = "use the function without _copy, and clone() its result"
+_LU = "use linalg.lu, or linalg.solve where a system is to be solved"
+_NUMPY = "compute it with NumPy or SciPy on x.numpy(), and gl.from_numpy the result"
+
+
+def _all(names: str, advice: str) -> dict[str, str]:
+    return dict.fromkeys(names.split(), advice)
+
+
+# Of methods and functions alike.
+BOTH = {
+    **_all("angle imag polar conj_physical view_as_complex view_as_real complex cfloat cdouble chalf eig", _COMPLEX),
+    **_all("stft istft", _FOURIER),
+    **_all("dequantize q_scale q_zero_point int_repr qscheme quantize_per_tensor quantize_per_channel", _QUANTISED),
+    **_all("smm sspaddmm hspmm saddmm", _SPARSE),
+    **_all("as_strided as_strided_scatter", "use view, unfold, narrow or indexing, which know their gradients"),
+    **_all("lu_solve lu_unpack geqrf orgqr ormqr", _LU),
+    **_all("symeig", "use linalg.eigh"),
+    **_all("svd", "use linalg.svd, which gives U, S, Vh"),
+    **_all("qr", "use linalg.qr"),
+    **_all("lstsq", "use linalg.lstsq"),
+    **_all("solve", "use linalg.solve(A, B)"),
+    **_all("triangular_solve", "use linalg.solve_triangular(A, B, upper=...)"),
+    **_all("matrix_rank", "use linalg.matrix_rank"),
+    **_all("pca_lowrank svd_lowrank lobpcg", "use linalg.svd or linalg.eigh"),
+    **_all("i0 igamma igammac frexp", _NUMPY),
+    **_all("histogram histogramdd", "use histc, or bucketize and bincount"),
+    **_all("hash_tensor", "compare with gl.equal"),
+    **_all("unsafe_chunk unsafe_split unsafe_split_with_sizes narrow_copy slice_inverse", "use the function without unsafe_ or _copy"),
+    **_all("nonzero_static", "use nonzero, or where, which a trace takes"),
+}
+
+TENSOR = {
+    **BOTH,
+    **_all(
+        "to_sparse to_sparse_coo to_sparse_csr to_sparse_csc to_sparse_bsr to_sparse_bsc to_dense coalesce is_coalesced indices values "
+        "sparse_dim dense_dim sparse_mask crow_indices col_indices ccol_indices row_indices is_sparse_csr", _SPARSE,
+    ),
+    **_all("storage untyped_storage storage_type is_set_to share_memory_ is_shared const_data_ptr", _STORAGE),
+    **_all("layout dim_order", _FORMAT),
+    **_all("to_mkldnn is_mkldnn xpu ipu mtia is_xpu is_mps is_ipu is_xla", "devices are the CPU and CUDA"),
+    **_all("pin_memory is_pinned", "copies to the GPU need none; use .to(device)"),
+    **_all("map_ map2_ apply_", "use operations on whole tensors, or x.numpy() in a loop"),
+    **_all("new", "use new_zeros, new_tensor or new_full"),
+    **_all("resize resize_as", "use reshape, or a new tensor"),
+    **_all("reinforce", "weight the log-probability with the reward: (-log_prob * reward).sum().backward()"),
+    **_all("volatile", "use with gl.no_grad()"),
+    **_all("as_subclass", "gradlab's tensors are of one class; wrap the tensor in yours"),
+    **_all("record_stream", "let its own stream wait for the other (wait_stream) before the tensor is dropped"),
+    **_all("to_padded_tensor", _NESTED),
+    "name": "tensors have no names; keep them in a dict, or use named_parameters()",
+    "is_distributed": "there is one process; every tensor is whole",
+}  # fmt: skip
+
+MODULES = {
+    "gradlab": {
+        **BOTH,
+        **_all("fft", _FOURIER),
+        **_all("complex32 complex64 complex128", _COMPLEX),
+        **_all("sparse sparse_coo sparse_csr sparse_coo_tensor sparse_csr_tensor sparse_compressed_tensor hsmm spmm dsmm", _SPARSE),
+        **_all("quantization ao qint8 quint8 qint32", _QUANTISED),
+        **_all("nested jagged", _NESTED),
+        **_all("jit fx export ScriptModule", _JIT),
+        **_all("channels_last channels_last_3d contiguous_format preserve_format memory_format strided layout", _FORMAT),
+        **_all("set_num_threads get_num_threads set_num_interop_threads get_num_interop_threads", _THREADS),
+        **_all("Storage FloatStorage UntypedStorage TypedStorage", _STORAGE),
+        **_all("FloatTensor HalfTensor BFloat16Tensor", "use gl.tensor(data, dtype=gl.float32), or gl.empty(size)"),
+        **_all("DoubleTensor", "use gl.tensor(data, dtype=gl.float64)"),
+        **_all("LongTensor IntTensor ShortTensor ByteTensor CharTensor BoolTensor", "use gl.tensor(data, dtype=gl.int64) or another dtype"),
+        **_all("set_default_tensor_type", "use gl.set_default_dtype and gl.set_default_device"),
+        **_all("uint16 uint32 uint64", "use int32 or int64"),
+        **_all("float8_e4m3fn float8_e5m2", "use bfloat16 or float16"),
+        "Size": "shapes are tuples: use tuple, and math.prod(shape) for the number of elements",
+        "range": "use gl.arange, which does not include its end",
+        "distributions": "use gl.randn, rand, multinomial, bernoulli; the density of a normal is nn.functional.gaussian_nll_loss",
+        "distributed": "use one device, with gradient accumulation for larger batches",
+        "multiprocessing": "use Python's multiprocessing, or DataLoader(num_workers=...)",
+        "hub": "use gl.load with a safetensors file",
+        "from_file": "use gl.from_numpy(numpy.memmap(...))",
+        "frombuffer": "use gl.from_numpy(numpy.frombuffer(...))",
+        "mps": "devices are the CPU and CUDA",
+        "signal": _NUMPY,
+        "rnn_tanh": "use nn.RNN", "rnn_relu": "use nn.RNN(nonlinearity='relu')", "lstm": "use nn.LSTM", "gru": "use nn.GRU",
+        "batch_norm": "use nn.functional.batch_norm",
+        "autocast": "train in float32, or convert the module with .to(gl.bfloat16)",
+        "bartlett_window": _NUMPY, "blackman_window": _NUMPY, "hamming_window": _NUMPY, "hann_window": _NUMPY, "kaiser_window": _NUMPY,
+    },
+    "gradlab.nn": {
+        **_all("DataParallel", "use one device"),
+        "parallel": "use one device, with gradient accumulation for larger batches",
+        "SyncBatchNorm": "use BatchNorm2d: there is one process",
+        "AdaptiveLogSoftmaxWithLoss": "use Linear and CrossEntropyLoss",
+        "FractionalMaxPool2d": "use AdaptiveMaxPool2d", "FractionalMaxPool3d": "use AdaptiveMaxPool3d",
+        "NLLLoss2d": "use NLLLoss, which takes pictures too",
+        "Container": "use Module",
+        "quantized": _QUANTISED, "qat": _QUANTISED, "quantizable": _QUANTISED,
+    },
+    "gradlab.nn.functional": {
+        "pdist": "use gl.cdist(x, x) and its upper triangle",
+        "fractional_max_pool2d": "use adaptive_max_pool2d", "fractional_max_pool3d": "use adaptive_max_pool3d",
+    },
+    "gradlab.optim": {
+        "SparseAdam": "use Adam: gradients are dense here",
+        "Adafactor": "use AdamW",
+        "lr_find": "try rates from 1e-5 up by hand and take one where the loss still falls",
+    },
+    "gradlab.linalg": {
+        **_all("eig eigvals", _COMPLEX + "; of symmetric matrices use eigh"),
+        **_all("lu_factor lu_factor_ex lu_solve ldl_factor ldl_factor_ex ldl_solve", "use lu, or solve where a system is to be solved"),
+        "householder_product": "use qr",
+        "cholesky_ex": "use cholesky, which raises LinAlgError",
+        "solve_ex": "use solve, which raises LinAlgError",
+        "inv_ex": "use inv, which raises LinAlgError",
+    },
+    "gradlab.special": _all(
+        "i0 i0e i1 i1e gammainc gammaincc zeta airy_ai bessel_j0 bessel_j1 bessel_y0 bessel_y1 modified_bessel_i0 modified_bessel_i1 "
+        "modified_bessel_k0 modified_bessel_k1 spherical_bessel_j0", _NUMPY,
+    ),
+}  # fmt: skip
+
+
+class Absent:
+    """A name that a class has not. Reading it raises AttributeError with advice; an instance may still store something under it."""
+
+    def __init__(self, name: str, advice: str) -> None:
+        self.name, self.advice = name, advice
+
+    def __get__(self, instance: Any, owner: type) -> NoReturn:
+        raise AttributeError(f"gradlab has no {owner.__name__}.{self.name}: {self.advice}")
+
+
+class MissingMethods(Differentiable):
+    """What a Tensor has not."""
+
+    __slots__ = ()
+
+    def __dir__(self) -> list[str]:
+        return [name for name in super().__dir__() if name not in TENSOR]
+
+
+for _name, _advice in TENSOR.items():
+    setattr(MissingMethods, _name, Absent(_name, _advice))
+
+
+def absent(module: str, name: str) -> AttributeError:
+    """The error for a name that a module has not, with what is known to be used in its place, or the names that look like it."""
+    text = f"module {module!r} has no attribute {name!r}"
+    if name.startswith("_"):
+        return AttributeError(text)
+    advice = MODULES.get(module, {}).get(name)
+    if advice is None and module == "gradlab":
+        advice = _elsewhere(name)
+    if advice is None and name.endswith("_copy"):
+        advice = _COPY
+    if advice is None:
+        near = import_module("difflib").get_close_matches(name, [n for n in dir(sys.modules[module]) if not n.startswith("_")], 3, 0.75)
+        advice = f"did you mean {' or '.join(near)}?" if near else None
+    return AttributeError(text if advice is None else f"{text}: {advice}")
+
+
+def _elsewhere(name: str) -> str | None:
+    """Where else a function of that name lives."""
+    for module in ("gradlab.nn.functional", "gradlab.linalg", "gradlab.special"):
+        if name in getattr(import_module(module), "__all__", ()) or name in vars(import_module(module)):
+            return f"use {module.replace('gradlab', 'gl')}.{name}"
+    if name in dir(import_module("gradlab.tensor").Tensor):
+        return f"use the method, x.{name}(...)"
+    return None

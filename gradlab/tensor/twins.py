@@ -1,0 +1,139 @@
+"""Other spellings: functions that are a method's, methods that answer what kind of tensor this is, and what complex numbers would add."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gradlab.dtype import BOOL
+from gradlab.tensor.missing import MissingMethods
+
+if TYPE_CHECKING:
+    from gradlab.tensor.tensor import Tensor
+
+__all__ = ["adjoint", "clone", "conj", "detach", "is_same_size", "is_signed", "isreal", "real"]
+
+
+def clone(input: Tensor) -> Tensor:
+    """A copy in memory of its own; gradients pass through.
+
+    >>> gl.clone(gl.tensor([1.0, 2.0]))
+    tensor([1., 2.])
+    """
+    return input.clone()
+
+
+def detach(input: Tensor) -> Tensor:
+    """The same memory outside the graph.
+
+    >>> gl.detach(gl.ones(1, requires_grad=True)).requires_grad
+    False
+    """
+    return input.detach()
+
+
+def adjoint(input: Tensor) -> Tensor:
+    """The last two dimensions exchanged: of real numbers, the conjugate transpose.
+
+    >>> gl.adjoint(gl.zeros(2, 3)).shape
+    (3, 2)
+    """
+    return input.mT
+
+
+def conj(input: Tensor) -> Tensor:
+    """The tensor itself: its numbers are real.
+
+    >>> gl.conj(gl.tensor([1.0, -2.0]))
+    tensor([ 1., -2.])
+    """
+    return input
+
+
+def real(input: Tensor) -> Tensor:
+    """The tensor itself: its numbers are real.
+
+    >>> gl.real(gl.tensor([1.0, -2.0]))
+    tensor([ 1., -2.])
+    """
+    return input
+
+
+def isreal(input: Tensor) -> Tensor:
+    """True everywhere.
+
+    >>> gl.isreal(gl.tensor([1.0, -2.0]))
+    tensor([True, True])
+    """
+    return input.new_ones(input.shape, dtype=BOOL)
+
+
+def is_signed(input: Tensor) -> bool:
+    """Whether the dtype has negative numbers: all but uint8 and bool.
+
+    >>> gl.is_signed(gl.tensor([1])), gl.is_signed(gl.tensor([True]))
+    (True, False)
+    """
+    return bool(input._array.dtype.kind not in "ub")
+
+
+def is_same_size(input: Tensor, other: Tensor) -> bool:
+    """Whether two tensors have one shape.
+
+    >>> gl.is_same_size(gl.ones(2), gl.ones(2, 1))
+    False
+    """
+    return input._array.shape == other._array.shape
+
+
+class TwinMethods(MissingMethods):
+    """The methods of this family, and what is said of those that are missing; the last of Tensor's bases."""
+
+    __slots__ = ()
+    adjoint, conj, isreal, is_signed, is_same_size = adjoint, conj, isreal, is_signed, is_same_size
+    resolve_conj = resolve_neg = conj
+    is_sparse = is_quantized = is_meta = is_nested = False
+    if TYPE_CHECKING:
+
+        @property
+        def mT(self) -> Tensor: ...
+        @property
+        def device(self) -> Any: ...
+
+    @property
+    def real(self) -> Tensor:
+        """The tensor itself: its numbers are real."""
+        return self  # type: ignore[return-value]
+
+    @property
+    def mH(self) -> Tensor:
+        """The last two dimensions exchanged."""
+        return self.mT
+
+    @property
+    def H(self) -> Tensor:
+        """The transpose of a matrix. RuntimeError unless there are two dimensions."""
+        if len(self._array.shape) != 2:
+            raise RuntimeError(f"H: only of a matrix, not of shape {self._array.shape}; use mH for a batch of them")
+        return self.mT
+
+    @property
+    def is_cuda(self) -> bool:
+        """Whether the elements live on a GPU."""
+        return bool(self.device.type == "cuda")
+
+    @property
+    def is_cpu(self) -> bool:
+        """Whether the elements live in the CPU's memory."""
+        return bool(self.device.type == "cpu")
+
+    def is_complex(self) -> bool:
+        """False: gradlab has no complex tensors."""
+        return False
+
+    def get_device(self) -> int:
+        """The GPU's index; -1 on the CPU."""
+        return -1 if self.is_cpu else int(self.device.index or 0)
+
+    def ndimension(self) -> int:
+        """Number of dimensions."""
+        return len(self._array.shape)
