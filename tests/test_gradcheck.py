@@ -147,6 +147,21 @@ def test_undefined_gradients():
         gradcheck(Constant.apply, leaf(1))
 
 
+def test_a_backward_that_vmap_cannot_run():
+    class Looks(Function):
+        @staticmethod
+        def forward(ctx, x):
+            return x * 2
+
+        @staticmethod
+        def backward(ctx, g):
+            return g * (2.0 if float(g.sum()) < 1e9 else 3.0)
+
+    assert gradcheck(Looks.apply, leaf(3))
+    with pytest.raises(GradcheckError, match="backward under vmap"):
+        gradcheck(Looks.apply, leaf(3), check_batched_grad=True)
+
+
 def test_what_cannot_be_checked():
     with pytest.raises(ValueError, match="at least one input tensor to require gradient"):
         gradcheck(gl.sin, gl.ones(3))

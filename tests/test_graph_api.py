@@ -263,6 +263,27 @@ def test_a_jacobian_by_batched_gradients():
         gl.autograd.grad(x.sum(), x, is_grads_batched=True)
 
 
+def test_a_batch_is_one_walk():
+    x = leaf([1.0, 2.0, 3.0])
+    y = x * 2
+    calls = []
+    y.register_hook(lambda g: calls.append(g.shape))
+    (j,) = gl.autograd.grad(y**2, x, gl.eye(3, dtype=gl.float64), is_grads_batched=True)
+    equal(j, np.diag([8.0, 16.0, 24.0]))
+    assert calls == [(3,)]  # the hook sees one sample's shape, once, as under vmap
+    assert not j.requires_grad
+
+
+def test_batched_gradients_inside_transforms():
+    x = leaf([1.0, 2.0, 3.0])
+    one = gl.eye(3, dtype=gl.float64)
+    found = gl.vmap(lambda z: gl.autograd.grad(z.requires_grad_() ** 2 * x, z, one, is_grads_batched=True)[0])(gl.ones(2, 3).double())
+    equal(found, np.stack([np.diag([2.0, 4.0, 6.0])] * 2))
+    (g,) = gl.autograd.grad(found.sum(), x)
+    equal(g, [4.0, 4.0, 4.0])
+    assert gl.autograd.grad(x**2, x, one[:0], is_grads_batched=True)[0].shape == (0, 3)
+
+
 # ---------------------------------------------------------------- hooks of all modules
 
 

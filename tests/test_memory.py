@@ -69,10 +69,12 @@ def test_a_row_keeps_what_its_formulas_need_and_no_more(name, number):
 # ---------------------------------------------------------------- from step to step
 
 
-def growth(step, count, warm=80):
+def growth(step, count, warm=400):
     """What stays behind after `count` steps with the collector off: bytes, and objects in cycles that only the collector would free.
 
-    The collection at the end also empties Python's free lists of tuples, which would look like growth. `warm` fills caches, traced too.
+    The collection at the end also empties Python's free lists of tuples, which would look like growth. `warm` fills caches and Python's own
+    pools, traced too: what a step that does everything leaves there dies away over
+    some hundred steps (tuples, which tracemalloc goes on counting for the line that first made them when another reuses them).
     """
     gc.disable()
     tracemalloc.start()
@@ -142,13 +144,13 @@ def everything_step():
 
 @pytest.mark.parametrize("make", [mlp_step, everything_step])
 def test_memory_is_flat(make):
-    grown, unreachable = growth(make(), 100)
+    grown, unreachable = growth(make(), 200)
     assert unreachable == 0
-    assert grown < 100 * 100  # one node that stays is more than twice that
+    assert grown < 32 * 200  # one object that stays is more
 
 
 @pytest.mark.slow
 def test_memory_is_flat_for_ten_thousand_steps():
     grown, unreachable = growth(mlp_step(), 10_000)
     assert unreachable == 0
-    assert grown < 2 * 10_000
+    assert grown < 0.2 * 10_000  # bytes

@@ -118,6 +118,8 @@ def test_convolution_keeps_what_is_not_finite_where_it_belongs():
 
 POOLS = [  # sizes, kernel, stride, padding, dilation, ceil_mode
     ((8, 8), (2, 2), 2, 0, 1, False),
+    ((17, 26), (2, 2), 2, 0, 1, False),
+    ((21, 43), (3, 3), 2, 0, 1, False),
     ((9, 7), (3, 2), (2, 1), 1, 1, False),
     ((9, 7), (3, 3), 2, 1, 1, True),
     ((12, 11), (2, 3), 3, 0, 2, False),
@@ -137,12 +139,13 @@ def test_max_pool(case):
 
 
 def test_max_pool_of_nan_and_infinity():
-    nan, low = tensor(1, 2, 9, 9), tensor(1, 2, 9, 9)
+    nan, low = tensor(1, 2, 20, 21), tensor(1, 2, 20, 21)
     nan._array[0, 0, 2:5, 3:6] = np.nan
     low._array[0, 1] = -np.inf
     for x in (nan, low):
         check(lambda x: list(F.max_pool2d(x, 3, stride=2, padding=1, return_indices=True)), x, kernels=["max_pool"])
-        check(lambda x: list(F.max_pool2d(x, 2, return_indices=True)), x, kernels=["max_pool"])
+        for kernel in (2, 3):
+            check(lambda x: list(F.max_pool2d(x, kernel, stride=2, return_indices=True)), x, kernels=["max_pool"])  # noqa: B023
 
 
 @pytest.mark.parametrize("include", [False, True])

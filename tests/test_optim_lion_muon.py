@@ -122,7 +122,7 @@ def test_muon_as_torch(options):
         ours.step()
         theirs.step()
     # The iteration is in bfloat16, of which each product may round differently.
-    np.testing.assert_allclose(p[0].detach().numpy(), q[0].detach().numpy(), atol=20 * lr * 0.02)
+    np.testing.assert_allclose(p[0].detach().numpy(), q[0].detach().numpy(), atol=20 * lr * 0.04)
     keys = set(theirs.param_groups[0]) - set(ours.param_groups[0])
     assert not keys
 
@@ -193,6 +193,8 @@ def test_averages_as_torch(kind, buffers):
     averages = []
     for engine, room, net in ((gl, swa_utils, nets[0]), (torch, theirs, nets[1])):
         name, _, what = kind.partition(" ")
+        if buffers and kind == "multi_avg_fn swa":
+            pytest.skip("PyTorch has no such average of integers")
         options = {name: getattr(room, f"get_{what}_{name}")(*([0.9] if what == "ema" else []))} if name else {}
         average = room.AveragedModel(net, use_buffers=buffers, **options)
         for seed in range(5):

@@ -52,7 +52,7 @@ def mapped(function: Any, args: tuple[Any, ...], mode: Mode, recorded: bool) -> 
             found, out_dims = function.apply(*values), None
         parts = list(found) if isinstance(found, tuple) else [found]
         dims = list(out_dims) if isinstance(out_dims, tuple) else [out_dims] * len(parts)
-        parts = [y if d is None or not isinstance(y, Differentiable) else y.movedim(d, 0) for y, d in zip(parts, dims, strict=True)]  # type: ignore[attr-defined]
+        parts = [y.movedim(d, 0) if d and isinstance(y, Differentiable) else y for y, d in zip(parts, dims, strict=True)]  # type: ignore[attr-defined]
     finally:
         leave(token)
     outputs = tuple(

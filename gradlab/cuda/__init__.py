@@ -6,6 +6,7 @@ Asking does not raise where there is no GPU (`is_available`, `device_count`); ev
 from __future__ import annotations
 
 from gradlab.backends.determinism import nondeterministic_algorithms
+from gradlab.cuda import nvtx
 from gradlab.cuda.devices import (
     current_device,
     device,
@@ -61,6 +62,7 @@ __all__ = [
     "memory_reserved",
     "memory_summary",
     "nondeterministic_algorithms",
+    "nvtx",
     "reset_peak_memory_stats",
     "set_device",
     "set_per_process_memory_fraction",

@@ -256,7 +256,7 @@ def _lion_constants(dtype: str, h: bytes) -> tuple[Any, ...]:
 
 
 def lion_cpu(p: Any, g: Any, mean: Any, h: Any, new_p: Any, new_mean: Any, *, maximize: bool) -> None:
-    """(1 - lr · weight_decay) · p - lr · sign(beta1 · mean + (1 - beta1) · g); mean = beta2 · mean + (1 - beta2) · g (Chen et al., 2023)."""
+    """(1 - lr · weight_decay) · p - lr · sign(beta1 · mean + (1 - beta1) · g); mean = beta2 · mean + (1 - beta2) · g (Chen, 2023)."""
 
     def kernel(c: Any, s: Any, t: Any, p: Any, g: Any, mean: Any, new_p: Any, new_mean: Any) -> None:
         lr, beta1, weight1, beta2, weight2, shrink = c

@@ -43,6 +43,9 @@ def softmax(input: Tensor, dim: int | None = None, dtype: Any = None, *, axis: A
     """e^x over its sum along `dim`: positive numbers that add up to 1. Nothing overflows; a group of only -inf gives NaN, as in PyTorch.
 
     Shape of the input; `dtype` converts it first. Raises RuntimeError for integers, IndexError for a dim that is not there.
+
+    >>> gl.softmax(gl.tensor([0.0, 0.0]), dim=0)
+    tensor([0.5000, 0.5000])
     """
     dim = dim if dim is not None and axis is None else required("softmax", dim, axis)
     input, dim = _ready("softmax", input, dim, dtype)
@@ -50,36 +53,60 @@ def softmax(input: Tensor, dim: int | None = None, dtype: Any = None, *, axis: A
 
 
 def log_softmax(input: Tensor, dim: int | None = None, dtype: Any = None, *, axis: Any = None, out: Any = None) -> Tensor:
-    """log(softmax(x)) along `dim`, computed without the rounding of the two steps. Arguments and errors of `softmax`."""
+    """log(softmax(x)) along `dim`, computed without the rounding of the two steps. Arguments and errors of `softmax`.
+
+    >>> gl.log_softmax(gl.tensor([0.0, 0.0]), dim=0)
+    tensor([-0.6931, -0.6931])
+    """
     dim = dim if dim is not None and axis is None else required("log_softmax", dim, axis)
     input, dim = _ready("log_softmax", input, dim, dtype)
     return _log_softmax(input, dim=dim) if out is None else into("log_softmax", out, _log_softmax(input, dim=dim))
 
 
 def selu(input: Tensor) -> Tensor:
-    """scale·(x, or alpha·(e^x - 1) below 0), with the constants that keep mean 0 and variance 1."""
+    """scale·(x, or alpha·(e^x - 1) below 0), with the constants that keep mean 0 and variance 1.
+
+    >>> gl.selu(gl.tensor([-1.0, 0.0, 2.0]))
+    tensor([-1.1113,  0.0000,  2.1014])
+    """
     return _elu(input, alpha=SELU_ALPHA, scale=SELU_SCALE, slope=1.0)
 
 
 def celu(input: Tensor, alpha: float = 1.0) -> Tensor:
-    """x, or alpha·(e^(x/alpha) - 1) below 0. Raises RuntimeError for alpha = 0."""
+    """x, or alpha·(e^(x/alpha) - 1) below 0. Raises RuntimeError for alpha = 0.
+
+    >>> gl.celu(gl.tensor([-1.0, 0.0, 2.0]))
+    tensor([-0.6321,  0.0000,  2.0000])
+    """
     if alpha == 0:
         raise RuntimeError("celu: alpha cannot be 0")
     return _elu(input, alpha=float(alpha), scale=1.0, slope=1.0 / alpha)
 
 
 def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
-    """x, but 0 where -lambd <= x <= lambd."""
+    """x, but 0 where -lambd <= x <= lambd.
+
+    >>> gl.hardshrink(gl.tensor([-1.0, 0.25]))
+    tensor([-1.,  0.])
+    """
     return input.masked_fill((input >= -lambd) & (input <= lambd), 0)
 
 
 def threshold(input: Tensor, threshold: float, value: float) -> Tensor:
-    """x where it is above `threshold`, else `value`."""
+    """x where it is above `threshold`, else `value`.
+
+    >>> gl.threshold(gl.tensor([-1.0, 2.0]), 0.0, 9.0)
+    tensor([9., 2.])
+    """
     return input.masked_fill(input <= threshold, value)
 
 
 def prelu(input: Tensor, weight: Tensor) -> Tensor:
-    """x, or weight·x below 0. `weight`: one number, or one for each channel (dimension 1)."""
+    """x, or weight·x below 0. `weight`: one number, or one for each channel (dimension 1).
+
+    >>> gl.prelu(gl.tensor([-1.0, 2.0]), gl.tensor([0.25]))
+    tensor([-0.2500,  2.0000])
+    """
     if not isinstance(weight, Differentiable):
         raise TypeError(f"prelu: weight is a tensor, not {type(weight).__name__}")
     shape, own = input._array.shape, weight._array.shape

@@ -43,17 +43,29 @@ def _each(tensors: tuple[Any, ...], change: Any) -> Any:
 
 
 def atleast_1d(*tensors: Any) -> Any:
-    """A 0-d tensor as a vector, others as they are. Several tensors give a tuple."""
+    """A 0-d tensor as a vector, others as they are. Several tensors give a tuple.
+
+    >>> gl.atleast_1d(gl.tensor(1.0))
+    tensor([1.])
+    """
     return _each(tensors, lambda x: x if x._array.shape else reshape(x, 1))
 
 
 def atleast_2d(*tensors: Any) -> Any:
-    """Tensors of fewer than two dimensions as one row, (1, n), others as they are."""
+    """Tensors of fewer than two dimensions as one row, (1, n), others as they are.
+
+    >>> gl.atleast_2d(gl.tensor(1.0))
+    tensor([[1.]])
+    """
     return _each(tensors, lambda x: x if len(x._array.shape) > 1 else reshape(x, 1, -1))
 
 
 def atleast_3d(*tensors: Any) -> Any:
-    """A vector as (1, n, 1), a matrix as (m, n, 1), others of three dimensions or more as they are."""
+    """A vector as (1, n, 1), a matrix as (m, n, 1), others of three dimensions or more as they are.
+
+    >>> gl.atleast_3d(gl.tensor(1.0)).shape
+    (1, 1, 1)
+    """
 
     def change(x: Any) -> Any:
         rank = len(x._array.shape)
@@ -70,26 +82,44 @@ def _several(name: str, tensors: Sequence[Tensor]) -> list[Tensor]:
 
 
 def hstack(tensors: Sequence[Tensor], *, out: Any = None) -> Tensor:
-    """Joined side by side: vectors along their only dimension, others along the second."""
+    """Joined side by side: vectors along their only dimension, others along the second.
+
+    >>> gl.hstack([gl.ones(2), gl.zeros(1)])
+    tensor([1., 1., 0.])
+    """
     found = [atleast_1d(x) for x in _several("hstack", tensors)]
     result = cat(found, 0 if len(found[0]._array.shape) == 1 else 1)
     return result if out is None else into("hstack", out, result)
 
 
 def vstack(tensors: Sequence[Tensor], *, out: Any = None) -> Tensor:
-    """Joined one below the other; vectors become rows."""
+    """Joined one below the other; vectors become rows.
+
+    >>> gl.vstack([gl.ones(2), gl.zeros(2)])
+    tensor([[1., 1.],
+            [0., 0.]])
+    """
     result = cat([atleast_2d(x) for x in _several("vstack", tensors)], 0)
     return result if out is None else into("vstack", out, result)
 
 
 def dstack(tensors: Sequence[Tensor], *, out: Any = None) -> Tensor:
-    """Joined along the third dimension."""
+    """Joined along the third dimension.
+
+    >>> gl.dstack([gl.ones(2), gl.zeros(2)]).shape
+    (1, 2, 2)
+    """
     result = cat([atleast_3d(x) for x in _several("dstack", tensors)], 2)
     return result if out is None else into("dstack", out, result)
 
 
 def column_stack(tensors: Sequence[Tensor], *, out: Any = None) -> Tensor:
-    """Joined side by side; vectors become columns."""
+    """Joined side by side; vectors become columns.
+
+    >>> gl.column_stack([gl.ones(2), gl.zeros(2)])
+    tensor([[1., 0.],
+            [1., 0.]])
+    """
     result = hstack([x if len(x._array.shape) > 1 else reshape(x, -1, 1) for x in _several("column_stack", tensors)])
     return result if out is None else into("column_stack", out, result)
 
@@ -98,7 +128,12 @@ row_stack = vstack
 
 
 def block_diag(*tensors: Tensor) -> Tensor:
-    """A matrix with the given matrices (vectors count as rows, numbers as 1 by 1) along its diagonal, 0 elsewhere."""
+    """A matrix with the given matrices (vectors count as rows, numbers as 1 by 1) along its diagonal, 0 elsewhere.
+
+    >>> gl.block_diag(gl.ones(1, 1), gl.ones(1, 2))
+    tensor([[1., 0., 0.],
+            [0., 1., 1.]])
+    """
     dtype = common_dtype(_several("block_diag", tensors))
     blocks: list[Any] = []
     for x in tensors:
@@ -118,13 +153,21 @@ def block_diag(*tensors: Tensor) -> Tensor:
 
 
 def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0, *, axis: Any = None) -> tuple[Tensor, ...]:
-    """Parts of the given sizes along `dim`. Views."""
+    """Parts of the given sizes along `dim`. Views.
+
+    >>> gl.split_with_sizes(gl.arange(4), [1, 3])
+    (tensor([0]), tensor([1, 2, 3]))
+    """
     dim = dim if axis is None else either("split_with_sizes", dim, 0, axis)
     return split(input, list(split_sizes), dim)
 
 
 def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0, *, axis: Any = None) -> tuple[Tensor, ...]:
-    """Parts along `dim`: a number of parts as equal as possible, the larger ones first, or parts between the given places. Views."""
+    """Parts along `dim`: a number of parts as equal as possible, the larger ones first, or parts between the given places. Views.
+
+    >>> gl.tensor_split(gl.arange(5), 2)
+    (tensor([0, 1, 2]), tensor([3, 4]))
+    """
     dim = dim if axis is None else either("tensor_split", dim, 0, axis)
     shape = input._array.shape
     if not shape:
@@ -158,17 +201,29 @@ def _equal_split(name: str, input: Tensor, indices_or_sections: Any, rank: int, 
 
 
 def hsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
-    """Parts side by side: along the second dimension, of a vector along its only one. A number of parts must divide the size."""
+    """Parts side by side: along the second dimension, of a vector along its only one. A number of parts must divide the size.
+
+    >>> gl.hsplit(gl.arange(4), 2)
+    (tensor([0, 1]), tensor([2, 3]))
+    """
     return _equal_split("hsplit", input, indices_or_sections, 1, 0 if len(input._array.shape) == 1 else 1)
 
 
 def vsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
-    """Parts one below the other: along the first of at least two dimensions."""
+    """Parts one below the other: along the first of at least two dimensions.
+
+    >>> gl.vsplit(gl.ones(4, 2), 2)[0].shape
+    (2, 2)
+    """
     return _equal_split("vsplit", input, indices_or_sections, 2, 0)
 
 
 def dsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
-    """Parts along the third dimension."""
+    """Parts along the third dimension.
+
+    >>> gl.dsplit(gl.ones(1, 2, 4), 2)[0].shape
+    (1, 2, 2)
+    """
     return _equal_split("dsplit", input, indices_or_sections, 3, 2)
 
 
@@ -179,6 +234,10 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
     """Coordinate grids of vectors: output k varies along dimension k as the k-th vector. Views that cannot be written.
 
     indexing: "ij" (rows first), or "xy", in which the first two dimensions change places.
+
+    >>> gl.meshgrid(gl.tensor([1, 2]), gl.tensor([3, 4]), indexing="ij")[0]
+    tensor([[1, 1],
+            [2, 2]])
     """
     found: list[Any] = list(tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors)
     if not found:
@@ -201,7 +260,14 @@ def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
 
 
 def cartesian_prod(*tensors: Any) -> Tensor:
-    """All tuples with one element of each vector, as rows; of one vector that vector."""
+    """All tuples with one element of each vector, as rows; of one vector that vector.
+
+    >>> gl.cartesian_prod(gl.tensor([1, 2]), gl.tensor([3, 4]))
+    tensor([[1, 3],
+            [1, 4],
+            [2, 3],
+            [2, 4]])
+    """
     found: list[Any] = list(tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors)
     for x in found:
         if len(x._array.shape) != 1:
@@ -212,7 +278,13 @@ def cartesian_prod(*tensors: Any) -> Tensor:
 
 
 def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> Tensor:
-    """All combinations of r elements of a vector, as rows, in the order of `itertools.combinations`."""
+    """All combinations of r elements of a vector, as rows, in the order of `itertools.combinations`.
+
+    >>> gl.combinations(gl.tensor([1, 2, 3]))
+    tensor([[1, 2],
+            [1, 3],
+            [2, 3]])
+    """
     if len(input._array.shape) != 1:
         raise RuntimeError(f"combinations: a vector, not shape {input._array.shape}")
     if r < 0:
@@ -226,7 +298,11 @@ def combinations(input: Tensor, r: int = 2, with_replacement: bool = False) -> T
 
 
 def kron(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
-    """Kronecker product: each element of `input` times the whole of `other`; sizes multiply."""
+    """Kronecker product: each element of `input` times the whole of `other`; sizes multiply.
+
+    >>> gl.kron(gl.tensor([1, 10]), gl.tensor([1, 2]))
+    tensor([ 1,  2, 10, 20])
+    """
     rank = max(len(input._array.shape), len(other._array.shape))
     a, b = ((1,) * (rank - len(x._array.shape)) + tuple(x._array.shape) for x in (input, other))
     product = reshape(input, [s for size in a for s in (size, 1)]) * reshape(other, [s for size in b for s in (1, size)])
@@ -235,7 +311,13 @@ def kron(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
 
 
 def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
-    """Vandermonde matrix of a vector: its powers N - 1, …, 1, 0 as columns (in increasing order if asked)."""
+    """Vandermonde matrix of a vector: its powers N - 1, …, 1, 0 as columns (in increasing order if asked).
+
+    >>> gl.vander(gl.tensor([1, 2, 3]))
+    tensor([[1, 1, 1],
+            [4, 2, 1],
+            [9, 3, 1]])
+    """
     if len(x._array.shape) != 1:
         raise RuntimeError(f"vander: a vector, not shape {x._array.shape}")
     n = x._array.shape[0] if N is None else int(N)

@@ -18,6 +18,9 @@ def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-
     """Whether |a - b| <= atol + rtol · |b|, element by element; equal infinities are close, NaNs only with `equal_nan`.
 
     Raises RuntimeError for different dtypes and negative tolerances.
+
+    >>> gl.isclose(gl.tensor([1.0, 2.0]), gl.tensor([1.000001, 2.1]))
+    tensor([ True, False])
     """
     for value in (input, other):
         if not isinstance(value, Differentiable):
@@ -41,24 +44,40 @@ def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-
 
 
 def allclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-08, equal_nan: bool = False) -> bool:
-    """Whether all elements are close, as a Python bool."""
+    """Whether all elements are close, as a Python bool.
+
+    >>> gl.allclose(gl.tensor([1.0]), gl.tensor([1.000001]))
+    True
+    """
     return bool(isclose(input, other, rtol, atol, equal_nan).all().item())
 
 
 def equal(input: Tensor, other: Tensor) -> bool:
-    """Whether both have the same shape and elements, as a Python bool."""
+    """Whether both have the same shape and elements, as a Python bool.
+
+    >>> gl.equal(gl.ones(2), gl.ones(2))
+    True
+    """
     if not isinstance(other, Differentiable):
         raise TypeError(f"equal: two tensors, not a tensor and a {type(other).__name__}")
     return input._array.shape == other._array.shape and bool((input == other).all().item())
 
 
 def isposinf(input: Tensor, *, out: Any = None) -> Tensor:
-    """Whether positive infinity."""
+    """Whether positive infinity.
+
+    >>> gl.isposinf(gl.tensor([1.0, float("inf")]))
+    tensor([False,  True])
+    """
     return input.isinf() & (input > 0) if out is None else into("isposinf", out, input.isinf() & (input > 0))
 
 
 def isneginf(input: Tensor, *, out: Any = None) -> Tensor:
-    """Whether negative infinity."""
+    """Whether negative infinity.
+
+    >>> gl.isneginf(gl.tensor([1.0, -float("inf")]))
+    tensor([False,  True])
+    """
     return input.isinf() & (input < 0) if out is None else into("isneginf", out, input.isinf() & (input < 0))
 
 

@@ -39,96 +39,164 @@ def tensors_only(name: str, *operands: Any) -> None:
 
 
 def eq(input: Tensor, other: Operand, *, out: Any = None) -> Tensor:
-    """Whether equal, element by element."""
+    """Whether equal, element by element.
+
+    >>> gl.eq(gl.tensor([1, 2, 3]), 2)
+    tensor([False,  True, False])
+    """
     tensors_only("eq", input)
     return _eq(input, other) if out is None else into("eq", out, _eq(input, other))
 
 
 def ne(input: Tensor, other: Operand, *, out: Any = None) -> Tensor:
-    """Whether not equal."""
+    """Whether not equal.
+
+    >>> gl.ne(gl.tensor([1, 2, 3]), 2)
+    tensor([ True, False,  True])
+    """
     tensors_only("ne", input)
     return _ne(input, other) if out is None else into("ne", out, _ne(input, other))
 
 
 def lt(input: Tensor, other: Operand, *, out: Any = None) -> Tensor:
-    """Whether less."""
+    """Whether less.
+
+    >>> gl.lt(gl.tensor([1, 2, 3]), 2)
+    tensor([ True, False, False])
+    """
     tensors_only("lt", input)
     return _lt(input, other) if out is None else into("lt", out, _lt(input, other))
 
 
 def le(input: Tensor, other: Operand, *, out: Any = None) -> Tensor:
-    """Whether less or equal."""
+    """Whether less or equal.
+
+    >>> gl.le(gl.tensor([1, 2, 3]), 2)
+    tensor([ True,  True, False])
+    """
     tensors_only("le", input)
     return _le(input, other) if out is None else into("le", out, _le(input, other))
 
 
 def gt(input: Tensor, other: Operand, *, out: Any = None) -> Tensor:
-    """Whether greater."""
+    """Whether greater.
+
+    >>> gl.gt(gl.tensor([1, 2, 3]), 2)
+    tensor([False, False,  True])
+    """
     tensors_only("gt", input)
     return _gt(input, other) if out is None else into("gt", out, _gt(input, other))
 
 
 def ge(input: Tensor, other: Operand, *, out: Any = None) -> Tensor:
-    """Whether greater or equal."""
+    """Whether greater or equal.
+
+    >>> gl.ge(gl.tensor([1, 2, 3]), 2)
+    tensor([False,  True,  True])
+    """
     tensors_only("ge", input)
     return _ge(input, other) if out is None else into("ge", out, _ge(input, other))
 
 
 def logical_and(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
-    """Whether both are nonzero."""
+    """Whether both are nonzero.
+
+    >>> gl.logical_and(gl.tensor([True, True]), gl.tensor([True, False]))
+    tensor([ True, False])
+    """
     tensors_only("logical_and", input, other)
     return _logical_and(input, other) if out is None else into("logical_and", out, _logical_and(input, other))
 
 
 def logical_or(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
-    """Whether either is nonzero."""
+    """Whether either is nonzero.
+
+    >>> gl.logical_or(gl.tensor([True, True]), gl.tensor([True, False]))
+    tensor([True, True])
+    """
     tensors_only("logical_or", input, other)
     return _logical_or(input, other) if out is None else into("logical_or", out, _logical_or(input, other))
 
 
 def logical_xor(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
-    """Whether exactly one is nonzero."""
+    """Whether exactly one is nonzero.
+
+    >>> gl.logical_xor(gl.tensor([True, True]), gl.tensor([True, False]))
+    tensor([False,  True])
+    """
     tensors_only("logical_xor", input, other)
     return _logical_xor(input, other) if out is None else into("logical_xor", out, _logical_xor(input, other))
 
 
 def logical_not(input: Tensor, *, out: Any = None) -> Tensor:
-    """Whether zero."""
+    """Whether zero.
+
+    >>> gl.logical_not(gl.tensor([0, 3]))
+    tensor([ True, False])
+    """
     return _logical_not(input) if out is None else into("logical_not", out, _logical_not(input))
 
 
 def isnan(input: Tensor) -> Tensor:
-    """Whether not a number."""
+    """Whether not a number.
+
+    >>> gl.isnan(gl.tensor([1.0, float("inf"), float("nan")]))
+    tensor([False, False,  True])
+    """
     return _isnan(input)
 
 
 def isinf(input: Tensor) -> Tensor:
-    """Whether infinite, of either sign."""
+    """Whether infinite, of either sign.
+
+    >>> gl.isinf(gl.tensor([1.0, float("inf"), float("nan")]))
+    tensor([False,  True, False])
+    """
     return _isinf(input)
 
 
 def isfinite(input: Tensor) -> Tensor:
-    """Whether neither infinite nor NaN."""
+    """Whether neither infinite nor NaN.
+
+    >>> gl.isfinite(gl.tensor([1.0, float("inf"), float("nan")]))
+    tensor([ True, False, False])
+    """
     return _isfinite(input)
 
 
 def bitwise_and(input: Operand, other: Operand, *, out: Any = None) -> Tensor:
-    """Bits set in both, of integers; "and" of truth values."""
+    """Bits set in both, of integers; "and" of truth values.
+
+    >>> gl.bitwise_and(gl.tensor([12, 10]), 6)
+    tensor([4, 2])
+    """
     return _and(input, other) if out is None else into("bitwise_and", out, _and(input, other))
 
 
 def bitwise_or(input: Operand, other: Operand, *, out: Any = None) -> Tensor:
-    """Bits set in either, of integers; "or" of truth values."""
+    """Bits set in either, of integers; "or" of truth values.
+
+    >>> gl.bitwise_or(gl.tensor([12, 10]), 6)
+    tensor([14, 14])
+    """
     return _or(input, other) if out is None else into("bitwise_or", out, _or(input, other))
 
 
 def bitwise_xor(input: Operand, other: Operand, *, out: Any = None) -> Tensor:
-    """Bits set in exactly one, of integers."""
+    """Bits set in exactly one, of integers.
+
+    >>> gl.bitwise_xor(gl.tensor([12, 10]), 6)
+    tensor([10, 12])
+    """
     return _xor(input, other) if out is None else into("bitwise_xor", out, _xor(input, other))
 
 
 def bitwise_not(input: Tensor, *, out: Any = None) -> Tensor:
-    """All bits inverted, of integers; "not" of truth values."""
+    """All bits inverted, of integers; "not" of truth values.
+
+    >>> gl.bitwise_not(gl.tensor([0, 3]))
+    tensor([-1, -4])
+    """
     return _not(input) if out is None else into("bitwise_not", out, _not(input))
 
 

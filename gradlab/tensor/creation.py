@@ -47,6 +47,10 @@ def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: b
 
     dtype: default: that of an array; for Python numbers bool, int64 or the default floating point type.
     Raises ValueError for sequences of different lengths, TypeError for what is not numbers.
+
+    >>> gl.tensor([[1, 2], [3, 4]])
+    tensor([[1, 2],
+            [3, 4]])
     """
     if isinstance(data, Differentiable) and data._edge is not None:
         cuts.note("gl.tensor(), which copies,", data)
@@ -80,7 +84,11 @@ def _has_arrays(data: Any) -> bool:
 
 
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
-    """As `tensor`, but sharing memory where nothing has to change."""
+    """As `tensor`, but sharing memory where nothing has to change.
+
+    >>> gl.as_tensor([1.0, 2.0])
+    tensor([1., 2.])
+    """
     if isinstance(data, Differentiable):
         return data.to(dtype=dtype, device=device)  # type: ignore[attr-defined]
     if isinstance(data, np.ndarray) and (dtype is None or as_numpy(dtype) == data.dtype):
@@ -89,7 +97,12 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
 
 
 def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
-    """A CPU tensor sharing the array's memory. TypeError for what is not a NumPy array or has no gradlab dtype."""
+    """A CPU tensor sharing the array's memory. TypeError for what is not a NumPy array or has no gradlab dtype.
+
+    >>> import numpy as np
+    >>> gl.from_numpy(np.arange(3))
+    tensor([0, 1, 2])
+    """
     if not isinstance(array, np.ndarray):
         raise TypeError(f"from_numpy: expected a NumPy array, got {type(array).__name__}; use tensor()")
     dtype = public_dtype(array.dtype).dtype
@@ -106,22 +119,38 @@ def _filled(size: tuple[Any, ...], value: float, dtype: Any, device: Any, requir
 
 
 def zeros(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
-    """Zeros of a shape, given as numbers or one sequence."""
+    """Zeros of a shape, given as numbers or one sequence.
+
+    >>> gl.zeros(2)
+    tensor([0., 0.])
+    """
     return _filled(size, 0, dtype, device, requires_grad)
 
 
 def ones(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
-    """Ones of a shape, given as numbers or one sequence."""
+    """Ones of a shape, given as numbers or one sequence.
+
+    >>> gl.ones(1, 2)
+    tensor([[1., 1.]])
+    """
     return _filled(size, 1, dtype, device, requires_grad)
 
 
 def empty(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
-    """A tensor whose values do not matter (here zeros, so that two runs agree)."""
+    """A tensor whose values do not matter (here zeros, so that two runs agree).
+
+    >>> gl.empty(2, 3).shape
+    (2, 3)
+    """
     return _filled(size, 0, dtype, device, requires_grad)
 
 
 def full(size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
-    """One value everywhere; its dtype is the value's unless given."""
+    """One value everywhere; its dtype is the value's unless given.
+
+    >>> gl.full((2,), 7.0)
+    tensor([7., 7.])
+    """
     if isinstance(fill_value, Differentiable):
         fill_value = fill_value.item()  # type: ignore[attr-defined]
     if dtype is None:
@@ -130,29 +159,49 @@ def full(size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, r
 
 
 def zeros_like(input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
-    """Zeros of the same shape, dtype and device, unless others are given."""
+    """Zeros of the same shape, dtype and device, unless others are given.
+
+    >>> gl.zeros_like(gl.tensor([1, 2]))
+    tensor([0, 0])
+    """
     return input.new_zeros(input.shape, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
 def ones_like(input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
-    """Ones of the same shape, dtype and device, unless others are given."""
+    """Ones of the same shape, dtype and device, unless others are given.
+
+    >>> gl.ones_like(gl.tensor([1, 2]))
+    tensor([1, 1])
+    """
     return input.new_ones(input.shape, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
 def empty_like(input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
-    """As `zeros_like`."""
+    """As `zeros_like`.
+
+    >>> gl.empty_like(gl.ones(2, 3)).shape
+    (2, 3)
+    """
     return input.new_zeros(input.shape, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
 def full_like(input: Tensor, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
-    """One value, in the same shape, dtype and device unless others are given."""
+    """One value, in the same shape, dtype and device unless others are given.
+
+    >>> gl.full_like(gl.tensor([1, 2]), 7)
+    tensor([7, 7])
+    """
     return input.new_full(input.shape, fill_value, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
 def arange(
     start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
-    """start, start + step, … below `end`; `arange(end)` starts at 0. int64 if all three are integers."""
+    """start, start + step, … below `end`; `arange(end)` starts at 0. int64 if all three are integers.
+
+    >>> gl.arange(0, 1, 0.25)
+    tensor([0.0000, 0.2500, 0.5000, 0.7500])
+    """
     if end is None:
         start, end = 0, start
     start, end, step = (x.item() if isinstance(x, Differentiable) else x for x in (start, end, step))  # type: ignore[attr-defined]
@@ -193,7 +242,11 @@ def _spaced(name: str, start: Any, end: Any, steps: Any, dtype: np.dtype[Any]) -
 def linspace(
     start: Any, end: Any, steps: int, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
-    """`steps` evenly spaced numbers from `start` to `end`, both included."""
+    """`steps` evenly spaced numbers from `start` to `end`, both included.
+
+    >>> gl.linspace(0, 1, 5)
+    tensor([0.0000, 0.2500, 0.5000, 0.7500, 1.0000])
+    """
     chosen = as_numpy(get_default_dtype() if dtype is None else dtype)
     return _placed(_spaced("linspace", start, end, steps, chosen).astype(chosen), device, requires_grad)
 
@@ -201,19 +254,31 @@ def linspace(
 def logspace(
     start: Any, end: Any, steps: int, base: float = 10.0, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
-    """`base` to the power of `steps` evenly spaced numbers from `start` to `end`, both included."""
+    """`base` to the power of `steps` evenly spaced numbers from `start` to `end`, both included.
+
+    >>> gl.logspace(0, 2, 3)
+    tensor([  1.,  10., 100.])
+    """
     chosen = as_numpy(get_default_dtype() if dtype is None else dtype)
     powers = np.power(float(base), _spaced("logspace", start, end, steps, chosen))
     return _placed(powers.astype(chosen), device, requires_grad)
 
 
 def scalar_tensor(s: float, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
-    """A 0-d tensor of one number, of the default floating point dtype unless another is given."""
+    """A 0-d tensor of one number, of the default floating point dtype unless another is given.
+
+    >>> gl.scalar_tensor(3.0)
+    tensor(3.)
+    """
     return full((), s, dtype=get_default_dtype() if dtype is None else dtype, device=device, requires_grad=requires_grad)
 
 
 def empty_strided(size: Any, stride: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
-    """A tensor of that size whose elements lie `stride` elements apart in memory. Its values do not matter (here zeros)."""
+    """A tensor of that size whose elements lie `stride` elements apart in memory. Its values do not matter (here zeros).
+
+    >>> gl.empty_strided((2, 3), (1, 2)).stride()
+    (1, 2)
+    """
     shape, steps = sizes((size,)), sizes((stride,))
     if len(shape) != len(steps) or any(s < 0 for s in (*shape, *steps)):
         raise RuntimeError(f"empty_strided: a stride that is not negative for each size, got {shape} and {steps}")
@@ -225,12 +290,21 @@ def empty_strided(size: Any, stride: Any, *, dtype: Any = None, device: Any = No
 
 
 def from_dlpack(ext_tensor: Any) -> Tensor:
-    """A CPU tensor sharing the memory of another library's CPU array, by the DLPack protocol."""
+    """A CPU tensor sharing the memory of another library's CPU array, by the DLPack protocol.
+
+    >>> import numpy as np
+    >>> gl.from_dlpack(np.arange(3))
+    tensor([0, 1, 2])
+    """
     return from_numpy(np.from_dlpack(ext_tensor))
 
 
 def asarray(obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None, requires_grad: bool = False) -> Tensor:
-    """A tensor of `obj`, sharing its memory where possible (`copy=True` never does)."""
+    """A tensor of `obj`, sharing its memory where possible (`copy=True` never does).
+
+    >>> gl.asarray([1.0, 2.0])
+    tensor([1., 2.])
+    """
     if copy:
         return tensor(obj, dtype=dtype, device=device, requires_grad=requires_grad)
     made = as_tensor(obj, dtype=dtype, device=device)
@@ -238,7 +312,12 @@ def asarray(obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | Non
 
 
 def eye(n: int, m: int | None = None, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
-    """Ones on the diagonal of an (n, m) matrix of zeros."""
+    """Ones on the diagonal of an (n, m) matrix of zeros.
+
+    >>> gl.eye(2)
+    tensor([[1., 0.],
+            [0., 1.]])
+    """
     return _placed(np.eye(n, m, dtype=as_numpy(get_default_dtype() if dtype is None else dtype)), device, requires_grad)
 
 

@@ -171,6 +171,9 @@ def einsum(equation: Any, *operands: Any) -> Tensor:
     "..." stands for all other dimensions, which broadcast. Without "->" the output has the letters that occur once, in alphabetical
     order, after the "..." dimensions. Also `einsum(a, [0, 1], b, [1, 2], [0, 2])`. Sizes of 1 broadcast. Dtypes promote.
     Raises RuntimeError for an equation that does not fit.
+
+    >>> gl.einsum('ij,j->i', gl.tensor([[1.0, 2.0], [3.0, 4.0]]), gl.tensor([1.0, 10.0]))
+    tensor([21., 43.])
     """
     tensors, terms, output = _parse(equation, operands)
     if not tensors or len(tensors) != len(terms):

@@ -32,6 +32,10 @@ def cholesky(input: Tensor, upper: bool = False, *, out: Any = None) -> Tensor:
     """The lower triangular L with L Lᵀ = `input`, symmetric positive definite matrices (…, n, n); with `upper` its transpose.
 
     Only the lower half is read. LinAlgError (a RuntimeError) where a matrix is not positive definite.
+
+    >>> gl.cholesky(gl.tensor([[4.0, 2.0], [2.0, 5.0]]))
+    tensor([[2., 0.],
+            [1., 2.]])
     """
     ready("cholesky", input)
     found = _cholesky(input.mT if upper and len(input._array.shape) > 1 else input)

@@ -21,17 +21,29 @@ _lgamma, _digamma, _polygamma = map(bind, (ops.gamma.lgamma, ops.gamma.digamma, 
 
 
 def lgamma(input: Tensor, *, out: Any = None) -> Tensor:
-    """log |Γ(x)|; inf at 0, -1, -2 …"""
+    """log |Γ(x)|; inf at 0, -1, -2 …
+
+    >>> gl.lgamma(gl.tensor([1.0, 4.0]))
+    tensor([0.0000, 1.7918])
+    """
     return _lgamma(input) if out is None else into("lgamma", out, _lgamma(input))
 
 
 def digamma(input: Tensor, *, out: Any = None) -> Tensor:
-    """The derivative of log Γ(x); NaN at -1, -2 …, -inf at 0."""
+    """The derivative of log Γ(x); NaN at -1, -2 …, -inf at 0.
+
+    >>> gl.digamma(gl.tensor([1.0, 2.0]))
+    tensor([-0.5772,  0.4228])
+    """
     return _digamma(input) if out is None else into("digamma", out, _digamma(input))
 
 
 def polygamma(n: int, input: Tensor, *, out: Any = None) -> Tensor:
-    """The n-th derivative of digamma. RuntimeError for a negative n."""
+    """The n-th derivative of digamma. RuntimeError for a negative n.
+
+    >>> gl.polygamma(1, gl.tensor([1.0]))
+    tensor([1.6449])
+    """
     if out is not None:
         return into("polygamma", out, polygamma(n, input))
     if n < 0:
@@ -43,7 +55,11 @@ def polygamma(n: int, input: Tensor, *, out: Any = None) -> Tensor:
 
 
 def mvlgamma(input: Tensor, p: int, *, out: Any = None) -> Tensor:
-    """log of the multivariate gamma function of dimension p: p(p-1)/4·log π + Σ lgamma(x - j/2) over j = 0 … p-1. x > (p-1)/2."""
+    """log of the multivariate gamma function of dimension p: p(p-1)/4·log π + Σ lgamma(x - j/2) over j = 0 … p-1. x > (p-1)/2.
+
+    >>> gl.mvlgamma(gl.tensor([3.0]), 2)
+    tensor([1.5502])
+    """
     if p < 1:
         raise RuntimeError(f"mvlgamma: p is at least 1, got {p}")
     x: Any = input if input._array.dtype in FLOATING else input.to(as_numpy(get_default_dtype()))

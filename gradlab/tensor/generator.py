@@ -120,27 +120,53 @@ def draw(generator: Generator | None, words: int, device: Device | None = None) 
 
 
 def manual_seed(seed: int) -> Generator:
-    """Seed the default generator (of all devices)."""
+    """Seed the default generator (of all devices).
+
+    >>> _ = gl.manual_seed(1)
+    >>> a = gl.rand(2)
+    >>> _ = gl.manual_seed(1)
+    >>> bool((a == gl.rand(2)).all())
+    True
+    """
     return default_generator.manual_seed(seed)
 
 
 def seed() -> int:
-    """Seed the default generator from the operating system's randomness; returns the seed."""
+    """Seed the default generator from the operating system's randomness; returns the seed.
+
+    >>> isinstance(gl.seed(), int)
+    True
+    """
     return default_generator.seed()
 
 
 def initial_seed() -> int:
-    """The default generator's seed."""
+    """The default generator's seed.
+
+    >>> _ = gl.manual_seed(5)
+    >>> gl.initial_seed()
+    5
+    """
     return default_generator.initial_seed()
 
 
 def get_rng_state() -> Tensor:
-    """The default generator's state, 16 bytes."""
+    """The default generator's state, 16 bytes.
+
+    >>> state = gl.get_rng_state()
+    >>> a = gl.rand(1)
+    >>> gl.set_rng_state(state)
+    >>> bool(a == gl.rand(1))
+    True
+    """
     return default_generator.get_state()
 
 
 def set_rng_state(new_state: Tensor) -> None:
-    """Set the default generator's state."""
+    """Set the default generator's state.
+
+    >>> gl.set_rng_state(gl.get_rng_state())
+    """
     default_generator.set_state(new_state)
 
 

@@ -240,6 +240,9 @@ def index_put(input: Tensor, indices: Sequence[Any], values: Tensor, accumulate:
     """A copy of `input` with `values` (broadcast, of input's dtype) at `input[indices]`; `indices` is a tuple of index tensors or masks.
 
     accumulate: add instead of replace; repeated places then add up, in order. Else the last value stays.
+
+    >>> gl.index_put(gl.zeros(3), (gl.tensor([1]),), gl.tensor(5.0))
+    tensor([0., 5., 0.])
     """
     at, values, dims = _put_arguments("index_put", input, indices, values)
     return _index_put(input, at, values, dims=dims, accumulate=bool(accumulate), wrap=True)

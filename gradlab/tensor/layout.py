@@ -172,19 +172,32 @@ def repeat_interleave(
 
 
 def broadcast_to(input: Tensor, size: Any) -> Tensor:
-    """Sizes of 1 repeated, and new dimensions in front, to the shape `size`. A view that cannot be written."""
+    """Sizes of 1 repeated, and new dimensions in front, to the shape `size`. A view that cannot be written.
+
+    >>> gl.broadcast_to(gl.tensor([1, 2]), (2, 2))
+    tensor([[1, 2],
+            [1, 2]])
+    """
     return expand(input, size)
 
 
 def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
-    """All tensors broadcast to one shape. Views that cannot be written."""
+    """All tensors broadcast to one shape. Views that cannot be written.
+
+    >>> [x.shape for x in gl.broadcast_tensors(gl.ones(2, 1), gl.ones(3))]
+    [(2, 3), (2, 3)]
+    """
     found = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors
     shape = broadcast_shapes(*(x._array.shape for x in found))
     return tuple(expand(x, shape) for x in found)
 
 
 def ravel(input: Tensor) -> Tensor:
-    """All elements in one dimension: a view where the strides allow it."""
+    """All elements in one dimension: a view where the strides allow it.
+
+    >>> gl.ravel(gl.tensor([[1, 2], [3, 4]]))
+    tensor([1, 2, 3, 4])
+    """
     return reshape(input, -1)
 
 
@@ -198,13 +211,23 @@ def _matrices(name: str, input: Tensor) -> Tensor:
 
 
 def tril(input: Tensor, diagonal: int = 0, *, out: Any = None) -> Tensor:
-    """The lower triangle of the last two dimensions, up to the given diagonal; 0 above."""
+    """The lower triangle of the last two dimensions, up to the given diagonal; 0 above.
+
+    >>> gl.tril(gl.ones(2, 2))
+    tensor([[1., 0.],
+            [1., 1.]])
+    """
     result = _tril(_matrices("tril", input), diagonal=int(diagonal))
     return result if out is None else into("tril", out, result)
 
 
 def triu(input: Tensor, diagonal: int = 0, *, out: Any = None) -> Tensor:
-    """The upper triangle of the last two dimensions, from the given diagonal; 0 below."""
+    """The upper triangle of the last two dimensions, from the given diagonal; 0 below.
+
+    >>> gl.triu(gl.ones(2, 2))
+    tensor([[1., 1.],
+            [0., 1.]])
+    """
     result = _triu(_matrices("triu", input), diagonal=int(diagonal))
     return result if out is None else into("triu", out, result)
 
@@ -217,12 +240,22 @@ def _triangle_indices(find: Any, row: int, col: int, offset: int, dtype: Any, de
 
 
 def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None) -> Tensor:
-    """Row and column numbers, (2, n), of the lower triangle of a (row, col) matrix."""
+    """Row and column numbers, (2, n), of the lower triangle of a (row, col) matrix.
+
+    >>> gl.tril_indices(2, 2)
+    tensor([[0, 1, 1],
+            [0, 0, 1]])
+    """
     return _triangle_indices(np.tril_indices, row, col, offset, dtype, device)
 
 
 def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None) -> Tensor:
-    """Row and column numbers, (2, n), of the upper triangle of a (row, col) matrix."""
+    """Row and column numbers, (2, n), of the upper triangle of a (row, col) matrix.
+
+    >>> gl.triu_indices(2, 2)
+    tensor([[0, 0, 1],
+            [0, 1, 1]])
+    """
     return _triangle_indices(np.triu_indices, row, col, offset, dtype, device)
 
 
@@ -234,13 +267,22 @@ def _two(name: str, dim1: int, dim2: int, rank: int) -> tuple[int, int]:
 
 
 def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
-    """The diagonal of two dimensions, as the last dimension. A view."""
+    """The diagonal of two dimensions, as the last dimension. A view.
+
+    >>> gl.diagonal(gl.tensor([[1, 2], [3, 4]]))
+    tensor([1, 4])
+    """
     a, b = _two("diagonal", dim1, dim2, len(_matrices("diagonal", input)._array.shape))
     return _diagonal(input, offset=int(offset), dim1=a, dim2=b)
 
 
 def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
-    """The last dimension as the diagonal of a new square of dimensions dim1 and dim2, 0 elsewhere."""
+    """The last dimension as the diagonal of a new square of dimensions dim1 and dim2, 0 elsewhere.
+
+    >>> gl.diag_embed(gl.tensor([1, 2]))
+    tensor([[1, 0],
+            [0, 2]])
+    """
     shape = input._array.shape
     if not shape:
         raise RuntimeError("diag_embed: at least one dimension")
@@ -252,7 +294,12 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
 
 
 def diag(input: Tensor, diagonal: int = 0, *, out: Any = None) -> Tensor:
-    """Of a vector the matrix with that diagonal; of a matrix a copy of its diagonal."""
+    """Of a vector the matrix with that diagonal; of a matrix a copy of its diagonal.
+
+    >>> gl.diag(gl.tensor([1, 2]))
+    tensor([[1, 0],
+            [0, 2]])
+    """
     if out is not None:
         return into("diag", out, diag(input, diagonal))
     rank = len(input._array.shape)
@@ -264,25 +311,44 @@ def diag(input: Tensor, diagonal: int = 0, *, out: Any = None) -> Tensor:
 
 
 def diagflat(input: Tensor, offset: int = 0) -> Tensor:
-    """The matrix with all elements on its diagonal."""
+    """The matrix with all elements on its diagonal.
+
+    >>> gl.diagflat(gl.tensor([1, 2]))
+    tensor([[1, 0],
+            [0, 2]])
+    """
     return diag_embed(reshape(input, -1), offset)
 
 
 def trace(input: Tensor) -> Tensor:
-    """Sum of a matrix's diagonal."""
+    """Sum of a matrix's diagonal.
+
+    >>> gl.trace(gl.tensor([[1, 2], [3, 4]]))
+    tensor(5)
+    """
     if len(input._array.shape) != 2:
         raise RuntimeError(f"trace: a matrix, not shape {input._array.shape}")
     return diagonal(input).sum()
 
 
 def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Tensor:
-    """A copy of `input` with the diagonal replaced by `src`."""
+    """A copy of `input` with the diagonal replaced by `src`.
+
+    >>> gl.diagonal_scatter(gl.zeros(2, 2), gl.ones(2))
+    tensor([[1., 0.],
+            [0., 1.]])
+    """
     a, b = _two("diagonal_scatter", dim1, dim2, len(_matrices("diagonal_scatter", input)._array.shape))
     return _diagonal_scatter(input, src.to(input._array.dtype), offset=int(offset), dim1=a, dim2=b)
 
 
 def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
-    """A copy of `input` with the part at `index` along `dim` replaced by `src`."""
+    """A copy of `input` with the part at `index` along `dim` replaced by `src`.
+
+    >>> gl.select_scatter(gl.zeros(2, 2), gl.ones(2), 0, 1)
+    tensor([[0., 0.],
+            [1., 1.]])
+    """
     dim = normalize_dim(dim, len(input._array.shape))
     return _slice_scatter(input, src.to(input._array.dtype), index=((0, None, 1),) * dim + (int(index),))
 
@@ -290,7 +356,11 @@ def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
 def slice_scatter(
     input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
 ) -> Tensor:
-    """A copy of `input` with the slice start:end:step along `dim` replaced by `src`."""
+    """A copy of `input` with the slice start:end:step along `dim` replaced by `src`.
+
+    >>> gl.slice_scatter(gl.zeros(3), gl.ones(1), 0, 1, 2)
+    tensor([0., 1., 0.])
+    """
     dim = normalize_dim(dim, len(input._array.shape))
     if step < 1:
         raise RuntimeError(f"slice_scatter: step is positive, got {step}")

@@ -19,7 +19,11 @@ _matmul = bind(ops.linalg.matmul)
 
 
 def matmul(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
-    """Matrix product: of the last two dimensions, broadcasting those before; a vector counts as a row (left) or a column (right)."""
+    """Matrix product: of the last two dimensions, broadcasting those before; a vector counts as a row (left) or a column (right).
+
+    >>> gl.matmul(gl.tensor([[1.0, 2.0], [3.0, 4.0]]), gl.tensor([1.0, 10.0]))
+    tensor([21., 43.])
+    """
     if out is not None:
         return into("matmul", out, matmul(input, other))
     try:
@@ -42,13 +46,22 @@ def matmul(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
 
 
 def mm(input: Tensor, mat2: Tensor, *, out: Any = None) -> Tensor:
-    """Product of two matrices, (n, k) and (k, m)."""
+    """Product of two matrices, (n, k) and (k, m).
+
+    >>> gl.mm(gl.ones(2, 3), gl.ones(3, 1))
+    tensor([[3.],
+            [3.]])
+    """
     _expect("mm", 2, input, mat2)
     return _matmul(input, mat2) if out is None else into("mm", out, _matmul(input, mat2))
 
 
 def bmm(input: Tensor, mat2: Tensor, *, out: Any = None) -> Tensor:
-    """Products of two batches of matrices, (b, n, k) and (b, k, m)."""
+    """Products of two batches of matrices, (b, n, k) and (b, k, m).
+
+    >>> gl.bmm(gl.ones(4, 2, 3), gl.ones(4, 3, 5)).shape
+    (4, 2, 5)
+    """
     _expect("bmm", 3, input, mat2)
     if input._array.shape[0] != mat2._array.shape[0]:
         raise ShapeError(f"bmm: batch sizes differ: {input._array.shape} and {mat2._array.shape}")

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gradlab.autograd.base import Differentiable
-from gradlab.tensor import comparison as c, gamma, math as m, pointwise as p, statistics
+from gradlab.tensor import comparison as c, gamma, math as m, math_pairs as mp, pointwise as p, statistics
 from gradlab.tensor.update import update
 
 
@@ -34,11 +34,12 @@ class MathInPlaceMethods(Differentiable):
     tan_, asin_, acos_, atan_ = twin(m.tan), twin(m.asin), twin(m.acos), twin(m.atan)
     sinh_, cosh_, asinh_, acosh_, atanh_ = twin(m.sinh), twin(m.cosh), twin(m.asinh), twin(m.acosh), twin(m.atanh)
     sinc_, frac_, sgn_, deg2rad_, rad2deg_ = twin(m.sinc), twin(m.frac), twin(m.sgn), twin(m.deg2rad), twin(m.rad2deg)
-    logit_, nan_to_num_, clamp_min_, clamp_max_ = twin(m.logit), twin(m.nan_to_num), twin(m.clamp_min), twin(m.clamp_max)
-    atan2_, hypot_, fmod_, remainder_, floor_divide_ = twin(m.atan2), twin(m.hypot), twin(m.fmod), twin(m.remainder), twin(m.floor_divide)
-    copysign_, xlogy_, heaviside_, nextafter_ = twin(m.copysign), twin(m.xlogy), twin(m.heaviside), twin(m.nextafter)
-    ldexp_, float_power_, lerp_, gcd_, lcm_ = twin(m.ldexp), twin(m.float_power), twin(m.lerp), twin(m.gcd), twin(m.lcm)
-    bitwise_left_shift_, bitwise_right_shift_ = twin(m.bitwise_left_shift), twin(m.bitwise_right_shift)
+    logit_, nan_to_num_, clamp_min_, clamp_max_ = twin(m.logit), twin(m.nan_to_num), twin(mp.clamp_min), twin(mp.clamp_max)
+    atan2_, hypot_, fmod_, remainder_ = twin(mp.atan2), twin(mp.hypot), twin(mp.fmod), twin(mp.remainder)
+    floor_divide_ = twin(mp.floor_divide)
+    copysign_, xlogy_, heaviside_, nextafter_ = twin(mp.copysign), twin(mp.xlogy), twin(mp.heaviside), twin(mp.nextafter)
+    ldexp_, float_power_, lerp_, gcd_, lcm_ = twin(mp.ldexp), twin(mp.float_power), twin(mp.lerp), twin(mp.gcd), twin(mp.lcm)
+    bitwise_left_shift_, bitwise_right_shift_ = twin(mp.bitwise_left_shift), twin(mp.bitwise_right_shift)
     bitwise_and_, bitwise_or_, bitwise_xor_ = twin(c.bitwise_and), twin(c.bitwise_or), twin(c.bitwise_xor)
     bitwise_not_, logical_not_ = twin(c.bitwise_not), twin(c.logical_not)
     logical_and_, logical_or_, logical_xor_ = twin(c.logical_and), twin(c.logical_or), twin(c.logical_xor)

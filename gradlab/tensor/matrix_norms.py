@@ -112,6 +112,9 @@ def norm(
 
     Without `ord` the 2-norm of all elements, or of those in `dim`. With it the norm of vectors, where `dim` is one dimension or the
     tensor has one, or of matrices, where `dim` is two or the tensor has two.
+
+    >>> gl.norm(gl.tensor([3.0, 4.0]))
+    tensor(5.)
     """
     dim = dim if axis is None else either("linalg.norm", dim, None, axis)
     keepdim = keepdim if keepdims is None else keepdims

@@ -1,4 +1,4 @@
-"""Writing to chosen places: by flat index (`put`), along a dimension with a reduction (`index_reduce`), on the diagonal (`fill_diagonal_`)."""
+"""Writing to chosen places: by flat index (`put`), along a dimension, reduced (`index_reduce`), on the diagonal (`fill_diagonal_`)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _source(name: str, input: Any, source: Any) -> Any:
 
 
 def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) -> Tensor:
-    """A copy of `input` whose elements at the flat places `index` (int64, any shape; negative ones count from the end) are those of `source`.
+    """A copy of `input` with the elements of `source` at the flat places `index` (int64, any shape; negative ones count from the end).
 
     source: as many elements as `index`, of input's dtype. accumulate: add instead of replace; repeated places then add up, in order;
     otherwise the last value stays. Raises IndexError for a place outside and for another number of elements.

@@ -14,7 +14,6 @@ from gradlab.autograd.record import bind, operator
 from gradlab.dtype import BOOL, FLOATING, INT64, iinfo, result_type
 from gradlab.tensor.alias import into
 from gradlab.tensor.comparison import tensors_only
-from gradlab.tensor.update import update
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -42,7 +41,11 @@ Operand = Any  # a Tensor or a Python number
 
 
 def add(input: Operand, other: Operand, *, alpha: float = 1, out: Any = None) -> Tensor:
-    """input + alpha · other."""
+    """input + alpha · other.
+
+    >>> gl.add(gl.tensor([1.0, 2.0]), 1, alpha=10)
+    tensor([11., 12.])
+    """
     result = _add(input, other) if alpha == 1 else _add(input, _mul(other, alpha) if isinstance(other, Differentiable) else other * alpha)
     return result if out is None else into("add", out, result)
 
@@ -60,7 +63,11 @@ def mul(input: Operand, other: Operand, *, out: Any = None) -> Tensor:
 
 def div(input: Operand, other: Operand, *, rounding_mode: str | None = None, out: Any = None) -> Tensor:
     """input / other; integers give the default floating point type. `rounding_mode` "floor" rounds down, "trunc" toward zero; both keep
-    integers integers."""
+    integers integers.
+
+    >>> gl.div(gl.tensor([7, -7]), 2, rounding_mode="floor")
+    tensor([ 3, -4])
+    """
     if out is not None:
         return into("div", out, div(input, other, rounding_mode=rounding_mode))
     if rounding_mode is None:
@@ -102,69 +109,121 @@ def sqrt(input: Tensor, *, out: Any = None) -> Tensor:
 
 
 def rsqrt(input: Tensor, *, out: Any = None) -> Tensor:
-    """1 / square root."""
+    """1 / square root.
+
+    >>> gl.rsqrt(gl.tensor([0.25, 1.0, 4.0]))
+    tensor([2.0000, 1.0000, 0.5000])
+    """
     return _rsqrt(input) if out is None else into("rsqrt", out, _rsqrt(input))
 
 
 def sin(input: Tensor, *, out: Any = None) -> Tensor:
-    """Sine of an angle in radians."""
+    """Sine of an angle in radians.
+
+    >>> gl.sin(gl.tensor([-1.5, 0.0, 1.5]))
+    tensor([-0.9975,  0.0000,  0.9975])
+    """
     return _sin(input) if out is None else into("sin", out, _sin(input))
 
 
 def cos(input: Tensor, *, out: Any = None) -> Tensor:
-    """Cosine of an angle in radians."""
+    """Cosine of an angle in radians.
+
+    >>> gl.cos(gl.tensor([-1.5, 0.0, 1.5]))
+    tensor([0.0707, 1.0000, 0.0707])
+    """
     return _cos(input) if out is None else into("cos", out, _cos(input))
 
 
 def tanh(input: Tensor, *, out: Any = None) -> Tensor:
-    """Hyperbolic tangent."""
+    """Hyperbolic tangent.
+
+    >>> gl.tanh(gl.tensor([-1.5, 0.0, 1.5]))
+    tensor([-0.9051,  0.0000,  0.9051])
+    """
     return _tanh(input) if out is None else into("tanh", out, _tanh(input))
 
 
 def sigmoid(input: Tensor, *, out: Any = None) -> Tensor:
-    """1 / (1 + e^-x)."""
+    """1 / (1 + e^-x).
+
+    >>> gl.sigmoid(gl.tensor([-1.5, 0.0, 1.5]))
+    tensor([0.1824, 0.5000, 0.8176])
+    """
     return _sigmoid(input) if out is None else into("sigmoid", out, _sigmoid(input))
 
 
 def reciprocal(input: Tensor, *, out: Any = None) -> Tensor:
-    """1 / x."""
+    """1 / x.
+
+    >>> gl.reciprocal(gl.tensor([0.25, 1.0, 4.0]))
+    tensor([4.0000, 1.0000, 0.2500])
+    """
     return _reciprocal(input) if out is None else into("reciprocal", out, _reciprocal(input))
 
 
 def neg(input: Tensor, *, out: Any = None) -> Tensor:
-    """-x."""
+    """-x.
+
+    >>> gl.neg(gl.tensor([-1.5, 0.0, 1.5]))
+    tensor([ 1.5000, -0.0000, -1.5000])
+    """
     return _neg(input) if out is None else into("neg", out, _neg(input))
 
 
 def abs(input: Tensor, *, out: Any = None) -> Tensor:
-    """Absolute value; its gradient at 0 is 0."""
+    """Absolute value; its gradient at 0 is 0.
+
+    >>> gl.abs(gl.tensor([-1.5, 0.0, 1.5]))
+    tensor([1.5000, 0.0000, 1.5000])
+    """
     return _abs(input) if out is None else into("abs", out, _abs(input))
 
 
 def sign(input: Tensor, *, out: Any = None) -> Tensor:
-    """-1, 0 or 1; truth values as they are."""
+    """-1, 0 or 1; truth values as they are.
+
+    >>> gl.sign(gl.tensor([-1.5, 0.0, 1.5]))
+    tensor([-1.,  0.,  1.])
+    """
     result = _clone(input) if input._array.dtype == BOOL else _sign(input)
     return result if out is None else into("sign", out, result)
 
 
 def square(input: Tensor, *, out: Any = None) -> Tensor:
-    """x · x; truth values become int64."""
+    """x · x; truth values become int64.
+
+    >>> gl.square(gl.tensor([-1.5, 0.0, 1.5]))
+    tensor([2.2500, 0.0000, 2.2500])
+    """
     result = _square(input.to(INT64) if input._array.dtype == BOOL else input)
     return result if out is None else into("square", out, result)
 
 
 def floor(input: Tensor, *, out: Any = None) -> Tensor:
-    """The largest integer not above x."""
+    """The largest integer not above x.
+
+    >>> gl.floor(gl.tensor([-1.5, 0.0, 1.5]))
+    tensor([-2.,  0.,  1.])
+    """
     return _floor(input) if out is None else into("floor", out, _floor(input))
 
 
 def ceil(input: Tensor, *, out: Any = None) -> Tensor:
-    """The smallest integer not below x."""
+    """The smallest integer not below x.
+
+    >>> gl.ceil(gl.tensor([-1.5, 0.0, 1.5]))
+    tensor([-1.,  0.,  2.])
+    """
     return _ceil(input) if out is None else into("ceil", out, _ceil(input))
 
 
 def trunc(input: Tensor, *, out: Any = None) -> Tensor:
-    """x without its fraction."""
+    """x without its fraction.
+
+    >>> gl.trunc(gl.tensor([-1.5, 0.0, 1.5]))
+    tensor([-1.,  0.,  1.])
+    """
     return _trunc(input) if out is None else into("trunc", out, _trunc(input))
 
 
@@ -172,6 +231,9 @@ def round(input: Tensor, *, decimals: int = 0, out: Any = None) -> Tensor:
     """The nearest integer, halves to the even one, or the nearest number with so many decimals (with negative ones, of tens, hundreds …).
 
     Integers as they are (RuntimeError for other decimals than 0).
+
+    >>> gl.round(gl.tensor([-1.5, 0.0, 1.5]))
+    tensor([-2.,  0.,  2.])
     """
     if out is not None:
         return into("round", out, round(input, decimals=decimals))
@@ -186,12 +248,20 @@ def round(input: Tensor, *, decimals: int = 0, out: Any = None) -> Tensor:
 
 
 def relu(input: Tensor) -> Tensor:
-    """max(x, 0); its gradient at 0 is 0."""
+    """max(x, 0); its gradient at 0 is 0.
+
+    >>> gl.relu(gl.tensor([-1.5, 0.0, 1.5]))
+    tensor([0.0000, 0.0000, 1.5000])
+    """
     return _relu(input)
 
 
 def clamp(input: Tensor, min: Operand = None, max: Operand = None, *, out: Any = None) -> Tensor:
-    """Limit each element to [min, max]; either may be left out; tensors broadcast. NaN stays NaN. Where min > max the result is max."""
+    """Limit each element to [min, max]; either may be left out; tensors broadcast. NaN stays NaN. Where min > max the result is max.
+
+    >>> gl.clamp(gl.tensor([-1.0, 0.5, 3.0]), 0, 1)
+    tensor([0.0000, 0.5000, 1.0000])
+    """
     if out is not None:
         return into("clamp", out, clamp(input, min, max))
     if min is None and max is None:
@@ -208,13 +278,21 @@ def clamp(input: Tensor, min: Operand = None, max: Operand = None, *, out: Any =
 
 
 def maximum(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
-    """The larger of two, NaN if either is NaN. Equal elements share the gradient. For a number use clamp(min=…)."""
+    """The larger of two, NaN if either is NaN. Equal elements share the gradient. For a number use clamp(min=…).
+
+    >>> gl.maximum(gl.tensor([1, 5]), gl.tensor([3, 2]))
+    tensor([3, 5])
+    """
     tensors_only("maximum", input, other)
     return _maximum(input, other) if out is None else into("maximum", out, _maximum(input, other))
 
 
 def minimum(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
-    """The smaller of two, NaN if either is NaN. Equal elements share the gradient. For a number use clamp(max=…)."""
+    """The smaller of two, NaN if either is NaN. Equal elements share the gradient. For a number use clamp(max=…).
+
+    >>> gl.minimum(gl.tensor([1, 5]), gl.tensor([3, 2]))
+    tensor([1, 2])
+    """
     tensors_only("minimum", input, other)
     return _minimum(input, other) if out is None else into("minimum", out, _minimum(input, other))
 
@@ -232,7 +310,11 @@ def _together(a: Operand, b: Operand) -> tuple[Tensor, Tensor]:
 
 
 def where(condition: Tensor, input: Operand = None, other: Operand = None, *, out: Any = None) -> Any:
-    """`input` where the bool tensor `condition` is true, else `other`; all broadcast. With the condition alone: nonzero(as_tuple=True)."""
+    """`input` where the bool tensor `condition` is true, else `other`; all broadcast. With the condition alone: nonzero(as_tuple=True).
+
+    >>> gl.where(gl.tensor([True, False]), 1.0, 0.0)
+    tensor([1., 0.])
+    """
     if out is not None:
         return into("where", out, where(condition, input, other))
     if input is None or other is None:
@@ -244,7 +326,11 @@ def where(condition: Tensor, input: Operand = None, other: Operand = None, *, ou
 
 
 def masked_fill(input: Tensor, mask: Tensor, value: Operand) -> Tensor:
-    """`input` with `value` (a number or a 0-d tensor) where the bool tensor `mask` is true."""
+    """`input` with `value` (a number or a 0-d tensor) where the bool tensor `mask` is true.
+
+    >>> gl.masked_fill(gl.ones(2), gl.tensor([True, False]), 0.0)
+    tensor([0., 1.])
+    """
     if not isinstance(value, Differentiable):
         value = input.new_full((), value)
     elif value._array.shape:
@@ -308,67 +394,3 @@ class PointwiseMethods(Differentiable):
 
     def __rpow__(self, other: Operand) -> Tensor:
         return _pow_tensor(other, self)
-
-    # ------------------------------------------------------------ in place
-
-    def add_(self, other: Operand, *, alpha: float = 1) -> Any:
-        """self += alpha · other."""
-        return update("add_", self, add, other, alpha=alpha)
-
-    def sub_(self, other: Operand, *, alpha: float = 1) -> Any:
-        """self -= alpha · other."""
-        return update("sub_", self, sub, other, alpha=alpha)
-
-    def mul_(self, other: Operand) -> Any:
-        """self *= other."""
-        return update("mul_", self, mul, other)
-
-    def div_(self, other: Operand, *, rounding_mode: str | None = None) -> Any:
-        """self /= other."""
-        return update("div_", self, div, other, rounding_mode=rounding_mode)
-
-    def pow_(self, exponent: Operand) -> Any:
-        """self **= exponent."""
-        return update("pow_", self, pow, exponent)
-
-    def clamp_(self, min: Operand = None, max: Operand = None) -> Any:
-        """Limit self to [min, max]."""
-        return update("clamp_", self, clamp, min, max)
-
-    def masked_fill_(self, mask: Tensor, value: Operand) -> Any:
-        """Write `value` where `mask` is true."""
-        return update("masked_fill_", self, masked_fill, mask, value)
-
-    def exp_(self) -> Any:
-        """e to the power of self, in place."""
-        return update("exp_", self, exp)
-
-    def sqrt_(self) -> Any:
-        """Square root, in place."""
-        return update("sqrt_", self, sqrt)
-
-    def tanh_(self) -> Any:
-        """Hyperbolic tangent, in place."""
-        return update("tanh_", self, tanh)
-
-    def sigmoid_(self) -> Any:
-        """1 / (1 + e^-x), in place."""
-        return update("sigmoid_", self, sigmoid)
-
-    def relu_(self) -> Any:
-        """max(x, 0), in place."""
-        return update("relu_", self, relu)
-
-    def neg_(self) -> Any:
-        """-x, in place."""
-        return update("neg_", self, neg)
-
-    def addcmul_(self, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> Any:
-        """self += value · tensor1 · tensor2."""
-        return update("addcmul_", self, add, _mul(tensor1, tensor2), alpha=value)
-
-    def addcdiv_(self, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> Any:
-        """self += value · tensor1 / tensor2."""
-        return update("addcdiv_", self, add, _div(tensor1, tensor2), alpha=value)
-
-    __iadd__, __isub__, __imul__, __itruediv__, __ipow__ = add_, sub_, mul_, div_, pow_

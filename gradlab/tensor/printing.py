@@ -47,6 +47,11 @@ def set_printoptions(
     precision: digits after the point (4). threshold: tensors of more elements are shown by their edges (1000). edgeitems: how many at
     each edge (3). linewidth: characters in a line (80). profile: "default", "short" or "full", to start from. sci_mode: scientific notation
     always (True) or never (False). Raises ValueError for numbers below 0 and other profiles.
+
+    >>> gl.set_printoptions(precision=2)
+    >>> gl.tensor([3.14159])
+    tensor([3.14])
+    >>> gl.set_printoptions(profile="default")
     """
     global _options
     if profile is not None and profile.lower() not in PROFILES:

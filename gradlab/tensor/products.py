@@ -42,7 +42,12 @@ def _expect(name: str, *ranks: tuple[Any, int]) -> None:
 
 
 def outer(input: Tensor, vec2: Tensor, *, out: Any = None) -> Tensor:
-    """Products of each element of one vector with each of another, (n, m)."""
+    """Products of each element of one vector with each of another, (n, m).
+
+    >>> gl.outer(gl.tensor([1, 2]), gl.tensor([1, 10]))
+    tensor([[ 1, 10],
+            [ 2, 20]])
+    """
     for x in (input, vec2):
         if len(x._array.shape) != 1:
             raise ShapeError(f"outer: expected 1 dimension, got shape {x._array.shape}")
@@ -53,25 +58,41 @@ ger = outer
 
 
 def dot(input: Tensor, tensor: Tensor, *, out: Any = None) -> Tensor:
-    """Sum of the products of two vectors' elements, a number."""
+    """Sum of the products of two vectors' elements, a number.
+
+    >>> gl.dot(gl.tensor([1.0, 2.0]), gl.tensor([3.0, 4.0]))
+    tensor(11.)
+    """
     _expect("dot", (input, 1), (tensor, 1))
     return matmul(input, tensor) if out is None else into("dot", out, matmul(input, tensor))
 
 
 def vdot(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
-    """As `dot`: gradlab has no complex numbers to conjugate."""
+    """As `dot`: gradlab has no complex numbers to conjugate.
+
+    >>> gl.vdot(gl.tensor([1.0, 2.0]), gl.tensor([3.0, 4.0]))
+    tensor(11.)
+    """
     _expect("vdot", (input, 1), (other, 1))
     return matmul(input, other) if out is None else into("vdot", out, matmul(input, other))
 
 
 def mv(input: Tensor, vec: Tensor, *, out: Any = None) -> Tensor:
-    """Product of a matrix (n, m) and a vector (m)."""
+    """Product of a matrix (n, m) and a vector (m).
+
+    >>> gl.mv(gl.ones(2, 2), gl.tensor([1.0, 10.0]))
+    tensor([11., 11.])
+    """
     _expect("mv", (input, 2), (vec, 1))
     return matmul(input, vec) if out is None else into("mv", out, matmul(input, vec))
 
 
 def inner(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
-    """Sum of products over the last dimensions, all others kept: those of `input`, then those of `other`."""
+    """Sum of products over the last dimensions, all others kept: those of `input`, then those of `other`.
+
+    >>> gl.inner(gl.tensor([1.0, 2.0]), gl.tensor([3.0, 4.0]))
+    tensor(11.)
+    """
     if out is not None:
         return into("inner", out, inner(input, other))
     a, b = input._array.shape, other._array.shape
@@ -83,7 +104,11 @@ def inner(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
 
 
 def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
-    """Sum of products over dimensions of `a` and `b`: the last and first `dims`, or two lists of dimensions, paired in order."""
+    """Sum of products over dimensions of `a` and `b`: the last and first `dims`, or two lists of dimensions, paired in order.
+
+    >>> gl.tensordot(gl.ones(2, 3, 4), gl.ones(3, 4, 5), dims=2).shape
+    (2, 5)
+    """
     sa, sb = a._array.shape, b._array.shape
     if isinstance(dims, Differentiable):
         dims = dims.tolist()  # type: ignore[attr-defined]
@@ -133,20 +158,33 @@ def _combined(name: str, input: Tensor, product: Tensor, beta: float, alpha: flo
 
 
 def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1, out: Any = None) -> Tensor:
-    """beta · input + alpha · (mat1 @ mat2); `input` broadcasts."""
+    """beta · input + alpha · (mat1 @ mat2); `input` broadcasts.
+
+    >>> gl.addmm(gl.ones(1, 1), gl.ones(1, 2), gl.ones(2, 1), beta=10)
+    tensor([[12.]])
+    """
     _expect("addmm", (mat1, 2), (mat2, 2))
     result = _combined("addmm", input, mm(mat1, mat2), beta, alpha)
     return result if out is None else into("addmm", out, result)
 
 
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1, out: Any = None) -> Tensor:
-    """beta · input + alpha · (mat @ vec); `input` broadcasts."""
+    """beta · input + alpha · (mat @ vec); `input` broadcasts.
+
+    >>> gl.addmv(gl.ones(2), gl.ones(2, 3), gl.ones(3))
+    tensor([4., 4.])
+    """
     result = _combined("addmv", input, mv(mat, vec), beta, alpha)
     return result if out is None else into("addmv", out, result)
 
 
 def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: float = 1, out: Any = None) -> Tensor:
-    """beta · input + alpha · outer(vec1, vec2); `input` broadcasts."""
+    """beta · input + alpha · outer(vec1, vec2); `input` broadcasts.
+
+    >>> gl.addr(gl.zeros(2, 2), gl.tensor([1.0, 2.0]), gl.tensor([1.0, 10.0]))
+    tensor([[ 1., 10.],
+            [ 2., 20.]])
+    """
     product = outer(vec1, vec2)
     dtype = common_dtype([input, product])
     result = _combined("addr", input.to(dtype), product.to(dtype), beta, alpha)
@@ -154,14 +192,22 @@ def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: f
 
 
 def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1, out: Any = None) -> Tensor:
-    """beta · input + alpha · (batch1 @ batch2), of batches of matrices; `input` broadcasts."""
+    """beta · input + alpha · (batch1 @ batch2), of batches of matrices; `input` broadcasts.
+
+    >>> gl.baddbmm(gl.ones(1, 1, 1), gl.ones(1, 1, 2), gl.ones(1, 2, 1))
+    tensor([[[3.]]])
+    """
     _expect("baddbmm", (batch1, 3), (batch2, 3))
     result = _combined("baddbmm", input, bmm(batch1, batch2), beta, alpha)
     return result if out is None else into("baddbmm", out, result)
 
 
 def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1, out: Any = None) -> Tensor:
-    """beta · input + alpha · the sum of the products of two batches of matrices; `input` broadcasts."""
+    """beta · input + alpha · the sum of the products of two batches of matrices; `input` broadcasts.
+
+    >>> gl.addbmm(gl.zeros(1, 1), gl.ones(3, 1, 2), gl.ones(3, 2, 1))
+    tensor([[6.]])
+    """
     _expect("addbmm", (batch1, 3), (batch2, 3))
     (b, n, k), (other, inner_size, m) = batch1._array.shape, batch2._array.shape
     if b != other or k != inner_size:
@@ -212,7 +258,11 @@ def multi_dot(tensors: Sequence[Tensor], *, out: Any = None) -> Tensor:
 
 
 def chain_matmul(*matrices: Tensor, out: Any = None) -> Tensor:
-    """Product of a chain of matrices in the order that multiplies least."""
+    """Product of a chain of matrices in the order that multiplies least.
+
+    >>> gl.chain_matmul(gl.ones(2, 3), gl.ones(3, 4), gl.ones(4, 1)).shape
+    (2, 1)
+    """
     if out is not None:
         return into("chain_matmul", out, chain_matmul(*matrices))
     if len(matrices) == 1:
@@ -222,7 +272,12 @@ def chain_matmul(*matrices: Tensor, out: Any = None) -> Tensor:
 
 
 def matrix_power(input: Tensor, n: int, *, out: Any = None) -> Tensor:
-    """A square matrix (or a batch of them) multiplied n times with itself; a negative n takes the inverse."""
+    """A square matrix (or a batch of them) multiplied n times with itself; a negative n takes the inverse.
+
+    >>> gl.matrix_power(gl.tensor([[1.0, 1.0], [0.0, 1.0]]), 3)
+    tensor([[1., 3.],
+            [0., 1.]])
+    """
     if out is not None:
         return into("matrix_power", out, matrix_power(input, n))
     shape = input._array.shape
@@ -246,7 +301,11 @@ def matrix_power(input: Tensor, n: int, *, out: Any = None) -> Tensor:
 
 
 def cross(input: Tensor, other: Tensor, dim: int | None = None, *, axis: Any = None, out: Any = None) -> Tensor:
-    """Cross product of vectors of three numbers along `dim` (default: the first dimension of size 3); the others broadcast."""
+    """Cross product of vectors of three numbers along `dim` (default: the first dimension of size 3); the others broadcast.
+
+    >>> gl.cross(gl.tensor([1.0, 0.0, 0.0]), gl.tensor([0.0, 1.0, 0.0]), dim=0)
+    tensor([0., 0., 1.])
+    """
     dim = dim if axis is None else either("cross", dim, None, axis)
     if len(input._array.shape) != len(other._array.shape):
         raise RuntimeError(f"cross: as many dimensions in both, got shapes {input._array.shape} and {other._array.shape}")
@@ -269,6 +328,9 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_fo
 
     The gradient of a distance 0 is 0. Very many Euclidean distances come from |a|² + |b|² - 2ab, a matrix product, unless `compute_mode` is
     "donot_use_mm_for_euclid_dist"; they are less exact near 0.
+
+    >>> gl.cdist(gl.tensor([[0.0, 0.0]]), gl.tensor([[3.0, 4.0]]))
+    tensor([[5.]])
     """
     a, b = x1._array.shape, x2._array.shape
     if len(a) < 2 or len(b) < 2 or a[-1] != b[-1]:

@@ -76,7 +76,12 @@ def _floating(name: str, dtype: Any) -> np.dtype[Any]:
 def rand(
     *size: Any, generator: Generator | None = None, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
-    """Numbers uniformly distributed over [0, 1)."""
+    """Numbers uniformly distributed over [0, 1).
+
+    >>> x = gl.rand(1000)
+    >>> x.min() >= 0, x.max() < 1
+    (tensor(True), tensor(True))
+    """
     made = make("uniform", _shape(size), _floating("rand", dtype), _place(device, generator), generator, low=0.0, high=1.0)
     return made.requires_grad_() if requires_grad else made
 
@@ -84,7 +89,11 @@ def rand(
 def randn(
     *size: Any, generator: Generator | None = None, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
-    """Normally distributed numbers of mean 0 and variance 1."""
+    """Normally distributed numbers of mean 0 and variance 1.
+
+    >>> gl.randn(2, 3).shape
+    (2, 3)
+    """
     made = make("normal", _shape(size), _floating("randn", dtype), _place(device, generator), generator, mean=0.0, std=1.0)
     return made.requires_grad_() if requires_grad else made
 
@@ -114,7 +123,11 @@ def randint(
     low: int, high: Any = None, size: Any = None, *, generator: Generator | None = None, dtype: Any = None, device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
-    """Integers from `low` up to, but not including, `high`; int64 unless `dtype` is given. Also `randint(high, size)`, from 0."""
+    """Integers from `low` up to, but not including, `high`; int64 unless `dtype` is given. Also `randint(high, size)`, from 0.
+
+    >>> gl.randint(5, 6, (3,))
+    tensor([5, 5, 5])
+    """
     if size is None:
         if high is None:
             raise TypeError("randint: size is missing; write randint(high, size) or randint(low, high, size)")
@@ -132,7 +145,11 @@ def randint(
 def randperm(
     n: int, *, generator: Generator | None = None, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
-    """The integers 0 to n - 1 in random order."""
+    """The integers 0 to n - 1 in random order.
+
+    >>> gl.randperm(4).sort().values
+    tensor([0, 1, 2, 3])
+    """
     if n < 0:
         raise RuntimeError(f"randperm: n is not negative, got {n}")
     chosen = INT64 if dtype is None else as_numpy(dtype)
@@ -149,7 +166,11 @@ def _as(input: Tensor, dtype: Any, device: Any) -> tuple[np.dtype[Any], Device]:
 def rand_like(
     input: Tensor, *, generator: Generator | None = None, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
-    """`rand` of the input's shape, dtype and device."""
+    """`rand` of the input's shape, dtype and device.
+
+    >>> gl.rand_like(gl.ones(2, 3)).shape
+    (2, 3)
+    """
     chosen, place = _as(input, dtype, device)
     return rand(input.shape, generator=generator, dtype=chosen, device=place, requires_grad=requires_grad)
 
@@ -157,7 +178,11 @@ def rand_like(
 def randn_like(
     input: Tensor, *, generator: Generator | None = None, dtype: Any = None, device: Any = None, requires_grad: bool = False
 ) -> Tensor:
-    """`randn` of the input's shape, dtype and device."""
+    """`randn` of the input's shape, dtype and device.
+
+    >>> gl.randn_like(gl.ones(2, 3)).shape
+    (2, 3)
+    """
     chosen, place = _as(input, dtype, device)
     return randn(input.shape, generator=generator, dtype=chosen, device=place, requires_grad=requires_grad)
 
@@ -166,7 +191,11 @@ def randint_like(
     input: Tensor, low: int, high: int | None = None, *, generator: Generator | None = None, dtype: Any = None, device: Any = None,
     requires_grad: bool = False,
 ) -> Tensor:  # fmt: skip
-    """`randint` of the input's shape, dtype and device: `randint_like(input, high)` or `randint_like(input, low, high)`."""
+    """`randint` of the input's shape, dtype and device: `randint_like(input, high)` or `randint_like(input, low, high)`.
+
+    >>> gl.randint_like(gl.ones(2), 5, 6)
+    tensor([5., 5.])
+    """
     chosen, place = _as(input, dtype, device)
     first, last = (0, low) if high is None else (low, high)
     return randint(first, last, input.shape, generator=generator, dtype=chosen, device=place, requires_grad=requires_grad)
@@ -176,6 +205,9 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | N
     """1 with the probability that the input's element says (or with probability `p`), else 0; the input's shape and dtype.
 
     Raises RuntimeError for probabilities outside [0, 1], and for an integer input without `p`.
+
+    >>> gl.bernoulli(gl.tensor([0.0, 1.0]))
+    tensor([0., 1.])
     """
     dtype = input._array.dtype
     if p is not None:
@@ -191,7 +223,11 @@ def _trials(p: Tensor, dtype: np.dtype[Any], generator: Generator | None) -> Ten
 
 
 def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
-    """Poisson distributed counts of the given rates (not negative), in the input's floating point dtype."""
+    """Poisson distributed counts of the given rates (not negative), in the input's floating point dtype.
+
+    >>> gl.poisson(gl.zeros(2))
+    tensor([0., 0.])
+    """
     if input._array.dtype not in FLOATING:
         raise RuntimeError(f"poisson: rates are floating point, not {input.dtype}; convert with .float()")
     state, offset = draw(generator, input.numel(), input.device)
@@ -203,6 +239,9 @@ def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, g
 
     Without replacement no category is drawn twice in a row. Raises RuntimeError for negative, infinite or NaN weights and for rows
     that do not have enough categories.
+
+    >>> gl.multinomial(gl.tensor([0.0, 1.0, 0.0]), 1)
+    tensor([1])
     """
     *rows, categories = input.shape or (0,)
     words = count(rows) * (num_samples if replacement else categories)
@@ -217,6 +256,9 @@ def normal(
     """Normally distributed numbers. `normal(mean, std, size)` of two numbers; or mean, std or both as tensors, which broadcast.
 
     Raises RuntimeError for a negative standard deviation.
+
+    >>> gl.normal(gl.tensor([1.0, 2.0]), gl.zeros(2))
+    tensor([1., 2.])
     """
     tensors = [x for x in (mean, std) if isinstance(x, Differentiable)]
     if not tensors:

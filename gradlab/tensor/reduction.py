@@ -43,7 +43,11 @@ def sum(
     input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None, axis: Any = None, keepdims: bool | None = None, out: Any
     = None,
 ) -> Tensor:  # fmt: skip
-    """Sum over `dim`; integers and truth values add up as int64. The sum of nothing is 0."""
+    """Sum over `dim`; integers and truth values add up as int64. The sum of nothing is 0.
+
+    >>> gl.sum(gl.tensor([[1, 2], [3, 4]]), dim=0)
+    tensor([4, 6])
+    """
     dim = dim if axis is None else either("sum", dim, None, axis)
     keepdim = keepdim if keepdims is None else keepdims
     dims = _dims("sum", input, dim)
@@ -58,7 +62,11 @@ def mean(
     input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None, axis: Any = None, keepdims: bool | None = None, out: Any
     = None,
 ) -> Tensor:  # fmt: skip
-    """Mean over `dim`, of floating point (RuntimeError for integers: convert first). The mean of nothing is NaN."""
+    """Mean over `dim`, of floating point (RuntimeError for integers: convert first). The mean of nothing is NaN.
+
+    >>> gl.mean(gl.tensor([1.0, 2.0, 6.0]))
+    tensor(3.)
+    """
     dim = dim if axis is None else either("mean", dim, None, axis)
     keepdim = keepdim if keepdims is None else keepdims
     if dtype is not None:
@@ -72,7 +80,11 @@ def mean(
 def amax(
     input: Tensor, dim: Dims = (), keepdim: bool = False, *, axis: Any = None, keepdims: bool | None = None, out: Any = None
 ) -> Tensor:  # fmt: skip
-    """Largest element over `dim`; equal ones share the gradient."""
+    """Largest element over `dim`; equal ones share the gradient.
+
+    >>> gl.amax(gl.tensor([[1, 2], [3, 4]]), dim=1)
+    tensor([2, 4])
+    """
     dim = dim if axis is None else either("amax", dim, (), axis)
     keepdim = keepdim if keepdims is None else keepdims
     result = _amax(input, dim=_dims("amax", input, dim), keepdim=keepdim)
@@ -82,7 +94,11 @@ def amax(
 def amin(
     input: Tensor, dim: Dims = (), keepdim: bool = False, *, axis: Any = None, keepdims: bool | None = None, out: Any = None
 ) -> Tensor:  # fmt: skip
-    """Smallest element over `dim`; equal ones share the gradient."""
+    """Smallest element over `dim`; equal ones share the gradient.
+
+    >>> gl.amin(gl.tensor([[1, 2], [3, 4]]), dim=1)
+    tensor([1, 3])
+    """
     dim = dim if axis is None else either("amin", dim, (), axis)
     keepdim = keepdim if keepdims is None else keepdims
     result = _amin(input, dim=_dims("amin", input, dim), keepdim=keepdim)
@@ -90,7 +106,11 @@ def amin(
 
 
 def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, axis: Any = None, keepdims: bool | None = None, out: Any = None) -> Any:
-    """Without `dim` the largest element; with `dim` a pair (values, indices); with a second tensor `maximum`."""
+    """Without `dim` the largest element; with `dim` a pair (values, indices); with a second tensor `maximum`.
+
+    >>> gl.max(gl.tensor([1, 9, 2]), dim=0)
+    max(values=tensor(9), indices=tensor(1))
+    """
     dim = dim if axis is None else either("max", dim, None, axis)
     keepdim = keepdim if keepdims is None else keepdims
     if out is not None:
@@ -104,7 +124,11 @@ def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, axis: Any = No
 
 
 def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, axis: Any = None, keepdims: bool | None = None, out: Any = None) -> Any:
-    """Without `dim` the smallest element; with `dim` a pair (values, indices); with a second tensor `minimum`."""
+    """Without `dim` the smallest element; with `dim` a pair (values, indices); with a second tensor `minimum`.
+
+    >>> gl.min(gl.tensor([3, 1, 2]), dim=0)
+    min(values=tensor(1), indices=tensor(1))
+    """
     dim = dim if axis is None else either("min", dim, None, axis)
     keepdim = keepdim if keepdims is None else keepdims
     if out is not None:
@@ -120,7 +144,11 @@ def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, axis: Any = No
 def argmax(
     input: Tensor, dim: int | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: bool | None = None, out: Any = None
 ) -> Tensor:  # fmt: skip
-    """Index (int64) of the first largest element, along `dim` or in the flattened tensor."""
+    """Index (int64) of the first largest element, along `dim` or in the flattened tensor.
+
+    >>> gl.argmax(gl.tensor([1, 9, 2]))
+    tensor(1)
+    """
     dim = dim if axis is None else either("argmax", dim, None, axis)
     keepdim = keepdim if keepdims is None else keepdims
     return _position(_argmax, input, dim, keepdim) if out is None else into("argmax", out, _position(_argmax, input, dim, keepdim))
@@ -129,7 +157,11 @@ def argmax(
 def argmin(
     input: Tensor, dim: int | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: bool | None = None, out: Any = None
 ) -> Tensor:  # fmt: skip
-    """Index (int64) of the first smallest element, along `dim` or in the flattened tensor."""
+    """Index (int64) of the first smallest element, along `dim` or in the flattened tensor.
+
+    >>> gl.argmin(gl.tensor([3, 1, 2]))
+    tensor(1)
+    """
     dim = dim if axis is None else either("argmin", dim, None, axis)
     keepdim = keepdim if keepdims is None else keepdims
     return _position(_argmin, input, dim, keepdim) if out is None else into("argmin", out, _position(_argmin, input, dim, keepdim))
@@ -146,7 +178,11 @@ def _position(row: Any, input: Tensor, dim: int | None, keepdim: bool) -> Tensor
 def all(
     input: Tensor, dim: Dims = None, keepdim: bool = False, *, axis: Any = None, keepdims: bool | None = None, out: Any = None
 ) -> Tensor:  # fmt: skip
-    """Whether every element is nonzero; true of nothing."""
+    """Whether every element is nonzero; true of nothing.
+
+    >>> gl.all(gl.tensor([1, 0]))
+    tensor(False)
+    """
     dim = dim if axis is None else either("all", dim, None, axis)
     keepdim = keepdim if keepdims is None else keepdims
     result = _all(input, dim=_dims("all", input, dim), keepdim=keepdim)
@@ -156,7 +192,11 @@ def all(
 def any(
     input: Tensor, dim: Dims = None, keepdim: bool = False, *, axis: Any = None, keepdims: bool | None = None, out: Any = None
 ) -> Tensor:  # fmt: skip
-    """Whether some element is nonzero; false of nothing."""
+    """Whether some element is nonzero; false of nothing.
+
+    >>> gl.any(gl.tensor([1, 0]))
+    tensor(True)
+    """
     dim = dim if axis is None else either("any", dim, None, axis)
     keepdim = keepdim if keepdims is None else keepdims
     result = _any(input, dim=_dims("any", input, dim), keepdim=keepdim)
@@ -167,7 +207,11 @@ def var(
     input: Tensor, dim: Dims = None, *, correction: float | None = 1, keepdim: bool = False, unbiased: bool | None = None, axis: Any =
     None, keepdims: bool | None = None, out: Any = None,
 ) -> Tensor:  # fmt: skip
-    """Variance over `dim`: squared distance from the mean, divided by n - correction (NaN or inf where that is not positive)."""
+    """Variance over `dim`: squared distance from the mean, divided by n - correction (NaN or inf where that is not positive).
+
+    >>> gl.var(gl.tensor([1.0, 2.0, 3.0]))
+    tensor(1.)
+    """
     dim = dim if axis is None else either("var", dim, None, axis)
     keepdim = keepdim if keepdims is None else keepdims
     if isinstance(dim, bool):
@@ -188,7 +232,11 @@ def var(
 def logsumexp(
     input: Tensor, dim: Dims = None, keepdim: bool = False, *, axis: Any = None, keepdims: bool | None = None, out: Any = None
 ) -> Tensor:  # fmt: skip
-    """log(sum(exp(x))) over `dim`, computed from the maximum so that nothing overflows; -inf of only -inf."""
+    """log(sum(exp(x))) over `dim`, computed from the maximum so that nothing overflows; -inf of only -inf.
+
+    >>> gl.logsumexp(gl.tensor([1000.0, 1000.0]), dim=0)
+    tensor(1000.6932)
+    """
     dim = dim if dim is not None and axis is None else required("logsumexp", dim, axis)
     keepdim = keepdim if keepdims is None else keepdims
     if out is not None:
@@ -205,7 +253,11 @@ def logsumexp(
 
 
 def count_nonzero(input: Tensor, dim: Any = None, *, axis: Any = None) -> Tensor:
-    """Number (int64) of nonzero elements over `dim`."""
+    """Number (int64) of nonzero elements over `dim`.
+
+    >>> gl.count_nonzero(gl.tensor([1, 0, 2]))
+    tensor(2)
+    """
     dim = dim if axis is None else either("count_nonzero", dim, None, axis)
     return input.ne(0).sum(dim)
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from gradlab import dispatch, ops
 from gradlab.autograd import inplace
-from gradlab.autograd.base import Differentiable
+from gradlab.autograd.base import Differentiable, version_of
 from gradlab.autograd.mode import current
 from gradlab.autograd.record import bind, refresh
 from gradlab.spec import DimensionError, count, normalize_dim, normalize_dims
@@ -78,14 +78,14 @@ class ReshapingMethods(Differentiable):
             raise RuntimeError("resize_: a view cannot be resized; use reshape, or clone() it first")
         old, new = array.size, count(shape)
         if new > old and meta is not None and meta.version is not None:
-            raise RuntimeError("resize_: views may share this tensor's memory, so it cannot grow; make a new tensor and copy_ into a part of it")
+            raise RuntimeError("resize_: views may share this tensor's memory, so it cannot grow; copy_ it into a part of a larger tensor")
         if new <= old and array.flags.c_contiguous:
             self._array = array.reshape(-1)[:new].reshape(shape)
         else:
             grown = np.zeros(new, array.dtype)
             grown[: min(old, new)] = array.reshape(-1)[:new]
             self._array = grown.reshape(shape)
-        inplace.written(inplace.version_of(self))
+        inplace.written(version_of(self))
         return self
 
     def resize_as_(self, the_template: Any) -> Any:
@@ -98,7 +98,8 @@ class ReshapingMethods(Differentiable):
         RuntimeError for another dtype, and, while recording, for a tensor that requires grad. There are no storages: an offset, size
         or stride raises NotImplementedError.
         """
-        if storage_offset is not None or size is not None or stride is not None or not (source is None or isinstance(source, Differentiable)):
+        placed = any(x is not None for x in (storage_offset, size, stride))
+        if placed or not (source is None or isinstance(source, Differentiable)):
             raise NotImplementedError("set_: gradlab has no storages; pass a tensor: a view made with narrow, view or unfold, say")
         mode = current()
         refresh(self)
@@ -126,7 +127,7 @@ class ReshapingMethods(Differentiable):
 
     def igamma_(self, other: Any) -> Any:
         """Not there: gradlab has no incomplete gamma function. Raises NotImplementedError."""
-        raise NotImplementedError("igamma_: gradlab has no incomplete gamma function; compute it with scipy.special.gammainc and copy_ it")
+        raise NotImplementedError("igamma_: gradlab has no incomplete gamma function; compute scipy.special.gammainc and copy_ it")
 
     def i0_(self) -> Any:
         """Not there: gradlab has no Bessel functions. Raises NotImplementedError."""
@@ -134,4 +135,4 @@ class ReshapingMethods(Differentiable):
 
     def igammac_(self, other: Any) -> Any:
         """Not there: gradlab has no incomplete gamma function. Raises NotImplementedError."""
-        raise NotImplementedError("igammac_: gradlab has no incomplete gamma function; compute it with scipy.special.gammaincc and copy_ it")
+        raise NotImplementedError("igammac_: gradlab has no incomplete gamma function; compute scipy.special.gammaincc and copy_ it")

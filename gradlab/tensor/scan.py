@@ -44,7 +44,11 @@ def prod(
     input: Tensor, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, axis: Any = None, keepdims: bool | None = None, out: Any
     = None,
 ) -> Tensor:  # fmt: skip
-    """Product over `dim` (default all); of integers int64. The product of nothing is 1. Zeros are no trouble for the gradient."""
+    """Product over `dim` (default all); of integers int64. The product of nothing is 1. Zeros are no trouble for the gradient.
+
+    >>> gl.prod(gl.tensor([2, 3, 4]))
+    tensor(24)
+    """
     dim = dim if axis is None else either("prod", dim, None, axis)
     keepdim = keepdim if keepdims is None else keepdims
     try:
@@ -56,21 +60,33 @@ def prod(
 
 
 def cumsum(input: Tensor, dim: int | None = None, *, dtype: Any = None, axis: Any = None, out: Any = None) -> Tensor:
-    """Running sum along `dim`; integers add up as int64."""
+    """Running sum along `dim`; integers add up as int64.
+
+    >>> gl.cumsum(gl.tensor([1, 2, 3]), dim=0)
+    tensor([1, 3, 6])
+    """
     dim = dim if dim is not None and axis is None else required("cumsum", dim, axis)
     result = _cumsum(_summable(input, dtype), dim=_dim("cumsum", input, dim))
     return result if out is None else into("cumsum", out, result)
 
 
 def cumprod(input: Tensor, dim: int | None = None, *, dtype: Any = None, axis: Any = None, out: Any = None) -> Tensor:
-    """Running product along `dim`; integers multiply as int64. Zeros are no trouble for the gradient."""
+    """Running product along `dim`; integers multiply as int64. Zeros are no trouble for the gradient.
+
+    >>> gl.cumprod(gl.tensor([1, 2, 3]), dim=0)
+    tensor([1, 2, 6])
+    """
     dim = dim if dim is not None and axis is None else required("cumprod", dim, axis)
     result = _cumprod(_summable(input, dtype), dim=_dim("cumprod", input, dim))
     return result if out is None else into("cumprod", out, result)
 
 
 def logcumsumexp(input: Tensor, dim: int | None = None, *, axis: Any = None, out: Any = None) -> Tensor:
-    """log of the running sum of exp(x) along `dim`, without overflow."""
+    """log of the running sum of exp(x) along `dim`, without overflow.
+
+    >>> gl.logcumsumexp(gl.tensor([0.0, 0.0]), dim=0)
+    tensor([0.0000, 0.6931])
+    """
     dim = dim if dim is not None and axis is None else required("logcumsumexp", dim, axis)
     if input._array.dtype not in FLOATING:
         raise RuntimeError(f"logcumsumexp: needs floating point, got {input.dtype}; convert with .float()")
@@ -79,14 +95,22 @@ def logcumsumexp(input: Tensor, dim: int | None = None, *, axis: Any = None, out
 
 
 def cummax(input: Tensor, dim: int | None = None, *, axis: Any = None, out: Any = None) -> Any:
-    """Running maximum along `dim`: (values, indices of the latest largest element). NaN is larger than all."""
+    """Running maximum along `dim`: (values, indices of the latest largest element). NaN is larger than all.
+
+    >>> gl.cummax(gl.tensor([1, 3, 2]), dim=0).values
+    tensor([1, 3, 3])
+    """
     dim = dim if dim is not None and axis is None else required("cummax", dim, axis)
     result = _cummax(input, dim=_dim("cummax", input, dim))
     return result if out is None else into("cummax", out, result)
 
 
 def cummin(input: Tensor, dim: int | None = None, *, axis: Any = None, out: Any = None) -> Any:
-    """Running minimum along `dim`: (values, indices of the latest smallest element). NaN is smaller than all."""
+    """Running minimum along `dim`: (values, indices of the latest smallest element). NaN is smaller than all.
+
+    >>> gl.cummin(gl.tensor([3, 1, 2]), dim=0).values
+    tensor([3, 1, 1])
+    """
     dim = dim if dim is not None and axis is None else required("cummin", dim, axis)
     result = _cummin(input, dim=_dim("cummin", input, dim))
     return result if out is None else into("cummin", out, result)
@@ -96,7 +120,11 @@ def diff(
     input: Tensor, n: int = 1, dim: int = -1, prepend: Tensor | None = None, append: Tensor | None = None, *, axis: Any = None, out: Any =
     None,
 ) -> Tensor:  # fmt: skip
-    """n-th difference of neighbours along `dim` (exclusive or of truth values); `prepend` and `append` are joined on first."""
+    """n-th difference of neighbours along `dim` (exclusive or of truth values); `prepend` and `append` are joined on first.
+
+    >>> gl.diff(gl.tensor([1, 4, 9]))
+    tensor([3, 5])
+    """
     dim = dim if axis is None else either("diff", dim, -1, axis)
     if out is not None:
         return into("diff", out, diff(input, n, dim, prepend, append))
@@ -145,13 +173,21 @@ def _areas(name: str, y: Tensor, x: Tensor | None, dx: Any, dim: int) -> Tensor:
 
 
 def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = 1, dim: int = -1, axis: Any = None) -> Tensor:
-    """Integral along `dim` by the trapezoidal rule, at points `x` or at the distance `dx`."""
+    """Integral along `dim` by the trapezoidal rule, at points `x` or at the distance `dx`.
+
+    >>> gl.trapezoid(gl.tensor([0.0, 1.0, 2.0]))
+    tensor(2.)
+    """
     dim = dim if axis is None else either("trapezoid", dim, -1, axis)
     return _areas("trapezoid", y, x, dx, dim).sum(dim)
 
 
 def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = 1, dim: int = -1, axis: Any = None) -> Tensor:
-    """The running integral along `dim` by the trapezoidal rule: one element fewer than `y`."""
+    """The running integral along `dim` by the trapezoidal rule: one element fewer than `y`.
+
+    >>> gl.cumulative_trapezoid(gl.tensor([0.0, 1.0, 2.0]))
+    tensor([0.5000, 2.0000])
+    """
     dim = dim if axis is None else either("cumulative_trapezoid", dim, -1, axis)
     return cumsum(_areas("cumulative_trapezoid", y, x, dx, dim), dim)
 

@@ -98,13 +98,22 @@ def view(input: Tensor, *shape: Any) -> Tensor:
 
 
 def reshape(input: Tensor, *size: Any, shape: Any = None) -> Tensor:
-    """The same elements in another shape (one size may be -1): a view where the strides allow it, else a copy."""
+    """The same elements in another shape (one size may be -1): a view where the strides allow it, else a copy.
+
+    >>> gl.reshape(gl.arange(4), (2, 2))
+    tensor([[0, 1],
+            [2, 3]])
+    """
     new = _filled("reshape", sizes(size if shape is None else (shape,)), input._array.shape)
     return _view(input if _viewable(input._array, new) else _clone(input), shape=new)
 
 
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
-    """Dimensions start_dim to end_dim as one."""
+    """Dimensions start_dim to end_dim as one.
+
+    >>> gl.flatten(gl.ones(2, 3, 4), 1).shape
+    (2, 12)
+    """
     shape = input._array.shape
     if not shape:
         return reshape(input, 1)
@@ -115,14 +124,22 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
 
 
 def unflatten(input: Tensor, dim: int, sizes_: Sequence[int]) -> Tensor:
-    """One dimension as several (one size may be -1)."""
+    """One dimension as several (one size may be -1).
+
+    >>> gl.unflatten(gl.ones(6), 0, (2, 3)).shape
+    (2, 3)
+    """
     shape = input._array.shape
     dim = normalize_dim(dim, len(shape))
     return reshape(input, (*shape[:dim], *_filled("unflatten", tuple(sizes_), (shape[dim],)), *shape[dim + 1 :]))
 
 
 def permute(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
-    """Dimensions in another order: dimension i of the result is dimension dims[i] of the input. A view."""
+    """Dimensions in another order: dimension i of the result is dimension dims[i] of the input. A view.
+
+    >>> gl.permute(gl.ones(2, 3, 4), (2, 0, 1)).shape
+    (4, 2, 3)
+    """
     order = sizes(order if dims is None else (dims,))
     rank = len(input._array.shape)
     if len(order) != rank:
@@ -131,7 +148,11 @@ def permute(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
 
 
 def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
-    """Two dimensions exchanged. A view."""
+    """Two dimensions exchanged. A view.
+
+    >>> gl.transpose(gl.ones(2, 3), 0, 1).shape
+    (3, 2)
+    """
     rank = len(input._array.shape)
     if not (0 <= dim0 < rank and 0 <= dim1 < rank):
         dim0, dim1 = normalize_dim(dim0, rank), normalize_dim(dim1, rank)
@@ -139,7 +160,11 @@ def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
 
 
 def t(input: Tensor) -> Tensor:
-    """The transpose of a matrix; a vector or number as it is. A view."""
+    """The transpose of a matrix; a vector or number as it is. A view.
+
+    >>> gl.t(gl.ones(2, 3)).shape
+    (3, 2)
+    """
     if len(input._array.shape) > 2:
         raise RuntimeError(f"t: at most two dimensions, not shape {input._array.shape}; use .mT or transpose(dim0, dim1)")
     return _t(input)
@@ -157,7 +182,11 @@ def expand(input: Tensor, *shape: Any) -> Tensor:
 
 
 def squeeze(input: Tensor, dim: Any = None, *, axis: Any = None) -> Tensor:
-    """Without the dimensions of size 1 (only those in `dim`, if given). A view."""
+    """Without the dimensions of size 1 (only those in `dim`, if given). A view.
+
+    >>> gl.squeeze(gl.ones(2, 1, 3)).shape
+    (2, 3)
+    """
     dim = dim if axis is None else either("squeeze", dim, None, axis)
     shape = input._array.shape
     dims = tuple(range(len(shape))) if dim is None else () if dim in ((), []) else normalize_dims(dim, len(shape))
@@ -165,7 +194,11 @@ def squeeze(input: Tensor, dim: Any = None, *, axis: Any = None) -> Tensor:
 
 
 def unsqueeze(input: Tensor, dim: int | None = None, *, axis: Any = None) -> Tensor:
-    """A new dimension of size 1 at `dim`. A view."""
+    """A new dimension of size 1 at `dim`. A view.
+
+    >>> gl.unsqueeze(gl.ones(2), 0).shape
+    (1, 2)
+    """
     dim = dim if dim is not None and axis is None else required("unsqueeze", dim, axis)
     rank = len(input._array.shape) + 1
     if not -rank <= dim < rank:
@@ -174,13 +207,21 @@ def unsqueeze(input: Tensor, dim: int | None = None, *, axis: Any = None) -> Ten
 
 
 def select(input: Tensor, dim: int, index: int) -> Tensor:
-    """The part at `index` along `dim`, without that dimension. A view."""
+    """The part at `index` along `dim`, without that dimension. A view.
+
+    >>> gl.select(gl.tensor([[1, 2], [3, 4]]), 1, 0)
+    tensor([1, 3])
+    """
     dim = normalize_dim(dim, len(input._array.shape))
     return _slice(input, index=((0, None, 1),) * dim + (int(index),))
 
 
 def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
-    """`length` elements from `start` along `dim`. A view."""
+    """`length` elements from `start` along `dim`. A view.
+
+    >>> gl.narrow(gl.arange(5), 0, 1, 3)
+    tensor([1, 2, 3])
+    """
     shape = input._array.shape
     dim = normalize_dim(dim, len(shape))
     if isinstance(start, Differentiable) and (start._array.shape or start._array.dtype.kind not in "iu"):
@@ -192,7 +233,11 @@ def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
 
 
 def split(input: Tensor, split_size_or_sections: int | Sequence[int], dim: int = 0, *, axis: Any = None) -> tuple[Tensor, ...]:
-    """Parts along `dim`: of one size (the last may be smaller), or of the given sizes, which must add up. Views."""
+    """Parts along `dim`: of one size (the last may be smaller), or of the given sizes, which must add up. Views.
+
+    >>> gl.split(gl.arange(5), 2)
+    (tensor([0, 1]), tensor([2, 3]), tensor([4]))
+    """
     dim = dim if axis is None else either("split", dim, 0, axis)
     shape = input._array.shape
     dim = normalize_dim(dim, len(shape))
@@ -213,7 +258,11 @@ def split(input: Tensor, split_size_or_sections: int | Sequence[int], dim: int =
 
 
 def chunk(input: Tensor, chunks: int, dim: int = 0, *, axis: Any = None) -> tuple[Tensor, ...]:
-    """At most `chunks` parts of equal size along `dim` (the last may be smaller). Views."""
+    """At most `chunks` parts of equal size along `dim` (the last may be smaller). Views.
+
+    >>> gl.chunk(gl.arange(4), 2)
+    (tensor([0, 1]), tensor([2, 3]))
+    """
     dim = dim if axis is None else either("chunk", dim, 0, axis)
     if chunks < 1:
         raise RuntimeError(f"chunk: at least one part, not {chunks}")
@@ -222,7 +271,11 @@ def chunk(input: Tensor, chunks: int, dim: int = 0, *, axis: Any = None) -> tupl
 
 
 def unbind(input: Tensor, dim: int = 0, *, axis: Any = None) -> tuple[Tensor, ...]:
-    """The parts along `dim`, without that dimension. Views."""
+    """The parts along `dim`, without that dimension. Views.
+
+    >>> gl.unbind(gl.tensor([[1, 2], [3, 4]]))
+    (tensor([1, 2]), tensor([3, 4]))
+    """
     dim = dim if axis is None else either("unbind", dim, 0, axis)
     return tuple(select(input, dim, i) for i in range(input._array.shape[normalize_dim(dim, len(input._array.shape))]))
 
@@ -243,7 +296,11 @@ def _listed(name: str, tensors: Sequence[Tensor]) -> list[Tensor]:
 
 
 def cat(tensors: Sequence[Tensor], dim: int = 0, *, axis: Any = None, out: Any = None) -> Tensor:
-    """Tensors one after the other along `dim`; their other sizes agree. A tensor of shape (0,) is passed over, as in PyTorch."""
+    """Tensors one after the other along `dim`; their other sizes agree. A tensor of shape (0,) is passed over, as in PyTorch.
+
+    >>> gl.cat([gl.ones(2), gl.zeros(1)])
+    tensor([1., 1., 0.])
+    """
     dim = dim if axis is None else either("cat", dim, 0, axis)
     found = _listed("cat", tensors)
     rank = max([len(x._array.shape) for x in found])
@@ -255,7 +312,12 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, axis: Any = None, out: Any =
 
 
 def stack(tensors: Sequence[Tensor], dim: int = 0, *, axis: Any = None, out: Any = None) -> Tensor:
-    """Tensors of one shape along a new dimension."""
+    """Tensors of one shape along a new dimension.
+
+    >>> gl.stack([gl.ones(2), gl.zeros(2)])
+    tensor([[1., 1.],
+            [0., 0.]])
+    """
     dim = dim if axis is None else either("stack", dim, 0, axis)
     if out is not None:
         return into("stack", out, stack(tensors, dim))
@@ -272,7 +334,11 @@ def stack(tensors: Sequence[Tensor], dim: int = 0, *, axis: Any = None, out: Any
 
 
 def flip(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
-    """The elements in reverse order along `dims`, given as separate numbers or one sequence. A copy."""
+    """The elements in reverse order along `dims`, given as separate numbers or one sequence. A copy.
+
+    >>> gl.flip(gl.arange(3), (0,))
+    tensor([2, 1, 0])
+    """
     given = sizes(order if dims is None else (dims,))
     return _flip(input, dims=normalize_dims(given, len(input._array.shape)) if given else ())
 

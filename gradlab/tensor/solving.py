@@ -52,25 +52,42 @@ def matrix(name: str, x: Any) -> tuple[int, ...]:
 
 
 def inverse(input: Tensor, *, out: Any = None) -> Tensor:
-    """The inverse of square matrices (…, n, n). LinAlgError (a RuntimeError) where one is singular: use pinv or lstsq."""
+    """The inverse of square matrices (…, n, n). LinAlgError (a RuntimeError) where one is singular: use pinv or lstsq.
+
+    >>> gl.inverse(gl.tensor([[2.0, 0.0], [0.0, 4.0]]))
+    tensor([[0.5000, 0.0000],
+            [0.0000, 0.2500]])
+    """
     ready("inv", input)
     return _inverse(input) if out is None else into("inverse", out, _inverse(input))
 
 
 def det(input: Tensor) -> Tensor:
-    """The determinant of square matrices (…, n, n); its gradient exists for singular matrices too."""
+    """The determinant of square matrices (…, n, n); its gradient exists for singular matrices too.
+
+    >>> gl.det(gl.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    tensor(-2.)
+    """
     ready("det", input)
     return _det(input)
 
 
 def slogdet(input: Tensor) -> Any:
-    """Sign and logarithm of the absolute value of the determinant, as (sign, logabsdet); 0 and -inf for singular matrices."""
+    """Sign and logarithm of the absolute value of the determinant, as (sign, logabsdet); 0 and -inf for singular matrices.
+
+    >>> gl.slogdet(gl.eye(2))
+    slogdet(sign=tensor(1.), logabsdet=tensor(0.))
+    """
     ready("slogdet", input)
     return _slogdet(input)
 
 
 def logdet(input: Tensor) -> Tensor:
-    """Logarithm of the determinant of square matrices (…, n, n): -inf for a determinant of 0, NaN for a negative one."""
+    """Logarithm of the determinant of square matrices (…, n, n): -inf for a determinant of 0, NaN for a negative one.
+
+    >>> gl.logdet(gl.eye(2))
+    tensor(0.)
+    """
     ready("logdet", input)
     sign, size = _slogdet(input)
     return size.masked_fill(sign < 0, math.nan)
@@ -108,14 +125,22 @@ def solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, un
 
 
 def cholesky_solve(input: Tensor, L: Tensor, upper: bool = False, *, out: Any = None) -> Tensor:
-    """X of A X = input, (…, n, k), given the Cholesky factor of A: L of A = L Lᵀ, or with `upper` R of A = Rᵀ R."""
+    """X of A X = input, (…, n, k), given the Cholesky factor of A: L of A = L Lᵀ, or with `upper` R of A = Rᵀ R.
+
+    >>> gl.cholesky_solve(gl.tensor([[8.0]]), gl.tensor([[2.0]]))
+    tensor([[2.]])
+    """
     first, second = (L.mT, L) if upper else (L, L.mT)
     result = solve_triangular(second, solve_triangular(first, input, upper=False), upper=True)
     return result if out is None else into("cholesky_solve", out, result)
 
 
 def cholesky_inverse(L: Tensor, upper: bool = False, *, out: Any = None) -> Tensor:
-    """The inverse of A, given its Cholesky factor: L of A = L Lᵀ, or with `upper` R of A = Rᵀ R."""
+    """The inverse of A, given its Cholesky factor: L of A = L Lᵀ, or with `upper` R of A = Rᵀ R.
+
+    >>> gl.cholesky_inverse(gl.tensor([[2.0]]))
+    tensor([[0.2500]])
+    """
     shape = matrix("cholesky_inverse", L)
     result = cholesky_solve(_rows.unit(L, shape[-1]).expand(shape), L, upper)
     return result if out is None else into("cholesky_inverse", out, result)
@@ -151,7 +176,12 @@ def pinv(A: Tensor, rcond: Any = None, hermitian: bool = False, *, atol: Any = N
 
 
 def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
-    """As `linalg.pinv`, singular values up to rcond · largest counting as 0."""
+    """As `linalg.pinv`, singular values up to rcond · largest counting as 0.
+
+    >>> gl.pinverse(gl.tensor([[2.0, 0.0], [0.0, 4.0]]))
+    tensor([[0.5000, 0.0000],
+            [0.0000, 0.2500]])
+    """
     return pinv(input, rcond)
 
 
@@ -182,7 +212,12 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
 
 
 def matrix_exp(input: Tensor) -> Tensor:
-    """The matrix exponential Σ Aᵏ / k! of square matrices (…, n, n)."""
+    """The matrix exponential Σ Aᵏ / k! of square matrices (…, n, n).
+
+    >>> gl.matrix_exp(gl.zeros(2, 2))
+    tensor([[1., 0.],
+            [0., 1.]])
+    """
     ready("matrix_exp", input)
     return _exp(input)
 

@@ -40,20 +40,32 @@ def _along(row: Any, input: Tensor, dim: int, **params: Any) -> Any:
 
 
 def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, *, axis: Any = None, out: Any = None) -> Any:
-    """(values, indices) sorted along `dim`. Always stable, whatever `stable` says; NaN is the largest value."""
+    """(values, indices) sorted along `dim`. Always stable, whatever `stable` says; NaN is the largest value.
+
+    >>> gl.sort(gl.tensor([3, 1, 2]))
+    sort(values=tensor([1, 2, 3]), indices=tensor([1, 2, 0]))
+    """
     dim = dim if axis is None else either("sort", dim, -1, axis)
     result = _along(_sort, input, dim, descending=bool(descending))
     return result if out is None else into("sort", out, result)
 
 
 def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, *, axis: Any = None) -> Tensor:
-    """The indices (int64) that sort `input` along `dim`; stable."""
+    """The indices (int64) that sort `input` along `dim`; stable.
+
+    >>> gl.argsort(gl.tensor([3, 1, 2]))
+    tensor([1, 2, 0])
+    """
     dim = dim if axis is None else either("argsort", dim, -1, axis)
     return sort(input, dim, descending)[1]
 
 
 def msort(input: Tensor, *, out: Any = None) -> Tensor:
-    """The values sorted along the first dimension."""
+    """The values sorted along the first dimension.
+
+    >>> gl.msort(gl.tensor([3, 1, 2]))
+    tensor([1, 2, 3])
+    """
     return sort(input, 0)[0] if out is None else into("msort", out, sort(input, 0)[0])
 
 
@@ -61,6 +73,9 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
     """(values, indices) of the k largest (or smallest) elements along `dim`, in order; of equal ones the first. NaN is the largest value.
 
     Raises RuntimeError where there are fewer than k.
+
+    >>> gl.topk(gl.tensor([3, 1, 2]), 2)
+    topk(values=tensor([3, 2]), indices=tensor([0, 2]))
     """
     dim = dim if axis is None else either("topk", dim, -1, axis)
     k = k.__index__()
@@ -73,7 +88,11 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
 def kthvalue(
     input: Tensor, k: int, dim: int = -1, keepdim: bool = False, *, axis: Any = None, keepdims: bool | None = None, out: Any = None
 ) -> Any:  # fmt: skip
-    """(value, index) of the k-th smallest element along `dim`, counted from 1."""
+    """(value, index) of the k-th smallest element along `dim`, counted from 1.
+
+    >>> gl.kthvalue(gl.tensor([3, 1, 2]), 2)
+    Pair(values=tensor(2), indices=tensor(2))
+    """
     dim = dim if axis is None else either("kthvalue", dim, -1, axis)
     keepdim = keepdim if keepdims is None else keepdims
     dim = normalize_dim(dim, len(input._array.shape))
@@ -86,7 +105,11 @@ def kthvalue(
 
 
 def mode(input: Tensor, dim: int = -1, keepdim: bool = False, *, axis: Any = None, keepdims: bool | None = None, out: Any = None) -> Any:
-    """(value, index) of the most frequent value along `dim`: the smallest of equally frequent ones, where it stands last."""
+    """(value, index) of the most frequent value along `dim`: the smallest of equally frequent ones, where it stands last.
+
+    >>> gl.mode(gl.tensor([1, 2, 2]))
+    Pair(values=tensor(2), indices=tensor(2))
+    """
     dim = dim if axis is None else either("mode", dim, -1, axis)
     keepdim = keepdim if keepdims is None else keepdims
     dim = normalize_dim(dim, len(input._array.shape))
@@ -122,6 +145,9 @@ def unique(
     """The distinct values, in order (with `dim`: the distinct parts along it). Its size depends on values: not for a trace.
 
     return_inverse: also where each element of `input` is among them; return_counts: also how often each occurs. Every NaN is distinct.
+
+    >>> gl.unique(gl.tensor([2, 1, 2]))
+    tensor([1, 2])
     """
     dim = dim if axis is None else either("unique", dim, None, axis)
     return _distinct(input, dim, False, return_inverse, return_counts)
@@ -130,13 +156,21 @@ def unique(
 def unique_consecutive(
     input: Tensor, return_inverse: bool = False, return_counts: bool = False, dim: int | None = None, *, axis: Any = None
 ) -> Any:  # fmt: skip
-    """`input` without the elements (with `dim`: parts along it) that are equal to the one before. Results as `unique`."""
+    """`input` without the elements (with `dim`: parts along it) that are equal to the one before. Results as `unique`.
+
+    >>> gl.unique_consecutive(gl.tensor([1, 1, 2, 1]))
+    tensor([1, 2, 1])
+    """
     dim = dim if axis is None else either("unique_consecutive", dim, None, axis)
     return _distinct(input, dim, True, return_inverse, return_counts)
 
 
 def bincount(input: Tensor, weights: Tensor | None = None, minlength: int = 0) -> Tensor:
-    """How often each number from 0 occurs in an integer vector, or the sum of its weights. Its size depends on values: not for a trace."""
+    """How often each number from 0 occurs in an integer vector, or the sum of its weights. Its size depends on values: not for a trace.
+
+    >>> gl.bincount(gl.tensor([0, 2, 2]))
+    tensor([1, 0, 2])
+    """
     if minlength < 0:
         raise RuntimeError(f"bincount: minlength cannot be negative, got {minlength}")
     if weights is not None and not isinstance(weights, Differentiable):
@@ -164,6 +198,9 @@ def searchsorted(
 
     sorted_sequence: a vector, or a tensor whose sizes but the last are input's. sorter: the indices that sort it. Returns int64
     (int32 with out_int32) of input's shape.
+
+    >>> gl.searchsorted(gl.tensor([1.0, 2.0, 3.0]), gl.tensor([2.5]))
+    tensor([2])
     """
     if side is not None:
         if side not in ("left", "right"):
@@ -181,7 +218,11 @@ def searchsorted(
 
 
 def bucketize(input: Any, boundaries: Tensor, *, out_int32: bool = False, right: bool = False, out: Any = None) -> Tensor:
-    """The number of the bucket of each value: how many of the sorted `boundaries` (a vector) are less (right=True: not greater)."""
+    """The number of the bucket of each value: how many of the sorted `boundaries` (a vector) are less (right=True: not greater).
+
+    >>> gl.bucketize(gl.tensor([2.5]), gl.tensor([1.0, 2.0, 3.0]))
+    tensor([2])
+    """
     if len(boundaries._array.shape) != 1:
         raise ShapeError(f"bucketize: boundaries are a vector, not of shape {boundaries._array.shape}")
     result = searchsorted(boundaries, input, out_int32=out_int32, right=right)
@@ -189,7 +230,11 @@ def bucketize(input: Any, boundaries: Tensor, *, out_int32: bool = False, right:
 
 
 def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0, *, out: Any = None) -> Tensor:
-    """How many elements lie in each of `bins` equal parts of [min, max] (by default of the range of the elements), as input's type."""
+    """How many elements lie in each of `bins` equal parts of [min, max] (by default of the range of the elements), as input's type.
+
+    >>> gl.histc(gl.tensor([0.0, 1.0, 1.0]), bins=2)
+    tensor([1., 2.])
+    """
     if bins < 1:
         raise RuntimeError(f"histc: at least one bin, not {bins}")
     if min > max:
@@ -199,7 +244,11 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0, *, out
 
 
 def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
-    """Whether each element is among `test_elements` (with invert: is not). One of the two may be a number."""
+    """Whether each element is among `test_elements` (with invert: is not). One of the two may be a number.
+
+    >>> gl.isin(gl.tensor([1, 2, 3]), gl.tensor([2]))
+    tensor([False,  True, False])
+    """
     if not isinstance(elements, Differentiable):
         elements = _operand(elements, test_elements)
     return _isin(elements, _operand(test_elements, elements), invert=bool(invert))

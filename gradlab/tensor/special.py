@@ -19,17 +19,29 @@ _erf, _erfc, _erfinv = map(bind, (ops.special.erf, ops.special.erfc, ops.special
 
 
 def erf(input: Tensor, *, out: Any = None) -> Tensor:
-    """The error function, 2/√π · ∫ e^(-t²) dt from 0 to x. Integers become floating point."""
+    """The error function, 2/√π · ∫ e^(-t²) dt from 0 to x. Integers become floating point.
+
+    >>> gl.erf(gl.tensor([0.0, 0.5]))
+    tensor([0.0000, 0.5205])
+    """
     return _erf(input) if out is None else into("erf", out, _erf(input))
 
 
 def erfc(input: Tensor, *, out: Any = None) -> Tensor:
-    """1 - erf(x), accurate where that is tiny."""
+    """1 - erf(x), accurate where that is tiny.
+
+    >>> gl.erfc(gl.tensor([0.0, 0.5]))
+    tensor([1.0000, 0.4795])
+    """
     return _erfc(input) if out is None else into("erfc", out, _erfc(input))
 
 
 def erfinv(input: Tensor, *, out: Any = None) -> Tensor:
-    """The inverse of erf: ±inf at ±1, NaN beyond."""
+    """The inverse of erf: ±inf at ±1, NaN beyond.
+
+    >>> gl.erfinv(gl.tensor([0.0, 0.5]))
+    tensor([0.0000, 0.4769])
+    """
     return _erfinv(input) if out is None else into("erfinv", out, _erfinv(input))
 
 

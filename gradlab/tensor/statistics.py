@@ -89,7 +89,11 @@ def std_mean(
     input: Tensor, dim: Dims = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: float | None = None, axis: Any =
     None, keepdims: bool | None = None,
 ) -> tuple[Tensor, Tensor]:  # fmt: skip
-    """Standard deviation and mean over `dim`."""
+    """Standard deviation and mean over `dim`.
+
+    >>> gl.std_mean(gl.tensor([1.0, 2.0, 3.0]))
+    (tensor(1.), tensor(2.))
+    """
     dim = dim if axis is None else either("std_mean", dim, None, axis)
     keepdim = keepdim if keepdims is None else keepdims
     if isinstance(dim, bool):
@@ -150,7 +154,11 @@ def norm(
 
 
 def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
-    """The p-norm of input - other, which broadcast."""
+    """The p-norm of input - other, which broadcast.
+
+    >>> gl.dist(gl.tensor([0.0, 0.0]), gl.tensor([3.0, 4.0]))
+    tensor(5.)
+    """
     return norm(input - other, float(p))
 
 
@@ -173,7 +181,11 @@ def renorm(input: Tensor, p: float, dim: int, maxnorm: float, *, out: Any = None
 def aminmax(
     input: Tensor, *, dim: int | None = None, keepdim: bool = False, axis: Any = None, keepdims: bool | None = None, out: Any = None
 ) -> Any:  # fmt: skip
-    """Smallest and largest element over `dim` (default all), as (min, max)."""
+    """Smallest and largest element over `dim` (default all), as (min, max).
+
+    >>> gl.aminmax(gl.tensor([3, 1, 2]))
+    Extremes(min=tensor(1), max=tensor(3))
+    """
     dim = dim if axis is None else either("aminmax", dim, None, axis)
     keepdim = keepdim if keepdims is None else keepdims
     dims = _dims("aminmax", input, dim)
@@ -190,7 +202,11 @@ def _middle(input: Tensor, dim: int | None, keepdim: bool, pass_nan: bool) -> An
 def median(
     input: Tensor, dim: int | None = None, keepdim: bool = False, *, axis: Any = None, keepdims: bool | None = None, out: Any = None
 ) -> Any:  # fmt: skip
-    """Without `dim` the median of all elements, with it (values, indices). Of an even number the lower one; NaN if any is NaN."""
+    """Without `dim` the median of all elements, with it (values, indices). Of an even number the lower one; NaN if any is NaN.
+
+    >>> gl.median(gl.tensor([1.0, 9.0, 2.0]))
+    tensor(2.)
+    """
     dim = dim if axis is None else either("median", dim, None, axis)
     keepdim = keepdim if keepdims is None else keepdims
     return _middle(input, dim, keepdim, False) if out is None else into("median", out, _middle(input, dim, keepdim, False))
@@ -261,6 +277,9 @@ def quantile(
     """The q-quantiles over `dim` (default all). `q` is a number in [0, 1] or a vector of them, which becomes the first dimension.
 
     interpolation: between the two nearest elements: linear, lower, higher, midpoint or nearest. NaN if any element is NaN.
+
+    >>> gl.quantile(gl.tensor([1.0, 2.0, 3.0]), 0.25)
+    tensor(1.5000)
     """
     dim = dim if axis is None else either("quantile", dim, None, axis)
     keepdim = keepdim if keepdims is None else keepdims
@@ -286,7 +305,11 @@ def nansum(
     input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None, axis: Any = None, keepdims: bool | None = None, out: Any
     = None,
 ) -> Tensor:  # fmt: skip
-    """Sum over `dim`, NaN counting as 0."""
+    """Sum over `dim`, NaN counting as 0.
+
+    >>> gl.nansum(gl.tensor([1.0, float("nan")]))
+    tensor(1.)
+    """
     dim = dim if axis is None else either("nansum", dim, None, axis)
     keepdim = keepdim if keepdims is None else keepdims
     if input._array.dtype in FLOATING:
@@ -299,7 +322,11 @@ def nanmean(
     input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None, axis: Any = None, keepdims: bool | None = None, out: Any
     = None,
 ) -> Tensor:  # fmt: skip
-    """Mean over `dim` of the elements that are not NaN; NaN where there is none."""
+    """Mean over `dim` of the elements that are not NaN; NaN where there is none.
+
+    >>> gl.nanmean(gl.tensor([1.0, float("nan")]))
+    tensor(1.)
+    """
     dim = dim if axis is None else either("nanmean", dim, None, axis)
     keepdim = keepdim if keepdims is None else keepdims
     _floating("nanmean", input)
@@ -314,6 +341,9 @@ def cov(input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, a
     """Covariance matrix of the rows of `input`, (variables, observations) or (observations).
 
     fweights: how often each observation counts (integers); aweights: its importance (floating point). Both are vectors.
+
+    >>> gl.cov(gl.tensor([[1.0, 2.0, 3.0]]))
+    tensor(1.)
     """
     rank = len(input._array.shape)
     if rank > 2:
@@ -346,7 +376,12 @@ def cov(input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, a
 
 
 def corrcoef(input: Tensor) -> Tensor:
-    """Matrix of the correlation coefficients of the rows of `input`, (variables, observations) or (observations)."""
+    """Matrix of the correlation coefficients of the rows of `input`, (variables, observations) or (observations).
+
+    >>> gl.corrcoef(gl.tensor([[1.0, 2.0, 3.0], [3.0, 2.0, 1.0]]))
+    tensor([[ 1., -1.],
+            [-1.,  1.]])
+    """
     c: Any = cov(input)
     if not c._array.shape:
         return c / c

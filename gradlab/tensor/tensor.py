@@ -30,8 +30,10 @@ from gradlab.tensor.layout import LayoutMethods
 from gradlab.tensor.linalg import LinalgMethods
 from gradlab.tensor.math import MathMethods
 from gradlab.tensor.math_in_place import MathInPlaceMethods
+from gradlab.tensor.math_pairs import PairMethods
 from gradlab.tensor.placing import PlacingMethods
 from gradlab.tensor.pointwise import PointwiseMethods
+from gradlab.tensor.pointwise_in_place import PointwiseInPlaceMethods
 from gradlab.tensor.printing import describe
 from gradlab.tensor.products import ProductMethods
 from gradlab.tensor.random import RandomMethods
@@ -50,7 +52,7 @@ class Tensor(
     ActivationMethods, SpecialMethods, PointwiseMethods, ComparisonMethods, ReductionMethods, ShapeMethods, IndexingMethods,
     GatherMethods, SortingMethods, LinalgMethods, ConvertMethods, RandomMethods, MathMethods, MathInPlaceMethods, ClosenessMethods,
     ScanMethods, StatisticsMethods, LayoutMethods, AssemblyMethods, ProductMethods, SolvingMethods, FactoringMethods, GammaMethods,
-    ReshapingMethods, PlacingMethods, TwinMethods,
+    ReshapingMethods, PlacingMethods, PairMethods, PointwiseInPlaceMethods, TwinMethods,
 ):  # fmt: skip
     """A multi-dimensional array of one dtype that records what is computed from it. Made by `gradlab.tensor` and its relatives."""
 

@@ -14,19 +14,31 @@ __all__ = ["can_cast", "is_complex", "is_floating_point", "is_nonzero", "is_tens
 
 
 def promote_types(type1: Any, type2: Any) -> DType:
-    """The smallest dtype of the higher category (bool, integer, floating point) that both convert to."""
+    """The smallest dtype of the higher category (bool, integer, floating point) that both convert to.
+
+    >>> gl.promote_types(gl.int64, gl.float16)
+    gradlab.float16
+    """
     return from_numpy(promote(as_numpy(type1), as_numpy(type2)))
 
 
 def result_type(tensor1: Any, tensor2: Any) -> DType:
-    """The dtype of an arithmetic operation on two operands, tensors or Python numbers."""
+    """The dtype of an arithmetic operation on two operands, tensors or Python numbers.
+
+    >>> gl.result_type(gl.tensor([1]), 1.5)
+    gradlab.float32
+    """
     both = (tensor1, tensor2)
     tensors = [(x._array.dtype, len(x._array.shape)) for x in both if isinstance(x, Differentiable)]
     return from_numpy(result_of(tensors, [x for x in both if not isinstance(x, Differentiable)]))
 
 
 def can_cast(from_: Any, to: Any) -> bool:
-    """Whether a result of one dtype may be stored in a tensor of another: not floating point in integers, not numbers in truth values."""
+    """Whether a result of one dtype may be stored in a tensor of another: not floating point in integers, not numbers in truth values.
+
+    >>> gl.can_cast(gl.float32, gl.int64)
+    False
+    """
     source, target = as_numpy(from_), as_numpy(to)
     if source in FLOATING:
         return target in FLOATING
@@ -34,27 +46,47 @@ def can_cast(from_: Any, to: Any) -> bool:
 
 
 def is_tensor(obj: Any) -> bool:
-    """Whether the object is a tensor."""
+    """Whether the object is a tensor.
+
+    >>> gl.is_tensor([1.0])
+    False
+    """
     return isinstance(obj, Differentiable)
 
 
 def is_floating_point(input: Tensor) -> bool:
-    """Whether the dtype is float16, bfloat16, float32 or float64."""
+    """Whether the dtype is float16, bfloat16, float32 or float64.
+
+    >>> gl.is_floating_point(gl.tensor([1]))
+    False
+    """
     return input.is_floating_point()
 
 
 def is_complex(input: Tensor) -> bool:
-    """False: gradlab has no complex tensors."""
+    """False: gradlab has no complex tensors.
+
+    >>> gl.is_complex(gl.tensor([1.0]))
+    False
+    """
     return input.is_complex()
 
 
 def is_nonzero(input: Tensor) -> bool:
-    """Whether the one element is not zero. RuntimeError unless there is exactly one."""
+    """Whether the one element is not zero. RuntimeError unless there is exactly one.
+
+    >>> gl.is_nonzero(gl.tensor([2.0]))
+    True
+    """
     if input.numel() != 1:
         raise RuntimeError(f"is_nonzero: one element, not {input.numel()}")
     return bool(input.item() != 0)
 
 
 def numel(input: Tensor) -> int:
-    """Number of elements."""
+    """Number of elements.
+
+    >>> gl.numel(gl.ones(2, 3))
+    6
+    """
     return input.numel()

@@ -102,7 +102,7 @@ class CudaBackend:
         return launch.optim.launches(self.work, op, rows, params)
 
     def product_with_sums(self, a: Any, b: Any, c: Any, sums: Any) -> Callable[[], None] | None:
-        """What computes c = a @ b (matrices) and the sums of a's rows in one launch, for these very arrays; None where that is not to be."""
+        """What computes c = a @ b (matrices) and the sums of a's rows in one launch, for these arrays; None where that cannot be."""
         return product_with_sums(self.work, a, b, c, sums) if c.dtype in FLOATING else None
 
     def warm(self) -> None:

@@ -12,7 +12,7 @@ from gradlab.autograd.record import wrap
 from gradlab.graph.control.halves import split
 from gradlab.graph.control.inner import Inner
 from gradlab.graph.control.nesting import compare, specs_of, tensors_of
-from gradlab.graph.control.part import Part, number, staged
+from gradlab.graph.control.part import Keeping, Part, number, staged
 from gradlab.graph.control.scanning import recorded
 from gradlab.graph.tree import unflatten
 from gradlab.spec import Spec
@@ -82,27 +82,24 @@ def staged_switch(what: str, index: Any, branches: Sequence[Branch], operands: l
     inputs += start
     at = {id(g): len(inputs) - len(start) + i for i, g in enumerate(random)}
     count = len(first.results)
-    # What the gradients need of a branch is kept in places that the branches share.
     plans = [_Plan(t, operands, place, at) for t in traces]
-    differentiable = any(t.roots and t.gradients for t in traces)
-    slots: list[Spec] = []
-    if differentiable:
+    reads = [p.reads for p in plans]
+    visible = staged(Switch([p.forward(outer.device) for p in plans], reads, [[*range(count)]] * len(plans)), inputs, first.specs)
+    if any(t.roots and t.gradients for t in traces):
+        # What the gradients need of a branch is kept in places that the branches share.
+        slots: list[Spec] = []
         for plan in plans:
             plan.halve(slots)
-    parts = [plan.forward(outer.device) for plan in plans]
-    flow = Switch(parts, [p.reads for p in plans], [[*range(count), *(count + s for s in p.slots)] for p in plans])
-    outs = staged(flow, inputs, [*first.specs, *slots])
-    visible = outs[:count]
-    if differentiable:
+        writes = [[*range(count), *(count + s for s in p.slots)] for p in plans]
+        keeping = Keeping(outer, Switch([p.forward(outer.device) for p in plans], reads, writes), slots)
         leaves = {id(x): x for t in traces for x in t.inner.leaves}
-        kept = outs[count:]
         fixed = [wrap(x._array) for x in inputs]
         again = _Again(what, index, branches, operands, structure, names, list(leaves.values()), bool(random))
 
         def back(gradients: list[Any]) -> list[Any]:
             if current().recording:
                 return again.back(gradients)
-            return _backward(plans, gradients, kept, slots, fixed, len(operands), list(leaves.values()), outer.device)
+            return _backward(plans, gradients, keeping.results(), slots, fixed, len(operands), list(leaves.values()), outer.device)
 
         visible = recorded(f"{what.capitalize()}Backward0", [*operands, *leaves.values()], visible, back)
     return unflatten(first.structure, visible)

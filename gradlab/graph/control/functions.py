@@ -122,12 +122,13 @@ def _returned(value: Any) -> Any:
 def scan(
     combine_fn: Callable[[Any, Any], tuple[Any, Any]], init: Any, xs: Any, *, dim: int = 0, reverse: bool = False, recompute: bool = False
 ) -> tuple[Any, Any]:
-    """Run `carry, y = combine_fn(carry, x)` for each slice x of `xs` along `dim`; returns the last carry, and the ys stacked (dimension 0).
+    """Run `carry, y = combine_fn(carry, x)` for each slice x of `xs` along `dim`; returns the last carry, and the ys stacked.
 
     Eagerly a Python loop. In a trace the body is traced once, so that tracing and compiling take the same time whatever the length.
 
     init: the first carry: tensors, nested as you like. combine_fn returns a carry of the same structure, shapes and dtypes.
-    xs: tensors, nested as you like, of one size along `dim`. Slices lack that dimension. `y` is nested as you like, or None.
+    xs: tensors, nested as you like, of one size along `dim`. Slices lack that dimension. `y` is nested as you like, or None; it is
+    stacked along `dim` too, or along dimension 0 where it has fewer dimensions.
     reverse: from the last slice to the first; the ys stand where their xs stand.
     recompute: in a trace keep only the carries for the backward, and compute the rest of each step again.
     Gradients of any order, also for tensors that combine_fn uses from outside, such as parameters. Random numbers are drawn anew in
@@ -143,12 +144,15 @@ def scan(
     found, xs_structure = tensors_of(xs, "scan: xs")
     if not found:
         raise RuntimeError("scan: xs holds no tensor, so there is nothing to scan over; give arange(n) for n steps")
+    shape = tuple(found[0]._array.shape)
+    if not -len(shape) <= dim < len(shape):
+        raise IndexError(f"scan: dim {dim} is out of range for the first tensor of xs, which has shape {shape}")
+    dim %= len(shape)
     rows = []
     for i, x in enumerate(found):
-        rank = len(x._array.shape)
-        if not -rank <= dim < rank:
+        if len(x._array.shape) <= dim:
             raise IndexError(f"scan: dim {dim} is out of range for tensor {i} of xs, which has shape {tuple(x._array.shape)}")
-        rows.append(x if dim % rank == 0 else x.movedim(dim, 0))
+        rows.append(x if dim == 0 else x.movedim(dim, 0))
     sizes = [x._array.shape[0] for x in rows]
     if len(set(sizes)) > 1:
         raise ValueError(f"scan: the tensors of xs have sizes {sizes} along dim {dim}; they have one size")
@@ -156,7 +160,8 @@ def scan(
     if length == 0:
         raise RuntimeError(f"scan: xs has size 0 along dim {dim}; there is nothing to scan over")
     if _traced():
-        return staged_scan(combine_fn, start, init_structure, rows, xs_structure, length, reverse, recompute)
+        last, outputs = staged_scan(combine_fn, start, init_structure, rows, xs_structure, length, reverse, recompute)
+        return last, _moved(*tensors_of(outputs, "scan: the output that combine_fn returns"), dim)
     slices = [[s.squeeze(0) for s in parts(x, [1] * length)] for x in rows]
     specs, carry = specs_of(start), init
     ys: list[Any] = [None] * length
@@ -169,7 +174,12 @@ def scan(
             kinds = (specs_of(y), now)
             compare("scan", "an earlier output of combine_fn", structure, "a later one", kinds, "outputs are stacked, so they are alike")
         structure, ys[t] = (specs_of(y), now), y
-    return carry, unflatten(structure[1], [stack(list(column)) for column in zip(*ys, strict=True)])
+    return carry, _moved([stack(list(column)) for column in zip(*ys, strict=True)], structure[1], dim)
+
+
+def _moved(stacked: list[Any], structure: Any, dim: int) -> Any:
+    """Outputs with the steps where they were in xs, if they have that many dimensions (as in PyTorch)."""
+    return unflatten(structure, [y.movedim(0, dim) if 0 < dim < y.dim() else y for y in stacked])
 
 
 def _traced() -> bool:

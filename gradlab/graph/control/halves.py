@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from gradlab import ops
 from gradlab.graph.ir import Call, Value
 
+TURNS = (ops.movement.t, ops.movement.transpose)
+
 
 @dataclass
 class Halves:
@@ -67,23 +69,27 @@ def products(calls: Sequence[Call], value: Value, fixed: Iterable[Value]) -> lis
     maker = {v.id: c for c in calls for v in c.outputs}
     same = _same(calls, fixed)
     found = []
-    pending = [value]
+    pending = [(value, False)]  # and whether its transpose is meant
     while pending:
-        v = pending.pop()
+        v, flipped = pending.pop()
         call = maker.get(v.id)
-        if call is not None and call.op is ops.elementwise.add and all(isinstance(x, Value) and x.spec == v.spec for x in call.inputs):
-            pending += call.inputs
-            continue
-        if call is None or call.op is not ops.linalg.matmul or any(not isinstance(x, Value) or len(x.spec.shape) != 2 for x in call.inputs):
+        if call is None or any(not isinstance(x, Value) for x in call.inputs):
             return []
-        left, right = call.inputs
-        turned = maker.get(left.id)
-        if turned is None or turned.op not in (ops.movement.t, ops.movement.transpose):
+        if call.op is ops.elementwise.add and all(x.spec == v.spec for x in call.inputs):
+            pending += [(x, flipped) for x in call.inputs]
+        elif call.op in TURNS and len(v.spec.shape) == 2:
+            pending.append((call.inputs[0], not flipped))
+        elif call.op is ops.linalg.matmul and all(len(x.spec.shape) == 2 for x in call.inputs):
+            left, right = call.inputs
+            turned = maker.get(left.id)
+            if turned is None or turned.op not in TURNS:
+                return []
+            a, b = turned.inputs[0], right
+            if any(x.id in same or x.spec.dtype != v.spec.dtype for x in (a, b)):
+                return []
+            found.append((b, a) if flipped else (a, b))
+        else:
             return []
-        pair = (turned.inputs[0], right)
-        if any(x.id in same or x.spec.dtype != v.spec.dtype for x in pair):
-            return []
-        found.append(pair)
     return found
 
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import Any, Protocol
 
 import numpy as np
 
 from gradlab import dispatch
-from gradlab.autograd.record import apply
+from gradlab.autograd.record import apply, wrap
 from gradlab.backends.cuda import launch
 from gradlab.backends.cuda.launch.rule import Rule
 from gradlab.device import Device
@@ -27,9 +28,13 @@ class Part:
     """A sub-graph. `run(arrays, outs)` computes it: on the CPU as one executable, made at the first run; elsewhere row by row."""
 
     def __init__(self, inputs: Sequence[Value], calls: Sequence[Call], outputs: Sequence[Value], device: Device) -> None:
-        graph = Graph(inputs=list(inputs), calls=list(calls), outputs=list(outputs), device=device)
-        self.graph = optimize(graph.without_dead_calls())
+        self._graph = Graph(inputs=list(inputs), calls=list(calls), outputs=list(outputs), device=device)
         self._executable: Any = None
+
+    @functools.cached_property
+    def graph(self) -> Graph:
+        """The calls after the passes."""
+        return optimize(self._graph.without_dead_calls())
 
     def run(self, arrays: Sequence[Any], outs: Sequence[Any]) -> None:
         """Compute the outputs into the arrays `outs`. Raises what a row raises."""
@@ -68,18 +73,42 @@ def staged(flow: Flow, inputs: Sequence[Any], specs: Sequence[Spec]) -> list[Any
     """Write the call of a flow into the trace that is going on; its results, outside of any autograd graph."""
     if not specs:
         return []
-    found = tuple(specs)
+    result = apply(_row(flow, tuple(specs)), tuple(inputs), {"flow": flow})  # the row has no gradient: callers make the node
+    return [result] if len(specs) == 1 else list(result)
 
-    def rule(*xs: Spec, flow: Flow) -> tuple[Spec, ...]:
-        return found
+
+class Keeping:
+    """The last call of a trace, which gives more results when they turn out to be needed: a backward is asked for."""
+
+    def __init__(self, tracer: Any, flow: Flow, specs: Sequence[Spec]) -> None:
+        self.tracer, self.flow, self.specs = tracer, flow, specs
+        self.call: Call = tracer.graph.calls[-1]
+        self.found: list[Any] | None = None
+
+    def results(self) -> list[Any]:
+        """The additional results: the call becomes that of `flow`, which makes them behind the others."""
+        if self.found is None:
+            call, tracer = self.call, self.tracer
+            device = tracer.devices.get(call.outputs[0].id)
+            symbols = [tracer.symbol(s, device) for s in self.specs]
+            if symbols:
+                call.op, call.params = _row(self.flow, (*(v.spec for v in call.outputs), *self.specs)), {"flow": self.flow}
+                call.outputs = (*call.outputs, *map(tracer.value, symbols))
+            self.found = [wrap(s) for s in symbols]
+        return self.found
+
+
+def _row(flow: Flow, specs: tuple[Spec, ...]) -> Op:
+    count = len(specs)
+
+    def rule(*xs: Spec, flow: Flow) -> Any:
+        return specs
 
     def cpu(*arrays: Any, flow: Flow) -> None:
-        flow.run(arrays[: -len(found)], arrays[-len(found) :])
+        flow.run(arrays[:-count], arrays[-count:])
 
-    names = tuple(f"y{i}" for i in range(len(found)))
-    op = Op(flow.kind, rule, cpu=cpu, cuda=_CUDA, params=("flow",), outputs=names, exact=True)
-    result = apply(op, tuple(inputs), {"flow": flow})  # the row has no gradient: callers make the node
-    return [result] if len(found) == 1 else list(result)
+    names = tuple(f"y{i}" for i in range(count))
+    return Op(flow.kind, rule, cpu=cpu, cuda=_CUDA, params=("flow",), outputs=names, exact=True)
 
 
 def _on_device(_: Any, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:

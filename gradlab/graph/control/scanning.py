@@ -13,7 +13,7 @@ from gradlab.dtype import FLOATING
 from gradlab.graph.control.halves import products, split
 from gradlab.graph.control.inner import Inner
 from gradlab.graph.control.nesting import compare, specs_of, tensors_of
-from gradlab.graph.control.part import Part, dense, like, staged
+from gradlab.graph.control.part import Keeping, Part, dense, like, staged
 from gradlab.graph.ir import Call, Value
 from gradlab.graph.tree import unflatten
 from gradlab.nn.joint import joined
@@ -112,28 +112,31 @@ def staged_scan(
         start, offset = draw(generator, words * length)
         first.append(inner.moved_on(start, offset))
     consts = [(t, s) for i, (t, s) in enumerate(inner.captured) if all(s is not o for _, o in inner.captured[:i])]
-    value, values = inner.value, inner.values
+    values = inner.values
     backward = _backward_part(trace, carry_in, [*after, *ys], draws, consts, recompute) if trace.differentiable else None
-    calls = inner.graph.calls if backward is None else backward.forward
-    extra = [] if backward is None else backward.stacked
-    part = Part(
-        [*values(carry_in), *values([t._array for t in trace.step]), *values([s for _, s in consts])],
-        calls, [*values(after), *values(ys), *extra], outer.device,
-    )  # fmt: skip
-    flow = Scan(part, len(first), len(xs), length, reverse)
-    specs = [*(Spec(s.shape, s.dtype) for s in after), *(Spec((length, *v.spec.shape), v.spec.dtype) for v in (*map(value, ys), *extra))]
-    outs = staged(flow, [*first, *xs, *(t for t, _ in consts)], specs)
-    visible = [*outs[: len(init)], *outs[len(first) : len(first) + len(ys)]]
+    arguments = [*values(carry_in), *values([t._array for t in trace.step]), *values([s for _, s in consts])]
+    results = [*values(after), *values(ys)]
+
+    def flow(calls: Sequence[Call], extra: list[Value]) -> Scan:
+        return Scan(Part(arguments, calls, [*results, *extra], outer.device), len(first), len(xs), length, reverse)
+
+    def stacks(some: list[Value]) -> list[Spec]:
+        return [Spec((length, *v.spec.shape), v.spec.dtype) for v in some]
+
+    specs = [*(Spec(s.shape, s.dtype) for s in after), *stacks(values(ys))]
+    outs = staged(flow(list(inner.graph.calls), []), [*first, *xs, *(t for t, _ in consts)], specs)
+    visible = [*outs[: len(init)], *outs[len(first) :]]
     if backward is not None:
-        history = outs[len(first) :]  # the stacked results, then what else was kept
+        stacked = outs[len(first) :]
+        keeping = Keeping(outer, flow(backward.forward, backward.stacked), stacks(backward.stacked))
         inputs = [*init, *xs, *inner.leaves]
-        again = _Again(combine, init_structure, xs_structure, list(init), list(xs), reverse, bool(draws), trace.structure, inner.leaves)
+        again = _Again(combine, init_structure, xs_structure, list(init), list(xs), reverse, bool(draws), inner.leaves)
         fixed = [wrap(x._array) for x in (*xs, *(t for t, _ in consts))]
 
         def back(gradients: list[Any]) -> list[Any]:
             if current().recording:
                 return again.back(gradients)
-            return backward.apply(gradients, history, fixed, length, reverse, outer.device)
+            return backward.apply(gradients, [*stacked, *keeping.results()], fixed, length, reverse, outer.device)
 
         visible = recorded("ScanBackward0", inputs, visible, back)
     return unflatten(init_structure, visible[: len(init)]), unflatten(trace.structure, visible[len(init) :])
@@ -233,11 +236,10 @@ class _Again:
 
     def __init__(
         self, combine: Combine, init_structure: Any, xs_structure: Any, init: list[Any], xs: list[Any], reverse: bool, draws: bool,
-        ys_structure: Any, leaves: list[Any],
+        leaves: list[Any],
     ) -> None:  # fmt: skip
         self.combine, self.init_structure, self.xs_structure = combine, init_structure, xs_structure
         self.init, self.xs, self.reverse, self.draws, self.leaves = init, xs, reverse, draws, list(leaves)
-        self.ys_structure = ys_structure
 
     def back(self, gradients: list[Any]) -> list[Any]:
         """The gradients of init, xs and leaves, differentiable again."""

@@ -73,6 +73,8 @@ class CudaExecutable:
         self.launches = 0  # of one run that is not captured, copies among them
         self._lock = threading.RLock()
         self._tasks: list[Task] = []
+        self.report: list[Step] = []
+        self.sources: dict[str, str] = {}
         self._graph: Any = None
         self._settings: Any = None
         self._on_device(self._prepare)
@@ -183,12 +185,12 @@ class CudaExecutable:
                     made[i] = loops.loop_kernel(loop, [env[v.id] for v in loop.loaded], [env[v.id] for v in stored], self.driver.pointer)
         kernels = [k for k in made if k is not None]
         functions: dict[str, Any] = {}
-        self.sources: dict[str, str] = {k.name: k.text for k in kernels}
+        self.sources = {k.name: k.text for k in kernels}
         if kernels:
             names = [f"gradlab::{name}" for name in sorted(self.sources)]
             functions = self.work.compiler.generated(("loops", *names), lambda: loops.source(kernels), names, f"{len(names)} fused loops")
         tasks: list[Task] = []
-        self.report: list[Step] = []
+        self.report = []
         self.launches = 0
         i = 0
         while i < len(units):
@@ -266,12 +268,13 @@ class CudaExecutable:
                 driver.write(own, np.ascontiguousarray(array).reshape(array.shape))
             else:
                 work.copy(own, array)
-        if self._graph is not None:
+        within = driver.capturing()  # somebody captures this run: the graph is to hold the launches
+        if self._graph is not None and not within:
             driver.launch_graph(self._graph, driver.current_stream())
         else:
             for task in self._tasks:
                 task.run()
-            if not self.why:
+            if not self.why and not within:
                 self._capture()
         for i, out in enumerate(outs):
             if i not in self._bound:

@@ -126,4 +126,10 @@ def spread(schedule: Schedule, moments: Sequence[Moment], together: Sequence[boo
     for n, i in born.items():
         makes[i].append(n)
         reads[last[n]].append(n)
-    return [Moment(r, m) for r, m in zip(reads, makes, strict=True)]
+    # A loop of the main stream may write over what it reads for the last time, unless the side may still be reading that.
+    aside = {n for moment, stream in zip(moments, schedule.streams) if stream == SIDE for n in moment.reads}
+    over = [
+        {v: [n for n in dying if n not in aside] for v, dying in moment.over.items()} if stream == MAIN else {}
+        for moment, stream in zip(moments, schedule.streams)
+    ]
+    return [Moment(r, m, o) for r, m, o in zip(reads, makes, over, strict=True)]

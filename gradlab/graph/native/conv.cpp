@@ -281,8 +281,8 @@ inline void in_register(V& v) {
 
 // to[r, s] += Σ over images and places of slope r times tap s.
 template <int R, int S>
-__attribute__((noinline)) void dots(const float* slopes, int64_t slope_row, int64_t slope_image, const float* const* taps, int64_t tap_image,
-                                    int64_t images, int64_t length, float* to, int64_t to_row) {
+__attribute__((noinline)) void dots(const float* slopes, int64_t slope_row, int64_t slope_image, const float* const* taps,
+                                    int64_t tap_image, int64_t images, int64_t length, float* to, int64_t to_row) {
   constexpr int COUNT = (R * S + L - 1) / L * L;
   V total[COUNT] = {};
   const float* tap[S];
@@ -310,6 +310,43 @@ __attribute__((noinline)) void dots(const float* slopes, int64_t slope_row, int6
     for (int s = 0; s < S; ++s) to[r * to_row + s] += found[r * S + s];
 }
 
+// P taps' pixels [first, first + deep) as a panel: a row for each pixel.
+void pack_taps(const float* const* taps, int64_t first, int64_t deep, float* out) {
+  for (int64_t i = 0; i < deep; i += L)
+    for (int64_t h = 0; h < P; h += L) {
+      V rows[L];
+#pragma GCC unroll 16
+      for (int j = 0; j < L; ++j) rows[j] = load(taps[h + j] + first + i);
+      exchange<float, 1>(rows);
+      if constexpr (L > 2) exchange<float, 2>(rows);
+      if constexpr (L > 4) exchange<float, 4>(rows);
+      if constexpr (L > 8) exchange<float, 8>(rows);
+#pragma GCC unroll 16
+      for (int j = 0; j < L; ++j) store(out + (i + j) * P + h, rows[j]);
+    }
+}
+
+// The slopes [images, outputs, height, width] with rows as wide as the source's spread ones, zeros between them and behind the last.
+struct Slopes {
+  const float* from;
+  const int64_t* step;
+  int64_t width, wide, length, row, image;  // of a row, of a spread row, of what is summed up, between outputs, between images
+
+  void lay(int64_t n, int64_t images, int64_t o, int64_t outputs, int64_t first, int64_t last, float* out) const {
+    for (int64_t i = 0; i < outputs; ++i)
+      for (int64_t m = 0; m < images; ++m) {
+        float *to = out + i * row + m * image, *const end = to + length;
+        const float* in = from + (n + m) * step[0] + (o + i) * step[1] + first * step[2];
+        for (int64_t y = first; y < last; ++y, to += wide, in += step[2]) {
+          if (step[3] == 1) for (int64_t j = 0; j < width; ++j) to[j] = in[j];
+          else for (int64_t j = 0; j < width; ++j) to[j] = in[j * step[3]];
+          for (int64_t j = width; j < wide; ++j) to[j] = 0;
+        }
+        for (; to < end; ++to) *to = 0;
+      }
+  }
+};
+
 using Dots = void (*)(const float*, int64_t, int64_t, const float* const*, int64_t, int64_t, int64_t, float*, int64_t);
 template <size_t... I> inline Dots dots_of(int64_t r, int64_t s, std::index_sequence<I...>) {
   static const Dots all[] = {dots<int(I) / TAPS + 1, int(I) % TAPS + 1>...};
@@ -318,7 +355,8 @@ template <size_t... I> inline Dots dots_of(int64_t r, int64_t s, std::index_sequ
 
 }  // namespace
 
-// partial sums [blocks, outputs, channels of the group × taps], source, slopes. Parameters: the source (15 numbers), outputs, groups,
+// Where there are many outputs, taps are packed into panels, transposed, and the slopes are the other factor of a product of matrices;
+// else dot products along the pixels. partial sums [blocks, outputs, channels of the group × taps], source, slopes. Parameters: the source (15 numbers), outputs, groups,
 // their height and width and four strides; blocks of images, parts of the outputs, images at a time, grid rows of a band, bands,
 // spread rows of a band, taps; (row, column) of each tap.
 GRADLAB_KERNEL gradlab_conv_dw(char** p, const int64_t* v, int part, int parts) {
@@ -334,7 +372,9 @@ GRADLAB_KERNEL gradlab_conv_dw(char** p, const int64_t* v, int part, int parts) 
   std::memset(x + size, 0, sizeof(float) * 2 * P);
   int64_t* taps = (int64_t*)(x + (size + 2 * P) / 2 * 2);
   for (int64_t t = 0; t < count; ++t) taps[t] = tap_at(s, tap[2 * t], tap[2 * t + 1], plane);
-  float* slopes = (float*)slope_scratch.of(sizeof(float) * size_t(OUTPUTS * slope_row));
+  const bool packed = own >= 12 && depth >= 12;  // worth the packing: taps as panels; else dot products
+  float* panel = (float*)slope_scratch.of(sizeof(float) * size_t((packed ? own : OUTPUTS) * slope_row + DEPTH * P));
+  float* slopes = panel + DEPTH * P;
   const Share mine = share(blocks * split, part, parts);
   for (int64_t u = mine.first; u < mine.last; ++u) {
     const int64_t b = u / split, n0 = s.n * b / blocks, n1 = s.n * (b + 1) / blocks;
@@ -347,24 +387,31 @@ GRADLAB_KERNEL gradlab_conv_dw(char** p, const int64_t* v, int part, int parts) 
         const int64_t c0 = o0 / own * given, c1 = up(o1, own) * given;
         for (int64_t i = 0; i < images; ++i) spread((const float*)p[1], s, n + i, c0, c1, first, rows, plane, x + c0 * channel + i * image);
         for (int64_t i = images; i < together; ++i)  // read, times zero, behind the last image
-          for (int64_t c = c0 * s.fy * s.fx; c < c1 * s.fy * s.fx; ++c) std::memset(x + c * plane + i * image, 0, sizeof(float) * size_t(image));
+          for (int64_t c = c0 * s.fy * s.fx; c < c1 * s.fy * s.fx; ++c)
+            std::memset(x + c * plane + i * image, 0, sizeof(float) * size_t(image));
+        const Slopes laid = {(const float*)p[2], step, width, s.width, length, slope_row, padded};
+        const float* met[P];
         for (int64_t o = o0; o < o1;) {
-          const int64_t g = o / own, r = least(OUTPUTS, least(o1, (g + 1) * own) - o);
-          for (int64_t i = 0; i < r; ++i)
-            for (int64_t m = 0; m < images; ++m) {
-              float* to = slopes + i * slope_row + m * padded;
-              const float* from = (const float*)p[2] + (n + m) * step[0] + (o + i) * step[1] + first * step[2];
-              for (int64_t y = first; y < last; ++y, to += s.width, from += step[2]) {
-                if (step[3] == 1) for (int64_t j = 0; j < width; ++j) to[j] = from[j];
-                else for (int64_t j = 0; j < width; ++j) to[j] = from[j * step[3]];
-                for (int64_t j = width; j < s.width; ++j) to[j] = 0;
+          const int64_t g = o / own, r = least(packed ? own : OUTPUTS, least(o1, (g + 1) * own) - o), groups_at = g * given;
+          laid.lay(n, images, o, r, first, last, slopes);
+          for (int64_t m = 0; packed && m < images; ++m)
+            for (int64_t i = 0; i < length; i += DEPTH)
+              for (int64_t k = 0; k < depth; k += P) {
+                const int64_t deep = least(DEPTH, length - i), q = up(r, ROWS);
+                for (int64_t j = 0; j < P; ++j) {
+                  const int64_t l = least(k + j, depth - 1);
+                  met[j] = x + (groups_at + l / count) * channel + taps[l % count] + m * image;
+                }
+                pack_taps(met, i, deep, panel);
+                for (int64_t c = 0; c < q; ++c) {
+                  const int64_t from = r * c / q, many = r * (c + 1) / q - from;
+                  some_channels<ROWS>(many, slopes + from * slope_row + m * padded + i, slope_row, panel, deep,
+                                      total + (o + from) * depth + k, depth, least(P, depth - k), false, nullptr);
+                }
               }
-              for (float* end = slopes + i * slope_row + m * padded + length; to < end; ++to) *to = 0;
-            }
-          const float* met[TAPS];
-          for (int64_t k = 0; k < depth; k += TAPS) {
+          for (int64_t k = 0; !packed && k < depth; k += TAPS) {
             const int64_t many = least(TAPS, depth - k);
-            for (int64_t j = 0; j < many; ++j) met[j] = x + (g * given + (k + j) / count) * channel + taps[(k + j) % count];
+            for (int64_t j = 0; j < many; ++j) met[j] = x + (groups_at + (k + j) / count) * channel + taps[(k + j) % count];
             dots_of(r, many, std::make_index_sequence<OUTPUTS * TAPS>())(slopes, slope_row, padded, met, image, images, length,
                                                                         total + o * depth + k, depth);
           }

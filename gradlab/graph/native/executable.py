@@ -6,6 +6,7 @@ import ctypes
 import functools
 import os
 import threading
+from collections import Counter
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -19,6 +20,7 @@ from gradlab.graph.execute import Line, NumpyExecutable
 from gradlab.graph.ir import Call, Value
 from gradlab.graph.memory import arena
 from gradlab.graph.native import build, lowerings as lowerings
+from gradlab.graph.native.joining import lower_joined
 from gradlab.graph.native.layout import FIRST, Arranged, arrange
 from gradlab.graph.native.loops import Loop, lower_loop, why_not_elementwise
 from gradlab.graph.native.lower import LOWER, Lowering, TaskSpec, Unsupported
@@ -57,12 +59,11 @@ class NativeExecutable:
 
     def __init__(self, line: Line) -> None:
         self.line = line
-        arranged = self.arranged = arrange(line)
+        arranged = self.arranged = arrange(line, joined=True)
         self.plan = arranged.plan
         self._ctx = Lowering()
         self._ctx.places, self._ctx.scratch_start = arranged.places, arranged.plan.size
-        operands = [operand_of(c, arranged.places) for u in arranged.units for c in u.calls]
-        self._ctx.operands.update(p for p in operands if p is not None)
+        self._ctx.operands = _shared_operands(arranged)
         self._calls: list[Any] = []  # of each task, the call it belongs to
         steps: list[TaskSpec | Callable[[], None]] = []
         self.report: list[Step] = []
@@ -76,6 +77,12 @@ class NativeExecutable:
                     steps.append(task)
                     self._calls.append(None)
                     self.report.append(Step("loop", unit.calls, (task.kernel,)))
+                continue
+            if unit.joined:
+                task = lower_joined(unit, self._ctx)
+                steps.append(task)
+                self._calls.append(None)
+                self.report.append(Step("loop", unit.calls, (task.kernel,)))
                 continue
             call = unit.calls[0]
             try:
@@ -262,6 +269,19 @@ class NativeExecutable:
             for array, used in zip(arrays, self._objects):
                 if array is not used:
                     np.copyto(array, used)
+
+
+def _shared_operands(arranged: Arranged) -> Counter[Place]:
+    """How often each place is the second operand of a product. Places that hold one value after the other are left out."""
+    found: Counter[Place] = Counter()
+    values: dict[Place, set[int]] = {}
+    for unit in arranged.units:
+        for call in unit.calls:
+            place = operand_of(call, arranged.places)
+            if place is not None:
+                found[place] += 1
+                values.setdefault(place, set()).add(arranged.root[call.inputs[1].id])
+    return Counter({place: n for place, n in found.items() if len(values[place]) == 1})
 
 
 def _why_numpy(call: Call) -> str:

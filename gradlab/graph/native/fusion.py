@@ -14,11 +14,12 @@ MOST_OPERANDS = 24
 
 @dataclass
 class Unit:
-    """Calls that run together: a fused loop, or one call of another kind."""
+    """Calls that run together: a fused loop, one call of another kind, or (joined) a loop and the reduction of its one result."""
 
     calls: list[Call]
     loop: bool = False
     values: set[int] = field(default_factory=set)  # read or made
+    joined: bool = False
 
     def fits(self, call: Call) -> bool:
         """Whether one more call may join the loop: same shape, something in common, not too much in all."""

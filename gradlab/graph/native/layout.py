@@ -10,6 +10,7 @@ from gradlab.graph.execute import Line
 from gradlab.graph.ir import Call, Value
 from gradlab.graph.memory import Moment, Plan, plan_buffers
 from gradlab.graph.native.fusion import Unit, fuse
+from gradlab.graph.native.joining import join
 from gradlab.graph.native.place import ARENA, Place, place_of, viewed
 
 STATUS = 1  # the base of the word in which a kernel reports a fault
@@ -30,14 +31,16 @@ class Arranged:
     inputs: int  # bases FIRST .. are the inputs, then the outputs, then the fixed arrays
     copies: list[tuple[int, Place]] = field(default_factory=list)
     fixed: list[Any] = field(default_factory=list)
+    root: dict[int, int] = field(default_factory=dict)  # of each value the one in whose memory it lies
 
 
 Spread = Callable[[list[Unit], list[Moment], dict[int, int], dict[int, Place]], list[Moment]]
 
 
-def arrange(line: Line, spread: Spread | None = None) -> Arranged:
+def arrange(line: Line, spread: Spread | None = None, joined: bool = False) -> Arranged:
     """Give every value its place.
 
+    joined: whether loops may become part of reductions (`joining.py`).
     spread: for units that do not run strictly one after the other: from the units, their moments, the value that each value is a view of,
     and the places outside of the arena, the moments to plan the arena by.
     """
@@ -47,6 +50,8 @@ def arrange(line: Line, spread: Spread | None = None) -> Arranged:
     views = {n for n, p in relative.items() if p.base != n}
     units = fuse(line.calls, views)
     wanted = [v.id for v in line.outputs] + [new.id for _, new in line.updates]
+    if joined:
+        units = join(units, relative, {root[n] for n in wanted})
     moments = [Moment([root[n] for n in u.reads()], [v.id for c in u.calls for v in c.outputs], _over(u, relative)) for u in units]
     stored = {n for m in moments for n in m.reads} | {root[n] for n in wanted}
     # Bases of what lies outside the arena.
@@ -75,7 +80,7 @@ def arrange(line: Line, spread: Spread | None = None) -> Arranged:
     planned = {n: s for n, s in specs.items() if n in stored and root[n] == n and n not in bases}
     for u in units:  # rows with several outputs write all of them
         if not u.loop:
-            planned.update({v.id: v.spec for v in u.calls[0].outputs if v.id not in bases})
+            planned.update({v.id: v.spec for v in u.calls[-1].outputs if v.id not in bases})
     if spread is not None:
         moments = spread(units, moments, root, bases)
     plan = plan_buffers(moments, planned, [root[n] for n, _ in copies])
@@ -85,7 +90,7 @@ def arrange(line: Line, spread: Spread | None = None) -> Arranged:
         base = bases.get(p.base)
         if base is not None:
             places[n] = base if p.base == n else Place(base.base, base.offset + p.offset, p.shape, p.strides, p.dtype)
-    return Arranged(units, places, plan, inputs, copies, fixed)
+    return Arranged(units, places, plan, inputs, copies, fixed, root)
 
 
 def _relative_places(line: Line) -> dict[int, Place]:

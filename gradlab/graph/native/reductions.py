@@ -9,6 +9,7 @@ from gradlab.dtype import FLOAT32, FLOAT64
 from gradlab.graph.ir import Call
 from gradlab.graph.native.loops import HEADER
 from gradlab.graph.native.lower import Lowering, TaskSpec, Unsupported, lowers, widest
+from gradlab.graph.native.place import Place
 
 LANES = 32  # running totals of a row: they vectorise, and keep a long float sum accurate
 BLOCK = 128  # elements added up in a running total before it is added to the final one
@@ -50,12 +51,26 @@ def _offset(dims: list[tuple[int, int]], index: str, name: str) -> tuple[list[st
     return lines, " + ".join(terms) or "0"
 
 
-@lowers("sum", "mean", "amax", "amin")
+NAMES = ("sum", "mean", "amax", "amin")
+
+
+@lowers(*NAMES)
 def reduce(call: Call, ctx: Lowering) -> list[TaskSpec]:
     """y = the sum (mean, maximum, minimum) of x over `dim`."""
     x, y = ctx.place(call.inputs[0]), ctx.place(call.outputs[0])
     if x.dtype not in (FLOAT32, FLOAT64) or y.dtype != x.dtype or not y.contiguous or x.size == 0:
         raise Unsupported
+    kind = STORAGE[x.dtype.name]
+    return [reduction(call, x, y, ctx, [], f"const {kind}* const x = (const {kind}*)p[1];", (x,), 0.0)]
+
+
+def reduction(
+    call: Call, x: Place, y: Place, ctx: Lowering, before: list[str], source: str, places: tuple[Place, ...], cost: float
+) -> TaskSpec:
+    """The task of a reduction. source: a statement that makes `x`, a pointer or what can be used as one; before: declarations for it.
+
+    cost: simple operations that make an element.
+    """
     nest = Nest(x.shape, x.strides, call.params["dim"] or tuple(range(len(x.shape))))
     kind = STORAGE[x.dtype.name]
     total = "double" if call.op.name in ("sum", "mean") else kind
@@ -63,12 +78,12 @@ def reduce(call: Call, ctx: Lowering) -> list[TaskSpec]:
     combine = {"amax": "maximum({0}, {1})", "amin": "minimum({0}, {1})"}.get(call.op.name, "{0} + {1}")
     count = math.prod(n for n, _ in nest.reduced)
     finish = f"{{}} / {count}LL" if call.op.name == "mean" else "{}"
-    text = [HEADER, "namespace gradlab {", "GRADLAB_KERNEL @K(char** p, const int64_t*, int part, int parts) {"]
-    text += [f"  {kind}* const y = ({kind}*)p[0];", f"  const {kind}* const x = (const {kind}*)p[1];"]
+    text = [HEADER, "namespace gradlab {", *before, "GRADLAB_KERNEL @K(char** p, const int64_t*, int part, int parts) {"]
+    text += [f"  {kind}* const y = ({kind}*)p[0];", f"  {source}"]
     make = _rows if nest.rows or not nest.kept else _columns
     text += make(nest, kind, total, start, combine, finish)
     text += ["}", "}  // namespace gradlab"]
-    return [TaskSpec(ctx.generate("\n".join(text)), (), (y, x), min(widest(x.size), max(1, y.size)))]
+    return TaskSpec(ctx.generate("\n".join(text)), (), (y, *places), min(widest(x.size * (1 + cost)), max(1, y.size)))
 
 
 def _rows(nest: Nest, kind: str, total: str, start: str, combine: str, finish: str) -> list[str]:
@@ -85,7 +100,7 @@ def _rows(nest: Nest, kind: str, total: str, start: str, combine: str, finish: s
     text += [f"    {line}" for line in lines]
     text += [f"    {total} result = {start};", f"    for (int64_t r = 0; r < {math.prod(n for n, _ in outer)}LL; ++r) {{"]
     text += [f"      {line}" for line in more]
-    text += [f"      const {kind}* const row = x + {offset} + {shift};"]
+    text += [f"      const auto row = x + {offset} + {shift};"]
     if whole:
         text += [
             f"      for (int64_t b = 0; b < {whole}LL; b += {BLOCK * LANES}LL) {{",
@@ -131,7 +146,7 @@ def _columns(nest: Nest, kind: str, total: str, start: str, combine: str, finish
         f"      for (int64_t j = 0; j < wide; ++j) part_of[j] = {start};",
         "      for (int64_t r = b; r < end; ++r) {",
         *(f"        {line}" for line in more),
-        f"        const {kind}* const row = x + {offset} + {shift} + first * {step}LL;",
+        f"        const auto row = x + {offset} + {shift} + first * {step}LL;",
         f"        for (int64_t j = 0; j < wide; ++j) part_of[j] = {add};",
         "      }",
         f"      for (int64_t j = 0; j < wide; ++j) result[j] = {combine.format('result[j]', 'part_of[j]')};",

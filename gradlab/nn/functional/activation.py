@@ -45,22 +45,38 @@ def _chosen(name: str, input: Tensor, dim: int | None, stacklevel: int) -> int:
 
 
 def softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
-    """e^x over its sum along `dim`; see `gradlab.softmax`."""
+    """e^x over its sum along `dim`; see `gradlab.softmax`.
+
+    >>> F.softmax(gl.tensor([0.0, 0.0]), dim=0)
+    tensor([0.5000, 0.5000])
+    """
     return top.softmax(input, _chosen("softmax", input, dim, 2), dtype)
 
 
 def softmin(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
-    """softmax(-x)."""
+    """softmax(-x).
+
+    >>> F.softmin(gl.tensor([0.0, 0.0]), dim=0)
+    tensor([0.5000, 0.5000])
+    """
     return top.softmax(-input, _chosen("softmin", input, dim, 2), dtype)
 
 
 def log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dtype: Any = None) -> Tensor:
-    """log(softmax(x)); see `gradlab.log_softmax`."""
+    """log(softmax(x)); see `gradlab.log_softmax`.
+
+    >>> F.log_softmax(gl.tensor([0.0, 0.0]), dim=0)
+    tensor([-0.6931, -0.6931])
+    """
     return top.log_softmax(input, _chosen("log_softmax", input, dim, 2), dtype)
 
 
 def glu(input: Tensor, dim: int = -1) -> Tensor:
-    """a·sigmoid(b), where a and b are the halves of the input along `dim`. Raises RuntimeError where that size is odd."""
+    """a·sigmoid(b), where a and b are the halves of the input along `dim`. Raises RuntimeError where that size is odd.
+
+    >>> F.glu(gl.tensor([1.0, 0.0]))
+    tensor([0.5000])
+    """
     shape = input._array.shape
     if not shape:
         raise RuntimeError("glu: needs at least one dimension to halve, got a 0-d tensor")
@@ -75,6 +91,9 @@ def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: floa
     """A random sample of the relaxed category distribution (Jang, Gu and Poole, 2017): softmax((logits + Gumbel noise) / tau).
 
     hard: one-hot vectors, with the gradient of the soft ones. eps has no effect, as in PyTorch.
+
+    >>> F.gumbel_softmax(gl.zeros(2, 3), hard=True).sum(1)
+    tensor([1., 1.])
     """
     noise = -((-rand_like(logits)).log1p().neg()).log()  # 1 - u lies in (0, 1], so its logarithm is finite
     soft = top.softmax((logits + noise) / tau, dim)
@@ -88,7 +107,11 @@ def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: floa
 
 
 def gelu(input: Tensor, approximate: str = "none") -> Tensor:
-    """x·Φ(x), Φ the normal distribution; approximate="tanh": 0.5·x·(1 + tanh(√(2/π)·(x + 0.044715·x³)))."""
+    """x·Φ(x), Φ the normal distribution; approximate="tanh": 0.5·x·(1 + tanh(√(2/π)·(x + 0.044715·x³))).
+
+    >>> F.gelu(gl.tensor([-1.0, 0.0, 2.0]))
+    tensor([-0.1587,  0.0000,  1.9545])
+    """
     if approximate == "none":
         return _gelu(input)
     if approximate == "tanh":
@@ -97,49 +120,85 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
 
 
 def silu(input: Tensor, inplace: bool = False) -> Tensor:
-    """x·sigmoid(x)."""
+    """x·sigmoid(x).
+
+    >>> F.silu(gl.tensor([-1.0, 0.0, 2.0]))
+    tensor([-0.2689,  0.0000,  1.7616])
+    """
     return update("silu_", input, _silu) if inplace else _silu(input)
 
 
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
-    """x·tanh(softplus(x))."""
+    """x·tanh(softplus(x)).
+
+    >>> F.mish(gl.tensor([-1.0, 0.0, 2.0]))
+    tensor([-0.3034,  0.0000,  1.9440])
+    """
     return update("mish_", input, _mish) if inplace else _mish(input)
 
 
 def softplus(input: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
-    """log(1 + e^(beta·x)) / beta; x itself where beta·x > threshold. Raises RuntimeError for beta = 0."""
+    """log(1 + e^(beta·x)) / beta; x itself where beta·x > threshold. Raises RuntimeError for beta = 0.
+
+    >>> F.softplus(gl.tensor([-1.0, 0.0, 2.0]))
+    tensor([0.3133, 0.6931, 2.1269])
+    """
     if beta == 0:
         raise RuntimeError("softplus: beta cannot be 0")
     return _softplus(input, beta=float(beta), threshold=float(threshold))
 
 
 def logsigmoid(input: Tensor) -> Tensor:
-    """log(sigmoid(x)), finite far below 0."""
+    """log(sigmoid(x)), finite far below 0.
+
+    >>> F.logsigmoid(gl.tensor([-1.0, 0.0, 2.0]))
+    tensor([-1.3133, -0.6931, -0.1269])
+    """
     return _logsigmoid(input)
 
 
 def elu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
-    """x, or alpha·(e^x - 1) below 0."""
+    """x, or alpha·(e^x - 1) below 0.
+
+    >>> F.elu(gl.tensor([-1.0, 0.0, 2.0]))
+    tensor([-0.6321,  0.0000,  2.0000])
+    """
     return update("elu_", input, elu, alpha) if inplace else _elu(input, alpha=float(alpha), scale=1.0, slope=1.0)
 
 
 def selu(input: Tensor, inplace: bool = False) -> Tensor:
-    """See `gradlab.selu`."""
+    """See `gradlab.selu`.
+
+    >>> F.selu(gl.tensor([-1.0, 0.0, 2.0]))
+    tensor([-1.1113,  0.0000,  2.1014])
+    """
     return selu_(input) if inplace else top.selu(input)
 
 
 def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
-    """See `gradlab.celu`."""
+    """See `gradlab.celu`.
+
+    >>> F.celu(gl.tensor([-1.0, 0.0, 2.0]))
+    tensor([-0.6321,  0.0000,  2.0000])
+    """
     return celu_(input, alpha) if inplace else top.celu(input, alpha)
 
 
 def softsign(input: Tensor) -> Tensor:
-    """x / (1 + |x|)."""
+    """x / (1 + |x|).
+
+    >>> F.softsign(gl.tensor([-1.0, 0.0, 2.0]))
+    tensor([-0.5000,  0.0000,  0.6667])
+    """
     return input / (input.abs() + 1)
 
 
 def tanhshrink(input: Tensor) -> Tensor:
-    """x - tanh(x)."""
+    """x - tanh(x).
+
+    >>> F.tanhshrink(gl.tensor([-1.0, 0.0, 2.0]))
+    tensor([-0.2384,  0.0000,  1.0360])
+    """
     return input - input.tanh()
 
 
@@ -147,30 +206,50 @@ def tanhshrink(input: Tensor) -> Tensor:
 
 
 def relu(input: Tensor, inplace: bool = False) -> Tensor:
-    """max(x, 0)."""
+    """max(x, 0).
+
+    >>> F.relu(gl.tensor([-1.0, 0.0, 2.0]))
+    tensor([0., 0., 2.])
+    """
     return input.relu_() if inplace else pointwise.relu(input)
 
 
 def relu6(input: Tensor, inplace: bool = False) -> Tensor:
-    """x limited to [0, 6]."""
+    """x limited to [0, 6].
+
+    >>> F.relu6(gl.tensor([-1.0, 0.0, 2.0]))
+    tensor([0., 0., 2.])
+    """
     return hardtanh(input, 0.0, 6.0, inplace)
 
 
 def hardtanh(input: Tensor, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> Tensor:
-    """x limited to [min_val, max_val]; no gradient on and beyond the limits. Raises ValueError where min_val > max_val."""
+    """x limited to [min_val, max_val]; no gradient on and beyond the limits. Raises ValueError where min_val > max_val.
+
+    >>> F.hardtanh(gl.tensor([-1.0, 0.0, 2.0]))
+    tensor([-1.,  0.,  1.])
+    """
     if min_val > max_val:
         raise ValueError(f"hardtanh: min_val {min_val} is above max_val {max_val}")
     return update("hardtanh_", input, hardtanh, min_val, max_val) if inplace else _hardtanh(input, lo=min_val, hi=max_val)
 
 
 def leaky_relu(input: Tensor, negative_slope: float = 0.01, inplace: bool = False) -> Tensor:
-    """x, or negative_slope·x below 0."""
+    """x, or negative_slope·x below 0.
+
+    >>> F.leaky_relu(gl.tensor([-1.0, 0.0, 2.0]))
+    tensor([-0.0100,  0.0000,  2.0000])
+    """
     slope = float(negative_slope)
     return update("leaky_relu_", input, leaky_relu, slope) if inplace else _leaky_relu(input, slope=slope)
 
 
 def rrelu(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False, inplace: bool = False) -> Tensor:
-    """x, or a·x below 0, with a random in [lower, upper) for each element in training, else their mean (Xu and others, 2015)."""
+    """x, or a·x below 0, with a random in [lower, upper) for each element in training, else their mean (Xu and others, 2015).
+
+    >>> F.rrelu(gl.tensor([-1.0, 2.0]))
+    tensor([-0.2292,  2.0000])
+    """
     if lower > upper:
         raise RuntimeError(f"rrelu: lower {lower} is above upper {upper}")
     if inplace:
@@ -181,12 +260,20 @@ def rrelu(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, trainin
 
 
 def threshold(input: Tensor, threshold: float, value: float, inplace: bool = False) -> Tensor:
-    """x where it is above `threshold`, else `value`."""
+    """x where it is above `threshold`, else `value`.
+
+    >>> F.threshold(gl.tensor([-1.0, 2.0]), 0.0, 9.0)
+    tensor([9., 2.])
+    """
     return threshold_(input, threshold, value) if inplace else top.threshold(input, threshold, value)
 
 
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
-    """x moved towards 0 by lambd, 0 where |x| <= lambd. Raises RuntimeError for a negative lambd."""
+    """x moved towards 0 by lambd, 0 where |x| <= lambd. Raises RuntimeError for a negative lambd.
+
+    >>> F.softshrink(gl.tensor([-1.0, 0.0, 2.0]))
+    tensor([-0.5000,  0.0000,  1.5000])
+    """
     if lambd < 0:
         raise RuntimeError(f"softshrink: lambd cannot be negative, got {lambd}")
     return input - _hardtanh_through(input, lambd)
@@ -198,12 +285,20 @@ def _hardtanh_through(input: Tensor, lambd: float) -> Tensor:
 
 
 def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
-    """x/6 + 1/2 limited to [0, 1]."""
+    """x/6 + 1/2 limited to [0, 1].
+
+    >>> F.hardsigmoid(gl.tensor([-1.0, 0.0, 2.0]))
+    tensor([0.3333, 0.5000, 0.8333])
+    """
     return update("hardsigmoid_", input, hardsigmoid) if inplace else _hardtanh(input + 3, lo=0.0, hi=6.0) / 6
 
 
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
-    """x·hardsigmoid(x)."""
+    """x·hardsigmoid(x).
+
+    >>> F.hardswish(gl.tensor([-1.0, 0.0, 2.0]))
+    tensor([-0.3333,  0.0000,  1.6667])
+    """
     _floating("hardswish", input)
     return update("hardswish_", input, _hardswish) if inplace else _hardswish(input)
 
@@ -217,25 +312,45 @@ def _floating(name: str, input: Tensor) -> None:
 
 
 def relu_(input: Tensor) -> Tensor:
-    """`relu` in place."""
+    """`relu` in place.
+
+    >>> F.relu_(gl.tensor([-1.0, 2.0]))
+    tensor([0., 2.])
+    """
     return relu(input, True)
 
 
 def elu_(input: Tensor, alpha: float = 1.0) -> Tensor:
-    """`elu` in place."""
+    """`elu` in place.
+
+    >>> F.elu_(gl.tensor([0.0, 2.0]))
+    tensor([0., 2.])
+    """
     return elu(input, alpha, True)
 
 
 def hardtanh_(input: Tensor, min_val: float = -1.0, max_val: float = 1.0) -> Tensor:
-    """`hardtanh` in place."""
+    """`hardtanh` in place.
+
+    >>> F.hardtanh_(gl.tensor([-3.0, 0.5]))
+    tensor([-1.0000,  0.5000])
+    """
     return hardtanh(input, min_val, max_val, True)
 
 
 def leaky_relu_(input: Tensor, negative_slope: float = 0.01) -> Tensor:
-    """`leaky_relu` in place."""
+    """`leaky_relu` in place.
+
+    >>> F.leaky_relu_(gl.tensor([-1.0, 2.0]))
+    tensor([-0.0100,  2.0000])
+    """
     return leaky_relu(input, negative_slope, True)
 
 
 def rrelu_(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, training: bool = False) -> Tensor:
-    """`rrelu` in place."""
+    """`rrelu` in place.
+
+    >>> F.rrelu_(gl.tensor([-1.0, 2.0]))
+    tensor([-0.2292,  2.0000])
+    """
     return rrelu(input, lower, upper, training, True)

@@ -64,6 +64,9 @@ def scaled_dot_product_attention(
     look at nothing gets zeros. is_causal: query i looks at keys up to i (not together with attn_mask: RuntimeError). dropout_p: of the
     attention weights, whenever above 0. scale: 1/√E if left out. enable_gqa: fewer key and value heads (dimension -3), each for several
     query heads. Without dropout the weights are never in memory, which is linear in L and S (but for the gradient of attn_mask).
+
+    >>> F.scaled_dot_product_attention(gl.zeros(1, 2, 4), gl.zeros(1, 2, 4), gl.ones(1, 2, 4), is_causal=True).shape
+    (1, 2, 4)
     """
     _checked(query, key, value)
     if is_causal and attn_mask is not None:

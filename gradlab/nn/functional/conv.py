@@ -109,6 +109,9 @@ def conv1d(
 
     L' = (L + 2·padding - dilation·(K - 1) - 1) // stride + 1. padding is a number, "valid" (none) or "same" (L' = L; stride 1 only).
     Raises RuntimeError where shapes, groups or dtypes do not fit.
+
+    >>> F.conv1d(gl.ones(1, 1, 4), gl.ones(1, 1, 3))
+    tensor([[[3., 3.]]])
     """
     return _conv(1, input, weight, bias, stride, padding, dilation, groups)
 
@@ -125,6 +128,11 @@ def conv2d(
     """Convolution (cross-correlation) of an input (N, C, H, W) or (C, H, W) with a weight (O, C/groups, KH, KW); bias (O,).
 
     Gives (N, O, H', W'), each size as in `conv1d`; stride, padding and dilation are a number or one for each dimension.
+
+    >>> F.conv2d(gl.ones(1, 1, 3, 3), gl.ones(1, 1, 3, 3), padding=1)
+    tensor([[[[4., 6., 4.],
+              [6., 9., 6.],
+              [4., 6., 4.]]]])
     """
     return _conv(2, input, weight, bias, stride, padding, dilation, groups)
 
@@ -138,7 +146,11 @@ def conv3d(
     dilation: Numbers = 1,
     groups: int = 1,
 ) -> Tensor:
-    """Convolution of an input (N, C, D, H, W) or (C, D, H, W) with a weight (O, C/groups, KD, KH, KW); as `conv2d`."""
+    """Convolution of an input (N, C, D, H, W) or (C, D, H, W) with a weight (O, C/groups, KD, KH, KW); as `conv2d`.
+
+    >>> F.conv3d(gl.ones(1, 2, 3, 3, 3), gl.ones(4, 2, 2, 2, 2)).shape
+    (1, 4, 2, 2, 2)
+    """
     return _conv(3, input, weight, bias, stride, padding, dilation, groups)
 
 
@@ -221,6 +233,9 @@ def conv_transpose1d(
 
     L' = (L - 1)·stride - 2·padding + dilation·(K - 1) + output_padding + 1: the gradient of `conv1d` for its input. output_padding is
     smaller than stride or dilation; it chooses among the sizes that `conv1d` would make into L.
+
+    >>> F.conv_transpose1d(gl.ones(1, 1, 2), gl.ones(1, 1, 3))
+    tensor([[[1., 2., 2., 1.]]])
     """
     return _conv_transpose(1, input, weight, bias, stride, padding, output_padding, groups, dilation)
 
@@ -235,7 +250,11 @@ def conv_transpose2d(
     groups: int = 1,
     dilation: Numbers = 1,
 ) -> Tensor:
-    """Transposed convolution: an input (N, C, H, W) or (C, H, W) with a weight (C, O/groups, KH, KW); sizes as in `conv_transpose1d`."""
+    """Transposed convolution: an input (N, C, H, W) or (C, H, W) with a weight (C, O/groups, KH, KW); sizes as in `conv_transpose1d`.
+
+    >>> F.conv_transpose2d(gl.ones(1, 1, 2, 2), gl.ones(1, 3, 2, 2), stride=2).shape
+    (1, 3, 4, 4)
+    """
     return _conv_transpose(2, input, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
@@ -249,5 +268,9 @@ def conv_transpose3d(
     groups: int = 1,
     dilation: Numbers = 1,
 ) -> Tensor:
-    """Transposed convolution of three spatial dimensions; as `conv_transpose2d`."""
+    """Transposed convolution of three spatial dimensions; as `conv_transpose2d`.
+
+    >>> F.conv_transpose3d(gl.ones(1, 1, 2, 2, 2), gl.ones(1, 3, 2, 2, 2), stride=2).shape
+    (1, 3, 4, 4, 4)
+    """
     return _conv_transpose(3, input, weight, bias, stride, padding, output_padding, groups, dilation)

@@ -54,6 +54,9 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     """Each element becomes 0 with probability p; the others are divided by 1 - p. The input itself if not training or p is 0.
 
     The mask is not kept: backward makes it again from the random state. Raises ValueError unless 0 <= p <= 1.
+
+    >>> F.dropout(gl.ones(3), training=False).shape
+    (3,)
     """
     return _run("dropout", input, p, training, inplace, _masked)
 
@@ -67,7 +70,11 @@ def _features(name: str, input: Tensor, p: float, training: bool, inplace: bool,
 
 
 def dropout1d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """Whole channels of (N, C, L) or (C, L) become 0 with probability p; the others are divided by 1 - p."""
+    """Whole channels of (N, C, L) or (C, L) become 0 with probability p; the others are divided by 1 - p.
+
+    >>> F.dropout1d(gl.ones(2, 3), training=False).shape
+    (2, 3)
+    """
     return _features("dropout1d", input, p, training, inplace, 2)
 
 
@@ -75,6 +82,9 @@ def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
     """Whole channels of (N, C, H, W), or of (N, C, L), become 0 with probability p; the others are divided by 1 - p.
 
     As in PyTorch a tensor of three dimensions is read as (N, C, L), one of two as (N, C).
+
+    >>> F.dropout2d(gl.ones(1, 2, 3, 3), training=False).shape
+    (1, 2, 3, 3)
     """
     if len(input.shape) < 2:
         raise RuntimeError(f"dropout2d: expects (N, C, …), got shape {input.shape}")
@@ -82,17 +92,29 @@ def dropout2d(input: Tensor, p: float = 0.5, training: bool = True, inplace: boo
 
 
 def dropout3d(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool = False) -> Tensor:
-    """Whole channels of (N, C, D, H, W) or (C, D, H, W) become 0 with probability p; the others are divided by 1 - p."""
+    """Whole channels of (N, C, D, H, W) or (C, D, H, W) become 0 with probability p; the others are divided by 1 - p.
+
+    >>> F.dropout3d(gl.ones(1, 2, 3, 3, 3), training=False).shape
+    (1, 2, 3, 3, 3)
+    """
     return _features("dropout3d", input, p, training, inplace, 4)
 
 
 def alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
-    """Dropout for SELU networks: keeps mean 0 and variance 1 (Klambauer et al., "Self-normalizing neural networks", 2017)."""
+    """Dropout for SELU networks: keeps mean 0 and variance 1 (Klambauer et al., "Self-normalizing neural networks", 2017).
+
+    >>> F.alpha_dropout(gl.ones(3), training=False).shape
+    (3,)
+    """
     return _run("alpha_dropout", input, p, training, inplace, _alpha, len(input.shape))
 
 
 def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False, inplace: bool = False) -> Tensor:
-    """As `alpha_dropout`, for whole channels of (N, C, …)."""
+    """As `alpha_dropout`, for whole channels of (N, C, …).
+
+    >>> F.feature_alpha_dropout(gl.ones(1, 2, 3), training=False).shape
+    (1, 2, 3)
+    """
     if len(input.shape) < 2 and training and p:
         raise RuntimeError(f"feature_alpha_dropout: expects (N, C, …), got shape {input.shape}")
     return _run("feature_alpha_dropout", input, p, training, inplace, _alpha, 2)

@@ -54,6 +54,9 @@ def embedding_bag(
 
     input: (bags, size), or in one row, with offsets (bags,) that say where each bag begins (and a last one, if include_last_offset).
     mode: "sum", "mean" or "max". per_sample_weights: factors, shaped as input, for "sum". Row padding_idx is passed over.
+
+    >>> F.embedding_bag(gl.tensor([[0, 1]]), gl.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    tensor([[2., 3.]])
     """
     if mode not in ("sum", "mean", "max"):
         raise ValueError(f'{NAME}: mode is "sum", "mean" or "max", not {mode!r}')

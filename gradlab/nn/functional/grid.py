@@ -27,6 +27,10 @@ def affine_grid(theta: Tensor, size: Any, align_corners: bool | None = None) -> 
 
     theta (N, 2, 3) with size (N, C, H, W) gives (N, H, W, 2); theta (N, 3, 4) with size (N, C, D, H, W) gives (N, D, H, W, 3). Points
     are (x, y) or (x, y, z) in -1 to 1: the centres of the corner pixels with align_corners, else the corners.
+
+    >>> F.affine_grid(gl.tensor([[[1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]]), (1, 1, 2, 2), align_corners=True)[0, 0]
+    tensor([[-1., -1.],
+            [ 1., -1.]])
     """
     expect_tensors("affine_grid", theta)
     sizes, rank = tuple(size)[2:], len(size) - 2
@@ -59,6 +63,9 @@ def grid_sample(
     Points are (x, y), x along the last dimension, -1 to 1 from the first pixel to the last: between their centres with align_corners,
     else between their outer edges. mode: "bilinear", "nearest" or "bicubic" (4-D only). padding_mode, for what lies outside: "zeros",
     "border" or "reflection".
+
+    >>> F.grid_sample(gl.tensor([[[[1.0, 3.0]]]]), gl.zeros(1, 1, 1, 2), align_corners=False)
+    tensor([[[[2.]]]])
     """
     expect_tensors("grid_sample", input, grid)
     shape, points = input._array.shape, grid._array.shape

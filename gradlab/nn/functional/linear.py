@@ -20,7 +20,11 @@ _linear = bind(ops.linear.linear)
 
 
 def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """input @ weight.T + bias: (*, in) with weight (out, in) and bias (out) gives (*, out); a weight (in) gives (*)."""
+    """input @ weight.T + bias: (*, in) with weight (out, in) and bias (out) gives (*, out); a weight (in) gives (*).
+
+    >>> F.linear(gl.ones(1, 2), gl.tensor([[1.0, 10.0]]), gl.tensor([0.5]))
+    tensor([[11.5000]])
+    """
     try:
         if len(weight._array.shape) == 2:
             return _linear(input, weight, bias)
@@ -35,7 +39,11 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
 
 
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
-    """x1ᵀ A x2 + b for each output: (*, n), (*, m), weight (out, n, m), bias (out) give (*, out)."""
+    """x1ᵀ A x2 + b for each output: (*, n), (*, m), weight (out, n, m), bias (out) give (*, out).
+
+    >>> F.bilinear(gl.ones(1, 2), gl.ones(1, 3), gl.ones(4, 2, 3))
+    tensor([[6., 6., 6., 6.]])
+    """
     a, b, w = input1._array.shape, input2._array.shape, weight._array.shape
     if len(w) != 3 or len(a) != len(b) or a[:-1] != b[:-1] or (a[-1:], b[-1:]) != (w[1:2], w[2:]):
         raise ShapeError(f"bilinear: inputs {a} and {b} do not fit a weight of shape {w}: expected (*, n), (*, m) and (out, n, m)")
@@ -58,6 +66,10 @@ def embedding(
 
     Row padding_idx gets no gradient. max_norm shortens the rows that are used, in the table, to that norm first. scale_grad_by_freq
     divides a row's gradient by how often it is used here. sparse is accepted: gradients are dense. IndexError outside of [0, n).
+
+    >>> F.embedding(gl.tensor([1, 0]), gl.tensor([[1.0, 2.0], [3.0, 4.0]]))
+    tensor([[3., 4.],
+            [1., 2.]])
     """
     if len(weight._array.shape) != 2:
         raise RuntimeError(f"embedding: the table has two dimensions, not shape {weight._array.shape}")
@@ -100,14 +112,22 @@ def _norm(x: Tensor, p: float, dim: Any, keepdim: bool) -> Tensor:
 
 
 def normalize(input: Tensor, p: float = 2.0, dim: int | tuple[int, ...] = 1, eps: float = 1e-12, out: None = None) -> Tensor:
-    """input over its p-norm along `dim`, which counts as eps where it is smaller."""
+    """input over its p-norm along `dim`, which counts as eps where it is smaller.
+
+    >>> F.normalize(gl.tensor([[3.0, 4.0]]))
+    tensor([[0.6000, 0.8000]])
+    """
     if out is not None:
         raise NotImplementedError("normalize: gradlab has no out=; assign the result")
     return input / _norm(input, float(p), dim, True).clamp(min=eps).expand(input._array.shape)
 
 
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
-    """x1·x2 / (max(|x1|, eps)·max(|x2|, eps)) along `dim`; the two broadcast."""
+    """x1·x2 / (max(|x1|, eps)·max(|x2|, eps)) along `dim`; the two broadcast.
+
+    >>> F.cosine_similarity(gl.tensor([[1.0, 0.0]]), gl.tensor([[0.0, 1.0]]))
+    tensor([0.])
+    """
     for x in (x1, x2):
         if x._array.dtype not in FLOATING:
             raise RuntimeError(f"cosine_similarity: needs floating point, got {x.dtype}; convert with .float()")
@@ -118,5 +138,9 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
 
 
 def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Tensor:
-    """The p-norm of x1 - x2 + eps along the last dimension."""
+    """The p-norm of x1 - x2 + eps along the last dimension.
+
+    >>> F.pairwise_distance(gl.tensor([[0.0, 0.0]]), gl.tensor([[3.0, 4.0]]))
+    tensor([5.0000])
+    """
     return _norm(x1 - x2 + eps, float(p), -1, keepdim)

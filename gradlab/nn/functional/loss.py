@@ -86,7 +86,11 @@ def mse_loss(
     reduction: str = "mean",
     weight: Tensor | None = None,
 ) -> Tensor:
-    """(input - target)². With `weight` (of input's shape) a weighted sum, which the mean divides by the weights' sum."""
+    """(input - target)². With `weight` (of input's shape) a weighted sum, which the mean divides by the weights' sum.
+
+    >>> F.mse_loss(gl.tensor([1.0, 2.0]), gl.tensor([1.0, 4.0]))
+    tensor(2.)
+    """
     reduction = reduction_of(size_average, reduce, reduction)
     a, b = _pair("mse_loss", input, target)
     if reduction == "none" or weight is not None:
@@ -105,7 +109,11 @@ def l1_loss(
     reduction: str = "mean",
     weight: Tensor | None = None,
 ) -> Tensor:
-    """|input - target|. `weight` as in mse_loss."""
+    """|input - target|. `weight` as in mse_loss.
+
+    >>> F.l1_loss(gl.tensor([1.0, 2.0]), gl.tensor([1.0, 4.0]))
+    tensor(1.)
+    """
     reduction = reduction_of(size_average, reduce, reduction)
     a, b = _pair("l1_loss", input, target)
     loss = (a - b).abs()
@@ -229,6 +237,9 @@ def nll_loss(
     """-input[target]·weight[target]: `input` (C), (N, C) or (N, C, *) holds log-probabilities, `target` the class of each.
 
     The mean divides by the weights of the targets that count. IndexError for a class that is not there (but ignore_index).
+
+    >>> F.nll_loss(gl.zeros(1, 2), gl.tensor([0]))
+    tensor(0.)
     """
     reduction = reduction_of(size_average, reduce, reduction)
     single = len(input._array.shape) == 1
@@ -262,6 +273,9 @@ def cross_entropy(
     target: classes (integers; (), (N) or (N, *)), of which ignore_index does not count, or probabilities (of input's shape, floating
     point). label_smoothing in [0, 1] mixes the target with the uniform distribution. weight: one number for each class. The mean divides
     by the number (with `weight`: the weights) of the targets that count, so that it is NaN where none does.
+
+    >>> F.cross_entropy(gl.zeros(1, 2), gl.tensor([0]))
+    tensor(0.6931)
     """
     reduction = reduction_of(size_average, reduce, reduction)
     if not 0 <= label_smoothing <= 1:

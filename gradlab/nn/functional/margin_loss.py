@@ -30,7 +30,11 @@ def hinge_embedding_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """input where target is 1, max(0, margin - input) where it is -1."""
+    """input where target is 1, max(0, margin - input) where it is -1.
+
+    >>> F.hinge_embedding_loss(gl.tensor([0.5, 0.25]), gl.tensor([1.0, -1.0]))
+    tensor(0.6250)
+    """
     reduction = reduction_of(size_average, reduce, reduction)
     far = (margin - input).clamp(min=0).masked_fill(target == 1, 0)
     near = input.masked_fill(target == -1, 0)
@@ -46,7 +50,11 @@ def margin_ranking_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """max(0, -target·(input1 - input2) + margin); target is 1 where input1 should be the larger, else -1."""
+    """max(0, -target·(input1 - input2) + margin); target is 1 where input1 should be the larger, else -1.
+
+    >>> F.margin_ranking_loss(gl.tensor([1.0]), gl.tensor([2.0]), gl.tensor([1.0]))
+    tensor(1.)
+    """
     reduction = reduction_of(size_average, reduce, reduction)
     a, b, c = (x._array.shape for x in (input1, input2, target))
     if len({len(a), len(b), len(c)}) > 1:
@@ -57,7 +65,11 @@ def margin_ranking_loss(
 def soft_margin_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
 ) -> Tensor:
-    """log(1 + e^(-target·input)) for targets 1 and -1, without overflow."""
+    """log(1 + e^(-target·input)) for targets 1 and -1, without overflow.
+
+    >>> F.soft_margin_loss(gl.tensor([0.0]), gl.tensor([1.0]))
+    tensor(0.6931)
+    """
     reduction = reduction_of(size_average, reduce, reduction)
     return reduced(-_logsigmoid(target * input), reduction)
 
@@ -71,7 +83,11 @@ def cosine_embedding_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """1 - cos where target is 1, max(0, cos - margin) where it is -1, of vectors (D) with target () or (N, D) with target (N)."""
+    """1 - cos where target is 1, max(0, cos - margin) where it is -1, of vectors (D) with target () or (N, D) with target (N).
+
+    >>> F.cosine_embedding_loss(gl.tensor([[1.0, 0.0]]), gl.tensor([[0.0, 1.0]]), gl.tensor([1.0]))
+    tensor(1.)
+    """
     reduction = reduction_of(size_average, reduce, reduction)
     a, b, rank = input1._array.shape, input2._array.shape, len(target._array.shape)
     if rank > 1 or len(a) != rank + 1 or len(b) != rank + 1:
@@ -99,6 +115,9 @@ def triplet_margin_loss(
     """max(0, |anchor - positive| - |anchor - negative| + margin) with p-norms along the last dimension.
 
     swap: the positive takes the anchor's place where it is nearer to the negative (Balntas and others, 2016).
+
+    >>> F.triplet_margin_loss(gl.zeros(1, 2), gl.zeros(1, 2), gl.tensor([[0.5, 0.0]]))
+    tensor(0.5000)
     """
     reduction = reduction_of(size_average, reduce, reduction)
 
@@ -118,7 +137,11 @@ def triplet_margin_with_distance_loss(
     swap: bool = False,
     reduction: str = "mean",
 ) -> Tensor:
-    """`triplet_margin_loss` with any distance of two tensors (pairwise_distance if left out)."""
+    """`triplet_margin_loss` with any distance of two tensors (pairwise_distance if left out).
+
+    >>> F.triplet_margin_with_distance_loss(gl.zeros(1, 2), gl.zeros(1, 2), gl.tensor([[0.5, 0.0]]))
+    tensor(0.5000)
+    """
     reduction = reduction_of(None, None, reduction)
     name = "triplet_margin_with_distance_loss"
     return _triplet(name, anchor, positive, negative, distance_function or pairwise_distance, margin, swap, reduction)
@@ -154,6 +177,9 @@ def multi_margin_loss(
     """Σ over the wrong classes i of weight[target]·max(0, margin - input[target] + input[i])^p, divided by the number of classes.
 
     input (N, C) and target (N) of classes, or (C) and ().
+
+    >>> F.multi_margin_loss(gl.tensor([[0.1, 0.2]]), gl.tensor([1]))
+    tensor(0.4500)
     """
     reduction = reduction_of(size_average, reduce, reduction)
     if p not in (1, 2):
@@ -179,6 +205,9 @@ def multilabel_margin_loss(
     """Σ over each label j and each class i that is no label of max(0, 1 - input[j] + input[i]), divided by the number of classes.
 
     target, of input's shape (N, C) or (C): the labels' numbers, ended by the first -1.
+
+    >>> F.multilabel_margin_loss(gl.tensor([[0.1, 0.2]]), gl.tensor([[1, -1]]))
+    tensor(0.4500)
     """
     reduction = reduction_of(size_average, reduce, reduction)
     shape = input._array.shape or (1,)
@@ -203,7 +232,11 @@ def multilabel_soft_margin_loss(
     reduce: bool | None = None,
     reduction: str = "mean",
 ) -> Tensor:
-    """Binary cross entropy with logits of each class (targets 0 and 1), averaged over the classes in the last dimension."""
+    """Binary cross entropy with logits of each class (targets 0 and 1), averaged over the classes in the last dimension.
+
+    >>> F.multilabel_soft_margin_loss(gl.zeros(1, 2), gl.tensor([[1.0, 0.0]]))
+    tensor(0.6931)
+    """
     reduction = reduction_of(size_average, reduce, reduction)
     loss = -(target * _logsigmoid(input) + (1 - target) * _logsigmoid(-input))
     return reduced((loss if weight is None else loss * weight).mean(-1), reduction)

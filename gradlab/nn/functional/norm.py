@@ -59,6 +59,10 @@ def batch_norm(
 
     training: mean and var (divided by n) of this batch; running_mean and running_var, if given, move towards them by `momentum`, in place
     (var there divided by n - 1). Else the running ones are used. Raises ValueError in training for a single value in each channel.
+
+    >>> F.batch_norm(gl.tensor([[1.0], [3.0]]), None, None, training=True)
+    tensor([[-1.0000],
+            [ 1.0000]])
     """
     shape = input._array.shape
     if len(shape) < 2:
@@ -113,7 +117,11 @@ def instance_norm(
     momentum: float = 0.1,
     eps: float = 1e-5,
 ) -> Tensor:
-    """As `batch_norm`, with the statistics of each sample by itself (unless use_input_stats=False: then the running ones)."""
+    """As `batch_norm`, with the statistics of each sample by itself (unless use_input_stats=False: then the running ones).
+
+    >>> F.instance_norm(gl.tensor([[[1.0, 3.0]]]))
+    tensor([[[-1.0000,  1.0000]]])
+    """
     shape = input._array.shape
     if len(shape) < 2:
         raise RuntimeError(f"instance_norm: the input has the shape (N, C, *), not {shape}")
@@ -133,7 +141,11 @@ def instance_norm(
 
 
 def group_norm(input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5) -> Tensor:
-    """Channels in `num_groups` groups of neighbours, each normalised over its channels and places, for each sample by itself."""
+    """Channels in `num_groups` groups of neighbours, each normalised over its channels and places, for each sample by itself.
+
+    >>> F.group_norm(gl.tensor([[1.0, 3.0, 5.0, 7.0]]), 2)
+    tensor([[-1.0000,  1.0000, -1.0000,  1.0000]])
+    """
     shape = input._array.shape
     if len(shape) < 2:
         raise RuntimeError(f"group_norm: the input has the shape (N, C, *), not {shape}")
@@ -160,19 +172,32 @@ def _normalized(name: str, input: Tensor, normalized_shape: int | Sequence[int])
 def layer_norm(
     input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5
 ) -> Tensor:
-    """(x - mean) / √(var + eps)·weight + bias over the last dimensions, whose shape (also weight's and bias's) is `normalized_shape`."""
+    """(x - mean) / √(var + eps)·weight + bias over the last dimensions, whose shape (also weight's and bias's) is `normalized_shape`.
+
+    >>> F.layer_norm(gl.tensor([1.0, 3.0]), (2,))
+    tensor([-1.0000,  1.0000])
+    """
     k = _normalized("layer_norm", input, normalized_shape)
     return _layer_norm(input, weight, bias, k=k, eps=float(eps))[0]
 
 
 def rms_norm(input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None) -> Tensor:
-    """x / √(mean(x²) + eps)·weight over the last dimensions; eps is the dtype's spacing at 1 where it is left out."""
+    """x / √(mean(x²) + eps)·weight over the last dimensions; eps is the dtype's spacing at 1 where it is left out.
+
+    >>> F.rms_norm(gl.tensor([3.0, 4.0]), (2,))
+    tensor([0.8485, 1.1314])
+    """
     k = _normalized("rms_norm", input, normalized_shape)
     return _rms_norm(input, weight, k=k, eps=finfo(input.dtype).eps if eps is None else float(eps))[0]
 
 
 def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:
-    """x / (k + alpha·mean of the squares of `size` neighbouring channels)^beta (Krizhevsky, Sutskever and Hinton, 2012)."""
+    """x / (k + alpha·mean of the squares of `size` neighbouring channels)^beta (Krizhevsky, Sutskever and Hinton, 2012).
+
+    >>> F.local_response_norm(gl.ones(1, 2, 1), 2)
+    tensor([[[1.0000],
+             [0.9999]]])
+    """
     shape = input._array.shape
     if len(shape) < 3:
         raise ValueError(f"local_response_norm: expected 3 or more dimensions, got shape {shape}")

@@ -92,6 +92,9 @@ def max_pool1d(
 
     Gives L' = (L + 2·padding - dilation·(kernel_size - 1) - 1) // stride + 1 windows; ceil_mode rounds up instead, but no window starts
     in the padding behind the input. With return_indices a pair (values, indices): int64, the first largest element's place along L.
+
+    >>> F.max_pool1d(gl.tensor([[1.0, 3.0, 5.0, 7.0]]), 2)
+    tensor([[3., 7.]])
     """
     return _max(1, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
@@ -105,7 +108,12 @@ def max_pool2d(
     ceil_mode: bool = False,
     return_indices: bool = False,
 ) -> Any:
-    """The largest element of each window of an input (N, C, H, W) or (C, H, W); sizes as in `max_pool1d`; indices count within H·W."""
+    """The largest element of each window of an input (N, C, H, W) or (C, H, W); sizes as in `max_pool1d`; indices count within H·W.
+
+    >>> F.max_pool2d(gl.arange(16.0).view(1, 1, 4, 4), 2)
+    tensor([[[[ 5.,  7.],
+              [13., 15.]]]])
+    """
     return _max(2, input, kernel_size, stride, padding, dilation, ceil_mode, return_indices)
 
 
@@ -170,6 +178,9 @@ def avg_pool1d(
     """The mean of each window of an input (N, C, L) or (C, L), of floating point; sizes as in `max_pool1d`, with dilation 1.
 
     count_include_pad: padding counts as elements that are 0.
+
+    >>> F.avg_pool1d(gl.tensor([[1.0, 3.0, 5.0, 7.0]]), 2)
+    tensor([[2., 6.]])
     """
     return _avg(1, input, kernel_size, stride, padding, ceil_mode, count_include_pad, None)
 
@@ -183,7 +194,11 @@ def avg_pool2d(
     count_include_pad: bool = True,
     divisor_override: int | None = None,
 ) -> Tensor:
-    """The mean of each window of an input (N, C, H, W) or (C, H, W). divisor_override: what sums are divided by instead of their number."""
+    """The mean of each window of an input (N, C, H, W) or (C, H, W). divisor_override: what sums are divided by instead of their number.
+
+    >>> F.avg_pool2d(gl.ones(1, 1, 4, 4), 2).shape
+    (1, 1, 2, 2)
+    """
     return _avg(2, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
 
 
@@ -269,7 +284,11 @@ def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
 
 
 def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
-    """Means over a grid of `output_size` cells of an input (N, C, H, W) or (C, H, W); None keeps a dimension."""
+    """Means over a grid of `output_size` cells of an input (N, C, H, W) or (C, H, W); None keeps a dimension.
+
+    >>> F.adaptive_avg_pool2d(gl.ones(1, 1, 4, 4), 1)
+    tensor([[[[1.]]]])
+    """
     return _adaptive_avg(2, input, output_size)
 
 

@@ -43,6 +43,9 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
             dimensions of an input with one or two more.
 
     Raises RuntimeError for sizes that do not fit, ValueError for a value without "constant", NotImplementedError for another mode or rank.
+
+    >>> F.pad(gl.tensor([1.0, 2.0]), (1, 2))
+    tensor([0., 1., 2., 0., 0.])
     """
     expect_tensors("pad", input)
     numbers = tuple(p.__index__() for p in pad)
@@ -104,6 +107,9 @@ def interpolate(
     antialias               "bilinear" and "bicubic": the filter covers all that falls onto one output.
 
     Raises ValueError for arguments that exclude one another, NotImplementedError for a mode that does not go with the rank.
+
+    >>> F.interpolate(gl.tensor([[[1.0, 2.0]]]), scale_factor=2)
+    tensor([[[1., 1., 2., 2.]]])
     """
     expect_tensors("interpolate", input)
     shape = input._array.shape
@@ -172,17 +178,29 @@ def _arguments(kind: str, inputs: int, outputs: int, factor: float | None, align
 def upsample(
     input: Tensor, size: Any = None, scale_factor: Any = None, mode: str = "nearest", align_corners: bool | None = None
 ) -> Tensor:
-    """`interpolate` under its old name."""
+    """`interpolate` under its old name.
+
+    >>> F.upsample(gl.tensor([[[1.0, 2.0]]]), scale_factor=2)
+    tensor([[[1., 1., 2., 2.]]])
+    """
     return interpolate(input, size, scale_factor, mode, align_corners)
 
 
 def upsample_nearest(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
-    """`interpolate` with mode "nearest", under its old name."""
+    """`interpolate` with mode "nearest", under its old name.
+
+    >>> F.upsample_nearest(gl.ones(1, 1, 2, 2), scale_factor=2).shape
+    (1, 1, 4, 4)
+    """
     return interpolate(input, size, scale_factor, "nearest")
 
 
 def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None) -> Tensor:
-    """`interpolate` with mode "bilinear" and aligned corners, under its old name."""
+    """`interpolate` with mode "bilinear" and aligned corners, under its old name.
+
+    >>> F.upsample_bilinear(gl.ones(1, 1, 2, 2), scale_factor=2).shape
+    (1, 1, 4, 4)
+    """
     return interpolate(input, size, scale_factor, "bilinear", True)
 
 
@@ -190,7 +208,11 @@ def upsample_bilinear(input: Tensor, size: Any = None, scale_factor: Any = None)
 
 
 def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
-    """(*, C·r², H, W) to (*, C, H·r, W·r): r·r channels become the pixels of a square."""
+    """(*, C·r², H, W) to (*, C, H·r, W·r): r·r channels become the pixels of a square.
+
+    >>> F.pixel_shuffle(gl.ones(1, 4, 2, 2), 2).shape
+    (1, 1, 4, 4)
+    """
     shape, r = input._array.shape, upscale_factor
     if len(shape) < 3 or r < 1 or shape[-3] % (r * r):
         raise RuntimeError(
@@ -203,7 +225,11 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
 
 
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
-    """(*, C, H·r, W·r) to (*, C·r², H, W): the inverse of `pixel_shuffle`."""
+    """(*, C, H·r, W·r) to (*, C·r², H, W): the inverse of `pixel_shuffle`.
+
+    >>> F.pixel_unshuffle(gl.ones(1, 1, 4, 4), 2).shape
+    (1, 4, 2, 2)
+    """
     shape, r = input._array.shape, downscale_factor
     if len(shape) < 3 or r < 1 or shape[-1] % r or shape[-2] % r:
         raise RuntimeError(f"pixel_unshuffle: expected (*, C, H, W) with H and W multiples of downscale_factor {r}, got shape {shape}")
@@ -214,7 +240,11 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
 
 
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
-    """The channels of (N, C, *sizes), taken in turn from each of `groups` equal groups."""
+    """The channels of (N, C, *sizes), taken in turn from each of `groups` equal groups.
+
+    >>> F.channel_shuffle(gl.arange(4).reshape(1, 4, 1, 1), 2).flatten()
+    tensor([0, 2, 1, 3])
+    """
     shape = input._array.shape
     if len(shape) < 3 or groups < 1 or shape[1] % groups:
         raise RuntimeError(f"channel_shuffle: expected (N, C, *sizes) with a multiple of groups={groups} channels, got shape {shape}")
@@ -230,7 +260,11 @@ def _windows(name: str, kernel_size: Numbers, dilation: Numbers, padding: Number
 
 
 def unfold(input: Tensor, kernel_size: Numbers, dilation: Numbers = 1, padding: Numbers = 0, stride: Numbers = 1) -> Tensor:
-    """The windows of an input (N, C, H, W) or (C, H, W) as columns: (N, C·KH·KW, number of windows). Not `Tensor.unfold`."""
+    """The windows of an input (N, C, H, W) or (C, H, W) as columns: (N, C·KH·KW, number of windows). Not `Tensor.unfold`.
+
+    >>> F.unfold(gl.ones(1, 1, 3, 3), 2).shape
+    (1, 4, 4)
+    """
     expect_tensors("unfold", input)
     shape = input._array.shape
     if len(shape) not in (3, 4):
@@ -247,7 +281,13 @@ def unfold(input: Tensor, kernel_size: Numbers, dilation: Numbers = 1, padding: 
 def fold(
     input: Tensor, output_size: Numbers, kernel_size: Numbers, dilation: Numbers = 1, padding: Numbers = 0, stride: Numbers = 1
 ) -> Tensor:
-    """Columns (N, C·KH·KW, number of windows), or without N, added up at their windows' places: (N, C, *output_size)."""
+    """Columns (N, C·KH·KW, number of windows), or without N, added up at their windows' places: (N, C, *output_size).
+
+    >>> F.fold(gl.ones(1, 4, 4), (3, 3), 2)
+    tensor([[[[1., 2., 1.],
+              [2., 4., 2.],
+              [1., 2., 1.]]]])
+    """
     expect_tensors("fold", input)
     shape = input._array.shape
     if len(shape) not in (2, 3):

@@ -1,0 +1,8 @@
+"""Where the time goes: host time of every operation, and on CUDA devices device time by events. Names follow `torch.profiler`."""
+
+from __future__ import annotations
+
+from gradlab.profiler.profile import emit_nvtx, profile, record_function
+from gradlab.profiler.table import Averages, EventAverage
+
+__all__ = ["Averages", "EventAverage", "emit_nvtx", "profile", "record_function"]

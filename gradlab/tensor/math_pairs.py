@@ -1,0 +1,338 @@
+"""Elementwise mathematics of two and three inputs: division with rounding, extremes that pass over NaN, interpolation, bits.
+
+Inputs broadcast; dtypes promote as in PyTorch. Results are new tensors.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gradlab import ops
+from gradlab.autograd.base import Differentiable
+from gradlab.autograd.record import bind
+from gradlab.dtype import FLOAT64, FLOATING, result_type
+from gradlab.tensor import pointwise
+from gradlab.tensor.alias import into
+from gradlab.tensor.math import exp2
+
+if TYPE_CHECKING:
+    from gradlab.tensor.tensor import Tensor
+
+__all__ = [
+    "addcdiv", "addcmul", "arctan2", "atan2", "bitwise_left_shift", "bitwise_right_shift", "clamp_max", "clamp_min", "copysign",
+    "float_power", "floor_divide", "fmax", "fmin", "fmod", "gcd", "heaviside", "hypot", "lcm", "ldexp", "lerp", "logaddexp",
+    "logaddexp2", "nextafter", "remainder", "rsub", "xlogy",
+]  # fmt: skip
+
+_rows = ops.math
+_atan2, _hypot, _fmod, _remainder, _floor_divide, _copysign, _fmax, _fmin = map(
+    bind, (_rows.atan2, _rows.hypot, _rows.fmod, _rows.remainder, _rows.floor_divide, _rows.copysign, _rows.fmax, _rows.fmin)
+)
+_logaddexp, _logaddexp2, _xlogy, _heaviside, _nextafter, _lerp = map(
+    bind, (_rows.logaddexp, _rows.logaddexp2, _rows.xlogy, _rows.heaviside, _rows.nextafter, _rows.lerp)
+)
+_left_shift, _right_shift, _gcd, _lcm = map(bind, (_rows.left_shift, _rows.right_shift, _rows.gcd, _rows.lcm))
+
+Operand = Any  # a Tensor or a Python number
+
+
+def _only_tensors(name: str, *values: Any) -> None:
+    """PyTorch takes no Python number here."""
+    for value in values:
+        if not isinstance(value, Differentiable):
+            raise TypeError(f"{name}: takes tensors here, not {type(value).__name__}; use gradlab.tensor(...)")
+
+
+def atan2(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
+    """The angle of the point (other, input), in radians, in all four quadrants.
+
+    >>> gl.atan2(gl.tensor([3.0, -1.0]), gl.tensor([4.0, 1.0]))
+    tensor([ 0.6435, -0.7854])
+    """
+    _only_tensors("atan2", input, other)
+    return _atan2(input, other) if out is None else into("atan2", out, _atan2(input, other))
+
+
+def hypot(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
+    """sqrt(a² + b²) without overflow; its gradient at (0, 0) is 0.
+
+    >>> gl.hypot(gl.tensor([3.0, -1.0]), gl.tensor([4.0, 1.0]))
+    tensor([5.0000, 1.4142])
+    """
+    _only_tensors("hypot", input, other)
+    return _hypot(input, other) if out is None else into("hypot", out, _hypot(input, other))
+
+
+def fmod(input: Tensor, other: Operand, *, out: Any = None) -> Tensor:
+    """Remainder of the division rounded toward zero: it has the sign of `input`. An integer modulo 0 gives 0.
+
+    >>> gl.fmod(gl.tensor([7, -7]), 3)
+    tensor([ 1, -1])
+    """
+    _only_tensors("fmod", input)
+    return _fmod(input, other) if out is None else into("fmod", out, _fmod(input, other))
+
+
+def remainder(input: Operand, other: Operand, *, out: Any = None) -> Tensor:
+    """Remainder of the division rounded down, as Python's %: it has the sign of `other`. An integer modulo 0 gives 0.
+
+    >>> gl.remainder(gl.tensor([7, -7]), 3)
+    tensor([1, 2])
+    """
+    return _remainder(input, other) if out is None else into("remainder", out, _remainder(input, other))
+
+
+def floor_divide(input: Operand, other: Operand, *, out: Any = None) -> Tensor:
+    """input / other rounded down, as Python's //. An integer divided by 0 gives 0.
+
+    >>> gl.floor_divide(gl.tensor([7, -7]), 3)
+    tensor([ 2, -3])
+    """
+    return _floor_divide(input, other) if out is None else into("floor_divide", out, _floor_divide(input, other))
+
+
+def copysign(input: Tensor, other: Operand, *, out: Any = None) -> Tensor:
+    """The magnitude of `input` with the sign of `other`.
+
+    >>> gl.copysign(gl.tensor([3.0, -1.0]), gl.tensor([4.0, 1.0]))
+    tensor([3., 1.])
+    """
+    _only_tensors("copysign", input)
+    return _copysign(input, other) if out is None else into("copysign", out, _copysign(input, other))
+
+
+def fmax(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
+    """The larger of two; if one is NaN the other.
+
+    >>> gl.fmax(gl.tensor([3.0, -1.0]), gl.tensor([4.0, 1.0]))
+    tensor([4., 1.])
+    """
+    _only_tensors("fmax", input, other)
+    return _fmax(input, other) if out is None else into("fmax", out, _fmax(input, other))
+
+
+def fmin(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
+    """The smaller of two; if one is NaN the other.
+
+    >>> gl.fmin(gl.tensor([3.0, -1.0]), gl.tensor([4.0, 1.0]))
+    tensor([ 3., -1.])
+    """
+    _only_tensors("fmin", input, other)
+    return _fmin(input, other) if out is None else into("fmin", out, _fmin(input, other))
+
+
+def logaddexp(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
+    """log(exp(a) + exp(b)) without overflow.
+
+    >>> gl.logaddexp(gl.tensor([3.0, -1.0]), gl.tensor([4.0, 1.0]))
+    tensor([4.3133, 1.1269])
+    """
+    _only_tensors("logaddexp", input, other)
+    return _logaddexp(input, other) if out is None else into("logaddexp", out, _logaddexp(input, other))
+
+
+def logaddexp2(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
+    """log2(2^a + 2^b) without overflow.
+
+    >>> gl.logaddexp2(gl.tensor([3.0, -1.0]), gl.tensor([4.0, 1.0]))
+    tensor([4.5850, 1.3219])
+    """
+    _only_tensors("logaddexp2", input, other)
+    return _logaddexp2(input, other) if out is None else into("logaddexp2", out, _logaddexp2(input, other))
+
+
+def xlogy(input: Operand, other: Operand, *, out: Any = None) -> Tensor:
+    """a · log(b), and 0 where a is 0 (unless b is NaN).
+
+    >>> gl.xlogy(gl.tensor([0.0, 2.0]), gl.tensor([0.0, 1.0]))
+    tensor([0., 0.])
+    """
+    return _xlogy(input, other) if out is None else into("xlogy", out, _xlogy(input, other))
+
+
+def heaviside(input: Tensor, values: Tensor, *, out: Any = None) -> Tensor:
+    """0 below 0, 1 above, and `values` at 0. Both have the same dtype (RuntimeError).
+
+    >>> gl.heaviside(gl.tensor([-1.0, 0.0, 1.0]), gl.tensor(0.5))
+    tensor([0.0000, 0.5000, 1.0000])
+    """
+    _only_tensors("heaviside", input, values)
+    if input._array.dtype != values._array.dtype:
+        raise RuntimeError(f"heaviside: input and values have one dtype, got {input.dtype} and {values.dtype}")
+    return _heaviside(input, values) if out is None else into("heaviside", out, _heaviside(input, values))
+
+
+def nextafter(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
+    """The next floating point number after `input` in the direction of `other`.
+
+    >>> gl.nextafter(gl.tensor([1.0]), gl.tensor([2.0])) > 1
+    tensor([True])
+    """
+    _only_tensors("nextafter", input, other)
+    return _nextafter(input, other) if out is None else into("nextafter", out, _nextafter(input, other))
+
+
+def ldexp(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
+    """input · 2^other.
+
+    >>> gl.ldexp(gl.tensor([1.0, 3.0]), gl.tensor([2, 3]))
+    tensor([ 4., 24.])
+    """
+    _only_tensors("ldexp", input, other)
+    return input * exp2(other) if out is None else into("ldexp", out, input * exp2(other))
+
+
+def float_power(input: Operand, exponent: Operand, *, out: Any = None) -> Tensor:
+    """input to the power of exponent, computed and returned as float64.
+
+    >>> gl.float_power(gl.tensor([2, 3]), 2)
+    tensor([4., 9.], dtype=gradlab.float64)
+    """
+    base, power = (x.to(FLOAT64) if isinstance(x, Differentiable) else x for x in (input, exponent))  # type: ignore[attr-defined]
+    return pointwise.pow(base, power) if out is None else into("float_power", out, pointwise.pow(base, power))
+
+
+def rsub(input: Tensor, other: Operand, *, alpha: float = 1) -> Tensor:
+    """other - alpha · input.
+
+    >>> gl.rsub(gl.tensor([1.0, 2.0]), 10)
+    tensor([9., 8.])
+    """
+    _only_tensors("rsub", input)
+    return pointwise.sub(other, input, alpha=alpha)
+
+
+def clamp_min(input: Tensor, min: Operand) -> Tensor:
+    """Limit each element to at least `min`.
+
+    >>> gl.clamp_min(gl.tensor([-1.0, 2.0]), 0)
+    tensor([0., 2.])
+    """
+    _only_tensors("clamp_min", input)
+    return pointwise.clamp(input, min)
+
+
+def clamp_max(input: Tensor, max: Operand) -> Tensor:
+    """Limit each element to at most `max`.
+
+    >>> gl.clamp_max(gl.tensor([-1.0, 2.0]), 0)
+    tensor([-1.,  0.])
+    """
+    _only_tensors("clamp_max", input)
+    return pointwise.clamp(input, None, max)
+
+
+def gcd(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
+    """Greatest common divisor of integers, not negative; gcd(0, 0) is 0.
+
+    >>> gl.gcd(gl.tensor([12, 8]), gl.tensor([18, 6]))
+    tensor([6, 2])
+    """
+    _only_tensors("gcd", input, other)
+    return _gcd(input, other) if out is None else into("gcd", out, _gcd(input, other))
+
+
+def lcm(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
+    """Least common multiple of integers, not negative.
+
+    >>> gl.lcm(gl.tensor([12, 8]), gl.tensor([18, 6]))
+    tensor([36, 24])
+    """
+    _only_tensors("lcm", input, other)
+    return _lcm(input, other) if out is None else into("lcm", out, _lcm(input, other))
+
+
+def bitwise_left_shift(input: Operand, other: Operand, *, out: Any = None) -> Tensor:
+    """Bits of integers moved to the left; a shift by all bits or more, or by a negative count, gives 0.
+
+    >>> gl.bitwise_left_shift(gl.tensor([4, 8]), 1)
+    tensor([ 8, 16])
+    """
+    return _left_shift(input, other) if out is None else into("bitwise_left_shift", out, _left_shift(input, other))
+
+
+def bitwise_right_shift(input: Operand, other: Operand, *, out: Any = None) -> Tensor:
+    """Bits of integers moved to the right, the sign staying; a shift by all bits or more, or by a negative count, leaves only the sign.
+
+    >>> gl.bitwise_right_shift(gl.tensor([4, 8]), 1)
+    tensor([2, 4])
+    """
+    return _right_shift(input, other) if out is None else into("bitwise_right_shift", out, _right_shift(input, other))
+
+
+# ---------------------------------------------------------------- three inputs
+
+
+def lerp(input: Tensor, end: Tensor, weight: Operand, *, out: Any = None) -> Tensor:
+    """input + weight · (end - input), exact at weights 0 and 1. `weight` is a number or a tensor; all broadcast.
+
+    >>> gl.lerp(gl.tensor([0.0, 10.0]), gl.tensor([10.0, 20.0]), 0.5)
+    tensor([ 5., 15.])
+    """
+    if input._array.dtype != end._array.dtype:
+        raise RuntimeError(f"lerp: input and end have one dtype, got {input.dtype} and {end.dtype}")
+    return _lerp(input, end, weight) if out is None else into("lerp", out, _lerp(input, end, weight))
+
+
+def _scaled(dtype: Any, product: Tensor, value: float) -> Tensor:
+    if isinstance(value, float) and dtype not in FLOATING:
+        raise RuntimeError(f"addcmul, addcdiv: value is an integer for tensors of integers, got {value}")
+    return product if value == 1 else product * value
+
+
+def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1, out: Any = None) -> Tensor:
+    """input + value · tensor1 · tensor2.
+
+    >>> gl.addcmul(gl.ones(2), gl.tensor([2.0, 3.0]), gl.tensor([4.0, 5.0]), value=10)
+    tensor([ 81., 151.])
+    """
+    product = tensor1 * tensor2
+    result = input + _scaled(result_type([(x._array.dtype, len(x._array.shape)) for x in (input, product)]), product, value)
+    return result if out is None else into("addcmul", out, result)
+
+
+def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1, out: Any = None) -> Tensor:
+    """input + value · tensor1 / tensor2. RuntimeError for the quotient of integers: convert one first.
+
+    >>> gl.addcdiv(gl.ones(2), gl.tensor([2.0, 3.0]), gl.tensor([4.0, 2.0]))
+    tensor([1.5000, 2.5000])
+    """
+    if tensor1._array.dtype not in FLOATING and tensor2._array.dtype not in FLOATING:
+        raise RuntimeError("addcdiv: dividing two integer tensors is not supported; convert one with .float()")
+    quotient = tensor1 / tensor2
+    result = input + _scaled(quotient._array.dtype, quotient, value)
+    return result if out is None else into("addcdiv", out, result)
+
+
+arctan2 = atan2
+
+
+class PairMethods(Differentiable):
+    """The methods and operators of this family."""
+
+    __slots__ = ()
+
+    arctan2 = atan2
+    atan2, hypot, fmod, remainder, floor_divide, copysign, fmax, fmin = atan2, hypot, fmod, remainder, floor_divide, copysign, fmax, fmin
+    logaddexp, logaddexp2, xlogy, heaviside, nextafter, ldexp = logaddexp, logaddexp2, xlogy, heaviside, nextafter, ldexp
+    float_power, clamp_min, clamp_max, gcd, lcm = float_power, clamp_min, clamp_max, gcd, lcm
+    bitwise_left_shift, bitwise_right_shift, lerp, addcmul, addcdiv = bitwise_left_shift, bitwise_right_shift, lerp, addcmul, addcdiv
+    __floordiv__, __mod__, __lshift__, __rshift__ = floor_divide, remainder, bitwise_left_shift, bitwise_right_shift
+
+    def __rfloordiv__(self, other: Operand) -> Tensor:
+        return _floor_divide(other, self)
+
+    def __rmod__(self, other: Operand) -> Tensor:
+        return _remainder(other, self)
+
+    def __divmod__(self, other: Operand) -> tuple[Tensor, Tensor]:
+        return _floor_divide(self, other), _remainder(self, other)
+
+    def __rdivmod__(self, other: Operand) -> tuple[Tensor, Tensor]:
+        return _floor_divide(other, self), _remainder(other, self)
+
+    def __rlshift__(self, other: Operand) -> Tensor:
+        return _left_shift(other, self)
+
+    def __rrshift__(self, other: Operand) -> Tensor:
+        return _right_shift(other, self)
