@@ -95,7 +95,8 @@ def main():
         worst = max(abs(a - b) / max(abs(b), 1e-6) for a, b in zip(mine["losses"], reference))
         memory = "/".join(f"{found[0]['mb']:.0f}" for found in rows.values())
         ratio = ms.get("compiled", ms[engines[0]]) / ms[engines[-1]]
-        print(f"{name:10}" + "".join(f"{ms[e]:13.3f}" for e in engines) + f"{ratio:8.2f}{mine['first']:10.2f}{memory:>14}  {worst:.1e}", flush=True)
+        times = "".join(f"{ms[e]:13.3f}" for e in engines)
+        print(f"{name:10}{times}{ratio:8.2f}{mine['first']:10.2f}{memory:>14}  {worst:.1e}", flush=True)
         if args.steps:
             print("\n".join(f"    {s}" for s in mine["steps"]))
 

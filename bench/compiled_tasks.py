@@ -24,7 +24,7 @@ def main():
     for _ in range(4):
         step(x, y)
     executable = step.programs[0].runner.executable
-    names = [f"{call.op.name} {[tuple(v.spec.shape) for v in call.outputs][0]}" if call else "loop" for call in executable._calls]
+    names = [f"{call.op.name} {tuple(call.outputs[0].spec.shape)}" if call else "loop" for call in executable._calls]
     totals = collections.Counter()
     rounds = 3
     for _ in range(rounds):

@@ -6,6 +6,8 @@ gpt       4 layers of width 128, 128 characters, batch 16, AdamW   lstm    256 u
 tiny      2-16-16-1, tanh, batch 32, SGD
 """
 
+import itertools
+
 import numpy as np
 
 NAMES = ("mlp", "mlp-adam", "cnn", "resnet", "gpt", "lstm", "tiny")
@@ -34,7 +36,7 @@ def network(name, nn, F, cat):
     class MLP(nn.Module):
         def __init__(self, sizes, act):
             super().__init__()
-            self.l = nn.ModuleList([nn.Linear(a, b) for a, b in zip(sizes, sizes[1:])])
+            self.l = nn.ModuleList([nn.Linear(a, b) for a, b in itertools.pairwise(sizes)])
             self.act = act
 
         def forward(self, x):

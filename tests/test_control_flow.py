@@ -179,3 +179,39 @@ def test_dropout_and_its_gradient(machine):
                 lambda c, x: (drop((c + x) @ w).tanh(), c), gl.zeros(4, 8), xs, recompute=r)[1], w)
         )  # fmt: skip
         same([compiled(xs) for _ in range(2)], wanted, 1e-5)
+
+
+def test_third_gradients_and_integers_in_the_carry(machine):
+    w, h, xs = leaf(3, 3), leaf(2, 3, seed=1), leaf(4, 2, 3, seed=2)
+
+    def run(h, xs):
+        def step(carry, x):
+            h, n = carry
+            return ((h @ w).tanh() * (n + 1) + x * h, n + 1), (h, n)
+
+        (h, _), (ys, _) = gl.scan(step, (h, gl.tensor(0)), xs, reverse=True)
+        value = (h * h * h).sum() + ys.sin().sum()
+        for _ in range(2):
+            value = sum((g * g).sum() for g in gl.autograd.grad(value, [h, w], create_graph=True))
+        return gl.autograd.grad(value, [w, xs])
+
+    program = trace(run, h, xs)
+    for found, wanted in zip(program(h, xs), run(h, xs), strict=True):
+        assert float((found - wanted).abs().max()) < 1e-9 * float(wanted.abs().max())
+
+
+def test_cells_of_nn_and_their_weights(machine):
+    """The gradients of weights are products of what is stacked, also through a transposed weight."""
+    xs = gl.tensor(np.random.default_rng(0).standard_normal((6, 2, 3)).astype(np.float32))
+    for cell in (gl.nn.GRUCell(3, 4), gl.nn.RNNCell(3, 4), gl.nn.LSTMCell(3, 4)):
+        def run(xs, cell=cell):
+            def step(h, x):
+                new = cell(x, h)
+                return new, new
+
+            start = gl.zeros(2, 4)
+            return gl.scan(step, (start, start) if isinstance(cell, gl.nn.LSTMCell) else start, xs)
+
+        as_traced(with_gradients(run, *cell.parameters()), xs, tolerance=1e-4)
+        compiled = trace(with_gradients(run, *cell.parameters()), xs)
+        assert sum(c.op.name == "matmul" for c in compiled.graph.calls) == 2  # outside of the scan

@@ -22,7 +22,7 @@ LOOPS = {
     "masked_scatter", "masked_gather", "histc", "median_of_all",
     "sgd_update", "sgd_momentum_update", "adam_update", "amsgrad_update", "rmsprop_update", "rmsprop_centered_update",
     "rmsprop_momentum_update", "rmsprop_centered_momentum_update", "adagrad_update", "adadelta_update", "adamax_update", "nadam_update",
-    "radam_update", "asgd_update", "rprop_update",
+    "radam_update", "asgd_update", "rprop_update", "lion_update",
 }  # fmt: skip
 RANDOM = {name for name, row in ops.ROWS.items() if "state" in row.inputs}
 

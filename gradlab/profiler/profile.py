@@ -119,7 +119,8 @@ class profile(Watcher):
         """Write the events as JSON for chrome://tracing or https://ui.perfetto.dev."""
         found = [
             {
-                "name": e.name, "cat": e.kind, "ph": "X", "ts": round(e.start, 3), "dur": round(e.end - e.start, 3), "pid": 0, "tid": e.thread,
+                "name": e.name, "cat": e.kind, "ph": "X", "pid": 0, "tid": e.thread,
+                "ts": round(e.start, 3), "dur": round(e.end - e.start, 3),
                 "args": {"device_us": round(e.device, 3), "shapes": [list(s) for s in e.shapes]},
             }
             for e in self._events
@@ -148,8 +149,15 @@ def _observing(watcher: Watcher) -> Iterator[None]:
 @contextmanager
 def _modules(push: Any, pop: Any) -> Iterator[None]:
     """Ranges of the forward of all modules, through their global hooks."""
-    before = register_module_forward_pre_hook(lambda module, args: push(f"module {module._name or type(module).__name__}"))
-    after = register_module_forward_hook(lambda module, args, output: pop(), always_call=True)
+
+    def enter_module(module: Any, args: Any) -> None:  # what a hook returns would take the arguments' place
+        push(f"module {module._name or type(module).__name__}")
+
+    def leave_module(module: Any, args: Any, output: Any) -> None:
+        pop()
+
+    before = register_module_forward_pre_hook(enter_module)
+    after = register_module_forward_hook(leave_module, always_call=True)
     try:
         yield
     finally:
