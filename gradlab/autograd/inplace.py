@@ -36,7 +36,8 @@ def mark_view(view: Differentiable, source: Differentiable, op: Op, params: dict
     meta.seen = version.written
     meta.inference = known.inference
     if mode.recording or mode.tracer is not None or mode.vmap is not None:
-        meta.base = source if known.base is None else base_of(known)
+        base = known.base
+        meta.base = source if base is None else base if base._meta.base is None else base_of(known)
         meta.chain = (*known.chain, (op, params))
     # Otherwise the base is not kept: it would keep its graph alive for a view that is outside it.
     if not mode.recording or known.quiet:

@@ -86,7 +86,7 @@ def max_pool_cpu(
         np.maximum(winner, number, out=winner)
     if x.dtype.kind == "f" and np.isnan(values.max()):
         _find_nans(source, values, winner, starts, stride)
-    if any(padding) and values.min() == lowest(x.dtype):
+    if any(padding) and (values == lowest(x.dtype)).any():
         _avoid_padding(x.shape[2:], values, winner, starts, stride, padding)
     # The place of the window's corner in the plane, plus that of the winner within the window.
     np.take(plan.within, winner, out=indices, mode="clip")

@@ -27,9 +27,11 @@ def filled(shape: tuple[int, ...], value: float, dtype: np.dtype[Any], device: D
     """A new tensor of one value, staged in a trace."""
     if isinstance(value, complex):
         raise TypeError(f"{value} is not a real number: gradlab has no complex tensors")
-    if current().tracer is not None or device.type != "cpu":
+    mode = current()
+    if mode.tracer is not None or device.type != "cpu":
         return apply(ops.create.full, (), {"shape": shape, "value": value, "dtype": dtype, "device": device})
-    return created(np.full(shape, value, dtype))
+    made = np.full(shape, value, dtype)
+    return created(made) if mode.inference else wrap(made)
 
 
 class ConvertMethods(Differentiable):

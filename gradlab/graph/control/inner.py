@@ -58,7 +58,7 @@ class Inner(Tracer):
 
     def lift(self, array: Any) -> Symbol:
         if self._own(array):
-            return array  # type: ignore[no-any-return]
+            return array
         at = self._by_array.get(_key(array))
         return self._capture(wrap(array)) if at is None else self.captured[at][1]
 

@@ -145,5 +145,5 @@ def _in_place(units: list[Unit], root: dict[int, int], old: int, new: int, targe
 
 def _may_fail(call: Call) -> bool:
     """Whether a call checks values while it runs (indices); state must not be written before it."""
-    return call.op.name in {"index", "gather", "scatter", "embedding", "index_select", "cross_entropy", "nll_loss", "take", "index_put",
+    return call.op.name in {"index", "gather", "scatter", "embedding", "index_select", "cross_entropy", "nll_loss", "take", "index_put", "max_pool_backward",
                             "scan", "switch", "while_loop"}  # fmt: skip
