@@ -15,6 +15,10 @@ from gradlab.graph.native.place import ARENA, Place, place_of, viewed
 
 STATUS = 1  # the base of the word in which a kernel reports a fault
 FIRST = 2
+# Rows that check values while they run (indices).
+MAY_FAIL = frozenset(
+    "index gather scatter embedding index_select cross_entropy nll_loss take index_put max_pool_backward scan switch while_loop".split()
+)
 
 
 @dataclass
@@ -145,5 +149,4 @@ def _in_place(units: list[Unit], root: dict[int, int], old: int, new: int, targe
 
 def _may_fail(call: Call) -> bool:
     """Whether a call checks values while it runs (indices); state must not be written before it."""
-    return call.op.name in {"index", "gather", "scatter", "embedding", "index_select", "cross_entropy", "nll_loss", "take", "index_put", "max_pool_backward",
-                            "scan", "switch", "while_loop"}  # fmt: skip
+    return call.op.name in MAY_FAIL
