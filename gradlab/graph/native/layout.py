@@ -17,8 +17,11 @@ STATUS = 1  # the base of the word in which a kernel reports a fault
 FIRST = 2
 # Rows that check values while they run (indices).
 MAY_FAIL = frozenset(
-    ["index", "gather", "scatter", "embedding", "index_select", "cross_entropy", "nll_loss", "take", "index_put", "max_pool_backward", "scan", "switch", "while_loop"]
-)
+    [
+        "index", "gather", "scatter", "embedding", "index_select", "cross_entropy", "nll_loss", "take", "index_put", "max_pool_backward",
+        "scan", "switch", "while_loop",
+    ]
+)  # fmt: skip
 
 
 @dataclass
