@@ -11,6 +11,7 @@ import gc
 import inspect
 import sys
 import weakref
+from collections import deque
 from collections.abc import Iterator
 from time import perf_counter
 from types import FrameType, ModuleType
@@ -28,7 +29,7 @@ from gradlab.dtype import FLOATING
 FIRST, SAMPLE, SCAN = 4, 8, 16  # steps looked at one by one; elements compared; the step of the first search for graphs
 PAUSE = 0.5  # seconds, at least, between two searches
 NODE_BYTES = 600  # about what a node without kept values takes
-CONTAINERS = (list, tuple, set, dict)
+CONTAINERS = (list, tuple, set, dict, deque)
 
 
 class Watch:
@@ -189,7 +190,7 @@ def holder(frame: FrameType | None) -> str:
 
 
 def _kind(value: Any) -> str:
-    return f"a {type(value).__name__} of {len(value)}" if isinstance(value, CONTAINERS) or hasattr(value, "maxlen") else "a tensor"
+    return f"a {type(value).__name__} of {len(value)}" if isinstance(value, CONTAINERS) else "a tensor"
 
 
 def _variables(frame: FrameType) -> Iterator[tuple[str, Any, str]]:
@@ -214,7 +215,7 @@ def graphs(value: Any) -> int:
         return length
     if isinstance(value, dict):
         value = value.values()
-    elif not isinstance(value, CONTAINERS) and not hasattr(value, "maxlen"):
+    elif not isinstance(value, CONTAINERS):
         return 0
     return sum(isinstance(x, Differentiable) and getattr(x._edge, "node", None) is not None for x in list(value))
 

@@ -21,7 +21,7 @@ UNITS = ("runtime.cpp", "collectives.cpp", "signals.cpp")
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">]', re.MULTILINE)
 
 # Files that make CUDA's headers usable outside CUDA's compiler.
-_TOOLKIT_FILES = ("cuda_fp16.h", "cuda_bf16.h", "vector_types.h", "vector_functions.h", "crt/host_defines.h")
+_TOOLKIT_FILES = ("cuda_fp16.h", "cuda_bf16.h", "vector_types.h", "vector_functions.h", "crt/host_defines.h", "nv/target")
 
 
 def half_headers() -> list[Path | None]:
@@ -36,7 +36,8 @@ def half_headers() -> list[Path | None]:
     found = toolkit_headers() if wanted != "own" else None
     if wanted == "cuda" and found is None:
         raise CompileError(
-            "GRADLAB_EMULATOR_HEADERS is cuda, but CUDA's headers are not here: pip install nvidia-cuda-runtime nvidia-cuda-crt"
+            "GRADLAB_EMULATOR_HEADERS is cuda, but CUDA's headers are not here: "
+            "pip install nvidia-cuda-runtime nvidia-cuda-crt nvidia-cuda-cccl"
         )
     return ([] if wanted == "cuda" else [None]) + ([found] if found else [])
 
