@@ -177,3 +177,25 @@ def test_too_many_programs_warn(capsys):
             run(x, float(s))
             run(x, float(s))
     assert "is traced again: argument 1 was" in capsys.readouterr().out
+
+
+def test_closures_that_share_their_code():
+    def scaled(gain):
+        def act(x):
+            return x * gain
+
+        def change(value):
+            nonlocal gain
+            gain = value
+
+        return act, change
+
+    pairs = [scaled(1.0), scaled(2.0), scaled(3.0)]
+    acts = [act for act, _ in pairs]
+
+    def function(x):
+        for act in acts:
+            x = act(x)
+        return x
+
+    follows(function, (nothing, (gl.ones(2),)), *((lambda c=change: c(7.0), (gl.ones(2),)) for _, change in pairs))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from gradlab.graph.ir import Call, Value
+from gradlab.graph.ir import Call, Value, leading_to
 from gradlab.graph.stage import Staged
 
 
@@ -46,9 +46,9 @@ def split(staged: Staged) -> tuple[First, Second | None]:
     results = [v for v in backward.results if v is not None]
     forward_ends = list(graph.outputs[: len(staged.outputs)])
     forward_ends += [new for _, new in graph.updates] + [v for _, v in graph.gradients if v is not None]
-    needed = _needed(graph.calls, forward_ends)
+    needed = leading_to(graph.calls, forward_ends)
     forward = [c for c in graph.calls if id(c) in needed]
-    wanted = _needed(graph.calls, results)
+    wanted = leading_to(graph.calls, results)
     rest = [c for c in graph.calls if id(c) in wanted and id(c) not in needed]
     made = {v.id for c in rest for v in c.outputs} | {v.id for v in backward.gradients}
     used = {x.id: x for c in rest for x in c.inputs if isinstance(x, Value)} | {v.id: v for v in results}
@@ -70,13 +70,3 @@ def split(staged: Staged) -> tuple[First, Second | None]:
     inputs = [*backward.gradients, *found_arguments, *saved]
     second = Second(rest, inputs, results, [arguments[v.id] for v in found_arguments], found_state, tensors)
     return First(forward, saved), second
-
-
-def _needed(calls: list[Call], ends: list[Value]) -> set[int]:
-    wanted = {v.id for v in ends}
-    found = set()
-    for call in reversed(calls):
-        if any(v.id in wanted for v in call.outputs):
-            found.add(id(call))
-            wanted.update(x.id for x in call.inputs if isinstance(x, Value))
-    return found

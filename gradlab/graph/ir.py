@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -85,10 +86,18 @@ class Graph:
 
     def without_dead_calls(self) -> Graph:
         """The same graph with only the calls that lead to an output, an update or a gradient."""
-        needed = {v.id for v in self.outputs} | {new.id for _, new in self.updates} | {v.id for _, v in self.gradients if v is not None}
-        kept = []
-        for call in reversed(self.calls):
-            if any(v.id in needed for v in call.outputs):
-                kept.append(call)
-                needed.update(v.id for v in call.inputs if isinstance(v, Value))
-        return Graph(self.inputs, self.state, self.random, kept[::-1], self.outputs, self.updates, self.gradients, self.device)
+        ends = [*self.outputs, *(new for _, new in self.updates), *(v for _, v in self.gradients if v is not None)]
+        needed = leading_to(self.calls, ends)
+        kept = [call for call in self.calls if id(call) in needed]
+        return Graph(self.inputs, self.state, self.random, kept, self.outputs, self.updates, self.gradients, self.device)
+
+
+def leading_to(calls: Sequence[Call], ends: Iterable[Value]) -> set[int]:
+    """The calls (by id) that the values `ends` depend on."""
+    wanted = {v.id for v in ends}
+    found = set()
+    for call in reversed(calls):
+        if any(v.id in wanted for v in call.outputs):
+            found.add(id(call))
+            wanted.update(x.id for x in call.inputs if isinstance(x, Value))
+    return found

@@ -24,6 +24,7 @@ from gradlab.optim.optimizer import Optimizer
 _STDLIB = sysconfig.get_paths()["stdlib"]
 _SITE = tuple(p for p in (sysconfig.get_paths()["purelib"], sysconfig.get_paths()["platlib"]) if p)
 _GONE = object()
+_MANY_FUNCTIONS = 1000  # entries of a container that are looked at for functions
 _TABLES = ("_parameters", "_buffers", "_modules")
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
@@ -39,7 +40,7 @@ class Reads:
         self._seen: set[CodeType] = set()
         self._selves: set[int] = set()
         self._kept: list[Any] = []
-        self._functions: dict[CodeType, FunctionType] = {}
+        self._functions: dict[CodeType, list[FunctionType]] = {}  # functions from before the trace; closures may share their code
         self._before: Any = None
         self._note_function(function)
 
@@ -83,6 +84,8 @@ class Reads:
         tables = {name: dict(known[name]) for name in (*_TABLES, *_HOOKS) if name in known}
         plain = {k: v for k, v in known.items() if k not in tables and not k.startswith("_")}
         self.modules[id(module)] = (module, {k: (v, freeze(v)) for k, v in plain.items()}, tables)
+        for value in plain.values():
+            self._note_function(value)
         if known["_hooked"]:
             for table in _HOOKS:
                 for hook in known[table].values():
@@ -95,37 +98,40 @@ class Reads:
     def _note_function(self, value: Any) -> None:
         while isinstance(value, MethodType):
             value = value.__func__
-        if isinstance(value, FunctionType):
-            self._functions.setdefault(value.__code__, value)
-            for cell in value.__closure__ or ():
-                inner = _content(cell)
-                if isinstance(inner, (FunctionType, MethodType)) and getattr(inner, "__code__", None) not in self._functions:
+        if isinstance(value, (list, tuple, dict)) and len(value) <= _MANY_FUNCTIONS:
+            for inner in value.values() if isinstance(value, dict) else value:
+                if isinstance(inner, (FunctionType, MethodType)):
                     self._note_function(inner)
+        elif isinstance(value, FunctionType):
+            known = self._functions.setdefault(value.__code__, [])
+            if all(value is not f for f in known):
+                known.append(value)
+                for cell in value.__closure__ or ():
+                    self._note_function(_content(cell))
 
     # ------------------------------------------------------------ names in code
 
     def _read_code(self, code: CodeType, frame: FrameType, owner: Any, first: bool) -> None:
         """Picture what the names in a user's function stand for at its start."""
         instructions = [i for i in dis.get_instructions(code) if i.opname not in ("PUSH_NULL", "CACHE", "EXTENDED_ARG", "RESUME")]
-        cells = self._cells(code, first) if code.co_freevars and first else {}
+        closures = self._closures(code) if code.co_freevars and first else []
         for at, x in enumerate(instructions):
             if x.opname == "LOAD_GLOBAL" and first:
                 if x.argval in frame.f_globals:
                     self._follow(frame.f_globals, ("item", x.argval), x.argval, instructions, at)
-            elif x.opname == "LOAD_DEREF" and x.argval in cells:
-                self._follow(cells[x.argval], ("cell",), x.argval, instructions, at)
+            elif x.opname == "LOAD_DEREF" and x.argval in code.co_freevars:
+                for cells in closures:
+                    self._follow(cells[x.argval], ("cell",), x.argval, instructions, at)
             elif x.opname.startswith("LOAD_FAST") and owner is not None and x.argval == "self":
                 self._follow(owner, (), type(owner).__name__, instructions, at)
 
-    def _cells(self, code: CodeType, first: bool) -> dict[str, Any]:
-        """The cells of a closure that was made before the trace; one made in the trace needs no guard."""
-        function = self._functions.get(code)
-        if function is None:
+    def _closures(self, code: CodeType) -> list[dict[str, Any]]:
+        """The cells of each closure of that code that was made before the trace; one made in the trace needs no guard."""
+        functions = self._functions.get(code)
+        if functions is None:
             found = [f for f in gc.get_referrers(code) if isinstance(f, FunctionType) and f.__code__ is code]
-            function = found[0] if len(found) == 1 else None
-        if function is None or function.__closure__ is None:
-            return {}
-        return dict(zip(code.co_freevars, function.__closure__, strict=True))
+            functions = found if len(found) == 1 else []
+        return [dict(zip(code.co_freevars, f.__closure__, strict=True)) for f in functions if f.__closure__ is not None]
 
     def _follow(self, root: Any, start: tuple[Any, ...], label: str, instructions: list[Any], at: int) -> None:
         """Note a root and the attributes that the code takes of it."""

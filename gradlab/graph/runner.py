@@ -11,6 +11,7 @@ import numpy as np
 from gradlab.autograd.base import Version, version_of
 from gradlab.autograd.node import next_sequence
 from gradlab.autograd.record import refresh, wrap
+from gradlab.dtype import FLOAT32
 from gradlab.graph.device.memory import Memory, memory_of
 from gradlab.graph.execute import Line
 from gradlab.graph.halves import split
@@ -20,6 +21,7 @@ from gradlab.graph.stage import Staged
 from gradlab.graph.tree import LEAF, flatten, unflatten
 from gradlab.nn.joint import joined
 from gradlab.optim.hyper import values
+from gradlab.spec import Spec
 
 Build = Callable[[Line], Any]
 
@@ -84,16 +86,11 @@ def _measure() -> tuple[int, int]:
         grad: Any = None
 
     holder = Holder()
-    own = Gradient(holder, Value(0, _spec_of_nothing()), False)
+    own = Gradient(holder, Value(0, Spec((), FLOAT32)), False)
     own.array = np.empty(())
     own.tensor = holder.grad = wrap(own.array)
     tensor, array = own.tensor, own.array
     return getrefcount(tensor), getrefcount(array)
-
-
-def _spec_of_nothing() -> Any:
-    from_numpy = np.empty(())
-    return type("Nothing", (), {"shape": from_numpy.shape, "dtype": from_numpy.dtype})()
 
 
 _HELD_TENSOR, _HELD_ARRAY = _measure()

@@ -107,7 +107,7 @@ def stage(
             )
         if mode.recording:
             backward = _differentiate(tracer, found, staged)
-        extra = [] if backward is None else [wrap(_symbol(tracer, v)) for v in backward.results if v is not None]
+        extra = [] if backward is None else [wrap(Symbol(v.id, v.spec, tracer)) for v in backward.results if v is not None]
         graph = tracer.finish([*found, *extra])
     except BaseException:
         tracer.restore()
@@ -145,11 +145,6 @@ def stage(
         graph, len(given), outputs, result_structure, hyper, tensors, guards, untouched, backward, staged, traced, seconds, ran,
         not kwargs and all(isinstance(a, Differentiable) for a in args) and len(twins) == len(args),
     )  # fmt: skip
-
-
-def _symbol(tracer: LiveTracer, value: Value) -> Symbol:
-    symbol = Symbol(value.id, value.spec, tracer)
-    return symbol
 
 
 def _numpy_random() -> Any:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 from gradlab import ops
-from gradlab.graph.ir import Call, Value
+from gradlab.graph.ir import Call, Value, leading_to
 
 TURNS = (ops.movement.t, ops.movement.transpose)
 
@@ -32,8 +32,8 @@ def split(
     recompute  compute everything again that the backward needs, and save inputs only
     """
     gradients = list(gradients)
-    needed = _leading_to(calls, results)
-    wanted = _leading_to(calls, gradients)
+    needed = leading_to(calls, results)
+    wanted = leading_to(calls, gradients)
     maker = {v.id: c for c in calls for v in c.outputs}
     same = _same(calls, fixed)
     repeated: set[int] = set()
@@ -100,13 +100,3 @@ def _same(calls: Sequence[Call], fixed: Iterable[Value]) -> set[int]:
         if all(x.id in same for x in c.inputs if isinstance(x, Value)):
             same.update(v.id for v in c.outputs)
     return same
-
-
-def _leading_to(calls: Sequence[Call], ends: Iterable[Value]) -> set[int]:
-    wanted = {v.id for v in ends}
-    found = set()
-    for call in reversed(calls):
-        if any(v.id in wanted for v in call.outputs):
-            found.add(id(call))
-            wanted.update(x.id for x in call.inputs if isinstance(x, Value))
-    return found

@@ -69,9 +69,7 @@ class NativeExecutable:
         self.report: list[Step] = []
         for unit in arranged.units:
             if unit.loop:
-                own = {v.id for c in unit.calls for v in c.outputs}
                 stored = [v for c in unit.calls for v in c.outputs if v.id in arranged.places]
-                assert own
                 if stored:
                     task = lower_loop(Loop(unit.calls, stored), self._ctx)
                     steps.append(task)
@@ -112,18 +110,15 @@ class NativeExecutable:
 
     def _arrays(self, places: Sequence[Place]) -> Callable[[], list[Any]]:
         """A function that gives the arrays of places; what lies in the arena or in state is looked up once."""
-        fixed = len(self.arranged.fixed)
         start = FIRST + len(self.line.inputs) + len(self.line.outputs)
-        known = [None if FIRST <= p.base < start else p for p in places]
         found: list[Any] = [None] * len(places)
-        if all(p is not None for p in known):
+        if not any(FIRST <= p.base < start for p in places):
 
             def once() -> list[Any]:
                 if found and found[0] is None:
                     found[:] = [p.array(self._base_arrays[p.base]) for p in places]
                 return found
 
-            assert fixed >= 0
             return once
         return lambda: [p.array(self._base_arrays[p.base]) for p in places]
 
