@@ -201,3 +201,19 @@ def test_out_of_another_type_as_torch(name):
         )  # fmt: skip
 
     assert attempt(gl, OUT[name], arguments)[1] == attempt(torch, theirs, [converted(a) for a in arguments])[1]
+
+
+def test_out_that_shares_memory_is_refused():
+    x, at = gl.arange(6.0), gl.tensor([0, 2])
+    for call in (
+        lambda: gl.cat([x[:3], x[:3]], out=x),
+        lambda: gl.gather(x, 0, gl.arange(6), out=x),
+        lambda: gl.index_select(x, 0, at, out=x[4:]),
+        lambda: gl.masked_select(x, x > 3, out=x[:2]),
+    ):
+        with pytest.raises(RuntimeError, match="out shares memory with an input"):
+            call()
+    same = gl.from_numpy(np.lib.stride_tricks.as_strided(np.zeros(1, np.float32), (6,), (0,)))
+    with pytest.raises(RuntimeError, match="lie in one place"):
+        gl.exp(x, out=same)
+    np.testing.assert_array_equal(x.numpy(), np.arange(6, dtype=np.float32))

@@ -6,7 +6,10 @@ The functions look at them in one comparison each, so that a call without them p
 from __future__ import annotations
 
 import warnings
+from collections.abc import Sequence
 from typing import Any
+
+import numpy as np
 
 from gradlab.autograd import inplace
 from gradlab.autograd.base import Differentiable
@@ -24,12 +27,16 @@ EXACT = frozenset({
 })  # fmt: skip
 
 
-def into(name: str, out: Any, result: Any) -> Any:
+def into(name: str, out: Any, result: Any, inputs: Sequence[Any] = ()) -> Any:
     """Write a function's result into `out` (a tensor, or one for each result) and return that.
 
-    RuntimeError where the result's kind does not fit into the type of `out`, or where gradients are recorded. A tensor of another shape
-    is given the result's shape, with a UserWarning if it had elements.
+    inputs: tensors that `out` may share no memory with, for the functions where PyTorch refuses that.
+    RuntimeError where the result's kind does not fit into the type of `out`, where gradients are recorded, where several elements of `out`
+    lie in one place. A tensor of another shape is given the result's shape, with a UserWarning if it had elements.
     """
+    for x in inputs:
+        if isinstance(x, Differentiable) and isinstance(out, Differentiable) and _overlap(out._array, x._array):
+            raise RuntimeError(f"{name}(): out shares memory with an input of shape {tuple(x._array.shape)}; give a tensor of its own")
     if isinstance(result, Differentiable):
         if not isinstance(out, Differentiable):
             raise TypeError(f"{name}(): argument 'out' must be a tensor, not {type(out).__name__}")
@@ -60,6 +67,8 @@ def _write(name: str, out: Any, result: Any) -> Any:
     if result.device != out.device:
         raise RuntimeError(f"{name}(): the result is on {result.device}, but out is on {out.device}")
     inplace.check(name, out, mode)
+    if any(step == 0 and size > 1 for step, size in zip(getattr(out._array, "strides", ()), out._array.shape)):
+        raise RuntimeError(f"{name}(): several elements of out, of shape {tuple(out._array.shape)}, lie in one place; clone() it first")
     if result._array.shape == out._array.shape:
         return inplace.write(name, out, result)
     if out._base is not None:
@@ -71,6 +80,11 @@ def _write(name: str, out: Any, result: Any) -> Any:
             stacklevel=4,
         )
     return inplace.rebind(out, result.clone()._array, None, mode)
+
+
+def _overlap(a: Any, b: Any) -> bool:
+    """Whether two arrays share memory; a tensor with itself also where memory cannot be compared."""
+    return a is b or (isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and np.may_share_memory(a, b))
 
 
 def either(name: str, dim: Any, default: Any, axis: Any) -> Any:

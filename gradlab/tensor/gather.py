@@ -72,7 +72,7 @@ def gather(input: Tensor, dim: int, index: Tensor, *, sparse_grad: bool = False,
     for places outside the dimension; negative places do not count from the end.
     """
     if out is not None:
-        return into("gather", out, gather(input, dim, index, sparse_grad=sparse_grad))
+        return into("gather", out, gather(input, dim, index, sparse_grad=sparse_grad), (input, index))
     if sparse_grad:
         raise NotImplementedError("gather: gradlab has no sparse tensors; leave sparse_grad out")
     if isinstance(index, Differentiable) and 0 in index._array.shape:  # of no places neither type nor dimensions matter
@@ -192,7 +192,7 @@ def scatter_reduce(input: Tensor, dim: int, index: Tensor, src: Any, reduce: str
 def index_select(input: Tensor, dim: int, index: Tensor, *, out: Any = None) -> Tensor:
     """The parts of `input` at the places of the vector `index` along `dim`. Raises IndexError outside of [0, size)."""
     if out is not None:
-        return into("index_select", out, index_select(input, dim, index))
+        return into("index_select", out, index_select(input, dim, index), (input, index))
     index = row("index_select", index)
     if not input._array.shape:
         return _index(input.reshape(1), index.unsqueeze(0), dims=(0,), wrap=False).reshape(())
@@ -320,7 +320,7 @@ def masked_select(input: Tensor, mask: Tensor, *, out: Any = None) -> Tensor:
     shape = broadcast_shapes(input._array.shape, mask._array.shape)
     at = _nonzero(mask.expand(shape).reshape(-1)).t()
     result = _index(input.expand(shape).reshape(-1), at, dims=(0,), wrap=True)
-    return result if out is None else into("masked_select", out, result)
+    return result if out is None else into("masked_select", out, result, (input, mask))
 
 
 def masked_scatter(input: Tensor, mask: Tensor, source: Tensor) -> Tensor:

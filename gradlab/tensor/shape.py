@@ -281,6 +281,8 @@ def unbind(input: Tensor, dim: int = 0, *, axis: Any = None) -> tuple[Tensor, ..
 
 
 def _listed(name: str, tensors: Sequence[Tensor]) -> list[Tensor]:
+    if isinstance(tensors, Differentiable):
+        raise TypeError(f"{name}: a tuple or list of tensors, not one tensor; tensor.unbind() gives its rows")
     found = list(tensors)
     if not found:
         raise ValueError(f"{name}: expected at least one tensor, got none")
@@ -308,7 +310,8 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, axis: Any = None, out: Any =
         raise RuntimeError("cat: 0-d tensors cannot be concatenated; use stack")
     if rank > 1:
         found = [x for x in found if x._array.shape != (0,)]
-    return _cat(*found, dim=normalize_dim(dim, rank)) if out is None else into("cat", out, _cat(*found, dim=normalize_dim(dim, rank)))
+    result = _cat(*found, dim=normalize_dim(dim, rank))
+    return result if out is None else into("cat", out, result, found)
 
 
 def stack(tensors: Sequence[Tensor], dim: int = 0, *, axis: Any = None, out: Any = None) -> Tensor:
