@@ -296,6 +296,7 @@ def test_none_survives_the_end_a_break_an_error_or_the_collector():
 
 PROGRAM = """
 import os, signal, sys, time
+signal.signal(signal.SIGINT, signal.default_int_handler)  # ignored where the tests were started in the background
 from gradlab.utils.data import DataLoader
 class Slow:
     def __len__(self): return 1000
