@@ -46,6 +46,19 @@ def test_without_a_compiler_a_whole_step_runs_in_numpy():
     assert run(GRADLAB_COMPILER="none") == ["NumpyExecutable", "0", "0"]
 
 
+def test_without_a_compiler_views_that_copy_are_taken_anew_in_each_run():
+    script = (
+        "import gradlab as gl\n"
+        "f = lambda x: (x * 2).transpose(0, 1).reshape(-1) + 1\n"
+        "g = gl.compile(f)\n"
+        "for i in range(4):\n"
+        "    x = gl.randn(3, 4)\n"
+        "    assert (g(x) == f(x)).all(), i\n"
+    )
+    environment = {**os.environ, "PYTHONPATH": str(ROOT), "GRADLAB_COMPILER": "none"}
+    subprocess.run([sys.executable, "-c", script], check=True, env=environment)
+
+
 def test_compiling_can_be_switched_off():
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "GRADLAB_COMPILE": "0"}
     script = "import gradlab as gl\nf = lambda x: print(x.item())\nassert gl.compile(f) is f\ngl.compile(f)(gl.ones(1))"

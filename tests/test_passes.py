@@ -204,3 +204,37 @@ def test_gradients_from_outside_survive_the_passes():
             found.append((y.detach().numpy().copy(), x.grad.numpy().copy(), w.grad.numpy().copy()))
         for a, b in zip(*found, strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+def looked_up(padding_idx=None, turned=True):
+    """A step's worth of a recurrent network's input side: the result and the gradients of table, weight and bias."""
+
+    def function(table, weight, bias, at, g):
+        found = F.embedding(at, table, padding_idx=padding_idx)
+        if turned:
+            found = found.transpose(0, 1)
+        made = F.linear(found.reshape(-1, table.shape[1]), weight, bias)
+        return made, *gl.autograd.grad((made * g).sum(), (table, weight, bias))
+
+    return function
+
+
+@pytest.mark.parametrize("padding_idx", [None, 2])
+@pytest.mark.parametrize("turned", [False, True])
+def test_products_of_looked_up_rows_are_those_of_their_table(padding_idx, turned):
+    gl.manual_seed(0)
+    table, weight, bias = (gl.randn(*shape, dtype=gl.float64, requires_grad=True) for shape in ((5, 4), (6, 4), (6,)))
+    at, g = gl.randint(0, 5, (3, 8)), gl.randn(24, 6, dtype=gl.float64)
+    before = trace(looked_up(padding_idx, turned), table, weight, bias, at, g).graph
+    after = PASSES["project_tables"](before)
+    assert [c.outputs[0].spec.shape for c in after.calls if c.op.name == "linear"] == [(5, 6)]
+    assert {c.outputs[0].spec.shape for c in after.calls if c.op.name == "embedding_backward"} == {(5, 6)}
+    arrays = [t.detach().numpy() for t in (table, weight, bias, at, g)]
+    for a, b in zip(run(before, arrays), run(after, arrays), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-12, atol=1e-12)
+
+
+def test_a_table_as_long_as_what_is_looked_up_stays():
+    table, weight, bias = (gl.randn(*shape, requires_grad=True) for shape in ((20, 4), (6, 4), (6,)))
+    graph = trace(looked_up(), table, weight, bias, gl.randint(0, 20, (3, 8)), gl.randn(24, 6)).graph
+    assert rows(PASSES["project_tables"](graph)) == rows(graph)

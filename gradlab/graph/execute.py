@@ -67,9 +67,11 @@ class NumpyExecutable:
             if call.op.view:
                 source, target = call.inputs[0].id, call.outputs[0].id
                 if source not in dynamic:
-                    self._env[target] = call.op.cpu(self._env[source], **call.params)
-                    continue
-                dynamic.add(target)
+                    array = call.op.cpu(self._env[source], **call.params)
+                    if not array.size or np.may_share_memory(array, self._env[source]):
+                        self._env[target] = array
+                        continue
+                dynamic.add(target)  # its source is another array in each run, or NumPy has to copy it
             self._steps.append(_step(call))
 
     def run(self, arrays: Sequence[Any], outs: Sequence[Any]) -> None:

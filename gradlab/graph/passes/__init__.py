@@ -12,6 +12,7 @@ from gradlab.graph.passes.common_subexpressions import common_subexpressions
 from gradlab.graph.passes.drop_clones import drop_clones
 from gradlab.graph.passes.fold_constants import fold_constants
 from gradlab.graph.passes.gather_products import gather_products
+from gradlab.graph.passes.project_tables import project_tables
 from gradlab.graph.passes.recompute import recompute
 from gradlab.graph.passes.rewrite import rewrite
 
@@ -21,9 +22,10 @@ PASSES: dict[str, Pass] = {
     "drop_clones": drop_clones,
     "fold_constants": fold_constants,
     "rewrite": rewrite,
-    "common_subexpressions": common_subexpressions,
+    "project_tables": project_tables,
     "assemble": assemble,
     "gather_products": gather_products,
+    "common_subexpressions": common_subexpressions,
     "recompute": recompute,
 }
 

@@ -15,6 +15,7 @@ FEWEST = 3
 def gather_products(graph: Graph) -> Graph:
     """Replace sums of at least FEWEST products of matrices of equal outer sizes."""
     work = Rewriting(graph)
+    orders = [[x.id for x in c.inputs] for c in work.calls if c.op is ops.movement.cat]
     for call in work.sums():
         products: list[Call] = []
         others: list[Value] = []
@@ -25,12 +26,22 @@ def gather_products(graph: Graph) -> Graph:
             else:
                 others.append(value)
         if len(products) >= FEWEST:
+            products = _as_joined_already(products, orders)
             work.replace(call, _one(work, call, products, others))
     return work.finish()
 
 
 def _is_product_of_matrices(call: Call) -> bool:
     return call.op is ops.linalg.matmul and all(isinstance(x, Value) and len(x.spec.shape) == 2 for x in call.inputs)
+
+
+def _as_joined_already(products: list[Call], orders: list[list[int]]) -> list[Call]:
+    """The products in the order in which the graph joins their second factors anyway, where it does: those need not be joined twice."""
+    by_factor = {p.inputs[1].id: p for p in products}
+    for order in orders:
+        if len(order) == len(products) and set(order) == by_factor.keys():
+            return [by_factor[number] for number in order]
+    return products
 
 
 def _one(work: Rewriting, call: Call, products: list[Call], others: list[Value]) -> list[Call]:
