@@ -14,7 +14,13 @@ from gradlab.graph.native.fusion import Unit
 from gradlab.spec import Spec
 
 F = nn.functional
-pytestmark = pytest.mark.usefixtures("cuda")
+pytestmark = pytest.mark.usefixtures("cuda", "single_launches")
+
+
+@pytest.fixture
+def single_launches(monkeypatch):
+    """Models this small would be one kernel (see test_compile_mega.py)."""
+    monkeypatch.setenv("GRADLAB_MEGA", "0")
 
 
 class Mlp(nn.Module):

@@ -19,7 +19,7 @@ import numpy as np
 from gradlab import dispatch
 from gradlab.backends import determinism
 from gradlab.backends.cuda.gemm.settings import SETTINGS
-from gradlab.graph.device import epilogues, loops
+from gradlab.graph.device import epilogues, loops, mega
 from gradlab.graph.device.ordering import group_of, updates_last
 from gradlab.graph.device.schedule import MAIN, SIDE, Schedule, line_up, spread
 from gradlab.graph.execute import Line
@@ -105,7 +105,7 @@ class CudaExecutable:
 
     def _prepare(self) -> None:
         line, empty = self.line, self.driver.empty
-        self.arranged: Arranged = arrange(line, self._spread)
+        self.arranged: Arranged = arrange(line, self._spread, gather=self._gather if mega.enabled() else None)
         self.plan = self.arranged.plan
         self._arena = empty((max(self.plan.size, 1),), _BYTES)
         self._inputs = [empty(v.spec.shape, v.spec.dtype) for v in line.inputs]
@@ -114,10 +114,13 @@ class CudaExecutable:
         written = {old.id for old, _ in line.updates}
         self._written = [i for i, v in enumerate(line.inputs) if v.id in written]
 
+    def _gather(self, units: list[Unit], relative: dict[int, Place], ends: set[int]) -> list[Unit]:
+        return mega.gathered(units, relative, ends, self.backend.updates)
+
     def _spread(self, units: list[Unit], moments: list[Moment], root: dict[int, int], bases: dict[int, Place]) -> list[Moment]:
         """Streams for the units, and moments for the planner that hold for both."""
         updates = self.backend.updates
-        together = [not u.loop and u.calls[0].op.name in updates for u in units]
+        together = [not u.loop and not u.parts and u.calls[0].op.name in updates for u in units]
         first = FIRST + len(self.line.inputs) + len(self.line.outputs)
         owners = [id(a if a.base is None else a.base) for a in self.line.fixed.values()]
 
@@ -130,7 +133,7 @@ class CudaExecutable:
         reads = [set(map(key, u.reads())) for u in units]
         writes = [{key(v.id) for c in u.calls for v in c.outputs} for u in units]
         if parallel() and not any(together[: len(together) - sum(together)]):
-            self.schedule = line_up(units, reads, writes, lambda u: u.loop or u.calls[0].op.name not in updates)
+            self.schedule = line_up(units, reads, writes, lambda u: u.loop or bool(u.parts) or u.calls[0].op.name not in updates)
         else:
             self.schedule = Schedule([MAIN] * len(units), [-1] * len(units))
         return spread(self.schedule, moments, together)
@@ -196,7 +199,11 @@ class CudaExecutable:
         while i < len(units):
             unit, kernel, last = units[i], made[i], i
             call = unit.calls[0]
-            if unit.loop:
+            if unit.parts:
+                run, name, self.sources[name] = mega.launch(self.work, unit, self.arranged, env, self._base)
+                tasks.append(Task(run, i, i))
+                self.report.append(Step("mega", unit.calls, (name,)))
+            elif unit.loop:
                 if kernel is not None:
                     function = functions[f"gradlab::{kernel.name}"]
                     tasks.append(Task(functools.partial(self.work.launch, function, kernel.blocks, loops.BLOCK, *kernel.arguments), i, i))

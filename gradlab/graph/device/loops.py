@@ -52,11 +52,16 @@ def loop_kernel(loop: Loop, loads: Sequence[Any], stores: Sequence[Any], pointer
         index = "long long" if max(size, reach) > 2**31 - 1 else "unsigned int"
         text, per_block = _strided(loop, names, index), BLOCK
         arguments = (*loads, *stores, layout, size)
-    body = "\n".join([*functions, text])
-    for number, written in _NUMBERS.items():
-        body = body.replace(number, written)
+    body = written("\n".join([*functions, text]))
     name = f"loop_{hashlib.sha256(body.encode()).hexdigest()[:16]}"
     return LoopKernel(name, body.replace("@K", name), -(-size // per_block), arguments)
+
+
+def written(text: str) -> str:
+    """A text with numbers that NVRTC knows."""
+    for number, known in _NUMBERS.items():
+        text = text.replace(number, known)
+    return text
 
 
 def fits(loop: Loop) -> bool:

@@ -71,16 +71,16 @@ class CudaMemory:
         if not total:
             return [np.zeros(0, dtype) for _, dtype in sizes], [self.empty((0,), dtype) for _, dtype in sizes], None
         host = np.zeros(total, np.int64)
-        there = self.empty((total,), np.dtype(np.int64))
+        there = self.empty((8 * total,), np.dtype(np.uint8))
         ends = np.cumsum([n for n, _ in sizes]).tolist()
         ours = [host[end - n : end].view(dtype) for end, (n, dtype) in zip(ends, sizes, strict=True)]
-        theirs = [there[end - n : end].view(dtype) for end, (n, dtype) in zip(ends, sizes, strict=True)]
+        theirs = [there[8 * (end - n) : 8 * end].view(dtype) for end, (n, dtype) in zip(ends, sizes, strict=True)]
         sent: list[bytes] = [b""]
 
         def send() -> None:
             now = host.tobytes()
             if now != sent[0]:
-                self._there(lambda: self.driver.write(there, host))
+                self._there(lambda: self.driver.write(there, host.view(np.uint8)))
                 sent[0] = now
 
         return ours, theirs, send

@@ -45,9 +45,15 @@ def microseconds(call: Call) -> float:
     return time
 
 
+def _cost(unit: Unit) -> float:
+    if unit.parts:
+        return 2.0 + len(unit.parts) / 4
+    return max(map(microseconds, unit.calls)) if unit.loop else sum(map(microseconds, unit.calls))
+
+
 def line_up(units: Sequence[Unit], reads: Sequence[set[Any]], writes: Sequence[set[Any]], movable: Callable[[Unit], bool]) -> Schedule:
     """Streams for units, by the memory that each reads and writes."""
-    costs = [max(microseconds(c) for c in u.calls) if u.loop else sum(map(microseconds, u.calls)) for u in units]
+    costs = list(map(_cost, units))
     before = _order(reads, writes)
     begin = [0.0] * len(units)
     for i, earlier in enumerate(before):

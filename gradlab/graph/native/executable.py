@@ -275,7 +275,7 @@ def _shared_operands(arranged: Arranged) -> Counter[Place]:
             place = operand_of(call, arranged.places)
             if place is not None:
                 found[place] += 1
-                values.setdefault(place, set()).add(arranged.root[call.inputs[1].id])
+                values.setdefault(place, set()).add(arranged.relative[call.inputs[1].id].base)
     return Counter({place: n for place, n in found.items() if len(values[place]) == 1})
 
 

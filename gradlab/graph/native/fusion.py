@@ -14,12 +14,15 @@ MOST_OPERANDS = 24
 
 @dataclass
 class Unit:
-    """Calls that run together: a fused loop, one call of another kind, or (joined) a loop and the reduction of its one result."""
+    """Calls that run together: a fused loop, one call of another kind, (joined) a loop and the reduction of its one result, or `parts`:
+    units that one kernel runs one after the other. outside: what those read that none of them makes, not even a view of it."""
 
     calls: list[Call]
     loop: bool = False
     values: set[int] = field(default_factory=set)  # read or made
     joined: bool = False
+    parts: list[Unit] = field(default_factory=list)
+    outside: list[int] = field(default_factory=list)
 
     def fits(self, call: Call) -> bool:
         """Whether one more call may join the loop: same shape, something in common, not too much in all."""
@@ -30,6 +33,8 @@ class Unit:
 
     def reads(self) -> list[int]:
         """The values that come from outside."""
+        if self.parts:
+            return self.outside
         own = {v.id for c in self.calls for v in c.outputs}
         return list(dict.fromkeys(x.id for c in self.calls for x in c.inputs if isinstance(x, Value) and x.id not in own))
 

@@ -38,18 +38,22 @@ class Arranged:
     inputs: int  # bases FIRST .. are the inputs, then the outputs, then the fixed arrays
     copies: list[tuple[int, Place]] = field(default_factory=list)
     fixed: list[Any] = field(default_factory=list)
-    root: dict[int, int] = field(default_factory=dict)  # of each value the one in whose memory it lies
+    relative: dict[int, Place] = field(default_factory=dict)  # of each value the one in whose memory it lies (as base), and how
 
 
 Spread = Callable[[list[Unit], list[Moment], dict[int, int], dict[int, Place]], list[Moment]]
 
 
-def arrange(line: Line, spread: Spread | None = None, joined: bool = False) -> Arranged:
+Gather = Callable[[list[Unit], dict[int, Place], set[int]], list[Unit]]
+
+
+def arrange(line: Line, spread: Spread | None = None, joined: bool = False, gather: Gather | None = None) -> Arranged:
     """Give every value its place.
 
     joined: whether loops may become part of reductions (`joining.py`).
     spread: for units that do not run strictly one after the other: from the units, their moments, the value that each value is a view of,
     and the places outside of the arena, the moments to plan the arena by.
+    gather: makes units with parts; from the units, the relative places, and the values that leave the program.
     """
     relative = _relative_places(line)
     root = {n: p.base for n, p in relative.items()}
@@ -59,6 +63,8 @@ def arrange(line: Line, spread: Spread | None = None, joined: bool = False) -> A
     wanted = [v.id for v in line.outputs] + [new.id for _, new in line.updates]
     if joined:
         units = join(units, relative, {root[n] for n in wanted})
+    if gather is not None:
+        units = gather(units, relative, {root[n] for n in wanted})
     moments = [Moment([root[n] for n in u.reads()], [v.id for c in u.calls for v in c.outputs], _over(u, relative)) for u in units]
     stored = {n for m in moments for n in m.reads} | {root[n] for n in wanted}
     # Bases of what lies outside the arena.
@@ -72,9 +78,10 @@ def arrange(line: Line, spread: Spread | None = None, joined: bool = False) -> A
         strides = tuple(s // array.itemsize for s in array.strides)
         bases[v.id] = Place(start + i, 0, array.shape, strides, array.dtype)
     copies: list[tuple[int, Place]] = []
+    single = [part for u in units for part in (u.parts or [u])]
     for old, new in line.updates:
         target = bases[old.id]
-        if old in line.fixed and new.id in specs and new.id not in bases and _in_place(units, root, old.id, new.id, target):
+        if old in line.fixed and new.id in specs and new.id not in bases and _in_place(single, root, old.id, new.id, target):
             bases[new.id] = target
         else:
             copies.append((new.id, target))
@@ -86,7 +93,7 @@ def arrange(line: Line, spread: Spread | None = None, joined: bool = False) -> A
             copies.insert(0, (v.id, place))  # before the updates: a result may be what state was
     planned = {n: s for n, s in specs.items() if n in stored and root[n] == n and n not in bases}
     for u in units:  # rows with several outputs write all of them
-        if not u.loop:
+        if not u.loop and not u.parts:
             planned.update({v.id: v.spec for v in u.calls[-1].outputs if v.id not in bases})
     if spread is not None:
         moments = spread(units, moments, root, bases)
@@ -97,7 +104,7 @@ def arrange(line: Line, spread: Spread | None = None, joined: bool = False) -> A
         base = bases.get(p.base)
         if base is not None:
             places[n] = base if p.base == n else Place(base.base, base.offset + p.offset, p.shape, p.strides, p.dtype)
-    return Arranged(units, places, plan, inputs, copies, fixed, root)
+    return Arranged(units, places, plan, inputs, copies, fixed, relative)
 
 
 def _relative_places(line: Line) -> dict[int, Place]:

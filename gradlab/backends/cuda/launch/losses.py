@@ -27,7 +27,7 @@ def int64_targets(at: int) -> Callable[..., bool]:
     return takes
 
 
-def _class_site(work: Work, classes: int, ignore: int) -> int:
+def class_site(work: Work, classes: int, ignore: int) -> int:
     """The site of a class that is not there."""
     text = lambda k: f"class {k} is not in [0, {classes}); only ignore_index={ignore} may lie outside"
     return work.faults.sites(("class", classes, ignore), Site(IndexError, text))
@@ -55,7 +55,7 @@ def cross_entropy(work: Work, inputs: list[Any], outputs: list[Any], params: dic
     rows, ignore, dtype = sizes[0] * sizes[2], params["ignore_index"], x.dtype
     loss = work.empty((max(rows, 1),), work.wide(dtype))
     if rows:
-        site = _class_site(work, sizes[1], ignore)
+        site = class_site(work, sizes[1], ignore)
         call = Call((x, target), (p, loss, work.faults.record), extra=(ignore, site))
         forms.run(work, FILE, policy("CrossEntropy", dtype), call, dtype, sizes, forms_of(dtype))
         work.faults.check()
@@ -91,7 +91,7 @@ def nll(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any
     (y,) = outputs
     _, classes, inner = split(x.shape, 1)
     ignore = params["ignore_index"]
-    site = _class_site(work, classes, ignore)
+    site = class_site(work, classes, ignore)
     work.each(work.kernel(FILE, "nll", y.dtype), y.size, x, target, y, ignore, classes, inner, work.faults.record, site)
     work.faults.check()
 
