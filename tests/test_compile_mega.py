@@ -7,7 +7,10 @@ import pytest
 
 import gradlab as gl
 from gradlab import nn
+from gradlab.backends.cuda.catalogue import Program
+from gradlab.backends.cuda.compiler import inlined, program
 from gradlab.graph.device import mega
+from gradlab.testing import kernels, nvrtc
 
 F = nn.functional
 pytestmark = pytest.mark.usefixtures("cuda")
@@ -208,3 +211,16 @@ def test_broadcast_strided_and_transposed_operands():
         for got, want in zip(step(x, y), f(x, y), strict=True):
             np.testing.assert_allclose(got.cpu().numpy(), want.cpu().numpy(), rtol=1e-5, atol=1e-6)
     assert "mega" in [s.kind for s in executable(step).report]
+
+
+def test_nvidias_compiler_takes_the_text(cuda):
+    try:
+        compiler = nvrtc.load()
+    except nvrtc.NvrtcMissing as error:
+        pytest.skip(str(error))
+    _, _, step = trained("classifier", "nesterov", gl.compile, 2)
+    ((name, text),) = step.kernels().items()
+    source = inlined(program("stages.cuh", text))
+    for architecture in (75, 90):
+        found = kernels.check(Program(name, source, [f"gradlab::{name}"], 75), architecture, compiler)
+        assert found.problem is None
