@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import functools
+import importlib
+import operator
 from types import SimpleNamespace
 from typing import Any
 
@@ -15,6 +18,16 @@ _ADDRESS = 1 << 32
 _CONTIGUOUS = SimpleNamespace(c_contiguous=True)
 
 
+@functools.cache
+def strides_of(shape: tuple[int, ...], step: int) -> tuple[int, ...]:
+    """Of an array without gaps, in bytes."""
+    steps = []
+    for size in reversed(shape):
+        steps.append(step)
+        step *= size
+    return tuple(reversed(steps))
+
+
 class StubArray:
     """Shape and dtype of an array that is nowhere."""
 
@@ -22,11 +35,7 @@ class StubArray:
 
     def __init__(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> None:
         self.shape, self.dtype, self.address, self.flags = shape, dtype, _ADDRESS, _CONTIGUOUS
-        steps, step = [], dtype.itemsize
-        for size in reversed(shape):
-            steps.append(step)
-            step *= size
-        self.strides = tuple(reversed(steps))
+        self.strides = strides_of(shape, dtype.itemsize)
 
     size = property(lambda self: count(self.shape))
     nbytes = property(lambda self: self.size * self.dtype.itemsize)
@@ -49,6 +58,7 @@ class StubDriver(EmulatedDriver):
 
     def __init__(self) -> None:
         super().__init__(devices=1)
+        self.pointer = operator.attrgetter("address")  # type: ignore[method-assign]
 
     def current_device(self) -> int:
         return 0
@@ -58,9 +68,6 @@ class StubDriver(EmulatedDriver):
         global _ADDRESS
         _ADDRESS += 1 << 20
         return made
-
-    def pointer(self, array: Any) -> int:
-        return array.address
 
     def device_of(self, array: Any) -> int:
         return 0
@@ -86,10 +93,25 @@ class StubDriver(EmulatedDriver):
     def launch(self, function: Any, grid: Any, block: Any, parameters: int, shared: int) -> None:
         pass
 
+    def launcher(self, function: Any, grid: Any, block: Any, shared: int) -> Any:
+        return _nothing
+
     def submit(self, label: str, reads: Any, writes: Any, run: Any, stream: int) -> None:
         pass
 
 
+def _nothing(*arguments: Any) -> int:
+    return 0
+
+
 def install() -> None:
     """Let `device="cuda"` be this."""
+    standin = importlib.import_module("gradlab.backends.cuda.gemm.standin")
+    made = standin.StandIn.__init__
+
+    def without_products(self: Any, *arguments: Any) -> None:
+        made(self, *arguments)
+        self.cublasLtMatmul = _nothing
+
+    standin.StandIn.__init__ = without_products
     loading._driver = StubDriver  # type: ignore[assignment]

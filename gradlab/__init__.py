@@ -65,6 +65,7 @@ from gradlab.tensor import (
 )
 from gradlab.tensor.activation import *
 from gradlab.tensor.assembly import *
+from gradlab.tensor.choice import *
 from gradlab.tensor.closeness import *
 from gradlab.tensor.comparison import *
 from gradlab.tensor.creation import *
@@ -76,20 +77,26 @@ from gradlab.tensor.generator import *
 from gradlab.tensor.indexing import *
 from gradlab.tensor.layout import *
 from gradlab.tensor.linalg import *
+from gradlab.tensor.masks import *
 from gradlab.tensor.math import *
 from gradlab.tensor.math_pairs import *
 from gradlab.tensor.missing import absent as _absent
+from gradlab.tensor.norms import *
 from gradlab.tensor.placing import *
 from gradlab.tensor.pointwise import *
 from gradlab.tensor.printing import *
 from gradlab.tensor.products import *
+from gradlab.tensor.quantiles import *
 from gradlab.tensor.random import *
 from gradlab.tensor.reduction import *
+from gradlab.tensor.repetition import *
 from gradlab.tensor.scan import *
+from gradlab.tensor.selection import *
 from gradlab.tensor.shape import *
 from gradlab.tensor.solving import *
 from gradlab.tensor.sorting import *
 from gradlab.tensor.special import *
+from gradlab.tensor.splitting import *
 from gradlab.tensor.statistics import *
 from gradlab.tensor.twins import *
 from gradlab.tensor.types import *
@@ -105,6 +112,7 @@ if TYPE_CHECKING:
         linalg as linalg,
         models as models,
         nn as nn,
+        onnx as onnx,
         optim as optim,
         profiler as profiler,
         special as special,
@@ -119,7 +127,7 @@ if TYPE_CHECKING:
     from gradlab.utils.serialization import load as load, save as save
     from gradlab.viz.explanation import explain as explain
 
-_ROOMS = ("data", "func", "graph", "library", "linalg", "models", "nn", "optim", "profiler", "special", "testing", "utils", "viz")
+_ROOMS = ("data", "func", "graph", "library", "linalg", "models", "nn", "onnx", "optim", "profiler", "special", "testing", "utils", "viz")
 _ELSEWHERE = {
     "compile": "gradlab.graph.compiled",
     "cond": "gradlab.graph.control.functions",

@@ -7,7 +7,7 @@ by the recording of operations and by creation functions; nobody else needs it.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from gradlab.device import Device
 
@@ -36,13 +36,29 @@ class Backend(Protocol):
         """Write `source` into the memory of `target`. Not offered by a staged backend."""
 
 
+class Recalling(Protocol):
+    """What a backend offers besides where calls repeat themselves: `autograd.general.apply` asks it before it promotes and dispatches."""
+
+    # By key, of calls that need no promotion: what computes the result, the inputs' Specs and the outputs'.
+    known: dict[Any, tuple[Callable[[list[Any]], Any], tuple[Any, ...], tuple[Any, ...]]]
+
+    def key(self, op: Op, arrays: list[Any], params: dict[str, Any]) -> Any:
+        """What such a call depends on."""
+
+    def remember(self, op: Op, given: list[Any], arrays: list[Any], params: dict[str, Any]) -> None:
+        """Keep what a call with the inputs `given` came to, which were `arrays` after promotion, if they are the same."""
+
+
 _by_type: dict[type, Backend] = {}
+recalling: dict[type, Recalling] = {}  # by type of array
 _by_device: dict[str, Callable[[], Backend]] = {}
 
 
 def register(array_type: type, backend: Backend) -> None:
     """Let `backend` compute with arrays of `array_type`."""
     _by_type[array_type] = backend
+    if hasattr(backend, "remember"):
+        recalling[array_type] = cast(Recalling, backend)
 
 
 def register_device(kind: str, load: Callable[[], Backend]) -> None:

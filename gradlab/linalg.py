@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradlab.ops.solve import LinAlgError
 from gradlab.tensor import products
+from gradlab.tensor.alias import either as _either, into as _into
 from gradlab.tensor.factoring import cholesky, cond, eigh, eigvalsh, lu, matrix_rank, qr, svd, svdvals
 from gradlab.tensor.layout import diagonal as _diagonal
 from gradlab.tensor.linalg import matmul
@@ -35,12 +36,15 @@ __all__ = [
 ]  # fmt: skip
 
 
-def cross(input: Tensor, other: Tensor, *, dim: int = -1) -> Tensor:
+def cross(input: Tensor, other: Tensor, *, dim: int = -1, out: Any = None, axis: Any = None) -> Tensor:
     """Cross product of vectors of three numbers along `dim`; the others broadcast.
 
     >>> gl.linalg.cross(gl.tensor([1.0, 0.0, 0.0]), gl.tensor([0.0, 1.0, 0.0]))
     tensor([0., 0., 1.])
     """
+    dim = dim if axis is None else _either("cross", dim, -1, axis)
+    if out is not None:
+        return _into("linalg.cross", out, cross(input, other, dim=dim))
     return products.cross(input, other, dim)
 
 

@@ -89,6 +89,15 @@ def product(a: Spec, b: Spec) -> Spec:
     return Spec((*batch, a.shape[-2], b.shape[-1]), a.dtype)
 
 
+def whole(value: Any) -> int:
+    """An integer argument as an int (an unknown size of a graph stays one). Raises TypeError for what is no integer."""
+    try:
+        number: int = value.__index__()
+    except AttributeError:
+        raise TypeError(f"expected an integer, not {value!r}") from None
+    return number
+
+
 def normalize_dim(dim: int, rank: int) -> int:
     """`dim` as a number from 0; raises DimensionError. A 0-d tensor counts as having one dimension, as in PyTorch."""
     limit = max(rank, 1)

@@ -9,12 +9,14 @@ from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.tensor.activation import log_softmax, softmax
+from gradlab.tensor.alias import into as _into
+from gradlab.tensor.choice import where
 from gradlab.tensor.comparison import tensors_only
 from gradlab.tensor.gamma import digamma, lgamma as gammaln, mvlgamma as multigammaln, polygamma
 from gradlab.tensor.math import exp2, expm1, log1p, logit, sinc
 from gradlab.tensor.math_pairs import xlogy
 from gradlab.tensor.missing import absent as _absent
-from gradlab.tensor.pointwise import round, sigmoid as expit, where
+from gradlab.tensor.pointwise import round, sigmoid as expit
 from gradlab.tensor.reduction import logsumexp
 from gradlab.tensor.special import erf, erfc, erfinv
 
@@ -30,61 +32,73 @@ psi = digamma
 _erfcx, _log_ndtr, _ndtri = map(bind, (ops.special.erfcx, ops.special.log_ndtr, ops.special.ndtri))
 
 
-def erfcx(input: Tensor) -> Tensor:
+def erfcx(input: Tensor, *, out: Any = None) -> Tensor:
     """e^(x²) · erfc(x), which neither overflows nor vanishes for large x.
 
     >>> gl.special.erfcx(gl.tensor([0.0, 0.5]))
     tensor([1.0000, 0.6157])
     """
+    if out is not None:
+        return _into("erfcx", out, erfcx(input))
     return _erfcx(input)
 
 
-def ndtr(input: Tensor) -> Tensor:
+def ndtr(input: Tensor, *, out: Any = None) -> Tensor:
     """The standard normal distribution: the probability of being below x.
 
     >>> gl.special.ndtr(gl.tensor([0.0, 0.5]))
     tensor([0.5000, 0.6915])
     """
+    if out is not None:
+        return _into("ndtr", out, ndtr(input))
     tensors_only("ndtr", input)
     return 0.5 * erfc(input * -math.sqrt(0.5))
 
 
-def log_ndtr(input: Tensor) -> Tensor:
+def log_ndtr(input: Tensor, *, out: Any = None) -> Tensor:
     """log(ndtr(x)), also where ndtr vanishes.
 
     >>> gl.special.log_ndtr(gl.tensor([0.0, 0.5]))
     tensor([-0.6931, -0.3689])
     """
+    if out is not None:
+        return _into("log_ndtr", out, log_ndtr(input))
     return _log_ndtr(input)
 
 
-def ndtri(input: Tensor) -> Tensor:
+def ndtri(input: Tensor, *, out: Any = None) -> Tensor:
     """The inverse of ndtr: -inf at 0, inf at 1, NaN beyond.
 
     >>> gl.special.ndtri(gl.tensor([0.5]))
     tensor([0.])
     """
+    if out is not None:
+        return _into("ndtri", out, ndtri(input))
     return _ndtri(input)
 
 
-def entr(input: Tensor) -> Tensor:
+def entr(input: Tensor, *, out: Any = None) -> Tensor:
     """-x · log(x); 0 at 0, -inf below.
 
     >>> gl.special.entr(gl.tensor([0.0, 0.5]))
     tensor([-0.0000, 0.3466])
     """
+    if out is not None:
+        return _into("entr", out, entr(input))
     tensors_only("entr", input)
     negative = input < 0
     found: Any = -xlogy(input.masked_fill(negative, 1), input.masked_fill(negative, 1))
     return found.masked_fill(negative, -math.inf)
 
 
-def xlog1py(input: Any, other: Any) -> Tensor:
+def xlog1py(input: Any, other: Any, *, out: Any = None) -> Tensor:
     """a · log(1 + b), and 0 where a is 0 (unless b is NaN).
 
     >>> gl.special.xlog1py(gl.tensor([0.0, 1.0]), gl.tensor([-1.0, 1.0]))
     tensor([0.0000, 0.6931])
     """
+    if out is not None:
+        return _into("xlog1py", out, xlog1py(input, other))
     if not isinstance(input, Differentiable) and not isinstance(other, Differentiable):
         raise TypeError(f"xlog1py: at least one tensor, not {type(input).__name__} and {type(other).__name__}")
     product: Any = input * other  # for the common dtype

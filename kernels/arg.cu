@@ -40,11 +40,18 @@ struct Extreme {
     static __device__ __forceinline__ State merge(const State& x, const State& y) { return beats(y, x) ? y : x; }
     template <int N, int M, class L>
     __device__ __forceinline__ void add(State& state, const T (&a)[N], const T (&)[M], const L& places) const {
+        int found = -1;  // which of them: their places are counted once, at the end
+        bool none = state.at < 0;
+        T value = state.value;
 #pragma unroll
         for (int k = 0; k < N; ++k) {  // a thread's places ascend: of equal elements the one it has already is the first
-            const bool better = state.at < 0 || (Most ? a[k] > state.value : a[k] < state.value) || (a[k] != a[k] && state.value == state.value);
-            if (places.inside(k) && better) state = {a[k], static_cast<int64>(places.at(k))};
+            const bool better = none || (Most ? a[k] > value : a[k] < value) || (a[k] != a[k] && value == value);
+            if (!places.inside(k) || !better) continue;
+            value = a[k];
+            found = k;
+            none = false;
         }
+        if (found >= 0) state = {value, static_cast<int64>(places.at(found))};
     }
     template <class Team, int N, int M, class L>
     __device__ __forceinline__ State hold(const T (&a)[N], const T (&b)[M], const L& places) const {
@@ -63,16 +70,8 @@ struct Extreme {
 template <class P, int Lanes, int Items>
 __global__ void __launch_bounds__(Lanes < 128 ? 128 : Lanes, 1) held(GRADLAB_ROWS) { held_rows<P, Lanes, Items>(GRADLAB_GIVEN); }
 template <class P>
-__global__ void __launch_bounds__(512, 1) looped(GRADLAB_ROWS) { shared_rows<P, true, true>(GRADLAB_GIVEN); }
+__global__ void __launch_bounds__(512, 1) looped(GRADLAB_ROWS) { shared_rows<P>(GRADLAB_GIVEN); }
 template <class P>
-__global__ void __launch_bounds__(512, 1) split(GRADLAB_ROWS) { shared_rows<P, true, false>(GRADLAB_GIVEN); }
-template <class P>
-__global__ void __launch_bounds__(512, 1) finish(GRADLAB_ROWS) { shared_rows<P, false, true>(GRADLAB_GIVEN); }
-template <class P>
-__global__ void __launch_bounds__(256, 1) columns(GRADLAB_ROWS) { column_rows<P, true, true>(GRADLAB_GIVEN); }
-template <class P>
-__global__ void __launch_bounds__(256, 1) columns_split(GRADLAB_ROWS) { column_rows<P, true, false>(GRADLAB_GIVEN); }
-template <class P>
-__global__ void __launch_bounds__(256, 1) columns_finish(GRADLAB_ROWS) { column_rows<P, false, true>(GRADLAB_GIVEN); }
+__global__ void __launch_bounds__(256, 1) columns(GRADLAB_ROWS) { column_rows<P>(GRADLAB_GIVEN); }
 
 }  // namespace gradlab

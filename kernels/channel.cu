@@ -112,14 +112,14 @@ struct InPlanes {
 };
 
 // Of rows.cuh's arguments: rows are the channels, count the batch, extra[1] the threads that a step takes along a plane.
-template <class P, int V, bool Totals, bool Results>
+template <class P, int V>
 __device__ __forceinline__ void channel_of(const Rows& g) {
     typedef typename P::State State;
     typedef typename P::T T;
     constexpr int N = batch_of<V>, U = N / V;
     P p(g);
     const int64 channel = blockIdx.x / g.parts, part = blockIdx.x % g.parts;
-    const int across = static_cast<int>(g.extra[1]), lane = threadIdx.x & (across - 1), line = threadIdx.x / across;
+    const int stage = g.stage(), across = static_cast<int>(g.extra[1]), lane = threadIdx.x & (across - 1), line = threadIdx.x / across;
     const int64 lines = 256 / across, covered = static_cast<int64>(across) * V;
     const bool several = g.inner <= covered;
     const int64 pieces = several ? 1 : (g.inner + U * covered - 1) / (U * covered), total = g.count * pieces, step = g.parts * lines;
@@ -143,7 +143,7 @@ __device__ __forceinline__ void channel_of(const Rows& g) {
 
     State* partial = static_cast<State*>(g.partial);
     State state = P::identity();
-    if constexpr (Totals) {
+    if (stage != RESULTS) {
         for (int64 first = begin; first < total; first += stride) {
             const auto places = places_of(first);
             if (!places.in[0]) continue;
@@ -155,37 +155,29 @@ __device__ __forceinline__ void channel_of(const Rows& g) {
         state = partial[channel * g.parts + threadIdx.x];
     }
     state = block_total<P>(state);
-    if constexpr (Results) {
-        const typename P::Ready ready = p.ready(state);
-        for (int64 first = begin; first < total; first += stride) {
-            const auto places = places_of(first);
-            fetch(p.a, 1, places, P::blank(), a);
-            if constexpr (P::streams > 1) fetch(p.b, 1, places, T(0), b);
-            write_values<P, false>(p, ready, places, 0, 1, a, b);
-        }
-        if (threadIdx.x == 0 && part == 0) p.end(state, channel, 0, 1);
-    } else if (threadIdx.x == 0) {
-        partial[channel * g.parts + part] = state;
+    if (stage == TOTALS) {
+        if (threadIdx.x == 0) partial[channel * g.parts + part] = state;
+        return;
     }
+    const typename P::Ready ready = p.ready(state);
+    for (int64 first = begin; first < total; first += stride) {
+        const auto places = places_of(first);
+        fetch(p.a, 1, places, P::blank(), a);
+        if constexpr (P::streams > 1) fetch(p.b, 1, places, T(0), b);
+        write_values<P, false>(p, ready, places, 0, 1, a, b);
+    }
+    if (threadIdx.x == 0 && part == 0) p.end(state, channel, 0, 1);
 }
-template <class P, bool Totals, bool Results>
+template <class P>
 __device__ __forceinline__ void channel_rows(const Rows& g) {
     constexpr int V = pack_size<typename P::S>(8);
-    if (g.packed) channel_of<P, V, Totals, Results>(g);
-    else channel_of<P, 1, Totals, Results>(g);
+    if (g.packed()) channel_of<P, V>(g);
+    else channel_of<P, 1>(g);
 }
 
 template <class P>
-__global__ void __launch_bounds__(256, 1) channel(GRADLAB_ROWS) { channel_rows<P, true, true>(GRADLAB_GIVEN); }
+__global__ void __launch_bounds__(256, 1) channel(GRADLAB_ROWS) { channel_rows<P>(GRADLAB_GIVEN); }
 template <class P>
-__global__ void __launch_bounds__(256, 1) channel_split(GRADLAB_ROWS) { channel_rows<P, true, false>(GRADLAB_GIVEN); }
-template <class P>
-__global__ void __launch_bounds__(256, 1) channel_finish(GRADLAB_ROWS) { channel_rows<P, false, true>(GRADLAB_GIVEN); }
-template <class P>
-__global__ void __launch_bounds__(256, 1) columns(GRADLAB_ROWS) { column_rows<P, true, true>(GRADLAB_GIVEN); }
-template <class P>
-__global__ void __launch_bounds__(256, 1) columns_split(GRADLAB_ROWS) { column_rows<P, true, false>(GRADLAB_GIVEN); }
-template <class P>
-__global__ void __launch_bounds__(256, 1) columns_finish(GRADLAB_ROWS) { column_rows<P, false, true>(GRADLAB_GIVEN); }
+__global__ void __launch_bounds__(256, 1) columns(GRADLAB_ROWS) { column_rows<P>(GRADLAB_GIVEN); }
 
 }  // namespace gradlab

@@ -180,16 +180,8 @@ __global__ void __launch_bounds__(256) nll(const S* __restrict__ x, const int64*
 template <class P, int Lanes, int Items>
 __global__ void __launch_bounds__(Lanes < 128 ? 128 : Lanes, 1) held(GRADLAB_ROWS) { held_rows<P, Lanes, Items>(GRADLAB_GIVEN); }
 template <class P>
-__global__ void __launch_bounds__(512, 1) looped(GRADLAB_ROWS) { shared_rows<P, true, true>(GRADLAB_GIVEN); }
+__global__ void __launch_bounds__(512, 1) looped(GRADLAB_ROWS) { shared_rows<P>(GRADLAB_GIVEN); }
 template <class P>
-__global__ void __launch_bounds__(512, 1) split(GRADLAB_ROWS) { shared_rows<P, true, false>(GRADLAB_GIVEN); }
-template <class P>
-__global__ void __launch_bounds__(512, 1) finish(GRADLAB_ROWS) { shared_rows<P, false, true>(GRADLAB_GIVEN); }
-template <class P>
-__global__ void __launch_bounds__(256, 1) columns(GRADLAB_ROWS) { column_rows<P, true, true>(GRADLAB_GIVEN); }
-template <class P>
-__global__ void __launch_bounds__(256, 1) columns_split(GRADLAB_ROWS) { column_rows<P, true, false>(GRADLAB_GIVEN); }
-template <class P>
-__global__ void __launch_bounds__(256, 1) columns_finish(GRADLAB_ROWS) { column_rows<P, false, true>(GRADLAB_GIVEN); }
+__global__ void __launch_bounds__(256, 1) columns(GRADLAB_ROWS) { column_rows<P>(GRADLAB_GIVEN); }
 
 }  // namespace gradlab

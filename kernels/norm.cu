@@ -273,9 +273,5 @@ __global__ void __launch_bounds__(256) join_columns(const typename Compute<S>::t
 template <class P, int Lanes, int Items>
 __global__ void __launch_bounds__(Lanes < 128 ? 128 : Lanes, 1) held(GRADLAB_ROWS) { held_rows<P, Lanes, Items>(GRADLAB_GIVEN); }
 template <class P>
-__global__ void __launch_bounds__(512, 1) looped(GRADLAB_ROWS) { shared_rows<P, true, true>(GRADLAB_GIVEN); }
-template <class P>
-__global__ void __launch_bounds__(512, 1) split(GRADLAB_ROWS) { shared_rows<P, true, false>(GRADLAB_GIVEN); }
-template <class P>
-__global__ void __launch_bounds__(512, 1) finish(GRADLAB_ROWS) { shared_rows<P, false, true>(GRADLAB_GIVEN); }
+__global__ void __launch_bounds__(512, 1) looped(GRADLAB_ROWS) { shared_rows<P>(GRADLAB_GIVEN); }
 }  // namespace gradlab

@@ -3,9 +3,10 @@
 // What is computed is a policy P, made of the kernel's arguments; how a row is walked is one of the forms below, chosen by the launch rule
 // (launch/rows.py) from the sizes alone:
 //   held      rows of at most Lanes * Items neighbouring elements: read once into the registers of their threads
-//   looped    longer rows: a block reads the row for its totals, and once more (from the L2 cache) for its results
-//   split     few long rows: several blocks share a row; `split` writes their totals, `finish` merges them in order and writes the results
-//   columns   inner > 1: neighbouring threads take neighbouring rows, eight walkers share one; `columns_split` and `columns_finish` as above
+//   looped    longer rows: a block reads the row for its totals, and once more (from the L2 cache) for its results. Few long rows are shared
+//             by several blocks, in two launches: one (TOTALS) writes the blocks' totals, one (RESULTS) merges them in order and writes the
+//             results. They are one kernel with a branch, because each instance has to be compiled for every type
+//   columns   inner > 1: neighbouring threads take neighbouring rows, eight walkers share one; shared as above
 // Totals are merged in an order that depends on the sizes alone, without atomics, so that two runs give the same bits.
 //
 // A policy supplies:
@@ -30,13 +31,16 @@ struct Rows {
     void* out[4];
     void* partial;
     double number;
-    int64 extra[2], rows, count, inner, parts, packed;
+    int64 extra[2], rows, count, inner, parts, mode;
+    __device__ __forceinline__ bool packed() const { return mode & 1; }  // whether rows are read 16 bytes at a time
+    __device__ __forceinline__ int stage() const { return static_cast<int>(mode >> 1); }
 };
+enum Stage { WHOLE, TOTALS, RESULTS };
 #define GRADLAB_ROWS                                                                                                                  \
     const void *i0, const void *i1, const void *i2, const void *i3, const void *i4, void *o0, void *o1, void *o2, void *o3,           \
-        void *partial, double number, int64 extra0, int64 extra1, int64 rows, int64 count, int64 inner, int64 parts, int64 packed
+        void *partial, double number, int64 extra0, int64 extra1, int64 rows, int64 count, int64 inner, int64 parts, int64 mode
 #define GRADLAB_GIVEN                                                                                                                 \
-    Rows { {i0, i1, i2, i3, i4}, {o0, o1, o2, o3}, partial, number, {extra0, extra1}, rows, count, inner, parts, packed }
+    Rows { {i0, i1, i2, i3, i4}, {o0, o1, o2, o3}, partial, number, {extra0, extra1}, rows, count, inner, parts, mode }
 
 template <class A>
 __device__ __forceinline__ A shuffle_across(A value, int mask) {
@@ -190,7 +194,7 @@ __device__ __forceinline__ void held_row(const Rows& g) {
 template <class P, int Lanes, int Items>
 __device__ __forceinline__ void held_rows(const Rows& g) {
     constexpr int V = pack_size<typename P::S>(Items);
-    if (g.packed) held_row<P, Lanes, Items, V>(g);
+    if (g.packed()) held_row<P, Lanes, Items, V>(g);
     else held_row<P, Lanes, Items, 1>(g);
 }
 
@@ -204,20 +208,23 @@ __device__ __forceinline__ typename P::State walk(const P& p, int64 base, int64 
     typedef typename P::T T;
     constexpr int N = batch_of<V>;
     typename P::State state = P::identity();
-    for (int64 i = first; i < end; i += N / V * step) {
+    int64 i = first;
+    for (; i + (N / V - 1) * step + V <= end; i += N / V * step) {
         T a[N], b[P::streams > 1 ? N : 1];
         b[0] = T(0);
-        if (i + (N / V - 1) * step + V <= end) {
-            const Whole<int64, V> places{{i, step, end}};
-            fetch(p.a + base, stride, places, P::blank(), a);
-            if constexpr (P::streams > 1) fetch(p.b + base, stride, places, T(0), b);
-            p.add(state, a, b, places);
-        } else {
-            const Places<int64, V> places{i, step, end};
-            fetch(p.a + base, stride, places, P::blank(), a);
-            if constexpr (P::streams > 1) fetch(p.b + base, stride, places, T(0), b);
-            p.add(state, a, b, places);
-        }
+        const Whole<int64, V> places{{i, step, end}};
+        fetch(p.a + base, stride, places, P::blank(), a);
+        if constexpr (P::streams > 1) fetch(p.b + base, stride, places, T(0), b);
+        p.add(state, a, b, places);
+    }
+#pragma unroll 1
+    for (; i < end; i += step) {  // what is left, one access at a time
+        T a[V], b[P::streams > 1 ? V : 1];
+        b[0] = T(0);
+        const Whole<int64, V> places{{i, step, end}};
+        fetch(p.a + base, stride, places, P::blank(), a);
+        if constexpr (P::streams > 1) fetch(p.b + base, stride, places, T(0), b);
+        p.add(state, a, b, places);
     }
     return state;
 }
@@ -248,39 +255,40 @@ struct Share {
     }
 };
 
-template <class P, int V, bool Totals, bool Results>
+template <class P, int V>
 __device__ __forceinline__ void shared_row(const Rows& g) {
     typedef typename P::State State;
     P p(g);
-    const Share share(g, Totals || P::writes ? g.parts : 1);
+    const int stage = g.stage();
+    const Share share(g, stage != RESULTS || P::writes ? g.parts : 1);
     const int64 base = share.row * g.count, step = static_cast<int64>(blockDim.x) * V, first = share.begin + threadIdx.x * V;
     p.enter(share.row);
     State* partial = static_cast<State*>(g.partial);
     State state = P::identity();
-    if constexpr (Totals) state = walk<P, V>(p, base, 1, first, step, share.end);
+    if (stage != RESULTS) state = walk<P, V>(p, base, 1, first, step, share.end);
     else if (threadIdx.x < g.parts) state = partial[share.row * g.parts + threadIdx.x];
     state = block_total<P>(state);
-    if constexpr (Results) {
-        if constexpr (P::writes) write_walk<P, V>(p, p.ready(state), base, 1, first, step, share.end);
-        if (threadIdx.x == 0 && share.part == 0) p.end(state, share.row, base, 1);
-    } else if (threadIdx.x == 0) {
-        partial[share.row * g.parts + share.part] = state;
+    if (stage == TOTALS) {
+        if (threadIdx.x == 0) partial[share.row * g.parts + share.part] = state;
+        return;
     }
+    if constexpr (P::writes) write_walk<P, V>(p, p.ready(state), base, 1, first, step, share.end);
+    if (threadIdx.x == 0 && share.part == 0) p.end(state, share.row, base, 1);
 }
-template <class P, bool Totals, bool Results>
+template <class P>
 __device__ __forceinline__ void shared_rows(const Rows& g) {
     constexpr int V = pack_size<typename P::S>(16);
-    if (g.packed) shared_row<P, V, Totals, Results>(g);
-    else shared_row<P, 1, Totals, Results>(g);
+    if (g.packed()) shared_row<P, V>(g);
+    else shared_row<P, 1>(g);
 }
 
 // A block has 32 rows of neighbouring elements and eight walkers; blockIdx.y is the part.
-template <class P, bool Totals, bool Results>
+template <class P>
 __device__ __forceinline__ void column_rows(const Rows& g) {
     typedef typename P::State State;
     __shared__ State found[8][32];
     P p(g);
-    const int lane = threadIdx.x & 31, walker = threadIdx.x >> 5;
+    const int lane = threadIdx.x & 31, walker = threadIdx.x >> 5, stage = g.stage();
     const int64 row = static_cast<int64>(blockIdx.x) * 32 + lane, part = blockIdx.y;
     const bool real = row < g.rows;
     const int64 base = real ? row / g.inner * g.count * g.inner + row % g.inner : 0;
@@ -290,7 +298,7 @@ __device__ __forceinline__ void column_rows(const Rows& g) {
     State state = P::identity();
     if (real) {
         p.enter(row);
-        if constexpr (Totals) {
+        if (stage != RESULTS) {
             state = walk<P, 1>(p, base, g.inner, begin + walker, 8, end);
         } else {
             for (int64 i = walker; i < g.parts; i += 8) state = P::merge(state, partial[i * g.rows + row]);
@@ -302,12 +310,12 @@ __device__ __forceinline__ void column_rows(const Rows& g) {
     state = found[0][lane];
 #pragma unroll
     for (int i = 1; i < 8; ++i) state = P::merge(state, found[i][lane]);
-    if constexpr (Results) {
-        if constexpr (P::writes) write_walk<P, 1>(p, p.ready(state), base, g.inner, begin + walker, 8, end);
-        if (walker == 0 && part == 0) p.end(state, row, base, g.inner);
-    } else if (walker == 0) {
-        partial[part * g.rows + row] = state;
+    if (stage == TOTALS) {
+        if (walker == 0) partial[part * g.rows + row] = state;
+        return;
     }
+    if constexpr (P::writes) write_walk<P, 1>(p, p.ready(state), base, g.inner, begin + walker, 8, end);
+    if (walker == 0 && part == 0) p.end(state, row, base, g.inner);
 }
 
 }  // namespace gradlab

@@ -3,8 +3,8 @@
 
 namespace gradlab {
 
-// Mode 0: softmax. 1: masked softmax, a row of nothing but -inf gives zeros. 2: log-softmax.
-template <class S_, int Mode>
+// Log: log-softmax. Otherwise softmax, of which a row of nothing but -inf gives zeros if it is masked (extra[0]).
+template <class S_, bool Log>
 struct Softmax {
     typedef S_ S;
     typedef typename Compute<S>::type T;
@@ -16,9 +16,10 @@ struct Softmax {
     static constexpr bool writes = true;
     const S *a, *b;
     S* y;
+    bool masked;
 
     explicit __device__ __forceinline__ Softmax(const Rows& g)
-        : a(static_cast<const S*>(g.in[0])), b(nullptr), y(static_cast<S*>(g.out[0])) {}
+        : a(static_cast<const S*>(g.in[0])), b(nullptr), y(static_cast<S*>(g.out[0])), masked(g.extra[0]) {}
     static __device__ __forceinline__ T blank() { return -infinity<T>(); }
     __device__ __forceinline__ void enter(int64) {}
     static __device__ __forceinline__ State identity() { return State::identity(); }
@@ -29,16 +30,16 @@ struct Softmax {
     }
     template <class Team, int N, int M, class L>
     __device__ __forceinline__ State hold(T (&a)[N], const T (&)[M], const L&) const {
-        return State::template of<Team, (Mode < 2)>(a);
+        return State::template of<Team, !Log>(a);
     }
     __device__ __forceinline__ Ready ready(const State& state) const {
-        if (Mode == 2) return {state.top, log(state.sum)};
-        return {state.base(), Mode == 1 && state.sum == T(0) ? T(0) : T(1) / state.sum};
+        if (Log) return {state.top, log(state.sum)};
+        return {state.base(), masked && state.sum == T(0) ? T(0) : T(1) / state.sum};
     }
     template <int V, bool Held>
     __device__ __forceinline__ void value(const Ready& r, T (&a)[V], const T (&)[V], int64) const {
 #pragma unroll
-        for (int k = 0; k < V; ++k) a[k] = Mode == 2 ? a[k] - r.base - r.factor : (Held ? a[k] : exp(a[k] - r.base)) * r.factor;
+        for (int k = 0; k < V; ++k) a[k] = Log ? a[k] - r.base - r.factor : (Held ? a[k] : exp(a[k] - r.base)) * r.factor;
     }
     __device__ __forceinline__ void end(const State&, int64, int64, int64) const {}
 };
@@ -89,16 +90,8 @@ struct SoftmaxBackward {
 template <class P, int Lanes, int Items>
 __global__ void __launch_bounds__(Lanes < 128 ? 128 : Lanes, 1) held(GRADLAB_ROWS) { held_rows<P, Lanes, Items>(GRADLAB_GIVEN); }
 template <class P>
-__global__ void __launch_bounds__(512, 1) looped(GRADLAB_ROWS) { shared_rows<P, true, true>(GRADLAB_GIVEN); }
+__global__ void __launch_bounds__(512, 1) looped(GRADLAB_ROWS) { shared_rows<P>(GRADLAB_GIVEN); }
 template <class P>
-__global__ void __launch_bounds__(512, 1) split(GRADLAB_ROWS) { shared_rows<P, true, false>(GRADLAB_GIVEN); }
-template <class P>
-__global__ void __launch_bounds__(512, 1) finish(GRADLAB_ROWS) { shared_rows<P, false, true>(GRADLAB_GIVEN); }
-template <class P>
-__global__ void __launch_bounds__(256, 1) columns(GRADLAB_ROWS) { column_rows<P, true, true>(GRADLAB_GIVEN); }
-template <class P>
-__global__ void __launch_bounds__(256, 1) columns_split(GRADLAB_ROWS) { column_rows<P, true, false>(GRADLAB_GIVEN); }
-template <class P>
-__global__ void __launch_bounds__(256, 1) columns_finish(GRADLAB_ROWS) { column_rows<P, false, true>(GRADLAB_GIVEN); }
+__global__ void __launch_bounds__(256, 1) columns(GRADLAB_ROWS) { column_rows<P>(GRADLAB_GIVEN); }
 
 }  // namespace gradlab

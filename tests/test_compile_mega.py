@@ -77,7 +77,7 @@ def trained(case, optimizer, wrap, steps=5, dtype=gl.float32):
     step = wrap(step)
     r = np.random.default_rng(0)
     losses = []
-    for i in range(steps):
+    for _ in range(steps):
         x, y = gl.tensor(r.normal(size=shape), dtype=dtype, device="cuda"), gl.tensor(target(r), device="cuda")
         losses.append(step(x, y.to(dtype) if y.is_floating_point() else y).item())
         update.param_groups[0]["lr"] *= 0.9

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import gradlab as gl
-from gradlab.tensor.gather import embedding_lookup, one_hot
+from gradlab.tensor.selection import embedding_lookup, one_hot
 
 
 def leaf(array):

@@ -1,6 +1,7 @@
 """`python -m gradlab.testing.kernels`: what it takes from a compiler's log, when it fails, and what it says without NVRTC.
 
-Where NVRTC is installed (the extra `kernels`), every program of gradlab is compiled for the one architecture that its text falls on.
+Where NVRTC is installed (the extra `kernels`), every program of gradlab is compiled for two architectures: its least one, and the one of
+the others that its text falls on.
 """
 
 import textwrap
@@ -100,6 +101,10 @@ def test_the_architecture_a_program_needs():
     compiler = FakeNvrtc(CLEAN)
     (outcomes,) = kernels.check_all([program], (75, 80, 90), compiler, 1)
     assert [outcome.architecture for outcome in outcomes] == [80, 90]
+    ended = program._replace(least_arch=75, most_arch=80)
+    assert [[o.architecture for o in one] for one in kernels.check_all([ended], (75, 80, 90), compiler, 1)] == [[75, 80]]
+    assert list(kernels.check_all([ended], (90,), compiler, 1)) == []
+    assert [o.architecture for o in next(kernels.check_all([program], (75, 80, 90), compiler, 1, two=True))] == [80, 90]
     rows = list(kernels.table_rows(outcomes, each=False))
     assert rows == [("mma (1)", "  22   22", "128", "16", "0")]
     assert [row[0] for row in kernels.table_rows(outcomes, each=True)] == ["first<float>"]
@@ -132,14 +137,17 @@ def compiler():
 @pytest.mark.parametrize("label", PROGRAMS)
 def test_no_warnings_and_no_spills(compiler, label):
     program = PROGRAMS[label]
-    architecture = kernels.fallen_on(program, kernels.ARCHITECTURES)
-    problem = kernels.checked(program, architecture, compiler).problem
-    assert problem is None, f"sm_{architecture}: {problem}"
+    for architecture in kernels.two_of(program, kernels.ARCHITECTURES):
+        problem = kernels.checked(program, architecture, compiler).problem
+        assert problem is None, f"sm_{architecture}: {problem}"
 
 
 def test_programs_fall_on_every_architecture():
-    assert {kernels.fallen_on(program, kernels.ARCHITECTURES) for program in PROGRAMS.values()} == set(kernels.ARCHITECTURES)
-    assert kernels.fallen_on(Program("mma", "", [], 120), kernels.ARCHITECTURES) == 120
+    found = [kernels.two_of(program, kernels.ARCHITECTURES) for program in PROGRAMS.values()]
+    assert {second for _, *others in found for second in others} >= set(kernels.ARCHITECTURES[1:])
+    assert all(chosen[0] == program.least_arch for program, chosen in zip(PROGRAMS.values(), found, strict=True))
+    assert kernels.two_of(Program("mma", "", [], 120), kernels.ARCHITECTURES) == [120]
+    assert kernels.two_of(Program("half", "", [], 75, 75), kernels.ARCHITECTURES) == [75]
 
 
 def test_what_was_found_is_kept(tmp_path, monkeypatch):

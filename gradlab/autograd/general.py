@@ -15,6 +15,7 @@ from gradlab.autograd import errors, formulas, inplace, position, saved
 from gradlab.autograd.base import LEAF, Differentiable, Meta
 from gradlab.autograd.mode import Mode, current
 from gradlab.autograd.node import Edge, next_sequence
+from gradlab.dispatch import recalling
 from gradlab.dtype import FLOAT64, FLOATING, as_numpy, get_default_dtype, result_type
 from gradlab.op import Op
 from gradlab.spec import spec_of
@@ -58,6 +59,8 @@ def convert(op: Op, value: Any) -> Any:
     if isinstance(value, ndarray):
         return wrap(value)
     if isinstance(value, _NUMBERS):
+        if hasattr(value, "expr"):  # an unknown size of a graph (gradlab/graph/dims.py) stays one
+            return value
         return float(value) if isinstance(value, float) else int(value)
     raise TypeError(f"{op.name}: inputs are tensors or numbers, not {type(value).__name__}; use gradlab.tensor(...) to make a tensor")
 
@@ -68,7 +71,7 @@ def promoted(op: Op, inputs: list[Any]) -> list[Any]:
     if not tensors:
         raise TypeError(f"{op.name}: at least one input must be a tensor")
     dtypes = [(t._array.dtype, len(t._array.shape)) for t in tensors]
-    numbers = [x for x in inputs if type(x) in _NUMBERS]
+    numbers = [x for x in inputs if isinstance(x, _NUMBERS)]
     dtype = dtypes[0][0] if len(dtypes) == 1 and not numbers else result_type(dtypes, numbers)
     if op.promote == "float" and dtype not in FLOATING:
         dtype = as_numpy(get_default_dtype())
@@ -78,6 +81,18 @@ def promoted(op: Op, inputs: list[Any]) -> list[Any]:
 def apply(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
     """Run a row on Tensors, numbers and None, and record it. Several outputs come as a named tuple."""
     mode = current()
+    remembering = None
+    if recalling and args and not mode.special:
+        kind: Any = None
+        try:
+            kind = type(args[0]._array if type(args[0]) not in _NUMBERS else args[-1]._array)
+        except AttributeError:
+            pass
+        if kind in recalling:
+            remembering = recalling[kind]
+            found = repeated(remembering, op, args, params, mode)
+            if found is not NotImplemented:
+                return found
     inputs = []
     for value in args:
         if isinstance(value, Differentiable):
@@ -101,11 +116,51 @@ def apply(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
     else:
         backend = dispatch.choose(op, arrays) if arrays else dispatch.backend_for(params["device"])
     result = backend.run(op, arrays, params)
+    if remembering is not None:
+        remembering.remember(op, [getattr(x, "_array", x) for x in args], arrays, params)
     if mode.anomaly:
         _check_finite(op, inputs, params, result)
     if mode.observer is not None:
         mode.observer(op, inputs, result)
     return finish(op, inputs, params, result, mode)
+
+
+def repeated(backend: Any, op: Op, args: tuple[Any, ...], params: dict[str, Any], mode: Mode) -> Any:
+    """`apply` in a plain mode, on a backend that remembers what a call like this came to; NotImplemented where it does not."""
+    arrays = []
+    for x in args:
+        if x is None or type(x) in _NUMBERS:
+            arrays.append(x)
+            continue
+        try:
+            if x._meta is not None:
+                refresh(x)
+            arrays.append(x._array)
+        except AttributeError:
+            return NotImplemented
+    try:
+        run, specs, output_specs = backend.known[backend.key(op, arrays, params)]
+    except (KeyError, TypeError):  # TypeError: a parameter that cannot be part of a key
+        return NotImplemented
+    result = run(arrays)
+    if op.result is None:
+        t = new(Tensor)
+        t._array = result
+        t._edge = t._meta = None
+        outs: Sequence[Any] = (t,)
+    else:
+        outs = [wrap(array) for array in result]
+    if mode.recording and op.steps:
+        pattern, bit = 0, 1
+        for x in args:
+            if x is not None and type(x) not in _NUMBERS and x._edge is not None:
+                pattern |= bit
+            bit += bit
+        if pattern:
+            record(op, args, params, outs, specs, output_specs, pattern, mode, getframe(2))
+    if op.view:
+        inplace.mark_view(outs[0], args[0], op, params, mode)
+    return t if op.result is None else tuple.__new__(op.result, outs)
 
 
 def finish(

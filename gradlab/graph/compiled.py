@@ -31,6 +31,8 @@ MANY = 8  # programs of one function that are normal
 class Compiled:
     """What `compile` returns: call it as the function. `programs` holds what was traced so far, the newest first."""
 
+    eager_first = True  # whether the first call of a kind runs eagerly: it makes the lazy state
+
     def __init__(
         self, function: Callable[..., Any], check: bool = False, explain: bool = False, passes: Mapping[str, bool] | None = None
     ) -> None:
@@ -60,7 +62,7 @@ class Compiled:
         if os.environ.get("GRADLAB_COMPILE") == "0":
             return self.function(*args, **kwargs)
         signature = _signature(args, kwargs, mode)
-        if signature not in self._signatures:  # the first call of a kind runs eagerly: it makes the lazy state
+        if self.eager_first and signature not in self._signatures:
             self._signatures.append(signature)
             return self.function(*args, **kwargs)
         if self.programs:

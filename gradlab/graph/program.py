@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from gradlab import dispatch
 from gradlab.autograd.base import LEAF
 from gradlab.autograd.mode import current, enter, leave
 from gradlab.autograd.record import wrap
+from gradlab.graph.dims import is_unknown, known_sizes, unknown
 from gradlab.graph.ir import Graph, Value
+from gradlab.graph.specialize import specialize
 from gradlab.graph.tracer import Tracer
 from gradlab.graph.tree import flatten, unflatten
 from gradlab.spec import spec_of
@@ -24,6 +26,8 @@ class Program:
 
     def __init__(self, graph: Graph, arguments: Any, result: Any) -> None:
         self.graph = graph
+        self._special: dict[tuple[Any, ...], Graph] = {}  # by the arguments' shapes, where some sizes are unknown
+        self._unknown = any(is_unknown(v.spec.shape) for v in graph.inputs)
         self._arguments = arguments  # how the arguments nest
         self._result = result
 
@@ -32,18 +36,30 @@ class Program:
         if structure != self._arguments:
             raise ValueError("this program was traced with arguments of another structure")
         env: dict[int, Any] = {}
-        for i, (value, tensor) in enumerate(zip(self.graph.inputs, tensors, strict=True)):
+        graph = self.specialized([tensor._array.shape for tensor in tensors]) if self._unknown else self.graph
+        for i, (value, tensor) in enumerate(zip(graph.inputs, tensors, strict=True)):
             if spec_of(tensor._array) != value.spec:
                 raise ValueError(
                     f"argument {i} has shape {tensor._array.shape} and dtype {tensor._array.dtype}, but the program was traced for "
                     f"{value.spec.shape} and {value.spec.dtype}; trace again"
                 )
             env[value.id] = tensor._array
-        return unflatten(self._result, [wrap(a) for a in self.run(env)])
+        return unflatten(self._result, [wrap(a) for a in self.run(env, graph)])
 
-    def run(self, env: dict[int, Any]) -> list[Any]:
-        """Run the calls on arrays by value number, commit the updates, return the outputs."""
-        graph = self.graph
+    def specialized(self, shapes: Sequence[tuple[int, ...]]) -> Graph:
+        """The graph for arguments of these shapes. Raises ValueError where they do not fit the unknown sizes."""
+        key = tuple(shapes)
+        if key not in self._special:
+            sizes: dict[str, int] = {}
+            for i, (value, shape) in enumerate(zip(self.graph.inputs, key, strict=True)):
+                if not known_sizes(value.spec.shape, shape, sizes):
+                    raise ValueError(f"argument {i} has shape {shape}, but the program was traced for {value.spec.shape}; sizes: {sizes}")
+            self._special[key] = specialize(self.graph, sizes)
+        return self._special[key]
+
+    def run(self, env: dict[int, Any], graph: Graph | None = None) -> list[Any]:
+        """Run the calls on arrays by value number, commit the updates, return the outputs. graph: another than the program's own."""
+        graph = self.graph if graph is None else graph
         for value, array in graph.state.items():
             env[value.id] = array
         for generator, value, _ in graph.random:
@@ -66,17 +82,19 @@ class Program:
         return outputs
 
 
-def trace(function: Callable[..., Any], *example: Any) -> Program:
+def trace(function: Callable[..., Any], *example: Any, dynamic: Mapping[int, Mapping[int, Any]] | None = None) -> Program:
     """Run `function` once over Symbols of the example's shapes and dtypes; nothing outside changes. Arguments nest in lists, tuples, dicts.
 
     Tensors that the function uses and that are not arguments are state: read at each run, and written where the function writes them.
+    dynamic: sizes that may differ from the example's, by tensor (in the order of the arguments) and dimension: {0: {0: "batch"}}. One name
+    is one size. A name alone stands for some large number in the traced code; `dims.unknown("time", 16)` says what comparisons see.
     Raises TraceError where the function reads a value or uses an operation whose result's size depends on values.
     """
     tensors, structure = flatten(example)
     tracer = Tracer(tensors[0].device) if tensors else Tracer()
     staged = []
-    for tensor in tensors:
-        twin = wrap(tracer.argument(tensor._array))
+    for i, tensor in enumerate(tensors):
+        twin = wrap(tracer.argument(tensor._array, _with(tensor._array.shape, (dynamic or {}).get(i, {}))))
         twin._edge = LEAF if tensor._edge is not None else None
         staged.append(twin)
     token = enter(current().replace(tracer=tracer))
@@ -90,6 +108,13 @@ def trace(function: Callable[..., Any], *example: Any) -> Program:
     finally:
         leave(token)
     return Program(graph, structure, result_structure)
+
+
+def _with(shape: tuple[int, ...], unknown_sizes: Mapping[int, Any]) -> tuple[int, ...]:
+    found = list(shape)
+    for dim, size in unknown_sizes.items():
+        found[dim] = unknown(size) if isinstance(size, str) else size
+    return tuple(found)
 
 
 def _copy(array: Any) -> Any:

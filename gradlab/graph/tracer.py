@@ -74,9 +74,12 @@ class Tracer:
             raise TraceError("a tensor of another trace was used in this one; pass it as an argument or return it from there")
         return self._values[symbol.id]
 
-    def argument(self, array: Any) -> Symbol:
-        """A new input of the program, standing for an array that the caller will pass. Writes to it are updates, as those to state are."""
-        symbol = self.symbol(spec_of(array), self.place(array))
+    def argument(self, array: Any, shape: tuple[int, ...] | None = None) -> Symbol:
+        """A new input of the program, standing for an array that the caller will pass. Writes to it are updates, as those to state are.
+
+        shape: where some sizes are to stay unknown (`dims.unknown`).
+        """
+        symbol = self.symbol(spec_of(array) if shape is None else Spec(shape, array.dtype), self.place(array))
         self.graph.inputs.append(self.value(symbol))
         key = id(array)
         self._state[key] = (array, symbol)
@@ -173,14 +176,15 @@ class Tracer:
         """Reserve `words` of the generator's stream: their constant distance from the start of the program."""
         self.random_state(generator)
         known = self._random[id(generator)]
-        offset = known[2]
+        offset: int = known[2]
         known[2] += words
-        return int(offset)
+        return offset
 
     def random_words(self, generator: Any) -> int:
         """How many words the program has drawn so far."""
         known = self._random.get(id(generator))
-        return 0 if known is None else int(known[2])
+        words: int = 0 if known is None else known[2]
+        return words
 
     def rewind_random(self, generator: Any, words: int) -> None:
         """Go back (or forth) to where the program had drawn that many words: a checkpoint computes the same again."""

@@ -95,6 +95,17 @@ def numpy_index(index: Index) -> tuple[Any, ...]:
     return (*(slice(*part) if isinstance(part, tuple) else part for part in index), Ellipsis)
 
 
+def slice_length(part: tuple[Any, ...], size: int) -> int:
+    """How many elements (start, stop, step) takes of `size`; by arithmetic alone where a graph's unknown sizes are among the numbers."""
+    start, stop, step = part
+    if type(size) is int and type(start) is int and (stop is None or type(stop) is int):
+        return len(range(*slice(start, stop, step).indices(size)))
+    start = 0 if start is None else start
+    first = max(start + size, 0) if start < 0 else min(start, size)
+    last = size if stop is None else max(stop + size, 0) if stop < 0 else min(stop, size)
+    return -((first - last) // step) if last > first else 0
+
+
 def slice_rule(x: Spec, *, index: Index) -> Spec:
     """Rule: integers remove a dimension, (start, stop, step) shorten it, None makes one of size 1."""
     shape: list[int] = []
@@ -106,7 +117,7 @@ def slice_rule(x: Spec, *, index: Index) -> Spec:
         if dim >= len(x.shape):
             raise DimensionError(f"too many indices for a tensor of shape {x.shape}")
         if isinstance(part, tuple):
-            shape.append(len(range(*slice(*part).indices(x.shape[dim]))))
+            shape.append(slice_length(part, x.shape[dim]))
         elif not -x.shape[dim] <= part < x.shape[dim]:
             raise DimensionError(f"index {part} is out of range for dimension {dim} of size {x.shape[dim]} (shape {x.shape})")
         dim += 1

@@ -83,22 +83,25 @@ def celu(input: Tensor, alpha: float = 1.0) -> Tensor:
     return _elu(input, alpha=float(alpha), scale=1.0, slope=1.0 / alpha)
 
 
-def hardshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
+def hardshrink(input: Tensor, lambd: float = 0.5, *, out: Any = None) -> Tensor:
     """x, but 0 where -lambd <= x <= lambd.
 
     >>> gl.hardshrink(gl.tensor([-1.0, 0.25]))
     tensor([-1.,  0.])
     """
+    if out is not None:
+        return into("hardshrink", out, hardshrink(input, lambd))
     return input.masked_fill((input >= -lambd) & (input <= lambd), 0)
 
 
-def threshold(input: Tensor, threshold: float, value: float) -> Tensor:
+def threshold(input: Tensor, threshold: float, value: float, *, out: Any = None) -> Tensor:
     """x where it is above `threshold`, else `value`.
 
     >>> gl.threshold(gl.tensor([-1.0, 2.0]), 0.0, 9.0)
     tensor([9., 2.])
     """
-    return input.masked_fill(input <= threshold, value)
+    result = input.masked_fill(input <= threshold, value)
+    return result if out is None else into("threshold", out, result)
 
 
 def prelu(input: Tensor, weight: Tensor) -> Tensor:

@@ -6,7 +6,7 @@ The functions look at them in one comparison each, so that a call without them p
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -14,23 +14,26 @@ import numpy as np
 from gradlab.autograd import inplace
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current
-from gradlab.dtype import BOOL, FLOATING, from_numpy
+from gradlab.device import Device
+from gradlab.dtype import BOOL, FLOATING, as_numpy, from_numpy
 
 # These write numbers of one type only, as in PyTorch; the others convert what they computed.
 EXACT = frozenset({
     "abs", "addbmm", "addmm", "addmv", "all", "amax", "amin", "aminmax", "any", "argmax", "argmin", "baddbmm", "bitwise_not", "bmm",
     "bucketize", "ceil", "chain_matmul", "clamp", "cross", "cummax", "cummin", "diag", "dot", "fix", "float_power", "floor", "frac",
     "gather", "heaviside", "histc", "index_select", "inner", "inverse", "isneginf", "isposinf", "kthvalue", "log_softmax",
-    "logcumsumexp", "masked_select", "matmul", "matrix_power", "max", "median", "min", "mm", "mode", "msort", "mv", "nan_to_num",
-    "nanmedian", "nanquantile", "neg", "nonzero", "norm", "quantile", "renorm", "round", "searchsorted", "sgn", "sign", "signbit",
+    "logcumsumexp", "masked_select", "matmul", "matrix_power", "max", "median", "min", "mm", "mode", "msort", "multinomial", "mv",
+    "nan_to_num", "nanmedian",
+    "nanquantile", "neg", "nonzero", "norm", "quantile", "renorm", "round", "searchsorted", "sgn", "sign", "signbit",
     "softmax", "sort", "take_along_dim", "topk", "tril", "triu", "trunc", "vdot", "where",
 })  # fmt: skip
 
 
-def into(name: str, out: Any, result: Any, inputs: Sequence[Any] = ()) -> Any:
+def into(name: str, out: Any, result: Any, inputs: Sequence[Any] = (), *, warn: bool = True) -> Any:
     """Write a function's result into `out` (a tensor, or one for each result) and return that.
 
-    inputs: tensors that `out` may share no memory with, for the functions where PyTorch refuses that.
+    inputs: tensors that `out` may share no memory with, for the functions where PyTorch refuses that. warn: whether giving `out` another
+    shape is worth a warning.
     RuntimeError where the result's kind does not fit into the type of `out`, where gradients are recorded, where several elements of `out`
     lie in one place. A tensor of another shape is given the result's shape, with a UserWarning if it had elements.
     """
@@ -40,14 +43,14 @@ def into(name: str, out: Any, result: Any, inputs: Sequence[Any] = ()) -> Any:
     if isinstance(result, Differentiable):
         if not isinstance(out, Differentiable):
             raise TypeError(f"{name}(): argument 'out' must be a tensor, not {type(out).__name__}")
-        return _write(name, out, result)
+        return _write(name, out, result, warn)
     if not isinstance(out, (tuple, list)) or len(out) != len(result):
         raise TypeError(f"{name}(): argument 'out' must be a tuple of {len(result)} tensors, one for each result")
-    outs = tuple(into(name, o, r) for o, r in zip(out, result, strict=True))
+    outs = tuple(into(name, o, r, warn=warn) for o, r in zip(out, result, strict=True))
     return outs if type(result) is tuple else type(result)(*outs)
 
 
-def _write(name: str, out: Any, result: Any) -> Any:
+def _write(name: str, out: Any, result: Any, warn: bool) -> Any:
     mode = current()
     if mode.recording and (result._edge is not None or out._edge is not None):
         which = "one of the arguments" if result._edge is not None else "the tensor to write to"
@@ -73,13 +76,28 @@ def _write(name: str, out: Any, result: Any) -> Any:
         return inplace.write(name, out, result)
     if out._base is not None:
         raise RuntimeError(f"{name}(): out is a view of shape {out.shape}, which cannot be resized to {result.shape}; give its own tensor")
-    if out.numel():
+    if warn and out.numel():
         warnings.warn(
             f"An output with one or more elements was resized since it had shape {list(out.shape)}, which does not match the required "
             f"output shape {list(result.shape)}. out.resize_(0) says that this is meant",
             stacklevel=4,
         )
     return inplace.rebind(out, result.clone()._array, None, mode)
+
+
+def made(name: str, out: Any, dtype: Any, device: Any, make: Callable[[Any, Any], Any]) -> Any:
+    """Let a function that makes tensors, `make(dtype, device)`, make one like `out`, and write it there.
+
+    RuntimeError for a dtype or device that is not that of `out`.
+    """
+    if not isinstance(out, Differentiable):
+        raise TypeError(f"{name}(): argument 'out' must be a tensor, not {type(out).__name__}")
+    own, place = out._array.dtype, out.device  # type: ignore[attr-defined]
+    if dtype is not None and as_numpy(dtype) != own:
+        raise RuntimeError(f"{name}(): dtype {from_numpy(as_numpy(dtype))} does not match dtype of out parameter ({from_numpy(own)})")
+    if device is not None and (Device(device).type, Device(device).index or 0) != (place.type, place.index or 0):
+        raise RuntimeError(f"{name}(): device {Device(device)} does not match device of out parameter ({place})")
+    return into(name, out, make(own, place), warn=False)
 
 
 def _overlap(a: Any, b: Any) -> bool:

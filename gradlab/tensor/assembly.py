@@ -14,7 +14,8 @@ from gradlab.spec import count, normalize_dim
 from gradlab.tensor.alias import either, into
 from gradlab.tensor.convert import moved
 from gradlab.tensor.layout import common_dtype
-from gradlab.tensor.shape import cat, expand, narrow, reshape, split, stack
+from gradlab.tensor.shape import cat, expand, reshape, stack
+from gradlab.tensor.splitting import narrow, split
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -184,10 +185,11 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0, *, axis:
             raise RuntimeError(f"tensor_split: at least one part, got {parts}")
         small, larger = divmod(size, parts)
         places = [i * small + min(i, larger) for i in range(1, parts)]
+        ends, starts = [0, *places, size], [0, *places]
     else:
         places = [int(i) for i in indices_or_sections]
-    ends = [0, *(slice(i).indices(size)[1] for i in places), size]
-    starts = [0, *(slice(i, None).indices(size)[0] for i in places)]
+        ends = [0, *(slice(i).indices(size)[1] for i in places), size]
+        starts = [0, *(slice(i, None).indices(size)[0] for i in places)]
     return tuple(narrow(input, dim, a, max(b - a, 0)) for a, b in zip(starts, ends[1:], strict=True))
 
 

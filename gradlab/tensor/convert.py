@@ -47,7 +47,11 @@ class ConvertMethods(Differentiable):
         def device(self) -> Device: ...
 
     def to(self, *args: Any, dtype: Any = None, device: Any = None, non_blocking: bool = False, copy: bool = False) -> Tensor:
-        """This tensor in another dtype or on another device (`to(dtype)`, `to(device)`, `to(other_tensor)`); itself if nothing changes."""
+        """This tensor in another dtype or on another device (`to(dtype)`, `to(device)`, `to(other_tensor)`); itself if nothing changes.
+
+        >>> gl.tensor([1.5]).to(gl.int64)
+        tensor([1])
+        """
         for argument in args:
             if isinstance(argument, Differentiable):
                 dtype, device = argument._array.dtype, argument.device  # type: ignore[attr-defined]
@@ -65,72 +69,140 @@ class ConvertMethods(Differentiable):
         return _clone(out) if copy and out is self else out
 
     def type(self, dtype: Any) -> Tensor:
-        """`to(dtype)`."""
+        """`to(dtype)`.
+
+        >>> gl.tensor([1.5]).type(gl.int64)
+        tensor([1])
+        """
         return self.to(dtype=dtype)
 
     def type_as(self, other: Tensor) -> Tensor:
-        """`to(other.dtype)`."""
+        """`to(other.dtype)`.
+
+        >>> gl.tensor([1.5]).type_as(gl.tensor([1]))
+        tensor([1])
+        """
         return self.to(dtype=other._array.dtype)
 
     def float(self) -> Tensor:
-        """As float32."""
+        """As float32.
+
+        >>> gl.tensor([1]).float()
+        tensor([1.])
+        """
         return self.to(dtype=float32)
 
     def double(self) -> Tensor:
-        """As float64."""
+        """As float64.
+
+        >>> gl.tensor([1]).double()
+        tensor([1.], dtype=gradlab.float64)
+        """
         return self.to(dtype=float64)
 
     def half(self) -> Tensor:
-        """As float16."""
+        """As float16.
+
+        >>> gl.tensor([1]).half()
+        tensor([1.], dtype=gradlab.float16)
+        """
         return self.to(dtype=float16)
 
     def bfloat16(self) -> Tensor:
-        """As bfloat16."""
+        """As bfloat16.
+
+        >>> gl.tensor([1]).bfloat16()
+        tensor([1.], dtype=gradlab.bfloat16)
+        """
         return self.to(dtype=bfloat16)
 
     def int(self) -> Tensor:
-        """As int32."""
+        """As int32.
+
+        >>> gl.tensor([1.5]).int()
+        tensor([1], dtype=gradlab.int32)
+        """
         return self.to(dtype=int32)
 
     def long(self) -> Tensor:
-        """As int64."""
+        """As int64.
+
+        >>> gl.tensor([1.5]).long()
+        tensor([1])
+        """
         return self.to(dtype=int64)
 
     def short(self) -> Tensor:
-        """As int16."""
+        """As int16.
+
+        >>> gl.tensor([1.5]).short()
+        tensor([1], dtype=gradlab.int16)
+        """
         return self.to(dtype=int16)
 
     def char(self) -> Tensor:
-        """As int8."""
+        """As int8.
+
+        >>> gl.tensor([1.5]).char()
+        tensor([1], dtype=gradlab.int8)
+        """
         return self.to(dtype=int8)
 
     def byte(self) -> Tensor:
-        """As uint8."""
+        """As uint8.
+
+        >>> gl.tensor([1.5]).byte()
+        tensor([1], dtype=gradlab.uint8)
+        """
         return self.to(dtype=uint8)
 
     def bool(self) -> Tensor:
-        """As truth values: whether nonzero."""
+        """As truth values: whether nonzero.
+
+        >>> gl.tensor([0.0, 1.5]).bool()
+        tensor([False,  True])
+        """
         return self.to(dtype=BOOL)
 
     def cpu(self) -> Tensor:
-        """On the CPU."""
+        """On the CPU.
+
+        >>> gl.ones(2).cpu()
+        tensor([1., 1.])
+        """
         return self.to(device="cpu")
 
     def cuda(self, device: Any = None) -> Tensor:
-        """On a GPU: the current one, or the one of that index."""
+        """On a GPU: the current one, or the one of that index.
+
+        >>> gl.ones(2).cuda().device.type  # doctest: +SKIP
+        'cuda'
+        """
         return self.to(device=Device("cuda", device) if device is None or isinstance(device, int_) else device)
 
     def clone(self) -> Tensor:
-        """A copy in memory of its own; gradients pass through."""
+        """A copy in memory of its own; gradients pass through.
+
+        >>> gl.ones(2).clone()
+        tensor([1., 1.])
+        """
         return _clone(self)
 
     def contiguous(self) -> Tensor:
-        """This tensor if its elements lie in row-major order, else a copy that does."""
+        """This tensor if its elements lie in row-major order, else a copy that does.
+
+        >>> gl.ones(2, 3).t().contiguous().stride()
+        (2, 1)
+        """
         flags = getattr(self._array, "flags", None)  # a trace has none
         return self if flags is None or flags.c_contiguous else _clone(self)  # type: ignore[return-value]
 
     def numpy(self, *, force: Any = False) -> Any:
-        """A NumPy array sharing this CPU tensor's memory. Raises if it requires grad (use detach()) or lives elsewhere (use cpu())."""
+        """A NumPy array sharing this CPU tensor's memory. Raises if it requires grad (use detach()) or lives elsewhere (use cpu()).
+
+        >>> gl.ones(2).numpy().dtype
+        dtype('float32')
+        """
         if force:
             if self._edge is not None:
                 cuts.note("numpy(force=True)", self)
@@ -145,7 +217,11 @@ class ConvertMethods(Differentiable):
         return np.array(self.numpy(), dtype=dtype, copy=copy)
 
     def item(self) -> Any:
-        """The one element as a Python number. RuntimeError unless there is exactly one."""
+        """The one element as a Python number. RuntimeError unless there is exactly one.
+
+        >>> gl.tensor([1.5]).item()
+        1.5
+        """
         if self._edge is not None:
             cuts.note("item()", self)
         array = dispatch.backend_of(self._array).to_numpy(self._array)
@@ -155,7 +231,11 @@ class ConvertMethods(Differentiable):
         return value if type(value) in (float_, int_, bool_) else float_(value)
 
     def tolist(self) -> Any:
-        """The elements as nested lists of Python numbers (a number for a 0-d tensor)."""
+        """The elements as nested lists of Python numbers (a number for a 0-d tensor).
+
+        >>> gl.tensor([[1, 2], [3, 4]]).tolist()
+        [[1, 2], [3, 4]]
+        """
         if self._edge is not None:
             cuts.note("tolist()", self)
         array = dispatch.backend_of(self._array).to_numpy(self._array)
@@ -164,26 +244,42 @@ class ConvertMethods(Differentiable):
     # ------------------------------------------------------------ in place
 
     def copy_(self, src: Any, non_blocking: Any = False) -> Any:
-        """Write the elements of `src` (broadcast, cast) into this tensor."""
+        """Write the elements of `src` (broadcast, cast) into this tensor.
+
+        >>> gl.zeros(2).copy_(gl.tensor([1, 2]))
+        tensor([1., 2.])
+        """
         inplace.check("copy_", self, current())
         source: Any = src if isinstance(src, Differentiable) else wrap(np.asarray(src))
         return assign_cast("copy_", self, source.expand(self.shape))
 
     def fill_(self, value: Any) -> Any:
-        """Write one value everywhere."""
+        """Write one value everywhere.
+
+        >>> gl.zeros(2).fill_(7)
+        tensor([7., 7.])
+        """
         inplace.check("fill_", self, current())
         if isinstance(value, Differentiable):
             return assign_cast("fill_", self, value.expand(self.shape))  # type: ignore[attr-defined]
         return assign("fill_", self, self.new_full(self.shape, value))
 
     def zero_(self) -> Any:
-        """Write 0 everywhere."""
+        """Write 0 everywhere.
+
+        >>> gl.ones(2).zero_()
+        tensor([0., 0.])
+        """
         return self.fill_(0)
 
     # ------------------------------------------------------------ tensors like this one
 
     def new_full(self, size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: Any = False) -> Tensor:
-        """A tensor of that size and value with this tensor's dtype and device unless others are given."""
+        """A tensor of that size and value with this tensor's dtype and device unless others are given.
+
+        >>> gl.tensor([1]).new_full((2,), 7)
+        tensor([7, 7])
+        """
         shape = (size,) if isinstance(size, int_) else tuple(size)
         made = filled(shape, fill_value, self._array.dtype if dtype is None else as_numpy(dtype), Device(device or self.device))
         if type(self._array) is Batched:  # so that each sample may write into its own
@@ -191,29 +287,53 @@ class ConvertMethods(Differentiable):
         return made.requires_grad_() if requires_grad else made
 
     def new_zeros(self, *size: Any, dtype: Any = None, device: Any = None, requires_grad: Any = False) -> Tensor:
-        """Zeros with this tensor's dtype and device unless others are given."""
+        """Zeros with this tensor's dtype and device unless others are given.
+
+        >>> gl.tensor([1]).new_zeros(2)
+        tensor([0, 0])
+        """
         return self.new_full(_size(size), 0, dtype=dtype, device=device, requires_grad=requires_grad)
 
     def new_ones(self, *size: Any, dtype: Any = None, device: Any = None, requires_grad: Any = False) -> Tensor:
-        """Ones with this tensor's dtype and device unless others are given."""
+        """Ones with this tensor's dtype and device unless others are given.
+
+        >>> gl.tensor([1]).new_ones(2)
+        tensor([1, 1])
+        """
         return self.new_full(_size(size), 1, dtype=dtype, device=device, requires_grad=requires_grad)
 
     def new_empty(self, *size: Any, dtype: Any = None, device: Any = None, requires_grad: Any = False) -> Tensor:
-        """As `new_zeros`: memory without values would make two runs differ."""
+        """As `new_zeros`: memory without values would make two runs differ.
+
+        >>> gl.tensor([1]).new_empty(2).shape
+        (2,)
+        """
         return self.new_zeros(*size, dtype=dtype, device=device, requires_grad=requires_grad)
 
     def new_tensor(self, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: Any = False) -> Tensor:
-        """A tensor of that data with this tensor's dtype and device unless others are given."""
+        """A tensor of that data with this tensor's dtype and device unless others are given.
+
+        >>> gl.tensor([1.0]).new_tensor([2, 3])
+        tensor([2., 3.])
+        """
         array = np.array(data).astype(self._array.dtype if dtype is None else as_numpy(dtype))
         made = moved(created(array), Device(device or self.device))
         return made.requires_grad_() if requires_grad else made
 
     def zeros_like(self) -> Tensor:
-        """Zeros of this shape, dtype and device."""
+        """Zeros of this shape, dtype and device.
+
+        >>> gl.ones(2).zeros_like()
+        tensor([0., 0.])
+        """
         return filled(self.shape, 0, self._array.dtype, self.device) if type(self._array) is not Batched else self.new_zeros(self.shape)
 
     def ones_like(self) -> Tensor:
-        """Ones of this shape, dtype and device."""
+        """Ones of this shape, dtype and device.
+
+        >>> gl.zeros(2).ones_like()
+        tensor([1., 1.])
+        """
         return filled(self.shape, 1, self._array.dtype, self.device) if type(self._array) is not Batched else self.new_ones(self.shape)
 
 

@@ -13,6 +13,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import apply, created
 from gradlab.device import CPU, Device, default_device
 from gradlab.dtype import BOOL, FLOATING, INT64, as_numpy, from_numpy as public_dtype, get_default_dtype
+from gradlab.tensor.alias import made
 from gradlab.tensor.convert import filled, moved
 from gradlab.tensor.shape import sizes
 
@@ -26,11 +27,11 @@ __all__ = [
 
 
 def _placed(array: Any, device: Any, requires_grad: bool) -> Tensor:
-    made = created(array)
+    found = created(array)
     place = default_device() if device is None else Device(device)
     if place is not CPU:
-        made = moved(made, place)
-    return made.requires_grad_() if requires_grad else made
+        found = moved(found, place)
+    return found.requires_grad_() if requires_grad else found
 
 
 def _plain(data: Any) -> Any:
@@ -114,38 +115,46 @@ def _filled(size: tuple[Any, ...], value: float, dtype: Any, device: Any, requir
     shape = sizes(size)
     if any(s < 0 for s in shape):
         raise RuntimeError(f"a size cannot be negative: {shape}")
-    made = filled(shape, value, as_numpy(get_default_dtype() if dtype is None else dtype), place)
-    return made.requires_grad_() if requires_grad else made
+    found = filled(shape, value, as_numpy(get_default_dtype() if dtype is None else dtype), place)
+    return found.requires_grad_() if requires_grad else found
 
 
-def zeros(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def zeros(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, out: Any = None) -> Tensor:
     """Zeros of a shape, given as numbers or one sequence.
 
     >>> gl.zeros(2)
     tensor([0., 0.])
     """
+    if out is not None:
+        return made("zeros", out, dtype, device, lambda dtype, device: _filled(size, 0, dtype, device, requires_grad))
     return _filled(size, 0, dtype, device, requires_grad)
 
 
-def ones(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def ones(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, out: Any = None) -> Tensor:
     """Ones of a shape, given as numbers or one sequence.
 
     >>> gl.ones(1, 2)
     tensor([[1., 1.]])
     """
+    if out is not None:
+        return made("ones", out, dtype, device, lambda dtype, device: _filled(size, 1, dtype, device, requires_grad))
     return _filled(size, 1, dtype, device, requires_grad)
 
 
-def empty(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def empty(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, out: Any = None) -> Tensor:
     """A tensor whose values do not matter (here zeros, so that two runs agree).
 
     >>> gl.empty(2, 3).shape
     (2, 3)
     """
+    if out is not None:
+        return made("empty", out, dtype, device, lambda dtype, device: _filled(size, 0, dtype, device, requires_grad))
     return _filled(size, 0, dtype, device, requires_grad)
 
 
-def full(size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def full(
+    size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, out: Any = None
+) -> Tensor:  # fmt: skip
     """One value everywhere; its dtype is the value's unless given.
 
     >>> gl.full((2,), 7.0)
@@ -153,6 +162,8 @@ def full(size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, r
     """
     if isinstance(fill_value, Differentiable):
         fill_value = fill_value.item()  # type: ignore[attr-defined]
+    if out is not None:
+        return made("full", out, dtype, device, lambda dtype, device: _filled((size,), fill_value, dtype, device, requires_grad))
     if dtype is None:
         dtype = BOOL if isinstance(fill_value, bool) else INT64 if isinstance(fill_value, int) else get_default_dtype()
     return _filled((size,), fill_value, dtype, device, requires_grad)
@@ -195,20 +206,22 @@ def full_like(input: Tensor, fill_value: Any, *, dtype: Any = None, device: Any 
 
 
 def arange(
-    start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
-) -> Tensor:
+    start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, out: Any = None
+) -> Tensor:  # fmt: skip
     """start, start + step, … below `end`; `arange(end)` starts at 0. int64 if all three are integers.
 
     >>> gl.arange(0, 1, 0.25)
     tensor([0.0000, 0.2500, 0.5000, 0.7500])
     """
+    if out is not None:
+        return made("arange", out, dtype, device, lambda dtype, device: arange(start, end, step, dtype=dtype, device=device))
     if end is None:
         start, end = 0, start
     start, end, step = (x.item() if isinstance(x, Differentiable) else x for x in (start, end, step))  # type: ignore[attr-defined]
     for x in (start, end, step):
         if not isinstance(x, (int, float)):
             raise TypeError(f"arange: start, end and step are numbers, not {type(x).__name__}")
-        if not math.isfinite(x):
+        if isinstance(x, float) and not math.isfinite(x):
             raise RuntimeError(f"arange: start, end and step are finite, got {start}, {end}, {step}")
     whole = all(isinstance(x, int) for x in (start, end, step))
     chosen = INT64 if whole and dtype is None else as_numpy(get_default_dtype() if dtype is None else dtype)
@@ -218,8 +231,8 @@ def arange(
         raise RuntimeError(f"arange: step {step} does not lead from {start} to {end}")
     size = -((start - end) // step) if whole else math.ceil((end - start) / step)
     params = {"start": start, "step": step, "size": size, "dtype": chosen, "device": default_device() if device is None else Device(device)}
-    made = apply(ops.create.arange, (), params)
-    return made.requires_grad_() if requires_grad else made
+    found = apply(ops.create.arange, (), params)
+    return found.requires_grad_() if requires_grad else found
 
 
 def _spaced(name: str, start: Any, end: Any, steps: Any, dtype: np.dtype[Any]) -> Any:
@@ -240,25 +253,30 @@ def _spaced(name: str, start: Any, end: Any, steps: Any, dtype: np.dtype[Any]) -
 
 
 def linspace(
-    start: Any, end: Any, steps: int, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
-) -> Tensor:
+    start: Any, end: Any, steps: int, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, out: Any = None
+) -> Tensor:  # fmt: skip
     """`steps` evenly spaced numbers from `start` to `end`, both included.
 
     >>> gl.linspace(0, 1, 5)
     tensor([0.0000, 0.2500, 0.5000, 0.7500, 1.0000])
     """
+    if out is not None:
+        return made("linspace", out, dtype, device, lambda dtype, device: linspace(start, end, steps, dtype=dtype, device=device))
     chosen = as_numpy(get_default_dtype() if dtype is None else dtype)
     return _placed(_spaced("linspace", start, end, steps, chosen).astype(chosen), device, requires_grad)
 
 
 def logspace(
-    start: Any, end: Any, steps: int, base: float = 10.0, *, dtype: Any = None, device: Any = None, requires_grad: bool = False
-) -> Tensor:
+    start: Any, end: Any, steps: int, base: float = 10.0, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
+    out: Any = None,
+) -> Tensor:  # fmt: skip
     """`base` to the power of `steps` evenly spaced numbers from `start` to `end`, both included.
 
     >>> gl.logspace(0, 2, 3)
     tensor([  1.,  10., 100.])
     """
+    if out is not None:
+        return made("logspace", out, dtype, device, lambda dtype, device: logspace(start, end, steps, base, dtype=dtype, device=device))
     chosen = as_numpy(get_default_dtype() if dtype is None else dtype)
     powers = np.power(float(base), _spaced("logspace", start, end, steps, chosen))
     return _placed(powers.astype(chosen), device, requires_grad)
@@ -307,17 +325,21 @@ def asarray(obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | Non
     """
     if copy:
         return tensor(obj, dtype=dtype, device=device, requires_grad=requires_grad)
-    made = as_tensor(obj, dtype=dtype, device=device)
-    return made.requires_grad_() if requires_grad and not made.requires_grad else made
+    found = as_tensor(obj, dtype=dtype, device=device)
+    return found.requires_grad_() if requires_grad and not found.requires_grad else found
 
 
-def eye(n: int, m: int | None = None, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def eye(
+    n: int, m: int | None = None, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, out: Any = None
+) -> Tensor:  # fmt: skip
     """Ones on the diagonal of an (n, m) matrix of zeros.
 
     >>> gl.eye(2)
     tensor([[1., 0.],
             [0., 1.]])
     """
+    if out is not None:
+        return made("eye", out, dtype, device, lambda dtype, device: eye(n, m, dtype=dtype, device=device))
     return _placed(np.eye(n, m, dtype=as_numpy(get_default_dtype() if dtype is None else dtype)), device, requires_grad)
 
 

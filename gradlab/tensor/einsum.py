@@ -86,7 +86,8 @@ class _Term:
         self.tensor, self.labels = tensor, labels
 
     def size(self, label: Label) -> int:
-        return int(self.tensor.shape[self.labels.index(label)])
+        size: int = self.tensor.shape[self.labels.index(label)]
+        return size
 
     def ordered(self, labels: Sequence[Label]) -> Any:
         """The tensor with its dimensions in this order."""

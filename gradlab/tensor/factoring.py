@@ -110,11 +110,13 @@ def lu(A: Tensor, *, pivot: bool = True, out: Any = None) -> Any:
     return result if out is None else into("linalg.lu", out, result)
 
 
-def matrix_rank(input: Tensor, tol: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None) -> Tensor:
+def matrix_rank(input: Tensor, tol: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None, out: Any = None) -> Tensor:
     """The number (int64) of singular values above max(atol, rtol · largest); rtol is max(m, n) · eps unless a tolerance is given.
 
     `tol` is the old name of atol, with no relative part. hermitian: the matrices are symmetric.
     """
+    if out is not None:
+        return into("matrix_rank", out, matrix_rank(input, tol, hermitian, atol=atol, rtol=rtol))
     matrix("matrix_rank", input)
     if tol is not None:
         atol, rtol = tol, 0.0
@@ -130,11 +132,13 @@ def matrix_rank(input: Tensor, tol: Any = None, hermitian: bool = False, *, atol
     return (values > level.unsqueeze(-1)).sum(-1)
 
 
-def cond(A: Tensor, p: Any = None) -> Tensor:
+def cond(A: Tensor, p: Any = None, *, out: Any = None) -> Tensor:
     """The condition number |A| · |A⁻¹| in the matrix norm p, of `matrix_norm`; None is 2. For ±2 also of matrices that are not square.
 
     Singular matrices have inf in the 2-norm; in the others they raise LinAlgError.
     """
+    if out is not None:
+        return into("cond", out, cond(A, p))
     shape = matrix("cond", A)
     if p is None or p in (2, -2):
         if 0 in shape[-2:]:

@@ -77,5 +77,9 @@ class GammaMethods(Differentiable):
     lgamma, digamma, mvlgamma = lgamma, digamma, mvlgamma
 
     def polygamma(self, n: int) -> Tensor:
-        """The n-th derivative of digamma."""
+        """The n-th derivative of digamma.
+
+        >>> gl.tensor([1.0]).polygamma(1)
+        tensor([1.6449])
+        """
         return polygamma(n, self)  # type: ignore[arg-type]

@@ -14,11 +14,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from gradlab import dispatch
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current
 from gradlab.autograd.record import wrap
 from gradlab.device import Device
-from gradlab.tensor.convert import moved
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -114,9 +114,11 @@ def draw(generator: Generator | None, words: int, device: Device | None = None) 
         return tracer.random_state(generator), tracer.advance_random(generator, -(-words // 4) * 4)
     if (capturing := captured.get()) is not None and (found := capturing(generator, words, device)) is not None:
         return found
-    state = wrap(generator.state_array())
+    state = generator.state_array()
     generator.advance(words)
-    return (state if device is None or device.type == "cpu" else moved(state, device)), 0
+    if device is not None and device.type != "cpu":
+        state = dispatch.backend_for(device).from_numpy(state, device)
+    return wrap(state), 0
 
 
 def manual_seed(seed: int) -> Generator:
@@ -172,7 +174,13 @@ def set_rng_state(new_state: Tensor) -> None:
 
 @contextmanager
 def fork_rng(devices: Any = None, enabled: bool = True) -> Iterator[None]:
-    """Random numbers drawn inside leave no trace: afterwards the default generator is where it was. `devices` is not needed here."""
+    """Random numbers drawn inside leave no trace: afterwards the default generator is where it was. `devices` is not needed here.
+
+    >>> with gl.random.fork_rng():
+    ...     x = gl.rand(2)
+    >>> bool((gl.rand(2) == x).all())
+    True
+    """
     kept = default_generator._seed, default_generator._offset
     try:
         yield

@@ -255,7 +255,11 @@ class IndexingMethods(Differentiable):
     __getitem__, __setitem__, index_put = getitem, setitem, index_put
 
     def index_put_(self: Any, indices: Sequence[Any], values: Tensor, accumulate: bool = False) -> Any:
-        """index_put, in place."""
+        """index_put, in place.
+
+        >>> gl.zeros(3).index_put_((gl.tensor([2, 0]),), gl.tensor([1.0, 2.0]))
+        tensor([2., 0., 1.])
+        """
         at, values, dims = _put_arguments("index_put_", self, indices, values)
         params = {"dims": dims, "accumulate": bool(accumulate), "wrap": True}
         return write_into("index_put_", self, ops.index.index_put, (at, values), params)

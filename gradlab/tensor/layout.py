@@ -1,4 +1,4 @@
-"""Layout: shifting, turning, repeating, triangles, diagonals, windows. Joining and splitting by rows and columns is in `assembly.py`."""
+"""Layout: shifting, turning, triangles, diagonals, windows. Repetition is in `repetition.py`, joining and splitting in `assembly.py`."""
 
 from __future__ import annotations
 
@@ -9,29 +9,28 @@ import numpy as np
 
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
-from gradlab.autograd.record import bind, created, wrap
+from gradlab.autograd.record import bind, created
 from gradlab.device import Device
 from gradlab.dtype import INT64, as_numpy, result_type
-from gradlab.spec import DimensionError, ShapeError, broadcast_shapes, count, normalize_dim
-from gradlab.tensor.alias import either, into
+from gradlab.spec import DimensionError, ShapeError, normalize_dim, whole
+from gradlab.tensor.alias import either, into, required
 from gradlab.tensor.convert import moved
 from gradlab.tensor.math_in_place import twin
-from gradlab.tensor.shape import cat, expand, flip, permute, reshape, sizes, transpose
+from gradlab.tensor.shape import cat, flip, permute, reshape, transpose
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
 
 __all__ = [
-    "broadcast_shapes", "broadcast_tensors", "broadcast_to", "diag", "diag_embed", "diagflat", "diagonal", "diagonal_scatter", "fliplr",
-    "flipud", "moveaxis", "movedim", "ravel", "repeat_interleave", "roll", "rot90", "select_scatter", "slice_scatter", "swapaxes",
-    "swapdims", "tile", "trace", "tril", "tril_indices", "triu", "triu_indices",
+    "diag", "diag_embed", "diagflat", "diagonal", "diagonal_scatter", "fliplr", "flipud", "moveaxis", "movedim", "ravel", "roll",
+    "rot90", "select_scatter", "slice_scatter", "swapaxes", "swapdims", "trace", "tril", "tril_indices", "triu", "triu_indices",
 ]  # fmt: skip
 
 _rows = ops.layout
-_diagonal, _diagonal_embed, _diagonal_scatter, _tril, _triu, _unfold, _repeated, _slice_scatter = map(
+_diagonal, _diagonal_embed, _diagonal_scatter, _tril, _triu, _unfold, _slice_scatter = map(
     bind,
     (
-        _rows.diagonal, _rows.diagonal_embed, _rows.diagonal_scatter, _rows.tril, _rows.triu, _rows.unfold_view, _rows.repeated,
+        _rows.diagonal, _rows.diagonal_embed, _rows.diagonal_scatter, _rows.tril, _rows.triu, _rows.unfold_view,
         ops.movement.slice_scatter,
     ),
 )  # fmt: skip
@@ -45,7 +44,11 @@ def _one_or_more(dims: Any) -> tuple[int, ...]:
 
 
 def movedim(input: Tensor, source: Any, destination: Any) -> Tensor:
-    """The dimension(s) `source` at the place(s) `destination`, the others in their order. A view."""
+    """The dimension(s) `source` at the place(s) `destination`, the others in their order. A view.
+
+    >>> gl.movedim(gl.ones(2, 3, 4), 0, -1).shape
+    (3, 4, 2)
+    """
     rank = len(input._array.shape)
     given, places = _one_or_more(source), _one_or_more(destination)
     if len(given) != len(places):
@@ -62,21 +65,35 @@ moveaxis = movedim
 
 
 def fliplr(input: Tensor) -> Tensor:
-    """The columns in reverse order. A copy."""
+    """The columns in reverse order. A copy.
+
+    >>> gl.fliplr(gl.tensor([[1, 2], [3, 4]]))
+    tensor([[2, 1],
+            [4, 3]])
+    """
     if len(input._array.shape) < 2:
         raise RuntimeError(f"fliplr: at least two dimensions, not shape {input._array.shape}")
     return flip(input, 1)
 
 
 def flipud(input: Tensor) -> Tensor:
-    """The rows in reverse order. A copy."""
+    """The rows in reverse order. A copy.
+
+    >>> gl.flipud(gl.tensor([[1, 2], [3, 4]]))
+    tensor([[3, 4],
+            [1, 2]])
+    """
     if not input._array.shape:
         raise RuntimeError("flipud: at least one dimension")
     return flip(input, 0)
 
 
 def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
-    """Elements moved by `shifts` along `dims`, those that leave at the end coming in at the beginning. Without `dims` in flat order."""
+    """Elements moved by `shifts` along `dims`, those that leave at the end coming in at the beginning. Without `dims` in flat order.
+
+    >>> gl.roll(gl.tensor([1, 2, 3]), 1)
+    tensor([3, 1, 2])
+    """
     steps = _one_or_more(shifts)
     if dims is None or dims == () or dims == []:
         if len(steps) != 1:
@@ -98,7 +115,12 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
 
 
 def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
-    """Turned by k · 90 degrees in the plane of two dims, from the first toward the second."""
+    """Turned by k · 90 degrees in the plane of two dims, from the first toward the second.
+
+    >>> gl.rot90(gl.tensor([[1, 2], [3, 4]]))
+    tensor([[2, 4],
+            [1, 3]])
+    """
     rank = len(input._array.shape)
     if len(dims) != 2 or rank < 2:
         raise RuntimeError(f"rot90: two dims of at least two dimensions, got dims {tuple(dims)} for shape {input._array.shape}")
@@ -111,85 +133,6 @@ def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
     if turns == 2:
         return flip(input, a, b)
     return transpose(flip(input, b), a, b) if turns == 1 else flip(transpose(input, a, b), b)
-
-
-# ---------------------------------------------------------------- repetition
-
-
-def repeat(input: Tensor, *repeats: Any) -> Tensor:
-    """The tensor repeated along each dimension, as often as `repeats` says; further repeats in front make new dimensions."""
-    times = sizes(repeats)
-    shape = input._array.shape
-    if len(times) < len(shape) or any(r < 0 for r in times):
-        raise RuntimeError(f"repeat: a count that is not negative for each dimension of shape {shape} at least, got {times}")
-    own = (1,) * (len(times) - len(shape)) + tuple(shape)
-    apart = tuple(s for size in own for s in (1, size))
-    spread = tuple(s for r, size in zip(times, own, strict=True) for s in (r, size))
-    return reshape(expand(reshape(input, apart), spread), tuple(r * s for r, s in zip(times, own, strict=True)))
-
-
-def tile(input: Tensor, *dims: Any) -> Tensor:
-    """As `repeat`; missing repeats in front are 1."""
-    times = sizes(dims)
-    return repeat(input, (1,) * (len(input._array.shape) - len(times)) + times)
-
-
-def repeat_interleave(
-    input: Tensor, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None, axis: Any = None
-) -> Tensor:  # fmt: skip
-    """Each element repeated `repeats` times in a row along `dim` (default: of the flattened tensor).
-
-    repeats: a number, or a vector of integers, one for each element along `dim`. A single tensor argument holds the repeats of 0, 1, 2, ….
-    """
-    dim = dim if axis is None else either("repeat_interleave", dim, None, axis)
-    if repeats is None:
-        return _repeated(input)
-    if dim is None:
-        input, dim = reshape(input, -1), 0
-    shape = input._array.shape
-    dim = normalize_dim(dim, len(shape))
-    if not shape:
-        input, shape = reshape(input, 1), (1,)
-    if isinstance(repeats, (tuple, list)):
-        repeats = moved(wrap(np.array(repeats, np.int64)), input.device)
-    if isinstance(repeats, Differentiable):
-        if len(repeats._array.shape) > 1 or count(repeats._array.shape) not in (1, shape[dim]):
-            raise RuntimeError(
-                f"repeat_interleave: repeats of shape {repeats._array.shape} do not fit dimension {dim} of size {shape[dim]}: one number, "
-                f"or one for each element"
-            )
-        if repeats._array.dtype.kind not in "iu":
-            raise RuntimeError(f"repeat_interleave: repeats are integers, not {repeats.dtype}")  # type: ignore[attr-defined]
-        found = input.index_select(dim, _repeated(reshape(repeats, -1).expand(shape[dim])))  # type: ignore[arg-type]
-    else:
-        if repeats < 0:
-            raise RuntimeError(f"repeat_interleave: repeats are not negative, got {repeats}")
-        wide = expand(input.unsqueeze(dim + 1), (*shape[: dim + 1], int(repeats), *shape[dim + 1 :]))
-        found = reshape(wide, (*shape[:dim], shape[dim] * int(repeats), *shape[dim + 1 :]))
-    if output_size is not None and found._array.shape[dim] != output_size:
-        raise RuntimeError(f"repeat_interleave: output_size {output_size} is not the size {found._array.shape[dim]} that repeats give")
-    return found
-
-
-def broadcast_to(input: Tensor, size: Any) -> Tensor:
-    """Sizes of 1 repeated, and new dimensions in front, to the shape `size`. A view that cannot be written.
-
-    >>> gl.broadcast_to(gl.tensor([1, 2]), (2, 2))
-    tensor([[1, 2],
-            [1, 2]])
-    """
-    return expand(input, size)
-
-
-def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
-    """All tensors broadcast to one shape. Views that cannot be written.
-
-    >>> [x.shape for x in gl.broadcast_tensors(gl.ones(2, 1), gl.ones(3))]
-    [(2, 3), (2, 3)]
-    """
-    found = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors
-    shape = broadcast_shapes(*(x._array.shape for x in found))
-    return tuple(expand(x, shape) for x in found)
 
 
 def ravel(input: Tensor) -> Tensor:
@@ -217,7 +160,7 @@ def tril(input: Tensor, diagonal: int = 0, *, out: Any = None) -> Tensor:
     tensor([[1., 0.],
             [1., 1.]])
     """
-    result = _tril(_matrices("tril", input), diagonal=int(diagonal))
+    result = _tril(_matrices("tril", input), diagonal=whole(diagonal))
     return result if out is None else into("tril", out, result)
 
 
@@ -228,7 +171,7 @@ def triu(input: Tensor, diagonal: int = 0, *, out: Any = None) -> Tensor:
     tensor([[1., 1.],
             [0., 1.]])
     """
-    result = _triu(_matrices("triu", input), diagonal=int(diagonal))
+    result = _triu(_matrices("triu", input), diagonal=whole(diagonal))
     return result if out is None else into("triu", out, result)
 
 
@@ -273,7 +216,7 @@ def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Te
     tensor([1, 4])
     """
     a, b = _two("diagonal", dim1, dim2, len(_matrices("diagonal", input)._array.shape))
-    return _diagonal(input, offset=int(offset), dim1=a, dim2=b)
+    return _diagonal(input, offset=whole(offset), dim1=a, dim2=b)
 
 
 def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
@@ -290,7 +233,7 @@ def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -
     outer = list(shape[:-1])
     for d in sorted((a, b)):
         outer.insert(d, shape[-1] + abs(offset))
-    return _diagonal_embed(input, shape=tuple(outer), offset=int(offset), dim1=a, dim2=b)
+    return _diagonal_embed(input, shape=tuple(outer), offset=whole(offset), dim1=a, dim2=b)
 
 
 def diag(input: Tensor, diagonal: int = 0, *, out: Any = None) -> Tensor:
@@ -307,7 +250,7 @@ def diag(input: Tensor, diagonal: int = 0, *, out: Any = None) -> Tensor:
         return diag_embed(input, diagonal)
     if rank != 2:
         raise RuntimeError(f"diag: a vector or a matrix, not shape {input._array.shape}; see diagonal and diag_embed")
-    return _diagonal(input, offset=int(diagonal), dim1=0, dim2=1).clone()
+    return _diagonal(input, offset=whole(diagonal), dim1=0, dim2=1).clone()
 
 
 def diagflat(input: Tensor, offset: int = 0) -> Tensor:
@@ -339,28 +282,34 @@ def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0,
             [0., 1.]])
     """
     a, b = _two("diagonal_scatter", dim1, dim2, len(_matrices("diagonal_scatter", input)._array.shape))
-    return _diagonal_scatter(input, src.to(input._array.dtype), offset=int(offset), dim1=a, dim2=b)
+    return _diagonal_scatter(input, src.to(input._array.dtype), offset=whole(offset), dim1=a, dim2=b)
 
 
-def select_scatter(input: Tensor, src: Tensor, dim: int, index: int) -> Tensor:
+def select_scatter(input: Tensor, src: Tensor, dim: int | None = None, index: Any = None, *, axis: Any = None) -> Tensor:
     """A copy of `input` with the part at `index` along `dim` replaced by `src`.
 
     >>> gl.select_scatter(gl.zeros(2, 2), gl.ones(2), 0, 1)
     tensor([[0., 0.],
             [1., 1.]])
     """
+    if axis is not None or dim is None:
+        dim = required("select_scatter", dim, axis)
     dim = normalize_dim(dim, len(input._array.shape))
-    return _slice_scatter(input, src.to(input._array.dtype), index=((0, None, 1),) * dim + (int(index),))
+    return _slice_scatter(input, src.to(input._array.dtype), index=((0, None, 1),) * dim + (whole(index),))
 
 
 def slice_scatter(
-    input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1
-) -> Tensor:
+    input: Tensor, src: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1, *, out: Any = None,
+    axis: Any = None,
+) -> Tensor:  # fmt: skip
     """A copy of `input` with the slice start:end:step along `dim` replaced by `src`.
 
     >>> gl.slice_scatter(gl.zeros(3), gl.ones(1), 0, 1, 2)
     tensor([0., 1., 0.])
     """
+    dim = dim if axis is None else either("slice_scatter", dim, 0, axis)
+    if out is not None:
+        return into("slice_scatter", out, slice_scatter(input, src, dim, start, end, step))
     dim = normalize_dim(dim, len(input._array.shape))
     if step < 1:
         raise RuntimeError(f"slice_scatter: step is positive, got {step}")
@@ -371,12 +320,18 @@ def slice_scatter(
 
 
 def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
-    """All windows of `size` elements along `dimension`, `step` apart; a window's elements are the last dimension. A view."""
+    """All windows of `size` elements along `dimension`, `step` apart; a window's elements are the last dimension. A view.
+
+    >>> gl.tensor([1, 2, 3, 4]).unfold(0, 2, 1)
+    tensor([[1, 2],
+            [2, 3],
+            [3, 4]])
+    """
     shape = input._array.shape
     dim = normalize_dim(dimension, len(shape))
     if size < 0 or step < 1 or size > (shape[dim] if shape else 1):
         raise ShapeError(f"unfold: windows of size {size}, step {step} do not fit dimension {dim} of shape {shape}")
-    return _unfold(input, dim=dim, size=int(size), step=int(step))
+    return _unfold(input, dim=dim, size=whole(size), step=whole(step))
 
 
 def common_dtype(tensors: Sequence[Tensor]) -> np.dtype[Any]:
@@ -388,8 +343,8 @@ class LayoutMethods(Differentiable):
     """The methods of this family."""
 
     __slots__ = ()
-    movedim, moveaxis, fliplr, flipud, roll, rot90, repeat, tile = movedim, movedim, fliplr, flipud, roll, rot90, repeat, tile
-    repeat_interleave, broadcast_to, ravel, tril, triu = repeat_interleave, broadcast_to, ravel, tril, triu
+    movedim, moveaxis, fliplr, flipud, roll, rot90 = movedim, movedim, fliplr, flipud, roll, rot90
+    ravel, tril, triu = ravel, tril, triu
     diagonal, diag, diagflat, diag_embed, trace, unfold = diagonal, diag, diagflat, diag_embed, trace, unfold
     diagonal_scatter, select_scatter, slice_scatter = diagonal_scatter, select_scatter, slice_scatter
     tril_, triu_ = twin(tril), twin(triu)

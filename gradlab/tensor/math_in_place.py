@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gradlab.autograd.base import Differentiable
-from gradlab.tensor import comparison as c, gamma, math as m, math_pairs as mp, pointwise as p, statistics
+from gradlab.tensor import choice, comparison as c, gamma, math as m, math_pairs as mp, norms, pointwise as p
 from gradlab.tensor.update import update
 
 
@@ -45,11 +45,11 @@ class MathInPlaceMethods(Differentiable):
     logical_and_, logical_or_, logical_xor_ = twin(c.logical_and), twin(c.logical_or), twin(c.logical_xor)
     eq_, ne_, lt_, le_, gt_, ge_ = twin(c.eq), twin(c.ne), twin(c.lt), twin(c.le), twin(c.gt), twin(c.ge)
     not_equal_, less_, less_equal_, greater_, greater_equal_ = ne_, lt_, le_, gt_, ge_
-    digamma_, lgamma_, mvlgamma_, renorm_ = twin(gamma.digamma), twin(gamma.lgamma), twin(gamma.mvlgamma), twin(statistics.renorm)
+    digamma_, lgamma_, mvlgamma_, renorm_ = twin(gamma.digamma), twin(gamma.lgamma), twin(gamma.mvlgamma), twin(norms.renorm)
     polygamma_ = twin(lambda x, n: gamma.polygamma(n, x), "polygamma_")
 
     multiply_, subtract_, divide_, true_divide_ = twin(p.mul), twin(p.sub), twin(p.div), twin(p.div)
-    negative_, absolute_, clip_, fix_ = twin(p.neg), twin(p.abs), twin(p.clamp), twin(p.trunc)
+    negative_, absolute_, clip_, fix_ = twin(p.neg), twin(p.abs), twin(choice.clamp), twin(p.trunc)
     arcsin_, arccos_, arctan_, arctan2_ = asin_, acos_, atan_, atan2_
     arcsinh_, arccosh_, arctanh_ = asinh_, acosh_, atanh_
     __ifloordiv__, __imod__, __ilshift__, __irshift__ = floor_divide_, remainder_, bitwise_left_shift_, bitwise_right_shift_

@@ -11,7 +11,7 @@ from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.dtype import FLOAT64, FLOATING, result_type
-from gradlab.tensor import pointwise
+from gradlab.tensor import choice, pointwise
 from gradlab.tensor.alias import into
 from gradlab.tensor.math import exp2
 
@@ -202,24 +202,28 @@ def rsub(input: Tensor, other: Operand, *, alpha: float = 1) -> Tensor:
     return pointwise.sub(other, input, alpha=alpha)
 
 
-def clamp_min(input: Tensor, min: Operand) -> Tensor:
+def clamp_min(input: Tensor, min: Operand, *, out: Any = None) -> Tensor:
     """Limit each element to at least `min`.
 
     >>> gl.clamp_min(gl.tensor([-1.0, 2.0]), 0)
     tensor([0., 2.])
     """
+    if out is not None:
+        return into("clamp_min", out, clamp_min(input, min))
     _only_tensors("clamp_min", input)
-    return pointwise.clamp(input, min)
+    return choice.clamp(input, min)
 
 
-def clamp_max(input: Tensor, max: Operand) -> Tensor:
+def clamp_max(input: Tensor, max: Operand, *, out: Any = None) -> Tensor:
     """Limit each element to at most `max`.
 
     >>> gl.clamp_max(gl.tensor([-1.0, 2.0]), 0)
     tensor([-1.,  0.])
     """
+    if out is not None:
+        return into("clamp_max", out, clamp_max(input, max))
     _only_tensors("clamp_max", input)
-    return pointwise.clamp(input, None, max)
+    return choice.clamp(input, None, max)
 
 
 def gcd(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:

@@ -10,7 +10,7 @@ from gradlab import ops
 from gradlab.autograd.record import bind
 from gradlab.dtype import FLOATING, HALF, as_numpy, promote
 from gradlab.spec import ShapeError, normalize_dim, normalize_dims, reduced_shape
-from gradlab.tensor import statistics
+from gradlab.tensor import norms
 from gradlab.tensor.alias import either, into
 
 if TYPE_CHECKING:
@@ -51,7 +51,7 @@ def vector_norm(
     dims = normalize_dims(dim, len(shape))
     if (ord < 0 or ord == math.inf) and any(shape[d] == 0 for d in dims):
         raise ShapeError(f"vector_norm: order {ord} has no value for no elements: shape {shape}, dim {dims}")
-    result = statistics.vector_norm(x, float(ord), dims, keepdim)
+    result = norms.vector_norm(x, float(ord), dims, keepdim)
     return result if out is None else into("linalg.vector_norm", out, result)
 
 
@@ -78,7 +78,7 @@ def matrix_norm(
     if rows == columns:
         raise RuntimeError(f"matrix_norm: dim {tuple(dim)} names a dimension twice")
     if ord == "fro":
-        return statistics.vector_norm(A, 2.0, tuple(sorted((rows, columns))), keepdim)
+        return norms.vector_norm(A, 2.0, tuple(sorted((rows, columns))), keepdim)
     if ord in ("nuc", 2, -2):
         if A._array.dtype in HALF:
             raise RuntimeError(f"matrix_norm: singular values need float32 or float64, got {A.dtype}; convert with .float()")

@@ -11,6 +11,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind, wrap
 from gradlab.dtype import INT64
 from gradlab.spec import count, normalize_dim
+from gradlab.tensor.alias import into, required
 from gradlab.tensor.convert import moved
 from gradlab.tensor.gather import IndexShapeError, TypeIndexError, places, row, scatter_reduce
 from gradlab.tensor.update import update
@@ -55,7 +56,10 @@ def put(input: Tensor, index: Tensor, source: Tensor, accumulate: bool = False) 
     return flat.reshape(shape)
 
 
-def index_reduce(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True) -> Tensor:
+def index_reduce(
+    input: Tensor, dim: int | None = None, index: Any = None, source: Any = None, reduce: Any = None, *, include_self: bool = True,
+    out: Any = None, axis: Any = None,
+) -> Tensor:  # fmt: skip
     """A copy of `input` whose part at index[i] along `dim` is reduced with all of its parts source[i].
 
     reduce: prod, mean, amax or amin. index: a vector of integers. source: of input's dtype and shape, but as long as `index` along `dim`.
@@ -65,6 +69,10 @@ def index_reduce(input: Tensor, dim: int, index: Tensor, source: Tensor, reduce:
     >>> gl.index_reduce(gl.ones(2), 0, gl.tensor([0, 0]), gl.tensor([2.0, 3.0]), "prod")
     tensor([6., 1.])
     """
+    if axis is not None or dim is None:
+        dim = required("index_reduce", dim, axis)
+    if out is not None:
+        return into("index_reduce", out, index_reduce(input, dim, index, source, reduce, include_self=include_self))
     if reduce not in _REDUCTIONS:
         raise RuntimeError(f"index_reduce: reduce is one of {', '.join(_REDUCTIONS)}, not {reduce!r}")
     at, values = row("index_reduce", index), _source("index_reduce", input, source)
@@ -86,17 +94,34 @@ class PlacingMethods(Differentiable):
     put, index_reduce = put, index_reduce
 
     def put_(self, index: Tensor, source: Tensor, accumulate: bool = False) -> Any:
-        """put, in place."""
+        """put, in place.
+
+        >>> gl.zeros(3).put_(gl.tensor([0, -1]), gl.tensor([1.0, 2.0]))
+        tensor([1., 0., 2.])
+        """
         return update("put_", self, put, index, source, accumulate)
 
-    def index_reduce_(self, dim: int, index: Tensor, source: Tensor, reduce: str, *, include_self: bool = True) -> Any:
-        """index_reduce, in place."""
+    def index_reduce_(
+        self, dim: int | None = None, index: Any = None, source: Any = None, reduce: Any = None, *, include_self: bool = True,
+        axis: Any = None,
+    ) -> Any:  # fmt: skip
+        """index_reduce, in place.
+
+        >>> gl.ones(2).index_reduce_(0, gl.tensor([0, 0]), gl.tensor([2.0, 3.0]), "prod")
+        tensor([6., 1.])
+        """
+        if axis is not None or dim is None:
+            dim = required("index_reduce_", dim, axis)
         return update("index_reduce_", self, index_reduce, dim, index, source, reduce, include_self=include_self)
 
     def fill_diagonal_(self: Any, fill_value: Any, wrap: bool = False) -> Any:
         """Write one number on the main diagonal, in place: at least two dimensions, of one size if there are more.
 
         wrap: in a matrix of more rows than columns the diagonal starts again, a row below its end.
+
+        >>> gl.zeros(2, 2).fill_diagonal_(5)
+        tensor([[5., 0.],
+                [0., 5.]])
         """
         shape = self._array.shape
         if len(shape) < 2:

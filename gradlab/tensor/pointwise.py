@@ -1,27 +1,25 @@
-"""Elementwise functions and methods: arithmetic, powers, exponentials, selection.
+"""Elementwise functions and methods: arithmetic, powers, exponentials, rounding. Choosing between values is in `choice.py`.
 
 Every function here takes tensors of any shape; two inputs broadcast; dtypes promote as in PyTorch. Results are new tensors.
 """
 
 from __future__ import annotations
 
-import math
 from typing import TYPE_CHECKING, Any
 
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind, operator
-from gradlab.dtype import BOOL, FLOATING, INT64, iinfo, result_type
+from gradlab.dtype import BOOL, FLOATING, INT64
 from gradlab.tensor.alias import into
-from gradlab.tensor.comparison import tensors_only
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
 
 __all__ = [
-    "abs", "absolute", "add", "ceil", "clamp", "clip", "cos", "div", "divide", "exp", "floor", "log", "masked_fill", "maximum", "minimum",
-    "mul", "multiply", "neg", "negative", "pow", "reciprocal", "relu", "round", "rsqrt", "sigmoid", "sign", "sin", "sqrt", "square", "sub",
-    "subtract", "tanh", "true_divide", "trunc", "where",
+    "abs", "absolute", "add", "ceil", "cos", "div", "divide", "exp", "floor", "log", "mul", "multiply", "neg", "negative", "pow",
+    "reciprocal", "relu", "round", "rsqrt", "sigmoid", "sign", "sin", "sqrt", "square", "sub", "subtract", "tanh", "true_divide",
+    "trunc",
 ]  # fmt: skip
 
 _rows = ops.elementwise
@@ -29,13 +27,12 @@ _add, _sub, _mul, _div, _pow, _pow_tensor = map(bind, (_rows.add, _rows.sub, _ro
 _exp, _log, _sqrt, _rsqrt, _sin, _cos, _tanh, _sigmoid, _reciprocal = map(
     bind, (_rows.exp, _rows.log, _rows.sqrt, _rows.rsqrt, _rows.sin, _rows.cos, _rows.tanh, _rows.sigmoid, _rows.reciprocal)
 )
-_neg, _abs, _sign, _square, _floor, _ceil, _trunc, _round, _relu, _clamp = map(
+_neg, _abs, _sign, _square, _floor, _ceil, _trunc, _round, _relu = map(
     bind,
-    (_rows.neg, _rows.abs, _rows.sign, _rows.square, _rows.floor, _rows.ceil, _rows.trunc, _rows.round, _rows.relu, _rows.clamp),
+    (_rows.neg, _rows.abs, _rows.sign, _rows.square, _rows.floor, _rows.ceil, _rows.trunc, _rows.round, _rows.relu),
 )
 _clone = bind(_rows.clone)
 _floor_divide, _fmod = map(bind, (ops.math.floor_divide, ops.math.fmod))
-_maximum, _minimum, _where, _lt, _gt = map(bind, (_rows.maximum, _rows.minimum, _rows.where, _rows.lt, _rows.gt))
 
 Operand = Any  # a Tensor or a Python number
 
@@ -51,13 +48,21 @@ def add(input: Operand, other: Operand, *, alpha: float = 1, out: Any = None) ->
 
 
 def sub(input: Operand, other: Operand, *, alpha: float = 1, out: Any = None) -> Tensor:
-    """input - alpha · other."""
+    """input - alpha · other.
+
+    >>> gl.sub(gl.tensor([1.0, 2.0]), 1)
+    tensor([0., 1.])
+    """
     result = _sub(input, other) if alpha == 1 else _sub(input, _mul(other, alpha) if isinstance(other, Differentiable) else other * alpha)
     return result if out is None else into("sub", out, result)
 
 
 def mul(input: Operand, other: Operand, *, out: Any = None) -> Tensor:
-    """input · other, element by element."""
+    """input · other, element by element.
+
+    >>> gl.mul(gl.tensor([1.0, 2.0]), 3)
+    tensor([3., 6.])
+    """
     return _mul(input, other) if out is None else into("mul", out, _mul(input, other))
 
 
@@ -81,7 +86,11 @@ def div(input: Operand, other: Operand, *, rounding_mode: str | None = None, out
 
 
 def pow(input: Operand, exponent: Operand, *, out: Any = None) -> Tensor:
-    """input to the power of `exponent`. An integer tensor takes no negative integer exponent (RuntimeError): make it floating point."""
+    """input to the power of `exponent`. An integer tensor takes no negative integer exponent (RuntimeError): make it floating point.
+
+    >>> gl.pow(gl.tensor([1.0, 2.0, 3.0]), 2)
+    tensor([1., 4., 9.])
+    """
     if out is not None:
         return into("pow", out, pow(input, exponent))
     if type(exponent) in (int, float) and isinstance(input, Differentiable):
@@ -94,17 +103,29 @@ def pow(input: Operand, exponent: Operand, *, out: Any = None) -> Tensor:
 
 
 def exp(input: Tensor, *, out: Any = None) -> Tensor:
-    """e to the power of each element."""
+    """e to the power of each element.
+
+    >>> gl.exp(gl.tensor([0.0, 1.0]))
+    tensor([1.0000, 2.7183])
+    """
     return _exp(input) if out is None else into("exp", out, _exp(input))
 
 
 def log(input: Tensor, *, out: Any = None) -> Tensor:
-    """Natural logarithm; -inf at 0, NaN below."""
+    """Natural logarithm; -inf at 0, NaN below.
+
+    >>> gl.log(gl.tensor([1.0, 10.0]))
+    tensor([0.0000, 2.3026])
+    """
     return _log(input) if out is None else into("log", out, _log(input))
 
 
 def sqrt(input: Tensor, *, out: Any = None) -> Tensor:
-    """Square root; NaN below 0."""
+    """Square root; NaN below 0.
+
+    >>> gl.sqrt(gl.tensor([4.0, 9.0]))
+    tensor([2., 3.])
+    """
     return _sqrt(input) if out is None else into("sqrt", out, _sqrt(input))
 
 
@@ -256,91 +277,7 @@ def relu(input: Tensor) -> Tensor:
     return _relu(input)
 
 
-def clamp(input: Tensor, min: Operand = None, max: Operand = None, *, out: Any = None) -> Tensor:
-    """Limit each element to [min, max]; either may be left out; tensors broadcast. NaN stays NaN. Where min > max the result is max.
-
-    >>> gl.clamp(gl.tensor([-1.0, 0.5, 3.0]), 0, 1)
-    tensor([0.0000, 0.5000, 1.0000])
-    """
-    if out is not None:
-        return into("clamp", out, clamp(input, min, max))
-    if min is None and max is None:
-        raise ValueError("clamp: give min, max or both")
-    if isinstance(min, Differentiable) or isinstance(max, Differentiable):
-        out = input if min is None else _where(_lt(input, min), *_together(min, input))
-        return out if max is None else _where(_gt(out, max), *_together(max, out))
-    numbers = [v for v in (min, max) if v is not None]
-    dtype = result_type([(input._array.dtype, len(input._array.shape))], numbers)
-    low, high = (-math.inf, math.inf) if dtype in FLOATING else (iinfo(dtype).min, iinfo(dtype).max)
-    lo = low if min is None or min < low else high if min > high else min
-    hi = high if max is None or max > high else low if max < low else max
-    return _clamp(input if input._array.dtype == dtype else input.to(dtype), lo=lo, hi=hi)
-
-
-def maximum(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
-    """The larger of two, NaN if either is NaN. Equal elements share the gradient. For a number use clamp(min=…).
-
-    >>> gl.maximum(gl.tensor([1, 5]), gl.tensor([3, 2]))
-    tensor([3, 5])
-    """
-    tensors_only("maximum", input, other)
-    return _maximum(input, other) if out is None else into("maximum", out, _maximum(input, other))
-
-
-def minimum(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
-    """The smaller of two, NaN if either is NaN. Equal elements share the gradient. For a number use clamp(max=…).
-
-    >>> gl.minimum(gl.tensor([1, 5]), gl.tensor([3, 2]))
-    tensor([1, 2])
-    """
-    tensors_only("minimum", input, other)
-    return _minimum(input, other) if out is None else into("minimum", out, _minimum(input, other))
-
-
-def _together(a: Operand, b: Operand) -> tuple[Tensor, Tensor]:
-    """Two operands as tensors of their result type."""
-    if isinstance(a, Differentiable) and isinstance(b, Differentiable) and a._array.dtype == b._array.dtype:
-        return a, b  # type: ignore[return-value]
-    tensors = [x for x in (a, b) if isinstance(x, Differentiable)]
-    numbers = [x for x in (a, b) if not isinstance(x, Differentiable)]
-    dtype = result_type([(t._array.dtype, len(t._array.shape)) for t in tensors], numbers)
-    like: Any = tensors[0] if tensors else None
-    made = [x.to(dtype) if isinstance(x, Differentiable) else like.new_full((), x, dtype=dtype) for x in (a, b)]  # type: ignore[attr-defined]
-    return made[0], made[1]
-
-
-def where(condition: Tensor, input: Operand = None, other: Operand = None, *, out: Any = None) -> Any:
-    """`input` where the bool tensor `condition` is true, else `other`; all broadcast. With the condition alone: nonzero(as_tuple=True).
-
-    >>> gl.where(gl.tensor([True, False]), 1.0, 0.0)
-    tensor([1., 0.])
-    """
-    if out is not None:
-        return into("where", out, where(condition, input, other))
-    if input is None or other is None:
-        return condition.nonzero(as_tuple=True)
-    if not isinstance(input, Differentiable) and not isinstance(other, Differentiable):
-        dtype = result_type([], [input, other])
-        return _where(condition, condition.new_full((), input, dtype=dtype), condition.new_full((), other, dtype=dtype))
-    return _where(condition, *_together(input, other))
-
-
-def masked_fill(input: Tensor, mask: Tensor, value: Operand) -> Tensor:
-    """`input` with `value` (a number or a 0-d tensor) where the bool tensor `mask` is true.
-
-    >>> gl.masked_fill(gl.ones(2), gl.tensor([True, False]), 0.0)
-    tensor([0., 1.])
-    """
-    if not isinstance(value, Differentiable):
-        value = input.new_full((), value)
-    elif value._array.shape:
-        raise RuntimeError(f"masked_fill: value is a number or a 0-d tensor, not one of shape {value._array.shape}; use where")
-    else:
-        value = value.to(input._array.dtype)  # type: ignore[attr-defined]
-    return _where(mask, value, input)
-
-
-multiply, subtract, divide, true_divide, negative, absolute, clip = mul, sub, div, div, neg, abs, clamp
+multiply, subtract, divide, true_divide, negative, absolute = mul, sub, div, div, neg, abs
 
 
 class PointwiseMethods(Differentiable):
@@ -351,13 +288,8 @@ class PointwiseMethods(Differentiable):
     add, sub, mul, div, pow = add, sub, mul, div, pow
     multiply, subtract, divide, true_divide = mul, sub, div, div
     exp, log, sqrt, rsqrt, sin, cos, tanh, sigmoid, reciprocal = exp, log, sqrt, rsqrt, sin, cos, tanh, sigmoid, reciprocal
-    neg, abs, sign, square, floor, ceil, trunc, round, relu, clamp = neg, abs, sign, square, floor, ceil, trunc, round, relu, clamp
-    negative, absolute, clip = neg, abs, clamp
-    maximum, minimum, masked_fill = maximum, minimum, masked_fill
-
-    def where(self, condition: Tensor, other: Operand) -> Tensor:
-        """This tensor where `condition` is true, else `other`."""
-        return where(condition, self, other)
+    neg, abs, sign, square, floor, ceil, trunc, round, relu = neg, abs, sign, square, floor, ceil, trunc, round, relu
+    negative, absolute = neg, abs
 
     if TYPE_CHECKING:
 

@@ -70,7 +70,12 @@ def set_printoptions(
 
 @contextmanager
 def printoptions(**options: Any) -> Iterator[None]:
-    """`set_printoptions` for a block."""
+    """`set_printoptions` for a block.
+
+    >>> with gl.printoptions(precision=2):
+    ...     print(gl.tensor([1 / 3]))
+    tensor([0.33])
+    """
     global _options
     kept = _options
     try:

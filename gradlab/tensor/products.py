@@ -13,7 +13,7 @@ from gradlab.tensor.alias import either, into
 from gradlab.tensor.layout import common_dtype
 from gradlab.tensor.linalg import bmm, matmul, mm
 from gradlab.tensor.math_in_place import twin
-from gradlab.tensor.statistics import vector_norm
+from gradlab.tensor.norms import vector_norm
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor

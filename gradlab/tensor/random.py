@@ -1,27 +1,23 @@
-"""Random numbers: functions that make tensors of them, and in-place methods that fill tensors.
+"""Random numbers: functions that make tensors of them. Methods that fill tensors are in `random_in_place.py`.
 
 What a word of the generator means for each function is written down in `gradlab/ops/random.py`.
 """
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gradlab import ops
-from gradlab.autograd import inplace
 from gradlab.autograd.base import Differentiable
-from gradlab.autograd.mode import current
 from gradlab.autograd.record import apply, bind
 from gradlab.device import Device, default_device
 from gradlab.dtype import BOOL, FLOAT64, FLOATING, INT64, as_numpy, finfo, from_numpy, get_default_dtype, iinfo, result_type
 from gradlab.spec import broadcast_shapes, count
+from gradlab.tensor import alias
 from gradlab.tensor.generator import Generator, draw
 from gradlab.tensor.shape import sizes
-from gradlab.tensor.update import assign
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -74,41 +70,45 @@ def _floating(name: str, dtype: Any) -> np.dtype[Any]:
 
 
 def rand(
-    *size: Any, generator: Generator | None = None, dtype: Any = None, device: Any = None, requires_grad: bool = False
-) -> Tensor:
+    *size: Any, generator: Generator | None = None, dtype: Any = None, device: Any = None, requires_grad: bool = False, out: Any = None
+) -> Tensor:  # fmt: skip
     """Numbers uniformly distributed over [0, 1).
 
     >>> x = gl.rand(1000)
     >>> x.min() >= 0, x.max() < 1
     (tensor(True), tensor(True))
     """
+    if out is not None:
+        return alias.made("rand", out, dtype, device, lambda dtype, device: rand(*size, generator=generator, dtype=dtype, device=device))
     made = make("uniform", _shape(size), _floating("rand", dtype), _place(device, generator), generator, low=0.0, high=1.0)
     return made.requires_grad_() if requires_grad else made
 
 
 def randn(
-    *size: Any, generator: Generator | None = None, dtype: Any = None, device: Any = None, requires_grad: bool = False
-) -> Tensor:
+    *size: Any, generator: Generator | None = None, dtype: Any = None, device: Any = None, requires_grad: bool = False, out: Any = None
+) -> Tensor:  # fmt: skip
     """Normally distributed numbers of mean 0 and variance 1.
 
     >>> gl.randn(2, 3).shape
     (2, 3)
     """
+    if out is not None:
+        return alias.made("randn", out, dtype, device, lambda dtype, device: randn(*size, generator=generator, dtype=dtype, device=device))
     made = make("normal", _shape(size), _floating("randn", dtype), _place(device, generator), generator, mean=0.0, std=1.0)
     return made.requires_grad_() if requires_grad else made
 
 
-def _integers(name: str, low: int, high: int, shape: Any, dtype: np.dtype[Any], device: Device, generator: Generator | None) -> Tensor:
+def integers(name: str, low: int, high: int, shape: Any, dtype: np.dtype[Any], device: Device, generator: Generator | None) -> Tensor:
     low, high = low.__index__(), high.__index__()
     if low >= high:
         raise RuntimeError(f"{name}: there is no integer from {low} up to, but not including, {high}")
-    first, last = _limits(dtype)
+    first, last = limits(dtype)
     if low < first or high - 1 > last:
         raise RuntimeError(f"{name}: integers from {low} to {high - 1} do not fit {from_numpy(dtype)} (it holds {first} to {last} exactly)")
     return make("integers", shape, dtype, device, generator, low=low, high=high)
 
 
-def _limits(dtype: np.dtype[Any]) -> tuple[int, int]:
+def limits(dtype: np.dtype[Any]) -> tuple[int, int]:
     """The range of integers in which the dtype holds each one exactly."""
     if dtype == BOOL:
         return 0, 1
@@ -121,13 +121,17 @@ def _limits(dtype: np.dtype[Any]) -> tuple[int, int]:
 
 def randint(
     low: int, high: Any = None, size: Any = None, *, generator: Generator | None = None, dtype: Any = None, device: Any = None,
-    requires_grad: bool = False,
+    requires_grad: bool = False, out: Any = None,
 ) -> Tensor:  # fmt: skip
     """Integers from `low` up to, but not including, `high`; int64 unless `dtype` is given. Also `randint(high, size)`, from 0.
 
     >>> gl.randint(5, 6, (3,))
     tensor([5, 5, 5])
     """
+    if out is not None:
+        return alias.made(
+            "randint", out, dtype, device, lambda dtype, device: randint(low, high, size, generator=generator, dtype=dtype, device=device)
+        )
     if size is None:
         if high is None:
             raise TypeError("randint: size is missing; write randint(high, size) or randint(low, high, size)")
@@ -138,22 +142,26 @@ def randint(
     elif high is None:
         low, high = 0, low
     chosen = INT64 if dtype is None else as_numpy(dtype)
-    made = _integers("randint", low, high, _shape((size,)), chosen, _place(device, generator), generator)
+    made = integers("randint", low, high, _shape((size,)), chosen, _place(device, generator), generator)
     return made.requires_grad_() if requires_grad else made
 
 
 def randperm(
-    n: int, *, generator: Generator | None = None, dtype: Any = None, device: Any = None, requires_grad: bool = False
-) -> Tensor:
+    n: int, *, generator: Generator | None = None, dtype: Any = None, device: Any = None, requires_grad: bool = False, out: Any = None
+) -> Tensor:  # fmt: skip
     """The integers 0 to n - 1 in random order.
 
     >>> gl.randperm(4).sort().values
     tensor([0, 1, 2, 3])
     """
+    if out is not None:
+        return alias.made(
+            "randperm", out, dtype, device, lambda dtype, device: randperm(n, generator=generator, dtype=dtype, device=device)
+        )
     if n < 0:
         raise RuntimeError(f"randperm: n is not negative, got {n}")
     chosen = INT64 if dtype is None else as_numpy(dtype)
-    if n - 1 > _limits(chosen)[1]:
+    if n - 1 > limits(chosen)[1]:
         raise RuntimeError(f"randperm: {from_numpy(chosen)} does not hold {n - 1}")
     made = make("permutation", (int(n),), chosen, _place(device, generator), generator)
     return made.requires_grad_() if requires_grad else made
@@ -201,7 +209,7 @@ def randint_like(
     return randint(first, last, input.shape, generator=generator, dtype=chosen, device=place, requires_grad=requires_grad)
 
 
-def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | None = None) -> Tensor:
+def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | None = None, out: Any = None) -> Tensor:
     """1 with the probability that the input's element says (or with probability `p`), else 0; the input's shape and dtype.
 
     Raises RuntimeError for probabilities outside [0, 1], and for an integer input without `p`.
@@ -209,15 +217,17 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | N
     >>> gl.bernoulli(gl.tensor([0.0, 1.0]))
     tensor([0., 1.])
     """
+    if out is not None:
+        return alias.into("bernoulli", out, bernoulli(input, p, generator=generator), warn=False)
     dtype = input._array.dtype
     if p is not None:
-        return _trials(input.new_full((), p, dtype=FLOAT64).expand(input.shape), dtype, generator)
+        return trials(input.new_full((), p, dtype=FLOAT64).expand(input.shape), dtype, generator)
     if dtype not in FLOATING:
         raise RuntimeError(f"bernoulli: probabilities are floating point, not {input.dtype}; convert with .float()")
-    return _trials(input.detach(), dtype, generator)
+    return trials(input.detach(), dtype, generator)
 
 
-def _trials(p: Tensor, dtype: np.dtype[Any], generator: Generator | None) -> Tensor:
+def trials(p: Tensor, dtype: np.dtype[Any], generator: Generator | None) -> Tensor:
     state, offset = draw(generator, (p.numel() + 1) // 2, p.device)
     return _bernoulli(p, state, dtype=dtype, offset=offset)
 
@@ -234,7 +244,9 @@ def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
     return _poisson(input.detach(), state, offset=offset)
 
 
-def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, generator: Generator | None = None) -> Tensor:
+def multinomial(
+    input: Tensor, num_samples: int, replacement: bool = False, *, generator: Generator | None = None, out: Any = None
+) -> Tensor:  # fmt: skip
     """Category numbers (int64) drawn with probabilities proportional to the weights `input`, (categories,) or (rows, categories).
 
     Without replacement no category is drawn twice in a row. Raises RuntimeError for negative, infinite or NaN weights and for rows
@@ -243,6 +255,8 @@ def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, g
     >>> gl.multinomial(gl.tensor([0.0, 1.0, 0.0]), 1)
     tensor([1])
     """
+    if out is not None:
+        return alias.into("multinomial", out, multinomial(input, num_samples, replacement, generator=generator), warn=False)
     *rows, categories = input.shape or (0,)
     words = count(rows) * (num_samples if replacement else categories)
     state, offset = draw(generator, words, input.device)
@@ -251,7 +265,7 @@ def multinomial(input: Tensor, num_samples: int, replacement: bool = False, *, g
 
 def normal(
     mean: Any, std: Any = 1.0, size: Any = None, *, generator: Generator | None = None, dtype: Any = None, device: Any = None,
-    requires_grad: bool = False,
+    requires_grad: bool = False, out: Any = None,
 ) -> Tensor:  # fmt: skip
     """Normally distributed numbers. `normal(mean, std, size)` of two numbers; or mean, std or both as tensors, which broadcast.
 
@@ -260,11 +274,17 @@ def normal(
     >>> gl.normal(gl.tensor([1.0, 2.0]), gl.zeros(2))
     tensor([1., 2.])
     """
+    if out is not None:
+        if size is None:
+            return alias.into("normal", out, normal(mean, std, generator=generator))
+        return alias.made(
+            "normal", out, dtype, device, lambda dtype, device: normal(mean, std, size, generator=generator, dtype=dtype, device=device)
+        )
     tensors = [x for x in (mean, std) if isinstance(x, Differentiable)]
     if not tensors:
         if size is None:
             raise TypeError("normal: with two numbers give size, a tuple")
-        _not_negative("normal", "std", std)
+        not_negative("normal", "std", std)
         place = _place(device, generator)
         made = make("normal", _shape((size,)), _floating("normal", dtype), place, generator, mean=float(mean), std=float(std))
         return made.requires_grad_() if requires_grad else made
@@ -280,97 +300,6 @@ def normal(
     return _normal_of(mean, std, state, dtype=chosen, offset=offset)
 
 
-def _not_negative(name: str, what: str, value: float) -> None:
+def not_negative(name: str, what: str, value: float) -> None:
     if not value >= 0:
         raise RuntimeError(f"{name}: {what} is not negative, got {value}")
-
-
-# ---------------------------------------------------------------- in place
-
-
-def _fill(name: str, tensor: Any, make_values: Callable[[], Any], floating: bool = True) -> Any:
-    """Write freshly drawn numbers into a tensor."""
-    inplace.check(name, tensor, current())
-    if floating and tensor._array.dtype not in FLOATING:
-        raise RuntimeError(f"{name}: fills floating point tensors, not {tensor.dtype}")
-    values = make_values()
-    return assign(name, tensor, values if values._array.dtype == tensor._array.dtype else values.to(tensor._array.dtype))
-
-
-class RandomMethods(Differentiable):
-    """The methods of this family. Each fills the tensor with numbers drawn from `generator` (default: the default generator)."""
-
-    __slots__ = ()
-    bernoulli, multinomial = bernoulli, multinomial
-
-    def uniform_(self, low: float = 0.0, to: float = 1.0, *, generator: Generator | None = None) -> Any:
-        """Uniformly distributed over [low, to)."""
-        if not low <= to:
-            raise RuntimeError(f"uniform_: the range from {low} to {to} is empty")
-        return _fill("uniform_", self, lambda: _like(self, "uniform", generator, low=float(low), high=float(to)))
-
-    def normal_(self, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None) -> Any:
-        """Normally distributed."""
-        _not_negative("normal_", "std", std)
-        return _fill("normal_", self, lambda: _like(self, "normal", generator, mean=float(mean), std=float(std)))
-
-    def exponential_(self, lambd: float = 1.0, *, generator: Generator | None = None) -> Any:
-        """Exponentially distributed with rate `lambd`."""
-        if not lambd > 0:
-            raise RuntimeError(f"exponential_: the rate is above zero, got {lambd}")
-        return _fill("exponential_", self, lambda: _like(self, "exponential", generator, rate=float(lambd)))
-
-    def log_normal_(self, mean: float = 1.0, std: float = 2.0, *, generator: Generator | None = None) -> Any:
-        """e to the power of normally distributed numbers of that mean and standard deviation."""
-        if not std > 0:
-            raise RuntimeError(f"log_normal_: std is above zero, got {std}")
-        return _fill("log_normal_", self, lambda: _like(self, "normal", generator, FLOAT64, mean=float(mean), std=float(std)).exp())
-
-    def cauchy_(self, median: float = 0.0, sigma: float = 1.0, *, generator: Generator | None = None) -> Any:
-        """Cauchy distributed: median + sigma · tan(π (u - 1/2))."""
-        if not sigma > 0:
-            raise RuntimeError(f"cauchy_: sigma is above zero, got {sigma}")
-
-        def values() -> Any:
-            angle = _like(self, "uniform", generator, FLOAT64, low=-math.pi / 2, high=math.pi / 2)
-            return angle.sin() / angle.cos() * sigma + median
-
-        return _fill("cauchy_", self, values)
-
-    def geometric_(self, p: float, *, generator: Generator | None = None) -> Any:
-        """Number of trials of probability p until the first success: ceil(log(1 - u) / log(1 - p)), at least 1."""
-        if not 0 < p < 1:
-            raise RuntimeError(f"geometric_: p lies between 0 and 1, got {p}")
-
-        def values() -> Any:
-            return (_like(self, "exponential", generator, FLOAT64, rate=1.0) / -math.log1p(-p)).ceil().clamp(1)
-
-        return _fill("geometric_", self, values, floating=False)
-
-    def bernoulli_(self, p: Any = 0.5, *, generator: Generator | None = None) -> Any:
-        """1 with probability p (a number or a tensor that broadcasts), else 0."""
-        target: Any = self
-        chances = p.detach().expand(target.shape) if isinstance(p, Differentiable) else None  # type: ignore[attr-defined]
-
-        def values() -> Any:
-            if chances is None:
-                return bernoulli(target.detach(), float(p), generator=generator)
-            return _trials(chances, target._array.dtype, generator)
-
-        return _fill("bernoulli_", self, values, floating=False)
-
-    def random_(self, low: int | None = None, to: int | None = None, *, generator: Generator | None = None) -> Any:
-        """Integers: `random_(low, to)` from low up to, but not including, to; `random_(to)` from 0; `random_()` all that the dtype holds
-        exactly and that are not negative."""
-        target: Any = self
-        if low is not None and to is None:
-            low, to = 0, low
-        first, last = low or 0, _limits(self._array.dtype)[1] + 1 if to is None else to
-        dtype = self._array.dtype
-        return _fill(
-            "random_", self, lambda: _integers("random_", first, last, target.shape, dtype, target.device, generator), floating=False
-        )
-
-
-def _like(tensor: Any, kind: str, generator: Generator | None, dtype: Any = None, **params: Any) -> Any:
-    return make(kind, tensor.shape, tensor._array.dtype if dtype is None else dtype, tensor.device, generator, **params)

@@ -10,8 +10,8 @@ from gradlab.autograd.record import bind
 from gradlab.dtype import FLOATING, INT64
 from gradlab.spec import count, normalize_dim, normalize_dims
 from gradlab.tensor.alias import either, into, required
+from gradlab.tensor.choice import maximum, minimum
 from gradlab.tensor.comparison import tensors_only
-from gradlab.tensor.pointwise import maximum, minimum
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -223,7 +223,7 @@ def var(
     dims = _dims("var", input, dim)
     n = count([input._array.shape[d] for d in dims])
     centred = input - mean(input, dims, keepdim=True) if dims else input - input
-    divisor = float(n - correction)
+    divisor = (n - correction) * 1.0
     total = _sum(centred * centred, dim=dims, keepdim=keepdim)
     result = total / divisor if divisor > 0 else total / input.new_zeros(())
     return result if out is None else into("var", out, result)

@@ -12,6 +12,7 @@ from gradlab.autograd.base import Differentiable, version_of
 from gradlab.autograd.mode import current
 from gradlab.autograd.record import bind, refresh
 from gradlab.spec import DimensionError, count, normalize_dim, normalize_dims
+from gradlab.tensor.alias import either, required
 from gradlab.tensor.shape import sizes
 
 _rows = ops.movement
@@ -24,15 +25,26 @@ class ReshapingMethods(Differentiable):
 
     __slots__ = ()
 
-    def squeeze_(self, dim: Any = None) -> Any:
-        """squeeze, in place: this tensor loses its dimensions of size 1 (only those in `dim`, if given). Views of it keep their shapes."""
+    def squeeze_(self, dim: Any = None, *, axis: Any = None) -> Any:
+        """squeeze, in place: this tensor loses its dimensions of size 1 (only those in `dim`, if given). Views of it keep their shapes.
+
+        >>> gl.ones(2, 1).squeeze_()
+        tensor([1., 1.])
+        """
+        dim = dim if axis is None else either("squeeze_", dim, None, axis)
         refresh(self)
         shape = self._array.shape
         dims = tuple(range(len(shape))) if dim is None else () if dim in ((), []) else normalize_dims(dim, len(shape))
         return inplace.turn("squeeze_", self, _rows.squeeze, {"dims": tuple(d for d in dims if shape[d] == 1)})
 
-    def unsqueeze_(self, dim: int) -> Any:
-        """unsqueeze, in place: this tensor gets a new dimension of size 1 at `dim`."""
+    def unsqueeze_(self, dim: int | None = None, *, axis: Any = None) -> Any:
+        """unsqueeze, in place: this tensor gets a new dimension of size 1 at `dim`.
+
+        >>> gl.ones(2).unsqueeze_(0)
+        tensor([[1., 1.]])
+        """
+        if axis is not None or dim is None:
+            dim = required("unsqueeze_", dim, axis)
         refresh(self)
         rank = len(self._array.shape) + 1
         if not -rank <= dim < rank:
@@ -40,14 +52,23 @@ class ReshapingMethods(Differentiable):
         return inplace.turn("unsqueeze_", self, _rows.unsqueeze, {"dim": dim % rank})
 
     def t_(self) -> Any:
-        """t, in place: this matrix turns into its transpose, in the same memory."""
+        """t, in place: this matrix turns into its transpose, in the same memory.
+
+        >>> gl.tensor([[1, 2], [3, 4]]).t_()
+        tensor([[1, 3],
+                [2, 4]])
+        """
         refresh(self)
         if len(self._array.shape) > 2:
             raise RuntimeError(f"t_: at most two dimensions, not shape {self._array.shape}; use transpose_(dim0, dim1)")
         return inplace.turn("t_", self, _rows.t, {})
 
     def transpose_(self, dim0: int, dim1: int) -> Any:
-        """transpose, in place: two of this tensor's dimensions exchanged, in the same memory."""
+        """transpose, in place: two of this tensor's dimensions exchanged, in the same memory.
+
+        >>> gl.ones(2, 3, 4).transpose_(0, 2).shape
+        (4, 3, 2)
+        """
         refresh(self)
         rank = len(self._array.shape)
         return inplace.turn(
@@ -61,6 +82,9 @@ class ReshapingMethods(Differentiable):
 
         It stays in its memory unless it grows. RuntimeError for a tensor that requires grad, one inside vmap or a trace, and for one that
         would grow while a view, a detached twin or an earlier write may share its memory.
+
+        >>> gl.arange(4).resize_(3)
+        tensor([0, 1, 2])
         """
         refresh(self)
         mode, shape = current(), sizes(sizes_)
@@ -89,7 +113,11 @@ class ReshapingMethods(Differentiable):
         return self
 
     def resize_as_(self, the_template: Any) -> Any:
-        """resize_(the_template.shape)."""
+        """resize_(the_template.shape).
+
+        >>> gl.arange(4).resize_as_(gl.ones(2))
+        tensor([0, 1])
+        """
         return self.resize_(the_template._array.shape)
 
     def set_(self, source: Any = None, storage_offset: Any = None, size: Any = None, stride: Any = None) -> Any:
@@ -97,6 +125,9 @@ class ReshapingMethods(Differentiable):
 
         RuntimeError for another dtype, and, while recording, for a tensor that requires grad. There are no storages: an offset, size
         or stride raises NotImplementedError.
+
+        >>> gl.ones(1).set_(gl.zeros(2))
+        tensor([0., 0.])
         """
         placed = any(x is not None for x in (storage_offset, size, stride))
         if placed or not (source is None or isinstance(source, Differentiable)):

@@ -21,29 +21,12 @@ if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
 
 __all__ = [
-    "cat",
-    "chunk",
-    "flatten",
-    "flip",
-    "narrow",
-    "permute",
-    "reshape",
-    "select",
-    "split",
-    "squeeze",
-    "stack",
-    "t",
-    "transpose",
-    "unbind",
-    "unflatten",
-    "unsqueeze",
-]
+    "cat", "flatten", "flip", "permute", "reshape", "squeeze", "stack", "t", "transpose", "unflatten", "unsqueeze",
+]  # fmt: skip
 
 _rows = ops.movement
 _view, _permute, _transpose, _t, _expand = map(bind, (_rows.view, _rows.permute, _rows.transpose, _rows.t, _rows.expand))
-_squeeze, _unsqueeze, _slice, _cat, _flip, _clone = map(
-    bind, (_rows.squeeze, _rows.unsqueeze, _rows.slice_, _rows.cat, _rows.flip, ops.elementwise.clone)
-)
+_squeeze, _unsqueeze, _cat, _flip, _clone = map(bind, (_rows.squeeze, _rows.unsqueeze, _rows.cat, _rows.flip, ops.elementwise.clone))
 
 
 def sizes(values: tuple[Any, ...]) -> tuple[int, ...]:
@@ -87,6 +70,10 @@ def view(input: Tensor, *shape: Any) -> Tensor:
     """The same memory in another shape (one size may be -1), or, given a dtype, `to` that dtype's bits.
 
     Raises RuntimeError where the strides do not allow it: use reshape, which then copies.
+
+    >>> gl.arange(4).view(2, -1)
+    tensor([[0, 1],
+            [2, 3]])
     """
     new = _filled("view", sizes(shape), input._array.shape)
     if not _viewable(input._array, new):
@@ -123,15 +110,17 @@ def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     return reshape(input, (*shape[:start], count(shape[start : end + 1]), *shape[end + 1 :])) if start < end else input
 
 
-def unflatten(input: Tensor, dim: int, sizes_: Sequence[int]) -> Tensor:
+def unflatten(input: Tensor, dim: int | None = None, sizes: Any = None, *, axis: Any = None) -> Tensor:
     """One dimension as several (one size may be -1).
 
     >>> gl.unflatten(gl.ones(6), 0, (2, 3)).shape
     (2, 3)
     """
+    if axis is not None or dim is None:
+        dim = required("unflatten", dim, axis)
     shape = input._array.shape
     dim = normalize_dim(dim, len(shape))
-    return reshape(input, (*shape[:dim], *_filled("unflatten", tuple(sizes_), (shape[dim],)), *shape[dim + 1 :]))
+    return reshape(input, (*shape[:dim], *_filled("unflatten", tuple(sizes), (shape[dim],)), *shape[dim + 1 :]))
 
 
 def permute(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
@@ -171,7 +160,12 @@ def t(input: Tensor) -> Tensor:
 
 
 def expand(input: Tensor, *shape: Any) -> Tensor:
-    """Sizes of 1 repeated without a copy; -1 keeps a size; new dimensions come in front. A view that cannot be written."""
+    """Sizes of 1 repeated without a copy; -1 keeps a size; new dimensions come in front. A view that cannot be written.
+
+    >>> gl.tensor([1, 2]).expand(2, 2)
+    tensor([[1, 2],
+            [1, 2]])
+    """
     asked, old = sizes(shape), input._array.shape
     if len(asked) < len(old):
         raise ShapeError(f"expand: shape {asked} has fewer dimensions than the tensor's {old}")
@@ -204,80 +198,6 @@ def unsqueeze(input: Tensor, dim: int | None = None, *, axis: Any = None) -> Ten
     if not -rank <= dim < rank:
         raise DimensionError(f"unsqueeze: dimension out of range: dim={dim} (expected {-rank} to {rank - 1})")
     return _unsqueeze(input, dim=dim % rank)
-
-
-def select(input: Tensor, dim: int, index: int) -> Tensor:
-    """The part at `index` along `dim`, without that dimension. A view.
-
-    >>> gl.select(gl.tensor([[1, 2], [3, 4]]), 1, 0)
-    tensor([1, 3])
-    """
-    dim = normalize_dim(dim, len(input._array.shape))
-    return _slice(input, index=((0, None, 1),) * dim + (int(index),))
-
-
-def narrow(input: Tensor, dim: int, start: int, length: int) -> Tensor:
-    """`length` elements from `start` along `dim`. A view.
-
-    >>> gl.narrow(gl.arange(5), 0, 1, 3)
-    tensor([1, 2, 3])
-    """
-    shape = input._array.shape
-    dim = normalize_dim(dim, len(shape))
-    if isinstance(start, Differentiable) and (start._array.shape or start._array.dtype.kind not in "iu"):
-        raise RuntimeError(f"narrow: start is a number or a 0-d integer tensor, not {start._array.dtype} of shape {start._array.shape}")
-    start = int(start) + shape[dim] if start < 0 else int(start)
-    if length < 0 or start < 0 or start + length > shape[dim]:
-        raise RuntimeError(f"narrow: {length} elements from {start} do not lie in dimension {dim} of size {shape[dim]} (shape {shape})")
-    return _slice(input, index=((0, None, 1),) * dim + ((start, start + length, 1),))
-
-
-def split(input: Tensor, split_size_or_sections: int | Sequence[int], dim: int = 0, *, axis: Any = None) -> tuple[Tensor, ...]:
-    """Parts along `dim`: of one size (the last may be smaller), or of the given sizes, which must add up. Views.
-
-    >>> gl.split(gl.arange(5), 2)
-    (tensor([0, 1]), tensor([2, 3]), tensor([4]))
-    """
-    dim = dim if axis is None else either("split", dim, 0, axis)
-    shape = input._array.shape
-    dim = normalize_dim(dim, len(shape))
-    if isinstance(split_size_or_sections, int):
-        size = split_size_or_sections
-        if size < 0 or (size == 0 and shape[dim]):
-            raise RuntimeError(f"split: the size of a part must be positive, got {size}")
-        parts = [min(size, shape[dim] - i) for i in range(0, shape[dim], size or 1)] or [0]
-    else:
-        parts = [int(s) for s in split_size_or_sections]
-        if sum(parts) != shape[dim] or any(p < 0 for p in parts):
-            raise RuntimeError(f"split: sections {parts} do not add up to size {shape[dim]} of dimension {dim} (shape {shape})")
-    found, start = [], 0
-    for size in parts:
-        found.append(narrow(input, dim, start, size))
-        start += size
-    return tuple(found)
-
-
-def chunk(input: Tensor, chunks: int, dim: int = 0, *, axis: Any = None) -> tuple[Tensor, ...]:
-    """At most `chunks` parts of equal size along `dim` (the last may be smaller). Views.
-
-    >>> gl.chunk(gl.arange(4), 2)
-    (tensor([0, 1]), tensor([2, 3]))
-    """
-    dim = dim if axis is None else either("chunk", dim, 0, axis)
-    if chunks < 1:
-        raise RuntimeError(f"chunk: at least one part, not {chunks}")
-    size = input._array.shape[normalize_dim(dim, len(input._array.shape))]
-    return split(input, max(-(-size // chunks), 1), dim)
-
-
-def unbind(input: Tensor, dim: int = 0, *, axis: Any = None) -> tuple[Tensor, ...]:
-    """The parts along `dim`, without that dimension. Views.
-
-    >>> gl.unbind(gl.tensor([[1, 2], [3, 4]]))
-    (tensor([1, 2]), tensor([3, 4]))
-    """
-    dim = dim if axis is None else either("unbind", dim, 0, axis)
-    return tuple(select(input, dim, i) for i in range(input._array.shape[normalize_dim(dim, len(input._array.shape))]))
 
 
 def _listed(name: str, tensors: Sequence[Tensor]) -> list[Tensor]:
@@ -347,7 +267,11 @@ def flip(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
 
 
 def sum_to_size(input: Tensor, *shape: Any) -> Tensor:
-    """Summed over what broadcasting from `shape` to this shape repeated."""
+    """Summed over what broadcasting from `shape` to this shape repeated.
+
+    >>> gl.ones(2, 3).sum_to_size(1, 3)
+    tensor([[2., 2., 2.]])
+    """
     target, own = sizes(shape), input._array.shape
     lead = len(own) - len(target)
     if lead < 0 or any(t not in (1, o) for t, o in zip(target, own[lead:], strict=True)):
@@ -364,29 +288,52 @@ class ShapeMethods(Differentiable):
 
     __slots__ = ()
     view, reshape, flatten, unflatten, permute, transpose, t, expand = view, reshape, flatten, unflatten, permute, transpose, t, expand
-    squeeze, unsqueeze, select, narrow, split, chunk, unbind, flip = squeeze, unsqueeze, select, narrow, split, chunk, unbind, flip
+    squeeze, unsqueeze, flip = squeeze, unsqueeze, flip
     sum_to_size, swapaxes, swapdims = sum_to_size, transpose, transpose
 
     def view_as(self, other: Tensor) -> Tensor:
-        """view(other.shape)."""
+        """view(other.shape).
+
+        >>> gl.arange(4).view_as(gl.ones(2, 2))
+        tensor([[0, 1],
+                [2, 3]])
+        """
         return view(self, other.shape)  # type: ignore[arg-type]
 
     def reshape_as(self, other: Tensor) -> Tensor:
-        """reshape(other.shape)."""
+        """reshape(other.shape).
+
+        >>> gl.arange(4).reshape_as(gl.ones(2, 2))
+        tensor([[0, 1],
+                [2, 3]])
+        """
         return reshape(self, other.shape)  # type: ignore[arg-type]
 
     def expand_as(self, other: Tensor) -> Tensor:
-        """expand(other.shape)."""
+        """expand(other.shape).
+
+        >>> gl.tensor([1, 2]).expand_as(gl.ones(2, 2))
+        tensor([[1, 2],
+                [1, 2]])
+        """
         return expand(self, other.shape)  # type: ignore[arg-type]
 
     @property
     def T(self) -> Tensor:
-        """All dimensions in reverse order. A view."""
+        """All dimensions in reverse order. A view.
+
+        >>> gl.ones(2, 3).T.shape
+        (3, 2)
+        """
         return _t(self)
 
     @property
     def mT(self) -> Tensor:
-        """The last two dimensions exchanged. A view."""
+        """The last two dimensions exchanged. A view.
+
+        >>> gl.ones(2, 3, 4).mT.shape
+        (2, 4, 3)
+        """
         rank = len(self._array.shape)
         if rank < 2:
             raise RuntimeError(f"mT: at least two dimensions, not shape {self._array.shape}")

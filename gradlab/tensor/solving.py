@@ -62,22 +62,26 @@ def inverse(input: Tensor, *, out: Any = None) -> Tensor:
     return _inverse(input) if out is None else into("inverse", out, _inverse(input))
 
 
-def det(input: Tensor) -> Tensor:
+def det(input: Tensor, *, out: Any = None) -> Tensor:
     """The determinant of square matrices (…, n, n); its gradient exists for singular matrices too.
 
     >>> gl.det(gl.tensor([[1.0, 2.0], [3.0, 4.0]]))
     tensor(-2.)
     """
+    if out is not None:
+        return into("det", out, det(input))
     ready("det", input)
     return _det(input)
 
 
-def slogdet(input: Tensor) -> Any:
+def slogdet(input: Tensor, *, out: Any = None) -> Any:
     """Sign and logarithm of the absolute value of the determinant, as (sign, logabsdet); 0 and -inf for singular matrices.
 
     >>> gl.slogdet(gl.eye(2))
     slogdet(sign=tensor(1.), logabsdet=tensor(0.))
     """
+    if out is not None:
+        return into("slogdet", out, slogdet(input))
     ready("slogdet", input)
     return _slogdet(input)
 
@@ -93,11 +97,13 @@ def logdet(input: Tensor) -> Tensor:
     return size.masked_fill(sign < 0, math.nan)
 
 
-def solve(A: Tensor, B: Tensor, *, left: bool = True) -> Tensor:
+def solve(A: Tensor, B: Tensor, *, left: bool = True, out: Any = None) -> Tensor:
     """X of A X = B (or of X A = B with left=False) for square matrices A (…, n, n) and B (…, n, k), or vectors B (…, n) in A's batch.
 
     LinAlgError (a RuntimeError) where a matrix is singular: use lstsq.
     """
+    if out is not None:
+        return into("solve", out, solve(A, B, left=left))
     a, b = matrix("solve", A), B._array.shape if isinstance(B, Differentiable) else ()
     ready("solve", A, B)
     if a[-1] != a[-2]:

@@ -12,7 +12,7 @@ from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.dtype import INT64, as_numpy, get_default_dtype, int32
-from gradlab.spec import ShapeError, normalize_dim
+from gradlab.spec import ShapeError, normalize_dim, whole
 from gradlab.tensor.alias import either, into
 
 if TYPE_CHECKING:
@@ -50,12 +50,14 @@ def sort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = 
     return result if out is None else into("sort", out, result)
 
 
-def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, *, axis: Any = None) -> Tensor:
+def argsort(input: Tensor, dim: int = -1, descending: bool = False, stable: bool = False, *, axis: Any = None, out: Any = None) -> Tensor:
     """The indices (int64) that sort `input` along `dim`; stable.
 
     >>> gl.argsort(gl.tensor([3, 1, 2]))
     tensor([1, 2, 0])
     """
+    if out is not None:
+        return into("argsort", out, argsort(input, dim, descending, stable))
     dim = dim if axis is None else either("argsort", dim, -1, axis)
     return sort(input, dim, descending)[1]
 
@@ -100,7 +102,7 @@ def kthvalue(
     if not 1 <= k <= size:
         raise RuntimeError(f"kthvalue: k={k} is not one of 1 to {size} (dimension {dim} of shape {input._array.shape})")
     values, indices = sort(input, dim)
-    result = _one(values, indices, dim, int(k) - 1, keepdim)
+    result = _one(values, indices, dim, whole(k) - 1, keepdim)
     return result if out is None else into("kthvalue", out, result)
 
 
@@ -243,12 +245,14 @@ def histc(input: Tensor, bins: int = 100, min: float = 0, max: float = 0, *, out
     return result if out is None else into("histc", out, result)
 
 
-def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False) -> Tensor:
+def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, invert: bool = False, out: Any = None) -> Tensor:
     """Whether each element is among `test_elements` (with invert: is not). One of the two may be a number.
 
     >>> gl.isin(gl.tensor([1, 2, 3]), gl.tensor([2]))
     tensor([False,  True, False])
     """
+    if out is not None:
+        return into("isin", out, isin(elements, test_elements, assume_unique=assume_unique, invert=invert))
     if not isinstance(elements, Differentiable):
         elements = _operand(elements, test_elements)
     return _isin(elements, _operand(test_elements, elements), invert=bool(invert))

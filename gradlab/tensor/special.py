@@ -52,13 +52,25 @@ class SpecialMethods(Differentiable):
     erf, erfc, erfinv = erf, erfc, erfinv
 
     def erf_(self) -> Tensor:
-        """The error function, in place."""
+        """The error function, in place.
+
+        >>> gl.tensor([0.5]).erf_()
+        tensor([0.5205])
+        """
         return update("erf_", self, erf)
 
     def erfc_(self) -> Tensor:
-        """1 - erf(x), in place."""
+        """1 - erf(x), in place.
+
+        >>> gl.tensor([0.5]).erfc_()
+        tensor([0.4795])
+        """
         return update("erfc_", self, erfc)
 
     def erfinv_(self) -> Tensor:
-        """The inverse of erf, in place."""
+        """The inverse of erf, in place.
+
+        >>> gl.tensor([0.5]).erfinv_()
+        tensor([0.4769])
+        """
         return update("erfinv_", self, erfinv)

@@ -1,4 +1,4 @@
-"""The Tensor class: an array, its place in the graph, and the methods of every family (one mixin each)."""
+"""The Tensor class: an array, its place in the graph, and the methods of every family (`families.py`)."""
 
 from __future__ import annotations
 
@@ -13,47 +13,13 @@ from gradlab.autograd import cuts, inplace, record
 from gradlab.autograd.base import LEAF, Differentiable, meta_of
 from gradlab.autograd.hooks import RemovableHandle, add_hook, hooks_of
 from gradlab.autograd.mode import current
-from gradlab.device import Device
-from gradlab.dtype import FLOATING, DType, as_numpy, from_numpy, get_default_dtype
+from gradlab.dtype import FLOATING, as_numpy, get_default_dtype
 from gradlab.op import Op
-from gradlab.spec import count
-from gradlab.tensor.activation import ActivationMethods
-from gradlab.tensor.assembly import AssemblyMethods
-from gradlab.tensor.closeness import ClosenessMethods
-from gradlab.tensor.comparison import ComparisonMethods
-from gradlab.tensor.convert import ConvertMethods
-from gradlab.tensor.factoring import FactoringMethods
-from gradlab.tensor.gamma import GammaMethods
-from gradlab.tensor.gather import GatherMethods
-from gradlab.tensor.indexing import IndexingMethods
-from gradlab.tensor.layout import LayoutMethods
-from gradlab.tensor.linalg import LinalgMethods
-from gradlab.tensor.math import MathMethods
-from gradlab.tensor.math_in_place import MathInPlaceMethods
-from gradlab.tensor.math_pairs import PairMethods
-from gradlab.tensor.placing import PlacingMethods
-from gradlab.tensor.pointwise import PointwiseMethods
-from gradlab.tensor.pointwise_in_place import PointwiseInPlaceMethods
+from gradlab.tensor.families import Families
 from gradlab.tensor.printing import describe
-from gradlab.tensor.products import ProductMethods
-from gradlab.tensor.random import RandomMethods
-from gradlab.tensor.reduction import ReductionMethods
-from gradlab.tensor.reshaping import ReshapingMethods
-from gradlab.tensor.scan import ScanMethods
-from gradlab.tensor.shape import ShapeMethods
-from gradlab.tensor.solving import SolvingMethods
-from gradlab.tensor.sorting import SortingMethods
-from gradlab.tensor.special import SpecialMethods
-from gradlab.tensor.statistics import StatisticsMethods
-from gradlab.tensor.twins import TwinMethods
 
 
-class Tensor(
-    ActivationMethods, SpecialMethods, PointwiseMethods, ComparisonMethods, ReductionMethods, ShapeMethods, IndexingMethods,
-    GatherMethods, SortingMethods, LinalgMethods, ConvertMethods, RandomMethods, MathMethods, MathInPlaceMethods, ClosenessMethods,
-    ScanMethods, StatisticsMethods, LayoutMethods, AssemblyMethods, ProductMethods, SolvingMethods, FactoringMethods, GammaMethods,
-    ReshapingMethods, PlacingMethods, PairMethods, PointwiseInPlaceMethods, TwinMethods,
-):  # fmt: skip
+class Tensor(Families):
     """A multi-dimensional array of one dtype that records what is computed from it. Made by `gradlab.tensor` and its relatives."""
 
     __slots__ = ()
@@ -77,91 +43,15 @@ class Tensor(
     def __apply__(self, op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
         return record.bind(op)(*args, **params)
 
-    # ------------------------------------------------------------ facts
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """Sizes of the dimensions."""
-        return self._array.shape
-
-    def size(self, dim: int | None = None) -> Any:
-        """The shape, or the size of one dimension."""
-        return self._array.shape if dim is None else self._array.shape[dim]
-
-    @property
-    def ndim(self) -> int:
-        """Number of dimensions."""
-        return len(self._array.shape)
-
-    def dim(self) -> int:
-        """Number of dimensions."""
-        return len(self._array.shape)
-
-    def numel(self) -> int:
-        """Number of elements."""
-        return count(self._array.shape)
-
-    nelement = numel
-
-    @property
-    def dtype(self) -> DType:
-        """Type of the elements."""
-        return from_numpy(self._array.dtype)
-
-    @property
-    def itemsize(self) -> int:
-        """Bytes of one element."""
-        return int(self._array.dtype.itemsize)
-
-    def element_size(self) -> int:
-        """Bytes of one element."""
-        return int(self._array.dtype.itemsize)
-
-    @property
-    def nbytes(self) -> int:
-        """Bytes of all elements."""
-        return self.numel() * self.itemsize
-
-    @property
-    def device(self) -> Device:
-        """Where the elements live."""
-        return dispatch.backend_of(self._array).device_of(self._array)
-
-    def is_floating_point(self) -> bool:
-        """Whether the dtype is float16, bfloat16, float32 or float64."""
-        return self._array.dtype in FLOATING
-
-    def is_inference(self) -> bool:
-        """Whether made under `inference_mode`."""
-        return self._meta is not None and self._meta.inference
-
-    def stride(self, dim: int | None = None) -> Any:
-        """Elements (not bytes) to step in memory from one index to the next, of each dimension or of one."""
-        steps = tuple(s // self._array.dtype.itemsize for s in self._array.strides)
-        return steps if dim is None else steps[dim]
-
-    def storage_offset(self) -> int:
-        """Elements between the start of the underlying memory and the first element of this tensor."""
-        array = self._array
-        owner = array
-        while isinstance(owner.base, np.ndarray):
-            owner = owner.base
-        first = array.__array_interface__["data"][0] - owner.__array_interface__["data"][0]
-        return int(first // array.dtype.itemsize) if array.size else 0
-
-    def is_contiguous(self) -> bool:
-        """Whether the elements lie in memory in row-major order without gaps."""
-        return bool(self._array.flags.c_contiguous)
-
-    def data_ptr(self) -> int:
-        """Address of the first element."""
-        return int(self._array.__array_interface__["data"][0])
-
     # ------------------------------------------------------------ autograd
 
     @property
     def requires_grad(self) -> bool:
-        """Whether operations on this tensor are recorded."""
+        """Whether operations on this tensor are recorded.
+
+        >>> gl.ones(1, requires_grad=True).requires_grad
+        True
+        """
         if self._meta is not None:
             record.refresh(self)
         return self._edge is not None
@@ -171,7 +61,11 @@ class Tensor(
         self.requires_grad_(value)
 
     def requires_grad_(self, requires_grad: bool = True) -> Tensor:
-        """Start (or stop) recording operations on this leaf. RuntimeError for integers and for results of recorded operations."""
+        """Start (or stop) recording operations on this leaf. RuntimeError for integers and for results of recorded operations.
+
+        >>> gl.ones(1).requires_grad_()
+        tensor([1.], requires_grad=True)
+        """
         record.refresh(self)
         if not requires_grad:
             if self._edge is not None and self._edge is not LEAF:
@@ -187,14 +81,22 @@ class Tensor(
 
     @property
     def is_leaf(self) -> bool:
-        """Whether this tensor was not computed by a recorded operation."""
+        """Whether this tensor was not computed by a recorded operation.
+
+        >>> (2 * gl.ones(1, requires_grad=True)).is_leaf
+        False
+        """
         if self._meta is not None:
             record.refresh(self)
         return self._edge is None or self._edge is LEAF
 
     @property
     def grad_fn(self) -> Any:
-        """The node that computed this tensor; None for a leaf."""
+        """The node that computed this tensor; None for a leaf.
+
+        >>> (2 * gl.ones(1, requires_grad=True)).grad_fn.name()
+        'MulBackward0'
+        """
         if self._meta is not None:
             record.refresh(self)
         edge = self._edge
@@ -202,14 +104,24 @@ class Tensor(
 
     @property
     def output_nr(self) -> int:
-        """Which of its node's outputs this tensor is."""
+        """Which of its node's outputs this tensor is.
+
+        >>> gl.ones(2, requires_grad=True).max(0).values.output_nr
+        0
+        """
         record.refresh(self)
         edge = self._edge
         return 0 if edge is None or edge is LEAF else int(edge.index)
 
     @property
     def grad(self) -> Tensor | None:
-        """The gradient that backward has added up so far; None before the first."""
+        """The gradient that backward has added up so far; None before the first.
+
+        >>> x = gl.tensor([2.0], requires_grad=True)
+        >>> (x * x).sum().backward()
+        >>> x.grad
+        tensor([4.])
+        """
         return self._grad
 
     @grad.setter
@@ -231,11 +143,20 @@ class Tensor(
 
         gradient: needed if this tensor is not a single number: a tensor of its shape, the vector of the vector-Jacobian product.
         The other arguments are those of `gradlab.autograd.backward`.
+
+        >>> x = gl.tensor([1.0, 2.0], requires_grad=True)
+        >>> (x * x).backward(gl.tensor([1.0, 10.0]))
+        >>> x.grad
+        tensor([ 2., 40.])
         """
         autograd.backward([self], [gradient], retain_graph, create_graph, inputs)
 
     def detach(self) -> Tensor:
-        """The same memory outside the graph. Writing either in place is noticed by backward where it matters."""
+        """The same memory outside the graph. Writing either in place is noticed by backward where it matters.
+
+        >>> (2 * gl.ones(1, requires_grad=True)).detach()
+        tensor([2.])
+        """
         record.refresh(self)
         if self._edge is not None:
             cuts.note("detach()", self)
@@ -244,7 +165,11 @@ class Tensor(
         return out
 
     def detach_(self) -> Tensor:
-        """Take this tensor itself out of its graph."""
+        """Take this tensor itself out of its graph.
+
+        >>> (2 * gl.ones(1, requires_grad=True)).detach_()
+        tensor([2.])
+        """
         if self._meta is not None and self._meta.base is not None and not self._meta.hidden:
             raise RuntimeError("detach_: a view cannot be detached in place; use detach()")
         if self._edge is not None:
@@ -256,7 +181,14 @@ class Tensor(
 
     @property
     def data(self) -> Tensor:
-        """The same memory outside the graph, whose changes backward does not notice."""
+        """The same memory outside the graph, whose changes backward does not notice.
+
+        >>> x = gl.ones(2, requires_grad=True)
+        >>> x.data.mul_(3)
+        tensor([3., 3.])
+        >>> x
+        tensor([3., 3.], requires_grad=True)
+        """
         mode = current()
         if mode.tracer is not None:
             return self.detach()
@@ -281,7 +213,15 @@ class Tensor(
             meta_of(self).inference = value.is_inference()
 
     def retain_grad(self) -> None:
-        """Also keep the gradient of this computed tensor in `.grad` at the next backward."""
+        """Also keep the gradient of this computed tensor in `.grad` at the next backward.
+
+        >>> x = gl.tensor([2.0], requires_grad=True)
+        >>> y = x * x
+        >>> y.retain_grad()
+        >>> y.sum().backward()
+        >>> y.grad
+        tensor([1.])
+        """
         record.refresh(self)
         if self._edge is None:
             raise RuntimeError("retain_grad: this tensor does not require grad")
@@ -292,11 +232,22 @@ class Tensor(
 
     @property
     def retains_grad(self) -> bool:
-        """Whether `retain_grad` was called."""
+        """Whether `retain_grad` was called.
+
+        >>> gl.ones(1).retains_grad
+        False
+        """
         return self._meta is not None and self._meta.retains
 
     def register_hook(self, hook: Any) -> RemovableHandle:
-        """Call `hook(gradient)` when this tensor's gradient is computed; a tensor that it returns takes the gradient's place."""
+        """Call `hook(gradient)` when this tensor's gradient is computed; a tensor that it returns takes the gradient's place.
+
+        >>> x = gl.tensor([2.0], requires_grad=True)
+        >>> handle = x.register_hook(lambda g: 10 * g)
+        >>> (x * x).sum().backward()
+        >>> x.grad
+        tensor([40.])
+        """
         record.refresh(self)
         if self._edge is None:
             raise RuntimeError("register_hook: this tensor does not require grad, so no gradient will come")
@@ -307,7 +258,13 @@ class Tensor(
         return add_hook(hooks_of(self._edge.node).outputs.setdefault(self._edge.index, {}), hook)
 
     def register_post_accumulate_grad_hook(self, hook: Any) -> RemovableHandle:
-        """Call `hook(tensor)` after a gradient was added to this leaf's `.grad`."""
+        """Call `hook(tensor)` after a gradient was added to this leaf's `.grad`.
+
+        >>> x = gl.tensor([2.0], requires_grad=True)
+        >>> handle = x.register_post_accumulate_grad_hook(lambda leaf: print(leaf.grad))
+        >>> (x * x).sum().backward()
+        tensor([4.])
+        """
         record.refresh(self)
         if self._edge is not LEAF:
             raise RuntimeError("register_post_accumulate_grad_hook: only for leaves that require grad")

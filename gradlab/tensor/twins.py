@@ -101,39 +101,71 @@ class TwinMethods(MissingMethods):
 
     @property
     def real(self) -> Tensor:
-        """The tensor itself: its numbers are real."""
+        """The tensor itself: its numbers are real.
+
+        >>> gl.tensor([1.0]).real
+        tensor([1.])
+        """
         return self  # type: ignore[return-value]
 
     @property
     def mH(self) -> Tensor:
-        """The last two dimensions exchanged."""
+        """The last two dimensions exchanged.
+
+        >>> gl.ones(2, 3, 4).mH.shape
+        (2, 4, 3)
+        """
         return self.mT
 
     @property
     def H(self) -> Tensor:
-        """The transpose of a matrix. RuntimeError unless there are two dimensions."""
+        """The transpose of a matrix. RuntimeError unless there are two dimensions.
+
+        >>> gl.ones(2, 3).H.shape
+        (3, 2)
+        """
         if len(self._array.shape) != 2:
             raise RuntimeError(f"H: only of a matrix, not of shape {self._array.shape}; use mH for a batch of them")
         return self.mT
 
     @property
     def is_cuda(self) -> bool:
-        """Whether the elements live on a GPU."""
+        """Whether the elements live on a GPU.
+
+        >>> gl.ones(1).is_cuda
+        False
+        """
         return bool(self.device.type == "cuda")
 
     @property
     def is_cpu(self) -> bool:
-        """Whether the elements live in the CPU's memory."""
+        """Whether the elements live in the CPU's memory.
+
+        >>> gl.ones(1).is_cpu
+        True
+        """
         return bool(self.device.type == "cpu")
 
     def is_complex(self) -> bool:
-        """False: gradlab has no complex tensors."""
+        """False: gradlab has no complex tensors.
+
+        >>> gl.ones(1).is_complex()
+        False
+        """
         return False
 
     def get_device(self) -> int:
-        """The GPU's index; -1 on the CPU."""
+        """The GPU's index; -1 on the CPU.
+
+        >>> gl.ones(1).get_device()
+        -1
+        """
         return -1 if self.is_cpu else int(self.device.index or 0)
 
     def ndimension(self) -> int:
-        """Number of dimensions."""
+        """Number of dimensions.
+
+        >>> gl.ones(2, 3).ndimension()
+        2
+        """
         return len(self._array.shape)

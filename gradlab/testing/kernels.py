@@ -2,8 +2,8 @@
 
 Each program goes through NVRTC with the options that CuPy gives it at run time. An error, a warning, or a register spill fails. The table
 shows what the kernels take: registers, shared memory, stack. What was found is kept by content in the user's cache directory
-($GRADLAB_CACHE), so that only what has changed is compiled anew. `--one` compiles each program for one architecture only, whichever its
-text falls on: what every change can afford (tests/test_kernel_table.py). A file of one's own:
+($GRADLAB_CACHE), so that only what has changed is compiled anew. `--two` compiles each program for two of its architectures, the least and
+whichever its text falls on: what every change can afford (tests/test_kernel_table.py). A file of one's own:
 
     python -m gradlab.testing.kernels mine.cu --name "scale<float>" --name "scale<__half>"
 
@@ -102,10 +102,11 @@ def checked(program: Program, architecture: int, nvrtc: Nvrtc) -> Outcome:
     return found
 
 
-def fallen_on(program: Program, architectures: Sequence[int]) -> int:
-    """The one of the architectures that a program's content falls on."""
-    possible = [architecture for architecture in architectures if architecture >= program.least_arch]
-    return possible[int(digest(program), 16) % len(possible)]
+def two_of(program: Program, architectures: Sequence[int]) -> list[int]:
+    """A program's least architecture, which has the fewest instructions and the least shared memory and for which some code is written
+    apart, and the one of the others that its content falls on: these differ in little but the number of registers that come out."""
+    least, *others = program.runs_on(architectures)
+    return [least, others[int(digest(program), 16) % len(others)]] if others else [least]
 
 
 def usage_in(log: str) -> Iterator[tuple[str, Usage]]:
@@ -134,16 +135,14 @@ def _worker(program: Program, architecture: int, fresh: bool) -> Outcome:
 
 
 def check_all(
-    chosen: Iterable[Program], architectures: Sequence[int], nvrtc: Nvrtc, jobs: int, *, fresh: bool = True, one: bool = False
+    chosen: Iterable[Program], architectures: Sequence[int], nvrtc: Nvrtc, jobs: int, *, fresh: bool = True, two: bool = False
 ) -> Iterator[list[Outcome]]:
-    """Every program on every architecture from its least one up; the outcomes of one program after another.
+    """Every program on every architecture on which it runs; the outcomes of one program after another.
 
-    jobs: processes. fresh: whatever the cache holds. one: each program on the one architecture that it falls on.
+    jobs: processes. fresh: whatever the cache holds. two: each program on two of its architectures.
     """
-    tasks = [
-        (program, [fallen_on(program, architectures)] if one else [a for a in architectures if a >= program.least_arch])
-        for program in chosen
-    ]
+    tasks = [(program, two_of(program, architectures) if two else program.runs_on(architectures)) for program in chosen]
+    tasks = [task for task in tasks if task[1]]
     if jobs == 1:
         for program, wanted in tasks:
             yield [(check if fresh else checked)(program, architecture, nvrtc) for architecture in wanted]
@@ -186,7 +185,7 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--only", default="", help="regular expression: only programs whose label has a match")
     made.add_argument("--each", action="store_true", help="a line for each kernel, not for each program")
-    made.add_argument("--one", action="store_true", help="each program on one architecture only, whichever its text falls on")
+    made.add_argument("--two", action="store_true", help="each program on two architectures, its least and the one its text falls on")
     made.add_argument("--fresh", action="store_true", help="compile also what the cache knows")
     made.add_argument("-j", "--jobs", type=int, default=os.cpu_count() or 1, help="how many processes compile")
     made.add_argument("--require", action="store_true", help="fail where NVRTC is not installed")
@@ -216,7 +215,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     heading = " ".join(f"{a:4d}" for a in architectures)
     print(f"{'kernels':64} registers on sm_\n{'':64} {heading} {'shared':>7} {'stack':>6} {'spills':>6}")
     fresh = options.fresh or bool(options.files)
-    for outcomes in check_all(chosen, architectures, nvrtc, options.jobs, fresh=fresh, one=options.one):
+    for outcomes in check_all(chosen, architectures, nvrtc, options.jobs, fresh=fresh, two=options.two):
         for label, registers, shared, stack, spills in table_rows(outcomes, options.each, architectures):
             print(f"{label:64} {registers:{len(heading)}} {shared:>7} {stack:>6} {spills:>6}", flush=True)
         for outcome in outcomes:

@@ -9,7 +9,7 @@ from __future__ import annotations
 import ctypes
 import struct
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -88,6 +88,54 @@ class Packer:
     def done(self, packet: Packet) -> None:
         """The driver has copied the values: the packet may be used again."""
         self._free.append(packet)
+
+    def sender(self, launch: Callable[[int], None]) -> Callable[..., None]:
+        """What packs all values and launches: `fill`, `launch`, `done` in one call."""
+        pack, take, give = self._pack, self._free.pop, self._free.append
+        size, offsets, kinds = self._size, self._offsets, self._kinds
+
+        def send(*values: Any) -> None:
+            try:
+                packet = take()
+            except IndexError:
+                packet = Packet(size, offsets, kinds)
+            pack(packet.buffer, 0, *values)
+            launch(packet.address)
+            give(packet)
+
+        return send
+
+
+def repeater(
+    kinds: Sequence[str | int], constants: Sequence[Any], places: Sequence[tuple[int, int, int]], launch: Callable[[int], None]
+) -> Callable[[Sequence[int]], None]:
+    """What launches again with other addresses: constants stay in the packets, only the stretch with addresses is written anew.
+
+    places: (which value, which of the addresses it is taken from, what is added to that).
+    """
+    packer = Packer(kinds)
+    first = min((at for at, _, _ in places), default=0)
+    last = max((at for at, _, _ in places), default=-1) + 1
+    stretch = Packer(kinds[first:last])
+    pack, start = stretch._pack, packer._offsets[first] if packer._offsets else 0
+    base = list(constants[first:last])
+    moves = [(at - first, which, far) for at, which, far in places]
+    spare: list[Packet] = []
+    take, give = spare.pop, spare.append
+
+    def send(addresses: Sequence[int]) -> None:
+        try:
+            packet = take()
+        except IndexError:
+            packet = packer.fill(*constants)
+        values = base.copy()
+        for at, which, far in moves:
+            values[at] = addresses[which] + far
+        pack(packet.buffer, start, *values)
+        launch(packet.address)
+        give(packet)
+
+    return send
 
 
 # Kinds of Python and NumPy numbers. An int is an int64.

@@ -38,26 +38,14 @@ class CudaBackend:
         self.compiler = Compiler(driver)
         self.work = Work(driver, self.compiler)
         self._plans: dict[Any, Plan] = {}
-        determinism.changed.append(self._plans.clear)
+        self.known: dict[Any, tuple[Plan, tuple[Any, ...], tuple[Any, ...]]] = {}
+        determinism.changed += [self._plans.clear, self.known.clear]
         self._type: Any = driver.array_type
         self._several = driver.device_count() > 1
 
     def run(self, op: Op, arrays: list[Any], params: dict[str, Any]) -> Any:
-        array_type: Any = self._type
-        parts: list[Any] = [op]
-        first = None
-        for a in arrays:
-            if type(a) is array_type:
-                if first is None:
-                    first = a
-                parts += (a.shape, a.strides, a.dtype)
-            else:
-                parts.append(type(a))
-        if params:
-            parts += params.values()
-            if "value" in params:  # 0.0 equals -0.0, 1 equals True and 1.0: not the same number to fill with
-                parts.append(repr(params["value"]))
         driver = self.driver
+        first = next((a for a in arrays if type(a) is self._type), None)
         if first is not None:
             device = driver.device_of(first)
             if self._several:
@@ -65,12 +53,11 @@ class CudaBackend:
         else:
             wanted = params["device"].index
             device = driver.current_device() if wanted is None else wanted
-        parts.append(device)
         before = driver.current_device()
         if device != before:
             driver.set_device(device)
         try:
-            key = tuple(parts)
+            key = self._plan_key(op, arrays, params, device)
             plan = self._plans.get(key)
             if plan is None:
                 plan = self._plan(op, arrays, params)
@@ -81,6 +68,58 @@ class CudaBackend:
         finally:
             if device != before:
                 driver.set_device(before)
+
+    def _plan_key(self, op: Op, arrays: list[Any], params: dict[str, Any], device: int) -> tuple[Any, ...]:
+        array_type: Any = self._type
+        parts: list[Any] = [op]
+        for a in arrays:
+            if type(a) is array_type:
+                parts += (a.shape, a.strides, a.dtype)
+            else:
+                parts.append(type(a))
+        if params:
+            parts += params.values()
+            if "value" in params:  # 0.0 equals -0.0, 1 equals True and 1.0: not the same number to fill with
+                parts.append(repr(params["value"]))
+        parts.append(device)
+        return tuple(parts)
+
+    # ------------------------------------------------------------ calls that repeat themselves (dispatch.Recalling)
+
+    def key(self, op: Op, arrays: list[Any], params: dict[str, Any]) -> Any:
+        array_type: Any = self._type
+        if len(arrays) == 1 and not params and not self._several:
+            (a,) = arrays
+            return op, a.shape, a.strides, a.dtype
+        parts: list[Any] = [op]
+        for a in arrays:
+            if type(a) is array_type:
+                parts += (a.shape, a.strides, a.dtype)
+            else:
+                parts.append(type(a))
+        if params:
+            parts += params.values()
+            if "value" in params:
+                parts.append(repr(params["value"]))
+        if self._several:
+            parts.append(self.driver.current_device())
+            parts += [self.driver.device_of(a) for a in arrays if type(a) is array_type]
+        return tuple(parts)
+
+    def remember(self, op: Op, given: list[Any], arrays: list[Any], params: dict[str, Any]) -> None:
+        if op.dynamic or any(a is not b for a, b in zip(given, arrays, strict=True)):
+            return
+        device = self.driver.current_device()
+        if self._several and any(type(a) is self._type and self.driver.device_of(a) != device for a in arrays):
+            return
+        try:
+            plan = self._plans[self._plan_key(op, arrays, params, device)]
+            specs = tuple([Spec(a.shape, a.dtype) if type(a) is self._type else None for a in arrays])
+            if len(self.known) >= MOST_PLANS:
+                self.known.clear()
+            self.known[self.key(op, arrays, params)] = plan, specs, op.specs(*[self._spec(a, arrays) for a in arrays], **params)
+        except (KeyError, TypeError):  # no plan is kept of it
+            pass
 
     def update_many(self, op: Op, arguments: list[list[Any]], params: dict[str, Any]) -> list[tuple[Any, ...]]:
         """An optimizer's row for many parameters on one device, in place (`launch/optim.py`)."""

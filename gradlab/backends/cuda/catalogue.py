@@ -24,18 +24,23 @@ from gradlab.kernel import Elementwise, Gemm, Kernel, Library, Movement, Reducti
 from gradlab.op import Op
 from gradlab.spec import Spec
 
-LEAST_ARCHITECTURE = 75
+LEAST_ARCHITECTURE, LAST = 75, 1000
 DTYPES = tuple(d.dtype for d in ALL)
 
 
 class Program(NamedTuple):
-    """One translation unit: what to call it, its text (headers inlined), the kernels to instantiate, the least architecture (75 is
-    sm_75)."""
+    """One translation unit: what to call it, its text (headers inlined), the kernels to instantiate, the first and the last architecture
+    on which they run (75 is sm_75)."""
 
     label: str
     source: str
     names: list[str]
     least_arch: int
+    most_arch: int = LAST
+
+    def runs_on(self, architectures: Iterable[int]) -> list[int]:
+        """Those of the architectures on which its kernels run."""
+        return [a for a in architectures if self.least_arch <= a <= self.most_arch]
 
 
 FLOATS = ("float", "double", "__half", "__nv_bfloat16")
@@ -105,7 +110,7 @@ for _file, _tensor in (("attention.cu", False), ("attention_tensor.cu", True)):
     for _name in ("attend", "attention_gradient"):
         SPECIAL[f"{_file} {_name}"] = launch.attention.instances(_name, _tensor)
 SPECIAL |= {f"{_file} convolve_planes": launch.conv.instances(_file == "conv_tensor.cu") for _file in launch.conv.PLANES}
-LEAST = {"attention_tensor.cu": 80, "conv_tensor.cu": 80}  # of files that need more than LEAST_ARCHITECTURE
+TENSOR, TILED = ("attention_tensor.cu", "conv_tensor.cu"), ("attention.cu", "conv_tile.cu")
 _KERNEL = re.compile(r"(?:template <([^>]*)>\s*)?__global__ void (?:__launch_bounds__\([^)]*\)\s*)?(\w+)\(")
 
 
@@ -129,17 +134,32 @@ def instances(file: str, name: str, parameters: str) -> list[str]:
     return [f"gradlab::{name}<{', '.join(map(str, arguments))}>" for arguments in chosen]
 
 
+def reach(file: str, name: str) -> tuple[int, int]:
+    """The first and the last architecture on which an instance runs (`launch.attention.on_tensor_cores`): products of half types are left
+    to tensor cores wherever there are such, on sm_75 of float16 alone, and there only of heads that fit its shared memory."""
+    if file in TENSOR:
+        first = 75 if re.search(r"<__half, (?!128,)", name) else 80
+        return first, LAST
+    if file in TILED and re.search(r"(attend|attention_gradient|convolve_planes)<__", name):
+        return LEAST_ARCHITECTURE, 75
+    return LEAST_ARCHITECTURE, LAST
+
+
 def file_programs() -> Iterator[Program]:
-    """The kernels of `kernels/*.cu`, one program for each file; for a file that is not described here a program that does not compile."""
+    """The kernels of `kernels/*.cu`, one program for each file and the architectures on which they run; for a file that is not described
+    here a program that does not compile."""
     for path in sorted(source_directory().glob("*.cu")):
-        least = LEAST.get(path.name, LEAST_ARCHITECTURE)
         try:
             names = [one for name, parameters in kernels_of(path.name) for one in instances(path.name, name, parameters)]
         except KeyError as error:
             problem = f'#error "backends/cuda/catalogue.py does not say what a template parameter stands for: {error}"'
-            yield Program(path.name, problem, [], least)
+            yield Program(path.name, problem, [], LEAST_ARCHITECTURE)
             continue
-        yield Program(path.name, inlined(file_source(path.name)), names, least)
+        source = inlined(file_source(path.name))
+        for first, last in sorted({reach(path.name, name) for name in names}):
+            label = path.name if last == LAST else f"{path.name} up to sm_{last}"
+            label += f" from sm_{first}" if path.name in TENSOR else ""
+            yield Program(label, source, [n for n in names if reach(path.name, n) == (first, last)], first, last)
 
 
 # ---------------------------------------------------------------- rows

@@ -6,7 +6,7 @@ the backend, the launch rules and the parity suite, is the same code for both.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -67,6 +67,9 @@ class Driver(Protocol):
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
         """A C-contiguous array on the current device, from the memory pool; MemoryError in words a user understands."""
 
+    def maker(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Callable[[], Any]:
+        """`empty` for one shape and dtype, with all worked out that is the same each time."""
+
     def pointer(self, array: Any) -> int:
         """Device address of an array's first element."""
 
@@ -97,6 +100,9 @@ class Driver(Protocol):
 
     def launch(self, function: Function, grid: tuple[int, int, int], block: tuple[int, int, int], parameters: int, shared: int) -> None:
         """Launch on the current stream. `parameters` is the address of a table of addresses, one for each parameter (cuLaunchKernel)."""
+
+    def launcher(self, function: Any, grid: tuple[int, int, int], block: tuple[int, int, int], shared: int) -> Callable[[int], None]:
+        """`launch` but for the parameters, with all worked out that is the same each time."""
 
     def synchronize(self) -> None:
         """Wait for all work of the current device."""

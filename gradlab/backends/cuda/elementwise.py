@@ -105,7 +105,7 @@ def plan(work: Work, op: Op, arrays: list[Any], specs: list[Any], out: Spec, par
     """A plan for operands of these shapes, strides and dtypes."""
     shape, size = out.shape, count(out.shape)
     driver = work.driver
-    empty, pointer, launch = driver.empty, driver.pointer, driver.launch
+    empty, pointer = driver.empty, driver.pointer
     if size == 0:
         return lambda _, outs=None: empty(shape, out.dtype) if outs is None else outs[0]
     numbers = [isinstance(a, (int, float)) for a in arrays]
@@ -137,28 +137,27 @@ def plan(work: Work, op: Op, arrays: list[Any], specs: list[Any], out: Spec, par
     strided_function: list[Any] = []
     pieces = list(_pieces(operands, out, sizes, steps, constants))
     strided_packer = Packer([*kinds, len(pieces[0].tail[-3]), "q", "q"])
+    block = (BLOCK, 1, 1)
 
-    def strided(values: list[Any]) -> None:
+    def strided(values: Sequence[Any]) -> None:
         """Launch the strided form. values: the output's address, and what the operands are."""
         if not strided_function:
-            strided_function.append(compiler.elementwise(op, Signature(op.name, operands, out.dtype, names, False)))
-        for piece in pieces:
+            function = compiler.elementwise(op, Signature(op.name, operands, out.dtype, names, False))
+            strided_function.extend(strided_packer.sender(driver.launcher(function, piece.blocks, block, 0)) for piece in pieces)
+        for piece, send in zip(pieces, strided_function, strict=True):
             moved = values if piece.shifts is None else [v + shift if shift else v for v, shift in zip(values, piece.shifts, strict=True)]
-            packet = strided_packer.fill(*moved, *piece.tail)
-            launch(strided_function[0], piece.blocks, block, packet.address, 0)
-            strided_packer.done(packet)
+            send(*moved, *piece.tail)
 
-    block = (BLOCK, 1, 1)
-    dtype = out.dtype
+    make = driver.maker(shape, out.dtype)
     if flat:
         signature = Signature(op.name, operands, out.dtype, names, True)
-        function = compiler.elementwise(op, signature)
-        packer = Packer([*kinds, "q"])
         blocks = (-(-size // (BLOCK * pack_of(op.cuda.expression, signature))), 1, 1)
+        send = Packer([*kinds, "q"]).sender(driver.launcher(compiler.elementwise(op, signature), blocks, block, 0))
         tail = (*constants, size)
+    number = converters[-1] if converters else None
 
     def run(inputs: list[Any], outs: Sequence[Any] | None = None) -> Any:
-        made = empty(shape, dtype) if outs is None else outs[0]
+        made = make() if outs is None else outs[0]
         values = [pointer(made)]
         together = 0 if outs is None else values[0]
         for a, convert in zip(inputs, converters):
@@ -169,11 +168,46 @@ def plan(work: Work, op: Op, arrays: list[Any], specs: list[Any], out: Spec, par
             else:
                 values.append(convert(a))
         if flat and not together & 15:
-            packet = packer.fill(*values, *tail)
-            launch(function, blocks, block, packet.address, 0)
-            packer.done(packet)
+            send(*values, *tail)
         else:
             strided(values)
         return made
 
+    # The commonest forms of the same, without the loop: one array, two arrays, an array and a number.
+
+    def run_one(inputs: list[Any], outs: Sequence[Any] | None = None) -> Any:
+        if outs is not None:
+            return run(inputs, outs)
+        made, address = make(), pointer(inputs[0])
+        if address & 15:
+            strided((pointer(made), address))
+        else:
+            send(pointer(made), address, *tail)
+        return made
+
+    def run_two(inputs: list[Any], outs: Sequence[Any] | None = None) -> Any:
+        if outs is not None:
+            return run(inputs, outs)
+        a, b = inputs
+        made, first, second = make(), pointer(a), pointer(b)
+        if (first | second) & 15:
+            strided((pointer(made), first, second))
+        else:
+            send(pointer(made), first, second, *tail)
+        return made
+
+    def run_number(inputs: list[Any], outs: Sequence[Any] | None = None) -> Any:
+        if outs is not None:
+            return run(inputs, outs)
+        made, address, value = make(), pointer(inputs[0]), number(inputs[1])
+        if address & 15:
+            strided((pointer(made), address, value))
+        else:
+            send(pointer(made), address, value, *tail)
+        return made
+
+    if flat and len(operands) == 1 and not numbers[0]:
+        return run_one
+    if flat and len(operands) == 2 and not numbers[0]:
+        return run_number if numbers[1] else run_two
     return run

@@ -97,6 +97,9 @@ class EmulatedDriver:
             life = pool.malloc(size, stream, dtype, None if capture is not None else free)
         return EmulatedArray(life.array(shape, dtype), device)
 
+    def maker(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Callable[[], EmulatedArray]:
+        return lambda: self.empty(shape, dtype)
+
     def pointer(self, array: EmulatedArray) -> int:
         host = array._host
         return host.ctypes.data if host.size else 0  # nothing may be read there
@@ -185,6 +188,11 @@ class EmulatedDriver:
                     raise KernelFault(function.name, damage)
 
         self.engine.submit(self.current_stream(), function.name, uses, run)
+
+    def launcher(
+        self, function: EmulatedFunction, grid: tuple[int, int, int], block: tuple[int, int, int], shared: int
+    ) -> Callable[[int], None]:
+        return lambda parameters: self.launch(function, grid, block, parameters, shared)
 
     def submit(self, label: str, reads: Sequence[int], writes: Sequence[int], run: Callable[[], None], stream: int) -> None:
         """Work of a library, by the addresses that it reads and writes, in the stream of a handle."""

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gradlab.backends.cuda.arguments import Packer
 from gradlab.backends.cuda.compiler import program
 from gradlab.backends.cuda.generate import reads
 from gradlab.backends.cuda.types import STORAGE, compute_type
@@ -80,7 +81,7 @@ def plan(work: Work, op: Op, specs: list[Any], out: Spec, params: dict[str, Any]
     count = elements([shape[d] for d in dims])
     columns = (elements(shape[:first]) if dims else elements(shape)) * inner
     flags = [int(params[p]) for p in flags_of(op)]
-    cache: dict[str, Any] = {}
+    senders: list[Callable[..., None]] = []
     sizes: tuple[int, ...]
 
     def functions() -> dict[str, Any]:
@@ -101,17 +102,31 @@ def plan(work: Work, op: Op, specs: list[Any], out: Spec, params: dict[str, Any]
         parts = _parts(blocks, count, 64)
         rows, form, sizes, stride, step = parts, "column", (columns, inner, count, parts), 1, columns
 
+    make, make_partial, pointer = driver.maker(out.shape, out.dtype), driver.maker((columns * parts,), accumulator), work.pointer
+    head: list[str | int] = [*"P" * len(specs), *"q" * len(flags), "P", "P"]
+
+    def first_use() -> None:
+        """The kernels are compiled when they are first launched."""
+        found = functions()
+        packer = Packer([*head, *"q" * (len(sizes) + 1)])
+        senders.append(packer.sender(driver.launcher(found[form], (blocks, rows, 1), (block, 1, 1), 0)))
+        if parts > 1:
+            launcher = driver.launcher(found["parts"], (-(-columns // 256), 1, 1), (256, 1, 1), 0)
+            senders.append(Packer([*head, *"qqqqq"]).sender(launcher))
+
     def run(arrays: list[Any], outs: Sequence[Any] | None = None) -> Any:
-        if not cache:
-            cache.update(functions())
+        if not senders:
+            first_use()
         inputs = [work.contiguous(x if order is None else x.transpose(order)) for x in arrays]
-        y = driver.empty(out.shape, out.dtype) if outs is None else outs[0]
+        y = make() if outs is None else outs[0]
+        values = [*map(pointer, inputs), *flags]
         if parts == 1:
-            work.launch(cache[form], blocks, block, *inputs, *flags, None, y, *sizes, count, rows=rows)
+            senders[0](*values, 0, pointer(y), *sizes, count)
             return y
-        partial = driver.empty((columns * parts,), accumulator)
-        work.launch(cache[form], blocks, block, *inputs, *flags, partial, y, *sizes, count, rows=rows)
-        work.launch(cache["parts"], -(-columns // 256), 256, *inputs, *flags, partial, y, columns, stride, step, parts, count)
+        partial = make_partial()
+        values += (pointer(partial), pointer(y))
+        senders[0](*values, *sizes, count)
+        senders[1](*values, columns, stride, step, parts, count)
         return y
 
     return run

@@ -28,13 +28,13 @@ class Part:
     """A sub-graph. `run(arrays, outs)` computes it: on the CPU as one executable, made at the first run; elsewhere row by row."""
 
     def __init__(self, inputs: Sequence[Value], calls: Sequence[Call], outputs: Sequence[Value], device: Device) -> None:
-        self._graph = Graph(inputs=list(inputs), calls=list(calls), outputs=list(outputs), device=device)
+        self.source = Graph(inputs=list(inputs), calls=list(calls), outputs=list(outputs), device=device)
         self._executable: Any = None
 
     @functools.cached_property
     def graph(self) -> Graph:
         """The calls after the passes."""
-        return optimize(self._graph.without_dead_calls())
+        return optimize(self.source.without_dead_calls())
 
     def run(self, arrays: Sequence[Any], outs: Sequence[Any]) -> None:
         """Compute the outputs into the arrays `outs`. Raises what a row raises."""
@@ -58,7 +58,7 @@ class Part:
             dispatch.backend_of(target).assign(target, env[value.id])
 
     def __repr__(self) -> str:
-        return f"<{len(self.graph.calls)} calls>"
+        return f"<{len(self.source.calls)} calls>"
 
 
 class Flow(Protocol):
@@ -73,7 +73,7 @@ def staged(flow: Flow, inputs: Sequence[Any], specs: Sequence[Spec]) -> list[Any
     """Write the call of a flow into the trace that is going on; its results, outside of any autograd graph."""
     if not specs:
         return []
-    result = apply(_row(flow, tuple(specs)), tuple(inputs), {"flow": flow})  # the row has no gradient: callers make the node
+    result = apply(flow_row(flow, tuple(specs)), tuple(inputs), {"flow": flow})  # the row has no gradient: callers make the node
     return [result] if len(specs) == 1 else list(result)
 
 
@@ -92,13 +92,14 @@ class Keeping:
             device = tracer.devices.get(call.outputs[0].id)
             symbols = [tracer.symbol(s, device) for s in self.specs]
             if symbols:
-                call.op, call.params = _row(self.flow, (*(v.spec for v in call.outputs), *self.specs)), {"flow": self.flow}
+                call.op, call.params = flow_row(self.flow, (*(v.spec for v in call.outputs), *self.specs)), {"flow": self.flow}
                 call.outputs = (*call.outputs, *map(tracer.value, symbols))
             self.found = [wrap(s) for s in symbols]
         return self.found
 
 
-def _row(flow: Flow, specs: tuple[Spec, ...]) -> Op:
+def flow_row(flow: Flow, specs: tuple[Spec, ...]) -> Op:
+    """The row that a flow with results of these Specs is."""
     count = len(specs)
 
     def rule(*xs: Spec, flow: Flow) -> Any:

@@ -50,7 +50,7 @@ class Scan:
             state = target
 
     def __repr__(self) -> str:
-        return f"<{self.length} times{' in reverse' if self.reverse else ''}: {len(self.body.graph.calls)} calls>"
+        return f"<{self.length} times{' in reverse' if self.reverse else ''}: {len(self.body.source.calls)} calls>"
 
 
 class _Trace:

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from gradlab.dtype import FLOAT32
 from gradlab.graph.ir import Call
+from gradlab.graph.native import winograd
 from gradlab.graph.native.lower import Lowering, TaskSpec, Unsupported, lowers, widest
 from gradlab.graph.native.place import Place
 
@@ -112,6 +113,8 @@ def convolution(call: Call, ctx: Lowering) -> list[TaskSpec]:
     g = _geometry(call.params)
     source, weights, y = _images(ctx.place(x)), _images(ctx.dense(w)), _images(ctx.dense(call.outputs[0]))
     bias = None if b is None else ctx.dense(b)
+    if winograd.fits(source, y, weights.shape[2:], g.stride, g.dilation, g.groups):
+        return winograd.correlate(y, source, weights, bias, (-g.padding[0], -g.padding[1]), False, ctx)
     return [correlate(y, source, weights, bias, g.groups, g.stride, (1, 1), [_forward_phase(y, weights.shape[2:], g)])]
 
 
@@ -136,6 +139,8 @@ def convolution_dx(call: Call, ctx: Lowering) -> list[TaskSpec]:
     """The input's gradient: a correlation of the outputs' with turned weights, in as many phases as strides."""
     g = _geometry(call.params)
     dy, w, dx = _images(ctx.place(call.inputs[0])), _images(ctx.dense(call.inputs[1])), _images(ctx.dense(call.outputs[0]))
+    if winograd.fits(dy, dx, w.shape[2:], g.stride, g.dilation, g.groups):
+        return winograd.correlate(dx, dy, w, None, (g.padding[0] - 2, g.padding[1] - 2), True, ctx)
     phases = gradient_phases(dx.shape[2:], w.shape[2:], g)
     if not any(phase.taps for phase in phases):
         raise Unsupported
@@ -155,6 +160,8 @@ def convolution_dw(call: Call, ctx: Lowering) -> list[TaskSpec]:
     """The weight's gradient: partial sums of blocks of images, the same for any number of threads, then their sum."""
     g = _geometry(call.params)
     x, dy, dw = _images(ctx.place(call.inputs[0])), _images(ctx.place(call.inputs[1])), _images(ctx.dense(call.outputs[0]))
+    if winograd.fits(x, dy, dw.shape[2:], g.stride, g.dilation, g.groups):
+        return winograd.slope(dw, x, dy, (-g.padding[0], -g.padding[1]), ctx)
     kernel, (images, outputs, height, width) = dw.shape[2:], dy.shape
     taps = [(a * g.dilation[0], b * g.dilation[1]) for a, b in _kernel_places(kernel)]
     reach = (kernel[0] - 1) * g.dilation[0], (kernel[1] - 1) * g.dilation[1]

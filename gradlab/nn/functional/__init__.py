@@ -5,7 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from gradlab.nn.functional.activation import *
+from gradlab.nn.functional.adaptive_pool import *
 from gradlab.nn.functional.attention import *
+from gradlab.nn.functional.class_loss import *
 from gradlab.nn.functional.conv import *
 from gradlab.nn.functional.ctc import *
 from gradlab.nn.functional.dropout import *
@@ -17,6 +19,7 @@ from gradlab.nn.functional.margin_loss import *
 from gradlab.nn.functional.multi_head import *
 from gradlab.nn.functional.norm import *
 from gradlab.nn.functional.pool import *
+from gradlab.nn.functional.unpool import *
 from gradlab.nn.functional.vision import *
 from gradlab.tensor.missing import absent as _absent
 

@@ -127,7 +127,7 @@ def _inside(place: Tensor, n: int, padding_mode: str, aligned: bool) -> Tensor:
     if padding_mode == "zeros":
         return place
     if padding_mode == "reflection":
-        low, span = (0.0, float(n - 1)) if aligned else (-0.5, float(n))
+        low, span = (0.0, (n - 1) * 1.0) if aligned else (-0.5, n * 1.0)
         if span == 0:
             return place * 0
         distance = (place - low).abs()

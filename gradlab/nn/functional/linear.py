@@ -9,7 +9,8 @@ from gradlab.autograd.mode import no_grad
 from gradlab.autograd.record import bind
 from gradlab.dtype import FLOATING
 from gradlab.spec import ShapeError
-from gradlab.tensor.gather import embedding_lookup, one_hot as one_hot
+from gradlab.tensor.alias import either
+from gradlab.tensor.selection import embedding_lookup, one_hot as one_hot
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -122,12 +123,13 @@ def normalize(input: Tensor, p: float = 2.0, dim: int | tuple[int, ...] = 1, eps
     return input / _norm(input, float(p), dim, True).clamp(min=eps).expand(input._array.shape)
 
 
-def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -> Tensor:
+def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8, *, axis: Any = None) -> Tensor:
     """x1·x2 / (max(|x1|, eps)·max(|x2|, eps)) along `dim`; the two broadcast.
 
     >>> F.cosine_similarity(gl.tensor([[1.0, 0.0]]), gl.tensor([[0.0, 1.0]]))
     tensor([0.])
     """
+    dim = dim if axis is None else either("cosine_similarity", dim, 1, axis)
     for x in (x1, x2):
         if x._array.dtype not in FLOATING:
             raise RuntimeError(f"cosine_similarity: needs floating point, got {x.dtype}; convert with .float()")
@@ -137,10 +139,12 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8) -
     return ((x1 / a) * (x2 / b)).sum(dim)
 
 
-def pairwise_distance(x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False) -> Tensor:
+def pairwise_distance(
+    x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False, *, keepdims: bool | None = None
+) -> Tensor:  # fmt: skip
     """The p-norm of x1 - x2 + eps along the last dimension.
 
     >>> F.pairwise_distance(gl.tensor([[0.0, 0.0]]), gl.tensor([[3.0, 4.0]]))
     tensor([5.0000])
     """
-    return _norm(x1 - x2 + eps, float(p), -1, keepdim)
+    return _norm(x1 - x2 + eps, float(p), -1, keepdim if keepdims is None else keepdims)

@@ -105,6 +105,11 @@ def multi_head_attention_forward(
     The arguments are those of `nn.MultiheadAttention`; static_k, static_v (N num_heads, S, E / num_heads) take the projections' place.
     The weights are (N, L, S), or (N, num_heads, L, S) if not average_attn_weights, or None if not need_weights.
     A query that may attend to nothing gets zeros. RuntimeError for shapes that do not fit.
+
+    >>> x, weight = gl.ones(3, 1, 4), gl.ones(12, 4)  # 3 places of one sequence, 4 features, of which each of 2 heads sees 2
+    >>> out, attention = F.multi_head_attention_forward(x, x, x, 4, 2, weight, None, None, None, False, 0.0, gl.ones(4, 4), None)
+    >>> out.shape, attention.shape
+    ((3, 1, 4), (1, 3, 3))
     """
     batched = _check_ranks(query, key, value, key_padding_mask, attn_mask, num_heads)
     if is_causal and attn_mask is None:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gradlab import ops
 from gradlab.autograd.record import bind
 from gradlab.nn.functional.conv import Numbers, expect_tensors, spread
-from gradlab.spec import ShapeError
+from gradlab.spec import ShapeError, whole
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -123,7 +123,7 @@ def interpolate(
         if recompute_scale_factor:
             raise ValueError("interpolate: recompute_scale_factor goes with scale_factor, not with size")
         wanted = _listed("size", size, rank, sizes)
-        wanted = tuple(int(w) for w in wanted)
+        wanted = tuple(whole(w) for w in wanted)
     else:
         factors = _listed("scale_factor", scale_factor, rank, sizes)
         wanted = tuple(floor(s * float(f)) for s, f in zip(sizes, factors, strict=True))

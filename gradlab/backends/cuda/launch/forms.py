@@ -19,6 +19,8 @@ TARGET_BLOCKS = 528  # four for each of an H100's 132 multiprocessors
 MOST_PARTS = 256  # the blocks that share a row: at most as many as a block that merges their totals has threads
 STATE = 4  # float64 words that the totals of one row take at most
 
+WHOLE, TOTALS, RESULTS = range(3)  # the stages of rows.cuh
+
 # Threads and elements of each in registers, for rows of up to their product. A double takes two registers.
 HELD = ((4, 8), (16, 8), (32, 16), (32, 32), (256, 16), (512, 32))
 HELD_DOUBLE = ((4, 8), (16, 8), (32, 16), (256, 16), (512, 16))
@@ -91,35 +93,35 @@ def run(
     if not rows:
         return
     ins, outs = [*call.ins, *[None] * (5 - len(call.ins))], [*call.outs, *[None] * (4 - len(call.outs))]
-    packed = int(inner == 1 and size % (16 // dtype.itemsize) == 0 and aligned(work, *ins, *(outs if writes else ())))
+    mode = int(inner == 1 and size % (16 // dtype.itemsize) == 0 and aligned(work, *ins, *(outs if writes else ())))
 
-    def launch(name: str, types: tuple[Any, ...], blocks: int, threads: int, partial: Any, parts: int, columns: int = 1) -> None:
+    def launch(name: str, types: tuple[Any, ...], blocks: int, threads: int, stage: int, partial: Any, parts: int, columns: int = 1) -> None:
         function = work.kernel(file, name, policy, *types)
         work.launch(
-            function, blocks, threads, *ins, *outs, partial, np.float64(call.number), *call.extra, rows, size, inner, parts, packed,
-            rows=columns,
+            function, blocks, threads, *ins, *outs, partial, np.float64(call.number), *call.extra, rows, size, inner, parts,
+            mode | stage << 1, rows=columns,
         )  # fmt: skip
 
     if inner > 1:
         blocks = -(-rows // 32)
         parts = parts_for(blocks, size, 128)
         if parts == 1:
-            launch("columns", (), blocks, 256, None, 1)
+            launch("columns", (), blocks, 256, WHOLE, None, 1)
             return
         partial = work.empty((parts * rows * STATE,), FLOAT64)
-        launch("columns_split", (), blocks, 256, partial, parts, parts)
-        launch("columns_finish", (), blocks, 256, partial, parts, parts if writes else 1)
+        launch("columns", (), blocks, 256, TOTALS, partial, parts, parts)
+        launch("columns", (), blocks, 256, RESULTS, partial, parts, parts if writes else 1)
         return
     form = held_form(size, forms)
     if form is not None:
         lanes, items = form
         teams = 128 // lanes if lanes < 128 else 1
-        launch("held", (lanes, items), -(-rows // teams), max(lanes, 128), None, 1)
+        launch("held", (lanes, items), -(-rows // teams), max(lanes, 128), WHOLE, None, 1)
         return
     parts = parts_for(rows, size, 8192)
     if parts == 1:
-        launch("looped", (), rows, 512, None, 1)
+        launch("looped", (), rows, 512, WHOLE, None, 1)
         return
     partial = work.empty((parts * rows * STATE,), FLOAT64)
-    launch("split", (), rows * parts, 512, partial, parts)
-    launch("finish", (), rows * parts if writes else rows, 512, partial, parts)
+    launch("looped", (), rows * parts, 512, TOTALS, partial, parts)
+    launch("looped", (), rows * parts if writes else rows, 512, RESULTS, partial, parts)

@@ -7,7 +7,20 @@ from typing import Any
 import numpy as np
 
 from gradlab.backends.cuda.launch import forms
-from gradlab.backends.cuda.launch.forms import STATE, Call, aligned, floating, forms_of, held_form, parts_for, policy, split
+from gradlab.backends.cuda.launch.forms import (
+    RESULTS,
+    STATE,
+    TOTALS,
+    WHOLE,
+    Call,
+    aligned,
+    floating,
+    forms_of,
+    held_form,
+    parts_for,
+    policy,
+    split,
+)
 from gradlab.backends.cuda.launch.rule import Rule
 from gradlab.backends.cuda.work import Work
 from gradlab.dtype import FLOAT64
@@ -97,9 +110,9 @@ def _channels(work: Work, name: str, x: Any, inputs: list[Any], outputs: list[An
     parts = min(parts_for(channels, batch * inner, 4096), 256)
     arrays = [*inputs, *[None] * (5 - len(inputs)), *outputs, *[None] * (4 - len(outputs))]
     partial = work.empty((parts * channels * STATE,), FLOAT64) if parts > 1 else None
-    for step in ("channel",) if parts == 1 else ("channel_split", "channel_finish"):
-        sizes = (channels, batch, inner, parts, packed)
-        function = work.kernel(CHANNELS, step, chosen)
+    function = work.kernel(CHANNELS, "channel", chosen)
+    for stage in (WHOLE,) if parts == 1 else (TOTALS, RESULTS):
+        sizes = (channels, batch, inner, parts, packed | stage << 1)
         work.launch(function, channels * parts, 256, *arrays, partial, np.float64(number), batch * inner, across, *sizes)
 
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gradlab.backends.cuda.arguments import packer_of
 from gradlab.backends.cuda.launch.rule import Rule
 from gradlab.backends.cuda.work import THREADS, Work
 from gradlab.dtype import FLOAT64, FLOATING, INT64
@@ -21,8 +22,14 @@ def _each(work: Work, function: Any, count: int, per_thread: int, *values: Any) 
 
 def state_of(work: Work, state: np.ndarray[Any, Any]) -> Any:
     """A generator's state on the device, written by a kernel that is given its two numbers: an upload of 16 bytes would cost more."""
-    made = work.empty((2,), INT64)
-    work.launch(work.kernel("random.cu", "write_state"), 1, 32, made, *state.tolist())
+    device = work.driver.current_device()
+    known = work.states.get(device)
+    if known is None:
+        launch = work.driver.launcher(work.kernel("random.cu", "write_state"), (1, 1, 1), (32, 1, 1), 0)
+        known = work.states[device] = work.driver.maker((2,), INT64), packer_of(("P", "q", "q")).sender(launch)
+    make, send = known
+    made = make()
+    send(work.pointer(made), *state.tolist())
     return made
 
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gradlab.backends.cuda.arguments import KINDS, packer_of
+from gradlab.backends.cuda.arguments import KINDS, repeater
 from gradlab.backends.cuda.driver import Function
 from gradlab.backends.cuda.work import Work
 from gradlab.spec import Spec
@@ -45,7 +45,7 @@ class Watched(Work):
         self.given = len(self.known)
         self.ranges = [self._range(a) for a in self.known]
         self.scratch: list[tuple[tuple[int, ...], np.dtype[Any]]] = []
-        self.steps: list[tuple[Any, ...]] = []
+        self.steps: list[Any] = []  # a function of the operands' addresses, or the numbers of the operands to clear or to copy
         self.empty = self._empty
         self.pointer = self._pointer
         self.driver: Any = WatchedDriver(self)
@@ -116,7 +116,8 @@ class Watched(Work):
             else:
                 kinds.append(len(v) if kind is bytes else KINDS[kind])
                 constants.append(v)
-        self.steps.append((function, grid, (threads, 1, 1), packer_of(tuple(kinds)), tuple(constants), tuple(places), shared))
+        launch = self.real.driver.launcher(function, grid, (threads, 1, 1), shared)
+        self.steps.append(repeater(kinds, constants, places, launch))
         self.real.launch_grid(function, grid, threads, *values, shared=shared)
 
     def copy_bytes(self, target: Any, source: Any) -> None:
@@ -138,17 +139,17 @@ class Watched(Work):
 def plan(work: Work, run: Callable[..., None], arrays: list[Any], outs: tuple[Spec, ...], params: dict[str, Any], otherwise: Plan) -> Plan:
     """A plan that watches `run` at its first call and repeats it from then on. `otherwise` runs the rule."""
     driver = work.driver
-    pointer, empty, launch = work.pointer, driver.empty, driver.launch
+    pointer = work.pointer
     if any(isinstance(a, (int, float)) for a in arrays):
         return otherwise
     places = [i for i, a in enumerate(arrays) if a is not None]
-    results = [(s.shape, s.dtype) for s in outs]
+    results = [driver.maker(*s) for s in outs]
     single = len(outs) == 1
     state: list[Any] = [None]  # what was seen
     tries = [0]
 
     def watch(inputs: list[Any], outs: Sequence[Any] | None) -> Any:
-        made = [empty(*r) for r in results] if outs is None else list(outs)
+        made = [make() for make in results] if outs is None else list(outs)
         seen = Watched(work, [*(inputs[i] for i in places), *made])
         run(seen, inputs, made, params)
         tries[0] += 1
@@ -157,7 +158,7 @@ def plan(work: Work, run: Callable[..., None], arrays: list[Any], outs: tuple[Sp
                 tries[0] = MOST_TRIES
         elif seen.apart():
             seen_faults = work.faults if seen.reports else None
-            state[0] = (tuple(seen.steps), tuple(seen.scratch), seen.aligned, seen_faults)
+            state[0] = (tuple(seen.steps), [driver.maker(*s) for s in seen.scratch], seen.aligned, seen_faults)
         return made[0] if single else tuple(made)
 
     def again(inputs: list[Any], outs: Sequence[Any] | None = None) -> Any:
@@ -172,20 +173,19 @@ def plan(work: Work, run: Callable[..., None], arrays: list[Any], outs: tuple[Sp
                 joined |= address
             if joined & 15:
                 return otherwise(inputs, outs)
-        made = [empty(shape, dtype) for shape, dtype in results] if outs is None else list(outs)
-        spare = [empty(shape, dtype) for shape, dtype in scratch] if scratch else scratch
-        addresses += [pointer(a) for a in made]
+        if outs is not None:
+            made = list(outs)
+        elif single:
+            made = [results[0]()]
+        else:
+            made = [make() for make in results]
+        addresses += map(pointer, made)
+        spare = [make() for make in scratch] if scratch else scratch
         if spare:
-            addresses += [pointer(a) for a in spare]
+            addresses += map(pointer, spare)
         for step in steps:
-            if len(step) == 7:
-                function, grid, block, packer, constants, where, shared = step
-                values = [*constants]
-                for at, which, far in where:
-                    values[at] = addresses[which] + far
-                packet = packer.fill(*values)
-                launch(function, grid, block, packet.address, shared)
-                packer.done(packet)
+            if type(step) is not tuple:
+                step(addresses)
             else:
                 known = [*(inputs[i] for i in places), *made, *spare]
                 if len(step) == 1:

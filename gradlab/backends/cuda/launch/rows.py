@@ -10,23 +10,23 @@ from gradlab.backends.cuda.launch.rule import Rule
 from gradlab.backends.cuda.work import Work
 
 
-def over_rows(name: str, *arguments: Any) -> Rule:
+def over_rows(name: str, logarithm: bool, masked: bool = False) -> Rule:
     """A policy of softmax.cu: inputs of one shape, one output."""
 
     def run(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
         (y,) = outputs
         if y.size:
             arrays = [work.contiguous(x if x.shape == y.shape else work.broadcast(x, y.shape)) for x in inputs]
-            chosen = policy(name, y.dtype, *arguments)
-            forms.run(work, "softmax.cu", chosen, Call(arrays, outputs), y.dtype, split(y.shape, params["dim"]), forms_of(y.dtype))
+            chosen = policy(name, y.dtype, logarithm)
+            forms.run(work, "softmax.cu", chosen, Call(arrays, outputs, extra=(int(masked), 0)), y.dtype, split(y.shape, params["dim"]), forms_of(y.dtype))
 
     return Rule(run, floating)
 
 
 RULES = {
-    ("softmax.cu", "softmax"): over_rows("Softmax", 0),
-    ("softmax.cu", "masked_softmax"): over_rows("Softmax", 1),
+    ("softmax.cu", "softmax"): over_rows("Softmax", False),
+    ("softmax.cu", "masked_softmax"): over_rows("Softmax", False, masked=True),
     ("softmax.cu", "softmax_backward"): over_rows("SoftmaxBackward", False),
-    ("softmax.cu", "log_softmax"): over_rows("Softmax", 2),
+    ("softmax.cu", "log_softmax"): over_rows("Softmax", True),
     ("softmax.cu", "log_softmax_backward"): over_rows("SoftmaxBackward", True),
 }

@@ -15,9 +15,8 @@ from gradlab.dtype import ALL, FLOAT64, FLOATING
 
 FLOATS = tuple(d.dtype for d in ALL if d.dtype in FLOATING)
 EVERY = tuple(d.dtype for d in ALL)
-ROWS = ("looped", "split", "finish")
-COLUMNS = ("columns", "columns_split", "columns_finish")
-CHANNEL = ("channel", "channel_split", "channel_finish")
+
+BOTH = ("looped", "columns")
 
 Policies = list[tuple[str, Forms]]
 
@@ -28,8 +27,8 @@ def _of(dtypes: Sequence[np.dtype[Any]], *named: tuple[Any, ...], any_dtype: boo
 
 
 def _softmax() -> Policies:
-    """Plain, masked and logarithmic; the derivatives."""
-    return _of(FLOATS, *(("Softmax", mode) for mode in range(3)), ("SoftmaxBackward", False), ("SoftmaxBackward", True))
+    """Plain or masked, and logarithmic; the derivatives."""
+    return _of(FLOATS, *((name, logarithm) for name in ("Softmax", "SoftmaxBackward") for logarithm in (False, True)))
 
 
 def _entries(file: str, policies: Policies, names: Sequence[str], held: bool = True) -> Iterator[tuple[str, tuple[tuple[Any, ...], ...]]]:
@@ -44,12 +43,12 @@ def special() -> dict[str, Sequence[tuple[Any, ...]]]:
     long = _of(FLOATS, ("RowNorm", False), ("RowNorm", True), ("RowNormBackward", False), ("RowNormBackward", True))
     short = [p for p in long if "Backward" not in p[0]]
     return {
-        **dict(_entries("softmax.cu", _softmax(), (*ROWS, *COLUMNS))),
-        **dict(_entries("loss.cu", _of(FLOATS, ("CrossEntropy",)), (*ROWS, *COLUMNS))),
-        **dict(_entries("arg.cu", _of(EVERY, ("Extreme", False), ("Extreme", True), any_dtype=True), (*ROWS, *COLUMNS))),
+        **dict(_entries("softmax.cu", _softmax(), BOTH)),
+        **dict(_entries("loss.cu", _of(FLOATS, ("CrossEntropy",)), BOTH)),
+        **dict(_entries("arg.cu", _of(EVERY, ("Extreme", False), ("Extreme", True), any_dtype=True), BOTH)),
         **dict(_entries("norm.cu", short, ())),
-        **dict(_entries("norm.cu", long, ROWS, held=False)),
-        **dict(_entries("channel.cu", _of(FLOATS, ("BatchNorm",), ("BatchNormBackward",)), (*CHANNEL, *COLUMNS), held=False)),
+        **dict(_entries("norm.cu", long, ("looped",), held=False)),
+        **dict(_entries("channel.cu", _of(FLOATS, ("BatchNorm",), ("BatchNormBackward",)), ("channel", "columns"), held=False)),
         "norm.cu held_backward": tuple(
             (STORAGE[d.name], centred, *form)
             for d, centred in itertools.product(FLOATS, ("false", "true"))
