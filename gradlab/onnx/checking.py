@@ -1,0 +1,173 @@
+"""Whether the exported file says what the model says: ONNX's checker, and a run by ONNX Runtime beside the model's own results."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from gradlab.dtype import FLOATING, HALF
+from gradlab.onnx.packages import format_package, reference_evaluator, runtime_package
+
+# Differences that are allowed, as shares of each output's largest number; integers and truth values agree exactly.
+TOLERANCES = {"float64": 1e-6, "float32": 1e-4, "float16": 1e-2, "bfloat16": 4e-2}
+
+
+KERNEL = "Could not find an implementation for "  # what ONNX Runtime says of an operator and dtype that it lacks
+
+
+class ExportError(RuntimeError):
+    """The exported model does not do what the model does, or cannot be run; no file is left behind."""
+
+
+class Case(NamedTuple):
+    """Inputs by name, the model's results, and what to call the sizes ("batch=3")."""
+
+    inputs: dict[str, Any]
+    results: Sequence[Any]
+    sizes: str
+
+
+class Verdict(NamedTuple):
+    """By what the file was run, the largest deviation as a share of an output's largest number, and what could not be compared."""
+
+    runner: str
+    deviation: float
+    unchecked: tuple[str, ...]
+
+
+class Runner:
+    """Runs a file: ONNX Runtime, or ONNX's own interpreter for what the runtime has no kernels of."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.session: Any = None
+        self.reference: Any = None
+        self.title = ""
+        runtime = runtime_package()
+        options = runtime.SessionOptions()
+        options.log_severity_level = 4
+        try:
+            self.session = runtime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+            self.title = f"ONNX Runtime {runtime.__version__}"
+        except Exception as error:
+            self._refused(error)
+
+    def _refused(self, error: Exception) -> None:
+        """Another runner where ONNX Runtime has no kernel; ExportError where it refuses the file."""
+        text = str(error)
+        kernel = KERNEL in text or "is not supported" in text
+        if not kernel and "OrtValue indexes should have been populated" not in text:  # a file of nothing but constants
+            raise ExportError(f"onnx.export: ONNX Runtime refuses the model: {text}") from error
+        self.session = None
+        self.reference = reference_evaluator()(str(self.path))
+        why = text.split(KERNEL)[1].split(" with ", maxsplit=1)[0] if KERNEL in text else "a file of nothing but constants"
+        self.title = f"ONNX's reference evaluator, as ONNX Runtime has no kernel for {why}"
+
+    def run(self, inputs: dict[str, Any]) -> list[Any]:
+        """The results for arrays by name."""
+        if self.session is not None:
+            try:
+                wanted = {i.name for i in self.session.get_inputs()}
+                found: list[Any] = self.session.run(None, {k: np.asarray(v, order="C") for k, v in inputs.items() if k in wanted})
+                return found
+            except Exception as error:
+                self._refused(error)
+        try:
+            with np.errstate(all="ignore"):
+                results: list[Any] = self.reference.run(None, inputs)
+        except Exception as error:
+            raise ExportError(f"onnx.export: neither ONNX Runtime nor ONNX's reference evaluator runs the model: {error}") from error
+        return results
+
+
+def in_float32(path: Path) -> Path:
+    """A twin of a file whose bfloat16 inputs and outputs are float32: NumPy and ONNX Runtime do not exchange bfloat16."""
+    onnx = format_package()
+    model = onnx.load(str(path), load_external_data=False)
+    half, full = onnx.TensorProto.BFLOAT16, onnx.TensorProto.FLOAT
+    before, after = [], []
+    for value in model.graph.input:
+        if value.type.tensor_type.elem_type == half:
+            inner, name = value.name + "__narrow", value.name
+            value.type.tensor_type.elem_type = full
+            before.append(onnx.helper.make_node("Cast", [name], [inner], to=half))
+            replace(model.graph, name, inner)
+    for value in model.graph.output:
+        if value.type.tensor_type.elem_type == half:
+            inner = value.name + "__narrow"
+            for node in model.graph.node:
+                node.output[:] = [inner if n == value.name else n for n in node.output]
+            replace(model.graph, value.name, inner)
+            value.type.tensor_type.elem_type = full
+            after.append(onnx.helper.make_node("Cast", [inner], [value.name], to=full))
+    nodes = [*before, *model.graph.node, *after]
+    del model.graph.node[:]
+    model.graph.node.extend(nodes)
+    twin = path.with_name("check.onnx")
+    onnx.save_model(model, str(twin))
+    return twin
+
+
+def replace(graph: Any, name: str, new: str) -> None:
+    """Read another value in place of one, in inner graphs too."""
+    for node in graph.node:
+        node.input[:] = [new if n == name else n for n in node.input]
+        for a in node.attribute:
+            if a.HasField("g"):
+                replace(a.g, name, new)
+                for value in a.g.output:
+                    value.name = new if value.name == name else value.name
+
+
+def verify(path: Path, cases: Sequence[Case], names: Sequence[str], random: set[str], tolerance: float | None) -> Verdict:
+    """Run the file for all cases beside their results. Raises ExportError naming the largest deviation."""
+    arrays = [a for case in cases for a in (*case.inputs.values(), *case.results)]
+    narrow = any(a.dtype.name == "bfloat16" for a in arrays)
+    runner = Runner(in_float32(path) if narrow else path)
+    worst = 0.0
+    for case in cases:
+        inputs = {k: a.astype(np.float32) if a.dtype.name == "bfloat16" else a for k, a in case.inputs.items()}
+        where = f" with {case.sizes}" if case.sizes else ""
+        for name, got, want in zip(names, runner.run(inputs), case.results, strict=True):
+            worst = max(worst, compared(name, got, want, name in random, tolerance, runner.title, where))
+    return Verdict(runner.title, worst, tuple(n for n in names if n in random))
+
+
+def compared(name: str, got: Any, want: Any, random: bool, tolerance: float | None, runner: str, where: str) -> float:
+    """The deviation of one output; that of random numbers is not looked at."""
+    got = np.asarray(got)
+    if got.shape != want.shape:
+        raise ExportError(f"onnx.export: output {name} has shape {got.shape} in {runner}{where}, the model gives {want.shape}")
+    dtype = np.dtype(np.float32) if want.dtype.name == "bfloat16" else want.dtype
+    if got.dtype != dtype:
+        raise ExportError(f"onnx.export: output {name} is {got.dtype} in {runner}{where}, the model gives {want.dtype}")
+    if random or not want.size:
+        return 0.0
+    if want.dtype not in FLOATING:
+        if (got != want).any():
+            raise ExportError(f"onnx.export: {int((got != want).sum())} of {want.size} elements of output {name} ({want.dtype}) differ in "
+                              f"{runner}{where} from what the model gives")  # fmt: skip
+        return 0.0
+    limit = TOLERANCES[want.dtype.name] if tolerance is None else tolerance
+    a, b = got.astype(np.float64), want.astype(np.float64)
+    finite = np.isfinite(b)
+    odd = (np.isfinite(a) != finite) | (~finite & (a != b) & ~(np.isnan(a) & np.isnan(b)))
+    if want.dtype in HALF:  # what overflows in one may not quite in the other
+        odd &= ~((np.abs(a) > 6e4) & (np.abs(b) > 6e4) & (np.sign(a) == np.sign(b)))
+    if odd.any():
+        raise ExportError(
+            f"onnx.export: {int(odd.sum())} elements of output {name} are infinite or NaN in {runner} or in the model{where}, "
+            f"but not in both"
+        )
+    gaps, size = np.abs(a - b)[finite & np.isfinite(a)], np.abs(b[finite]).max(initial=0.0)
+    largest = float(gaps.max(initial=0.0))
+    deviation = largest / max(float(size), float(np.finfo(np.float32).tiny)) if largest else 0.0
+    if deviation > limit:
+        raise ExportError(
+            f"onnx.export: output {name} deviates by {largest:.3g} ({deviation:.2g} of its largest number {size:.3g}; {limit:g} is "
+            f"allowed) in {runner}{where} from what the model gives"
+        )
+    return deviation

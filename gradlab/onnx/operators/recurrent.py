@@ -1,0 +1,210 @@
+"""RNN, GRU and LSTM: all directions, activations, layouts, sequences of different lengths, peepholes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+import gradlab as gl
+from gradlab.nn import functional as F
+from gradlab.onnx.importing import Node, given, imports, read
+
+_ACTIVATIONS: dict[str, Callable[[Any, float, float], Any]] = {
+    "relu": lambda x, a, b: F.relu(x),
+    "tanh": lambda x, a, b: gl.tanh(x),
+    "sigmoid": lambda x, a, b: gl.sigmoid(x),
+    "affine": lambda x, a, b: a * x + b,
+    "leakyrelu": lambda x, a, b: F.leaky_relu(x, a),
+    "thresholdedrelu": lambda x, a, b: gl.where(x >= a, x, 0),
+    "scaledtanh": lambda x, a, b: a * gl.tanh(b * x),
+    "hardsigmoid": lambda x, a, b: gl.clamp(a * x + b, 0, 1),
+    "elu": lambda x, a, b: F.elu(x, a),
+    "softsign": lambda x, a, b: F.softsign(x),
+    "softplus": lambda x, a, b: F.softplus(x),
+}
+_DEFAULTS = {
+    "affine": (1.0, 0.0), "leakyrelu": (0.01, 0.0), "thresholdedrelu": (1.0, 0.0), "scaledtanh": (1.0, 1.0), "hardsigmoid": (0.2, 0.5),
+    "elu": (1.0, 0.0),
+}  # fmt: skip
+
+
+def _activations(node: Node, directions: int, usual: list[str]) -> list[list[Callable[[Any], Any]]]:
+    """For each direction its activations."""
+    names = [n.lower() for n in node.get("activations", usual * directions)]
+    alphas, betas = list(node.get("activation_alpha", [])), list(node.get("activation_beta", []))
+    made: list[Any] = []
+    for name in names:
+        if name not in _ACTIVATIONS:
+            raise node.refuse(f"the activation {name} is not known")
+        a, b = _DEFAULTS.get(name, (0.0, 0.0))
+        if name in _DEFAULTS:
+            a = alphas.pop(0) if alphas else a
+            b = betas.pop(0) if betas and name in ("affine", "scaledtanh", "hardsigmoid") else b
+        made.append(lambda x, f=_ACTIVATIONS[name], a=a, b=b: f(x, a, b))
+    each = len(usual)
+    return [made[i * each : (i + 1) * each] for i in range(directions)]
+
+
+def _clipped(node: Node, x: Any) -> Any:
+    limit = node.get("clip")
+    return x if limit is None else gl.clamp(x, -limit, limit)
+
+
+Step = Callable[[Any, list[Any]], list[Any]]
+
+
+def _run(node: Node, x: Any, lengths: Any, states: list[Any], step: Step, backwards: bool) -> tuple[Any, list[Any]]:
+    """Over the steps of x [time, batch, …]; entries that are over keep their state and give zeros."""
+    time = x.shape[0]
+    outputs: list[Any] = [None] * time
+    for i in range(time):
+        t = time - 1 - i if backwards else i
+        new = step(x[t], states)
+        if lengths is not None:
+            going = gl.tensor((t < lengths)[:, None], device=x.device)
+            states = [gl.where(going, n, old) for n, old in zip(new, states, strict=True)]
+            outputs[t] = gl.where(going, new[0], 0)
+        else:
+            states = new
+            outputs[t] = new[0]
+    return gl.stack(outputs), states
+
+
+def _all(node: Node, x: Any, lengths: Any, initial: list[Any], usual: list[str], cell: Callable[[int, list[Any]], Step], size: int) -> Any:
+    """Both directions; results in the node's layout."""
+    layout = node.get("layout", 0)
+    x = x.transpose(0, 1) if layout else x
+    direction = node.get("direction", "forward")
+    directions = 2 if direction == "bidirectional" else 1
+    functions = _activations(node, directions, usual)
+    counts = np.asarray(read(node, lengths, "a length")) if given(lengths) else None
+    if counts is not None and (counts == x.shape[0]).all():
+        counts = None
+    outputs, finals = [], []
+    for d in range(directions):
+        states = []
+        for state in initial:
+            if given(state):
+                states.append((state.transpose(0, 1) if layout else state)[d])
+            else:
+                states.append(gl.zeros((x.shape[1], size), dtype=x.dtype, device=x.device))
+        y, last = _run(node, x, counts, states, cell(d, functions[d]), direction == "reverse" or d == 1)
+        outputs.append(y)
+        finals.append(last)
+    y = gl.stack(outputs, 1)  # time, directions, batch, size
+    ends = [gl.stack([f[i] for f in finals]) for i in range(len(initial))]
+    if layout:
+        y, ends = y.permute(2, 0, 1, 3), [e.transpose(0, 1) for e in ends]
+    return (y, *ends)
+
+
+def _parts(bias: Any, d: int) -> tuple[Any, Any]:
+    return bias[d].chunk(2, 0) if given(bias) else (None, None)
+
+
+@imports("RNN", first=7)
+def rnn(node: Node, x: Any, w: Any, r: Any, b: Any = None, lengths: Any = None, h: Any = None) -> Any:
+    """f(x Wᵀ + h Rᵀ + b)."""
+
+    def cell(d: int, functions: list[Callable[[Any], Any]]) -> Step:
+        wb, rb = _parts(b, d)
+
+        def step(xt: Any, states: list[Any]) -> list[Any]:
+            return [functions[0](_clipped(node, F.linear(xt, w[d], wb) + F.linear(states[0], r[d], rb)))]
+
+        return step
+
+    return _all(node, x, lengths, [h], ["Tanh"], cell, r.shape[-1])
+
+
+@imports("GRU", first=7)
+def gru(node: Node, x: Any, w: Any, r: Any, b: Any = None, lengths: Any = None, h: Any = None) -> Any:
+    """Gates in the order update, reset, hidden; `linear_before_reset` as in cuDNN and PyTorch."""
+
+    def cell(d: int, functions: list[Callable[[Any], Any]]) -> Step:
+        f, g = functions
+        wb, rb = _parts(b, d)
+        size = r.shape[-1]
+
+        def step(xt: Any, states: list[Any]) -> list[Any]:
+            (state,) = states
+            xz, xr, xh = F.linear(xt, w[d], wb).chunk(3, -1)
+            if node.get("linear_before_reset", 0):
+                hz, hr, hh = F.linear(state, r[d], rb).chunk(3, -1)
+                update, reset = f(_clipped(node, xz + hz)), f(_clipped(node, xr + hr))
+                hidden = g(_clipped(node, xh + reset * hh))
+            else:
+                hz, hr = F.linear(state, r[d][: 2 * size], None if rb is None else rb[: 2 * size]).chunk(2, -1)
+                update, reset = f(_clipped(node, xz + hz)), f(_clipped(node, xr + hr))
+                hidden = g(_clipped(node, xh + F.linear(reset * state, r[d][2 * size :], None if rb is None else rb[2 * size :])))
+            return [(1 - update) * hidden + update * state]
+
+        return step
+
+    return _all(node, x, lengths, [h], ["Sigmoid", "Tanh"], cell, r.shape[-1])
+
+
+@imports("LSTM", first=7)
+def lstm(
+    node: Node, x: Any, w: Any, r: Any, b: Any = None, lengths: Any = None, h: Any = None, c: Any = None, peepholes: Any = None
+) -> Any:
+    """Gates in the order input, output, forget, cell."""
+
+    def cell(d: int, functions: list[Callable[[Any], Any]]) -> Step:
+        f, g, last = functions
+        wb, rb = _parts(b, d)
+        pi, po, pf = peepholes[d].chunk(3, 0) if given(peepholes) else (None, None, None)
+
+        def step(xt: Any, states: list[Any]) -> list[Any]:
+            state, memory = states
+            i, o, forget, new = (F.linear(xt, w[d], wb) + F.linear(state, r[d], rb)).chunk(4, -1)
+            if pi is not None:
+                i, forget = i + pi * memory, forget + pf * memory
+            i = f(_clipped(node, i))
+            forget = 1 - i if node.get("input_forget", 0) else f(_clipped(node, forget))
+            memory = forget * memory + i * g(_clipped(node, new))
+            o = f(_clipped(node, o + po * memory if po is not None else o))
+            return [o * last(memory), memory]
+
+        return step
+
+    return _all(node, x, lengths, [h, c], ["Sigmoid", "Tanh", "Tanh"], cell, r.shape[-1])
+
+
+# ---------------------------------------------------------------- recurrences of language models
+
+
+@imports("CausalConvWithState")
+def causal_conv(node: Node, x: Any, weight: Any, bias: Any = None, past: Any = None) -> Any:
+    """Each channel over the positions up to its own; the last of them are handed on."""
+    reach = weight.shape[-1] - 1
+    before = past if given(past) else gl.zeros((*x.shape[:2], reach), dtype=x.dtype, device=x.device)
+    wide = gl.cat([before, x], -1)
+    y = F.conv1d(wide, weight, bias if given(bias) else None, groups=x.shape[1])
+    return (F.silu(y) if node.get("activation", "none") in ("silu", "swish") else y), wide.narrow(-1, wide.shape[-1] - reach, reach)
+
+
+@imports("LinearAttention")
+def linear_attention(node: Node, q: Any, k: Any, v: Any, past: Any = None, decay: Any = None, beta: Any = None) -> Any:
+    """A matrix for each head that forgets, and learns key and value at each step; queries read it."""
+    heads, shared = node.get("q_num_heads"), node.get("kv_num_heads")
+    batch, time, _ = q.shape
+    q, k, v = (t.reshape(batch, time, n, -1) for t, n in ((q, heads), (k, shared), (v, shared)))
+    scale = node.get("scale", 0.0) or q.shape[-1] ** -0.5
+    rule = node.get("update_rule", "gated_delta")
+    kept = past if given(past) else gl.zeros((batch, shared, k.shape[-1], v.shape[-1]), dtype=v.dtype, device=v.device)
+    share: Any = gl.exp(decay).reshape(batch, time, shared, -1, 1) if given(decay) else None
+    rate: Any = beta.reshape(batch, time, -1, 1, 1) if given(beta) else None
+    outputs = []
+    for t in range(time):
+        if "gated" in rule:
+            kept = kept * share[:, t]
+        key, value = k[:, t].unsqueeze(-1), v[:, t].unsqueeze(-2)
+        if "delta" in rule:
+            value = (value - (kept * key).sum(-2, keepdim=True)) * rate[:, t]
+        kept = kept + key * value
+        read_ = kept.repeat_interleave(heads // shared, 1) if heads != shared else kept
+        outputs.append(((read_ * q[:, t].unsqueeze(-1)).sum(-2) * scale).reshape(batch, -1))
+    return gl.stack(outputs, 1), kept
