@@ -93,6 +93,9 @@ class StubDriver(EmulatedDriver):
     def launch(self, function: Any, grid: Any, block: Any, parameters: int, shared: int) -> None:
         pass
 
+    def maker(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
+        return functools.partial(self.empty, shape, dtype)
+
     def launcher(self, function: Any, grid: Any, block: Any, shared: int) -> Any:
         return _nothing
 

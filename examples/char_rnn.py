@@ -63,7 +63,8 @@ def build(args):
 @torch.no_grad()
 def sample(model, data, length=60, temperature=0.7):
     model.eval()
-    token, state, written = torch.tensor([[1]]), None, []
+    device = next(model.parameters()).device
+    token, state, written = torch.tensor([[1]], device=device), None, []
     for _ in range(length):
         logits, state = model(token, torch.tensor([1]), state)
         probabilities = torch.softmax(logits[0, -1] / temperature, dim=-1)
@@ -75,6 +76,8 @@ def sample(model, data, length=60, temperature=0.7):
 
 
 def train(model, args):
+    device = torch.device("cuda" if torch.cuda.is_available() else "cpu")
+    model = model.to(device)
     data = Lines()
     loader = DataLoader(data, batch_size=args.batch_size, shuffle=True, collate_fn=collate)
     criterion = nn.CrossEntropyLoss(ignore_index=PAD)
@@ -83,6 +86,7 @@ def train(model, args):
     for epoch in range(1, args.epochs + 1):
         model.train()
         for inputs, targets, lengths in loader:
+            inputs, targets = inputs.to(device), targets.to(device)  # the lengths stay on the CPU
             optimizer.zero_grad()
             logits, _ = model(inputs, lengths)
             loss = criterion(logits.transpose(1, 2), targets)

@@ -108,6 +108,7 @@ if TYPE_CHECKING:
         data as data,
         func as func,
         graph as graph,
+        jit as jit,
         library as library,
         linalg as linalg,
         models as models,
@@ -115,6 +116,7 @@ if TYPE_CHECKING:
         onnx as onnx,
         optim as optim,
         profiler as profiler,
+        session as session,
         special as special,
         testing as testing,
         utils as utils,
@@ -124,19 +126,46 @@ if TYPE_CHECKING:
     from gradlab.graph.compiled import compile as compile
     from gradlab.graph.control.functions import cond as cond, scan as scan, switch as switch, while_loop as while_loop
     from gradlab.nn.summary import summary as summary
+    from gradlab.session import (
+        Graph as Graph,
+        Session as Session,
+        Variable as Variable,
+        assign as assign,
+        assign_add as assign_add,
+        assign_sub as assign_sub,
+        get_default_graph as get_default_graph,
+        global_variables_initializer as global_variables_initializer,
+        identity as identity,
+        placeholder as placeholder,
+        variables_initializer as variables_initializer,
+    )
     from gradlab.utils.serialization import load as load, save as save
     from gradlab.viz.explanation import explain as explain
 
-_ROOMS = ("data", "func", "graph", "library", "linalg", "models", "nn", "onnx", "optim", "profiler", "special", "testing", "utils", "viz")
+_ROOMS = (
+    "data", "deploy", "func", "graph", "jit", "library", "linalg", "models", "nn", "onnx", "optim", "profiler", "session", "special",
+    "testing", "utils", "viz",
+)  # fmt: skip
 _ELSEWHERE = {
+    "Graph": "gradlab.session",
+    "Session": "gradlab.session",
+    "Variable": "gradlab.session",
+    "assign": "gradlab.session",
+    "assign_add": "gradlab.session",
+    "assign_sub": "gradlab.session",
     "compile": "gradlab.graph.compiled",
     "cond": "gradlab.graph.control.functions",
     "explain": "gradlab.viz.explanation",
+    "get_default_graph": "gradlab.session",
+    "global_variables_initializer": "gradlab.session",
+    "identity": "gradlab.session",
     "load": "gradlab.utils.serialization",
+    "placeholder": "gradlab.session",
     "save": "gradlab.utils.serialization",
     "scan": "gradlab.graph.control.functions",
     "summary": "gradlab.nn.summary",
     "switch": "gradlab.graph.control.functions",
+    "variables_initializer": "gradlab.session",
     "vmap": "gradlab.func.mapping",
     "while_loop": "gradlab.graph.control.functions",
 }

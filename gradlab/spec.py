@@ -36,7 +36,11 @@ def spec_of(array: Any) -> Spec:
 
 
 def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
-    """NumPy's broadcasting of shapes; raises ShapeError naming all of them."""
+    """NumPy's broadcasting of shapes; raises ShapeError naming all of them.
+
+    >>> gl.broadcast_shapes((2, 1), (3,))
+    (2, 3)
+    """
     rank = max(map(len, shapes), default=0)
     out = [1] * rank
     for shape in shapes:

@@ -18,18 +18,21 @@ from gradlab.tensor.math_pairs import xlogy
 from gradlab.tensor.missing import absent as _absent
 from gradlab.tensor.pointwise import round, sigmoid as expit
 from gradlab.tensor.reduction import logsumexp
-from gradlab.tensor.special import erf, erfc, erfinv
+from gradlab.tensor.special import erf, erfc, erfinv, i0, igamma as gammainc, igammac as gammaincc
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
 
 __all__ = [
-    "digamma", "entr", "erf", "erfc", "erfcx", "erfinv", "exp2", "expit", "expm1", "gammaln", "log1p", "log_ndtr", "log_softmax", "logit",
-    "logsumexp", "multigammaln", "ndtr", "ndtri", "polygamma", "psi", "round", "sinc", "softmax", "xlog1py", "xlogy",
+    "digamma", "entr", "erf", "erfc", "erfcx", "erfinv", "exp2", "expit", "expm1", "gammainc", "gammaincc", "gammaln", "i0", "i0e",
+    "i1", "i1e", "log1p", "log_ndtr", "log_softmax", "logit", "logsumexp", "modified_bessel_i0", "modified_bessel_i1",
+    "multigammaln", "ndtr", "ndtri", "polygamma", "psi", "round", "sinc", "softmax", "xlog1py", "xlogy",
 ]  # fmt: skip
 
 psi = digamma
+modified_bessel_i0 = i0
 _erfcx, _log_ndtr, _ndtri = map(bind, (ops.special.erfcx, ops.special.log_ndtr, ops.special.ndtri))
+_i0e, _i1, _i1e = map(bind, (ops.bessel.i0e, ops.bessel.i1, ops.bessel.i1e))
 
 
 def erfcx(input: Tensor, *, out: Any = None) -> Tensor:
@@ -105,6 +108,36 @@ def xlog1py(input: Any, other: Any, *, out: Any = None) -> Tensor:
     a: Any = input if isinstance(input, Differentiable) else product.new_full((), input)
     b: Any = other if isinstance(other, Differentiable) else product.new_full((), other)
     return a * log1p(where((a == 0) & (b <= -1), 0.0, b))
+
+
+def i0e(input: Tensor, *, out: Any = None) -> Tensor:
+    """e^-|x| · i0(x), which does not overflow.
+
+    >>> gl.special.i0e(gl.tensor([0.0, 1.0]))
+    tensor([1.0000, 0.4658])
+    """
+    return _i0e(input) if out is None else _into("i0e", out, _i0e(input))
+
+
+def i1(input: Tensor, *, out: Any = None) -> Tensor:
+    """The modified Bessel function of the first kind, of order 1.
+
+    >>> gl.special.i1(gl.tensor([0.0, 1.0]))
+    tensor([0.0000, 0.5652])
+    """
+    return _i1(input) if out is None else _into("i1", out, _i1(input))
+
+
+def i1e(input: Tensor, *, out: Any = None) -> Tensor:
+    """e^-|x| · i1(x), which does not overflow.
+
+    >>> gl.special.i1e(gl.tensor([0.0, 1.0]))
+    tensor([0.0000, 0.2079])
+    """
+    return _i1e(input) if out is None else _into("i1e", out, _i1e(input))
+
+
+modified_bessel_i1 = i1
 
 
 def __getattr__(name: str) -> Any:

@@ -77,10 +77,10 @@ __device__ __forceinline__ Part place_part(const Convolution& c, unsigned i, int
 
 // One block for each tile of BM rows and 4096 / BM columns; each thread has 4 x 4 elements. blockIdx.y is the group. blockIdx.z takes `share`
 // numbers of the sum, and writes a whole result of its own.
-// `first` is the weight (for dw: dy), `second` what is unrolled: x (for dx: dy). bias may be a null pointer.
+// `first` is the weight (for dw: dy), `second` what is unrolled: x (for dx: dy). bias may be a null pointer. relu: whether the result is cut at 0.
 template <class S, class Out, int Mode, int BM>
 __global__ void __launch_bounds__(256, 2) convolve(const S* __restrict__ first, const S* __restrict__ second, const S* __restrict__ bias,
-                                                Out* __restrict__ result, const Convolution c, int64 share) {
+                                                Out* __restrict__ result, const Convolution c, int64 share, int relu) {
     typedef typename Compute<S>::type T;
     const int BN = 4096 / BM, BK = 16;
     __shared__ Pack<T, 4> a_tile[BK][BM / 4 + 1];
@@ -199,7 +199,8 @@ __global__ void __launch_bounds__(256, 2) convolve(const S* __restrict__ first, 
         for (int i = 0; i < 4; ++i) {
             const int64 m = row0 + ty * 4 + i;
             if (m >= m_size) continue;
-            const T total = Mode == FORWARD && bias ? sum[i][j] + load(bias[group * m_size + m]) : sum[i][j];
+            T total = Mode == FORWARD && bias ? sum[i][j] + load(bias[group * m_size + m]) : sum[i][j];
+            if (Mode == FORWARD && relu && total < T(0)) total = T(0);
             result[at + m * c_step] = store<Out>(total);
         }
     }
@@ -222,7 +223,7 @@ __global__ void __launch_bounds__(256) add_shares(const typename Compute<S>::typ
 // One thread for each output. Index: 32 bits where they can count the elements.
 template <class S, class Index>
 __global__ void __launch_bounds__(256, 4) narrow_forward(const S* __restrict__ x, const S* __restrict__ w, const S* __restrict__ bias,
-                                                      S* __restrict__ y, const Convolution c, int64 count) {
+                                                      S* __restrict__ y, const Convolution c, int relu, int64 count) {
     typedef typename Compute<S>::type T;
     const Index i = thread_number<Index>();
     if (i >= static_cast<Index>(count)) return;
@@ -249,7 +250,8 @@ __global__ void __launch_bounds__(256, 4) narrow_forward(const S* __restrict__ x
             }
         }
     }
-    y[i] = store<S>(bias ? total + load(bias[output]) : total);
+    if (bias) total += load(bias[output]);
+    y[i] = store<S>(relu && total < T(0) ? T(0) : total);
 }
 
 // One thread for each input.

@@ -42,9 +42,20 @@ __device__ __forceinline__ Spot spot_of_position(const Planes& p, unsigned i) {
     }
     return spot;
 }
-template <int Mode>
+// The sum runs over channels and, for each, over places; with Last over places and, for each, over channels.
+template <int Mode, bool Last>
 __device__ __forceinline__ Spot spot_of_place(const Planes& p, unsigned i) {
-    const unsigned width = p.places[1], all = p.places[0] * width, channel = i / all, at = i - channel * all, y = at / width;
+    const unsigned width = p.places[1], all = p.places[0] * width;
+    unsigned channel, at;
+    if (Last) {
+        const unsigned channels = p.k / all;
+        at = i / channels;
+        channel = i - at * channels;
+    } else {
+        channel = i / all;
+        at = i - channel * all;
+    }
+    const unsigned y = at / width;
     Spot spot;
     spot.y = static_cast<int>(y) * p.dilation[0];
     spot.x = static_cast<int>(at - y * width) * p.dilation[1];
@@ -190,20 +201,22 @@ struct TensorTile {
 };
 
 // 2 BM threads; a warp has 32 x 32 of the tile. blockIdx.y is the group; blockIdx.z takes `share` numbers of the sum, a multiple of BK, and
-// writes a whole result of its own, `part` elements after the last. bias may be a null pointer.
-template <class Engine, class S, class Out, int Mode, int BM, int Activation>
+// writes a whole result of its own, `part` elements after the last. bias may be a null pointer. Last: the gathered array's channels lie beside
+// one another, so that 16 bytes of cells are read at a time; `first` has its places before its channels.
+template <class Engine, class S, class Out, int Mode, int BM, int Activation, bool Last>
 __device__ __forceinline__ void convolve_tile(const S* __restrict__ first, const S* __restrict__ second, const S* __restrict__ bias,
                                               Out* __restrict__ result, const Planes& p, int share, int64 part) {
     typedef typename Engine::T T;
     typedef typename Engine::Cell Cell;
-    constexpr bool Turned = Mode == WEIGHT;
+    constexpr bool Weight = Mode == WEIGHT, Turned = Weight || Last;
+    static_assert(!(Weight && Last), "the gathered rows of dw lie along positions");
     constexpr int BN = 64, BK = Engine::BK, NC = 16 / sizeof(Cell), THREADS = 2 * BM, LA = BK + Engine::PAD;
     constexpr int LB = Turned ? BK + Engine::PAD : BN + (sizeof(Cell) == 2 ? 8 : 16 / static_cast<int>(sizeof(Cell)) * 2), ROWS = Turned ? BN : BK;
-    constexpr int EACH = BN * BK / THREADS;
+    constexpr int EACH = BN * BK / THREADS, CHUNKS = Last ? EACH / NC : 1;
     __shared__ alignas(16) Cell a_tile[2][BM * LA];
     __shared__ alignas(16) Cell b_tile[2][ROWS * LB];
     __shared__ Spot spots[2][BK];
-    __shared__ Spot columns[Turned ? BN : 1];
+    __shared__ Spot columns[Weight ? BN : 1];
 
     const unsigned tiles = static_cast<unsigned>((p.n + BN - 1) / BN), tile_row = blockIdx.x / tiles;
     const int row0 = static_cast<int>(tile_row) * BM, column0 = static_cast<int>(blockIdx.x - tile_row * tiles) * BN, group = blockIdx.y;
@@ -212,16 +225,18 @@ __device__ __forceinline__ void convolve_tile(const S* __restrict__ first, const
     second += static_cast<int64>(group) * p.gathered_group;
 
     const int own_n = threadIdx.x % BN, own_k = threadIdx.x % BK;  // of the gathered elements: the column, for dw the row
-    Spot own = nowhere();
-    if (Turned) {
-        for (int i = threadIdx.x; i < BN; i += THREADS) columns[i] = column0 + i < p.n ? spot_of_place<Mode>(p, column0 + i) : nowhere();
-    } else if (column0 + own_n < p.n) {
-        own = spot_of_position<Mode>(p, column0 + own_n);
+    Spot own[CHUNKS];
+#pragma unroll
+    for (int t = 0; t < CHUNKS; ++t) {
+        const int n = column0 + (Last ? (threadIdx.x + t * THREADS) / (BK / NC) : own_n);
+        own[t] = !Weight && n < p.n ? spot_of_position<Mode>(p, n) : nowhere();
     }
+    if (Weight)
+        for (int i = threadIdx.x; i < BN; i += THREADS) columns[i] = column0 + i < p.n ? spot_of_place<Mode, false>(p, column0 + i) : nowhere();
     auto describe = [&](int k0, int buffer) {
         if (threadIdx.x >= BK) return;
         const int k = k0 + threadIdx.x;
-        spots[buffer][threadIdx.x] = k >= end ? nowhere() : Turned ? spot_of_position<Mode>(p, k) : spot_of_place<Mode>(p, k);
+        spots[buffer][threadIdx.x] = k >= end ? nowhere() : Weight ? spot_of_position<Mode>(p, k) : spot_of_place<Mode, Last>(p, k);
     };
 
     Pack<S, NC> a_next[2];
@@ -229,7 +244,7 @@ __device__ __forceinline__ void convolve_tile(const S* __restrict__ first, const
     auto load_next = [&](int k0, int buffer) {
         const int k = k0 + threadIdx.x % 4 * NC;
         int64 along = k;
-        if (Turned) {
+        if (Weight) {
             const unsigned all = p.positions[0] * p.positions[1], image = static_cast<unsigned>(k) / all;
             along = static_cast<int64>(image) * p.first_image + (k - image * all);
         }
@@ -243,7 +258,7 @@ __device__ __forceinline__ void convolve_tile(const S* __restrict__ first, const
 #pragma unroll
                 for (int e = 0; e < NC; ++e) {
                     int64 from = along + e;
-                    if (Turned) {
+                    if (Weight) {
                         const unsigned all = p.positions[0] * p.positions[1], image = static_cast<unsigned>(k + e) / all;
                         from = static_cast<int64>(image) * p.first_image + (k + e - image * all);
                     }
@@ -251,12 +266,25 @@ __device__ __forceinline__ void convolve_tile(const S* __restrict__ first, const
                 }
             }
         }
-        const Spot turned = Turned ? spots[buffer][own_k] : own;
+        if constexpr (Last) {
 #pragma unroll
-        for (int t = 0; t < EACH; ++t) {
-            const int number = threadIdx.x + t * THREADS;
-            const int at = address<Mode>(p, Turned ? columns[number / BK] : spots[buffer][number / BN], turned);
-            b_next[t] = at < 0 ? S(0.0f) : second[at];
+            for (int t = 0; t < CHUNKS; ++t) {
+                const int at = address<Mode>(p, spots[buffer][threadIdx.x % (BK / NC) * NC], own[t]);
+                Pack<S, NC> found;
+#pragma unroll
+                for (int e = 0; e < NC; ++e) found.item[e] = S(0.0f);
+                if (at >= 0) found = *reinterpret_cast<const Pack<S, NC>*>(second + at);
+#pragma unroll
+                for (int e = 0; e < NC; ++e) b_next[t * NC + e] = found.item[e];
+            }
+        } else {
+            const Spot turned = Weight ? spots[buffer][own_k] : own[0];
+#pragma unroll
+            for (int t = 0; t < EACH; ++t) {
+                const int number = threadIdx.x + t * THREADS;
+                const int at = address<Mode>(p, Weight ? columns[number / BK] : spots[buffer][number / BN], turned);
+                b_next[t] = at < 0 ? S(0.0f) : second[at];
+            }
         }
     };
     auto store_next = [&](int stage) {
@@ -267,10 +295,21 @@ __device__ __forceinline__ void convolve_tile(const S* __restrict__ first, const
             for (int e = 0; e < NC; ++e) cells.item[e] = Engine::cell(a_next[t].item[e]);
             *reinterpret_cast<Pack<Cell, NC>*>(&a_tile[stage][(threadIdx.x / 4 + t * (THREADS / 4)) * LA + threadIdx.x % 4 * NC]) = cells;
         }
+        if constexpr (Last) {
 #pragma unroll
-        for (int t = 0; t < EACH; ++t) {
-            const int number = threadIdx.x + t * THREADS;
-            b_tile[stage][Turned ? number / BK * LB + own_k : number / BN * LB + own_n] = Engine::cell(b_next[t]);
+            for (int t = 0; t < CHUNKS; ++t) {
+                const int number = threadIdx.x + t * THREADS;
+                Pack<Cell, NC> cells;
+#pragma unroll
+                for (int e = 0; e < NC; ++e) cells.item[e] = Engine::cell(b_next[t * NC + e]);
+                *reinterpret_cast<Pack<Cell, NC>*>(&b_tile[stage][number / (BK / NC) * LB + number % (BK / NC) * NC]) = cells;
+            }
+        } else {
+#pragma unroll
+            for (int t = 0; t < EACH; ++t) {
+                const int number = threadIdx.x + t * THREADS;
+                b_tile[stage][Weight ? number / BK * LB + own_k : number / BN * LB + own_n] = Engine::cell(b_next[t]);
+            }
         }
     };
 
@@ -317,7 +356,7 @@ __device__ __forceinline__ void convolve_tile(const S* __restrict__ first, const
                 column += column0 + warp_column;
                 if (row >= p.m || column >= p.n) continue;
                 int64 at = static_cast<int64>(row) * p.result_row;
-                if (Turned) {
+                if (Weight) {
                     at += column;
                 } else {
                     const unsigned image = static_cast<unsigned>(column) / all;

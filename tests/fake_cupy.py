@@ -47,7 +47,7 @@ class Block:
 
 class ndarray:
     def __init__(self, shape: tuple[int, ...], dtype: Any, memptr: MemoryPointer) -> None:
-        self.shape, self.dtype, self.data = shape, np.dtype(dtype), memptr
+        self.shape, self.dtype, self.data, self.base = shape, np.dtype(dtype), memptr, None
         self.size = int(np.prod(shape))
         self.nbytes = self.size * self.dtype.itemsize
 

@@ -31,6 +31,13 @@ ARGUMENTS = {
     "softmax": (X, 0), "log_softmax": (X, 0), "cumsum": (X, 0), "cumprod": (X, 0), "logcumsumexp": (X, 0),
     "cummax": (X, 0), "cummin": (X, 0), "logsumexp": (X, 0), "unsqueeze": (X, 0), "split": (X, 2), "split_with_sizes": (X, [1, 3]),
     "tensor_split": (X, 2), "chunk": (X, 2), "squeeze": (X,), "repeat_interleave": (X, 2), "inverse": (EYE,),
+    "zeros": (4,), "ones": (4,), "empty": (4,), "full": ((2,), 7.0), "arange": (4,), "linspace": (0.0, 1.0, 3), "logspace": (0.0, 1.0, 3),
+    "eye": (3,), "rand": (4,), "randn": (4,), "randint": (5, (3,)), "randperm": (4,), "bernoulli": (X / 2,), "multinomial": (X, 2),
+    "normal": (X, Y), "threshold": (X, 0.5, 1.0), "take": (X, PLACES), "isin": (X, X),
+    "scatter": (X, 0, PLACES, X[:1]), "scatter_add": (X, 0, PLACES, X[:1]), "scatter_reduce": (X, 0, PLACES, X[:1], "sum"),
+    "index_add": (X, 0, PLACES[0], Y), "index_copy": (X, 0, PLACES[0], Y), "index_fill": (X, 0, PLACES[0], 1.0),
+    "index_reduce": (X, 0, PLACES[0], Y, "prod"), "narrow": (X, 0, 1, 2), "select": (X, 0, 1), "select_scatter": (X, Y[0], 0, 1),
+    "slice_scatter": (X, Y, 0, 0, 4), "unflatten": (X, 0, (2, 2)),
 }  # fmt: skip
 INTEGERS = {
     "bitwise_and": (I8, I8 + 1), "bitwise_or": (I8, I8 + 1), "bitwise_xor": (I8, I8 + 1), "gcd": (I8, I8 + 4), "lcm": (I8, I8 + 4),
@@ -76,10 +83,12 @@ def test_there_are_many():
 @pytest.mark.parametrize("name", OUT)
 def test_out_holds_the_result(name):
     function, arguments = OUT[name], arguments_of(name, OUT[name])
+    gl.manual_seed(0)  # some draw random numbers
     expected = function(*arguments)
     targets = [gl.zeros(e.shape, dtype=e.dtype) for e in parts(expected)]
     out = targets[0] if isinstance(expected, gl.Tensor) else tuple(targets)
     memory = [t.data_ptr() for t in targets]
+    gl.manual_seed(0)
     found = function(*arguments, out=out)
     assert type(found) is type(expected)
     assert [id(f) for f in parts(found)] == [id(t) for t in targets]
@@ -87,6 +96,7 @@ def test_out_holds_the_result(name):
     for f, e in zip(parts(found), parts(expected), strict=True):
         np.testing.assert_array_equal(f.numpy(), e.numpy())
     empty = [gl.empty(0, dtype=e.dtype) for e in parts(expected)]
+    gl.manual_seed(0)
     function(*arguments, out=empty[0] if isinstance(expected, gl.Tensor) else empty)
     for f, e in zip(empty, parts(expected), strict=True):
         assert f.shape == e.shape
@@ -217,3 +227,20 @@ def test_out_that_shares_memory_is_refused():
     with pytest.raises(RuntimeError, match="lie in one place"):
         gl.exp(x, out=same)
     np.testing.assert_array_equal(x.numpy(), np.arange(6, dtype=np.float32))
+
+
+def test_out_of_functions_that_make_tensors():
+    """Without a dtype that of `out`; another one, or another shape, as in PyTorch."""
+    out = gl.ones(2, dtype=gl.float64)
+    assert gl.arange(3, out=out) is out
+    assert out.tolist() == [0.0, 1.0, 2.0]  # no warning: the shape is the function's to say
+    assert gl.randint(0, 5, (4,), out=out).dtype == gl.float64
+    assert gl.full((2,), 7, out=out).tolist() == [7.0, 7.0]
+    with pytest.raises(RuntimeError, match="does not match dtype of out"):
+        gl.zeros(2, out=out, dtype=gl.float32)
+    with pytest.raises(TypeError, match="'out' must be a tensor"):
+        gl.ones(2, out=[1.0, 2.0])
+    with pytest.raises(RuntimeError, match="result type"):
+        gl.multinomial(gl.ones(2), 1, out=out)
+    with pytest.raises(RuntimeError, match="requires grad"):
+        gl.zeros(2, out=gl.ones(2, requires_grad=True))

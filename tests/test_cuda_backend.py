@@ -195,6 +195,21 @@ def test_random_bits_are_the_same_on_both_devices(make):
     np.testing.assert_array_equal(make("cuda").cpu().numpy(), want.numpy())
 
 
+@pytest.mark.parametrize(
+    ("mean", "std"),
+    [(gl.ones(5), 1.0), (0.5, gl.ones(5)), (gl.ones(3, 1, dtype=gl.bfloat16), gl.ones(4)), (gl.tensor([1, 2]), gl.ones(2))],
+)
+def test_normals_of_means_and_deviations_of_different_types(mean, std):
+    before = dict(fallback.counts)
+    found = []
+    for device in ("cpu", "cuda"):
+        gl.manual_seed(3)
+        found.append(gl.normal(*(x.to(device) if isinstance(x, gl.Tensor) else x for x in (mean, std))).cpu())
+    assert found[0].dtype == found[1].dtype
+    assert gl.allclose(found[0], found[1], rtol=1e-6)
+    assert fallback.counts == before
+
+
 def test_normals_are_nearly_the_same_on_both_devices():
     gl.manual_seed(1)
     want = gl.randn(4000).numpy()
@@ -240,6 +255,22 @@ def test_memory_is_counted_and_running_out_is_survived():
         gl.zeros(1 << 44, device="cuda")
     assert gl.ones(2, device="cuda").sum().item() == 2
     gl.cuda.empty_cache()
+
+
+def test_record_stream():
+    stream, x = gl.cuda.Stream(), gl.ones(64, device="cuda")
+    gl.cuda.synchronize()
+    with gl.cuda.stream(stream):
+        y = x + 1
+    x.record_stream(stream)
+    del x
+    others = [gl.full((64,), 5.0, device="cuda") for _ in range(4)]  # one of them would be written into x's memory too early
+    gl.cuda.current_stream().wait_stream(stream)
+    assert (y.sum().item(), others[-1].sum().item()) == (128, 320)
+    with pytest.raises(TypeError, match=r"takes a gl.cuda.Stream, not int"):
+        y.record_stream(3)
+    with pytest.raises(RuntimeError, match="the tensor is on cpu"):
+        gl.ones(1).record_stream(stream)
 
 
 def test_streams_and_events():

@@ -27,6 +27,9 @@ CASES = {
     "tall tiles": ((2, 9, 12, 13), (130, 9, 3, 3), (1, 1), (1, 1), (1, 1), 1),
     "aligned rows": ((2, 16, 8, 8), (32, 16, 3, 3), (1, 1), (1, 1), (1, 1), 1),
     "wider groups": ((2, 36, 7, 6), (40, 18, 3, 2), (2, 3), (2, 1), (1, 2), 2),
+    "channels in groups": ((2, 24, 7, 6), (36, 12, 3, 2), (2, 1), (2, 1), (1, 2), 2),
+    "many channels": ((2, 40, 6, 7), (72, 40, 3, 3), (1, 2), (1, 1), (1, 1), 1),
+    "a line of channels": ((3, 20, 50), (24, 20, 5), (2,), (3,), (2,), 1),
     "a long line": ((3, 20, 90), (24, 20, 5), (2,), (3,), (2,), 1),
     "a long sum of wide rows": ((6, 18, 20, 20), (24, 18, 3, 3), (2, 2), (1, 1), (1, 1), 1),
     "three dimensions": ((1, 3, 5, 6, 7), (4, 3, 2, 3, 2), (1, 2, 1), (1, 1, 0), (1, 1, 2), 1),
@@ -110,13 +113,37 @@ def test_an_activation_in_the_epilogue(cuda, activation, dtype):
     close(driver.download(made), expected, dtype)
 
 
-@pytest.mark.parametrize(("case", "dtype"), [("wider groups", "float32"), ("aligned rows", "float16")])
-def test_channels_last_memory_is_read_as_it_lies(cuda, case, dtype):
+@pytest.mark.parametrize(
+    ("case", "dtype"),
+    [("wider groups", "float32"), ("channels in groups", "float32"), ("aligned rows", "float16"), ("many channels", "float16"),
+     ("many channels", "bfloat16"), ("many channels", "float32"), ("many channels", "tf32"),
+     ("channels in groups", "float64"), ("a line of channels", "float32")],
+)  # fmt: skip
+def test_channels_last_memory_is_read_as_it_lies(cuda, precision, case, dtype, monkeypatch):
+    """16 bytes at a time where the channels of a group allow that."""
     driver = cuda.driver
-    for name, inputs, params in operands(case, dtype):
-        arrays = [driver.upload(np.moveaxis(x, 1, -1)).transpose(0, 3, 1, 2) if x.ndim == 4 else driver.upload(x) for x in inputs]
-        found = driver.download(ops.ROWS[name](*arrays, **params))
-        close(found, ops.ROWS[name](*inputs, **params), dtype)
+    kernels, find = [], type(cuda.work).kernel
+
+    def kernel(self, file, name, *types):
+        kernels.append((name, *types))
+        return find(self, file, name, *types)
+
+    monkeypatch.setattr(type(cuda.work), "kernel", kernel)
+    precision("high" if dtype == "tf32" else "highest")
+    for name, inputs, params in operands(case, "float32" if dtype == "tf32" else dtype):
+        arrays = [driver.upload(np.moveaxis(x, 1, -1)).transpose(0, x.ndim - 1, *range(1, x.ndim - 1)) if x.ndim > 2 else driver.upload(x)
+                  for x in inputs]  # fmt: skip
+        found = []
+        for order in ("forward", "warps"):
+            if driver.name == "emulated":
+                driver.order = order
+            found.append(driver.download(ops.ROWS[name](*arrays, **params)))
+        if driver.name == "emulated":
+            driver.order = "forward"
+        np.testing.assert_array_equal(*found)
+        close(found[0], ops.ROWS[name](*inputs, **params), dtype)
+    last = [k[-1] for k in kernels if k[0] == "convolve_planes" and k[3] != 2]
+    assert any(last) and all(last) is (case != "wider groups")  # 18 channels in a group: its dx alone
 
 
 def test_a_result_in_channels_last_memory(cuda):

@@ -133,6 +133,20 @@ def test_out_of_memory_frees_the_cache_and_tries_once_more(cupy, driver):
     del x
 
 
+def test_memory_waits_for_a_recorded_stream(cupy, driver):
+    """It goes back to the pool with an allocation after the stream is done, and not before."""
+    stream = driver.new_stream(0)
+    x, make = driver.empty((256,), F32), driver.maker((1,), F32)
+    driver.record_stream(x, stream)
+    cupy.finish(False)
+    del x
+    make()
+    assert driver.memory(0).allocated == 1024
+    cupy.finish()
+    make()
+    assert driver.memory(0).allocated == 0
+
+
 def test_memory_use(cupy, driver):
     x = driver.empty((256,), F32)
     cupy.cached = 512

@@ -15,7 +15,7 @@ from gradlab.dtype import as_numpy
 
 from expressions import errors_in_ulps
 
-REAL = ("lgamma", "digamma", "erfcx", "log_ndtr", "ndtri")
+REAL = ("lgamma", "digamma", "erfcx", "log_ndtr", "ndtri", "i0", "i0e", "i1", "i1e")
 ORDERS = ("forward", "reverse", "random", "warps")
 rng = np.random.default_rng(3)
 EDGES = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1, 2, -1, -2, 0.5, -0.5, 1e-300, -1e-300, 1e300, -1e300, 1e-8, 26.5, -26.5, 170, -37])
@@ -114,7 +114,7 @@ def test_nextafter(cuda, dtype):
 
 def test_gradients_stay_on_the_device(cuda):
     fallback.counts.clear()
-    for name in ("gammaln", "digamma", "erfcx", "log_ndtr", "ndtri"):
+    for name in ("gammaln", "digamma", "erfcx", "log_ndtr", "ndtri", "i0", "i0e", "i1", "i1e"):
         found = []
         for device in ("cpu", "cuda"):
             x = gl.tensor([0.1, 0.4, 0.7, 0.9], dtype=gl.float64, device=device, requires_grad=True)
@@ -123,4 +123,13 @@ def test_gradients_stay_on_the_device(cuda):
             found.append((g.detach().cpu().numpy(), x.grad.cpu().numpy()))
         for want, got in zip(*found, strict=True):
             np.testing.assert_allclose(got, want, rtol=1e-12, err_msg=name)
+    assert not fallback.counts
+
+
+def test_shares_of_the_gamma_function(cuda):
+    a = np.concatenate([10 ** rng.uniform(-2, 3, 200), [0.0, 0.0, 2.0, np.inf, np.inf, 2.0, -1.0, np.nan]])
+    x = np.concatenate([a[:200] * 10 ** rng.uniform(-0.5, 0.5, 200), [0.0, 1.0, np.inf, 1.0, np.inf, 0.0, 1.0, 1.0]])
+    fallback.counts.clear()
+    for name in ("igamma", "igammac"):
+        np.testing.assert_allclose(on_device(cuda, name, a, x), ops.ROWS[name](a, x), rtol=1e-11, atol=1e-14, err_msg=name)
     assert not fallback.counts

@@ -191,6 +191,43 @@ def test_a_buffer_that_is_freed_after_an_event(each_schedule):
     assert b.seen(reused) == 0
 
 
+def test_a_buffer_that_waits_for_a_recorded_stream(each_schedule):
+    """The fault of above, avoided by record_stream: the memory comes back when the stream is done, and not before."""
+    b = each_schedule
+    x, s = b.filled(N, 1), b.stream()
+    address = b.driver.pointer(x)
+    b.driver.synchronize()
+    with b.on(s):
+        y = b.add(x, 1)
+    b.driver.record_stream(x[1:], s)
+    b.driver.record_stream(x, s)
+    del x
+    others = []
+    for _ in range(4):  # each allocation asks, and asking lets a little of the stream's work run
+        others.append(b.driver.empty((N,), np.dtype(np.float32)))
+        b.driver.fill_zero(others[-1])
+    b.driver.synchronize()
+    assert b.seen(y) == 2
+    others.append(b.driver.empty((N,), np.dtype(np.float32)))
+    assert address in map(b.driver.pointer, others)
+    assert not b.driver._lingering.waiting
+
+
+def test_a_recorded_stream_is_waited_for_where_memory_is_short():
+    b = bench(memory=3 * 4 * N)
+    x, s = b.filled(N, 1), b.stream()
+    b.driver.synchronize()
+    with b.on(s):
+        y = b.add(x, 1)
+    b.driver.record_stream(x, s)
+    del x
+    one, two = (b.driver.empty((N,), np.dtype(np.float32)) for _ in range(2))
+    b.driver.fill_zero(one)
+    b.driver.fill_zero(two)
+    b.driver.synchronize()
+    assert b.seen(y) == 2
+
+
 def test_a_freed_block_goes_back_to_its_stream():
     b = bench()
     s = b.stream()

@@ -76,7 +76,7 @@ def test_runs_are_alike(name):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["mnist_cnn", "vae", "dcgan", "gpt"])
+@pytest.mark.parametrize("name", SCRIPTS)
 def test_the_same_on_the_emulated_gpu(name, cuda, monkeypatch):
     arguments = ["--steps", "2", *SCRIPTS[name]]
     expected = script(name).main(arguments)

@@ -40,6 +40,7 @@ PARAMETERS = {
 
 # Both sides have errors of their own: NumPy's functions up to 2 ulp, the header's up to 4.
 ULPS = 6
+MORE_ULPS = dict.fromkeys(("i0", "i0e", "i1", "i1e"), 16)  # sums of up to 46 terms
 ULPS_OF_HALF = 1  # both sides compute in float32; only the last rounding can fall on the other side
 
 # Rows whose NumPy side is only good to an absolute error, in ulps of a number of this size.
@@ -49,6 +50,8 @@ SIZES |= {"gelu": 4.0, "gelu_backward": 64.0, "gelu_tanh": 8.0, "gelu_tanh_backw
 SIZES |= {"tanh_backward": 8.0, "bce": 128.0, "bce_logits": 32.0, "running": 16.0, "mish": 1.0, "mish_backward": 32.0}
 # Sums that cancel: near zeros of the gamma functions, between their poles.
 SIZES |= {"lgamma": 8.0, "digamma": 8.0, "polygamma": 128.0}
+# Shares of 1: where they are tiny, an exponent of hundreds magnifies its rounding.
+SIZES |= {"igamma": 1.0, "igammac": 1.0}
 
 
 def within(*xs):
@@ -189,7 +192,7 @@ def test_expression(row, params, entry):
         absolute = gap / (SIZES[row.name] * float(ml_dtypes.finfo(got.dtype).eps))
         errors = np.where(np.isfinite(gap), np.minimum(absolute, errors), errors)
     worst = np.argmax(errors)
-    limit = ULPS_OF_HALF if entry.output in HALF else ULPS
+    limit = ULPS_OF_HALF if entry.output in HALF else MORE_ULPS.get(row.name, ULPS)
     assert errors[worst] <= limit, (
         f"{row.name}: {entry.expression} of {[str(a[worst]) for a in arrays]} {params or ''} in {dtype} is {got[worst]}, "
         f"but NumPy's side gives {want[worst]}: {errors[worst]:.1f} ulp"

@@ -1,7 +1,7 @@
 """`python -m gradlab.testing.kernels`: what it takes from a compiler's log, when it fails, and what it says without NVRTC.
 
-Where NVRTC is installed (the extra `kernels`), every program of gradlab is compiled for two architectures: its least one, and the one of
-the others that its text falls on.
+Where NVRTC is installed (the extra `kernels`), every program of gradlab is compiled for every architecture on which it runs; the slowest
+ten for two of them, the least and the one that their text falls on.
 """
 
 import textwrap
@@ -104,7 +104,7 @@ def test_the_architecture_a_program_needs():
     ended = program._replace(least_arch=75, most_arch=80)
     assert [[o.architecture for o in one] for one in kernels.check_all([ended], (75, 80, 90), compiler, 1)] == [[75, 80]]
     assert list(kernels.check_all([ended], (90,), compiler, 1)) == []
-    assert [o.architecture for o in next(kernels.check_all([program], (75, 80, 90), compiler, 1, two=True))] == [80, 90]
+    assert [o.architecture for o in next(kernels.check_all([program], (75, 80, 90), compiler, 1, shortened=True))] == [80, 90]
     rows = list(kernels.table_rows(outcomes, each=False))
     assert rows == [("mma (1)", "  22   22", "128", "16", "0")]
     assert [row[0] for row in kernels.table_rows(outcomes, each=True)] == ["first<float>"]
@@ -134,20 +134,22 @@ def compiler():
         pytest.skip(str(error))
 
 
-@pytest.mark.parametrize("label", PROGRAMS)
-def test_no_warnings_and_no_spills(compiler, label):
-    program = PROGRAMS[label]
-    for architecture in kernels.two_of(program, kernels.ARCHITECTURES):
-        problem = kernels.checked(program, architecture, compiler).problem
-        assert problem is None, f"sm_{architecture}: {problem}"
+@pytest.mark.parametrize(
+    ("label", "architecture"), [(label, a) for label, program in PROGRAMS.items() for a in kernels.short(program, kernels.ARCHITECTURES)]
+)
+def test_no_warnings_and_no_spills(compiler, label, architecture):
+    problem = kernels.checked(PROGRAMS[label], architecture, compiler).problem
+    assert problem is None, problem
 
 
-def test_programs_fall_on_every_architecture():
-    found = [kernels.two_of(program, kernels.ARCHITECTURES) for program in PROGRAMS.values()]
-    assert {second for _, *others in found for second in others} >= set(kernels.ARCHITECTURES[1:])
-    assert all(chosen[0] == program.least_arch for program, chosen in zip(PROGRAMS.values(), found, strict=True))
-    assert kernels.two_of(Program("mma", "", [], 120), kernels.ARCHITECTURES) == [120]
-    assert kernels.two_of(Program("half", "", [], 75, 75), kernels.ARCHITECTURES) == [75]
+def test_slow_programs_fall_on_two_architectures():
+    slow = [program for label, program in PROGRAMS.items() if kernels.SLOW.match(label)]
+    assert len(slow) == 10
+    for program in PROGRAMS.values():
+        chosen, whole = kernels.short(program, kernels.ARCHITECTURES), program.runs_on(kernels.ARCHITECTURES)
+        assert chosen == whole if program not in slow else (chosen[0], len(chosen)) == (whole[0], min(len(whole), 2))
+    assert kernels.short(Program("attention 120", "", [], 120), kernels.ARCHITECTURES) == [120]
+    assert kernels.short(Program("conv_tile half", "", [], 75, 75), kernels.ARCHITECTURES) == [75]
 
 
 def test_what_was_found_is_kept(tmp_path, monkeypatch):

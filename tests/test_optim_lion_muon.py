@@ -8,6 +8,7 @@ from optimizers import give, gradients, run, start
 
 import gradlab as gl
 from gradlab import nn
+from gradlab.backends.cuda import fallback
 from gradlab.optim import swa_utils
 from gradlab.optim.muon import COEFFICIENTS, orthogonal
 
@@ -106,6 +107,58 @@ def test_muon_takes_matrices_only():
         p = start()[:1]
         give(p, gradients(1)[0][:1])
         gl.optim.Muon(p, ns_steps=100).step()
+
+
+def matrices(device="cpu"):
+    """Two matrices of one shape, which are made orthogonal together, and one of another."""
+    rng = np.random.default_rng(5)
+    return [gl.tensor(rng.normal(size=shape), dtype=gl.float32, device=device).requires_grad_() for shape in ((8, 4), (8, 4), (4, 8))]
+
+
+def muon_step(params, opt):
+    loss = sum((p * p * p).sum() for p in params)
+    opt.zero_grad()
+    loss.backward()
+    opt.step()
+    return loss.detach()
+
+
+@pytest.mark.parametrize("options", [{}, {"nesterov": False}], ids=str)
+def test_muon_of_several_is_muon_of_each(options):
+    together, apart = matrices(), matrices()
+    opt, opts = gl.optim.Muon(together, lr=0.1, **options), [gl.optim.Muon([p], lr=0.1, **options) for p in apart]
+    for _ in range(4):
+        muon_step(together, opt)
+        for p, own in zip(apart, opts, strict=True):
+            muon_step([p], own)
+    for a, b in zip(together, apart, strict=True):
+        np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), atol=2e-3)  # products of bfloat16 in another order
+
+
+def test_muon_on_the_gpu(cuda):
+    seen = []
+    for device in ("cpu", "cuda"):
+        params = matrices(device)
+        opt = gl.optim.Muon(params, lr=0.1)
+        muon_step(params, opt)
+        fallback.counts.clear()
+        for _ in range(2):
+            muon_step(params, opt)
+        assert not fallback.counts, "a step goes through the host"
+        seen.append([p.detach().cpu().numpy() for p in params])
+    for a, b in zip(*seen, strict=True):
+        np.testing.assert_allclose(a, b, atol=5e-3)
+
+
+def test_muon_compiled():
+    params = [matrices() for _ in range(2)]
+    opts = [gl.optim.Muon(p, lr=0.1) for p in params]
+    compiled = gl.compile(lambda: muon_step(params[1], opts[1]))
+    for i in range(5):
+        if i == 3:  # one program for a whole schedule
+            for opt in opts:
+                opt.param_groups[0]["lr"] = 0.01
+        np.testing.assert_allclose(compiled().item(), muon_step(params[0], opts[0]).item(), rtol=2e-2)
 
 
 @pytest.mark.torch

@@ -60,3 +60,44 @@ def test_nvtx_ranges():
     x = gl.ones(2, 3)
     with gl.profiler.emit_nvtx():
         assert net()(x).shape == (2, 4)
+
+
+def test_nvtx_names_modules_operations_and_backward(monkeypatch):
+    """What CuPy's NVTX is told; on a machine without it nothing is."""
+    told: list[str] = []
+
+    class Nvtx:
+        def RangePush(self, msg, id_color=-1):
+            told.append(msg)
+
+        def RangePop(self):
+            told.append("end")
+
+        def Mark(self, msg, id_color=-1):
+            told.append(f"mark {msg}")
+
+    monkeypatch.setattr(gl.cuda.nvtx, "_library", Nvtx)
+    model = net()
+    with gl.profiler.emit_nvtx():
+        with gl.profiler.record_function("step"):
+            loss = model(gl.ones(2, 3)).sum()
+        gl.cuda.nvtx.mark("backward")
+        loss.backward()
+    begun = [t for t in told if t != "end" and not t.startswith("mark")]
+    assert len(begun) == told.count("end")
+    assert begun[0] == "range step" and "module Sequential" in begun and "linear" in begun
+    assert told.index("module Sequential") < told.index("linear") < told.index("mark backward")
+    assert [t for t in told[told.index("mark backward") :] if "matmul" in t]
+
+
+@pytest.mark.usefixtures("cuda")
+def test_calls_that_repeat_themselves_are_timed_too():
+    model, x = net().cuda(), gl.ones(2, 3, device="cuda")
+    for _ in range(3):
+        model(x)
+    with gl.profiler.profile(with_modules=True) as prof:
+        for _ in range(4):
+            model(x)
+    found = {e.key: e for e in prof.key_averages()}
+    assert found["linear"].count == found["module Sequential"].count == 4
+    assert found["linear"].device_time_total > 0

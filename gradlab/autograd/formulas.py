@@ -296,11 +296,11 @@ def _back_of_any(op: Op, taken: Callable[[Any], tuple[Any, ...]] = unpack) -> Ca
                 if t < count and edges[t] is not None:
                     value = formula(*pick(have))
                     if value is not None:
-                        found[t] = _conform(value, specs[t])
+                        found[t] = value if specs is None else _conform(value, specs[t])
             elif any([t < count and edges[t] is not None for t in targets]):  # noqa: C419 - a generator takes twice the time
                 for t, value in zip(targets, formula(*pick(have)), strict=True):
                     if t < count and edges[t] is not None and value is not None:
-                        found[t] = _conform(value, specs[t])
+                        found[t] = value if specs is None else _conform(value, specs[t])
         return found
 
     def back_variadic(n: Any, g: Any) -> Any:

@@ -147,9 +147,14 @@ def repeated(backend: Any, op: Op, args: tuple[Any, ...], params: dict[str, Any]
         t = new(Tensor)
         t._array = result
         t._edge = t._meta = None
-        outs: Sequence[Any] = (t,)
+        outs = [t]
     else:
-        outs = [wrap(array) for array in result]
+        outs = []
+        for array in result:
+            t = new(Tensor)
+            t._array = array
+            t._edge = t._meta = None
+            outs.append(t)
     if mode.recording and op.steps:
         pattern, bit = 0, 1
         for x in args:

@@ -56,7 +56,7 @@ def mark_detached(twin: Differentiable, source: Differentiable, mode: Mode) -> N
     meta.inference = meta_of(source).inference
     if mode.tracer is not None:  # without memory, a write to one has to be told to the other: a view of it, by no row
         known = meta_of(source)
-        mode.tracer.note((source,))
+        mode.tracer.detached(source)
         meta.base, meta.chain, meta.quiet = source if known.base is None else base_of(known), known.chain, True
 
 

@@ -20,7 +20,7 @@ class Mode:
     """`recording`: build the graph. `special`: something else is on too, so operations take the general path."""
 
     __slots__ = (
-        "anomaly", "autocast", "floor", "inference", "observer", "recording", "saved_hooks", "scope", "special", "tracer", "vmap",
+        "_walks", "anomaly", "autocast", "floor", "inference", "observer", "recording", "saved_hooks", "scope", "special", "tracer", "vmap",
         "walking",
     )  # fmt: skip
 
@@ -53,10 +53,11 @@ class Mode:
             inference or anomaly or tracer is not None or autocast is not None or saved_hooks is not None or observer is not None
             or vmap is not None
         )  # fmt: skip
+        self._walks: Mode | None = None
 
     def replace(self, **changes: Any) -> Mode:
         """A mode like this one but for `changes`."""
-        values = {name: getattr(self, name) for name in self.__slots__ if name != "special"}
+        values = {name: getattr(self, name) for name in self.__slots__ if name not in ("special", "_walks")}
         return Mode(**(values | changes))
 
     def within(self, scope: Any) -> Mode:
@@ -65,7 +66,14 @@ class Mode:
         new.recording, new.inference, new.special, new.scope = self.recording, self.inference, self.special, scope
         new.walking, new.observer, new.vmap, new.floor = self.walking, self.observer, self.vmap, self.floor
         new.tracer, new.autocast, new.saved_hooks, new.anomaly = self.tracer, self.autocast, self.saved_hooks, self.anomaly
+        new._walks = None
         return new
+
+    def walk(self) -> Mode:
+        """The mode of a backward that records nothing, made once: `replace(recording=False, walking=True)`."""
+        if self._walks is None:
+            self._walks = self.replace(recording=False, walking=True)
+        return self._walks
 
 
 _mode: ContextVar[Mode] = ContextVar("gradlab_mode", default=Mode())  # noqa: B039 - a Mode is never changed

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from gradlab._version import __version__
-from gradlab.cli import explain, info, kernels, parity, train
+from gradlab.cli import build, explain, info, kernels, parity, train
 from gradlab.cli.arguments import Parser
 from gradlab.cli.failure import USAGE, Failure, chosen
 
@@ -32,6 +32,7 @@ COMMANDS = {
     for command in (
         Command("train", "train a model on a data set that comes with gradlab", train.configure, train.run),
         Command("parity", "compare a model of yours on the CPU and on a GPU, real or emulated", parity.configure, parity.run),
+        Command("build", "write a traced program as C, to run with no Python", build.configure, build.run),
         Command("explain", "show the graph of a model of yours: as text, a picture, or a page", explain.configure, explain.run),
         Command("kernels", "compile a CUDA file of yours for every GPU, and run it on the emulated one", kernels.configure, kernels.run),
         Command("info", "show versions and devices, and what is missing", info.configure, info.run),

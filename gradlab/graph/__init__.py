@@ -6,8 +6,9 @@
 from __future__ import annotations
 
 from gradlab.graph.compiled import compile
+from gradlab.graph.dims import unknown
 from gradlab.graph.ir import Call, Graph, Value
 from gradlab.graph.program import Program, trace
 from gradlab.graph.symbol import Symbol, TraceError
 
-__all__ = ["Call", "Graph", "Program", "Symbol", "TraceError", "Value", "compile", "trace"]
+__all__ = ["Call", "Graph", "Program", "Symbol", "TraceError", "Value", "compile", "trace", "unknown"]

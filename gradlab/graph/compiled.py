@@ -17,6 +17,7 @@ from gradlab.autograd.base import LEAF, Differentiable
 from gradlab.autograd.mode import Mode, current
 from gradlab.dtype import get_default_dtype
 from gradlab.graph.freeze import freeze
+from gradlab.graph.memory import give_back
 from gradlab.graph.runner import Runner
 from gradlab.graph.stage import Changed, Staged, stage
 from gradlab.graph.stats import Stats, kernels, stats
@@ -151,6 +152,7 @@ class Program:
         self._guard_mode(mode)
         self._guard_tensors()
         self.guard = self.guards.build()
+        give_back()  # what compiling the guards took
 
     def _guard_arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         guards = self.guards

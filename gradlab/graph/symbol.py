@@ -8,8 +8,10 @@ import numpy as np
 
 from gradlab import dispatch
 from gradlab.autograd import position
+from gradlab.autograd.mode import current
 from gradlab.device import Device
 from gradlab.op import Op
+from gradlab.ops.elementwise import clone
 from gradlab.spec import Spec, count
 
 if TYPE_CHECKING:
@@ -38,6 +40,13 @@ class Symbol:
     def size(self) -> int:
         return count(self.shape)
 
+    def copy(self) -> Symbol:
+        """The same values as a value of their own; for deepcopy of what is made in a trace."""
+        if current().tracer is not self.tracer:
+            raise unreadable(self)
+        found: Symbol = self.tracer.run(clone, [self], {})
+        return found
+
     def __array__(self, *_: Any, **__: Any) -> NoReturn:
         raise unreadable(self)
 
@@ -50,6 +59,9 @@ class Symbol:
 
 def unreadable(symbol: Symbol) -> TraceError:
     """The error for reading a value that is not there yet."""
+    if hasattr(symbol.tracer, "unreadable"):  # of a gl.Graph
+        found: TraceError = symbol.tracer.unreadable(symbol)
+        return found
     place = position.locate(*position.caller(), None)
     where = f"\n  at: {place}" if place is not None else ""
     return TraceError(
@@ -64,6 +76,9 @@ class SymbolBackend:
     staged = True
 
     def run(self, op: Op, arrays: list[Any], params: dict[str, Any]) -> Any:
+        for x in arrays:
+            if type(x) is Symbol and hasattr(x.tracer, "misplaced"):  # of a gl.Graph
+                raise x.tracer.misplaced(op, x)
         raise TraceError(f"{op.name}: a tensor of a trace was used after the trace had ended; return it from the traced function instead")
 
     def device_of(self, array: Symbol) -> Device:

@@ -90,6 +90,10 @@ class Tracer:
     def note(self, inputs: Any) -> None:
         """Called with the inputs of each operation; a tracer that has to know the tensors behind its state looks at them."""
 
+    def detached(self, source: Any) -> None:
+        """Called with a tensor of which `detach` makes a twin."""
+        self.note((source,))
+
     def lift(self, array: Any) -> Symbol:
         """The symbol of an input: a symbol as it is, a real array as state."""
         if type(array) is Symbol:

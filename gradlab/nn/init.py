@@ -10,6 +10,8 @@ import numpy as np
 
 from gradlab.autograd.mode import no_grad
 from gradlab.tensor import Tensor
+from gradlab.tensor.factoring import qr
+from gradlab.tensor.missing import absent as _absent
 from gradlab.tensor.special import erfinv
 
 _GAINS = {"linear": 1.0, "sigmoid": 1.0, "tanh": 5 / 3, "relu": math.sqrt(2), "selu": 3 / 4}
@@ -166,24 +168,24 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
     if tensor.numel() == 0:
         return tensor
     normal_(tensor, generator=generator)
-    matrix = np.asarray(tensor.detach().cpu().double().numpy()).reshape(tensor.shape[0], -1)
-    tall = matrix if matrix.shape[0] >= matrix.shape[1] else matrix.T
-    q, r = np.linalg.qr(tall)
-    q = q * np.sign(np.diag(r))  # makes the decomposition unique, and so the distribution uniform
-    return _written(tensor, gain * (q if tall is matrix else q.T).reshape(tensor.shape))
+    with no_grad():
+        matrix = tensor.detach().cpu().double().reshape(tensor.shape[0], -1)
+        tall = matrix if matrix.shape[0] >= matrix.shape[1] else matrix.t()
+        q, r = qr(tall)
+        q = q * r.diagonal().sign()  # makes the decomposition unique, and so the distribution uniform
+        return tensor.copy_(gain * (q if tall is matrix else q.t()).reshape(tensor.shape))
 
 
 def sparse_(tensor: Tensor, sparsity: float, std: float = 0.01, generator: Any = None) -> Tensor:
     """Normal, with that fraction of each column zero (Martens, 2010). ValueError unless the tensor is a matrix."""
     if tensor.ndim != 2:
         raise ValueError(f"sparse_: a matrix, not shape {tensor.shape}")
-    rows, columns = tensor.shape
+    rows, _ = tensor.shape
     zeros = math.ceil(sparsity * rows)
-    order = np.argsort(uniform_(tensor.detach().double().clone(), generator=generator).cpu().numpy(), axis=0)
+    order = uniform_(tensor.detach().double().clone(), generator=generator).argsort(0)
     normal_(tensor, 0.0, std, generator)
-    values = np.array(tensor.detach().cpu().double().numpy())
-    values[order[:zeros], np.arange(columns)] = 0
-    return _written(tensor, values)
+    with no_grad():
+        return tensor.copy_(tensor.detach().scatter(0, order[:zeros], 0.0))
 
 
 def reset_linear(weight: Tensor, bias: Tensor | None) -> None:
@@ -196,3 +198,7 @@ def reset_linear(weight: Tensor, bias: Tensor | None) -> None:
         if fan_in > 0:
             bound = 1 / math.sqrt(fan_in)
             uniform_(bias, -bound, bound)
+
+
+def __getattr__(name: str) -> Any:
+    raise _absent("gradlab.nn.init", name)

@@ -15,7 +15,7 @@ from gradlab.autograd.position import Scope
 from gradlab.device import Device
 from gradlab.dtype import FLOATING, as_numpy, bfloat16, float16, float32, float64
 from gradlab.nn.hooks import HookMethods, everywhere
-from gradlab.nn.parameter import Buffer, Parameter, is_lazy
+from gradlab.nn.parameter import Buffer, Parameter, declare, is_lazy
 from gradlab.nn.state import StateMethods
 from gradlab.tensor import Tensor
 
@@ -96,6 +96,8 @@ class Module(HookMethods, StateMethods):
         if param is not None and not isinstance(param, Parameter):
             raise TypeError(f"cannot register {type(param).__name__} as parameter {name!r}: wrap it in nn.Parameter")
         self._parameters[name] = param
+        if param is not None:
+            declare(param, name, self)
 
     def register_buffer(self, name: str, tensor: Tensor | None, persistent: bool = True) -> None:
         """Add a tensor that is part of the state but not trained. persistent: whether `state_dict` holds it."""
@@ -103,6 +105,8 @@ class Module(HookMethods, StateMethods):
         if tensor is not None and not isinstance(tensor, Tensor):
             raise TypeError(f"cannot register {type(tensor).__name__} as buffer {name!r}: expected a tensor or None")
         self._buffers[name] = tensor
+        if tensor is not None:
+            declare(tensor, name, self)
         (self._non_persistent_buffers_set.discard if persistent else self._non_persistent_buffers_set.add)(name)
 
     def add_module(self, name: str, module: Module | None) -> None:

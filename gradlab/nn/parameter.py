@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gradlab.autograd.base import LEAF
+from gradlab.autograd.mode import current
 from gradlab.dtype import FLOATING
 from gradlab.tensor import Tensor
 from gradlab.tensor.creation import empty
@@ -26,6 +27,7 @@ class Parameter(Tensor):
                     f"Parameter: only floating point tensors can require gradients, not {self.dtype}; pass requires_grad=False"
                 )
             self._edge = LEAF
+        declare(self)
 
     def __repr__(self) -> str:
         return f"Parameter containing:\n{super().__repr__()}"
@@ -43,6 +45,7 @@ class Buffer(Tensor):
     def __init__(self, data: Any = None, *, persistent: bool = True) -> None:
         super().__init__(data)
         self.persistent = persistent
+        declare(self)
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         twin: Any = super().__deepcopy__(memo)
@@ -62,6 +65,7 @@ class UninitializedParameter(Parameter):
         """Become an ordinary Parameter of that shape (zeros, until it is initialised), the same object."""
         self._array = self.new_zeros(shape)._array
         self.__class__ = Parameter  # type: ignore[assignment]
+        declare(self)
 
     def __repr__(self) -> str:
         return "<UninitializedParameter>"
@@ -79,6 +83,14 @@ class UninitializedBuffer(Buffer):
         """Become an ordinary Buffer of that shape (zeros, until it is initialised), the same object."""
         self._array = self.new_zeros(shape)._array
         self.__class__ = Buffer  # type: ignore[assignment]
+        declare(self)
+
+
+def declare(tensor: Tensor, name: str = "", module: Any = None) -> None:
+    """While a gl.Graph is defined, tell it that this tensor is one of its variables (and its name, when a module registers it)."""
+    tracer = current().tracer
+    if tracer is not None and hasattr(tracer, "declare"):
+        tracer.declare(tensor, name, module)
 
 
 def is_lazy(tensor: Any) -> bool:

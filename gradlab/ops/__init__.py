@@ -8,11 +8,14 @@ from gradlab.op import Op
 from gradlab.ops import (
     activation,
     attention,
+    bessel,
     conv,
     create,
     elementwise,
     factor,
+    fused,
     gamma,
+    incomplete,
     index,
     layout,
     linalg,
@@ -37,8 +40,8 @@ from gradlab.ops import (
 )
 
 FAMILIES: tuple[ModuleType, ...] = (
-    activation, attention, conv, create, elementwise, factor, gamma, index, layout, linalg, linear, loss, math, movement, norm, optim,
-    optim_variants, pool, random, recurrent, reduce, scan, scatter, softmax, solve, sort, special, vision,
+    activation, attention, bessel, conv, create, elementwise, factor, fused, gamma, incomplete, index, layout, linalg, linear, loss, math,
+    movement, norm, optim, optim_variants, pool, random, recurrent, reduce, scan, scatter, softmax, solve, sort, special, vision,
 )  # fmt: skip
 
 

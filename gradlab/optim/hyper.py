@@ -1,8 +1,7 @@
 """Hyper-parameters: the one place where their values are read.
 
 An eager step reads numbers. In a trace the tracer may hand out live inputs instead, so that one static program serves a whole learning rate
-schedule: its `hypers(group, names)` a whole vector (`values` gives the numbers to put there before each run), or its `hyper(group, name,
-index)` one 0-d tensor.
+schedule: its `hypers(group, names)` a whole vector (`values` gives the numbers to put there before each run).
 """
 
 from __future__ import annotations
@@ -11,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from gradlab import dispatch
 from gradlab.autograd.mode import current
 from gradlab.autograd.record import wrap
 from gradlab.dtype import FLOAT64
@@ -19,10 +19,7 @@ from gradlab.tensor.shape import stack
 
 
 def hyper(group: dict[str, Any], name: str, index: int | None = None) -> Any:
-    """A hyper-parameter of a group (one entry of it, for a pair such as betas): a number, or a 0-d tensor in a trace that keeps it live."""
-    live = getattr(current().tracer, "hyper", None)
-    if live is not None:
-        return live(group, name, index)
+    """A hyper-parameter of a group (one entry of it, for a pair such as betas) as it stands there."""
     value = group[name]
     return value if index is None else value[index]
 
@@ -52,11 +49,21 @@ def hypers(group: dict[str, Any], names: tuple[Any, ...]) -> Tensor:
     return stack(parts)
 
 
+def each(group: dict[str, Any], names: tuple[Any, ...]) -> list[Any]:
+    """Several hyper-parameters for an update made of operations: as they stand in the group, or, in a trace, live 0-d tensors."""
+    if current().tracer is None:
+        return values(group, names)
+    place = group["params"][0].device
+    return list(hypers(group, names).to(place).unbind(0))
+
+
 def check(name: str, value: Any, low: float = 0.0, high: float = float("inf"), *, below: bool = False) -> None:
     """Raise ValueError unless low <= value <= high (value < high with `below`). A tensor must hold one number."""
     if isinstance(value, Tensor):
         if value.numel() != 1:
             raise ValueError(f"Tensor {name} must be 1-element, not of shape {value.shape}")
+        if dispatch.backend_of(value._array).staged:  # a node of a graph, such as a placeholder
+            return
         value = value.item()
     if not (low <= value and (value < high if below else value <= high)):
         limits = f"from {low} up" if high == float("inf") else f"from {low} to {high}{' (not included)' if below else ''}"

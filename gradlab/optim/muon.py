@@ -7,28 +7,31 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from gradlab.autograd.mode import enable_grad, no_grad
-from gradlab.optim.hyper import check, hyper
+from gradlab.optim.hyper import check, each
 from gradlab.optim.optimizer import Optimizer
 from gradlab.tensor import Tensor
+from gradlab.tensor.products import addmm, baddbmm
+from gradlab.tensor.shape import stack
 
 COEFFICIENTS = (3.4445, -4.775, 2.0315)
 
 
 def orthogonal(update: Tensor, coefficients: tuple[float, float, float], steps: int, eps: float) -> Tensor:
-    """A matrix with the singular vectors of `update` and all singular values near 1, in bfloat16.
+    """A matrix (or a batch of them) with the singular vectors of `update` and all singular values near 1, in bfloat16.
 
     A Newton-Schulz iteration, x = a·x + (b·xxᵀ + c·(xxᵀ)²)·x, whose coefficients are chosen for a steep start: the singular values end up
     between 0.5 and 1.5 (Jordan et al., 2024, "Muon: An optimizer for hidden layers in neural networks").
     """
     a, b, c = coefficients
     x = update.bfloat16()
-    tall = update.shape[0] > update.shape[1]
+    tall = update.shape[-2] > update.shape[-1]
     if tall:
         x = x.mT
-    x = x / x.norm().clamp(min=eps)
+    x = x / x.norm(dim=(-2, -1), keepdim=True).clamp(min=eps)
+    add = addmm if x.ndim == 2 else baddbmm
     for _ in range(steps):
         gram = x @ x.mT
-        x = x.addmm(gram.addmm(gram, gram, beta=b, alpha=c), x, beta=a)
+        x = add(x, add(gram, gram, gram, beta=b, alpha=c), x, beta=a)
     return x.mT if tall else x
 
 
@@ -94,24 +97,35 @@ class Muon(Optimizer):
                     raise ValueError("Coefficients must be a tuple of exactly 3 values")
                 if group["ns_steps"] >= 100:
                     raise ValueError("Number of steps must be less than 100 for computational efficiency")
-                for p in group["params"]:
-                    if p.grad is not None:
-                        self._advance(group, p, p.grad)
+                self._advance(group)
         return loss
 
-    def _advance(self, group: dict[str, Any], p: Tensor, g: Tensor) -> None:
-        lr, decay, momentum = (hyper(group, name) for name in ("lr", "weight_decay", "momentum"))
+    def _advance(self, group: dict[str, Any]) -> None:
+        """One step of a group: matrices of one shape are made orthogonal together, in one batch of products."""
+        lr, decay, momentum = each(group, ("lr", "weight_decay", "momentum"))
+        alike: dict[Any, list[tuple[Tensor, Tensor]]] = {}
+        for p in group["params"]:
+            if p.grad is not None:
+                update = self._momentum(p, p.grad, momentum, group["nesterov"])
+                alike.setdefault((p.shape, update.dtype, p.device), []).append((p, update))
+        for ((rows, columns), _, _), pairs in alike.items():
+            if group["adjust_lr_fn"] == "match_rms_adamw":
+                ratio = 0.2 * math.sqrt(max(rows, columns))
+            else:
+                ratio = math.sqrt(max(1.0, rows / columns)) if columns else 1.0
+            how = group["ns_coefficients"], group["ns_steps"], group["eps"]
+            if len(pairs) == 1:
+                found: Iterable[Tensor] = (orthogonal(pairs[0][1], *how),)
+            else:
+                found = orthogonal(stack([update for _, update in pairs]), *how).unbind(0)
+            for (p, _), direction in zip(pairs, found, strict=True):
+                p.mul_(1 - lr * decay)
+                p.sub_(direction.to(p.dtype) * (lr * ratio))
+
+    def _momentum(self, p: Tensor, g: Tensor, momentum: Any, nesterov: bool) -> Tensor:
         state = self.state[p]
         if "momentum_buffer" not in state:
             state["momentum_buffer"] = g.zeros_like()
-        buffer = state["momentum_buffer"]
+        buffer: Tensor = state["momentum_buffer"]
         buffer.lerp_(g, 1 - momentum)
-        update = g.lerp(buffer, momentum) if group["nesterov"] else buffer
-        update = orthogonal(update, group["ns_coefficients"], group["ns_steps"], group["eps"])
-        rows, columns = p.shape
-        if group["adjust_lr_fn"] == "match_rms_adamw":
-            ratio = 0.2 * math.sqrt(max(rows, columns))
-        else:
-            ratio = math.sqrt(max(1.0, rows / columns)) if columns else 1.0
-        p.mul_(1 - lr * decay)
-        p.sub_(update.to(p.dtype) * (lr * ratio))
+        return g.lerp(buffer, momentum) if nesterov else buffer

@@ -22,6 +22,7 @@ from gradlab.dtype import FLOAT32, FLOAT64, FLOATING
 from gradlab.op import Op
 from gradlab.optim import advice
 from gradlab.optim.hyper import hypers
+from gradlab.optim.minimizing import Minimizing
 from gradlab.tensor import Tensor
 
 Group = dict[str, Any]
@@ -60,7 +61,7 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
-class Optimizer:
+class Optimizer(Minimizing):
     """Base class. A subclass gives `step`.
 
     params: an iterable of tensors, of (name, tensor) pairs, or of dicts (groups) with "params" and hyper-parameters of their own.

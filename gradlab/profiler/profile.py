@@ -135,6 +135,12 @@ class _Emitter(Watcher):
     def end(self, begun: Any, failed: bool) -> None:
         nvtx.range_pop()
 
+    def push(self, name: str) -> None:
+        nvtx.range_push(name)
+
+    def pop(self) -> None:
+        nvtx.range_pop()
+
 
 @contextmanager
 def _observing(watcher: Watcher) -> Iterator[None]:
@@ -179,9 +185,9 @@ def emit_nvtx(*, with_modules: bool = True) -> Iterator[None]:
 
 @contextmanager
 def record_function(name: str) -> Iterator[None]:
-    """A range of one's own in the profile that is on: `with gl.profiler.record_function("loss"):`. Nothing where none is on."""
+    """A range of one's own in the profile or `emit_nvtx` that is on: `with gl.profiler.record_function("loss"):`. Nothing else."""
     watcher = current().observer
-    if not isinstance(watcher, profile):
+    if not isinstance(watcher, (profile, _Emitter)):
         yield
         return
     watcher.push(f"range {name}")

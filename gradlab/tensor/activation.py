@@ -131,15 +131,27 @@ class ActivationMethods(Differentiable):
 
 
 def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
-    """`celu` in place."""
+    """`celu` in place.
+
+    >>> gl.nn.functional.celu_(gl.tensor([-1.0, 1.0]))
+    tensor([-0.6321,  1.0000])
+    """
     return update("celu_", input, celu, alpha)
 
 
 def selu_(input: Tensor) -> Tensor:
-    """`selu` in place."""
+    """`selu` in place.
+
+    >>> gl.nn.functional.selu_(gl.tensor([-1.0, 1.0]))
+    tensor([-1.1113,  1.0507])
+    """
     return update("selu_", input, selu)
 
 
 def threshold_(input: Tensor, threshold_: float, value: float) -> Tensor:
-    """`threshold` in place."""
+    """`threshold` in place.
+
+    >>> gl.nn.functional.threshold_(gl.tensor([-1.0, 1.0]), 0.0, 9.0)
+    tensor([9., 1.])
+    """
     return update("threshold_", input, threshold, threshold_, value)

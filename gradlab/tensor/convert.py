@@ -25,8 +25,8 @@ _cast, _clone, _full = map(bind, (ops.elementwise.cast, ops.elementwise.clone, o
 
 def filled(shape: tuple[int, ...], value: float, dtype: np.dtype[Any], device: Device) -> Tensor:
     """A new tensor of one value, staged in a trace."""
-    if isinstance(value, complex):
-        raise TypeError(f"{value} is not a real number: gradlab has no complex tensors")
+    if value is None or isinstance(value, complex):
+        raise TypeError(f"{value} is not a real number" + ("" if value is None else ": gradlab has no complex tensors"))
     mode = current()
     if mode.tracer is not None or device.type != "cpu":
         return apply(ops.create.full, (), {"shape": shape, "value": value, "dtype": dtype, "device": device})
@@ -171,6 +171,19 @@ class ConvertMethods(Differentiable):
         tensor([1., 1.])
         """
         return self.to(device="cpu")
+
+    def record_stream(self, stream: Any) -> None:
+        """Say that a `gl.cuda.Stream` works with this tensor, which was made on another one: once it is dropped, its memory is not given
+        out again before that stream's work queued by then is done. RuntimeError for a tensor that is not on a GPU.
+
+        >>> gl.ones(1, device="cuda").record_stream(gl.cuda.Stream())  # doctest: +SKIP
+        """
+        backend, handle = dispatch.backend_of(self._array), getattr(stream, "_handle", None)
+        if handle is None:
+            raise TypeError(f"record_stream: takes a gl.cuda.Stream, not {type(stream).__name__}")
+        if not hasattr(backend, "record_stream"):
+            raise RuntimeError(f"record_stream: the tensor is on {self.device}, whose memory no stream works with")
+        backend.record_stream(self._array, handle)
 
     def cuda(self, device: Any = None) -> Tensor:
         """On a GPU: the current one, or the one of that index.

@@ -47,6 +47,11 @@ def qr(A: Tensor, mode: str = "reduced", *, out: Any = None) -> Any:
     """A = Q R with orthonormal columns Q (…, m, k) and R (…, k, n) upper triangular, as (Q, R).
 
     mode: "reduced", k = min(m, n); "complete", k = m; "r", R alone, Q is empty. "complete" has no gradient where m > n.
+
+    >>> q, r = gl.linalg.qr(gl.eye(2))
+    >>> (q @ r)
+    tensor([[1., 0.],
+            [0., 1.]])
     """
     ready("qr", A)
     if mode not in ("reduced", "complete", "r"):
@@ -66,13 +71,20 @@ def eigh(A: Tensor, UPLO: str = "L", *, out: Any = None) -> Any:
     """Eigenvalues (…, n), ascending, and eigenvectors, the columns of (…, n, n), of symmetric matrices of which one half is read.
 
     The gradient of eigenvectors needs distinct eigenvalues.
+
+    >>> gl.linalg.eigh(gl.tensor([[2.0, 0.0], [0.0, 4.0]])).eigenvalues
+    tensor([2., 4.])
     """
     ready("eigh", A)
     return _eigh(A, lower=_half("eigh", UPLO)) if out is None else into("linalg.eigh", out, _eigh(A, lower=_half("eigh", UPLO)))
 
 
 def eigvalsh(A: Tensor, UPLO: str = "L", *, out: Any = None) -> Tensor:
-    """The eigenvalues (…, n), ascending, of symmetric matrices of which one half is read."""
+    """The eigenvalues (…, n), ascending, of symmetric matrices of which one half is read.
+
+    >>> gl.linalg.eigvalsh(gl.tensor([[2.0, 0.0], [0.0, 4.0]]))
+    tensor([2., 4.])
+    """
     ready("eigvalsh", A)
     result = _eigh(A, lower=_half("eigvalsh", UPLO))[0]
     return result if out is None else into("linalg.eigvalsh", out, result)
@@ -83,6 +95,9 @@ def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None, out
 
     U is (…, m, m) and Vh (…, n, n), or (…, m, k) and (…, k, n) with full_matrices=False. The gradient of U and Vh needs distinct singular
     values; it does not see the columns that only full matrices have. `driver` is for CUDA and changes nothing here.
+
+    >>> gl.linalg.svd(gl.tensor([[2.0, 0.0], [0.0, 4.0]])).S
+    tensor([4., 2.])
     """
     ready("svd", A)
     if driver is not None:
@@ -91,7 +106,11 @@ def svd(A: Tensor, full_matrices: bool = True, *, driver: str | None = None, out
 
 
 def svdvals(A: Tensor, *, driver: str | None = None, out: Any = None) -> Tensor:
-    """The singular values (…, min(m, n)), descending. Their gradient exists for equal ones too."""
+    """The singular values (…, min(m, n)), descending. Their gradient exists for equal ones too.
+
+    >>> gl.linalg.svdvals(gl.tensor([[2.0, 0.0], [0.0, 4.0]]))
+    tensor([4., 2.])
+    """
     return svd(A, False, driver=driver)[1] if out is None else into("linalg.svdvals", out, svd(A, False, driver=driver)[1])
 
 
@@ -100,6 +119,12 @@ def lu(A: Tensor, *, pivot: bool = True, out: Any = None) -> Any:
     as (P, L, U).
 
     pivot=False raises NotImplementedError: without exchanging rows small pivots make the result useless.
+
+    >>> p, l, u = gl.linalg.lu(gl.tensor([[1.0, 2.0], [2.0, 2.0]]))
+    >>> l, u
+    (tensor([[1.0000, 0.0000],
+            [0.5000, 1.0000]]), tensor([[2., 2.],
+            [0., 1.]]))
     """
     shape = matrix("lu", A)
     if not pivot:
@@ -114,6 +139,9 @@ def matrix_rank(input: Tensor, tol: Any = None, hermitian: bool = False, *, atol
     """The number (int64) of singular values above max(atol, rtol · largest); rtol is max(m, n) · eps unless a tolerance is given.
 
     `tol` is the old name of atol, with no relative part. hermitian: the matrices are symmetric.
+
+    >>> gl.linalg.matrix_rank(gl.ones(3, 3))
+    tensor(1)
     """
     if out is not None:
         return into("matrix_rank", out, matrix_rank(input, tol, hermitian, atol=atol, rtol=rtol))
@@ -136,6 +164,9 @@ def cond(A: Tensor, p: Any = None, *, out: Any = None) -> Tensor:
     """The condition number |A| · |A⁻¹| in the matrix norm p, of `matrix_norm`; None is 2. For ±2 also of matrices that are not square.
 
     Singular matrices have inf in the 2-norm; in the others they raise LinAlgError.
+
+    >>> gl.linalg.cond(gl.tensor([[2.0, 0.0], [0.0, 4.0]]))
+    tensor(2.)
     """
     if out is not None:
         return into("cond", out, cond(A, p))

@@ -22,6 +22,15 @@ def twin(function: Callable[..., Any], name: str = "") -> Callable[..., Any]:
     return method
 
 
+def _polygamma(input: Any, n: int) -> Any:
+    """The n-th derivative of digamma.
+
+    >>> gl.tensor([1.0]).polygamma_(1)
+    tensor([1.6449])
+    """
+    return gamma.polygamma(n, input)
+
+
 class MathInPlaceMethods(Differentiable):
     """The in-place methods of the elementwise families."""
 
@@ -46,7 +55,7 @@ class MathInPlaceMethods(Differentiable):
     eq_, ne_, lt_, le_, gt_, ge_ = twin(c.eq), twin(c.ne), twin(c.lt), twin(c.le), twin(c.gt), twin(c.ge)
     not_equal_, less_, less_equal_, greater_, greater_equal_ = ne_, lt_, le_, gt_, ge_
     digamma_, lgamma_, mvlgamma_, renorm_ = twin(gamma.digamma), twin(gamma.lgamma), twin(gamma.mvlgamma), twin(norms.renorm)
-    polygamma_ = twin(lambda x, n: gamma.polygamma(n, x), "polygamma_")
+    polygamma_ = twin(_polygamma, "polygamma_")
 
     multiply_, subtract_, divide_, true_divide_ = twin(p.mul), twin(p.sub), twin(p.div), twin(p.div)
     negative_, absolute_, clip_, fix_ = twin(p.neg), twin(p.abs), twin(choice.clamp), twin(p.trunc)

@@ -41,6 +41,9 @@ def vector_norm(
     """(Σ |x|^ord)^(1/ord) over `dim` (default all): the largest or smallest |x| for ±inf, the number of nonzeros for 0.
 
     The gradient is 0 where the norm is 0. RuntimeError for integers, and for no elements where ord is negative or infinite.
+
+    >>> gl.linalg.vector_norm(gl.tensor([3.0, 4.0]))
+    tensor(5.)
     """
     dim = dim if axis is None else either("linalg.vector_norm", dim, None, axis)
     keepdim = keepdim if keepdims is None else keepdims
@@ -63,6 +66,9 @@ def matrix_norm(
 
     ord: "fro" (all elements' 2-norm), "nuc" (sum of the singular values), 2 and -2 (the largest and smallest singular value), 1 and -1
     (largest and smallest column sum of |x|), inf and -inf (the same of rows).
+
+    >>> gl.linalg.matrix_norm(gl.tensor([[2.0, 0.0], [0.0, 4.0]]))
+    tensor(4.4721)
     """
     dim = dim if axis is None else either("linalg.matrix_norm", dim, (-2, -1), axis)
     keepdim = keepdim if keepdims is None else keepdims
@@ -138,13 +144,22 @@ def norm(
 
 
 def vecdot(x: Tensor, y: Tensor, *, dim: int = -1, axis: Any = None, out: Any = None) -> Tensor:
-    """Sums of products along `dim`; the tensors broadcast."""
+    """Sums of products along `dim`; the tensors broadcast.
+
+    >>> gl.linalg.vecdot(gl.tensor([1.0, 2.0]), gl.tensor([3.0, 4.0]))
+    tensor(11.)
+    """
     dim = dim if axis is None else either("linalg.vecdot", dim, -1, axis)
     return (x * y).sum(dim) if out is None else into("linalg.vecdot", out, (x * y).sum(dim))
 
 
 def vander(x: Tensor, N: int | None = None) -> Tensor:
-    """Powers 0 to N - 1 (default: as many as there are elements) of each element, as a new last dimension."""
+    """Powers 0 to N - 1 (default: as many as there are elements) of each element, as a new last dimension.
+
+    >>> gl.linalg.vander(gl.tensor([2.0, 3.0]))
+    tensor([[1., 2.],
+            [1., 3.]])
+    """
     shape = x._array.shape
     if not shape or (N is not None and N < 2):
         raise RuntimeError(f"vander: at least one dimension and two powers, got shape {shape} and N={N}")

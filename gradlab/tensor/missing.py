@@ -37,7 +37,7 @@ BOTH = {
     **_all("dequantize q_scale q_zero_point int_repr qscheme quantize_per_tensor quantize_per_channel", _QUANTISED),
     **_all("smm sspaddmm hspmm saddmm", _SPARSE),
     **_all("as_strided as_strided_scatter", "use view, unfold, narrow or indexing, which know their gradients"),
-    **_all("lu_solve lu_unpack geqrf orgqr ormqr", _LU),
+    **_all("lu lu_solve lu_unpack geqrf orgqr ormqr", _LU),
     **_all("symeig", "use linalg.eigh"),
     **_all("svd", "use linalg.svd, which gives U, S, Vh"),
     **_all("qr", "use linalg.qr"),
@@ -46,9 +46,10 @@ BOTH = {
     **_all("triangular_solve", "use linalg.solve_triangular(A, B, upper=...)"),
     **_all("matrix_rank", "use linalg.matrix_rank"),
     **_all("pca_lowrank svd_lowrank lobpcg", "use linalg.svd or linalg.eigh"),
-    **_all("i0 igamma igammac frexp", _NUMPY),
+    **_all("frexp", _NUMPY),
     **_all("histogram histogramdd", "use histc, or bucketize and bincount"),
     **_all("hash_tensor", "compare with gl.equal"),
+    **_all("conj_physical_", _COMPLEX),
     **_all("unsafe_chunk unsafe_split unsafe_split_with_sizes narrow_copy slice_inverse", "use the function without unsafe_ or _copy"),
     **_all("nonzero_static", "use nonzero, or where, which a trace takes"),
 }
@@ -57,11 +58,16 @@ TENSOR = {
     **BOTH,
     **_all(
         "to_sparse to_sparse_coo to_sparse_csr to_sparse_csc to_sparse_bsr to_sparse_bsc to_dense coalesce is_coalesced indices values "
-        "sparse_dim dense_dim sparse_mask crow_indices col_indices ccol_indices row_indices is_sparse_csr", _SPARSE,
+        "sparse_dim dense_dim sparse_mask crow_indices col_indices ccol_indices row_indices is_sparse_csr resize_as_sparse_ "
+        "sparse_resize_ sparse_resize_and_clear_", _SPARSE,
     ),
     **_all("storage untyped_storage storage_type is_set_to share_memory_ is_shared const_data_ptr", _STORAGE),
     **_all("layout dim_order", _FORMAT),
-    **_all("to_mkldnn is_mkldnn xpu ipu mtia is_xpu is_mps is_ipu is_xla", "devices are the CPU and CUDA"),
+    **_all("to_mkldnn is_mkldnn xpu ipu mtia is_xpu is_mps is_ipu is_xla is_mtia is_maia is_vulkan", "devices are the CPU and CUDA"),
+    **_all("q_per_channel_axis q_per_channel_scales q_per_channel_zero_points", _QUANTISED),
+    "index": "use x[...]",
+    "grad_dtype": "a gradient has its tensor's dtype",
+    "module_load": "use load_state_dict, or copy_ under no_grad",
     **_all("pin_memory is_pinned", "copies to the GPU need none; use .to(device)"),
     **_all("map_ map2_ apply_", "use operations on whole tensors, or x.numpy() in a loop"),
     **_all("new", "use new_zeros, new_tensor or new_full"),
@@ -69,7 +75,6 @@ TENSOR = {
     **_all("reinforce", "weight the log-probability with the reward: (-log_prob * reward).sum().backward()"),
     **_all("volatile", "use with gl.no_grad()"),
     **_all("as_subclass", "gradlab's tensors are of one class; wrap the tensor in yours"),
-    **_all("record_stream", "let its own stream wait for the other (wait_stream) before the tensor is dropped"),
     **_all("to_padded_tensor", _NESTED),
     "name": "tensors have no names; keep them in a dict, or use named_parameters()",
     "is_distributed": "there is one process; every tensor is whole",
@@ -83,7 +88,7 @@ MODULES = {
         **_all("sparse sparse_coo sparse_csr sparse_coo_tensor sparse_csr_tensor sparse_compressed_tensor hsmm spmm dsmm", _SPARSE),
         **_all("quantization ao qint8 quint8 qint32", _QUANTISED),
         **_all("nested jagged", _NESTED),
-        **_all("jit fx export ScriptModule", _JIT),
+        **_all("fx export ScriptModule", _JIT),
         **_all("channels_last channels_last_3d contiguous_format preserve_format memory_format strided layout", _FORMAT),
         **_all("set_num_threads get_num_threads set_num_interop_threads get_num_interop_threads", _THREADS),
         **_all("Storage FloatStorage UntypedStorage TypedStorage", _STORAGE),
@@ -103,6 +108,19 @@ MODULES = {
         "frombuffer": "use gl.from_numpy(numpy.frombuffer(...))",
         "mps": "devices are the CPU and CUDA",
         "signal": _NUMPY,
+        "gradient": "use numpy.gradient, or differences of slices divided by the spacing",
+        "pdist": "use gl.cdist(x, x) and its upper triangle",
+        **_all("frobenius_norm nuclear_norm norm_except_dim", "use gl.linalg.norm or matrix_norm"),
+        **_all("grid_sampler grid_sampler_2d grid_sampler_3d", "use gl.nn.functional.grid_sample"),
+        "affine_grid_generator": "use gl.nn.functional.affine_grid", "constant_pad_nd": "use gl.nn.functional.pad",
+        **_all("convolution conv_tbc", "use gl.nn.functional.conv1d, conv2d or conv3d"),
+        **_all("feature_dropout feature_dropout_ alpha_dropout_ dropout_ feature_alpha_dropout_", "use the dropouts of gl.nn.functional"),
+        **_all("Stream Event", "use gl.cuda.Stream and gl.cuda.Event"),
+        **_all("fork wait futures", "use concurrent.futures"),
+        "max_pool1d_with_indices": "use gl.nn.functional.max_pool1d(return_indices=True)",
+        "segment_reduce": "use scatter_reduce", "binomial": "add up bernoulli draws",
+        **_all("ModuleDict ParameterDict BufferDict", "use gl.nn.ModuleDict, ParameterDict"),
+        "to_dlpack": "use gl.from_dlpack on the other side: tensors have __dlpack__", "compiler": "use gl.compile",
         "rnn_tanh": "use nn.RNN", "rnn_relu": "use nn.RNN(nonlinearity='relu')", "lstm": "use nn.LSTM", "gru": "use nn.GRU",
         "batch_norm": "use nn.functional.batch_norm",
         "autocast": "train in float32, or convert the module with .to(gl.bfloat16)",
@@ -122,6 +140,24 @@ MODULES = {
         "pdist": "use gl.cdist(x, x) and its upper triangle",
         "fractional_max_pool2d": "use adaptive_max_pool2d", "fractional_max_pool3d": "use adaptive_max_pool3d",
     },
+    "gradlab.nn.init": {
+        **{name: f"use {name}_, which says that it works in place" for name in (
+            "constant", "dirac", "eye", "kaiming_normal", "kaiming_uniform", "normal", "orthogonal", "sparse", "uniform", "xavier_normal",
+            "xavier_uniform",
+        )},
+    },
+    "gradlab.nn.utils": {
+        "clip_grad_norm": "use clip_grad_norm_", "skip_init": "construct the module: initial values are cheap",
+        **_all("weight_norm remove_weight_norm", "compute weight = g * v / v.norm(...) in forward, or use LayerNorm or RMSNorm"),
+        **_all("spectral_norm remove_spectral_norm parametrizations parametrize", "divide by linalg.matrix_norm(weight, 2) in forward"),
+        **_all("convert_conv2d_weight_memory_format convert_conv3d_weight_memory_format", _FORMAT),
+        **_all("fuse_conv_bn_eval fuse_conv_bn_weights fuse_linear_bn_eval fuse_linear_bn_weights", "use gl.compile, which fuses"),
+        **_all("prune stateless", "use masks in forward, or gl.func.functional_call"),
+    },
+    "gradlab.utils.data": {
+        "DistributedSampler": "there is one process: use RandomSampler, or shuffle=True",
+        **_all("IterDataPipe MapDataPipe DFIterDataPipe DataChunk functional_datapipe datapipes", "use Dataset or IterableDataset"),
+    },
     "gradlab.optim": {
         "SparseAdam": "use Adam: gradients are dense here",
         "Adafactor": "use AdamW",
@@ -136,8 +172,12 @@ MODULES = {
         "inv_ex": "use inv, which raises LinAlgError",
     },
     "gradlab.special": _all(
-        "i0 i0e i1 i1e gammainc gammaincc zeta airy_ai bessel_j0 bessel_j1 bessel_y0 bessel_y1 modified_bessel_i0 modified_bessel_i1 "
-        "modified_bessel_k0 modified_bessel_k1 spherical_bessel_j0", _NUMPY,
+        "zeta airy_ai bessel_j0 bessel_j1 bessel_y0 bessel_y1 "
+        "modified_bessel_k0 modified_bessel_k1 scaled_modified_bessel_k0 scaled_modified_bessel_k1 spherical_bessel_j0", _NUMPY,
+    ) | _all(
+        "chebyshev_polynomial_t chebyshev_polynomial_u chebyshev_polynomial_v chebyshev_polynomial_w hermite_polynomial_h "
+        "hermite_polynomial_he laguerre_polynomial_l legendre_polynomial_p shifted_chebyshev_polynomial_t shifted_chebyshev_polynomial_u "
+        "shifted_chebyshev_polynomial_v shifted_chebyshev_polynomial_w", "write its recurrence in a loop over the order",
     ),
 }  # fmt: skip
 
@@ -173,12 +213,38 @@ def absent(module: str, name: str) -> AttributeError:
     advice = MODULES.get(module, {}).get(name)
     if advice is None and module == "gradlab":
         advice = _elsewhere(name)
-    if advice is None and name.endswith("_copy"):
-        advice = _COPY
+    if advice is None:
+        advice = _by_kind(name)
     if advice is None:
         near = import_module("difflib").get_close_matches(name, [n for n in dir(sys.modules[module]) if not n.startswith("_")], 3, 0.75)
-        advice = f"did you mean {' or '.join(near)}?" if near else None
-    return AttributeError(text if advice is None else f"{text}: {advice}")
+        advice = f"did you mean {' or '.join(near)}?" if near else "gradlab does not offer it; docs/differences.md says what is left out"
+    return AttributeError(f"{text}: {advice}")
+
+
+# What PyTorch keeps under names of one kind: its own machinery, other libraries' kernels, what its modules import.
+KINDS = (
+    (r".*_copy$", _COPY),
+    (r"(miopen|mkldnn|cudnn|native|fbgemm)_\w+|.*_gemm.*", "it is a kernel of PyTorch's own; use the public function, in nn.functional"),
+    (r"(quantized|fake_quantize|q_per_channel|per_(channel|tensor)|choose_qparams)\w*|empty_quantized|qscheme|q?u?int\d+x\d+|fused_moving_\w+",
+     _QUANTISED),
+    (r"sparse_\w+|\w+_sparse_?|sparse_resize\w*", _SPARSE),
+    (r"(bits|int|float)\d\w*|uint[1-7]", "use one of the dtypes float16, bfloat16, float32, float64, int8 to int64, uint8, bool"),
+    (r"batch_norm_\w+", "use nn.functional.batch_norm"),
+    (r"(is|get|set|clear)_autocast\w*|autocast_\w+|GradScaler|amp", "train in float32, or convert the module with .to(gl.bfloat16)"),
+    (r"(rnn_\w+|gru|lstm)_cell", "use nn.RNNCell, nn.LSTMCell or nn.GRUCell"),
+    (r"(set|is|check)_?anomaly\w*", "gl.autograd.detect_anomaly finds NaN in a backward pass"),
+    (r"(Script|Lite)\w+|\w*(Storage|Type|Logger|FileReader|FileWriter|State|Stats)|(parse|import)_\w+|Sym\w+|\w+Key(Set)?|\w+Guard",
+     "it belongs to PyTorch's machinery; " + _JIT),
+    (r"(is|get)_(vulkan|xpu|mps|mtia|ipu|xla|maia)\w*|xpu|mtia|ipu|accelerator|cpu|get_device_module", "devices are the CPU and CUDA"),
+    (r"has_(torch|handle)\w*|handle_torch_function\w*|overrides", "tensors have no __torch_function__; wrap one in a class of yours"),
+    (r"has_(lapack|mkl|openmp|spectral|mps|cuda|cudnn)", "linear algebra is always there; gl.cuda.is_available() says whether a GPU is"),
+)
+
+
+def _by_kind(name: str) -> str | None:
+    """What to say of names that belong together."""
+    match = import_module("re").fullmatch
+    return next((advice for pattern, advice in KINDS if match(pattern, name)), None)
 
 
 def _elsewhere(name: str) -> str | None:

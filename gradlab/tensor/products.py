@@ -224,6 +224,9 @@ def multi_dot(tensors: Sequence[Tensor], *, out: Any = None) -> Tensor:
     """Product of a chain of matrices in the order that multiplies least; the first and the last may be vectors.
 
     The order is found by the dynamic program of Cormen et al., "Introduction to Algorithms", chapter 15.
+
+    >>> gl.linalg.multi_dot([gl.ones(2, 3), gl.ones(3, 4), gl.ones(4, 1)]).shape
+    (2, 1)
     """
     if out is not None:
         return into("linalg.multi_dot", out, multi_dot(tensors))

@@ -151,19 +151,12 @@ class ReshapingMethods(Differentiable):
         return self
 
     def as_strided_(self, size: Any, stride: Any, storage_offset: Any = None) -> Any:
-        """Not possible: a tensor's memory is only seen through views that have a gradient. Raises NotImplementedError."""
+        """Not possible: a tensor's memory is only seen through views that have a gradient. Raises NotImplementedError.
+
+        >>> gl.arange(4).as_strided_((2,), (2,))  # doctest: +ELLIPSIS
+        Traceback (most recent call last):
+        NotImplementedError: as_strided_: ...
+        """
         raise NotImplementedError(
             "as_strided_: strides are not given freely here; use view, t_, transpose_, squeeze_, unsqueeze_, narrow or unfold"
         )
-
-    def igamma_(self, other: Any) -> Any:
-        """Not there: gradlab has no incomplete gamma function. Raises NotImplementedError."""
-        raise NotImplementedError("igamma_: gradlab has no incomplete gamma function; compute scipy.special.gammainc and copy_ it")
-
-    def i0_(self) -> Any:
-        """Not there: gradlab has no Bessel functions. Raises NotImplementedError."""
-        raise NotImplementedError("i0_: gradlab has no Bessel functions; compute numpy.i0 of x.numpy() and copy_ it")
-
-    def igammac_(self, other: Any) -> Any:
-        """Not there: gradlab has no incomplete gamma function. Raises NotImplementedError."""
-        raise NotImplementedError("igammac_: gradlab has no incomplete gamma function; compute scipy.special.gammaincc and copy_ it")

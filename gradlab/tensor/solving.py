@@ -101,6 +101,9 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True, out: Any = None) -> Tensor
     """X of A X = B (or of X A = B with left=False) for square matrices A (…, n, n) and B (…, n, k), or vectors B (…, n) in A's batch.
 
     LinAlgError (a RuntimeError) where a matrix is singular: use lstsq.
+
+    >>> gl.linalg.solve(gl.tensor([[2.0, 0.0], [0.0, 4.0]]), gl.ones(2))
+    tensor([0.5000, 0.2500])
     """
     if out is not None:
         return into("solve", out, solve(A, B, left=left))
@@ -120,6 +123,10 @@ def solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, un
     """X of A X = B (or X A = B) for triangular A (…, n, n), of which only the `upper` or the lower half is read, and B (…, n, k).
 
     unitriangular: take the diagonal as 1. A zero on the diagonal gives inf or NaN.
+
+    >>> gl.linalg.solve_triangular(gl.tensor([[1.0, 0.0], [1.0, 2.0]]), gl.ones(2, 1), upper=False)
+    tensor([[1.],
+            [0.]])
     """
     if out is not None:
         return into("linalg.solve_triangular", out, solve_triangular(A, B, upper=upper, left=left, unitriangular=unitriangular))
@@ -171,6 +178,9 @@ def pinv(A: Tensor, rcond: Any = None, hermitian: bool = False, *, atol: Any = N
     """The Moore-Penrose pseudo-inverse (…, n, m) of matrices (…, m, n). Singular values up to max(atol, rtol · largest) count as 0.
 
     rtol (`rcond` is its old name) is max(m, n) · eps unless it or atol is given. hermitian: the matrices are symmetric.
+
+    >>> gl.linalg.pinv(gl.tensor([[2.0], [0.0]]))
+    tensor([[0.5000, 0.0000]])
     """
     shape = matrix("pinv", A)
     atol, rtol = tolerances(A, atol, rcond if rtol is None else rtol)
@@ -197,6 +207,9 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
     Returns (solution, residuals, rank, singular_values). As in PyTorch the default driver "gelsy" gives no residuals and no singular
     values (empty), "gels" residuals but no rank, "gelsd" and "gelss" all; here all drivers compute with singular values. Residuals, the
     sums of squares (…, k), are given for more rows than columns.
+
+    >>> gl.linalg.lstsq(gl.tensor([[1.0], [1.0]]), gl.tensor([[1.0], [3.0]])).solution
+    tensor([[2.0000]])
     """
     a = matrix("lstsq", A)
     ready("lstsq", A, B)
@@ -229,7 +242,11 @@ def matrix_exp(input: Tensor) -> Tensor:
 
 
 def tensorinv(A: Tensor, ind: int = 2, *, out: Any = None) -> Tensor:
-    """The inverse of `tensordot(A, ·, ind)`: the first `ind` dimensions of A and the others have the same product of sizes."""
+    """The inverse of `tensordot(A, ·, ind)`: the first `ind` dimensions of A and the others have the same product of sizes.
+
+    >>> gl.linalg.tensorinv(gl.eye(4).reshape(2, 2, 4), ind=2).shape
+    (4, 2, 2)
+    """
     ready("tensorinv", A)
     shape = A._array.shape
     if ind < 1:
@@ -242,7 +259,11 @@ def tensorinv(A: Tensor, ind: int = 2, *, out: Any = None) -> Tensor:
 
 
 def tensorsolve(A: Tensor, B: Tensor, dims: Sequence[int] | None = None, *, out: Any = None) -> Tensor:
-    """X of `tensordot(A, X, X.ndim) = B`; `dims` of A are moved to its end first."""
+    """X of `tensordot(A, X, X.ndim) = B`; `dims` of A are moved to its end first.
+
+    >>> gl.linalg.tensorsolve(gl.eye(4).reshape(2, 2, 4), gl.ones(2, 2))
+    tensor([1., 1., 1., 1.])
+    """
     ready("tensorsolve", A, B)
     given: Any = A if dims is None else A.movedim(tuple(dims), tuple(range(-len(dims), 0)))
     b = B._array.shape

@@ -103,7 +103,7 @@ def kthvalue(
         raise RuntimeError(f"kthvalue: k={k} is not one of 1 to {size} (dimension {dim} of shape {input._array.shape})")
     values, indices = sort(input, dim)
     result = _one(values, indices, dim, whole(k) - 1, keepdim)
-    return result if out is None else into("kthvalue", out, result)
+    return result if out is None else into("kthvalue", out, result, (input,))
 
 
 def mode(input: Tensor, dim: int = -1, keepdim: bool = False, *, axis: Any = None, keepdims: bool | None = None, out: Any = None) -> Any:

@@ -338,6 +338,8 @@ class Tensor(Families):
         twin._array, twin._edge, twin._meta = self._array.copy(), self._edge, None
         for name, value in self.__dict__.items():
             twin.__dict__[name] = value.detach().clone() if name == "_grad" and value is not None else copy.deepcopy(value, memo)
+        if (declare := getattr(current().tracer, "declare", None)) is not None:  # the copy of a gl.Graph's variable is another one
+            declare(twin, like=self)
         return twin
 
     def __reduce_ex__(self, protocol: Any) -> Any:

@@ -5,12 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gradlab.dtype import BOOL
+from gradlab.tensor.creation import empty_strided
 from gradlab.tensor.missing import MissingMethods
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
 
-__all__ = ["adjoint", "clone", "conj", "detach", "is_same_size", "is_signed", "isreal", "real"]
+__all__ = [
+    "adjoint", "clone", "conj", "detach", "fill", "is_conj", "is_neg", "is_same_size", "is_signed", "isreal", "real",
+    "unravel_index",
+]  # fmt: skip
 
 
 def clone(input: Tensor) -> Tensor:
@@ -67,6 +71,47 @@ def isreal(input: Tensor) -> Tensor:
     return input.new_ones(input.shape, dtype=BOOL)
 
 
+def is_conj(input: Tensor) -> bool:
+    """False: there are no complex numbers.
+
+    >>> gl.is_conj(gl.ones(1))
+    False
+    """
+    return False
+
+
+def is_neg(input: Tensor) -> bool:
+    """False: a negated tensor is computed at once.
+
+    >>> gl.is_neg(-gl.ones(1))
+    False
+    """
+    return False
+
+
+def fill(input: Tensor, value: Any) -> Tensor:
+    """One value (a number or a 0-d tensor) everywhere, in the shape and dtype of `input`; the gradient of `input` is 0.
+
+    >>> gl.fill(gl.ones(2), 7)
+    tensor([7., 7.])
+    """
+    return input.masked_fill(input.new_ones((), dtype=BOOL), value)
+
+
+def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
+    """Flat places (int64, any shape) in a tensor of that shape, as one tensor of places for each dimension.
+
+    >>> gl.unravel_index(gl.tensor([4, 5]), (2, 3))
+    (tensor([1, 1]), tensor([1, 2]))
+    """
+    found: list[Any] = []
+    rest: Any = indices
+    for size in reversed((shape,) if isinstance(shape, int) else tuple(shape)):
+        found.append(rest % size)
+        rest = rest.div(size, rounding_mode="floor")
+    return tuple(reversed(found))
+
+
 def is_signed(input: Tensor) -> bool:
     """Whether the dtype has negative numbers: all but uint8 and bool.
 
@@ -91,6 +136,7 @@ class TwinMethods(MissingMethods):
     __slots__ = ()
     adjoint, conj, isreal, is_signed, is_same_size = adjoint, conj, isreal, is_signed, is_same_size
     resolve_conj = resolve_neg = conj
+    is_conj, is_neg = is_conj, is_neg
     is_sparse = is_quantized = is_meta = is_nested = False
     if TYPE_CHECKING:
 
@@ -161,6 +207,23 @@ class TwinMethods(MissingMethods):
         -1
         """
         return -1 if self.is_cpu else int(self.device.index or 0)
+
+    def is_nonzero(self) -> bool:
+        """Whether the one element is not 0. RuntimeError unless there is exactly one.
+
+        >>> gl.tensor([2.0]).is_nonzero()
+        True
+        """
+        return bool(self)
+
+    def new_empty_strided(self, size: Any, stride: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+        """`gl.empty_strided` with this tensor's dtype and device unless others are given.
+
+        >>> gl.ones(1).new_empty_strided((2, 3), (1, 2)).stride()
+        (1, 2)
+        """
+        dtype, device = self._array.dtype if dtype is None else dtype, self.device if device is None else device
+        return empty_strided(size, stride, dtype=dtype, device=device, requires_grad=requires_grad)
 
     def ndimension(self) -> int:
         """Number of dimensions.

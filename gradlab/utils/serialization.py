@@ -267,8 +267,8 @@ def located(tensor: Tensor, device: str, map_location: Any) -> Tensor:
         raise RuntimeError(f"load: a tensor was saved from {device}, and {error}; pass map_location='cpu' to load it on the CPU") from None
 
 
-def from_bytes(content: bytes, name: str = "the file", map_location: Any = None) -> Any:
-    """What was saved in `content`. FileFormatError, naming the file, for anything else."""
+def stored_arrays(content: bytes, name: str = "the file") -> tuple[dict[str, Any], dict[str, Any]]:
+    """The header and the arrays of a safetensors file, by key. FileFormatError, naming the file, for anything else."""
     header = _header(content, name)
     try:
         found = importlib.import_module("safetensors").deserialize(content)
@@ -282,6 +282,12 @@ def from_bytes(content: bytes, name: str = "the file", map_location: Any = None)
             )
         dtype = named(_CODES[entry["dtype"]]).dtype
         arrays[key] = np.frombuffer(bytearray(entry["data"]), dtype).reshape(entry["shape"])
+    return header, arrays
+
+
+def from_bytes(content: bytes, name: str = "the file", map_location: Any = None) -> Any:
+    """What was saved in `content`. FileFormatError, naming the file, for anything else."""
+    header, arrays = stored_arrays(content, name)
     metadata = header.get("__metadata__") or {}
     if KEY not in metadata:
         order = [key for key in header if key != "__metadata__"]

@@ -7,6 +7,7 @@ it writes all values with one `struct.pack_into` and keeps the table of their ad
 from __future__ import annotations
 
 import ctypes
+import operator
 import struct
 import weakref
 from collections.abc import Callable, Sequence
@@ -108,7 +109,7 @@ class Packer:
 
 def repeater(
     kinds: Sequence[str | int], constants: Sequence[Any], places: Sequence[tuple[int, int, int]], launch: Callable[[int], None]
-) -> Callable[[Sequence[int]], None]:
+) -> Callable[[list[int]], None]:
     """What launches again with other addresses: constants stay in the packets, only the stretch with addresses is written anew.
 
     places: (which value, which of the addresses it is taken from, what is added to that).
@@ -123,7 +124,7 @@ def repeater(
     spare: list[Packet] = []
     take, give = spare.pop, spare.append
 
-    def send(addresses: Sequence[int]) -> None:
+    def send(addresses: list[int]) -> None:
         try:
             packet = take()
         except IndexError:
@@ -135,7 +136,24 @@ def repeater(
         launch(packet.address)
         give(packet)
 
-    return send
+    if len(base) < 2 or any(far for _, _, far in moves):
+        return send
+    where = list(range(len(base)))
+    for at, which, _ in moves:
+        where[at] = len(base) + which
+    pick = operator.itemgetter(*where)
+
+    def send_whole(addresses: list[int]) -> None:
+        """The same where all addresses are those of whole operands: quicker."""
+        try:
+            packet = take()
+        except IndexError:
+            packet = packer.fill(*constants)
+        pack(packet.buffer, start, *pick(base + addresses))
+        launch(packet.address)
+        give(packet)
+
+    return send_whole
 
 
 # Kinds of Python and NumPy numbers. An int is an int64.

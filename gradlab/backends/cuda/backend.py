@@ -6,6 +6,7 @@ depend on values: the outputs' Specs, the kernel, its grid, the layout of its ar
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -26,6 +27,7 @@ from gradlab.spec import Spec
 
 Plan = Callable[..., Any]  # of the inputs, and where given the contiguous arrays to write to; returns the result
 MOST_PLANS = 8192
+_described = operator.attrgetter("shape", "strides", "dtype")
 
 
 class CudaBackend:
@@ -87,24 +89,24 @@ class CudaBackend:
     # ------------------------------------------------------------ calls that repeat themselves (dispatch.Recalling)
 
     def key(self, op: Op, arrays: list[Any], params: dict[str, Any]) -> Any:
-        array_type: Any = self._type
-        if len(arrays) == 1 and not params and not self._several:
-            (a,) = arrays
-            return op, a.shape, a.strides, a.dtype
-        parts: list[Any] = [op]
-        for a in arrays:
-            if type(a) is array_type:
-                parts += (a.shape, a.strides, a.dtype)
-            else:
-                parts.append(type(a))
-        if params:
-            parts += params.values()
-            if "value" in params:
-                parts.append(repr(params["value"]))
+        array_type = self._type
+        if not params and not self._several:  # the commonest, written out
+            if len(arrays) == 1:
+                (a,) = arrays
+                return op, a.shape, a.strides, a.dtype
+            if len(arrays) == 2:
+                a, b = arrays
+                if type(a) is array_type and type(b) is array_type:
+                    return op, a.shape, a.strides, a.dtype, b.shape, b.strides, b.dtype
+        parts: list[Any] = [_described(a) if type(a) is array_type else type(a) for a in arrays]
         if self._several:
             parts.append(self.driver.current_device())
             parts += [self.driver.device_of(a) for a in arrays if type(a) is array_type]
-        return tuple(parts)
+        if not params:
+            return op, *parts
+        if "value" in params:
+            parts.append(repr(params["value"]))
+        return op, *parts, *params.values()
 
     def remember(self, op: Op, given: list[Any], arrays: list[Any], params: dict[str, Any]) -> None:
         if op.dynamic or any(a is not b for a, b in zip(given, arrays, strict=True)):
@@ -174,7 +176,7 @@ class CudaBackend:
         if isinstance(description, Elementwise) and elementwise.fits(outs[0], specs):
             return elementwise.plan(self.work, op, arrays, specs, outs[0], params)
         if isinstance(description, Reduction):
-            return reduction.plan(self.work, op, specs, outs[0], params)
+            return reduction.plan(self.work, op, arrays, specs, outs[0], params)
         rule = self._rule(op)
         if rule is None or not rule.takes(specs, outs, given):
             return self._host_plan(op, outs, given)
@@ -285,7 +287,7 @@ class CudaBackend:
             driver.set_device(index)
         try:
             if array.dtype == INT64 and array.shape == (2,) and not driver.capturing():  # a generator's state, one for each draw
-                return launch.random.state_of(self.work, array)
+                return launch.random.state_of(self.work, array, index)
             return driver.upload(np.ascontiguousarray(array).reshape(array.shape))
         finally:
             if index != before:
@@ -295,6 +297,10 @@ class CudaBackend:
         """Wait for the current device; raise what its kernels have reported."""
         self.driver.synchronize()
         self.work.faults.check()
+
+    def record_stream(self, array: Any, stream: Any) -> None:
+        """`Tensor.record_stream`, of a driver's stream."""
+        self.driver.record_stream(array, stream)
 
     def moved(self, array: Any, device: Device) -> Any:
         """The array on another CUDA device."""

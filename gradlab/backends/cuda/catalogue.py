@@ -84,7 +84,7 @@ SPECIAL: dict[str, Sequence[tuple[Any, ...]]] = {
         for name in ("resample", "resample_backward")
     },
     "movement.cu convert": tuple(itertools.product(EVERY, EVERY)),
-    "random.cu normal_of": tuple((s, s) for s in FLOATS),
+    "random.cu normal_of": (*((s, s) for s in FLOATS), *((s, "double") for s in FLOATS if s != "double")),
     "random.cu bernoulli": (*((s, s) for s in FLOATS[2:]), *itertools.product(EVERY, FLOATS[:2])),
     "random.cu integers": tuple((s,) for s in (*FLOATS, *INTEGERS)),
     "pool.cu max_pool": tuple((s,) for s in (*FLOATS, *INTEGERS)),

@@ -70,6 +70,9 @@ class Driver(Protocol):
     def maker(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Callable[[], Any]:
         """`empty` for one shape and dtype, with all worked out that is the same each time."""
 
+    def record_stream(self, array: Any, stream: Any) -> None:
+        """Do not give the array's memory out again, once it is freed, before the stream's work of that moment is done."""
+
     def pointer(self, array: Any) -> int:
         """Device address of an array's first element."""
 

@@ -154,7 +154,7 @@ def plan(work: Work, op: Op, arrays: list[Any], specs: list[Any], out: Spec, par
         blocks = (-(-size // (BLOCK * pack_of(op.cuda.expression, signature))), 1, 1)
         send = Packer([*kinds, "q"]).sender(driver.launcher(compiler.elementwise(op, signature), blocks, block, 0))
         tail = (*constants, size)
-    number = converters[-1] if converters else None
+    number: Any = converters[-1] if converters else None
 
     def run(inputs: list[Any], outs: Sequence[Any] | None = None) -> Any:
         made = make() if outs is None else outs[0]

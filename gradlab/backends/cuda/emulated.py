@@ -28,6 +28,7 @@ from gradlab.backends.cuda.emulator.device.launches import Arguments, check_kind
 from gradlab.backends.cuda.emulator.device.pool import Block, DeviceMemory, Pool
 from gradlab.backends.cuda.emulator.device.streams import Engine, Event, Stream
 from gradlab.backends.cuda.emulator.guarded import allocation, damage_around
+from gradlab.backends.cuda.lingering import Lingering
 from gradlab.spec import count as elements
 
 MEMORY = 8 << 30
@@ -50,6 +51,7 @@ class EmulatedDriver:
         self._memory = [DeviceMemory(index, limit) for index in range(devices)]
         self._pools = [Pool(device) for device in self._memory]
         self._defaults = [self.engine.new_stream(index, True) for index in range(devices)]
+        self._lingering = Lingering(self, lambda array: array._host)
         self._shared: list[tuple[int, int, np.ndarray[Any, Any]]] = []  # memory of the host that kernels may reach
 
     # ------------------------------------------------------------ devices
@@ -86,6 +88,8 @@ class EmulatedDriver:
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> EmulatedArray:
         device, stream = self.current_device(), self.current_stream()
         size = elements(shape) * dtype.itemsize
+        if self._lingering.waiting and stream.capture is None and self._capture() is None:
+            self._lingering.release()
         with self.engine.lock:
             capture, pool, free = stream.capture, self._pools[device], self.free_cached
             if capture is not None or self._capture() is not None:
@@ -96,6 +100,9 @@ class EmulatedDriver:
                 pool = capture.pool
             life = pool.malloc(size, stream, dtype, None if capture is not None else free)
         return EmulatedArray(life.array(shape, dtype), device)
+
+    def record_stream(self, array: EmulatedArray, stream: Stream) -> None:
+        self._lingering.record(array, stream)
 
     def maker(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Callable[[], EmulatedArray]:
         return lambda: self.empty(shape, dtype)
@@ -156,6 +163,7 @@ class EmulatedDriver:
         """Freeing waits for the device, as cudaFree does."""
         self._not_in_capture("empty_cache")
         with self.engine.lock:
+            self._lingering.release(wait=True)
             for index, pool in enumerate(self._pools):
                 self.engine.synchronize_device(index)
                 pool.release()

@@ -1,11 +1,10 @@
 """The real GPU, through CuPy: its memory pool, its compiler with its cache on disk, its streams; launches go straight to the CUDA driver.
 
-Only this module imports cupy. It is loaded when a CUDA device is first asked for.
+It is loaded when a CUDA device is first asked for, and imports cupy by `cupy_module.py`.
 """
 
 from __future__ import annotations
 
-import importlib
 import operator
 import threading
 import weakref
@@ -16,55 +15,12 @@ from typing import Any
 
 import numpy as np
 
+from gradlab.backends.cuda.cupy_module import installed
 from gradlab.backends.cuda.driver import MemoryUse, out_of_memory
+from gradlab.backends.cuda.lingering import Lingering
 from gradlab.spec import count as elements
 
 OPTIONS = ("-std=c++17",)
-LEAST_DRIVER = 12000  # CUDA 12.0
-
-
-def _cupy() -> Any:
-    """The module, or a RuntimeError that says what to install."""
-    try:
-        cupy = importlib.import_module("cupy")
-    except ImportError as error:
-        broken = f" (importing cupy failed: {error})" if not isinstance(error, ModuleNotFoundError) else ""
-        raise RuntimeError(
-            f'device "cuda" needs CuPy, which is not installed{broken}: pip install "gradlab-engine[cuda13]" '
-            "(or [cuda12] for drivers below 580); GRADLAB_CUDA=emulated runs on an emulated GPU"
-        ) from None
-    runtime = cupy.cuda.runtime
-    try:
-        version = runtime.driverGetVersion()
-    except runtime.CUDARuntimeError as error:
-        raise RuntimeError(f'device "cuda": the NVIDIA driver does not answer ({error})') from None
-    if version == 0:
-        raise RuntimeError(
-            'device "cuda" needs an NVIDIA driver, and there is none: install it from https://www.nvidia.com/drivers, or with '
-            "your system's packages (Ubuntu: sudo ubuntu-drivers install); GRADLAB_CUDA=emulated runs on an emulated GPU"
-        )
-    try:
-        devices = runtime.getDeviceCount()
-    except runtime.CUDARuntimeError as error:
-        built = runtime.runtimeGetVersion()
-        if version < built // 1000 * 1000:
-            major = version // 1000
-            raise RuntimeError(
-                f'device "cuda": the NVIDIA driver is too old: it supports CUDA {_version(version)}, this CuPy needs CUDA {built // 1000}. '
-                f'Update the driver, or install the CuPy that fits it: pip install "gradlab-engine[cuda{max(major, 12)}]"'
-            ) from None
-        raise RuntimeError(f'device "cuda": the NVIDIA driver finds no GPU ({error}); `nvidia-smi` shows what it sees') from None
-    if devices == 0:
-        raise RuntimeError('device "cuda": the NVIDIA driver finds no GPU; check CUDA_VISIBLE_DEVICES, and `nvidia-smi`')
-    if version < LEAST_DRIVER:
-        raise RuntimeError(
-            f'device "cuda": the NVIDIA driver is too old: it supports CUDA {_version(version)}, gradlab needs 12.0; update it'
-        )
-    return cupy
-
-
-def _version(number: int) -> str:
-    return f"{number // 1000}.{number % 1000 // 10}"
 
 
 def _no_memory(size: int) -> Any:
@@ -116,7 +72,7 @@ class RealDriver:
     name = "real"
 
     def __init__(self) -> None:
-        cupy = _cupy()
+        cupy = installed()
         self.library = cupy
         self.array_type = cupy.ndarray
         self._cuda, self._runtime, self._driver = cupy.cuda, cupy.cuda.runtime, cupy.cuda.driver
@@ -137,6 +93,7 @@ class RealDriver:
         self._captures: dict[int, RealCapture] = {}  # by thread
         self._arenas: weakref.WeakSet[RealArena] = weakref.WeakSet()
         self._peaks = [0] * self._count
+        self._lingering = Lingering(self, operator.attrgetter("data"))
         self._tracking = False  # peaks cost each allocation a question to the pool: only once somebody has asked for one
 
     # ------------------------------------------------------------ devices
@@ -166,6 +123,8 @@ class RealDriver:
 
     def empty(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Any:
         size = elements(shape) * dtype.itemsize
+        if self._lingering.waiting and not self._captures:
+            self._lingering.release()
         try:
             memory = self._malloc(size)
         except self._cuda.memory.OutOfMemoryError:
@@ -176,10 +135,11 @@ class RealDriver:
         return self._ndarray(shape, dtype, memory)
 
     def maker(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Callable[[], Any]:
+        lingering = self._lingering.waiting
         malloc, array, full, size = self._malloc, self._ndarray, self._cuda.memory.OutOfMemoryError, elements(shape) * dtype.itemsize
 
         def make() -> Any:
-            if self._tracking:
+            if self._tracking or lingering:
                 return self.empty(shape, dtype)
             try:
                 return array(shape, dtype, malloc(size))
@@ -188,10 +148,14 @@ class RealDriver:
 
         return make
 
+    def record_stream(self, array: Any, stream: Any) -> None:
+        self._lingering.record(array, stream)
+
     def _malloc_again(self, size: int) -> Any:
         """After CuPy has given up: it frees the cached blocks only if the device is full, not if the pool's limit is reached."""
         device = self.current_device()
         if not self._captures:  # freeing waits for the device, which would break a capture
+            self._lingering.release(wait=True)
             self._pool.free_all_blocks()
             try:
                 return self._malloc(size)

@@ -62,7 +62,7 @@ def _parts(blocks: int, count: int, least: int) -> int:
     return max(1, min(TARGET_BLOCKS // max(blocks, 1), count // least, 1024))
 
 
-def plan(work: Work, op: Op, specs: list[Any], out: Spec, params: dict[str, Any]) -> Callable[..., Any]:
+def plan(work: Work, op: Op, arrays: list[Any], specs: list[Any], out: Spec, params: dict[str, Any]) -> Callable[..., Any]:
     """A plan that reduces `dim` (normalised, sorted; all dimensions for rows without it) of inputs of one shape."""
     driver = work.driver
     shape, dtype = specs[0].shape, specs[0].dtype
@@ -91,6 +91,7 @@ def plan(work: Work, op: Op, specs: list[Any], out: Spec, params: dict[str, Any]
         found = work.compiler.generated(key, lambda: program("reduce.cuh", source), kernels, f"{op.name}_{dtype.name}")
         return {form: found[f"gradlab::{name}"] for form, name in names.items()}
 
+    ready = order is None and all(a.flags.c_contiguous for a in arrays)
     accumulator = work.wide(out.dtype)
     # Without inner elements a block walks a row of neighbours; else neighbouring threads walk neighbouring columns.
     if inner == 1:
@@ -117,7 +118,7 @@ def plan(work: Work, op: Op, specs: list[Any], out: Spec, params: dict[str, Any]
     def run(arrays: list[Any], outs: Sequence[Any] | None = None) -> Any:
         if not senders:
             first_use()
-        inputs = [work.contiguous(x if order is None else x.transpose(order)) for x in arrays]
+        inputs = arrays if ready else [work.contiguous(x if order is None else x.transpose(order)) for x in arrays]
         y = make() if outs is None else outs[0]
         values = [*map(pointer, inputs), *flags]
         if parts == 1:

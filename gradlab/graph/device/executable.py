@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradlab import dispatch
-from gradlab.backends import determinism
+from gradlab.backends import cudnn, determinism
 from gradlab.backends.cuda.gemm.settings import SETTINGS
 from gradlab.graph.device import epilogues, loops, mega
 from gradlab.graph.device.ordering import group_of, updates_last
@@ -66,13 +66,14 @@ class CudaExecutable:
         self.work = backend.work
         self.device = driver.current_device() if line.device.index is None else line.device.index
         calls = updates_last(line.calls, backend.updates)
-        line = line._replace(calls=epilogues.with_sums(calls) if epilogues.enabled() else calls)
+        line = line._replace(calls=epilogues.joined(line, calls) if epilogues.enabled() else calls)
         self.line = self._on_device(lambda: self._with_constants(line))
         self.schedule = Schedule()
         self.why = ""
         self.launches = 0  # of one run that is not captured, copies among them
         self._lock = threading.RLock()
         self._tasks: list[Task] = []
+        self._bitless: set[int] = set()
         self.report: list[Step] = []
         self.sources: dict[str, str] = {}
         self._graph: Any = None
@@ -193,6 +194,7 @@ class CudaExecutable:
             names = [f"gradlab::{name}" for name in sorted(self.sources)]
             functions = self.work.compiler.generated(("loops", *names), lambda: loops.source(kernels), names, f"{len(names)} fused loops")
         tasks: list[Task] = []
+        self._bitless = set()
         self.report = []
         self.launches = 0
         i = 0
@@ -231,8 +233,8 @@ class CudaExecutable:
     def _launch(self, call: Call, inputs: list[Any], outputs: list[Any]) -> tuple[Callable[[], Any], str]:
         """What computes a call's outputs from its inputs, and why that is on the host, if it is."""
         op, params, work = call.op, call.params, self.work
-        if op is epilogues.product_with_sums:
-            both, number = epilogues.launch(self.backend, inputs, outputs)
+        if op in epilogues.OWN:
+            both, number = epilogues.launch(self.backend, op, inputs, outputs, self._bitless)
             self.launches += number - 1
             return both, ""
         plan = self.backend.prepared(op, inputs, params)
@@ -257,7 +259,7 @@ class CudaExecutable:
     @staticmethod
     def _now() -> Any:
         """The settings that plans depend on."""
-        return SETTINGS.number, determinism.STATE.deterministic
+        return SETTINGS.number, determinism.STATE.deterministic, cudnn.enabled
 
     # ------------------------------------------------------------ running
 

@@ -1,4 +1,4 @@
-// Batch norm with the statistics of the batch, and its derivative. One channel is one thread's work, so that what the first pass reads
+// Batch norm with the statistics of the batch, and its derivative; both also with a ReLU behind the norm. One channel is one thread's work, so that what the first pass reads
 // is still in the cache for the next ones. float; x and y are contiguous [images, channels, places].
 #include "runtime.h"
 
@@ -61,6 +61,15 @@ inline void statistics(double squares, double n, double eps, float* var, float* 
   *rstd = 1 / std::sqrt(*var + float(eps));
 }
 
+// A channel of an image, normalised; with what is added to it, and without what lies below zero.
+inline float normal(float x, float m, float scale, float shift) { return (x - m) * scale + shift; }
+inline float above(float v) { return v < 0 ? 0 : v; }  // NaN stays
+void apply(const float* x, float m, float scale, float shift, const float* other, bool relu, int64_t n, float* y) {
+  if (!relu) for (int64_t j = 0; j < n; ++j) y[j] = normal(x[j], m, scale, shift);
+  else if (other == nullptr) for (int64_t j = 0; j < n; ++j) y[j] = above(normal(x[j], m, scale, shift));
+  else for (int64_t j = 0; j < n; ++j) y[j] = above(normal(x[j], m, scale, shift) + other[j]);
+}
+
 void forward_columns(char** p, const Layout& s, double eps, const float* weight, const float* bias, Share mine) {
   float *mean = (float*)p[1], *rstd = (float*)p[2], *var = (float*)p[3];
   for (int64_t c = mine.first; c < mine.last; c += COLUMNS) {
@@ -109,7 +118,8 @@ void backward_columns(char** p, const Layout& s, const float* weight, Share mine
 
 }  // namespace
 
-// y, mean, rstd, var, x, weight, bias; parameters: images, channels, places, eps, whether there are a weight and a bias
+// y, mean, rstd, var, x, weight, bias, what is added; parameters: images, channels, places, eps, whether there are a weight and a bias,
+// whether a ReLU follows, whether something is added before it
 GRADLAB_KERNEL gradlab_batch_norm(char** p, const int64_t* v, int part, int parts) {
   const Layout s = {v[0], v[1], v[2]};
   const double eps = real(v[3]), n = double(s.images * s.places);
@@ -133,36 +143,67 @@ GRADLAB_KERNEL gradlab_batch_norm(char** p, const int64_t* v, int part, int part
     for (int64_t i = 0; i < s.images; ++i) {
       const float* x = (const float*)p[4] + (i * s.channels + c) * s.places;
       float* y = (float*)p[0] + (i * s.channels + c) * s.places;
-      for (int64_t j = 0; j < s.places; ++j) y[j] = (x[j] - m) * scale + shift;
+      apply(x, m, scale, shift, v[7] ? (const float*)p[7] + (i * s.channels + c) * s.places : nullptr, v[6] != 0, s.places, y);
     }
   }
 }
 
-// dx, dweight, dbias, dy, x, weight, mean, rstd; parameters: images, channels, places, whether there is a weight
+// The same result once more, from the statistics: y, x, weight, bias, mean, rstd, what is added; parameters: images, channels, places,
+// whether something is added
+GRADLAB_KERNEL gradlab_batch_norm_relu_again(char** p, const int64_t* v, int part, int parts) {
+  const Share mine = share(v[0] * v[1], part, parts);
+  for (int64_t u = mine.first; u < mine.last; ++u) {
+    const int64_t c = u % v[1], at = u * v[2];
+    const float scale = ((const float*)p[5])[c] * ((const float*)p[2])[c];
+    apply((const float*)p[1] + at, ((const float*)p[4])[c], scale, ((const float*)p[3])[c], v[3] ? (const float*)p[6] + at : nullptr, true, v[2],
+          (float*)p[0] + at);
+  }
+}
+
+// One channel of the derivative; slope(i, j): the gradient at place j of image i.
+template <typename F> void backward_channel(char** p, const Layout& s, int64_t c, float weight, F slope) {
+  const float m = ((const float*)p[6])[c], rstd = ((const float*)p[7])[c], n = float(s.images * s.places);
+  Sum sum, dot;
+  for (int64_t i = 0; i < s.images; ++i) {
+    const float* x = (const float*)p[4] + (i * s.channels + c) * s.places;
+    const auto dy = slope(i);
+    sum.add(s.places, [=](int64_t j) { return dy(j); });
+    dot.add(s.places, [=](int64_t j) { return dy(j) * (x[j] - m); });
+  }
+  const float dbias = ((float*)p[2])[c] = float(sum.value()), dweight = ((float*)p[1])[c] = float(dot.value()) * rstd;
+  const float along = dweight * rstd / n, shift = dbias / n, scale = rstd * weight;
+  for (int64_t i = 0; i < s.images; ++i) {
+    const int64_t at = (i * s.channels + c) * s.places;
+    const float* x = (const float*)p[4] + at;
+    const auto dy = slope(i);
+    float* dx = (float*)p[0] + at;
+    for (int64_t j = 0; j < s.places; ++j) dx[j] = (dy(j) - (x[j] - m) * along - shift) * scale;
+  }
+}
+
+// dx, dweight, dbias, dy, x, weight, mean, rstd, bias; parameters: images, channels, places, whether there is a weight, whether a ReLU
+// stands behind the norm
 GRADLAB_KERNEL gradlab_batch_norm_backward(char** p, const int64_t* v, int part, int parts) {
   const Layout s = {v[0], v[1], v[2]};
-  const float *weight = v[3] ? (const float*)p[5] : nullptr, n = float(s.images * s.places);
+  const float* weight = v[3] ? (const float*)p[5] : nullptr;
   if (s.places == 1) return backward_columns(p, s, weight, share(s.channels, part, parts, 16));
-  const float *mean = (const float*)p[6], *rstd = (const float*)p[7];
-  float *dweight = (float*)p[1], *dbias = (float*)p[2];
   const Share mine = share(s.channels, part, parts);
   for (int64_t c = mine.first; c < mine.last; ++c) {
-    const float m = mean[c];
-    Sum sum, dot;
-    for (int64_t i = 0; i < s.images; ++i) {
-      const int64_t at = (i * s.channels + c) * s.places;
-      const float *dy = (const float*)p[3] + at, *x = (const float*)p[4] + at;
-      sum.add(s.places, [=](int64_t j) { return dy[j]; });
-      dot.add(s.places, [=](int64_t j) { return dy[j] * (x[j] - m); });
+    const float w = weight ? weight[c] : 1;
+    const float* dy = (const float*)p[3] + c * s.places;
+    const int64_t image = s.channels * s.places;
+    if (!v[4]) {
+      backward_channel(p, s, c, w, [=](int64_t i) {
+        const float* row = dy + i * image;
+        return [=](int64_t j) { return row[j]; };
+      });
+      continue;
     }
-    dbias[c] = float(sum.value());
-    dweight[c] = float(dot.value()) * rstd[c];
-    const float along = dweight[c] * rstd[c] / n, shift = dbias[c] / n, scale = weight ? rstd[c] * weight[c] : rstd[c];
-    for (int64_t i = 0; i < s.images; ++i) {
-      const int64_t at = (i * s.channels + c) * s.places;
-      const float *dy = (const float*)p[3] + at, *x = (const float*)p[4] + at;
-      float* dx = (float*)p[0] + at;
-      for (int64_t j = 0; j < s.places; ++j) dx[j] = (dy[j] - (x[j] - m) * along - shift) * scale;
-    }
+    const float* x = (const float*)p[4] + c * s.places;
+    const float m = ((const float*)p[6])[c], scale = ((const float*)p[7])[c] * w, shift = ((const float*)p[8])[c];
+    backward_channel(p, s, c, w, [=](int64_t i) {
+      const float *row = dy + i * image, *in = x + i * image;
+      return [=](int64_t j) { return normal(in[j], m, scale, shift) <= 0 ? 0.0f : row[j]; };
+    });
   }
 }

@@ -52,17 +52,18 @@ struct Phase {
 }  // namespace
 
 // target, source, weights, bias. Parameters: the source (15 numbers); channels of the target, groups, its plane's height and width, the
-// steps of a phase's pixels there; grid rows of a band, bands, spread rows of a band, bias, phases; of each phase y x rows columns,
+// steps of a phase's pixels there; grid rows of a band, bands, spread rows of a band, bias, ReLU, phases; of each phase y x rows columns,
 // where its weights [channels, source channels of the group × taps] begin, taps, then (row, column) of each tap.
 GRADLAB_KERNEL gradlab_correlate(char** p, const int64_t* v, int part, int parts) {
   const Source s = source_of(v);
   const int64_t* w = v + SOURCE;
   const int64_t channels = w[0], groups = w[1], height = w[2], width = w[3], step_y = w[4], step_x = w[5];
-  const int64_t band = w[6], bands = w[7], rows = w[8], phases = w[10];
+  const int64_t band = w[6], bands = w[7], rows = w[8], phases = w[11];
   const int64_t own = channels / groups, given = s.c / groups, plane = rows * s.width, channel = s.fy * s.fx * plane;
   const float *weights = (const float*)p[2], *bias = w[9] ? (const float*)p[3] : nullptr;
+  const bool relu = w[10] != 0;
   int64_t most_taps = 0, most_pixels = 0;
-  const int64_t* at = w + 11;
+  const int64_t* at = w + 12;
   for (int64_t i = 0; i < phases; ++i) {
     most_taps = at[5] > most_taps ? at[5] : most_taps;
     most_pixels = at[3] * band > most_pixels ? at[3] * band : most_pixels;
@@ -80,7 +81,7 @@ GRADLAB_KERNEL gradlab_correlate(char** p, const int64_t* v, int part, int parts
   for (int64_t u = mine.first; u < mine.last; ++u) {
     const int64_t n = u / bands, first = u % bands * band;
     spread((const float*)p[1], s, n, 0, s.c, first, rows, plane, spread_to);
-    at = w + 11;
+    at = w + 12;
     for (int64_t f = 0; f < phases; ++f) {
       const Phase q = {at[0], at[1], at[2], at[3], at[4], at[5], at + 6};
       at += 6 + 2 * q.count;
@@ -107,7 +108,7 @@ GRADLAB_KERNEL gradlab_correlate(char** p, const int64_t* v, int part, int parts
             for (int64_t i = 0; i < blocks; ++i) {
               const int64_t o = own * i / blocks, r = own * (i + 1) / blocks - o;
               some_channels<ROWS>(r, weights + q.weights + (g * own + o) * depth + k, depth, panel, deep, result + o * row + b, row,
-                                  least(P, pixels - b), k == 0, bias == nullptr ? nullptr : bias + g * own + o);
+                                  least(P, pixels - b), k == 0, bias == nullptr ? nullptr : bias + g * own + o, relu && k + deep >= depth);
             }
           }
         }

@@ -63,10 +63,10 @@ inline int64_t tap_at(const Source& s, int64_t ty, int64_t tx, int64_t plane) {
 using V = Wide<float>::type;
 constexpr int64_t L = LANES<float>, P = PANEL<float>;
 
-// R channels of one panel of pixels. first: they begin with the bias, or with zero.
+// R channels of one panel of pixels. first: they begin with the bias, or with zero; relu: what is below zero becomes zero.
 template <int R>
 __attribute__((noinline)) void channels_of(const float* a, int64_t a_row, const float* panel, int64_t depth, float* c, int64_t c_row,
-                                           int64_t have, bool first, const float* bias) {
+                                           int64_t have, bool first, const float* bias, bool relu) {
   V total[R][2];
   float edge[P];
 #pragma GCC unroll 16
@@ -89,6 +89,9 @@ __attribute__((noinline)) void channels_of(const float* a, int64_t a_row, const 
       total[i][1] = fused(s, high, total[i][1]);
     }
   }
+  if (relu)
+#pragma GCC unroll 16
+    for (int i = 0; i < R; ++i) total[i][0] = total[i][0] < V{} ? V{} : total[i][0], total[i][1] = total[i][1] < V{} ? V{} : total[i][1];
 #pragma GCC unroll 16
   for (int i = 0; i < R; ++i) {
     if (have == P) {
@@ -102,10 +105,10 @@ __attribute__((noinline)) void channels_of(const float* a, int64_t a_row, const 
 
 template <int R>
 void some_channels(int64_t r, const float* a, int64_t a_row, const float* panel, int64_t depth, float* c, int64_t c_row, int64_t have,
-                   bool first, const float* bias) {
+                   bool first, const float* bias, bool relu = false) {
   if constexpr (R > 0) {
-    if (r == R) channels_of<R>(a, a_row, panel, depth, c, c_row, have, first, bias);
-    else some_channels<R - 1>(r, a, a_row, panel, depth, c, c_row, have, first, bias);
+    if (r == R) channels_of<R>(a, a_row, panel, depth, c, c_row, have, first, bias, relu);
+    else some_channels<R - 1>(r, a, a_row, panel, depth, c, c_row, have, first, bias, relu);
   }
 }
 

@@ -74,7 +74,8 @@ def _bands(rows: int, images: int, channels: int, width: int, extra: int) -> Pai
 
 
 def correlate(
-    y: Place, x: Place, weights: Place, bias: Place | None, groups: int, stride: Pair, step: Pair, phases: Sequence[Phase]
+    y: Place, x: Place, weights: Place, bias: Place | None, groups: int, stride: Pair, step: Pair, phases: Sequence[Phase],
+    relu: bool = False,
 ) -> TaskSpec:
     """The task that computes `y` from spread images `x`: phase after phase, each with its own part of `weights`."""
     met = [tap for phase in phases for tap in phase.taps]
@@ -84,7 +85,7 @@ def correlate(
     source, planes = _source(x, stride, first, reach, columns)
     extra = reach[0] // stride[0]
     band, bands = _bands(rows, x.shape[0], x.shape[1] * math.prod(planes), source[-1], extra)
-    parameters = [*source, y.shape[1], groups, *y.shape[2:], *step, band, bands, band + extra, bias is not None, len(phases)]
+    parameters = [*source, y.shape[1], groups, *y.shape[2:], *step, band, bands, band + extra, bias is not None, relu, len(phases)]
     at = 0
     for phase in phases:
         parameters += [*phase.start, *phase.sizes, at, len(phase.taps)]
@@ -106,16 +107,17 @@ def _forward_phase(y: Place, kernel: Sequence[int], g: Geometry) -> Phase:
     return Phase((0, 0), (y.shape[2], y.shape[3]), taps, list(range(len(places))))
 
 
-@lowers("convolution")
+@lowers("convolution", "convolution_relu")
 def convolution(call: Call, ctx: Lowering) -> list[TaskSpec]:
     """The forward: one phase, whose weights are the weights."""
     x, w, b = call.inputs
+    relu = call.op.name == "convolution_relu"
     g = _geometry(call.params)
     source, weights, y = _images(ctx.place(x)), _images(ctx.dense(w)), _images(ctx.dense(call.outputs[0]))
     bias = None if b is None else ctx.dense(b)
     if winograd.fits(source, y, weights.shape[2:], g.stride, g.dilation, g.groups):
-        return winograd.correlate(y, source, weights, bias, (-g.padding[0], -g.padding[1]), False, ctx)
-    return [correlate(y, source, weights, bias, g.groups, g.stride, (1, 1), [_forward_phase(y, weights.shape[2:], g)])]
+        return winograd.correlate(y, source, weights, bias, (-g.padding[0], -g.padding[1]), ctx, relu=relu)
+    return [correlate(y, source, weights, bias, g.groups, g.stride, (1, 1), [_forward_phase(y, weights.shape[2:], g)], relu)]
 
 
 def gradient_phases(sizes: Sequence[int], kernel: Sequence[int], g: Geometry) -> list[Phase]:
@@ -140,7 +142,7 @@ def convolution_dx(call: Call, ctx: Lowering) -> list[TaskSpec]:
     g = _geometry(call.params)
     dy, w, dx = _images(ctx.place(call.inputs[0])), _images(ctx.dense(call.inputs[1])), _images(ctx.dense(call.outputs[0]))
     if winograd.fits(dy, dx, w.shape[2:], g.stride, g.dilation, g.groups):
-        return winograd.correlate(dx, dy, w, None, (g.padding[0] - 2, g.padding[1] - 2), True, ctx)
+        return winograd.correlate(dx, dy, w, None, (g.padding[0] - 2, g.padding[1] - 2), ctx, back=True)
     phases = gradient_phases(dx.shape[2:], w.shape[2:], g)
     if not any(phase.taps for phase in phases):
         raise Unsupported
@@ -160,7 +162,7 @@ def convolution_dw(call: Call, ctx: Lowering) -> list[TaskSpec]:
     """The weight's gradient: partial sums of blocks of images, the same for any number of threads, then their sum."""
     g = _geometry(call.params)
     x, dy, dw = _images(ctx.place(call.inputs[0])), _images(ctx.place(call.inputs[1])), _images(ctx.dense(call.outputs[0]))
-    if winograd.fits(x, dy, dw.shape[2:], g.stride, g.dilation, g.groups):
+    if winograd.fits_slope(x, dy, dw.shape[2:], g.stride, g.dilation, g.groups):
         return winograd.slope(dw, x, dy, (-g.padding[0], -g.padding[1]), ctx)
     kernel, (images, outputs, height, width) = dw.shape[2:], dy.shape
     taps = [(a * g.dilation[0], b * g.dilation[1]) for a, b in _kernel_places(kernel)]

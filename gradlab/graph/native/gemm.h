@@ -1,8 +1,8 @@
 // The core of matrix products: C = A B (+ bias along the rows of C), any strides. float and double.
 //
-// B is packed, a block at a time, into panels as wide as two vectors; a micro-kernel keeps ROWS of them in registers and reads A where it
-// lies, one element for each row and step (Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008, with the
-// packing of A left out). Each thread packs what it needs itself, so there is nothing to wait for.
+// B is packed, a block at a time, into panels as wide as two vectors; a micro-kernel keeps ROWS of them in registers and reads A one element
+// for each row and step (Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008). A is read where it lies; it is
+// packed only where a row's elements lie apart. Each thread packs what it needs itself, so there is nothing to wait for.
 #ifndef GRADLAB_GEMM_H
 #define GRADLAB_GEMM_H
 
@@ -27,7 +27,9 @@ constexpr int BYTES = 32, ROWS = 6;
 constexpr int BYTES = 16, ROWS = 6;
 #endif
 constexpr int64_t DEPTH = 256;   // of a block: a panel of it stays in the first-level cache
-constexpr int64_t WIDTH = 512;   // of a block: the packed block stays in the second-level cache
+constexpr int64_t WIDTH = 256;   // of a block: the packed block stays in the second-level cache
+
+constexpr int64_t HEIGHT = 16 * ROWS;  // rows of A that are packed at once, where their elements lie apart
 
 template <typename T> struct Wide { typedef T type __attribute__((vector_size(BYTES))); };
 template <typename T> struct Loose { typedef T type __attribute__((vector_size(BYTES), aligned(sizeof(T)), may_alias)); };
@@ -72,6 +74,7 @@ struct Scratch {
     return memory;
   }
 };
+thread_local Scratch row_scratch;  // of `multiply` too: packed rows of A
 thread_local Scratch scratch;  // of `multiply`; its callers have scratch of their own
 
 template <typename V, int STEP, size_t... J> inline V low(V a, V b, std::index_sequence<J...>) {
@@ -129,6 +132,23 @@ template <typename T> void pack(const T* b, const Product& q, int64_t k, int64_t
         for (int64_t c = 0; c < have; ++c) panel[i * P + c] = from[i * q.b_row + c * q.b_column];
         for (int64_t c = have; c < P; ++c) panel[i * P + c] = T(0);
       }
+    }
+  }
+}
+
+// Rows m.. m+height of A, whose elements of one row lie apart, as panels of ROWS: micro-kernels then read them one after the other.
+template <typename T> void pack_rows(const T* a, const Product& q, int64_t height, int64_t depth, T* out) {
+  for (int64_t i = 0; i < height; i += ROWS) {
+    const int64_t have = height - i < ROWS ? height - i : ROWS;
+    const T* from = a + i * q.a_row;
+    T* to = out + i * depth;
+    if (have == ROWS && q.a_row == 1) {
+      for (int64_t k = 0; k < depth; ++k)
+#pragma GCC unroll 16
+        for (int r = 0; r < ROWS; ++r) to[k * ROWS + r] = from[k * q.a_column + r];
+    } else {
+      for (int64_t k = 0; k < depth; ++k)
+        for (int64_t r = 0; r < have; ++r) to[k * ROWS + r] = from[r * q.a_row + k * q.a_column];
     }
   }
 }
@@ -218,8 +238,21 @@ void multiply(
       if (ready == nullptr) pack(b, q, k, deep, n, width, panels);
       const bool first = k == 0 && !q.add;
       const T* start = bias == nullptr ? nullptr : bias + n;
-      for (int64_t m = m0; m < m1; m += ROWS)
-        some_rows<T, ROWS>(m1 - m, a + m * q.a_row + k * q.a_column, q, block, ready == nullptr ? deep : q.k, deep, width, c + m * q.c_row + n, first, start);
+      const int64_t step = ready == nullptr ? deep : q.k;
+      if (q.a_column == 1 || width < 2 * PANEL<T>) {
+        for (int64_t m = m0; m < m1; m += ROWS)
+          some_rows<T, ROWS>(m1 - m, a + m * q.a_row + k * q.a_column, q, block, step, deep, width, c + m * q.c_row + n, first, start);
+        continue;
+      }
+      Product ours = q;
+      ours.a_row = 1, ours.a_column = ROWS;
+      for (int64_t m = m0; m < m1; m += HEIGHT) {
+        const int64_t height = m1 - m < HEIGHT ? m1 - m : HEIGHT;
+        T* mine = (T*)row_scratch.of(sizeof(T) * size_t(HEIGHT * DEPTH));
+        pack_rows(a + m * q.a_row + k * q.a_column, q, height, deep, mine);
+        for (int64_t i = 0; i < height; i += ROWS)
+          some_rows<T, ROWS>(height - i, mine + i * deep, ours, block, step, deep, width, c + (m + i) * q.c_row + n, first, start);
+      }
     }
   }
 }

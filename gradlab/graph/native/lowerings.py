@@ -2,6 +2,7 @@
 
 from gradlab.graph.native import (
     attention as attention,
+    batch_norm as batch_norm,
     conv as conv,
     movements as movements,
     products as products,
@@ -11,4 +12,4 @@ from gradlab.graph.native import (
     windows as windows,
 )
 
-__all__ = ["attention", "conv", "movements", "products", "reductions", "rowwise", "updates", "windows"]
+__all__ = ["attention", "batch_norm", "conv", "movements", "products", "reductions", "rowwise", "updates", "windows"]

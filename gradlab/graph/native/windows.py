@@ -1,4 +1,4 @@
-"""Lowering of pooling, padding and batch norm."""
+"""Lowering of pooling and padding."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from typing import Any
 
 from gradlab.dtype import INT64
 from gradlab.graph.ir import Call
-from gradlab.graph.native.lower import Lowering, TaskSpec, Unsupported, bits, lowers, widest
+from gradlab.graph.native.lower import Lowering, TaskSpec, Unsupported, lowers, widest
 from gradlab.graph.native.movements import copy, fill, part_of
-from gradlab.graph.native.place import Place
 from gradlab.graph.native.rowwise import FAULT
 
 
@@ -77,34 +76,3 @@ def pad(call: Call, ctx: Lowering) -> list[TaskSpec]:
         return tasks
     source = part_of(x, tuple(slice(a - low, b - low) for (a, b), (low, _) in zip(inner, pads))) if inner else x
     return [*tasks, *copy(target, source, ctx)]
-
-
-def _channels(x: Place) -> tuple[int, int, int]:
-    """Images, channels, places."""
-    if len(x.shape) < 2 or x.size == 0:
-        raise Unsupported
-    return x.shape[0], x.shape[1], math.prod(x.shape[2:])
-
-
-@lowers("batch_norm")
-def batch_norm(call: Call, ctx: Lowering) -> list[TaskSpec]:
-    """With the statistics of the batch, which are results too."""
-    x, outputs = ctx.dense(call.inputs[0]), [ctx.dense(v) for v in call.outputs]
-    weight, bias = call.inputs[1:]
-    sizes = _channels(x)
-    places = (*outputs, x, x if weight is None else ctx.dense(weight), x if bias is None else ctx.dense(bias))
-    parameters = (*sizes, bits(call.params["eps"]), int(weight is not None), int(bias is not None))
-    return [TaskSpec("gradlab_batch_norm", parameters, places, min(sizes[1], widest(x.size * 4)))]
-
-
-@lowers("batch_norm_backward")
-def batch_norm_backward(call: Call, ctx: Lowering) -> list[TaskSpec]:
-    """The gradients of input, weight and bias."""
-    dy, x, weight, mean, rstd = call.inputs
-    inside = ctx.dense(x)
-    sizes = _channels(inside)
-    places = (
-        *(ctx.dense(v) for v in call.outputs), ctx.dense(dy), inside, inside if weight is None else ctx.dense(weight), ctx.dense(mean),
-        ctx.dense(rstd),
-    )  # fmt: skip
-    return [TaskSpec("gradlab_batch_norm_backward", (*sizes, int(weight is not None)), places, min(sizes[1], widest(inside.size * 6)))]

@@ -11,9 +11,13 @@ from gradlab.graph.passes.assemble import assemble
 from gradlab.graph.passes.common_subexpressions import common_subexpressions
 from gradlab.graph.passes.drop_clones import drop_clones
 from gradlab.graph.passes.fold_constants import fold_constants
+from gradlab.graph.passes.fuse_batch_norm import fuse_batch_norm
+from gradlab.graph.passes.fuse_convolution import fuse_convolution
 from gradlab.graph.passes.gather_products import gather_products
+from gradlab.graph.passes.mask_pooled import mask_pooled
 from gradlab.graph.passes.project_tables import project_tables
 from gradlab.graph.passes.recompute import recompute
+from gradlab.graph.passes.recompute_norms import recompute_norms
 from gradlab.graph.passes.rewrite import rewrite
 
 Pass = Callable[[Graph], Graph]
@@ -26,6 +30,10 @@ PASSES: dict[str, Pass] = {
     "assemble": assemble,
     "gather_products": gather_products,
     "common_subexpressions": common_subexpressions,
+    "mask_pooled": mask_pooled,
+    "fuse_convolution": fuse_convolution,
+    "fuse_batch_norm": fuse_batch_norm,
+    "recompute_norms": recompute_norms,
     "recompute": recompute,
 }
 

@@ -87,3 +87,23 @@ def sum_of(rewriting: Rewriting, values: Sequence[Value], output: Value, positio
         calls.append(rewriting.call(ops.elementwise.add, (total, v), {}, position, output if i == len(values) - 1 else None))
         total = calls[-1].outputs[0]
     return calls
+
+
+def in_order(calls: Sequence[Call]) -> list[Call]:
+    """The calls in an order that makes every value before it is used; otherwise as they were."""
+    maker = {v.id: c for c in calls for v in c.outputs}
+    found: list[Call] = []
+    done: set[int] = set()
+    for call in calls:
+        stack = [call]
+        while stack:
+            top = stack[-1]
+            missing = [] if id(top) in done else [maker[v.id] for v in loose([top]) if v.id in maker and id(maker[v.id]) not in done]
+            if missing:
+                stack += missing[::-1]
+                continue
+            stack.pop()
+            if id(top) not in done:
+                done.add(id(top))
+                found.append(top)
+    return found

@@ -51,7 +51,7 @@ def batched(name: str, input: Tensor, rank: int) -> tuple[Tensor, bool]:
 
 
 def _renamed(name: str, row: str, error: Exception) -> str:
-    return name + str(error).removeprefix(row)
+    return name + str(error).removeprefix(f"{row}_act").removeprefix(row)
 
 
 def _check_weight(name: str, weight: Tensor, rank: int) -> None:
@@ -75,9 +75,11 @@ def _same_padding(
     return input, tuple(t // 2 for t in total)
 
 
-def _conv(
-    rank: int, input: Tensor, weight: Tensor, bias: Tensor | None, stride: Numbers, padding: Any, dilation: Numbers, groups: int
-) -> Tensor:
+def convolve(
+    rank: int, input: Tensor, weight: Tensor, bias: Tensor | None, stride: Numbers, padding: Any, dilation: Numbers, groups: int,
+    row: Any = _convolution, **more: Any,
+) -> Tensor:  # fmt: skip
+    """A convolution of so many spatial dimensions. row: the bound row, with parameters of its own in `more`."""
     name = f"conv{rank}d"
     expect_tensors(name, input, weight)
     _check_weight(name, weight, rank)
@@ -88,7 +90,7 @@ def _conv(
     else:
         padding = spread(name, "padding", padding, rank)
     try:
-        found = _convolution(x, weight, bias, stride=stride, padding=padding, dilation=dilation, groups=groups)
+        found = row(x, weight, bias, stride=stride, padding=padding, dilation=dilation, groups=groups, **more)
     except ShapeError as error:
         raise ShapeError(_renamed(name, "convolution", error)) from None
     except TypeError as error:
@@ -113,7 +115,7 @@ def conv1d(
     >>> F.conv1d(gl.ones(1, 1, 4), gl.ones(1, 1, 3))
     tensor([[[3., 3.]]])
     """
-    return _conv(1, input, weight, bias, stride, padding, dilation, groups)
+    return convolve(1, input, weight, bias, stride, padding, dilation, groups)
 
 
 def conv2d(
@@ -134,7 +136,7 @@ def conv2d(
               [6., 9., 6.],
               [4., 6., 4.]]]])
     """
-    return _conv(2, input, weight, bias, stride, padding, dilation, groups)
+    return convolve(2, input, weight, bias, stride, padding, dilation, groups)
 
 
 def conv3d(
@@ -151,7 +153,7 @@ def conv3d(
     >>> F.conv3d(gl.ones(1, 2, 3, 3, 3), gl.ones(4, 2, 2, 2, 2)).shape
     (1, 4, 2, 2, 2)
     """
-    return _conv(3, input, weight, bias, stride, padding, dilation, groups)
+    return convolve(3, input, weight, bias, stride, padding, dilation, groups)
 
 
 def _conv_transpose(

@@ -70,7 +70,8 @@ def batch_norm(
             return input.clone()
         raise RuntimeError(f"batch_norm: the input has the shape (N, C, *), not {shape}")
     for what, found in (("running_mean", running_mean), ("running_var", running_var), ("weight", weight), ("bias", bias)):
-        _expect("batch_norm", what, found, shape[1])
+        if found is not None:
+            _expect("batch_norm", what, found, shape[1])
     if eps < 0 or (training and eps == 0):
         raise ValueError(f"batch_norm: eps must be {'positive in training' if training else '0 or more'}, got {eps}")
     if not training:

@@ -166,6 +166,11 @@ class RNNBase(Module):
         steps, batch, _ = input.shape
         if steps == 0:
             raise RuntimeError(f"{type(self).__name__}: expected at least one time step")
+        if hasattr(steps, "expr"):  # gradlab.graph.dims
+            raise RuntimeError(
+                f"{type(self).__name__}: the number of time steps ({steps}) is not known while the graph is made, and each step is a part of "
+                f"it; keep that size fixed, or write the loop with gl.scan"
+            )
         state = self._checked_state(hx, batch, single, input)
         data, final = self._run(input.reshape(steps * batch, self.input_size), [batch] * steps, state)
         out = data.reshape(steps, batch, -1) if batch else data.reshape(steps, batch, self._state_sizes()[0] * self._directions)

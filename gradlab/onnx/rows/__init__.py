@@ -2,8 +2,24 @@
 
 from __future__ import annotations
 
-from gradlab.onnx.rows import control, conv, elementwise, index, loss, movement, pool, products, random, recurrent, reduce, special, vision
+from gradlab.onnx.rows import (
+    control,
+    conv,
+    elementwise,
+    incomplete,
+    index,
+    linalg,
+    loss,
+    movement,
+    pool,
+    products,
+    random,
+    recurrent,
+    reduce,
+    special,
+    vision,
+)
 
-__all__ = [
-    "control", "conv", "elementwise", "index", "loss", "movement", "pool", "products", "random", "recurrent", "reduce", "special", "vision",
-]  # fmt: skip
+FAMILIES = (
+    control, conv, elementwise, incomplete, index, linalg, loss, movement, pool, products, random, recurrent, reduce, special, vision,
+)  # fmt: skip

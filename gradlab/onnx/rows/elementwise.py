@@ -159,9 +159,9 @@ def cast(e: Emitter, x: Wire, *, dtype: Any) -> Any:
     return e("Cast", x, dtype=np.dtype(dtype), to=np.dtype(dtype))
 
 
-@exports("clone", wide=False)
-def clone(e: Emitter, x: Wire) -> Any:
-    """The same."""
+@exports("clone", "to_device", wide=False)
+def clone(e: Emitter, x: Wire, **_: Any) -> Any:
+    """The same; a file says nothing of devices."""
     return x
 
 

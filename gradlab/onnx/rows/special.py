@@ -1,4 +1,4 @@
-"""Special functions by formulas, integers' divisors, and what there is of linear algebra."""
+"""Special functions by formulas, and integers' divisors."""
 
 from __future__ import annotations
 
@@ -220,12 +220,3 @@ def lcm(e: Emitter, a: Wire, b: Wire) -> Any:
     """The least common multiple."""
     divisor = greatest(e, a, b)
     return e("Abs", a * e("Div", b, e("Max", divisor, 1)))
-
-
-# ---------------------------------------------------------------- matrices
-
-
-@exports("det")
-def det(e: Emitter, x: Wire) -> Any:
-    """Det."""
-    return e("Det", x)

@@ -100,5 +100,8 @@ LAYERS = {
     "batch_norm": channel_norm, "batch_norm_backward": channel_norm, "cross_entropy": cross_entropy,
     "cross_entropy_backward": cross_entropy_backward, "nll": by_class, "nll_backward": by_class, "mse": squared_error,
 } | dict.fromkeys(
-    ("lgamma", "digamma", "polygamma", "erfcx", "log_ndtr", "ndtri", "nextafter", "gcd", "lcm"), aligned
+    (
+        "lgamma", "digamma", "polygamma", "erfcx", "log_ndtr", "ndtri", "nextafter", "gcd", "lcm", "i0", "i0e", "i1", "i1e", "igamma",
+        "igammac",
+    ), aligned
 )  # fmt: skip

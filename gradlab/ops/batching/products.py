@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gradlab.op import Op
+from gradlab.ops import conv, fused, linear as layer
 from gradlab.ops.batching.common import Flags, Params, Values, aligned, front, fronts, leading, moved, padded, rank, sample_shape, total
 
 
@@ -90,6 +91,15 @@ def convolution_dw(op: Op, size: int, mapped: Flags, values: Values, params: Par
     return op(groups(front(x, on_x, size), size), groups(front(dy, on_dy, size), size), **many).reshape((size, *shape))
 
 
+def with_activation(op: Op, size: int, mapped: Flags, values: Values, params: Params) -> Any:
+    """A layer with its activation: the two one after the other."""
+    if op is fused.convolution_act:
+        geometry = {n: params[n] for n in conv.GEOMETRY}
+        return fused.ACTIVATIONS[params["activation"]](convolution(conv.convolution, size, mapped, values, geometry))
+    z = linear(layer.linear, size, mapped, values, params)
+    return fused.ACTIVATIONS["relu"](z) if op is fused.linear_relu else (fused.ACTIVATIONS["gelu_tanh"](z), z)
+
+
 def im2col(op: Op, size: int, mapped: Flags, values: Values, params: Params) -> Any:
     """Windows: samples join the batch."""
     return unfolded(op(folded(values[0]), **params), size, values[0].shape[1])
@@ -120,6 +130,7 @@ def attention(op: Op, size: int, mapped: Flags, values: Values, params: Params) 
 
 PRODUCTS = {
     "matmul": matmul, "linear": linear, "convolution": convolution, "convolution_dx": convolution_dx, "convolution_dw": convolution_dw,
+    "linear_relu": with_activation, "linear_gelu_tanh": with_activation, "convolution_act": with_activation,
     "scaled_dot_product_attention": attention, "scaled_dot_product_attention_backward": attention,
     "im2col": im2col, "col2im": im2col, "solve": aligned, "solve_triangular": aligned,
 } | dict.fromkeys(

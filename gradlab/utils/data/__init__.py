@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from gradlab.tensor.missing import absent as _absent
 from gradlab.utils.data.collate import (
     default_collate as default_collate,
     default_convert as default_convert,
@@ -27,3 +30,7 @@ from gradlab.utils.data.sampler import (
     WeightedRandomSampler as WeightedRandomSampler,
 )
 from gradlab.utils.data.workers import WorkerInfo as WorkerInfo, get_worker_info as get_worker_info
+
+
+def __getattr__(name: str) -> Any:
+    raise _absent("gradlab.utils.data", name)

@@ -22,6 +22,7 @@ from gradlab.backends.cuda.work import Work
 from gradlab.dtype import FLOAT32, FLOAT64
 from gradlab.spec import Spec, count
 
+AUX_ELEMENTS = 8  # what the leading dimension of GELU's kept input is a multiple of
 BIAS_ALIGNMENT = 16  # bytes; the library's kernels read several of a bias's elements at once
 
 Inputs = list[Any]
@@ -56,6 +57,7 @@ class Bias:
 
 
 _PLAIN, _EPILOGUE, _ADDING = range(3)
+_WITH_RELU = {Epilogue.DEFAULT: Epilogue.RELU, Epilogue.BIAS: Epilogue.RELU_BIAS}
 
 
 class Product:
@@ -64,8 +66,8 @@ class Product:
     quick: what a call comes to, by the addresses joined by | (the last eight bits) and the settings, where it is one call of the library.
     """
 
-    def __init__(self, work: Work, blas: Blas, arrangement: Arrangement, bias: Bias | None) -> None:
-        self.work, self.blas, self.bias = work, blas, bias
+    def __init__(self, work: Work, blas: Blas, arrangement: Arrangement, bias: Bias | None, relu: bool = False) -> None:
+        self.work, self.blas, self.bias, self.relu = work, blas, bias, relu
         self.problem, self.offsets = arrangement.problem, arrangement.offsets
         self.spread = functools.reduce(operator.or_, (at for place in self.offsets for at in place))
         self.found: dict[tuple[int, int], Prepared | None] = {}
@@ -82,6 +84,8 @@ class Product:
             problem = problem._replace(epilogue=Epilogue.BIAS)
         elif mode == _ADDING:
             problem = problem._replace(beta=1)
+        if self.relu:
+            problem = problem._replace(epilogue=_WITH_RELU[problem.epilogue])
         found = self.found[key] = self.blas.prepare(problem, alignment_of(addresses))
         return found
 
@@ -137,12 +141,13 @@ def _nothing(work: Work, out: Spec, bias: bool) -> Callable[..., Any]:
 
 
 def _plan(
-    work: Work, out: Spec, arrangement: Arrangement, shapes: tuple[Any, Any], bias: Bias | None, view: Any, fallback: Fill
-) -> Callable[..., Any] | None:
+    work: Work, out: Spec, arrangement: Arrangement, shapes: tuple[Any, Any], bias: Bias | None, view: Any, fallback: Fill,
+    relu: bool = False,
+) -> Callable[..., Any] | None:  # fmt: skip
     blas = blas_of(work.driver)
     if blas is None:
         return None
-    product = Product(work, blas, arrangement, bias)
+    product = Product(work, blas, arrangement, bias, relu)
     run, quick, pointer, empty, (shape, dtype) = product.run, product.quick.get, work.pointer, work.empty, out
     copy_a, copy_b = arrangement.copy_a, arrangement.copy_b
 
@@ -204,35 +209,85 @@ def _turned(w: Any) -> Any:
     return w.swapaxes(0, 1)
 
 
-def plan_linear(work: Work, arrays: Inputs, out: Spec, fallback: Fill) -> Callable[..., Any] | None:
-    """The plan of `linear` for operands like these; None where the fallback does it all."""
-    x, w, b = arrays
-    if not (x.shape[-1] and count(out.shape)):
-        return _nothing(work, out, b is not None)
+def _layer(x: Any, w: Any, out: Spec) -> Arrangement | None:
+    """The product of a fully connected layer; no size may be 0."""
     n, k = w.shape
     shape, strides = x.shape, element_strides(x)
     if len(shape) == 1:
         shape, strides = (1, k), (k, *strides)
-    batch, w_strides = shape[:-2], element_strides(w)
-    arrangement = arrange(shape, strides, (k, n), w_strides[::-1], batch, out.dtype, out.dtype, compute_type(out.dtype))
+    return arrange(shape, strides, (k, n), element_strides(w)[::-1], shape[:-2], out.dtype, out.dtype, compute_type(out.dtype))
+
+
+def plan_linear(work: Work, arrays: Inputs, out: Spec, fallback: Fill, relu: bool = False) -> Callable[..., Any] | None:
+    """The plan of `linear`, or `linear_relu`, for operands like these; None where the fallback does it all."""
+    x, w, b = arrays
+    if not (x.shape[-1] and count(out.shape)):
+        return None if relu else _nothing(work, out, b is not None)
+    n, k = w.shape
+    arrangement = _layer(x, w, out)
     if arrangement is None:
         return None
+    shape = x.shape if len(x.shape) > 1 else (1, k)
     # A copy of the weight is made of its transposed view, as it is described.
     view = _turned if arrangement.copy_b else None
     bias = None if b is None else Bias(work, b, n)
-    return _plan(work, out, arrangement, ((*batch, *shape[-2:]), (*batch, k, n)), bias, view, fallback)
+    return _plan(work, out, arrangement, (shape, (*shape[:-2], k, n)), bias, view, fallback, relu)
 
 
-def product_with_sums(work: Work, a: Any, b: Any, c: Any, sums: Any) -> Callable[[], None] | None:
-    """What computes c = a @ b and the sums of a's rows in one call, for these very matrices; None where the library does not."""
+def plan_linear_gelu(work: Work, arrays: Inputs, out: Spec, fallback: Fill) -> Callable[..., Any] | None:
+    """The plan of `linear_gelu_tanh` where the library's epilogue writes both results; None where the fallback does it all."""
+    x, w, b = arrays
+    n = w.shape[0]
+    blas = blas_of(work.driver)
+    if blas is None or b is None or n % AUX_ELEMENTS or not (x.shape[-1] and count(out.shape)) or not Bias(work, b, n).packed:
+        return None
+    arrangement = _layer(x, w, out)
+    if arrangement is None or arrangement.copy_a or arrangement.copy_b or len(arrangement.offsets) > 1 or arrangement.problem.batch > 1:
+        return None
+    problem, pointer, (shape, dtype) = arrangement.problem._replace(epilogue=Epilogue.GELU_AUX_BIAS, ld_aux=n), work.pointer, out
+    found: dict[int, Prepared | None] = {}
+
+    def plan(arrays: Inputs, outs: Sequence[Any] | None = None) -> Any:
+        x, w, b = arrays
+        y, z = (work.empty(shape, dtype), work.empty(shape, dtype)) if outs is None else outs
+        places = pointer(w), pointer(x), pointer(y), pointer(b), pointer(z)
+        joined = functools.reduce(operator.or_, places)
+        key = joined & 255 | SETTINGS.number
+        if key not in found:
+            aligned = places[3] % BIAS_ALIGNMENT == 0 and places[4] % BIAS_ALIGNMENT == 0
+            found[key] = blas.prepare(problem._replace(compute=compute_type(dtype)), alignment_of(joined)) if aligned else None
+        prepared = found[key]
+        if prepared is None:
+            fallback(work, arrays, [y, z], {})
+        else:
+            prepared.run(*places)
+        return y, z
+
+    return plan
+
+
+def with_epilogue(
+    work: Work, epilogue: Epilogue, a: Any, b: Any, c: Any, extra: Any = None, aux: Any = None, ld_aux: int = 0
+) -> Callable[[], None] | None:
+    """What computes c = a @ b with an epilogue, for these very matrices; None where the library does not.
+
+    extra: the bias, or where its gradient goes. aux: what the derivative needs, written or read, in `ld_aux` bits or elements for each row.
+    """
     blas = blas_of(work.driver)
     if blas is None or not (a.size and b.size):
         return None
     arrangement = arrange(a.shape, element_strides(a), b.shape, element_strides(b), (), c.dtype, c.dtype, compute_type(c.dtype))
     if arrangement is None or arrangement.copy_a or arrangement.copy_b:
         return None
-    first, second, result, extra = map(work.pointer, (b, a, c, sums))
-    if extra % BIAS_ALIGNMENT:
+    first, second, result = work.pointer(b), work.pointer(a), work.pointer(c)
+    more = [0 if x is None else work.pointer(x) for x in (extra, aux)]
+    if any(x % BIAS_ALIGNMENT for x in more):
         return None
-    found = blas.prepare(arrangement.problem._replace(epilogue=Epilogue.BGRADB), alignment_of(first | second | result | extra))
-    return None if found is None else functools.partial(found.run, first, second, result, extra)
+    alignment = alignment_of(first | second | result | more[0] | more[1])
+    found = blas.prepare(arrangement.problem._replace(epilogue=epilogue, ld_aux=ld_aux), alignment)
+    return None if found is None else functools.partial(found.run, first, second, result, *more)
+
+
+def product_with_sums(work: Work, a: Any, b: Any, c: Any, sums: Any) -> Callable[[], None] | None:
+    """What computes c = a @ b and the sums of a's rows in one call, for these very matrices; None where the library does not."""
+    return with_epilogue(work, Epilogue.BGRADB, a, b, c, sums)

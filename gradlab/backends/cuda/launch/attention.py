@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gradlab.backends.cuda.cudnn_graphs import offered
 from gradlab.backends.cuda.gemm.settings import SETTINGS
 from gradlab.backends.cuda.launch.rule import Rule
 from gradlab.backends.cuda.layout import broadcast_strides, element_strides
@@ -170,6 +171,6 @@ def attention_backward(work: Work, inputs: list[Any], outputs: list[Any], params
 
 
 RULES = {
-    ("attention.cu", "attention"): Rule(attention, takes(0)),
-    ("attention.cu", "attention_backward"): Rule(attention_backward, takes(2)),
+    ("attention.cu", "attention"): Rule(offered("sdpa", attention), takes(0)),
+    ("attention.cu", "attention_backward"): Rule(offered("sdpa_backward", attention_backward), takes(2)),
 }

@@ -8,6 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gradlab.backends.cuda.cudnn_graphs import offered
+from gradlab.backends.cuda.launch.activation import activate
 from gradlab.backends.cuda.launch.attention import cell as cell_bytes, on_tensor_cores
 from gradlab.backends.cuda.launch.rule import Rule
 from gradlab.backends.cuda.launch.windows import geometry
@@ -24,6 +26,7 @@ NARROW = 16  # rows of the result, up to which its tiles have no more
 FEW = 4  # channels of a group (and outputs) that make its tiles nearly empty
 TARGET_BLOCKS = 1056  # eight for each of an H100's 132 multiprocessors
 LARGEST = 2**31 - 1
+NONE = np.int32(0)  # no activation
 MOST_PARTIAL = 1 << 26  # elements of partial sums
 
 
@@ -53,7 +56,8 @@ def takes(at: int) -> Any:
 
 
 def _tiled(
-    work: Work, mode: int, first: Any, second: Any, bias: Any, result: Any, packed: bytes, sizes: tuple[int, int, int], groups: int
+    work: Work, mode: int, first: Any, second: Any, bias: Any, result: Any, packed: bytes, sizes: tuple[int, int, int], groups: int,
+    relu: Any = NONE,
 ) -> None:  # fmt: skip
     """One launch of `convolve`, or for a long sum of `dw` one for its shares and one to add them."""
     m, n, k = sizes
@@ -64,7 +68,7 @@ def _tiled(
         parts = max(1, min(TARGET_BLOCKS // (tiles * groups), k // 256, MOST_PARTIAL // (m * n * groups), 1024))
     if parts == 1:
         function = work.kernel("conv.cu", "convolve", dtype, dtype, mode, rows)
-        work.launch_grid(function, (tiles, groups, 1), 256, first, second, bias, result, packed, max(k, 1))
+        work.launch_grid(function, (tiles, groups, 1), 256, first, second, bias, result, packed, max(k, 1), relu)
         return
     total = m * n * groups
     share = -(-k // parts)
@@ -72,7 +76,7 @@ def _tiled(
     parts = -(-k // share)
     partial = work.empty((parts, total), work.wide(dtype))
     function = work.kernel("conv.cu", "convolve", dtype, work.wide(dtype), mode, rows)
-    work.launch_grid(function, (tiles, groups, parts), 256, first, second, bias, partial, packed, share)
+    work.launch_grid(function, (tiles, groups, parts), 256, first, second, bias, partial, packed, share, relu)
     work.launch(work.kernel("conv.cu", "add_shares", dtype), -(-total // 256), 256, partial, result, parts, total)
 
 
@@ -85,6 +89,7 @@ class Operands(NamedTuple):
     channels: int  # of a group in the gathered array
     result: Any
     result_steps: tuple[int, int, int, int]  # image, row, position, group
+    last: bool = False  # the gathered array's channels lie beside one another, and `first` has its places before its channels
 
 
 def fits_planes(mode: int, x: tuple[int, ...], w: tuple[int, ...], y: tuple[int, ...], params: dict[str, Any]) -> bool:
@@ -134,12 +139,12 @@ def launch_planes(
     )  # fmt: skip
     file, activation = PLANES[tensor], ACTIVATIONS[params.get("activation")]
     if parts == 1:
-        function = work.kernel(file, "convolve_planes", dtype, dtype, mode, rows, activation)
+        function = work.kernel(file, "convolve_planes", dtype, dtype, mode, rows, activation, o.last)
         work.launch_grid(function, (tiles, groups, 1), 2 * rows, o.first, gathered, bias, o.result, packed, np.int32(share), 0)
         return
     total, wide = o.result.size, work.wide(dtype)
     partial = work.empty((parts, total), wide)
-    function = work.kernel(file, "convolve_planes", dtype, wide, mode, rows, activation)
+    function = work.kernel(file, "convolve_planes", dtype, wide, mode, rows, activation, o.last)
     work.launch_grid(function, (tiles, groups, parts), 2 * rows, o.first, gathered, bias, partial, packed, np.int32(share), total)
     work.launch(work.kernel("conv.cu", "add_shares", dtype), -(-total // 256), 256, partial, o.result, parts, total)
 
@@ -154,16 +159,23 @@ def convolution(work: Work, inputs: list[Any], outputs: list[Any], params: dict[
     m, positions, k = w.shape[0] // groups, count(y.shape[2:]), count(w.shape[1:])
     sizes = (m, x.shape[0] * positions, k)
     if fits_planes(FORWARD, x.shape, w.shape, y.shape, params):
-        steps = (w.shape[0] * positions, positions, 1, m * positions)
-        operands = Operands(w, (0, k, m * k), small_strides(work, x), w.shape[1], y, steps)
+        steps, gathered = (w.shape[0] * positions, positions, 1, m * positions), small_strides(work, x)
+        last = params.get("activation") in {None, "relu"} and channels_last(work, gathered, w.shape[1])
+        if last:  # a small array; in channels-last memory itself it is no copy
+            w = work.contiguous(inputs[1].transpose(0, *range(2, len(w.shape)), 1)).reshape(w.shape)
+        operands = Operands(w, (0, k, m * k), gathered, w.shape[1], y, steps, last)
         launch_planes(work, FORWARD, sizes, x.shape, w.shape, y.shape, operands, bias, params)
         return
-    x = work.contiguous(x)
+    x, activation = work.contiguous(x), params.get("activation")
     packed = pack_convolution(x.shape, w.shape, y.shape, params)
+    z = y if activation in {None, "relu"} else work.empty(y.shape, y.dtype)  # these kernels know ReLU only
+    relu = np.int32(activation == "relu")
     if groups > 1 and m <= FEW:
-        work.each(work.kernel("conv.cu", "narrow_forward", y.dtype, index_type(y.size)), y.size, x, w, bias, y, packed)
-        return
-    _tiled(work, FORWARD, w, x, bias, y, packed, sizes, groups)
+        work.each(work.kernel("conv.cu", "narrow_forward", y.dtype, index_type(y.size)), y.size, x, w, bias, z, packed, relu)
+    else:
+        _tiled(work, FORWARD, w, x, bias, z, packed, sizes, groups, relu)
+    if activation is not None and z is not y:
+        activate(work, activation, z, y)
 
 
 def convolution_dx(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
@@ -174,9 +186,12 @@ def convolution_dx(work: Work, inputs: list[Any], outputs: list[Any], params: di
     m, outs, positions, places = w.shape[1], w.shape[0] // groups, count(dx.shape[2:]), count(w.shape[2:])
     sizes = (m, dx.shape[0] * positions, outs * places)
     if fits_planes(INPUT, dx.shape, w.shape, dy.shape, params):
-        turned = work.contiguous(w.reshape((groups, outs, m, places)).transpose(0, 2, 1, 3))  # a small array, read many times
+        gathered = small_strides(work, dy)
+        last = channels_last(work, gathered, outs)
+        order = (0, 2, 3, 1) if last else (0, 2, 1, 3)
+        turned = work.contiguous(w.reshape((groups, outs, m, places)).transpose(order))  # a small array, read many times
         steps = (dx.shape[1] * positions, positions, 1, m * positions)
-        operands = Operands(turned, (0, sizes[2], m * sizes[2]), small_strides(work, dy), outs, dx, steps)
+        operands = Operands(turned, (0, sizes[2], m * sizes[2]), gathered, outs, dx, steps, last)
         launch_planes(work, INPUT, sizes, dx.shape, w.shape, dy.shape, operands, None, params)
         return
     dy = work.contiguous(dy)
@@ -207,6 +222,14 @@ def convolution_dw(work: Work, inputs: list[Any], outputs: list[Any], params: di
     _tiled(work, WEIGHT, dy, x, None, dw, packed, sizes, groups)
 
 
+def channels_last(work: Work, array: Any, channels: int) -> bool:
+    """Whether the channels of a group lie beside one another, in pieces that are read at once: 16 bytes of cells."""
+    lanes = 16 // cell_bytes(array.dtype, on_tensor_cores(work, array.dtype))
+    image, channel, *space = element_strides(array)
+    aligned = work.pointer(array) % (lanes * array.dtype.itemsize) == 0
+    return channel == 1 and aligned and all(s % lanes == 0 for s in (channels, image, *space))
+
+
 def small_strides(work: Work, array: Any) -> Any:
     """The array in whatever layout, or a copy where its offsets do not fit into 31 bits or are negative."""
     strides = element_strides(array)
@@ -223,15 +246,17 @@ def instances(tensor: bool) -> list[tuple[Any, ...]]:
         name = STORAGE[dtype.name]
         wide = "float" if dtype in HALF else name
         for rows in (64,) if dtype == FLOAT64 else (64, 128):
-            found += [(name, name, FORWARD, rows, a) for a in (ACTIVATIONS.values() if rows == 64 else (0, ACTIVATIONS["gelu"]))]
-            found += [(name, name, mode, rows, 0) for mode in (INPUT, WEIGHT)]
+            found += [(name, name, FORWARD, rows, a, "false") for a in (ACTIVATIONS.values() if rows == 64 else (0, ACTIVATIONS["gelu"]))]
+            found += [(name, name, mode, rows, 0, "false") for mode in (INPUT, WEIGHT)]
+            found += [(name, name, mode, rows, 0, "true") for mode in (FORWARD, INPUT)]
             if wide != name:
-                found.append((name, wide, WEIGHT, rows, 0))
+                found.append((name, wide, WEIGHT, rows, 0, "false"))
     return found
 
 
 RULES = {
-    ("conv.cu", "convolution"): Rule(convolution, takes(FORWARD)),
-    ("conv.cu", "convolution_dx"): Rule(convolution_dx, takes(INPUT)),
-    ("conv.cu", "convolution_dw"): Rule(convolution_dw, takes(WEIGHT)),
+    ("conv.cu", "convolution"): Rule(offered("fprop", convolution), takes(FORWARD)),
+    ("conv.cu", "convolution_act"): Rule(offered("fprop", convolution), takes(FORWARD)),
+    ("conv.cu", "convolution_dx"): Rule(offered("dgrad", convolution_dx), takes(INPUT)),
+    ("conv.cu", "convolution_dw"): Rule(offered("wgrad", convolution_dw), takes(WEIGHT)),
 }

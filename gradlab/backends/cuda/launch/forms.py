@@ -95,7 +95,9 @@ def run(
     ins, outs = [*call.ins, *[None] * (5 - len(call.ins))], [*call.outs, *[None] * (4 - len(call.outs))]
     mode = int(inner == 1 and size % (16 // dtype.itemsize) == 0 and aligned(work, *ins, *(outs if writes else ())))
 
-    def launch(name: str, types: tuple[Any, ...], blocks: int, threads: int, stage: int, partial: Any, parts: int, columns: int = 1) -> None:
+    def launch(
+        name: str, types: tuple[Any, ...], blocks: int, threads: int, stage: int, partial: Any, parts: int, columns: int = 1
+    ) -> None:  # fmt: skip
         function = work.kernel(file, name, policy, *types)
         work.launch(
             function, blocks, threads, *ins, *outs, partial, np.float64(call.number), *call.extra, rows, size, inner, parts,

@@ -7,11 +7,12 @@ import struct
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from gradlab.backends.cuda.gemm.rows import plan_linear, plan_matmul
+from gradlab.backends.cuda.gemm.rows import plan_linear, plan_linear_gelu, plan_matmul
+from gradlab.backends.cuda.launch.activation import activate
 from gradlab.backends.cuda.launch.rule import Rule
 from gradlab.backends.cuda.layout import broadcast_strides, element_strides
 from gradlab.backends.cuda.work import Work
-from gradlab.dtype import FLOATING
+from gradlab.dtype import FLOAT64, FLOATING
 from gradlab.spec import Spec, count
 
 MAX_BATCH_RANK = 4
@@ -112,4 +113,42 @@ def prepare_linear(work: Work, arrays: list[Any], outs: Sequence[Spec]) -> Any:
     return plan_linear(work, arrays, outs[0], linear)
 
 
-BY_ROW = {"matmul": Rule(matmul, takes, prepare_matmul), "linear": Rule(linear, takes_floating, prepare_linear)}
+def sums(work: Work, inputs: list[Any], z: Any) -> None:
+    """The layer without its activation."""
+    plan = plan_linear(work, inputs, Spec(z.shape, z.dtype), linear)
+    if plan is None:
+        linear(work, inputs, [z], {})
+    else:
+        plan(inputs, [z])
+
+
+def linear_relu(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
+    """Two launches, where the library has no epilogue for the problem."""
+    z = work.empty(outputs[0].shape, outputs[0].dtype)
+    sums(work, inputs, z)
+    activate(work, "relu", z, outputs[0])
+
+
+def linear_gelu_tanh(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
+    """The same; both results are kept anyway."""
+    y, z = outputs
+    sums(work, inputs, z)
+    activate(work, "gelu_tanh", z, y)
+
+
+def prepare_linear_relu(work: Work, arrays: list[Any], outs: Sequence[Spec]) -> Any:
+    """By cuBLASLt's epilogue; float64 has none."""
+    return None if outs[0].dtype == FLOAT64 else plan_linear(work, arrays, outs[0], linear_relu, relu=True)
+
+
+def prepare_linear_gelu(work: Work, arrays: list[Any], outs: Sequence[Spec]) -> Any:
+    """By cuBLASLt's epilogue; float64 has none."""
+    return None if outs[0].dtype == FLOAT64 else plan_linear_gelu(work, arrays, outs[0], linear_gelu_tanh)
+
+
+BY_ROW = {
+    "matmul": Rule(matmul, takes, prepare_matmul),
+    "linear": Rule(linear, takes_floating, prepare_linear),
+    "linear_relu": Rule(linear_relu, takes_floating, prepare_linear_relu),
+    "linear_gelu_tanh": Rule(linear_gelu_tanh, takes_floating, prepare_linear_gelu),
+}

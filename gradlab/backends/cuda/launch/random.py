@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -11,7 +10,6 @@ from gradlab.backends.cuda.arguments import packer_of
 from gradlab.backends.cuda.launch.rule import Rule
 from gradlab.backends.cuda.work import THREADS, Work
 from gradlab.dtype import FLOAT64, FLOATING, INT64
-from gradlab.spec import Spec
 
 
 def _each(work: Work, function: Any, count: int, per_thread: int, *values: Any) -> None:
@@ -20,9 +18,8 @@ def _each(work: Work, function: Any, count: int, per_thread: int, *values: Any) 
         work.launch(function, -(-count // (THREADS * per_thread)), THREADS, *values, count)
 
 
-def state_of(work: Work, state: np.ndarray[Any, Any]) -> Any:
-    """A generator's state on the device, written by a kernel that is given its two numbers: an upload of 16 bytes would cost more."""
-    device = work.driver.current_device()
+def state_of(work: Work, state: np.ndarray[Any, Any], device: int) -> Any:
+    """A generator's state on the current device, written by a kernel that is given its numbers: an upload of 16 bytes would cost more."""
     known = work.states.get(device)
     if known is None:
         launch = work.driver.launcher(work.kernel("random.cu", "write_state"), (1, 1, 1), (32, 1, 1), 0)
@@ -52,6 +49,8 @@ def normal(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, 
 
 def normal_of(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
     (mean, std, state), (y,) = inputs, outputs
+    if mean.dtype != std.dtype or mean.dtype not in FLOATING:
+        mean, std = (work.converted(x, FLOAT64) for x in (mean, std))  # what the kernel computes in
     mean, std = (work.contiguous(work.broadcast(x, y.shape)) for x in (mean, std))
     site = work.faults.values("normal: standard deviations are not negative")
     function = work.kernel("random.cu", "normal_of", y.dtype, mean.dtype)
@@ -90,14 +89,8 @@ def bernoulli(work: Work, inputs: list[Any], outputs: list[Any], params: dict[st
     work.faults.check()
 
 
-def same_means(specs: Sequence[Spec | None], outs: Sequence[Spec], params: dict[str, Any]) -> bool:
-    """Mean and standard deviation of one type."""
-    mean, std = specs[0], specs[1]
-    return mean is not None and std is not None and mean.dtype == std.dtype and mean.dtype in FLOATING
-
-
 RULES = {
-    ("random.cu", "uniform"): Rule(uniform), ("random.cu", "normal"): Rule(normal), ("random.cu", "normal_of"): Rule(normal_of, same_means),
+    ("random.cu", "uniform"): Rule(uniform), ("random.cu", "normal"): Rule(normal), ("random.cu", "normal_of"): Rule(normal_of),
     ("random.cu", "integers"): Rule(integers), ("random.cu", "exponential"): Rule(exponential), ("random.cu", "dropout"): Rule(dropout),
     ("random.cu", "bernoulli"): Rule(bernoulli),
 }  # fmt: skip

@@ -144,7 +144,7 @@ def plan(work: Work, run: Callable[..., None], arrays: list[Any], outs: tuple[Sp
         return otherwise
     places = [i for i, a in enumerate(arrays) if a is not None]
     results = [driver.maker(*s) for s in outs]
-    single = len(outs) == 1
+    single, complete = len(outs) == 1, len(places) == len(arrays)
     state: list[Any] = [None]  # what was seen
     tries = [0]
 
@@ -166,7 +166,7 @@ def plan(work: Work, run: Callable[..., None], arrays: list[Any], outs: tuple[Sp
         if seen is None:
             return watch(inputs, outs) if tries[0] < MOST_TRIES else otherwise(inputs, outs)
         steps, scratch, aligned, faults = seen
-        addresses = [pointer(inputs[i]) for i in places]
+        addresses = list(map(pointer, inputs if complete else [inputs[i] for i in places]))
         if aligned:
             joined = 0
             for address in addresses:
@@ -178,7 +178,9 @@ def plan(work: Work, run: Callable[..., None], arrays: list[Any], outs: tuple[Sp
         elif single:
             made = [results[0]()]
         else:
-            made = [make() for make in results]
+            made = []
+            for make in results:
+                made.append(make())
         addresses += map(pointer, made)
         spare = [make() for make in scratch] if scratch else scratch
         if spare:

@@ -1,0 +1,150 @@
+"""`build`: the files of a stand-alone program."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from gradlab.deploy.freezing import freeze
+from gradlab.deploy.program import Refused, generate
+from gradlab.graph.dims import is_unknown
+from gradlab.graph.ir import Graph
+from gradlab.graph.specialize import specialize
+from gradlab.jit import load
+from gradlab.utils.atomic import replacing
+
+KEYWORDS = frozenset([
+    "auto", "break", "case", "char", "const", "continue", "default", "do", "double", "else", "enum", "extern", "float", "for", "goto", "if",
+    "inline", "int", "long", "main", "register", "restrict", "return", "short", "signed", "sizeof", "static", "struct", "switch", "typedef",
+    "union", "unsigned", "void", "volatile", "while",
+])  # fmt: skip
+COMPILE = "cc -std=c11 -O3 -march=native -fno-math-errno -D{macro}_MAIN {name}.c -lm -o {name}"
+
+
+@dataclass(frozen=True)
+class Built:
+    """What `build` wrote.
+
+    source, header, weights   the files
+    inputs, outputs           of `NAME_run`, as "x0: float32[1, 4]"
+    arena, unshared           bytes of the intermediate values, and what they would take if they shared no memory
+    scratch                   bytes of work space besides
+    functions, calls          C functions of the program's own, and lines of one run
+    """
+
+    name: str
+    source: Path
+    header: Path
+    weights: Path
+    inputs: tuple[str, ...]
+    outputs: tuple[str, ...]
+    arena: int
+    unshared: int
+    scratch: int
+    functions: int
+    calls: int
+
+    @property
+    def command(self) -> str:
+        """A command that makes a program of the files, for the folder where they are."""
+        return COMPILE.format(name=self.name, macro=self.name.upper())
+
+    def __str__(self) -> str:
+        files = "\n".join(f"  {path}  {path.stat().st_size:,} bytes" for path in (self.source, self.header, self.weights))
+        return (
+            f"{files}\n  {', '.join(self.inputs) or 'no inputs'} -> {', '.join(self.outputs)}\n"
+            f"  {self.calls} calls of {self.functions} functions; arena {self.arena:,} bytes (unshared {self.unshared:,}), "
+            f"work space {self.scratch:,}\n  {self.command}"
+        )
+
+
+def build(
+    program: Any, folder: str | os.PathLike[str] | None = None, *, name: str | None = None, sizes: Mapping[str, int] | None = None
+) -> Built:
+    """Write a traced program as C: `name.c`, `name.h` and `name.weights` in `folder`, which run its forward with no Python.
+
+    program: what `gl.jit.trace` returned, its `.glp` file, or anything with a `.graph`. Its parameters and buffers as they are now become
+    constants. folder: by default that of the file, or the current one; it is made if it is not there. name: by default the file's, or
+    "program". sizes: numbers for the program's unknown sizes.
+    Raises Refused (a NotImplementedError), naming every operation that has no C with its source line, for a program that changes
+    tensors (batch norm in training mode), draws random numbers, or takes gradients, and ValueError for sizes that are missing.
+
+    >>> import tempfile
+    >>> import gradlab as gl
+    >>> program = gl.jit.trace(lambda x: gl.relu(x) * 2, gl.ones(2, 3))
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     built = gl.deploy.build(program, folder, name="twice")
+    ...     print(built.source.name, built.header.name, built.weights.name, built.inputs, built.outputs)
+    twice.c twice.h twice.weights ('x0: float32[2, 3]',) ('y0: float32[2, 3]',)
+    """
+    source = None
+    if isinstance(program, (str, os.PathLike)):
+        source = Path(program)
+        program = load(source)
+    graph = getattr(program, "graph", program)
+    if not isinstance(graph, Graph):
+        raise TypeError(
+            f"build: expected a traced program or its file, not {type(program).__name__}; make one with gl.jit.trace(model, example)"
+        )
+    if name is None:
+        name = re.sub(r"\W", "_", source.stem) if source is not None else "program"
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name) or name in KEYWORDS or name.lower().startswith("gl_"):
+        raise ValueError(f'build: {name!r} is no name for functions of C; give one with letters, digits and _: name="model"')
+    graph = _sized(graph, sizes or {})
+    _check(graph)
+    try:
+        text = generate(freeze(graph), name)
+    except Refused as error:
+        raise Refused(f"build: this program cannot become C: {error}") from None
+    where = Path(folder) if folder is not None else source.parent if source is not None else Path()
+    where.mkdir(parents=True, exist_ok=True)
+    files = [where / f"{name}{ending}" for ending in (".c", ".h", ".weights")]
+    for path, content in zip(files, (text.source.encode(), text.header.encode(), text.weights.bytes())):
+        with replacing(path) as file:
+            file.write(content)
+    shown = [
+        tuple(f"{letter}{i}: {v.spec.dtype.name}[{', '.join(map(str, v.spec.shape))}]" for i, v in enumerate(values))
+        for letter, values in (("x", graph.inputs), ("y", graph.outputs))
+    ]
+    source_file, header, weights = files
+    inputs, outputs = shown
+    return Built(
+        name, source_file, header, weights, inputs, outputs, text.arena, text.unshared, text.scratch, text.functions, text.calls
+    )  # fmt: skip
+
+
+def _sized(graph: Graph, sizes: Mapping[str, int]) -> Graph:
+    try:
+        found = specialize(graph, sizes)
+    except ValueError as error:
+        raise ValueError(f'build: {error}; give them: sizes={{"batch": 1}}') from None
+    if any(is_unknown(v.spec.shape) for v in found.inputs):
+        raise ValueError('build: the program\'s inputs have unknown sizes; give them: sizes={"batch": 1}')
+    return found
+
+
+def _check(graph: Graph) -> None:
+    """Refuse what a forward alone does not do."""
+    problems = []
+    makers = {v.id: call for call in graph.calls for v in call.outputs}
+    if graph.updates:
+        lines = dict.fromkeys(makers[new.id].source() or makers[new.id].op.name for _, new in graph.updates if new.id in makers)
+        where = f" ({'; '.join(lines)})" if lines else ""
+        problems.append(
+            f"it changes {len(graph.updates)} tensor{'s' * (len(graph.updates) != 1)} that outlive a run{where}: "
+            f"call model.eval() before tracing, or keep such state outside"
+        )
+    needed = graph.without_dead_calls().calls
+    drawing = {v.id for _, v, _ in graph.random}
+    drawers = [c for c in needed if any(getattr(x, "id", None) in drawing for x in c.inputs)]
+    if drawers:
+        names = "; ".join(dict.fromkeys(f"{c.op.name}{f' ({c.source()})' if c.source() else ''}" for c in drawers))
+        problems.append(f"it draws random numbers ({names}): pass them in as an input")
+    if graph.gradients:
+        problems.append("it calls backward(): trace the forward alone")
+    if problems:
+        raise Refused(f"build: this program cannot become C: {'; '.join(problems)}")

@@ -1,0 +1,265 @@
+"""The C of a whole program: places, lines, parts of the runtime, and the file around them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from gradlab.deploy.emitter import EMIT, RUNTIME, Emitter, Step
+from gradlab.deploy.freezing import Frozen
+from gradlab.deploy.loops import activation_case, emit_loop, scalar_files, why_not
+from gradlab.deploy.rows import convs, indexing, movements, products, reductions, rowwise
+from gradlab.deploy.types import TYPES, Unsupported, ctype
+from gradlab.deploy.weights import Weights
+from gradlab.dtype import HALF
+from gradlab.graph.execute import Line
+from gradlab.graph.ir import Call, Value
+from gradlab.graph.native.layout import FIRST, Arranged, arrange
+from gradlab.graph.native.place import ARENA, Place
+from gradlab.graph.passes.replacing import is_ours
+from gradlab.spec import Spec, count
+
+FAMILIES = (products, convs, reductions, rowwise, movements, indexing)
+ORDER = ("half.h", "gemm.c", "conv.c", "products.c", "rowwise.c", "attention.c", "order.c")
+# Rows that only move elements: half types stay what they are. All others compute them in float.
+MOVES = frozenset([
+    "cat", "flip", "slice_backward", "slice_scatter", "diagonal_embed", "diagonal_scatter", "tril", "triu", "pad", "im2col", "view",
+    "permute", "transpose", "t", "expand", "squeeze", "unsqueeze", "slice", "diagonal", "unfold", "embedding", "index", "index_put",
+    "index_backward", "gather", "scatter", "scatter_add", "gather_backward",
+])  # fmt: skip
+_FILL = re.compile(r"@F(\d+)@( \+ (\d+))?")
+_OWN = re.compile(r"@C(\d+)@( \+ (\d+))?")
+
+
+class Refused(NotImplementedError):
+    """A program that cannot become C, with every reason and its source line."""
+
+
+@dataclass
+class Text:
+    """What was generated. arena and unshared: bytes of the intermediate values, with and without sharing."""
+
+    source: str
+    header: str
+    weights: Weights
+    arena: int
+    unshared: int
+    scratch: int
+    functions: int
+    calls: int
+
+
+def reasons(frozen: Frozen) -> list[str]:
+    """Why a line cannot be C, one text for each call that is in the way."""
+    found = []
+    for call in frozen.calls:
+        reason = ""
+        emitted = call.op.name in EMIT and is_ours(call.op)
+        if call.op.dynamic:
+            reason = f"the size of its result depends on values; use {call.op.instead}"
+        elif not emitted and (reason := why_not(call)) == "it is not elementwise":
+            reason = "the runner has no C for it"
+        if not reason:
+            values = [*call.outputs, *(x for x in call.inputs if isinstance(x, Value))]
+            odd = next((v.spec.dtype.name for v in values if v.spec.dtype.name not in TYPES), "")
+            reason = f"dtype {odd}" if odd else ""
+        if reason:
+            found.append(f"{call.op.name}: {reason}" + _where(call))
+    return found
+
+
+def _where(call: Call) -> str:
+    source = call.source()
+    return f" ({source})" if source else ""
+
+
+def generate(frozen: Frozen, name: str) -> Text:
+    """The C file, its header and the weights. Raises Refused."""
+    problems = reasons(frozen)
+    if problems:
+        raise Refused("; ".join(dict.fromkeys(problems)))
+    line = Line(frozen.calls, frozen.graph.inputs, frozen.fixed, frozen.outputs, [])
+    arranged = arrange(line)
+    names = {ARENA: "A"}
+    names.update({FIRST + i: f"X{i}" for i in range(len(line.inputs))})
+    names.update({FIRST + len(line.inputs) + i: f"Y{i}" for i in range(len(line.outputs))})
+    start = FIRST + len(line.inputs) + len(line.outputs)
+    names.update({start + i: f"@F{i}@" for i in range(len(line.fixed))})
+    out = Emitter(names)
+    kinds = sorted({kind for kind, _ in frozen.endings.values() if kind})
+    out.activations = {kind: i + 1 for i, kind in enumerate(kinds)}
+    for unit in arranged.units:
+        out.begin()
+        if unit.loop:
+            _loop(unit.calls, arranged, out)
+        else:
+            for call in unit.calls:
+                _call(call, arranged, frozen, out)
+    out.begin()
+    for number, target in arranged.copies:
+        out.copy(arranged.places[number], target)
+    weights = Weights()
+    fixed = list(frozen.fixed.values())
+    lines = _resolved(out, fixed, weights)
+    cases = [activation_case(kind, number, out) for kind, number in out.activations.items()]
+    return Text(
+        _file(name, line, out, lines, weights, cases, arranged), _header(name, line), weights, arranged.plan.size, arranged.plan.unshared,
+        out.scratch_size + out.own_size, len(out.functions), len(lines),
+    )  # fmt: skip
+
+
+def _loop(calls: list[Call], arranged: Arranged, out: Emitter) -> None:
+    stored = [c.outputs[0] for c in calls if c.outputs[0].id in arranged.places]
+    emit_loop(calls, stored, arranged.places, out)
+
+
+def _call(call: Call, arranged: Arranged, frozen: Frozen, out: Emitter) -> None:
+    if call.op.name not in EMIT:
+        _loop([call], arranged, out)
+        return
+    places = arranged.places
+    activation, adds = frozen.endings.get(call.outputs[0].id, ("", False))
+    given = call.inputs[:-1] if adds else call.inputs
+    inputs: list[Any] = [places[x.id] if isinstance(x, Value) else x for x in given]
+    outputs = [places[v.id] for v in call.outputs]
+    known = [frozen.known.get(x.id) if isinstance(x, Value) else None for x in given]
+    step = Step(call, inputs, outputs, known, activation, places[call.inputs[-1].id] if adds else None)
+    try:
+        if call.op.name not in MOVES and any(p.dtype in HALF for p in [*inputs, *outputs] if isinstance(p, Place)):
+            _in_float(step, out)
+        else:
+            EMIT[call.op.name](step, out)
+    except Unsupported as error:
+        raise Refused(f"{call.op.name}: {error}{_where(call)}") from None
+
+
+def _in_float(step: Step, out: Emitter) -> None:
+    """Half types: inputs made float, the row computed, results rounded."""
+    out.part("half.h")
+    inputs = [out.dense(p, np.float32) if isinstance(p, Place) and p.dtype in HALF else p for p in step.inputs]
+    outputs = [out.scratch(p.shape, np.float32) if p.dtype in HALF else p for p in step.outputs]
+    EMIT[step.name](Step(step.call, inputs, outputs, [None] * len(inputs)), out)
+    for place, target in zip(outputs, step.outputs):
+        if place is not target:
+            out.copy(place, target)
+
+
+def _resolved(out: Emitter, fixed: list[Any], weights: Weights) -> list[str]:
+    """The lines with places in the weights file in them; only what they read gets into it."""
+    arrays: dict[str, int] = {}
+    for text in out.lines:
+        for i, _, _ in _FILL.findall(text):
+            if f"F{i}" not in arrays:
+                arrays[f"F{i}"] = weights.add("constant", fixed[int(i)])
+        for i, _, _ in _OWN.findall(text):
+            if f"C{i}" not in arrays:
+                arrays[f"C{i}"] = weights.add(*out.constants[int(i)])
+    offsets = weights.offsets()
+
+    def place(kind: str) -> Any:
+        return lambda found: f"W + {offsets[arrays[kind + found.group(1)]] + int(found.group(3) or 0)}"
+
+    return [_OWN.sub(place("C"), _FILL.sub(place("F"), text)) for text in out.lines]
+
+
+# ---------------------------------------------------------------- the file
+
+
+def _template(file: str, dtype: str) -> str:
+    text = (RUNTIME / file).read_text()
+    if not dtype:
+        return text
+    kind = ctype(dtype)
+    unsigned = f"u{kind.compute}" if kind.compute.startswith("int") else kind.compute
+    if kind.compute in ("int8_t", "int16_t"):
+        unsigned = "uint32_t"
+    storage = kind.storage if dtype == "bool" and file == "order.c" else kind.compute
+    text = text.replace("@BEFORE", "a < b || (a == a && b != b)" if kind.suffix in ("f32", "f64") else "a < b")
+    return text.replace("@T", storage).replace("@S", kind.suffix).replace("@U", unsigned).replace("@L", "f" if dtype == "float32" else "")
+
+
+def _scalars(out: Emitter) -> list[str]:
+    return [_template(file, dtype) for dtype in out.scalars for file in scalar_files(dtype)]
+
+
+def _signature(name: str, line: Line) -> str:
+    given = [f"const {ctype(v.spec.dtype).storage} *x{i}" for i, v in enumerate(line.inputs)]
+    made = [f"{ctype(v.spec.dtype).storage} *y{i}" for i, v in enumerate(line.outputs)]
+    return f"int {name}_run({', '.join([f'{name} *context', *given, *made])})"
+
+
+def _described(letter: str, spec: Spec, i: int) -> str:
+    return f"{letter}{i}: {spec.dtype.name}[{', '.join(map(str, spec.shape))}]"
+
+
+ERRORS = {
+    "OK": "no error", "MEMORY": "not enough memory", "FILE": "the weights file cannot be read",
+    "FORMAT": "this is no weights file (its first bytes are not GLWEIGHT)",
+    "ENDIAN": "the weights were written on a machine of the other byte order",
+    "VERSION": "the weights file has a version that this program does not know",
+    "SIZE": "the weights file has another size than this program's (cut off?)", "MISMATCH": "the weights belong to another program",
+    "CHECKSUM": "the weights file is damaged (a checksum is wrong)", "INDEX": "an index is out of range", "NULL": "a pointer is NULL",
+}  # fmt: skip
+
+
+def _header(name: str, line: Line) -> str:
+    prefix = name.upper()
+    described = "\n".join(
+        " *   " + text
+        for text in (
+            *(_described("x", v.spec, i) for i, v in enumerate(line.inputs)),
+            *(_described("y", v.spec, i) for i, v in enumerate(line.outputs)),
+        )
+    )
+    text = (RUNTIME / "header.h").read_text()
+    codes = ", ".join(f"{prefix}_{code}" + (" = 0" if code == "OK" else "") for code in ERRORS)
+    fields = {"@NAME": name, "@PREFIX": prefix, "@ARRAYS": described, "@CODES": codes, "@RUN": _signature(name, line)}
+    for key, value in fields.items():
+        text = text.replace(key, value)
+    return text
+
+
+def _file(name: str, line: Line, out: Emitter, lines: list[str], weights: Weights, cases: list[str], arranged: Arranged) -> str:
+    prefix = name.upper()
+    parts = [(RUNTIME / "base.h").read_text(), *_scalars(out)]
+    for file in ORDER:
+        parts += [_template(f, dtype) for f, dtype in out.parts if f == file]
+    body = "\n".join(parts).replace("@ACTIVATIONS", "\n".join(cases))
+    functions = "\n\n".join(text.replace("@F", own) for text, own in out.functions.items())
+    entries = ",\n".join(
+        "  {"
+        + f'"{label}", {ctype(a.dtype).code}, {a.ndim}, {{{", ".join(map(str, (*a.shape, *(0,) * (8 - a.ndim))))}}}, {offset}, {a.nbytes}'
+        + "}"
+        for label, a, offset in zip(weights.names, weights.arrays, weights.offsets())
+    )
+    arrays = [*((v.spec, 0) for v in line.inputs), *((v.spec, 1) for v in line.outputs)]
+    table = ",\n".join(
+        f'  {{"{ctype(s.dtype).descr}", {len(s.shape)}, {{{", ".join(map(str, s.shape or (0,)))}}}, '
+        f"{count(s.shape) * s.dtype.itemsize}, {made}}}"
+        for s, made in arrays
+    )
+    given = ", ".join([f"data[{i}]" for i in range(len(arrays))])
+    needs = [f"x{i}" for i, v in enumerate(line.inputs) if 0 not in v.spec.shape] + [
+        f"y{i}" for i, v in enumerate(line.outputs) if 0 not in v.spec.shape
+    ]
+    check = " || ".join(["context == NULL", *(f"{n} == NULL" for n in needs)])
+    pointers = [f"  const char *const X{i} = (const char *)x{i};\n  (void)X{i};" for i in range(len(line.inputs))]
+    pointers += [f"  char *const Y{i} = (char *)y{i};\n  (void)Y{i};" for i in range(len(line.outputs))]
+    messages = "\n".join(f'  case {prefix}_{code}: return "{text}";' for code, text in ERRORS.items())
+    fields = {
+        "@RUNTIME": body, "@FUNCTIONS": functions, "@SIGNATURE": _signature(name, line), "@CHECK": check, "@POINTERS": "\n".join(pointers),
+        "@LINES": "\n".join("  " + text for text in lines), "@WEIGHTS": (RUNTIME / "weights.c").read_text(),
+        "@ENTRIES": entries or "  {NULL, 0, 0, {0}, 0, 0}",
+        "@COUNT": str(len(weights.arrays)), "@SIZE": f"UINT64_C({weights.size})", "@FINGERPRINT": f"UINT64_C({weights.fingerprint})",
+        "@MESSAGES": messages, "@RANK": str(max([len(s.shape) for s, _ in arrays] + [1])), "@TABLE": table or '  {"", 0, {0}, 0, 0}',
+        "@ARRAYS": str(len(arrays)), "@INPUTS": str(len(line.inputs)), "@GIVEN": (", " + given) if given else "",
+        "@ARENA": str(arranged.plan.size), "@SCRATCH": str(max(out.scratch_size, 64)), "@EACH": str(max(out.own_size, 64)),
+        "@ERRORVARIABLE": "  int error = 0;\n  (void)error;", "@NAME": name, "@P_": f"{prefix}_",
+    }  # fmt: skip
+    text = (RUNTIME / "program.c").read_text()
+    for key, value in fields.items():
+        text = text.replace(key, value)
+    return text

@@ -1,0 +1,1 @@
+"""Rows as C: each module registers the emission of a family."""

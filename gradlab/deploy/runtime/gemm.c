@@ -1,0 +1,214 @@
+/* ---- float products: C = A B, B in panels of 16 columns (panel after panel, each [k][16], the last one filled up with zeros) ---- */
+
+#if defined(__AVX512F__)
+#include <immintrin.h>
+#define GL_LANES 16
+#define GL_ROWS 12
+#define GL_PANELS 2
+typedef __m512 gl_v;
+#define GL_LOAD(p) _mm512_loadu_ps(p)
+#define GL_STORE(p, v) _mm512_storeu_ps(p, v)
+#define GL_SPREAD(x) _mm512_set1_ps(x)
+#define GL_FMA(a, b, c) _mm512_fmadd_ps(a, b, c)
+#elif defined(__AVX2__) && defined(__FMA__)
+#include <immintrin.h>
+#define GL_LANES 8
+#define GL_ROWS 6
+#define GL_PANELS 1
+typedef __m256 gl_v;
+#define GL_LOAD(p) _mm256_loadu_ps(p)
+#define GL_STORE(p, v) _mm256_storeu_ps(p, v)
+#define GL_SPREAD(x) _mm256_set1_ps(x)
+#define GL_FMA(a, b, c) _mm256_fmadd_ps(a, b, c)
+#elif defined(__ARM_NEON) && defined(__aarch64__)
+#include <arm_neon.h>
+#define GL_LANES 4
+#define GL_ROWS 6
+#define GL_PANELS 1
+typedef float32x4_t gl_v;
+#define GL_LOAD(p) vld1q_f32(p)
+#define GL_STORE(p, v) vst1q_f32(p, v)
+#define GL_SPREAD(x) vdupq_n_f32(x)
+#define GL_FMA(a, b, c) vfmaq_f32(c, a, b)
+#elif defined(__SSE2__)
+#include <emmintrin.h>
+#define GL_LANES 4
+#define GL_ROWS 3
+#define GL_PANELS 1
+typedef __m128 gl_v;
+#define GL_LOAD(p) _mm_loadu_ps(p)
+#define GL_STORE(p, v) _mm_storeu_ps(p, v)
+#define GL_SPREAD(x) _mm_set1_ps(x)
+#define GL_FMA(a, b, c) _mm_add_ps(_mm_mul_ps(a, b), c)
+#else
+#define GL_LANES 1
+#define GL_ROWS 2
+#define GL_PANELS 1
+typedef float gl_v;
+#define GL_LOAD(p) (*(p))
+#define GL_STORE(p, v) (*(p) = (v))
+#define GL_SPREAD(x) (x)
+#define GL_FMA(a, b, c) ((a) * (b) + (c))
+#endif
+#define GL_PER_PANEL (16 / GL_LANES)
+/* gcc would load such a value again for each use instead of keeping it in a register. */
+#if defined(__GNUC__) && !defined(__clang__) && (defined(__AVX2__) || defined(__AVX512F__))
+#define GL_KEEP(v) __asm__("" : "+v"(v))
+#else
+#define GL_KEEP(v) (void)0
+#endif
+
+/* What happens to the result (depth: rows of each panel, of which the first k are used): + bias of its column or row, + another matrix of its layout, then a function of each element. */
+typedef struct { const float *column_bias, *row_bias, *add; int activation; } gl_finish;
+typedef struct { int64_t m, n, k; const float *a; int64_t a_row, a_column; const float *panels; int64_t depth; float *c; int64_t c_row; gl_finish finish; } gl_product;
+
+GL_APART void gl_activate(int kind, float *x, int64_t n) {
+  (void)x;
+  (void)n;
+  switch (kind) {
+@ACTIVATIONS
+  default: break;
+  }
+}
+
+/* The last columns, which do not fill a panel. */
+GL_APART void gl_copy_part(const gl_product *q, int rows, int64_t column, const float *part, int64_t wide, float *c) {
+  for (int r = 0; r < rows; ++r)
+    for (int64_t j = 0; j < q->n - column; ++j)
+      c[r * q->c_row + j] = part[r * wide + j] + (q->finish.column_bias != NULL ? q->finish.column_bias[column + j] : 0.0f);
+}
+/* What follows the sums, while they are in the first-level cache. */
+GL_APART void gl_complete(const gl_product *q, int64_t row, int rows, int64_t column, int64_t width) {
+  for (int r = 0; r < rows; ++r) {
+    float *c = q->c + (row + r) * q->c_row + column;
+    if (q->finish.add != NULL) {
+      const float *more = q->finish.add + (row + r) * q->c_row + column;
+      for (int64_t j = 0; j < width; ++j) c[j] += more[j];
+    }
+    if (q->finish.activation != 0) gl_activate(q->finish.activation, c, width);
+  }
+}
+
+GL_INLINE void gl_tile(const int rows, const int panels, const gl_product *q, int64_t row, int64_t column) {
+  const int64_t k = q->k, step = q->depth * 16, left = q->n - column;
+  const float *a[GL_ROWS];
+  const float *b = q->panels + column * q->depth;
+  gl_v sum[GL_ROWS][4 * GL_PER_PANEL];
+  const bool whole = left >= 16 * panels;
+  GL_UNROLL for (int r = 0; r < rows; ++r) {
+    a[r] = q->a + (row + r) * q->a_row;
+    GL_UNROLL for (int v = 0; v < panels * GL_PER_PANEL; ++v) {
+      if (q->finish.row_bias != NULL) sum[r][v] = GL_SPREAD(q->finish.row_bias[row + r]);
+      else if (q->finish.column_bias != NULL && whole) sum[r][v] = GL_LOAD(q->finish.column_bias + column + v * GL_LANES);
+      else sum[r][v] = GL_SPREAD(0.0f);
+    }
+  }
+  const int64_t along = q->a_column;
+  for (int64_t i = 0; i < k; ++i) {
+    gl_v line[4 * GL_PER_PANEL];
+    GL_UNROLL for (int v = 0; v < panels * GL_PER_PANEL; ++v) {
+      line[v] = GL_LOAD(b + (v / GL_PER_PANEL) * step + i * 16 + (v % GL_PER_PANEL) * GL_LANES);
+      if (rows > 1) GL_KEEP(line[v]);
+    }
+    GL_UNROLL for (int r = 0; r < rows; ++r) {
+      const gl_v factor = GL_SPREAD(a[r][i * along]);
+      GL_UNROLL for (int v = 0; v < panels * GL_PER_PANEL; ++v) sum[r][v] = GL_FMA(factor, line[v], sum[r][v]);
+    }
+  }
+  float *c = q->c + row * q->c_row + column;
+  if (whole) {
+    GL_UNROLL for (int r = 0; r < rows; ++r)
+      GL_UNROLL for (int v = 0; v < panels * GL_PER_PANEL; ++v) GL_STORE(c + r * q->c_row + v * GL_LANES, sum[r][v]);
+  } else {
+    float part[GL_ROWS * 16 * GL_PANELS + 64];
+    GL_UNROLL for (int r = 0; r < rows; ++r)
+      GL_UNROLL for (int v = 0; v < panels * GL_PER_PANEL; ++v) GL_STORE(part + (r * panels * GL_PER_PANEL + v) * GL_LANES, sum[r][v]);
+    gl_copy_part(q, rows, column, part, 16 * panels, c);
+  }
+  if (q->finish.add != NULL || q->finish.activation != 0) gl_complete(q, row, rows, column, whole ? 16 * panels : left);
+}
+
+GL_APART void gl_strip(const gl_product *q, int64_t row, int64_t rows, int64_t column, int64_t end) {
+  int64_t j = column;
+#define GL_CASE(n) case n: gl_tile(n, GL_PANELS, q, row, j); break;
+  if (rows == 1)
+    for (; j + 64 <= end; j += 64) gl_tile(1, 4, q, row, j);
+  else if (rows == 2 || (GL_ROWS == 6 && GL_LANES == 8 && rows == 3))
+    for (; j + 32 <= end; j += 32) { if (rows == 2) gl_tile(2, 2, q, row, j); else gl_tile(GL_ROWS < 3 ? GL_ROWS : 3, 2, q, row, j); }
+  for (; j < end; j += 16 * GL_PANELS) {
+#if GL_PANELS == 2
+    if (end - j <= 16) {
+      for (int64_t r = 0; r < rows; ++r) gl_tile(1, 1, q, row + r, j);
+      continue;
+    }
+#endif
+    switch (rows) {
+      GL_CASE(1)
+      GL_CASE(2)
+#if GL_ROWS > 2
+      GL_CASE(3)
+#endif
+#if GL_ROWS > 3
+      GL_CASE(4) GL_CASE(5) GL_CASE(6)
+#endif
+#if GL_ROWS > 6
+      GL_CASE(7) GL_CASE(8) GL_CASE(9) GL_CASE(10) GL_CASE(11) GL_CASE(12)
+#endif
+      default: break;
+    }
+  }
+#undef GL_CASE
+}
+
+/* Rows and columns first..last of a product; so many rows at a time that they stay in the second-level cache. */
+GL_APART void gl_multiply_part(const gl_product *q, int64_t row, int64_t row_end, int64_t column, int64_t column_end) {
+  int64_t block = 49152 / (q->k > 0 ? q->k : 1) / GL_ROWS * GL_ROWS;
+  if (block < GL_ROWS) block = GL_ROWS;
+  for (int64_t i = row; i < row_end; i += block) {
+    const int64_t end = i + block < row_end ? i + block : row_end;
+    if (end - i <= GL_ROWS) gl_strip(q, i, end - i, column, column_end);
+    else
+      for (int64_t j = column; j < column_end; j += 16 * GL_PANELS)
+        for (int64_t r = i; r < end; r += GL_ROWS)
+          gl_strip(q, r, end - r < GL_ROWS ? end - r : GL_ROWS, j, j + 16 * GL_PANELS < column_end ? j + 16 * GL_PANELS : column_end);
+  }
+}
+
+GL_UNUSED static void gl_multiply(const gl_team *team, const gl_product *q) {
+  const int64_t work = q->m * q->n * q->k;
+  int64_t row_parts = 1, column_parts = 1;
+  if (team->threads > 1 && work > 100000) {
+    const int64_t wanted = 4 * team->threads, row_most = (q->m + 2 * GL_ROWS - 1) / (2 * GL_ROWS), column_most = (q->n + 63) / 64;
+    row_parts = row_most < wanted ? row_most : wanted;
+    column_parts = (wanted + row_parts - 1) / row_parts;
+    if (column_parts > column_most) column_parts = column_most;
+  }
+  const int64_t high = ((q->m + row_parts - 1) / row_parts + GL_ROWS - 1) / GL_ROWS * GL_ROWS;
+  const int64_t wide = ((q->n + column_parts - 1) / column_parts + 63) / 64 * 64;
+  GL_MANY(row_parts * column_parts > 1, team->threads)
+  for (int64_t job = 0; job < row_parts * column_parts; ++job) {
+    const int64_t row = job / column_parts * high, column = job % column_parts * wide;
+    if (row < q->m && column < q->n)
+      gl_multiply_part(q, row, row + high < q->m ? row + high : q->m, column, column + wide < q->n ? column + wide : q->n);
+  }
+}
+
+/* One panel: columns `column`.. of a matrix with these strides. */
+GL_UNUSED static void gl_pack_panel(int64_t k, int64_t n, const float *b, int64_t b_row, int64_t b_column, int64_t column, float *panel) {
+  const int64_t have = n - column < 16 ? n - column : 16;
+  const float *from = b + column * b_column;
+  if (have == 16 && b_column == 1) {
+    for (int64_t i = 0; i < k; ++i) memcpy(panel + i * 16, from + i * b_row, 16 * sizeof(float));
+    return;
+  }
+  for (int64_t i = 0; i < k; ++i) {
+    for (int64_t j = 0; j < have; ++j) panel[i * 16 + j] = from[i * b_row + j * b_column];
+    for (int64_t j = have; j < 16; ++j) panel[i * 16 + j] = 0.0f;
+  }
+}
+GL_UNUSED static void gl_pack(const gl_team *team, int64_t k, int64_t n, const float *b, int64_t b_row, int64_t b_column, float *out) {
+  const int64_t panels = (n + 15) / 16;
+  GL_MANY(k * n > 50000, team->threads)
+  for (int64_t p = 0; p < panels; ++p) gl_pack_panel(k, n, b, b_row, b_column, p * 16, out + p * 16 * k);
+  (void)team;
+}

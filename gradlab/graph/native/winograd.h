@@ -1,0 +1,217 @@
+// What Winograd's algorithm F(2×2, 3×3) shares between its kernels (Lavin and Gray, "Fast Algorithms for Convolutional Neural Networks",
+// 2015): two by two results of a 3×3 convolution of stride 1 come from a tile of four by four elements with 16 multiplications instead of
+// 36. Its matrices hold 0, ±1 and ±1/2 alone, so that the results are as accurate as those of the sum that defines a convolution.
+//
+// A band of an image is laid into scratch memory with its channels last and its border of zeros; from there on a vector holds channels, and
+// each of a tile's 16 places is a product of matrices of its own, [tiles, channels] times [channels, outputs].
+#ifndef GRADLAB_WINOGRAD_H
+#define GRADLAB_WINOGRAD_H
+
+#include "conv.h"
+
+#include <sys/mman.h>
+
+namespace {
+
+// Scratch memory of a thread on large pages: the matrices of a tile's places lie far apart, in too many small pages for the processor to
+// keep track of.
+struct LargeScratch {
+  static constexpr size_t PAGE = size_t(1) << 21;
+  void* memory = nullptr;
+  size_t size = 0;
+  ~LargeScratch() { std::free(memory); }
+  void* of(size_t wanted) {
+    if (wanted > size) {
+      std::free(memory);
+      size = (wanted + PAGE - 1) / PAGE * PAGE;
+      memory = std::aligned_alloc(PAGE, size);
+#if defined(MADV_HUGEPAGE)
+      madvise(memory, size, MADV_HUGEPAGE);
+#endif
+    }
+    return memory;
+  }
+};
+
+constexpr int PLACES = 16;            // of a tile
+constexpr int64_t GAP = 16;           // floats between the matrices of two places, so that they do not compete for the same cache lines
+thread_local LargeScratch tile_scratch;
+
+// Images in memory: sizes and strides.
+struct Images {
+  int64_t n, c, h, w, step[4];
+};
+inline Images images_of(const int64_t* v) { return {v[0], v[1], v[2], v[3], {v[4], v[5], v[6], v[7]}}; }
+constexpr int IMAGES = 8;
+
+// L rows of L elements from `from`, `stride` apart, as rows[j] = column j.
+inline void turned(const float* from, int64_t stride, V* rows) {
+#pragma GCC unroll 16
+  for (int i = 0; i < L; ++i) rows[i] = load(from + i * stride);
+  exchange<float, 1>(rows);
+  if constexpr (L > 2) exchange<float, 2>(rows);
+  if constexpr (L > 4) exchange<float, 4>(rows);
+  if constexpr (L > 8) exchange<float, 8>(rows);
+}
+
+// Rows [top, top + rows) and columns [left, left + columns) of image n, channels last and `wide` apart; zeros outside and behind the last
+// channel.
+inline void lay(const float* x, const Images& s, int64_t n, int64_t top, int64_t rows, int64_t left, int64_t columns, int64_t wide, float* out) {
+  const int64_t a = left < 0 ? least(-left, columns) : 0, b = least(s.w - left, columns) > a ? least(s.w - left, columns) : a;
+  const size_t pixel = sizeof(float) * size_t(wide);
+  for (int64_t r = 0; r < rows; ++r, out += columns * wide) {
+    const int64_t y = top + r;
+    if (y < 0 || y >= s.h) {
+      std::memset(out, 0, pixel * size_t(columns));
+      continue;
+    }
+    std::memset(out, 0, pixel * size_t(a));
+    std::memset(out + b * wide, 0, pixel * size_t(columns - b));
+    const float* in = x + n * s.step[0] + y * s.step[2] + left * s.step[3];
+    if (s.step[1] == 1) {
+      for (int64_t i = a; i < b; ++i) {
+        std::memcpy(out + i * wide, in + i * s.step[3], sizeof(float) * size_t(s.c));
+        for (int64_t c = s.c; c < wide; ++c) out[i * wide + c] = 0;
+      }
+      continue;
+    }
+    int64_t c = 0;
+    if (s.step[3] == 1 && b - a >= L)
+      for (; c + L <= s.c; c += L)
+        for (int64_t i = a; i < b; i += L) {
+          const int64_t from = least(i, b - L);
+          for (int j = 0; j < L; ++j) __builtin_prefetch(in + (c + j) * s.step[1] + from + s.step[2]);  // the next row
+          V some[L];
+          turned(in + c * s.step[1] + from, s.step[1], some);
+#pragma GCC unroll 16
+          for (int j = 0; j < L; ++j) store(out + (from + j) * wide + c, some[j]);
+        }
+    for (int64_t i = a; i < b; ++i) {
+      for (int64_t k = c; k < s.c; ++k) out[i * wide + k] = in[k * s.step[1] + i * s.step[3]];
+      for (int64_t k = s.c; k < wide; ++k) out[i * wide + k] = 0;
+    }
+  }
+}
+
+// The way back: rows of `columns` pixels into image n from row `top` on, of which the first s.w are wanted.
+inline void lay_back(const float* from, int64_t rows, int64_t columns, int64_t wide, const Images& s, int64_t n, int64_t top, float* y) {
+  for (int64_t r = 0; r < rows; ++r, from += columns * wide) {
+    float* out = y + n * s.step[0] + (top + r) * s.step[2];
+    if (s.step[1] == 1) {
+      for (int64_t i = 0; i < s.w; ++i) std::memcpy(out + i * s.step[3], from + i * wide, sizeof(float) * size_t(s.c));
+      continue;
+    }
+    int64_t c = 0;
+    if (s.step[3] == 1 && s.w >= L)
+      for (; c + L <= s.c; c += L)
+        for (int64_t i = 0; i < s.w; i += L) {
+          const int64_t at = least(i, s.w - L);
+          V some[L];
+          turned(from + at * wide + c, wide, some);
+#pragma GCC unroll 16
+          for (int j = 0; j < L; ++j) store(out + (c + j) * s.step[1] + at, some[j]);
+        }
+    for (; c < s.c; ++c)
+      for (int64_t i = 0; i < s.w; ++i) out[c * s.step[1] + i * s.step[3]] = from[i * wide + c];
+  }
+}
+
+// Tiles [first, first + count) of bands of `height` by `width` tiles, laid one behind the other; what is done for each run of a row:
+// f(the number of the run's first tile counted from `first`, tiles of the run, band, its row, its column).
+template <typename F> inline void runs(int64_t first, int64_t count, int64_t height, int64_t width, F f) {
+  for (int64_t t = first; t < first + count;) {
+    const int64_t x = t % width, y = t / width, many = least(width - x, first + count - t);
+    f(t - first, many, y / height, y % height, x);
+    t += many;
+  }
+}
+
+// One dimension of the transform of what is convolved.
+inline void spread_out(V a, V b, V c, V d, V* out) { out[0] = a - c, out[1] = b + c, out[2] = c - b, out[3] = b - d; }
+
+// A run of tiles of a laid band: place f of tile t is written to out + f * place + t * tile. Channels go by vectors; P of them are `panel`
+// apart. `pixel` is the distance of pixels, `row` that of rows.
+inline void transform(const float* x, int64_t pixel, int64_t row, int64_t wide, int64_t many, float* out, int64_t place, int64_t tile, int64_t panel) {
+  for (int64_t c = 0; c < wide; c += L) {
+    const float* in = x + c;
+    float* to = out + c / P * panel + c % P;
+    V had[2][4];  // two columns that the next tile begins with
+#pragma GCC unroll 2
+    for (int j = 0; j < 2; ++j) spread_out(load(in + j * pixel), load(in + j * pixel + row), load(in + j * pixel + 2 * row), load(in + j * pixel + 3 * row), had[j]);
+    for (int64_t t = 0; t < many; ++t, to += tile) {
+      in += 2 * pixel;
+      V own[2][4];
+#pragma GCC unroll 2
+      for (int j = 0; j < 2; ++j) spread_out(load(in + j * pixel), load(in + j * pixel + row), load(in + j * pixel + 2 * row), load(in + j * pixel + 3 * row), own[j]);
+#pragma GCC unroll 4
+      for (int i = 0; i < 4; ++i) {
+        V found[4];
+        spread_out(had[0][i], had[1][i], own[0][i], own[1][i], found);
+#pragma GCC unroll 4
+        for (int j = 0; j < 4; ++j) store(to + (4 * i + j) * place, found[j]);
+        had[0][i] = own[0][i], had[1][i] = own[1][i];
+      }
+    }
+  }
+}
+
+// R rows of C, W vectors wide: C = (C +) A B. B's rows are P apart.
+template <int R, int W>
+inline __attribute__((always_inline)) void block(const float* a, int64_t a_row, int64_t a_column, const float* b, int64_t depth, float* c, int64_t c_row, bool add) {
+  V total[R][W];
+#pragma GCC unroll 16
+  for (int i = 0; i < R; ++i)
+#pragma GCC unroll 2
+    for (int j = 0; j < W; ++j) total[i][j] = add ? load(c + i * c_row + j * L) : V{};
+  for (int64_t k = 0; k < depth; ++k) {
+    V row[W];
+#pragma GCC unroll 2
+    for (int j = 0; j < W; ++j) row[j] = load(b + k * P + j * L);
+#pragma GCC unroll 16
+    for (int i = 0; i < R; ++i) {
+      const V s = a[i * a_row + k * a_column] - V{};
+#pragma GCC unroll 2
+      for (int j = 0; j < W; ++j) total[i][j] = fused(s, row[j], total[i][j]);
+    }
+  }
+#pragma GCC unroll 16
+  for (int i = 0; i < R; ++i)
+#pragma GCC unroll 2
+    for (int j = 0; j < W; ++j) store(c + i * c_row + j * L, total[i][j]);
+}
+
+// A product of matrices C = (C +) A B: sizes, strides in elements. a_row or a_column is 1. B lies in panels of P columns, `step` apart.
+struct Matrices {
+  int64_t a_row, a_column, step, columns, depth, c_row;
+  bool add;
+
+  // `count` times R rows.
+  template <int R> __attribute__((noinline)) void strips(int64_t count, const float* a, const float* b, float* c) const {
+    for (; count > 0; --count, a += R * a_row, c += R * c_row) {
+      if (columns <= L) {  // one vector holds a row
+        block<R, 1>(a, a_row, a_column, b, depth, c, c_row, add);
+        continue;
+      }
+      for (int64_t q = 0; q * P < columns; ++q) {
+        if (a_column == 1) block<R, 2>(a, a_row, 1, b + q * step, depth, c + q * P, c_row, add);
+        else block<R, 2>(a, 1, a_column, b + q * step, depth, c + q * P, c_row, add);
+      }
+    }
+  }
+  template <int R> void some(int64_t r, int64_t count, const float* a, const float* b, float* c) const {
+    if constexpr (R > 0) {
+      if (r == R) strips<R>(count, a, b, c);
+      else some<R - 1>(r, count, a, b, c);
+    }
+  }
+  // m rows, in strips as even as possible.
+  void multiply(int64_t m, const float* a, const float* b, float* c) const {
+    const int64_t count = up(m, ROWS), low = m / count, higher = m - low * count, from = higher * (low + 1);
+    some<ROWS>(low + 1, higher, a, b, c);
+    some<ROWS>(low, count - higher, a + from * a_row, b, c + from * c_row);
+  }
+};
+
+}  // namespace
+
+#endif

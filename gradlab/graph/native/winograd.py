@@ -1,0 +1,94 @@
+"""Lowering of 3×3 convolutions of stride 1, and of their gradients, to Winograd's algorithm (winograd.h), where it gains."""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+from gradlab.graph.native.lower import Lowering, TaskSpec, widest
+from gradlab.graph.native.place import Place
+
+LANES, PANEL = 16, 32  # of the widest vectors: sizes of memory are made for them
+LEAST = 8  # channels and outputs that make a product of matrices worth while
+BLOCK = 1 << 16  # floats of the transformed tiles of a block: a part of the second-level cache
+BAND = 1 << 14  # floats of a band of an image
+PLACES = 16
+GROUPS = 8  # groups of images whose sums are kept apart, so that several threads can work and the result does not depend on their number
+
+SUMS = 1 << 22  # floats of such sums; weights that are so large that few groups fit are left to the general way, which splits outputs
+FEWEST = 4
+
+Pair = tuple[int, int]
+
+
+class Tiles(NamedTuple):
+    """How the work is cut: tile rows of a band, bands of an image, images together, tiles of a block."""
+
+    band: int
+    bands: int
+    group: int
+    most: int
+
+
+def fits(x: Place, y: Place, kernel: tuple[int, ...], stride: Pair, dilation: Pair, groups: int) -> bool:
+    """Whether the algorithm can be used for images `x` and results `y`, and is worth it."""
+    plain = tuple(kernel) == (3, 3) and stride == (1, 1) and dilation == (1, 1) and groups == 1
+    return plain and min(x.shape[1], y.shape[1]) >= LEAST and min(y.shape[2:]) >= 2
+
+
+def _groups(images: int, outputs: int, channels: int) -> int:
+    return min(images, GROUPS, max(1, SUMS // (9 * outputs * channels)))
+
+
+def fits_slope(x: Place, dy: Place, kernel: tuple[int, ...], stride: Pair, dilation: Pair, groups: int) -> bool:
+    """The same for the weight's gradient, from images and the gradient of results."""
+    images = x.shape[0]
+    return fits(x, dy, kernel, stride, dilation, groups) and _groups(images, dy.shape[1], x.shape[1]) >= min(images, FEWEST)
+
+
+def _tiles(images: int, height: int, width: int, channels: int, outputs: int) -> Tiles:
+    """Bands that stay in the cache, as even as possible; several images together where they are small."""
+    rows, columns = -(-height // 2), -(-width // 2)
+    most = min(max(12, BLOCK // (PLACES * (channels + outputs))), 60)
+    tall = max(1, BAND // (4 * columns * max(channels, outputs)))
+    bands = -(-rows // tall)
+    if images < GROUPS:
+        bands = max(bands, min(rows, -(-GROUPS // images)))
+    band = -(-rows // bands)
+    group = 1
+    if bands == 1:
+        group = max(1, min(most // (rows * columns), images // GROUPS))
+    return Tiles(band, -(-rows // band), group, min(most, group * band * columns))
+
+
+def _numbers(p: Place) -> list[int]:
+    return [*p.shape, *p.strides]
+
+
+def correlate(
+    y: Place, x: Place, weights: Place, bias: Place | None, first: Pair, ctx: Lowering, back: bool = False, relu: bool = False
+) -> list[TaskSpec]:
+    """The tasks that convolve images `x` with `weights`; back: turned ones. first: row and column of the first tap."""
+    channels, outputs = x.shape[1], y.shape[1]
+    space = ctx.scratch(4 * PLACES * channels * (-(-outputs // PANEL) * PANEL))
+    turn = TaskSpec("gradlab_winograd_weights", (*weights.shape[:2], int(back)), (space, weights), widest(weights.size * 4))
+    t = _tiles(x.shape[0], y.shape[2], y.shape[3], channels, outputs)
+    parameters = (*_numbers(x), *_numbers(y), *first, *t, int(bias is not None), int(relu))
+    units = -(-x.shape[0] // t.group) * t.bands
+    work = math.prod(y.shape) * channels / 2
+    return [turn, TaskSpec("gradlab_winograd", parameters, (y, x, space, y if bias is None else bias), min(units, widest(work)))]
+
+
+def slope(dw: Place, x: Place, dy: Place, first: Pair, ctx: Lowering) -> list[TaskSpec]:
+    """The tasks that compute the weight's gradient."""
+    images, channels, outputs = x.shape[0], x.shape[1], dy.shape[1]
+    t = _tiles(images, dy.shape[2], dy.shape[3], channels, outputs)
+    blocks = _groups(images, outputs, channels)
+    group = max(1, min(t.group, images // blocks))
+    space = ctx.scratch(4 * blocks * outputs * 9 * (-(-channels // LANES) * LANES))
+    parameters = (*_numbers(x), *_numbers(dy), *first, t.band, t.bands, group, t.most, blocks)
+    work = math.prod(dy.shape) * channels / 2
+    return [
+        TaskSpec("gradlab_winograd_dw", parameters, (space, x, dy), min(blocks, widest(work))),
+        TaskSpec("gradlab_winograd_dw_sum", (outputs, channels, blocks), (dw, space), widest(dw.size * blocks / 2)),
+    ]

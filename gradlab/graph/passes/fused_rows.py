@@ -1,0 +1,76 @@
+"""Rows that passes alone make: what several rows compute one after the other, in one call. No user calls them, they have no gradients, and
+the CPU's executables alone run them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradlab.op import Op
+from gradlab.ops import select
+from gradlab.ops.conv import GEOMETRY, Sizes, convolution_rule
+from gradlab.ops.conv_cpu import convolution_cpu
+from gradlab.ops.norm import batch_backward_cpu, batch_backward_rule, batch_cpu, batch_rule, planes
+from gradlab.spec import Spec
+
+
+def _norm_relu_rule(x: Spec, weight: Spec, bias: Spec, other: Spec | None, *, eps: float) -> tuple[Spec, Spec, Spec, Spec]:
+    """Rule: what batch_norm gives."""
+    return batch_rule(x, weight, bias, eps=eps)
+
+
+def _norm_relu(x: Any, weight: Any, bias: Any, other: Any, y: Any, mean: Any, rstd: Any, var: Any, *, eps: float) -> None:
+    batch_cpu(x, weight, bias, y, mean, rstd, var, eps=eps)
+    if other is not None:
+        np.add(y, other, y)
+    np.maximum(y, 0, out=y)
+
+
+def _again_rule(x: Spec, weight: Spec, bias: Spec, mean: Spec, rstd: Spec, other: Spec | None) -> Spec:
+    """Rule: the input's shape."""
+    return x
+
+
+def _again(x: Any, weight: Any, bias: Any, mean: Any, rstd: Any, other: Any, y: Any) -> None:
+    source, out = planes(x), planes(y)
+    np.subtract(source, mean[:, None], out)
+    out *= (rstd * weight)[:, None]
+    out += bias[:, None]
+    if other is not None:
+        np.add(y, other, y)
+    np.maximum(y, 0, out=y)
+
+
+def _norm_relu_backward_rule(dy: Spec, x: Spec, weight: Spec, bias: Spec, mean: Spec, rstd: Spec) -> tuple[Spec, Spec, Spec]:
+    """Rule: gradients of input, weight and bias."""
+    return batch_backward_rule(dy, x, weight, mean, rstd)
+
+
+def _norm_relu_backward(
+    dy: Any, x: Any, weight: Any, bias: Any, mean: Any, rstd: Any, dx: Any, dweight: Any, dbias: Any
+) -> None:  # fmt: skip
+    result, slope = np.empty(x.shape, x.dtype), np.empty(x.shape, x.dtype)
+    _again(x, weight, bias, mean, rstd, None, result)
+    select.drop(result <= 0, dy, slope)
+    batch_backward_cpu(slope, x, weight, mean, rstd, dx, dweight, dbias)
+
+
+def _convolution_relu_rule(
+    x: Spec, w: Spec, b: Spec | None, *, stride: Sizes, padding: Sizes, dilation: Sizes, groups: int
+) -> Spec:  # fmt: skip
+    """Rule: what convolution gives."""
+    return convolution_rule(x, w, b, stride=stride, padding=padding, dilation=dilation, groups=groups)
+
+
+def _convolution_relu(x: Any, w: Any, b: Any, y: Any, *, stride: Sizes, padding: Sizes, dilation: Sizes, groups: int) -> None:
+    convolution_cpu(x, w, b, y, stride=stride, padding=padding, dilation=dilation, groups=groups)
+    np.maximum(y, 0, out=y)
+
+
+convolution_relu = Op("convolution_relu", _convolution_relu_rule, params=GEOMETRY, cpu=_convolution_relu)
+batch_norm_relu = Op("batch_norm_relu", _norm_relu_rule, params=("eps",), outputs=("y", "mean", "rstd", "var"), cpu=_norm_relu)
+batch_norm_relu_again = Op("batch_norm_relu_again", _again_rule, cpu=_again)
+batch_norm_relu_backward = Op(
+    "batch_norm_relu_backward", _norm_relu_backward_rule, outputs=("dx", "dweight", "dbias"), cpu=_norm_relu_backward
+)

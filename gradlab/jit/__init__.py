@@ -1,0 +1,15 @@
+"""Programs that leave Python: `trace` and `script` make them of functions and modules, `save` and `load` keep them in files.
+
+docs/jit.md says what they hold and what scripts may say.
+"""
+
+from __future__ import annotations
+
+from gradlab.jit.module import ScriptModule
+from gradlab.jit.portable import LoadError
+from gradlab.jit.reader import load
+from gradlab.jit.scripting import ScriptError, ScriptFunction, script
+from gradlab.jit.trace import trace
+from gradlab.jit.writer import save
+
+__all__ = ["LoadError", "ScriptError", "ScriptFunction", "ScriptModule", "load", "save", "script", "trace"]

@@ -1,0 +1,166 @@
+"""`script`: the source of a function or of a module's forward, rewritten and compiled."""
+
+from __future__ import annotations
+
+import ast
+import functools
+import inspect
+import textwrap
+from collections.abc import Callable
+from types import CellType, CodeType, FunctionType, MethodType
+from typing import Any
+
+from gradlab.jit.module import ScriptModule
+from gradlab.jit.scripting.check import check
+from gradlab.jit.scripting.names import LOOPS
+from gradlab.jit.scripting.rewrite import RUNTIME, Rewriter
+from gradlab.jit.scripting.runtime import Runtime, ScriptError
+from gradlab.jit.trace import trace
+from gradlab.nn.module import Module
+
+
+class ScriptFunction:
+    """A function whose decisions on tensors stay in a trace. Call it as the function it was made of."""
+
+    def __init__(self, function: FunctionType) -> None:
+        self.original = function
+        self.rewritten, self.code = _rewritten(function)
+        functools.update_wrapper(self, function)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        return self.rewritten(*args, **kwargs)
+
+    def __get__(self, instance: Any, owner: Any = None) -> Any:
+        """A scripted method."""
+        return self if instance is None else MethodType(self, instance)
+
+    def trace(self, example_inputs: Any, **options: Any) -> ScriptModule:
+        """`jit.trace(self, example_inputs)`."""
+        return trace(self, example_inputs, **options)
+
+    def save(self, f: Any, example_inputs: Any, **options: Any) -> None:
+        """Trace with the example, and save the program."""
+        self.trace(example_inputs, **options).save(f)
+
+    def __repr__(self) -> str:
+        return f"<script {self.original.__qualname__}>"
+
+
+def script(obj: Any, example_inputs: Any = None) -> Any:
+    """Rewrite a function, or the forward of a module, so that `if`, `while`, `for … in range(…)`, `and`, `or`, `not` and `a if c else b` on
+    tensors stay in what is traced of it, as `gl.cond` and `gl.while_loop`.
+
+    Called eagerly it does what the function does. Traced, by `jit.trace`, `gl.compile` or ONNX export, decisions on tensors of one element
+    become part of the program, both branches included; decisions on Python's values are made while tracing, and loops over them unrolled.
+    Functions that it calls are traced as they are, unless they are scripts. docs/jit.md lists what a script may say.
+
+    obj: a function, a method in a class (as a decorator), or a module, of which a twin with the same parameters is returned; submodules
+    of classes outside of gradlab are scripted too.
+    example_inputs: given, the result is traced with them: a ScriptModule.
+    Raises ScriptError for what scripts do not have, with its line; TypeError for something without Python source.
+
+    >>> import gradlab as gl
+    >>> @gl.jit.script
+    ... def halved(x):
+    ...     while x.abs().sum() > 1:
+    ...         x = x / 2
+    ...     return x
+    >>> gl.jit.trace(halved, gl.ones(1))(gl.tensor([6.0]))
+    tensor([0.7500])
+    """
+    if isinstance(obj, Module):
+        made: Any = _module(obj)
+    elif isinstance(obj, ScriptFunction):
+        made = obj
+    elif isinstance(obj, MethodType):
+        made = MethodType(ScriptFunction(_function(obj.__func__)), obj.__self__)
+    else:
+        made = ScriptFunction(_function(obj))
+    return made if example_inputs is None else trace(made, example_inputs)
+
+
+def _function(obj: Any) -> FunctionType:
+    if not isinstance(obj, FunctionType):
+        raise TypeError(f"jit.script: expected a function or a module, not {type(obj).__name__}")
+    if obj.__name__ == "<lambda>":
+        raise ScriptError("jit.script: a lambda has no statements to rewrite; define a function with def")
+    if obj.__code__.co_flags & (inspect.CO_GENERATOR | inspect.CO_COROUTINE | inspect.CO_ASYNC_GENERATOR):
+        raise ScriptError(f"jit.script: {obj.__qualname__} is a generator or a coroutine; return the values instead")
+    return obj
+
+
+def _rewritten(function: FunctionType) -> tuple[FunctionType, str]:
+    """The function of the rewritten source, in the same globals and with the same closure; and its text."""
+    file = function.__code__.co_filename
+    try:
+        lines, start = inspect.getsourcelines(function)
+    except (OSError, TypeError):
+        raise ScriptError(
+            f"jit.script: the source of {function.__qualname__} is not to be found; define it in a file (or a notebook's cell)"
+        ) from None
+    tree = ast.parse(textwrap.dedent("".join(lines)))
+    ast.increment_lineno(tree, start - 1)
+    (definition,) = tree.body
+    if not isinstance(definition, ast.FunctionDef):
+        raise ScriptError(f"jit.script: {function.__qualname__} is no plain def")
+    check(file, definition)
+    Rewriter(file, definition)
+    free = list(function.__code__.co_freevars)
+    arguments = ast.arguments([], [ast.arg(n) for n in (RUNTIME, *free)], None, [], [], None, [])
+    outer = ast.FunctionDef("_outer", arguments, [definition], [], None)
+    module = ast.fix_missing_locations(ast.Module([ast.copy_location(outer, definition)], []))
+    text = ast.unparse(definition)
+    code = _inner(_inner(compile(module, file, "exec"), "_outer"), definition.name)
+    cells = dict(zip(free, function.__closure__ or (), strict=True)) | {RUNTIME: CellType(Runtime(file, function.__qualname__))}
+    made = FunctionType(
+        code.replace(co_qualname=function.__qualname__), function.__globals__, function.__name__, function.__defaults__,
+        tuple(cells[n] for n in code.co_freevars),
+    )  # fmt: skip
+    made.__kwdefaults__ = function.__kwdefaults__
+    made.__qualname__, made.__module__, made.__doc__ = function.__qualname__, function.__module__, function.__doc__
+    return made, text
+
+
+def _inner(code: CodeType, name: str) -> CodeType:
+    return next(c for c in code.co_consts if isinstance(c, CodeType) and c.co_name == name)
+
+
+def _module(module: Module) -> Module:
+    """A twin of a module, with the same tensors, whose forward is a script."""
+    if isinstance(module, ScriptModule):
+        return module
+    twin: Module = object.__new__(type(module))
+    twin.__dict__.update(module.__dict__)
+    children = {n: _child(m) for n, m in module._modules.items()}
+    if any(children[n] is not m for n, m in module._modules.items()):
+        twin.__dict__["_modules"] = children
+    twin.__dict__["forward"] = MethodType(ScriptFunction(_function(_forward(module))), twin)
+    return twin
+
+
+def _forward(module: Module) -> Callable[..., Any]:
+    found = type(module).forward
+    return found.original if isinstance(found, ScriptFunction) else found
+
+
+def _child(module: Any) -> Any:
+    """A submodule: scripted where it is the user's own and decides something, or holds such a module."""
+    if module is None or isinstance(module, ScriptModule):
+        return module
+    if not type(module).__module__.startswith("gradlab.") and _decides(_forward(module)):
+        return _module(module)
+    children = {n: _child(m) for n, m in module._modules.items()}
+    if all(children[n] is m for n, m in module._modules.items()):
+        return module
+    twin: Module = object.__new__(type(module))
+    twin.__dict__.update(module.__dict__)
+    twin.__dict__["_modules"] = children
+    return twin
+
+
+def _decides(function: Any) -> bool:
+    try:
+        tree = ast.parse(textwrap.dedent(inspect.getsource(function)))
+    except (OSError, TypeError, SyntaxError):
+        return False
+    return any(isinstance(n, (ast.If, ast.IfExp, ast.BoolOp, *LOOPS)) for n in ast.walk(tree))

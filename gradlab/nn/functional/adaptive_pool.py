@@ -1,0 +1,129 @@
+"""Adaptive pooling, where the output's size is given, as in torch.nn.functional."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from gradlab import ops
+from gradlab.autograd.record import bind
+from gradlab.nn.functional.conv import batched, expect_tensors
+from gradlab.spec import ShapeError
+
+if TYPE_CHECKING:
+    from gradlab.tensor.tensor import Tensor
+from gradlab.nn.functional.pool import average, renamed
+
+__all__ = [
+    "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d", "adaptive_max_pool2d",
+    "adaptive_max_pool3d",
+]  # fmt: skip
+
+_max_pool, _adaptive_max_pool, _resample = map(bind, (ops.pool.max_pool, ops.pool.adaptive_max_pool, ops.vision.resample))
+
+
+def _output_size(name: str, output_size: Any, sizes: tuple[int, ...]) -> tuple[int, ...]:
+    """The output's sizes; None keeps the input's."""
+    given = (output_size,) * len(sizes) if output_size is None or isinstance(output_size, int) else tuple(output_size)
+    if len(given) == 1:
+        given *= len(sizes)
+    if len(given) != len(sizes):
+        raise RuntimeError(f"{name}: output_size must be one int or {len(sizes)} ints or None, got {output_size}")
+    found = tuple(size if g is None else g.__index__() for g, size in zip(given, sizes, strict=True))
+    if any(f < 0 for f in found):
+        raise ShapeError(f"{name}: output_size must not be negative, got {output_size}")
+    return found
+
+
+def _adaptive_avg(rank: int, input: Tensor, output_size: Any) -> Tensor:
+    name = f"adaptive_avg_pool{rank}d"
+    expect_tensors(name, input)
+    x, added = batched(name, input, rank)
+    sizes = x._array.shape[2:]
+    wanted = _output_size(name, output_size, sizes)
+    if 0 in x._array.shape[1:]:
+        raise ShapeError(f"{name}: the input of shape {input._array.shape} has no elements to average")
+    if 0 in wanted:
+        found = x.new_zeros((*x._array.shape[:2], *wanted))
+    elif all(s % w == 0 for s, w in zip(sizes, wanted, strict=True)):
+        kernel = tuple(s // w for s, w in zip(sizes, wanted, strict=True))
+        found = average(rank, x, kernel, kernel, 0, False, True, None)
+    else:
+        found = x
+        for dim, (size, want) in enumerate(zip(sizes, wanted, strict=True), 2):
+            if size != want:
+                found = _resample(found, dim=dim, table=("area", size, want))
+    return found.squeeze(0) if added else found
+
+
+def adaptive_avg_pool1d(input: Tensor, output_size: Any) -> Tensor:
+    """Means over `output_size` cells of an input (N, C, L) or (C, L): cell i reaches from floor(i·L/n) to ceil((i+1)·L/n).
+
+    >>> F.adaptive_avg_pool1d(gl.tensor([[1.0, 3.0, 5.0, 7.0]]), 2)
+    tensor([[2., 6.]])
+    """
+    return _adaptive_avg(1, input, output_size)
+
+
+def adaptive_avg_pool2d(input: Tensor, output_size: Any) -> Tensor:
+    """Means over a grid of `output_size` cells of an input (N, C, H, W) or (C, H, W); None keeps a dimension.
+
+    >>> F.adaptive_avg_pool2d(gl.ones(1, 1, 4, 4), 1)
+    tensor([[[[1.]]]])
+    """
+    return _adaptive_avg(2, input, output_size)
+
+
+def adaptive_avg_pool3d(input: Tensor, output_size: Any) -> Tensor:
+    """Means over a grid of `output_size` cells of an input (N, C, D, H, W) or (C, D, H, W); None keeps a dimension.
+
+    >>> F.adaptive_avg_pool3d(gl.ones(1, 1, 4, 4, 4), 2).shape
+    (1, 1, 2, 2, 2)
+    """
+    return _adaptive_avg(3, input, output_size)
+
+
+def _adaptive_max(rank: int, input: Tensor, output_size: Any, return_indices: bool) -> Any:
+    name = f"adaptive_max_pool{rank}d"
+    expect_tensors(name, input)
+    x, added = batched(name, input, rank)
+    sizes = x._array.shape[2:]
+    wanted = _output_size(name, output_size, sizes)
+    try:
+        if 0 not in wanted and 0 not in sizes and all(s % w == 0 for s, w in zip(sizes, wanted, strict=True)):
+            kernel = tuple(s // w for s, w in zip(sizes, wanted, strict=True))
+            none, ones = (0,) * rank, (1,) * rank
+            values, indices = _max_pool(x, kernel=kernel, stride=kernel, padding=none, dilation=ones, ceil_mode=False)
+        else:
+            values, indices = _adaptive_max_pool(x, size=wanted)
+    except ShapeError as error:
+        raise ShapeError(renamed(name, error)) from None
+    if added:
+        values, indices = values.squeeze(0), indices.squeeze(0)
+    return (values, indices) if return_indices else values
+
+
+def adaptive_max_pool1d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """Maxima over `output_size` cells, which are those of `adaptive_avg_pool1d`; with return_indices a pair (values, indices).
+
+    >>> F.adaptive_max_pool1d(gl.tensor([[1.0, 3.0, 5.0, 7.0]]), 2)
+    tensor([[3., 7.]])
+    """
+    return _adaptive_max(1, input, output_size, return_indices)
+
+
+def adaptive_max_pool2d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """Maxima over a grid of `output_size` cells of an input (N, C, H, W) or (C, H, W); indices count within H·W.
+
+    >>> F.adaptive_max_pool2d(gl.arange(16.0).view(1, 1, 4, 4), 1)
+    tensor([[[[15.]]]])
+    """
+    return _adaptive_max(2, input, output_size, return_indices)
+
+
+def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = False) -> Any:
+    """Maxima over a grid of `output_size` cells of an input (N, C, D, H, W) or (C, D, H, W); indices count within D·H·W.
+
+    >>> F.adaptive_max_pool3d(gl.ones(1, 1, 4, 4, 4), (2, 1, None)).shape
+    (1, 1, 2, 1, 4)
+    """
+    return _adaptive_max(3, input, output_size, return_indices)

@@ -1,0 +1,234 @@
+"""Losses of classification: of classes, of truth values, and between distributions; as in `torch.nn.functional`.
+
+The arguments `reduction`, `size_average` and `reduce` are those of `loss.py`.
+"""
+
+from __future__ import annotations
+
+import math
+import warnings
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gradlab import ops
+from gradlab.autograd.mode import current
+from gradlab.autograd.record import bind
+from gradlab.dtype import FLOATING, INT64
+from gradlab.spec import ShapeError, count
+from gradlab.tensor import activation
+from gradlab.tensor.selection import embedding_lookup
+
+if TYPE_CHECKING:
+    from gradlab.tensor.tensor import Tensor
+from gradlab.nn.functional.loss import reduced, reduction_of
+
+__all__ = ["binary_cross_entropy", "binary_cross_entropy_with_logits", "cross_entropy", "kl_div", "nll_loss"]
+
+_cross_entropy, _nll, _logsigmoid = map(bind, (ops.loss.cross_entropy, ops.loss.nll, ops.activation.logsigmoid))
+_bce, _bce_logits = map(bind, (ops.loss.bce, ops.loss.bce_logits))
+
+
+def _classes(name: str, input: Tensor, target: Tensor, weight: Tensor | None) -> tuple[Tensor, Tensor, int]:
+    """Input (N, C, *) and int64 target (N, *), from what may lack N; and the number of classes. Errors as PyTorch's."""
+    shape, other = input._array.shape, target._array.shape
+    if not shape:
+        raise ShapeError(f"{name}: the input has the shape (C), (N, C) or (N, C, *), not ()")
+    if target._array.dtype.kind not in "iu":
+        raise RuntimeError(f"{name}: class indices are integers, not {target.dtype}; convert with .long()")
+    wanted = () if len(shape) == 1 else (shape[0], *shape[2:])
+    if other != wanted:
+        raise ShapeError(f"{name}: an input of shape {shape} needs class indices of shape {wanted}, not {other}")
+    if len(shape) == 1:
+        input, target = input.unsqueeze(0), target.unsqueeze(0)
+        shape = input._array.shape
+    if weight is not None and weight._array.shape != shape[1:2]:
+        raise ShapeError(f"{name}: weight has one number for each of the {shape[1]} classes, not shape {weight._array.shape}")
+    if weight is not None and weight._array.dtype != input._array.dtype:
+        raise RuntimeError(f"{name}: weight has the input's dtype {input.dtype}, not {weight.dtype}; convert it with .to()")
+    return input, target if target._array.dtype == INT64 else target.to(INT64), shape[1]
+
+
+def _target_weights(weight: Tensor, target: Tensor, ignore_index: int) -> Tensor:
+    """Each target's class weight; 0 for the ignored."""
+    ignored = target == ignore_index
+    found = embedding_lookup(weight.unsqueeze(1), target.masked_fill(ignored, 0)).squeeze(-1)
+    return found.masked_fill(ignored, 0)
+
+
+def nll_loss(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """-input[target]·weight[target]: `input` (C), (N, C) or (N, C, *) holds log-probabilities, `target` the class of each.
+
+    The mean divides by the weights of the targets that count. IndexError for a class that is not there (but ignore_index).
+
+    >>> F.nll_loss(gl.zeros(1, 2), gl.tensor([0]))
+    tensor(0.)
+    """
+    reduction = reduction_of(size_average, reduce, reduction)
+    single = len(input._array.shape) == 1
+    x, classes, _ = _classes("nll_loss", input, target, weight)
+    loss: Any = _nll(x, classes, ignore_index=int(ignore_index))
+    if weight is not None:
+        weights = _target_weights(weight, classes, ignore_index)
+        loss = loss * weights
+    if reduction == "none":
+        return loss.reshape(target._array.shape) if single else loss
+    if reduction == "sum":
+        return loss.sum()
+    if weight is None and type(classes._array) is np.ndarray and not current().special:
+        return loss.sum() / float(np.count_nonzero(classes._array != ignore_index))
+    total = (classes != ignore_index).to(loss.dtype).sum() if weight is None else weights.sum()
+    return loss.sum() / total
+
+
+def cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    ignore_index: int = -100,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    label_smoothing: float = 0.0,
+) -> Tensor:
+    """-log softmax(input)[target]: `input` (C), (N, C) or (N, C, *) holds logits.
+
+    target: classes (integers; (), (N) or (N, *)), of which ignore_index does not count, or probabilities (of input's shape, floating
+    point). label_smoothing in [0, 1] mixes the target with the uniform distribution. weight: one number for each class. The mean divides
+    by the number (with `weight`: the weights) of the targets that count, so that it is NaN where none does.
+
+    >>> F.cross_entropy(gl.zeros(1, 2), gl.tensor([0]))
+    tensor(0.6931)
+    """
+    reduction = reduction_of(size_average, reduce, reduction)
+    if not 0 <= label_smoothing <= 1:
+        raise RuntimeError(f"cross_entropy: label_smoothing lies in [0, 1], got {label_smoothing}")
+    shape = input._array.shape
+    if target._array.shape == shape and target._array.dtype in FLOATING and shape:
+        if ignore_index >= 0:
+            raise RuntimeError(f"cross_entropy: ignore_index={ignore_index} is for class indices, not for targets that are probabilities")
+        return _of_probabilities(input, target, weight, reduction, label_smoothing)
+    if input._array.dtype not in FLOATING:
+        raise RuntimeError(f"cross_entropy: needs floating point logits, got {input.dtype}; convert with .float()")
+    x, classes, number = _classes("cross_entropy", input, target, weight)
+    if weight is None and label_smoothing == 0:
+        loss = _cross_entropy(x, classes, ignore_index=int(ignore_index), reduction=reduction)[0]
+        return loss if len(shape) > 1 or reduction != "none" else loss.reshape(target._array.shape)
+    logs = activation.log_softmax(x, 1)
+    exact = nll_loss(logs, classes, weight, None, ignore_index, None, reduction)
+    if label_smoothing > 0:
+        ignored = classes == ignore_index
+        scaled = logs if weight is None else logs * weight.reshape((number, *(1 for _ in x._array.shape[2:])))
+        smooth = -scaled.sum(1).masked_fill(ignored, 0)
+        if reduction != "none":
+            smooth = smooth.sum()
+        if reduction == "mean":
+            counts = ignored.logical_not().to(smooth.dtype) if weight is None else _target_weights(weight, classes, ignore_index)
+            smooth = smooth / counts.sum()
+        exact = exact * (1 - label_smoothing) + smooth * (label_smoothing / number)
+    return exact if len(shape) > 1 or reduction != "none" else exact.reshape(target._array.shape)
+
+
+def _of_probabilities(input: Tensor, target: Tensor, weight: Tensor | None, reduction: str, label_smoothing: float) -> Tensor:
+    """Cross entropy with a distribution over the classes as the target."""
+    dim = 0 if len(input._array.shape) == 1 else 1
+    classes = input._array.shape[dim]
+    if weight is not None and weight._array.shape != (classes,):
+        raise ShapeError(f"cross_entropy: weight has one number for each of the {classes} classes, not shape {weight._array.shape}")
+    if label_smoothing > 0:
+        target = target * (1 - label_smoothing) + label_smoothing / classes
+    logs = activation.log_softmax(input, dim)
+    product = logs.masked_fill((target == 0) & (logs == -math.inf), 0) * target  # 0·log 0 is 0
+    if weight is not None:
+        product = product * weight.reshape((classes, *(1 for _ in input._array.shape[dim + 1 :])))
+    if reduction == "mean":
+        return -product.sum() / (count(input._array.shape) / classes if classes else 0.0)
+    return -(product.sum() if reduction == "sum" else product.sum(dim))
+
+
+def _same_size(name: str, input: Tensor, target: Tensor) -> None:
+    if input._array.shape != target._array.shape:
+        raise ValueError(f"{name}: target of size {target._array.shape} and input of size {input._array.shape} must have the same size")
+
+
+def binary_cross_entropy(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+) -> Tensor:
+    """-(t·log x + (1 - t)·log(1 - x)) of probabilities x, the logarithms at least -100. `weight` broadcasts against the target.
+
+    RuntimeError for an x outside [0, 1]: use binary_cross_entropy_with_logits for logits.
+
+    >>> F.binary_cross_entropy(gl.tensor([0.9, 0.2]), gl.tensor([1.0, 0.0]))
+    tensor(0.1643)
+    """
+    reduction = reduction_of(size_average, reduce, reduction)
+    _same_size("binary_cross_entropy", input, target)
+    loss = _bce(input, target)
+    return reduced(loss if weight is None else loss * weight.expand(target._array.shape), reduction)
+
+
+def binary_cross_entropy_with_logits(
+    input: Tensor,
+    target: Tensor,
+    weight: Tensor | None = None,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    pos_weight: Tensor | None = None,
+) -> Tensor:
+    """binary_cross_entropy(sigmoid(input), target) without the rounding of the two steps; finite for any finite logits.
+
+    pos_weight multiplies the loss of the positive part; it and `weight` broadcast against the target.
+
+    >>> F.binary_cross_entropy_with_logits(gl.zeros(2), gl.tensor([1.0, 0.0]))
+    tensor(0.6931)
+    """
+    reduction = reduction_of(size_average, reduce, reduction)
+    _same_size("binary_cross_entropy_with_logits", input, target)
+    if pos_weight is None:
+        loss = _bce_logits(input, target)
+    else:
+        loss = (1 - target) * input - ((pos_weight - 1) * target + 1) * _logsigmoid(input)
+    return reduced(loss if weight is None else loss * weight, reduction)
+
+
+def kl_div(
+    input: Tensor,
+    target: Tensor,
+    size_average: bool | None = None,
+    reduce: bool | None = None,
+    reduction: str = "mean",
+    log_target: bool = False,
+) -> Tensor:
+    """target·(log target - input), where `input` holds log-probabilities (`target` too with log_target=True); 0 where target is 0.
+
+    reduction "batchmean" divides the sum by the first size: that is the Kullback-Leibler divergence; "mean" divides by all elements.
+
+    >>> F.kl_div(gl.tensor([[0.5, 0.5]]).log(), gl.tensor([[0.9, 0.1]]), reduction="batchmean")
+    tensor(0.3681)
+    """
+    legacy = size_average is not None or reduce is not None
+    reduction = reduction_of(size_average, reduce, reduction, ("batchmean",))
+    if reduction == "mean" and not legacy:
+        warnings.warn("kl_div: reduction 'mean' divides by all elements; 'batchmean' gives the divergence", UserWarning, stacklevel=2)
+    if log_target:
+        loss = target.exp() * (target - input)
+    else:
+        nothing = target == 0
+        loss = (target * (target.masked_fill(nothing, 1).log() - input)).masked_fill(nothing, 0)
+    if reduction != "batchmean":
+        return reduced(loss, reduction)
+    return loss.sum() / input._array.shape[0] if input._array.shape else loss.sum()

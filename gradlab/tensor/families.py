@@ -1,0 +1,52 @@
+"""The methods of every family, one mixin each, together: the base of Tensor. A new family adds its line here."""
+
+from __future__ import annotations
+
+from gradlab.tensor.activation import ActivationMethods
+from gradlab.tensor.assembly import AssemblyMethods
+from gradlab.tensor.choice import ChoiceMethods
+from gradlab.tensor.closeness import ClosenessMethods
+from gradlab.tensor.comparison import ComparisonMethods
+from gradlab.tensor.convert import ConvertMethods
+from gradlab.tensor.factoring import FactoringMethods
+from gradlab.tensor.facts import FactMethods
+from gradlab.tensor.gamma import GammaMethods
+from gradlab.tensor.gather import GatherMethods
+from gradlab.tensor.indexing import IndexingMethods
+from gradlab.tensor.layout import LayoutMethods
+from gradlab.tensor.linalg import LinalgMethods
+from gradlab.tensor.masks import MaskMethods
+from gradlab.tensor.math import MathMethods
+from gradlab.tensor.math_in_place import MathInPlaceMethods
+from gradlab.tensor.math_pairs import PairMethods
+from gradlab.tensor.norms import NormMethods
+from gradlab.tensor.placing import PlacingMethods
+from gradlab.tensor.pointwise import PointwiseMethods
+from gradlab.tensor.pointwise_in_place import PointwiseInPlaceMethods
+from gradlab.tensor.products import ProductMethods
+from gradlab.tensor.quantiles import QuantileMethods
+from gradlab.tensor.random_in_place import RandomMethods
+from gradlab.tensor.reduction import ReductionMethods
+from gradlab.tensor.repetition import RepetitionMethods
+from gradlab.tensor.reshaping import ReshapingMethods
+from gradlab.tensor.scan import ScanMethods
+from gradlab.tensor.selection import SelectionMethods
+from gradlab.tensor.shape import ShapeMethods
+from gradlab.tensor.solving import SolvingMethods
+from gradlab.tensor.sorting import SortingMethods
+from gradlab.tensor.special import SpecialMethods
+from gradlab.tensor.splitting import SplittingMethods
+from gradlab.tensor.statistics import StatisticsMethods
+from gradlab.tensor.twins import TwinMethods
+
+
+class Families(
+    ActivationMethods, SpecialMethods, PointwiseMethods, ComparisonMethods, ReductionMethods, ShapeMethods, IndexingMethods,
+    GatherMethods, SortingMethods, LinalgMethods, ConvertMethods, RandomMethods, MathMethods, MathInPlaceMethods, ClosenessMethods,
+    ScanMethods, StatisticsMethods, LayoutMethods, AssemblyMethods, ProductMethods, SolvingMethods, FactoringMethods, GammaMethods,
+    ReshapingMethods, PlacingMethods, PairMethods, PointwiseInPlaceMethods, ChoiceMethods, NormMethods, QuantileMethods,
+    RepetitionMethods, SelectionMethods, MaskMethods, SplittingMethods, FactMethods, TwinMethods,
+):  # fmt: skip
+    """Every method of a tensor that is not in `tensor.py`."""
+
+    __slots__ = ()

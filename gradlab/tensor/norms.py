@@ -1,0 +1,123 @@
+"""Norms of the elements over dimensions, and what is measured with them."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Any
+
+from gradlab import ops
+from gradlab.autograd.base import Differentiable
+from gradlab.autograd.record import bind
+from gradlab.dtype import FLOATING, HALF
+from gradlab.spec import ShapeError, normalize_dim, normalize_dims
+from gradlab.tensor import reduction
+from gradlab.tensor.alias import either, into, required
+
+if TYPE_CHECKING:
+    from gradlab.tensor.tensor import Tensor
+
+__all__ = ["dist", "norm", "renorm"]
+
+_root = bind(ops.math.root)
+Dims = Any  # None, int or tuple of int
+
+
+def dims_of(name: str, input: Tensor, dim: Dims) -> tuple[int, ...]:
+    try:
+        return normalize_dims(dim, len(input._array.shape))
+    except (IndexError, ValueError) as error:
+        raise type(error)(f"{name}: {error}") from None
+
+
+def floating(name: str, input: Tensor) -> Tensor:
+    if input._array.dtype not in FLOATING:
+        raise RuntimeError(f"{name}: needs floating point, got {input.dtype}; convert with .float()")
+    return input
+
+
+def vector_norm(input: Tensor, ord: float, dims: tuple[int, ...], keepdim: bool, *, out: Any = None) -> Tensor:
+    """(Σ |x|^ord)^(1/ord) over normalised `dims`; the largest or smallest |x| for ±inf, the number of nonzeros for 0.
+
+    The gradient is 0 where the norm is 0. Half types are computed in float32.
+    """
+    dtype = input._array.dtype
+    x: Any = input.float() if dtype in HALF else input
+    if ord == 2:
+        found = _root(reduction.sum(x * x, dims, keepdim)) if dims else x.abs()
+    elif ord == 1:
+        found = reduction.sum(x.abs(), dims, keepdim) if dims else x.abs()
+    elif ord == 0:
+        ones = x.sign().abs()  # a comparison would have no graph; so the gradient is 0, as in PyTorch
+        found = reduction.sum(ones, dims, keepdim) if dims else ones
+    elif math.isinf(ord):
+        found = (reduction.amax if ord > 0 else reduction.amin)(x.abs(), dims, keepdim) if dims else x.abs()
+    else:
+        size = x.abs()
+        zero = size == 0
+        powers = size.masked_fill(zero, 1).pow(ord).masked_fill(zero, 0 if ord > 0 else math.inf)
+        total = reduction.sum(powers, dims, keepdim) if dims else powers
+        flat = (total == 0) | total.isinf()
+        edge = total.masked_fill(~flat, 0).pow(1 / ord)  # 0 or inf, without a gradient
+        found = edge.detach().where(flat, total.masked_fill(flat, 1).pow(1 / ord))
+    return found.to(dtype) if out is None else into("vector_norm", out, found.to(dtype))
+
+
+def norm(
+    input: Tensor, p: Any = "fro", dim: Dims = None, keepdim: bool = False, *, dtype: Any = None, axis: Any = None, keepdims: bool | None
+    = None, out: Any = None,
+) -> Tensor:  # fmt: skip
+    """The p-norm of the elements over `dim` (default all): p is a number, inf, -inf, 0, or "fro", the same as 2.
+
+    The gradient where the norm is 0 is 0. For matrix norms (p="nuc" and the like) use `linalg.matrix_norm`.
+
+    >>> gl.norm(gl.tensor([3.0, 4.0]))
+    tensor(5.)
+    """
+    dim = dim if axis is None else either("norm", dim, None, axis)
+    keepdim = keepdim if keepdims is None else keepdims
+    x = input if dtype is None else input.to(dtype)
+    floating("norm", x)
+    if p is None or p == "fro":
+        p = 2.0
+    if not isinstance(p, (int, float)):
+        raise ValueError(f'norm: p is a number or "fro", not {p!r}; linalg.matrix_norm has the norms of matrices')
+    dims = dims_of("norm", x, dim)
+    if math.isinf(p) and any(x._array.shape[d] == 0 for d in dims):
+        raise ShapeError(f"norm: order {p} has no value for no elements: shape {x._array.shape}")
+    return vector_norm(x, float(p), dims, keepdim) if out is None else into("norm", out, vector_norm(x, float(p), dims, keepdim))
+
+
+def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
+    """The p-norm of input - other, which broadcast.
+
+    >>> gl.dist(gl.tensor([0.0, 0.0]), gl.tensor([3.0, 4.0]))
+    tensor(5.)
+    """
+    return norm(input - other, float(p))
+
+
+def renorm(input: Tensor, p: float, dim: int | None = None, maxnorm: Any = None, *, out: Any = None, axis: Any = None) -> Tensor:
+    """The parts along `dim` whose p-norm is above `maxnorm`, scaled down to it; the others as they are.
+
+    >>> gl.renorm(gl.tensor([[3.0, 4.0], [0.3, 0.4]]), 2, 0, 1.0)
+    tensor([[0.6000, 0.8000],
+            [0.3000, 0.4000]])
+    """
+    if axis is not None or dim is None:
+        dim = required("renorm", dim, axis)
+    rank = len(floating("renorm", input)._array.shape)
+    if rank < 2:
+        raise RuntimeError(f"renorm: at least two dimensions, not shape {input._array.shape}")
+    if not p > 0 or not maxnorm >= 0:
+        raise RuntimeError(f"renorm: p is above 0 and maxnorm not negative, got {p} and {maxnorm}")
+    dim = normalize_dim(dim, rank)
+    size = vector_norm(input, float(p), tuple(d for d in range(rank) if d != dim), True)
+    result = input * (maxnorm / (size + 1e-7)).where(size > maxnorm, 1.0)
+    return result if out is None else into("renorm", out, result)
+
+
+class NormMethods(Differentiable):
+    """The methods of this family."""
+
+    __slots__ = ()
+    norm, dist, renorm = norm, dist, renorm

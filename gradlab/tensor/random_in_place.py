@@ -1,0 +1,138 @@
+"""In-place methods that fill a tensor with random numbers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from gradlab.autograd import inplace
+from gradlab.autograd.base import Differentiable
+from gradlab.autograd.mode import current
+from gradlab.dtype import FLOAT64, FLOATING
+from gradlab.tensor.generator import Generator
+from gradlab.tensor.update import assign
+
+if TYPE_CHECKING:
+    pass
+from gradlab.tensor.random import bernoulli, integers, limits, make, multinomial, not_negative, trials
+
+
+def _fill(name: str, tensor: Any, make_values: Callable[[], Any], floating: bool = True) -> Any:
+    """Write freshly drawn numbers into a tensor."""
+    inplace.check(name, tensor, current())
+    if floating and tensor._array.dtype not in FLOATING:
+        raise RuntimeError(f"{name}: fills floating point tensors, not {tensor.dtype}")
+    values = make_values()
+    return assign(name, tensor, values if values._array.dtype == tensor._array.dtype else values.to(tensor._array.dtype))
+
+
+class RandomMethods(Differentiable):
+    """The methods of this family. Each fills the tensor with numbers drawn from `generator` (default: the default generator)."""
+
+    __slots__ = ()
+    bernoulli, multinomial = bernoulli, multinomial
+
+    def uniform_(self, low: float = 0.0, to: float = 1.0, *, generator: Generator | None = None) -> Any:
+        """Uniformly distributed over [low, to).
+
+        >>> gl.zeros(2).uniform_(3, 3)
+        tensor([3., 3.])
+        """
+        if not low <= to:
+            raise RuntimeError(f"uniform_: the range from {low} to {to} is empty")
+        return _fill("uniform_", self, lambda: _like(self, "uniform", generator, low=float(low), high=float(to)))
+
+    def normal_(self, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None) -> Any:
+        """Normally distributed.
+
+        >>> gl.zeros(2).normal_(5, 0)
+        tensor([5., 5.])
+        """
+        not_negative("normal_", "std", std)
+        return _fill("normal_", self, lambda: _like(self, "normal", generator, mean=float(mean), std=float(std)))
+
+    def exponential_(self, lambd: float = 1.0, *, generator: Generator | None = None) -> Any:
+        """Exponentially distributed with rate `lambd`.
+
+        >>> bool((gl.zeros(9).exponential_() >= 0).all())
+        True
+        """
+        if not lambd > 0:
+            raise RuntimeError(f"exponential_: the rate is above zero, got {lambd}")
+        return _fill("exponential_", self, lambda: _like(self, "exponential", generator, rate=float(lambd)))
+
+    def log_normal_(self, mean: float = 1.0, std: float = 2.0, *, generator: Generator | None = None) -> Any:
+        """e to the power of normally distributed numbers of that mean and standard deviation.
+
+        >>> bool((gl.zeros(9).log_normal_() > 0).all())
+        True
+        """
+        if not std > 0:
+            raise RuntimeError(f"log_normal_: std is above zero, got {std}")
+        return _fill("log_normal_", self, lambda: _like(self, "normal", generator, FLOAT64, mean=float(mean), std=float(std)).exp())
+
+    def cauchy_(self, median: float = 0.0, sigma: float = 1.0, *, generator: Generator | None = None) -> Any:
+        """Cauchy distributed: median + sigma · tan(π (u - 1/2)).
+
+        >>> gl.zeros(2).cauchy_().shape
+        (2,)
+        """
+        if not sigma > 0:
+            raise RuntimeError(f"cauchy_: sigma is above zero, got {sigma}")
+
+        def values() -> Any:
+            angle = _like(self, "uniform", generator, FLOAT64, low=-math.pi / 2, high=math.pi / 2)
+            return angle.sin() / angle.cos() * sigma + median
+
+        return _fill("cauchy_", self, values)
+
+    def geometric_(self, p: float, *, generator: Generator | None = None) -> Any:
+        """Number of trials of probability p until the first success: ceil(log(1 - u) / log(1 - p)), at least 1.
+
+        >>> bool((gl.zeros(9).geometric_(0.5) >= 1).all())
+        True
+        """
+        if not 0 < p < 1:
+            raise RuntimeError(f"geometric_: p lies between 0 and 1, got {p}")
+
+        def values() -> Any:
+            return (_like(self, "exponential", generator, FLOAT64, rate=1.0) / -math.log1p(-p)).ceil().clamp(1)
+
+        return _fill("geometric_", self, values, floating=False)
+
+    def bernoulli_(self, p: Any = 0.5, *, generator: Generator | None = None) -> Any:
+        """1 with probability p (a number or a tensor that broadcasts), else 0.
+
+        >>> gl.zeros(2).bernoulli_(gl.tensor([0.0, 1.0]))
+        tensor([0., 1.])
+        """
+        target: Any = self
+        chances = p.detach().expand(target.shape) if isinstance(p, Differentiable) else None  # type: ignore[attr-defined]
+
+        def values() -> Any:
+            if chances is None:
+                return bernoulli(target.detach(), float(p), generator=generator)
+            return trials(chances, target._array.dtype, generator)
+
+        return _fill("bernoulli_", self, values, floating=False)
+
+    def random_(self, low: int | None = None, to: int | None = None, *, generator: Generator | None = None) -> Any:
+        """Integers: `random_(low, to)` from low up to, but not including, to; `random_(to)` from 0; `random_()` all that the dtype holds
+        exactly and that are not negative.
+
+        >>> gl.zeros(2).random_(5, 6)
+        tensor([5., 5.])
+        """
+        target: Any = self
+        if low is not None and to is None:
+            low, to = 0, low
+        first, last = low or 0, limits(self._array.dtype)[1] + 1 if to is None else to
+        dtype = self._array.dtype
+        return _fill(
+            "random_", self, lambda: integers("random_", first, last, target.shape, dtype, target.device, generator), floating=False
+        )
+
+
+def _like(tensor: Any, kind: str, generator: Generator | None, dtype: Any = None, **params: Any) -> Any:
+    return make(kind, tensor.shape, tensor._array.dtype if dtype is None else dtype, tensor.device, generator, **params)

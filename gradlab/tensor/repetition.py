@@ -1,0 +1,117 @@
+"""Repetition: tensors repeated along dimensions, and shapes broadcast."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gradlab import ops
+from gradlab.autograd.base import Differentiable
+from gradlab.autograd.record import bind, wrap
+from gradlab.spec import broadcast_shapes, count, normalize_dim, whole
+from gradlab.tensor.alias import either
+from gradlab.tensor.convert import moved
+from gradlab.tensor.shape import expand, reshape, sizes
+
+if TYPE_CHECKING:
+    from gradlab.tensor.tensor import Tensor
+
+__all__ = ["broadcast_shapes", "broadcast_tensors", "broadcast_to", "repeat_interleave", "tile"]
+
+_repeated = bind(ops.layout.repeated)
+
+
+def repeat(input: Tensor, *repeats: Any) -> Tensor:
+    """The tensor repeated along each dimension, as often as `repeats` says; further repeats in front make new dimensions.
+
+    >>> gl.tensor([1, 2]).repeat(2, 2)
+    tensor([[1, 2, 1, 2],
+            [1, 2, 1, 2]])
+    """
+    times = sizes(repeats)
+    shape = input._array.shape
+    if len(times) < len(shape) or any(r < 0 for r in times):
+        raise RuntimeError(f"repeat: a count that is not negative for each dimension of shape {shape} at least, got {times}")
+    own = (1,) * (len(times) - len(shape)) + tuple(shape)
+    apart = tuple(s for size in own for s in (1, size))
+    spread = tuple(s for r, size in zip(times, own, strict=True) for s in (r, size))
+    return reshape(expand(reshape(input, apart), spread), tuple(r * s for r, s in zip(times, own, strict=True)))
+
+
+def tile(input: Tensor, *dims: Any) -> Tensor:
+    """As `repeat`; missing repeats in front are 1.
+
+    >>> gl.tile(gl.tensor([1, 2]), 2)
+    tensor([1, 2, 1, 2])
+    """
+    times = sizes(dims)
+    return repeat(input, (1,) * (len(input._array.shape) - len(times)) + times)
+
+
+def repeat_interleave(
+    input: Tensor, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None, axis: Any = None
+) -> Tensor:  # fmt: skip
+    """Each element repeated `repeats` times in a row along `dim` (default: of the flattened tensor).
+
+    repeats: a number, or a vector of integers, one for each element along `dim`. A single tensor argument holds the repeats of 0, 1, 2, ….
+
+    >>> gl.repeat_interleave(gl.tensor([1, 2]), 2)
+    tensor([1, 1, 2, 2])
+    """
+    dim = dim if axis is None else either("repeat_interleave", dim, None, axis)
+    if repeats is None:
+        return _repeated(input)
+    if dim is None:
+        input, dim = reshape(input, -1), 0
+    shape = input._array.shape
+    dim = normalize_dim(dim, len(shape))
+    if not shape:
+        input, shape = reshape(input, 1), (1,)
+    if isinstance(repeats, (tuple, list)):
+        repeats = moved(wrap(np.array(repeats, np.int64)), input.device)
+    if isinstance(repeats, Differentiable):
+        if len(repeats._array.shape) > 1 or count(repeats._array.shape) not in (1, shape[dim]):
+            raise RuntimeError(
+                f"repeat_interleave: repeats of shape {repeats._array.shape} do not fit dimension {dim} of size {shape[dim]}: one number, "
+                f"or one for each element"
+            )
+        if repeats._array.dtype.kind not in "iu":
+            raise RuntimeError(f"repeat_interleave: repeats are integers, not {repeats.dtype}")  # type: ignore[attr-defined]
+        found = input.index_select(dim, _repeated(reshape(repeats, -1).expand(shape[dim])))  # type: ignore[arg-type]
+    else:
+        if repeats < 0:
+            raise RuntimeError(f"repeat_interleave: repeats are not negative, got {repeats}")
+        wide = expand(input.unsqueeze(dim + 1), (*shape[: dim + 1], whole(repeats), *shape[dim + 1 :]))
+        found = reshape(wide, (*shape[:dim], shape[dim] * whole(repeats), *shape[dim + 1 :]))
+    if output_size is not None and found._array.shape[dim] != output_size:
+        raise RuntimeError(f"repeat_interleave: output_size {output_size} is not the size {found._array.shape[dim]} that repeats give")
+    return found
+
+
+def broadcast_to(input: Tensor, size: Any) -> Tensor:
+    """Sizes of 1 repeated, and new dimensions in front, to the shape `size`. A view that cannot be written.
+
+    >>> gl.broadcast_to(gl.tensor([1, 2]), (2, 2))
+    tensor([[1, 2],
+            [1, 2]])
+    """
+    return expand(input, size)
+
+
+def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
+    """All tensors broadcast to one shape. Views that cannot be written.
+
+    >>> [x.shape for x in gl.broadcast_tensors(gl.ones(2, 1), gl.ones(3))]
+    [(2, 3), (2, 3)]
+    """
+    found = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors
+    shape = broadcast_shapes(*(x._array.shape for x in found))
+    return tuple(expand(x, shape) for x in found)
+
+
+class RepetitionMethods(Differentiable):
+    """The methods of this family."""
+
+    __slots__ = ()
+    repeat, tile, repeat_interleave, broadcast_to = repeat, tile, repeat_interleave, broadcast_to

@@ -1,0 +1,31 @@
+"""Every module, exported and run by ONNX Runtime beside itself."""
+
+from __future__ import annotations
+
+import inspect
+
+import pytest
+
+import gradlab as gl
+from gradlab import nn
+
+from onnx_modules import cases
+
+pytest.importorskip("onnx")
+pytest.importorskip("onnxruntime")
+
+CASES = list(cases())
+ABSTRACT = {"Module", "RNNBase", "RNNCellBase"}  # nothing can be called
+
+
+def test_every_module_is_in_the_table():
+    modules = {n for n in nn.__all__ if inspect.isclass(getattr(nn, n)) and issubclass(getattr(nn, n), nn.Module)}
+    assert modules - ABSTRACT <= {name for name, _, _ in CASES}
+
+
+@pytest.mark.parametrize("number", range(len(CASES)), ids=lambda i: f"{CASES[i][0]}-{i}")
+def test_module(tmp_path, number):
+    _, make, arguments = CASES[number]
+    gl.manual_seed(1)
+    found = gl.onnx.export(make().eval(), arguments, tmp_path / "m.onnx")
+    assert found.deviation < 1e-4 and "Runtime" in found.checked_by and not found.unchecked
