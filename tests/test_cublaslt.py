@@ -33,6 +33,7 @@ def standin(cuda, blas):
     yield blas.library
     blas.library.refused = lambda task: False
     cuda._plans.clear()
+    cuda.known.clear()
     blas._prepared.clear()
 
 
@@ -104,6 +105,7 @@ def test_dropped_with_the_plan(cuda, blas, standin):
     x @ x.mT
     assert standin._objects
     cuda._plans.clear()
+    cuda.known.clear()
     blas._prepared.clear()
     assert not standin._objects
 

@@ -159,6 +159,8 @@ def test_to_the_gpu_and_back(made, name, tmp_path):
     assert all(t.device.type == "cuda" for t in flat(there))
     for x, y in zip(flat(p(*args)), flat(there), strict=True):
         np.testing.assert_allclose(x.detach().numpy(), y.detach().cpu().numpy(), rtol=1e-4, atol=1e-5)
+    moved = gl.jit.load(tmp_path / "p.glp").to("cuda")
+    alike(moved(*[a.to("cuda") for a in args]), there)
     traced_there = gl.jit.trace(lambda x: gl.relu(x) + gl.zeros(3, device="cuda"), (gl.ones(3).to("cuda"),))
     traced_there.save(tmp_path / "q.glp")
     back = gl.jit.load(tmp_path / "q.glp", device="cpu")

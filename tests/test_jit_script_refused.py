@@ -158,6 +158,17 @@ def sets_an_item(x):
     return x
 
 
+class Box:
+    last = None
+
+
+def sets_an_attribute(x):
+    box = Box()
+    if x.sum() > 0:
+        box.last = x
+    return x
+
+
 def one_branch_only(x):
     if x.sum() > 0:
         y = x
@@ -232,6 +243,7 @@ TRACED = {
     breaks_in_tensor_range: "a loop over a range of tensors has break",
     appends: "a list is changed inside of the loop of line .*collect results in a tensor.*\n  at: .*: found.append.x.",
     sets_an_item: 'a dict is changed inside of the if of line .*\n  at: .*: table\\["a"\\] = x',
+    sets_an_attribute: "a Box is changed inside of the if of line",
     one_branch_only: "y gets a value only where the condition holds, and is used behind the if; give it one .*\n  at: .*if x.sum",
     another_shape: r"y is float32\[\] where the condition holds, and float32\[2\] where it does not; both branches give one shape",
     another_dtype_in_a_loop: r"n is int64\[\] \(from 0\) before the loop, and float32\[\] after a turn; .*\n  at: .*: while x.sum\(\) < 3:",

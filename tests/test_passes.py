@@ -238,3 +238,15 @@ def test_a_table_as_long_as_what_is_looked_up_stays():
     table, weight, bias = (gl.randn(*shape, requires_grad=True) for shape in ((20, 4), (6, 4), (6,)))
     graph = trace(looked_up(), table, weight, bias, gl.randint(0, 20, (3, 8)), gl.randn(24, 6)).graph
     assert rows(PASSES["project_tables"](graph)) == rows(graph)
+
+
+def test_a_result_that_is_a_copy_of_written_state_keeps_its_copy():
+    p = gl.ones(2)
+
+    def step(x):
+        before = p.clone()
+        p.add_(x)
+        return before
+
+    compiled = gl.compile(step)
+    assert [compiled(gl.ones(2)).tolist() for _ in range(4)] == [[float(i)] * 2 for i in (1, 2, 3, 4)]

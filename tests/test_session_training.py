@@ -10,6 +10,7 @@ import gradlab.nn.functional as F
 from gradlab import data, nn
 from gradlab.graph.symbol import TraceError
 from gradlab.models.digits import DigitsCNN, DigitsMLP
+from gradlab.models.gpt import GPT, GPTConfig
 
 RANDOM = np.random.default_rng(0)
 XS, YS = RANDOM.normal(size=(6, 5, 12)).astype("f"), RANDOM.integers(0, 4, (6, 5))
@@ -97,6 +98,28 @@ def test_digits_mlp_is_trained_as_by_eager_code():
 def test_digits_cnn_is_trained_as_by_eager_code():
     xs, ys = digits()
     compared(DigitsCNN, lambda p: gl.optim.SGD(p, lr=0.05), xs[:3], ys[:3], shape=[None, 1, 8, 8], rtol=1e-4, weights=False)
+
+
+def test_gpt_with_unknown_batch_and_time():
+    config = GPTConfig(vocab_size=11, block_size=16, n_layer=2, n_head=2, n_embd=8, dropout=0.1)
+    adam = lambda p: gl.optim.AdamW(p, lr=0.01)
+    loss_of = lambda logits, y: F.cross_entropy(logits.flatten(0, 1), y.flatten())
+    g = gl.Graph()
+    with g.as_default():
+        x, y = (gl.placeholder(gl.int64, ["batch", gl.graph.unknown("time", 12)]) for _ in range(2))
+        model = GPT(config)
+        loss = loss_of(model(x), y)
+        train = adam(model.parameters()).minimize(loss)
+    texts = [RANDOM.integers(0, 11, (2, b, n)) for b, n in ((2, 5), (3, 16), (2, 5))]
+    gl.manual_seed(1)
+    with gl.Session(g) as s:
+        s.run(gl.global_variables_initializer())
+        found = [float(s.run([train, loss], {x: a, y: b})[1]) for a, b in texts]
+    gl.manual_seed(1)
+    twin = GPT(config)
+    opt = adam(twin.parameters())
+    want = [opt.minimize(loss_of(twin(gl.tensor(a)), gl.tensor(b))).item() for a, b in texts]
+    np.testing.assert_allclose(found, want, rtol=1e-5)
 
 
 def test_eager_minimize_and_apply_gradients():
@@ -323,6 +346,23 @@ class TestCuda:
             found = s.run(noise)
         gl.manual_seed(1)
         np.testing.assert_array_equal(found, gl.rand(3).numpy())
+
+    def test_control_flow(self):
+        g = gl.Graph()
+        with g.as_default():
+            x = gl.placeholder(gl.float32, [None, 3])
+            v = gl.Variable([1.0, 2.0, 3.0])
+            chosen = gl.cond(x.sum() > 0, lambda a: a * v + gl.ones(3), lambda a: a - v, (x,))
+            halved = gl.while_loop(lambda a: a.abs().max() > 1, lambda a: (a / 2 + gl.zeros(3),), (x,))[0]
+            last, sums = gl.scan(lambda c, row: (c + row * v, c + row + gl.arange(3)), gl.zeros(3), x)
+            (slope,) = gl.autograd.grad((last * last).sum() + chosen.sum(), [v])
+        found = []
+        for device in ("cpu", "cuda"):
+            with gl.Session(g, device=device) as s:
+                s.run(gl.global_variables_initializer())
+                found.append(s.run([chosen, halved, last, sums, slope], {x: np.full((2, 3), 3)}))
+        for a, b in zip(*found, strict=True):
+            np.testing.assert_allclose(a, b)
 
     def test_modules_on_the_gpu_decide(self):
         layer = nn.Linear(2, 2).to("cuda")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
 from gradlab.backends.cpu import number_spec
@@ -57,6 +57,18 @@ def _names(value: Any) -> Iterator[str]:
             yield from _names(part)
     elif isinstance(value, slice):
         yield from _names((value.start, value.stop, value.step))
+
+
+FLOWS = (Scan, Switch, While)
+
+
+def with_parts(flow: Any, change: Callable[[Part], Part]) -> Any:
+    """The control flow with other sub-graphs."""
+    if isinstance(flow, Scan):
+        return Scan(change(flow.body), flow.carries, flow.stacked, flow.length, flow.reverse)
+    if isinstance(flow, Switch):
+        return Switch([change(p) for p in flow.parts], flow.reads, flow.writes)
+    return While(change(flow.condition), change(flow.body), flow.carries, flow.constants)
 
 
 class _Specializer:
@@ -128,12 +140,11 @@ class _Specializer:
             return {k: self.param(v, call) for k, v in value.items()}
         if isinstance(value, slice):
             return slice(*(self.param(v, call) for v in (value.start, value.stop, value.step)))
-        if isinstance(value, Scan):
-            return Scan(self.part(value.body), value.carries, value.stacked, self.checked(value.length, call), value.reverse)
-        if isinstance(value, Switch):
-            return Switch([self.part(p) for p in value.parts], value.reads, value.writes)
-        if isinstance(value, While):
-            return While(self.part(value.condition), self.part(value.body), value.carries, value.constants)
+        if isinstance(value, FLOWS):
+            found = with_parts(value, self.part)
+            if isinstance(found, Scan):
+                found.length = self.checked(found.length, call)
+            return found
         return value
 
     def part(self, part: Part) -> Part:

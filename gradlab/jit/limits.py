@@ -9,8 +9,9 @@ from gradlab.graph.control.looping import While
 from gradlab.graph.control.part import Part
 from gradlab.graph.control.scanning import Scan
 from gradlab.graph.dims import hint, is_unknown
-from gradlab.graph.ir import Call, Graph
+from gradlab.graph.ir import Call, Graph, Value
 from gradlab.jit.portable import LoadError
+from gradlab.jit.schema import check_call
 from gradlab.spec import count
 
 MAX_BYTES = 1 << 36  # of all results of a program together: 64 GiB
@@ -37,6 +38,16 @@ def needed_bytes(graph: Graph) -> int:
             total += sum(count([*map(hint, v.spec.shape)]) * v.spec.dtype.itemsize for v in call.outputs if not is_unknown(v.spec.shape))
         total += sum(needed_bytes(part.source) for part in parts_of(call))
     return total
+
+
+def check_again(graph: Graph) -> None:
+    """LoadError for a graph whose parameters make no sense now that its unknown sizes are known."""
+    for call in graph.calls:
+        inner = list(parts_of(call))
+        if not inner:
+            check_call(call.op, [x.spec if isinstance(x, Value) else x for x in call.inputs], call.params)
+        for part in inner:
+            check_again(part.source)
 
 
 def check_size(graph: Graph, limit: int = MAX_BYTES) -> None:

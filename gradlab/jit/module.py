@@ -17,7 +17,7 @@ from gradlab.graph.dims import Dim, is_unknown, known_sizes
 from gradlab.graph.ir import Graph, Value
 from gradlab.graph.specialize import specialize
 from gradlab.graph.tree import flatten
-from gradlab.jit.limits import check_size
+from gradlab.jit.limits import check_again, check_size
 from gradlab.jit.plan import Held, Plan
 from gradlab.jit.portable import nested, structure_text
 from gradlab.jit.replay import run
@@ -87,6 +87,16 @@ class ScriptModule(Module):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Run the program. ValueError where the arguments do not fit those of the trace."""
         args = self._positional(args, kwargs)
+        if not self._plan.checked:
+            return self._called(args)
+        try:
+            return self._called(args)
+        except (ArithmeticError, LookupError, AttributeError) as error:
+            if isinstance(error, IndexError):
+                raise
+            raise RuntimeError(f"{self._plan.title}: the program fails: {type(error).__name__}: {error}") from error
+
+    def _called(self, args: tuple[Any, ...]) -> Any:
         # A compiled loop of unknown length has no backward; run call by call it has.
         if self._plan.careful or (self._loops and current().recording and current().tracer is None):
             return self._careful(*args) if self._plan.careful else self._run(*args)
@@ -181,6 +191,7 @@ class ScriptModule(Module):
             found = specialize(graph, sizes)
             if plan.checked:
                 check_size(found)
+                check_again(found)
             self._special[key] = found
         return self._special[key]
 

@@ -17,6 +17,7 @@ from gradlab.dtype import FLOATING, INT64
 from gradlab.graph.dims import hint
 from gradlab.jit.portable import LoadError, short
 from gradlab.op import Op
+from gradlab.ops import vision_cpu
 from gradlab.spec import Spec
 
 Check = Callable[[Any, "Place"], bool]
@@ -63,6 +64,9 @@ def check_call(op: Op, specs: Sequence[Any], params: dict[str, Any]) -> None:
         check = OVERRIDES.get((op.name, name)) or PARAMETERS.get(name, _plain)
         if not check(value, place):
             raise LoadError(f"its parameter {name} is {short(value)}")
+    spatial = [v for n, v in params.items() if n in _SPATIAL and isinstance(v, tuple) and (op.name, n) not in OVERRIDES]
+    if len({len(v) for v in spatial}) > 1 or any(len(v) >= max(place.rank, 1) for v in spatial):
+        raise LoadError(f"its parameters {short(params)} are of different numbers of dimensions")
     extra = CALLS.get(op.name)
     if extra is not None and not extra(place):
         raise LoadError(f"its parameters {short(params)} do not fit its inputs")
@@ -181,6 +185,21 @@ def _table(value: Any, place: Place) -> bool:
     return type(kind) is str and numbers and finite and hint(source) < 1 << 31 and hint(target) < 1 << 31 and size == place.shape[dim]
 
 
+def _resampled(kind: str, inputs: Any, outputs: Any, *rest: Any) -> bool:
+    """Whether a table takes from inside of its input. (Looked at again where its sizes become known.)"""
+    known: dict[str, tuple[int, ...]] = {"nearest": (1,), "nearest-exact": (1,), "area": (0,), "linear": (2,), "cubic": (2,)}
+    known |= {"linear-antialias": (1, 2), "cubic-antialias": (1, 2), "reflect": (1,), "replicate": (1,), "circular": (1,)}
+    if len(rest) not in known.get(kind, ()):
+        return False
+    if any(hasattr(v, "expr") for v in (inputs, outputs, *rest)):
+        return True
+    wide = abs(rest[0]) if rest else inputs / max(outputs, 1)
+    if inputs < 1 or outputs < 1 or wide > 1 << 31 or outputs * min(inputs, 4 * wide + 4) > 1 << 24:
+        return False
+    places = np.asarray(vision_cpu.taps((kind, inputs, outputs, *rest))[0])
+    return bool(((places >= 0) & (places < inputs)).all())
+
+
 def _plain(value: Any, place: Place) -> bool:
     """A parameter of a row that is not gradlab's own."""
     if isinstance(value, tuple):
@@ -192,6 +211,7 @@ def _squeezed(place: Place) -> bool:
     return all(place.shape[d] == 1 for d in place.params["dims"])
 
 
+_SPATIAL = frozenset({"dilation", "kernel", "stride", "padding", "outputs", "size"})
 _KINDS: dict[Check, str] = {
     _bool: "accumulate causal ceil_mode consecutive decoupled descending full include include_self invert keepdim largest lower maximize "
            "nesterov overlap pass_nan replacement reverse right unitriangular upper wrap",
@@ -225,6 +245,7 @@ OVERRIDES: dict[tuple[str, str], Check] = {
     ("unfold_backward", "size"): _count,
     ("unfold", "step"): _positive,
     ("unfold_backward", "step"): _positive,
+    ("dropout", "p"): lambda value, place: _number(value, place) and 0 <= value <= 1,
     ("unsqueeze", "dim"): lambda value, place: type(value) is int and 0 <= value <= place.rank,
     ("diagonal_embed", "dim1"): lambda value, place: type(value) is int and 0 <= value <= place.rank,
     ("diagonal_embed", "dim2"): lambda value, place: type(value) is int and 0 <= value <= place.rank,
@@ -232,6 +253,13 @@ OVERRIDES: dict[tuple[str, str], Check] = {
     ("flip", "dims"): lambda value, place: _dims_in_any_order(value, place),
 }
 CALLS: dict[str, Callable[[Place], bool]] = {
+    "diagonal": lambda place: place.params["dim1"] != place.params["dim2"],
+    "layer_norm": lambda place: 1 <= place.params["k"] <= place.rank,
+    "rms_norm": lambda place: 1 <= place.params["k"] <= place.rank,
+    "random_integers": lambda place: place.params["low"] < place.params["high"],
+    "random_permutation": lambda place: len(place.params["shape"]) == 1,
+    "resample": lambda place: _resampled(*place.params["table"]),
+    "polygamma": lambda place: hint(place.params["n"]) <= 100,
     "squeeze": _squeezed,
     "index": lambda place: len(place.params["dims"]) > 0,
     "index_put": lambda place: len(place.params["dims"]) > 0,

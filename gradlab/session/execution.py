@@ -8,13 +8,14 @@ from gradlab import dispatch
 from gradlab.autograd.base import version_of
 from gradlab.autograd.node import next_sequence
 from gradlab.device import CPU, Device
+from gradlab.graph.control.part import Part
 from gradlab.graph.device.memory import memory_of
 from gradlab.graph.dims import known_sizes, symbols
 from gradlab.graph.execute import Line
 from gradlab.graph.ir import Call, Graph as Program, Value
 from gradlab.graph.native.executable import executable
 from gradlab.graph.passes import optimize
-from gradlab.graph.specialize import specialize, unknowns
+from gradlab.graph.specialize import FLOWS, specialize, unknowns, with_parts
 from gradlab.optim.hyper import values
 from gradlab.session.graph import Graph
 from gradlab.session.nodes import FeedError, State, UninitializedError, at
@@ -139,6 +140,11 @@ class Execution:
         return [a if a.shape else a[()] for a in outs]
 
 
+def _part_on(part: Part, device: Device) -> Part:
+    graph = on_device(part.source, device)
+    return Part(graph.inputs, graph.calls, graph.outputs, device)
+
+
 def on_device(program: Program, device: Device) -> Program:
     """The program with all of its calls on that device: what makes tensors makes them there, and moves are left out."""
     same: dict[int, Value] = {}
@@ -149,6 +155,8 @@ def on_device(program: Program, device: Device) -> Program:
             same[call.outputs[0].id] = inputs[0]
             continue
         params = {**call.params, "device": device} if "device" in call.params else call.params
+        if isinstance(flow := params.get("flow"), FLOWS) and device != CPU:
+            params = {**params, "flow": with_parts(flow, lambda part: _part_on(part, device))}
         calls.append(Call(call.op, inputs, params, call.outputs, call.position))
 
     def there(value: Value) -> Value:

@@ -37,7 +37,8 @@ def convolution(step: Step, out: Emitter) -> None:
     n, inputs, outputs = x.shape[0], x.shape[1], y.shape[1]
     k = inputs // groups * kh * kw
     places = high_out * wide_out
-    columns = max(min(BLOCK // (k * 4) // 32 * 32, -(-places // 32) * 32), 32)
+    share = -(-n * groups * places // 128) * 32  # so that there are four blocks to share among threads
+    columns = max(min(BLOCK // (k * 4) // 32 * 32, -(-places // 32) * 32, share), 32)
     out.part("gemm.c")
     out.part("conv.c")
     out.own(columns * k * 4)

@@ -103,6 +103,7 @@ def _rewritten(function: FunctionType) -> tuple[FunctionType, str]:
     (definition,) = tree.body
     if not isinstance(definition, ast.FunctionDef):
         raise ScriptError(f"jit.script: {function.__qualname__} is no plain def")
+    _mangle(function, definition)
     check(file, definition)
     Rewriter(file, definition)
     free = list(function.__code__.co_freevars)
@@ -119,6 +120,16 @@ def _rewritten(function: FunctionType) -> tuple[FunctionType, str]:
     made.__kwdefaults__ = function.__kwdefaults__
     made.__qualname__, made.__module__, made.__doc__ = function.__qualname__, function.__module__, function.__doc__
     return made, text
+
+
+def _mangle(function: FunctionType, definition: ast.FunctionDef) -> None:
+    """A class's private names (`self.__x`) as the class has them: the source is compiled outside of it."""
+    owner = function.__qualname__.rpartition(".")[0].rpartition(".")[2].lstrip("_")
+    if not owner or owner == "<locals>":
+        return
+    for node in ast.walk(definition):
+        if isinstance(node, ast.Attribute) and node.attr.startswith("__") and not node.attr.endswith("__"):
+            node.attr = f"_{owner}{node.attr}"
 
 
 def _inner(code: CodeType, name: str) -> CodeType:
