@@ -116,7 +116,7 @@ class CudaExecutable:
         self._written = [i for i, v in enumerate(line.inputs) if v.id in written]
 
     def _gather(self, units: list[Unit], relative: dict[int, Place], ends: set[int]) -> list[Unit]:
-        return mega.gathered(units, relative, ends, self.backend.updates)
+        return mega.gathered(units, relative, ends)
 
     def _spread(self, units: list[Unit], moments: list[Moment], root: dict[int, int], bases: dict[int, Place]) -> list[Moment]:
         """Streams for the units, and moments for the planner that hold for both."""

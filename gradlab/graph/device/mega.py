@@ -44,17 +44,11 @@ def enabled() -> bool:
 # ---------------------------------------------------------------- choosing
 
 
-def gathered(units: Sequence[Unit], places: dict[int, Place], ends: set[int], updates: frozenset[str] | set[str]) -> list[Unit]:
+def gathered(units: Sequence[Unit], places: dict[int, Place], ends: set[int]) -> list[Unit]:
     """The units, with neighbours that are small as one unit with `parts`.
 
     places: for each value the one in whose memory it lies (as base), and how. ends: values that leave the program, by that one.
     """
-    groups: list[list[Unit]] = []  # units that one launch would run
-    for unit in units:
-        if groups and unit.calls[0].op.name in updates and _same_group(unit.calls[0], groups[-1][0]):
-            groups[-1].append(unit)
-        else:
-            groups.append([unit])
     found: list[Unit] = []
     run: list[list[Unit]] = []
 
@@ -62,7 +56,7 @@ def gathered(units: Sequence[Unit], places: dict[int, Place], ends: set[int], up
         found.extend(_joined(run, units, places, ends))
         run.clear()
 
-    for members in groups:
+    for members in _groups(units):
         price = _cost(members, places)
         if price is None or price > LAUNCH:
             close()
@@ -115,7 +109,10 @@ def _shared(unit: Unit, inside: dict[int, Value], places: dict[int, Place]) -> A
     for u in unit.parts:
         if not u.loop:
             specs.update({v.id: v.spec for v in u.calls[0].outputs if v.id in inside})
-    moments = [Moment([places[n].base for n in u.reads()], [v.id for c in u.calls for v in c.outputs]) for u in unit.parts]
+    moments = [
+        Moment([places[n].base for u in group for n in u.reads()], [v.id for u in group for c in u.calls for v in c.outputs])
+        for group in _groups(unit.parts)  # within a stage there are no barriers
+    ]
     return plan_buffers(moments, specs)
 
 
@@ -169,29 +166,23 @@ def _written(
     lines: list[str] = []
     held = f"reinterpret_cast<double*>(shared + {plan.size})"
     needed = 0
-    i = 0
-    while i < len(unit.parts):
-        part, last = unit.parts[i], i
-        call = part.calls[0]
+    for group in _groups(unit.parts):
+        part, call = group[0], group[0].calls[0]
         if call.op.name in FORMS and not part.loop:
-            while last + 1 < len(unit.parts) and _same_group(call, unit.parts[last + 1]):
-                last += 1
-            calls = [u.calls[0] for u in unit.parts[i : last + 1]]
-            kind = compute_type(calls[0].inputs[0].spec.dtype)
-            memory = held.replace("double", kind)
+            calls = [u.calls[0] for u in group]
+            memory = held.replace("double", compute_type(call.inputs[0].spec.dtype))
             counters = stages_updates.write_counters(calls, memory, writer)
             if counters:
                 needed = max(needed, len(calls) * stages_updates.CONSTANTS * 8)
-                lines += [*barriers.before(unit.parts[i : last + 1]), *counters, "__syncthreads();"]
+                lines += [*barriers.before(group), *counters, "__syncthreads();"]
                 barriers.clear()
-            lines += [*barriers.before(unit.parts[i : last + 1]), *stages_updates.write_updates(calls, memory, writer)]
+            lines += [*barriers.before(group), *stages_updates.write_updates(calls, memory, writer)]
         else:
-            lines += barriers.before([part])
+            lines += barriers.before(group)
             if part.loop:
                 lines += stages.write_loop(Loop(part.calls, [v for c in part.calls for v in c.outputs if _stored(v, plan, places)]), writer)
             else:
                 lines += _STAGES[call.op.name].write(call, writer)
-        i = last + 1
     names = ", ".join(f"{STORAGE[relative[n].dtype.name]}* {name}" for n, name in pointers.items())
     body = "\n".join([
         *(text.replace("@F", name) for text, name in writer.functions.items()),
@@ -205,8 +196,21 @@ def _written(
     return name, body.replace("@K", name), list(pointers)
 
 
-def _same_group(call: Call, unit: Unit) -> bool:
-    return not unit.loop and unit.calls[0].op.name in FORMS and group_of(unit.calls[0]) == group_of(call)
+def _groups(units: Sequence[Unit]) -> list[list[Unit]]:
+    """Units by stage: an optimizer's updates that are alike, and do not read what one another make, are one."""
+    groups: list[list[Unit]] = []
+    for unit in units:
+        if groups and not unit.loop and unit.calls[0].op.name in FORMS and _alike(groups[-1], unit):
+            groups[-1].append(unit)
+        else:
+            groups.append([unit])
+    return groups
+
+
+def _alike(group: Sequence[Unit], unit: Unit) -> bool:
+    first = group[0].calls[0]
+    made = {v.id for u in group for v in u.calls[0].outputs}
+    return first.op.name in FORMS and not group[0].loop and group_of(first) == group_of(unit.calls[0]) and made.isdisjoint(unit.reads())
 
 
 def _stored(value: Value, plan: Any, places: dict[int, Place]) -> bool:

@@ -79,9 +79,12 @@ def arrange(line: Line, spread: Spread | None = None, joined: bool = False, gath
         bases[v.id] = Place(start + i, 0, array.shape, strides, array.dtype)
     copies: list[tuple[int, Place]] = []
     single = [part for u in units for part in (u.parts or [u])]
+    # State that leaves the program as it was, or goes into other state, is read after all calls.
+    lasting = {root[v.id] for v in line.outputs} | {root[new.id] for old, new in line.updates if root[new.id] != old.id}
     for old, new in line.updates:
         target = bases[old.id]
-        if old in line.fixed and new.id in specs and new.id not in bases and _in_place(single, root, old.id, new.id, target):
+        free = old in line.fixed and old.id not in lasting
+        if free and new.id in specs and new.id not in bases and _in_place(single, root, old.id, new.id, target):
             bases[new.id] = target
         else:
             copies.append((new.id, target))
