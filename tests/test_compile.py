@@ -280,3 +280,31 @@ def test_tracing_stays_linear_in_the_number_of_layers():
     x = gl.ones(4)
     for _ in range(3):
         np.testing.assert_allclose(run(x).numpy(), deep(x).numpy(), rtol=1e-4)
+
+
+KEPT = [
+    lambda s, x: (s[:4].clone(), s.add_(x))[0],
+    lambda s, x: (s.clone(), s.add_(x))[0],
+    lambda s, x: (s[2:].clone().reshape(2, 3), s.mul_(2))[0],
+    lambda s, x: (s.view(4, 2).t().clone(), s.copy_(x))[0],
+    lambda s, x: (s.flip(0), s[:4].add_(1))[0],
+]
+
+
+@pytest.mark.parametrize("place", range(len(KEPT)))
+def test_what_state_was_leaves_the_program_before_the_state_is_written(place):
+    def run(wrap):
+        state = gl.arange(8).to(gl.float32)
+        f = wrap(lambda x: KEPT[place](state, x))
+        return [(f(gl.full((8,), i + 1.0)).tolist(), state.tolist()) for i in range(5)]
+
+    assert run(gl.compile) == run(lambda f: f)
+
+
+def test_the_backward_of_a_compiled_function_is_not_recorded():
+    x = gl.ones(3, requires_grad=True)
+    f = gl.compile(lambda x: (x**3).sum())
+    for _ in range(2):
+        gl.autograd.grad(f(x), x)
+    with pytest.raises(NotImplementedError, match="create_graph"):
+        gl.autograd.grad(f(x), x, create_graph=True)

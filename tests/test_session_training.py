@@ -310,8 +310,7 @@ class TestCuda:
         build = lambda: nn.Sequential(nn.Linear(12, 8, bias=False), nn.BatchNorm1d(8), nn.ReLU(), nn.Dropout(0.3), nn.Linear(8, 4))
         compared(build, OPTIMIZERS["adam"], device="cuda")
 
-    def test_first_steps_that_differ(self, monkeypatch):
-        monkeypatch.setenv("GRADLAB_MEGA", "0")
+    def test_first_steps_that_differ(self):
         compared(mlp, OPTIMIZERS["dampening"], device="cuda")
 
     def test_digits(self):

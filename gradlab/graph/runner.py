@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from gradlab.autograd.base import Version, version_of
+from gradlab.autograd.mode import current
 from gradlab.autograd.node import next_sequence
 from gradlab.autograd.record import refresh, wrap
 from gradlab.dtype import FLOAT32
@@ -226,6 +227,11 @@ class Runner:
         memory = self.memory
 
         def back(gradients: list[Any]) -> list[Any]:
+            if current().recording:
+                raise NotImplementedError(
+                    "compile: the backward of a compiled function is not recorded, so it has no gradients of its own (create_graph=True). "
+                    "Call the function uncompiled, or compile the whole step with both gradients in it"
+                )
             for version, was in versions:
                 if version.written != was:
                     raise RuntimeError(

@@ -13,4 +13,15 @@ from gradlab.onnx.loading import OnnxModel, load
 from gradlab.onnx.lowering import UnsupportedError
 from gradlab.onnx.registry import exports
 
-__all__ = ["ExportError", "ExportWarning", "Exported", "OnnxLoadError", "OnnxModel", "Unsupported", "UnsupportedError", "export", "exports", "load"]
+__all__ = [
+    "ExportError",
+    "ExportWarning",
+    "Exported",
+    "OnnxLoadError",
+    "OnnxModel",
+    "Unsupported",
+    "UnsupportedError",
+    "export",
+    "exports",
+    "load",
+]

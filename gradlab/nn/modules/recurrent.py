@@ -168,8 +168,8 @@ class RNNBase(Module):
             raise RuntimeError(f"{type(self).__name__}: expected at least one time step")
         if hasattr(steps, "expr"):  # gradlab.graph.dims
             raise RuntimeError(
-                f"{type(self).__name__}: the number of time steps ({steps}) is not known while the graph is made, and each step is a part of "
-                f"it; keep that size fixed, or write the loop with gl.scan"
+                f"{type(self).__name__}: the number of time steps ({steps}) is not known while the graph is made, and each step is a "
+                f"part of it; keep that size fixed, or write the loop with gl.scan"
             )
         state = self._checked_state(hx, batch, single, input)
         data, final = self._run(input.reshape(steps * batch, self.input_size), [batch] * steps, state)
