@@ -34,6 +34,7 @@ class Tracer:
         self._count = 0
         self._values: dict[int, Value] = {}  # symbol id -> value
         self._state: dict[int, tuple[Any, Symbol]] = {}  # id of an array -> the array (kept alive) and the symbol of its first value
+        self._first: set[int] = set()  # ids of those symbols
         self._current: dict[int, Symbol] = {}  # id of an array -> the symbol of what it holds now
         self._home: dict[int, int] = {}  # symbol id -> id of the array that it was written to
         self._tensors: dict[int, tuple[Any, Any, Any]] = {}  # id of a tensor -> the tensor, its array and edge before the trace
@@ -83,6 +84,7 @@ class Tracer:
         self.graph.inputs.append(self.value(symbol))
         key = id(array)
         self._state[key] = (array, symbol)
+        self._first.add(symbol.id)
         self._current[key] = symbol
         self._home[symbol.id] = key
         return symbol
@@ -102,6 +104,7 @@ class Tracer:
         if key not in self._current:
             symbol = self.symbol(spec_of(array), self.place(array))
             self._state[key] = (array, symbol)
+            self._first.add(symbol.id)
             self._current[key] = symbol
             self.graph.state[self.value(symbol)] = array
         return self._current[key]
@@ -154,7 +157,7 @@ class Tracer:
             key = id(old)
             self._tensors.setdefault(id(tensor), (tensor, old, tensor._edge))
         new = self.lift(array)
-        if new.id in self._home or any(new is first for _, first in self._state.values()):  # one value in two places: a copy of its own
+        if new.id in self._home or new.id in self._first:  # one value in two places: a copy of its own
             new = self.run(clone, [new], {})
         if key is not None:
             self._current[key] = new

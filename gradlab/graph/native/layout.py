@@ -78,13 +78,13 @@ def arrange(line: Line, spread: Spread | None = None, joined: bool = False, gath
         strides = tuple(s // array.itemsize for s in array.strides)
         bases[v.id] = Place(start + i, 0, array.shape, strides, array.dtype)
     copies: list[tuple[int, Place]] = []
-    single = [part for u in units for part in (u.parts or [u])]
+    uses = _Uses([part for u in units for part in (u.parts or [u])], root)
     # State that leaves the program as it was, or goes into other state, is read after all calls.
     lasting = {root[v.id] for v in line.outputs} | {root[new.id] for old, new in line.updates if root[new.id] != old.id}
     for old, new in line.updates:
         target = bases[old.id]
         free = old in line.fixed and old.id not in lasting
-        if free and new.id in specs and new.id not in bases and _in_place(single, root, old.id, new.id, target):
+        if free and new.id in specs and new.id not in bases and uses.in_place(old.id, new.id, target):
             bases[new.id] = target
         else:
             copies.append((new.id, target))
@@ -141,23 +141,38 @@ def _over(unit: Unit, relative: dict[int, Place]) -> dict[int, list[int]]:
     return {c.outputs[0].id: [n for n in good if width[n] == c.outputs[0].spec.dtype.itemsize] for c in unit.calls}
 
 
-def _in_place(units: list[Unit], root: dict[int, int], old: int, new: int, target: Place) -> bool:
-    """Whether `new` may be computed into the memory of `old`: nobody reads `old` afterwards, and the kernel reads it element by element."""
-    if not target.contiguous or root[new] != new:
-        return False
-    maker = next(i for i, u in enumerate(units) if any(v.id == new for c in u.calls for v in c.outputs))
-    readers = [(i, c, x) for i, u in enumerate(units) for c in u.calls for x in c.inputs if isinstance(x, Value) and root[x.id] == old]
-    if any(i > maker for i, _, _ in readers):
-        return False
-    unit = units[maker]
-    if any(_may_fail(c) for u in units[maker + 1 :] for c in u.calls):
-        return False
-    inside = [(c, x) for i, c, x in readers if i == maker]
-    if not inside:
-        return True
-    if unit.loop:  # every element is read before it is written, if all readers walk as the result does
-        return all(x.id == old and x.spec.shape == unit.calls[0].outputs[0].spec.shape for _, x in inside)
-    return unit.calls[0].op.name.endswith("_update") and all(x.id == old for _, x in inside)
+class _Uses:
+    """Who makes and who reads what, in the order of the units."""
+
+    def __init__(self, units: list[Unit], root: dict[int, int]) -> None:
+        self._units, self._root = units, root
+        self._maker: dict[int, int] = {}
+        self._readers: dict[int, list[tuple[int, Value]]] = {}  # of a value or a view of it
+        self._last_to_fail = -1
+        for i, unit in enumerate(units):
+            for call in unit.calls:
+                self._maker.update((v.id, i) for v in call.outputs)
+                for x in call.inputs:
+                    if isinstance(x, Value):
+                        self._readers.setdefault(root[x.id], []).append((i, x))
+                if _may_fail(call):
+                    self._last_to_fail = i
+
+    def in_place(self, old: int, new: int, target: Place) -> bool:
+        """Whether `new` may be computed into the memory of `old`: nobody reads `old` afterwards, and the kernel reads it element by
+        element."""
+        if not target.contiguous or self._root[new] != new:
+            return False
+        maker, readers = self._maker[new], self._readers.get(old, [])
+        if self._last_to_fail > maker or any(i > maker for i, _ in readers):
+            return False
+        inside = [x for i, x in readers if i == maker]
+        if not inside:
+            return True
+        unit = self._units[maker]
+        if unit.loop:  # every element is read before it is written, if all readers walk as the result does
+            return all(x.id == old and x.spec.shape == unit.calls[0].outputs[0].spec.shape for x in inside)
+        return unit.calls[0].op.name.endswith("_update") and all(x.id == old for x in inside)
 
 
 def _may_fail(call: Call) -> bool:
