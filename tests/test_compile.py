@@ -308,3 +308,52 @@ def test_the_backward_of_a_compiled_function_is_not_recorded():
         gl.autograd.grad(f(x), x)
     with pytest.raises(NotImplementedError, match="create_graph"):
         gl.autograd.grad(f(x), x, create_graph=True)
+
+
+def test_a_parameters_hook_runs_once_where_the_backward_is_outside():
+    w = gl.tensor([1.0, 2.0], requires_grad=True)
+    w.register_hook(lambda g: g * 0.5)
+    f = gl.compile(lambda x: (w * x).sum())
+    for _ in range(3):
+        w.grad = None
+        loss = f(gl.tensor([2.0, 4.0]))
+        loss.backward()
+        assert w.grad.tolist() == [1.0, 2.0]
+
+
+def test_a_parameters_hook_runs_once_for_the_branches_of_cond():
+    w = gl.tensor([1.0, 2.0], requires_grad=True)
+    w.register_hook(lambda g: g * 0.5)
+
+    @gl.compile
+    def step(x):
+        w.grad = None
+        loss = gl.cond(x.sum() > 0, lambda x: (w * x).sum(), lambda x: (w * x * 2).sum(), (x,))
+        loss.backward()
+        return loss
+
+    for _ in range(3):
+        step(gl.tensor([2.0, 4.0]))
+        assert w.grad.tolist() == [1.0, 2.0]
+
+
+def test_running_statistics_added_to_a_norms_result():
+    def trained(wrap):
+        gl.manual_seed(0)
+        norm = gl.nn.BatchNorm2d(3)
+        f = wrap(lambda x: (norm(x) + norm.running_mean.view(1, 3, 1, 1) * gl.ones_like(x)).relu())
+        return [f(gl.randn(2, 3, 4, 4)).detach().numpy() for _ in range(3)]
+
+    for a, b in zip(trained(gl.compile), trained(lambda f: f), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+def test_products_that_share_a_factor_which_is_joined_elsewhere():
+    def f(a, b, c, x, y):
+        return a @ x + b @ x + c @ y, gl.cat([x, x, y])
+
+    gl.manual_seed(0)
+    given = [gl.randn(3, 4), gl.randn(3, 4), gl.randn(3, 4), gl.randn(4, 5), gl.randn(4, 5)]
+    compiled = gl.compile(f)
+    compiled(*given)
+    np.testing.assert_allclose(compiled(*given)[0].numpy(), f(*given)[0].numpy(), rtol=1e-5, atol=1e-5)

@@ -187,3 +187,25 @@ def test_the_command_builds_from_a_file(tmp_path, capsys):
     built = gl.deploy.build(tmp_path / "net.glp", tmp_path / "other")
     (found,) = ran(compiled(built, "-O1"), built, [gl.ones(2, 4)])
     assert np.allclose(found, expected.numpy(), rtol=1e-5)
+
+
+def test_the_command_says_what_is_wrong_in_the_shells_words(tmp_path, capsys):
+    """Also a number for a size that the program does not have, which was ignored."""
+    gl.jit.trace(gl.relu, gl.ones(2, 3), dynamic={0: {0: "batch"}}).save(tmp_path / "net.glp")
+    for options, message in (
+        ([], "--size batch=1"),
+        (["--size", "batch=2", "--size", "time=3"], "no unknown size time; it has batch"),
+        (["--size", "batch=2", "--name", "int"], "--name model"),
+    ):
+        assert main(["build", str(tmp_path / "net.glp"), *options]) == 1
+        told = capsys.readouterr().err
+        assert message in told
+        assert "build: build" not in told
+
+
+def test_results_that_are_arguments_buffers_or_the_same_value(tmp_path):
+    kept = gl.tensor([1.0, 2.0])
+    program = gl.jit.trace(lambda x: (x, kept, x * 2, x, kept[1:]), gl.ones(2))
+    built = gl.deploy.build(program, tmp_path, name="net")
+    found = ran(compiled(built, "-O1"), built, [gl.tensor([3.0, 4.0])])
+    assert [f.tolist() for f in found] == [[3, 4], [1, 2], [6, 8], [3, 4], [2]]

@@ -104,7 +104,7 @@ def test_the_architecture_a_program_needs():
     ended = program._replace(least_arch=75, most_arch=80)
     assert [[o.architecture for o in one] for one in kernels.check_all([ended], (75, 80, 90), compiler, 1)] == [[75, 80]]
     assert list(kernels.check_all([ended], (90,), compiler, 1)) == []
-    assert [o.architecture for o in next(kernels.check_all([program], (75, 80, 90), compiler, 1, shortened=True))] == [80, 90]
+    assert [o.architecture for o in next(kernels.check_all([program], (75, 80, 90), compiler, 1, shortened=True))] == [80, 90]  # not slow
     rows = list(kernels.table_rows(outcomes, each=False))
     assert rows == [("mma (1)", "  22   22", "128", "16", "0")]
     assert [row[0] for row in kernels.table_rows(outcomes, each=True)] == ["first<float>"]
@@ -142,12 +142,12 @@ def test_no_warnings_and_no_spills(compiler, label, architecture):
     assert problem is None, problem
 
 
-def test_slow_programs_fall_on_two_architectures():
+def test_slow_programs_fall_on_one_architecture():
     slow = [program for label, program in PROGRAMS.items() if kernels.SLOW.match(label)]
     assert len(slow) == 10
     for program in PROGRAMS.values():
         chosen, whole = kernels.short(program, kernels.ARCHITECTURES), program.runs_on(kernels.ARCHITECTURES)
-        assert chosen == whole if program not in slow else (chosen[0], len(chosen)) == (whole[0], min(len(whole), 2))
+        assert (chosen == whole) if program not in slow else (len(chosen) == 1 and chosen[0] in whole)
     assert kernels.short(Program("attention 120", "", [], 120), kernels.ARCHITECTURES) == [120]
     assert kernels.short(Program("conv_tile half", "", [], 75, 75), kernels.ARCHITECTURES) == [75]
 

@@ -84,6 +84,13 @@ def test_functions_programs_and_compiled_modules(tmp_path):
         export(3, x, tmp_path / "m.onnx")
 
 
+@pytest.mark.parametrize("example", [(np.ones(2, np.float32),), ([gl.ones(2), {"k": np.ones(2)}],)], ids=["plain", "nested"])
+def test_an_example_of_numpy_arrays_is_refused(example, tmp_path):
+    with pytest.raises(TypeError, match="from_numpy"):
+        export(lambda x: x, example, tmp_path / "m.onnx")
+    assert not list(tmp_path.iterdir())
+
+
 def test_results_that_are_inputs_constants_or_the_same_value(tmp_path):
     kept = gl.ones(2)
 

@@ -204,3 +204,27 @@ def test_errors_name_the_node():
     loaded = gl.onnx.load(onnx.helper.make_model(onnx.helper.make_graph([node], "g", value[:2], value[2:])))
     with pytest.raises(ValueError, match=r"Add \(node 'sum'\)"):
         loaded(gl.ones(2), gl.ones(3))
+
+
+def test_a_cast_can_be_traced():
+    nodes = [onnx.helper.make_node("Cast", ["x"], ["z"], to=11), onnx.helper.make_node("Cast", ["z"], ["y"], to=7)]
+    values = [onnx.helper.make_tensor_value_info(n, t, [2]) for n, t in (("x", 1), ("y", 7))]
+    loaded = gl.onnx.load(onnx.helper.make_model(onnx.helper.make_graph(nodes, "g", values[:1], values[1:])))
+    compiled = gl.compile(loaded)
+    for _ in range(3):
+        assert compiled(gl.tensor([1.5, -2.5])).tolist() == [1, -2]
+    assert gl.jit.trace(loaded, gl.ones(2))(gl.tensor([1.5, -2.5])).dtype == gl.int64
+
+
+def test_data_types_are_those_of_onnx():
+    from gradlab.onnx.operators.elementwise import DATA_TYPES
+
+    names = {"float": "float32", "double": "float64"}
+    for number, name in DATA_TYPES.items():
+        theirs = onnx.TensorProto.DataType.Name(number).lower()
+        assert names.get(theirs, theirs) == name
+
+
+def test_what_is_no_model_at_all():
+    with pytest.raises(TypeError, match="not int"):
+        gl.onnx.load(3)

@@ -172,8 +172,12 @@ def grad(
     gradients: Sequence[Any] | None,
     retain_graph: bool | None,
     create_graph: bool,
+    hooks: bool = True,
 ) -> list[Any]:
-    """The gradients of `outputs` for `inputs`, in order, None where there is no path; `.grad` is left alone."""
+    """The gradients of `outputs` for `inputs`, in order, None where there is no path; `.grad` is left alone.
+
+    hooks: whether the leaves' hooks run; not where another walk takes the gradients to the same leaves, which runs them.
+    """
     roots = _roots(outputs, gradients, "grad")
     goals = Goals(differentiable(inputs, "grad"), [t for t, _ in roots])
     walk = Walk(create_graph if retain_graph is None else retain_graph, goals)
@@ -183,7 +187,7 @@ def grad(
     try:
         _walk(roots, walk)
         for leaf, gradient in walk.leaves.items():
-            if leaf._meta is not None and leaf._meta.hooks:
+            if hooks and leaf._meta is not None and leaf._meta.hooks:
                 walk.leaves[leaf] = run_hooks(leaf._meta.hooks, gradient)
     finally:
         walk_now.reset(outer)

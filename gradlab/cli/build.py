@@ -33,5 +33,10 @@ def run(options: argparse.Namespace) -> int:
     try:
         print(build(options.program, options.folder, name=options.name, sizes=sizes))
     except (Refused, ValueError, OSError) as error:
-        raise Failure(str(error), FAILED) from None
+        raise Failure(_for_the_shell(str(error)), FAILED) from None
     return 0
+
+
+def _for_the_shell(message: str) -> str:
+    """`build`'s message without its name, which the command prints itself, and with the command's options as the way out."""
+    return message.removeprefix("build: ").replace('sizes={"batch": 1}', "--size batch=1").replace('name="model"', "--name model")

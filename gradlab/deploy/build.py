@@ -13,7 +13,7 @@ from gradlab.deploy.freezing import freeze
 from gradlab.deploy.program import Refused, generate
 from gradlab.graph.dims import is_unknown
 from gradlab.graph.ir import Graph
-from gradlab.graph.specialize import specialize
+from gradlab.graph.specialize import specialize, unknowns
 from gradlab.jit import load
 from gradlab.utils.atomic import replacing
 
@@ -118,6 +118,8 @@ def build(
 
 
 def _sized(graph: Graph, sizes: Mapping[str, int]) -> Graph:
+    if surplus := sorted(set(sizes) - set(names := dict.fromkeys(unknowns(graph)))):
+        raise ValueError(f"build: the program has no unknown size {', '.join(surplus)}; it has {', '.join(names) or 'none'}")
     try:
         found = specialize(graph, sizes)
     except ValueError as error:

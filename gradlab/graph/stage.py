@@ -168,6 +168,6 @@ def _differentiate(tracer: LiveTracer, found: list[Any], staged: list[Any]) -> B
     if not inputs:
         return None
     symbols = [tracer.symbol(spec_of(found[i]._array)) for i in roots]
-    gradients = engine.grad([found[i] for i in roots], inputs, [wrap(s) for s in symbols], False, False)
+    gradients = engine.grad([found[i] for i in roots], inputs, [wrap(s) for s in symbols], False, False, hooks=False)
     values = [None if g is None else tracer.value(tracer.lift(g._array)) for g in gradients]
     return Backward(roots, [tracer.value(s) for s in symbols], names, values)

@@ -123,11 +123,21 @@ def export(
     )  # fmt: skip
 
 
+def _no_arrays(example: Any) -> None:
+    """Refuse NumPy arrays among the arguments: they would be constants of the file, not inputs."""
+    if isinstance(example, np.ndarray):
+        raise TypeError("onnx.export: the example holds a NumPy array; inputs are tensors: gl.from_numpy(array)")
+    if isinstance(example, (list, tuple, dict)):
+        for part in example.values() if isinstance(example, dict) else example:
+            _no_arrays(part)
+
+
 class _Work:
     """One export: the model, its example, and what was traced."""
 
     def __init__(self, model: Any, arguments: tuple[Any, ...], names: Sequence[str] | None) -> None:
         self.model, self.arguments = model, arguments
+        _no_arrays(arguments)
         self.tensors, self.structure = flatten(arguments)
         self.names = input_names(model, self.structure, names)
         self.dynamic: Dynamic = {}

@@ -178,8 +178,10 @@ def load(path: str | Path | bytes | Any, device: Device | str | None = None) -> 
             proto = onnx.load(str(path))
         except Exception as error:
             raise OnnxLoadError(f"onnx.load: {path} is no ONNX model: {error}") from error
-    else:
+    elif isinstance(path, onnx.ModelProto):
         proto = path
+    else:
+        raise TypeError(f"onnx.load: a path, bytes or an onnx.ModelProto is loaded, not {type(path).__name__}")
     if not proto.graph.node and not proto.graph.output:
         raise OnnxLoadError("onnx.load: the file holds no graph")
     model = OnnxModel(proto)

@@ -142,7 +142,7 @@ class Inner(Tracer):
         if not roots or not targets:
             return {}, [None] * len(targets)
         with self.quiet():
-            found = engine.grad([outputs[i] for i in roots], targets, [wrap(arriving[i]) for i in roots], False, False)
+            found = engine.grad([outputs[i] for i in roots], targets, [wrap(arriving[i]) for i in roots], False, False, hooks=False)
         return arriving, [None if g is None else self.lift(g._array) for g in found]
 
     def twin(self, symbol: Symbol) -> Symbol:

@@ -9,7 +9,7 @@ from gradlab import ops
 from gradlab.dtype import FLOAT32
 from gradlab.graph.ir import Call, Graph, Value
 from gradlab.graph.passes.fused_rows import batch_norm_relu, batch_norm_relu_backward
-from gradlab.graph.passes.rewriting import Rewriting, in_order
+from gradlab.graph.passes.rewriting import Rewriting, in_order, loose
 from gradlab.spec import count
 
 
@@ -56,9 +56,23 @@ def _forward(work: Rewriting, relu: Call) -> tuple[Call, Value | None] | None:
     if maker.op is ops.elementwise.add and all(isinstance(v, Value) and v.spec == x.spec for v in maker.inputs):
         for norm, other in (maker.inputs, maker.inputs[::-1]):
             made = work.maker.get(norm.id)
-            if made is not None and work.uses[norm.id] == 1 and _is_norm(made, norm):
+            if made is not None and work.uses[norm.id] == 1 and _is_norm(made, norm) and not _needs(work, other, made):
                 return made, other
     return None
+
+
+def _needs(work: Rewriting, value: Value, norm: Call) -> bool:
+    """Whether a value comes from a norm: from the statistics, where the running ones are added to the result."""
+    seen: set[int] = set()
+    stack = [value]
+    while stack:
+        call = work.maker.get(stack.pop().id)
+        if call is norm:
+            return True
+        if call is not None and id(call) not in seen:
+            seen.add(id(call))
+            stack += loose([call])
+    return False
 
 
 def _is_norm(call: Call, y: Value) -> bool:

@@ -39,7 +39,7 @@ def _as_joined_already(products: list[Call], orders: list[list[int]]) -> list[Ca
     """The products in the order in which the graph joins their second factors anyway, where it does: those need not be joined twice."""
     by_factor = {p.inputs[1].id: p for p in products}
     for order in orders:
-        if len(order) == len(products) and set(order) == by_factor.keys():
+        if len(order) == len(products) == len(by_factor) and set(order) == by_factor.keys():
             return [by_factor[number] for number in order]
     return products
 

@@ -12,7 +12,6 @@ import gradlab as gl
 from gradlab.dtype import DType, bool_
 from gradlab.nn import functional as F
 from gradlab.onnx.importing import Node, given, imports, number
-from gradlab.onnx.packages import format_package
 
 
 def _simple(name: str, function: Callable[..., Any]) -> None:
@@ -173,14 +172,18 @@ def _cast(node: Node, x: Any, dtype: Any) -> Any:
     return x.to(dtype)
 
 
+# TensorProto.DataType of onnx.proto. A table, since protobuf's own class fills itself when asked, which a trace would take for a change.
+DATA_TYPES = dict(enumerate((
+    "float32", "uint8", "int8", "uint16", "int16", "int32", "int64", "string", "bool", "float16", "float64", "uint32", "uint64",
+    "complex64", "complex128", "bfloat16",
+), start=1))  # fmt: skip
+
+
 def _dtype(node: Node, number: int) -> Any:
     """gradlab's dtype of a number of `TensorProto.DataType`."""
-    onnx = format_package()
-    name = onnx.TensorProto.DataType.Name(number).lower()
-    name = {"float": "float32", "double": "float64"}.get(name, name)
-    dtype = getattr(gl, name, None)
+    dtype = getattr(gl, DATA_TYPES.get(number, ""), None)
     if not isinstance(dtype, DType):
-        raise node.refuse(f"there are no tensors of {name}")
+        raise node.refuse(f"there are no tensors of ONNX's data type {DATA_TYPES.get(number, number)}")
     return dtype
 
 
