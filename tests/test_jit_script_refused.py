@@ -225,6 +225,12 @@ def index_behind_the_loop(x):
     return x * i
 
 
+def raising(x):
+    if x.sum() > 0:
+        raise ValueError("positive")
+    return x
+
+
 def asserts(x):
     assert x.sum() > 0
     return x
@@ -252,6 +258,7 @@ TRACED = {
     none_or_tensor: r"y is float32\[2\] where the condition holds, and None where it does not",
     many_elements: r"a condition is one truth value, not a tensor bool\[2\]; use all\(\), any\(\), or where\(\)",
     index_behind_the_loop: "may have no turn, so that i has no value behind it",
+    raising: "raise is inside of",
     asserts: "assert depends on the value of a tensor",
     unset_before_loop: "y has no value before the loop, which may have no turn; assign it before",
 }

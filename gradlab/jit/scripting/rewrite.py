@@ -130,6 +130,8 @@ class Rewriter:
             s.test = self.call("decided", [self.expression(s.test), ast.Constant("assert"), self.line(s)], s)
             return [s]
         effects = self.effects(s)
+        if isinstance(s, ast.Raise):
+            effects.append(ast.copy_location(ast.Expr(self.call("raises", [self.line(s)], s)), s))
         for name, value in ast.iter_fields(s):
             if isinstance(value, ast.expr):
                 setattr(s, name, self.expression(value))

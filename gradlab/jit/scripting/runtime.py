@@ -109,6 +109,15 @@ class Runtime:
                 f"to a variable, or collect results in a tensor (gl.cat, index_put, gl.scan)",
             )  # fmt: skip
 
+    def raises(self, line: int) -> None:
+        """A statement is about to raise."""
+        block = _staging.get()
+        if block:
+            raise self.error(
+                line, f"raise is inside of {block}, which is traced once, whatever happens then; check before it, or return what the "
+                f"caller can look at (gl.where, a flag)",
+            )  # fmt: skip
+
     def augmented(self, name: str, value: Any, other: Any) -> Any:
         """`x += y`: in place as ever, but in a block that is traced, whose tensors from outside may not change, `x + y`."""
         plain, in_place = AUGMENTED[name]
