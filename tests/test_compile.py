@@ -357,3 +357,15 @@ def test_products_that_share_a_factor_which_is_joined_elsewhere():
     compiled = gl.compile(f)
     compiled(*given)
     np.testing.assert_allclose(compiled(*given)[0].numpy(), f(*given)[0].numpy(), rtol=1e-5, atol=1e-5)
+
+
+def test_batch_norm_that_averages_over_all_batches():
+    def run(wrap):
+        gl.manual_seed(0)
+        norm = nn.BatchNorm1d(3, momentum=None)
+        f = wrap(lambda x: norm(x))
+        outs = [f(gl.randn(8, 3)).tolist() for _ in range(5)]
+        return outs, norm.running_mean.numpy(), norm.running_var.numpy(), norm.num_batches_tracked.item()
+
+    for a, b in zip(run(gl.compile), run(lambda f: f), strict=True):
+        np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)

@@ -92,9 +92,13 @@ def batch_norm(
     return y
 
 
-def _move(average: Tensor | None, value: Tensor, momentum: float, scale: float) -> None:
-    """average = (1 - momentum)·average + momentum·scale·value, in place, outside the graph."""
+def _move(average: Tensor | None, value: Tensor, momentum: Any, scale: float) -> None:
+    """average = (1 - momentum)·average + momentum·scale·value, in place, outside the graph. momentum: a tensor in a trace that counts."""
     if average is None:
+        return
+    if not isinstance(momentum, (int, float)):
+        with no_grad():
+            average.mul_(1 - momentum).add_(value.detach() * (momentum * scale))
         return
     mode, array, new, meta = current(), average._array, value._array, average._meta
     plain = average._edge is None and (meta is None or (meta.base is None and not meta.inference))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from gradlab.autograd.mode import no_grad
+from gradlab.autograd.mode import current, no_grad
 from gradlab.nn import functional as F, init
 from gradlab.nn.module import Module
 from gradlab.nn.modules.lazy import Lazy
@@ -82,7 +82,8 @@ class _BatchNorm(_Channels):
             with no_grad():
                 self.num_batches_tracked.add_(1)
             if self.momentum is None:  # the plain average of all batches
-                momentum = 1.0 / float(self.num_batches_tracked)
+                count = self.num_batches_tracked
+                momentum = 1.0 / float(count) if current().tracer is None else 1.0 / count.to(mean.dtype)
         if self.training and not self.track_running_stats:
             mean = var = None
         return F.batch_norm(input, mean, var, self.weight, self.bias, self.training or mean is None, momentum, self.eps)
