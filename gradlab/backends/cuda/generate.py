@@ -50,6 +50,8 @@ LIGHT = frozenset({
     "floor", "ceil", "trunc", "round", "lerp", "copysign", "bitwise_and", "bitwise_or", "bitwise_xor", "bitwise_not", "left_shift",
     "right_shift",
 })  # fmt: skip
+# Functions that are called and keep many registers: what a thread holds beside would be spilled around each call.
+CALLED = frozenset({"igamma", "igammac"})
 _CALL = re.compile(r"\b(\w+)\s*\(")
 
 
@@ -61,9 +63,11 @@ def is_light(expression: str) -> bool:
 def pack_of(expression: str, signature: Signature) -> int:
     """Elements that one thread of the contiguous form takes: 16 bytes of the widest operand, but at most eight (sixteen single bytes would
     not fit the registers). Expressions that compute much take fewer: the accesses matter less there, while registers, machine code and
-    the time to compile it grow with each."""
+    the time to compile it grow with each; those that call the longest functions take one."""
     widest = max([signature.out.itemsize, *(o.dtype.itemsize for o in signature.operands if not o.immediate)])
-    return min(16 // widest, 8) if is_light(expression) else 1 if widest == 8 else 4
+    if is_light(expression):
+        return min(16 // widest, 8)
+    return 1 if widest == 8 or CALLED.intersection(_CALL.findall(expression)) else 4
 
 
 def main_dtype(operands: tuple[Operand, ...], out: np.dtype[Any]) -> np.dtype[Any]:
