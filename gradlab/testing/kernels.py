@@ -42,7 +42,7 @@ _ENTRY = re.compile(
     re.DOTALL,
 )
 _SHARED = re.compile(r"(\d+) bytes smem")
-SLOW = re.compile(r"attention|conv_t|norm|softmax")  # the labels of these ten programs; most of all the work
+SLOW = re.compile(r"arg|attention|conv_t|norm|softmax")  # the labels of these eleven programs; most of all the work
 _WARNING = re.compile(r"\bwarning\b", re.IGNORECASE)
 
 
