@@ -246,6 +246,20 @@ def in_place_in_its_own_tensor(x):
     return y, z
 
 
+def elements_of_outer_variables(x):
+    y, z, n = x.clone(), gl.zeros(2, 2), x.clone()
+    if x.sum() > 0:
+        y[0] = 5.0
+        z[0][1] = x[0]
+    else:
+        z[1, 0] += 2
+    while n.sum() > 0:
+        n[0] -= 2
+    for i in range((x > 0).sum()):
+        z[i % 2] = x[0] * i
+    return y, z, n
+
+
 def temporaries(x):
     if x.sum() > 0:
         t = x * 2
@@ -263,7 +277,7 @@ ACCEPTED = [
     if_else, elif_chain, if_without_else, early_returns, returns_in_both, while_tensor, while_python, for_range_int, for_range_tensor,
     for_range_two_bounds, for_items, nested_ifs_in_a_loop, loops_in_loops, conditions, conditional_expression, augmented_and_unpacked,
     python_decisions, break_and_continue, return_from_a_loop, with_blocks, calls, comprehensions, numbers_that_agree,
-    in_place_in_its_own_tensor, temporaries, assertions,
+    in_place_in_its_own_tensor, elements_of_outer_variables, temporaries, assertions,
 ]  # fmt: skip
 INPUTS = ([1.0, 2.0, -3.0, 4.0], [-1.0, -2.0, 0.5, -9.0], [7.0, 7.0, 7.0, 7.0], [0.5, 0.25, 0.0, -1.0])
 

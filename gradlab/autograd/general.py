@@ -126,7 +126,10 @@ def apply(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
 
 
 def repeated(backend: Any, op: Op, args: tuple[Any, ...], params: dict[str, Any], mode: Mode) -> Any:
-    """`apply` in a plain mode, on a backend that remembers what a call like this came to; NotImplemented where it does not."""
+    """`apply` in a plain mode, on a backend that remembers what a call like this came to; NotImplemented where it does not.
+
+    It ends as `finish` does, written out: the host's cost of a launch is counted in calls (tests/test_cuda_cost.py).
+    """
     arrays = []
     for x in args:
         if x is None or type(x) in _NUMBERS:

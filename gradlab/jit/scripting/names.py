@@ -42,6 +42,21 @@ def assigned(statements: Sequence[ast.stmt]) -> set[str]:
     return found
 
 
+def base(target: ast.AST) -> str | None:
+    """The name of what an assignment to x[0] or x[0][1] changes."""
+    while isinstance(target, ast.Subscript):
+        target = target.value
+        if isinstance(target, ast.Name):
+            return target.id
+    return None
+
+
+def changed(statements: Sequence[ast.stmt]) -> set[str]:
+    """The names of what statements assign elements of."""
+    stores = [n for n in inside(statements) if isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Store)]
+    return {name for n in stores if (name := base(n)) is not None}
+
+
 def returns(statement: ast.AST) -> bool:
     """Whether there is a return in it."""
     return any(isinstance(n, ast.Return) for n in inside([statement]))

@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from copy import deepcopy
 
 from gradlab.jit.scripting.check import refuse
-from gradlab.jit.scripting.names import assigned, bound, head, leaves, live, returns
+from gradlab.jit.scripting.names import assigned, base, bound, changed, head, leaves, live, returns
 
 RUNTIME = "_script"
 LARGEST = 3000  # nodes that a function may have after returns were moved, beside four times those of its source
@@ -153,20 +153,30 @@ class Rewriter:
 
     def effects(self, s: ast.stmt) -> list[ast.stmt]:
         """Looks at what a statement changes that is no variable: only a tensor may be changed where a trace decides."""
-        changed: list[ast.expr] = []
+        changing: list[ast.expr] = []
+        elements: list[str] = []  # names of variables that an element is assigned of
         targets = s.targets if isinstance(s, ast.Assign) else [s.target] if isinstance(s, (ast.AugAssign, ast.AnnAssign)) else []
         pending: list[ast.AST] = list(targets)
         while pending:
             t = pending.pop()
             if isinstance(t, (ast.Attribute, ast.Subscript)):
-                changed.append(t.value)
+                changing.append(t.value)
+                name = base(t)
+                elements += [name] if name in self.locals and name is not None else []
             elif isinstance(t, (ast.Tuple, ast.List)):
                 pending += t.elts
         called = s.value.func if isinstance(s, ast.Expr) and isinstance(s.value, ast.Call) else None
         if isinstance(called, ast.Attribute) and called.attr in CHANGES:
-            changed.append(called.value)
-        looks = [self.call("changes", [self.expression(deepcopy(c)), self.line(s)], s) for c in changed]
-        return [ast.copy_location(ast.Expr(look), s) for look in looks]
+            changing.append(called.value)
+        looks = [self.call("changes", [self.expression(deepcopy(c)), self.line(s)], s) for c in changing]
+        own = [self.call("own", [self.expression(ast.copy_location(ast.Name(n, ast.Load()), s))], s) for n in elements]
+        copies = [ast.copy_location(ast.Assign([ast.Name(n, ast.Store())], c), s) for n, c in zip(elements, own, strict=True)]
+        self.sure |= set(elements)
+        return [*(ast.copy_location(ast.Expr(look), s) for look in looks), *copies]
+
+    def variables(self, statements: Sequence[ast.stmt]) -> set[str]:
+        """The variables that a block gives new values: an element assigned is a new value too, where a trace decides."""
+        return assigned(statements) | (changed(statements) & self.locals)
 
     def choice(self, s: ast.If, behind: set[str], loop: frozenset[str]) -> list[ast.stmt]:
         self.count += 1
@@ -179,7 +189,7 @@ class Rewriter:
             s.orelse = self.block(s.orelse, behind, loop)
             self.sure = self.sure & after_body
             return [s]
-        parameters = sorted(assigned(s.body) | assigned(s.orelse))
+        parameters = sorted(self.variables(s.body) | self.variables(s.orelse))
         results = [] if at_end else [n for n in parameters if n in behind]
         values = self.values(parameters)
         after = set() if at_end else set(results)
@@ -221,7 +231,7 @@ class Rewriter:
             self.sure = before
             return [s]
         targets = bound(s.target) if isinstance(s, ast.For) else set()
-        names = assigned(s.body) | targets
+        names = self.variables(s.body) | targets
         carried = sorted(n for n in names if n in around)
         source = self.iterable(s.iter) if isinstance(s, ast.For) else None
         values = self.values(carried)

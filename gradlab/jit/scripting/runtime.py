@@ -109,6 +109,10 @@ class Runtime:
                 f"to a variable, or collect results in a tensor (gl.cat, index_put, gl.scan)",
             )  # fmt: skip
 
+    def own(self, value: Any) -> Any:
+        """What an element is about to be assigned of: in a block that is traced a copy, as tensors from outside may not change there."""
+        return value.clone() if _staging.get() and isinstance(value, Differentiable) else value  # type: ignore[attr-defined]
+
     def raises(self, line: int) -> None:
         """A statement is about to raise."""
         block = _staging.get()
