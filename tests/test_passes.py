@@ -10,7 +10,7 @@ from gradlab import nn
 from gradlab.graph import trace
 from gradlab.graph.execute import Line, NumpyExecutable
 from gradlab.graph.passes import PASSES, optimize
-from gradlab.graph.passes.recompute import peak
+from gradlab.graph.passes.later import peak
 
 F = nn.functional
 
