@@ -10,8 +10,8 @@ import numpy as np
 
 from gradlab.backends.cpu import immediate
 from gradlab.backends.cuda.generate import Operand, main_dtype, reads
-from gradlab.dtype import HALF
 from gradlab.graph.ir import Call, Value
+from gradlab.graph.native.loops import limit
 
 
 class CType(NamedTuple):
@@ -101,14 +101,7 @@ def _parameter(name: str, value: Any, main: np.dtype[Any]) -> str | None:
     """The declaration of a parameter that an expression reads; None for one that is no number."""
     kind = ctype(main).compute
     if name in ("lo", "hi"):
-        low = name == "lo"
-        if value is None:
-            value = (-math.inf if low else math.inf) if main.kind == "f" or main in HALF else (not low) if main.kind == "b" else None
-            if value is None:
-                value = np.iinfo(main).min if low else np.iinfo(main).max
-        elif main.kind in "iu":
-            value = min(max(int(value), np.iinfo(main).min), np.iinfo(main).max)
-        return f"const {kind} {name} = {literal(value, main)};"
+        return f"const {kind} {name} = {literal(limit(name, value, main), main)};"
     if isinstance(value, bool):
         return f"const bool {name} = {'true' if value else 'false'};"
     if isinstance(value, int):

@@ -56,18 +56,24 @@ def literal(value: Any, dtype: np.dtype[Any]) -> str:
     return f"({kind}){float(number).hex()}"
 
 
+def limit(name: str, value: Any, main: np.dtype[Any]) -> Any:
+    """The number that a limit `lo` or `hi` of a clamp stands for: None is none, and integers hold no more than their type."""
+    low = name == "lo"
+    if main.kind == "f" or main in HALF:
+        return (-math.inf if low else math.inf) if value is None else value
+    if main.kind == "b":
+        return not low if value is None else value
+    least, most = np.iinfo(main).min, np.iinfo(main).max
+    if value is None:
+        return least if low else most
+    return min(max(int(value), least), most)
+
+
 def parameter(name: str, value: Any, main: np.dtype[Any]) -> str | None:
     """The declaration of a parameter that an expression reads; None for one that is no number."""
     kind = compute_type(main)
     if name in ("lo", "hi"):
-        low = name == "lo"
-        if value is None:
-            value = (-math.inf if low else math.inf) if main.kind == "f" else (not low) if main.kind == "b" else None
-            if value is None:
-                value = np.iinfo(main).min if low else np.iinfo(main).max
-        elif main.kind in "iu":
-            value = min(max(int(value), np.iinfo(main).min), np.iinfo(main).max)
-        return f"const {kind} {name} = {literal(value, main)};"
+        return f"const {kind} {name} = {literal(limit(name, value, main), main)};"
     if isinstance(value, bool):
         return f"const bool {name} = {'true' if value else 'false'};"
     if isinstance(value, int):
