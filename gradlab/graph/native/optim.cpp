@@ -5,7 +5,8 @@
 
 namespace {
 
-template <typename T> inline T decayed(T g, T p, T decay, T sign) { return sign * g + decay * p; }
+// Without decay p is left out: 0 times an infinite parameter would be no number.
+template <typename T> inline T decayed(T g, T p, T decay, T sign) { return decay != T(0) ? sign * g + decay * p : sign * g; }
 
 // new_p, p, grad, h (lr, weight_decay, momentum, dampening); parameters: elements, maximize
 template <typename T> void sgd(char** q, const int64_t* v, int part, int parts) {
@@ -23,13 +24,13 @@ template <typename T> void momentum(char** q, const int64_t* v, int part, int pa
   T *out = (T*)q[0], *kept = (T*)q[1];
   const T *p = (const T*)q[2], *g = (const T*)q[3], *buffer = (const T*)q[4];
   const double* h = (const double*)q[5];
-  const T lr = T(h[0]), decay = T(h[1]), keep = v[3] ? T(h[2]) : T(0), take = v[3] ? T(1 - h[3]) : T(1), sign = v[1] ? T(-1) : T(1);
+  const T lr = T(h[0]), decay = T(h[1]), keep = T(h[2]), take = T(1 - h[3]), sign = v[1] ? T(-1) : T(1);
   const T own = v[2] ? T(1) : T(0), along = v[2] ? T(h[2]) : T(1);
   const Share mine = share(v[0], part, parts, 64);
 #pragma GCC ivdep
   for (int64_t i = mine.first; i < mine.last; ++i) {
     const T d = decayed(g[i], p[i], decay, sign);
-    const T b = keep * buffer[i] + take * d;
+    const T b = v[3] ? keep * buffer[i] + take * d : d;  // at first `buffer` stands for nothing: whatever is there, NaN too
     kept[i] = b;
     out[i] = p[i] - lr * (along * b + own * d);
   }
