@@ -28,6 +28,7 @@ constexpr int BYTES = 16, ROWS = 6;
 #endif
 constexpr int64_t DEPTH = 256;   // of a block: a panel of it stays in the first-level cache
 constexpr int64_t WIDTH = 256;   // of a block: the packed block stays in the second-level cache
+constexpr int64_t WHOLE = 512;   // a depth that is one block, of half the width: C is then written once and never read
 
 constexpr int64_t HEIGHT = 16 * ROWS;  // rows of A that are packed at once, where their elements lie apart
 
@@ -182,6 +183,12 @@ inline __attribute__((always_inline)) void micro(
       total[i][0] = load(edge), total[i][1] = load(edge + L);
     }
   }
+#pragma GCC unroll 16
+  for (int i = 0; i < R; ++i) {  // what is written at the end is on its way meanwhile
+    __builtin_prefetch(c + i * c_row, 1);
+    __builtin_prefetch(c + i * c_row + P - 1, 1);
+  }
+#pragma GCC unroll 4
   for (int64_t k = 0; k < depth; ++k) {
     const V low = load(panel + k * P), high = load(panel + k * P + L);
 #pragma GCC unroll 16
@@ -203,14 +210,15 @@ inline __attribute__((always_inline)) void micro(
   }
 }
 
-template <typename T, int R>
+template <typename T, int R, bool PACKED>
 __attribute__((noinline)) void rows(
     const T* a, int64_t a_row, int64_t a_column, const T* panels, int64_t step, int64_t depth, int64_t width, T* c, int64_t c_row, bool first,
     const T* bias) {
   for (int64_t j = 0; j < width; j += PANEL<T>) {
     const int64_t have = width - j < PANEL<T> ? width - j : PANEL<T>;
     const T* b = bias == nullptr ? nullptr : bias + j;
-    if (a_column == 1) micro<T, R>(a, a_row, 1, panels + j * step, depth, c + j, c_row, have, first, b);
+    if (PACKED) micro<T, R>(a, 1, ROWS, panels + j * step, depth, c + j, c_row, have, first, b);
+    else if (a_column == 1) micro<T, R>(a, a_row, 1, panels + j * step, depth, c + j, c_row, have, first, b);
     else micro<T, R>(a, a_row, a_column, panels + j * step, depth, c + j, c_row, have, first, b);
   }
 }
@@ -218,7 +226,8 @@ __attribute__((noinline)) void rows(
 template <typename T, int R>
 void some_rows(int64_t left, const T* a, const Product& q, const T* panels, int64_t step, int64_t depth, int64_t width, T* c, bool first, const T* bias) {
   if constexpr (R > 0) {
-    if (left >= R) rows<T, R>(a, q.a_row, q.a_column, panels, step, depth, width, c, q.c_row, first, bias);
+    if (left >= R && q.a_row == 1 && q.a_column == ROWS) rows<T, R, true>(a, 1, ROWS, panels, step, depth, width, c, q.c_row, first, bias);
+    else if (left >= R) rows<T, R, false>(a, q.a_row, q.a_column, panels, step, depth, width, c, q.c_row, first, bias);
     else some_rows<T, R - 1>(left, a, q, panels, step, depth, width, c, first, bias);
   }
 }
@@ -228,12 +237,12 @@ template <typename T>
 void multiply(
     const T* a, const T* b, T* c, const T* bias, const Product& q, int64_t m0, int64_t m1, int64_t n0, int64_t n1, const T* ready = nullptr) {
   if (m0 >= m1 || n0 >= n1) return;
-  const int64_t depth = q.k < DEPTH ? q.k : DEPTH, span = n1 - n0 < WIDTH ? n1 - n0 : WIDTH;
+  const int64_t depth = q.k == 0 ? 1 : q.k <= WHOLE ? q.k : DEPTH, most = depth <= DEPTH ? WIDTH : WIDTH / 2, span = n1 - n0 < most ? n1 - n0 : most;
   T* panels = ready != nullptr ? nullptr : (T*)scratch.of(sizeof(T) * size_t(depth + 1) * size_t((span + PANEL<T>) / PANEL<T> * PANEL<T>));
-  for (int64_t n = n0; n < n1; n += WIDTH) {
-    const int64_t width = n1 - n < WIDTH ? n1 - n : WIDTH;
-    for (int64_t k = 0; k < q.k || k == 0; k += DEPTH) {
-      const int64_t deep = q.k - k < DEPTH ? q.k - k : DEPTH;
+  for (int64_t n = n0; n < n1; n += most) {
+    const int64_t width = n1 - n < most ? n1 - n : most;
+    for (int64_t k = 0; k < q.k || k == 0; k += depth) {
+      const int64_t deep = q.k - k < depth ? q.k - k : depth;
       const T* block = ready == nullptr ? panels : ready + n * q.k + k * PANEL<T>;
       if (ready == nullptr) pack(b, q, k, deep, n, width, panels);
       const bool first = k == 0 && !q.add;
@@ -248,7 +257,7 @@ void multiply(
       ours.a_row = 1, ours.a_column = ROWS;
       for (int64_t m = m0; m < m1; m += HEIGHT) {
         const int64_t height = m1 - m < HEIGHT ? m1 - m : HEIGHT;
-        T* mine = (T*)row_scratch.of(sizeof(T) * size_t(HEIGHT * DEPTH));
+        T* mine = (T*)row_scratch.of(sizeof(T) * size_t(HEIGHT * depth));
         pack_rows(a + m * q.a_row + k * q.a_column, q, height, deep, mine);
         for (int64_t i = 0; i < height; i += ROWS)
           some_rows<T, ROWS>(height - i, mine + i * deep, ours, block, step, deep, width, c + (m + i) * q.c_row + n, first, start);
