@@ -30,6 +30,7 @@ constexpr int64_t DEPTH = 256;   // of a block: a panel of it stays in the first
 constexpr int64_t WIDTH = 256;   // of a block: the packed block stays in the second-level cache
 constexpr int64_t WHOLE = 512;   // a depth that is one block, of half the width: C is then written once and never read
 
+constexpr int64_t AHEAD = 8;  // rows that are fetched before they are packed
 constexpr int64_t HEIGHT = 16 * ROWS;  // rows of A that are packed at once, where their elements lie apart
 
 template <typename T> struct Wide { typedef T type __attribute__((vector_size(BYTES))); };
@@ -110,8 +111,20 @@ template <typename T> inline void transpose(const T* source, int64_t stride, T* 
 
 // Columns n.. n+width of rows k.. k+depth of B into panels; the last panel is filled up with zeros.
 template <typename T> void pack(const T* b, const Product& q, int64_t k, int64_t depth, int64_t n, int64_t width, T* out) {
-  constexpr int64_t P = PANEL<T>, L = LANES<T>;
-  for (int64_t j = 0; j < width; j += P) {
+  constexpr int64_t P = PANEL<T>, L = LANES<T>, TOGETHER = 4;  // panels that are filled side by side, as rows are read along
+  int64_t j = 0;
+  for (; q.b_column == 1 && j + TOGETHER * P <= width; j += TOGETHER * P)
+    for (int64_t i = 0; i < depth; ++i) {
+      const T* row = b + (k + i) * q.b_row + n + j;
+      T* to = out + j * depth + i * P;
+#pragma GCC unroll 4
+      for (int64_t p = 0; p < TOGETHER; ++p) {
+        __builtin_prefetch(row + p * P + AHEAD * q.b_row);
+        store(to + p * P * depth, load(row + p * P));
+        store(to + p * P * depth + L, load(row + p * P + L));
+      }
+    }
+  for (; j < width; j += P) {
     T* panel = out + j * depth;
     const int64_t have = width - j < P ? width - j : P;
     const T* from = b + k * q.b_row + (n + j) * q.b_column;
@@ -139,18 +152,22 @@ template <typename T> void pack(const T* b, const Product& q, int64_t k, int64_t
 
 // Rows m.. m+height of A, whose elements of one row lie apart, as panels of ROWS: micro-kernels then read them one after the other.
 template <typename T> void pack_rows(const T* a, const Product& q, int64_t height, int64_t depth, T* out) {
-  for (int64_t i = 0; i < height; i += ROWS) {
+  constexpr int64_t TOGETHER = 8;  // panels, as above
+  int64_t i = 0;
+  for (; q.a_row == 1 && i + TOGETHER * ROWS <= height; i += TOGETHER * ROWS)
+    for (int64_t k = 0; k < depth; ++k) {
+      const T* from = a + i + k * q.a_column;
+      T* to = out + i * depth + k * ROWS;
+      for (int64_t r = 0; r < TOGETHER * ROWS; r += 64 / sizeof(T)) __builtin_prefetch(from + AHEAD * q.a_column + r);
+#pragma GCC unroll 8
+      for (int64_t p = 0; p < TOGETHER; ++p) std::memcpy(to + p * ROWS * depth, from + p * ROWS, ROWS * sizeof(T));
+    }
+  for (; i < height; i += ROWS) {
     const int64_t have = height - i < ROWS ? height - i : ROWS;
     const T* from = a + i * q.a_row;
     T* to = out + i * depth;
-    if (have == ROWS && q.a_row == 1) {
-      for (int64_t k = 0; k < depth; ++k)
-#pragma GCC unroll 16
-        for (int r = 0; r < ROWS; ++r) to[k * ROWS + r] = from[k * q.a_column + r];
-    } else {
-      for (int64_t k = 0; k < depth; ++k)
-        for (int64_t r = 0; r < have; ++r) to[k * ROWS + r] = from[r * q.a_row + k * q.a_column];
-    }
+    for (int64_t k = 0; k < depth; ++k)
+      for (int64_t r = 0; r < have; ++r) to[k * ROWS + r] = from[r * q.a_row + k * q.a_column];
   }
 }
 
