@@ -4,7 +4,8 @@
 
 Prints the median milliseconds of a step, the ratio to PyTorch, the time to trace and compile, the largest relative difference of the first
 20 losses from PyTorch's (from eager's where PyTorch is not installed), and the memory that steps add at their peak: resident, after the
-first two (which run eagerly, and trace), beyond what there was before the first.
+first two (which run eagerly, and trace), beyond what there was before the first. Then the same of gradlab's tensors alone, in a process of
+its own: what NumPy reports to tracemalloc, and what the compiled program has taken for intermediate values.
 """
 
 import argparse
@@ -14,9 +15,11 @@ import statistics
 import subprocess
 import sys
 import time
+import tracemalloc
 from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
+import numpy as np
 import workloads
 
 ENGINES = ("eager", "compiled", "torch")
@@ -28,7 +31,8 @@ def resident(key):
     return next(int(line.split()[1]) for line in lines if line.startswith(key)) / 1024
 
 
-def measure(name, engine, seconds):
+def prepared(name, engine):
+    """The step, its arguments, and the library."""
     x, y = workloads.data(name)
     if engine == "torch":
         import torch as lib
@@ -48,8 +52,30 @@ def measure(name, engine, seconds):
             p.copy_(tensor(values[key]))
     x, y = tensor(x), tensor(y)
     step = workloads.step_of(name, model, F, optim, x, y)
+    return (lib.compile(step) if engine == "compiled" else step), x, y
+
+
+def tensors(name, engine):
+    """Megabytes of tensors that steps add at their peak: gradients, the optimizer's state, intermediate values, results."""
+    step, x, y = prepared(name, engine)
+    tracemalloc.start()
+    for _ in range(3):  # the third is the first that does nothing but run
+        step(x, y).item()
+    tracemalloc.reset_peak()
+    for _ in range(3):
+        step(x, y).item()
+    peak = tracemalloc.get_traced_memory()[1]
+    traces = tracemalloc.take_snapshot().traces
+    peak -= sum(trace.size for trace in traces if trace.domain != np.lib.tracemalloc_domain)  # Python's own objects
     if engine == "compiled":
-        step = lib.compile(step)
+        executable = step.programs[0].runner.executable
+        peak += executable._memory.nbytes if hasattr(executable, "_memory") else executable.plan.size
+        peak -= sum(table.nbytes for table in getattr(executable, "_kept", ()) if isinstance(table, np.ndarray))  # the program, as it were
+    return peak / 2**20
+
+
+def measure(name, engine, seconds):
+    step, x, y = prepared(name, engine)
     before = resident("VmRSS")
     losses, times = [], []
     start = time.perf_counter()
@@ -69,6 +95,16 @@ def measure(name, engine, seconds):
     return found
 
 
+def apart(*arguments):
+    """What a process of its own found; None if it failed."""
+    done = subprocess.run([sys.executable, __file__, *arguments], capture_output=True, text=True, check=False)
+    lines = [line for line in done.stdout.splitlines() if line.startswith("@")]
+    if not lines:
+        print(f"{arguments} failed:\n{done.stderr[-1500:]}")
+        return None
+    return json.loads(lines[0][1:])
+
+
 def main():
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("names", nargs="*", default=list(workloads.NAMES))
@@ -77,23 +113,24 @@ def main():
     parser.add_argument("--engines", default=",".join(ENGINES))
     parser.add_argument("--steps", action="store_true", help="print what runs where in the compiled program")
     parser.add_argument("--one", nargs=2)
+    parser.add_argument("--tensors", nargs=2)
     args = parser.parse_args()
     if args.one:
         print("@" + json.dumps(measure(*args.one, args.seconds)))
         return
+    if args.tensors:
+        print("@" + json.dumps(tensors(*args.tensors)))
+        return
     engines = [e for e in args.engines.split(",") if e != "torch" or importlib.util.find_spec("torch")]
-    print(f"{'':10}" + "".join(f"{e + ' ms':>13}" for e in engines) + f"{'ratio':>8}{'set-up s':>10}{'MB':>14}  losses differ by")
+    columns = f"{'ratio':>8}{'set-up s':>10}{'MB':>14}{'tensors MB':>14}  losses differ by"
+    print(f"{'':10}" + "".join(f"{e + ' ms':>13}" for e in engines) + columns)
     for name in args.names:
         rows = {e: [] for e in engines}
         for _ in range(args.rounds):
             for engine in engines:
-                command = [sys.executable, __file__, "--one", name, engine, "--seconds", str(args.seconds)]
-                done = subprocess.run(command, capture_output=True, text=True, check=False)
-                lines = [line for line in done.stdout.splitlines() if line.startswith("@")]
-                if not lines:
-                    print(f"{name} {engine} failed:\n{done.stderr[-1500:]}")
-                    continue
-                rows[engine].append(json.loads(lines[0][1:]))
+                found = apart("--one", name, engine, "--seconds", str(args.seconds))
+                if found is not None:
+                    rows[engine].append(found)
         if not all(rows.values()):
             continue
         ms = {e: statistics.median(r["ms"] for r in found) for e, found in rows.items()}
@@ -101,9 +138,11 @@ def main():
         mine = rows.get("compiled", rows[engines[0]])[0]
         worst = max(abs(a - b) / max(abs(b), 1e-6) for a, b in zip(mine["losses"], reference))
         memory = "/".join(f"{found[0]['mb']:.0f}" for found in rows.values())
+        exact = [apart("--tensors", name, e) for e in engines if e != "torch"]
+        memory = f"{memory:>14}{'/'.join('?' if mb is None else f'{mb:.3g}' for mb in exact):>14}"
         ratio = ms.get("compiled", ms[engines[0]]) / ms[engines[-1]]
         times = "".join(f"{ms[e]:13.3f}" for e in engines)
-        print(f"{name:10}{times}{ratio:8.2f}{mine['first']:10.2f}{memory:>14}  {worst:.1e}", flush=True)
+        print(f"{name:10}{times}{ratio:8.2f}{mine['first']:10.2f}{memory}  {worst:.1e}", flush=True)
         if args.steps:
             print("\n".join(f"    {s}" for s in mine["steps"]))
 

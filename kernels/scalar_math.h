@@ -68,18 +68,27 @@ GRADLAB_FUNCTION Wide bits_of(double x) { Wide bits; __builtin_memcpy(&bits, &x,
 GRADLAB_FUNCTION float float_of(unsigned bits) { float x; __builtin_memcpy(&x, &bits, sizeof x); return x; }
 GRADLAB_FUNCTION float power_of_two(int n) { return float_of(unsigned(n + 127) << 23); }
 
+// a b + c, rounded once where the machine has an instruction for it.
+GRADLAB_FUNCTION float fused(float a, float b, float c) {
+#if defined(__FMA__) || defined(__ARM_FEATURE_FMA)
+  return __builtin_fmaf(a, b, c);
+#else
+  return a * b + c;
+#endif
+}
+
 // x = n ln 2 + r with |r| <= ln(2)/2, and exp(r) - 1. Adding 1.5 * 2^23 rounds to an integer and leaves it in the low bits, which
 // costs one addition where a call of rint would not vectorise below SSE4.1. ln 2 is split so that n * 0.69314575 is exact.
 struct Exponential { int n; float minus_one; };
 GRADLAB_FUNCTION float minus_one_of(float r) {
-  float p = 1.393998973e-03f; p = p * r + 8.366576396e-03f; p = p * r + 4.166641086e-02f;
-  p = p * r + 1.666654348e-01f; p = p * r + 0.5f;
-  return p * r * r + r;
+  float p = 1.393998973e-03f; p = fused(p, r, 8.366576396e-03f); p = fused(p, r, 4.166641086e-02f);
+  p = fused(p, r, 1.666654348e-01f); p = fused(p, r, 0.5f);
+  return fused(p * r, r, r);
 }
 GRADLAB_FUNCTION Exponential exponential(float x) {
-  const float shifted = x * 1.442695041f + 12582912.0f;
+  const float shifted = fused(x, 1.442695041f, 12582912.0f);
   const float n = shifted - 12582912.0f;
-  const float r = (x - n * 6.931457520e-01f) - n * 1.428606820e-06f;
+  const float r = fused(n, -1.428606820e-06f, fused(n, -6.931457520e-01f, x));
   return {int(bits_of(shifted) - 0x4b400000u), minus_one_of(r)};
 }
 // p 2^n in two steps, so that the result may be subnormal or infinite although 2^n is not a float.
@@ -106,7 +115,7 @@ GRADLAB_FUNCTION float expm1(float x) {
 GRADLAB_FUNCTION float tanh(float x) {
   const Exponential e = exponential(2.0f * between(__builtin_fabsf(x), 0.0f, 10.0f));
   const float power = power_of_two(e.n);
-  const float t = power * e.minus_one + (power - 1.0f);  // exp(2|x|) - 1
+  const float t = fused(power, e.minus_one, power - 1.0f);  // exp(2|x|) - 1
   return __builtin_copysignf(t / (t + 2.0f), x);
 }
 
@@ -117,10 +126,10 @@ GRADLAB_FUNCTION Logarithm logarithm(float x) {
   const unsigned shifted = bits_of(tiny ? x * 8388608.0f : x) - 0x3f3504f3u;
   const float e = float(int(shifted) >> 23) - (tiny ? 23.0f : 0.0f);
   const float f = float_of((shifted & 0x007fffffu) + 0x3f3504f3u) - 1.0f;
-  float p = -7.636399567e-02f; p = p * f + 1.276219934e-01f; p = p * f - 1.315961331e-01f;
-  p = p * f + 1.420158148e-01f; p = p * f - 1.662340909e-01f; p = p * f + 2.000124156e-01f;
-  p = p * f - 2.500081956e-01f; p = p * f + 3.333333135e-01f;
-  return {e, f + (p * f - 0.5f) * (f * f)};
+  float p = -7.636399567e-02f; p = fused(p, f, 1.276219934e-01f); p = fused(p, f, -1.315961331e-01f);
+  p = fused(p, f, 1.420158148e-01f); p = fused(p, f, -1.662340909e-01f); p = fused(p, f, 2.000124156e-01f);
+  p = fused(p, f, -2.500081956e-01f); p = fused(p, f, 3.333333135e-01f);
+  return {e, fused(fused(p, f, -0.5f), f * f, f)};
 }
 // What the reduction cannot see: 0, negative numbers, infinity and NaN.
 GRADLAB_FUNCTION float at_edges_of_log(float x, float y) {
@@ -130,7 +139,7 @@ GRADLAB_FUNCTION float at_edges_of_log(float x, float y) {
 }
 GRADLAB_FUNCTION float log(float x) {
   const Logarithm l = logarithm(x);
-  return at_edges_of_log(x, l.e * 6.931457520e-01f + (l.log_m + l.e * 1.428606820e-06f));
+  return at_edges_of_log(x, fused(l.e, 6.931457520e-01f, fused(l.e, 1.428606820e-06f, l.log_m)));
 }
 GRADLAB_FUNCTION float log2(float x) {
   const Logarithm l = logarithm(x);
@@ -150,16 +159,16 @@ GRADLAB_FUNCTION float log1p(float x) {
 // Below 1 an odd polynomial; above, 1 - exp(-q(x)), where erf's last bits need few of the exponential's.
 GRADLAB_FUNCTION float erf(float x) {
   const float a = __builtin_fabsf(x), t = a * a;
-  float p = 7.920368080e-05f; p = p * t - 8.030761383e-04f; p = p * t + 5.190733820e-03f;
-  p = p * t - 2.685512602e-02f; p = p * t + 1.128361821e-01f; p = p * t - 3.761262894e-01f;
-  p = p * t + 1.283791661e-01f;
+  float p = 7.920368080e-05f; p = fused(p, t, -8.030761383e-04f); p = fused(p, t, 5.190733820e-03f);
+  p = fused(p, t, -2.685512602e-02f); p = fused(p, t, 1.128361821e-01f); p = fused(p, t, -3.761262894e-01f);
+  p = fused(p, t, 1.283791661e-01f);
   const float b = between(a, 0.0f, 4.0f);  // erf(4) rounds to 1
-  float q = -1.863801735e-04f; q = q * b + 2.947674599e-03f; q = q * b - 2.183814161e-02f;
-  q = q * b + 1.031069160e-01f; q = q * b + 6.381446719e-01f; q = q * b + 1.127089262e+00f;
-  q = q * b + 3.415129613e-04f;
+  float q = -1.863801735e-04f; q = fused(q, b, 2.947674599e-03f); q = fused(q, b, -2.183814161e-02f);
+  q = fused(q, b, 1.031069160e-01f); q = fused(q, b, 6.381446719e-01f); q = fused(q, b, 1.127089262e+00f);
+  q = fused(q, b, 3.415129613e-04f);
   const Exponential e = exponential(-q);
   const float tail = (1.0f + e.minus_one) * power_of_two(e.n);
-  return __builtin_copysignf(a < 1.0f ? a + a * p : 1.0f - tail, x);
+  return __builtin_copysignf(a < 1.0f ? fused(a, p, a) : 1.0f - tail, x);
 }
 
 // Quarter turns in 2^e radians, modulo 4, for each e that a float of 24 bits can be a multiple of: 29 bits, whose product with 24

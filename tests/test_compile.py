@@ -301,15 +301,6 @@ def test_what_state_was_leaves_the_program_before_the_state_is_written(place):
     assert run(gl.compile) == run(lambda f: f)
 
 
-def test_the_backward_of_a_compiled_function_is_not_recorded():
-    x = gl.ones(3, requires_grad=True)
-    f = gl.compile(lambda x: (x**3).sum())
-    for _ in range(2):
-        gl.autograd.grad(f(x), x)
-    with pytest.raises(NotImplementedError, match="create_graph"):
-        gl.autograd.grad(f(x), x, create_graph=True)
-
-
 def test_a_parameters_hook_runs_once_where_the_backward_is_outside():
     w = gl.tensor([1.0, 2.0], requires_grad=True)
     w.register_hook(lambda g: g * 0.5)

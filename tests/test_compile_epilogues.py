@@ -135,7 +135,7 @@ def test_other_activations_of_convolutions_where_nothing_is_recorded(cuda, large
         for _ in range(2):
             np.testing.assert_allclose(run(x).numpy(force=True), want, rtol=2e-5, atol=1e-6)
     names = kernels(run)
-    assert (names.count("convolution_act"), names.count("convolution")) == (1, 2)  # a few rows: kernels that know ReLU only
+    assert (names.count("convolution_act"), names.count("convolution")) == (3, 0)
 
 
 # ---------------------------------------------------------------- the functions
@@ -173,9 +173,10 @@ def test_one_launch_in_eager_mode(cuda):
         pytest.skip("the emulated GPU counts launches")
     x, w, b, wide = (gl.randn(*s, device="cuda") for s in ((4, 8), (16, 8), (16,), (2, 4, 9)))
     kernel, bias = gl.randn(32, 4, 3, device="cuda"), gl.randn(32, device="cuda")
+    learned = wide.clone().requires_grad_()
     runs = [
         lambda: F.linear_activation(x, w, b), lambda: F.linear_activation(x, w, b, "gelu_tanh"), lambda: F.linear_activation(x, w),
-        *(lambda a=a: F.conv_activation(wide, kernel, bias, activation=a) for a in ACTIVATIONS),
+        *(lambda a=a, x=x: F.conv_activation(x, kernel, bias, activation=a) for a in ACTIVATIONS for x in (wide, learned)),
     ]  # fmt: skip
     for run in runs:
         run()

@@ -113,7 +113,7 @@ def part_from(twin: Any) -> None:
         backend = dispatch.backend_of(twin._array)
         if not backend.staged:
             twin._array, twin._meta = backend.copy(twin._array), None
-        elif type(twin._array) is Batched:  # values under vmap are never overwritten
+        else:  # values of a trace, and those under vmap, are never overwritten
             twin._meta = None
 
 

@@ -10,22 +10,24 @@ from collections.abc import Callable, Mapping
 from time import perf_counter
 from typing import Any, TypeVar, overload
 
-import numpy as np
-
 from gradlab import dispatch
 from gradlab.autograd.base import LEAF, Differentiable
-from gradlab.autograd.mode import Mode, current
+from gradlab.autograd.mode import Mode, current, enter, leave
 from gradlab.dtype import get_default_dtype
+from gradlab.graph.again import Gradients
+from gradlab.graph.checking import compared
+from gradlab.graph.collection import without_collection
 from gradlab.graph.freeze import freeze
+from gradlab.graph.ir import Value
 from gradlab.graph.memory import give_back
-from gradlab.graph.runner import Runner
-from gradlab.graph.stage import Changed, Staged, stage
+from gradlab.graph.runner import Call, Runner
+from gradlab.graph.stage import Backward, Changed, Staged, stage
 from gradlab.graph.stats import Stats, kernels, stats
-from gradlab.graph.tree import flatten
 from gradlab.nn.module import Module
 
 F = TypeVar("F", bound=Callable[..., Any])
 _log = logging.getLogger("gradlab.compile")
+TWICE = "compile: gradients of gradients (create_graph=True) run the compiled function's trace anew, with what it read"
 MANY = 8  # programs of one function that are normal
 
 
@@ -83,28 +85,17 @@ class Compiled:
             if self._leaks > 2 or not all(w.startswith("the state of ") for w in leak.what):
                 raise
             return self.function(*args, **kwargs)
-        program = Program(staged, args, kwargs, mode)
+        program = Program(self.function, self.passes, staged, args, kwargs, mode)
         if self.check:
             return self._checked(program, args, kwargs)
         self.programs.insert(0, program)
-        return program.runner.run(args, kwargs)
+        result = program.runner.run(args, kwargs)
+        give_back()  # the gradients of the eager run, which the program's have replaced
+        return result
 
     def _checked(self, program: Program, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Compare the program's first run with the function's own, from the same state; keep the program's."""
-        memory = _Memory(program.staged)
-        expected = [_seen(t._array) for t in flatten(self.function(*args, **kwargs))[0]]
-        after = memory.take()
-        memory.restore()
-        result = program.runner.run(args, kwargs)
-        found = [_seen(t._array) for t in flatten(result)[0]]
-        # An update such as Adam's turns rounding noise in a gradient that is nearly zero into a step: state is compared with its own size.
-        for name, want, got, slack in [
-            *((f"result {i}", a, b, 1e-5) for i, (a, b) in enumerate(zip(expected, found, strict=True))),
-            *((f"state of shape {a.shape}", a, b, 0.1 * np.abs(a).max(initial=1e-3)) for a, b in zip(after, memory.take(), strict=True)),
-        ]:
-            if not np.allclose(want.astype(np.float64), got.astype(np.float64), rtol=1e-3, atol=slack, equal_nan=True):
-                worst = np.max(np.abs(want.astype(np.float64) - got.astype(np.float64)))
-                raise RuntimeError(f"compile: {_title(self.function)}: {name} differs from the eager run by up to {worst:.3g}")
+        result = compared(_title(self.function), program, lambda: self.function(*args, **kwargs), args, kwargs)
         self.programs.insert(0, program)
         return result
 
@@ -140,12 +131,17 @@ class Compiled:
 
 
 class Program:
-    """One traced program with its guards."""
+    """One traced program with its guards. function: what was traced."""
 
-    def __init__(self, staged: Staged, args: tuple[Any, ...], kwargs: dict[str, Any], mode: Mode) -> None:
+    @without_collection()
+    def __init__(
+        self, function: Callable[..., Any], passes: Mapping[str, bool] | None, staged: Staged, args: tuple[Any, ...],
+        kwargs: dict[str, Any], mode: Mode,
+    ) -> None:  # fmt: skip
         self.staged = staged
+        self.gradients = None if staged.backward is None else Again(function, passes, staged.backward)
         start = perf_counter()
-        self.runner = Runner(staged)
+        self.runner = Runner(staged, again=self._again)
         self.seconds = perf_counter() - start
         self.guards = staged.guards
         self._guard_arguments(args, kwargs)
@@ -153,6 +149,17 @@ class Program:
         self._guard_tensors()
         self.guard = self.guards.build()
         give_back()  # what compiling the guards took
+
+    def _again(self, call: Call, gradients: list[Any]) -> list[Any]:
+        """The gradients of one call's inputs, differentiable again. RuntimeError where the function would not do the same again."""
+        assert self.gradients is not None
+        if not self.guard(call.args, call.kwargs, call.mode):
+            why = self.guards.why(call.args, call.kwargs, call.mode)
+            raise RuntimeError(f"{TWICE}, which has changed since its forward: {why}")
+        tensors = [*call.given, *(t for t, _ in self.staged.tensors)]
+        if any(t._meta is not None and t._meta.version is not None and t._meta.version.written > call.when for t in tensors):
+            raise RuntimeError(f"{TWICE}, which was changed in place after its forward; take the gradients before the update")
+        return self.gradients.of(call, gradients, self.runner)
 
     def _guard_arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         guards = self.guards
@@ -178,8 +185,9 @@ class Program:
                         guards.test(f"{expression} is not {other}", f"{label} and {other} being one tensor")
                     seen[id(value)] = expression
                 if self.runner.written or self.runner.written_arguments:
-                    guards.names["apart"] = functools.partial(_apart, frozenset(self.runner.written))
-                    guards.test(f"apart({array})", f"{label} lying in memory that the function writes")
+                    guards.names["written"], guards.names["id"] = frozenset(self.runner.written), id
+                    apart = f"(id({array}) not in written and ({array}.base is None or id({array}.base) not in written))"
+                    guards.test(apart, f"{label} lying in memory that the function writes")
             elif isinstance(value, (list, tuple)):
                 guards.test(f"type({expression}) is {guards.name(type(value))}", f"{label}'s type")
                 guards.test(f"len({expression}) == {len(value)}", f"{label}'s length", f"len({expression})", len(value))
@@ -235,52 +243,49 @@ class Program:
                 guards.test(f"{guards.name(leaf)}._grad is None", f"the .grad of a parameter of shape {leaf._array.shape}")
 
 
-class _Memory:
-    """The state a program may write, for `check=True`."""
+class Again(Compiled):
+    """The gradients of a compiled function, compiled themselves: for gradients of gradients (`create_graph=True`).
 
-    def __init__(self, staged: Staged) -> None:
-        graph = staged.graph
-        written = {old.id for old, _ in graph.updates}
-        self.arrays = [a for v, a in graph.state.items() if v.id in written]
-        self.before = [_copy(a) for a in self.arrays]
-        self.leaves: list[tuple[Any, Any, Any]] = []
-        for leaf, _ in graph.gradients:
-            self.leaves.append((leaf, leaf._grad, None if leaf._grad is None else _copy(leaf._grad._array)))
-        self.generators = [(g, g.clone_state()) for g, _, _ in graph.random]
+    The user's function is traced anew together with its backward; what it writes to arguments, state and gradients is left out.
+    """
 
-    def take(self) -> list[Any]:
-        """Copies of what is there now: state, then gradients."""
-        grads = [leaf._grad._array for leaf, *_ in self.leaves if leaf._grad is not None]
-        return [_seen(a) for a in [*self.arrays, *grads]]
+    def __init__(self, function: Callable[..., Any], passes: Mapping[str, bool] | None, backward: Backward) -> None:
+        super().__init__(Gradients(function, backward.roots, backward.leaves), passes=passes)
 
-    def restore(self) -> None:
-        """As it was at first."""
-        for array, was in zip(self.arrays, self.before, strict=True):
-            dispatch.backend_of(array).assign(array, was)
-        for leaf, gradient, was in self.leaves:
-            leaf._grad = gradient
-            if gradient is not None:
-                dispatch.backend_of(was).assign(gradient._array, was)
-        for generator, was in self.generators:
-            generator._seed, generator._offset = was._seed, was._offset
+    def of(self, call: Call, gradients: list[Any], runner: Runner) -> list[Any]:
+        """The gradients of a call, whose results got these."""
+        args = (call.args, call.kwargs, gradients)
+        now = [(g, g.clone_state()) for g, _ in call.drawn]
+        token = enter(call.mode)
+        try:
+            for generator, was in call.drawn:  # the same random numbers again
+                generator._seed, generator._offset = was._seed, was._offset
+            return list(self._program(args, call, runner).runner.run(args, {}))
+        finally:
+            leave(token)
+            for generator, was in now:
+                generator._seed, generator._offset = was._seed, was._offset
 
-
-def _seen(array: Any) -> Any:
-    """A copy in host memory."""
-    return np.array(dispatch.backend_of(array).to_numpy(array))
-
-
-def _copy(array: Any) -> Any:
-    """A copy on the array's device."""
-    return dispatch.backend_of(array).copy(array)
+    def _program(self, args: tuple[Any, ...], call: Call, runner: Runner) -> Program:
+        for program in self.programs:
+            if program.guard(args, {}, call.mode):
+                return program
+        staged = stage(self.function, args, {}, call.mode, self.passes, pure=True)
+        used = {x.id for c in staged.graph.calls for x in c.inputs if isinstance(x, Value)} | {v.id for v in staged.graph.outputs}
+        if any(id(array) in runner.written for v, array in staged.graph.state.items() if v.id in used) or any(
+            v.id in used for i, v in enumerate(staged.graph.inputs) if i in runner.written_arguments
+        ):
+            raise NotImplementedError(
+                "compile: gradients of gradients (create_graph=True) through a compiled function that computes with a tensor and writes it "
+                "in place; call the function uncompiled, or compile the whole step with both gradients in it"
+            )
+        program = Program(self.function, self.passes, staged, args, {}, call.mode)
+        self.programs.insert(0, program)
+        return program
 
 
 def _stageable(mode: Mode) -> bool:
     return mode.tracer is None and not mode.anomaly and mode.saved_hooks is None and mode.observer is None
-
-
-def _apart(written: frozenset[int], array: Any) -> bool:
-    return id(array) not in written and (array.base is None or id(array.base) not in written)
 
 
 def _signature(args: tuple[Any, ...], kwargs: dict[str, Any], mode: Mode) -> Any:

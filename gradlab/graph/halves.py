@@ -44,7 +44,7 @@ def split(staged: Staged) -> tuple[First, Second | None]:
     if backward is None:
         return First(graph.calls), None
     results = [v for v in backward.results if v is not None]
-    forward_ends = list(graph.outputs[: len(staged.outputs)])
+    forward_ends = list(graph.outputs[: staged.values])
     forward_ends += [new for _, new in graph.updates] + [v for _, v in graph.gradients if v is not None]
     needed = leading_to(graph.calls, forward_ends)
     forward = [c for c in graph.calls if id(c) in needed]

@@ -34,6 +34,7 @@ class Call:
     params: dict[str, Any]
     outputs: tuple[Value, ...]
     position: Any = None  # (code, instruction, module scope) of the user's call
+    again: bool = False  # whether it computes something a second time, so that it need not be kept: it stays behind the calls before it
 
     def __repr__(self) -> str:
         arguments = [repr(x) for x in self.inputs] + [f"{k}={v!r}" for k, v in self.params.items()]

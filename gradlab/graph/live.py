@@ -59,6 +59,14 @@ class LiveTracer(Tracer):
             found.setdefault(id(group), set()).update(n if isinstance(n, str) else n[0] for n in names)
         return found
 
+    def before(self) -> list[Any]:
+        """The tensors from before the trace that were used in it, arguments apart."""
+        return list(self.tensors.values())
+
+    def graded(self) -> list[Any]:
+        """The tensors whose .grad was set."""
+        return [leaf for leaf, _ in self._gradients.values()]
+
     def leaves(self) -> list[Any]:
         """The tensors from before the trace that require grad and were used in it."""
         return [t for t in self.tensors.values() if t._edge is LEAF]
@@ -66,6 +74,10 @@ class LiveTracer(Tracer):
     def hyper_values(self) -> list[tuple[dict[str, Any], tuple[Any, ...], Value]]:
         """The hyper-parameter inputs: group, names, value."""
         return [(group, names, self.value(tensor._array)) for group, names, tensor in self.hyper.values()]
+
+    def let_go(self) -> None:
+        """Forget the gradients from before the trace, which symbols would keep in memory: nothing can be restored any more."""
+        self._gradients.clear()
 
     def finish(self, outputs: list[Any]) -> Graph:
         graph = super().finish(outputs)

@@ -18,6 +18,14 @@ from gradlab.spec import Spec, count
 ALIGNMENT = 64  # bytes: a cache line, and the widest vector
 
 
+class Room(NamedTuple):
+    """Memory outside of the arena that is free for values which live between two moments, both of them included."""
+
+    size: int
+    first: int
+    last: int
+
+
 class Moment(NamedTuple):
     """One step of a program, as the planner sees it: which memory it reads, and what it makes. Views count as what they look at.
 
@@ -31,18 +39,26 @@ class Moment(NamedTuple):
 
 @dataclass
 class Plan:
-    """Offsets in the arena by value number, the arena's size, and what the values would take without sharing."""
+    """Offsets in the arena by value number, the arena's size, what the values would take without sharing, and the least they could take.
+
+    guests: (room, offset) of the values that lie in rooms; they have no place in the arena. lent: their bytes.
+    """
 
     places: dict[int, int] = field(default_factory=dict)
     size: int = 0
     unshared: int = 0
+    least: int = 0
+    guests: dict[int, tuple[int, int]] = field(default_factory=dict)
+    lent: int = 0
 
 
 def arena(size: int) -> Any:
     """Bytes for a plan, on huge pages where the system has them. What the run before had in its place goes back to the system first."""
     if size >= 1 << 21:
         give_back()
-    memory = mmap.mmap(-1, max(size, 1))
+    # Private memory: the system gives huge pages to shared memory (Python's default) only where a mount option says so.
+    private = {"flags": mmap.MAP_PRIVATE | mmap.MAP_ANONYMOUS} if hasattr(mmap, "MAP_ANONYMOUS") else {}
+    memory = mmap.mmap(-1, max(size, 1), **private)
     if size >= 1 << 21 and hasattr(mmap, "MADV_HUGEPAGE"):
         memory.madvise(mmap.MADV_HUGEPAGE)
     return np.frombuffer(memory, np.uint8)
@@ -65,11 +81,18 @@ class _Buffer:
 
 
 MANY = 2000  # buffers; above that only the placement whose time does not grow with their square
+ROUNDS = 16  # of placements, where the first needs too much
+WORTH = 1 << 14  # bytes of the arena that are worth a room elsewhere
 CLOSE = 1.005  # of the least possible size: good enough
 
 
-def plan_buffers(moments: Sequence[Moment], specs: dict[int, Spec], to_the_end: Iterable[int] = ()) -> Plan:
-    """Places for all values with a spec in `specs`: by best fit in the order of the moments, or the largest first, whichever needs less."""
+def plan_buffers(
+    moments: Sequence[Moment], specs: dict[int, Spec], to_the_end: Iterable[int] = (), rooms: Sequence[Room] = ()
+) -> Plan:
+    """Places for all values with a spec in `specs`: by best fit in the order of the moments, or the largest first, whichever needs less.
+
+    rooms: values lie there instead where that makes the arena smaller.
+    """
     last: dict[int, int] = {}
     for i, moment in enumerate(moments):
         last.update((n, i) for n in moment.makes if n in specs)
@@ -94,17 +117,43 @@ def plan_buffers(moments: Sequence[Moment], specs: dict[int, Spec], to_the_end: 
                 holder = _Buffer(number, i, last[number], size)
                 buffers.append(holder)
             holders[number] = holder
+    if rooms and len(buffers) <= MANY:
+        for b, room in lodge(buffers, rooms, len(moments)).items():
+            plan.guests.update((n, (room, b.offset)) for n in b.numbers)
+            plan.lent += b.size
+        buffers = [b for b in buffers if b.numbers[0] not in plan.guests]
+    plan.least = _least(buffers)
     plan.size = _in_order(buffers)
-    if plan.size > CLOSE * _least(buffers) and len(buffers) <= MANY:
-        offsets = [b.offset for b in buffers]
-        size = _by_size(buffers)
-        if size < plan.size:
-            plan.size = size
-        else:
-            for b, offset in zip(buffers, offsets):
-                b.offset = offset
-    plan.places = {number: holder.offset for number, holder in holders.items()}
+    if plan.size > CLOSE * plan.least and len(buffers) <= MANY:
+        plan.size = _by_size(buffers, plan.size, plan.least)
+    plan.places = {number: holder.offset for number, holder in holders.items() if number not in plan.guests}
     return plan
+
+
+def lodge(buffers: Sequence[_Buffer], rooms: Sequence[Room], moments: int) -> dict[_Buffer, int]:
+    """Rooms for buffers: as long as the moment with the most bytes alive has a buffer that finds room, the largest such. Sets offsets."""
+    alive = np.zeros(moments + 1, np.int64)
+    for b in buffers:
+        alive[b.start : b.end + 1] += b.size
+    found: dict[_Buffer, int] = {}
+    inside: list[list[_Buffer]] = [[] for _ in rooms]
+    refused: set[_Buffer] = set()
+    while True:
+        at = int(alive.argmax())
+        if alive[at] < WORTH:
+            return found
+        for b in sorted((b for b in buffers if b.start <= at <= b.end and b not in found and b not in refused), key=lambda b: -b.size):
+            fits = [(room.size, i) for i, room in enumerate(rooms) if room.first <= b.start and b.end <= room.last]
+            i = next((i for _, i in sorted(fits) if _low(b, inside[i]) + b.size <= rooms[i].size), -1)
+            if i >= 0:
+                break
+            refused.add(b)  # rooms only get fuller
+        else:
+            return found
+        b.offset = _low(b, inside[i])
+        bisect.insort(inside[i], b, key=lambda b: b.offset)
+        found[b] = i
+        alive[b.start : b.end + 1] -= b.size
 
 
 def _least(buffers: Sequence[_Buffer]) -> int:
@@ -139,24 +188,42 @@ def _in_order(buffers: Sequence[_Buffer]) -> int:
     return total
 
 
-def _by_size(buffers: Sequence[_Buffer]) -> int:
+def _by_size(buffers: Sequence[_Buffer], size: int, least: int) -> int:
     """Give offsets, the largest buffer first, each as low as the earlier ones that live at the same time allow; the size of it all.
 
+    What ends at the top then comes before all others in a next round. Offsets stay as they were where no round needs less than `size`.
     (Pisarchyk and Lee, "Efficient Memory Management for Deep Neural Net Inference", 2020, "greedy by size".)
     """
-    total = 0
-    placed: list[_Buffer] = []  # by offset
-    for b in sorted(buffers, key=lambda b: (-b.size, b.start)):
-        at = 0
-        for other in placed:
-            if other.start <= b.end and b.start <= other.end:
-                if other.offset - at >= b.size:
-                    break
-                at = max(at, other.offset + other.size)
-        b.offset = at
-        total = max(total, at + b.size)
-        bisect.insort(placed, b, key=lambda b: b.offset)
-    return total
+    best = [b.offset for b in buffers]
+    order = sorted(buffers, key=lambda b: (-b.size, b.start))
+    for _ in range(1 + min(ROUNDS, MANY * 8 // (len(buffers) + 1))):
+        placed: list[_Buffer] = []  # by offset
+        for b in order:
+            b.offset = _low(b, placed)
+            bisect.insort(placed, b, key=lambda b: b.offset)
+        total = max(b.offset + b.size for b in buffers)
+        if total < size:
+            size, best = total, [b.offset for b in buffers]
+        if size <= CLOSE * least:
+            break
+        top = [b for b in order if b.offset + b.size == total]
+        if order[: len(top)] == top:
+            break
+        order = [*top, *(b for b in order if b.offset + b.size != total)]
+    for b, offset in zip(buffers, best):
+        b.offset = offset
+    return size
+
+
+def _low(b: _Buffer, placed: Sequence[_Buffer]) -> int:
+    """The lowest offset at which a buffer is beside all others that live at the same time; placed: by offset."""
+    at = 0
+    for other in placed:
+        if other.start <= b.end and b.start <= other.end:
+            if other.offset - at >= b.size:
+                break
+            at = max(at, other.offset + other.size)
+    return at
 
 
 def _take(gaps: list[tuple[int, int]], need: int) -> int:

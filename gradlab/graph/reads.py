@@ -8,9 +8,11 @@ from __future__ import annotations
 
 import dis
 import gc
+import os
 import sys
 import sysconfig
 from collections.abc import Callable
+from pathlib import Path
 from types import CodeType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -23,6 +25,13 @@ from gradlab.optim.optimizer import Optimizer
 
 _STDLIB = sysconfig.get_paths()["stdlib"]
 _SITE = tuple(p for p in (sysconfig.get_paths()["purelib"], sysconfig.get_paths()["platlib"]) if p)
+# Rooms of the library whose methods are never those of a module or an optimizer.
+_ENGINE = tuple(
+    str(Path(PACKAGE, place)) + (os.sep if place.endswith("/") else "")
+    for place in (
+        "autograd/", "backends/", "ops/", "tensor/", "dispatch.py", "op.py", "spec.py", "graph/ir.py", "graph/live.py", "graph/tracer.py",
+    )
+)  # fmt: skip
 _GONE = object()
 _MANY_FUNCTIONS = 1000  # entries of a container that are looked at for functions
 _TABLES = ("_parameters", "_buffers", "_modules")
@@ -38,9 +47,11 @@ class Reads:
         self.chains: dict[tuple[Any, ...], tuple[Any, str, Any, Any]] = {}  # (id of root, path) -> root, path text, value, picture
         self._contents: dict[int, tuple[Any, Any]] = {}  # containers that were read, and shallow copies
         self._seen: set[CodeType] = set()
+        self._done: set[CodeType] = set()  # code that no further call of can tell anything
         self._selves: set[int] = set()
         self._kept: list[Any] = []
         self._functions: dict[CodeType, list[FunctionType]] = {}  # functions from before the trace; closures may share their code
+        self._made: set[CodeType] = set()  # of functions and comprehensions inside of functions that ran in the trace
         self._before: Any = None
         self._note_function(function)
 
@@ -58,9 +69,15 @@ class Reads:
         if event != "call":
             return
         code = frame.f_code
+        if code in self._done:
+            return
+        if code.co_filename.startswith(_ENGINE):
+            self._done.add(code)
+            return
         names = code.co_varnames
         method = code.co_argcount > 0 and names[0] == "self"
         if code in self._seen and not method:
+            self._done.add(code)
             return
         owner = frame.f_locals.get("self") if method else None
         if owner is not None and id(owner) not in self._selves:
@@ -77,6 +94,7 @@ class Reads:
             return
         first = code not in self._seen
         self._seen.add(code)
+        self._made.update(c for c in code.co_consts if isinstance(c, CodeType))
         self._read_code(code, frame, owner, first)
 
     def _picture_module(self, module: Module) -> None:
@@ -129,6 +147,8 @@ class Reads:
         """The cells of each closure of that code that was made before the trace; one made in the trace needs no guard."""
         functions = self._functions.get(code)
         if functions is None:
+            if code in self._made:
+                return []
             found = [f for f in gc.get_referrers(code) if isinstance(f, FunctionType) and f.__code__ is code]
             functions = found if len(found) == 1 else []
         return [dict(zip(code.co_freevars, f.__closure__, strict=True)) for f in functions if f.__closure__ is not None]

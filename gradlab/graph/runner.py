@@ -18,13 +18,16 @@ from gradlab.graph.execute import Line
 from gradlab.graph.halves import split
 from gradlab.graph.ir import Value
 from gradlab.graph.native.executable import executable
+from gradlab.graph.results import VALUE, Result, built
 from gradlab.graph.stage import Staged
+from gradlab.graph.symbol import TraceError
 from gradlab.graph.tree import LEAF, flatten, unflatten
 from gradlab.nn.joint import joined
 from gradlab.optim.hyper import values
 from gradlab.spec import Spec
 
 Build = Callable[[Line], Any]
+Again = Callable[["Call", list[Any]], list[Any]]
 
 
 class Gradient:
@@ -97,13 +100,35 @@ def _measure() -> tuple[int, int]:
 _HELD_TENSOR, _HELD_ARRAY = _measure()
 
 
+def _not_again(call: Any, gradients: list[Any]) -> list[Any]:
+    raise NotImplementedError("the backward of this program is not recorded, so it has no gradients of its own (create_graph=True)")
+
+
+class Call:
+    """One call of a differentiable program, as its backward has to know it to be differentiated itself."""
+
+    __slots__ = ("args", "drawn", "given", "kwargs", "mode", "when")
+
+    def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any], given: Sequence[Any], drawn: list[tuple[Any, Any]]) -> None:
+        self.args, self.kwargs, self.given = args, kwargs, given
+        self.drawn = drawn  # the generators, as they were before
+        self.mode, self.when = current(), next_sequence()
+
+
+CHANGED = (
+    "compile: a tensor that the backward of this compiled function needs was changed in place after its forward; call the function again, "
+    "or compile the whole step with the update in it"
+)
+
+
 class Runner:
     """A staged function, ready to run: `run(args, kwargs)`.
 
     build   makes an executable of a Line.
+    again   from a call and the gradients of its results to those of its inputs, differentiable again
     """
 
-    def __init__(self, staged: Staged, build: Build = executable) -> None:
+    def __init__(self, staged: Staged, build: Build = executable, again: Again | None = None) -> None:
         graph = staged.graph
         self.staged = staged
         first, second = split(staged)
@@ -143,7 +168,7 @@ class Runner:
                 self.gradients.append(gradient)
                 if id(leaf) in twins:
                     self.of_argument.append((twins[id(leaf)], gradient))
-        results = [v for (kind, _), v in zip(staged.outputs, graph.outputs) if kind == "value"]
+        results = graph.outputs[: staged.values]
         self.results = [(v.spec.shape, v.spec.dtype) for v in results]
         self.saved = [(v.spec.shape, v.spec.dtype) for v in first.saved]
         outputs = [*results, *first.saved, *(v for _, v in graph.gradients if v is not None)]
@@ -155,8 +180,12 @@ class Runner:
         self.backward = None
         if second is not None:
             self.backward = build(Line(second.calls, second.inputs, second.fixed(fixed), second.outputs, [], graph.device))
-        self.second = second
-        self.single = second is None and staged.result == LEAF and staged.outputs[0][0] == "value"
+        self.second, self.again = second, again or _not_again
+        # Of the arguments whose arrays the backward reads, the positions among all tensors.
+        unique = list(dict.fromkeys(map(id, staged.twins)))
+        at = {id(t): i for i, t in reversed(list(enumerate(staged.twins)))}
+        self.needed = [] if second is None else [at[unique[i]] for i in second.arguments]
+        self.single = second is None and not staged.written and staged.result == LEAF and staged.outputs[0] == Result(VALUE, 0)
         written = {old.id for old, _ in graph.updates}
         arrays = {id(a) for v, a in graph.state.items() if v.id in written}
         self.versions: list[Version] = [version_of(t) for t, array in staged.tensors if id(array) in arrays]
@@ -186,9 +215,12 @@ class Runner:
         outs = [empty(shape, dtype) for shape, dtype in self.results]
         saved = [empty(shape, dtype) for shape, dtype in self.saved]
         self.executable.run(arrays, [*outs, *saved, *[g.place() for g in self.gradients]])
-        return self._commit(given, arrays, outs, saved)
+        return self._commit(given, arrays, outs, saved, args, kwargs)
 
-    def _commit(self, given: Sequence[Any], arrays: list[Any], outs: list[Any], saved: list[Any]) -> Any:
+    def _commit(
+        self, given: Sequence[Any], arrays: list[Any], outs: list[Any], saved: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
+    ) -> Any:
+        drawn = [(g, g.clone_state()) for g, _, _ in self.random] if self.second is not None else []
         for leaf in self.cleared:
             leaf._grad = None
         for gradient in self.gradients:
@@ -208,44 +240,43 @@ class Runner:
         staged = self.staged
         if self.single:
             return wrap(outs[0])
-        made = iter(self._wrapped(given, arrays, outs, saved))
-        found = [next(made) if kind == "value" else given[place] if kind == "argument" else place for kind, place in staged.outputs]
-        return unflatten(staged.result, found)
+        made = self._wrapped(given, arrays, outs, saved, Call(args, kwargs, given, drawn))
+        for i, k in staged.written:
+            given[i].copy_(made[k])
+        return unflatten(staged.result, built(staged.outputs, made, given))
 
-    def _wrapped(self, given: Sequence[Any], arrays: list[Any], outs: list[Any], saved: list[Any]) -> list[Any]:
-        """The results as tensors, in the graph where the function is to be differentiated from outside."""
+    def _wrapped(self, given: Sequence[Any], arrays: list[Any], outs: list[Any], saved: list[Any], call: Call) -> list[Any]:
+        """The values as tensors, in the graph where the function is to be differentiated from outside."""
         backward = self.staged.backward
         if backward is None or self.second is None:
             return list(map(wrap, outs))
         second, executable = self.second, self.backward
         assert executable is not None
-        position = {i: n for n, i in enumerate(i for i, (kind, _) in enumerate(self.staged.outputs) if kind == "value")}
-        roots = [position[i] for i in backward.roots]
         inputs = [given[place] if kind == "argument" else place for kind, place in backward.leaves]
-        versions = [(version_of(t), version_of(t).written) for t in second.tensors]
+        versions = [(version_of(t), version_of(t).written) for t in (*second.tensors, *(given[i] for i in self.needed))]
         argument_arrays = [arrays[i] for i in second.arguments]
         memory = self.memory
+        again = self.again
 
         def back(gradients: list[Any]) -> list[Any]:
-            if current().recording:
-                raise NotImplementedError(
-                    "compile: the backward of a compiled function is not recorded, so it has no gradients of its own (create_graph=True). "
-                    "Call the function uncompiled, or compile the whole step with both gradients in it"
+            mode = current()
+            if mode.tracer is not None:
+                raise TraceError(
+                    "a result of a compiled function that ran before the trace is differentiated in it; call that function inside as well"
                 )
             for version, was in versions:
                 if version.written != was:
-                    raise RuntimeError(
-                        "compile: a tensor that the backward of this compiled function needs was changed in place after its forward; "
-                        "call the function again, or compile the whole step with the update in it"
-                    )
+                    raise RuntimeError(CHANGED)
+            if mode.recording:
+                return again(call, gradients)
             arrived = [memory.zeros(*v.spec) if g is None else g._array for g, v in zip(gradients, backward.gradients)]
             results = [memory.empty(*v.spec) for v in second.outputs]
             executable.run([*arrived, *argument_arrays, *saved], results)
             found = iter(results)
             return [None if v is None else wrap(next(found)) for v in backward.results]
 
-        tensors = joined("CompiledBackward0", inputs, [outs[i] for i in roots], back)
-        by_root = dict(zip(roots, tensors, strict=True))
+        tensors = joined("CompiledBackward0", inputs, [outs[i] for i in backward.roots], back)
+        by_root = dict(zip(backward.roots, tensors, strict=True))
         return [by_root[i] if i in by_root else wrap(a) for i, a in enumerate(outs)]
 
 

@@ -15,13 +15,15 @@ from gradlab.autograd.base import LEAF, Differentiable
 from gradlab.autograd.mode import Mode, enter, leave
 from gradlab.autograd.record import refresh, wrap
 from gradlab.device import CPU
+from gradlab.graph.collection import without_collection
 from gradlab.graph.device.placement import on_one_device
 from gradlab.graph.freeze import freeze
 from gradlab.graph.guards import Guards
 from gradlab.graph.ir import Graph, Value
 from gradlab.graph.live import LiveTracer
-from gradlab.graph.passes import Ran, optimize
+from gradlab.graph.passes import Ran, operations, optimize
 from gradlab.graph.reads import Reads
+from gradlab.graph.results import Result, results_of
 from gradlab.graph.symbol import Symbol, TraceError
 from gradlab.graph.tree import flatten, unflatten
 from gradlab.spec import spec_of
@@ -43,7 +45,7 @@ class Changed(TraceError):
 class Backward:
     """The second half of a compiled function whose results require grad: from the results' gradients to the inputs' gradients."""
 
-    roots: list[int]  # which outputs
+    roots: list[int]  # which values
     gradients: list[Value]  # their gradients, inputs of the backward program
     leaves: list[tuple[str, Any]]  # ("argument", position) or ("tensor", tensor)
     results: list[Value | None]  # the leaves' gradients
@@ -54,13 +56,17 @@ class Staged:
     """A traced function.
 
     graph      forward and backward in one line
-    outputs    for each tensor of the result: ("value", position in graph.outputs), ("argument", position) or ("tensor", tensor)
+    outputs    where each tensor of the result comes from
+    values     how many of graph.outputs are results; behind them are the gradients of the backward
+    written    (argument, value): arguments that what was written to them put into the graph
     result     the structure of the result
     """
 
     graph: Graph
     arguments: int
-    outputs: list[tuple[str, Any]]
+    outputs: list[Result]
+    values: int
+    written: list[tuple[int, int]]
     result: Any
     hyper: list[tuple[dict[str, Any], tuple[Any, ...], Value]]
     tensors: list[tuple[Any, Any]]  # tensors from before the trace, and their arrays
@@ -74,10 +80,15 @@ class Staged:
     plain: bool = False  # whether the arguments are tensors, all different, passed by position
 
 
+@without_collection()
 def stage(
-    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], mode: Mode, passes: Mapping[str, bool] | None = None
-) -> Staged:
-    """Run `function` once over Symbols. Nothing outside is changed, whether it succeeds or not. Raises TraceError, or what it raises."""
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], mode: Mode, passes: Mapping[str, bool] | None = None,
+    pure: bool = False,
+) -> Staged:  # fmt: skip
+    """Run `function` once over Symbols. Nothing outside is changed, whether it succeeds or not. Raises TraceError, or what it raises.
+
+    pure: leave out what the function writes to arguments, state and gradients.
+    """
     start = perf_counter()
     given, structure = flatten([list(args), kwargs])
     tracer = LiveTracer(given[0].device if given else CPU)
@@ -105,10 +116,14 @@ def stage(
                 "compile: the function drew random numbers from Python's or NumPy's generator; a replay would not draw again. "
                 "Use gradlab's random functions, or draw outside and pass the numbers in as tensors"
             )
+        results = results_of(found, staged, tracer.before(), tracer.graded())
         if mode.recording:
-            backward = _differentiate(tracer, found, staged)
+            backward = _differentiate(tracer, results.values, staged)
         extra = [] if backward is None else [wrap(Symbol(v.id, v.spec, tracer)) for v in backward.results if v is not None]
-        graph = tracer.finish([*found, *extra])
+        graph = tracer.finish([*results.values, *extra])
+        if pure:
+            graph.updates, graph.gradients = [], []
+            graph = graph.without_dead_calls()
     except BaseException:
         tracer.restore()
         reads.changed()
@@ -117,32 +132,22 @@ def stage(
         leave(token)
     if changed := reads.changed():
         raise Changed(changed)
-    ids = [id(t) for t in staged]
-    outputs: list[tuple[str, Any]] = []
-    for i, t in enumerate(found):
-        if id(t) in ids:
-            outputs.append(("argument", ids.index(id(t))))
-        elif type(t._array) is not Symbol:
-            outputs.append(("tensor", t))
-        else:
-            outputs.append(("value", i))
     guards = Guards()
     reads.guard(guards, tracer.live())
     # An alias that an in-place operation made has been given a copy since: its tensor is known by itself.
     tensors = [(t, tracer.arrays[key]) for key, t in tracer.tensors.items() if t._array is tracer.arrays[key]]
-    traced, seconds = len(graph.calls), perf_counter() - start
+    traced, seconds = len(operations(graph.calls, True)), perf_counter() - start
     ran: list[Ran] = []
     graph = optimize(on_one_device(graph, tracer.devices), passes, ran)
-    if backward is not None:  # the passes may have found other values for the results
-        ends = iter(graph.outputs[len(found) :])
-        backward.results = [None if v is None else next(ends) for v in backward.results]
     if backward is not None:  # a pass may have found another value that is the same
-        renamed = iter(graph.outputs[len(found) :])
+        renamed = iter(graph.outputs[len(results.values) :])
         backward.results = [None if v is None else next(renamed) for v in backward.results]
-    untouched = list(tracer.untouched.values())
+    untouched = [] if pure else list(tracer.untouched.values())
     hyper = tracer.hyper_values()
+    tracer.let_go()
     return Staged(
-        graph, len(given), outputs, result_structure, hyper, tensors, guards, untouched, backward, staged, traced, seconds, ran,
+        graph, len(given), results.results, len(results.values), results.written, result_structure, hyper, tensors, guards, untouched,
+        backward, staged, traced, seconds, ran,
         not kwargs and all(isinstance(a, Differentiable) for a in args) and len(twins) == len(args),
     )  # fmt: skip
 

@@ -7,8 +7,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
+from gradlab.graph.passes import operations
 from gradlab.graph.stage import Staged
-from gradlab.graph.steps import sources_of, steps_of
+from gradlab.graph.steps import inner, sources_of, steps_of
 
 LONGEST = 96  # letters of a list of rows in a line of text
 
@@ -17,14 +18,17 @@ LONGEST = 96  # letters of a list of rows in a line of text
 class Stats:
     """A program in numbers. `print` shows them.
 
-    traced          operations as they were traced
+    traced          operations as they were traced, those in the bodies of loops and branches once
     operations      after the passes, of which `views` only look at memory
     passes          of each pass that changed their number: before and after
     tasks           kernel launches of one run
     loops           fused loops, by the rows in them
     numpy           rows that run in NumPy (of a GPU's program: on the host): how often, and why
     arena, unshared bytes for intermediate values, and what they would take if none shared its memory
+    least           bytes of such values that are alive at one moment, below which no arena could be
+    lent            bytes of such values that lie in results which are made later
     trace_seconds, passes_seconds, compile_seconds
+    epilogues       of a GPU's program: what products and convolutions do besides, and what they do not, and why; how often
     programs        of the function, one for each set of guards that was met
     guards          conditions of the newest
     """
@@ -44,6 +48,9 @@ class Stats:
     programs: int
     guards: int
     kinds: dict[str, int] = field(default_factory=dict)  # of each kind of step, how many
+    epilogues: dict[str, int] = field(default_factory=dict)
+    least: int = 0
+    lent: int = 0
 
     def __str__(self) -> str:
         lines = [f"operations  {self.traced} traced, {self.operations} after the passes ({self.views} views)"]
@@ -51,9 +58,14 @@ class Stats:
         kinds = ", ".join(f"{n} {kind}" for kind, n in self.kinds.items())
         lines.append(f"tasks       {self.tasks} ({kinds})" if kinds else f"tasks       {self.tasks}")
         lines += [f"  loop: {text if len(text) <= LONGEST else text[: LONGEST - 1] + '…'}" for text in self.loops]
+        if self.epilogues:
+            lines.append("epilogues")
+            lines += [f"  {text}{f' ×{n}' if n > 1 else ''}" for text, n in self.epilogues.items()]
         lines.append(f"NumPy       {sum(n for n, _ in self.numpy.values())}")
         lines += [f"  {name}{f' ×{n}' if n > 1 else ''}: {why}" for name, (n, why) in self.numpy.items()]
         lines.append(f"memory      {_bytes(self.arena)} for intermediate values, {_bytes(self.unshared)} without sharing")
+        if self.lent:
+            lines.append(f"  {_bytes(self.lent)} of them lie in results that are made later")
         seconds = f"{self.trace_seconds:.3f} to trace, {self.passes_seconds:.3f} passes, {self.compile_seconds:.3f} to compile"
         lines.append(f"seconds     {seconds}")
         lines.append(f"programs    {self.programs}; {self.guards} guards of the newest")
@@ -63,30 +75,49 @@ class Stats:
 def stats(staged: Staged, executables: Sequence[Any], seconds: float, programs: int) -> Stats:
     """Of a staged function and what was made of it: one executable, or forward and backward."""
     steps = [s for executable in executables for s in steps_of(executable)]
-    calls = staged.graph.calls
+    calls = operations(staged.graph.calls)
     numpy: dict[str, tuple[int, str]] = {}
     for step in steps:
         if step.kind in ("numpy", "host"):
             for call in step.calls:
                 numpy[call.op.name] = (numpy.get(call.op.name, (0, ""))[0] + 1, step.why)
-    plans = [executable.plan for executable in executables if hasattr(executable, "plan")]
+    whole = [e for executable in executables for e in _with_bodies(executable)]
+    plans = [executable.plan for executable in whole if hasattr(executable, "plan")]
     return Stats(
         traced=staged.traced,
         operations=len(calls),
         views=sum(c.op.view for c in calls),
-        passes={r.name: (r.before, r.after) for r in staged.passes if r.before != r.after},
-        tasks=sum(getattr(executable, "tasks", getattr(executable, "launches", 0)) for executable in executables),
+        passes=_passes(staged),
+        tasks=sum(getattr(e, "tasks", getattr(e, "launches", 0)) for e in whole),
         loops=[" ".join(c.op.name for c in s.calls) for s in steps if s.kind == "loop" and len(s.calls) > 1],
         numpy=numpy,
         arena=sum(plan.size for plan in plans),
         unshared=sum(plan.unshared for plan in plans),
+        least=sum(plan.least for plan in plans),
+        lent=sum(plan.lent for plan in plans),
         trace_seconds=staged.seconds,
         passes_seconds=sum(r.seconds for r in staged.passes),
         compile_seconds=seconds,
         programs=programs,
         guards=len(staged.guards.conditions),
         kinds=dict(Counter(s.kind for s in steps)),
+        epilogues=dict(Counter(text for executable in executables for text in getattr(executable, "epilogues", ()))),
     )
+
+
+def _with_bodies(executable: Any) -> list[Any]:
+    """An executable and those of the bodies in it."""
+    return [executable, *(e for body in inner(executable.line.calls) for e in _with_bodies(body))]
+
+
+def _passes(staged: Staged) -> dict[str, tuple[int, int]]:
+    """Of each pass that changed their number: the operations before and after, in the graph and all bodies."""
+    found: dict[str, tuple[int, int]] = {}
+    for r in staged.passes:
+        before, after = found.get(r.name, (0, 0))
+        found[r.name] = (before + r.before, after + r.after)
+    changed = {r.name for r in staged.passes if r.before != r.after}
+    return {name: pair for name, pair in found.items() if name in changed}
 
 
 def kernels(executables: Sequence[Any]) -> dict[str, str]:

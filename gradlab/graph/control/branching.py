@@ -28,6 +28,7 @@ class Switch:
 
     def __init__(self, parts: list[Part], reads: list[list[int]], writes: list[list[int]]) -> None:
         self.parts, self.reads, self.writes = parts, reads, writes
+        self.bodies = parts
 
     def run(self, inputs: Sequence[Any], outs: Sequence[Any]) -> None:
         """Run the chosen part; an index outside the range chooses the nearest."""

@@ -30,6 +30,7 @@ class While:
 
     def __init__(self, condition: Part, body: Part, carries: int, constants: int) -> None:
         self.condition, self.body, self.carries, self.constants = condition, body, carries, constants
+        self.bodies = (condition, body)
 
     def run(self, inputs: Sequence[Any], outs: Sequence[Any]) -> None:
         """Run the loop. On a GPU the host waits for each condition's value."""

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import functools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Protocol
 
 import numpy as np
@@ -16,7 +15,7 @@ from gradlab.device import Device
 from gradlab.graph.execute import Line
 from gradlab.graph.ir import Call, Graph, Value
 from gradlab.graph.native.executable import executable
-from gradlab.graph.passes import optimize
+from gradlab.graph.passes import Ran, optimize
 from gradlab.kernel import Library
 from gradlab.op import Op
 from gradlab.spec import Spec
@@ -29,12 +28,25 @@ class Part:
 
     def __init__(self, inputs: Sequence[Value], calls: Sequence[Call], outputs: Sequence[Value], device: Device) -> None:
         self.source = Graph(inputs=list(inputs), calls=list(calls), outputs=list(outputs), device=device)
+        self._graph: Graph | None = None
         self._executable: Any = None
 
-    @functools.cached_property
+    def optimize(self, switches: Mapping[str, bool] | None = None, log: list[Ran] | None = None) -> None:
+        """Run the passes over the calls, as over those of the graph around them."""
+        self._graph, self._executable = optimize(self.source.without_dead_calls(), switches, log), None
+
+    @property
     def graph(self) -> Graph:
         """The calls after the passes."""
-        return optimize(self.source.without_dead_calls())
+        if self._graph is None:
+            self.optimize()
+        assert self._graph is not None
+        return self._graph
+
+    @property
+    def executables(self) -> list[Any]:
+        """What it runs with: none before the first run, and none where it runs row by row."""
+        return [] if self._executable is None else [self._executable]
 
     def run(self, arrays: Sequence[Any], outs: Sequence[Any]) -> None:
         """Compute the outputs into the arrays `outs`. Raises what a row raises."""
@@ -62,9 +74,12 @@ class Part:
 
 
 class Flow(Protocol):
-    """What runs a control-flow call: `run(inputs, outs)` on arrays of one device."""
+    """What runs a control-flow call: `run(inputs, outs)` on arrays of one device. bodies: its sub-graphs."""
 
     kind: str
+
+    @property
+    def bodies(self) -> Sequence[Part]: ...
 
     def run(self, inputs: Sequence[Any], outs: Sequence[Any]) -> None: ...
 

@@ -33,6 +33,7 @@ class Scan:
 
     def __init__(self, body: Part, carries: int, stacked: int, length: int, reverse: bool) -> None:
         self.body, self.carries, self.stacked, self.length, self.reverse = body, carries, stacked, length, reverse
+        self.bodies = (body,)
 
     def run(self, inputs: Sequence[Any], outs: Sequence[Any]) -> None:
         """Run the loop."""

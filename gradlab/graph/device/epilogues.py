@@ -1,16 +1,17 @@
 """What a product's or a convolution's epilogue does besides, so that it needs no launch of its own.
 
-- a layer and its activation: linear with ReLU, linear with GELU by tanh (cuBLASLt); a convolution with any of four activations (our kernel)
+- a layer and its activation: linear with ReLU, linear with GELU by tanh (cuBLASLt); any convolution with any of four activations, a
+  transposed one with its bias, too (our kernels, `convolved.py`); where the sums are needed beside the result, the convolution writes both
 - the product that makes the gradient of an activation's result, and the activation's derivative (DRELU, DGELU)
 - the product that makes a weight's gradient, and the sums of its factor, which are the bias's gradient (BGRADB)
 
-Where the library cannot, the two are launches of their own, as they were.
+Where the library cannot, the two are launches of their own, as they were. `Compiled.stats()` says what was joined, and why others were not.
 """
 
 from __future__ import annotations
 
 import os
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -19,9 +20,9 @@ import numpy as np
 from gradlab import ops
 from gradlab.backends.cuda.gemm.binding import Epilogue
 from gradlab.backends.cuda.gemm.rows import AUX_ELEMENTS, with_epilogue
-from gradlab.backends.cuda.launch.conv import FORWARD, fits_planes
 from gradlab.dtype import FLOAT64, FLOATING
-from gradlab.graph.device import mega, stages
+from gradlab.graph.device import convolved, mega, stages
+from gradlab.graph.device.rewriting import Rewriting
 from gradlab.graph.execute import Line
 from gradlab.graph.ir import Call, Value
 from gradlab.graph.native.place import ARENA, place_of
@@ -74,7 +75,7 @@ product_with_sums = Op("matmul_with_sums", _sums_rule, cpu=_sums_cpu, outputs=("
 linear_with_bits = Op("linear_relu_with_bits", _bits_rule, cpu=_bits_cpu, outputs=("y", "bits"))
 relu_product = Op("matmul_relu_backward", _like_rule, cpu=_relu_cpu)
 gelu_product = Op("matmul_gelu_tanh_backward", _like_rule, cpu=_gelu_cpu)
-OWN = frozenset((product_with_sums, linear_with_bits, relu_product, gelu_product))
+OWN = frozenset((product_with_sums, linear_with_bits, relu_product, gelu_product)) | convolved.OWN
 
 LAYERS = {"relu": ops.fused.linear_relu, "gelu_tanh": ops.fused.linear_gelu_tanh}
 PRODUCTS = {"relu_backward": ("relu", relu_product), "gelu_tanh_backward": ("gelu_tanh", gelu_product)}
@@ -88,9 +89,13 @@ def enabled() -> bool:
 # ---------------------------------------------------------------- finding them
 
 
-def joined(line: Line, calls: Sequence[Call]) -> list[Call]:
-    """The line's calls, in this order, with their epilogues."""
-    return with_sums(_with_activations(_Rewriting(line, calls)))
+def joined(line: Line, calls: Sequence[Call], notes: list[str] | None = None) -> list[Call]:
+    """The line's calls, in this order, with their epilogues. notes: gets what was joined, and what was not, and why, for people."""
+    rewriting = Rewriting(line, calls)
+    found = with_sums(_with_activations(rewriting), rewriting.notes)
+    if notes is not None:
+        notes += rewriting.notes
+    return found
 
 
 def _small(call: Call) -> bool:
@@ -98,42 +103,6 @@ def _small(call: Call) -> bool:
     known = stages.STAGES.get(call.op.name)
     cost = known.cost(call, defaultdict(lambda: place_of(ARENA, call.outputs[0].spec))) if known is not None and mega.enabled() else None
     return cost is not None and cost <= mega.LAUNCH
-
-
-class _Rewriting:
-    """A line of calls while it is rewritten."""
-
-    def __init__(self, line: Line, calls: Sequence[Call]) -> None:
-        self.calls: list[Call | None] = list(calls)
-        self.at = {v.id: i for i, c in enumerate(calls) for v in c.outputs}
-        self.uses = Counter(x.id for c in calls for x in c.inputs if isinstance(x, Value))
-        self.uses.update(v.id for v in (*line.outputs, *(new for _, new in line.updates)))
-        self.free = 1 + max(v.id for v in (*line.inputs, *line.fixed, *line.outputs, Value(0, Spec((), _UINT8)), *self._made(calls)))
-
-    @staticmethod
-    def _made(calls: Sequence[Call]) -> list[Value]:
-        return [v for c in calls for v in (*c.inputs, *c.outputs) if isinstance(v, Value)]
-
-    def maker(self, value: Any) -> Call | None:
-        """The call that makes a value; None for an input."""
-        at = self.at.get(value.id) if isinstance(value, Value) else None
-        return None if at is None else self.calls[at]
-
-    def only(self, value: Any) -> Call | None:
-        """The call that makes a value which is used once."""
-        return self.maker(value) if isinstance(value, Value) and self.uses[value.id] == 1 else None
-
-    def new(self, spec: Spec) -> Value:
-        self.free += 1
-        return Value(self.free - 1, spec)
-
-    def put(self, at: int, call: Call, *gone: Call) -> None:
-        """Put a call at a place; others go."""
-        for i, old in enumerate(self.calls):
-            if any(old is g for g in gone):
-                self.calls[i] = None
-        self.calls[at] = call
-        self.at.update((v.id, at) for v in call.outputs)
 
 
 class _Backward(NamedTuple):
@@ -145,11 +114,16 @@ class _Backward(NamedTuple):
     view: Call | None
 
 
-def _with_activations(line: _Rewriting) -> list[Call]:
+def _with_activations(line: Rewriting) -> list[Call]:
     """Layers and convolutions with the activation behind them, and products with an activation's derivative behind them."""
+    for call in list(line.calls):
+        if call is not None and call.op is ops.elementwise.add:
+            convolved.with_bias(line, call)
     calls = [c for c in line.calls if c is not None]
     backward: dict[int, _Backward] = {}  # by what the derivative is taken at
-    for i, call in enumerate(calls):
+    for i, call in enumerate(line.calls):
+        if call is None:
+            continue
         found = _backward(line, i, call)
         if found is not None and not _small(found.product):
             backward.setdefault(call.inputs[1].id, found)
@@ -163,7 +137,7 @@ def _with_activations(line: _Rewriting) -> list[Call]:
     return [c for c in line.calls if c is not None]
 
 
-def _backward(line: _Rewriting, at: int, call: Call) -> _Backward | None:
+def _backward(line: Rewriting, at: int, call: Call) -> _Backward | None:
     if call.op.name not in PRODUCTS or not all(isinstance(x, Value) for x in call.inputs):
         return None
     dy, place = call.inputs
@@ -181,29 +155,25 @@ def _backward(line: _Rewriting, at: int, call: Call) -> _Backward | None:
     return _Backward(at, call, maker, view) if fits and count(out.shape) else None
 
 
-def _forward(line: _Rewriting, call: Call, backward: dict[int, _Backward]) -> None:
+def _forward(line: Rewriting, call: Call, backward: dict[int, _Backward]) -> None:
     """Join an activation with what makes its input."""
     z, y, name = call.inputs[0], call.outputs[0], call.op.name
     maker = line.maker(z)
-    if maker is None or y.spec.dtype == FLOAT64 or not (maker.inputs[-1] is None or isinstance(maker.inputs[-1], Value)):
+    if maker is None or not (maker.inputs[-1] is None or isinstance(maker.inputs[-1], Value)):
         return
     place = line.at[z.id]
-    if maker.op is ops.conv.convolution:
-        x, w, _ = maker.inputs
-        if line.uses[z.id] == 1 and (name == "relu" or fits_planes(FORWARD, x.spec.shape, w.spec.shape, z.spec.shape, maker.params)):
-            params = {**maker.params, "activation": name}
-            line.put(place, Call(ops.fused.convolution_act, maker.inputs, params, call.outputs, maker.position), call)
+    if maker.op in convolved.ROWS:
+        convolved.with_activation(line, maker, call)
         return
-    if maker.op is not ops.linear.linear or name not in LAYERS or _small(maker):
+    if maker.op is not ops.linear.linear:
         return
-    if not count((*z.spec.shape, maker.inputs[1].spec.shape[1])):
+    why = _why_not(line, maker, call)
+    if why:
+        line.apart("linear", name, why)
         return
+    line.joins("linear", name)
     if name == "gelu_tanh":
-        bias = maker.inputs[2]
-        if bias is not None and bias.spec.shape == (z.spec.shape[-1],) and z.spec.shape[-1] % AUX_ELEMENTS == 0:
-            line.put(place, Call(LAYERS[name], maker.inputs, {}, (y, z), maker.position), call)
-        return
-    if line.uses[z.id] != 1:
+        line.put(place, Call(LAYERS[name], maker.inputs, {}, (y, z), maker.position), call)
         return
     found = backward.get(y.id)
     if found is None:
@@ -216,13 +186,31 @@ def _forward(line: _Rewriting, call: Call, backward: dict[int, _Backward]) -> No
     _put_backward(line, found, relu_product, kept)
 
 
-def _put_backward(line: _Rewriting, found: _Backward, op: Op, bits: Value | None) -> None:
+def _why_not(line: Rewriting, maker: Call, call: Call) -> str:
+    """Why an activation is not joined with the layer before it; "" where it is."""
+    z, name, bias = call.inputs[0], call.op.name, maker.inputs[2]
+    if z.spec.dtype == FLOAT64:
+        return "cuBLASLt has no epilogues for float64"
+    if name not in LAYERS:
+        return f"cuBLASLt has no epilogue for {name}"
+    if _small(maker):
+        return "the product is small enough for a kernel of many operations"
+    if not count((*z.spec.shape, maker.inputs[1].spec.shape[1])):
+        return "there is nothing to multiply"
+    if name == "gelu_tanh":
+        fits = bias is not None and bias.spec.shape == (z.spec.shape[-1],) and z.spec.shape[-1] % AUX_ELEMENTS == 0
+        return "" if fits else f"cuBLASLt wants a bias and a multiple of {AUX_ELEMENTS} columns"
+    return "" if line.uses[z.id] == 1 else "its sums are used elsewhere"
+
+
+def _put_backward(line: Rewriting, found: _Backward, op: Op, bits: Value | None) -> None:
     a, b = found.product.inputs
+    line.joins("matmul", found.call.op.name)
     made = Call(op, (a, b, found.call.inputs[1], bits), {}, found.call.outputs, found.product.position)
     line.put(found.at, made, *(c for c in (found.product, found.view) if c is not None))
 
 
-def with_sums(calls: Sequence[Call]) -> list[Call]:
+def with_sums(calls: Sequence[Call], notes: list[str]) -> list[Call]:
     """The calls with products t(g) @ x and later sums of g over all but its last dimension as one."""
     maker = {v.id: c for c in calls for v in c.outputs}
     sums: dict[int, tuple[int, Call]] = {}  # what is summed -> where, and the call
@@ -247,6 +235,7 @@ def with_sums(calls: Sequence[Call]) -> list[Call]:
         at, total = next((sums[n] for n in names if n in sums), (-1, call))
         if at > i and total.outputs[0].spec == Spec((g.spec.shape[1],), g.spec.dtype):
             del sums[next(n for n in names if n in sums)]
+            notes.append("matmul + sum: one kernel")
             found[i] = Call(product_with_sums, call.inputs, {}, (*call.outputs, *total.outputs), call.position)
             found[at] = None  # type: ignore[call-overload]
     return [c for c in found if c is not None]
@@ -257,8 +246,12 @@ def with_sums(calls: Sequence[Call]) -> list[Call]:
 Run = Callable[[], Any]
 
 
-def launch(backend: Any, op: Op, inputs: list[Any], outputs: list[Any], missing: set[int]) -> tuple[Run, int]:
+def launch(
+    backend: Any, op: Op, inputs: list[Any], outputs: list[Any], missing: set[int], params: dict[str, Any]
+) -> tuple[Run, int]:
     """What computes one of `OWN`, and in how many launches. missing: addresses of bits that nobody writes, since the library could not."""
+    if op in convolved.OWN:
+        return convolved.launch(backend.work, inputs, outputs, params), 1
     if op is product_with_sums:
         return _launch_sums(backend, inputs, outputs)
     if op is linear_with_bits:

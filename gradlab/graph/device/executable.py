@@ -66,7 +66,8 @@ class CudaExecutable:
         self.work = backend.work
         self.device = driver.current_device() if line.device.index is None else line.device.index
         calls = updates_last(line.calls, backend.updates)
-        line = line._replace(calls=epilogues.joined(line, calls) if epilogues.enabled() else calls)
+        self.epilogues: list[str] = [] if epilogues.enabled() else ["none: GRADLAB_EPILOGUES=0"]
+        line = line._replace(calls=epilogues.joined(line, calls, self.epilogues) if epilogues.enabled() else calls)
         self.line = self._on_device(lambda: self._with_constants(line))
         self.schedule = Schedule()
         self.why = ""
@@ -234,7 +235,7 @@ class CudaExecutable:
         """What computes a call's outputs from its inputs, and why that is on the host, if it is."""
         op, params, work = call.op, call.params, self.work
         if op in epilogues.OWN:
-            both, number = epilogues.launch(self.backend, op, inputs, outputs, self._bitless)
+            both, number = epilogues.launch(self.backend, op, inputs, outputs, self._bitless, params)
             self.launches += number - 1
             return both, ""
         plan = self.backend.prepared(op, inputs, params)

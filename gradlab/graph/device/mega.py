@@ -134,20 +134,21 @@ def launch(
     def site(call: Call) -> int:
         return class_site(work, call.inputs[0].spec.shape[1], call.params["ignore_index"])
 
-    name, text, given = _written(unit, arranged.relative, arranged.places, owner, site)
+    name, text, given = kernel_of(unit, arranged, owner, site)
     full = f"gradlab::{name}"
     label = f"a kernel of {len(unit.parts)} stages"
     function = work.compiler.generated(("mega", full), lambda: program("stages.cuh", text), [full], label)[full]
     return functools.partial(work.launch, function, 1, THREADS, *(env[n] for n in given), work.faults.record), name, text
 
 
-def _written(
-    unit: Unit, relative: dict[int, Place], places: dict[int, Place], owner: Callable[[int], Any], site: Callable[[Call], int]
+def kernel_of(
+    unit: Unit, arranged: Arranged, owner: Callable[[int], Any], site: Callable[[Call], int]
 ) -> tuple[str, str, list[int]]:
     """A kernel's name and text, and the values whose arrays it is given.
 
-    relative: as `gathered`'s places. places: the absolute ones, of values that have memory outside of the kernel.
+    owner: what stands for the memory of a place's base. site: what a call reports a class that is not there as.
     """
+    relative, places = arranged.relative, arranged.places
     inside = {v.id: v for c in unit.calls for v in c.outputs if v.id not in places}
     plan = _shared(unit, inside, relative)
     pointers: dict[int, str] = {}  # values that lie outside -> names of arguments
@@ -186,8 +187,9 @@ def _written(
     names = ", ".join(f"{STORAGE[relative[n].dtype.name]}* {name}" for n, name in pointers.items())
     body = "\n".join([
         *(text.replace("@F", name) for text, name in writer.functions.items()),
-        f"__global__ void __launch_bounds__({THREADS}) @K({names}, FaultWord* fault) {{",
-        f"    __shared__ __align__(16) unsigned char shared[{max(plan.size + needed, 16)}];",
+        # One block: without the 1, ptxas spills around calls on sm_100, as if registers were scarce.
+        f"__global__ void __launch_bounds__({THREADS}, 1) @K({names}, FaultWord* fault) {{",
+        *([f"    __shared__ __align__(16) unsigned char shared[{plan.size + needed}];"] if plan.size + needed else []),
         *("    " + line for line in lines),
         "}",
     ])  # fmt: skip

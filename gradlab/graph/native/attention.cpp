@@ -1,135 +1,108 @@
-// Attention: a block of queries at a time, so that scores live in the cache. One head is one thread's work.
-#include "gemm.h"
-#include "scalar_math.h"
+// Attention's outputs. See attention.h.
+#include "attention.h"
 
 namespace {
 
-constexpr int64_t BLOCK = 64;  // queries
-thread_local Scratch own;
-
-// Strides of a tensor of four dimensions whose last has step 1: images, heads, rows.
-struct Steps {
-  int64_t image, head, row;
+// What is known of each query of a block so far.
+struct Running {
+  float top[QUERIES], total[QUERIES], fade[QUERIES];  // fade: what the outputs so far are to be multiplied by
 };
-inline Steps steps(const int64_t* v) { return {v[0], v[1], v[2]}; }
-inline const float* at(const char* base, const Steps& s, int64_t n, int64_t h) { return (const float*)base + n * s.image + h * s.head; }
 
-// images heads rows keys width value_width scale causal mask_kind(0 none, 1 bool, 2 float), mask strides (4), then q k v
-struct Sizes {
-  int64_t images, heads, rows, keys, width, value_width;
-  float scale;
-  bool causal;
-  int64_t mask, mask_step[4];
-  Steps q, k, v;
-};
-inline Sizes sizes(const int64_t* p) {
-  return {p[0], p[1], p[2], p[3], p[4], p[5], float(real(p[6])), p[7] != 0, p[8], {p[9], p[10], p[11], p[12]},
-          steps(p + 13), steps(p + 16), steps(p + 19)};
-}
-
-// scale q kᵀ of rows [first, last) and the keys [0, keys), masked.
-void scores(const float* q, const float* k, const char* mask, const Sizes& s, int64_t n, int64_t h, int64_t first, int64_t last, int64_t keys,
-            float* out) {
-  const Product product = {last - first, keys, s.width, s.q.row, 1, 1, s.k.row, keys, false, false};
-  multiply<float>(q + first * s.q.row, k, out, nullptr, product, 0, product.m, 0, keys);
-  for (int64_t i = first; i < last; ++i) {
-    float* row = out + (i - first) * keys;
-    for (int64_t j = 0; j < keys; ++j) row[j] *= s.scale;
-    if (s.mask != 0) {
-      const int64_t start = n * s.mask_step[0] + h * s.mask_step[1] + i * s.mask_step[2], step = s.mask_step[3];
-      if (s.mask == 1) {
-        const bool* allowed = (const bool*)mask + start;
-        for (int64_t j = 0; j < keys; ++j) row[j] = allowed[j * step] ? row[j] : -__builtin_inff();
-      } else {
-        const float* added = (const float*)mask + start;
-        for (int64_t j = 0; j < keys; ++j) row[j] += added[j * step];
-      }
+// Scores become weights relative to the largest so far. A group's rows go side by side: none waits for its own sum.
+__attribute__((noinline)) void weigh(const Sizes& s, const Tile& t, float* scores, Running& run) {
+  for (int64_t g = 0; g < t.groups; ++g) {
+    float *rows = scores + g * ROWS * SPAN, *top = run.top + g * ROWS, *total = run.total + g * ROWS, *fade = run.fade + g * ROWS;
+    const int64_t end = upward(t.reach(s, g), L);
+    cut(s, t, g, rows, end, -__builtin_inff());
+    V most_of[ROWS], sum[ROWS] = {};
+    float shift[ROWS];
+#pragma GCC unroll 16
+    for (int i = 0; i < ROWS; ++i) most_of[i] = all(-__builtin_inff());
+    for (int64_t j = 0; j < end; j += L)
+#pragma GCC unroll 16
+      for (int i = 0; i < ROWS; ++i) most_of[i] = larger(load(rows + i * SPAN + j), most_of[i]);
+#pragma GCC unroll 16
+    for (int i = 0; i < ROWS; ++i) {
+      const float before = top[i], now = largest_of(most_of[i]);
+      top[i] = now > before ? now : before;
+      shift[i] = top[i] == -__builtin_inff() ? 0 : top[i];  // nothing is visible yet
+      fade[i] = t.key == 0 || before == -__builtin_inff() ? 0 : gradlab::exp(before - shift[i]);
     }
-    if (s.causal) for (int64_t j = i + 1; j < keys; ++j) row[j] = -__builtin_inff();
+    for (int64_t j = 0; j < end; j += L)
+#pragma GCC unroll 16
+      for (int i = 0; i < ROWS; ++i) {
+        const V x = exponential(load(rows + i * SPAN + j) - all(shift[i]));
+        store(rows + i * SPAN + j, x);
+        sum[i] += x;
+      }
+#pragma GCC unroll 16
+    for (int i = 0; i < ROWS; ++i) total[i] = total[i] * fade[i] + sum_of(sum[i]);
   }
 }
 
-inline int64_t visible(const Sizes& s, int64_t last) { return s.causal && last < s.keys ? last : s.keys; }
-
-template <typename F> inline float folded(int64_t n, F of) {
-  float lane[16] = {};
-  int64_t i = 0;
-  for (; i + 16 <= n; i += 16)
-    for (int j = 0; j < 16; ++j) lane[j] += of(i + j);
-  float sum = 0;
-  for (; i < n; ++i) sum += of(i);
-  for (int j = 0; j < 16; ++j) sum += lane[j];
-  return sum;
+// out = out fade + weights v of the block's groups. `out` has rows of value_wide.
+__attribute__((noinline)) void gather(
+    const Sizes& s, const Tile& t, const float* weights, const float* value, const Running& run, float* out) {
+  for (int64_t c = 0; c < s.value_wide; c += P)
+    for (int64_t g = 0; g < t.groups; ++g) {
+      float* y = out + g * ROWS * s.value_wide + c;
+      V total[ROWS][2];
+      if (t.key == 0) {
+#pragma GCC unroll 16
+        for (int i = 0; i < ROWS; ++i) total[i][0] = total[i][1] = V{};
+      } else {
+#pragma GCC unroll 16
+        for (int i = 0; i < ROWS; ++i) {
+          const V fade = all(run.fade[g * ROWS + i]);
+          total[i][0] = load(y + i * s.value_wide) * fade, total[i][1] = load(y + i * s.value_wide + L) * fade;
+        }
+      }
+      product(weights + g * ROWS * SPAN, SPAN, 1, value + t.key * s.value_wide + c, s.value_wide, t.reach(s, g), total);
+#pragma GCC unroll 16
+      for (int i = 0; i < ROWS; ++i) store(y + i * s.value_wide, total[i][0]), store(y + i * s.value_wide + L, total[i][1]);
+    }
 }
 
 }  // namespace
 
-// y, lse, q, k, v, mask; the sizes above. y and lse are contiguous.
+// y, lse, q, k, v, mask; the sizes above. lse is contiguous.
 GRADLAB_KERNEL gradlab_attention(char** p, const int64_t* v, int part, int parts) {
   const Sizes s = sizes(v);
   const Share mine = share(s.images * s.heads, part, parts);
-  float* weights = (float*)own.of(sizeof(float) * size_t(BLOCK * s.keys + 1));
+  float* keys = (float*)own.of(sizeof(float) * size_t(s.all_keys * (s.width + s.value_wide) + QUERIES * (s.wide + s.value_wide + SPAN)));
+  float *values = keys + s.all_keys * s.width, *query = values + s.all_keys * s.value_wide, *out = query + QUERIES * s.wide;
+  float* weights = out + QUERIES * s.value_wide;
+  Running run;
   for (int64_t u = mine.first; u < mine.last; ++u) {
     const int64_t n = u / s.heads, h = u % s.heads;
-    const float *q = at(p[2], s.q, n, h), *k = at(p[3], s.k, n, h), *value = at(p[4], s.v, n, h);
-    float *y = (float*)p[0] + u * s.rows * s.value_width, *lse = (float*)p[1] + u * s.rows;
-    for (int64_t first = 0; first < s.rows; first += BLOCK) {
-      const int64_t last = first + BLOCK < s.rows ? first + BLOCK : s.rows, keys = visible(s, last);
-      scores(q, k, p[5], s, n, h, first, last, keys, weights);
-      for (int64_t i = first; i < last; ++i) {
-        float* row = weights + (i - first) * keys;
-        float top = -__builtin_inff();
-        for (int64_t j = 0; j < keys; ++j) top = row[j] > top || row[j] != row[j] ? row[j] : top;
-        if (top == -__builtin_inff()) top = 0;
-        for (int64_t j = 0; j < keys; ++j) row[j] = gradlab::exp(row[j] - top);
-        float total = folded(keys, [&](int64_t j) { return row[j]; });
-        if (total == 0) total = 1;
-        const float share_of = 1 / total;
-        for (int64_t j = 0; j < keys; ++j) row[j] *= share_of;
-        lse[i] = gradlab::log(total) + top;
+    const float* q = at(p[2], s.q, n, h);
+    float *y = at(p[0], s.y, n, h), *lse = (float*)p[1] + u * s.rows;
+    transposed_rows(at(p[3], s.k, n, h), s.k.row, s.keys, s.width, keys);
+    copy_rows(at(p[4], s.v, n, h), s.v.row, s.keys, s.value_width, s.value_wide, s.keys, values);
+    for (int64_t row = 0; row < s.rows; row += QUERIES) {
+      const int64_t many = least(QUERIES, s.rows - row), end = visible(s, row + many, s.keys);
+      copy_rows(q + row * s.q.row, s.q.row, many, s.width, s.wide, upward(many, ROWS), query);
+      ask(p[2], s.q, s, u + 1, mine.last, row, row + many, s.width);
+      ask(p[3], s.k, s, u + 1, mine.last, row, least(row + many, s.keys), s.width);
+      ask(p[4], s.v, s, u + 1, mine.last, row, least(row + many, s.keys), s.value_width);
+      for (int64_t i = 0; i < many; ++i) run.top[i] = -__builtin_inff(), run.total[i] = 0;
+      for (int64_t i = many; i < QUERIES; ++i) run.fade[i] = 0;
+      for (int64_t key = 0; key < end; key += KEYS) {
+        const Tile t = tile_of(s, row, many, key, end);
+        against(s, t, query, s.wide, keys + key * s.width, s.width, s.scale, weights);
+        if (s.mask != 0) masked(s, t, p[5], n, h, weights);
+        weigh(s, t, weights, run);
+        gather(s, t, weights, values, run, out);
       }
-      const Product product = {last - first, s.value_width, keys, keys, 1, s.v.row, 1, s.value_width, false, false};
-      multiply<float>(weights, value, y + first * s.value_width, nullptr, product, 0, product.m, 0, s.value_width);
-    }
-  }
-}
-
-// dq, dk, dv, g, g_lse, q, k, v, mask, y, lse; the sizes above, the steps of g, whether there is g_lse. All but g, q, k, v are contiguous.
-GRADLAB_KERNEL gradlab_attention_backward(char** p, const int64_t* v, int part, int parts) {
-  const Sizes s = sizes(v);
-  const Steps g_steps = steps(v + 22);
-  const float* g_lse = v[25] ? (const float*)p[4] : nullptr;
-  const Share mine = share(s.images * s.heads, part, parts);
-  float* weights = (float*)own.of(sizeof(float) * size_t(2 * BLOCK * s.keys + 1));
-  float* slopes = weights + BLOCK * s.keys;
-  for (int64_t u = mine.first; u < mine.last; ++u) {
-    const int64_t n = u / s.heads, h = u % s.heads;
-    const float *q = at(p[5], s.q, n, h), *k = at(p[6], s.k, n, h), *value = at(p[7], s.v, n, h), *g = at(p[3], g_steps, n, h);
-    const float *y = (const float*)p[9] + u * s.rows * s.value_width, *lse = (const float*)p[10] + u * s.rows;
-    float *dq = (float*)p[0] + u * s.rows * s.width, *dk = (float*)p[1] + u * s.keys * s.width, *dv = (float*)p[2] + u * s.keys * s.value_width;
-    std::memset(dk, 0, sizeof(float) * size_t(s.keys * s.width));
-    std::memset(dv, 0, sizeof(float) * size_t(s.keys * s.value_width));
-    for (int64_t first = 0; first < s.rows; first += BLOCK) {
-      const int64_t last = first + BLOCK < s.rows ? first + BLOCK : s.rows, many = last - first, keys = visible(s, last);
-      scores(q, k, p[8], s, n, h, first, last, keys, weights);
-      const Product above = {many, keys, s.value_width, g_steps.row, 1, 1, s.v.row, keys, false, false};
-      multiply<float>(g + first * g_steps.row, value, slopes, nullptr, above, 0, many, 0, keys);
-      for (int64_t i = first; i < last; ++i) {
-        float *row = weights + (i - first) * keys, *slope = slopes + (i - first) * keys;
-        const float *grad = g + i * g_steps.row, *out = y + i * s.value_width;
-        const float delta = folded(s.value_width, [&](int64_t j) { return grad[j] * out[j]; }) - (g_lse ? g_lse[u * s.rows + i] : 0);
-        const float shift = lse[i];
-        for (int64_t j = 0; j < keys; ++j) {
-          row[j] = gradlab::exp(row[j] - shift);
-          slope[j] = (slope[j] - delta) * row[j] * s.scale;
-        }
+      for (int64_t i = 0; i < many; ++i) {
+        const float total = run.total[i] == 0 ? 1 : run.total[i], share_of = 1 / total;
+        const float *from = out + i * s.value_wide;
+        float* to = y + (row + i) * s.y.row;
+        int64_t j = 0;
+        for (; j + L <= s.value_width; j += L) store(to + j, load(from + j) * all(share_of));
+        for (; j < s.value_width; ++j) to[j] = from[j] * share_of;
+        lse[row + i] = gradlab::log(total) + (run.top[i] == -__builtin_inff() ? 0 : run.top[i]);
       }
-      const Product to_q = {many, s.width, keys, keys, 1, s.k.row, 1, s.width, false, false};
-      multiply<float>(slopes, k, dq + first * s.width, nullptr, to_q, 0, many, 0, s.width);
-      const Product to_k = {keys, s.width, many, 1, keys, s.q.row, 1, s.width, false, true};
-      multiply<float>(slopes, q + first * s.q.row, dk, nullptr, to_k, 0, keys, 0, s.width);
-      const Product to_v = {keys, s.value_width, many, 1, keys, g_steps.row, 1, s.value_width, false, true};
-      multiply<float>(weights, g + first * g_steps.row, dv, nullptr, to_v, 0, keys, 0, s.value_width);
     }
   }
 }

@@ -17,7 +17,7 @@ def _steps(place: Place) -> tuple[int, ...]:
     return place.strides[:3]
 
 
-def _sizes(q: Place, k: Place, v: Place, mask: Place | None, params: dict[str, Any]) -> tuple[int, ...]:
+def _sizes(q: Place, k: Place, v: Place, y: Place, mask: Place | None, params: dict[str, Any]) -> tuple[int, ...]:
     """The parameters that forward and backward share."""
     kind, steps = 0, (0, 0, 0, 0)
     if mask is not None:
@@ -26,7 +26,7 @@ def _sizes(q: Place, k: Place, v: Place, mask: Place | None, params: dict[str, A
         steps = (0,) * lead + tuple(0 if n == 1 else s for n, s in zip(mask.shape, mask.strides))  # type: ignore[assignment]
     images, heads, rows, width = q.shape
     numbers = (images, heads, rows, k.shape[2], width, v.shape[3], bits(params["scale"]), bool(params["causal"]), kind)
-    return (*numbers, *steps, *_steps(q), *_steps(k), *_steps(v))
+    return (*numbers, *steps, *_steps(q), *_steps(k), *_steps(v), *_steps(y))
 
 
 def _work(q: Place, k: Place) -> int:
@@ -38,21 +38,21 @@ def attention(call: Call, ctx: Lowering) -> list[TaskSpec]:
     """Output and lse."""
     q, k, v = (ctx.place(x) for x in call.inputs[:3])
     mask = None if call.inputs[3] is None else ctx.place(call.inputs[3])
-    y, lse = (ctx.dense(x) for x in call.outputs)
-    return [TaskSpec("gradlab_attention", _sizes(q, k, v, mask, call.params), (y, lse, q, k, v, mask or y), _work(q, k))]
+    y, lse = ctx.place(call.outputs[0]), ctx.dense(call.outputs[1])
+    return [TaskSpec("gradlab_attention", _sizes(q, k, v, y, mask, call.params), (y, lse, q, k, v, mask or y), _work(q, k))]
 
 
 @lowers("scaled_dot_product_attention_backward")
 def attention_backward(call: Call, ctx: Lowering) -> list[TaskSpec]:
     """The gradients of query, key and value."""
     g, g_lse, q, k, v, mask, y, lse = (None if x is None else ctx.place(x) for x in call.inputs)
-    outputs = [ctx.dense(x) for x in call.outputs]
+    outputs = [ctx.place(x) for x in call.outputs]
     if g is None or q is None or k is None or v is None or y is None or lse is None:
         raise Unsupported
-    if not y.contiguous or not lse.contiguous or (g_lse is not None and not g_lse.contiguous):
+    if not lse.contiguous or (g_lse is not None and not g_lse.contiguous):
         raise Unsupported
-    parameters = (*_sizes(q, k, v, mask, call.params), *_steps(g), g_lse is not None)
+    parameters = [*_sizes(q, k, v, y, mask, call.params), *_steps(g)]
+    for place in outputs:
+        parameters += _steps(place)
     places = (*outputs, g, g_lse or lse, q, k, v, mask or y, y, lse)
-    return [TaskSpec("gradlab_attention_backward", parameters, places, _work(q, k))]
-
-
+    return [TaskSpec("gradlab_attention_backward", (*parameters, g_lse is not None), places, _work(q, k))]

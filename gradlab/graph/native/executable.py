@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import os
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
@@ -20,6 +19,7 @@ from gradlab.graph.execute import Line, NumpyExecutable
 from gradlab.graph.ir import Call, Value
 from gradlab.graph.memory import arena
 from gradlab.graph.native import build, lowerings as lowerings
+from gradlab.graph.native.checks import check
 from gradlab.graph.native.joining import lower_joined
 from gradlab.graph.native.layout import FIRST, Arranged, arrange
 from gradlab.graph.native.loops import Loop, lower_loop, why_not_elementwise
@@ -27,6 +27,8 @@ from gradlab.graph.native.lower import LOWER, Lowering, TaskSpec, Unsupported
 from gradlab.graph.native.movements import copy
 from gradlab.graph.native.place import ARENA, RESERVED, Place
 from gradlab.graph.native.products import operand_of
+from gradlab.graph.native.widening import widened
+from gradlab.graph.shares import threads
 from gradlab.graph.steps import Step
 
 
@@ -35,13 +37,6 @@ class _Task(ctypes.Structure):
         ("kernel", ctypes.c_void_p), ("parameters", ctypes.c_void_p), ("places", ctypes.c_void_p),
         ("count", ctypes.c_int64), ("widest", ctypes.c_int64),
     )  # fmt: skip
-
-
-@functools.cache
-def threads() -> int:
-    """Threads of a compiled program: the processors this process may use, or GRADLAB_NUM_THREADS."""
-    wanted = os.environ.get("GRADLAB_NUM_THREADS")
-    return max(1, int(wanted)) if wanted else len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @functools.cache
@@ -58,8 +53,8 @@ class NativeExecutable:
     kept = 1  # references to each result's array that stay behind after a run
 
     def __init__(self, line: Line) -> None:
-        self.line = line
-        arranged = self.arranged = arrange(line, joined=True)
+        self.line = line = widened(line)
+        arranged = self.arranged = arrange(line, joined=True, halves=True, assembling=True, lending=True)
         self.plan = arranged.plan
         self._ctx = Lowering()
         self._ctx.places, self._ctx.scratch_start = arranged.places, arranged.plan.size
@@ -67,6 +62,11 @@ class NativeExecutable:
         self._calls: list[Any] = []  # of each task, the call it belongs to
         steps: list[TaskSpec | Callable[[], None]] = []
         self.report: list[Step] = []
+        for call in arranged.early:
+            task = check(call, self._ctx)
+            steps.append(task)
+            self._calls.append(call)
+            self.report.append(Step("check", [call], [task.kernel]))
         for unit in arranged.units:
             if unit.loop:
                 stored = [v for c in unit.calls for v in c.outputs if v.id in arranged.places]
@@ -162,12 +162,13 @@ class NativeExecutable:
     # ------------------------------------------------------------ the table
 
     def _finish(self, steps: list[Any]) -> None:
-        line, runtime = self.line, build.runtime()
+        line = self.line
         ctx = self._ctx
         self.sources = ctx.texts
-        text = "\n".join(ctx.texts.values())
-        library = build.loaded(build.built(text)) if text else None
         tasks = [s for s in steps if isinstance(s, TaskSpec)]
+        own = dict.fromkeys(t.kernel for t in tasks)
+        function = build.libraries([*own, "gradlab_run"], "\n".join(ctx.texts.values()))
+        runtime = build.runtime()
         behind = self.plan.size + ctx.scratch_size
 
         def locate(p: Place) -> tuple[int, int]:
@@ -178,8 +179,7 @@ class NativeExecutable:
         table = (_Task * max(len(tasks), 1))()
         at = at_parameter = 0
         for row, task in zip(table, tasks):
-            owner = library if task.kernel in ctx.texts else runtime
-            row.kernel = ctypes.cast(getattr(owner, task.kernel), ctypes.c_void_p).value
+            row.kernel = ctypes.cast(function(task.kernel), ctypes.c_void_p).value
             row.parameters = parameters.ctypes.data + 8 * at_parameter
             row.places = places.ctypes.data + 16 * at
             row.count, row.widest = len(task.places), task.widest
@@ -206,7 +206,8 @@ class NativeExecutable:
         for i, array in enumerate(self._base_arrays):
             if array is not None:
                 self._bases[i] = array.__array_interface__["data"][0]
-        self._objects = (ctypes.py_object * max(dynamic, 1))()
+        self._objects: list[Any] = [None] * dynamic  # what the last run was given
+        self._ids = (ctypes.c_uint64 * max(dynamic, 1))()  # where those objects are, for the runtime
         self._dynamic, self._word, self._threads = dynamic, _pointer_word(), threads()
         self._bases_at = ctypes.addressof(self._bases)
         self._run, self._fill = runtime.gradlab_run, runtime.gradlab_bases
@@ -215,21 +216,21 @@ class NativeExecutable:
         self._step = runtime.gradlab_step
         self._whole: tuple[Any, ...] | None = None  # the arguments of a program that is one segment
         if len(self.segments) == 1 and isinstance(self.segments[0], tuple):
-            where = ctypes.addressof(self._objects), dynamic, self._word, FIRST
+            where = ctypes.addressof(self._ids), dynamic, self._word, FIRST
             self._whole = (self._table, *self.segments[0], self._bases_at, self._threads, *where)
         self._python = any(not isinstance(s, tuple) for s in self.segments)
 
     def run(self, arrays: Sequence[Any], outs: Sequence[Any]) -> None:
         """Compute. Raises what a row raises."""
         with self._lock:
-            objects: Any = self._objects
+            objects, ids = self._objects, self._ids
             i = 0
-            for array in arrays:
-                objects[i] = array if array.flags.c_contiguous else np.ascontiguousarray(array).reshape(array.shape)
-                i += 1
-            for array in outs:
-                objects[i] = array
-                i += 1
+            for given in (arrays, outs):
+                for x in given:
+                    if x is not objects[i]:  # most are those of the last run
+                        objects[i] = used = x if x.flags.c_contiguous else np.ascontiguousarray(x).reshape(x.shape)
+                        ids[i] = id(used)
+                    i += 1
             if self._whole is not None:
                 stopped = self._step(*self._whole)
                 if stopped >= 0:
@@ -237,9 +238,9 @@ class NativeExecutable:
                 if self.line.updates:
                     self._update_arguments(arrays)
                 return
-            self._fill(self._bases_at + 8 * FIRST, objects, self._dynamic, self._word)
+            self._fill(self._bases_at + 8 * FIRST, ids, self._dynamic, self._word)
             if self._python:
-                self._base_arrays[FIRST : FIRST + self._dynamic] = objects[: self._dynamic]
+                self._base_arrays[FIRST : FIRST + self._dynamic] = objects
             for segment in self.segments:
                 if type(segment) is tuple:
                     stopped = self._run(self._table, segment[0], segment[1], self._bases_at, self._threads)
@@ -254,7 +255,7 @@ class NativeExecutable:
         """A kernel met an index that lies outside: let the row's own function say which."""
         self._status[:] = 0
         call = self._calls[task]
-        self._base_arrays[FIRST : FIRST + self._dynamic] = self._objects[: self._dynamic]
+        self._base_arrays[FIRST : FIRST + self._dynamic] = self._objects
         self._numpy_step(call)()
         raise RuntimeError(f"{call.op.name}: a value was refused by the compiled program, but not by the row itself")
 
@@ -284,7 +285,7 @@ def _why_numpy(call: Call) -> str:
     if call.op.name in LOWER:
         operands = ", ".join(f"{v.spec.dtype.name}{list(v.spec.shape)}" for v in call.inputs if isinstance(v, Value))
         return f"its kernel does not take this form: {operands or 'no inputs'}"
-    why = why_not_elementwise(call)
+    why = why_not_elementwise(call, True)
     return "its row has no CPU kernel" if why == "not elementwise" else why
 
 

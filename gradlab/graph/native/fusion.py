@@ -39,10 +39,11 @@ class Unit:
         return list(dict.fromkeys(x.id for c in self.calls for x in c.inputs if isinstance(x, Value) and x.id not in own))
 
 
-def fuse(calls: Sequence[Call], views: set[int]) -> list[Unit]:
+def fuse(calls: Sequence[Call], views: set[int], halves: bool = False) -> list[Unit]:
     """Units in an order that computes everything before it is used. A call joins the latest loop that stands behind all that it needs.
 
     views: the results of view calls, which cost nothing and make no unit; a loop cannot read a view of what it makes itself.
+    halves: whether loops compute with half types.
     """
     units: list[Unit] = []
     made: dict[int, int] = {}  # value -> the first unit that can read it from registers, or from memory if it is a view
@@ -51,8 +52,8 @@ def fuse(calls: Sequence[Call], views: set[int]) -> list[Unit]:
         if call.outputs[0].id in views:
             made[call.outputs[0].id] = made.get(inputs[0], -1) + (inputs[0] not in views)
             continue
-        loop = is_elementwise(call)
-        needed = max((made.get(n, -1) for n in inputs), default=-1)
+        loop = is_elementwise(call, halves)
+        needed = len(units) - 1 if call.again else max((made.get(n, -1) for n in inputs), default=-1)
         at = -1
         if loop:
             at = next((i for i in range(len(units) - 1, max(needed, 0) - 1, -1) if units[i].fits(call)), -1)

@@ -9,7 +9,7 @@ from gradlab.backends.cuda.types import STORAGE, compute_type
 from gradlab.dtype import FLOAT32, FLOAT64
 from gradlab.graph.ir import Call, Value
 from gradlab.graph.native.fusion import Unit
-from gradlab.graph.native.loops import Loop, cost, function_of
+from gradlab.graph.native.loops import Loop, cost, function_of, storage
 from gradlab.graph.native.lower import Lowering, TaskSpec, Unsupported
 from gradlab.graph.native.place import Place, place_of
 from gradlab.graph.native.reductions import NAMES, reduction
@@ -84,7 +84,7 @@ def lower_joined(unit: Unit, ctx: Lowering) -> TaskSpec:
     fields, loads, load = [], [], {}
     for i, (v, p) in enumerate(zip(loop.loaded, places)):
         own = compute_type(v.spec.dtype)
-        fields.append(f"  const {STORAGE[v.spec.dtype.name]}* a{i};")
+        fields.append(f"  const {storage(v.spec.dtype)}* a{i};")
         loads.append(f"const {own} x{i} = cast<{own}>(a{i}[{'0' if p.size == 1 else 'at + i'}]);")
         load[v.id] = f"x{i}"
     lines = loop.body(names, load)
@@ -96,7 +96,7 @@ def lower_joined(unit: Unit, ctx: Lowering) -> TaskSpec:
         f"  {kind} operator[](int64_t i) const {{", *(f"    {line}" for line in [*loads, *lines]),
         f"    return cast<{kind}>({result});", "  }", "};",
     ]  # fmt: skip
-    given = "".join(f"(const {STORAGE[v.spec.dtype.name]}*)p[{i + 1}], " for i, v in enumerate(loop.loaded))
+    given = "".join(f"(const {storage(v.spec.dtype)}*)p[{i + 1}], " for i, v in enumerate(loop.loaded))
     source = f"const @K_made x = {{{given}0}};"
     return reduction(call, place_of(0, x.spec), y, ctx, [*functions, *made], source, tuple(places), sum(map(cost, loop.calls)))
 

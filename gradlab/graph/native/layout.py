@@ -6,22 +6,18 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any
 
-from gradlab.graph.execute import Line
+from gradlab.graph.blocks import still_read
 from gradlab.graph.ir import Call, Value
-from gradlab.graph.memory import Moment, Plan, plan_buffers
+from gradlab.graph.line import Line
+from gradlab.graph.memory import Moment, Plan, Room, plan_buffers
+from gradlab.graph.native.assembling import assembled, chosen, readers_of, with_wholes
+from gradlab.graph.native.checks import MAY_FAIL, settled
 from gradlab.graph.native.fusion import Unit, fuse
 from gradlab.graph.native.joining import join
+from gradlab.graph.native.overwriting import overwritten
 from gradlab.graph.native.place import ARENA, Place, place_of, viewed
 
-STATUS = 1  # the base of the word in which a kernel reports a fault
 FIRST = 2
-# Rows that check values while they run (indices).
-MAY_FAIL = frozenset(
-    [
-        "index", "gather", "scatter", "embedding", "index_select", "cross_entropy", "nll_loss", "take", "index_put", "max_pool_backward",
-        "scan", "switch", "while_loop",
-    ]
-)  # fmt: skip
 
 
 @dataclass
@@ -29,6 +25,7 @@ class Arranged:
     """A line, arranged in memory.
 
     places   of every value that has memory
+    early    calls whose indices have to be checked before all others run
     copies   (value, base) to copy at the end: results and updates that could not be written where they belong
     """
 
@@ -38,6 +35,7 @@ class Arranged:
     inputs: int  # bases FIRST .. are the inputs, then the outputs, then the fixed arrays
     copies: list[tuple[int, Place]] = field(default_factory=list)
     fixed: list[Any] = field(default_factory=list)
+    early: list[Call] = field(default_factory=list)
     relative: dict[int, Place] = field(default_factory=dict)  # of each value the one in whose memory it lies (as base), and how
 
 
@@ -47,25 +45,39 @@ Spread = Callable[[list[Unit], list[Moment], dict[int, int], dict[int, Place]], 
 Gather = Callable[[list[Unit], dict[int, Place], set[int]], list[Unit]]
 
 
-def arrange(line: Line, spread: Spread | None = None, joined: bool = False, gather: Gather | None = None) -> Arranged:
+def arrange(
+    line: Line, spread: Spread | None = None, joined: bool = False, gather: Gather | None = None, halves: bool = False,
+    assembling: bool = False, lending: bool = False, careful: bool = False,
+) -> Arranged:
     """Give every value its place.
 
     joined: whether loops may become part of reductions (`joining.py`).
     spread: for units that do not run strictly one after the other: from the units, their moments, the value that each value is a view of,
     and the places outside of the arena, the moments to plan the arena by.
+    halves: whether loops compute with half types.
+    assembling: whether kernels write parts of a `cat` where the whole lies (`assembling.py`).
+    lending: whether intermediate values may lie in results that are made later.
+    careful: whether loops run call by call, not element by element.
     gather: makes units with parts; from the units, the relative places, and the values that leave the program.
     """
-    relative = _relative_places(line)
+    wanted = [v.id for v in line.outputs] + [new.id for _, new in line.updates]
+    relative = _relative_places(line, set(wanted) if assembling else None)
+    parts: dict[int, Place] = {}
+    if assembling:
+        leaving = {relative[n].base for n in wanted}
+        parts = assembled(line, relative, leaving)
+        parts.update(overwritten(line, relative, parts, leaving))
+        relative = _relative_places(line, set(wanted), parts) if parts else relative
     root = {n: p.base for n, p in relative.items()}
     specs = {v.id: v.spec for call in line.calls for v in call.outputs}
-    views = {n for n, p in relative.items() if p.base != n}
-    units = fuse(line.calls, views)
-    wanted = [v.id for v in line.outputs] + [new.id for _, new in line.updates]
+    views = {n for n, p in relative.items() if p.base != n and n not in parts}
+    units = fuse(line.calls, views, halves)
     if joined:
         units = join(units, relative, {root[n] for n in wanted})
     if gather is not None:
         units = gather(units, relative, {root[n] for n in wanted})
-    moments = [Moment([root[n] for n in u.reads()], [v.id for c in u.calls for v in c.outputs], _over(u, relative)) for u in units]
+    moments = [Moment([root[n] for n in u.reads()], [v.id for c in u.calls for v in c.outputs], _over(u, relative, careful)) for u in units]
+    moments = with_wholes(moments, parts) if parts else moments
     stored = {n for m in moments for n in m.reads} | {root[n] for n in wanted}
     # Bases of what lies outside the arena.
     bases: dict[int, Place] = {}
@@ -97,36 +109,59 @@ def arrange(line: Line, spread: Spread | None = None, joined: bool = False, gath
     planned = {n: s for n, s in specs.items() if n in stored and root[n] == n and n not in bases}
     for u in units:  # rows with several outputs write all of them
         if not u.loop and not u.parts:
-            planned.update({v.id: v.spec for v in u.calls[-1].outputs if v.id not in bases})
+            planned.update({v.id: v.spec for v in u.calls[-1].outputs if v.id not in bases and v.id not in parts})
     if spread is not None:
         moments = spread(units, moments, root, bases)
-    plan = plan_buffers(moments, planned, [root[n] for n, _ in copies])
+    rooms, early = _lent(line, units, relative, bases) if lending else ([], [])
+    plan = plan_buffers(moments, planned, [root[n] for n, _ in copies], rooms)
     bases.update({n: place_of(ARENA, specs[n], offset) for n, offset in plan.places.items()})
+    bases.update({n: place_of(FIRST + inputs + room, specs[n], offset) for n, (room, offset) in plan.guests.items()})
     places = {}
     for n, p in relative.items():
         base = bases.get(p.base)
         if base is not None:
-            places[n] = base if p.base == n else Place(base.base, base.offset + p.offset, p.shape, p.strides, p.dtype)
-    return Arranged(units, places, plan, inputs, copies, fixed, relative)
+            places[n] = Place(base.base, base.offset + p.offset, p.shape, p.strides, p.dtype)
+    return Arranged(units, places, plan, inputs, copies, fixed, early if plan.guests else [], relative)
 
 
-def _relative_places(line: Line) -> dict[int, Place]:
-    """For each value the value in whose memory it lies (as `base`) and how. A view that would copy is a value of its own."""
+def _relative_places(line: Line, leaving: set[int] | None = None, parts: dict[int, Place] | None = None) -> dict[int, Place]:
+    """For each value the value in whose memory it lies (as `base`) and how. A view that would copy is a value of its own.
+
+    leaving: values that have to be in row-major order; None if all have. parts: places that were decided before.
+    """
     found: dict[int, Place] = {v.id: place_of(v.id, v.spec) for v in line.inputs}
     for v, array in line.fixed.items():
         found[v.id] = Place(v.id, 0, array.shape, tuple(s // array.itemsize for s in array.strides), array.dtype)
+    readers = {} if leaving is None else readers_of(line)
     for call in line.calls:
         if call.op.view:
             view = viewed(found[call.inputs[0].id], call.op, call.params)
             if view is not None:
                 found[call.outputs[0].id] = view
                 continue
+        own = {} if leaving is None else chosen(call, readers, leaving)
         for v in call.outputs:
-            found[v.id] = place_of(v.id, v.spec)
+            found[v.id] = (parts or {}).get(v.id) or own.get(v.id) or place_of(v.id, v.spec)
     return found
 
 
-def _over(unit: Unit, relative: dict[int, Place]) -> dict[int, list[int]]:
+def _lent(line: Line, units: list[Unit], relative: dict[int, Place], bases: dict[int, Place]) -> tuple[list[Room], list[Call]]:
+    """Of each result when its memory is free for others: behind all that can fail, before what makes the result. And the early checks."""
+    first, early = settled(units, relative, {v.id for v in line.inputs})
+    made: dict[int, int] = {}  # the first unit that writes into a base
+    for i, unit in enumerate(units):
+        for call in unit.calls:
+            for v in call.outputs:
+                if (place := bases.get(relative[v.id].base)) is not None:
+                    made.setdefault(place.base, i)
+    found = []
+    for i, v in enumerate(line.outputs):
+        place = place_of(FIRST + len(line.inputs) + i, v.spec)
+        found.append(Room(place.size * place.dtype.itemsize, first, made.get(place.base, len(units)) - 1))
+    return found, early
+
+
+def _over(unit: Unit, relative: dict[int, Place], careful: bool) -> dict[int, list[int]]:
     """For each result of a loop the values that it may be written over: those that the loop reads element by element, as it writes."""
     if not unit.loop:
         return {}
@@ -138,7 +173,9 @@ def _over(unit: Unit, relative: dict[int, Place]) -> dict[int, list[int]]:
         found[p.base] = found.get(p.base, True) and p.offset == 0 and p.shape == shape and p.contiguous
     good = [n for n, fine in found.items() if fine and n not in own]
     width = {n: relative[n].dtype.itemsize for n in good}
-    return {c.outputs[0].id: [n for n in good if width[n] == c.outputs[0].spec.dtype.itemsize] for c in unit.calls}
+    read = {n: {relative[m].base for m in ms} for n, ms in still_read(unit.calls).items()} if careful else {}
+    results = [c.outputs[0] for c in unit.calls]
+    return {y.id: [n for n in good if width[n] == y.spec.dtype.itemsize and n not in read.get(y.id, ())] for y in results}
 
 
 class _Uses:

@@ -19,22 +19,28 @@ from gradlab.graph.native.lower import Lowering, TaskSpec, Unsupported, widest
 from gradlab.graph.native.place import Place
 from gradlab.kernel import Elementwise
 
-HEADER = "#include \"runtime.h\"\n#include \"scalar_math.h\"\n"
+HEADER = "#include \"runtime.h\"\n#include \"half.h\"\n"
+HALVES = {"float16": "Float16", "bfloat16": "Bfloat16"}
 # What a scalar operation costs in terms of an addition, roughly; anything with a transcendental function in it is dear.
 _DEAR = re.compile(r"\b(exp|exp2|expm1|log|log1p|log2|tanh|sigmoid|erf|sin|cos|tan|pow|gelu|softplus|silu)\w*\(")
 
 
-def is_elementwise(call: Call) -> bool:
-    """Whether a call can be a part of a fused loop."""
-    return not why_not_elementwise(call)
+def storage(dtype: np.dtype[Any]) -> str:
+    """The C++ type that values of a dtype are stored in."""
+    return HALVES.get(dtype.name) or STORAGE[dtype.name]
 
 
-def why_not_elementwise(call: Call) -> str:
+def is_elementwise(call: Call, halves: bool = False) -> bool:
+    """Whether a call can be a part of a fused loop. halves: of one that rounds to half types."""
+    return not why_not_elementwise(call, halves)
+
+
+def why_not_elementwise(call: Call, halves: bool = False) -> str:
     """Why a call cannot be a part of a fused loop; "" if it can."""
     if not isinstance(call.op.cuda, Elementwise) or len(call.outputs) != 1 or call.op.variadic:
         return "not elementwise"
     values = [*call.outputs, *(x for x in call.inputs if isinstance(x, Value))]
-    if odd := next((v.spec.dtype.name for v in values if v.spec.dtype in HALF or v.spec.dtype.name not in STORAGE), ""):
+    if odd := next((v.spec.dtype.name for v in values if (v.spec.dtype in HALF and not halves) or v.spec.dtype.name not in STORAGE), ""):
         return f"loops do not compute in {odd}"
     if any(x is None for x in call.inputs):
         return "an input is left out"
@@ -143,8 +149,10 @@ class Loop:
         lines = []
         for i, call in enumerate(self.calls):
             arguments = ", ".join(at[x.id] for x in call.inputs if isinstance(x, Value))
-            out = compute_type(call.outputs[0].spec.dtype)
-            lines.append(f"const {out} v{i} = cast<{out}>({names[call.outputs[0].id]}({arguments}));")
+            dtype = call.outputs[0].spec.dtype
+            out = compute_type(dtype)
+            make = f"rounded<{HALVES[dtype.name]}>" if dtype in HALF else f"cast<{out}>"
+            lines.append(f"const {out} v{i} = {make}({names[call.outputs[0].id]}({arguments}));")
             at[call.outputs[0].id] = f"v{i}"
         self.at = at
         return lines
@@ -167,7 +175,7 @@ def lower_loop(loop: Loop, ctx: Lowering) -> TaskSpec:
     text.append("GRADLAB_KERNEL @K(char** p, const int64_t*, int part, int parts) {")
     pointers = []
     for i, (v, _) in enumerate([*loads, *stores]):
-        kind = STORAGE[v.spec.dtype.name]
+        kind = storage(v.spec.dtype)
         const = "const " if i < len(loads) else ""
         text.append(f"  {const}{kind}* const a{i} = ({const}{kind}*)p[{i}];")
         pointers.append(f"a{i}")
@@ -215,7 +223,7 @@ def _inner(
         load[v.id] = f"x{i}"
     lines = loop.body(names, load)
     for j, (v, _) in enumerate(stores, len(loads)):
-        kind = STORAGE[v.spec.dtype.name]
+        kind = storage(v.spec.dtype)
         index = f"[i * {steps[j]}LL]" if steps[j] not in (0, 1) else "[i]" if steps[j] else "[0]"
         lines.append(f"{pointers[j]}{index} = cast<{kind}>({loop.at[v.id]});")
     return [

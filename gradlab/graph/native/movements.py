@@ -116,7 +116,9 @@ def cat(call: Call, ctx: Lowering) -> list[TaskSpec]:
     for x in call.inputs:
         source = ctx.place(x)
         size = source.shape[dim]
-        tasks += copy(part_of(y, (*(slice(None),) * dim, slice(start, start + size))), source, ctx)
+        part = part_of(y, (*(slice(None),) * dim, slice(start, start + size)))
+        if source != part:  # `assembling.py`
+            tasks += copy(part, source, ctx)
         start += size
     return tasks
 

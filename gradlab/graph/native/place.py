@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 ARENA = 0
+STATUS = 1  # the base of the word in which a kernel reports a fault
 RESERVED = -1  # stands for the part of the arena behind everything else, until the program is complete
 
 
@@ -41,9 +42,23 @@ class Place(NamedTuple):
     def array(self, base: Any) -> Any:
         """The place as a NumPy array over the base's array."""
         strides = tuple(s * self.dtype.itemsize for s in self.strides)
+        if not base.flags.c_contiguous:  # no array of bytes looks at it without a copy
+            return np.asarray(_Memory(base, self.offset, self.shape, strides, self.dtype.itemsize)).view(self.dtype)
         if base.dtype == np.uint8 and base.ndim == 1:
             return np.ndarray(self.shape, self.dtype, base, self.offset, strides)
         return np.ndarray(self.shape, self.dtype, base.reshape(-1).view(np.uint8), self.offset, strides)
+
+
+class _Memory:
+    """Part of an array's memory, for NumPy to look at, as elements of so many bytes; keeps the array alive."""
+
+    def __init__(self, base: Any, offset: int, shape: tuple[int, ...], strides: tuple[int, ...], size: int) -> None:
+        self.base = base
+        found = base.__array_interface__
+        self.__array_interface__ = {
+            "data": (found["data"][0] + offset, found["data"][1]), "shape": shape, "strides": strides,
+            "typestr": f"|V{size}", "version": 3,
+        }  # fmt: skip
 
 
 def place_of(base: int, spec: Any, offset: int = 0) -> Place:

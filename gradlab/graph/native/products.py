@@ -22,7 +22,7 @@ def products(c: Place, a: Place, b: Place, bias: Place | None, ctx: Lowering) ->
         return [_product(c, a, b, bias)]
     first = []
     if b not in ctx.packed:
-        panel = int(build.runtime().gradlab_panel_float())
+        panel = int(build.function("gradlab_panel_float")())
         k, n = b.shape
         space = ctx.packed[b] = ctx.reserve(-(-n // panel) * panel * k * 4)
         first = [TaskSpec("gradlab_pack_float", (n, k, *b.strides), (space, b), widest(n * k / 2))]

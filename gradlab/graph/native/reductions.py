@@ -13,7 +13,9 @@ from gradlab.graph.native.place import Place
 
 LANES = 32  # running totals of a row: they vectorise, and keep a long float sum accurate
 BLOCK = 128  # elements added up in a running total before it is added to the final one
-COLUMNS = 256  # that are reduced side by side
+COLUMNS = 128  # that are reduced side by side, by one thread
+TOGETHER = 4  # rows that are added at once where they lie at equal distances
+AHEAD = 16  # rows: how early they are asked for, since a part of each is too short for the hardware to foresee the next
 
 
 class Nest:
@@ -80,8 +82,10 @@ def reduction(
     finish = f"{{}} / {count}LL" if call.op.name == "mean" else "{}"
     text = [HEADER, "namespace gradlab {", *before, "GRADLAB_KERNEL @K(char** p, const int64_t*, int part, int parts) {"]
     text += [f"  {kind}* const y = ({kind}*)p[0];", f"  {source}"]
-    make = _rows if nest.rows or not nest.kept else _columns
-    text += make(nest, kind, total, start, combine, finish)
+    if nest.rows or not nest.kept:
+        text += _rows(nest, kind, total, start, combine, finish)
+    else:
+        text += _columns(nest, kind, total, start, combine, finish, plain=not before)
     text += ["}", "}  // namespace gradlab"]
     return TaskSpec(ctx.generate("\n".join(text)), (), (y, *places), min(widest(x.size * (1 + cost)), max(1, y.size)))
 
@@ -123,28 +127,32 @@ def _rows(nest: Nest, kind: str, total: str, start: str, combine: str, finish: s
     return [*text, "    }", f"    y[o] = {kind}({finish.format('result')});", "  }"]
 
 
-def _columns(nest: Nest, kind: str, total: str, start: str, combine: str, finish: str) -> list[str]:
-    """Many results side by side along the innermost dimension, a block of COLUMNS at a time."""
+def _columns(nest: Nest, kind: str, total: str, start: str, combine: str, finish: str, plain: bool) -> list[str]:
+    """Many results side by side along the innermost dimension, a block of columns at a time. plain: elements are read, not computed."""
     width, step = nest.kept[-1]
     outer = nest.kept[:-1]
     count = math.prod(n for n, _ in nest.reduced)
-    blocks = -(-width // COLUMNS)
+    columns = COLUMNS if _results(nest) >= 2 * COLUMNS else COLUMNS // 2
+    blocks = -(-width // columns)
     lines, offset = _offset(outer, "o", "k")
     more, shift = _offset(nest.reduced, "r", "d")
     add = combine.format("part_of[j]", f"row[j * {step}LL]")
+    several = _together(nest.reduced[0][1], kind, step, combine, offset) if plain and len(nest.reduced) == 1 and count >= TOGETHER else []
+    wide = f"{columns}LL" if width % columns == 0 else f"({width}LL - first < {columns}LL ? {width}LL - first : {columns}LL)"
     return [
         f"  const Share mine = share({math.prod(n for n, _ in outer) * blocks}LL, part, parts);",
         "  for (int64_t u = mine.first; u < mine.last; ++u) {",
-        f"    const int64_t o = u / {blocks}, first = u % {blocks} * {COLUMNS}LL;",
-        f"    const int64_t wide = {width}LL - first < {COLUMNS}LL ? {width}LL - first : {COLUMNS}LL;",
+        f"    const int64_t o = u / {blocks}, first = u % {blocks} * {columns}LL, wide = {wide};",
         *(f"    {line}" for line in lines),
-        f"    {total} result[{COLUMNS}];",
-        f"    {kind} part_of[{COLUMNS}];",
+        f"    {total} result[{columns}];",
+        f"    {kind} part_of[{columns}];",
         f"    for (int64_t j = 0; j < wide; ++j) result[j] = {start};",
         f"    for (int64_t b = 0; b < {count}LL; b += {BLOCK}LL) {{",
         f"      const int64_t end = b + {BLOCK}LL < {count}LL ? b + {BLOCK}LL : {count}LL;",
         f"      for (int64_t j = 0; j < wide; ++j) part_of[j] = {start};",
-        "      for (int64_t r = b; r < end; ++r) {",
+        "      int64_t r = b;",
+        *several,
+        "      for (; r < end; ++r) {",
         *(f"        {line}" for line in more),
         f"        const auto row = x + {offset} + {shift} + first * {step}LL;",
         f"        for (int64_t j = 0; j < wide; ++j) part_of[j] = {add};",
@@ -153,4 +161,26 @@ def _columns(nest: Nest, kind: str, total: str, start: str, combine: str, finish
         "    }",
         f"    for (int64_t j = 0; j < wide; ++j) y[o * {width}LL + first + j] = {kind}({finish.format('result[j]')});",
         "  }",
+    ]
+
+
+def _results(nest: Nest) -> int:
+    """How many results there are."""
+    return math.prod(n for n, _ in nest.kept)
+
+
+def _together(far: int, kind: str, step: int, combine: str, offset: str) -> list[str]:
+    """Rows at a distance of `far`, TOGETHER at a time, in the same order as one after the other."""
+    line = 64 // (4 if kind == "float" else 8)
+    ask = [f"          __builtin_prefetch(row + j + {(AHEAD + k) * far}LL);" for k in range(TOGETHER)]
+    return [
+        f"      for (; r + {TOGETHER} <= end; r += {TOGETHER}) {{",
+        f"        const auto row = x + {offset} + r * {far}LL + first * {step}LL;",
+        *([f"        for (int64_t j = 0; j < wide; j += {line}) {{", *ask, "        }"] if step == 1 else []),
+        "        for (int64_t j = 0; j < wide; ++j) {",
+        f"          {kind} sum = part_of[j];",
+        *(f"          sum = {combine.format('sum', f'row[j * {step}LL + {k * far}LL]')};" for k in range(TOGETHER)),
+        "          part_of[j] = sum;",
+        "        }",
+        "      }",
     ]

@@ -1,34 +1,34 @@
 // Kernels that work row by row: softmax, cross-entropy, norms, embeddings, the LSTM cell. float, rows contiguous.
-#include "runtime.h"
+#include "gemm.h"
 #include "scalar_math.h"
 
 namespace {
 
 using gradlab::exp;
-constexpr int LANES = 16;
+constexpr int ADDENDS = 16;
 
 // Sum and maximum of a row in running totals that vectorise.
 template <typename F> inline float total(int64_t n, F of) {
-  float lane[LANES] = {};
+  float lane[ADDENDS] = {};
   int64_t i = 0;
-  for (; i + LANES <= n; i += LANES)
-    for (int j = 0; j < LANES; ++j) lane[j] += of(i + j);
+  for (; i + ADDENDS <= n; i += ADDENDS)
+    for (int j = 0; j < ADDENDS; ++j) lane[j] += of(i + j);
   float rest = 0;
   for (; i < n; ++i) rest += of(i);
-  for (int half = LANES / 2; half > 0; half /= 2)
+  for (int half = ADDENDS / 2; half > 0; half /= 2)
     for (int j = 0; j < half; ++j) lane[j] += lane[j + half];
   return lane[0] + rest;
 }
 
 inline float largest(const float* x, int64_t n) {
-  float lane[LANES];
-  for (int j = 0; j < LANES; ++j) lane[j] = -__builtin_inff();
+  float lane[ADDENDS];
+  for (int j = 0; j < ADDENDS; ++j) lane[j] = -__builtin_inff();
   int64_t i = 0;
-  for (; i + LANES <= n; i += LANES)
-    for (int j = 0; j < LANES; ++j) lane[j] = x[i + j] > lane[j] || x[i + j] != x[i + j] ? x[i + j] : lane[j];
+  for (; i + ADDENDS <= n; i += ADDENDS)
+    for (int j = 0; j < ADDENDS; ++j) lane[j] = x[i + j] > lane[j] || x[i + j] != x[i + j] ? x[i + j] : lane[j];
   for (; i < n; ++i) lane[0] = x[i] > lane[0] || x[i] != x[i] ? x[i] : lane[0];
   float found = lane[0];
-  for (int j = 1; j < LANES; ++j) found = lane[j] > found || lane[j] != lane[j] ? lane[j] : found;
+  for (int j = 1; j < ADDENDS; ++j) found = lane[j] > found || lane[j] != lane[j] ? lane[j] : found;
   return found;
 }
 
@@ -160,43 +160,88 @@ GRADLAB_KERNEL gradlab_layer_norm(char** p, const int64_t* v, int part, int part
   }
 }
 
-// dx, dy, x, weight, mean, rstd; parameters: rows, columns, whether there is a weight
-GRADLAB_KERNEL gradlab_layer_norm_backward(char** p, const int64_t* v, int part, int parts) {
-  const int64_t n = v[1];
-  const float* weight = v[2] ? (const float*)p[3] : nullptr;
-  const Share mine = share(v[0], part, parts);
-  for (int64_t r = mine.first; r < mine.last; ++r) {
-    float* dx = (float*)p[0] + r * n;
-    const float *dy = (const float*)p[1] + r * n, *x = (const float*)p[2] + r * n;
-    const float mean = ((const float*)p[4])[r], rstd = ((const float*)p[5])[r];
-    if (weight) for (int64_t i = 0; i < n; ++i) dx[i] = dy[i] * weight[i];
-    else std::memcpy(dx, dy, sizeof(float) * size_t(n));
-    const float a = total(n, [&](int64_t i) { return dx[i]; }) / float(n);
-    const float b = total(n, [&](int64_t i) { return dx[i] * ((x[i] - mean) * rstd); }) / float(n);
-    for (int64_t i = 0; i < n; ++i) dx[i] = rstd * (dx[i] - a - (x[i] - mean) * rstd * b);
+namespace {
+
+using V = Wide<float>::type;
+constexpr int64_t L = LANES<float>;
+inline V all(float x) { return x - V{}; }
+inline float sum_of(V v) {
+  float lane[L];
+  store(lane, v);
+  for (int half = L / 2; half > 0; half /= 2)
+    for (int j = 0; j < half; ++j) lane[j] += lane[j + half];
+  return lane[0];
+}
+
+// R rows of a layer norm's gradient; the gradients of weight and bias are added to.
+template <int R>
+void norm_rows(
+    const float* dy, const float* x, const float* weight, const float* mean, const float* rstd, int64_t n, float* dx, float* dweight,
+    float* dbias) {
+  const int64_t whole = n - n % L;
+  V a[R] = {}, b[R] = {};
+  for (int64_t j = 0; j < whole; j += L) {
+    const V w = weight ? load(weight + j) : all(1);
+    V to_weight = load(dweight + j), to_bias = load(dbias + j);
+#pragma GCC unroll 8
+    for (int r = 0; r < R; ++r) {
+      const V d = load(dy + r * n + j), h = (load(x + r * n + j) - all(mean[r])) * all(rstd[r]), s = d * w;
+      to_bias += d, to_weight = fused(d, h, to_weight);
+      a[r] += s, b[r] = fused(s, h, b[r]);
+    }
+    store(dweight + j, to_weight), store(dbias + j, to_bias);
+  }
+#pragma GCC unroll 8
+  for (int r = 0; r < R; ++r) {
+    const float *d = dy + r * n, *from = x + r * n, m = mean[r], s = rstd[r];
+    float *to = dx + r * n, own = sum_of(a[r]), along = sum_of(b[r]);
+    for (int64_t j = whole; j < n; ++j) {
+      const float h = (from[j] - m) * s, scaled = weight ? d[j] * weight[j] : d[j];
+      dbias[j] += d[j], dweight[j] += d[j] * h;
+      own += scaled, along += scaled * h;
+    }
+    own /= float(n), along /= float(n);
+    for (int64_t j = 0; j < n; ++j) to[j] = s * ((weight ? d[j] * weight[j] : d[j]) - own - (from[j] - m) * s * along);
   }
 }
 
-// dweight, dbias, dy, x, mean, rstd; parameters: rows, columns. Each thread has columns of its own.
-GRADLAB_KERNEL gradlab_layer_norm_parameters(char** p, const int64_t* v, int part, int parts) {
-  constexpr int64_t WIDE = 64, DEEP = 128;
-  const int64_t n = v[1];
-  const float *mean = (const float*)p[4], *rstd = (const float*)p[5];
-  const Share mine = share(n, part, parts, 16);
-  for (int64_t c = mine.first; c < mine.last; c += WIDE) {
-    const int64_t wide = mine.last - c < WIDE ? mine.last - c : WIDE;
-    double all_weight[WIDE] = {}, all_bias[WIDE] = {};
-    for (int64_t b = 0; b < v[0]; b += DEEP) {
-      float weight[WIDE] = {}, bias[WIDE] = {};
-      for (int64_t r = b; r < b + DEEP && r < v[0]; ++r) {
-        const float *dy = (const float*)p[2] + r * n + c, *x = (const float*)p[3] + r * n + c;
-        const float m = mean[r], s = rstd[r];
-        for (int64_t j = 0; j < wide; ++j) bias[j] += dy[j], weight[j] += dy[j] * ((x[j] - m) * s);
-      }
-      for (int64_t j = 0; j < wide; ++j) all_weight[j] += weight[j], all_bias[j] += bias[j];
+}  // namespace
+
+// dx, sums, dy, x, weight, mean, rstd; parameters: rows, columns, whether there is a weight, rows of a block. sums: for each block the
+// gradient of the weight, then that of the bias.
+GRADLAB_KERNEL gradlab_layer_norm_backward(char** p, const int64_t* v, int part, int parts) {
+  const int64_t rows = v[0], n = v[1], block = v[3];
+  const float *weight = v[2] ? (const float*)p[4] : nullptr, *mean = (const float*)p[5], *rstd = (const float*)p[6];
+  const Share mine = share((rows + block - 1) / block, part, parts);
+  for (int64_t u = mine.first; u < mine.last; ++u) {
+    const int64_t end = (u + 1) * block < rows ? (u + 1) * block : rows;
+    float* dweight = (float*)p[1] + 2 * u * n;
+    std::memset(dweight, 0, sizeof(float) * size_t(2 * n));
+    for (int64_t r = u * block; r < end;) {
+      float* dx = (float*)p[0] + r * n;
+      const float *dy = (const float*)p[2] + r * n, *x = (const float*)p[3] + r * n;
+      for (int64_t j = 0; j < 4 * n; j += 16) __builtin_prefetch(dy + 4 * n + j), __builtin_prefetch(x + 4 * n + j);
+      if (end - r >= 4) norm_rows<4>(dy, x, weight, mean + r, rstd + r, n, dx, dweight, dweight + n), r += 4;
+      else norm_rows<1>(dy, x, weight, mean + r, rstd + r, n, dx, dweight, dweight + n), ++r;
     }
-    for (int64_t j = 0; j < wide; ++j) ((float*)p[0])[c + j] = float(all_weight[j]), ((float*)p[1])[c + j] = float(all_bias[j]);
   }
+}
+
+// dweight, dbias, sums; parameters: blocks, columns. Each thread has columns of its own.
+GRADLAB_KERNEL gradlab_layer_norm_parameters(char** p, const int64_t* v, int part, int parts) {
+  constexpr int64_t WIDE = 64;
+  const int64_t n = v[1];
+  const Share mine = share(n, part, parts, 16);
+  for (int which = 0; which < 2; ++which)
+    for (int64_t c = mine.first; c < mine.last; c += WIDE) {
+      const int64_t wide = mine.last - c < WIDE ? mine.last - c : WIDE;
+      double all[WIDE] = {};
+      for (int64_t b = 0; b < v[0]; ++b) {
+        const float* from = (const float*)p[2] + (2 * b + which) * n + c;
+        for (int64_t j = 0; j < wide; ++j) all[j] += from[j];
+      }
+      for (int64_t j = 0; j < wide; ++j) ((float*)p[which])[c + j] = float(all[j]);
+    }
 }
 
 // y, a, b; parameters: elements, whether to take the mean

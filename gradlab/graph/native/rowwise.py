@@ -6,11 +6,11 @@ import math
 
 from gradlab.dtype import FLOAT32, INT64
 from gradlab.graph.ir import Call
-from gradlab.graph.native.layout import STATUS
 from gradlab.graph.native.lower import Lowering, TaskSpec, Unsupported, bits, lowers, widest
 from gradlab.graph.native.movements import packed
-from gradlab.graph.native.place import Place
+from gradlab.graph.native.place import STATUS, Place
 
+NORM_BLOCK = 64  # rows of which one thread makes one sum: the same for any number of threads
 FAULT = Place(STATUS, 0, (), (), INT64)  # where a kernel says that an index lies outside
 
 
@@ -69,7 +69,7 @@ def layer_norm(call: Call, ctx: Lowering) -> list[TaskSpec]:
 
 @lowers("layer_norm_backward")
 def layer_norm_backward(call: Call, ctx: Lowering) -> list[TaskSpec]:
-    """The input's gradient row by row, those of weight and bias column by column."""
+    """The input's gradient row by row; those of weight and bias are added up over blocks of rows, then over the blocks."""
     dy, x, weight, mean, rstd = call.inputs
     dx, dweight, dbias = (ctx.dense(v) for v in call.outputs)
     k, shape = call.params["k"], x.spec.shape
@@ -78,10 +78,13 @@ def layer_norm_backward(call: Call, ctx: Lowering) -> list[TaskSpec]:
         raise Unsupported
     g, inside, m, r = ctx.dense(dy), ctx.dense(x), ctx.dense(mean), ctx.dense(rstd)
     scale = dx if weight is None else ctx.dense(weight)
-    work = widest(rows * n * 6)
+    blocks = -(-rows // NORM_BLOCK)
+    sums = ctx.scratch(blocks * 2 * n * 4)
+    own = (rows, n, weight is not None, NORM_BLOCK)
+    most = min(max(n // 16, 1), widest(blocks * n * 2))
     return [
-        TaskSpec("gradlab_layer_norm_backward", (rows, n, weight is not None), (dx, g, inside, scale, m, r), min(rows, work)),
-        TaskSpec("gradlab_layer_norm_parameters", (rows, n), (dweight, dbias, g, inside, m, r), min(max(n // 16, 1), work)),
+        TaskSpec("gradlab_layer_norm_backward", own, (dx, sums, g, inside, scale, m, r), min(blocks, widest(rows * n * 6))),
+        TaskSpec("gradlab_layer_norm_parameters", (blocks, n), (dweight, dbias, sums), most),
     ]
 
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
-from gradlab.graph.ir import Graph
+from gradlab.graph.ir import Call, Graph
+from gradlab.graph.native import build
 from gradlab.graph.passes.assemble import assemble
 from gradlab.graph.passes.common_subexpressions import common_subexpressions
 from gradlab.graph.passes.drop_clones import drop_clones
 from gradlab.graph.passes.fold_constants import fold_constants
 from gradlab.graph.passes.fuse_batch_norm import fuse_batch_norm
 from gradlab.graph.passes.fuse_convolution import fuse_convolution
+from gradlab.graph.passes.fuse_embedding import fuse_embedding
+from gradlab.graph.passes.fuse_residual_norm import fuse_residual_norm
 from gradlab.graph.passes.gather_products import gather_products
+from gradlab.graph.passes.keep_apart import keep_apart
+from gradlab.graph.passes.look_up_late import look_up_late
 from gradlab.graph.passes.mask_pooled import mask_pooled
 from gradlab.graph.passes.project_tables import project_tables
 from gradlab.graph.passes.recompute import recompute
@@ -30,14 +35,20 @@ PASSES: dict[str, Pass] = {
     "assemble": assemble,
     "gather_products": gather_products,
     "common_subexpressions": common_subexpressions,
+    "look_up_late": look_up_late,
     "mask_pooled": mask_pooled,
     "fuse_convolution": fuse_convolution,
     "fuse_batch_norm": fuse_batch_norm,
+    "fuse_residual_norm": fuse_residual_norm,
+    "fuse_embedding": fuse_embedding,
     "recompute_norms": recompute_norms,
     "recompute": recompute,
 }
 
-__all__ = ["PASSES", "Pass", "Ran", "optimize"]
+# What pays where loops are machine code, and costs whole passes through memory in NumPy.
+MACHINE_CODE = ("fuse_batch_norm", "recompute_norms", "recompute")
+
+__all__ = ["PASSES", "Pass", "Ran", "bodies", "operations", "optimize"]
 
 
 class Ran(NamedTuple):
@@ -50,17 +61,34 @@ class Ran(NamedTuple):
 
 
 def optimize(graph: Graph, switches: Mapping[str, bool] | None = None, log: list[Ran] | None = None) -> Graph:
-    """Run the passes in order. `switches` turns some off: {"assemble": False}. Raises ValueError for a name that no pass has.
+    """Run the passes in order, then over the bodies of control flow. `switches` turns some off: {"assemble": False}.
 
-    log: gets an entry for each pass that ran.
+    log: gets an entry for each pass that ran over each graph.
+    Raises ValueError for a name that no pass has.
     """
     switches = switches or {}
     if unknown := [name for name in switches if name not in PASSES]:
         raise ValueError(f"no pass is called {', '.join(unknown)}; there are {', '.join(PASSES)}")
+    interpreted = graph.device.type == "cpu" and not build.available()
     for name, run in PASSES.items():
-        if switches.get(name, True):
+        if switches.get(name, not (interpreted and name in MACHINE_CODE)):
             before, start = len(graph.calls), perf_counter()
             graph = run(graph)
             if log is not None:
                 log.append(Ran(name, before, len(graph.calls), perf_counter() - start))
-    return graph
+    for body in bodies(graph.calls):
+        body.optimize(switches, log)
+    return keep_apart(graph)
+
+
+def bodies(calls: Sequence[Call]) -> list[Any]:
+    """The sub-graphs (`Part`) of control-flow calls, not those inside of them."""
+    return [part for call in calls if "flow" in call.params for part in call.params["flow"].bodies]
+
+
+def operations(calls: Sequence[Call], source: bool = False) -> list[Call]:
+    """The calls and those of the bodies inside of them, after the passes or (source) as they were traced."""
+    found = list(calls)
+    for body in bodies(calls):
+        found += operations((body.source if source else body.graph).calls, source)
+    return found

@@ -22,7 +22,7 @@ def common_subexpressions(graph: Graph) -> Graph:
     for i, call in enumerate(work.walk()):
         key = _key(call)
         before = seen.get(key) if key is not None else None
-        if before is not None and all(_near(a, i, last) and work.may_be(b, a) for a, b in zip(before.outputs, call.outputs)):
+        if before is not None and all(_near(a, i, last, call) and work.may_be(b, a) for a, b in zip(before.outputs, call.outputs)):
             for a, b in zip(before.outputs, call.outputs):
                 work.same(b, a)
                 last[a.id] = max(last.get(a.id, i), last.get(b.id, i))
@@ -33,8 +33,9 @@ def common_subexpressions(graph: Graph) -> Graph:
     return work.finish()
 
 
-def _near(value: Value, now: int, last: dict[int, int]) -> bool:
-    return last.get(value.id, -1) >= now or count(value.spec.shape) * value.spec.dtype.itemsize <= SMALL
+def _near(value: Value, now: int, last: dict[int, int], call: Call) -> bool:
+    """Whether the value may be kept until now. A `cat` costs nothing: its inputs, which are alive anyway, take as much memory."""
+    return call.op.name == "cat" or last.get(value.id, -1) >= now or count(value.spec.shape) * value.spec.dtype.itemsize <= SMALL
 
 
 def _key(call: Call) -> Any:

@@ -9,6 +9,7 @@ from typing import Any
 from gradlab.graph.ir import Call, Graph, Value
 from gradlab.graph.memory import Moment, plan_buffers
 from gradlab.graph.passes.rewriting import Rewriting, ends
+from gradlab.kernel import Elementwise
 from gradlab.spec import count
 
 LEAST = 1 << 16  # bytes that are worth computing again
@@ -33,16 +34,17 @@ class Later:
         self._before: dict[int, list[Call]] = {}  # position -> calls to put there
         self._again: dict[int, tuple[int, Value]] = {}  # value -> from where on another one stands for it, and which
 
-    def late(self, value: Value, made: int) -> list[int]:
-        """The uses behind the largest gap, if it is long and the value worth it; made: the call that it comes from."""
+    def late(self, value: Value, made: int, far: int = FAR) -> list[int]:
+        """The uses behind the largest gap, if it is `far` calls long and the value worth it; made: the call that it comes from."""
         if value.id in self.leaving or count(value.spec.shape) * value.spec.dtype.itemsize < LEAST:
             return []
         places = [made, *self.uses.get(value.id, [])]
         gap, where = max(((b - a, i) for i, (a, b) in enumerate(itertools.pairwise(places))), default=(0, 0))
-        return places[where + 1 :] if gap >= FAR and where > 0 else []
+        return places[where + 1 :] if gap >= far and where > 0 else []
 
     def again(self, value: Value, call: Call, at: int) -> None:
         """From the call `at` on the first result of `call`, which is put before it, stands for a value."""
+        call.again = True
         self._before.setdefault(at, []).append(call)
         self._again[value.id] = at, call.outputs[0]
 
@@ -66,14 +68,16 @@ class Later:
 
 
 def peak(graph: Graph) -> int:
-    """Bytes of the arena in which the graph's intermediate values would lie, each call by itself."""
+    """Bytes of the arena in which the graph's intermediate values would lie, each call by itself, elementwise ones in place."""
     root: dict[int, int] = {}
     for c in graph.calls:
         for v in c.outputs:
             root[v.id] = root.get(c.inputs[0].id, c.inputs[0].id) if c.op.view else v.id
-    moments = [
-        Moment([root.get(x.id, x.id) for x in c.inputs if isinstance(x, Value)], [v.id for v in c.outputs if root[v.id] == v.id])
-        for c in graph.calls
-    ]
+    moments = []
+    for c in graph.calls:
+        reads = [x for x in c.inputs if isinstance(x, Value)]
+        over = [x.id for x in reads if x.spec == c.outputs[0].spec] if isinstance(c.op.cuda, Elementwise) else []
+        made = [v.id for v in c.outputs if root[v.id] == v.id]
+        moments.append(Moment([root.get(x.id, x.id) for x in reads], made, {c.outputs[0].id: over}))
     specs = {v.id: v.spec for c in graph.calls for v in c.outputs if root[v.id] == v.id}
     return plan_buffers(moments, specs, [root.get(v.id, v.id) for v in ends(graph)]).size

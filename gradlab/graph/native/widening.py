@@ -1,0 +1,81 @@
+"""Rows that compute with half types, as rows that compute with float32 between casts.
+
+That is what the CPU backend does for every row that is not exact. As calls of the program the casts become part of the loops around them,
+and the row has its float32 kernel.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from gradlab.backends.cpu import immediate
+from gradlab.dtype import FLOAT32, HALF
+from gradlab.graph.ir import Call, Value
+from gradlab.graph.line import Line
+from gradlab.graph.native.loops import is_elementwise
+from gradlab.ops.elementwise import cast
+from gradlab.spec import Spec
+
+# Rows that move values, or choose among them: their kernels take float32, and the casts lose nothing.
+EXACT = frozenset(["amax", "amin"])
+NEAR = 4  # calls after which a value is cast again rather than kept in float32
+
+
+def widened(line: Line) -> Line:
+    """The same line with the computing rows in float32."""
+    if not any(_computes_in_half(c) for c in line.calls):
+        return line
+    writing = _Writing(line)
+    for call in line.calls:
+        writing.add(call)
+    return line._replace(calls=writing.calls)
+
+
+def _computes_in_half(call: Call) -> bool:
+    op = call.op
+    if op.view or (op.exact and op.name not in EXACT) or is_elementwise(call, True):
+        return False
+    return any(v.spec.dtype in HALF for v in (*call.outputs, *(x for x in call.inputs if isinstance(x, Value))))
+
+
+class _Writing:
+    def __init__(self, line: Line) -> None:
+        values = [*line.inputs, *line.fixed, *(v for c in line.calls for v in c.outputs)]
+        self.calls: list[Call] = []
+        self._next = max(v.id for v in values) + 1
+        self._wide: dict[int, tuple[int, Value]] = {}  # value -> when it was cast, and to what
+
+    def add(self, call: Call) -> None:
+        """Write the call, between casts if it computes in half types."""
+        if not _computes_in_half(call):
+            self.calls.append(call)
+            return
+        like = next((x.spec.dtype for x in call.inputs if isinstance(x, Value)), FLOAT32)
+        inputs = tuple(self._input(x, like, call) for x in call.inputs)
+        outputs = tuple(self._value(Spec(v.spec.shape, FLOAT32)) if v.spec.dtype in HALF else v for v in call.outputs)
+        self.calls.append(Call(call.op, inputs, call.params, outputs, call.position))
+        for wide, own in zip(outputs, call.outputs, strict=True):
+            if wide is not own:
+                self.calls.append(_cast(wide, own, call))
+
+    def _value(self, spec: Spec) -> Value:
+        self._next += 1
+        return Value(self._next - 1, spec)
+
+    def _input(self, x: Any, like: np.dtype[Any], call: Call) -> Any:
+        if not isinstance(x, Value):  # a number takes the half type before it is computed with
+            return x if x is None or like not in HALF else float(immediate(x, like))
+        if x.spec.dtype not in HALF:
+            return x
+        known = self._wide.get(x.id)
+        if known is None or len(self.calls) - known[0] > NEAR:
+            wide = self._value(Spec(x.spec.shape, FLOAT32))
+            self.calls.append(_cast(x, wide, call))
+            self._wide[x.id] = known = (len(self.calls), wide)
+        return known[1]
+
+
+def _cast(source: Value, target: Value, call: Call) -> Call:
+    return Call(cast, (source,), {"dtype": target.spec.dtype}, (target,), call.position)

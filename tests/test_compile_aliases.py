@@ -1,0 +1,125 @@
+"""Results of compiled functions that share memory with arguments, state and each other do so as they do eagerly."""
+
+from __future__ import annotations
+
+import pytest
+
+import gradlab as gl
+
+
+def then(value, function):
+    return function(value)
+
+
+def stale(y):
+    view = y[0]
+    y.add_(1.0)
+    return view
+
+
+FUNCTIONS = {
+    "argument": lambda x, w, b: x,
+    "view of an argument": lambda x, w, b: x[0],
+    "views of an argument": lambda x, w, b: (x[0], x.t(), x.reshape(-1)),
+    "view of a view": lambda x, w, b: x.t()[1:][0],
+    "detached argument": lambda x, w, b: x.detach(),
+    "detached view": lambda x, w, b: x.detach()[1],
+    "parameter": lambda x, w, b: w,
+    "view of a parameter": lambda x, w, b: w[0],
+    "detached parameter": lambda x, w, b: (w.detach(), w.detach()[1]),
+    "buffer": lambda x, w, b: (b, b[0]),
+    "written buffer": lambda x, w, b: (b.add_(x), b[0], b.t()),
+    "view before the write": lambda x, w, b: then(b[0], lambda v: (b.add_(x), v)[1]),
+    "written argument": lambda x, w, b: (x.mul_(2), x[0]),
+    "view of a result": lambda x, w, b: then(x * 2 + w, lambda y: (y, y[0], y.detach())),
+    "views of a hidden value": lambda x, w, b: then(x * 2, lambda y: (y[0], y.t())),
+    "halves": lambda x, w, b: (x * w).chunk(2, 1),
+    "twice the same": lambda x, w, b: then(x + 1, lambda y: (y, y)),
+    "copies": lambda x, w, b: (x.clone(), x[0].clone(), x * 1),
+    "no-ops": lambda x, w, b: (x.contiguous(), x.to(gl.float32), x.reshape(3, 4)),
+    "written hidden value": lambda x, w, b: then(x + 1, lambda y: (y[0].mul_(3.0), y[:, 0])),
+    "stale view": lambda x, w, b: stale(x * 2),
+    "nested": lambda x, w, b: {"a": [x[0], (x[1],)], "b": None},
+}
+
+
+def tensors(value):
+    if isinstance(value, gl.Tensor):
+        return [value]
+    parts = value.values() if isinstance(value, dict) else value or ()
+    return [t for part in parts for t in tensors(part)]
+
+
+def seen(wrap, function, requires_grad):
+    gl.manual_seed(0)
+    w, b = gl.randn(3, 4, requires_grad=requires_grad), gl.zeros(3, 4)
+    call = wrap(lambda x: function(x, w, b))
+    found = []
+    for _ in range(4):
+        x = gl.randn(3, 4)
+        results = tensors(call(x))
+        for t in results:
+            if t.requires_grad:
+                (g,) = gl.autograd.grad(t.sum(), w, retain_graph=True, allow_unused=True)
+                found.append(None if g is None else g.tolist())
+        everything = [*results, x, w, b]
+        for t in everything:
+            with gl.no_grad():
+                t.detach().add_(1.0)
+            found += [u.detach().tolist() for u in everything]
+        found.append([t.requires_grad for t in results])
+        found.append([[t is u for u in everything] for t in everything])
+    return found
+
+
+@pytest.mark.parametrize("requires_grad", [False, True])
+@pytest.mark.parametrize("name", FUNCTIONS)
+def test_results_share_memory_as_they_do_eagerly(name, requires_grad):
+    function = FUNCTIONS[name]
+    assert seen(gl.compile, function, requires_grad) == seen(lambda f: f, function, requires_grad)
+
+
+def test_the_gradient_flows_through_a_view_of_an_argument():
+    f = gl.compile(lambda x: (x[0], x.t()))
+    for _ in range(3):
+        leaf = gl.ones(2, 3, requires_grad=True)
+        a, b = f(leaf * 2)
+        (a.sum() + (b * 3).sum()).backward()
+        assert leaf.grad.tolist() == [[8.0] * 3, [6.0] * 3]
+
+
+def test_an_argument_that_is_written_with_what_requires_grad_is_in_the_graph():
+    w = gl.tensor([1.0, 2.0], requires_grad=True)
+    f = gl.compile(lambda x: x.mul_(w))
+    for i in range(1, 4):
+        x = gl.full((2,), float(i))
+        y = f(x)
+        assert y is x
+        assert x.tolist() == [i, 2 * i]
+        (g,) = gl.autograd.grad(x.sum(), w)
+        assert g.tolist() == [i, i]
+
+
+def test_a_gradient_that_is_returned_is_the_one_in_grad():
+    w = gl.tensor([1.0, 2.0], requires_grad=True)
+
+    @gl.compile
+    def f(x):
+        w.grad = None
+        (w * x).sum().backward()
+        return w.grad
+
+    for i in range(4):
+        found = f(gl.full((2,), float(i)))
+        assert found is w.grad
+        found.mul_(2.0)
+        assert w.grad.tolist() == [2.0 * i] * 2
+
+
+def test_a_result_that_requires_grad_as_a_leaf_does():
+    f = gl.compile(lambda x: (x * 2).requires_grad_())
+    for _ in range(3):
+        y = f(gl.ones(2))
+        assert y.is_leaf
+        (y * 3).sum().backward()
+        assert y.grad.tolist() == [3.0, 3.0]
