@@ -36,6 +36,13 @@ class Backend(Protocol):
         """Write `source` into the memory of `target`. Not offered by a staged backend."""
 
 
+class Drawing(Protocol):
+    """What the backend of a device with memory of its own offers besides, for `tensor.generator.draw`."""
+
+    def random_state(self, seed: int, device: Device) -> Any:
+        """The state at the beginning of a seed's stream, int64[2], in memory of the device's."""
+
+
 class Recalling(Protocol):
     """What a backend offers besides where calls repeat themselves: `autograd.general.apply` asks it before it promotes and dispatches."""
 

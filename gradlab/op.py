@@ -81,6 +81,7 @@ class Op:
     scratch   Specs of the work space that the CUDA kernel needs, from the same arguments as `rule`.
     autocast  "lower" or "float32": what autocast does with this row.
     batch     the vmap rule.
+    varying   parameters that have another value in each call, and that kernels take as they are: nothing is kept for each of their values.
     """
 
     def __init__(
@@ -102,12 +103,14 @@ class Op:
         scratch: Callable[..., Any] | None = None,
         autocast: str | None = None,
         batch: Callable[..., Any] | None = None,
+        varying: tuple[str, ...] = (),
     ) -> None:
         self.name, self.rule, self.cpu, self.cuda = name, rule, cpu, cuda
         self.params, self.outputs = params, outputs
         self.promote, self.exact, self.view, self.inverse = promote, exact, view, inverse
         self.dynamic, self.instead, self.scratch = dynamic, instead, scratch
-        self.autocast, self.batch = autocast, batch
+        self.autocast, self.batch, self.varying = autocast, batch, varying
+        self.fixed = tuple([name for name in params if name not in varying])  # what is kept for a call depends on these
         self.inputs, self.variadic, _ = positional(rule)
         self.steps = tuple(
             Step((key,) if isinstance(key, str) else key, not isinstance(key, str), formula)

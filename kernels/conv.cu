@@ -5,6 +5,8 @@
 //   forward  y  [O/g x images·P] = w  [O/g x C/g·R]      · windows of x [C/g·R x images·P]
 //   dx       dx [C/g x images·X] = wᵀ [C/g x O/g·R]      · spread dy    [O/g·R x images·X]
 //   dw       dw [O/g x C/g·R]    = dy [O/g x images·P]   · windows of x [images·P x C/g·R]
+// A transposed convolution is dx with a bias of C numbers. Either may end with an activation; `sums`, where given, gets what that is taken of.
+#include "conv_epilogue.cuh"
 #include "windows.cuh"
 
 namespace gradlab {
@@ -14,7 +16,7 @@ enum { FORWARD = 0, INPUT = 1, WEIGHT = 2 };
 // The same struct is packed in backends/cuda/launch/conv.py.
 struct Convolution {
     Windows windows;
-    int images, channels, outputs, groups;
+    int images, channels, outputs, groups, activation;
 };
 
 // What one row of the unrolled factor, or one column of it, adds to an element's address: a memory offset, and a place in space.
@@ -75,12 +77,15 @@ __device__ __forceinline__ Part place_part(const Convolution& c, unsigned i, int
     return part;
 }
 
+template <class S>
+constexpr int blocks_at_once = sizeof(S) == 8 ? 1 : 2;  // of a multiprocessor; double takes more registers than two blocks have
+
 // One block for each tile of BM rows and 4096 / BM columns; each thread has 4 x 4 elements. blockIdx.y is the group. blockIdx.z takes `share`
 // numbers of the sum, and writes a whole result of its own.
-// `first` is the weight (for dw: dy), `second` what is unrolled: x (for dx: dy). bias may be a null pointer. relu: whether the result is cut at 0.
+// `first` is the weight (for dw: dy), `second` what is unrolled: x (for dx: dy). bias and sums may be null pointers.
 template <class S, class Out, int Mode, int BM>
-__global__ void __launch_bounds__(256, 2) convolve(const S* __restrict__ first, const S* __restrict__ second, const S* __restrict__ bias,
-                                                Out* __restrict__ result, const Convolution c, int64 share, int relu) {
+__global__ void __launch_bounds__(256, blocks_at_once<S>) convolve(const S* __restrict__ first, const S* __restrict__ second, const S* __restrict__ bias,
+                                                Out* __restrict__ result, Out* __restrict__ sums, const Convolution c, int64 share) {
     typedef typename Compute<S>::type T;
     const int BN = 4096 / BM, BK = 16;
     __shared__ Pack<T, 4> a_tile[BK][BM / 4 + 1];
@@ -182,26 +187,38 @@ __global__ void __launch_bounds__(256, 2) convolve(const S* __restrict__ first, 
         }
     }
 
-    // Rows of the result are planes, or for dw the weights of one output channel.
+    // Rows of the result are planes, or for dw the weights of one output channel. A quarter of the tile at a time goes through shared memory, so
+    // that neighbouring threads write neighbouring columns; each thread writes in one column alone.
     const int64 c_step = Mode == FORWARD ? y_size : Mode == INPUT ? x_size : n_size;
+    const int own = threadIdx.x % BN;
+    const int64 n = column0 + own;
+    int64 to = group * m_size * c_step;
+    if (Mode == WEIGHT) {
+        to += n + blockIdx.z * (c.outputs * n_size);
+    } else {
+        const int64 image = static_cast<unsigned>(n) / static_cast<unsigned>(c_step);
+        to += image * (Mode == FORWARD ? c.outputs : c.channels) * c_step + (n - image * c_step);
+    }
 #pragma unroll
-    for (int j = 0; j < 4; ++j) {
-        const int64 n = column0 + tx * 4 + j;
-        if (n >= n_size) continue;
-        int64 at = group * m_size * c_step;
-        if (Mode == WEIGHT) {
-            at += n + blockIdx.z * (c.outputs * n_size);
-        } else {
-            const int64 image = static_cast<unsigned>(n) / static_cast<unsigned>(c_step);
-            at += image * (Mode == FORWARD ? c.outputs : c.channels) * c_step + (n - image * c_step);
-        }
+    for (int i = 0; i < 4; ++i) {
+        __syncthreads();
+        Pack<T, 4> part;
 #pragma unroll
-        for (int i = 0; i < 4; ++i) {
-            const int64 m = row0 + ty * 4 + i;
-            if (m >= m_size) continue;
-            T total = Mode == FORWARD && bias ? sum[i][j] + load(bias[group * m_size + m]) : sum[i][j];
-            if (Mode == FORWARD && relu && total < T(0)) total = T(0);
-            result[at + m * c_step] = store<Out>(total);
+        for (int j = 0; j < 4; ++j) part.item[j] = sum[i][j];
+        b_tile[ty][tx] = part;
+        __syncthreads();
+#pragma unroll 1
+        for (int row = threadIdx.x / BN; row < BM / 4; row += 256 / BN) {
+            const int64 m = row0 + row * 4 + i;
+            if (m >= m_size || n >= n_size) continue;
+            const int64 at = to + m * c_step;
+            T total = b_tile[row][own >> 2].item[own & 3];
+            if (Mode != WEIGHT) {
+                if (bias) total += load(bias[group * m_size + m]);
+                if (sums) sums[at] = store<Out>(total);
+                total = activated(total, c.activation);
+            }
+            result[at] = store<Out>(total);
         }
     }
 }
@@ -223,7 +240,7 @@ __global__ void __launch_bounds__(256) add_shares(const typename Compute<S>::typ
 // One thread for each output. Index: 32 bits where they can count the elements.
 template <class S, class Index>
 __global__ void __launch_bounds__(256, 4) narrow_forward(const S* __restrict__ x, const S* __restrict__ w, const S* __restrict__ bias,
-                                                      S* __restrict__ y, const Convolution c, int relu, int64 count) {
+                                                      S* __restrict__ y, S* __restrict__ sums, const Convolution c, int64 count) {
     typedef typename Compute<S>::type T;
     const Index i = thread_number<Index>();
     if (i >= static_cast<Index>(count)) return;
@@ -251,13 +268,14 @@ __global__ void __launch_bounds__(256, 4) narrow_forward(const S* __restrict__ x
         }
     }
     if (bias) total += load(bias[output]);
-    y[i] = store<S>(relu && total < T(0) ? T(0) : total);
+    if (sums) sums[i] = store<S>(total);
+    y[i] = store<S>(activated(total, c.activation));
 }
 
 // One thread for each input.
 template <class S, class Index>
-__global__ void __launch_bounds__(256, 4) narrow_input(const S* __restrict__ dy, const S* __restrict__ w, S* __restrict__ dx, const Convolution c,
-                                                    int64 count) {
+__global__ void __launch_bounds__(256, 4) narrow_input(const S* __restrict__ dy, const S* __restrict__ w, const S* __restrict__ bias,
+                                                    S* __restrict__ dx, S* __restrict__ sums, const Convolution c, int64 count) {
     typedef typename Compute<S>::type T;
     const Index i = thread_number<Index>();
     if (i >= static_cast<Index>(count)) return;
@@ -289,7 +307,9 @@ __global__ void __launch_bounds__(256, 4) narrow_input(const S* __restrict__ dy,
             }
         }
     }
-    dx[i] = store<S>(total);
+    if (bias) total += load(bias[number]);
+    if (sums) sums[i] = store<S>(total);
+    dx[i] = store<S>(activated(total, c.activation));
 }
 
 // One block of 256 threads for each weight.

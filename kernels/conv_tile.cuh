@@ -3,12 +3,12 @@
 // gathered. What is multiplied is said in conv.cu; for dx the weight comes with its first two dimensions swapped in each group.
 // The order of a sum depends on sizes alone; no atomics.
 #pragma once
+#include "conv_epilogue.cuh"
 #include "mma.cuh"
 
 namespace gradlab {
 
 enum { FORWARD = 0, INPUT = 1, WEIGHT = 2 };
-enum { NO_ACTIVATION = 0, RELU = 1, GELU = 2, GELU_TANH = 3, SILU = 4 };
 
 // The same struct is packed in backends/cuda/launch/conv.py. Dimensions of space come as height, width; a missing one has size 1.
 struct Planes {
@@ -20,6 +20,7 @@ struct Planes {
     int result_image, result_row, result_position, result_group;  // of the result (for dw: row of weights)
     int first_image, first_row, first_group;   // of `first`
     int gathered_group;                        // where the gathered array's next group begins
+    int activation;                            // of the result; not of dw
 };
 
 struct Spot {  // what one index adds to an element's address and to its place in space
@@ -42,13 +43,13 @@ __device__ __forceinline__ Spot spot_of_position(const Planes& p, unsigned i) {
     }
     return spot;
 }
-// The sum runs over channels and, for each, over places; with Last over places and, for each, over channels.
+// The sum (for dw: the columns) runs over channels and, for each, over places; with Last over places and, for each, over channels.
 template <int Mode, bool Last>
 __device__ __forceinline__ Spot spot_of_place(const Planes& p, unsigned i) {
     const unsigned width = p.places[1], all = p.places[0] * width;
     unsigned channel, at;
     if (Last) {
-        const unsigned channels = p.k / all;
+        const unsigned channels = (Mode == WEIGHT ? p.n : p.k) / all;
         at = i / channels;
         channel = i - at * channels;
     } else {
@@ -88,22 +89,13 @@ __device__ __forceinline__ int address(const Planes& p, const Spot& a, const Spo
     return static_cast<unsigned>(y) < static_cast<unsigned>(p.size[0]) && static_cast<unsigned>(x) < static_cast<unsigned>(p.size[1]) ? offset : -1;
 }
 
-template <int Activation, class T>
-__device__ __forceinline__ T activated(T x) {
-    if (Activation == RELU) return x > T(0) || x != x ? x : T(0);
-    if (Activation == GELU) return T(0.5) * x * (T(1) + erf(x * T(0.7071067811865476)));
-    if (Activation == GELU_TANH) return T(0.5) * x * (T(1) + tanh(T(0.7978845608028654) * (x + T(0.044715) * x * x * x)));
-    if (Activation == SILU) return x / (T(1) + exp(-x));
-    return x;
-}
-
 // Both engines: a warp multiplies 32 rows of `a` [rows x K] by 32 columns of b, [K x columns] or, Turned, [columns x K]. Its lanes have
 // result[i][j][e], at the row and column that `place` says.
 template <class S>
 struct FmaTile {
     typedef typename Compute<S>::type T;
     typedef T Cell;
-    enum { PAD = 16 / sizeof(T), BK = 64 / sizeof(T) };
+    enum { PAD = 16 / sizeof(T), BK = 64 / sizeof(T), SPREAD = 1 };
     static __device__ __forceinline__ Cell cell(S value) { return load(value); }
 
     template <bool Turned>
@@ -154,7 +146,7 @@ template <class S>
 struct TensorTile {
     typedef float T;
     typedef S Cell;
-    enum { W = 16 / sizeof(S), PAD = W, BK = 64 / sizeof(S) };
+    enum { W = 16 / sizeof(S), PAD = W, BK = 64 / sizeof(S), SPREAD = 0 };
     static __device__ __forceinline__ Cell cell(S value) {
         if constexpr (sizeof(S) == 4) return __uint_as_float(tensor_float(value));
         else return value;
@@ -201,22 +193,23 @@ struct TensorTile {
 };
 
 // 2 BM threads; a warp has 32 x 32 of the tile. blockIdx.y is the group; blockIdx.z takes `share` numbers of the sum, a multiple of BK, and
-// writes a whole result of its own, `part` elements after the last. bias may be a null pointer. Last: the gathered array's channels lie beside
-// one another, so that 16 bytes of cells are read at a time; `first` has its places before its channels.
-template <class Engine, class S, class Out, int Mode, int BM, int Activation, bool Last>
+// writes a whole result of its own, `part` elements after the last. bias may be a null pointer, and so may `sums`, which gets what the activation
+// is taken of. Last: the gathered array's channels lie beside one another, so that 16 bytes of cells are read at a time; `first` (for dw: the tile's
+// columns) has its places before its channels.
+template <class Engine, class S, class Out, int Mode, int BM, bool Last>
 __device__ __forceinline__ void convolve_tile(const S* __restrict__ first, const S* __restrict__ second, const S* __restrict__ bias,
-                                              Out* __restrict__ result, const Planes& p, int share, int64 part) {
+                                              Out* __restrict__ result, Out* __restrict__ sums, const Planes& p, int share, int64 part) {
     typedef typename Engine::T T;
     typedef typename Engine::Cell Cell;
-    constexpr bool Weight = Mode == WEIGHT, Turned = Weight || Last;
-    static_assert(!(Weight && Last), "the gathered rows of dw lie along positions");
+    constexpr bool Weight = Mode == WEIGHT, Turned = Weight != Last;  // the tile's rows lie along the columns where these are gathered one by one
     constexpr int BN = 64, BK = Engine::BK, NC = 16 / sizeof(Cell), THREADS = 2 * BM, LA = BK + Engine::PAD;
     constexpr int LB = Turned ? BK + Engine::PAD : BN + (sizeof(Cell) == 2 ? 8 : 16 / static_cast<int>(sizeof(Cell)) * 2), ROWS = Turned ? BN : BK;
     constexpr int EACH = BN * BK / THREADS, CHUNKS = Last ? EACH / NC : 1;
+    constexpr int ACROSS = (Turned ? BK : BN) / NC;  // pieces of 16 bytes in a row of the tile
     __shared__ alignas(16) Cell a_tile[2][BM * LA];
     __shared__ alignas(16) Cell b_tile[2][ROWS * LB];
     __shared__ Spot spots[2][BK];
-    __shared__ Spot columns[Weight ? BN : 1];
+    __shared__ Spot columns[Weight && !Last ? BN : 1];
 
     const unsigned tiles = static_cast<unsigned>((p.n + BN - 1) / BN), tile_row = blockIdx.x / tiles;
     const int row0 = static_cast<int>(tile_row) * BM, column0 = static_cast<int>(blockIdx.x - tile_row * tiles) * BN, group = blockIdx.y;
@@ -228,10 +221,15 @@ __device__ __forceinline__ void convolve_tile(const S* __restrict__ first, const
     Spot own[CHUNKS];
 #pragma unroll
     for (int t = 0; t < CHUNKS; ++t) {
-        const int n = column0 + (Last ? (threadIdx.x + t * THREADS) / (BK / NC) : own_n);
-        own[t] = !Weight && n < p.n ? spot_of_position<Mode>(p, n) : nowhere();
+        if (Weight) {
+            const int n = column0 + threadIdx.x % ACROSS * NC;
+            own[t] = Last && n < p.n ? spot_of_place<Mode, true>(p, n) : nowhere();
+        } else {
+            const int n = column0 + (Last ? (threadIdx.x + t * THREADS) / ACROSS : own_n);
+            own[t] = n < p.n ? spot_of_position<Mode>(p, n) : nowhere();
+        }
     }
-    if (Weight)
+    if (Weight && !Last)
         for (int i = threadIdx.x; i < BN; i += THREADS) columns[i] = column0 + i < p.n ? spot_of_place<Mode, false>(p, column0 + i) : nowhere();
     auto describe = [&](int k0, int buffer) {
         if (threadIdx.x >= BK) return;
@@ -269,7 +267,8 @@ __device__ __forceinline__ void convolve_tile(const S* __restrict__ first, const
         if constexpr (Last) {
 #pragma unroll
             for (int t = 0; t < CHUNKS; ++t) {
-                const int at = address<Mode>(p, spots[buffer][threadIdx.x % (BK / NC) * NC], own[t]);
+                const int number = threadIdx.x + t * THREADS;
+                const int at = address<Mode>(p, spots[buffer][Weight ? number / ACROSS : number % ACROSS * NC], own[t]);
                 Pack<S, NC> found;
 #pragma unroll
                 for (int e = 0; e < NC; ++e) found.item[e] = S(0.0f);
@@ -302,7 +301,7 @@ __device__ __forceinline__ void convolve_tile(const S* __restrict__ first, const
                 Pack<Cell, NC> cells;
 #pragma unroll
                 for (int e = 0; e < NC; ++e) cells.item[e] = Engine::cell(b_next[t * NC + e]);
-                *reinterpret_cast<Pack<Cell, NC>*>(&b_tile[stage][number / (BK / NC) * LB + number % (BK / NC) * NC]) = cells;
+                *reinterpret_cast<Pack<Cell, NC>*>(&b_tile[stage][number / ACROSS * LB + number % ACROSS * NC]) = cells;
             }
         } else {
 #pragma unroll
@@ -342,30 +341,49 @@ __device__ __forceinline__ void convolve_tile(const S* __restrict__ first, const
         }
     }
 
-    result += static_cast<int64>(group) * p.result_group + blockIdx.z * part;
-    const unsigned all = p.positions[0] * p.positions[1];
+    // Each warp turns its part of the result round in shared memory, which is free now, so that neighbouring lanes write neighbouring columns.
+    constexpr int STEPS = sizeof(T) / 2, HEIGHT = 32 / STEPS, WIDTH = Engine::SPREAD && !Turned ? 33 : 40;  // against bank conflicts
+    static_assert(2 * BM / 32 * HEIGHT * WIDTH * sizeof(T) <= sizeof(a_tile), "there is room for it");
+    T* const room = reinterpret_cast<T*>(&a_tile[0][0]) + warp * (HEIGHT * WIDTH);
+    const int lane = threadIdx.x & 31, column = column0 + warp_column + lane, activation = p.activation;
+    const unsigned all = Weight ? p.places[0] * p.places[1] : p.positions[0] * p.positions[1];
+    int64 to = static_cast<int64>(group) * p.result_group + static_cast<int64>(row0 + warp_row) * p.result_row + blockIdx.z * part;
+    if (Weight && Last) {
+        const unsigned channels = p.n / all, at = static_cast<unsigned>(column) / channels;
+        to += (column - at * channels) * all + at;
+    } else if (Weight) {
+        to += column;
+    } else {
+        const unsigned image = static_cast<unsigned>(column) / all;
+        to += static_cast<int64>(image) * p.result_image + static_cast<int64>(column - image * all) * p.result_position;
+    }
 #pragma unroll
-    for (int j = 0; j < 4; ++j)
+    for (int step = 0; step < STEPS; ++step) {
+        __syncwarp();
 #pragma unroll
-        for (int e = 0; e < 4; ++e)
+        for (int r = 0; r < 8 / STEPS; ++r)  // of FmaTile 4 rows, of TensorTile 4 columns of each lane's two rows
 #pragma unroll
-            for (int i = 0; i < 2; ++i) {
-                int row, column;
-                Engine::template place<Turned>(i, j, e, row, column);
-                row += row0 + warp_row;
-                column += column0 + warp_column;
-                if (row >= p.m || column >= p.n) continue;
-                int64 at = static_cast<int64>(row) * p.result_row;
-                if (Weight) {
-                    at += column;
-                } else {
-                    const unsigned image = static_cast<unsigned>(column) / all;
-                    at += static_cast<int64>(image) * p.result_image + static_cast<int64>(column - image * all) * p.result_position;
-                }
-                T total = sum[i][j][e];
-                if (bias) total += load(bias[group * p.m + row]);
-                result[at] = store<Out>(activated<Activation>(total));
+            for (int e = 0; e < 4; ++e) {
+                const int number = step * (8 / STEPS) + r, i = number / 4, j = number % 4;
+                int row, along;
+                Engine::template place<Turned>(i, j, e, row, along);
+                room[(row - step * HEIGHT) * WIDTH + along] = sum[i][j][e];
             }
+        __syncwarp();
+#pragma unroll 4
+        for (int r = 0; r < HEIGHT; ++r) {
+            const int row = step * HEIGHT + r;
+            if (row0 + warp_row + row >= p.m || column >= p.n) continue;
+            const int64 at = to + static_cast<int64>(row) * p.result_row;
+            T total = room[r * WIDTH + lane];
+            if (!Weight) {
+                if (bias) total += load(bias[group * p.m + row0 + warp_row + row]);
+                if (sums) sums[at] = store<Out>(total);
+                total = activated(total, activation);
+            }
+            result[at] = store<Out>(total);
+        }
+    }
 }
 
 }  // namespace gradlab

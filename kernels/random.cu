@@ -159,12 +159,4 @@ __global__ void __launch_bounds__(256) bernoulli(const P* __restrict__ p, const 
     write(y, first, count, value);
 }
 
-// A generator's state, handed over with the launch: no copy from the host.
-__global__ void __launch_bounds__(32) write_state(int64* __restrict__ state, int64 seed, int64 position) {
-    if (threadIdx.x == 0) {
-        state[0] = seed;
-        state[1] = position;
-    }
-}
-
 }  // namespace gradlab

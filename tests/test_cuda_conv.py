@@ -142,7 +142,7 @@ def test_channels_last_memory_is_read_as_it_lies(cuda, precision, case, dtype, m
             driver.order = "forward"
         np.testing.assert_array_equal(*found)
         close(found[0], ops.ROWS[name](*inputs, **params), dtype)
-    last = [k[-1] for k in kernels if k[0] == "convolve_planes" and k[3] != 2]
+    last = [k[-1] for k in kernels if k[0] == "convolve_planes"]
     assert any(last) and all(last) is (case != "wider groups")  # 18 channels in a group: its dx alone
 
 
@@ -171,14 +171,20 @@ from gradlab import ops
 from gradlab.dtype import as_numpy
 from gradlab.backends.cuda.loading import load
 driver = load().driver
-params = {{"stride": (1, 2), "padding": (1, 0), "dilation": (1, 1), "groups": 1}}
-for dtype, precision in (("float32", "highest"), ("float32", "high"), ("float16", "high")):
+params = {{"stride": (1, 2), "padding": (1, 0), "dilation": (1, 1)}}
+wide, last, narrow, depthwise = (18, 20, 1), (24, 24, 1), (6, 7, 1), (4, 4, 4)
+runs = (("float32", "highest", (last, narrow, depthwise)), ("float32", "high", (wide,)), ("float16", "high", (last,)))
+for dtype, precision, kinds in runs:
     gl.set_float32_matmul_precision(precision)
     make = lambda *shape: driver.upload(np.random.default_rng(1).normal(size=shape).astype(as_numpy(dtype)))
-    x, w, dy = make(1, 18, 6, 5), make(20, 18, 3, 2), make(1, 20, 6, 2)
-    ops.ROWS["convolution"](x, w, None, **params)
-    ops.ROWS["convolution_dx"](dy, w, shape=x.shape, **params)
-    ops.ROWS["convolution_dw"](x, dy, shape=w.shape, **params)
+    for channels, outputs, groups in kinds:
+        x, w, dy = make(1, channels, 6, 5), make(outputs, channels // groups, 3, 2), make(1, outputs, 6, 2)
+        if outputs == 24:  # in channels-last memory
+            x, dy = (make(1, *a.shape[2:], a.shape[1]).transpose(0, 3, 1, 2) for a in (x, dy))
+        numbers = {{**params, "groups": groups}}
+        ops.ROWS["convolution_act"](x, w, make(outputs), activation="gelu", **numbers)
+        ops.ROWS["convolution_transpose"](dy, w, make(channels), shape=x.shape, **numbers)
+        ops.ROWS["convolution_dw"](x, dy, shape=w.shape, **numbers)
     driver.synchronize()
 print("== end")
 """

@@ -22,6 +22,7 @@ CASES = {
     "index": ((X, far(1, 2)), {"dims": (1,), "wrap": True}),
     "index-negative": ((X, -far(1, 2)), {"dims": (1,), "wrap": True}),
     "embedding": ((X, far(5)), {"padding_idx": None}),
+    "embedding_add": ((X, X, far(2, 3)), {"padding_idx": None}),
     "gather": ((X, far(3, 2)), {"dim": 1}),
     "scatter": ((X, far(3, 2), X[:, :2].copy()), {"dim": 1}),
     "scatter_add": ((X, far(3, 90)[:, 88:], X[:, :2].copy()), {"dim": 1}),

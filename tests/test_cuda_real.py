@@ -1,5 +1,5 @@
 """The real driver against a stand-in for CuPy: which calls it makes, what it keeps, what it says where something is missing. And the
-stand-in against CuPy itself, where that is installed."""
+stand-in against CuPy itself, where that is installed; what CuPy and cuBLASLt themselves say stands in test_cuda_libraries.py."""
 
 import ctypes
 import sys

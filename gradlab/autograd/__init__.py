@@ -85,7 +85,7 @@ def backward(
     """
     targets, gradients = _roots(tensors, grad_tensors)
     chosen = None if inputs is None else [tensor_of(x) for x in _listed(inputs)]
-    if any(isinstance(x, Point) for x in chosen or ()):
+    if chosen is not None and any(isinstance(x, Point) for x in chosen):
         raise RuntimeError("backward: a GradientEdge among the inputs has to be a leaf's: there is no .grad elsewhere; use autograd.grad")
     engine.backward(targets, gradients, retain_graph, create_graph, chosen)
 

@@ -42,7 +42,7 @@ def _start(output: Any, gradient: Any, what: str) -> Any:
     if gradient is None:
         if output.numel() != 1:
             raise errors.not_scalar(shape, errors.MIXED_UP if what == "grad" and output._edge is LEAF else "", output._edge)
-        return output.new_ones(shape, dtype=dtype)
+        return output.ones_like()
     if not isinstance(gradient, Differentiable):
         raise TypeError(f"{what}: gradient is a tensor or None, not {type(gradient).__name__}")
     if gradient._array.shape != shape:

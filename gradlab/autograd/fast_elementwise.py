@@ -224,9 +224,10 @@ def matrix_product(op: Op, node: type[Node], batched: Callable[..., Any], depth:
             x, y = a._array, b._array
         except AttributeError:
             return batched(a, b)
+        sx, sy = x.shape, y.shape
         if type(x) is not ndarray or type(y) is not ndarray or mode.special:
-            return batched(a, b)
-        dtype, sx, sy = x.dtype, x.shape, y.shape
+            return apply(op, (a, b), {}) if len(sx) == len(sy) == 2 else batched(a, b)
+        dtype = x.dtype
         if y.dtype is not dtype or len(sx) != 2 or len(sy) != 2 or sx[1] != sy[0] or (dtype is not FLOAT32 and dtype is not FLOAT64):
             return batched(a, b)
         if a._meta is not None:

@@ -1,4 +1,6 @@
-"""The call paths of the other rows on NumPy arrays: views, one input with parameters, several inputs. No detour through dispatch."""
+"""The call paths of the other rows on NumPy arrays: views, one input with parameters, several inputs. No detour through dispatch.
+
+Views take theirs on the arrays of every backend that computes at once."""
 
 from __future__ import annotations
 
@@ -13,7 +15,9 @@ from gradlab.autograd.base import LEAF, Differentiable
 from gradlab.autograd.general import apply, record, refresh
 from gradlab.autograd.mode import current
 from gradlab.autograd.node import Node, next_sequence
+from gradlab.dispatch import recalling
 from gradlab.dtype import FLOAT32, FLOAT64, FLOATING, HALF
+from gradlab.kernel import Library
 from gradlab.op import Op
 from gradlab.spec import Spec, spec_of
 
@@ -40,12 +44,13 @@ def infer(op: Op, known: dict[Any, Inferred], key: Any, arrays: Any, params: dic
 
 
 def viewing(op: Op, node: type[Node]) -> Callable[..., Any]:
-    cpu = op.cpu
+    """A view is made by the array's own methods, on a GPU as well, unless the row says otherwise."""
+    cpu, everywhere = op.cpu, not isinstance(op.cuda, Library)
 
     def call(x: Any, **params: Any) -> Any:
         mode = current()
-        array = getattr(x, "_array", None)
-        if type(array) is not ndarray or mode.special:
+        array: Any = getattr(x, "_array", None)
+        if mode.special or (type(array) is not ndarray and not (everywhere and type(array) in recalling)):
             return apply(op, (x,), params)
         if x._meta is not None and not mode.walking:
             refresh(x)

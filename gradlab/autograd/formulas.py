@@ -140,9 +140,12 @@ def unpack(n: Any) -> tuple[Any, ...]:
     inputs = len(op.kept_inputs)
     for i in range(inputs):
         value = saved[i]
-        for x in value if type(value) is tuple else (value,):
-            if isinstance(x, Differentiable) and x._meta is not None:
-                check_input(n, i, x)
+        if type(value) is tuple:
+            for x in value:
+                if getattr(x, "_meta", None) is not None:
+                    check_input(n, i, x)
+        elif getattr(value, "_meta", None) is not None:
+            check_input(n, i, value)
     if len(saved) == inputs:
         return saved
     found = list(saved)
@@ -273,8 +276,10 @@ def _back_of_any(op: Op, taken: Callable[[Any], tuple[Any, ...]] = unpack) -> Ca
         saved = taken(n)
         found = (*filled(n, g), *saved) if op.result is not None else (g, *saved)
         if params:
-            found += tuple([n.params.get(name) for name in params])
-        return found if not sources else found + tuple([source(n) for source in sources])
+            found += tuple(map(n.params.get, params))
+        for source in sources:
+            found += (source(n),)
+        return found
 
     def filled(n: Any, g: Any) -> list[Any]:
         """Zeros for outputs that nobody used, where a formula cannot do without."""

@@ -79,20 +79,67 @@ def promoted(op: Op, inputs: list[Any]) -> list[Any]:
 
 
 def apply(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
-    """Run a row on Tensors, numbers and None, and record it. Several outputs come as a named tuple."""
+    """Run a row on Tensors, numbers and None, and record it. Several outputs come as a named tuple.
+
+    First of all, in a plain mode: on a backend that remembers what a call like this came to, what `compute` does, written out. The host's
+    cost of a launch is counted in calls (tests/test_cuda_cost.py).
+    """
     mode = current()
-    remembering = None
-    if recalling and args and not mode.special:
-        kind: Any = None
-        try:
-            kind = type(args[0]._array if type(args[0]) not in _NUMBERS else args[-1]._array)
-        except AttributeError:
-            pass
+    if mode.special or not recalling or not args:
+        return compute(op, args, params, mode, None)
+    backend: Any = None
+    try:
+        kind = type((args[-1] if type(args[0]) in _NUMBERS else args[0])._array)
         if kind in recalling:
-            remembering = recalling[kind]
-            found = repeated(remembering, op, args, params, mode)
-            if found is not NotImplemented:
-                return found
+            backend = recalling[kind]
+    except AttributeError:
+        pass
+    if backend is None:
+        return compute(op, args, params, mode, None)
+    arrays = []
+    for x in args:
+        array = getattr(x, "_array", x)
+        if array is x:
+            if x is not None and type(x) not in _NUMBERS:
+                return compute(op, args, params, mode, backend)
+        elif x._meta is not None:
+            refresh(x)
+            array = x._array
+        arrays.append(array)
+    try:
+        run, specs, output_specs = backend.known[backend.key(op, arrays, params)]
+    except (KeyError, TypeError):  # TypeError: a parameter that cannot be part of a key
+        run = None
+    if run is None:  # not within the except: an error would be shown as its consequence
+        return compute(op, args, params, mode, backend)
+    result = run(arrays, None, params) if op.varying else run(arrays)
+    if op.result is None:
+        t = new(Tensor)
+        t._array = result
+        t._edge = t._meta = None
+        outs = [t]
+    else:
+        outs = []
+        for array in result:
+            t = new(Tensor)
+            t._array = array
+            t._edge = t._meta = None
+            outs.append(t)
+    if mode.recording and op.steps:
+        pattern, bit = 0, 1
+        for x in args:
+            if getattr(x, "_edge", None) is not None:
+                pattern |= bit
+            bit += bit
+        if pattern:
+            record(op, args, params, outs, specs, output_specs, pattern, mode, getframe(1))
+    if op.view:  # one of the library's: its arrays do not say whose memory they share
+        inplace.mark_view(outs[0], args[0], op, params, mode)
+    return t if op.result is None else tuple.__new__(op.result, outs)
+
+
+def compute(op: Op, args: tuple[Any, ...], params: dict[str, Any], mode: Mode, remembering: Any) -> Any:
+    """`apply` in any mode, on any backend. remembering: the backend that is to remember what the call came to."""
     inputs = []
     for value in args:
         if isinstance(value, Differentiable):
@@ -123,52 +170,6 @@ def apply(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
     if mode.observer is not None:
         mode.observer(op, inputs, result)
     return finish(op, inputs, params, result, mode)
-
-
-def repeated(backend: Any, op: Op, args: tuple[Any, ...], params: dict[str, Any], mode: Mode) -> Any:
-    """`apply` in a plain mode, on a backend that remembers what a call like this came to; NotImplemented where it does not.
-
-    It ends as `finish` does, written out: the host's cost of a launch is counted in calls (tests/test_cuda_cost.py).
-    """
-    arrays = []
-    for x in args:
-        if x is None or type(x) in _NUMBERS:
-            arrays.append(x)
-            continue
-        try:
-            if x._meta is not None:
-                refresh(x)
-            arrays.append(x._array)
-        except AttributeError:
-            return NotImplemented
-    try:
-        run, specs, output_specs = backend.known[backend.key(op, arrays, params)]
-    except (KeyError, TypeError):  # TypeError: a parameter that cannot be part of a key
-        return NotImplemented
-    result = run(arrays)
-    if op.result is None:
-        t = new(Tensor)
-        t._array = result
-        t._edge = t._meta = None
-        outs = [t]
-    else:
-        outs = []
-        for array in result:
-            t = new(Tensor)
-            t._array = array
-            t._edge = t._meta = None
-            outs.append(t)
-    if mode.recording and op.steps:
-        pattern, bit = 0, 1
-        for x in args:
-            if x is not None and type(x) not in _NUMBERS and x._edge is not None:
-                pattern |= bit
-            bit += bit
-        if pattern:
-            record(op, args, params, outs, specs, output_specs, pattern, mode, getframe(2))
-    if op.view:
-        inplace.mark_view(outs[0], args[0], op, params, mode)
-    return t if op.result is None else tuple.__new__(op.result, outs)
 
 
 def finish(
@@ -232,7 +233,7 @@ def record(
     n.versions = n.hooks = None
     n.specs = specs
     n.output_specs = output_specs
-    n.saved = plan.pick((*inputs, *[t._array for t in outs], None))
+    n.saved = plan.pick((*inputs, outs[0]._array, None) if op.result is None else (*inputs, *[t._array for t in outs], None))
     if mode.saved_hooks is not None:
         n.saved = saved.pack_all(mode.saved_hooks, n, n.saved, len(op.kept_inputs))
     n.seq = next_sequence()

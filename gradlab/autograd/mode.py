@@ -20,8 +20,8 @@ class Mode:
     """`recording`: build the graph. `special`: something else is on too, so operations take the general path."""
 
     __slots__ = (
-        "_walks", "anomaly", "autocast", "floor", "inference", "observer", "recording", "saved_hooks", "scope", "special", "tracer", "vmap",
-        "walking",
+        "_quiet", "_walks", "anomaly", "autocast", "floor", "inference", "observer", "recording", "saved_hooks", "scope", "special",
+        "tracer", "vmap", "walking",
     )  # fmt: skip
 
     def __init__(
@@ -54,10 +54,11 @@ class Mode:
             or vmap is not None
         )  # fmt: skip
         self._walks: Mode | None = None
+        self._quiet: Mode | None = None
 
     def replace(self, **changes: Any) -> Mode:
         """A mode like this one but for `changes`."""
-        values = {name: getattr(self, name) for name in self.__slots__ if name not in ("special", "_walks")}
+        values = {name: getattr(self, name) for name in self.__slots__ if name not in ("special", "_quiet", "_walks")}
         return Mode(**(values | changes))
 
     def within(self, scope: Any) -> Mode:
@@ -66,7 +67,7 @@ class Mode:
         new.recording, new.inference, new.special, new.scope = self.recording, self.inference, self.special, scope
         new.walking, new.observer, new.vmap, new.floor = self.walking, self.observer, self.vmap, self.floor
         new.tracer, new.autocast, new.saved_hooks, new.anomaly = self.tracer, self.autocast, self.saved_hooks, self.anomaly
-        new._walks = None
+        new._quiet = new._walks = None
         return new
 
     def walk(self) -> Mode:
@@ -74,6 +75,12 @@ class Mode:
         if self._walks is None:
             self._walks = self.replace(recording=False, walking=True)
         return self._walks
+
+    def quiet(self) -> Mode:
+        """The mode of `no_grad`, made once: `replace(recording=False)`."""
+        if self._quiet is None:
+            self._quiet = self.replace(recording=False)
+        return self._quiet
 
 
 _mode: ContextVar[Mode] = ContextVar("gradlab_mode", default=Mode())  # noqa: B039 - a Mode is never changed
@@ -167,7 +174,7 @@ class no_grad(ModeContext):
         super().__init__()
 
     def _changed(self, mode: Mode) -> Mode:
-        return mode.replace(recording=False)
+        return mode.quiet()
 
 
 class enable_grad(no_grad):

@@ -197,8 +197,11 @@ def kernel(name: str) -> Kernel:
     return Kernel("random.cu", name, "random")
 
 
+PLACE = ("offset",)  # in the stream: another one in each draw
+
+
 def _row(name: str, rule: Any, cpu: Any, *params: str) -> Op:
-    return Op(f"random_{name}", rule, params=("shape", "dtype", "offset", *params), exact=True, cpu=cpu, cuda=kernel(name))
+    return Op(f"random_{name}", rule, params=("shape", "dtype", *PLACE, *params), exact=True, cpu=cpu, cuda=kernel(name), varying=PLACE)
 
 
 random_uniform = _row("uniform", made_float, uniform_cpu, "low", "high")
@@ -244,7 +247,7 @@ def again(g: Any, state: Any, p: float, offset: int) -> Any:
     return dropout(g, state, p=p, offset=offset)
 
 
-dropout = Op("dropout", like_first, params=("p", "offset"), cpu=dropout_cpu, cuda=kernel("dropout"), grad={"x": again})
+dropout = Op("dropout", like_first, params=("p", "offset"), cpu=dropout_cpu, cuda=kernel("dropout"), grad={"x": again}, varying=PLACE)
 
 
 def probabilities(p: Spec, state: Spec, *, dtype: np.dtype[Any], offset: int) -> Spec:
@@ -264,7 +267,7 @@ def bernoulli_cpu(p: Any, state: Any, y: Any, *, dtype: Any, offset: int) -> Non
     in_chunks(y, fill)
 
 
-bernoulli = Op("bernoulli", probabilities, params=("dtype", "offset"), cpu=bernoulli_cpu, cuda=kernel("bernoulli"))
+bernoulli = Op("bernoulli", probabilities, params=("dtype", "offset"), cpu=bernoulli_cpu, cuda=kernel("bernoulli"), varying=PLACE)
 
 
 def poisson_cpu(rate: Any, state: Any, y: Any, *, offset: int) -> None:
@@ -303,7 +306,7 @@ def poisson_cpu(rate: Any, state: Any, y: Any, *, offset: int) -> None:
     np.copyto(y, result.reshape(y.shape), casting="unsafe")
 
 
-poisson = Op("poisson", like_first, params=("offset",), cpu=poisson_cpu, cuda=kernel("poisson"))
+poisson = Op("poisson", like_first, params=("offset",), cpu=poisson_cpu, cuda=kernel("poisson"), varying=PLACE)
 
 
 def multinomial_rule(weights: Spec, state: Spec, *, samples: int, replacement: bool, offset: int) -> Spec:
@@ -342,7 +345,7 @@ def multinomial_cpu(weights: Any, state: Any, y: Any, *, samples: int, replaceme
 
 
 multinomial = Op("multinomial", multinomial_rule, params=("samples", "replacement", "offset"), cpu=multinomial_cpu,
-                 cuda=kernel("multinomial"))  # fmt: skip
+                 cuda=kernel("multinomial"), varying=PLACE)  # fmt: skip
 
 
 def normal_of_rule(mean: Spec, std: Spec, state: Spec, *, dtype: np.dtype[Any], offset: int) -> Spec:
@@ -358,4 +361,4 @@ def normal_of_cpu(mean: Any, std: Any, state: Any, y: Any, *, dtype: Any, offset
     y[...] = z * std + mean
 
 
-normal_of = Op("normal_of", normal_of_rule, params=("dtype", "offset"), cpu=normal_of_cpu, cuda=kernel("normal_of"))
+normal_of = Op("normal_of", normal_of_rule, params=("dtype", "offset"), cpu=normal_of_cpu, cuda=kernel("normal_of"), varying=PLACE)

@@ -11,18 +11,16 @@ from typing import Any
 import numpy as np
 
 from gradlab import dispatch
-from gradlab.autograd import position
-from gradlab.autograd.base import version_of
 from gradlab.autograd.hooks import RemovableHandle, add_hook
 from gradlab.autograd.inplace import write
 from gradlab.autograd.mode import current, enable_grad, enter, leave, no_grad
-from gradlab.autograd.node import next_sequence
 from gradlab.autograd.record import bind, wrap
 from gradlab.dtype import FLOAT32, FLOAT64, FLOATING
 from gradlab.op import Op
 from gradlab.optim import advice
 from gradlab.optim.hyper import hypers
 from gradlab.optim.minimizing import Minimizing
+from gradlab.optim.together import Known, Queued, note_writes
 from gradlab.tensor import Tensor
 
 Group = dict[str, Any]
@@ -88,7 +86,9 @@ class Optimizer(Minimizing):
         self._pre_hooks: dict[int, Any] = {}
         self._post_hooks: dict[int, Any] = {}
         self._written: list[Tensor] = []  # changed in place by the step under way
-        self._queue: dict[Any, Any] = {}  # updates of the group under way that are done together
+        self._queue: dict[Any, Queued] = {}  # updates of the group under way that are done together
+        self._queued: set[int] = set()  # the parameters there, by id
+        self._known = Known()
         self._stepped = False  # read by learning rate schedulers
         groups = list(params)
         if not groups:
@@ -155,12 +155,16 @@ class Optimizer(Minimizing):
 
     def zero_grad(self, set_to_none: bool = True) -> None:
         """Forget the gradients of all parameters (or, with set_to_none=False, fill them with zeros)."""
+        traced = current().tracer is not None
         for group in self.param_groups:
             for p in group["params"]:
                 if p._grad is None:
                     continue
                 if set_to_none:
-                    p.grad = None
+                    if traced:
+                        p.grad = None
+                    else:
+                        p._grad = None
                 else:
                     with no_grad():
                         if p.grad.grad_fn is not None:
@@ -275,7 +279,7 @@ class RowOptimizer(Optimizer):
         if closure is not None:
             with enable_grad():
                 loss = closure()
-        token = enter(current().replace(recording=False))
+        token = enter(current().quiet())
         try:
             for group in self.param_groups:
                 h = None
@@ -290,6 +294,7 @@ class RowOptimizer(Optimizer):
         finally:
             leave(token)
             self._queue.clear()
+            self._queued.clear()
             if self._written:
                 note_writes(self._written)
         return loss
@@ -338,49 +343,49 @@ class RowOptimizer(Optimizer):
             else:
                 write(row.name, buffer, result)
 
-
     def _enqueued(
         self, row: Op, p: Tensor, g: Tensor, state: dict[str, Any], names: tuple[str, ...], buffers: list[Tensor | None], h: Tensor,
         params: dict[str, Any],
     ) -> bool:  # fmt: skip
         """Put an update off until the group's end, where the backend can do many at once; False where it cannot."""
         array, gradient = p._array, g._array
-        if type(array) is np.ndarray or type(gradient) is not type(array) or current().special:
+        kind = type(array)
+        if kind is np.ndarray or type(gradient) is not kind or current().special or (p._meta is not None and p._meta.base is not None):
             return False
-        if p._meta is not None and p._meta.base is not None:
-            return False
-        backend = dispatch.backend_of(array)
+        backend: Any = dispatch.backend_of(array)
         if not hasattr(backend, "update_many"):
             return False
         dtype, shape = array.dtype, array.shape
-        arrays = [b if b is None else b._array for b in buffers]
-        for other in (gradient, *arrays):
-            if other is not None and (type(other) is not type(array) or (other.shape and (other.shape, other.dtype) != (shape, dtype))):
-                return False
-        if gradient.shape != shape or gradient.dtype != dtype or dtype not in FLOATING:
+        if gradient.dtype != dtype or gradient.shape != shape or dtype not in FLOATING:
             return False
-        if any(p is queued for _, inputs in self._queue.values() for queued, *_ in inputs):  # a parameter that is in the group twice
+        inputs = [array, gradient]
+        for b in buffers:
+            if b is not None:
+                b = b._array
+                if type(b) is not kind or (b.shape and (b.shape != shape or b.dtype != dtype)):
+                    return False
+            inputs.append(b)
+        inputs.append(h._array)
+        if id(p) in self._queued:  # a parameter that is in the group twice
             self._flush()
-        _, waiting = self._queue.setdefault((row, backend.device_of(array), *params.items()), (backend, []))
-        waiting.append((p, state, names, [array, gradient, *arrays, h._array]))
+        self._queued.add(id(p))
+        key = (row, backend.place_of(array), *params.values())
+        queued = self._queue.get(key)
+        if queued is None:
+            queued = self._queue[key] = Queued(backend, row, params, [], [])
+        queued.waiting.append((p, state, names))
+        queued.arguments.append(inputs)
         return True
 
     def _flush(self) -> None:
         """Do the updates that were put off."""
         queue, self._queue = self._queue, {}
-        for (row, _, *params), (backend, waiting) in queue.items():
-            found = backend.update_many(row, [inputs for *_, inputs in waiting], dict(params))
-            for (p, state, names, _), outputs in zip(waiting, found, strict=True):
+        self._queued.clear()
+        for key, (backend, row, params, waiting, arguments) in queue.items():
+            known = self._known.setdefault((*key, id(waiting[0][0])), {})  # groups that differ in hyper-parameters alone share a key
+            found = backend.update_many(row, arguments, params, known)
+            for (p, state, names), outputs in zip(waiting, found, strict=True):
                 self._written.append(p)
                 for name, output in zip(names, outputs[1:], strict=True):
                     if state.get(name) is None:
                         state[name] = wrap(output)
-
-
-def note_writes(params: list[Tensor]) -> None:
-    """Let backward know that parameters were changed: a graph made before can no longer use their old values."""
-    sequence, (code, lasti) = next_sequence(), position.caller()
-    for p in params:
-        version = version_of(p)
-        version.written, version.code, version.lasti, version.scope = sequence, code, lasti, None
-    params.clear()

@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -83,9 +83,11 @@ class Generator:
         """Seed and offset as rows take them: int64[2], a new array each time."""
         return np.array([self._seed, self._offset], np.uint64).view(np.int64)
 
-    def advance(self, words: int) -> None:
-        """Use up that many words, rounded up to a multiple of 4."""
-        self._offset = (self._offset + -(-words // 4) * 4) & _WORD
+    def advance(self, words: int) -> int:
+        """Use up that many words, rounded up to a multiple of 4. Returns how many were used before."""
+        before = self._offset
+        self._offset = (before + -(-words // 4) * 4) & _WORD
+        return before
 
     def __repr__(self) -> str:
         return f"Generator(seed={self._seed}, offset={self._offset}, device={str(self.device)!r})"
@@ -101,8 +103,9 @@ def draw(generator: Generator | None, words: int, device: Device | None = None) 
 
     In a trace the state is an input of the program, and the constant offset counts the words that the program drew before.
     """
-    generator = default_generator if generator is None else generator
-    if not isinstance(generator, Generator):
+    if generator is None:
+        generator = default_generator
+    elif not isinstance(generator, Generator):
         raise TypeError(f"generator: a gradlab.Generator or None, not {type(generator).__name__}")
     mode = current()
     if mode.vmap is not None:
@@ -114,11 +117,13 @@ def draw(generator: Generator | None, words: int, device: Device | None = None) 
         return tracer.random_state(generator), tracer.advance_random(generator, -(-words // 4) * 4)
     if (capturing := captured.get()) is not None and (found := capturing(generator, words, device)) is not None:
         return found
-    state = generator.state_array()
-    generator.advance(words)
-    if device is not None and device.type != "cpu":
-        state = dispatch.backend_for(device).from_numpy(state, device)
-    return wrap(state), 0
+    if device is None or device.type == "cpu":
+        state = generator.state_array()
+        generator.advance(words)
+        return wrap(state), 0
+    place = generator.advance(words)
+    state = cast(dispatch.Drawing, dispatch.backend_for(device)).random_state(generator._seed, device)
+    return wrap(state), place if place < 1 << 63 else place - (1 << 64)
 
 
 def manual_seed(seed: int) -> Generator:

@@ -5,6 +5,8 @@ What a word of the generator means for each function is written down in `gradlab
 
 from __future__ import annotations
 
+import functools
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -35,16 +37,20 @@ _bernoulli, _poisson, _multinomial, _normal_of = map(bind, (_rows.bernoulli, _ro
 
 def _shape(values: tuple[Any, ...]) -> tuple[int, ...]:
     shape = sizes(values)
-    if any(s < 0 for s in shape):
+    if shape and min(shape) < 0:
         raise RuntimeError(f"a size cannot be negative: {shape}")
     return shape
 
 
-def _words(row: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
-    size = count(shape)
-    if row == "normal":
+def _words(kind: str, shape: tuple[int, ...], dtype: np.dtype[Any]) -> int:
+    size = prod(shape)
+    if kind == "normal":
         return (size + 1) // 2 * 2
-    return (size + 1) // 2 if row == "uniform" and dtype != FLOAT64 else size
+    return (size + 1) // 2 if kind == "uniform" and dtype != FLOAT64 else size
+
+
+_KINDS = {kind: getattr(_rows, f"random_{kind}") for kind in ("uniform", "normal", "integers", "exponential", "permutation")}
+_device = functools.lru_cache(maxsize=64)(Device)  # of a name
 
 
 def make(
@@ -52,18 +58,19 @@ def make(
 ) -> Tensor:
     """Run the row `random_<kind>`."""
     state, offset = draw(generator, _words(kind, shape, dtype), device)
-    row = getattr(_rows, f"random_{kind}")
-    return apply(row, (state,), {"shape": shape, "dtype": dtype, "offset": offset, **params})
+    return apply(_KINDS[kind], (state,), {"shape": shape, "dtype": dtype, "offset": offset, **params})
 
 
 def _place(device: Any, generator: Generator | None) -> Device:
     if device is not None:
-        return Device(device)
+        return _device(device) if type(device) is str else Device(device)
     return generator.device if isinstance(generator, Generator) else default_device()
 
 
 def _floating(name: str, dtype: Any) -> np.dtype[Any]:
-    chosen = as_numpy(get_default_dtype() if dtype is None else dtype)
+    if dtype is None:
+        return get_default_dtype().dtype
+    chosen = as_numpy(dtype)
     if chosen not in FLOATING:
         raise RuntimeError(f"{name}: makes floating point numbers, not {from_numpy(chosen)}; use randint for integers")
     return chosen

@@ -149,12 +149,17 @@ def embedding_lookup(weight: Tensor, indices: Tensor, padding_idx: int | None = 
     Raises IndexError outside of [0, n).
     """
     at = places("embedding", indices)
-    if padding_idx is not None:
-        size = weight._array.shape[0]
-        if not -size <= padding_idx < size:
-            raise ValueError(f"embedding: padding_idx {padding_idx} is not a row of the table of shape {weight._array.shape}")
-        padding_idx = int(padding_idx) % size
-    return _embedding(weight, at, padding_idx=padding_idx)
+    return _embedding(weight, at, padding_idx=row_of_padding("embedding", weight, padding_idx))
+
+
+def row_of_padding(name: str, weight: Tensor, padding_idx: int | None) -> int | None:
+    """padding_idx counted from 0. Raises ValueError where the table has no such row."""
+    if padding_idx is None:
+        return None
+    size = weight._array.shape[0]
+    if not -size <= padding_idx < size:
+        raise ValueError(f"{name}: padding_idx {padding_idx} is not a row of the table of shape {weight._array.shape}")
+    return int(padding_idx) % size
 
 
 def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:

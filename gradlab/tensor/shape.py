@@ -5,6 +5,7 @@ A view shares the tensor's memory: writing one in place writes the other, and gr
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -57,10 +58,14 @@ def _viewable(array: Any, shape: tuple[int, ...]) -> bool:
     flags = getattr(array, "flags", None)
     if flags is None or flags.c_contiguous:
         return True
-    if not isinstance(array, np.ndarray):  # on a GPU: ask NumPy about the same strides over no memory
-        array = np.lib.stride_tricks.as_strided(np.empty((), f"V{array.dtype.itemsize}"), array.shape, array.strides)
+    return _allowed(array.shape, array.strides, array.dtype.itemsize, shape)
+
+
+@functools.lru_cache(maxsize=4096)
+def _allowed(shape: tuple[int, ...], strides: tuple[int, ...], size: int, new: tuple[int, ...]) -> bool:
+    """What NumPy says of an array that lies so in memory; none is touched."""
     try:
-        np.reshape(array, shape, copy=False)
+        np.reshape(np.lib.stride_tricks.as_strided(np.empty((), f"V{size}"), shape, strides), new, copy=False)
     except ValueError:
         return False
     return True

@@ -86,6 +86,12 @@ class Packer:
         self._pack(packet.buffer, 0, *values)
         return packet
 
+    def part(self, number: int) -> Callable[[Packet, Any], None]:
+        """What packs one value anew into a packet that was filled."""
+        kind, offset = self._kinds[number], self._offsets[number]
+        pack = struct.Struct("<" + (_PADDED[kind] if isinstance(kind, str) else f"{kind}s")).pack_into
+        return lambda packet, value: pack(packet.buffer, offset, value)
+
     def done(self, packet: Packet) -> None:
         """The driver has copied the values: the packet may be used again."""
         self._free.append(packet)
@@ -112,7 +118,7 @@ def repeater(
 ) -> Callable[[list[int]], None]:
     """What launches again with other addresses: constants stay in the packets, only the stretch with addresses is written anew.
 
-    places: (which value, which of the addresses it is taken from, what is added to that).
+    places: (which value, which of the addresses it is taken from, what is added to that). A negative number counts from their end.
     """
     packer = Packer(kinds)
     first = min((at for at, _, _ in places), default=0)
@@ -140,16 +146,20 @@ def repeater(
         return send
     where = list(range(len(base)))
     for at, which, _ in moves:
-        where[at] = len(base) + which
-    pick = operator.itemgetter(*where)
+        where[at] = which if which < 0 else len(base) + which
+    pick, number = operator.itemgetter(*where), len(base)
+    plain = [at for at, _, _ in moves] == list(range(number)) and all(which in (at, at - number) for at, which, _ in moves)
 
     def send_whole(addresses: list[int]) -> None:
-        """The same where all addresses are those of whole operands: quicker."""
+        """The same where all addresses are those of whole operands: quicker, and quickest where they are all there is, in order."""
         try:
             packet = take()
         except IndexError:
             packet = packer.fill(*constants)
-        pack(packet.buffer, start, *pick(base + addresses))
+        if plain and len(addresses) == number:
+            pack(packet.buffer, start, *addresses)
+        else:
+            pack(packet.buffer, start, *pick(base + addresses))
         launch(packet.address)
         give(packet)
 

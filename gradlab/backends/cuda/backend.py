@@ -6,7 +6,6 @@ depend on values: the outputs' Specs, the kernel, its grid, the layout of its ar
 
 from __future__ import annotations
 
-import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -25,9 +24,10 @@ from gradlab.kernel import Elementwise, Gemm, Kernel, Library, Movement, Reducti
 from gradlab.op import Op
 from gradlab.spec import Spec
 
-Plan = Callable[..., Any]  # of the inputs, and where given the contiguous arrays to write to; returns the result
+# Of the inputs, and where given the contiguous arrays to write to and (of a row where some vary) the parameters; returns the result.
+Plan = Callable[..., Any]
 MOST_PLANS = 8192
-_described = operator.attrgetter("shape", "strides", "dtype")
+MOST_STATES = 64
 
 
 class CudaBackend:
@@ -44,6 +44,8 @@ class CudaBackend:
         determinism.changed += [self._plans.clear, self.known.clear]
         self._type: Any = driver.array_type
         self._several = driver.device_count() > 1
+        self._devices = [Device("cuda", index) for index in range(driver.device_count())]
+        self._states: dict[tuple[int, int, int], Any] = {}  # by device, stream and seed
 
     def run(self, op: Op, arrays: list[Any], params: dict[str, Any]) -> Any:
         driver = self.driver
@@ -59,32 +61,17 @@ class CudaBackend:
         if device != before:
             driver.set_device(device)
         try:
-            key = self._plan_key(op, arrays, params, device)
+            key = self.key(op, arrays, params)
             plan = self._plans.get(key)
             if plan is None:
                 plan = self._plan(op, arrays, params)
                 if len(self._plans) >= MOST_PLANS:
                     self._plans.clear()
                 self._plans[key] = plan
-            return plan(arrays)
+            return plan(arrays, None, params) if op.varying else plan(arrays)
         finally:
             if device != before:
                 driver.set_device(before)
-
-    def _plan_key(self, op: Op, arrays: list[Any], params: dict[str, Any], device: int) -> tuple[Any, ...]:
-        array_type: Any = self._type
-        parts: list[Any] = [op]
-        for a in arrays:
-            if type(a) is array_type:
-                parts += (a.shape, a.strides, a.dtype)
-            else:
-                parts.append(type(a))
-        if params:
-            parts += params.values()
-            if "value" in params:  # 0.0 equals -0.0, 1 equals True and 1.0: not the same number to fill with
-                parts.append(repr(params["value"]))
-        parts.append(device)
-        return tuple(parts)
 
     # ------------------------------------------------------------ calls that repeat themselves (dispatch.Recalling)
 
@@ -98,15 +85,17 @@ class CudaBackend:
                 a, b = arrays
                 if type(a) is array_type and type(b) is array_type:
                     return op, a.shape, a.strides, a.dtype, b.shape, b.strides, b.dtype
-        parts: list[Any] = [_described(a) if type(a) is array_type else type(a) for a in arrays]
+        key: tuple[Any, ...] = (op,)
+        for a in arrays:
+            key += (a.shape, a.strides, a.dtype) if type(a) is array_type else (type(a),)
         if self._several:
-            parts.append(self.driver.current_device())
-            parts += [self.driver.device_of(a) for a in arrays if type(a) is array_type]
-        if not params:
-            return op, *parts
-        if "value" in params:
-            parts.append(repr(params["value"]))
-        return op, *parts, *params.values()
+            driver = self.driver
+            key += (driver.current_device(), *[driver.device_of(a) for a in arrays if type(a) is array_type])
+        if params:
+            key += tuple(map(params.get, op.fixed))
+            if "value" in params:  # 0.0 equals -0.0, 1 equals True and 1.0: not the same number to fill with
+                key += (repr(params["value"]),)
+        return key
 
     def remember(self, op: Op, given: list[Any], arrays: list[Any], params: dict[str, Any]) -> None:
         if op.dynamic or any(a is not b for a, b in zip(given, arrays, strict=True)):
@@ -115,25 +104,30 @@ class CudaBackend:
         if self._several and any(type(a) is self._type and self.driver.device_of(a) != device for a in arrays):
             return
         try:
-            plan = self._plans[self._plan_key(op, arrays, params, device)]
+            key = self.key(op, arrays, params)
+            plan = self._plans[key]
             specs = tuple([Spec(a.shape, a.dtype) if type(a) is self._type else None for a in arrays])
             if len(self.known) >= MOST_PLANS:
                 self.known.clear()
-            self.known[self.key(op, arrays, params)] = plan, specs, op.specs(*[self._spec(a, arrays) for a in arrays], **params)
+            self.known[key] = plan, specs, op.specs(*[self._spec(a, arrays) for a in arrays], **params)
         except (KeyError, TypeError):  # no plan is kept of it
             pass
 
-    def update_many(self, op: Op, arguments: list[list[Any]], params: dict[str, Any]) -> list[tuple[Any, ...]]:
-        """An optimizer's row for many parameters on one device, in place (`launch/optim.py`)."""
+    def update_many(self, op: Op, arguments: list[list[Any]], params: dict[str, Any], known: dict[Any, Any]) -> list[tuple[Any, ...]]:
+        """An optimizer's row for many parameters on one device, in place (`launch/optim.py`). known: what it keeps for the next call."""
         driver = self.driver
         before, device = driver.current_device(), driver.device_of(arguments[0][0])
         if device != before:
             driver.set_device(device)
         try:
-            return launch.optim.multi_tensor(self.work, op, arguments, params)
+            return launch.optim.multi_tensor(self.work, op, arguments, params, known)
         finally:
             if device != before:
                 driver.set_device(before)
+
+    def place_of(self, array: Any) -> int:
+        """The number of the array's device."""
+        return self.driver.device_of(array) if self._several else 0
 
     updates = frozenset(launch.optim.FORMS)  # the rows that `update_launches` takes
 
@@ -184,7 +178,7 @@ class CudaBackend:
         if prepared is None:
             prepared = self._rule_plan(op, rule.run, specs, outs, given)
             if rule.repeats:
-                return launch.plan(self.work, rule.run, arrays, outs, given, prepared)
+                return launch.plan(self.work, rule.run, arrays, outs, given, prepared, op.varying, rule.chooses)
         return prepared
 
     def _rule_plan(
@@ -194,20 +188,20 @@ class CudaBackend:
         empty = self.driver.empty
         numbers = [i for i, s in enumerate(specs) if s is not None]
 
-        def plan(arrays: list[Any], given: Sequence[Any] | None = None) -> Any:
+        def plan(arrays: list[Any], given: Sequence[Any] | None = None, now: dict[str, Any] = params) -> Any:
             inputs = [
                 work.number(a, specs[i]) if i in numbers and isinstance(a, (int, float)) else a  # type: ignore[arg-type]
                 for i, a in enumerate(arrays)
             ]
             made = [empty(s.shape, s.dtype) for s in outs] if given is None else list(given)
-            rule(work, inputs, made, params)
+            rule(work, inputs, made, now)
             return made[0] if len(made) == 1 else tuple(made)
 
         return plan
 
     def _host_plan(self, op: Op, outs: tuple[Spec, ...], params: dict[str, Any]) -> Plan:
-        def plan(arrays: list[Any], given: Sequence[Any] | None = None) -> Any:
-            found = fallback.run(self.work, op, arrays, outs, params)
+        def plan(arrays: list[Any], given: Sequence[Any] | None = None, now: dict[str, Any] = params) -> Any:
+            found = fallback.run(self.work, op, arrays, outs, now)
             if given is not None:
                 for target, made in zip(given, found if isinstance(found, tuple) else (found,), strict=True):
                     self.work.copy(target, made)
@@ -262,7 +256,7 @@ class CudaBackend:
     # ------------------------------------------------------------ copies
 
     def device_of(self, array: Any) -> Device:
-        return Device("cuda", self.driver.device_of(array))
+        return self._devices[self.driver.device_of(array)]
 
     def to_numpy(self, array: Any) -> Any:
         """A copy in host memory, after the work before it."""
@@ -286,9 +280,27 @@ class CudaBackend:
         if index != before:
             driver.set_device(index)
         try:
-            if array.dtype == INT64 and array.shape == (2,) and not driver.capturing():  # a generator's state, one for each draw
-                return launch.random.state_of(self.work, array, index)
             return driver.upload(np.ascontiguousarray(array).reshape(array.shape))
+        finally:
+            if index != before:
+                driver.set_device(before)
+
+    def random_state(self, seed: int, device: Device) -> Any:
+        """A random state at the beginning of a seed's stream. Draws name their places in it, so it is made once: for each stream, whose
+        later work finds it there."""
+        driver = self.driver
+        before = driver.current_device()
+        index = before if device.index is None else device.index
+        if index != before:
+            driver.set_device(index)
+        try:
+            key = index, driver.current_stream().ptr, seed
+            found = self._states.get(key)
+            if found is None or driver.capturing():  # draws of a capture have states of their own (gradlab/cuda/draws.py)
+                if len(self._states) >= MOST_STATES:
+                    self._states.clear()
+                found = self._states[key] = driver.upload(np.array([seed, 0], np.uint64).view(INT64))
+            return found
         finally:
             if index != before:
                 driver.set_device(before)

@@ -62,7 +62,6 @@ ARGUMENTS: dict[str, Sequence[Any]] = {
     "class T": ("float", "double"),
     "class Index": ("unsigned int", "long long"),
     "class Key": ("unsigned int", "unsigned long long"),
-    "int Stage": (0, 1, 2),
 }
 SPECIAL: dict[str, Sequence[tuple[Any, ...]]] = {
     **templates.special(),
@@ -71,12 +70,11 @@ SPECIAL: dict[str, Sequence[tuple[Any, ...]]] = {
     "index.cu take": tuple(
         itertools.product(("unsigned char", "unsigned short", "unsigned int", "unsigned long long", "uint4"), ("unsigned int", "long long"))
     ),
-    "scatter.cu scatter": tuple(itertools.product((*FLOATS, *INTEGERS), range(5), ("unsigned int", "long long"))),
-    "segment.cu segments": tuple(itertools.product(EVERY, (0, 2, 3, 4))),
-    "segment.cu join_segments": tuple(itertools.product(EVERY, (0, 2, 3, 4))),
-    "prefix.cu prefix": tuple(itertools.product((*FLOATS, "long long"), (0, 1), (0, 1, 2)))
-    + tuple(itertools.product(FLOATS, (2,), (0, 1, 2))),
-    "prefix.cu prefix_extreme": tuple(itertools.product((*FLOATS, *INTEGERS), ("false", "true"), (0, 1, 2))),
+    "scatter.cu scatter": tuple(itertools.product((*FLOATS, *INTEGERS), ("unsigned int", "long long"))),
+    "segment.cu segments": tuple((s,) for s in EVERY),
+    "segment.cu join_segments": tuple((s,) for s in EVERY),
+    "prefix.cu prefix": tuple(itertools.product((*FLOATS, "long long"), (0, 1))) + tuple((s, 2) for s in FLOATS),
+    "prefix.cu prefix_extreme": tuple((s,) for s in (*FLOATS, *INTEGERS)),
     "gemm.cu gemm": (*COMPUTED_WIDE, ("long long", "long long"), ("int", "int")),
     "vision.cu col2im": COMPUTED_WIDE,
     **{

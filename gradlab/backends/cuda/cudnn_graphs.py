@@ -93,7 +93,8 @@ def _fprop(graph: Any, read: dict[str, Any], numbers: dict[str, Any]) -> list[An
 
 
 def _dgrad(graph: Any, read: dict[str, Any], numbers: dict[str, Any]) -> list[Any]:
-    return [graph.conv_dgrad(loss=read["dy"], filter=read["w"], **_windows(numbers))]
+    dx = graph.conv_dgrad(loss=read["dy"], filter=read["w"], **_windows(numbers))
+    return [graph.bias(name="bias", input=dx, bias=read["b"]) if "b" in read else dx]
 
 
 def _wgrad(graph: Any, read: dict[str, Any], numbers: dict[str, Any]) -> list[Any]:
@@ -272,7 +273,7 @@ def _convolution(kind: str, inputs: list[Any], outputs: list[Any], params: dict[
     rank = len(inputs[0].shape) - 2
     if params["groups"] != 1 or activation not in {None, "relu"} or rank > 2:
         return None
-    names = {"fprop": ("x", "w", "b", ">y"), "dgrad": ("dy", "w", ">dx"), "wgrad": ("x", "dy", ">dw")}[kind]
+    names = {"fprop": ("x", "w", "b", ">y"), "dgrad": ("dy", "w", *("b",) * (len(inputs) - 2), ">dx"), "wgrad": ("x", "dy", ">dw")}[kind]
     named = {n: x for n, x in zip(names, (*inputs, *outputs), strict=True) if x is not None}
     lead = (2 - rank) * (0,), (2 - rank) * (1,)
     numbers = {"padding": lead[0] + params["padding"], "stride": lead[1] + params["stride"], "dilation": lead[1] + params["dilation"]}

@@ -17,6 +17,7 @@ from gradlab.op import Op
 from gradlab.spec import Spec, count as elements
 
 TARGET_BLOCKS = 1056  # eight for each of an H100's 132 multiprocessors
+MOST_OUTER = 512  # partial results that a thread joins one after another, where dimensions around others are reduced
 
 
 def flags_of(op: Op) -> list[str]:
@@ -71,15 +72,20 @@ def plan(work: Work, op: Op, arrays: list[Any], specs: list[Any], out: Spec, par
         return lambda _, outs=None: driver.empty(out.shape, out.dtype) if outs is None else outs[0]
     dims = [d for d in params.get("dim", tuple(range(rank))) if shape[d] != 1]
     order: tuple[int, ...] | None = None
-    if dims and dims != list(range(dims[0], dims[-1] + 1)):
-        kept = [d for d in range(rank) if d not in dims]  # reduced dimensions apart: bring them to the end
-        order = (*kept, *dims)
-        shape = tuple(shape[d] for d in order)
-        dims = list(range(len(kept), rank))
+    outer = 1
+    kept = [d for d in range(rank) if d not in dims and shape[d] != 1]
+    if dims and any(dims[0] < d < dims[-1] for d in kept):
+        if all(d < kept[0] or d > kept[-1] for d in dims) and 0 < elements(shape[: kept[0]]) <= MOST_OUTER:
+            outer = elements(shape[: kept[0]])  # dimensions around the others, as of a bias in front of a picture: first the last ones
+        else:  # reduced dimensions apart: bring them to the end
+            kept = [d for d in range(rank) if d not in dims]
+            order = (*kept, *dims)
+            shape = tuple(shape[d] for d in order)
+            dims = list(range(len(kept), rank))
     first, last = (dims[0], dims[-1]) if dims else (rank, rank - 1)
     inner = elements(shape[last + 1 :]) if dims else 1
     count = elements([shape[d] for d in dims])
-    columns = (elements(shape[:first]) if dims else elements(shape)) * inner
+    columns = elements(out.shape) if outer > 1 else (elements(shape[:first]) if dims else elements(shape)) * inner
     flags = [int(params[p]) for p in flags_of(op)]
     senders: list[Callable[..., None]] = []
     sizes: tuple[int, ...]
@@ -95,9 +101,11 @@ def plan(work: Work, op: Op, arrays: list[Any], specs: list[Any], out: Spec, par
     accumulator = work.wide(out.dtype)
     # Without inner elements a block walks a row of neighbours; else neighbouring threads walk neighbouring columns.
     if inner == 1:
-        parts = _parts(columns, count, 4096)
-        block = 32 if count <= 128 else 128 if count <= 2048 else 512
-        blocks, rows, form, sizes, stride, step = columns * parts, 1, "row", (count, parts), parts, 1
+        parts = 1 if outer > 1 else _parts(columns, count, 4096)
+        length = count // outer
+        block = 32 if length <= 128 else 128 if length <= 2048 else 512
+        blocks, rows, form, sizes = outer * columns * parts, 1, "row", (length, parts)
+        stride, step, parts = (1, columns, outer) if outer > 1 else (parts, 1, parts)
     else:
         block, blocks = 256, -(-columns // 256)
         parts = _parts(blocks, count, 64)

@@ -27,7 +27,6 @@ class Work:
         self.driver, self.compiler = driver, compiler
         self.faults = Faults(driver)
         self._kernels: dict[Any, Function] = {}
-        self.states: dict[int, Any] = {}  # by device, what makes and what writes a generator's state (launch/random.py)
         self.pointer = driver.pointer
         self.empty = driver.empty
 

@@ -22,6 +22,7 @@ from gradlab.backends.cuda.launch import (
     random,
     recurrent,
     resample,
+    residual,
     rows,
     scan,
     sort,
@@ -34,11 +35,14 @@ from gradlab.backends.cuda.launch.rule import Rule
 
 FAMILIES: tuple[ModuleType, ...] = (
     extreme, losses, norms, gemm, index, movement, optim, random, rows, scan, windows, conv, planes, resample, choice, layout, sort,
-    recurrent, special, linalg, attention,
+    recurrent, special, linalg, attention, residual,
 )  # fmt: skip
 RULES: dict[tuple[str, str], Rule] = {}
 BY_ROW: dict[str, Rule] = {}
-_REPEATED = (extreme, losses, norms, rows, random, scan, windows, planes, index, movement, layout)
+_CHOOSING = (conv, attention)
+_REPEATED = (extreme, losses, norms, rows, random, scan, windows, planes, index, movement, layout, residual, *_CHOOSING)
 for _family in FAMILIES:
     for _table, _rules in ((RULES, getattr(_family, "RULES", {})), (BY_ROW, getattr(_family, "BY_ROW", {}))):
-        _table |= {key: rule._replace(repeats=_family in _REPEATED or rule.repeats) for key, rule in _rules.items()}
+        _table |= {
+            key: rule._replace(repeats=_family in _REPEATED or rule.repeats, chooses=_family in _CHOOSING) for key, rule in _rules.items()
+        }

@@ -1,4 +1,8 @@
-"""Convolution and its gradients: which kernel, which tiles, how the sum of a weight's gradient is shared."""
+"""Convolution and its gradients: which kernel, which tiles, how the sum of a weight's gradient is shared.
+
+Every kernel of a forward pass or an input's gradient (which is a transposed convolution's forward pass) ends with the bias and the
+activation, where there are any; a second output, where given, gets what the activation was taken of.
+"""
 
 from __future__ import annotations
 
@@ -9,7 +13,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradlab.backends.cuda.cudnn_graphs import offered
-from gradlab.backends.cuda.launch.activation import activate
 from gradlab.backends.cuda.launch.attention import cell as cell_bytes, on_tensor_cores
 from gradlab.backends.cuda.launch.rule import Rule
 from gradlab.backends.cuda.launch.windows import geometry
@@ -26,14 +29,13 @@ NARROW = 16  # rows of the result, up to which its tiles have no more
 FEW = 4  # channels of a group (and outputs) that make its tiles nearly empty
 TARGET_BLOCKS = 1056  # eight for each of an H100's 132 multiprocessors
 LARGEST = 2**31 - 1
-NONE = np.int32(0)  # no activation
 MOST_PARTIAL = 1 << 26  # elements of partial sums
 
 
 def pack_convolution(x: tuple[int, ...], w: tuple[int, ...], y: tuple[int, ...], params: dict[str, Any]) -> bytes:
     """The bytes of `Convolution`."""
     windows = geometry(x[2:], y[2:], w[2:], params["stride"], params["padding"], params["dilation"])
-    return windows + struct.pack("4i", x[0], x[1], w[0], params["groups"])
+    return windows + struct.pack("5i", x[0], x[1], w[0], params["groups"], ACTIVATIONS[params.get("activation")])
 
 
 def index_type(size: int) -> str:
@@ -56,8 +58,8 @@ def takes(at: int) -> Any:
 
 
 def _tiled(
-    work: Work, mode: int, first: Any, second: Any, bias: Any, result: Any, packed: bytes, sizes: tuple[int, int, int], groups: int,
-    relu: Any = NONE,
+    work: Work, mode: int, first: Any, second: Any, bias: Any, result: Any, sums: Any, packed: bytes, sizes: tuple[int, int, int],
+    groups: int,
 ) -> None:  # fmt: skip
     """One launch of `convolve`, or for a long sum of `dw` one for its shares and one to add them."""
     m, n, k = sizes
@@ -68,7 +70,7 @@ def _tiled(
         parts = max(1, min(TARGET_BLOCKS // (tiles * groups), k // 256, MOST_PARTIAL // (m * n * groups), 1024))
     if parts == 1:
         function = work.kernel("conv.cu", "convolve", dtype, dtype, mode, rows)
-        work.launch_grid(function, (tiles, groups, 1), 256, first, second, bias, result, packed, max(k, 1), relu)
+        work.launch_grid(function, (tiles, groups, 1), 256, first, second, bias, result, sums, packed, max(k, 1))
         return
     total = m * n * groups
     share = -(-k // parts)
@@ -76,7 +78,7 @@ def _tiled(
     parts = -(-k // share)
     partial = work.empty((parts, total), work.wide(dtype))
     function = work.kernel("conv.cu", "convolve", dtype, work.wide(dtype), mode, rows)
-    work.launch_grid(function, (tiles, groups, parts), 256, first, second, bias, partial, packed, share, relu)
+    work.launch_grid(function, (tiles, groups, parts), 256, first, second, bias, partial, None, packed, share)
     work.launch(work.kernel("conv.cu", "add_shares", dtype), -(-total // 256), 256, partial, result, parts, total)
 
 
@@ -89,7 +91,7 @@ class Operands(NamedTuple):
     channels: int  # of a group in the gathered array
     result: Any
     result_steps: tuple[int, int, int, int]  # image, row, position, group
-    last: bool = False  # the gathered array's channels lie beside one another, and `first` has its places before its channels
+    last: bool = False  # the gathered array's channels lie beside one another; a weight in `first` has its places before its channels
 
 
 def fits_planes(mode: int, x: tuple[int, ...], w: tuple[int, ...], y: tuple[int, ...], params: dict[str, Any]) -> bool:
@@ -107,7 +109,7 @@ def two(values: Sequence[int], fill: int) -> tuple[int, ...]:
 
 def launch_planes(
     work: Work, mode: int, sizes: tuple[int, int, int], x: tuple[int, ...], w: tuple[int, ...], y: tuple[int, ...], o: Operands, bias: Any,
-    params: dict[str, Any],
+    params: dict[str, Any], sums: Any = None,
 ) -> None:  # fmt: skip
     """One launch of `convolve_planes`, or for a long sum of `dw` one for its shares and one to add them. sizes: of a group's product."""
     m, n, k = sizes
@@ -132,20 +134,21 @@ def launch_planes(
     aligned = all(s % lanes == 0 for s in (*o.first_steps, along)) and work.pointer(o.first) % (lanes * dtype.itemsize) == 0
     stride = two(params["stride"], 1)
     packed = struct.pack(
-        "5i2i2i2i2i2i2i2I12i",
+        "5i2i2i2i2i2i2i2I13i",
         groups, m, n, k, aligned, *two(gathered.shape[2:], 1), *two(w[2:], 1), *two((x if mode == INPUT else y)[2:], 1), *stride,
         *two(params["padding"], 0), *two(params["dilation"], 1), *(0 if s == 1 else -(-(1 << 32) // s) for s in stride),
         strides[0], strides[1], *space, *o.result_steps, *o.first_steps, o.channels * strides[1],
+        ACTIVATIONS[params.get("activation")],
     )  # fmt: skip
-    file, activation = PLANES[tensor], ACTIVATIONS[params.get("activation")]
+    file = PLANES[tensor]
     if parts == 1:
-        function = work.kernel(file, "convolve_planes", dtype, dtype, mode, rows, activation, o.last)
-        work.launch_grid(function, (tiles, groups, 1), 2 * rows, o.first, gathered, bias, o.result, packed, np.int32(share), 0)
+        function = work.kernel(file, "convolve_planes", dtype, dtype, mode, rows, o.last)
+        work.launch_grid(function, (tiles, groups, 1), 2 * rows, o.first, gathered, bias, o.result, sums, packed, np.int32(share), 0)
         return
     total, wide = o.result.size, work.wide(dtype)
     partial = work.empty((parts, total), wide)
-    function = work.kernel(file, "convolve_planes", dtype, wide, mode, rows, activation, o.last)
-    work.launch_grid(function, (tiles, groups, parts), 2 * rows, o.first, gathered, bias, partial, packed, np.int32(share), total)
+    function = work.kernel(file, "convolve_planes", dtype, wide, mode, rows, o.last)
+    work.launch_grid(function, (tiles, groups, parts), 2 * rows, o.first, gathered, bias, partial, None, packed, np.int32(share), total)
     work.launch(work.kernel("conv.cu", "add_shares", dtype), -(-total // 256), 256, partial, o.result, parts, total)
 
 
@@ -153,34 +156,34 @@ def convolution(work: Work, inputs: list[Any], outputs: list[Any], params: dict[
     """The forward pass. `activation`, where the parameters have it, names what is done with the sum and the bias."""
     x, w = inputs[0], work.contiguous(inputs[1])
     bias = None if inputs[2] is None else work.contiguous(inputs[2])
-    (y,), groups = outputs, params["groups"]
+    (y, *rest), groups = outputs, params["groups"]
+    sums = rest[0] if rest else None
     if not y.size:
         return
     m, positions, k = w.shape[0] // groups, count(y.shape[2:]), count(w.shape[1:])
     sizes = (m, x.shape[0] * positions, k)
     if fits_planes(FORWARD, x.shape, w.shape, y.shape, params):
         steps, gathered = (w.shape[0] * positions, positions, 1, m * positions), small_strides(work, x)
-        last = params.get("activation") in {None, "relu"} and channels_last(work, gathered, w.shape[1])
+        last = channels_last(work, gathered, w.shape[1])
         if last:  # a small array; in channels-last memory itself it is no copy
             w = work.contiguous(inputs[1].transpose(0, *range(2, len(w.shape)), 1)).reshape(w.shape)
         operands = Operands(w, (0, k, m * k), gathered, w.shape[1], y, steps, last)
-        launch_planes(work, FORWARD, sizes, x.shape, w.shape, y.shape, operands, bias, params)
+        launch_planes(work, FORWARD, sizes, x.shape, w.shape, y.shape, operands, bias, params, sums)
         return
-    x, activation = work.contiguous(x), params.get("activation")
+    x = work.contiguous(x)
     packed = pack_convolution(x.shape, w.shape, y.shape, params)
-    z = y if activation in {None, "relu"} else work.empty(y.shape, y.dtype)  # these kernels know ReLU only
-    relu = np.int32(activation == "relu")
     if groups > 1 and m <= FEW:
-        work.each(work.kernel("conv.cu", "narrow_forward", y.dtype, index_type(y.size)), y.size, x, w, bias, z, packed, relu)
+        work.each(work.kernel("conv.cu", "narrow_forward", y.dtype, index_type(y.size)), y.size, x, w, bias, y, sums, packed)
     else:
-        _tiled(work, FORWARD, w, x, bias, z, packed, sizes, groups, relu)
-    if activation is not None and z is not y:
-        activate(work, activation, z, y)
+        _tiled(work, FORWARD, w, x, bias, y, sums, packed, sizes, groups)
 
 
 def convolution_dx(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
+    """The input's gradient, or a transposed convolution, which may have a bias and an activation."""
     dy, w = inputs[0], work.contiguous(inputs[1])
-    (dx,), groups = outputs, params["groups"]
+    bias = None if len(inputs) == 2 or inputs[2] is None else work.contiguous(inputs[2])
+    (dx, *rest), groups = outputs, params["groups"]
+    sums = rest[0] if rest else None
     if not dx.size:
         return
     m, outs, positions, places = w.shape[1], w.shape[0] // groups, count(dx.shape[2:]), count(w.shape[2:])
@@ -192,17 +195,18 @@ def convolution_dx(work: Work, inputs: list[Any], outputs: list[Any], params: di
         turned = work.contiguous(w.reshape((groups, outs, m, places)).transpose(order))  # a small array, read many times
         steps = (dx.shape[1] * positions, positions, 1, m * positions)
         operands = Operands(turned, (0, sizes[2], m * sizes[2]), gathered, outs, dx, steps, last)
-        launch_planes(work, INPUT, sizes, dx.shape, w.shape, dy.shape, operands, None, params)
+        launch_planes(work, INPUT, sizes, dx.shape, w.shape, dy.shape, operands, bias, params, sums)
         return
     dy = work.contiguous(dy)
     packed = pack_convolution(dx.shape, w.shape, dy.shape, params)
     if groups > 1 and m <= FEW:
-        work.each(work.kernel("conv.cu", "narrow_input", dx.dtype, index_type(dx.size)), dx.size, dy, w, dx, packed)
+        work.each(work.kernel("conv.cu", "narrow_input", dx.dtype, index_type(dx.size)), dx.size, dy, w, bias, dx, sums, packed)
         return
-    _tiled(work, INPUT, w, dy, None, dx, packed, sizes, groups)
+    _tiled(work, INPUT, w, dy, bias, dx, sums, packed, sizes, groups)
 
 
 def convolution_dw(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
+    """The weight's gradient."""
     x, dy = inputs[0], work.contiguous(inputs[1])
     (dw,), groups = outputs, params["groups"]
     if not dw.size:
@@ -210,8 +214,8 @@ def convolution_dw(work: Work, inputs: list[Any], outputs: list[Any], params: di
     m, n, positions = dw.shape[0] // groups, count(dw.shape[1:]), count(dy.shape[2:])
     sizes = (m, n, x.shape[0] * positions)
     if sizes[2] and fits_planes(WEIGHT, x.shape, dw.shape, dy.shape, params):
-        steps = (dy.shape[1] * positions, positions, m * positions)
-        operands = Operands(dy, steps, small_strides(work, x), dw.shape[1], dw, (0, n, 1, m * n))
+        steps, gathered = (dy.shape[1] * positions, positions, m * positions), small_strides(work, x)
+        operands = Operands(dy, steps, gathered, dw.shape[1], dw, (0, n, 1, m * n), channels_last(work, gathered, dw.shape[1]))
         launch_planes(work, WEIGHT, sizes, x.shape, dw.shape, dy.shape, operands, None, params)
         return
     x = work.contiguous(x)
@@ -219,7 +223,7 @@ def convolution_dw(work: Work, inputs: list[Any], outputs: list[Any], params: di
     if groups > 1 and m <= FEW and dw.shape[1] <= FEW:
         work.launch(work.kernel("conv.cu", "narrow_weight", dw.dtype), dw.size, 256, x, dy, dw, packed)
         return
-    _tiled(work, WEIGHT, dy, x, None, dw, packed, sizes, groups)
+    _tiled(work, WEIGHT, dy, x, None, dw, None, packed, sizes, groups)
 
 
 def channels_last(work: Work, array: Any, channels: int) -> bool:
@@ -246,17 +250,16 @@ def instances(tensor: bool) -> list[tuple[Any, ...]]:
         name = STORAGE[dtype.name]
         wide = "float" if dtype in HALF else name
         for rows in (64,) if dtype == FLOAT64 else (64, 128):
-            found += [(name, name, FORWARD, rows, a, "false") for a in (ACTIVATIONS.values() if rows == 64 else (0, ACTIVATIONS["gelu"]))]
-            found += [(name, name, mode, rows, 0, "false") for mode in (INPUT, WEIGHT)]
-            found += [(name, name, mode, rows, 0, "true") for mode in (FORWARD, INPUT)]
-            if wide != name:
-                found.append((name, wide, WEIGHT, rows, 0, "false"))
+            outs = {FORWARD: (name,), INPUT: (name,), WEIGHT: dict.fromkeys((name, wide))}
+            found += [(name, out, mode, rows, last) for mode, kinds in outs.items() for out in kinds for last in ("false", "true")]
     return found
 
 
 RULES = {
     ("conv.cu", "convolution"): Rule(offered("fprop", convolution), takes(FORWARD)),
     ("conv.cu", "convolution_act"): Rule(offered("fprop", convolution), takes(FORWARD)),
+    ("conv.cu", "convolution_act_sums"): Rule(convolution, takes(FORWARD)),  # cuDNN is not asked for two results
     ("conv.cu", "convolution_dx"): Rule(offered("dgrad", convolution_dx), takes(INPUT)),
+    ("conv.cu", "convolution_transpose"): Rule(offered("dgrad", convolution_dx), takes(INPUT)),
     ("conv.cu", "convolution_dw"): Rule(offered("wgrad", convolution_dw), takes(WEIGHT)),
 }

@@ -8,11 +8,14 @@ from gradlab.backends.cuda.launch import forms
 from gradlab.backends.cuda.launch.forms import HELD_ANY, Call, Sizes, policy, split
 from gradlab.backends.cuda.launch.rule import Rule
 from gradlab.backends.cuda.work import Work
+from gradlab.dtype import BOOL, uint8
 
 
 def find(work: Work, x: Any, largest: bool, values: Any, indices: Any, sizes: Sizes) -> None:
     """The extreme elements of a contiguous array's rows (`values` may be None) and their places."""
-    forms.run(work, "arg.cu", policy("Extreme", x.dtype, largest), Call((x,), (values, indices)), x.dtype, sizes, HELD_ANY, writes=False)
+    dtype = uint8.dtype if x.dtype == BOOL else x.dtype  # bytes of 0 and 1
+    call = Call((x,), (values, indices), extra=(int(not largest), 0))
+    forms.run(work, "arg.cu", policy("Extreme", dtype), call, dtype, sizes, HELD_ANY, writes=False)
 
 
 def extreme(largest: bool, with_values: bool) -> Rule:

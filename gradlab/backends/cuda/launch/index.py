@@ -215,8 +215,8 @@ def _scatter(work: Work, name: str, y: Any, at: Any, source: Any, dim: int, mode
     if (number <= FEW or not segments.fits(at.size, y.size)) and y.size:
         targets = at.size // number * y.shape[dim]
         lines = _lines(y.shape, at.shape, source, dim)
-        function = work.kernel("scatter.cu", "scatter", y.dtype, mode, index_type(targets))
-        work.each(function, targets, y, work.contiguous(at), source, lines, int(keep), record, site)
+        function = work.kernel("scatter.cu", "scatter", y.dtype, index_type(targets))
+        work.each(function, targets, y, work.contiguous(at), source, lines, mode, int(keep), record, site)
     elif mode != 1 and _one_for_each_row(y, at, dim):
         vector = work.contiguous(at[tuple(slice(None) if d == dim else 0 for d in range(len(y.shape)))]).reshape((1, number))
         places = _places(work, name, vector, (y.shape[dim],), (0,), False)

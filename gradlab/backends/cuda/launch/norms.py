@@ -42,19 +42,19 @@ def _rows_of(shape: tuple[int, ...], k: int) -> tuple[int, int]:
 
 
 def layer_norm(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
-    _row_norm(work, [_optional(work, a) for a in inputs], outputs, params, True)
+    _row_norm(work, [_optional(work, a) for a in inputs], outputs, params)
 
 
 def rms_norm(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
     y, rstd = outputs
-    _row_norm(work, [*(_optional(work, a) for a in inputs), None], [y, None, rstd], params, False)
+    _row_norm(work, [*(_optional(work, a) for a in inputs), None], [y, None, rstd], params)
 
 
-def _row_norm(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any], centred: bool) -> None:
+def _row_norm(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
     x = inputs[0]
     rows, size = _rows_of(x.shape, params["k"])
     call = Call(inputs, outputs, params["eps"])
-    forms.run(work, ROWS, policy("RowNorm", x.dtype, centred), call, x.dtype, (rows, size, 1), forms_of(x.dtype))
+    forms.run(work, ROWS, policy("RowNorm", x.dtype), call, x.dtype, (rows, size, 1), forms_of(x.dtype))
 
 
 def layer_norm_backward(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
@@ -71,24 +71,24 @@ def _row_norm_backward(work: Work, dy: Any, x: Any, weight: Any, mean: Any, rstd
     rows, size = _rows_of(x.shape, k)
     if not size:
         return
-    dtype, centred = x.dtype, mean is not None
+    dtype = x.dtype
     form = held_form(size, HELD_DOUBLE if dtype == FLOAT64 else HELD)
     if form is not None:
         lanes, items = form
         parts = max(1, min(-(-rows * lanes // max(lanes, 128)), 528 if lanes <= 128 else 264))
         partial = work.empty((parts, 2, size), work.wide(dtype))
         packed = int(size % (16 // dtype.itemsize) == 0 and aligned(work, dy, x, weight, dx))
-        function = work.kernel(ROWS, "held_backward", dtype, centred, lanes, items)
-        work.launch(function, parts, max(lanes, 128), dy, x, weight, mean, rstd, dx, partial, rows, size, packed)
+        function = work.kernel(ROWS, "held_backward", dtype, lanes, items)
+        work.launch(function, parts, max(lanes, 128), dy, x, weight, mean, rstd, None, dx, partial, rows, size, packed)
     else:
         call = Call((dy, x, weight, mean, rstd), (dx,))
-        forms.run(work, ROWS, policy("RowNormBackward", dtype, centred), call, dtype, (rows, size, 1), ())
+        forms.run(work, ROWS, policy("RowNormBackward", dtype), call, dtype, (rows, size, 1), ())
         blocks = -(-size // 256)
         parts = max(1, min(rows // 16, 528 // blocks, 256))
         partial = work.empty((parts, 2, size), work.wide(dtype))
-        function = work.kernel(ROWS, "column_sums", dtype, centred)
+        function = work.kernel(ROWS, "column_sums", dtype)
         work.launch(function, blocks, 256, dy, x, mean, rstd, partial, rows, parts, size, rows=parts)
-    function, which = work.kernel(ROWS, "join_columns", dtype), 2 if centred else 1
+    function, which = work.kernel(ROWS, "join_columns", dtype), 1 if mean is None else 2
     work.launch(function, -(-size // 32), 256, partial, dweight, dbias, parts, size, rows=which)
 
 
@@ -106,7 +106,7 @@ def _channels(work: Work, name: str, x: Any, inputs: list[Any], outputs: list[An
         return
     width = min(16 // dtype.itemsize, 8)
     packed = int(inner % width == 0 and aligned(work, x, outputs[0], inputs[0]))
-    across = min(256, 1 << (max(-(-inner // (width if packed else 1)), 1) - 1).bit_length())
+    across = min(256, 1 << (max(-(-inner // width), 1) - 1).bit_length())
     parts = min(parts_for(channels, batch * inner, 4096), 256)
     arrays = [*inputs, *[None] * (5 - len(inputs)), *outputs, *[None] * (4 - len(outputs))]
     partial = work.empty((parts * channels * STATE,), FLOAT64) if parts > 1 else None

@@ -13,6 +13,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gradlab.backends.cuda.arguments import Packer
 from gradlab.backends.cuda.launch.rule import Rule
 from gradlab.backends.cuda.work import Work
 from gradlab.dtype import FLOAT64, FLOATING
@@ -21,6 +22,7 @@ from gradlab.spec import Spec
 
 CHUNK, CONSTANTS, COUNTED, ROOM = 4096, 8, 64, 3800  # as in optim.cu
 MOST_BLOCKS = 1 << 30
+HYPERS = struct.Struct("Q8d")
 
 
 class Form(NamedTuple):
@@ -92,10 +94,10 @@ def part_of(form: Form, inputs: Sequence[Any], outputs: Sequence[Any]) -> Part:
 def _hypers(work: Work, h: Any) -> tuple[bytes, Any]:
     """The bytes of `Hypers`, and the device array to keep until the launch."""
     if isinstance(h, np.ndarray):
-        numbers = h.astype(FLOAT64).tolist()
-        return struct.pack("Q8d", 0, *numbers, *[0.0] * (8 - len(numbers))), None
+        numbers = h.tolist()
+        return HYPERS.pack(0, *numbers, *[0.0] * (8 - len(numbers))), None
     device = work.converted(h, FLOAT64)
-    return struct.pack("Q8d", work.pointer(device), *[0.0] * 8), device
+    return HYPERS.pack(work.pointer(device), *[0.0] * 8), device
 
 
 def _batches(parts: Sequence[Part], length: int) -> Iterator[tuple[Sequence[Part], list[int]]]:
@@ -113,34 +115,75 @@ def _batches(parts: Sequence[Part], length: int) -> Iterator[tuple[Sequence[Part
         yield taken, first
 
 
+def _addresses(work: Work, arrays: Sequence[Any]) -> list[int]:
+    return [0 if a is None else work.pointer(a) for a in arrays]
+
+
+class Update:
+    """The launches that update some parameters, ready to be made again: only gradients and hyper-parameters are packed anew."""
+
+    def __init__(self, work: Work, form: Form, parts: Sequence[Part], first: list[int], params: dict[str, Any]) -> None:
+        self.work = work
+        dtype, length = parts[0].arrays[0].dtype, table_length(form.buffers)
+        kind, rest = f"gradlab::{form.kind}", length - len(parts)
+        launcher = work.driver.launcher
+        self.constants: Any = None
+        if form.counts:
+            self.constants = work.driver.maker((len(parts), CONSTANTS), work.wide(dtype))
+            columns = [_addresses(work, column) for column in zip(*(part.counters for part in parts), strict=True)]
+            pad = [0] * (COUNTED - len(parts))
+            counters = struct.pack(f"{6 * COUNTED}Qii", *(a for column in columns for a in (*column, *pad)), len(parts), 0)
+            packer = Packer(["P", len(counters), HYPERS.size])
+            self.counting = packer.fill(0, counters, b"")
+            self.pack_counting = packer.part(0), packer.part(2)
+            advance = work.kernel("optim.cu", "advance", work.wide(dtype), parts[0].counters[0].dtype, kind)
+            self.advance = launcher(advance, (1, 1, 1), (COUNTED, 1, 1), 0)
+        self.update: Any = None
+        if first[-1]:
+            columns = [_addresses(work, column) for column in zip(*(part.arrays for part in parts), strict=True)]
+            columns.append([part.size for part in parts])
+            numbers = [a for column in columns for a in (*column, *[0] * rest)]
+            table = struct.pack(f"{len(numbers)}Q{length + 2}i", *numbers, len(parts), *first, *[first[-1]] * rest)
+            table += bytes(-len(table) % 8)
+            packer = Packer([len(table), "P", HYPERS.size, "i", "i"])
+            flag = params.get("nesterov", params.get("decoupled", False))
+            self.packet = packer.fill(table, 0, b"", flag, params["maximize"])
+            self.pack_gradients = functools.partial(struct.Struct(f"{len(parts)}Q").pack_into, self.packet.buffer, 8 * length)
+            self.pack_constants = packer.part(1), packer.part(2)
+            update = work.kernel("optim.cu", "update", dtype, kind)
+            self.update = launcher(update, (first[-1], 1, 1), (256, 1, 1), 0)
+
+    def run(self, gradients: Sequence[Any], hypers: bytes) -> None:
+        """Launch. The gradients are contiguous; there may be others than those at first, of the same shapes."""
+        pointer = self.work.pointer
+        constants, address = None, 0
+        if self.constants is not None:
+            constants = self.constants()
+            address = pointer(constants)
+            where, what = self.pack_counting
+            where(self.counting, address)
+            what(self.counting, hypers)
+            self.advance(self.counting.address)
+        if self.update is not None:
+            where, what = self.pack_constants
+            where(self.packet, address)
+            what(self.packet, hypers)
+            self.pack_gradients(*map(pointer, gradients))
+            self.update(self.packet.address)
+
+
+def updates_of(work: Work, form: Form, parts: Sequence[Part], params: dict[str, Any]) -> Iterator[tuple[Update, Sequence[Part]]]:
+    """The updates of parameters of one dtype, whose counters are of one dtype: one launch each (two where steps are counted)."""
+    length = table_length(form.buffers)
+    for taken, first in _batches(parts, min(length, COUNTED) if form.counts else length):
+        yield Update(work, form, taken, first, params), taken
+
+
 def launch(work: Work, form: Form, parts: Sequence[Part], h: Any, params: dict[str, Any]) -> None:
     """Update parameters of one dtype, whose counters are of one dtype."""
-    if not parts:
-        return
-    pointer = work.pointer
-    dtype = parts[0].arrays[0].dtype
     hypers, kept = _hypers(work, h)
-    flag, maximize = np.int32(params.get("nesterov", params.get("decoupled", False))), np.int32(params["maximize"])
-    length = table_length(form.buffers)
-    kind = f"gradlab::{form.kind}"
-    update = work.kernel("optim.cu", "update", dtype, kind)
-    for taken, first in _batches(parts, min(length, COUNTED) if form.counts else length):
-        found = None
-        if form.counts:
-            found = work.empty((len(taken), CONSTANTS), work.wide(dtype))
-            columns = [[0 if a is None else pointer(a) for a in column] for column in zip(*(part.counters for part in taken), strict=True)]
-            pad = [0] * (COUNTED - len(taken))
-            counters = struct.pack(f"{6 * COUNTED}Qii", *(a for column in columns for a in (*column, *pad)), len(taken), 0)
-            advance = work.kernel("optim.cu", "advance", work.wide(dtype), taken[0].counters[0].dtype, kind)
-            work.launch(advance, 1, COUNTED, found, counters, hypers)
-        if first[-1] == 0:
-            continue
-        columns = [[0 if a is None else pointer(a) for a in column] for column in zip(*(part.arrays for part in taken), strict=True)]
-        columns.append([part.size for part in taken])
-        rest = length - len(taken)
-        numbers = [a for column in columns for a in (*column, *[0] * rest)]
-        table = struct.pack(f"{len(numbers)}Q{length + 2}i", *numbers, len(taken), *first, *[first[-1]] * rest)
-        work.launch(update, first[-1], 256, table + bytes(-len(table) % 8), found, hypers, flag, maximize)
+    for update, taken in updates_of(work, form, parts, params):
+        update.run([part.arrays[1] for part in taken], hypers)
     del kept
 
 
@@ -162,33 +205,70 @@ def _rule(form: Form) -> Rule:
     return Rule(run, _takes(form))
 
 
-def multi_tensor(work: Work, op: Op, arguments: Sequence[Sequence[Any]], params: dict[str, Any]) -> list[tuple[Any, ...]]:
+class Group(NamedTuple):
+    """What updates many parameters in place, as long as they are where they were. It keeps none of them alive."""
+
+    places: list[Any]  # addresses, strides, shapes, dtypes
+    updates: list[tuple[Update, list[int]]]  # and which parameters each takes
+
+
+def multi_tensor(
+    work: Work, op: Op, arguments: Sequence[Sequence[Any]], params: dict[str, Any], known: dict[Any, Group] | None = None
+) -> list[tuple[Any, ...]]:
     """Update many parameters in place by an optimizer's row.
 
-    arguments: the row's inputs for each parameter, without h but for the last entry of each: device arrays, None for a buffer to be made;
-    h is a vector on the device or on the host (NumPy), the same for all. Everything but h and the gradient is written into its own memory.
-    Returns each parameter's outputs: the given arrays, or new ones where None was given. Parameters may differ in dtype, not in device.
+    arguments: the row's inputs for each parameter: device arrays, None for a buffer to be made; h is a vector on the device or on the host
+    (NumPy), the same for all. Everything but h and the gradient is written into its own memory. Gradients have their parameter's shape and
+    dtype. Returns each parameter's outputs: the given arrays, or new ones where None was given. Parameters may differ in dtype, not in
+    device. known: what was prepared for earlier calls of this row with these params, kept by whoever owns the parameters.
     """
-    form = FORMS[op.name]
-    by_dtype: dict[Any, list[Part]] = {}
-    returned, late = [], []
-    for *inputs, _ in arguments:
-        p = inputs[0]
-        targets = [p, *(work.empty(p.shape, p.dtype) if a is None else a for a in inputs[2:])]
-        ready = [None if a is None else work.contiguous(a) for a in inputs]
-        # What is not contiguous is updated in a copy, and written back.
-        given, taken = (p, *inputs[2:]), (ready[0], *ready[2:])
-        outputs = [t if i is None or i is a else i for t, i, a in zip(targets, taken, given, strict=True)]
-        late += [(t, o) for t, o in zip(targets, outputs, strict=True) if t is not o]
-        part = part_of(form, ready, outputs)
-        key = (p.dtype, None if part.counters[0] is None else part.counters[0].dtype)
-        by_dtype.setdefault(key, []).append(part)
-        returned.append(tuple(targets))
-    for parts in by_dtype.values():
-        launch(work, form, parts, arguments[0][-1], params)
+    found = [(p, *buffers) for p, _, *buffers, _ in arguments]
+    gradients, h = [work.contiguous(inputs[1]) for inputs in arguments], arguments[0][-1]
+    pointer = work.pointer
+    late: list[tuple[Any, Any]] = []
+    places: list[Any] = [None if a is None else (pointer(a), a.strides) for arrays in found for a in arrays]
+    places += [(arrays[0].shape, arrays[0].dtype) for arrays in found]
+    group = None if known is None else known.get(op)
+    if group is None or group.places != places:
+        updates, late, found, lasting = _updates(work, FORMS[op.name], found, gradients, params)
+        group = Group(places, updates)
+        if known is not None and lasting:
+            known[op] = group
+    hypers, kept = _hypers(work, h)
+    for update, numbers in group.updates:
+        update.run([gradients[i] for i in numbers], hypers)
     for target, output in late:
         work.copy(target, output)
-    return returned
+    del kept
+    return found
+
+
+def _updates(
+    work: Work, form: Form, given: Sequence[Sequence[Any]], gradients: Sequence[Any], params: dict[str, Any]
+) -> tuple[list[tuple[Update, list[int]]], list[tuple[Any, Any]], list[tuple[Any, ...]], bool]:
+    """The updates; what is to be copied to where after them (what is not contiguous is updated in a copy); the outputs; whether the updates
+    will do for the same arrays again."""
+    by_dtype: dict[Any, tuple[list[Part], list[int]]] = {}
+    returned, late, lasting = [], [], True
+    for number, (arrays, gradient) in enumerate(zip(given, gradients, strict=True)):
+        p = arrays[0]
+        targets = [work.empty(p.shape, p.dtype) if a is None else a for a in arrays]
+        ready = [None if a is None else work.contiguous(a) for a in arrays]
+        outputs = [t if i is None or i is a else i for t, i, a in zip(targets, ready, arrays, strict=True)]
+        late += [(t, o) for t, o in zip(targets, outputs, strict=True) if t is not o]
+        lasting = lasting and not late and all(a is not None for a in arrays)
+        part = part_of(form, [ready[0], gradient, *ready[1:]], outputs)
+        parts, numbers = by_dtype.setdefault((p.dtype, None if part.counters[0] is None else part.counters[0].dtype), ([], []))
+        parts.append(part)
+        numbers.append(number)
+        returned.append(tuple(targets))
+    updates: list[tuple[Update, list[int]]] = []
+    for parts, numbers in by_dtype.values():
+        first = 0
+        for update, taken in updates_of(work, form, parts, params):
+            updates.append((update, numbers[first : first + len(taken)]))
+            first += len(taken)
+    return updates, late, returned, lasting
 
 
 def launches(

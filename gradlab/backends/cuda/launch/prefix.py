@@ -11,24 +11,25 @@ FILE = "prefix.cu"
 TILE = 1024
 TARGET_BLOCKS = 1056  # eight for each of an H100's 132 multiprocessors
 STATE_BYTES = 16  # the largest State
+TOTALS, RUNNING, RESULTS = range(3)  # the stages of prefix.cu
 
 
 def run(work: Work, name: str, types: tuple[Any, ...], arrays: tuple[Any, ...], rows: int, size: int) -> None:
-    """Launch `name<types..., stage>` over [rows, size]; how many blocks share a row depends on the sizes alone."""
+    """Launch `name<types...>` over [rows, size]; how many blocks share a row depends on the sizes alone."""
     if not rows or not size:
         return
     tiles = -(-size // TILE)
     parts = max(1, min(TARGET_BLOCKS // rows, tiles // 4, 256))
-    final = work.kernel(FILE, name, *types, 2)
+    function = work.kernel(FILE, name, *types)
     if parts == 1:
-        work.launch(final, rows, 256, *arrays, None, rows, size, 1)
+        work.launch(function, rows, 256, *arrays, None, rows, size, 1, RESULTS)
         return
     totals = work.empty((rows * parts * STATE_BYTES // 8,), INT64)
     used = -(-tiles // -(-tiles // parts))  # blocks that have something to do
-    work.launch(work.kernel(FILE, name, *types, 0), rows * parts, 256, *arrays, totals, rows, size, parts)
+    work.launch(function, rows * parts, 256, *arrays, totals, rows, size, parts, TOTALS)
     if used > 1:
-        work.launch(work.kernel(FILE, name, *types, 1), -(-rows // 256), 256, *arrays, totals, rows, size, parts)
-    work.launch(final, rows * parts, 256, *arrays, totals, rows, size, parts)
+        work.launch(function, -(-rows // 256), 256, *arrays, totals, rows, size, parts, RUNNING)
+    work.launch(function, rows * parts, 256, *arrays, totals, rows, size, parts, RESULTS)
 
 
 def running_count(work: Work, mask: Any) -> Any:

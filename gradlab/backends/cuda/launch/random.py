@@ -6,28 +6,15 @@ from typing import Any
 
 import numpy as np
 
-from gradlab.backends.cuda.arguments import packer_of
 from gradlab.backends.cuda.launch.rule import Rule
 from gradlab.backends.cuda.work import THREADS, Work
-from gradlab.dtype import FLOAT64, FLOATING, INT64
+from gradlab.dtype import FLOAT64, FLOATING
 
 
 def _each(work: Work, function: Any, count: int, per_thread: int, *values: Any) -> None:
     """A thread for each `per_thread` elements: what four words make."""
     if count:
         work.launch(function, -(-count // (THREADS * per_thread)), THREADS, *values, count)
-
-
-def state_of(work: Work, state: np.ndarray[Any, Any], device: int) -> Any:
-    """A generator's state on the current device, written by a kernel that is given its numbers: an upload of 16 bytes would cost more."""
-    known = work.states.get(device)
-    if known is None:
-        launch = work.driver.launcher(work.kernel("random.cu", "write_state"), (1, 1, 1), (32, 1, 1), 0)
-        known = work.states[device] = work.driver.maker((2,), INT64), packer_of(("P", "q", "q")).sender(launch)
-    make, send = known
-    made = make()
-    send(work.pointer(made), *state.tolist())
-    return made
 
 
 def uniform(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:

@@ -8,18 +8,36 @@ A rule that does more than launch kernels, copy, clear and allocate (`Watched`) 
 from __future__ import annotations
 
 import itertools
+import operator
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
+from gradlab.backends import cudnn
 from gradlab.backends.cuda.arguments import KINDS, repeater
 from gradlab.backends.cuda.driver import Function
+from gradlab.backends.cuda.gemm.settings import SETTINGS
 from gradlab.backends.cuda.work import Work
 from gradlab.spec import Spec
 
 Plan = Callable[..., Any]
+OTHERS = -1  # `choice` where a library computes, which is asked each time
 MOST_TRIES = 3  # calls whose operands lie in one another's memory, which cannot be told apart, before the rule is left alone
+
+
+def choice() -> int:
+    """A number for what users have chosen about products and convolutions; rules that depend on it are watched anew when it changes."""
+    return OTHERS if cudnn.enabled else SETTINGS.number
+
+
+class Varying:
+    """Stands for a parameter whose value is another one in each call: what a rule does with it is to hand it on."""
+
+    __slots__ = ("place", "value")
+
+    def __init__(self, place: int, value: int) -> None:
+        self.place, self.value = place, value  # place: where it stands among the addresses, from their end
 
 
 class WatchedDriver:
@@ -28,6 +46,7 @@ class WatchedDriver:
     def __init__(self, watch: Watched) -> None:
         self._watch, self._driver = watch, watch.real.driver
         self.array_type, self.current_device = self._driver.array_type, self._driver.current_device
+        self.capability = self._driver.capability
         self.empty, self.copy, self.fill_zero = watch.empty, watch.copy_bytes, watch.fill_zero
 
     def __getattr__(self, name: str) -> Any:
@@ -113,12 +132,16 @@ class Watched(Work):
             elif v is None:
                 kinds.append("P")
                 constants.append(0)
+            elif kind is Varying:
+                kinds.append("q")
+                places.append((len(constants), v.place, 0))
+                constants.append(0)
             else:
                 kinds.append(len(v) if kind is bytes else KINDS[kind])
                 constants.append(v)
         launch = self.real.driver.launcher(function, grid, (threads, 1, 1), shared)
         self.steps.append(repeater(kinds, constants, places, launch))
-        self.real.launch_grid(function, grid, threads, *values, shared=shared)
+        self.real.launch_grid(function, grid, threads, *[v.value if type(v) is Varying else v for v in values], shared=shared)
 
     def copy_bytes(self, target: Any, source: Any) -> None:
         self.real.driver.copy(target, source)
@@ -136,66 +159,67 @@ class Watched(Work):
         self.steps.append(tuple(found))
 
 
-def plan(work: Work, run: Callable[..., None], arrays: list[Any], outs: tuple[Spec, ...], params: dict[str, Any], otherwise: Plan) -> Plan:
-    """A plan that watches `run` at its first call and repeats it from then on. `otherwise` runs the rule."""
+def plan(
+    work: Work, run: Callable[..., None], arrays: list[Any], outs: tuple[Spec, ...], params: dict[str, Any], otherwise: Plan,
+    varying: tuple[str, ...] = (), chooses: bool = False,
+) -> Plan:  # fmt: skip
+    """A plan that watches `run` at its first call and repeats it from then on. `otherwise` runs the rule.
+    varying: parameters that each call gives anew. chooses: see `Rule`."""
     driver = work.driver
     pointer = work.pointer
     if any(isinstance(a, (int, float)) for a in arrays):
         return otherwise
     places = [i for i, a in enumerate(arrays) if a is not None]
     results = [driver.maker(*s) for s in outs]
-    single, complete = len(outs) == 1, len(places) == len(arrays)
-    state: list[Any] = [None]  # what was seen
-    tries = [0]
+    number, complete = len(outs), len(places) == len(arrays)
+    tries = chosen = 0
+    steps: tuple[Any, ...] | None = None  # what was seen
+    makers, scratch, aligned, faults = results, [], False, None
 
-    def watch(inputs: list[Any], outs: Sequence[Any] | None) -> Any:
+    def watch(inputs: list[Any], outs: Sequence[Any] | None, now: dict[str, Any]) -> Any:
+        nonlocal tries, steps, makers, scratch, aligned, faults
         made = [make() for make in results] if outs is None else list(outs)
         seen = Watched(work, [*(inputs[i] for i in places), *made])
-        run(seen, inputs, made, params)
-        tries[0] += 1
+        run(seen, inputs, made, now | {name: Varying(i - len(varying), now[name]) for i, name in enumerate(varying)})
+        tries += 1
         if seen.spoiled or (seen.aligned and any(pointer(a) & 15 for a in seen.known[: seen.given])):
             if seen.spoiled:
-                tries[0] = MOST_TRIES
+                tries = MOST_TRIES
         elif seen.apart():
-            seen_faults = work.faults if seen.reports else None
-            state[0] = (tuple(seen.steps), [driver.maker(*s) for s in seen.scratch], seen.aligned, seen_faults)
-        return made[0] if single else tuple(made)
+            scratch = [driver.maker(*s) for s in seen.scratch]
+            steps, makers, aligned, faults = tuple(seen.steps), [*results, *scratch], seen.aligned, work.faults if seen.reports else None
+        return made[0] if number == 1 else tuple(made)
 
-    def again(inputs: list[Any], outs: Sequence[Any] | None = None) -> Any:
-        seen = state[0]
-        if seen is None:
-            return watch(inputs, outs) if tries[0] < MOST_TRIES else otherwise(inputs, outs)
-        steps, scratch, aligned, faults = seen
+    def again(inputs: list[Any], outs: Sequence[Any] | None = None, now: dict[str, Any] = params) -> Any:
+        nonlocal tries, chosen, steps
+        if chooses and (now_chosen := choice()) != chosen:
+            if now_chosen == OTHERS:
+                return otherwise(inputs, outs, now)
+            steps, tries, chosen = None, 0, now_chosen
+        if steps is None:
+            return watch(inputs, outs, now) if tries < MOST_TRIES else otherwise(inputs, outs, now)
         addresses = list(map(pointer, inputs if complete else [inputs[i] for i in places]))
         if aligned:
             joined = 0
             for address in addresses:
                 joined |= address
             if joined & 15:
-                return otherwise(inputs, outs)
-        if outs is not None:
-            made = list(outs)
-        elif single:
-            made = [results[0]()]
-        else:
-            made = []
-            for make in results:
-                made.append(make())
+                return otherwise(inputs, outs, now)
+        made = list(map(operator.call, makers)) if outs is None else [*outs, *map(operator.call, scratch)]
         addresses += map(pointer, made)
-        spare = [make() for make in scratch] if scratch else scratch
-        if spare:
-            addresses += map(pointer, spare)
+        for name in varying:
+            addresses.append(now[name])
         for step in steps:
             if type(step) is not tuple:
                 step(addresses)
             else:
-                known = [*(inputs[i] for i in places), *made, *spare]
+                known = [*(inputs[i] for i in places), *made]
                 if len(step) == 1:
                     driver.fill_zero(known[step[0]])
                 else:
                     driver.copy(known[step[0]], known[step[1]])
         if faults is not None:
             faults.check()
-        return made[0] if single else tuple(made)
+        return made[0] if number == 1 else tuple(made[:number])
 
     return again

@@ -17,8 +17,8 @@ def over_rows(name: str, logarithm: bool, masked: bool = False) -> Rule:
         (y,) = outputs
         if y.size:
             arrays = [work.contiguous(x if x.shape == y.shape else work.broadcast(x, y.shape)) for x in inputs]
-            chosen = policy(name, y.dtype, logarithm)
-            call = Call(arrays, outputs, extra=(int(masked), 0))
+            chosen = policy(name, y.dtype)
+            call = Call(arrays, outputs, extra=(int(masked), int(logarithm)))
             forms.run(work, "softmax.cu", chosen, call, y.dtype, split(y.shape, params["dim"]), forms_of(y.dtype))
 
     return Rule(run, floating)

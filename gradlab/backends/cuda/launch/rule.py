@@ -21,9 +21,11 @@ class Rule(NamedTuple):
     it takes the inputs, and perhaps the arrays to write to, and returns the output. None from it: `run` does it.
     repeats: what `run` launches depends on shapes, strides, dtypes, parameters and the alignment of addresses alone, never on other values
     or on state of its own, so that its launches may be repeated without it (`replay.py`).
+    chooses: that it depends on what users choose about products as well (`replay.choice`).
     """
 
     run: Callable[[Any, list[Any], list[Any], dict[str, Any]], None]
     takes: Callable[[Sequence[Spec | None], Sequence[Spec], dict[str, Any]], bool] = anything
     prepare: Callable[[Any, list[Any], Sequence[Spec]], Callable[..., Any] | None] | None = None
     repeats: bool = False
+    chooses: bool = False

@@ -20,19 +20,21 @@ def _lines(shape: tuple[int, ...], dim: int) -> tuple[int, int, int]:
     return size, inner, outer * inner
 
 
-def _by_blocks(work: Work, name: str, types: tuple[Any, ...], inputs: list[Any], outputs: list[Any], dim: int) -> bool:
+def _by_blocks(
+    work: Work, name: str, types: tuple[Any, ...], inputs: list[Any], outputs: list[Any], dim: int, *more: int
+) -> bool:
     """Run a kernel of prefix.cu if blocks suit the lines: rows of neighbours, or few long lines, which are made rows of neighbours."""
     size, inner, lines = _lines(outputs[0].shape, dim)
     if not (size > 64 if inner == 1 else size >= 1024 and lines < 4096) or outputs[0].dtype == BOOL:
         return False
     if inner == 1:
-        prefix.run(work, name, types, (*(work.contiguous(x) for x in inputs), *outputs), lines, size)
+        prefix.run(work, name, types, (*(work.contiguous(x) for x in inputs), *outputs, *more), lines, size)
         return True
     rank = len(outputs[0].shape)
     order = (*(d for d in range(rank) if d != dim), dim)
     back = tuple(sorted(range(rank), key=order.__getitem__))
     made = [work.empty(tuple(y.shape[d] for d in order), y.dtype) for y in outputs]
-    prefix.run(work, name, types, (*(work.contiguous(x.transpose(order)) for x in inputs), *made), lines, size)
+    prefix.run(work, name, types, (*(work.contiguous(x.transpose(order)) for x in inputs), *made, *more), lines, size)
     for y, m in zip(outputs, made, strict=True):
         work.copy(y, m.transpose(back))
     return True
@@ -53,7 +55,7 @@ def running(mode: int) -> Rule:
 
 def recurrence(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
     (y,) = outputs
-    if y.size and not _by_blocks(work, "prefix_recurrence", (y.dtype, bool(params["reverse"])), inputs, outputs, params["dim"]):
+    if y.size and not _by_blocks(work, "prefix_recurrence", (y.dtype,), inputs, outputs, params["dim"], int(params["reverse"])):
         size, inner, lines = _lines(y.shape, params["dim"])
         a, b = (work.contiguous(x) for x in inputs)
         function = work.kernel("scan.cu", "recurrence", y.dtype)
@@ -65,7 +67,9 @@ def running_extreme(largest: bool) -> Rule:
 
     def run(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
         values, indices = outputs
-        if values.size and not _by_blocks(work, "prefix_extreme", (values.dtype, largest), inputs, outputs, params["dim"]):
+        if values.size and not _by_blocks(
+            work, "prefix_extreme", (values.dtype,), inputs, outputs, params["dim"], int(not largest)
+        ):
             size, inner, lines = _lines(values.shape, params["dim"])
             function = work.kernel("scan.cu", "running_extreme", values.dtype, largest)
             work.launch(function, -(-lines // 128), 128, work.contiguous(inputs[0]), values, indices, size, inner, lines)

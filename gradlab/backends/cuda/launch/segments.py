@@ -39,11 +39,11 @@ def add(
     wide = work.wide(y.dtype)
     head, tail = work.empty((threads,), wide), work.empty((threads,), wide)
     each = int(source.size != 1 or number * width == 1)
-    function = work.kernel(FILE, "segments", y.dtype, mode)
-    work.each(function, threads, keys, order, source, y, head, tail, number, size, inner, int(keep), each, tile, width)
+    function = work.kernel(FILE, "segments", y.dtype)
+    work.each(function, threads, keys, order, source, y, head, tail, number, size, inner, mode, int(keep), each, tile, width)
     if number > tile:
-        function = work.kernel(FILE, "join_segments", y.dtype, mode)
-        work.each(function, threads, keys, y, head, tail, number, size, inner, tile, width)
+        function = work.kernel(FILE, "join_segments", y.dtype)
+        work.each(function, threads, keys, y, head, tail, number, size, inner, mode, tile, width)
 
 
 def put(work: Work, y: Any, places: Any, source: Any, size: int) -> None:
