@@ -15,7 +15,8 @@ ROWS = (
     "matmul", "linear", "convolution", "convolution_dx", "layer_norm", "rms_norm", "batch_norm", "softmax", "log_softmax", "cross_entropy",
     "mse", "sum", "mean", "prod", "cumsum", "cumprod", "logcumsumexp", "index", "gather", "scatter_add", "embedding", "cat", "pad", "where",
     "view", "permute", "slice", "expand", "max_pool", "avg_pool", "sort", "max", "inverse", "solve", "det", "logaddexp", "atan2",
-    "hypot", "lerp", "lstm_cell", "gru_cell", "tril", "diagonal", "unfold", "resample", "im2col",
+    "hypot", "lerp", "lstm_cell", "gru_cell", "tril", "diagonal", "unfold", "resample", "im2col", "layer_norm_residual",
+    "rms_norm_residual", "embedding_add",
 )  # fmt: skip
 
 

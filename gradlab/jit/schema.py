@@ -25,8 +25,8 @@ Check = Callable[[Any, "Place"], bool]
 # Rows whose inputs' shapes the rule does not relate to one another. In a program from a stranger they run in NumPy, which checks.
 LOOSE_ENDINGS = ("_backward", "_update")
 LOOSE = frozenset({
-    "convolution_dx", "convolution_dw", "masked_gather", "masked_scatter", "diagonal_embed", "diagonal_scatter", "col2im", "max_unpool",
-    "max_pool_gather", "solve_triangular", "solve", "searchsorted", "histc", "scatter_reduce",
+    "convolution_dx", "convolution_dw", "convolution_transpose", "masked_gather", "masked_scatter", "diagonal_embed", "diagonal_scatter",
+    "col2im", "max_unpool", "max_pool_gather", "solve_triangular", "solve", "searchsorted", "histc", "scatter_reduce",
 })  # fmt: skip
 # Inputs that hold places in another input, or a random state.
 PLACES = frozenset({"at", "index", "indices", "state"})
@@ -256,6 +256,8 @@ CALLS: dict[str, Callable[[Place], bool]] = {
     "diagonal": lambda place: place.params["dim1"] != place.params["dim2"],
     "layer_norm": lambda place: 1 <= place.params["k"] <= place.rank,
     "rms_norm": lambda place: 1 <= place.params["k"] <= place.rank,
+    "layer_norm_residual": lambda place: 1 <= place.params["k"] <= place.rank,
+    "rms_norm_residual": lambda place: 1 <= place.params["k"] <= place.rank,
     "random_integers": lambda place: place.params["low"] < place.params["high"],
     "random_permutation": lambda place: len(place.params["shape"]) == 1,
     "resample": lambda place: _resampled(*place.params["table"]),

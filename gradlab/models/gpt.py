@@ -5,6 +5,7 @@ from dataclasses import dataclass
 
 from gradlab import Tensor, arange, nn
 from gradlab.nn import functional as F
+from gradlab.nn.modules.residual import add_embeddings, add_norm
 
 
 @dataclass(frozen=True)
@@ -44,8 +45,8 @@ class Block(nn.Module):
         return self.proj(y.transpose(1, 2).reshape(batch, tokens, width))
 
     def forward(self, x: Tensor) -> Tensor:
-        x = x + F.dropout(self.attention(self.ln1(x)), self.dropout, self.training)
-        y = self.out(F.gelu(self.fc(self.ln2(x)), approximate="tanh"))
+        y, x = add_norm(self.ln2, x, F.dropout(self.attention(self.ln1(x)), self.dropout, self.training))
+        y = self.out(F.gelu(self.fc(y), approximate="tanh"))
         return x + F.dropout(y, self.dropout, self.training)
 
 
@@ -73,7 +74,7 @@ class GPT(nn.Module):
         length = tokens.shape[1]
         if length > self.config.block_size:
             raise ValueError(f"GPT: {length} tokens, but block_size is {self.config.block_size}")
-        x = self.wte(tokens) + self.wpe(self.positions[:length])
+        x = add_embeddings(self.wte, tokens, self.wpe, self.positions[:length])
         x = F.dropout(x, self.config.dropout, self.training)
         for block in self.h:
             x = block(x)

@@ -30,6 +30,7 @@ from gradlab.ops import (
     random,
     recurrent,
     reduce,
+    residual,
     scan,
     scatter,
     softmax,
@@ -41,7 +42,8 @@ from gradlab.ops import (
 
 FAMILIES: tuple[ModuleType, ...] = (
     activation, attention, bessel, conv, create, elementwise, factor, fused, gamma, incomplete, index, layout, linalg, linear, loss, math,
-    movement, norm, optim, optim_variants, pool, random, recurrent, reduce, scan, scatter, softmax, solve, sort, special, vision,
+    movement, norm, optim, optim_variants, pool, random, recurrent, reduce, residual, scan, scatter, softmax, solve, sort,
+    special, vision,
 )  # fmt: skip
 
 

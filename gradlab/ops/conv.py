@@ -1,9 +1,9 @@
 """Convolution: three rows that are bilinear and each other's gradients, so that every order of derivative is covered.
 
 `convolution` is the forward, `convolution_dx` its gradient for the input (and the forward of a transposed convolution), `convolution_dw`
-its gradient for the weight. Inputs have shape (N, C, *sizes), weights (O, C/groups, *kernel), outputs (N, O, *outputs), with one, two
-or three spatial dimensions (any number works). stride, padding and dilation are tuples with one number for each spatial dimension;
-padding is the number of zeros on both sides.
+its gradient for the weight; `convolution_transpose` is `convolution_dx` with a bias, which a GPU's kernel adds. Inputs have shape
+(N, C, *sizes), weights (O, C/groups, *kernel), outputs (N, O, *outputs), with one, two or three spatial dimensions (any number works).
+stride, padding and dilation are tuples with one number for each spatial dimension; padding is the number of zeros on both sides.
 """
 
 from __future__ import annotations
@@ -106,6 +106,24 @@ def dx_rule(dy: Spec, w: Spec, *, shape: Sizes, stride: Sizes, padding: Sizes, d
     return Spec(shape, dy.dtype)
 
 
+def transposed_rule(
+    x: Spec, w: Spec, b: Spec | None, *, shape: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, groups: int
+) -> Spec:
+    """Rule: as `convolution_dx`; `b` has one number for each of the result's channels, or is None."""
+    found = dx_rule(x, w, shape=shape, stride=stride, padding=padding, dilation=dilation, groups=groups)
+    if b is not None:
+        same_dtype(x, b)
+        if b.shape != shape[1:2]:
+            raise ShapeError(f"the bias has shape ({shape[1]},), one number for each channel of the result, not {b.shape}")
+    return found
+
+
+def transposed_cpu(x: Any, w: Any, b: Any, y: Any, **geometry: Any) -> None:
+    convolution_dx_cpu(x, w, y, **geometry)
+    if b is not None:
+        y += b.reshape(-1, *(1,) * (y.ndim - 2))
+
+
 def dw_rule(x: Spec, dy: Spec, *, shape: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, groups: int) -> Spec:
     """Rule: the weight's shape, which makes of `x` the shape of `dy`."""
     same_dtype(x, dy)
@@ -148,5 +166,16 @@ convolution_dw: Op = Op(
             dy, g, shape=x_spec.shape, stride=stride, padding=padding, dilation=dilation, groups=groups),
         "dy": lambda g, x, stride, padding, dilation, groups: convolution(
             x, g, None, stride=stride, padding=padding, dilation=dilation, groups=groups),
+    },
+)  # fmt: skip
+convolution_transpose: Op = Op(
+    "convolution_transpose", transposed_rule, params=("shape", *GEOMETRY), autocast="lower", cpu=transposed_cpu,
+    cuda=Kernel("conv.cu", "convolution_transpose", "convolution_dx"),
+    grad={
+        "x": lambda g, w, stride, padding, dilation, groups: convolution(
+            g, w, None, stride=stride, padding=padding, dilation=dilation, groups=groups),
+        "w": lambda g, x, w_spec, stride, padding, dilation, groups: convolution_dw(
+            g, x, shape=w_spec.shape, stride=stride, padding=padding, dilation=dilation, groups=groups),
+        "b": _bias_gradient,
     },
 )  # fmt: skip

@@ -1,8 +1,8 @@
-"""Layers with their activation as one row: what a product's or a convolution's epilogue does on a GPU, and what spares a pass on the CPU.
+"""Layers with what follows them as one row: what a product's or a convolution's epilogue does on a GPU, and what spares a pass on the CPU.
 
 A row stands here where the activation costs nothing beside the sums: ReLU, whose derivative needs the result alone; GELU by tanh, which
-cuBLASLt computes while it also writes what GELU was taken of; and for convolutions, whose kernel is our own, four activations. Gradients
-are the plain rows', so that they have derivatives of any order.
+cuBLASLt computes while it also writes what GELU was taken of; and for convolutions, whose kernel is our own, four activations. An embedding
+adds the rows of its positions. Gradients are the plain rows', so that they have derivatives of any order. Norms of a sum: `residual.py`.
 """
 
 from __future__ import annotations
@@ -15,8 +15,10 @@ from gradlab.kernel import Gemm, Kernel
 from gradlab.op import Op
 from gradlab.ops import activation as acts, conv, elementwise
 from gradlab.ops.conv_cpu import convolution_cpu
+from gradlab.ops.index import embedding_backward, embedding_cpu, embedding_rule
 from gradlab.ops.linear import flat, linear_cpu, linear_rule
-from gradlab.spec import Spec
+from gradlab.ops.movement import slice_backward
+from gradlab.spec import ShapeError, Spec
 
 ACTIVATIONS = {"relu": elementwise.relu, "gelu": acts.gelu, "gelu_tanh": acts.gelu_tanh, "silu": acts.silu}  # of convolutions
 BACKWARD = {"relu": elementwise.relu_backward, "gelu": acts.gelu_backward, "gelu_tanh": acts.gelu_tanh_backward, "silu": acts.silu_backward}
@@ -90,7 +92,66 @@ def _convolution_gradient(
     return dx, dw, None if b is None else dz.sum((0, *range(2, len(dz.shape))))
 
 
+def convolution_sums_rule(x: Spec, w: Spec, b: Spec | None, **params: Any) -> tuple[Spec, Spec]:
+    """Rule: the activation of a convolution, and its sums."""
+    found = convolution_act_rule(x, w, b, **params)
+    return found, found
+
+
+def convolution_sums_cpu(x: Any, w: Any, b: Any, y: Any, z: Any, *, activation: str, **geometry: Any) -> None:
+    convolution_cpu(x, w, b, z, **geometry)
+    ACTIVATIONS[activation].cpu(z, y)
+
+
+def _convolution_sums_gradient(
+    g_y: Any, x: Any, w: Any, b: Any, z: Any, stride: Any, padding: Any, dilation: Any, groups: int, activation: str, g_z: Any = None
+) -> tuple[Any, Any, Any]:
+    at = {"stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+    dz = BACKWARD[activation](g_y, elementwise.relu(z) if activation == "relu" else z)
+    dz = dz if g_z is None else dz + g_z
+    dx = conv.convolution_dx(dz, w, shape=x.shape, **at)
+    dw = conv.convolution_dw(x, dz, shape=w.shape, **at)
+    return dx, dw, None if b is None else dz.sum((0, *range(2, len(dz.shape))))
+
+
 convolution_act = Op(
     "convolution_act", convolution_act_rule, params=(*conv.GEOMETRY, "activation"), autocast="lower", cpu=convolution_act_cpu,
     cuda=Kernel("conv.cu", "convolution_act", "convolution"), grad={("x", "w", "b"): _convolution_gradient},
 )  # fmt: skip
+convolution_act_sums = Op(
+    "convolution_act_sums", convolution_sums_rule, params=(*conv.GEOMETRY, "activation"), outputs=("y", "z"), autocast="lower",
+    cpu=convolution_sums_cpu, cuda=Kernel("conv.cu", "convolution_act_sums", "convolution"),
+    grad={("x", "w", "b"): _convolution_sums_gradient},
+)  # fmt: skip
+
+# ---------------------------------------------------------------- embedding
+
+
+def embedding_add_rule(weight: Spec, positions: Spec, at: Spec, *, padding_idx: int | None) -> Spec:
+    """Rule: as `embedding`; the last dimension of the indices counts positions, of which there are at least as many."""
+    found = embedding_rule(weight, at, padding_idx=padding_idx)
+    if positions.dtype != weight.dtype:
+        raise TypeError(f"a table of {weight.dtype} and positions of {positions.dtype}")
+    if not at.shape or len(positions.shape) != 2 or positions.shape[1] != weight.shape[1] or positions.shape[0] < at.shape[-1]:
+        expected = f"(*, length) and (length or more, {weight.shape[1]})"
+        raise ShapeError(f"indices of shape {at.shape} and positions of shape {positions.shape}: expected {expected}")
+    return found
+
+
+def embedding_add_cpu(weight: Any, positions: Any, at: Any, y: Any, *, padding_idx: int | None) -> None:
+    embedding_cpu(weight, at, y, padding_idx=padding_idx)
+    np.add(y, positions[: at.shape[-1]], y)
+
+
+def _positions_gradient(g: Any, positions_spec: Spec) -> Any:
+    """Sums over the batch; zeros for the positions that were not used."""
+    used = g.shape[-2]
+    found = g.sum(tuple(range(len(g.shape) - 2))) if len(g.shape) > 2 else g
+    return found if used == positions_spec.shape[0] else slice_backward(found, shape=positions_spec.shape, index=((0, used, 1),))
+
+
+embedding_add = Op("embedding_add", embedding_add_rule, params=("padding_idx",), cpu=embedding_add_cpu,
+                   cuda=Kernel("embedding.cu", "embedding_add", "embedding"),
+                   grad={"weight": lambda g, at, weight_spec, padding_idx:
+                         embedding_backward(g, at, rows=weight_spec.shape[0], padding_idx=padding_idx),
+                         "positions": _positions_gradient})  # fmt: skip

@@ -47,6 +47,11 @@ def convolution_dx(dy, w, *, shape, stride, padding, dilation, groups):
     return wide[(..., *(slice(p, p + s) for p, s in zip(padding, shape[2:], strict=True)))]
 
 
+def convolution_transpose(x, w, b, **numbers):
+    y = convolution_dx(x, w, **numbers)
+    return y if b is None else y + b.reshape(-1, *(1,) * (y.ndim - 2))
+
+
 def convolution_dw(x, dy, *, shape, stride, padding, dilation, groups):
     kernel, outputs = shape[2:], dy.shape[2:]
     wide = padded(x, padding)
@@ -89,7 +94,12 @@ SAMPLES = {
         sample(_dy(x, w, s, p, d), normal(*w, seed=1), reference=convolution_dx, shape=x, **geometry(s, p, d, g))
         for x, w, s, p, d, g in CASES
     ],
+    "convolution_transpose": [
+        sample(_dy(x, w, s, p, d), normal(*w, seed=1), normal(x[1], seed=2) if i in BIAS else None, reference=convolution_transpose,
+               shape=x, **geometry(s, p, d, g))
+        for i, (x, w, s, p, d, g) in enumerate(CASES) if i in BIAS or i >= 9
+    ],
     "convolution_dw": [
         sample(normal(*x), _dy(x, w, s, p, d), reference=convolution_dw, shape=w, **geometry(s, p, d, g)) for x, w, s, p, d, g in CASES
     ],
-}
+}  # fmt: skip

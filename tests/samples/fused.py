@@ -1,10 +1,10 @@
-"""Samples of layers with their activation: the plain references and the formulas of the activations."""
+"""Samples of layers with what follows them: the plain references and the formulas of the activations."""
 
 import math
 
 import numpy as np
 
-from samples.base import normal, sample
+from samples.base import integers, normal, sample
 from samples.conv import convolution, geometry
 
 erf = np.vectorize(math.erf, otypes=[float])
@@ -34,6 +34,16 @@ def convolution_act(x, w, b, *, activation, **numbers):
     return FORMULAS[activation](convolution(x, w, b, **numbers))
 
 
+def embedding_add(weight, positions, at, padding_idx):
+    return weight[at] + positions[: at.shape[-1]]
+
+
+TABLE, PLACES = normal(7, 4), normal(5, 4, seed=1)
+def convolution_act_sums(x, w, b, *, activation, **numbers):
+    z = convolution(x, w, b, **numbers)
+    return FORMULAS[activation](z), z
+
+
 LAYERS = [
     (normal(3, 4), normal(5, 4, seed=1), normal(5, seed=2)),
     (normal(2, 3, 6), normal(8, 6, seed=1), normal(8, seed=2)),
@@ -43,6 +53,14 @@ LAYERS = [
     (normal(2, 0), normal(4, 0, seed=1), normal(4, seed=2)),
 ]
 SAMPLES = {
+    "embedding_add": [
+        sample(TABLE, PLACES, integers(0, 7, 3, 5, seed=2), padding_idx=None, reference=embedding_add),
+        sample(TABLE, PLACES, integers(0, 7, 2, 2, 3, seed=3), padding_idx=None, reference=embedding_add, note="positions left over"),
+        sample(TABLE, PLACES, integers(0, 7, 4, seed=4), padding_idx=None, reference=embedding_add, note="one sequence"),
+        sample(TABLE, PLACES, integers(0, 7, 3, 5, seed=2), padding_idx=2, reference=embedding_add, gradients=0),
+        sample(TABLE, PLACES, integers(0, 7, 0, 5), padding_idx=None, reference=embedding_add),
+        sample(normal(6, 7), normal(3, 7, seed=1), integers(0, 6, 4, 3, seed=5), padding_idx=None, reference=embedding_add),
+    ],
     "linear_relu": [sample(*xs, reference=linear_relu) for xs in LAYERS],
     "linear_gelu_tanh": [sample(*xs, reference=linear_gelu_tanh) for xs in LAYERS],
     "convolution_act": [
@@ -58,5 +76,13 @@ SAMPLES = {
                activation="gelu", **geometry((1, 1), (1, 1), (1, 1), 1)),
         sample(normal(0, 2, 4), normal(3, 2, 2, seed=1), normal(3, seed=2), reference=convolution_act, activation="relu",
                **geometry((1,), (0,), (1,), 1)),
+    ],
+    "convolution_act_sums": [
+        sample(normal(2, 3, 5, 4), normal(4, 3, 2, 3, seed=1), normal(4, seed=2) if a == "silu" else None, reference=convolution_act_sums,
+               activation=a, **geometry((1, 2), (1, 0), (1, 1), 1))
+        for a in FORMULAS
+    ] + [
+        sample(normal(0, 4, 5), normal(6, 2, 2, seed=1), normal(6, seed=2), reference=convolution_act_sums, activation="gelu",
+               **geometry((1,), (0,), (1,), 2)),
     ],
 }  # fmt: skip

@@ -20,6 +20,7 @@ from gradlab.nn.functional.margin_loss import *
 from gradlab.nn.functional.multi_head import *
 from gradlab.nn.functional.norm import *
 from gradlab.nn.functional.pool import *
+from gradlab.nn.functional.residual import *
 from gradlab.nn.functional.unpool import *
 from gradlab.nn.functional.vision import *
 from gradlab.tensor.missing import absent as _absent

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from gradlab import ops
+from gradlab import dispatch, ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.spec import ShapeError
@@ -15,6 +15,7 @@ if TYPE_CHECKING:
 __all__ = ["conv1d", "conv2d", "conv3d", "conv_transpose1d", "conv_transpose2d", "conv_transpose3d"]
 
 _convolution, _convolution_dx, _pad = map(bind, (ops.conv.convolution, ops.conv.convolution_dx, ops.vision.pad))
+_convolution_transpose = bind(ops.conv.convolution_transpose)
 Numbers = Any  # an int, or one for each spatial dimension
 
 
@@ -51,7 +52,7 @@ def batched(name: str, input: Tensor, rank: int) -> tuple[Tensor, bool]:
 
 
 def _renamed(name: str, row: str, error: Exception) -> str:
-    return name + str(error).removeprefix(f"{row}_act").removeprefix(row)
+    return name + str(error).removeprefix("convolution_transpose").removeprefix(f"{row}_act").removeprefix(row)
 
 
 def _check_weight(name: str, weight: Tensor, rank: int) -> None:
@@ -184,22 +185,21 @@ def _conv_transpose(
             f"{name}: an input of shape {shape} with stride {stride}, padding {padding}, kernel {kernel} gives no output: sizes {sizes}"
         )
     target = (shape[0], weight._array.shape[1] * groups, *sizes)
+    if bias is not None and bias._array.shape != (target[1],):
+        raise ShapeError(f"{name}: the bias has shape ({target[1]},), one number for each output channel, not {bias._array.shape}")
     try:
-        found = _transposed(x, weight, target, stride, padding, dilation, groups)
+        found = _transposed(x, weight, bias, target, stride, padding, dilation, groups)
     except ShapeError as error:
         raise ShapeError(_renamed(name, "convolution_dx", error)) from None
     except TypeError as error:
         raise RuntimeError(_renamed(name, "convolution_dx", error)) from None
-    if bias is not None:
-        if bias._array.shape != (target[1],):
-            raise ShapeError(f"{name}: the bias has shape ({target[1]},), one number for each output channel, not {bias._array.shape}")
-        found = found + bias.reshape(-1, *(1,) * rank)
     return found.squeeze(0) if added else found
 
 
 def _transposed(
     x: Tensor,
     weight: Tensor,
+    bias: Tensor | None,
     shape: tuple[int, ...],
     stride: tuple[int, ...],
     padding: tuple[int, ...],
@@ -209,16 +209,23 @@ def _transposed(
     """The input of this shape whose convolution has `x` as its gradient.
 
     Output padding that is not smaller than the stride (but than the dilation) would leave room for one window more than `x` has: then all
-    that the windows reach is computed, and the shape cut out of it.
+    that the windows reach is computed, and the shape cut out of it. The bias is part of the kernel on a GPU; a trace finds that by itself.
     """
     counts, kernel, sizes = x._array.shape[2:], weight._array.shape[2:], shape[2:]
     reach = [(n - 1) * s + d * (k - 1) + 1 for n, s, d, k in zip(counts, stride, dilation, kernel, strict=True)]
     if all(size + 2 * p - r < s for size, p, r, s in zip(sizes, padding, reach, stride, strict=True)):
-        return _convolution_dx(x, weight, shape=shape, stride=stride, padding=padding, dilation=dilation, groups=groups)
+        geometry: dict[str, Any] = {"shape": shape, "stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
+        if bias is not None and type(x._array) in dispatch.recalling and bias._array.dtype == x._array.dtype:
+            return _convolution_transpose(x, weight, bias, **geometry)
+        return _with_bias(_convolution_dx(x, weight, **geometry), bias)
     none = (0,) * len(kernel)
     whole = _convolution_dx(x, weight, shape=(*shape[:2], *reach), stride=stride, padding=none, dilation=dilation, groups=groups)
     pads = [(-p, size + p - r) for p, size, r in zip(padding, sizes, reach, strict=True)]
-    return _pad(whole, pads=((0, 0), (0, 0), *pads), value=0)
+    return _with_bias(_pad(whole, pads=((0, 0), (0, 0), *pads), value=0), bias)
+
+
+def _with_bias(y: Any, bias: Tensor | None) -> Any:
+    return y if bias is None else y + bias.reshape(-1, *(1,) * (len(y._array.shape) - 2))
 
 
 def conv_transpose1d(

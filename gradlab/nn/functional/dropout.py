@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from math import prod
 from typing import TYPE_CHECKING, Any
 
 from gradlab import ops
 from gradlab.autograd.record import bind
+from gradlab.dispatch import backend_of
+from gradlab.dtype import FLOATING
 from gradlab.tensor.generator import draw
 from gradlab.tensor.update import update
 
@@ -20,7 +23,8 @@ SATURATION = -1.7580993408473766  # SELU's value at minus infinity: -scale · al
 
 def _masked(input: Tensor, p: float) -> Tensor:
     """Each element of `input` is 0 with probability p, else divided by 1 - p."""
-    state, offset = draw(None, (input.numel() + 1) // 2, input.device)
+    array = input._array
+    state, offset = draw(None, (prod(array.shape) + 1) // 2, backend_of(array).device_of(array))
     return _dropout(input, state, p=float(p), offset=offset)
 
 
@@ -45,7 +49,7 @@ def _run(name: str, input: Tensor, p: float, training: bool, inplace: bool, func
         raise ValueError(f"{name}: p is a probability between 0 and 1, got {p}")
     if not training or p == 0:
         return input
-    if not input.is_floating_point():
+    if input._array.dtype not in FLOATING:
         raise RuntimeError(f"{name}: needs floating point, got {input.dtype}; convert with .float()")
     return update(name, input, function, p, *args) if inplace else function(input, p, *args)
 

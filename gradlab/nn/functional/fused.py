@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["conv_activation", "linear_activation"]
 
 _linear_relu, _linear_gelu, _convolution = map(bind, (ops.fused.linear_relu, ops.fused.linear_gelu_tanh, ops.fused.convolution_act))
+_convolution_sums = bind(ops.fused.convolution_act_sums)
 _ACTIVATIONS = {name: bind(op) for name, op in ops.fused.ACTIVATIONS.items()}
 
 
@@ -39,6 +40,10 @@ def _in_one(input: Tensor, *parameters: Tensor | None, cpu: bool) -> bool:
     if not (cpu if kind is np.ndarray else kind in dispatch.recalling):
         return False
     return input.requires_grad or not is_grad_enabled() or not any(p is not None and p.requires_grad for p in parameters)
+
+
+def _first_of_sums(*inputs: Any, **params: Any) -> Any:
+    return _convolution_sums(*inputs, **params)[0]
 
 
 def linear_activation(input: Tensor, weight: Tensor, bias: Tensor | None = None, activation: str = "relu") -> Tensor:
@@ -70,8 +75,8 @@ def conv_activation(
     """activation(conv(input, weight, bias, …)) for one, two or three spatial dimensions: the weight (O, C/groups, *kernel) says which.
 
     The other arguments are those of `conv1d`, `conv2d` and `conv3d`; activation is "relu", "gelu", "gelu_tanh" or "silu". On a GPU it is
-    part of the convolution's kernel. Where gradients are recorded that is so for ReLU, whose derivative needs the result alone; the others
-    are two operations then, which keep the sums. ValueError for another activation; other errors as the convolutions'.
+    part of the convolution's kernel, whatever that is. Where gradients are recorded, the kernel keeps the sums, too, which all derivatives
+    but ReLU's need. ValueError for another activation; other errors as the convolutions'.
 
     >>> F.conv_activation(gl.ones(1, 1, 3), gl.tensor([[[1.0, -2.0]]]), gl.tensor([0.5]))
     tensor([[[0., 0.]]])
@@ -81,6 +86,7 @@ def conv_activation(
     if not 1 <= rank <= 3:
         raise RuntimeError(f"conv_activation: the weight has 3, 4 or 5 dimensions (O, C/groups, *kernel), not {rank + 2}")
     record = is_grad_enabled() and any(x is not None and x.requires_grad for x in (input, weight, bias))
-    if (activation == "relu" or not record) and _in_one(input, weight, bias, cpu=False):
-        return convolve(rank, input, weight, bias, stride, padding, dilation, groups, _convolution, activation=activation)
+    if _in_one(input, weight, bias, cpu=False):
+        row = _convolution if activation == "relu" or not record else _first_of_sums
+        return convolve(rank, input, weight, bias, stride, padding, dilation, groups, row, activation=activation)
     return plain(convolve(rank, input, weight, bias, stride, padding, dilation, groups))

@@ -15,6 +15,7 @@ from gradlab.nn.modules.containers import ModuleList
 from gradlab.nn.modules.dropout import Dropout
 from gradlab.nn.modules.linear import Linear
 from gradlab.nn.modules.norm import LayerNorm
+from gradlab.nn.modules.residual import add_norm
 from gradlab.tensor import Tensor
 from gradlab.tensor.creation import tensor as make
 
@@ -71,10 +72,10 @@ class TransformerEncoderLayer(_Layer):
         """src: (S, N, d_model), or (N, S, d_model) if batch_first. Masks as for MultiheadAttention."""
         x = src
         if self.norm_first:
-            x = x + self._attend(self.norm1(x), src_mask, src_key_padding_mask, is_causal)
-            return x + self.dropout2(self._feed_forward(self.norm2(x)))
-        x = self.norm1(x + self._attend(x, src_mask, src_key_padding_mask, is_causal))
-        return self.norm2(x + self.dropout2(self._feed_forward(x)))
+            y, x = add_norm(self.norm2, x, self._attend(self.norm1(x), src_mask, src_key_padding_mask, is_causal))
+            return x + self.dropout2(self._feed_forward(y))
+        x, _ = add_norm(self.norm1, x, self._attend(x, src_mask, src_key_padding_mask, is_causal))
+        return add_norm(self.norm2, x, self.dropout2(self._feed_forward(x)))[0]
 
     def _attend(self, x: Tensor, mask: Tensor | None, padding: Tensor | None, is_causal: bool) -> Tensor:
         found = self.self_attn(x, x, x, attn_mask=mask, key_padding_mask=padding, need_weights=False, is_causal=is_causal)
@@ -127,12 +128,12 @@ class TransformerDecoderLayer(_Layer):
 
         x = tgt
         if self.norm_first:
-            x = x + own(self.norm1(x))
-            x = x + other(self.norm2(x))
-            return x + self.dropout3(self._feed_forward(self.norm3(x)))
-        x = self.norm1(x + own(x))
-        x = self.norm2(x + other(x))
-        return self.norm3(x + self.dropout3(self._feed_forward(x)))
+            y, x = add_norm(self.norm2, x, own(self.norm1(x)))
+            y, x = add_norm(self.norm3, x, other(y))
+            return x + self.dropout3(self._feed_forward(y))
+        x, _ = add_norm(self.norm1, x, own(x))
+        x, _ = add_norm(self.norm2, x, other(x))
+        return add_norm(self.norm3, x, self.dropout3(self._feed_forward(x)))[0]
 
 
 class TransformerEncoder(Module):

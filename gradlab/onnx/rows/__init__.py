@@ -16,10 +16,12 @@ from gradlab.onnx.rows import (
     random,
     recurrent,
     reduce,
+    residual,
     special,
     vision,
 )
 
 FAMILIES = (
-    control, conv, elementwise, incomplete, index, linalg, loss, movement, pool, products, random, recurrent, reduce, special, vision,
+    control, conv, elementwise, incomplete, index, linalg, loss, movement, pool, products, random, recurrent, reduce, residual, special,
+    vision,
 )  # fmt: skip

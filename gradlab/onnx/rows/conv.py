@@ -30,18 +30,33 @@ def convolution_act(e: Emitter, x: Wire, w: Wire, b: Wire | None, *, activation:
     return CONVERTERS[activation].converter(e, convolution(e, x, w, b, **geometry))
 
 
+@exports("convolution_act_sums")
+def convolution_act_sums(e: Emitter, x: Wire, w: Wire, b: Wire | None, *, activation: str, **geometry: Any) -> Any:
+    """The activation and what it is taken of."""
+    z = convolution(e, x, w, b, **geometry)
+    return CONVERTERS[activation].converter(e, z), z
+
+
 def kernel_of(w: Wire) -> list[int]:
     """A weight's spatial sizes."""
     return list((w.shape or ())[2:])
 
 
 @exports("convolution_dx")
-def convolution_dx(e: Emitter, dy: Wire, w: Wire, *, shape: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, groups: int) -> Any:
+def convolution_dx(e: Emitter, dy: Wire, w: Wire, **geometry: Any) -> Any:
+    """ConvTranspose."""
+    return convolution_transpose(e, dy, w, None, **geometry)
+
+
+@exports("convolution_transpose")
+def convolution_transpose(
+    e: Emitter, x: Wire, w: Wire, b: Wire | None, *, shape: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, groups: int
+) -> Any:
     """ConvTranspose; what stride leaves over at the end is its output_padding."""
-    sizes = (dy.shape or ())[2:]
+    sizes = (x.shape or ())[2:]
     reach = [(n - 1) * s - 2 * p + d * (k - 1) + 1 for n, s, p, d, k in zip(sizes, stride, padding, dilation, kernel_of(w))]
     extra = [size - found for size, found in zip(shape[2:], reach)]
-    return e("ConvTranspose", dy, w, strides=list(stride), pads=[*padding, *padding], dilations=list(dilation), group=groups,
+    return e("ConvTranspose", x, w, b, strides=list(stride), pads=[*padding, *padding], dilations=list(dilation), group=groups,
              output_padding=extra, kernel_shape=kernel_of(w))  # fmt: skip
 
 

@@ -20,10 +20,11 @@ from gradlab.ops.batching.common import aligned
 from gradlab.ops.batching.indexing import INDEXING
 from gradlab.ops.batching.layers import LAYERS
 from gradlab.ops.batching.products import PRODUCTS
+from gradlab.ops.batching.residual import RESIDUAL
 from gradlab.ops.batching.shapes import SHAPES
 
 Rule = Callable[..., Any]
-RULES: dict[str, Rule] = {**SHAPES, **PRODUCTS, **INDEXING, **LAYERS}
+RULES: dict[str, Rule] = {**SHAPES, **PRODUCTS, **INDEXING, **LAYERS, **RESIDUAL}
 
 __all__ = ["RULES", "attach", "rule_of"]
 

@@ -81,6 +81,19 @@ def convolution_dx(op: Op, size: int, mapped: Flags, values: Values, params: Par
     return apart(op(groups(front(dy, on_dy, size), size), folded(w), **many), size)
 
 
+def convolution_transpose(op: Op, size: int, mapped: Flags, values: Values, params: Params) -> Any:
+    """The input's gradient, then the bias."""
+    (x, w, b), (on_x, on_w, on_b) = values, mapped
+    if on_x or on_w:
+        y = convolution_dx(conv.convolution_dx, size, [on_x, on_w], [x, w], params)
+    else:
+        y = conv.convolution_dx(x, w, **params)
+    if b is None:
+        return y
+    ones = (1,) * len(params["stride"])
+    return y + b.reshape((size, 1, -1, *ones) if on_b else (-1, *ones))
+
+
 def convolution_dw(op: Op, size: int, mapped: Flags, values: Values, params: Params) -> Any:
     """The weight's gradient of each sample: one group, or, if the input is shared, one set of output channels for each."""
     (x, dy), (on_x, on_dy), shape = values, mapped, params["shape"]
@@ -93,9 +106,10 @@ def convolution_dw(op: Op, size: int, mapped: Flags, values: Values, params: Par
 
 def with_activation(op: Op, size: int, mapped: Flags, values: Values, params: Params) -> Any:
     """A layer with its activation: the two one after the other."""
-    if op is fused.convolution_act:
-        geometry = {n: params[n] for n in conv.GEOMETRY}
-        return fused.ACTIVATIONS[params["activation"]](convolution(conv.convolution, size, mapped, values, geometry))
+    if op in (fused.convolution_act, fused.convolution_act_sums):
+        z = convolution(conv.convolution, size, mapped, values, {n: params[n] for n in conv.GEOMETRY})
+        y = fused.ACTIVATIONS[params["activation"]](z)
+        return y if op is fused.convolution_act else (y, z)
     z = linear(layer.linear, size, mapped, values, params)
     return fused.ACTIVATIONS["relu"](z) if op is fused.linear_relu else (fused.ACTIVATIONS["gelu_tanh"](z), z)
 
@@ -130,7 +144,9 @@ def attention(op: Op, size: int, mapped: Flags, values: Values, params: Params) 
 
 PRODUCTS = {
     "matmul": matmul, "linear": linear, "convolution": convolution, "convolution_dx": convolution_dx, "convolution_dw": convolution_dw,
+    "convolution_transpose": convolution_transpose,
     "linear_relu": with_activation, "linear_gelu_tanh": with_activation, "convolution_act": with_activation,
+    "convolution_act_sums": with_activation,
     "scaled_dot_product_attention": attention, "scaled_dot_product_attention_backward": attention,
     "im2col": im2col, "col2im": im2col, "solve": aligned, "solve_triangular": aligned,
 } | dict.fromkeys(
