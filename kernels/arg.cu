@@ -3,7 +3,8 @@
 
 namespace gradlab {
 
-template <class S_, bool Most>
+// extra[0]: the smallest. Elements are turned round then, so that one search serves both.
+template <class S_>
 struct Extreme {
     typedef S_ S;
     typedef typename Compute<S>::type T;
@@ -22,20 +23,22 @@ struct Extreme {
     const S* a;
     S* values;  // may be a null pointer
     int64* indices;
+    bool least;
 
     explicit __device__ __forceinline__ Extreme(const Rows& g)
-        : a(static_cast<const S*>(g.in[0])), values(static_cast<S*>(g.out[0])), indices(static_cast<int64*>(g.out[1])) {}
+        : a(static_cast<const S*>(g.in[0])), values(static_cast<S*>(g.out[0])), indices(static_cast<int64*>(g.out[1])), least(g.extra[0]) {}
     static __device__ __forceinline__ T blank() { return T(0); }
     __device__ __forceinline__ void enter(int64) {}
     static __device__ __forceinline__ State identity() { return {T(0), -1}; }
+    __device__ __forceinline__ T turned(T value) const {
+        if constexpr (is_floating<T>) return least ? -value : value;
+        else return least ? static_cast<T>(~value) : value;
+    }
     // Whether x comes before y as the result: any order of merging finds the same.
     static __device__ __forceinline__ bool beats(const State& x, const State& y) {
-        if (y.at < 0) return x.at >= 0;
-        if (x.at < 0) return false;
-        const bool x_nan = x.value != x.value, y_nan = y.value != y.value;
-        if (x_nan || y_nan) return x_nan && (!y_nan || x.at < y.at);
-        if (x.value == y.value) return x.at < y.at;
-        return Most ? x.value > y.value : x.value < y.value;
+        const bool x_nan = x.value != x.value, y_nan = y.value != y.value, alike = x_nan ? y_nan : x.value == y.value;
+        const bool above = alike ? x.at < y.at : x_nan || (!y_nan && x.value > y.value);
+        return x.at >= 0 && (y.at < 0 || above);
     }
     static __device__ __forceinline__ State merge(const State& x, const State& y) { return beats(y, x) ? y : x; }
     template <int N, int M, class L>
@@ -45,11 +48,11 @@ struct Extreme {
         T value = state.value;
 #pragma unroll
         for (int k = 0; k < N; ++k) {  // a thread's places ascend: of equal elements the one it has already is the first
-            const bool better = none || (Most ? a[k] > value : a[k] < value) || (a[k] != a[k] && value == value);
-            if (!places.inside(k) || !better) continue;
-            value = a[k];
-            found = k;
-            none = false;
+            const T x = turned(a[k]);
+            const bool better = places.inside(k) & (none | (!(x <= value) & (value == value)));  // without branches
+            value = better ? x : value;
+            found = better ? k : found;
+            none &= !better;
         }
         if (found >= 0) state = {value, static_cast<int64>(places.at(found))};
     }
@@ -57,7 +60,7 @@ struct Extreme {
     __device__ __forceinline__ State hold(const T (&a)[N], const T (&b)[M], const L& places) const {
         State state = identity();
         add(state, a, b, places);
-#pragma unroll
+#pragma unroll 1
         for (int mask = Team::lanes / 2; mask > 0; mask >>= 1) state = merge(state, state.across(mask));
         return state;
     }
@@ -70,7 +73,7 @@ struct Extreme {
 template <class P, int Lanes, int Items>
 __global__ void __launch_bounds__(Lanes < 128 ? 128 : Lanes, 1) held(GRADLAB_ROWS) { held_rows<P, Lanes, Items>(GRADLAB_GIVEN); }
 template <class P>
-__global__ void __launch_bounds__(512, 1) looped(GRADLAB_ROWS) { shared_rows<P>(GRADLAB_GIVEN); }
+__global__ void __launch_bounds__(512, 2) looped(GRADLAB_ROWS) { shared_rows<P>(GRADLAB_GIVEN); }
 template <class P>
 __global__ void __launch_bounds__(256, 1) columns(GRADLAB_ROWS) { column_rows<P>(GRADLAB_GIVEN); }
 

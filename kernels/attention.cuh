@@ -15,21 +15,49 @@ struct Attention {
     int heads, queries, keys, size, value_size, mask, causal, aligned;  // aligned: a bit for each of q, k, v, g
 };
 
-// A scaled score, in units of log 2 so that exp2 makes the weight; -inf for a pair that may not be.
-template <class S, class T>
-__device__ __forceinline__ T score(const Attention& a, T product, T scale, const void* mask, int64 base, int query, int key) {
-    if (query >= a.queries || key >= a.keys || (a.causal && key > query)) return -infinity<T>();
-    const T scaled = product * scale;
-    if (a.mask == NO_MASK) return scaled;
-    const int64 at = base + query * a.mask_strides[2] + key * a.mask_strides[3];
-    if (a.mask == ALLOWED) return static_cast<const bool*>(mask)[at] ? scaled : -infinity<T>();
-    return scaled + static_cast<T>(load(static_cast<const S*>(mask)[at])) * T(1.4426950408889634);
+// The scores p [16 x BN] of a warp's rows (`row` and row + 8 are a thread's) from column `from` on: those of pairs that may not be become -inf, and a
+// mask is added, in units of log 2. Rows are queries, columns keys; or (Keys) the other way round. No branches between the loads of a mask.
+template <class Engine, class S, int BN, bool Keys, class T>
+__device__ __forceinline__ void mask_scores(const Attention& a, const void* __restrict__ mask, int64 base, int row, int from, T (&p)[BN / 8][4]) {
+    const int64 row_step = a.mask_strides[Keys ? 3 : 2], column_step = a.mask_strides[Keys ? 2 : 3];
+#pragma unroll
+    for (int half = 0; half < 2; ++half) {
+        const int own = row + 8 * half;
+        int begin = 0, end = own < (Keys ? a.keys : a.queries) ? (Keys ? a.queries : a.keys) : 0;  // the columns that this row may meet
+        if (Keys && a.causal) begin = own;
+        if (!Keys && a.causal && own + 1 < end) end = own + 1;
+        begin -= from + Engine::column(0, 0);
+        end -= from + Engine::column(0, 0);
+        const int64 first = base + own * row_step + (from + Engine::column(0, 0)) * column_step;
+        const auto allowed = [&](int j, int e) { return (!Keys || 8 * j + e >= begin) && 8 * j + e < end; };
+#pragma unroll
+        for (int j = 0; j < BN / 8; ++j)
+#pragma unroll
+            for (int e = 0; e < 2; ++e) p[j][2 * half + e] = allowed(j, e) ? p[j][2 * half + e] : -infinity<T>();
+        if (a.mask == ADDED) {
+#pragma unroll
+            for (int j = 0; j < BN / 8; ++j)
+#pragma unroll
+                for (int e = 0; e < 2; ++e) {
+                    const T found = static_cast<T>(load(static_cast<const S*>(mask)[allowed(j, e) ? first + (8 * j + e) * column_step : 0]));
+                    p[j][2 * half + e] += allowed(j, e) ? found * T(1.4426950408889634) : T(0);
+                }
+        } else if (a.mask == ALLOWED) {
+#pragma unroll
+            for (int j = 0; j < BN / 8; ++j)
+#pragma unroll
+                for (int e = 0; e < 2; ++e) {
+                    const bool found = static_cast<const bool*>(mask)[allowed(j, e) ? first + (8 * j + e) * column_step : 0];
+                    p[j][2 * half + e] = found ? p[j][2 * half + e] : -infinity<T>();
+                }
+        }
+    }
 }
 
 // Rows of `result`, each of `size` elements behind one another.
 template <class Engine, int D, class S, class T>
 __device__ __forceinline__ void write_rows(S* to, const T (&result)[D / 8][4], const T (&factor)[2], int row, int rows, int size) {
-#pragma unroll
+#pragma unroll 1  // once a block: not worth twice the code
     for (int half = 0; half < 2; ++half) {
         if (row + 8 * half >= rows) continue;
         S* const at = to + static_cast<int64>(row + 8 * half) * size;
@@ -38,12 +66,13 @@ __device__ __forceinline__ void write_rows(S* to, const T (&result)[D / 8][4], c
             const int column = Engine::spread_column(j, 0);
             Pack<S, 2> both;
 #pragma unroll
-            for (int e = 0; e < 2; ++e) both.item[e] = store<S>(result[j][2 * half + e] * factor[half]);
-            if (column + 1 < size && (size & 1) == 0) *reinterpret_cast<Pack<S, 2>*>(at + column) = both;
-            else
-#pragma unroll
-                for (int e = 0; e < 2; ++e)
-                    if (column + e < size) at[column + e] = both.item[e];
+            for (int e = 0; e < 2; ++e) both.item[e] = store<S>((half ? result[j][2 + e] : result[j][e]) * (half ? factor[1] : factor[0]));
+            if (column + 1 < size && (size & 1) == 0) {
+                *reinterpret_cast<Pack<S, 2>*>(at + column) = both;
+            } else {
+                if (column < size) at[column] = both.item[0];
+                if (column + 1 < size) at[column + 1] = both.item[1];
+            }
         }
     }
 }
@@ -83,48 +112,49 @@ __device__ __forceinline__ void attend_rows(const S* __restrict__ q, const S* __
         for (int e = 0; e < 4; ++e) result[j][e] = T(0);
 
     fetch<Engine, BM, D, THREADS>(q_tile, q, a.q[2], row0, a.queries, a.size, a.aligned & 1);
-    fetch<Engine, BN, D, THREADS>(k_tile, k, a.k[2], 0, a.keys, a.size, a.aligned & 2);
-    for (int key0 = 0; key0 < limit; key0 += BN) {
-        await_copies();
-        __syncthreads();  // the keys are there, and the last values are no longer read
-        fetch<Engine, BN, D, THREADS>(v_tile, v, a.v[2], key0, a.keys, a.value_size, a.aligned & 4);
-        T p[BN / 8][4];
-#pragma unroll
-        for (int j = 0; j < BN / 8; ++j)
-#pragma unroll
-            for (int e = 0; e < 4; ++e) p[j][e] = T(0);
-        Engine::template across<D, BN>(q_tile + warp * 16 * WIDTH, k_tile, p);
-        const bool plain = a.mask == NO_MASK && key0 + BN <= a.keys && (!a.causal || key0 + BN <= own + 1) && own + 16 <= a.queries;
-#pragma unroll
-        for (int j = 0; j < BN / 8; ++j)
-#pragma unroll
-            for (int e = 0; e < 4; ++e)
-                p[j][e] = plain ? p[j][e] * scale
-                                : score<S>(a, p[j][e], scale, mask, mask_base, own + group + 8 * (e >> 1), key0 + Engine::column(j, e & 1));
-        T keep[2];
-#pragma unroll
-        for (int half = 0; half < 2; ++half) {
-            T most = top[half];
-#pragma unroll
-            for (int j = 0; j < BN / 8; ++j) most = maximum(most, maximum(p[j][2 * half], p[j][2 * half + 1]));
-            most = maximum(most, __shfl_xor_sync(0xffffffffu, most, 1));
-            most = maximum(most, __shfl_xor_sync(0xffffffffu, most, 2));
-            const T base = most == -infinity<T>() ? T(0) : most;  // nothing allowed so far
-            keep[half] = exp2(top[half] - base);
-            top[half] = most;
-            T sum = T(0);
+    T p[BN / 8][4], keep[2];
+#pragma unroll 1
+    for (int key0 = -BN; key0 < limit; key0 += BN) {  // the first turn but fetches keys: one place in the text for them
+        if (key0 >= 0) {
+            await_copies();
+            __syncthreads();  // the keys are there, and the last values are no longer read
+            fetch<Engine, BN, D, THREADS>(v_tile, v, a.v[2], key0, a.keys, a.value_size, a.aligned & 4);
 #pragma unroll
             for (int j = 0; j < BN / 8; ++j)
 #pragma unroll
-                for (int e = 2 * half; e < 2 * half + 2; ++e) {
-                    p[j][e] = exp2(p[j][e] - base);
-                    sum += p[j][e];
-                }
-            total[half] = total[half] * keep[half] + sum;
+                for (int e = 0; e < 4; ++e) p[j][e] = T(0);
+            Engine::template across<D, BN>(q_tile + warp * 16 * WIDTH, k_tile, p);
+            const bool plain = a.mask == NO_MASK && key0 + BN <= a.keys && (!a.causal || key0 + BN <= own + 1) && own + 16 <= a.queries;
+#pragma unroll
+            for (int j = 0; j < BN / 8; ++j)
+#pragma unroll
+                for (int e = 0; e < 4; ++e) p[j][e] *= scale;
+            if (!plain) mask_scores<Engine, S, BN, false>(a, mask, mask_base, own + group, key0, p);
+#pragma unroll
+            for (int half = 0; half < 2; ++half) {
+                T most = top[half];
+#pragma unroll
+                for (int j = 0; j < BN / 8; ++j) most = maximum(most, maximum(p[j][2 * half], p[j][2 * half + 1]));
+                most = maximum(most, __shfl_xor_sync(0xffffffffu, most, 1));
+                most = maximum(most, __shfl_xor_sync(0xffffffffu, most, 2));
+                const T base = most == -infinity<T>() ? T(0) : most;  // nothing allowed so far
+                keep[half] = exp2(top[half] - base);
+                top[half] = most;
+                T sum = T(0);
+#pragma unroll
+                for (int j = 0; j < BN / 8; ++j)
+#pragma unroll
+                    for (int e = 2 * half; e < 2 * half + 2; ++e) {
+                        p[j][e] = exp2(p[j][e] - base);
+                        sum += p[j][e];
+                    }
+                total[half] = total[half] * keep[half] + sum;
+            }
+            await_copies();
+            __syncthreads();  // the values are there, and the keys are no longer read
         }
-        await_copies();
-        __syncthreads();  // the values are there, and the keys are no longer read
         if (key0 + BN < limit) fetch<Engine, BN, D, THREADS>(k_tile, k, a.k[2], key0 + BN, a.keys, a.size, a.aligned & 2);
+        if (key0 < 0) continue;
 #pragma unroll
         for (int j = 0; j < D / 8; ++j)
 #pragma unroll
@@ -213,45 +243,46 @@ __device__ __forceinline__ void differentiate(const S* __restrict__ q, const S* 
 
     fetch<Engine, BM, D, THREADS>(own_tile, Keys ? k : q, Keys ? a.k[2] : a.q[2], row0, rows, a.size, a.aligned & (Keys ? 2 : 1));
     fetch<Engine, BM, D, THREADS>(own_values, Keys ? v : g, Keys ? a.v[2] : a.g[2], row0, rows, a.value_size, a.aligned & (Keys ? 4 : 8));
-    if (begin < limit) fetch_others(begin, 0);
-    int stage = 0;
-    for (int from = begin; from < limit; from += BN) {
-        await_copies();
-        __syncthreads();
-        if (Stages == 2 && from + BN < limit) fetch_others(from + BN, stage ^ 1);
-        const Cell* const other = others + stage * 2 * BN * WIDTH;
-        const Cell* const other_values = other + BN * WIDTH;
-        const T* const of_columns = numbers + stage * 2 * BN;
-        T p[BN / 8][4], d[BN / 8][4];
-#pragma unroll
-        for (int j = 0; j < BN / 8; ++j)
-#pragma unroll
-            for (int e = 0; e < 4; ++e) p[j][e] = d[j][e] = T(0);
-        Engine::template across<D, BN>(own_tile + warp * 16 * WIDTH, other, p);
-        const bool plain = a.mask == NO_MASK && from + BN <= columns && own + 16 <= rows &&
-                           (!a.causal || (Keys ? own + 16 <= from + 1 : from + BN <= own + 1));
-#pragma unroll
-        for (int j = 0; j < BN / 8; ++j)
-#pragma unroll
-            for (int e = 0; e < 4; ++e) {
-                const int row = own + group + 8 * (e >> 1), column = Engine::column(j, e & 1);
-                const T scaled = plain ? p[j][e] * scale
-                                       : score<S>(a, p[j][e], scale, mask, mask_base, Keys ? from + column : row, Keys ? row : from + column);
-                p[j][e] = exp2(scaled - (Keys ? of_columns[column] : row_lse[e >> 1]));
-            }
-        Engine::template across<D, BN>(own_values + warp * 16 * WIDTH, other_values, d);
-        if constexpr (Keys) Engine::template along<BN, D>(p, room, other_values, two);
-#pragma unroll
-        for (int j = 0; j < BN / 8; ++j)
-#pragma unroll
-            for (int e = 0; e < 4; ++e) d[j][e] = p[j][e] * (d[j][e] - (Keys ? of_columns[BN + Engine::column(j, e & 1)] : row_delta[e >> 1]));
-        Engine::template along<BN, D>(d, room, other, one);
-        if (Stages == 2) {
-            stage ^= 1;
-        } else {
-            __syncthreads();  // the other side is no longer read
-            if (from + BN < limit) fetch_others(from + BN, 0);
+    int stage = Stages - 1;
+#pragma unroll 1
+    for (int from = begin - BN; from < limit; from += BN, stage = Stages - 1 - stage) {  // the first turn but fetches: one place in the text
+        const bool started = from >= begin, more = from + BN < limit;
+        if (started) {
+            await_copies();
+            __syncthreads();
         }
+        if (Stages == 2 && more) fetch_others(from + BN, stage ^ 1);
+        if (started) {
+            const Cell* const other = others + stage * 2 * BN * WIDTH;
+            const Cell* const other_values = other + BN * WIDTH;
+            const T* const of_columns = numbers + stage * 2 * BN;
+            T p[BN / 8][4], d[BN / 8][4];
+#pragma unroll
+            for (int j = 0; j < BN / 8; ++j)
+#pragma unroll
+                for (int e = 0; e < 4; ++e) p[j][e] = d[j][e] = T(0);
+            Engine::template across<D, BN>(own_tile + warp * 16 * WIDTH, other, p);
+            const bool plain = a.mask == NO_MASK && from + BN <= columns && own + 16 <= rows &&
+                               (!a.causal || (Keys ? own + 16 <= from + 1 : from + BN <= own + 1));
+#pragma unroll
+            for (int j = 0; j < BN / 8; ++j)
+#pragma unroll
+                for (int e = 0; e < 4; ++e) p[j][e] *= scale;
+            if (!plain) mask_scores<Engine, S, BN, Keys>(a, mask, mask_base, own + group, from, p);
+#pragma unroll
+            for (int j = 0; j < BN / 8; ++j)
+#pragma unroll
+                for (int e = 0; e < 4; ++e) p[j][e] = exp2(p[j][e] - (Keys ? of_columns[Engine::column(j, e & 1)] : row_lse[e >> 1]));
+            Engine::template across<D, BN>(own_values + warp * 16 * WIDTH, other_values, d);
+            if constexpr (Keys) Engine::template along<BN, D>(p, room, other_values, two);
+#pragma unroll
+            for (int j = 0; j < BN / 8; ++j)
+#pragma unroll
+                for (int e = 0; e < 4; ++e) d[j][e] = p[j][e] * (d[j][e] - (Keys ? of_columns[BN + Engine::column(j, e & 1)] : row_delta[e >> 1]));
+            Engine::template along<BN, D>(d, room, other, one);
+            if (Stages == 1) __syncthreads();  // the other side is no longer read
+        }
+        if (Stages == 1 && more) fetch_others(from + BN, 0);
     }
     await_copies();
     const T factor = static_cast<T>(a.scale), factors[2] = {factor, factor}, ones[2] = {T(1), T(1)};

@@ -1,7 +1,6 @@
 // Batch normalisation with the statistics of the batch, forward and backward: channels of an array [batch, channels, inner].
 //
-// Where inner is 1, channels are the rows of rows.cuh's columns. Otherwise one or several blocks have a channel: `channel` does all of it,
-// `channel_split` and `channel_finish` take its totals and its results apart.
+// Where inner is 1, channels are the rows of rows.cuh's columns. Otherwise one or several blocks have a channel, as a long row there.
 #include "welford.cuh"
 
 namespace gradlab {
@@ -37,8 +36,8 @@ struct BatchNorm {
         state.add(a, places);
     }
     __device__ __forceinline__ Ready ready(const State& state) const { return {state.mean, state.scale(eps) * gain}; }
-    template <int V, bool Held>
-    __device__ __forceinline__ void value(const Ready& r, T (&a)[V], const T (&)[V], int64) const {
+    template <bool Held, int V, class L>
+    __device__ __forceinline__ void value(const Ready& r, T (&a)[V], const T (&)[V], const L&, int) const {
 #pragma unroll
         for (int k = 0; k < V; ++k) a[k] = (a[k] - r.centre) * r.factor + shift;
     }
@@ -77,11 +76,11 @@ struct BatchNormBackward {
     static __device__ __forceinline__ State identity() { return State::identity(); }
     static __device__ __forceinline__ State merge(const State& x, const State& y) { return State::merge(x, y); }
     template <int N, class L>
-    __device__ __forceinline__ void add(State& state, const T (&a)[N], const T (&b)[N], const L& places) const {
+    __device__ __forceinline__ void add(State& state, const T (&a)[N], const T (&b)[N], const L&) const {
         T dot = T(0), sum = T(0);
 #pragma unroll
         for (int k = 0; k < N; ++k) {
-            dot += places.inside(k) ? a[k] * (b[k] - centre) : T(0);
+            dot += a[k] * (b[k] - centre);  // a is zero outside
             sum += a[k];
         }
         state.dot += dot;
@@ -90,8 +89,8 @@ struct BatchNormBackward {
     __device__ __forceinline__ Ready ready(const State& state) const {
         return {state.dot * scale * scale / n, state.sum / n, scale * gain};
     }
-    template <int V, bool Held>
-    __device__ __forceinline__ void value(const Ready& r, T (&a)[V], const T (&b)[V], int64) const {
+    template <bool Held, int V, class L>
+    __device__ __forceinline__ void value(const Ready& r, T (&a)[V], const T (&b)[V], const L&, int) const {
 #pragma unroll
         for (int k = 0; k < V; ++k) a[k] = (a[k] - (b[k] - centre) * r.by_x - r.by_one) * r.factor;
     }
@@ -101,23 +100,27 @@ struct BatchNormBackward {
     }
 };
 
-// A thread's next elements of a channel: in one plane, or (planes that a step covers) of several planes at one place.
+// A thread's next elements of a channel, as Places: N / V times V, in one plane or (planes that a step covers) of several planes at one place.
 template <int V, int N>
 struct InPlanes {
     static constexpr int width = V;
-    bool in[N / V];
+    bool packed;
+    int each, left[N / V];
     int64 place[N / V];
-    __device__ __forceinline__ bool inside(int k) const { return in[k / V]; }
-    __device__ __forceinline__ int64 at(int k) const { return place[k / V] + k % V; }
+    __device__ __forceinline__ bool some() const { return left[0] > 0; }
+    __device__ __forceinline__ bool inside(int k) const { return k % V * each < left[k / V]; }
+    __device__ __forceinline__ int64 at(int k) const { return place[k / V] + k % V * each; }
+    __device__ __forceinline__ int64 near(int k) const { return inside(k) ? at(k) : place[0]; }
 };
 
 // Of rows.cuh's arguments: rows are the channels, count the batch, extra[1] the threads that a step takes along a plane.
-template <class P, int V>
-__device__ __forceinline__ void channel_of(const Rows& g) {
+template <class P>
+__device__ __forceinline__ void channel_rows(const Rows& g) {
     typedef typename P::State State;
     typedef typename P::T T;
-    constexpr int N = batch_of<V>, U = N / V;
+    constexpr int V = pack_size<typename P::S>(8), N = batch_of<V>, U = N / V;
     P p(g);
+    const bool packed = g.packed();
     const int64 channel = blockIdx.x / g.parts, part = blockIdx.x % g.parts;
     const int stage = g.stage(), across = static_cast<int>(g.extra[1]), lane = threadIdx.x & (across - 1), line = threadIdx.x / across;
     const int64 lines = 256 / across, covered = static_cast<int64>(across) * V;
@@ -128,11 +131,14 @@ __device__ __forceinline__ void channel_of(const Rows& g) {
     // The elements of a round that begins with piece `first`.
     const auto places_of = [&](int64 first) {
         InPlanes<V, N> places;
+        places.packed = packed;
+        places.each = packed ? 1 : across;
         const int64 plane = several ? first : first / pieces, start = several ? 0 : (first - plane * pieces) * U * covered;
 #pragma unroll
         for (int u = 0; u < U; ++u) {
-            const int64 image = several ? plane + u * step : plane, i = start + (several ? 0 : u * covered) + lane * V;
-            places.in[u] = image < g.count && i < g.inner;
+            const int64 image = several ? plane + u * step : plane, i = start + (several ? 0 : u * covered) + lane * (packed ? V : 1);
+            const int64 left = image < g.count ? g.inner - i : 0;
+            places.left[u] = static_cast<int>(left < covered ? left : covered);
             places.place[u] = (image * g.rows + channel) * g.inner + i;
         }
         return places;
@@ -144,9 +150,10 @@ __device__ __forceinline__ void channel_of(const Rows& g) {
     State* partial = static_cast<State*>(g.partial);
     State state = P::identity();
     if (stage != RESULTS) {
+#pragma unroll 1
         for (int64 first = begin; first < total; first += stride) {
             const auto places = places_of(first);
-            if (!places.in[0]) continue;
+            if (!places.some()) continue;
             fetch(p.a, 1, places, P::blank(), a);
             if constexpr (P::streams > 1) fetch(p.b, 1, places, T(0), b);
             p.add(state, a, b, places);
@@ -160,6 +167,7 @@ __device__ __forceinline__ void channel_of(const Rows& g) {
         return;
     }
     const typename P::Ready ready = p.ready(state);
+#pragma unroll 1
     for (int64 first = begin; first < total; first += stride) {
         const auto places = places_of(first);
         fetch(p.a, 1, places, P::blank(), a);
@@ -167,12 +175,6 @@ __device__ __forceinline__ void channel_of(const Rows& g) {
         write_values<P, false>(p, ready, places, 0, 1, a, b);
     }
     if (threadIdx.x == 0 && part == 0) p.end(state, channel, 0, 1);
-}
-template <class P>
-__device__ __forceinline__ void channel_rows(const Rows& g) {
-    constexpr int V = pack_size<typename P::S>(8);
-    if (g.packed()) channel_of<P, V>(g);
-    else channel_of<P, 1>(g);
 }
 
 template <class P>

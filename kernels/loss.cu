@@ -35,11 +35,11 @@ struct CrossEntropy {
     }
     template <class Team, int N, int M, class L>
     __device__ __forceinline__ State hold(T (&a)[N], const T (&)[M], const L&) const {
-        return State::template of<Team, true>(a);
+        return State::template of<Team>(a, false);
     }
     __device__ __forceinline__ Ready ready(const State& state) const { return {state.base(), T(1) / state.sum}; }
-    template <int V, bool Held>
-    __device__ __forceinline__ void value(const Ready& r, T (&a)[V], const T (&)[V], int64) const {
+    template <bool Held, int V, class L>
+    __device__ __forceinline__ void value(const Ready& r, T (&a)[V], const T (&)[V], const L&, int) const {
 #pragma unroll
         for (int k = 0; k < V; ++k) a[k] = (Held ? a[k] : exp(a[k] - r.base)) * r.factor;
     }

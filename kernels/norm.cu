@@ -4,22 +4,12 @@
 
 namespace gradlab {
 
-// V neighbours of a vector that may not be there: `otherwise` stands for it.
-template <int V, class S, class T>
-__device__ __forceinline__ void read_or(const S* __restrict__ x, int64 at, T otherwise, T (&value)[V]) {
-#pragma unroll
-    for (int k = 0; k < V; ++k) value[k] = otherwise;
-    if (!x) return;
-    if constexpr (V > 1) read<V>(x + at, value);
-    else value[0] = load(x[at]);
-}
-
-// Centred: layer norm; otherwise rms norm. weight and bias may be null pointers.
-template <class S_, bool Centred>
+// Layer norm where there are means to write or to read, else rms norm. weight and bias may be null pointers.
+template <class S_>
 struct RowNorm {
     typedef S_ S;
     typedef typename Compute<S>::type T;
-    typedef Moments<T> State;
+    typedef Moments<T> State;  // without a mean, which stays 0, the squares of the elements themselves
     struct Ready {
         T centre, scale;
     };
@@ -36,26 +26,23 @@ struct RowNorm {
     static __device__ __forceinline__ T blank() { return T(0); }
     __device__ __forceinline__ void enter(int64) {}
     static __device__ __forceinline__ State identity() { return State::identity(); }
-    static __device__ __forceinline__ State merge(const State& x, const State& y) {
-        if constexpr (Centred) return State::merge(x, y);
-        else return {x.n + y.n, T(0), x.squares + y.squares};
-    }
+    static __device__ __forceinline__ State merge(const State& x, const State& y) { return State::merge(x, y); }
     template <int N, int M, class L>
     __device__ __forceinline__ void add(State& state, const T (&a)[N], const T (&)[M], const L& places) const {
-        if constexpr (Centred) {
+        if (mean) {
             state.add(a, places);
         } else {
             T squares = T(0);
 #pragma unroll
             for (int k = 0; k < N; ++k) squares += a[k] * a[k];
             state.squares += squares;
-            state.n = T(count);
+            state.n += T(N);
         }
     }
     template <class Team, int N, int M, class L>
     __device__ __forceinline__ State hold(T (&a)[N], const T (&)[M], const L& places) const {
         T centre = T(0), squares = T(0);
-        if constexpr (Centred) {
+        if (mean) {
 #pragma unroll
             for (int k = 0; k < N; ++k) centre += a[k];
             centre = Team::template total<Plus, 0>(centre) / T(count > 0 ? count : 1);
@@ -70,23 +57,23 @@ struct RowNorm {
     __device__ __forceinline__ Ready ready(const State& state) const {
         return {state.mean, T(1) / sqrt(state.squares / T(count > 0 ? count : 1) + T(eps))};
     }
-    template <int V, bool Held>
-    __device__ __forceinline__ void value(const Ready& r, T (&a)[V], const T (&)[V], int64 at) const {
+    template <bool Held, int V, class L>
+    __device__ __forceinline__ void value(const Ready& r, T (&a)[V], const T (&)[V], const L& places, int at) const {
         T w[V], c[V];
-        read_or<V>(weight, at, T(1), w);
-        read_or<V>(bias, at, T(0), c);
+        take(weight, places, at, T(1), w);
+        take(bias, places, at, T(0), c);
 #pragma unroll
         for (int k = 0; k < V; ++k) a[k] = (a[k] - r.centre) * r.scale * w[k] + c[k];
     }
     __device__ __forceinline__ void end(const State& state, int64 row, int64, int64) const {
         const Ready r = ready(state);
-        if (Centred) mean[row] = store<S>(r.centre);
+        if (mean) mean[row] = store<S>(r.centre);
         rstd[row] = store<S>(r.scale);
     }
 };
 
 // Of rows that are too long for registers. a: the gradient dy, b: x.
-template <class S_, bool Centred>
+template <class S_>
 struct RowNormBackward {
     typedef S_ S;
     typedef typename Compute<S>::type T;
@@ -105,7 +92,7 @@ struct RowNormBackward {
           centre(0), scale(0) {}
     static __device__ __forceinline__ T blank() { return T(0); }
     __device__ __forceinline__ void enter(int64 row) {
-        if (Centred) centre = load(mean[row]);
+        if (mean) centre = load(mean[row]);
         scale = load(rstd[row]);
     }
     static __device__ __forceinline__ State identity() { return State::identity(); }
@@ -116,11 +103,10 @@ struct RowNormBackward {
         T dot = T(0), sum = T(0);
 #pragma unroll
         for (int k = 0; k < N; k += V) {
-            if (!places.inside(k)) continue;
             T w[V];
-            read_or<V>(weight, places.at(k), T(1), w);
+            take(weight, places, k, T(1), w);
 #pragma unroll
-            for (int j = 0; j < V; ++j) {
+            for (int j = 0; j < V; ++j) {  // a is zero outside
                 const T u = a[k + j] * w[j];
                 dot += u * ((b[k + j] - centre) * scale);
                 sum += u;
@@ -129,37 +115,47 @@ struct RowNormBackward {
         state.dot += dot;
         state.sum += sum;
     }
-    __device__ __forceinline__ Ready ready(const State& state) const { return {state.dot / T(count), Centred ? state.sum / T(count) : T(0)}; }
-    template <int V, bool Held>
-    __device__ __forceinline__ void value(const Ready& r, T (&a)[V], const T (&b)[V], int64 at) const {
+    __device__ __forceinline__ Ready ready(const State& state) const { return {state.dot / T(count), mean ? state.sum / T(count) : T(0)}; }
+    template <bool Held, int V, class L>
+    __device__ __forceinline__ void value(const Ready& r, T (&a)[V], const T (&b)[V], const L& places, int at) const {
         T w[V];
-        read_or<V>(weight, at, T(1), w);
+        take(weight, places, at, T(1), w);
 #pragma unroll
         for (int k = 0; k < V; ++k) a[k] = (a[k] * w[k] - ((b[k] - centre) * scale * r.dot + r.sum)) * scale;
     }
     __device__ __forceinline__ void end(const State&, int64, int64, int64) const {}
 };
 
+// The number itself, as if it were another one in each turn of a loop: what depends on it is computed there, not once before it and held in
+// registers, for which ptxas spilled others on sm_100.
+__device__ __forceinline__ int anew(int value) {
+#if !defined(__CUDAEMU__)
+    asm volatile("" : "+r"(value));
+#endif
+    return value;
+}
+
 // The derivative of rows in registers. A block takes every gridDim.x-th group of rows; its threads keep their columns, so that the sums over rows
-// of dy * normal and of dy stay in registers, and go to partial [gridDim.x, 2, count] at the end: each array is read once.
-template <class S, bool Centred, int Lanes, int Items, int V>
-__device__ __forceinline__ void rows_backward(const S* __restrict__ dy, const S* __restrict__ x, const S* __restrict__ weight,
-                                              const S* __restrict__ mean, const S* __restrict__ rstd, S* __restrict__ dx,
-                                              typename Compute<S>::type* __restrict__ partial, int64 rows, int64 count) {
+// of dy * normal and of dy stay in registers, and go to partial [gridDim.x, 2, count] at the end: each array is read once. mean: a null pointer
+// for rms norm. more: what x gets of a gradient elsewhere, added to dx, or a null pointer.
+template <class S, int Lanes, int Items>
+__global__ void __launch_bounds__(Lanes < 128 ? 128 : Lanes, 1)
+    held_backward(const S* __restrict__ dy, const S* __restrict__ x, const S* __restrict__ weight, const S* __restrict__ mean,
+                  const S* __restrict__ rstd, const S* __restrict__ more, S* __restrict__ dx, typename Compute<S>::type* __restrict__ partial,
+                  int64 rows, int64 count, int64 packed) {
     typedef typename Compute<S>::type T;
-    constexpr int teams = Lanes < 128 ? 128 / Lanes : 1;
+    constexpr int V = pack_size<S>(Items), teams = Lanes < 128 ? 128 / Lanes : 1;
     const int lane = threadIdx.x % Lanes, mine = threadIdx.x / Lanes;
-    const Places<int, V> columns{lane * V, Lanes * V, static_cast<int>(count)};
+    const Places<V, Lanes> columns(packed, 0, lane, count);
     T by_weight[Items], by_bias[Items];
 #pragma unroll
     for (int k = 0; k < Items; ++k) by_weight[k] = by_bias[k] = T(0);
     int turn = 0;
     for (int64 first = static_cast<int64>(blockIdx.x) * teams; first < rows; first += static_cast<int64>(gridDim.x) * teams) {
-        const int64 row = first + mine;
-        const bool real = row < rows;
-        const Places<int, V> places{lane * V, Lanes * V, real ? static_cast<int>(count) : 0};
-        const int64 base = real ? row * count : 0;
-        const T centre = Centred && real ? load(mean[row]) : T(0), scale = real ? load(rstd[row]) : T(0);
+        const bool real = first + mine < rows;
+        const int64 row = real ? first + mine : 0, base = row * count;
+        const Places<V, Lanes> places(packed, 0, anew(lane), real ? count : 0);
+        const T centre = mean && real ? load(mean[row]) : T(0), scale = real ? load(rstd[row]) : T(0);
         T g[Items], n[Items];
         fetch(dy + base, 1, places, T(0), g);
         fetch(x + base, 1, places, centre, n);
@@ -167,7 +163,7 @@ __device__ __forceinline__ void rows_backward(const S* __restrict__ dy, const S*
 #pragma unroll
         for (int k = 0; k < Items; k += V) {
             T w[V];
-            read_or<V>(places.inside(k) ? weight : nullptr, places.at(k), T(1), w);
+            take(weight, places, k, T(1), w);
 #pragma unroll
             for (int j = 0; j < V; ++j) {
                 n[k + j] = (n[k + j] - centre) * scale;
@@ -179,25 +175,26 @@ __device__ __forceinline__ void rows_backward(const S* __restrict__ dy, const S*
             }
         }
         dot = Team<Lanes>::template total<Plus, 0>(dot, turn) / T(count);
-        sum = Centred ? Team<Lanes>::template total<Plus, 1>(sum, turn) / T(count) : T(0);
+        sum = mean ? Team<Lanes>::template total<Plus, 1>(sum, turn) / T(count) : T(0);
         turn ^= 1;
 #pragma unroll
         for (int k = 0; k < Items; k += V) {
-            if (!places.inside(k)) continue;
             T few[V];
+            take(more ? more + base : nullptr, places, k, T(0), few);
 #pragma unroll
-            for (int j = 0; j < V; ++j) few[j] = (g[k + j] - (n[k + j] * dot + sum)) * scale;
-            put<V>(dx + base + places.at(k), few);
+            for (int j = 0; j < V; ++j) few[j] += (g[k + j] - (n[k + j] * dot + sum)) * scale;
+            give(dx + base, 1, places, k, few);
         }
     }
     T* out = partial + static_cast<int64>(blockIdx.x) * 2 * count;
     if constexpr (teams > 1) {
         __shared__ T joined[2][Lanes * Items];
+#pragma unroll 1
         for (int team = 0; team < teams; ++team) {
             if (team == mine) {
 #pragma unroll
                 for (int k = 0; k < Items; ++k) {
-                    const int at = columns.at(k);
+                    const int at = lane * (packed ? V : 1) + columns.offset(k);
                     joined[0][at] = team ? joined[0][at] + by_weight[k] : by_weight[k];
                     joined[1][at] = team ? joined[1][at] + by_bias[k] : by_bias[k];
                 }
@@ -217,18 +214,10 @@ __device__ __forceinline__ void rows_backward(const S* __restrict__ dy, const S*
         }
     }
 }
-template <class S, bool Centred, int Lanes, int Items>
-__global__ void __launch_bounds__(Lanes < 128 ? 128 : Lanes, 1)
-    held_backward(const S* __restrict__ dy, const S* __restrict__ x, const S* __restrict__ weight, const S* __restrict__ mean,
-                  const S* __restrict__ rstd, S* __restrict__ dx, typename Compute<S>::type* __restrict__ partial, int64 rows, int64 count,
-                  int64 packed) {
-    constexpr int V = pack_size<S>(Items);
-    if (packed) rows_backward<S, Centred, Lanes, Items, V>(dy, x, weight, mean, rstd, dx, partial, rows, count);
-    else rows_backward<S, Centred, Lanes, Items, 1>(dy, x, weight, mean, rstd, dx, partial, rows, count);
-}
 
 // One thread for each column walks down a share of the rows (blockIdx.y): partial sums of dy * normal and dy, [parts, 2, count].
-template <class S, bool Centred>
+// mean: a null pointer for rms norm.
+template <class S>
 __global__ void __launch_bounds__(256) column_sums(const S* __restrict__ dy, const S* __restrict__ x, const S* __restrict__ mean,
                                                    const S* __restrict__ rstd, typename Compute<S>::type* __restrict__ partial, int64 rows,
                                                    int64 parts, int64 count) {
@@ -241,7 +230,7 @@ __global__ void __launch_bounds__(256) column_sums(const S* __restrict__ dy, con
 #pragma unroll 4
     for (int64 row = begin; row < end; ++row) {
         const T g = load(dy[row * count + i]);
-        a += g * ((load(x[row * count + i]) - (Centred ? load(mean[row]) : T(0))) * load(rstd[row]));
+        a += g * ((load(x[row * count + i]) - (mean ? load(mean[row]) : T(0))) * load(rstd[row]));
         b += g;
     }
     partial[(blockIdx.y * 2) * count + i] = a;

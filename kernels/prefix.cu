@@ -1,7 +1,7 @@
 // Running results along rows of neighbouring elements, by a block for each row or, for few long rows, by several: each part's total first, then the
 // running totals before each part, then the part itself with what comes before it. In a fixed order, so that two runs give the same bits.
 //
-// Operation supplies State, its `load` of element i, and `join` of an earlier and a later State, which is associative.
+// Operation supplies State, its `load` of element i (of the row: element `within`), and `join` of an earlier and a later State, which is associative.
 #include "reduce.cuh"
 
 namespace gradlab {
@@ -35,13 +35,13 @@ struct RunningOperation {
     typedef typename Running<typename Compute<S>::type>::type State;
     const S* x;
     S* y;
-    __device__ __forceinline__ State load(int64 i) const { return static_cast<State>(gradlab::load(x[i])); }
+    __device__ __forceinline__ State load(int64 i, int64) const { return static_cast<State>(gradlab::load(x[i])); }
     static __device__ __forceinline__ State join(State a, State b) {
         if constexpr (Mode == 0) return a + b;
         else if constexpr (Mode == 1) return a * b;
         else return join_logarithms(a, b);
     }
-    __device__ __forceinline__ void write(int64 i, int64, State state) const { y[i] = store<S>(state); }
+    __device__ __forceinline__ void write(int64 i, State state) const { y[i] = store<S>(state); }
 };
 
 // How many are true up to each element.
@@ -49,18 +49,18 @@ struct CountOperation {
     typedef int64 State;
     const bool* x;
     int64* y;
-    __device__ __forceinline__ State load(int64 i) const { return x[i]; }
+    __device__ __forceinline__ State load(int64 i, int64) const { return x[i]; }
     static __device__ __forceinline__ State join(State a, State b) { return a + b; }
-    __device__ __forceinline__ void write(int64 i, int64, State state) const { y[i] = state; }
+    __device__ __forceinline__ void write(int64 i, State state) const { y[i] = state; }
 };
 
 // The largest up to each element, in place.
 struct LargestOperation {
     typedef int64 State;
     int64* y;
-    __device__ __forceinline__ State load(int64 i) const { return y[i]; }
+    __device__ __forceinline__ State load(int64 i, int64) const { return y[i]; }
     static __device__ __forceinline__ State join(State a, State b) { return a < b ? b : a; }
-    __device__ __forceinline__ void write(int64 i, int64, State state) const { y[i] = state; }
+    __device__ __forceinline__ void write(int64 i, State state) const { y[i] = state; }
 };
 
 // The running extreme and the last place in the row where it was attained; a NaN stays.
@@ -77,21 +77,26 @@ __device__ __forceinline__ Extreme<T> from_before(Extreme<T> state, int step) {
     other.at = __shfl_up_sync(0xffffffffu, state.at, step);
     return other;
 }
-template <class S, bool Largest>
+// The largest, or (least) the smallest, of elements turned round.
+template <class S>
 struct ExtremeOperation {
     typedef typename Compute<S>::type T;
     typedef Extreme<T> State;
     const S* x;
     S* values;
     int64* indices;
-    int64 count;
-    __device__ __forceinline__ State load(int64 i) const { return {gradlab::load(x[i]), i % count}; }
+    bool least;
+    __device__ __forceinline__ T turned(T value) const {
+        if constexpr (is_floating<T>) return least ? -value : value;
+        else return least ? static_cast<T>(~value) : value;
+    }
+    __device__ __forceinline__ State load(int64 i, int64 within) const { return {turned(gradlab::load(x[i])), within}; }
     static __device__ __forceinline__ State join(State a, State b) {
         const bool a_nan = a.value != a.value, b_nan = b.value != b.value;
-        return b_nan || (!a_nan && (Largest ? b.value >= a.value : b.value <= a.value)) ? b : a;
+        return b_nan || (!a_nan && b.value >= a.value) ? b : a;
     }
-    __device__ __forceinline__ void write(int64 i, int64, State state) const {
-        values[i] = store<S>(state.value);
+    __device__ __forceinline__ void write(int64 i, State state) const {
+        values[i] = store<S>(turned(state.value));
         indices[i] = state.at;
     }
 };
@@ -110,19 +115,20 @@ struct RecurrenceOperation {
     const S* a;
     const S* b;
     S* y;
-    __device__ __forceinline__ State load(int64 i) const {
+    __device__ __forceinline__ State load(int64 i, int64) const {
         return {static_cast<double>(gradlab::load(a[i])), static_cast<double>(gradlab::load(b[i]))};
     }
     static __device__ __forceinline__ State join(State a, State b) {
         return {a.factor * b.factor, a.term == 0.0 ? b.term : b.factor * a.term + b.term};
     }
-    __device__ __forceinline__ void write(int64 i, int64, State state) const { y[i] = store<S>(state.term); }
+    __device__ __forceinline__ void write(int64 i, State state) const { y[i] = store<S>(state.term); }
 };
 
-// Threads have `prefix_items` neighbouring elements each. Backward walks from the row's last element. Final: the running results are written,
-// continuing from before[row, part] for parts but the first; else totals[row, part].
-template <class Operation, bool Final, bool Backward>
-__device__ __forceinline__ void run_prefix(const Operation operation, typename Operation::State* __restrict__ totals, int64 count, int64 parts) {
+// Threads have `prefix_items` neighbouring elements each. backward walks from the row's last element. final: the running results are written,
+// continuing from totals[row, part - 1] for parts but the first; else totals[row, part].
+template <class Operation>
+__device__ __forceinline__ void run_prefix(const Operation operation, bool final, bool backward, typename Operation::State* __restrict__ totals,
+                                           int64 count, int64 parts) {
     typedef typename Operation::State State;
     struct Room {
         State warp[prefix_threads / 32];
@@ -134,7 +140,7 @@ __device__ __forceinline__ void run_prefix(const Operation operation, typename O
     int64 end = begin + share * prefix_tile;
     if (end > count) end = count;
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5;
-    bool continues = Final && part > 0;
+    bool continues = final && part > 0;
     State carried;
     if (continues) carried = totals[row * parts + part - 1];
     for (int64 tile = begin; tile < end; tile += prefix_tile) {
@@ -146,7 +152,8 @@ __device__ __forceinline__ void run_prefix(const Operation operation, typename O
 #pragma unroll
         for (int k = 0; k < prefix_items; ++k) {
             const int64 i = first + k < end ? first + k : end - 1;
-            own[k] = operation.load(base + (Backward ? count - 1 - i : i));
+            const int64 within = backward ? count - 1 - i : i;
+            own[k] = operation.load(base + within, within);
             if (k > 0) own[k] = Operation::join(own[k - 1], own[k]);
         }
         sum = own[prefix_items - 1];
@@ -169,17 +176,17 @@ __device__ __forceinline__ void run_prefix(const Operation operation, typename O
             before = any ? Operation::join(before, neighbour) : neighbour;
             any = true;
         }
-        if constexpr (Final) {
+        if (final) {
 #pragma unroll
             for (int k = 0; k < prefix_items; ++k) {
                 if (first + k < end) {
-                    const int64 i = base + (Backward ? count - 1 - (first + k) : first + k);
-                    operation.write(i, first + k, any ? Operation::join(before, own[k]) : own[k]);
+                    const int64 i = base + (backward ? count - 1 - (first + k) : first + k);
+                    operation.write(i, any ? Operation::join(before, own[k]) : own[k]);
                 }
             }
         }
         // What the next tile continues from: the total of this one. Elements beyond the end repeat the last one, so a tile that is not full is the last.
-        if (tile + prefix_tile < end || !Final) {
+        if (tile + prefix_tile < end || !final) {
             __shared__ Room total;
             const int holder = (inside - 1) / prefix_items, item = (inside - 1) % prefix_items;
             if (static_cast<int>(threadIdx.x) == holder) {
@@ -195,7 +202,7 @@ __device__ __forceinline__ void run_prefix(const Operation operation, typename O
         }
         __syncthreads();
     }
-    if (!Final && threadIdx.x == 0 && begin < end) totals[row * parts + part] = carried;
+    if (!final && threadIdx.x == 0 && begin < end) totals[row * parts + part] = carried;
 }
 
 // Each row's totals become running totals. One thread for each row: there are few parts.
@@ -212,40 +219,40 @@ __device__ __forceinline__ void run_totals(typename Operation::State* __restrict
 }
 
 // Stage 0: totals of the parts; 1: their running totals; 2: the results (alone, where there is one part).
-template <class Operation, int Stage, bool Backward>
-__device__ __forceinline__ void stage(const Operation operation, void* totals, int64 rows, int64 count, int64 parts) {
+template <class Operation>
+__device__ __forceinline__ void take_stage(const Operation operation, void* totals, int64 rows, int64 count, int64 parts, int64 stage, bool backward) {
     typedef typename Operation::State State;
-    if constexpr (Stage == 1) {
+    if (stage == 1) {
         const int64 tiles = (count + prefix_tile - 1) / prefix_tile, share = (tiles + parts - 1) / parts;
         run_totals<Operation>(static_cast<State*>(totals), (tiles + share - 1) / share, parts, rows);
     } else {
-        run_prefix<Operation, Stage == 2, Backward>(operation, static_cast<State*>(totals), count, parts);
+        run_prefix<Operation>(operation, stage == 2, backward, static_cast<State*>(totals), count, parts);
     }
 }
 
-template <class S, int Mode, int Stage>
+template <class S, int Mode>
 __global__ void __launch_bounds__(prefix_threads) prefix(const S* __restrict__ x, S* __restrict__ y, void* __restrict__ totals, int64 rows, int64 count,
-                                                         int64 parts) {
-    stage<RunningOperation<S, Mode>, Stage, false>({x, y}, totals, rows, count, parts);
+                                                         int64 parts, int64 stage) {
+    take_stage<RunningOperation<S, Mode>>({x, y}, totals, rows, count, parts, stage, false);
 }
-template <int Stage>
 __global__ void __launch_bounds__(prefix_threads) prefix_count(const bool* __restrict__ x, int64* __restrict__ y, void* __restrict__ totals, int64 rows,
-                                                               int64 count, int64 parts) {
-    stage<CountOperation, Stage, false>({x, y}, totals, rows, count, parts);
+                                                               int64 count, int64 parts, int64 stage) {
+    take_stage<CountOperation>({x, y}, totals, rows, count, parts, stage, false);
 }
-template <int Stage>
-__global__ void __launch_bounds__(prefix_threads) prefix_largest(int64* y, void* __restrict__ totals, int64 rows, int64 count, int64 parts) {
-    stage<LargestOperation, Stage, false>({y}, totals, rows, count, parts);
+__global__ void __launch_bounds__(prefix_threads) prefix_largest(int64* y, void* __restrict__ totals, int64 rows, int64 count, int64 parts, int64 stage) {
+    take_stage<LargestOperation>({y}, totals, rows, count, parts, stage, false);
 }
-template <class S, bool Largest, int Stage>
+template <class S>
 __global__ void __launch_bounds__(prefix_threads) prefix_extreme(const S* __restrict__ x, S* __restrict__ values, int64* __restrict__ indices,
-                                                                 void* __restrict__ totals, int64 rows, int64 count, int64 parts) {
-    stage<ExtremeOperation<S, Largest>, Stage, false>({x, values, indices, count}, totals, rows, count, parts);
+                                                                 int64 least, void* __restrict__ totals, int64 rows, int64 count, int64 parts,
+                                                                 int64 stage) {
+    take_stage<ExtremeOperation<S>>({x, values, indices, least != 0}, totals, rows, count, parts, stage, false);
 }
-template <class S, bool Backward, int Stage>
+template <class S>
 __global__ void __launch_bounds__(prefix_threads, 1) prefix_recurrence(const S* __restrict__ a, const S* __restrict__ b, S* __restrict__ y,
-                                                                    void* __restrict__ totals, int64 rows, int64 count, int64 parts) {
-    stage<RecurrenceOperation<S>, Stage, Backward>({a, b, y}, totals, rows, count, parts);
+                                                                    int64 backward, void* __restrict__ totals, int64 rows, int64 count, int64 parts,
+                                                                    int64 stage) {
+    take_stage<RecurrenceOperation<S>>({a, b, y}, totals, rows, count, parts, stage, backward != 0);
 }
 
 }  // namespace gradlab

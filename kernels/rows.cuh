@@ -18,8 +18,11 @@
 //   identity(), merge(), add(state, a, b, places)   totals: of nothing, of two, and of a few more elements
 //   hold<Team>(a, b, places)    totals of a row whose elements are in registers, and these made ready for `value`
 //   ready(state)         what `value` needs of the totals
-//   value<V, Held>(ready, a, b, at)  the results in `a` for V neighbouring elements from index `at` (an aligned place if V > 1)
+//   value<Held>(ready, a, b, places, k)  the results in `a` for the elements k and on of a thread, places.width of them
 //   end(state, row, base, stride)    by one thread of each row
+//
+// Each form is compiled once for a type: whether rows are read 16 bytes at a time is a branch around the accesses alone, and what differs little
+// between operations (log-softmax and softmax, the largest and the smallest) is a number of the policy's, not a parameter of the template.
 #pragma once
 #include "reduce.cuh"
 
@@ -87,14 +90,14 @@ template <class P>
 __device__ __forceinline__ typename P::State block_total(typename P::State state) {
     typedef typename P::State State;
     __shared__ State lanes[32];
-#pragma unroll
+#pragma unroll 1  // once a block: not worth five times the code
     for (int offset = 16; offset > 0; offset >>= 1) state = P::merge(state, state.down(offset));
     const int lane = threadIdx.x & 31, warp = threadIdx.x >> 5, warps = blockDim.x >> 5;
     if (lane == 0) lanes[warp] = state;
     __syncthreads();
     if (warp == 0) {
         state = lane < warps ? lanes[lane] : P::identity();
-#pragma unroll
+#pragma unroll 1
         for (int offset = 16; offset > 0; offset >>= 1) state = P::merge(state, state.down(offset));
         if (lane == 0) lanes[0] = state;
     }
@@ -104,19 +107,11 @@ __device__ __forceinline__ typename P::State block_total(typename P::State state
 
 // ---------------------------------------------------------------- elements
 
-// Which elements of a row a thread has: N of them, V neighbours at a time.
-template <class I, int V>
-struct Places {
-    static constexpr int width = V;
-    I first, step, end;
-    __device__ __forceinline__ I at(int k) const { return first + k / V * step + k % V; }
-    __device__ __forceinline__ bool inside(int k) const { return at(k) < end; }
-};
-// The same, all of them inside.
-template <class I, int V>
-struct Whole : Places<I, V> {
-    __device__ __forceinline__ bool inside(int) const { return true; }
-};
+// How many elements make 16 bytes, at most `most`.
+template <class S>
+__host__ __device__ constexpr int pack_size(int most) {
+    return 16 / static_cast<int>(sizeof(S)) < most ? 16 / static_cast<int>(sizeof(S)) : most;
+}
 
 template <int V, class S, class T>
 __device__ __forceinline__ void read(const S* __restrict__ x, T (&value)[V]) {
@@ -132,48 +127,93 @@ __device__ __forceinline__ void put(S* __restrict__ y, const T (&value)[V]) {
     *reinterpret_cast<Pack<S, V>*>(y) = pack;
 }
 
+// Which elements of a row a thread of `Beside` has: V neighbours at a time, read and written as one (packed), or V that lie `Beside` apart, so that
+// neighbouring threads have neighbours. Element k lies `offset` behind the first, at `base`.
+template <int V, int Beside>
+struct Places {
+    static constexpr int width = V;
+    int64 base;
+    int left, each;  // what there is from `base` on; between the V
+    bool packed;
+    __device__ __forceinline__ Places(bool packed_, int64 begin, int thread, int64 end)
+        : base(begin + thread * (packed_ ? V : 1)), left(0), each(packed_ ? 1 : Beside), packed(packed_) {
+        if (base < end) left = end - base < (1 << 30) ? static_cast<int>(end - base) : 1 << 30;
+        else base = begin;
+    }
+    __device__ __forceinline__ int offset(int k) const { return k / V * (V * Beside) + k % V * each; }
+    __device__ __forceinline__ bool some() const { return left > 0; }
+    __device__ __forceinline__ bool inside(int k) const { return offset(k) < left; }
+    __device__ __forceinline__ int64 at(int k) const { return base + offset(k); }
+    // Of element k, or of another one that there is.
+    __device__ __forceinline__ int64 near(int k) const { return base + (inside(k) ? offset(k) : 0); }
+};
+
+// All of a thread's elements of a row, `blank` for those outside. No branch stands between the loads, so that they are all on their way at once.
 template <class L, class S, class T, int N>
 __device__ __forceinline__ void fetch(const S* __restrict__ row, int64 stride, const L& places, T blank, T (&value)[N]) {
     constexpr int V = L::width;
 #pragma unroll
-    for (int k = 0; k < N; k += V) {
-        T few[V];
+    for (int k = 0; k < N; ++k) value[k] = blank;
+    if (!places.some()) return;
+    if (V > 1 && places.packed) {
 #pragma unroll
-        for (int j = 0; j < V; ++j) few[j] = blank;
-        if (places.inside(k)) {
-            if constexpr (V > 1) read<V>(row + places.at(k), few);
-            else few[0] = load(row[static_cast<int64>(places.at(k)) * stride]);
+        for (int k = 0; k < N; k += V) {
+            T few[V];
+            read<V>(row + places.near(k), few);
+#pragma unroll
+            for (int j = 0; j < V; ++j) value[k + j] = places.inside(k) ? few[j] : blank;
         }
+    } else {
 #pragma unroll
-        for (int j = 0; j < V; ++j) value[k + j] = few[j];
+        for (int k = 0; k < N; ++k) {
+            const T found = load(row[places.near(k) * stride]);
+            value[k] = places.inside(k) ? found : blank;
+        }
     }
 }
-
-// How many elements make 16 bytes, at most `most`.
-template <class S>
-__host__ __device__ constexpr int pack_size(int most) {
-    return 16 / static_cast<int>(sizeof(S)) < most ? 16 / static_cast<int>(sizeof(S)) : most;
+// Elements k and on of a vector beside the row, as weights; `otherwise` where there is none.
+template <class L, class S, class T, int V>
+__device__ __forceinline__ void take(const S* __restrict__ x, const L& places, int k, T otherwise, T (&value)[V]) {
+#pragma unroll
+    for (int j = 0; j < V; ++j) value[j] = otherwise;
+    if (!x || !places.some()) return;
+    if (V > 1 && places.packed) {
+        read<V>(x + places.near(k), value);
+    } else {
+#pragma unroll
+        for (int j = 0; j < V; ++j) value[j] = load(x[places.near(k + j)]);
+    }
+}
+// Results for elements k and on.
+template <class L, class S, class T, int V>
+__device__ __forceinline__ void give(S* __restrict__ row, int64 stride, const L& places, int k, const T (&value)[V]) {
+    if (V > 1 && places.packed) {
+        if (places.inside(k)) put<V>(row + places.at(k), value);
+    } else {
+#pragma unroll
+        for (int j = 0; j < V; ++j)
+            if (places.inside(k + j)) row[places.at(k + j) * stride] = store<S>(value[j]);
+    }
 }
 
 // ---------------------------------------------------------------- forms
 
 template <class P, bool Held, class L, int N, int M>
 __device__ __forceinline__ void write_values(const P& p, const typename P::Ready& ready, const L& places, int64 base, int64 stride,
-                                             typename P::T (&a)[N], const typename P::T (&b)[M]) {
+                                             const typename P::T (&a)[N], const typename P::T (&b)[M]) {
     constexpr int V = L::width;
 #pragma unroll
     for (int k = 0; k < N; k += V) {
-        if (!places.inside(k)) continue;
         typename P::T few[V], other[V];
 #pragma unroll
         for (int j = 0; j < V; ++j) few[j] = a[k + j], other[j] = b[M > 1 ? k + j : 0];
-        p.template value<V, Held>(ready, few, other, places.at(k));
-        put<V>(p.y + base + static_cast<int64>(places.at(k)) * stride, few);
+        p.template value<Held>(ready, few, other, places, k);
+        give(p.y + base, stride, places, k, few);
     }
 }
 
-template <class P, int Lanes, int Items, int V>
-__device__ __forceinline__ void held_row(const Rows& g) {
+template <class P, int Lanes, int Items>
+__device__ __forceinline__ void held_rows(const Rows& g) {
     typedef typename P::T T;
     constexpr int teams = Lanes < 128 ? 128 / Lanes : 1, second = P::streams > 1 ? Items : 1;
     P p(g);
@@ -181,7 +221,7 @@ __device__ __forceinline__ void held_row(const Rows& g) {
     const int lane = threadIdx.x % Lanes;
     const bool real = row < g.rows;  // the others go along, because totals take whole warps
     const int64 base = real ? row * g.count : 0;
-    const Places<int, V> places{lane * V, Lanes * V, real ? static_cast<int>(g.count) : 0};
+    const Places<pack_size<typename P::S>(Items), Lanes> places(g.packed(), 0, lane, real ? g.count : 0);
     p.enter(real ? row : 0);
     T a[Items], b[second];
     fetch(p.a + base, 1, places, P::blank(), a);
@@ -191,37 +231,23 @@ __device__ __forceinline__ void held_row(const Rows& g) {
     if constexpr (P::writes) write_values<P, true>(p, p.ready(state), places, base, 1, a, b);
     if (real && lane == 0) p.end(state, row, base, 1);
 }
-template <class P, int Lanes, int Items>
-__device__ __forceinline__ void held_rows(const Rows& g) {
-    constexpr int V = pack_size<typename P::S>(Items);
-    if (g.packed()) held_row<P, Lanes, Items, V>(g);
-    else held_row<P, Lanes, Items, 1>(g);
-}
 
 // How many elements a thread has in flight in a loop.
 template <int V>
 inline constexpr int batch_of = V >= 16 ? V : V >= 8 ? 2 * V : 4 * V;
 
-// Totals of elements from `first` to `end`.
-template <class P, int V>
-__device__ __forceinline__ typename P::State walk(const P& p, int64 base, int64 stride, int64 first, int64 step, int64 end) {
+// Totals of elements from `begin` to `end`, of which each of `Beside` threads takes its share.
+template <class P, int V, int Beside>
+__device__ __forceinline__ typename P::State walk(const P& p, bool packed, int64 base, int64 stride, int64 begin, int thread, int64 end) {
     typedef typename P::T T;
     constexpr int N = batch_of<V>;
     typename P::State state = P::identity();
-    int64 i = first;
-    for (; i + (N / V - 1) * step + V <= end; i += N / V * step) {
+#pragma unroll 1
+    for (int64 i = begin; i < end; i += N * Beside) {
+        const Places<V, Beside> places(packed, i, thread, end);
+        if (!places.some()) break;
         T a[N], b[P::streams > 1 ? N : 1];
         b[0] = T(0);
-        const Whole<int64, V> places{{i, step, end}};
-        fetch(p.a + base, stride, places, P::blank(), a);
-        if constexpr (P::streams > 1) fetch(p.b + base, stride, places, T(0), b);
-        p.add(state, a, b, places);
-    }
-#pragma unroll 1
-    for (; i < end; i += step) {  // what is left, one access at a time
-        T a[V], b[P::streams > 1 ? V : 1];
-        b[0] = T(0);
-        const Whole<int64, V> places{{i, step, end}};
         fetch(p.a + base, stride, places, P::blank(), a);
         if constexpr (P::streams > 1) fetch(p.b + base, stride, places, T(0), b);
         p.add(state, a, b, places);
@@ -229,17 +255,19 @@ __device__ __forceinline__ typename P::State walk(const P& p, int64 base, int64 
     return state;
 }
 
-// Results of elements from `first` to `end`.
-template <class P, int V>
-__device__ __forceinline__ void write_walk(const P& p, const typename P::Ready& ready, int64 base, int64 stride, int64 first, int64 step,
-                                           int64 end) {
+// Results of elements from `begin` to `end`.
+template <class P, int V, int Beside>
+__device__ __forceinline__ void write_walk(const P& p, const typename P::Ready& ready, bool packed, int64 base, int64 stride, int64 begin,
+                                           int thread, int64 end) {
     typedef typename P::T T;
     constexpr int N = batch_of<V>;
-    for (int64 i = first; i < end; i += N / V * step) {
+#pragma unroll 1
+    for (int64 i = begin; i < end; i += N * Beside) {
+        const Places<V, Beside> places(packed, i, thread, end);
+        if (!places.some()) break;
         T a[N], b[P::streams > 1 ? N : 1];
-        const Places<int64, V> places{i, step, end};
-        fetch(p.a + base, stride, places, P::blank(), a);
         b[0] = T(0);
+        fetch(p.a + base, stride, places, P::blank(), a);
         if constexpr (P::streams > 1) fetch(p.b + base, stride, places, T(0), b);
         write_values<P, false>(p, ready, places, base, stride, a, b);
     }
@@ -255,38 +283,35 @@ struct Share {
     }
 };
 
-template <class P, int V>
-__device__ __forceinline__ void shared_row(const Rows& g) {
+// A block of LOOPED threads.
+enum { LOOPED = 512, WALKERS = 8 };
+template <class P>
+__device__ __forceinline__ void shared_rows(const Rows& g) {
     typedef typename P::State State;
+    constexpr int V = pack_size<typename P::S>(16);
     P p(g);
     const int stage = g.stage();
     const Share share(g, stage != RESULTS || P::writes ? g.parts : 1);
-    const int64 base = share.row * g.count, step = static_cast<int64>(blockDim.x) * V, first = share.begin + threadIdx.x * V;
+    const int64 base = share.row * g.count;
     p.enter(share.row);
     State* partial = static_cast<State*>(g.partial);
     State state = P::identity();
-    if (stage != RESULTS) state = walk<P, V>(p, base, 1, first, step, share.end);
+    if (stage != RESULTS) state = walk<P, V, LOOPED>(p, g.packed(), base, 1, share.begin, threadIdx.x, share.end);
     else if (threadIdx.x < g.parts) state = partial[share.row * g.parts + threadIdx.x];
     state = block_total<P>(state);
     if (stage == TOTALS) {
         if (threadIdx.x == 0) partial[share.row * g.parts + share.part] = state;
         return;
     }
-    if constexpr (P::writes) write_walk<P, V>(p, p.ready(state), base, 1, first, step, share.end);
+    if constexpr (P::writes) write_walk<P, V, LOOPED>(p, p.ready(state), g.packed(), base, 1, share.begin, threadIdx.x, share.end);
     if (threadIdx.x == 0 && share.part == 0) p.end(state, share.row, base, 1);
-}
-template <class P>
-__device__ __forceinline__ void shared_rows(const Rows& g) {
-    constexpr int V = pack_size<typename P::S>(16);
-    if (g.packed()) shared_row<P, V>(g);
-    else shared_row<P, 1>(g);
 }
 
 // A block has 32 rows of neighbouring elements and eight walkers; blockIdx.y is the part.
 template <class P>
 __device__ __forceinline__ void column_rows(const Rows& g) {
     typedef typename P::State State;
-    __shared__ State found[8][32];
+    __shared__ State found[WALKERS][32];
     P p(g);
     const int lane = threadIdx.x & 31, walker = threadIdx.x >> 5, stage = g.stage();
     const int64 row = static_cast<int64>(blockIdx.x) * 32 + lane, part = blockIdx.y;
@@ -299,22 +324,23 @@ __device__ __forceinline__ void column_rows(const Rows& g) {
     if (real) {
         p.enter(row);
         if (stage != RESULTS) {
-            state = walk<P, 1>(p, base, g.inner, begin + walker, 8, end);
+            state = walk<P, 1, WALKERS>(p, false, base, g.inner, begin, walker, end);
         } else {
-            for (int64 i = walker; i < g.parts; i += 8) state = P::merge(state, partial[i * g.rows + row]);
+#pragma unroll 1
+            for (int64 i = walker; i < g.parts; i += WALKERS) state = P::merge(state, partial[i * g.rows + row]);
         }
     }
     found[walker][lane] = state;
     __syncthreads();
     if (!real) return;
     state = found[0][lane];
-#pragma unroll
-    for (int i = 1; i < 8; ++i) state = P::merge(state, found[i][lane]);
+#pragma unroll 1
+    for (int i = 1; i < WALKERS; ++i) state = P::merge(state, found[i][lane]);
     if (stage == TOTALS) {
         if (walker == 0) partial[part * g.rows + row] = state;
         return;
     }
-    if constexpr (P::writes) write_walk<P, 1>(p, p.ready(state), base, g.inner, begin + walker, 8, end);
+    if constexpr (P::writes) write_walk<P, 1, WALKERS>(p, p.ready(state), false, base, g.inner, begin, walker, end);
     if (walker == 0 && part == 0) p.end(state, row, base, g.inner);
 }
 

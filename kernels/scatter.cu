@@ -63,20 +63,20 @@ __global__ void __launch_bounds__(256) line_places(const int64* __restrict__ ind
     places[at] = place < 0 ? -1 : line + place * lines.target_step;
 }
 
-// 0 add, 1 the last wins, 2 product, 3 maximum, 4 minimum
-template <class T, int Mode>
-__device__ __forceinline__ T merged(T a, T b) {
-    if constexpr (Mode == 0) return static_cast<T>(a + b);
-    else if constexpr (Mode == 2) return static_cast<T>(a * b);
-    else if constexpr (Mode == 3) return maximum(a, b);
-    else if constexpr (Mode == 4) return minimum(a, b);
-    else return b;
+// 0 add, 1 the last wins, 2 product, 3 maximum, 4 minimum. The same for all threads, and cheap beside the accesses around it.
+template <class T>
+__device__ __forceinline__ T merged(int64 mode, T a, T b) {
+    if (mode == 0) return static_cast<T>(a + b);
+    if (mode == 2) return static_cast<T>(a * b);
+    if (mode == 3) return maximum(a, b);
+    if (mode == 4) return minimum(a, b);
+    return b;
 }
 
 // One thread for each element of the lines that the index has; y holds x already (or zeros). `keep`: the old value takes part.
-template <class S, int Mode, class Index>
+template <class S, class Index>
 __global__ void __launch_bounds__(256) scatter(S* __restrict__ y, const int64* __restrict__ index, const S* __restrict__ source, const Lines lines,
-                                               int64 keep, FaultWord* fault, int64 site, int64 count) {
+                                               int64 mode, int64 keep, FaultWord* fault, int64 site, int64 count) {
     typedef typename Compute<S>::type T;
     const int64 i = static_cast<int64>(blockIdx.x) * 256 + threadIdx.x;
     if (i >= count) return;
@@ -99,7 +99,7 @@ __global__ void __launch_bounds__(256) scatter(S* __restrict__ y, const int64* _
         const int64 p = index[at + k * lines.index_step];
         if (p != place) continue;
         const T value = load(source[from + k * lines.source_step]);
-        total = found || keep ? merged<T, Mode>(total, value) : value;
+        total = found || keep ? merged(mode, total, value) : value;
         found = true;
     }
     if (found) y[to] = store<S>(total);

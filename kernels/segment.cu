@@ -10,21 +10,20 @@ namespace gradlab {
 
 __device__ __forceinline__ int64 thread_number() { return static_cast<int64>(blockIdx.x) * blockDim.x + threadIdx.x; }
 
-// 0 add, 2 product, 3 maximum, 4 minimum
-template <class T, int Mode>
-__device__ __forceinline__ T joined(T a, T b) {
-    if constexpr (Mode == 0) return static_cast<T>(a + b);
-    else if constexpr (Mode == 2) return static_cast<T>(a * b);
-    else if constexpr (Mode == 3) return maximum(a, b);
-    else return minimum(a, b);
+// 0 add, 2 product, 3 maximum, 4 minimum. The same for all threads, and cheap beside the accesses around it.
+template <class T>
+__device__ __forceinline__ T joined(int64 mode, T a, T b) {
+    if (mode == 0) return static_cast<T>(a + b);
+    if (mode == 2) return static_cast<T>(a * b);
+    return mode == 3 ? maximum(a, b) : minimum(a, b);
 }
 
 // Places from `size` on are nowhere. `keep`: the old value of y takes part. `each` 0: all sources are one value.
-template <class S, int Mode>
-__global__ void __launch_bounds__(256) segments(const unsigned* __restrict__ place, const unsigned* __restrict__ order, const S* __restrict__ source,
+template <class S>
+__global__ void __launch_bounds__(256, 1) segments(const unsigned* __restrict__ place, const unsigned* __restrict__ order, const S* __restrict__ source,
                                                 S* __restrict__ y, typename Compute<S>::type* __restrict__ head,
-                                                typename Compute<S>::type* __restrict__ tail, int64 number, int64 size, int64 inner, int64 keep,
-                                                int64 each, int64 tile, int64 width, int64 count) {
+                                                typename Compute<S>::type* __restrict__ tail, int64 number, int64 size, int64 inner, int64 mode,
+                                                int64 keep, int64 each, int64 tile, int64 width, int64 count) {
     typedef typename Compute<S>::type T;
     const int64 i = thread_number();
     if (i >= count) return;
@@ -39,10 +38,10 @@ __global__ void __launch_bounds__(256) segments(const unsigned* __restrict__ pla
         S* to = y + (out * size + here) * inner + in;
         const bool starts = j > begin || j == 0 || place[j - 1] != here;
         T total = load(from[order[j] * step]);
-        if (starts && keep) total = joined<T, Mode>(load(*to), total);
+        if (starts && keep) total = joined<T>(mode, load(*to), total);
         const bool cut = !starts || (j + tile < number && place[j + tile] == here);
         const int64 stop = cut ? end : number;
-        for (++j; j < stop && place[j] == here; ++j) total = joined<T, Mode>(total, load(from[order[j] * step]));
+        for (++j; j < stop && place[j] == here; ++j) total = joined<T>(mode, total, load(from[order[j] * step]));
         if (!starts) head[i] = total;
         else if (cut) tail[i] = total;
         else *to = store<S>(total);
@@ -50,11 +49,11 @@ __global__ void __launch_bounds__(256) segments(const unsigned* __restrict__ pla
 }
 
 // Runs that are longer than a tile, by the tile in which they start.
-template <class S, int Mode>
-__global__ void __launch_bounds__(256) join_segments(const unsigned* __restrict__ place, S* __restrict__ y,
+template <class S>
+__global__ void __launch_bounds__(256, 1) join_segments(const unsigned* __restrict__ place, S* __restrict__ y,
                                                      const typename Compute<S>::type* __restrict__ head,
                                                      const typename Compute<S>::type* __restrict__ tail, int64 number, int64 size, int64 inner,
-                                                     int64 tile, int64 width, int64 count) {
+                                                     int64 mode, int64 tile, int64 width, int64 count) {
     typedef typename Compute<S>::type T;
     const int64 i = thread_number();
     if (i >= count) return;
@@ -71,7 +70,7 @@ __global__ void __launch_bounds__(256) join_segments(const unsigned* __restrict_
     }
     if (start + tile >= number || place[start + tile] != here) return;  // not longer than a tile
     T total = tail[i];
-    for (int64 next = end, at = i + width; next < number && place[next] == here; next += tile, at += width) total = joined<T, Mode>(total, head[at]);
+    for (int64 next = end, at = i + width; next < number && place[next] == here; next += tile, at += width) total = joined<T>(mode, total, head[at]);
     y[(column / inner * size + here) * inner + column % inner] = store<S>(total);
 }
 

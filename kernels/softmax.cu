@@ -3,23 +3,23 @@
 
 namespace gradlab {
 
-// Log: log-softmax. Otherwise softmax, of which a row of nothing but -inf gives zeros if it is masked (extra[0]).
-template <class S_, bool Log>
+// extra[1]: log-softmax. Otherwise softmax, of which a row of nothing but -inf gives zeros if it is masked (extra[0]).
+template <class S_>
 struct Softmax {
     typedef S_ S;
     typedef typename Compute<S>::type T;
     typedef Exponentials<T> State;
     struct Ready {
-        T base, factor;  // the result is exp(x - base) factor, or x - base - factor
+        T base, factor, shift;  // the result is exp(x - base) factor, or x - base + shift: of what is held a · factor + shift
     };
     static constexpr int streams = 1;
     static constexpr bool writes = true;
     const S *a, *b;
     S* y;
-    bool masked;
+    bool masked, logarithm;
 
     explicit __device__ __forceinline__ Softmax(const Rows& g)
-        : a(static_cast<const S*>(g.in[0])), b(nullptr), y(static_cast<S*>(g.out[0])), masked(g.extra[0]) {}
+        : a(static_cast<const S*>(g.in[0])), b(nullptr), y(static_cast<S*>(g.out[0])), masked(g.extra[0]), logarithm(g.extra[1]) {}
     static __device__ __forceinline__ T blank() { return -infinity<T>(); }
     __device__ __forceinline__ void enter(int64) {}
     static __device__ __forceinline__ State identity() { return State::identity(); }
@@ -30,22 +30,28 @@ struct Softmax {
     }
     template <class Team, int N, int M, class L>
     __device__ __forceinline__ State hold(T (&a)[N], const T (&)[M], const L&) const {
-        return State::template of<Team, !Log>(a);
+        return State::template of<Team>(a, logarithm);
     }
     __device__ __forceinline__ Ready ready(const State& state) const {
-        if (Log) return {state.top, log(state.sum)};
-        return {state.base(), masked && state.sum == T(0) ? T(0) : T(1) / state.sum};
+        if (logarithm) return {state.base(), T(1), -log(state.sum)};
+        return {state.base(), masked && state.sum == T(0) ? T(0) : T(1) / state.sum, T(0)};
     }
-    template <int V, bool Held>
-    __device__ __forceinline__ void value(const Ready& r, T (&a)[V], const T (&)[V], int64) const {
+    template <bool Held, int V, class L>
+    __device__ __forceinline__ void value(const Ready& r, T (&a)[V], const T (&)[V], const L&, int) const {
 #pragma unroll
-        for (int k = 0; k < V; ++k) a[k] = Log ? a[k] - r.base - r.factor : (Held ? a[k] : exp(a[k] - r.base)) * r.factor;
+        for (int k = 0; k < V; ++k) {
+            if constexpr (!Held) {
+                a[k] -= r.base;
+                if (!logarithm) a[k] = exp(a[k]);
+            }
+            a[k] = a[k] * r.factor + r.shift;
+        }
     }
     __device__ __forceinline__ void end(const State&, int64, int64, int64) const {}
 };
 
-// a: the gradient dy, b: the result r. Log: of log-softmax.
-template <class S_, bool Log>
+// a: the gradient dy, b: the result r. extra[1]: of log-softmax.
+template <class S_>
 struct SoftmaxBackward {
     typedef S_ S;
     typedef typename Compute<S>::type T;
@@ -58,9 +64,10 @@ struct SoftmaxBackward {
     static constexpr bool writes = true;
     const S *a, *b;
     S* y;
+    bool logarithm;
 
     explicit __device__ __forceinline__ SoftmaxBackward(const Rows& g)
-        : a(static_cast<const S*>(g.in[0])), b(static_cast<const S*>(g.in[1])), y(static_cast<S*>(g.out[0])) {}
+        : a(static_cast<const S*>(g.in[0])), b(static_cast<const S*>(g.in[1])), y(static_cast<S*>(g.out[0])), logarithm(g.extra[1]) {}
     static __device__ __forceinline__ T blank() { return T(0); }
     __device__ __forceinline__ void enter(int64) {}
     static __device__ __forceinline__ State identity() { return {T(0)}; }
@@ -69,7 +76,7 @@ struct SoftmaxBackward {
     __device__ __forceinline__ void add(State& state, const T (&a)[N], const T (&b)[N], const L&) const {
         T sum = T(0);
 #pragma unroll
-        for (int k = 0; k < N; ++k) sum += Log ? a[k] : a[k] * b[k];
+        for (int k = 0; k < N; ++k) sum += logarithm ? a[k] : a[k] * b[k];
         state.sum += sum;
     }
     template <class Team, int N, class L>
@@ -79,10 +86,15 @@ struct SoftmaxBackward {
         return {Team::template total<Plus, 0>(state.sum)};
     }
     __device__ __forceinline__ Ready ready(const State& state) const { return state; }
-    template <int V, bool Held>
-    __device__ __forceinline__ void value(const Ready& r, T (&a)[V], const T (&b)[V], int64) const {
+    template <bool Held, int V, class L>
+    __device__ __forceinline__ void value(const Ready& r, T (&a)[V], const T (&b)[V], const L&, int) const {
+        if (logarithm) {
 #pragma unroll
-        for (int k = 0; k < V; ++k) a[k] = Log ? a[k] - exp(b[k]) * r.sum : (a[k] - r.sum) * b[k];
+            for (int k = 0; k < V; ++k) a[k] -= exp(b[k]) * r.sum;
+        } else {
+#pragma unroll
+            for (int k = 0; k < V; ++k) a[k] = (a[k] - r.sum) * b[k];
+        }
     }
     __device__ __forceinline__ void end(const State&, int64, int64, int64) const {}
 };

@@ -31,9 +31,9 @@ struct Exponentials {
         sum = sum * exp(top - base) + more;
         top = most;
     }
-    // Of a row in registers. Keep: its elements become their exponentials.
-    template <class Team, bool Keep, int N>
-    static __device__ __forceinline__ Exponentials of(T (&a)[N]) {
+    // Of a row in registers. Its elements become their exponentials, or (logarithm) their distances from the largest one.
+    template <class Team, int N>
+    static __device__ __forceinline__ Exponentials of(T (&a)[N], bool logarithm) {
         T most = a[0];
 #pragma unroll
         for (int k = 1; k < N; ++k) most = maximum(most, a[k]);
@@ -42,8 +42,8 @@ struct Exponentials {
         T sum = T(0);
 #pragma unroll
         for (int k = 0; k < N; ++k) {
-            const T e = exp(a[k] - base);
-            if (Keep) a[k] = e;
+            const T distance = a[k] - base, e = exp(distance);
+            a[k] = logarithm ? distance : e;
             sum += e;
         }
         return {most, Team::template total<Plus, 1>(sum)};

@@ -14,6 +14,8 @@ struct Scalar {
     enum { PAD = 16 / sizeof(T), TENSOR = 0 };
 
     static __device__ __forceinline__ Cell cell(S value) { return load(value); }
+    // Turns of a loop to make one of, so that it has some 128 multiplications: fewer would leave latencies bare, more is but machine code.
+    static __host__ __device__ constexpr int unrolled(int each) { return each >= 128 ? 1 : each >= 64 ? 2 : 4; }
     static __device__ __forceinline__ int column(int j, int e) { return 8 * j + 2 * static_cast<int>(threadIdx.x & 3) + e; }
     static __device__ __forceinline__ int spread_column(int j, int e) { return 16 * (j / 2) + 4 * static_cast<int>(threadIdx.x & 3) + 2 * (j & 1) + e; }
 
@@ -22,7 +24,7 @@ struct Scalar {
     static __device__ __forceinline__ void across(const Cell* a, const Cell* b, T (&result)[N / 8][4]) {
         typedef Pack<T, PAD> P;
         const int stride = D + PAD, group = (threadIdx.x & 31) >> 2;
-        constexpr int steps = D * sizeof(T) >= 512 ? 1 : 4;  // at once; the largest heads leave few registers
+        constexpr int steps = D * sizeof(T) >= 512 ? 1 : unrolled(N * PAD / 2);  // at once; the largest heads leave few registers
 #pragma unroll steps
         for (int d = 0; d < D; d += PAD) {
             const P low = *reinterpret_cast<const P*>(a + group * stride + d), high = *reinterpret_cast<const P*>(a + (group + 8) * stride + d);
@@ -54,7 +56,7 @@ struct Scalar {
                 room[(group + 8) * width + column(j, e)] = p[j][2 + e];
             }
         __syncwarp();
-        constexpr int steps = D * sizeof(T) >= 512 ? 1 : 4;
+        constexpr int steps = unrolled(D * PAD / 2);
 #pragma unroll steps
         for (int n = 0; n < N; n += PAD) {
             const P low = *reinterpret_cast<const P*>(room + group * width + n), high = *reinterpret_cast<const P*>(room + (group + 8) * width + n);
@@ -149,37 +151,56 @@ template <class Engine, int Rows, int D, int Threads, class S>
 __device__ __forceinline__ void fetch(typename Engine::Cell* tile, const S* from, int64 stride, int row0, int rows, int size, bool aligned) {
     typedef typename Engine::Cell Cell;
     const int width = D + Engine::PAD, N = 16 / sizeof(S);
-    if (aligned) {
-        for (int i = threadIdx.x; i < Rows * (D / N); i += Threads) {
+    constexpr int all = Rows * (D / N), turns = (all + Threads - 1) / Threads, batch = turns % 4 == 0 ? 4 : turns % 3 == 0 ? 3 : turns % 2 == 0 ? 2 : 1;
+    if (aligned && Engine::TENSOR && sizeof(S) == 2) {
+#pragma unroll 2
+        for (int i = threadIdx.x; i < all; i += Threads) {
             const int row = i / (D / N), column = (i - row * (D / N)) * N;
             const bool inside = row0 + row < rows && column < size;
-            const S* at = from + (inside ? (row0 + row) * stride + column : 0);
-            Cell* to = tile + row * width + column;
-            if constexpr (Engine::TENSOR && sizeof(S) == 2) {
-                copy_ahead(to, at, inside);
-            } else {
-                Pack<S, N> found;
+            copy_ahead(tile + row * width + column, from + (inside ? (row0 + row) * stride + column : 0), inside);
+        }
+    } else if (aligned) {
+#pragma unroll 1
+        for (int turn = 0; turn < turns; turn += batch) {  // what a turn reads is on its way together
+            Pack<S, N> found[batch];
 #pragma unroll
-                for (int e = 0; e < N; ++e) found.item[e] = S(0.0f);
-                if (inside) found = *reinterpret_cast<const Pack<S, N>*>(at);
-                const int M = 16 / sizeof(Cell);
-                Pack<Cell, N> kept;
+            for (int b = 0; b < batch; ++b) {
+                const int i = threadIdx.x + (turn + b) * Threads, row = i / (D / N), column = (i - row * (D / N)) * N;
 #pragma unroll
-                for (int e = 0; e < N; ++e) kept.item[e] = Engine::cell(found.item[e]);
+                for (int e = 0; e < N; ++e) found[b].item[e] = S(0.0f);
+                if (row0 + row < rows && column < size && (all % Threads == 0 || i < all))
+                    found[b] = *reinterpret_cast<const Pack<S, N>*>(from + (row0 + row) * stride + column);
+            }
+#pragma unroll
+            for (int b = 0; b < batch; ++b) {
+                const int i = threadIdx.x + (turn + b) * Threads, row = i / (D / N), column = (i - row * (D / N)) * N, M = 16 / sizeof(Cell);
+                if (all % Threads != 0 && i >= all) continue;
 #pragma unroll
                 for (int e = 0; e < N; e += M) {
                     Pack<Cell, M> part;
 #pragma unroll
-                    for (int i2 = 0; i2 < M; ++i2) part.item[i2] = kept.item[e + i2];
-                    *reinterpret_cast<Pack<Cell, M>*>(to + e) = part;
+                    for (int f = 0; f < M; ++f) part.item[f] = Engine::cell(found[b].item[e + f]);
+                    *reinterpret_cast<Pack<Cell, M>*>(tile + row * width + column + e) = part;
                 }
             }
         }
     } else {
-        for (int i = threadIdx.x; i < Rows * D; i += Threads) {
-            const int row = i / D, column = i - row * D;
-            const bool inside = row0 + row < rows && column < size;
-            tile[row * width + column] = inside ? Engine::cell(from[(row0 + row) * stride + column]) : Cell(0.0f);
+        constexpr int several = Rows * D % (4 * Threads) ? 2 : 4;
+        static_assert(Rows * D % (several * Threads) == 0, "");
+#pragma unroll 1
+        for (int i = threadIdx.x; i < Rows * D; i += several * Threads) {
+            S found[several];
+#pragma unroll
+            for (int b = 0; b < several; ++b) {
+                const int row = (i + b * Threads) / D, column = i + b * Threads - row * D;
+                found[b] = S(0.0f);
+                if (row0 + row < rows && column < size) found[b] = from[(row0 + row) * stride + column];
+            }
+#pragma unroll
+            for (int b = 0; b < several; ++b) {
+                const int row = (i + b * Threads) / D, column = i + b * Threads - row * D;
+                tile[row * width + column] = Engine::cell(found[b]);
+            }
         }
     }
 }

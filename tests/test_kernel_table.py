@@ -1,7 +1,6 @@
 """`python -m gradlab.testing.kernels`: what it takes from a compiler's log, when it fails, and what it says without NVRTC.
 
-Where NVRTC is installed (the extra `kernels`), every program of gradlab is compiled for every architecture on which it runs; the slowest
-ten for two of them, the least and the one that their text falls on.
+Where NVRTC is installed (the extra `kernels`), every program of gradlab is compiled for every architecture on which it runs.
 """
 
 import textwrap
@@ -9,8 +8,9 @@ import textwrap
 import pytest
 
 from gradlab.backends.cuda.catalogue import Program, programs
+from gradlab.dtype import float32
 from gradlab.ops import ROWS
-from gradlab.testing import kernels, nvrtc
+from gradlab.testing import generated, kernels, nvrtc
 
 PROGRAMS = {program.label: program for program in programs(ROWS)}
 
@@ -104,7 +104,6 @@ def test_the_architecture_a_program_needs():
     ended = program._replace(least_arch=75, most_arch=80)
     assert [[o.architecture for o in one] for one in kernels.check_all([ended], (75, 80, 90), compiler, 1)] == [[75, 80]]
     assert list(kernels.check_all([ended], (90,), compiler, 1)) == []
-    assert [o.architecture for o in next(kernels.check_all([program], (75, 80, 90), compiler, 1, shortened=True))] == [80, 90]  # not slow
     rows = list(kernels.table_rows(outcomes, each=False))
     assert rows == [("mma (1)", "  22   22", "128", "16", "0")]
     assert [row[0] for row in kernels.table_rows(outcomes, each=True)] == ["first<float>"]
@@ -135,21 +134,31 @@ def compiler():
 
 
 @pytest.mark.parametrize(
-    ("label", "architecture"), [(label, a) for label, program in PROGRAMS.items() for a in kernels.short(program, kernels.ARCHITECTURES)]
+    ("label", "architecture"),
+    [(label, a) for label, program in PROGRAMS.items() for a in program.runs_on(kernels.ARCHITECTURES)],
 )
 def test_no_warnings_and_no_spills(compiler, label, architecture):
     problem = kernels.checked(PROGRAMS[label], architecture, compiler).problem
     assert problem is None, problem
 
 
-def test_slow_programs_fall_on_one_architecture():
-    slow = [program for label, program in PROGRAMS.items() if kernels.SLOW.match(label)]
-    assert len(slow) == 11
-    for program in PROGRAMS.values():
-        chosen, whole = kernels.short(program, kernels.ARCHITECTURES), program.runs_on(kernels.ARCHITECTURES)
-        assert (chosen == whole) if program not in slow else (len(chosen) == 1 and chosen[0] in whole)
-    assert kernels.short(Program("attention 120", "", [], 120), kernels.ARCHITECTURES) == [120]
-    assert kernels.short(Program("conv_tile half", "", [], 75, 75), kernels.ARCHITECTURES) == [75]
+@pytest.fixture(scope="session")
+def compiled_programs():
+    return list(generated.generated_programs())
+
+
+@pytest.mark.parametrize("architecture", kernels.ARCHITECTURES)
+def test_kernels_of_compiled_programs(compiler, compiled_programs, architecture):
+    problems = [kernels.checked(program, architecture, compiler).problem for program in compiled_programs]
+    assert not any(problems), problems
+
+
+def test_compiled_programs_have_loops_and_stages():
+    found = {case.name: [label for label, _, _ in generated.kernels_of(generated.line_of(case, float32))] for case in generated.CASES}
+    assert len(found["MLP SGD"]) == 1
+    assert len(found["classifier AdamW"]) == 1
+    assert "loop" in found["transformer block"]
+    assert "loop" in found["images"]
 
 
 def test_what_was_found_is_kept(tmp_path, monkeypatch):

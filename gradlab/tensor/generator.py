@@ -10,7 +10,7 @@ import secrets
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -122,7 +122,8 @@ def draw(generator: Generator | None, words: int, device: Device | None = None) 
         generator.advance(words)
         return wrap(state), 0
     place = generator.advance(words)
-    state = cast(dispatch.Drawing, dispatch.backend_for(device)).random_state(generator._seed, device)
+    drawing: dispatch.Drawing = dispatch.backend_for(device)  # type: ignore[assignment]
+    state = drawing.random_state(generator._seed, device)
     return wrap(state), place if place < 1 << 63 else place - (1 << 64)
 
 

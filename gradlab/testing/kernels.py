@@ -2,8 +2,8 @@
 
 Each program goes through NVRTC with the options that CuPy gives it at run time. An error, a warning, or a register spill fails. The table
 shows what the kernels take: registers, shared memory, stack. What was found is kept by content in the user's cache directory
-($GRADLAB_CACHE), so that only what has changed is compiled anew. `--short` compiles the slowest programs, most of the work, for one of
-their architectures only: what every change can afford (tests/test_kernel_table.py). A file of one's own:
+($GRADLAB_CACHE), so that only what has changed is compiled anew. Kernels that `gl.compile` writes are there for a fixed set of programs
+(`generated.py`). A file of one's own:
 
     python -m gradlab.testing.kernels mine.cu --name "scale<float>" --name "scale<__half>"
 
@@ -28,6 +28,7 @@ from gradlab.backends.cuda.catalogue import Program, programs
 from gradlab.backends.cuda.emulator.toolchain import cache_directory
 from gradlab.kernel import source_directory
 from gradlab.ops import ROWS
+from gradlab.testing.generated import generated_programs
 from gradlab.testing.nvrtc import Nvrtc, NvrtcMissing, load
 
 ARCHITECTURES = (75, 80, 90, 100, 120)  # Turing, Ampere, Hopper, Blackwell for data centres and for desktops
@@ -42,7 +43,6 @@ _ENTRY = re.compile(
     re.DOTALL,
 )
 _SHARED = re.compile(r"(\d+) bytes smem")
-SLOW = re.compile(r"arg|attention|conv_t|norm|softmax")  # the labels of these eleven programs; most of all the work
 _WARNING = re.compile(r"\bwarning\b", re.IGNORECASE)
 
 
@@ -80,6 +80,12 @@ def check(program: Program, architecture: int, nvrtc: Nvrtc) -> Outcome:
     return Outcome(program, architecture, _problem(compiled.ok, compiled.log, usage), usage, time.process_time() - begun)
 
 
+def every_program() -> Iterator[Program]:
+    """All there is to compile: the kernels of files and rows, and those that are written for compiled programs."""
+    yield from programs(ROWS)
+    yield from generated_programs()
+
+
 def digest(program: Program) -> str:
     """A name for a program's content. Its headers of gradlab are part of its text."""
     return hashlib.sha256("\0".join((program.source, *program.names)).encode()).hexdigest()[:32]
@@ -101,13 +107,6 @@ def checked(program: Program, architecture: int, nvrtc: Nvrtc) -> Outcome:
     scratch.write_text(json.dumps([found.problem, found.usage, found.seconds]), encoding="utf-8")
     scratch.replace(file)
     return found
-
-
-def short(program: Program, architectures: Sequence[int]) -> list[int]:
-    """All of a program's architectures, but of a slow one's only the one that its content falls on: they differ in little but the number
-    of registers that come out, and each change of a program's text draws anew."""
-    found = program.runs_on(architectures)
-    return [found[int(digest(program), 16) % len(found)]] if found and SLOW.match(program.label) else found
 
 
 def usage_in(log: str) -> Iterator[tuple[str, Usage]]:
@@ -136,13 +135,13 @@ def _worker(program: Program, architecture: int, fresh: bool) -> Outcome:
 
 
 def check_all(
-    chosen: Iterable[Program], architectures: Sequence[int], nvrtc: Nvrtc, jobs: int, *, fresh: bool = True, shortened: bool = False
+    chosen: Iterable[Program], architectures: Sequence[int], nvrtc: Nvrtc, jobs: int, *, fresh: bool = True
 ) -> Iterator[list[Outcome]]:
     """Every program on every architecture on which it runs; the outcomes of one program after another.
 
-    jobs: processes. fresh: whatever the cache holds. shortened: as `short` says.
+    jobs: processes. fresh: whatever the cache holds.
     """
-    tasks = [(program, short(program, architectures) if shortened else program.runs_on(architectures)) for program in chosen]
+    tasks = [(program, program.runs_on(architectures)) for program in chosen]
     tasks = [task for task in tasks if task[1]]
     if jobs == 1:
         for program, wanted in tasks:
@@ -186,7 +185,6 @@ def parser() -> argparse.ArgumentParser:
     )
     made.add_argument("--only", default="", help="regular expression: only programs whose label has a match")
     made.add_argument("--each", action="store_true", help="a line for each kernel, not for each program")
-    made.add_argument("--short", action="store_true", help="the slowest programs on one architecture each, by their content")
     made.add_argument("--fresh", action="store_true", help="compile also what the cache knows")
     made.add_argument("-j", "--jobs", type=int, default=os.cpu_count() or 1, help="how many processes compile")
     made.add_argument("--require", action="store_true", help="fail where NVRTC is not installed")
@@ -204,7 +202,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     if options.files:
         chosen = [Program(path.name, path.read_text(encoding="utf-8"), options.name, 0) for path in options.files]
     else:
-        chosen = [program for program in programs(ROWS) if re.search(options.only, program.label)]
+        chosen = [program for program in every_program() if re.search(options.only, program.label)]
     architectures = options.arch or list(ARCHITECTURES)
     unknown = set(architectures) - set(nvrtc.architectures())
     print(f"NVRTC {nvrtc.version[0]}.{nvrtc.version[1]}, {len(chosen)} programs; {' '.join(CUPY_OPTIONS)}")
@@ -216,7 +214,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     heading = " ".join(f"{a:4d}" for a in architectures)
     print(f"{'kernels':64} registers on sm_\n{'':64} {heading} {'shared':>7} {'stack':>6} {'spills':>6}")
     fresh = options.fresh or bool(options.files)
-    for outcomes in check_all(chosen, architectures, nvrtc, options.jobs, fresh=fresh, shortened=options.short):
+    for outcomes in check_all(chosen, architectures, nvrtc, options.jobs, fresh=fresh):
         for label, registers, shared, stack, spills in table_rows(outcomes, options.each, architectures):
             print(f"{label:64} {registers:{len(heading)}} {shared:>7} {stack:>6} {spills:>6}", flush=True)
         for outcome in outcomes:
