@@ -50,10 +50,11 @@ class Compiled:
         mode = current()
         if mode.special and not _stageable(mode):
             return self.function(*args, **kwargs)
-        for i, program in enumerate(self.programs):
+        for program in self.programs:
             if program.guard(args, kwargs, mode):
-                if i:
-                    self.programs.insert(0, self.programs.pop(i))
+                if program is not self.programs[0]:
+                    self.programs.remove(program)
+                    self.programs.insert(0, program)
                 return program.runner.run(args, kwargs)
         return self._miss(args, kwargs, mode)
 

@@ -252,7 +252,7 @@ def _guard_module(guards: Guards, module: Module, plain: dict[str, Any], tables:
         if table in _HOOKS and not module.__dict__["_hooked"]:
             continue
         place = f"{own}[{table!r}]"
-        guards.test(f"len({place}) == {len(entries)}", f"{title}: {table[1:]}")
+        guards.test(f"len({place}) == {len(entries)}" if entries else f"not {place}", f"{title}: {table[1:]}")
         for key, value in entries.items():
             guards.same(f"{place}[{key!r}]", value, f"{title}: {key}")
 

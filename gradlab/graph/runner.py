@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import itemgetter
 from sys import getrefcount
 from typing import Any
 
@@ -45,13 +46,13 @@ class Gradient:
         """Where this run writes the gradient."""
         tensor, array = self.tensor, self.array
         # Held by this object, the leaf and the two locals and arguments here; anyone else would see it change.
-        held = tensor is None or getrefcount(tensor) > _HELD_TENSOR or getrefcount(array) > _HELD_ARRAY + self.kept
-        if held or self.fresh or tensor._array is not array:
-            self.array = np.empty(self.spec.shape, self.spec.dtype)
-            self.tensor = wrap(self.array)
-        return self.array
-
-    settle: Any = None  # where given: called after each run
+        if (
+            tensor is None or getrefcount(tensor) > _HELD_TENSOR or getrefcount(array) > _HELD_ARRAY + self.kept or self.fresh
+            or tensor._array is not array
+        ):  # fmt: skip
+            array = self.array = np.empty(self.spec.shape, self.spec.dtype)
+            self.tensor = wrap(array)
+        return array
 
 
 class CudaGradient(Gradient):
@@ -115,6 +116,13 @@ class Call:
         self.mode, self.when = current(), next_sequence()
 
 
+def _reader(names: tuple[Any, ...]) -> Callable[[dict[str, Any]], Any]:
+    """What reads several hyper-parameters from a group at once."""
+    if len(names) > 1 and all(type(name) is str for name in names):
+        return itemgetter(*names)
+    return lambda group: values(group, names)
+
+
 CHANGED = (
     "compile: a tensor that the backward of this compiled function needs was changed in place after its forward; call the function again, "
     "or compile the whole step with the update in it"
@@ -152,12 +160,13 @@ class Runner:
         small = [*(value for _, _, value in staged.hyper), *(value for _, value, _ in graph.random)]
         buffers, theirs, self.send = memory.words([(v.spec.shape[0], v.spec.dtype) for v in small])
         fixed.update(zip(small, theirs, strict=True))
-        self.hyper: list[tuple[Any, Any, Any, list[Any]]] = []  # group, names, buffer, the numbers that are in it
-        self.hyper += [(group, names, buffer, [None]) for (group, names, _), buffer in zip(staged.hyper, buffers)]
+        self.hyper: list[tuple[Any, Any, Any, list[Any]]] = []  # what reads a group's numbers, the group, the buffer, the numbers in it
+        self.hyper += [(_reader(names), group, buffer, [None]) for (group, names, _), buffer in zip(staged.hyper, buffers)]
         self.random = [(g, buffer, words) for (g, _, words), buffer in zip(graph.random, buffers[len(self.hyper) :], strict=True)]
         twins = {id(t): i for i, t in reversed(list(enumerate(staged.twins)))}
         read = set(map(id, self.leaves_read))
         self.gradients: list[Gradient] = []
+        self.settling: list[CudaGradient] = []
         self.cleared: list[Any] = []
         self.of_argument: list[tuple[int, Gradient]] = []
         for leaf, new in graph.gradients:
@@ -166,6 +175,8 @@ class Runner:
             else:
                 gradient = gradient_of(memory, leaf, new, id(leaf) in read or id(leaf) in twins)
                 self.gradients.append(gradient)
+                if isinstance(gradient, CudaGradient):
+                    self.settling.append(gradient)
                 if id(leaf) in twins:
                     self.of_argument.append((twins[id(leaf)], gradient))
         results = graph.outputs[: staged.values]
@@ -202,8 +213,8 @@ class Runner:
         arrays = [t._array for t in (given if staged.plain else dict.fromkeys(given))]
         if self.leaves_read:
             arrays += [leaf._grad._array for leaf in self.leaves_read]
-        for group, names, buffer, last in self.hyper:
-            found = values(group, names)
+        for read, group, buffer, last in self.hyper:
+            found = read(group)
             if found != last[0]:
                 buffer[:] = found
                 last[0] = found
@@ -213,7 +224,7 @@ class Runner:
             self.send()
         empty = self.memory.empty
         outs = [empty(shape, dtype) for shape, dtype in self.results]
-        saved = [empty(shape, dtype) for shape, dtype in self.saved]
+        saved = [empty(shape, dtype) for shape, dtype in self.saved] if self.saved else []
         self.executable.run(arrays, [*outs, *saved, *[g.place() for g in self.gradients]])
         return self._commit(given, arrays, outs, saved, args, kwargs)
 
@@ -225,8 +236,8 @@ class Runner:
             leaf._grad = None
         for gradient in self.gradients:
             gradient.leaf._grad = gradient.tensor
-            if gradient.settle is not None:
-                gradient.settle()
+        for gradient in self.settling:
+            gradient.settle()
         for i, gradient in self.of_argument:
             given[i]._grad, gradient.leaf._grad = gradient.tensor, None
         for generator, _, words in self.random:

@@ -139,10 +139,7 @@ def runtime() -> ctypes.CDLL:
     library = loaded(built("", "pool.cpp"))
     library.gradlab_run.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64]
     library.gradlab_run.restype = ctypes.c_int64
-    library.gradlab_step.argtypes = [
-        ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64,
-        ctypes.c_int64,
-    ]  # fmt: skip
+    library.gradlab_step.argtypes = [ctypes.c_void_p]
     library.gradlab_step.restype = ctypes.c_int64
     library.gradlab_bases.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64]
     library.gradlab_bases.restype = None

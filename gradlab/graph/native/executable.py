@@ -214,10 +214,11 @@ class NativeExecutable:
         self._lock = threading.Lock()
         self._writes_inputs = any(old in line.inputs for old, _ in line.updates)
         self._step = runtime.gradlab_step
-        self._whole: tuple[Any, ...] | None = None  # the arguments of a program that is one segment
+        self._whole: Any = None  # the arguments of a program that is one segment, as `Whole` of pool.cpp
         if len(self.segments) == 1 and isinstance(self.segments[0], tuple):
             where = ctypes.addressof(self._ids), dynamic, self._word, FIRST
-            self._whole = (self._table, *self.segments[0], self._bases_at, self._threads, *where)
+            self._whole = (ctypes.c_int64 * 9)(self._table, *self.segments[0], self._bases_at, self._threads, *where)
+            self._whole_at = ctypes.addressof(self._whole)
         self._python = any(not isinstance(s, tuple) for s in self.segments)
 
     def run(self, arrays: Sequence[Any], outs: Sequence[Any]) -> None:
@@ -232,7 +233,7 @@ class NativeExecutable:
                         ids[i] = id(used)
                     i += 1
             if self._whole is not None:
-                stopped = self._step(*self._whole)
+                stopped = self._step(self._whole_at)
                 if stopped >= 0:
                     self._fault(stopped)
                 if self.line.updates:

@@ -120,11 +120,18 @@ extern "C" int64_t gradlab_run(const Task* tasks, int64_t first, int64_t last, c
   return stopped;
 }
 
-// Both of the functions around this one: a whole program in one call.
-extern "C" int64_t gradlab_step(
-    const Task* tasks, int64_t first, int64_t last, char** bases, int64_t threads, char*** objects, int64_t count, int64_t word, int64_t at) {
-  for (int64_t i = 0; i < count; ++i) bases[at + i] = objects[i][word];
-  return gradlab_run(tasks, first, last, bases, threads);
+// A whole program in one call, its bases filled first; the arguments of the functions around this one in one place, made once.
+struct Whole {
+  const Task* tasks;
+  int64_t first, last;
+  char** bases;
+  int64_t threads;
+  char*** objects;
+  int64_t count, word, at;
+};
+extern "C" int64_t gradlab_step(const Whole* w) {
+  for (int64_t i = 0; i < w->count; ++i) w->bases[w->at + i] = w->objects[i][w->word];
+  return gradlab_run(w->tasks, w->first, w->last, w->bases, w->threads);
 }
 
 // Data pointers of NumPy arrays into the table of bases: `word` is where an array object keeps its pointer.
