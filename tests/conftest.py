@@ -21,10 +21,13 @@ def pytest_addoption(parser):
 
 
 def pytest_configure(config):
+    config.addinivalue_line("markers", "long: takes seconds; comes last")
     config.addinivalue_line("markers", "whole: part of the whole parity suite (--full or --device cuda)")
 
 
 def pytest_collection_modifyitems(config, items):
+    # Several processes are handed large pieces first, small ones at the end: there the few long tests are shared out evenly.
+    items.sort(key=lambda item: item.get_closest_marker("long") is not None)
     if config.getoption("--full") or config.getoption("--device") == "cuda":
         return
     left_out = [item for item in items if item.get_closest_marker("whole") is not None]

@@ -133,9 +133,10 @@ def compiler():
         pytest.skip(str(error))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     ("label", "architecture"),
-    [(label, a) for label, program in PROGRAMS.items() for a in program.runs_on(kernels.ARCHITECTURES)],
+    [(label, a) for a in kernels.ARCHITECTURES for label, program in PROGRAMS.items() if program.runs_on([a])],
 )
 def test_no_warnings_and_no_spills(compiler, label, architecture):
     problem = kernels.checked(PROGRAMS[label], architecture, compiler).problem
@@ -147,6 +148,7 @@ def compiled_programs():
     return list(generated.generated_programs())
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("architecture", kernels.ARCHITECTURES)
 def test_kernels_of_compiled_programs(compiler, compiled_programs, architecture):
     problems = [kernels.checked(program, architecture, compiler).problem for program in compiled_programs]
