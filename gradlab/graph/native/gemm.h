@@ -243,8 +243,11 @@ __attribute__((noinline)) void rows(
 template <typename T, int R>
 void some_rows(int64_t left, const T* a, const Product& q, const T* panels, int64_t step, int64_t depth, int64_t width, T* c, bool first, const T* bias) {
   if constexpr (R > 0) {
-    if (left >= R && q.a_row == 1 && q.a_column == ROWS) rows<T, R, true>(a, 1, ROWS, panels, step, depth, width, c, q.c_row, first, bias);
-    else if (left >= R) rows<T, R, false>(a, q.a_row, q.a_column, panels, step, depth, width, c, q.c_row, first, bias);
+    if constexpr (R == ROWS) {
+      if (left >= R && q.a_row == 1 && q.a_column == ROWS)
+        return rows<T, R, true>(a, 1, ROWS, panels, step, depth, width, c, q.c_row, first, bias);
+    }
+    if (left >= R) rows<T, R, false>(a, q.a_row, q.a_column, panels, step, depth, width, c, q.c_row, first, bias);
     else some_rows<T, R - 1>(left, a, q, panels, step, depth, width, c, first, bias);
   }
 }
