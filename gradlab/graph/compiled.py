@@ -20,6 +20,8 @@ from gradlab.graph.collection import without_collection
 from gradlab.graph.freeze import freeze
 from gradlab.graph.ir import Value
 from gradlab.graph.memory import give_back
+from gradlab.graph.native.watch import Found
+from gradlab.graph.quick import quickest
 from gradlab.graph.runner import Call, Runner
 from gradlab.graph.stage import Backward, Changed, Staged, stage
 from gradlab.graph.stats import Stats, kernels, stats
@@ -55,7 +57,7 @@ class Compiled:
                 if program is not self.programs[0]:
                     self.programs.remove(program)
                     self.programs.insert(0, program)
-                return program.runner.run(args, kwargs)
+                return program.run(args, kwargs)
         return self._miss(args, kwargs, mode)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
@@ -90,7 +92,7 @@ class Compiled:
         if self.check:
             return self._checked(program, args, kwargs)
         self.programs.insert(0, program)
-        result = program.runner.run(args, kwargs)
+        result = program.run(args, kwargs)
         give_back()  # the gradients of the eager run, which the program's have replaced
         return result
 
@@ -143,6 +145,7 @@ class Program:
         self.gradients = None if staged.backward is None else Again(function, passes, staged.backward)
         start = perf_counter()
         self.runner = Runner(staged, again=self._again)
+        self.run = quickest(self.runner)
         self.seconds = perf_counter() - start
         self.guards = staged.guards
         self._guard_arguments(args, kwargs)
@@ -176,7 +179,8 @@ class Program:
                 if where.type != "cpu":
                     guards.test(f"{expression}.device.index == {where.index}", f"{label}'s device", f"{expression}.device", where)
                 guards.test(f"{array}.shape == {value._array.shape!r}", f"{label}'s shape", f"{array}.shape", value._array.shape)
-                guards.test(f"{array}.dtype == {dtype}", f"{label}'s dtype", f"{array}.dtype", value._array.dtype)
+                test = f"({array}.dtype is {dtype} or {array}.dtype == {dtype})"
+                guards.test(test, f"{label}'s dtype", f"{array}.dtype", value._array.dtype)
                 edge = "is None" if value._edge is None else "is not None"
                 guards.test(f"{expression}._edge {edge}", f"whether {label} requires grad")
                 if id(value) in seen:
@@ -213,10 +217,10 @@ class Program:
         guards = self.guards
         guards.test(f"mode.recording is {mode.recording}", "grad mode", "mode.recording", mode.recording)
         guards.test(f"mode.inference is {mode.inference}", "inference mode", "mode.inference", mode.inference)
-        guards.equal("mode.autocast", mode.autocast, "autocast")
+        guards.test(f"mode.autocast is {guards.name(mode.autocast)}", "autocast", "mode.autocast or 'off'", mode.autocast or "off")
         guards.test("mode.saved_hooks is None", "saved_tensors_hooks")
-        guards.names["default_dtype"] = get_default_dtype
-        guards.same("default_dtype()", get_default_dtype(), "the default dtype")
+        guards.same(f"{guards.name(get_default_dtype.__globals__)}['_default']", get_default_dtype(), "the default dtype")
+        guards.known_mode = mode
 
     def _guard_tensors(self) -> None:
         guards, runner = self.guards, self.runner
@@ -230,12 +234,15 @@ class Program:
                 guards.test(f"{leaf}._grad._array.dtype == {spec} and type({leaf}._grad._array) is {kind}", "a gradient")
                 continue
             name = guards.name(t)
-            guards.test(f"{name}._array is {guards.name(array)}", f"the memory of a tensor of shape {array.shape}")
-            guards.test(f"{name}._edge is {guards.name(t._edge)}", f"whether a tensor of shape {array.shape} requires grad")
+            guards.same(f"{name}._array", array, f"the memory of a tensor of shape {array.shape}")
+            guards.same(f"{name}._edge", t._edge, f"whether a tensor of shape {array.shape} requires grad")
             if t._edge is LEAF:
                 meta, label = f"{name}._meta", "hooks of a parameter"
                 if t._meta is None or not (t._meta.hooks or t._meta.post_hooks):
-                    guards.test(f"({meta} is None or not ({meta}.hooks or {meta}.post_hooks))", label)
+                    test = f"({meta} is None or not ({meta}.hooks or {meta}.post_hooks))"
+                    guards.test(test, label)
+                    now = [meta] if t._meta is None else [f"{meta}.hooks", f"{meta}.post_hooks"]
+                    guards.mostly(test, *(Found(expression, None) for expression in now))
                 else:
                     guards.equal(f"({meta}.hooks, {meta}.post_hooks)", (t._meta.hooks, t._meta.post_hooks), label)
         argument = set(map(id, self.staged.twins))

@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+import os
+import warnings
+from collections import deque
+from hashlib import blake2b
+from itertools import islice
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
 from typing import Any
 
@@ -12,7 +17,7 @@ from gradlab.device import Device
 
 PLAIN = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis), range, slice, np.dtype, np.generic, Device)
 _CODE = (FunctionType, BuiltinFunctionType, MethodType, ModuleType, type, Differentiable)
-_SMALL_ARRAY = 4096  # bytes; a larger NumPy array is told by its identity
+_SMALL_ARRAY = 4096  # bytes; of a larger NumPy array a digest is kept
 _MANY = 10_000  # entries of a container that are looked at
 
 
@@ -39,7 +44,12 @@ def is_plain(value: Any) -> bool:
     return isinstance(value, PLAIN)
 
 
-def freeze(value: Any, depth: int = 4) -> Any:
+def is_fixed(value: Any) -> bool:
+    """Whether a value is plain, or a tuple of nothing else: the same object is then the same value."""
+    return isinstance(value, PLAIN) or (type(value) is tuple and all(map(is_fixed, value)))
+
+
+def freeze(value: Any, depth: int = 8) -> Any:
     """A comparable picture of `value`: containers and instances of users' classes to a depth, the rest by value or identity."""
     if isinstance(value, PLAIN):
         return (type(value).__name__, repr(value))
@@ -48,18 +58,41 @@ def freeze(value: Any, depth: int = 4) -> Any:
             return ("method", Same(value.__self__), Same(value.__func__))
         return Same(value)
     if isinstance(value, np.ndarray):
-        return ("array", value.shape, value.dtype.str, value.tobytes()) if value.nbytes <= _SMALL_ARRAY else Same(value)
-    if isinstance(value, (list, tuple)):
-        return (type(value).__name__, len(value), *(freeze(v, depth - 1) for v in value[:_MANY]))
+        content: Any = value.tobytes() if value.nbytes <= _SMALL_ARRAY else blake2b(np.ascontiguousarray(value).data).digest()
+        return ("array", value.shape, value.dtype.str, content)
+    if isinstance(value, (list, tuple, deque)):
+        return (type(value).__name__, len(value), *(freeze(v, depth - 1) for v in islice(value, _MANY)))
     if isinstance(value, dict):
         entries = list(value.items())[:_MANY]
         return (type(value).__name__, len(value), *((freeze(k, depth - 1), freeze(v, depth - 1)) for k, v in entries))
     if isinstance(value, (set, frozenset)):
         return (type(value).__name__, len(value), frozenset(freeze(v, depth - 1) for v in value))
+    kind = type(value)
+    if kind is type(os.environ):
+        return ("environ", *value.items())
     inside = getattr(value, "__dict__", None)
     if inside and not hasattr(value, "__wrapped__"):
-        return (Same(value), *((k, freeze(v, depth - 2 if depth > 1 else 0)) for k, v in inside.items()))
+        own: Any = kind if _is_frozen(kind) else value  # an instance that cannot change is its fields
+        return (Same(own), *((k, freeze(v, max(depth - 4, 0))) for k, v in inside.items()))
+    if hasattr(kind, "__next__") and kind.__module__ in ("builtins", "itertools"):
+        return (Same(value), _position(value))
     return Same(value)
+
+
+def _is_frozen(kind: type) -> bool:
+    """Whether this is a dataclass whose instances cannot change, and whose fields are all that there is to them."""
+    params = getattr(kind, "__dataclass_params__", None)
+    return params is not None and params.frozen and params.eq
+
+
+def _position(iterator: Any) -> Any:
+    """Where a built-in iterator stands, as far as it says so."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore")  # Python 3.12 warns of itertools
+        try:
+            return freeze(tuple(iterator.__reduce__()[1:]), 4)
+        except (TypeError, AttributeError):
+            return repr(iterator) if type(iterator).__module__ == "itertools" else ""
 
 
 def _is_ours(value: Any) -> bool:

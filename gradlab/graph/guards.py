@@ -6,14 +6,30 @@ compiled step checks some hundred of them in a few microseconds. The first that 
 
 from __future__ import annotations
 
+import re
 from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
-from gradlab.graph.freeze import Same, freeze, is_plain, short
+from gradlab.graph.freeze import Same, freeze, is_fixed, is_plain, short
+from gradlab.graph.native.watch import Found, can_watch, path, watcher
 
 _PER_FUNCTION = 4000  # expressions that one generated function tests; Python compiles larger ones in more than linear time
 _PER_LINE = 16
+WATCHED = "(watch(watch_at) or watched(args, kwargs, mode))"
+
+
+class _Later:
+    """A test that is made when it is first needed: most never are."""
+
+    def __init__(self, make: Callable[[list[str]], Callable[[Any, Any, Any], bool]], tests: list[str]) -> None:
+        self.make, self.tests = make, tests
+        self.made: Callable[[Any, Any, Any], bool] | None = None
+
+    def __call__(self, args: Any, kwargs: Any, mode: Any) -> bool:
+        if self.made is None:
+            self.made = self.make(self.tests)
+        return self.made(args, kwargs, mode)
 
 
 class Guards:
@@ -23,6 +39,8 @@ class Guards:
         self.names: dict[str, Any] = {"freeze": freeze, "type": type, "len": len}
         self._by_object: dict[int, str] = {}
         self.conditions: dict[str, tuple[str, str, Any]] = {}  # test -> (label, expression of the value, what it was)
+        self.known_mode: Any = None  # a mode for which all tests of the mode hold
+        self.found: dict[str, tuple[Found, ...]] = {}  # test -> what it mostly is: some objects where they were
 
     def name(self, value: Any) -> str:
         """A name bound to an object in the tests; the object is kept alive."""
@@ -37,32 +55,58 @@ class Guards:
         """A condition as it stands; `value` is the expression whose value the message shows."""
         self.conditions.setdefault(expression, (label, value, was))
 
+    def mostly(self, test: str, *found: Found) -> None:
+        """The test is known to hold where all of these do, which is quicker to see."""
+        if all(path(f.expression, self.names) is not None for f in found):
+            self.found.setdefault(test, found)
+
     def same(self, expression: str, value: Any, label: str) -> None:
         """The expression gives this very object."""
-        self.test(f"{expression} is {self.name(value)}", label, expression, value)
+        test = f"{expression} is {value if value is None or value is True or value is False else self.name(value)}"
+        self.test(test, label, expression, value)
+        self.mostly(test, Found(expression, value))
+
+    def size(self, expression: str, size: int, label: str) -> None:
+        """The expression gives a container with so many entries."""
+        test = f"len({expression}) == {size}" if size else f"not {expression}"
+        self.test(test, label, f"len({expression})", size)
+        self.mostly(test, Found(expression, None, size))
 
     def equal(self, expression: str, value: Any, label: str) -> None:
         """The expression gives an equal plain value, or a container or object that looks as it does now."""
         if value is None or value is True or value is False:
-            self.test(f"{expression} is {value}", label, expression, value)
-        elif type(value) in (int, str) or (type(value) is float and value != 0 and abs(value) < 1e300):  # ±0, NaN, inf: by their repr
-            # The same object, which is what it mostly is, takes half the time to see.
-            same, kind = f"{expression} is {self.name(value)}", f"type({expression}) is {self.name(type(value))}"
-            self.test(f"({same} or ({expression} == {value!r} and {kind}))", label, expression, value)
+            self.same(expression, value, label)
+            return
+        frozen = freeze(value)
+        if type(frozen) is Same:
+            self.same(expression, value, label)
+            return
+        if type(value) in (int, str) or (type(value) is float and value != 0 and abs(value) < 1e300):  # ±0, NaN, inf: by their repr
+            test = f"({expression} == {value!r} and type({expression}) is {self.name(type(value))})"
         else:
-            frozen = freeze(value)
-            if type(frozen) is Same:
-                self.same(expression, value, label)
-            else:
-                self.test(f"freeze({expression}) == {self.name(frozen)}", label, expression, value if is_plain(value) else None)
+            test = f"freeze({expression}) == {self.name(frozen)}"
+        if is_fixed(value):  # the same object, which is what it mostly is, takes half the time to see
+            test = f"({expression} is {self.name(value)} or {test})"
+            self.mostly(test, Found(expression, value))
+        self.test(test, label, expression, value if is_fixed(value) else None)
 
     def build(self) -> Callable[[Any, Any, Any], bool]:
         """The test of all conditions: True if the program may run."""
-        tests = list(self.conditions)
+        watched = [test for test in self.conditions if test in self.found] if can_watch() else []
+        first = watcher((found for test in watched for found in self.found[test]), self.names) if watched else None
+        if first is None:
+            return self._function(list(self.conditions))
+        table, _ = self.names["watch_kept"] = first
+        self.names["watch"], self.names["watch_at"] = table.test, table.at
+        self.names["watched"] = _Later(self._function, watched)
+        return self._function([*(test for test in self.conditions if test not in self.found), WATCHED])
+
+    def _function(self, tests: list[str]) -> Callable[[Any, Any, Any], bool]:
+        """One function of some tests."""
         parts = []
         for start in range(0, len(tests), _PER_FUNCTION):
-            lines = ["def check(args, kwargs, mode):", "  try:"]
-            some = tests[start : start + _PER_FUNCTION]
+            given, some = _by_name(self._quicker(tests[start : start + _PER_FUNCTION]))
+            lines = ["def check(args, kwargs, mode):", "  try:", *given]
             rows = (some[i : i + _PER_LINE] for i in range(0, len(some), _PER_LINE))
             lines += [f"    if not ({' and '.join(row)}): return False" for row in rows]
             lines += ["    return True", "  except (AttributeError, KeyError, IndexError, TypeError, ValueError): return False"]
@@ -72,6 +116,13 @@ class Guards:
         if len(parts) == 1:
             return parts[0]
         return lambda args, kwargs, mode: all(part(args, kwargs, mode) for part in parts)
+
+    def _quicker(self, tests: list[str]) -> list[str]:
+        """The same tests in another form: the mode is mostly the very object it was."""
+        modes = [test for test in tests if test.startswith("mode.")]
+        if not modes or self.known_mode is None:
+            return tests
+        return [*(t for t in tests if t not in modes), f"(mode is {self.name(self.known_mode)} or ({' and '.join(modes)}))"]
 
     def words(self) -> list[str]:
         """What the conditions are about; equal ones once, with their number."""
@@ -93,3 +144,14 @@ class Guards:
             return f"{label} was {short(was)}, is {short(now)}" if was is not None or now is None or is_plain(now) else f"{label} changed"
         return ""
 
+
+
+def _by_name(tests: list[str]) -> tuple[list[str], list[str]]:
+    """Lines that give positional arguments and their arrays names of their own, and the tests in these names."""
+    arrays, arguments = (sorted({int(n) for test in tests for n in form.findall(test)}) for form in (_ARRAY, _ARGUMENT))
+    lines = [f"    a{n} = args[{n}]" for n in arguments] + [f"    b{n} = a{n}._array" for n in arrays]
+    return lines, [_ARGUMENT.sub(r"a\1", _ARRAY.sub(r"b\1", test)) for test in tests]
+
+
+_ARGUMENT = re.compile(r"\bargs\[(\d+)\]")
+_ARRAY = re.compile(r"\bargs\[(\d+)\]\._array\b")

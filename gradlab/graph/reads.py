@@ -10,7 +10,6 @@ import dis
 import gc
 import os
 import sys
-import sysconfig
 from collections.abc import Callable
 from pathlib import Path
 from types import CodeType, FrameType, FunctionType, MethodType, ModuleType
@@ -20,11 +19,15 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.position import PACKAGE
 from gradlab.graph.freeze import Same, freeze, is_plain
 from gradlab.graph.guards import Guards
+from gradlab.graph.moments import Iterators, reads_clock
+from gradlab.graph.native.watch import Found
+from gradlab.graph.places import CELL, GONE, MUTABLE, Item, expression, is_instance, owns, put_back, refill, resolve, step, steps
 from gradlab.nn.module import Module
+from gradlab.optim.lr_scheduler import LRScheduler
 from gradlab.optim.optimizer import Optimizer
 
-_STDLIB = sysconfig.get_paths()["stdlib"]
-_SITE = tuple(p for p in (sysconfig.get_paths()["purelib"], sysconfig.get_paths()["platlib"]) if p)
+_STDLIB = str(Path(os.__file__).parent) + os.sep  # sysconfig says the same, and reads a megabyte of other facts
+_SITE = tuple(_STDLIB + name for name in ("site-packages", "dist-packages"))
 # Rooms of the library whose methods are never those of a module or an optimizer.
 _ENGINE = tuple(
     str(Path(PACKAGE, place)) + (os.sep if place.endswith("/") else "")
@@ -32,8 +35,8 @@ _ENGINE = tuple(
         "autograd/", "backends/", "ops/", "tensor/", "dispatch.py", "op.py", "spec.py", "graph/ir.py", "graph/live.py", "graph/tracer.py",
     )
 )  # fmt: skip
-_GONE = object()
 _MANY_FUNCTIONS = 1000  # entries of a container that are looked at for functions
+_ZERO_GRAD = Optimizer.zero_grad.__code__  # it looks at the parameters alone
 _TABLES = ("_parameters", "_buffers", "_modules")
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
@@ -44,9 +47,14 @@ class Reads:
     def __init__(self, function: Callable[..., Any]) -> None:
         self.modules: dict[int, tuple[Module, dict[str, Any], dict[str, dict[str, Any]]]] = {}
         self.optimizers: dict[int, tuple[Optimizer, dict[Any, dict[str, Any]], list[dict[str, Any]]]] = {}
-        self.chains: dict[tuple[Any, ...], tuple[Any, str, Any, Any]] = {}  # (id of root, path) -> root, path text, value, picture
+        self.cleared: dict[int, tuple[Optimizer, list[dict[str, Any]]]] = {}  # of which only zero_grad() ran
+        self.looked: set[int] = set()  # optimizers whose groups the user's code reads
+        self.chains: dict[tuple[Any, ...], tuple[Any, str, Any, Any]] = {}  # (root, path, whole) -> root, path text, value, picture
+        self.why = ""  # what was met that cannot be in a program
+        self._iterators = Iterators()
         self._contents: dict[int, tuple[Any, Any]] = {}  # containers that were read, and shallow copies
         self._seen: set[CodeType] = set()
+        self._users: set[CodeType] = set()  # code of the user's functions
         self._done: set[CodeType] = set()  # code that no further call of can tell anything
         self._selves: set[int] = set()
         self._kept: list[Any] = []
@@ -64,29 +72,33 @@ class Reads:
 
     def __exit__(self, *_: object) -> None:
         sys.setprofile(self._before)
+        self._iterators.clear()
 
-    def _hook(self, frame: FrameType, event: str, _: Any) -> None:
+    def _hook(self, frame: FrameType, event: str, called: Any) -> None:
         if event != "call":
+            if event == "c_call" and not self.why and frame.f_code in self._users:
+                self.why = reads_clock(called)
             return
         code = frame.f_code
+        if not self.why:
+            self.why = self._iterators.moved(frame)
         if code in self._done:
             return
         if code.co_filename.startswith(_ENGINE):
             self._done.add(code)
             return
         names = code.co_varnames
-        method = code.co_argcount > 0 and names[0] == "self"
+        method = code.co_argcount > 0 and (names[0] == "self" or ("." in code.co_qualname and not _is_library(code)))
         if code in self._seen and not method:
             self._done.add(code)
             return
-        owner = frame.f_locals.get("self") if method else None
-        if owner is not None and id(owner) not in self._selves:
-            self._selves.add(id(owner))
-            self._kept.append(owner)
-            if isinstance(owner, Module):
-                self._picture_module(owner)
-            elif isinstance(owner, Optimizer):
-                self._picture_optimizer(owner)
+        owner = frame.f_locals.get(names[0]) if method else None
+        if not owns(owner):
+            owner = None
+        if code is _ZERO_GRAD:
+            self.cleared.setdefault(id(owner), (owner, [{"params": list(group["params"])} for group in owner.param_groups]))
+        elif owner is not None and id(owner) not in self._selves:
+            self._meet(owner)
         elif code in self._seen and (owner is None or _is_library(code)):
             return
         if _is_library(code) or _is_generated(frame):
@@ -94,8 +106,20 @@ class Reads:
             return
         first = code not in self._seen
         self._seen.add(code)
+        self._users.add(code)
         self._made.update(c for c in code.co_consts if isinstance(c, CodeType))
         self._read_code(code, frame, owner, first)
+
+    def _meet(self, owner: Any) -> None:
+        """An object whose method runs, or whose attributes are read."""
+        self._selves.add(id(owner))
+        self._kept.append(owner)
+        if isinstance(owner, Module):
+            self._picture_module(owner)
+        elif isinstance(owner, Optimizer):
+            self._picture_optimizer(owner)
+        elif isinstance(owner, LRScheduler):
+            self._note(owner, ("__dict__",), type(owner).__name__, owner.__dict__)
 
     def _picture_module(self, module: Module) -> None:
         known = module.__dict__
@@ -125,7 +149,7 @@ class Reads:
             if all(value is not f for f in known):
                 known.append(value)
                 for cell in value.__closure__ or ():
-                    self._note_function(_content(cell))
+                    self._note_function(step(cell, CELL))
 
     # ------------------------------------------------------------ names in code
 
@@ -133,15 +157,22 @@ class Reads:
         """Picture what the names in a user's function stand for at its start."""
         instructions = [i for i in dis.get_instructions(code) if i.opname not in ("PUSH_NULL", "CACHE", "EXTENDED_ARG", "RESUME")]
         closures = self._closures(code) if code.co_freevars and first else []
+        own = code.co_varnames[0] if code.co_argcount else None
         for at, x in enumerate(instructions):
-            if x.opname == "LOAD_GLOBAL" and first:
-                if x.argval in frame.f_globals:
-                    self._follow(frame.f_globals, ("item", x.argval), x.argval, instructions, at)
-            elif x.opname == "LOAD_DEREF" and x.argval in code.co_freevars:
+            kind, name = x.opname, x.argval[-1] if type(x.argval) is tuple else x.argval
+            if kind == "LOAD_GLOBAL" and first:
+                if name in frame.f_globals:
+                    self._follow(frame.f_globals, (Item(name),), name, instructions, at)
+            elif kind == "STORE_GLOBAL" and first:
+                self._note(frame.f_globals, (Item(name),), name, frame.f_globals.get(name, GONE))
+            elif kind in ("LOAD_DEREF", "STORE_DEREF") and name in code.co_freevars:
                 for cells in closures:
-                    self._follow(cells[x.argval], ("cell",), x.argval, instructions, at)
-            elif x.opname.startswith("LOAD_FAST") and owner is not None and x.argval == "self":
-                self._follow(owner, (), type(owner).__name__, instructions, at)
+                    if kind == "LOAD_DEREF":
+                        self._follow(cells[name], (CELL,), name, instructions, at)
+                    else:
+                        self._note(cells[name], (CELL,), name, resolve(cells[name], (CELL,)))
+            elif kind.startswith("LOAD_FAST") and owner is not None and name == own:
+                self._follow(owner, (), owner.__qualname__ if isinstance(owner, type) else type(owner).__name__, instructions, at)
 
     def _closures(self, code: CodeType) -> list[dict[str, Any]]:
         """The cells of each closure of that code that was made before the trace; one made in the trace needs no guard."""
@@ -153,43 +184,55 @@ class Reads:
             functions = found if len(found) == 1 else []
         return [dict(zip(code.co_freevars, f.__closure__, strict=True)) for f in functions if f.__closure__ is not None]
 
-    def _follow(self, root: Any, start: tuple[Any, ...], label: str, instructions: list[Any], at: int) -> None:
-        """Note a root and the attributes that the code takes of it."""
-        value = root
-        path: tuple[Any, ...] = start
-        if start:
-            value = root[start[1]] if start[0] == "item" else _content(root)
-            if value is _GONE:
-                return
-            self._note(root, path, label, value)
-        for x in instructions[at + 1 :]:
-            if x.opname not in ("LOAD_ATTR", "LOAD_METHOD"):
+    def _follow(self, root: Any, path: tuple[Any, ...], label: str, instructions: list[Any], at: int) -> None:
+        """Note a root and what the code takes of it: attributes, and entries by constant keys."""
+        value = resolve(root, path)
+        if value is GONE:
+            return
+        taken = steps(instructions, at + 1)
+        # An object of which an attribute is taken is told by itself, and the attribute on its own.
+        self._note(root, path, label, value, whole=not (taken and is_instance(value)))
+        for number, (by, stored) in enumerate(taken):
+            if isinstance(value, Differentiable):
                 break
-            if isinstance(value, (Differentiable, Optimizer)):
+            if isinstance(value, Optimizer):
+                if by in ("param_groups", "state"):
+                    self.looked.add(id(value))
+                    self._picture_optimizer(value)
                 break
             of_module = isinstance(value, Module)
+            if of_module and id(value) not in self._selves:
+                self._meet(value)
             if isinstance(value, ModuleType) and getattr(value, "__file__", None) and _is_library_file(value.__file__ or ""):
-                value = getattr(value, x.argval, _GONE)
-                self._note_function(value)
+                if value is os and by in ("environ", "getenv"):
+                    self._note(os, ("environ",), "os.environ", os.environ)
+                self._note_function(step(value, by))
                 break
-            value = getattr(value, x.argval, _GONE)
-            if value is _GONE:
+            owned = of_module and (by in value.__dict__ or any(by in value.__dict__.get(table, ()) for table in _TABLES))
+            value = step(value, by)
+            if value is GONE and not stored:
                 break
-            path, label = (*path, x.argval), f"{label}.{x.argval}"
+            path, label = (*path, by), f"{label}[{by.key!r}]" if type(by) is Item else f"{label}.{by}"
             if isinstance(value, MethodType):
                 self._note_function(value)
                 break
-            if not of_module:  # a module's own attributes are guarded with the module
-                self._note(root, path, label, value)
+            if not (owned or (of_module and stored)):  # a module's own attributes are guarded with the module
+                self._note(root, path, label, value, whole=stored or number + 1 == len(taken) or not is_instance(value))
+            if stored:
+                break
 
-    def _note(self, root: Any, path: tuple[Any, ...], label: str, value: Any) -> None:
+    def _note(self, root: Any, path: tuple[Any, ...], label: str, value: Any, whole: bool = True) -> None:
+        """Remember what a place holds: with what is in it (whole), or only which object it is."""
+        if not path:
+            return
         self._note_function(value)
-        key = (id(root), path)
+        key = (id(root), path, whole)
         if key not in self.chains:
-            self.chains[key] = (root, label, value, freeze(value))
-            if isinstance(value, (list, dict, set)):
+            picture = freeze(value) if whole else Same(value)
+            self.chains[key] = (root, label, value, picture)
+            if isinstance(value, MUTABLE):
                 self._contents.setdefault(id(value), (value, value.copy()))
-            elif not is_plain(value) and type(freeze(value)) is not Same and hasattr(value, "__dict__"):
+            elif whole and not is_plain(value) and type(picture) is not Same and hasattr(value, "__dict__"):
                 self._contents.setdefault(id(value.__dict__), (value.__dict__, value.__dict__.copy()))
 
     # ------------------------------------------------------------ afterwards
@@ -197,16 +240,14 @@ class Reads:
     def changed(self) -> list[str]:
         """What the traced code changed that a replay would not change again; containers, modules and optimizers are put back."""
         found = []
-        for (_, path), (root, label, _, picture) in self.chains.items():
-            value = _resolve(root, path)
-            if value is _GONE or freeze(value) != picture:
+        for (_, path, whole), (root, label, was, picture) in self.chains.items():
+            value = resolve(root, path)
+            if (freeze(value) if whole else Same(value)) != picture:
                 found.append(label)
+                if value is not was:
+                    put_back(root, path, was)
         for container, before in self._contents.values():
-            if isinstance(container, list):
-                container[:] = before
-            else:
-                container.clear()
-                container.update(before)
+            refill(container, before)
         for module, plain, tables in self.modules.values():
             known = module.__dict__
             name = type(module).__name__
@@ -219,7 +260,8 @@ class Reads:
                 del known[key]
             for table, entries in tables.items():
                 if known[table].keys() != entries.keys() or any(known[table][k] is not v for k, v in entries.items()):
-                    found += [f"{name}.{k}" for k in entries.keys() ^ known[table].keys()] or [f"{name}.{table}"]
+                    now = known[table]
+                    found += [f"{name}.{k}" for k in dict.fromkeys((*entries, *now)) if now.get(k, GONE) is not entries.get(k, GONE)]
                     known[table].clear()
                     known[table].update(entries)
         for optimizer, state, groups in self.optimizers.values():
@@ -234,12 +276,17 @@ class Reads:
 
     def guard(self, guards: Guards, live: dict[int, set[str]]) -> None:
         """Add a condition for everything that was read. live: of param groups (by id), the entries that are read at each replay."""
-        for (_, path), (root, label, value, _) in self.chains.items():
-            guards.equal(_expression(guards, root, path), value, label)
+        for (_, path, whole), (root, label, value, _) in self.chains.items():
+            if value is not GONE:
+                place = expression(guards.name(root), path)
+                guards.equal(place, value, label) if whole else guards.same(place, value, label)
         for module, plain, tables in self.modules.values():
             _guard_module(guards, module, {k: v for k, (v, _) in plain.items()}, tables)
         for optimizer, state, groups in self.optimizers.values():
-            _guard_optimizer(guards, optimizer, state, groups, live)
+            _guard_optimizer(guards, optimizer, state, groups, {} if id(optimizer) in self.looked else live)
+        for optimizer, groups in self.cleared.values():
+            if id(optimizer) not in self.optimizers:
+                _guard_optimizer(guards, optimizer, None, groups, live)
 
 
 def _guard_module(guards: Guards, module: Module, plain: dict[str, Any], tables: dict[str, dict[str, Any]]) -> None:
@@ -252,16 +299,16 @@ def _guard_module(guards: Guards, module: Module, plain: dict[str, Any], tables:
         if table in _HOOKS and not module.__dict__["_hooked"]:
             continue
         place = f"{own}[{table!r}]"
-        guards.test(f"len({place}) == {len(entries)}" if entries else f"not {place}", f"{title}: {table[1:]}")
+        guards.size(place, len(entries), f"{title}: {table[1:]}")
         for key, value in entries.items():
             guards.same(f"{place}[{key!r}]", value, f"{title}: {key}")
 
 
 def _guard_optimizer(
-    guards: Guards, optimizer: Optimizer, state: dict[Any, Any], groups: list[dict[str, Any]], live: dict[int, set[str]]
+    guards: Guards, optimizer: Optimizer, state: dict[Any, Any] | None, groups: list[dict[str, Any]], live: dict[int, set[str]]
 ) -> None:
     name, own = type(optimizer).__name__, guards.name(optimizer)
-    guards.test(f"len({own}.param_groups) == {len(groups)}", f"{name}: the number of groups")
+    guards.size(f"{own}.param_groups", len(groups), f"{name}: the number of groups")
     for i, before in enumerate(groups):
         guards.same(f"{own}.param_groups[{i}]", optimizer.param_groups[i], f"{name}: group {i}")
         group = guards.name(optimizer.param_groups[i])
@@ -269,9 +316,15 @@ def _guard_optimizer(
             if key == "params":
                 ids = guards.name([*map(id, value)])
                 guards.names["map"], guards.names["id"] = map, id
-                guards.test(f"[*map(id, {group}['params'])] == {ids}", f"{name}: the parameters of group {i}")
+                place = f"{group}['params']"
+                test = f"[*map(id, {place})] == {ids}"
+                guards.test(test, f"{name}: the parameters of group {i}")
+                each = (Found(f"{place}[{k}]", p) for k, p in enumerate(value))
+                guards.mostly(test, Found(place, value, len(value)), *each)
             elif key not in live.get(id(optimizer.param_groups[i]), ()):
                 guards.equal(f"{group}[{key!r}]", value, f"{name}: {key}")
+    if state is None:  # nobody looked at it
+        return
     guards.same(f"{own}.state", optimizer.state, f"{name}: state")
     table = guards.name(optimizer.state)
     for p, entries in state.items():
@@ -295,34 +348,6 @@ def _restore_state(optimizer: Optimizer, state: dict[Any, Any]) -> bool:
             now.clear()
             now.update(entries)
     return changed
-
-
-def _content(cell: Any) -> Any:
-    try:
-        return cell.cell_contents
-    except ValueError:
-        return _GONE
-
-
-def _resolve(root: Any, path: tuple[Any, ...]) -> Any:
-    value = root
-    rest = path
-    if path and path[0] == "item":
-        value, rest = root.get(path[1], _GONE), path[2:]
-    elif path and path[0] == "cell":
-        value, rest = _content(root), path[1:]
-    for name in rest:
-        value = getattr(value, name, _GONE)
-    return value
-
-
-def _expression(guards: Guards, root: Any, path: tuple[Any, ...]) -> str:
-    text, rest = guards.name(root), path
-    if path and path[0] == "item":
-        text, rest = f"{text}[{path[1]!r}]", path[2:]
-    elif path and path[0] == "cell":
-        text, rest = f"{text}.cell_contents", path[1:]
-    return text + "".join(f".{name}" for name in rest)
 
 
 _known_files: dict[str, bool] = {}

@@ -45,9 +45,9 @@ class Gradient:
     def place(self) -> Any:
         """Where this run writes the gradient."""
         tensor, array = self.tensor, self.array
-        # Held by this object, the leaf and the two locals and arguments here; anyone else would see it change.
+        # Held by this object, perhaps the leaf, and the two locals and arguments here; anyone else would see it change.
         if (
-            tensor is None or getrefcount(tensor) > _HELD_TENSOR or getrefcount(array) > _HELD_ARRAY + self.kept or self.fresh
+            tensor is None or getrefcount(tensor) - (self.leaf._grad is tensor) > _HELD_TENSOR or getrefcount(array) > _HELD_ARRAY + self.kept or self.fresh
             or tensor._array is not array
         ):  # fmt: skip
             array = self.array = np.empty(self.spec.shape, self.spec.dtype)
@@ -66,7 +66,7 @@ class CudaGradient(Gradient):
 
     def place(self) -> Any:
         tensor, array = self.tensor, self.array
-        held = tensor is None or getrefcount(tensor) > _HELD_TENSOR or getrefcount(array) > self.references
+        held = tensor is None or getrefcount(tensor) - (self.leaf._grad is tensor) > _HELD_TENSOR or getrefcount(array) > self.references
         if held or self.fresh or tensor._array is not array:
             self.array = self.memory.empty(self.spec.shape, self.spec.dtype)
             self.tensor = wrap(self.array)
@@ -85,15 +85,10 @@ def gradient_of(memory: Memory, leaf: Any, value: Value, fresh: bool) -> Gradien
 
 
 def _measure() -> tuple[int, int]:
-    """The reference counts that `place` sees when only the leaf and the Gradient hold a gradient."""
-
-    class Holder:
-        grad: Any = None
-
-    holder = Holder()
-    own = Gradient(holder, Value(0, Spec((), FLOAT32)), False)
+    """The reference counts that `place` sees when only the Gradient holds a gradient."""
+    own = Gradient(None, Value(0, Spec((), FLOAT32)), False)
     own.array = np.empty(())
-    own.tensor = holder.grad = wrap(own.array)
+    own.tensor = wrap(own.array)
     tensor, array = own.tensor, own.array
     return getrefcount(tensor), getrefcount(array)
 

@@ -7,6 +7,7 @@ import functools
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -14,7 +15,6 @@ import numpy as np
 from gradlab import dispatch
 from gradlab.backends.cpu import immediate
 from gradlab.dtype import HALF
-from gradlab.graph.device.executable import CudaExecutable
 from gradlab.graph.execute import Line, NumpyExecutable
 from gradlab.graph.ir import Call, Value
 from gradlab.graph.memory import arena
@@ -252,6 +252,29 @@ class NativeExecutable:
             if self.line.updates:
                 self._update_arguments(arrays)
 
+    @property
+    def short(self) -> bool:
+        """Whether `again` is possible."""
+        return self._whole is not None and not self._writes_inputs
+
+    def again(self, arrays: Sequence[Any], outs: Sequence[Any]) -> None:
+        """`run` with these inputs and first outputs, the latter contiguous; the other outputs are those of the last run."""
+        with self._lock:
+            objects, ids = self._objects, self._ids
+            i = 0
+            for x in arrays:
+                if x is not objects[i]:
+                    objects[i] = used = x if x.flags.c_contiguous else np.ascontiguousarray(x).reshape(x.shape)
+                    ids[i] = id(used)
+                i += 1
+            for x in outs:
+                objects[i] = x
+                ids[i] = id(x)
+                i += 1
+            stopped = self._step(self._whole_at)
+            if stopped >= 0:
+                self._fault(stopped)
+
     def _fault(self, task: int) -> None:
         """A kernel met an index that lies outside: let the row's own function say which."""
         self._status[:] = 0
@@ -293,7 +316,7 @@ def _why_numpy(call: Call) -> str:
 def executable(line: Line) -> Any:
     """The fastest executable that this machine can make of a line."""
     if line.device.type == "cuda":
-        return CudaExecutable(line)
+        return import_module("gradlab.graph.device.executable").CudaExecutable(line)  # imported where there is a GPU
     return NativeExecutable(line) if build.available() else NumpyExecutable(line)
 
 

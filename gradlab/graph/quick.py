@@ -1,0 +1,123 @@
+"""Calls of a compiled step as most of them are: on the CPU, the program one piece of machine code, its gradients still where they were."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from numpy import empty
+
+from gradlab.autograd.node import next_sequence
+from gradlab.autograd.record import refresh, wrap
+from gradlab.graph.native.executable import NativeExecutable
+from gradlab.graph.native.watch import ATTRIBUTE, WORD, Table, can_watch, words
+from gradlab.graph.results import VALUE
+from gradlab.graph.tree import unflatten
+
+if TYPE_CHECKING:
+    from gradlab.graph.runner import Runner
+
+_GRADIENT = "_grad"
+_ROWS = 4  # of the table, for each gradient
+
+
+class Quick:
+    """Runs a program that `possible` allows. A call whose gradients nobody else holds takes the short way, others the runner's."""
+
+    def __init__(self, runner: Runner) -> None:
+        self.runner, self.executable = runner, runner.executable
+        self.structure = runner.staged.result
+        self.places = [r.place for r in runner.staged.outputs]
+        self.single = runner.single
+        self.gradients = runner.gradients
+        self.held: list[tuple[Any, Any]] = [(None, None)] * len(self.gradients)  # addresses of tensors and arrays that the table knows
+        self.table = Table(_ROWS * len(self.gradients)) if self.gradients else None
+        self.armed = not self.gradients
+        self.test: Callable[[int], int] = int if self.table is None else self.table.test
+        self.at = 1 if self.table is None else self.table.at
+
+    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """As `Runner.run`."""
+        runner = self.runner
+        if not (self.armed and self.test(self.at)):
+            result = runner.run(args, kwargs)
+            self._arm()
+            return result
+        arrays = []
+        for t in args:
+            if t._meta is not None:
+                refresh(t)
+            arrays.append(t._array)
+        for read, group, buffer, last in runner.hyper:
+            found = read(group)
+            if found != last[0]:
+                buffer[:] = found
+                last[0] = found
+        for generator, buffer, _ in runner.random:
+            buffer[:] = generator.state_array()
+        outs = [empty(shape, dtype) for shape, dtype in runner.results]
+        self.executable.again(arrays, outs)
+        for generator, _, numbers in runner.random:
+            generator.advance(numbers)
+        if runner.versions:
+            now = next_sequence()
+            for version in runner.versions:
+                version.written = now
+        if self.single:
+            return wrap(outs[0])
+        made = [wrap(out) for out in outs]
+        return unflatten(self.structure, [made[i] for i in self.places])
+
+    def _arm(self) -> None:
+        """The gradients are where the last run wrote them: remember that."""
+        table = self.table
+        if table is None:
+            return
+        alone = _alone()
+        for i, gradient in enumerate(self.gradients):
+            tensor, array = id(gradient.tensor), id(gradient.array)
+            if self.held[i] != (tensor, array):
+                self.held[i] = tensor, array
+                table.set(_ROWS * i, ATTRIBUTE, id(gradient.leaf), id(_GRADIENT), tensor)
+                table.set(_ROWS * i + 1, WORD, tensor, words()["_array"], array)
+                table.set(_ROWS * i + 2, WORD, tensor, 0, alone[0])
+                table.set(_ROWS * i + 3, WORD, array, 0, alone[1])
+        self.armed = True
+
+
+def possible(runner: Runner) -> bool:
+    """Whether the short way does all that this program asks for."""
+    executable = runner.executable
+    staged = runner.staged
+    if not (staged.plain and runner.second is None and type(executable) is NativeExecutable and executable.short and can_watch()):
+        return False
+    if not all(r.kind == VALUE and r.chain is None and not r.leaf for r in staged.outputs):
+        return False
+    if runner.leaves_read or runner.cleared or runner.of_argument or staged.written or runner.written_arguments or runner.send is not None:
+        return False
+    return not runner.gradients or (_alone() != (0, 0) and not any(g.fresh for g in runner.gradients))
+
+
+@functools.cache
+def _alone() -> tuple[int, int]:
+    """What the first words of a gradient's tensor and array are, their counts of references, when only the leaf, the `Gradient` and the
+    executable hold them. (0, 0) where this interpreter does not count so."""
+    leaf, own = wrap(empty(())), [wrap(empty(()))]
+    leaf._grad = own[0]
+    kept = [own[0]._array, own[0]._array]
+    tensor, array = (ctypes.c_uint64.from_address(id(x)) for x in (own[0], kept[0]))
+    found = tensor.value, array.value
+    own.append(own[0])
+    kept.append(kept[0])
+    counts = (tensor.value, array.value) == (found[0] + 1, found[1] + 1)
+    return found if counts and words() else (0, 0)
+
+
+Run = Callable[[tuple[Any, ...], dict[str, Any]], Any]
+
+
+def quickest(runner: Runner) -> Run:
+    """How to run a program."""
+    return Quick(runner).run if possible(runner) else runner.run
