@@ -241,3 +241,40 @@ def test_guards_without_machine_code(monkeypatch):
     thing.list.append(2)
     assert not check((), {}, None)
     assert guards.why((), {}, None) == "the list was 1, is 2"
+
+
+def test_a_second_backward_needs_the_values_kept():
+    model = network()
+    run = gl.compile(lambda x: model(x).square().mean())
+    for _ in range(3):
+        loss = run(X)
+    loss.backward(retain_graph=True)
+    loss.backward()
+    twice = [p.grad.numpy().copy() for p in model.parameters()]
+    with pytest.raises(RuntimeError, match="already run"):
+        loss.backward()
+    model.zero_grad()
+    model(X).square().mean().backward()
+    for p, g in zip(model.parameters(), twice):
+        np.testing.assert_allclose(2 * p.grad.numpy(), g, rtol=1e-5, atol=1e-7)
+
+
+def test_results_in_the_graph_of_the_caller():
+    model = network()
+
+    def forward(x, scale):
+        y = model(x)
+        return {"y": y, "loss": (y * scale).mean()}, x.exp()
+
+    run = gl.compile(forward)
+    for _ in range(4):
+        grads = []
+        for f in (run, forward):
+            x, scale = X.clone().requires_grad_(), gl.tensor(2.0, requires_grad=True)
+            found, other = f(x * 1, scale)  # an argument that was computed
+            (found["loss"] + found["y"].sum() + other.mean()).backward()
+            grads.append([x.grad, scale.grad, *(p.grad.clone() for p in model.parameters())])
+            model.zero_grad()
+        for a, b in zip(*grads):
+            np.testing.assert_allclose(a.numpy(), b.numpy(), rtol=1e-5, atol=1e-6)
+    assert run(x * 1, scale)[0]["loss"].grad_fn.name() == "CompiledBackward0"

@@ -13,8 +13,9 @@ from gradlab.autograd.node import next_sequence
 from gradlab.autograd.record import refresh, wrap
 from gradlab.graph.native.executable import NativeExecutable
 from gradlab.graph.native.watch import ATTRIBUTE, WORD, Table, can_watch, words
+from gradlab.graph.outside import Call
 from gradlab.graph.results import VALUE
-from gradlab.graph.tree import unflatten
+from gradlab.graph.tree import LEAF, unflatten
 
 if TYPE_CHECKING:
     from gradlab.graph.runner import Runner
@@ -30,7 +31,9 @@ class Quick:
         self.runner, self.executable = runner, runner.executable
         self.structure = runner.staged.result
         self.places = [r.place for r in runner.staged.outputs]
-        self.single = runner.single
+        self.single = self.structure == LEAF
+        self.outs = [*runner.results, *runner.saved]
+        self.count = len(runner.results)
         self.gradients = runner.gradients
         self.held: list[tuple[Any, Any]] = [(None, None)] * len(self.gradients)  # addresses of tensors and arrays that the table knows
         self.table = Table(_ROWS * len(self.gradients)) if self.gradients else None
@@ -57,18 +60,22 @@ class Quick:
                 last[0] = found
         for generator, buffer, _ in runner.random:
             buffer[:] = generator.state_array()
-        outs = [empty(shape, dtype) for shape, dtype in runner.results]
+        outs = [empty(shape, dtype) for shape, dtype in self.outs]
         self.executable.again(arrays, outs)
+        outside = runner.outside
+        drawn = [(g, g.clone_state()) for g, _, _ in runner.random] if outside is not None else []
         for generator, _, numbers in runner.random:
             generator.advance(numbers)
         if runner.versions:
             now = next_sequence()
             for version in runner.versions:
                 version.written = now
-        if self.single:
-            return wrap(outs[0])
-        made = [wrap(out) for out in outs]
-        return unflatten(self.structure, [made[i] for i in self.places])
+        if outside is not None:
+            n = self.count
+            made = outside.results(args, arrays, outs[:n], outs[n:], Call(args, kwargs, args, drawn))
+        else:
+            made = [wrap(out) for out in outs]
+        return made[self.places[0]] if self.single else unflatten(self.structure, [made[i] for i in self.places])
 
     def _arm(self) -> None:
         """The gradients are where the last run wrote them: remember that."""
@@ -91,7 +98,7 @@ def possible(runner: Runner) -> bool:
     """Whether the short way does all that this program asks for."""
     executable = runner.executable
     staged = runner.staged
-    if not (staged.plain and runner.second is None and type(executable) is NativeExecutable and executable.short and can_watch()):
+    if not (staged.plain and type(executable) is NativeExecutable and executable.short and can_watch()):
         return False
     if not all(r.kind == VALUE and r.chain is None and not r.leaf for r in staged.outputs):
         return False

@@ -10,7 +10,6 @@ from typing import Any
 import numpy as np
 
 from gradlab.autograd.base import Version, version_of
-from gradlab.autograd.mode import current
 from gradlab.autograd.node import next_sequence
 from gradlab.autograd.record import refresh, wrap
 from gradlab.dtype import FLOAT32
@@ -19,16 +18,14 @@ from gradlab.graph.execute import Line
 from gradlab.graph.halves import split
 from gradlab.graph.ir import Value
 from gradlab.graph.native.executable import executable
+from gradlab.graph.outside import Again, Call, Outside
 from gradlab.graph.results import VALUE, Result, built
 from gradlab.graph.stage import Staged
-from gradlab.graph.symbol import TraceError
 from gradlab.graph.tree import LEAF, flatten, unflatten
-from gradlab.nn.joint import joined
 from gradlab.optim.hyper import values
 from gradlab.spec import Spec
 
 Build = Callable[[Line], Any]
-Again = Callable[["Call", list[Any]], list[Any]]
 
 
 class Gradient:
@@ -47,12 +44,26 @@ class Gradient:
         tensor, array = self.tensor, self.array
         # Held by this object, perhaps the leaf, and the two locals and arguments here; anyone else would see it change.
         if (
-            tensor is None or getrefcount(tensor) - (self.leaf._grad is tensor) > _HELD_TENSOR or getrefcount(array) > _HELD_ARRAY + self.kept or self.fresh
-            or tensor._array is not array
+            tensor is None or self.fresh or tensor._array is not array or getrefcount(array) > _HELD_ARRAY + self.kept
+            or getrefcount(tensor) > _HELD_TENSOR + (self.leaf._grad is tensor)
         ):  # fmt: skip
+            if tensor is None and not self.fresh and self._adopt():
+                return self.array
             array = self.array = np.empty(self.spec.shape, self.spec.dtype)
             self.tensor = wrap(array)
         return array
+
+    def _adopt(self) -> bool:
+        """Take over what the eager run before the first one left in `.grad`, if nobody else holds it."""
+        tensor = self.leaf._grad
+        array = None if tensor is None else tensor._array
+        if type(array) is not np.ndarray or array.base is not None or not array.flags.carray or tensor._meta is not None:
+            return False
+        # Here each has one reference less than in `place`.
+        if getrefcount(tensor) > _HELD_TENSOR or getrefcount(array) >= _HELD_ARRAY or (array.shape, array.dtype) != self.spec:
+            return False
+        self.tensor, self.array = tensor, array
+        return True
 
 
 class CudaGradient(Gradient):
@@ -66,7 +77,7 @@ class CudaGradient(Gradient):
 
     def place(self) -> Any:
         tensor, array = self.tensor, self.array
-        held = tensor is None or getrefcount(tensor) - (self.leaf._grad is tensor) > _HELD_TENSOR or getrefcount(array) > self.references
+        held = tensor is None or getrefcount(tensor) > _HELD_TENSOR + (self.leaf._grad is tensor) or getrefcount(array) > self.references
         if held or self.fresh or tensor._array is not array:
             self.array = self.memory.empty(self.spec.shape, self.spec.dtype)
             self.tensor = wrap(self.array)
@@ -100,28 +111,11 @@ def _not_again(call: Any, gradients: list[Any]) -> list[Any]:
     raise NotImplementedError("the backward of this program is not recorded, so it has no gradients of its own (create_graph=True)")
 
 
-class Call:
-    """One call of a differentiable program, as its backward has to know it to be differentiated itself."""
-
-    __slots__ = ("args", "drawn", "given", "kwargs", "mode", "when")
-
-    def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any], given: Sequence[Any], drawn: list[tuple[Any, Any]]) -> None:
-        self.args, self.kwargs, self.given = args, kwargs, given
-        self.drawn = drawn  # the generators, as they were before
-        self.mode, self.when = current(), next_sequence()
-
-
 def _reader(names: tuple[Any, ...]) -> Callable[[dict[str, Any]], Any]:
     """What reads several hyper-parameters from a group at once."""
     if len(names) > 1 and all(type(name) is str for name in names):
         return itemgetter(*names)
     return lambda group: values(group, names)
-
-
-CHANGED = (
-    "compile: a tensor that the backward of this compiled function needs was changed in place after its forward; call the function again, "
-    "or compile the whole step with the update in it"
-)
 
 
 class Runner:
@@ -186,12 +180,15 @@ class Runner:
         self.backward = None
         if second is not None:
             self.backward = build(Line(second.calls, second.inputs, second.fixed(fixed), second.outputs, [], graph.device))
-        self.second, self.again = second, again or _not_again
-        # Of the arguments whose arrays the backward reads, the positions among all tensors.
-        unique = list(dict.fromkeys(map(id, staged.twins)))
-        at = {id(t): i for i, t in reversed(list(enumerate(staged.twins)))}
-        self.needed = [] if second is None else [at[unique[i]] for i in second.arguments]
-        self.single = second is None and not staged.written and staged.result == LEAF and staged.outputs[0] == Result(VALUE, 0)
+        self.outside = None
+        if second is not None:
+            # Of the arguments whose arrays the backward reads, the positions among all tensors.
+            unique = list(dict.fromkeys(map(id, staged.twins)))
+            at = {id(t): i for i, t in reversed(list(enumerate(staged.twins)))}
+            needed = [at[unique[i]] for i in second.arguments]
+            assert staged.backward is not None
+            self.outside = Outside(staged.backward, second, self.backward, memory, needed, again or _not_again)
+        self.single = self.outside is None and not staged.written and staged.result == LEAF and staged.outputs[0] == Result(VALUE, 0)
         written = {old.id for old, _ in graph.updates}
         arrays = {id(a) for v, a in graph.state.items() if v.id in written}
         self.versions: list[Version] = [version_of(t) for t, array in staged.tensors if id(array) in arrays]
@@ -226,7 +223,7 @@ class Runner:
     def _commit(
         self, given: Sequence[Any], arrays: list[Any], outs: list[Any], saved: list[Any], args: tuple[Any, ...], kwargs: dict[str, Any]
     ) -> Any:
-        drawn = [(g, g.clone_state()) for g, _, _ in self.random] if self.second is not None else []
+        drawn = [(g, g.clone_state()) for g, _, _ in self.random] if self.outside is not None else []
         for leaf in self.cleared:
             leaf._grad = None
         for gradient in self.gradients:
@@ -246,44 +243,13 @@ class Runner:
         staged = self.staged
         if self.single:
             return wrap(outs[0])
-        made = self._wrapped(given, arrays, outs, saved, Call(args, kwargs, given, drawn))
+        if self.outside is None:
+            made = list(map(wrap, outs))
+        else:
+            made = self.outside.results(given, arrays, outs, saved, Call(args, kwargs, given, drawn))
         for i, k in staged.written:
             given[i].copy_(made[k])
         return unflatten(staged.result, built(staged.outputs, made, given))
-
-    def _wrapped(self, given: Sequence[Any], arrays: list[Any], outs: list[Any], saved: list[Any], call: Call) -> list[Any]:
-        """The values as tensors, in the graph where the function is to be differentiated from outside."""
-        backward = self.staged.backward
-        if backward is None or self.second is None:
-            return list(map(wrap, outs))
-        second, executable = self.second, self.backward
-        assert executable is not None
-        inputs = [given[place] if kind == "argument" else place for kind, place in backward.leaves]
-        versions = [(version_of(t), version_of(t).written) for t in (*second.tensors, *(given[i] for i in self.needed))]
-        argument_arrays = [arrays[i] for i in second.arguments]
-        memory = self.memory
-        again = self.again
-
-        def back(gradients: list[Any]) -> list[Any]:
-            mode = current()
-            if mode.tracer is not None:
-                raise TraceError(
-                    "a result of a compiled function that ran before the trace is differentiated in it; call that function inside as well"
-                )
-            for version, was in versions:
-                if version.written != was:
-                    raise RuntimeError(CHANGED)
-            if mode.recording:
-                return again(call, gradients)
-            arrived = [memory.zeros(*v.spec) if g is None else g._array for g, v in zip(gradients, backward.gradients)]
-            results = [memory.empty(*v.spec) for v in second.outputs]
-            executable.run([*arrived, *argument_arrays, *saved], results)
-            found = iter(results)
-            return [None if v is None else wrap(next(found)) for v in backward.results]
-
-        tensors = joined("CompiledBackward0", inputs, [outs[i] for i in backward.roots], back)
-        by_root = dict(zip(backward.roots, tensors, strict=True))
-        return [by_root[i] if i in by_root else wrap(a) for i, a in enumerate(outs)]
 
 
 _TENSOR = type(wrap(np.empty(())))

@@ -1,0 +1,123 @@
+"""Programs that are differentiated from outside: their results' node in the autograd graph, and the backward program behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from sys import _getframe as getframe
+from typing import Any, ClassVar
+
+from gradlab.autograd import errors
+from gradlab.autograd.base import Version, version_of
+from gradlab.autograd.mode import current
+from gradlab.autograd.node import Edge, Node, edge_to, next_sequence
+from gradlab.autograd.position import user_frame
+from gradlab.autograd.record import wrap
+from gradlab.graph.halves import Second
+from gradlab.graph.stage import Backward
+from gradlab.graph.symbol import TraceError
+
+CHANGED = (
+    "compile: a tensor that the backward of this compiled function needs was changed in place after its forward; call the function again, "
+    "or compile the whole step with the update in it"
+)
+LATE = "a result of a compiled function that ran before the trace is differentiated in it; call that function inside as well"
+
+
+class Call:
+    """One call of a differentiable program, as its backward has to know it to be differentiated itself."""
+
+    __slots__ = ("args", "drawn", "given", "kwargs", "mode", "when")
+
+    def __init__(self, args: tuple[Any, ...], kwargs: dict[str, Any], given: Sequence[Any], drawn: list[tuple[Any, Any]]) -> None:
+        self.args, self.kwargs, self.given = args, kwargs, given
+        self.drawn = drawn  # the generators, as they were before
+        self.mode, self.when = current(), next_sequence()
+
+
+Again = Callable[[Call, list[Any]], list[Any]]
+
+
+class Outside:
+    """The backward of one program: `results(...)` puts the values of a call into the graph.
+
+    executable  of the backward program
+    memory      makes arrays of the program's device
+    read        positions, among the arguments, of those whose arrays the backward reads
+    again       from a call and the gradients of its results to those of its inputs, differentiable again
+    """
+
+    def __init__(self, backward: Backward, second: Second, executable: Any, memory: Any, read: Sequence[int], again: Again) -> None:
+        self.backward, self.second, self.executable, self.memory = backward, second, executable, memory
+        self.read, self.again = read, again
+        self.arrays = second.arguments
+        # Whose the gradients are: known once and for all, but for arguments. That a tensor's edge is what it was is guarded.
+        self.edges = [None if kind == "argument" else edge_to(place) for kind, place in backward.leaves]
+        self.arguments = [(i, place) for i, (kind, place) in enumerate(backward.leaves) if kind == "argument"]
+        self.specs = tuple(v.spec for v in backward.gradients)
+        self.empty = [(v.spec.shape, v.spec.dtype) for v in second.outputs]
+        members = {"__slots__": (), "outside": self, "count": len(backward.roots)}
+        self.node = type("CompiledBackward0", (CompiledNode,), members)
+
+    def results(self, given: Sequence[Any], arrays: Sequence[Any], outs: Sequence[Any], saved: Sequence[Any], call: Call) -> list[Any]:
+        """The values of a call as tensors."""
+        node: CompiledNode = object.__new__(self.node)
+        edges = self.edges
+        if self.arguments:
+            edges = edges.copy()
+            for i, place in self.arguments:
+                edges[i] = edge_to(given[place])
+        node.edges = tuple(edges)
+        node.params, node.specs, node.versions, node.hooks, node.output_specs = _NOTHING, None, None, None, self.specs
+        node.seq, node.scope, node.call = call.when, call.mode.scope, call
+        node.code, node.lasti = user_frame(getframe(2))
+        node.saved = (*[arrays[i] for i in self.arrays], *saved)
+        versions = [version_of(t) for t in self.second.tensors]
+        if self.read:
+            versions += [version_of(given[i]) for i in self.read]
+        node.stamps = [(version, version.written) for version in versions]
+        made = list(map(wrap, outs))
+        if node.count == 1:
+            made[self.backward.roots[0]]._edge = node
+        else:
+            for index, i in enumerate(self.backward.roots):
+                made[i]._edge = Edge(node, index)
+        return made
+
+    def gradients(self, node: CompiledNode, arrived: list[Any]) -> list[Any]:
+        """Of a call's inputs, from those of its results."""
+        mode = current()
+        if mode.tracer is not None:
+            raise TraceError(LATE)
+        if node.saved is None:
+            raise errors.freed(node)
+        for version, was in node.stamps:
+            if version.written != was:
+                raise RuntimeError(CHANGED)
+        if mode.recording:
+            return self.again(node.call, arrived)
+        memory = self.memory
+        starts = [memory.zeros(*spec) if g is None else g._array for g, spec in zip(arrived, node.output_specs)]
+        empty = memory.empty
+        results = [empty(shape, dtype) for shape, dtype in self.empty]
+        self.executable.run([*starts, *node.saved], results)
+        found = map(wrap, results)
+        return [None if v is None else next(found) for v in self.backward.results]
+
+
+class CompiledNode(Node):
+    """One call of a compiled function in the graph; every program has a class of its own."""
+
+    __slots__ = ("call", "stamps")
+    outside: ClassVar[Outside]
+    call: Call
+    stamps: list[tuple[Version, int]]  # of the tensors that the backward reads, and when they had been written
+    targets = frozenset(range(4096))
+
+    def watch(self, index: int, version: Version) -> None:
+        """Nothing to watch: what the backward keeps are copies of its own, or stamped."""
+
+    def back(self, g: Any) -> Any:
+        return self.outside.gradients(self, list(g) if self.count > 1 else [g])
+
+
+_NOTHING: dict[str, Any] = {}
