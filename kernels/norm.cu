@@ -1,74 +1,36 @@
 // Normalisations of rows of neighbouring elements (layer norm, rms norm): policies for the forms of rows.cuh, and the derivative that sums over
 // rows for the weights on its way.
-#include "welford.cuh"
+#include "norm.cuh"
 
 namespace gradlab {
 
-// Layer norm where there are means to write or to read, else rms norm. weight and bias may be null pointers.
 template <class S_>
-struct RowNorm {
+struct RowNorm : NormOfRow<S_> {
     typedef S_ S;
-    typedef typename Compute<S>::type T;
-    typedef Moments<T> State;  // without a mean, which stays 0, the squares of the elements themselves
-    struct Ready {
-        T centre, scale;
-    };
+    typedef NormOfRow<S> Base;
+    typedef typename Base::T T;
+    typedef typename Base::State State;
+    typedef typename Base::Ready Ready;
     static constexpr int streams = 1;
-    static constexpr bool writes = true;
-    const S *a, *b, *weight, *bias;
-    S *y, *mean, *rstd;
-    double eps;
-    int64 count;
+    const S *a, *b;
+    S* y;
 
     explicit __device__ __forceinline__ RowNorm(const Rows& g)
-        : a(static_cast<const S*>(g.in[0])), b(nullptr), weight(static_cast<const S*>(g.in[1])), bias(static_cast<const S*>(g.in[2])),
-          y(static_cast<S*>(g.out[0])), mean(static_cast<S*>(g.out[1])), rstd(static_cast<S*>(g.out[2])), eps(g.number), count(g.count) {}
-    static __device__ __forceinline__ T blank() { return T(0); }
+        : Base{static_cast<const S*>(g.in[1]), static_cast<const S*>(g.in[2]), static_cast<S*>(g.out[1]), static_cast<S*>(g.out[2]), g.number,
+               g.count},
+          a(static_cast<const S*>(g.in[0])), b(nullptr), y(static_cast<S*>(g.out[0])) {}
     __device__ __forceinline__ void enter(int64) {}
-    static __device__ __forceinline__ State identity() { return State::identity(); }
-    static __device__ __forceinline__ State merge(const State& x, const State& y) { return State::merge(x, y); }
     template <int N, int M, class L>
     __device__ __forceinline__ void add(State& state, const T (&a)[N], const T (&)[M], const L& places) const {
-        if (mean) {
-            state.add(a, places);
-        } else {
-            T squares = T(0);
-#pragma unroll
-            for (int k = 0; k < N; ++k) squares += a[k] * a[k];
-            state.squares += squares;
-            state.n += T(N);
-        }
+        this->gather(state, a, places);
     }
     template <class Team, int N, int M, class L>
     __device__ __forceinline__ State hold(T (&a)[N], const T (&)[M], const L& places) const {
-        T centre = T(0), squares = T(0);
-        if (mean) {
-#pragma unroll
-            for (int k = 0; k < N; ++k) centre += a[k];
-            centre = Team::template total<Plus, 0>(centre) / T(count > 0 ? count : 1);
-        }
-#pragma unroll
-        for (int k = 0; k < N; ++k) {
-            const T d = places.inside(k) ? a[k] - centre : T(0);
-            squares += d * d;
-        }
-        return {T(count), centre, Team::template total<Plus, 1>(squares)};
-    }
-    __device__ __forceinline__ Ready ready(const State& state) const {
-        return {state.mean, T(1) / sqrt(state.squares / T(count > 0 ? count : 1) + T(eps))};
+        return this->template spread<Team>(a, places);
     }
     template <bool Held, int V, class L>
     __device__ __forceinline__ void value(const Ready& r, T (&a)[V], const T (&)[V], const L& places, int at) const {
-        T w[V], c[V];
-        take(weight, places, at, T(1), w);
-        take(bias, places, at, T(0), c);
-#pragma unroll
-        for (int k = 0; k < V; ++k) a[k] = (a[k] - r.centre) * r.scale * w[k] + c[k];
-    }
-    __device__ __forceinline__ void end(const State& state, int64 row, int64, int64) const {
-        const Ready r = ready(state);
-        if (mean) mean[row] = store<S>(r.centre);
-        rstd[row] = store<S>(r.scale);
+        this->apply(r, a, places, at);
     }
 };
 

@@ -1,52 +1,38 @@
 // The norm of a sum: s = x + residual, and the layer norm or rms norm of s, in one pass over both. Layer norm where there are means to write,
 // else rms norm: one kernel for both. The derivative, with the gradient that s gets elsewhere added on the way, is `held_backward` of norm.cu.
-#include "welford.cuh"
+#include "norm.cuh"
 
 namespace gradlab {
 
 // a: x, b: the residual. Elements of s stay in registers, not rounded, where they are held.
 template <class S_>
-struct SumNorm {
+struct SumNorm : NormOfRow<S_> {
     typedef S_ S;
-    typedef typename Compute<S>::type T;
-    typedef Moments<T> State;  // without a mean, which stays 0, the squares of the elements themselves
-    struct Ready {
-        T centre, scale;
-    };
+    typedef NormOfRow<S> Base;
+    typedef typename Base::T T;
+    typedef typename Base::State State;
+    typedef typename Base::Ready Ready;
     static constexpr int streams = 2;
-    static constexpr bool writes = true;
-    const S *a, *b, *weight, *bias;
-    S *y, *sum, *mean, *rstd;
-    double eps;
-    int64 count, base;
+    const S *a, *b;
+    S *y, *sum;
+    int64 base;
 
     explicit __device__ __forceinline__ SumNorm(const Rows& g)
-        : a(static_cast<const S*>(g.in[0])), b(static_cast<const S*>(g.in[1])), weight(static_cast<const S*>(g.in[2])),
-          bias(static_cast<const S*>(g.in[3])), y(static_cast<S*>(g.out[0])), sum(static_cast<S*>(g.out[1])), mean(static_cast<S*>(g.out[2])),
-          rstd(static_cast<S*>(g.out[3])), eps(g.number), count(g.count), base(0) {}
-    static __device__ __forceinline__ T blank() { return T(0); }
-    __device__ __forceinline__ void enter(int64 row) { base = row * count; }
-    static __device__ __forceinline__ State identity() { return State::identity(); }
-    static __device__ __forceinline__ State merge(const State& x, const State& y) { return State::merge(x, y); }
+        : Base{static_cast<const S*>(g.in[2]), static_cast<const S*>(g.in[3]), static_cast<S*>(g.out[2]), static_cast<S*>(g.out[3]), g.number,
+               g.count},
+          a(static_cast<const S*>(g.in[0])), b(static_cast<const S*>(g.in[1])), y(static_cast<S*>(g.out[0])), sum(static_cast<S*>(g.out[1])),
+          base(0) {}
+    __device__ __forceinline__ void enter(int64 row) { base = row * this->count; }
     template <int N, class L>
     __device__ __forceinline__ void add(State& state, const T (&a)[N], const T (&b)[N], const L& places) const {
         T s[N];
 #pragma unroll
         for (int k = 0; k < N; ++k) s[k] = a[k] + b[k];
-        if (mean) {
-            state.add(s, places);
-            return;
-        }
-        T squares = T(0);
-#pragma unroll
-        for (int k = 0; k < N; ++k) squares += s[k] * s[k];
-        state.squares += squares;
-        state.n += T(N);
+        this->gather(state, s, places);
     }
     template <class Team, int N, class L>
     __device__ __forceinline__ State hold(T (&a)[N], const T (&b)[N], const L& places) const {
         constexpr int V = L::width;
-        T centre = T(0), squares = T(0);
 #pragma unroll
         for (int k = 0; k < N; k += V) {
             T few[V];
@@ -54,20 +40,10 @@ struct SumNorm {
             for (int j = 0; j < V; ++j) {
                 a[k + j] += b[k + j];
                 few[j] = a[k + j];
-                centre += a[k + j];
             }
             give(sum + base, 1, places, k, few);
         }
-        centre = mean ? Team::template total<Plus, 0>(centre) / T(count > 0 ? count : 1) : T(0);
-#pragma unroll
-        for (int k = 0; k < N; ++k) {
-            const T d = places.inside(k) ? a[k] - centre : T(0);
-            squares += d * d;
-        }
-        return {T(count), centre, Team::template total<Plus, 1>(squares)};
-    }
-    __device__ __forceinline__ Ready ready(const State& state) const {
-        return {state.mean, T(1) / sqrt(state.squares / T(count > 0 ? count : 1) + T(eps))};
+        return this->template spread<Team>(a, places);
     }
     template <bool Held, int V, class L>
     __device__ __forceinline__ void value(const Ready& r, T (&a)[V], const T (&b)[V], const L& places, int k) const {
@@ -76,16 +52,7 @@ struct SumNorm {
             for (int j = 0; j < V; ++j) a[j] += b[j];
             give(sum + base, 1, places, k, a);
         }
-        T w[V], c[V];
-        take(weight, places, k, T(1), w);
-        take(bias, places, k, T(0), c);
-#pragma unroll
-        for (int j = 0; j < V; ++j) a[j] = (a[j] - r.centre) * r.scale * w[j] + c[j];
-    }
-    __device__ __forceinline__ void end(const State& state, int64 row, int64, int64) const {
-        const Ready r = ready(state);
-        if (mean) mean[row] = store<S>(r.centre);
-        rstd[row] = store<S>(r.scale);
+        this->apply(r, a, places, k);
     }
 };
 

@@ -1,0 +1,73 @@
+// The norm of one row: layer norm where there are means to write or to read, else rms norm. What the policies for rows.cuh share that normalise
+// a row (norm.cu) and a sum of two (residual.cu).
+#pragma once
+#include "welford.cuh"
+
+namespace gradlab {
+
+// weight and bias may be null pointers.
+template <class S_>
+struct NormOfRow {
+    typedef S_ S;
+    typedef typename Compute<S>::type T;
+    typedef Moments<T> State;  // without a mean, which stays 0, the squares of the elements themselves
+    struct Ready {
+        T centre, scale;
+    };
+    static constexpr bool writes = true;
+    const S *weight, *bias;
+    S *mean, *rstd;
+    double eps;
+    int64 count;
+
+    static __device__ __forceinline__ T blank() { return T(0); }
+    static __device__ __forceinline__ State identity() { return State::identity(); }
+    static __device__ __forceinline__ State merge(const State& x, const State& y) { return State::merge(x, y); }
+    // Some elements more of a row that is not held.
+    template <int N, class L>
+    __device__ __forceinline__ void gather(State& state, const T (&s)[N], const L& places) const {
+        if (mean) {
+            state.add(s, places);
+            return;
+        }
+        T squares = T(0);
+#pragma unroll
+        for (int k = 0; k < N; ++k) squares += s[k] * s[k];
+        state.squares += squares;
+        state.n += T(N);
+    }
+    // Of a row that a team holds: its mean, and the squares of the distances from it.
+    template <class Team, int N, class L>
+    __device__ __forceinline__ State spread(const T (&s)[N], const L& places) const {
+        T centre = T(0), squares = T(0);
+        if (mean) {
+#pragma unroll
+            for (int k = 0; k < N; ++k) centre += s[k];
+            centre = Team::template total<Plus, 0>(centre) / T(count > 0 ? count : 1);
+        }
+#pragma unroll
+        for (int k = 0; k < N; ++k) {
+            const T d = places.inside(k) ? s[k] - centre : T(0);
+            squares += d * d;
+        }
+        return {T(count), centre, Team::template total<Plus, 1>(squares)};
+    }
+    __device__ __forceinline__ Ready ready(const State& state) const {
+        return {state.mean, T(1) / sqrt(state.squares / T(count > 0 ? count : 1) + T(eps))};
+    }
+    // Elements of the row become elements of the result.
+    template <int V, class L>
+    __device__ __forceinline__ void apply(const Ready& r, T (&s)[V], const L& places, int at) const {
+        T w[V], c[V];
+        take(weight, places, at, T(1), w);
+        take(bias, places, at, T(0), c);
+#pragma unroll
+        for (int k = 0; k < V; ++k) s[k] = (s[k] - r.centre) * r.scale * w[k] + c[k];
+    }
+    __device__ __forceinline__ void end(const State& state, int64 row, int64, int64) const {
+        const Ready r = ready(state);
+        if (mean) mean[row] = store<S>(r.centre);
+        rstd[row] = store<S>(r.scale);
+    }
+};
+}  // namespace gradlab
