@@ -24,15 +24,15 @@ from gradlab.autograd.mode import current
 ROUNDS, CALLS = 40, 1000
 
 
-def best(run: Callable[[], Any], calls: int = CALLS) -> float:
-    """Microseconds of one call."""
+def best(run: Callable[..., Any], *args: Any, calls: int = CALLS) -> float:
+    """Microseconds of one call with these arguments."""
     for _ in range(calls):
-        run()
+        run(*args)
     rounds = []
     for _ in range(ROUNDS):
         start = time.perf_counter()
         for _ in range(calls):
-            run()
+            run(*args)
         rounds.append(time.perf_counter() - start)
     return min(rounds) / calls * 1e6
 
@@ -63,15 +63,15 @@ def functions() -> dict[str, tuple[Callable[..., Any], tuple[Any, ...]]]:
 def main() -> None:
     print(f"{'':32}{'call':>8}{'guards':>8}{'of':>5}{'run':>8}{'code':>8}{'eager':>9}")
     for name, (function, args) in functions().items():
-        eager = best(lambda: function(*args), 100)
+        eager = best(function, *args, calls=100)
         compiled = gl.compile(function)
-        call = best(lambda: compiled(*args))
+        call = best(compiled, *args)
         program, mode = compiled.programs[0], current()
         executable = program.runner.executable
-        guards = best(lambda: program.guard(args, {}, mode))
-        run = best(lambda: program.run(args, {}))
+        guards = best(program.guard, args, {}, mode)
+        run = best(program.run, args, {})
         whole = getattr(executable, "_whole", None)
-        code = f"{best(lambda: executable._step(executable._whole_at)):8.2f}" if whole is not None else f"{'-':>8}"
+        code = f"{best(executable._step, executable._whole_at):8.2f}" if whole is not None else f"{'-':>8}"
         print(f"{name:32}{call:8.2f}{guards:8.2f}{len(program.guards.conditions):5d}{run:8.2f}{code}{eager:9.1f}", flush=True)
 
 
