@@ -79,7 +79,7 @@ class Op:
     view      the output shares the input's memory; `inverse(base, value, **params)` gives the base that a write to the view makes.
     dynamic   the output's shape depends on values; a trace refuses the row and names `instead`.
     scratch   Specs of the work space that the CUDA kernel needs, from the same arguments as `rule`.
-    autocast  "lower" or "float32": what autocast does with this row.
+    autocast  what autocast does with the inputs: "lower", "float32" and others (see gradlab/amp/autocast_mode.py).
     batch     the vmap rule.
     varying   parameters that have another value in each call, and that kernels take as they are: nothing is kept for each of their values.
     """
@@ -149,6 +149,10 @@ class Op:
             raise ShapeError(f"{self.name}: {error}") from None
         except TypeError as error:
             raise TypeError(f"{self.name}: {error}") from None
+        except AttributeError:
+            if any(spec is None for spec in specs):
+                raise TypeError(f"{self.name}: inputs are tensors or numbers, not None; does a function lack its return?") from None
+            raise
 
     def specs(self, *specs: Any, **params: Any) -> tuple[Spec, ...]:
         """As `infer`, always a tuple."""

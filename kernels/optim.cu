@@ -7,12 +7,15 @@ enum { CHUNK = 4096 };     // elements that one block updates
 enum { COUNTED = 64 };     // parameters whose counters one launch advances
 enum { ROOM = 3800 };      // bytes of a table: a kernel's arguments have 4096 in all
 
-// Hyper-parameters: numbers of the host, or where a static program keeps them on the device their address.
+// Hyper-parameters: numbers of the host, or where a static program keeps them on the device their address. skip: a truth value (or a null
+// pointer); where it holds everything stays as it is, for which results must be the arrays that they would be computed from.
 struct Hypers {
     const double* device;
     double host[8];
+    const unsigned char* skip;
 
     __device__ __forceinline__ double operator[](int i) const { return device ? device[i] : host[i]; }
+    __device__ __forceinline__ bool skips() const { return skip && *skip; }
 };
 
 // The 0-d counters of some parameters: the step, and what a rule keeps besides. They are not read again after they were written, so a
@@ -44,6 +47,7 @@ struct Table {
 // One thread for each parameter.
 template <class T, class E, int K>
 __global__ void __launch_bounds__(COUNTED) advance(T* __restrict__ found, const Counters<E> counters, const Hypers h) {
+    if (h.skips()) return;
     if (static_cast<int>(threadIdx.x) < counters.parameters) constants<T, E, K>(h, counters, threadIdx.x, found + threadIdx.x * CONSTANTS);
 }
 
@@ -53,6 +57,7 @@ __global__ void __launch_bounds__(256, 2) update(const Table<S, Buffers<K>::COUN
                                               const Hypers h, int flag, int maximize) {
     typedef typename Compute<S>::type T;
     constexpr int B = Buffers<K>::COUNT, PACK = sizeof(S) < 8 ? 4 : 2;
+    if (h.skips()) return;
     int low = 0, high = table.parameters - 1;  // the last parameter that does not begin after this block
     while (low < high) {
         const int middle = (low + high + 1) >> 1;

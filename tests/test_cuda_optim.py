@@ -94,3 +94,16 @@ def test_a_count_kept_in_place_is_the_next_steps(cuda):
         multi_tensor(cuda.work, row, [given], params)
     np.testing.assert_allclose(driver.download(given[0]), p, rtol=1e-6)
     assert driver.download(given[4]) == step == 2
+
+
+@pytest.mark.parametrize("name", list(H))
+def test_a_flag_on_the_device_lets_everything_stay(cuda, name):
+    driver, row, h, params = cuda.driver, ops.ROWS[name], H[name], PARAMS[name]
+    host = [[np.zeros_like(inputs[0]) if x is None else x for x in inputs] for inputs in arguments(name, SHAPES, "float32")]
+    for flag in (True, False):
+        lists = [[*map(driver.upload, inputs), h] for inputs in host]
+        multi_tensor(cuda.work, row, lists, params, skip=driver.upload(np.array(flag)))
+        for given, inputs in zip(lists, host, strict=True):
+            want = (inputs[0], *inputs[2:]) if flag else row(*inputs, h, **params)
+            for array, number in zip((given[0], *given[2:-1]), want, strict=True):
+                np.testing.assert_allclose(driver.download(array), number, rtol=0 if flag else 1e-6)

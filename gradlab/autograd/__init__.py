@@ -96,6 +96,7 @@ def grad(
     grad_outputs: Any = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
+    only_inputs: bool = True,
     allow_unused: bool | None = None,
     is_grads_batched: bool = False,
     materialize_grads: bool = False,
@@ -104,8 +105,8 @@ def grad(
 
     allow_unused: give None for an input that the outputs do not depend on, instead of raising RuntimeError.
     is_grads_batched: each of grad_outputs has one more dimension in front, for several vectors; so have the gradients.
-    materialize_grads: give zeros instead of None. The other arguments are those of `backward`; a `graph.GradientEdge` may stand for
-    a tensor among outputs and inputs.
+    materialize_grads: give zeros instead of None. only_inputs: as in PyTorch, without effect. The other arguments are those of
+    `backward`; a `graph.GradientEdge` may stand for a tensor among outputs and inputs.
     """
     if materialize_grads and allow_unused is False:
         raise ValueError("grad: materialize_grads=True gives zeros for unused inputs, so allow_unused cannot be False")

@@ -73,7 +73,7 @@ def backward(
         goals = Goals(differentiable(inputs, "backward"), [t for t, _ in roots])
     walk = Walk(create_graph if retain_graph is None else retain_graph, goals)
     mode = current()
-    token = enter(mode.replace(recording=True, walking=False) if create_graph else mode.walk())
+    token = enter(mode.replace(recording=True, walking=False, autocast=None) if create_graph else mode.walk())
     outer = walk_now.set(walk)
     try:
         _walk(roots, walk)

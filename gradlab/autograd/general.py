@@ -86,7 +86,10 @@ def apply(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
     """
     mode = current()
     if mode.special or not recalling or not args:
-        return compute(op, args, params, mode, None)
+        if mode.autocast is None or not recalling or not args or not mode.only_autocast():
+            return compute(op, args, params, mode, None)
+        if op.autocast is not None:
+            args = tuple(mode.autocast.cast(op, args))
     backend: Any = None
     try:
         kind = type((args[-1] if type(args[0]) in _NUMBERS else args[0])._array)

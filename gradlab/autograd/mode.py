@@ -70,10 +70,17 @@ class Mode:
         new._quiet = new._walks = None
         return new
 
+    def only_autocast(self) -> bool:
+        """Whether autocast is all that is special."""
+        return not (
+            self.inference or self.anomaly or self.tracer is not None or self.saved_hooks is not None or self.observer is not None
+            or self.vmap is not None
+        )  # fmt: skip
+
     def walk(self) -> Mode:
-        """The mode of a backward that records nothing, made once: `replace(recording=False, walking=True)`."""
+        """The mode of a backward that records nothing, made once. Without autocast: a gradient is computed as its operation was."""
         if self._walks is None:
-            self._walks = self.replace(recording=False, walking=True)
+            self._walks = self.replace(recording=False, walking=True, autocast=None)
         return self._walks
 
     def quiet(self) -> Mode:
@@ -87,6 +94,31 @@ _mode: ContextVar[Mode] = ContextVar("gradlab_mode", default=Mode())  # noqa: B0
 current = _mode.get
 enter = _mode.set
 leave = _mode.reset
+
+
+def widened(*tensors: Any) -> Any:
+    """Under autocast, tensors of half precision as float32: what a function made of several rows does that is to compute in float32."""
+    casting = current().autocast
+    return tensors if casting is None else casting.all_as(tensors, "float32")
+
+
+def lowered(*tensors: Any) -> Any:
+    """Under autocast, tensors in the dtype that it lowers to."""
+    casting = current().autocast
+    return tensors if casting is None else casting.all_as(tensors, "lower")
+
+
+def widest(function: Callable[..., Any], *tensors: Any, **params: Any) -> Any:
+    """A function of tensors, made of rows, outside of autocast and on the widest of their dtypes. None where autocast is off anyway."""
+    mode = current()
+    if mode.autocast is None:
+        return None
+    tensors = mode.autocast.all_as(tensors, "widest")
+    enter(mode.replace(autocast=None))
+    try:
+        return function(*tensors, **params)
+    finally:
+        enter(mode)
 
 
 def is_grad_enabled() -> bool:

@@ -237,7 +237,7 @@ def _softplus_second(g: Any, dy: Any, x: Any, beta: float, threshold: float) -> 
     return g * dy * ((s - s * s) * beta).masked_fill(x * beta > threshold, 0)
 
 
-softplus: Op = Op("softplus", softplus_rule, params=("beta", "threshold"), cpu=softplus_cpu, promote="float",
+softplus: Op = Op("softplus", softplus_rule, params=("beta", "threshold"), cpu=softplus_cpu, promote="float", autocast="float32",
                   cuda=Elementwise("where(x * T(beta) > T(threshold), x, "
                                    "(maximum(x * T(beta), T(0)) + log1p(exp(-abs(x * T(beta))))) / T(beta))"),
                   grad={"x": lambda g, x, beta, threshold: softplus_backward(g, x, beta=beta, threshold=threshold)})  # fmt: skip

@@ -19,9 +19,9 @@ _ONE = np.array(1, np.float32)  # a 0-d array: a ufunc takes a Python number thr
 
 add = Op("add", broadcast, cpu=np.add, cuda=Elementwise("a + b"), promote="same", grad={"a": lambda g: g, "b": lambda g: g})
 sub = Op("sub", broadcast, cpu=np.subtract, cuda=Elementwise("a - b"), promote="same", grad={"a": lambda g: g, "b": lambda g: -g})
-mul = Op("mul", broadcast, cpu=np.multiply, cuda=Elementwise("a * b"), promote="same", autocast=None,
+mul = Op("mul", broadcast, cpu=np.multiply, cuda=Elementwise("a * b"), promote="same",
          grad={"a": lambda g, b: g * b, "b": lambda g, a: g * a})  # fmt: skip
-div = Op("div", broadcast, cpu=np.true_divide, cuda=Elementwise("a / b"), promote="float",
+div = Op("div", broadcast, cpu=np.true_divide, cuda=Elementwise("a / b"), promote="float", autocast="reciprocal",
          grad={"a": lambda g, b: g / b, "b": lambda g, a, b: -g * ((a / b) / b)})  # fmt: skip
 
 
@@ -45,7 +45,7 @@ def pow_tensor_cpu(a: Any, b: Any, y: Any) -> None:
     np.power(base, np.abs(b), y)
 
 
-pow_tensor = Op("pow_tensor", broadcast, cpu=pow_tensor_cpu, cuda=Elementwise("pow(a, b)"), promote="same",
+pow_tensor = Op("pow_tensor", broadcast, cpu=pow_tensor_cpu, cuda=Elementwise("pow(a, b)"), promote="same", autocast="float32",
                 grad={"a": lambda g, a, b: _pow_base(g, a, b), "b": lambda g, a, b, y: _pow_exponent(g, a, b, y)})  # fmt: skip
 maximum = Op("maximum", broadcast, cpu=lambda a, b, y: np.maximum(a, b, out=y), cuda=Elementwise("maximum(a, b)"), promote="same",
              grad={"a": lambda g, a, b: (g / 2).where(a == b, g).masked_fill(a < b, 0),
@@ -56,8 +56,8 @@ minimum = Op("minimum", broadcast, cpu=lambda a, b, y: np.minimum(a, b, out=y), 
 
 # ---------------------------------------------------------------- one input, integers become floating point
 
-exp = Op("exp", same, cpu=np.exp, cuda=Elementwise("exp(x)"), promote="float", grad={"x": lambda g, y: g * y})
-log = Op("log", same, cpu=np.log, cuda=Elementwise("log(x)"), promote="float", grad={"x": lambda g, x: g / x})
+exp = Op("exp", same, cpu=np.exp, cuda=Elementwise("exp(x)"), promote="float", autocast="float32", grad={"x": lambda g, y: g * y})
+log = Op("log", same, cpu=np.log, cuda=Elementwise("log(x)"), promote="float", autocast="float32", grad={"x": lambda g, x: g / x})
 sqrt = Op("sqrt", same, cpu=np.sqrt, cuda=Elementwise("sqrt(x)"), promote="float", grad={"x": lambda g, y: g / (2 * y)})
 sin = Op("sin", same, cpu=np.sin, cuda=Elementwise("sin(x)"), promote="float", grad={"x": lambda g, x: g * x.cos()})
 cos = Op("cos", same, cpu=np.cos, cuda=Elementwise("cos(x)"), promote="float", grad={"x": lambda g, x: -g * x.sin()})
@@ -81,8 +81,10 @@ tanh_backward: Op = Op("tanh_backward", gradient_of, cpu=tanh_backward_cpu, prom
                    grad={"dy": lambda g, result: tanh_backward(g, result),
                          "result": lambda g, dy, result: g * dy * result * -2})  # fmt: skip
 reciprocal = Op("reciprocal", same, cpu=lambda x, y: np.true_divide(1, x, y), cuda=Elementwise("T(1) / x"), promote="float",
+                autocast="float32",
                 grad={"x": lambda g, y: -g * (y * y)})  # fmt: skip
 rsqrt = Op("rsqrt", same, cpu=lambda x, y: np.true_divide(1, np.sqrt(x, y), y), cuda=Elementwise("rsqrt(x)"), promote="float",
+           autocast="float32",
            grad={"x": lambda g, y: g * (y * y * y * -0.5)})  # fmt: skip
 
 
@@ -104,7 +106,8 @@ sigmoid_backward: Op = Op("sigmoid_backward", gradient_of, cpu=sigmoid_backward_
 neg = Op("neg", same, cpu=np.negative, cuda=Elementwise("-x"), promote="same", grad={"x": lambda g: -g})
 abs = Op("abs", same, cpu=np.absolute, cuda=Elementwise("abs(x)"), promote="same", grad={"x": lambda g, x: g * x.sign()})
 sign = Op("sign", same, cpu=np.sign, cuda=Elementwise("sign(x)"), promote="same", grad={"x": lambda g: g.zeros_like()})
-square = Op("square", same, cpu=np.square, cuda=Elementwise("x * x"), promote="same", grad={"x": lambda g, x: g * (2 * x)})
+square = Op("square", same, cpu=np.square, cuda=Elementwise("x * x"), promote="same", autocast="float32",
+            grad={"x": lambda g, x: g * (2 * x)})  # fmt: skip
 floor = Op("floor", same, cpu=np.floor, cuda=Elementwise("floor(x)"), promote="same", grad={"x": lambda g: g.zeros_like()})
 ceil = Op("ceil", same, cpu=np.ceil, cuda=Elementwise("ceil(x)"), promote="same", grad={"x": lambda g: g.zeros_like()})
 trunc = Op("trunc", same, cpu=np.trunc, cuda=Elementwise("trunc(x)"), promote="same", grad={"x": lambda g: g.zeros_like()})
@@ -137,7 +140,7 @@ def pow_cpu(x: Any, y: Any, *, exponent: float) -> None:
         np.power(x, x.dtype.type(exponent), y)
 
 
-pow = Op("pow", same, params=("exponent",), cpu=pow_cpu, cuda=Elementwise("pow(x, T(exponent))"), promote="same",
+pow = Op("pow", same, params=("exponent",), cpu=pow_cpu, cuda=Elementwise("pow(x, T(exponent))"), promote="same", autocast="float32",
          grad={"x": lambda g, x, exponent: g * (exponent * x.pow(exponent - 1)) if exponent != 0 else g.zeros_like()})  # fmt: skip
 
 

@@ -177,7 +177,7 @@ def index_put_cpu(x: Any, at: Any, value: Any, y: Any, *, dims: tuple[int, ...],
         y[numpy_key(at, dims)] = value
 
 
-index_put: Op = Op("index_put", index_put_rule, params=("dims", "accumulate", "wrap"), cpu=index_put_cpu, exact=True,
+index_put: Op = Op("index_put", index_put_rule, params=("dims", "accumulate", "wrap"), cpu=index_put_cpu, exact=True, autocast="widest",
                cuda=Kernel("index.cu", "index_put", "index_put"),
                grad={"x": lambda g, at, value_spec, dims, accumulate, wrap: g if accumulate else index_put(
                          g, at, g.new_zeros(value_spec.shape), dims=dims, accumulate=False, wrap=wrap),

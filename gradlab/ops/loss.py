@@ -148,6 +148,7 @@ def nll_backward_cpu(dy: Any, target: Any, y: Any, *, classes: int, ignore_index
 
 
 nll: Op = Op("nll", nll_rule, params=("ignore_index",), cpu=nll_cpu, cuda=Kernel("loss.cu", "nll", "element"), exact=True,
+             autocast="float32",
          grad={"x": lambda g, target, x_spec, ignore_index:
                nll_backward(g, target, classes=x_spec.shape[1], ignore_index=ignore_index)})  # fmt: skip
 nll_backward: Op = Op("nll_backward", nll_backward_rule, params=("classes", "ignore_index"), cpu=nll_backward_cpu, exact=True,
@@ -175,7 +176,7 @@ def _mse_gradient(g: Any, a: Any, b: Any, mean: bool) -> Any:
     return (a - b) * (g * (2 / max(count(a.shape), 1) if mean else 2))
 
 
-mse = Op("mse", mse_rule, params=("mean",), cpu=mse_cpu, promote="float",
+mse = Op("mse", mse_rule, params=("mean",), cpu=mse_cpu, promote="float", autocast="float32",
          cuda=Reduction("square(a - b)", "a + b", "T(0)", "mean ? a / T(n) : a"),
          grad={"a": _mse_gradient, "b": lambda g, a, b, mean: _mse_gradient(g, b, a, mean)})  # fmt: skip
 
@@ -195,7 +196,7 @@ def bce_cpu(x: Any, target: Any, y: Any) -> None:
     y -= np.maximum(np.log(x), -100) * target
 
 
-bce: Op = Op("bce", probability_rule, cpu=bce_cpu, promote="float", autocast="float32",
+bce: Op = Op("bce", probability_rule, cpu=bce_cpu, promote="float", autocast="refused",
              cuda=Elementwise("(target - T(1)) * maximum(log1p(-x), T(-100)) - target * maximum(log(x), T(-100))"),
              grad={"x": lambda g, x, target: g * ((x - target) / ((1 - x) * x).clamp(min=1e-12)),
                    "target": lambda g, x: g * ((-x).log1p().clamp(min=-100) - x.log().clamp(min=-100))})  # fmt: skip

@@ -16,19 +16,27 @@ LN2, LN10 = math.log(2), math.log(10)
 # ---------------------------------------------------------------- one input, integers become floating point
 
 exp2 = Op("exp2", same, cpu=np.exp2, cuda=Elementwise("exp2(x)"), promote="float", grad={"x": lambda g, y: g * y * LN2})
-expm1 = Op("expm1", same, cpu=np.expm1, cuda=Elementwise("expm1(x)"), promote="float", grad={"x": lambda g, y: g * y + g})
-log2 = Op("log2", same, cpu=np.log2, cuda=Elementwise("log2(x)"), promote="float", grad={"x": lambda g, x: g / (x * LN2)})
-log10 = Op("log10", same, cpu=np.log10, cuda=Elementwise("log10(x)"), promote="float", grad={"x": lambda g, x: g / (x * LN10)})
-log1p = Op("log1p", same, cpu=np.log1p, cuda=Elementwise("log1p(x)"), promote="float", grad={"x": lambda g, x: g / (x + 1)})
+expm1 = Op("expm1", same, cpu=np.expm1, cuda=Elementwise("expm1(x)"), promote="float", autocast="float32",
+           grad={"x": lambda g, y: g * y + g})  # fmt: skip
+log2 = Op("log2", same, cpu=np.log2, cuda=Elementwise("log2(x)"), promote="float", autocast="float32",
+          grad={"x": lambda g, x: g / (x * LN2)})  # fmt: skip
+log10 = Op("log10", same, cpu=np.log10, cuda=Elementwise("log10(x)"), promote="float", autocast="float32",
+           grad={"x": lambda g, x: g / (x * LN10)})  # fmt: skip
+log1p = Op("log1p", same, cpu=np.log1p, cuda=Elementwise("log1p(x)"), promote="float", autocast="float32",
+           grad={"x": lambda g, x: g / (x + 1)})  # fmt: skip
 # A square root for norms and standard deviations: its gradient at 0 is 0, so that a constant input has the gradient 0 and no NaN.
 root = Op("root", same, cpu=np.sqrt, cuda=Elementwise("sqrt(x)"), promote="float",
           grad={"x": lambda g, y: g / (2 * y).masked_fill(y == 0, math.inf)})  # fmt: skip
-tan = Op("tan", same, cpu=np.tan, cuda=Elementwise("tan(x)"), promote="float", grad={"x": lambda g, y: g + g * (y * y)})
-asin = Op("asin", same, cpu=np.arcsin, cuda=Elementwise("asin(x)"), promote="float", grad={"x": lambda g, x: g * (1 - x * x).rsqrt()})
-acos = Op("acos", same, cpu=np.arccos, cuda=Elementwise("acos(x)"), promote="float", grad={"x": lambda g, x: -g * (1 - x * x).rsqrt()})
+tan = Op("tan", same, cpu=np.tan, cuda=Elementwise("tan(x)"), promote="float", autocast="float32", grad={"x": lambda g, y: g + g * (y * y)})
+asin = Op("asin", same, cpu=np.arcsin, cuda=Elementwise("asin(x)"), promote="float", autocast="float32",
+          grad={"x": lambda g, x: g * (1 - x * x).rsqrt()})  # fmt: skip
+acos = Op("acos", same, cpu=np.arccos, cuda=Elementwise("acos(x)"), promote="float", autocast="float32",
+          grad={"x": lambda g, x: -g * (1 - x * x).rsqrt()})  # fmt: skip
 atan = Op("atan", same, cpu=np.arctan, cuda=Elementwise("atan(x)"), promote="float", grad={"x": lambda g, x: g / (x * x + 1)})
-sinh = Op("sinh", same, cpu=np.sinh, cuda=Elementwise("sinh(x)"), promote="float", grad={"x": lambda g, x: g * x.cosh()})
-cosh = Op("cosh", same, cpu=np.cosh, cuda=Elementwise("cosh(x)"), promote="float", grad={"x": lambda g, x: g * x.sinh()})
+sinh = Op("sinh", same, cpu=np.sinh, cuda=Elementwise("sinh(x)"), promote="float", autocast="float32",
+          grad={"x": lambda g, x: g * x.cosh()})  # fmt: skip
+cosh = Op("cosh", same, cpu=np.cosh, cuda=Elementwise("cosh(x)"), promote="float", autocast="float32",
+          grad={"x": lambda g, x: g * x.sinh()})  # fmt: skip
 asinh = Op("asinh", same, cpu=np.arcsinh, cuda=Elementwise("asinh(x)"), promote="float",
            grad={"x": lambda g, x: g * (x * x + 1).rsqrt()})  # fmt: skip
 acosh = Op("acosh", same, cpu=np.arccosh, cuda=Elementwise("acosh(x)"), promote="float",

@@ -125,7 +125,7 @@ def _lstm_second(g_dgates: Any, g_dold: Any, dh: Any, dc: Any, acts: Any, c: Any
     return k * o * st + go * t * so, k, dacts, arrived * gf * sf, st * dh * (go * so - 2 * k * o * t)
 
 
-lstm_cell: Op = Op("lstm_cell", lstm_cell_rule, outputs=("hidden", "cell", "acts"), cpu=lstm_cell_cpu, promote="same",
+lstm_cell: Op = Op("lstm_cell", lstm_cell_rule, outputs=("hidden", "cell", "acts"), cpu=lstm_cell_cpu, promote="same", autocast="lower",
                cuda=Kernel("recurrent.cu", "lstm_cell", "step"), grad={("gates", "own", "c"): _lstm_gradient})  # fmt: skip
 lstm_cell_backward: Op = Op("lstm_cell_backward", lstm_cell_backward_rule, outputs=("dgates", "dold"), cpu=lstm_cell_backward_cpu,
                         cuda=Kernel("recurrent.cu", "lstm_cell_backward", "step"), promote="same",
@@ -212,7 +212,7 @@ def _gru_second(g_dgates: Any, g_down: Any, g_dold: Any, dh: Any, acts: Any, own
     return ddh, dacts, joined(zeros, zeros, a * dn * sr), b * dh * sz
 
 
-gru_cell: Op = Op("gru_cell", gru_cell_rule, outputs=("hidden", "acts"), cpu=gru_cell_cpu, promote="same",
+gru_cell: Op = Op("gru_cell", gru_cell_rule, outputs=("hidden", "acts"), cpu=gru_cell_cpu, promote="same", autocast="lower",
               cuda=Kernel("recurrent.cu", "gru_cell", "step"), grad={("gates", "own", "h"): _gru_gradient})  # fmt: skip
 gru_cell_backward: Op = Op("gru_cell_backward", gru_cell_backward_rule, outputs=("dgates", "down", "dold"), cpu=gru_cell_backward_cpu,
                        cuda=Kernel("recurrent.cu", "gru_cell_backward", "step"), promote="same",

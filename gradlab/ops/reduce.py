@@ -53,7 +53,7 @@ def sum_cpu(x: Any, y: Any, *, dim: tuple[int, ...], keepdim: bool) -> None:
         _add_reduce(x, dim, None, y, keepdim)
 
 
-sum_ = Op("sum", reduced, params=("dim", "keepdim"), cpu=sum_cpu, cuda=Reduction("x", "a + b", "T(0)"),
+sum_ = Op("sum", reduced, params=("dim", "keepdim"), cpu=sum_cpu, cuda=Reduction("x", "a + b", "T(0)"), autocast="float32",
          grad={"x": lambda g, x_spec, dim, keepdim: spread(g, x_spec, dim, keepdim)})  # fmt: skip
 
 

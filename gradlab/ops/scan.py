@@ -56,7 +56,8 @@ def prod_gradient(g: Any, x: Any, dim: tuple[int, ...], keepdim: bool) -> Any:
     return (outer * others).reshape(moved.shape).permute(tuple(order.index(d) for d in range(len(order))))
 
 
-prod = Op("prod", reduced, params=("dim", "keepdim"), cpu=prod_cpu, cuda=Reduction("x", "a * b", "T(1)"), grad={"x": prod_gradient})
+prod = Op("prod", reduced, params=("dim", "keepdim"), cpu=prod_cpu, cuda=Reduction("x", "a * b", "T(1)"), autocast="float32",
+          grad={"x": prod_gradient})  # fmt: skip
 
 
 def accumulate(ufunc: Any) -> Any:
@@ -79,7 +80,7 @@ def kernel(name: str) -> Kernel:
     return Kernel("scan.cu", name, "scan")
 
 
-cumsum = Op("cumsum", running, params=("dim",), cpu=accumulate(np.add), cuda=kernel("cumsum"),
+cumsum = Op("cumsum", running, params=("dim",), cpu=accumulate(np.add), cuda=kernel("cumsum"), autocast="float32",
             grad={"x": lambda g, dim: g.flip(dim).cumsum(dim).flip(dim) if g.shape else g})  # fmt: skip
 
 
@@ -90,7 +91,8 @@ def cumprod_gradient(g: Any, x: Any, dim: int) -> Any:
     return product_before(x, dim) * recurrence(shifted(x, dim, False, 0), g, dim=dim, reverse=True)
 
 
-cumprod = Op("cumprod", running, params=("dim",), cpu=accumulate(np.multiply), cuda=kernel("cumprod"), grad={"x": cumprod_gradient})
+cumprod = Op("cumprod", running, params=("dim",), cpu=accumulate(np.multiply), cuda=kernel("cumprod"), autocast="float32",
+             grad={"x": cumprod_gradient})  # fmt: skip
 
 # ---------------------------------------------------------------- a linear recurrence
 

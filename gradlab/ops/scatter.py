@@ -112,7 +112,7 @@ def scatter_add_cpu(x: Any, index: Any, src: Any, y: Any, *, dim: int) -> None:
     add_at("scatter_add", y, index, src, dim)
 
 
-scatter_add = Op("scatter_add", scatter_rule, params=("dim",), cpu=scatter_add_cpu, exact=True,
+scatter_add = Op("scatter_add", scatter_rule, params=("dim",), cpu=scatter_add_cpu, exact=True, autocast="widest",
                  cuda=Kernel("scatter.cu", "scatter_add", "scatter"),
                  grad={"x": lambda g: g, "src": lambda g, index, dim: gather(g, index, dim=dim)})  # fmt: skip
 

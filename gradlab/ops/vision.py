@@ -53,6 +53,7 @@ def resample_backward_rule(dy: Spec, *, dim: int, table: Table) -> Spec:
 
 resample: Op = Op(
     "resample", resample_rule, params=("dim", "table"), cpu=vision_cpu.resample_cpu, cuda=Kernel("resample.cu", "resample", "resample"),
+    autocast="float32",
     grad={"x": lambda g, dim, table: resample_backward(g, dim=dim, table=table)},
 )  # fmt: skip
 resample_backward: Op = Op(

@@ -45,7 +45,8 @@ def hypers(group: dict[str, Any], names: tuple[Any, ...]) -> Tensor:
             break
     else:
         return wrap(np.array(found, FLOAT64))
-    parts = [v.detach().to(FLOAT64).reshape(()) if isinstance(v, Tensor) else wrap(np.array(v, FLOAT64)) for v in found]
+    place = next(v.device for v in found if isinstance(v, Tensor))
+    parts = [v.detach().to(FLOAT64).reshape(()) if isinstance(v, Tensor) else wrap(np.array(v, FLOAT64)).to(place) for v in found]
     return stack(parts)
 
 

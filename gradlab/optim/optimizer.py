@@ -22,6 +22,7 @@ from gradlab.optim.hyper import hypers
 from gradlab.optim.minimizing import Minimizing
 from gradlab.optim.together import Known, Queued, note_writes
 from gradlab.tensor import Tensor
+from gradlab.tensor.choice import where
 
 Group = dict[str, Any]
 
@@ -67,6 +68,7 @@ class Optimizer(Minimizing):
     Raises TypeError or ValueError for an empty list, things that are not leaf tensors, a parameter in two groups.
     """
 
+    decisive: tuple[str, ...] = ()  # hyper-parameters that say, by being 0 or not, what a step does
     _steps = 0
     _watch: Any = None  # what advice.look knows of earlier steps
 
@@ -268,6 +270,7 @@ class RowOptimizer(Optimizer):
         """Update one parameter and its state."""
         raise NotImplementedError
 
+    found_inf: Any = None  # while a GradScaler steps on a GPU: a truth value there; where it holds, the step is to change nothing
     live: tuple[Any, ...] = ()  # the hyper-parameters that rows read, in the order of `h`: names, or (name, index)
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
@@ -330,12 +333,16 @@ class RowOptimizer(Optimizer):
             self._written.append(p)
             row.cpu(*inputs, h._array, *outputs, **params)
             return
-        buffers = [state.get(name) for name in names]
+        buffers, skip = [state.get(name) for name in names], self.found_inf
+        if skip is not None and any(b is None for b in buffers) and skip.item():
+            return
         if self._enqueued(row, p, g, state, names, buffers, h, params):
             return
         results = bind(row)(p, g, *buffers, h.to(p.device), **params)
         if not names:
             results = (results,)
+        if skip is not None:
+            results = [new if old is None else where(skip, old, new) for old, new in zip((p, *buffers), results, strict=True)]
         write(row.name, p, results[0])
         for name, buffer, result in zip(names, buffers, results[1:], strict=True):
             if buffer is None:
@@ -383,7 +390,7 @@ class RowOptimizer(Optimizer):
         self._queued.clear()
         for key, (backend, row, params, waiting, arguments) in queue.items():
             known = self._known.setdefault((*key, id(waiting[0][0])), {})  # groups that differ in hyper-parameters alone share a key
-            found = backend.update_many(row, arguments, params, known)
+            found = backend.update_many(row, arguments, params, known, None if self.found_inf is None else self.found_inf._array)
             for (p, state, names), outputs in zip(waiting, found, strict=True):
                 self._written.append(p)
                 for name, output in zip(names, outputs[1:], strict=True):

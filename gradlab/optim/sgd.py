@@ -47,6 +47,7 @@ class SGD(RowOptimizer):
         )  # fmt: skip
 
     live = ("lr", "weight_decay", "momentum", "dampening")
+    decisive = ("momentum",)
 
     def advance(self, group: Group, p: Tensor, g: Tensor, h: Tensor) -> None:
         if group["momentum"] != 0:

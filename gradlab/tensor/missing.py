@@ -20,7 +20,6 @@ _NESTED = "nested tensors are not offered; use nn.utils.rnn.pad_sequence or pack
 _STORAGE = "memory is not handed out as a storage; use data_ptr(), nbytes, stride() and storage_offset()"
 _FORMAT = "there is one memory format, row-major; leave the argument out"
 _JIT = "use gl.compile, which turns a function or module into a static program"
-_THREADS = "use the environment variables of the BLAS, such as OPENBLAS_NUM_THREADS=4, before the start"
 _COPY = "use the function without _copy, and clone() its result"
 _LU = "use linalg.lu, or linalg.solve where a system is to be solved"
 _NUMPY = "compute it with NumPy or SciPy on x.numpy(), and gl.from_numpy the result"
@@ -90,7 +89,7 @@ MODULES = {
         **_all("nested jagged", _NESTED),
         **_all("fx export ScriptModule", _JIT),
         **_all("channels_last channels_last_3d contiguous_format preserve_format memory_format strided layout", _FORMAT),
-        **_all("set_num_threads get_num_threads set_num_interop_threads get_num_interop_threads", _THREADS),
+        **_all("set_num_interop_threads get_num_interop_threads", "use gl.set_num_threads and get_num_threads"),
         **_all("Storage FloatStorage UntypedStorage TypedStorage", _STORAGE),
         **_all("FloatTensor HalfTensor BFloat16Tensor", "use gl.tensor(data, dtype=gl.float32), or gl.empty(size)"),
         **_all("DoubleTensor", "use gl.tensor(data, dtype=gl.float64)"),
@@ -100,12 +99,10 @@ MODULES = {
         **_all("float8_e4m3fn float8_e5m2", "use bfloat16 or float16"),
         "Size": "shapes are tuples: use tuple, and math.prod(shape) for the number of elements",
         "range": "use gl.arange, which does not include its end",
-        "distributions": "use gl.randn, rand, multinomial, bernoulli; the density of a normal is nn.functional.gaussian_nll_loss",
         "distributed": "use one device, with gradient accumulation for larger batches",
         "multiprocessing": "use Python's multiprocessing, or DataLoader(num_workers=...)",
         "hub": "use gl.load with a safetensors file",
         "from_file": "use gl.from_numpy(numpy.memmap(...))",
-        "frombuffer": "use gl.from_numpy(numpy.frombuffer(...))",
         "mps": "devices are the CPU and CUDA",
         "signal": _NUMPY,
         "gradient": "use numpy.gradient, or differences of slices divided by the spacing",
@@ -123,7 +120,6 @@ MODULES = {
         "to_dlpack": "use gl.from_dlpack on the other side: tensors have __dlpack__", "compiler": "use gl.compile",
         "rnn_tanh": "use nn.RNN", "rnn_relu": "use nn.RNN(nonlinearity='relu')", "lstm": "use nn.LSTM", "gru": "use nn.GRU",
         "batch_norm": "use nn.functional.batch_norm",
-        "autocast": "train in float32, or convert the module with .to(gl.bfloat16)",
         "bartlett_window": _NUMPY, "blackman_window": _NUMPY, "hamming_window": _NUMPY, "hann_window": _NUMPY, "kaiser_window": _NUMPY,
     },
     "gradlab.nn": {
@@ -147,12 +143,9 @@ MODULES = {
         )},
     },
     "gradlab.nn.utils": {
-        "clip_grad_norm": "use clip_grad_norm_", "skip_init": "construct the module: initial values are cheap",
-        **_all("weight_norm remove_weight_norm", "compute weight = g * v / v.norm(...) in forward, or use LayerNorm or RMSNorm"),
-        **_all("spectral_norm remove_spectral_norm parametrizations parametrize", "divide by linalg.matrix_norm(weight, 2) in forward"),
+        "clip_grad_norm": "use clip_grad_norm_",
         **_all("convert_conv2d_weight_memory_format convert_conv3d_weight_memory_format", _FORMAT),
-        **_all("fuse_conv_bn_eval fuse_conv_bn_weights fuse_linear_bn_eval fuse_linear_bn_weights", "use gl.compile, which fuses"),
-        **_all("prune stateless", "use masks in forward, or gl.func.functional_call"),
+        "stateless": "use gl.func.functional_call",
     },
     "gradlab.utils.data": {
         "DistributedSampler": "there is one process: use RandomSampler, or shuffle=True",
@@ -162,6 +155,13 @@ MODULES = {
         "SparseAdam": "use Adam: gradients are dense here",
         "Adafactor": "use AdamW",
         "lr_find": "try rates from 1e-5 up by hand and take one where the loss still falls",
+    },
+    "gradlab.distributions": {
+        **_all("Gamma Beta Chi2 Dirichlet StudentT FisherSnedecor InverseGamma Wishart", "it needs gamma variables, which are not offered; "
+               "compute its log_prob with gl.lgamma"),
+        **_all("transforms TransformedDistribution constraints constraint_registry biject_to transform_to",
+               "transform samples by hand, and add log|dx/dy| to log_prob"),
+        "HalfNormal": "use Normal(0, scale).sample().abs(), and its log_prob + log(2)",
     },
     "gradlab.linalg": {
         **_all("eig eigvals", _COMPLEX + "; of symmetric matrices use eigh"),
@@ -230,12 +230,13 @@ KINDS = (
     (r"sparse_\w+|\w+_sparse_?|sparse_resize\w*", _SPARSE),
     (r"(bits|int|float)\d\w*|uint[1-7]", "use one of the dtypes float16, bfloat16, float32, float64, int8 to int64, uint8, bool"),
     (r"batch_norm_\w+", "use nn.functional.batch_norm"),
-    (r"(is|get|set|clear)_autocast\w*|autocast_\w+|GradScaler|amp", "train in float32, or convert the module with .to(gl.bfloat16)"),
+    (r"(is|get|set|clear)_autocast\w*|autocast_\w+|GradScaler|amp",
+     "use gl.autocast, gl.is_autocast_enabled(device_type), gl.get_autocast_dtype(device_type) and gl.amp.GradScaler"),
     (r"(rnn_\w+|gru|lstm)_cell", "use nn.RNNCell, nn.LSTMCell or nn.GRUCell"),
     (r"(set|is|check)_?anomaly\w*", "gl.autograd.detect_anomaly finds NaN in a backward pass"),
     (r"(Script|Lite)\w+|\w*(Storage|Type|Logger|FileReader|FileWriter|State|Stats)|(parse|import)_\w+|Sym\w+|\w+Key(Set)?|\w+Guard",
      "it belongs to PyTorch's machinery; " + _JIT),
-    (r"(is|get)_(vulkan|xpu|mps|mtia|ipu|xla|maia)\w*|xpu|mtia|ipu|accelerator|cpu|get_device_module", "devices are the CPU and CUDA"),
+    (r"(is|get)_(vulkan|xpu|mps|mtia|ipu|xla|maia)\w*|xpu|mtia|ipu|cpu|get_device_module", "devices are the CPU and CUDA"),
     (r"has_(torch|handle)\w*|handle_torch_function\w*|overrides", "tensors have no __torch_function__; wrap one in a class of yours"),
     (r"has_(lapack|mkl|openmp|spectral|mps|cuda|cudnn)", "linear algebra is always there; gl.cuda.is_available() says whether a GPU is"),
 )

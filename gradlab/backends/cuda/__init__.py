@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 from gradlab import dispatch
+from gradlab.backends.cuda.gemm.settings import matmul as matmul
 from gradlab.backends.cuda.loading import load as load
 
 dispatch.register_device("cuda", load)

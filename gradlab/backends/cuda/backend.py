@@ -113,14 +113,16 @@ class CudaBackend:
         except (KeyError, TypeError):  # no plan is kept of it
             pass
 
-    def update_many(self, op: Op, arguments: list[list[Any]], params: dict[str, Any], known: dict[Any, Any]) -> list[tuple[Any, ...]]:
+    def update_many(
+        self, op: Op, arguments: list[list[Any]], params: dict[str, Any], known: dict[Any, Any], skip: Any = None
+    ) -> list[tuple[Any, ...]]:
         """An optimizer's row for many parameters on one device, in place (`launch/optim.py`). known: what it keeps for the next call."""
         driver = self.driver
         before, device = driver.current_device(), driver.device_of(arguments[0][0])
         if device != before:
             driver.set_device(device)
         try:
-            return launch.optim.multi_tensor(self.work, op, arguments, params, known)
+            return launch.optim.multi_tensor(self.work, op, arguments, params, known, skip)
         finally:
             if device != before:
                 driver.set_device(before)

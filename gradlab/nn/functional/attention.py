@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
+from gradlab.autograd.mode import current, lowered
 from gradlab.autograd.record import bind
 from gradlab.dtype import BOOL, FLOAT64, FLOATING
 from gradlab.nn.functional.dropout import dropout
@@ -68,6 +69,8 @@ def scaled_dot_product_attention(
     >>> F.scaled_dot_product_attention(gl.zeros(1, 2, 4), gl.zeros(1, 2, 4), gl.ones(1, 2, 4), is_causal=True).shape
     (1, 2, 4)
     """
+    if current().autocast is not None:
+        query, key, value, attn_mask = lowered(query, key, value, attn_mask)
     _checked(query, key, value)
     if is_causal and attn_mask is not None:
         raise RuntimeError(f"{NAME}: give attn_mask or is_causal=True, not both")

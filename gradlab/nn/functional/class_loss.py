@@ -12,9 +12,10 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab import ops
-from gradlab.autograd.mode import current
+from gradlab.autograd.base import Differentiable
+from gradlab.autograd.mode import current, widened
 from gradlab.autograd.record import bind
-from gradlab.dtype import FLOATING, INT64
+from gradlab.dtype import FLOATING, HALF, INT64
 from gradlab.spec import ShapeError, count
 from gradlab.tensor import activation
 from gradlab.tensor.selection import embedding_lookup
@@ -73,6 +74,8 @@ def nll_loss(
     tensor(0.)
     """
     reduction = reduction_of(size_average, reduce, reduction)
+    if input._array.dtype in HALF:
+        input, weight = widened(input, weight)
     single = len(input._array.shape) == 1
     x, classes, _ = _classes("nll_loss", input, target, weight)
     loss: Any = _nll(x, classes, ignore_index=int(ignore_index))
@@ -111,6 +114,10 @@ def cross_entropy(
     reduction = reduction_of(size_average, reduce, reduction)
     if not 0 <= label_smoothing <= 1:
         raise RuntimeError(f"cross_entropy: label_smoothing lies in [0, 1], got {label_smoothing}")
+    if not (isinstance(input, Differentiable) and isinstance(target, Differentiable)):
+        raise TypeError(f"cross_entropy: input and target are tensors, not {type(input).__name__} and {type(target).__name__}")
+    if input._array.dtype in HALF:
+        input, weight = widened(input, weight)
     shape = input._array.shape
     if target._array.shape == shape and target._array.dtype in FLOATING and shape:
         if ignore_index >= 0:
@@ -198,6 +205,8 @@ def binary_cross_entropy_with_logits(
     """
     reduction = reduction_of(size_average, reduce, reduction)
     _same_size("binary_cross_entropy_with_logits", input, target)
+    if input._array.dtype in HALF:
+        input, target, weight, pos_weight = widened(input, target, weight, pos_weight)
     if pos_weight is None:
         loss = _bce_logits(input, target)
     else:
@@ -224,6 +233,8 @@ def kl_div(
     reduction = reduction_of(size_average, reduce, reduction, ("batchmean",))
     if reduction == "mean" and not legacy:
         warnings.warn("kl_div: reduction 'mean' divides by all elements; 'batchmean' gives the divergence", UserWarning, stacklevel=2)
+    if input._array.dtype in HALF:
+        input, target = widened(input, target)
     if log_target:
         loss = target.exp() * (target - input)
     else:

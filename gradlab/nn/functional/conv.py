@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradlab import dispatch, ops
 from gradlab.autograd.base import Differentiable
+from gradlab.autograd.mode import current
 from gradlab.autograd.record import bind
 from gradlab.spec import ShapeError
 
@@ -225,7 +226,11 @@ def _transposed(
 
 
 def _with_bias(y: Any, bias: Tensor | None) -> Any:
-    return y if bias is None else y + bias.reshape(-1, *(1,) * (len(y._array.shape) - 2))
+    if bias is None:
+        return y
+    if bias._array.dtype != y._array.dtype and current().autocast is not None:
+        bias = bias.to(y._array.dtype)
+    return y + bias.reshape(-1, *(1,) * (len(y._array.shape) - 2))
 
 
 def conv_transpose1d(

@@ -6,6 +6,7 @@ from math import prod
 from typing import TYPE_CHECKING, Any
 
 from gradlab import ops
+from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.dispatch import backend_of
 from gradlab.dtype import FLOATING
@@ -49,6 +50,8 @@ def _run(name: str, input: Tensor, p: float, training: bool, inplace: bool, func
         raise ValueError(f"{name}: p is a probability between 0 and 1, got {p}")
     if not training or p == 0:
         return input
+    if not isinstance(input, Differentiable):
+        raise TypeError(f"{name}: input is a tensor, not {type(input).__name__}")
     if input._array.dtype not in FLOATING:
         raise RuntimeError(f"{name}: needs floating point, got {input.dtype}; convert with .float()")
     return update(name, input, function, p, *args) if inplace else function(input, p, *args)

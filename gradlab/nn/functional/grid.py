@@ -6,6 +6,7 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from gradlab import ops
+from gradlab.autograd.mode import widest
 from gradlab.autograd.record import bind
 from gradlab.dtype import FLOATING, INT64
 from gradlab.nn.functional.conv import expect_tensors
@@ -84,6 +85,9 @@ def grid_sample(
     if mode == "bicubic" and rank == 3:
         raise NotImplementedError(f'grid_sample: mode "bicubic" takes a 4-D input, not shape {shape}')
     if input._array.dtype != grid._array.dtype:
+        found = widest(grid_sample, input, grid, mode=mode, padding_mode=padding_mode, align_corners=align_corners)
+        if found is not None:
+            return found
         raise RuntimeError(f"grid_sample: input and grid have one dtype, not {input._array.dtype} and {grid._array.dtype}")
     aligned = bool(align_corners)
     at = []

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gradlab import ops
-from gradlab.autograd.mode import no_grad
+from gradlab.autograd.mode import no_grad, widened
 from gradlab.autograd.record import bind
-from gradlab.dtype import FLOATING
+from gradlab.dtype import FLOATING, HALF
 from gradlab.spec import ShapeError
 from gradlab.tensor.alias import either
 from gradlab.tensor.selection import embedding_lookup, one_hot as one_hot
@@ -133,6 +133,8 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8, *
     for x in (x1, x2):
         if x._array.dtype not in FLOATING:
             raise RuntimeError(f"cosine_similarity: needs floating point, got {x.dtype}; convert with .float()")
+    if x1._array.dtype in HALF:
+        x1, x2 = widened(x1, x2)
     wide = (x1 + x2)._array.shape if x1._array.shape != x2._array.shape else x1._array.shape
     x1, x2 = x1.expand(wide), x2.expand(wide)
     a, b = (_norm(x, 2.0, dim, True).clamp(min=eps) for x in (x1, x2))
@@ -147,4 +149,6 @@ def pairwise_distance(
     >>> F.pairwise_distance(gl.tensor([[0.0, 0.0]]), gl.tensor([[3.0, 4.0]]))
     tensor([5.0000])
     """
+    if x1._array.dtype in HALF:
+        x1, x2 = widened(x1, x2)
     return _norm(x1 - x2 + eps, float(p), -1, keepdim if keepdims is None else keepdims)

@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING
 from gradlab import ops
 from gradlab.autograd.advice import BroadcastWarning, warn
 from gradlab.autograd.base import Differentiable
+from gradlab.autograd.mode import widened
 from gradlab.autograd.record import bind
-from gradlab.dtype import FLOATING
+from gradlab.dtype import FLOATING, HALF
 from gradlab.spec import broadcast_shapes
 from gradlab.tensor.index_parts import known
 
@@ -50,6 +51,8 @@ def _pair(name: str, input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     for x in (input, target):
         if not isinstance(x, Differentiable):
             raise TypeError(f"{name}: input and target are tensors, not {type(x).__name__}")
+    if input._array.dtype in HALF:
+        input, target = widened(input, target)
     shape, other = input._array.shape, target._array.shape
     if shape == other:
         return input, target
@@ -165,6 +168,8 @@ def poisson_nll_loss(
     tensor(1.)
     """
     reduction = reduction_of(size_average, reduce, reduction)
+    if input._array.dtype in HALF:
+        input, target = widened(input, target)
     loss = input.exp() - target * input if log_input else input - target * (input + eps).log()
     if full:
         large = target.masked_fill(target <= 1, 1)

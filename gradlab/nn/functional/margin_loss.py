@@ -6,7 +6,9 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from gradlab import ops
+from gradlab.autograd.mode import widened
 from gradlab.autograd.record import bind
+from gradlab.dtype import HALF
 from gradlab.nn.functional.linear import pairwise_distance
 from gradlab.nn.functional.loss import reduced, reduction_of
 from gradlab.spec import ShapeError
@@ -36,6 +38,8 @@ def hinge_embedding_loss(
     tensor(0.6250)
     """
     reduction = reduction_of(size_average, reduce, reduction)
+    if input._array.dtype in HALF:
+        input, target = widened(input, target)
     far = (margin - input).clamp(min=0).masked_fill(target == 1, 0)
     near = input.masked_fill(target == -1, 0)
     return reduced(far + near, reduction)
@@ -56,6 +60,8 @@ def margin_ranking_loss(
     tensor(1.)
     """
     reduction = reduction_of(size_average, reduce, reduction)
+    if input1._array.dtype in HALF:
+        input1, input2, target = widened(input1, input2, target)
     a, b, c = (x._array.shape for x in (input1, input2, target))
     if len({len(a), len(b), len(c)}) > 1:
         raise ShapeError(f"margin_ranking_loss: inputs and target have the same number of dimensions, got shapes {a}, {b} and {c}")
@@ -71,6 +77,8 @@ def soft_margin_loss(
     tensor(0.6931)
     """
     reduction = reduction_of(size_average, reduce, reduction)
+    if input._array.dtype in HALF:
+        input, target = widened(input, target)
     return reduced(-_logsigmoid(target * input), reduction)
 
 
@@ -89,6 +97,8 @@ def cosine_embedding_loss(
     tensor(1.)
     """
     reduction = reduction_of(size_average, reduce, reduction)
+    if input1._array.dtype in HALF:
+        input1, input2, target = widened(input1, input2, target)
     a, b, rank = input1._array.shape, input2._array.shape, len(target._array.shape)
     if rank > 1 or len(a) != rank + 1 or len(b) != rank + 1:
         raise ShapeError(f"cosine_embedding_loss: expected (D), (D), () or (N, D), (N, D), (N), got {a}, {b} and {target._array.shape}")
@@ -152,6 +162,8 @@ def _triplet(
 ) -> Tensor:
     if margin <= 0:
         raise ValueError(f"{name}: margin must be positive, got {margin}")
+    if anchor._array.dtype in HALF:
+        anchor, positive, negative = widened(anchor, positive, negative)
     shapes = [x._array.shape for x in (anchor, positive, negative)]
     if len({len(s) for s in shapes}) > 1:
         raise ShapeError(f"{name}: anchor, positive and negative have the same number of dimensions, got shapes {shapes}")
@@ -182,6 +194,8 @@ def multi_margin_loss(
     tensor(0.4500)
     """
     reduction = reduction_of(size_average, reduce, reduction)
+    if input._array.dtype in HALF:
+        input, weight = widened(input, weight)
     if p not in (1, 2):
         raise ValueError(f"multi_margin_loss: p is 1 or 2, got {p}")
     shape = input._array.shape or (1,)
@@ -210,6 +224,8 @@ def multilabel_margin_loss(
     tensor(0.4500)
     """
     reduction = reduction_of(size_average, reduce, reduction)
+    if input._array.dtype in HALF:
+        (input,) = widened(input)
     shape = input._array.shape or (1,)
     if len(shape) not in (1, 2) or (target._array.shape or (1,)) != shape or not shape[-1]:
         raise ShapeError(f"multilabel_margin_loss: input and target have one shape (N, C) or (C), got {shape} and {target._array.shape}")
@@ -238,5 +254,7 @@ def multilabel_soft_margin_loss(
     tensor(0.6931)
     """
     reduction = reduction_of(size_average, reduce, reduction)
+    if input._array.dtype in HALF:
+        input, target, weight = widened(input, target, weight)
     loss = -(target * _logsigmoid(input) + (1 - target) * _logsigmoid(-input))
     return reduced((loss if weight is None else loss * weight).mean(-1), reduction)

@@ -81,7 +81,8 @@ def batch_norm(
         scale = scale if weight is None else scale * weight
         shift = -running_mean * scale if bias is None else bias - running_mean * scale
         at = _channel_shape(input)
-        return input * scale.reshape(at) + shift.reshape(at)
+        y = input * scale.reshape(at) + shift.reshape(at)
+        return y if y._array.dtype == input._array.dtype else y.to(input._array.dtype)
     n = count(shape) // (shape[1] or 1)
     if n == 1:
         raise ValueError(f"batch_norm: expected more than 1 value for each channel in training, got input of shape {shape}")
@@ -89,7 +90,7 @@ def batch_norm(
     if n > 0:
         _move(running_mean, mean, momentum, 1.0)
         _move(running_var, var, momentum, n / (n - 1))
-    return y
+    return y if y._array.dtype == input._array.dtype else y.to(input._array.dtype)  # halves, with float32 statistics and weights
 
 
 def _move(average: Tensor | None, value: Tensor, momentum: Any, scale: float) -> None:
@@ -142,7 +143,8 @@ def instance_norm(
     if n and shape[0]:
         _move(running_mean, mean.reshape(shape[:2]).mean(0), momentum, 1.0)
         _move(running_var, var.reshape(shape[:2]).mean(0), momentum, n / (n - 1))
-    return _affine(y.reshape(shape), weight, bias)
+    y = _affine(y.reshape(shape), weight, bias)
+    return y if y._array.dtype == input._array.dtype else y.to(input._array.dtype)
 
 
 def group_norm(input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5) -> Tensor:
@@ -168,7 +170,10 @@ def group_norm(input: Tensor, num_groups: int, weight: Tensor | None = None, bia
 def _normalized(name: str, input: Tensor, normalized_shape: int | Sequence[int]) -> int:
     """The number of last dimensions to normalise over; raises RuntimeError where the input does not end in that shape."""
     last = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
-    shape = input._array.shape
+    try:
+        shape = input._array.shape
+    except AttributeError:
+        raise TypeError(f"{name}: input is a tensor, not {type(input).__name__}") from None
     if not last or shape[len(shape) - len(last) :] != last or len(last) > len(shape):
         raise RuntimeError(f"{name}: normalized_shape {last} is not what the input's shape {shape} ends in")
     return len(last)

@@ -21,3 +21,5 @@ from gradlab.optim.lr_scheduler.formulas import (
     PolynomialLR as PolynomialLR,
     StepLR as StepLR,
 )
+
+_LRScheduler = LRScheduler  # the older name

@@ -43,6 +43,28 @@ def get_float32_matmul_precision() -> str:
     return SETTINGS.precision
 
 
+class Matmul:
+    """`gl.backends.cuda.matmul`, as PyTorch's scripts set it.
+
+    >>> gl.backends.cuda.matmul.allow_tf32
+    False
+    """
+
+    __slots__ = ()
+
+    @property
+    def allow_tf32(self) -> bool:
+        """Whether tensor cores may round factors of float32 products to TensorFloat32: `set_float32_matmul_precision("high")`."""
+        return SETTINGS.precision != "highest"
+
+    @allow_tf32.setter
+    def allow_tf32(self, value: bool) -> None:
+        set_float32_matmul_precision("high" if value else "highest")
+
+
+matmul = Matmul()
+
+
 def set_candidates(number: int) -> None:
     """Time that many algorithms for each new product and keep the fastest. 1, the default, keeps results the same from run to run."""
     if number < 1:

@@ -10,6 +10,7 @@ from gradlab.backends.cuda.launch import (
     choice,
     conv,
     extreme,
+    flow,
     gemm,
     index,
     layout,
@@ -35,7 +36,7 @@ from gradlab.backends.cuda.launch.rule import Rule
 
 FAMILIES: tuple[ModuleType, ...] = (
     extreme, losses, norms, gemm, index, movement, optim, random, rows, scan, windows, conv, planes, resample, choice, layout, sort,
-    recurrent, special, linalg, attention, residual,
+    recurrent, special, linalg, attention, residual, flow,
 )  # fmt: skip
 RULES: dict[tuple[str, str], Rule] = {}
 BY_ROW: dict[str, Rule] = {}

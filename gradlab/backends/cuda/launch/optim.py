@@ -22,7 +22,7 @@ from gradlab.spec import Spec
 
 CHUNK, CONSTANTS, COUNTED, ROOM = 4096, 8, 64, 3800  # as in optim.cu
 MOST_BLOCKS = 1 << 30
-HYPERS = struct.Struct("Q8d")
+HYPERS = struct.Struct("Q8dQ")
 
 
 class Form(NamedTuple):
@@ -91,13 +91,14 @@ def part_of(form: Form, inputs: Sequence[Any], outputs: Sequence[Any]) -> Part:
     return Part((p, g, *olds, *pad, new_p, *updated, *pad), tuple(counters))
 
 
-def _hypers(work: Work, h: Any) -> tuple[bytes, Any]:
-    """The bytes of `Hypers`, and the device array to keep until the launch."""
+def _hypers(work: Work, h: Any, skip: Any = None) -> tuple[bytes, Any]:
+    """The bytes of `Hypers`, and the device array to keep until the launch. skip: a truth value on the device."""
+    flag = 0 if skip is None else work.pointer(skip)
     if isinstance(h, np.ndarray):
         numbers = h.tolist()
-        return HYPERS.pack(0, *numbers, *[0.0] * (8 - len(numbers))), None
+        return HYPERS.pack(0, *numbers, *[0.0] * (8 - len(numbers)), flag), None
     device = work.converted(h, FLOAT64)
-    return HYPERS.pack(work.pointer(device), *[0.0] * 8), device
+    return HYPERS.pack(work.pointer(device), *[0.0] * 8, flag), device
 
 
 def _batches(parts: Sequence[Part], length: int) -> Iterator[tuple[Sequence[Part], list[int]]]:
@@ -213,14 +214,16 @@ class Group(NamedTuple):
 
 
 def multi_tensor(
-    work: Work, op: Op, arguments: Sequence[Sequence[Any]], params: dict[str, Any], known: dict[Any, Group] | None = None
-) -> list[tuple[Any, ...]]:
+    work: Work, op: Op, arguments: Sequence[Sequence[Any]], params: dict[str, Any], known: dict[Any, Group] | None = None,
+    skip: Any = None,
+) -> list[tuple[Any, ...]]:  # fmt: skip
     """Update many parameters in place by an optimizer's row.
 
     arguments: the row's inputs for each parameter: device arrays, None for a buffer to be made; h is a vector on the device or on the host
     (NumPy), the same for all. Everything but h and the gradient is written into its own memory. Gradients have their parameter's shape and
     dtype. Returns each parameter's outputs: the given arrays, or new ones where None was given. Parameters may differ in dtype, not in
-    device. known: what was prepared for earlier calls of this row with these params, kept by whoever owns the parameters.
+    device. known: what was prepared for earlier calls of this row with these params, kept by whoever owns the parameters. skip: a truth
+    value on the device; where it holds, everything stays as it is. It must not where a buffer is to be made.
     """
     found = [(p, *buffers) for p, _, *buffers, _ in arguments]
     gradients, h = [work.contiguous(inputs[1]) for inputs in arguments], arguments[0][-1]
@@ -234,7 +237,7 @@ def multi_tensor(
         group = Group(places, updates)
         if known is not None and lasting:
             known[op] = group
-    hypers, kept = _hypers(work, h)
+    hypers, kept = _hypers(work, h, skip)
     for update, numbers in group.updates:
         update.run([gradients[i] for i in numbers], hypers)
     for target, output in late:
