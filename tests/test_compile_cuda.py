@@ -246,3 +246,14 @@ def test_branches_can_be_switched_off(monkeypatch):
         step(x, y)
     assert not executable(step).schedule.parallel
     assert executable(step).why == ""
+
+
+def test_constants_of_python_data_are_moved_once():
+    def function(x):
+        return x[[1, 0]] + gl.tensor([1.0, 2.0], device="cuda") * x.new_tensor([3.0])
+
+    run = gl.compile(function)
+    for _ in range(3):
+        x = gl.randn(3, 2, device="cuda")
+        assert run(x).tolist() == function(x).tolist()
+    assert len(run.programs) == 1

@@ -199,3 +199,34 @@ def test_closures_that_share_their_code():
         return x
 
     follows(function, (nothing, (gl.ones(2),)), *((lambda c=change: c(7.0), (gl.ones(2),)) for _, change in pairs))
+
+
+B = gl.tensor(2.0)
+READS = {
+    "item": lambda x: x * B.item(),
+    "float": lambda x: x * float(B),
+    "int": lambda x: x * int(B),
+    "bool": lambda x: x * 2 if B else x,
+    "tolist": lambda x: x * B.tolist(),
+    "numpy": lambda x: x * float(B.numpy()),
+    "asarray": lambda x: x * float(np.asarray(B)),
+    "of a view": lambda x: x * B.reshape(1)[0].item(),
+    "detached": lambda x: x * B.detach().item(),
+    "print": lambda x: x * len(repr(B)),
+    "format": lambda x: x * len(f"{B:.2f}"),
+    "in a branch": lambda x: gl.cond(x.sum() > 0, lambda: x * B.item(), lambda: x),
+}
+
+
+@pytest.mark.parametrize("what", READS)
+def test_values_of_tensors_from_before_the_trace_are_not_read(what):
+    run = gl.compile(READS[what])
+    run(gl.ones(2))
+    with pytest.raises(gl.graph.TraceError, match="a value was read while tracing"):
+        run(gl.ones(2))
+
+
+def test_values_that_the_trace_makes_may_be_read():
+    run = gl.compile(lambda x: x * gl.tensor(3.0).item() + gl.tensor([1, 2]).tolist()[1])
+    for _ in range(3):
+        assert run(gl.ones(2)).tolist() == [5, 5]

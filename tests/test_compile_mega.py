@@ -109,6 +109,29 @@ def test_a_small_step_is_one_kernel_and_eagers(case, optimizer):
     assert executable(found[2]).why == ""
 
 
+@pytest.mark.parametrize("optimizer", [gl.optim.AdamW, gl.optim.NAdam, gl.optim.SGD])
+def test_groups_with_hyper_parameters_of_their_own(optimizer):
+    def run(wrap):
+        gl.manual_seed(0)
+        model = nn.Sequential(nn.Linear(4, 16), nn.Tanh(), nn.Linear(16, 2)).to("cuda", gl.float64)
+        groups = [{"params": model[0].parameters(), "lr": 0.1}, {"params": [model[2].weight], "weight_decay": 0.5}]
+        update = optimizer([*groups, {"params": [model[2].bias]}], lr=0.01)
+
+        def step(x):
+            loss = model(x).square().mean()
+            update.zero_grad()
+            loss.backward()
+            update.step()
+            return loss
+
+        step = wrap(step)
+        return [step(gl.randn(8, 4, dtype=gl.float64, device="cuda")).item() for _ in range(4)], step
+
+    losses, step = run(gl.compile)
+    np.testing.assert_allclose(losses, run(lambda f: f)[0], rtol=1e-9)
+    assert [s.kind for s in executable(step).report].count("mega") == 1
+
+
 @pytest.mark.parametrize("order", ["reverse", "random", "warps"])
 def test_in_every_order_of_threads(cuda, order):
     if cuda.driver.name != "emulated":

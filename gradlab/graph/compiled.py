@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import functools
 import logging
 import os
@@ -17,14 +18,17 @@ from gradlab.dtype import get_default_dtype
 from gradlab.graph.again import Gradients
 from gradlab.graph.checking import compared
 from gradlab.graph.collection import without_collection
-from gradlab.graph.freeze import freeze
 from gradlab.graph.ir import Value
-from gradlab.graph.memory import give_back
+from gradlab.graph.memory import Shared, give_back
 from gradlab.graph.native.watch import Found
+from gradlab.graph.outside import Call
+from gradlab.graph.places import is_opaque
 from gradlab.graph.quick import quickest
-from gradlab.graph.runner import Call, Runner
+from gradlab.graph.runner import Runner, mark_replaced, put_first
+from gradlab.graph.signatures import Signatures, check_callable, name_of
 from gradlab.graph.stage import Backward, Changed, Staged, stage
 from gradlab.graph.stats import Stats, kernels, stats
+from gradlab.graph.tree import fields_of, flatten
 from gradlab.nn.module import Module
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -42,9 +46,11 @@ class Compiled:
         self, function: Callable[..., Any], check: bool = False, explain: bool = False, passes: Mapping[str, bool] | None = None
     ) -> None:
         self.function, self.check, self.passes = function, check, passes
+        self._options = (check, explain, passes)
         self._tell = print if explain else _log.info
         self.programs: list[Program] = []
-        self._signatures: list[Any] = []
+        self._signatures = Signatures()
+        self._shared = Shared()
         self._leaks = 0
         functools.update_wrapper(self, function, updated=())
 
@@ -55,8 +61,7 @@ class Compiled:
         for program in self.programs:
             if program.guard(args, kwargs, mode):
                 if program is not self.programs[0]:
-                    self.programs.remove(program)
-                    self.programs.insert(0, program)
+                    put_first(self.programs, program)
                 return program.run(args, kwargs)
         return self._miss(args, kwargs, mode)
 
@@ -67,12 +72,12 @@ class Compiled:
     def _miss(self, args: tuple[Any, ...], kwargs: dict[str, Any], mode: Mode) -> Any:
         if os.environ.get("GRADLAB_COMPILE") == "0":
             return self.function(*args, **kwargs)
-        signature = _signature(args, kwargs, mode)
-        if self.eager_first and signature not in self._signatures:
-            self._signatures.append(signature)
+        if self.eager_first and self._signatures.is_new(_title(self.function), args, kwargs, mode):
+            self._shared.rest()
             return self.function(*args, **kwargs)
         if self.programs:
-            reason = self.programs[0].guards.why(args, kwargs, mode)
+            closest = min((p.guards for p in self.programs[:MANY]), key=lambda guards: guards.failing(args, kwargs, mode))
+            reason = closest.why(args, kwargs, mode)
             self._tell(f"compile: {_title(self.function)} is traced again: {reason}")
             if len(self.programs) == MANY:
                 warnings.warn(
@@ -83,23 +88,27 @@ class Compiled:
         try:
             staged = stage(self.function, args, kwargs, mode, self.passes)
         except Changed as leak:
-            # State that the first run of something makes (an optimizer's buffers) is there after one more eager run.
+            # State that the first run of something makes (an optimizer's buffers) is there after one more eager run, or after as many as
+            # it takes a GradScaler to find a scale at which the optimizer steps for the first time.
             self._leaks += 1
-            if self._leaks > 2 or not all(w.startswith("the state of ") for w in leak.what):
+            if self._leaks > 99 or not all(w.startswith("the state of ") for w in leak.what):
                 raise
             return self.function(*args, **kwargs)
-        program = Program(self.function, self.passes, staged, args, kwargs, mode)
+        self._leaks = 0
+        program = Program(self.function, self.passes, staged, args, kwargs, mode, self._shared)
         if self.check:
             return self._checked(program, args, kwargs)
-        self.programs.insert(0, program)
+        put_first(self.programs, program)
         result = program.run(args, kwargs)
+        mark_replaced(program.runner.gradients)
         give_back()  # the gradients of the eager run, which the program's have replaced
         return result
 
     def _checked(self, program: Program, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Compare the program's first run with the function's own, from the same state; keep the program's."""
         result = compared(_title(self.function), program, lambda: self.function(*args, **kwargs), args, kwargs)
-        self.programs.insert(0, program)
+        put_first(self.programs, program)
+        mark_replaced(program.runner.gradients)
         return result
 
     @property
@@ -129,6 +138,14 @@ class Compiled:
             raise RuntimeError(f"compile: {_title(self.function)} has no program yet: {why}; GRADLAB_COMPILE=0 traces nothing")
         return self.programs[0]
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Any:
+        """The same function, of a bound method's object a copy; without programs."""
+        return type(self)(copy.deepcopy(self.function, memo), *self._options)
+
+    def __reduce__(self) -> Any:
+        """Pickled by its name where that leads to it, as of a decorated function; otherwise with its function. Programs stay behind."""
+        return name_of(self.function, self) or (type(self), (self.function, *self._options))
+
     def __repr__(self) -> str:
         return f"<compiled {_title(self.function)}, {len(self.programs)} program(s)>"
 
@@ -139,13 +156,13 @@ class Program:
     @without_collection()
     def __init__(
         self, function: Callable[..., Any], passes: Mapping[str, bool] | None, staged: Staged, args: tuple[Any, ...],
-        kwargs: dict[str, Any], mode: Mode,
+        kwargs: dict[str, Any], mode: Mode, shared: Shared | None = None,
     ) -> None:  # fmt: skip
         self.staged = staged
         self.gradients = None if staged.backward is None else Again(function, passes, staged.backward)
         start = perf_counter()
-        self.runner = Runner(staged, again=self._again)
-        self.run = quickest(self.runner)
+        self.runner = Runner(staged, again=self._again, shared=shared)
+        self.run = quickest(self.runner) if not staged.edges else self._with_edges
         self.seconds = perf_counter() - start
         self.guards = staged.guards
         self._guard_arguments(args, kwargs)
@@ -153,6 +170,13 @@ class Program:
         self._guard_tensors()
         self.guard = self.guards.build()
         give_back()  # what compiling the guards took
+
+    def _with_edges(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A run of a function that lets arguments begin or stop to require grad: they do so first."""
+        given = flatten([list(args), kwargs])[0]
+        for i, wanted in self.staged.edges:
+            given[i].requires_grad_() if wanted else given[i].detach_()
+        return self.runner.run(args, kwargs)
 
     def _again(self, call: Call, gradients: list[Any]) -> list[Any]:
         """The gradients of one call's inputs, differentiable again. RuntimeError where the function would not do the same again."""
@@ -199,10 +223,16 @@ class Program:
                 for i, part in enumerate(value):
                     visit(f"{expression}[{i}]", f"{label}[{i}]", part)
             elif isinstance(value, dict):
-                guards.test(f"type({expression}) is {guards.name(type(value))}", f"{label}'s type")
+                guards.test(f"type({expression}) is {guards.name(type(value))}", f"{label}'s type", f"type({expression})")
                 guards.test(f"[*{expression}] == {guards.name(list(value))}", f"{label}'s keys")
                 for key, part in value.items():
                     visit(f"{expression}[{guards.name(key)}]", f"{label}[{key!r}]", part)
+            elif hasattr(type(value), "__dataclass_fields__") and flatten(value)[0]:
+                guards.test(f"type({expression}) is {guards.name(type(value))}", f"{label}'s type", f"type({expression})")
+                for key, part in fields_of(value).items():
+                    visit(f"{expression}.{key}", f"{label}.{key}", part)
+            elif is_opaque(value):  # what is read of it has conditions of its own
+                guards.same(expression, value, label)
             else:
                 guards.equal(expression, value, label)
 
@@ -293,24 +323,12 @@ class Again(Compiled):
 
 
 def _stageable(mode: Mode) -> bool:
-    return mode.tracer is None and not mode.anomaly and mode.saved_hooks is None and mode.observer is None
-
-
-def _signature(args: tuple[Any, ...], kwargs: dict[str, Any], mode: Mode) -> Any:
-    def picture(value: Any) -> Any:
-        if isinstance(value, Differentiable):
-            return ("tensor", value._array.shape, value._array.dtype, value._edge is None, type(value._array))
-        if isinstance(value, (list, tuple)):
-            return (type(value), tuple(map(picture, value)))
-        if isinstance(value, dict):
-            return (dict, tuple((k, picture(v)) for k, v in value.items()))
-        return freeze(value)
-
-    return (picture(args), picture(kwargs), mode.recording)
+    return mode.tracer is None and mode.vmap is None and not mode.anomaly and mode.saved_hooks is None and mode.observer is None
 
 
 def _title(function: Any) -> str:
-    return getattr(function, "__qualname__", None) or type(function).__name__
+    owner = getattr(function, "__self__", None)
+    return type(owner).__name__ if isinstance(owner, Module) else getattr(function, "__qualname__", None) or type(function).__name__
 
 
 @overload
@@ -341,8 +359,7 @@ def compile(
     """
     if function is None:
         return functools.partial(compile, check=check, explain=explain, passes=passes)
-    if not callable(function):
-        raise TypeError(f"compile: a function or a module, not {type(function).__name__}")
+    check_callable(function)
     if os.environ.get("GRADLAB_COMPILE") == "0":
         return function
     if isinstance(function, Module):
@@ -366,6 +383,13 @@ class CompiledModule(Module):
     def compiled(self) -> Compiled:
         """The compiled call: its `graph`, `stats()`, `kernels()` and `explain()`."""
         return self.__dict__["_compiled"]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        inside = self.__dict__.get("_modules", {}).get("module")
+        if inside is None or name in ("module", "training") or name.startswith("_"):
+            super().__setattr__(name, value)
+        else:
+            setattr(inside, name, value)
 
     def __getattr__(self, name: str) -> Any:
         try:

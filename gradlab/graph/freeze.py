@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import marshal
 import os
 import warnings
 from collections import deque
@@ -18,7 +19,7 @@ from gradlab.device import Device
 PLAIN = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis), range, slice, np.dtype, np.generic, Device)
 _CODE = (FunctionType, BuiltinFunctionType, MethodType, ModuleType, type, Differentiable)
 _SMALL_ARRAY = 4096  # bytes; of a larger NumPy array a digest is kept
-_MANY = 10_000  # entries of a container that are looked at
+_MANY = 10_000  # entries of a container that are looked at one by one
 
 
 class Same:
@@ -61,9 +62,10 @@ def freeze(value: Any, depth: int = 8) -> Any:
         content: Any = value.tobytes() if value.nbytes <= _SMALL_ARRAY else blake2b(np.ascontiguousarray(value).data).digest()
         return ("array", value.shape, value.dtype.str, content)
     if isinstance(value, (list, tuple, deque)):
-        return (type(value).__name__, len(value), *(freeze(v, depth - 1) for v in islice(value, _MANY)))
+        rest = () if len(value) <= _MANY else _rest(value, depth - 1)
+        return (type(value).__name__, len(value), *(freeze(v, depth - 1) for v in islice(value, _MANY)), *rest)
     if isinstance(value, dict):
-        entries = list(value.items())[:_MANY]
+        entries = value.items()
         return (type(value).__name__, len(value), *((freeze(k, depth - 1), freeze(v, depth - 1)) for k, v in entries))
     if isinstance(value, (set, frozenset)):
         return (type(value).__name__, len(value), frozenset(freeze(v, depth - 1) for v in value))
@@ -77,6 +79,15 @@ def freeze(value: Any, depth: int = 8) -> Any:
     if hasattr(kind, "__next__") and kind.__module__ in ("builtins", "itertools"):
         return (Same(value), _position(value))
     return Same(value)
+
+
+def _rest(values: Any, depth: int) -> tuple[Any, ...]:
+    """What is behind the first entries of a long list: of numbers and strings a digest."""
+    rest = tuple(islice(values, _MANY, None))
+    try:
+        return (blake2b(marshal.dumps(rest)).digest(),)
+    except ValueError:
+        return tuple(freeze(v, depth) for v in rest)
 
 
 def _is_frozen(kind: type) -> bool:

@@ -99,7 +99,8 @@ class Guards:
         table, _ = self.names["watch_kept"] = first
         self.names["watch"], self.names["watch_at"] = table.test, table.at
         self.names["watched"] = _Later(self._function, watched)
-        return self._function([*(test for test in self.conditions if test not in self.found), WATCHED])
+        seen, self.found = self.found, {}
+        return self._function([*(test for test in self.conditions if test not in seen), WATCHED])
 
     def _function(self, tests: list[str]) -> Callable[[Any, Any, Any], bool]:
         """One function of some tests."""
@@ -129,10 +130,20 @@ class Guards:
         found = Counter(label if was is None else f"{label}: {' '.join(short(was).split())}" for label, _, was in self.conditions.values())
         return [text if n == 1 else f"{text} (×{n})" for text, n in found.items()]
 
+    def failing(self, args: Any, kwargs: Any, mode: Any) -> int:
+        """How many conditions do not hold."""
+        space, count = {**self.names, "args": args, "kwargs": kwargs, "mode": mode}, 0
+        for test in self.conditions:
+            try:
+                count += not eval(test, space)
+            except (AttributeError, KeyError, IndexError, TypeError, ValueError):
+                count += 1
+        return count
+
     def why(self, args: Any, kwargs: Any, mode: Any) -> str:
         """What the first failing condition is about, in words; "" if all hold."""
+        space = {**self.names, "args": args, "kwargs": kwargs, "mode": mode}
         for test, (label, expression, was) in self.conditions.items():
-            space = {**self.names, "args": args, "kwargs": kwargs, "mode": mode}
             try:
                 if eval(test, space):
                     continue

@@ -4,17 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from importlib import import_module
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from gradlab.autograd import position
 from gradlab.device import CPU, Device
 from gradlab.op import Op
 from gradlab.spec import Spec
-from gradlab.viz import Picture, graph as picture
+
+if TYPE_CHECKING:
+    from gradlab.viz import Picture
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Value:
     """One array of the program: an input, a state, or the result of a call."""
 
@@ -25,7 +28,7 @@ class Value:
         return f"%{self.id}"
 
 
-@dataclass
+@dataclass(slots=True)
 class Call:
     """One row applied to values, Python numbers and None."""
 
@@ -67,6 +70,9 @@ class Graph:
         lines = [f"graph({', '.join(map(typed, self.inputs))}):"]
         lines += [f"  {typed(value)} = state" for value in self.state]
         lines += [f"  {typed(value)} = random state" for _, value, _ in self.random]
+        known = {v.id for v in (*self.inputs, *self.state, *(v for _, v, _ in self.random), *(v for c in self.calls for v in c.outputs))}
+        given = {x.id: x for c in self.calls for x in c.inputs if isinstance(x, Value) and x.id not in known}
+        lines += [f"  {typed(value)} = hyper-parameters" for value in given.values()]
         last = ""
         for call in self.calls:
             source = call.source()
@@ -75,15 +81,17 @@ class Graph:
             last = source or last
             lines.append(f"  {call!r}")
         lines += [f"  {old!r} <- {new!r}" for old, new in self.updates]
+        lines += [f"  .grad of {list(leaf._array.shape)} <- {new!r}" for leaf, new in self.gradients]
         return "\n".join([*lines, f"  return {', '.join(map(repr, self.outputs))}"])
 
     def picture(self) -> Picture:
         """The graph as a picture, which can be saved as SVG, as an HTML page, and in other languages (`gradlab.viz.graph`)."""
-        return picture(self)
+        found: Picture = import_module("gradlab.viz").graph(self)  # not with this module: it takes time and memory
+        return found
 
     def svg(self) -> str:
         """The graph as an SVG document."""
-        return picture(self).to_svg()
+        return self.picture().to_svg()
 
     def without_dead_calls(self) -> Graph:
         """The same graph with only the calls that lead to an output, an update or a gradient."""

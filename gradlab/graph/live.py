@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 from gradlab.autograd.base import LEAF, Differentiable
@@ -17,6 +18,11 @@ from gradlab.spec import Spec
 
 class LiveTracer(Tracer):
     """As Tracer. After `finish`, `tensors` and `slots` say where each state value is found when the program runs again."""
+
+    # What makes the error for a generator's state that is set or read, and for a tensor that is printed; None where a trace lets them.
+    reseeded: Any = None
+    unprintable: Any = None
+    foreign: Any = None  # raises for a tensor whose values the trace may not read
 
     def __init__(self, device: Device = CPU) -> None:
         super().__init__(device)
@@ -35,9 +41,20 @@ class LiveTracer(Tracer):
         super().write(tensor, array)
 
     def before_gradient(self, leaf: Any) -> None:
-        if id(leaf) not in self._gradients and leaf._grad is None:
+        if id(leaf) not in self._gradients and leaf._grad is None and not self._made(leaf):
             self.untouched[id(leaf)] = leaf
         super().before_gradient(leaf)
+
+    def _made(self, leaf: Any) -> bool:
+        """Whether a leaf was made in the trace (or is an argument's twin)."""
+        return type(leaf._array) is Symbol and id(leaf) not in self._tensors
+
+    def keep_gradients(self, wanted: set[int], arguments: list[Any]) -> None:
+        """Forget the gradients of leaves made in the trace, but for those wanted (by id): nobody else can see them."""
+        known = wanted | set(map(id, arguments))
+        for key, (leaf, _) in list(self._gradients.items()):
+            if self._made(leaf) and key not in known:
+                del self._gradients[key]
 
     def hypers(self, group: dict[str, Any], names: tuple[Any, ...]) -> Any:
         """A group's hyper-parameters as an input that each replay fills anew; None where one is a tensor, which is state."""
@@ -67,6 +84,10 @@ class LiveTracer(Tracer):
         """The tensors whose .grad was set."""
         return [leaf for leaf, _ in self._gradients.values()]
 
+    def is_constant(self, array: Any, young: Callable[[Any], bool]) -> bool:
+        """Whether only tensors that were made in the trace hold an array."""
+        return all(young(t) for key, t in self.tensors.items() if self.arrays[key] is array)
+
     def leaves(self) -> list[Any]:
         """The tensors from before the trace that require grad and were used in it."""
         return [t for t in self.tensors.values() if t._edge is LEAF]
@@ -76,8 +97,15 @@ class LiveTracer(Tracer):
         return [(group, names, self.value(tensor._array)) for group, names, tensor in self.hyper.values()]
 
     def let_go(self) -> None:
-        """Forget the gradients from before the trace, which symbols would keep in memory: nothing can be restored any more."""
-        self._gradients.clear()
+        """Forget everything: whoever kept a symbol would keep it all in memory. Nothing can be restored any more."""
+        for table in (self._values, self._state, self._current, self._home, self._tensors, self._gradients, self._random, self.devices):
+            table.clear()
+        for table in (self.tensors, self.arrays, self.untouched):
+            table.clear()
+        self._first.clear()
+        self.hyper.clear()
+        self.graph = Graph(device=self.device)
+        self.reseeded = self.unprintable = self.foreign = None
 
     def finish(self, outputs: list[Any]) -> Graph:
         graph = super().finish(outputs)

@@ -12,13 +12,20 @@ from gradlab.autograd.mode import current
 from gradlab.autograd.node import Edge, Node, edge_to, next_sequence
 from gradlab.autograd.position import user_frame
 from gradlab.autograd.record import wrap
+from gradlab.batched import Batched
 from gradlab.graph.halves import Second
 from gradlab.graph.stage import Backward
 from gradlab.graph.symbol import TraceError
+from gradlab.nn.joint import joined
 
 CHANGED = (
     "compile: a tensor that the backward of this compiled function needs was changed in place after its forward; call the function again, "
     "or compile the whole step with the update in it"
+)
+WRITES = "compile: gradients of gradients (create_graph=True) through a compiled function that uses an argument and writes it in place"
+BATCHED = (
+    "compile: vmap over the gradients of a compiled function (as hessian and jacrev do it); compile the whole instead: "
+    "gl.compile(gl.func.hessian(f)) of the uncompiled f"
 )
 LATE = "a result of a compiled function that ran before the trace is differentiated in it; call that function inside as well"
 
@@ -83,8 +90,25 @@ class Outside:
                 made[i]._edge = Edge(node, index)
         return made
 
-    def gradients(self, node: CompiledNode, arrived: list[Any]) -> list[Any]:
-        """Of a call's inputs, from those of its results."""
+    def through(self, made: list[Any], given: Sequence[Any], written: Sequence[tuple[int, int]]) -> list[Any]:
+        """The values of a call as functions of the arguments that it has written, too: such an argument may be asked for its gradient."""
+        late, roots = self.backward.late, self.backward.roots
+        rest = [i for i in roots if i not in late]
+        places = {k: given[i] for i, k in written}
+        node = made[rest[0]]._edge.node
+
+        def back(gradients: list[Any]) -> list[Any]:
+            if current().recording:
+                raise NotImplementedError(WRITES)
+            arrived = dict(zip(rest, gradients, strict=True))
+            return [*gradients, *self.gradients(node, [arrived.get(i) for i in roots], late=True)]
+
+        inputs = [*(made[i] for i in rest), *(places[k] for k in late)]
+        found = dict(zip(rest, joined("CompiledBackward0", inputs, [made[i]._array for i in rest], back), strict=True))
+        return [found.get(i, t) for i, t in enumerate(made)]
+
+    def gradients(self, node: CompiledNode, arrived: list[Any], late: bool = False) -> list[Any]:
+        """Of a call's inputs, from those of its results. late: of the arguments that it has written instead."""
         mode = current()
         if mode.tracer is not None:
             raise TraceError(LATE)
@@ -96,12 +120,15 @@ class Outside:
         if mode.recording:
             return self.again(node.call, arrived)
         memory = self.memory
+        if mode.vmap is not None and any(g is not None and type(g._array) is Batched for g in arrived):
+            raise NotImplementedError(BATCHED)
         starts = [memory.zeros(*spec) if g is None else g._array for g, spec in zip(arrived, node.output_specs)]
         empty = memory.empty
         results = [empty(shape, dtype) for shape, dtype in self.empty]
         self.executable.run([*starts, *node.saved], results)
         found = map(wrap, results)
-        return [None if v is None else next(found) for v in self.backward.results]
+        every = [None if v is None else next(found) for v in self.backward.results]
+        return every[len(self.edges) :] if late else every[: len(self.edges)]
 
 
 class CompiledNode(Node):

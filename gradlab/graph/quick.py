@@ -45,6 +45,7 @@ class Quick:
         """As `Runner.run`."""
         runner = self.runner
         if not (self.armed and self.test(self.at)):
+            self.armed = False  # until it has gone well
             result = runner.run(args, kwargs)
             self._arm()
             return result
@@ -61,7 +62,9 @@ class Quick:
         for generator, buffer, _ in runner.random:
             buffer[:] = generator.state_array()
         outs = [empty(shape, dtype) for shape, dtype in self.outs]
-        self.executable.again(arrays, outs)
+        if not self.executable.again(arrays, outs):
+            self.armed = False
+            return self.run(args, kwargs)
         outside = runner.outside
         drawn = [(g, g.clone_state()) for g, _, _ in runner.random] if outside is not None else []
         for generator, _, numbers in runner.random:
@@ -79,6 +82,7 @@ class Quick:
 
     def _arm(self) -> None:
         """The gradients are where the last run wrote them: remember that."""
+        self.armed = True
         table = self.table
         if table is None:
             return
@@ -91,7 +95,6 @@ class Quick:
                 table.set(_ROWS * i + 1, WORD, tensor, words()["_array"], array)
                 table.set(_ROWS * i + 2, WORD, tensor, 0, alone[0])
                 table.set(_ROWS * i + 3, WORD, array, 0, alone[1])
-        self.armed = True
 
 
 def possible(runner: Runner) -> bool:

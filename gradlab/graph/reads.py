@@ -6,28 +6,43 @@ method its `self` is known. Each thing is pictured before the function's body ru
 
 from __future__ import annotations
 
-import dis
 import gc
 import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
-from types import CodeType, FrameType, FunctionType, MethodType, ModuleType
+from types import BuiltinMethodType, CodeType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.position import PACKAGE
 from gradlab.graph.freeze import Same, freeze, is_plain
 from gradlab.graph.guards import Guards
-from gradlab.graph.moments import Iterators, reads_clock
+from gradlab.graph.moments import CLOCKS, STEPPED, Iterators, Young, reads_clock
 from gradlab.graph.native.watch import Found
-from gradlab.graph.places import CELL, GONE, MUTABLE, Item, expression, is_instance, owns, put_back, refill, resolve, step, steps
+from gradlab.graph.places import (
+    CELL,
+    GONE,
+    MUTABLE,
+    Item,
+    alike,
+    expression,
+    instructions_of,
+    is_instance,
+    is_opaque,
+    owns,
+    put_back,
+    refill,
+    resolve,
+    step,
+    steps,
+)
+from gradlab.graph.symbol import foreign
+from gradlab.graph.whose import is_generated, is_library, is_library_file
 from gradlab.nn.module import Module
 from gradlab.optim.lr_scheduler import LRScheduler
 from gradlab.optim.optimizer import Optimizer
 
-_STDLIB = str(Path(os.__file__).parent) + os.sep  # sysconfig says the same, and reads a megabyte of other facts
-_SITE = tuple(_STDLIB + name for name in ("site-packages", "dist-packages"))
 # Rooms of the library whose methods are never those of a module or an optimizer.
 _ENGINE = tuple(
     str(Path(PACKAGE, place)) + (os.sep if place.endswith("/") else "")
@@ -35,10 +50,25 @@ _ENGINE = tuple(
         "autograd/", "backends/", "ops/", "tensor/", "dispatch.py", "op.py", "spec.py", "graph/ir.py", "graph/live.py", "graph/tracer.py",
     )
 )  # fmt: skip
+_DATA = str(Path(PACKAGE, "utils", "data"))
+_BY_NAME = frozenset(("getattr", "hasattr", "setattr", "delattr", "vars", "dir"))  # built-in functions that take attributes by name
 _MANY_FUNCTIONS = 1000  # entries of a container that are looked at for functions
 _ZERO_GRAD = Optimizer.zero_grad.__code__  # it looks at the parameters alone
 _TABLES = ("_parameters", "_buffers", "_modules")
 _HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
+
+
+_IGNORED, _METHOD, _USER, _STEPS = 0, 1, 2, 4  # nothing; the library's method; the user's function; also: a generator's or iterator's
+
+
+def _kind(frame: FrameType) -> int:
+    code, names = frame.f_code, frame.f_code.co_varnames
+    if code.co_filename.startswith(_ENGINE):
+        return _IGNORED
+    ours = is_library(code) or is_generated(frame)
+    steps = code.co_flags & STEPPED or code.co_name in ("__next__", "__iter__")
+    stepped = _STEPS if steps and (not ours or code.co_filename.startswith(_DATA)) else 0
+    return ((_METHOD if code.co_argcount and names[0] == "self" else _IGNORED) if ours else _USER) + stepped
 
 
 class Reads:
@@ -53,15 +83,16 @@ class Reads:
         self.why = ""  # what was met that cannot be in a program
         self._iterators = Iterators()
         self._contents: dict[int, tuple[Any, Any]] = {}  # containers that were read, and shallow copies
-        self._seen: set[CodeType] = set()
         self._users: set[CodeType] = set()  # code of the user's functions
-        self._done: set[CodeType] = set()  # code that no further call of can tell anything
+        self._kinds: dict[CodeType, int] = {}  # what a call of some code may tell
         self._selves: set[int] = set()
         self._kept: list[Any] = []
         self._functions: dict[CodeType, list[FunctionType]] = {}  # functions from before the trace; closures may share their code
         self._made: set[CodeType] = set()  # of functions and comprehensions inside of functions that ran in the trace
         self._before: Any = None
         self._note_function(function)
+        gc.collect(0)  # what is young from here on is made in the trace, as the collector rests meanwhile
+        self.young = Young()
 
     # ------------------------------------------------------------ the hook
 
@@ -76,39 +107,38 @@ class Reads:
 
     def _hook(self, frame: FrameType, event: str, called: Any) -> None:
         if event != "call":
-            if event == "c_call" and not self.why and frame.f_code in self._users:
-                self.why = reads_clock(called)
+            if event == "c_call" and called in CLOCKS and frame.f_code in self._users:
+                self.why = self.why or reads_clock(called)
             return
         code = frame.f_code
-        if not self.why:
-            self.why = self._iterators.moved(frame)
-        if code in self._done:
+        kind = self._kinds.get(code)
+        if kind is None:
+            kind = self._kinds[code] = _kind(frame)
+        if kind == _IGNORED:
             return
-        if code.co_filename.startswith(_ENGINE):
-            self._done.add(code)
+        if kind >= _STEPS:
+            self.why = self.why or self._iterators.moved(frame)
+            kind -= _STEPS
+        if kind == _METHOD:
+            owner: Any = frame.f_locals.get("self")
+            if code is _ZERO_GRAD:
+                self.cleared.setdefault(id(owner), (owner, [{"params": list(group["params"])} for group in owner.param_groups]))
+            elif owner is not None and id(owner) not in self._selves:
+                self._meet(owner)
+        if kind != _USER or (code in self._users and not code.co_argcount):
             return
-        names = code.co_varnames
-        method = code.co_argcount > 0 and (names[0] == "self" or ("." in code.co_qualname and not _is_library(code)))
-        if code in self._seen and not method:
-            self._done.add(code)
+        given, names = frame.f_locals, code.co_varnames
+        owners = {n: given[n] for n in names[: code.co_argcount + code.co_kwonlyargcount] if n in given and owns(given[n])}
+        new = {n: v for n, v in owners.items() if id(v) not in self._selves}
+        first = code not in self._users
+        if not (first or new):
             return
-        owner = frame.f_locals.get(names[0]) if method else None
-        if not owns(owner):
-            owner = None
-        if code is _ZERO_GRAD:
-            self.cleared.setdefault(id(owner), (owner, [{"params": list(group["params"])} for group in owner.param_groups]))
-        elif owner is not None and id(owner) not in self._selves:
-            self._meet(owner)
-        elif code in self._seen and (owner is None or _is_library(code)):
-            return
-        if _is_library(code) or _is_generated(frame):
-            self._seen.add(code)
-            return
-        first = code not in self._seen
-        self._seen.add(code)
+        for owner in new.values():
+            if not isinstance(owner, Optimizer):  # of which only some methods look at everything
+                self._meet(owner)
         self._users.add(code)
         self._made.update(c for c in code.co_consts if isinstance(c, CodeType))
-        self._read_code(code, frame, owner, first)
+        self._read_code(code, frame, owners if first else new, first)
 
     def _meet(self, owner: Any) -> None:
         """An object whose method runs, or whose attributes are read."""
@@ -153,26 +183,30 @@ class Reads:
 
     # ------------------------------------------------------------ names in code
 
-    def _read_code(self, code: CodeType, frame: FrameType, owner: Any, first: bool) -> None:
+    def _read_code(self, code: CodeType, frame: FrameType, owners: dict[str, Any], first: bool) -> None:
         """Picture what the names in a user's function stand for at its start."""
-        instructions = [i for i in dis.get_instructions(code) if i.opname not in ("PUSH_NULL", "CACHE", "EXTENDED_ARG", "RESUME")]
+        instructions = instructions_of(code)
         closures = self._closures(code) if code.co_freevars and first else []
-        own = code.co_varnames[0] if code.co_argcount else None
+        by_name = not _BY_NAME.isdisjoint(code.co_names)
         for at, x in enumerate(instructions):
-            kind, name = x.opname, x.argval[-1] if type(x.argval) is tuple else x.argval
+            kind, name = x.opname, x.argval
+            if "FAST" in kind and type(name) is tuple:  # two in one, since Python 3.13
+                name = name[-1]
             if kind == "LOAD_GLOBAL" and first:
                 if name in frame.f_globals:
-                    self._follow(frame.f_globals, (Item(name),), name, instructions, at)
+                    self._follow(frame.f_globals, (Item(name),), name, instructions, at, by_name)
             elif kind == "STORE_GLOBAL" and first:
                 self._note(frame.f_globals, (Item(name),), name, frame.f_globals.get(name, GONE))
             elif kind in ("LOAD_DEREF", "STORE_DEREF") and name in code.co_freevars:
                 for cells in closures:
                     if kind == "LOAD_DEREF":
-                        self._follow(cells[name], (CELL,), name, instructions, at)
+                        self._follow(cells[name], (CELL,), name, instructions, at, by_name)
                     else:
                         self._note(cells[name], (CELL,), name, resolve(cells[name], (CELL,)))
-            elif kind.startswith("LOAD_FAST") and owner is not None and name == own:
-                self._follow(owner, (), owner.__qualname__ if isinstance(owner, type) else type(owner).__name__, instructions, at)
+            elif kind.startswith("LOAD_FAST") and name in owners:
+                owner = owners[name]
+                title = owner.__qualname__ if isinstance(owner, type) else type(owner).__name__
+                self._follow(owner, (), title, instructions, at, by_name)
 
     def _closures(self, code: CodeType) -> list[dict[str, Any]]:
         """The cells of each closure of that code that was made before the trace; one made in the trace needs no guard."""
@@ -184,14 +218,17 @@ class Reads:
             functions = found if len(found) == 1 else []
         return [dict(zip(code.co_freevars, f.__closure__, strict=True)) for f in functions if f.__closure__ is not None]
 
-    def _follow(self, root: Any, path: tuple[Any, ...], label: str, instructions: list[Any], at: int) -> None:
-        """Note a root and what the code takes of it: attributes, and entries by constant keys."""
+    def _follow(self, root: Any, path: tuple[Any, ...], label: str, instructions: list[Any], at: int, by_name: bool) -> None:
+        """Note a root and what the code takes of it: attributes, and entries by constant keys. by_name: perhaps also by `getattr`."""
         value = resolve(root, path)
         if value is GONE:
             return
         taken = steps(instructions, at + 1)
-        # An object of which an attribute is taken is told by itself, and the attribute on its own.
-        self._note(root, path, label, value, whole=not (taken and is_instance(value)))
+        # An object of which an attribute is taken is told by itself, and the attribute on its own; a function that gets it does the same.
+        whole = not taken and (by_name or not is_opaque(value))
+        self._note(root, path, label, value, whole or not is_instance(value))
+        if whole and not path and is_instance(value):
+            self._note(root, ("__dict__",), label, value.__dict__)
         for number, (by, stored) in enumerate(taken):
             if isinstance(value, Differentiable):
                 break
@@ -203,7 +240,7 @@ class Reads:
             of_module = isinstance(value, Module)
             if of_module and id(value) not in self._selves:
                 self._meet(value)
-            if isinstance(value, ModuleType) and getattr(value, "__file__", None) and _is_library_file(value.__file__ or ""):
+            if isinstance(value, ModuleType) and getattr(value, "__file__", None) and is_library_file(value.__file__ or ""):
                 if value is os and by in ("environ", "getenv"):
                     self._note(os, ("environ",), "os.environ", os.environ)
                 self._note_function(step(value, by))
@@ -216,6 +253,8 @@ class Reads:
             if isinstance(value, MethodType):
                 self._note_function(value)
                 break
+            if isinstance(value, BuiltinMethodType) and not isinstance(value.__self__, (ModuleType, type)):
+                break  # made anew at each access, as `append` of a list
             if not (owned or (of_module and stored)):  # a module's own attributes are guarded with the module
                 self._note(root, path, label, value, whole=stored or number + 1 == len(taken) or not is_instance(value))
             if stored:
@@ -240,14 +279,16 @@ class Reads:
     def changed(self) -> list[str]:
         """What the traced code changed that a replay would not change again; containers, modules and optimizers are put back."""
         found = []
+        young = self.young
         for (_, path, whole), (root, label, was, picture) in self.chains.items():
             value = resolve(root, path)
-            if (freeze(value) if whole else Same(value)) != picture:
+            if (freeze(value) if whole else Same(value)) != picture and not young(root):
                 found.append(label)
                 if value is not was:
                     put_back(root, path, was)
         for container, before in self._contents.values():
-            refill(container, before)
+            if not alike(container, before) and not young(container):
+                refill(container, before)
         for module, plain, tables in self.modules.values():
             known = module.__dict__
             name = type(module).__name__
@@ -274,10 +315,15 @@ class Reads:
                         group[key] = value
         return found
 
+    def foreign(self, tensor: Differentiable) -> None:
+        """Raise TraceError if a tensor was there before the trace, or shares memory with one that was: its values may be others later."""
+        if tensor._meta is not None or not any(x is tensor for x in gc.get_objects(generation=0)):
+            raise foreign(tensor)
+
     def guard(self, guards: Guards, live: dict[int, set[str]]) -> None:
         """Add a condition for everything that was read. live: of param groups (by id), the entries that are read at each replay."""
         for (_, path, whole), (root, label, value, _) in self.chains.items():
-            if value is not GONE:
+            if value is not GONE and not self.young(root):
                 place = expression(guards.name(root), path)
                 guards.equal(place, value, label) if whole else guards.same(place, value, label)
         for module, plain, tables in self.modules.values():
@@ -321,7 +367,10 @@ def _guard_optimizer(
                 guards.test(test, f"{name}: the parameters of group {i}")
                 each = (Found(f"{place}[{k}]", p) for k, p in enumerate(value))
                 guards.mostly(test, Found(place, value, len(value)), *each)
-            elif key not in live.get(id(optimizer.param_groups[i]), ()):
+            elif key in live.get(id(optimizer.param_groups[i]), ()):
+                if key in optimizer.decisive:
+                    guards.test(f"({group}[{key!r}] != 0) is {value != 0}", f"{name}: whether {key} is 0", f"{group}[{key!r}]", value)
+            else:
                 guards.equal(f"{group}[{key!r}]", value, f"{name}: {key}")
     if state is None:  # nobody looked at it
         return
@@ -348,25 +397,3 @@ def _restore_state(optimizer: Optimizer, state: dict[Any, Any]) -> bool:
             now.clear()
             now.update(entries)
     return changed
-
-
-_known_files: dict[str, bool] = {}
-
-
-def _is_library_file(file: str) -> bool:
-    found = _known_files.get(file)
-    if found is None:
-        found = file.startswith((PACKAGE, "<frozen", "<gradlab")) or (file.startswith(_STDLIB) and not file.startswith(_SITE))
-        _known_files[file] = found
-    return found
-
-
-def _is_generated(frame: FrameType) -> bool:
-    """Whether this is a method that a dataclass or a named tuple of the library was given: its file is "<string>"."""
-    name = frame.f_globals.get("__name__", "")
-    return frame.f_code.co_filename.startswith("<") and isinstance(name, str) and name.startswith(("gradlab.", "namedtuple_"))
-
-
-def _is_library(code: CodeType) -> bool:
-    """Whether the code is gradlab's own or the standard library's."""
-    return _is_library_file(code.co_filename)

@@ -17,7 +17,8 @@ from gradlab.graph.device.memory import Memory, memory_of
 from gradlab.graph.execute import Line
 from gradlab.graph.halves import split
 from gradlab.graph.ir import Value
-from gradlab.graph.native.executable import executable
+from gradlab.graph.memory import Shared
+from gradlab.graph.native.executable import NativeExecutable, executable
 from gradlab.graph.outside import Again, Call, Outside
 from gradlab.graph.results import VALUE, Result, built
 from gradlab.graph.stage import Staged
@@ -54,10 +55,12 @@ class Gradient:
         return array
 
     def _adopt(self) -> bool:
-        """Take over what the eager run before the first one left in `.grad`, if nobody else holds it."""
+        """Take over what an eager run or another program left in `.grad`, if nobody else holds it."""
         tensor = self.leaf._grad
         array = None if tensor is None else tensor._array
-        if type(array) is not np.ndarray or array.base is not None or not array.flags.carray or tensor._meta is not None:
+        if type(array) is not np.ndarray or array.base is not None or not array.flags.carray:
+            return False
+        if tensor._meta is not None and vars(tensor._meta).keys() - {"version"}:
             return False
         # Here each has one reference less than in `place`.
         if getrefcount(tensor) > _HELD_TENSOR or getrefcount(array) >= _HELD_ARRAY or (array.shape, array.dtype) != self.spec:
@@ -88,6 +91,23 @@ class CudaGradient(Gradient):
         tensor, array = self.tensor, self.array
         self.references = getrefcount(array)
         del tensor
+
+
+def mark_replaced(gradients: Sequence[Gradient]) -> None:
+    """Let gradients that a program replaces count as written by hand: the advice on gradients that are never zeroed is not for them."""
+    for gradient in gradients:
+        if gradient.tensor is not None:
+            version_of(gradient.tensor).count += 1
+
+
+MOST = 64  # programs of one function that are kept: those that ran last
+
+
+def put_first(programs: list[Any], program: Any) -> None:
+    """The program that runs next comes first; the one that ran before rests."""
+    if programs and programs[0] is not program:
+        programs[0].runner.rest()
+    programs[:] = [program, *(p for p in programs if p is not program)][:MOST]
 
 
 def gradient_of(memory: Memory, leaf: Any, value: Value, fresh: bool) -> Gradient:
@@ -123,9 +143,10 @@ class Runner:
 
     build   makes an executable of a Line.
     again   from a call and the gradients of its results to those of its inputs, differentiable again
+    shared  memory for intermediate values that other programs use as well
     """
 
-    def __init__(self, staged: Staged, build: Build = executable, again: Again | None = None) -> None:
+    def __init__(self, staged: Staged, build: Build = executable, again: Again | None = None, shared: Shared | None = None) -> None:
         graph = staged.graph
         self.staged = staged
         first, second = split(staged)
@@ -174,12 +195,13 @@ class Runner:
         outputs = [*results, *first.saved, *(v for _, v in graph.gradients if v is not None)]
         start = len(results) + len(first.saved)
         lasting = frozenset(start + i for i, gradient in enumerate(self.gradients) if not gradient.fresh)
-        self.executable = build(Line(first.calls, inputs, fixed, outputs, graph.updates, graph.device, lasting))
+        self.executable = build(Line(first.calls, inputs, fixed, outputs, graph.updates, graph.device, lasting, shared))
         for gradient in self.gradients:
             gradient.kept = getattr(self.executable, "kept", 0)
         self.backward = None
         if second is not None:
-            self.backward = build(Line(second.calls, second.inputs, second.fixed(fixed), second.outputs, [], graph.device))
+            line = Line(second.calls, second.inputs, second.fixed(fixed), second.outputs, [], graph.device, shared=shared)
+            self.backward = build(line)
         self.outside = None
         if second is not None:
             # Of the arguments whose arrays the backward reads, the positions among all tensors.
@@ -194,6 +216,12 @@ class Runner:
         self.versions: list[Version] = [version_of(t) for t, array in staged.tensors if id(array) in arrays]
         self.written = arrays
         self.written_arguments = [i for i, v in enumerate(graph.inputs) if v.id in written]
+
+    def rest(self) -> None:
+        """Another program of the function runs next: let go of the gradients, which it may take over, and of the last run's arrays."""
+        if isinstance(self.executable, NativeExecutable) and self.executable.forget():
+            for gradient in self.gradients:
+                gradient.tensor = gradient.array = None
 
     def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """One run of the program."""
@@ -249,6 +277,8 @@ class Runner:
             made = self.outside.results(given, arrays, outs, saved, Call(args, kwargs, given, drawn))
         for i, k in staged.written:
             given[i].copy_(made[k])
+        if self.outside is not None and self.outside.backward.late:
+            made = self.outside.through(made, given, staged.written)
         return unflatten(staged.result, built(staged.outputs, made, given))
 
 

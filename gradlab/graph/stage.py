@@ -12,7 +12,8 @@ import numpy as np
 
 from gradlab.autograd import engine
 from gradlab.autograd.base import LEAF, Differentiable
-from gradlab.autograd.mode import Mode, enter, leave
+from gradlab.autograd.mode import Mode, current, enter, leave
+from gradlab.autograd.node import Edge
 from gradlab.autograd.record import refresh, wrap
 from gradlab.device import CPU
 from gradlab.graph.collection import without_collection
@@ -23,8 +24,9 @@ from gradlab.graph.ir import Graph, Value
 from gradlab.graph.live import LiveTracer
 from gradlab.graph.passes import Ran, operations, optimize
 from gradlab.graph.reads import Reads
-from gradlab.graph.results import Result, results_of
-from gradlab.graph.symbol import Symbol, TraceError
+from gradlab.graph.results import GRADIENT, Result, results_of
+from gradlab.graph.returned import Arguments, check_result
+from gradlab.graph.symbol import Symbol, TraceError, unreadable
 from gradlab.graph.tree import flatten, unflatten
 from gradlab.spec import spec_of
 
@@ -48,7 +50,8 @@ class Backward:
     roots: list[int]  # which values
     gradients: list[Value]  # their gradients, inputs of the backward program
     leaves: list[tuple[str, Any]]  # ("argument", position) or ("tensor", tensor)
-    results: list[Value | None]  # the leaves' gradients
+    results: list[Value | None]  # the leaves' gradients, and behind them those of `late` by the other roots
+    late: list[int]  # roots that went into arguments, of which the others are functions
 
 
 @dataclass
@@ -77,6 +80,7 @@ class Staged:
     traced: int = 0  # calls before the passes
     seconds: float = 0.0  # of the trace
     passes: list[Ran] = field(default_factory=list)
+    edges: list[tuple[int, bool]] = field(default_factory=list)  # arguments that begin (or stop) to require grad in the function
     plain: bool = False  # whether the arguments are tensors, all different, passed by position
 
 
@@ -92,6 +96,7 @@ def stage(
     start = perf_counter()
     given, structure = flatten([list(args), kwargs])
     tracer = LiveTracer(given[0].device if given else CPU)
+    tracer.reseeded, tracer.unprintable = _reseeded, unreadable
     twins: dict[int, Any] = {}
     staged = []
     for tensor in given:
@@ -102,35 +107,50 @@ def stage(
             twin._edge = LEAF if tensor._edge is not None else None
             twins[id(tensor)] = twin
         staged.append(twins[id(tensor)])
-    before = random.getstate(), _numpy_random()
+    before = random.getstate(), np.random.get_state(legacy=False), _numpy_random()  # noqa: NPY002 - the user's generator is looked at
     reads = Reads(function)
+    tracer.foreign = reads.foreign
     token = enter(mode.replace(tracer=tracer))
     backward = None
+    positional, named = unflatten(structure, staged)
+    arguments = Arguments(positional, named)
     try:
-        positional, named = unflatten(structure, staged)
         with reads:
             result = function(*positional, **named)
         found, result_structure = flatten(result)
-        if random.getstate() != before[0] or _numpy_random() != before[1]:
+        if reads.why:
+            raise TraceError(reads.why)
+        check_result(result_structure)
+        if random.getstate() != before[0] or _numpy_random() != before[2]:
             raise TraceError(
                 "compile: the function drew random numbers from Python's or NumPy's generator; a replay would not draw again. "
                 "Use gradlab's random functions, or draw outside and pass the numbers in as tensors"
             )
+        edges = [
+            (i, twin._edge is LEAF) for i, (twin, tensor) in enumerate(zip(staged, given, strict=True))
+            if (tensor._edge is None) != (twin._edge is None) and (twin._edge is None or twin._edge is LEAF)
+        ]  # fmt: skip
+        _check_mode(mode)
         results = results_of(found, staged, tracer.before(), tracer.graded())
-        if mode.recording:
-            backward = _differentiate(tracer, results.values, staged)
+        tracer.keep_gradients({id(r.place) for r in results.results if r.kind == GRADIENT}, staged)
+        backward = _differentiate(tracer, results.values, staged, results.written)
         extra = [] if backward is None else [wrap(Symbol(v.id, v.spec, tracer)) for v in backward.results if v is not None]
         graph = tracer.finish([*results.values, *extra])
         if pure:
             graph.updates, graph.gradients = [], []
             graph = graph.without_dead_calls()
-    except BaseException:
+    except BaseException as error:
         tracer.restore()
         reads.changed()
+        arguments.changed()
+        random.setstate(before[0])
+        np.random.set_state(before[1])  # noqa: NPY002 - the same
+        if reads.why and isinstance(error, TraceError):  # the cause of what came after it
+            raise TraceError(f"compile: {reads.why}") from None
         raise
     finally:
         leave(token)
-    if changed := reads.changed():
+    if changed := [*reads.changed(), *arguments.changed()]:
         raise Changed(changed)
     guards = Guards()
     reads.guard(guards, tracer.live())
@@ -138,7 +158,7 @@ def stage(
     tensors = [(t, tracer.arrays[key]) for key, t in tracer.tensors.items() if t._array is tracer.arrays[key]]
     traced, seconds = len(operations(graph.calls, True)), perf_counter() - start
     ran: list[Ran] = []
-    graph = optimize(on_one_device(graph, tracer.devices), passes, ran)
+    graph = optimize(on_one_device(graph, tracer.devices, lambda array: tracer.is_constant(array, reads.young)), passes, ran)
     if backward is not None:  # a pass may have found another value that is the same
         renamed = iter(graph.outputs[len(results.values) :])
         backward.results = [None if v is None else next(renamed) for v in backward.results]
@@ -147,16 +167,35 @@ def stage(
     tracer.let_go()
     return Staged(
         graph, len(given), results.results, len(results.values), results.written, result_structure, hyper, tensors, guards, untouched,
-        backward, staged, traced, seconds, ran,
+        backward, staged, traced, seconds, ran, edges,
         not kwargs and all(isinstance(a, Differentiable) for a in args) and len(twins) == len(args),
     )  # fmt: skip
+
+
+def _reseeded(name: str) -> TraceError:
+    return TraceError(
+        f"compile: the function makes, sets or reads a random generator ({name}), and a replay would go on with its numbers instead. "
+        f"Do so outside of the compiled function: its numbers repeat with the seed"
+    )
 
 
 def _numpy_random() -> Any:
     return freeze(np.random.get_state(legacy=False))  # noqa: NPY002 - it is the user's generator that is looked at
 
 
-def _differentiate(tracer: LiveTracer, found: list[Any], staged: list[Any]) -> Backward | None:
+def _check_mode(mode: Mode) -> None:
+    """TraceError if the function has switched the grad mode or the like and left it so."""
+    now = current()
+    if now.recording != mode.recording or now.inference != mode.inference or now.autocast is not mode.autocast:
+        raise TraceError(
+            "compile: the function switches the grad mode, inference mode or autocast and leaves it so, which a replay would not do; use "
+            "a with block (with gl.no_grad(): ...), or switch outside"
+        )
+
+
+def _differentiate(
+    tracer: LiveTracer, found: list[Any], staged: list[Any], written: list[tuple[int, int]]
+) -> Backward | None:
     """Write the backward of the results behind the forward, if they can be differentiated: their graph is not freed."""
     roots = [i for i, t in enumerate(found) if t._edge is not None and t._edge is not LEAF and type(t._array) is Symbol]
     if not roots or any(node.saved is None for node in engine.reachable([found[i]._edge for i in roots])):
@@ -173,6 +212,18 @@ def _differentiate(tracer: LiveTracer, found: list[Any], staged: list[Any]) -> B
     if not inputs:
         return None
     symbols = [tracer.symbol(spec_of(found[i]._array)) for i in roots]
-    gradients = engine.grad([found[i] for i in roots], inputs, [wrap(s) for s in symbols], False, False, hooks=False)
-    values = [None if g is None else tracer.value(tracer.lift(g._array)) for g in gradients]
-    return Backward(roots, [tracer.value(s) for s in symbols], names, values)
+    starts = {i: wrap(s) for i, s in zip(roots, symbols, strict=True)}
+    late = [k for _, k in written if k in starts]
+    nodes = {k: found[k]._edge.node if isinstance(found[k]._edge, Edge) else found[k]._edge for k in late}
+    if any(nodes[j] is node for k in late for node in engine.reachable([found[k]._edge]) for j in late if j != k):
+        late = []  # what one gets through another is told apart nowhere
+    rest = [i for i in roots if i not in late]
+    through: list[Any] = []
+    if late and rest:  # results are also functions of the arguments that were written: what such an argument gets is not counted twice
+        through = engine.grad([found[i] for i in rest], [found[k] for k in late], [starts[i] for i in rest], True, False, hooks=False)
+        for k, g in zip(late, through, strict=True):
+            if g is not None:
+                starts[k] = starts[k] - g
+    gradients = engine.grad([found[i] for i in roots], inputs, [starts[i] for i in roots], False, False, hooks=False)
+    values = [None if g is None else tracer.value(tracer.lift(g._array)) for g in (*gradients, *through)]
+    return Backward(roots, [tracer.value(s) for s in symbols], names, values, late if any(g is not None for g in through) else [])

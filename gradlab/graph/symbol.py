@@ -62,12 +62,24 @@ def unreadable(symbol: Symbol) -> TraceError:
     if hasattr(symbol.tracer, "unreadable"):  # of a gl.Graph
         found: TraceError = symbol.tracer.unreadable(symbol)
         return found
-    place = position.locate(*position.caller(), None)
-    where = f"\n  at: {place}" if place is not None else ""
     return TraceError(
         f"a value was read while tracing: this tensor (shape {symbol.shape}, {symbol.dtype.name}) has no value yet. Keep decisions on "
-        f"values inside tensor operations (gl.where), return the tensor and read it outside, or leave this part out of the trace{where}"
+        f"values inside tensor operations (gl.where), return the tensor and read it outside, or leave this part out of the trace{_where()}"
     )
+
+
+def foreign(tensor: Any) -> TraceError:
+    """The error for reading a value of a tensor from before a trace: a replay would go on with that value."""
+    return TraceError(
+        f"a value was read while tracing: that of a tensor (shape {tuple(tensor._array.shape)}, {tensor._array.dtype.name}) from before "
+        f"the trace, which may be another at the next call. Keep decisions on values inside tensor operations (gl.where), read it outside "
+        f"and pass the number as an argument, or leave this part out of the trace{_where()}"
+    )
+
+
+def _where() -> str:
+    place = position.locate(*position.caller(), None)
+    return f"\n  at: {place}" if place is not None else ""
 
 
 class SymbolBackend:

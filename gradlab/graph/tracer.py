@@ -112,7 +112,11 @@ class Tracer:
     def run(self, op: Op, arrays: list[Any], params: dict[str, Any]) -> Any:
         """Write down one call."""
         if op.dynamic:
-            raise TraceError(f"{op.name}: the size of the result depends on values, so it cannot be traced; use {op.instead} instead")
+            place = position.locate(*position.caller(), None)
+            raise TraceError(
+                f"{op.name}: the size of the result depends on values, so it cannot be traced; use {op.instead} instead"
+                f"{'' if place is None else f'{chr(10)}  at: {place}'}"
+            )
         lifted = [a if a is None or isinstance(a, (int, float)) else self.lift(a) for a in arrays]
         specs = [
             None if a is None else number_spec(a, lifted) if isinstance(a, (int, float)) else Spec(a.shape, a.dtype) for a in lifted

@@ -15,6 +15,8 @@ from gradlab.batched import Batched
 from gradlab.device import Device
 from gradlab.dtype import BOOL, as_numpy, bfloat16, float16, float32, float64, int8, int16, int32, int64, uint8
 from gradlab.op import Op
+from gradlab.tensor.alias import only_tensors
+from gradlab.tensor.reading import values_of
 from gradlab.tensor.update import assign
 
 if TYPE_CHECKING:
@@ -30,7 +32,10 @@ def filled(shape: tuple[int, ...], value: float, dtype: np.dtype[Any], device: D
     mode = current()
     if mode.tracer is not None or device.type != "cpu":
         return apply(ops.create.full, (), {"shape": shape, "value": value, "dtype": dtype, "device": device})
-    made = np.full(shape, value, dtype)
+    try:
+        made = np.full(shape, value, dtype)
+    except OverflowError:
+        raise RuntimeError(f"{value} does not fit into {dtype.name}") from None
     return created(made) if mode.inference else wrap(made)
 
 
@@ -68,20 +73,13 @@ class ConvertMethods(Differentiable):
             out = moved(out, Device(device))
         return _clone(out) if copy and out is self else out
 
-    def type(self, dtype: Any) -> Tensor:
-        """`to(dtype)`.
-
-        >>> gl.tensor([1.5]).type(gl.int64)
-        tensor([1])
-        """
-        return self.to(dtype=dtype)
-
     def type_as(self, other: Tensor) -> Tensor:
         """`to(other.dtype)`.
 
         >>> gl.tensor([1.5]).type_as(gl.tensor([1]))
         tensor([1])
         """
+        only_tensors("type_as", other)
         return self.to(dtype=other._array.dtype)
 
     def float(self) -> Tensor:
@@ -224,7 +222,7 @@ class ConvertMethods(Differentiable):
             raise RuntimeError("numpy: this tensor requires grad; call .detach().numpy(), since NumPy does not record operations")
         if self.device.type != "cpu":
             raise TypeError(f"numpy: this tensor is on {self.device}; call .cpu().numpy()")
-        return dispatch.backend_of(self._array).to_numpy(self._array)
+        return values_of(self)
 
     def __array__(self, dtype: Any = None, copy: Any = None) -> Any:
         return np.array(self.numpy(), dtype=dtype, copy=copy)
@@ -237,7 +235,7 @@ class ConvertMethods(Differentiable):
         """
         if self._edge is not None:
             cuts.note("item()", self)
-        array = dispatch.backend_of(self._array).to_numpy(self._array)
+        array = values_of(self)
         if array.size != 1:
             raise RuntimeError(f"item: a tensor with {array.size} elements (shape {self.shape}) is not one number")
         value = array.item()
@@ -251,7 +249,7 @@ class ConvertMethods(Differentiable):
         """
         if self._edge is not None:
             cuts.note("tolist()", self)
-        array = dispatch.backend_of(self._array).to_numpy(self._array)
+        array = values_of(self)
         return (array.astype(np.float64) if array.dtype.kind == "V" else array).tolist()
 
     # ------------------------------------------------------------ in place

@@ -35,6 +35,7 @@ class Generator:
     """
 
     def __init__(self, device: Any = "cpu") -> None:
+        _outside_of_traces("Generator()")
         self.device = Device(device)
         self._seed = 0
         self._offset = 0  # in words of 64 bits, always a multiple of 4
@@ -44,6 +45,7 @@ class Generator:
         number = seed.__index__()
         if not -(1 << 63) <= number <= _WORD:
             raise RuntimeError(f"manual_seed: a seed has 64 bits, {number} does not fit")
+        _outside_of_traces("manual_seed")
         self._seed, self._offset = number & _WORD, 0
         return self
 
@@ -58,10 +60,12 @@ class Generator:
 
     def get_state(self) -> Tensor:
         """The state as 16 bytes (uint8): seed and offset."""
+        _outside_of_traces("get_state")
         return wrap(np.array([self._seed, self._offset], "<u8").view(np.uint8))
 
     def set_state(self, new_state: Tensor) -> Generator:
         """Continue from a state that `get_state` gave."""
+        _outside_of_traces("set_state")
         array = new_state.detach().cpu().numpy() if isinstance(new_state, Differentiable) else np.asarray(new_state)
         if array.dtype != np.uint8 or array.shape != (16,):
             raise RuntimeError(f"set_state: a state is 16 bytes (uint8) from get_state, not {array.dtype} of shape {array.shape}")
@@ -91,6 +95,13 @@ class Generator:
 
     def __repr__(self) -> str:
         return f"Generator(seed={self._seed}, offset={self._offset}, device={str(self.device)!r})"
+
+
+def _outside_of_traces(name: str) -> None:
+    """RuntimeError while `gl.compile` traces a function: a replay goes on with the stream as it then is."""
+    refuse = getattr(current().tracer, "reseeded", None)
+    if refuse is not None:
+        raise refuse(name)
 
 
 default_generator = Generator()

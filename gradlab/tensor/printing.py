@@ -12,8 +12,10 @@ from typing import Any
 import numpy as np
 
 from gradlab import dispatch
+from gradlab.autograd.mode import current
 from gradlab.dtype import BOOL, FLOAT64, FLOATING, INT64, from_numpy, get_default_dtype
 from gradlab.spec import count
+from gradlab.tensor.reading import check_readable
 
 __all__ = ["printoptions", "set_printoptions"]
 
@@ -205,10 +207,14 @@ def describe(tensor: Any, prefix: str = "tensor(") -> str:
     options, array = _options, tensor._array
     shown = has_values(array)
     if not shown:
+        refuse = getattr(current().tracer, "unprintable", None)
+        if refuse is not None:
+            raise refuse(array)
         text = prefix + "<traced>"
     elif not count(array.shape):
         text = prefix + "[]"
     else:
+        check_readable(tensor)
         text = prefix + body(array, len(prefix), options)
     column = len(text) - text.rfind("\n") + 1
     for suffix in suffixes(tensor, shown):

@@ -36,6 +36,21 @@ class Inner(Tracer):
         self._edges: dict[int, tuple[Any, Any]] = {}
         self._entered: set[int] = set()
 
+    @property
+    def reseeded(self) -> Any:
+        """As the outer tracer's."""
+        return getattr(self.outer, "reseeded", None)
+
+    @property
+    def unprintable(self) -> Any:
+        """As the outer tracer's."""
+        return getattr(self.outer, "unprintable", None)
+
+    @property
+    def foreign(self) -> Any:
+        """As the outer tracer's."""
+        return getattr(self.outer, "foreign", None)
+
     def meet(self, device: Device) -> Device:
         device = self.outer.meet(device)
         self.device = self.graph.device = self.outer.device

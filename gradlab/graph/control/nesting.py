@@ -7,7 +7,7 @@ from typing import Any
 
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import refresh
-from gradlab.graph.tree import flatten
+from gradlab.graph.tree import flatten, has_keys
 from gradlab.spec import Spec, spec_of
 
 
@@ -56,7 +56,7 @@ def shown(structure: Any) -> str:
         return "tensor"
     if structure[0] == "value":
         return repr(structure[1])
-    if structure[0] is dict:
+    if has_keys(structure[0]):
         return "{" + ", ".join(f"{k!r}: {shown(s)}" for k, s in zip(structure[1], structure[2], strict=True)) + "}"
     inside = ", ".join(map(shown, structure[1]))
     return f"[{inside}]" if structure[0] is list else f"({inside}{',' * (len(structure[1]) == 1)})"

@@ -9,8 +9,6 @@ import numpy as np
 
 from gradlab import dispatch
 from gradlab.autograd.record import apply, wrap
-from gradlab.backends.cuda import launch
-from gradlab.backends.cuda.launch.rule import Rule
 from gradlab.device import Device
 from gradlab.graph.execute import Line
 from gradlab.graph.ir import Call, Graph, Value
@@ -127,11 +125,6 @@ def flow_row(flow: Flow, specs: tuple[Spec, ...]) -> Op:
     return Op(flow.kind, rule, cpu=cpu, cuda=_CUDA, params=("flow",), outputs=names, exact=True)
 
 
-def _on_device(_: Any, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
-    """The host drives the body's launches."""
-    params["flow"].run(inputs, outputs)
-
-
 def copy(target: Any, source: Any) -> None:
     """Write an array into another."""
     if type(target) is np.ndarray:
@@ -158,6 +151,4 @@ def number(array: Any) -> int:
     return int(host.reshape(-1)[0])
 
 
-_CUDA = Library(lambda library, inputs, params: None)
-for _kind in KINDS:
-    launch.BY_ROW[_kind] = Rule(_on_device)
+_CUDA = Library(lambda library, inputs, params: None)  # launched by backends/cuda/launch/flow.py

@@ -174,8 +174,9 @@ def kernel_of(
             memory = held.replace("double", compute_type(call.inputs[0].spec.dtype))
             counters = stages_updates.write_counters(calls, memory, writer)
             if counters:
+                first = needed == 0  # the constants of an earlier group may still be read where these go
                 needed = max(needed, len(calls) * stages_updates.CONSTANTS * 8)
-                lines += [*barriers.before(group), *counters, "__syncthreads();"]
+                lines += [*(barriers.before(group) if first else ["__syncthreads();"]), *counters, "__syncthreads();"]
                 barriers.clear()
             lines += [*barriers.before(group), *stages_updates.write_updates(calls, memory, writer)]
         else:

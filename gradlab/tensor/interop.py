@@ -1,0 +1,111 @@
+"""Other libraries' protocols: NumPy's functions on tensors, DLPack, and a tensor's type as a name."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+
+from gradlab.autograd.base import Differentiable
+from gradlab.autograd.record import wrap
+from gradlab.dtype import BOOL, bfloat16, float16, float32, float64, from_numpy as public_dtype, int8, int16, int32, int64, uint8
+from gradlab.tensor.reading import check_readable
+
+# What NumPy calls its operators: `array + tensor` arrives as the ufunc add, and is the tensor's own operator, graph and all.
+_OPERATORS: dict[Any, Callable[[Any, Any], Any]] = {
+    np.add: operator.add, np.subtract: operator.sub, np.multiply: operator.mul, np.true_divide: operator.truediv,
+    np.floor_divide: operator.floordiv, np.remainder: operator.mod, np.power: operator.pow, np.matmul: operator.matmul,
+    np.bitwise_and: operator.and_, np.bitwise_or: operator.or_, np.bitwise_xor: operator.xor, np.left_shift: operator.lshift,
+    np.right_shift: operator.rshift, np.less: operator.lt, np.less_equal: operator.le, np.greater: operator.gt,
+    np.greater_equal: operator.ge, np.equal: operator.eq, np.not_equal: operator.ne,
+}  # fmt: skip
+
+# The reflected operator of each, which an array on the left leads to.
+_REFLECTED = {
+    operator.add: "__radd__", operator.sub: "__rsub__", operator.mul: "__rmul__", operator.truediv: "__rtruediv__",
+    operator.floordiv: "__rfloordiv__", operator.mod: "__rmod__", operator.pow: "__rpow__", operator.matmul: "__rmatmul__",
+    operator.and_: "__rand__", operator.or_: "__ror__", operator.xor: "__rxor__", operator.lshift: "__rlshift__",
+    operator.rshift: "__rrshift__", operator.lt: "__gt__", operator.le: "__ge__", operator.gt: "__lt__", operator.ge: "__le__",
+    operator.eq: "__eq__", operator.ne: "__ne__",
+}  # fmt: skip
+
+TYPE_NAMES = {
+    float32.dtype: "Float", float64.dtype: "Double", float16.dtype: "Half", bfloat16.dtype: "BFloat16", uint8.dtype: "Byte",
+    int8.dtype: "Char", int16.dtype: "Short", int32.dtype: "Int", int64.dtype: "Long", BOOL: "Bool",
+}  # fmt: skip
+
+
+def type_name(tensor: Any) -> str:
+    """PyTorch's older name of a tensor's type, such as gradlab.FloatTensor or gradlab.cuda.LongTensor."""
+    return f"gradlab.{'' if tensor.device.type == 'cpu' else 'cuda.'}{TYPE_NAMES[tensor._array.dtype]}Tensor"
+
+
+def named_type(name: str) -> Any:
+    """The dtype of such a name, of gradlab's or PyTorch's tensors; None for another text."""
+    kind = name.rpartition(".")[2].removesuffix("Tensor")
+    return next((dtype for dtype, known in TYPE_NAMES.items() if known == kind), None) if name.endswith("Tensor") else None
+
+
+def _array(value: Any) -> Any:
+    return value.numpy() if isinstance(value, Differentiable) else value  # type: ignore[attr-defined]
+
+
+def _tensor(value: Any) -> Any:
+    if isinstance(value, tuple):
+        return tuple(map(_tensor, value))
+    if not isinstance(value, (np.ndarray, np.generic)):
+        return value
+    array = np.asarray(value)
+    return wrap(array.astype(public_dtype(array.dtype).dtype, copy=False))
+
+
+class InteropMethods(Differentiable):
+    """The methods of this family."""
+
+    __slots__ = ()
+
+    def type(self, dtype: Any = None) -> Any:
+        """`to(dtype)`; without a dtype the tensor's type as PyTorch names it, which is taken for a dtype, too.
+
+        >>> gl.tensor([1.5]).type(gl.int64)
+        tensor([1])
+        >>> gl.tensor([1.5]).type()
+        'gradlab.FloatTensor'
+        """
+        if dtype is None:
+            return type_name(self)
+        return self.to(dtype=(named_type(dtype) or dtype) if isinstance(dtype, str) else dtype)  # type: ignore[attr-defined]
+
+    def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
+        """NumPy's operators with a tensor are the tensor's own; its other functions compute on the values, and give a tensor.
+
+        RuntimeError where a tensor requires grad: NumPy's functions are not recorded.
+        """
+        call = _OPERATORS.get(ufunc)
+        if call is not None and method == "__call__" and not kwargs:
+            left, right = map(_tensor, inputs) if ufunc is np.matmul else inputs
+            return call(left, right) if isinstance(left, Differentiable) else getattr(right, _REFLECTED[call])(left)
+        out = kwargs.pop("out", ())
+        if out:
+            kwargs["out"] = tuple(map(_array, out))
+        found = getattr(ufunc, method)(*map(_array, inputs), **kwargs)
+        return (out[0] if len(out) == 1 else out) if out else _tensor(found)
+
+    def __dlpack__(self, **kwargs: Any) -> Any:
+        """The memory of this tensor for another library, by the DLPack protocol. BufferError where it requires grad: use detach()."""
+        if self._edge is not None:
+            raise BufferError("__dlpack__: this tensor requires grad, which other libraries know nothing of; use .detach()")
+        check_readable(self)
+        return self._memory().__dlpack__(**kwargs)
+
+    def __dlpack_device__(self) -> tuple[int, int]:
+        """The kind of device (1: CPU, 2: CUDA) and its number, as DLPack counts them."""
+        kind, index = self._memory().__dlpack_device__()
+        return int(kind), int(index)
+
+    def _memory(self) -> Any:
+        if not hasattr(self._array, "__dlpack__"):  # the emulated GPU's, a trace's, a sample's of vmap
+            raise BufferError("__dlpack__: this tensor has no memory that another library could use; use .cpu().numpy()")
+        return self._array

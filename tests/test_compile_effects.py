@@ -1,0 +1,245 @@
+"""What a compiled function writes and gives, beyond tensors: refused with a way out where a replay would not do it, and put back."""
+
+from __future__ import annotations
+
+import collections
+import copy
+import dataclasses
+import itertools
+import pickle
+import time
+from types import SimpleNamespace
+
+import pytest
+
+import gradlab as gl
+from gradlab import nn
+from gradlab.graph import TraceError
+
+from compiled_steps import follows, refused
+
+F = nn.functional
+KEPT = None
+
+
+@dataclasses.dataclass
+class Batch:
+    x: object
+    y: object = None
+    scale: float = 1.0
+
+
+class Holder:
+    y = None
+
+
+@dataclasses.dataclass(frozen=True)
+class Settings:
+    gain: float = 2.0
+
+
+def test_what_only_is_written_is_refused_and_put_back():
+    class Trainer:
+        def __init__(self):
+            self.last = None
+
+        def step(self, x):
+            self.last = x * 2
+            return x
+
+    trainer, seen, held = Trainer(), 0, Holder()
+
+    def outer(x):
+        nonlocal seen
+        seen = x * 2
+        return x
+
+    def everywhere(x):
+        global KEPT
+        KEPT = x * 2
+        return x
+
+    def keep(x, held):
+        held.y = x * 2
+        return x
+
+    refused(trainer.step, gl.ones(2), match="changes Trainer.last")
+    refused(outer, gl.ones(2), match="changes seen")
+    refused(everywhere, gl.ones(2), match="changes KEPT")
+    refused(keep, gl.ones(2), held, match=r"changes Holder\.y")
+    for tensor in (trainer.last, seen, KEPT, held.y):
+        assert tensor.tolist() == [2.0, 2.0]  # of the eager runs
+    for function, fresh in ((lambda x, found: found.append(x * 2), list), (lambda x, found: found.update(y=x), dict)):
+        run = gl.compile(function)
+        run(gl.ones(2), fresh())
+        with pytest.raises(TraceError, match="changes argument 1"):
+            run(gl.ones(2), fresh())
+    seen_by = collections.deque()
+    refused(lambda x: seen_by.append(x), gl.ones(2), match="changes seen_by ")
+
+
+def test_a_buffer_bound_to_another_tensor_is_named():
+    class Average(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.register_buffer("mean", gl.zeros(2))
+
+        def forward(self, x):
+            self.mean = self.mean * 0.9 + x * 0.1
+            return self.mean
+
+    refused(Average(), gl.ones(2), match=r"changes Average\.mean")
+
+
+def test_objects_made_inside_may_be_written():
+    class Stack:
+        def __init__(self):
+            self.items, self.count = [], 0
+
+        def push(self, x):
+            self.items.append(x)
+            self.count += 1
+
+    def function(x):
+        stack = Stack()
+        for i in range(3):
+            stack.push(x * i)
+        return sum(stack.items) * stack.count
+
+    follows(function, [lambda: None])
+
+
+def test_dataclasses_and_other_dicts_as_arguments_and_results():
+    def function(batch):
+        return Batch(batch.x * batch.scale, [batch.y + 1], 3.0), collections.OrderedDict(a=batch.x)
+
+    run = gl.compile(function)
+    for scale in (1.0, 1.0, 1.0, 2.0, 2.0):
+        x, y = gl.randn(2), gl.randn(2)
+        made, table = run(Batch(x, y, scale))
+        assert type(made) is Batch and type(table) is collections.OrderedDict and table["a"] is x
+        assert made.x.tolist() == (x * scale).tolist() and made.y[0].tolist() == (y + 1).tolist() and made.scale == 3.0
+    assert len(run.programs) == 2
+    by_value = gl.compile(lambda x, settings: x * settings.gain)
+    for gain in (2.0, 2.0, 2.0, 4.0, 4.0):
+        assert by_value(gl.ones(1), Settings(gain)).item() == gain
+    assert len(by_value.programs) == 2
+
+
+def test_tensors_in_other_objects_cannot_be_given():
+    refused(lambda x: SimpleNamespace(y=x * 2), gl.ones(2), match=r"SimpleNamespace[\s\S]*dataclasses")
+    refused(lambda x: {x * 2}, gl.ones(2), match="object of type set")
+    refused(lambda x: (x * i for i in range(3)), gl.ones(2), match="returns a generator")
+
+
+def test_what_is_another_thing_at_each_call_is_refused():
+    def cycle():
+        while True:
+            yield gl.ones(2)
+
+    stream, numbers = cycle(), itertools.count()
+    batches = iter(gl.utils.data.DataLoader(gl.utils.data.TensorDataset(gl.arange(8.0)), batch_size=2))
+    refused(lambda: next(stream), match=r"next value of a generator[\s\S]*cycle")
+    refused(lambda: next(batches)[0], match="batches from a DataLoader")
+    refused(lambda x: x * next(numbers), gl.ones(2), match="changes numbers")
+    refused(lambda x: x * time.perf_counter(), gl.ones(2), match=r"reads the clock \(time.perf_counter\)")
+
+
+def test_random_generators_are_seeded_outside():
+    def seeded(x):
+        gl.manual_seed(3)
+        return gl.rand(2)
+
+    refused(seeded, gl.ones(2), match=r"generator \(manual_seed\)")
+    refused(lambda x: gl.rand(2, generator=gl.Generator()), gl.ones(2), match="makes, sets or reads a random generator")
+
+
+def test_the_grad_mode_is_left_as_it_was():
+    def switches(x):
+        gl.set_grad_enabled(not gl.is_grad_enabled())
+        return x
+
+    run = gl.compile(switches)
+    try:
+        for _ in range(2):  # recording, and not
+            run(gl.ones(2))
+        with pytest.raises(TraceError, match="with block"):
+            run(gl.ones(2))
+    finally:
+        gl.set_grad_enabled(True)
+    w = gl.ones(2, requires_grad=True)
+
+    def inside(x):
+        with gl.enable_grad():
+            return w * x
+
+    run = gl.compile(inside)
+    for _ in range(3):
+        with gl.no_grad():
+            found = run(gl.ones(2))
+        assert found.requires_grad
+
+
+def test_printing_is_an_error_that_names_the_line(capsys):
+    def shows(x):
+        print("loss", x)
+        return x
+
+    refused(shows, gl.ones(2), match=r"a value was read while tracing[\s\S]*shows")
+    refused(lambda x: f"{x}" and x, gl.ones(2), match="a value was read while tracing")
+    refused(lambda x: x[x > 0], gl.ones(2), match=r"depends on values[\s\S]*at: File[\s\S]*x > 0")
+    capsys.readouterr()
+
+
+def test_what_cannot_be_compiled_is_refused_at_once():
+    def stream(x):
+        yield x
+
+    async def later(x):
+        return x
+
+    for wrong, match in ((stream, "generator"), (later, "coroutine"), (nn.Linear, "not the class Linear"), (3, "not int")):
+        with pytest.raises(TypeError, match=match):
+            gl.compile(wrong)
+
+
+def test_arguments_that_are_new_at_each_call_warn():
+    run = gl.compile(lambda x, i: x * i)
+    with pytest.warns(UserWarning, match=r"8 kinds of arguments and runs eagerly[\s\S]*argument 1 changes"):
+        for i in range(9):
+            run(gl.ones(1), i)
+
+
+# ---------------------------------------------------------------- copies
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.linear = nn.Linear(3, 2)
+        self.fast = gl.compile(self.slow)
+
+    def slow(self, x):
+        return self.linear(x)
+
+    def forward(self, x):
+        return self.fast(x)
+
+
+@gl.compile
+def doubled(x):
+    return x * 2
+
+
+@pytest.mark.parametrize("make", [lambda: gl.compile(nn.Linear(3, 2)), Model], ids=["module", "method"])
+@pytest.mark.parametrize("twin", [copy.deepcopy, lambda m: pickle.loads(pickle.dumps(m))], ids=["deepcopy", "pickle"])
+def test_copies_of_compiled_models_have_weights_of_their_own(make, twin):
+    model, x = make(), gl.randn(4, 3)
+    before = [model(x) for _ in range(3)][-1].tolist()
+    other = twin(model)
+    with gl.no_grad():
+        for p in other.parameters():
+            p.zero_()
+    for _ in range(3):
+        assert other(x).abs().sum() == 0 and model(x).tolist() == before
+    assert pickle.loads(pickle.dumps(doubled)) is doubled
