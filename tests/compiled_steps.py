@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 
 import gradlab as gl
 from gradlab import nn
+from gradlab.graph import TraceError
 
 F = nn.functional
 
@@ -57,3 +59,20 @@ def state_of(model):
 def same_state(a, b, tolerance=2e-4):
     for key, value in a.items():
         np.testing.assert_allclose(value, b[key], rtol=tolerance, atol=tolerance, err_msg=key)
+
+
+def follows(function, changes, make=lambda: (gl.ones(2),), calls=3):
+    """After each change three calls give what eager gives."""
+    run = gl.compile(function)
+    for change in changes:
+        change()
+        for _ in range(calls):
+            np.testing.assert_allclose(np.array(run(*make()).tolist()), np.array(function(*make()).tolist()), rtol=1e-5)
+    return run
+
+
+def refused(function, *args, match, error=TraceError):
+    run = gl.compile(function)
+    run(*args)
+    with pytest.raises(error, match=match):
+        run(*args)

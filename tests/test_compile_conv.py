@@ -137,6 +137,35 @@ def test_convolution_and_relu_become_one_row():
     assert rows(both).count("convolution_relu") == 1
 
 
+def pooled_convolution(x, w, b):
+    return F.max_pool2d(F.relu(F.conv2d(x, w, b, padding=1)), 2)
+
+
+def test_convolution_relu_and_pooling_become_one_row():
+    gl.manual_seed(6)
+    example = gl.randn(2, 8, 7, 6), gl.randn(9, 8, 3, 3) * 0.1
+    names = ["mask_pooled", "fuse_convolution", "fuse_pooling"]
+
+    def without_bias(x, w):
+        return pooled_convolution(x, w, None)
+
+    assert rows(passed(names, without_bias, *example)[1]) == ["convolution_relu_pool"]
+    _, after = passed(names, gradients(without_bias), *example)
+    assert {"convolution_relu_pool", "convolution_dx_pooled", "convolution_dw_pooled"} < set(rows(after))
+    assert not {"max_pool", "max_pool_backward", "convolution_dx", "convolution_dw"} & set(rows(after))
+    both = passed(names, lambda x, w: (F.relu(F.conv2d(x, w)), F.max_pool2d(F.relu(F.conv2d(x, w)), 2)), *example)[1]
+    assert "convolution_relu_pool" in rows(both) or "max_pool" in rows(both)
+
+
+def test_other_poolings_stay():
+    gl.manual_seed(6)
+    x, w = gl.randn(2, 8, 7, 6), gl.randn(9, 8, 3, 3) * 0.1
+    for size, pool in ((3, {}), (2, {"stride": 1}), (2, {"padding": 1}), (2, {"ceil_mode": True})):
+        names = ["fuse_convolution", "fuse_pooling"]
+        after = passed(names, lambda x, w, size=size, pool=pool: F.max_pool2d(F.relu(F.conv2d(x, w)), size, **pool), x, w)[1]
+        assert rows(after) == ["convolution_relu", "max_pool"]
+
+
 # ---------------------------------------------------------------- machine code
 
 
@@ -176,6 +205,44 @@ def test_winograd_is_as_accurate_as_the_sum_itself(shape):
 
     for a, b, want in zip(eager, found, exact, strict=True):
         assert error(b, want) < max(4 * error(a, want), 5e-7)
+
+
+POOLED = [  # images, channels, outputs, height, width, padding
+    (2, 16, 24, 26, 26, 0), (3, 9, 10, 7, 9, 1), (2, 8, 17, 23, 20, 2), (1, 8, 8, 4, 4, 0), (9, 8, 8, 5, 40, 1), (2, 8, 8, 6, 6, 4),
+]  # fmt: skip
+
+
+@compiler
+@pytest.mark.parametrize("shape", POOLED, ids=str)
+def test_pooling_in_the_convolution(shape):
+    n, c, o, h, w, p = shape
+    gl.manual_seed(3)
+    x, k, b = gl.randn(n, c, h, w), gl.randn(o, c, 3, 3) * 0.1, gl.randn(o)
+    g = gl.randn(n, o, (h + 2 * p - 2) // 2, (w + 2 * p - 2) // 2)
+
+    def step(x, k, b, g):
+        x, k, b = (t.detach().requires_grad_() for t in (x, k, b))
+        y, at = F.max_pool2d(F.relu(F.conv2d(x, k, b, padding=p)), 2, return_indices=True)
+        return (y.detach(), at, *gl.autograd.grad((y * g).sum(), [x, k, b]))
+
+    compiled = gl.compile(step)
+    compiled(x, k, b, g)
+    results = compiled(x, k, b, g)
+    assert "convolution_relu_pool" in str(compiled.graph) and "convolution_dx_pooled" in str(compiled.graph)
+    want = step(x, k, b, g)
+    # Where zeros alone are met, all of a window is equal but for rounding.
+    for found, expected in zip(results[: 1 if p > 2 else None], want):
+        np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-4, atol=1e-4)
+
+
+@compiler
+def test_a_pooled_nan_is_found():
+    x, w = gl.zeros(1, 8, 8, 24), gl.ones(8, 8, 3, 3)
+    x[0, 3, 5, 6] = float("nan")
+    compiled = gl.compile(lambda x: F.max_pool2d(F.relu(F.conv2d(x, w, padding=1)), 2))
+    compiled(x)
+    found, want = np.isnan(compiled(x).numpy()), np.isnan(F.max_pool2d(F.relu(F.conv2d(x, w, padding=1)), 2).numpy())
+    assert found[want].all() and not found[0, :, :, 6:].any()
 
 
 GEOMETRIES = [{"stride": 2, "padding": 1}, {"dilation": 2}, {"groups": 2, "padding": 1}, {"stride": (1, 2)}]

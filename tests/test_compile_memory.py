@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
+import weakref
 from sys import getrefcount
 
 import numpy as np
@@ -279,9 +281,9 @@ def test_gradients_of_an_lstms_gates_lie_where_the_gates_lay():
     np.testing.assert_allclose(found[0][0], found[1][0], rtol=1e-5)
     for a, b in zip(found[0][1], found[1][1], strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-3, atol=1e-7)
-    arranged = run.programs[0].runner.executable.arranged
-    steps = [c for u in arranged.units for c in u.calls if c.op.name == "lstm_cell_backward"]
-    places = arranged.places
+    executable = run.programs[0].runner.executable
+    steps = [c for s in executable.report for c in s.calls if c.op.name == "lstm_cell_backward"]
+    places = executable.arranged.places
     assert len(steps) == 12
     assert sum(places[c.inputs[2].id] == places[c.outputs[0].id] for c in steps) == 12
 
@@ -296,3 +298,81 @@ def test_the_gradients_of_the_eager_run_go_away():
     compiled(x, y)
     assert model[0].weight.grad._array is not array
     assert getrefcount(array) == 2  # this one and the argument: no symbol, tracer or tensor
+
+
+@needs_compiler
+def test_a_program_writes_gradients_where_the_eager_run_did():
+    model, step = network()
+    compiled = gl.compile(step)
+    x, y = gl.randn(96, 96), gl.randint(0, 4, (96,))
+    compiled(x, y)
+    arrays = [id(p.grad._array) for p in model.parameters()]
+    gradients = [p.grad for p in model.parameters()][:1]  # somebody holds one of them
+    values = gradients[0].numpy().copy()
+    compiled(x, y)
+    same = [id(p.grad._array) == before for p, before in zip(model.parameters(), arrays, strict=True)]
+    assert same == [False, *[True] * (len(arrays) - 1)]
+    np.testing.assert_array_equal(gradients[0].numpy(), values)
+
+
+@needs_compiler
+def test_what_the_trace_used_goes_away():
+    _, step = network()
+    compiled = gl.compile(step)
+    x, y = gl.randn(96, 96), gl.randint(0, 4, (96,))
+    compiled(x, y)
+    compiled(x, y)
+    staged = compiled.programs[0].staged
+    tracer = staged.twins[0]._array.tracer
+    assert not tracer.graph.calls
+    assert not tracer.tensors and not tracer._values and not tracer._state
+
+
+@needs_compiler
+def test_a_compiled_function_takes_its_programs_with_it():
+    _, step = network()
+    x, y = gl.randn(8, 96), gl.randint(0, 4, (8,))
+    compiled = gl.compile(step)
+    compiled(x, y)
+    compiled(x, y)
+    gone = weakref.ref(compiled.programs[0].runner.executable)
+    del compiled
+    gc.collect()
+    assert gone() is None
+
+
+def test_of_very_many_programs_the_last_to_run_are_kept(monkeypatch):
+    monkeypatch.setattr("gradlab.graph.runner.MOST", 3)
+    double = gl.compile(lambda x: x + x)
+    for n in (1, 2, 3, 4, 5, 3, 6):
+        for _ in range(2):
+            assert double(gl.ones(n)).tolist() == [2.0] * n
+    assert [p.staged.graph.inputs[0].spec.shape for p in double.programs] == [(6,), (3,), (5,)]
+
+
+@needs_compiler
+def test_programs_of_one_function_share_gradients_and_memory():
+    r = np.random.default_rng(0)
+    batches = [(r.normal(size=(n, 96)).astype("f"), r.integers(0, 4, n)) for n in (64, 48, 80, 64, 80, 48, 48, 64, 32, 64, 80, 80)]
+    found = []
+    for compiled in (False, True):
+        gl.manual_seed(0)
+        model, step = network()
+        run = gl.compile(step) if compiled else step
+        losses = [run(gl.from_numpy(x), gl.from_numpy(y)).item() for x, y in batches]
+        arrays = {id(model[0].weight.grad._array)}
+        for x, y in batches[-3:-7:-1]:
+            losses.append(run(gl.from_numpy(x), gl.from_numpy(y)).item())
+            arrays.add(id(model[0].weight.grad._array))
+        found.append(losses)
+    np.testing.assert_allclose(found[0], found[1], rtol=1e-4)
+    assert len(arrays) == 1
+    executables = [p.runner.executable for p in run.programs]
+    assert len(executables) == 4
+    assert sum(e._objects[-1] is not None for e in executables) == 1  # the others hold no arrays of their runs
+    assert len({e._memory.ctypes.data for e in executables}) <= 2
+    held = model[0].weight.grad
+    values = held.numpy().copy()
+    run(gl.from_numpy(batches[0][0]), gl.from_numpy(batches[0][1]))
+    assert model[0].weight.grad is not held
+    np.testing.assert_array_equal(held.numpy(), values)

@@ -10,7 +10,8 @@ import numpy as np
 from gradlab.backends.cpu import immediate
 from gradlab.graph.ir import Call, Value
 from gradlab.graph.native.place import Place
-from gradlab.graph.shares import LEAST, Job, pieces, straight, together
+from gradlab.graph.shares import LEAST, pieces, together
+from gradlab.graph.writing import Writing
 from gradlab.spec import count
 
 BLOCK = 1 << 16  # elements of a block: smaller ones lose more to the calls than the cache gives
@@ -20,8 +21,7 @@ WORTH = 2  # blocks from which on it is worth the calls
 # Rows of several NumPy calls that may write their result over an input all the same: the last call alone writes it.
 IN_PLACE = frozenset(["relu", "relu_backward"])
 
-Arrays = list[Any]  # by slot; of inputs and results only while the program runs
-Run = Callable[[Arrays], None]
+Arrays = list[Any]  # by slot; None where an array comes with each run
 
 
 class Source(NamedTuple):
@@ -122,7 +122,8 @@ class Chain:
         size = count(self.shape)
         if size < WORTH * BLOCK or (len(self.calls) == 1 and plain(self.calls[0]) and not threaded):
             return None
-        length, step = (size, BLOCK) if self.flat else (self.shape[0], max(1, BLOCK // count(self.shape[1:])))
+        block = BLOCK if threaded else WORTH * BLOCK
+        length, step = (size, block) if self.flat else (self.shape[0], max(1, block // count(self.shape[1:])))
         return None if step >= length else [slice(a, min(a + step, length)) for a in range(0, length, step)]
 
     @property
@@ -130,51 +131,62 @@ class Chain:
         """Whether everything lies in memory in the order of its elements, or is one number."""
         return all(count(p.shape) == 1 or (p.shape == self.shape and p.contiguous) for p in self.operands.values())
 
-    def run(self, arrays: Arrays, dynamic: set[int], work: Work) -> Run:
-        """The function that runs it. arrays: by slot; those of `dynamic` slots come with each run, the others are there already."""
+    def write(self, writing: Writing, texts: Sequence[str], arrays: Arrays, work: Work) -> list[str]:
+        """Statements that run it. texts: by slot what stands for its array; arrays: by slot."""
         threaded = work.threads and count(self.shape) * sum(1 if plain(c) else DEAR for c in self.calls) >= 2 * LEAST
         cuts, flat = self.cuts(threaded), self.flat
-        shapes = [self.shape] if cuts is None else [(c.stop - c.start, *(() if flat else self.shape[1:])) for c in cuts]
-        ready = not dynamic.intersection(self.operands)
-        lines = len(pieces(len(shapes), len(shapes))) if ready and threaded else 1
-        own = [[{s: work.array(k, i, s, d) for s in dict.fromkeys(shapes)} for i, d in enumerate(self.scratch)] for k in range(lines)]
-        edges = [len(shapes) * k // lines for k in range(lines + 1)]
-        thread = [k for k in range(lines) for _ in range(edges[k], edges[k + 1])]
-        parts = [(None if cuts is None else cuts[i], [piece[s] for piece in own[thread[i]]]) for i, s in enumerate(shapes)]
+        if cuts is None:
+            own = [writing.name(work.array(0, i, self.shape, d)) for i, d in enumerate(self.scratch)]
+            return self._calls(writing, {slot: texts[slot] for slot in self.operands}, own)
+        shapes = [(c.stop - c.start, *(() if flat else self.shape[1:])) for c in cuts]
+        edges = pieces(len(cuts), len(cuts)) if threaded else [(0, len(cuts))]
+        moving = {slot: f"a{slot}" for slot in self.operands if arrays[slot] is None}
         parted = {slot: self._parted(p, flat) for slot, p in self.operands.items()}
-        if ready:
-            jobs: list[list[Job]] = [[] for _ in range(lines)]
-            for (cut, scratch), k in zip(parts, thread):
-                jobs[k] += self._bound({slot: parted[slot](arrays[slot], cut) for slot in self.operands}, scratch)
-            return (lambda now: straight(jobs[0])) if lines == 1 else (lambda now: together(jobs))
-
-        def run(now: Arrays) -> None:
-            for cut, own in parts:
-                view = {slot: part(now[slot], cut) for slot, part in parted.items()}
-                straight(self._bound(view, own))
-
-        return run
+        ready = {slot: f"b{slot}" for slot in self.operands if slot not in moving}
+        scratch = [f"t{i}" for i in range(len(self.scratch))]
+        # One function for all blocks of a thread: a list of what is known before, and the arrays that come with each run.
+        lists = []
+        for k, (first, last) in enumerate(edges):
+            rows = []
+            for cut, shape in zip(cuts[first:last], shapes[first:last]):
+                known = [parted[slot](arrays[slot], cut) for slot in ready]
+                rows.append((cut, *known, *(work.array(k, i, shape, d) for i, d in enumerate(self.scratch))))
+            lists.append(rows)
+        body, inside = [], dict(ready)
+        for slot, text in moving.items():
+            inside[slot] = f"b{slot}"
+            body.append(f"    b{slot} = {writing.call(parted[slot], [text, 'cut'])}")
+        body += [f"    {line}" for line in self._calls(writing, inside, scratch)]
+        run = writing.function(["rows", *moving.values()], [f"for {', '.join(['cut', *ready.values(), *scratch])}, in rows:", *body])
+        given = [texts[slot] for slot in moving]
+        if len(lists) == 1:
+            return [writing.call(run, [writing.name(lists[0]), *given])]
+        jobs = [f"[({writing.name(run)}, ({', '.join([writing.name(rows), *given])},), {{}})]" for rows in lists]
+        return [writing.call(together, [f"[{', '.join(jobs)}]"])]
 
     def _parted(self, place: Place, flat: bool) -> Callable[[Any, Any], Any]:
         """A function that takes an array and a slice and gives the block."""
         if flat:
             if count(place.shape) == 1 and place.shape != self.shape:
-                return lambda a, cut: a if cut is None else a.reshape(())
-            return lambda a, cut: a if cut is None else a.reshape(-1)[cut]
-        whole = len(place.shape) < len(self.shape) or place.shape[0] != self.shape[0]
-        return lambda a, cut: a if whole or cut is None else a[cut]
+                return lambda a, cut: a.reshape(())
+            return lambda a, cut: a.reshape(-1)[cut]
+        if len(place.shape) < len(self.shape) or place.shape[0] != self.shape[0]:
+            return lambda a, cut: a
+        return lambda a, cut: a[cut]
 
-    def _bound(self, view: dict[int, Any], own: list[Any]) -> list[Job]:
-        """The calls of one block with their arrays."""
+    def _calls(self, writing: Writing, slots: dict[int, str], scratch: Sequence[str]) -> list[str]:
+        """The statements of one block."""
 
-        def array(s: Source) -> Any:
-            return view[s.slot] if s.slot >= 0 else own[s.scratch] if s.scratch >= 0 else s.number
+        def text(s: Source, quick: bool = True) -> str:
+            if s.slot >= 0 or s.scratch >= 0:
+                return slots[s.slot] if s.slot >= 0 else scratch[s.scratch]
+            return writing.name(np.asarray(s.number) if quick else s.number)  # which NumPy is faster with than with a number
 
-        found: list[Job] = [
-            (c.op.cpu, (*map(array, inputs), array(output)), params_of(c)) for c, inputs, output in self.steps
-        ]
-        found += [(np.copyto, (view[slot], array(source)), {}) for slot, source in self.copies]
-        return found
+        found = []
+        for c, inputs, output in self.steps:
+            given = [text(s, plain(c)) for s in (*inputs, output)]
+            found.append(writing.call(c.op.cpu, given, params_of(c)))
+        return [*found, *(writing.call(np.copyto, [slots[slot], text(source)]) for slot, source in self.copies)]
 
 
 def params_of(call: Call) -> dict[str, Any]:

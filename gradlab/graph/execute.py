@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,21 +12,26 @@ import numpy as np
 from gradlab import dispatch
 from gradlab.backends.cpu import immediate
 from gradlab.dtype import HALF
-from gradlab.graph.blocks import Arrays, Chain, Run, Work, params_of
+from gradlab.graph.blocks import Arrays, Chain, Work, params_of
 from gradlab.graph.ir import Call, Value
+from gradlab.graph.keeping import keeping
 from gradlab.graph.line import Line as Line
 from gradlab.graph.memory import arena
+from gradlab.graph.native.fusion import Unit
 from gradlab.graph.native.layout import FIRST, arrange
 from gradlab.graph.native.place import ARENA, Place
-from gradlab.graph.shares import Alone, asks_for_threads, may_be_shared, run_shared, shared
+from gradlab.graph.native.widening import widened
+from gradlab.graph.shares import Alone, asks_for_threads, may_be_shared, run_shared, runs_in_blocks, shared
+from gradlab.graph.updating import Updates, grouped, is_update, update_of
+from gradlab.graph.writing import Writing
 
 
 class NumpyExecutable:
     """Runs a line with the rows' own NumPy functions. `run(arrays, outs)` fills the arrays `outs`, one for each output."""
 
     def __init__(self, line: Line) -> None:
-        self.line = line
-        arranged = arrange(line, careful=True)
+        self.line = line = keeping(widened(line, loops=True))
+        arranged = arrange(line, careful=True, halves=True)
         self.plan = arranged.plan
         self._places = arranged.places
         dynamic = len(line.inputs) + len(line.outputs)
@@ -46,16 +52,11 @@ class NumpyExecutable:
                 else:
                     self._arrays.append(place.array(bases[place.base]))
             self._slots[number] = known[place]
-        self._moving = {slot for slot, _, _ in self._dynamic}
+        self._updated = [line.inputs.index(old) for old, _ in line.updates if old in line.inputs]
         self._lock = threading.Lock()
         self._threads = any(map(asks_for_threads, line.calls))
-        self._steps: list[Run] = []
-        work = Work(self._threads)
-        for unit in arranged.units:
-            if unit.loop and any(c.outputs[0].id in self._slots for c in unit.calls):
-                self._steps.append(Chain(unit.calls, self._slots, self._places).run(self._arrays, self._moving, work))
-            elif not unit.loop:
-                self._steps.append(self._step(unit.calls[0]))
+        self._writing = Writing("line")
+        self._run = self._written([u for u in arranged.units if not u.loop or any(c.outputs[0].id in self._slots for c in u.calls)])
         self._copies = [(self._slots[n], self._places[n].base == ARENA, target) for n, target in arranged.copies]
         self._targets = [(None if target.base < FIRST + dynamic else target.array(bases[target.base])) for _, _, target in self._copies]
 
@@ -64,69 +65,119 @@ class NumpyExecutable:
         given = [a if a.flags.c_contiguous else np.ascontiguousarray(a).reshape(a.shape) for a in arrays]
         given += outs
         with self._lock:
-            self._run(arrays, given)
+            if self._threads:
+                with Alone():
+                    self._run(given)
+            else:
+                self._run(given)
+            if self._copies:
+                self._copy(arrays, given)
 
-    def _run(self, arrays: Sequence[Any], given: list[Any]) -> None:
-        now = self._arrays.copy()
+    def _copy(self, arrays: Sequence[Any], given: list[Any]) -> None:
+        """What could not be written where it belongs."""
+        now = self._arrays
+        if any(now[slot] is None for slot, _, _ in self._copies):
+            now = now.copy()
+            for slot, at, part in self._dynamic:
+                now[slot] = given[at] if part is None else part.array(given[at])
+        # What does not lie in the arena may be state itself, which another update is about to write.
+        sources = [now[slot] if safe else np.array(now[slot]) for slot, safe, _ in self._copies]
+        for source, (_, _, place), target in zip(sources, self._copies, self._targets):
+            np.copyto(given[place.base - FIRST] if target is None else target, source)
+        for at in self._updated:
+            if arrays[at] is not given[at]:  # it was passed as a copy
+                np.copyto(arrays[at], given[at])
+
+    # ------------------------------------------------------------ the text
+
+    def _written(self, units: Sequence[Unit]) -> Callable[[list[Any]], None]:
+        """One function of the arrays of a run."""
+        writing = self._writing
+        self._texts = [f"d{slot}" if array is None else "" for slot, array in enumerate(self._arrays)]
+        for slot, array in enumerate(self._arrays):
+            if array is not None:
+                self._texts[slot] = writing.name(array)
+        work, body = Work(self._threads), []
+        for group in grouped(units):
+            if len(group) > 1:
+                lines = self._updates([u.calls[0] for u in group])
+            elif group[0].loop:
+                lines = Chain(group[0].calls, self._slots, self._places).write(writing, self._texts, self._arrays, work)
+            else:
+                lines = self._step(group[0].calls[0])
+            body += lines
+        used = set(re.findall(r"\bd\d+\b", "\n".join(body)))
+        head = []
         for slot, at, part in self._dynamic:
-            now[slot] = given[at] if part is None else part.array(given[at])
-        if self._threads:
-            with Alone():
-                for step in self._steps:
-                    step(now)
-        else:
-            for step in self._steps:
-                step(now)
-        if self._copies:
-            # What does not lie in the arena may be state itself, which another update is about to write.
-            sources = [now[slot] if safe else np.array(now[slot]) for slot, safe, _ in self._copies]
-            for source, (_, _, place), target in zip(sources, self._copies, self._targets):
-                np.copyto(given[place.base - FIRST] if target is None else target, source)
-            for array, used in zip(arrays, given):
-                if array is not used:  # it was passed as a copy
-                    np.copyto(array, used)
+            if f"d{slot}" in used:
+                whole = f"given[{at}]"
+                head.append(f"d{slot} = {whole if part is None else writing.call(part.array, [whole])}")
+        return writing.function(["given"], [*head, *body])
 
-    def _step(self, call: Call) -> Run:
-        """One call as a function of the arrays."""
-        op, params, arrays = call.op, call.params, self._arrays
+    def _operands(self, call: Call) -> list[str]:
+        """The texts of a call's inputs and outputs."""
         values = [x for x in call.inputs if isinstance(x, Value)]
         like = values[0].spec.dtype if values else np.dtype(np.float32)
-        numbers = [immediate(x, like) if isinstance(x, (int, float)) else None for x in call.inputs]
-        inputs = [(self._slots[x.id] if isinstance(x, Value) else -1, n) for x, n in zip(call.inputs, numbers, strict=True)]
-        outputs = [self._slots[v.id] for v in call.outputs]
+        found = []
+        for x in call.inputs:
+            number = immediate(x, like) if isinstance(x, (int, float)) else None
+            found.append(self._texts[self._slots[x.id]] if isinstance(x, Value) else self._writing.name(number))
+        return [*found, *(self._texts[self._slots[v.id]] for v in call.outputs)]
+
+    def _updates(self, calls: Sequence[Call]) -> list[str]:
+        """Small updates of one kind, done at once."""
+        return [self._writing.call(Updates(calls), [f"[{', '.join(self._operands(c))}]" for c in calls])]
+
+    def _step(self, call: Call) -> list[str]:
+        """One call."""
+        op, writing, operands = call.op, self._writing, self._operands(call)
         if op.view:  # of something that does not lie in the right order: NumPy has to copy
-            source, target = inputs[0][0], outputs[0]
-
-            def view(now: Arrays) -> None:
-                np.copyto(now[target], op.cpu(now[source], **params))
-
-            return view
-        half = not op.exact and any(v.spec.dtype in HALF for v in (*call.outputs, *values))
+            source, target = operands
+            if op.name == "view":
+                shape = writing.name(tuple(call.inputs[0].spec.shape))
+                return [writing.call(np.copyto, [f"{target}.reshape({shape})", source])]
+            return [writing.call(np.copyto, [target, writing.call(op.cpu, [source], call.params)])]
+        values = [*(x for x in call.inputs if isinstance(x, Value)), *call.outputs]
+        half = not op.exact and any(v.spec.dtype in HALF for v in values)
         if half or op.name == "to_device":
-            backend = dispatch.backend_for(params["device"]) if "device" in params else dispatch._by_type[np.ndarray]
+            return [writing.call(_general(call), operands)]
+        threaded = self._threads and may_be_shared(call)
+        if threaded or runs_in_blocks(call):
+            return self._shared(call, operands, threaded)
+        params = params_of(call)
+        if is_update(call):
+            return [writing.call(update_of(call), operands, params)]
+        return [writing.call(op.cpu, operands, params)]
 
-            def general(now: Arrays) -> None:
-                result = backend.run(op, [now[slot] if slot >= 0 else x for slot, x in inputs], params)
-                for slot, array in zip(outputs, result if op.result is not None else (result,)):
-                    np.copyto(now[slot], array)
-
-            return general
-        cpu, params = op.cpu, params_of(call)
-
-        def found(now: Arrays) -> list[Any]:
-            return [*(now[slot] if slot >= 0 else x for slot, x in inputs), *(now[slot] for slot in outputs)]
-
-        large = self._threads and may_be_shared(call)
-        if self._moving.isdisjoint([*outputs, *(slot for slot, _ in inputs)]):
-            ready = found(arrays)
-            jobs = shared(call, ready) if large else None
-            return (lambda now: cpu(*ready, **params)) if jobs is None else (lambda now: run_shared(call, jobs))
-
-        def moving(now: Arrays) -> None:
-            jobs = shared(call, found(now))
+    def _shared(self, call: Call, operands: list[str], threaded: bool) -> list[str]:
+        """One call piece by piece, on all threads or one after the other."""
+        slots = [self._slots[x.id] if isinstance(x, Value) else -1 for x in (*call.inputs, *call.outputs)]
+        numbers = any(isinstance(x, (int, float)) for x in call.inputs)
+        if not numbers and all(slot < 0 or self._arrays[slot] is not None for slot in slots):
+            jobs = shared(call, [self._arrays[slot] if slot >= 0 else None for slot in slots])
             if jobs is None:
-                cpu(*found(now), **params)
-            else:
-                run_shared(call, jobs)
+                return [self._writing.call(call.op.cpu, operands, params_of(call))]
+            return [self._writing.call(run_shared, [self._writing.name(call), self._writing.name(jobs), str(threaded)])]
+        params = params_of(call)
 
-        return moving if large else (lambda now: cpu(*found(now), **params))
+        def moving(*found: Any) -> None:
+            jobs = shared(call, found)
+            if jobs is None:
+                call.op.cpu(*found, **params)
+            else:
+                run_shared(call, jobs, threaded)
+
+        return [self._writing.call(moving, operands)]
+
+
+def _general(call: Call) -> Callable[..., None]:
+    """A row that the backend has to run: on another device, or in half types."""
+    op, params, count = call.op, call.params, len(call.inputs)
+    backend = dispatch.backend_for(params["device"]) if "device" in params else dispatch._by_type[np.ndarray]
+
+    def general(*found: Any) -> None:
+        result = backend.run(op, list(found[:count]), params)
+        for array, made in zip(found[count:], result if op.result is not None else (result,)):
+            np.copyto(array, made)
+
+    return general

@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 from gradlab.device import CPU, Device
 from gradlab.graph.ir import Call, Value
+from gradlab.graph.memory import Shared
 
 
 class Line(NamedTuple):
@@ -19,6 +20,7 @@ class Line(NamedTuple):
     updates  (value of an input or of state, value that is written into its memory after all calls)
     device   where all of it lies
     lasting  positions of outputs whose arrays are mostly the same ones in each run
+    shared   memory for intermediate values that other executables use as well
     """
 
     calls: Sequence[Call]
@@ -28,3 +30,4 @@ class Line(NamedTuple):
     updates: Sequence[tuple[Value, Value]]
     device: Device = CPU
     lasting: frozenset[int] = frozenset()
+    shared: Shared | None = None

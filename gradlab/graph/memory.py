@@ -7,6 +7,7 @@ import ctypes
 import heapq
 import mmap
 import os
+import threading
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -54,6 +55,10 @@ class Plan:
 
 def arena(size: int) -> Any:
     """Bytes for a plan, on huge pages where the system has them. What the run before had in its place goes back to the system first."""
+    return np.frombuffer(_mapped(size), np.uint8)
+
+
+def _mapped(size: int) -> mmap.mmap:
     if size >= 1 << 21:
         give_back()
     # Private memory: the system gives huge pages to shared memory (Python's default) only where a mount option says so.
@@ -61,7 +66,7 @@ def arena(size: int) -> Any:
     memory = mmap.mmap(-1, max(size, 1), **private)
     if size >= 1 << 21 and hasattr(mmap, "MADV_HUGEPAGE"):
         memory.madvise(mmap.MADV_HUGEPAGE)
-    return np.frombuffer(memory, np.uint8)
+    return memory
 
 
 def give_back() -> None:
@@ -69,6 +74,28 @@ def give_back() -> None:
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None) if os.name == "posix" else None
     if trim is not None:
         trim(0)
+
+
+class Shared:
+    """Memory for the intermediate values of several programs, of which one runs at a time, under the lock."""
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self._map: mmap.mmap | None = None
+
+    def of(self, size: int) -> Any:
+        """At least so many bytes: those that other programs use, if they are enough."""
+        if self._map is None:
+            self._map = _mapped(size)
+        elif len(self._map) < size:
+            self._map = _mapped(2 * size)  # the next larger program finds room, and what nobody has touched takes no memory
+        return np.frombuffer(self._map, np.uint8)
+
+    def rest(self) -> None:
+        """Nobody needs it for a while: if no program is running, its pages go back to the system until they are touched again."""
+        if self._map is not None and hasattr(mmap, "MADV_DONTNEED") and self.lock.acquire(blocking=False):
+            self._map.madvise(mmap.MADV_DONTNEED)
+            self.lock.release()
 
 
 class _Buffer:

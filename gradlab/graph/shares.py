@@ -7,20 +7,20 @@ they save.
 
 from __future__ import annotations
 
-import ctypes
 import functools
 import itertools
 import os
 import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from queue import SimpleQueue
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from gradlab.graph.blas import thread_count
 from gradlab.graph.ir import Call, Value
+from gradlab.graph.updating import update_of
 from gradlab.spec import count
 
 LEAST = 1 << 18  # elements of the largest operand that are worth a second thread
@@ -31,14 +31,18 @@ class Cut(NamedTuple):
 
     shaped: whether the parameter `shape` is that of the result, which is cut
     summed: whether each thread makes a summand of the whole result
-    least: elements of the largest operand that are worth a second thread
+    least: elements of the largest operand that are worth a second thread in a program that uses some
+    asks: those that are worth that the program uses threads; 0 where none are
+    block: elements of a piece, for rows that read their operands several times: also one thread works piece by piece then, in the cache
     """
 
     inputs: Sequence[int | None]
     outputs: Sequence[int | None]
     shaped: bool = False
     summed: bool = False
-    least: int = 1 << 19
+    least: int = 1 << 17
+    asks: int = 1 << 19
+    block: int = 0
 
 
 CUTS = {
@@ -49,8 +53,10 @@ CUTS = {
     "convolution_dw": Cut((0, 0), (None,), summed=True),
     "max_pool": Cut((0,), (0, 0)),
     "max_pool_backward": Cut((0, 0), (0,), shaped=True),
-    "scaled_dot_product_attention": Cut((0, 0, 0, None), (0, 0), least=LEAST),
-    "scaled_dot_product_attention_backward": Cut((0, 0, 0, 0, 0, None, 0, 0), (0, 0, 0), least=LEAST),
+    "batch_norm": Cut((1, 0, 0), (1, 0, 0, 0), asks=0, block=1 << 16),
+    "batch_norm_backward": Cut((1, 1, 0, 0, 0), (1, 0, 0), asks=0, block=1 << 16),
+    "scaled_dot_product_attention": Cut((0, 0, 0, None), (0, 0), least=LEAST, asks=LEAST),
+    "scaled_dot_product_attention_backward": Cut((0, 0, 0, 0, 0, None, 0, 0), (0, 0, 0), least=LEAST, asks=LEAST),
 }
 PRODUCTS = ("matmul", "linear")
 MOST_ALONE = 1 << 23  # multiplications of a product that one thread does alone
@@ -66,9 +72,9 @@ def threads() -> int:
     return max(1, int(wanted)) if wanted else len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def pieces(size: int, most: int) -> list[tuple[int, int]]:
+def pieces(size: int, most: int, wanted: int = 0) -> list[tuple[int, int]]:
     """A range cut into several pieces for each thread, so that one which comes late finds less left; at most so many."""
-    parts = min(2 * threads(), most)
+    parts = min(max(2 * threads(), wanted), most)
     edges = [size * i // parts for i in range(parts + 1)]
     return list(itertools.pairwise(edges))
 
@@ -86,11 +92,11 @@ def shared(call: Call, arrays: Sequence[Any]) -> list[list[Job]] | None:
     if call.op.name.startswith("scaled_dot") and arrays[cut.inputs.index(None)] is not None:
         return None  # a mask may be repeated
     sizes = {a.shape[d] for a, d in zip(arrays, dims) if a is not None and d is not None}
-    if len(sizes) != 1 or min(sizes) < threads():
+    if len(sizes) != 1 or min(sizes) < (2 if cut.block else threads()):
         return None
     size = sizes.pop()
     jobs: list[list[Job]] = []
-    for first, last in pieces(size, threads() if call.op.name in PRODUCTS else size):
+    for first, last in pieces(size, threads() if call.op.name in PRODUCTS else size, _blocks(cut, arrays)):
         given = [a if a is None or d is None else a[(slice(None),) * d + (slice(first, last),)] for a, d in zip(arrays, dims)]
         params = call.params
         if cut.shaped:
@@ -106,7 +112,7 @@ def _update(call: Call, arrays: Sequence[Any]) -> list[list[Job]] | None:
     if any(a is not None and a.shape == shape and not a.flags.c_contiguous for a in arrays):
         return None
     flat = [a.reshape(-1) if a is not None and a.shape == shape else None for a in arrays]
-    size, inputs = count(shape), len(call.inputs)
+    size, inputs, run = count(shape), len(call.inputs), update_of(call)
     jobs: list[list[Job]] = []
     for i, (first, last) in enumerate(pieces(size, size)):
         given = [a if f is None else f[first:last] for a, f in zip(arrays, flat)]
@@ -117,7 +123,7 @@ def _update(call: Call, arrays: Sequence[Any]) -> list[list[Job]] | None:
                     given[k] = np.empty_like(a)
                     if k < inputs:
                         job.append((np.copyto, (given[k], a), {}))
-        jobs.append([*job, (call.op.cpu, tuple(given), call.params)])
+        jobs.append([*job, (run, tuple(given), call.params)])
     return jobs
 
 
@@ -128,16 +134,31 @@ def may_be_shared(call: Call) -> bool:
         return threads() > 1 and work(call) >= MOST_ALONE
     if threads() < 2 or (name not in CUTS and name not in UPDATES):
         return False
-    return max(count(x.spec.shape) for x in (*call.inputs, *call.outputs) if isinstance(x, Value)) >= _least(call)
+    return _largest(call) >= (CUTS[name].least if name in CUTS else 4 * LEAST)
 
 
 def asks_for_threads(call: Call) -> bool:
     """Whether a program should use threads because of a call; products alone have OpenBLAS's."""
-    return call.op.name not in PRODUCTS and may_be_shared(call)
+    name = call.op.name
+    if threads() < 2 or (name not in CUTS and name not in UPDATES):
+        return False
+    return _largest(call) >= (CUTS[name].asks if name in CUTS else 4 * LEAST) > 0
 
 
-def _least(call: Call) -> int:
-    return CUTS[call.op.name].least if call.op.name in CUTS else 4 * LEAST
+def runs_in_blocks(call: Call) -> bool:
+    """Whether one thread, too, had better work piece by piece."""
+    cut = CUTS.get(call.op.name)
+    return cut is not None and 0 < 2 * cut.block <= _largest(call)
+
+
+def _largest(call: Call) -> int:
+    """Elements of a call's largest operand."""
+    return max(count(x.spec.shape) for x in (*call.inputs, *call.outputs) if isinstance(x, Value))
+
+
+def _blocks(cut: Cut, arrays: Sequence[Any]) -> int:
+    """How many pieces a row had better be cut into."""
+    return max(a.size for a in arrays if a is not None) // cut.block if cut.block else 0
 
 
 def work(call: Call) -> int:
@@ -156,14 +177,20 @@ def _product(arrays: Sequence[Any]) -> Cut | None:
     return Cut((0, 0), (0,)) if a.ndim == b.ndim and a.shape[0] == b.shape[0] == y.shape[0] else None
 
 
-def run_shared(call: Call, jobs: list[list[Job]]) -> None:
-    """Run the jobs of a call together."""
+def run_shared(call: Call, jobs: list[list[Job]], threaded: bool = True) -> None:
+    """Run the jobs of a call, together on all threads or one after the other."""
     straight([job for of_one in jobs for job in of_one[:-1]])
-    together([of_one[-1:] for of_one in jobs])
+    (together if threaded else run_alone)([of_one[-1:] for of_one in jobs])
     if call.op.name in CUTS and CUTS[call.op.name].summed:
         target, *others = [of_one[-1][1][-1] for of_one in jobs]
         for other in others:
             np.add(target, other, target)
+
+
+def run_alone(lists: Sequence[Sequence[Job]]) -> None:
+    """Run lists of jobs one after the other."""
+    for jobs in lists:
+        straight(jobs)
 
 
 def straight(jobs: Sequence[Job]) -> None:
@@ -215,13 +242,13 @@ class Alone:
     """While it is entered, OpenBLAS runs on one thread."""
 
     def __enter__(self) -> None:
-        blas = _blas()
+        blas = thread_count()
         self._was = 1 if blas is None else blas[0]()
         if blas is not None and self._was != 1:
             blas[1](1)
 
     def __exit__(self, *error: Any) -> None:
-        blas = _blas()
+        blas = thread_count()
         if blas is not None and self._was != 1:
             blas[1](self._was)
 
@@ -258,18 +285,3 @@ def _forget() -> None:
 
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_forget)
-
-
-@functools.cache
-def _blas() -> tuple[Callable[[], int], Callable[[int], None]] | None:
-    """How many threads the OpenBLAS of NumPy's wheels uses, and how to set it; None where NumPy has another library."""
-    for path in sorted((Path(np.__file__).parent.parent / "numpy.libs").glob("*openblas*")):
-        try:
-            library = ctypes.PyDLL(str(path))
-            get, put = library.scipy_openblas_get_num_threads64_, library.scipy_openblas_set_num_threads64_
-        except (OSError, AttributeError):
-            continue
-        get.argtypes, get.restype = [], ctypes.c_int
-        put.argtypes, put.restype = [ctypes.c_int], None
-        return get, put
-    return None

@@ -5,14 +5,12 @@
 #ifndef GRADLAB_ATTENTION_H
 #define GRADLAB_ATTENTION_H
 
-#include "gemm.h"
+#include "vectors.h"
 #include "scalar_math.h"
 
 namespace {
 
-using V = Wide<float>::type;
-typedef int32_t Whole __attribute__((vector_size(BYTES)));
-constexpr int64_t L = LANES<float>, P = PANEL<float>;
+constexpr int64_t P = PANEL<float>;
 constexpr int64_t QUERIES = 48, KEYS = 128, SPAN = KEYS + P;  // of a block, of a tile; the distance of a tile's rows
 static_assert(KEYS % P == 0 && QUERIES % ROWS == 0 && ROWS + L <= 2 * P, "a tile is whole panels, with room for a group of keys");
 
@@ -21,7 +19,6 @@ thread_local Scratch own;
 inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 inline int64_t most(int64_t a, int64_t b) { return a > b ? a : b; }
 inline int64_t upward(int64_t n, int64_t unit) { return (n + unit - 1) / unit * unit; }
-inline V all(float x) { return x - V{}; }
 template <size_t... J> inline Whole numbers(std::index_sequence<J...>) { return Whole{int32_t(J)...}; }
 inline Whole numbers() { return numbers(std::make_index_sequence<L>()); }  // 0, 1, 2 ...
 
@@ -47,26 +44,6 @@ inline Sizes sizes(const int64_t* p) {
 }
 // Keys before `end` that queries before `row` may see.
 inline int64_t visible(const Sizes& s, int64_t row, int64_t end) { return s.causal ? least(row, end) : end; }
-
-// The larger number; y where one is NaN. Compilers make two or three instructions of a comparison and a choice.
-#if defined(__AVX512F__)
-inline V larger(V x, V y) { return (V)_mm512_max_ps((__m512)x, (__m512)y); }
-#elif defined(__AVX__)
-inline V larger(V x, V y) { return (V)_mm256_max_ps((__m256)x, (__m256)y); }
-#else
-inline V larger(V x, V y) { return x > y ? x : y; }
-#endif
-
-// exp of what is not far above 0, by the polynomial of scalar_math.h. Below the normal floats the power of two, and so the result, is 0.
-inline V exponential(V x) {
-  x = larger(all(-88.2f), x);
-  const V shifted = fused(x, all(1.442695041f), all(12582912.0f)), n = shifted - all(12582912.0f);
-  const V r = fused(n, all(-1.428606820e-06f), fused(n, all(-6.931457520e-01f), x));
-  V p = fused(all(1.393998973e-03f), r, all(8.366576396e-03f));
-  p = fused(p, r, all(4.166641086e-02f)), p = fused(p, r, all(1.666654348e-01f)), p = fused(p, r, all(0.5f));
-  const V power = (V)(((Whole)shifted - 0x4b400000 + 127) << 23);
-  return fused(fused(p * r, r, r), power, power);
-}
 
 inline float sum_of(V v) {
   float lane[L];

@@ -1,42 +1,65 @@
-// Batch norm with the statistics of the batch, and its derivative; both also with a ReLU behind the norm. One channel is one thread's work, so that what the first pass reads
-// is still in the cache for the next ones. float; x and y are contiguous [images, channels, places].
+// Batch norm with the statistics of the batch, and its derivative; both also with a ReLU behind the norm. One channel is one thread's work, so
+// that what the first pass reads is still in the cache for the next ones. float; x and y are contiguous [images, channels, places].
 #include "runtime.h"
 
 #include <cmath>
 
 namespace {
 
-// A sum of many numbers: running float totals that vectorise, emptied into a double before they get inexact.
-struct Sum {
-  static constexpr int LANES = 32;
-  static constexpr int64_t MOST = 256;  // additions to one total
-  float lane[LANES] = {};
-  double total = 0;
-  int64_t added = 0;
+typedef float V __attribute__((vector_size(32)));
+typedef float Loose __attribute__((vector_size(32), aligned(4), may_alias));
+constexpr int L = 8, TOGETHER = 4;      // lanes; vectors that are added to at a time
+constexpr int64_t MOST = 256;           // additions to one float, before it gets inexact
+inline V load(const float* at) { return *(const Loose*)at; }
+inline void store(float* at, V v) { *(Loose*)at = v; }
 
-  void flush() {
-    for (int j = 0; j < LANES; ++j) total += lane[j], lane[j] = 0;
-    added = 0;
-  }
-  template <typename F> void add(int64_t n, F of) {
-    for (int64_t first = 0; first < n; first += MOST * LANES) {
-      const int64_t last = first + MOST * LANES < n ? first + MOST * LANES : n;
-      if (added + (last - first) / LANES + 1 > MOST) flush();
-      added += (last - first) / LANES + 1;
-      float own[LANES];
-      std::memcpy(own, lane, sizeof own);
-      int64_t i = first;
-      for (; i + LANES <= last; i += LANES)
-        for (int j = 0; j < LANES; ++j) own[j] += of(i + j);
-      for (int j = 0; i + j < last; ++j) own[j] += of(i + j);
-      std::memcpy(lane, own, sizeof own);
-    }
-  }
-  double value() {
-    flush();
-    return total;
-  }
+struct Layout {
+  int64_t images, channels, places;
+  int64_t image() const { return channels * places; }
 };
+
+// N sums over a channel's places in all images, in running float totals that are emptied into doubles in time. of(x, dy, out): what the
+// elements at x and dy add to each. For a row's last elements x is filled up with `fill`, and dy with zeros.
+template <int N, typename F> void totals(const float* x, const float* dy, const Layout& s, float fill, double* sums, F of) {
+  constexpr int64_t STEP = TOGETHER * L;
+  for (int n = 0; n < N; ++n) sums[n] = 0;
+  V own[TOGETHER][N] = {};
+  int64_t added = 0;
+  const auto flush = [&] {
+    for (int n = 0; n < N; ++n) {
+      for (int u = 0; u < TOGETHER; ++u)
+        for (int l = 0; l < L; ++l) sums[n] += own[u][n][l];
+      for (int u = 0; u < TOGETHER; ++u) own[u][n] = V{};
+    }
+    added = 0;
+  };
+  for (int64_t i = 0; i < s.images; ++i, x += s.image(), dy += s.image())
+    for (int64_t first = 0; first < s.places; first += MOST * STEP / 2) {
+      const int64_t last = first + MOST * STEP / 2 < s.places ? first + MOST * STEP / 2 : s.places, most = (last - first) / STEP + TOGETHER;
+      if (added + most > MOST) flush();
+      added += most;
+      V some[TOGETHER][N];
+      std::memcpy(some, own, sizeof own);
+      const auto add = [&](const float* in, const float* slope, int u) {
+        V found[N];
+        of(in, slope, found);
+#pragma GCC unroll 2
+        for (int n = 0; n < N; ++n) some[u][n] += found[n];
+      };
+      int64_t j = first;
+      for (; j + STEP <= last; j += STEP)
+#pragma GCC unroll 4
+        for (int u = 0; u < TOGETHER; ++u) add(x + j + u * L, dy + j + u * L, u);
+      for (; j + L <= last; j += L) add(x + j, dy + j, 0);
+      if (j < last) {
+        float in[L], slope[L];
+        for (int l = 0; l < L; ++l) in[l] = j + l < last ? x[j + l] : fill, slope[l] = j + l < last ? dy[j + l] : 0;
+        add(in, slope, 1);
+      }
+      std::memcpy(own, some, sizeof own);
+    }
+  flush();
+}
 
 // Many channels of one place each (a matrix): rows are added up, COLUMNS channels at a time.
 constexpr int64_t COLUMNS = 64;
@@ -50,10 +73,6 @@ template <typename F> void column_sums(int64_t rows, int64_t wide, double* sum, 
     for (int64_t j = 0; j < wide; ++j) sum[j] += some[j];
   }
 }
-
-struct Layout {
-  int64_t images, channels, places;
-};
 
 // What a channel's results are made of.
 inline void statistics(double squares, double n, double eps, float* var, float* rstd) {
@@ -126,19 +145,15 @@ GRADLAB_KERNEL gradlab_batch_norm(char** p, const int64_t* v, int part, int part
   const float *weight = v[4] ? (const float*)p[5] : nullptr, *bias = v[5] ? (const float*)p[6] : nullptr;
   if (s.places == 1) return forward_columns(p, s, eps, weight, bias, share(s.channels, part, parts, 16));
   float *mean = (float*)p[1], *rstd = (float*)p[2], *var = (float*)p[3];
-  const Share mine = share(s.channels, part, parts);
-  for (int64_t c = mine.first; c < mine.last; ++c) {
-    Sum sum, squares;
-    for (int64_t i = 0; i < s.images; ++i) {
-      const float* x = (const float*)p[4] + (i * s.channels + c) * s.places;
-      sum.add(s.places, [=](int64_t j) { return x[j]; });
-    }
-    const float m = mean[c] = float(sum.value() / n);
-    for (int64_t i = 0; i < s.images; ++i) {
-      const float* x = (const float*)p[4] + (i * s.channels + c) * s.places;
-      squares.add(s.places, [=](int64_t j) { const float d = x[j] - m; return d * d; });
-    }
-    statistics(squares.value(), n, eps, var + c, rstd + c);
+  Pieces pieces(p, part, parts, s.channels);
+  for (Share piece; pieces.next(piece);) {
+    const int64_t c = piece.first;
+    const float* channel = (const float*)p[4] + c * s.places;
+    double sum, squares;
+    totals<1>(channel, channel, s, 0, &sum, [](const float* x, const float*, V* out) { out[0] = load(x); });
+    const float m = mean[c] = float(sum / n);
+    totals<1>(channel, channel, s, m, &squares, [=](const float* x, const float*, V* out) { const V d = load(x) - m; out[0] = d * d; });
+    statistics(squares, n, eps, var + c, rstd + c);
     const float scale = weight ? rstd[c] * weight[c] : rstd[c], shift = bias ? bias[c] : 0;
     for (int64_t i = 0; i < s.images; ++i) {
       const float* x = (const float*)p[4] + (i * s.channels + c) * s.places;
@@ -151,8 +166,9 @@ GRADLAB_KERNEL gradlab_batch_norm(char** p, const int64_t* v, int part, int part
 // The same result once more, from the statistics: y, x, weight, bias, mean, rstd, what is added; parameters: images, channels, places,
 // whether something is added
 GRADLAB_KERNEL gradlab_batch_norm_relu_again(char** p, const int64_t* v, int part, int parts) {
-  const Share mine = share(v[0] * v[1], part, parts);
-  for (int64_t u = mine.first; u < mine.last; ++u) {
+  Pieces pieces(p, part, parts, v[0] * v[1], (v[0] * v[1] + 15) / 16);
+  for (Share mine; pieces.next(mine);)
+    for (int64_t u = mine.first; u < mine.last; ++u) {
     const int64_t c = u % v[1], at = u * v[2];
     const float scale = ((const float*)p[5])[c] * ((const float*)p[2])[c];
     apply((const float*)p[1] + at, ((const float*)p[4])[c], scale, ((const float*)p[3])[c], v[3] ? (const float*)p[6] + at : nullptr, true, v[2],
@@ -160,24 +176,30 @@ GRADLAB_KERNEL gradlab_batch_norm_relu_again(char** p, const int64_t* v, int par
   }
 }
 
-// One channel of the derivative; slope(i, j): the gradient at place j of image i.
+// One channel of the derivative; slope(x, dy): the gradients at some places.
 template <typename F> void backward_channel(char** p, const Layout& s, int64_t c, float weight, F slope) {
   const float m = ((const float*)p[6])[c], rstd = ((const float*)p[7])[c], n = float(s.images * s.places);
-  Sum sum, dot;
-  for (int64_t i = 0; i < s.images; ++i) {
-    const float* x = (const float*)p[4] + (i * s.channels + c) * s.places;
-    const auto dy = slope(i);
-    sum.add(s.places, [=](int64_t j) { return dy(j); });
-    dot.add(s.places, [=](int64_t j) { return dy(j) * (x[j] - m); });
-  }
-  const float dbias = ((float*)p[2])[c] = float(sum.value()), dweight = ((float*)p[1])[c] = float(dot.value()) * rstd;
+  const float *dy = (const float*)p[3] + c * s.places, *x = (const float*)p[4] + c * s.places;
+  double sums[2];
+  totals<2>(x, dy, s, m, sums, [=](const float* x, const float* dy, V* out) {
+    const V in = load(x), g = slope(in, load(dy));
+    out[0] = g, out[1] = g * (in - m);
+  });
+  const float dbias = ((float*)p[2])[c] = float(sums[0]), dweight = ((float*)p[1])[c] = float(sums[1]) * rstd;
   const float along = dweight * rstd / n, shift = dbias / n, scale = rstd * weight;
-  for (int64_t i = 0; i < s.images; ++i) {
-    const int64_t at = (i * s.channels + c) * s.places;
-    const float* x = (const float*)p[4] + at;
-    const auto dy = slope(i);
-    float* dx = (float*)p[0] + at;
-    for (int64_t j = 0; j < s.places; ++j) dx[j] = (dy(j) - (x[j] - m) * along - shift) * scale;
+  const auto result = [=](const float* x, const float* dy) { const V in = load(x); return (slope(in, load(dy)) - (in - m) * along - shift) * scale; };
+  float* dx = (float*)p[0] + c * s.places;
+  for (int64_t i = 0; i < s.images; ++i, x += s.image(), dy += s.image(), dx += s.image()) {
+    int64_t j = 0;
+#pragma GCC ivdep
+    for (; j + L <= s.places; j += L) store(dx + j, result(x + j, dy + j));
+    if (j < s.places) {
+      float in[L] = {}, given[L] = {}, found[L];
+      std::memcpy(in, x + j, sizeof(float) * size_t(s.places - j));
+      std::memcpy(given, dy + j, sizeof(float) * size_t(s.places - j));
+      store(found, result(in, given));
+      std::memcpy(dx + j, found, sizeof(float) * size_t(s.places - j));
+    }
   }
 }
 
@@ -187,23 +209,15 @@ GRADLAB_KERNEL gradlab_batch_norm_backward(char** p, const int64_t* v, int part,
   const Layout s = {v[0], v[1], v[2]};
   const float* weight = v[3] ? (const float*)p[5] : nullptr;
   if (s.places == 1) return backward_columns(p, s, weight, share(s.channels, part, parts, 16));
-  const Share mine = share(s.channels, part, parts);
-  for (int64_t c = mine.first; c < mine.last; ++c) {
+  Pieces pieces(p, part, parts, s.channels);
+  for (Share piece; pieces.next(piece);) {
+    const int64_t c = piece.first;
     const float w = weight ? weight[c] : 1;
-    const float* dy = (const float*)p[3] + c * s.places;
-    const int64_t image = s.channels * s.places;
     if (!v[4]) {
-      backward_channel(p, s, c, w, [=](int64_t i) {
-        const float* row = dy + i * image;
-        return [=](int64_t j) { return row[j]; };
-      });
+      backward_channel(p, s, c, w, [](V, V dy) { return dy; });
       continue;
     }
-    const float* x = (const float*)p[4] + c * s.places;
     const float m = ((const float*)p[6])[c], scale = ((const float*)p[7])[c] * w, shift = ((const float*)p[8])[c];
-    backward_channel(p, s, c, w, [=](int64_t i) {
-      const float *row = dy + i * image, *in = x + i * image;
-      return [=](int64_t j) { return normal(in[j], m, scale, shift) <= 0 ? 0.0f : row[j]; };
-    });
+    backward_channel(p, s, c, w, [=](V x, V dy) { return (x - m) * scale + shift <= 0 ? V{} : dy; });
   }
 }

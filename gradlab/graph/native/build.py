@@ -7,22 +7,33 @@ import functools
 import os
 import re
 from collections.abc import Callable, Iterable
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-from gradlab.backends.cuda.emulator.toolchain import CompilerMissing, Workshop, cache_directory, compiler, digest, run
+from gradlab.backends.cuda.emulator.toolchain import CompilerMissing, cache_directory, compiler, digest
+from gradlab.graph.native.works import Job, works
 from gradlab.kernel import source_directory
 
 HERE = Path(__file__).resolve().parent
+LEAN = HERE / "lean"  # comes before the standard library's headers
 FLAGS = (
-    "-std=c++17", "-O3", "-march=native", "-fPIC", "-shared", "-w", "-fwrapv", "-fno-math-errno", "-fno-trapping-math",
-    "-fno-strict-aliasing", "-pthread",
+    "-std=c++17", "-march=native", "-fPIC", "-shared", "-w", "-fwrapv", "-fno-math-errno", "-fno-trapping-math", "-fno-strict-aliasing",
+    "-pthread",
 )  # fmt: skip
 # Generated loops keep every rounding: x*x - x*x has to be 0 here as in eager mode. The kernels written by hand may use fused
 # multiplication and addition, which doubles the speed of a product.
 EXACT, FUSED = "-ffp-contract=off", "-ffp-contract=fast"
-SLOWEST = "gemm.cpp"  # to compile: it begins first
+# How hard the compiler tries: LOOPS for generated texts and files that are not named here. Where the vectors are written by hand it has
+# nothing to gain from the rest, which takes it as long again; some loops are as fast with vectors and nothing else.
+LOOPS, VECTORS, BY_HAND = ("-O3",), ("-O2", "-ftree-vectorize"), ("-O2",)
+TUNING = {
+    **dict.fromkeys(("avg_pool.cpp", "batch_norm.cpp", "conv_dw.cpp", "cross_entropy.cpp", "max_pool.cpp", "softmax.cpp"), VECTORS),
+    **dict.fromkeys(("attention.cpp", "attention_backward.cpp", "conv.cpp", "gemm.cpp", "gemm_double.cpp", "movement.cpp"), BY_HAND),
+    **dict.fromkeys(("pool.cpp", "watch.cpp", "winograd.cpp", "winograd_dw.cpp"), BY_HAND),
+}
+ALWAYS = ("pool.cpp", "watch.cpp")  # what any program needs soon
+# The dearest to compile begin first.
+DEAREST = ("gemm.cpp", "conv_dw.cpp", "conv.cpp", "winograd_dw.cpp", "winograd.cpp", "attention_backward.cpp", "attention.cpp")
 
 
 @functools.cache
@@ -48,37 +59,43 @@ def _processor() -> str:
     return found.group() if found else ""
 
 
-def _own() -> tuple[str, ...]:
+def _own(effort: tuple[str, ...]) -> tuple[str, ...]:
     """Flags that only one of the compilers knows."""
     if compiler().is_zig:
         return ("-fno-sanitize=all",)  # which it switches on by itself
-    # GNU's jump threading computes apart what a limit gives: two instructions of a clamp in a vector loop become six.
-    return ("-fno-thread-jumps",) if "Free Software Foundation" in compiler().version else ()
+    if "Free Software Foundation" not in compiler().version:
+        return ()
+    # GNU's jump threading computes apart what a limit gives: two instructions of a clamp in a vector loop become six. At -O2 it would make
+    # vectors of loops of a fixed length alone.
+    return ("-fno-thread-jumps", *["-fvect-cost-model=dynamic"] * (effort is VECTORS))
 
 
 def built(text: str, file: str = "") -> Path:
     """The shared library of a C++ text, or of a source in this directory, compiled unless it is in the cache."""
+    job = _job(text, file)
+    if not job.target.exists():
+        works.finish([job])
+    return job.target
+
+
+def _job(text: str, file: str) -> Job:
+    """What the compiler has to do for a text or a source."""
     source = _text(file) if file else text
     headers = [_text(name) for name in _included(source)]
     directory = cache_directory().parent / "programs"
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    flags = (*FLAGS, FUSED if file else EXACT, *_own())
-    target = directory / f"{digest(source, *headers, *flags, _processor())}.so"
-    if not target.exists():
-        with Workshop(target) as shop:
-            if not file:
-                (shop.directory / "program.cpp").write_text(text)
-            library = shop.directory / "program.so"
-            include = [f"-I{HERE}", f"-I{source_directory()}"]
-            run([*flags, *include, HERE / file if file else "program.cpp", "-o", library], "a compiled CPU program", shop.directory)
-            shop.deliver(library)
-    return target
+    effort = TUNING.get(file, LOOPS)
+    flags = (*FLAGS, *effort, FUSED if file else EXACT, *_own(effort))
+    target = directory / f"{digest(source, *headers, _text('cmath'), *flags, _processor())}.so"
+    include = (f"-I{LEAN}", f"-I{HERE}", f"-I{source_directory()}")
+    cost = len(DEAREST) - DEAREST.index(file) if file in DEAREST else len(source) / 1e6
+    return Job(target, (*flags, *include), str(HERE / file) if file else "", text, cost)
 
 
 @functools.cache
 def _text(name: str) -> str:
     """A source or header beside this module or among the kernels."""
-    return next(path for folder in (HERE, source_directory()) if (path := folder / name).exists()).read_text()
+    return next(path for folder in (HERE, LEAN, source_directory()) if (path := folder / name).exists()).read_text()
 
 
 def _included(source: str) -> list[str]:
@@ -115,22 +132,14 @@ def libraries(names: Iterable[str], text: str = "") -> Callable[[str], Any]:
     What is not in the cache is compiled, several files at a time; what no program needs is not compiled at all.
     """
     files = {name: _sources().get(name, "") for name in names}
-    wanted = sorted({file for file in files.values() if file}, key=lambda file: (file != SLOWEST, -len(_text(file))))
-    jobs = [(text, "")] * bool(text) + [("", file) for file in wanted]
-    paths: Iterable[Path]
-    if len(jobs) > 1:
-        with ThreadPoolExecutor(os.cpu_count() or 1) as pool:
-            paths = list(pool.map(lambda job: built(*job), jobs))
-    else:
-        paths = [built(*job) for job in jobs]
-    owners = {file: loaded(path) for (_, file), path in zip(jobs, paths)}
+    sources = [*[""] * bool(text), *dict.fromkeys(file for file in files.values() if file)]
+    jobs = [_job("" if file else text, file) for file in sources]
+    if not all(job.target.exists() for job in jobs):
+        works.begin([*jobs, *(_job("", file) for file in ALWAYS)])
+        works.finish(jobs)
+    owners = {file: loaded(job.target) for file, job in zip(sources, jobs)}
+    _text.cache_clear()  # 200 kB that are seldom wanted again
     return lambda name: getattr(owners[files[name]], name)
-
-
-@functools.cache
-def function(name: str) -> Any:
-    """One function written by hand, as ctypes sees it."""
-    return libraries([name])(name)
 
 
 @functools.cache

@@ -77,9 +77,9 @@ GRADLAB_KERNEL gradlab_correlate(char** p, const int64_t* v, int part, int parts
   float* spread_to = panel + deepest * P;
   float* staged = spread_to + (s.c * channel + 4 * P) / 2 * 2;
   int64_t* taps = (int64_t*)(staged + own * stage);
-  const Share mine = share(s.n * bands, part, parts);
-  for (int64_t u = mine.first; u < mine.last; ++u) {
-    const int64_t n = u / bands, first = u % bands * band;
+  Pieces pieces(p, part, parts, s.n * bands);
+  for (Share piece; pieces.next(piece);) {
+    const int64_t u = piece.first, n = u / bands, first = u % bands * band;
     spread((const float*)p[1], s, n, 0, s.c, first, rows, plane, spread_to);
     at = w + 12;
     for (int64_t f = 0; f < phases; ++f) {

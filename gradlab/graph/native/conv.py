@@ -6,11 +6,13 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from gradlab.dtype import FLOAT32
+from gradlab.dtype import FLOAT32, INT64
 from gradlab.graph.ir import Call
 from gradlab.graph.native import winograd
 from gradlab.graph.native.lower import Lowering, TaskSpec, Unsupported, lowers, widest
-from gradlab.graph.native.place import Place
+from gradlab.graph.native.place import ARENA, Place, place_of
+from gradlab.ops.conv import output_shape
+from gradlab.spec import Spec
 
 SPREAD = 1 << 16  # floats of an image, or of a band of it, that stay in the second-level cache beside the rest
 UNITS = 8  # pieces of work worth making of a batch
@@ -120,6 +122,18 @@ def convolution(call: Call, ctx: Lowering) -> list[TaskSpec]:
     return [correlate(y, source, weights, bias, g.groups, g.stride, (1, 1), [_forward_phase(y, weights.shape[2:], g)], relu)]
 
 
+@lowers("convolution_relu_pool")
+def convolution_relu_pool(call: Call, ctx: Lowering) -> list[TaskSpec]:
+    """The same with a pooling behind it, which only Winograd's algorithm has (`fuse_pooling.py`)."""
+    x, w, b = call.inputs
+    g = _geometry(call.params)
+    source, weights = _images(ctx.place(x)), _images(ctx.dense(w))
+    pooled = winograd.Pooled(ctx.dense(call.outputs[0]), ctx.dense(call.outputs[1], INT64))
+    y = place_of(ARENA, Spec(output_shape(source.shape, weights.shape, *g), FLOAT32))  # of which there is no more than a part at a time
+    bias = None if b is None else ctx.dense(b)
+    return winograd.correlate(y, source, weights, bias, (-g.padding[0], -g.padding[1]), ctx, relu=True, pooled=pooled)
+
+
 def gradient_phases(sizes: Sequence[int], kernel: Sequence[int], g: Geometry) -> list[Phase]:
     """The input's pixels by their place within a stride. A pixel at fy + stride·j meets, through the kernel's place k, the output at
     j + (fy + padding - k·dilation) / stride, where that is a whole number."""
@@ -155,6 +169,30 @@ def convolution_dx(call: Call, ctx: Lowering) -> list[TaskSpec]:
         at += g.groups * channels * outputs * len(phase.places)
     turn = TaskSpec("gradlab_conv_turn", tuple(map(int, numbers)), (turned, w), widest(w.size))
     return [turn, correlate(dx, dy, turned, None, g.groups, (1, 1), g.stride, phases)]
+
+
+def _pooled(call: Call, first: int, ctx: Lowering) -> tuple[Place, winograd.Pooled]:
+    """The gradient of a convolution's result, given as that of the pooling's behind it and its indices, inputs `first` and the next."""
+    pooled = winograd.Pooled(ctx.dense(call.inputs[first]), ctx.dense(call.inputs[first + 1], INT64))
+    return place_of(ARENA, Spec(call.params["result"], FLOAT32)), pooled
+
+
+@lowers("convolution_dx_pooled")
+def convolution_dx_pooled(call: Call, ctx: Lowering) -> list[TaskSpec]:
+    """The input's gradient behind a pooling's."""
+    g = _geometry(call.params)
+    dy, pooled = _pooled(call, 0, ctx)
+    w, dx = _images(ctx.dense(call.inputs[2])), _images(ctx.dense(call.outputs[0]))
+    return winograd.correlate(dx, dy, w, None, (g.padding[0] - 2, g.padding[1] - 2), ctx, back=True, pooled=pooled)
+
+
+@lowers("convolution_dw_pooled")
+def convolution_dw_pooled(call: Call, ctx: Lowering) -> list[TaskSpec]:
+    """The weight's gradient behind a pooling's."""
+    g = _geometry(call.params)
+    dy, pooled = _pooled(call, 1, ctx)
+    x, dw = _images(ctx.place(call.inputs[0])), _images(ctx.dense(call.outputs[0]))
+    return winograd.slope(dw, x, dy, (-g.padding[0], -g.padding[1]), ctx, pooled)
 
 
 @lowers("convolution_dw")

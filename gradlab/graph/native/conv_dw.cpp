@@ -68,12 +68,7 @@ void pack_taps(const float* const* taps, int64_t first, int64_t deep, float* out
   for (int64_t i = 0; i < deep; i += L)
     for (int64_t h = 0; h < P; h += L) {
       V rows[L];
-#pragma GCC unroll 16
-      for (int j = 0; j < L; ++j) rows[j] = load(taps[h + j] + first + i);
-      exchange<float, 1>(rows);
-      if constexpr (L > 2) exchange<float, 2>(rows);
-      if constexpr (L > 4) exchange<float, 4>(rows);
-      if constexpr (L > 8) exchange<float, 8>(rows);
+      turned([=](int64_t j) { return taps[h + j] + first + i; }, rows);
 #pragma GCC unroll 16
       for (int j = 0; j < L; ++j) store(out + (i + j) * P + h, rows[j]);
     }
@@ -129,9 +124,9 @@ GRADLAB_KERNEL gradlab_conv_dw(char** p, const int64_t* v, int part, int parts) 
   const bool packed = own >= 12 && depth >= 12;  // worth the packing: taps as panels; else dot products
   float* panel = (float*)slope_scratch.of(sizeof(float) * size_t((packed ? own : OUTPUTS) * slope_row + DEPTH * P));
   float* slopes = panel + DEPTH * P;
-  const Share mine = share(blocks * split, part, parts);
-  for (int64_t u = mine.first; u < mine.last; ++u) {
-    const int64_t b = u / split, n0 = s.n * b / blocks, n1 = s.n * (b + 1) / blocks;
+  Pieces pieces(p, part, parts, blocks * split);
+  for (Share piece; pieces.next(piece);) {
+    const int64_t u = piece.first, b = u / split, n0 = s.n * b / blocks, n1 = s.n * (b + 1) / blocks;
     const int64_t o0 = outputs * (u % split) / split, o1 = outputs * (u % split + 1) / split;
     float* total = (float*)p[0] + b * outputs * depth;
     std::memset(total + o0 * depth, 0, sizeof(float) * size_t((o1 - o0) * depth));

@@ -20,6 +20,7 @@ from gradlab.graph.ir import Call, Value
 from gradlab.graph.memory import arena
 from gradlab.graph.native import build, lowerings as lowerings
 from gradlab.graph.native.checks import check
+from gradlab.graph.native.expanding import expanded
 from gradlab.graph.native.joining import lower_joined
 from gradlab.graph.native.layout import FIRST, Arranged, arrange
 from gradlab.graph.native.loops import Loop, lower_loop, why_not_elementwise
@@ -43,8 +44,7 @@ class _Task(ctypes.Structure):
 def _pointer_word() -> int:
     """Where a NumPy array object keeps its data pointer, in words."""
     array = np.empty(3)
-    words = np.frombuffer(ctypes.string_at(id(array), 64), np.uintp)
-    return int(np.flatnonzero(words == array.__array_interface__["data"][0])[0])
+    return list((ctypes.c_size_t * 8).from_address(id(array))).index(array.__array_interface__["data"][0])
 
 
 class NativeExecutable:
@@ -53,7 +53,7 @@ class NativeExecutable:
     kept = 1  # references to each result's array that stay behind after a run
 
     def __init__(self, line: Line) -> None:
-        self.line = line = widened(line)
+        self.line = line = expanded(widened(line))
         arranged = self.arranged = arrange(line, joined=True, halves=True, assembling=True, lending=True)
         self.plan = arranged.plan
         self._ctx = Lowering()
@@ -77,10 +77,10 @@ class NativeExecutable:
                     self.report.append(Step("loop", unit.calls, (task.kernel,)))
                 continue
             if unit.joined:
-                task = lower_joined(unit, self._ctx)
-                steps.append(task)
-                self._calls.append(None)
-                self.report.append(Step("loop", unit.calls, (task.kernel,)))
+                joined = lower_joined(unit, self._ctx)
+                steps += joined
+                self._calls += [None] * len(joined)
+                self.report.append(Step("kernel" if unit.ending else "loop", unit.calls, [t.kernel for t in joined]))
                 continue
             call = unit.calls[0]
             try:
@@ -100,6 +100,8 @@ class NativeExecutable:
             self.report.append(Step("copy", [], [steps[-1].kernel] if isinstance(steps[-1], TaskSpec) else []))
         self._finish(steps)
         self.tasks = len(self._calls)
+        arranged.units, arranged.relative = [], {}  # of thousands of calls they take megabytes, and only the making needs them
+        del self._ctx
 
     @property
     def steps(self) -> list[str]:
@@ -199,7 +201,10 @@ class NativeExecutable:
                 self.segments.append((done, done + 1))
                 done += 1
         self._status = np.zeros(8, np.int64)
-        self._memory = arena(self.plan.size + ctx.scratch_size + sum(ctx.reserved))
+        size = self.plan.size + ctx.scratch_size + sum(ctx.reserved)
+        # Where Python runs in between, it might call another program of those that share.
+        shared = line.shared if len(self.segments) == 1 and isinstance(self.segments[0], tuple) else None
+        self._memory = arena(size) if shared is None else shared.of(size)
         dynamic = len(line.inputs) + len(line.outputs)
         self._base_arrays: list[Any] = [self._memory, self._status, *[None] * dynamic, *self.arranged.fixed]
         self._bases = (ctypes.c_void_p * len(self._base_arrays))()
@@ -211,7 +216,8 @@ class NativeExecutable:
         self._dynamic, self._word, self._threads = dynamic, _pointer_word(), threads()
         self._bases_at = ctypes.addressof(self._bases)
         self._run, self._fill = runtime.gradlab_run, runtime.gradlab_bases
-        self._lock = threading.Lock()
+        self._lock = threading.Lock() if shared is None else shared.lock
+        self._rested = False  # whether `again` would miss outputs of the last run
         self._writes_inputs = any(old in line.inputs for old, _ in line.updates)
         self._step = runtime.gradlab_step
         self._whole: Any = None  # the arguments of a program that is one segment, as `Whole` of pool.cpp
@@ -224,6 +230,7 @@ class NativeExecutable:
     def run(self, arrays: Sequence[Any], outs: Sequence[Any]) -> None:
         """Compute. Raises what a row raises."""
         with self._lock:
+            self._rested = False
             objects, ids = self._objects, self._ids
             i = 0
             for given in (arrays, outs):
@@ -257,9 +264,24 @@ class NativeExecutable:
         """Whether `again` is possible."""
         return self._whole is not None and not self._writes_inputs
 
-    def again(self, arrays: Sequence[Any], outs: Sequence[Any]) -> None:
-        """`run` with these inputs and first outputs, the latter contiguous; the other outputs are those of the last run."""
+    def forget(self) -> bool:
+        """Let go of what the last run was given, if none is going on."""
+        if not self._lock.acquire(blocking=False):
+            return False
+        self._rested = True
+        self._objects = [None] * self._dynamic
+        self._base_arrays[FIRST : FIRST + self._dynamic] = self._objects
+        self._lock.release()
+        return True
+
+    def again(self, arrays: Sequence[Any], outs: Sequence[Any]) -> bool:
+        """`run` with these inputs and first outputs, the latter contiguous; the other outputs are those of the last run.
+
+        False, and nothing is done, if they have been forgotten.
+        """
         with self._lock:
+            if self._rested:
+                return False
             objects, ids = self._objects, self._ids
             i = 0
             for x in arrays:
@@ -274,6 +296,7 @@ class NativeExecutable:
             stopped = self._step(self._whole_at)
             if stopped >= 0:
                 self._fault(stopped)
+            return True
 
     def _fault(self, task: int) -> None:
         """A kernel met an index that lies outside: let the row's own function say which."""

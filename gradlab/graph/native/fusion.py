@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
 from gradlab.graph.ir import Call, Value
 from gradlab.graph.native.loops import is_elementwise
@@ -15,7 +16,8 @@ MOST_OPERANDS = 24
 @dataclass
 class Unit:
     """Calls that run together: a fused loop, one call of another kind, (joined) a loop and the reduction of its one result, or `parts`:
-    units that one kernel runs one after the other. outside: what those read that none of them makes, not even a view of it."""
+    units that one kernel runs one after the other. ending: (joined) what a product's kernel does at its end (`ending.py`). outside: what
+    these two kinds read that they do not make, not even a view of it. over: of results what they may be written over."""
 
     calls: list[Call]
     loop: bool = False
@@ -23,6 +25,8 @@ class Unit:
     joined: bool = False
     parts: list[Unit] = field(default_factory=list)
     outside: list[int] = field(default_factory=list)
+    over: dict[int, list[int]] = field(default_factory=dict)
+    ending: Any = None
 
     def fits(self, call: Call) -> bool:
         """Whether one more call may join the loop: same shape, something in common, not too much in all."""
@@ -33,7 +37,7 @@ class Unit:
 
     def reads(self) -> list[int]:
         """The values that come from outside."""
-        if self.parts:
+        if self.parts or self.ending is not None:
             return self.outside
         own = {v.id for c in self.calls for v in c.outputs}
         return list(dict.fromkeys(x.id for c in self.calls for x in c.inputs if isinstance(x, Value) and x.id not in own))

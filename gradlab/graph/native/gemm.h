@@ -11,12 +11,6 @@
 #include <cstdlib>
 #include <utility>
 
-#if defined(__AVX__)
-#include <immintrin.h>
-#elif defined(__ARM_NEON)
-#include <arm_neon.h>
-#endif
-
 namespace {
 
 #if defined(__AVX512F__)
@@ -28,10 +22,14 @@ constexpr int BYTES = 16, ROWS = 6;
 #endif
 constexpr int64_t DEPTH = 256;   // of a block: a panel of it stays in the first-level cache
 constexpr int64_t WIDTH = 256;   // of a block: the packed block stays in the second-level cache
-constexpr int64_t WHOLE = 512;   // a depth that is one block, of half the width: C is then written once and never read
+// The depth of a block of half the width: one block is enough for more products, whose C is then written once and never read. But rows of A
+// that have to be packed are packed for each block of columns; these are wide where there are several blocks anyway.
+constexpr int64_t WHOLE = 512;
+
+constexpr int64_t SMALL = DEPTH * WIDTH / 2;  // a block of which half the second-level cache, and more, is left
 
 constexpr int64_t AHEAD = 8;  // rows that are fetched before they are packed
-constexpr int64_t HEIGHT = 16 * ROWS;  // rows of A that are packed at once, where their elements lie apart
+constexpr int64_t HEIGHT = 8 * ROWS;  // rows of A that are packed at once, where their elements lie apart
 
 template <typename T> struct Wide { typedef T type __attribute__((vector_size(BYTES))); };
 template <typename T> struct Loose { typedef T type __attribute__((vector_size(BYTES), aligned(sizeof(T)), may_alias)); };
@@ -41,16 +39,14 @@ template <typename T> constexpr int PANEL = 2 * LANES<T>;
 template <typename T> inline typename Wide<T>::type load(const T* at) { return *(const typename Loose<T>::type*)at; }
 template <typename T> inline void store(T* at, typename Wide<T>::type v) { *(typename Loose<T>::type*)at = v; }
 
-// a b + c, rounded once where the machine can: the build's -ffp-contract=off leaves that to us.
-#if defined(__AVX512F__)
-inline Wide<float>::type fused(Wide<float>::type a, Wide<float>::type b, Wide<float>::type c) { return (Wide<float>::type)_mm512_fmadd_ps((__m512)a, (__m512)b, (__m512)c); }
-inline Wide<double>::type fused(Wide<double>::type a, Wide<double>::type b, Wide<double>::type c) { return (Wide<double>::type)_mm512_fmadd_pd((__m512d)a, (__m512d)b, (__m512d)c); }
-#elif defined(__AVX__) && defined(__FMA__)
-inline Wide<float>::type fused(Wide<float>::type a, Wide<float>::type b, Wide<float>::type c) { return (Wide<float>::type)_mm256_fmadd_ps((__m256)a, (__m256)b, (__m256)c); }
-inline Wide<double>::type fused(Wide<double>::type a, Wide<double>::type b, Wide<double>::type c) { return (Wide<double>::type)_mm256_fmadd_pd((__m256d)a, (__m256d)b, (__m256d)c); }
-#elif defined(__ARM_NEON) && defined(__aarch64__)
-inline Wide<float>::type fused(Wide<float>::type a, Wide<float>::type b, Wide<float>::type c) { return (Wide<float>::type)vfmaq_f32((float32x4_t)c, (float32x4_t)a, (float32x4_t)b); }
-inline Wide<double>::type fused(Wide<double>::type a, Wide<double>::type b, Wide<double>::type c) { return (Wide<double>::type)vfmaq_f64((float64x2_t)c, (float64x2_t)a, (float64x2_t)b); }
+// a b + c, rounded once where the machine can. Other compilers make that of the last form by -ffp-contract=fast; GNU's does not for all
+// processors. Its own names stand here because <immintrin.h> takes it longer to read than a kernel to compile.
+#if defined(__AVX512F__) && !defined(__clang__)
+inline Wide<float>::type fused(Wide<float>::type a, Wide<float>::type b, Wide<float>::type c) { return __builtin_ia32_vfmaddps512_mask(a, b, c, -1, 4); }
+inline Wide<double>::type fused(Wide<double>::type a, Wide<double>::type b, Wide<double>::type c) { return __builtin_ia32_vfmaddpd512_mask(a, b, c, -1, 4); }
+#elif defined(__AVX__) && defined(__FMA__) && !defined(__clang__)
+inline Wide<float>::type fused(Wide<float>::type a, Wide<float>::type b, Wide<float>::type c) { return __builtin_ia32_vfmaddps256(a, b, c); }
+inline Wide<double>::type fused(Wide<double>::type a, Wide<double>::type b, Wide<double>::type c) { return __builtin_ia32_vfmaddpd256(a, b, c); }
 #else
 template <typename V> inline V fused(V a, V b, V c) { return a * b + c; }
 #endif
@@ -252,12 +248,24 @@ void some_rows(int64_t left, const T* a, const Product& q, const T* panels, int6
   }
 }
 
+// How many of the rows that are left go together: what would be few at the end is shared with those before, as few rows wait for each other.
+inline int64_t together(int64_t left) { return left <= ROWS || left >= 2 * ROWS ? (left < ROWS ? left : ROWS) : (left + 1) / 2; }
+
+struct Nothing {
+  void operator()(int64_t, int64_t, int64_t, int64_t) const {}
+};
+
 // The part [m0, m1) x [n0, n1) of C. ready: all of B in panels as deep as B, packed before; n0 is then a multiple of PANEL.
-template <typename T>
+// then(m, n, rows, columns): is called for every part of C when it is complete.
+template <typename T, typename Then = Nothing>
 void multiply(
-    const T* a, const T* b, T* c, const T* bias, const Product& q, int64_t m0, int64_t m1, int64_t n0, int64_t n1, const T* ready = nullptr) {
+    const T* a, const T* b, T* c, const T* bias, const Product& q, int64_t m0, int64_t m1, int64_t n0, int64_t n1, const T* ready = nullptr,
+    const Then& then = {}) {
   if (m0 >= m1 || n0 >= n1) return;
-  const int64_t depth = q.k == 0 ? 1 : q.k <= WHOLE ? q.k : DEPTH, most = depth <= DEPTH ? WIDTH : WIDTH / 2, span = n1 - n0 < most ? n1 - n0 : most;
+  const bool lies = q.a_column == 1;
+  const int64_t deepest = lies || q.k <= WHOLE ? WHOLE : DEPTH, blocks = q.k <= deepest ? 1 : (q.k + deepest - 1) / deepest;
+  const int64_t depth = q.k == 0 ? 1 : (q.k + blocks - 1) / blocks, most = depth <= DEPTH ? WIDTH : WIDTH / 2;  // blocks of equal depth
+  const int64_t span = n1 - n0 < most ? n1 - n0 : most;
   T* panels = ready != nullptr ? nullptr : (T*)scratch.of(sizeof(T) * size_t(depth + 1) * size_t((span + PANEL<T>) / PANEL<T> * PANEL<T>));
   for (int64_t n = n0; n < n1; n += most) {
     const int64_t width = n1 - n < most ? n1 - n : most;
@@ -265,22 +273,31 @@ void multiply(
       const int64_t deep = q.k - k < depth ? q.k - k : depth;
       const T* block = ready == nullptr ? panels : ready + n * q.k + k * PANEL<T>;
       if (ready == nullptr) pack(b, q, k, deep, n, width, panels);
-      const bool first = k == 0 && !q.add;
+      const bool first = k == 0 && !q.add, last = k + depth >= q.k;
       const T* start = bias == nullptr ? nullptr : bias + n;
       const int64_t step = ready == nullptr ? deep : q.k;
-      if (q.a_column == 1 || width < 2 * PANEL<T>) {
-        for (int64_t m = m0; m < m1; m += ROWS)
-          some_rows<T, ROWS>(m1 - m, a + m * q.a_row + k * q.a_column, q, block, step, deep, width, c + m * q.c_row + n, first, start);
-        continue;
-      }
+      // Of a large block a panel goes to the first-level cache once for many rows; of a small one few rows go there once for all panels.
+      const int64_t across = ready != nullptr || (q.k > WHOLE && deep * width > SMALL) ? PANEL<T> : width;
+      const bool direct = lies || width < 2 * PANEL<T>;  // A is read where it lies
       Product ours = q;
-      ours.a_row = 1, ours.a_column = ROWS;
-      for (int64_t m = m0; m < m1; m += HEIGHT) {
-        const int64_t height = m1 - m < HEIGHT ? m1 - m : HEIGHT;
-        T* mine = (T*)row_scratch.of(sizeof(T) * size_t(HEIGHT * depth));
-        pack_rows(a + m * q.a_row + k * q.a_column, q, height, deep, mine);
-        for (int64_t i = 0; i < height; i += ROWS)
-          some_rows<T, ROWS>(height - i, mine + i * deep, ours, block, step, deep, width, c + (m + i) * q.c_row + n, first, start);
+      if (!direct) ours.a_row = 1, ours.a_column = ROWS;
+      for (int64_t low = m0; low < m1; low += HEIGHT) {
+        const int64_t height = m1 - low < HEIGHT ? m1 - low : HEIGHT;
+        const T* from = a + low * q.a_row + k * q.a_column;
+        if (!direct) {
+          T* mine = (T*)row_scratch.of(sizeof(T) * size_t(HEIGHT * depth));
+          pack_rows(from, q, height, deep, mine);
+          from = mine;
+        }
+        for (int64_t j = 0; j < width; j += across) {
+          const int64_t have = width - j < across ? width - j : across;
+          for (int64_t i = 0, some; i < height; i += some) {
+            some = direct ? together(height - i) : height - i < ROWS ? height - i : ROWS;
+            some_rows<T, ROWS>(some, from + i * (direct ? q.a_row : deep), ours, block + j * step, step, deep, have, c + (low + i) * q.c_row + n + j, first,
+                               start == nullptr ? start : start + j);
+          }
+        }
+        if (last) then(low, n, height, width);
       }
     }
   }

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from gradlab.backends.cuda.types import STORAGE, compute_type
 from gradlab.dtype import FLOAT32, FLOAT64
 from gradlab.graph.ir import Call, Value
+from gradlab.graph.native.ending import end, lower_ended
 from gradlab.graph.native.fusion import Unit
 from gradlab.graph.native.loops import Loop, cost, function_of, storage
 from gradlab.graph.native.lower import Lowering, TaskSpec, Unsupported
@@ -18,7 +19,8 @@ CHEAP = 8.0  # simple operations an element that one thread may do alone where t
 
 
 def join(units: Sequence[Unit], relative: dict[int, Place], leaving: set[int]) -> list[Unit]:
-    """The units, with loops moved into the reductions that alone need them. Of such a unit the last call is the reduction.
+    """The units, with loops moved into the reductions that alone need them, or into products. Of a unit of the first kind the last call is
+    the reduction, of one of the second the first is the product.
 
     relative: for each value that whose memory it lies in, and how. leaving: values that are needed after the last unit.
     """
@@ -41,7 +43,7 @@ def join(units: Sequence[Unit], relative: dict[int, Place], leaving: set[int]) -
         if not {c.outputs[0].id for c in own} & {c.outputs[0].id for c in rest} and _fits(Unit(own, True), u, relative):
             found[at] = Unit(rest, True, found[at].values)
             found[i] = Unit([*own, call], False, u.values, True)
-    return [u for u in found if u.calls]
+    return end([u for u in found if u.calls], relative, leaving)
 
 
 def _needed(calls: Sequence[Call], ends: Sequence[int]) -> list[Call]:
@@ -73,8 +75,10 @@ def _flat(place: Place, shape: tuple[int, ...]) -> bool:
     return place.size == 1 or (place.shape == shape and place.contiguous)
 
 
-def lower_joined(unit: Unit, ctx: Lowering) -> TaskSpec:
-    """The task of a joined unit: the reduction, of an array whose elements are computed when they are asked for."""
+def lower_joined(unit: Unit, ctx: Lowering) -> list[TaskSpec]:
+    """The tasks of a joined unit: the reduction, of an array whose elements are computed when they are asked for; or the product."""
+    if unit.ending is not None:
+        return lower_ended(unit, ctx)
     call = unit.calls[-1]
     loop = Loop(unit.calls[:-1], [])
     x, y = call.inputs[0], ctx.place(call.outputs[0])
@@ -98,5 +102,5 @@ def lower_joined(unit: Unit, ctx: Lowering) -> TaskSpec:
     ]  # fmt: skip
     given = "".join(f"(const {storage(v.spec.dtype)}*)p[{i + 1}], " for i, v in enumerate(loop.loaded))
     source = f"const @K_made x = {{{given}0}};"
-    return reduction(call, place_of(0, x.spec), y, ctx, [*functions, *made], source, tuple(places), sum(map(cost, loop.calls)))
+    return [reduction(call, place_of(0, x.spec), y, ctx, [*functions, *made], source, tuple(places), sum(map(cost, loop.calls)))]
 

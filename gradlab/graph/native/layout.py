@@ -164,7 +164,7 @@ def _lent(line: Line, units: list[Unit], relative: dict[int, Place], bases: dict
 def _over(unit: Unit, relative: dict[int, Place], careful: bool) -> dict[int, list[int]]:
     """For each result of a loop the values that it may be written over: those that the loop reads element by element, as it writes."""
     if not unit.loop:
-        return {}
+        return unit.over
     shape = unit.calls[0].outputs[0].spec.shape
     own = {c.outputs[0].id for c in unit.calls}
     found: dict[int, bool] = {}  # whether all that is read of a value is read so

@@ -20,6 +20,9 @@ from gradlab.graph.native.place import Place
 from gradlab.kernel import Elementwise
 
 HEADER = "#include \"runtime.h\"\n#include \"half.h\"\n"
+# Limits as compilers make vectors of them: of `clamp`'s own form, in which either limit may be no number, GCC makes branches.
+_CLAMP = re.compile(r"clamp\(([^,]+), T\(([^)]+)\), T\(([^)]+)\)\)")
+_LIMITED = r"(((\1) <= T(\2) ? T(\2) : (\1)) >= T(\3) ? T(\3) : ((\1) <= T(\2) ? T(\2) : (\1)))"
 HALVES = {"float16": "Float16", "bfloat16": "Bfloat16"}
 # What a scalar operation costs in terms of an addition, roughly; anything with a transcendental function in it is dear.
 _DEAR = re.compile(r"\b(exp|exp2|expm1|log|log1p|log2|tanh|sigmoid|erf|sin|cos|tan|pow|gelu|softplus|silu)\w*\(")
@@ -110,7 +113,8 @@ def function_of(call: Call) -> tuple[str, list[tuple[str, np.dtype[Any]]]]:
             lines.append("  " + declared)
     head = ", ".join(f"{compute_type(dtype)} {name}" for name, dtype in arguments)
     text = [f"GRADLAB_FUNCTION auto @F({head}) {{", f"  typedef {compute_type(main)} T;", *lines]
-    text += [f"  return {op.cuda.expression};", "}"]
+    odd = any(isinstance(v, float) and math.isnan(v) for v in call.params.values())
+    text += [f"  return {op.cuda.expression if odd else _CLAMP.sub(_LIMITED, op.cuda.expression)};", "}"]
     return "\n".join(text), arguments
 
 

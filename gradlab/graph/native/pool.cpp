@@ -1,12 +1,8 @@
 // The pool: threads that wait for a task a short while awake, then asleep. One program uses it at a time; another that runs in the
 // meantime does its tasks on its own thread. A forked child begins with no workers.
+//
+// Written with the compiler's atomics and POSIX threads: the headers of C++ take longer to read than this takes to compile.
 #include "runtime.h"
-
-#include <atomic>
-#include <condition_variable>
-#include <mutex>
-#include <thread>
-#include <vector>
 
 #include <pthread.h>
 #include <sched.h>
@@ -24,58 +20,82 @@ inline void pause_a_little() {
 }
 
 struct Pool {
-  std::atomic<int64_t> round{0};
-  std::atomic<int> left{0}, asleep{0};
-  std::atomic_flag busy = ATOMIC_FLAG_INIT;
-  std::mutex mutex;
-  std::condition_variable wake;
+  int64_t round = 0;  // what several threads read and write without the lock: round, left, asleep, busy
+  int left = 0, asleep = 0;
+  bool busy = false;
+  pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
+  pthread_cond_t wake = PTHREAD_COND_INITIALIZER;
   Kernel kernel = nullptr;
   char** pointers = nullptr;
   const int64_t* parameters = nullptr;
   int parts = 1;
-  std::vector<std::thread> workers;
+  int workers = 0;
+  alignas(64) int64_t taken[COUNTERS * COUNTER] = {};  // pieces of the task
 
   void work(int number, int64_t seen) {
     for (;;) {
       int spins = 0;
-      while (round.load(std::memory_order_acquire) == seen) {
+      while (__atomic_load_n(&round, __ATOMIC_ACQUIRE) == seen) {
         if (++spins < SPINS) {
           pause_a_little();
           continue;
         }
-        std::unique_lock<std::mutex> lock(mutex);
-        asleep.fetch_add(1);
-        wake.wait(lock, [&] { return round.load() != seen; });
-        asleep.fetch_sub(1);
+        pthread_mutex_lock(&mutex);
+        __atomic_fetch_add(&asleep, 1, __ATOMIC_SEQ_CST);
+        while (__atomic_load_n(&round, __ATOMIC_SEQ_CST) == seen) pthread_cond_wait(&wake, &mutex);
+        __atomic_fetch_sub(&asleep, 1, __ATOMIC_SEQ_CST);
+        pthread_mutex_unlock(&mutex);
       }
       ++seen;
       if (number < parts) kernel(pointers, parameters, number, parts);
-      left.fetch_sub(1, std::memory_order_release);
+      __atomic_fetch_sub(&left, 1, __ATOMIC_RELEASE);
     }
   }
 
-  void grow(int threads) {
-    while (int(workers.size()) + 1 < threads) {
-      const int number = int(workers.size()) + 1;
-      const int64_t seen = round.load();
-      workers.emplace_back([this, number, seen] { work(number, seen); });
+  struct Worker {
+    Pool* pool;
+    int number;
+    int64_t seen;
+  };
+  static void* begin(void* given) {
+    Worker* const worker = (Worker*)given;
+    const Worker own = *worker;
+    delete worker;
+    own.pool->work(own.number, own.seen);
+    return nullptr;
+  }
+  // Where the system gives no more threads, those that there are do the work.
+  int grow(int threads) {
+    while (workers + 1 < threads) {
+      Worker* const worker = new Worker{this, workers + 1, __atomic_load_n(&round, __ATOMIC_SEQ_CST)};
+      pthread_t thread;
+      if (pthread_create(&thread, nullptr, begin, worker) != 0) {
+        delete worker;
+        break;
+      }
+      pthread_detach(thread);
+      ++workers;
     }
+    return workers + 1 < threads ? workers + 1 : threads;
   }
 
   void go(const Task& task, char** given, int threads) {
     kernel = task.kernel;
     pointers = given;
+    given[TAKEN] = (char*)taken;
     parameters = task.parameters;
     parts = int(task.widest < threads ? task.widest : threads);
-    left.store(int(workers.size()), std::memory_order_relaxed);
-    round.fetch_add(1);
-    if (asleep.load() > 0) {
-      { std::lock_guard<std::mutex> lock(mutex); }
-      wake.notify_all();
+    for (int i = 0; i < parts && i < COUNTERS; ++i) taken[i * COUNTER] = 0;
+    __atomic_store_n(&left, workers, __ATOMIC_RELAXED);
+    __atomic_fetch_add(&round, 1, __ATOMIC_SEQ_CST);
+    if (__atomic_load_n(&asleep, __ATOMIC_SEQ_CST) > 0) {
+      pthread_mutex_lock(&mutex);
+      pthread_mutex_unlock(&mutex);
+      pthread_cond_broadcast(&wake);
     }
     kernel(given, parameters, 0, parts);
     int spins = 0;
-    while (left.load(std::memory_order_acquire) > 0) {
+    while (__atomic_load_n(&left, __ATOMIC_ACQUIRE) > 0) {
       if (++spins < SPINS) pause_a_little();
       else sched_yield();
     }
@@ -89,8 +109,8 @@ void forget() { pool = nullptr; }
 Pool& the_pool() {
   if (pool == nullptr) {
     pool = new Pool;
-    static const int registered = pthread_atfork(nullptr, nullptr, forget);
-    (void)registered;
+    static bool registered = false;
+    if (!registered) registered = pthread_atfork(nullptr, nullptr, forget) == 0;
   }
   return *pool;
 }
@@ -99,24 +119,29 @@ Pool& the_pool() {
 
 // Run tasks first..last-1 of a table on `threads` threads. The first word of base 1 is the status: a task that sets it stops the run.
 // Returns that task's number, or -1.
-extern "C" int64_t gradlab_run(const Task* tasks, int64_t first, int64_t last, char** bases, int64_t threads) {
-  char* pointers[MAX_PLACES];
+extern "C" int64_t gradlab_run(const Task* tasks, int64_t first, int64_t last, char** bases, int64_t wanted) {
+  char* pointers[MAX_PLACES + 1];
+  int64_t taken;  // alone it takes from one range
   Pool& mine = the_pool();
-  const bool parallel = threads > 1 && !mine.busy.test_and_set(std::memory_order_acquire);
-  if (parallel) mine.grow(int(threads));
+  const bool parallel = wanted > 1 && !__atomic_test_and_set(&mine.busy, __ATOMIC_ACQUIRE);
+  const int threads = parallel ? mine.grow(int(wanted)) : 1;
   const volatile int64_t* status = (const int64_t*)bases[1];
   int64_t stopped = -1;
   for (int64_t i = first; i < last; ++i) {
     const Task& task = tasks[i];
     for (int64_t j = 0; j < task.count; ++j) pointers[j] = bases[task.places[j].base] + task.places[j].offset;
-    if (parallel && task.widest > 1) mine.go(task, pointers, int(threads));
-    else task.kernel(pointers, task.parameters, 0, 1);
+    if (threads > 1 && task.widest > 1) mine.go(task, pointers, threads);
+    else {
+      pointers[TAKEN] = (char*)&taken;
+      taken = 0;
+      task.kernel(pointers, task.parameters, 0, 1);
+    }
     if (*status != 0) {
       stopped = i;
       break;
     }
   }
-  if (parallel) mine.busy.clear(std::memory_order_release);
+  if (parallel) __atomic_clear(&mine.busy, __ATOMIC_RELEASE);
   return stopped;
 }
 

@@ -4,34 +4,49 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from typing import NamedTuple
 
 from gradlab.dtype import FLOAT32, FLOAT64
 from gradlab.graph.ir import Call, Value
-from gradlab.graph.native import build
 from gradlab.graph.native.lower import Lowering, TaskSpec, Unsupported, lowers, widest
 from gradlab.graph.native.movements import packed
-from gradlab.graph.native.place import Place
+from gradlab.graph.native.place import Place, place_of
+from gradlab.graph.native.small import is_small, small_products
 
 SHARED = 3  # products of one operand that make it worth packing it once
+PANEL = 32  # columns that are packed together, on the machine with the widest vectors (gemm.h)
+LONG = 512  # a depth that is worth two halves
+LARGE = 1 << 18  # elements of a result that is not
+HALVES = 100  # the parameter that says so
 KERNELS = {FLOAT32: "gradlab_product_float", FLOAT64: "gradlab_product_double"}
 
 
-def products(c: Place, a: Place, b: Place, bias: Place | None, ctx: Lowering) -> list[TaskSpec]:
+class Ending(NamedTuple):
+    """What the kernel does with the result at once: a kind of `endings.h`, the operands that it takes, simple operations an element."""
+
+    kind: int = 0
+    places: tuple[Place, ...] = ()
+    cost: float = 0
+
+
+PLAIN = Ending()
+
+
+def products(c: Place, a: Place, b: Place, bias: Place | None, ctx: Lowering, end: Ending = PLAIN) -> list[TaskSpec]:
     """c = a @ b + bias; an operand b that several products share is packed once, before the first of them."""
     if ctx.operands[b] < SHARED or len(b.shape) != 2 or c.dtype != FLOAT32:
-        return [_product(c, a, b, bias)]
+        return [_product(c, a, b, bias, end)]
     first = []
     if b not in ctx.packed:
-        panel = int(build.function("gradlab_panel_float")())
         k, n = b.shape
-        space = ctx.packed[b] = ctx.reserve(-(-n // panel) * panel * k * 4)
+        space = ctx.packed[b] = ctx.reserve(-(-n // PANEL) * PANEL * k * 4)
         first = [TaskSpec("gradlab_pack_float", (n, k, *b.strides), (space, b), widest(n * k / 2))]
-    task = _product(c, a, b, bias)
+    task = _product(c, a, b, bias, end)
     parameters = (*task.parameters[:8], task.parameters[8] + 2, *task.parameters[9:])
     return [*first, task._replace(parameters=parameters, places=(c, a, ctx.packed[b], *task.places[3:]))]
 
 
-def _product(c: Place, a: Place, b: Place, bias: Place | None) -> TaskSpec:
+def _product(c: Place, a: Place, b: Place, bias: Place | None, end: Ending = PLAIN) -> TaskSpec:
     """c = a @ b for matrices with up to two batch dimensions; `bias` is added to every row."""
     if a.dtype != c.dtype or b.dtype != c.dtype or c.dtype not in KERNELS or c.size == 0 or a.size == 0:
         raise Unsupported
@@ -40,11 +55,23 @@ def _product(c: Place, a: Place, b: Place, bias: Place | None) -> TaskSpec:
     m, n, k = c.shape[-2], c.shape[-1], a.shape[-1]
     if bias is not None and (bias.shape != (n,) or bias.strides != (1,)):
         raise Unsupported
-    parameters = [m, n, k, a.strides[-2], a.strides[-1], b.strides[-2], b.strides[-1], c.strides[-2], bias is not None, 0, *sizes]
+    parameters = [m, n, k, a.strides[-2], a.strides[-1], b.strides[-2], b.strides[-1], c.strides[-2], bias is not None, end.kind, *sizes]
     for step in steps:
         parameters += step
     places = (c, a, b) if bias is None else (c, a, b, bias)
-    return TaskSpec(KERNELS[c.dtype], tuple(map(int, parameters)), places, widest(m * n * k * math.prod(sizes) / 8))
+    work = m * n * math.prod(sizes) * (k / 8 + end.cost)
+    return TaskSpec(KERNELS[c.dtype], tuple(map(int, parameters)), (*places, *end.places), widest(work))
+
+
+def _in_halves(task: TaskSpec, ctx: Lowering) -> list[TaskSpec]:
+    """A product whose operands both have to be packed, and are long: each thread does a half of the length, and packs no more than that."""
+    c, a, _ = task.places
+    (m, k), n = a.shape, c.shape[-1]
+    if a.strides[1] == 1 or c.dtype != FLOAT32 or not c.contiguous or k < LONG or m * n > LARGE or task.widest < 2 or task.parameters[8]:
+        return [task]
+    rest = ctx.scratch(m * n * 4)
+    halves = task._replace(parameters=(*task.parameters[:9], HALVES, *task.parameters[10:]), places=(*task.places, rest))
+    return [halves, TaskSpec("gradlab_add_rest", (m * n,), (c, rest), widest(m * n / 4))]
 
 
 def _spread(p: Place, batch: tuple[int, ...]) -> tuple[int, ...]:
@@ -98,17 +125,33 @@ def operand_of(call: Call, places: dict[int, Place]) -> Place | None:
 @lowers("matmul")
 def matmul(call: Call, ctx: Lowering) -> list[TaskSpec]:
     """a @ b."""
-    a, b, c = ctx.place(call.inputs[0]), ctx.place(call.inputs[1]), ctx.place(call.outputs[0])
+    a, b = ctx.place(call.inputs[0]), ctx.place(call.inputs[1])
     if len(a.shape) < 2 or len(b.shape) < 2:
         raise Unsupported
-    return products(c, a, b, None, ctx)
+    c = ctx.place(call.outputs[0])
+    batch = c.shape[:-2]
+    if a.dtype == b.dtype == c.dtype and is_small(c, a.shape[-1], math.prod(batch)):
+        return [small_products(c, a, b, *_batches(batch, [_spread(p, batch) for p in (a, b, c)]), ctx)]
+    found = products(c, a, b, None, ctx)
+    return _in_halves(found[0], ctx) if len(found) == 1 and len(a.shape) == len(b.shape) == 2 else found
 
 
 @lowers("linear")
 def linear(call: Call, ctx: Lowering) -> list[TaskSpec]:
     """x @ w.T + b."""
-    x, w, b = call.inputs
+    return product_of(call, ctx.place(call.outputs[0]), PLAIN, ctx)
+
+
+def product_of(call: Call, target: Place, end: Ending, ctx: Lowering) -> list[TaskSpec]:
+    """A product of matrices or a fully connected layer with an ending; the result lies at `target`, with an ending in row-major order."""
+    x, w, *rest = call.inputs
+    if end.kind:
+        made = place_of(target.base, call.outputs[0].spec, target.offset)
+        target = made._replace(shape=(math.prod(made.shape[:-1]), made.shape[-1]), strides=(made.shape[-1], 1))
+    if call.op.name == "matmul":
+        return products(target, ctx.place(x), ctx.place(w), None, ctx, end)
+    bias = rest[0]
     source, first = packed(ctx.place(x), ctx) if len(x.spec.shape) != 2 else (ctx.place(x), [])
     a, weight = rows_of(source), ctx.place(w)
     transposed = Place(weight.base, weight.offset, weight.shape[::-1], weight.strides[::-1], weight.dtype)
-    return [*first, *products(rows_of(ctx.place(call.outputs[0])), a, transposed, None if b is None else ctx.place(b), ctx)]
+    return [*first, *products(rows_of(target), a, transposed, None if bias is None else ctx.place(bias), ctx, end)]

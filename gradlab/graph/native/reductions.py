@@ -1,13 +1,16 @@
-"""Lowering of sum, mean, amax and amin over any dimensions, as generated loops."""
+"""Lowering of sums, means, products, extremes and truths over any dimensions, as generated loops."""
 
 from __future__ import annotations
 
 import math
+from typing import Any
+
+import numpy as np
 
 from gradlab.backends.cuda.types import STORAGE
-from gradlab.dtype import FLOAT32, FLOAT64
+from gradlab.dtype import BOOL, HALF
 from gradlab.graph.ir import Call
-from gradlab.graph.native.loops import HEADER
+from gradlab.graph.native.loops import HEADER, literal
 from gradlab.graph.native.lower import Lowering, TaskSpec, Unsupported, lowers, widest
 from gradlab.graph.native.place import Place
 
@@ -54,13 +57,19 @@ def _offset(dims: list[tuple[int, int]], index: str, name: str) -> tuple[list[st
 
 
 NAMES = ("sum", "mean", "amax", "amin")
+TRUTHS = {"any": "||", "all": "&&"}
 
 
-@lowers(*NAMES)
+@lowers(*NAMES, "prod", *TRUTHS)
 def reduce(call: Call, ctx: Lowering) -> list[TaskSpec]:
-    """y = the sum (mean, maximum, minimum) of x over `dim`."""
+    """y = the sum (mean, maximum, minimum, product, "or", "and") of x over `dim`."""
     x, y = ctx.place(call.inputs[0]), ctx.place(call.outputs[0])
-    if x.dtype not in (FLOAT32, FLOAT64) or y.dtype != x.dtype or not y.contiguous or x.size == 0:
+    truth = call.op.name in TRUTHS
+    if x.dtype in HALF or x.dtype.name not in STORAGE or y.dtype != (BOOL if truth else x.dtype) or not y.contiguous or x.size == 0:
+        raise Unsupported
+    if not call.params["dim"] and x.shape:
+        raise Unsupported
+    if not truth and (x.dtype == BOOL or (call.op.name == "mean" and x.dtype.kind != "f")):
         raise Unsupported
     kind = STORAGE[x.dtype.name]
     return [reduction(call, x, y, ctx, [], f"const {kind}* const x = (const {kind}*)p[1];", (x,), 0.0)]
@@ -74,10 +83,15 @@ def reduction(
     cost: simple operations that make an element.
     """
     nest = Nest(x.shape, x.strides, call.params["dim"] or tuple(range(len(x.shape))))
-    kind = STORAGE[x.dtype.name]
-    total = "double" if call.op.name in ("sum", "mean") else kind
-    start = {"amax": f"-({kind})__builtin_inf()", "amin": f"({kind})__builtin_inf()"}.get(call.op.name, f"{kind}(0)")
-    combine = {"amax": "maximum({0}, {1})", "amin": "minimum({0}, {1})"}.get(call.op.name, "{0} + {1}")
+    name, kind = call.op.name, STORAGE[y.dtype.name]
+    total = "double" if name in ("sum", "mean") and y.dtype.kind == "f" else kind
+    start, combine = _start(name, y.dtype, kind), f"({kind})({{0}} + {{1}})" if y.dtype.kind in "iu" else "{0} + {1}"
+    if name in ("amax", "amin"):
+        combine = "maximum({0}, {1})" if name == "amax" else "minimum({0}, {1})"
+    elif name == "prod":
+        combine = f"({kind})({{0}} * {{1}})"
+    elif name in TRUTHS:
+        combine = f"({{0}} {TRUTHS[name]} bool({{1}}))"
     count = math.prod(n for n, _ in nest.reduced)
     finish = f"{{}} / {count}LL" if call.op.name == "mean" else "{}"
     text = [HEADER, "namespace gradlab {", *before, "GRADLAB_KERNEL @K(char** p, const int64_t*, int part, int parts) {"]
@@ -88,6 +102,18 @@ def reduction(
         text += _columns(nest, kind, total, start, combine, finish, plain=not before)
     text += ["}", "}  // namespace gradlab"]
     return TaskSpec(ctx.generate("\n".join(text)), (), (y, *places), min(widest(x.size * (1 + cost)), max(1, y.size)))
+
+
+def _start(name: str, dtype: np.dtype[Any], kind: str) -> str:
+    """What changes nothing."""
+    if name in ("prod", "all"):
+        return f"({kind})1"
+    if name not in ("amax", "amin"):
+        return f"({kind})0"
+    if dtype.kind == "f":
+        return f"{'-' if name == 'amax' else ''}({kind})__builtin_inf()"
+    limits = np.iinfo(dtype)
+    return literal(int(limits.min if name == "amax" else limits.max), dtype)
 
 
 def _rows(nest: Nest, kind: str, total: str, start: str, combine: str, finish: str) -> list[str]:
@@ -124,7 +150,7 @@ def _rows(nest: Nest, kind: str, total: str, start: str, combine: str, finish: s
             f"      for (int64_t i = {whole}LL; i < {inner}LL; ++i) rest = {tail};",
             f"      result = {combine.format('result', 'rest')};",
         ]
-    return [*text, "    }", f"    y[o] = {kind}({finish.format('result')});", "  }"]
+    return [*text, "    }", f"    y[o] = ({kind})({finish.format('result')});", "  }"]
 
 
 def _columns(nest: Nest, kind: str, total: str, start: str, combine: str, finish: str, plain: bool) -> list[str]:
@@ -159,7 +185,7 @@ def _columns(nest: Nest, kind: str, total: str, start: str, combine: str, finish
         "      }",
         f"      for (int64_t j = 0; j < wide; ++j) result[j] = {combine.format('result[j]', 'part_of[j]')};",
         "    }",
-        f"    for (int64_t j = 0; j < wide; ++j) y[o * {width}LL + first + j] = {kind}({finish.format('result[j]')});",
+        f"    for (int64_t j = 0; j < wide; ++j) y[o * {width}LL + first + j] = ({kind})({finish.format('result[j]')});",
         "  }",
     ]
 

@@ -23,6 +23,8 @@ struct Task {
 };
 
 constexpr int MAX_PLACES = 64;
+constexpr int TAKEN = MAX_PLACES;  // this pointer leads to the numbers of pieces of a task that have been taken
+constexpr int COUNTERS = 64, COUNTER = 64 / sizeof(int64_t);  // how many numbers, and how far apart: each has its cache line
 
 // Parameters are 64 bits wide; a double travels as its bits.
 inline double real(int64_t bits) {
@@ -40,6 +42,30 @@ inline Share share(int64_t count, int part, int parts, int64_t grain = 1) {
   const int64_t first = units * part / parts * grain, last = units * (part + 1) / parts * grain;
   return {first < count ? first : count, last < count ? last : count};
 }
+
+// `count` things in pieces of `size`: each part takes those of its own share one after the other, then what is left of the others', so that none
+// waits for one whose core is busy elsewhere. For work whose result does not depend on who does it.
+struct Pieces {
+  int64_t* taken;
+  int64_t count, size;
+  int own, ranges, tried = 0;
+
+  Pieces(char** pointers, int part, int parts, int64_t count, int64_t size = 1) : taken((int64_t*)pointers[TAKEN]), count(count), size(size) {
+    ranges = parts < COUNTERS ? parts : COUNTERS;
+    own = part % ranges;
+  }
+  bool next(Share& piece) {
+    for (; tried < ranges; ++tried) {
+      const int range = (own + tried) % ranges;
+      const Share all = share(count, range, ranges, size);
+      piece.first = all.first + __atomic_fetch_add(taken + range * COUNTER, 1, __ATOMIC_RELAXED) * size;
+      if (piece.first >= all.last) continue;
+      piece.last = piece.first + size < all.last ? piece.first + size : all.last;
+      return true;
+    }
+    return false;
+  }
+};
 
 #define GRADLAB_KERNEL extern "C" void
 

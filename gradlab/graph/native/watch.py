@@ -92,7 +92,7 @@ def watcher(conditions: Iterable[Found], names: Mapping[str, Any]) -> tuple[Tabl
     table = Table(len(rows))
     for i, (kind, last, _, expected, where) in enumerate(rows.values()):
         table.set(i, kind, id(last), where, id(expected))
-    return table, rows
+    return table, [x for _, last, name, expected, _ in rows.values() for x in (last, name, expected)]
 
 
 def can_watch() -> bool:
@@ -118,9 +118,9 @@ def words() -> dict[str, int]:
     probe: Any = Differentiable()
     for name, mark in marks.items():
         setattr(probe, name, mark)
-    words = np.frombuffer(ctypes.string_at(id(probe), Differentiable.__basicsize__), np.uintp)
-    found = {name: np.flatnonzero(words == id(mark)) for name, mark in marks.items()}
-    return {name: int(at[0]) for name, at in found.items()} if all(len(at) == 1 for at in found.values()) else {}
+    words = list((ctypes.c_size_t * (Differentiable.__basicsize__ // ctypes.sizeof(ctypes.c_size_t))).from_address(id(probe)))
+    clear = all(words.count(id(mark)) == 1 for mark in marks.values())
+    return {name: words.index(id(mark)) for name, mark in marks.items()} if clear else {}
 
 
 @functools.cache

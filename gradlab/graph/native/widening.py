@@ -23,25 +23,26 @@ EXACT = frozenset(["amax", "amin"])
 NEAR = 4  # calls after which a value is cast again rather than kept in float32
 
 
-def widened(line: Line) -> Line:
-    """The same line with the computing rows in float32."""
-    if not any(_computes_in_half(c) for c in line.calls):
+def widened(line: Line, loops: bool = False) -> Line:
+    """The same line with the computing rows in float32. loops: elementwise rows too, where loops do not compute with half types."""
+    if not any(_computes_in_half(c, loops) for c in line.calls):
         return line
-    writing = _Writing(line)
+    writing = _Writing(line, loops)
     for call in line.calls:
         writing.add(call)
     return line._replace(calls=writing.calls)
 
 
-def _computes_in_half(call: Call) -> bool:
+def _computes_in_half(call: Call, loops: bool) -> bool:
     op = call.op
-    if op.view or (op.exact and op.name not in EXACT) or is_elementwise(call, True):
+    if op.view or op.name == "cast" or (op.exact and op.name not in EXACT) or (is_elementwise(call, True) and not loops):
         return False
     return any(v.spec.dtype in HALF for v in (*call.outputs, *(x for x in call.inputs if isinstance(x, Value))))
 
 
 class _Writing:
-    def __init__(self, line: Line) -> None:
+    def __init__(self, line: Line, loops: bool) -> None:
+        self._loops = loops
         values = [*line.inputs, *line.fixed, *(v for c in line.calls for v in c.outputs)]
         self.calls: list[Call] = []
         self._next = max(v.id for v in values) + 1
@@ -49,7 +50,7 @@ class _Writing:
 
     def add(self, call: Call) -> None:
         """Write the call, between casts if it computes in half types."""
-        if not _computes_in_half(call):
+        if not _computes_in_half(call, self._loops):
             self.calls.append(call)
             return
         like = next((x.spec.dtype for x in call.inputs if isinstance(x, Value)), FLOAT32)

@@ -15,6 +15,7 @@ from gradlab.graph.passes.fold_constants import fold_constants
 from gradlab.graph.passes.fuse_batch_norm import fuse_batch_norm
 from gradlab.graph.passes.fuse_convolution import fuse_convolution
 from gradlab.graph.passes.fuse_embedding import fuse_embedding
+from gradlab.graph.passes.fuse_pooling import fuse_pooling
 from gradlab.graph.passes.fuse_residual_norm import fuse_residual_norm
 from gradlab.graph.passes.gather_products import gather_products
 from gradlab.graph.passes.keep_apart import keep_apart
@@ -38,6 +39,7 @@ PASSES: dict[str, Pass] = {
     "look_up_late": look_up_late,
     "mask_pooled": mask_pooled,
     "fuse_convolution": fuse_convolution,
+    "fuse_pooling": fuse_pooling,
     "fuse_batch_norm": fuse_batch_norm,
     "fuse_residual_norm": fuse_residual_norm,
     "fuse_embedding": fuse_embedding,
@@ -46,7 +48,7 @@ PASSES: dict[str, Pass] = {
 }
 
 # What pays where loops are machine code, and costs whole passes through memory in NumPy.
-MACHINE_CODE = ("fuse_batch_norm", "recompute_norms", "recompute")
+MACHINE_CODE = ("fuse_pooling", "fuse_batch_norm", "recompute_norms", "recompute")
 
 __all__ = ["PASSES", "Pass", "Ran", "bodies", "operations", "optimize"]
 

@@ -60,5 +60,15 @@ def _one(work: Rewriting, call: Call, products: list[Call], others: list[Value])
 
     a = joined([p.inputs[0] for p in products], 1)
     b = joined([p.inputs[1] for p in products], 0)
+    if not others and _only_turned(work, call.outputs[0]):  # then it is made so: B^T A^T
+        calls.extend([work.call(ops.movement.t, (factor,), {}, call.position) for factor in (b, a)])
+        turned = work.call(ops.linalg.matmul, (calls[-2].outputs[0], calls[-1].outputs[0]), {}, call.position)
+        return [*calls, turned, work.call(ops.movement.t, turned.outputs, {}, call.position, call.outputs[0])]
     calls.append(work.call(ops.linalg.matmul, (a, b), {}, call.position, call.outputs[0] if not others else None))
     return [*calls, *sum_of(work, [calls[-1].outputs[0], *others], call.outputs[0], call.position)]
+
+
+def _only_turned(work: Rewriting, value: Value) -> bool:
+    """Whether all that needs a value needs its transpose."""
+    readers = [c for c in work.calls for x in c.inputs if isinstance(x, Value) and x.id == value.id]
+    return len(readers) == work.uses[value.id] and all(c.op is ops.movement.t for c in readers)

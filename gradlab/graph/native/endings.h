@@ -1,0 +1,107 @@
+// What a product does with rows of its result while they are in the first-level cache: the elementwise row behind it.
+#ifndef GRADLAB_ENDINGS_H
+#define GRADLAB_ENDINGS_H
+
+#include "vectors.h"
+
+namespace {
+
+enum Ending : int64_t { NOTHING, RELU, RELU_BACKWARD, ADD, GELU, GELU_KEPT, GELU_BACKWARD, GELU_AGAIN };
+
+// The result c, becomes: RELU max(c, 0); RELU_BACKWARD 0 where other <= 0; ADD other + c; GELU gelu(c), by the tanh form;
+// GELU_KEPT c, and beside it gelu(c); GELU_BACKWARD c gelu'(other); GELU_AGAIN the same, and beside it gelu(other).
+constexpr bool HAS_OTHER[] = {false, false, true, true, false, false, true, true};
+constexpr bool HAS_BESIDE[] = {false, false, false, false, false, true, false, true};
+
+constexpr int TOGETHER = 4;  // vectors: a chain of dependent instructions each, which run side by side
+using Some = V[TOGETHER];
+#define GRADLAB_EACH _Pragma("GCC unroll 4") for (int i = 0; i < TOGETHER; ++i)
+
+// 1 / (1 + exp(-2u)) for u = sqrt(2/pi) (x + 0.044715 x^3): gelu(x) is x times that. exp becomes infinite in time for x = -infinity.
+inline __attribute__((always_inline)) void portion(const Some& x, Some& y) {
+  Some t, n, r, p;
+  GRADLAB_EACH t[i] = x[i] * fused(x[i] * x[i], all(-0.0713548162726f), all(-1.59576912161f));
+  GRADLAB_EACH t[i] = smaller(all(88.9f), larger(all(-87.0f), t[i]));
+  GRADLAB_EACH n[i] = fused(t[i], all(1.442695041f), all(12582912.0f));
+  GRADLAB_EACH r[i] = n[i] - all(12582912.0f);
+  GRADLAB_EACH t[i] = fused(r[i], all(-6.931457520e-01f), t[i]);
+  GRADLAB_EACH r[i] = fused(r[i], all(-1.428606820e-06f), t[i]);
+  GRADLAB_EACH p[i] = fused(all(1.393998973e-03f), r[i], all(8.366576396e-03f));
+  GRADLAB_EACH p[i] = fused(p[i], r[i], all(4.166641086e-02f));
+  GRADLAB_EACH p[i] = fused(p[i], r[i], all(1.666654348e-01f));
+  GRADLAB_EACH p[i] = fused(p[i], r[i], all(0.5f));
+  GRADLAB_EACH p[i] = fused(p[i] * r[i], r[i], r[i]);
+  GRADLAB_EACH n[i] = (V)(((Whole)n[i] - 0x4b400000 + 127) << 23);
+  GRADLAB_EACH p[i] = fused(p[i] + all(1), n[i], all(1));
+  GRADLAB_EACH y[i] = all(1) / p[i];
+}
+
+template <int64_t KIND> inline __attribute__((always_inline)) void ended(Some& c, const Some& other, Some& beside) {
+  Some s;
+  if (KIND == RELU) { GRADLAB_EACH c[i] = c[i] < V{} ? V{} : c[i]; }
+  if (KIND == RELU_BACKWARD) { GRADLAB_EACH c[i] = other[i] <= V{} ? V{} : c[i]; }
+  if (KIND == ADD) { GRADLAB_EACH c[i] = other[i] + c[i]; }
+  if (KIND == GELU || KIND == GELU_KEPT) {
+    portion(c, s);
+    if (KIND == GELU) { GRADLAB_EACH c[i] = c[i] * s[i]; }
+    else { GRADLAB_EACH beside[i] = c[i] * s[i]; }
+  }
+  if (KIND == GELU_BACKWARD || KIND == GELU_AGAIN) {
+    portion(other, s);
+    GRADLAB_EACH {
+      const V y = other[i] * s[i];
+      if (KIND == GELU_AGAIN) beside[i] = y;
+      c[i] = c[i] * fused(fused(-y, s[i], y), fused(other[i] * other[i], all(0.2140644488f), all(1.59576912161f)), s[i]);
+    }
+  }
+}
+
+template <int64_t KIND> void end_rows(int64_t rows, int64_t width, int64_t step, float* c, const float* other, float* beside) {
+  for (int64_t j = 0; j < width; j += TOGETHER * L)
+    for (int64_t row = 0; row < rows; ++row) {  // not along the row: what is fetched ahead there may be what another thread writes
+      const int64_t at = row * step + j;
+      Some x, y, z;
+      if (width - j >= TOGETHER * L) {
+        GRADLAB_EACH x[i] = load(c + at + i * L);
+        if (HAS_OTHER[KIND]) { GRADLAB_EACH y[i] = load(other + at + i * L); }
+        ended<KIND>(x, y, z);
+        if (KIND != GELU_KEPT) { GRADLAB_EACH store(c + at + i * L, x[i]); }
+        if (HAS_BESIDE[KIND]) { GRADLAB_EACH store(beside + at + i * L, z[i]); }
+        continue;
+      }
+      const size_t left = sizeof(float) * size_t(width - j);
+      std::memset(x, 0, sizeof x), std::memcpy(x, c + at, left);
+      if (HAS_OTHER[KIND]) std::memset(y, 0, sizeof y), std::memcpy(y, other + at, left);
+      ended<KIND>(x, y, z);
+      if (KIND != GELU_KEPT) std::memcpy(c + at, x, left);
+      if (HAS_BESIDE[KIND]) std::memcpy(beside + at, z, left);
+    }
+}
+
+// The pointers are those of the other and of what is beside, as far as the kind has them; both are laid out as c.
+struct Ends {
+  int64_t kind;
+  const float* other = nullptr;
+  float* beside = nullptr;
+  Ends(char** next, int64_t kind) : kind(kind) {
+    if (HAS_OTHER[kind]) other = (const float*)*next++;
+    if (HAS_BESIDE[kind]) beside = (float*)*next;
+  }
+  // Rows of c, whose first element is `at` behind that of the whole; `step` apart.
+  void operator()(int64_t at, int64_t rows, int64_t width, int64_t step, float* c) const {
+    const auto run = [=](auto end) { end(rows, width, step, c, other + at, beside + at); };
+    switch (kind) {
+      case RELU: return run(end_rows<RELU>);
+      case RELU_BACKWARD: return run(end_rows<RELU_BACKWARD>);
+      case ADD: return run(end_rows<ADD>);
+      case GELU: return run(end_rows<GELU>);
+      case GELU_KEPT: return run(end_rows<GELU_KEPT>);
+      case GELU_BACKWARD: return run(end_rows<GELU_BACKWARD>);
+      case GELU_AGAIN: return run(end_rows<GELU_AGAIN>);
+    }
+  }
+};
+
+}  // namespace
+
+#endif

@@ -1,0 +1,340 @@
+"""Rows that have no kernel of their own, as several that have: a residual's norm is an addition, which joins its neighbours, and a norm.
+
+Each function writes the calls that one call stands for. Calls that are written are expanded themselves.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from typing import Any
+
+from gradlab.device import CPU
+from gradlab.dtype import FLOAT32, FLOAT64
+from gradlab.graph.ir import Call, Value
+from gradlab.graph.line import Line
+from gradlab.op import Op
+from gradlab.ops.conv import convolution
+from gradlab.ops.create import full
+from gradlab.ops.elementwise import add, cast, div, exp, log, mul, ne, relu, rsqrt, square, sub, where
+from gradlab.ops.fused import ACTIVATIONS
+from gradlab.ops.index import embedding, index, index_backward
+from gradlab.ops.linear import linear
+from gradlab.ops.loss import nll, nll_backward
+from gradlab.ops.movement import slice_, view
+from gradlab.ops.norm import channels, last_dims, layer_norm, layer_norm_backward, rms_norm, rms_norm_backward
+from gradlab.ops.reduce import amax, mean, sum_
+from gradlab.spec import Spec
+
+
+class Writing:
+    """The calls that stand for one."""
+
+    def __init__(self, call: Call, following: int) -> None:
+        self.call, self.following, self.calls = call, following, list[Call]()
+
+    def many(self, op: Op, *inputs: Any, out: tuple[Value | None, ...] = (), **params: Any) -> list[Value]:
+        """A call of a row; out: the values of its outputs, where they are known."""
+        like = next((x.spec for x in inputs if isinstance(x, Value)), Spec((), FLOAT32))
+        specs = [Spec((), like.dtype) if isinstance(x, (int, float)) else None if x is None else x.spec for x in inputs]
+        found = op.infer(*specs, **params)
+        values = []
+        for i, spec in enumerate((found,) if isinstance(found, Spec) else tuple(found)):
+            known = out[i] if i < len(out) else None
+            values.append(known or Value(self.following, spec))
+            self.following += known is None
+        self.calls.append(Call(op, inputs, params, tuple(values), self.call.position, self.call.again))
+        return values
+
+    def __call__(self, op: Op, *inputs: Any, out: Value | None = None, **params: Any) -> Value:
+        """A call of a row with one output."""
+        return self.many(op, *inputs, out=(out,), **params)[0]
+
+    def shaped(self, x: Value, shape: tuple[int, ...]) -> Value:
+        """The same elements in another shape."""
+        return x if tuple(x.spec.shape) == tuple(shape) else self(view, x, shape=tuple(shape))
+
+
+Expand = Callable[[Writing, Call], bool]
+EXPAND: dict[str, Expand] = {}
+
+
+def expands(*names: str) -> Callable[[Expand], Expand]:
+    """Register a function for rows of these names. It writes calls, or says False."""
+
+    def register(function: Expand) -> Expand:
+        EXPAND.update(dict.fromkeys(names, function))
+        return function
+
+    return register
+
+
+def expanded(line: Line) -> Line:
+    """The same line, of rows that have kernels."""
+    if not any(c.op.name in EXPAND for c in line.calls):
+        return line
+    following = 1 + max(v.id for v in (*line.inputs, *line.fixed, *(v for c in line.calls for v in c.outputs)))
+    calls: list[Call] = []
+    waiting = list(line.calls)[::-1]
+    while waiting:
+        call = waiting.pop()
+        expand = EXPAND.get(call.op.name)
+        write = Writing(call, following)
+        if expand is None or any(math.prod(v.spec.shape) == 0 for v in call.outputs) or not expand(write, call):
+            calls.append(call)
+            continue
+        following = write.following
+        waiting += write.calls[::-1]
+    return line._replace(calls=calls)
+
+
+# ---------------------------------------------------------------- layers with what follows them
+
+
+@expands("linear_relu", "linear_gelu_tanh")
+def linear_act(write: Writing, call: Call) -> bool:
+    """The product, then the activation."""
+    if call.op.name == "linear_relu":
+        write(relu, write(linear, *call.inputs), out=call.outputs[0])
+    else:
+        write(ACTIVATIONS["gelu_tanh"], write(linear, *call.inputs, out=call.outputs[1]), out=call.outputs[0])
+    return True
+
+
+@expands("convolution_act", "convolution_act_sums")
+def convolution_act(write: Writing, call: Call) -> bool:
+    """The convolution, then the activation."""
+    geometry = {k: v for k, v in call.params.items() if k != "activation"}
+    sums = write(convolution, *call.inputs, out=call.outputs[1] if len(call.outputs) > 1 else None, **geometry)
+    write(ACTIVATIONS[call.params["activation"]], sums, out=call.outputs[0])
+    return True
+
+
+@expands("embedding_add")
+def embedding_add(write: Writing, call: Call) -> bool:
+    """Rows of the table, and of the positions."""
+    weight, positions, at = call.inputs
+    length = at.spec.shape[-1]
+    used = positions if positions.spec.shape[0] == length else write(slice_, positions, index=((0, length, 1),))
+    write(add, write(embedding, weight, at, **call.params), used, out=call.outputs[0])
+    return True
+
+
+@expands("embedding", "embedding_backward")
+def embedding_rows(write: Writing, call: Call) -> bool:
+    """Of other types than float32 as advanced indexing."""
+    table, at = call.inputs
+    y = call.outputs[0]
+    if y.spec.dtype == FLOAT32 or (call.op.name == "embedding_backward" and call.params["padding_idx"] is not None):
+        return False
+    wide = write.shaped(at, (1, *at.spec.shape))
+    if call.op.name == "embedding":
+        write(index, table, wide, out=y, dims=(0,), wrap=False)
+    else:
+        write(index_backward, table, wide, out=y, shape=tuple(y.spec.shape), dims=(0,))
+    return True
+
+
+@expands("layer_norm_residual", "rms_norm_residual")
+def norm_residual(write: Writing, call: Call) -> bool:
+    """The sum, then its norm."""
+    x, residual, *parameters = call.inputs
+    y, s, *stats = call.outputs
+    op = layer_norm if call.op.name == "layer_norm_residual" else rms_norm
+    write.many(op, write(add, x, residual, out=s), *parameters, out=(y, *stats), **call.params)
+    return True
+
+
+@expands("layer_norm_residual_backward", "rms_norm_residual_backward")
+def norm_residual_backward(write: Writing, call: Call) -> bool:
+    """The norm's gradient, and what arrives at the sum from elsewhere."""
+    dy, ds, *others = call.inputs
+    op = layer_norm_backward if call.op.name == "layer_norm_residual_backward" else rms_norm_backward
+    dx = write.many(op, dy, *others, out=(None, *call.outputs[1:]), **call.params)[0]
+    write(add, dx, ds, out=call.outputs[0])
+    return True
+
+
+# ---------------------------------------------------------------- norms
+
+
+@expands("rms_norm")
+def rms(write: Writing, call: Call) -> bool:
+    """x·rstd·weight"""
+    x, weight = call.inputs
+    y, rstd = call.outputs
+    at = last_dims(x.spec.shape, call.params["k"])
+    average = write(mean, write(square, x), dim=at.dims, keepdim=True)
+    write(rsqrt, write(add, average, call.params["eps"]), out=rstd)
+    _scaled(write, write(mul, x, rstd, out=None if weight is not None else y), weight, None, y)
+    return True
+
+
+@expands("rms_norm_backward")
+def rms_backward(write: Writing, call: Call) -> bool:
+    """rstd·(u - normal·mean(u·normal)) with u = dy·weight; Σ dy·normal"""
+    dy, x, weight, rstd = call.inputs
+    dx, dweight = call.outputs
+    at = last_dims(x.spec.shape, call.params["k"])
+    normal = write(mul, x, rstd)
+    _over_rows(write, write(mul, dy, normal), at, dweight)
+    u = dy if weight is None else write(mul, dy, weight)
+    along = write(mean, write(mul, u, normal), dim=at.dims, keepdim=True)
+    write(mul, write(sub, u, write(mul, normal, along)), rstd, out=dx)
+    return True
+
+
+def _over_rows(write: Writing, x: Value, at: Any, out: Value) -> None:
+    """The sum over all dimensions that are not normalised."""
+    if at.others:
+        write(sum_, x, dim=at.others, keepdim=False, out=out)
+    else:
+        write(view, x, shape=tuple(out.spec.shape), out=out)
+
+
+def _scaled(write: Writing, x: Value, weight: Value | None, bias: Value | None, out: Value) -> None:
+    """x·weight + bias"""
+    if weight is not None:
+        x = write(mul, x, weight, out=out if bias is None else None)
+    if bias is not None:
+        write(add, x, bias, out=out)
+
+
+@expands("layer_norm", "batch_norm")
+def norm(write: Writing, call: Call) -> bool:
+    """In float64; the kernels are for float32."""
+    x, weight, bias = call.inputs
+    y, *stats = call.outputs
+    if x.spec.dtype != FLOAT64:
+        return False
+    of_channels = call.op.name == "batch_norm"
+    at = channels(x.spec.shape) if of_channels else last_dims(x.spec.shape, call.params["k"])
+    middle = write(mean, x, dim=at.dims, keepdim=not of_channels, out=stats[0])
+    centred = write(sub, x, write.shaped(middle, at.stats))
+    variance = write(mean, write(square, centred), dim=at.dims, keepdim=not of_channels, out=stats[2] if of_channels else None)
+    rstd = write(rsqrt, write(add, variance, call.params["eps"]), out=stats[1])
+    own = [None if p is None else write.shaped(p, at.parameters) if of_channels else p for p in (weight, bias)]
+    none = weight is None and bias is None
+    _scaled(write, write(mul, centred, write.shaped(rstd, at.stats), out=y if none else None), own[0], own[1], y)
+    return True
+
+
+@expands("layer_norm_backward", "batch_norm_backward")
+def norm_backward(write: Writing, call: Call) -> bool:
+    """rstd·(u - mean(u) - normal·mean(u·normal)); Σ dy·normal; Σ dy. In float64."""
+    dy, x, weight, middle, rstd = call.inputs
+    dx, dweight, dbias = call.outputs
+    if x.spec.dtype != FLOAT64:
+        return False
+    of_channels = call.op.name == "batch_norm_backward"
+    at = channels(x.spec.shape) if of_channels else last_dims(x.spec.shape, call.params["k"])
+    middle, rstd = write.shaped(middle, at.stats), write.shaped(rstd, at.stats)
+    normal = write(mul, write(sub, x, middle), rstd)
+    _over_rows(write, write(mul, dy, normal), at, dweight)
+    _over_rows(write, dy, at, dbias)
+    u = dy if weight is None else write(mul, dy, write.shaped(weight, at.parameters) if of_channels else weight)
+    along = write(mean, write(mul, u, normal), dim=at.dims, keepdim=True)
+    rest = write(sub, write(sub, u, write(mean, u, dim=at.dims, keepdim=True)), write(mul, normal, along))
+    write(mul, rest, rstd, out=dx)
+    return True
+
+
+# ---------------------------------------------------------------- softmax and losses
+
+
+def _plain(call: Call) -> bool:
+    """Whether the row kernels for float32 along the last dimension do not do."""
+    spec = call.outputs[0].spec
+    return bool(spec.shape) and spec.dtype in (FLOAT32, FLOAT64) and (spec.dtype == FLOAT64 or call.params["dim"] != len(spec.shape) - 1)
+
+
+@expands("softmax", "log_softmax")
+def softmax(write: Writing, call: Call) -> bool:
+    """Along any dimension."""
+    if not _plain(call):
+        return False
+    x, y, dim = call.inputs[0], call.outputs[0], (call.params["dim"],)
+    if isinstance(x, Value) and x.spec.dtype != y.spec.dtype:
+        return False
+    _softmax(write, x, dim, None if call.op.name == "log_softmax" else y, y if call.op.name == "log_softmax" else None)
+    return True
+
+
+def _softmax(write: Writing, x: Value, dim: tuple[int, ...], y: Value | None, logarithm: Value | None) -> None:
+    shifted = write(sub, x, write(amax, x, dim=dim, keepdim=True))
+    powers = write(exp, shifted)
+    total = write(sum_, powers, dim=dim, keepdim=True)
+    if y is not None:
+        write(div, powers, total, out=y)
+    if logarithm is not None:
+        write(sub, shifted, write(log, total), out=logarithm)
+
+
+@expands("softmax_backward", "log_softmax_backward")
+def softmax_backward(write: Writing, call: Call) -> bool:
+    """y·(dy - Σ dy·y), dy - e^y·Σ dy."""
+    if not _plain(call):
+        return False
+    dy, y = call.inputs
+    dim = (call.params["dim"],)
+    if call.op.name == "softmax_backward":
+        total = write(sum_, write(mul, dy, y), dim=dim, keepdim=True)
+        write(mul, y, write(sub, dy, total), out=call.outputs[0])
+    else:
+        total = write(sum_, dy, dim=dim, keepdim=True)
+        write(sub, dy, write(mul, write(exp, y), total), out=call.outputs[0])
+    return True
+
+
+@expands("cross_entropy")
+def cross_entropy(write: Writing, call: Call) -> bool:
+    """Of any rank, and in float64."""
+    x, target = call.inputs
+    y, p = call.outputs
+    if len(x.spec.shape) == 2 and x.spec.dtype == FLOAT32:
+        return False
+    ignore, reduction = call.params["ignore_index"], call.params["reduction"]
+    logarithm = Value(write.following, p.spec)
+    write.following += 1
+    _softmax(write, x, (1,), p, logarithm)
+    losses = write(nll, logarithm, target, ignore_index=ignore, out=y if reduction == "none" else None)
+    dims = tuple(range(len(target.spec.shape)))
+    if reduction == "sum":
+        write(sum_, losses, dim=dims, keepdim=False, out=y)
+    elif reduction == "mean":
+        counts = write(cast, write(ne, target, ignore), dtype=x.spec.dtype)
+        write(div, write(sum_, losses, dim=dims, keepdim=False), write(sum_, counts, dim=dims, keepdim=False), out=y)
+    return True
+
+
+@expands("cross_entropy_backward")
+def cross_entropy_backward(write: Writing, call: Call) -> bool:
+    """(p - onehot)·dy, divided by how many count where their mean was taken."""
+    dy, p, target = call.inputs
+    if len(p.spec.shape) == 2 and p.spec.dtype == FLOAT32:
+        return False
+    ignore, reduction = call.params["ignore_index"], call.params["reduction"]
+    here = write(ne, target, ignore)
+    if reduction == "mean":
+        counts = write(cast, here, dtype=p.spec.dtype)
+        dims = tuple(range(len(target.spec.shape)))
+        dy = write(div, dy, write(sum_, counts, dim=dims, keepdim=False))
+    zero = write(full, shape=(), value=0, dtype=p.spec.dtype, device=CPU)
+    each = write(where, here, dy, zero)
+    wide = write.shaped(each, (target.spec.shape[0], 1, *target.spec.shape[1:]))
+    own = write(nll_backward, each, target, classes=p.spec.shape[1], ignore_index=ignore)
+    # What is ignored has no part, whatever its probabilities are.
+    hit = write.shaped(here, tuple(wide.spec.shape))
+    write(add, write(where, hit, write(mul, p, wide), zero), own, out=call.outputs[0])
+    return True
+
+
+@expands("mse")
+def mse(write: Writing, call: Call) -> bool:
+    """In float64."""
+    a, b = call.inputs
+    if a.spec.dtype != FLOAT64:
+        return False
+    reduction = mean if call.params["mean"] else sum_
+    write(reduction, write(square, write(sub, a, b)), dim=tuple(range(len(a.spec.shape))), keepdim=False, out=call.outputs[0])
+    return True

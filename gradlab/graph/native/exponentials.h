@@ -1,0 +1,31 @@
+// What the rows of softmax and cross-entropy share. float.
+#ifndef GRADLAB_EXPONENTIALS_H
+#define GRADLAB_EXPONENTIALS_H
+
+#include "scalar_math.h"
+#include "sums.h"
+
+namespace {
+
+// NaN is larger than anything.
+inline float largest(const float* x, int64_t n) {
+  float lane[ADDENDS];
+  for (int j = 0; j < ADDENDS; ++j) lane[j] = -__builtin_inff();
+  int64_t i = 0;
+  for (; i + ADDENDS <= n; i += ADDENDS)
+    for (int j = 0; j < ADDENDS; ++j) lane[j] = x[i + j] > lane[j] || x[i + j] != x[i + j] ? x[i + j] : lane[j];
+  for (; i < n; ++i) lane[0] = x[i] > lane[0] || x[i] != x[i] ? x[i] : lane[0];
+  float found = lane[0];
+  for (int j = 1; j < ADDENDS; ++j) found = lane[j] > found || lane[j] != lane[j] ? lane[j] : found;
+  return found;
+}
+
+// y = exp(x - m), and its sum.
+inline float exponentials(const float* x, float m, float* y, int64_t n) {
+  for (int64_t i = 0; i < n; ++i) y[i] = gradlab::exp(x[i] - m);
+  return total(n, [&](int64_t i) { return y[i]; });
+}
+
+}  // namespace
+
+#endif

@@ -1,0 +1,48 @@
+// Softmax of rows, and its derivative. float, rows contiguous.
+#include "exponentials.h"
+
+// y, x; parameters: rows, columns
+GRADLAB_KERNEL gradlab_softmax(char** p, const int64_t* v, int part, int parts) {
+  const int64_t n = v[1];
+  const Share mine = share(v[0], part, parts);
+  for (int64_t r = mine.first; r < mine.last; ++r) {
+    float* y = (float*)p[0] + r * n;
+    const float* x = (const float*)p[1] + r * n;
+    const float scale = 1 / exponentials(x, largest(x, n), y, n);
+    for (int64_t i = 0; i < n; ++i) y[i] *= scale;
+  }
+}
+
+GRADLAB_KERNEL gradlab_log_softmax(char** p, const int64_t* v, int part, int parts) {
+  const int64_t n = v[1];
+  const Share mine = share(v[0], part, parts);
+  for (int64_t r = mine.first; r < mine.last; ++r) {
+    float* y = (float*)p[0] + r * n;
+    const float* x = (const float*)p[1] + r * n;
+    const float m = largest(x, n), shift = m + gradlab::log(exponentials(x, m, y, n));
+    for (int64_t i = 0; i < n; ++i) y[i] = x[i] - shift;
+  }
+}
+
+// dx, dy, y; parameters: rows, columns
+GRADLAB_KERNEL gradlab_softmax_backward(char** p, const int64_t* v, int part, int parts) {
+  const int64_t n = v[1];
+  const Share mine = share(v[0], part, parts);
+  for (int64_t r = mine.first; r < mine.last; ++r) {
+    float* dx = (float*)p[0] + r * n;
+    const float *dy = (const float*)p[1] + r * n, *y = (const float*)p[2] + r * n;
+    const float dot = total(n, [&](int64_t i) { return dy[i] * y[i]; });
+    for (int64_t i = 0; i < n; ++i) dx[i] = y[i] * (dy[i] - dot);
+  }
+}
+
+GRADLAB_KERNEL gradlab_log_softmax_backward(char** p, const int64_t* v, int part, int parts) {
+  const int64_t n = v[1];
+  const Share mine = share(v[0], part, parts);
+  for (int64_t r = mine.first; r < mine.last; ++r) {
+    float* dx = (float*)p[0] + r * n;
+    const float *dy = (const float*)p[1] + r * n, *y = (const float*)p[2] + r * n;
+    const float sum = total(n, [&](int64_t i) { return dy[i]; });
+    for (int64_t i = 0; i < n; ++i) dx[i] = dy[i] - gradlab::exp(y[i]) * sum;
+  }
+}

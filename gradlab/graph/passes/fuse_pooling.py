@@ -1,0 +1,89 @@
+"""A pooling of two by two elements behind a convolution and its ReLU runs where the convolution stores its results, which are never kept;
+backward, the convolution's gradients read the pooling's instead of a plane that is mostly zero, and so does the bias's.
+
+For the CPU, in float32, where the convolution runs by Winograd's algorithm, in tiles of whole windows.
+"""
+
+from __future__ import annotations
+
+from gradlab import ops
+from gradlab.dtype import FLOAT32
+from gradlab.graph.ir import Call, Graph, Value
+from gradlab.graph.native import winograd
+from gradlab.graph.passes.fused_rows import HALVES, convolution_dw_pooled, convolution_dx_pooled, convolution_relu, convolution_relu_pool
+from gradlab.graph.passes.rewriting import Rewriting
+from gradlab.spec import Spec
+
+
+def fuse_pooling(graph: Graph) -> Graph:
+    """Replace max_pool(convolution_relu(x)), and the convolution's gradients behind that pooling's."""
+    if graph.device.type != "cpu" or not any(c.op is ops.pool.max_pool and c.params == HALVES for c in graph.calls):
+        return graph
+    work = Rewriting(graph)
+    for call in graph.calls:
+        if call.op is ops.pool.max_pool and call.params == HALVES:
+            _forward(work, call)
+    for call in graph.calls:
+        if call.op is ops.pool.max_pool_backward:
+            _backward(work, call)
+    return work.finish()
+
+
+def _forward(work: Rewriting, pool: Call) -> None:
+    x = pool.inputs[0]
+    made = work.maker.get(x.id)
+    if made is None or made.op is not convolution_relu or work.uses[x.id] != 1 or not _fits(made.inputs[0].spec, x.spec, made):
+        return
+    new = work.call(convolution_relu_pool, made.inputs, made.params, made.position)
+    new.outputs = pool.outputs
+    work.maker.update((v.id, new) for v in new.outputs)
+    work.replace(pool, [new])
+
+
+def _fits(x: Spec, y: Spec, call: Call) -> bool:
+    """Whether Winograd's algorithm takes a convolution of `x` to `y`."""
+    p = call.params
+    if x.dtype != FLOAT32 or len(p["stride"]) != 2:
+        return False
+    weight = p["shape"] if call.op is ops.conv.convolution_dw else call.inputs[1].spec.shape
+    fits = winograd.fits_slope if call.op is ops.conv.convolution_dw else winograd.fits
+    return fits(x, y, weight[2:], p["stride"], p["dilation"], p["groups"])
+
+
+def _backward(work: Rewriting, back: Call) -> None:
+    g, at = back.inputs
+    dy = back.outputs[0]
+    readers = [c for c in work.calls if any(x is dy for x in c.inputs if isinstance(x, Value))]
+    if not _windows(work.maker.get(at.id)) or not _dense(work, g) or work.uses[dy.id] != len(readers) or g.spec.shape != at.spec.shape:
+        return
+    new = [_reader(work, c, dy, g, at) for c in readers]
+    found = [c for c in new if c is not None]
+    if len(found) == len(readers):
+        for old, call in zip(readers, found):
+            work.replace(old, [call])
+
+
+def _windows(forward: Call | None) -> bool:
+    """Whether a call chooses from windows of two by two."""
+    return forward is not None and (forward.op is convolution_relu_pool or (forward.op is ops.pool.max_pool and forward.params == HALVES))
+
+
+def _dense(work: Rewriting, g: Value) -> bool:
+    """Whether a gradient will be contiguous in memory, as the kernels take it."""
+    maker = work.maker.get(g.id)
+    while maker is not None and maker.op is ops.movement.view:
+        maker = work.maker.get(maker.inputs[0].id)
+    return maker is not None and not maker.op.view and g.spec.dtype == FLOAT32
+
+
+def _reader(work: Rewriting, call: Call, dy: Value, g: Value, at: Value) -> Call | None:
+    """What a reader of the whole plane becomes; None if it has to stay."""
+    inputs, p = call.inputs, call.params
+    shape = dy.spec.shape
+    if call.op is ops.conv.convolution_dx and inputs[1] is not dy and _fits(dy.spec, call.outputs[0].spec, call):
+        return work.call(convolution_dx_pooled, (g, at, inputs[1]), {"result": shape, **p}, call.position, call.outputs[0])
+    if call.op is ops.conv.convolution_dw and inputs[0] is not dy and _fits(inputs[0].spec, dy.spec, call):
+        return work.call(convolution_dw_pooled, (inputs[0], g, at), {"result": shape, **p}, call.position, call.outputs[0])
+    if call.op is ops.reduce.sum_ and set(p["dim"]) == {0, 2, 3}:
+        return work.call(call.op, (g,), p, call.position, call.outputs[0])
+    return None

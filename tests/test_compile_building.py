@@ -1,0 +1,186 @@
+"""The compilers of compiled programs: side by side, in the background, stopped, refused, and in several processes at once."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+import time
+from pathlib import Path
+
+import pytest
+
+from gradlab.backends.cuda.emulator.toolchain import CompileError
+from gradlab.graph.native import build
+from gradlab.graph.native.works import Job, Works
+
+ROOT = Path(__file__).resolve().parent.parent
+pytestmark = pytest.mark.skipif(not build.available(), reason="no C++ compiler")
+SLOW = """#!/bin/sh
+if [ "$1" = --version ]; then echo slow 1.0; exit; fi
+echo $$ >> "$TRACKS"
+sleep 60 &
+wait
+"""
+BROKEN = """#!/bin/sh
+if [ "$1" = --version ]; then echo broken 1.0; exit; fi
+echo 'no room for doubt' >&2
+exit 1
+"""
+STEP = "import gradlab as gl\nf = gl.compile(lambda x: (x * 2 + 1).sum())\nx = gl.ones(3)\nprint(f(x).item(), f(x).item(), f(x).item())"
+
+
+def job(directory, name, body="return 1;", cost=0.0):
+    arguments = ("-shared", "-fPIC")
+    return Job(directory / f"{name}.so", arguments, "", f'extern "C" int {name}() {{ {body} }}', cost)
+
+
+def script(path, text):
+    path.write_text(text)
+    path.chmod(0o755)
+    return str(path)
+
+
+def alive(process):
+    """Whether a process runs; a zombie does not."""
+    try:
+        return Path(f"/proc/{process}/stat").read_text().rpartition(")")[2].split()[0] != "Z"
+    except OSError:
+        return False
+
+
+def environment(cache, **more):
+    return {**os.environ, "PYTHONPATH": str(ROOT), "GRADLAB_CACHE": str(cache), **more}
+
+
+def python(text, **variables):
+    return subprocess.Popen([sys.executable, "-c", text], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, **variables)
+
+
+def test_several_libraries_are_built_side_by_side_and_nothing_else_stays(tmp_path):
+    works = Works()
+    jobs = [job(tmp_path, f"f{i}", f"return {i};") for i in range(3)]
+    works.begin(jobs[:1])
+    works.finish(jobs)
+    assert [build.loaded(j.target)[f"f{i}"]() for i, j in enumerate(jobs)] == [0, 1, 2]
+    assert sorted(os.listdir(tmp_path)) == ["f0.so", "f1.so", "f2.so"]
+
+
+def test_what_the_compiler_refuses_is_an_error_with_its_words_and_can_be_tried_again(tmp_path):
+    works = Works()
+    bad = job(tmp_path, "bad", "return nonsense;")
+    for _ in range(2):
+        with pytest.raises(CompileError, match="nonsense"):
+            works.finish([bad])
+    works.finish([bad._replace(text='extern "C" int bad() { return 1; }')])
+    works.close()
+    assert os.listdir(tmp_path) == ["bad.so"]
+
+
+def test_an_error_in_the_background_shows_where_the_library_is_needed(tmp_path):
+    works = Works()
+    good, bad = job(tmp_path, "good"), job(tmp_path, "bad", "return nonsense;")
+    works.begin([bad, good])
+    works.finish([good])
+    with pytest.raises(CompileError, match="nonsense"):
+        works.finish([good, bad])
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes in /proc")
+def test_stopped_compilers_are_gone_with_what_they_started_and_leave_nothing(tmp_path, monkeypatch):
+    monkeypatch.setenv("TRACKS", str(tmp_path / "tracks"))
+    cache = tmp_path / "cache"
+    cache.mkdir()
+    slow = build.compiler()._replace(command=(script(tmp_path / "slow", SLOW),))
+    monkeypatch.setattr("gradlab.graph.native.works.compiler", lambda: slow)
+    works = Works()
+    works.begin([job(cache, f"f{i}") for i in range(5)])
+    running = until(lambda: (tmp_path / "tracks").exists() and (tmp_path / "tracks").read_text().split())
+    works.close()
+    until(lambda: not any(map(alive, running)))
+    assert os.listdir(cache) == []
+    monkeypatch.undo()
+    works.finish([job(cache, "f0")])  # what was stopped begins anew
+    assert os.listdir(cache) == ["f0.so"]
+
+
+def test_one_who_waits_for_what_another_stops_gets_it_all_the_same(tmp_path):
+    works = Works()
+    jobs = [job(tmp_path, f"f{i}") for i in range(6)]
+    waiting = threading.Thread(target=works.finish, args=(jobs,))
+    waiting.start()
+    for _ in range(3):
+        works.stop()
+    waiting.join()
+    assert len(os.listdir(tmp_path)) == 6
+
+
+def until(condition, seconds=30.0):
+    end = time.monotonic() + seconds
+    while not (found := condition()):
+        assert time.monotonic() < end, "it takes too long"
+        time.sleep(0.02)
+    return found
+
+
+@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks at processes in /proc")
+@pytest.mark.parametrize("leave", ["raise KeyboardInterrupt", "raise ValueError", "sys.exit(3)", "pass"])
+def test_a_process_that_ends_takes_its_compilers_along(tmp_path, leave):
+    tracks = tmp_path / "tracks"
+    text = (
+        "import sys, time\nfrom gradlab.graph.native import build\nfrom gradlab.graph.native.works import works\n"
+        f"works.begin([build._job('', 'movement.cpp')])\nwhile not __import__('os').path.exists({str(tracks)!r}): time.sleep(0.01)\n{leave}"
+    )
+    variables = environment(tmp_path / "cache", CXX=script(tmp_path / "slow", SLOW), TRACKS=str(tracks))
+    process = python(text, env=variables)
+    process.communicate(timeout=60)
+    assert process.returncode == {"raise ValueError": 1, "sys.exit(3)": 3, "pass": 0}.get(leave, -2)
+    until(lambda: not any(map(alive, tracks.read_text().split())))
+    assert os.listdir(tmp_path / "cache" / "programs") == []
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="forks")
+def test_a_forked_child_leaves_its_parents_compilers_alone_and_builds_itself(tmp_path):
+    text = f"""
+import os, pathlib
+from gradlab.graph.native import build
+from gradlab.graph.native.works import works
+job = build._job("", "movement.cpp")
+works.begin([job])
+child = os.fork()
+works.finish([job])
+build.loaded(job.target)
+if child == 0:
+    works.close()
+    os._exit(0)
+assert os.waitpid(child, 0)[1] == 0
+works.close()
+assert os.listdir({str(tmp_path / "programs")!r}) == [job.target.name]
+"""
+    process = python(text, env=environment(tmp_path))
+    assert process.communicate(timeout=120)[1] == ""
+    assert process.returncode == 0
+
+
+@pytest.mark.slow
+def test_two_processes_that_compile_the_same_at_once_get_the_same(tmp_path):
+    both = [python(STEP, env=environment(tmp_path)) for _ in range(2)]
+    said = [process.communicate(timeout=600) for process in both]
+    assert said == [("9.0 9.0 9.0\n", "")] * 2
+    assert all(name.endswith(".so") for name in os.listdir(tmp_path / "programs"))
+
+
+def test_a_compiler_that_fails_says_why_and_how_to_do_without(tmp_path):
+    process = python(STEP, env=environment(tmp_path, CXX=script(tmp_path / "broken", BROKEN)))
+    said = process.communicate(timeout=120)[1]
+    assert process.returncode == 1
+    assert "no room for doubt" in said
+    assert "GRADLAB_COMPILER=none" in said
+    assert os.listdir(tmp_path / "programs") == []
+
+
+def test_every_file_has_its_functions_for_itself():
+    names = [name for path in build.HERE.glob("*.cpp") for name in build._DEFINED.findall(path.read_text())]
+    assert len(names) == len(set(names))
+    assert set(build.TUNING) | set(build.DEAREST) | set(build.ALWAYS) <= {path.name for path in build.HERE.glob("*.cpp")}
