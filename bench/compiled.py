@@ -3,12 +3,14 @@
     env -u OPENBLAS_CORETYPE -u OPENBLAS_L2_SIZE python bench/compiled.py [names] [--rounds 3]
 
 Prints the median milliseconds of a step, the ratio to PyTorch, the time to trace and compile, the largest relative difference of the first
-20 losses from PyTorch's (from eager's where PyTorch is not installed), and the memory that steps add at their peak: resident, after the
-first two (which run eagerly, and trace), beyond what there was before the first. Then the same of gradlab's tensors alone, in a process of
-its own: what NumPy reports to tracemalloc, and what the compiled program has taken for intermediate values.
+20 losses from PyTorch's (from eager's where PyTorch is not installed), and the memory that steps add at their peak: resident, beyond what
+there was before the first; "MB at first" with the first two steps, which run eagerly and trace, "MB" after them. Then the same of gradlab's
+tensors alone, in a process of its own: what NumPy reports to tracemalloc, and what the compiled program has taken for intermediate values.
 """
 
 import argparse
+import ctypes
+import gc
 import importlib.util
 import json
 import statistics
@@ -76,12 +78,16 @@ def tensors(name, engine):
 
 def measure(name, engine, seconds):
     step, x, y = prepared(name, engine)
+    gc.collect()
+    ctypes.CDLL(None).malloc_trim(0)  # or memory that the preparation left counts for one engine and not for another
     before = resident("VmRSS")
+    Path("/proc/self/clear_refs").write_text("5")  # the peak is counted from here on
     losses, times = [], []
     start = time.perf_counter()
     losses += [step(x, y).item(), step(x, y).item()]
     first = time.perf_counter() - start
-    Path("/proc/self/clear_refs").write_text("5")  # the peak is counted from here on
+    at_first = resident("VmHWM") - before
+    Path("/proc/self/clear_refs").write_text("5")
     losses += [step(x, y).item() for _ in range(18)]
     while sum(times) < seconds or len(times) < 5:
         start = time.perf_counter()
@@ -89,10 +95,15 @@ def measure(name, engine, seconds):
         times.append(time.perf_counter() - start)
     found = {"ms": statistics.median(times) * 1e3, "first": first, "losses": losses}
     found["mb"] = resident("VmHWM") - before
+    found["mb_at_first"] = max(at_first, found["mb"])
     if engine == "compiled":
         program = step.programs[0]
         found["steps"] = program.runner.executable.steps if hasattr(program.runner.executable, "steps") else []
     return found
+
+
+def short(megabytes):
+    return f"{megabytes:.1f}" if megabytes < 20 else f"{megabytes:.0f}"
 
 
 def apart(*arguments):
@@ -122,7 +133,7 @@ def main():
         print("@" + json.dumps(tensors(*args.tensors)))
         return
     engines = [e for e in args.engines.split(",") if e != "torch" or importlib.util.find_spec("torch")]
-    columns = f"{'ratio':>8}{'set-up s':>10}{'MB':>14}{'tensors MB':>14}  losses differ by"
+    columns = f"{'ratio':>8}{'set-up s':>10}{'MB at first':>15}{'MB':>15}{'tensors MB':>14}  losses differ by"
     print(f"{'':10}" + "".join(f"{e + ' ms':>13}" for e in engines) + columns)
     for name in args.names:
         rows = {e: [] for e in engines}
@@ -137,9 +148,9 @@ def main():
         reference = rows[engines[-1]][0]["losses"]
         mine = rows.get("compiled", rows[engines[0]])[0]
         worst = max(abs(a - b) / max(abs(b), 1e-6) for a, b in zip(mine["losses"], reference))
-        memory = "/".join(f"{found[0]['mb']:.0f}" for found in rows.values())
+        memory = "".join(f"{'/'.join(short(found[0][key]) for found in rows.values()):>15}" for key in ("mb_at_first", "mb"))
         exact = [apart("--tensors", name, e) for e in engines if e != "torch"]
-        memory = f"{memory:>14}{'/'.join('?' if mb is None else f'{mb:.3g}' for mb in exact):>14}"
+        memory += f"{'/'.join('?' if mb is None else f'{mb:.3g}' for mb in exact):>14}"
         ratio = ms.get("compiled", ms[engines[0]]) / ms[engines[-1]]
         times = "".join(f"{ms[e]:13.3f}" for e in engines)
         print(f"{name:10}{times}{ratio:8.2f}{mine['first']:10.2f}{memory}  {worst:.1e}", flush=True)

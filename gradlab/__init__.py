@@ -10,7 +10,7 @@ from importlib import import_module
 from math import e as e, inf as inf, nan as nan, pi as pi
 from typing import TYPE_CHECKING, Any
 
-from gradlab import autograd as autograd, backends as backends, cuda as cuda, ops as ops
+from gradlab import autograd as autograd, backends as backends, cuda as cuda, ops as ops, random as random
 from gradlab._version import __version__ as __version__
 from gradlab.autograd import (
     enable_grad as enable_grad,
@@ -59,10 +59,7 @@ from gradlab.dtype import (
     short as short,
     uint8 as uint8,
 )
-from gradlab.tensor import (
-    Tensor as Tensor,
-    generator as random,  # what users call gradlab.random
-)
+from gradlab.tensor import Tensor as Tensor
 from gradlab.tensor.activation import *
 from gradlab.tensor.assembly import *
 from gradlab.tensor.choice import *
@@ -105,7 +102,9 @@ newaxis = None
 
 if TYPE_CHECKING:
     from gradlab import (
+        amp as amp,
         data as data,
+        distributions as distributions,
         func as func,
         graph as graph,
         jit as jit,
@@ -121,6 +120,16 @@ if TYPE_CHECKING:
         testing as testing,
         utils as utils,
         viz as viz,
+    )
+    from gradlab.amp.autocast_mode import (
+        autocast as autocast,
+        clear_autocast_cache as clear_autocast_cache,
+        get_autocast_dtype as get_autocast_dtype,
+        is_autocast_cache_enabled as is_autocast_cache_enabled,
+        is_autocast_enabled as is_autocast_enabled,
+        set_autocast_cache_enabled as set_autocast_cache_enabled,
+        set_autocast_dtype as set_autocast_dtype,
+        set_autocast_enabled as set_autocast_enabled,
     )
     from gradlab.func.mapping import vmap as vmap
     from gradlab.graph.compiled import compile as compile
@@ -139,12 +148,13 @@ if TYPE_CHECKING:
         placeholder as placeholder,
         variables_initializer as variables_initializer,
     )
+    from gradlab.utils.blas import get_num_threads as get_num_threads, set_num_threads as set_num_threads
     from gradlab.utils.serialization import load as load, save as save
     from gradlab.viz.explanation import explain as explain
 
 _ROOMS = (
-    "data", "deploy", "func", "graph", "jit", "library", "linalg", "models", "nn", "onnx", "optim", "profiler", "session", "special",
-    "testing", "utils", "viz",
+    "accelerator", "amp", "data", "deploy", "distributions", "func", "graph", "jit", "library", "linalg", "models", "nn", "onnx",
+    "optim", "profiler", "session", "special", "testing", "utils", "viz",
 )  # fmt: skip
 _ELSEWHERE = {
     "Graph": "gradlab.session",
@@ -153,16 +163,26 @@ _ELSEWHERE = {
     "assign": "gradlab.session",
     "assign_add": "gradlab.session",
     "assign_sub": "gradlab.session",
+    "autocast": "gradlab.amp.autocast_mode",
+    "clear_autocast_cache": "gradlab.amp.autocast_mode",
     "compile": "gradlab.graph.compiled",
     "cond": "gradlab.graph.control.functions",
     "explain": "gradlab.viz.explanation",
+    "get_autocast_dtype": "gradlab.amp.autocast_mode",
     "get_default_graph": "gradlab.session",
+    "get_num_threads": "gradlab.utils.blas",
     "global_variables_initializer": "gradlab.session",
     "identity": "gradlab.session",
+    "is_autocast_cache_enabled": "gradlab.amp.autocast_mode",
+    "is_autocast_enabled": "gradlab.amp.autocast_mode",
     "load": "gradlab.utils.serialization",
     "placeholder": "gradlab.session",
     "save": "gradlab.utils.serialization",
     "scan": "gradlab.graph.control.functions",
+    "set_num_threads": "gradlab.utils.blas",
+    "set_autocast_cache_enabled": "gradlab.amp.autocast_mode",
+    "set_autocast_dtype": "gradlab.amp.autocast_mode",
+    "set_autocast_enabled": "gradlab.amp.autocast_mode",
     "summary": "gradlab.nn.summary",
     "switch": "gradlab.graph.control.functions",
     "variables_initializer": "gradlab.session",

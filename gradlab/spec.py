@@ -123,12 +123,17 @@ def normalize_dims(dim: int | Sequence[int] | None, rank: int) -> tuple[int, ...
         if len(set(dims)) != len(dims):
             raise ShapeError(f"dim {tuple(dim)} names a dimension twice")
     else:
-        dims = (normalize_dim(dim.__index__(), rank),)  # type: ignore[union-attr]
+        try:
+            dims = (normalize_dim(dim.__index__(), rank),)  # type: ignore[union-attr]
+        except AttributeError:
+            raise TypeError(f"a dimension is an integer, not {type(dim).__name__}: {dim!r}") from None
     return dims if rank else ()
 
 
 def reduced_shape(shape: tuple[int, ...], dims: tuple[int, ...], keepdim: bool) -> tuple[int, ...]:
     """The shape after reducing `dims` (normalised)."""
+    if keepdim is not False and keepdim is not True:
+        raise TypeError(f"keepdim is True or False, not {keepdim!r}; several dimensions are a tuple: dim=(0, 1)")
     if len(dims) == len(shape):
         return (1,) * len(shape) if keepdim else ()
     if keepdim:

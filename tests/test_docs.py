@@ -37,7 +37,7 @@ def test_the_first_script_of_the_readme_learns(capsys):
 
 FACES = [ROOT / "gradlab/linalg.py", ROOT / "gradlab/special.py"]
 ROOMS = [*ROOT.glob("gradlab/tensor/*.py"), *ROOT.glob("gradlab/nn/functional/*.py"), *FACES]
-OTHERS = [ROOT / "gradlab/optim" / name for name in ("lion.py", "muon.py", "swa_utils.py")]
+OTHERS = [*(ROOT / "gradlab/optim" / name for name in ("lion.py", "muon.py", "swa_utils.py")), *ROOT.glob("gradlab/amp/*.py")]
 
 
 def module_of(path):

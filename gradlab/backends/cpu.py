@@ -70,7 +70,13 @@ class CpuBackend:
         if not op.exact and any(s is not None and s.dtype in HALF for s in specs):
             return self._run_half(op, arrays, outs, params)
         made = [np.empty(s.shape, s.dtype) for s in outs]
-        op.cpu(*arrays, *made, **params)
+        try:
+            op.cpu(*arrays, *made, **params)
+        except TypeError as error:
+            if type(error) is TypeError:
+                raise
+            kinds = ", ".join(s.dtype.name for s in specs if s is not None)
+            raise TypeError(f"{op.name}: is not defined for {kinds}; convert first, for example with .float()") from error
         return made[0] if len(made) == 1 else tuple(made)
 
     def _run_half(self, op: Op, arrays: list[Any], outs: tuple[Spec, ...], params: dict[str, Any]) -> Any:

@@ -55,7 +55,10 @@ def run(options: argparse.Namespace) -> int:
         raise Failure(str(error)) from None
     files = {name: getattr(options, name) for name in FORMATS if getattr(options, name)}
     for name, path in files.items():
-        Path(path).write_text(getattr(picture, f"to_{name}")(), encoding="utf-8")
+        try:
+            Path(path).write_text(getattr(picture, f"to_{name}")(), encoding="utf-8")
+        except OSError as error:
+            raise Failure(f"--{name}: {path} cannot be written: {error.strerror}") from None
         print(f"wrote {path}")
     if not files:
         print(explain(tensor, model=model, depth=options.depth, repeats=options.repeats))

@@ -1,6 +1,7 @@
 """`gradlab.cuda`: the GPUs of this machine, their memory, streams and events. Names and meanings follow `torch.cuda`.
 
-Asking does not raise where there is no GPU (`is_available`, `device_count`); everything else raises RuntimeError saying what is missing.
+Asking does not raise where there is no GPU: `is_available`, `device_count`, seeds, and how much memory is used (none), which scripts ask
+on every machine. Everything else raises RuntimeError saying what is missing.
 """
 
 from __future__ import annotations
@@ -13,12 +14,18 @@ from gradlab.cuda.devices import (
     device_count,
     get_device_capability,
     get_device_name,
+    get_device_properties,
+    get_rng_state,
+    get_rng_state_all,
     init,
     is_available,
+    is_bf16_supported,
     is_initialized,
     manual_seed,
     manual_seed_all,
     set_device,
+    set_rng_state,
+    set_rng_state_all,
     synchronize,
 )
 from gradlab.cuda.graphs import CUDAGraph, graph, graph_pool_handle, is_current_stream_capturing
@@ -48,11 +55,15 @@ __all__ = [
     "empty_cache",
     "get_device_capability",
     "get_device_name",
+    "get_device_properties",
+    "get_rng_state",
+    "get_rng_state_all",
     "graph",
     "graph_pool_handle",
     "init",
     "is_current_stream_capturing",
     "is_available",
+    "is_bf16_supported",
     "is_initialized",
     "manual_seed",
     "manual_seed_all",
@@ -65,6 +76,8 @@ __all__ = [
     "nvtx",
     "reset_peak_memory_stats",
     "set_device",
+    "set_rng_state",
+    "set_rng_state_all",
     "set_per_process_memory_fraction",
     "set_stream",
     "stream",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from typing import Any
 
 from gradlab.backends.cuda.loading import available, load, loaded
@@ -102,6 +103,50 @@ def get_device_name(device: Any = None) -> str:
 def get_device_capability(device: Any = None) -> tuple[int, int]:
     """A device's compute capability, such as (9, 0)."""
     return load().driver.capability(index_of(device))
+
+
+@dataclass(frozen=True)
+class DeviceProperties:
+    """What a device is: its name, compute capability `major`.`minor`, and memory in bytes."""
+
+    name: str
+    major: int
+    minor: int
+    total_memory: int
+
+
+def get_device_properties(device: Any = None) -> DeviceProperties:
+    """A device's name, compute capability and memory."""
+    index = index_of(device)
+    driver = load().driver
+    major, minor = driver.capability(index)
+    return DeviceProperties(driver.device_name(index), major, minor, driver.memory(index).total)
+
+
+def is_bf16_supported(including_emulation: bool = True) -> bool:
+    """Whether kernels compute in bfloat16 on the GPU: all of gradlab's do. False where there is no GPU."""
+    return available()
+
+
+def get_rng_state(device: Any = "cuda") -> Any:
+    """As `gl.get_rng_state`: one stream of random numbers serves all devices."""
+    return generator.get_rng_state()
+
+
+def set_rng_state(new_state: Any, device: Any = "cuda") -> None:
+    """As `gl.set_rng_state`: one stream of random numbers serves all devices."""
+    generator.set_rng_state(new_state)
+
+
+def get_rng_state_all() -> list[Any]:
+    """The state of random numbers for each GPU: for all the same, that of `gl.get_rng_state`; none where there is no GPU."""
+    return [generator.get_rng_state() for _ in range(device_count())]
+
+
+def set_rng_state_all(new_states: Any) -> None:
+    """Set what `get_rng_state_all` gave."""
+    for state in new_states:
+        generator.set_rng_state(state)
 
 
 def manual_seed(seed: int) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gradlab.backends.cuda.driver import MemoryUse, OutOfMemoryError, readable
-from gradlab.backends.cuda.loading import load
+from gradlab.backends.cuda.loading import available, load
 from gradlab.cuda.devices import index_of
 
 __all__ = [
@@ -19,24 +19,25 @@ def _use(device: Any) -> MemoryUse:
 
 
 def memory_allocated(device: Any = None) -> int:
-    """Bytes that tensors hold on a device."""
-    return _use(device).allocated
+    """Bytes that tensors hold on a device; 0 where there is no GPU."""
+    return _use(device).allocated if available() else 0
 
 
 def max_memory_allocated(device: Any = None) -> int:
     """The most bytes that tensors held since `reset_peak_memory_stats`. Where that was never called: what the pool ever took, an upper
-    bound."""
-    return _use(device).peak
+    bound. 0 where there is no GPU."""
+    return _use(device).peak if available() else 0
 
 
 def reset_peak_memory_stats(device: Any = None) -> None:
-    """Start `max_memory_allocated` anew."""
-    load().driver.reset_peak(index_of(device))
+    """Start `max_memory_allocated` anew; nothing where there is no GPU."""
+    if available():
+        load().driver.reset_peak(index_of(device))
 
 
 def memory_reserved(device: Any = None) -> int:
-    """Bytes that the memory pool has taken from a device, for tensors and for later."""
-    return _use(device).reserved
+    """Bytes that the memory pool has taken from a device, for tensors and for later; 0 where there is no GPU."""
+    return _use(device).reserved if available() else 0
 
 
 def mem_get_info(device: Any = None) -> tuple[int, int]:
@@ -56,8 +57,9 @@ def set_per_process_memory_fraction(fraction: float, device: Any = None) -> None
 
 
 def empty_cache() -> None:
-    """Give cached memory that no tensor holds back to the devices."""
-    load().driver.free_cached()
+    """Give cached memory that no tensor holds back to the devices; nothing where there is no GPU."""
+    if available():
+        load().driver.free_cached()
 
 
 def memory_summary(device: Any = None, abbreviated: bool = False) -> str:

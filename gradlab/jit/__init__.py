@@ -5,6 +5,18 @@ docs/jit.md says what they hold and what scripts may say.
 
 from __future__ import annotations
 
+from gradlab.jit.marks import (
+    Final,
+    annotate,
+    export,
+    freeze,
+    ignore,
+    is_scripting,
+    is_tracing,
+    optimize_for_inference,
+    trace_module,
+    unused,
+)
 from gradlab.jit.module import ScriptModule
 from gradlab.jit.portable import LoadError
 from gradlab.jit.reader import load
@@ -12,4 +24,7 @@ from gradlab.jit.scripting import ScriptError, ScriptFunction, script
 from gradlab.jit.trace import trace
 from gradlab.jit.writer import save
 
-__all__ = ["LoadError", "ScriptError", "ScriptFunction", "ScriptModule", "load", "save", "script", "trace"]
+__all__ = [
+    "Final", "LoadError", "ScriptError", "ScriptFunction", "ScriptModule", "annotate", "export", "freeze", "ignore", "is_scripting",
+    "is_tracing", "load", "optimize_for_inference", "save", "script", "trace", "trace_module", "unused",
+]  # fmt: skip

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -231,8 +231,8 @@ class ScriptModule(Module):
         """The kernels of the newest executable (`Compiled.kernels`)."""
         return self._compiled.kernels()
 
-    def save(self, f: str | os.PathLike[str]) -> None:
-        """Write the program with its tensors to a file that `jit.load` reads; whole or not at all."""
+    def save(self, f: str | os.PathLike[str] | BinaryIO) -> None:
+        """Write the program with its tensors to a path (whole or not at all), or to a file open for writing, that `jit.load` reads."""
         write(self._plan, self.tensors(), f)
 
     def _get_name(self) -> str:

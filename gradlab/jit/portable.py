@@ -15,6 +15,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.device import Device
 from gradlab.dtype import as_numpy, from_numpy, named
 from gradlab.graph.dims import OPERATIONS, Dim, Ratio, evaluate
+from gradlab.graph.tree import has_keys
 from gradlab.op import result_class
 from gradlab.spec import Spec
 
@@ -26,6 +27,7 @@ MAX_DEPTH = 32  # of nesting: values, structures, sub-graphs, expressions
 MAX_PARTS = 4096  # entries of one tuple, structure or expression
 MAX_NUMBER = 1 << 63
 MAX_POWER = 16
+TAKES = "a program takes and gives tensors, numbers, strings and None, nested in tuples, lists and dicts"
 
 
 class LoadError(ValueError):
@@ -79,11 +81,10 @@ def structure_text(structure: Any) -> Any:
         value = structure[1]
         if value is None or type(value) in (bool, int, float, str):
             return {"value": encoded(value)}
-        raise TypeError(
-            f"a {type(value).__name__} among arguments and results; a program takes and gives tensors, numbers, strings and None, nested "
-            f"in tuples, lists and dicts"
-        )
-    if kind is dict:
+        raise TypeError(f"a {type(value).__name__} among arguments and results; {TAKES}")
+    if has_keys(kind):
+        if not issubclass(kind, dict):
+            raise TypeError(f"a {kind.__name__} with tensors among arguments and results; {TAKES}")
         for key in structure[1]:
             if type(key) not in (str, int):
                 raise TypeError(f"a key {key!r} of a dict among arguments and results; keys are strings or integers")

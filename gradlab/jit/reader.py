@@ -11,7 +11,7 @@ import json
 import os
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -34,11 +34,13 @@ _TEXT = 1 << 28  # bytes of the header
 
 
 def load(
-    path: str | os.PathLike[str], device: Any = None, *, ops: Iterable[Any] = (), trusted: bool = False, max_bytes: int = MAX_BYTES
-) -> ScriptModule:
+    path: str | os.PathLike[str] | BinaryIO, device: Any = None, *, map_location: Any = None, ops: Iterable[Any] = (),
+    trusted: bool = False, max_bytes: int = MAX_BYTES,
+) -> ScriptModule:  # fmt: skip
     """Read a program that `save` wrote. No code of the model is needed, and none is run: the file is data.
 
-    device: where its tensors go; None is where the program was traced.
+    path: a path, or a file open for reading. device (or map_location, as PyTorch calls it): where its tensors go; None is where the
+    program was traced.
     ops: operations of one's own (`gl.library.custom_op`) that the program may use.
     trusted: False takes the file for a stranger's: the first call with arguments of a kind runs row by row in NumPy, which checks again;
     programs with rows that only NumPy checks fully (gradients written into the program, solvers) stay in NumPy and cannot go to a GPU.
@@ -46,9 +48,12 @@ def load(
     Raises LoadError (a ValueError), which says what is wrong, for a file that is damaged or made up; OSError where it cannot be read.
     A program may compute for as long as it likes: load bounds what is read and allocated, not how often a loop runs.
     """
-    if not isinstance(path, (str, os.PathLike)):
-        raise TypeError(f"load: expected a path, not {type(path).__name__}")
+    device = map_location if device is None else device
     target = None if device is None else Device(device)
+    if not isinstance(path, (str, os.PathLike)):
+        if not hasattr(path, "read"):
+            raise TypeError(f"load: expected a path or a file, not {type(path).__name__}")
+        return from_bytes(path.read(), getattr(path, "name", "the file"), target, ops, trusted, max_bytes)
     content = Path(path).read_bytes()
     return from_bytes(content, str(path), target, ops, trusted, max_bytes)
 

@@ -67,7 +67,7 @@ class _Tracer(LiveTracer):
 
 def trace(
     func: Any, example_inputs: Any, *, example_kwarg_inputs: Mapping[str, Any] | None = None, dynamic: Sizes | None = None,
-    check_trace: bool = True, check_tolerance: float = 1e-5,
+    check_trace: bool = True, check_tolerance: float = 1e-5, check_inputs: Sequence[Any] | None = None, strict: bool = True,
 ) -> ScriptModule:  # fmt: skip
     """Run a function or module once on the example, and return what it computed as a program: a module that can be called and saved.
 
@@ -75,7 +75,8 @@ def trace(
     (numbers, strings, None) are fixed. Calls take the same shapes and dtypes. Keyword arguments of the example become positional ones.
     dynamic: sizes that may differ from the example's, by tensor in the order of the arguments, and dimension: {0: {0: "batch"}}; one name
     is one size. The program is then specialised for each size that it meets.
-    check_trace: run the function and the program on the example and compare, each from the same state and random numbers.
+    check_trace: run the function and the program on the example and compare, each from the same state and random numbers; and on each of
+    check_inputs, more examples. strict: without effect; results may be lists and dicts.
 
     Python's decisions are those of the example, and so are numbers computed outside of gradlab; decisions on tensors stay in the program
     where they are made with `gl.cond`, `gl.switch`, `gl.while_loop`, `gl.scan`, or in a function that `jit.script` rewrote. Buffers that
@@ -102,7 +103,8 @@ def trace(
 
     plan = _Trace(called, module, values, dynamic or {}).plan(_title(func), names)
     if check_trace:
-        _check(called, ScriptModule(plan), values, check_tolerance)
+        for example in (values, *([*_arguments(more)] for more in check_inputs or ())):
+            _check(called, ScriptModule(plan), example, check_tolerance)
     return ScriptModule(plan)
 
 

@@ -18,7 +18,7 @@ import importlib
 import json
 import os
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, BinaryIO
 
 import numpy as np
 
@@ -39,15 +39,18 @@ from gradlab.tensor.generator import Generator, default_generator
 from gradlab.utils.atomic import write_bytes
 
 
-def write(plan: Plan, tensors: Sequence[Any], f: str | os.PathLike[str]) -> None:
-    """Write a program with these tensors (one for each of `plan.held`) to a path. TypeError for what a file cannot hold."""
+def write(plan: Plan, tensors: Sequence[Any], f: str | os.PathLike[str] | BinaryIO) -> None:
+    """Write a program with these tensors (one for each of `plan.held`) to a path or a file. TypeError for what a file cannot hold."""
     if not isinstance(f, (str, os.PathLike)):
-        raise TypeError(f"save: expected a path, not {type(f).__name__}")
+        if not hasattr(f, "write"):
+            raise TypeError(f"save: expected a path or a file open for writing, not {type(f).__name__}")
+        f.write(to_bytes(plan, tensors))
+        return
     write_bytes(f, to_bytes(plan, tensors))
 
 
-def save(m: Any, f: str | os.PathLike[str]) -> None:
-    """Write a traced program to a file that `load` reads: `m.save(f)`."""
+def save(m: Any, f: str | os.PathLike[str] | BinaryIO) -> None:
+    """Write a traced program to a path, or to a file open for writing, that `load` reads: `m.save(f)`."""
     m.save(f)
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable, Iterator, Mapping
+from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gradlab.autograd.hooks import RemovableHandle, add_hook
@@ -55,10 +56,7 @@ class StateMethods(Traversal):
         found: dict[str, Any] = {} if destination is None else destination
         for hook in self._state_dict_pre_hooks.values():
             hook(self, prefix, keep_vars)
-        for name, tensor in self._own_state():
-            found[prefix + name] = tensor if keep_vars else tensor.detach()
-        if self._has_extra_state():
-            found[prefix + EXTRA_STATE] = self.get_extra_state()
+        self._save_to_state_dict(found, prefix, keep_vars)
         for name, child in self._modules.items():
             if child is not None:
                 child.state_dict(destination=found, prefix=f"{prefix}{name}.", keep_vars=keep_vars)
@@ -66,6 +64,25 @@ class StateMethods(Traversal):
             changed = hook(self, found, prefix, {})
             found = found if changed is None else changed
         return found
+
+    def _save_to_state_dict(self, destination: dict[str, Any], prefix: str, keep_vars: bool) -> None:
+        """Add what this module itself has, without those below it. A class may override it, and call it."""
+        for name, tensor in self._own_state():
+            destination[prefix + name] = tensor if keep_vars else tensor.detach()
+        if self._has_extra_state():
+            destination[prefix + EXTRA_STATE] = self.get_extra_state()
+
+    def _load_from_state_dict(
+        self, state_dict: dict[str, Any], prefix: str, local_metadata: Any, strict: bool, missing_keys: list[str],
+        unexpected_keys: list[str], error_msgs: list[str],
+    ) -> None:  # fmt: skip
+        """Take what this module itself has, without those below it. A class may override it, for example to rename the keys of an older
+        version in `state_dict`, and calls it then: values are written once all that was found fits.
+        """
+        plan = _loading.get()
+        if plan is None:
+            raise RuntimeError("_load_from_state_dict is called by load_state_dict")
+        plan.own(self, prefix, state_dict)
 
     def _own_state(self) -> Iterator[tuple[str, Tensor]]:
         for name, parameter in self._parameters.items():
@@ -86,7 +103,11 @@ class StateMethods(Traversal):
             kind = type(state_dict).__name__
             raise TypeError(f"load_state_dict: expected a dictionary, got {kind}; a file is read by load_state_dict(gl.load(path))")
         plan = _Plan(dict(state_dict), strict)
-        plan.add(self, "")
+        token = _loading.set(plan)
+        try:
+            plan.add(self, "")
+        finally:
+            _loading.reset(token)
         result = IncompatibleKeys(plan.missing, plan.unexpected())
         plan.check(type(self).__name__, result)
         with no_grad():
@@ -134,32 +155,40 @@ class _Plan:
         self.extra_unexpected: list[str] = []
         self.steps: list[tuple[Any, str, Any]] = []  # owner, own name, value
         self.owners: list[Module] = []
+        self.asked: list[str] = []  # the prefixes of those whose own state was looked for
 
     def add(self, owner: Any, prefix: str) -> None:
         """The module `owner`, whose dotted name and a dot are `prefix`, and all below it."""
         for hook in owner._load_state_dict_pre_hooks.values():
             hook(owner, self.given, prefix, {}, self.strict, self.missing, self.extra_unexpected, self.errors)
-        for name, tensor in owner._own_state():
-            key = prefix + name
-            self.known.add(key)
-            if key in self.given:
-                self._fit(owner, name, key, tensor)
-            elif key not in self.missing:
-                self.missing.append(key)
-        if owner._has_extra_state():
-            key = prefix + EXTRA_STATE
-            self.known.add(key)
-            if key in self.given:
-                self.steps.append((owner, EXTRA_STATE, self.given[key]))
-            else:
-                self.missing.append(key)
+        asked = len(self.asked)
+        owner._load_from_state_dict(self.given, prefix, {}, self.strict, self.missing, self.extra_unexpected, self.errors)
+        if len(self.asked) == asked:  # a class that loads by itself
+            self.known.update(k for k in self.given if k.startswith(prefix) and k[len(prefix) :].partition(".")[0] not in owner._modules)
         for name, child in owner._modules.items():
             if child is not None:
                 self.add(child, f"{prefix}{name}.")
         self.owners.append(owner)
 
-    def _fit(self, owner: Any, name: str, key: str, tensor: Any) -> None:
-        value = self.given[key]
+    def own(self, owner: Any, prefix: str, given: Mapping[str, Any]) -> None:
+        """What `owner` itself has."""
+        self.asked.append(prefix)
+        for name, tensor in owner._own_state():
+            key = prefix + name
+            self.known.add(key)
+            if key in given:
+                self._fit(owner, name, key, tensor, given[key])
+            elif key not in self.missing:
+                self.missing.append(key)
+        if owner._has_extra_state():
+            key = prefix + EXTRA_STATE
+            self.known.add(key)
+            if key in given:
+                self.steps.append((owner, EXTRA_STATE, given[key]))
+            else:
+                self.missing.append(key)
+
+    def _fit(self, owner: Any, name: str, key: str, tensor: Any, value: Any) -> None:
         if not isinstance(value, Tensor):
             self.errors.append(f'"{key}" is a {type(value).__name__}, not a tensor')
         elif not is_lazy(tensor) and value.shape != tensor.shape:
@@ -206,6 +235,9 @@ class _Plan:
                 if is_lazy(target):
                     target.materialize(value.shape)
                 target.copy_(value)
+
+
+_loading: ContextVar[_Plan | None] = ContextVar("loading", default=None)
 
 
 def _meant(key: str, missing: list[str]) -> str:

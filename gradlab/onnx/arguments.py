@@ -10,7 +10,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.graph.compiled import Compiled, CompiledModule
 from gradlab.graph.dims import Dim
 from gradlab.graph.program import Program
-from gradlab.graph.tree import LEAF
+from gradlab.graph.tree import LEAF, has_keys
 from gradlab.nn import Module
 
 
@@ -36,7 +36,7 @@ def paths(structure: Any, name: str) -> Iterator[str]:
     kind = structure[0]
     if kind == "value":
         return
-    if kind is dict:
+    if has_keys(kind):
         for key, part in zip(structure[1], structure[2], strict=True):
             yield from paths(part, f"{name}_{key}" if name else str(key))
         return
@@ -62,7 +62,7 @@ def input_names(model: Any, structure: Any, given: Sequence[str] | None) -> list
 
 def output_names(structure: Any, given: Sequence[str] | None) -> list[str]:
     """The outputs' names: those given, or "output", "output_0", a dict's keys, a named tuple's fields."""
-    keyed = structure != LEAF and (structure[0] is dict or hasattr(structure[0], "_fields"))
+    keyed = structure != LEAF and (has_keys(structure[0]) or hasattr(structure[0], "_fields"))
     return named("output_names", list(paths(structure, "" if keyed else "output")), given)
 
 
@@ -84,6 +84,17 @@ def named(what: str, names: list[str], given: Sequence[str] | None) -> list[str]
 # ---------------------------------------------------------------- dynamic sizes
 
 Dynamic = dict[int, dict[int, Any]]
+
+
+def axes(dynamic_axes: Any, outputs: Sequence[str] | None) -> Any:
+    """PyTorch's `dynamic_axes` as `dynamic`: without the outputs; dimensions in a list are named after the input, as PyTorch does."""
+    if not isinstance(dynamic_axes, Mapping):
+        return dynamic_axes
+    return {
+        name: value if isinstance(value, Mapping) else {d: f"{name}_dynamic_axes_{i + 1}" for i, d in enumerate(value)}
+        for name, value in dynamic_axes.items()
+        if name not in (outputs or ("output",))
+    }
 
 
 def dynamic_sizes(dynamic: Any, names: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> Dynamic:

@@ -28,7 +28,7 @@ from gradlab.graph.program import Program, trace
 from gradlab.graph.symbol import TraceError
 from gradlab.graph.tree import flatten, unflatten
 from gradlab.nn import Module
-from gradlab.onnx.arguments import Dynamic, dynamic_sizes, input_names, output_names, parameter_names, plain
+from gradlab.onnx.arguments import Dynamic, axes, dynamic_sizes, input_names, output_names, parameter_names, plain
 from gradlab.onnx.building import Ends, bytes_of, model_of
 from gradlab.onnx.checking import Case, ExportError, Verdict, verify
 from gradlab.onnx.emitter import Wire
@@ -63,17 +63,26 @@ class ExportWarning(GradlabWarning):
 
 def export(
     model: Any,
-    example: Any,
-    path: str | os.PathLike[str],
+    example: Any = None,
+    path: str | os.PathLike[str] | None = None,
     *,
     dynamic: Any = None,
-    opset: int = 20,
+    opset: int | None = None,
     input_names: Sequence[str] | None = None,
     output_names: Sequence[str] | None = None,
     check: bool = True,
     tolerance: float | None = None,
     check_sizes: Mapping[str, int] | None = None,
     external_data: bool | None = None,
+    args: Any = None,
+    f: str | os.PathLike[str] | None = None,
+    dynamic_axes: Any = None,
+    opset_version: int | None = None,
+    export_params: bool = True,
+    do_constant_folding: bool = True,
+    keep_initializers_as_inputs: bool = False,
+    dynamo: bool = True,
+    verbose: bool | None = None,
 ) -> Exported:
     """Write `model` as an ONNX file at `path`; what was written and how far its results deviate from the model's.
 
@@ -85,10 +94,21 @@ def export(
     check: run the file with ONNX Runtime on the example, and with dynamic sizes on a second one (check_sizes: {"batch": 7} says which),
     beside the model itself. tolerance: by default 1e-4 of each output's largest number for float32 (float64 1e-6, float16 1e-2, bfloat16
     4e-2). external_data: tensors in a file of their own, path + ".data"; by default where one file would be too large.
+    args, f, dynamic_axes, opset_version: PyTorch's names of example, path, dynamic and opset. Of dynamic_axes those of outputs are passed
+    over, since they follow; a list of dimensions names them by itself. export_params, do_constant_folding and keep_initializers_as_inputs
+    are always as they are by default (ValueError otherwise); dynamo and verbose change nothing.
 
     Raises ImportError without the packages onnx and onnxruntime; UnsupportedError, naming every operation that ONNX cannot say and its
     line; ExportError where the file's results deviate. Then nothing is written, and a file that was there stays as it was.
     """
+    example = args if example is None else example
+    path = f if path is None else path
+    if path is None:
+        raise TypeError("onnx.export: the path of the file is missing: export(model, example, path)")
+    if not export_params or not do_constant_folding or keep_initializers_as_inputs:
+        raise ValueError("onnx.export: a file holds its parameters as constants; leave out export_params, do_constant_folding and "
+                         "keep_initializers_as_inputs")  # fmt: skip
+    opset = (OLDEST if opset_version is None else opset_version) if opset is None else opset
     onnx = format_package()
     if check:
         runtime_package()
@@ -99,7 +119,7 @@ def export(
     if not target.parent.is_dir():
         raise FileNotFoundError(f"onnx.export: there is no directory {target.parent}")
     work = _Work(plain(model), example if isinstance(example, tuple) else (example,), input_names)
-    work.trace(dynamic, check)
+    work.trace(axes(dynamic_axes, output_names) if dynamic is None else dynamic, check)
     lowering, proto, outputs = work.lower(opset, output_names, target.stem)
     with _folder(target) as folder:
         file = folder / target.name

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,6 +17,7 @@ from gradlab.backends.cuda.backend import CudaBackend
 from gradlab.cuda import nvtx
 from gradlab.nn.hooks import register_module_forward_hook, register_module_forward_pre_hook
 from gradlab.op import Op
+from gradlab.profiler.schedule import ProfilerAction, ProfilerActivity
 from gradlab.profiler.table import Averages, averages
 from gradlab.profiler.timing import Watcher, watched
 
@@ -42,6 +44,12 @@ class profile(Watcher):
     so that their operations can be seen.
 
     record_shapes: keep the inputs' shapes, for `key_averages(group_by_input_shape=True)`. with_modules: also each module's forward.
+    schedule: what to record by the number of the step (`gl.profiler.schedule`), which `step()`, called after each step, counts.
+    on_trace_ready: called with the profile when a recording ends; by its schedule, or with the block.
+    activities, profile_memory, with_stack, with_flops, acc_events: taken as PyTorch's scripts give them. Host and device are timed
+    anyway; memory, stacks and FLOPs are not recorded.
+
+    `start()` and `stop()` are the block's begin and end.
 
     >>> import gradlab as gl
     >>> with gl.profiler.profile() as prof:
@@ -50,8 +58,17 @@ class profile(Watcher):
     ['mul', 'sum']
     """
 
-    def __init__(self, *, record_shapes: bool = False, with_modules: bool = False) -> None:
+    def __init__(
+        self, *, activities: Iterable[ProfilerActivity] | None = None, schedule: Callable[[int], ProfilerAction] | None = None,
+        on_trace_ready: Callable[[profile], Any] | None = None, record_shapes: bool = False, profile_memory: bool = False,
+        with_stack: bool = False, with_flops: bool = False, with_modules: bool = False, acc_events: bool = False,
+    ) -> None:  # fmt: skip
+        wrong = [a for a in activities or () if not isinstance(a, ProfilerActivity)]
+        if wrong:
+            raise TypeError(f"profile: activities are of gl.profiler.ProfilerActivity, not {wrong[0]!r}")
         self.record_shapes, self.with_modules = record_shapes, with_modules
+        self.schedule, self.on_trace_ready, self.step_num = schedule, on_trace_ready, 0
+        self._action = ProfilerAction.RECORD
         self._events: list[Event] = []
         self._stack = ExitStack()
         self._begun = 0.0
@@ -64,6 +81,7 @@ class profile(Watcher):
         if isinstance(current().observer, Watcher):
             raise RuntimeError("profile: another profile, or emit_nvtx, is on already; leave it first")
         self._begun = time.perf_counter() * 1e6
+        self._action = self._planned()
         self._stack.enter_context(_observing(self))
         if self.with_modules:
             self._stack.enter_context(_modules(self.push, self.pop))
@@ -71,6 +89,38 @@ class profile(Watcher):
 
     def __exit__(self, *_: object) -> None:
         self._stack.close()
+        self._settle()
+        if self.on_trace_ready is not None and self._keeps():
+            self.on_trace_ready(self)
+
+    def start(self) -> None:
+        """Begin, as `with` does."""
+        self.__enter__()
+
+    def stop(self) -> None:
+        """End, as the block of `with` does."""
+        self.__exit__()
+
+    def step(self) -> None:
+        """Say that a step is over. By the schedule, what was recorded is handed to `on_trace_ready`, and the next recording begins anew."""
+        before, self.step_num = self._action, self.step_num + 1
+        self._action = self._planned()
+        if before is ProfilerAction.RECORD_AND_SAVE:
+            self._settle()
+            if self.on_trace_ready is not None:
+                self.on_trace_ready(self)
+        fresh = before in (ProfilerAction.NONE, ProfilerAction.WARMUP, ProfilerAction.RECORD_AND_SAVE)
+        if fresh and self._keeps():
+            self._events.clear()
+
+    def _planned(self) -> ProfilerAction:
+        return ProfilerAction.RECORD if self.schedule is None else self.schedule(self.step_num)
+
+    def _keeps(self) -> bool:
+        return self._action in (ProfilerAction.RECORD, ProfilerAction.RECORD_AND_SAVE)
+
+    def _settle(self) -> None:
+        """Device times, once the device is done."""
         for event in self._events:
             if event.moments is not None:
                 driver, first, last = event.moments
@@ -95,8 +145,9 @@ class profile(Watcher):
             last = driver.new_event(True)
             driver.record_event(last, driver.current_stream())
             moments = (driver, first, last)
-        self._events.append(Event(name, "backward" if self.node is not None else "forward", start, end, shapes, threading.get_ident(),
-                                  moments=moments))  # fmt: skip
+        if self._keeps():
+            self._events.append(Event(name, "backward" if self.node is not None else "forward", start, end, shapes, threading.get_ident(),
+                                      moments=moments))  # fmt: skip
 
     def push(self, name: str) -> None:
         """Begin a range."""
@@ -105,7 +156,8 @@ class profile(Watcher):
     def pop(self) -> None:
         """End the innermost range."""
         name, start = self._open.pop()
-        self._events.append(Event(name, "range", start, self._now(), (), threading.get_ident()))
+        if self._keeps():
+            self._events.append(Event(name, "range", start, self._now(), (), threading.get_ident()))
 
     def events(self) -> list[Event]:
         """What took time, in the order in which it ended."""
@@ -116,7 +168,7 @@ class profile(Watcher):
         return averages(self._events, group_by_input_shape)
 
     def export_chrome_trace(self, path: str | Path) -> None:
-        """Write the events as JSON for chrome://tracing or https://ui.perfetto.dev."""
+        """Write the events as JSON for chrome://tracing or https://ui.perfetto.dev; compressed where the name ends in .gz."""
         found = [
             {
                 "name": e.name, "cat": e.kind, "ph": "X", "pid": 0, "tid": e.thread,
@@ -125,7 +177,8 @@ class profile(Watcher):
             }
             for e in self._events
         ]  # fmt: skip
-        Path(path).write_text(json.dumps({"traceEvents": found, "displayTimeUnit": "ms"}), encoding="utf-8")
+        text = json.dumps({"traceEvents": found, "displayTimeUnit": "ms"}).encode()
+        Path(path).write_bytes(gzip.compress(text) if str(path).endswith(".gz") else text)
 
 
 class _Emitter(Watcher):

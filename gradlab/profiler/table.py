@@ -9,6 +9,7 @@ from typing import Any
 _KEYS = {
     "cpu_time_total": "cpu_time_total", "self_cpu_time_total": "cpu_time_total", "cuda_time_total": "device_time_total",
     "device_time_total": "device_time_total", "count": "count", "cpu_time": "cpu_time",
+    "cpu_time_avg": "cpu_time", "self_cuda_time_total": "device_time_total", "self_device_time_total": "device_time_total",
 }  # fmt: skip
 
 
@@ -21,6 +22,16 @@ class EventAverage:
     cpu_time_total: float = 0.0
     device_time_total: float = 0.0
     shapes: str = ""
+
+    @property
+    def self_cpu_time_total(self) -> float:
+        """As `cpu_time_total`: an operation holds no others."""
+        return self.cpu_time_total
+
+    @property
+    def cuda_time_total(self) -> float:
+        """As `device_time_total`."""
+        return self.device_time_total
 
     @property
     def cpu_time(self) -> float:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
+from gradlab.autograd.mode import lowered
 from gradlab.autograd.record import bind
 from gradlab.dtype import FLOATING, as_numpy
 from gradlab.spec import ShapeError, normalize_dim
@@ -49,6 +50,8 @@ def softmax(input: Tensor, dim: int | None = None, dtype: Any = None, *, axis: A
     """
     dim = dim if dim is not None and axis is None else required("softmax", dim, axis)
     input, dim = _ready("softmax", input, dim, dtype)
+    if dtype is not None and out is None:  # also under autocast, which computes it in float32
+        return _softmax(input, dim=dim).to(dtype)
     return _softmax(input, dim=dim) if out is None else into("softmax", out, _softmax(input, dim=dim))
 
 
@@ -60,6 +63,8 @@ def log_softmax(input: Tensor, dim: int | None = None, dtype: Any = None, *, axi
     """
     dim = dim if dim is not None and axis is None else required("log_softmax", dim, axis)
     input, dim = _ready("log_softmax", input, dim, dtype)
+    if dtype is not None and out is None:  # also under autocast, which computes it in float32
+        return _log_softmax(input, dim=dim).to(dtype)
     return _log_softmax(input, dim=dim) if out is None else into("log_softmax", out, _log_softmax(input, dim=dim))
 
 
@@ -112,6 +117,7 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
     """
     if not isinstance(weight, Differentiable):
         raise TypeError(f"prelu: weight is a tensor, not {type(weight).__name__}")
+    input, weight = lowered(input, weight)
     shape, own = input._array.shape, weight._array.shape
     if input._array.dtype != weight._array.dtype:
         raise RuntimeError(f"prelu: input and weight have one dtype, not {input.dtype} and {weight.dtype}")

@@ -29,6 +29,13 @@ EXACT = frozenset({
 })  # fmt: skip
 
 
+def only_tensors(name: str, *values: Any) -> None:
+    """Raise TypeError unless all are tensors: where PyTorch takes no number, list or array, and for None, a forgotten `return`."""
+    for value in values:
+        if not isinstance(value, Differentiable):
+            raise TypeError(f"{name}: takes tensors here, not {type(value).__name__}; use gradlab.tensor(...)")
+
+
 def into(name: str, out: Any, result: Any, inputs: Sequence[Any] = (), *, warn: bool = True) -> Any:
     """Write a function's result into `out` (a tensor, or one for each result) and return that.
 

@@ -11,7 +11,7 @@ import numpy as np
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import wrap
 from gradlab.spec import count, normalize_dim
-from gradlab.tensor.alias import either, into
+from gradlab.tensor.alias import either, into, only_tensors
 from gradlab.tensor.convert import moved
 from gradlab.tensor.layout import common_dtype
 from gradlab.tensor.shape import cat, expand, reshape, stack
@@ -305,6 +305,7 @@ def kron(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
     >>> gl.kron(gl.tensor([1, 10]), gl.tensor([1, 2]))
     tensor([ 1,  2, 10, 20])
     """
+    only_tensors("kron", other)
     rank = max(len(input._array.shape), len(other._array.shape))
     a, b = ((1,) * (rank - len(x._array.shape)) + tuple(x._array.shape) for x in (input, other))
     product = reshape(input, [s for size in a for s in (size, 1)]) * reshape(other, [s for size in b for s in (1, size)])

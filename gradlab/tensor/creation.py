@@ -21,8 +21,8 @@ if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
 
 __all__ = [
-    "arange", "as_tensor", "asarray", "empty", "empty_like", "empty_strided", "eye", "from_dlpack", "from_numpy", "full", "full_like",
-    "linspace", "logspace", "ones", "ones_like", "scalar_tensor", "tensor", "zeros", "zeros_like",
+    "arange", "as_tensor", "asarray", "empty", "empty_like", "empty_strided", "eye", "from_dlpack", "from_numpy", "frombuffer",
+    "full", "full_like", "linspace", "logspace", "ones", "ones_like", "scalar_tensor", "tensor", "zeros", "zeros_like",
 ]  # fmt: skip
 
 
@@ -67,7 +67,7 @@ def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: b
     if array.dtype.kind == "c":
         raise TypeError("tensor: gradlab has no complex tensors; keep real and imaginary parts apart")
     if dtype is not None:
-        array = array.astype(as_numpy(dtype))
+        array = _fitting(array, as_numpy(dtype), data)
     elif not isinstance(data, (np.ndarray, np.generic)):
         if array.size == 0 or (array.dtype.kind == "f" and array.dtype.itemsize == 8 and not _has_arrays(data)):
             array = array.astype(as_numpy(get_default_dtype()))
@@ -76,6 +76,17 @@ def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: b
     else:
         array = array.astype(public_dtype(array.dtype).dtype, copy=False)
     return _placed(array, device, requires_grad)
+
+
+def _fitting(array: Any, dtype: np.dtype[Any], data: Any) -> Any:
+    """The array in that dtype. As in PyTorch, Python's integers must fit (into an unsigned dtype a negative number wraps around)."""
+    if dtype.kind in "iu" and array.dtype.kind in "iu" and array.size and not isinstance(data, (np.ndarray, np.generic)):
+        limits = np.iinfo(dtype)
+        low = -int(limits.max) if dtype.kind == "u" else int(limits.min)
+        wrong = next((int(x) for x in (array.min(), array.max()) if not low <= int(x) <= limits.max), None)
+        if wrong is not None:
+            raise RuntimeError(f"tensor: {wrong} does not fit into {dtype.name}, which holds {limits.min} to {limits.max}")
+    return array.astype(dtype)
 
 
 def _has_arrays(data: Any) -> bool:
@@ -307,14 +318,32 @@ def empty_strided(size: Any, stride: Any, *, dtype: Any = None, device: Any = No
     return _placed(array, device, requires_grad)
 
 
-def from_dlpack(ext_tensor: Any) -> Tensor:
-    """A CPU tensor sharing the memory of another library's CPU array, by the DLPack protocol.
+def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
+    """A tensor sharing the memory of another library's CPU array, by the DLPack protocol (`copy=True`: a copy of it).
+
+    device: where it goes; on another device than the CPU it is a copy.
 
     >>> import numpy as np
     >>> gl.from_dlpack(np.arange(3))
     tensor([0, 1, 2])
     """
-    return from_numpy(np.from_dlpack(ext_tensor))
+    if isinstance(ext_tensor, Differentiable) and ext_tensor.device.type != "cpu":  # type: ignore[attr-defined]
+        found: Any = ext_tensor.detach()  # type: ignore[attr-defined]
+        return found.to(device=device, copy=bool(copy))
+    shared = np.from_dlpack(ext_tensor, copy=copy)
+    return _placed(from_numpy(shared)._array, "cpu" if device is None else device, False)
+
+
+def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Tensor:
+    """A 1-D tensor sharing the memory of an object with a buffer (bytearray, array, mmap): `count` elements (-1: all) from byte `offset`.
+
+    ValueError where the buffer is too small, or its length no multiple of an element's. What is read-only, such as bytes, is copied.
+
+    >>> gl.frombuffer(bytearray([1, 2, 3]), dtype=gl.uint8)
+    tensor([1, 2, 3], dtype=gradlab.uint8)
+    """
+    array = np.frombuffer(buffer, as_numpy(dtype), count, offset)
+    return _placed(array if array.flags.writeable else array.copy(), "cpu", requires_grad)
 
 
 def asarray(obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None, requires_grad: bool = False) -> Tensor:

@@ -13,6 +13,7 @@ from gradlab.tensor.facts import FactMethods
 from gradlab.tensor.gamma import GammaMethods
 from gradlab.tensor.gather import GatherMethods
 from gradlab.tensor.indexing import IndexingMethods
+from gradlab.tensor.interop import InteropMethods
 from gradlab.tensor.layout import LayoutMethods
 from gradlab.tensor.linalg import LinalgMethods
 from gradlab.tensor.masks import MaskMethods
@@ -45,7 +46,7 @@ class Families(
     GatherMethods, SortingMethods, LinalgMethods, ConvertMethods, RandomMethods, MathMethods, MathInPlaceMethods, ClosenessMethods,
     ScanMethods, StatisticsMethods, LayoutMethods, AssemblyMethods, ProductMethods, SolvingMethods, FactoringMethods, GammaMethods,
     ReshapingMethods, PlacingMethods, PairMethods, PointwiseInPlaceMethods, ChoiceMethods, NormMethods, QuantileMethods,
-    RepetitionMethods, SelectionMethods, MaskMethods, SplittingMethods, FactMethods, TwinMethods,
+    RepetitionMethods, SelectionMethods, MaskMethods, SplittingMethods, FactMethods, TwinMethods, InteropMethods,
 ):  # fmt: skip
     """Every method of a tensor that is not in `tensor.py`."""
 

@@ -13,7 +13,7 @@ import numpy as np
 from gradlab import ops
 from gradlab.autograd import inplace
 from gradlab.autograd.base import Differentiable
-from gradlab.autograd.mode import current
+from gradlab.autograd.mode import current, widest
 from gradlab.autograd.record import bind, finish, refresh, wrap
 from gradlab.dtype import BOOL
 from gradlab.op import Op
@@ -244,6 +244,10 @@ def index_put(input: Tensor, indices: Sequence[Any], values: Tensor, accumulate:
     >>> gl.index_put(gl.zeros(3), (gl.tensor([1]),), gl.tensor(5.0))
     tensor([0., 5., 0.])
     """
+    if isinstance(values, Differentiable) and values._array.dtype != input._array.dtype:
+        found = widest(lambda x, v: index_put(x, indices, v, accumulate), input, values)
+        if found is not None:
+            return found
     at, values, dims = _put_arguments("index_put", input, indices, values)
     return _index_put(input, at, values, dims=dims, accumulate=bool(accumulate), wrap=True)
 

@@ -13,7 +13,7 @@ from gradlab.autograd.record import bind, created
 from gradlab.device import Device
 from gradlab.dtype import INT64, as_numpy, result_type
 from gradlab.spec import DimensionError, ShapeError, normalize_dim, whole
-from gradlab.tensor.alias import either, into, required
+from gradlab.tensor.alias import either, into, only_tensors, required
 from gradlab.tensor.convert import moved
 from gradlab.tensor.math_in_place import twin
 from gradlab.tensor.shape import cat, flip, permute, reshape, transpose
@@ -281,6 +281,7 @@ def diagonal_scatter(input: Tensor, src: Tensor, offset: int = 0, dim1: int = 0,
     tensor([[1., 0.],
             [0., 1.]])
     """
+    only_tensors("diagonal_scatter", src)
     a, b = _two("diagonal_scatter", dim1, dim2, len(_matrices("diagonal_scatter", input)._array.shape))
     return _diagonal_scatter(input, src.to(input._array.dtype), offset=whole(offset), dim1=a, dim2=b)
 
@@ -292,6 +293,7 @@ def select_scatter(input: Tensor, src: Tensor, dim: int | None = None, index: An
     tensor([[0., 0.],
             [1., 1.]])
     """
+    only_tensors("select_scatter", src)
     if axis is not None or dim is None:
         dim = required("select_scatter", dim, axis)
     dim = normalize_dim(dim, len(input._array.shape))
@@ -307,6 +309,7 @@ def slice_scatter(
     >>> gl.slice_scatter(gl.zeros(3), gl.ones(1), 0, 1, 2)
     tensor([0., 1., 0.])
     """
+    only_tensors("slice_scatter", src)
     dim = dim if axis is None else either("slice_scatter", dim, 0, axis)
     if out is not None:
         return into("slice_scatter", out, slice_scatter(input, src, dim, start, end, step))

@@ -8,7 +8,7 @@ from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind, operator
 from gradlab.spec import ShapeError
-from gradlab.tensor.alias import into
+from gradlab.tensor.alias import into, only_tensors
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -52,6 +52,7 @@ def mm(input: Tensor, mat2: Tensor, *, out: Any = None) -> Tensor:
     tensor([[3.],
             [3.]])
     """
+    only_tensors("mm", mat2)
     _expect("mm", 2, input, mat2)
     return _matmul(input, mat2) if out is None else into("mm", out, _matmul(input, mat2))
 

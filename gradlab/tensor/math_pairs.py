@@ -12,7 +12,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.dtype import FLOAT64, FLOATING, result_type
 from gradlab.tensor import choice, pointwise
-from gradlab.tensor.alias import into
+from gradlab.tensor.alias import into, only_tensors
 from gradlab.tensor.math import exp2
 
 if TYPE_CHECKING:
@@ -36,20 +36,13 @@ _left_shift, _right_shift, _gcd, _lcm = map(bind, (_rows.left_shift, _rows.right
 Operand = Any  # a Tensor or a Python number
 
 
-def _only_tensors(name: str, *values: Any) -> None:
-    """PyTorch takes no Python number here."""
-    for value in values:
-        if not isinstance(value, Differentiable):
-            raise TypeError(f"{name}: takes tensors here, not {type(value).__name__}; use gradlab.tensor(...)")
-
-
 def atan2(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
     """The angle of the point (other, input), in radians, in all four quadrants.
 
     >>> gl.atan2(gl.tensor([3.0, -1.0]), gl.tensor([4.0, 1.0]))
     tensor([ 0.6435, -0.7854])
     """
-    _only_tensors("atan2", input, other)
+    only_tensors("atan2", input, other)
     return _atan2(input, other) if out is None else into("atan2", out, _atan2(input, other))
 
 
@@ -59,7 +52,7 @@ def hypot(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
     >>> gl.hypot(gl.tensor([3.0, -1.0]), gl.tensor([4.0, 1.0]))
     tensor([5.0000, 1.4142])
     """
-    _only_tensors("hypot", input, other)
+    only_tensors("hypot", input, other)
     return _hypot(input, other) if out is None else into("hypot", out, _hypot(input, other))
 
 
@@ -69,7 +62,7 @@ def fmod(input: Tensor, other: Operand, *, out: Any = None) -> Tensor:
     >>> gl.fmod(gl.tensor([7, -7]), 3)
     tensor([ 1, -1])
     """
-    _only_tensors("fmod", input)
+    only_tensors("fmod", input)
     return _fmod(input, other) if out is None else into("fmod", out, _fmod(input, other))
 
 
@@ -97,7 +90,7 @@ def copysign(input: Tensor, other: Operand, *, out: Any = None) -> Tensor:
     >>> gl.copysign(gl.tensor([3.0, -1.0]), gl.tensor([4.0, 1.0]))
     tensor([3., 1.])
     """
-    _only_tensors("copysign", input)
+    only_tensors("copysign", input)
     return _copysign(input, other) if out is None else into("copysign", out, _copysign(input, other))
 
 
@@ -107,7 +100,7 @@ def fmax(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
     >>> gl.fmax(gl.tensor([3.0, -1.0]), gl.tensor([4.0, 1.0]))
     tensor([4., 1.])
     """
-    _only_tensors("fmax", input, other)
+    only_tensors("fmax", input, other)
     return _fmax(input, other) if out is None else into("fmax", out, _fmax(input, other))
 
 
@@ -117,7 +110,7 @@ def fmin(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
     >>> gl.fmin(gl.tensor([3.0, -1.0]), gl.tensor([4.0, 1.0]))
     tensor([ 3., -1.])
     """
-    _only_tensors("fmin", input, other)
+    only_tensors("fmin", input, other)
     return _fmin(input, other) if out is None else into("fmin", out, _fmin(input, other))
 
 
@@ -127,7 +120,7 @@ def logaddexp(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
     >>> gl.logaddexp(gl.tensor([3.0, -1.0]), gl.tensor([4.0, 1.0]))
     tensor([4.3133, 1.1269])
     """
-    _only_tensors("logaddexp", input, other)
+    only_tensors("logaddexp", input, other)
     return _logaddexp(input, other) if out is None else into("logaddexp", out, _logaddexp(input, other))
 
 
@@ -137,7 +130,7 @@ def logaddexp2(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
     >>> gl.logaddexp2(gl.tensor([3.0, -1.0]), gl.tensor([4.0, 1.0]))
     tensor([4.5850, 1.3219])
     """
-    _only_tensors("logaddexp2", input, other)
+    only_tensors("logaddexp2", input, other)
     return _logaddexp2(input, other) if out is None else into("logaddexp2", out, _logaddexp2(input, other))
 
 
@@ -156,7 +149,7 @@ def heaviside(input: Tensor, values: Tensor, *, out: Any = None) -> Tensor:
     >>> gl.heaviside(gl.tensor([-1.0, 0.0, 1.0]), gl.tensor(0.5))
     tensor([0.0000, 0.5000, 1.0000])
     """
-    _only_tensors("heaviside", input, values)
+    only_tensors("heaviside", input, values)
     if input._array.dtype != values._array.dtype:
         raise RuntimeError(f"heaviside: input and values have one dtype, got {input.dtype} and {values.dtype}")
     return _heaviside(input, values) if out is None else into("heaviside", out, _heaviside(input, values))
@@ -168,7 +161,7 @@ def nextafter(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
     >>> gl.nextafter(gl.tensor([1.0]), gl.tensor([2.0])) > 1
     tensor([True])
     """
-    _only_tensors("nextafter", input, other)
+    only_tensors("nextafter", input, other)
     return _nextafter(input, other) if out is None else into("nextafter", out, _nextafter(input, other))
 
 
@@ -178,8 +171,11 @@ def ldexp(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
     >>> gl.ldexp(gl.tensor([1.0, 3.0]), gl.tensor([2, 3]))
     tensor([ 4., 24.])
     """
-    _only_tensors("ldexp", input, other)
-    return input * exp2(other) if out is None else into("ldexp", out, input * exp2(other))
+    only_tensors("ldexp", input, other)
+    result = input * exp2(other)
+    if input._array.dtype in FLOATING and other._array.dtype not in FLOATING:
+        result = result.to(input._array.dtype)
+    return result if out is None else into("ldexp", out, result)
 
 
 def float_power(input: Operand, exponent: Operand, *, out: Any = None) -> Tensor:
@@ -198,7 +194,7 @@ def rsub(input: Tensor, other: Operand, *, alpha: float = 1) -> Tensor:
     >>> gl.rsub(gl.tensor([1.0, 2.0]), 10)
     tensor([9., 8.])
     """
-    _only_tensors("rsub", input)
+    only_tensors("rsub", input)
     return pointwise.sub(other, input, alpha=alpha)
 
 
@@ -210,7 +206,7 @@ def clamp_min(input: Tensor, min: Operand, *, out: Any = None) -> Tensor:
     """
     if out is not None:
         return into("clamp_min", out, clamp_min(input, min))
-    _only_tensors("clamp_min", input)
+    only_tensors("clamp_min", input)
     return choice.clamp(input, min)
 
 
@@ -222,7 +218,7 @@ def clamp_max(input: Tensor, max: Operand, *, out: Any = None) -> Tensor:
     """
     if out is not None:
         return into("clamp_max", out, clamp_max(input, max))
-    _only_tensors("clamp_max", input)
+    only_tensors("clamp_max", input)
     return choice.clamp(input, None, max)
 
 
@@ -232,7 +228,7 @@ def gcd(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
     >>> gl.gcd(gl.tensor([12, 8]), gl.tensor([18, 6]))
     tensor([6, 2])
     """
-    _only_tensors("gcd", input, other)
+    only_tensors("gcd", input, other)
     return _gcd(input, other) if out is None else into("gcd", out, _gcd(input, other))
 
 
@@ -242,7 +238,7 @@ def lcm(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
     >>> gl.lcm(gl.tensor([12, 8]), gl.tensor([18, 6]))
     tensor([36, 24])
     """
-    _only_tensors("lcm", input, other)
+    only_tensors("lcm", input, other)
     return _lcm(input, other) if out is None else into("lcm", out, _lcm(input, other))
 
 
@@ -273,6 +269,7 @@ def lerp(input: Tensor, end: Tensor, weight: Operand, *, out: Any = None) -> Ten
     >>> gl.lerp(gl.tensor([0.0, 10.0]), gl.tensor([10.0, 20.0]), 0.5)
     tensor([ 5., 15.])
     """
+    only_tensors("lerp", input, end)
     if input._array.dtype != end._array.dtype:
         raise RuntimeError(f"lerp: input and end have one dtype, got {input.dtype} and {end.dtype}")
     return _lerp(input, end, weight) if out is None else into("lerp", out, _lerp(input, end, weight))
@@ -290,6 +287,7 @@ def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1
     >>> gl.addcmul(gl.ones(2), gl.tensor([2.0, 3.0]), gl.tensor([4.0, 5.0]), value=10)
     tensor([ 81., 151.])
     """
+    only_tensors("addcmul", tensor1, tensor2)
     product = tensor1 * tensor2
     result = input + _scaled(result_type([(x._array.dtype, len(x._array.shape)) for x in (input, product)]), product, value)
     return result if out is None else into("addcmul", out, result)
@@ -301,6 +299,7 @@ def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1
     >>> gl.addcdiv(gl.ones(2), gl.tensor([2.0, 3.0]), gl.tensor([4.0, 2.0]))
     tensor([1.5000, 2.5000])
     """
+    only_tensors("addcdiv", tensor1, tensor2)
     if tensor1._array.dtype not in FLOATING and tensor2._array.dtype not in FLOATING:
         raise RuntimeError("addcdiv: dividing two integer tensors is not supported; convert one with .float()")
     quotient = tensor1 / tensor2

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
+from gradlab.autograd.mode import current, widened
 from gradlab.autograd.record import bind
-from gradlab.dtype import FLOATING, HALF
+from gradlab.dtype import FLOAT32, FLOATING, HALF
 from gradlab.spec import ShapeError, normalize_dim, normalize_dims
 from gradlab.tensor import reduction
 from gradlab.tensor.alias import either, into, required
@@ -41,7 +42,11 @@ def vector_norm(input: Tensor, ord: float, dims: tuple[int, ...], keepdim: bool,
     The gradient is 0 where the norm is 0. Half types are computed in float32.
     """
     dtype = input._array.dtype
-    x: Any = input.float() if dtype in HALF else input
+    x: Any = input
+    if dtype in HALF:
+        x = input.float()
+        if current().autocast is not None:
+            dtype = FLOAT32
     if ord == 2:
         found = _root(reduction.sum(x * x, dims, keepdim)) if dims else x.abs()
     elif ord == 1:
@@ -93,6 +98,8 @@ def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
     >>> gl.dist(gl.tensor([0.0, 0.0]), gl.tensor([3.0, 4.0]))
     tensor(5.)
     """
+    if input._array.dtype in HALF:
+        input, other = widened(input, other)
     return norm(input - other, float(p))
 
 

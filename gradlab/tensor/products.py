@@ -7,9 +7,10 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from gradlab.autograd.base import Differentiable
+from gradlab.autograd.mode import current, lowered, widened, widest
 from gradlab.dtype import FLOATING
 from gradlab.spec import ShapeError, broadcast_shapes, count, normalize_dim
-from gradlab.tensor.alias import either, into
+from gradlab.tensor.alias import either, into, only_tensors
 from gradlab.tensor.layout import common_dtype
 from gradlab.tensor.linalg import bmm, matmul, mm
 from gradlab.tensor.math_in_place import twin
@@ -34,7 +35,7 @@ def _expect(name: str, *ranks: tuple[Any, int]) -> None:
             raise TypeError(f"{name}: takes tensors, not {type(x).__name__}")
         if len(x._array.shape) != rank:
             raise ShapeError(f"{name}: expected {rank} dimension{'s' if rank > 1 else ''}, got shape {x._array.shape}")
-        if x._array.dtype != first._array.dtype:
+        if x._array.dtype != first._array.dtype and current().autocast is None:
             raise RuntimeError(f"{name}: tensors of one dtype, got {first._array.dtype} and {x._array.dtype}; convert one with .to()")
 
 
@@ -64,6 +65,8 @@ def dot(input: Tensor, tensor: Tensor, *, out: Any = None) -> Tensor:
     tensor(11.)
     """
     _expect("dot", (input, 1), (tensor, 1))
+    if out is None and (found := widest(matmul, input, tensor)) is not None:
+        return found
     return matmul(input, tensor) if out is None else into("dot", out, matmul(input, tensor))
 
 
@@ -74,6 +77,8 @@ def vdot(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
     tensor(11.)
     """
     _expect("vdot", (input, 1), (other, 1))
+    if out is None and (found := widest(matmul, input, other)) is not None:
+        return found
     return matmul(input, other) if out is None else into("vdot", out, matmul(input, other))
 
 
@@ -93,6 +98,7 @@ def inner(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
     >>> gl.inner(gl.tensor([1.0, 2.0]), gl.tensor([3.0, 4.0]))
     tensor(11.)
     """
+    only_tensors("inner", other)
     if out is not None:
         return into("inner", out, inner(input, other))
     a, b = input._array.shape, other._array.shape
@@ -109,6 +115,8 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     >>> gl.tensordot(gl.ones(2, 3, 4), gl.ones(3, 4, 5), dims=2).shape
     (2, 5)
     """
+    if (found := widest(tensordot, a, b, dims=dims)) is not None:
+        return found
     sa, sb = a._array.shape, b._array.shape
     if isinstance(dims, Differentiable):
         dims = dims.tolist()  # type: ignore[attr-defined]
@@ -145,7 +153,9 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
 def _combined(name: str, input: Tensor, product: Tensor, beta: float, alpha: float) -> Tensor:
     """beta · input + alpha · product; a beta of 0 passes over `input`, also where it is NaN. For integers both are cut to integers."""
     if input._array.dtype != product._array.dtype:
-        raise RuntimeError(f"{name}: tensors of one dtype, got {input._array.dtype} and {product._array.dtype}; convert one with .to()")
+        if current().autocast is None:
+            raise RuntimeError(f"{name}: tensors of one dtype, got {input._array.dtype} and {product._array.dtype}; convert one with .to()")
+        input = input.to(product._array.dtype)
     if product._array.dtype not in FLOATING:
         beta, alpha = int(beta), int(alpha)
     shape = product._array.shape
@@ -185,6 +195,8 @@ def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: f
     tensor([[ 1., 10.],
             [ 2., 20.]])
     """
+    only_tensors("addr", vec1, vec2)
+    input, vec1, vec2 = lowered(input, vec1, vec2)
     product = outer(vec1, vec2)
     dtype = common_dtype([input, product])
     result = _combined("addr", input.to(dtype), product.to(dtype), beta, alpha)
@@ -309,6 +321,7 @@ def cross(input: Tensor, other: Tensor, dim: int | None = None, *, axis: Any = N
     >>> gl.cross(gl.tensor([1.0, 0.0, 0.0]), gl.tensor([0.0, 1.0, 0.0]), dim=0)
     tensor([0., 0., 1.])
     """
+    only_tensors("cross", other)
     dim = dim if axis is None else either("cross", dim, None, axis)
     if len(input._array.shape) != len(other._array.shape):
         raise RuntimeError(f"cross: as many dimensions in both, got shapes {input._array.shape} and {other._array.shape}")
@@ -335,6 +348,8 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_fo
     >>> gl.cdist(gl.tensor([[0.0, 0.0]]), gl.tensor([[3.0, 4.0]]))
     tensor([[5.]])
     """
+    if (found := widest(cdist, *widened(x1, x2), p=p, compute_mode=compute_mode)) is not None:
+        return found
     a, b = x1._array.shape, x2._array.shape
     if len(a) < 2 or len(b) < 2 or a[-1] != b[-1]:
         raise RuntimeError(f"cdist: points (…, n, d) and (…, m, d), got shapes {a} and {b}")

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
-from gradlab.dtype import FLOATING, INT64
+from gradlab.dtype import FLOATING, HALF, INT64
 from gradlab.spec import count, normalize_dim, normalize_dims
 from gradlab.tensor.alias import either, into, required
 from gradlab.tensor.choice import maximum, minimum
@@ -53,6 +53,8 @@ def sum(
     dims = _dims("sum", input, dim)
     if dtype is not None:
         input = input.to(dtype)
+        if input._array.dtype in HALF and out is None:  # also under autocast, which computes it in float32
+            return _sum(input, dim=dims, keepdim=keepdim).to(dtype)
     elif input._array.dtype not in FLOATING:
         input = input.to(INT64)
     return _sum(input, dim=dims, keepdim=keepdim) if out is None else into("sum", out, _sum(input, dim=dims, keepdim=keepdim))
@@ -204,7 +206,7 @@ def any(
 
 
 def var(
-    input: Tensor, dim: Dims = None, *, correction: float | None = 1, keepdim: bool = False, unbiased: bool | None = None, axis: Any =
+    input: Tensor, dim: Dims = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: float | None = 1, axis: Any =
     None, keepdims: bool | None = None, out: Any = None,
 ) -> Tensor:  # fmt: skip
     """Variance over `dim`: squared distance from the mean, divided by n - correction (NaN or inf where that is not positive).
@@ -217,6 +219,8 @@ def var(
     if isinstance(dim, bool):
         dim, unbiased = None, dim
     if unbiased is not None:
+        if unbiased is not False and unbiased is not True:
+            raise TypeError(f"var: unbiased is True or False, not {unbiased!r}; several dimensions are a tuple: dim=(0, 1)")
         correction = 1 if unbiased else 0
     if correction is None:
         correction = 1
@@ -239,6 +243,8 @@ def logsumexp(
     """
     dim = dim if dim is not None and axis is None else required("logsumexp", dim, axis)
     keepdim = keepdim if keepdims is None else keepdims
+    if keepdim is not False and keepdim is not True:
+        raise TypeError(f"logsumexp: keepdim is True or False, not {keepdim!r}; several dimensions are a tuple: dim=(0, 1)")
     if out is not None:
         return into("logsumexp", out, logsumexp(input, dim, keepdim))
     dims = _dims("logsumexp", input, dim)
@@ -252,13 +258,13 @@ def logsumexp(
     return found if keepdim or not dims else found.squeeze(dims)
 
 
-def count_nonzero(input: Tensor, dim: Any = None, *, axis: Any = None) -> Tensor:
-    """Number (int64) of nonzero elements over `dim`.
+def count_nonzero(input: Tensor, dim: Any = None, *more: int, axis: Any = None) -> Tensor:
+    """Number (int64) of nonzero elements over `dim`: a number, a tuple, or several numbers.
 
     >>> gl.count_nonzero(gl.tensor([1, 0, 2]))
     tensor(2)
     """
-    dim = dim if axis is None else either("count_nonzero", dim, None, axis)
+    dim = (dim, *more) if more else dim if axis is None else either("count_nonzero", dim, None, axis)
     return input.ne(0).sum(dim)
 
 

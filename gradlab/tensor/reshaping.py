@@ -25,13 +25,13 @@ class ReshapingMethods(Differentiable):
 
     __slots__ = ()
 
-    def squeeze_(self, dim: Any = None, *, axis: Any = None) -> Any:
+    def squeeze_(self, dim: Any = None, *more: int, axis: Any = None) -> Any:
         """squeeze, in place: this tensor loses its dimensions of size 1 (only those in `dim`, if given). Views of it keep their shapes.
 
         >>> gl.ones(2, 1).squeeze_()
         tensor([1., 1.])
         """
-        dim = dim if axis is None else either("squeeze_", dim, None, axis)
+        dim = (dim, *more) if more else dim if axis is None else either("squeeze_", dim, None, axis)
         refresh(self)
         shape = self._array.shape
         dims = tuple(range(len(shape))) if dim is None else () if dim in ((), []) else normalize_dims(dim, len(shape))

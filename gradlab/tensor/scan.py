@@ -56,6 +56,7 @@ def prod(
     except (IndexError, ValueError) as error:
         raise type(error)(f"prod: {error}") from None
     result = _prod(_summable(input, dtype), dim=dims, keepdim=bool(keepdim))
+    result = result if dtype is None else result.to(dtype)
     return result if out is None else into("prod", out, result)
 
 
@@ -67,6 +68,7 @@ def cumsum(input: Tensor, dim: int | None = None, *, dtype: Any = None, axis: An
     """
     dim = dim if dim is not None and axis is None else required("cumsum", dim, axis)
     result = _cumsum(_summable(input, dtype), dim=_dim("cumsum", input, dim))
+    result = result if dtype is None else result.to(dtype)
     return result if out is None else into("cumsum", out, result)
 
 
@@ -78,6 +80,7 @@ def cumprod(input: Tensor, dim: int | None = None, *, dtype: Any = None, axis: A
     """
     dim = dim if dim is not None and axis is None else required("cumprod", dim, axis)
     result = _cumprod(_summable(input, dtype), dim=_dim("cumprod", input, dim))
+    result = result if dtype is None else result.to(dtype)
     return result if out is None else into("cumprod", out, result)
 
 

@@ -16,7 +16,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.dtype import result_type
 from gradlab.spec import DimensionError, ShapeError, count, normalize_dim, normalize_dims
-from gradlab.tensor.alias import either, into, required
+from gradlab.tensor.alias import either, into, only_tensors, required
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -30,13 +30,21 @@ _view, _permute, _transpose, _t, _expand = map(bind, (_rows.view, _rows.permute,
 _squeeze, _unsqueeze, _cat, _flip, _clone = map(bind, (_rows.squeeze, _rows.unsqueeze, _rows.cat, _rows.flip, ops.elementwise.clone))
 
 
+def _size(value: Any, values: Any) -> int:
+    try:
+        size: int = value.__index__()  # int() would fix a size that is not known while a graph is made
+    except AttributeError:
+        raise TypeError(f"sizes are integers, not {type(value).__name__}: {values!r}") from None
+    return size
+
+
 def sizes(values: tuple[Any, ...]) -> tuple[int, ...]:
     """A shape given as separate numbers or as one sequence."""
     if len(values) == 1 and isinstance(values[0], (tuple, list)):
         values = tuple(values[0])
     for v in values:
         if type(v) is not int:
-            return tuple([v.__index__() for v in values])
+            return tuple([_size(v, values) for v in values])
     return values
 
 
@@ -180,13 +188,13 @@ def expand(input: Tensor, *shape: Any) -> Tensor:
     return _expand(input, shape=tuple(old[i - lead] if s == -1 else s for i, s in enumerate(asked)))
 
 
-def squeeze(input: Tensor, dim: Any = None, *, axis: Any = None) -> Tensor:
-    """Without the dimensions of size 1 (only those in `dim`, if given). A view.
+def squeeze(input: Tensor, dim: Any = None, *more: int, axis: Any = None) -> Tensor:
+    """Without the dimensions of size 1 (only those in `dim`, if given: a number, a tuple, or several numbers). A view.
 
     >>> gl.squeeze(gl.ones(2, 1, 3)).shape
     (2, 3)
     """
-    dim = dim if axis is None else either("squeeze", dim, None, axis)
+    dim = (dim, *more) if more else dim if axis is None else either("squeeze", dim, None, axis)
     shape = input._array.shape
     dims = tuple(range(len(shape))) if dim is None else () if dim in ((), []) else normalize_dims(dim, len(shape))
     return _squeeze(input, dims=tuple(d for d in dims if shape[d] == 1))
@@ -303,6 +311,7 @@ class ShapeMethods(Differentiable):
         tensor([[0, 1],
                 [2, 3]])
         """
+        only_tensors("view_as", other)
         return view(self, other.shape)  # type: ignore[arg-type]
 
     def reshape_as(self, other: Tensor) -> Tensor:
@@ -312,6 +321,7 @@ class ShapeMethods(Differentiable):
         tensor([[0, 1],
                 [2, 3]])
         """
+        only_tensors("reshape_as", other)
         return reshape(self, other.shape)  # type: ignore[arg-type]
 
     def expand_as(self, other: Tensor) -> Tensor:
@@ -321,6 +331,7 @@ class ShapeMethods(Differentiable):
         tensor([[1, 2],
                 [1, 2]])
         """
+        only_tensors("expand_as", other)
         return expand(self, other.shape)  # type: ignore[arg-type]
 
     @property

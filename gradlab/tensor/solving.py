@@ -15,7 +15,7 @@ from gradlab.autograd.record import bind
 from gradlab.dtype import FLOAT32, FLOAT64, finfo
 from gradlab.op import result_class
 from gradlab.spec import ShapeError, count
-from gradlab.tensor.alias import into
+from gradlab.tensor.alias import into, only_tensors
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -143,6 +143,7 @@ def cholesky_solve(input: Tensor, L: Tensor, upper: bool = False, *, out: Any = 
     >>> gl.cholesky_solve(gl.tensor([[8.0]]), gl.tensor([[2.0]]))
     tensor([[2.]])
     """
+    only_tensors("cholesky_solve", L)
     first, second = (L.mT, L) if upper else (L, L.mT)
     result = solve_triangular(second, solve_triangular(first, input, upper=False), upper=True)
     return result if out is None else into("cholesky_solve", out, result)

@@ -80,6 +80,8 @@ def topk(input: Tensor, k: int, dim: int = -1, largest: bool = True, sorted: boo
     topk(values=tensor([3, 2]), indices=tensor([0, 2]))
     """
     dim = dim if axis is None else either("topk", dim, -1, axis)
+    if not hasattr(k, "__index__"):
+        raise TypeError(f"topk: k is an integer, not {type(k).__name__}")
     k = k.__index__()
     if k == 0 and not input._array.shape:
         k = 1  # a 0-d tensor has no smaller result; PyTorch does the same
@@ -151,6 +153,8 @@ def unique(
     >>> gl.unique(gl.tensor([2, 1, 2]))
     tensor([1, 2])
     """
+    if not (isinstance(sorted, bool) and isinstance(return_inverse, bool) and isinstance(return_counts, bool)):
+        raise TypeError("unique: sorted, return_inverse and return_counts are True or False; a dimension is given by name, unique(dim=0)")
     dim = dim if axis is None else either("unique", dim, None, axis)
     return _distinct(input, dim, False, return_inverse, return_counts)
 
@@ -163,6 +167,8 @@ def unique_consecutive(
     >>> gl.unique_consecutive(gl.tensor([1, 1, 2, 1]))
     tensor([1, 2, 1])
     """
+    if not (isinstance(return_inverse, bool) and isinstance(return_counts, bool)):
+        raise TypeError("unique_consecutive: return_inverse and return_counts are True or False; a dimension is given by name, dim=0")
     dim = dim if axis is None else either("unique_consecutive", dim, None, axis)
     return _distinct(input, dim, True, return_inverse, return_counts)
 

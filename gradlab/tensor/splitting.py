@@ -88,6 +88,8 @@ def chunk(input: Tensor, chunks: int, dim: int = 0, *, axis: Any = None) -> tupl
     if chunks < 1:
         raise RuntimeError(f"chunk: at least one part, not {chunks}")
     size = input._array.shape[normalize_dim(dim, len(input._array.shape))]
+    if size == 0:
+        return split(input, [0] * chunks, dim)
     return split(input, max(-(-size // chunks), 1), dim)
 
 

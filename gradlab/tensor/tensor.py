@@ -13,6 +13,7 @@ from gradlab.autograd import cuts, inplace, record
 from gradlab.autograd.base import LEAF, Differentiable, meta_of
 from gradlab.autograd.hooks import RemovableHandle, add_hook, hooks_of
 from gradlab.autograd.mode import current
+from gradlab.device import Device
 from gradlab.dtype import FLOATING, as_numpy, get_default_dtype
 from gradlab.op import Op
 from gradlab.tensor.families import Families
@@ -24,7 +25,6 @@ class Tensor(Families):
 
     __slots__ = ()
     __array_priority__ = 1000
-    __array_ufunc__ = None  # so that `numpy_value * tensor` comes here
 
     def __init__(self, data: Any = None, requires_grad: bool = False) -> None:
         if isinstance(data, Differentiable):
@@ -66,6 +66,8 @@ class Tensor(Families):
         >>> gl.ones(1).requires_grad_()
         tensor([1.], requires_grad=True)
         """
+        if not isinstance(requires_grad, (bool, np.bool_)):
+            raise RuntimeError(f"requires_grad_: True or False, not {requires_grad!r}")
         record.refresh(self)
         if not requires_grad:
             if self._edge is not None and self._edge is not LEAF:
@@ -335,7 +337,9 @@ class Tensor(Families):
             raise RuntimeError("deepcopy: only leaves can be copied deeply; this tensor was computed and has a graph: use detach().clone()")
         twin = object.__new__(type(self))
         memo[id(self)] = twin
-        twin._array, twin._edge, twin._meta = self._array.copy(), self._edge, None
+        array = self._array
+        twin._array = array.copy() if hasattr(array, "copy") else dispatch.backend_of(array).copy(array)
+        twin._edge, twin._meta = self._edge, None
         for name, value in self.__dict__.items():
             twin.__dict__[name] = value.detach().clone() if name == "_grad" and value is not None else copy.deepcopy(value, memo)
         if (declare := getattr(current().tracer, "declare", None)) is not None:  # the copy of a gl.Graph's variable is another one
@@ -345,11 +349,16 @@ class Tensor(Families):
     def __reduce_ex__(self, protocol: Any) -> Any:
         if not self.is_leaf:
             raise RuntimeError("pickle: a computed tensor's graph cannot be pickled; use detach() first")
-        return _rebuild, (type(self), dispatch.backend_of(self._array).to_numpy(self._array), self._edge is LEAF)
+        place = self.device
+        array = dispatch.backend_of(self._array).to_numpy(self._array)
+        return _rebuild, (type(self), array, self._edge is LEAF, *(() if place.type == "cpu" else (str(place),)))
 
 
-def _rebuild(kind: type[Tensor], array: Any, requires_grad: bool) -> Tensor:
+def _rebuild(kind: type[Tensor], array: Any, requires_grad: bool, device: str = "cpu") -> Tensor:
     made = object.__new__(kind)
+    if device != "cpu":
+        place = Device(device)
+        array = dispatch.backend_for(place).from_numpy(array, place)
     made._array, made._edge, made._meta = array, LEAF if requires_grad else None, None
     return made
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gradlab.dtype import BOOL
+from gradlab.tensor.alias import only_tensors
 from gradlab.tensor.creation import empty_strided
 from gradlab.tensor.missing import MissingMethods
 
@@ -127,6 +128,7 @@ def is_same_size(input: Tensor, other: Tensor) -> bool:
     >>> gl.is_same_size(gl.ones(2), gl.ones(2, 1))
     False
     """
+    only_tensors("is_same_size", other)
     return input._array.shape == other._array.shape
 
 

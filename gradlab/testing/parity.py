@@ -74,8 +74,8 @@ def host(array: Any) -> np.ndarray[Any, Any]:
     return np.array(dispatch.backend_of(array).to_numpy(array))
 
 
-def units(got: np.ndarray[Any, Any], want: np.ndarray[Any, Any]) -> float:
-    """The largest error in units of the dtype's tolerance."""
+def units(got: np.ndarray[Any, Any], want: np.ndarray[Any, Any], noise: float = 0.0) -> float:
+    """The largest error in units of the dtype's tolerance. noise: the size that what cancelled in the result had, see `_noise`."""
     if got.shape != want.shape or got.dtype != want.dtype:
         return float("inf")
     if got.size == 0:
@@ -88,7 +88,7 @@ def units(got: np.ndarray[Any, Any], want: np.ndarray[Any, Any]) -> float:
         return float("inf")
     finite = b[np.isfinite(b)]
     scale = float(np.sqrt(np.mean(finite * finite))) if finite.size else 0.0
-    limit = TOLERANCE[got.dtype.name] * (np.abs(b) + scale) + 1e-30
+    limit = TOLERANCE[got.dtype.name] * (np.abs(b) + scale + noise) + 1e-30
     return float(np.max(np.where(same, 0.0, np.abs(a - b) / limit)))
 
 
@@ -97,6 +97,19 @@ class _Step:
     op: str
     results: list[np.ndarray[Any, Any]]
     place: str
+    noise: float = 0.0
+
+
+def _noise(op: str, inputs: list[Any], result: np.ndarray[Any, Any]) -> float:
+    """How large a sum is whose terms have random signs. A sum may be much smaller, such as a bias's gradient in front of a batch norm,
+    which is 0 but for rounding; rounding is relative to this size then.
+    """
+    if op not in ("sum", "mean") or not result.size:
+        return 0.0
+    terms = host(getattr(inputs[0], "_array", inputs[0])).astype(np.float64)
+    number = terms.size / result.size
+    size = float(np.sqrt(np.mean(terms * terms) * number)) if terms.size and np.isfinite(terms).all() else 0.0
+    return size / number if op == "mean" else size
 
 
 class _Recorder:
@@ -115,6 +128,7 @@ class _Recorder:
         place = self.node.forward_position if self.node is not None else position.locate(*position.caller(), current().scope)
         step = _Step(op.name, results, str(place) if place is not None else "")
         if self.reference is None:
+            step.noise = _noise(op.name, inputs, results[0])
             self.steps.append(step)
         elif self.report is not None and self.report.first is None:
             self._compare(step)
@@ -127,7 +141,7 @@ class _Recorder:
             self.report.first = Difference(f"operation {self.count}: {step.op} where the cpu ran {other}", float("inf"), (), "", step.place)
             return
         for got, want in zip(step.results, self.reference[self.count].results, strict=True):
-            error = units(got, want)
+            error = units(got, want, self.reference[self.count].noise)
             if error > 1:
                 self.report.first = Difference(f"operation {self.count}: {step.op}", error, got.shape, got.dtype.name, step.place)
                 return
@@ -219,6 +233,7 @@ def parity(
             reference, report.operations = recorder.steps or reference, recorder.count
     finally:
         default_generator.set_state(state)
+    noise = {step.results[0].tobytes(): step.noise for step in reference or () if step.noise}  # a gradient may be such a sum
     for (name, want), (_, got) in zip(*runs, strict=True):
-        report.results.append(Difference(name, units(got, want), got.shape, got.dtype.name))
+        report.results.append(Difference(name, units(got, want, noise.get(want.tobytes(), 0.0)), got.shape, got.dtype.name))
     return report

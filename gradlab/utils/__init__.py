@@ -2,4 +2,4 @@
 
 from __future__ import annotations
 
-from gradlab.utils import checkpoint as checkpoint, data as data
+from gradlab.utils import checkpoint as checkpoint, data as data, dlpack as dlpack, hooks as hooks

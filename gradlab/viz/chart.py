@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from xml.sax.saxutils import escape
 
+from gradlab.viz.text import escape
 from gradlab.viz.ticks import Axis, label, linear_axis, log_axis
 
 PLOT_WIDTH, PLOT_HEIGHT = 330, 210

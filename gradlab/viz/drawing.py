@@ -7,11 +7,11 @@ light and one for dark pages.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from xml.sax.saxutils import escape, quoteattr
 
 from gradlab.viz.diagram import KINDS, ROOT, Box, Diagram, Vertex, size
 from gradlab.viz.frames import frames
 from gradlab.viz.place import CHIP, CHIP_GAP, STRIP, Inside, Part, Placer, chip_width, folded_lines, width_of
+from gradlab.viz.text import escape
 
 HEAD, MARGIN, SPACE = 84.0, 24.0, 14.0
 FONT = 'system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue","DejaVu Sans",Arial,sans-serif'
@@ -58,7 +58,7 @@ def svg(diagram: Diagram, folded: set[int]) -> str:
     return "\n".join(
         [
             f'<svg xmlns="http://www.w3.org/2000/svg" width="{width:.0f}" height="{height:.0f}" viewBox="0 0 {width:.0f} {height:.0f}" '
-            f'role="img" font-family={quoteattr(FONT)}>',
+            f"role=\"img\" font-family='{FONT}'>",
             f"<title>{escape(diagram.title)}</title>",
             f"<desc>{escape(diagram.note)}</desc>",
             f"<style>{STYLE_SHEET}</style>",

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradlab.autograd.base import Differentiable
-from gradlab.graph.tree import flatten, unflatten
+from gradlab.graph.tree import flatten, has_keys, unflatten, with_keys
 from gradlab.spec import spec_of
 from gradlab.tensor.creation import tensor as tensor_of
 
@@ -99,8 +99,8 @@ def _with(structure: Any, waiting: Any) -> Any:
     kind = structure[0]
     if kind == "value":
         return structure[1]
-    if kind is dict:
-        return {k: _with(s, waiting) for k, s in zip(structure[1], structure[2], strict=True)}
+    if has_keys(kind):
+        return with_keys(kind, {k: _with(s, waiting) for k, s in zip(structure[1], structure[2], strict=True)})
     children = [_with(s, waiting) for s in structure[1]]
     return kind(*children) if hasattr(kind, "_fields") else kind(children)
 

@@ -1,1 +1,10 @@
-"""The layers, one file for each kind."""
+"""The layers, one file for each kind. Their classes are those of `gradlab.nn`, and may be imported from here, too."""
+
+from importlib import import_module
+from typing import Any
+
+
+def __getattr__(name: str) -> Any:
+    if name.startswith("__"):
+        raise AttributeError(f"module 'gradlab.nn.modules' has no attribute {name!r}")
+    return getattr(import_module("gradlab.nn"), name)

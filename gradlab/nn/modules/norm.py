@@ -56,6 +56,8 @@ class _Channels(Module):
             init.zeros_(self.bias)
 
     def _check(self, input: Tensor) -> None:
+        if not isinstance(input, Tensor):
+            raise TypeError(f"{type(self).__name__}: input is a tensor, not {type(input).__name__}")
         if input.ndim not in self.ranks:
             expected = " or ".join(map(str, self.ranks))
             raise ValueError(f"{type(self).__name__}: expected {expected} dimensions, got shape {tuple(input.shape)}")

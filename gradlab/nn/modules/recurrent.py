@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from gradlab.autograd.mode import current
 from gradlab.nn import functional as F, init
 from gradlab.nn.joint import parts
 from gradlab.nn.module import Module
@@ -145,12 +146,14 @@ class RNNBase(Module):
 
     def _check_input(self, input: Tensor, ranks: tuple[int, ...]) -> None:
         name = type(self).__name__
+        if not isinstance(input, Tensor):
+            raise TypeError(f"{name}: input is a tensor, or a PackedSequence, not {type(input).__name__}")
         if input.ndim not in ranks:
             raise ValueError(f"{name}: expected input of {' or '.join(map(str, ranks))} dimensions, got shape {tuple(input.shape)}")
         if input.shape[-1] != self.input_size:
             raise RuntimeError(f"{name}: input_size is {self.input_size}, but the input has shape {tuple(input.shape)}")
         weight: Any = self._parameters["weight_ih_l0"]
-        if input.dtype != weight.dtype:
+        if input.dtype != weight.dtype and current().autocast is None:
             raise ValueError(f"{name}: the input is {input.dtype}, the weights are {weight.dtype}; convert one of them")
 
     def forward(self, input: Any, hx: Any = None) -> tuple[Any, Any]:

@@ -18,7 +18,8 @@ def rnn_step(weight: Tensor, bias: Tensor | None, nonlinearity: str) -> Step:
 
     def step(gates: Tensor, state: State) -> State:
         total = gates + state[0] @ weight
-        total = total if bias is None else total + bias
+        if bias is not None:
+            total = total + (bias if bias._array.dtype == total._array.dtype else bias.to(total._array.dtype))
         return (total.tanh() if nonlinearity == "tanh" else total.relu(),)
 
     return step

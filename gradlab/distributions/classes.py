@@ -1,0 +1,192 @@
+"""Distributions of classes, given by probabilities or by logits along the last dimension."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradlab.distributions.discrete import clamped, one_of
+from gradlab.distributions.distribution import Distribution, broadcast
+from gradlab.dtype import finfo, int64
+from gradlab.nn.functional import one_hot
+from gradlab.spec import broadcast_shapes
+from gradlab.tensor import Tensor
+from gradlab.tensor.creation import arange, full_like
+from gradlab.tensor.random import multinomial
+
+
+class Categorical(Distribution):
+    """A class from 0, with probabilities proportional to `probs`, or to exp(`logits`), along the last dimension.
+
+    >>> import gradlab as gl
+    >>> c = gl.distributions.Categorical(probs=gl.tensor([1.0, 3.0]))
+    >>> c.probs, c.log_prob(gl.tensor(1))
+    (tensor([0.2500, 0.7500]), tensor(-0.2877))
+    """
+
+    has_enumerate_support = True
+    batched = ("_probs", "_logits")
+
+    def __init__(self, probs: Tensor | None = None, logits: Tensor | None = None, validate_args: bool | None = None) -> None:
+        one_of(type(self).__name__, probs, logits)
+        given: Any = logits if probs is None else probs
+        if not isinstance(given, Tensor) or given.ndim < 1:
+            raise ValueError(f"{type(self).__name__}: probs and logits are tensors with at least one dimension")
+        super().__init__(given.shape[:-1], self._event(given.shape[-1]), validate_args)
+        self._probs: Any = None
+        self._logits: Any = None
+        if probs is not None:
+            self.require((probs >= 0) & (probs.sum(-1, keepdim=True) > 0), "probs are not negative, and not all 0")
+            self._probs = probs / probs.sum(-1, keepdim=True)
+        else:
+            self.require(~given.isnan(), "logits are no NaN")
+            self._logits = given - given.logsumexp(-1, keepdim=True)
+
+    def _event(self, classes: int) -> tuple[int, ...]:
+        return ()
+
+    @property
+    def probs(self) -> Tensor:
+        """The probabilities."""
+        return self._logits.softmax(-1) if self._probs is None else self._probs
+
+    @property
+    def logits(self) -> Tensor:
+        """Their logarithms."""
+        return clamped(self._probs).log() if self._logits is None else self._logits
+
+    @property
+    def num_events(self) -> int:
+        """The number of classes."""
+        return int((self._logits if self._probs is None else self._probs).shape[-1])
+
+    @property
+    def mean(self) -> Tensor:
+        """NaN: classes have no mean."""
+        return full_like(self.probs[..., 0], float("nan"))
+
+    @property
+    def mode(self) -> Tensor:
+        """The likeliest class."""
+        return self.probs.argmax(-1)
+
+    @property
+    def variance(self) -> Tensor:
+        """NaN: classes have no distances."""
+        return full_like(self.probs[..., 0], float("nan"))
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        """Classes, int64."""
+        return self._classes(tuple(sample_shape))
+
+    def _classes(self, sample_shape: tuple[int, ...]) -> Tensor:
+        number = 1
+        for size in sample_shape:
+            number *= size
+        rows = self.probs.detach().reshape(-1, self.num_events)
+        return multinomial(rows, number, True).mT.reshape(*sample_shape, *self._batch_shape)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """The class's logit."""
+        self.require((value >= 0) & (value < self.num_events), f"a value is a class from 0 to {self.num_events - 1}")
+        logits = self.logits
+        shape = broadcast_shapes(value.shape, logits.shape[:-1])
+        index = value.to(int64).expand(shape).unsqueeze(-1)
+        return logits.expand(*shape, self.num_events).gather(-1, index).squeeze(-1)
+
+    def entropy(self) -> Tensor:
+        """-Σ p log(p)."""
+        logits = self.logits
+        return -(self.probs * logits.clamp(min=finfo(logits.dtype).min)).sum(-1)
+
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        """All classes."""
+        values = arange(self.num_events, device=self.probs.device).reshape(-1, *[1] * len(self._batch_shape))
+        return values.expand(-1, *self._batch_shape) if expand else values
+
+
+class OneHotCategorical(Categorical):
+    """As `Categorical`, with a vector for a class: 1 at its place, else 0.
+
+    >>> import gradlab as gl
+    >>> gl.distributions.OneHotCategorical(probs=gl.tensor([1.0, 3.0])).log_prob(gl.tensor([0.0, 1.0]))
+    tensor(-0.2877)
+    """
+
+    def _event(self, classes: int) -> tuple[int, ...]:
+        return (classes,)
+
+    @property
+    def mean(self) -> Tensor:
+        """The probabilities."""
+        return self.probs
+
+    @property
+    def mode(self) -> Tensor:
+        """The likeliest class."""
+        return one_hot(self.probs.argmax(-1), self.num_events).to(self.probs.dtype)
+
+    @property
+    def variance(self) -> Tensor:
+        """probs (1 - probs)."""
+        return self.probs * (1 - self.probs)
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        """Vectors of the parameters' dtype."""
+        return one_hot(self._classes(tuple(sample_shape)), self.num_events).to(self.probs.dtype)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """The class's logit."""
+        self.require((value.sum(-1) == 1) & ((value == 0) | (value == 1)).all(-1), "a value is a vector with one 1")
+        return super().log_prob(value.argmax(-1))
+
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        """All classes' vectors."""
+        values = one_hot(arange(self.num_events, device=self.probs.device), self.num_events).to(self.probs.dtype)
+        values = values.reshape(self.num_events, *[1] * len(self._batch_shape), self.num_events)
+        return values.expand(self.num_events, *self._batch_shape, self.num_events) if expand else values
+
+
+class Multinomial(Distribution):
+    """How often each class occurs among `total_count` draws.
+
+    >>> import gradlab as gl
+    >>> m = gl.distributions.Multinomial(2, gl.tensor([0.5, 0.5]))
+    >>> m.log_prob(gl.tensor([1.0, 1.0])).exp(), m.sample().sum()
+    (tensor(0.5000), tensor(2.))
+    """
+
+    batched = ("_classes",)
+
+    def __init__(
+        self, total_count: int = 1, probs: Tensor | None = None, logits: Tensor | None = None, validate_args: bool | None = None
+    ) -> None:
+        if not isinstance(total_count, int) or total_count < 0:
+            raise ValueError(f"Multinomial: total_count is an integer that is not negative, not {total_count!r}")
+        self.total_count = total_count
+        self._classes = Categorical(probs, logits, validate_args)
+        super().__init__(self._classes.batch_shape, (self._classes.num_events,), validate_args)
+
+    probs = property(lambda self: self._classes.probs)
+    logits = property(lambda self: self._classes.logits)
+
+    @property
+    def mean(self) -> Tensor:
+        """total_count · probs."""
+        return self.total_count * self._classes.probs
+
+    @property
+    def variance(self) -> Tensor:
+        """total_count · probs (1 - probs)."""
+        return self.total_count * self._classes.probs * (1 - self._classes.probs)
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        """Counts of the parameters' dtype."""
+        drawn = self._classes.sample((self.total_count, *tuple(sample_shape)))
+        return one_hot(drawn, self._event_shape[0]).sum(0).to(self._classes.probs.dtype)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """log of the multinomial coefficient + Σ value · log(probs)."""
+        self.require((value >= 0).all(-1) & (value.sum(-1) == self.total_count), "a value is counts whose sum is total_count")
+        coefficient = (value.sum(-1) + 1).lgamma() - (value + 1).lgamma().sum(-1)
+        logits, value = broadcast(self._classes.logits, value)
+        return coefficient + (logits.masked_fill((value == 0) & (logits == -float("inf")), 0) * value).sum(-1)

@@ -1,0 +1,232 @@
+"""Distributions of whole numbers, those of trials given by a probability or by its log-odds."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradlab.distributions.distribution import Distribution, broadcast
+from gradlab.dtype import finfo
+from gradlab.nn.functional import binary_cross_entropy_with_logits
+from gradlab.tensor import Tensor
+from gradlab.tensor.creation import arange, full_like, zeros_like
+from gradlab.tensor.random import bernoulli, poisson, rand
+
+
+def clamped(probs: Tensor) -> Tensor:
+    """Away from 0 and 1, where logarithms are infinite."""
+    eps = finfo(probs.dtype).eps
+    return probs.clamp(eps, 1 - eps)
+
+
+def one_of(name: str, probs: Any, logits: Any) -> None:
+    """Raise ValueError unless exactly one is given."""
+    if (probs is None) == (logits is None):
+        raise ValueError(f"{name}: either probs or logits is given")
+
+
+class _Binary(Distribution):
+    """With the probability of a success, `probs`, or its log-odds, `logits`; each is computed of the other."""
+
+    _probs: Any
+    _logits: Any
+    batched = ("_probs", "_logits")
+
+    def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
+        one_of(type(self).__name__, probs, logits)
+        (given,) = broadcast(logits if probs is None else probs)
+        self._probs = None if probs is None else given
+        self._logits = None if logits is None else given
+        super().__init__(given.shape, (), validate_args)
+        if probs is not None:
+            self.require((given >= 0) & (given <= 1), "probs are from 0 to 1")
+
+    @property
+    def probs(self) -> Tensor:
+        """The probability of a success."""
+        return self._logits.sigmoid() if self._probs is None else self._probs
+
+    @property
+    def logits(self) -> Tensor:
+        """log(probs / (1 - probs))."""
+        if self._logits is not None:
+            return self._logits
+        p = clamped(self._probs)
+        return p.log() - (-p).log1p()
+
+    def _binary_entropy(self) -> Tensor:
+        return binary_cross_entropy_with_logits(self.logits, self.probs, reduction="none")
+
+
+class Bernoulli(_Binary):
+    """1 with the probability `probs`, else 0.
+
+    >>> import gradlab as gl
+    >>> b = gl.distributions.Bernoulli(gl.tensor([0.5, 0.9]))
+    >>> b.log_prob(gl.tensor([1.0, 1.0]))
+    tensor([-0.6931, -0.1054])
+    """
+
+    has_enumerate_support = True
+
+    @property
+    def mean(self) -> Tensor:
+        """probs."""
+        return self.probs
+
+    @property
+    def variance(self) -> Tensor:
+        """probs (1 - probs)."""
+        return self.probs * (1 - self.probs)
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        """0s and 1s of the parameters' dtype."""
+        return bernoulli(self.probs.detach().expand(self._extended(sample_shape)))
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """log(probs) at 1, log(1 - probs) at 0."""
+        self.require((value == 0) | (value == 1), "a value is 0 or 1")
+        logits, value = broadcast(self.logits, value)
+        return -binary_cross_entropy_with_logits(logits, value.to(logits.dtype), reduction="none")
+
+    def entropy(self) -> Tensor:
+        """-Σ p log(p) of both values."""
+        return self._binary_entropy()
+
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        """0 and 1."""
+        both = arange(2, dtype=self.probs.dtype, device=self.probs.device).reshape(2, *[1] * len(self._batch_shape))
+        return both.expand(2, *self._batch_shape) if expand else both
+
+
+class Geometric(_Binary):
+    """The number of failures before the first success.
+
+    >>> import gradlab as gl
+    >>> gl.distributions.Geometric(0.5).log_prob(gl.tensor([0.0, 1.0]))
+    tensor([-0.6931, -1.3863])
+    """
+
+    @property
+    def mean(self) -> Tensor:
+        """1/probs - 1."""
+        return 1 / self.probs - 1
+
+    @property
+    def mode(self) -> Tensor:
+        """0."""
+        return zeros_like(self.probs)
+
+    @property
+    def variance(self) -> Tensor:
+        """(1/probs - 1) / probs."""
+        return (1 / self.probs - 1) / self.probs
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        """Whole numbers of the parameters' dtype."""
+        p = self.probs.detach()
+        u = rand(*self._extended(sample_shape), dtype=p.dtype, device=p.device).clamp(min=finfo(p.dtype).tiny)
+        return (u.log() / (-p).log1p()).floor()
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """value · log(1 - probs) + log(probs)."""
+        self.require((value >= 0) & (value == value.floor()), "a value is a whole number, not negative")
+        return value.xlogy(1 - self.probs) + self.probs.log()
+
+    def entropy(self) -> Tensor:
+        """That of one trial, divided by probs."""
+        return self._binary_entropy() / self.probs
+
+
+class Binomial(_Binary):
+    """The number of successes among `total_count` trials, one number for the whole batch.
+
+    >>> import gradlab as gl
+    >>> gl.distributions.Binomial(2, gl.tensor(0.5)).log_prob(gl.tensor([0.0, 1.0, 2.0])).exp()
+    tensor([0.2500, 0.5000, 0.2500])
+    """
+
+    has_enumerate_support = True
+
+    def __init__(self, total_count: int = 1, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
+        if not isinstance(total_count, int) or total_count < 0:
+            raise ValueError(f"Binomial: total_count is an integer that is not negative, not {total_count!r}")
+        self.total_count = total_count
+        super().__init__(probs, logits, validate_args)
+
+    @property
+    def mean(self) -> Tensor:
+        """total_count · probs."""
+        return self.total_count * self.probs
+
+    @property
+    def variance(self) -> Tensor:
+        """total_count · probs (1 - probs)."""
+        return self.total_count * self.probs * (1 - self.probs)
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        """Whole numbers of the parameters' dtype."""
+        return bernoulli(self.probs.detach().expand(self.total_count, *self._extended(sample_shape))).sum(0)
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """log of the binomial coefficient + value · log(probs) + (total_count - value) · log(1 - probs)."""
+        self.require((value >= 0) & (value <= self.total_count) & (value == value.floor()), "a value is from 0 to total_count")
+        n = full_like(value.to(self.logits.dtype), self.total_count)
+        rest = n - value
+        coefficient = (n + 1).lgamma() - (value + 1).lgamma() - (rest + 1).lgamma()
+        return coefficient - value * _softplus(-self.logits) - rest * _softplus(self.logits)
+
+    def entropy(self) -> Tensor:
+        """-Σ p log(p) over all values."""
+        found = self.log_prob(self.enumerate_support())
+        return -(found.exp() * found).sum(0)
+
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        """0 to total_count."""
+        values = arange(self.total_count + 1, dtype=self.logits.dtype, device=self.logits.device)
+        values = values.reshape(-1, *[1] * len(self._batch_shape))
+        return values.expand(-1, *self._batch_shape) if expand else values
+
+
+def _softplus(x: Tensor) -> Tensor:
+    """log(1 + exp(x))."""
+    return x.clamp(min=0) + (-x.abs()).exp().log1p()
+
+
+class Poisson(Distribution):
+    """The number of events that happen `rate` times on average.
+
+    >>> import gradlab as gl
+    >>> gl.distributions.Poisson(2.0).log_prob(gl.tensor(0.0))
+    tensor(-2.)
+    """
+
+    batched = ("rate",)
+
+    def __init__(self, rate: Any, validate_args: bool | None = None) -> None:
+        (self.rate,) = broadcast(rate)
+        super().__init__(self.rate.shape, (), validate_args)
+        self.require(self.rate >= 0, "rate is not negative")
+
+    @property
+    def mean(self) -> Tensor:
+        """rate."""
+        return self.rate
+
+    @property
+    def mode(self) -> Tensor:
+        """The whole part of the rate."""
+        return self.rate.floor()
+
+    @property
+    def variance(self) -> Tensor:
+        """rate."""
+        return self.rate
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        """Whole numbers of the parameters' dtype."""
+        return poisson(self.rate.detach().expand(self._extended(sample_shape)).contiguous())
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """value · log(rate) - rate - log(value!)."""
+        self.require((value >= 0) & (value == value.floor()), "a value is a whole number, not negative")
+        return value.xlogy(self.rate) - self.rate - (value + 1).lgamma()

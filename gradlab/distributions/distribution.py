@@ -1,0 +1,156 @@
+"""`Distribution`, the base of all: shapes, samples, and checks of arguments and values."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Sequence
+from typing import Any, TypeVar
+
+from gradlab.autograd.mode import current, no_grad
+from gradlab.dtype import FLOATING, get_default_dtype
+from gradlab.spec import broadcast_shapes
+from gradlab.tensor import Tensor
+from gradlab.tensor.creation import tensor
+
+D = TypeVar("D", bound="Distribution")
+Shape = tuple[int, ...]
+
+
+def broadcast(*values: Any) -> list[Tensor]:
+    """Numbers and tensors as tensors of one shape; a number takes the dtype of the tensors. TypeError for what is neither."""
+    found = [v for v in values if isinstance(v, Tensor)]
+    for v in values:
+        if not isinstance(v, (Tensor, int, float)):
+            raise TypeError(f"a distribution's parameters are tensors or numbers, not {type(v).__name__}")
+    floating = next((t for t in found if t._array.dtype in FLOATING), None)
+    dtype, device = (get_default_dtype(), found[0].device if found else None) if floating is None else (floating.dtype, floating.device)
+    tensors = [v if isinstance(v, Tensor) else tensor(v, dtype=dtype, device=device) for v in values]
+    shape = broadcast_shapes(*[t.shape for t in tensors])
+    return [t.expand(shape) for t in tensors]
+
+
+def readable() -> bool:
+    """Whether values can be looked at: not in a trace, not under vmap."""
+    mode = current()
+    return mode.tracer is None and mode.vmap is None
+
+
+class Distribution:
+    """A distribution, or a batch of them that are independent.
+
+    batch_shape: of the parameters, one distribution each. event_shape: of one value. A sample of shape `sample_shape` has the shape
+    sample_shape + batch_shape + event_shape. validate_args: whether parameters and values outside of their range raise ValueError (by
+    default yes; in a trace and under vmap never, since values cannot be read there).
+    """
+
+    has_rsample = False
+    has_enumerate_support = False
+    batched: Sequence[str] = ()  # the attributes that have the batch's dimensions first
+    _validate_args = True
+
+    def __init__(self, batch_shape: Shape = (), event_shape: Shape = (), validate_args: bool | None = None) -> None:
+        self._batch_shape, self._event_shape = tuple(batch_shape), tuple(event_shape)
+        if validate_args is not None:
+            self._validate_args = validate_args
+
+    @staticmethod
+    def set_default_validate_args(value: bool) -> None:
+        """Whether distributions made from now on check, unless they are told."""
+        if value not in (True, False):
+            raise ValueError(f"set_default_validate_args: True or False, not {value!r}")
+        Distribution._validate_args = value
+
+    def require(self, fits: Any, what: str) -> None:
+        """Raise ValueError unless a mask is true everywhere."""
+        if self._validate_args and readable() and not bool(fits.all()):
+            raise ValueError(f"{type(self).__name__}: {what}")
+
+    @property
+    def batch_shape(self) -> Shape:
+        """The shape of the parameters."""
+        return self._batch_shape
+
+    @property
+    def event_shape(self) -> Shape:
+        """The shape of one value."""
+        return self._event_shape
+
+    @property
+    def mean(self) -> Tensor:
+        """The expected value."""
+        raise NotImplementedError(f"{type(self).__name__} has no mean")
+
+    @property
+    def mode(self) -> Tensor:
+        """The likeliest value."""
+        raise NotImplementedError(f"{type(self).__name__} has no mode")
+
+    @property
+    def variance(self) -> Tensor:
+        """The expected squared distance from the mean."""
+        raise NotImplementedError(f"{type(self).__name__} has no variance")
+
+    @property
+    def stddev(self) -> Tensor:
+        """The root of the variance."""
+        return self.variance.sqrt()
+
+    def _extended(self, sample_shape: Any) -> Shape:
+        return (*tuple(sample_shape), *self._batch_shape, *self._event_shape)
+
+    def sample(self, sample_shape: Any = ()) -> Tensor:
+        """Random values, outside of the graph."""
+        with no_grad():
+            return self.rsample(sample_shape)
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        """Random values as a function of the parameters, through which gradients go."""
+        raise NotImplementedError(f"{type(self).__name__} has no rsample: its values do not depend smoothly on the parameters; use sample")
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """The logarithm of the density (or of the probability) at a value."""
+        raise NotImplementedError(f"{type(self).__name__} has no log_prob")
+
+    def cdf(self, value: Tensor) -> Tensor:
+        """The probability of at most that value."""
+        raise NotImplementedError(f"{type(self).__name__} has no cdf")
+
+    def icdf(self, value: Tensor) -> Tensor:
+        """The value below which that probability lies."""
+        raise NotImplementedError(f"{type(self).__name__} has no icdf")
+
+    def entropy(self) -> Tensor:
+        """The expected -log_prob."""
+        raise NotImplementedError(f"{type(self).__name__} has no entropy")
+
+    def perplexity(self) -> Tensor:
+        """exp(entropy())."""
+        return self.entropy().exp()
+
+    def enumerate_support(self, expand: bool = True) -> Tensor:
+        """All values that are possible, along a new first dimension."""
+        raise NotImplementedError(f"{type(self).__name__} has no finite number of values")
+
+    def expand(self: D, batch_shape: Any) -> D:
+        """The same distribution with its parameters expanded to that batch shape."""
+        shape, rank = tuple(batch_shape), len(self._batch_shape)
+        twin = copy.copy(self)
+        twin._batch_shape = shape
+        for name in self.batched:
+            value = self.__dict__.get(name)
+            if isinstance(value, Distribution):
+                twin.__dict__[name] = value.expand((*shape, *value.batch_shape[rank:]))
+            elif value is not None:
+                twin.__dict__[name] = value.expand(*shape, *value.shape[rank:])
+        return twin
+
+    def __repr__(self) -> str:
+        parts = []
+        for name in self.batched:
+            value = self.__dict__.get(name)
+            if isinstance(value, Tensor):
+                one = value.numel() == 1 and readable()
+                parts.append(f"{name.lstrip('_')}: {value.item() if one else f'{value.shape}'}")
+            elif value is not None:
+                parts.append(f"{name.lstrip('_')}: {value!r}")
+        return f"{type(self).__name__}({', '.join(parts)})"

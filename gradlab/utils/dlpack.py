@@ -1,0 +1,14 @@
+"""Exchanging memory with other libraries by the DLPack protocol, under PyTorch's older names."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradlab.tensor.creation import from_dlpack as from_dlpack
+
+__all__ = ["from_dlpack", "to_dlpack"]
+
+
+def to_dlpack(tensor: Any) -> Any:
+    """A capsule with the tensor's memory, for libraries that take no tensor; others call `__dlpack__` by themselves."""
+    return tensor.__dlpack__()
