@@ -353,3 +353,13 @@ def test_batch_norm_of_one_place_and_of_vectors_keeps_its_kernels():
         found = compiled(x)
         for a, b in zip(found, step(x), strict=True):
             np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-4, atol=1e-5)
+
+
+def test_winograd_can_be_switched_off(monkeypatch):
+    monkeypatch.setenv("GRADLAB_WINOGRAD", "0")
+    x, w = gl.randn(2, 16, 8, 8), gl.randn(16, 16, 3, 3)
+    run = gl.compile(lambda x, w: gl.nn.functional.conv2d(x, w, padding=1))
+    for _ in range(2):
+        y = run(x, w)
+    assert "winograd" not in str(run.programs[0].runner.executable.report)
+    np.testing.assert_allclose(y.numpy(), gl.nn.functional.conv2d(x, w, padding=1).numpy(), rtol=1e-5, atol=1e-5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import os
 from typing import NamedTuple
 
 from gradlab.graph.native.lower import Lowering, TaskSpec, widest
@@ -34,7 +35,9 @@ class Tiles(NamedTuple):
 
 
 def fits(x: Place | Spec, y: Place | Spec, kernel: tuple[int, ...], stride: Pair, dilation: Pair, groups: int) -> bool:
-    """Whether the algorithm can be used for images `x` and results `y`, and is worth it."""
+    """Whether the algorithm can be used for images `x` and results `y`, and is worth it. GRADLAB_WINOGRAD=0 says no."""
+    if os.environ.get("GRADLAB_WINOGRAD") == "0":
+        return False
     plain = tuple(kernel) == (3, 3) and stride == (1, 1) and dilation == (1, 1) and groups == 1
     return plain and min(x.shape[1], y.shape[1]) >= LEAST and min(y.shape[2:]) >= 2
 
