@@ -132,8 +132,8 @@ if TYPE_CHECKING:
         set_autocast_enabled as set_autocast_enabled,
     )
     from gradlab.func.mapping import vmap as vmap
-    from gradlab.graph.compiled import compile as compile
     from gradlab.graph.control.functions import cond as cond, scan as scan, switch as switch, while_loop as while_loop
+    from gradlab.graph.decorator import compile as compile
     from gradlab.nn.summary import summary as summary
     from gradlab.session import (
         Graph as Graph,
@@ -165,7 +165,7 @@ _ELSEWHERE = {
     "assign_sub": "gradlab.session",
     "autocast": "gradlab.amp.autocast_mode",
     "clear_autocast_cache": "gradlab.amp.autocast_mode",
-    "compile": "gradlab.graph.compiled",
+    "compile": "gradlab.graph.decorator",
     "cond": "gradlab.graph.control.functions",
     "explain": "gradlab.viz.explanation",
     "get_autocast_dtype": "gradlab.amp.autocast_mode",

@@ -360,3 +360,18 @@ def test_batch_norm_that_averages_over_all_batches():
 
     for a, b in zip(run(gl.compile), run(lambda f: f), strict=True):
         np.testing.assert_allclose(a, b, rtol=1e-5, atol=1e-6)
+
+
+def test_arguments_of_torch_compile():
+    for mode in ("default", "reduce-overhead", "max-autotune"):
+        run = gl.compile(lambda x: x + 1, fullgraph=True, dynamic=False, mode=mode)
+        assert [run(gl.ones(2)).tolist() for _ in range(3)] == [[2, 2]] * 3 and len(run.programs) == 1
+
+    def function(x):
+        return x
+
+    assert gl.compile(function, disable=True) is function and gl.compile(disable=True)(function) is function
+    with pytest.raises(ValueError, match="mode is one of"):
+        gl.compile(function, mode="fast")
+    with pytest.raises(NotImplementedError, match="Pad to a few shapes"):
+        gl.compile(function, dynamic=True)

@@ -5,7 +5,7 @@
 
 from __future__ import annotations
 
-from gradlab.graph.compiled import compile
+from gradlab.graph.decorator import compile
 from gradlab.graph.dims import unknown
 from gradlab.graph.ir import Call, Graph, Value
 from gradlab.graph.program import Program, trace

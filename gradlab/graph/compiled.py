@@ -1,4 +1,4 @@
-"""`compile`: a function that runs as a static program wherever the conditions of an earlier trace hold."""
+"""What `compile` makes: a function that runs as a static program wherever the conditions of an earlier trace hold."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import os
 import warnings
 from collections.abc import Callable, Mapping
 from time import perf_counter
-from typing import Any, TypeVar, overload
+from typing import Any
 
 from gradlab import dispatch
 from gradlab.autograd.base import LEAF, Differentiable
@@ -25,13 +25,12 @@ from gradlab.graph.outside import Call
 from gradlab.graph.places import is_opaque
 from gradlab.graph.quick import quickest
 from gradlab.graph.runner import Runner, mark_replaced, put_first
-from gradlab.graph.signatures import Signatures, check_callable, name_of
+from gradlab.graph.signatures import Signatures, name_of
 from gradlab.graph.stage import Backward, Changed, Staged, stage
 from gradlab.graph.stats import Stats, kernels, stats
 from gradlab.graph.tree import fields_of, flatten
 from gradlab.nn.module import Module
 
-F = TypeVar("F", bound=Callable[..., Any])
 _log = logging.getLogger("gradlab.compile")
 TWICE = "compile: gradients of gradients (create_graph=True) run the compiled function's trace anew, with what it read"
 MANY = 8  # programs of one function that are normal
@@ -329,70 +328,3 @@ def _stageable(mode: Mode) -> bool:
 def _title(function: Any) -> str:
     owner = getattr(function, "__self__", None)
     return type(owner).__name__ if isinstance(owner, Module) else getattr(function, "__qualname__", None) or type(function).__name__
-
-
-@overload
-def compile(function: F, *, check: bool = ..., explain: bool = ..., passes: Mapping[str, bool] | None = ...) -> F: ...
-
-
-@overload
-def compile(
-    function: None = ..., *, check: bool = ..., explain: bool = ..., passes: Mapping[str, bool] | None = ...
-) -> Callable[[F], F]: ...
-
-
-def compile(
-    function: Any = None, *, check: bool = False, explain: bool = False, passes: Mapping[str, bool] | None = None
-) -> Any:
-    """Let a function run as a static program: a forward, a loss, or a whole training step.
-
-    The first call runs eagerly, the second traces the function and runs the program; further calls run the program while the
-    conditions of its trace hold: the arguments' shapes, dtypes and Python values, modules and their modes, the globals and attributes
-    that the function reads. Where one fails, the function is traced again. Hyper-parameters of optimizers are read at each run, so a
-    learning rate schedule needs no new trace. Use it as a decorator or on a function or module.
-
-    check: compare the first run of each program with the eager run from the same state.
-    explain: print why the function is traced again (otherwise it goes to the log `gradlab.compile`).
-    passes: switches some of the passes over the graph off, by name: {"assemble": False}; see `gradlab.graph.passes`.
-    Environment: GRADLAB_COMPILE=0 runs everything eagerly.
-    Raises TraceError in the call that traces, naming the line, where the function reads a value (`item()`, `if` on a tensor, print).
-    """
-    if function is None:
-        return functools.partial(compile, check=check, explain=explain, passes=passes)
-    check_callable(function)
-    if os.environ.get("GRADLAB_COMPILE") == "0":
-        return function
-    if isinstance(function, Module):
-        return CompiledModule(function, check, explain, passes)
-    return Compiled(function, check, explain, passes)
-
-
-class CompiledModule(Module):
-    """A module whose call is compiled. Parameters, buffers and attributes are those of the module it wraps."""
-
-    def __init__(self, module: Module, check: bool, explain: bool, passes: Mapping[str, bool] | None) -> None:
-        super().__init__()
-        self.module = module
-        self.__dict__["_compiled"] = Compiled(module.__call__, check, explain, passes)
-
-    def forward(self, *args: Any, **kwargs: Any) -> Any:
-        """The wrapped module's call, compiled."""
-        return self.__dict__["_compiled"](*args, **kwargs)
-
-    @property
-    def compiled(self) -> Compiled:
-        """The compiled call: its `graph`, `stats()`, `kernels()` and `explain()`."""
-        return self.__dict__["_compiled"]
-
-    def __setattr__(self, name: str, value: Any) -> None:
-        inside = self.__dict__.get("_modules", {}).get("module")
-        if inside is None or name in ("module", "training") or name.startswith("_"):
-            super().__setattr__(name, value)
-        else:
-            setattr(inside, name, value)
-
-    def __getattr__(self, name: str) -> Any:
-        try:
-            return super().__getattr__(name)
-        except AttributeError:
-            return getattr(super().__getattr__("module"), name)

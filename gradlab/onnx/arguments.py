@@ -7,7 +7,8 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gradlab.autograd.base import Differentiable
-from gradlab.graph.compiled import Compiled, CompiledModule
+from gradlab.graph.compiled import Compiled
+from gradlab.graph.decorator import CompiledModule
 from gradlab.graph.dims import Dim
 from gradlab.graph.program import Program
 from gradlab.graph.tree import LEAF, has_keys
