@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import dis
 import functools
-from argparse import Namespace
 from collections import OrderedDict, defaultdict, deque
-from types import CodeType, FunctionType, MethodType, ModuleType, SimpleNamespace
+from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
 from gradlab.autograd.base import Differentiable
@@ -124,7 +123,12 @@ def is_instance(value: Any) -> bool:
 
 def is_opaque(value: Any) -> bool:
     """Such an object, unless it is a record of settings (a dataclass, a namespace): these are told by all that is in them."""
-    return is_instance(value) and not (hasattr(type(value), "__dataclass_fields__") or isinstance(value, (Namespace, SimpleNamespace)))
+    kind = type(value)
+    record = hasattr(kind, "__dataclass_fields__") or any((c.__module__, c.__name__) in _NAMESPACES for c in kind.__mro__)
+    return is_instance(value) and not record
+
+
+_NAMESPACES = {("argparse", "Namespace"), ("types", "SimpleNamespace")}  # by name: importing argparse takes a third of a megabyte
 
 
 def owns(value: Any) -> bool:
