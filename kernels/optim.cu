@@ -46,9 +46,8 @@ struct Table {
 
 // One thread for each parameter.
 template <class T, class E, int K>
-__global__ void __launch_bounds__(COUNTED) advance(T* __restrict__ found, const Counters<E> counters, const Hypers h) {
-    if (h.skips()) return;
-    if (static_cast<int>(threadIdx.x) < counters.parameters) constants<T, E, K>(h, counters, threadIdx.x, found + threadIdx.x * CONSTANTS);
+__global__ void __launch_bounds__(COUNTED, 1) advance(T* __restrict__ found, const Counters<E> counters, const Hypers h) {
+    if (static_cast<int>(threadIdx.x) < counters.parameters && !h.skips()) constants<T, E, K>(h, counters, threadIdx.x, found + threadIdx.x * CONSTANTS);
 }
 
 // found: the constants of each parameter. SGD and Lion count nothing: there it is a null pointer, and h gives them.
