@@ -5,6 +5,7 @@ from __future__ import annotations
 import ctypes
 import functools
 from collections.abc import Callable
+from operator import itemgetter
 from typing import TYPE_CHECKING, Any
 
 from numpy import empty
@@ -29,9 +30,7 @@ class Quick:
 
     def __init__(self, runner: Runner) -> None:
         self.runner, self.executable = runner, runner.executable
-        self.structure = runner.staged.result
-        self.places = [r.place for r in runner.staged.outputs]
-        self.single = self.structure == LEAF
+        self.build = builder(runner.staged.result, [r.place for r in runner.staged.outputs])
         self.outs = [*runner.results, *runner.saved]
         self.count = len(runner.results)
         self.gradients = runner.gradients
@@ -78,7 +77,7 @@ class Quick:
             made = outside.results(args, arrays, outs[:n], outs[n:], Call(args, kwargs, args, drawn))
         else:
             made = [wrap(out) for out in outs]
-        return made[self.places[0]] if self.single else unflatten(self.structure, [made[i] for i in self.places])
+        return self.build(made)
 
     def _arm(self) -> None:
         """The gradients are where the last run wrote them: remember that."""
@@ -95,6 +94,19 @@ class Quick:
                 table.set(_ROWS * i + 1, WORD, tensor, words()["_array"], array)
                 table.set(_ROWS * i + 2, WORD, tensor, 0, alone[0])
                 table.set(_ROWS * i + 3, WORD, array, 0, alone[1])
+
+
+def builder(structure: Any, places: list[int]) -> Callable[[list[Any]], Any]:
+    """What puts results together: from the values of a call to what the function returns. places: of its tensors among the values."""
+    if structure == LEAF:
+        return itemgetter(places[0])
+    kind, in_order = structure[0], places == list(range(len(places)))
+    if in_order and (kind is tuple or kind is list) and all(part == LEAF for part in structure[1]):
+        return kind
+    if in_order and kind is dict and all(part == LEAF for part in structure[2]):
+        keys = structure[1]
+        return lambda made: dict(zip(keys, made))
+    return lambda made: unflatten(structure, [made[i] for i in places])
 
 
 def possible(runner: Runner) -> bool:
