@@ -90,7 +90,7 @@ class Compiled:
             # State that the first run of something makes (an optimizer's buffers) is there after one more eager run, or after as many as
             # it takes a GradScaler to find a scale at which the optimizer steps for the first time.
             self._leaks += 1
-            if self._leaks > 20 or not all(w.startswith("the state of ") for w in leak.what):
+            if self._leaks > 99 or not all(w.startswith("the state of ") for w in leak.what):
                 raise
             return self.function(*args, **kwargs)
         self._leaks = 0
