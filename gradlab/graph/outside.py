@@ -78,10 +78,12 @@ class Outside:
         node.seq, node.scope, node.call = call.when, call.mode.scope, call
         node.code, node.lasti = user_frame(getframe(2))
         node.saved = (*[arrays[i] for i in self.arrays], *saved)
-        versions = [version_of(t) for t in self.second.tensors]
-        if self.read:
-            versions += [version_of(given[i]) for i in self.read]
-        node.stamps = [(version, version.written) for version in versions]
+        node.stamps = stamps = []
+        for t in (*self.second.tensors, *[given[i] for i in self.read]) if self.read else self.second.tensors:
+            version = None if t._meta is None else t._meta.version
+            if version is None:
+                version = version_of(t)
+            stamps.append((version, version.written))
         made = list(map(wrap, outs))
         if node.count == 1:
             made[self.backward.roots[0]]._edge = node
