@@ -7,16 +7,13 @@
 #ifndef GRADLAB_CONV_H
 #define GRADLAB_CONV_H
 
-#include "gemm.h"
+#include "images.h"
 
 namespace {
 
 constexpr int64_t WEIGHTS = 1 << 16;  // floats of the weights that stay in the second-level cache
 constexpr int64_t DEEPEST = 24576 / sizeof(float) / PANEL<float>;
 thread_local Scratch image_scratch;
-
-inline int64_t up(int64_t a, int64_t b) { return a > 0 ? (a + b - 1) / b : 0; }
-inline int64_t least(int64_t a, int64_t b) { return a < b ? a : b; }
 
 // Images [n, c, h, w] in memory, and how they are spread: every sy-th row and sx-th column in a plane of its own.
 struct Source {
@@ -58,44 +55,6 @@ void spread(const float* x, const Source& s, int64_t n, int64_t c0, int64_t c1, 
 
 inline int64_t tap_at(const Source& s, int64_t ty, int64_t tx, int64_t plane) {
   return (ty % s.sy * s.fx + tx % s.sx) * plane + ty / s.sy * s.width + tx / s.sx;
-}
-
-using V = Wide<float>::type;
-constexpr int64_t L = LANES<float>, P = PANEL<float>;
-
-typedef float Half __attribute__((vector_size(16)));
-typedef float LooseHalf __attribute__((vector_size(16), aligned(sizeof(float)), may_alias));
-inline Half half(const float* at) { return *(const LooseHalf*)at; }
-
-// L rows of L elements, row i from from(i) on, as rows[j] = column j.
-template <typename F> inline void turned(F from, V* rows) {
-#if defined(__AVX__) && !defined(__AVX512F__)  // halves of rows are put together as they are loaded, which costs nothing beside the shuffles
-  V both[8];
-#pragma GCC unroll 4
-  for (int i = 0; i < 4; ++i) {
-    const float *a = from(i), *b = from(i + 4);
-    both[i] = __builtin_shufflevector(half(a), half(b), 0, 1, 2, 3, 4, 5, 6, 7);
-    both[i + 4] = __builtin_shufflevector(half(a + 4), half(b + 4), 0, 1, 2, 3, 4, 5, 6, 7);
-  }
-#pragma GCC unroll 2
-  for (int h = 0; h < 8; h += 4) {
-    const V a = __builtin_shufflevector(both[h], both[h + 1], 0, 8, 1, 9, 4, 12, 5, 13);
-    const V b = __builtin_shufflevector(both[h], both[h + 1], 2, 10, 3, 11, 6, 14, 7, 15);
-    const V c = __builtin_shufflevector(both[h + 2], both[h + 3], 0, 8, 1, 9, 4, 12, 5, 13);
-    const V d = __builtin_shufflevector(both[h + 2], both[h + 3], 2, 10, 3, 11, 6, 14, 7, 15);
-    rows[h] = __builtin_shufflevector(a, c, 0, 1, 8, 9, 4, 5, 12, 13);
-    rows[h + 1] = __builtin_shufflevector(a, c, 2, 3, 10, 11, 6, 7, 14, 15);
-    rows[h + 2] = __builtin_shufflevector(b, d, 0, 1, 8, 9, 4, 5, 12, 13);
-    rows[h + 3] = __builtin_shufflevector(b, d, 2, 3, 10, 11, 6, 7, 14, 15);
-  }
-#else
-#pragma GCC unroll 16
-  for (int i = 0; i < L; ++i) rows[i] = load(from(i));
-  exchange<float, 1>(rows);
-  if constexpr (L > 2) exchange<float, 2>(rows);
-  if constexpr (L > 4) exchange<float, 4>(rows);
-  if constexpr (L > 8) exchange<float, 8>(rows);
-#endif
 }
 
 // R channels of one panel of pixels. first: they begin with the bias, or with zero; relu: what is below zero becomes zero.

@@ -17,18 +17,35 @@ Number = int | float
 WORTH = 16384  # simple operations that are worth a thread of their own (some 5 microseconds)
 
 
+class Along(NamedTuple):
+    """How a task goes along a batch: done for some images after the other, its results are the same to the bit.
+
+    images    how many there are
+    together  that many have to stay together
+    numbers   which parameters hold the number of images
+    steps     of each place the bytes from one image to the next; 0 where all images share it
+    """
+
+    images: int
+    together: int
+    numbers: tuple[int, ...]
+    steps: tuple[int, ...]
+
+
 class TaskSpec(NamedTuple):
     """One kernel call. kernel: a function of the runtime, or the name of a generated text.
 
     parameters  integers, and floats as `bits`
     places      the operands, in the order of the kernel's pointers
     widest      the most threads worth using
+    along       how it goes along a batch of images, if it does
     """
 
     kernel: str
     parameters: tuple[int, ...]
     places: tuple[Place, ...]
     widest: int = 1
+    along: Along | None = None
 
 
 class Unsupported(Exception):
@@ -57,6 +74,13 @@ class Lowering:
         """The place of a value that has to be contiguous and of that dtype; Unsupported otherwise."""
         found = self.place(value)
         if not found.contiguous or found.dtype != dtype:
+            raise Unsupported
+        return found
+
+    def images(self, value: Any, dtype: Any = np.float32) -> Place:
+        """The place of a value that has to be of that dtype, and contiguous, in row-major order or with its channels last."""
+        found = self.place(value)
+        if not (found.contiguous or found.channels_last) or found.dtype != dtype:
             raise Unsupported
         return found
 

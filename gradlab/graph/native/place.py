@@ -39,6 +39,15 @@ class Place(NamedTuple):
                 expected *= n
         return True
 
+    @property
+    def channels_last(self) -> bool:
+        """Whether these are images whose elements lie without gaps, those of a pixel beside each other. Images of one channel or of one
+        pixel are so in row-major order too."""
+        if len(self.shape) != 4:
+            return False
+        n, c, h, w = self.shape
+        return all(size == 1 or step == s for size, step, s in zip(self.shape, self.strides, (c * h * w, 1, w * c, c)))
+
     def array(self, base: Any) -> Any:
         """The place as a NumPy array over the base's array."""
         strides = tuple(s * self.dtype.itemsize for s in self.strides)
@@ -69,6 +78,12 @@ def place_of(base: int, spec: Any, offset: int = 0) -> Place:
         strides.append(step)
         step *= max(n, 1)
     return Place(base, offset, tuple(spec.shape), tuple(reversed(strides)), spec.dtype)
+
+
+def last_place(base: int, spec: Any, offset: int = 0) -> Place:
+    """A place of images whose channels come last in memory."""
+    _, c, h, w = spec.shape
+    return Place(base, offset, tuple(spec.shape), (c * h * w, 1, w * c, c), spec.dtype)
 
 
 def viewed(place: Place, op: Any, params: dict[str, Any]) -> Place | None:

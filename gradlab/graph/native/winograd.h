@@ -10,87 +10,15 @@
 #ifndef GRADLAB_WINOGRAD_H
 #define GRADLAB_WINOGRAD_H
 
-#include "conv.h"
-
-#include <sys/mman.h>
+#include "images.h"
 
 namespace {
-
-// Scratch memory of a thread on large pages: the matrices of a tile's places lie far apart, in too many small pages for the processor to
-// keep track of.
-struct LargeScratch {
-  static constexpr size_t PAGE = size_t(1) << 21;
-  void* memory = nullptr;
-  size_t size = 0;
-  ~LargeScratch() { std::free(memory); }
-  void* of(size_t wanted) {
-    if (wanted > size) {
-      std::free(memory);
-      size = (wanted + PAGE - 1) / PAGE * PAGE;
-      memory = std::aligned_alloc(PAGE, size);
-#if defined(MADV_HUGEPAGE)
-      madvise(memory, size, MADV_HUGEPAGE);
-#endif
-    }
-    return memory;
-  }
-};
 
 constexpr int TALL = 4, WIDE = 2;              // results of a tile
 constexpr int DOWN = TALL + 2, ACROSS = WIDE + 2, PLACES = DOWN * ACROSS;  // its elements
 constexpr int64_t GAP = 16;           // floats between the matrices of two places, so that they do not compete for the same cache lines
 thread_local LargeScratch tile_scratch;
 using I = Wide<int32_t>::type;
-
-// Images in memory: sizes and strides.
-struct Images {
-  int64_t n, c, h, w, step[4];
-};
-inline Images images_of(const int64_t* v) { return {v[0], v[1], v[2], v[3], {v[4], v[5], v[6], v[7]}}; }
-constexpr int IMAGES = 8;
-
-// The same of rows `stride` apart.
-inline void turned(const float* from, int64_t stride, V* rows) {
-  turned([=](int64_t i) { return from + i * stride; }, rows);
-}
-
-// Rows [top, top + rows) and columns [left, left + columns) of image n, channels last and `wide` apart; zeros outside and behind the last
-// channel.
-inline void lay(const float* x, const Images& s, int64_t n, int64_t top, int64_t rows, int64_t left, int64_t columns, int64_t wide, float* out) {
-  const int64_t a = left < 0 ? least(-left, columns) : 0, b = least(s.w - left, columns) > a ? least(s.w - left, columns) : a;
-  const size_t pixel = sizeof(float) * size_t(wide);
-  for (int64_t r = 0; r < rows; ++r, out += columns * wide) {
-    const int64_t y = top + r;
-    if (y < 0 || y >= s.h) {
-      std::memset(out, 0, pixel * size_t(columns));
-      continue;
-    }
-    std::memset(out, 0, pixel * size_t(a));
-    std::memset(out + b * wide, 0, pixel * size_t(columns - b));
-    const float* in = x + n * s.step[0] + y * s.step[2] + left * s.step[3];
-    if (s.step[1] == 1) {
-      for (int64_t i = a; i < b; ++i) {
-        std::memcpy(out + i * wide, in + i * s.step[3], sizeof(float) * size_t(s.c));
-        for (int64_t c = s.c; c < wide; ++c) out[i * wide + c] = 0;
-      }
-      continue;
-    }
-    int64_t c = 0;
-    if (s.step[3] == 1 && b - a >= L)
-      for (; c + L <= s.c; c += L)
-        for (int64_t i = a; i < b; i += L) {
-          const int64_t from = least(i, b - L);
-          V some[L];
-          turned(in + c * s.step[1] + from, s.step[1], some);
-#pragma GCC unroll 16
-          for (int j = 0; j < L; ++j) store(out + (from + j) * wide + c, some[j]);
-        }
-    for (int64_t i = a; i < b; ++i) {
-      for (int64_t k = c; k < s.c; ++k) out[i * wide + k] = in[k * s.step[1] + i * s.step[3]];
-      for (int64_t k = s.c; k < wide; ++k) out[i * wide + k] = 0;
-    }
-  }
-}
 
 // The same of images that are zero but for the largest elements of windows of two by two: those, and where in its plane each lies. The strides
 // are those of the elements.
@@ -128,29 +56,6 @@ inline void lay_pooled(const float* x, const int64_t* indices, const Images& s, 
         const int64_t column = found - below * s.w - left;
         if (uint64_t(row + below) < uint64_t(rows) && uint64_t(column) < uint64_t(columns)) out[((row + below) * columns + column) * wide + c] = x[at];
       }
-  }
-}
-
-// The way back: rows of `columns` pixels into image n from row `top` on, of which the first s.w are wanted.
-inline void lay_back(const float* from, int64_t rows, int64_t columns, int64_t wide, const Images& s, int64_t n, int64_t top, float* y) {
-  for (int64_t r = 0; r < rows; ++r, from += columns * wide) {
-    float* out = y + n * s.step[0] + (top + r) * s.step[2];
-    if (s.step[1] == 1) {
-      for (int64_t i = 0; i < s.w; ++i) std::memcpy(out + i * s.step[3], from + i * wide, sizeof(float) * size_t(s.c));
-      continue;
-    }
-    int64_t c = 0;
-    if (s.step[3] == 1 && s.w >= L)
-      for (; c + L <= s.c; c += L)
-        for (int64_t i = 0; i < s.w; i += L) {
-          const int64_t at = least(i, s.w - L);
-          V some[L];
-          turned(from + at * wide + c, wide, some);
-#pragma GCC unroll 16
-          for (int j = 0; j < L; ++j) store(out + (c + j) * s.step[1] + at, some[j]);
-        }
-    for (; c < s.c; ++c)
-      for (int64_t i = 0; i < s.w; ++i) out[c * s.step[1] + i * s.step[3]] = from[i * wide + c];
   }
 }
 
