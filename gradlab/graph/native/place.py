@@ -45,7 +45,7 @@ class Place(NamedTuple):
         pixel are so in row-major order too."""
         if len(self.shape) != 4:
             return False
-        n, c, h, w = self.shape
+        _, c, h, w = self.shape
         return all(size == 1 or step == s for size, step, s in zip(self.shape, self.strides, (c * h * w, 1, w * c, c)))
 
     def array(self, base: Any) -> Any:
