@@ -25,6 +25,8 @@ def main():
         step(x, y)
     executable = step.programs[0].runner.executable
     names = [f"{call.op.name} {tuple(call.outputs[0].spec.shape)}" if call else "loop" for call in executable._calls]
+    for task, step in executable.chains.items():
+        names[task] = str(step)
     totals = collections.Counter()
     rounds = 3
     for _ in range(rounds):

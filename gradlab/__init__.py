@@ -103,6 +103,7 @@ newaxis = None
 if TYPE_CHECKING:
     from gradlab import (
         amp as amp,
+        cpu as cpu,
         data as data,
         distributions as distributions,
         func as func,
@@ -153,7 +154,7 @@ if TYPE_CHECKING:
     from gradlab.viz.explanation import explain as explain
 
 _ROOMS = (
-    "accelerator", "amp", "data", "deploy", "distributions", "func", "graph", "jit", "library", "linalg", "models", "nn", "onnx",
+    "accelerator", "amp", "cpu", "data", "deploy", "distributions", "func", "graph", "jit", "library", "linalg", "models", "nn", "onnx",
     "optim", "profiler", "session", "special", "testing", "utils", "viz",
 )  # fmt: skip
 _ELSEWHERE = {

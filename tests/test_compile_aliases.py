@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import pytest
 
 import gradlab as gl
@@ -123,3 +124,45 @@ def test_a_result_that_requires_grad_as_a_leaf_does():
         assert y.is_leaf
         (y * 3).sum().backward()
         assert y.grad.tolist() == [3.0, 3.0]
+
+
+def test_an_argument_that_is_also_found_elsewhere():
+    t, u = gl.tensor([1.0, 2.0]), gl.tensor([10.0, 20.0])
+    f = gl.compile(lambda x: x + t)
+    for x in (t, t, u, t, u, u):
+        assert f(x).tolist() == (x + t).tolist()
+
+
+def test_gradients_reach_the_graphs_of_tensors_from_outside():
+    w, v = gl.tensor([1.0, 2.0], requires_grad=True), gl.tensor([3.0, 4.0], requires_grad=True)
+    h = (w * v).sigmoid()
+    found = []
+    for wrap in (lambda f: f, gl.compile):
+        f = wrap(lambda x: (x * h * w).sum() + v[0])
+        for i in range(4):
+            w.grad = v.grad = None
+            f(gl.full((2,), 1.0 + i)).backward(retain_graph=True)
+            found.append([w.grad.tolist(), v.grad.tolist()])
+    np.testing.assert_allclose(found[:4], found[4:], rtol=1e-6)
+    (g,) = gl.autograd.grad(f(gl.ones(2)), w, create_graph=True)
+    (again,) = gl.autograd.grad(g.sum(), v, retain_graph=True)
+    (g,) = gl.autograd.grad((gl.ones(2) * h * w).sum() + v[0], w, create_graph=True)
+    np.testing.assert_allclose(again.numpy(), gl.autograd.grad(g.sum(), v, retain_graph=True)[0].numpy(), rtol=1e-6)
+
+
+def test_a_backward_that_would_go_on_outside_is_refused():
+    w, v = gl.ones(2, requires_grad=True), gl.ones(2, requires_grad=True)
+
+    def step(x):
+        loss = (x * v).sum()
+        loss.backward()
+        return loss
+
+    f = gl.compile(step)
+    f(w * 2)
+    with pytest.raises(gl.graph.TraceError, match=r"graph of an argument[\s\S]*detach"):
+        f(w * 2)
+    for _ in range(3):
+        v.grad = None
+        f((w * 2).detach())
+        assert v.grad.tolist() == [2.0, 2.0]

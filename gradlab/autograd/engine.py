@@ -173,13 +173,15 @@ def grad(
     retain_graph: bool | None,
     create_graph: bool,
     hooks: bool = True,
+    stops: frozenset[Any] = frozenset(),
 ) -> list[Any]:
     """The gradients of `outputs` for `inputs`, in order, None where there is no path; `.grad` is left alone.
 
     hooks: whether the leaves' hooks run; not where another walk takes the gradients to the same leaves, which runs them.
+    stops: nodes of inputs at which the walk ends: what lies behind gets nothing through them.
     """
     roots = _roots(outputs, gradients, "grad")
-    goals = Goals(differentiable(inputs, "grad"), [t for t, _ in roots])
+    goals = Goals(differentiable(inputs, "grad"), [t for t, _ in roots], stops)
     walk = Walk(create_graph if retain_graph is None else retain_graph, goals)
     mode = current()
     token = enter(mode.replace(recording=create_graph, walking=not create_graph))

@@ -24,12 +24,13 @@ class Goals:
 
     wanted    the nodes from which an input can be reached, and the leaves asked for
     captures  for the node of each input that is not a leaf: output index -> gradient found
-    ends      those of them that need not run, since no other input lies behind
+    ends      those of them that need not run, since no other input lies behind, or is not asked for
     """
 
     __slots__ = ("captures", "ends", "wanted")
 
-    def __init__(self, inputs: Sequence[Differentiable], roots: list[Target]) -> None:
+    def __init__(self, inputs: Sequence[Differentiable], roots: list[Target], stops: frozenset[Any] = frozenset()) -> None:
+        """stops: nodes of inputs at which the walk ends in any case."""
         self.wanted: set[Any] = {x if x._edge is LEAF else x._edge.node for x in inputs}
         self.captures: dict[Any, dict[int, Any]] = {}
         for x in inputs:
@@ -37,6 +38,8 @@ class Goals:
                 self.captures.setdefault(x._edge.node, {})[x._edge.index] = None
         self.ends = set(self.captures)
         for node in reversed(reachable(roots)):
+            if node in stops:
+                continue
             if any(e is not None and (e if isinstance(e, Differentiable) else e.node) in self.wanted for e in node.edges):
                 self.wanted.add(node)
                 self.ends.discard(node)

@@ -7,7 +7,7 @@ on every machine. Everything else raises RuntimeError saying what is missing.
 from __future__ import annotations
 
 from gradlab.backends.determinism import nondeterministic_algorithms
-from gradlab.cuda import nvtx
+from gradlab.cuda import amp, nvtx
 from gradlab.cuda.devices import (
     current_device,
     device,
@@ -47,6 +47,7 @@ __all__ = [
     "Event",
     "OutOfMemoryError",
     "Stream",
+    "amp",
     "current_device",
     "current_stream",
     "default_stream",

@@ -15,29 +15,54 @@ from __future__ import annotations
 
 from typing import Any
 
+from gradlab.distributions import more_divergences as _more
+from gradlab.distributions.circular import VonMises
 from gradlab.distributions.classes import Categorical, Multinomial, OneHotCategorical
-from gradlab.distributions.continuous import (
-    Cauchy,
-    Exponential,
-    Gumbel,
-    Laplace,
-    Uniform,
-)
-from gradlab.distributions.discrete import (
-    Bernoulli,
-    Binomial,
-    Geometric,
-    Poisson,
-)
+from gradlab.distributions.continuous import Cauchy, Exponential, Gumbel, Laplace, Uniform
+from gradlab.distributions.discrete import Bernoulli, Binomial, Geometric, Poisson
 from gradlab.distributions.distribution import Distribution
 from gradlab.distributions.divergence import kl_divergence, register_kl
+from gradlab.distributions.element_transforms import (
+    AbsTransform,
+    AffineTransform,
+    ExpTransform,
+    PowerTransform,
+    SigmoidTransform,
+    SoftmaxTransform,
+    SoftplusTransform,
+    StickBreakingTransform,
+    TanhTransform,
+)
+from gradlab.distributions.gamma import Beta, Chi2, Dirichlet, Gamma, InverseGamma, StudentT
+from gradlab.distributions.gamma_ratios import FisherSnedecor, NegativeBinomial
 from gradlab.distributions.joint import Independent, MixtureSameFamily
+from gradlab.distributions.low_rank import LowRankMultivariateNormal
 from gradlab.distributions.normal import LogNormal, MultivariateNormal, Normal
+from gradlab.distributions.positive import HalfCauchy, HalfNormal, Kumaraswamy, Pareto, Weibull
+from gradlab.distributions.relaxed import (
+    ContinuousBernoulli,
+    OneHotCategoricalStraightThrough,
+    RelaxedBernoulli,
+    RelaxedOneHotCategorical,
+)
+from gradlab.distributions.transformed import LogisticNormal, TransformedDistribution
+from gradlab.distributions.transform import (
+    ComposeTransform,
+    IndependentTransform,
+    ReshapeTransform,
+    Transform,
+    identity_transform,
+)
 from gradlab.tensor.missing import absent as _absent
 
 __all__ = [
-    "Bernoulli", "Binomial", "Categorical", "Cauchy", "Distribution", "Exponential", "Geometric", "Gumbel", "Independent", "Laplace",
-    "LogNormal", "MixtureSameFamily", "Multinomial", "MultivariateNormal", "Normal", "OneHotCategorical", "Poisson", "Uniform",
+    "AbsTransform", "AffineTransform", "Bernoulli", "Beta", "Binomial", "Categorical", "Cauchy", "Chi2", "ComposeTransform",
+    "ContinuousBernoulli", "Dirichlet", "Distribution", "ExpTransform", "Exponential", "FisherSnedecor", "Gamma", "Geometric", "Gumbel",
+    "HalfCauchy", "HalfNormal", "Independent", "IndependentTransform", "InverseGamma", "Kumaraswamy", "Laplace", "LogNormal",
+    "LogisticNormal", "LowRankMultivariateNormal", "MixtureSameFamily", "Multinomial", "MultivariateNormal", "NegativeBinomial", "Normal",
+    "OneHotCategorical", "OneHotCategoricalStraightThrough", "Pareto", "Poisson", "PowerTransform", "RelaxedBernoulli",
+    "RelaxedOneHotCategorical", "ReshapeTransform", "SigmoidTransform", "SoftmaxTransform", "SoftplusTransform", "StickBreakingTransform",
+    "StudentT", "TanhTransform", "Transform", "TransformedDistribution", "Uniform", "VonMises", "Weibull", "identity_transform",
     "kl_divergence", "register_kl",
 ]  # fmt: skip
 

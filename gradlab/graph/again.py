@@ -6,9 +6,15 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gradlab.autograd import engine
+from gradlab.autograd.base import LEAF
 from gradlab.autograd.mode import current
 from gradlab.graph.results import results_of
 from gradlab.graph.tree import flatten
+
+
+def stops_of(inputs: Sequence[Any]) -> frozenset[Any]:
+    """The nodes of inputs that are no leaves: behind them lie graphs of outside, which get their gradients from there."""
+    return frozenset(t._edge.node for t in inputs if t._edge is not None and t._edge is not LEAF)
 
 
 class Gradients:
@@ -29,4 +35,4 @@ class Gradients:
         values = results_of(flatten(self.function(*args, **kwargs))[0], given, tracer.before(), tracer.graded()).values
         pairs = [(values[i], g) for i, g in zip(self.roots, gradients, strict=True) if g is not None]
         inputs = [given[place] if kind == "argument" else place for kind, place in self.leaves]
-        return engine.grad([y for y, _ in pairs], inputs, [g for _, g in pairs], True, True, hooks=False)
+        return engine.grad([y for y, _ in pairs], inputs, [g for _, g in pairs], True, True, False, stops_of(inputs))

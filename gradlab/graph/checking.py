@@ -19,7 +19,7 @@ def compared(title: str, program: Any, eager: Callable[[], Any], args: tuple[Any
     expected = [_seen(t._array) for t in flatten(eager())[0]]
     after, noise = memory.take(), memory.noise()
     memory.restore()
-    result = program.run(args, kwargs)
+    result = program.replay(args, kwargs)
     found = [_seen(t._array) for t in flatten(result)[0]]
     now = memory.take()
     # An update such as Adam's turns rounding noise in a gradient that is nearly zero into a step: state is compared with its own size.

@@ -14,10 +14,12 @@ from typing import Any
 from gradlab import dispatch
 from gradlab.autograd.base import LEAF, Differentiable
 from gradlab.autograd.mode import Mode, current, enter, leave
+from gradlab.backends.cuda.gemm.settings import SETTINGS
 from gradlab.dtype import get_default_dtype
 from gradlab.graph.again import Gradients
 from gradlab.graph.checking import compared
 from gradlab.graph.collection import without_collection
+from gradlab.graph.holding import Held, Holding
 from gradlab.graph.ir import Value
 from gradlab.graph.memory import Shared, give_back
 from gradlab.graph.native.watch import Found
@@ -51,6 +53,7 @@ class Compiled:
         self._signatures = Signatures()
         self._shared = Shared()
         self._leaks = 0
+        self._held: dict[Any, Held] = {}  # places that the newest program binds anew
         functools.update_wrapper(self, function, updated=())
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -75,8 +78,8 @@ class Compiled:
             self._shared.rest()
             return self.function(*args, **kwargs)
         if self.programs:
-            closest = min((p.guards for p in self.programs[:MANY]), key=lambda guards: guards.failing(args, kwargs, mode))
-            reason = closest.why(args, kwargs, mode)
+            closest = min(self.programs[:MANY], key=lambda p: p.guards.failing(p.given(args), kwargs, mode))
+            reason = closest.guards.why(closest.given(args), kwargs, mode)
             self._tell(f"compile: {_title(self.function)} is traced again: {reason}")
             if len(self.programs) == MANY:
                 warnings.warn(
@@ -85,7 +88,7 @@ class Compiled:
                     stacklevel=3,
                 )
         try:
-            staged = stage(self.function, args, kwargs, mode, self.passes)
+            function, staged = self._stage(args, kwargs, mode)
         except Changed as leak:
             # State that the first run of something makes (an optimizer's buffers) is there after one more eager run, or after as many as
             # it takes a GradScaler to find a scale at which the optimizer steps for the first time.
@@ -94,7 +97,8 @@ class Compiled:
                 raise
             return self.function(*args, **kwargs)
         self._leaks = 0
-        program = Program(self.function, self.passes, staged, args, kwargs, mode, self._shared)
+        given = function.given(args) if isinstance(function, Holding) else args
+        program = Program(function, self.passes, staged, given, kwargs, mode, self._shared)
         if self.check:
             return self._checked(program, args, kwargs)
         put_first(self.programs, program)
@@ -103,11 +107,34 @@ class Compiled:
         give_back()  # the gradients of the eager run, which the program's have replaced
         return result
 
+    def _stage(self, args: tuple[Any, ...], kwargs: dict[str, Any], mode: Mode) -> tuple[Callable[..., Any], Staged]:
+        """A trace, and what was traced: the function, or with what it binds to other tensors as further arguments and results."""
+        places, most = self._held, 9
+        while True:
+            function = self.function if not places else Holding(self.function, list(places.values()))
+            most -= 1
+            try:
+                staged = stage(function, function.given(args) if isinstance(function, Holding) else args, kwargs, mode, self.passes)
+            except Changed as change:
+                if not change.places or not most:
+                    raise
+                places = {**places, **{p.number: p for p in change.places}}
+                continue
+            if isinstance(function, Holding) and function.kept and most > 0:  # bound in other programs, or of other instances
+                places = {n: p for n, p in places.items() if p not in function.kept}
+                continue
+            self._held = places
+            return function, staged
+
     def _checked(self, program: Program, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Compare the program's first run with the function's own, from the same state; keep the program's."""
-        result = compared(_title(self.function), program, lambda: self.function(*args, **kwargs), args, kwargs)
+        given, function = program.given(args), program.function
+        result = compared(_title(self.function), program, lambda: function(*given, **kwargs), given, kwargs)
         put_first(self.programs, program)
         mark_replaced(program.runner.gradients)
+        if program.holding is not None:
+            result, found = result
+            program.holding.bind(found)
         return result
 
     @property
@@ -157,18 +184,36 @@ class Program:
         self, function: Callable[..., Any], passes: Mapping[str, bool] | None, staged: Staged, args: tuple[Any, ...],
         kwargs: dict[str, Any], mode: Mode, shared: Shared | None = None,
     ) -> None:  # fmt: skip
-        self.staged = staged
+        self.staged, self.function = staged, function
+        self.holding = function if isinstance(function, Holding) else None
         self.gradients = None if staged.backward is None else Again(function, passes, staged.backward)
         start = perf_counter()
         self.runner = Runner(staged, again=self._again, shared=shared)
-        self.run = quickest(self.runner) if not staged.edges else self._with_edges
+        self.replay = quickest(self.runner) if not staged.edges else self._with_edges
         self.seconds = perf_counter() - start
         self.guards = staged.guards
         self._guard_arguments(args, kwargs)
         self._guard_mode(mode)
         self._guard_tensors()
-        self.guard = self.guards.build()
+        self.holds = self.guards.build()
+        self.guard, self.run = self.holds, self.replay
+        if self.holding is not None:
+            self.guard, self.run = self._guard_held, self._run_held
         give_back()  # what compiling the guards took
+
+    def given(self, args: tuple[Any, ...]) -> tuple[Any, ...]:
+        """The arguments of what was traced."""
+        return args if self.holding is None else self.holding.given(args)
+
+    def _guard_held(self, args: tuple[Any, ...], kwargs: dict[str, Any], mode: Mode) -> bool:
+        return self.holds(self.given(args), kwargs, mode)
+
+    def _run_held(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A run of a function that lets places hold other tensors: they do so when all has gone well."""
+        assert self.holding is not None
+        result, found = self.replay(self.holding.given(args), kwargs)
+        self.holding.bind(found)
+        return result
 
     def _with_edges(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """A run of a function that lets arguments begin or stop to require grad: they do so first."""
@@ -180,7 +225,7 @@ class Program:
     def _again(self, call: Call, gradients: list[Any]) -> list[Any]:
         """The gradients of one call's inputs, differentiable again. RuntimeError where the function would not do the same again."""
         assert self.gradients is not None
-        if not self.guard(call.args, call.kwargs, call.mode):
+        if not self.holds(call.args, call.kwargs, call.mode):
             why = self.guards.why(call.args, call.kwargs, call.mode)
             raise RuntimeError(f"{TWICE}, which has changed since its forward: {why}")
         tensors = [*call.given, *(t for t, _ in self.staged.tensors)]
@@ -190,7 +235,8 @@ class Program:
 
     def _guard_arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
         guards = self.guards
-        seen: dict[int, str] = {}
+        seen: dict[int, tuple[str, str]] = {}
+        known = {id(array) for _, array in self.staged.tensors}
 
         def visit(expression: str, label: str, value: Any) -> None:
             if isinstance(value, Differentiable):
@@ -207,11 +253,13 @@ class Program:
                 edge = "is None" if value._edge is None else "is not None"
                 guards.test(f"{expression}._edge {edge}", f"whether {label} requires grad")
                 if id(value) in seen:
-                    guards.test(f"{expression} is {seen[id(value)]}", f"{label} is {seen[id(value)]}")
+                    guards.test(f"{expression} is {seen[id(value)][0]}", f"{label} being {seen[id(value)][1]}")
                 else:
-                    for other in seen.values():
-                        guards.test(f"{expression} is not {other}", f"{label} and {other} being one tensor")
-                    seen[id(value)] = expression
+                    for other, name in seen.values():
+                        guards.test(f"{expression} is not {other}", f"{label} and {name} being one tensor")
+                    seen[id(value)] = expression, label
+                if id(value._array) in known:
+                    guards.same(array, value._array, f"{label} being a tensor that the function finds elsewhere, too")
                 if self.runner.written or self.runner.written_arguments:
                     guards.names["written"], guards.names["id"] = frozenset(self.runner.written), id
                     apart = f"(id({array}) not in written and ({array}.base is None or id({array}.base) not in written))"
@@ -237,8 +285,10 @@ class Program:
 
         guards.test(f"len(args) == {len(args)}", "the number of arguments", "len(args)", len(args))
         guards.test(f"[*kwargs] == {guards.name(list(kwargs))}" if kwargs else "not kwargs", "the names of keyword arguments")
+        held = [] if self.holding is None else self.holding.reading
+        own = len(args) - len(held)
         for i, value in enumerate(args):
-            visit(f"args[{i}]", f"argument {i}", value)
+            visit(f"args[{i}]", f"argument {i}" if i < own else held[i - own].label, value)
         for key, value in kwargs.items():
             visit(f"kwargs[{key!r}]", f"argument {key}", value)
 
@@ -249,6 +299,7 @@ class Program:
         guards.test(f"mode.autocast is {guards.name(mode.autocast)}", "autocast", "mode.autocast or 'off'", mode.autocast or "off")
         guards.test("mode.saved_hooks is None", "saved_tensors_hooks")
         guards.same(f"{guards.name(get_default_dtype.__globals__)}['_default']", get_default_dtype(), "the default dtype")
+        guards.equal(f"{guards.name(SETTINGS)}.precision", SETTINGS.precision, "the precision of float32 products")
         guards.known_mode = mode
 
     def _guard_tensors(self) -> None:
@@ -326,5 +377,7 @@ def _stageable(mode: Mode) -> bool:
 
 
 def _title(function: Any) -> str:
+    while isinstance(function, functools.partial):
+        function = function.func
     owner = getattr(function, "__self__", None)
     return type(owner).__name__ if isinstance(owner, Module) else getattr(function, "__qualname__", None) or type(function).__name__

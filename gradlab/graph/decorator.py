@@ -18,34 +18,36 @@ MODES = (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cu
 @overload
 def compile(
     function: F, *, check: bool = ..., explain: bool = ..., passes: Mapping[str, bool] | None = ..., fullgraph: bool = ...,
-    dynamic: bool | None = ..., mode: str | None = ..., disable: bool = ...,
+    dynamic: bool | None = ..., backend: Any = ..., mode: str | None = ..., options: Mapping[str, Any] | None = ..., disable: bool = ...,
 ) -> F: ...  # fmt: skip
 
 
 @overload
 def compile(
     function: None = ..., *, check: bool = ..., explain: bool = ..., passes: Mapping[str, bool] | None = ..., fullgraph: bool = ...,
-    dynamic: bool | None = ..., mode: str | None = ..., disable: bool = ...,
+    dynamic: bool | None = ..., backend: Any = ..., mode: str | None = ..., options: Mapping[str, Any] | None = ..., disable: bool = ...,
 ) -> Callable[[F], F]: ...  # fmt: skip
 
 
 def compile(
     function: Any = None, *, check: bool = False, explain: bool = False, passes: Mapping[str, bool] | None = None, fullgraph: bool = True,
-    dynamic: bool | None = None, mode: str | None = None, disable: bool = False,
+    dynamic: bool | None = None, backend: Any = None, mode: str | None = None, options: Mapping[str, Any] | None = None,
+    disable: bool = False,
 ) -> Any:  # fmt: skip
     """Let a function run as a static program: a forward, a loss, or a whole training step.
 
     The first call runs eagerly, the second traces the function and runs the program; further calls run the program while the
     conditions of its trace hold: the arguments' shapes, dtypes and Python values, modules and their modes, the globals and attributes
     that the function reads. Where one fails, the function is traced again. Hyper-parameters of optimizers are read at each run, so a
-    learning rate schedule needs no new trace. Use it as a decorator or on a function or module.
+    learning rate schedule needs no new trace. Use it as a decorator or on a function, a method, a module (see also `Module.compile`), or
+    anything else that can be called.
 
     check: compare the first run of each program with the eager run from the same state.
     explain: print why the function is traced again (otherwise it goes to the log `gradlab.compile`).
     passes: switches some of the passes over the graph off, by name: {"assemble": False}; see `gradlab.graph.passes`.
     disable: return the function as it is, as GRADLAB_COMPILE=0 in the environment does for all.
-    fullgraph, dynamic, mode: taken for PyTorch's scripts. A program is always the whole function and always as fast as it can be made, and
-    has one program for each shape: dynamic=True raises NotImplementedError.
+    fullgraph, dynamic, backend, mode, options: taken for PyTorch's scripts. A program is always the whole function and always as fast as it
+    can be made, and has one program for each shape: dynamic=True raises NotImplementedError, and so does a backend that is a function.
     Raises TraceError in the call that traces, naming the line, where the function reads a value (`item()`, `if` on a tensor, print).
 
     >>> double = gl.compile(lambda x: x * 2, mode="reduce-overhead")
@@ -59,8 +61,13 @@ def compile(
             "compile: dynamic=True, one program for all shapes, is not there; each shape has a program of its own. Pad to a few shapes, "
             "use gl.scan over a dimension that varies, or a gl.Session, which knows unknown sizes"
         )
+    if callable(backend):
+        raise NotImplementedError("compile: a backend of one's own is not there; a pass over the graph or a custom operation may do")
+    again = functools.partial(compile, check=check, explain=explain, passes=passes, disable=disable)
     if function is None:
-        return functools.partial(compile, check=check, explain=explain, passes=passes, disable=disable)
+        return again
+    if isinstance(function, (staticmethod, classmethod)):  # the decorators in another order
+        return type(function)(again(function.__func__))
     check_callable(function)
     if disable or os.environ.get("GRADLAB_COMPILE") == "0":
         return function

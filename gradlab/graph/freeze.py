@@ -6,6 +6,7 @@ import marshal
 import os
 import warnings
 from collections import deque
+from collections.abc import Iterable, Set
 from hashlib import blake2b
 from itertools import islice
 from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
@@ -50,8 +51,11 @@ def is_fixed(value: Any) -> bool:
     return isinstance(value, PLAIN) or (type(value) is tuple and all(map(is_fixed, value)))
 
 
-def freeze(value: Any, depth: int = 8) -> Any:
-    """A comparable picture of `value`: containers and instances of users' classes to a depth, the rest by value or identity."""
+def freeze(value: Any, depth: int = 8, without: Set[tuple[int, Any]] = frozenset()) -> Any:
+    """A comparable picture of `value`: containers and instances of users' classes to a depth, the rest by value or identity.
+
+    without: entries of dicts, and of objects' `__dict__`, that are left out: the dict's id and the key.
+    """
     if isinstance(value, PLAIN):
         return (type(value).__name__, repr(value))
     if depth == 0 or isinstance(value, _CODE) or _is_ours(value):
@@ -63,10 +67,10 @@ def freeze(value: Any, depth: int = 8) -> Any:
         return ("array", value.shape, value.dtype.str, content)
     if isinstance(value, (list, tuple, deque)):
         rest = () if len(value) <= _MANY else _rest(value, depth - 1)
-        return (type(value).__name__, len(value), *(freeze(v, depth - 1) for v in islice(value, _MANY)), *rest)
+        return (type(value).__name__, len(value), *(freeze(v, depth - 1, without) for v in islice(value, _MANY)), *rest)
     if isinstance(value, dict):
-        entries = value.items()
-        return (type(value).__name__, len(value), *((freeze(k, depth - 1), freeze(v, depth - 1)) for k, v in entries))
+        entries = _entries(value, without)
+        return (type(value).__name__, len(value), *((freeze(k, depth - 1), freeze(v, depth - 1, without)) for k, v in entries))
     if isinstance(value, (set, frozenset)):
         return (type(value).__name__, len(value), frozenset(freeze(v, depth - 1) for v in value))
     kind = type(value)
@@ -75,10 +79,17 @@ def freeze(value: Any, depth: int = 8) -> Any:
     inside = getattr(value, "__dict__", None)
     if inside and not hasattr(value, "__wrapped__"):
         own: Any = kind if _is_frozen(kind) else value  # an instance that cannot change is its fields
-        return (Same(own), *((k, freeze(v, max(depth - 4, 0))) for k, v in inside.items()))
+        return (Same(own), *((k, freeze(v, max(depth - 4, 0), without)) for k, v in _entries(inside, without)))
     if hasattr(kind, "__next__") and kind.__module__ in ("builtins", "itertools"):
         return (Same(value), _position(value))
     return Same(value)
+
+
+def _entries(table: dict[Any, Any], without: Set[tuple[int, Any]]) -> Iterable[tuple[Any, Any]]:
+    if not without:
+        return table.items()
+    number = id(table)
+    return [(k, v) for k, v in table.items() if (number, k) not in without]
 
 
 def _rest(values: Any, depth: int) -> tuple[Any, ...]:

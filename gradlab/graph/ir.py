@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
 from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -40,9 +40,13 @@ class Call:
     again: bool = False  # whether it computes something a second time, so that it need not be kept: it stays behind the calls before it
 
     def __repr__(self) -> str:
+        return self.text()
+
+    def text(self, last: Collection[int] = ()) -> str:
+        """The call in words. last: the numbers of values whose channels come last in memory, which it says."""
         arguments = [repr(x) for x in self.inputs] + [f"{k}={v!r}" for k, v in self.params.items()]
-        results = ", ".join(f"%{v.id}: {v.spec.dtype.name}{list(v.spec.shape)}" for v in self.outputs)
-        return f"{results} = {self.op.name}({', '.join(arguments)})"
+        results = (f"%{v.id}: {v.spec.dtype.name}{list(v.spec.shape)}{' channels last' if v.id in last else ''}" for v in self.outputs)
+        return f"{', '.join(results)} = {self.op.name}({', '.join(arguments)})"
 
     def source(self) -> str:
         """The user's line that made the call, as "file.py:12: text"; "" where it is not known."""
@@ -52,7 +56,8 @@ class Call:
 
 @dataclass
 class Graph:
-    """inputs → calls → outputs. `state` holds the arrays from before the trace, `updates` what is written into them at the end."""
+    """inputs → calls → outputs. `state` holds the arrays from before the trace, `updates` what is written into them at the end, `last` the
+    numbers of images whose channels come last in memory."""
 
     inputs: list[Value] = field(default_factory=list)
     state: dict[Value, Any] = field(default_factory=dict)  # value -> array
@@ -62,6 +67,7 @@ class Graph:
     updates: list[tuple[Value, Value]] = field(default_factory=list)  # state value, new value
     gradients: list[tuple[Any, Value | None]] = field(default_factory=list)  # leaf, its .grad after the run
     device: Device = CPU
+    last: frozenset[int] = frozenset()
 
     def __str__(self) -> str:
         def typed(value: Value) -> str:
@@ -79,7 +85,7 @@ class Graph:
             if source and source != last:
                 lines.append(f"  # {source}")
             last = source or last
-            lines.append(f"  {call!r}")
+            lines.append(f"  {call.text(self.last)}")
         lines += [f"  {old!r} <- {new!r}" for old, new in self.updates]
         lines += [f"  .grad of {list(leaf._array.shape)} <- {new!r}" for leaf, new in self.gradients]
         return "\n".join([*lines, f"  return {', '.join(map(repr, self.outputs))}"])
@@ -98,7 +104,7 @@ class Graph:
         ends = [*self.outputs, *(new for _, new in self.updates), *(v for _, v in self.gradients if v is not None)]
         needed = leading_to(self.calls, ends)
         kept = [call for call in self.calls if id(call) in needed]
-        return Graph(self.inputs, self.state, self.random, kept, self.outputs, self.updates, self.gradients, self.device)
+        return replace(self, calls=kept)
 
 
 def leading_to(calls: Sequence[Call], ends: Iterable[Value]) -> set[int]:

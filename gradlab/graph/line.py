@@ -21,6 +21,8 @@ class Line(NamedTuple):
     device   where all of it lies
     lasting  positions of outputs whose arrays are mostly the same ones in each run
     shared   memory for intermediate values that other executables use as well
+    last     numbers of images whose channels come last in memory; executables may have them in row-major order all the same, but for inputs
+             and outputs: those that one program leaves to another are arrays of their shape, filled in the order of memory
     """
 
     calls: Sequence[Call]
@@ -31,3 +33,4 @@ class Line(NamedTuple):
     device: Device = CPU
     lasting: frozenset[int] = frozenset()
     shared: Shared | None = None
+    last: frozenset[int] = frozenset()

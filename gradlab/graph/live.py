@@ -88,9 +88,9 @@ class LiveTracer(Tracer):
         """Whether only tensors that were made in the trace hold an array."""
         return all(young(t) for key, t in self.tensors.items() if self.arrays[key] is array)
 
-    def leaves(self) -> list[Any]:
-        """The tensors from before the trace that require grad and were used in it."""
-        return [t for t in self.tensors.values() if t._edge is LEAF]
+    def leaves(self, first: int) -> list[Any]:
+        """The tensors from before the trace (its first sequence number) that require grad and were used in it."""
+        return [t for t in self.tensors.values() if t._edge is LEAF or (t._edge is not None and t._edge.node.seq < first)]
 
     def hyper_values(self) -> list[tuple[dict[str, Any], tuple[Any, ...], Value]]:
         """The hyper-parameter inputs: group, names, value."""

@@ -110,6 +110,7 @@ class _Buffer:
 MANY = 2000  # buffers; above that only the placement whose time does not grow with their square
 ROUNDS = 16  # of placements, where the first needs too much
 WORTH = 1 << 14  # bytes of the arena that are worth a room elsewhere
+NEAR = 0.95  # of the most bytes alive: what a moment has that is as crowded
 CLOSE = 1.005  # of the least possible size: good enough
 
 
@@ -158,7 +159,8 @@ def plan_buffers(
 
 
 def lodge(buffers: Sequence[_Buffer], rooms: Sequence[Room], moments: int) -> dict[_Buffer, int]:
-    """Rooms for buffers: as long as the moment with the most bytes alive has a buffer that finds room, the largest such. Sets offsets."""
+    """Rooms for buffers: as long as the moment with the most bytes alive has a buffer that finds room, the largest such; of equal ones that
+    which lives at most other such moments. Sets offsets."""
     alive = np.zeros(moments + 1, np.int64)
     for b in buffers:
         alive[b.start : b.end + 1] += b.size
@@ -169,7 +171,8 @@ def lodge(buffers: Sequence[_Buffer], rooms: Sequence[Room], moments: int) -> di
         at = int(alive.argmax())
         if alive[at] < WORTH:
             return found
-        for b in sorted((b for b in buffers if b.start <= at <= b.end and b not in found and b not in refused), key=lambda b: -b.size):
+        living = [b for b in buffers if b.start <= at <= b.end and b not in found and b not in refused]
+        for b in sorted(living, key=lambda b: (-b.size, -np.count_nonzero(alive[b.start : b.end + 1] > NEAR * alive[at]))):
             fits = [(room.size, i) for i, room in enumerate(rooms) if room.first <= b.start and b.end <= room.last]
             i = next((i for _, i in sorted(fits) if _low(b, inside[i]) + b.size <= rooms[i].size), -1)
             if i >= 0:

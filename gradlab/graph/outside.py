@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from importlib import import_module
 from sys import _getframe as getframe
 from typing import Any, ClassVar
 
 from gradlab.autograd import errors
 from gradlab.autograd.base import Version, version_of
-from gradlab.autograd.mode import current
+from gradlab.autograd.mode import current, enter, leave
 from gradlab.autograd.node import Edge, Node, edge_to, next_sequence
 from gradlab.autograd.position import user_frame
 from gradlab.autograd.record import wrap
@@ -23,10 +24,6 @@ CHANGED = (
     "or compile the whole step with the update in it"
 )
 WRITES = "compile: gradients of gradients (create_graph=True) through a compiled function that uses an argument and writes it in place"
-BATCHED = (
-    "compile: vmap over the gradients of a compiled function (as hessian and jacrev do it); compile the whole instead: "
-    "gl.compile(gl.func.hessian(f)) of the uncompiled f"
-)
 LATE = "a result of a compiled function that ran before the trace is differentiated in it; call that function inside as well"
 
 
@@ -119,11 +116,11 @@ class Outside:
         for version, was in node.stamps:
             if version.written != was:
                 raise RuntimeError(CHANGED)
+        if mode.vmap is not None and any(g is not None and type(g._array) is Batched for g in arrived):
+            return self._one_by_one(node, arrived, late)
         if mode.recording:
             return self.again(node.call, arrived)
         memory = self.memory
-        if mode.vmap is not None and any(g is not None and type(g._array) is Batched for g in arrived):
-            raise NotImplementedError(BATCHED)
         starts = [memory.zeros(*spec) if g is None else g._array for g, spec in zip(arrived, node.output_specs)]
         empty = memory.empty
         results = [empty(shape, dtype) for shape, dtype in self.empty]
@@ -131,6 +128,28 @@ class Outside:
         found = map(wrap, results)
         every = [None if v is None else next(found) for v in self.backward.results]
         return every[len(self.edges) :] if late else every[: len(self.edges)]
+
+
+    def _one_by_one(self, node: CompiledNode, arrived: list[Any], late: bool) -> list[Any]:
+        """The same under vmap, as `func.jacrev` and `func.hessian` go backward: the program runs for each vector of the batch."""
+        levels: Any = import_module("gradlab.func.levels")  # few programs meet it
+        level = max((g._array.level for g in arrived if g is not None and type(g._array) is Batched), key=lambda found: found.depth)
+        token = enter(level.below(current()))
+        try:
+            rows = [[_row(g, level, i) for g in arrived] for i in range(level.size)] or [[None] * len(arrived)]
+            columns = zip(*(self.gradients(node, row, late) for row in rows))
+            return [
+                None if ys[0] is None else wrap(Batched(levels.together(list(ys)).narrow(0, 0, level.size), level, True)) for ys in columns
+            ]
+        finally:
+            leave(token)
+
+
+def _row(g: Any, level: Any, i: int) -> Any:
+    """What a gradient inside of vmap is for one sample."""
+    if g is None or type(g._array) is not Batched or g._array.level is not level:
+        return g
+    return g._array.value.select(0, i) if g._array.mapped else g._array.value
 
 
 class CompiledNode(Node):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import gc
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import BuiltinMethodType, CodeType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
@@ -18,8 +18,9 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.position import PACKAGE
 from gradlab.graph.freeze import Same, freeze, is_plain
 from gradlab.graph.guards import Guards
+from gradlab.graph.holding import Held, can_be_bound, looks_at, of_module, place_at
 from gradlab.graph.moments import CLOCKS, STEPPED, Iterators, Young, reads_clock
-from gradlab.graph.native.watch import Found
+from gradlab.graph.owners import HOOKS, TABLES, attributes_of, changes_of, guard_module, guard_optimizer, restore, restore_state
 from gradlab.graph.places import (
     CELL,
     GONE,
@@ -54,8 +55,6 @@ _DATA = str(Path(PACKAGE, "utils", "data"))
 _BY_NAME = frozenset(("getattr", "hasattr", "setattr", "delattr", "vars", "dir"))  # built-in functions that take attributes by name
 _MANY_FUNCTIONS = 1000  # entries of a container that are looked at for functions
 _ZERO_GRAD = Optimizer.zero_grad.__code__  # it looks at the parameters alone
-_TABLES = ("_parameters", "_buffers", "_modules")
-_HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 
 _IGNORED, _METHOD, _USER, _STEPS = 0, 1, 2, 4  # nothing; the library's method; the user's function; also: a generator's or iterator's
@@ -74,7 +73,10 @@ def _kind(frame: FrameType) -> int:
 class Reads:
     """Set as the profile function for the time of a trace: `with Reads(function) as reads: ...`, then `reads.guard(guards)`."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], held: Sequence[Held] = ()) -> None:
+        self._bound: dict[Any, Held] = {}  # places that `changed` found to hold other tensors
+        self._culprits: list[str] = []  # what else it found
+        self._held = {p.number for p in held}
         self.modules: dict[int, tuple[Module, dict[str, Any], dict[str, dict[str, Any]]]] = {}
         self.optimizers: dict[int, tuple[Optimizer, dict[Any, dict[str, Any]], list[dict[str, Any]]]] = {}
         self.cleared: dict[int, tuple[Optimizer, list[dict[str, Any]]]] = {}  # of which only zero_grad() ran
@@ -153,13 +155,15 @@ class Reads:
 
     def _picture_module(self, module: Module) -> None:
         known = module.__dict__
-        tables = {name: dict(known[name]) for name in (*_TABLES, *_HOOKS) if name in known}
-        plain = {k: v for k, v in known.items() if k not in tables and not k.startswith("_")}
-        self.modules[id(module)] = (module, {k: (v, freeze(v)) for k, v in plain.items()}, tables)
+        tables = {name: dict(known[name]) for name in (*TABLES, *HOOKS) if name in known}
+        plain = attributes_of(module, self._held)
+        self.modules[id(module)] = (module, {k: (v, self._picture(v, True)) for k, v in plain.items()}, tables)
         for value in plain.values():
             self._note_function(value)
+            if is_instance(value) and not isinstance(value, Module):
+                self._contents.setdefault(id(value.__dict__), (value.__dict__, value.__dict__.copy()))
         if known["_hooked"]:
-            for table in _HOOKS:
+            for table in HOOKS:
                 for hook in known[table].values():
                     self._note_function(hook)
 
@@ -245,7 +249,7 @@ class Reads:
                     self._note(os, ("environ",), "os.environ", os.environ)
                 self._note_function(step(value, by))
                 break
-            owned = of_module and (by in value.__dict__ or any(by in value.__dict__.get(table, ()) for table in _TABLES))
+            owned = of_module and (by in value.__dict__ or any(by in value.__dict__.get(table, ()) for table in TABLES))
             value = step(value, by)
             if value is GONE and not stored:
                 break
@@ -262,58 +266,79 @@ class Reads:
 
     def _note(self, root: Any, path: tuple[Any, ...], label: str, value: Any, whole: bool = True) -> None:
         """Remember what a place holds: with what is in it (whole), or only which object it is."""
-        if not path:
+        if not path or (self._held and self._within_held(root, path)):
             return
         self._note_function(value)
         key = (id(root), path, whole)
         if key not in self.chains:
-            picture = freeze(value) if whole else Same(value)
+            picture = self._picture(value, whole)
             self.chains[key] = (root, label, value, picture)
             if isinstance(value, MUTABLE):
                 self._contents.setdefault(id(value), (value, value.copy()))
             elif whole and not is_plain(value) and type(picture) is not Same and hasattr(value, "__dict__"):
                 self._contents.setdefault(id(value.__dict__), (value.__dict__, value.__dict__.copy()))
 
+    def _picture(self, value: Any, whole: bool) -> Any:
+        return freeze(value, without=self._held) if whole else Same(value)
+
+    def _within_held(self, root: Any, path: tuple[Any, ...]) -> bool:
+        """Whether a path goes through, or ends at, a place that is an argument of the program."""
+        places = (place_at(root, path[: i + 1], "") for i in range(len(path)))
+        return any(place is not None and place.number in self._held for place in places)
+
     # ------------------------------------------------------------ afterwards
 
+    def looks_at(self, place: Held) -> bool:
+        """Whether code that ran may look at what a place holds."""
+        return looks_at(place.name, self._kinds, self._users)
+
+    def replaced(self) -> list[Held]:
+        """The places that hold other tensors than before, if that is all that `changed` found."""
+        return [] if self._culprits else list(self._bound.values())
+
+    def _change(self, label: str, place: Held | None, was: Any, now: Any) -> None:
+        """Something is another than it was: it may be that it, or an attribute of it, holds another tensor."""
+        if place is not None and can_be_bound(was, now):
+            self._bound[place.number] = place
+            return
+        inside: Any = now if type(now) is dict else getattr(now, "__dict__", None)
+        before = self._contents.get(id(inside), (None, {}))[1] if now is was and type(inside) is dict else {}
+        changed = [k for k in before if inside.get(k, GONE) is not before[k]] if before and inside.keys() == before.keys() else []
+        if changed and all(can_be_bound(before[k], inside[k]) for k in changed):
+            self._bound.update((p.number, p) for p in (Held(inside, k, f"{label}.{k}", k) for k in changed))
+        else:
+            self._culprits.append(label)
+
     def changed(self) -> list[str]:
-        """What the traced code changed that a replay would not change again; containers, modules and optimizers are put back."""
-        found = []
+        """What the traced code changed that a replay would not change again; containers, modules and optimizers are put back.
+
+        Where there is nothing but tensors in the places of others, these places (see `replaced`).
+        """
         young = self.young
         for (_, path, whole), (root, label, was, picture) in self.chains.items():
             value = resolve(root, path)
-            if (freeze(value) if whole else Same(value)) != picture and not young(root):
-                found.append(label)
+            if self._picture(value, whole) != picture and not young(root):
+                self._change(label, place_at(root, path, label), was, value)
                 if value is not was:
                     put_back(root, path, was)
         for container, before in self._contents.values():
+            if self._held and isinstance(container, dict):
+                before.update({k: v for k, v in container.items() if (id(container), k) in self._held})
             if not alike(container, before) and not young(container):
                 refill(container, before)
         for module, plain, tables in self.modules.values():
-            known = module.__dict__
-            name = type(module).__name__
-            for key, (value, picture) in plain.items():
-                if key not in known or freeze(known[key]) != picture:
-                    found.append(f"{name}.{key}")
-                    known[key] = value
-            for key in [k for k in known if not k.startswith("_") and k not in plain]:
-                found.append(f"{name}.{key}")
-                del known[key]
-            for table, entries in tables.items():
-                if known[table].keys() != entries.keys() or any(known[table][k] is not v for k, v in entries.items()):
-                    now = known[table]
-                    found += [f"{name}.{k}" for k in dict.fromkeys((*entries, *now)) if now.get(k, GONE) is not entries.get(k, GONE)]
-                    known[table].clear()
-                    known[table].update(entries)
+            for key, was, now in changes_of(module, plain, tables, self._held):
+                self._change(f"{type(module).__name__}.{key}", of_module(module, key), was, now)
+            restore(module, plain, tables, self._held)
         for optimizer, state, groups in self.optimizers.values():
-            if _restore_state(optimizer, state):
-                found.append(f"the state of {type(optimizer).__name__}")
+            if restore_state(optimizer, state):
+                self._culprits.append(f"the state of {type(optimizer).__name__}")
             for group, before in zip(optimizer.param_groups, groups):
                 for key, value in before.items():
                     if key != "params" and freeze(group.get(key)) != freeze(value):
-                        found.append(f"{type(optimizer).__name__}'s {key}")
+                        self._culprits.append(f"{type(optimizer).__name__}'s {key}")
                         group[key] = value
-        return found
+        return self._culprits or [p.label for p in self._bound.values()]
 
     def foreign(self, tensor: Differentiable) -> None:
         """Raise TraceError if a tensor was there before the trace, or shares memory with one that was: its values may be others later."""
@@ -325,75 +350,11 @@ class Reads:
         for (_, path, whole), (root, label, value, _) in self.chains.items():
             if value is not GONE and not self.young(root):
                 place = expression(guards.name(root), path)
-                guards.equal(place, value, label) if whole else guards.same(place, value, label)
+                guards.equal(place, value, label, self._held) if whole else guards.same(place, value, label)
         for module, plain, tables in self.modules.values():
-            _guard_module(guards, module, {k: v for k, (v, _) in plain.items()}, tables)
+            guard_module(guards, module, {k: v for k, (v, _) in plain.items()}, tables, self._held)
         for optimizer, state, groups in self.optimizers.values():
-            _guard_optimizer(guards, optimizer, state, groups, {} if id(optimizer) in self.looked else live)
+            guard_optimizer(guards, optimizer, state, groups, {} if id(optimizer) in self.looked else live)
         for optimizer, groups in self.cleared.values():
             if id(optimizer) not in self.optimizers:
-                _guard_optimizer(guards, optimizer, None, groups, live)
-
-
-def _guard_module(guards: Guards, module: Module, plain: dict[str, Any], tables: dict[str, dict[str, Any]]) -> None:
-    name, own = type(module).__name__, guards.name(module.__dict__)
-    title = f"{name} {module._name!r}" if module._name else name
-    for key, value in plain.items():
-        guards.equal(f"{own}[{key!r}]", value, f"{title}: {key}")
-    guards.equal(f"{own}['_hooked']", module.__dict__["_hooked"], f"{title}: hooks")
-    for table, entries in tables.items():
-        if table in _HOOKS and not module.__dict__["_hooked"]:
-            continue
-        place = f"{own}[{table!r}]"
-        guards.size(place, len(entries), f"{title}: {table[1:]}")
-        for key, value in entries.items():
-            guards.same(f"{place}[{key!r}]", value, f"{title}: {key}")
-
-
-def _guard_optimizer(
-    guards: Guards, optimizer: Optimizer, state: dict[Any, Any] | None, groups: list[dict[str, Any]], live: dict[int, set[str]]
-) -> None:
-    name, own = type(optimizer).__name__, guards.name(optimizer)
-    guards.size(f"{own}.param_groups", len(groups), f"{name}: the number of groups")
-    for i, before in enumerate(groups):
-        guards.same(f"{own}.param_groups[{i}]", optimizer.param_groups[i], f"{name}: group {i}")
-        group = guards.name(optimizer.param_groups[i])
-        for key, value in before.items():
-            if key == "params":
-                ids = guards.name([*map(id, value)])
-                guards.names["map"], guards.names["id"] = map, id
-                place = f"{group}['params']"
-                test = f"[*map(id, {place})] == {ids}"
-                guards.test(test, f"{name}: the parameters of group {i}")
-                each = (Found(f"{place}[{k}]", p) for k, p in enumerate(value))
-                guards.mostly(test, Found(place, value, len(value)), *each)
-            elif key in live.get(id(optimizer.param_groups[i]), ()):
-                if key in optimizer.decisive:
-                    guards.test(f"({group}[{key!r}] != 0) is {value != 0}", f"{name}: whether {key} is 0", f"{group}[{key!r}]", value)
-            else:
-                guards.equal(f"{group}[{key!r}]", value, f"{name}: {key}")
-    if state is None:  # nobody looked at it
-        return
-    guards.same(f"{own}.state", optimizer.state, f"{name}: state")
-    table = guards.name(optimizer.state)
-    for p, entries in state.items():
-        if isinstance(entries, dict):
-            place = f"{table}[{guards.name(p)}]"
-            for key, value in entries.items():
-                guards.equal(f"{place}[{key!r}]", value, f"{name}: {key}")
-
-
-def _restore_state(optimizer: Optimizer, state: dict[Any, Any]) -> bool:
-    """Put the tables of an optimizer back; True if they had changed."""
-    changed = False
-    for p in list(optimizer.state):
-        if p not in state:
-            changed = changed or bool(optimizer.state[p])
-            del optimizer.state[p]
-    for p, entries in state.items():
-        now = optimizer.state[p]
-        if isinstance(entries, dict) and (now.keys() != entries.keys() or any(now[k] is not v for k, v in entries.items())):
-            changed = True
-            now.clear()
-            now.update(entries)
-    return changed
+                guard_optimizer(guards, optimizer, None, groups, live)

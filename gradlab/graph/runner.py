@@ -195,12 +195,12 @@ class Runner:
         outputs = [*results, *first.saved, *(v for _, v in graph.gradients if v is not None)]
         start = len(results) + len(first.saved)
         lasting = frozenset(start + i for i, gradient in enumerate(self.gradients) if not gradient.fresh)
-        self.executable = build(Line(first.calls, inputs, fixed, outputs, graph.updates, graph.device, lasting, shared))
+        self.executable = build(Line(first.calls, inputs, fixed, outputs, graph.updates, graph.device, lasting, shared, graph.last))
         for gradient in self.gradients:
             gradient.kept = getattr(self.executable, "kept", 0)
         self.backward = None
         if second is not None:
-            line = Line(second.calls, second.inputs, second.fixed(fixed), second.outputs, [], graph.device, shared=shared)
+            line = Line(second.calls, second.inputs, second.fixed(fixed), second.outputs, [], graph.device, shared=shared, last=graph.last)
             self.backward = build(line)
         self.outside = None
         if second is not None:

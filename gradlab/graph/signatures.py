@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import functools
 import sys
 import warnings
-from types import FunctionType, MethodType
+from types import AsyncGeneratorType, CoroutineType, FunctionType, GeneratorType, MethodType
 from typing import Any
 
 from gradlab.autograd.base import Differentiable
@@ -16,6 +17,7 @@ from gradlab.graph.tree import fields_of, flatten
 _KEPT = 64
 _MANY = 8  # kinds in a row that are normal
 _GENERATOR = 0x20 | 0x80 | 0x200  # flags of the code of generators and coroutines
+_RUNNING = (GeneratorType, CoroutineType, AsyncGeneratorType)
 
 
 class Signatures:
@@ -79,13 +81,26 @@ def name_of(function: Any, compiled: Any) -> str:
 
 def check_callable(function: Any) -> None:
     """TypeError for what `compile` cannot stand for: a class, a generator, a coroutine, something that is no function."""
-    if not callable(function):
-        raise TypeError(f"compile: a function or a module, not {type(function).__name__}")
     if isinstance(function, type):
         raise TypeError(f"compile: a function or an instance of a module, not the class {function.__name__}; compile what it makes")
-    inner = function.__func__ if isinstance(function, MethodType) else function
-    if isinstance(inner, FunctionType) and inner.__code__.co_flags & _GENERATOR:
+    inner = _code_of(function)
+    if isinstance(function, _RUNNING) or (inner is not None and inner.__code__.co_flags & _GENERATOR):
         raise TypeError(
-            f"compile: {inner.__qualname__} is a generator or a coroutine, which a program cannot be: it stops between its results. "
-            f"Compile what it does in each step, or return all results in a list"
+            f"compile: {getattr(inner or function, '__qualname__', function)} is a generator or a coroutine, which a program cannot be: it "
+            f"stops between its results. Compile what it does in each step, or return all results in a list"
         )
+    if not callable(function):
+        raise TypeError(f"compile: a function or a module, not {type(function).__name__}")
+
+
+def _code_of(function: Any) -> FunctionType | None:
+    """The Python function behind a method, a partial function or an object that can be called; None where there is none."""
+    while not isinstance(function, FunctionType):
+        if isinstance(function, functools.partial):
+            function = function.func
+        elif isinstance(function, MethodType):
+            function = function.__func__
+        else:
+            found = next((vars(c)["__call__"] for c in type(function).__mro__ if "__call__" in vars(c)), None)
+            return found if isinstance(found, FunctionType) else None
+    return function

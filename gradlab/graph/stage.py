@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import random
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from time import perf_counter
 from typing import Any
@@ -13,13 +13,15 @@ import numpy as np
 from gradlab.autograd import engine
 from gradlab.autograd.base import LEAF, Differentiable
 from gradlab.autograd.mode import Mode, current, enter, leave
-from gradlab.autograd.node import Edge
+from gradlab.autograd.node import Edge, next_sequence
 from gradlab.autograd.record import refresh, wrap
 from gradlab.device import CPU
+from gradlab.graph.again import stops_of
 from gradlab.graph.collection import without_collection
 from gradlab.graph.device.placement import on_one_device
 from gradlab.graph.freeze import freeze
 from gradlab.graph.guards import Guards
+from gradlab.graph.holding import Held, Holding, places_of
 from gradlab.graph.ir import Graph, Value
 from gradlab.graph.live import LiveTracer
 from gradlab.graph.passes import Ran, operations, optimize
@@ -32,10 +34,14 @@ from gradlab.spec import spec_of
 
 
 class Changed(TraceError):
-    """The traced function changed Python values, which a replay would not change again."""
+    """The traced function changed Python values, which a replay would not change again.
 
-    def __init__(self, what: list[str]) -> None:
-        self.what = what
+    places  where it let them be other tensors: with these as further arguments and results (`Holding`) it can be traced. Empty where
+            other things have changed as well
+    """
+
+    def __init__(self, what: list[str], places: Sequence[Held] = ()) -> None:
+        self.what, self.places = what, places
         names = ", ".join(dict.fromkeys(what))
         super().__init__(
             f"compile: the function changes {names} while it runs; a replay of the traced program would not. Keep counters and histories "
@@ -93,7 +99,7 @@ def stage(
 
     pure: leave out what the function writes to arguments, state and gradients.
     """
-    start = perf_counter()
+    start, first = perf_counter(), next_sequence()
     given, structure = flatten([list(args), kwargs])
     tracer = LiveTracer(given[0].device if given else CPU)
     tracer.reseeded, tracer.unprintable = _reseeded, unreadable
@@ -108,7 +114,8 @@ def stage(
             twins[id(tensor)] = twin
         staged.append(twins[id(tensor)])
     before = random.getstate(), np.random.get_state(legacy=False), _numpy_random()  # noqa: NPY002 - the user's generator is looked at
-    reads = Reads(function)
+    places = places_of(function)
+    reads = Reads(function.function if isinstance(function, Holding) else function, places)
     tracer.foreign = reads.foreign
     token = enter(mode.replace(tracer=tracer))
     backward = None
@@ -131,9 +138,10 @@ def stage(
             if (tensor._edge is None) != (twin._edge is None) and (twin._edge is None or twin._edge is LEAF)
         ]  # fmt: skip
         _check_mode(mode)
+        _check_gradients(tracer, given, staged)
         results = results_of(found, staged, tracer.before(), tracer.graded())
         tracer.keep_gradients({id(r.place) for r in results.results if r.kind == GRADIENT}, staged)
-        backward = _differentiate(tracer, results.values, staged, results.written)
+        backward = _differentiate(tracer, results.values, staged, results.written, first)
         extra = [] if backward is None else [wrap(Symbol(v.id, v.spec, tracer)) for v in backward.results if v is not None]
         graph = tracer.finish([*results.values, *extra])
         if pure:
@@ -150,8 +158,11 @@ def stage(
         raise
     finally:
         leave(token)
-    if changed := [*reads.changed(), *arguments.changed()]:
-        raise Changed(changed)
+    changed, given_changed = reads.changed(), arguments.changed()
+    if changed or given_changed:
+        raise Changed([*changed, *given_changed], [] if given_changed else _read(reads, reads.replaced(), tracer))
+    if late := [p for p in _read(reads, [p for p in places if not p.read], tracer) if p.read]:
+        raise Changed([p.label for p in late], late)
     guards = Guards()
     reads.guard(guards, tracer.live())
     # An alias that an in-place operation made has been given a copy since: its tensor is known by itself.
@@ -170,6 +181,14 @@ def stage(
         backward, staged, traced, seconds, ran, edges,
         not kwargs and all(isinstance(a, Differentiable) for a in args) and len(twins) == len(args),
     )  # fmt: skip
+
+
+def _read(reads: Reads, places: Sequence[Held], tracer: LiveTracer) -> Sequence[Held]:
+    """The places, with note of whether the trace has looked at what they hold."""
+    for place in places:
+        held = flatten(place.get())[0]
+        place.read = reads.looks_at(place) or any(id(t) in tracer.tensors for t in held)
+    return places
 
 
 def _reseeded(name: str) -> TraceError:
@@ -193,12 +212,27 @@ def _check_mode(mode: Mode) -> None:
         )
 
 
+def _check_gradients(tracer: LiveTracer, given: list[Any], staged: list[Any]) -> None:
+    """TraceError where a backward in the function ends at an argument that has a graph of its own outside."""
+    graded = set(map(id, tracer.graded()))
+    for tensor, twin in zip(given, staged, strict=True):
+        if tensor._edge is not None and tensor._edge is not LEAF and id(twin) in graded and twin._grad is not None:
+            raise TraceError(
+                f"compile: the function calls backward, which would go on in the graph of an argument (shape {tensor._array.shape}) that "
+                f"was computed outside. Compute it inside of the compiled function, pass it as x.detach() if its gradient is not wanted, or "
+                f"call backward outside, on what the function returns"
+            )
+
+
 def _differentiate(
-    tracer: LiveTracer, found: list[Any], staged: list[Any], written: list[tuple[int, int]]
+    tracer: LiveTracer, found: list[Any], staged: list[Any], written: list[tuple[int, int]], first: int
 ) -> Backward | None:
-    """Write the backward of the results behind the forward, if they can be differentiated: their graph is not freed."""
+    """Write the backward of the results behind the forward, if they can be differentiated: their graph is not freed.
+
+    first: the sequence number at the start of the trace. Gradients end at tensors from before it, whose graphs are outside.
+    """
     roots = [i for i, t in enumerate(found) if t._edge is not None and t._edge is not LEAF and type(t._array) is Symbol]
-    if not roots or any(node.saved is None for node in engine.reachable([found[i]._edge for i in roots])):
+    if not roots or any(n.saved is None and n.seq > first for n in engine.reachable([found[i]._edge for i in roots])):
         return None
     inputs: list[Any] = []
     names: list[tuple[str, Any]] = []
@@ -206,11 +240,12 @@ def _differentiate(
         if t._edge is LEAF and all(t is not other for other in inputs):
             inputs.append(t)
             names.append(("argument", i))
-    for t in tracer.leaves():
+    for t in tracer.leaves(first):
         inputs.append(t)
         names.append(("tensor", t))
     if not inputs:
         return None
+    stops = stops_of(inputs)
     symbols = [tracer.symbol(spec_of(found[i]._array)) for i in roots]
     starts = {i: wrap(s) for i, s in zip(roots, symbols, strict=True)}
     late = [k for _, k in written if k in starts]
@@ -220,10 +255,10 @@ def _differentiate(
     rest = [i for i in roots if i not in late]
     through: list[Any] = []
     if late and rest:  # results are also functions of the arguments that were written: what such an argument gets is not counted twice
-        through = engine.grad([found[i] for i in rest], [found[k] for k in late], [starts[i] for i in rest], True, False, hooks=False)
+        through = engine.grad([found[i] for i in rest], [found[k] for k in late], [starts[i] for i in rest], True, False, False, stops)
         for k, g in zip(late, through, strict=True):
             if g is not None:
                 starts[k] = starts[k] - g
-    gradients = engine.grad([found[i] for i in roots], inputs, [starts[i] for i in roots], False, False, hooks=False)
+    gradients = engine.grad([found[i] for i in roots], inputs, [starts[i] for i in roots], False, False, False, stops)
     values = [None if g is None else tracer.value(tracer.lift(g._array)) for g in (*gradients, *through)]
     return Backward(roots, [tracer.value(s) for s in symbols], names, values, late if any(g is not None for g in through) else [])

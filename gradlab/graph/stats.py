@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gradlab.graph.passes import operations
+from gradlab.graph.passes import bodies, operations
 from gradlab.graph.stage import Staged
 from gradlab.graph.steps import inner, sources_of, steps_of
 
@@ -27,6 +27,8 @@ class Stats:
     arena, unshared bytes for intermediate values, and what they would take if none shared its memory
     least           bytes of such values that are alive at one moment, below which no arena could be
     lent            bytes of such values that lie in results which are made later
+    chains          what runs depth first over images: how many at a time, and the rows
+    last            images that lie in memory with their channels last
     trace_seconds, passes_seconds, compile_seconds
     epilogues       of a GPU's program: what products and convolutions do besides, and what they do not, and why; how often
     programs        of the function, one for each set of guards that was met
@@ -51,13 +53,19 @@ class Stats:
     epilogues: dict[str, int] = field(default_factory=dict)
     least: int = 0
     lent: int = 0
+    last: int = 0
+    chains: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
         lines = [f"operations  {self.traced} traced, {self.operations} after the passes ({self.views} views)"]
         lines += [f"  {name}: {before} → {after}" for name, (before, after) in self.passes.items()]
+        lines += [f"  channels_last: {self.last} images"] * (self.last > 0)
         kinds = ", ".join(f"{n} {kind}" for kind, n in self.kinds.items())
         lines.append(f"tasks       {self.tasks} ({kinds})" if kinds else f"tasks       {self.tasks}")
         lines += [f"  loop: {text if len(text) <= LONGEST else text[: LONGEST - 1] + '…'}" for text in self.loops]
+        if self.chains:
+            lines.append(f"depth first {len(self.chains)}")
+            lines += [f"  {text if len(text) <= LONGEST else text[: LONGEST - 1] + '…'}" for text in self.chains]
         if self.epilogues:
             lines.append("epilogues")
             lines += [f"  {text}{f' ×{n}' if n > 1 else ''}" for text, n in self.epilogues.items()]
@@ -76,6 +84,7 @@ def stats(staged: Staged, executables: Sequence[Any], seconds: float, programs: 
     """Of a staged function and what was made of it: one executable, or forward and backward."""
     steps = [s for executable in executables for s in steps_of(executable)]
     calls = operations(staged.graph.calls)
+    graphs = [staged.graph, *(body.graph for body in bodies(calls))]
     numpy: dict[str, tuple[int, str]] = {}
     for step in steps:
         if step.kind in ("numpy", "host"):
@@ -95,6 +104,8 @@ def stats(staged: Staged, executables: Sequence[Any], seconds: float, programs: 
         unshared=sum(plan.unshared for plan in plans),
         least=sum(plan.least for plan in plans),
         lent=sum(plan.lent for plan in plans),
+        last=sum(len(graph.last) for graph in graphs),
+        chains=[f"{s.why}: {' '.join(c.op.name for c in s.calls)}" for e in whole for s in getattr(e, "chains", {}).values()],
         trace_seconds=staged.seconds,
         passes_seconds=sum(r.seconds for r in staged.passes),
         compile_seconds=seconds,

@@ -13,10 +13,10 @@ class Step(NamedTuple):
     """One step of a program.
 
     kind     "loop" (fused, generated), "kernel", "copy", "numpy", "flow" (a loop or a choice, followed by the steps of its bodies),
-             or of a GPU's program "host"
+             or of a GPU's program "host"; "depth-first": of a chain, whose tasks are steps too
     calls    the calls that it computes
     kernels  the names of its kernels; a generated one has its text in the executable's `sources`
-    why      why it runs in NumPy
+    why      why it runs in NumPy; of a chain, how many images at a time
     """
 
     kind: str

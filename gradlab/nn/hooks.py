@@ -44,6 +44,7 @@ class HookMethods:
     _backward_hooks: dict[int, Hook]
     _backward_pre_hooks: dict[int, Hook]
     forward: Callable[..., Any]
+    _compiled_call: Any = None  # what `Module.compile` made: it runs in place of `_plain_call`
 
     def _add_hook(self, table: dict[int, Any], hook: Any, entry: Any, prepend: bool) -> RemovableHandle:
         self._hooked = True
@@ -81,6 +82,11 @@ class HookMethods:
         return self.register_full_backward_hook(hook)
 
     def _call_hooked(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """A call that is more than `forward`: with hooks, or compiled."""
+        return self._plain_call(*args, **kwargs) if self._compiled_call is None else self._compiled_call(*args, **kwargs)
+
+    def _plain_call(self, *args: Any, **kwargs: Any) -> Any:
+        """`forward` between the hooks."""
         done: set[int] = set()
         result = None
         try:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable
+from importlib import import_module
 from sys import _getframe as getframe
 from typing import Any, TypeVar
 
@@ -75,6 +76,25 @@ class Module(HookMethods, StateMethods):
             return self._call_hooked(args, kwargs) if self._hooked or everywhere else self.forward(*args, **kwargs)
         finally:
             leave(token)
+
+    def compile(self, *args: Any, **kwargs: Any) -> Any:
+        """Let this module's calls run compiled from now on, hooks included: `gl.compile` in place, which takes the same arguments.
+
+        The module stays the object it was, with the same names in `state_dict`. Returns what runs in place of the call, for its `stats()`,
+        `graph`, `explain()`; None where nothing is compiled (disable=True, GRADLAB_COMPILE=0), which undoes an earlier `compile`.
+
+        >>> import gradlab as gl
+        >>> model = gl.nn.Sequential(gl.nn.Linear(2, 4), gl.nn.Tanh())
+        >>> compiled = model.compile()
+        >>> for _ in range(3):
+        ...     y = model(gl.ones(5, 2))
+        >>> len(compiled.programs), list(model.state_dict())
+        (1, ['0.weight', '0.bias'])
+        """
+        made = import_module("gradlab.graph.decorator").compile(self._plain_call, *args, **kwargs)
+        self.__dict__["_compiled_call"] = found = None if made == self._plain_call else made
+        self._hooked = self._hooked or found is not None
+        return found
 
     # ------------------------------------------------------------ registration
 

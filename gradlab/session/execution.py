@@ -56,7 +56,7 @@ class Execution:
         self.program = program
         self.empty = not program.calls and not program.outputs
         self.executable = None if self.empty else executable(
-            Line(program.calls, program.inputs, fixed, program.outputs, program.updates, device)
+            Line(program.calls, program.inputs, fixed, program.outputs, program.updates, device, last=program.last)
         )  # fmt: skip
         self.fed = read
 

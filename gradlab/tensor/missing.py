@@ -157,11 +157,14 @@ MODULES = {
         "lr_find": "try rates from 1e-5 up by hand and take one where the loss still falls",
     },
     "gradlab.distributions": {
-        **_all("Gamma Beta Chi2 Dirichlet StudentT FisherSnedecor InverseGamma Wishart", "it needs gamma variables, which are not offered; "
-               "compute its log_prob with gl.lgamma"),
-        **_all("transforms TransformedDistribution constraints constraint_registry biject_to transform_to",
-               "transform samples by hand, and add log|dx/dy| to log_prob"),
-        "HalfNormal": "use Normal(0, scale).sample().abs(), and its log_prob + log(2)",
+        **_all("Wishart LKJCholesky", "random matrices are not offered; MultivariateNormal takes a covariance"),
+        **_all("constraints constraint_registry biject_to transform_to", "use a transform by name: ExpTransform for positive numbers, "
+               "SigmoidTransform for shares, StickBreakingTransform for shares whose sum is 1"),
+        **_all("CatTransform StackTransform", "transform the parts and put them together with cat or stack"),
+        **_all("CorrCholeskyTransform LowerCholeskyTransform PositiveDefiniteTransform", "use tril, softplus of the diagonal and L @ L.mT"),
+        "CumulativeDistributionTransform": "use the distribution's cdf and icdf",
+        "ExponentialFamily": "isinstance(d, Distribution) holds for all",
+        "GeneralizedPareto": "use Pareto, or Exponential where its concentration is 0",
     },
     "gradlab.linalg": {
         **_all("eig eigvals", _COMPLEX + "; of symmetric matrices use eigh"),

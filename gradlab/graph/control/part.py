@@ -53,7 +53,7 @@ class Part:
             return
         if self._executable is None:
             graph = self.graph
-            self._executable = executable(Line(graph.calls, graph.inputs, graph.state, graph.outputs, []))
+            self._executable = executable(Line(graph.calls, graph.inputs, graph.state, graph.outputs, [], last=graph.last))
         self._executable.run(arrays, outs)
 
     def _row_by_row(self, arrays: Sequence[Any], outs: Sequence[Any]) -> None:

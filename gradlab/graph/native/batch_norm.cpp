@@ -163,19 +163,6 @@ GRADLAB_KERNEL gradlab_batch_norm(char** p, const int64_t* v, int part, int part
   }
 }
 
-// The same result once more, from the statistics: y, x, weight, bias, mean, rstd, what is added; parameters: images, channels, places,
-// whether something is added
-GRADLAB_KERNEL gradlab_batch_norm_relu_again(char** p, const int64_t* v, int part, int parts) {
-  Pieces pieces(p, part, parts, v[0] * v[1], (v[0] * v[1] + 15) / 16);
-  for (Share mine; pieces.next(mine);)
-    for (int64_t u = mine.first; u < mine.last; ++u) {
-    const int64_t c = u % v[1], at = u * v[2];
-    const float scale = ((const float*)p[5])[c] * ((const float*)p[2])[c];
-    apply((const float*)p[1] + at, ((const float*)p[4])[c], scale, ((const float*)p[3])[c], v[3] ? (const float*)p[6] + at : nullptr, true, v[2],
-          (float*)p[0] + at);
-  }
-}
-
 // One channel of the derivative; slope(x, dy): the gradients at some places.
 template <typename F> void backward_channel(char** p, const Layout& s, int64_t c, float weight, F slope) {
   const float m = ((const float*)p[6])[c], rstd = ((const float*)p[7])[c], n = float(s.images * s.places);

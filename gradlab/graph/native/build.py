@@ -28,8 +28,9 @@ EXACT, FUSED = "-ffp-contract=off", "-ffp-contract=fast"
 LOOPS, VECTORS, BY_HAND = ("-O3",), ("-O2", "-ftree-vectorize"), ("-O2",)
 TUNING = {
     **dict.fromkeys(("avg_pool.cpp", "batch_norm.cpp", "conv_dw.cpp", "cross_entropy.cpp", "max_pool.cpp", "softmax.cpp"), VECTORS),
+    **dict.fromkeys(("normalise.cpp", "normalise_backward.cpp", "pooled.cpp"), VECTORS),
     **dict.fromkeys(("attention.cpp", "attention_backward.cpp", "conv.cpp", "gemm.cpp", "gemm_double.cpp", "movement.cpp"), BY_HAND),
-    **dict.fromkeys(("pool.cpp", "watch.cpp", "winograd.cpp", "winograd_dw.cpp"), BY_HAND),
+    **dict.fromkeys(("pool.cpp", "watch.cpp", "winograd.cpp", "winograd_dw.cpp", "winograd_tall.cpp", "winograd_dw_tall.cpp"), BY_HAND),
 }
 ALWAYS = ("pool.cpp", "watch.cpp")  # what any program needs soon
 # The dearest to compile begin first.

@@ -7,10 +7,12 @@ from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from gradlab.dtype import FLOAT32, INT64
-from gradlab.graph.ir import Call
-from gradlab.graph.native import winograd
+from gradlab.graph.ir import Call, Value
+from gradlab.graph.native import pooled, winograd
+from gradlab.graph.native.geometry import Geometry, Pair, geometry, images, kernel_places
 from gradlab.graph.native.lower import Lowering, TaskSpec, Unsupported, lowers, widest
 from gradlab.graph.native.place import ARENA, Place, place_of
+from gradlab.graph.native.records import Made
 from gradlab.ops.conv import output_shape
 from gradlab.spec import Spec
 
@@ -18,8 +20,6 @@ SPREAD = 1 << 16  # floats of an image, or of a band of it, that stay in the sec
 UNITS = 8  # pieces of work worth making of a batch
 SUMS = 1 << 21  # floats of partial sums of a weight's gradient
 LENGTH = 1024  # pixels worth summing up in registers
-
-Pair = tuple[int, int]
 
 
 class Phase(NamedTuple):
@@ -29,35 +29,6 @@ class Phase(NamedTuple):
     sizes: Pair
     taps: list[Pair]
     places: list[int]
-
-
-class Geometry(NamedTuple):
-    """The parameters of a convolution row, in two dimensions."""
-
-    stride: Pair
-    padding: Pair
-    dilation: Pair
-    groups: int
-
-
-def _geometry(params: dict[str, Any]) -> Geometry:
-    rank = len(params["stride"])
-    if rank not in (1, 2):
-        raise Unsupported
-    lead = 2 - rank
-    return Geometry(
-        (*(1,) * lead, *params["stride"]), (*(0,) * lead, *params["padding"]), (*(1,) * lead, *params["dilation"]), params["groups"]
-    )
-
-
-def _images(place: Place) -> Place:
-    """A place of float32 with two spatial dimensions."""
-    if place.dtype != FLOAT32 or place.size == 0:
-        raise Unsupported
-    if len(place.shape) == 3:
-        n, c, w = place.shape
-        return Place(place.base, place.offset, (n, c, 1, w), (*place.strides[:2], 0, place.strides[2]), place.dtype)
-    return place
 
 
 def _source(x: Place, stride: Pair, first: Pair, reach: Pair, columns: int) -> tuple[list[int], Pair]:
@@ -99,39 +70,43 @@ def correlate(
     return TaskSpec("gradlab_correlate", tuple(map(int, parameters)), places, min(x.shape[0] * bands, widest(work / 8)))
 
 
-def _kernel_places(kernel: Sequence[int]) -> list[Pair]:
-    return [(y, x) for y in range(kernel[0]) for x in range(kernel[1])]
-
-
 def _forward_phase(y: Place, kernel: Sequence[int], g: Geometry) -> Phase:
-    places = _kernel_places(kernel)
+    places = kernel_places(kernel)
     taps = [(a * g.dilation[0] - g.padding[0], b * g.dilation[1] - g.padding[1]) for a, b in places]
     return Phase((0, 0), (y.shape[2], y.shape[3]), taps, list(range(len(places))))
 
 
-@lowers("convolution", "convolution_relu")
-def convolution(call: Call, ctx: Lowering) -> list[TaskSpec]:
-    """The forward: one phase, whose weights are the weights."""
-    x, w, b = call.inputs
-    relu = call.op.name == "convolution_relu"
-    g = _geometry(call.params)
-    source, weights, y = _images(ctx.place(x)), _images(ctx.dense(w)), _images(ctx.dense(call.outputs[0]))
+def forward(
+    inputs: Sequence[Any], result: Value, params: dict[str, Any], ctx: Lowering, relu: bool = False, recording: bool = False
+) -> Made:  # fmt: skip
+    """The tasks that convolve inputs (x, weights, bias or None): one phase, whose weights are the weights. recording: whether records of
+    the results are wanted; there may be none all the same."""
+    x, w, b = inputs
+    g = geometry(params)
+    source, weights, y = images(ctx.place(x)), images(ctx.dense(w)), images(ctx.images(result))
     bias = None if b is None else ctx.dense(b)
     if winograd.fits(source, y, weights.shape[2:], g.stride, g.dilation, g.groups):
-        return winograd.correlate(y, source, weights, bias, (-g.padding[0], -g.padding[1]), ctx, relu=relu)
-    return [correlate(y, source, weights, bias, g.groups, g.stride, (1, 1), [_forward_phase(y, weights.shape[2:], g)], relu)]
+        return winograd.correlate(y, source, weights, bias, (-g.padding[0], -g.padding[1]), ctx, relu=relu, recording=recording)
+    ctx.dense(result)
+    return Made([correlate(y, source, weights, bias, g.groups, g.stride, (1, 1), [_forward_phase(y, weights.shape[2:], g)], relu)])
+
+
+@lowers("convolution", "convolution_relu")
+def convolution(call: Call, ctx: Lowering) -> list[TaskSpec]:
+    """The forward."""
+    return forward(call.inputs, call.outputs[0], call.params, ctx, relu=call.op.name == "convolution_relu").tasks
 
 
 @lowers("convolution_relu_pool")
 def convolution_relu_pool(call: Call, ctx: Lowering) -> list[TaskSpec]:
     """The same with a pooling behind it, which only Winograd's algorithm has (`fuse_pooling.py`)."""
     x, w, b = call.inputs
-    g = _geometry(call.params)
-    source, weights = _images(ctx.place(x)), _images(ctx.dense(w))
-    pooled = winograd.Pooled(ctx.dense(call.outputs[0]), ctx.dense(call.outputs[1], INT64))
+    g = geometry(call.params)
+    source, weights = images(ctx.place(x)), images(ctx.dense(w))
+    kept = pooled.Pooled(ctx.images(call.outputs[0]), ctx.images(call.outputs[1], INT64))
     y = place_of(ARENA, Spec(output_shape(source.shape, weights.shape, *g), FLOAT32))  # of which there is no more than a part at a time
     bias = None if b is None else ctx.dense(b)
-    return winograd.correlate(y, source, weights, bias, (-g.padding[0], -g.padding[1]), ctx, relu=True, pooled=pooled)
+    return winograd.correlate(y, source, weights, bias, (-g.padding[0], -g.padding[1]), ctx, relu=True, pooled=kept).tasks
 
 
 def gradient_phases(sizes: Sequence[int], kernel: Sequence[int], g: Geometry) -> list[Phase]:
@@ -141,7 +116,7 @@ def gradient_phases(sizes: Sequence[int], kernel: Sequence[int], g: Geometry) ->
     for fy in range(min(g.stride[0], sizes[0])):
         for fx in range(min(g.stride[1], sizes[1])):
             taps, places = [], []
-            for number, place in enumerate(_kernel_places(kernel)):
+            for number, place in enumerate(kernel_places(kernel)):
                 shift = [f + p - k * d for f, p, k, d in zip((fy, fx), g.padding, place, g.dilation)]
                 if all(s % step == 0 for s, step in zip(shift, g.stride)):
                     taps.append((shift[0] // g.stride[0], shift[1] // g.stride[1]))
@@ -153,10 +128,11 @@ def gradient_phases(sizes: Sequence[int], kernel: Sequence[int], g: Geometry) ->
 @lowers("convolution_dx")
 def convolution_dx(call: Call, ctx: Lowering) -> list[TaskSpec]:
     """The input's gradient: a correlation of the outputs' with turned weights, in as many phases as strides."""
-    g = _geometry(call.params)
-    dy, w, dx = _images(ctx.place(call.inputs[0])), _images(ctx.dense(call.inputs[1])), _images(ctx.dense(call.outputs[0]))
+    g = geometry(call.params)
+    dy, w, dx = images(ctx.place(call.inputs[0])), images(ctx.dense(call.inputs[1])), images(ctx.images(call.outputs[0]))
     if winograd.fits(dy, dx, w.shape[2:], g.stride, g.dilation, g.groups):
-        return winograd.correlate(dx, dy, w, None, (g.padding[0] - 2, g.padding[1] - 2), ctx, back=True)
+        return winograd.correlate(dx, dy, w, None, (g.padding[0] - 2, g.padding[1] - 2), ctx, back=True).tasks
+    ctx.dense(call.outputs[0])
     phases = gradient_phases(dx.shape[2:], w.shape[2:], g)
     if not any(phase.taps for phase in phases):
         raise Unsupported
@@ -171,55 +147,50 @@ def convolution_dx(call: Call, ctx: Lowering) -> list[TaskSpec]:
     return [turn, correlate(dx, dy, turned, None, g.groups, (1, 1), g.stride, phases)]
 
 
-def _pooled(call: Call, first: int, ctx: Lowering) -> tuple[Place, winograd.Pooled]:
+def _pooled(call: Call, first: int, ctx: Lowering) -> pooled.Pooled:
     """The gradient of a convolution's result, given as that of the pooling's behind it and its indices, inputs `first` and the next."""
-    pooled = winograd.Pooled(ctx.dense(call.inputs[first]), ctx.dense(call.inputs[first + 1], INT64))
-    return place_of(ARENA, Spec(call.params["result"], FLOAT32)), pooled
+    return pooled.Pooled(ctx.images(call.inputs[first]), ctx.images(call.inputs[first + 1], INT64))
 
 
 @lowers("convolution_dx_pooled")
 def convolution_dx_pooled(call: Call, ctx: Lowering) -> list[TaskSpec]:
     """The input's gradient behind a pooling's."""
-    g = _geometry(call.params)
-    dy, pooled = _pooled(call, 0, ctx)
-    w, dx = _images(ctx.dense(call.inputs[2])), _images(ctx.dense(call.outputs[0]))
-    return winograd.correlate(dx, dy, w, None, (g.padding[0] - 2, g.padding[1] - 2), ctx, back=True, pooled=pooled)
+    w, dx = images(ctx.dense(call.inputs[2])), images(ctx.images(call.outputs[0]))
+    return pooled.gradient(dx, _pooled(call, 0, ctx), call.params["result"][3], w, geometry(call.params).padding, ctx)
 
 
 @lowers("convolution_dw_pooled")
 def convolution_dw_pooled(call: Call, ctx: Lowering) -> list[TaskSpec]:
     """The weight's gradient behind a pooling's."""
-    g = _geometry(call.params)
-    dy, pooled = _pooled(call, 1, ctx)
-    x, dw = _images(ctx.place(call.inputs[0])), _images(ctx.dense(call.outputs[0]))
-    return winograd.slope(dw, x, dy, (-g.padding[0], -g.padding[1]), ctx, pooled)
+    x, dw = images(ctx.place(call.inputs[0])), images(ctx.dense(call.outputs[0]))
+    return pooled.slope(dw, x, _pooled(call, 1, ctx), call.params["result"][3], geometry(call.params).padding, ctx)
 
 
 @lowers("convolution_dw")
 def convolution_dw(call: Call, ctx: Lowering) -> list[TaskSpec]:
     """The weight's gradient: partial sums of blocks of images, the same for any number of threads, then their sum."""
-    g = _geometry(call.params)
-    x, dy, dw = _images(ctx.place(call.inputs[0])), _images(ctx.place(call.inputs[1])), _images(ctx.dense(call.outputs[0]))
+    g = geometry(call.params)
+    x, dy, dw = images(ctx.place(call.inputs[0])), images(ctx.place(call.inputs[1])), images(ctx.dense(call.outputs[0]))
     if winograd.fits_slope(x, dy, dw.shape[2:], g.stride, g.dilation, g.groups):
         return winograd.slope(dw, x, dy, (-g.padding[0], -g.padding[1]), ctx)
-    kernel, (images, outputs, height, width) = dw.shape[2:], dy.shape
-    taps = [(a * g.dilation[0], b * g.dilation[1]) for a, b in _kernel_places(kernel)]
+    kernel, (many, outputs, height, width) = dw.shape[2:], dy.shape
+    taps = [(a * g.dilation[0], b * g.dilation[1]) for a, b in kernel_places(kernel)]
     reach = (kernel[0] - 1) * g.dilation[0], (kernel[1] - 1) * g.dilation[1]
     source, planes = _source(x, g.stride, (-g.padding[0], -g.padding[1]), reach, width)
     extra = reach[0] // g.stride[0]
-    blocks = max(1, min(images, 2 * UNITS, SUMS // dw.size))
+    blocks = max(1, min(many, 2 * UNITS, SUMS // dw.size))
     split = max(1, min(-(-UNITS // blocks), outputs // 16))
     row = x.shape[1] * math.prod(planes) * source[-1]
     band = min(height, max(SPREAD // row - extra, 4 * extra, 1))
     bands = -(-height // band)
     together = 1
     if bands == 1:
-        together = max(1, min(images // blocks, LENGTH // (height * source[-1]), SPREAD // (row * (height + extra))))
+        together = max(1, min(many // blocks, LENGTH // (height * source[-1]), SPREAD // (row * (height + extra))))
     numbers = [*source, outputs, g.groups, height, width, *dy.strides, blocks, split, together, band, bands, band + extra, len(taps)]
     for tap in taps:
         numbers += tap
     partial = dw if blocks == 1 else ctx.scratch(4 * blocks * dw.size)
-    work = widest(images * height * width * dw.size / 8)
+    work = widest(many * height * width * dw.size / 8)
     tasks = [TaskSpec("gradlab_conv_dw", tuple(map(int, numbers)), (partial, x, dy), min(blocks * split, work))]
     if blocks > 1:
         tasks.append(TaskSpec("gradlab_conv_dw_sum", (dw.size, blocks), (dw, partial), widest(dw.size * blocks / 4)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import ctypes
 import functools
 import threading
@@ -18,7 +19,8 @@ from gradlab.dtype import HALF
 from gradlab.graph.execute import Line, NumpyExecutable
 from gradlab.graph.ir import Call, Value
 from gradlab.graph.memory import arena
-from gradlab.graph.native import build, lowerings as lowerings
+from gradlab.graph.native import build, chaining, lowerings as lowerings
+from gradlab.graph.native.chaining import Item
 from gradlab.graph.native.checks import check
 from gradlab.graph.native.expanding import expanded
 from gradlab.graph.native.joining import lower_joined
@@ -26,18 +28,13 @@ from gradlab.graph.native.layout import FIRST, Arranged, arrange
 from gradlab.graph.native.loops import Loop, lower_loop, why_not_elementwise
 from gradlab.graph.native.lower import LOWER, Lowering, TaskSpec, Unsupported
 from gradlab.graph.native.movements import copy
-from gradlab.graph.native.place import ARENA, RESERVED, Place
+from gradlab.graph.native.place import ARENA, OWN, RESERVED, Place, own_base
 from gradlab.graph.native.products import operand_of
+from gradlab.graph.native.replanning import Chain, chained
+from gradlab.graph.native.table import Table, kernels
 from gradlab.graph.native.widening import widened
 from gradlab.graph.shares import threads
 from gradlab.graph.steps import Step
-
-
-class _Task(ctypes.Structure):
-    _fields_ = (
-        ("kernel", ctypes.c_void_p), ("parameters", ctypes.c_void_p), ("places", ctypes.c_void_p),
-        ("count", ctypes.c_int64), ("widest", ctypes.c_int64),
-    )  # fmt: skip
 
 
 @functools.cache
@@ -54,50 +51,41 @@ class NativeExecutable:
 
     def __init__(self, line: Line) -> None:
         self.line = line = expanded(widened(line))
-        arranged = self.arranged = arrange(line, joined=True, halves=True, assembling=True, lending=True)
+        arranged = self.arranged = arrange(line, joined=True, halves=True, assembling=True, lending=True, own=True, last=line.last)
         self.plan = arranged.plan
         self._ctx = Lowering()
-        self._ctx.places, self._ctx.scratch_start = arranged.places, arranged.plan.size
+        self._ctx.places = arranged.places
         self._ctx.operands = _shared_operands(arranged)
-        self._calls: list[Any] = []  # of each task, the call it belongs to
-        steps: list[TaskSpec | Callable[[], None]] = []
+        checks, items = list[Item](), list[Item]()
         self.report: list[Step] = []
         for call in arranged.early:
             task = check(call, self._ctx)
-            steps.append(task)
-            self._calls.append(call)
+            checks.append(Item(-1, call, task))
             self.report.append(Step("check", [call], [task.kernel]))
-        for unit in arranged.units:
+        for i, unit in enumerate(arranged.units):
+            call, kind = unit.calls[0], "kernel"
+            found: Sequence[TaskSpec] | None = None
             if unit.loop:
                 stored = [v for c in unit.calls for v in c.outputs if v.id in arranged.places]
-                if stored:
-                    task = lower_loop(Loop(unit.calls, stored), self._ctx)
-                    steps.append(task)
-                    self._calls.append(None)
-                    self.report.append(Step("loop", unit.calls, (task.kernel,)))
-                continue
-            if unit.joined:
-                joined = lower_joined(unit, self._ctx)
-                steps += joined
-                self._calls += [None] * len(joined)
-                self.report.append(Step("kernel" if unit.ending else "loop", unit.calls, [t.kernel for t in joined]))
-                continue
-            call = unit.calls[0]
-            try:
-                found = LOWER[call.op.name](call, self._ctx) if call.op.name in LOWER else None
-            except Unsupported:
-                found = None
+                if not stored:
+                    continue
+                found, kind = [lower_loop(Loop(unit.calls, stored), self._ctx)], "loop"
+            elif unit.joined:
+                found, kind = lower_joined(unit, self._ctx), "kernel" if unit.ending else "loop"
+            elif call.op.name in LOWER:
+                with contextlib.suppress(Unsupported):
+                    found = LOWER[call.op.name](call, self._ctx)
             if found is None:
-                steps.append(self._numpy_step(call))
+                items.append(Item(i, call, None))
                 self.report.append(Step("numpy", [call], (), _why_numpy(call)))
             else:
-                steps += found
-                self._calls += [call] * len(found)
-                self.report.append(Step("kernel", [call], [t.kernel for t in found]))
+                items += [Item(i, None if unit.loop or unit.joined else call, task) for task in found]
+                self.report.append(Step(kind, unit.calls, [task.kernel for task in found]))
+        steps: list[Item | Chain | Callable[[], None]] = [*checks, *self._ordered(items)]
         for number, target in arranged.copies:
-            steps.append(self._copy_step(number, target))
-            self._calls += [None] * isinstance(steps[-1], TaskSpec)
-            self.report.append(Step("copy", [], [steps[-1].kernel] if isinstance(steps[-1], TaskSpec) else []))
+            step = self._copy_step(number, target)
+            steps.append(step)
+            self.report.append(Step("copy", [], [step.task.kernel] if isinstance(step, Item) and step.task is not None else []))
         self._finish(steps)
         self.tasks = len(self._calls)
         arranged.units, arranged.relative = [], {}  # of thousands of calls they take megabytes, and only the making needs them
@@ -114,6 +102,7 @@ class NativeExecutable:
         """A function that gives the arrays of places; what lies in the arena or in state is looked up once."""
         start = FIRST + len(self.line.inputs) + len(self.line.outputs)
         found: list[Any] = [None] * len(places)
+        places = [p._replace(base=base, offset=offset) for p in places for base, offset in [self._locate(p)]]
         if not any(FIRST <= p.base < start for p in places):
 
             def once() -> list[Any]:
@@ -132,6 +121,7 @@ class NativeExecutable:
         slots = [None if isinstance(x, Value) or x is None else immediate(x, like) for x in call.inputs]
         is_value = [isinstance(x, Value) for x in call.inputs]
         half = not op.exact and any(v.spec.dtype in HALF for v in (*values, *call.outputs))
+        apart = any(not self.arranged.places[v.id].contiguous for v in call.outputs)  # rows' functions write in row-major order
         backend = dispatch._by_type[np.ndarray]
         count = len(values)
         if not call.inputs:
@@ -142,7 +132,7 @@ class NativeExecutable:
             given = iter(found[:count])
             inputs = [next(given) if own else number for own, number in zip(is_value, slots)]
             outputs = found[count:]
-            if op.view or half or op.name == "to_device":
+            if op.view or half or apart or op.name == "to_device":
                 result = backend.run(op, inputs, call.params)
                 for target, array in zip(outputs, (result,) if op.result is None else result):
                     np.copyto(target, array)
@@ -151,57 +141,74 @@ class NativeExecutable:
 
         return step
 
-    def _copy_step(self, number: int, target: Place) -> TaskSpec | Callable[[], None]:
-        source = self.arranged.places[number]
+    def _copy_step(self, number: int, target: Place) -> Item | Callable[[], None]:
+        source, behind = self.arranged.places[number], len(self.arranged.units)
         if source.contiguous and target.contiguous and source.dtype == target.dtype:
             size = source.size * source.dtype.itemsize
-            return TaskSpec("gradlab_copy", (size,), (target, source), max(1, size >> 18))
+            return Item(behind, None, TaskSpec("gradlab_copy", (size,), (target, source), max(1, size >> 18)))
         if source.dtype == target.dtype and source.size:
-            return copy(target, source, self._ctx)[0]
+            return Item(behind, None, copy(target, source, self._ctx)[0])
         arrays = self._arrays([target, source])
         return lambda: np.copyto(*arrays())
 
     # ------------------------------------------------------------ the table
 
-    def _finish(self, steps: list[Any]) -> None:
+    def _ordered(self, items: list[Item]) -> Sequence[Item | Chain]:
+        """The steps, with those that run depth first as chains, where that needs no more memory."""
+        arranged, count = self.arranged, threads()
+        self._scratch = self._ctx.scratch_size
+        if chaining.enabled() and arranged.planning is not None:
+            start = FIRST + len(self.line.inputs)
+            search = chaining.Search(items, arranged.units, arranged.places, range(start, start + len(self.line.outputs)), count)
+            found = search.blocks({own_base(n) for n in arranged.planning.ends})
+            order = chained(items, found, arranged.planning, self.plan.size + self._scratch)
+            if order is not None:
+                order.plan.unshared = self.plan.unshared
+                self.plan, self._scratch = order.plan, order.scratch
+                return order.steps
+        return items
+
+    def _chain(self, chain: Chain) -> Step:
+        """What runs depth first, for people."""
+        units = [self.arranged.units[link.unit] for link in chain.links]
+        how = f"{chain.chunk} of {chain.images} images at a time"
+        return Step("depth-first", [c for u in units for c in u.calls], [link.task.kernel for link in chain.links], how)
+
+    def _locate(self, p: Place) -> tuple[int, int]:
+        """Where a place lies now that all is planned: its base and its offset."""
+        if p.base >= ARENA:
+            return p.base, p.offset
+        if p.base > OWN:
+            return ARENA, self.plan.size + p.offset + (self._scratch if p.base == RESERVED else 0)
+        number = OWN - p.base
+        if number in self.plan.places:
+            return ARENA, self.plan.places[number] + p.offset
+        room, offset = self.plan.guests[number]
+        return FIRST + len(self.line.inputs) + room, offset + p.offset
+
+    def _finish(self, steps: Sequence[Item | Chain | Callable[[], None]]) -> None:
         line = self.line
         ctx = self._ctx
         self.sources = ctx.texts
-        tasks = [s for s in steps if isinstance(s, TaskSpec)]
-        own = dict.fromkeys(t.kernel for t in tasks)
-        function = build.libraries([*own, "gradlab_run"], "\n".join(ctx.texts.values()))
-        runtime = build.runtime()
-        behind = self.plan.size + ctx.scratch_size
-
-        def locate(p: Place) -> tuple[int, int]:
-            return (ARENA, behind + p.offset) if p.base == RESERVED else (p.base, p.offset)
-
-        places = np.array([locate(p) for t in tasks for p in t.places] or [(0, 0)], np.int64)
-        parameters = np.array([n for t in tasks for n in t.parameters] or [0], np.int64)
-        table = (_Task * max(len(tasks), 1))()
-        at = at_parameter = 0
-        for row, task in zip(table, tasks):
-            row.kernel = ctypes.cast(function(task.kernel), ctypes.c_void_p).value
-            row.parameters = parameters.ctypes.data + 8 * at_parameter
-            row.places = places.ctypes.data + 16 * at
-            row.count, row.widest = len(task.places), task.widest
-            at += len(task.places)
-            at_parameter += len(task.parameters)
-        self._kept = table, places, parameters
-        self._table = ctypes.addressof(table)
+        rows: list[TaskSpec | Chain] = []
+        self._calls: list[Call | None] = []  # of each row the call that explains a refused index
         self.segments: list[Any] = []  # (first, last) of the table, or a NumPy step
-        done = 0
         for step in steps:
-            if not isinstance(step, TaskSpec):
-                self.segments.append(step)
-            elif self.segments and isinstance(self.segments[-1], tuple):
-                self.segments[-1] = (self.segments[-1][0], done + 1)
-                done += 1
+            item = step if isinstance(step, Item) else None
+            row = item.task if item is not None else step
+            if isinstance(row, (TaskSpec, Chain)):
+                begun = bool(self.segments) and isinstance(self.segments[-1], tuple)
+                first = self.segments.pop()[0] if begun else len(rows)
+                rows.append(row)
+                self._calls.append(item.call if item is not None else None)
+                self.segments.append((first, len(rows)))
             else:
-                self.segments.append((done, done + 1))
-                done += 1
+                self.segments.append(self._numpy_step(item.call) if item is not None and item.call is not None else step)
+        self.chains = {i: self._chain(row) for i, row in enumerate(rows) if isinstance(row, Chain)}
+        function = build.libraries([*kernels(rows), "gradlab_run"], "\n".join(ctx.texts.values()))
+        runtime = build.runtime()
         self._status = np.zeros(8, np.int64)
-        size = self.plan.size + ctx.scratch_size + sum(ctx.reserved)
+        size = self.plan.size + self._scratch + sum(ctx.reserved)
         # Where Python runs in between, it might call another program of those that share.
         shared = line.shared if len(self.segments) == 1 and isinstance(self.segments[0], tuple) else None
         self._memory = arena(size) if shared is None else shared.of(size)
@@ -211,10 +218,12 @@ class NativeExecutable:
         for i, array in enumerate(self._base_arrays):
             if array is not None:
                 self._bases[i] = array.__array_interface__["data"][0]
+        self._bases_at = ctypes.addressof(self._bases)
+        self._rows = Table(rows, function, self._locate, self._bases_at)
+        self._table = self._rows.at
         self._objects: list[Any] = [None] * dynamic  # what the last run was given
         self._ids = (ctypes.c_uint64 * max(dynamic, 1))()  # where those objects are, for the runtime
         self._dynamic, self._word, self._threads = dynamic, _pointer_word(), threads()
-        self._bases_at = ctypes.addressof(self._bases)
         self._run, self._fill = runtime.gradlab_run, runtime.gradlab_bases
         self._lock = threading.Lock() if shared is None else shared.lock
         self._rested = False  # whether `again` would miss outputs of the last run
@@ -302,6 +311,7 @@ class NativeExecutable:
         """A kernel met an index that lies outside: let the row's own function say which."""
         self._status[:] = 0
         call = self._calls[task]
+        assert call is not None
         self._base_arrays[FIRST : FIRST + self._dynamic] = self._objects
         self._numpy_step(call)()
         raise RuntimeError(f"{call.op.name}: a value was refused by the compiled program, but not by the row itself")

@@ -75,6 +75,7 @@ def expanded(line: Line) -> Line:
         return line
     following = 1 + max(v.id for v in (*line.inputs, *line.fixed, *(v for c in line.calls for v in c.outputs)))
     calls: list[Call] = []
+    last = set(line.last)
     waiting = list(line.calls)[::-1]
     while waiting:
         call = waiting.pop()
@@ -85,7 +86,10 @@ def expanded(line: Line) -> Line:
             continue
         following = write.following
         waiting += write.calls[::-1]
-    return line._replace(calls=calls)
+        # What lies between is of a result's shape, and lies as it does.
+        shapes = {v.spec.shape for v in call.outputs if v.id in last}
+        last.update(v.id for c in write.calls for v in c.outputs if v.spec.shape in shapes and not c.op.view)
+    return line._replace(calls=calls, last=frozenset(last))
 
 
 # ---------------------------------------------------------------- layers with what follows them

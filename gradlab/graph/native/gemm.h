@@ -1,8 +1,9 @@
 // The core of matrix products: C = A B (+ bias along the rows of C), any strides. float and double.
 //
 // B is packed, a block at a time, into panels as wide as two vectors; a micro-kernel keeps ROWS of them in registers and reads A one element
-// for each row and step (Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008). A is read where it lies; it is
-// packed only where a row's elements lie apart. Each thread packs what it needs itself, so there is nothing to wait for.
+// for each row and step (Goto and van de Geijn, "Anatomy of High-Performance Matrix Multiplication", 2008). A is read where it lies, and so
+// comes from the farther caches while products are computed; it is packed only where that would miss. Each thread packs what it needs itself,
+// so there is nothing to wait for.
 #ifndef GRADLAB_GEMM_H
 #define GRADLAB_GEMM_H
 
@@ -30,6 +31,7 @@ constexpr int64_t SMALL = DEPTH * WIDTH / 2;  // a block of which half the secon
 
 constexpr int64_t AHEAD = 8;  // rows that are fetched before they are packed
 constexpr int64_t HEIGHT = 8 * ROWS;  // rows of A that are packed at once, where their elements lie apart
+constexpr size_t PAGE = 4096;  // what lies so many bytes apart has the same place in the first-level cache
 
 template <typename T> struct Wide { typedef T type __attribute__((vector_size(BYTES))); };
 template <typename T> struct Loose { typedef T type __attribute__((vector_size(BYTES), aligned(sizeof(T)), may_alias)); };
@@ -149,20 +151,24 @@ template <typename T> void pack(const T* b, const Product& q, int64_t k, int64_t
 // Rows m.. m+height of A, whose elements of one row lie apart, as panels of ROWS: micro-kernels then read them one after the other.
 template <typename T> void pack_rows(const T* a, const Product& q, int64_t height, int64_t depth, T* out) {
   constexpr int64_t TOGETHER = 8;  // panels, as above
-  int64_t i = 0;
-  for (; q.a_row == 1 && i + TOGETHER * ROWS <= height; i += TOGETHER * ROWS)
+  int64_t i = 0, some;
+  for (; q.a_row == 1 && i + ROWS <= height; i += some * ROWS) {
+    some = (height - i) / ROWS < TOGETHER ? (height - i) / ROWS : TOGETHER;
     for (int64_t k = 0; k < depth; ++k) {
       const T* from = a + i + k * q.a_column;
       T* to = out + i * depth + k * ROWS;
-      for (int64_t r = 0; r < TOGETHER * ROWS; r += 64 / sizeof(T)) __builtin_prefetch(from + AHEAD * q.a_column + r);
-#pragma GCC unroll 8
-      for (int64_t p = 0; p < TOGETHER; ++p) std::memcpy(to + p * ROWS * depth, from + p * ROWS, ROWS * sizeof(T));
+      for (int64_t r = 0; r < some * ROWS; r += 64 / sizeof(T)) __builtin_prefetch(from + AHEAD * q.a_column + r);
+      for (int64_t p = 0; p < some; ++p) std::memcpy(to + p * ROWS * depth, from + p * ROWS, ROWS * sizeof(T));
     }
+  }
   for (; i < height; i += ROWS) {
     const int64_t have = height - i < ROWS ? height - i : ROWS;
     const T* from = a + i * q.a_row;
     T* to = out + i * depth;
-    for (int64_t k = 0; k < depth; ++k)
+    int64_t k = 0;
+    if (q.a_row == 1 && q.a_column >= ROWS)  // what lies behind these rows is there as well, but for the last time
+      for (; k + 1 < depth; ++k) std::memcpy(to + k * ROWS, from + k * q.a_column, ROWS * sizeof(T));
+    for (; k < depth; ++k)
       for (int64_t r = 0; r < have; ++r) to[k * ROWS + r] = from[r * q.a_row + k * q.a_column];
   }
 }
@@ -278,7 +284,9 @@ void multiply(
       const int64_t step = ready == nullptr ? deep : q.k;
       // Of a large block a panel goes to the first-level cache once for many rows; of a small one few rows go there once for all panels.
       const int64_t across = ready != nullptr || (q.k > WHOLE && deep * width > SMALL) ? PANEL<T> : width;
-      const bool direct = lies || width < 2 * PANEL<T>;  // A is read where it lies
+      // A is read where it lies, also where a row's elements lie apart and the rows beside each other, unless these are so far apart that
+      // most of them would have to share a place in the cache.
+      const bool direct = lies || width < 2 * PANEL<T> || (q.a_row == 1 && q.a_column * sizeof(T) % PAGE != 0);
       Product ours = q;
       if (!direct) ours.a_row = 1, ours.a_column = ROWS;
       for (int64_t low = m0; low < m1; low += HEIGHT) {

@@ -81,11 +81,29 @@ inline void turned(const float* from, int64_t stride, V* rows) {
   turned([=](int64_t i) { return from + i * stride; }, rows);
 }
 
+// `count` pixels of so many channels, `step` apart and `pace` where they go to.
+inline void moved(const float* in, int64_t step, int64_t count, int64_t channels, float* out, int64_t pace) {
+  if (step == channels && pace == channels) {
+    std::memcpy(out, in, sizeof(float) * size_t(count * channels));
+    return;
+  }
+  for (int64_t i = 0; i < count; ++i, in += step, out += pace) {
+    int64_t c = 0;
+    for (; c + L <= channels; c += L) store(out + c, load(in + c));
+    for (; c < channels; ++c) out[c] = in[c];
+  }
+}
+
 // Rows [top, top + rows) and columns [left, left + columns) of image n, channels last and `wide` apart; zeros outside and behind the last
 // channel.
 inline void lay(const float* x, const Images& s, int64_t n, int64_t top, int64_t rows, int64_t left, int64_t columns, int64_t wide, float* out) {
+  if (rows > 1 && left == 0 && columns == s.w && top >= 0 && top + rows <= s.h && s.step[2] == s.w * s.step[3]) {  // whole rows are one
+    const Images one = {s.n, s.c, 1, s.h * s.w, {s.step[0], s.step[1], 0, s.step[3]}};
+    return lay(x, one, n, 0, 1, top * s.w, rows * s.w, wide, out);
+  }
   const int64_t a = left < 0 ? least(-left, columns) : 0, b = least(s.w - left, columns) > a ? least(s.w - left, columns) : a;
   const size_t pixel = sizeof(float) * size_t(wide);
+  const V none[1] = {};
   for (int64_t r = 0; r < rows; ++r, out += columns * wide) {
     const int64_t y = top + r;
     if (y < 0 || y >= s.h) {
@@ -96,25 +114,30 @@ inline void lay(const float* x, const Images& s, int64_t n, int64_t top, int64_t
     std::memset(out + b * wide, 0, pixel * size_t(columns - b));
     const float* in = x + n * s.step[0] + y * s.step[2] + left * s.step[3];
     if (s.step[1] == 1) {
-      for (int64_t i = a; i < b; ++i) {
-        std::memcpy(out + i * wide, in + i * s.step[3], sizeof(float) * size_t(s.c));
-        for (int64_t c = s.c; c < wide; ++c) out[i * wide + c] = 0;
-      }
+      moved(in + a * s.step[3], s.step[3], b - a, s.c, out + a * wide, wide);
+      if (s.c < wide)
+        for (int64_t i = a; i < b; ++i) std::memset(out + i * wide + s.c, 0, sizeof(float) * size_t(wide - s.c));
       continue;
     }
+    // A short row is read on into the next one, where there is one.
+    const bool beyond = b > a && b - a < L && s.step[2] == s.w && y * s.w + left + a + L <= s.h * s.w;
     int64_t c = 0;
-    if (s.step[3] == 1 && b - a >= L)
-      for (; c + L <= s.c; c += L)
-        for (int64_t i = a; i < b; i += L) {
-          const int64_t from = least(i, b - L);
-          V some[L];
-          turned(in + c * s.step[1] + from, s.step[1], some);
+    for (; s.step[3] == 1 && (b - a >= L || beyond) && c < s.c && c + L <= (c + L <= s.c ? s.c : wide); c += L)
+      for (int64_t i = a; i < b; i += L) {
+        const int64_t from = beyond ? a : least(i, b - L), have = least(L, b - from);
+        V some[L];
+        if (c + L <= s.c) turned(in + c * s.step[1] + from, s.step[1], some);
+        else turned([&](int64_t j) { return c + j < s.c ? in + (c + j) * s.step[1] + from : (const float*)none; }, some);
+        float* to = out + from * wide + c;
+        if (have < L) for (int64_t j = 0; j < have; ++j) store(to + j * wide, some[j]);
+        else
 #pragma GCC unroll 16
-          for (int j = 0; j < L; ++j) store(out + (from + j) * wide + c, some[j]);
-        }
+          for (int j = 0; j < L; ++j) store(to + j * wide, some[j]);
+      }
+    if (c >= wide) continue;
     for (int64_t i = a; i < b; ++i) {
       for (int64_t k = c; k < s.c; ++k) out[i * wide + k] = in[k * s.step[1] + i * s.step[3]];
-      for (int64_t k = s.c; k < wide; ++k) out[i * wide + k] = 0;
+      for (int64_t k = c > s.c ? c : s.c; k < wide; ++k) out[i * wide + k] = 0;
     }
   }
 }
@@ -124,7 +147,7 @@ inline void lay_back(const float* from, int64_t rows, int64_t columns, int64_t w
   for (int64_t r = 0; r < rows; ++r, from += columns * wide) {
     float* out = y + n * s.step[0] + (top + r) * s.step[2];
     if (s.step[1] == 1) {
-      for (int64_t i = 0; i < s.w; ++i) std::memcpy(out + i * s.step[3], from + i * wide, sizeof(float) * size_t(s.c));
+      moved(from, wide, s.w, s.c, out, s.step[3]);
       continue;
     }
     int64_t c = 0;

@@ -14,6 +14,7 @@ from gradlab.graph.native.loops import Loop, cost, function_of, storage
 from gradlab.graph.native.lower import Lowering, TaskSpec, Unsupported
 from gradlab.graph.native.place import Place, place_of
 from gradlab.graph.native.reductions import NAMES, reduction
+from gradlab.graph.native.walks import alike, dense
 
 CHEAP = 8.0  # simple operations an element that one thread may do alone where the result is one number
 
@@ -68,11 +69,8 @@ def _fits(loop: Unit, unit: Unit, relative: dict[int, Place]) -> bool:
             function_of(call)
     except Unsupported:
         return False
-    return all(_flat(relative[n], x.shape) for n in loop.reads())
-
-
-def _flat(place: Place, shape: tuple[int, ...]) -> bool:
-    return place.size == 1 or (place.shape == shape and place.contiguous)
+    whole = [p for p in (relative[n] for n in loop.reads()) if p.size != 1]
+    return all(p.shape == x.shape and alike(p, whole[0]) for p in whole) and (not whole or dense(whole[0]))
 
 
 def lower_joined(unit: Unit, ctx: Lowering) -> list[TaskSpec]:
@@ -102,5 +100,5 @@ def lower_joined(unit: Unit, ctx: Lowering) -> list[TaskSpec]:
     ]  # fmt: skip
     given = "".join(f"(const {storage(v.spec.dtype)}*)p[{i + 1}], " for i, v in enumerate(loop.loaded))
     source = f"const @K_made x = {{{given}0}};"
-    return [reduction(call, place_of(0, x.spec), y, ctx, [*functions, *made], source, tuple(places), sum(map(cost, loop.calls)))]
-
+    lies = next((p for p in places if p.size != 1), place_of(0, x.spec))  # in the order of what it is made of
+    return reduction(call, lies, y, ctx, [*functions, *made], source, tuple(places), sum(map(cost, loop.calls)))

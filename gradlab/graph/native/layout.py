@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from gradlab.graph.blocks import still_read
 from gradlab.graph.ir import Call, Value
@@ -15,9 +15,20 @@ from gradlab.graph.native.checks import MAY_FAIL, settled
 from gradlab.graph.native.fusion import Unit, fuse
 from gradlab.graph.native.joining import join
 from gradlab.graph.native.overwriting import overwritten
-from gradlab.graph.native.place import ARENA, Place, place_of, viewed
+from gradlab.graph.native.place import ARENA, Place, last_place, own_base, place_of, viewed
+from gradlab.graph.native.walks import alike, dense, same_way
+from gradlab.spec import Spec
 
 FIRST = 2
+
+
+class Planning(NamedTuple):
+    """What the arena was planned by: of each unit its moment, the values that lie in it, those that live to the end, and the rooms."""
+
+    moments: list[Moment]
+    planned: dict[int, Spec]
+    ends: list[int]
+    rooms: list[Room]
 
 
 @dataclass
@@ -37,6 +48,7 @@ class Arranged:
     fixed: list[Any] = field(default_factory=list)
     early: list[Call] = field(default_factory=list)
     relative: dict[int, Place] = field(default_factory=dict)  # of each value the one in whose memory it lies (as base), and how
+    planning: Planning | None = None
 
 
 Spread = Callable[[list[Unit], list[Moment], dict[int, int], dict[int, Place]], list[Moment]]
@@ -47,7 +59,8 @@ Gather = Callable[[list[Unit], dict[int, Place], set[int]], list[Unit]]
 
 def arrange(
     line: Line, spread: Spread | None = None, joined: bool = False, gather: Gather | None = None, halves: bool = False,
-    assembling: bool = False, lending: bool = False, careful: bool = False,
+    assembling: bool = False, lending: bool = False, careful: bool = False, own: bool = False,
+    last: frozenset[int] = frozenset(),
 ) -> Arranged:
     """Give every value its place.
 
@@ -58,20 +71,24 @@ def arrange(
     assembling: whether kernels write parts of a `cat` where the whole lies (`assembling.py`).
     lending: whether intermediate values may lie in results that are made later.
     careful: whether loops run call by call, not element by element.
+    own: whether places of intermediate values are in memory of their own (`own_base`); where the plan puts that is then up to the caller.
+    last: numbers of images whose channels come last in memory.
     gather: makes units with parts; from the units, the relative places, and the values that leave the program.
     """
     wanted = [v.id for v in line.outputs] + [new.id for _, new in line.updates]
-    relative = _relative_places(line, set(wanted) if assembling else None)
+    relative = _relative_places(line, set(wanted) if assembling else None, last=last)
     parts: dict[int, Place] = {}
     if assembling:
         leaving = {relative[n].base for n in wanted}
-        parts = assembled(line, relative, leaving)
+        parts = assembled(line, relative, leaving | last)
         parts.update(overwritten(line, relative, parts, leaving))
-        relative = _relative_places(line, set(wanted), parts) if parts else relative
+        relative = _relative_places(line, set(wanted), parts, last) if parts else relative
     root = {n: p.base for n, p in relative.items()}
     specs = {v.id: v.spec for call in line.calls for v in call.outputs}
     views = {n for n, p in relative.items() if p.base != n and n not in parts}
-    units = fuse(line.calls, views, halves)
+    clones = [c for c in line.calls if last and c.op.name == "clone"]
+    turning = {c.outputs[0].id for c in clones if not same_way(relative[c.inputs[0].id], relative[c.outputs[0].id])}
+    units = fuse(line.calls, views, halves, last, turning)
     if joined:
         units = join(units, relative, {root[n] for n in wanted})
     if gather is not None:
@@ -101,7 +118,7 @@ def arrange(
         else:
             copies.append((new.id, target))
     for i, v in enumerate(line.outputs):
-        place = place_of(FIRST + inputs + i, v.spec)
+        place = _own_place(FIRST + inputs + i, v, last)
         if v.id in specs and root[v.id] == v.id and v.id not in bases:
             bases[v.id] = place
         else:
@@ -113,23 +130,35 @@ def arrange(
     if spread is not None:
         moments = spread(units, moments, root, bases)
     rooms, early = _lent(line, units, relative, bases) if lending else ([], [])
-    plan = plan_buffers(moments, planned, [root[n] for n, _ in copies], rooms)
-    bases.update({n: place_of(ARENA, specs[n], offset) for n, offset in plan.places.items()})
-    bases.update({n: place_of(FIRST + inputs + room, specs[n], offset) for n, (room, offset) in plan.guests.items()})
+    ends = [root[n] for n, _ in copies]
+    plan = plan_buffers(moments, planned, ends, rooms)
+    if own:
+        bases.update({n: place_of(own_base(n), specs[n]) for n in (*plan.places, *plan.guests)})
+    else:
+        bases.update({n: place_of(ARENA, specs[n], offset) for n, offset in plan.places.items()})
+        bases.update({n: place_of(FIRST + inputs + room, specs[n], offset) for n, (room, offset) in plan.guests.items()})
+    planning = Planning(moments, planned, ends, rooms if plan.guests else [])
     places = {}
     for n, p in relative.items():
         base = bases.get(p.base)
         if base is not None:
             places[n] = Place(base.base, base.offset + p.offset, p.shape, p.strides, p.dtype)
-    return Arranged(units, places, plan, inputs, copies, fixed, early if plan.guests else [], relative)
+    return Arranged(units, places, plan, inputs, copies, fixed, early if plan.guests else [], relative, planning)
 
 
-def _relative_places(line: Line, leaving: set[int] | None = None, parts: dict[int, Place] | None = None) -> dict[int, Place]:
+def _own_place(base: int, value: Value, last: frozenset[int]) -> Place:
+    """The place of a value that is no view, at the beginning of a base."""
+    return last_place(base, value.spec) if value.id in last else place_of(base, value.spec)
+
+
+def _relative_places(
+    line: Line, leaving: set[int] | None = None, parts: dict[int, Place] | None = None, last: frozenset[int] = frozenset()
+) -> dict[int, Place]:
     """For each value the value in whose memory it lies (as `base`) and how. A view that would copy is a value of its own.
 
     leaving: values that have to be in row-major order; None if all have. parts: places that were decided before.
     """
-    found: dict[int, Place] = {v.id: place_of(v.id, v.spec) for v in line.inputs}
+    found: dict[int, Place] = {v.id: _own_place(v.id, v, last) for v in line.inputs}
     for v, array in line.fixed.items():
         found[v.id] = Place(v.id, 0, array.shape, tuple(s // array.itemsize for s in array.strides), array.dtype)
     readers = {} if leaving is None else readers_of(line)
@@ -141,7 +170,7 @@ def _relative_places(line: Line, leaving: set[int] | None = None, parts: dict[in
                 continue
         own = {} if leaving is None else chosen(call, readers, leaving)
         for v in call.outputs:
-            found[v.id] = (parts or {}).get(v.id) or own.get(v.id) or place_of(v.id, v.spec)
+            found[v.id] = (parts or {}).get(v.id) or own.get(v.id) or _own_place(v.id, v, last)
     return found
 
 
@@ -165,13 +194,13 @@ def _over(unit: Unit, relative: dict[int, Place], careful: bool) -> dict[int, li
     """For each result of a loop the values that it may be written over: those that the loop reads element by element, as it writes."""
     if not unit.loop:
         return unit.over
-    shape = unit.calls[0].outputs[0].spec.shape
-    own = {c.outputs[0].id for c in unit.calls}
+    own = relative[unit.calls[0].outputs[0].id]  # all results of a loop lie in one order
+    made = {c.outputs[0].id for c in unit.calls}
     found: dict[int, bool] = {}  # whether all that is read of a value is read so
     for n in unit.reads():
         p = relative[n]
-        found[p.base] = found.get(p.base, True) and p.offset == 0 and p.shape == shape and p.contiguous
-    good = [n for n, fine in found.items() if fine and n not in own]
+        found[p.base] = found.get(p.base, True) and p.offset == 0 and alike(p, own) and dense(p)
+    good = [n for n, fine in found.items() if fine and n not in made]
     width = {n: relative[n].dtype.itemsize for n in good}
     read = {n: {relative[m].base for m in ms} for n, ms in still_read(unit.calls).items()} if careful else {}
     results = [c.outputs[0] for c in unit.calls]

@@ -15,8 +15,9 @@ from gradlab.backends.cuda.layout import merged
 from gradlab.backends.cuda.types import STORAGE, compute_type
 from gradlab.dtype import HALF
 from gradlab.graph.ir import Call, Value
-from gradlab.graph.native.lower import Lowering, TaskSpec, Unsupported, widest
+from gradlab.graph.native.lower import Along, Lowering, TaskSpec, Unsupported, widest
 from gradlab.graph.native.place import Place
+from gradlab.graph.native.walks import in_order, walk
 from gradlab.kernel import Elementwise
 
 HEADER = "#include \"runtime.h\"\n#include \"half.h\"\n"
@@ -24,6 +25,7 @@ HEADER = "#include \"runtime.h\"\n#include \"half.h\"\n"
 _CLAMP = re.compile(r"clamp\(([^,]+), T\(([^)]+)\), T\(([^)]+)\)\)")
 _LIMITED = r"(((\1) <= T(\2) ? T(\2) : (\1)) >= T(\3) ? T(\3) : ((\1) <= T(\2) ? T(\2) : (\1)))"
 HALVES = {"float16": "Float16", "bfloat16": "Bfloat16"}
+SHORT, TILE = 64, 256  # elements: a dimension that is too short for a loop of its own, and one that is long enough
 # What a scalar operation costs in terms of an addition, roughly; anything with a transcendental function in it is dear.
 _DEAR = re.compile(r"\b(exp|exp2|expm1|log|log1p|log2|tanh|sigmoid|erf|sin|cos|tan|pow|gelu|softplus|silu)\w*\(")
 
@@ -172,11 +174,16 @@ def lower_loop(loop: Loop, ctx: Lowering) -> TaskSpec:
     """The task of a loop."""
     loads = [(v, ctx.places[v.id]) for v in loop.loaded]
     stores = [(v, ctx.places[v.id]) for v in loop.stored]
-    sizes, steps = merged(loop.shape, [broadcast(p, loop.shape) for _, p in [*loads, *stores]])
+    order = walk(stores[0][1])
+    strides = [in_order(broadcast(p, loop.shape), order) for _, p in [*loads, *stores]]
+    sizes, steps = merged(in_order(loop.shape, order), strides)
     sizes, steps = sizes or [1], [s or [0] for s in steps]
+    period, again = _periodic(sizes, steps)
+    if again:
+        sizes, steps = [period * sizes[1], *sizes[2:]], [[s[0], *s[2:]] for s in steps]
     functions, names = loop.functions()
     text = [HEADER, "namespace gradlab {", *functions]
-    text.append("GRADLAB_KERNEL @K(char** p, const int64_t*, int part, int parts) {")
+    text.append("GRADLAB_KERNEL @K(char** p, const int64_t* v, int part, int parts) {")
     pointers = []
     for i, (v, _) in enumerate([*loads, *stores]):
         kind = storage(v.spec.dtype)
@@ -185,11 +192,15 @@ def lower_loop(loop: Loop, ctx: Lowering) -> TaskSpec:
         pointers.append(f"a{i}")
     outer = math.prod(sizes[1:])
     inner = sizes[0]
+    along = _along(loop.shape, [p for _, p in [*loads, *stores]], order)
+    count = inner if outer == 1 else outer
+    counted = f"v[0] * {count // along.images}LL" if along is not None else f"{count}LL"
+    block = period * (TILE // period)
     if outer == 1:
-        text.append(f"  const Share mine = share({inner}LL, part, parts, 64);")
-        text += _inner(loop, names, loads, stores, pointers, [s[0] for s in steps], "mine.first", "mine.last", "  ")
+        text.append(f"  const Share mine = share({counted}, part, parts, {block if again else 64});")
+        text += _inner(loop, names, loads, stores, pointers, [s[0] for s in steps], ("mine.first", "mine.last"), "  ", period, again)
     else:
-        text.append(f"  const Share mine = share({outer}LL, part, parts);")
+        text.append(f"  const Share mine = share({counted}, part, parts);")
         text.append("  for (int64_t o = mine.first; o < mine.last; ++o) {")
         rest, indices = "o", []
         for d, n in enumerate(sizes[1:], 1):
@@ -204,36 +215,67 @@ def lower_loop(loop: Loop, ctx: Lowering) -> TaskSpec:
             terms = [f"{index} * {s}LL" for index, s in zip(indices, step[1:]) if s]
             text.append(f"    {'const ' if i < len(loads) else ''}auto* const b{i} = a{i}{''.join(f' + {t}' for t in terms)};")
             shifted.append(f"b{i}")
-        text += _inner(loop, names, loads, stores, shifted, [s[0] for s in steps], "0", f"{inner}LL", "    ")
+        text += _inner(loop, names, loads, stores, shifted, [s[0] for s in steps], ("0", f"{inner}LL"), "    ", period, again)
         text.append("  }")
     text += ["}", "}  // namespace gradlab"]
     work = math.prod(loop.shape) * sum(map(cost, loop.calls))
-    return TaskSpec(ctx.generate("\n".join(text)), (), tuple(p for _, p in [*loads, *stores]), widest(work))
+    numbers = (along.images,) if along is not None else ()
+    return TaskSpec(ctx.generate("\n".join(text)), numbers, tuple(p for _, p in [*loads, *stores]), widest(work), along)
+
+
+def _along(shape: tuple[int, ...], places: Sequence[Place], order: Sequence[int]) -> Along | None:
+    """How a loop goes along its first dimension, if that has the longest steps. Its parameter is how many of these it does."""
+    if len(shape) < 2 or shape[0] < 2 or math.prod(shape) == 0 or next(d for d in order if shape[d] != 1) != 0:
+        return None
+    steps = [broadcast(p, shape)[0] * p.dtype.itemsize for p in places]
+    return Along(shape[0], 1, (0,), tuple(steps)) if min(steps) >= 0 else None
+
+
+def _periodic(sizes: Sequence[int], steps: Sequence[Sequence[int]]) -> tuple[int, set[int]]:
+    """The innermost size, and the operands that are the same at each step of the next dimension, if the loop runs over both at once: where
+    the innermost is short, and all other operands lie without gaps. Such operands are laid out several times in a row."""
+    again = {i for i, s in enumerate(steps) if len(s) > 1 and s[0] and not s[1]}
+    if len(sizes) < 2 or sizes[0] > SHORT or sizes[0] * sizes[1] < 2 * TILE or not any(s[0] == 1 and s[1] for s in steps):
+        return 1, set()
+    fine = all(i in again or s[1] == s[0] * sizes[0] for i, s in enumerate(steps))
+    return (sizes[0], again) if fine else (1, set())
 
 
 def _inner(
     loop: Loop, names: dict[int, str], loads: list[Any], stores: list[Any], pointers: list[str], steps: list[int],
-    first: str, last: str, indent: str,
+    ends: tuple[str, str], indent: str, period: int, again: set[int],
 ) -> list[str]:  # fmt: skip
-    """The innermost loop. What does not change along it is loaded before it."""
+    """The innermost loop, from the first of `ends` to the last. What does not change along it is loaded before it; again: what returns
+    after `period` steps."""
     text: list[str] = []
     inside: list[str] = []
     load: dict[int, str] = {}
+    first, last = ends
+    block = period * (TILE // period)
     for i, (v, _) in enumerate(loads):
         kind = compute_type(v.spec.dtype)
+        load[v.id] = f"x{i}"
+        if i in again:
+            text.append(f"{kind} t{i}[{block}];")
+            text.append(f"for (int64_t j = 0; j < {block}; ++j) t{i}[j] = cast<{kind}>({pointers[i]}[j % {period} * {steps[i]}LL]);")
+            inside.append(f"const {kind} x{i} = t{i}[i - begin];")
+            continue
         index = f"[i * {steps[i]}LL]" if steps[i] not in (0, 1) else "[i]" if steps[i] else "[0]"
         line = f"const {kind} x{i} = cast<{kind}>({pointers[i]}{index});"
         (inside if steps[i] else text).append(line)
-        load[v.id] = f"x{i}"
     lines = loop.body(names, load)
     for j, (v, _) in enumerate(stores, len(loads)):
         kind = storage(v.spec.dtype)
         index = f"[i * {steps[j]}LL]" if steps[j] not in (0, 1) else "[i]" if steps[j] else "[0]"
         lines.append(f"{pointers[j]}{index} = cast<{kind}>({loop.at[v.id]});")
+    if again:
+        text.append(f"for (int64_t begin = {first}; begin < {last}; begin += {block}) {{")
+        text.append(f"const int64_t end = begin + {block} < {last} ? begin + {block} : {last};")
+        first, last = "begin", "end"
     return [
         *(indent + line for line in text),
         "#pragma GCC ivdep",
         f"{indent}for (int64_t i = {first}; i < {last}; ++i) {{",
         *(f"{indent}  {line}" for line in [*inside, *lines]),
-        f"{indent}}}",
+        f"{indent}}}{'}' if again else ''}",
     ]

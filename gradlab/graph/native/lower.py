@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradlab.graph.ir import Call, Value
-from gradlab.graph.native.place import ARENA, RESERVED, Place
+from gradlab.graph.native.place import RESERVED, SCRATCH, Place
 
 Number = int | float
 WORTH = 16384  # simple operations that are worth a thread of their own (some 5 microseconds)
@@ -58,8 +58,7 @@ class Lowering:
     def __init__(self) -> None:
         self.places: dict[int, Place] = {}
         self.texts: dict[str, str] = {}  # name -> kernel text
-        self.scratch_size = 0  # bytes of work space behind the arena, which every task may use for itself and its successor
-        self.scratch_start = 0
+        self.scratch_size = 0  # bytes of work space behind the values, which the tasks of a call may use
         self.reserved: list[int] = []  # sizes of work space that lives as long as the program, behind the scratch
         self.operands: Counter[Place] = Counter()  # how often a place is the second operand of a product
         self.packed: dict[Place, Place] = {}  # such operands that were packed once for several products
@@ -87,7 +86,7 @@ class Lowering:
     def scratch(self, size: int) -> Place:
         """Work space of so many bytes, for the tasks of one call."""
         self.scratch_size = max(self.scratch_size, -(-size // 64) * 64)
-        return Place(ARENA, self.scratch_start, (size,), (1,), np.dtype(np.uint8))
+        return Place(SCRATCH, 0, (size,), (1,), np.dtype(np.uint8))
 
     def reserve(self, size: int) -> Place:
         """Work space that keeps its values for the whole run. Its offset is known when the program is complete: see RESERVED."""

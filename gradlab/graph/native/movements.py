@@ -13,7 +13,9 @@ from gradlab.graph.ir import Call
 from gradlab.graph.native.loops import HEADER
 from gradlab.graph.native.lower import Lowering, TaskSpec, Unsupported, lowers, widest
 from gradlab.graph.native.place import Place
+from gradlab.graph.native.walks import dense, in_order, walk
 
+SIDE = 16  # elements of a side of a square of a copy that turns rows into columns
 WORDS = {1: "uint8_t", 2: "uint16_t", 4: "uint32_t", 8: "uint64_t"}
 
 
@@ -32,8 +34,9 @@ def copy(target: Place, source: Place, ctx: Lowering) -> list[TaskSpec]:
         return []
     lead = len(target.shape) - len(source.shape)
     spread = (0,) * lead + tuple(0 if n == 1 else s for n, s in zip(source.shape, source.strides))
-    sizes, steps = merged(target.shape, [target.strides, spread])
-    sizes, (to, from_) = sizes or [1], [s or [1] for s in steps]
+    order = walk(target)
+    sizes, (to, from_) = merged(in_order(target.shape, order), [in_order(target.strides, order), in_order(spread, order)])
+    sizes, to, from_ = sizes or [1], to or [1], from_ or [1]
     word = WORDS[target.dtype.itemsize]
     text = [HEADER, "GRADLAB_KERNEL @K(char** p, const int64_t*, int part, int parts) {"]
     text += [f"  {word}* const y = ({word}*)p[0];", f"  const {word}* const x = (const {word}*)p[1];"]
@@ -42,16 +45,24 @@ def copy(target: Place, source: Place, ctx: Lowering) -> list[TaskSpec]:
         text.append(f"  const Share mine = share({sizes[-1]}LL, part, parts);")
     else:
         text.append(f"  const Share mine = share({sizes[0]}LL, part, parts, 64);")
-    indent = "  "
-    for d in outer:
-        first, last = ("mine.first", "mine.last") if d == len(sizes) - 1 else ("0", f"{sizes[d]}LL")
-        text.append(f"{indent}for (int64_t i{d} = {first}; i{d} < {last}; ++i{d})")
-        indent += "  "
-    first, last = ("0", f"{sizes[0]}LL") if outer else ("mine.first", "mine.last")
+    ends = {d: ("0", f"{sizes[d]}LL") for d in range(len(sizes))} | {len(sizes) - 1: ("mine.first", "mine.last")}
+    # Where the two lie in another order: squares, of which the cache holds both sides.
+    across = next((d for d in outer if from_[d] == 1 and from_[0] != 1), 0)
+    loops = [(f"i{d}", *ends[d], "1") for d in outer if d != across]
+    if across:
+        loops += [(f"b{d}", *ends[d], str(SIDE)) for d in (across, 0)]
+        least = {d: f"b{d} + {SIDE} < {ends[d][1]} ? b{d} + {SIDE} : {ends[d][1]}" for d in (across, 0)}
+        loops += [(f"i{d}", f"b{d}", f"({least[d]})", "1") for d in (across, 0)]
+    else:
+        loops.append(("i0", *ends[0], "1"))
+    for depth, (i, first, last, step) in enumerate(loops):
+        if i == "i0":
+            text.append("#pragma GCC ivdep")
+        text.append(f"{'  ' * (1 + depth)}for (int64_t {i} = {first}; {i} < {last}; {i} += {step})")
     y = " + ".join(f"i{d} * {to[d]}LL" for d in (*outer, 0))
     x = " + ".join(f"i{d} * {from_[d]}LL" for d in (*outer, 0))
-    text += [f"{indent}for (int64_t i0 = {first}; i0 < {last}; ++i0) y[{y}] = x[{x}];", "}"]
-    most = sizes[-1] if outer else sizes[0]
+    text += [f"{'  ' * (1 + len(loops))}y[{y}] = x[{x}];", "}"]
+    most = sizes[-1] if len(sizes) > 1 else sizes[0]
     return [TaskSpec(ctx.generate("\n".join(text)), (), (target, source), min(most, widest(target.size)))]
 
 
@@ -66,10 +77,10 @@ def packed(place: Place, ctx: Lowering) -> tuple[Place, list[TaskSpec]]:
 
 
 def fill(target: Place, value: Any, ctx: Lowering) -> list[TaskSpec]:
-    """target = value, for a contiguous target."""
+    """target = value, for a target without gaps."""
     if target.size == 0:
         return []
-    if not target.contiguous:
+    if not dense(target):
         raise Unsupported
     word = WORDS[target.dtype.itemsize]
     bytes_ = np.array(immediate(value, target.dtype), target.dtype).tobytes()
@@ -123,9 +134,13 @@ def cat(call: Call, ctx: Lowering) -> list[TaskSpec]:
     return tasks
 
 
+@lowers("clone")
+def clone(call: Call, ctx: Lowering) -> list[TaskSpec]:
+    """The same elements in another order; others are part of a loop."""
+    return copy(ctx.place(call.outputs[0]), ctx.place(call.inputs[0]), ctx)
+
+
 @lowers("full")
 def full(call: Call, ctx: Lowering) -> list[TaskSpec]:
     """One value everywhere."""
     return fill(ctx.place(call.outputs[0]), call.params["value"], ctx)
-
-

@@ -8,7 +8,10 @@ import numpy as np
 
 ARENA = 0
 STATUS = 1  # the base of the word in which a kernel reports a fault
-RESERVED = -1  # stands for the part of the arena behind everything else, until the program is complete
+# What stands for parts of the arena until the program is complete:
+RESERVED = -1  # behind everything else
+SCRATCH = -2  # work space, in front of that
+OWN = -3  # and less, see `own_base`: intermediate values
 
 
 class Place(NamedTuple):
@@ -68,6 +71,11 @@ class _Memory:
             "data": (found["data"][0] + offset, found["data"][1]), "shape": shape, "strides": strides,
             "typestr": f"|V{size}", "version": 3,
         }  # fmt: skip
+
+
+def own_base(number: int) -> int:
+    """The base of an intermediate value that has memory of its own, wherever that will be; and the other way round."""
+    return OWN - number
 
 
 def place_of(base: int, spec: Any, offset: int = 0) -> Place:

@@ -18,18 +18,25 @@ LANES = 32  # running totals of a row: they vectorise, and keep a long float sum
 BLOCK = 128  # elements added up in a running total before it is added to the final one
 COLUMNS = 128  # that are reduced side by side, by one thread
 TOGETHER = 4  # rows that are added at once where they lie at equal distances
+PIECES = 16  # of a sum with few results, so that several threads can work and the result does not depend on their number
+PIECE = 1 << 15  # elements that are worth a piece of their own
 AHEAD = 16  # rows: how early they are asked for, since a part of each is too short for the hardware to foresee the next
 
 
 class Nest:
-    """The dimensions of a reduction: kept and reduced, each (size, stride), neighbours merged; the innermost dimension last."""
+    """The dimensions of a reduction: kept and reduced, each (size, stride), neighbours merged; the innermost dimension last.
+
+    They are walked through as the elements lie in memory, unless the results would come in another order than they are wanted in.
+    """
 
     def __init__(self, shape: tuple[int, ...], strides: tuple[int, ...], dims: tuple[int, ...]) -> None:
         self.all: list[tuple[bool, int, int]] = []  # reduced?, size, stride
-        for d, (n, s) in enumerate(zip(shape, strides)):
-            if n == 1:
-                continue
-            reduced = d in dims
+        order = sorted((d for d, n in enumerate(shape) if n != 1), key=lambda d: -abs(strides[d]))
+        kept = [d for d in order if d not in dims]
+        if kept != sorted(kept) or any(strides[d] == 0 for d in order):
+            order.sort()
+        for d in order:
+            n, s, reduced = shape[d], strides[d], d in dims
             if self.all and self.all[-1][0] == reduced and self.all[-1][2] == s * n:
                 self.all[-1] = (reduced, self.all[-1][1] * n, s)
             else:
@@ -72,13 +79,13 @@ def reduce(call: Call, ctx: Lowering) -> list[TaskSpec]:
     if not truth and (x.dtype == BOOL or (call.op.name == "mean" and x.dtype.kind != "f")):
         raise Unsupported
     kind = STORAGE[x.dtype.name]
-    return [reduction(call, x, y, ctx, [], f"const {kind}* const x = (const {kind}*)p[1];", (x,), 0.0)]
+    return reduction(call, x, y, ctx, [], f"const {kind}* const x = (const {kind}*)p[1];", (x,), 0.0)
 
 
 def reduction(
     call: Call, x: Place, y: Place, ctx: Lowering, before: list[str], source: str, places: tuple[Place, ...], cost: float
-) -> TaskSpec:
-    """The task of a reduction. source: a statement that makes `x`, a pointer or what can be used as one; before: declarations for it.
+) -> list[TaskSpec]:
+    """The tasks of a reduction. source: a statement that makes `x`, a pointer or what can be used as one; before: declarations for it.
 
     cost: simple operations that make an element.
     """
@@ -94,14 +101,42 @@ def reduction(
         combine = f"({{0}} {TRUTHS[name]} bool({{1}}))"
     count = math.prod(n for n, _ in nest.reduced)
     finish = f"{{}} / {count}LL" if call.op.name == "mean" else "{}"
+    work = widest(x.size * (1 + cost))
+    rows = nest.rows or not nest.kept
+    pieces = 1 if rows else _pieces(nest)
+    own = f"({kind})({finish})"
+    target, made = (y, kind) if pieces == 1 else (ctx.scratch(pieces * y.size * (8 if total == "double" else y.dtype.itemsize)), total)
     text = [HEADER, "namespace gradlab {", *before, "GRADLAB_KERNEL @K(char** p, const int64_t*, int part, int parts) {"]
-    text += [f"  {kind}* const y = ({kind}*)p[0];", f"  {source}"]
-    if nest.rows or not nest.kept:
-        text += _rows(nest, kind, total, start, combine, finish)
+    text += [f"  {made}* const y = ({made}*)p[0];", f"  {source}"]
+    if rows:
+        text += _rows(nest, kind, total, start, combine, own)
     else:
-        text += _columns(nest, kind, total, start, combine, finish, plain=not before)
+        text += _columns(nest, kind, total, start, combine, own if pieces == 1 else "{}", not before, pieces)
     text += ["}", "}  // namespace gradlab"]
-    return TaskSpec(ctx.generate("\n".join(text)), (), (y, *places), min(widest(x.size * (1 + cost)), max(1, y.size)))
+    tasks = [TaskSpec(ctx.generate("\n".join(text)), (), (target, *places), min(work, max(1, y.size * pieces)))]
+    if pieces > 1:
+        text = _summary(y.size, pieces, kind, total, combine, own)
+        tasks.append(TaskSpec(ctx.generate("\n".join(text)), (), (y, target), min(y.size, widest(y.size * pieces))))
+    return tasks
+
+
+def _pieces(nest: Nest) -> int:
+    """In how many pieces what is added up side by side is handed out: one where there are enough results for several threads anyway."""
+    count = math.prod(n for n, _ in nest.reduced)
+    units = math.prod(n for n, _ in nest.kept[:-1]) * -(-nest.kept[-1][0] // COLUMNS)
+    return max(1, min(PIECES // units, count * _results(nest) // PIECE))
+
+
+def _summary(size: int, pieces: int, kind: str, total: str, combine: str, finish: str) -> list[str]:
+    """The results of pieces put together."""
+    return [
+        HEADER, "namespace gradlab {", "GRADLAB_KERNEL @K(char** p, const int64_t*, int part, int parts) {",
+        f"  {kind}* const y = ({kind}*)p[0];", f"  const {total}* const x = (const {total}*)p[1];",
+        f"  const Share mine = share({size}LL, part, parts, 64);", "  for (int64_t i = mine.first; i < mine.last; ++i) {",
+        f"    {total} result = x[i];",
+        f"    for (int64_t k = 1; k < {pieces}; ++k) result = {combine.format('result', f'x[k * {size}LL + i]')};",
+        f"    y[i] = {finish.format('result')};", "  }", "}", "}  // namespace gradlab",
+    ]  # fmt: skip
 
 
 def _start(name: str, dtype: np.dtype[Any], kind: str) -> str:
@@ -150,31 +185,39 @@ def _rows(nest: Nest, kind: str, total: str, start: str, combine: str, finish: s
             f"      for (int64_t i = {whole}LL; i < {inner}LL; ++i) rest = {tail};",
             f"      result = {combine.format('result', 'rest')};",
         ]
-    return [*text, "    }", f"    y[o] = ({kind})({finish.format('result')});", "  }"]
+    return [*text, "    }", f"    y[o] = {finish.format('result')};", "  }"]
 
 
-def _columns(nest: Nest, kind: str, total: str, start: str, combine: str, finish: str, plain: bool) -> list[str]:
-    """Many results side by side along the innermost dimension, a block of columns at a time. plain: elements are read, not computed."""
+def _columns(nest: Nest, kind: str, total: str, start: str, combine: str, finish: str, plain: bool, pieces: int) -> list[str]:
+    """Many results side by side along the innermost dimension, a block of columns at a time. plain: elements are read, not computed.
+
+    pieces: parts of what is reduced, whose results lie one behind the other.
+    """
     width, step = nest.kept[-1]
     outer = nest.kept[:-1]
     count = math.prod(n for n, _ in nest.reduced)
-    columns = COLUMNS if _results(nest) >= 2 * COLUMNS else COLUMNS // 2
+    fold = _fold(nest, count)
+    reduced, rows = (nest.reduced, count) if fold == 1 else ([(count // fold, width * fold)], count // fold)
+    columns = COLUMNS if _results(nest) >= 2 * COLUMNS or fold > 1 else COLUMNS // 2
     blocks = -(-width // columns)
+    units, each = math.prod(n for n, _ in outer) * blocks, -(-rows // pieces)
     lines, offset = _offset(outer, "o", "k")
-    more, shift = _offset(nest.reduced, "r", "d")
+    more, shift = _offset(reduced, "r", "d")
     add = combine.format("part_of[j]", f"row[j * {step}LL]")
-    several = _together(nest.reduced[0][1], kind, step, combine, offset) if plain and len(nest.reduced) == 1 and count >= TOGETHER else []
+    several = _together(reduced[0][1], kind, step, combine, offset) if plain and len(reduced) == 1 and each >= TOGETHER else []
     wide = f"{columns}LL" if width % columns == 0 else f"({width}LL - first < {columns}LL ? {width}LL - first : {columns}LL)"
     return [
-        f"  const Share mine = share({math.prod(n for n, _ in outer) * blocks}LL, part, parts);",
+        f"  const Share mine = share({units * pieces}LL, part, parts);",
         "  for (int64_t u = mine.first; u < mine.last; ++u) {",
-        f"    const int64_t o = u / {blocks}, first = u % {blocks} * {columns}LL, wide = {wide};",
+        f"    const int64_t piece = u / {units}LL, o = u % {units}LL / {blocks}, first = u % {blocks} * {columns}LL;",
+        f"    const int64_t wide = {wide if fold == 1 else f'{fold * width}LL'};",
+        f"    const int64_t from = piece * {each}LL, to = from + {each}LL < {rows}LL ? from + {each}LL : {rows}LL;",
         *(f"    {line}" for line in lines),
         f"    {total} result[{columns}];",
         f"    {kind} part_of[{columns}];",
         f"    for (int64_t j = 0; j < wide; ++j) result[j] = {start};",
-        f"    for (int64_t b = 0; b < {count}LL; b += {BLOCK}LL) {{",
-        f"      const int64_t end = b + {BLOCK}LL < {count}LL ? b + {BLOCK}LL : {count}LL;",
+        f"    for (int64_t b = from; b < to; b += {BLOCK}LL) {{",
+        f"      const int64_t end = b + {BLOCK}LL < to ? b + {BLOCK}LL : to;",
         f"      for (int64_t j = 0; j < wide; ++j) part_of[j] = {start};",
         "      int64_t r = b;",
         *several,
@@ -185,9 +228,33 @@ def _columns(nest: Nest, kind: str, total: str, start: str, combine: str, finish
         "      }",
         f"      for (int64_t j = 0; j < wide; ++j) result[j] = {combine.format('result[j]', 'part_of[j]')};",
         "    }",
-        f"    for (int64_t j = 0; j < wide; ++j) y[o * {width}LL + first + j] = ({kind})({finish.format('result[j]')});",
+        *(_folded(width, fold, count, offset, combine, pieces) if fold > 1 else []),
+        f"    for (int64_t j = 0; j < {'wide' if fold == 1 else width}; ++j)",
+        f"      y[piece * {_results(nest)}LL + o * {width}LL + first + j] = {finish.format('result[j]')};",
         "  }",
     ]
+
+
+def _fold(nest: Nest, count: int) -> int:
+    """How many rows are added up as one: several where they are short and lie without gaps."""
+    width, step = nest.kept[-1]
+    without_gaps = len(nest.reduced) == 1 and step == 1 and nest.reduced[0][1] == width
+    return max(1, min(COLUMNS // width, count)) if without_gaps else 1
+
+
+def _folded(width: int, fold: int, count: int, offset: str, combine: str, pieces: int) -> list[str]:
+    """What is left of such rows behind the last whole ones, then their parts put together."""
+    first, text = count // fold * fold * width, []
+    if first < count * width:
+        at = f"result[j % {width}]"
+        text = [f"    if (piece == {pieces - 1})", f"      for (int64_t j = 0; j < {count * width - first}; ++j)"]
+        text.append(f"        {at} = {combine.format(at, f'(x + {offset} + {first}LL)[j]')};")
+    half = fold
+    while half > 1:  # the second half, or what there is of it, onto the first
+        both, half = half, -(-half // 2)
+        text.append(f"    for (int64_t j = {half * width}; j < {both * width}; ++j)")
+        text.append(f"      result[j - {half * width}] = {combine.format(f'result[j - {half * width}]', 'result[j]')};")
+    return text
 
 
 def _results(nest: Nest) -> int:

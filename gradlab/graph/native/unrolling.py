@@ -13,9 +13,11 @@ from gradlab.graph.native.lines import along, kernel
 from gradlab.graph.native.loops import literal, storage
 from gradlab.graph.native.lower import Lowering, TaskSpec, Unsupported, lowers, widest
 from gradlab.graph.native.movements import WORDS, packed
+from gradlab.graph.native.walks import in_order
 from gradlab.ops.vision_cpu import adjoint_taps, taps
 
 HEADER = '#include "unrolling.h"\n'
+PIXELS = (0, 2, 3, 1)  # dimensions of images as they lie in memory with their channels last
 MOST = 8192  # taps that are written into a kernel's text
 
 
@@ -46,8 +48,11 @@ def columns(call: Call, ctx: Lowering) -> list[TaskSpec]:
 @lowers("resample", "resample_backward")
 def resample(call: Call, ctx: Lowering) -> list[TaskSpec]:
     """Each element of one dimension is a weighted sum of some of the others."""
-    x, first = packed(ctx.place(call.inputs[0]), ctx)
-    y, dim = ctx.place(call.outputs[0]), call.params["dim"]
+    x, y, dim = ctx.place(call.inputs[0]), ctx.place(call.outputs[0]), call.params["dim"]
+    if y.channels_last and not y.contiguous:  # arrays of pixels by channels
+        x, y = (p._replace(shape=in_order(p.shape, PIXELS), strides=in_order(p.strides, PIXELS)) for p in (x, y))
+        dim = PIXELS.index(dim)
+    x, first = packed(x, ctx)
     outer, n, inner = along(x.shape, dim)
     found = (taps if call.op.name == "resample" else adjoint_taps)(call.params["table"])
     outputs, count = found.index.shape

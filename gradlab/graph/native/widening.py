@@ -30,7 +30,7 @@ def widened(line: Line, loops: bool = False) -> Line:
     writing = _Writing(line, loops)
     for call in line.calls:
         writing.add(call)
-    return line._replace(calls=writing.calls)
+    return line._replace(calls=writing.calls, last=frozenset(writing.last))
 
 
 def _computes_in_half(call: Call, loops: bool) -> bool:
@@ -43,6 +43,7 @@ def _computes_in_half(call: Call, loops: bool) -> bool:
 class _Writing:
     def __init__(self, line: Line, loops: bool) -> None:
         self._loops = loops
+        self.last = set(line.last)  # what is cast lies as it lay before
         values = [*line.inputs, *line.fixed, *(v for c in line.calls for v in c.outputs)]
         self.calls: list[Call] = []
         self._next = max(v.id for v in values) + 1
@@ -55,15 +56,17 @@ class _Writing:
             return
         like = next((x.spec.dtype for x in call.inputs if isinstance(x, Value)), FLOAT32)
         inputs = tuple(self._input(x, like, call) for x in call.inputs)
-        outputs = tuple(self._value(Spec(v.spec.shape, FLOAT32)) if v.spec.dtype in HALF else v for v in call.outputs)
+        outputs = tuple(self._value(v) if v.spec.dtype in HALF else v for v in call.outputs)
         self.calls.append(Call(call.op, inputs, call.params, outputs, call.position))
         for wide, own in zip(outputs, call.outputs, strict=True):
             if wide is not own:
                 self.calls.append(_cast(wide, own, call))
 
-    def _value(self, spec: Spec) -> Value:
+    def _value(self, narrow: Value) -> Value:
         self._next += 1
-        return Value(self._next - 1, spec)
+        if narrow.id in self.last:
+            self.last.add(self._next - 1)
+        return Value(self._next - 1, Spec(narrow.spec.shape, FLOAT32))
 
     def _input(self, x: Any, like: np.dtype[Any], call: Call) -> Any:
         if not isinstance(x, Value):  # a number takes the half type before it is computed with
@@ -72,7 +75,7 @@ class _Writing:
             return x
         known = self._wide.get(x.id)
         if known is None or len(self.calls) - known[0] > NEAR:
-            wide = self._value(Spec(x.spec.shape, FLOAT32))
+            wide = self._value(x)
             self.calls.append(_cast(x, wide, call))
             self._wide[x.id] = known = (len(self.calls), wide)
         return known[1]

@@ -6,21 +6,26 @@ import math
 import os
 from typing import NamedTuple
 
-from gradlab.graph.native.lower import Lowering, TaskSpec, widest
+from gradlab.backends.cuda.gemm.settings import SETTINGS
+from gradlab.graph.native.lower import Along, Lowering, TaskSpec, widest
 from gradlab.graph.native.place import Place
+from gradlab.graph.native.pooled import Pooled
+from gradlab.graph.native.records import Made, length
 from gradlab.spec import Spec
 
-LANES, PANEL = 16, 32  # of the widest vectors: sizes of memory are made for them
-STRIP = 6  # rows of a product that are computed together, or half of them
+LANES = 16  # of the widest vectors: sizes of memory are made for them
+STRIP = 12  # rows of a product that are computed together, or a multiple of them
 LEAST = 8  # channels and outputs that make a product of matrices worth while
+MOST, LONGEST = 48, 72  # tiles of a block; for the weight's gradient
 BLOCK = 1 << 16  # floats of the transformed tiles of a block: a part of the second-level cache
+LIGHT, FEW = 2048, 24  # channels times outputs of weights that stay in the first-level cache; tiles of a block that do so beside them
 BAND = 1 << 14  # floats of a band of an image
-TALL, WIDE = 4, 2  # results of a tile
-PLACES = (TALL + 2) * (WIDE + 2)
+WIDE = 2  # results of a tile across
 GROUPS = 8  # groups of images whose sums are kept apart, so that several threads can work and the result does not depend on their number
 
 SUMS = 1 << 22  # floats of such sums; weights that are so large that few groups fit are left to the general way, which splits outputs
 FEWEST = 4
+TOGETHER = 8  # images that are worth a block of their own
 
 Pair = tuple[int, int]
 
@@ -52,18 +57,34 @@ def fits_slope(x: Place | Spec, dy: Place | Spec, kernel: tuple[int, ...], strid
     return fits(x, dy, kernel, stride, dilation, groups) and _groups(images, dy.shape[1], x.shape[1]) >= min(images, FEWEST)
 
 
-def _tiles(images: int, height: int, width: int, channels: int, outputs: int, block: int = BLOCK, most: int = 60) -> Tiles:
-    """Bands that stay in the cache, as even as possible; several images together where they are small."""
-    rows, columns = -(-height // TALL), -(-width // WIDE)
-    most = min(max(12, block // (PLACES * (channels + outputs))), most)
-    tall = max(1, BAND // (TALL * WIDE * columns * max(channels, outputs)))
-    bands = -(-rows // tall)
+def _tall() -> int:
+    """Results of a tile down: 2, as accurate as the sum itself; 4 where less is enough."""
+    return 2 if SETTINGS.precision == "highest" else 4
+
+
+def _kind() -> str:
+    """The ending of kernels' names that says so."""
+    return "" if _tall() == 2 else "_tall"
+
+
+def _places(tall: int) -> int:
+    return (tall + 2) * (WIDE + 2)
+
+
+def _tiles(tall: int, images: int, height: int, width: int, channels: int, most: int, depth: int) -> Tiles:
+    """Bands that stay in the cache, as even as possible; several images together where they are small. channels: the more of both sides;
+    depth: those of the transformed tiles of a block."""
+    rows, columns = -(-height // tall), -(-width // WIDE)
+    most = max(STRIP, min(most, BLOCK // (_places(tall) * depth)))
+    high = max(1, BAND // (tall * WIDE * columns * channels))
+    bands = -(-rows // high)
     if images < GROUPS:
         bands = max(bands, min(rows, -(-GROUPS // images)))
     band = -(-rows // bands)
     group = 1
     if bands == 1:
-        group = max(1, min(most // (rows * columns), images // GROUPS))
+        group = max(1, min(most // (rows * columns), images // GROUPS, TOGETHER))
+        group = 1 << (group.bit_length() - 1)  # as bytes of a record are to be a multiple of it
     return Tiles(band, -(-rows // band), group, _evenly(group * band * columns, most))
 
 
@@ -73,50 +94,59 @@ def _evenly(tiles: int, most: int) -> int:
     return min(tiles, -(-each // STRIP) * STRIP)
 
 
-class Pooled(NamedTuple):
-    """Images that are zero but for the largest elements of windows of two by two, or of which those alone are wanted: where the elements
-    and their indices lie."""
-
-    elements: Place
-    indices: Place
-
-
-def _numbers(p: Place, pooled: Pooled | None = None) -> list[int]:
-    return [*p.shape, *(p if pooled is None else pooled.elements).strides]
+def _numbers(p: Place) -> list[int]:
+    return [*p.shape, *p.strides]
 
 
 def correlate(
     y: Place, x: Place, weights: Place, bias: Place | None, first: Pair, ctx: Lowering, back: bool = False, relu: bool = False,
-    pooled: Pooled | None = None,
-) -> list[TaskSpec]:  # fmt: skip
+    pooled: Pooled | None = None, recording: bool = False,
+) -> Made:  # fmt: skip
     """The tasks that convolve images `x` with `weights`; back: turned ones. first: row and column of the first tap. pooled: how `y` is
-    wanted; how `x` is given, if back."""
+    wanted. recording: whether records of the results are wanted (records.py)."""
+    tall, kind = _tall(), _kind()
     channels, outputs = x.shape[1], y.shape[1]
-    space = ctx.scratch(4 * PLACES * channels * (-(-outputs // PANEL) * PANEL))
-    turn = TaskSpec("gradlab_winograd_weights", (*weights.shape[:2], int(back)), (space, weights), widest(weights.size * 4))
-    t = _tiles(x.shape[0], y.shape[2], y.shape[3], channels, outputs)
-    inside, outside = (pooled, None) if back else (None, pooled)
-    kind = 0 if pooled is None else 2 if back else 1
-    parameters = (*_numbers(x, inside), *_numbers(y, outside), *first, *t, int(bias is not None), int(relu), kind)
-    result, source = outside.elements if outside else y, inside.elements if inside else x
-    places = (result, source, space, result if bias is None else bias, pooled.indices if pooled else result)
-    units = -(-x.shape[0] // t.group) * t.bands
+    most = FEW if channels * outputs <= LIGHT else MOST
+    t = _tiles(tall, x.shape[0], y.shape[2], y.shape[3], max(channels, outputs), most, channels)
+    units, size = -(-x.shape[0] // t.group) * t.bands, _places(tall) * channels * (-(-outputs // LANES) * LANES)
+    space = ctx.scratch(4 * (size + recording * units * length(outputs)))
+    records = space._replace(offset=space.offset + 4 * size, shape=(4 * units * length(outputs),)) if recording else None
+    turn = TaskSpec("gradlab_winograd_weights" + kind, (*weights.shape[:2], int(back)), (space, weights), widest(weights.size * 4))
+    result = pooled.elements if pooled else y
+    flags = int(bias is not None), int(relu), int(recording), int(pooled is not None)
+    parameters = (*_numbers(x), *y.shape, *result.strides, *first, *t, *flags, *(pooled.indices.strides if pooled else ()))
+    places = (result, x, space, bias or result, pooled.indices if pooled else result, records or result)
     work = math.prod(y.shape) * channels / 3
-    return [turn, TaskSpec("gradlab_winograd", parameters, places, min(units, widest(work)))]
+    main = TaskSpec("gradlab_winograd" + kind, parameters, places, min(units, widest(work)), _along(parameters, places, bias, records, t))
+    return Made([turn, main], records, units)
 
 
-def slope(dw: Place, x: Place, dy: Place, first: Pair, ctx: Lowering, pooled: Pooled | None = None) -> list[TaskSpec]:
-    """The tasks that compute the weight's gradient. pooled: how `dy` is given."""
+def _along(parameters: tuple[int, ...], places: tuple[Place, ...], bias: Place | None, records: Place | None, t: Tiles) -> Along | None:
+    """The images of a unit of work stay together, so that a record is of the same images. None where an image has no whole part of one."""
+    images = parameters[0]
+    steps = [p.strides[0] * p.dtype.itemsize for p in places]
+    steps[2] = 0
+    if bias is not None:
+        steps[3] = 0
+    if records is not None:
+        steps[5], rest = divmod(records.size // -(-images // t.group), t.group)
+        if rest:
+            return None
+    return Along(images, t.group, (0, 8), tuple(steps))
+
+
+def slope(dw: Place, x: Place, dy: Place, first: Pair, ctx: Lowering) -> list[TaskSpec]:
+    """The tasks that compute the weight's gradient."""
+    tall, kind = _tall(), _kind()
     images, channels, outputs = x.shape[0], x.shape[1], dy.shape[1]
     # Longer blocks: the sums that each of them is added to are as large as they are.
-    t = _tiles(images, dy.shape[2], dy.shape[3], channels, outputs, 2 * BLOCK, 72)
+    t = _tiles(tall, images, dy.shape[2], dy.shape[3], max(channels, outputs), LONGEST, (channels + outputs) // 2)
     blocks = _groups(images, outputs, channels)
     group = max(1, min(t.group, images // blocks))
     space = ctx.scratch(4 * blocks * outputs * 9 * (-(-channels // LANES) * LANES))
-    parameters = (*_numbers(x), *_numbers(dy, pooled), *first, t.band, t.bands, group, t.most, blocks, int(pooled is not None))
-    given = (dy, dy) if pooled is None else pooled
+    parameters = (*_numbers(x), *_numbers(dy), *first, t.band, t.bands, group, t.most, blocks)
     work = math.prod(dy.shape) * channels / 3
     return [
-        TaskSpec("gradlab_winograd_dw", parameters, (space, x, *given), min(blocks, widest(work))),
-        TaskSpec("gradlab_winograd_dw_sum", (outputs, channels, blocks), (dw, space), widest(dw.size * blocks / 2)),
+        TaskSpec("gradlab_winograd_dw" + kind, parameters, (space, x, dy), min(blocks, widest(work))),
+        TaskSpec("gradlab_winograd_dw_sum" + kind, (outputs, channels, blocks), (dw, space), widest(dw.size * blocks / 2)),
     ]

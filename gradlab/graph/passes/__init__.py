@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 from gradlab.graph.ir import Call, Graph
 from gradlab.graph.native import build
 from gradlab.graph.passes.assemble import assemble
+from gradlab.graph.passes.channels_last import channels_last
 from gradlab.graph.passes.common_subexpressions import common_subexpressions
 from gradlab.graph.passes.drop_clones import drop_clones
 from gradlab.graph.passes.fold_constants import fold_constants
@@ -17,6 +18,7 @@ from gradlab.graph.passes.fuse_convolution import fuse_convolution
 from gradlab.graph.passes.fuse_embedding import fuse_embedding
 from gradlab.graph.passes.fuse_pooling import fuse_pooling
 from gradlab.graph.passes.fuse_residual_norm import fuse_residual_norm
+from gradlab.graph.passes.fuse_statistics import fuse_statistics
 from gradlab.graph.passes.gather_products import gather_products
 from gradlab.graph.passes.keep_apart import keep_apart
 from gradlab.graph.passes.look_up_late import look_up_late
@@ -41,14 +43,17 @@ PASSES: dict[str, Pass] = {
     "fuse_convolution": fuse_convolution,
     "fuse_pooling": fuse_pooling,
     "fuse_batch_norm": fuse_batch_norm,
+    "fuse_statistics": fuse_statistics,
     "fuse_residual_norm": fuse_residual_norm,
     "fuse_embedding": fuse_embedding,
     "recompute_norms": recompute_norms,
     "recompute": recompute,
+    "channels_last": channels_last,
 }
 
 # What pays where loops are machine code, and costs whole passes through memory in NumPy.
-MACHINE_CODE = ("fuse_pooling", "fuse_batch_norm", "recompute_norms", "recompute")
+MACHINE_CODE = ("fuse_pooling", "fuse_batch_norm", "fuse_statistics", "recompute_norms", "recompute", "channels_last")
+OFF = ("channels_last",)  # until all kernels take it
 
 __all__ = ["PASSES", "Pass", "Ran", "bodies", "operations", "optimize"]
 
@@ -73,7 +78,7 @@ def optimize(graph: Graph, switches: Mapping[str, bool] | None = None, log: list
         raise ValueError(f"no pass is called {', '.join(unknown)}; there are {', '.join(PASSES)}")
     interpreted = graph.device.type == "cpu" and not build.available()
     for name, run in PASSES.items():
-        if switches.get(name, not (interpreted and name in MACHINE_CODE)):
+        if switches.get(name, name not in OFF and not (interpreted and name in MACHINE_CODE)):
             before, start = len(graph.calls), perf_counter()
             graph = run(graph)
             if log is not None:

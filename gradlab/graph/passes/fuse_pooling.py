@@ -1,7 +1,8 @@
 """A pooling of two by two elements behind a convolution and its ReLU runs where the convolution stores its results, which are never kept;
 backward, the convolution's gradients read the pooling's instead of a plane that is mostly zero, and so does the bias's.
 
-For the CPU, in float32, where the convolution runs by Winograd's algorithm, in tiles of whole windows.
+For the CPU, in float32: forward where the convolution runs by Winograd's algorithm, in tiles of whole windows; backward where there are
+kernels for it (pooled.cpp).
 """
 
 from __future__ import annotations
@@ -9,9 +10,10 @@ from __future__ import annotations
 from gradlab import ops
 from gradlab.dtype import FLOAT32
 from gradlab.graph.ir import Call, Graph, Value
-from gradlab.graph.native import winograd
+from gradlab.graph.native import pooled, winograd
 from gradlab.graph.passes.fused_rows import HALVES, convolution_dw_pooled, convolution_dx_pooled, convolution_relu, convolution_relu_pool
 from gradlab.graph.passes.rewriting import Rewriting
+from gradlab.ops.conv import Sizes
 from gradlab.spec import Spec
 
 
@@ -43,11 +45,15 @@ def _forward(work: Rewriting, pool: Call) -> None:
 def _fits(x: Spec, y: Spec, call: Call) -> bool:
     """Whether Winograd's algorithm takes a convolution of `x` to `y`."""
     p = call.params
-    if x.dtype != FLOAT32 or len(p["stride"]) != 2:
-        return False
-    weight = p["shape"] if call.op is ops.conv.convolution_dw else call.inputs[1].spec.shape
-    fits = winograd.fits_slope if call.op is ops.conv.convolution_dw else winograd.fits
-    return fits(x, y, weight[2:], p["stride"], p["dilation"], p["groups"])
+    plain = x.dtype == FLOAT32 and len(p["stride"]) == 2
+    return plain and winograd.fits(x, y, call.inputs[1].spec.shape[2:], p["stride"], p["dilation"], p["groups"])
+
+
+def _takes(x: Spec, weight: Sizes, call: Call) -> bool:
+    """Whether there are kernels for gradients of a convolution of `x`."""
+    p = call.params
+    plain = x.dtype == FLOAT32 and len(p["stride"]) == 2
+    return plain and pooled.fits(x, weight[2:], p["stride"], p["dilation"], p["groups"])
 
 
 def _backward(work: Rewriting, back: Call) -> None:
@@ -80,9 +86,9 @@ def _reader(work: Rewriting, call: Call, dy: Value, g: Value, at: Value) -> Call
     """What a reader of the whole plane becomes; None if it has to stay."""
     inputs, p = call.inputs, call.params
     shape = dy.spec.shape
-    if call.op is ops.conv.convolution_dx and inputs[1] is not dy and _fits(dy.spec, call.outputs[0].spec, call):
+    if call.op is ops.conv.convolution_dx and inputs[1] is not dy and _takes(call.outputs[0].spec, inputs[1].spec.shape, call):
         return work.call(convolution_dx_pooled, (g, at, inputs[1]), {"result": shape, **p}, call.position, call.outputs[0])
-    if call.op is ops.conv.convolution_dw and inputs[0] is not dy and _fits(inputs[0].spec, dy.spec, call):
+    if call.op is ops.conv.convolution_dw and inputs[0] is not dy and _takes(inputs[0].spec, p["shape"], call):
         return work.call(convolution_dw_pooled, (inputs[0], g, at), {"result": shape, **p}, call.position, call.outputs[0])
     if call.op is ops.reduce.sum_ and set(p["dim"]) == {0, 2, 3}:
         return work.call(call.op, (g,), p, call.position, call.outputs[0])

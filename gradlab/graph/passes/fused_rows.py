@@ -86,6 +86,31 @@ def _relu_pool(x: Any, w: Any, b: Any, values: Any, indices: Any, **geometry: An
     max_pool_cpu(whole, values, indices, **HALVES)
 
 
+def _convolution_norm_rule(
+    x: Spec, w: Spec, b: Spec | None, weight: Spec | None, bias: Spec | None, other: Spec | None, *,
+    stride: Sizes, padding: Sizes, dilation: Sizes, groups: int, eps: float,
+) -> tuple[Spec, Spec, Spec, Spec, Spec]:  # fmt: skip
+    """Rule: what convolution gives, and what batch_norm makes of it."""
+    y = convolution_rule(x, w, b, stride=stride, padding=padding, dilation=dilation, groups=groups)
+    return y, *batch_rule(y, weight, bias, eps=eps)
+
+
+def _convolution_norm(
+    x: Any, w: Any, b: Any, weight: Any, bias: Any, other: Any, y: Any, normal: Any, mean: Any, rstd: Any, var: Any, *, eps: float,
+    **geometry: Any,
+) -> None:  # fmt: skip
+    convolution_cpu(x, w, b, y, **geometry)
+    batch_cpu(y, weight, bias, normal, mean, rstd, var, eps=eps)
+    if other is not None:
+        np.add(normal, other, normal)
+
+
+def _convolution_norm_relu(*operands: Any, **params: Any) -> None:
+    _convolution_norm(*operands, **params)
+    normal = operands[7]
+    np.maximum(normal, 0, out=normal)
+
+
 def _dx_pooled_rule(
     g: Spec, indices: Spec, w: Spec, *, result: Sizes, shape: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, groups: int
 ) -> Spec:  # fmt: skip
@@ -122,4 +147,11 @@ batch_norm_relu = Op("batch_norm_relu", _norm_relu_rule, params=("eps",), output
 batch_norm_relu_again = Op("batch_norm_relu_again", _again_rule, cpu=_again)
 batch_norm_relu_backward = Op(
     "batch_norm_relu_backward", _norm_relu_backward_rule, outputs=("dx", "dweight", "dbias"), cpu=_norm_relu_backward
+)
+NORMAL = ("y", "normal", "mean", "rstd", "var")
+convolution_batch_norm = Op(
+    "convolution_batch_norm", _convolution_norm_rule, params=(*GEOMETRY, "eps"), outputs=NORMAL, cpu=_convolution_norm
+)
+convolution_batch_norm_relu = Op(
+    "convolution_batch_norm_relu", _convolution_norm_rule, params=(*GEOMETRY, "eps"), outputs=NORMAL, cpu=_convolution_norm_relu
 )

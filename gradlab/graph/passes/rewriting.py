@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from dataclasses import replace
 from typing import Any
 
 from gradlab import ops
@@ -60,8 +61,7 @@ class Rewriting:
 
     def finish(self) -> Graph:
         """The graph with the changed calls, without those that nothing needs any more."""
-        g = self.graph
-        return Graph(g.inputs, g.state, g.random, self.calls, g.outputs, g.updates, g.gradients, g.device).without_dead_calls()
+        return replace(self.graph, calls=self.calls).without_dead_calls()
 
 
 def is_sum(call: Call) -> bool:

@@ -1,0 +1,181 @@
+"""Distributions of classes with gradients: relaxed to numbers between, passed straight through, or on the numbers between 0 and 1.
+
+Relaxed ones: C. Maddison, A. Mnih and Y. W. Teh, "The concrete distribution", 2017; E. Jang, S. Gu and B. Poole, "Categorical
+reparameterization with Gumbel-softmax", 2017. Continuous Bernoulli: G. Loaiza-Ganem and J. P. Cunningham, 2019.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from gradlab.distributions.classes import Categorical, OneHotCategorical
+from gradlab.distributions.discrete import _Binary, clamped
+from gradlab.distributions.distribution import Distribution, broadcast
+from gradlab.distributions.gamma import between, from_tiny
+from gradlab.nn.functional import binary_cross_entropy_with_logits
+from gradlab.tensor import Tensor
+from gradlab.tensor.choice import where
+from gradlab.tensor.creation import full_like
+from gradlab.tensor.random import rand
+
+
+def uniform_inside(like: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """Uniform numbers that are neither 0 nor 1."""
+    return clamped(rand(*shape, dtype=like.dtype, device=like.device))
+
+
+class RelaxedBernoulli(_Binary):
+    """Numbers between 0 and 1 that are nearly 0 or 1 where `temperature` is low: the sigmoid of logistic variables around `logits`.
+
+    >>> import gradlab as gl
+    >>> r = gl.distributions.RelaxedBernoulli(0.5, probs=gl.tensor([0.1, 0.9]))
+    >>> r.rsample().shape
+    (2,)
+    """
+
+    has_rsample = True
+
+    def __init__(self, temperature: Any, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
+        (self.temperature,) = broadcast(temperature)
+        super().__init__(probs, logits, validate_args)
+        self.require(self.temperature > 0, "temperature is positive")
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        """Random values as a function of the parameter and the temperature."""
+        logits = self.logits
+        u = uniform_inside(logits, self._extended(sample_shape))
+        return between(((u.log() - (-u).log1p() + logits) / self.temperature).sigmoid())
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """log(T) + d - 2 log(1 + exp(d)) - log(value (1 - value)) with d = logits - T · logit(value)."""
+        self.require((value > 0) & (value < 1), "a value is between 0 and 1")
+        log, rest = value.log(), (-value).log1p()
+        d = self.logits - self.temperature * (log - rest)
+        return self.temperature.log() + d - 2 * (d.clamp(min=0) + (-d.abs()).exp().log1p()) - log - rest
+
+
+class RelaxedOneHotCategorical(Distribution):
+    """Shares whose sum is 1, nearly one of them all where `temperature` is low: the softmax of (logits + Gumbel variables) / temperature.
+
+    >>> import gradlab as gl
+    >>> r = gl.distributions.RelaxedOneHotCategorical(0.5, logits=gl.zeros(4, 3))
+    >>> r.rsample().sum(-1).shape, r.event_shape
+    ((4,), (3,))
+    """
+
+    has_rsample = True
+    batched = ("_classes",)
+
+    def __init__(
+        self, temperature: Any, probs: Tensor | None = None, logits: Tensor | None = None, validate_args: bool | None = None
+    ) -> None:
+        (self.temperature,) = broadcast(temperature)
+        self._classes = Categorical(probs, logits, validate_args)
+        super().__init__(self._classes.batch_shape, (self._classes.num_events,), validate_args)
+        self.require(self.temperature > 0, "temperature is positive")
+
+    probs = property(lambda self: self._classes.probs)
+    logits = property(lambda self: self._classes.logits)
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        """Random values as a function of the parameters and the temperature."""
+        logits = self._classes.logits
+        gumbel = -(-uniform_inside(logits, self._extended(sample_shape)).log()).log()
+        return from_tiny(((logits + gumbel) / self.temperature).softmax(-1))
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """log Γ(k) + (k - 1) log(T) + Σ log softmax(logits - T log(value)) - Σ log(value)."""
+        self.require((value > 0).all(-1) & ((value.sum(-1) - 1).abs() < 1e-5), "a value is shares whose sum is 1")
+        logits, log = broadcast(self._classes.logits, value.log())
+        number = self._event_shape[0]
+        score = (logits - log * self.temperature).log_softmax(-1).sum(-1)
+        return score + math.lgamma(number) + (number - 1) * self.temperature.log() - log.sum(-1)
+
+
+class OneHotCategoricalStraightThrough(OneHotCategorical):
+    """As `OneHotCategorical`, and `rsample` has the gradient of the probabilities (Y. Bengio, N. Léonard and A. Courville, 2013).
+
+    >>> import gradlab as gl
+    >>> logits = gl.zeros(3, requires_grad=True)
+    >>> y = gl.distributions.OneHotCategoricalStraightThrough(logits=logits).rsample()
+    >>> y.sum(), y.requires_grad
+    (tensor(1., grad_fn=<SumBackward0>), True)
+    """
+
+    has_rsample = True
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        """Vectors of 0s and a 1, with the gradient of the probabilities."""
+        probs = self.probs
+        return self.sample(sample_shape) + (probs - probs.detach())
+
+
+class ContinuousBernoulli(_Binary):
+    """Numbers from 0 to 1 with a density of probs^x · (1 - probs)^(1 - x) up to a factor. lims: between these, probs are taken for 1/2.
+
+    >>> import gradlab as gl
+    >>> gl.distributions.ContinuousBernoulli(gl.tensor([0.5, 0.2])).log_prob(gl.tensor(0.5))
+    tensor([0.0000, -0.0780])
+    """
+
+    has_rsample = True
+
+    def __init__(
+        self, probs: Any = None, logits: Any = None, lims: tuple[float, float] = (0.499, 0.501), validate_args: bool | None = None
+    ) -> None:
+        super().__init__(probs, logits, validate_args)
+        self._lims = lims
+
+    def _split(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
+        """Where probs is not about 1/2; probs, replaced elsewhere; the log-odds of these; probs - 1/2."""
+        p = clamped(self.probs)
+        far = (p <= self._lims[0]) | (p > self._lims[1])
+        safe = where(far, p, full_like(p, self._lims[0]))
+        return far, safe, safe.log() - (-safe).log1p(), p - 0.5
+
+    def _log_norm(self) -> Tensor:
+        far, p, odds, x = self._split()
+        s = x.square()
+        return where(far, odds.abs().log() - (2 * p - 1).abs().log(), math.log(2) + (4 / 3 + 104 / 45 * s) * s)
+
+    @property
+    def mean(self) -> Tensor:
+        """p/(2p - 1) - 1/log-odds, 1/2 in the middle."""
+        far, p, odds, x = self._split()
+        return where(far, p / (2 * p - 1) - odds.reciprocal(), 0.5 + (1 / 3 + 16 / 45 * x.square()) * x)
+
+    @property
+    def variance(self) -> Tensor:
+        """p(p - 1)/(2p - 1)² + 1/log-odds², 1/12 in the middle."""
+        far, p, odds, x = self._split()
+        s = x.square()
+        return where(far, p * (p - 1) / (2 * p - 1).square() + odds.pow(-2), 1 / 12 - (1 / 15 - 128 / 945 * s) * s)
+
+    def rsample(self, sample_shape: Any = ()) -> Tensor:
+        """Random values as a function of the parameter."""
+        return self.icdf(rand(*self._extended(sample_shape), dtype=self.probs.dtype, device=self.probs.device))
+
+    def log_prob(self, value: Tensor) -> Tensor:
+        """value · log(probs) + (1 - value) · log(1 - probs) + the logarithm of the factor."""
+        self.require((value >= 0) & (value <= 1), "a value is from 0 to 1")
+        logits, value = broadcast(self.logits, value)
+        return self._log_norm() - binary_cross_entropy_with_logits(logits, value.to(logits.dtype), reduction="none")
+
+    def cdf(self, value: Tensor) -> Tensor:
+        """(p^x (1 - p)^(1 - x) + p - 1)/(2p - 1); x in the middle."""
+        far, p, _, _ = self._split()
+        inside = value.clamp(0, 1)
+        found = (p**inside * (1 - p) ** (1 - inside) + p - 1) / (2 * p - 1)
+        return where(far, found, inside).clamp(0, 1)
+
+    def icdf(self, value: Tensor) -> Tensor:
+        """The inverse of `cdf`."""
+        far, p, odds, _ = self._split()
+        return where(far, ((-p + value * (2 * p - 1)).log1p() - (-p).log1p()) / odds, value)
+
+    def entropy(self) -> Tensor:
+        """-mean · log-odds - log(1 - probs) - the logarithm of the factor."""
+        p = clamped(self.probs)
+        return -self.mean * (p.log() - (-p).log1p()) - self._log_norm() - (-p).log1p()
+

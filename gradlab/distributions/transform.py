@@ -1,0 +1,261 @@
+"""Invertible functions with the logarithm of how they stretch space, from which `TransformedDistribution` makes distributions."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from gradlab.distributions.joint import summed
+from gradlab.tensor import Tensor
+from gradlab.tensor.creation import zeros_like
+
+Shape = tuple[int, ...]
+
+
+class Transform:
+    """A function y of x: `t(x)`, its inverse `t.inv(y)`, and `t.log_abs_det_jacobian(x, y)`, the logarithm of the volume's factor.
+
+    dim_in, dim_out: how many of the last dimensions are one value of x, and of y. cache_size: 1 keeps the last pair, so that the inverse of
+    the very tensor that was made gives its x, without rounding.
+    """
+
+    bijective = True
+    dim_in = dim_out = 0
+    sign: Any = 1  # whether it rises or falls
+
+    def __init__(self, cache_size: int = 0) -> None:
+        if cache_size not in (0, 1):
+            raise ValueError(f"{type(self).__name__}: cache_size is 0 or 1, not {cache_size!r}")
+        self._cache_size = cache_size
+        self._last: tuple[Any, Any] = (None, None)
+        self._inverse: Any = None
+
+    def _call(self, x: Tensor) -> Tensor:
+        raise NotImplementedError(f"{type(self).__name__} has no forward")
+
+    def _back(self, y: Tensor) -> Tensor:
+        raise NotImplementedError(f"{type(self).__name__} has no inverse")
+
+    def __call__(self, x: Tensor) -> Tensor:
+        if self._cache_size and x is self._last[0]:
+            return self._last[1]
+        y = self._call(x)
+        if self._cache_size:
+            self._last = x, y
+        return y
+
+    def back(self, y: Tensor) -> Tensor:
+        """x of y."""
+        if self._cache_size and y is self._last[1]:
+            return self._last[0]
+        x = self._back(y)
+        if self._cache_size:
+            self._last = x, y
+        return x
+
+    @property
+    def inv(self) -> Transform:
+        """The inverse as a transform."""
+        if self._inverse is None:
+            self._inverse = _Inverse(self)
+        return self._inverse
+
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
+        """log |det dy/dx|, one number for each value."""
+        raise NotImplementedError(f"{type(self).__name__} has no log_abs_det_jacobian")
+
+    def forward_shape(self, shape: Shape) -> Shape:
+        """The shape of y for that of x."""
+        return shape
+
+    def inverse_shape(self, shape: Shape) -> Shape:
+        """The shape of x for that of y."""
+        return shape
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}()"
+
+
+class _Inverse(Transform):
+    def __init__(self, inner: Transform) -> None:
+        super().__init__()
+        self._inner = inner
+        self.dim_in, self.dim_out, self.bijective = inner.dim_out, inner.dim_in, inner.bijective
+
+    @property
+    def sign(self) -> Any:  # type: ignore[override]
+        """As the other's."""
+        return self._inner.sign
+
+    @property
+    def inv(self) -> Transform:
+        """The other."""
+        return self._inner
+
+    def __call__(self, x: Tensor) -> Tensor:
+        return self._inner.back(x)
+
+    def back(self, y: Tensor) -> Tensor:
+        """x of y."""
+        return self._inner(y)
+
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
+        """Less that of the other."""
+        return -self._inner.log_abs_det_jacobian(y, x)
+
+    def forward_shape(self, shape: Shape) -> Shape:
+        """The shape of y for that of x."""
+        return self._inner.inverse_shape(shape)
+
+    def inverse_shape(self, shape: Shape) -> Shape:
+        """The shape of x for that of y."""
+        return self._inner.forward_shape(shape)
+
+    def __repr__(self) -> str:
+        return f"{self._inner!r}.inv"
+
+
+class ComposeTransform(Transform):
+    """One after the other, the first first.
+
+    >>> from gradlab.distributions import AffineTransform, ComposeTransform, ExpTransform
+    >>> t = ComposeTransform([AffineTransform(0.0, 2.0), ExpTransform()])
+    >>> t(gl.zeros(1)), t.inv(gl.ones(1))
+    (tensor([1.]), tensor([0.]))
+    """
+
+    def __init__(self, parts: Sequence[Transform], cache_size: int = 0) -> None:
+        super().__init__(cache_size)
+        self.parts = list(parts)
+        self.bijective = all(p.bijective for p in self.parts)
+        for p in reversed(self.parts):
+            self.dim_in = max(self.dim_in + p.dim_in - p.dim_out, p.dim_in)
+        for p in self.parts:
+            self.dim_out = max(self.dim_out + p.dim_out - p.dim_in, p.dim_out)
+
+    @property
+    def sign(self) -> Any:  # type: ignore[override]
+        """The product of theirs."""
+        found: Any = 1
+        for p in self.parts:
+            found = found * p.sign
+        return found
+
+    def _call(self, x: Tensor) -> Tensor:
+        for p in self.parts:
+            x = p(x)
+        return x
+
+    def _back(self, y: Tensor) -> Tensor:
+        for p in reversed(self.parts):
+            y = p.back(y)
+        return y
+
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
+        """The sum of theirs."""
+        if not self.parts:
+            return zeros_like(x)
+        found: Any = 0
+        dims = self.dim_in
+        for i, p in enumerate(self.parts):
+            z = y if i == len(self.parts) - 1 else p(x)
+            found = found + summed(p.log_abs_det_jacobian(x, z), dims - p.dim_in)
+            dims += p.dim_out - p.dim_in
+            x = z
+        return found
+
+    def forward_shape(self, shape: Shape) -> Shape:
+        """The shape of y for that of x."""
+        for p in self.parts:
+            shape = p.forward_shape(shape)
+        return shape
+
+    def inverse_shape(self, shape: Shape) -> Shape:
+        """The shape of x for that of y."""
+        for p in reversed(self.parts):
+            shape = p.inverse_shape(shape)
+        return shape
+
+    def __repr__(self) -> str:
+        return f"ComposeTransform({self.parts!r})"
+
+
+identity_transform = ComposeTransform([])
+
+
+class IndependentTransform(Transform):
+    """Another transform over vectors: `reinterpreted_batch_ndims` more of the last dimensions are one value.
+
+    >>> from gradlab.distributions import ExpTransform, IndependentTransform
+    >>> x = gl.ones(3)
+    >>> t = IndependentTransform(ExpTransform(), 1)
+    >>> t.log_abs_det_jacobian(x, t(x))
+    tensor(3.)
+    """
+
+    def __init__(self, base_transform: Transform, reinterpreted_batch_ndims: int, cache_size: int = 0) -> None:
+        super().__init__(cache_size)
+        self.base_transform, self.reinterpreted_batch_ndims = base_transform, reinterpreted_batch_ndims
+        self.bijective = base_transform.bijective
+        self.dim_in = base_transform.dim_in + reinterpreted_batch_ndims
+        self.dim_out = base_transform.dim_out + reinterpreted_batch_ndims
+
+    def _call(self, x: Tensor) -> Tensor:
+        return self.base_transform(x)
+
+    def _back(self, y: Tensor) -> Tensor:
+        return self.base_transform.back(y)
+
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
+        """The other's, summed."""
+        return summed(self.base_transform.log_abs_det_jacobian(x, y), self.reinterpreted_batch_ndims)
+
+    def forward_shape(self, shape: Shape) -> Shape:
+        """The shape of y for that of x."""
+        return self.base_transform.forward_shape(shape)
+
+    def inverse_shape(self, shape: Shape) -> Shape:
+        """The shape of x for that of y."""
+        return self.base_transform.inverse_shape(shape)
+
+
+class ReshapeTransform(Transform):
+    """The last dimensions, of shape `in_shape`, in the shape `out_shape`.
+
+    >>> from gradlab.distributions import ReshapeTransform
+    >>> ReshapeTransform((4,), (2, 2))(gl.zeros(3, 4)).shape
+    (3, 2, 2)
+    """
+
+    def __init__(self, in_shape: Any, out_shape: Any, cache_size: int = 0) -> None:
+        super().__init__(cache_size)
+        self.in_shape, self.out_shape = tuple(in_shape), tuple(out_shape)
+        if math.prod(self.in_shape) != math.prod(self.out_shape):
+            raise ValueError(f"ReshapeTransform: {self.in_shape} and {self.out_shape} have different numbers of elements")
+        self.dim_in, self.dim_out = len(self.in_shape), len(self.out_shape)
+
+    def _call(self, x: Tensor) -> Tensor:
+        return x.reshape(self.forward_shape(x.shape))
+
+    def _back(self, y: Tensor) -> Tensor:
+        return y.reshape(self.inverse_shape(y.shape))
+
+    def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
+        """0."""
+        return x.new_zeros(x.shape[: x.ndim - self.dim_in])
+
+    def forward_shape(self, shape: Shape) -> Shape:
+        """The shape of y for that of x."""
+        return _swapped(shape, self.in_shape, self.out_shape)
+
+    def inverse_shape(self, shape: Shape) -> Shape:
+        """The shape of x for that of y."""
+        return _swapped(shape, self.out_shape, self.in_shape)
+
+
+def _swapped(shape: Shape, end: Shape, by: Shape) -> Shape:
+    cut = len(shape) - len(end)
+    if cut < 0 or shape[cut:] != end:
+        raise ValueError(f"ReshapeTransform: a shape that ends in {end} is expected, not {shape}")
+    return (*shape[:cut], *by)

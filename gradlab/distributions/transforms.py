@@ -1,0 +1,22 @@
+"""All transforms, where `torch.distributions.transforms` has them."""
+
+from __future__ import annotations
+
+from gradlab.distributions.element_transforms import (
+    AbsTransform as AbsTransform,
+    AffineTransform as AffineTransform,
+    ExpTransform as ExpTransform,
+    PowerTransform as PowerTransform,
+    SigmoidTransform as SigmoidTransform,
+    SoftmaxTransform as SoftmaxTransform,
+    SoftplusTransform as SoftplusTransform,
+    StickBreakingTransform as StickBreakingTransform,
+    TanhTransform as TanhTransform,
+)
+from gradlab.distributions.transform import (
+    ComposeTransform as ComposeTransform,
+    IndependentTransform as IndependentTransform,
+    ReshapeTransform as ReshapeTransform,
+    Transform as Transform,
+    identity_transform as identity_transform,
+)

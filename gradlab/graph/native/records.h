@@ -1,0 +1,56 @@
+// What batch norm has to know of a piece of a convolution's results, taken from them while they are in the cache: see records.py.
+#ifndef GRADLAB_RECORDS_H
+#define GRADLAB_RECORDS_H
+
+#include "images.h"
+
+namespace {
+
+inline int64_t record_length(int64_t channels) { return 2 * channels + 16; }
+
+// Pixels with their channels last: `images` that are `image` apart, rows that are `row` apart, pixels that are `pixel` apart; of whole vectors
+// of channels, of which the last may hold anything in part.
+struct Pixels {
+  const float* at;
+  int64_t images, rows, columns, image, row, pixel;
+
+  // What f makes of a vector of each pixel, added up row by row.
+  template <typename F> V sum(int64_t c, F f) const {
+    V total = {};
+    for (int64_t i = 0; i < images; ++i)
+      for (int64_t r = 0; r < rows; ++r) {
+        const float* x = at + i * image + r * row + c;
+        V some[4] = {};  // several sums, so that they do not wait for one another
+        int64_t k = 0;
+        for (; k + 4 <= columns; k += 4)
+#pragma GCC unroll 4
+          for (int j = 0; j < 4; ++j) some[j] += f(load(x + (k + j) * pixel));
+        for (; k < columns; ++k) some[0] += f(load(x + k * pixel));
+        total += (some[0] + some[1]) + (some[2] + some[3]);
+      }
+    return total;
+  }
+};
+
+// A record of them: the channels' means, the sums of their squared deviations from these, the number of pixels.
+inline void record(const Pixels& pixels, int64_t channels, float* out) {
+  const int64_t count = pixels.images * pixels.rows * pixels.columns;
+  float* const deviations = out + channels;
+  const auto put = [&](V v, int64_t c, float* to) {
+    if (c + L <= channels) return store(to + c, v);
+    for (int64_t k = c; k < channels; ++k) to[k] = v[k - c];
+  };
+  const float part = count > 0 ? 1 / float(count) : 0;
+  for (int64_t c = 0; c < channels; c += L) {
+    const V any = load(pixels.at + c), near = any - any == V{} ? any : V{};  // sums of small differences are exact, far from zero too
+    const V mean = near + pixels.sum(c, [=](V x) { return x - near; }) * part;
+    put(mean, c, out);
+    put(pixels.sum(c, [=](V x) { return (x - mean) * (x - mean); }), c, deviations);
+  }
+  std::memset(out + 2 * channels, 0, 16 * sizeof(float));
+  out[2 * channels] = float(count);
+}
+
+}  // namespace
+
+#endif

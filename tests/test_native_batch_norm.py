@@ -1,0 +1,190 @@
+"""Machine code for batch norm: in row-major order and with the channels last, behind a convolution, for any number of threads."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gradlab as gl
+from gradlab import nn
+from gradlab.graph import trace
+from gradlab.graph.execute import Line
+from gradlab.graph.native import build
+from gradlab.graph.native.executable import NativeExecutable
+from gradlab.graph.passes import optimize
+
+F = nn.functional
+pytestmark = pytest.mark.skipif(not build.available(), reason="no C++ compiler")
+
+
+def tensor(*shape, seed=0):
+    return gl.from_numpy(np.random.default_rng(seed).normal(size=shape).astype(np.float32))
+
+
+def run(function, inputs, last, threads=(1, 2, 3)):
+    """The results of a function as machine code, and the kernels' names; last: whether all images between its inputs and results have
+    their channels last."""
+    graph = optimize(trace(function, *inputs).graph, {"channels_last": False})
+    ends = {v.id for v in graph.outputs}
+    images = frozenset(v.id for c in graph.calls for v in c.outputs if last and len(v.spec.shape) == 4 and v.id not in ends)
+    executable = NativeExecutable(Line(graph.calls, graph.inputs, dict(graph.state), graph.outputs, [], last=images))
+    assert not any(step.kind == "numpy" for step in executable.report), executable.steps
+    results = []
+    for count in threads:
+        executable._threads = count
+        outs = [np.full(v.spec.shape, 77, v.spec.dtype) for v in graph.outputs]
+        executable.run([t._array for t in inputs], outs)
+        results.append(outs)
+    for other in results[1:]:
+        for got, want in zip(other, results[0], strict=True):
+            np.testing.assert_array_equal(got, want)
+    return results[0], {name for step in executable.report for name in step.kernels}
+
+
+def same(found, wanted, tolerance=1e-4):
+    for got, want in zip(found, wanted, strict=True):
+        expected = want.detach().numpy()
+        scale = np.abs(expected[np.isfinite(expected)]).max(initial=1e-30)
+        np.testing.assert_allclose(got, expected, rtol=tolerance, atol=tolerance * scale)
+
+
+def with_gradients(function, wanted=None):
+    """The result, and the gradients of the first inputs."""
+
+    def compute(*tensors):
+        leaves = [t.detach().requires_grad_() for t in tensors]
+        y = function(*leaves) * 2
+        g = gl.from_numpy(np.random.default_rng(9).normal(size=y.shape).astype(np.float32))
+        return [y.detach(), *gl.autograd.grad(y, leaves[:wanted], g)]
+
+    return compute
+
+
+def normalised(x, w, b, **options):
+    return F.batch_norm(x, None, None, w, b, training=True, **options)
+
+
+SHAPES = [
+    (4, 3, 5, 5), (2, 70, 3, 3), (65, 16, 8, 8), (3, 40, 1, 5), (7, 2, 31, 29), (2, 512, 7, 7), (40, 33, 2, 2), (3, 5, 1, 2), (2, 1, 9, 9),
+    (2, 3, 200, 120), (64, 17, 1, 1), (5, 64, 40, 1), (1, 24, 6, 6),
+]  # fmt: skip
+FORMS = {
+    "alone": lambda x, w, b, o: normalised(x * 1.5 + 3, w, b),
+    "relu": lambda x, w, b, o: F.relu(normalised(x * 1.5 + 3, w, b)),
+    "added": lambda x, w, b, o: F.relu(normalised(x * 1.5 + 3, w, b) + o * 2),
+    "plain": lambda x, w, b, o: F.batch_norm(x * 1.5 + 3, None, None, training=True) * w.reshape(1, -1, 1, 1) + b.sum(),
+}
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("shape", SHAPES, ids=str)
+def test_both_orders(shape, form):
+    inputs = tensor(*shape), tensor(shape[1], seed=1), tensor(shape[1], seed=2), tensor(*shape, seed=3)
+    function = with_gradients(FORMS[form], wanted=4 if form == "added" else 3)
+    want = function(*inputs)
+    for last in (False, True):
+        found, kernels = run(function, inputs, last)
+        same(found, want, 1e-4 if np.prod(shape) / shape[1] > 6 else 2e-3)  # of few elements gradients cancel
+        assert ("gradlab_norm_sums" in kernels) == (last and shape[1] > 1 and shape[2:] != (1, 1))
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_far_from_zero_the_variance_is_kept(last):
+    rng = np.random.default_rng(0)
+    x = gl.from_numpy((rng.normal(size=(16, 24, 12, 12)) + 1e4).astype(np.float32))
+    x._array[:, 1] = 3.7  # and none stays none
+    x._array[:, 2] = -1e-30
+
+    def both(x):
+        x = x + 0.5
+        y, mean, _, var = gl.ops.norm.batch_norm(x, None, None, eps=1e-5)
+        return y * 2, mean, var
+
+    (y, mean, var), _ = run(both, [x], last)
+    exact = x.numpy().astype(np.float64) + 0.5
+    np.testing.assert_allclose(mean, exact.mean((0, 2, 3)), rtol=2e-7)
+    np.testing.assert_allclose(var, exact.var((0, 2, 3)), rtol=1e-4, atol=1e-12)
+    assert np.isfinite(y).all() and np.abs(y[:, 1]).max() < 0.1
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_what_is_not_finite_stays_in_its_channel(last):
+    x = tensor(3, 20, 6, 5)
+    x._array[1, 3, 2, 2], x._array[2, 7, 0, 1] = np.nan, np.inf
+
+    def both(x, w, b):
+        return F.relu(normalised(x * 1.5, w, b)) * 2
+
+    with np.errstate(invalid="ignore"):
+        want = both(x, tensor(20, seed=1), tensor(20, seed=2)).numpy()
+    (found,), _ = run(lambda *t: [both(*t)], [x, tensor(20, seed=1), tensor(20, seed=2)], last)
+    assert np.isnan(found).any((0, 2, 3)).tolist() == [c in (3, 7) for c in range(20)]
+    np.testing.assert_array_equal(np.isnan(found), np.isnan(want))
+    np.testing.assert_allclose(found, want, rtol=1e-4, atol=1e-5)
+
+
+CONVOLUTIONS = [  # images, channels, sizes, outputs, kernel, stride, padding, dilation, groups
+    (5, 16, (12, 12), 24, (3, 3), 1, 1, 1, 1),
+    (66, 8, (8, 8), 16, (3, 3), 1, 1, 1, 1),
+    (1, 9, (40, 37), 17, (3, 3), 1, 1, 1, 1),
+    (2, 8, (6, 5), 8, (3, 3), 1, 0, 1, 1),
+    (3, 16, (9, 8), 33, (3, 3), 2, 1, 1, 1),
+    (4, 3, (11, 9), 16, (3, 3), 1, 1, 1, 1),
+    (3, 20, (7, 7), 24, (1, 1), 1, 0, 1, 1),
+    (3, 12, (9, 9), 12, (3, 3), 1, 1, 1, 12),
+    (2, 6, (9, 9), 12, (3, 3), 1, 2, 2, 3),
+    (17, 16, (5, 5), 32, (5, 5), 1, 0, 1, 1),
+    (2, 4, (8, 8), 1, (3, 3), 1, 1, 1, 1),
+    (3, 4, (17,), 6, (5,), 2, 1, 1, 1),
+]
+
+
+@pytest.mark.parametrize("form", ["alone", "relu", "added", "plain"])
+@pytest.mark.parametrize("case", CONVOLUTIONS, ids=str)
+def test_behind_a_convolution(case, form):
+    images, channels, sizes, outputs, kernel, stride, padding, dilation, groups = case
+    convolve = F.conv2d if len(sizes) == 2 else F.conv1d
+
+    def both(x, k, b, w, s, o):
+        y = convolve(x, k, None if form == "plain" else b, stride, padding, dilation, groups)
+        y = F.batch_norm(y, None, None, training=True) if form == "plain" else normalised(y, w, s)
+        y = y + (o * 2) if form == "added" else y
+        return F.relu(y) if form in ("relu", "added") else y
+
+    example = tensor(images, channels, *sizes), tensor(outputs, channels // groups, *kernel, seed=1) * 0.3, tensor(outputs, seed=2)
+    shape = convolve(*example, stride, padding, dilation, groups).shape
+    inputs = *example, tensor(outputs, seed=3), tensor(outputs, seed=4), tensor(*shape, seed=5)
+    function = with_gradients(both, wanted=2)
+    want = function(*inputs)
+    for last in (False, True):
+        found, kernels = run(function, inputs, last and len(sizes) == 2)
+        # A ReLU lets through, or not, what is 0 but for rounding; the gradient says so.
+        for got, expected in zip(found, want, strict=True):
+            scale = np.abs(expected.numpy()).max()
+            off = np.abs(got - expected.numpy()) > 2e-4 * scale
+            assert off.mean() < (1e-3 if form in ("relu", "added") else 1e-9)
+        assert "gradlab_normalise" in kernels or "gradlab_batch_norm" in kernels
+
+
+@pytest.mark.parametrize("last", [False, True])
+def test_statistics_of_a_convolution_far_from_zero_and_of_a_constant(last):
+    """The records of units are put together without a difference of large numbers."""
+    x, k = tensor(33, 16, 10, 9), tensor(32, 16, 3, 3, seed=1) * 0.1
+    shift = np.full(32, 1e4, np.float32)
+    k._array[5], shift[5], shift[6:] = 0, 2.5, np.linspace(-300, 300, 26)
+    b = gl.from_numpy(shift)
+
+    def statistics(x, k, b):
+        y = F.conv2d(x, k, b, padding=1)
+        z, mean, _, var = gl.ops.norm.batch_norm(y, None, None, eps=1e-5)
+        return z * 2, mean, var, y * 2
+
+    graph = optimize(trace(statistics, x, k, b).graph)
+    assert any(c.op.name == "convolution_batch_norm" for c in graph.calls)
+    (z, mean, var, y), kernels = run(statistics, [x, k, b], last)
+    assert "gradlab_channel_statistics" in kernels
+    exact = y.astype(np.float64) / 2
+    np.testing.assert_allclose(mean, exact.mean((0, 2, 3)), rtol=3e-7, atol=1e-6)
+    np.testing.assert_allclose(var, exact.var((0, 2, 3)), rtol=1e-4, atol=1e-10)
+    # Winograd's algorithm makes the results of equal weights equal: none of 0 deviates.
+    assert var[5] == 0 and np.abs(z[:, 5]).max() < 1e-3
