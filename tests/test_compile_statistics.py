@@ -224,9 +224,11 @@ VARIANTS = {
 }  # fmt: skip
 
 
+SWITCHES = [{"fuse_statistics": False}, {"channels_last": False}, {"channels_last": True}]
+
+
 @compiler
-@pytest.mark.parametrize("switches", [{}, {"fuse_statistics": False}, {"channels_last": False}], ids=str)
-@pytest.mark.parametrize("name", VARIANTS)
+@pytest.mark.parametrize(("name", "switches"), [*((name, {}) for name in VARIANTS), *(("plain", s) for s in SWITCHES)], ids=str)
 def test_steps_learn_as_in_eager_mode(name, switches):
     given = {"make": Block, **VARIANTS[name]}
     want, state, _ = trained(**given, compiled=False)

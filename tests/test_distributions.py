@@ -161,7 +161,7 @@ def test_divergences(name):
 
 def test_divergences_without_a_formula_and_infinite_ones():
     with pytest.raises(NotImplementedError, match="register_kl"):
-        d.kl_divergence(d.Normal(0.0, 1.0), d.Uniform(0.0, 1.0))
+        d.kl_divergence(d.Normal(0.0, 1.0), d.Poisson(1.0))
     assert d.kl_divergence(d.Categorical(gl.tensor([0.5, 0.5])), d.Categorical(gl.tensor([0.0, 1.0]))).item() == math.inf
     assert d.kl_divergence(d.Uniform(0.0, 2.0), d.Uniform(0.0, 1.0)).item() == math.inf
 
@@ -202,8 +202,8 @@ def test_checks_can_be_switched_off():
     assert d.Normal(0.0, -1.0, validate_args=False).scale.item() == -1
     with pytest.raises(TypeError, match="tensors or numbers"):
         d.Normal("a", 1.0)
-    with pytest.raises(AttributeError, match="gamma"):
-        _ = d.Gamma
+    with pytest.raises(AttributeError, match="random matrices"):
+        _ = d.Wishart
 
 
 def test_traced_and_mapped():

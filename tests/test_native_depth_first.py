@@ -9,7 +9,7 @@ import gradlab as gl
 from gradlab import nn
 from gradlab.graph import trace
 from gradlab.graph.execute import Line
-from gradlab.graph.native import build, chaining, executable
+from gradlab.graph.native import build, chaining, executable, traffic
 from gradlab.graph.native.caches import Caches
 from gradlab.graph.native.executable import NativeExecutable
 from gradlab.graph.native.replanning import chained
@@ -52,7 +52,8 @@ def same(function, *inputs, monkeypatch, chains=1, threads=(1, 2, 3), forced=Tru
     if forced:
         monkeypatch.setattr(chaining, "WORTH", 0)
         monkeypatch.setattr(chaining, "EVEN", 0)
-        monkeypatch.setattr(chaining.Search, "_moved", lambda self, sizes, images, chunk, threads, local: chunk * len(sizes))
+        monkeypatch.setattr(chaining, "caches", lambda: Caches(1, 1))
+        monkeypatch.setattr(traffic.Traffic, "cost", lambda self, chunk, threads, local=(): chunk * len(self._tasks))
         monkeypatch.setattr(executable, "chained", lambda items, blocks, planning, limit: chained(items, blocks, planning, 1 << 40))
     made, results = compiled(function, inputs, threads)
     assert len(made.chains) >= chains, made.steps
@@ -135,6 +136,20 @@ def test_what_all_images_share_is_finished_before(monkeypatch):
 
     made = same(network, tensor(6, 8, 8, 8), monkeypatch=monkeypatch)
     assert not any("mean" in names for names in rows(made))
+
+
+def test_what_is_read_behind_a_chain_is_not_written_over(monkeypatch):
+    """The second convolution's result could lie where `x` does, if the mean were not computed when the chain is through."""
+    w = tensor(8, 8, 3, 3, seed=1)
+
+    def network(x):
+        x = x.cumsum(0)
+        y = F.relu(F.conv2d(x, w, padding=1))
+        mean = (x * y).mean(0)
+        return F.conv2d(y, w, padding=1).cumsum(0), mean
+
+    made = same(network, tensor(6, 8, 8, 8), monkeypatch=monkeypatch)
+    assert [names.split() for names in rows(made)] == [["convolution_relu", "convolution"]]
 
 
 def test_parts_of_one_array(monkeypatch):

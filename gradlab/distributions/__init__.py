@@ -15,7 +15,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradlab.distributions import more_divergences as _more
+from gradlab.distributions import more_divergences as more_divergences, transforms as transforms
 from gradlab.distributions.circular import VonMises
 from gradlab.distributions.classes import Categorical, Multinomial, OneHotCategorical
 from gradlab.distributions.continuous import Cauchy, Exponential, Gumbel, Laplace, Uniform
@@ -45,7 +45,6 @@ from gradlab.distributions.relaxed import (
     RelaxedBernoulli,
     RelaxedOneHotCategorical,
 )
-from gradlab.distributions.transformed import LogisticNormal, TransformedDistribution
 from gradlab.distributions.transform import (
     ComposeTransform,
     IndependentTransform,
@@ -53,6 +52,7 @@ from gradlab.distributions.transform import (
     Transform,
     identity_transform,
 )
+from gradlab.distributions.transformed import LogisticNormal, TransformedDistribution
 from gradlab.tensor.missing import absent as _absent
 
 __all__ = [

@@ -53,7 +53,8 @@ class VonMises(Distribution):
     def sample(self, sample_shape: Any = ()) -> Tensor:
         """Angles from -π to π, of the parameters' dtype."""
         shape = self._extended(sample_shape)
-        k, dtype = self.concentration.detach().to(float64), {"dtype": float64, "device": self.loc.device}
+        k = self.concentration.detach().to(float64)
+        dtype: dict[str, Any] = {"dtype": float64, "device": self.loc.device}
         tau = 1 + (1 + 4 * k.square()).sqrt()
         rho = (tau - (2 * tau).sqrt()) / (2 * k)
         r = where(k < 1e-5, 1 / k + k, (1 + rho.square()) / (2 * rho))

@@ -6,7 +6,7 @@ from typing import Any
 
 from gradlab.distributions.distribution import Distribution, broadcast
 from gradlab.dtype import finfo
-from gradlab.nn.functional import binary_cross_entropy_with_logits
+from gradlab.nn.functional import binary_cross_entropy_with_logits, logsigmoid
 from gradlab.tensor import Tensor
 from gradlab.tensor.creation import arange, full_like, zeros_like
 from gradlab.tensor.random import bernoulli, poisson, rand
@@ -173,7 +173,7 @@ class Binomial(_Binary):
         n = full_like(value.to(self.logits.dtype), self.total_count)
         rest = n - value
         coefficient = (n + 1).lgamma() - (value + 1).lgamma() - (rest + 1).lgamma()
-        return coefficient - value * _softplus(-self.logits) - rest * _softplus(self.logits)
+        return coefficient - value * softplus(-self.logits) - rest * softplus(self.logits)
 
     def entropy(self) -> Tensor:
         """-Σ p log(p) over all values."""
@@ -187,9 +187,9 @@ class Binomial(_Binary):
         return values.expand(-1, *self._batch_shape) if expand else values
 
 
-def _softplus(x: Tensor) -> Tensor:
+def softplus(x: Tensor) -> Tensor:
     """log(1 + exp(x))."""
-    return x.clamp(min=0) + (-x.abs()).exp().log1p()
+    return -logsigmoid(-x)
 
 
 class Poisson(Distribution):

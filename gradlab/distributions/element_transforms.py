@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from gradlab.distributions.discrete import softplus
 from gradlab.distributions.gamma import between
 from gradlab.distributions.joint import summed
 from gradlab.distributions.transform import Shape, Transform
@@ -12,11 +13,6 @@ from gradlab.nn.functional import pad
 from gradlab.spec import broadcast_shapes
 from gradlab.tensor import Tensor
 from gradlab.tensor.creation import arange, full_like
-
-
-def softplus(x: Tensor) -> Tensor:
-    """log(1 + exp(x))."""
-    return x.clamp(min=0) + (-x.abs()).exp().log1p()
 
 
 class AffineTransform(Transform):
@@ -33,7 +29,7 @@ class AffineTransform(Transform):
         self.dim_in = self.dim_out = event_dim
 
     @property
-    def sign(self) -> Any:  # type: ignore[override]
+    def sign(self) -> Any:
         """The scale's."""
         return self.scale.sign() if isinstance(self.scale, Tensor) else (self.scale > 0) - (self.scale < 0)
 
@@ -90,7 +86,7 @@ class PowerTransform(Transform):
         self.exponent = exponent
 
     @property
-    def sign(self) -> Any:  # type: ignore[override]
+    def sign(self) -> Any:
         """The exponent's."""
         return self.exponent.sign() if isinstance(self.exponent, Tensor) else (self.exponent > 0) - (self.exponent < 0)
 

@@ -311,7 +311,8 @@ class StudentT(Distribution):
         """-(df + 1)/2 · log(1 + z²/df) - log(scale) - log(df)/2 - log B(1/2, df/2)."""
         self.require(~value.isnan(), "a value is a real number, not NaN")
         z, half = (value - self.loc) / self.scale, 0.5 * self.df
-        return -(half + 0.5) * (z.square() / self.df).log1p() - self.scale.log() - 0.5 * self.df.log() - log_beta(full_like(half, 0.5), half)
+        norm = self.scale.log() + 0.5 * self.df.log() + log_beta(full_like(half, 0.5), half)
+        return -(half + 0.5) * (z.square() / self.df).log1p() - norm
 
     def entropy(self) -> Tensor:
         """log(scale) + (df + 1)/2 · (ψ((df + 1)/2) - ψ(df/2)) + log(df)/2 + log B(1/2, df/2)."""

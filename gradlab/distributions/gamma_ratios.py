@@ -9,6 +9,7 @@ from gradlab.distributions.discrete import clamped, one_of
 from gradlab.distributions.distribution import Distribution, broadcast
 from gradlab.distributions.gamma import from_tiny, log_beta
 from gradlab.distributions.gamma_samples import log_gamma_samples
+from gradlab.nn.functional import logsigmoid
 from gradlab.tensor import Tensor
 from gradlab.tensor.choice import where
 from gradlab.tensor.creation import full_like
@@ -63,7 +64,7 @@ class FisherSnedecor(Distribution):
 
 
 class NegativeBinomial(Distribution):
-    """The number of successes before `total_count` failures: Poisson counts whose rate is a gamma variable. total_count: any positive number.
+    """The number of successes before `total_count` failures, any positive number: Poisson counts whose rate is a gamma variable.
 
     >>> import gradlab as gl
     >>> gl.distributions.NegativeBinomial(1.0, 0.5).log_prob(gl.tensor([0.0, 1.0])).exp()
@@ -76,8 +77,8 @@ class NegativeBinomial(Distribution):
         one_of("NegativeBinomial", probs, logits)
         self.total_count, given = broadcast(total_count, logits if probs is None else probs)
         self.total_count = self.total_count.to(given.dtype)
-        self._probs = None if probs is None else given
-        self._logits = None if logits is None else given
+        self._probs: Any = None if probs is None else given
+        self._logits: Any = None if logits is None else given
         super().__init__(given.shape, (), validate_args)
         self.require(self.total_count >= 0, "total_count is not negative")
         if probs is not None:
@@ -124,8 +125,4 @@ class NegativeBinomial(Distribution):
         count, logits = self.total_count, self.logits
         coefficient = (count + value).lgamma() - (1 + value).lgamma() - count.lgamma()
         coefficient = where(count + value == 0, full_like(coefficient, 0.0), coefficient)
-        return coefficient + count * _log_sigmoid(-logits) + value * _log_sigmoid(logits)
-
-
-def _log_sigmoid(x: Tensor) -> Tensor:
-    return x.clamp(max=0) - (-x.abs()).exp().log1p()
+        return coefficient + count * logsigmoid(-logits) + value * logsigmoid(logits)

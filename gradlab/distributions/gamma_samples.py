@@ -25,9 +25,8 @@ from gradlab.tensor.creation import full_like, ones_like, tensor
 from gradlab.tensor.random import rand, randn
 
 TRIES = 6
-_RULES = {  # nodes and weights on (0, 1), and how far the integrand's logarithm falls over the part that counts
-    exact: (*((half(part) for part, half in zip(np.polynomial.legendre.leggauss(points), (lambda x: (x + 1) / 2, lambda w: w / 2)))), drop)
-    for exact, points, drop in ((False, 20, 22.0), (True, 48, 40.0))
+_RULES: dict[bool, Any] = {  # nodes and weights on (-1, 1), and how far the integrand's logarithm falls over the part that counts
+    exact: (np.polynomial.legendre.leggauss(points), drop) for exact, points, drop in ((False, 20, 22.0), (True, 48, 40.0))
 }
 
 
@@ -35,7 +34,7 @@ def log_gamma_samples(concentration: Tensor, shape: tuple[int, ...]) -> Tensor:
     """Logarithms of gamma variables of rate 1, of that shape, as a function of the concentration (broadcast against it)."""
     a = concentration.to(float64).expand(shape)
     small = a < 1
-    dtype = {"dtype": float64, "device": a.device}
+    dtype: dict[str, Any] = {"dtype": float64, "device": a.device}
     tiny = float(np.finfo(FLOAT64).tiny)
     u = rand(*shape, **dtype).clamp(min=tiny)
     larger: Any = _LogGamma.apply(where(small, a + 1, a), concentration.dtype == float64)
@@ -44,7 +43,7 @@ def log_gamma_samples(concentration: Tensor, shape: tuple[int, ...]) -> Tensor:
 
 def _proposed(a: Tensor) -> Tensor:
     """Logarithms of gamma variables for concentrations of at least 1."""
-    dtype = {"dtype": float64, "device": a.device}
+    dtype: dict[str, Any] = {"dtype": float64, "device": a.device}
     d = a - 1 / 3
     z = randn(TRIES, *a.shape, **dtype)
     v = (1 + z / (9 * d).sqrt()) ** 3
@@ -77,13 +76,13 @@ class _LogGamma(Function):
 
 def log_slope(a: Tensor, log_y: Tensor, exact: bool) -> Tensor:
     """dlog y/da at the same quantile, in float64; exact: to 13 digits, else to 7."""
-    nodes, weights, drop = _RULES[exact]
+    (nodes, weights), drop = _RULES[exact]
     y = log_y.exp()
     sign, steep = where(y > a, ones_like(a), -ones_like(a)), (1 - y / a).abs()
     width = (2 * drop / (steep + (steep.square() + 2 * drop * y / a.square()).sqrt())).detach()
     width = where(sign > 0, width, (width * (1 + 0.5 * width / a)).minimum(drop + y)).detach()
-    v = width.unsqueeze(-1) * tensor(nodes, dtype=float64, device=a.device)
+    v = width.unsqueeze(-1) * tensor(0.5 * (nodes + 1), dtype=float64, device=a.device)
     a_, y_, sign_ = a.unsqueeze(-1), y.unsqueeze(-1), sign.unsqueeze(-1)
     inside = (sign * (log_y - a.digamma())).unsqueeze(-1) + v / a_
     inside = inside * (sign_ * v - y_ * (sign_ * v / a_).expm1()).exp()
-    return (inside * tensor(weights, dtype=float64, device=a.device)).sum(-1) * width / a
+    return (inside * tensor(0.5 * weights, dtype=float64, device=a.device)).sum(-1) * width / a

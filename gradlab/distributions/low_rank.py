@@ -85,7 +85,8 @@ class LowRankMultivariateNormal(Distribution):
 
     def rsample(self, sample_shape: Any = ()) -> Tensor:
         """Random vectors as a function of the three parameters."""
-        shape, dtype = self._extended(sample_shape), {"dtype": self.loc.dtype, "device": self.loc.device}
+        shape = self._extended(sample_shape)
+        dtype: dict[str, Any] = {"dtype": self.loc.dtype, "device": self.loc.device}
         few = randn(*shape[:-1], self.cov_factor.shape[-1], 1, **dtype)
         return self.loc + (self.cov_factor @ few).squeeze(-1) + self.cov_diag.sqrt() * randn(*shape, **dtype)
 

@@ -65,8 +65,15 @@ def _cauchy(p: Cauchy, q: Cauchy) -> Tensor:
 
 
 @register_kl(ContinuousBernoulli, ContinuousBernoulli)
-def _continuous_bernoulli(p: ContinuousBernoulli, q: ContinuousBernoulli) -> Tensor:
+@register_kl(Beta, ContinuousBernoulli)
+def _continuous_bernoulli(p: Any, q: ContinuousBernoulli) -> Tensor:
     return -p.entropy() - p.mean * q.logits - q.log_prob(full_like(q.logits, 0.0))
+
+
+@register_kl(Uniform, ContinuousBernoulli)
+def _uniform_continuous_bernoulli(p: Uniform, q: ContinuousBernoulli) -> Tensor:
+    found = _continuous_bernoulli(p, q)
+    return where((p.low >= 0) & (p.high <= 1), found, full_like(found, math.inf))
 
 
 @register_kl(LowRankMultivariateNormal, LowRankMultivariateNormal)
@@ -145,6 +152,11 @@ def _normal_laplace(p: Normal, q: Laplace) -> Tensor:
     return distance / q.scale + (2 * q.scale).log() - p.entropy()
 
 
+@register_kl(Bernoulli, Poisson)
+def _bernoulli_poisson(p: Bernoulli, q: Poisson) -> Tensor:
+    return q.rate - p.probs.xlogy(q.rate) - p.entropy()
+
+
 @register_kl(Uniform, Beta)
 def _uniform_beta(p: Uniform, q: Beta) -> Tensor:
     mirrored = Uniform(1 - p.high, 1 - p.low, validate_args=False)
@@ -153,12 +165,20 @@ def _uniform_beta(p: Uniform, q: Beta) -> Tensor:
     return where((p.low >= 0) & (p.high <= 1), found, full_like(found, math.inf))
 
 
+@register_kl(Uniform, Pareto)
+def _uniform_pareto(p: Uniform, q: Pareto) -> Tensor:
+    found = (q.alpha + 1) * _mean_log(p) - q.alpha.log() - q.alpha * q.scale.log() - p.entropy()
+    return where(p.low >= q.scale, found, full_like(found, math.inf))
+
+
 def _infinite(p: Any, q: Any) -> Tensor:
     """p has values where q has none."""
     found = p.mean + q.mean
     return full_like(found, math.inf)
 
 
+kind: Any
+other: Any
 for kind in (Exponential, Gamma, Gumbel, Laplace, Uniform, Beta, Pareto, ContinuousBernoulli, HalfNormal):
     register_kl(kind, Normal)(_to_normal)
 for kind in (Gamma, Beta, Pareto, Uniform, ContinuousBernoulli):

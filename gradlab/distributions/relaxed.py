@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 from gradlab.distributions.classes import Categorical, OneHotCategorical
-from gradlab.distributions.discrete import _Binary, clamped
+from gradlab.distributions.discrete import _Binary, clamped, softplus
 from gradlab.distributions.distribution import Distribution, broadcast
 from gradlab.distributions.gamma import between, from_tiny
 from gradlab.nn.functional import binary_cross_entropy_with_logits
@@ -52,7 +52,7 @@ class RelaxedBernoulli(_Binary):
         self.require((value > 0) & (value < 1), "a value is between 0 and 1")
         log, rest = value.log(), (-value).log1p()
         d = self.logits - self.temperature * (log - rest)
-        return self.temperature.log() + d - 2 * (d.clamp(min=0) + (-d.abs()).exp().log1p()) - log - rest
+        return self.temperature.log() + d - 2 * softplus(d) - log - rest
 
 
 class RelaxedOneHotCategorical(Distribution):
@@ -163,16 +163,16 @@ class ContinuousBernoulli(_Binary):
         return self._log_norm() - binary_cross_entropy_with_logits(logits, value.to(logits.dtype), reduction="none")
 
     def cdf(self, value: Tensor) -> Tensor:
-        """(p^x (1 - p)^(1 - x) + p - 1)/(2p - 1); x in the middle."""
-        far, p, _, _ = self._split()
+        """(p^value (1 - p)^(1 - value) + p - 1)/(2p - 1), value - (2p - 1) · value (1 - value) in the middle."""
+        far, p, _, x = self._split()
         inside = value.clamp(0, 1)
         found = (p**inside * (1 - p) ** (1 - inside) + p - 1) / (2 * p - 1)
-        return where(far, found, inside).clamp(0, 1)
+        return where(far, found, inside - 2 * x * inside * (1 - inside)).clamp(0, 1)
 
     def icdf(self, value: Tensor) -> Tensor:
         """The inverse of `cdf`."""
-        far, p, odds, _ = self._split()
-        return where(far, ((-p + value * (2 * p - 1)).log1p() - (-p).log1p()) / odds, value)
+        far, p, odds, x = self._split()
+        return where(far, ((-p + value * (2 * p - 1)).log1p() - (-p).log1p()) / odds, value + 2 * x * value * (1 - value))
 
     def entropy(self) -> Tensor:
         """-mean · log-odds - log(1 - probs) - the logarithm of the factor."""

@@ -84,7 +84,7 @@ class _Inverse(Transform):
         self.dim_in, self.dim_out, self.bijective = inner.dim_out, inner.dim_in, inner.bijective
 
     @property
-    def sign(self) -> Any:  # type: ignore[override]
+    def sign(self) -> Any:
         """As the other's."""
         return self._inner.sign
 
@@ -135,7 +135,7 @@ class ComposeTransform(Transform):
             self.dim_out = max(self.dim_out + p.dim_out - p.dim_in, p.dim_out)
 
     @property
-    def sign(self) -> Any:  # type: ignore[override]
+    def sign(self) -> Any:
         """The product of theirs."""
         found: Any = 1
         for p in self.parts:

@@ -14,8 +14,10 @@ import numpy as np
 from gradlab.dtype import BOOL, FLOAT32, HALF, INT64
 from gradlab.kernel import Kernel
 from gradlab.op import Op
+from gradlab.ops.order import order_of
 from gradlab.spec import DimensionError, ShapeError, Spec, count
 
+GROUP = 1 << 13  # elements for each place from which on a group's own sum is quicker than addition one by one
 CHUNK = 1 << 18  # elements whose addresses are computed at a time when rows are added up
 
 
@@ -71,7 +73,7 @@ def add_rows(total: Any, places: Any, rows: Any) -> None:
     NumPy's `add.at` is fast on flat arrays only, so element addresses are computed, a block of rows at a time.
     """
     width = total.shape[1]
-    if width >= 64 and len(places) >= 16 * len(total):
+    if width >= 64 and rows.size >= GROUP * len(total):
         add_groups(total, places, rows)
         return
     flat = total.reshape(-1)
@@ -86,7 +88,7 @@ def add_rows(total: Any, places: Any, rows: Any) -> None:
 
 def add_groups(total: Any, places: Any, rows: Any) -> None:
     """The same for few places and wide rows: the rows of each place are summed as a group."""
-    order = np.argsort(places, kind="stable")
+    order = order_of(places, 0, False)
     ends = np.cumsum(np.bincount(places, minlength=len(total))).tolist()
     start = 0
     for to, end in zip(total, ends, strict=True):

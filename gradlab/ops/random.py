@@ -12,7 +12,7 @@ word(i // 2); every float is computed in float64, without contraction to fma, an
     uniform      float64: u = (word(i) >> 11) · 2^-53. float32, float16, bfloat16: u = (h(i) >> 8, 21, 24) · 2^-24, -11, -8: below 1 in the
                  output's own dtype. Result: low + (high - low) · u, at most the largest number of the dtype below `high`.
     normal       Box and Muller, for the pair j = i // 2: with U(n) = (word(n) >> 11) · 2^-53
-                 r = sqrt(-2 log(1 - U(2j))), a = 6.283185307179586 · U(2j + 1): r cos a (i even), r sin a (i odd); mean + std · that.
+                 r = sqrt(-2 log(1 - U(2j))), a = 2π · U(2j + 1): r cos a (i even), r sin a (i odd); mean + std · that.
     integers     low + floor(word(i) · (high - low) / 2^64), the high word of a 64 by 64 bit product: no value is likelier than another
                  by more than 2^-64. A range of 2^64 takes the word itself.
     exponential  -log1p(-U(i)) / rate.
@@ -34,6 +34,8 @@ import numpy as np
 from gradlab.dtype import FLOAT32, FLOAT64, FLOATING, INT64, bfloat16, float16
 from gradlab.kernel import Kernel
 from gradlab.op import Op
+from gradlab.ops.normals import box_muller
+from gradlab.ops.order import first_of, order_of
 from gradlab.spec import ShapeError, Spec, broadcast_shapes
 
 WORD = (1 << 64) - 1
@@ -125,19 +127,6 @@ def uniform_cpu(state: Any, y: Any, *, shape: Any, dtype: Any, offset: int, low:
     in_chunks(y, fill)
 
 
-def box_muller(generator: np.random.Generator, size: int) -> Any:
-    """`size` (or one more) standard normal float64 numbers."""
-    u = generator.random((size + 1) // 2 * 2).reshape(-1, 2)
-    radius = np.subtract(1.0, u[:, 0])
-    np.log(radius, radius)
-    radius *= -2.0
-    np.sqrt(radius, radius)
-    angle = np.multiply(u[:, 1], 2 * math.pi)
-    np.multiply(np.cos(angle), radius, u[:, 0])
-    np.multiply(np.sin(angle, angle), radius, u[:, 1])
-    return u.reshape(-1)
-
-
 def normal_cpu(state: Any, y: Any, *, shape: Any, dtype: Any, offset: int, mean: float, std: float) -> None:
     generator = stream(state, offset)
 
@@ -189,7 +178,7 @@ def exponential_cpu(state: Any, y: Any, *, shape: Any, dtype: Any, offset: int, 
 
 
 def permutation_cpu(state: Any, y: Any, *, shape: tuple[int], dtype: Any, offset: int) -> None:
-    np.copyto(y, np.argsort(raw(stream(state, offset), shape[0]), kind="stable"), casting="unsafe")
+    np.copyto(y, order_of(raw(stream(state, offset), shape[0]), 0, False), casting="unsafe")
 
 
 def kernel(name: str) -> Kernel:
@@ -340,7 +329,7 @@ def multinomial_cpu(weights: Any, state: Any, y: Any, *, samples: int, replaceme
     else:
         waiting = np.full(rows.shape, np.inf)
         np.divide(-np.log1p(-generator.random(rows.shape)), rows, out=waiting, where=rows > 0)
-        found = np.argsort(waiting, -1, kind="stable")[:, :samples]
+        found = first_of(waiting, -1, samples, False)
     y[...] = found.reshape(y.shape)
 
 

@@ -10,6 +10,7 @@ from gradlab.dtype import FLOAT32, FLOAT64, FLOATING, INT64
 from gradlab.kernel import Kernel, Reduction
 from gradlab.op import Op
 from gradlab.ops.movement import cat
+from gradlab.ops.order import order_of, place_of
 from gradlab.ops.reduce import at_indices, reduced, reduced_nonempty, share
 from gradlab.spec import ShapeError, Spec, count, reduced_shape
 
@@ -201,11 +202,13 @@ def median_rule(x: Spec, *, dim: int, keepdim: bool, pass_nan: bool) -> tuple[Sp
 
 def median_places(x: Any, pass_nan: bool) -> Any:
     """Along the last dimension (kept with size 1): where the lower median is, or the first NaN; `pass_nan` counts numbers only."""
-    order = np.argsort(x, axis=-1, kind="stable")  # NaN comes last
     n = x.shape[-1]
     if x.dtype not in FLOATING:
-        return order[..., (n - 1) // 2, None]
+        return place_of(x, (n - 1) // 2)
     numbers = (x == x).sum(-1, keepdims=True)  # noqa: PLR0124 - what is not NaN
+    if (numbers == n).all():
+        return place_of(x, (n - 1) // 2)
+    order = order_of(x, -1, False)  # NaN comes last
     middle = (numbers - 1) // 2
     middle = np.maximum(middle, 0) if pass_nan else np.where(numbers < n, numbers, middle)
     return np.take_along_axis(order, middle, -1)

@@ -9,25 +9,12 @@ from typing import Any
 
 import numpy as np
 
-from gradlab.dtype import BOOL, FLOAT32, FLOAT64, FLOATING, HALF, INT64
+from gradlab.dtype import BOOL, FLOAT64, FLOATING, INT64
 from gradlab.kernel import Kernel
 from gradlab.op import Op
+from gradlab.ops.order import first_of, order_of, pick, wide
 from gradlab.ops.scatter import gather_backward
 from gradlab.spec import ShapeError, Spec, count
-
-
-def wide(x: Any) -> Any:
-    """Half types as float32, which holds them exactly: NumPy sorts those faster."""
-    return x.astype(FLOAT32) if x.dtype in HALF else x
-
-
-def order_of(x: Any, dim: int, descending: bool) -> Any:
-    """Where the elements come from in the stable order along `dim`."""
-    x = wide(x)
-    if not descending:
-        return np.argsort(x, axis=dim, kind="stable")
-    found = np.flip(np.argsort(np.flip(x, dim), axis=dim, kind="stable"), dim)
-    return x.shape[dim] - 1 - found
 
 
 def to_origin(g_values: Any, indices: Any, x_spec: Spec, dim: int) -> Any:
@@ -41,9 +28,8 @@ def sort_rule(x: Spec, *, dim: int, descending: bool) -> tuple[Spec, Spec]:
 
 
 def sort_cpu(x: Any, values: Any, indices: Any, *, dim: int, descending: bool) -> None:
-    found = order_of(x, dim, descending)
-    indices[...] = found
-    values[...] = np.take_along_axis(x, found, dim)
+    indices[...] = order_of(x, dim, descending)
+    pick(x, indices, dim, values)
 
 
 sort = Op("sort", sort_rule, params=("dim", "descending"), outputs=("values", "indices"), cpu=sort_cpu, exact=True,
@@ -72,9 +58,8 @@ def topk_cpu(x: Any, values: Any, indices: Any, *, k: int, dim: int, largest: bo
                 np.put_along_axis(rest, found[..., None], worst, -1)
             values[...] = np.take_along_axis(x, indices, dim)
             return
-    found = np.take(order_of(x, dim, largest), np.arange(k), axis=dim)
-    indices[...] = found
-    values[...] = np.take_along_axis(x, found, dim)
+    indices[...] = first_of(x, dim, k, largest)
+    pick(x, indices, dim, values)
 
 
 topk = Op("topk", topk_rule, params=("k", "dim", "largest"), outputs=("values", "indices"), cpu=topk_cpu, exact=True,
@@ -122,7 +107,10 @@ def unique_cpu(x: Any, *, dim: int | None, consecutive: bool) -> Any:
     keys = wide(rows)
     size = len(rows)
     # an order in which equal rows are neighbours: by the first column, then the second, …
-    order = np.arange(size) if consecutive or not keys.shape[1] else np.lexsort(keys.T[::-1])
+    if consecutive or not keys.shape[1]:
+        order = np.arange(size)
+    else:
+        order = order_of(keys[:, 0], 0, False) if keys.shape[1] == 1 else np.lexsort(keys.T[::-1])
     ordered = keys[order]
     first = np.ones(size, bool)
     first[1:] = (ordered[1:] != ordered[:-1]).any(1)

@@ -6,6 +6,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from gradlab.optim import lr_scheduler as lr_scheduler
+from gradlab.optim.adafactor import Adafactor as Adafactor
 from gradlab.optim.adam import Adam as Adam, AdamW as AdamW
 from gradlab.optim.adam_variants import Adamax as Adamax, NAdam as NAdam, RAdam as RAdam
 from gradlab.optim.adaptive import (

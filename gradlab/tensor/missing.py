@@ -153,7 +153,6 @@ MODULES = {
     },
     "gradlab.optim": {
         "SparseAdam": "use Adam: gradients are dense here",
-        "Adafactor": "use AdamW",
         "lr_find": "try rates from 1e-5 up by hand and take one where the loss still falls",
     },
     "gradlab.distributions": {

@@ -103,7 +103,7 @@ def kthvalue(
     size = input._array.shape[dim] if input._array.shape else 1
     if not 1 <= k <= size:
         raise RuntimeError(f"kthvalue: k={k} is not one of 1 to {size} (dimension {dim} of shape {input._array.shape})")
-    values, indices = sort(input, dim)
+    values, indices = _along(_topk, input, dim, k=whole(k), largest=False)
     result = _one(values, indices, dim, whole(k) - 1, keepdim)
     return result if out is None else into("kthvalue", out, result, (input,))
 

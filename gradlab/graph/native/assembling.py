@@ -57,7 +57,7 @@ def assembled(line: Line, relative: Mapping[int, Place], leaving: set[int]) -> d
             continue
         start, dim = 0, call.params["dim"]
         for x in call.inputs:
-            p, whole = relative[x.id], place_of(y.id, y.spec)
+            p, whole = relative[x.id], relative[y.id]
             shift = start * whole.strides[dim] * whole.dtype.itemsize
             start += p.shape[dim]
             maker = makers.get(p.base)

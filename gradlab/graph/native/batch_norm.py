@@ -148,8 +148,7 @@ def convolution_batch_norm(call: Call, ctx: Lowering) -> list[TaskSpec]:
     n = _norm(ctx, x, call.inputs[3:], y, statistics, call.params["eps"], call.op.name == "convolution_batch_norm_relu")
     last = _last((n.y, n.x, n.other))
     made = forward(call.inputs[:3], x, call.params, ctx, recording=True)
-    if made.records is None:
-        return [*made.tasks, *_tasks(n, ctx)]
+    assert made.records is not None
     return [*made.tasks, _statistics(n, made.records, made.units), _normal(n, last)]
 
 

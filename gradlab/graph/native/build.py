@@ -27,14 +27,16 @@ EXACT, FUSED = "-ffp-contract=off", "-ffp-contract=fast"
 # nothing to gain from the rest, which takes it as long again; some loops are as fast with vectors and nothing else.
 LOOPS, VECTORS, BY_HAND = ("-O3",), ("-O2", "-ftree-vectorize"), ("-O2",)
 TUNING = {
-    **dict.fromkeys(("avg_pool.cpp", "batch_norm.cpp", "conv_dw.cpp", "cross_entropy.cpp", "max_pool.cpp", "softmax.cpp"), VECTORS),
-    **dict.fromkeys(("normalise.cpp", "normalise_backward.cpp", "pooled.cpp"), VECTORS),
-    **dict.fromkeys(("attention.cpp", "attention_backward.cpp", "conv.cpp", "gemm.cpp", "gemm_double.cpp", "movement.cpp"), BY_HAND),
-    **dict.fromkeys(("pool.cpp", "watch.cpp", "winograd.cpp", "winograd_dw.cpp", "winograd_tall.cpp", "winograd_dw_tall.cpp"), BY_HAND),
+    **dict.fromkeys(("avg_pool.cpp", "batch_norm.cpp", "cross_entropy.cpp", "max_pool.cpp", "softmax.cpp"), VECTORS),
+    **dict.fromkeys(("depthwise.cpp", "direct.cpp", "normalise.cpp", "normalise_backward.cpp", "pooled.cpp"), VECTORS),
+    **dict.fromkeys(("attention.cpp", "attention_backward.cpp", "gemm.cpp", "gemm_double.cpp", "movement.cpp"), BY_HAND),
+    **dict.fromkeys(("gru.cpp", "lstm.cpp", "lstm_step.cpp"), BY_HAND),
+    **dict.fromkeys(("direct_dw.cpp", "planes.cpp", "pool.cpp", "watch.cpp"), BY_HAND),
+    **dict.fromkeys(("winograd.cpp", "winograd_dw.cpp", "winograd_tall.cpp", "winograd_dw_tall.cpp"), BY_HAND),
 }
 ALWAYS = ("pool.cpp", "watch.cpp")  # what any program needs soon
 # The dearest to compile begin first.
-DEAREST = ("gemm.cpp", "conv_dw.cpp", "conv.cpp", "winograd_dw.cpp", "winograd.cpp", "attention_backward.cpp", "attention.cpp")
+DEAREST = ("gemm.cpp", "direct_dw.cpp", "direct.cpp", "winograd_dw.cpp", "winograd.cpp", "attention_backward.cpp", "attention.cpp")
 
 
 @functools.cache

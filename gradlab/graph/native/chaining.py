@@ -18,11 +18,10 @@ from gradlab.graph.native.caches import caches
 from gradlab.graph.native.fusion import Unit
 from gradlab.graph.native.lower import TaskSpec
 from gradlab.graph.native.place import ARENA, OWN, RESERVED, SCRATCH, STATUS, Place
+from gradlab.graph.native.traffic import Sizes, Traffic
 
-LONGEST = 64  # tasks between the first and the last of a chain
+LONGEST = 256  # tasks between the first and the last of a chain
 PATIENCE = 8  # tasks in between, one after the other
-SECOND, THIRD = 0.75, 0.5  # parts of the caches that a program may count on
-FAR = 9  # how much longer than from the third-level cache a byte takes from memory, compared with the second-level cache
 WORTH = 1 << 21  # bytes that a thread need not fetch from the third-level cache: some 5 microseconds
 EVEN = 0.85  # of the threads' time that has to be used where the last images do not occupy all of them
 
@@ -46,12 +45,17 @@ class Access(NamedTuple):
     written: bool
 
 
-Sizes = dict[tuple[tuple[int, int], int], int]  # by the base and where in it
+class Walk(NamedTuple):
+    """A value that tasks of a chain touch image by image, all of it: the bytes of an image, the first and the last of these tasks."""
+
+    step: int
+    first: int
+    last: int
 
 
 class Block(NamedTuple):
     """Steps number first..last of a program. links: those of the chain; before, after: the others. chunk: how many images at a
-    time; least: the fewest that gain half as much. local: of values that only the chain touches the bytes of an image."""
+    time; least: the fewest that gain half as much. walked: by base; local: those that nobody else touches."""
 
     first: int
     last: int
@@ -63,7 +67,8 @@ class Block(NamedTuple):
     least: int
     threads: int
     gain: float
-    local: dict[int, int]
+    walked: dict[int, Walk]
+    local: set[int]
 
 
 def enabled() -> bool:
@@ -99,12 +104,30 @@ def _extent(a: Access, images: int) -> int:
     return a.high - a.low - a.step * (images - 1)
 
 
+class _Touched:
+    """Accesses by what they touch."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[int, int], list[Access]] = defaultdict(list)
+
+    def add(self, accesses: Sequence[Access]) -> None:
+        for a in accesses:
+            self._found[a.space].append(a)
+
+    def meet(self, accesses: Sequence[Access]) -> bool:
+        """Whether it matters which comes first."""
+        return any(conflict(a, b) for b in accesses for a in self._found.get(b.space, ()))
+
+    def meet_by_image(self, accesses: Sequence[Access], images: int) -> bool:
+        """Whether that matters for images of the same number alone."""
+        return all(image_by_image(a, b, images) for b in accesses for a in self._found.get(b.space, ()) if conflict(a, b))
+
+
 class Search:
     """Finds chains. outputs: the bases of results, in which tasks may write besides intermediate values."""
 
     def __init__(self, items: Sequence[Item], units: Sequence[Unit], places: dict[int, Place], outputs: range, threads: int) -> None:
         self._items, self._units, self._places, self._outputs, self._threads = items, units, places, outputs, threads
-        self._near, self._far = SECOND * caches().second, THIRD * caches().third
         self._accesses: dict[int, list[Access]] = {}
         self._written: dict[int, list[tuple[int, int, int]]] = {}
         self._touching: dict[int, set[int]] = defaultdict(set)  # base -> steps
@@ -130,8 +153,11 @@ class Search:
         return found
 
     def _starts(self, i: int) -> bool:
+        """Whether a chain may begin with a step: a task that touches more than stays in a cache anyway."""
         task = self._items[i].task
-        return task is not None and task.along is not None and task.along.images > 1 and not self._bars(i)
+        if task is None or task.along is None or task.along.images < 2:
+            return False
+        return task.along.images * sum(task.along.steps) > caches().second and not self._bars(i)
 
     def _bars(self, i: int) -> bool:
         """Whether a step stays where it is: one that may stop the run, or that writes what outlives it."""
@@ -174,101 +200,78 @@ class Search:
     def _grown(self, start: int, ends: set[int]) -> Block | None:
         """The chain that begins with a task, as long as that gains."""
         links, before, after = [start], list[int](), list[int]()
+        linked, later = _Touched(), _Touched()  # what those that come in the chain or behind it touch
+        linked.add(self._of(start))
+        traffic = Traffic(self._images(start), caches())
+        traffic.add(*self._sizes(start))
         best: Block | None = None
         for i in range(start + 1, min(len(self._items), start + LONGEST)):
             if i - links[-1] > PATIENCE or self._bars(i):
                 break
-            if self._joins(i, links, after):
-                block = self._measured([*links, i], before, after, ends)
+            own = self._of(i)
+            if self._images(i) == self._images(start) and not later.meet(own) and linked.meet_by_image(own, self._images(start)):
+                traffic.add(*self._sizes(i))
+                block = self._measured([*links, i], before, after, traffic, ends)
                 if block is None or block.gain <= (best.gain if best is not None else 0):
                     break
                 best = block
                 links.append(i)
-            elif any(conflict(a, b) for j in (*links, *after) for a in self._of(j) for b in self._of(i)):
+                linked.add(own)
+            elif linked.meet(own) or later.meet(own):
                 after.append(i)
+                later.add(own)
             else:
                 before.append(i)
         return best if best is not None and best.gain >= WORTH else None
 
-    def _joins(self, i: int, links: list[int], after: list[int]) -> bool:
-        along, first = self._items[i].task.along, self._items[links[0]].task.along  # type: ignore[union-attr]
-        if along is None or first is None or along.images != first.images:
-            return False
-        own = self._of(i)
-        if any(conflict(a, b) for j in after for a in self._of(j) for b in own):
-            return False
-        pairs = ((a, b) for j in links for a in self._of(j) for b in own)
-        return all(image_by_image(a, b, along.images) for a, b in pairs if conflict(a, b))
+    def _images(self, i: int) -> int:
+        task = self._items[i].task
+        return task.along.images if task is not None and task.along is not None else 0
 
     # ------------------------------------------------------------ what it gains
 
-    def _measured(self, links: list[int], before: list[int], after: list[int], ends: set[int]) -> Block | None:
-        """The chain with as many images at a time as move the least bytes into the cache."""
+    def _measured(self, links: list[int], before: list[int], after: list[int], traffic: Traffic, ends: set[int]) -> Block | None:
+        """The chain with as many images at a time as is best."""
         tasks = [self._items[i].task for i in links]
         along = [t.along for t in tasks if t is not None and t.along is not None]
         images, together = along[0].images, math.lcm(*(a.together for a in along))
         threads = min(self._threads, sum(t.widest for t in tasks if t is not None))
-        local = self._local(links, images, ends)
-        sizes: list[tuple[Sizes, int]] = []
-        for i in links:
-            stepped, shared = Sizes(), Sizes()
-            for a in self._of(i):
-                size = min(a.step, _extent(a, images)) if a.step else a.high - a.low
-                into, key = stepped if a.step else shared, (a.space, a.low)
-                into[key] = max(size, into.get(key, 0))
-            sizes.append((stepped, sum(shared.values())))
-        apart = self._moved(sizes, images, -(-images // threads), threads, {})
-        gains = {n: apart - self._moved(sizes, images, n, threads, local) for n in _chunks(images, together, threads)}
+        walked = self._walked(links, images)
+        local = {base for base in walked if self._touching[base].issubset(links) and base not in ends}
+        apart = traffic.cost(-(-images // threads), threads)
+        gains = {n: apart - traffic.cost(n, threads, local) for n in _chunks(images, together, threads)}
         if not gains:
             return None
         chunk = max(gains, key=lambda n: gains[n])
         least = min(n for n, gain in gains.items() if n == chunk or 2 * gain >= gains[chunk])
         inside = [j for j in before if j < links[-1]], [j for j in after if j < links[-1]]
-        return Block(links[0], links[-1], inside[0], links, inside[1], images, chunk, least, threads, gains[chunk], local)
+        return Block(links[0], links[-1], inside[0], links, inside[1], images, chunk, least, threads, gains[chunk], walked, local)
 
-    def _local(self, links: list[int], images: int, ends: set[int]) -> dict[int, int]:
-        """Of values that only these tasks touch, image by image, the bytes of an image."""
-        steps: dict[int, int] = {}
-        own = set(links)
+    def _sizes(self, i: int) -> tuple[Sizes, int]:
+        """Bytes that a task touches of an image, and those that all images share."""
+        stepped, shared = Sizes(), Sizes()
+        for a in self._of(i):
+            size = min(a.step, _extent(a, self._images(i))) if a.step else a.high - a.low
+            into, key = stepped if a.step else shared, (a.space, a.low)
+            into[key] = max(size, into.get(key, 0))
+        return stepped, sum(shared.values())
+
+    def _walked(self, links: list[int], images: int) -> dict[int, Walk]:
+        """The intermediate values that these tasks touch image by image, and no others between them."""
+        found: dict[int, Walk] = {}
+        others = set[int]()
         for i in links:
             for a in self._of(i):
                 base = a.space[0]
-                if base > OWN or base in ends or not self._touching[base] <= own:
+                if base > OWN:
                     continue
+                walk = found.setdefault(base, Walk(a.step, i, i))
                 inside = a.step > 0 and 0 <= a.low and a.low + _extent(a, images) <= a.step
-                steps[base] = a.step if inside and steps.get(base, a.step) == a.step else -1
-        return {base: step for base, step in steps.items() if step > 0}
-
-    def _moved(self, sizes: list[tuple[Sizes, int]], images: int, chunk: int, threads: int, local: dict[int, int]) -> float:
-        """What it costs a thread to fetch all that the tasks touch, with so many images at a time; in bytes from the third-level cache."""
-        far = self._far / threads
-
-        def cost(since: float) -> int:
-            """Of a byte between whose uses so many others are touched."""
-            return 0 if since <= self._near else 1 if since <= far else 1 + FAR
-
-        first, last = Sizes(), Sizes()  # when a place is touched
-        for k, (stepped, _) in enumerate(sizes):
-            first, last = dict.fromkeys(stepped, k) | first, last | dict.fromkeys(stepped, k)
-        shared = sum(size for _, size in sizes)
-        every = {key: size for stepped, _ in sizes for key, size in stepped.items()}
-        outside = sum(size for (space, _), size in every.items() if space[0] not in local)
-        inside = (sum(n for key, n in every.items() if key[0][0] in local and first[key] <= k <= last[key]) for k in range(len(sizes)))
-        again = cost(chunk * (outside + max(inside)) + shared)  # of what the next images find there
-        each = images / threads
-        total = shared * (cost(math.inf) + again * max(each / chunk - 1, 0))
-        for k, (stepped, _) in enumerate(sizes):
-            for key, size in stepped.items():
-                if first[key] < k:
-                    i = max(j for j in range(k) if key in sizes[j][0])
-                    between = {other: n for s, _ in sizes[i + 1 : k] for other, n in s.items()}
-                    # Read in the order in which it was written: of the first and the last task together as much as one of them touches.
-                    ends = max(chunk * sum(s.values()) + n for s, n in (sizes[i], sizes[k]))
-                    price = cost(ends + chunk * sum(between.values()) + sum(n for _, n in sizes[i + 1 : k]))
-                else:
-                    price = again if key[0][0] in local else cost(each * size)
-                total += price * each * size
-        return total
+                if not inside or walk.step != a.step:
+                    others.add(base)
+                found[base] = walk._replace(last=i)
+        between = set(range(links[0], links[-1])).difference(links)
+        return {base: walk for base, walk in found.items() if base not in others and not between & self._touching[base]}
 
 
 def _chunks(images: int, together: int, threads: int) -> list[int]:

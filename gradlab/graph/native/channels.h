@@ -1,5 +1,5 @@
-// Images whose channels come last, as rows of whole vectors: a row is as many pixels as it takes to end with a vector, and some more where
-// channels are few. What belongs to the channels is spread along a row.
+// Images whose channels come last, as rows of whole vectors: a row is as many pixels as it takes to end with a vector. What belongs to the
+// channels is spread along a row.
 #ifndef GRADLAB_CHANNELS_H
 #define GRADLAB_CHANNELS_H
 
@@ -7,8 +7,7 @@
 
 namespace {
 
-constexpr int64_t LONG = 8 * L;  // floats of a row, at least: sums of so many vectors do not wait for one another
-constexpr int TOGETHER = 4;      // rows that are read together
+constexpr int TOGETHER = 8;  // rows that are added up together
 
 // Loads what a compiler would load on a condition alone: memory that is asked for late is waited for.
 inline void at_once(V& v) {
@@ -21,7 +20,7 @@ inline void at_once(V& v) {
 
 inline int64_t row_of(int64_t channels) {
   int64_t wide = channels;
-  while (wide % L != 0 || wide < LONG) wide *= 2;
+  while (wide % L != 0) wide *= 2;
   return wide;
 }
 
@@ -62,18 +61,29 @@ template <typename F> inline __attribute__((always_inline)) void mapped(const fl
   }
 }
 
-// N sums along the columns of the rows: `of` gives what the elements at some places add to each.
+template <int N, int COUNT = TOGETHER> inline V added(const V (*f)[N], int n) {
+  if constexpr (COUNT == 1) return f[0][n];
+  else return added<N, COUNT / 2>(f, n) + added<N, COUNT / 2>(f + COUNT / 2, n);
+}
+
+// N sums along the columns of the rows: `of` gives what the elements at some places add to each. The rows that come next are fetched in the
+// order of memory, which the processor would not find out by itself.
 template <int N, typename F>
 inline __attribute__((always_inline)) void totals(const float* x, const float* other, int64_t floats, int64_t wide, float* sums, F of) {
   std::memset(sums, 0, sizeof(float) * size_t(N * wide));
   int64_t at = 0;
   for (; at + TOGETHER * wide <= floats; at += TOGETHER * wide)
     for (int64_t j = 0; j < wide; j += L) {
+      const int64_t next = at + TOGETHER * (wide + j);
       V found[TOGETHER][N];
-#pragma GCC unroll 4
-      for (int k = 0; k < TOGETHER; ++k) of(load(x + at + k * wide + j), load(other + at + k * wide + j), j, found[k]);
+#pragma GCC unroll 8
+      for (int k = 0; k < TOGETHER; ++k) {
+        __builtin_prefetch(x + next + k * L);
+        if (other != x) __builtin_prefetch(other + next + k * L);
+        of(load(x + at + k * wide + j), load(other + at + k * wide + j), j, found[k]);
+      }
 #pragma GCC unroll 2
-      for (int n = 0; n < N; ++n) store(sums + n * wide + j, load(sums + n * wide + j) + ((found[0][n] + found[1][n]) + (found[2][n] + found[3][n])));
+      for (int n = 0; n < N; ++n) store(sums + n * wide + j, load(sums + n * wide + j) + added<N>(found, n));
     }
   for (int64_t j = 0; at < floats; at += L, j = j + L < wide ? j + L : 0) {
     const int64_t left = floats - at < L ? floats - at : L;

@@ -30,6 +30,11 @@ TEXT = [
 ]  # fmt: skip
 
 
+def refusing(unit: Unit) -> Call | None:
+    """The call of several in one kernel that may refuse an index."""
+    return next((c for c in unit.calls if c.op.name in MAY_FAIL), None)
+
+
 def is_early(call: Call, relative: Mapping[int, Place], given: set[int]) -> bool:
     """Whether all that a call checks is known before the first call; given: the values of the program's inputs."""
     if call.op.name not in LIMIT or not isinstance(call.inputs[1], Value):

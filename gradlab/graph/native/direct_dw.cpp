@@ -10,7 +10,7 @@ thread_local Scratch place_scratch;
 enum Way { OUTPUTS, CHANNELS, PIXELS, APART };
 
 constexpr int64_t ROOM = 1 << 16;       // floats of a laid band: a quarter of the second-level cache
-constexpr int64_t FEW = (1 << 13) / P;  // pixels of a band: a panel of as many of dy stays in the first-level cache
+constexpr int64_t FEW = (1 << 14) / P;  // pixels of a band: few enough for a panel of dy to stay near
 constexpr int64_t MANY = 1 << 11;       // of PIXELS, which reads dy seldom
 constexpr int64_t SUMS = 1 << 9;        // sums of a group that stay in the first-level cache as a vector each
 
@@ -69,16 +69,17 @@ struct Part {
     }
     const double met = double(s.sy * s.sx * channels), made = double(outputs);  // elements that are laid, for each group
     const int64_t of_x = fold ? s.kh * up(s.kw * channels, L) : places * up(channels, L), of_y = up(outputs, L), sums = places * channels * outputs;
-    const double turn = 5, copy = 1;  // vectors of dy, x
+    const double turn = 4, copy = 1;  // vectors of dy, x
     const double to_outputs = y_last() ? (outputs % L == 0 ? 0 : copy * made / L) : turn * double(of_y);
-    const double to_channels = x_last() ? copy * met / L : channels < L ? 1.5 * met : turn * met / L;
+    const double to_channels = x_last() ? copy * met / L : channels < L ? met : turn * met / L;
     const double putting = double(sums * s.blocks) / double(s.y.n * s.y.h * s.y.w);
     const double by_outputs = 0.5 * double(places * channels * of_y) + copy * met / L + to_outputs + 0.3 * putting;
-    const double by_channels = 0.5 * double(of_x * outputs) + to_channels + 1.5 * putting;
+    const int64_t loads = up(of_x, 2) * outputs + 2 * of_x, steps = of_x * outputs;  // of which the processor does two at a time
+    const double by_channels = 0.6 * double(steps > loads ? steps : loads) + to_channels + 1.5 * putting;
     if (by_channels < by_outputs) way = CHANNELS;
     if (s.sx > 1 || s.y.w < L || sums > SUMS) return;
     const double to_x = x_last() ? turn * double(s.sy * up(channels, L)) : 25 / double(s.y.w) * met, to_y = y_last() ? turn * double(of_y) : 0;
-    const double by_pixels = 0.65 * double(up(s.y.w, L) * sums) / double(s.y.w) + to_x + to_y;
+    const double by_pixels = 0.7 * double(up(s.y.w, L) * sums) / double(s.y.w) + to_x + to_y;
     if (by_pixels < (by_channels < by_outputs ? by_channels : by_outputs)) way = PIXELS;
   }
 
@@ -246,14 +247,14 @@ struct Work {
       rows(VECTORS, q.places, 1, {b.images, b.tall, b.broad, x.step, y.step}, y.at + c, 0, total + c, q.pitch(), 0, Next{place, x.at + c, 0, 1});
   }
 
-  void add(const Band& b) const {
+  void add(const Band& b) {
     const View x = view_of_x(b);
     if (q.way == OUTPUTS) by_outputs(b, x);
     else if (q.way == CHANNELS) by_channels(b, x);
     else if (q.way == PIXELS) by_pixels(b, x);
     else apart(b, x);
+    more = true;
   }
-
   // The sums, to their places in dw [outputs, channels of a group, places].
   void put(float* dw) const {
     const int64_t depth = q.given * q.places, many = q.channels * q.places, pitch = q.pitch();
@@ -314,7 +315,6 @@ GRADLAB_KERNEL gradlab_direct_dw(char** p, const int64_t* v, int part, int parts
     for (int64_t u = units * block / s.blocks; u < units * (block + 1) / s.blocks; ++u) {
       const int64_t n = u / (q.bands * q.spans) * q.together, y = u / q.spans % q.bands * q.band, x = u % q.spans * q.span;
       work.add({n, least(q.together, s.y.n - n), y, least(q.band, s.y.h - y), x, least(q.span, s.y.w - x)});
-      work.more = true;
     }
     if (!work.more) std::memset(total, 0, sizeof(float) * size_t(sums));
     work.put((float*)p[0] + block * size);

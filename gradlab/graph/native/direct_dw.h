@@ -34,6 +34,17 @@ struct Run {
   }
 };
 
+// Keeps the compiler from loading a value again for each use.
+inline void in_register(V& v) {
+#if defined(__AVX512F__)
+  asm("" : "+v"(v));
+#elif defined(__x86_64__)
+  asm("" : "+x"(v));
+#elif defined(__aarch64__)
+  asm("" : "+w"(v));
+#endif
+}
+
 // What a row of sums multiplies by.
 enum Kind { NUMBERS, VECTORS };
 
@@ -71,6 +82,7 @@ __attribute__((noinline)) void products(const float* const* rows, const float* b
           V s;
           if (KIND == NUMBERS) s = a[r][i + u * run.a.pixel] - V{};  // the same in every lane: x - 0 is x
           else s = load(a[r] + i + u * run.a.pixel);
+          if (KIND == VECTORS && W > 1) in_register(s);
           if (masked) s = (V)((I)s & own);
 #pragma GCC unroll 4
           for (int w = 0; w < W; ++w) sum[r][w] = fused(s, some[w], sum[r][w]);
@@ -121,7 +133,7 @@ inline Products kernel(Kind kind, int64_t rows, int64_t wide) {
 // Rows [top, top + rows) and columns [left, left + columns) of the planes of image n, `plane` apart; zeros outside.
 inline void planes(const float* x, const Images& s, int64_t n, int64_t top, int64_t rows, int64_t left, int64_t columns, int64_t plane, float* out) {
   const int64_t t0 = left < 0 ? least(-left, columns) : 0, t1 = least(s.w - left, columns) > t0 ? least(s.w - left, columns) : t0;
-  const bool last = s.step[1] == 1 && t1 - t0 >= L && s.step[2] == s.w * s.step[3] && s.step[0] == s.h * s.step[2];
+  const bool last = s.step[1] == 1 && s.step[3] > 1 && t1 - t0 >= L && s.step[2] == s.w * s.step[3] && s.step[0] == s.h * s.step[2];
   for (int64_t c = 0, some; c < s.c; c += some) {  // plane after plane, as they lie; or some together, of which more may be read than there are
     some = last ? least(L, s.c - c) : 1;
     const float* in = x + n * s.step[0] + c * s.step[1] + top * s.step[2] + left * s.step[3];

@@ -7,7 +7,7 @@ from typing import NamedTuple
 
 from gradlab.graph.ir import Call
 from gradlab.graph.native import winograd
-from gradlab.graph.native.geometry import Geometry, geometry, images
+from gradlab.graph.native.geometry import Geometry, geometry, images, sampled
 from gradlab.graph.native.lower import Lowering, TaskSpec, lowers, widest
 from gradlab.graph.native.place import Place
 
@@ -42,29 +42,13 @@ def divided(dy: Place, dw: Place, groups: int) -> Parts:
     return Parts(max(1, min(-(-PIECES // math.prod(parts)), pixels // LEAST, SUMS // dw.size)), *parts)
 
 
-def _sampled(x: Place, kernel: tuple[int, ...], g: Geometry) -> tuple[Place, Geometry]:
-    """Images of which a kernel of one row or column meets every stride-th row or column alone: just those."""
-    for d in (0, 1):
-        step, before, size = g.stride[d], g.padding[d], x.shape[2 + d]
-        first = -before % step
-        if kernel[d] != 1 or step == 1 or first >= size:
-            continue
-        shape, strides = list(x.shape), list(x.strides)
-        offset = x.offset + first * strides[2 + d] * x.dtype.itemsize
-        shape[2 + d], strides[2 + d] = -(-(size - first) // step), strides[2 + d] * step
-        x = Place(x.base, offset, tuple(shape), tuple(strides), x.dtype)
-        stride, padding = list(g.stride), list(g.padding)
-        stride[d], padding[d] = 1, -(-before // step)
-        g = Geometry((stride[0], stride[1]), (padding[0], padding[1]), g.dilation, g.groups)
-    return x, g
-
-
 def slope(dw: Place, x: Place, dy: Place, g: Geometry, ctx: Lowering) -> list[TaskSpec]:
     """The tasks: partial sums of blocks of images, then their sum."""
     kernel = dw.shape[2:]
-    x, g = _sampled(x, kernel, g)
+    x, g = sampled(x, kernel, g)
     parts = divided(dy, dw, g.groups)
-    numbers = [*x.shape, *x.strides, *dy.shape, *dy.strides, *kernel, *g.stride, -g.padding[0], -g.padding[1], *g.dilation, g.groups, *parts]
+    first = -g.padding[0], -g.padding[1]
+    numbers = [*x.shape, *x.strides, *dy.shape, *dy.strides, *kernel, *g.stride, *first, *g.dilation, g.groups, *parts]
     partial = dw if parts.blocks == 1 else ctx.scratch(4 * parts.blocks * dw.size)
     work = widest(dy.size * dw.size // dy.shape[1] / 8)
     tasks = [TaskSpec("gradlab_direct_dw", tuple(map(int, numbers)), (partial, x, dy), min(math.prod(parts), work))]
@@ -73,10 +57,11 @@ def slope(dw: Place, x: Place, dy: Place, g: Geometry, ctx: Lowering) -> list[Ta
     return tasks
 
 
+@lowers("convolution_dw")
 def convolution_dw(call: Call, ctx: Lowering) -> list[TaskSpec]:
     """The weight's gradient, from images and the gradient of results, either of them in any order of dimensions."""
     g = geometry(call.params)
     x, dy, dw = images(ctx.place(call.inputs[0])), images(ctx.place(call.inputs[1])), images(ctx.dense(call.outputs[0]))
-    if winograd.fits_slope(x, dy, dw.shape[2:], g.stride, g.dilation, g.groups):
+    if winograd.fits(x, dy, dw.shape[2:], g.stride, g.dilation, g.groups):
         return winograd.slope(dw, x, dy, (-g.padding[0], -g.padding[1]), ctx)
     return slope(dw, x, dy, g, ctx)

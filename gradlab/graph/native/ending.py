@@ -52,7 +52,7 @@ def end(units: Sequence[Unit], relative: dict[int, Place], leaving: set[int]) ->
         work = _fits(u.calls[0], units[j], relative, alone, wanted)
         if work is None or any(makers.get(relative[n].base, -1) >= i for n in units[j].reads() if relative[n].base != made):
             continue
-        over = {work.beside.id: [relative[x.id].base for x in work.inputs]} if work.beside is not None else {}
+        over = {work.beside.id: [x.id for x in work.inputs if _apart(x, relative)]} if work.beside is not None else {}
         outside = list(dict.fromkeys(n for n in (*u.reads(), *units[j].reads()) if relative[n].base != made))
         calls, values = [*u.calls, *units[j].calls], u.values | units[j].values
         found[i] = Unit(calls, False, values, True, outside=outside, over=over, ending=work)
@@ -111,8 +111,7 @@ def _fits(product: Call, loop: Unit, relative: dict[int, Place], alone: bool, wa
 
 def _alike(x: Value, made: Value, relative: dict[int, Place]) -> bool:
     """Whether a value's elements lie in memory as those of the product do."""
-    place = relative[x.id]
-    return x.spec.dtype == FLOAT32 and math.prod(x.spec.shape) == math.prod(made.spec.shape) and place.contiguous and place.offset == 0
+    return x.spec.dtype == FLOAT32 and math.prod(x.spec.shape) == math.prod(made.spec.shape) and relative[x.id].contiguous
 
 
 def lower_ended(unit: Unit, ctx: Lowering) -> list[TaskSpec]:

@@ -21,14 +21,14 @@ from gradlab.graph.ir import Call, Value
 from gradlab.graph.memory import arena
 from gradlab.graph.native import build, chaining, lowerings as lowerings
 from gradlab.graph.native.chaining import Item
-from gradlab.graph.native.checks import check
+from gradlab.graph.native.checks import check, refusing
 from gradlab.graph.native.expanding import expanded
 from gradlab.graph.native.joining import lower_joined
 from gradlab.graph.native.layout import FIRST, Arranged, arrange
 from gradlab.graph.native.loops import Loop, lower_loop, why_not_elementwise
 from gradlab.graph.native.lower import LOWER, Lowering, TaskSpec, Unsupported
 from gradlab.graph.native.movements import copy
-from gradlab.graph.native.place import ARENA, OWN, RESERVED, Place, own_base
+from gradlab.graph.native.place import ARENA, OWN, RESERVED, Place, own_base, place_of
 from gradlab.graph.native.products import operand_of
 from gradlab.graph.native.replanning import Chain, chained
 from gradlab.graph.native.table import Table, kernels
@@ -79,7 +79,7 @@ class NativeExecutable:
                 items.append(Item(i, call, None))
                 self.report.append(Step("numpy", [call], (), _why_numpy(call)))
             else:
-                items += [Item(i, None if unit.loop or unit.joined else call, task) for task in found]
+                items += [Item(i, refusing(unit) if unit.loop or unit.joined else call, task) for task in found]
                 self.report.append(Step(kind, unit.calls, [task.kernel for task in found]))
         steps: list[Item | Chain | Callable[[], None]] = [*checks, *self._ordered(items)]
         for number, target in arranged.copies:
@@ -312,6 +312,10 @@ class NativeExecutable:
         self._status[:] = 0
         call = self._calls[task]
         assert call is not None
+        for v in call.outputs:  # that of a part of a kernel has no place
+            if v.id not in self.arranged.places:
+                self.arranged.places[v.id] = place_of(len(self._base_arrays), v.spec)
+                self._base_arrays.append(np.empty(v.spec.shape, v.spec.dtype))
         self._base_arrays[FIRST : FIRST + self._dynamic] = self._objects
         self._numpy_step(call)()
         raise RuntimeError(f"{call.op.name}: a value was refused by the compiled program, but not by the row itself")

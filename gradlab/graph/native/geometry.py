@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, NamedTuple
 
 from gradlab.dtype import FLOAT32
@@ -42,6 +41,18 @@ def images(place: Place) -> Place:
     return place
 
 
-def kernel_places(kernel: Sequence[int]) -> list[Pair]:
-    """Rows and columns of a kernel's places."""
-    return [(y, x) for y in range(kernel[0]) for x in range(kernel[1])]
+def sampled(x: Place, kernel: tuple[int, ...], g: Geometry) -> tuple[Place, Geometry]:
+    """Images of which a kernel of one row or column meets every stride-th row or column alone: just those."""
+    for d in (0, 1):
+        step, before, size = g.stride[d], g.padding[d], x.shape[2 + d]
+        first = -before % step
+        if kernel[d] != 1 or step == 1 or first >= size:
+            continue
+        shape, strides = list(x.shape), list(x.strides)
+        offset = x.offset + first * strides[2 + d] * x.dtype.itemsize
+        shape[2 + d], strides[2 + d] = -(-(size - first) // step), strides[2 + d] * step
+        x = Place(x.base, offset, tuple(shape), tuple(strides), x.dtype)
+        stride, padding = list(g.stride), list(g.padding)
+        stride[d], padding[d] = 1, -(-before // step)
+        g = Geometry((stride[0], stride[1]), (padding[0], padding[1]), g.dilation, g.groups)
+    return x, g

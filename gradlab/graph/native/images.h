@@ -143,9 +143,12 @@ inline void lay(const float* x, const Images& s, int64_t n, int64_t top, int64_t
 }
 
 // The way back: rows of `columns` pixels into image n from row `top` on, of which the first s.w are wanted.
-inline void lay_back(const float* from, int64_t rows, int64_t columns, int64_t wide, const Images& s, int64_t n, int64_t top, float* y) {
+inline void lay_back(const float* from, int64_t rows, int64_t columns, int64_t wide, const Images& images, int64_t n, int64_t top, float* y) {
+  Images s = images;
+  y += n * s.step[0] + top * s.step[2];
+  if (columns == s.w && s.step[2] == columns * s.step[3]) s.w = columns = rows * columns, rows = rows > 0;  // rows lie behind each other in both
   for (int64_t r = 0; r < rows; ++r, from += columns * wide) {
-    float* out = y + n * s.step[0] + (top + r) * s.step[2];
+    float* out = y + r * s.step[2];
     if (s.step[1] == 1) {
       moved(from, wide, s.w, s.c, out, s.step[3]);
       continue;

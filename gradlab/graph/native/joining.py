@@ -13,6 +13,7 @@ from gradlab.graph.native.fusion import Unit
 from gradlab.graph.native.loops import Loop, cost, function_of, storage
 from gradlab.graph.native.lower import Lowering, TaskSpec, Unsupported
 from gradlab.graph.native.place import Place, place_of
+from gradlab.graph.native.recurrent import Step, step
 from gradlab.graph.native.reductions import NAMES, reduction
 from gradlab.graph.native.walks import alike, dense
 
@@ -44,7 +45,7 @@ def join(units: Sequence[Unit], relative: dict[int, Place], leaving: set[int]) -
         if not {c.outputs[0].id for c in own} & {c.outputs[0].id for c in rest} and _fits(Unit(own, True), u, relative):
             found[at] = Unit(rest, True, found[at].values)
             found[i] = Unit([*own, call], False, u.values, True)
-    return end([u for u in found if u.calls], relative, leaving)
+    return step(end([u for u in found if u.calls], relative, leaving), relative, leaving)
 
 
 def _needed(calls: Sequence[Call], ends: Sequence[int]) -> list[Call]:
@@ -75,6 +76,8 @@ def _fits(loop: Unit, unit: Unit, relative: dict[int, Place]) -> bool:
 
 def lower_joined(unit: Unit, ctx: Lowering) -> list[TaskSpec]:
     """The tasks of a joined unit: the reduction, of an array whose elements are computed when they are asked for; or the product."""
+    if isinstance(unit.ending, Step):
+        return unit.ending.lower(ctx)
     if unit.ending is not None:
         return lower_ended(unit, ctx)
     call = unit.calls[-1]

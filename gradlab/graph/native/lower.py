@@ -62,6 +62,7 @@ class Lowering:
         self.reserved: list[int] = []  # sizes of work space that lives as long as the program, behind the scratch
         self.operands: Counter[Place] = Counter()  # how often a place is the second operand of a product
         self.packed: dict[Place, Place] = {}  # such operands that were packed once for several products
+        self.gates: dict[Place, Place] = {}  # such operands with the panels of each of an LSTM's gates by themselves
 
     def place(self, value: Any) -> Place:
         """Where a value lies. Unsupported for None and numbers."""

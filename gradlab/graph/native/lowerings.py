@@ -4,6 +4,7 @@ from gradlab.graph.native import (
     attention as attention,
     batch_norm as batch_norm,
     conv as conv,
+    direct_slope as direct_slope,
     gru as gru,
     indexing as indexing,
     layouts as layouts,
@@ -21,6 +22,6 @@ from gradlab.graph.native import (
 )
 
 __all__ = [
-    "attention", "batch_norm", "conv", "gru", "indexing", "layouts", "lines", "movements", "optimizers", "products", "random", "reductions",
-    "rowwise", "sorting", "unrolling", "updates", "windows",
+    "attention", "batch_norm", "conv", "direct_slope", "gru", "indexing", "layouts", "lines", "movements", "optimizers", "products",
+    "random", "reductions", "rowwise", "sorting", "unrolling", "updates", "windows",
 ]  # fmt: skip

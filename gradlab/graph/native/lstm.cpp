@@ -1,6 +1,5 @@
 // The LSTM cell, and its derivative. float, rows contiguous.
-#include "runtime.h"
-#include "scalar_math.h"
+#include "cells.h"
 
 // hidden, cell, acts, gates, own, c; parameters: rows, units, then the distance of the rows of gates, own, c
 GRADLAB_KERNEL gradlab_lstm_cell(char** p, const int64_t* v, int part, int parts) {
@@ -9,15 +8,13 @@ GRADLAB_KERNEL gradlab_lstm_cell(char** p, const int64_t* v, int part, int parts
   for (int64_t r = mine.first; r < mine.last; ++r) {
     float *hidden = (float*)p[0] + r * n, *cell = (float*)p[1] + r * n, *acts = (float*)p[2] + r * 4 * n;
     const float *gates = (const float*)p[3] + r * v[2], *own = (const float*)p[4] + r * v[3], *c = (const float*)p[5] + r * v[4];
-#pragma GCC ivdep
-    for (int64_t j = 0; j < n; ++j) {
-      const float i = gradlab::sigmoid(gates[j] + own[j]), f = gradlab::sigmoid(gates[n + j] + own[n + j]);
-      const float g = gradlab::tanh(gates[2 * n + j] + own[2 * n + j]), o = gradlab::sigmoid(gates[3 * n + j] + own[3 * n + j]);
-      const float now = f * c[j] + i * g;
-      acts[j] = i, acts[n + j] = f, acts[2 * n + j] = g, acts[3 * n + j] = o;
-      cell[j] = now;
-      hidden[j] = o * gradlab::tanh(now);
-    }
+    each_vector(n, [=](auto full, int64_t j, int64_t have) {
+      constexpr bool F = decltype(full)::value;
+      const auto sum = [=](int64_t at) { return some<F>(gates + at + j, have) + some<F>(own + at + j, have); };
+      const Lstm found(sum(0), sum(n), sum(2 * n), sum(3 * n), some<F>(c + j, have));
+      put<F>(acts + j, found.i, have), put<F>(acts + n + j, found.f, have), put<F>(acts + 2 * n + j, found.g, have), put<F>(acts + 3 * n + j, found.o, have);
+      put<F>(cell + j, found.cell, have), put<F>(hidden + j, found.hidden, have);
+    });
   }
 }
 
@@ -29,15 +26,12 @@ GRADLAB_KERNEL gradlab_lstm_cell_backward(char** p, const int64_t* v, int part, 
     float *d = (float*)p[0] + r * 4 * n, *dold = (float*)p[1] + r * n;
     const float *dh = (const float*)p[2] + r * v[2], *dc = (const float*)p[3] + r * v[3], *acts = (const float*)p[4] + r * 4 * n;
     const float *c = (const float*)p[5] + r * v[4], *cell = (const float*)p[6] + r * v[5];
-#pragma GCC ivdep
-    for (int64_t j = 0; j < n; ++j) {
-      const float i = acts[j], f = acts[n + j], g = acts[2 * n + j], o = acts[3 * n + j], t = gradlab::tanh(cell[j]);
-      const float k = (1 - t * t) * o * dh[j] + dc[j];
-      d[j] = (1 - i) * i * g * k;
-      d[n + j] = (1 - f) * f * c[j] * k;
-      d[2 * n + j] = (1 - g * g) * i * k;
-      d[3 * n + j] = (1 - o) * o * t * dh[j];
-      dold[j] = k * f;
-    }
+    each_vector(n, [=](auto full, int64_t j, int64_t have) {
+      constexpr bool F = decltype(full)::value;
+      const auto of = [=](const float* at) { return some<F>(at + j, have); };
+      const LstmSlopes found(of(dh), of(dc), of(acts), of(acts + n), of(acts + 2 * n), of(acts + 3 * n), of(c), of(cell));
+      put<F>(d + j, found.i, have), put<F>(d + n + j, found.f, have), put<F>(d + 2 * n + j, found.g, have), put<F>(d + 3 * n + j, found.o, have);
+      put<F>(dold + j, found.old, have);
+    });
   }
 }

@@ -16,6 +16,7 @@ constexpr int MOST = 2;  // vectors of channels whose nine sums fit into registe
 #else
 constexpr int MOST = 1;
 #endif
+constexpr int64_t LINE = 64 / sizeof(float);
 constexpr int64_t BITS = 64;  // channels of the gradient that a mask has room for; their weights stay in the first-level cache
 
 // Elements of windows: sizes, strides, and those of their indices, each in row-major order or with the channels last; columns of the plane that was
@@ -172,9 +173,11 @@ GRADLAB_KERNEL gradlab_pooled_dw(char** p, const int64_t* v, int part, int parts
           part.c = least(x.c - c, W * L);
           lay((const float*)p[1] + c * x.step[1], part, n, top + 2 * begin, 2 * rows + 2, left, columns, W * L, from);
           for (int64_t i = 0; i < windows; i += most)
-            for (int64_t o = 0; o < y.c; ++o)
+            for (int64_t o = 0; o < y.c; ++o) {
+              for (int64_t k = 0; k < most; k += LINE) __builtin_prefetch(values + (i + k) * y.step[3] + (o + AHEAD) * y.step[1]);
               meet<W>(values + i * y.step[3] + o * y.step[1], y.step[3], places + i * place_step + o * channel_step, place_step, least(most, windows - i), from,
                       columns * W * L, total + o * 9 * wide + c, wide);
+            }
         });
       }
   }

@@ -11,7 +11,7 @@ from gradlab.spec import Spec
 
 LANES = 16  # of the widest vectors: sizes of memory are made for them
 LEAST = 8  # channels that fill vectors well enough
-UNITS = 8  # pieces of work worth making of a batch; of the weight's gradient sums that are kept apart, so that it does not depend on the threads
+UNITS = 8  # pieces of work worth making of a batch; sums of the weight's gradient that are kept apart, whatever the number of threads
 BAND = 1 << 16  # floats of a band of the input's gradient
 TOGETHER = 48  # windows between which sums stay in registers
 SUMS = 1 << 22  # floats of such sums

@@ -32,10 +32,9 @@ struct Pixels {
   }
 };
 
-// A record of them: the channels' means, the sums of their squared deviations from these, the number of pixels.
-inline void record(const Pixels& pixels, int64_t channels, float* out) {
+// The channels' means and the sums of their squared deviations from these.
+inline void record(const Pixels& pixels, int64_t channels, float* means, float* deviations) {
   const int64_t count = pixels.images * pixels.rows * pixels.columns;
-  float* const deviations = out + channels;
   const auto put = [&](V v, int64_t c, float* to) {
     if (c + L <= channels) return store(to + c, v);
     for (int64_t k = c; k < channels; ++k) to[k] = v[k - c];
@@ -44,11 +43,21 @@ inline void record(const Pixels& pixels, int64_t channels, float* out) {
   for (int64_t c = 0; c < channels; c += L) {
     const V any = load(pixels.at + c), near = any - any == V{} ? any : V{};  // sums of small differences are exact, far from zero too
     const V mean = near + pixels.sum(c, [=](V x) { return x - near; }) * part;
-    put(mean, c, out);
+    put(mean, c, means);
     put(pixels.sum(c, [=](V x) { return (x - mean) * (x - mean); }), c, deviations);
   }
-  std::memset(out + 2 * channels, 0, 16 * sizeof(float));
-  out[2 * channels] = float(count);
+}
+
+// What stands behind them.
+inline void count_pixels(int64_t count, float* out) {
+  std::memset(out, 0, 16 * sizeof(float));
+  *out = float(count);
+}
+
+// A whole record.
+inline void record(const Pixels& pixels, int64_t channels, float* out) {
+  record(pixels, channels, out, out + channels);
+  count_pixels(pixels.images * pixels.rows * pixels.columns, out + 2 * channels);
 }
 
 }  // namespace

@@ -4,6 +4,7 @@ has begun, and what only a chain touches is no longer in the arena."""
 from __future__ import annotations
 
 import itertools
+from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
@@ -73,7 +74,7 @@ def merged(moments: Sequence[Moment], blocks: Sequence[Block]) -> tuple[list[Mom
             numbers.append(len(found))
             found.append(moments[i])
         numbers += [len(found)] * (block.last + 1 - block.first)
-        found.append(_together(moments[block.first : block.last + 1], {OWN - base for base in block.local}))
+        found.append(_together(moments[block.first : block.last + 1], block))
         at = block.last + 1
     for i in range(at, len(moments)):
         numbers.append(len(found))
@@ -81,12 +82,18 @@ def merged(moments: Sequence[Moment], blocks: Sequence[Block]) -> tuple[list[Mom
     return found, numbers
 
 
-def _together(moments: Sequence[Moment], local: set[int]) -> Moment:
+def _together(moments: Sequence[Moment], block: Block) -> Moment:
     makes = [n for m in moments for n in m.makes]
-    reads = list(dict.fromkeys(n for m in moments for n in m.reads if n not in makes))
-    # Written over may be what no other step of them touches.
-    touched = [n for m in moments for n in {*m.reads, *m.makes}]
-    over = {n: [x for x in xs if x in reads and touched.count(x) == 1] for m in moments for n, xs in m.over.items()}
+    made, local = set(makes), {OWN - base for base in block.local}
+    reads = list(dict.fromkeys(n for m in moments for n in m.reads if n not in made))
+    touched = Counter(n for m in moments for n in {*m.reads, *m.makes})
+    # What a step may write over may be written over in the block too if no other step of the block touches it.
+    over = {n: [x for x in xs if x not in made and touched[x] == 1] for m in moments for n, xs in m.over.items()}
+    # So may an image of what the chain has read before it writes the first image of the result.
+    walked = {OWN - base: walk for base, walk in block.walked.items()}
+    for y in walked.keys() & made - local:
+        step, first, _ = walked[y]
+        over[y] = [*over.get(y, ()), *(x for x, w in walked.items() if x not in made and w.step == step and w.last < first)]
     return Moment(reads, [n for n in makes if n not in local], over)
 
 
@@ -163,7 +170,7 @@ def chained(items: Sequence[Item], blocks: Sequence[Block], planning: Planning, 
         order = _ordered(items, chosen, planning)
         moments, numbers = merged(moments_of(items, planning), chosen)
         alive = _alive(moments, planning)
-        chosen.sort(key=lambda b: alive[numbers[b.first]] + sum(b.local.values()) * b.chunk * b.threads)
+        chosen.sort(key=lambda b: alive[numbers[b.first]] + sum(b.walked[base].step for base in b.local) * b.chunk * b.threads)
         chosen = sorted(chosen[: len(chosen) * 3 // 4])
     return order if order.plan.size + order.scratch <= limit else None
 
@@ -206,7 +213,7 @@ def _ordered(items: Sequence[Item], blocks: Sequence[Block], planning: Planning)
 
 def _slot(moments: Sequence[Moment], block: Block) -> tuple[dict[int, int], int]:
     """Where in the memory of one thread a chain's local values lie, and the size of it."""
-    numbers = {OWN - base: Spec((size * block.chunk,), BYTE) for base, size in block.local.items()}
+    numbers = {OWN - base: Spec((block.walked[base].step * block.chunk,), BYTE) for base in block.local}
     plan = plan_buffers([moments[i] for i in block.links], numbers)
     return {own_base(n): offset for n, offset in plan.places.items()}, plan.size
 

@@ -17,6 +17,7 @@ namespace {
 
 constexpr int WIDE = 2, ACROSS = WIDE + 2;  // results of a tile, and its elements
 constexpr int64_t GAP = 16;  // floats between the matrices of two places, so that they do not compete for the same cache lines
+constexpr int64_t LONG = 128;  // numbers that are summed up before they are added to others
 thread_local LargeScratch tile_scratch;
 
 // Tiles [first, first + count) of bands of `height` by `width` tiles, laid one behind the other; what is done for each run of a row:
@@ -120,12 +121,12 @@ inline void transform(const Part& s, int64_t image, int64_t y, int64_t x, int64_
   }
 }
 
-// Products of matrices C = A B, or with ADD C += A B, W vectors wide, one for each place; what is added is summed up by itself, as sums of sums are
-// more accurate than one long sum. `step` is that of A's rows with ROWS_APART, else of its columns, and the other one is 1; that of C's rows is
-// `c_row`; rows of B are W vectors. C may lie where A does, row by row.
-template <int W, bool ROWS_APART, bool ADD> struct Matrices {
+// Products of matrices C = A B, or with `add` C += A B, W vectors wide, one for each place. `step` is that of A's rows with ROWS_APART, else of its
+// columns, and the other one is 1; that of C's rows is `c_row`; rows of B are W vectors. C may lie where A does, row by row.
+template <int W, bool ROWS_APART> struct Matrices {
   static constexpr int MOST = W == 1 && ROWS < 12 ? 12 : ROWS;  // narrow ones are worth more rows, as each waits for the one before
   int64_t step, depth, c_row, places, a_place, b_place, c_place;
+  bool add;
 
   template <int R> inline __attribute__((always_inline)) void block(const float* a, const float* b, float* c) const {
     V total[R][W];
@@ -148,10 +149,17 @@ template <int W, bool ROWS_APART, bool ADD> struct Matrices {
       }
       a0 += column, a3 += column, a6 += column, a9 += column, b += W * L;
     }
+    float* to = c;
+    if (add) {
+#pragma GCC unroll 16
+      for (int i = 0; i < R; ++i, to += c_row)
+#pragma GCC unroll 2
+        for (int j = 0; j < W; ++j) total[i][j] += load(to + j * L);
+    }
 #pragma GCC unroll 16
     for (int i = 0; i < R; ++i, c += c_row)
 #pragma GCC unroll 2
-      for (int j = 0; j < W; ++j) store(c + j * L, ADD ? load(c + j * L) + total[i][j] : total[i][j]);
+      for (int j = 0; j < W; ++j) store(c + j * L, total[i][j]);
   }
   // `count` times R rows of each.
   template <int R> __attribute__((noinline)) void strips(int64_t count, const float* a, const float* b, float* c) const {
@@ -172,13 +180,21 @@ template <int W, bool ROWS_APART, bool ADD> struct Matrices {
   }
 };
 
-// The same for as many columns as there are vectors, a panel of two after the other: of B they are `next` apart.
-template <bool ROWS_APART, bool ADD> struct Panels {
-  Matrices<2, ROWS_APART, ADD> two;
+// The same for as many columns as there are vectors, a panel of two after the other: of B they are `next` apart. Up to LONG numbers are summed up by
+// themselves, as sums of sums are more accurate than one long sum.
+template <bool ROWS_APART> struct Panels {
+  int64_t step, depth, c_row, places, a_place, b_place, c_place;
+  bool add;
 
+  template <int W> void panel(int64_t m, const float* a, const float* b, float* c) const {
+    for (int64_t k = 0; k < depth; k += LONG) {
+      const Matrices<W, ROWS_APART> part = {step, least(LONG, depth - k), c_row, places, a_place, b_place, c_place, add || k > 0};
+      part.multiply(m, a + k * (ROWS_APART ? 1 : step), b + k * W * L, c);
+    }
+  }
   void multiply(int64_t m, int64_t vectors, const float* a, const float* b, int64_t next, float* c) const {
-    for (; vectors >= 2; vectors -= 2, b += next, c += P) two.multiply(m, a, b, c);
-    if (vectors > 0) Matrices<1, ROWS_APART, ADD>{two.step, two.depth, two.c_row, two.places, two.a_place, two.b_place, two.c_place}.multiply(m, a, b, c);
+    for (; vectors >= 2; vectors -= 2, b += next, c += P) panel<2>(m, a, b, c);
+    if (vectors > 0) panel<1>(m, a, b, c);
   }
 };
 

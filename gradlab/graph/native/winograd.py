@@ -16,15 +16,13 @@ from gradlab.spec import Spec
 LANES = 16  # of the widest vectors: sizes of memory are made for them
 STRIP = 12  # rows of a product that are computed together, or a multiple of them
 LEAST = 8  # channels and outputs that make a product of matrices worth while
-MOST, LONGEST = 48, 72  # tiles of a block; for the weight's gradient
+MOST, LONGEST = 48, 36  # tiles of a block; for the weight's gradient
 BLOCK = 1 << 16  # floats of the transformed tiles of a block: a part of the second-level cache
 LIGHT, FEW = 2048, 24  # channels times outputs of weights that stay in the first-level cache; tiles of a block that do so beside them
 BAND = 1 << 14  # floats of a band of an image
 WIDE = 2  # results of a tile across
-GROUPS = 8  # groups of images whose sums are kept apart, so that several threads can work and the result does not depend on their number
-
-SUMS = 1 << 22  # floats of such sums; weights that are so large that few groups fit are left to the general way, which splits outputs
-FEWEST = 4
+PART = 64  # channels and outputs whose sums of the weight's gradient stay in the second-level cache
+GROUPS = 8  # pieces of a batch worth making; those whose sums are kept apart, so that the result does not depend on the number of threads
 TOGETHER = 8  # images that are worth a block of their own
 
 Pair = tuple[int, int]
@@ -45,16 +43,6 @@ def fits(x: Place | Spec, y: Place | Spec, kernel: tuple[int, ...], stride: Pair
         return False
     plain = tuple(kernel) == (3, 3) and stride == (1, 1) and dilation == (1, 1) and groups == 1
     return plain and min(x.shape[1], y.shape[1]) >= LEAST and min(y.shape[2:]) >= 2
-
-
-def _groups(images: int, outputs: int, channels: int) -> int:
-    return min(images, GROUPS, max(1, SUMS // (9 * outputs * channels)))
-
-
-def fits_slope(x: Place | Spec, dy: Place | Spec, kernel: tuple[int, ...], stride: Pair, dilation: Pair, groups: int) -> bool:
-    """The same for the weight's gradient, from images and the gradient of results."""
-    images = x.shape[0]
-    return fits(x, dy, kernel, stride, dilation, groups) and _groups(images, dy.shape[1], x.shape[1]) >= min(images, FEWEST)
 
 
 def _tall() -> int:
@@ -140,13 +128,14 @@ def slope(dw: Place, x: Place, dy: Place, first: Pair, ctx: Lowering) -> list[Ta
     tall, kind = _tall(), _kind()
     images, channels, outputs = x.shape[0], x.shape[1], dy.shape[1]
     # Longer blocks: the sums that each of them is added to are as large as they are.
-    t = _tiles(tall, images, dy.shape[2], dy.shape[3], max(channels, outputs), LONGEST, (channels + outputs) // 2)
-    blocks = _groups(images, outputs, channels)
+    t = _tiles(tall, images, dy.shape[2], dy.shape[3], min(PART, max(channels, outputs)), LONGEST, PART)
+    parts = -(-channels // PART) * -(-outputs // PART)
+    blocks = max(1, min(images * t.bands, GROUPS // parts))
     group = max(1, min(t.group, images // blocks))
     space = ctx.scratch(4 * blocks * outputs * 9 * (-(-channels // LANES) * LANES))
-    parameters = (*_numbers(x), *_numbers(dy), *first, t.band, t.bands, group, t.most, blocks)
+    parameters = (*_numbers(x), *_numbers(dy), *first, t.band, t.bands, group, t.most, blocks, PART, PART)
     work = math.prod(dy.shape) * channels / 3
     return [
-        TaskSpec("gradlab_winograd_dw" + kind, parameters, (space, x, dy), min(blocks, widest(work))),
+        TaskSpec("gradlab_winograd_dw" + kind, parameters, (space, x, dy), min(blocks * parts, widest(work))),
         TaskSpec("gradlab_winograd_dw_sum" + kind, (outputs, channels, blocks), (dw, space), widest(dw.size * blocks / 2)),
     ]

@@ -55,11 +55,11 @@ template <int TALL> inline void weigh(char** p, const int64_t* v, int part, int 
 }
 
 // Where results go: of images `image` apart, those of rows and columns that there are. plane: 0; or the width of the results' plane, of whose
-// windows of two by two the largest element remains, and in `winners`, with the same distances, how far it lies behind the first.
+// windows of two by two the largest element remains, and in `winners`, with the same distances, where in the plane it lies. top: its first row.
 struct Ending {
   float* at;
   int32_t* winners;
-  int64_t image, row, pixel, rows, columns, plane;
+  int64_t image, row, pixel, rows, columns, plane, top;
   const float* bias;
   bool relu;
 };
@@ -119,21 +119,21 @@ inline void results(const float* m, int64_t place, int64_t tile, int64_t wide, i
         beat(right[2 * i + 1], int32_t(e.plane) + 1, best, winner);
         const int64_t at = first + t * e.pixel + i * e.row + c;
         store(e.at + at, best);
-        store(e.winners + at, winner);
+        store(e.winners + at, winner + int32_t((e.top + y + 2 * i) * e.plane + x + 2 * t));
       }
     }
 }
 
-// Where in its plane of `plane` columns the largest element of each window lies, into image n; what is given is how far it is from the window's first.
-void lay_back_winners(const int32_t* from, int64_t rows, int64_t columns, int64_t wide, const Images& s, int64_t n, int64_t top, int64_t plane, int64_t* out) {
-  for (int64_t r = 0; r < rows; ++r, from += columns * wide) {
-    const int64_t first = 2 * (top + r) * plane;
-    int64_t* const to = out + n * s.step[0] + (top + r) * s.step[2];
+// Indices into image n, as `lay_back` does.
+void lay_back_indices(const int32_t* from, int64_t rows, int64_t columns, int64_t wide, Images s, int64_t n, int64_t top, int64_t* out) {
+  out += n * s.step[0] + top * s.step[2];
+  if (columns == s.w && s.step[2] == columns * s.step[3]) s.w = columns = rows * columns, rows = rows > 0;
+  for (int64_t r = 0; r < rows; ++r, from += columns * wide, out += s.step[2]) {
     int64_t c = 0;
     if (s.step[1] == 1)
       for (; c + L <= s.c; c += L)
         for (int64_t i = 0; i < s.w; ++i)
-          for (int k = 0; k < L; ++k) to[i * s.step[3] + c + k] = first + 2 * i + from[i * wide + c + k];
+          for (int k = 0; k < L; ++k) out[i * s.step[3] + c + k] = from[i * wide + c + k];
     else if (s.step[3] == 1 && s.w >= L)
       for (; c + L <= s.c; c += L)
         for (int64_t i = 0; i < s.w; i += L) {
@@ -143,12 +143,11 @@ void lay_back_winners(const int32_t* from, int64_t rows, int64_t columns, int64_
           for (int j = 0; j < L; ++j) {
             int32_t found[L];
             store((float*)found, some[j]);
-            int64_t* at = to + (c + j) * s.step[1] + x;
-            for (int k = 0; k < L; ++k) at[k] = first + 2 * (x + k) + found[k];
+            for (int k = 0; k < L; ++k) out[(c + j) * s.step[1] + x + k] = found[k];
           }
         }
     for (; c < s.c; ++c)
-      for (int64_t i = 0; i < s.w; ++i) to[c * s.step[1] + i * s.step[3]] = first + 2 * i + from[i * wide + c];
+      for (int64_t i = 0; i < s.w; ++i) out[c * s.step[1] + i * s.step[3]] = from[i * wide + c];
   }
 }
 
@@ -164,7 +163,7 @@ template <int TALL> inline void correlate(char** p, const int64_t* v, int part, 
   const bool pooled = w[9], lies = readable(x), direct = !pooled && readable(y);
   const int64_t width = up(y.w, WIDE), height = up(y.h, TALL), columns = WIDE * width + 2;
   const int64_t wide = up(x.c, L) * L, across = up(y.c, L) * L;
-  const bool over = across <= least(wide, P);  // products lie where what they are made of does
+  const bool over = across <= least(wide, P) && x.c <= LONG;  // products lie where what they are made of does
   const int64_t in_place = most * wide + GAP, out_place = over ? in_place : most * P + GAP;
   const int64_t laid = lies ? 0 : (TALL * band + 2) * columns * wide, made = direct ? 0 : TALL * band * WIDE * width * across;
   float* from = (float*)tile_scratch.of(sizeof(float) * size_t(group * (laid + made) + PLACES * (in_place + out_place) + across));
@@ -184,8 +183,8 @@ template <int TALL> inline void correlate(char** p, const int64_t* v, int part, 
         lay((const float*)p[1], x, n + i, top + TALL * begin, TALL * tall + 2, left, columns, wide, from + i * laid);
     }
     const int64_t down = lies ? top + TALL * begin : 0, right = lies ? left : 0;  // where the first tile begins
-    Ending ending = {to, (int32_t*)to + made / 2, made, WIDE * width * across, across, TALL * tall, WIDE * width, 0, w[6] ? bias : nullptr, w[7] != 0};
-    if (direct) ending = {(float*)p[0] + n * y.step[0] + TALL * begin * y.step[2], nullptr, y.step[0], y.step[2], y.step[3], rows, y.w, 0, ending.bias, ending.relu};
+    Ending ending = {to, (int32_t*)to + made / 2, made, WIDE * width * across, across, TALL * tall, WIDE * width, 0, TALL * begin, w[6] ? bias : nullptr, w[7] != 0};
+    if (direct) ending = {(float*)p[0] + n * y.step[0] + TALL * begin * y.step[2], nullptr, y.step[0], y.step[2], y.step[3], rows, y.w, 0, 0, ending.bias, ending.relu};
     if (pooled) ending.row = width * across, ending.plane = y.w;
     const int64_t tiles = images * tall * width;
     for (int64_t first = 0; first < tiles; first += most) {
@@ -195,7 +194,7 @@ template <int TALL> inline void correlate(char** p, const int64_t* v, int part, 
       });
       for (int64_t q = 0; q < across; q += P) {
         const int64_t own = least(P, across - q), row = over ? wide : own;
-        const Panels<true, false> product = {{wide, x.c, row, PLACES, in_place, x.c * own, out_place}};
+        const Panels<true> product = {wide, x.c, row, PLACES, in_place, x.c * own, out_place, false};
         product.multiply(count, own / L, in, (const float*)p[2] + q * PLACES * x.c, 0, out);
         runs(first, count, tall, width, [&](int64_t t, int64_t many, int64_t i, int64_t r, int64_t c) {
           results<TALL>(out + t * row, out_place, row, own, many, ending, i, TALL * r, WIDE * c, q);
@@ -209,7 +208,7 @@ template <int TALL> inline void correlate(char** p, const int64_t* v, int part, 
       for (int64_t i = 0; i < images; ++i) {
         const float* const at = to + i * made;
         lay_back(at, rows / 2, width, across, whole, n + i, TALL / 2 * begin, (float*)p[0]);
-        lay_back_winners((const int32_t*)at + made / 2, rows / 2, width, across, places, n + i, TALL / 2 * begin, y.w, (int64_t*)p[4]);
+        lay_back_indices((const int32_t*)at + made / 2, rows / 2, width, across, places, n + i, TALL / 2 * begin, (int64_t*)p[4]);
       }
     } else if (!direct)
       for (int64_t i = 0; i < images; ++i) lay_back(to + i * made, rows, WIDE * width, across, y, n + i, TALL * begin, (float*)p[0]);

@@ -23,6 +23,7 @@ from gradlab.graph.passes.gather_products import gather_products
 from gradlab.graph.passes.keep_apart import keep_apart
 from gradlab.graph.passes.look_up_late import look_up_late
 from gradlab.graph.passes.mask_pooled import mask_pooled
+from gradlab.graph.passes.overlap_cats import overlap_cats
 from gradlab.graph.passes.project_tables import project_tables
 from gradlab.graph.passes.recompute import recompute
 from gradlab.graph.passes.recompute_norms import recompute_norms
@@ -38,6 +39,7 @@ PASSES: dict[str, Pass] = {
     "assemble": assemble,
     "gather_products": gather_products,
     "common_subexpressions": common_subexpressions,
+    "overlap_cats": overlap_cats,
     "look_up_late": look_up_late,
     "mask_pooled": mask_pooled,
     "fuse_convolution": fuse_convolution,
@@ -53,7 +55,6 @@ PASSES: dict[str, Pass] = {
 
 # What pays where loops are machine code, and costs whole passes through memory in NumPy.
 MACHINE_CODE = ("fuse_pooling", "fuse_batch_norm", "fuse_statistics", "recompute_norms", "recompute", "channels_last")
-OFF = ("channels_last",)  # until all kernels take it
 
 __all__ = ["PASSES", "Pass", "Ran", "bodies", "operations", "optimize"]
 
@@ -78,7 +79,7 @@ def optimize(graph: Graph, switches: Mapping[str, bool] | None = None, log: list
         raise ValueError(f"no pass is called {', '.join(unknown)}; there are {', '.join(PASSES)}")
     interpreted = graph.device.type == "cpu" and not build.available()
     for name, run in PASSES.items():
-        if switches.get(name, name not in OFF and not (interpreted and name in MACHINE_CODE)):
+        if switches.get(name, not (interpreted and name in MACHINE_CODE)):
             before, start = len(graph.calls), perf_counter()
             graph = run(graph)
             if log is not None:

@@ -25,16 +25,18 @@ Groups = tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
 CONVOLUTIONS: dict[str, Groups] = {
     **dict.fromkeys(("convolution", "convolution_relu", "convolution_dx"), (((0,), ()), ((), (0,)))),
     "convolution_dw": (((0,), ()), ((1,), ())),
-    "convolution_relu_pool": (((0,), ()), ((), (0, 1))),
+    "convolution_relu_pool": (((0,), ()), ((), (0,)), ((), (1,))),
     **dict.fromkeys(("convolution_batch_norm", "convolution_batch_norm_relu"), (((0,), ()), ((5,), (0, 1)))),
-    "convolution_dx_pooled": (((0, 1), ()), ((), (0,))),
-    "convolution_dw_pooled": (((0,), ()), ((1, 2), ())),
+    "convolution_dx_pooled": (((0,), ()), ((1,), ()), ((), (0,))),
+    "convolution_dw_pooled": (((0,), ()), ((1,), ()), ((2,), ())),
 }
-NORMS_AND_POOLINGS: dict[str, Groups] = {
+NORMS: dict[str, Groups] = {
     "batch_norm": (((0,), (0,)),),
     "batch_norm_relu": (((0, 3), (0,)),),
     "batch_norm_relu_again": (((0, 5), (0,)),),
     **dict.fromkeys(("batch_norm_backward", "batch_norm_relu_backward"), (((0, 1), (0,)),)),
+}
+POOLINGS: dict[str, Groups] = {
     "max_pool": (((0,), (0, 1)),),
     "max_pool_backward": (((0, 1), (0,)),),
     **dict.fromkeys(("avg_pool", "avg_pool_backward"), (((0,), (0,)),)),
@@ -43,7 +45,8 @@ COPIES: dict[str, Groups] = {  # of any type, and from any place
     **dict.fromkeys(("pad", "resample", "resample_backward", "slice_backward"), (((0,), (0,)),)),
     "slice_scatter": (((0, 1), (0,)),),
 }
-TAKES = {**CONVOLUTIONS, **NORMS_AND_POOLINGS, **COPIES}
+STRICT = {**NORMS}  # whose images lie without gaps (POOLINGS: when their kernels take them)
+TAKES = {**CONVOLUTIONS, **STRICT, **COPIES}
 SUMS = ("sum", "mean", "amax", "amin")
 
 COPY = 4  # what a copy from one order into the other costs, if it is 1 to turn around what a convolution reads or writes
@@ -176,7 +179,7 @@ class _Deciding:
             met.update(inputs)
             # A convolution takes what lies beside nothing else from any place.
             alone = call.op.name in CONVOLUTIONS and len(inputs) + len(outputs) == 1
-            strict = not alone and (call.op.name in CONVOLUTIONS or call.op.name in NORMS_AND_POOLINGS)
+            strict = not alone and (call.op.name in CONVOLUTIONS or call.op.name in STRICT)
             found = [(self._kind(call, i, strict), i) for i in inputs if isinstance(call.inputs[i], Value)]
             kinds = [*(kind for kind, _ in found), *(v.id for i in outputs if (v := call.outputs[i]).id in self._leader)]
             decided = [kind for kind in kinds if kind is not None and kind >= 0]

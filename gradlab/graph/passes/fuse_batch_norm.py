@@ -18,18 +18,20 @@ def fuse_batch_norm(graph: Graph) -> Graph:
     if graph.device.type != "cpu" or not any(c.op is ops.norm.batch_norm for c in graph.calls):
         return graph
     work = Rewriting(graph)
+    order = {id(c): i for i, c in enumerate(graph.calls)}
     fused: dict[int, Call] = {}  # the ReLU's result -> the call that makes it
+    instead: dict[int, Call | None] = {}  # what stands where a call stood
     for call in graph.calls:
         if call.op is ops.elementwise.relu:
-            found = _forward(work, call)
+            found = _forward(work, call, order)
             if found is not None:
                 norm, other = found
                 new = work.call(batch_norm_relu, (*norm.inputs, other), norm.params, norm.position)
                 new.outputs = (call.outputs[0], *norm.outputs[1:])
                 fused[call.outputs[0].id] = new
                 work.maker.update((v.id, new) for v in new.outputs)
-                work.replace(norm, [new])
-                work.replace(call, [])
+                order[id(new)] = order[id(call)]
+                instead[id(norm)], instead[id(call)] = new, None
         elif call.op is ops.norm.batch_norm_backward:
             made = _masked(work, call, fused)
             if made is not None:
@@ -37,13 +39,14 @@ def fuse_batch_norm(graph: Graph) -> Graph:
                 x, weight, bias, _ = forward.inputs
                 new = work.call(batch_norm_relu_backward, (slope, x, weight, bias, *call.inputs[3:]), {}, call.position)
                 new.outputs = call.outputs
-                work.replace(call, [new])
+                instead[id(call)] = new
     if fused:
-        work.calls = in_order(work.calls)  # what is added may be made behind the norm
+        now = (instead.get(id(c), c) for c in graph.calls)
+        work.calls = in_order([c for c in now if c is not None])  # what is added may be made behind the norm
     return work.finish()
 
 
-def _forward(work: Rewriting, relu: Call) -> tuple[Call, Value | None] | None:
+def _forward(work: Rewriting, relu: Call, order: dict[int, int]) -> tuple[Call, Value | None] | None:
     """The norm that a ReLU's input is made of alone, and what is added to it."""
     x = relu.inputs[0]
     if work.uses[x.id] != 1 or x.spec.dtype != FLOAT32 or count(x.spec.shape[2:]) < 2:
@@ -56,12 +59,12 @@ def _forward(work: Rewriting, relu: Call) -> tuple[Call, Value | None] | None:
     if maker.op is ops.elementwise.add and all(isinstance(v, Value) and v.spec == x.spec for v in maker.inputs):
         for norm, other in (maker.inputs, maker.inputs[::-1]):
             made = work.maker.get(norm.id)
-            if made is not None and work.uses[norm.id] == 1 and _is_norm(made, norm) and not _needs(work, other, made):
+            if made is not None and work.uses[norm.id] == 1 and _is_norm(made, norm) and not _needs(work, other, made, order):
                 return made, other
     return None
 
 
-def _needs(work: Rewriting, value: Value, norm: Call) -> bool:
+def _needs(work: Rewriting, value: Value, norm: Call, order: dict[int, int]) -> bool:
     """Whether a value comes from a norm: from the statistics, where the running ones are added to the result."""
     seen: set[int] = set()
     stack = [value]
@@ -69,7 +72,7 @@ def _needs(work: Rewriting, value: Value, norm: Call) -> bool:
         call = work.maker.get(stack.pop().id)
         if call is norm:
             return True
-        if call is not None and id(call) not in seen:
+        if call is not None and id(call) not in seen and order[id(call)] > order[id(norm)]:
             seen.add(id(call))
             stack += loose([call])
     return False

@@ -5,21 +5,18 @@ from __future__ import annotations
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
-from gradlab import ops
 from gradlab.autograd.mode import widest
-from gradlab.autograd.record import bind
 from gradlab.dtype import FLOATING, INT64
 from gradlab.nn.functional.conv import expect_tensors
 from gradlab.spec import ShapeError, count
 from gradlab.tensor.creation import arange
-from gradlab.tensor.shape import stack
+from gradlab.tensor.shape import cat, stack
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
 
 __all__ = ["affine_grid", "grid_sample"]
 
-_gather = bind(ops.pool.max_pool_gather)
 _SIDES = ("zeros", "border", "reflection")
 
 
@@ -95,8 +92,9 @@ def grid_sample(
         place = grid.select(-1, rank - 1 - dim)
         place = (place + 1) * ((n - 1) / 2) if aligned else ((place + 1) * n - 1) * 0.5
         at.append(place if mode == "bicubic" else _inside(place, n, padding_mode, aligned))
+    pixels = _Pixels(input, padding_mode)
     if mode == "nearest":
-        return _read(input, [a.round() for a in at], padding_mode)
+        return pixels.image(pixels.at([a.round() for a in at]), points[1:-1])
     floors = [a.detach().floor() for a in at]
     shares = [a - f for a, f in zip(at, floors, strict=True)]
     taps: Any
@@ -112,9 +110,9 @@ def grid_sample(
         weight: Any = corner[0][1]
         for _, share in corner[1:]:
             weight = weight * share
-        part = _read(input, places, padding_mode) * weight.unsqueeze(1)
+        part = pixels.at(places) * weight.reshape(-1, 1)
         total = part if total is None else total + part
-    return total
+    return pixels.image(total, points[1:-1])
 
 
 def _cubic(t: Tensor, tap: int) -> Tensor:
@@ -142,16 +140,28 @@ def _inside(place: Tensor, n: int, padding_mode: str, aligned: bool) -> Tensor:
     return place.clamp(0, n - 1)
 
 
-def _read(input: Tensor, places: list[Tensor], padding_mode: str) -> Tensor:
-    """The pixels at whole coordinates (N, *outputs), 0 outside: (N, C, *outputs)."""
-    shape = input._array.shape
-    index: Any = 0
-    outside: Any = None
-    for dim, (place, n) in enumerate(zip(places, shape[2:], strict=True)):
-        if padding_mode == "zeros":
-            beyond = (place < 0) | (place > n - 1)
-            outside = beyond if outside is None else outside | beyond
-        index = index + place.detach().to(INT64).clamp(0, n - 1) * count(shape[3 + dim :])
-    index = index.unsqueeze(1).expand(shape[0], shape[1], *index.shape[1:])
-    found = _gather(input, index)
-    return found if outside is None else found.masked_fill(outside.unsqueeze(1), 0)
+class _Pixels:
+    """An input (N, C, *sizes) as rows of C numbers, one for each pixel: what a point reads lies together."""
+
+    def __init__(self, input: Tensor, padding_mode: str) -> None:
+        self.shape = shape = input._array.shape
+        rows: Any = input.movedim(1, -1).reshape(shape[0] * count(shape[2:]), shape[1])
+        self.outside = rows.shape[0] if padding_mode == "zeros" else None  # the row of what lies outside
+        self.rows = rows if self.outside is None else cat([rows, rows.new_zeros((1, shape[1]))], 0)
+
+    def at(self, places: list[Tensor]) -> Any:
+        """The rows at whole coordinates (N, *outputs), those outside 0: (N · outputs, C)."""
+        index: Any = arange(self.shape[0], device=self.rows.device).reshape(-1, *(1,) * (len(self.shape) - 2)) * count(self.shape[2:])
+        beyond: Any = None
+        for dim, (place, n) in enumerate(zip(places, self.shape[2:], strict=True)):
+            if self.outside is not None:
+                out = (place < 0) | (place > n - 1)
+                beyond = out if beyond is None else beyond | out
+            index = index + place.detach().to(INT64).clamp(0, n - 1) * count(self.shape[3 + dim :])
+        if beyond is not None:
+            index = index.masked_fill(beyond, self.outside)
+        return self.rows.index_select(0, index.reshape(-1))
+
+    def image(self, rows: Any, sizes: tuple[int, ...]) -> Tensor:
+        """Such rows as (N, C, *sizes)."""
+        return rows.reshape(self.shape[0], *sizes, self.shape[1]).movedim(-1, 1).contiguous()
