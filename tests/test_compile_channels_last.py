@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from importlib import import_module
 
 import numpy as np
 import pytest
@@ -18,6 +19,12 @@ from gradlab.graph.passes import PASSES
 F = nn.functional
 compiler = pytest.mark.skipif(not build.available(), reason="needs a C++ compiler")
 BEFORE = ("drop_clones", "rewrite", "common_subexpressions", "mask_pooled", "fuse_convolution", "fuse_pooling", "fuse_batch_norm")
+
+
+@pytest.fixture(autouse=True)
+def few_channels(monkeypatch):
+    """As on a machine with short vectors, where few channels are enough."""
+    monkeypatch.setattr(import_module("gradlab.graph.passes.channels_last"), "FEWEST", 2)
 
 
 def images(*shape, seed=0):
@@ -138,6 +145,16 @@ def test_parts_of_images():
     assert {name for name, last in found if not last} == {"full"}
     assert ("clone", True) in found  # of the argument's part
     assert ("cat", True) in found
+
+
+def test_few_channels_do_not_fill_vectors(monkeypatch):
+    def function(x, a, b):
+        return F.conv2d(F.conv2d(x, a), b).mean((2, 3))
+
+    example = images(2, 3, 9, 9), *KERNELS
+    assert marked(function, *example) == [("convolution", True)] * 2
+    monkeypatch.setattr(import_module("gradlab.graph.passes.channels_last"), "FEWEST", 16)
+    assert marked(function, *example) == [("convolution", False)] * 2
 
 
 def test_what_does_not_matter():

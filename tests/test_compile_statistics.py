@@ -110,6 +110,7 @@ def test_what_is_added_late_stays():
         return F.relu(normalised(y, w, b) + z), F.relu(normalised(z, w, b) + y)
 
     assert "add" in passed(late, *example())
+
     def plainly(x, k, w, b):
         y = convolved(x, k)
         return normalised(y, w, b) + y

@@ -137,3 +137,20 @@ WRONG = {
 def test_wrong_arguments(case):
     with pytest.raises((RuntimeError, ValueError)):
         WRONG[case]()
+
+
+def test_distances_by_products_lose_nothing():
+    """float32 on the CPU, enough points that they come from a product: also those of points that are nearly, or exactly, the same."""
+    rng = np.random.default_rng(0)
+    a = (rng.normal(size=(60, 7)) + 100).astype(np.float32)
+    b = a[:40] + rng.choice([0.0, 1e-5, 1e-3, 1.0], size=(40, 1)).astype(np.float32) * rng.normal(size=(40, 7)).astype(np.float32)
+    want = np.sqrt(np.square(a[:, None].astype(np.float64) - b[None]).sum(-1))
+    x, y = gl.tensor(a, requires_grad=True), gl.tensor(b)
+    found = gl.cdist(x, y)
+    np.testing.assert_allclose(found.detach().numpy(), want, rtol=1e-5, atol=1e-6)
+    assert found.dtype == gl.float32
+    found.sum().backward()
+    far = want > 1e-3
+    slopes = np.where(far, 1, 0)[..., None] * (a[:, None] - b[None]).astype(np.float64) / np.where(far, want, 1)[..., None]
+    sure = (far | (want == 0)).all(1)
+    np.testing.assert_allclose(x.grad.numpy()[sure], slopes.sum(1)[sure], rtol=1e-4, atol=1e-4)

@@ -123,3 +123,31 @@ def test_isin():
     assert gl.isin(x, gl.tensor([2, 3])).tolist() == [[False, True], [True, False]]
     assert gl.isin(x, 4, invert=True).tolist() == [[True, True], [True, False]]
     assert gl.isin(4, x).item()
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "float16", "int64", "int32", "int16", "uint8", "bool"])
+@pytest.mark.parametrize("shape", [(0,), (1,), (9,), (3, 0), (4, 70), (2, 5, 6)])
+def test_every_order_is_the_stable_one(dtype, shape):
+    """Ties, NaN, both zeros, infinities and the ends of integers, along every dimension, up and down, in whole and in part."""
+    rng = np.random.default_rng(len(shape) + sum(shape))
+    values = rng.integers(-3, 3, shape)
+    for special in (False, True):
+        x = values.astype(dtype)
+        if special and dtype.startswith("float"):
+            for value in (np.nan, -np.nan, -0.0, np.inf, -np.inf):
+                x[rng.random(shape) < 0.15] = value
+        elif special and dtype.startswith("int") and x.size:
+            x.reshape(-1)[0], x.reshape(-1)[-1] = np.iinfo(dtype).min, np.iinfo(dtype).max
+        for dim in range(x.ndim):
+            up = np.argsort(x, axis=dim, kind="stable")
+            down = x.shape[dim] - 1 - np.flip(np.argsort(np.flip(x, dim), axis=dim, kind="stable"), dim)
+            for descending, want in ((False, up), (True, down)):
+                found = gl.sort(gl.tensor(x), dim, descending)
+                np.testing.assert_array_equal(found.indices.numpy(), want)
+                np.testing.assert_array_equal(found.values.numpy(), np.take_along_axis(x, want, dim))
+                for k in {0, 1, x.shape[dim] // 2, x.shape[dim]} if x.shape[dim] else ():
+                    places = gl.topk(gl.tensor(x), k, dim, largest=descending).indices.numpy()
+                    np.testing.assert_array_equal(places, np.take(want, range(k), dim))
+            if x.size:
+                place = gl.kthvalue(gl.tensor(x), (x.shape[dim] + 1) // 2, dim).indices.numpy()
+                np.testing.assert_array_equal(place, np.take(up, (x.shape[dim] - 1) // 2, dim))

@@ -59,6 +59,16 @@ def test_known_values():
         gl.polygamma(-1, wide([1.0]))
 
 
+def test_the_float32_logarithm_of_gamma_is_float64s_rounded():
+    rng = np.random.default_rng(0)
+    near = np.concatenate([1 + rng.normal(size=500) * 1e-6, 2 + rng.normal(size=500) * 1e-6, -2.457 + rng.normal(size=500) * 1e-3])
+    x = np.concatenate([rng.uniform(-30, 30, 20_000), 10 ** rng.uniform(-44, 35, 2000), near]).astype(np.float32)
+    exact = gl.lgamma(gl.tensor(x.astype(np.float64))).numpy()
+    found = gl.lgamma(gl.tensor(x)).numpy()
+    np.testing.assert_allclose(found, exact, rtol=1.3e-7)
+    assert (found != exact.astype(np.float32)).mean() < 1e-4
+
+
 def test_entropy():
     assert special.entr(wide([0.0, 1.0, -1.0])).tolist() == [0, 0, -math.inf]
     check_slopes(special.entr, np.array([0.2, 1.5]))

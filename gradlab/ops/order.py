@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from gradlab.dtype import FLOAT32, HALF
+from gradlab.spec import count
 
 _PLACE = 32  # bits for the place
 _MASK = (1 << _PLACE) - 1
@@ -62,15 +63,15 @@ def order_of(x: Any, dim: int, descending: bool) -> Any:
     return np.moveaxis(found, -1, dim)
 
 
-def first_of(x: Any, dim: int, count: int, descending: bool) -> Any:
-    """The first `count` of the order."""
+def first_of(x: Any, dim: int, k: int, descending: bool) -> Any:
+    """The first `k` of the order."""
     x = np.moveaxis(wide(x), dim, -1)
     found = keys(x, descending)
     if found is None:
-        return np.moveaxis(_distinct_or_stable(x, descending)[..., :count], -1, dim)
-    if 0 < count < x.shape[-1]:
-        found.partition(count - 1, -1)
-    found = found[..., :count]
+        return np.moveaxis(_distinct_or_stable(x, descending)[..., :k], -1, dim)
+    if 0 < k < x.shape[-1]:
+        found.partition(k - 1, -1)
+    found = found[..., :k]
     found.sort(-1)
     return np.moveaxis(found & _MASK, -1, dim)
 
@@ -88,7 +89,7 @@ def place_of(x: Any, place: int) -> Any:
 def pick(x: Any, found: Any, dim: int, y: Any) -> None:
     """y is the elements of x at these places along `dim`."""
     if dim == x.ndim - 1 and x.flags.c_contiguous and y.flags.c_contiguous:
-        rows = found + np.arange(0, x.size, max(x.shape[-1], 1)).reshape((*x.shape[:-1], 1)) if x.ndim > 1 else found
+        rows = found + (np.arange(count(x.shape[:-1])) * x.shape[-1]).reshape((*x.shape[:-1], 1)) if x.ndim > 1 else found
         np.take(x.reshape(-1), rows, out=y, mode="clip")
     else:
         y[...] = np.take_along_axis(x, found, dim)

@@ -31,7 +31,7 @@ TUNING = {
     **dict.fromkeys(("depthwise.cpp", "direct.cpp", "normalise.cpp", "normalise_backward.cpp", "pooled.cpp"), VECTORS),
     **dict.fromkeys(("attention.cpp", "attention_backward.cpp", "gemm.cpp", "gemm_double.cpp", "movement.cpp"), BY_HAND),
     **dict.fromkeys(("gru.cpp", "lstm.cpp", "lstm_step.cpp"), BY_HAND),
-    **dict.fromkeys(("direct_dw.cpp", "planes.cpp", "pool.cpp", "watch.cpp"), BY_HAND),
+    **dict.fromkeys(("chain.cpp", "direct_dw.cpp", "planes.cpp", "pool.cpp", "watch.cpp"), BY_HAND),
     **dict.fromkeys(("winograd.cpp", "winograd_dw.cpp", "winograd_tall.cpp", "winograd_dw_tall.cpp"), BY_HAND),
 }
 ALWAYS = ("pool.cpp", "watch.cpp")  # what any program needs soon
@@ -60,6 +60,13 @@ def _processor() -> str:
         return ""
     found = re.search(r"^(?:flags|Features)\s*:.*$", text, re.MULTILINE)
     return found.group() if found else ""
+
+
+@functools.cache
+def lanes() -> int:
+    """How many numbers of float32 the widest vectors hold, as far as the system says."""
+    flags = _processor().split()
+    return 16 if "avx512f" in flags else 8 if "avx" in flags else 4
 
 
 def _own(effort: tuple[str, ...]) -> tuple[str, ...]:

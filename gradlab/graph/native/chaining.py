@@ -23,6 +23,7 @@ from gradlab.graph.native.traffic import Sizes, Traffic
 LONGEST = 256  # tasks between the first and the last of a chain
 PATIENCE = 8  # tasks in between, one after the other
 WORTH = 1 << 21  # bytes that a thread need not fetch from the third-level cache: some 5 microseconds
+NEARLY, HALF = 0.95, 0.5  # of the gain: fewer images that gain as much need less memory
 EVEN = 0.85  # of the threads' time that has to be used where the last images do not occupy all of them
 
 
@@ -242,8 +243,8 @@ class Search:
         gains = {n: apart - traffic.cost(n, threads, local) for n in _chunks(images, together, threads)}
         if not gains:
             return None
-        chunk = max(gains, key=lambda n: gains[n])
-        least = min(n for n, gain in gains.items() if n == chunk or 2 * gain >= gains[chunk])
+        most = max(gains.values())
+        chunk, least = (min(n for n, gain in gains.items() if gain >= min(most, most * part)) for part in (NEARLY, HALF))
         inside = [j for j in before if j < links[-1]], [j for j in after if j < links[-1]]
         return Block(links[0], links[-1], inside[0], links, inside[1], images, chunk, least, threads, gains[chunk], walked, local)
 

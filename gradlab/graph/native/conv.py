@@ -24,7 +24,7 @@ def forward(
     g = geometry(params)
     source, weights, y = images(ctx.place(x)), images(ctx.dense(w)), images(ctx.images(result))
     bias = None if b is None else ctx.dense(b)
-    if winograd.fits(source, y, weights.shape[2:], g.stride, g.dilation, g.groups):
+    if winograd.gains(source, y, weights.shape[2:], g.stride, g.dilation, g.groups):
         return winograd.correlate(y, source, weights, bias, (-g.padding[0], -g.padding[1]), ctx, relu=relu, recording=recording)
     return direct.correlate(y, source, weights, bias, g, ctx, relu=relu, recording=recording)
 
@@ -52,7 +52,7 @@ def convolution_dx(call: Call, ctx: Lowering) -> list[TaskSpec]:
     """The input's gradient: a convolution of the results' with turned weights."""
     g = geometry(call.params)
     dy, w, dx = images(ctx.place(call.inputs[0])), images(ctx.dense(call.inputs[1])), images(ctx.images(call.outputs[0]))
-    if winograd.fits(dy, dx, w.shape[2:], g.stride, g.dilation, g.groups):
+    if winograd.gains(dy, dx, w.shape[2:], g.stride, g.dilation, g.groups):
         return winograd.correlate(dx, dy, w, None, (g.padding[0] - 2, g.padding[1] - 2), ctx, back=True).tasks
     return direct.correlate(dx, dy, w, None, g, ctx, back=True).tasks
 

@@ -6,7 +6,7 @@ namespace {
 thread_local LargeScratch slope_scratch;
 thread_local Scratch place_scratch;
 
-// Which elements a vector holds: outputs, channels, pixels; or channels that each have one output.
+// Which elements a vector holds: outputs, channels, pixels; or one channel, and one output, of each group.
 enum Way { OUTPUTS, CHANNELS, PIXELS, APART };
 
 constexpr int64_t ROOM = 1 << 16;       // floats of a laid band: a quarter of the second-level cache
@@ -59,28 +59,31 @@ struct Part {
 
   // The way that takes the least time, by a rough count of cycles for each pixel: half of one for a product of vectors.
   void choose() {
-#ifdef FORCE
-    way = FORCE, fold = s.dx == 1; return;
-#endif
     way = OUTPUTS, fold = s.dx == 1;
-    if (given == 1 && own == 1 && groups > 1) {
-      way = APART, fold = false;
-      return;
-    }
-    const double met = double(s.sy * s.sx * channels), made = double(outputs);  // elements that are laid, for each group
+    const double met = double(s.sy * s.sx * channels), made = double(outputs), lanes = double(L);  // elements that are laid, for each group
     const int64_t of_x = fold ? s.kh * up(s.kw * channels, L) : places * up(channels, L), of_y = up(outputs, L), sums = places * channels * outputs;
-    const double turn = 4, copy = 1;  // vectors of dy, x
-    const double to_outputs = y_last() ? (outputs % L == 0 ? 0 : copy * made / L) : turn * double(of_y);
-    const double to_channels = x_last() ? copy * met / L : channels < L ? met : turn * met / L;
-    const double putting = double(sums * s.blocks) / double(s.y.n * s.y.h * s.y.w);
-    const double by_outputs = 0.5 * double(places * channels * of_y) + copy * met / L + to_outputs + 0.3 * putting;
-    const int64_t loads = up(of_x, 2) * outputs + 2 * of_x, steps = of_x * outputs;  // of which the processor does two at a time
-    const double by_channels = 0.6 * double(steps > loads ? steps : loads) + to_channels + 1.5 * putting;
-    if (by_channels < by_outputs) way = CHANNELS;
-    if (s.sx > 1 || s.y.w < L || sums > SUMS) return;
-    const double to_x = x_last() ? turn * double(s.sy * up(channels, L)) : 25 / double(s.y.w) * met, to_y = y_last() ? turn * double(of_y) : 0;
-    const double by_pixels = 0.7 * double(up(s.y.w, L) * sums) / double(s.y.w) + to_x + to_y;
-    if (by_pixels < (by_channels < by_outputs ? by_channels : by_outputs)) way = PIXELS;
+    const double turn = 4;  // a vector, from row-major order or to it
+    const double put = double(sums * s.blocks) / double(s.y.n * s.y.h * s.y.w);
+    const auto least_of = [&](Way other, double cycles, double& best) {
+      if (cycles < best) best = cycles, way = other;
+    };
+    const bool bare = s.top >= 0 && s.left >= 0 && s.top + high(s.y.h) <= s.x.h && s.left + broad(s.y.w) <= s.x.w;  // no border is needed
+    const double to_outputs = y_last() ? (outputs % L == 0 ? 0 : made / lanes) : turn * double(of_y);
+    double best = 0.5 * double(places * channels * of_y) + (bare ? 0 : met / lanes) + to_outputs + 0.3 * put;
+    const double to_channels = x_last() ? met / lanes : channels < L ? met : turn * met / lanes;
+    const int64_t loads = up(of_x, 2) * outputs + (channels % L == 0 ? 1 : 2) * of_x, steps = of_x * outputs;  // two at a time
+    least_of(CHANNELS, 0.6 * double(steps > loads ? steps : loads) + to_channels + 1.5 * put, best);
+    if (s.sx == 1 && s.y.w >= L && sums <= SUMS) {
+      const double to_x = x_last() ? turn * double(s.sy * up(kept(), L)) / double(groups) : bare ? 0 : 25 / double(s.y.w) * met;
+      const double to_y = y_last() ? turn * double(up(groups * outputs, L)) / double(groups) : 0;
+      least_of(PIXELS, 0.7 * double(up(s.y.w, L) * sums) / double(s.y.w) + to_x + to_y, best);
+    }
+    if (groups > 1) {
+      const double of_apart = double(up(groups, L)) / double(groups);  // vectors
+      const double to_x = !x_last() ? turn * of_apart * met : channels == 1 ? met / lanes : met, to_y = !y_last() ? turn * of_apart * made : outputs == 1 ? 0 : made;
+      least_of(APART, 0.5 * double(sums) * of_apart + to_x + to_y + put, best);
+    }
+    fold = fold && way == CHANNELS;
   }
 
   // Bands of pixels that fit the cache, as even as possible; several images together where they are small.
@@ -101,15 +104,15 @@ struct Part {
   int64_t broad(int64_t columns) const { return (columns - 1) * s.sx + (s.kw - 1) * s.dx + 1; }
   int64_t kept() const { return groups * channels; }  // channels of x
   int64_t pitch() const { return up(way == APART ? groups : way == OUTPUTS ? outputs : (fold ? s.kw : 1) * channels, L) * L; }  // of a row of sums
-  int64_t wide() const { return way == APART ? pitch() : fold && way == CHANNELS ? channels : kept(); }  // of a pixel of x that is laid with channels last
+  int64_t wide() const { return way == APART ? pitch() : fold ? channels : kept(); }  // of a pixel of x that is laid with channels last
   int64_t units() const { return fold ? s.kh : places; }  // of CHANNELS: rows of vectors
   int64_t sums() const {
     if (way == OUTPUTS) return groups * places * channels * pitch();
     if (way == CHANNELS) return groups * units() * outputs * pitch();
-    return way == PIXELS ? groups * outputs * places * channels * L : places * pitch();
+    return outputs * places * channels * (way == PIXELS ? groups * L : pitch());
   }
   // Floats of laid x and dy.
-  int64_t room(int64_t rows, int64_t columns) const { return high(rows) * broad(columns) * (way == APART ? pitch() : kept()); }
+  int64_t room(int64_t rows, int64_t columns) const { return high(rows) * broad(columns) * (way == APART ? channels * pitch() : kept()); }
   int64_t x_room() const { return together * room(band, span) + P; }
   int64_t y_room() const { return together * band * span * (way == APART ? pitch() : way == OUTPUTS ? P : way == PIXELS ? groups * outputs : 0) + P; }
 };
@@ -133,8 +136,8 @@ struct Work {
     const float* from = x + (q.g0 * q.given + q.c0) * s.x.step[1];
     bool lies = top >= 0 && left >= 0 && top + rows <= s.x.h && left + columns <= s.x.w;
     if (q.way == PIXELS) lies = lies && s.x.step[3] == 1;
-    if (q.way == CHANNELS && q.fold) lies = lies && s.x.step[1] == 1 && s.x.step[3] == q.channels && s.kw * q.channels % L == 0;
-    else if (q.way == CHANNELS || q.way == APART) lies = lies && s.x.step[1] == 1 && (q.way == APART ? q.groups : q.channels) % L == 0;
+    if (q.way == APART) lies = lies && s.x.step[1] == 1 && q.channels == 1 && q.groups % L == 0;
+    if (q.way == CHANNELS) lies = lies && s.x.step[1] == 1 && (q.fold ? s.x.step[3] == q.channels && s.kw * q.channels % L == 0 : q.channels % L == 0);
     if (lies) {
       set_places([&](int64_t y, int64_t x) { return y * s.x.step[2] + x * s.x.step[3]; });
       return {from + b.n * s.x.step[0] + top * s.x.step[2] + left * s.x.step[3], q.given * s.x.step[1], s.x.step[1],
@@ -147,13 +150,14 @@ struct Work {
       set_places([&](int64_t y, int64_t x) { return y * columns + x; });
       return {x_laid, q.channels * b.images * image, b.images * image, {image, s.sy * columns, s.sx}};
     }
-    const bool each = q.way == CHANNELS && q.fold;  // group by itself
-    some.c = each ? q.channels : q.kept();
-    for (int64_t g = 0; g < (each ? q.groups : 1); ++g)
-      for (int64_t i = 0; i < b.images; ++i)
-        lay(from + g * q.given * s.x.step[1], some, b.n + i, top, rows, left, columns, wide, x_laid + (g * b.images + i) * image * wide);
     set_places([&](int64_t y, int64_t x) { return (y * columns + x) * wide; });
-    return {x_laid, each ? b.images * image * wide : q.channels, 1, {image * wide, s.sy * columns * wide, s.sx * wide}};
+    const int64_t all = b.images * image * wide;
+    if (q.way == APART) some.c = q.groups, some.step[1] *= q.given;  // one channel of each group
+    else some.c = q.fold ? q.channels : q.kept();                    // those of a group; or all
+    const int64_t times = q.way == APART ? q.channels : q.fold ? q.groups : 1, step = q.way == APART ? s.x.step[1] : q.given * s.x.step[1];
+    for (int64_t k = 0; k < times; ++k)
+      for (int64_t i = 0; i < b.images; ++i) lay(from + k * step, some, b.n + i, top, rows, left, columns, wide, x_laid + k * all + i * image * wide);
+    return {x_laid, q.fold ? all : q.channels, q.way == APART ? all : 1, {image * wide, s.sy * columns * wide, s.sx * wide}};
   }
 
   // dy where it lies; or `count` outputs of it from the part's number o on, as vectors. What is behind the last of them is of no account.
@@ -161,11 +165,11 @@ struct Work {
     const float* from = y + (q.g0 * q.own + q.o0 + o) * s.y.step[1];
     return {from + b.n * s.y.step[0] + b.y * s.y.step[2] + b.x * s.y.step[3], q.own * s.y.step[1], s.y.step[1], {s.y.step[0], s.y.step[2], s.y.step[3]}};
   }
-  View view_of_y(const Band& b, int64_t o, int64_t count, bool lies) const {
-    if (lies && s.y.step[1] == 1 && count % L == 0) return lying_y(b, o);
-    const int64_t wide = q.y_last() ? count : up(count, L) * L, image = b.tall * b.broad * wide;
+  View view_of_y(const Band& b, int64_t o, int64_t count, bool lies, int64_t step = 1) const {
+    if (lies && step * s.y.step[1] == 1 && count % L == 0) return lying_y(b, o);
+    const int64_t wide = q.y_last() && step == 1 ? count : up(count, L) * L, image = b.tall * b.broad * wide;
     Images some = s.y;
-    some.c = count;
+    some.c = count, some.step[1] *= step;
     const float* from = y + (q.g0 * q.own + q.o0 + o) * s.y.step[1];
     for (int64_t i = 0; i < b.images; ++i) lay(from, some, b.n + i, b.y, b.tall, b.x, b.broad, wide, y_laid + i * image);
     return {y_laid, 0, 1, {image, b.broad * wide, wide}};
@@ -242,9 +246,13 @@ struct Work {
       }
   }
   void apart(const Band& b, const View& x) const {
-    const View y = view_of_y(b, 0, q.groups, true);
-    for (int64_t c = 0; c < q.groups; c += L)
-      rows(VECTORS, q.places, 1, {b.images, b.tall, b.broad, x.step, y.step}, y.at + c, 0, total + c, q.pitch(), 0, Next{place, x.at + c, 0, 1});
+    const int64_t pitch = q.pitch(), depth = q.places * q.channels;
+    for (int64_t o = 0; o < q.outputs; ++o) {
+      const View y = view_of_y(b, o, q.groups, true, q.own);
+      for (int64_t g = 0; g < q.groups; g += L)
+        rows(VECTORS, depth, 1, {b.images, b.tall, b.broad, x.step, y.step}, y.at + g, 0, total + o * depth * pitch + g, pitch, 0,
+             Next{place, x.at + g, x.channel, q.channels});
+    }
   }
 
   void add(const Band& b) {
@@ -292,7 +300,9 @@ struct Work {
             to[o * depth + k] = lane[0];
           }
       } else {
-        for (int64_t t = 0; t < q.places; ++t) to[t] = total[t * pitch + g];
+        for (int64_t o = 0; o < q.outputs; ++o)
+          for (int64_t t = 0; t < q.places; ++t)
+            for (int64_t c = 0; c < q.channels; ++c) to[o * depth + c * q.places + t] = total[(o * many + t * q.channels + c) * pitch + g];
       }
     }
   }

@@ -35,7 +35,7 @@ def divided(dy: Place, dw: Place, groups: int) -> Parts:
         many = max(1, min(64 // max(channels, outputs), ROOM // (kernel * channels * outputs)))
         parts = -(-groups // many), 1, 1
     else:
-        split = -(-outputs // OUTPUTS)
+        split = -(-outputs // max(16, min(OUTPUTS, ROOM // (16 * kernel) // 16 * 16)))
         cut = max(16, ROOM // (kernel * -(-outputs // split)) // 16 * 16)
         parts = groups, -(-channels // cut), split
     pixels = dy.shape[0] * math.prod(dy.shape[2:])
@@ -62,6 +62,6 @@ def convolution_dw(call: Call, ctx: Lowering) -> list[TaskSpec]:
     """The weight's gradient, from images and the gradient of results, either of them in any order of dimensions."""
     g = geometry(call.params)
     x, dy, dw = images(ctx.place(call.inputs[0])), images(ctx.place(call.inputs[1])), images(ctx.dense(call.outputs[0]))
-    if winograd.fits(x, dy, dw.shape[2:], g.stride, g.dilation, g.groups):
+    if winograd.gains(x, dy, dw.shape[2:], g.stride, g.dilation, g.groups):
         return winograd.slope(dw, x, dy, (-g.padding[0], -g.padding[1]), ctx)
     return slope(dw, x, dy, g, ctx)

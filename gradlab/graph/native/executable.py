@@ -88,7 +88,8 @@ class NativeExecutable:
             self.report.append(Step("copy", [], [step.task.kernel] if isinstance(step, Item) and step.task is not None else []))
         self._finish(steps)
         self.tasks = len(self._calls)
-        arranged.units, arranged.relative = [], {}  # of thousands of calls they take megabytes, and only the making needs them
+        # Of thousands of calls these take megabytes, and only the making needs them.
+        arranged.units, arranged.relative, arranged.planning = [], {}, None
         del self._ctx
 
     @property

@@ -9,16 +9,11 @@ namespace {
 constexpr int64_t SOME = 16;  // channels whose statistics are found together
 constexpr int64_t PIECE = 1 << 14;  // floats of a piece of work
 
-inline V normal(V x, V mean, V scale, V shift) { return (x - mean) * scale + shift; }
-
-// RELU: what lies below zero becomes zero, NaN stays; OTHER: something is added before. of(j): what a channel is normalised by.
-template <bool RELU, bool OTHER, typename M, typename S, typename B>
-inline __attribute__((always_inline)) void apply(const float* x, const float* other, float* y, int64_t floats, int64_t wide, M mean, S scale, B shift) {
-  mapped(x, OTHER ? other : x, y, floats, wide, [=](V in, V added, int64_t j) {
-    V out = normal(in, mean(j), scale(j), shift(j));
-    if (OTHER) out += added;
-    return RELU ? larger(V{}, out) : out;
-  });
+// A number or a vector, normalised. RELU: what lies below zero becomes zero, NaN stays; OTHER: something is added before.
+template <bool RELU, bool OTHER, typename T> inline T normal(T x, T mean, T scale, T shift, T other) {
+  T out = (x - mean) * scale + shift;
+  if (OTHER) out += other;
+  return RELU ? (out < 0 ? T{} : out) : out;
 }
 
 struct Operands {
@@ -39,8 +34,9 @@ template <bool RELU, bool OTHER> void normalise(const Operands& o, char** p, con
     Pieces pieces(p, part, parts, rows, PIECE / wide > 0 ? PIECE / wide : 1);
     for (Share mine; pieces.next(mine);) {
       const int64_t at = mine.first * wide, last = mine.last * wide < floats ? mine.last * wide : floats;
-      apply<RELU, OTHER>(o.x + at, o.other + at, o.y + at, last - at, wide, [=](int64_t j) { return load(mean + j); },
-                         [=](int64_t j) { return load(scale + j); }, [=](int64_t j) { return load(shift + j); });
+      mapped(o.x + at, (OTHER ? o.other : o.x) + at, o.y + at, last - at, wide, [=](V x, V other, int64_t j) {
+        return normal<RELU, OTHER>(x, load(mean + j), load(scale + j), load(shift + j), other);
+      });
     }
     return;
   }
@@ -48,9 +44,10 @@ template <bool RELU, bool OTHER> void normalise(const Operands& o, char** p, con
   for (Share mine; pieces.next(mine);)
     for (int64_t u = mine.first; u < mine.last; ++u) {
       const int64_t c = u % channels, at = u * places;
-      const V mean = all(o.mean[c]), scale = all(o.scale(c)), shift = all(o.shift(c));
-      apply<RELU, OTHER>(o.x + at, o.other + at, o.y + at, places, L, [=](int64_t) { return mean; }, [=](int64_t) { return scale; },
-                         [=](int64_t) { return shift; });
+      const float *x = o.x + at, *other = o.other + at, mean = o.mean[c], scale = o.scale(c), shift = o.shift(c);
+      float* y = o.y + at;
+#pragma GCC ivdep
+      for (int64_t j = 0; j < places; ++j) y[j] = normal<RELU, OTHER>(x[j], mean, scale, shift, OTHER ? other[j] : 0);
     }
 }
 

@@ -40,11 +40,12 @@ class Chain(NamedTuple):
 
 
 class Order(NamedTuple):
-    """A program with chains: its steps, where values lie, and the bytes of work space."""
+    """A program with chains: its steps, where values lie, the bytes of work space, and those of each chain."""
 
     steps: list[Item | Chain]
     plan: Plan
     scratch: int
+    needs: list[int]
 
 
 def moments_of(items: Sequence[Item], planning: Planning) -> list[Moment]:
@@ -164,15 +165,23 @@ def chained(items: Sequence[Item], blocks: Sequence[Block], planning: Planning, 
     """The program with these chains, or with some of them, or with fewer images at a time, so that it needs no more than so many bytes."""
     if not blocks:
         return None
-    order = _ordered(items, blocks, planning)
-    chosen = [block._replace(chunk=block.least) for block in blocks]
-    while chosen and order.plan.size + order.scratch > limit:
+    chosen, plain = list(blocks), _Scratch(items).size
+    while True:
         order = _ordered(items, chosen, planning)
-        moments, numbers = merged(moments_of(items, planning), chosen)
-        alive = _alive(moments, planning)
-        chosen.sort(key=lambda b: alive[numbers[b.first]] + sum(b.walked[base].step for base in b.local) * b.chunk * b.threads)
-        chosen = sorted(chosen[: len(chosen) * 3 // 4])
-    return order if order.plan.size + order.scratch <= limit else None
+        if order.plan.size + order.scratch <= limit:
+            return order
+        # Work space does not fit beside the arena: that of fewer images may. Or the arena is too large: chains at its fullest moments go.
+        free = limit - order.plan.size
+        if free >= plain:
+            wide = [b for b, size in zip(chosen, order.needs) if size > free]
+            chosen = [b._replace(chunk=b.least) if b in wide else b for b in chosen if b not in wide or (b.local and b.chunk > b.least)]
+        else:
+            moments, numbers = merged(moments_of(items, planning), chosen)
+            alive = _alive(moments, planning)
+            chosen.sort(key=lambda b: alive[numbers[b.first]])
+            chosen = sorted(chosen[: len(chosen) * 3 // 4], key=lambda b: b.first)
+        if not chosen:
+            return None
 
 
 def _alive(moments: Sequence[Moment], planning: Planning) -> list[int]:
@@ -195,10 +204,11 @@ def _alive(moments: Sequence[Moment], planning: Planning) -> list[int]:
 def _ordered(items: Sequence[Item], blocks: Sequence[Block], planning: Planning) -> Order:
     scratch = _Scratch(items)
     moments = moments_of(items, planning)
-    laid = []
+    laid, needs = [], []
     for block in blocks:
         offsets, size = _slot(moments, block)
         laid.append((block, offsets, size, scratch.lay(block, size * block.threads)))
+        needs.append(laid[-1][-1] + size * block.threads)
     found: list[Item | Chain] = []
     at = 0
     for block, offsets, size, start in laid:
@@ -208,7 +218,7 @@ def _ordered(items: Sequence[Item], blocks: Sequence[Block], planning: Planning)
         found += (scratch.moved(items[i]) for i in block.after)
         at = block.last + 1
     found += map(scratch.moved, items[at:])
-    return Order(found, planned(items, blocks, planning), scratch.size)
+    return Order(found, planned(items, blocks, planning), scratch.size, needs)
 
 
 def _slot(moments: Sequence[Moment], block: Block) -> tuple[dict[int, int], int]:

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 from gradlab.graph.native.caches import Caches
 
-SECOND, THIRD = 0.75, 0.5  # parts of the caches that a program may count on
+SECOND, THIRD = 0.75, 0.5  # parts of the caches that a program may count on; of what is twice as far apart they keep nothing
 FAR = 9  # how much longer than from the third-level cache a byte takes from memory, compared with the second-level cache
 
 Key = tuple[tuple[int, int], int]  # which base, and where in it
@@ -64,9 +64,9 @@ class Traffic:
         the images under way."""
         far = self._far / threads
 
-        def price(since: float) -> int:
+        def price(since: float) -> float:
             """Of a byte between whose uses so many others are touched."""
-            return 0 if since <= self._near else 1 if since <= far else 1 + FAR
+            return min(max(since / self._near - 1, 0), 1) + FAR * min(max(since / far - 1, 0), 1)
 
         each = self._images / threads
         shared = sum(n for _, n in self._tasks)

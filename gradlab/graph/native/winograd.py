@@ -17,7 +17,8 @@ LANES = 16  # of the widest vectors: sizes of memory are made for them
 STRIP = 12  # rows of a product that are computed together, or a multiple of them
 LEAST = 8  # channels and outputs that make a product of matrices worth while
 MOST, LONGEST = 48, 36  # tiles of a block; for the weight's gradient
-BLOCK = 1 << 16  # floats of the transformed tiles of a block: a part of the second-level cache
+WEIGHING = 768  # multiplications that take as long as the transformation of a weight
+BLOCK = 1 << 17  # floats of the transformed tiles of a block: a part of the second-level cache
 LIGHT, FEW = 2048, 24  # channels times outputs of weights that stay in the first-level cache; tiles of a block that do so beside them
 BAND = 1 << 14  # floats of a band of an image
 WIDE = 2  # results of a tile across
@@ -38,11 +39,19 @@ class Tiles(NamedTuple):
 
 
 def fits(x: Place | Spec, y: Place | Spec, kernel: tuple[int, ...], stride: Pair, dilation: Pair, groups: int) -> bool:
-    """Whether the algorithm can be used for images `x` and results `y`, and is worth it. GRADLAB_WINOGRAD=0 says no."""
+    """Whether the algorithm can be used for images `x` and results `y`. GRADLAB_WINOGRAD=0 says no."""
     if os.environ.get("GRADLAB_WINOGRAD") == "0":
         return False
     plain = tuple(kernel) == (3, 3) and stride == (1, 1) and dilation == (1, 1) and groups == 1
     return plain and min(x.shape[1], y.shape[1]) >= LEAST and min(y.shape[2:]) >= 2
+
+
+def gains(x: Place | Spec, y: Place | Spec, kernel: tuple[int, ...], stride: Pair, dilation: Pair, groups: int) -> bool:
+    """Whether it also takes less time than the sum itself: 4 multiplications for a pixel of whole tiles instead of 9, which count as 5
+    because of all else, and the weights have to be transformed."""
+    images, _, height, width = y.shape
+    whole = (height + height % 2) * (width + width % 2)
+    return fits(x, y, kernel, stride, dilation, groups) and images * (9 * height * width - 5 * whole) > WEIGHING
 
 
 def _tall() -> int:
@@ -64,7 +73,7 @@ def _tiles(tall: int, images: int, height: int, width: int, channels: int, most:
     depth: those of the transformed tiles of a block."""
     rows, columns = -(-height // tall), -(-width // WIDE)
     most = max(STRIP, min(most, BLOCK // (_places(tall) * depth)))
-    high = max(1, BAND // (tall * WIDE * columns * channels))
+    high = max(1, BAND // (tall * WIDE * columns * channels), most // columns)
     bands = -(-rows // high)
     if images < GROUPS:
         bands = max(bands, min(rows, -(-GROUPS // images)))

@@ -1,8 +1,9 @@
 """Images lie in memory with the channels of a pixel beside each other where convolutions gain by it.
 
 Convolutions compute so, and read and write any mixture of the two orders. Norms, poolings and elementwise rows want all their images in one
-order, so the images that they join are decided on together. What enters or leaves the program is in row-major order, and so are the images
-of rows that know no other; where the convolutions gain more than copies cost, such values are copied from one order into the other.
+order, so the images that they join are decided on together. Those of fewer channels than a vector holds are better off in row-major order.
+What enters or leaves the program is in row-major order, and so are the images of rows that know no other; where the convolutions gain more
+than copies cost, such values are copied from one order into the other.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import NamedTuple
 from gradlab import ops
 from gradlab.dtype import FLOAT32, HALF, INT64
 from gradlab.graph.ir import Call, Graph, Value
+from gradlab.graph.native import build
 from gradlab.graph.native.loops import is_elementwise
 from gradlab.graph.native.place import Place, last_place, place_of, viewed
 from gradlab.graph.passes.rewriting import ends, loose
@@ -49,6 +51,7 @@ STRICT = {**NORMS}  # whose images lie without gaps (POOLINGS: when their kernel
 TAKES = {**CONVOLUTIONS, **STRICT, **COPIES}
 SUMS = ("sum", "mean", "amax", "amin")
 
+FEWEST = build.lanes()  # channels that a convolution gains by; fewer do not fill vectors, and it loses
 COPY = 4  # what a copy from one order into the other costs, if it is 1 to turn around what a convolution reads or writes
 IMAGE = (0, 2, 3, 1)  # dimensions, the longest steps in memory first
 ROW, LAST = -1, -2  # an operand on which nothing is decided: in row-major order, or channels last as the view that it is
@@ -189,7 +192,8 @@ class _Deciding:
                 continue
             if call.op.name in CONVOLUTIONS or LAST in kinds:
                 values = (*(call.inputs[i] for _, i in found), *(call.outputs[i] for i in outputs))
-                self._gains[decided[0]] += sum(math.prod(v.spec.shape) for v in values)
+                few = LAST not in kinds and values[0].spec.shape[1] < FEWEST
+                self._gains[decided[0]] += sum(math.prod(v.spec.shape) for v in values) * (-1 if few else 1)
             for i in (i for kind, i in found if kind == ROW):
                 x = call.inputs[i]
                 if call.op.name == "cat":  # it copies its parts anyway
