@@ -191,7 +191,7 @@ SHAPES = [  # images, channels, outputs, height, width, padding
 
 @compiler
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
-def test_winograd_is_as_accurate_as_the_sum_itself(shape):
+def test_convolutions_are_as_accurate_as_eagerly(shape):
     n, c, o, h, w, p = shape
     r = np.random.default_rng(1)
     x, k, b = r.normal(size=(n, c, h, w)), r.normal(size=(o, c, 3, 3)) / np.sqrt(9 * c), r.normal(size=o)
@@ -204,7 +204,7 @@ def test_winograd_is_as_accurate_as_the_sum_itself(shape):
         return np.sqrt(np.mean((got - want) ** 2) / np.mean(want**2))
 
     for a, b, want in zip(eager, found, exact, strict=True):
-        assert error(b, want) < max(1.3 * error(a, want), 2e-7)
+        assert error(b, want) < max(1.5 * error(a, want), 3e-7)
 
 
 POOLED = [  # images, channels, outputs, height, width, padding
@@ -357,7 +357,7 @@ def test_batch_norm_of_one_place_and_of_vectors_keeps_its_kernels():
 
 def test_winograd_can_be_switched_off(monkeypatch):
     monkeypatch.setenv("GRADLAB_WINOGRAD", "0")
-    x, w = gl.randn(2, 16, 8, 8), gl.randn(16, 16, 3, 3)
+    x, w = gl.randn(4, 16, 16, 16), gl.randn(16, 16, 3, 3)
     run = gl.compile(lambda x, w: gl.nn.functional.conv2d(x, w, padding=1))
     for _ in range(2):
         y = run(x, w)

@@ -40,6 +40,12 @@ def test_advice(name, advice):
         assert caught.match(advice)
 
 
+def test_the_place_of_parallel_modules_can_be_imported():
+    assert importlib.import_module("gradlab.nn.parallel") is gl.nn.parallel
+    with pytest.raises(AttributeError, match="use one device"):
+        gl.nn.parallel.DataParallel
+
+
 def test_other_modules_know_what_looks_alike():
     with pytest.raises(AttributeError, match=r"did you mean .*Linear"):
         gl.nn.Linaer

@@ -12,7 +12,7 @@ import pytest
 
 from gradlab.graph import memory
 from gradlab.graph.memory import Moment, Room, plan_buffers
-from gradlab.graph.native import chaining
+from gradlab.graph.native import chaining, traffic
 from gradlab.graph.native.caches import Caches, caches
 from gradlab.graph.native.chaining import Access, Item, Search, conflict, image_by_image
 from gradlab.graph.native.layout import FIRST, Planning
@@ -28,6 +28,7 @@ def small_caches(monkeypatch, second, third):
     """Caches so small that chains of little programs gain."""
     monkeypatch.setattr(chaining, "caches", lambda: Caches(second, third))
     monkeypatch.setattr(chaining, "WORTH", 1)
+    monkeypatch.setattr(traffic, "CALL", 0)
     monkeypatch.setattr(memory, "WORTH", 1)
 
 
@@ -224,7 +225,7 @@ def check(program, seed):
     order = chained(program.items, blocks, program.planning, limit)
     if order is None:
         return 0
-    assert order.plan.size + order.scratch <= limit
+    assert order.plan.size + order.scratch <= limit * memory.CLOSE
 
     def apart(p, unit):
         return ("scratch", unit) if p.base == SCRATCH else p.base, p.offset

@@ -12,6 +12,7 @@ import gradlab as gl
 from gradlab.graph.native import build, winograd
 from gradlab.graph.native.pooled import Pooled
 from gradlab.graph.native.records import length
+from gradlab.spec import Spec
 
 F = gl.nn.functional
 pytestmark = pytest.mark.skipif(not build.available(), reason="no C++ compiler")
@@ -212,8 +213,20 @@ def test_less_precision_is_enough_where_it_is_asked_for(channels):
     assert all(1.1 * a < b < 3 * a for a, b in zip(exactly, found))
 
 
+def test_it_is_used_where_it_gains():
+    def used(images, channels, outputs, size):
+        x, y = (Spec((images, c, size, size), np.dtype(np.float32)) for c in (channels, outputs))
+        return winograd.gains(x, y, (3, 3), (1, 1), (1, 1), 1)
+
+    assert used(64, 16, 16, 32)
+    assert used(1, 64, 64, 56)
+    assert not used(64, 3, 64, 32)
+    assert not used(1, 512, 512, 7)
+    assert not used(64, 64, 64, 3)
+
+
 def test_a_compiled_function_follows_the_precision():
-    x, w = gl.from_numpy(normal(2, 16, 8, 8)), gl.from_numpy(normal(16, 16, 3, 3, seed=1))
+    x, w = gl.from_numpy(normal(4, 16, 16, 16)), gl.from_numpy(normal(16, 16, 3, 3, seed=1))
     run = gl.compile(lambda x, w: F.conv2d(x, w, padding=1))
 
     def kernels():

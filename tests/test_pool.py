@@ -130,6 +130,9 @@ def test_the_norm_of_zeros_has_gradient_zero():
     out = F.lp_pool1d(x, 2, 2)
     out.sum().backward()
     assert out.tolist() == [[[0, 0]]] and x.grad.tolist() == [[[0, 0, 0, 0]]]
+    assert F.lp_pool1d(gl.tensor([[-1.0, -2.0]]), 1, 2).tolist() == [[-3.0]]
+    for p in (1.5, 3):
+        assert F.lp_pool1d(gl.tensor([[-1.0, -2.0, 0.0, 0.0]]), p, 2).isnan().tolist() == [[True, False]]
 
 
 def test_second_order_gradients():

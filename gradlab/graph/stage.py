@@ -218,9 +218,9 @@ def _check_gradients(tracer: LiveTracer, given: list[Any], staged: list[Any]) ->
     for tensor, twin in zip(given, staged, strict=True):
         if tensor._edge is not None and tensor._edge is not LEAF and id(twin) in graded and twin._grad is not None:
             raise TraceError(
-                f"compile: the function calls backward, which would go on in the graph of an argument (shape {tensor._array.shape}) that "
-                f"was computed outside. Compute it inside of the compiled function, pass it as x.detach() if its gradient is not wanted, or "
-                f"call backward outside, on what the function returns"
+                f"compile: the function calls backward, which would go on in the graph of an argument (shape {tensor._array.shape}) "
+                "that was computed outside. Compute it inside of the compiled function, pass it as x.detach() if its gradient is not "
+                "wanted, or call backward outside, on what the function returns"
             )
 
 

@@ -123,8 +123,7 @@ MODULES = {
         "bartlett_window": _NUMPY, "blackman_window": _NUMPY, "hamming_window": _NUMPY, "hann_window": _NUMPY, "kaiser_window": _NUMPY,
     },
     "gradlab.nn": {
-        **_all("DataParallel", "use one device"),
-        "parallel": "use one device, with gradient accumulation for larger batches",
+        **_all("DataParallel DistributedDataParallel", "use one device, with gradient accumulation for larger batches"),
         "SyncBatchNorm": "use BatchNorm2d: there is one process",
         "AdaptiveLogSoftmaxWithLoss": "use Linear and CrossEntropyLoss",
         "FractionalMaxPool2d": "use AdaptiveMaxPool2d", "FractionalMaxPool3d": "use AdaptiveMaxPool3d",

@@ -16,7 +16,7 @@ from gradlab.graph.ir import Value
 from gradlab.graph.symbol import Symbol, TraceError
 from gradlab.graph.tracer import Tracer
 from gradlab.spec import Spec
-from gradlab.tensor.creation import arange
+from gradlab.tensor.creation import arange, zeros
 
 
 class Inner(Tracer):
@@ -167,7 +167,7 @@ class Inner(Tracer):
     def zeros(self, spec: Spec) -> Symbol:
         """Zeros, made by the body."""
         with self.quiet():
-            return self.lift(self.entries[0].new_zeros(spec.shape, dtype=spec.dtype)._array)
+            return self.lift(zeros(spec.shape, dtype=spec.dtype, device=self.device)._array)
 
     def results(self, tensors: list[Any]) -> list[Symbol]:
         """The symbols of what a body returns."""

@@ -22,7 +22,7 @@ from gradlab.graph.native.traffic import Sizes, Traffic
 
 LONGEST = 256  # tasks between the first and the last of a chain
 PATIENCE = 8  # tasks in between, one after the other
-WORTH = 1 << 21  # bytes that a thread need not fetch from the third-level cache: some 5 microseconds
+WORTH = 1 << 23  # bytes that a thread need not fetch from the third-level cache: some 50 microseconds
 NEARLY, HALF = 0.95, 0.5  # of the gain: fewer images that gain as much need less memory
 EVEN = 0.85  # of the threads' time that has to be used where the last images do not occupy all of them
 

@@ -146,8 +146,10 @@ def _reading(x: Place, phases: Sequence[Phase], stride: Pair, kind: str) -> Read
     inside = min(first) >= 0 and all((max(p.sizes[d] for p in phases) - 1) * stride[d] + last[d] < x.shape[2 + d] for d in (0, 1))
     near = sum((n - 1) * abs(s) for n, s in zip(x.shape, x.strides)) < FAR
     beside = x.strides[1] == 1 and x.shape[1] > 1
-    apart = kind != "depthwise" and x.shape[1] <= WAYS * (PAGE // math.gcd(x.strides[1], PAGE))
-    laying = IN_PLACE if inside and near and (beside or apart) else LAST if beside or kind == "depthwise" else PLANES
+    if kind == "depthwise":  # which needs no border
+        return Reading(first, (last[0] - first[0], last[1] - first[1]), IN_PLACE if beside and near and len(phases) == 1 else LAST)
+    apart = x.shape[1] <= WAYS * (PAGE // math.gcd(x.strides[1], PAGE))
+    laying = IN_PLACE if inside and near and (beside or apart) else LAST if beside else PLANES
     return Reading(first, (last[0] - first[0], last[1] - first[1]), laying)
 
 

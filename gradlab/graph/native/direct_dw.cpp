@@ -12,7 +12,7 @@ enum Way { OUTPUTS, CHANNELS, PIXELS, APART };
 constexpr int64_t ROOM = 1 << 16;       // floats of a laid band: a quarter of the second-level cache
 constexpr int64_t FEW = (1 << 14) / P;  // pixels of a band: few enough for a panel of dy to stay near
 constexpr int64_t MANY = 1 << 11;       // of PIXELS, which reads dy seldom
-constexpr int64_t SUMS = 1 << 9;        // sums of a group that stay in the first-level cache as a vector each
+constexpr int64_t SUMS = 1 << 10;       // sums of which each can be a vector
 
 // The call, as its parameters lie: images, their gradients; sizes of the kernel, strides, where the first place of the first pixel lies,
 // dilation, groups; how the work is divided: blocks of images, parts of the groups, of a group's channels, and of its outputs.
@@ -73,10 +73,10 @@ struct Part {
     const double to_channels = x_last() ? met / lanes : channels < L ? met : turn * met / lanes;
     const int64_t loads = up(of_x, 2) * outputs + (channels % L == 0 ? 1 : 2) * of_x, steps = of_x * outputs;  // two at a time
     least_of(CHANNELS, 0.6 * double(steps > loads ? steps : loads) + to_channels + 1.5 * put, best);
-    if (s.sx == 1 && s.y.w >= L && sums <= SUMS) {
+    if (s.sx == 1 && s.y.w >= L && groups * sums <= SUMS) {
       const double to_x = x_last() ? turn * double(s.sy * up(kept(), L)) / double(groups) : bare ? 0 : 25 / double(s.y.w) * met;
       const double to_y = y_last() ? turn * double(up(groups * outputs, L)) / double(groups) : 0;
-      least_of(PIXELS, 0.7 * double(up(s.y.w, L) * sums) / double(s.y.w) + to_x + to_y, best);
+      least_of(PIXELS, (outputs == 1 ? 1.3 : 0.7) * double(up(s.y.w, L) * sums) / double(s.y.w) + to_x + to_y, best);
     }
     if (groups > 1) {
       const double of_apart = double(up(groups, L)) / double(groups);  // vectors

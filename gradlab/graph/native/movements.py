@@ -15,7 +15,6 @@ from gradlab.graph.native.lower import Lowering, TaskSpec, Unsupported, lowers, 
 from gradlab.graph.native.place import Place
 from gradlab.graph.native.walks import dense, in_order, walk
 
-SIDE = 16  # elements of a side of a square of a copy that turns rows into columns
 WORDS = {1: "uint8_t", 2: "uint16_t", 4: "uint32_t", 8: "uint64_t"}
 
 
@@ -38,30 +37,30 @@ def copy(target: Place, source: Place, ctx: Lowering) -> list[TaskSpec]:
     sizes, (to, from_) = merged(in_order(target.shape, order), [in_order(target.strides, order), in_order(spread, order)])
     sizes, to, from_ = sizes or [1], to or [1], from_ or [1]
     word = WORDS[target.dtype.itemsize]
-    text = [HEADER, "GRADLAB_KERNEL @K(char** p, const int64_t*, int part, int parts) {"]
-    text += [f"  {word}* const y = ({word}*)p[0];", f"  const {word}* const x = (const {word}*)p[1];"]
     outer = list(range(len(sizes) - 1, 0, -1))
+    # Rows of the source, which become columns.
+    across = next((d for d in outer if to[0] == from_[d] == 1 != from_[0] and min(sizes[0], sizes[d]) >= 4), 0)
+    header = '#include "turning.h"\n' if across else HEADER
+    text = [header, "GRADLAB_KERNEL @K(char** p, const int64_t*, int part, int parts) {"]
+    text += [f"  {word}* const y = ({word}*)p[0];", f"  const {word}* const x = (const {word}*)p[1];"]
     if len(sizes) > 1 and sizes[-1] > 1:
         text.append(f"  const Share mine = share({sizes[-1]}LL, part, parts);")
     else:
         text.append(f"  const Share mine = share({sizes[0]}LL, part, parts, 64);")
     ends = {d: ("0", f"{sizes[d]}LL") for d in range(len(sizes))} | {len(sizes) - 1: ("mine.first", "mine.last")}
-    # Where the two lie in another order: squares, of which the cache holds both sides.
-    across = next((d for d in outer if from_[d] == 1 and from_[0] != 1), 0)
-    loops = [(f"i{d}", *ends[d], "1") for d in outer if d != across]
-    if across:
-        loops += [(f"b{d}", *ends[d], str(SIDE)) for d in (across, 0)]
-        least = {d: f"b{d} + {SIDE} < {ends[d][1]} ? b{d} + {SIDE} : {ends[d][1]}" for d in (across, 0)}
-        loops += [(f"i{d}", f"b{d}", f"({least[d]})", "1") for d in (across, 0)]
-    else:
-        loops.append(("i0", *ends[0], "1"))
-    for depth, (i, first, last, step) in enumerate(loops):
-        if i == "i0":
+    loops = [d for d in (*outer, 0) if not across or d not in (across, 0)]
+    for depth, d in enumerate(loops):
+        if d == 0:
             text.append("#pragma GCC ivdep")
-        text.append(f"{'  ' * (1 + depth)}for (int64_t {i} = {first}; {i} < {last}; {i} += {step})")
-    y = " + ".join(f"i{d} * {to[d]}LL" for d in (*outer, 0))
-    x = " + ".join(f"i{d} * {from_[d]}LL" for d in (*outer, 0))
-    text += [f"{'  ' * (1 + len(loops))}y[{y}] = x[{x}];", "}"]
+        text.append(f"{'  ' * (1 + depth)}for (int64_t i{d} = {ends[d][0]}; i{d} < {ends[d][1]}; ++i{d})")
+    y, x = (" + ".join(f"i{d} * {step[d]}LL" for d in loops) or "0" for step in (to, from_))
+    indent = "  " * (1 + len(loops))
+    if across:
+        first, last = ends[across]
+        places = f"y + {y} + {first} * {to[across]}LL, {to[across]}LL, x + {x} + {first}, {from_[0]}LL"
+        text += [f"{indent}gradlab::turn({places}, {last} - {first}, {sizes[0]}LL);", "}"]
+    else:
+        text += [f"{indent}y[{y}] = x[{x}];", "}"]
     most = sizes[-1] if len(sizes) > 1 else sizes[0]
     return [TaskSpec(ctx.generate("\n".join(text)), (), (target, source), min(most, widest(target.size)))]
 

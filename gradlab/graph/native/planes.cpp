@@ -16,7 +16,7 @@ constexpr int64_t DEEPEST = 512;  // of a sum: sums of sums are more accurate th
 thread_local LargeScratch plane_scratch;
 
 // Vectors of a block of R outputs: enough sums that none waits for another, few enough for the registers.
-template <int R> constexpr int VECTORS = R == 1 ? 8 : R < 5 && (R < 3 || BYTES == 64) ? 4 : 2;
+template <int R> constexpr int VECTORS = R == 1 ? 10 : R == 2 ? 5 : R > 4 ? 2 : BYTES == 64 ? 4 : 3;
 
 // What blocks of pixels have in common: where the elements of the depth lie, the weights of a block of outputs; where sums begin, or none where they
 // are added to what there is; whether results below zero become zero; the distance of outputs.
@@ -32,32 +32,32 @@ struct Walk {
 template <int R, int W>
 inline __attribute__((always_inline)) void block(const Walk& w, const float* x, const int32_t* from, float* y, const int32_t* to) {
   V total[R][W];
-#pragma GCC unroll 8
+#pragma GCC unroll 16
   for (int i = 0; i < R; ++i) {
     const V start = w.start == nullptr ? V{} : w.start[i] - V{};
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (int j = 0; j < W; ++j) total[i][j] = start;
   }
   const float* pixels[W];
-#pragma GCC unroll 8
+#pragma GCC unroll 16
   for (int j = 0; j < W; ++j) pixels[j] = x + from[j];
   const float* b = w.weights;
   for (const int32_t *at = w.at, *const end = at + w.depth; at < end; ++at, b += R) {
     const int64_t k = *at;
     V some[W];
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (int j = 0; j < W; ++j) some[j] = load(pixels[j] + k);
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (int i = 0; i < R; ++i) {
       const V s = b[i] - V{};  // the same in every lane: x - 0 is x
-#pragma GCC unroll 8
+#pragma GCC unroll 16
       for (int j = 0; j < W; ++j) total[i][j] = fused(s, some[j], total[i][j]);
     }
   }
-#pragma GCC unroll 8
+#pragma GCC unroll 16
   for (int j = 0; j < W; ++j) {
     float* at = y + to[j];
-#pragma GCC unroll 8
+#pragma GCC unroll 16
     for (int i = 0; i < R; ++i, at += w.far) {
       V v = w.start == nullptr ? load(at) + total[i][j] : total[i][j];
       if (w.relu) v = v < V{} ? V{} : v;

@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from gradlab.graph.memory import ALIGNMENT, Moment, Plan, Room, plan_buffers
+from gradlab.graph.memory import ALIGNMENT, CLOSE, Moment, Plan, Room, plan_buffers
 from gradlab.graph.native.chaining import Block, Item, high
 from gradlab.graph.native.layout import Planning
 from gradlab.graph.native.lower import TaskSpec
@@ -121,6 +121,17 @@ def planned(items: Sequence[Item], blocks: Sequence[Block], planning: Planning) 
     return plan_buffers(moments, specs, planning.ends, _rooms(planning.rooms, items, numbers))
 
 
+def _fitted(size: int, taken: list[tuple[int, int]]) -> int:
+    """Where so many bytes lie beside what is taken, as low as they can. They are then taken too."""
+    at = 0
+    for begin, end in sorted(taken):
+        if begin - at >= size:
+            break
+        at = max(at, end)
+    taken.append((at, at + size))
+    return at
+
+
 class _Scratch:
     """Work space in a program with chains: units that take part in one have their own."""
 
@@ -134,23 +145,21 @@ class _Scratch:
         self.at: dict[int, int] = {}  # of units of blocks; those of all others begin at zero
         self.size = max(self.sizes.values(), default=0)
 
-    def lay(self, block: Block, local: int) -> int:
-        """Give the units of a block their places; where the block's local values lie, of so many bytes."""
+    def lay(self, block: Block, local: int) -> tuple[int, int]:
+        """Give the units of a block their places; where the block's local values lie, of so many bytes, and the end of it all."""
         before, links, after = ({self._items[i].unit: None for i in some} for some in (block.before, block.links, block.after))
         units = [u for u in (*before, *links, *after) if u in self.sizes]
-        own = {u for u in units if u in links or (u in before and u in after)}  # those in between whose work space others must not touch
-        free = max((self.at[u] + self.sizes[u] for u in units if u in self.at), default=0)
-        common = free
-        for u in units:
-            if u not in own and u not in self.at:
-                self.at[u] = common
-                free = max(free, common + self.sizes[u])
+        own = {u for u in units if u in links or (u in before and u in after)}  # whose work space others in between must not touch
+        taken = [(self.at[u], self.at[u] + self.sizes[u]) for u in units if u in self.at]
         for u in units:
             if u in own and u not in self.at:
-                self.at[u] = free
-                free += self.sizes[u]
-        self.size = max(self.size, free + local)
-        return free
+                self.at[u] = _fitted(self.sizes[u], taken)
+        others = [u for u in units if u not in self.at]
+        common = _fitted(max((self.sizes[u] for u in others), default=0), taken)
+        self.at.update(dict.fromkeys(others, common))
+        start = _fitted(local, taken)
+        self.size = max(self.size, *(end for _, end in taken))
+        return start, max(end for _, end in taken)
 
     def moved(self, item: Item) -> Item:
         """The step, with its work space where it now lies."""
@@ -165,7 +174,7 @@ def chained(items: Sequence[Item], blocks: Sequence[Block], planning: Planning, 
     """The program with these chains, or with some of them, or with fewer images at a time, so that it needs no more than so many bytes."""
     if not blocks:
         return None
-    chosen, plain = list(blocks), _Scratch(items).size
+    chosen, plain, limit = list(blocks), _Scratch(items).size, int(limit * CLOSE)
     while True:
         order = _ordered(items, chosen, planning)
         if order.plan.size + order.scratch <= limit:
@@ -207,8 +216,9 @@ def _ordered(items: Sequence[Item], blocks: Sequence[Block], planning: Planning)
     laid, needs = [], []
     for block in blocks:
         offsets, size = _slot(moments, block)
-        laid.append((block, offsets, size, scratch.lay(block, size * block.threads)))
-        needs.append(laid[-1][-1] + size * block.threads)
+        start, end = scratch.lay(block, size * block.threads)
+        laid.append((block, offsets, size, start))
+        needs.append(end)
     found: list[Item | Chain] = []
     at = 0
     for block, offsets, size, start in laid:

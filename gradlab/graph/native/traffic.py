@@ -10,6 +10,7 @@ from typing import NamedTuple
 from gradlab.graph.native.caches import Caches
 
 SECOND, THIRD = 0.75, 0.5  # parts of the caches that a program may count on; of what is twice as far apart they keep nothing
+CALL = 1 << 16  # bytes from the third-level cache that take as long as a kernel's beginning and end, some 0.4 microseconds
 FAR = 9  # how much longer than from the third-level cache a byte takes from memory, compared with the second-level cache
 
 Key = tuple[tuple[int, int], int]  # which base, and where in it
@@ -73,7 +74,8 @@ class Traffic:
         inside = [key for key in self._every if key[0][0] in local]
         outside = sum(self._every.values()) - sum(self._every[key] for key in inside)
         again = price(chunk * (outside + self._alive(inside)) + shared)  # of what the next images find there
-        total = shared * (price(math.inf) + again * max(each / chunk - 1, 0))
+        pieces = max(each / chunk, 1)
+        total = len(self._tasks) * CALL * pieces + shared * (price(math.inf) + again * (pieces - 1))
         total += each * sum(r.size * price(r.distance(chunk)) for r in self._reuses)
         known = set(inside)
         return total + each * sum(size * (again if key in known else price(each * size)) for key, size in self._every.items())

@@ -1,4 +1,4 @@
-"""Lowering of pooling and padding."""
+"""Lowering of pooling and padding. Poolings take their images all in row-major order, or all with channels last."""
 
 from __future__ import annotations
 
@@ -7,8 +7,9 @@ from typing import Any
 
 from gradlab.dtype import INT64
 from gradlab.graph.ir import Call
-from gradlab.graph.native.lower import Lowering, TaskSpec, Unsupported, lowers, widest
+from gradlab.graph.native.lower import Along, Lowering, TaskSpec, Unsupported, lowers, widest
 from gradlab.graph.native.movements import copy, fill, part_of
+from gradlab.graph.native.place import Place
 from gradlab.graph.native.rowwise import FAULT
 
 
@@ -18,7 +19,7 @@ def _windows(shape: tuple[int, ...], outputs: tuple[int, ...], params: dict[str,
     if rank not in (1, 2) or math.prod(shape) == 0 or math.prod(shape[2:]) >= 1 << 31:
         raise Unsupported
     lead = 2 - rank
-    numbers = [math.prod(shape[:2]), *(1,) * lead, *shape[2:], *(1,) * lead, *outputs[2:]]
+    numbers = [*shape[:2], *(1,) * lead, *shape[2:], *(1,) * lead, *outputs[2:]]
     for name, neutral in (("kernel", 1), ("stride", 1), ("padding", 0), ("dilation", 1)):
         numbers += (*(neutral,) * lead, *params.get(name, (1,) * rank))
     return numbers
@@ -26,40 +27,53 @@ def _windows(shape: tuple[int, ...], outputs: tuple[int, ...], params: dict[str,
 
 def _work(numbers: list[int]) -> int:
     """Threads for numbers of windows."""
-    planes, _, _, height, width, rows, columns, *_ = numbers
-    return min(planes, widest(planes * height * width * rows * columns / 2))
+    images, channels, _, _, height, width, rows, columns, *_ = numbers
+    return widest(images * channels * height * width * rows * columns / 2)
+
+
+def _task(kernel: str, parameters: tuple[int, ...], places: tuple[Place, ...], widest: int, status: bool = False) -> TaskSpec:
+    """A task for images that lie all alike, which goes along the batch. status: faults are reported, behind the other operands."""
+    last = not all(p.contiguous for p in places)
+    if last and not all(p.channels_last for p in places):
+        raise Unsupported
+    steps = [math.prod(p.shape[1:]) * p.dtype.itemsize for p in places]
+    images, channels = places[0].shape[:2]
+    if not last:  # planes are handed out, in few pieces
+        widest = min(widest, images * channels)
+    operands, steps = (*places, *(FAULT,) * status), [*steps, *(0,) * status]
+    return TaskSpec(kernel + "_last" * last, parameters, operands, widest, Along(images, 1, (0,), tuple(steps)))
 
 
 @lowers("max_pool")
 def max_pool(call: Call, ctx: Lowering) -> list[TaskSpec]:
     """The largest elements and where they lie."""
-    x, values, indices = ctx.dense(call.inputs[0]), ctx.dense(call.outputs[0]), ctx.dense(call.outputs[1], INT64)
+    x, values, indices = ctx.images(call.inputs[0]), ctx.images(call.outputs[0]), ctx.images(call.outputs[1], INT64)
     numbers = _windows(x.shape, values.shape, call.params)
-    return [TaskSpec("gradlab_max_pool", tuple(numbers), (values, indices, x), _work(numbers))]
+    return [_task("gradlab_max_pool", tuple(numbers), (values, indices, x), _work(numbers))]
 
 
 @lowers("max_pool_backward")
 def max_pool_backward(call: Call, ctx: Lowering) -> list[TaskSpec]:
     """Gradients added, or put, where their indices say."""
-    dy, indices, dx = ctx.dense(call.inputs[0]), ctx.dense(call.inputs[1], INT64), ctx.dense(call.outputs[0])
-    planes = math.prod(dx.shape[:2])
+    dy, indices, dx = ctx.images(call.inputs[0]), ctx.images(call.inputs[1], INT64), ctx.images(call.outputs[0])
     if dx.size == 0:
         raise Unsupported
-    parameters = (planes, dx.size // planes, dy.size // planes, int(call.params["overlap"]))
-    return [TaskSpec("gradlab_max_pool_backward", parameters, (dx, dy, indices, FAULT), min(planes, widest(dx.size)))]
+    planes = math.prod(dx.shape[:2])
+    parameters = (*dx.shape[:2], dx.size // planes, dy.size // planes, int(call.params["overlap"]))
+    return [_task("gradlab_max_pool_backward", parameters, (dx, dy, indices), widest(dx.size), status=True)]
 
 
 @lowers("avg_pool", "avg_pool_backward")
 def avg_pool(call: Call, ctx: Lowering) -> list[TaskSpec]:
     """Means of windows; or their gradients, spread over the windows."""
-    x, y, p = ctx.dense(call.inputs[0]), ctx.dense(call.outputs[0]), call.params
+    x, y, p = ctx.images(call.inputs[0]), ctx.images(call.outputs[0]), call.params
     back = call.op.name == "avg_pool_backward"
     numbers = _windows(y.shape, x.shape, p) if back else _windows(x.shape, y.shape, p)
     divisor = p["divisor"]
     if divisor is not None and divisor != int(divisor):
         raise Unsupported
     parameters = (*numbers, int(p["include"]), int(divisor or 0))
-    return [TaskSpec(f"gradlab_{call.op.name}", parameters, (y, x), _work(numbers))]
+    return [_task(f"gradlab_{call.op.name}", parameters, (y, x), _work(numbers))]
 
 
 @lowers("pad")

@@ -7,6 +7,7 @@ import os
 from typing import NamedTuple
 
 from gradlab.backends.cuda.gemm.settings import SETTINGS
+from gradlab.graph.native import build
 from gradlab.graph.native.lower import Along, Lowering, TaskSpec, widest
 from gradlab.graph.native.place import Place
 from gradlab.graph.native.pooled import Pooled
@@ -17,7 +18,7 @@ LANES = 16  # of the widest vectors: sizes of memory are made for them
 STRIP = 12  # rows of a product that are computed together, or a multiple of them
 LEAST = 8  # channels and outputs that make a product of matrices worth while
 MOST, LONGEST = 48, 36  # tiles of a block; for the weight's gradient
-WEIGHING = 768  # multiplications that take as long as the transformation of a weight
+WEIGHING = 1200  # multiplications that take as long as the transformation of a weight
 BLOCK = 1 << 17  # floats of the transformed tiles of a block: a part of the second-level cache
 LIGHT, FEW = 2048, 24  # channels times outputs of weights that stay in the first-level cache; tiles of a block that do so beside them
 BAND = 1 << 14  # floats of a band of an image
@@ -47,11 +48,13 @@ def fits(x: Place | Spec, y: Place | Spec, kernel: tuple[int, ...], stride: Pair
 
 
 def gains(x: Place | Spec, y: Place | Spec, kernel: tuple[int, ...], stride: Pair, dilation: Pair, groups: int) -> bool:
-    """Whether it also takes less time than the sum itself: 4 multiplications for a pixel of whole tiles instead of 9, which count as 5
-    because of all else, and the weights have to be transformed."""
+    """Whether it also takes less time than the sum itself: vectors are full, 4 multiplications for a pixel of whole tiles instead of 9
+    count as 5 because of all else, and the weights have to be transformed."""
     images, _, height, width = y.shape
     whole = (height + height % 2) * (width + width % 2)
-    return fits(x, y, kernel, stride, dilation, groups) and images * (9 * height * width - 5 * whole) > WEIGHING
+    if min(x.shape[1], y.shape[1]) < build.lanes() or images * (9 * height * width - 5 * whole) <= WEIGHING:
+        return False
+    return fits(x, y, kernel, stride, dilation, groups)
 
 
 def _tall() -> int:

@@ -47,7 +47,7 @@ COPIES: dict[str, Groups] = {  # of any type, and from any place
     **dict.fromkeys(("pad", "resample", "resample_backward", "slice_backward"), (((0,), (0,)),)),
     "slice_scatter": (((0, 1), (0,)),),
 }
-STRICT = {**NORMS}  # whose images lie without gaps (POOLINGS: when their kernels take them)
+STRICT = {**NORMS, **POOLINGS}  # whose images lie without gaps
 TAKES = {**CONVOLUTIONS, **STRICT, **COPIES}
 SUMS = ("sum", "mean", "amax", "amin")
 

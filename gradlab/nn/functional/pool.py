@@ -208,10 +208,10 @@ def _lp(rank: int, input: Tensor, norm_type: float, kernel_size: Numbers, stride
     expect_tensors(name, input)
     kernel = spread(name, "kernel_size", kernel_size, rank)
     total = average(rank, input.pow(norm_type), kernel, stride, 0, ceil_mode, True, None)
-    # A negative sum (of an odd power) counts as 0; the root's infinite slope at 0 must not meet a gradient of 0.
-    positive = total > 0
-    safe = total.where(positive, 1) * count(kernel)
-    return safe.pow(1 / norm_type).where(positive, 0)
+    # The root's infinite slope at 0 must not meet a gradient of 0. The root of a negative sum, or of NaN, is NaN.
+    some = total != 0
+    safe = total.where(some, 1) * count(kernel)
+    return safe.pow(1 / norm_type).where(some, 0)
 
 
 def lp_pool1d(input: Tensor, norm_type: float, kernel_size: Numbers, stride: Numbers = None, ceil_mode: bool = False) -> Tensor:
