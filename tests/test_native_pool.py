@@ -36,8 +36,8 @@ def check(function, x, row, last):
     graph = trace(function, x).graph
     ends = {v.id for v in graph.outputs}
     made = [v for c in graph.calls for v in c.outputs if not c.op.view and len(v.spec.shape) == 4 and v.id not in ends]
-    line = Line(graph.calls, graph.inputs, dict(graph.state), graph.outputs, [], last=frozenset(v.id for v in made) if last else frozenset())
-    executable = NativeExecutable(line)
+    marked = frozenset(v.id for v in made if last)
+    executable = NativeExecutable(Line(graph.calls, graph.inputs, dict(graph.state), graph.outputs, [], last=marked))
     assert all(f"kernel: {name}" in executable.steps for name in row), executable.steps
     wanted = function(x)
     for count in (1, 2, 3):

@@ -1,4 +1,4 @@
-"""The gradient of a convolution's weight as machine code: for many geometries and all mixtures of orders in memory, as eager computes it."""
+"""The gradient of a convolution's weight as machine code: as eager computes it, for many geometries and orders in memory."""
 
 from __future__ import annotations
 
@@ -100,6 +100,7 @@ def test_what_is_not_finite_stays_where_it_belongs(value, channels, outputs, whi
     monkeypatch.setenv("GRADLAB_WINOGRAD", "0")
     function, x, w, g = arrays((2, channels, (21, 19), outputs, (3, 3), 1, 0, 1, 1))
     x._array[1, 0, 20, 18] = value  # met by the last place of the kernel alone
-    got, wanted = run(function, [x, w, g], which, (1,)), function(x, w, g)[0].numpy()
-    assert not np.isfinite(wanted[:, 0, 2, 2]).any() and np.isfinite(wanted).sum() == wanted.size - outputs
-    np.testing.assert_array_equal(np.isfinite(got), np.isfinite(wanted))
+    got = run(function, [x, w, g], which, (1,))
+    finite = np.ones(got.shape, bool)
+    finite[:, 0, 2, 2] = False
+    np.testing.assert_array_equal(np.isfinite(got), finite)
