@@ -72,7 +72,8 @@ def tensors(name, engine):
     if engine == "compiled":
         executable = step.programs[0].runner.executable
         peak += executable._memory.nbytes if hasattr(executable, "_memory") else executable.plan.size
-        peak -= sum(table.nbytes for table in getattr(executable, "_kept", ()) if isinstance(table, np.ndarray))  # the program, as it were
+        rows = executable._rows._kept if hasattr(executable, "_rows") else ()
+        peak -= sum(table.nbytes for table in rows if isinstance(table, np.ndarray))  # the program, as it were
     return peak / 2**20
 
 

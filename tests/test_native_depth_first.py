@@ -182,6 +182,7 @@ def test_memory_is_for_the_images_under_way(monkeypatch):
 
 
 def test_the_report_says_what_runs_depth_first(monkeypatch):
+    monkeypatch.setenv("GRADLAB_DEPTH_FIRST", "1")
     small_caches(monkeypatch, 1 << 15, 1 << 18)
     w = tensor(8, 8, 3, 3)
     step = gl.compile(lambda x: F.relu(F.conv2d(F.relu(F.conv2d(x * 2, w)) + 1, w)) * 2)

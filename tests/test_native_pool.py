@@ -39,6 +39,8 @@ def check(function, x, row, last):
     marked = frozenset(v.id for v in made if last)
     executable = NativeExecutable(Line(graph.calls, graph.inputs, dict(graph.state), graph.outputs, [], last=marked))
     assert all(f"kernel: {name}" in executable.steps for name in row), executable.steps
+    places = executable.arranged.places
+    assert all(places[n].channels_last for n in marked if n in places)
     wanted = function(x)
     for count in (1, 2, 3):
         executable._threads = count
