@@ -166,20 +166,23 @@ def lodge(buffers: Sequence[_Buffer], rooms: Sequence[Room], moments: int) -> di
         alive[b.start : b.end + 1] += b.size
     found: dict[_Buffer, int] = {}
     inside: list[list[_Buffer]] = [[] for _ in rooms]
-    refused: set[_Buffer] = set()
+    waiting, by_size = list(buffers), sorted((room.size, i) for i, room in enumerate(rooms))
     while True:
         at = int(alive.argmax())
         if alive[at] < WORTH:
             return found
-        living = [b for b in buffers if b.start <= at <= b.end and b not in found and b not in refused]
-        for b in sorted(living, key=lambda b: (-b.size, -np.count_nonzero(alive[b.start : b.end + 1] > NEAR * alive[at]))):
-            fits = [(room.size, i) for i, room in enumerate(rooms) if room.first <= b.start and b.end <= room.last]
-            i = next((i for _, i in sorted(fits) if _low(b, inside[i]) + b.size <= rooms[i].size), -1)
+        crowded = [0, *np.cumsum(alive > NEAR * alive[at]).tolist()]  # moments before each
+        living = [b for b in waiting if b.start <= at <= b.end]
+        for b in sorted(living, key=lambda b: (-b.size, crowded[b.start] - crowded[b.end + 1])):
+            large = by_size[bisect.bisect_left(by_size, (b.size, -1)) :]
+            fits = (i for _, i in large if rooms[i].first <= b.start and b.end <= rooms[i].last)
+            i = next((i for i in fits if _low(b, inside[i]) + b.size <= rooms[i].size), -1)
             if i >= 0:
                 break
-            refused.add(b)  # rooms only get fuller
+            waiting.remove(b)  # rooms only get fuller
         else:
             return found
+        waiting.remove(b)
         b.offset = _low(b, inside[i])
         bisect.insort(inside[i], b, key=lambda b: b.offset)
         found[b] = i

@@ -46,9 +46,8 @@ def end(units: Sequence[Unit], relative: dict[int, Place], leaving: set[int]) ->
             continue
         j = following[0]
         alone = readers[made] == [j] and made not in leaving
-        wanted = {n for n in leaving if makers.get(n) == j} | {
-            v.id for c in units[j].calls for v in c.outputs if any(k != j for k in readers.get(v.id, ()))
-        }
+        results = (v.id for c in units[j].calls for v in c.outputs)
+        wanted = {n for n in results if n in leaving or any(k != j for k in readers.get(n, ()))}
         work = _fits(u.calls[0], units[j], relative, alone, wanted)
         if work is None or any(makers.get(relative[n].base, -1) >= i for n in units[j].reads() if relative[n].base != made):
             continue
