@@ -8,6 +8,7 @@ import pytest
 import gradlab as gl
 from gradlab import nn
 from gradlab.graph import TraceError
+from gradlab.graph.execute import Line, NumpyExecutable
 
 F = nn.functional
 
@@ -76,3 +77,16 @@ def refused(function, *args, match, error=TraceError):
     run(*args)
     with pytest.raises(error, match=match):
         run(*args)
+
+
+def rows(graph):
+    """The names of a graph's rows."""
+    return [c.op.name for c in graph.calls]
+
+
+def run(graph, arrays):
+    """A graph's results in NumPy, row by row."""
+    executable = NumpyExecutable(Line(graph.calls, graph.inputs, dict(graph.state), graph.outputs, graph.updates))
+    outs = [np.empty(v.spec.shape, v.spec.dtype) for v in graph.outputs]
+    executable.run(arrays, outs)
+    return outs

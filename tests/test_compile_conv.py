@@ -8,26 +8,16 @@ import pytest
 import gradlab as gl
 from gradlab import nn
 from gradlab.graph import trace
-from gradlab.graph.execute import Line, NumpyExecutable
 from gradlab.graph.native import build
 from gradlab.graph.passes import PASSES
+
+from compiled_steps import rows, run
 
 F = nn.functional
 compiler = pytest.mark.skipif(not build.available(), reason="needs a C++ compiler")
 
 
 # ---------------------------------------------------------------- passes
-
-
-def rows(graph):
-    return [c.op.name for c in graph.calls]
-
-
-def run(graph, arrays):
-    executable = NumpyExecutable(Line(graph.calls, graph.inputs, dict(graph.state), graph.outputs, graph.updates))
-    outs = [np.empty(v.spec.shape, v.spec.dtype) for v in graph.outputs]
-    executable.run(arrays, outs)
-    return outs
 
 
 def passed(names, function, *example):

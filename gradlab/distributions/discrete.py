@@ -24,21 +24,11 @@ def one_of(name: str, probs: Any, logits: Any) -> None:
         raise ValueError(f"{name}: either probs or logits is given")
 
 
-class _Binary(Distribution):
+class Odds(Distribution):
     """With the probability of a success, `probs`, or its log-odds, `logits`; each is computed of the other."""
 
     _probs: Any
     _logits: Any
-    batched = ("_probs", "_logits")
-
-    def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
-        one_of(type(self).__name__, probs, logits)
-        (given,) = broadcast(logits if probs is None else probs)
-        self._probs = None if probs is None else given
-        self._logits = None if logits is None else given
-        super().__init__(given.shape, (), validate_args)
-        if probs is not None:
-            self.require((given >= 0) & (given <= 1), "probs are from 0 to 1")
 
     @property
     def probs(self) -> Tensor:
@@ -52,6 +42,21 @@ class _Binary(Distribution):
             return self._logits
         p = clamped(self._probs)
         return p.log() - (-p).log1p()
+
+
+class _Binary(Odds):
+    """With nothing else."""
+
+    batched = ("_probs", "_logits")
+
+    def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
+        one_of(type(self).__name__, probs, logits)
+        (given,) = broadcast(logits if probs is None else probs)
+        self._probs = None if probs is None else given
+        self._logits = None if logits is None else given
+        super().__init__(given.shape, (), validate_args)
+        if probs is not None:
+            self.require((given >= 0) & (given <= 1), "probs are from 0 to 1")
 
     def _binary_entropy(self) -> Tensor:
         return binary_cross_entropy_with_logits(self.logits, self.probs, reduction="none")

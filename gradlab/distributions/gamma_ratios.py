@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from gradlab.distributions.discrete import clamped, one_of
+from gradlab.distributions.discrete import Odds, one_of
 from gradlab.distributions.distribution import Distribution, broadcast
 from gradlab.distributions.gamma import from_tiny, log_beta
 from gradlab.distributions.gamma_samples import log_gamma_samples
@@ -63,7 +63,7 @@ class FisherSnedecor(Distribution):
         return a * ratio.log() + (a - 1).xlogy(value) - (a + b) * (ratio * value).log1p() - log_beta(a, b)
 
 
-class NegativeBinomial(Distribution):
+class NegativeBinomial(Odds):
     """The number of successes before `total_count` failures, any positive number: Poisson counts whose rate is a gamma variable.
 
     >>> import gradlab as gl
@@ -77,25 +77,12 @@ class NegativeBinomial(Distribution):
         one_of("NegativeBinomial", probs, logits)
         self.total_count, given = broadcast(total_count, logits if probs is None else probs)
         self.total_count = self.total_count.to(given.dtype)
-        self._probs: Any = None if probs is None else given
-        self._logits: Any = None if logits is None else given
+        self._probs = None if probs is None else given
+        self._logits = None if logits is None else given
         super().__init__(given.shape, (), validate_args)
         self.require(self.total_count >= 0, "total_count is not negative")
         if probs is not None:
             self.require((given >= 0) & (given < 1), "probs are from 0 to below 1")
-
-    @property
-    def probs(self) -> Tensor:
-        """The probability of a success."""
-        return self._logits.sigmoid() if self._probs is None else self._probs
-
-    @property
-    def logits(self) -> Tensor:
-        """log(probs / (1 - probs))."""
-        if self._logits is not None:
-            return self._logits
-        p = clamped(self._probs)
-        return p.log() - (-p).log1p()
 
     @property
     def mean(self) -> Tensor:
