@@ -1,0 +1,35 @@
+"""Public names without a sample call, each with the reason; and names whose marks no rule tells."""
+
+from __future__ import annotations
+
+
+def because(reason: str, names: str) -> dict[str, str]:
+    return dict.fromkeys(names.split(), reason)
+
+
+EXCUSED = {
+    **because("a setting, or reads one", """
+        gl.are_deterministic_algorithms_enabled gl.clear_autocast_cache gl.get_autocast_dtype gl.get_default_device gl.get_default_dtype
+        gl.get_float32_matmul_precision gl.get_num_threads gl.get_rng_state gl.initial_seed gl.is_autocast_cache_enabled
+        gl.is_autocast_enabled gl.is_deterministic_algorithms_warn_only_enabled gl.is_grad_enabled gl.is_inference_mode_enabled
+        gl.manual_seed gl.printoptions gl.seed gl.set_autocast_cache_enabled gl.set_autocast_dtype gl.set_autocast_enabled
+        gl.set_default_device gl.set_default_dtype gl.set_float32_matmul_precision gl.set_num_threads gl.set_printoptions
+        gl.set_rng_state gl.use_deterministic_algorithms gl.fork_rng
+    """),
+    **because("of graphs that are defined first and run later: test_session.py", """
+        gl.assign gl.assign_add gl.assign_sub gl.get_default_graph gl.global_variables_initializer gl.identity gl.placeholder
+        gl.variables_initializer
+    """),
+    **because("takes functions: test_control_flow.py, test_compile.py, test_vmap.py", "gl.cond gl.scan gl.switch gl.while_loop "
+              "gl.compile gl.vmap"),
+    **because("reads or writes files, or describes a model", "gl.load gl.save gl.explain gl.summary"),
+    **because("Python's own or an inner tool", "gl.import_module special.bind special.tensors_only"),
+    **because("needs a graph: test_autograd.py, test_hooks.py", """
+        Tensor.backward Tensor.retain_grad Tensor.register_hook Tensor.register_post_accumulate_grad_hook
+    """),
+    **because("needs a GPU", "Tensor.cuda Tensor.record_stream"),
+    **because("takes a NumPy array, no tensor: test_interop.py", "gl.from_numpy"),
+    **because("raises NotImplementedError: test_missing_names.py", "Tensor.as_strided_"),
+    **because("of the class itself", "Tensor.__apply__ Tensor.__array_ufunc__"),
+    **because("there is no such product: a NumPy array to the left is converted first", "Tensor.__rmatmul__"),
+}  # fmt: skip
