@@ -58,7 +58,7 @@ transpose = Op("transpose", transpose_rule, params=("dim0", "dim1"), view=True, 
                inverse=lambda base, value, dim0, dim1: value.transpose(dim0, dim1),
                grad={"x": lambda g, dim0, dim1: g.transpose(dim0, dim1)})  # fmt: skip
 t = Op("t", lambda x: Spec(x.shape[::-1], x.dtype), view=True, exact=True, cuda=Movement(), cpu=lambda x: x.T,
-       inverse=lambda base, value: value.t(), grad={"x": lambda g: g.t()})  # fmt: skip
+       inverse=lambda base, value: value.T, grad={"x": lambda g: g.T})  # fmt: skip
 
 
 def expand_rule(x: Spec, *, shape: tuple[int, ...]) -> Spec:

@@ -345,12 +345,12 @@ class ShapeMethods(Differentiable):
 
     @property
     def mT(self) -> Tensor:
-        """The last two dimensions exchanged. A view.
+        """The last two dimensions exchanged; a number as it is. A view. RuntimeError for a vector.
 
         >>> gl.ones(2, 3, 4).mT.shape
         (2, 4, 3)
         """
         rank = len(self._array.shape)
-        if rank < 2:
+        if rank == 1:
             raise RuntimeError(f"mT: at least two dimensions, not shape {self._array.shape}")
-        return _t(self) if rank == 2 else _transpose(self, dim0=rank - 2, dim1=rank - 1)
+        return _t(self) if rank <= 2 else _transpose(self, dim0=rank - 2, dim1=rank - 1)

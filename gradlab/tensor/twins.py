@@ -167,12 +167,12 @@ class TwinMethods(MissingMethods):
 
     @property
     def H(self) -> Tensor:
-        """The transpose of a matrix. RuntimeError unless there are two dimensions.
+        """The transpose of a matrix; a number as it is. RuntimeError for other dimensions.
 
         >>> gl.ones(2, 3).H.shape
         (3, 2)
         """
-        if len(self._array.shape) != 2:
+        if len(self._array.shape) not in (0, 2):
             raise RuntimeError(f"H: only of a matrix, not of shape {self._array.shape}; use mH for a batch of them")
         return self.mT
 

@@ -113,6 +113,8 @@ def _refusal(block: Block | None, address: int, parameter: Parameter, device: in
     held = block.dtype
     if parameter.dtype in {"void", "struct", held.name, _WORDS.get(held.itemsize)} or held.name == "uint8":
         return None
+    if held.kind in "iu" and parameter.dtype in (f"int{8 * held.itemsize}", f"uint{8 * held.itemsize}"):
+        return None  # C++ lets the signed and the unsigned type of one size read each other
     return f"elements of {held} for {parameter}"
 
 
