@@ -57,6 +57,12 @@ FLOATING = frozenset(d.dtype for d in ALL if d.is_floating_point)
 HALF = frozenset((float16.dtype, bfloat16.dtype))
 BOOL, INT64, FLOAT32, FLOAT64 = bool_.dtype, int64.dtype, float32.dtype, float64.dtype
 
+
+def wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype in which values of `dtype` are computed: float32 for half types, else their own."""
+    return FLOAT32 if dtype in HALF else dtype
+
+
 _default = float32
 
 

@@ -16,13 +16,14 @@ struct BatchNorm {
     static constexpr int streams = 1;
     static constexpr bool writes = true;
     const S *a, *b, *weight, *bias;
-    S *y, *mean, *rstd, *var;
+    S* y;
+    T *mean, *rstd, *var;  // not rounded to a half type
     double eps;
     T gain, shift;
 
     explicit __device__ __forceinline__ BatchNorm(const Rows& g)
         : a(static_cast<const S*>(g.in[0])), b(nullptr), weight(static_cast<const S*>(g.in[1])), bias(static_cast<const S*>(g.in[2])),
-          y(static_cast<S*>(g.out[0])), mean(static_cast<S*>(g.out[1])), rstd(static_cast<S*>(g.out[2])), var(static_cast<S*>(g.out[3])),
+          y(static_cast<S*>(g.out[0])), mean(static_cast<T*>(g.out[1])), rstd(static_cast<T*>(g.out[2])), var(static_cast<T*>(g.out[3])),
           eps(g.number), gain(1), shift(0) {}
     static __device__ __forceinline__ T blank() { return T(0); }
     __device__ __forceinline__ void enter(int64 channel) {
@@ -42,9 +43,9 @@ struct BatchNorm {
         for (int k = 0; k < V; ++k) a[k] = (a[k] - r.centre) * r.factor + shift;
     }
     __device__ __forceinline__ void end(const State& state, int64 channel, int64, int64) const {
-        mean[channel] = store<S>(state.mean);
-        rstd[channel] = store<S>(state.scale(eps));
-        var[channel] = store<S>(state.squares / maximum(state.n, T(1)));
+        mean[channel] = state.mean;
+        rstd[channel] = state.scale(eps);
+        var[channel] = state.squares / maximum(state.n, T(1));
     }
 };
 
@@ -59,18 +60,19 @@ struct BatchNormBackward {
     };
     static constexpr int streams = 2;
     static constexpr bool writes = true;
-    const S *a, *b, *weight, *mean, *rstd;
+    const S *a, *b, *weight;
+    const T *mean, *rstd;
     S *y, *dweight, *dbias;
     T n, centre, scale, gain;
 
     explicit __device__ __forceinline__ BatchNormBackward(const Rows& g)
         : a(static_cast<const S*>(g.in[0])), b(static_cast<const S*>(g.in[1])), weight(static_cast<const S*>(g.in[2])),
-          mean(static_cast<const S*>(g.in[3])), rstd(static_cast<const S*>(g.in[4])), y(static_cast<S*>(g.out[0])),
+          mean(static_cast<const T*>(g.in[3])), rstd(static_cast<const T*>(g.in[4])), y(static_cast<S*>(g.out[0])),
           dweight(static_cast<S*>(g.out[1])), dbias(static_cast<S*>(g.out[2])), n(T(g.extra[0])), centre(0), scale(0), gain(1) {}
     static __device__ __forceinline__ T blank() { return T(0); }
     __device__ __forceinline__ void enter(int64 channel) {
-        centre = load(mean[channel]);
-        scale = load(rstd[channel]);
+        centre = mean[channel];
+        scale = rstd[channel];
         if (weight) gain = load(weight[channel]);
     }
     static __device__ __forceinline__ State identity() { return State::identity(); }

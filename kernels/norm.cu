@@ -16,7 +16,7 @@ struct RowNorm : NormOfRow<S_> {
     S* y;
 
     explicit __device__ __forceinline__ RowNorm(const Rows& g)
-        : Base{static_cast<const S*>(g.in[1]), static_cast<const S*>(g.in[2]), static_cast<S*>(g.out[1]), static_cast<S*>(g.out[2]), g.number,
+        : Base{static_cast<const S*>(g.in[1]), static_cast<const S*>(g.in[2]), static_cast<T*>(g.out[1]), static_cast<T*>(g.out[2]), g.number,
                g.count},
           a(static_cast<const S*>(g.in[0])), b(nullptr), y(static_cast<S*>(g.out[0])) {}
     __device__ __forceinline__ void enter(int64) {}
@@ -43,19 +43,20 @@ struct RowNormBackward {
     typedef State Ready;
     static constexpr int streams = 2;
     static constexpr bool writes = true;
-    const S *a, *b, *weight, *mean, *rstd;
+    const S *a, *b, *weight;
+    const T *mean, *rstd;
     S* y;
     int64 count;
     T centre, scale;
 
     explicit __device__ __forceinline__ RowNormBackward(const Rows& g)
         : a(static_cast<const S*>(g.in[0])), b(static_cast<const S*>(g.in[1])), weight(static_cast<const S*>(g.in[2])),
-          mean(static_cast<const S*>(g.in[3])), rstd(static_cast<const S*>(g.in[4])), y(static_cast<S*>(g.out[0])), count(g.count),
+          mean(static_cast<const T*>(g.in[3])), rstd(static_cast<const T*>(g.in[4])), y(static_cast<S*>(g.out[0])), count(g.count),
           centre(0), scale(0) {}
     static __device__ __forceinline__ T blank() { return T(0); }
     __device__ __forceinline__ void enter(int64 row) {
-        if (mean) centre = load(mean[row]);
-        scale = load(rstd[row]);
+        if (mean) centre = mean[row];
+        scale = rstd[row];
     }
     static __device__ __forceinline__ State identity() { return State::identity(); }
     static __device__ __forceinline__ State merge(const State& x, const State& y) { return State::merge(x, y); }
@@ -102,9 +103,10 @@ __device__ __forceinline__ int anew(int value) {
 // for rms norm. more: what x gets of a gradient elsewhere, added to dx, or a null pointer.
 template <class S, int Lanes, int Items>
 __global__ void __launch_bounds__(Lanes < 128 ? 128 : Lanes, 1)
-    held_backward(const S* __restrict__ dy, const S* __restrict__ x, const S* __restrict__ weight, const S* __restrict__ mean,
-                  const S* __restrict__ rstd, const S* __restrict__ more, S* __restrict__ dx, typename Compute<S>::type* __restrict__ partial,
-                  int64 rows, int64 count, int64 packed) {
+    held_backward(const S* __restrict__ dy, const S* __restrict__ x, const S* __restrict__ weight,
+                  const typename Compute<S>::type* __restrict__ mean, const typename Compute<S>::type* __restrict__ rstd,
+                  const S* __restrict__ more, S* __restrict__ dx, typename Compute<S>::type* __restrict__ partial, int64 rows, int64 count,
+                  int64 packed) {
     typedef typename Compute<S>::type T;
     constexpr int V = pack_size<S>(Items), teams = Lanes < 128 ? 128 / Lanes : 1;
     const int lane = threadIdx.x % Lanes, mine = threadIdx.x / Lanes;
@@ -117,7 +119,7 @@ __global__ void __launch_bounds__(Lanes < 128 ? 128 : Lanes, 1)
         const bool real = first + mine < rows;
         const int64 row = real ? first + mine : 0, base = row * count;
         const Places<V, Lanes> places(packed, 0, anew(lane), real ? count : 0);
-        const T centre = mean && real ? load(mean[row]) : T(0), scale = real ? load(rstd[row]) : T(0);
+        const T centre = mean && real ? mean[row] : T(0), scale = real ? rstd[row] : T(0);
         T g[Items], n[Items];
         fetch(dy + base, 1, places, T(0), g);
         fetch(x + base, 1, places, centre, n);
@@ -180,9 +182,10 @@ __global__ void __launch_bounds__(Lanes < 128 ? 128 : Lanes, 1)
 // One thread for each column walks down a share of the rows (blockIdx.y): partial sums of dy * normal and dy, [parts, 2, count].
 // mean: a null pointer for rms norm.
 template <class S>
-__global__ void __launch_bounds__(256) column_sums(const S* __restrict__ dy, const S* __restrict__ x, const S* __restrict__ mean,
-                                                   const S* __restrict__ rstd, typename Compute<S>::type* __restrict__ partial, int64 rows,
-                                                   int64 parts, int64 count) {
+__global__ void __launch_bounds__(256)
+    column_sums(const S* __restrict__ dy, const S* __restrict__ x, const typename Compute<S>::type* __restrict__ mean,
+                const typename Compute<S>::type* __restrict__ rstd, typename Compute<S>::type* __restrict__ partial, int64 rows, int64 parts,
+                int64 count) {
     typedef typename Compute<S>::type T;
     const int64 i = static_cast<int64>(blockIdx.x) * 256 + threadIdx.x;
     if (i >= count) return;
@@ -192,7 +195,7 @@ __global__ void __launch_bounds__(256) column_sums(const S* __restrict__ dy, con
 #pragma unroll 4
     for (int64 row = begin; row < end; ++row) {
         const T g = load(dy[row * count + i]);
-        a += g * ((load(x[row * count + i]) - (mean ? load(mean[row]) : T(0))) * load(rstd[row]));
+        a += g * ((load(x[row * count + i]) - (mean ? mean[row] : T(0))) * rstd[row]);
         b += g;
     }
     partial[(blockIdx.y * 2) * count + i] = a;

@@ -5,7 +5,7 @@
 
 namespace gradlab {
 
-// weight and bias may be null pointers.
+// weight and bias may be null pointers. Statistics are not rounded to a half type: they are of the type that is computed in.
 template <class S_>
 struct NormOfRow {
     typedef S_ S;
@@ -16,7 +16,7 @@ struct NormOfRow {
     };
     static constexpr bool writes = true;
     const S *weight, *bias;
-    S *mean, *rstd;
+    T *mean, *rstd;
     double eps;
     int64 count;
 
@@ -66,8 +66,8 @@ struct NormOfRow {
     }
     __device__ __forceinline__ void end(const State& state, int64 row, int64, int64) const {
         const Ready r = ready(state);
-        if (mean) mean[row] = store<S>(r.centre);
-        rstd[row] = store<S>(r.scale);
+        if (mean) mean[row] = r.centre;
+        rstd[row] = r.scale;
     }
 };
 }  // namespace gradlab

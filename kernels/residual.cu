@@ -18,7 +18,7 @@ struct SumNorm : NormOfRow<S_> {
     int64 base;
 
     explicit __device__ __forceinline__ SumNorm(const Rows& g)
-        : Base{static_cast<const S*>(g.in[2]), static_cast<const S*>(g.in[3]), static_cast<S*>(g.out[2]), static_cast<S*>(g.out[3]), g.number,
+        : Base{static_cast<const S*>(g.in[2]), static_cast<const S*>(g.in[3]), static_cast<T*>(g.out[2]), static_cast<T*>(g.out[3]), g.number,
                g.count},
           a(static_cast<const S*>(g.in[0])), b(static_cast<const S*>(g.in[1])), y(static_cast<S*>(g.out[0])), sum(static_cast<S*>(g.out[1])),
           base(0) {}

@@ -127,7 +127,8 @@ __device__ __forceinline__ void cross_entropy_backward(const S* dy, int dy_step,
 
 // Statistics of each row in two passes, and the normalised row.
 template <class S>
-__device__ __forceinline__ void layer_norm(const S* x, const S* weight, const S* bias, S* y, S* mean, S* rstd, int rows, int count, double eps) {
+__device__ __forceinline__ void layer_norm(const S* x, const S* weight, const S* bias, S* y, typename Compute<S>::type* mean,
+                                           typename Compute<S>::type* rstd, int rows, int count, double eps) {
     typedef typename Compute<S>::type T;
     const int lane = threadIdx.x & 31;
 #pragma unroll 1
@@ -144,19 +145,20 @@ __device__ __forceinline__ void layer_norm(const S* x, const S* weight, const S*
             if (bias) value += load(bias[k]);
             y[row * count + k] = store<S>(value);
         }
-        if (lane == 0) mean[row] = store<S>(centre), rstd[row] = store<S>(scale);
+        if (lane == 0) mean[row] = centre, rstd[row] = scale;
     }
 }
 
 template <class S>
-__device__ __forceinline__ void layer_norm_backward(const S* dy, const S* x, const S* weight, const S* mean, const S* rstd, S* dx, S* dweight,
-                                                    S* dbias, int rows, int count) {
+__device__ __forceinline__ void layer_norm_backward(const S* dy, const S* x, const S* weight, const typename Compute<S>::type* mean,
+                                                    const typename Compute<S>::type* rstd, S* dx, S* dweight, S* dbias, int rows,
+                                                    int count) {
     typedef typename Compute<S>::type T;
     const int lane = threadIdx.x & 31;
 #pragma unroll 1
     for (int row = threadIdx.x >> 5; row < rows; row += MEGA / 32) {
         const int start = row * count;
-        const T centre = load(mean[row]), scale = load(rstd[row]);
+        const T centre = mean[row], scale = rstd[row];
         T sum = T(0), dot = T(0);
         for (int k = lane; k < count; k += 32) {
             const T g = weight ? load(dy[start + k]) * load(weight[k]) : load(dy[start + k]);
@@ -175,7 +177,7 @@ __device__ __forceinline__ void layer_norm_backward(const S* dy, const S* x, con
 #pragma unroll 4
         for (int row = 0; row < rows; ++row) {
             const T g = load(dy[row * count + k]);
-            slope += g * (load(x[row * count + k]) - load(mean[row])) * load(rstd[row]);
+            slope += g * (load(x[row * count + k]) - mean[row]) * rstd[row];
             shift += g;
         }
         dweight[k] = store<S>(slope);

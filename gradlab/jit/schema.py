@@ -34,6 +34,8 @@ PLACES = frozenset({"at", "index", "indices", "state"})
 ALIKE = {
     "where": ("a", "b"), "cat": ("xs",), "slice_scatter": ("base", "value"), "diagonal_scatter": ("base", "value"),
     "recurrence": ("a", "b"), "index_put": ("x", "value"), "masked_scatter": ("x", "source"),
+    **dict.fromkeys(("layer_norm_backward", "rms_norm_backward", "batch_norm_backward"), ("dy", "x", "weight")),
+    **dict.fromkeys(("layer_norm_residual_backward", "rms_norm_residual_backward"), ("dy", "ds", "s", "weight")),
 }  # fmt: skip
 
 

@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gradlab.dtype import wide
 from gradlab.kernel import Elementwise, Kernel
 from gradlab.op import Op
 from gradlab.spec import ShapeError, Spec, broadcast, count
@@ -49,16 +50,24 @@ def _expect(name: str, found: Spec | None, shape: tuple[int, ...]) -> None:
         raise ShapeError(f"{name} has shape {found.shape}, expected {shape}")
 
 
+def _statistics(x: Spec, *given: Spec) -> None:
+    """Statistics are of the type in which x is computed, not rounded to a half type."""
+    for found in given:
+        if found.dtype != wide(x.dtype):
+            raise TypeError(f"statistics of {x.dtype} are {wide(x.dtype)}, not {found.dtype}")
+
+
 def layer_rule(x: Spec, weight: Spec | None, bias: Spec | None, *, k: int, eps: float) -> tuple[Spec, Spec, Spec]:
     """Rule: the output, and the mean and 1/√(var + eps) of each row (sizes of 1 stand for the normalised dimensions)."""
     _expect("weight", weight, x.shape[len(x.shape) - k :])
     _expect("bias", bias, x.shape[len(x.shape) - k :])
-    stats = Spec(last_dims(x.shape, k).stats, x.dtype)
+    stats = Spec(last_dims(x.shape, k).stats, wide(x.dtype))
     return x, stats, stats
 
 
 def layer_backward_rule(dy: Spec, x: Spec, weight: Spec | None, mean: Spec, rstd: Spec, *, k: int) -> tuple[Spec, Spec, Spec]:
     """Rule: gradients of input, weight and bias."""
+    _statistics(x, mean, rstd)
     parameters = Spec(x.shape[len(x.shape) - k :], x.dtype)
     return x, parameters, parameters
 
@@ -66,17 +75,18 @@ def layer_backward_rule(dy: Spec, x: Spec, weight: Spec | None, mean: Spec, rstd
 def rms_rule(x: Spec, weight: Spec | None, *, k: int, eps: float) -> tuple[Spec, Spec]:
     """Rule: the output, and 1/√(mean square + eps) of each row."""
     _expect("weight", weight, x.shape[len(x.shape) - k :])
-    return x, Spec(last_dims(x.shape, k).stats, x.dtype)
+    return x, Spec(last_dims(x.shape, k).stats, wide(x.dtype))
 
 
 def rms_backward_rule(dy: Spec, x: Spec, weight: Spec | None, rstd: Spec, *, k: int) -> tuple[Spec, Spec]:
     """Rule: gradients of input and weight."""
+    _statistics(x, rstd)
     return x, Spec(x.shape[len(x.shape) - k :], x.dtype)
 
 
 def batch_rule(x: Spec, weight: Spec | None, bias: Spec | None, *, eps: float) -> tuple[Spec, Spec, Spec, Spec]:
     """Rule: the output; of each channel the mean, 1/√(var + eps) and the variance (divided by n)."""
-    channel = Spec(x.shape[1:2], x.dtype)
+    channel = Spec(x.shape[1:2], wide(x.dtype))
     _expect("weight", weight, channel.shape)
     _expect("bias", bias, channel.shape)
     return x, channel, channel, channel
@@ -84,6 +94,7 @@ def batch_rule(x: Spec, weight: Spec | None, bias: Spec | None, *, eps: float) -
 
 def batch_backward_rule(dy: Spec, x: Spec, weight: Spec | None, mean: Spec, rstd: Spec) -> tuple[Spec, Spec, Spec]:
     """Rule: gradients of input, weight and bias."""
+    _statistics(x, mean, rstd)
     return x, Spec(x.shape[1:2], x.dtype), Spec(x.shape[1:2], x.dtype)
 
 
@@ -289,18 +300,18 @@ layer_norm = Op("layer_norm", layer_rule, params=("k", "eps"), outputs=("y", "me
                 cuda=Kernel("norm.cu", "layer_norm", "row"), autocast="float32",
                 grad={("x", "weight", "bias"): _layer_gradient})  # fmt: skip
 layer_norm_backward: Op = Op("layer_norm_backward", layer_backward_rule, params=("k",), outputs=("dx", "dweight", "dbias"),
-                         cpu=layer_backward_cpu, promote="same", cuda=Kernel("norm.cu", "layer_norm_backward", "row"),
+                         cpu=layer_backward_cpu, cuda=Kernel("norm.cu", "layer_norm_backward", "row"),
                          grad={("dy", "x", "weight", "mean", "rstd"): _layer_second})  # fmt: skip
 rms_norm = Op("rms_norm", rms_rule, params=("k", "eps"), outputs=("y", "rstd"), cpu=rms_cpu, promote="same",
               cuda=Kernel("norm.cu", "rms_norm", "row"), autocast="float32", grad={("x", "weight"): _rms_gradient})  # fmt: skip
 rms_norm_backward: Op = Op("rms_norm_backward", rms_backward_rule, params=("k",), outputs=("dx", "dweight"), cpu=rms_backward_cpu,
-                       promote="same", cuda=Kernel("norm.cu", "rms_norm_backward", "row"),
+                       cuda=Kernel("norm.cu", "rms_norm_backward", "row"),
                        grad={("dy", "x", "weight", "rstd"): _rms_second})  # fmt: skip
 batch_norm = Op("batch_norm", batch_rule, params=("eps",), outputs=("y", "mean", "rstd", "var"), cpu=batch_cpu, promote="same",
                 cuda=Kernel("norm.cu", "batch_norm", "channel"), autocast="float32",
                 grad={("x", "weight", "bias"): _batch_gradient})  # fmt: skip
 batch_norm_backward: Op = Op("batch_norm_backward", batch_backward_rule, outputs=("dx", "dweight", "dbias"), cpu=batch_backward_cpu,
-                         promote="same", cuda=Kernel("norm.cu", "batch_norm_backward", "channel"),
+                         cuda=Kernel("norm.cu", "batch_norm_backward", "channel"),
                          grad={("dy", "x", "weight", "mean", "rstd"): _batch_second})  # fmt: skip
 
 

@@ -136,7 +136,7 @@ layer_norm_residual = Op(
     grad={("x", "residual", "weight", "bias"): _layer_gradient},
 )  # fmt: skip
 layer_norm_residual_backward: Op = Op(
-    "layer_norm_residual_backward", layer_norm_residual_backward_rule, params=("k",), outputs=("dx", "dweight", "dbias"), promote="same",
+    "layer_norm_residual_backward", layer_norm_residual_backward_rule, params=("k",), outputs=("dx", "dweight", "dbias"),
     cpu=layer_norm_residual_backward_cpu, cuda=Kernel(FILE, "layer_norm_residual_backward", "row"),
     grad={("dy", "ds", "s", "weight", "mean", "rstd"): _layer_second},
 )  # fmt: skip
@@ -146,7 +146,7 @@ rms_norm_residual = Op(
     grad={("x", "residual", "weight"): _rms_gradient},
 )  # fmt: skip
 rms_norm_residual_backward: Op = Op(
-    "rms_norm_residual_backward", rms_norm_residual_backward_rule, params=("k",), outputs=("dx", "dweight"), promote="same",
+    "rms_norm_residual_backward", rms_norm_residual_backward_rule, params=("k",), outputs=("dx", "dweight"),
     cpu=rms_norm_residual_backward_cpu, cuda=Kernel(FILE, "rms_norm_residual_backward", "row"),
     grad={("dy", "ds", "s", "weight", "rstd"): _rms_second},
 )  # fmt: skip

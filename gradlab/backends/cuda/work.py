@@ -13,7 +13,7 @@ from gradlab.backends.cuda.driver import Driver, Function
 from gradlab.backends.cuda.faults import Faults
 from gradlab.backends.cuda.layout import element_strides, pack_layout_of
 from gradlab.backends.cuda.types import STORAGE
-from gradlab.dtype import FLOAT32, HALF
+from gradlab.dtype import wide
 from gradlab.spec import Spec, count as elements
 
 THREADS = 256
@@ -130,7 +130,4 @@ class Work:
         self.each(self.kernel("movement.cu", "fill", WORD_TYPES[size]), 1, made, word)
         return made
 
-    @staticmethod
-    def wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
-        """The dtype that values of `dtype` are accumulated in."""
-        return FLOAT32 if dtype in HALF else dtype
+    wide = staticmethod(wide)  # the dtype that values of a dtype are accumulated in

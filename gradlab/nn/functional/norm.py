@@ -15,7 +15,7 @@ from gradlab.autograd import inplace
 from gradlab.autograd.base import Differentiable, version_of
 from gradlab.autograd.mode import current, no_grad
 from gradlab.autograd.record import bind
-from gradlab.dtype import FLOAT32, FLOAT64, FLOATING, finfo
+from gradlab.dtype import FLOAT32, FLOAT64, FLOATING, finfo, wide
 from gradlab.spec import ShapeError, count
 from gradlab.tensor.update import update
 
@@ -99,7 +99,8 @@ def _move(average: Tensor | None, value: Tensor, momentum: Any, scale: float) ->
         return
     if not isinstance(momentum, (int, float)):
         with no_grad():
-            average.mul_(1 - momentum).add_(value.detach() * (momentum * scale))
+            own = average.to(value._array.dtype)  # halves are rounded once, at the end
+            average.copy_(own * (1 - momentum) + value.detach() * (momentum * scale))
         return
     mode, array, new, meta = current(), average._array, value._array, average._meta
     plain = average._edge is None and (meta is None or (meta.base is None and not meta.inference))
@@ -192,13 +193,14 @@ def layer_norm(
 
 
 def rms_norm(input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None) -> Tensor:
-    """x / √(mean(x²) + eps)·weight over the last dimensions; eps is the dtype's spacing at 1 where it is left out.
+    """x / √(mean(x²) + eps)·weight over the last dimensions; eps is the spacing at 1 of the type that is computed in (float32 for half
+    types) where it is left out.
 
     >>> F.rms_norm(gl.tensor([3.0, 4.0]), (2,))
     tensor([0.8485, 1.1314])
     """
     k = _normalized("rms_norm", input, normalized_shape)
-    return _rms_norm(input, weight, k=k, eps=finfo(input.dtype).eps if eps is None else float(eps))[0]
+    return _rms_norm(input, weight, k=k, eps=finfo(wide(input._array.dtype)).eps if eps is None else float(eps))[0]
 
 
 def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:

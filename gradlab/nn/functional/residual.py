@@ -15,7 +15,7 @@ import numpy as np
 from gradlab import dispatch, ops
 from gradlab.autograd.mode import current
 from gradlab.autograd.record import bind
-from gradlab.dtype import FLOATING, HALF, finfo
+from gradlab.dtype import FLOATING, HALF, finfo, wide
 from gradlab.nn.functional.linear import embedding
 from gradlab.nn.functional.norm import layer_norm, rms_norm
 from gradlab.spec import ShapeError
@@ -49,7 +49,7 @@ def sum_rms_norm(input: Any, residual: Any, shape: tuple[int, ...], weight: Any,
     """`add_rms_norm` in one operation; None as `sum_layer_norm`."""
     if not _alike(input, residual, shape) or not _fits(weight, input):
         return None
-    found = _rms_norm(input, residual, weight, k=len(shape), eps=finfo(input.dtype).eps if eps is None else eps)
+    found = _rms_norm(input, residual, weight, k=len(shape), eps=finfo(wide(input._array.dtype)).eps if eps is None else eps)
     return found[0], found[1]
 
 
