@@ -37,9 +37,11 @@ __global__ void __launch_bounds__(256, 4) max_pool(const S* __restrict__ x, S* _
     indices[i] = where < 0 ? 0 : where;
 }
 
-// The cell of output o of an adaptive pooling: from floor(o size / out) to ceil((o + 1) size / out).
-__device__ __forceinline__ int cell_start(int o, int size, int out) { return o * size / out; }
-__device__ __forceinline__ int cell_end(int o, int size, int out) { return ((o + 1) * size + out - 1) / out; }
+// The cell of output o of an adaptive pooling: from floor(o size / out) to ceil((o + 1) size / out). o size may have 62 bits.
+__device__ __forceinline__ int cell_start(int o, int size, int out) { return static_cast<int>(static_cast<int64>(o) * size / out); }
+__device__ __forceinline__ int cell_end(int o, int size, int out) {
+    return static_cast<int>(((static_cast<int64>(o) + 1) * size + out - 1) / out);
+}
 
 template <class S>
 __global__ void __launch_bounds__(256) adaptive_max_pool(const S* __restrict__ x, S* __restrict__ values, int64* __restrict__ indices,
@@ -65,8 +67,8 @@ __global__ void __launch_bounds__(256) adaptive_max_pool(const S* __restrict__ x
     indices[i] = where;
 }
 
-// What a window's sum is divided by.
-__device__ __forceinline__ int divisor(const Windows& w, int o, int d, bool include) {
+// What a window's sum is divided by, of one dimension; of three the product may have more than 32 bits.
+__device__ __forceinline__ int64 divisor(const Windows& w, int o, int d, bool include) {
     const int start = o * w.stride[d] - w.padding[d], end = start + w.kernel[d];
     int number;
     if (include) {
@@ -99,7 +101,7 @@ __global__ void __launch_bounds__(256) avg_pool(const S* __restrict__ x, S* __re
             }
         }
     }
-    const int n = given ? given : divisor(w, o0, 0, include) * divisor(w, o1, 1, include) * divisor(w, o2, 2, include);
+    const int64 n = given ? given : divisor(w, o0, 0, include) * divisor(w, o1, 1, include) * divisor(w, o2, 2, include);
     y[i] = store<S>(sum / T(n));
 }
 
@@ -124,7 +126,7 @@ __global__ void __launch_bounds__(256, 4) avg_pool_backward(const S* __restrict_
     for (int o0 = first[0]; o0 <= last[0]; ++o0)
         for (int o1 = first[1]; o1 <= last[1]; ++o1)
             for (int o2 = first[2]; o2 <= last[2]; ++o2) {
-                const int n = given ? given : divisor(w, o0, 0, include) * divisor(w, o1, 1, include) * divisor(w, o2, 2, include);
+                const int64 n = given ? given : divisor(w, o0, 0, include) * divisor(w, o1, 1, include) * divisor(w, o2, 2, include);
                 sum += load(source[(o0 * w.out[1] + o1) * w.out[2] + o2]) / T(n);
             }
     y[i] = store<S>(sum);

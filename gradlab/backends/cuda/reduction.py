@@ -12,12 +12,21 @@ from gradlab.backends.cuda.compiler import program
 from gradlab.backends.cuda.generate import reads
 from gradlab.backends.cuda.types import STORAGE, compute_type
 from gradlab.backends.cuda.work import Work
+from gradlab.dtype import FLOAT32, FLOAT64, FLOATING, HALF
 from gradlab.kernel import Reduction
 from gradlab.op import Op
 from gradlab.spec import Spec, count as elements
 
 TARGET_BLOCKS = 1056  # eight for each of an H100's 132 multiprocessors
 MOST_OUTER = 512  # partial results that a thread joins one after another, where dimensions around others are reduced
+
+
+SUM, PRODUCT = "a + b", "a * b"  # what is combined wider than it is computed in
+
+
+def total_type(description: Reduction, out: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype of partial results: sums of runs of float elements, and products, are added up (multiplied) in float64."""
+    return FLOAT64 if description.combine in (SUM, PRODUCT) and out in FLOATING else FLOAT32 if out in HALF else out
 
 
 def flags_of(op: Op) -> list[str]:
@@ -30,27 +39,29 @@ def reduction_source(op: Op, x: np.dtype[Any], y: np.dtype[Any]) -> tuple[str, d
     description = op.cuda
     assert isinstance(description, Reduction)
     base = f"{op.name}_{x.name}_to_{y.name}"
-    accumulator = "bool" if y.kind == "b" else compute_type(y)
+    total = STORAGE[total_type(description, y).name]
+    accumulator = total if description.combine == PRODUCT else "bool" if y.kind == "b" else compute_type(y)
     flags = flags_of(op)
     members = [f"const {STORAGE[x.name]}* {name}_" for name in op.inputs] + [f"long long {p}" for p in flags]
     values = " ".join(f"const auto {name} = gradlab::load({name}_[i]);" for name in op.inputs)
     struct = f"""struct {base}_r {{
     typedef {accumulator} A;
+    typedef {total} Total;
     typedef {STORAGE[y.name]} Out;
     typedef A T;
     {" ".join(f"{member};" for member in members)}
     __device__ __forceinline__ A load(int64 i) const {{ {values} return static_cast<A>({description.load}); }}
-    static __device__ __forceinline__ A combine(A a, A b) {{ return static_cast<A>({description.combine}); }}
+    template <class T> static __device__ __forceinline__ T combine(T a, T b) {{ return static_cast<T>({description.combine}); }}
     static __device__ __forceinline__ A identity() {{ return {description.identity}; }}
-    __device__ __forceinline__ Out finish(A a, int64 n) const {{ (void)n; return store<Out>({description.finish}); }}
+    __device__ __forceinline__ Out finish(Total a, int64 n) const {{ typedef Total T; (void)n; return store<Out>({description.finish}); }}
 }};"""
-    io = ", ".join([*members, f"{accumulator}* partial, {STORAGE[y.name]}* y"])
+    io = ", ".join([*members, f"{total}* partial, {STORAGE[y.name]}* y"])
     make = f"{base}_r{{{', '.join([*(f'{name}_' for name in op.inputs), *flags])}}}"
     names = {form: f"{base}_{form}" for form in ("row", "column", "parts")}
     kernels = [
         f"__global__ void __launch_bounds__(512) {names['row']}({io}, int64 count, int64 parts, int64 total) "
         f"{{ reduce_row<{base}_r>({make}, partial, y, count, parts, total); }}",
-        f"__global__ void __launch_bounds__(256) {names['column']}({io}, int64 columns, int64 inner, int64 count, "
+        f"__global__ void __launch_bounds__(256, 1) {names['column']}({io}, int64 columns, int64 inner, int64 count, "
         f"int64 parts, int64 total) {{ reduce_column<{base}_r>({make}, partial, y, columns, inner, count, parts, total); }}",
         f"__global__ void __launch_bounds__(256) {names['parts']}({io}, int64 columns, int64 stride, int64 step, int64 parts, int64 total) "
         f"{{ reduce_parts<{base}_r>({make}, partial, y, columns, stride, step, parts, total); }}",
@@ -98,7 +109,7 @@ def plan(work: Work, op: Op, arrays: list[Any], specs: list[Any], out: Spec, par
         return {form: found[f"gradlab::{name}"] for form, name in names.items()}
 
     ready = order is None and all(a.flags.c_contiguous for a in arrays)
-    accumulator = work.wide(out.dtype)
+    assert isinstance(op.cuda, Reduction)
     # Without inner elements a block walks a row of neighbours; else neighbouring threads walk neighbouring columns.
     if inner == 1:
         parts = 1 if outer > 1 else _parts(columns, count, 4096)
@@ -111,7 +122,7 @@ def plan(work: Work, op: Op, arrays: list[Any], specs: list[Any], out: Spec, par
         parts = _parts(blocks, count, 64)
         rows, form, sizes, stride, step = parts, "column", (columns, inner, count, parts), 1, columns
 
-    make, make_partial, pointer = driver.maker(out.shape, out.dtype), driver.maker((columns * parts,), accumulator), work.pointer
+    make, make_partial, pointer = driver.maker(out.shape, out.dtype), driver.maker((columns * parts,), total_type(op.cuda, out.dtype)), work.pointer
     head: list[str | int] = [*"P" * len(specs), *"q" * len(flags), "P", "P"]
 
     def first_use() -> None:
