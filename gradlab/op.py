@@ -82,6 +82,7 @@ class Op:
     autocast  what autocast does with the inputs: "lower", "float32" and others (see gradlab/amp/autocast_mode.py).
     batch     the vmap rule.
     varying   parameters that have another value in each call, and that kernels take as they are: nothing is kept for each of their values.
+    roundings how many steps of a gradient round their results, at most; read from the formulas unless it is given (autograd/rounding.py).
     """
 
     def __init__(
@@ -104,12 +105,13 @@ class Op:
         autocast: str | None = None,
         batch: Callable[..., Any] | None = None,
         varying: tuple[str, ...] = (),
+        roundings: int | None = None,
     ) -> None:
         self.name, self.rule, self.cpu, self.cuda = name, rule, cpu, cuda
         self.params, self.outputs = params, outputs
         self.promote, self.exact, self.view, self.inverse = promote, exact, view, inverse
         self.dynamic, self.instead, self.scratch = dynamic, instead, scratch
-        self.autocast, self.batch, self.varying = autocast, batch, varying
+        self.autocast, self.batch, self.varying, self.roundings = autocast, batch, varying, roundings
         self.fixed = tuple([name for name in params if name not in varying])  # what is kept for a call depends on these
         self.inputs, self.variadic, _ = positional(rule)
         self.steps = tuple(

@@ -37,7 +37,7 @@ class NonFiniteWarning(GradlabWarning):
 _shown: dict[object, object] = {}  # Python's own memory of what was shown
 
 
-def warn(category: type[GradlabWarning], message: str) -> None:
+def warn(category: type[Warning], message: str) -> None:
     """Warn at the user's line; by Python's default filter once for each line and text."""
     code, lasti = position.caller()
     place = position.line_of(code, lasti) if code is not None else None

@@ -10,6 +10,7 @@ from gradlab.autograd import errors
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current
 from gradlab.autograd.node import Edge, Node
+from gradlab.autograd.rounding import roundings_of, widened
 from gradlab.autograd.saved import unpack_all
 from gradlab.op import Op
 
@@ -107,11 +108,35 @@ def with_back(node: type[Node], op: Op) -> type[Node]:
     return node
 
 
+def narrow(node: type[Node]) -> type[Node]:
+    """The class for nodes of half types: one whose backward runs in float32 where it would round more than once."""
+    op, taken = node.op, unpack_all if node is node.op.node.packing else unpack
+    if op.autocast == "lower":  # products sum in float32 by themselves
+        node.narrow = node
+        return node
+    plain, wide = node.back, _back_of_any(op, taken, widened)
+    often = roundings_of(op)
+    if often > 1:
+        back = wide
+    elif often == 1 and op.promote is not None and len(op.inputs) > 1 and not any(s.joint for s in op.steps):
+
+        def back(n: Any, g: Any) -> Any:
+            """Where an input was broadcast, its gradient is also summed."""
+            summed = any([s is not None and s.shape != n.output_specs[0].shape for s in n.specs])  # noqa: C419 - as above
+            return (wide if summed else plain)(n, g)
+
+    else:
+        back = plain
+    node.narrow = type(node.__name__, (node,), {"__slots__": (), "back": back})
+    node.narrow.narrow = node.narrow
+    return node.narrow
+
+
 def packing(op: Op) -> type[Node]:
     """The row's node class for what is recorded under `saved_tensors_hooks`: it unpacks what it keeps."""
     node: type[Node] = op.node
     if node.packing is None:
-        node.packing = type(node.__name__, (node,), {"__slots__": (), "back": _back_of_any(op, unpack_all)})
+        node.packing = type(node.__name__, (node,), {"__slots__": (), "back": _back_of_any(op, unpack_all), "narrow": None})
     return node.packing
 
 
@@ -259,7 +284,10 @@ def _conform(gradient: Any, spec: Any) -> Any:
     return gradient if gradient._array.dtype == spec.dtype else gradient.to(spec.dtype)
 
 
-def _back_of_any(op: Op, taken: Callable[[Any], tuple[Any, ...]] = unpack) -> Callable[..., Any]:
+def _back_of_any(
+    op: Op, taken: Callable[[Any], tuple[Any, ...]] = unpack, seen: Callable[[Any], Any] | None = None
+) -> Callable[..., Any]:
+    """taken: how kept values are unpacked. seen: what a formula gets in place of each value that it asks for."""
     order = [*(["g"] if len(op.outputs) == 1 else [f"g_{o}" for o in op.outputs])]
     order += [*op.kept_inputs, *op.kept_outputs]
     params = list(dict.fromkeys(w for s in op.steps for w in s.wants if w in op.params))
@@ -279,7 +307,7 @@ def _back_of_any(op: Op, taken: Callable[[Any], tuple[Any, ...]] = unpack) -> Ca
             found += tuple(map(n.params.get, params))
         for source in sources:
             found += (source(n),)
-        return found
+        return found if seen is None else tuple(map(seen, found))
 
     def filled(n: Any, g: Any) -> list[Any]:
         """Zeros for outputs that nobody used, where a formula cannot do without."""

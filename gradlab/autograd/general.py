@@ -16,7 +16,7 @@ from gradlab.autograd.base import LEAF, Differentiable, Meta
 from gradlab.autograd.mode import Mode, current
 from gradlab.autograd.node import Edge, next_sequence
 from gradlab.dispatch import recalling
-from gradlab.dtype import FLOAT64, FLOATING, as_numpy, get_default_dtype, result_type
+from gradlab.dtype import FLOAT64, FLOATING, HALF, as_numpy, get_default_dtype, result_type
 from gradlab.op import Op
 from gradlab.spec import spec_of
 
@@ -230,7 +230,11 @@ def record(
         edges.append(x if edge is LEAF else edge)
     for i in plan.without:
         edges[i] = None
-    n = new(node if mode.saved_hooks is None else formulas.packing(op))
+    if mode.saved_hooks is not None:
+        node = formulas.packing(op)
+    if output_specs[0][1] in HALF:
+        node = node.narrow or formulas.narrow(node)
+    n = new(node)
     n.edges = tuple(edges)
     n.params = params
     n.versions = n.hooks = None

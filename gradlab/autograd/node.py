@@ -36,6 +36,7 @@ class Node:
     plans: dict[int, Any]  # what to keep, by which inputs need a gradient (a bit each); see formulas.plan_of
     targets: frozenset[int]  # positions of the inputs that have a gradient formula
     packing: type[Node] | None = None  # the class for nodes recorded under saved_tensors_hooks; see formulas.packing
+    narrow: type[Node] | None = None  # the class for nodes of half types; see formulas.narrow
     count = 1  # number of outputs
     index = 0
     edges: tuple[Any, ...]

@@ -15,6 +15,8 @@ from gradlab.autograd.base import LEAF, Differentiable
 from gradlab.autograd.hooks import Sight
 from gradlab.autograd.mode import current, enter, leave
 from gradlab.autograd.node import AccumulateGrad, Node
+from gradlab.autograd.rounding import Sum
+from gradlab.dtype import HALF
 
 Target = Any  # a Node, an Edge or a leaf
 
@@ -76,6 +78,7 @@ class Walk:
         self.grads: dict[Any, Any] = {}
         self.heap: list[tuple[int, Any]] = []
         self.roots: list[Target] = []
+        self.sums = False  # whether there is a Sum among what waits
 
     def reaches(self, edges: Sequence[Any]) -> list[bool]:
         """Whether this walk computes a gradient for each of these GradientEdges."""
@@ -93,7 +96,7 @@ class Walk:
         if isinstance(target, Differentiable):
             if self.wanted is None or target in self.wanted:
                 old = self.leaves.get(target)
-                self.leaves[target] = gradient if old is None else old + gradient
+                self.leaves[target] = gradient if old is None else self.added(old, gradient)
             return
         node = target.node
         if self.wanted is not None and node not in self.wanted:
@@ -104,14 +107,28 @@ class Walk:
                 waiting = self.grads[node] = [None] * node.count
                 heapq.heappush(self.heap, (-node.seq, node))
             old = waiting[target.index]
-            waiting[target.index] = gradient if old is None else old + gradient
+            waiting[target.index] = gradient if old is None else self.added(old, gradient)
         else:
             old = self.grads.get(node)
             if old is None:
                 self.grads[node] = gradient
                 heapq.heappush(self.heap, (-node.seq, node))
             else:
-                self.grads[node] = old + gradient
+                self.grads[node] = self.added(old, gradient)
+
+    def added(self, old: Any, gradient: Any) -> Any:
+        """Two gradients of one tensor as one."""
+        half = type(old) is Sum or type(gradient) is Sum or old._array.dtype in HALF
+        return self.summed(old, gradient) if half else old + gradient
+
+    def summed(self, old: Any, gradient: Any) -> Sum:
+        """Two gradients of a half tensor as a Sum, which stays open for more."""
+        self.sums = True
+        if type(old) is not Sum and type(gradient) is not Sum:
+            return Sum(old, gradient)
+        found, more = (old, gradient) if type(old) is Sum else (gradient, old)
+        found.add(more)
+        return found
 
     def run(self) -> None:
         """Until no node waits."""
@@ -124,6 +141,8 @@ class Walk:
                 node = pop(heap)[1]
                 gradient = grads.pop(node)
                 while True:
+                    if self.sums:
+                        gradient = _complete(gradient)
                     if node.hooks is not None:
                         gradient = _arrived(node, gradient)
                     if goals is not None and node in goals.captures:
@@ -144,11 +163,17 @@ class Walk:
                         if part is None or edge is None:
                             continue
                         if edge is successor:
-                            waiting = waiting + part
+                            half = type(waiting) is Sum or waiting._array.dtype in HALF
+                            waiting = self.summed(waiting, part) if half else waiting + part
                         elif isinstance(edge, Differentiable):
                             if wanted is None or edge in wanted:
                                 old = leaves.get(edge)
-                                leaves[edge] = part if old is None else old + part
+                                if old is None:
+                                    leaves[edge] = part
+                                elif type(old) is Sum or old._array.dtype in HALF:
+                                    leaves[edge] = self.summed(old, part)
+                                else:
+                                    leaves[edge] = old + part
                         elif successor is None and not heap and edge.count == 1 and (wanted is None or edge in wanted):
                             successor, waiting = edge, part
                         else:
@@ -159,12 +184,22 @@ class Walk:
                         deliver(successor, waiting)
                         break
                     node, gradient = successor, waiting
+            if self.sums:
+                for leaf, gradient in leaves.items():
+                    leaves[leaf] = _complete(gradient)
         except BaseException:
             self.node = node
             raise
         finally:
             if observer is not None:
                 observer.node = None
+
+
+def _complete(gradient: Any) -> Any:
+    """What waited for a node or a leaf, each Sum in it as a tensor."""
+    if type(gradient) is list:
+        return [_complete(part) for part in gradient]
+    return gradient.total() if type(gradient) is Sum else gradient
 
 
 def _capture(slots: dict[int, Any], node: Node, gradient: Any) -> None:

@@ -151,7 +151,7 @@ def _positions_gradient(g: Any, positions_spec: Spec) -> Any:
 
 
 embedding_add = Op("embedding_add", embedding_add_rule, params=("padding_idx",), cpu=embedding_add_cpu,
-                   cuda=Kernel("embedding.cu", "embedding_add", "embedding"),
+                   cuda=Kernel("embedding.cu", "embedding_add", "embedding"), roundings=1,
                    grad={"weight": lambda g, at, weight_spec, padding_idx:
                          embedding_backward(g, at, rows=weight_spec.shape[0], padding_idx=padding_idx),
                          "positions": _positions_gradient})  # fmt: skip

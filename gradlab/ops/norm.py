@@ -297,18 +297,19 @@ def _batch_second(g_dx: Any, dy: Any, x: Any, weight: Any, mean: Any, rstd: Any,
 # ---------------------------------------------------------------- the rows
 
 layer_norm = Op("layer_norm", layer_rule, params=("k", "eps"), outputs=("y", "mean", "rstd"), cpu=layer_cpu, promote="same",
-                cuda=Kernel("norm.cu", "layer_norm", "row"), autocast="float32",
+                cuda=Kernel("norm.cu", "layer_norm", "row"), autocast="float32", roundings=1,
                 grad={("x", "weight", "bias"): _layer_gradient})  # fmt: skip
 layer_norm_backward: Op = Op("layer_norm_backward", layer_backward_rule, params=("k",), outputs=("dx", "dweight", "dbias"),
                          cpu=layer_backward_cpu, cuda=Kernel("norm.cu", "layer_norm_backward", "row"),
                          grad={("dy", "x", "weight", "mean", "rstd"): _layer_second})  # fmt: skip
 rms_norm = Op("rms_norm", rms_rule, params=("k", "eps"), outputs=("y", "rstd"), cpu=rms_cpu, promote="same",
-              cuda=Kernel("norm.cu", "rms_norm", "row"), autocast="float32", grad={("x", "weight"): _rms_gradient})  # fmt: skip
+              cuda=Kernel("norm.cu", "rms_norm", "row"), autocast="float32", roundings=1,
+              grad={("x", "weight"): _rms_gradient})  # fmt: skip
 rms_norm_backward: Op = Op("rms_norm_backward", rms_backward_rule, params=("k",), outputs=("dx", "dweight"), cpu=rms_backward_cpu,
                        cuda=Kernel("norm.cu", "rms_norm_backward", "row"),
                        grad={("dy", "x", "weight", "rstd"): _rms_second})  # fmt: skip
 batch_norm = Op("batch_norm", batch_rule, params=("eps",), outputs=("y", "mean", "rstd", "var"), cpu=batch_cpu, promote="same",
-                cuda=Kernel("norm.cu", "batch_norm", "channel"), autocast="float32",
+                cuda=Kernel("norm.cu", "batch_norm", "channel"), autocast="float32", roundings=1,
                 grad={("x", "weight", "bias"): _batch_gradient})  # fmt: skip
 batch_norm_backward: Op = Op("batch_norm_backward", batch_backward_rule, outputs=("dx", "dweight", "dbias"), cpu=batch_backward_cpu,
                          cuda=Kernel("norm.cu", "batch_norm_backward", "channel"),

@@ -61,7 +61,7 @@ def _scattered(g: Any, indices: Any, shape: Sizes, kernel: Sizes, stride: Sizes,
 
 max_pool: Op = Op(
     "max_pool", max_pool_rule, params=MAX_GEOMETRY, outputs=("values", "indices"), exact=False, cpu=pool_cpu.max_pool_cpu,
-    cuda=Kernel("pool.cu", "max_pool", "max_pool"),
+    cuda=Kernel("pool.cu", "max_pool", "max_pool"), roundings=1,
     grad={"x": lambda g_values, indices, x_spec, kernel, stride, dilation:
           _scattered(g_values, indices, x_spec.shape, kernel, stride, dilation)},
 )  # fmt: skip

@@ -132,7 +132,7 @@ FILE = "residual.cu"
 
 layer_norm_residual = Op(
     "layer_norm_residual", layer_norm_residual_rule, params=("k", "eps"), outputs=("y", "s", "mean", "rstd"), promote="same",
-    cpu=layer_norm_residual_cpu, cuda=Kernel(FILE, "layer_norm_residual", "row"), autocast="float32",
+    cpu=layer_norm_residual_cpu, cuda=Kernel(FILE, "layer_norm_residual", "row"), autocast="float32", roundings=1,
     grad={("x", "residual", "weight", "bias"): _layer_gradient},
 )  # fmt: skip
 layer_norm_residual_backward: Op = Op(
@@ -142,7 +142,7 @@ layer_norm_residual_backward: Op = Op(
 )  # fmt: skip
 rms_norm_residual = Op(
     "rms_norm_residual", rms_norm_residual_rule, params=("k", "eps"), outputs=("y", "s", "rstd"), promote="same",
-    cpu=rms_norm_residual_cpu, cuda=Kernel(FILE, "rms_norm_residual", "row"), autocast="float32",
+    cpu=rms_norm_residual_cpu, cuda=Kernel(FILE, "rms_norm_residual", "row"), autocast="float32", roundings=1,
     grad={("x", "residual", "weight"): _rms_gradient},
 )  # fmt: skip
 rms_norm_residual_backward: Op = Op(

@@ -5,13 +5,13 @@ The functions look at them in one comparison each, so that a call without them p
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
 
 from gradlab.autograd import inplace
+from gradlab.autograd.advice import warn as tell
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current
 from gradlab.device import Device
@@ -84,10 +84,10 @@ def _write(name: str, out: Any, result: Any, warn: bool) -> Any:
     if out._base is not None:
         raise RuntimeError(f"{name}(): out is a view of shape {out.shape}, which cannot be resized to {result.shape}; give its own tensor")
     if warn and out.numel():
-        warnings.warn(
+        tell(
+            UserWarning,
             f"An output with one or more elements was resized since it had shape {list(out.shape)}, which does not match the required "
             f"output shape {list(result.shape)}. out.resize_(0) says that this is meant",
-            stacklevel=4,
         )
     return inplace.rebind(out, result.clone()._array, None, mode)
 

@@ -14,6 +14,7 @@ from gradlab.autograd.record import bind
 from gradlab.dtype import BOOL, FLOATING, finfo
 from gradlab.tensor import pointwise
 from gradlab.tensor.alias import into
+from gradlab.tensor.units import rounds_once
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -236,6 +237,7 @@ def rad2deg(input: Tensor, *, out: Any = None) -> Tensor:
     return input * (180 / math.pi) if out is None else into("rad2deg", out, input * (180 / math.pi))
 
 
+@rounds_once
 def logit(input: Tensor, eps: float | None = None, *, out: Any = None) -> Tensor:
     """log(x / (1 - x)), of x limited to [eps, 1 - eps] if `eps` is given.
 

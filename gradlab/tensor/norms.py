@@ -7,12 +7,13 @@ from typing import TYPE_CHECKING, Any
 
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
-from gradlab.autograd.mode import current, widened
+from gradlab.autograd.mode import current
 from gradlab.autograd.record import bind
 from gradlab.dtype import FLOAT32, FLOATING, HALF
 from gradlab.spec import ShapeError, normalize_dim, normalize_dims
 from gradlab.tensor import reduction
 from gradlab.tensor.alias import either, into, required
+from gradlab.tensor.units import rounds_once
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -92,17 +93,17 @@ def norm(
     return vector_norm(x, float(p), dims, keepdim) if out is None else into("norm", out, vector_norm(x, float(p), dims, keepdim))
 
 
+@rounds_once
 def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
     """The p-norm of input - other, which broadcast.
 
     >>> gl.dist(gl.tensor([0.0, 0.0]), gl.tensor([3.0, 4.0]))
     tensor(5.)
     """
-    if input._array.dtype in HALF:
-        input, other = widened(input, other)
     return norm(input - other, float(p))
 
 
+@rounds_once
 def renorm(input: Tensor, p: float, dim: int | None = None, maxnorm: Any = None, *, out: Any = None, axis: Any = None) -> Tensor:
     """The parts along `dim` whose p-norm is above `maxnorm`, scaled down to it; the others as they are.
 

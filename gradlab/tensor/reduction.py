@@ -12,6 +12,7 @@ from gradlab.spec import count, normalize_dim, normalize_dims
 from gradlab.tensor.alias import either, into, required
 from gradlab.tensor.choice import maximum, minimum
 from gradlab.tensor.comparison import tensors_only
+from gradlab.tensor.units import rounds_once
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -205,6 +206,7 @@ def any(
     return result if out is None else into("any", out, result)
 
 
+@rounds_once
 def var(
     input: Tensor, dim: Dims = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: float | None = 1, axis: Any =
     None, keepdims: bool | None = None, out: Any = None,
@@ -233,6 +235,7 @@ def var(
     return result if out is None else into("var", out, result)
 
 
+@rounds_once
 def logsumexp(
     input: Tensor, dim: Dims = None, keepdim: bool = False, *, axis: Any = None, keepdims: bool | None = None, out: Any = None
 ) -> Tensor:  # fmt: skip

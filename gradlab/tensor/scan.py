@@ -12,6 +12,7 @@ from gradlab.spec import DimensionError, normalize_dim, normalize_dims
 from gradlab.tensor.alias import either, into, required
 from gradlab.tensor.math_in_place import twin
 from gradlab.tensor.shape import cat
+from gradlab.tensor.units import rounds_once
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -175,6 +176,7 @@ def _areas(name: str, y: Tensor, x: Tensor | None, dx: Any, dim: int) -> Tensor:
     return pairs * steps / 2.0
 
 
+@rounds_once
 def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = 1, dim: int = -1, axis: Any = None) -> Tensor:
     """Integral along `dim` by the trapezoidal rule, at points `x` or at the distance `dx`.
 
@@ -185,6 +187,7 @@ def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = 1, dim: int = -1,
     return _areas("trapezoid", y, x, dx, dim).sum(dim)
 
 
+@rounds_once
 def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = 1, dim: int = -1, axis: Any = None) -> Tensor:
     """The running integral along `dim` by the trapezoidal rule: one element fewer than `y`.
 

@@ -11,6 +11,7 @@ from gradlab.dtype import FLOATING, float32
 from gradlab.tensor import reduction
 from gradlab.tensor.alias import either, into
 from gradlab.tensor.norms import floating
+from gradlab.tensor.units import rounds_once
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -32,6 +33,7 @@ def _correction(unbiased: bool | None, correction: float | None) -> float:
     return 1 if correction is None else correction
 
 
+@rounds_once
 def std(
     input: Tensor, dim: Dims = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: float | None = None, axis: Any =
     None, keepdims: bool | None = None, out: Any = None,
@@ -54,6 +56,7 @@ def _mean_of(input: Tensor, dim: Dims, keepdim: bool) -> Tensor:
     return reduction.mean(input, None if dim == () else dim, keepdim)
 
 
+@rounds_once
 def var_mean(
     input: Tensor, dim: Dims = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: float | None = None, axis: Any =
     None, keepdims: bool | None = None,
@@ -71,6 +74,7 @@ def var_mean(
     return reduction.var(input, dim, correction=_correction(unbiased, correction), keepdim=keepdim), _mean_of(input, dim, keepdim)
 
 
+@rounds_once
 def std_mean(
     input: Tensor, dim: Dims = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: float | None = None, axis: Any =
     None, keepdims: bool | None = None,
@@ -107,6 +111,7 @@ def nansum(
     return result if out is None else into("nansum", out, result)
 
 
+@rounds_once
 def nanmean(
     input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None, axis: Any = None, keepdims: bool | None = None, out: Any
     = None,
@@ -126,6 +131,7 @@ def nanmean(
 # ---------------------------------------------------------------- covariance
 
 
+@rounds_once
 def cov(input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, aweights: Tensor | None = None) -> Tensor:
     """Covariance matrix of the rows of `input`, (variables, observations) or (observations).
 
@@ -164,6 +170,7 @@ def cov(input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, a
     return found.squeeze((0, 1)) if x._array.shape[0] == 1 and rank < 2 else found.squeeze()
 
 
+@rounds_once
 def corrcoef(input: Tensor) -> Tensor:
     """Matrix of the correlation coefficients of the rows of `input`, (variables, observations) or (observations).
 

@@ -6,14 +6,14 @@ The arguments `reduction`, `size_average` and `reduce` are those of `loss.py`.
 from __future__ import annotations
 
 import math
-import warnings
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from gradlab import ops
+from gradlab.autograd.advice import warn
 from gradlab.autograd.base import Differentiable
-from gradlab.autograd.mode import current, widened
+from gradlab.autograd.mode import current
 from gradlab.autograd.record import bind
 from gradlab.dtype import FLOATING, HALF, INT64
 from gradlab.spec import ShapeError, count
@@ -23,6 +23,7 @@ from gradlab.tensor.selection import embedding_lookup
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
 from gradlab.nn.functional.loss import reduced, reduction_of
+from gradlab.tensor.units import once, rounds_once
 
 __all__ = ["binary_cross_entropy", "binary_cross_entropy_with_logits", "cross_entropy", "kl_div", "nll_loss"]
 
@@ -50,6 +51,11 @@ def _classes(name: str, input: Tensor, target: Tensor, weight: Tensor | None) ->
     return input, target if target._array.dtype == INT64 else target.to(INT64), shape[1]
 
 
+def _one_type(input: Tensor, weight: Tensor | None) -> bool:
+    """Whether the class weights have the input's type, which they must; but for autocast, which widens both."""
+    return weight is None or weight._array.dtype == input._array.dtype or current().autocast is not None
+
+
 def _target_weights(weight: Tensor, target: Tensor, ignore_index: int) -> Tensor:
     """Each target's class weight; 0 for the ignored."""
     ignored = target == ignore_index
@@ -74,8 +80,8 @@ def nll_loss(
     tensor(0.)
     """
     reduction = reduction_of(size_average, reduce, reduction)
-    if input._array.dtype in HALF:
-        input, weight = widened(input, weight)
+    if input._array.dtype in HALF and _one_type(input, weight):
+        return once(nll_loss, (input, target, weight, None, ignore_index, None, reduction))
     single = len(input._array.shape) == 1
     x, classes, _ = _classes("nll_loss", input, target, weight)
     loss: Any = _nll(x, classes, ignore_index=int(ignore_index))
@@ -116,8 +122,8 @@ def cross_entropy(
         raise RuntimeError(f"cross_entropy: label_smoothing lies in [0, 1], got {label_smoothing}")
     if not (isinstance(input, Differentiable) and isinstance(target, Differentiable)):
         raise TypeError(f"cross_entropy: input and target are tensors, not {type(input).__name__} and {type(target).__name__}")
-    if input._array.dtype in HALF:
-        input, weight = widened(input, weight)
+    if input._array.dtype in HALF and _one_type(input, weight):
+        return once(cross_entropy, (input, target, weight, None, ignore_index, None, reduction, label_smoothing))
     shape = input._array.shape
     if target._array.shape == shape and target._array.dtype in FLOATING and shape:
         if ignore_index >= 0:
@@ -166,6 +172,7 @@ def _same_size(name: str, input: Tensor, target: Tensor) -> None:
         raise ValueError(f"{name}: target of size {target._array.shape} and input of size {input._array.shape} must have the same size")
 
 
+@rounds_once
 def binary_cross_entropy(
     input: Tensor,
     target: Tensor,
@@ -187,6 +194,7 @@ def binary_cross_entropy(
     return reduced(loss if weight is None else loss * weight.expand(target._array.shape), reduction)
 
 
+@rounds_once
 def binary_cross_entropy_with_logits(
     input: Tensor,
     target: Tensor,
@@ -205,8 +213,6 @@ def binary_cross_entropy_with_logits(
     """
     reduction = reduction_of(size_average, reduce, reduction)
     _same_size("binary_cross_entropy_with_logits", input, target)
-    if input._array.dtype in HALF:
-        input, target, weight, pos_weight = widened(input, target, weight, pos_weight)
     if pos_weight is None:
         loss = _bce_logits(input, target)
     else:
@@ -214,6 +220,7 @@ def binary_cross_entropy_with_logits(
     return reduced(loss if weight is None else loss * weight, reduction)
 
 
+@rounds_once
 def kl_div(
     input: Tensor,
     target: Tensor,
@@ -232,9 +239,7 @@ def kl_div(
     legacy = size_average is not None or reduce is not None
     reduction = reduction_of(size_average, reduce, reduction, ("batchmean",))
     if reduction == "mean" and not legacy:
-        warnings.warn("kl_div: reduction 'mean' divides by all elements; 'batchmean' gives the divergence", UserWarning, stacklevel=2)
-    if input._array.dtype in HALF:
-        input, target = widened(input, target)
+        warn(UserWarning, "kl_div: reduction 'mean' divides by all elements; 'batchmean' gives the divergence")
     if log_target:
         loss = target.exp() * (target - input)
     else:

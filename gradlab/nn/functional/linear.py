@@ -5,12 +5,13 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gradlab import ops
-from gradlab.autograd.mode import no_grad, widened
+from gradlab.autograd.mode import no_grad
 from gradlab.autograd.record import bind
-from gradlab.dtype import FLOATING, HALF
+from gradlab.dtype import FLOATING
 from gradlab.spec import ShapeError
 from gradlab.tensor.alias import either
 from gradlab.tensor.selection import embedding_lookup, one_hot as one_hot
+from gradlab.tensor.units import rounds_once
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -39,6 +40,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     return found if bias is None else found + bias
 
 
+@rounds_once
 def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     """x1ᵀ A x2 + b for each output: (*, n), (*, m), weight (out, n, m), bias (out) give (*, out).
 
@@ -112,6 +114,7 @@ def _norm(x: Tensor, p: float, dim: Any, keepdim: bool) -> Tensor:
     return (total.masked_fill(zero, 1) ** (1 / p)).masked_fill(zero, 0)
 
 
+@rounds_once
 def normalize(input: Tensor, p: float = 2.0, dim: int | tuple[int, ...] = 1, eps: float = 1e-12, out: None = None) -> Tensor:
     """input over its p-norm along `dim`, which counts as eps where it is smaller.
 
@@ -123,6 +126,7 @@ def normalize(input: Tensor, p: float = 2.0, dim: int | tuple[int, ...] = 1, eps
     return input / _norm(input, float(p), dim, True).clamp(min=eps).expand(input._array.shape)
 
 
+@rounds_once
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8, *, axis: Any = None) -> Tensor:
     """x1·x2 / (max(|x1|, eps)·max(|x2|, eps)) along `dim`; the two broadcast.
 
@@ -133,14 +137,13 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8, *
     for x in (x1, x2):
         if x._array.dtype not in FLOATING:
             raise RuntimeError(f"cosine_similarity: needs floating point, got {x.dtype}; convert with .float()")
-    if x1._array.dtype in HALF:
-        x1, x2 = widened(x1, x2)
     wide = (x1 + x2)._array.shape if x1._array.shape != x2._array.shape else x1._array.shape
     x1, x2 = x1.expand(wide), x2.expand(wide)
     a, b = (_norm(x, 2.0, dim, True).clamp(min=eps) for x in (x1, x2))
     return ((x1 / a) * (x2 / b)).sum(dim)
 
 
+@rounds_once
 def pairwise_distance(
     x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False, *, keepdims: bool | None = None
 ) -> Tensor:  # fmt: skip
@@ -149,6 +152,4 @@ def pairwise_distance(
     >>> F.pairwise_distance(gl.tensor([[0.0, 0.0]]), gl.tensor([[3.0, 4.0]]))
     tensor([5.0000])
     """
-    if x1._array.dtype in HALF:
-        x1, x2 = widened(x1, x2)
     return _norm(x1 - x2 + eps, float(p), -1, keepdim if keepdims is None else keepdims)

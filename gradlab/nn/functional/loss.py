@@ -7,17 +7,16 @@ reduce, which are deprecated. Raises ValueError for another reduction.
 from __future__ import annotations
 
 import math
-import warnings
 from typing import TYPE_CHECKING
 
 from gradlab import ops
 from gradlab.autograd.advice import BroadcastWarning, warn
 from gradlab.autograd.base import Differentiable
-from gradlab.autograd.mode import widened
 from gradlab.autograd.record import bind
-from gradlab.dtype import FLOATING, HALF
+from gradlab.dtype import FLOATING
 from gradlab.spec import broadcast_shapes
 from gradlab.tensor.index_parts import known
+from gradlab.tensor.units import rounds_once
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -32,7 +31,7 @@ def reduction_of(size_average: bool | None, reduce: bool | None, reduction: str,
     """The reduction meant by the three arguments. Raises ValueError for one that is not there."""
     if size_average is not None or reduce is not None:
         reduction = "none" if reduce is False else "sum" if size_average is False else "mean"
-        warnings.warn(f"size_average and reduce are deprecated; use reduction={reduction!r}", UserWarning, stacklevel=3)
+        warn(UserWarning, f"size_average and reduce are deprecated; use reduction={reduction!r}")
     if reduction not in REDUCTIONS + more:
         raise ValueError(f"{reduction} is not a valid value for reduction; use one of {', '.join(REDUCTIONS + more)}")
     return reduction
@@ -51,8 +50,6 @@ def _pair(name: str, input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     for x in (input, target):
         if not isinstance(x, Differentiable):
             raise TypeError(f"{name}: input and target are tensors, not {type(x).__name__}")
-    if input._array.dtype in HALF:
-        input, target = widened(input, target)
     shape, other = input._array.shape, target._array.shape
     if shape == other:
         return input, target
@@ -65,11 +62,18 @@ def _pair(name: str, input: Tensor, target: Tensor) -> tuple[Tensor, Tensor]:
     return input.expand(wide), target.expand(wide)
 
 
-def _weighted(loss: Tensor, weight: Tensor, input: Tensor, reduction: str, by_weight: bool) -> Tensor:
-    if weight._array.shape != input._array.shape:
-        raise ValueError(f"weight and input must have the same size, got {weight._array.shape} and {input._array.shape}")
+def _weighted(loss: Tensor, weight: Tensor, shape: tuple[int, ...], reduction: str, by_weight: bool) -> Tensor:
+    if weight._array.shape != shape:
+        raise ValueError(f"weight and input must have the same size, got {weight._array.shape} and {shape}")
     loss = loss * weight
     return loss.sum() / weight.sum() if by_weight and reduction == "mean" else reduced(loss, reduction)
+
+
+@rounds_once
+def _squares(a: Tensor, b: Tensor, weight: Tensor | None, shape: tuple[int, ...], reduction: str) -> Tensor:
+    """The squared differences, one by one or weighted."""
+    loss = (a - b).square()
+    return loss if weight is None else _weighted(loss, weight, shape, reduction, True)
 
 
 def mse_loss(
@@ -88,13 +92,13 @@ def mse_loss(
     reduction = reduction_of(size_average, reduce, reduction)
     a, b = _pair("mse_loss", input, target)
     if reduction == "none" or weight is not None:
-        loss = (a - b).square()
-        return loss if weight is None else _weighted(loss, weight, input, reduction, True)
+        return _squares(a, b, weight, input._array.shape, reduction)
     if a._array.dtype not in FLOATING and b._array.dtype not in FLOATING:
         raise RuntimeError(f"mse_loss: needs floating point, got {input.dtype}; convert with .float()")
     return _mse(a, b, mean=reduction == "mean")
 
 
+@rounds_once
 def l1_loss(
     input: Tensor,
     target: Tensor,
@@ -111,7 +115,7 @@ def l1_loss(
     reduction = reduction_of(size_average, reduce, reduction)
     a, b = _pair("l1_loss", input, target)
     loss = (a - b).abs()
-    return reduced(loss, reduction) if weight is None else _weighted(loss, weight, input, reduction, True)
+    return reduced(loss, reduction) if weight is None else _weighted(loss, weight, input._array.shape, reduction, True)
 
 
 def _bent(input: Tensor, target: Tensor, at: float) -> Tensor:
@@ -121,6 +125,7 @@ def _bent(input: Tensor, target: Tensor, at: float) -> Tensor:
     return m * (d - m * 0.5)
 
 
+@rounds_once
 def smooth_l1_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean", beta: float = 1.0
 ) -> Tensor:
@@ -136,6 +141,7 @@ def smooth_l1_loss(
     return reduced((a - b).abs() if beta == 0 else _bent(a, b, beta) / beta, reduction)
 
 
+@rounds_once
 def huber_loss(input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0, weight: Tensor | None = None) -> Tensor:
     """d²/2 for d = |input - target| <= delta, else delta·(d - delta/2) (Huber, 1964).
 
@@ -147,9 +153,10 @@ def huber_loss(input: Tensor, target: Tensor, reduction: str = "mean", delta: fl
         raise RuntimeError(f"huber_loss: delta must be positive, got {delta}")
     a, b = _pair("huber_loss", input, target)
     loss = _bent(a, b, delta)
-    return reduced(loss, reduction) if weight is None else _weighted(loss, weight, input, reduction, False)
+    return reduced(loss, reduction) if weight is None else _weighted(loss, weight, input._array.shape, reduction, False)
 
 
+@rounds_once
 def poisson_nll_loss(
     input: Tensor,
     target: Tensor,
@@ -168,8 +175,6 @@ def poisson_nll_loss(
     tensor(1.)
     """
     reduction = reduction_of(size_average, reduce, reduction)
-    if input._array.dtype in HALF:
-        input, target = widened(input, target)
     loss = input.exp() - target * input if log_input else input - target * (input + eps).log()
     if full:
         large = target.masked_fill(target <= 1, 1)
@@ -178,6 +183,7 @@ def poisson_nll_loss(
     return reduced(loss, reduction)
 
 
+@rounds_once
 def gaussian_nll_loss(
     input: Tensor, target: Tensor, var: Tensor | float, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
 ) -> Tensor:

@@ -6,12 +6,11 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from gradlab import ops
-from gradlab.autograd.mode import widened
 from gradlab.autograd.record import bind
-from gradlab.dtype import HALF
 from gradlab.nn.functional.linear import pairwise_distance
 from gradlab.nn.functional.loss import reduced, reduction_of
 from gradlab.spec import ShapeError
+from gradlab.tensor.units import rounds_once
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -24,6 +23,7 @@ __all__ = [
 _logsigmoid = bind(ops.activation.logsigmoid)
 
 
+@rounds_once
 def hinge_embedding_loss(
     input: Tensor,
     target: Tensor,
@@ -38,13 +38,12 @@ def hinge_embedding_loss(
     tensor(0.6250)
     """
     reduction = reduction_of(size_average, reduce, reduction)
-    if input._array.dtype in HALF:
-        input, target = widened(input, target)
     far = (margin - input).clamp(min=0).masked_fill(target == 1, 0)
     near = input.masked_fill(target == -1, 0)
     return reduced(far + near, reduction)
 
 
+@rounds_once
 def margin_ranking_loss(
     input1: Tensor,
     input2: Tensor,
@@ -60,14 +59,13 @@ def margin_ranking_loss(
     tensor(1.)
     """
     reduction = reduction_of(size_average, reduce, reduction)
-    if input1._array.dtype in HALF:
-        input1, input2, target = widened(input1, input2, target)
     a, b, c = (x._array.shape for x in (input1, input2, target))
     if len({len(a), len(b), len(c)}) > 1:
         raise ShapeError(f"margin_ranking_loss: inputs and target have the same number of dimensions, got shapes {a}, {b} and {c}")
     return reduced((-target * (input1 - input2) + margin).clamp(min=0), reduction)
 
 
+@rounds_once
 def soft_margin_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
 ) -> Tensor:
@@ -77,11 +75,10 @@ def soft_margin_loss(
     tensor(0.6931)
     """
     reduction = reduction_of(size_average, reduce, reduction)
-    if input._array.dtype in HALF:
-        input, target = widened(input, target)
     return reduced(-_logsigmoid(target * input), reduction)
 
 
+@rounds_once
 def cosine_embedding_loss(
     input1: Tensor,
     input2: Tensor,
@@ -97,8 +94,6 @@ def cosine_embedding_loss(
     tensor(1.)
     """
     reduction = reduction_of(size_average, reduce, reduction)
-    if input1._array.dtype in HALF:
-        input1, input2, target = widened(input1, input2, target)
     a, b, rank = input1._array.shape, input2._array.shape, len(target._array.shape)
     if rank > 1 or len(a) != rank + 1 or len(b) != rank + 1:
         raise ShapeError(f"cosine_embedding_loss: expected (D), (D), () or (N, D), (N, D), (N), got {a}, {b} and {target._array.shape}")
@@ -110,6 +105,7 @@ def cosine_embedding_loss(
     return reduced(near + far, reduction)
 
 
+@rounds_once
 def triplet_margin_loss(
     anchor: Tensor,
     positive: Tensor,
@@ -157,13 +153,12 @@ def triplet_margin_with_distance_loss(
     return _triplet(name, anchor, positive, negative, distance_function or pairwise_distance, margin, swap, reduction)
 
 
+@rounds_once
 def _triplet(
     name: str, anchor: Tensor, positive: Tensor, negative: Tensor, distance: Any, margin: float, swap: bool, reduction: str
 ) -> Tensor:
     if margin <= 0:
         raise ValueError(f"{name}: margin must be positive, got {margin}")
-    if anchor._array.dtype in HALF:
-        anchor, positive, negative = widened(anchor, positive, negative)
     shapes = [x._array.shape for x in (anchor, positive, negative)]
     if len({len(s) for s in shapes}) > 1:
         raise ShapeError(f"{name}: anchor, positive and negative have the same number of dimensions, got shapes {shapes}")
@@ -176,6 +171,7 @@ def _triplet(
 # ---------------------------------------------------------------- several classes
 
 
+@rounds_once
 def multi_margin_loss(
     input: Tensor,
     target: Tensor,
@@ -194,8 +190,6 @@ def multi_margin_loss(
     tensor(0.4500)
     """
     reduction = reduction_of(size_average, reduce, reduction)
-    if input._array.dtype in HALF:
-        input, weight = widened(input, weight)
     if p not in (1, 2):
         raise ValueError(f"multi_margin_loss: p is 1 or 2, got {p}")
     shape = input._array.shape or (1,)
@@ -213,6 +207,7 @@ def multi_margin_loss(
     return reduced(loss if len(shape) == 2 else loss.reshape(target._array.shape), reduction)
 
 
+@rounds_once
 def multilabel_margin_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
 ) -> Tensor:
@@ -224,8 +219,6 @@ def multilabel_margin_loss(
     tensor(0.4500)
     """
     reduction = reduction_of(size_average, reduce, reduction)
-    if input._array.dtype in HALF:
-        (input,) = widened(input)
     shape = input._array.shape or (1,)
     if len(shape) not in (1, 2) or (target._array.shape or (1,)) != shape or not shape[-1]:
         raise ShapeError(f"multilabel_margin_loss: input and target have one shape (N, C) or (C), got {shape} and {target._array.shape}")
@@ -240,6 +233,7 @@ def multilabel_margin_loss(
     return reduced(loss if len(shape) == 2 else loss.reshape(()), reduction)
 
 
+@rounds_once
 def multilabel_soft_margin_loss(
     input: Tensor,
     target: Tensor,
@@ -254,7 +248,5 @@ def multilabel_soft_margin_loss(
     tensor(0.6931)
     """
     reduction = reduction_of(size_average, reduce, reduction)
-    if input._array.dtype in HALF:
-        input, target, weight = widened(input, target, weight)
     loss = -(target * _logsigmoid(input) + (1 - target) * _logsigmoid(-input))
     return reduced((loss if weight is None else loss * weight).mean(-1), reduction)

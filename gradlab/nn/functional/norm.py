@@ -15,8 +15,9 @@ from gradlab.autograd import inplace
 from gradlab.autograd.base import Differentiable, version_of
 from gradlab.autograd.mode import current, no_grad
 from gradlab.autograd.record import bind
-from gradlab.dtype import FLOAT32, FLOAT64, FLOATING, finfo, wide
+from gradlab.dtype import FLOAT32, FLOAT64, FLOATING, HALF, finfo, wide
 from gradlab.spec import ShapeError, count
+from gradlab.tensor.units import rounds_like_first, rounds_once
 from gradlab.tensor.update import update
 
 if TYPE_CHECKING:
@@ -77,11 +78,7 @@ def batch_norm(
     if not training:
         if running_mean is None or running_var is None:
             raise RuntimeError("batch_norm: running_mean and running_var are needed unless training=True")
-        scale = (running_var + eps).rsqrt()
-        scale = scale if weight is None else scale * weight
-        shift = -running_mean * scale if bias is None else bias - running_mean * scale
-        at = _channel_shape(input)
-        y = input * scale.reshape(at) + shift.reshape(at)
+        y = _at_rest(input, running_mean, running_var, weight, bias, eps)
         return y if y._array.dtype == input._array.dtype else y.to(input._array.dtype)
     n = count(shape) // (shape[1] or 1)
     if n == 1:
@@ -91,6 +88,16 @@ def batch_norm(
         _move(running_mean, mean, momentum, 1.0)
         _move(running_var, var, momentum, n / (n - 1))
     return y if y._array.dtype == input._array.dtype else y.to(input._array.dtype)  # halves, with float32 statistics and weights
+
+
+@rounds_once
+def _at_rest(x: Any, mean: Any, var: Any, weight: Any, bias: Any, eps: float) -> Tensor:
+    """Batch norm with given statistics: one factor and one summand for each channel."""
+    scale = (var + eps).rsqrt()
+    scale = scale if weight is None else scale * weight
+    shift = -mean * scale if bias is None else bias - mean * scale
+    at = _channel_shape(x)
+    return x * scale.reshape(at) + shift.reshape(at)
 
 
 def _move(average: Tensor | None, value: Tensor, momentum: Any, scale: float) -> None:
@@ -138,7 +145,8 @@ def instance_norm(
         raise ValueError(f"instance_norm: expected more than 1 value for each channel of a sample in training, got input of shape {shape}")
     for what, found in (("running_mean", running_mean), ("running_var", running_var), ("weight", weight), ("bias", bias)):
         _expect("instance_norm", what, found, shape[1])
-    flat = input.reshape((1, shape[0] * shape[1], *shape[2:]))
+    wide = input.to(FLOAT32) if input._array.dtype in HALF else input  # the statistics are float32, and the end rounds
+    flat = wide.reshape((1, shape[0] * shape[1], *shape[2:]))
     y, mean, _, var = _batch_norm(flat, None, None, eps=float(eps))
     n = count(shape[2:])
     if n and shape[0]:
@@ -148,6 +156,7 @@ def instance_norm(
     return y if y._array.dtype == input._array.dtype else y.to(input._array.dtype)
 
 
+@rounds_like_first
 def group_norm(input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5) -> Tensor:
     """Channels in `num_groups` groups of neighbours, each normalised over its channels and places, for each sample by itself.
 
@@ -203,6 +212,7 @@ def rms_norm(input: Tensor, normalized_shape: Sequence[int], weight: Tensor | No
     return _rms_norm(input, weight, k=k, eps=finfo(wide(input._array.dtype)).eps if eps is None else float(eps))[0]
 
 
+@rounds_once
 def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:
     """x / (k + alpha·mean of the squares of `size` neighbouring channels)^beta (Krizhevsky, Sutskever and Hinton, 2012).
 

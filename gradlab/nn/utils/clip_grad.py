@@ -7,6 +7,7 @@ from collections.abc import Iterable
 from typing import Any
 
 from gradlab.autograd.mode import no_grad
+from gradlab.dtype import HALF, result_type
 from gradlab.tensor import Tensor
 from gradlab.tensor.creation import tensor as make
 from gradlab.tensor.shape import stack
@@ -18,6 +19,8 @@ def _gradients(parameters: Any) -> list[Tensor]:
 
 
 def _norm(x: Tensor, norm_type: float) -> Tensor:
+    if x._array.dtype in HALF:
+        x = x.float()
     if norm_type == 2:
         return (x * x).sum().sqrt()
     if norm_type == math.inf:
@@ -31,15 +34,8 @@ def _norm(x: Tensor, norm_type: float) -> Tensor:
     return total
 
 
-@no_grad()
-def get_total_norm(
-    tensors: Any, norm_type: float = 2.0, error_if_nonfinite: bool = False, foreach: bool | None = None
-) -> Tensor:
-    """The norm of all tensors together, as if they were one vector: a 0-d tensor (0 without tensors).
-
-    RuntimeError, if error_if_nonfinite, for a norm that is NaN or infinite. foreach has no effect.
-    """
-    listed = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+def _total_norm(listed: list[Tensor], norm_type: float, error_if_nonfinite: bool) -> Tensor:
+    """The norm of all tensors together; of half tensors in float32."""
     norm_type = float(norm_type)
     parts = [_norm(x.detach(), norm_type) for x in listed if x.numel()]
     if not parts:
@@ -53,12 +49,30 @@ def get_total_norm(
     return total
 
 
+def _rounded(total: Tensor, listed: list[Tensor]) -> Tensor:
+    """The norm in the type of the tensors."""
+    dtype = result_type((x._array.dtype, 1) for x in listed) if listed else total._array.dtype
+    return total if total._array.dtype == dtype else total.to(dtype)
+
+
+@no_grad()
+def get_total_norm(
+    tensors: Any, norm_type: float = 2.0, error_if_nonfinite: bool = False, foreach: bool | None = None
+) -> Tensor:
+    """The norm of all tensors together, as if they were one vector: a 0-d tensor (0 without tensors) of their type.
+
+    RuntimeError, if error_if_nonfinite, for a norm that is NaN or infinite. foreach has no effect.
+    """
+    listed = [tensors] if isinstance(tensors, Tensor) else list(tensors)
+    return _rounded(_total_norm(listed, norm_type, error_if_nonfinite), listed)
+
+
 @no_grad()
 def clip_grads_with_norm_(parameters: Any, max_norm: float, total_norm: Tensor, foreach: bool | None = None) -> None:
     """Multiply the gradients, in place, by max_norm / total_norm where that is below 1."""
     factor = (float(max_norm) / (total_norm + 1e-6)).clamp(max=1.0)
     for gradient in _gradients(parameters):
-        gradient.mul_(factor.to(gradient._array.dtype))
+        gradient.mul_(factor)
 
 
 def clip_grad_norm_(
@@ -70,9 +84,11 @@ def clip_grad_norm_(
 ) -> Tensor:
     """Scale the gradients of the parameters, in place, so that their common norm is at most max_norm. Returns the norm before."""
     listed = [parameters] if isinstance(parameters, Tensor) else list(parameters)
-    total = get_total_norm(_gradients(listed), norm_type, error_if_nonfinite)
-    clip_grads_with_norm_(listed, max_norm, total)
-    return total
+    gradients = _gradients(listed)
+    with no_grad():
+        total = _total_norm(gradients, norm_type, error_if_nonfinite)
+        clip_grads_with_norm_(listed, max_norm, total)
+        return _rounded(total, gradients)
 
 
 @no_grad()

@@ -1,0 +1,86 @@
+"""Functions made of several rows that round once: on half types such a function is one unit, computed in float32.
+
+Each row by itself computes half types in float32 and rounds its result; a formula of several rows would round after each of them, and
+what overflows in between (a square, a sum, a count) would be lost. So the half inputs of a unit are widened in front of its first row, and
+its result is cast behind the last. These are ordinary casts: a gradient goes back through float32 in the same way and is rounded at the
+inputs, and in a trace they are part of the graph, where they cost nothing beside the loops that they join.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from typing import Any, TypeVar
+
+from gradlab.autograd.base import Differentiable
+from gradlab.autograd.mode import current
+from gradlab.dtype import FLOAT32, FLOATING, HALF, result_type
+from gradlab.tensor.alias import into
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+
+def rounds_once(function: F) -> F:
+    """A function of tensors as one unit; its result has the type that they promote to. Without half tensors it is called as it is."""
+    return _unit(function, False)
+
+
+def rounds_like_first(function: F) -> F:
+    """As `rounds_once`; the result has the type of the first argument."""
+    return _unit(function, True)
+
+
+def _unit(function: F, first: bool) -> F:
+    @functools.wraps(function)
+    def unit(*args: Any, **kwargs: Any) -> Any:
+        for x in args:
+            if isinstance(x, Differentiable) and x._array.dtype in HALF:
+                return once(function, args, kwargs, first)
+        for x in kwargs.values():
+            if isinstance(x, Differentiable) and x._array.dtype in HALF:
+                return once(function, args, kwargs, first)
+        return function(*args, **kwargs)
+
+    return unit  # type: ignore[return-value]
+
+
+def once(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None = None, first: bool = False) -> Any:
+    """The function's result on widened tensors (also those in lists), float32 in it cast to the type asked for.
+
+    Under autocast it stays float32. A widened argument that comes back is the argument itself.
+    """
+    given: dict[int, Any] = {}
+    kinds: list[Any] = []
+    casting, stays = current().autocast, False
+
+    def widened(value: Any) -> Any:
+        nonlocal stays
+        if isinstance(value, (list, tuple)):
+            return type(value)(map(widened, value)) if type(value) in (list, tuple) else value
+        if not isinstance(value, Differentiable) or value._array.dtype not in FLOATING:
+            return value
+        kinds.append((value._array.dtype, len(value._array.shape)))
+        if value._array.dtype not in HALF:
+            return value
+        wide: Any = value.to(FLOAT32)  # type: ignore[attr-defined]
+        given[id(wide)] = wide, value
+        stays = stays or (casting is not None and casting.targets[wide.device.type] is not None)
+        return wide
+
+    def narrowed(value: Any) -> Any:
+        if isinstance(value, Differentiable):
+            if id(value) in given:
+                return given[id(value)][1]
+            return value.to(dtype) if value._array.dtype == FLOAT32 and dtype in HALF else value  # type: ignore[attr-defined]
+        if isinstance(value, (list, tuple)):
+            parts = map(narrowed, value)
+            return type(value)(parts) if type(value) in (list, tuple) else type(value)(*parts)
+        return value
+
+    named = dict(kwargs or {})
+    out = named.pop("out", None)
+    result = function(*map(widened, args), **{name: widened(value) for name, value in named.items()})
+    if not stays:
+        dtype = kinds[0][0] if first else result_type(kinds)
+        result = narrowed(result)
+    return result if out is None else into(function.__name__, out, result)
