@@ -11,8 +11,11 @@ from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import Any, Literal
 
+import numpy as np
+
 from gradlab import dispatch
-from gradlab.spec import DimensionError, ShapeError, Spec
+from gradlab.dtype import wide
+from gradlab.spec import DimensionError, ShapeError, Spec, broadcast_bool
 
 Formula = Callable[..., Any]
 Promotion = Literal["same", "float"] | None
@@ -160,6 +163,11 @@ class Op:
         """As `infer`, always a tuple."""
         found = self.infer(*specs, **params)
         return (found,) if isinstance(found, Spec) else tuple(found)
+
+    def number_dtype(self, dtype: np.dtype[Any]) -> np.dtype[Any]:
+        """The dtype that a Python number has beside arrays of `dtype`. Half types are computed in float32, and so is the number: what is
+        rounded is the result. Of a row that computes nothing the number may be the result."""
+        return dtype if self.exact and self.rule is not broadcast_bool else wide(dtype)
 
     def __call__(self, *args: Any, **params: Any) -> Any:
         if self.call is not None and args and hasattr(args[0], "_edge"):  # formulas come this way: a Tensor first, the call bound

@@ -16,7 +16,7 @@ from gradlab.autograd.base import LEAF, Differentiable, Meta
 from gradlab.autograd.mode import Mode, current
 from gradlab.autograd.node import Edge, next_sequence
 from gradlab.dispatch import recalling
-from gradlab.dtype import FLOAT64, FLOATING, HALF, as_numpy, get_default_dtype, result_type
+from gradlab.dtype import BOOL, FLOAT32, FLOAT64, FLOATING, HALF, as_numpy, get_default_dtype, int8, result_type, uint8
 from gradlab.op import Op
 from gradlab.spec import spec_of
 
@@ -24,6 +24,7 @@ Tensor: Any = Differentiable  # the concrete class, handed over by `record.adopt
 new = object.__new__
 getframe = sys._getframe
 _NUMBERS = (int, float, bool)
+NARROW = HALF | {BOOL, int8.dtype, uint8.dtype}  # what half types hold exactly
 
 
 def wrap(array: Any) -> Any:
@@ -65,8 +66,12 @@ def convert(op: Op, value: Any) -> Any:
     raise TypeError(f"{op.name}: inputs are tensors or numbers, not {type(value).__name__}; use gradlab.tensor(...) to make a tensor")
 
 
-def promoted(op: Op, inputs: list[Any]) -> list[Any]:
-    """Inputs cast to their result type (of floating point where the row asks for it)."""
+def promoted(op: Op, inputs: list[Any]) -> tuple[list[Any], Any]:
+    """Inputs cast to their result type (of floating point where the row asks for it), and None.
+
+    Where that is a half type and some input is wider, an integer or a number in a tensor, nothing is rounded before it is computed with:
+    all are cast to float32, and the half type comes second, to which the result is to be cast.
+    """
     tensors = [x for x in inputs if isinstance(x, Differentiable)]
     if not tensors:
         raise TypeError(f"{op.name}: at least one input must be a tensor")
@@ -75,7 +80,11 @@ def promoted(op: Op, inputs: list[Any]) -> list[Any]:
     dtype = dtypes[0][0] if len(dtypes) == 1 and not numbers else result_type(dtypes, numbers)
     if op.promote == "float" and dtype not in FLOATING:
         dtype = as_numpy(get_default_dtype())
-    return [x.to(dtype) if isinstance(x, Differentiable) and x._array.dtype != dtype else x for x in inputs]  # type: ignore[attr-defined]
+    narrow = dtype if dtype in HALF and op.result is None and any(d != dtype and d not in NARROW for d, _ in dtypes) else None
+    if narrow is not None:
+        dtype = FLOAT32
+    ready = [x.to(dtype) if isinstance(x, Differentiable) and x._array.dtype != dtype else x for x in inputs]  # type: ignore[attr-defined]
+    return ready, narrow
 
 
 def apply(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
@@ -153,13 +162,14 @@ def compute(op: Op, args: tuple[Any, ...], params: dict[str, Any], mode: Mode, r
         inputs.append(value)
     if mode.autocast is not None and op.autocast is not None:
         inputs = mode.autocast.cast(op, inputs)
+    narrow = None
     if op.promote is not None:
-        inputs = promoted(op, inputs)
+        inputs, narrow = promoted(op, inputs)
     batched = None if mode.vmap is None else mode.vmap.run(op, inputs, params, mode)
     arrays = [x._array if isinstance(x, Differentiable) else x for x in inputs]
     if batched is not None:
         inputs, result = batched
-        return finish(op, inputs, params, result, mode)
+        return narrowed(finish(op, inputs, params, result, mode), narrow)
     if mode.tracer is not None:
         backend = mode.tracer  # every operation of a trace is staged, also those on tensors from before it: they are state
         backend.note(inputs)
@@ -172,7 +182,12 @@ def compute(op: Op, args: tuple[Any, ...], params: dict[str, Any], mode: Mode, r
         _check_finite(op, inputs, params, result)
     if mode.observer is not None:
         mode.observer(op, inputs, result)
-    return finish(op, inputs, params, result, mode)
+    return narrowed(finish(op, inputs, params, result, mode), narrow)
+
+
+def narrowed(result: Any, dtype: Any) -> Any:
+    """A float32 result in the half type that `promoted` names."""
+    return result if dtype is None or result._array.dtype != FLOAT32 else result.to(dtype)
 
 
 def finish(

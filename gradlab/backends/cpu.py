@@ -32,7 +32,7 @@ def immediate(value: float, dtype: np.dtype[Any]) -> Any:
 
 
 def number_spec(value: float, arrays: list[Any]) -> Spec:
-    """A number among array inputs takes the dtype of the first array; the callers have promoted the arrays already."""
+    """A number among array inputs counts as of the first array's dtype; the callers have promoted the arrays already."""
     for array in arrays:
         if array is not None and not isinstance(array, (int, float)):
             return Spec((), array.dtype)
@@ -66,7 +66,7 @@ class CpuBackend:
             if isinstance(array, (int, float)):
                 spec = specs[i]
                 assert spec is not None
-                arrays[i] = immediate(array, spec.dtype)
+                arrays[i] = immediate(array, op.number_dtype(spec.dtype))
         if not op.exact and any(s is not None and s.dtype in HALF for s in specs):
             return self._run_half(op, arrays, outs, params)
         made = [np.empty(s.shape, s.dtype) for s in outs]

@@ -10,6 +10,7 @@ import numpy as np
 
 from gradlab.backends.cpu import immediate
 from gradlab.backends.cuda.generate import Operand, main_dtype, reads
+from gradlab.dtype import wide
 from gradlab.graph.ir import Call, Value
 from gradlab.graph.native.loops import limit
 
@@ -101,7 +102,7 @@ def _parameter(name: str, value: Any, main: np.dtype[Any]) -> str | None:
     """The declaration of a parameter that an expression reads; None for one that is no number."""
     kind = ctype(main).compute
     if name in ("lo", "hi"):
-        return f"const {kind} {name} = {literal(limit(name, value, main), main)};"
+        return f"const {kind} {name} = {literal(limit(name, value, main), wide(main))};"
     if isinstance(value, bool):
         return f"const bool {name} = {'true' if value else 'false'};"
     if isinstance(value, int):
@@ -145,7 +146,7 @@ def scalar_function(call: Call) -> tuple[str, str, frozenset[str]]:
         if is_value:
             heads.append(f"{own} {name}")
         else:
-            lines.append(f"  const {own} {name} = {f'({own})' if wraps else ''}{literal(x, dtype)};")
+            lines.append(f"  const {own} {name} = {f'({own})' if wraps else ''}{literal(x, op.number_dtype(dtype))};")
     for name, value in call.params.items():
         if reads(op.cuda.expression, name):
             declared = _parameter(name, value, main)

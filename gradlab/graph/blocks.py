@@ -91,7 +91,7 @@ class Chain:
         for i, c in enumerate(self.calls):
             y = c.outputs[0]
             like = next((x.spec.dtype for x in c.inputs if isinstance(x, Value)), y.spec.dtype)
-            inputs = [self._source(x, like, at) for x in c.inputs]
+            inputs = [self._source(x, c.op.number_dtype(like), at) for x in c.inputs]
             dying = [at[n] for n in {x.id for x in c.inputs if isinstance(x, Value)} if n in at and last[n] == i]
             if in_place(c):
                 free += dying

@@ -120,7 +120,7 @@ class NumpyExecutable:
         like = values[0].spec.dtype if values else np.dtype(np.float32)
         found = []
         for x in call.inputs:
-            number = immediate(x, like) if isinstance(x, (int, float)) else None
+            number = immediate(x, call.op.number_dtype(like)) if isinstance(x, (int, float)) else None
             found.append(self._texts[self._slots[x.id]] if isinstance(x, Value) else self._writing.name(number))
         return [*found, *(self._texts[self._slots[v.id]] for v in call.outputs)]
 

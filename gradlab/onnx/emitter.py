@@ -128,6 +128,7 @@ class Emitter:
         self.scope = ""
         self.row = "value"
         self.lower: Callable[[Emitter, Any, Sequence[Wire]], list[Wire]] = unset  # of the root: writes the calls of a body
+        self.rounded = False  # whether a number was rounded to float16
         self.drawn: set[str] = set()  # of the root: values that depend on random numbers
 
     def __call__(self, kind: str, *inputs: Any, outputs: int = 1, dtype: DTypeLike | None = None, **attributes: Any) -> Any:
@@ -165,6 +166,8 @@ class Emitter:
         """A constant array, kept once."""
         array = np.asarray(value, dtype)
         root = self.root
+        if array.dtype == np.float16 and not np.array_equal(array, np.asarray(value, np.float32), equal_nan=True):
+            self.rounded = True
         key = (array.dtype, array.shape, array.tobytes())
         if key not in root._known:
             wire = Wire(self.names.fresh(name), array.dtype, self, array.shape)
@@ -175,7 +178,7 @@ class Emitter:
     def number(self, value: Any, dtype: DTypeLike) -> Wire:
         """A number as a value without dimensions, also one that depends on dynamic sizes."""
         if not is_dynamic(value):
-            return self.constant(cast_number(self.tracked(value), dtype))
+            return self.constant(cast_number(self.tracked(value), dtype) if dtype.kind in "iu" else self.tracked(value), dtype)
         return self.cast(self("Squeeze", self.size(value), self.constant([0], INT64)), dtype)
 
     def ints(self, values: Iterable[Any]) -> Wire:
@@ -328,10 +331,8 @@ def same_shape(a: Sequence[Any], b: Sequence[Any]) -> bool:
 
 
 def cast_number(value: Any, dtype: DTypeLike) -> Any:
-    """A Python number as a 0-d array: integers wrap, as in a kernel."""
-    if dtype.kind in "iu" and isinstance(value, int):
-        return np.array(value).astype(dtype)
-    return np.array(value, dtype)
+    """A Python number as a 0-d array of an integer type: integers wrap, as in a kernel."""
+    return np.array(value).astype(dtype) if isinstance(value, int) else np.array(value, dtype)
 
 
 def unset(e: Emitter, part: Any, inputs: Sequence[Wire]) -> list[Wire]:

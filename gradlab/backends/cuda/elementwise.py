@@ -16,7 +16,7 @@ from gradlab.backends.cuda.generate import MAX_OPERANDS, Operand, Signature, mai
 from gradlab.backends.cuda.layout import MAX_RANK, broadcast_strides, merged, pack_layout_of
 from gradlab.backends.cuda.types import compute_type
 from gradlab.backends.cuda.work import Work
-from gradlab.dtype import FLOAT32, FLOAT64, HALF
+from gradlab.dtype import FLOAT32, FLOAT64, wide
 from gradlab.op import Op
 from gradlab.spec import Spec, count
 
@@ -36,13 +36,11 @@ def _single(value: float) -> float:
 
 
 def _converter(dtype: np.dtype[Any]) -> tuple[str, Callable[[float], Any]]:
-    """How a Python number becomes an immediate of a dtype: its kind, and the conversion. Halves are rounded, then computed in float32."""
+    """How a Python number becomes an immediate beside arrays of a dtype: its kind, and the conversion."""
     if dtype == FLOAT64:
         return "d", float
-    if dtype == FLOAT32:
+    if wide(dtype) == FLOAT32:
         return "f", _single
-    if dtype in HALF:
-        return "f", lambda v: float(immediate(v, dtype))
     return KINDS[dtype.type], lambda v: immediate(v, dtype).item()
 
 

@@ -119,10 +119,11 @@ class NativeExecutable:
         values = [x for x in call.inputs if isinstance(x, Value)]
         arrays = self._arrays([self.arranged.places[v.id] for v in (*values, *call.outputs)])
         like = values[0].spec.dtype if values else np.dtype(np.float32)
-        slots = [None if isinstance(x, Value) or x is None else immediate(x, like) for x in call.inputs]
         is_value = [isinstance(x, Value) for x in call.inputs]
         half = not op.exact and any(v.spec.dtype in HALF for v in (*values, *call.outputs))
         apart = any(not self.arranged.places[v.id].contiguous for v in call.outputs)  # rows' functions write in row-major order
+        general = op.view or half or apart or op.name == "to_device"
+        slots = [x if isinstance(x, Value) or x is None or general else immediate(x, op.number_dtype(like)) for x in call.inputs]
         backend = dispatch._by_type[np.ndarray]
         count = len(values)
         if not call.inputs:
@@ -133,7 +134,7 @@ class NativeExecutable:
             given = iter(found[:count])
             inputs = [next(given) if own else number for own, number in zip(is_value, slots)]
             outputs = found[count:]
-            if op.view or half or apart or op.name == "to_device":
+            if general:
                 result = backend.run(op, inputs, call.params)
                 for target, array in zip(outputs, (result,) if op.result is None else result):
                     np.copyto(target, array)

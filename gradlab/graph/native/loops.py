@@ -13,7 +13,7 @@ from gradlab.backends.cpu import immediate
 from gradlab.backends.cuda.generate import Operand, main_dtype, reads
 from gradlab.backends.cuda.layout import merged
 from gradlab.backends.cuda.types import STORAGE, compute_type
-from gradlab.dtype import HALF
+from gradlab.dtype import HALF, wide
 from gradlab.graph.ir import Call, Value
 from gradlab.graph.native.lower import Along, Lowering, TaskSpec, Unsupported, widest
 from gradlab.graph.native.place import Place
@@ -84,7 +84,7 @@ def parameter(name: str, value: Any, main: np.dtype[Any]) -> str | None:
     """The declaration of a parameter that an expression reads; None for one that is no number."""
     kind = compute_type(main)
     if name in ("lo", "hi"):
-        return f"const {kind} {name} = {literal(limit(name, value, main), main)};"
+        return f"const {kind} {name} = {literal(limit(name, value, main), wide(main))};"
     if isinstance(value, bool):
         return f"const bool {name} = {'true' if value else 'false'};"
     if isinstance(value, int):
@@ -104,7 +104,7 @@ def function_of(call: Call) -> tuple[str, list[tuple[str, np.dtype[Any]]]]:
         else:
             dtype = like if like is not None else call.outputs[0].spec.dtype
             operands.append(Operand(name, dtype, True))
-            lines.append(f"  const {compute_type(dtype)} {name} = {literal(x, dtype)};")
+            lines.append(f"  const {compute_type(dtype)} {name} = {literal(x, op.number_dtype(dtype))};")
     out = call.outputs[0].spec.dtype
     main = main_dtype(tuple(operands), out)
     for name, value in call.params.items():

@@ -8,9 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
-
-from gradlab.backends.cpu import immediate
 from gradlab.dtype import FLOAT32, HALF
 from gradlab.graph.ir import Call, Value
 from gradlab.graph.line import Line
@@ -54,8 +51,7 @@ class _Writing:
         if not _computes_in_half(call, self._loops):
             self.calls.append(call)
             return
-        like = next((x.spec.dtype for x in call.inputs if isinstance(x, Value)), FLOAT32)
-        inputs = tuple(self._input(x, like, call) for x in call.inputs)
+        inputs = tuple(self._input(x, call) for x in call.inputs)
         outputs = tuple(self._value(v) if v.spec.dtype in HALF else v for v in call.outputs)
         self.calls.append(Call(call.op, inputs, call.params, outputs, call.position))
         for wide, own in zip(outputs, call.outputs, strict=True):
@@ -68,10 +64,8 @@ class _Writing:
             self.last.add(self._next - 1)
         return Value(self._next - 1, Spec(narrow.spec.shape, FLOAT32))
 
-    def _input(self, x: Any, like: np.dtype[Any], call: Call) -> Any:
-        if not isinstance(x, Value):  # a number takes the half type before it is computed with
-            return x if x is None or like not in HALF else float(immediate(x, like))
-        if x.spec.dtype not in HALF:
+    def _input(self, x: Any, call: Call) -> Any:
+        if not isinstance(x, Value) or x.spec.dtype not in HALF:
             return x
         known = self._wide.get(x.id)
         if known is None or len(self.calls) - known[0] > NEAR:
