@@ -82,6 +82,7 @@ from gradlab.tensor.norms import *
 from gradlab.tensor.placing import *
 from gradlab.tensor.pointwise import *
 from gradlab.tensor.printing import *
+from gradlab.tensor.product_sums import *
 from gradlab.tensor.products import *
 from gradlab.tensor.quantiles import *
 from gradlab.tensor.random import *

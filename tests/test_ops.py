@@ -15,7 +15,7 @@ from samples.base import Sample
 
 CASES = [(name, i) for name in ops.ROWS for i in range(len(SAMPLES.get(name, ())))]
 each_sample = pytest.mark.parametrize(("name", "number"), CASES, ids=lambda value: str(value))
-STATISTICS = {"layer_norm", "rms_norm", "batch_norm", "layer_norm_residual", "rms_norm_residual"}  # rows that have such outputs
+WIDE = {"layer_norm", "rms_norm", "batch_norm", "layer_norm_residual", "rms_norm_residual", "wide_matmul"}  # keep float32 of half types
 TOLERANCE = {"float64": 1e-12, "float32": 2e-5, "float16": 4e-3, "bfloat16": 3e-2}
 
 
@@ -77,7 +77,7 @@ def test_other_dtypes(name, number):
         outs = run(name, converted(sample.inputs, dtype), sample.params)
         exact = converted(converted(sample.inputs, dtype), "float64")
         for got, want, full in zip(outs, run(name, exact, sample.params), wide, strict=True):
-            kept = got.dtype == FLOAT32 and name in STATISTICS  # not rounded to a half type
+            kept = got.dtype == FLOAT32 and name in WIDE
             assert (got.dtype == as_numpy(dtype) or kept) == (full.dtype == np.float64)
             close(got, want, TOLERANCE[dtype])
 

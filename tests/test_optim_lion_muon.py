@@ -169,13 +169,13 @@ def test_muon_as_torch(options):
     q = [torch.tensor(p[0].detach().numpy().copy(), requires_grad=True)]
     ours, theirs = gl.optim.Muon(p, **options), torch.optim.Muon(q, **options)
     lr = options.get("lr", 1e-3)
-    for g, _ in gradients(20, "float32"):
+    for i, (g, _) in enumerate(gradients(20, "float32")):
         give(p, [g])
         q[0].grad = torch.tensor(g)
         ours.step()
         theirs.step()
-    # The iteration is in bfloat16, of which each product may round differently.
-    np.testing.assert_allclose(p[0].detach().numpy(), q[0].detach().numpy(), atol=20 * lr * 0.04)
+        # Numbers and sums with a product are rounded to bfloat16 once, as there; a sum that lies at a tie may still round to the other side.
+        np.testing.assert_allclose(p[0].detach().numpy(), q[0].detach().numpy(), rtol=0, atol=lr * (0.05 if i else 1e-5))
     keys = set(theirs.param_groups[0]) - set(ours.param_groups[0])
     assert not keys
 

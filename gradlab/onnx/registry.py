@@ -29,9 +29,9 @@ CONVERTERS: dict[str, Export] = {}
 def exports(*names: str, wide: bool = True, truths: bool = False) -> Callable[[Converter], Converter]:
     """Register how rows are written in ONNX: `converter(e, *inputs, **params)` returns one wire for each output.
 
-    wide: half types are computed in float32 (unless the row is one ONNX operator, which float16 keeps, on numbers that it holds), small integers in int32, as
-    ONNX Runtime has few kernels of these; False for rows that only move elements. truths: so are truth values. A row of one's own
-    (`gradlab.library`) is registered alike, under its full name.
+    wide: half types are computed in float32 (unless the row is one ONNX operator, which float16 keeps, and its numbers are float16's),
+    small integers in int32, as ONNX Runtime has few kernels of these; False for rows that only move elements. truths: so are truth values.
+    A row of one's own (`gradlab.library`) is registered alike, under its full name.
     """
 
     def register(converter: Converter) -> Converter:
@@ -51,7 +51,7 @@ def convert(e: Emitter, name: str, inputs: list[Any], params: dict[str, Any], ou
     wires = [x for x in inputs if isinstance(x, Wire)]
     main = next((x.dtype for x in wires if x.dtype != BOOL), BOOL)
     narrow = [x for x in wires if rule.wide and widened(x.dtype, rule.truths) != x.dtype]
-    if narrow and all(x.dtype == np.float16 for x in narrow):
+    if narrow and all(x.dtype == np.float16 for x in narrow) and outputs[0].dtype != FLOAT32:
         start, e.rounded = len(e.nodes), False
         found = results(rule.converter(e, *(as_wire(e, x, main) for x in inputs), **params))
         if len(e.nodes) - start <= 1 and not e.rounded and all(takes_half(n) for n in e.nodes[start:]):

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from gradlab.autograd.mode import enable_grad, no_grad
-from gradlab.dtype import finfo, float64
+from gradlab.dtype import finfo, float64, wide
 from gradlab.optim.hyper import check, check_common, each
 from gradlab.optim.optimizer import Optimizer, counter
 from gradlab.tensor import Tensor
@@ -71,7 +71,7 @@ class Adafactor(Optimizer):
         return loss
 
     def _advance(self, group: dict[str, Any], p: Tensor, g: Tensor, numbers: list[Any]) -> None:
-        """One parameter. What is one number is computed in float64."""
+        """One parameter. What is one number is computed in float64, half types in float32: they are rounded where they are stored."""
         lr, beta2_decay, least, threshold, decay = numbers
         floor = finfo(p.dtype).eps if group["eps"][0] is None else group["eps"][0]
         size = max(p.numel(), 1)
@@ -84,19 +84,22 @@ class Adafactor(Optimizer):
             else:
                 state["variance"] = g.zeros_like()
         t = state["step"].add_(1).to(float64)
+        g = g.to(wide(g._array.dtype))
+        own = p.to(g.dtype)
         fresh = (t**beta2_decay).to(g.dtype)
-        alpha = _rms(p, size).clamp(min=least) * t.rsqrt().clamp(max=lr)
+        alpha = _rms(own, size).clamp(min=least) * t.rsqrt().clamp(max=lr)
         if group["weight_decay"] != 0:
-            p.mul_(1 - lr * decay)
+            own = own * (1 - lr * decay)
         if g.ndim > 1:
             row, column = state["row_var"], state["col_var"]
             row.lerp_(g.norm(dim=-1, keepdim=True).square() / g.shape[-1], fresh)
             column.lerp_(g.norm(dim=-2, keepdim=True).square() / g.shape[-2], fresh)
+            row, column = row.to(g.dtype), column.to(g.dtype)
             squares = (row @ column) / row.mean(dim=-2, keepdim=True).clamp(min=floor)
         else:
-            squares = state["variance"].lerp_(g * g, fresh)
+            squares = state["variance"].lerp_(g * g, fresh).to(g.dtype)
         update = squares.clamp(min=floor * floor).rsqrt() * g
-        p.sub_(update * (alpha / (_rms(update, size) / threshold).clamp(min=1)).to(p.dtype))
+        p.copy_(own - update * (alpha / (_rms(update, size) / threshold).clamp(min=1)).to(g.dtype))
 
 
 def _rms(x: Tensor, size: int) -> Tensor:

@@ -7,10 +7,11 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from gradlab.autograd.mode import enable_grad, no_grad
+from gradlab.dtype import wide
 from gradlab.optim.hyper import check, each
 from gradlab.optim.optimizer import Optimizer
 from gradlab.tensor import Tensor
-from gradlab.tensor.products import addmm, baddbmm
+from gradlab.tensor.product_sums import addmm, baddbmm
 from gradlab.tensor.shape import stack
 
 COEFFICIENTS = (3.4445, -4.775, 2.0315)
@@ -119,8 +120,8 @@ class Muon(Optimizer):
             else:
                 found = orthogonal(stack([update for _, update in pairs]), *how).unbind(0)
             for (p, _), direction in zip(pairs, found, strict=True):
-                p.mul_(1 - lr * decay)
-                p.sub_(direction.to(p.dtype) * (lr * ratio))
+                computed = wide(p._array.dtype)  # half parameters are rounded once
+                p.copy_(p.to(computed) * (1 - lr * decay) - direction.to(computed) * (lr * ratio))
 
     def _momentum(self, p: Tensor, g: Tensor, momentum: Any, nesterov: bool) -> Tensor:
         state = self.state[p]
@@ -128,4 +129,7 @@ class Muon(Optimizer):
             state["momentum_buffer"] = g.zeros_like()
         buffer: Tensor = state["momentum_buffer"]
         buffer.lerp_(g, 1 - momentum)
-        return g.lerp(buffer, momentum) if nesterov else buffer
+        if not nesterov:
+            return buffer
+        computed = wide(g._array.dtype)
+        return g.to(computed).lerp(buffer.to(computed), momentum)

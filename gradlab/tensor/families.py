@@ -24,6 +24,7 @@ from gradlab.tensor.norms import NormMethods
 from gradlab.tensor.placing import PlacingMethods
 from gradlab.tensor.pointwise import PointwiseMethods
 from gradlab.tensor.pointwise_in_place import PointwiseInPlaceMethods
+from gradlab.tensor.product_sums import ProductSumMethods
 from gradlab.tensor.products import ProductMethods
 from gradlab.tensor.quantiles import QuantileMethods
 from gradlab.tensor.random_in_place import RandomMethods
@@ -44,7 +45,8 @@ from gradlab.tensor.twins import TwinMethods
 class Families(
     ActivationMethods, SpecialMethods, PointwiseMethods, ComparisonMethods, ReductionMethods, ShapeMethods, IndexingMethods,
     GatherMethods, SortingMethods, LinalgMethods, ConvertMethods, RandomMethods, MathMethods, MathInPlaceMethods, ClosenessMethods,
-    ScanMethods, StatisticsMethods, LayoutMethods, AssemblyMethods, ProductMethods, SolvingMethods, FactoringMethods, GammaMethods,
+    ScanMethods, StatisticsMethods, LayoutMethods, AssemblyMethods, ProductMethods, ProductSumMethods, SolvingMethods, FactoringMethods,
+    GammaMethods,
     ReshapingMethods, PlacingMethods, PairMethods, PointwiseInPlaceMethods, ChoiceMethods, NormMethods, QuantileMethods,
     RepetitionMethods, SelectionMethods, MaskMethods, SplittingMethods, FactMethods, TwinMethods, InteropMethods,
 ):  # fmt: skip

@@ -1,4 +1,4 @@
-"""Products of vectors and matrices beyond `matmul`: outer and inner products, sums with a product, chains, distances."""
+"""Products of vectors and matrices beyond `matmul`: outer and inner products, chains, distances."""
 
 from __future__ import annotations
 
@@ -7,28 +7,25 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from gradlab.autograd.base import Differentiable
-from gradlab.autograd.mode import current, lowered, widened, widest
+from gradlab.autograd.mode import current, widened, widest
 from gradlab.dtype import FLOAT32, FLOAT64, FLOATING
 from gradlab.spec import ShapeError, broadcast_shapes, count, normalize_dim
 from gradlab.tensor.alias import either, into, only_tensors
-from gradlab.tensor.layout import common_dtype
-from gradlab.tensor.linalg import bmm, matmul, mm
-from gradlab.tensor.math_in_place import twin
+from gradlab.tensor.linalg import matmul, mm
 from gradlab.tensor.norms import vector_norm
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
 
 __all__ = [
-    "addbmm", "addmm", "addmv", "addr", "baddbmm", "cdist", "chain_matmul", "cross", "dot", "ger", "inner", "matrix_power", "mv", "outer",
-    "tensordot", "vdot",
+    "cdist", "chain_matmul", "cross", "dot", "ger", "inner", "matrix_power", "mv", "outer", "tensordot", "vdot",
 ]  # fmt: skip
 
 PRODUCT = 1 << 14  # the same, where a product in float64 is as exact
 DIFFERENCES = 1 << 24  # cdist takes the differences themselves, which are exact near 0, up to so many numbers
 
 
-def _expect(name: str, *ranks: tuple[Any, int]) -> None:
+def expect_ranks(name: str, *ranks: tuple[Any, int]) -> None:
     """Tensors of the given numbers of dimensions and one dtype."""
     first = ranks[0][0]
     for x, rank in ranks:
@@ -65,7 +62,7 @@ def dot(input: Tensor, tensor: Tensor, *, out: Any = None) -> Tensor:
     >>> gl.dot(gl.tensor([1.0, 2.0]), gl.tensor([3.0, 4.0]))
     tensor(11.)
     """
-    _expect("dot", (input, 1), (tensor, 1))
+    expect_ranks("dot", (input, 1), (tensor, 1))
     if out is None and (found := widest(matmul, input, tensor)) is not None:
         return found
     return matmul(input, tensor) if out is None else into("dot", out, matmul(input, tensor))
@@ -77,7 +74,7 @@ def vdot(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
     >>> gl.vdot(gl.tensor([1.0, 2.0]), gl.tensor([3.0, 4.0]))
     tensor(11.)
     """
-    _expect("vdot", (input, 1), (other, 1))
+    expect_ranks("vdot", (input, 1), (other, 1))
     if out is None and (found := widest(matmul, input, other)) is not None:
         return found
     return matmul(input, other) if out is None else into("vdot", out, matmul(input, other))
@@ -89,7 +86,7 @@ def mv(input: Tensor, vec: Tensor, *, out: Any = None) -> Tensor:
     >>> gl.mv(gl.ones(2, 2), gl.tensor([1.0, 10.0]))
     tensor([11., 11.])
     """
-    _expect("mv", (input, 2), (vec, 1))
+    expect_ranks("mv", (input, 2), (vec, 1))
     return matmul(input, vec) if out is None else into("mv", out, matmul(input, vec))
 
 
@@ -148,88 +145,6 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     return mm(left, right).reshape((*(sa[d] for d in rows), *(sb[d] for d in columns)))
 
 
-# ---------------------------------------------------------------- sums with a product
-
-
-def _combined(name: str, input: Tensor, product: Tensor, beta: float, alpha: float) -> Tensor:
-    """beta · input + alpha · product; a beta of 0 passes over `input`, also where it is NaN. For integers both are cut to integers."""
-    if input._array.dtype != product._array.dtype:
-        if current().autocast is None:
-            raise RuntimeError(f"{name}: tensors of one dtype, got {input._array.dtype} and {product._array.dtype}; convert one with .to()")
-        input = input.to(product._array.dtype)
-    if product._array.dtype not in FLOATING:
-        beta, alpha = int(beta), int(alpha)
-    shape = product._array.shape
-    if broadcast_shapes(input._array.shape, shape) != shape:
-        raise ShapeError(f"{name}: input of shape {input._array.shape} does not broadcast to the product's shape {shape}")
-    scaled: Any = product if alpha == 1 else product * alpha
-    if beta:
-        scaled = scaled + (input if beta == 1 else input * beta)
-    return scaled.to(product._array.dtype)
-
-
-def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1, out: Any = None) -> Tensor:
-    """beta · input + alpha · (mat1 @ mat2); `input` broadcasts.
-
-    >>> gl.addmm(gl.ones(1, 1), gl.ones(1, 2), gl.ones(2, 1), beta=10)
-    tensor([[12.]])
-    """
-    _expect("addmm", (mat1, 2), (mat2, 2))
-    result = _combined("addmm", input, mm(mat1, mat2), beta, alpha)
-    return result if out is None else into("addmm", out, result)
-
-
-def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1, out: Any = None) -> Tensor:
-    """beta · input + alpha · (mat @ vec); `input` broadcasts.
-
-    >>> gl.addmv(gl.ones(2), gl.ones(2, 3), gl.ones(3))
-    tensor([4., 4.])
-    """
-    result = _combined("addmv", input, mv(mat, vec), beta, alpha)
-    return result if out is None else into("addmv", out, result)
-
-
-def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: float = 1, out: Any = None) -> Tensor:
-    """beta · input + alpha · outer(vec1, vec2); `input` broadcasts.
-
-    >>> gl.addr(gl.zeros(2, 2), gl.tensor([1.0, 2.0]), gl.tensor([1.0, 10.0]))
-    tensor([[ 1., 10.],
-            [ 2., 20.]])
-    """
-    only_tensors("addr", vec1, vec2)
-    input, vec1, vec2 = lowered(input, vec1, vec2)
-    product = outer(vec1, vec2)
-    dtype = common_dtype([input, product])
-    result = _combined("addr", input.to(dtype), product.to(dtype), beta, alpha)
-    return result if out is None else into("addr", out, result)
-
-
-def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1, out: Any = None) -> Tensor:
-    """beta · input + alpha · (batch1 @ batch2), of batches of matrices; `input` broadcasts.
-
-    >>> gl.baddbmm(gl.ones(1, 1, 1), gl.ones(1, 1, 2), gl.ones(1, 2, 1))
-    tensor([[[3.]]])
-    """
-    _expect("baddbmm", (batch1, 3), (batch2, 3))
-    result = _combined("baddbmm", input, bmm(batch1, batch2), beta, alpha)
-    return result if out is None else into("baddbmm", out, result)
-
-
-def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1, out: Any = None) -> Tensor:
-    """beta · input + alpha · the sum of the products of two batches of matrices; `input` broadcasts.
-
-    >>> gl.addbmm(gl.zeros(1, 1), gl.ones(3, 1, 2), gl.ones(3, 2, 1))
-    tensor([[6.]])
-    """
-    _expect("addbmm", (batch1, 3), (batch2, 3))
-    (b, n, k), (other, inner_size, m) = batch1._array.shape, batch2._array.shape
-    if b != other or k != inner_size:
-        raise ShapeError(f"addbmm: batches of shapes {batch1._array.shape} and {batch2._array.shape} do not multiply")
-    product = mm(batch1.permute(1, 0, 2).reshape((n, b * k)), batch2.reshape((b * k, m)))
-    result = _combined("addbmm", input, product, beta, alpha)
-    return result if out is None else into("addbmm", out, result)
-
-
 # ---------------------------------------------------------------- chains
 
 
@@ -251,7 +166,7 @@ def multi_dot(tensors: Sequence[Tensor], *, out: Any = None) -> Tensor:
         chain[0] = chain[0].unsqueeze(0)
     if ends[1]:
         chain[-1] = chain[-1].unsqueeze(1)
-    _expect("multi_dot", *((x, 2) for x in chain))
+    expect_ranks("multi_dot", *((x, 2) for x in chain))
     for x, y in pairwise(chain):
         if x.shape[1] != y.shape[0]:
             raise ShapeError(f"multi_dot: shapes {x.shape} and {y.shape} do not multiply")
@@ -282,7 +197,7 @@ def chain_matmul(*matrices: Tensor, out: Any = None) -> Tensor:
     if out is not None:
         return into("chain_matmul", out, chain_matmul(*matrices))
     if len(matrices) == 1:
-        _expect("chain_matmul", (matrices[0], 2))
+        expect_ranks("chain_matmul", (matrices[0], 2))
         return matrices[0]
     return multi_dot(matrices)
 
@@ -385,5 +300,3 @@ class ProductMethods(Differentiable):
 
     __slots__ = ()
     outer, ger, dot, vdot, mv, inner, tensordot, matrix_power, cross = outer, outer, dot, vdot, mv, inner, tensordot, matrix_power, cross
-    addmm, addmv, addr, baddbmm, addbmm = addmm, addmv, addr, baddbmm, addbmm
-    addmm_, addmv_, addr_, baddbmm_, addbmm_ = twin(addmm), twin(addmv), twin(addr), twin(baddbmm), twin(addbmm)

@@ -106,7 +106,7 @@ def _plain(out: Emitter, y: Place, sizes: tuple[int, int, int], a: str, a_steps:
     )
 
 
-@emits("matmul")
+@emits("matmul", "wide_matmul")
 def matmul(step: Step, out: Emitter) -> None:
     a, b = step.inputs[:2]
     y = step.outputs[0]

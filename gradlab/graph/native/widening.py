@@ -13,6 +13,7 @@ from gradlab.graph.ir import Call, Value
 from gradlab.graph.line import Line
 from gradlab.graph.native.loops import is_elementwise
 from gradlab.ops.elementwise import cast
+from gradlab.ops.linalg import matmul, wide_matmul
 from gradlab.spec import Spec
 
 # Rows that move values, or choose among them: their kernels take float32, and the casts lose nothing.
@@ -53,7 +54,8 @@ class _Writing:
             return
         inputs = tuple(self._input(x, call) for x in call.inputs)
         outputs = tuple(self._value(v) if v.spec.dtype in HALF else v for v in call.outputs)
-        self.calls.append(Call(call.op, inputs, call.params, outputs, call.position))
+        op = matmul if call.op is wide_matmul else call.op
+        self.calls.append(Call(op, inputs, call.params, outputs, call.position))
         for wide, own in zip(outputs, call.outputs, strict=True):
             if wide is not own:
                 self.calls.append(_cast(wide, own, call))

@@ -36,8 +36,7 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
         raise ShapeError(f"linear: weight has two dimensions (out, in) or one (in), not shape {weight._array.shape}")
     if bias is not None and bias._array.shape:
         raise ShapeError(f"linear: with a weight of one dimension the bias is a 0-d tensor, not of shape {bias._array.shape}")
-    found = input.matmul(weight)
-    return found if bias is None else found + bias
+    return _linear(input, weight.unsqueeze(0), bias).squeeze(-1)
 
 
 @rounds_once

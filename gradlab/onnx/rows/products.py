@@ -15,7 +15,7 @@ from gradlab.ops.norm import channels, last_dims
 # ---------------------------------------------------------------- products
 
 
-@exports("matmul")
+@exports("matmul", "wide_matmul")
 def matmul(e: Emitter, a: Wire, b: Wire) -> Any:
     """MatMul."""
     return e("MatMul", a, b)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gradlab.op import Op
-from gradlab.ops import conv, fused, linear as layer
+from gradlab.ops import conv, fused, linalg, linear as layer
 from gradlab.ops.batching.common import Flags, Params, Values, aligned, front, fronts, leading, moved, padded, rank, sample_shape, total
 
 
@@ -19,7 +19,7 @@ def matmul(op: Op, size: int, mapped: Flags, values: Values, params: Params) -> 
         return op(flat, a.mT).reshape((*b.shape[:-2], a.shape[0], 1))
     wanted = max(rank(a, on_a), rank(b, on_b))
     a, b = padded(a, on_a, wanted), padded(b, on_b, wanted)
-    return a * b if a.shape[-1] == 1 else op(a, b)
+    return a * b if a.shape[-1] == 1 and op is not linalg.wide_matmul else op(a, b)
 
 
 def linear(op: Op, size: int, mapped: Flags, values: Values, params: Params) -> Any:
@@ -143,8 +143,8 @@ def attention(op: Op, size: int, mapped: Flags, values: Values, params: Params) 
 
 
 PRODUCTS = {
-    "matmul": matmul, "linear": linear, "convolution": convolution, "convolution_dx": convolution_dx, "convolution_dw": convolution_dw,
-    "convolution_transpose": convolution_transpose,
+    "matmul": matmul, "wide_matmul": matmul, "linear": linear, "convolution": convolution, "convolution_dx": convolution_dx,
+    "convolution_dw": convolution_dw, "convolution_transpose": convolution_transpose,
     "linear_relu": with_activation, "linear_gelu_tanh": with_activation, "convolution_act": with_activation,
     "convolution_act_sums": with_activation,
     "scaled_dot_product_attention": attention, "scaled_dot_product_attention_backward": attention,

@@ -199,7 +199,7 @@ def plan_matmul(work: Work, arrays: Inputs, out: Spec, fallback: Fill) -> Callab
     (m, k), n, batch = a.shape[-2:], b.shape[-1], out.shape[:-2]
     if not (k and count(out.shape)):
         return _nothing(work, out, False)
-    arrangement = arrange(a.shape, element_strides(a), b.shape, element_strides(b), batch, out.dtype, out.dtype, compute_type(out.dtype))
+    arrangement = arrange(a.shape, element_strides(a), b.shape, element_strides(b), batch, a.dtype, out.dtype, compute_type(a.dtype))
     if arrangement is None:
         return None
     return _plan(work, out, arrangement, ((*batch, m, k), (*batch, k, n)), None, None, fallback)

@@ -147,7 +147,7 @@ def prepare_linear_gelu(work: Work, arrays: list[Any], outs: Sequence[Spec]) -> 
 
 
 BY_ROW = {
-    "matmul": Rule(matmul, takes, prepare_matmul),
+    **dict.fromkeys(("matmul", "wide_matmul"), Rule(matmul, takes, prepare_matmul)),
     "linear": Rule(linear, takes_floating, prepare_linear),
     "linear_relu": Rule(linear_relu, takes_floating, prepare_linear_relu),
     "linear_gelu_tanh": Rule(linear_gelu_tanh, takes_floating, prepare_linear_gelu),
