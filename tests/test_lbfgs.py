@@ -95,7 +95,7 @@ def test_the_line_search_satisfies_the_wolfe_conditions():
     for f, df in functions:
         start = Point(0.0, f(0.0), None, df(0.0))
         for first in (1e-3, 0.1, 1.0, 30.0):
-            found = strong_wolfe(lambda t, f=f, df=df: Point(t, f(t), None, df(t)), start, first, 1.0, 1e-12)
+            found = strong_wolfe(lambda t, f=f, df=df: Point(t, f(t), None, df(t)), start, first, 1.0, 1e-12, 25)
             assert found.loss <= start.loss + ARMIJO * found.t * start.slope
             assert abs(found.slope) <= -CURVATURE * start.slope
 

@@ -17,7 +17,7 @@ from gradlab.autograd.mode import Mode, current, enter, leave, no_grad
 from gradlab.cuda import is_available
 from gradlab.device import Device
 from gradlab.dtype import float16, float32, int32
-from gradlab.optim.optimizer import RowOptimizer
+from gradlab.optim.row_optimizer import RowOptimizer
 from gradlab.tensor import Tensor
 from gradlab.tensor.choice import where
 from gradlab.tensor.creation import full

@@ -21,16 +21,17 @@ class _Leaf:
 
 
 LEAF: Any = _Leaf()
+Place = tuple[Any, int, Any]  # a code, an instruction of it, and a scope: see position.py
+NOWHERE: Place = (None, 0, None)
 
 
 class Version:
     """When a piece of memory was last written in place: a sequence number, shared by a tensor and its views. 0 is never."""
 
     written = 0
-    count = 0  # how often it was written
-    code: Any = None  # the write's place: see position.py
-    lasti = 0
-    scope: Any = None
+    count = 0  # how often it was written; a program's writes only let it grow
+    added = 0  # how many of these times by backward, which adds to a gradient
+    place: Place = NOWHERE  # of the write
 
 
 class Meta:

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from gradlab.autograd import cuts, errors, inplace
-from gradlab.autograd.base import LEAF, Differentiable
+from gradlab.autograd.base import LEAF, Differentiable, version_of
 from gradlab.autograd.mode import current, enter, leave
 from gradlab.autograd.node import edge_to
 from gradlab.autograd.record import refresh
@@ -130,8 +130,9 @@ def store(leaf: Any, leaves: dict[Any, Any], create_graph: bool) -> None:
             leaf._grad = old + gradient
         else:
             np.add(old._array, gradient._array, old._array)
-            if old._meta is not None and old._meta.version is not None:
-                inplace.written(old._meta.version)
+            version = version_of(old)
+            inplace.written(version)
+            version.added += 1
     if meta is not None and meta.post_hooks:
         token = enter(mode.replace(walking=False))
         try:

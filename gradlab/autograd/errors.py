@@ -26,7 +26,7 @@ def freed(node: Any) -> RuntimeError:
 
 
 def modified(node: Any, what: str, version: Version) -> RuntimeError:
-    place = position.locate(version.code, version.lasti, version.scope)
+    place = position.locate(*version.place)
     by = f"\n  modified at: {place}" if place is not None else ""
     return GraphError(
         f"{node.name()}: {what}, which backward needs, was modified by an in-place operation after it was recorded. "

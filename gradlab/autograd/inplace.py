@@ -8,6 +8,7 @@ edge anew when next used. In a trace, where there is no memory, the same steps m
 from __future__ import annotations
 
 import weakref
+from collections.abc import Iterable
 from sys import getrefcount
 from typing import Any
 
@@ -68,9 +69,15 @@ def base_of(meta: Meta) -> Any:
     return base
 
 
-def leave_base(meta: Meta) -> None:
-    """A view that was given other memory is a tensor of its own."""
-    meta.base, meta.chain, meta.version, meta.quiet, meta.shut, meta.hidden = None, (), None, False, False, False
+def moved(tensor: Differentiable) -> None:
+    """A tensor was given other memory. It is no view any more, what had the old memory does not see its writes, and a graph that kept it
+    cannot use it: for that graph it was written."""
+    meta = meta_of(tensor)
+    count = 0 if meta.version is None else meta.version.count
+    meta.base, meta.chain, meta.quiet, meta.shut, meta.hidden = None, (), False, False, False
+    meta.version = Version()
+    meta.version.count = count
+    written(meta.version)
 
 
 def derive(view: Differentiable) -> None:
@@ -153,8 +160,24 @@ def written(version: Version) -> None:
     """Note the time and the place of a write."""
     version.written = next_sequence()
     version.count += 1
-    version.code, version.lasti = position.caller()
-    version.scope = current().scope
+    version.place = (*position.caller(), current().scope)
+
+
+def note(versions: Iterable[Version]) -> None:
+    """Note the time of writes to several pieces of memory, as fast as it goes. Who knows where they came from says so before."""
+    now = next_sequence()
+    for version in versions:
+        version.written = version.count = now
+
+
+def note_writes(tensors: Iterable[Differentiable]) -> None:
+    """Note the time and the place of writes to several tensors: a graph made before can no longer use their old values."""
+    now, place = next_sequence(), (*position.caller(), current().scope)
+    for tensor in tensors:
+        meta = tensor._meta
+        version = version_of(tensor) if meta is None or meta.version is None else meta.version
+        version.written, version.place = now, place
+        version.count += 1
 
 
 def write(name: str, target: Differentiable, result: Differentiable) -> Any:

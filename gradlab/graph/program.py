@@ -7,6 +7,7 @@ from typing import Any
 
 from gradlab import dispatch
 from gradlab.autograd.base import LEAF
+from gradlab.autograd.inplace import note_writes
 from gradlab.autograd.mode import current, enter, leave
 from gradlab.autograd.record import wrap
 from gradlab.graph.dims import is_unknown, known_sizes, unknown
@@ -24,8 +25,9 @@ class Program:
     error in between changes nothing.
     """
 
-    def __init__(self, graph: Graph, arguments: Any, result: Any) -> None:
+    def __init__(self, graph: Graph, arguments: Any, result: Any, written: Sequence[Any] = ()) -> None:
         self.graph = graph
+        self._written = written  # the tensors that hold the state which is written
         self._special: dict[tuple[Any, ...], Graph] = {}  # by the arguments' shapes, where some sizes are unknown
         self._unknown = any(is_unknown(v.spec.shape) for v in graph.inputs)
         self._arguments = arguments  # how the arguments nest
@@ -75,6 +77,7 @@ class Program:
         new = [(env[old.id], _copy(env[value.id])) for old, value in graph.updates]
         for target, array in new:
             dispatch.backend_of(target).assign(target, array)
+        note_writes(self._written)
         for leaf, gradient in gradients:
             leaf._grad = None if gradient is None else wrap(gradient)
         for generator, _, words in graph.random:
@@ -107,7 +110,7 @@ def trace(function: Callable[..., Any], *example: Any, dynamic: Mapping[int, Map
         raise
     finally:
         leave(token)
-    return Program(graph, structure, result_structure)
+    return Program(graph, structure, result_structure, tracer.written())
 
 
 def _with(shape: tuple[int, ...], unknown_sizes: Mapping[int, Any]) -> tuple[int, ...]:

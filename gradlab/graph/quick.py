@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from numpy import empty
 
-from gradlab.autograd.node import next_sequence
+from gradlab.autograd.inplace import note
 from gradlab.autograd.record import refresh, wrap
 from gradlab.graph.native.executable import NativeExecutable
 from gradlab.graph.native.watch import ATTRIBUTE, WORD, Table, can_watch, words
@@ -69,9 +69,7 @@ class Quick:
         for generator, _, numbers in runner.random:
             generator.advance(numbers)
         if runner.versions:
-            now = next_sequence()
-            for version in runner.versions:
-                version.written = now
+            note(runner.versions)
         if outside is not None:
             n = self.count
             made = outside.results(args, arrays, outs[:n], outs[n:], Call(args, kwargs, args, drawn))

@@ -9,8 +9,8 @@ from typing import Any
 
 import numpy as np
 
-from gradlab.autograd.base import Version, version_of
-from gradlab.autograd.node import next_sequence
+from gradlab.autograd.base import NOWHERE, version_of
+from gradlab.autograd.inplace import note, note_writes
 from gradlab.autograd.record import refresh, wrap
 from gradlab.dtype import FLOAT32
 from gradlab.graph.device.memory import Memory, memory_of
@@ -211,11 +211,12 @@ class Runner:
             assert staged.backward is not None
             self.outside = Outside(staged.backward, second, self.backward, memory, needed, again or _not_again)
         self.single = self.outside is None and not staged.written and staged.result == LEAF and staged.outputs[0] == Result(VALUE, 0)
-        written = {old.id for old, _ in graph.updates}
-        arrays = {id(a) for v, a in graph.state.items() if v.id in written}
-        self.versions: list[Version] = [version_of(t) for t, array in staged.tensors if id(array) in arrays]
-        self.written = arrays
-        self.written_arguments = [i for i, v in enumerate(graph.inputs) if v.id in written]
+        lines = {v.id: call.position for call in graph.calls for v in call.outputs}
+        writing = {old.id: lines.get(new.id) or NOWHERE for old, new in graph.updates}
+        self.written = {id(a): writing[v.id] for v, a in graph.state.items() if v.id in writing}
+        self.lines = [(version_of(t), self.written[id(array)]) for t, array in staged.tensors if id(array) in self.written]
+        self.versions = [version for version, _ in self.lines]
+        self.written_arguments = [i for i, v in enumerate(graph.inputs) if v.id in writing]
 
     def rest(self) -> None:
         """Another program of the function runs next: let go of the gradients, which it may take over, and of the last run's arrays."""
@@ -263,11 +264,11 @@ class Runner:
         for generator, _, words in self.random:
             generator.advance(words)
         if self.versions:
-            now = next_sequence()
-            for version in self.versions:
-                version.written = now
-        for i in self.written_arguments:
-            version_of(given[i]).written = next_sequence()
+            for version, place in self.lines:
+                version.place = place
+            note(self.versions)
+        if self.written_arguments:
+            note_writes([given[i] for i in self.written_arguments])
         staged = self.staged
         if self.single:
             return wrap(outs[0])

@@ -168,6 +168,10 @@ class Tracer:
             self._home[new.id] = key
         tensor._array = new
 
+    def written(self) -> list[Any]:
+        """The tensors from before the trace that it has written."""
+        return [tensor for tensor, _, _ in self._tensors.values()]
+
     def outside(self, array: Any) -> bool:
         """Whether an array is, or holds the newest value of, memory from outside the trace: an argument's or state."""
         return type(array) is not Symbol or array.id in self._home

@@ -7,7 +7,8 @@ from typing import Any
 
 from gradlab import ops
 from gradlab.optim.hyper import check, check_common
-from gradlab.optim.optimizer import Group, RowOptimizer, counter
+from gradlab.optim.optimizer import Group
+from gradlab.optim.row_optimizer import RowOptimizer
 from gradlab.tensor import Tensor
 
 _NAMES = ("exp_avg", "exp_avg_sq", "step")
@@ -52,15 +53,8 @@ class Adam(RowOptimizer):
     live = ("lr", ("betas", 0), ("betas", 1), "eps", "weight_decay")
 
     def advance(self, group: Group, p: Tensor, g: Tensor, h: Tensor) -> None:
-        state = self.state[p]
-        if not state:
-            state["step"] = counter(p)
-            state["exp_avg"] = p.zeros_like()
-            state["exp_avg_sq"] = p.zeros_like()
-            if group["amsgrad"]:
-                state["max_exp_avg_sq"] = p.zeros_like()
         row, names = (ops.optim.amsgrad_update, _AMSGRAD_NAMES) if group["amsgrad"] else (ops.optim.adam_update, _NAMES)
-        self.run(row, p, g, state, names, h, decoupled=group["decoupled_weight_decay"], maximize=group["maximize"])
+        self.run(row, group, p, g, names, h, decoupled=group["decoupled_weight_decay"], maximize=group["maximize"])
 
 
 class AdamW(Adam):

@@ -7,7 +7,8 @@ from typing import Any
 
 from gradlab import ops
 from gradlab.optim.hyper import check, check_common
-from gradlab.optim.optimizer import Group, RowOptimizer, counter
+from gradlab.optim.optimizer import Group, counter
+from gradlab.optim.row_optimizer import RowOptimizer
 from gradlab.tensor import Tensor
 
 _rows = ops.optim_variants
@@ -42,12 +43,7 @@ class Adamax(RowOptimizer):
     live = ("lr", ("betas", 0), ("betas", 1), "eps", "weight_decay")
 
     def advance(self, group: Group, p: Tensor, g: Tensor, h: Tensor) -> None:
-        state = self.state[p]
-        if not state:
-            state["step"] = counter(p)
-            state["exp_avg"] = p.zeros_like()
-            state["exp_inf"] = p.zeros_like()
-        self.run(_rows.adamax_update, p, g, state, ("exp_avg", "exp_inf", "step"), h, maximize=group["maximize"])
+        self.run(_rows.adamax_update, group, p, g, ("exp_avg", "exp_inf", "step"), h, maximize=group["maximize"])
 
 
 class NAdam(RowOptimizer):
@@ -82,15 +78,12 @@ class NAdam(RowOptimizer):
 
     live = ("lr", ("betas", 0), ("betas", 1), "eps", "weight_decay", "momentum_decay")
 
+    def fresh(self, group: Group, p: Tensor, name: str) -> Tensor | None:
+        return counter(p, 1.0) if name == "mu_product" else super().fresh(group, p, name)
+
     def advance(self, group: Group, p: Tensor, g: Tensor, h: Tensor) -> None:
-        state = self.state[p]
-        if not state:
-            state["step"] = counter(p)
-            state["mu_product"] = counter(p, 1.0)
-            state["exp_avg"] = p.zeros_like()
-            state["exp_avg_sq"] = p.zeros_like()
         flags = {"decoupled": group["decoupled_weight_decay"], "maximize": group["maximize"]}
-        self.run(_rows.nadam_update, p, g, state, ("exp_avg", "exp_avg_sq", "mu_product", "step"), h, **flags)
+        self.run(_rows.nadam_update, group, p, g, ("exp_avg", "exp_avg_sq", "mu_product", "step"), h, **flags)
 
 
 class RAdam(RowOptimizer):
@@ -123,10 +116,5 @@ class RAdam(RowOptimizer):
     live = ("lr", ("betas", 0), ("betas", 1), "eps", "weight_decay")
 
     def advance(self, group: Group, p: Tensor, g: Tensor, h: Tensor) -> None:
-        state = self.state[p]
-        if not state:
-            state["step"] = counter(p)
-            state["exp_avg"] = p.zeros_like()
-            state["exp_avg_sq"] = p.zeros_like()
         flags = {"decoupled": group["decoupled_weight_decay"], "maximize": group["maximize"]}
-        self.run(_rows.radam_update, p, g, state, ("exp_avg", "exp_avg_sq", "step"), h, **flags)
+        self.run(_rows.radam_update, group, p, g, ("exp_avg", "exp_avg_sq", "step"), h, **flags)

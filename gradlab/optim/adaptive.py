@@ -7,10 +7,17 @@ from typing import Any
 
 from gradlab import ops
 from gradlab.optim.hyper import check, check_common
-from gradlab.optim.optimizer import Group, RowOptimizer, counter
+from gradlab.optim.optimizer import Group, counter
+from gradlab.optim.row_optimizer import RowOptimizer
 from gradlab.tensor import Tensor
 
 _rows = ops.optim_variants
+_RMSPROP = {  # whether it is centered, and has momentum: the row and its buffers
+    (False, False): (_rows.rmsprop_update, ("square_avg", "step")),
+    (True, False): (_rows.rmsprop_centered_update, ("square_avg", "grad_avg", "step")),
+    (False, True): (_rows.rmsprop_momentum_update, ("square_avg", "momentum_buffer", "step")),
+    (True, True): (_rows.rmsprop_centered_momentum_update, ("square_avg", "grad_avg", "momentum_buffer", "step")),
+}
 
 
 class RMSprop(RowOptimizer):
@@ -46,23 +53,11 @@ class RMSprop(RowOptimizer):
         )  # fmt: skip
 
     live = ("lr", "alpha", "eps", "weight_decay", "momentum")
+    decisive = ("momentum",)
 
     def advance(self, group: Group, p: Tensor, g: Tensor, h: Tensor) -> None:
-        state, momentum, centered = self.state[p], group["momentum"] > 0, group["centered"]
-        if not state:
-            state["step"] = counter(p)
-            state["square_avg"] = p.zeros_like()
-            if momentum:
-                state["momentum_buffer"] = p.zeros_like()
-            if centered:
-                state["grad_avg"] = p.zeros_like()
-        row, extra = {
-            (False, False): (_rows.rmsprop_update, ()),
-            (True, False): (_rows.rmsprop_centered_update, ("grad_avg",)),
-            (False, True): (_rows.rmsprop_momentum_update, ("momentum_buffer",)),
-            (True, True): (_rows.rmsprop_centered_momentum_update, ("grad_avg", "momentum_buffer")),
-        }[centered, momentum]
-        self.run(row, p, g, state, ("square_avg", *extra, "step"), h, maximize=group["maximize"])
+        row, names = _RMSPROP[bool(group["centered"]), group["momentum"] > 0]
+        self.run(row, group, p, g, names, h, maximize=group["maximize"])
 
 
 class Adagrad(RowOptimizer):
@@ -97,12 +92,11 @@ class Adagrad(RowOptimizer):
 
     live = ("lr", "lr_decay", "weight_decay", "eps")
 
+    def fresh(self, group: Group, p: Tensor, name: str) -> Tensor | None:
+        return p.new_full(p.shape, group["initial_accumulator_value"]) if name == "sum" else super().fresh(group, p, name)
+
     def advance(self, group: Group, p: Tensor, g: Tensor, h: Tensor) -> None:
-        state = self.state[p]
-        if not state:
-            state["step"] = counter(p)
-            state["sum"] = p.new_full(p.shape, group["initial_accumulator_value"])
-        self.run(_rows.adagrad_update, p, g, state, ("sum", "step"), h, maximize=group["maximize"])
+        self.run(_rows.adagrad_update, group, p, g, ("sum", "step"), h, maximize=group["maximize"])
 
 
 class Adadelta(RowOptimizer):
@@ -135,12 +129,7 @@ class Adadelta(RowOptimizer):
     live = ("lr", "rho", "eps", "weight_decay")
 
     def advance(self, group: Group, p: Tensor, g: Tensor, h: Tensor) -> None:
-        state = self.state[p]
-        if not state:
-            state["step"] = counter(p)
-            state["square_avg"] = p.zeros_like()
-            state["acc_delta"] = p.zeros_like()
-        self.run(_rows.adadelta_update, p, g, state, ("square_avg", "acc_delta", "step"), h, maximize=group["maximize"])
+        self.run(_rows.adadelta_update, group, p, g, ("square_avg", "acc_delta", "step"), h, maximize=group["maximize"])
 
 
 class Rprop(RowOptimizer):
@@ -174,13 +163,11 @@ class Rprop(RowOptimizer):
 
     live = (("etas", 0), ("etas", 1), ("step_sizes", 0), ("step_sizes", 1))
 
+    def fresh(self, group: Group, p: Tensor, name: str) -> Tensor | None:
+        return p.new_full(p.shape, float(group["lr"])) if name == "step_size" else super().fresh(group, p, name)
+
     def advance(self, group: Group, p: Tensor, g: Tensor, h: Tensor) -> None:
-        state = self.state[p]
-        if not state:
-            state["step"] = counter(p)
-            state["prev"] = p.zeros_like()
-            state["step_size"] = p.new_full(p.shape, float(group["lr"]))
-        self.run(_rows.rprop_update, p, g, state, ("prev", "step_size", "step"), h, maximize=group["maximize"])
+        self.run(_rows.rprop_update, group, p, g, ("prev", "step_size", "step"), h, maximize=group["maximize"])
 
 
 class ASGD(RowOptimizer):
@@ -213,11 +200,10 @@ class ASGD(RowOptimizer):
 
     live = ("lr", "lambd", "alpha", "t0", "weight_decay")
 
+    def fresh(self, group: Group, p: Tensor, name: str) -> Tensor | None:
+        if name in ("eta", "mu"):
+            return counter(p, float(group["lr"]) if name == "eta" else 1.0)
+        return super().fresh(group, p, name)
+
     def advance(self, group: Group, p: Tensor, g: Tensor, h: Tensor) -> None:
-        state = self.state[p]
-        if not state:
-            state["step"] = counter(p)
-            state["eta"] = counter(p, float(group["lr"]))
-            state["mu"] = counter(p, 1.0)
-            state["ax"] = p.zeros_like()
-        self.run(_rows.asgd_update, p, g, state, ("ax", "eta", "mu", "step"), h, maximize=group["maximize"])
+        self.run(_rows.asgd_update, group, p, g, ("ax", "eta", "mu", "step"), h, maximize=group["maximize"])

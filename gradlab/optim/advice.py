@@ -117,7 +117,8 @@ def _zeroed(optimizer: Any, watch: Watch) -> None:
     if g is None or type(g._array) is not np.ndarray:
         return
     values = g._array.ravel()[:SAMPLE].copy()
-    written = g._meta is not None and g._meta.version is not None and g._meta.version.count > 0
+    version = None if g._meta is None else g._meta.version
+    written = version is not None and version.count > version.added
     same = watch.gradient is not None and watch.gradient() is g and not written and not np.array_equal(values, watch.values)
     watch.piled = watch.piled + 1 if same else 0
     watch.gradient, watch.values = weakref.ref(g), values

@@ -71,16 +71,21 @@ def check(name: str, value: Any, low: float = 0.0, high: float = float("inf"), *
         raise ValueError(f"Invalid {name} value: {value}; it must be {limits}")
 
 
+def refuse_differentiable() -> None:
+    """Raise NotImplementedError: no optimizer's update is recorded."""
+    raise NotImplementedError(
+        "differentiable=True: a step updates parameters in place and is not recorded; to differentiate through an update, "
+        "write it as a formula, p = p - lr * gl.autograd.grad(loss, p, create_graph=True)[0]"
+    )
+
+
 def check_common(
     lr: Any, weight_decay: Any = 0, betas: Any = None, foreach: bool | None = None, capturable: bool = False,
     differentiable: bool = False,
 ) -> None:  # fmt: skip
     """The checks that most optimizers share."""
     if differentiable:
-        raise NotImplementedError(
-            "differentiable=True: a step updates parameters in place and is not recorded; to differentiate through an update, "
-            "write it as a formula, p = p - lr * gl.autograd.grad(loss, p, create_graph=True)[0]"
-        )
+        refuse_differentiable()
     if isinstance(lr, Tensor) and foreach and not capturable:
         raise ValueError("lr as a Tensor is not supported for capturable=False and foreach=True")
     check("lr", lr)

@@ -16,8 +16,8 @@ from gradlab.tensor.shape import cat
 class LBFGS(Optimizer):
     """Limited-memory BFGS. `step` needs a closure that clears the gradients, computes the loss, calls backward and returns the loss.
 
-    A step makes up to `max_iter` iterations and `max_eval` evaluations (default 1.25 · max_iter). It ends where no gradient exceeds
-    tolerance_grad, or where the parameters or the loss change by less than tolerance_change. `history_size` pairs of changes approximate
+    A step makes up to `max_iter` iterations and `max_eval` evaluations (default 1.25 · max_iter), never more. It ends where no gradient
+    exceeds tolerance_grad, or where the parameters or the loss change by less than tolerance_change. `history_size` pairs of changes approximate
     the Hessian. line_search_fn: None (the step length is lr) or "strong_wolfe". One parameter group only (ValueError).
 
     Source: J. Nocedal and S. J. Wright, "Numerical Optimization" (2nd ed. 2006), algorithms 7.4 and 7.5.
@@ -134,7 +134,8 @@ class LBFGS(Optimizer):
                 length = rate
             before, loss_before = gradient, loss
             slope = float(gradient.dot(direction))
-            if slope > -tolerance:
+            left = group["max_eval"] + first_evals - state["func_evals"]
+            if slope > -tolerance or (left < 1 and group["line_search_fn"] is not None):
                 break
             start = [p.detach().clone() for p in params]
             if group["line_search_fn"] is not None:
@@ -145,11 +146,11 @@ class LBFGS(Optimizer):
                     return Point(t, found, g, float(g.dot(direction)))
 
                 size = float(direction.abs().max())
-                length, loss, gradient, _ = strong_wolfe(at, Point(0.0, loss, gradient, slope), length, size, 1e-9)
+                length, loss, gradient, _ = strong_wolfe(at, Point(0.0, loss, gradient, slope), length, size, 1e-9, left)
                 self._move(start, length, direction)
             else:
                 self._move(start, length, direction)
-                if iteration < group["max_iter"]:  # an evaluation after the last iteration would have no use
+                if iteration < group["max_iter"] and left > 0:  # an evaluation after the last iteration would have no use
                     _, loss, gradient = evaluated()
             if state["func_evals"] - first_evals >= group["max_eval"] or float(gradient.abs().max()) <= group["tolerance_grad"]:
                 break

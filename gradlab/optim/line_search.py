@@ -10,7 +10,7 @@ import math
 from collections.abc import Callable
 from typing import Any, NamedTuple
 
-ARMIJO, CURVATURE, LONGEST = 1e-4, 0.9, 25  # the two conditions' constants; the most evaluations after the first
+ARMIJO, CURVATURE = 1e-4, 0.9  # the two conditions' constants
 
 
 class Point(NamedTuple):
@@ -37,10 +37,11 @@ def cubic_minimum(a: Point, b: Point, low: float, high: float) -> float:
     return min(max(b.t - (b.t - a.t) * ((b.slope + d2 - d1) / divisor), low), high)
 
 
-def bracket(evaluate: Callable[[float], Point], start: Point, first: float) -> tuple[list[Point], bool, int]:
-    """Algorithm 3.5: longer steps until two points enclose an acceptable one (or one is acceptable: True), and the number of steps."""
+def bracket(evaluate: Callable[[float], Point], start: Point, first: float, most: int) -> tuple[list[Point], bool, int]:
+    """Algorithm 3.5: longer steps until two points enclose an acceptable one (or one is acceptable: True), and the number of steps after
+    the first, `most` at most."""
     before, now, steps = start, evaluate(first), 0
-    while steps < LONGEST:
+    while steps < most:
         if now.loss > start.loss + ARMIJO * now.t * start.slope or (steps > 1 and now.loss >= before.loss):
             return [before, now], False, steps
         if abs(now.slope) <= -CURVATURE * start.slope:
@@ -65,12 +66,13 @@ def zoomed(ends: list[Point], stuck: bool) -> tuple[float, bool]:
     return t, True
 
 
-def strong_wolfe(evaluate: Callable[[float], Point], start: Point, first: float, size: float, tolerance: float) -> Point:
-    """The point to go to. `size` is the direction's largest element: ends closer than `tolerance` / size are one."""
-    ends, done, steps = bracket(evaluate, start, first)
+def strong_wolfe(evaluate: Callable[[float], Point], start: Point, first: float, size: float, tolerance: float, most: int) -> Point:
+    """The point to go to, after `most` evaluations or fewer. `size` is the direction's largest element: ends closer than `tolerance` / size
+    are one."""
+    ends, done, steps = bracket(evaluate, start, first, most - 1)
     stuck = False
     low = 0 if ends[0].loss <= ends[1].loss else 1
-    while not done and steps < LONGEST and abs(ends[1].t - ends[0].t) * size >= tolerance:
+    while not done and steps < most - 1 and abs(ends[1].t - ends[0].t) * size >= tolerance:
         t, stuck = zoomed(ends, stuck)
         now = evaluate(t)
         steps += 1

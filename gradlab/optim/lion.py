@@ -7,7 +7,8 @@ from typing import Any
 
 from gradlab import ops
 from gradlab.optim.hyper import check_common
-from gradlab.optim.optimizer import Group, RowOptimizer
+from gradlab.optim.optimizer import Group
+from gradlab.optim.row_optimizer import RowOptimizer
 from gradlab.tensor import Tensor
 
 
@@ -48,7 +49,4 @@ class Lion(RowOptimizer):
     live = ("lr", ("betas", 0), ("betas", 1), "weight_decay")
 
     def advance(self, group: Group, p: Tensor, g: Tensor, h: Tensor) -> None:
-        state = self.state[p]
-        if not state:
-            state["exp_avg"] = p.zeros_like()
-        self.run(ops.optim.lion_update, p, g, state, ("exp_avg",), h, maximize=group["maximize"])
+        self.run(ops.optim.lion_update, group, p, g, ("exp_avg",), h, maximize=group["maximize"])

@@ -1,4 +1,4 @@
-"""The base of all optimizers: parameter groups, state, hooks, and the way one row updates one parameter."""
+"""The base of all optimizers: parameter groups, state, hooks."""
 
 from __future__ import annotations
 
@@ -10,19 +10,13 @@ from typing import Any
 
 import numpy as np
 
-from gradlab import dispatch
 from gradlab.autograd.hooks import RemovableHandle, add_hook
-from gradlab.autograd.inplace import write
-from gradlab.autograd.mode import current, enable_grad, enter, leave, no_grad
-from gradlab.autograd.record import bind, wrap
-from gradlab.dtype import FLOAT32, FLOAT64, FLOATING
-from gradlab.op import Op
+from gradlab.autograd.mode import current, no_grad
+from gradlab.dtype import FLOAT32
 from gradlab.optim import advice
-from gradlab.optim.hyper import hypers
 from gradlab.optim.minimizing import Minimizing
-from gradlab.optim.together import Known, Queued, note_writes
 from gradlab.tensor import Tensor
-from gradlab.tensor.choice import where
+from gradlab.tensor.creation import tensor
 
 Group = dict[str, Any]
 
@@ -70,12 +64,22 @@ class Optimizer(Minimizing):
 
     decisive: tuple[str, ...] = ()  # hyper-parameters that say, by being 0 or not, what a step does
     _steps = 0
+    _stepped = False  # read by learning rate schedulers
     _watch: Any = None  # what advice.look knows of earlier steps
+    _own: tuple[str, ...] = ("_watch", "_pre_hooks", "_post_hooks")
+    _pre_hooks: dict[int, Any]
+    _post_hooks: dict[int, Any]
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
         if "step" in cls.__dict__:
             cls.step = _with_hooks(cls.__dict__["step"])  # type: ignore[method-assign]
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Any:
+        """What a step needs is there, also where a subclass leaves `__init__` out: one that wraps another optimizer, say."""
+        made = super().__new__(cls)
+        made._pre_hooks, made._post_hooks = {}, {}
+        return made
 
     def __init__(self, params: Iterable[Any], defaults: dict[str, Any]) -> None:
         if isinstance(params, Tensor):
@@ -85,13 +89,6 @@ class Optimizer(Minimizing):
         self.defaults = defaults
         self.state: defaultdict[Any, dict[str, Any]] = defaultdict(dict)
         self.param_groups: list[Group] = []
-        self._pre_hooks: dict[int, Any] = {}
-        self._post_hooks: dict[int, Any] = {}
-        self._written: list[Tensor] = []  # changed in place by the step under way
-        self._queue: dict[Any, Queued] = {}  # updates of the group under way that are done together
-        self._queued: set[int] = set()  # the parameters there, by id
-        self._known = Known()
-        self._stepped = False  # read by learning rate schedulers
         groups = list(params)
         if not groups:
             raise ValueError("optimizer got an empty parameter list")
@@ -99,6 +96,14 @@ class Optimizer(Minimizing):
             groups = [{"params": groups}]
         for group in groups:
             self.add_param_group(group)
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What a copy or a pickle has: everything but hooks, what was prepared for steps, and what is known of earlier ones."""
+        return {name: value for name, value in self.__dict__.items() if name not in self._own}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take over what `__getstate__`, or a state dict, has. A subclass may fill in what older files lack."""
+        self.__dict__.update(state)
 
     def __repr__(self) -> str:
         lines = [f"{type(self).__name__} ("]
@@ -225,12 +230,13 @@ class Optimizer(Minimizing):
                 )
             params.update(zip(new["params"], old["params"], strict=True))
             group = {k: _copied(v) for k, v in new.items() if k != "params"}
-            groups.append({**{k: v for k, v in old.items() if k == "param_names"}, **group, "params": old["params"]})
+            kept = {k: v for k, v in old.items() if k == "param_names" or k in self.defaults}  # of options that the file does not know
+            groups.append({**kept, **group, "params": old["params"]})
         state: defaultdict[Any, dict[str, Any]] = defaultdict(dict)
         for key, value in state_dict["state"].items():
             param = params.get(key)
             state[key if param is None else param] = _copied(value) if param is None else _fitted(param, value)
-        self.state, self.param_groups = state, groups
+        self.__setstate__({"state": state, "param_groups": groups})
 
 
 def _copied(value: Any) -> Any:
@@ -244,13 +250,23 @@ def _copied(value: Any) -> Any:
     return value
 
 
+_COUNTERS = frozenset(("step", "eta", "mu", "mu_product"))  # 0-d state, in float32 whatever the parameter is
+
+
 def _fitted(param: Tensor, value: dict[str, Any]) -> dict[str, Any]:
-    """One parameter's state, copied; the elementwise buffers get the parameter's dtype, 0-d counters keep theirs."""
+    """One parameter's state, copied; the elementwise buffers get the parameter's dtype, 0-d counters keep theirs.
+
+    Arrays, tensors of other libraries and counters that older files keep as numbers become tensors.
+    """
     found = {}
     for key, v in value.items():
+        if key in _COUNTERS and isinstance(v, (int, float)):
+            v = counter(param, v)
+        elif not isinstance(v, Tensor) and hasattr(v, "__array__"):
+            v = tensor(np.asarray(v))
         if isinstance(v, Tensor):
             v = v.detach()
-            if key != "step" and v.shape == param.shape and param.is_floating_point():
+            if key not in _COUNTERS and v.shape == param.shape and param.is_floating_point():
                 v = v.to(param.dtype)
             found[key] = v.to(param.device).clone()
         else:
@@ -261,138 +277,3 @@ def _fitted(param: Tensor, value: dict[str, Any]) -> dict[str, Any]:
 def counter(p: Tensor, value: float = 0) -> Tensor:
     """A 0-d number on the parameter's device: counted steps and the like, which a static program keeps as state."""
     return p.new_full((), value, dtype=FLOAT32)
-
-
-class RowOptimizer(Optimizer):
-    """An optimizer whose update of one parameter is one row: `advance` names the row, the buffers and the hyper-parameters."""
-
-    def advance(self, group: Group, p: Tensor, g: Tensor, h: Tensor) -> None:
-        """Update one parameter and its state."""
-        raise NotImplementedError
-
-    found_inf: Any = None  # while a GradScaler steps on a GPU: a truth value there; where it holds, the step is to change nothing
-    live: tuple[Any, ...] = ()  # the hyper-parameters that rows read, in the order of `h`: names, or (name, index)
-
-    def step(self, closure: Callable[[], Any] | None = None) -> Any:
-        """Update all parameters that have a gradient; parameters without one are left alone.
-
-        closure: recomputes the loss (and gradients) and returns it; its result is returned.
-        """
-        loss = None
-        if closure is not None:
-            with enable_grad():
-                loss = closure()
-        token = enter(current().quiet())
-        try:
-            for group in self.param_groups:
-                h = None
-                for p in group["params"]:
-                    g = p._grad
-                    if g is not None:
-                        if h is None:
-                            h = hypers(group, self.live)
-                        self.advance(group, p, g, h)
-                if self._queue:
-                    self._flush()
-        finally:
-            leave(token)
-            self._queue.clear()
-            self._queued.clear()
-            if self._written:
-                note_writes(self._written)
-        return loss
-
-    def run(self, row: Op, p: Tensor, g: Tensor, state: dict[str, Any], names: tuple[str, ...], h: Tensor, **params: Any) -> None:
-        """Run an update row and store what it gives: the parameter, and the buffers `names` of `state`, which the row takes in this order.
-
-        Eager on the CPU the row writes into its own inputs, and so it does on a GPU, there for all parameters of the group at once.
-        Everywhere else it is an ordinary functional call, written back in place.
-        """
-        array, gradient = p._array, g._array
-        if (
-            type(array) is np.ndarray
-            and type(gradient) is np.ndarray
-            and ((dtype := array.dtype) is FLOAT32 or dtype is FLOAT64)
-            and gradient.dtype is dtype
-            and gradient.shape == array.shape
-            and (p._meta is None or p._meta.base is None)
-            and not current().special
-        ):
-            inputs: list[Any] = [array, gradient]
-            outputs = [array]
-            for name in names:
-                buffer = state.get(name)
-                if buffer is None:
-                    made = np.empty(array.shape, dtype)
-                    state[name] = wrap(made)
-                    inputs.append(None)
-                    outputs.append(made)
-                else:
-                    inputs.append(buffer._array)
-                    outputs.append(buffer._array)
-            self._written.append(p)
-            row.cpu(*inputs, h._array, *outputs, **params)
-            return
-        buffers, skip = [state.get(name) for name in names], self.found_inf
-        if skip is not None and any(b is None for b in buffers) and skip.item():
-            return
-        if self._enqueued(row, p, g, state, names, buffers, h, params):
-            return
-        results = bind(row)(p, g, *buffers, h.to(p.device), **params)
-        if not names:
-            results = (results,)
-        if skip is not None:
-            results = [new if old is None else where(skip, old, new) for old, new in zip((p, *buffers), results, strict=True)]
-        write(row.name, p, results[0])
-        for name, buffer, result in zip(names, buffers, results[1:], strict=True):
-            if buffer is None:
-                state[name] = result
-            else:
-                write(row.name, buffer, result)
-
-    def _enqueued(
-        self, row: Op, p: Tensor, g: Tensor, state: dict[str, Any], names: tuple[str, ...], buffers: list[Tensor | None], h: Tensor,
-        params: dict[str, Any],
-    ) -> bool:  # fmt: skip
-        """Put an update off until the group's end, where the backend can do many at once; False where it cannot."""
-        array, gradient = p._array, g._array
-        kind = type(array)
-        if kind is np.ndarray or type(gradient) is not kind or current().special or (p._meta is not None and p._meta.base is not None):
-            return False
-        backend: Any = dispatch.backend_of(array)
-        if not hasattr(backend, "update_many"):
-            return False
-        dtype, shape = array.dtype, array.shape
-        if gradient.dtype != dtype or gradient.shape != shape or dtype not in FLOATING:
-            return False
-        inputs = [array, gradient]
-        for b in buffers:
-            if b is not None:
-                b = b._array
-                if type(b) is not kind or (b.shape and (b.shape != shape or b.dtype != dtype)):
-                    return False
-            inputs.append(b)
-        inputs.append(h._array)
-        if id(p) in self._queued:  # a parameter that is in the group twice
-            self._flush()
-        self._queued.add(id(p))
-        key = (row, backend.place_of(array), *params.values())
-        queued = self._queue.get(key)
-        if queued is None:
-            queued = self._queue[key] = Queued(backend, row, params, [], [])
-        queued.waiting.append((p, state, names))
-        queued.arguments.append(inputs)
-        return True
-
-    def _flush(self) -> None:
-        """Do the updates that were put off."""
-        queue, self._queue = self._queue, {}
-        self._queued.clear()
-        for key, (backend, row, params, waiting, arguments) in queue.items():
-            known = self._known.setdefault((*key, id(waiting[0][0])), {})  # groups that differ in hyper-parameters alone share a key
-            found = backend.update_many(row, arguments, params, known, None if self.found_inf is None else self.found_inf._array)
-            for (p, state, names), outputs in zip(waiting, found, strict=True):
-                self._written.append(p)
-                for name, output in zip(names, outputs[1:], strict=True):
-                    if state.get(name) is None:
-                        state[name] = wrap(output)

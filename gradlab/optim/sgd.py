@@ -7,7 +7,8 @@ from typing import Any
 
 from gradlab import ops
 from gradlab.optim.hyper import check, check_common
-from gradlab.optim.optimizer import Group, RowOptimizer
+from gradlab.optim.optimizer import Group
+from gradlab.optim.row_optimizer import RowOptimizer
 from gradlab.tensor import Tensor
 
 _row, _momentum_row = ops.optim.sgd_update, ops.optim.sgd_momentum_update
@@ -49,9 +50,12 @@ class SGD(RowOptimizer):
     live = ("lr", "weight_decay", "momentum", "dampening")
     decisive = ("momentum",)
 
+    def fresh(self, group: Group, p: Tensor, name: str) -> Tensor | None:
+        return None  # the first step's gradient
+
     def advance(self, group: Group, p: Tensor, g: Tensor, h: Tensor) -> None:
         if group["momentum"] != 0:
             nesterov, maximize = group["nesterov"], group["maximize"]
-            self.run(_momentum_row, p, g, self.state[p], ("momentum_buffer",), h, nesterov=nesterov, maximize=maximize)
+            self.run(_momentum_row, group, p, g, ("momentum_buffer",), h, nesterov=nesterov, maximize=maximize)
         else:
-            self.run(_row, p, g, {}, (), h, maximize=group["maximize"])
+            self.run(_row, group, p, g, (), h, maximize=group["maximize"])

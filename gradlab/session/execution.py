@@ -6,7 +6,7 @@ from typing import Any
 
 from gradlab import dispatch
 from gradlab.autograd.base import version_of
-from gradlab.autograd.node import next_sequence
+from gradlab.autograd.inplace import note_writes
 from gradlab.device import CPU, Device
 from gradlab.graph.control.part import Part
 from gradlab.graph.device.memory import memory_of
@@ -128,8 +128,7 @@ class Execution:
             for generator, offset in reversed(before):
                 generator._offset = offset
             raise
-        for tensor in self.written:
-            version_of(tensor).written = next_sequence()
+        note_writes(self.written)
         return outs
 
     def run(self, feeds: dict[int, Any]) -> list[Any]:

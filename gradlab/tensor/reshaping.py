@@ -141,13 +141,15 @@ class ReshapingMethods(Differentiable):
             raise RuntimeError("set_: a tensor that requires grad cannot get other memory while recording is on; use no_grad(), or .data")
         if source is None:
             backend = dispatch.backend_of(self._array)
-            self._array, self._meta = backend.from_numpy(np.empty((0,), self._array.dtype), backend.device_of(self._array)), None
+            self._array = backend.from_numpy(np.empty((0,), self._array.dtype), backend.device_of(self._array))
+            inplace.moved(self)
             return self
         refresh(source)
         if source._array.dtype != self._array.dtype:
             raise RuntimeError(f"set_: a tensor of {self._array.dtype} cannot share the memory of one of {source._array.dtype}")
         self._array = source._array
         inplace.mark_detached(self, source, mode)
+        inplace.written(version_of(self))
         return self
 
     def as_strided_(self, size: Any, stride: Any, storage_offset: Any = None) -> Any:

@@ -140,6 +140,10 @@ class Tensor(Families):
             tracer.before_gradient(self)
         self._grad = value
 
+    @grad.deleter
+    def grad(self) -> None:
+        self.grad = None
+
     def backward(self, gradient: Any = None, retain_graph: bool | None = None, create_graph: bool = False, inputs: Any = None) -> None:
         """Add the gradient of this tensor with respect to each leaf to the leaf's `.grad`.
 
@@ -208,9 +212,9 @@ class Tensor(Families):
         if tracer is not None:
             tracer.write(self, value._array)
             return
-        self._array = value._array
-        if self._meta is not None and self._meta.base is not None:
-            inplace.leave_base(self._meta)
+        if value._array is not self._array or (self._meta is not None and self._meta.base is not None):
+            self._array = value._array
+            inplace.moved(self)
         if value.is_inference() is not self.is_inference():
             meta_of(self).inference = value.is_inference()
 
@@ -276,7 +280,8 @@ class Tensor(Families):
 
     @property
     def _version(self) -> int:
-        """How often this memory was written in place (through this tensor, a view of it or a detached twin)."""
+        """How often this memory was written in place (through this tensor, a view of it or a detached twin); a number that grows, where
+        compiled programs write it."""
         return 0 if self._meta is None or self._meta.version is None else self._meta.version.count
 
     @property

@@ -80,10 +80,10 @@ class _BatchNorm(_Channels):
         self._check(input)
         mean, var = self.running_mean, self.running_var
         momentum: Any = 0.0 if self.momentum is None else self.momentum
-        if self.training and self.num_batches_tracked is not None and mean is not None:
+        if self.training and self.track_running_stats and self.num_batches_tracked is not None:
             with no_grad():
                 self.num_batches_tracked.add_(1)
-            if self.momentum is None:  # the plain average of all batches
+            if self.momentum is None and mean is not None:  # the plain average of all batches
                 count = self.num_batches_tracked
                 momentum = 1.0 / float(count) if current().tracer is None else 1.0 / count.to(mean.dtype)
         if self.training and not self.track_running_stats:

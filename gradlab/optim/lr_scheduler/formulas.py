@@ -201,14 +201,23 @@ class CosineAnnealingWarmRestarts(LRScheduler):
             raise ValueError(f"Expected integer T_mult >= 1, but got {T_mult}")
         if not isinstance(eta_min, (float, int)):
             raise TypeError(f"Expected float or int eta_min, but got {eta_min} of type {type(eta_min).__name__}")
-        self.T_0 = self.T_i = T_0
-        self.T_mult, self.eta_min = T_mult, eta_min
-        self.T_cur: float = last_epoch
+        self.T_0, self.T_mult, self.eta_min = T_0, T_mult, eta_min
+        self._place(last_epoch)
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[float]:
         share = (1 + math.cos(math.pi * self.T_cur / self.T_i)) / 2
         return [self.eta_min + (base - self.eta_min) * share for base in self.base_lrs]
+
+    def _place(self, epoch: float) -> None:
+        """Find the period that an epoch lies in, T_i long, and where in it: T_cur."""
+        self.T_i, start = self.T_0, 0.0
+        if self.T_mult == 1:
+            start = epoch // self.T_0 * self.T_0 if epoch > 0 else 0
+        while self.T_mult > 1 and epoch - start >= self.T_i:
+            start += self.T_i
+            self.T_i *= self.T_mult
+        self.T_cur = epoch - start
 
     def step(self, epoch: float | None = None) -> None:
         """Go to the next epoch, or to a given one, which may be a fraction."""
@@ -223,18 +232,9 @@ class CosineAnnealingWarmRestarts(LRScheduler):
         elif epoch < 0:
             raise ValueError(f"Expected non-negative epoch, but got {epoch}")
         else:
-            self.T_i, start = self.T_0, 0.0
-            if self.T_mult == 1:
-                start = epoch // self.T_0 * self.T_0
-            else:
-                while epoch - start >= self.T_i:
-                    start += self.T_i
-                    self.T_i *= self.T_mult
-            self.T_cur = epoch - start
+            self._place(epoch)
         self._step_count += 1
         self.last_epoch = math.floor(epoch)
         for group, value in zip(self.optimizer.param_groups, self.get_lr(), strict=True):
             set_rate(group, value)
         self._last_lr = self._rates()
-
-

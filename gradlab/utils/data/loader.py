@@ -101,6 +101,10 @@ class DataLoader:
         self.sampler = sampler
         self.batch_sampler = None if batch_size is None or self._streaming else BatchSampler(sampler, batch_size, drop_last)
 
+    def __getstate__(self) -> dict[str, Any]:
+        """A copy or a pickle begins an epoch of its own, with workers of its own."""
+        return {**self.__dict__, "_pool": None, "_epoch": None}
+
     def __len__(self) -> int:
         """Number of batches; TypeError where the dataset or the sampler has no length."""
         if self._streaming:
