@@ -110,7 +110,7 @@ def trace(function: Callable[..., Any], *example: Any, dynamic: Mapping[int, Map
         raise
     finally:
         leave(token)
-    return Program(graph, structure, result_structure, tracer.written())
+    return Program(graph, structure, result_structure, tracer.rewritten())
 
 
 def _with(shape: tuple[int, ...], unknown_sizes: Mapping[int, Any]) -> tuple[int, ...]:

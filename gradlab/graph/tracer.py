@@ -168,7 +168,7 @@ class Tracer:
             self._home[new.id] = key
         tensor._array = new
 
-    def written(self) -> list[Any]:
+    def rewritten(self) -> list[Any]:
         """The tensors from before the trace that it has written."""
         return [tensor for tensor, _, _ in self._tensors.values()]
 

@@ -17,8 +17,8 @@ class LBFGS(Optimizer):
     """Limited-memory BFGS. `step` needs a closure that clears the gradients, computes the loss, calls backward and returns the loss.
 
     A step makes up to `max_iter` iterations and `max_eval` evaluations (default 1.25 · max_iter), never more. It ends where no gradient
-    exceeds tolerance_grad, or where the parameters or the loss change by less than tolerance_change. `history_size` pairs of changes approximate
-    the Hessian. line_search_fn: None (the step length is lr) or "strong_wolfe". One parameter group only (ValueError).
+    exceeds tolerance_grad, or where the parameters or the loss change by less than tolerance_change. `history_size` pairs of changes
+    approximate the Hessian. line_search_fn: None (the step length is lr) or "strong_wolfe". One parameter group only (ValueError).
 
     Source: J. Nocedal and S. J. Wright, "Numerical Optimization" (2nd ed. 2006), algorithms 7.4 and 7.5.
     """
