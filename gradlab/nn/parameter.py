@@ -4,23 +4,34 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradlab.autograd.base import LEAF
+from gradlab.autograd.base import LEAF, meta_of
 from gradlab.autograd.mode import current
-from gradlab.dtype import FLOATING
+from gradlab.dtype import FLOATING, get_default_dtype
 from gradlab.tensor import Tensor
-from gradlab.tensor.creation import empty
+from gradlab.tensor.creation import empty, tensor
+
+
+def _take(made: Tensor, data: Any) -> None:
+    """Give a parameter or buffer the memory of a tensor, or values; None is an empty one."""
+    if not isinstance(data, Tensor):
+        data = empty(0) if data is None else tensor(data)
+        data = data if data.is_floating_point() else data.to(dtype=get_default_dtype())
+    made._array, made._edge, made._meta = data._array, None, None
+    if current().inference:
+        meta_of(made).inference = True
 
 
 class Parameter(Tensor):
     """A leaf tensor that a Module counts among its parameters.
 
-    data: a tensor, whose memory is shared, or anything that `Tensor` takes. RuntimeError for integers that shall require grad.
+    data: a tensor, whose memory is shared, or values: those of an array of floats keep their dtype, others get the default one.
+    RuntimeError for a tensor of integers that shall require grad.
     """
 
     __slots__ = ()
 
     def __init__(self, data: Any = None, requires_grad: bool = True) -> None:
-        super().__init__(data)
+        _take(self, data)
         if requires_grad:
             if self._array.dtype not in FLOATING:
                 raise RuntimeError(
@@ -43,7 +54,7 @@ class Buffer(Tensor):
     persistent: bool
 
     def __init__(self, data: Any = None, *, persistent: bool = True) -> None:
-        super().__init__(data)
+        _take(self, data)
         self.persistent = persistent
         declare(self)
 

@@ -72,14 +72,21 @@ def expand_rule(x: Spec, *, shape: tuple[int, ...]) -> Spec:
     return Spec(shape, x.dtype)
 
 
-def _no_write(base: Any, value: Any, shape: tuple[int, ...]) -> Any:
+def expanded(x: Any, *, shape: tuple[int, ...]) -> Any:
+    """NumPy marks whatever it broadcasts as read-only; here that is what repeats an element."""
+    return x.reshape(shape) if x.size == count(shape) else np.broadcast_to(x, shape)
+
+
+def _unexpanded(base: Any, value: Any, shape: tuple[int, ...]) -> Any:
+    if count(shape) == count(base.shape):
+        return value.reshape(base.shape)
     raise RuntimeError(
         "an expanded tensor cannot be written in place: several of its elements are one memory location; clone() it first"
     )
 
 
-expand = Op("expand", expand_rule, params=("shape",), cpu=lambda x, *, shape: np.broadcast_to(x, shape), cuda=Movement(), view=True,
-            exact=True, inverse=_no_write, grad={"x": lambda g, x_spec: g.sum_to_size(x_spec.shape)})  # fmt: skip
+expand = Op("expand", expand_rule, params=("shape",), cpu=expanded, cuda=Movement(), view=True, exact=True,
+            inverse=_unexpanded, grad={"x": lambda g, x_spec: g.sum_to_size(x_spec.shape)})  # fmt: skip
 squeeze = Op("squeeze", lambda x, *, dims: Spec(tuple(s for i, s in enumerate(x.shape) if i not in dims), x.dtype), params=("dims",),
              view=True, exact=True, cuda=Movement(), cpu=lambda x, *, dims: x.squeeze(dims),
              inverse=lambda base, value, dims: value.reshape(base.shape),

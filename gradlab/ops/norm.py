@@ -257,7 +257,7 @@ def second(
         g_dy = g_dy + n * g_dweight
     if g_dbias is not None:
         g_dy = g_dy + g_dbias.reshape(at.parameters)
-    g_weight = None if w is None else (gu * dy).sum(at.others).reshape(weight.shape)
+    g_weight = None if w is None else (gu * dy).sum_to_size(at.parameters).reshape(weight.shape)
     g_r = g_r + (g_n * centred).sum(at.dims, keepdim=True)
     g_x = g_n * r
     g_mean = None if mean is None else -g_x.sum(at.dims, keepdim=True).reshape(mean.shape)

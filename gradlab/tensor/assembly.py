@@ -233,7 +233,7 @@ def dsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
 
 
 def meshgrid(*tensors: Any, indexing: str = "ij") -> tuple[Tensor, ...]:
-    """Coordinate grids of vectors: output k varies along dimension k as the k-th vector. Views that cannot be written.
+    """Coordinate grids of vectors: output k varies along dimension k as the k-th vector. Views, as `expand` makes them.
 
     indexing: "ij" (rows first), or "xy", in which the first two dimensions change places.
 

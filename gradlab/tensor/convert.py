@@ -17,6 +17,7 @@ from gradlab.dtype import BOOL, as_numpy, bfloat16, float16, float32, float64, i
 from gradlab.op import Op
 from gradlab.tensor.alias import only_tensors
 from gradlab.tensor.reading import values_of
+from gradlab.tensor.taking import values_in
 from gradlab.tensor.update import assign
 
 if TYPE_CHECKING:
@@ -327,7 +328,7 @@ class ConvertMethods(Differentiable):
         >>> gl.tensor([1.0]).new_tensor([2, 3])
         tensor([2., 3.])
         """
-        array = np.array(data).astype(self._array.dtype if dtype is None else as_numpy(dtype))
+        array = values_in("new_tensor", data, self._array.dtype if dtype is None else dtype)
         made = moved(created(array), Device(device or self.device))
         return made.requires_grad_() if requires_grad else made
 

@@ -16,6 +16,7 @@ from gradlab.dtype import BOOL, FLOATING, INT64, as_numpy, from_numpy as public_
 from gradlab.tensor.alias import made
 from gradlab.tensor.convert import filled, moved
 from gradlab.tensor.shape import sizes
+from gradlab.tensor.taking import values_in
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -34,20 +35,13 @@ def _placed(array: Any, device: Any, requires_grad: bool) -> Tensor:
     return found.requires_grad_() if requires_grad else found
 
 
-def _plain(data: Any) -> Any:
-    """Nested lists with tensors in them, as NumPy takes them."""
-    if isinstance(data, Differentiable):
-        return data.detach().cpu().numpy()  # type: ignore[attr-defined]
-    if isinstance(data, (list, tuple)) and any(isinstance(x, (list, tuple, Differentiable)) for x in data):
-        return [_plain(x) for x in data]
-    return data
-
-
 def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
-    """A new tensor holding a copy of `data`: a number, nested sequences of equal lengths, a NumPy array or a tensor.
+    """A new tensor holding a copy of `data`: a number, nested sequences of equal lengths, an array, a tensor, or another library's object
+    that NumPy can read (a pandas Series, a buffer).
 
-    dtype: default: that of an array; for Python numbers bool, int64 or the default floating point type.
-    Raises ValueError for sequences of different lengths, TypeError for what is not numbers.
+    dtype: default: that of an array, and what those of a sequence's parts promote to, NumPy's numbers among them; for Python numbers bool,
+    int64 or the default floating point type. A tensor in a sequence counts as one number.
+    Raises ValueError for sequences of different lengths, TypeError for what is not numbers (dates are none).
 
     >>> gl.tensor([[1, 2], [3, 4]])
     tensor([[1, 2],
@@ -55,44 +49,7 @@ def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: b
     """
     if isinstance(data, Differentiable) and data._edge is not None:
         cuts.note("gl.tensor(), which copies,", data)
-    data = _plain(data)
-    try:
-        array = np.array(data)
-    except ValueError as error:
-        raise ValueError(f"tensor: the nested sequences have different lengths ({error})") from None
-    except OverflowError:
-        raise RuntimeError("tensor: an integer does not fit into int64") from None
-    if array.dtype.kind in "OUSMm":
-        raise TypeError(f"tensor: {type(data).__name__} holds values that are not numbers")
-    if array.dtype.kind == "c":
-        raise TypeError("tensor: gradlab has no complex tensors; keep real and imaginary parts apart")
-    if dtype is not None:
-        array = _fitting(array, as_numpy(dtype), data)
-    elif not isinstance(data, (np.ndarray, np.generic)):
-        if array.size == 0 or (array.dtype.kind == "f" and array.dtype.itemsize == 8 and not _has_arrays(data)):
-            array = array.astype(as_numpy(get_default_dtype()))
-        elif array.dtype.kind == "u" and array.dtype.itemsize == 8:
-            raise RuntimeError("tensor: an integer does not fit into int64")
-    else:
-        array = array.astype(public_dtype(array.dtype).dtype, copy=False)
-    return _placed(array, device, requires_grad)
-
-
-def _fitting(array: Any, dtype: np.dtype[Any], data: Any) -> Any:
-    """The array in that dtype. As in PyTorch, Python's integers must fit (into an unsigned dtype a negative number wraps around)."""
-    if dtype.kind in "iu" and array.dtype.kind in "iu" and array.size and not isinstance(data, (np.ndarray, np.generic)):
-        limits = np.iinfo(dtype)
-        low = -int(limits.max) if dtype.kind == "u" else int(limits.min)
-        wrong = next((int(x) for x in (array.min(), array.max()) if not low <= int(x) <= limits.max), None)
-        if wrong is not None:
-            raise RuntimeError(f"tensor: {wrong} does not fit into {dtype.name}, which holds {limits.min} to {limits.max}")
-    return array.astype(dtype)
-
-
-def _has_arrays(data: Any) -> bool:
-    if isinstance(data, (list, tuple)):
-        return any(map(_has_arrays, data))
-    return isinstance(data, np.ndarray)
+    return _placed(values_in("tensor", data, dtype), device, requires_grad)
 
 
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
@@ -103,13 +60,15 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     """
     if isinstance(data, Differentiable):
         return data.to(dtype=dtype, device=device)  # type: ignore[attr-defined]
-    if isinstance(data, np.ndarray) and (dtype is None or as_numpy(dtype) == data.dtype):
+    own = data.dtype if isinstance(data, np.ndarray) else None
+    if own is not None and (own == as_numpy(dtype) if dtype is not None else own.isnative and own.kind != "O"):
         return _placed(from_numpy(data)._array, device, False)
     return tensor(data, dtype=dtype, device=device)
 
 
 def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
-    """A CPU tensor sharing the array's memory. TypeError for what is not a NumPy array or has no gradlab dtype.
+    """A CPU tensor sharing the array's memory. TypeError for what is not a NumPy array or has no gradlab dtype, ValueError for numbers in
+    another byte order than the machine's.
 
     >>> import numpy as np
     >>> gl.from_numpy(np.arange(3))
@@ -117,8 +76,9 @@ def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
     """
     if not isinstance(array, np.ndarray):
         raise TypeError(f"from_numpy: expected a NumPy array, got {type(array).__name__}; use tensor()")
-    dtype = public_dtype(array.dtype).dtype
-    return created(array.view(np.ndarray) if array.dtype == dtype else array.astype(dtype))
+    if public_dtype(array.dtype).dtype != array.dtype:
+        raise ValueError(f"from_numpy: memory in the other byte order ({array.dtype.str}) cannot be shared; use tensor()")
+    return created(array.view(np.ndarray))
 
 
 def _filled(size: tuple[Any, ...], value: float, dtype: Any, device: Any, requires_grad: bool) -> Tensor:
@@ -346,15 +306,28 @@ def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, req
     return _placed(array if array.flags.writeable else array.copy(), "cpu", requires_grad)
 
 
+def _from_buffer(obj: Any, dtype: Any) -> Any:
+    """An object with a buffer, which neither NumPy nor a tensor made, as an array of its memory; other objects as they are."""
+    if isinstance(obj, (Differentiable, np.ndarray, np.generic, list, tuple, bytes)):
+        return obj
+    try:
+        array = np.asarray(memoryview(obj))
+    except TypeError:
+        return obj
+    return array.view(as_numpy(dtype)) if dtype is not None and array.dtype == np.uint8 else array
+
+
 def asarray(obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | None = None, requires_grad: bool = False) -> Tensor:
-    """A tensor of `obj`, sharing its memory where possible (`copy=True` never does).
+    """A tensor of `obj`, sharing its memory where possible (`copy=True` never does): a tensor's, an array's, a buffer's.
+
+    dtype: of bytes (bytearray, mmap) what they are read as; another buffer's and an array's numbers are converted to it.
 
     >>> gl.asarray([1.0, 2.0])
     tensor([1., 2.])
     """
     if copy:
         return tensor(obj, dtype=dtype, device=device, requires_grad=requires_grad)
-    found = as_tensor(obj, dtype=dtype, device=device)
+    found = as_tensor(_from_buffer(obj, dtype), dtype=dtype, device=device)
     return found.requires_grad_() if requires_grad and not found.requires_grad else found
 
 

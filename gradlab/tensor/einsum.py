@@ -202,7 +202,8 @@ def einsum(equation: Any, *operands: Any) -> Tensor:
         b, a = parts.pop(j), parts.pop(i)
         parts.append(_contract(a, b, wanted.union(*(p.labels for p in parts))))
     last = parts[0].summed([x for x in parts[0].labels if x not in wanted])
-    return last.ordered(output)
+    found = last.ordered(output)
+    return found.view(found._array.shape) if found is tensors[0] else found
 
 
 def _check_sizes(parts: list[_Term]) -> None:

@@ -216,7 +216,8 @@ def scatter_reduce(
         ones = start.new_ones(start._array.shape, dtype=INT64)
         hits = ones if include_self else _scatter(ones, index, ones.new_zeros(()), dim=dim)
         hits = _scatter_add(hits, index, ones.new_ones(()), dim=dim).clamp(min=1)
-        found = found / hits.to(found._array.dtype) if found.is_floating_point() else found.div(hits, rounding_mode="floor")
+        own = found._array.dtype
+        found = found / hits.to(own) if found.is_floating_point() else found.div(hits, rounding_mode="floor").to(own)
     return found if input._array.shape else found.reshape(())
 
 

@@ -277,7 +277,7 @@ def lerp(input: Tensor, end: Tensor, weight: Operand, *, out: Any = None) -> Ten
 
 def _scaled(dtype: Any, product: Tensor, value: float) -> Tensor:
     if isinstance(value, float) and dtype not in FLOATING:
-        raise RuntimeError(f"addcmul, addcdiv: value is an integer for tensors of integers, got {value}")
+        value = int(value)  # as PyTorch
     return product if value == 1 else product * value
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current, widened, widest
-from gradlab.dtype import FLOAT32, FLOAT64, FLOATING
+from gradlab.dtype import BOOL, FLOAT32, FLOAT64, FLOATING
 from gradlab.spec import ShapeError, broadcast_shapes, count, normalize_dim
 from gradlab.tensor.alias import either, into, only_tensors
 from gradlab.tensor.linalg import matmul, mm
@@ -198,7 +198,7 @@ def chain_matmul(*matrices: Tensor, out: Any = None) -> Tensor:
         return into("chain_matmul", out, chain_matmul(*matrices))
     if len(matrices) == 1:
         expect_ranks("chain_matmul", (matrices[0], 2))
-        return matrices[0]
+        return matrices[0].clone()
     return multi_dot(matrices)
 
 
@@ -217,7 +217,7 @@ def matrix_power(input: Tensor, n: int, *, out: Any = None) -> Tensor:
     if n < 0:
         return matrix_power(input.inverse(), -n)
     if n == 0:
-        return input.new_ones(shape[-1]).diag().expand(shape).clone()
+        return input.masked_fill(input.new_ones((), dtype=BOOL), 0) + input.new_ones(shape[-1]).diag()  # in the graph, as any other power
     found, square = None, input
     while True:
         if n & 1:

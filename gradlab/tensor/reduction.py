@@ -181,28 +181,28 @@ def _position(row: Any, input: Tensor, dim: int | None, keepdim: bool) -> Tensor
 def all(
     input: Tensor, dim: Dims = None, keepdim: bool = False, *, axis: Any = None, keepdims: bool | None = None, out: Any = None
 ) -> Tensor:  # fmt: skip
-    """Whether every element is nonzero; true of nothing.
+    """Whether every element is nonzero; true of nothing. `dim=()` asks each by itself.
 
     >>> gl.all(gl.tensor([1, 0]))
     tensor(False)
     """
     dim = dim if axis is None else either("all", dim, None, axis)
     keepdim = keepdim if keepdims is None else keepdims
-    result = _all(input, dim=_dims("all", input, dim), keepdim=keepdim)
+    result = input.ne(0) if dim in ((), []) else _all(input, dim=_dims("all", input, dim), keepdim=keepdim)
     return result if out is None else into("all", out, result)
 
 
 def any(
     input: Tensor, dim: Dims = None, keepdim: bool = False, *, axis: Any = None, keepdims: bool | None = None, out: Any = None
 ) -> Tensor:  # fmt: skip
-    """Whether some element is nonzero; false of nothing.
+    """Whether some element is nonzero; false of nothing. `dim=()` asks each by itself.
 
     >>> gl.any(gl.tensor([1, 0]))
     tensor(True)
     """
     dim = dim if axis is None else either("any", dim, None, axis)
     keepdim = keepdim if keepdims is None else keepdims
-    result = _any(input, dim=_dims("any", input, dim), keepdim=keepdim)
+    result = input.ne(0) if dim in ((), []) else _any(input, dim=_dims("any", input, dim), keepdim=keepdim)
     return result if out is None else into("any", out, result)
 
 

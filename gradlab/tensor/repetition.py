@@ -12,7 +12,7 @@ from gradlab.autograd.record import bind, wrap
 from gradlab.spec import broadcast_shapes, count, normalize_dim, whole
 from gradlab.tensor.alias import either
 from gradlab.tensor.convert import moved
-from gradlab.tensor.shape import expand, reshape, sizes
+from gradlab.tensor.shape import copied, expand, reshape, sizes
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -24,6 +24,7 @@ _repeated = bind(ops.layout.repeated)
 
 def repeat(input: Tensor, *repeats: Any) -> Tensor:
     """The tensor repeated along each dimension, as often as `repeats` says; further repeats in front make new dimensions.
+    A copy.
 
     >>> gl.tensor([1, 2]).repeat(2, 2)
     tensor([[1, 2, 1, 2],
@@ -36,7 +37,7 @@ def repeat(input: Tensor, *repeats: Any) -> Tensor:
     own = (1,) * (len(times) - len(shape)) + tuple(shape)
     apart = tuple(s for size in own for s in (1, size))
     spread = tuple(s for r, size in zip(times, own, strict=True) for s in (r, size))
-    return reshape(expand(reshape(input, apart), spread), tuple(r * s for r, s in zip(times, own, strict=True)))
+    return copied(expand(reshape(input, apart), spread), tuple(r * s for r, s in zip(times, own, strict=True)))
 
 
 def tile(input: Tensor, *dims: Any) -> Tensor:
@@ -52,7 +53,7 @@ def tile(input: Tensor, *dims: Any) -> Tensor:
 def repeat_interleave(
     input: Tensor, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None, axis: Any = None
 ) -> Tensor:  # fmt: skip
-    """Each element repeated `repeats` times in a row along `dim` (default: of the flattened tensor).
+    """Each element repeated `repeats` times in a row along `dim` (default: of the flattened tensor). A copy.
 
     repeats: a number, or a vector of integers, one for each element along `dim`. A single tensor argument holds the repeats of 0, 1, 2, ….
 
@@ -83,14 +84,14 @@ def repeat_interleave(
         if repeats < 0:
             raise RuntimeError(f"repeat_interleave: repeats are not negative, got {repeats}")
         wide = expand(input.unsqueeze(dim + 1), (*shape[: dim + 1], whole(repeats), *shape[dim + 1 :]))
-        found = reshape(wide, (*shape[:dim], shape[dim] * whole(repeats), *shape[dim + 1 :]))
+        found = copied(wide, (*shape[:dim], shape[dim] * whole(repeats), *shape[dim + 1 :]))
     if output_size is not None and found._array.shape[dim] != output_size:
         raise RuntimeError(f"repeat_interleave: output_size {output_size} is not the size {found._array.shape[dim]} that repeats give")
     return found
 
 
 def broadcast_to(input: Tensor, size: Any) -> Tensor:
-    """Sizes of 1 repeated, and new dimensions in front, to the shape `size`. A view that cannot be written.
+    """Sizes of 1 repeated, and new dimensions in front, to the shape `size`. A view, as `expand` makes it.
 
     >>> gl.broadcast_to(gl.tensor([1, 2]), (2, 2))
     tensor([[1, 2],
@@ -100,14 +101,14 @@ def broadcast_to(input: Tensor, size: Any) -> Tensor:
 
 
 def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
-    """All tensors broadcast to one shape. Views that cannot be written.
+    """All tensors broadcast to one shape: views, as `expand` makes them, or a tensor itself where it has that shape.
 
     >>> [x.shape for x in gl.broadcast_tensors(gl.ones(2, 1), gl.ones(3))]
     [(2, 3), (2, 3)]
     """
     found = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors
     shape = broadcast_shapes(*(x._array.shape for x in found))
-    return tuple(expand(x, shape) for x in found)
+    return tuple(x if x._array.shape == shape else expand(x, shape) for x in found)
 
 
 class RepetitionMethods(Differentiable):

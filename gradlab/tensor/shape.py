@@ -108,6 +108,11 @@ def reshape(input: Tensor, *size: Any, shape: Any = None) -> Tensor:
     return _view(input if _viewable(input._array, new) else _clone(input), shape=new)
 
 
+def copied(input: Tensor, shape: tuple[int, ...]) -> Tensor:
+    """As `reshape`, but always a copy: what `repeat` and the like give, whose result is nobody's view."""
+    return _view(_clone(input), shape=shape)
+
+
 def flatten(input: Tensor, start_dim: int = 0, end_dim: int = -1) -> Tensor:
     """Dimensions start_dim to end_dim as one.
 
@@ -173,7 +178,8 @@ def t(input: Tensor) -> Tensor:
 
 
 def expand(input: Tensor, *shape: Any) -> Tensor:
-    """Sizes of 1 repeated without a copy; -1 keeps a size; new dimensions come in front. A view that cannot be written.
+    """Sizes of 1 repeated without a copy; -1 keeps a size; new dimensions come in front. A view, which cannot be
+    written where something is repeated.
 
     >>> gl.tensor([1, 2]).expand(2, 2)
     tensor([[1, 2],
@@ -291,7 +297,7 @@ def sum_to_size(input: Tensor, *shape: Any) -> Tensor:
         raise ShapeError(f"sum_to_size: shape {own} is not what {target} broadcasts to")
     dims = (*range(lead), *[lead + i for i, s in enumerate(target) if s == 1 and own[lead + i] != 1])
     if not dims:
-        return input
+        return input if own else input.clone()
     found = input.sum(dims, keepdim=True)
     return _view(found, shape=target) if lead else found
 

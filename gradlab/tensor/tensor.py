@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import operator
 from collections.abc import Iterator
 from typing import Any
 
@@ -14,31 +15,30 @@ from gradlab.autograd.base import LEAF, Differentiable, meta_of
 from gradlab.autograd.hooks import RemovableHandle, add_hook, hooks_of
 from gradlab.autograd.mode import current
 from gradlab.device import Device
-from gradlab.dtype import FLOATING, as_numpy, get_default_dtype
+from gradlab.dtype import FLOATING, get_default_dtype
 from gradlab.op import Op
+from gradlab.tensor.creation import as_tensor, empty, tensor
 from gradlab.tensor.families import Families
 from gradlab.tensor.printing import describe
 
 
 class Tensor(Families):
-    """A multi-dimensional array of one dtype that records what is computed from it. Made by `gradlab.tensor` and its relatives."""
+    """A multi-dimensional array of one dtype that records what is computed from it. Made by `gradlab.tensor` and its relatives.
+
+    Called itself it is PyTorch's oldest way to make one: `Tensor(2, 3)` has that shape and values that do not matter (here zeros),
+    `Tensor([1, 2])` holds those values, both in the default dtype, `Tensor()` is empty, and `Tensor(tensor)` is an alias, graph and all.
+    What holds values is a list, a tuple, an array (whose memory is shared if the dtype is its own), or anything else that `gradlab.tensor`
+    takes. TypeError for a number that is no size: use gl.tensor(number).
+    """
 
     __slots__ = ()
     __array_priority__ = 1000
 
-    def __init__(self, data: Any = None, requires_grad: bool = False) -> None:
-        if isinstance(data, Differentiable):
-            array = data._array
-        elif data is None:
-            array = np.empty((0,), as_numpy(get_default_dtype()))
-        else:
-            array = np.array(data)
-            array = array if array.dtype in FLOATING else array.astype(as_numpy(get_default_dtype()))
-        self._array = array
-        self._edge = LEAF if requires_grad else None
-        self._meta = None
-        if current().inference:
-            meta_of(self).inference = True
+    def __init__(self, *data: Any, device: Any = None, requires_grad: bool = False) -> None:
+        made = _constructed(data, device)
+        self._array, self._edge, self._meta = made._array, made._edge, made._meta
+        if requires_grad:
+            self.requires_grad_()
 
     def __apply__(self, op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
         return record.bind(op)(*args, **params)
@@ -366,6 +366,31 @@ def _rebuild(kind: type[Tensor], array: Any, requires_grad: bool, device: str = 
         array = dispatch.backend_for(place).from_numpy(array, place)
     made._array, made._edge, made._meta = array, LEAF if requires_grad else None, None
     return made
+
+
+def _is_size(value: Any) -> bool:
+    try:
+        operator.index(value)
+    except TypeError:
+        return False
+    return not isinstance(value, bool)
+
+
+def _constructed(data: tuple[Any, ...], device: Any) -> Any:
+    """The tensor that `Tensor(*data)` means."""
+    only = data[0] if len(data) == 1 else None
+    if isinstance(only, Differentiable):
+        found: Any = only.view(only._array.shape)  # type: ignore[attr-defined]
+        return found if device is None else found.to(device=device)
+    if len(data) != 1 or _is_size(only):
+        if not all(map(_is_size, data)):
+            raise TypeError(f"Tensor: sizes are integers, not {data}; for values give one list or array")
+        return empty(data or (0,), device=device)
+    if only is None or isinstance(only, (bool, float, str, bytes, np.generic)):
+        raise TypeError(f"Tensor: {only!r} is neither a size nor a sequence of values; use gl.tensor({only!r})")
+    if isinstance(only, np.ndarray) and only.dtype == get_default_dtype().dtype:
+        return as_tensor(only, device=device)
+    return tensor(only, dtype=get_default_dtype(), device=device)
 
 
 record.adopt(Tensor)

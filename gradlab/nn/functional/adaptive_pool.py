@@ -40,11 +40,11 @@ def _adaptive_avg(rank: int, input: Tensor, output_size: Any) -> Tensor:
     x, added = batched(name, input, rank)
     sizes = x._array.shape[2:]
     wanted = _output_size(name, output_size, sizes)
-    if 0 in x._array.shape[1:]:
+    if 0 in sizes:
         raise ShapeError(f"{name}: the input of shape {input._array.shape} has no elements to average")
     if 0 in wanted:
         found = x.new_zeros((*x._array.shape[:2], *wanted))
-    elif all(s % w == 0 for s, w in zip(sizes, wanted, strict=True)):
+    elif x._array.shape[1] and all(s % w == 0 for s, w in zip(sizes, wanted, strict=True)):
         kernel = tuple(s // w for s, w in zip(sizes, wanted, strict=True))
         found = average(rank, x, kernel, kernel, 0, False, True, None)
     else:
@@ -52,6 +52,7 @@ def _adaptive_avg(rank: int, input: Tensor, output_size: Any) -> Tensor:
         for dim, (size, want) in enumerate(zip(sizes, wanted, strict=True), 2):
             if size != want:
                 found = _resample(found, dim=dim, table=("area", size, want))
+        found = found.clone() if found is x else found
     return found.squeeze(0) if added else found
 
 

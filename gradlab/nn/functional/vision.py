@@ -10,6 +10,7 @@ from gradlab import ops
 from gradlab.autograd.record import bind
 from gradlab.nn.functional.conv import Numbers, expect_tensors, spread
 from gradlab.spec import ShapeError, whole
+from gradlab.tensor.shape import copied
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -69,7 +70,7 @@ def pad(input: Tensor, pad: Sequence[int], mode: str = "constant", value: float 
     for dim, (low, high) in enumerate(pairs, first):
         if low or high:
             found = _resample(found, dim=dim, table=(mode, shape[dim], _bordered(mode, shape, dim, low, high), low))
-    return found
+    return found.clone() if found is input else found
 
 
 def _bordered(mode: str, shape: tuple[int, ...], dim: int, low: int, high: int) -> int:
@@ -221,7 +222,7 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     *lead, channels, height, width = shape
     n = len(lead)
     parts = input.reshape(*lead, channels // (r * r), r, r, height, width)
-    return parts.permute(*range(n + 1), n + 3, n + 1, n + 4, n + 2).reshape(*lead, channels // (r * r), height * r, width * r)
+    return copied(parts.permute(*range(n + 1), n + 3, n + 1, n + 4, n + 2), (*lead, channels // (r * r), height * r, width * r))
 
 
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
@@ -236,7 +237,7 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     *lead, channels, height, width = shape
     n = len(lead)
     parts = input.reshape(*lead, channels, height // r, r, width // r, r)
-    return parts.permute(*range(n + 1), n + 2, n + 4, n + 1, n + 3).reshape(*lead, channels * r * r, height // r, width // r)
+    return copied(parts.permute(*range(n + 1), n + 2, n + 4, n + 1, n + 3), (*lead, channels * r * r, height // r, width // r))
 
 
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
@@ -248,7 +249,7 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     shape = input._array.shape
     if len(shape) < 3 or groups < 1 or shape[1] % groups:
         raise RuntimeError(f"channel_shuffle: expected (N, C, *sizes) with a multiple of groups={groups} channels, got shape {shape}")
-    return input.reshape(shape[0], groups, shape[1] // groups, *shape[2:]).transpose(1, 2).reshape(shape)
+    return copied(input.reshape(shape[0], groups, shape[1] // groups, *shape[2:]).transpose(1, 2), shape)
 
 
 # ---------------------------------------------------------------- im2col

@@ -1,0 +1,130 @@
+"""What a tensor can be made of: numbers, sequences of them, arrays, and other libraries' objects, as one NumPy array."""
+
+from __future__ import annotations
+
+import functools
+import numbers
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+
+from gradlab.autograd.base import Differentiable
+from gradlab.dtype import BOOL, INT64, as_numpy, from_numpy as public_dtype, get_default_dtype, promote
+
+_PYTHON = frozenset((bool, int, float))
+
+
+def values_in(name: str, data: Any, dtype: Any = None) -> Any:
+    """A new NumPy array of what `data` holds, of `dtype` or else of the dtype that PyTorch gives it.
+
+    data: a number; an array, or an object that becomes one by `__array__`, `__array_interface__`, `__dlpack__` or the buffer protocol; a
+    sequence of such things of one shape, of whose dtypes the result's is promoted. Python numbers, buffers' as well, are bool, int64 or
+    the default floating point type. An array of objects is a sequence of them.
+
+    Raises TypeError for what is not a real number, ValueError for sequences of different lengths, RuntimeError for integers that do not
+    fit.
+    """
+    array, found = _taken(name, data)
+    single = isinstance(data, (np.ndarray, np.generic))
+    if dtype is not None:
+        wanted = as_numpy(dtype)
+        return array.astype(wanted, copy=False) if single or wanted.kind not in "iu" else _fitting(name, array, wanted)
+    dtypes = [public_dtype(d).dtype for d in found]
+    target = functools.reduce(promote, dtypes) if dtypes else as_numpy(get_default_dtype())
+    if target == INT64 and array.dtype != INT64 and not single:
+        _fitting(name, array, INT64)
+    return array.astype(target, copy=False)
+
+
+def _python(kind: type) -> Any:
+    return BOOL if kind is bool else INT64 if kind is int else as_numpy(get_default_dtype())
+
+
+def _taken(name: str, data: Any) -> tuple[Any, set[Any]]:
+    """A new array of what `data` holds, and the dtypes of its parts: of Python numbers what they become, of nothing none."""
+    kind = type(data)
+    if kind in _PYTHON:
+        return np.array(data), {_python(kind)}
+    if isinstance(data, (list, tuple)):
+        return _listed(name, data)
+    if isinstance(data, Differentiable):
+        array = data.detach().cpu().numpy()  # type: ignore[attr-defined]
+        return array.copy(), {array.dtype}
+    if isinstance(data, (np.ndarray, np.generic)) or hasattr(data, "__array__") or hasattr(data, "__array_interface__"):
+        return _checked(name, data, np.array(data))
+    if hasattr(data, "__dlpack__"):
+        return _checked(name, data, np.array(np.from_dlpack(data)))
+    if isinstance(data, numbers.Integral):
+        return np.array(int(data)), {INT64}
+    if isinstance(data, (numbers.Real, Decimal)):
+        return np.array(float(data)), {_python(float)}
+    if not isinstance(data, (str, bytes)) and hasattr(data, "__len__") and hasattr(data, "__getitem__") and not hasattr(data, "keys"):
+        try:
+            array = np.array(memoryview(data))
+        except TypeError:
+            return _listed(name, [data[i] for i in range(len(data))])
+        number = {"b": bool, "i": int, "u": int, "f": float}.get(array.dtype.kind)
+        return _checked(name, data, array if number is None else array.astype(_python(number)))
+    raise _no_numbers(name, data)
+
+
+def _no_numbers(name: str, data: Any) -> TypeError:
+    if isinstance(data, numbers.Complex):
+        return TypeError(f"{name}: gradlab has no complex tensors; keep real and imaginary parts apart")
+    hint = ": it is on a GPU; copy it to the host first" if hasattr(data, "__cuda_array_interface__") else ""
+    return TypeError(f"{name}: {type(data).__name__} holds values that are not numbers{hint}")
+
+
+def _checked(name: str, data: Any, array: Any) -> tuple[Any, set[Any]]:
+    kind = array.dtype.kind
+    if kind == "O":
+        return _listed(name, array.tolist()) if array.ndim else _taken(name, array.item())
+    if kind == "c":
+        raise _no_numbers(name, 1j)
+    if kind in "Mm":
+        raise TypeError(f"{name}: {type(data).__name__} holds dates or times ({array.dtype}); say which numbers you mean: .astype('int64')")
+    if kind in "US" or array.dtype.names:
+        raise _no_numbers(name, data)
+    return array, {array.dtype}
+
+
+def _listed(name: str, data: Any) -> tuple[Any, set[Any]]:
+    found: set[Any] = set()
+    plain = _leaves(name, data, found)
+    try:
+        return np.array(plain), found
+    except ValueError as error:
+        raise ValueError(f"{name}: the nested sequences have different lengths ({error})") from None
+
+
+def _leaves(name: str, data: Any, found: set[Any]) -> Any:
+    """Nested lists as NumPy takes them; the dtypes of what is in them go to `found`."""
+    kinds = set(map(type, data))
+    if kinds <= _PYTHON:
+        found.update(map(_python, kinds))
+        return data
+    return [_leaf(name, x, found) for x in data]
+
+
+def _leaf(name: str, x: Any, found: set[Any]) -> Any:
+    if isinstance(x, (list, tuple)):
+        return _leaves(name, x, found)
+    if isinstance(x, Differentiable):
+        if x.numel() != 1:  # type: ignore[attr-defined]
+            raise ValueError(f"{name}: a tensor in a sequence is one number, not of shape {x._array.shape}; use gl.stack or gl.cat")
+        x = x.reshape(())  # type: ignore[attr-defined]
+    array, dtypes = _taken(name, x)
+    found |= dtypes
+    return x if type(x) in _PYTHON else array.astype(np.float32) if array.dtype.kind == "V" else array
+
+
+def _fitting(name: str, array: Any, dtype: np.dtype[Any]) -> Any:
+    """The array in that dtype. As in PyTorch, Python's integers must fit (into an unsigned dtype a negative number wraps around)."""
+    if array.dtype.kind in "iuO" and array.size:
+        limits = np.iinfo(dtype)
+        low = -int(limits.max) if dtype.kind == "u" else int(limits.min)
+        wrong = next((int(x) for x in (array.min(), array.max()) if not low <= int(x) <= limits.max), None)
+        if wrong is not None:
+            raise RuntimeError(f"{name}: {wrong} does not fit into {dtype.name}, which holds {limits.min} to {limits.max}")
+    return array.astype(dtype, copy=False)
