@@ -243,6 +243,7 @@ def whose(engine, own):
     ]  # fmt: skip
 
 
+@pytest.mark.filterwarnings("ignore:Creating a tensor from a list")
 @pytest.mark.parametrize("engine", [gl, TORCH] if TORCH else [gl], ids=lambda e: e.__name__)
 def test_whose_memory(engine):
     """`tensor` always copies; the others share what nothing has to change in, as PyTorch's do."""
