@@ -15,6 +15,7 @@ import numpy as np
 
 from gradlab import dispatch
 from gradlab.dtype import wide
+from gradlab.quiet import quieted
 from gradlab.spec import DimensionError, ShapeError, Spec, broadcast_bool
 
 Formula = Callable[..., Any]
@@ -84,6 +85,7 @@ class Op:
     scratch   Specs of the work space that the CUDA kernel needs, from the same arguments as `rule`.
     autocast  what autocast does with the inputs: "lower", "float32" and others (see gradlab/amp/autocast_mode.py).
     batch     the vmap rule.
+    foreign   True where `cpu` calls code of users', which runs in their own context (gradlab/quiet.py).
     varying   parameters that have another value in each call, and that kernels take as they are: nothing is kept for each of their values.
     roundings how many steps of a gradient round their results, at most; read from the formulas unless it is given (autograd/rounding.py).
     """
@@ -107,6 +109,7 @@ class Op:
         scratch: Callable[..., Any] | None = None,
         autocast: str | None = None,
         batch: Callable[..., Any] | None = None,
+        foreign: bool = False,
         varying: tuple[str, ...] = (),
         roundings: int | None = None,
     ) -> None:
@@ -114,7 +117,8 @@ class Op:
         self.params, self.outputs = params, outputs
         self.promote, self.exact, self.view, self.inverse = promote, exact, view, inverse
         self.dynamic, self.instead, self.scratch = dynamic, instead, scratch
-        self.autocast, self.batch, self.varying, self.roundings = autocast, batch, varying, roundings
+        self.autocast, self.batch, self.foreign, self.varying, self.roundings = autocast, batch, foreign, varying, roundings
+        self.quietly = quieted(cpu, foreign)  # `cpu` without NumPy's warnings
         self.fixed = tuple([name for name in params if name not in varying])  # what is kept for a call depends on these
         self.inputs, self.variadic, _ = positional(rule)
         self.steps = tuple(

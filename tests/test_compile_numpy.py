@@ -45,16 +45,15 @@ def same(function, tensors, tolerance=1e-6):
     return executable
 
 
-def test_text_names_objects_once_and_mutes_arithmetic():
+def test_text_names_objects_once():
     writing = Writing("test")
     array = np.zeros(2, "f")
     assert writing.name(array) == writing.name(array) != writing.name(np.zeros(2, "f"))
-    one = np.ones(2, "f")
-    lines = [writing.call(np.divide, [writing.name(one), writing.name(array), "a"]), writing.call(np.sqrt, ["a", "a"])]
+    lines = [writing.call(np.cos, [writing.name(array), "a"]), writing.call(np.negative, ["a", "a"])]
     run = writing.function(["a"], lines)
     out = np.empty(2, "f")
     run(out)
-    assert np.isinf(out).all()
+    assert out.tolist() == [-1, -1]
     assert writing.function([], [])() is None
 
 

@@ -26,15 +26,16 @@ STEPS = {
 MASK = gl.eye(4) > 0
 
 # For one operation: calls of Python functions and calls of built-in functions, in a forward without graph, in one with graph, in backward.
+# One of the built-in calls enters the context in which NumPy is quiet (gradlab/quiet.py): 30 ns.
 CALLS = {
     "mul": ((2, 3), (3, 5), (9, 14)),
     "mul by a number": ((4, 5), (5, 7), (6, 7)),
     "add": ((2, 3), (3, 5), (7, 7)),
-    "tanh": ((2, 3), (2, 5), (6, 7)),
+    "tanh": ((2, 3), (2, 5), (5, 8)),
     "matmul": ((2, 8), (3, 10), (15, 34)),
-    "linear": ((3, 19), (6, 27), (22, 34)),
-    "where": ((6, 22), (10, 30), (56, 85)),
-    "softmax": ((5, 11), (6, 13), (10, 25)),
+    "linear": ((3, 20), (6, 28), (22, 34)),
+    "where": ((6, 23), (10, 31), (59, 91)),
+    "softmax": ((5, 12), (6, 14), (10, 25)),
     "reshape": ((8, 6), (9, 9), (13, 9)),
 }
 

@@ -8,8 +8,6 @@ import pytest
 import gradlab as gl
 from gradlab import autograd
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*encountered in:RuntimeWarning")  # as gradlab does; pytest resets it
-
 
 def leaf(values):
     return gl.tensor(values, dtype=gl.float64, requires_grad=True)

@@ -19,6 +19,7 @@ from gradlab.autograd.mode import current, enter, leave
 from gradlab.autograd.node import edge_to
 from gradlab.autograd.record import refresh
 from gradlab.autograd.walk import Goals, Target, Walk, reachable as reachable, run_hooks, walk_now
+from gradlab.quiet import quietly
 
 
 def _roots(outputs: Sequence[Any], gradients: Sequence[Any] | None, what: str) -> list[tuple[Target, Any]]:
@@ -129,7 +130,7 @@ def store(leaf: Any, leaves: dict[Any, Any], create_graph: bool) -> None:
         elif create_graph or mode.tracer is not None or type(old._array) is not np.ndarray or not old._array.flags.writeable:
             leaf._grad = old + gradient
         else:
-            np.add(old._array, gradient._array, old._array)
+            quietly(np.add, old._array, gradient._array, old._array)
             version = version_of(old)
             inplace.written(version)
             version.added += 1

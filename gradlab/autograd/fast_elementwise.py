@@ -20,11 +20,13 @@ from gradlab.autograd.mode import Mode, current
 from gradlab.autograd.node import Node, next_sequence
 from gradlab.dtype import FLOAT32, FLOAT64
 from gradlab.op import Op
+from gradlab.quiet import quietly, run
 from gradlab.spec import ShapeError, Spec, broadcast_bool, broadcast_shapes, same_bool
 
 Tensor: Any = Differentiable  # the concrete class, handed over by `record.adopt`
 new = object.__new__
 getframe = sys._getframe
+dot = ndarray.dot
 _scalars: dict[tuple[Any, float], Any] = {}
 
 
@@ -35,7 +37,7 @@ def _scalar(value: float, dtype: Any) -> Any:
     if found is None or value == 0:  # 0.0 and -0.0 share a key
         if len(_scalars) > 1024:
             _scalars.clear()
-        found = _scalars[key] = np.array(value, dtype)
+        found = _scalars[key] = quietly(np.array, value, dtype)
     return found
 
 
@@ -59,13 +61,16 @@ def unary(op: Op, node: type[Node], depth: int = 2) -> Callable[..., Any]:
             return apply(op, (x,), {})
         if x._meta is not None:
             refresh(x)
-        if is_ufunc:
-            out = cpu(array)
-            if type(out) is not ndarray or not out.flags.c_contiguous:
-                out = row_major(out)
-        else:
-            out = empty(array.shape, result or dtype)
-            cpu(array, out)
+        try:
+            if is_ufunc:
+                out = run(cpu, array)
+                if type(out) is not ndarray or not out.flags.c_contiguous:
+                    out = row_major(out)
+            else:
+                out = empty(array.shape, result or dtype)
+                run(cpu, array, out)
+        except RuntimeError:  # another thread is in there
+            return apply(op, (x,), {})
         t = new(Tensor)
         t._array = out
         t._meta = None
@@ -113,19 +118,21 @@ def binary(op: Op, node: type[Node], depth: int = 2) -> Callable[..., Any]:
             refresh(a)
         if b._meta is not None:
             refresh(b)
-        if is_ufunc:
-            try:
-                out = cpu(x, y)
-            except ValueError:
-                raise misfit(x, y) from None
-            if type(out) is not ndarray or not out.flags.c_contiguous:
-                out = row_major(out)
-        else:
-            shape = x.shape
-            if y.shape != shape:
-                shape = joint_shape(x, y)
-            out = empty(shape, result or dtype)
-            cpu(x, y, out)
+        try:
+            if is_ufunc:
+                out = run(cpu, x, y)
+                if type(out) is not ndarray or not out.flags.c_contiguous:
+                    out = row_major(out)
+            else:
+                shape = x.shape
+                if y.shape != shape:
+                    shape = joint_shape(x, y)
+                out = empty(shape, result or dtype)
+                run(cpu, x, y, out)
+        except ValueError:
+            raise misfit(x, y) from None
+        except RuntimeError:
+            return apply(op, (a, b), {})
         t = new(Tensor)
         t._array = out
         t._meta = None
@@ -178,16 +185,17 @@ def binary(op: Op, node: type[Node], depth: int = 2) -> Callable[..., Any]:
             number = _scalar(value, dtype)
         except OverflowError:
             return apply(op, (a, b), {})
-        if is_ufunc:
-            out = cpu(number, x) if left else cpu(x, number)
-            if type(out) is not ndarray or not out.flags.c_contiguous:
-                out = row_major(out)
-        else:
-            out = empty(x.shape, result or dtype)
-            if left:
-                cpu(number, x, out)
+        first, second = (number, x) if left else (x, number)
+        try:
+            if is_ufunc:
+                out = run(cpu, first, second)
+                if type(out) is not ndarray or not out.flags.c_contiguous:
+                    out = row_major(out)
             else:
-                cpu(x, number, out)
+                out = empty(x.shape, result or dtype)
+                run(cpu, first, second, out)
+        except RuntimeError:
+            return apply(op, (a, b), {})
         t = new(Tensor)
         t._array = out
         t._meta = None
@@ -234,7 +242,10 @@ def matrix_product(op: Op, node: type[Node], batched: Callable[..., Any], depth:
             refresh(a)
         if b._meta is not None:
             refresh(b)
-        out = x.dot(y)  # the method: numpy.dot goes through NumPy's Python dispatcher, 1 µs more
+        try:
+            out = run(dot, x, y)  # the method: numpy.dot goes through NumPy's Python dispatcher, 1 µs more
+        except RuntimeError:
+            return batched(a, b)
         t = new(Tensor)
         t._array = out
         t._meta = None

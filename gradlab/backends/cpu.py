@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import numpy as np
@@ -11,10 +10,8 @@ from gradlab import dispatch
 from gradlab.device import CPU, Device
 from gradlab.dtype import FLOAT32, HALF
 from gradlab.op import Op
+from gradlab.quiet import quietly
 from gradlab.spec import Spec
-
-# IEEE arithmetic is quiet in gradlab as in PyTorch: 1/0 is inf. NumPy would warn, on behalf of the calling module; only those are muted.
-warnings.filterwarnings("ignore", r".*encountered in", RuntimeWarning, r"gradlab(\.|$)")
 
 
 def immediate(value: float, dtype: np.dtype[Any]) -> Any:
@@ -28,7 +25,7 @@ def immediate(value: float, dtype: np.dtype[Any]) -> Any:
         if kind == "i" and value >> (bits - 1):
             value -= 1 << bits
         return dtype.type(value)
-    return np.asarray(value, np.float64).astype(dtype)[()]
+    return quietly(np.asarray(value, np.float64).astype, dtype)[()]
 
 
 def number_spec(value: float, arrays: list[Any]) -> Spec:
@@ -59,7 +56,7 @@ class CpuBackend:
         specs = input_specs(arrays)
         if op.dynamic:
             op.infer(*specs, **params)
-            return op.cpu(*arrays, **params)
+            return op.quietly(*arrays, **params)
         found = op.infer(*specs, **params)
         outs = (found,) if isinstance(found, Spec) else tuple(found)
         for i, array in enumerate(arrays):
@@ -71,7 +68,7 @@ class CpuBackend:
             return self._run_half(op, arrays, outs, params)
         made = [np.empty(s.shape, s.dtype) for s in outs]
         try:
-            op.cpu(*arrays, *made, **params)
+            op.quietly(*arrays, *made, **params)
         except TypeError as error:
             if type(error) is TypeError:
                 raise
@@ -82,8 +79,8 @@ class CpuBackend:
     def _run_half(self, op: Op, arrays: list[Any], outs: tuple[Spec, ...], params: dict[str, Any]) -> Any:
         wide = [a.astype(FLOAT32) if a is not None and a.dtype in HALF else a for a in arrays]
         made = [np.empty(s.shape, FLOAT32 if s.dtype in HALF else s.dtype) for s in outs]
-        op.cpu(*wide, *made, **params)
-        cast = [m.astype(s.dtype) if m.dtype != s.dtype else m for m, s in zip(made, outs, strict=True)]
+        op.quietly(*wide, *made, **params)
+        cast = [quietly(m.astype, s.dtype) if m.dtype != s.dtype else m for m, s in zip(made, outs, strict=True)]
         return cast[0] if len(cast) == 1 else tuple(cast)
 
     def device_of(self, array: Any) -> Device:

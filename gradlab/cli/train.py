@@ -10,8 +10,6 @@ import sys
 import time
 from pathlib import Path
 
-import numpy as np
-
 from gradlab._version import __version__
 from gradlab.cli.arguments import Parser, positive_integer, positive_number, seed
 from gradlab.cli.checkpoint import checkpoint_of, read_checkpoint, restore
@@ -117,8 +115,7 @@ def train(trainer: Trainer, folder: RunFolder) -> int:
         print(f"resuming after epoch {progress.epoch}, batch {progress.batch} of {len(trainer.loader)}")
     begin = time.perf_counter()
     try:
-        # A loss that is no number is looked for and explained below; NumPy's warning would only come in between.
-        with interruption() as request, np.errstate(all="ignore"):
+        with interruption() as request:
             while not trainer.finished and not request.requested():
                 if trainer.run_epoch(request.requested):
                     print(line(trainer.history[-1], config), flush=True)

@@ -24,6 +24,7 @@ from gradlab.graph.native.widening import widened
 from gradlab.graph.shares import Alone, asks_for_threads, may_be_shared, run_shared, runs_in_blocks, shared
 from gradlab.graph.updating import Updates, grouped, is_update, update_of
 from gradlab.graph.writing import Writing
+from gradlab.quiet import quieted
 
 
 class NumpyExecutable:
@@ -56,7 +57,8 @@ class NumpyExecutable:
         self._lock = threading.Lock()
         self._threads = any(map(asks_for_threads, line.calls))
         self._writing = Writing("line")
-        self._run = self._written([u for u in arranged.units if not u.loop or any(c.outputs[0].id in self._slots for c in u.calls)])
+        run = self._written([u for u in arranged.units if not u.loop or any(c.outputs[0].id in self._slots for c in u.calls)])
+        self._run = quieted(run, any(c.op.foreign for c in line.calls))
         self._copies = [(self._slots[n], self._places[n].base == ARENA, target) for n, target in arranged.copies]
         self._targets = [(None if target.base < FIRST + dynamic else target.array(bases[target.base])) for _, _, target in self._copies]
 

@@ -272,6 +272,7 @@ def _workers(wanted: int) -> SimpleQueue[Any]:
 
 
 def _serve(tasks: SimpleQueue[Any]) -> None:
+    np.seterr(all="ignore")  # of this thread alone
     while True:
         _take(*tasks.get())
 

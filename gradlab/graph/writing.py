@@ -10,7 +10,6 @@ class Writing:
     """Functions that are written line by line. Objects that the lines use have a name for each object."""
 
     def __init__(self, title: str) -> None:
-        # The module's name is one of gradlab's: NumPy's warnings about IEEE arithmetic are muted there.
         self.names: dict[str, Any] = {"__name__": f"gradlab.graph.writing.{title}"}
         self._by_id: dict[int, str] = {}
 

@@ -135,7 +135,7 @@ def custom_op(
         try:
             row = Op(
                 label, rule, cpu=_cpu(name, reference, signature, results), cuda=description, params=tuple(signature.params),
-                outputs=results, grad=_grad(name, grad, signature), promote=promote,
+                outputs=results, grad=_grad(name, grad, signature), promote=promote, foreign=True,
             )  # fmt: skip
         except (ValueError, TypeError) as error:
             raise type(error)(f"custom_op {name}: {str(error).removeprefix(f'row {label}: ')}") from None
@@ -181,16 +181,14 @@ def _grad(name: str, grad: Any, signature: Signature) -> dict[Any, Callable[...,
 
 
 def _cpu(name: str, reference: Callable[..., Any], signature: Signature, outputs: tuple[str, ...]) -> Callable[..., Any]:
-    """The row's CPU function. Arithmetic is quiet in it, as in gradlab's own."""
+    """The row's CPU function."""
     inputs = len(signature.inputs)
 
     def write(*arrays: Any, **params: Any) -> None:
-        with np.errstate(all="ignore"):
-            reference(*arrays, **params)
+        reference(*arrays, **params)
 
     def compute(*arrays: Any, **params: Any) -> None:
-        with np.errstate(all="ignore"):
-            found = reference(*arrays[:inputs], **params)
+        found = reference(*arrays[:inputs], **params)
         targets = arrays[inputs:]
         results = found if isinstance(found, tuple) else (found,)
         if len(results) != len(targets):

@@ -121,15 +121,14 @@ def shares(a: Any, x: Any) -> tuple[Any, Any]:
             found = np.clip(method(a[where], x[where]), 0, 1)
             target[where], other[where] = found, 1 - found
 
-    with np.errstate(over="ignore", under="ignore", invalid="ignore", divide="ignore"):
-        low = inner & (a < LARGE)
-        powers = low & (a < 1) & (x < 1)
-        put(low & (x < a + 1), by_series, lower, upper)
-        put(low & (x >= a + 1), by_fraction, upper, lower)
-        if powers.any():
-            upper[powers] = by_powers(a[powers], x[powers])
-        put(inner & (a >= LARGE) & (x > a), by_quadrature, upper, lower)
-        put(inner & (a >= LARGE) & (x <= a), by_quadrature, lower, upper)
+    low = inner & (a < LARGE)
+    powers = low & (a < 1) & (x < 1)
+    put(low & (x < a + 1), by_series, lower, upper)
+    put(low & (x >= a + 1), by_fraction, upper, lower)
+    if powers.any():
+        upper[powers] = by_powers(a[powers], x[powers])
+    put(inner & (a >= LARGE) & (x > a), by_quadrature, upper, lower)
+    put(inner & (a >= LARGE) & (x <= a), by_quadrature, lower, upper)
     none = ((x == 0) & (a > 0)) | (np.isposinf(a) & (x >= 0) & np.isfinite(x))
     whole = (np.isposinf(x) & (a >= 0) & np.isfinite(a)) | ((a == 0) & (x > 0))
     lower[none], upper[none] = 0, 1

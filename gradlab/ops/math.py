@@ -79,10 +79,10 @@ hypot = Op("hypot", broadcast, cpu=np.hypot, cuda=Elementwise("hypot(a, b)"), pr
                  "b": lambda g, b, y: g * (b / y.masked_fill(y == 0, 1))})  # fmt: skip
 fmod = Op("fmod", broadcast, cpu=np.fmod, cuda=Elementwise("fmod(a, b)"), promote="same",
           grad={"a": lambda g: g, "b": lambda g, a, b: -g * (a / b).trunc()})  # fmt: skip
-remainder = Op("remainder", broadcast, cpu=np.remainder, cuda=Elementwise("remainder(a, b)"), promote="same",
-               grad={"a": lambda g: g, "b": lambda g, a, b: -g * a.floor_divide(b)})  # fmt: skip
 floor_divide = Op("floor_divide", broadcast, cpu=np.floor_divide, cuda=Elementwise("floor_divide(a, b)"), promote="same",
                   grad={"a": lambda g: g.zeros_like(), "b": lambda g: g.zeros_like()})  # fmt: skip
+remainder = Op("remainder", broadcast, cpu=np.remainder, cuda=Elementwise("remainder(a, b)"), promote="same",
+               grad={"a": lambda g: g, "b": lambda g, a, b: -g * floor_divide(a, b)})  # fmt: skip
 copysign = Op("copysign", broadcast, cpu=np.copysign, cuda=Elementwise("copysign(a, b)"), promote="float",
               grad={"a": lambda g, a, y: g * (y.sign() * a.sign()), "b": lambda g: g.zeros_like()})  # fmt: skip
 fmax = Op("fmax", broadcast, cpu=np.fmax, cuda=Elementwise("fmax(a, b)"), promote="same",
@@ -111,8 +111,13 @@ def xlogy_cpu(a: Any, b: Any, y: Any) -> None:
     np.copyto(y, 0, where=(a == 0) & ~np.isnan(b))
 
 
+def as_tensor(b: Any, like: Any) -> Any:
+    """In a formula: an input whose methods are wanted, where the call had a number."""
+    return like.new_full((), b) if isinstance(b, (int, float)) else b
+
+
 xlogy = Op("xlogy", broadcast, cpu=xlogy_cpu, cuda=Elementwise("where(a == T(0) && !isnan(b), T(0), a * log(b))"), promote="float",
-           grad={"a": lambda g, a, b: g * b.log().masked_fill((a == 0) & (b <= 0), 0),
+           grad={"a": lambda g, a, b: g * as_tensor(b, g).log().masked_fill((a == 0) & (b <= 0), 0),
                  "b": lambda g, a, b: g * (a / b.masked_fill((a == 0) & (b == 0), 1))})  # fmt: skip
 
 

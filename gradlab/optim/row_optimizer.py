@@ -114,7 +114,7 @@ class RowOptimizer(Optimizer):
                     inputs.append(buffer._array)
                     written.append(buffer)
                 outputs.append(buffer._array)
-            row.cpu(*inputs, h._array, *outputs, **params)
+            row.quietly(*inputs, h._array, *outputs, **params)
             return
         skip = self.found_inf
         if skip is not None and any(b is None for b in buffers) and skip.item():

@@ -15,6 +15,7 @@ from gradlab.batched import Batched
 from gradlab.device import Device
 from gradlab.dtype import BOOL, as_numpy, bfloat16, float16, float32, float64, int8, int16, int32, int64, uint8
 from gradlab.op import Op
+from gradlab.quiet import quietly
 from gradlab.tensor.alias import only_tensors
 from gradlab.tensor.reading import values_of
 from gradlab.tensor.taking import values_in
@@ -34,7 +35,7 @@ def filled(shape: tuple[int, ...], value: float, dtype: np.dtype[Any], device: D
     if mode.tracer is not None or device.type != "cpu":
         return apply(ops.create.full, (), {"shape": shape, "value": value, "dtype": dtype, "device": device})
     try:
-        made = np.full(shape, value, dtype)
+        made = quietly(np.full, shape, value, dtype)
     except OverflowError:
         raise RuntimeError(f"{value} does not fit into {dtype.name}") from None
     return created(made) if mode.inference else wrap(made)

@@ -13,6 +13,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import apply, created
 from gradlab.device import CPU, Device, default_device
 from gradlab.dtype import BOOL, FLOATING, INT64, as_numpy, from_numpy as public_dtype, get_default_dtype
+from gradlab.quiet import quietly
 from gradlab.tensor.alias import made
 from gradlab.tensor.convert import filled, moved
 from gradlab.tensor.shape import sizes
@@ -206,8 +207,8 @@ def arange(
     return found.requires_grad_() if requires_grad else found
 
 
-def _spaced(name: str, start: Any, end: Any, steps: Any, dtype: np.dtype[Any]) -> Any:
-    """`steps` numbers from start to end in float64, counted from the nearer end; for an integer dtype the ends are cut to integers."""
+def _spaced(name: str, start: Any, end: Any, steps: Any, dtype: np.dtype[Any], base: float | None = None) -> Any:
+    """`steps` numbers from start to end, or `base` to their powers, in `dtype`; for an integer dtype the ends are cut to integers."""
     start, end = (x.item() if isinstance(x, Differentiable) else x for x in (start, end))  # type: ignore[attr-defined]
     if isinstance(steps, float) or not hasattr(steps, "__index__"):
         raise TypeError(f"{name}: steps is an integer, not {steps!r}")
@@ -216,11 +217,15 @@ def _spaced(name: str, start: Any, end: Any, steps: Any, dtype: np.dtype[Any]) -
         raise RuntimeError(f"{name}: steps is not negative, got {n}")
     if dtype not in FLOATING:
         start, end = int(start), int(end)
-    if n < 2:
-        return np.full((n,), float(start))
-    step = (float(end) - float(start)) / (n - 1)
+    return quietly(_numbers, float(start), float(end), n, dtype, base)
+
+
+def _numbers(start: float, end: float, n: int, dtype: np.dtype[Any], base: float | None) -> Any:
+    """They are computed in float64, and counted from the nearer end."""
+    step = (end - start) / max(n - 1, 1)
     places = np.arange(n)
-    return np.where(places < n // 2, start + step * places, end - step * (n - 1 - places))
+    found = np.where(places < max(n // 2, 1), start + step * places, end - step * (n - 1 - places))
+    return (found if base is None else np.power(base, found)).astype(dtype)
 
 
 def linspace(
@@ -234,7 +239,7 @@ def linspace(
     if out is not None:
         return made("linspace", out, dtype, device, lambda dtype, device: linspace(start, end, steps, dtype=dtype, device=device))
     chosen = as_numpy(get_default_dtype() if dtype is None else dtype)
-    return _placed(_spaced("linspace", start, end, steps, chosen).astype(chosen), device, requires_grad)
+    return _placed(_spaced("linspace", start, end, steps, chosen), device, requires_grad)
 
 
 def logspace(
@@ -249,8 +254,7 @@ def logspace(
     if out is not None:
         return made("logspace", out, dtype, device, lambda dtype, device: logspace(start, end, steps, base, dtype=dtype, device=device))
     chosen = as_numpy(get_default_dtype() if dtype is None else dtype)
-    powers = np.power(float(base), _spaced("logspace", start, end, steps, chosen))
-    return _placed(powers.astype(chosen), device, requires_grad)
+    return _placed(_spaced("logspace", start, end, steps, chosen, float(base)), device, requires_grad)
 
 
 def scalar_tensor(s: float, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:

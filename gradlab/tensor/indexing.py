@@ -94,7 +94,7 @@ def write_into(name: str, target: Tensor, op: Op, rest: Sequence[Any], params: d
     op.infer(*map(spec_of, (array, *arrays)), **params)
     bind(op)
     twin = inplace.alias(target)
-    op.cpu(array, *(a.copy() if np.may_share_memory(a, array) else a for a in arrays), array, **params)
+    op.quietly(array, *(a.copy() if np.may_share_memory(a, array) else a for a in arrays), array, **params)
     return inplace.write(name, target, finish(op, [twin, *rest], params, array, mode))
 
 

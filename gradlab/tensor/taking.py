@@ -11,6 +11,7 @@ import numpy as np
 
 from gradlab.autograd.base import Differentiable
 from gradlab.dtype import BOOL, INT64, as_numpy, from_numpy as public_dtype, get_default_dtype, promote
+from gradlab.quiet import quietly
 
 _PYTHON = frozenset((bool, int, float))
 
@@ -29,12 +30,12 @@ def values_in(name: str, data: Any, dtype: Any = None) -> Any:
     single = isinstance(data, (np.ndarray, np.generic))
     if dtype is not None:
         wanted = as_numpy(dtype)
-        return array.astype(wanted, copy=False) if single or wanted.kind not in "iu" else _fitting(name, array, wanted)
+        return quietly(array.astype, wanted, copy=False) if single or wanted.kind not in "iu" else _fitting(name, array, wanted)
     dtypes = [public_dtype(d).dtype for d in found]
     target = functools.reduce(promote, dtypes) if dtypes else as_numpy(get_default_dtype())
     if target == INT64 and array.dtype != INT64 and not single:
         _fitting(name, array, INT64)
-    return array.astype(target, copy=False)
+    return quietly(array.astype, target, copy=False)
 
 
 def _python(kind: type) -> Any:
@@ -65,7 +66,7 @@ def _taken(name: str, data: Any) -> tuple[Any, set[Any]]:
         except TypeError:
             return _listed(name, [data[i] for i in range(len(data))])
         number = {"b": bool, "i": int, "u": int, "f": float}.get(array.dtype.kind)
-        return _checked(name, data, array if number is None else array.astype(_python(number)))
+        return _checked(name, data, array if number is None else quietly(array.astype, _python(number)))
     raise _no_numbers(name, data)
 
 
@@ -127,4 +128,4 @@ def _fitting(name: str, array: Any, dtype: np.dtype[Any]) -> Any:
         wrong = next((int(x) for x in (array.min(), array.max()) if not low <= int(x) <= limits.max), None)
         if wrong is not None:
             raise RuntimeError(f"{name}: {wrong} does not fit into {dtype.name}, which holds {limits.min} to {limits.max}")
-    return array.astype(dtype, copy=False)
+    return quietly(array.astype, dtype, copy=False)

@@ -139,7 +139,7 @@ class NativeExecutable:
                 for target, array in zip(outputs, (result,) if op.result is None else result):
                     np.copyto(target, array)
             else:
-                op.cpu(*inputs, *outputs, **params)
+                op.quietly(*inputs, *outputs, **params)
 
         return step
 
