@@ -11,6 +11,8 @@ from collections.abc import Callable, Mapping
 from time import perf_counter
 from typing import Any
 
+import numpy as np
+
 from gradlab import dispatch
 from gradlab.autograd.base import LEAF, Differentiable
 from gradlab.autograd.mode import Mode, current, enter, leave
@@ -250,8 +252,12 @@ class Program:
                 guards.test(f"{array}.shape == {value._array.shape!r}", f"{label}'s shape", f"{array}.shape", value._array.shape)
                 test = f"({array}.dtype is {dtype} or {array}.dtype == {dtype})"
                 guards.test(test, f"{label}'s dtype", f"{array}.dtype", value._array.dtype)
+                if id(value._array) in self.staged.asked:
+                    guards.test(f"{array}.strides == {value._array.strides!r}", f"how {label} lies in memory", f"{expression}.stride()")
                 edge = "is None" if value._edge is None else "is not None"
                 guards.test(f"{expression}._edge {edge}", f"whether {label} requires grad")
+                if len(seen) in self.runner.written_arguments and type(value._array) is np.ndarray:
+                    guards.test(f"{array}.flags.writeable", f"whether {label} can be written", f"{array}.flags.writeable")
                 if id(value) in seen:
                     guards.test(f"{expression} is {seen[id(value)][0]}", f"{label} being {seen[id(value)][1]}")
                 else:
@@ -312,6 +318,8 @@ class Program:
                 guards.test(f"{leaf}._grad is not None", "a gradient")
                 kind = guards.name(type(array))
                 guards.test(f"{leaf}._grad._array.dtype == {spec} and type({leaf}._grad._array) is {kind}", "a gradient")
+                if id(array) in self.staged.asked:
+                    guards.test(f"{leaf}._grad._array.strides == {array.strides!r}", "how a gradient lies in memory")
                 continue
             name = guards.name(t)
             guards.same(f"{name}._array", array, f"the memory of a tensor of shape {array.shape}")

@@ -47,7 +47,7 @@ def results_of(found: Sequence[Any], arguments: Sequence[Any], from_before: Sequ
     """Sort the tensors that a traced function returned, while the trace is going on.
 
     A view shares the memory of what it is a view of, as it does eagerly: of an argument, of a tensor from before the trace, of a result, or
-    of what two results are views of. A view of a value that nobody else sees is a value.
+    of what two results are views of. A view of a value that nobody else sees is a value, if it lies row by row.
     """
     place = {id(t): i for i, t in reversed(list(enumerate(arguments)))}
     before = set(map(id, from_before))
@@ -78,7 +78,7 @@ def results_of(found: Sequence[Any], arguments: Sequence[Any], from_before: Sequ
     results = []
     for t, base in zip(found, bases, strict=True):
         known = base is not None and any(id(base) in x for x in (place, before, gradients, own))
-        shares = known or (base is not None and (type(base._array) is not Symbol or seen[id(base)] > 1))
+        shares = known or (base is not None and (type(base._array) is not Symbol or seen[id(base)] > 1 or not t._array.flags.c_contiguous))
         if id(t) in place or id(t) in before or not shares:
             kind, where = root(t)
             results.append(Result(kind, where, leaf=kind == VALUE and t._edge is LEAF))

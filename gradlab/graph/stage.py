@@ -88,6 +88,7 @@ class Staged:
     passes: list[Ran] = field(default_factory=list)
     edges: list[tuple[int, bool]] = field(default_factory=list)  # arguments that begin (or stop) to require grad in the function
     plain: bool = False  # whether the arguments are tensors, all different, passed by position
+    asked: frozenset[int] = frozenset()  # ids of arrays from outside of which the trace has looked at how they lie
 
 
 @without_collection()
@@ -174,12 +175,12 @@ def stage(
         renamed = iter(graph.outputs[len(results.values) :])
         backward.results = [None if v is None else next(renamed) for v in backward.results]
     untouched = [] if pure else list(tracer.untouched.values())
-    hyper = tracer.hyper_values()
+    hyper, asked = tracer.hyper_values(), frozenset(tracer.asked)
     tracer.let_go()
     return Staged(
         graph, len(given), results.results, len(results.values), results.written, result_structure, hyper, tensors, guards, untouched,
         backward, staged, traced, seconds, ran, edges,
-        not kwargs and all(isinstance(a, Differentiable) for a in args) and len(twins) == len(args),
+        not kwargs and all(isinstance(a, Differentiable) for a in args) and len(twins) == len(args), asked,
     )  # fmt: skip
 
 

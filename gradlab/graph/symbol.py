@@ -10,6 +10,7 @@ from gradlab import dispatch
 from gradlab.autograd import position
 from gradlab.autograd.mode import current
 from gradlab.device import Device
+from gradlab.graph.strides import Flags, Layout, Strides, is_row_major, row_major
 from gradlab.op import Op
 from gradlab.ops.elementwise import clone
 from gradlab.spec import Spec, count
@@ -23,14 +24,17 @@ class TraceError(RuntimeError):
 
 
 class Symbol:
-    """Value number `id` of a trace. device: where it is known to be; None for what is wherever the program runs."""
+    """Value number `id` of a trace.
 
-    __slots__ = ("device", "dtype", "id", "shape", "tracer")
+    device: where it is known to be; None for what is wherever the program runs. layout: how its elements lie; None for row by row.
+    """
 
-    def __init__(self, number: int, spec: Spec, tracer: Tracer, device: Device | None = None) -> None:
+    __slots__ = ("device", "dtype", "id", "layout", "shape", "tracer")
+
+    def __init__(self, number: int, spec: Spec, tracer: Tracer, device: Device | None = None, layout: Layout | None = None) -> None:
         self.id = number
         self.shape, self.dtype = spec
-        self.tracer, self.device = tracer, device
+        self.tracer, self.device, self.layout = tracer, device, layout
 
     @property
     def ndim(self) -> int:
@@ -39,6 +43,14 @@ class Symbol:
     @property
     def size(self) -> int:
         return count(self.shape)
+
+    @property
+    def strides(self) -> Strides:
+        return row_major(self.shape, self.dtype.itemsize) if self.layout is None else self.layout.strides()
+
+    @property
+    def flags(self) -> Flags:
+        return Flags(self.layout is None or is_row_major(self.shape, self.layout.strides(), self.dtype.itemsize))
 
     def copy(self) -> Symbol:
         """The same values as a value of their own; for deepcopy of what is made in a trace."""

@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 
 from gradlab import dispatch
-from gradlab.autograd import position
+from gradlab.autograd import errors, position
 from gradlab.autograd.mode import current
 from gradlab.autograd.record import wrap
 from gradlab.backends.cpu import number_spec
 from gradlab.device import CPU, Device
 from gradlab.graph.ir import Call, Graph, Value
+from gradlab.graph.strides import Layout, outside, viewed
 from gradlab.graph.symbol import Symbol, TraceError
 from gradlab.op import Op
 from gradlab.ops.elementwise import clone
@@ -40,14 +41,15 @@ class Tracer:
         self._tensors: dict[int, tuple[Any, Any, Any]] = {}  # id of a tensor -> the tensor, its array and edge before the trace
         self._gradients: dict[int, tuple[Any, Any]] = {}  # id of a leaf -> the leaf and its .grad before the trace
         self._random: dict[int, list[Any]] = {}  # id of a generator -> generator, tensor of its state, words used
+        self.asked: set[int] = set()  # ids of arrays from outside of which the trace has looked at how they lie
 
-    def symbol(self, spec: Spec, device: Device | None = None) -> Symbol:
-        """A new value. device: where it is; None for what is wherever the program runs."""
+    def symbol(self, spec: Spec, device: Device | None = None, layout: Layout | None = None) -> Symbol:
+        """A new value. device: where it is; None for what is wherever the program runs. layout: how it lies; None for row by row."""
         self._count += 1
         self._values[self._count] = Value(self._count, spec)
         if device is not None:
             self.devices[self._count] = device
-        return Symbol(self._count, spec, self, device)
+        return Symbol(self._count, spec, self, device, layout)
 
     def place(self, array: Any) -> Device | None:
         """The device of a real array. The first that is not the CPU is the program's. TraceError for another one."""
@@ -80,7 +82,7 @@ class Tracer:
 
         shape: where some sizes are to stay unknown (`dims.unknown`).
         """
-        symbol = self.symbol(spec_of(array) if shape is None else Spec(shape, array.dtype), self.place(array))
+        symbol = self._from_outside(array, array.shape if shape is None else shape)
         self.graph.inputs.append(self.value(symbol))
         key = id(array)
         self._state[key] = (array, symbol)
@@ -102,12 +104,16 @@ class Tracer:
             return array
         key = id(array)
         if key not in self._current:
-            symbol = self.symbol(spec_of(array), self.place(array))
+            symbol = self._from_outside(array, array.shape)
             self._state[key] = (array, symbol)
             self._first.add(symbol.id)
             self._current[key] = symbol
             self.graph.state[self.value(symbol)] = array
         return self._current[key]
+
+    def _from_outside(self, array: Any, shape: tuple[int, ...]) -> Symbol:
+        layout = outside(array, shape, lambda: self.asked.add(id(array)))
+        return self.symbol(Spec(shape, array.dtype), self.place(array), layout)
 
     def run(self, op: Op, arrays: list[Any], params: dict[str, Any]) -> Any:
         """Write down one call."""
@@ -123,7 +129,8 @@ class Tracer:
         ]
         visible = params if lifted else {k: v for k, v in params.items() if k != "device"}
         device = self._device_of(op, lifted, params)
-        outputs = [self.symbol(spec, device) for spec in op.specs(*specs, **visible)]
+        layout = viewed(op, params, lifted[0]) if op.view else None
+        outputs = [self.symbol(spec, device, layout) for spec in op.specs(*specs, **visible)]
         code, lasti = position.caller()
         self.graph.calls.append(
             Call(
@@ -160,9 +167,12 @@ class Tracer:
             self.lift(old)
             key = id(old)
             self._tensors.setdefault(id(tensor), (tensor, old, tensor._edge))
+        if key is not None and type(self._state[key][0]) is np.ndarray and not self._state[key][0].flags.writeable:
+            raise errors.not_writable("writing in place", old.shape)
         new = self.lift(array)
         if new.id in self._home or new.id in self._first:  # one value in two places: a copy of its own
             new = self.run(clone, [new], {})
+        new = self.lying_as(new, old)
         if key is not None:
             self._current[key] = new
             self._home[new.id] = key
@@ -171,6 +181,12 @@ class Tracer:
     def rewritten(self) -> list[Any]:
         """The tensors from before the trace that it has written."""
         return [tensor for tensor, _, _ in self._tensors.values()]
+
+    def lying_as(self, new: Symbol, old: Any) -> Symbol:
+        """What memory holds after a write: it lies where it lay."""
+        if new.shape != old.shape:
+            return new
+        return Symbol(new.id, spec_of(new), self, new.device, self.lift(old).layout)
 
     def outside(self, array: Any) -> bool:
         """Whether an array is, or holds the newest value of, memory from outside the trace: an argument's or state."""

@@ -134,6 +134,7 @@ class ScriptModule(Module):
         found = structure_text(structure)
         if found != plan.arguments:
             raise ValueError(f"{plan.title}: the program was traced for arguments {shown(plan.arguments)}, not {shown(found)}")
+        self._check_layouts(given)
         tensors = self.tensors()
         device = self._where(given, tensors)
         for i in plan.moved:
@@ -157,6 +158,16 @@ class ScriptModule(Module):
             result = env[number] if kind == "value" else given[number] if kind == "argument" else tensors[number]
             results.append(result.detach() if i in plan.ends else result)
         return nested(plan.result, iter(results))
+
+    def _check_layouts(self, given: Sequence[Any]) -> None:
+        """RuntimeError for an argument that lies otherwise than in the trace, where that decides what is written and what is shared."""
+        for i, strides in self._plan.layouts.items():
+            if given[i].stride() != strides if strides is not None else not given[i].is_contiguous():
+                known = "that is contiguous" if strides is None else f"with {strides}"
+                raise RuntimeError(
+                    f"{self._plan.title}: argument {i} has stride {given[i].stride()}, but what the program writes or shares was decided "
+                    f"for one {known}; pass such a one{', as x.contiguous()' if strides is None else ''}, or trace again with this one"
+                )
 
     def _where(self, given: Sequence[Any], tensors: Sequence[Any]) -> Device:
         """The device of the program's tensors, or else of the arguments."""

@@ -29,6 +29,7 @@ class Plan:
     outputs    for each tensor of the result ("value", number), ("argument", position) or ("state", position in held)
     cuts       the inputs of calls through which no gradient goes, by the call's first output; `ends` the same for results
     moved      positions of inputs that lay elsewhere than the program, which moves them
+    layouts    by position of an input whose layout decides what the program writes or shares: its strides; None for row by row
     """
 
     title: str
@@ -44,3 +45,4 @@ class Plan:
     training: bool = False
     checked: bool = False  # of a stranger's file: the first call of each kind runs row by row
     careful: bool = False  # and all later ones too
+    layouts: dict[int, tuple[int, ...] | None] = field(default_factory=dict)

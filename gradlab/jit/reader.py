@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, BinaryIO
 
@@ -18,7 +18,7 @@ import numpy as np
 from gradlab.device import Device
 from gradlab.dtype import FLOATING
 from gradlab.graph.dims import hint, unknown
-from gradlab.graph.ir import Graph
+from gradlab.graph.ir import Graph, Value
 from gradlab.jit.graph_reader import GraphReader
 from gradlab.jit.limits import MAX_BYTES, check_size
 from gradlab.jit.module import ScriptModule
@@ -190,9 +190,8 @@ class _Reader:
             raise LoadError("the names of its arguments are no strings")
         plan = Plan(
             title[:200], graph, arguments, result, names, outputs, held, self._cuts(graph), self._places("ends", len(outputs)),
-            self._places("moved", count), training, not trusted,
+            self._places("moved", count), training, not trusted, bool(careful), self._layouts(graph.inputs),
         )  # fmt: skip
-        plan.careful = bool(careful)
         return plan, careful
 
     def _state(self) -> list[Held]:
@@ -249,6 +248,17 @@ class _Reader:
                 raise LoadError(f"the program draws {short(entry[2])} random words")
             value = self.reader.new(entry[0], (2,), np.dtype(np.int64))
             graph.random.append((generators[entry[1]], value, words))
+
+    def _layouts(self, inputs: Sequence[Value]) -> dict[int, tuple[int, ...] | None]:
+        found: dict[int, tuple[int, ...] | None] = {}
+        for i, strides in map(_pair, self._field("layouts", list) if "layouts" in self.outline else []):  # older files have none
+            known = type(i) is int and 0 <= i < len(inputs)
+            if strides is not None and (not known or type(strides) is not list or any(type(s) is not int for s in strides)):
+                known = False
+            if not known:
+                raise LoadError(f"the layout {short(strides)} of its input {short(i)} has no meaning")
+            found[i] = None if strides is None else tuple(strides)
+        return found
 
     def _outputs(self, results: int, held: int, arguments: int) -> list[tuple[str, int]]:
         outputs: list[tuple[str, int]] = []

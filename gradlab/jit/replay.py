@@ -15,8 +15,10 @@ from gradlab.dtype import INT64
 from gradlab.graph.control.functions import scan, switch, while_loop
 from gradlab.graph.control.part import KINDS, Part
 from gradlab.graph.ir import Call, Graph, Value
+from gradlab.ops.movement import view
 from gradlab.tensor.creation import arange, zeros
 from gradlab.tensor.generator import draw
+from gradlab.tensor.shape import reshape
 
 Cuts = Mapping[int, tuple[int, ...]]  # by a call's first output: the inputs through which no gradient goes (detach, no_grad)
 
@@ -48,7 +50,7 @@ class Replay:
         else:
             bind(op)
             params = call.params if "device" not in call.params else {**call.params, "device": self.device}
-            found = apply(op, tuple(inputs), params)
+            found = reshape(*inputs, **params) if op is view else apply(op, tuple(inputs), params)
             results = (found,) if op.result is None else found
         for value, tensor in zip(call.outputs, results, strict=True):
             env[value.id] = tensor

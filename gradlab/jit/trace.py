@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import inspect
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from types import MethodType
 from typing import Any
-
-import numpy as np
 
 from gradlab import dispatch
 from gradlab.autograd import engine
@@ -20,12 +18,13 @@ from gradlab.autograd.record import refresh, wrap
 from gradlab.device import CPU
 from gradlab.dtype import FLOATING
 from gradlab.graph.device.placement import on_one_device
-from gradlab.graph.dims import unknown
+from gradlab.graph.dims import is_unknown, unknown
 from gradlab.graph.ir import Graph, Value
 from gradlab.graph.live import LiveTracer
-from gradlab.graph.symbol import TraceError
+from gradlab.graph.symbol import Symbol, TraceError
 from gradlab.graph.tree import flatten, unflatten
 from gradlab.jit.attributes import Attributes
+from gradlab.jit.check_trace import check
 from gradlab.jit.clean import cleaned
 from gradlab.jit.module import ScriptModule
 from gradlab.jit.plan import CONSTANTS, Held, Plan
@@ -34,6 +33,7 @@ from gradlab.nn.joint import joined
 from gradlab.nn.module import Module
 from gradlab.nn.parameter import is_lazy
 from gradlab.op import Op
+from gradlab.ops.elementwise import clone
 
 Sizes = Mapping[int, Mapping[int, Any]]
 
@@ -45,6 +45,8 @@ class _Tracer(LiveTracer):
         super().__init__(device)
         self.edges: dict[int, tuple[bool, ...]] = {}  # by a call's first output
         self.written: set[int] = set()  # ids of tensors
+        self.rewritten = False  # whether a copy was written in place: it may be one that another layout makes needless
+        self._copies: set[int] = set()
         self._noted: tuple[bool, ...] | None = None
 
     def note(self, inputs: Any) -> None:
@@ -55,11 +57,14 @@ class _Tracer(LiveTracer):
         noted, self._noted = self._noted, None
         result = super().run(op, arrays, params)
         call = self.graph.calls[-1]
+        if op is clone:
+            self._copies.add(result.id)
         if noted is not None and len(noted) == len(call.inputs):
             self.edges[call.outputs[0].id] = noted
         return result
 
     def write(self, tensor: Any, array: Any) -> None:
+        self.rewritten |= type(tensor._array) is Symbol and tensor._array.id in self._copies
         super().write(tensor, array)
         self.written.add(id(tensor))
         self._noted = None
@@ -104,7 +109,7 @@ def trace(
     plan = _Trace(called, module, values, dynamic or {}).plan(_title(func), names)
     if check_trace:
         for example in (values, *([*_arguments(more)] for more in check_inputs or ())):
-            _check(called, ScriptModule(plan), example, check_tolerance)
+            check(called, ScriptModule(plan), example, check_tolerance)
     return ScriptModule(plan)
 
 
@@ -152,6 +157,7 @@ class _Trace:
         self.arguments = structure_text(self.structure)
         self.tracer = _Tracer(self.given[0].device if self.given else CPU)
         self.twins: list[Any] = []
+        self.arrays: list[Any] = []  # what the twins stand for
         self.found: list[Any] = []
         self.connected: set[int] = set()
 
@@ -167,7 +173,8 @@ class _Trace:
             shape = (*shape[:dim], unknown(name) if isinstance(name, str) else name, *shape[dim + 1 :])
         array = tensor._array
         if any(array is other._array for other in self.given[:i]):  # one tensor for two arguments: later calls may give two
-            array = _copy(array)
+            array = dispatch.backend_of(array).copy(array)
+        self.arrays.append(array)
         symbol = self.tracer.argument(array, shape)
         if tensor._edge is not None or tensor._array.dtype not in FLOATING or not current().recording:
             twin = wrap(symbol)
@@ -209,6 +216,7 @@ class _Trace:
             i for i, v in enumerate(graph.inputs)
             if tracer.devices.get(v.id, graph.device) != graph.device and any(c.op.name == "to_device" for c in graph.calls)
         ]  # fmt: skip
+        layouts = self._layouts(graph)
         graph = cleaned(on_one_device(graph, tracer.devices))
         held = self._held(graph)
         outputs = self._outputs(graph, held)
@@ -216,7 +224,29 @@ class _Trace:
         ends = [i for i in ends if graph.outputs[i].id in self.connected]
         graph = Graph(graph.inputs, {}, graph.random, graph.calls, graph.outputs, graph.updates, [], graph.device)
         training = self.module.training if self.module is not None else False
-        return Plan(title, graph, self.arguments, result_text, names, outputs, held, cuts, ends, moved, training)
+        return Plan(title, graph, self.arguments, result_text, names, outputs, held, cuts, ends, moved, training, layouts=layouts)
+
+    def _layouts(self, graph: Graph) -> dict[int, tuple[int, ...] | None]:
+        """How those arguments lie of which the trace has looked at that, if it decides what is written and whose memory results share."""
+        made = {c.outputs[0].id: c for c in graph.calls}
+        ends = {old.id for old, _ in graph.updates}
+        copied = self.tracer.rewritten
+        for value in graph.outputs:
+            at = value.id
+            while at in made and made[at].op.view:
+                at = made[at].inputs[0].id
+            ends.add(at)
+            copied = copied or (at in made and made[at].op is clone)
+        found: dict[int, tuple[int, ...] | None] = {}
+        for i, (value, array) in enumerate(zip(graph.inputs, self.arrays, strict=True)):
+            if id(array) in self.tracer.asked and (copied or value.id in ends):
+                found[i] = None if array.flags.c_contiguous else self.given[i].stride()
+                if found[i] is not None and is_unknown(value.spec.shape):
+                    raise TraceError(
+                        f"jit.trace: what the function writes or shares depends on how argument {i} lies in memory, which of another size "
+                        f"is not known; pass x.contiguous() as the example"
+                    )
+        return found
 
     def _ends(self) -> list[int]:
         """Results without a gradient."""
@@ -294,67 +324,3 @@ class _Trace:
             if len(cut) < len(inside) and (call.op.steps or "flow" in call.params):
                 connected |= {v.id for v in call.outputs if v.spec.dtype in FLOATING}
         return cuts
-
-
-def _check(called: Callable[..., Any], program: ScriptModule, values: list[Any], tolerance: float) -> None:
-    """The function and its program on the example, from the same state. TraceError where they differ."""
-    given, structure = flatten(values)
-    plan = program._plan
-    written = {old.id for old, _ in plan.graph.updates}
-    arrays = [h.tensor._array for h in plan.held if h.value is not None and h.value.id in written]
-    generators = [g for g, _, _ in plan.graph.random]
-    before = [_copy(a) for a in arrays], [(g._seed, g._offset) for g in generators]
-
-    def restore() -> None:
-        for array, was in zip(arrays, before[0], strict=True):
-            dispatch.backend_of(array).assign(array, was)
-        for g, (seed, offset) in zip(generators, before[1], strict=True):
-            g._seed, g._offset = seed, offset
-
-    def outcome(run: Callable[..., Any]) -> list[Any]:
-        fresh = [wrap(_copy(t._array)) for t in given]
-        for t, old in zip(fresh, given, strict=True):
-            t._edge = LEAF if old._edge is not None else None
-        try:
-            found = _leaves(run(*unflatten(structure, fresh)))
-            return [*found, *(_seen(t._array) for t in fresh), *map(_seen, arrays)]
-        finally:
-            restore()
-
-    expected, got = outcome(called), outcome(program._run)
-    results = len(got) - len(given) - len(arrays)
-    for i, (a, b) in enumerate(zip(expected, got, strict=True)):
-        worst = _difference(a, b, tolerance)
-        if worst:
-            what = f"result {i}" if i < results else "an argument or a buffer that it changes"
-            raise TraceError(
-                f"jit.trace: run again on the example, the function gives something else than its program: {what} differs{worst}. Does it "
-                f"draw random numbers or read state outside of gradlab? check_trace=False accepts that"
-            )
-
-
-def _leaves(value: Any) -> list[Any]:
-    """The arrays and numbers of a result: what was a Python number may be a tensor of the program."""
-    if isinstance(value, Differentiable):
-        return [_seen(value._array)]
-    if isinstance(value, (list, tuple, dict)):
-        return [leaf for part in (value.values() if isinstance(value, dict) else value) for leaf in _leaves(part)]
-    return [value] if isinstance(value, (bool, int, float)) else []
-
-
-def _difference(a: Any, b: Any, tolerance: float) -> str:
-    plain = not (isinstance(a, np.ndarray) and isinstance(b, np.ndarray))
-    if np.shape(a) != np.shape(b) or (not plain and a.dtype != b.dtype):
-        return f": {np.asarray(a).dtype}{list(np.shape(a))} and {np.asarray(b).dtype}{list(np.shape(b))}"
-    x, y = (np.asarray(v, np.float64) for v in (a, b))
-    if np.allclose(x, y, rtol=tolerance, atol=tolerance, equal_nan=True):
-        return ""
-    return f" by up to {np.nanmax(np.abs(x - y)):.3g}"
-
-
-def _seen(array: Any) -> Any:
-    return np.array(dispatch.backend_of(array).to_numpy(array))
-
-
-def _copy(array: Any) -> Any:
-    return dispatch.backend_of(array).copy(array)

@@ -3,6 +3,7 @@
     {"format": 1, "gradlab": "0.3.0", "rows": {"matmul": 1, …}, "title": …, "training": …, "device": "cpu",
      "sizes": {"batch": null},                       unknown sizes, with a hint where the trace gave one
      "arguments": structure, "names": [...], "result": structure, "outputs": [["value", 7], …], "ends": [...], "moved": [...],
+     "layouts": [[0, null], …],                      arguments that have to lie row by row, or with these strides
      "inputs": [[1, "float32", [{"size": "batch"}, 784]], …],
      "state": [[2, ["fc.weight"], requires_grad, persistent], …],      first name: the tensor in the file; null instead of 2 for unused ones
      "random": [[3, 0, 128]], "generators": [null, [seed, offset]],    value, generator, words; null is the default generator
@@ -79,7 +80,8 @@ def _outline(plan: Plan, state: list[Any]) -> dict[str, Any]:
         "format": FORMAT, "gradlab": __version__, "rows": {n: row_version(n) for n in sorted(set(_rows(graph)))},
         "title": plan.title, "training": plan.training, "device": graph.device.type, "sizes": _sizes(graph),
         "arguments": plan.arguments, "names": plan.names, "result": plan.result, "outputs": [list(o) for o in plan.outputs],
-        "ends": plan.ends, "moved": plan.moved, "inputs": [_value(v) for v in graph.inputs], "state": state,
+        "ends": plan.ends, "moved": plan.moved, "layouts": [[i, s if s is None else list(s)] for i, s in sorted(plan.layouts.items())],
+        "inputs": [_value(v) for v in graph.inputs], "state": state,
         "random": [
             [v.id, next(i for i, g in enumerate(generators) if g is generator), encoded(words)] for generator, v, words in graph.random
         ],

@@ -11,6 +11,7 @@ from gradlab.device import CPU
 from gradlab.dtype import FLOAT64
 from gradlab.graph.dims import hint, is_unknown
 from gradlab.graph.ir import Call, Value
+from gradlab.graph.strides import outside
 from gradlab.graph.symbol import Symbol, TraceError
 from gradlab.graph.tracer import Tracer
 from gradlab.op import Op
@@ -76,7 +77,7 @@ class Defining(Training, Tracer):
         state = self._by_array.get(id(array))
         if state is None:
             tensor = self._tensors_seen.get(id(array))
-            symbol = self.symbol(spec_of(array), self.place(array))
+            symbol = self.symbol(spec_of(array), self.place(array), outside(array, array.shape))
             holder = wrap(array) if tensor is None else tensor  # keeps the array alive
             name = self.owner.unique("constant" if holder._edge is None else "shared")
             state = State(holder, symbol, name, here(), True, True, False, holder._edge)
@@ -192,6 +193,7 @@ class Defining(Training, Tracer):
             self.first_values.setdefault(id(tensor), old)
         if new.id in self._by_symbol or new.id in self.placeholders:
             new = self.run(clone, [new], {})
+        new = self.lying_as(new, old)
         if state is None:
             tensor._array = new
         elif not state.used and new.id not in self.running and self.group is None:

@@ -207,7 +207,7 @@ class ConvertMethods(Differentiable):
         >>> gl.ones(2, 3).t().contiguous().stride()
         (2, 1)
         """
-        flags = getattr(self._array, "flags", None)  # a trace has none
+        flags = getattr(self._array, "flags", None)  # under vmap there are none
         return self if flags is None or flags.c_contiguous else _clone(self)  # type: ignore[return-value]
 
     def numpy(self, *, force: Any = False) -> Any:

@@ -62,7 +62,7 @@ def _filled(name: str, shape: tuple[int, ...], old: tuple[int, ...]) -> tuple[in
 
 
 def _viewable(array: Any, shape: tuple[int, ...]) -> bool:
-    """Whether the array's strides allow `shape` without a copy. What has no strides (a trace) always does."""
+    """Whether the array's strides allow `shape` without a copy. What has no strides (under vmap) always does."""
     flags = getattr(array, "flags", None)
     if flags is None or flags.c_contiguous:
         return True

@@ -13,6 +13,7 @@ from gradlab.autograd.record import refresh, wrap
 from gradlab.device import Device
 from gradlab.dtype import FLOATING, INT64
 from gradlab.graph.ir import Value
+from gradlab.graph.strides import Layout, outside
 from gradlab.graph.symbol import Symbol, TraceError
 from gradlab.graph.tracer import Tracer
 from gradlab.spec import Spec
@@ -58,7 +59,8 @@ class Inner(Tracer):
 
     def entry(self, spec: Spec, tensor: Any, leaf: bool) -> Any:
         """A tensor that stands for an argument of the body: `tensor`, or for a part of it."""
-        twin = wrap(self.symbol(spec, self._where(tensor._array)))
+        array = tensor._array
+        twin = wrap(self.symbol(spec, self._where(array), _layout(array) if spec.shape == array.shape else None))
         twin._edge = LEAF if leaf and spec.dtype in FLOATING else None
         self.entries.append(twin)
         self._entered.add(twin._array.id)
@@ -101,7 +103,8 @@ class Inner(Tracer):
                 self.captured.append((tensor, self.captured[at][1]))
         if at is None:
             self._by_array[key] = at = len(self.captured)
-            self.captured.append((tensor, self.symbol(Spec(tuple(array.shape), array.dtype), self._where(array))))
+            symbol = self.symbol(Spec(tuple(array.shape), array.dtype), self._where(array), _layout(array))
+            self.captured.append((tensor, symbol))
         return self.captured[at][1]
 
     def _reaches(self, tracer: Any) -> bool:
@@ -188,6 +191,10 @@ class Inner(Tracer):
     def values(self, symbols: list[Symbol]) -> list[Value]:
         """The graph's values of symbols."""
         return [self.value(s) for s in symbols]
+
+
+def _layout(array: Any) -> Layout | None:
+    return array.layout if type(array) is Symbol else outside(array, array.shape)
 
 
 def _key(array: Any) -> Any:

@@ -1,0 +1,142 @@
+"""How the tensors of a trace lie in memory: what they stand for will lie somewhere, and that decides whether `reshape`, `contiguous` and
+their like give views or copies, as eagerly. Rows make their results row by row; what comes from outside, and views, may not lie so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from gradlab.op import Op
+from gradlab.ops.layout import diagonal, unfold_view
+from gradlab.ops.movement import Index, expand, permute, slice_, squeeze, t, transpose, unsqueeze, view
+
+if TYPE_CHECKING:
+    from gradlab.graph.symbol import Symbol
+
+Strides = tuple[int, ...]
+
+
+def row_major(shape: Sequence[int], itemsize: int) -> Strides:
+    """The strides, in bytes, of what lies row by row."""
+    found: list[int] = []
+    for size in reversed(shape):
+        found.append(itemsize)
+        itemsize = itemsize * max(size, 1)
+    return tuple(reversed(found))
+
+
+class Flags(NamedTuple):
+    """What arrays say of how they lie."""
+
+    c_contiguous: bool
+
+
+class Layout:
+    """A symbol's strides, in bytes, worked out when they are asked for: mostly nobody does.
+
+    find   gives them
+    asked  called each time: what the trace does may depend on how an array from outside lies
+    """
+
+    __slots__ = ("_asked", "_find", "_found")
+
+    def __init__(self, find: Callable[[], Strides], asked: Callable[[], Any] | None = None) -> None:
+        self._find, self._asked = find, asked
+        self._found: Strides | None = None
+
+    def strides(self) -> Strides:
+        """Found out once, asked for as often as the caller likes."""
+        if self._asked is not None:
+            self._asked()
+        if self._found is None:
+            self._found = self._find()
+        return self._found
+
+
+def is_row_major(shape: Sequence[int], strides: Strides, itemsize: int) -> bool:
+    """Whether elements lie row by row without gaps. The steps of dimensions of one element do not count."""
+    if 0 in shape:
+        return True
+    for size, step in zip(reversed(shape), reversed(strides), strict=True):
+        if size != 1:
+            if step != itemsize:
+                return False
+            itemsize = itemsize * size
+    return True
+
+
+def outside(array: Any, shape: tuple[int, ...], asked: Callable[[], Any] | None = None) -> Layout:
+    """The layout of an array from before the trace. shape: the array's, or one in which some sizes are not known."""
+
+    def find() -> Strides:
+        strides: Strides = tuple(array.strides)
+        if shape == array.shape:
+            return strides
+        order = sorted(range(len(shape)), key=lambda d: -strides[d])  # as dense as it is, whatever its sizes
+        dense = row_major([shape[d] for d in order], array.dtype.itemsize)
+        return tuple(dense[order.index(d)] for d in range(len(shape)))
+
+    return Layout(find, asked)
+
+
+def viewed(op: Op, params: dict[str, Any], source: Any) -> Layout | None:
+    """The layout of a view; None for row by row."""
+    if source.layout is None and op in (view, squeeze, unsqueeze):
+        return None
+    return Layout(lambda: VIEWS[op](source, source.strides, **params))
+
+
+def _view(x: Symbol, strides: Strides, shape: tuple[int, ...]) -> Strides:
+    array = np.empty((), f"V{x.dtype.itemsize}")
+    array = np.lib.stride_tricks.as_strided(array, tuple(map(int.__int__, x.shape)), tuple(map(int.__int__, strides)))  # none is touched
+    found: Strides = np.reshape(array, shape, copy=False).strides
+    return found
+
+
+def _transpose(x: Symbol, strides: Strides, dim0: int, dim1: int) -> Strides:
+    found = list(strides)
+    if found:
+        found[dim0], found[dim1] = found[dim1], found[dim0]
+    return tuple(found)
+
+
+def _expand(x: Symbol, strides: Strides, shape: tuple[int, ...]) -> Strides:
+    lead = len(shape) - len(strides)
+    return (*(0,) * lead, *(s if old == new else 0 for s, old, new in zip(strides, x.shape, shape[lead:], strict=True)))
+
+
+def _slice(x: Symbol, strides: Strides, index: Index) -> Strides:
+    left, found = list(strides), []
+    for part in index:
+        step = 0 if part is None else left.pop(0)
+        if part is None or isinstance(part, tuple):
+            found.append(step * part[2] if part is not None and part[2] is not None else step)
+    return (*found, *left)
+
+
+def _diagonal(x: Symbol, strides: Strides, offset: int, dim1: int, dim2: int) -> Strides:
+    return (*(s for d, s in enumerate(strides) if d not in (dim1, dim2)), strides[dim1] + strides[dim2])
+
+
+def _unfold(x: Symbol, strides: Strides, dim: int, size: int, step: int) -> Strides:
+    if not strides:
+        return (x.dtype.itemsize,)
+    return (*strides[:dim], strides[dim] * step, *strides[dim + 1 :], strides[dim])
+
+
+# Of each view row the strides of its result, from what it looks at and that one's strides.
+VIEWS: dict[Op, Callable[..., Strides]] = {
+    view: _view,
+    permute: lambda x, strides, dims: tuple(strides[d] for d in dims),
+    transpose: _transpose,
+    t: lambda x, strides: strides[::-1],
+    expand: _expand,
+    squeeze: lambda x, strides, dims: tuple(s for d, s in enumerate(strides) if d not in dims),
+    unsqueeze: lambda x, strides, dim: (*strides[:dim], 0, *strides[dim:]),
+    slice_: _slice,
+    diagonal: _diagonal,
+    unfold_view: _unfold,
+}
