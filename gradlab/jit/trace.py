@@ -45,7 +45,7 @@ class _Tracer(LiveTracer):
         super().__init__(device)
         self.edges: dict[int, tuple[bool, ...]] = {}  # by a call's first output
         self.written: set[int] = set()  # ids of tensors
-        self.rewritten = False  # whether a copy was written in place: it may be one that another layout makes needless
+        self.copies_written = False  # whether a copy was written in place: it may be one that another layout makes needless
         self._copies: set[int] = set()
         self._noted: tuple[bool, ...] | None = None
 
@@ -64,7 +64,7 @@ class _Tracer(LiveTracer):
         return result
 
     def write(self, tensor: Any, array: Any) -> None:
-        self.rewritten |= type(tensor._array) is Symbol and tensor._array.id in self._copies
+        self.copies_written |= type(tensor._array) is Symbol and tensor._array.id in self._copies
         super().write(tensor, array)
         self.written.add(id(tensor))
         self._noted = None
@@ -230,7 +230,7 @@ class _Trace:
         """How those arguments lie of which the trace has looked at that, if it decides what is written and whose memory results share."""
         made = {c.outputs[0].id: c for c in graph.calls}
         ends = {old.id for old, _ in graph.updates}
-        copied = self.tracer.rewritten
+        copied = self.tracer.copies_written
         for value in graph.outputs:
             at = value.id
             while at in made and made[at].op.view:
