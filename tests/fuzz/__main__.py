@@ -14,7 +14,6 @@ import os
 import sys
 import time
 from collections import Counter
-from collections.abc import Callable
 from typing import Any
 
 from . import comparing, compiling, programs, shrinking
@@ -46,7 +45,7 @@ def failing(way: str, seed: int) -> tuple[programs.Program, str] | None:
     def check(candidate: programs.Program) -> str:
         try:
             return problem_of(way, candidate) or ""
-        except Exception as error:  # noqa: BLE001 - a crash is a problem like any other
+        except Exception as error:
             return shrinking.crash(error)
 
     problem = check(program)

@@ -1,7 +1,7 @@
-"""Comparing a program's run in gradlab with one in PyTorch, in float64, or on another device: what is different and not explained by rounding.
+"""Comparing a program's run in gradlab with one in PyTorch, in float64, or on another device: what differs and is not rounding.
 
-What rounding explains is measured, not guessed: the program runs several times in float64 with each line's result disturbed by the relative error
-of the program's own dtype. Where these runs agree, both engines have to agree too.
+What rounding explains is measured, not guessed: the program runs several times in float64, each line's result disturbed by the relative
+error of the program's own dtype. Where these runs agree, both engines have to agree too.
 """
 
 from __future__ import annotations
@@ -107,7 +107,8 @@ def _far(program: Program, label: str, a: Any, b: Any, runs: list[Outcome], fits
         stack = np.stack(wide).astype("float64")
         room = np.ptp(stack, 0)
         scale = np.abs(np.where(np.isfinite(b), b, 0)).max(initial=1)
-        room = 4 * np.nan_to_num(room, nan=np.inf, posinf=np.inf).max(initial=0) + 4 * ROUNDING[program.dtype] * scale + SMALLEST[program.dtype]
+        room = 4 * np.nan_to_num(room, nan=np.inf, posinf=np.inf).max(initial=0)
+        room += 4 * ROUNDING[program.dtype] * scale + SMALLEST[program.dtype]
         apart = np.where(finite, np.abs(a.astype("float64") - b.astype("float64")), 0).max(initial=0)
         if apart <= room:
             return ""

@@ -5,7 +5,6 @@ The function takes the first two inputs as arguments and finds the others outsid
 
 from __future__ import annotations
 
-import random
 from typing import Any
 
 import numpy as np
@@ -38,7 +37,8 @@ def inputs_of(program: Program, call: int) -> list[Any]:
     gl.manual_seed(1000 * program.seed + call)
     made = []
     for i in program.inputs:
-        t = gl.randint(0, 7, i.shape[::-1] if i.transposed else i.shape) if "int" in i.dtype else gl.randn(i.shape[::-1] if i.transposed else i.shape)
+        shape = i.shape[::-1] if i.transposed else i.shape
+        t = gl.randint(0, 7, shape) if "int" in i.dtype else gl.randn(shape)
         t = t.to(getattr(gl, i.dtype))
         made.append((t.permute(*reversed(range(t.dim()))).detach() if i.transposed else t).requires_grad_(i.wants))
     return made
@@ -119,7 +119,7 @@ def difference(program: Program) -> str | None:
         raise
     except TraceError:
         return None
-    except RuntimeError as error:  # what a trace refuses: other shapes for what is outside of it, and `.data` is one tensor with its own there
+    except RuntimeError as error:  # a trace refuses another shape for what is outside of it; `.data` there is one tensor with its own
         if "outside a trace" in str(error) or any(".data" in line for line in program.lines):
             return None
         raise
@@ -155,6 +155,7 @@ def _tolerance(program: Program) -> float:
         others = [r.seen.get(label) for r in runs]
         if isinstance(first, np.ndarray) and all(isinstance(o, np.ndarray) and o.shape == first.shape for o in others):
             with np.errstate(all="ignore"):
-                apart = np.nan_to_num(np.ptp(np.stack(others).astype("float64"), 0)).max(initial=0) / max(1.0, np.abs(np.nan_to_num(first)).max(initial=0))
-            found = max(found, 32 * float(apart))
+                apart = np.nan_to_num(np.ptp(np.stack(others).astype("float64"), 0)).max(initial=0)
+                size = np.abs(np.nan_to_num(first)).max(initial=1)
+            found = max(found, 32 * float(apart / size))
     return min(found, 0.2)

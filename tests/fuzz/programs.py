@@ -72,7 +72,8 @@ class Program:
             text = f"torch.tensor({i.array(self.seed).tolist()}, dtype=torch.{i.dtype})"
             turned = f".permute({', '.join(map(str, reversed(range(len(i.shape)))))}).detach()" if i.transposed else ""
             lines.append(f"{i.name} = {text}{turned}{'.requires_grad_()' if i.wants else ''}")
-        return "\n".join([*lines, *self.lines, f"print([{', '.join(n for n in self.results if n in self.names())}])  # {self.form}, seed {self.seed}"])
+        printed = ", ".join(n for n in self.results if n in self.names())
+        return "\n".join([*lines, *self.lines, f"print([{printed}])  # {self.form}, seed {self.seed}"])
 
 
 def draw(seed: int, *, control: bool = False, length: int = 16) -> Program:

@@ -119,7 +119,8 @@ def _observe(made: Outcome, program: Program, space: dict[str, Any], leaves: dic
         try:
             made.seen[name] = plain(t)
             kind = str(t.dtype).rsplit(".", maxsplit=1)[-1]
-            made.seen[f"{name}: properties"] = f"{tuple(t.shape)} {kind} {'requires grad' if t.requires_grad else ''} {'leaf' if t.is_leaf else ''}"
+            marks = [mark for mark, holds in (("requires grad", t.requires_grad), ("leaf", t.is_leaf)) if holds]
+            made.seen[f"{name}: properties"] = " ".join([str(tuple(t.shape)), kind, *marks])
         except REFUSALS as error:  # a view that may not be used any more
             made.seen[name] = f"refused {describe(error)}"
     total = None

@@ -20,7 +20,7 @@ def shrunk(program: Program, problem: str, check: Callable[[Program], str]) -> t
     def fails(candidate: Program) -> str:
         try:
             found = check(candidate)
-        except Exception as error:  # noqa: BLE001 - a crash is a problem like any other
+        except Exception as error:
             found = crash(error)
         return found if kind(found) == wanted else ""
 
