@@ -83,12 +83,13 @@ def run(engine: Any, program: Program, device: str = "cpu", noise: float = 0.0, 
             if refused := execute(line, space):
                 made.refused[number] = refused
                 continue
-            for name, value in list(space.items()):
-                if isinstance(value, engine.Tensor) and id(value) not in before:
-                    if not ours:
-                        space[name] = _as_ours(value, line, memory)
-                    if noise:
-                        _disturb(value, r, noise)
+            made_here = [(k, v) for k, v in space.items() if isinstance(v, engine.Tensor) and id(v) not in before]
+            for name, value in made_here:
+                if not ours:
+                    space[name] = _as_ours(value, line, memory)
+            if noise:  # of what the line made, or of everything, if it only writes
+                for value in [v for _, v in made_here] or [v for v in space.values() if isinstance(v, gl.Tensor)]:
+                    _disturb(value, r, noise)
             made.largest = max([made.largest, *_sizes(space)]) if noise else 0.0
         _observe(made, program, space, leaves)
     return made
