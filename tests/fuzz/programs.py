@@ -15,7 +15,7 @@ from . import statements
 
 SIZES = ((3, 4), (4, 4), (2, 5), (1, 3), (3, 1), (2, 3, 4), (4,), (1,), ())
 VALUES_DECIDE = ("unique()", "nonzero()", "bincount", "> 0]", "> 0.4]")  # the sizes of what these make
-BINDS_INPUT = re.compile(r"(with torch\.no_grad\(\): )?[xn]\d? [+*]?= ")  # in a function that would make a local variable of it
+BINDS_INPUT = re.compile(r"(with torch\.\w+\(\): )?[xn]\d? [+*]?= ")  # in a function that would make a local variable of it
 LARGEST = 400  # elements of a variable
 
 

@@ -127,6 +127,7 @@ CONTROL = (
     "torch.scan(lambda h, x: ({f} * 0.5 + h * 0.3, {g} * h), {a}.new_zeros({a}.shape[1:]), {a})[1]", "F.dropout({a}, 0.3)",
     "{a} + 0.1 * torch.randn_like({a})", "torch.func.grad(lambda x: ({f}).sum())({a})", "torch.func.vmap(lambda x: {f} * x)({a})",
 )  # fmt: skip
+MODES = ("no_grad", "no_grad", "no_grad", "no_grad", "no_grad", "inference_mode", "enable_grad")
 MENU = (
     (SMOOTH, 5), (BINARY, 7), (NUMBER, 4), (REDUCE, 4), (ALONG, 5), (VIEWS, 7), (WRITES, 7), (PRODUCTS, 3), (COUNTING, 3),
     (("{a}.to(torch.{t})",), 2),
@@ -157,7 +158,7 @@ def draw(r: random.Random, known: Mapping[str, Any], *, sharp: bool, control: bo
     }  # fmt: skip
     text = r.choice(forms).format(**fields)
     if forms is WRITES:
-        return f"with torch.no_grad(): {text}" if r.random() < 0.4 else text
+        return f"with torch.{r.choice(MODES)}(): {text}" if r.random() < 0.4 else text
     target = f"t{len(known)}" if r.random() < 0.95 else r.choice(list(known))  # now and then a name is bound again
     line = f"{target} = {text}"
-    return f"with torch.no_grad(): {line}" if r.random() < 0.05 else line
+    return f"with torch.{r.choice(MODES)}(): {line}" if r.random() < 0.06 else line
