@@ -351,7 +351,7 @@ class ShapeMethods(Differentiable):
 
     @property
     def mT(self) -> Tensor:
-        """The last two dimensions exchanged; a number as it is. A view. RuntimeError for a vector.
+        """The last two dimensions exchanged; a number itself. A view. RuntimeError for a vector.
 
         >>> gl.ones(2, 3, 4).mT.shape
         (2, 4, 3)
@@ -359,4 +359,6 @@ class ShapeMethods(Differentiable):
         rank = len(self._array.shape)
         if rank == 1:
             raise RuntimeError(f"mT: at least two dimensions, not shape {self._array.shape}")
-        return _t(self) if rank <= 2 else _transpose(self, dim0=rank - 2, dim1=rank - 1)
+        if rank == 0:
+            return self  # type: ignore[return-value]
+        return _t(self) if rank == 2 else _transpose(self, dim0=rank - 2, dim1=rank - 1)

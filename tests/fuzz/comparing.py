@@ -40,7 +40,7 @@ REASONS = (
     ("[Ii]nference ", "PyTorch forbids more of an inference tensor: docs/differences.md"),
     ("single memory location|overlap", "PyTorch forbids reading and writing the same memory"),
     (r"permute\(|repeat\(", "no argument for no dimension"),
-    ("invalid gradient at index|match the broadcast shape", "PyTorch's backward behind t_, squeeze_ and writes that broadcast"),
+    ("invalid gradient at index|match the broadcast shape|The size of tensor a", "PyTorch's backward behind t_, squeeze_ and writes that broadcast"),
     (r"\.(kron|repeat_interleave|cdist|take_along_dim)\(.*(view size|Dimension)", "PyTorch refuses a transposed or 0-d input"),
     ("expected scalar type|same dtype", "products of different dtypes: docs/differences.md"),
     ("linear: .*bias|linear.*must be a matrix", "PyTorch broadcasts a bias of any shape, and takes no mixture of vectors"),
@@ -126,6 +126,9 @@ def _far(program: Program, label: str, a: Any, b: Any, runs: list[Outcome], fits
             return ""
         if not fits:
             explained["out of the dtype's range on the way"] += 1
+            return ""
+        if label.endswith(("grad", "gradient")) and any(".data." in line for line in program.lines):
+            explained["what is written through .data, no backward pass knows"] += 1
             return ""
         if apart < scale * 2.0**-20 and FLOAT32_CONSTANTS.search(" ".join(program.lines)):
             explained["PyTorch computes in float64 with a constant of float32"] += 1
