@@ -74,7 +74,8 @@ def expand_rule(x: Spec, *, shape: tuple[int, ...]) -> Spec:
 
 def expanded(x: Any, *, shape: tuple[int, ...]) -> Any:
     """NumPy marks whatever it broadcasts as read-only; here that is what repeats an element."""
-    return x.reshape(shape) if x.size == count(shape) else np.broadcast_to(x, shape)
+    same = x.shape == shape[len(shape) - x.ndim :] and x.size == count(shape)
+    return x.reshape(shape) if same else np.broadcast_to(x, shape)
 
 
 def _unexpanded(base: Any, value: Any, shape: tuple[int, ...]) -> Any:

@@ -46,7 +46,8 @@ REASONS = (
     ("linear: .*bias|linear.*must be a matrix", "PyTorch broadcasts a bias of any shape, and takes no mixture of vectors"),
     ("class indices of shape", "PyTorch takes one class for a vector, but not its gradient"),
     (r"\.(any|all)\(.*uint8", "any and all of uint8 are uint8 in PyTorch: docs/differences.md"),
-    (r"Found dtype .* but expected|binary_cross_entropy.*float64.*float32", "a loss of two dtypes: docs/differences.md"),
+    (r"Found dtype .* but expected|(cross_entropy|loss).*float64.*float32", "a loss of two dtypes: docs/differences.md"),
+    ("with a bool tensor is not supported", "subtraction of bool: docs/differences.md"),
     ("does not support bool input", "PyTorch has no argmax of bool"),
     ("got another shape", "a view of a leaf that t_ or squeeze_ turned: docs/differences.md"),
 )

@@ -158,7 +158,8 @@ def draw(r: random.Random, known: Mapping[str, Any], *, sharp: bool, control: bo
     }  # fmt: skip
     text = r.choice(forms).format(**fields)
     if forms is WRITES:
-        return f"with torch.{r.choice(MODES)}(): {text}" if r.random() < 0.4 else text
+        modes = MODES[:1] if text.endswith("_()") or "s_(" in text else MODES  # PyTorch loses the graph of a normal tensor turned in inference mode
+        return f"with torch.{r.choice(modes)}(): {text}" if r.random() < 0.4 else text
     target = f"t{len(known)}" if r.random() < 0.95 else r.choice(list(known))  # now and then a name is bound again
     line = f"{target} = {text}"
     return f"with torch.{r.choice(MODES)}(): {line}" if r.random() < 0.06 else line

@@ -1,0 +1,86 @@
+"""What a row's rule refuses is refused by whatever computes it, and what is computed has the shape and dtype that the rule promises.
+
+Eager calls do not ask the rule first: a NumPy function that takes more than the rule does would give a number where an error belongs.
+Every sample of every row is tried with inputs of other shapes and with other sizes among its parameters.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+
+from gradlab import ops
+from gradlab.spec import Spec, spec_of
+
+from samples import SAMPLES
+from samples.base import Sample
+
+ROWS = [name for name, row in ops.ROWS.items() if not row.dynamic and SAMPLES.get(name)]
+
+
+def other_shapes(x: np.ndarray) -> Iterator[np.ndarray]:
+    """An array with a dimension more or less, or with one size more or less."""
+    yield x[None]
+    yield x[..., None]
+    yield x.reshape(-1)
+    if x.ndim and x.shape[-1]:
+        yield x[..., 0]
+    for d in range(x.ndim if x.size else 0):
+        yield np.concatenate([x, x[(slice(None),) * d + (slice(0, 1),)]], d)
+        if x.shape[d] > 1:
+            yield x[(slice(None),) * d + (slice(1, None),)]
+    if x.ndim > 1:
+        yield x.swapaxes(0, -1)
+
+
+def other_numbers(value: Any) -> Iterator[Any]:
+    """A parameter with one number in it changed; none below 0, which public functions have made a dimension of."""
+    if type(value) is int and value >= 0:
+        yield from (value + 1, max(value - 1, 0), 97)
+    if isinstance(value, tuple):
+        yield value[:-1]
+        yield (*value, *value[-1:])
+        for i, part in enumerate(value):
+            for other in other_numbers(part):
+                yield (*value[:i], other, *value[i + 1 :])
+
+
+def variations(sample: Sample) -> Iterator[tuple[list[Any], dict[str, Any]]]:
+    for i, x in enumerate(sample.inputs):
+        if isinstance(x, np.ndarray):
+            for other in other_shapes(x):
+                yield [*sample.inputs[:i], other, *sample.inputs[i + 1 :]], sample.params
+    for name, value in sample.params.items() if "index" not in sample.params else ():  # slices are cut to the size, in the public function
+        for other in other_numbers(value):
+            yield list(sample.inputs), {**sample.params, name: other}
+
+
+def promised(row: Any, inputs: list[Any], params: dict[str, Any]) -> tuple[Spec, ...] | None:
+    """What the rule says; None where it refuses."""
+    arrays = [x for x in inputs if isinstance(x, np.ndarray)]
+    given = [None if x is None else spec_of(x) if isinstance(x, np.ndarray) else Spec((), arrays[0].dtype) for x in inputs]
+    try:
+        found: tuple[Spec, ...] = row.specs(*given, **params)
+    except Exception:
+        return None
+    return found
+
+
+@pytest.mark.parametrize("name", ROWS)
+def test_what_the_rule_refuses(name):
+    row, faults = ops.ROWS[name], []
+    for sample in SAMPLES[name]:
+        for inputs, params in variations(sample):
+            wanted = promised(row, inputs, params)
+            try:
+                made = row(*inputs, **params)
+            except Exception:  # an error is never silent
+                continue
+            found = tuple(spec_of(a) for a in (made if isinstance(made, tuple) else (made,)))
+            if found != wanted:
+                shapes = [x.shape if isinstance(x, np.ndarray) else x for x in inputs]
+                faults.append(f"{shapes}, {params}: {found}, the rule {'refuses' if wanted is None else wanted}")
+    assert not faults, "\n".join(faults[:8])
