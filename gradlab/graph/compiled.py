@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import functools
 import logging
+import operator
 import os
 import warnings
 from collections.abc import Callable, Mapping
@@ -386,6 +387,6 @@ def _stageable(mode: Mode) -> bool:
 
 def _title(function: Any) -> str:
     while isinstance(function, functools.partial):
-        function = function.func
-    owner = getattr(function, "__self__", None)
+        function = function.args[0] if function.func is operator.call else function.func
+    owner = function if isinstance(function, Module) else getattr(function, "__self__", None)
     return type(owner).__name__ if isinstance(owner, Module) else getattr(function, "__qualname__", None) or type(function).__name__

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import operator
 import os
 from collections.abc import Callable, Mapping
 from typing import Any, TypeVar, overload
@@ -82,7 +83,11 @@ class CompiledModule(Module):
     def __init__(self, module: Module, check: bool, explain: bool, passes: Mapping[str, bool] | None) -> None:
         super().__init__()
         self.module = module
-        self.__dict__["_compiled"] = Compiled(module.__call__, check, explain, passes)
+        self.__dict__["_compiled"] = Compiled(functools.partial(operator.call, module), check, explain, passes)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Hooks of all modules are hooks of the wrapped one, and not of this one as well."""
+        return super().__call__(*args, **kwargs) if self._hooked else self.forward(*args, **kwargs)
 
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """The wrapped module's call, compiled."""

@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
+import functools
 import marshal
 import os
 import warnings
+from array import array
 from collections import deque
-from collections.abc import Iterable, Set
+from collections.abc import Iterable, Mapping, Set
 from hashlib import blake2b
 from itertools import islice
-from types import BuiltinFunctionType, FunctionType, MethodType, ModuleType
+from types import BuiltinFunctionType, FunctionType, MappingProxyType, MethodType, ModuleType
 from typing import Any
 
 import numpy as np
@@ -68,11 +70,15 @@ def freeze(value: Any, depth: int = 8, without: Set[tuple[int, Any]] = frozenset
     if isinstance(value, (list, tuple, deque)):
         rest = () if len(value) <= _MANY else _rest(value, depth - 1)
         return (type(value).__name__, len(value), *(freeze(v, depth - 1, without) for v in islice(value, _MANY)), *rest)
-    if isinstance(value, dict):
+    if isinstance(value, (dict, MappingProxyType)):
         entries = _entries(value, without)
         return (type(value).__name__, len(value), *((freeze(k, depth - 1), freeze(v, depth - 1, without)) for k, v in entries))
     if isinstance(value, (set, frozenset)):
         return (type(value).__name__, len(value), frozenset(freeze(v, depth - 1) for v in value))
+    if isinstance(value, (bytearray, array)):
+        return (type(value).__name__, bytes(value))
+    if isinstance(value, functools.partial):
+        return ("partial", *(freeze(v, depth - 1, without) for v in (value.func, value.args, value.keywords)))
     kind = type(value)
     if kind is type(os.environ):
         return ("environ", *value.items())
@@ -85,7 +91,7 @@ def freeze(value: Any, depth: int = 8, without: Set[tuple[int, Any]] = frozenset
     return Same(value)
 
 
-def _entries(table: dict[Any, Any], without: Set[tuple[int, Any]]) -> Iterable[tuple[Any, Any]]:
+def _entries(table: Mapping[Any, Any], without: Set[tuple[int, Any]]) -> Iterable[tuple[Any, Any]]:
     if not without:
         return table.items()
     number = id(table)

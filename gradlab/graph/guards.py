@@ -12,7 +12,7 @@ from collections.abc import Callable, Set
 from typing import Any
 
 from gradlab.graph.freeze import Same, freeze, is_fixed, is_plain, short
-from gradlab.graph.native.watch import Found, can_watch, path, watcher
+from gradlab.graph.native.watch import Condition, Found, Word, can_watch, object_words, path, watcher
 
 _PER_FUNCTION = 4000  # expressions that one generated function tests; Python compiles larger ones in more than linear time
 _PER_LINE = 16
@@ -20,16 +20,27 @@ WATCHED = "(watch(watch_at) or watched(args, kwargs, mode))"
 
 
 class _Later:
-    """A test that is made when it is first needed: most never are."""
+    """A test that is made when it is first needed: most never are. Where it holds all the same, machine code is told (`renew`).
 
-    def __init__(self, make: Callable[[list[str]], Callable[[Any, Any, Any], bool]], tests: list[str]) -> None:
-        self.make, self.tests = make, tests
+    That takes as long as many tests, so it is done at the first time, the second, the fourth and so on.
+    """
+
+    def __init__(
+        self, make: Callable[[list[str]], Callable[[Any, Any, Any], bool]], tests: list[str], renew: Callable[[], None]
+    ) -> None:
+        self.make, self.tests, self.renew = make, tests, renew
         self.made: Callable[[Any, Any, Any], bool] | None = None
+        self.times = 0
 
     def __call__(self, args: Any, kwargs: Any, mode: Any) -> bool:
         if self.made is None:
             self.made = self.make(self.tests)
-        return self.made(args, kwargs, mode)
+        holds = self.made(args, kwargs, mode)
+        if holds:
+            self.times += 1
+            if not self.times & (self.times - 1):
+                self.renew()
+        return holds
 
 
 class Guards:
@@ -40,7 +51,7 @@ class Guards:
         self._by_object: dict[int, str] = {}
         self.conditions: dict[str, tuple[str, str, Any]] = {}  # test -> (label, expression of the value, what it was)
         self.known_mode: Any = None  # a mode for which all tests of the mode hold
-        self.found: dict[str, tuple[Found, ...]] = {}  # test -> what it mostly is: some objects where they were
+        self.found: dict[str, tuple[Condition, ...]] = {}  # test -> what it mostly is: some objects where they were
 
     def name(self, value: Any) -> str:
         """A name bound to an object in the tests; the object is kept alive."""
@@ -55,9 +66,9 @@ class Guards:
         """A condition as it stands; `value` is the expression whose value the message shows."""
         self.conditions.setdefault(expression, (label, value, was))
 
-    def mostly(self, test: str, *found: Found) -> None:
+    def mostly(self, test: str, *found: Condition) -> None:
         """The test is known to hold where all of these do, which is quicker to see."""
-        if all(path(f.expression, self.names) is not None for f in found):
+        if all(not isinstance(f, Found) or path(f.expression, self.names) is not None for f in found):
             self.found.setdefault(test, found)
 
     def same(self, expression: str, value: Any, label: str) -> None:
@@ -71,6 +82,14 @@ class Guards:
         test = f"len({expression}) == {size}" if size else f"not {expression}"
         self.test(test, label, f"len({expression})", size)
         self.mostly(test, Found(expression, None, size))
+
+    def table(self, table: dict[Any, Any], label: str) -> None:
+        """A dict, of hooks for example, has these very entries."""
+        test = f"{self.name(table)} == {self.name(dict(table))}"
+        self.test(test, label)
+        if (words := object_words()) and all(type(key) in (int, str) for key in table):
+            entries = (Found(f"{self.name(table)}[{key!r}]", value) for key, value in table.items())
+            self.mostly(test, Word(table, words["entries"]), *entries)
 
     def equal(self, expression: str, value: Any, label: str, without: Set[tuple[int, Any]] = frozenset()) -> None:
         """The expression gives an equal plain value, or a container or object that looks as it does now, apart from entries `without`."""
@@ -101,8 +120,15 @@ class Guards:
             return self._function(list(self.conditions))
         table, _ = self.names["watch_kept"] = first
         self.names["watch"], self.names["watch_at"] = table.test, table.at
-        self.names["watched"] = _Later(self._function, watched)
         seen, self.found = self.found, {}
+
+        def renew() -> None:
+            now = watcher((found for test in watched for found in seen[test]), self.names)
+            if now is not None:
+                table.replace(now[0])
+                self.names["watch_kept"] = table, now[1]
+
+        self.names["watched"] = _Later(self._function, watched, renew)
         return self._function([*(test for test in self.conditions if test not in seen), WATCHED])
 
     def _function(self, tests: list[str]) -> Callable[[Any, Any, Any], bool]:

@@ -89,6 +89,8 @@ def guard_optimizer(
     """Conditions for an optimizer as it was. state: None where nobody looked at it."""
     name, own = type(optimizer).__name__, guards.name(optimizer)
     guards.size(f"{own}.param_groups", len(groups), f"{name}: the number of groups")
+    guards.table(optimizer._pre_hooks, f"{name}: hooks before a step")
+    guards.table(optimizer._post_hooks, f"{name}: hooks after a step")
     for i, before in enumerate(groups):
         guards.same(f"{own}.param_groups[{i}]", optimizer.param_groups[i], f"{name}: group {i}")
         group = guards.name(optimizer.param_groups[i])

@@ -15,6 +15,7 @@ from gradlab.optim.optimizer import Optimizer
 
 GONE = object()  # what a place holds that holds nothing
 CELL = "cell_contents"
+CALLED = object()  # a step: what a call without arguments gives, of a weak reference or a context variable
 MUTABLE = (list, dict, set, deque)
 KEYED = (dict, OrderedDict, defaultdict, list, tuple)  # whose entries are reached without running anybody's code
 
@@ -30,7 +31,7 @@ def step(value: Any, by: Any) -> Any:
     try:
         if type(by) is Item:
             return value[by.key] if type(value) in KEYED and not (type(value) is defaultdict and by.key not in value) else GONE
-        return getattr(value, by, GONE)
+        return value() if by is CALLED else getattr(value, by, GONE)
     except Exception:  # an empty cell is a ValueError; a property raises what it likes, and will do so where the code reads it
         return GONE
 
@@ -47,7 +48,7 @@ def resolve(root: Any, path: tuple[Any, ...]) -> Any:
 
 def expression(name: str, path: tuple[Any, ...]) -> str:
     """A place as Python writes it, from the name of its root on."""
-    return name + "".join(f"[{by.key!r}]" if type(by) is Item else f".{by}" for by in path)
+    return name + "".join(f"[{by.key!r}]" if type(by) is Item else "()" if by is CALLED else f".{by}" for by in path)
 
 
 def put_back(root: Any, path: tuple[Any, ...], value: Any) -> None:

@@ -10,16 +10,15 @@ import gc
 import os
 import sys
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from types import BuiltinMethodType, CodeType, FrameType, FunctionType, MethodType, ModuleType
 from typing import Any
 
 from gradlab.autograd.base import Differentiable
-from gradlab.autograd.position import PACKAGE
+from gradlab.graph.following import Following
 from gradlab.graph.freeze import Same, freeze, is_plain
 from gradlab.graph.guards import Guards
 from gradlab.graph.holding import Held, can_be_bound, looks_at, of_module, place_at
-from gradlab.graph.moments import CLOCKS, STEPPED, Iterators, Young, reads_clock
+from gradlab.graph.moments import CLOCKS, Iterators, Young, reads_clock
 from gradlab.graph.owners import HOOKS, TABLES, attributes_of, changes_of, guard_module, guard_optimizer, restore, restore_state
 from gradlab.graph.places import (
     CELL,
@@ -37,37 +36,17 @@ from gradlab.graph.places import (
     resolve,
     step,
     steps,
-)
+)  # fmt: skip
 from gradlab.graph.symbol import foreign
-from gradlab.graph.whose import is_generated, is_library, is_library_file
+from gradlab.graph.whose import IGNORED, METHOD, STEPS, USER, is_library_file, kind_of
+from gradlab.nn.hooks import everywhere
 from gradlab.nn.module import Module
 from gradlab.optim.lr_scheduler import LRScheduler
 from gradlab.optim.optimizer import Optimizer
 
-# Rooms of the library whose methods are never those of a module or an optimizer.
-_ENGINE = tuple(
-    str(Path(PACKAGE, place)) + (os.sep if place.endswith("/") else "")
-    for place in (
-        "autograd/", "backends/", "ops/", "tensor/", "dispatch.py", "op.py", "spec.py", "graph/ir.py", "graph/live.py", "graph/tracer.py",
-    )
-)  # fmt: skip
-_DATA = str(Path(PACKAGE, "utils", "data"))
 _BY_NAME = frozenset(("getattr", "hasattr", "setattr", "delattr", "vars", "dir"))  # built-in functions that take attributes by name
 _MANY_FUNCTIONS = 1000  # entries of a container that are looked at for functions
 _ZERO_GRAD = Optimizer.zero_grad.__code__  # it looks at the parameters alone
-
-
-_IGNORED, _METHOD, _USER, _STEPS = 0, 1, 2, 4  # nothing; the library's method; the user's function; also: a generator's or iterator's
-
-
-def _kind(frame: FrameType) -> int:
-    code, names = frame.f_code, frame.f_code.co_varnames
-    if code.co_filename.startswith(_ENGINE):
-        return _IGNORED
-    ours = is_library(code) or is_generated(frame)
-    steps = code.co_flags & STEPPED or code.co_name in ("__next__", "__iter__")
-    stepped = _STEPS if steps and (not ours or code.co_filename.startswith(_DATA)) else 0
-    return ((_METHOD if code.co_argcount and names[0] == "self" else _IGNORED) if ours else _USER) + stepped
 
 
 class Reads:
@@ -91,7 +70,9 @@ class Reads:
         self._kept: list[Any] = []
         self._functions: dict[CodeType, list[FunctionType]] = {}  # functions from before the trace; closures may share their code
         self._made: set[CodeType] = set()  # of functions and comprehensions inside of functions that ran in the trace
+        self._placed: dict[tuple[int, Any], bool] = {}  # places that were noted; whether with all that is in them
         self._before: Any = None
+        self.following = Following(self, function)
         self._note_function(function)
         gc.collect(0)  # what is young from here on is made in the trace, as the collector rests meanwhile
         self.young = Young()
@@ -100,34 +81,42 @@ class Reads:
 
     def __enter__(self) -> Reads:
         self._before = sys.getprofile()
+        self.following.start()
         sys.setprofile(self._hook)
         return self
 
     def __exit__(self, *_: object) -> None:
         sys.setprofile(self._before)
+        self.following.stop()
         self._iterators.clear()
 
     def _hook(self, frame: FrameType, event: str, called: Any) -> None:
         if event != "call":
-            if event == "c_call" and called in CLOCKS and frame.f_code in self._users:
+            if event == "return":
+                self.following.left(frame)
+            elif event == "c_call" and called in CLOCKS and frame.f_code in self._users:
                 self.why = self.why or reads_clock(called)
             return
         code = frame.f_code
         kind = self._kinds.get(code)
         if kind is None:
-            kind = self._kinds[code] = _kind(frame)
-        if kind == _IGNORED:
+            kind = self._kinds[code] = kind_of(frame)
+        if kind == IGNORED:
+            self.following.called(frame, False)
             return
-        if kind >= _STEPS:
+        if kind >= STEPS:
             self.why = self.why or self._iterators.moved(frame)
-            kind -= _STEPS
-        if kind == _METHOD:
+            kind -= STEPS
+        if kind == METHOD:
             owner: Any = frame.f_locals.get("self")
             if code is _ZERO_GRAD:
                 self.cleared.setdefault(id(owner), (owner, [{"params": list(group["params"])} for group in owner.param_groups]))
-            elif owner is not None and id(owner) not in self._selves:
-                self._meet(owner)
-        if kind != _USER or (code in self._users and not code.co_argcount):
+            elif owner is not None:
+                if id(owner) not in self._selves:
+                    self._meet(owner)
+                self.following.method(frame, owner)
+        self.following.called(frame, kind == USER)
+        if kind != USER or (code in self._users and not code.co_argcount):
             return
         given, names = frame.f_locals, code.co_varnames
         owners = {n: given[n] for n in names[: code.co_argcount + code.co_kwonlyargcount] if n in given and owns(given[n])}
@@ -140,7 +129,7 @@ class Reads:
                 self._meet(owner)
         self._users.add(code)
         self._made.update(c for c in code.co_consts if isinstance(c, CodeType))
-        self._read_code(code, frame, owners if first else new, first)
+        self._read_code(code, frame.f_globals, owners if first else new, first)
 
     def _meet(self, owner: Any) -> None:
         """An object whose method runs, or whose attributes are read."""
@@ -187,7 +176,7 @@ class Reads:
 
     # ------------------------------------------------------------ names in code
 
-    def _read_code(self, code: CodeType, frame: FrameType, owners: dict[str, Any], first: bool) -> None:
+    def _read_code(self, code: CodeType, known: dict[str, Any], owners: dict[str, Any], first: bool) -> None:
         """Picture what the names in a user's function stand for at its start."""
         instructions = instructions_of(code)
         closures = self._closures(code) if code.co_freevars and first else []
@@ -197,10 +186,10 @@ class Reads:
             if "FAST" in kind and type(name) is tuple:  # two in one, since Python 3.13
                 name = name[-1]
             if kind == "LOAD_GLOBAL" and first:
-                if name in frame.f_globals:
-                    self._follow(frame.f_globals, (Item(name),), name, instructions, at, by_name)
+                if name in known:
+                    self._follow(known, (Item(name),), name, instructions, at, by_name)
             elif kind == "STORE_GLOBAL" and first:
-                self._note(frame.f_globals, (Item(name),), name, frame.f_globals.get(name, GONE))
+                self._note(known, (Item(name),), name, known.get(name, GONE))
             elif kind in ("LOAD_DEREF", "STORE_DEREF") and name in code.co_freevars:
                 for cells in closures:
                     if kind == "LOAD_DEREF":
@@ -231,6 +220,8 @@ class Reads:
         # An object of which an attribute is taken is told by itself, and the attribute on its own; a function that gets it does the same.
         whole = not taken and (by_name or not is_opaque(value))
         self._note(root, path, label, value, whole or not is_instance(value))
+        if len(path) == 1:
+            self._place(root, path[0], value, whole)
         if whole and not path and is_instance(value):
             self._note(root, ("__dict__",), label, value.__dict__)
         for number, (by, stored) in enumerate(taken):
@@ -250,7 +241,7 @@ class Reads:
                 self._note_function(step(value, by))
                 break
             owned = of_module and (by in value.__dict__ or any(by in value.__dict__.get(table, ()) for table in TABLES))
-            value = step(value, by)
+            owner, value = value, step(value, by)
             if value is GONE and not stored:
                 break
             path, label = (*path, by), f"{label}[{by.key!r}]" if type(by) is Item else f"{label}.{by}"
@@ -260,15 +251,52 @@ class Reads:
             if isinstance(value, BuiltinMethodType) and not isinstance(value.__self__, (ModuleType, type)):
                 break  # made anew at each access, as `append` of a list
             if not (owned or (of_module and stored)):  # a module's own attributes are guarded with the module
-                self._note(root, path, label, value, whole=stored or number + 1 == len(taken) or not is_instance(value))
+                last = stored or number + 1 == len(taken)
+                self._note(root, path, label, value, whole=last or not is_instance(value))
+                self._place(owner, by, value, last)
             if stored:
                 break
+
+    def _place(self, owner: Any, by: Any, value: Any, whole: bool) -> None:
+        key = id(owner), by
+        self._placed[key] = self._placed.get(key, False) or whole or not isinstance(value, (*MUTABLE, tuple))
+
+    def follow(self, owner: Any, by: Any, label: str, code: CodeType | None, at: int) -> None:
+        """What an instruction takes of an object, and the next ones of that; without code, all that lies there."""
+        if not self._placed.get((id(owner), by), False):
+            self._follow(owner, (by,), label, [] if code is None else instructions_of(code), at, False)
+
+    def note(self, root: Any, path: tuple[Any, ...], label: str, whole: bool | None = None) -> None:
+        """A place that is read: what it holds, or only which object that is; by default as `follow`."""
+        value = resolve(root, path)
+        self._note(root, path, label, value, not is_opaque(value) if whole is None else whole)
+
+    def holds(self, container: Any) -> bool:
+        """Whether a container was noted with all that is in it."""
+        return id(container) in self._contents
+
+    def meet(self, owner: Any, name: str) -> None:
+        """A module or an optimizer of which something is read."""
+        if isinstance(owner, Module):
+            if id(owner) not in self._selves:
+                self._meet(owner)
+        elif name in ("param_groups", "state"):
+            self.looked.add(id(owner))
+            self._picture_optimizer(owner)
+
+    def read_function(self, function: FunctionType) -> list[Any]:
+        """What a function would read that does not run; the objects that it names itself."""
+        code, cells = function.__code__, function.__closure__ or ()
+        self._note_function(function)
+        self._read_code(code, function.__globals__, {}, True)
+        return [*(function.__globals__.get(name) for name in code.co_names), *(step(cell, CELL) for cell in cells)]
 
     def _note(self, root: Any, path: tuple[Any, ...], label: str, value: Any, whole: bool = True) -> None:
         """Remember what a place holds: with what is in it (whole), or only which object it is."""
         if not path or (self._held and self._within_held(root, path)):
             return
         self._note_function(value)
+        self.following.lookups.met(value)
         key = (id(root), path, whole)
         if key not in self.chains:
             picture = self._picture(value, whole)
@@ -347,9 +375,19 @@ class Reads:
 
     def guard(self, guards: Guards, live: dict[int, set[str]]) -> None:
         """Add a condition for everything that was read. live: of param groups (by id), the entries that are read at each replay."""
+        for module, _, tables in self.modules.values():
+            for key in {*tables["_parameters"], *tables["_buffers"], *tables["_modules"]} - module.__dict__.keys():
+                self.following.lookups.lacks(module, module.__dict__, key)
+        guards.table(everywhere, "hooks of all modules")
+        self.following.lookups.guard(guards, self.young, lambda owner: isinstance(owner, Module))
         for (_, path, whole), (root, label, value, _) in self.chains.items():
-            if value is not GONE and not self.young(root):
-                place = expression(guards.name(root), path)
+            if self.young(root):
+                continue
+            place = expression(guards.name(root), path)
+            if value is GONE:
+                guards.names["resolve"] = resolve
+                guards.test(f"resolve({guards.name(root)}, {guards.name(path)}) is {guards.name(GONE)}", label)
+            else:
                 guards.equal(place, value, label, self._held) if whole else guards.same(place, value, label)
         for module, plain, tables in self.modules.values():
             guard_module(guards, module, {k: v for k, (v, _) in plain.items()}, tables, self._held)

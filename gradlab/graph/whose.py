@@ -7,9 +7,18 @@ from pathlib import Path
 from types import CodeType, FrameType
 
 from gradlab.autograd.position import PACKAGE
+from gradlab.graph.moments import STEPPED
 
 _STDLIB = str(Path(os.__file__).parent) + os.sep  # sysconfig says the same, and reads a megabyte of other facts
 _SITE = tuple(_STDLIB + name for name in ("site-packages", "dist-packages"))
+# Rooms of the library whose methods are never those of a module or an optimizer.
+_ENGINE = tuple(
+    str(Path(PACKAGE, place)) + (os.sep if place.endswith("/") else "")
+    for place in (
+        "autograd/", "backends/", "ops/", "tensor/", "dispatch.py", "op.py", "spec.py", "graph/ir.py", "graph/live.py", "graph/tracer.py",
+    )
+)  # fmt: skip
+_DATA = str(Path(PACKAGE, "utils", "data"))
 _known_files: dict[str, bool] = {}
 
 
@@ -31,3 +40,17 @@ def is_generated(frame: FrameType) -> bool:
 def is_library(code: CodeType) -> bool:
     """Whether the code is gradlab's own or the standard library's."""
     return is_library_file(code.co_filename)
+
+
+IGNORED, METHOD, USER, STEPS = 0, 1, 2, 4  # nothing; the library's method; the user's function; also: a generator's or iterator's
+
+
+def kind_of(frame: FrameType) -> int:
+    """What a call of a frame's code may tell of what the user's code reads."""
+    code, names = frame.f_code, frame.f_code.co_varnames
+    if code.co_filename.startswith(_ENGINE):
+        return IGNORED
+    ours = is_library(code) or is_generated(frame)
+    steps = code.co_flags & STEPPED or code.co_name in ("__next__", "__iter__")
+    stepped = STEPS if steps and (not ours or code.co_filename.startswith(_DATA)) else 0
+    return ((METHOD if code.co_argcount and names[0] == "self" else IGNORED) if ours else USER) + stepped

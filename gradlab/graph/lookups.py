@@ -1,0 +1,162 @@
+"""Names that were looked up on objects while a trace ran: which class defines them, what hides them, and the functions that ran.
+
+A condition on a class is one on the functions and descriptors that it gives for some names, or that it gives none; on an object, that it
+is of that class and its `__dict__` lacks these names; on a function, that its code and its defaults are what they were. Plain values are
+told where they lie (`reads.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from types import CodeType, FunctionType
+from typing import Any
+
+from gradlab.graph.freeze import freeze, is_fixed
+from gradlab.graph.guards import Guards
+from gradlab.graph.native.watch import Condition, Found, Lacks, Word, function_words, object_words, version
+from gradlab.graph.places import GONE, is_instance
+
+IMMUTABLE = 1 << 8  # flag of classes written in C that nobody can change
+_SPECIAL = tuple(
+    f"__{name}__"
+    for name in (
+        "getattribute", "getattr", "call", "bool", "len", "iter", "getitem", "contains", "eq", "hash", "add", "radd", "sub", "rsub", "mul",
+        "rmul", "truediv", "rtruediv", "matmul", "rmatmul", "neg",
+    )
+)  # fmt: skip - looked up without being named
+
+
+def lookup(kind: type, name: str) -> Any:
+    """What a class gives for a name, as it stands in a class, or GONE."""
+    for each in kind.__mro__:
+        if name in each.__dict__:
+            return each.__dict__[name]
+    return GONE
+
+
+def _gives(kind: type, found: Iterable[tuple[str, Any]]) -> bool:
+    tables = [each.__dict__ for each in kind.__mro__]
+    return all(next((table[name] for table in tables if name in table), GONE) is value for name, value in found)
+
+
+def is_told(value: Any) -> bool:
+    """Whether what a class gives is told by its identity: nothing, or what makes something else of itself when it is looked up."""
+    return value is GONE or hasattr(type(value), "__get__") or callable(value)
+
+
+class Lookups:
+    """What was found where. Objects are kept alive."""
+
+    def __init__(self) -> None:
+        self._classes: dict[int, tuple[type, dict[str, Any]]] = {}
+        self._owners: dict[int, tuple[Any, type]] = {}
+        self._lacking: dict[int, tuple[Any, dict[Any, Any], set[str]]] = {}
+        self._functions: dict[int, tuple[FunctionType, CodeType, Any, Any]] = {}
+
+    def of_class(self, kind: type, name: str) -> Any:
+        """What a class gives for a name."""
+        found = lookup(kind, name)
+        if kind.__flags__ & IMMUTABLE:
+            return found
+        self._note(kind, self._known(kind), (name,))
+        return found
+
+    def met(self, owner: Any) -> None:
+        """An object that is used somehow: what its class does by itself, as of its truth."""
+        if is_instance(owner) and not type(owner).__flags__ & IMMUTABLE:
+            self.class_of(owner)
+            self._known(type(owner))
+
+    def functions_of(self, kind: type) -> None:
+        """A user's class that the library takes functions from: all that it has."""
+        for each in kind.__mro__:
+            if not each.__module__.startswith("gradlab.") and not each.__flags__ & IMMUTABLE:
+                self._note(kind, self._known(kind), list(each.__dict__))
+
+    def _known(self, kind: type) -> dict[str, Any]:
+        known = self._classes.get(id(kind))
+        if known is None:
+            known = self._classes[id(kind)] = kind, {}
+            if not kind.__module__.startswith("gradlab."):
+                self._note(kind, known[1], _SPECIAL)
+        return known[1]
+
+    def _note(self, kind: type, known: dict[str, Any], names: Iterable[str]) -> None:
+        for name in names:
+            if name not in known:
+                found = lookup(kind, name)
+                if is_told(found):
+                    known[name] = found
+
+    def class_of(self, owner: Any) -> None:
+        """An object whose class decides something."""
+        kind = type(owner)
+        if not kind.__flags__ & IMMUTABLE:
+            self._owners.setdefault(id(owner), (owner, kind))
+
+    def lacks(self, owner: Any, table: dict[Any, Any], name: str) -> None:
+        """An object's own table has no such name."""
+        self._lacking.setdefault(id(table), (owner, table, set()))[2].add(name)
+
+    def ran(self, function: FunctionType) -> bool:
+        """A function that runs; whether it is the first time."""
+        if id(function) in self._functions:
+            return False
+        self._functions[id(function)] = function, function.__code__, function.__defaults__, function.__kwdefaults__
+        return True
+
+    def guard(self, guards: Guards, young: Callable[[Any], bool], sized: Callable[[Any], bool]) -> None:
+        """Conditions for everything older than the trace. sized: objects whose tables are mostly told by their sizes."""
+        words = object_words()
+        for kind, found in self._classes.values():
+            if not young(kind):
+                guards.names["gives"] = _gives
+                test = f"gives({guards.name(kind)}, {guards.name(tuple(found.items()))})"
+                guards.test(test, f"what the class {kind.__qualname__} defines")
+                if version(kind):
+                    guards.mostly(test, Word(kind, words["version"]))
+        for owner, kind in self._owners.values():
+            if not young(owner):
+                test = f"type({guards.name(owner)}) is {guards.name(kind)}"
+                guards.test(test, f"the class of {_title(owner)}", f"type({guards.name(owner)})", kind)
+                if words:
+                    guards.mostly(test, Word(owner, words["class"]))
+        for owner, table, names in self._lacking.values():
+            if not young(owner):
+                self._guard_table(guards, owner, table, names, sized(owner))
+        for function, code, defaults, named in self._functions.values():
+            if not young(function):
+                _guard_function(guards, function, code, defaults, named)
+
+    def _guard_table(self, guards: Guards, owner: Any, table: dict[Any, Any], names: set[str], sized: bool) -> None:
+        place, watched = guards.name(table), list[Condition]()
+        test = f"{place}.keys().isdisjoint({guards.name(frozenset(names))})"
+        if owner is not table and not sized:
+            whose = guards.name(owner)
+            test = f"({whose}.__dict__ is {place} and {test})"
+            watched.append(Found(f"{whose}.__dict__", table))
+        guards.test(test, f"{_title(owner)}: what it has of its own in place of {', '.join(sorted(names))}")
+        if sized and object_words():
+            watched.append(Word(table, object_words()["entries"]))
+        else:
+            watched += [Lacks(table, name) for name in names]
+        guards.mostly(test, *watched)
+
+
+def _guard_function(guards: Guards, function: FunctionType, code: CodeType, defaults: Any, named: Any) -> None:
+    name, title, words = guards.name(function), function.__qualname__, function_words()
+    was = guards.name(code)
+    test = f"({name}.__code__ is {was} or {name}.__code__ == {was})"
+    guards.test(test, f"the code of {title}")
+    if words:
+        guards.mostly(test, Word(function, words["__code__"]))
+    for key, value in (("__defaults__", defaults), ("__kwdefaults__", named)):
+        if value is None or is_fixed(value):  # others are pictured (reads.py)
+            test = f"({name}.{key} is {guards.name(value)} or freeze({name}.{key}) == {guards.name(freeze(value))})"
+            guards.test(test, f"{title}: {key}")
+            if words:
+                guards.mostly(test, Word(function, words[key]))
+
+
+def _title(owner: Any) -> str:
+    return str(owner.get("__name__", "a module")) if isinstance(owner, dict) else f"an object of the class {type(owner).__qualname__}"

@@ -1,0 +1,231 @@
+"""What code takes of objects: attributes, entries and calls, as places that hold values and as names that classes and objects give."""
+
+from __future__ import annotations
+
+import functools
+import operator
+import os
+import weakref
+from collections.abc import Sequence
+from contextvars import ContextVar
+from types import (
+    BuiltinFunctionType,
+    ClassMethodDescriptorType,
+    CodeType,
+    FunctionType,
+    GetSetDescriptorType,
+    MemberDescriptorType,
+    MethodDescriptorType,
+    MethodType,
+    MethodWrapperType,
+    ModuleType,
+    WrapperDescriptorType,
+)  # fmt: skip
+from typing import TYPE_CHECKING, Any
+
+from gradlab.autograd.base import Differentiable
+from gradlab.autograd.function import Function
+from gradlab.graph.freeze import is_plain
+from gradlab.graph.lookups import Lookups, is_told
+from gradlab.graph.places import CALLED, GONE, Item, step
+from gradlab.nn.module import Module
+from gradlab.optim.optimizer import Optimizer
+
+if TYPE_CHECKING:
+    from gradlab.graph.reads import Reads
+
+CACHED = type(functools.lru_cache(len))
+_TAKING = {getattr(dict, name) for name in ("get", "__getitem__", "__contains__", "setdefault", "pop")}
+_BUILT_IN = (BuiltinFunctionType, MethodDescriptorType, MethodWrapperType, WrapperDescriptorType, ClassMethodDescriptorType)
+_BY_NAME = (getattr, hasattr, setattr, delattr)
+_NAMED = ("__getattribute__", "__getattr__", "__setattr__", "__delattr__")
+_WHOLE = ("__reduce_ex__", "__reduce__", "__getstate__", "__dir__")
+_GETTERS = (operator.attrgetter, operator.methodcaller, operator.itemgetter)
+_CONTAINERS = (list, tuple, set, frozenset, dict)
+
+
+class Taken:
+    """Tells `reads` of places, and `lookups` of what was found where."""
+
+    def __init__(self, reads: Reads, lookups: Lookups) -> None:
+        self.reads, self.lookups = reads, lookups
+        self._done: set[Any] = set()
+        self._kept: list[Any] = []
+
+    def lacks(self, owner: Any, name: str) -> None:
+        """An object has no such thing of its own, if it has not."""
+        table = getattr(owner, "__dict__", None)
+        if type(table) is dict and name not in table and not (name.startswith("__") and name.endswith("__")):
+            self.lookups.lacks(owner, table, name)
+
+    def defaults(self, function: FunctionType) -> None:
+        """A function runs: its defaults may be anything."""
+        title = function.__qualname__
+        if function.__defaults__ is not None:
+            self.reads.note(function, ("__defaults__",), f"{title}'s defaults")
+        for name in function.__kwdefaults__ or ():
+            self.reads.note(function, ("__kwdefaults__", Item(name)), f"{title}'s default {name}")
+
+    def attribute(self, owner: Any, name: str, code: CodeType | None = None, at: int = 0) -> None:
+        """An object's attribute that is looked up, by the instruction at a place in some code or by a function."""
+        kind = type(owner)
+        if kind is super:
+            self.inherited(owner.__thisclass__, owner.__self__, name)
+            return
+        tensor = issubclass(kind, Differentiable)
+        key = kind if tensor else id(owner), name, code, at
+        if key in self._done or is_plain(owner) or kind in _CONTAINERS:
+            return
+        if tensor and name in getattr(owner, "__dict__", ()):
+            self.reads.follow(owner, name, f"a tensor's {name}", code, at)
+            return
+        self._done.add(key)
+        if tensor:
+            self.lookups.of_class(kind, name)
+            return
+        self._kept.append(owner)
+        if isinstance(owner, ModuleType):
+            table = owner.__dict__
+            if name in table:
+                self.reads.follow(table, Item(name), f"{owner.__name__}.{name}", code, at)
+            else:
+                self.lookups.lacks(table, table, name)
+        elif isinstance(owner, type):
+            self._of_class(owner, name, code, at)
+        else:
+            self._of_object(owner, name, code, at)
+
+    def _of_class(self, owner: type, name: str, code: CodeType | None, at: int) -> None:
+        kind, found = type(owner), self.lookups.of_class(owner, name)
+        if kind is not type:
+            self.lookups.of_class(kind, name)
+        if issubclass(owner, Function) and name == "apply":
+            self.lookups.functions_of(owner)
+        if found is not GONE and not hasattr(type(found), "__get__"):
+            self.reads.follow(owner, name, f"{owner.__qualname__}.{name}", code, at)
+
+    def _of_object(self, owner: Any, name: str, code: CodeType | None, at: int) -> None:
+        kind, label = type(owner), f"{type(owner).__name__}.{name}"
+        if isinstance(owner, ContextVar):
+            if name == "get":
+                self.reads.note(owner, ("get", CALLED), f"the variable {owner.name}")
+            return
+        if owner is os.environ:
+            self.reads.note(os, ("environ",), "os.environ", True)
+            return
+        found = self.lookups.of_class(kind, name)
+        self.lookups.class_of(owner)
+        if name == "__class__":
+            return
+        if found is not GONE and hasattr(type(found), "__set__"):
+            if isinstance(found, (MemberDescriptorType, GetSetDescriptorType)):
+                if step(owner, name) is GONE:
+                    self.reads.note(owner, (name,), label)
+                self.reads.follow(owner, name, label, code, at)
+            elif isinstance(found, property):
+                self.call(found.fget, [owner])
+            return
+        table = getattr(owner, "__dict__", None)
+        own = type(table) is dict and name in table
+        if isinstance(owner, (Module, Optimizer)):
+            self.reads.meet(owner, name)
+            if not own:
+                self.lacks(owner, name)
+            if found is not GONE and not is_told(found):
+                self.reads.follow(owner, name, label, code, at)
+            return
+        if own:
+            self.reads.follow(owner, name, label, code, at)
+            return
+        self.lacks(owner, name)
+        if found is not GONE and not is_told(found):
+            self.reads.follow(owner, name, label, code, at)
+
+    def inherited(self, after: Any, owner: Any, name: str) -> None:
+        """What `super()` finds, behind a class in the order of an object's classes."""
+        kinds = (owner if isinstance(owner, type) else type(owner)).__mro__
+        for kind in kinds[kinds.index(after) + 1 :] if after in kinds else ():
+            self.lookups.of_class(kind, name)
+            if name in kind.__dict__:
+                break
+
+    def entry(self, owner: Any, key: Any) -> None:
+        """An entry of a dict that is looked up. Where all of the dict is noted, that tells it."""
+        if owner is os.environ:
+            self.reads.note(os, ("environ",), "os.environ", True)
+        elif type(owner) is dict and type(key) is str and not self.reads.holds(owner):
+            if key in owner:
+                self.reads.follow(owner, Item(key), repr(key), None, 0)
+            else:
+                self.lookups.lacks(owner, owner, key)
+
+    # ------------------------------------------------------------ calls
+
+    def call(self, function: Any, given: Sequence[Any]) -> None:
+        """Something that is called with positional arguments."""
+        if isinstance(function, functools.partial):
+            for name in ("func", "args", "keywords"):
+                self.reads.note(function, (name,), f"a partial's {name}")
+            self.call(function.func, [*function.args, *given])
+        elif isinstance(function, MethodType):
+            self.call(function.__func__, [function.__self__, *given])
+        elif isinstance(function, FunctionType):
+            if function is os.getenv:
+                self.reads.note(os, ("environ",), "os.environ", True)
+        elif isinstance(function, CACHED):
+            self._unwrapped(function)
+        elif isinstance(function, weakref.ReferenceType):
+            self.reads.note(function, (CALLED,), "what a weak reference leads to", False)
+        elif isinstance(function, _GETTERS):
+            for each in given[:1]:
+                self._got(function, each)
+        elif function is operator.call:
+            self.call(given[0], given[1:])
+        elif isinstance(function, (type, *_BUILT_IN)):
+            self._builtin(function, given)
+        elif not isinstance(function, Module):
+            self.lookups.of_class(type(function), "__call__")
+            self.lookups.class_of(function)
+
+    def _builtin(self, function: Any, given: Sequence[Any]) -> None:
+        if isinstance(function, MethodDescriptorType) and function in _TAKING and len(given) > 1:
+            self.entry(given[0], given[1])
+        named = function in _BY_NAME or getattr(function, "__name__", "") in _NAMED
+        if named and len(given) > 1 and isinstance(given[1], str):
+            self.attribute(given[0], given[1])
+        elif function in (vars, dir) and given:
+            self.attribute(given[0], "__dict__")
+        elif function in (type, isinstance) and given and not isinstance(given[0], Differentiable):
+            self.lookups.class_of(given[0])
+        elif getattr(function, "__name__", "") in _WHOLE:
+            owner = getattr(function, "__self__", None)
+            self.attribute(given[0] if given and isinstance(owner, (type, ModuleType, type(None))) else owner, "__dict__")
+        for value in given:
+            if isinstance(value, _GETTERS):
+                for other in given:
+                    for each in other if isinstance(other, _CONTAINERS) else (other,):
+                        self._got(value, each)
+            elif isinstance(value, (functools.partial, CACHED)):
+                self.call(value, ())
+
+    def _got(self, getter: Any, value: Any) -> None:
+        if isinstance(getter, operator.attrgetter):
+            for path in getter.__reduce__()[1]:
+                owner = value
+                for name in path.split("."):
+                    self.attribute(owner, name)
+                    owner = getattr(owner, name, None)
+        elif isinstance(getter, operator.methodcaller) and isinstance(getter.__reduce__()[1][0], str):
+            self.attribute(value, getter.__reduce__()[1][0])
+
+    def _unwrapped(self, function: Any) -> None:
+        """A function whose results are kept, so that it may not run at all: what it would read, as far as its code and its names say."""
+        inner = function.__wrapped__
+        while isinstance(inner, CACHED):
+            inner = inner.__wrapped__
+        waiting = [inner]
+        while waiting:
+            inner = waiting.pop()
+            if isinstance(inner, FunctionType) and self.lookups.ran(inner):
+                self.defaults(inner)
+                waiting += self.reads.read_function(inner)

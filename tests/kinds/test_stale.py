@@ -1,0 +1,170 @@
+"""Compiled functions never go stale: whatever changes of what they use, the next call gives what eager gives.
+
+Each way to change something (`kinds.stale`) is tried in several forms: a function, a module, a module compiled in place, a training step.
+"""
+
+import numpy as np
+import pytest
+
+import gradlab as gl
+from gradlab import nn
+from gradlab.graph.execute import NumpyExecutable
+
+from kinds.stale import MODELS, READS, STEPS, bound, classes, code, modules, objects, steps
+
+SHELVES = bound, classes, code, modules, objects, steps  # which fill the tables
+
+
+@pytest.fixture(autouse=True)
+def interpreted(monkeypatch):
+    """Programs run in NumPy, which needs no compiler; their conditions are tested in machine code as always."""
+    monkeypatch.setattr(gl.graph.runner, "executable", NumpyExecutable)
+
+
+@pytest.fixture
+def patch(monkeypatch):
+    """monkeypatch, and what else is undone."""
+    undo = []
+    monkeypatch.callback = undo.append
+    yield monkeypatch
+    for each in undo:
+        each()
+
+
+def x():
+    return gl.tensor([0.5, -1.0])
+
+
+def numbers(value):
+    return np.array(value.tolist())
+
+
+def follows(compiled, eager, change, patch):
+    for _ in range(3):
+        np.testing.assert_allclose(compiled(), before := eager(), rtol=1e-5, atol=1e-6)
+    change(patch)
+    after = eager()
+    assert not np.allclose(before, after), "the change shows"
+    for _ in range(3):
+        np.testing.assert_allclose(compiled(), after, rtol=1e-5, atol=1e-6)
+
+
+class Using(nn.Module):
+    def __init__(self, function):
+        super().__init__()
+        self.function = function  # perhaps a module
+        self.w = nn.Parameter(gl.ones(2))
+
+    def forward(self, x):
+        return self.function(x) * self.w
+
+
+def stepping(made, run):
+    """A training step from the same state each time: its loss, and what became of the parameters."""
+    parameters = list(made.parameters())
+    before = [p.detach().clone() for p in parameters]
+
+    def one():
+        with gl.no_grad():
+            for p, was in zip(parameters, before, strict=True):
+                p.copy_(was)
+        loss = run(x())
+        return np.concatenate([numbers(t).reshape(-1) for t in (loss, *parameters)])
+
+    return one
+
+
+def plain_step(made):
+    optimizer = gl.optim.SGD(made.parameters(), lr=0.1)
+
+    def run(x):
+        loss = (made(x) * gl.tensor([1.0, 3.0])).sum()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        return loss
+
+    return run
+
+
+@pytest.mark.parametrize("way", READS)
+def test_function(way, patch):
+    function, change = READS[way]()
+    run = gl.compile(function)
+    follows(lambda: numbers(run(x())), lambda: numbers(function(x())), change, patch)
+
+
+@pytest.mark.parametrize("way", READS)
+def test_module(way, patch):
+    function, change = READS[way]()
+    made = Using(function)
+    run = gl.compile(made)
+    follows(lambda: numbers(run(x())), lambda: numbers(made(x())), change, patch)
+
+
+@pytest.mark.parametrize("way", READS)
+def test_step(way, patch):
+    function, change = READS[way]()
+    made = Using(function)
+    run = plain_step(made)
+    follows(stepping(made, gl.compile(run)), stepping(made, run), change, patch)
+
+
+@pytest.mark.parametrize("way", MODELS)
+def test_model_in_a_function(way, patch):
+    made, change = MODELS[way]()
+    run = gl.compile(lambda x: made(x) + 1.0)
+    follows(lambda: numbers(run(x())), lambda: numbers(made(x()) + 1.0), change, patch)
+
+
+@pytest.mark.parametrize("way", MODELS)
+def test_model(way, patch):
+    made, change = MODELS[way]()
+    run = gl.compile(made)
+    follows(lambda: numbers(run(x())), lambda: numbers(made(x())), change, patch)
+
+
+@pytest.mark.parametrize("way", MODELS)
+def test_model_compiled_in_place(way, patch):
+    made, change = MODELS[way]()
+    compiled = made.compile()
+    follows(lambda: numbers(made(x())), lambda: numbers(eagerly(made)(x())), change, patch)
+    assert compiled is not None
+
+
+def eagerly(made):
+    def run(x):
+        compiled = made.__dict__.pop("_compiled_call", None)
+        try:
+            return made(x)
+        finally:
+            if compiled is not None:
+                made.__dict__["_compiled_call"] = compiled
+
+    return run
+
+
+@pytest.mark.parametrize("way", MODELS)
+def test_model_inside_another(way, patch):
+    made, change = MODELS[way]()
+    outer = nn.Sequential(nn.Identity(), made)
+    run = gl.compile(outer)
+    follows(lambda: numbers(run(x())), lambda: numbers(outer(x())), change, patch)
+
+
+@pytest.mark.parametrize("way", MODELS)
+def test_model_in_a_step(way, patch):
+    made, change = MODELS[way]()
+    outer = Using(made)
+    run = plain_step(outer)
+    follows(stepping(outer, gl.compile(run)), stepping(outer, run), change, patch)
+
+
+@pytest.mark.parametrize("way", STEPS)
+def test_training(way, patch):
+    made, run, change = STEPS[way]()
+    follows(stepping(made, gl.compile(run)), stepping(made, run), change, patch)
+
+
+def test_there_are_many_ways():
+    assert 3 * len(READS) + 5 * len(MODELS) + len(STEPS) > 700
