@@ -71,6 +71,7 @@ from gradlab.tensor.factoring import *
 from gradlab.tensor.gamma import *
 from gradlab.tensor.gather import *
 from gradlab.tensor.generator import *
+from gradlab.tensor.geometry import *
 from gradlab.tensor.indexing import *
 from gradlab.tensor.layout import *
 from gradlab.tensor.linalg import *

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gradlab.ops.solve import LinAlgError
-from gradlab.tensor import products
+from gradlab.tensor import geometry
 from gradlab.tensor.alias import either as _either, into as _into
 from gradlab.tensor.factoring import cholesky, cond, eigh, eigvalsh, lu, matrix_rank, qr, svd, svdvals
 from gradlab.tensor.layout import diagonal as _diagonal
@@ -45,7 +45,7 @@ def cross(input: Tensor, other: Tensor, *, dim: int = -1, out: Any = None, axis:
     dim = dim if axis is None else _either("cross", dim, -1, axis)
     if out is not None:
         return _into("linalg.cross", out, cross(input, other, dim=dim))
-    return products.cross(input, other, dim)
+    return geometry.cross(input, other, dim)
 
 
 def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:

@@ -87,6 +87,8 @@ class Op:
     batch     the vmap rule.
     foreign   True where `cpu` calls code of users', which runs in their own context (gradlab/quiet.py).
     varying   parameters that have another value in each call, and that kernels take as they are: nothing is kept for each of their values.
+    sharp     True where the gradient is computed from the result in a way that the rounding of a half type would spoil: on half types that
+              need a gradient the row runs in float32, between casts.
     roundings how many steps of a gradient round their results, at most; read from the formulas unless it is given (autograd/rounding.py).
     """
 
@@ -111,13 +113,15 @@ class Op:
         batch: Callable[..., Any] | None = None,
         foreign: bool = False,
         varying: tuple[str, ...] = (),
+        sharp: bool = False,
         roundings: int | None = None,
     ) -> None:
         self.name, self.rule, self.cpu, self.cuda = name, rule, cpu, cuda
         self.params, self.outputs = params, outputs
         self.promote, self.exact, self.view, self.inverse = promote, exact, view, inverse
         self.dynamic, self.instead, self.scratch = dynamic, instead, scratch
-        self.autocast, self.batch, self.foreign, self.varying, self.roundings = autocast, batch, foreign, varying, roundings
+        self.autocast, self.batch, self.foreign, self.varying = autocast, batch, foreign, varying
+        self.sharp, self.roundings = sharp, roundings
         self.quietly = quieted(cpu, foreign)  # `cpu` without NumPy's warnings
         self.fixed = tuple([name for name in params if name not in varying])  # what is kept for a call depends on these
         self.inputs, self.variadic, _ = positional(rule)

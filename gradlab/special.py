@@ -19,6 +19,7 @@ from gradlab.tensor.missing import absent as _absent
 from gradlab.tensor.pointwise import round, sigmoid as expit
 from gradlab.tensor.reduction import logsumexp
 from gradlab.tensor.special import erf, erfc, erfinv, i0, igamma as gammainc, igammac as gammaincc
+from gradlab.tensor.units import rounds_once
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -46,6 +47,7 @@ def erfcx(input: Tensor, *, out: Any = None) -> Tensor:
     return _erfcx(input)
 
 
+@rounds_once
 def ndtr(input: Tensor, *, out: Any = None) -> Tensor:
     """The standard normal distribution: the probability of being below x.
 
@@ -80,6 +82,7 @@ def ndtri(input: Tensor, *, out: Any = None) -> Tensor:
     return _ndtri(input)
 
 
+@rounds_once
 def entr(input: Tensor, *, out: Any = None) -> Tensor:
     """-x · log(x); 0 at 0, -inf below.
 
@@ -94,6 +97,7 @@ def entr(input: Tensor, *, out: Any = None) -> Tensor:
     return found.masked_fill(negative, -math.inf)
 
 
+@rounds_once
 def xlog1py(input: Any, other: Any, *, out: Any = None) -> Tensor:
     """a · log(1 + b), and 0 where a is 0 (unless b is NaN).
 

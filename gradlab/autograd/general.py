@@ -70,7 +70,8 @@ def promoted(op: Op, inputs: list[Any]) -> tuple[list[Any], Any]:
     """Inputs cast to their result type (of floating point where the row asks for it), and None.
 
     Where that is a half type and some input is wider, an integer or a number in a tensor, nothing is rounded before it is computed with:
-    all are cast to float32, and the half type comes second, to which the result is to be cast.
+    all are cast to float32, and the half type comes second, to which the result is to be cast. So it is where the gradient will need the
+    result unrounded.
     """
     tensors = [x for x in inputs if isinstance(x, Differentiable)]
     if not tensors:
@@ -80,9 +81,11 @@ def promoted(op: Op, inputs: list[Any]) -> tuple[list[Any], Any]:
     dtype = dtypes[0][0] if len(dtypes) == 1 and not numbers else result_type(dtypes, numbers)
     if op.promote == "float" and dtype not in FLOATING:
         dtype = as_numpy(get_default_dtype())
-    narrow = dtype if dtype in HALF and op.result is None and any(d != dtype and d not in NARROW for d, _ in dtypes) else None
-    if narrow is not None:
-        dtype = FLOAT32
+    narrow = None
+    if dtype in HALF and op.result is None:
+        wider = any(d != dtype and d not in NARROW for d, _ in dtypes)
+        if wider or (op.sharp and current().recording and any(t._edge is not None for t in tensors)):
+            narrow, dtype = dtype, FLOAT32
     ready = [x.to(dtype) if isinstance(x, Differentiable) and x._array.dtype != dtype else x for x in inputs]  # type: ignore[attr-defined]
     return ready, narrow
 

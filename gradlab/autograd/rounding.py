@@ -35,10 +35,11 @@ class Sum:
     def __init__(self, first: Any, second: Any) -> None:
         self.dtype, self.parts = first._array.dtype, [first, second]
 
-    def add(self, more: Any) -> None:
-        """Another gradient, or another Sum."""
+    def __add__(self, more: Any) -> Sum:
+        """With another gradient, or another Sum."""
         parts = [widened(x) for x in (*self.parts, *(more.parts if type(more) is Sum else (more,)))]
         self.parts = [sum(parts[1:], parts[0])]
+        return self
 
     def total(self) -> Any:
         """All of them, in their type."""

@@ -96,7 +96,9 @@ class Walk:
         if isinstance(target, Differentiable):
             if self.wanted is None or target in self.wanted:
                 old = self.leaves.get(target)
-                self.leaves[target] = gradient if old is None else self.added(old, gradient)
+                if old is not None:
+                    gradient = old + gradient if type(old) is Sum or old._array.dtype not in HALF else self.half(old, gradient)
+                self.leaves[target] = gradient
             return
         node = target.node
         if self.wanted is not None and node not in self.wanted:
@@ -107,33 +109,26 @@ class Walk:
                 waiting = self.grads[node] = [None] * node.count
                 heapq.heappush(self.heap, (-node.seq, node))
             old = waiting[target.index]
-            waiting[target.index] = gradient if old is None else self.added(old, gradient)
+            if old is not None:
+                gradient = old + gradient if type(old) is Sum or old._array.dtype not in HALF else self.half(old, gradient)
+            waiting[target.index] = gradient
         else:
             old = self.grads.get(node)
             if old is None:
-                self.grads[node] = gradient
                 heapq.heappush(self.heap, (-node.seq, node))
             else:
-                self.grads[node] = self.added(old, gradient)
+                gradient = old + gradient if type(old) is Sum or old._array.dtype not in HALF else self.half(old, gradient)
+            self.grads[node] = gradient
 
-    def added(self, old: Any, gradient: Any) -> Any:
-        """Two gradients of one tensor as one."""
-        half = type(old) is Sum or type(gradient) is Sum or old._array.dtype in HALF
-        return self.summed(old, gradient) if half else old + gradient
-
-    def summed(self, old: Any, gradient: Any) -> Sum:
+    def half(self, old: Any, gradient: Any) -> Sum:
         """Two gradients of a half tensor as a Sum, which stays open for more."""
         self.sums = True
-        if type(old) is not Sum and type(gradient) is not Sum:
-            return Sum(old, gradient)
-        found, more = (old, gradient) if type(old) is Sum else (gradient, old)
-        found.add(more)
-        return found
+        return gradient + old if type(gradient) is Sum else Sum(old, gradient)
 
     def run(self) -> None:
         """Until no node waits."""
         heap, grads, leaves, wanted, goals, retain = self.heap, self.grads, self.leaves, self.wanted, self.goals, self.retain
-        pop, deliver = heapq.heappop, self.deliver
+        pop, deliver, half = heapq.heappop, self.deliver, self.half
         waiting: Any = None
         observer = current().observer
         try:
@@ -163,17 +158,14 @@ class Walk:
                         if part is None or edge is None:
                             continue
                         if edge is successor:
-                            half = type(waiting) is Sum or waiting._array.dtype in HALF
-                            waiting = self.summed(waiting, part) if half else waiting + part
+                            waiting = waiting + part if type(waiting) is Sum or waiting._array.dtype not in HALF else half(waiting, part)
                         elif isinstance(edge, Differentiable):
                             if wanted is None or edge in wanted:
                                 old = leaves.get(edge)
                                 if old is None:
                                     leaves[edge] = part
-                                elif type(old) is Sum or old._array.dtype in HALF:
-                                    leaves[edge] = self.summed(old, part)
                                 else:
-                                    leaves[edge] = old + part
+                                    leaves[edge] = old + part if type(old) is Sum or old._array.dtype not in HALF else half(old, part)
                         elif successor is None and not heap and edge.count == 1 and (wanted is None or edge in wanted):
                             successor, waiting = edge, part
                         else:

@@ -75,9 +75,9 @@ def _ratio(y: Any, x: Any, at_zero: float) -> Any:
 
 i0: Op = Op("i0", same, cpu=_cpu(0, False), cuda=Elementwise("bessel_i0(x)"), promote="float",
             grad={"x": lambda g, x: g * i1(x)})  # fmt: skip
-i0e: Op = Op("i0e", same, cpu=_cpu(0, True), cuda=Elementwise("bessel_i0e(x)"), promote="float",
+i0e: Op = Op("i0e", same, cpu=_cpu(0, True), cuda=Elementwise("bessel_i0e(x)"), promote="float", sharp=True,
              grad={"x": lambda g, x, y: g * (i1e(x) - x.sign() * y)})  # fmt: skip
-i1: Op = Op("i1", same, cpu=_cpu(1, False), cuda=Elementwise("bessel_i1(x)"), promote="float",
+i1: Op = Op("i1", same, cpu=_cpu(1, False), cuda=Elementwise("bessel_i1(x)"), promote="float", sharp=True,
             grad={"x": lambda g, x, y: g * (i0(x) - _ratio(y, x, 0.5))})  # fmt: skip
-i1e: Op = Op("i1e", same, cpu=_cpu(1, True), cuda=Elementwise("bessel_i1e(x)"), promote="float",
+i1e: Op = Op("i1e", same, cpu=_cpu(1, True), cuda=Elementwise("bessel_i1e(x)"), promote="float", sharp=True,
              grad={"x": lambda g, x, y: g * (i0e(x) - _ratio(y, x, 0.5) - x.sign() * y)})  # fmt: skip

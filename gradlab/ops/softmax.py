@@ -62,16 +62,17 @@ def log_softmax_backward_cpu(dy: Any, r: Any, y: Any, *, dim: int) -> None:
 
 
 softmax = Op("softmax", along, params=("dim",), cpu=softmax_cpu, cuda=Kernel("softmax.cu", "softmax", "row"), promote="float",
-             autocast="float32", grad={"x": lambda g, y, dim: softmax_backward(g, y, dim=dim)})  # fmt: skip
+             autocast="float32", sharp=True, grad={"x": lambda g, y, dim: softmax_backward(g, y, dim=dim)})  # fmt: skip
 masked_softmax = Op("masked_softmax", along, params=("dim",), cpu=masked_softmax_cpu, cuda=Kernel("softmax.cu", "masked_softmax", "row"),
-                    promote="float", autocast="float32", grad={"x": lambda g, y, dim: softmax_backward(g, y, dim=dim)})  # fmt: skip
+                    promote="float", autocast="float32", sharp=True,
+                    grad={"x": lambda g, y, dim: softmax_backward(g, y, dim=dim)})  # fmt: skip
 softmax_backward: Op = Op("softmax_backward", along_two, params=("dim",), cpu=softmax_backward_cpu, promote="same",
                       cuda=Kernel("softmax.cu", "softmax_backward", "row"),
                       grad={"dy": lambda g, r, dim: softmax_backward(g, r, dim=dim),
                             "r": lambda g, dy, r, dim:
                             g * (dy - (dy * r).sum(dim, keepdim=True)) - dy * (g * r).sum(dim, keepdim=True)})  # fmt: skip
 log_softmax = Op("log_softmax", along, params=("dim",), cpu=log_softmax_cpu, cuda=Kernel("softmax.cu", "log_softmax", "row"),
-                 promote="float", autocast="float32",
+                 promote="float", autocast="float32", sharp=True,
                  grad={"x": lambda g, y, dim: log_softmax_backward(g, y, dim=dim)})  # fmt: skip
 log_softmax_backward: Op = Op("log_softmax_backward", along_two, params=("dim",), cpu=log_softmax_backward_cpu, promote="same",
                           cuda=Kernel("softmax.cu", "log_softmax_backward", "row"),

@@ -221,9 +221,9 @@ erfc = Op("erfc", same, cpu=erfc_cpu, cuda=Elementwise("erfc(x)"), promote="floa
           grad={"x": lambda g, x: g * ((x * x).neg().exp() * (-2 / math.sqrt(math.pi)))})  # fmt: skip
 erfinv = Op("erfinv", same, cpu=erfinv_cpu, cuda=Elementwise(ERFINV_EXPRESSION), promote="float", autocast="float32",
             grad={"x": lambda g, y: g * ((y * y).exp() * (math.sqrt(math.pi) / 2))})  # fmt: skip
-erfcx: Op = Op("erfcx", same, cpu=erfcx_cpu, cuda=Elementwise("erfcx(x)"), promote="float",
+erfcx: Op = Op("erfcx", same, cpu=erfcx_cpu, cuda=Elementwise("erfcx(x)"), promote="float", sharp=True,
                grad={"x": lambda g, x, y: g * (2 * x * y - 2 / math.sqrt(math.pi))})  # fmt: skip
 log_ndtr = Op("log_ndtr", same, cpu=log_ndtr_cpu, cuda=Elementwise("log_ndtr(x)"), promote="float",
               grad={"x": lambda g, x: g * (math.sqrt(2 / math.pi) / erfcx(x * -math.sqrt(0.5)))})  # fmt: skip
-ndtri = Op("ndtri", same, cpu=ndtri_cpu, cuda=Elementwise("ndtri(x)"), promote="float",
+ndtri = Op("ndtri", same, cpu=ndtri_cpu, cuda=Elementwise("ndtri(x)"), promote="float", sharp=True,
            grad={"x": lambda g, y: g * ((0.5 * (y * y)).exp() * math.sqrt(2 * math.pi))})  # fmt: skip

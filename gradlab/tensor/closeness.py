@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gradlab.autograd.base import Differentiable
-from gradlab.dtype import FLOATING, get_default_dtype
+from gradlab.dtype import FLOATING, HALF, get_default_dtype
 from gradlab.tensor.alias import into
 
 if TYPE_CHECKING:
@@ -35,6 +35,8 @@ def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-
     if a._array.dtype in FLOATING:
         if equal_nan:
             close = close | (a.isnan() & b.isnan())
+        if a._array.dtype in HALF:
+            a, b = a.float(), b.float()
     elif rtol or atol:
         a, b = a.to(get_default_dtype()), b.to(get_default_dtype())
     if not rtol and not atol:

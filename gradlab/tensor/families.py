@@ -12,6 +12,7 @@ from gradlab.tensor.factoring import FactoringMethods
 from gradlab.tensor.facts import FactMethods
 from gradlab.tensor.gamma import GammaMethods
 from gradlab.tensor.gather import GatherMethods
+from gradlab.tensor.geometry import GeometryMethods
 from gradlab.tensor.indexing import IndexingMethods
 from gradlab.tensor.interop import InteropMethods
 from gradlab.tensor.layout import LayoutMethods
@@ -45,10 +46,9 @@ from gradlab.tensor.twins import TwinMethods
 class Families(
     ActivationMethods, SpecialMethods, PointwiseMethods, ComparisonMethods, ReductionMethods, ShapeMethods, IndexingMethods,
     GatherMethods, SortingMethods, LinalgMethods, ConvertMethods, RandomMethods, MathMethods, MathInPlaceMethods, ClosenessMethods,
-    ScanMethods, StatisticsMethods, LayoutMethods, AssemblyMethods, ProductMethods, ProductSumMethods, SolvingMethods, FactoringMethods,
-    GammaMethods,
-    ReshapingMethods, PlacingMethods, PairMethods, PointwiseInPlaceMethods, ChoiceMethods, NormMethods, QuantileMethods,
-    RepetitionMethods, SelectionMethods, MaskMethods, SplittingMethods, FactMethods, TwinMethods, InteropMethods,
+    ScanMethods, StatisticsMethods, LayoutMethods, AssemblyMethods, ProductMethods, ProductSumMethods, GeometryMethods, SolvingMethods,
+    FactoringMethods, GammaMethods, ReshapingMethods, PlacingMethods, PairMethods, PointwiseInPlaceMethods, ChoiceMethods, NormMethods,
+    QuantileMethods, RepetitionMethods, SelectionMethods, MaskMethods, SplittingMethods, FactMethods, TwinMethods, InteropMethods,
 ):  # fmt: skip
     """Every method of a tensor that is not in `tensor.py`."""
 

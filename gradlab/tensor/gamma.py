@@ -11,6 +11,7 @@ from gradlab.autograd.record import bind
 from gradlab.dtype import FLOATING, as_numpy, get_default_dtype
 from gradlab.tensor.alias import into
 from gradlab.tensor.comparison import tensors_only
+from gradlab.tensor.units import rounds_once
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -54,6 +55,7 @@ def polygamma(n: int, input: Tensor, *, out: Any = None) -> Tensor:
     return _polygamma(input if input._array.dtype in FLOATING else input.to(as_numpy(get_default_dtype())), n=int(n))
 
 
+@rounds_once
 def mvlgamma(input: Tensor, p: int, *, out: Any = None) -> Tensor:
     """log of the multivariate gamma function of dimension p: p(p-1)/4·log π + Σ lgamma(x - j/2) over j = 0 … p-1. x > (p-1)/2.
 

@@ -237,7 +237,7 @@ def rad2deg(input: Tensor, *, out: Any = None) -> Tensor:
     return input * (180 / math.pi) if out is None else into("rad2deg", out, input * (180 / math.pi))
 
 
-@rounds_once
+@rounds_once(autocast="float32")
 def logit(input: Tensor, eps: float | None = None, *, out: Any = None) -> Tensor:
     """log(x / (1 - x)), of x limited to [eps, 1 - eps] if `eps` is given.
 

@@ -12,6 +12,7 @@ from gradlab.dtype import FLOATING, HALF, as_numpy, promote
 from gradlab.spec import ShapeError, normalize_dim, normalize_dims, reduced_shape
 from gradlab.tensor import norms
 from gradlab.tensor.alias import either, into
+from gradlab.tensor.units import once, rounds_once
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -99,6 +100,8 @@ def matrix_norm(
     if isinstance(ord, (str, bool)) or ord not in (1, -1, math.inf, -math.inf):
         error = ValueError if isinstance(ord, str) else RuntimeError
         raise error(f'matrix_norm: ord is "fro", "nuc", ±1, ±2 or ±inf, not {ord!r}')
+    if A._array.dtype in HALF:
+        return once(matrix_norm, (A, ord, dim, keepdim), autocast="float32")
     first, second = (rows, columns) if abs(ord) == 1 else (columns, rows)
     sums = A.abs().sum(first, keepdim=True)
     if shape[second] == 0:
@@ -143,6 +146,8 @@ def norm(
     return matrix_norm(A, ord, dim, keepdim, dtype=dtype) if two else vector_norm(A, ord, dim, keepdim, dtype=dtype)
 
 
+@rounds_once(autocast="float32")
+@rounds_once(autocast="float32")
 def vecdot(x: Tensor, y: Tensor, *, dim: int = -1, axis: Any = None, out: Any = None) -> Tensor:
     """Sums of products along `dim`; the tensors broadcast.
 

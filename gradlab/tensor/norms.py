@@ -93,7 +93,7 @@ def norm(
     return vector_norm(x, float(p), dims, keepdim) if out is None else into("norm", out, vector_norm(x, float(p), dims, keepdim))
 
 
-@rounds_once
+@rounds_once(autocast="float32")
 def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
     """The p-norm of input - other, which broadcast.
 
@@ -103,7 +103,7 @@ def dist(input: Tensor, other: Tensor, p: float = 2) -> Tensor:
     return norm(input - other, float(p))
 
 
-@rounds_once
+@rounds_once(autocast="float32")
 def renorm(input: Tensor, p: float, dim: int | None = None, maxnorm: Any = None, *, out: Any = None, axis: Any = None) -> Tensor:
     """The parts along `dim` whose p-norm is above `maxnorm`, scaled down to it; the others as they are.
 

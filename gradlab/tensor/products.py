@@ -1,4 +1,4 @@
-"""Products of vectors and matrices beyond `matmul`: outer and inner products, chains, distances."""
+"""Products of vectors and matrices beyond `matmul`: outer and inner products, chains."""
 
 from __future__ import annotations
 
@@ -7,22 +7,19 @@ from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
 from gradlab.autograd.base import Differentiable
-from gradlab.autograd.mode import current, widened, widest
-from gradlab.dtype import BOOL, FLOAT32, FLOAT64, FLOATING
-from gradlab.spec import ShapeError, broadcast_shapes, count, normalize_dim
-from gradlab.tensor.alias import either, into, only_tensors
+from gradlab.autograd.mode import current, widest
+from gradlab.dtype import BOOL, HALF
+from gradlab.spec import ShapeError, count, normalize_dim
+from gradlab.tensor.alias import into, only_tensors
 from gradlab.tensor.linalg import matmul, mm
-from gradlab.tensor.norms import vector_norm
+from gradlab.tensor.units import once, rounds_once
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
 
 __all__ = [
-    "cdist", "chain_matmul", "cross", "dot", "ger", "inner", "matrix_power", "mv", "outer", "tensordot", "vdot",
+    "chain_matmul", "dot", "ger", "inner", "matrix_power", "mv", "outer", "tensordot", "vdot",
 ]  # fmt: skip
-
-PRODUCT = 1 << 14  # the same, where a product in float64 is as exact
-DIFFERENCES = 1 << 24  # cdist takes the differences themselves, which are exact near 0, up to so many numbers
 
 
 def expect_ranks(name: str, *ranks: tuple[Any, int]) -> None:
@@ -159,6 +156,8 @@ def multi_dot(tensors: Sequence[Tensor], *, out: Any = None) -> Tensor:
     if out is not None:
         return into("linalg.multi_dot", out, multi_dot(tensors))
     chain: list[Any] = list(tensors)
+    if current().autocast is None and any(isinstance(x, Differentiable) and x._array.dtype in HALF for x in chain):
+        return once(multi_dot, (chain,))
     if len(chain) < 2:
         raise RuntimeError(f"multi_dot: at least two tensors, got {len(chain)}")
     ends = len(chain[0]._array.shape) == 1, len(chain[-1]._array.shape) == 1
@@ -218,6 +217,12 @@ def matrix_power(input: Tensor, n: int, *, out: Any = None) -> Tensor:
         return matrix_power(input.inverse(), -n)
     if n == 0:
         return input.masked_fill(input.new_ones((), dtype=BOOL), 0) + input.new_ones(shape[-1]).diag()  # in the graph, as any other power
+    return _power(input, n)
+
+
+@rounds_once
+def _power(input: Tensor, n: int) -> Tensor:
+    """matrix_power of a positive n, by squaring."""
     found, square = None, input
     while True:
         if n & 1:
@@ -228,75 +233,8 @@ def matrix_power(input: Tensor, n: int, *, out: Any = None) -> Tensor:
         square = matmul(square, square)
 
 
-# ---------------------------------------------------------------- geometry
-
-
-def cross(input: Tensor, other: Tensor, dim: int | None = None, *, axis: Any = None, out: Any = None) -> Tensor:
-    """Cross product of vectors of three numbers along `dim` (default: the first dimension of size 3); the others broadcast.
-
-    >>> gl.cross(gl.tensor([1.0, 0.0, 0.0]), gl.tensor([0.0, 1.0, 0.0]), dim=0)
-    tensor([0., 0., 1.])
-    """
-    only_tensors("cross", other)
-    dim = dim if axis is None else either("cross", dim, None, axis)
-    if len(input._array.shape) != len(other._array.shape):
-        raise RuntimeError(f"cross: as many dimensions in both, got shapes {input._array.shape} and {other._array.shape}")
-    shape = broadcast_shapes(input._array.shape, other._array.shape)
-    if dim is None:
-        dim = next((d for d, size in enumerate(shape) if size == 3), None)
-        if dim is None:
-            raise RuntimeError(f"cross: no dimension of size 3 in shape {shape}")
-    dim = normalize_dim(dim, len(shape))
-    if not shape or input._array.shape[dim] != 3 or other._array.shape[dim] != 3:
-        raise RuntimeError(f"cross: three numbers along dimension {dim}, got shapes {input._array.shape} and {other._array.shape}")
-    a: Any = input
-    b: Any = other
-    result = a.roll(-1, dim) * b.roll(-2, dim) - a.roll(-2, dim) * b.roll(-1, dim)
-    return result if out is None else into("cross", out, result)
-
-
-def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_for_euclid_dist_if_necessary") -> Tensor:
-    """Distances (p-norms of the differences) of each point of x1, (…, n, d), from each of x2, (…, m, d): (…, n, m).
-
-    The gradient of a distance 0 is 0. Many Euclidean distances come from |a|² + |b|² - 2ab, a matrix product, unless `compute_mode` is
-    "donot_use_mm_for_euclid_dist": of float32 on the CPU in float64, where nothing is lost; elsewhere very many, less exact near 0.
-
-    >>> gl.cdist(gl.tensor([[0.0, 0.0]]), gl.tensor([[3.0, 4.0]]))
-    tensor([[5.]])
-    """
-    if (found := widest(cdist, *widened(x1, x2), p=p, compute_mode=compute_mode)) is not None:
-        return found
-    a, b = x1._array.shape, x2._array.shape
-    if len(a) < 2 or len(b) < 2 or a[-1] != b[-1]:
-        raise RuntimeError(f"cdist: points (…, n, d) and (…, m, d), got shapes {a} and {b}")
-    if x1._array.dtype not in FLOATING or x2._array.dtype not in FLOATING:
-        raise RuntimeError(f"cdist: floating point, got {x1.dtype} and {x2.dtype}")
-    if not p >= 0:
-        raise RuntimeError(f"cdist: p is not negative, got {p}")
-    modes = ("use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist")
-    if compute_mode not in modes:
-        raise ValueError(f"cdist: compute_mode is one of {', '.join(modes)}, not {compute_mode!r}")
-    shape = (*broadcast_shapes(a[:-2], b[:-2]), a[-2], b[-2])
-    if not a[-1]:
-        return x1.new_zeros(shape)
-    single = x1._array.dtype == x2._array.dtype == FLOAT32 and x1.device.type == x2.device.type == "cpu"
-    size = count(shape) * a[-1]
-    by_product = p == 2 and (compute_mode == modes[1] or (compute_mode == modes[0] and size > (PRODUCT if single else DIFFERENCES)))
-    if not by_product:
-        return vector_norm(x1.unsqueeze(-2) - x2.unsqueeze(-3), float(p), (len(shape),), False)
-    return _by_product(x1.to(FLOAT64), x2.to(FLOAT64), 1e-15).to(FLOAT32) if single else _by_product(x1, x2, 0.0)
-
-
-def _by_product(x1: Any, x2: Any, noise: float) -> Tensor:
-    """The roots of |a|² + |b|² - 2ab. What is no more than rounding, a part `noise` of |a|² + |b|², is 0, with the gradient 0."""
-    whole = (x1 * x1).sum(-1, keepdim=True) + (x2 * x2).sum(-1).unsqueeze(-2)
-    squares = whole - 2 * (x1 @ x2.mT)
-    nothing = squares <= (whole.detach() * noise if noise else 0)
-    return squares.masked_fill(nothing, 1).sqrt().masked_fill(nothing, 0)
-
-
 class ProductMethods(Differentiable):
     """The methods of this family."""
 
     __slots__ = ()
-    outer, ger, dot, vdot, mv, inner, tensordot, matrix_power, cross = outer, outer, dot, vdot, mv, inner, tensordot, matrix_power, cross
+    outer, ger, dot, vdot, mv, inner, tensordot, matrix_power = outer, outer, dot, vdot, mv, inner, tensordot, matrix_power

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
+from gradlab.dtype import HALF
 from gradlab.spec import count, normalize_dim
 from gradlab.tensor import reduction
 from gradlab.tensor.alias import either, into
@@ -15,6 +16,7 @@ from gradlab.tensor.alias import either, into
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
 from gradlab.tensor.norms import dims_of, floating
+from gradlab.tensor.units import once
 
 __all__ = ["aminmax", "median", "nanmedian", "nanquantile", "quantile"]
 
@@ -91,6 +93,8 @@ def _quantile(name: str, input: Tensor, q: Any, dim: int | None, keepdim: bool, 
         if not 0 <= q <= 1:
             raise RuntimeError(f"{name}: q lies between 0 and 1, got {q}")
         level = input.new_full((), q)
+    if input._array.dtype in HALF:
+        return once(_quantile, (name, input, q, dim, keepdim, interpolation, pass_nan))
     shape = input._array.shape
     if count(shape) == 0:
         raise RuntimeError(f"{name}: the quantile of nothing has no value: shape {shape}")

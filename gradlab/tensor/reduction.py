@@ -206,7 +206,7 @@ def any(
     return result if out is None else into("any", out, result)
 
 
-@rounds_once
+@rounds_once(autocast="float32")
 def var(
     input: Tensor, dim: Dims = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: float | None = 1, axis: Any =
     None, keepdims: bool | None = None, out: Any = None,
@@ -235,7 +235,7 @@ def var(
     return result if out is None else into("var", out, result)
 
 
-@rounds_once
+@rounds_once(autocast="float32")
 def logsumexp(
     input: Tensor, dim: Dims = None, keepdim: bool = False, *, axis: Any = None, keepdims: bool | None = None, out: Any = None
 ) -> Tensor:  # fmt: skip

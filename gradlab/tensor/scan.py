@@ -176,7 +176,7 @@ def _areas(name: str, y: Tensor, x: Tensor | None, dx: Any, dim: int) -> Tensor:
     return pairs * steps / 2.0
 
 
-@rounds_once
+@rounds_once(autocast="float32")
 def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = 1, dim: int = -1, axis: Any = None) -> Tensor:
     """Integral along `dim` by the trapezoidal rule, at points `x` or at the distance `dx`.
 
@@ -187,7 +187,7 @@ def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = 1, dim: int = -1,
     return _areas("trapezoid", y, x, dx, dim).sum(dim)
 
 
-@rounds_once
+@rounds_once(autocast="float32")
 def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = 1, dim: int = -1, axis: Any = None) -> Tensor:
     """The running integral along `dim` by the trapezoidal rule: one element fewer than `y`.
 

@@ -33,7 +33,7 @@ def _correction(unbiased: bool | None, correction: float | None) -> float:
     return 1 if correction is None else correction
 
 
-@rounds_once
+@rounds_once(autocast="float32")
 def std(
     input: Tensor, dim: Dims = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: float | None = None, axis: Any =
     None, keepdims: bool | None = None, out: Any = None,
@@ -56,7 +56,7 @@ def _mean_of(input: Tensor, dim: Dims, keepdim: bool) -> Tensor:
     return reduction.mean(input, None if dim == () else dim, keepdim)
 
 
-@rounds_once
+@rounds_once(autocast="float32")
 def var_mean(
     input: Tensor, dim: Dims = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: float | None = None, axis: Any =
     None, keepdims: bool | None = None,
@@ -74,7 +74,7 @@ def var_mean(
     return reduction.var(input, dim, correction=_correction(unbiased, correction), keepdim=keepdim), _mean_of(input, dim, keepdim)
 
 
-@rounds_once
+@rounds_once(autocast="float32")
 def std_mean(
     input: Tensor, dim: Dims = None, unbiased: bool | None = None, keepdim: bool = False, *, correction: float | None = None, axis: Any =
     None, keepdims: bool | None = None,
@@ -111,7 +111,7 @@ def nansum(
     return result if out is None else into("nansum", out, result)
 
 
-@rounds_once
+@rounds_once(autocast="float32")
 def nanmean(
     input: Tensor, dim: Dims = None, keepdim: bool = False, *, dtype: Any = None, axis: Any = None, keepdims: bool | None = None, out: Any
     = None,

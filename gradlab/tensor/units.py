@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
-from typing import Any, TypeVar
+from typing import Any, TypeVar, overload
 
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current
@@ -20,38 +20,42 @@ from gradlab.tensor.alias import into
 F = TypeVar("F", bound=Callable[..., Any])
 
 
-def rounds_once(function: F) -> F:
-    """A function of tensors as one unit; its result has the type that they promote to. Without half tensors it is called as it is."""
-    return _unit(function, False)
+@overload
+def rounds_once(function: F) -> F: ...
+@overload
+def rounds_once(*, autocast: str | None = None, first: bool = False) -> Callable[[F], F]: ...
+def rounds_once(function: Any = None, *, autocast: str | None = None, first: bool = False) -> Any:
+    """A function of tensors as one unit; its result has the type that they promote to. Without half tensors it is called as it is.
 
+    autocast: "float32" where the result stays float32 under autocast, as that of a row so marked. first: the result has the type of the
+    first argument. Used with or without parentheses.
+    """
+    if function is None:
+        return functools.partial(rounds_once, autocast=autocast, first=first)
 
-def rounds_like_first(function: F) -> F:
-    """As `rounds_once`; the result has the type of the first argument."""
-    return _unit(function, True)
-
-
-def _unit(function: F, first: bool) -> F:
     @functools.wraps(function)
     def unit(*args: Any, **kwargs: Any) -> Any:
         for x in args:
             if isinstance(x, Differentiable) and x._array.dtype in HALF:
-                return once(function, args, kwargs, first)
+                return once(function, args, kwargs, autocast, first)
         for x in kwargs.values():
             if isinstance(x, Differentiable) and x._array.dtype in HALF:
-                return once(function, args, kwargs, first)
+                return once(function, args, kwargs, autocast, first)
         return function(*args, **kwargs)
 
-    return unit  # type: ignore[return-value]
+    return unit
 
 
-def once(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any] | None = None, first: bool = False) -> Any:
-    """The function's result on widened tensors (also those in lists), float32 in it cast to the type asked for.
+def once(
+    function: Callable[..., Any], args: Any, kwargs: dict[str, Any] | None = None, autocast: str | None = None, first: bool = False
+) -> Any:
+    """The function's result on widened tensors (also those in lists), float32 in it cast to the type asked for; see `rounds_once`.
 
-    Under autocast it stays float32. A widened argument that comes back is the argument itself.
+    A widened argument that comes back is the argument itself.
     """
     given: dict[int, Any] = {}
     kinds: list[Any] = []
-    casting, stays = current().autocast, False
+    casting, stays = current().autocast if autocast else None, False
 
     def widened(value: Any) -> Any:
         nonlocal stays

@@ -15,6 +15,7 @@ from gradlab.tensor import activation as top, pointwise
 from gradlab.tensor.activation import celu_ as celu_, hardshrink as hardshrink, prelu as prelu, selu_ as selu_, threshold_ as threshold_
 from gradlab.tensor.pointwise import sigmoid as sigmoid, tanh as tanh
 from gradlab.tensor.random import rand_like
+from gradlab.tensor.units import rounds_once
 from gradlab.tensor.update import update
 
 if TYPE_CHECKING:
@@ -71,6 +72,7 @@ def log_softmax(input: Tensor, dim: int | None = None, _stacklevel: int = 3, dty
     return top.log_softmax(input, _chosen("log_softmax", input, dim, 2), dtype)
 
 
+@rounds_once
 def glu(input: Tensor, dim: int = -1) -> Tensor:
     """a·sigmoid(b), where a and b are the halves of the input along `dim`. Raises RuntimeError where that size is odd.
 
@@ -87,6 +89,7 @@ def glu(input: Tensor, dim: int = -1) -> Tensor:
     return input.narrow(dim, 0, half) * input.narrow(dim, half, half).sigmoid()
 
 
+@rounds_once(autocast="float32")
 def gumbel_softmax(logits: Tensor, tau: float = 1, hard: bool = False, eps: float = 1e-10, dim: int = -1) -> Tensor:
     """A random sample of the relaxed category distribution (Jang, Gu and Poole, 2017): softmax((logits + Gumbel noise) / tau).
 
@@ -184,6 +187,7 @@ def celu(input: Tensor, alpha: float = 1.0, inplace: bool = False) -> Tensor:
     return celu_(input, alpha) if inplace else top.celu(input, alpha)
 
 
+@rounds_once
 def softsign(input: Tensor) -> Tensor:
     """x / (1 + |x|).
 
@@ -193,6 +197,7 @@ def softsign(input: Tensor) -> Tensor:
     return input / (input.abs() + 1)
 
 
+@rounds_once
 def tanhshrink(input: Tensor) -> Tensor:
     """x - tanh(x).
 
@@ -256,6 +261,11 @@ def rrelu(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, trainin
         return update("rrelu_", input, rrelu, lower, upper, training)
     if not training:
         return leaky_relu(input, (lower + upper) / 2)
+    return _leaky_at_random(input, lower, upper)
+
+
+@rounds_once
+def _leaky_at_random(input: Tensor, lower: float, upper: float) -> Tensor:
     return input.where(input >= 0, input * (rand_like(input) * (upper - lower) + lower))
 
 
@@ -268,6 +278,7 @@ def threshold(input: Tensor, threshold: float, value: float, inplace: bool = Fal
     return threshold_(input, threshold, value) if inplace else top.threshold(input, threshold, value)
 
 
+@rounds_once
 def softshrink(input: Tensor, lambd: float = 0.5) -> Tensor:
     """x moved towards 0 by lambd, 0 where |x| <= lambd. Raises RuntimeError for a negative lambd.
 
@@ -290,7 +301,12 @@ def hardsigmoid(input: Tensor, inplace: bool = False) -> Tensor:
     >>> F.hardsigmoid(gl.tensor([-1.0, 0.0, 2.0]))
     tensor([0.3333, 0.5000, 0.8333])
     """
-    return update("hardsigmoid_", input, hardsigmoid) if inplace else _hardtanh(input + 3, lo=0.0, hi=6.0) / 6
+    return update("hardsigmoid_", input, _hardsigmoid) if inplace else _hardsigmoid(input)
+
+
+@rounds_once
+def _hardsigmoid(input: Tensor) -> Tensor:
+    return _hardtanh(input + 3, lo=0.0, hi=6.0) / 6
 
 
 def hardswish(input: Tensor, inplace: bool = False) -> Tensor:

@@ -12,13 +12,14 @@ from gradlab.spec import ShapeError
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
 from gradlab.nn.functional.pool import average, renamed
+from gradlab.nn.functional.vision import resampled
 
 __all__ = [
     "adaptive_avg_pool1d", "adaptive_avg_pool2d", "adaptive_avg_pool3d", "adaptive_max_pool1d", "adaptive_max_pool2d",
     "adaptive_max_pool3d",
 ]  # fmt: skip
 
-_max_pool, _adaptive_max_pool, _resample = map(bind, (ops.pool.max_pool, ops.pool.adaptive_max_pool, ops.vision.resample))
+_max_pool, _adaptive_max_pool = map(bind, (ops.pool.max_pool, ops.pool.adaptive_max_pool))
 
 
 def _output_size(name: str, output_size: Any, sizes: tuple[int, ...]) -> tuple[int, ...]:
@@ -48,11 +49,9 @@ def _adaptive_avg(rank: int, input: Tensor, output_size: Any) -> Tensor:
         kernel = tuple(s // w for s, w in zip(sizes, wanted, strict=True))
         found = average(rank, x, kernel, kernel, 0, False, True, None)
     else:
-        found = x
-        for dim, (size, want) in enumerate(zip(sizes, wanted, strict=True), 2):
-            if size != want:
-                found = _resample(found, dim=dim, table=("area", size, want))
-        found = found.clone() if found is x else found
+        pairs = enumerate(zip(sizes, wanted, strict=True), 2)
+        tables = [(dim, ("area", size, want)) for dim, (size, want) in pairs if size != want]
+        found = resampled(x, tables) if tables else x.clone()
     return found.squeeze(0) if added else found
 
 

@@ -9,10 +9,11 @@ from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current, lowered
 from gradlab.autograd.record import bind
-from gradlab.dtype import BOOL, FLOAT64, FLOATING
+from gradlab.dtype import BOOL, FLOAT64, FLOATING, HALF
 from gradlab.nn.functional.dropout import dropout
 from gradlab.spec import ShapeError, broadcast_shapes
 from gradlab.tensor.creation import arange
+from gradlab.tensor.units import once
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -83,6 +84,16 @@ def scaled_dot_product_attention(
     factor = (1 / math.sqrt(size) if size else 1.0) if scale is None else float(scale)
     if dropout_p <= 0 and _has_kernels(query, key, value):
         return _fused(query, key, value, attn_mask, is_causal, factor)
+    fits = attn_mask is None or attn_mask._array.dtype in (BOOL, query._array.dtype)
+    if query._array.dtype in HALF and current().autocast is None and fits:
+        return once(_composed, (query, key, value, attn_mask, dropout_p, is_causal, factor))
+    return _composed(query, key, value, attn_mask, dropout_p, is_causal, factor)
+
+
+def _composed(
+    query: Tensor, key: Tensor, value: Tensor, attn_mask: Tensor | None, dropout_p: float, is_causal: bool, factor: float
+) -> Tensor:
+    """Attention whose weights are in memory."""
     scores = (query * factor).matmul(key.mT)
     if is_causal:
         length, keys = scores._array.shape[-2:]

@@ -81,7 +81,7 @@ def nll_loss(
     """
     reduction = reduction_of(size_average, reduce, reduction)
     if input._array.dtype in HALF and _one_type(input, weight):
-        return once(nll_loss, (input, target, weight, None, ignore_index, None, reduction))
+        return once(nll_loss, (input, target, weight, None, ignore_index, None, reduction), autocast="float32")
     single = len(input._array.shape) == 1
     x, classes, _ = _classes("nll_loss", input, target, weight)
     loss: Any = _nll(x, classes, ignore_index=int(ignore_index))
@@ -123,7 +123,7 @@ def cross_entropy(
     if not (isinstance(input, Differentiable) and isinstance(target, Differentiable)):
         raise TypeError(f"cross_entropy: input and target are tensors, not {type(input).__name__} and {type(target).__name__}")
     if input._array.dtype in HALF and _one_type(input, weight):
-        return once(cross_entropy, (input, target, weight, None, ignore_index, None, reduction, label_smoothing))
+        return once(cross_entropy, (input, target, weight, None, ignore_index, None, reduction, label_smoothing), autocast="float32")
     shape = input._array.shape
     if target._array.shape == shape and target._array.dtype in FLOATING and shape:
         if ignore_index >= 0:
@@ -172,7 +172,7 @@ def _same_size(name: str, input: Tensor, target: Tensor) -> None:
         raise ValueError(f"{name}: target of size {target._array.shape} and input of size {input._array.shape} must have the same size")
 
 
-@rounds_once
+@rounds_once(autocast="float32")
 def binary_cross_entropy(
     input: Tensor,
     target: Tensor,
@@ -194,7 +194,7 @@ def binary_cross_entropy(
     return reduced(loss if weight is None else loss * weight.expand(target._array.shape), reduction)
 
 
-@rounds_once
+@rounds_once(autocast="float32")
 def binary_cross_entropy_with_logits(
     input: Tensor,
     target: Tensor,
@@ -220,7 +220,7 @@ def binary_cross_entropy_with_logits(
     return reduced(loss if weight is None else loss * weight, reduction)
 
 
-@rounds_once
+@rounds_once(autocast="float32")
 def kl_div(
     input: Tensor,
     target: Tensor,

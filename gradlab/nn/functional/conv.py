@@ -8,7 +8,9 @@ from gradlab import dispatch, ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current
 from gradlab.autograd.record import bind
+from gradlab.dtype import HALF
 from gradlab.spec import ShapeError
+from gradlab.tensor.units import once
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -214,11 +216,14 @@ def _transposed(
     """
     counts, kernel, sizes = x._array.shape[2:], weight._array.shape[2:], shape[2:]
     reach = [(n - 1) * s + d * (k - 1) + 1 for n, s, d, k in zip(counts, stride, dilation, kernel, strict=True)]
+    half = x._array.dtype in HALF
     if all(size + 2 * p - r < s for size, p, r, s in zip(sizes, padding, reach, stride, strict=True)):
         geometry: dict[str, Any] = {"shape": shape, "stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
-        if bias is not None and type(x._array) in dispatch.recalling and bias._array.dtype == x._array.dtype:
+        if bias is not None and (half or type(x._array) in dispatch.recalling) and bias._array.dtype == x._array.dtype:
             return _convolution_transpose(x, weight, bias, **geometry)
         return _with_bias(_convolution_dx(x, weight, **geometry), bias)
+    if half and bias is not None and current().autocast is None:
+        return once(_transposed, (x, weight, bias, shape, stride, padding, dilation, groups))
     none = (0,) * len(kernel)
     whole = _convolution_dx(x, weight, shape=(*shape[:2], *reach), stride=stride, padding=none, dilation=dilation, groups=groups)
     pads = [(-p, size + p - r) for p, size, r in zip(padding, sizes, reach, strict=True)]

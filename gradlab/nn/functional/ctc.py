@@ -11,6 +11,7 @@ from gradlab.nn.joint import parts
 from gradlab.spec import ShapeError
 from gradlab.tensor.creation import arange, tensor
 from gradlab.tensor.shape import cat, stack
+from gradlab.tensor.units import rounds_once
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -46,6 +47,7 @@ def _padded(targets: Tensor, lengths: np.ndarray[Any, Any], blank: int) -> Tenso
     return rows.masked_fill(tensor(np.arange(longest) >= lengths[:, None], device=targets.device), blank)
 
 
+@rounds_once(autocast="float32")
 def ctc_loss(
     log_probs: Tensor,
     targets: Tensor,

@@ -11,6 +11,7 @@ from gradlab.autograd.record import bind
 from gradlab.dispatch import backend_of
 from gradlab.dtype import FLOATING
 from gradlab.tensor.generator import draw
+from gradlab.tensor.units import rounds_once
 from gradlab.tensor.update import update
 
 if TYPE_CHECKING:
@@ -29,12 +30,14 @@ def _masked(input: Tensor, p: float) -> Tensor:
     return _dropout(input, state, p=float(p), offset=offset)
 
 
+@rounds_once
 def _channels(input: Tensor, p: float, rank: int) -> Tensor:
     """As `_masked`, one decision for each of the leading `rank` dimensions' entries."""
     shape = input.shape
     return input * _masked(input.new_ones((*shape[:rank], *(1 for _ in shape[rank:]))), p)
 
 
+@rounds_once
 def _alpha(input: Tensor, p: float, rank: int) -> Tensor:
     """Dropped elements become SATURATION; an affine map then restores mean 0 and variance 1."""
     shape = input.shape

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from gradlab.nn.functional.linear import embedding
 from gradlab.tensor.creation import arange
+from gradlab.tensor.units import rounds_once
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -71,6 +72,12 @@ def embedding_bag(
     skipped = None if padding_idx is None else padding_idx % rows if rows else padding_idx
     found = embedding(flat, weight, skipped, max_norm, norm_type, scale_grad_by_freq and mode != "max")
     kept = None if skipped is None else flat != skipped
+    return _reduced(found, numbers, bags, kept, per_sample_weights, mode)
+
+
+@rounds_once(first=True)
+def _reduced(found: Tensor, numbers: Tensor, bags: int, kept: Tensor | None, per_sample_weights: Tensor | None, mode: str) -> Tensor:
+    """The rows that were found, reduced bag by bag. numbers: each row's bag. kept: which rows count (None: all)."""
     if per_sample_weights is not None:
         found = found * per_sample_weights.reshape(-1, 1)
     empty = found.new_zeros((bags, found.shape[1]))

@@ -6,11 +6,12 @@ from itertools import product
 from typing import TYPE_CHECKING, Any
 
 from gradlab.autograd.mode import widest
-from gradlab.dtype import FLOATING, INT64
+from gradlab.dtype import FLOATING, HALF, INT64
 from gradlab.nn.functional.conv import expect_tensors
 from gradlab.spec import ShapeError, count
 from gradlab.tensor.creation import arange
 from gradlab.tensor.shape import cat, stack
+from gradlab.tensor.units import once, rounds_once
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -20,6 +21,7 @@ __all__ = ["affine_grid", "grid_sample"]
 _SIDES = ("zeros", "border", "reflection")
 
 
+@rounds_once
 def affine_grid(theta: Tensor, size: Any, align_corners: bool | None = None) -> Tensor:
     """The points that affine maps send an output's pixels to, for `grid_sample`.
 
@@ -86,6 +88,8 @@ def grid_sample(
         if found is not None:
             return found
         raise RuntimeError(f"grid_sample: input and grid have one dtype, not {input._array.dtype} and {grid._array.dtype}")
+    if input._array.dtype in HALF:
+        return once(grid_sample, (input, grid, mode, padding_mode, align_corners))
     aligned = bool(align_corners)
     at = []
     for dim, n in enumerate(shape[2:]):

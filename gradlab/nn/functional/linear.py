@@ -81,18 +81,29 @@ def embedding(
     if not scale_grad_by_freq:
         return found
     flat = input.reshape(-1)
-    often = weight.new_zeros((weight._array.shape[0],)).index_add(0, flat, weight.new_ones(flat._array.shape))
-    share = (1 / embedding_lookup(often.unsqueeze(1), input)).detach()
-    return found * share + (found * (1 - share)).detach()
+    often = flat.new_zeros((weight._array.shape[0],)).index_add(0, flat, flat.new_ones(flat._array.shape))
+    return _shared(found, embedding_lookup(often.unsqueeze(1), input))
+
+
+@rounds_once
+def _shared(found: Tensor, often: Tensor) -> Tensor:
+    """`found` itself, with a gradient divided by `often`."""
+    share = 1 / often.to(found._array.dtype)
+    return (found - found.detach()) * share + found.detach()
 
 
 def _shorten(weight: Tensor, input: Tensor, max_norm: float, norm_type: float) -> None:
     """Rows of the table that `input` names and whose norm is above max_norm, scaled down in place."""
     with no_grad():
         used = weight.new_zeros((weight._array.shape[0],)).index_fill(0, input.reshape(-1), 1.0)
-        norms = (weight.abs() ** norm_type).sum(1) ** (1 / norm_type)
-        factor = weight.new_ones(norms._array.shape).where((used == 0) | (norms <= max_norm), max_norm / (norms + 1e-7))
-        weight.mul_(factor.unsqueeze(1))
+        weight.copy_(_shortened(weight, used, max_norm, norm_type))
+
+
+@rounds_once
+def _shortened(weight: Tensor, used: Tensor, max_norm: float, norm_type: float) -> Tensor:
+    norms = (weight.abs() ** norm_type).sum(1) ** (1 / norm_type)
+    factor = norms.new_ones(norms._array.shape).where((used == 0) | (norms <= max_norm), max_norm / (norms + 1e-7))
+    return weight * factor.unsqueeze(1)
 
 
 def _norm(x: Tensor, p: float, dim: Any, keepdim: bool) -> Tensor:
@@ -113,7 +124,7 @@ def _norm(x: Tensor, p: float, dim: Any, keepdim: bool) -> Tensor:
     return (total.masked_fill(zero, 1) ** (1 / p)).masked_fill(zero, 0)
 
 
-@rounds_once
+@rounds_once(autocast="float32")
 def normalize(input: Tensor, p: float = 2.0, dim: int | tuple[int, ...] = 1, eps: float = 1e-12, out: None = None) -> Tensor:
     """input over its p-norm along `dim`, which counts as eps where it is smaller.
 
@@ -125,7 +136,7 @@ def normalize(input: Tensor, p: float = 2.0, dim: int | tuple[int, ...] = 1, eps
     return input / _norm(input, float(p), dim, True).clamp(min=eps).expand(input._array.shape)
 
 
-@rounds_once
+@rounds_once(autocast="float32")
 def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8, *, axis: Any = None) -> Tensor:
     """x1·x2 / (max(|x1|, eps)·max(|x2|, eps)) along `dim`; the two broadcast.
 
@@ -142,7 +153,7 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8, *
     return ((x1 / a) * (x2 / b)).sum(dim)
 
 
-@rounds_once
+@rounds_once(autocast="float32")
 def pairwise_distance(
     x1: Tensor, x2: Tensor, p: float = 2.0, eps: float = 1e-6, keepdim: bool = False, *, keepdims: bool | None = None
 ) -> Tensor:  # fmt: skip

@@ -69,7 +69,7 @@ def _weighted(loss: Tensor, weight: Tensor, shape: tuple[int, ...], reduction: s
     return loss.sum() / weight.sum() if by_weight and reduction == "mean" else reduced(loss, reduction)
 
 
-@rounds_once
+@rounds_once(autocast="float32")
 def _squares(a: Tensor, b: Tensor, weight: Tensor | None, shape: tuple[int, ...], reduction: str) -> Tensor:
     """The squared differences, one by one or weighted."""
     loss = (a - b).square()
@@ -98,7 +98,7 @@ def mse_loss(
     return _mse(a, b, mean=reduction == "mean")
 
 
-@rounds_once
+@rounds_once(autocast="float32")
 def l1_loss(
     input: Tensor,
     target: Tensor,
@@ -125,7 +125,7 @@ def _bent(input: Tensor, target: Tensor, at: float) -> Tensor:
     return m * (d - m * 0.5)
 
 
-@rounds_once
+@rounds_once(autocast="float32")
 def smooth_l1_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean", beta: float = 1.0
 ) -> Tensor:
@@ -141,7 +141,7 @@ def smooth_l1_loss(
     return reduced((a - b).abs() if beta == 0 else _bent(a, b, beta) / beta, reduction)
 
 
-@rounds_once
+@rounds_once(autocast="float32")
 def huber_loss(input: Tensor, target: Tensor, reduction: str = "mean", delta: float = 1.0, weight: Tensor | None = None) -> Tensor:
     """d²/2 for d = |input - target| <= delta, else delta·(d - delta/2) (Huber, 1964).
 
@@ -156,7 +156,7 @@ def huber_loss(input: Tensor, target: Tensor, reduction: str = "mean", delta: fl
     return reduced(loss, reduction) if weight is None else _weighted(loss, weight, input._array.shape, reduction, False)
 
 
-@rounds_once
+@rounds_once(autocast="float32")
 def poisson_nll_loss(
     input: Tensor,
     target: Tensor,
@@ -183,7 +183,7 @@ def poisson_nll_loss(
     return reduced(loss, reduction)
 
 
-@rounds_once
+@rounds_once(autocast="float32")
 def gaussian_nll_loss(
     input: Tensor, target: Tensor, var: Tensor | float, full: bool = False, eps: float = 1e-6, reduction: str = "mean"
 ) -> Tensor:

@@ -23,7 +23,7 @@ __all__ = [
 _logsigmoid = bind(ops.activation.logsigmoid)
 
 
-@rounds_once
+@rounds_once(autocast="float32")
 def hinge_embedding_loss(
     input: Tensor,
     target: Tensor,
@@ -43,7 +43,7 @@ def hinge_embedding_loss(
     return reduced(far + near, reduction)
 
 
-@rounds_once
+@rounds_once(autocast="float32")
 def margin_ranking_loss(
     input1: Tensor,
     input2: Tensor,
@@ -65,7 +65,7 @@ def margin_ranking_loss(
     return reduced((-target * (input1 - input2) + margin).clamp(min=0), reduction)
 
 
-@rounds_once
+@rounds_once(autocast="float32")
 def soft_margin_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
 ) -> Tensor:
@@ -78,7 +78,7 @@ def soft_margin_loss(
     return reduced(-_logsigmoid(target * input), reduction)
 
 
-@rounds_once
+@rounds_once(autocast="float32")
 def cosine_embedding_loss(
     input1: Tensor,
     input2: Tensor,
@@ -105,7 +105,7 @@ def cosine_embedding_loss(
     return reduced(near + far, reduction)
 
 
-@rounds_once
+@rounds_once(autocast="float32")
 def triplet_margin_loss(
     anchor: Tensor,
     positive: Tensor,
@@ -153,7 +153,7 @@ def triplet_margin_with_distance_loss(
     return _triplet(name, anchor, positive, negative, distance_function or pairwise_distance, margin, swap, reduction)
 
 
-@rounds_once
+@rounds_once(autocast="float32")
 def _triplet(
     name: str, anchor: Tensor, positive: Tensor, negative: Tensor, distance: Any, margin: float, swap: bool, reduction: str
 ) -> Tensor:
@@ -171,7 +171,7 @@ def _triplet(
 # ---------------------------------------------------------------- several classes
 
 
-@rounds_once
+@rounds_once(autocast="float32")
 def multi_margin_loss(
     input: Tensor,
     target: Tensor,
@@ -207,7 +207,7 @@ def multi_margin_loss(
     return reduced(loss if len(shape) == 2 else loss.reshape(target._array.shape), reduction)
 
 
-@rounds_once
+@rounds_once(autocast="float32")
 def multilabel_margin_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
 ) -> Tensor:
@@ -233,7 +233,7 @@ def multilabel_margin_loss(
     return reduced(loss if len(shape) == 2 else loss.reshape(()), reduction)
 
 
-@rounds_once
+@rounds_once(autocast="float32")
 def multilabel_soft_margin_loss(
     input: Tensor,
     target: Tensor,

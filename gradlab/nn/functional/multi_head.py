@@ -6,14 +6,16 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from gradlab import ops
+from gradlab.autograd.mode import current
 from gradlab.autograd.record import bind
-from gradlab.dtype import BOOL, FLOATING
+from gradlab.dtype import BOOL, FLOATING, HALF
 from gradlab.nn.functional.attention import scaled_dot_product_attention
 from gradlab.nn.functional.dropout import dropout
 from gradlab.nn.functional.linear import linear
 from gradlab.nn.joint import parts
 from gradlab.spec import ShapeError
 from gradlab.tensor.shape import cat
+from gradlab.tensor.units import once
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -71,6 +73,16 @@ def _projected(query: Tensor, key: Tensor, value: Tensor, weight: Tensor, bias: 
 def _longer(mask: Tensor | None) -> Tensor | None:
     """A mask for one more key, which may be attended to."""
     return None if mask is None else cat([mask, mask.new_zeros((*mask.shape[:-1], 1))], -1)
+
+
+def _attended(q: Tensor, k: Tensor, v: Tensor, mask: Tensor | None, p: float, average: bool) -> tuple[Tensor, Tensor]:
+    """Attention, and its weights."""
+    if q._array.dtype in HALF and current().autocast is None:
+        return once(_attended, (q, k, v, mask, p, average))
+    scores = (q * (1 / math.sqrt(q.shape[-1]))).matmul(k.mT)
+    weights: Any = _softmax(scores if mask is None else scores + mask, dim=3)
+    weights = dropout(weights, p) if p > 0 else weights
+    return weights.matmul(v), weights.mean(1) if average else weights
 
 
 def multi_head_attention_forward(
@@ -171,11 +183,7 @@ def multi_head_attention_forward(
     p = dropout_p if training else 0.0
     weights: Any = None
     if need_weights:
-        scores = (q * (1 / math.sqrt(head))).matmul(k.mT)
-        weights = _softmax(scores if mask is None else scores + mask, dim=3)
-        weights = dropout(weights, p) if p > 0 else weights
-        out = weights.matmul(v)
-        weights = weights.mean(1) if average_attn_weights else weights
+        out, weights = _attended(q, k, v, mask, p, average_attn_weights)
     elif is_causal and mask is not None and padding is None and keys == key.shape[0]:  # the hint says what the mask says
         out = scaled_dot_product_attention(q, k, v, None, p, is_causal=True)
     else:

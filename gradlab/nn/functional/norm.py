@@ -17,7 +17,7 @@ from gradlab.autograd.mode import current, no_grad
 from gradlab.autograd.record import bind
 from gradlab.dtype import FLOAT32, FLOAT64, FLOATING, HALF, finfo, wide
 from gradlab.spec import ShapeError, count
-from gradlab.tensor.units import rounds_like_first, rounds_once
+from gradlab.tensor.units import rounds_once
 from gradlab.tensor.update import update
 
 if TYPE_CHECKING:
@@ -90,7 +90,7 @@ def batch_norm(
     return y if y._array.dtype == input._array.dtype else y.to(input._array.dtype)  # halves, with float32 statistics and weights
 
 
-@rounds_once
+@rounds_once(autocast="float32")
 def _at_rest(x: Any, mean: Any, var: Any, weight: Any, bias: Any, eps: float) -> Tensor:
     """Batch norm with given statistics: one factor and one summand for each channel."""
     scale = (var + eps).rsqrt()
@@ -156,7 +156,7 @@ def instance_norm(
     return y if y._array.dtype == input._array.dtype else y.to(input._array.dtype)
 
 
-@rounds_like_first
+@rounds_once(autocast="float32", first=True)
 def group_norm(input: Tensor, num_groups: int, weight: Tensor | None = None, bias: Tensor | None = None, eps: float = 1e-5) -> Tensor:
     """Channels in `num_groups` groups of neighbours, each normalised over its channels and places, for each sample by itself.
 
@@ -212,7 +212,7 @@ def rms_norm(input: Tensor, normalized_shape: Sequence[int], weight: Tensor | No
     return _rms_norm(input, weight, k=k, eps=finfo(wide(input._array.dtype)).eps if eps is None else float(eps))[0]
 
 
-@rounds_once
+@rounds_once(autocast="float32")
 def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: float = 0.75, k: float = 1.0) -> Tensor:
     """x / (k + alpha·mean of the squares of `size` neighbouring channels)^beta (Krizhevsky, Sutskever and Hinton, 2012).
 

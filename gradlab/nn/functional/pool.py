@@ -9,6 +9,7 @@ from gradlab.autograd.record import bind
 from gradlab.dtype import INT64
 from gradlab.nn.functional.conv import Numbers, batched, expect_tensors, spread
 from gradlab.spec import ShapeError, count
+from gradlab.tensor.units import rounds_once
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -203,6 +204,7 @@ def avg_pool3d(
     return average(3, input, kernel_size, stride, padding, ceil_mode, count_include_pad, divisor_override)
 
 
+@rounds_once(autocast="float32")
 def _lp(rank: int, input: Tensor, norm_type: float, kernel_size: Numbers, stride: Numbers, ceil_mode: bool) -> Tensor:
     name = f"lp_pool{rank}d"
     expect_tensors(name, input)

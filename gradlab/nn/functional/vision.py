@@ -8,9 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 from gradlab import ops
 from gradlab.autograd.record import bind
+from gradlab.dtype import HALF
 from gradlab.nn.functional.conv import Numbers, expect_tensors, spread
 from gradlab.spec import ShapeError, whole
 from gradlab.tensor.shape import copied
+from gradlab.tensor.units import once
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -133,13 +135,22 @@ def interpolate(
     if any(w < 1 for w in (*wanted, *sizes)):
         raise ShapeError(f"interpolate: sizes must be positive, got {wanted} for an input of shape {shape}")
     kind = {"bilinear": "linear", "trilinear": "linear", "bicubic": "cubic"}.get(mode, mode) + ("-antialias" if antialias else "")
-    found = input
+    tables = []
     for dim in range(rank):
         inputs, outputs = sizes[dim], wanted[dim]
         table = (kind, inputs, outputs, *_arguments(kind, inputs, outputs, scales[dim], bool(align_corners)))
         if inputs != outputs or (kind != "area" and table[3] != 1):
-            found = _resample(found, dim=dim + 2, table=table)
-    return found * 1 if found is input else found
+            tables.append((dim + 2, table))
+    return resampled(input, tables) if tables else input * 1
+
+
+def resampled(input: Tensor, tables: list[tuple[int, Any]]) -> Tensor:
+    """An input resampled along several dimensions, each by its table, one after the other; half types are rounded once."""
+    if len(tables) > 1 and input._array.dtype in HALF and not tables[0][1][0].startswith("nearest"):
+        return once(resampled, (input, tables), autocast="float32")
+    for dim, table in tables:
+        input = _resample(input, dim=dim, table=table)
+    return input
 
 
 def _check_mode(mode: str, rank: int, shape: tuple[int, ...], align_corners: bool | None, antialias: bool) -> None:

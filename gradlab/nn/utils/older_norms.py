@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 from gradlab.autograd.mode import no_grad
 from gradlab.nn.module import Module
 from gradlab.nn.parameter import Parameter
-from gradlab.nn.utils.parametrizations import TRANSPOSED, _SpectralNorm, norm_except
+from gradlab.nn.utils.parametrizations import TRANSPOSED, _SpectralNorm, norm_except, scaled
 from gradlab.tensor import Tensor
 
 __all__ = ["remove_spectral_norm", "remove_weight_norm", "spectral_norm", "weight_norm"]
@@ -41,7 +41,7 @@ class _WeightHook(_Hook):
 
     def compute(self, module: Module) -> Tensor:
         v: Any = getattr(module, self.name + "_v")
-        return v * (getattr(module, self.name + "_g") / norm_except(v, self.dim))
+        return scaled(getattr(module, self.name + "_g"), v, self.dim)
 
     def parts(self) -> tuple[str, ...]:
         return self.name + "_g", self.name + "_v"

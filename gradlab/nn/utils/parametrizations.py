@@ -14,6 +14,7 @@ from gradlab.tensor import Tensor
 from gradlab.tensor.creation import eye, zeros_like
 from gradlab.tensor.random import randn
 from gradlab.tensor.shape import cat
+from gradlab.tensor.units import rounds_once
 
 __all__ = ["orthogonal", "spectral_norm", "weight_norm"]
 
@@ -31,13 +32,19 @@ def norm_except(weight: Tensor, dim: int) -> Tensor:
     return weight.transpose(0, dim).flatten(1).norm(dim=1).reshape(*(-1 if i == dim else 1 for i in range(weight.ndim)))
 
 
+@rounds_once
+def scaled(g: Tensor, v: Tensor, dim: int) -> Tensor:
+    """v with the norm g: g·v / ‖v‖."""
+    return v * (g / norm_except(v, dim))
+
+
 class _WeightNorm(Module):
     def __init__(self, dim: int | None) -> None:
         super().__init__()
         self.dim = -1 if dim is None else dim
 
     def forward(self, g: Tensor, v: Tensor) -> Tensor:
-        return v * (g / norm_except(v, self.dim))
+        return scaled(g, v, self.dim)
 
     def right_inverse(self, weight: Tensor) -> tuple[Tensor, Tensor]:
         return norm_except(weight, self.dim), weight
@@ -65,6 +72,17 @@ def weight_norm(module: Module, name: str = "weight", dim: int | None = 0) -> Mo
     return module
 
 
+@rounds_once
+def _direction(matrix: Tensor, v: Tensor, eps: float) -> Tensor:
+    return normalize(matrix @ v, dim=0, eps=eps)
+
+
+@rounds_once
+def _over_product(weight: Tensor, matrix: Tensor, u: Tensor, v: Tensor) -> Tensor:
+    """weight / uᵀ·matrix·v."""
+    return weight / u.dot(matrix @ v)
+
+
 class _SpectralNorm(Module):
     def __init__(self, weight: Tensor, rounds: int, dim: int, eps: float) -> None:
         super().__init__()
@@ -85,8 +103,8 @@ class _SpectralNorm(Module):
     def _improve(self, matrix: Tensor, rounds: int) -> None:
         """The power method: u and v turn towards the first singular vectors."""
         for _ in range(rounds):
-            self._u.copy_(normalize(matrix @ self._v, dim=0, eps=self.eps))
-            self._v.copy_(normalize(matrix.mT @ self._u, dim=0, eps=self.eps))
+            self._u.copy_(_direction(matrix, self._v, self.eps))
+            self._v.copy_(_direction(matrix.mT, self._u, self.eps))
 
     def forward(self, weight: Tensor) -> Tensor:
         if weight.ndim == 1:
@@ -94,8 +112,7 @@ class _SpectralNorm(Module):
         matrix = self._matrix(weight)
         if self.training:
             self._improve(matrix.detach(), self.rounds)
-        u, v = self._u.clone(), self._v.clone()  # the next call changes them, and backward needs these
-        return weight / u.dot(matrix @ v)
+        return _over_product(weight, matrix, self._u.clone(), self._v.clone())  # the next call changes them, and backward needs these
 
     def right_inverse(self, weight: Tensor) -> Tensor:
         return weight
