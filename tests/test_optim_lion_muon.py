@@ -174,7 +174,7 @@ def test_muon_as_torch(options):
         q[0].grad = torch.tensor(g)
         ours.step()
         theirs.step()
-        # Numbers and sums with a product are rounded to bfloat16 once, as there; a sum that lies at a tie may still round to the other side.
+        # Numbers and sums with a product are rounded to bfloat16 once, as there; a sum at a tie may still round to the other side.
         np.testing.assert_allclose(p[0].detach().numpy(), q[0].detach().numpy(), rtol=0, atol=lr * (0.05 if i else 1e-5))
     keys = set(theirs.param_groups[0]) - set(ours.param_groups[0])
     assert not keys

@@ -53,9 +53,13 @@ def sinc_cpu(x: Any, y: Any) -> None:
 
 
 def _sinc_gradient(g: Any, x: Any) -> Any:
-    """(cos πx - sinc x) / x, and 0 at 0."""
-    zero = x == 0
-    return g * (((x * math.pi).cos() - x.sinc()) / x.masked_fill(zero, 1)).masked_fill(zero, 0)
+    """(cos πx - sinc x) / x; where the two nearly cancel each other, for u = πx up to 1/2, the power series of π (cos u - sin u / u) / u."""
+    u = x * math.pi
+    near, square, series = u.abs() < 0.5, u.square(), 0.0
+    for k in range(7, 0, -1):
+        series = series * square + (-1) ** k * 2 * k / math.factorial(2 * k + 1)
+    far = (u.cos() - x.sinc()) / x.masked_fill(near, 1)
+    return g * far.masked_fill(near, 0) + g * (series * (math.pi * u)).masked_fill(~near, 0)
 
 
 sinc = Op("sinc", same, cpu=sinc_cpu, promote="float", grad={"x": _sinc_gradient},

@@ -99,7 +99,8 @@ def _as_ours(t: Any, line: str, memory: set[int]) -> Any:
     """A result of PyTorch's with what `docs/differences.md` says of ours. memory: of all tensors from before."""
     if t._base is None:
         return t if t.is_contiguous() or t.untyped_storage().data_ptr() in memory else t.contiguous()  # so a reshape of it is a view
-    return t.detach() if line.startswith(("with torch.no_grad()", "with torch.inference_mode()")) else t  # PyTorch 2.13: such a view of a leaf requires grad
+    without = line.startswith(("with torch.no_grad()", "with torch.inference_mode()"))
+    return t.detach() if without else t  # PyTorch 2.13: such a view of a leaf requires grad
 
 
 def _disturb(t: Any, r: Any, noise: float) -> None:

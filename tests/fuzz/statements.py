@@ -19,7 +19,7 @@ SMOOTH = (
     "{a}.square()", "({a}.square() + 0.7).reciprocal()", "({a}.square() + 0.3).rsqrt()", "{a}.atan()", "{a}.clamp(-1, 1).sinh()",
     "F.logsigmoid({a})", "F.mish({a})", "{a}.clamp(-2, 2).expm1()", "{a}.abs().log1p()", "{a}.asinh()", "F.elu({a})", "F.selu({a})",
     "F.softsign({a})", "F.tanhshrink({a})", "torch.sinc({a})", "({a}.abs() + 1.5).lgamma()", "torch.special.i0e({a})", "{a}.contiguous()",
-    "{a}.positive()", "torch.special.erfcx({a}.abs())", "{a}.exp2().clamp(max=3)", "({a}.abs() + 0.2).log2()", "{a}.tanh().atanh() * 0.5",
+    "{a}.positive()", "torch.special.erfcx({a}.abs())", "{a}.exp2().clamp(max=3)", "({a}.abs() + 0.2).log2()", "({a}.tanh() * 0.7).atanh()",
     "{a}.nan_to_num()", "F.celu({a}, 0.7)", "F.relu6({a} * 2 + 1.1)",
 )  # fmt: skip
 SHARP = (
@@ -158,7 +158,7 @@ def draw(r: random.Random, known: Mapping[str, Any], *, sharp: bool, control: bo
     }  # fmt: skip
     text = r.choice(forms).format(**fields)
     if forms is WRITES:
-        modes = MODES[:1] if text.endswith("_()") or "s_(" in text else MODES  # PyTorch loses the graph of a normal tensor turned in inference mode
+        modes = MODES[:1] if text.endswith("_()") or "s_(" in text else MODES  # turned in inference mode, PyTorch's graph is lost
         return f"with torch.{r.choice(modes)}(): {text}" if r.random() < 0.4 else text
     target = f"t{len(known)}" if r.random() < 0.95 else r.choice(list(known))  # now and then a name is bound again
     line = f"{target} = {text}"
