@@ -10,6 +10,7 @@ import numpy as np
 
 from gradlab.dtype import FLOATING, HALF
 from gradlab.onnx.packages import format_package, reference_evaluator, runtime_package
+from gradlab.quiet import quietly
 
 # Differences that are allowed, as shares of each output's largest number; integers and truth values agree exactly.
 TOLERANCES = {"float64": 1e-6, "float32": 1e-4, "float16": 1e-2, "bfloat16": 4e-2}
@@ -162,7 +163,7 @@ def compared(name: str, got: Any, want: Any, random: bool, tolerance: float | No
             f"onnx.export: {int(odd.sum())} elements of output {name} are infinite or NaN in {runner} or in the model{where}, "
             f"but not in both"
         )
-    gaps, size = np.abs(a - b)[finite & np.isfinite(a)], np.abs(b[finite]).max(initial=0.0)
+    gaps, size = np.abs(quietly(np.subtract, a, b))[finite & np.isfinite(a)], np.abs(b[finite]).max(initial=0.0)
     largest = float(gaps.max(initial=0.0))
     deviation = largest / max(float(size), float(np.finfo(np.float32).tiny)) if largest else 0.0
     if deviation > limit:

@@ -17,6 +17,7 @@ from gradlab.dtype import BOOL, FLOAT32, INT64
 from gradlab.graph.dims import lost
 from gradlab.graph.specialize import WAY_OUT
 from gradlab.onnx.sizes import size_of
+from gradlab.quiet import quietly
 
 DTypeLike = np.dtype[Any]
 
@@ -164,7 +165,7 @@ class Emitter:
 
     def constant(self, value: Any, dtype: DTypeLike | None = None, name: str = "constant") -> Wire:
         """A constant array, kept once."""
-        array = np.asarray(value, dtype)
+        array = quietly(np.asarray, value, dtype)
         root = self.root
         if array.dtype == np.float16 and not np.array_equal(array, np.asarray(value, np.float32), equal_nan=True):
             self.rounded = True

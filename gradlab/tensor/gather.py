@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
-from gradlab.dtype import INT64
+from gradlab.dtype import INT64, wide
 from gradlab.spec import ShapeError, Spec, broadcast_shapes, normalize_dim
 from gradlab.tensor.alias import either, into, required
 from gradlab.tensor.indexing import write_into
@@ -209,6 +209,9 @@ def scatter_reduce(
         return _run(_scatter_reduce, "scatter_reduce", input, dim, index, src, reduce=reduce, include_self=bool(include_self))
     index, src, dim = _scattered("scatter_reduce", input, dim, index, src)
     start = lifted(input)
+    dtype = start._array.dtype
+    if reduce == "mean":  # half types are rounded behind the division
+        start, src = start.to(wide(dtype)), src.to(wide(src._array.dtype))
     if not include_self:
         start = _scatter(start, index, start.new_zeros(()), dim=dim)
     found = _scatter_add(start, index, src, dim=dim)
@@ -216,8 +219,7 @@ def scatter_reduce(
         ones = start.new_ones(start._array.shape, dtype=INT64)
         hits = ones if include_self else _scatter(ones, index, ones.new_zeros(()), dim=dim)
         hits = _scatter_add(hits, index, ones.new_ones(()), dim=dim).clamp(min=1)
-        own = found._array.dtype
-        found = found / hits.to(own) if found.is_floating_point() else found.div(hits, rounding_mode="floor").to(own)
+        found = (found / hits.to(found._array.dtype) if found.is_floating_point() else found.div(hits, rounding_mode="floor")).to(dtype)
     return found if input._array.shape else found.reshape(())
 
 

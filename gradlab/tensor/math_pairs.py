@@ -14,6 +14,7 @@ from gradlab.dtype import FLOAT64, FLOATING, result_type
 from gradlab.tensor import choice, pointwise
 from gradlab.tensor.alias import into, only_tensors
 from gradlab.tensor.math import exp2
+from gradlab.tensor.units import rounds_once
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -281,6 +282,7 @@ def _scaled(dtype: Any, product: Tensor, value: float) -> Tensor:
     return product if value == 1 else product * value
 
 
+@rounds_once
 def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1, out: Any = None) -> Tensor:
     """input + value · tensor1 · tensor2.
 
@@ -293,6 +295,7 @@ def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1
     return result if out is None else into("addcmul", out, result)
 
 
+@rounds_once
 def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1, out: Any = None) -> Tensor:
     """input + value · tensor1 / tensor2. RuntimeError for the quotient of integers: convert one first.
 

@@ -12,6 +12,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind, operator
 from gradlab.dtype import BOOL, FLOATING, INT64
 from gradlab.tensor.alias import into
+from gradlab.tensor.units import rounds_once
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -37,13 +38,19 @@ _floor_divide, _fmod = map(bind, (ops.math.floor_divide, ops.math.fmod))
 Operand = Any  # a Tensor or a Python number
 
 
+@rounds_once
+def _with_multiple(row: Any, input: Operand, other: Operand, alpha: float) -> Any:
+    """The row of `input` and alpha · other."""
+    return row(input, other * alpha)
+
+
 def add(input: Operand, other: Operand, *, alpha: float = 1, out: Any = None) -> Tensor:
     """input + alpha · other.
 
     >>> gl.add(gl.tensor([1.0, 2.0]), 1, alpha=10)
     tensor([11., 12.])
     """
-    result = _add(input, other) if alpha == 1 else _add(input, _mul(other, alpha) if isinstance(other, Differentiable) else other * alpha)
+    result = _add(input, other) if alpha == 1 else _with_multiple(_add, input, other, alpha)
     return result if out is None else into("add", out, result)
 
 
@@ -53,7 +60,7 @@ def sub(input: Operand, other: Operand, *, alpha: float = 1, out: Any = None) ->
     >>> gl.sub(gl.tensor([1.0, 2.0]), 1)
     tensor([0., 1.])
     """
-    result = _sub(input, other) if alpha == 1 else _sub(input, _mul(other, alpha) if isinstance(other, Differentiable) else other * alpha)
+    result = _sub(input, other) if alpha == 1 else _with_multiple(_sub, input, other, alpha)
     return result if out is None else into("sub", out, result)
 
 
@@ -82,7 +89,12 @@ def div(input: Operand, other: Operand, *, rounding_mode: str | None = None, out
     if rounding_mode != "trunc":
         raise RuntimeError(f'div: rounding_mode is None, "trunc" or "floor", not {rounding_mode!r}')
     remains = _fmod(input, other)
-    return _trunc(_div(input, other)) if remains._array.dtype in FLOATING else _floor_divide(_sub(input, remains), other)
+    return _whole_quotient(input, other) if remains._array.dtype in FLOATING else _floor_divide(_sub(input, remains), other)
+
+
+@rounds_once
+def _whole_quotient(input: Operand, other: Operand) -> Any:
+    return _trunc(_div(input, other))
 
 
 def pow(input: Operand, exponent: Operand, *, out: Any = None) -> Tensor:

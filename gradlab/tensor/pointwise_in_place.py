@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradlab.autograd.base import Differentiable
 from gradlab.tensor.choice import clamp, masked_fill
+from gradlab.tensor.math_pairs import addcdiv, addcmul
 from gradlab.tensor.pointwise import add, div, exp, mul, neg, pow, relu, sigmoid, sqrt, sub, tanh
 from gradlab.tensor.update import update
 
@@ -130,7 +131,7 @@ class PointwiseInPlaceMethods(Differentiable):
         >>> gl.tensor([1.0]).addcmul_(gl.tensor([2.0]), gl.tensor([3.0]))
         tensor([7.])
         """
-        return update("addcmul_", self, add, mul(tensor1, tensor2), alpha=value)
+        return update("addcmul_", self, addcmul, tensor1, tensor2, value=value)
 
     def addcdiv_(self, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> Any:
         """self += value · tensor1 / tensor2.
@@ -138,6 +139,6 @@ class PointwiseInPlaceMethods(Differentiable):
         >>> gl.tensor([1.0]).addcdiv_(gl.tensor([6.0]), gl.tensor([3.0]))
         tensor([3.])
         """
-        return update("addcdiv_", self, add, div(tensor1, tensor2), alpha=value)
+        return update("addcdiv_", self, addcdiv, tensor1, tensor2, value=value)
 
     __iadd__, __isub__, __imul__, __itruediv__, __ipow__ = add_, sub_, mul_, div_, pow_

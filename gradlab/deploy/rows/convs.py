@@ -100,10 +100,10 @@ def _direct(step: Step, out: Emitter) -> None:
     out.call("\n".join([*text, "}"]), x, w, b, y)
 
 
-@emits("convolution_dx")
+@emits("convolution_dx", "convolution_transpose")
 def convolution_dx(step: Step, out: Emitter) -> None:
-    """The transpose: every element of the input is spread over its window of the output."""
-    dy, w = out.dense(step.inputs[0]), out.dense(step.inputs[1])
+    """The transpose: every element of the input is spread over its window of the output, which begins as the bias or zeros."""
+    dy, w, *bias = (out.dense(x) for x in step.inputs if x is not None)
     y = step.outputs[0]
     if not y.size:
         return
@@ -114,6 +114,11 @@ def convolution_dx(step: Step, out: Emitter) -> None:
     text = ["static void @F(const void *p0, const void *p1, void *p2) {",
             f"  const {kind} *const x = p0, *const w = p1;", f"  {kind} *const y = p2;",
             f"  memset(y, 0, {y.size * y.dtype.itemsize});"]  # fmt: skip
+    if bias:
+        plane = math.prod(y.shape[2:])
+        text[0] = "static void @F(const void *p0, const void *p1, const void *p2, void *p3) {"
+        text[1:] = [f"  const {kind} *const x = p0, *const w = p1, *const b = p2;", f"  {kind} *const y = p3;",
+                    f"  for (int64_t i = 0; i < {y.size}; ++i) y[i] = b[i / {plane} % {y.shape[1]}];"]  # fmt: skip
     bounds: list[tuple[str, int]] = [("n", dy.shape[0]), ("c", dy.shape[1]), ("j", per_group)]
     bounds += [(f"k{d}", w.shape[2 + d]) for d in range(rank)]
     depth = _loops(text, bounds, 1)
@@ -127,7 +132,7 @@ def convolution_dx(step: Step, out: Emitter) -> None:
     at_x = _flat(["n", "c", *(f"o{d}" for d in range(rank))], dy.shape)
     text.append(f"{'  ' * inner}y[{at_y}] += factor * x[{at_x}];")
     _close(text, inner, 1)
-    out.call("\n".join([*text, "}"]), dy, w, y)
+    out.call("\n".join([*text, "}"]), dy, w, *bias, y)
 
 
 def _windows(step: Step, out: Emitter, geometry: tuple[Any, ...], body: Any, heads: str, values: Sequence[Place | None]) -> None:

@@ -14,7 +14,7 @@ from gradlab.dtype import FLOAT32, FLOAT64
 from gradlab.graph.ir import Call, Value
 from gradlab.graph.line import Line
 from gradlab.op import Op
-from gradlab.ops.conv import convolution
+from gradlab.ops.conv import convolution, convolution_dx
 from gradlab.ops.create import full
 from gradlab.ops.elementwise import add, cast, div, exp, log, mul, ne, relu, rsqrt, square, sub, where
 from gradlab.ops.fused import ACTIVATIONS
@@ -202,6 +202,17 @@ def _scaled(write: Writing, x: Value, weight: Value | None, bias: Value | None, 
         x = write(mul, x, weight, out=out if bias is None else None)
     if bias is not None:
         write(add, x, bias, out=out)
+
+
+@expands("convolution_transpose")
+def transposed(write: Writing, call: Call) -> bool:
+    """The product of each element with its window, and the bias."""
+    x, w, b = call.inputs
+    (y,) = call.outputs
+    found = write(convolution_dx, x, w, out=y if b is None else None, **call.params)
+    if b is not None:
+        write(add, found, write.shaped(b, (*b.spec.shape, *(1,) * (len(y.spec.shape) - 2))), out=y)
+    return True
 
 
 @expands("layer_norm", "batch_norm")

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradlab import dispatch, ops
 from gradlab.autograd.base import Differentiable
-from gradlab.autograd.mode import current
+from gradlab.autograd.mode import current, lowered
 from gradlab.autograd.record import bind
 from gradlab.dtype import HALF
 from gradlab.spec import ShapeError
@@ -215,8 +215,9 @@ def _transposed(
     that the windows reach is computed, and the shape cut out of it. The bias is part of the kernel on a GPU; a trace finds that by itself.
     """
     counts, kernel, sizes = x._array.shape[2:], weight._array.shape[2:], shape[2:]
+    x, weight, bias = lowered(x, weight, bias)
     reach = [(n - 1) * s + d * (k - 1) + 1 for n, s, d, k in zip(counts, stride, dilation, kernel, strict=True)]
-    half = x._array.dtype in HALF
+    half = x._array.dtype in HALF  # whose sums are not rounded before the bias is added
     if all(size + 2 * p - r < s for size, p, r, s in zip(sizes, padding, reach, stride, strict=True)):
         geometry: dict[str, Any] = {"shape": shape, "stride": stride, "padding": padding, "dilation": dilation, "groups": groups}
         if bias is not None and (half or type(x._array) in dispatch.recalling) and bias._array.dtype == x._array.dtype:
