@@ -176,7 +176,8 @@ def note_writes(tensors: Iterable[Differentiable]) -> None:
     for tensor in tensors:
         meta = tensor._meta
         version = version_of(tensor) if meta is None or meta.version is None else meta.version
-        version.written, version.place = now, place
+        version.written = now
+        version.place = place
         version.count += 1
 
 

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 from gradlab import dispatch
+from gradlab.autograd.base import version_of
 from gradlab.autograd.inplace import note_writes, write
 from gradlab.autograd.mode import current, enable_grad, enter, leave
+from gradlab.autograd.node import next_sequence
 from gradlab.autograd.record import bind, wrap
 from gradlab.dtype import FLOAT32, FLOAT64, FLOATING
 from gradlab.op import Op
@@ -28,7 +30,8 @@ class RowOptimizer(Optimizer):
 
     found_inf: Any = None  # while a GradScaler steps on a GPU: a truth value there; where it holds, the step is to change nothing
     live: tuple[Any, ...] = ()  # the hyper-parameters that rows read, in the order of `h`: names, or (name, index)
-    _written: list[Tensor]  # changed in place by the step under way
+    _written: list[Tensor]  # the parameters that the step under way has changed in place
+    _now = 0  # its sequence number, as a write
     _queue: dict[Any, Queued]  # updates of the group under way that are done together
     _queued: set[int]  # the parameters there, by id
     _known: Known
@@ -57,7 +60,7 @@ class RowOptimizer(Optimizer):
         if closure is not None:
             with enable_grad():
                 loss = closure()
-        token = enter(current().quiet())
+        token, self._now = enter(current().quiet()), next_sequence()
         try:
             for group in self.param_groups:
                 h = None
@@ -86,13 +89,6 @@ class RowOptimizer(Optimizer):
         Eager on the CPU the row writes into its own inputs, and so it does on a GPU, there for all parameters of the group at once.
         Everywhere else it is an ordinary functional call, written back in place.
         """
-        state = self.state[p] if names else {}
-        buffers: list[Any] = []
-        for name in names:
-            buffer = state.get(name)
-            if buffer is None and (buffer := self.fresh(group, p, name)) is not None:
-                state[name] = buffer
-            buffers.append(buffer)
         array, gradient = p._array, g._array
         if (
             type(array) is np.ndarray
@@ -104,21 +100,27 @@ class RowOptimizer(Optimizer):
             and not current().special
         ):
             inputs: list[Any] = [array, gradient]
-            outputs, written = [array], self._written
-            written.append(p)
-            for i, buffer in enumerate(buffers):
-                if buffer is None:
-                    inputs.append(None)
-                    buffer = state[names[i]] = wrap(np.empty(array.shape, dtype))
-                else:
-                    inputs.append(buffer._array)
-                    written.append(buffer)
-                outputs.append(buffer._array)
+            outputs, now = [array], self._now
+            if names:
+                state = self.state[p]
+                for name in names:
+                    buffer = state.get(name)
+                    if buffer is None and (buffer := self._buffer(group, p, name)) is None:
+                        inputs.append(None)
+                        buffer = state[name] = wrap(np.empty(array.shape, dtype))
+                    else:
+                        inputs.append(buffer._array)
+                    outputs.append(buffer._array)
+                    meta = buffer._meta
+                    version = version_of(buffer) if meta is None or meta.version is None else meta.version
+                    version.written = version.count = now
+            self._written.append(p)
             row.quietly(*inputs, h._array, *outputs, **params)
             return
-        skip = self.found_inf
+        buffers, skip = [self._buffer(group, p, name) for name in names], self.found_inf
         if skip is not None and any(b is None for b in buffers) and skip.item():
             return
+        state = self.state[p] if names else {}
         if self._enqueued(row, p, g, state, names, buffers, h, params):
             return
         results = bind(row)(p, g, *buffers, h.to(p.device), **params)
@@ -132,6 +134,13 @@ class RowOptimizer(Optimizer):
                 state[name] = result
             else:
                 write(row.name, buffer, result)
+
+    def _buffer(self, group: Group, p: Tensor, name: str) -> Tensor | None:
+        """A buffer, made if it was not there."""
+        found: Tensor | None = self.state[p].get(name)
+        if found is None and (found := self.fresh(group, p, name)) is not None:
+            self.state[p][name] = found
+        return found
 
     def _enqueued(
         self, row: Op, p: Tensor, g: Tensor, state: dict[str, Any], names: tuple[str, ...], buffers: list[Tensor | None], h: Tensor,
