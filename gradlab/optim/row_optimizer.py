@@ -117,10 +117,12 @@ class RowOptimizer(Optimizer):
             self._written.append(p)
             row.quietly(*inputs, h._array, *outputs, **params)
             return
-        buffers, skip = [self._buffer(group, p, name) for name in names], self.found_inf
+        state, buffers, skip = self.state[p] if names else {}, [], self.found_inf
+        for name in names:
+            buffer = state.get(name)
+            buffers.append(self._buffer(group, p, name) if buffer is None else buffer)
         if skip is not None and any(b is None for b in buffers) and skip.item():
             return
-        state = self.state[p] if names else {}
         if self._enqueued(row, p, g, state, names, buffers, h, params):
             return
         results = bind(row)(p, g, *buffers, h.to(p.device), **params)
