@@ -16,7 +16,7 @@ from gradlab.autograd.position import Scope
 from gradlab.device import Device
 from gradlab.dtype import FLOATING, as_numpy, bfloat16, float16, float32, float64
 from gradlab.nn.hooks import HookMethods, everywhere
-from gradlab.nn.parameter import Buffer, Parameter, declare, is_lazy
+from gradlab.nn.parameter import Buffer, Parameter, declare, is_lazy, zero_gradient
 from gradlab.nn.state import StateMethods
 from gradlab.tensor import Tensor
 
@@ -227,13 +227,13 @@ class Module(HookMethods, StateMethods):
         return self
 
     def zero_grad(self, set_to_none: bool = True) -> None:
-        """Forget the gradients of all parameters; set_to_none=False makes them zero instead."""
+        """Forget the gradients of all parameters; set_to_none=False fills them with zeros instead."""
         for parameter in self.parameters():
             if parameter.grad is not None:
                 if set_to_none:
                     parameter.grad = None
                 else:
-                    parameter.grad = parameter.grad.detach().zeros_like()
+                    zero_gradient(parameter)
 
     # ------------------------------------------------------------ conversion
 

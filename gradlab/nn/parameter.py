@@ -5,19 +5,24 @@ from __future__ import annotations
 from typing import Any
 
 from gradlab.autograd.base import LEAF, meta_of
-from gradlab.autograd.mode import current
+from gradlab.autograd.inplace import mark_detached
+from gradlab.autograd.mode import current, no_grad
 from gradlab.dtype import FLOATING, get_default_dtype
 from gradlab.tensor import Tensor
 from gradlab.tensor.creation import empty, tensor
 
 
 def _take(made: Tensor, data: Any) -> None:
-    """Give a parameter or buffer the memory of a tensor, or values; None is an empty one."""
-    if not isinstance(data, Tensor):
+    """Give a parameter or buffer the memory of a tensor, where a write to one is a write to the other, or values; None is an empty one."""
+    mode = current()
+    shared = isinstance(data, Tensor)
+    if not shared:
         data = empty(0) if data is None else tensor(data)
         data = data if data.is_floating_point() else data.to(dtype=get_default_dtype())
     made._array, made._edge, made._meta = data._array, None, None
-    if current().inference:
+    if shared and mode.tracer is None and mode.vmap is None:
+        mark_detached(made, data, mode)
+    if mode.inference:
         meta_of(made).inference = True
 
 
@@ -107,3 +112,13 @@ def declare(tensor: Tensor, name: str = "", module: Any = None) -> None:
 def is_lazy(tensor: Any) -> bool:
     """Whether the tensor still waits for its shape."""
     return isinstance(tensor, (UninitializedParameter, UninitializedBuffer))
+
+
+def zero_gradient(tensor: Tensor) -> None:
+    """Fill a tensor's gradient with zeros, in place and outside of any graph."""
+    with no_grad():
+        if tensor.grad.grad_fn is not None:
+            tensor.grad = tensor.grad.detach()
+        else:
+            tensor.grad.requires_grad_(False)
+        tensor.grad.zero_()

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from gradlab.autograd.hooks import RemovableHandle, add_hook
-from gradlab.autograd.mode import current, no_grad
+from gradlab.autograd.mode import current
 from gradlab.dtype import FLOAT32
+from gradlab.nn.parameter import zero_gradient
 from gradlab.optim import advice
 from gradlab.optim.minimizing import Minimizing
 from gradlab.tensor import Tensor
@@ -173,12 +174,7 @@ class Optimizer(Minimizing):
                     else:
                         p._grad = None
                 else:
-                    with no_grad():
-                        if p.grad.grad_fn is not None:
-                            p.grad = p.grad.detach()
-                        else:
-                            p.grad.requires_grad_(False)
-                        p.grad.zero_()
+                    zero_gradient(p)
 
     def step(self, closure: Callable[[], Any] | None = None) -> Any:
         """Update all parameters that have a gradient."""
