@@ -30,7 +30,10 @@ def test_edges():
     assert gl.nan_to_num(gl.tensor([NAN, INF, -INF, 1.0]), 7, 8, 9).tolist() == [7, 8, 9, 1]
     assert gl.nan_to_num(gl.tensor([INF, -INF])).tolist() == [gl.finfo(gl.float32).max, gl.finfo(gl.float32).min]
     assert gl.expm1(gl.tensor(1e-12, dtype=gl.float64)).item() == pytest.approx(1e-12, rel=1e-12)
-    assert gl.heaviside(gl.tensor([-1.0, 0.0, 2.0]), gl.tensor(0.5)).tolist() == [0, 0.5, 1]
+    x, at_zero = gl.tensor([-1.0, 0.0, 2.0], requires_grad=True), gl.tensor(0.5, requires_grad=True)
+    found = gl.heaviside(x, at_zero)
+    assert found.tolist() == [0, 0.5, 1]
+    assert [g.tolist() for g in gl.autograd.grad(found.sum(), (x, at_zero))] == [[0, 0, 0], 1]
 
 
 @pytest.mark.parametrize(
@@ -133,7 +136,6 @@ WRONG = {
     "heaviside": lambda: gl.heaviside(gl.ones(2), gl.ones(2, dtype=gl.int64)),
     "lerp": lambda: gl.lerp(gl.ones(2), gl.ones(2, dtype=gl.float64), 0.5),
     "addcdiv": lambda: gl.addcdiv(gl.ones(2), gl.ones(2).long(), gl.ones(2).long()),
-    "addcmul": lambda: gl.addcmul(gl.ones(2).long(), gl.ones(2).long(), gl.ones(2).long(), value=0.5),
     "frac": lambda: gl.frac(gl.ones(2).long()),
     "positive": lambda: gl.positive(gl.tensor(True)),
     "shapes": lambda: gl.fmod(gl.ones(2), gl.ones(3)),

@@ -142,6 +142,17 @@ def test_a_view_is_filled_in_place():
     assert (x[:, 1::2] == 0).all()
 
 
+def test_what_is_drawn_has_a_gradient_of_zero():
+    """As in PyTorch: of the probabilities, rates, means and deviations that numbers were drawn with."""
+    both, filled = (lambda p: gl.normal(p, p[:1])), (lambda p: gl.zeros(3).bernoulli_(p))
+    for draw in (gl.bernoulli, gl.poisson, gl.normal, lambda p: gl.normal(0.0, p), both, filled):
+        p = gl.full((3,), 0.5, requires_grad=True)
+        drawn = draw(p)
+        assert drawn.requires_grad
+        (drawn * p).sum().backward()
+        assert p.grad.tolist() == drawn.tolist()
+
+
 def test_filling_cuts_the_graph():
     x = gl.ones(3, requires_grad=True)
     with pytest.raises(RuntimeError, match="leaf"):

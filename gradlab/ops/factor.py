@@ -15,7 +15,7 @@ from gradlab.kernel import Kernel
 from gradlab.op import Op
 from gradlab.ops.movement import cat
 from gradlab.ops.solve import lapack, matrices, solve_triangular, square, unit
-from gradlab.spec import Spec
+from gradlab.spec import Spec, count
 
 # ---------------------------------------------------------------- Cholesky
 
@@ -204,7 +204,7 @@ def lu_cpu(x: Any, order: Any, L: Any, U: Any) -> None:
     """Gaussian elimination with the largest pivot of each column, a column at a time over the batch."""
     m, n = x.shape[-2:]
     k = min(m, n)
-    a = x.reshape((-1, m, n)).copy()
+    a = x.reshape((count(x.shape[:-2]), m, n)).copy()
     rows = np.tile(np.arange(m), (len(a), 1))
     batch = np.arange(len(a))
     for j in range(k):

@@ -131,7 +131,7 @@ def heaviside_cpu(a: Any, b: Any, y: Any) -> None:
 
 
 heaviside = Op("heaviside", broadcast, cpu=heaviside_cpu, cuda=Elementwise("where(a == T(0), b, T(a > T(0)))"), promote="same",
-               exact=True)  # fmt: skip
+               exact=True, grad={"a": lambda g: g.zeros_like(), "b": lambda g, a: g.where(a == 0, 0)})  # fmt: skip
 
 
 def floats(a: Spec, b: Spec) -> Spec:

@@ -256,7 +256,8 @@ def bernoulli_cpu(p: Any, state: Any, y: Any, *, dtype: Any, offset: int) -> Non
     in_chunks(y, fill)
 
 
-bernoulli = Op("bernoulli", probabilities, params=("dtype", "offset"), cpu=bernoulli_cpu, cuda=kernel("bernoulli"), varying=PLACE)
+bernoulli = Op("bernoulli", probabilities, params=("dtype", "offset"), cpu=bernoulli_cpu, cuda=kernel("bernoulli"), varying=PLACE,
+               grad={"p": lambda g: g.zeros_like()})  # fmt: skip
 
 
 def poisson_cpu(rate: Any, state: Any, y: Any, *, offset: int) -> None:
@@ -295,7 +296,8 @@ def poisson_cpu(rate: Any, state: Any, y: Any, *, offset: int) -> None:
     np.copyto(y, result.reshape(y.shape), casting="unsafe")
 
 
-poisson = Op("poisson", like_first, params=("offset",), cpu=poisson_cpu, cuda=kernel("poisson"), varying=PLACE)
+poisson = Op("poisson", like_first, params=("offset",), cpu=poisson_cpu, cuda=kernel("poisson"), varying=PLACE,
+             grad={"x": lambda g: g.zeros_like()})  # fmt: skip
 
 
 def multinomial_rule(weights: Spec, state: Spec, *, samples: int, replacement: bool, offset: int) -> Spec:
@@ -350,4 +352,5 @@ def normal_of_cpu(mean: Any, std: Any, state: Any, y: Any, *, dtype: Any, offset
     y[...] = z * std + mean
 
 
-normal_of = Op("normal_of", normal_of_rule, params=("dtype", "offset"), cpu=normal_of_cpu, cuda=kernel("normal_of"), varying=PLACE)
+normal_of = Op("normal_of", normal_of_rule, params=("dtype", "offset"), cpu=normal_of_cpu, cuda=kernel("normal_of"), varying=PLACE,
+               grad={"mean": lambda g: g.zeros_like(), "std": lambda g: g.zeros_like()})  # fmt: skip

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gradlab.dtype import BOOL, FLOAT64, FLOATING, INT64
+from gradlab.dtype import BOOL, FLOAT32, FLOAT64, FLOATING, INT64
 from gradlab.kernel import Kernel
 from gradlab.op import Op
 from gradlab.ops.order import first_of, order_of, pick, wide
@@ -135,7 +135,7 @@ def bincount_rule(x: Spec, weights: Spec | None, *, minlength: int) -> Spec:
         raise ShapeError(f"needs a vector of integers, not shape {x.shape} of {x.dtype}")
     if weights is not None and weights.shape != x.shape:
         raise ShapeError(f"weights of shape {weights.shape} for {x.shape} numbers")
-    dtype = INT64 if weights is None else weights.dtype if weights.dtype in FLOATING else FLOAT64
+    dtype = INT64 if weights is None else FLOAT32 if weights.dtype == FLOAT32 else FLOAT64
     return Spec((minlength,), dtype)
 
 
@@ -144,8 +144,7 @@ def bincount_cpu(x: Any, weights: Any, *, minlength: int) -> Any:
         raise RuntimeError(f"bincount: counts numbers from 0; there is {x.min()}")
     if weights is None:
         return np.bincount(x, minlength=minlength).astype(INT64, copy=False)
-    dtype = weights.dtype if weights.dtype in FLOATING else FLOAT64
-    return np.bincount(x, weights.astype(FLOAT64), minlength).astype(dtype, copy=False)
+    return np.bincount(x, weights.astype(FLOAT64), minlength).astype(FLOAT32 if weights.dtype == FLOAT32 else FLOAT64, copy=False)
 
 
 bincount = Op("bincount", bincount_rule, params=("minlength",), cpu=bincount_cpu, exact=True, dynamic=True,

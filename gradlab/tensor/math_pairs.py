@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
-from gradlab.dtype import FLOAT64, FLOATING, result_type
+from gradlab.dtype import FLOAT64, FLOATING
 from gradlab.tensor import choice, pointwise
 from gradlab.tensor.alias import into, only_tensors
 from gradlab.tensor.math import exp2
@@ -276,22 +276,23 @@ def lerp(input: Tensor, end: Tensor, weight: Operand, *, out: Any = None) -> Ten
     return _lerp(input, end, weight) if out is None else into("lerp", out, _lerp(input, end, weight))
 
 
-def _scaled(dtype: Any, product: Tensor, value: float) -> Tensor:
-    if isinstance(value, float) and dtype not in FLOATING:
+def _scaled(input: Tensor, product: Tensor, value: float) -> Tensor:
+    if value == 1:
+        return product
+    if product._array.dtype not in FLOATING and input._array.dtype not in FLOATING:
         value = int(value)  # as PyTorch
-    return product if value == 1 else product * value
+    return product * value
 
 
 @rounds_once
 def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1, out: Any = None) -> Tensor:
-    """input + value · tensor1 · tensor2.
+    """input + value · tensor1 · tensor2. Of integers `value` is cut to an integer.
 
     >>> gl.addcmul(gl.ones(2), gl.tensor([2.0, 3.0]), gl.tensor([4.0, 5.0]), value=10)
     tensor([ 81., 151.])
     """
     only_tensors("addcmul", tensor1, tensor2)
-    product = tensor1 * tensor2
-    result = input + _scaled(result_type([(x._array.dtype, len(x._array.shape)) for x in (input, product)]), product, value)
+    result = input + _scaled(input, tensor1 * tensor2, value)
     return result if out is None else into("addcmul", out, result)
 
 
@@ -305,8 +306,7 @@ def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1
     only_tensors("addcdiv", tensor1, tensor2)
     if tensor1._array.dtype not in FLOATING and tensor2._array.dtype not in FLOATING:
         raise RuntimeError("addcdiv: dividing two integer tensors is not supported; convert one with .float()")
-    quotient = tensor1 / tensor2
-    result = input + _scaled(quotient._array.dtype, quotient, value)
+    result = input + _scaled(input, tensor1 / tensor2, value)
     return result if out is None else into("addcdiv", out, result)
 
 

@@ -231,7 +231,7 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | N
         return trials(input.new_full((), p, dtype=FLOAT64).expand(input.shape), dtype, generator)
     if dtype not in FLOATING:
         raise RuntimeError(f"bernoulli: probabilities are floating point, not {input.dtype}; convert with .float()")
-    return trials(input.detach(), dtype, generator)
+    return trials(input, dtype, generator)
 
 
 def trials(p: Tensor, dtype: np.dtype[Any], generator: Generator | None) -> Tensor:
@@ -248,7 +248,7 @@ def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
     if input._array.dtype not in FLOATING:
         raise RuntimeError(f"poisson: rates are floating point, not {input.dtype}; convert with .float()")
     state, offset = draw(generator, input.numel(), input.device)
-    return _poisson(input.detach(), state, offset=offset)
+    return _poisson(input, state, offset=offset)
 
 
 def multinomial(
@@ -301,7 +301,7 @@ def normal(
     if chosen not in FLOATING:
         raise RuntimeError(f"normal: mean and std are floating point, not {from_numpy(chosen)}")
     like: Any = tensors[0]
-    mean, std = (x.detach() if isinstance(x, Differentiable) else like.new_full((), x, dtype=FLOAT64) for x in (mean, std))  # type: ignore[attr-defined]
+    mean, std = (x if isinstance(x, Differentiable) else like.new_full((), x, dtype=FLOAT64) for x in (mean, std))
     shape = broadcast_shapes(mean._array.shape, std._array.shape)
     state, offset = draw(generator, _words("normal", shape, chosen), like.device)
     return _normal_of(mean, std, state, dtype=chosen, offset=offset)

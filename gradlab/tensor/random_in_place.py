@@ -108,7 +108,7 @@ class RandomMethods(Differentiable):
         tensor([0., 1.])
         """
         target: Any = self
-        chances = p.detach().expand(target.shape) if isinstance(p, Differentiable) else None  # type: ignore[attr-defined]
+        chances = p.expand(target.shape) if isinstance(p, Differentiable) else None  # type: ignore[attr-defined]
 
         def values() -> Any:
             if chances is None:

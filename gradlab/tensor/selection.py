@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
-from gradlab.dtype import BOOL, INT64
+from gradlab.dtype import BOOL, FLOATING, INT64
 from gradlab.spec import normalize_dim
 from gradlab.tensor.alias import into, required
 from gradlab.tensor.index_parts import known
@@ -88,7 +88,8 @@ def index_copy(
 def _along_row(name: str, input: Tensor, dim: int, index: Any, source: Any, accumulate: bool, alpha: float = 1, write: bool = False) -> Any:
     at, source, dim = _along(name, input, dim, index, source)
     if alpha != 1:
-        source = source * alpha
+        dtype = source._array.dtype
+        source = source * (alpha if dtype in FLOATING else bool(alpha) if dtype == BOOL else int(alpha))  # cut, as PyTorch
     if not input._array.shape:
         found = _index_put(input.reshape(1), at, lifted(source), dims=(0,), accumulate=accumulate, wrap=False).reshape(())
         return input.copy_(found) if write else found

@@ -226,7 +226,10 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
     empty: Any = A.new_zeros((0,))
     residuals = ((A @ solution - right) ** 2).sum(-2) if a[-2] > a[-1] and driver not in (None, "gelsy") else empty
     values = bind(ops.factor.svd)(A.detach(), full=False)[1] if driver != "gels" else empty
-    rank = (values > level * values.narrow(-1, 0, 1)).sum(-1) if driver != "gels" and 0 not in a[-2:] else A.new_zeros((0,)).long()
+    if driver == "gels" or 0 in a[-2:]:
+        rank = A.new_zeros((0,) if driver == "gels" else a[:-2]).long()
+    else:
+        rank = (values > level * values.narrow(-1, 0, 1)).sum(-1)
     shown = values if driver in ("gelsd", "gelss") else empty
     return LeastSquares(solution.squeeze(-1) if vector else solution, residuals, rank, shown)
 

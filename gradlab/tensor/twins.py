@@ -174,7 +174,7 @@ class TwinMethods(MissingMethods):
         """
         if len(self._array.shape) not in (0, 2):
             raise RuntimeError(f"H: only of a matrix, not of shape {self._array.shape}; use mH for a batch of them")
-        return self.mT if self._array.shape else self  # type: ignore[return-value]
+        return self.mT
 
     @property
     def is_cuda(self) -> bool:

@@ -139,12 +139,12 @@ SAMPLES = {
     "random_exponential": made(exponentials, rate=2.0),
     "random_permutation": made(permutations, shapes=((9,), (1,), (0,)), dtypes=(I64,)),
     "dropout": [sample(x, STATE, p=p, offset=o, reference=dropped) for x in NUMBERS for p, o in ((0.25, 0), (0.5, 8), (1.0, 0))],
-    "bernoulli": [sample(x, STATE, dtype=F64, offset=4, reference=trials, dtypes=()) for x in (P, CERTAIN, np.array(0.5))],
-    "poisson": [sample(np.array(rates), STATE, offset=0, reference=counts) for rates in RATES],
+    "bernoulli": [sample(x, STATE, dtype=F64, offset=4, reference=trials, dtypes=(), gradients=0) for x in (P, CERTAIN, np.array(0.5))],
+    "poisson": [sample(np.array(rates), STATE, offset=0, reference=counts, gradients=0) for rates in RATES],
     "multinomial": [
         sample(w, STATE, samples=2, replacement=r, offset=4, reference=categories, dtypes=("float32",))
         for w in WEIGHTS
         for r in (True, False)
     ],
-    "normal_of": [sample(m, s, STATE, dtype=F64, offset=0, dtypes=(), reference=scaled_normals) for m, s in MOMENTS],
+    "normal_of": [sample(m, s, STATE, dtype=F64, offset=0, dtypes=(), reference=scaled_normals, gradients=0) for m, s in MOMENTS],
 }

@@ -131,7 +131,7 @@ SAMPLES = {
     ],
     "bincount": [
         sample(integers(0, 7, 30), None, minlength=0, reference=counted),
-        sample(integers(0, 7, 30), normal(30), minlength=10, reference=counted),
+        sample(integers(0, 7, 30), normal(30), minlength=10, reference=counted, dtypes=("float32",)),
         sample(integers(0, 7, 30), integers(0, 5, 30), minlength=0, reference=counted),
         sample(np.zeros(0, np.int64), None, minlength=3, reference=counted),
     ],

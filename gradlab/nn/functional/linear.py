@@ -8,7 +8,7 @@ from gradlab import ops
 from gradlab.autograd.mode import no_grad
 from gradlab.autograd.record import bind
 from gradlab.dtype import FLOATING
-from gradlab.spec import ShapeError
+from gradlab.spec import ShapeError, count
 from gradlab.tensor.alias import either
 from gradlab.tensor.selection import embedding_lookup, one_hot as one_hot
 from gradlab.tensor.units import rounds_once
@@ -49,8 +49,9 @@ def bilinear(input1: Tensor, input2: Tensor, weight: Tensor, bias: Tensor | None
     a, b, w = input1._array.shape, input2._array.shape, weight._array.shape
     if len(w) != 3 or len(a) != len(b) or a[:-1] != b[:-1] or (a[-1:], b[-1:]) != (w[1:2], w[2:]):
         raise ShapeError(f"bilinear: inputs {a} and {b} do not fit a weight of shape {w}: expected (*, n), (*, m) and (out, n, m)")
-    left, right = input1.reshape(-1, w[1]), input2.reshape(-1, w[2])
-    half = left.matmul(weight.permute(1, 0, 2).reshape(w[1], w[0] * w[2])).reshape(-1, w[0], w[2])
+    n = count(a[:-1])
+    left, right = input1.reshape(n, w[1]), input2.reshape(n, w[2])
+    half = left.matmul(weight.permute(1, 0, 2).reshape(w[1], w[0] * w[2])).reshape(n, w[0], w[2])
     found = half.matmul(right.unsqueeze(2)).reshape((*a[:-1], w[0]))
     return found if bias is None else found + bias
 

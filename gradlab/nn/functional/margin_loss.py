@@ -62,7 +62,7 @@ def margin_ranking_loss(
     a, b, c = (x._array.shape for x in (input1, input2, target))
     if len({len(a), len(b), len(c)}) > 1:
         raise ShapeError(f"margin_ranking_loss: inputs and target have the same number of dimensions, got shapes {a}, {b} and {c}")
-    return reduced((-target * (input1 - input2) + margin).clamp(min=0), reduction)
+    return reduced((-target * (input1 - input2) + float(margin)).clamp(min=0), reduction)
 
 
 @rounds_once(autocast="float32")
