@@ -54,8 +54,8 @@ def properties(engine, call, *how):
 
 # The dtype of a float result is not the input's: float64 by name, or another was asked for.
 OWN_DTYPE = set(words("""
-    gl.float_power Tensor.float_power gl.bincount Tensor.bincount Tensor.to Tensor.type Tensor.type_as Tensor.double Tensor.float Tensor.half
-    Tensor.bfloat16 Tensor.long Tensor.int Tensor.short Tensor.char Tensor.byte
+    gl.float_power Tensor.float_power gl.bincount Tensor.bincount Tensor.to Tensor.type Tensor.type_as Tensor.double Tensor.float
+    Tensor.half Tensor.bfloat16 Tensor.long Tensor.int Tensor.short Tensor.char Tensor.byte
 """))
 # Of integers: places, counts and sums are int64, whatever is summed.
 WIDENED = set(words("""
