@@ -134,6 +134,56 @@ def test_seeded_orders_are_fixed():
     assert order == gl.randperm(8, generator=gl.Generator().manual_seed(7)).tolist()
 
 
+class Many:
+    """A dataset of that size, without the samples."""
+
+    def __init__(self, size):
+        self.size = size
+
+    def __len__(self):
+        return self.size
+
+
+DRAWS = {
+    "replaced": lambda count, generator: RandomSampler(Many(10**12), True, count, generator),
+    "orders": lambda count, generator: RandomSampler(Many(7), num_samples=count, generator=generator),
+    "weighted": lambda count, generator: WeightedRandomSampler([1.0, 0.0, 2.0], count, generator=generator),
+    "batches": lambda count, generator: BatchSampler(RandomSampler(Many(9), True, count, generator), 3, False),
+}
+
+
+@pytest.mark.parametrize("case", DRAWS)
+def test_draws_are_made_when_they_are_asked_for(case):
+    """Ten thousand million take no memory; the numbers are those of one draw at the beginning, whatever is drawn meanwhile."""
+    make = DRAWS[case]
+    huge = iter(make(10**10, None))
+    assert len(make(10**10, None)) >= 10**9 and len([next(huge) for _ in range(5000)]) == 5000
+    for count in (1, 5, 1023, 1024, 1025, 4100):
+        runs = []
+        for disturbed in (False, True):
+            generator = gl.Generator().manual_seed(3)
+            order, found = iter(make(count, generator)), []
+            after = gl.rand(1, generator=generator).item()
+            for item in order:
+                found.append(item)
+                if disturbed:
+                    gl.rand(1, generator=generator)
+            runs.append((found, after))
+        assert runs[0] == runs[1]
+
+
+def test_draws_are_those_of_one_call():
+    def seeded():
+        return gl.Generator().manual_seed(5)
+
+    assert list(RandomSampler(Many(10), True, 3001, seeded())) == gl.randint(0, 10, (3001,), generator=seeded()).tolist()
+    generator = seeded()
+    orders = [*gl.randperm(7, generator=generator).tolist(), *gl.randperm(7, generator=generator).tolist()]
+    assert list(RandomSampler(Many(7), num_samples=12, generator=seeded())) == orders[:12]
+    with pytest.raises(TypeError, match="Generator"):
+        iter(RandomSampler(Many(3), True, 2, generator=5))
+
+
 def test_weighted_sampler():
     gl.manual_seed(2)
     drawn = list(WeightedRandomSampler([0.0, 1.0, 3.0, 0.0], 4000))

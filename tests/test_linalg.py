@@ -269,6 +269,51 @@ def test_rank_and_condition():
         same(linalg.cond(gl.tensor(WELL), p), np.linalg.cond(WELL, p))
 
 
+TOLERANCES = {
+    "rtol": ({"rtol": [0.5, 0.1, 0.3]}, 3), "atol": ({"atol": [2.0, 0.5, 1.0]}, 3),
+    "both": ({"atol": [2.0, 0.0, 1.0], "rtol": [0.1, 0.5, 0.0]}, 3),
+    "atol 0": ({"atol": [0.0, 2.0, 0.0]}, 3), "of all": ({"rtol": [0.5]}, 3), "a number": ({"rtol": 0.3}, 3),
+    "and a number": ({"atol": [2.0, 0.5, 1.0], "rtol": 0.3}, 3), "number and": ({"atol": 0.7, "rtol": [0.5, 0.1, 0.3]}, 3),
+    "of one matrix": ({"rtol": [0.5, 0.1]}, 2), "none": ({"rtol": [0.0, 0.0, 0.0]}, 3), "everything": ({"atol": [99.0, 0.0, 99.0]}, 3),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("hermitian", [False, True])
+@pytest.mark.parametrize("case", TOLERANCES)
+def test_a_tolerance_for_each_matrix(case, hermitian):
+    """As one call for each matrix with its own number, to the second derivative."""
+    given, size = TOLERANCES[case]
+    stacked = np.stack([np.diag([4.0, 1.0, 0.6]) + 0.1, np.diag([3.0, 0.5, 0.2]), np.diag([2.0, 1.0, 1e-12])])
+    x = stacked if size == 3 else stacked[0]
+    options = {k: gl.tensor(v, dtype=gl.float64) if isinstance(v, list) else v for k, v in given.items()}
+    single = [{k: np.broadcast_to(v, size)[i] for k, v in given.items()} for i in range(size)]
+    alone = [gl.tensor(stacked[i] if size == 3 else x) for i in range(size)]
+    found = linalg.pinv(gl.tensor(x), hermitian=hermitian, **options)
+    same(found, np.stack([linalg.pinv(m, hermitian=hermitian, **o).numpy() for m, o in zip(alone, single, strict=True)]))
+    ranks = linalg.matrix_rank(gl.tensor(x), hermitian=hermitian, **options)
+    assert ranks.tolist() == [linalg.matrix_rank(m, hermitian=hermitian, **o).item() for m, o in zip(alone, single, strict=True)]
+
+    def slopes(function):
+        leaf = gl.tensor(x, requires_grad=True)
+        first = gl.autograd.grad((function(leaf) ** 2).sum(), leaf, create_graph=True)[0]
+        return first.detach(), gl.autograd.grad((first**2).sum(), leaf)[0]
+
+    def one_by_one(leaf):
+        return gl.stack([linalg.pinv(leaf[i] if size == 3 else leaf, hermitian=hermitian, **o) for i, o in enumerate(single)])
+
+    for got, want in zip(slopes(lambda leaf: linalg.pinv(leaf, hermitian=hermitian, **options)), slopes(one_by_one), strict=True):
+        same(got / want.abs().max().clamp(min=1), (want / want.abs().max().clamp(min=1)).numpy(), 1e-8)
+
+
+def test_tolerances_of_matrices_without_elements():
+    none = gl.zeros(3, 0, 2)
+    assert linalg.pinv(none, rtol=gl.ones(3)).shape == (3, 2, 0) and linalg.matrix_rank(none, rtol=gl.ones(3)).tolist() == [0, 0, 0]
+    assert linalg.pinv(gl.zeros(0, 2, 2), rtol=gl.ones(0)).shape == (0, 2, 2)
+    assert linalg.pinv(gl.zeros(2, 3), rtol=gl.tensor(0.1)).eq(0).all()
+    with pytest.raises(RuntimeError, match="broadcast"):
+        linalg.pinv(gl.ones(3, 2, 2), rtol=gl.ones(2))
+
+
 @pytest.mark.parametrize("name", ["inv", "det", "cholesky", "qr", "eigh", "svd", "pinv", "matrix_exp", "slogdet", "lu", "eigvalsh"])
 def test_wrong_inputs_are_refused(name):
     function = getattr(linalg, name)

@@ -15,7 +15,7 @@ from gradlab.op import result_class
 from gradlab.spec import ShapeError
 from gradlab.tensor.alias import into
 from gradlab.tensor.matrix_norms import matrix_norm
-from gradlab.tensor.solving import inverse, matrix, ready, tolerances
+from gradlab.tensor.solving import inverse, levels, matrix, ready
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -148,16 +148,10 @@ def matrix_rank(input: Tensor, tol: Any = None, hermitian: bool = False, *, atol
     matrix("matrix_rank", input)
     if tol is not None:
         atol, rtol = tol, 0.0
-    if rtol is None and not isinstance(atol, Differentiable):
-        atol, rtol = tolerances(input, atol, rtol)
-    elif rtol is None:  # a tolerance for each matrix: the default where it is 0
-        rtol = (atol <= 0).to(input._array.dtype) * tolerances(input, None, None)[1]
     values = eigvalsh(input.detach()).abs() if hermitian else svdvals(input.detach())
     if values._array.shape[-1] == 0:
         return values.sum(-1).long()
-    level = values.amax(-1) * rtol
-    level = level.maximum(atol.to(level._array.dtype)) if isinstance(atol, Differentiable) else level.clamp(min=atol or 0.0)  # type: ignore[attr-defined]
-    return (values > level.unsqueeze(-1)).sum(-1)
+    return (values > levels(input, values, atol, rtol).unsqueeze(-1)).sum(-1)
 
 
 def cond(A: Tensor, p: Any = None, *, out: Any = None) -> Tensor:

@@ -138,6 +138,17 @@ def draw(generator: Generator | None, words: int, device: Device | None = None) 
     return wrap(state), place if place < 1 << 63 else place - (1 << 64)
 
 
+def set_apart(generator: Generator | None, words: int) -> Generator:
+    """A generator at the place of `generator` (default: the default one), which goes past that many words: they are for numbers to be made
+    later, the same that would be drawn now."""
+    source = default_generator if generator is None else generator
+    if not isinstance(source, Generator):
+        raise TypeError(f"generator: a gradlab.Generator or None, not {type(source).__name__}")
+    own = source.clone_state()
+    source.advance(words)
+    return own
+
+
 def manual_seed(seed: int) -> Generator:
     """Seed the default generator (of all devices).
 

@@ -168,6 +168,29 @@ def tolerances(x: Tensor, atol: Any, rtol: Any) -> tuple[float, float]:
     return given, 0.0 if given > 0 else max(x._array.shape[-2:]) * finfo(x._array.dtype).eps
 
 
+def levels(x: Tensor, values: Tensor, atol: Any, rtol: Any) -> Tensor:
+    """Of each matrix the level up to which its singular values (…, k) count as 0; a tolerance may be a tensor that broadcasts to (…)."""
+    if rtol is None and isinstance(atol, Differentiable):  # the default where it is 0
+        rtol = (atol <= 0).to(x._array.dtype) * tolerances(x, None, None)[1]  # type: ignore[attr-defined]
+    elif not isinstance(rtol, Differentiable) and not isinstance(atol, Differentiable):
+        atol, rtol = tolerances(x, atol, rtol)
+    level: Any = values.amax(-1) * rtol
+    return level.maximum(atol.to(level._array.dtype)) if isinstance(atol, Differentiable) else level.clamp(min=atol or 0.0)  # type: ignore[attr-defined]
+
+
+def _by_levels(A: Tensor, atol: Any, rtol: Any) -> Tensor:
+    """The pseudo-inverse with a tolerance for each matrix: each is scaled so that 1 lies between the singular values that count and
+    those that do not."""
+    if 0 in A._array.shape[-2:]:
+        return _pinv(A, atol=0.0, rtol=0.0)
+    values = bind(ops.factor.svd)(A.detach(), full=False)[1]
+    counts = values > levels(A, values, atol, rtol).unsqueeze(-1)
+    low, high = values.masked_fill(counts, 0).amax(-1), values.masked_fill(~counts, math.inf).amin(-1)
+    between = ((low + high) / 2).where(counts.any(-1), low * 2)
+    scale = 1 / between.where(between > 0, 1.0).unsqueeze(-1).unsqueeze(-1)
+    return _pinv(A * scale, atol=1.0, rtol=0.0) * scale
+
+
 def symmetric(A: Tensor) -> Tensor:
     """The lower half, mirrored. Its gradient goes to both halves alike, as PyTorch's does for matrices declared symmetric."""
     both = 0.5 * (A + A.mT)
@@ -178,18 +201,24 @@ def symmetric(A: Tensor) -> Tensor:
 def pinv(A: Tensor, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None, out: Any = None) -> Tensor:
     """The Moore-Penrose pseudo-inverse (…, n, m) of matrices (…, m, n). Singular values up to max(atol, rtol · largest) count as 0.
 
-    rtol (`rcond` is its old name) is max(m, n) · eps unless it or atol is given. hermitian: the matrices are symmetric.
+    rtol (`rcond` is its old name) is max(m, n) · eps unless it or atol is given; either may be a tensor, which broadcasts with (…), a
+    tolerance for each matrix. hermitian: the matrices are symmetric.
 
     >>> gl.linalg.pinv(gl.tensor([[2.0], [0.0]]))
     tensor([[0.5000, 0.0000]])
     """
     shape = matrix("pinv", A)
-    atol, rtol = tolerances(A, atol, rcond if rtol is None else rtol)
+    rtol = rcond if rtol is None else rtol
     if hermitian:
         if shape[-1] != shape[-2]:
             raise ShapeError(f"pinv: symmetric matrices are square, not of shape {shape}")
         A = symmetric(A)
-    return _pinv(A, atol=atol, rtol=rtol) if out is None else into("linalg.pinv", out, _pinv(A, atol=atol, rtol=rtol))
+    if isinstance(atol, Differentiable) or isinstance(rtol, Differentiable):
+        result = _by_levels(A, atol, rtol)
+    else:
+        atol, rtol = tolerances(A, atol, rtol)
+        result = _pinv(A, atol=atol, rtol=rtol)
+    return result if out is None else into("linalg.pinv", out, result)
 
 
 def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:

@@ -1,16 +1,29 @@
-"""Samplers: in which order the samples of a dataset are visited. An order is drawn when an iterator is made, whole."""
+"""Samplers: in which order the samples of a dataset are visited.
+
+An order is settled when an iterator is made: the words that it takes of the random stream are set apart then, and the numbers made of them
+when they are asked for. So ten thousand million draws take no memory, and what else is drawn meanwhile changes none of them.
+"""
 
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator, Sequence, Sized
+from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from typing import Any
 
 import numpy as np
 
 from gradlab.tensor import Tensor
-from gradlab.tensor.generator import Generator
+from gradlab.tensor.generator import Generator, set_apart
 from gradlab.tensor.random import rand, randint, randperm
+
+_CHUNK = 1024  # numbers at a time; the words of a draw start at multiples of 4
+
+
+def _drawn(count: int, generator: Generator | None, draw: Callable[[int, Generator], list[int]]) -> Iterator[int]:
+    """`draw(count, generator)`, which takes a word for each number, made in chunks."""
+    own = set_apart(generator, count)
+    chunks = (draw(min(_CHUNK, count - start), own) for start in range(0, count, _CHUNK))
+    return itertools.chain.from_iterable(chunks)
 
 
 class Sampler:
@@ -63,8 +76,10 @@ class RandomSampler(Sampler):
         if not n or not wanted:
             return iter(())
         if self.replacement:
-            return iter(randint(0, n, (wanted,), generator=self.generator).tolist())
-        orders = [randperm(n, generator=self.generator).tolist() for _ in range(-(-wanted // n))]
+            return _drawn(wanted, self.generator, lambda count, own: randint(0, n, (count,), generator=own).tolist())
+        times = -(-wanted // n)
+        own = set_apart(self.generator, times * -(-n // 4) * 4)
+        orders = (randperm(n, generator=own).tolist() for _ in range(times))
         return itertools.islice(itertools.chain.from_iterable(orders), wanted)
 
     def __len__(self) -> int:
@@ -105,10 +120,13 @@ class WeightedRandomSampler(Sampler):
 
     def __iter__(self) -> Iterator[int]:
         if self.replacement:  # by inversion of the distribution function
-            totals = np.cumsum(self.weights)
-            drawn = rand(self.num_samples, dtype="float64", generator=self.generator).numpy() * totals[-1]
-            found = np.searchsorted(totals, drawn, side="right")
-            return iter(np.minimum(found, np.flatnonzero(self.weights)[-1]).tolist())
+            totals, last = np.cumsum(self.weights), np.flatnonzero(self.weights)[-1]
+
+            def draw(count: int, own: Generator) -> list[int]:
+                drawn = rand(count, dtype="float64", generator=own).numpy() * totals[-1]
+                return np.minimum(np.searchsorted(totals, drawn, side="right"), last).tolist()
+
+            return _drawn(self.num_samples, self.generator, draw)
         # Each index waits for an exponentially distributed time of its rate; the first ones are the sample (Efraimidis and Spirakis, 2006).
         uniform = rand(len(self.weights), dtype="float64", generator=self.generator).numpy()
         waits = np.full(len(self.weights), np.inf)
