@@ -92,14 +92,20 @@ class Adafactor(Optimizer):
             own = own * (1 - lr * decay)
         if g.ndim > 1:
             row, column = state["row_var"], state["col_var"]
-            row.lerp_(g.norm(dim=-1, keepdim=True).square() / g.shape[-1], fresh)
-            column.lerp_(g.norm(dim=-2, keepdim=True).square() / g.shape[-2], fresh)
-            row, column = row.to(g.dtype), column.to(g.dtype)
+            row = _moved(row, g.norm(dim=-1, keepdim=True).square() / g.shape[-1], fresh)
+            column = _moved(column, g.norm(dim=-2, keepdim=True).square() / g.shape[-2], fresh)
             squares = (row @ column) / row.mean(dim=-2, keepdim=True).clamp(min=floor)
         else:
-            squares = state["variance"].lerp_(g * g, fresh).to(g.dtype)
+            squares = _moved(state["variance"], g * g, fresh)
         update = squares.clamp(min=floor * floor).rsqrt() * g
         p.copy_(own - update * (alpha / (_rms(update, size) / threshold).clamp(min=1)).to(g.dtype))
+
+
+def _moved(mean: Tensor, value: Tensor, weight: Tensor) -> Tensor:
+    """A mean moved towards a value, in place; as it is stored, in the value's type."""
+    if mean.dtype == value.dtype:
+        return mean.lerp_(value, weight)
+    return mean.copy_(mean.to(value.dtype).lerp(value, weight)).to(value.dtype)
 
 
 def _rms(x: Tensor, size: int) -> Tensor:

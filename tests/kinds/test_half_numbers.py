@@ -13,6 +13,7 @@ import pytest
 from test_compile_numpy import executable_of, ran
 
 import gradlab as gl
+from gradlab import ops
 from gradlab.nn import functional as F
 
 from kinds.calls import CALLS, converted
@@ -258,3 +259,73 @@ def test_on_the_gpu(dtype, cuda):
     for _ in range(3):
         found = compiled(*there)
     alike([t.cpu() for t in found], expected)
+
+
+# ---------------------------------------------------------------- what is kept from call to call
+
+OPTIMIZERS = {
+    name: kind for name, kind in vars(gl.optim).items()
+    if isinstance(kind, type) and issubclass(kind, gl.optim.Optimizer) and kind not in (gl.optim.Optimizer, gl.optim.LBFGS)
+}  # fmt: skip
+
+
+@each_half
+@pytest.mark.parametrize("decay", [0.0, 0.1003])
+@pytest.mark.parametrize("name", OPTIMIZERS)
+def test_an_update_is_rounded_once(name, decay, dtype):
+    options = {"eps": (1e-4, 1e-3)} if name == "Adafactor" else {}  # by default the type's own
+    if name != "Rprop":
+        options["weight_decay"] = decay
+    values, slopes = (t.reshape(2, 3) for t in halves("1", dtype, 2))
+    found = []
+    for kind in (dtype, gl.float32):
+        p = values.clone().to(kind).requires_grad_()
+        p.grad = slopes.to(kind)
+        optimizer = OPTIMIZERS[name]([p], lr=0.1003, **options)
+        optimizer.step()
+        found.append([p.detach(), *(s for s in optimizer.state[p].values() if isinstance(s, gl.Tensor))])
+    for half, wide in zip(*found, strict=True):
+        assert ulps(half, wide) <= (2 if name == "Muon" else 1)  # its iteration, in bfloat16, begins with the momentum as it is kept
+
+
+def test_there_are_such_optimizers():
+    assert len(OPTIMIZERS) >= 14, list(OPTIMIZERS)
+
+
+@each_half
+@pytest.mark.parametrize("module", ["BatchNorm1d", "InstanceNorm1d"])
+@pytest.mark.parametrize("momentum", [0.1003, None])
+def test_running_statistics_are_rounded_once(module, momentum, dtype):
+    values = gl.tensor(sized(np.random.default_rng(3).uniform(-1, 1, (8, 3, 5)), "3e2", dtype), dtype=dtype)  # squares overflow float16
+    found = []
+    for kind in (dtype, gl.float32):
+        norm = getattr(gl.nn, module)(3, momentum=momentum, track_running_stats=True).to(kind)
+        for function in (norm, gl.compile(norm)):
+            norm.reset_running_stats()
+            function(values.to(kind))
+            function(values.to(kind))
+            found.append([norm.running_mean.clone(), norm.running_var.clone()])
+    eager, compiled, wide, _ = found
+    for half in (eager, compiled):
+        for a, b in zip(half, wide, strict=True):
+            assert ulps(a, b) <= 2  # each of two steps rounds
+
+
+@each_half
+def test_statistics_of_norms_stay_float32(dtype):
+    x = halves("3e2", dtype, 1)[0].reshape(2, 3)
+    for row, params in (("layer_norm", {"k": 1}), ("rms_norm", {"k": 1}), ("batch_norm", {})):
+        op = ops.ROWS[row]
+        y, *statistics = op.call(x, *[None] * (len(op.inputs) - 1), eps=1e-5, **params)
+        assert y.dtype == dtype
+        assert {s.dtype for s in statistics} == {gl.float32}
+
+
+@each_half
+def test_more_elements_than_a_half_type_counts(dtype):
+    x = gl.full((70_000,), 0.5, dtype=dtype)
+    assert x.mean().item() == 0.5
+    assert x.to(gl.float32).sum().to(dtype).equal(x.sum())
+    assert (x.std().item(), x.var().item()) == (0, 0)
+    mean = gl.zeros(1, dtype=dtype).scatter_reduce(0, gl.zeros(70_000, dtype=gl.int64), x, "mean", include_self=False)
+    assert mean.item() == 0.5
