@@ -12,6 +12,19 @@ from gradlab.spec import broadcast_shapes
 from gradlab.tensor import Tensor
 from gradlab.tensor.creation import arange, full_like
 from gradlab.tensor.random import multinomial
+from gradlab.tensor.units import rounds_once
+
+
+@rounds_once
+def _shares(probs: Tensor) -> Tensor:
+    """Probabilities that add up to 1."""
+    return probs / probs.sum(-1, keepdim=True)
+
+
+@rounds_once
+def _log_shares(logits: Tensor) -> Tensor:
+    """Logarithms of probabilities that add up to 1."""
+    return logits - logits.logsumexp(-1, keepdim=True)
 
 
 class Categorical(Distribution):
@@ -36,10 +49,10 @@ class Categorical(Distribution):
         self._logits: Any = None
         if probs is not None:
             self.require((probs >= 0) & (probs.sum(-1, keepdim=True) > 0), "probs are not negative, and not all 0")
-            self._probs = probs / probs.sum(-1, keepdim=True)
+            self._probs = _shares(probs)
         else:
             self.require(~given.isnan(), "logits are no NaN")
-            self._logits = given - given.logsumexp(-1, keepdim=True)
+            self._logits = _log_shares(given)
 
     def _event(self, classes: int) -> tuple[int, ...]:
         return ()

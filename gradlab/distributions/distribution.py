@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any, TypeVar
 
 from gradlab.autograd.mode import current, no_grad
+from gradlab.distributions.units import Measured
 from gradlab.dtype import FLOATING, get_default_dtype
 from gradlab.spec import broadcast_shapes
 from gradlab.tensor import Tensor
@@ -35,7 +36,7 @@ def readable() -> bool:
     return mode.tracer is None and mode.vmap is None
 
 
-class Distribution:
+class Distribution(Measured):
     """A distribution, or a batch of them that are independent.
 
     batch_shape: of the parameters, one distribution each. event_shape: of one value. A sample of shape `sample_shape` has the shape

@@ -12,6 +12,7 @@ from gradlab.distributions.discrete import Bernoulli, Binomial, Geometric, Poiss
 from gradlab.distributions.distribution import Distribution
 from gradlab.distributions.joint import Independent, summed
 from gradlab.distributions.normal import LogNormal, MultivariateNormal, Normal
+from gradlab.distributions.units import unit
 from gradlab.tensor import Tensor
 from gradlab.tensor.choice import where
 
@@ -49,7 +50,7 @@ def kl_divergence(p: Distribution, q: Distribution) -> Tensor:
     for a in type(p).__mro__:
         for b in type(q).__mro__:
             if (a, b) in _known:
-                return _known[a, b](p, q)
+                return unit(_known[a, b])(p, q)
     raise NotImplementedError(
         f"kl_divergence: no formula for {type(p).__name__} and {type(q).__name__}; register_kl adds one, or average "
         "p.log_prob(x) - q.log_prob(x) over samples x of p"

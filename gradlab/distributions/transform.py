@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradlab.distributions.joint import summed
+from gradlab.distributions.units import Measured
 from gradlab.tensor import Tensor
 from gradlab.tensor.creation import zeros_like
 
 Shape = tuple[int, ...]
 
 
-class Transform:
+class Transform(Measured):
     """A function y of x: `t(x)`, its inverse `t.inv(y)`, and `t.log_abs_det_jacobian(x, y)`, the logarithm of the volume's factor.
 
     dim_in, dim_out: how many of the last dimensions are one value of x, and of y. cache_size: 1 keeps the last pair, so that the inverse of

@@ -190,7 +190,7 @@ def cat_cpu(*arrays: Any, dim: int) -> None:
     np.concatenate(xs, axis=dim, out=y)
 
 
-cat = Op("cat", cat_rule, params=("dim",), exact=True, cpu=cat_cpu, cuda=Kernel("movement.cu", "cat", "cat"),
+cat = Op("cat", cat_rule, params=("dim",), exact=True, roundings=0, cpu=cat_cpu, cuda=Kernel("movement.cu", "cat", "cat"),
          grad={"xs": lambda g, xs_spec, dim: cat_gradient(g, xs_spec, dim)})  # fmt: skip
 flip = Op("flip", lambda x, *, dims: x, params=("dims",), exact=True, cuda=Movement(),
           cpu=lambda x, y, *, dims: np.copyto(y, np.flip(x, dims)), grad={"x": lambda g, dims: g.flip(dims)})  # fmt: skip

@@ -24,7 +24,7 @@ def pad_rule(x: Spec, *, pads: Pads, value: float) -> Spec:
 
 
 pad: Op = Op(
-    "pad", pad_rule, params=("pads", "value"), exact=True, cpu=vision_cpu.pad_cpu, cuda=Kernel("vision.cu", "pad", "pad"),
+    "pad", pad_rule, params=("pads", "value"), exact=True, roundings=0, cpu=vision_cpu.pad_cpu, cuda=Kernel("vision.cu", "pad", "pad"),
     grad={"x": lambda g, pads: pad(g, pads=tuple((-low, -high) for low, high in pads), value=0)},
 )  # fmt: skip
 

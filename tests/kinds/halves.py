@@ -8,13 +8,22 @@ from typing import Any
 import numpy as np
 
 import gradlab as gl
+from gradlab.autograd.mode import current, enter
+from gradlab.dtype import HALF
 
 from kinds.calls import CALLS, Call, converted, parts
 from kinds.catalogue.giving import Fixed
 
 HALVES = (gl.float16, gl.bfloat16)
 SIZES = ("1e-4", "1", "3e2", "top")  # what the largest value of each argument becomes; of "1" all stay as they are
-ROUNDED = [call for call in CALLS if not call.marks & {"random", "making", "integer"}]
+FUNCTIONS = {call.name.partition(".")[2] for call in CALLS if not call.name.startswith("Tensor.")}
+# A method is the function of its name; those that have none, and writing in place, are calls of their own.
+OWN = [
+    call for call in CALLS
+    if not call.marks & {"making", "integer"} and not (call.name.startswith("Tensor.") and call.name[len("Tensor."):] in FUNCTIONS)
+]  # fmt: skip
+# Rows that round nothing: each element of the result is one of an input, or is exact.
+PICKING = {"neg", "abs", "relu", "clamp", "sign", "floor", "ceil", "trunc", "round", "maximum", "minimum", "fmax", "fmin", "copysign"}
 
 
 def sized(array: np.ndarray, size: str, dtype: Any) -> np.ndarray:
@@ -26,6 +35,8 @@ def sized(array: np.ndarray, size: str, dtype: Any) -> np.ndarray:
 
 
 def at_size(call: Call, size: str, dtype: Any) -> Call:
+    """The call with its float arguments brought to a size."""
+
     def scaled(array: np.ndarray) -> np.ndarray:
         if array.dtype != np.float64:
             return array
@@ -35,15 +46,11 @@ def at_size(call: Call, size: str, dtype: Any) -> Call:
     return dataclasses.replace(call, arguments=converted(call.arguments, scaled), options=converted(call.options, scaled))
 
 
-def leaves(value: Any) -> list[gl.Tensor]:
-    return [t for t in parts(value) if t.requires_grad]
-
-
 def results(call: Call, dtype: Any) -> tuple[list[gl.Tensor], list[gl.Tensor | None]]:
     """What the call gives on tensors of `dtype`, and the gradients of its arguments for random gradients of its results."""
     args, options = call.tensors(dtype, requires_grad="plain" not in call.marks)
+    inputs = [t for t in parts([list(args), options]) if t.requires_grad]
     found = parts(call.on(args, options))
-    inputs = leaves([list(args), options])
     outputs = [t for t in found if t.requires_grad]
     if not outputs:
         return found, []
@@ -52,31 +59,67 @@ def results(call: Call, dtype: Any) -> tuple[list[gl.Tensor], list[gl.Tensor | N
     return found, list(gl.autograd.grad(outputs, inputs, seeds, allow_unused=True))
 
 
-def ulps(found: Any, expected: Any) -> float:
-    """The largest distance between two tensors, in units of the last place of the first one's type; `expected` is rounded to it."""
+def _ordered(x: np.ndarray) -> np.ndarray:
+    """Integers in the order of floating point numbers, one apart where these are neighbours."""
+    bits = {2: np.int16, 4: np.int32, 8: np.int64}[x.dtype.itemsize]
+    whole = np.ascontiguousarray(x).view(bits).astype(np.int64).reshape(x.shape)
+    return np.where(whole < 0, np.iinfo(bits).min - whole, whole)
+
+
+def ulps(found: Any, expected: Any, of_largest: bool = False) -> float:
+    """How far a tensor is from `expected`, rounded to its type, in units of the last place: of each element, or of the largest one."""
     dtype = found.dtype
     a, b = found.detach().numpy(), expected.detach().to(dtype).numpy()
     if not dtype.is_floating_point:
         return 0.0 if np.array_equal(a, b) else np.inf
-    bits = {2: np.int16, 4: np.int32, 8: np.int64}[dtype.itemsize]
-    nan = np.isnan(a.astype(np.float64))
-    if not np.array_equal(nan, np.isnan(b.astype(np.float64))):
+    x, y = a.astype(np.float64), b.astype(np.float64)
+    if not np.array_equal(np.isnan(x), np.isnan(y)):
         return np.inf
-
-    def ordered(x: np.ndarray) -> np.ndarray:
-        whole = np.ascontiguousarray(x).view(bits).astype(np.int64).reshape(x.shape)
-        return np.where(whole < 0, np.iinfo(bits).min - whole, whole)
-
-    apart = np.where(nan, 0, np.abs(ordered(a) - ordered(b)))
-    return float(apart.max(initial=0))
+    if of_largest and np.isfinite(x).all() and np.isfinite(y).all():
+        unit = max(np.abs(y).max(initial=0), gl.finfo(dtype).tiny) * gl.finfo(dtype).eps
+        return float(np.abs(x - y).max(initial=0) / unit)
+    return float(np.where(np.isnan(x), 0, np.abs(_ordered(a) - _ordered(b))).max(initial=0))
 
 
-def apart(call: Call, size: str, dtype: Any) -> tuple[float, float]:
-    """How far result and gradients in the half type are from those in float32, rounded at the end."""
+def apart(call: Call, size: str, dtype: Any, of_largest: bool = False) -> tuple[float, float]:
+    """How far result and gradients in the half type are from those in float32, rounded at the end; an error of both is no distance."""
     call = at_size(call, size, dtype)
+    try:
+        expected, others = results(call, gl.float32)
+    except (RuntimeError, ValueError, IndexError) as error:  # values that the function refuses
+        try:
+            results(call, dtype)
+        except type(error):
+            return 0.0, 0.0
+        raise
     found, gradients = results(call, dtype)
-    expected, others = results(call, gl.float32)
-    assert len(found) == len(expected) and len(gradients) == len(others)
-    worst = max((ulps(f, e) for f, e in zip(found, expected, strict=True)), default=0.0)
+    assert len(found) == len(expected)
     assert [g is None for g in gradients] == [g is None for g in others]
-    return worst, max((ulps(f, e) for f, e in zip(gradients, others, strict=True) if f is not None), default=0.0)
+    slopes = [(f, e) for f, e in zip(gradients, others, strict=True) if f is not None]
+    first, second = (
+        max((ulps(f, e, of_largest) for f, e in pairs), default=0.0) for pairs in (list(zip(found, expected, strict=True)), slopes)
+    )
+    return first, second
+
+
+class Roundings:
+    """Within the block, the names of the rows whose results are rounded to a half type: for each result once."""
+
+    def __init__(self) -> None:
+        self.names: list[str] = []
+        self.node: Any = None
+
+    def __call__(self, op: Any, inputs: Any, result: Any) -> None:
+        picks = op.view or op.name in PICKING
+        narrowing = op.name == "cast" and inputs[0]._array.dtype not in HALF
+        if not picks and (narrowing or not op.exact):
+            outs = result if isinstance(result, tuple) else (result,)
+            self.names += [op.name] * sum(getattr(out, "dtype", None) in HALF for out in outs)
+
+    def __enter__(self) -> Roundings:
+        self.mode = current()
+        enter(self.mode.replace(observer=self))
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        enter(self.mode)

@@ -1,4 +1,6 @@
-"""Functions of several rows on half types compute in float32 and round once, and so do their gradients."""
+"""On half types every public function computes in float32 and rounds once, and so do its gradients, whatever rows it is made of."""
+
+import re
 
 import numpy as np
 import pytest
@@ -6,7 +8,60 @@ import pytest
 import gradlab as gl
 from gradlab.nn import functional as F
 
+from kinds.calls import parts
+from kinds.halves import HALVES, OWN, SIZES, Roundings, apart
+
 HALF = gl.float16
+PICKED = "picks elements, along one dimension after the other"
+LAYERS = "is made of layers, each of which has a result of its own"
+# Functions whose rows round more than once for each result.
+SEVERAL = {"F.interpolate": PICKED, "F.upsample": PICKED, "F.upsample_nearest": PICKED, "F.pad": PICKED,
+           "F.multi_head_attention_forward": LAYERS, "F.batch_norm": "keeps its running statistics in half types, too",
+           "logical": "converts truth values"}  # fmt: skip
+# Bounds above one unit in the last place of each element. Of "largest": in units of the largest element, since others cancel.
+KEPT = "the gradient is computed from the result, which is kept rounded"
+BEYOND = "the result is beyond float16"
+BOUNDS = {  # name: (units, of_largest, sizes that are left out, why)
+    "reciprocal": (2, False, "", KEPT), "rsqrt": (3, False, "", KEPT), "hypot": (2, False, "top", BEYOND),
+    "F.add_layer_norm": (2, False, "top", BEYOND), "F.add_rms_norm": (2, False, "top", BEYOND),
+    "bincount": (1, False, "top", "adds up in float64, where float32 overflows"),
+    "F.scaled_dot_product_attention": (4, True, "", KEPT), "F.multi_head_attention_forward": (2, True, "1e-4 3e2 top", LAYERS),
+}  # fmt: skip
+REFUSED = re.compile("need(s)? float32 or float64|DLPack only supports")
+
+
+def named(call, names):
+    """The entry of a table for a call: by its name, with or without the room, and without the underscore of one in place."""
+    bare = call.name.partition(".")[2]
+    return next((names[key] for key in (call.name, bare, bare.rstrip("_"), bare.partition("_")[0]) if key in names), None)
+
+
+@pytest.mark.parametrize("call", [call for call in OWN if "random" not in call.marks], ids=repr)
+def test_results_and_gradients_are_those_of_float32_rounded(call):
+    units, of_largest, without, _ = named(call, BOUNDS) or (1, False, "", "")
+    for dtype in HALVES:
+        for size in SIZES:
+            if size in without.split():
+                continue
+            try:
+                result, gradient = apart(call, size, dtype, of_largest)
+            except (RuntimeError, BufferError) as error:
+                if REFUSED.search(str(error)) is None:
+                    raise
+                continue
+            assert result <= units and gradient <= units, (dtype, size, result, gradient)
+
+
+@pytest.mark.parametrize("call", OWN, ids=repr)
+def test_each_result_is_rounded_once(call):
+    args, options = call.tensors(HALF)
+    with Roundings() as rounded:
+        try:
+            found = parts(call.on(args, options))
+        except RuntimeError as error:
+            assert REFUSED.search(str(error))
+            return
+    assert len(rounded.names) <= max(1, sum(t.dtype == HALF for t in found)) or named(call, SEVERAL), rounded.names
 
 
 def halves(*values):
