@@ -116,9 +116,10 @@ def is_lazy(tensor: Any) -> bool:
 
 def zero_gradient(tensor: Tensor) -> None:
     """Fill a tensor's gradient with zeros, in place and outside of any graph."""
+    gradient: Any = tensor.grad
     with no_grad():
-        if tensor.grad.grad_fn is not None:
-            tensor.grad = tensor.grad.detach()
+        if gradient.grad_fn is not None:
+            tensor.grad = gradient = gradient.detach()
         else:
-            tensor.grad.requires_grad_(False)
-        tensor.grad.zero_()
+            gradient.requires_grad_(False)
+        gradient.zero_()

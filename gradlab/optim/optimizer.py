@@ -102,6 +102,9 @@ class Optimizer(Minimizing):
         """What a copy or a pickle has: everything but hooks, what was prepared for steps, and what is known of earlier ones."""
         return {name: value for name, value in self.__dict__.items() if name not in self._own}
 
+    def __reduce_ex__(self, protocol: Any) -> Any:
+        return super().__reduce_ex__(max(protocol, 2))  # the older protocols leave `__new__` out
+
     def __setstate__(self, state: dict[str, Any]) -> None:
         """Take over what `__getstate__`, or a state dict, has. A subclass may fill in what older files lack."""
         self.__dict__.update(state)

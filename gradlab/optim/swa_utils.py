@@ -226,8 +226,10 @@ class SWALR(LRScheduler):
 
     def get_lr(self) -> list[float]:
         """The rates of this epoch."""
+        if self.resumed:
+            return self._rates()
         anneal = _cosine if self.anneal_strategy == "cos" else _linear
-        step = self._step_count - 1
+        step = self.last_epoch
         if self.anneal_epochs == 0:
             step = max(1, step)
         length = max(1, self.anneal_epochs)

@@ -45,7 +45,8 @@ class LRScheduler:
 
     A subclass gives `get_lr`, the rates at `self.last_epoch` from the groups' rates before; and `closed_form`, the rate at an epoch from
     the initial one, where there is such a formula. `initial_lr` is kept in each group.
-    last_epoch: -1 starts; any other epoch continues there, with `initial_lr` already in the groups.
+    last_epoch: -1 starts; any other is the last epoch of a run that goes on, whose state the optimizer has loaded: with `initial_lr`, and
+    with the rates of the epoch after it, which stay as they are unless a formula gives them anew.
     """
 
     optimizer: Optimizer
@@ -91,6 +92,11 @@ class LRScheduler:
     def closed_form(self, base: float, epoch: int) -> float | None:
         """The rate at an epoch from the initial rate; None where there is no such formula."""
         return None
+
+    @property
+    def resumed(self) -> bool:
+        """Whether these are the scheduler's first rates, but not those of epoch 0: the groups have them from the run that goes on."""
+        return self._step_count == 1 and self.last_epoch > 0
 
     def step(self, epoch: int | None = None) -> None:
         """Go to the next epoch, or to a given one, and set the rates."""

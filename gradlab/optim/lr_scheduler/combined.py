@@ -38,7 +38,10 @@ class _OfOthers(LRScheduler):
 
 
 class SequentialLR(_OfOthers):
-    """One scheduler after another: the next one starts, at its own epoch 0, at each milestone."""
+    """One scheduler after another: the next one starts, at its own epoch 0, at each milestone.
+
+    last_epoch: with another than -1 the schedulers, made for epoch 0, are taken to the epoch after it.
+    """
 
     def __init__(self, optimizer: Optimizer, schedulers: Sequence[LRScheduler], milestones: Sequence[int], last_epoch: int = -1) -> None:
         self._check(optimizer, schedulers)
@@ -48,12 +51,15 @@ class SequentialLR(_OfOthers):
                 f"{len(schedulers)} schedulers and {len(milestones)} milestones"
             )
         self._schedulers, self._milestones = list(schedulers), list(milestones)
-        self.last_epoch = last_epoch + 1
+        self.last_epoch = 0
         self.optimizer = optimizer
         for group in optimizer.param_groups:
             set_rate(group, rate(group["initial_lr"]))
         _take_back(self)  # all of them have set the rates of their first epoch; only the first one shall
         self.initial_step()
+        for _ in range(last_epoch + 1):
+            optimizer._stepped = True  # in the run that goes on
+            self.step()
 
     def initial_step(self) -> None:
         """Set the rates of the first epoch: those of the scheduler that runs then."""

@@ -45,7 +45,7 @@ class MultiplicativeLR(_ByFunction):
     """The rate before times a function of the epoch."""
 
     def get_lr(self) -> list[float]:
-        if self.last_epoch <= 0:
+        if self.last_epoch <= 0 or self.resumed:
             return self._rates()
         return [lr * function(self.last_epoch) for lr, function in zip(self._rates(), self.lr_lambdas, strict=True)]
 
@@ -58,7 +58,7 @@ class StepLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[float]:
-        turn = self.last_epoch != 0 and self.last_epoch % self.step_size == 0
+        turn = self.last_epoch != 0 and self.last_epoch % self.step_size == 0 and not self.resumed
         return [lr * self.gamma if turn else lr for lr in self._rates()]
 
     def closed_form(self, base: float, epoch: int) -> float:
@@ -73,7 +73,7 @@ class MultiStepLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[float]:
-        times = self.milestones.get(self.last_epoch, 0)
+        times = 0 if self.resumed else self.milestones.get(self.last_epoch, 0)
         return [lr * self.gamma**times if times else lr for lr in self._rates()]
 
     def closed_form(self, base: float, epoch: int) -> float:
@@ -90,7 +90,12 @@ class ConstantLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[float]:
-        change = self.factor if self.last_epoch == 0 else 1.0 / self.factor if self.last_epoch == self.total_iters else 1.0
+        if self.last_epoch == 0:
+            change = self.factor
+        elif self.last_epoch == self.total_iters and not self.resumed:
+            change = 1.0 / self.factor
+        else:
+            change = 1.0
         return [lr * change for lr in self._rates()]
 
     def closed_form(self, base: float, epoch: int) -> float:
@@ -114,7 +119,7 @@ class LinearLR(LRScheduler):
         epoch, rise = self.last_epoch, self.end_factor - self.start_factor
         if epoch == 0:
             change = self.start_factor
-        elif epoch > self.total_iters:
+        elif epoch > self.total_iters or self.resumed:
             change = 1.0
         else:
             change = 1.0 + rise / (self.total_iters * self.start_factor + (epoch - 1) * rise)
@@ -133,7 +138,7 @@ class ExponentialLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[float]:
-        return [lr if self.last_epoch == 0 else lr * self.gamma for lr in self._rates()]
+        return [lr if self.last_epoch == 0 or self.resumed else lr * self.gamma for lr in self._rates()]
 
     def closed_form(self, base: float, epoch: int) -> float:
         return base * self.gamma**epoch
@@ -148,7 +153,7 @@ class PolynomialLR(LRScheduler):
 
     def get_lr(self) -> list[float]:
         epoch, total = self.last_epoch, self.total_iters
-        if epoch == 0 or epoch > total:
+        if epoch == 0 or epoch > total or self.resumed:
             return self._rates()
         change = ((1.0 - epoch / total) / (1.0 - (epoch - 1) / total)) ** self.power
         return [lr * change for lr in self._rates()]
@@ -168,7 +173,7 @@ class CosineAnnealingLR(LRScheduler):
         epoch, period, low = self.last_epoch, self.T_max, self.eta_min
         if epoch == 0:
             return self._rates()
-        if self._step_count == 1:  # resumed here
+        if self.resumed:
             return [self.closed_form(base, epoch) for base in self.base_lrs]
         if (epoch - 1 - period) % (2 * period) == 0:  # at the lowest point the recursion would divide by 0
             return [
