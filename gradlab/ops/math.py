@@ -53,7 +53,7 @@ def sinc_cpu(x: Any, y: Any) -> None:
 
 
 def _sinc_gradient(g: Any, x: Any) -> Any:
-    """(cos πx - sinc x) / x; where the two nearly cancel each other, for u = πx up to 1/2, the power series of π (cos u - sin u / u) / u."""
+    """(cos πx - sinc x) / x; where the two nearly cancel, for u = πx up to 1/2, the power series of π (cos u - sin u / u) / u."""
     u = x * math.pi
     near, square, series = u.abs() < 0.5, u.square(), 0.0
     for k in range(7, 0, -1):
