@@ -51,6 +51,10 @@ class Program:
     def without(self, line: int) -> Program:
         return replace(self, lines=self.lines[:line] + self.lines[line + 1 :])
 
+    def sizes_by_values(self) -> bool:
+        """Whether values decide about sizes, in a dtype in which rounding may make two values one."""
+        return self.dtype != "float64" and any(form in line for line in self.lines for form in VALUES_DECIDE)
+
     def names(self) -> set[str]:
         """Variables that the lines bind, and the inputs."""
         return {i.name for i in self.inputs} | {found[1] for line in self.lines if (found := re.search(r"(\w+) = ", line))}
