@@ -85,8 +85,8 @@ def difference(program: Program, found: Outcome, reference: Outcome) -> str:
             if not isinstance(a, str) or not isinstance(b, str) or a != b:
                 if label.endswith("grad's dtype") and None in (a, b):
                     continue  # the gradients themselves tell whether one is missing
-                if "properties" in label and any("requires_grad_()" in line for line in program.lines):
-                    explained["a view of what requires grad later: docs/differences.md"] += 1
+                if "properties" in label and re.search(r"requires_grad_\(\)|unique\(\)", " ".join(program.lines)):
+                    explained["views of what requires grad later, results of unique: docs/differences.md"] += 1
                     return ""
                 if why := reason(f"{_made(program, label)} {a} {b}"):
                     explained[why] += 1
