@@ -11,9 +11,9 @@ enum { NO_ACTIVATION = 0, RELU = 1, GELU = 2, GELU_TANH = 3, SILU = 4 };  // the
 template <class T>
 __device__ __forceinline__ T activated(T x, int activation) {
     if (activation == RELU) return maximum(x, T(0));
-    if (activation == GELU) return T(0.5) * x * (T(1) + erf(x * T(0.7071067811865476)));
-    if (activation == GELU_TANH) return T(0.5) * x * (T(1) + tanh(T(0.7978845608028654) * x * (T(1) + T(0.044715) * x * x)));
-    if (activation == SILU) return x * sigmoid(x);
+    if (activation == GELU) return maximum(x, T(-1000)) * (T(0.5) * erfc(x * T(-0.7071067811865476)));
+    if (activation == GELU_TANH) return maximum(x, T(-1000)) * sigmoid(x * (T(1.5957691216057308) + T(0.07135481627260025) * x * x));
+    if (activation == SILU) return maximum(x, T(-1000)) * sigmoid(x);
     return x;
 }
 

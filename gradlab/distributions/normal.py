@@ -82,7 +82,7 @@ class Normal(LocationScale):
 
     def cdf(self, value: Tensor) -> Tensor:
         """By the error function."""
-        return 0.5 * (1 + (self._check(value) / math.sqrt(2)).erf())
+        return 0.5 * (self._check(value) / -math.sqrt(2)).erfc()
 
     def icdf(self, value: Tensor) -> Tensor:
         """By the inverse error function."""

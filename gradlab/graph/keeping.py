@@ -5,7 +5,6 @@ x·s with a gate s of x, and dy·(s + x·s'): the gate is kept from the one for 
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
@@ -15,12 +14,10 @@ from gradlab.graph.ir import Call, Value
 from gradlab.graph.line import Line
 from gradlab.kernel import Elementwise
 from gradlab.op import Op
-from gradlab.ops.elementwise import mul
-from gradlab.ops.special import erf_cpu
-from gradlab.spec import Spec, same
-
-_SLOPE, _CUBE = 2 * math.sqrt(2 / math.pi), 0.044715  # (1 + tanh(u))/2 = 1/(1 + e^(-2u)) with 2u = _SLOPE·(x + _CUBE·x³)
-_DENSITY = 1 / math.sqrt(2 * math.pi)
+from gradlab.ops import activation as acts
+from gradlab.ops.elementwise import sigmoid_cpu
+from gradlab.ops.special import normal_cpu
+from gradlab.spec import Spec, broadcast, same
 
 
 def _slope_rule(dy: Spec, x: Spec, s: Spec) -> Spec:
@@ -28,79 +25,32 @@ def _slope_rule(dy: Spec, x: Spec, s: Spec) -> Spec:
     return dy
 
 
-def _logistic(s: Any) -> None:
-    """s = 1 / (1 + e^s)"""
-    np.exp(s, s)
-    np.add(s, s.dtype.type(1), s)
-    np.divide(s.dtype.type(1), s, s)
-
-
-def _gate_tanh(x: Any, s: Any) -> None:
-    """The sigmoid of 2u."""
-    kind = s.dtype.type
-    np.multiply(x, x, s)
-    np.multiply(s, kind(-_SLOPE * _CUBE), s)
-    np.subtract(s, kind(_SLOPE), s)
-    np.multiply(s, x, s)
-    _logistic(s)
-
-
 def _slope_tanh(dy: Any, x: Any, s: Any, y: Any) -> None:
     """dy·s·(1 + x·(1 - s)·(2u)')"""
-    kind = s.dtype.type
-    t = np.multiply(x, x, np.empty_like(s))
-    np.multiply(t, kind(3 * _SLOPE * _CUBE), t)
-    np.add(t, kind(_SLOPE), t)
-    np.multiply(t, x, t)
-    _finish(dy, t, s, y)
-
-
-def _finish(dy: Any, t: Any, s: Any, y: Any) -> None:
-    """dy·s·(1 + t·(1 - s)), t is written over."""
-    one = s.dtype.type(1)
-    rest = np.subtract(one, s, np.empty_like(s))
-    np.multiply(t, rest, t)
-    np.add(t, one, t)
-    np.multiply(t, s, t)
-    np.multiply(t, dy, y)
-
-
-def _gate_silu(x: Any, s: Any) -> None:
-    """The sigmoid."""
-    np.negative(x, s)
-    _logistic(s)
+    acts.through_gate(dy, s, acts.gelu_tanh_slope(x), y)
 
 
 def _slope_silu(dy: Any, x: Any, s: Any, y: Any) -> None:
     """dy·s·(1 + x·(1 - s))"""
-    _finish(dy, np.array(x), s, y)
-
-
-def _gate_erf(x: Any, s: Any) -> None:
-    """Φ(x)"""
-    erf_cpu(x * x.dtype.type(math.sqrt(0.5)), s)
-    s += 1
-    s *= 0.5
+    acts.through_gate(dy, s, acts.bounded(x), y)
 
 
 def _slope_erf(dy: Any, x: Any, s: Any, y: Any) -> None:
     """dy·(Φ(x) + x·φ(x))"""
-    kind = s.dtype.type
-    t = np.multiply(x, x, np.empty_like(s))
-    np.multiply(t, kind(-0.5), t)
-    np.exp(t, t)
-    np.multiply(t, x, t)
-    np.multiply(t, kind(_DENSITY), t)
-    np.add(t, s, t)
-    np.multiply(t, dy, y)
+    slope = acts.weighted_density(x)
+    slope += s
+    np.multiply(slope, dy, y)
 
 
 # The description says that they are elementwise; nothing but NumPy runs them.
 _EACH = Elementwise("x")
+GATED = Op("times_gate", broadcast, cpu=acts.times_gate, cuda=_EACH)
 GATES = {
-    "gelu_tanh": (Op("gelu_tanh_gate", same, cpu=_gate_tanh, cuda=_EACH), Op("gelu_tanh_slope", _slope_rule, cpu=_slope_tanh, cuda=_EACH)),
-    "silu": (Op("silu_gate", same, cpu=_gate_silu, cuda=_EACH), Op("silu_slope", _slope_rule, cpu=_slope_silu, cuda=_EACH)),
-    "gelu": (Op("gelu_gate", same, cpu=_gate_erf, cuda=_EACH), Op("gelu_slope", _slope_rule, cpu=_slope_erf, cuda=_EACH)),
+    "gelu_tanh": (
+        Op("gelu_tanh_gate", same, cpu=acts.gelu_tanh_gate, cuda=_EACH), Op("gelu_tanh_slope", _slope_rule, cpu=_slope_tanh, cuda=_EACH)
+    ),
+    "silu": (Op("silu_gate", same, cpu=sigmoid_cpu, cuda=_EACH), Op("silu_slope", _slope_rule, cpu=_slope_silu, cuda=_EACH)),
+    "gelu": (Op("gelu_gate", same, cpu=normal_cpu, cuda=_EACH), Op("gelu_slope", _slope_rule, cpu=_slope_erf, cuda=_EACH)),
 }
 
 
@@ -125,7 +75,7 @@ def keeping(line: Line) -> Line:
                 gates[key] = Value(following, c.inputs[0].spec)
                 following += 1
                 calls.append(Call(gate, c.inputs, {}, (gates[key],), c.position))
-            calls.append(Call(mul, (*c.inputs, gates[key]), {}, c.outputs, c.position))
+            calls.append(Call(GATED, (*c.inputs, gates[key]), {}, c.outputs, c.position))
         else:
             calls.append(Call(slope, (*c.inputs, gates[key]), {}, c.outputs, c.position))
     return line._replace(calls=calls)

@@ -16,7 +16,7 @@ import numpy as np
 from gradlab.kernel import Elementwise
 from gradlab.op import Op
 from gradlab.ops import select
-from gradlab.ops.special import erf_cpu
+from gradlab.ops.special import normal_cpu
 from gradlab.spec import Spec, broadcast, same
 
 
@@ -35,91 +35,22 @@ def spread(cpu: Callable[..., None]) -> Callable[..., None]:
     return run
 
 
-# ---------------------------------------------------------------- GELU (Hendrycks and Gimpel, 2016): x·Φ(x), Φ the normal distribution
+# ---------------------------------------------------------------- gates: x times a share of 1 that depends on x
+# Where the share has long rounded to 0 or 1, at ±FAR, x is bounded: ∞·0 would be NaN where the limit is 0.
 
-_DENSITY = 1 / math.sqrt(2 * math.pi)
-_SLOPE, _CUBE = math.sqrt(2 / math.pi), 0.044715  # of the tanh form: u = _SLOPE·(x + _CUBE·x³)
-
-
-def gelu_cpu(x: Any, y: Any) -> None:
-    erf_cpu(x * x.dtype.type(math.sqrt(0.5)), y)
-    y += 1
-    y *= x
-    y *= 0.5
+FAR = 1000.0
+_DOWN, _BOTH = f"maximum(x, T(-{FAR}))", f"clamp(x, T(-{FAR}), T({FAR}))"
 
 
-@spread
-def gelu_backward_cpu(dy: Any, x: Any, y: Any) -> None:
-    """dy·(Φ(x) + x·φ(x))."""
-    erf_cpu(x * x.dtype.type(math.sqrt(0.5)), y)
-    y += 1
-    y *= 0.5
-    density = np.multiply(x, x, np.empty_like(y))
-    density *= -0.5
-    np.exp(density, density)
-    density *= x
-    density *= _DENSITY
-    y += density
-    y *= dy
+def times_gate(x: Any, gate: Any, y: Any) -> None:
+    """x·gate, where the gate is 0 from -FAR down."""
+    np.multiply(x if not x.size or x.min() >= -FAR else np.maximum(x, x.dtype.type(-FAR)), gate, y)
 
 
-gelu = Op("gelu", same, cpu=gelu_cpu, cuda=Elementwise("T(0.5) * x * (T(1) + erf(x * T(0.7071067811865476)))"), promote="float",
-          grad={"x": lambda g, x: gelu_backward(g, x)})  # fmt: skip
-gelu_backward: Op = Op("gelu_backward", derivative, cpu=gelu_backward_cpu, promote="float",
-                   cuda=Elementwise("dy * (T(0.5) * (T(1) + erf(x * T(0.7071067811865476))) + "
-                                    "x * exp(x * x * T(-0.5)) * T(0.3989422804014327))"),
-                   grad={"dy": lambda g, x: gelu_backward(g, x),
-                         "x": lambda g, dy, x: g * dy * ((x * x * -0.5).exp() * _DENSITY * (2 - x * x))})  # fmt: skip
-
-
-def gelu_tanh_cpu(x: Any, y: Any) -> None:
-    np.multiply(x, x, y)
-    y *= _SLOPE * _CUBE
-    y += _SLOPE
-    y *= x
-    np.tanh(y, y)
-    y += 1
-    y *= x
-    y *= 0.5
-
-
-@spread
-def gelu_tanh_backward_cpu(dy: Any, x: Any, y: Any) -> None:
-    """dy·(1 + t + x·(1 - t²)·u')/2 with t = tanh(u)."""
-    square = np.multiply(x, x, np.empty_like(y))
-    t = np.multiply(square, x.dtype.type(_SLOPE * _CUBE), np.empty_like(y))
-    t += _SLOPE
-    t *= x
-    np.tanh(t, t)
-    square *= 3 * _SLOPE * _CUBE
-    square += _SLOPE
-    square *= x  # x·u'
-    np.multiply(t, t, y)
-    np.subtract(1, y, y)
-    y *= square
-    y += t
-    y += 1
-    y *= 0.5
-    y *= dy
-
-
-def _gelu_tanh_second(g: Any, dy: Any, x: Any) -> Any:
-    square = x * x
-    t = ((square * _CUBE + 1) * x * _SLOPE).tanh()
-    du = (square * (3 * _CUBE) + 1) * _SLOPE
-    return g * dy * ((1 - t * t) * (du - x * t * du * du + square * (3 * _SLOPE * _CUBE)))
-
-
-_U = "(T(0.7978845608028654) * x * (T(1) + T(0.044715) * x * x))"
-gelu_tanh = Op("gelu_tanh", same, cpu=gelu_tanh_cpu, cuda=Elementwise(f"T(0.5) * x * (T(1) + tanh({_U}))"), promote="float",
-               grad={"x": lambda g, x: gelu_tanh_backward(g, x)})  # fmt: skip
-gelu_tanh_backward: Op = Op("gelu_tanh_backward", derivative, cpu=gelu_tanh_backward_cpu, promote="float",
-                        cuda=Elementwise(f"dy * T(0.5) * (T(1) + tanh({_U}) + x * (T(1) - square(tanh({_U}))) * "
-                                         "(T(0.7978845608028654) + T(0.10703222440890038) * x * x))"),
-                        grad={"dy": lambda g, x: gelu_tanh_backward(g, x),
-                              "x": _gelu_tanh_second})  # fmt: skip
-
-# ---------------------------------------------------------------- SiLU, Mish, softplus, ELU and the piecewise linear ones
+def bounded(x: Any) -> Any:
+    """x within ±FAR: x itself where it is."""
+    inside = not x.size or (x.min() >= -FAR and x.max() <= FAR)
+    return x if inside else np.clip(x, x.dtype.type(-FAR), x.dtype.type(FAR))
 
 
 def sigmoid_of(x: Any) -> Any:
@@ -130,30 +61,137 @@ def sigmoid_of(x: Any) -> Any:
     return np.true_divide(1, s, s)
 
 
+# GELU (Hendrycks and Gimpel, 2016): x·Φ(x), Φ the normal distribution. 1 + erf would cancel where Φ is small.
+
+_DENSITY = 1 / math.sqrt(2 * math.pi)
+_NORMAL = "T(0.5) * erfc(x * T(-0.7071067811865476))"
+
+
+def gelu_cpu(x: Any, y: Any) -> None:
+    normal_cpu(x, y)
+    times_gate(x, y, y)
+
+
+@spread
+def gelu_backward_cpu(dy: Any, x: Any, y: Any) -> None:
+    """dy·(Φ(x) + x·φ(x))."""
+    normal_cpu(x, y)
+    y += weighted_density(x)
+    y *= dy
+
+
+def weighted_density(x: Any) -> Any:
+    """x·φ(x), new memory."""
+    x = bounded(x)
+    density = x * x
+    density *= -0.5
+    np.exp(density, density)
+    density *= x
+    density *= _DENSITY
+    return density
+
+
+def _gelu_second(square: Any) -> Any:
+    return (square * -0.5).exp() * _DENSITY * (2 - square)
+
+
+gelu = Op("gelu", same, cpu=gelu_cpu, cuda=Elementwise(f"{_DOWN} * ({_NORMAL})"), promote="float",
+          grad={"x": lambda g, x: gelu_backward(g, x)})  # fmt: skip
+gelu_backward: Op = Op("gelu_backward", derivative, cpu=gelu_backward_cpu, promote="float",
+                   cuda=Elementwise(f"dy * ({_NORMAL} + {_BOTH} * exp(square({_BOTH}) * T(-0.5)) * T(0.3989422804014327))"),
+                   grad={"dy": lambda g, x: gelu_backward(g, x),
+                         "x": lambda g, dy, x: g * dy * _gelu_second(x.clamp(-FAR, FAR).square())})  # fmt: skip
+
+# Its tanh form: x·(1 + tanh(u))/2 = x·sigmoid(2u) with 2u = _SLOPE·(x + _CUBE·x³). 1 + tanh would cancel.
+
+_SLOPE, _CUBE = 2 * math.sqrt(2 / math.pi), 0.044715
+
+
+def gelu_tanh_gate(x: Any, s: Any) -> None:
+    """The sigmoid of 2u."""
+    np.multiply(x, x, s)
+    s *= -_SLOPE * _CUBE
+    s -= _SLOPE
+    s *= x
+    np.exp(s, s)
+    s += 1
+    np.true_divide(1, s, s)
+
+
+def gelu_tanh_cpu(x: Any, y: Any) -> None:
+    gelu_tanh_gate(x, y)
+    times_gate(x, y, y)
+
+
+def gelu_tanh_slope(x: Any) -> Any:
+    """x·(2u)', new memory."""
+    x = bounded(x)
+    slope = x * x
+    slope *= 3 * _SLOPE * _CUBE
+    slope += _SLOPE
+    slope *= x
+    return slope
+
+
+def through_gate(dy: Any, s: Any, slope: Any, y: Any) -> None:
+    """dy·s·(1 + slope·(1 - s)) for a gate s = sigmoid(v) and slope = x·v'. Written last, y may be one of the others."""
+    found = 1 - s
+    found *= slope
+    found += 1
+    found *= s
+    np.multiply(found, dy, y)
+
+
+@spread
+def gelu_tanh_backward_cpu(dy: Any, x: Any, y: Any) -> None:
+    s = np.empty_like(y)
+    gelu_tanh_gate(x, s)
+    through_gate(dy, s, gelu_tanh_slope(x), y)
+
+
+def _gelu_tanh_second(g: Any, dy: Any, x: Any) -> Any:
+    x = x.clamp(-FAR, FAR)
+    square = x * x
+    s = ((square * _CUBE + 1) * x * _SLOPE).sigmoid()
+    dv = (square * (3 * _CUBE) + 1) * _SLOPE
+    return g * dy * (s * (1 - s) * (2 * dv + x * (1 - 2 * s) * dv * dv + square * (6 * _SLOPE * _CUBE)))
+
+
+def _gate(x: str) -> str:
+    return f"sigmoid({x} * (T(1.5957691216057308) + T(0.07135481627260025) * {x} * {x}))"
+
+
+gelu_tanh = Op("gelu_tanh", same, cpu=gelu_tanh_cpu, cuda=Elementwise(f"{_DOWN} * {_gate('x')}"), promote="float",
+               grad={"x": lambda g, x: gelu_tanh_backward(g, x)})  # fmt: skip
+gelu_tanh_backward: Op = Op("gelu_tanh_backward", derivative, cpu=gelu_tanh_backward_cpu, promote="float",
+                        cuda=Elementwise(f"dy * {_gate(_BOTH)} * (T(1) + {_BOTH} * (T(1) - {_gate(_BOTH)}) * "
+                                         f"(T(1.5957691216057308) + T(0.21406444881780076) * {_BOTH} * {_BOTH}))"),
+                        grad={"dy": lambda g, x: gelu_tanh_backward(g, x),
+                              "x": _gelu_tanh_second})  # fmt: skip
+
+# ---------------------------------------------------------------- SiLU, Mish, softplus, ELU and the piecewise linear ones
+
+
 def silu_cpu(x: Any, y: Any) -> None:
-    np.multiply(x, sigmoid_of(x), y)
+    times_gate(x, sigmoid_of(x), y)
 
 
 @spread
 def silu_backward_cpu(dy: Any, x: Any, y: Any) -> None:
-    """dy·(s + x·s·(1 - s)), s the sigmoid."""
-    s = sigmoid_of(x)
-    np.subtract(1, s, y)
-    y *= x
-    y += 1
-    y *= s
-    y *= dy
+    """dy·s·(1 + x·(1 - s)), s the sigmoid."""
+    through_gate(dy, sigmoid_of(x), bounded(x), y)
 
 
 def _silu_second(g: Any, dy: Any, x: Any) -> Any:
     s = x.sigmoid()
     ds = s - s * s
-    return g * dy * (ds * (2 + x * (1 - 2 * s)))
+    return g * dy * (ds * (2 + x.clamp(-FAR, FAR) * (1 - 2 * s)))
 
 
-silu = Op("silu", same, cpu=silu_cpu, cuda=Elementwise("x * sigmoid(x)"), promote="float", grad={"x": lambda g, x: silu_backward(g, x)})
+silu = Op("silu", same, cpu=silu_cpu, cuda=Elementwise(f"{_DOWN} * sigmoid(x)"), promote="float",
+          grad={"x": lambda g, x: silu_backward(g, x)})  # fmt: skip
 silu_backward: Op = Op("silu_backward", derivative, cpu=silu_backward_cpu, promote="float",
-                   cuda=Elementwise("dy * (sigmoid(x) * (T(1) + x * (T(1) - sigmoid(x))))"),
+                   cuda=Elementwise(f"dy * (sigmoid(x) * (T(1) + {_BOTH} * (T(1) - sigmoid(x))))"),
                    grad={"dy": lambda g, x: silu_backward(g, x), "x": _silu_second})  # fmt: skip
 
 
@@ -176,7 +214,7 @@ def mish_cpu(x: Any, y: Any) -> None:
     e *= np.add(e, 2, y)
     np.add(e, 2, y)
     np.true_divide(e, y, y)
-    y *= x
+    times_gate(x, y, y)
 
 
 @spread
@@ -189,22 +227,23 @@ def mish_backward_cpu(dy: Any, x: Any, y: Any) -> None:
     slope *= 4
     slope /= below
     slope /= below
-    slope *= x
+    slope *= bounded(x)
     slope += w / below
     np.multiply(dy, slope, y)
 
 
 def _mish_second(g: Any, dy: Any, x: Any) -> Any:
+    x = x.clamp(-FAR, FAR)
     s = x.sigmoid()
     t = softplus(x, beta=1.0, threshold=20.0).tanh()
     return g * dy * (s * (1 - t * t) * (2 + x * (1 - s) - x * t * s * 2))
 
 
 _SP = "(maximum(x, T(0)) + log1p(exp(-abs(x))))"
-mish = Op("mish", same, cpu=mish_cpu, cuda=Elementwise(f"x * tanh({_SP})"), promote="float",
+mish = Op("mish", same, cpu=mish_cpu, cuda=Elementwise(f"{_DOWN} * tanh({_SP})"), promote="float",
           grad={"x": lambda g, x: mish_backward(g, x)})  # fmt: skip
 mish_backward: Op = Op("mish_backward", derivative, cpu=mish_backward_cpu, promote="float",
-                       cuda=Elementwise(f"dy * (tanh({_SP}) + x * sigmoid(x) * (T(1) - square(tanh({_SP}))))"),
+                       cuda=Elementwise(f"dy * (tanh({_SP}) + {_BOTH} * sigmoid(x) * (T(1) - square(tanh({_SP}))))"),
                        grad={"dy": lambda g, x: mish_backward(g, x), "x": _mish_second})  # fmt: skip
 
 
@@ -361,9 +400,9 @@ hardtanh_backward: Op = Op("hardtanh_backward", derivative, params=("lo", "hi"),
 
 
 def hardswish_cpu(x: Any, y: Any) -> None:
-    np.multiply(x, np.clip(x + 3, 0, 6), y)
+    times_gate(x, np.clip(x + 3, 0, 6), y)
     y /= 6
 
 
-hardswish = Op("hardswish", same, cpu=hardswish_cpu, cuda=Elementwise("x * clamp(x + T(3), T(0), T(6)) / T(6)"), promote="float",
+hardswish = Op("hardswish", same, cpu=hardswish_cpu, cuda=Elementwise(f"{_DOWN} * clamp(x + T(3), T(0), T(6)) / T(6)"), promote="float",
                grad={"x": lambda g, x: g.where(x >= 3, g * (x / 3 + 0.5)).masked_fill(x <= -3, 0)})  # fmt: skip

@@ -17,6 +17,8 @@ constexpr int TOGETHER = 4;  // vectors: a chain of dependent instructions each,
 using Some = V[TOGETHER];
 #define GRADLAB_EACH _Pragma("GCC unroll 4") for (int i = 0; i < TOGETHER; ++i)
 
+constexpr float FAR = 1000;  // where the portion has long been 0 or 1: infinity times 0 would be NaN
+
 // 1 / (1 + exp(-2u)) for u = sqrt(2/pi) (x + 0.044715 x^3): gelu(x) is x times that. exp becomes infinite in time for x = -infinity.
 inline __attribute__((always_inline)) void portion(const Some& x, Some& y) {
   Some t, n, r, p;
@@ -43,15 +45,15 @@ template <int64_t KIND> inline __attribute__((always_inline)) void ended(Some& c
   if (KIND == ADD) { GRADLAB_EACH c[i] = other[i] + c[i]; }
   if (KIND == GELU || KIND == GELU_KEPT) {
     portion(c, s);
-    if (KIND == GELU) { GRADLAB_EACH c[i] = c[i] * s[i]; }
-    else { GRADLAB_EACH beside[i] = c[i] * s[i]; }
+    if (KIND == GELU) { GRADLAB_EACH c[i] = larger(all(-FAR), c[i]) * s[i]; }
+    else { GRADLAB_EACH beside[i] = larger(all(-FAR), c[i]) * s[i]; }
   }
   if (KIND == GELU_BACKWARD || KIND == GELU_AGAIN) {
     portion(other, s);
     GRADLAB_EACH {
-      const V y = other[i] * s[i];
+      const V z = larger(all(-FAR), other[i]), y = z * s[i], inside = smaller(all(FAR), z);
       if (KIND == GELU_AGAIN) beside[i] = y;
-      c[i] = c[i] * fused(fused(-y, s[i], y), fused(other[i] * other[i], all(0.2140644488f), all(1.59576912161f)), s[i]);
+      c[i] = c[i] * fused(fused(-y, s[i], y), fused(inside * inside, all(0.2140644488f), all(1.59576912161f)), s[i]);
     }
   }
 }

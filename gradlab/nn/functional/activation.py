@@ -3,13 +3,14 @@ said otherwise; `inplace=True` writes the result into the input."""
 
 from __future__ import annotations
 
+import math
 import warnings
 from typing import TYPE_CHECKING, Any
 
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
-from gradlab.dtype import FLOATING
+from gradlab.dtype import FLOATING, finfo
 from gradlab.spec import normalize_dim
 from gradlab.tensor import activation as top, pointwise
 from gradlab.tensor.activation import celu_ as celu_, hardshrink as hardshrink, prelu as prelu, selu_ as selu_, threshold_ as threshold_
@@ -194,7 +195,9 @@ def softsign(input: Tensor) -> Tensor:
     >>> F.softsign(gl.tensor([-1.0, 0.0, 2.0]))
     tensor([-0.5000,  0.0000,  0.6667])
     """
-    return input / (input.abs() + 1)
+    most = finfo(input.dtype).max if input._array.dtype in FLOATING else math.inf
+    bounded = input.clamp(-most, most)  # at infinity the limit, not ∞/∞
+    return bounded / (bounded.abs() + 1)
 
 
 @rounds_once

@@ -13,12 +13,11 @@ from gradlab.kernel import Elementwise
 from gradlab.op import Op
 from gradlab.spec import Spec, same
 
-_U = "(T(0.7978845608028654) * x * (T(1) + T(0.044715) * x * x))"
 EXPRESSIONS = {
     "relu": "maximum(x, T(0))",
-    "gelu": "T(0.5) * x * (T(1) + erf(x * T(0.7071067811865476)))",
-    "gelu_tanh": f"T(0.5) * x * (T(1) + tanh({_U}))",
-    "silu": "x * sigmoid(x)",
+    "gelu": "maximum(x, T(-1000.0)) * (T(0.5) * erfc(x * T(-0.7071067811865476)))",
+    "gelu_tanh": "maximum(x, T(-1000.0)) * sigmoid(x * (T(1.5957691216057308) + T(0.07135481627260025) * x * x))",
+    "silu": "maximum(x, T(-1000.0)) * sigmoid(x)",
 }
 
 
