@@ -25,6 +25,11 @@ def derivative(dy: Spec, x: Spec, **_: Any) -> Spec:
     return broadcast(dy, x)
 
 
+def like_input(x: Spec, **_: Any) -> Spec:
+    """Rule of one with parameters: the input's Spec."""
+    return x
+
+
 def spread(cpu: Callable[..., None]) -> Callable[..., None]:
     """A derivative's CPU function that takes an x smaller than the result: it is repeated, without a copy."""
 
@@ -83,7 +88,7 @@ def gelu_backward_cpu(dy: Any, x: Any, y: Any) -> None:
 def weighted_density(x: Any) -> Any:
     """x·φ(x), new memory."""
     x = bounded(x)
-    density = x * x
+    density = np.multiply(x, x, np.empty_like(x))
     density *= -0.5
     np.exp(density, density)
     density *= x
@@ -247,11 +252,6 @@ mish_backward: Op = Op("mish_backward", derivative, cpu=mish_backward_cpu, promo
                        grad={"dy": lambda g, x: mish_backward(g, x), "x": _mish_second})  # fmt: skip
 
 
-def softplus_rule(x: Spec, *, beta: float, threshold: float) -> Spec:
-    """Rule: like the input."""
-    return x
-
-
 def softplus_cpu(x: Any, y: Any, *, beta: float, threshold: float) -> None:
     z = np.multiply(x, x.dtype.type(beta), np.empty_like(y))
     np.multiply(log_of_one_more(z), x.dtype.type(1 / beta), y)
@@ -276,7 +276,7 @@ def _softplus_second(g: Any, dy: Any, x: Any, beta: float, threshold: float) -> 
     return g * dy * ((s - s * s) * beta).masked_fill(x * beta > threshold, 0)
 
 
-softplus: Op = Op("softplus", softplus_rule, params=("beta", "threshold"), cpu=softplus_cpu, promote="float", autocast="float32",
+softplus: Op = Op("softplus", like_input, params=("beta", "threshold"), cpu=softplus_cpu, promote="float", autocast="float32",
                   cuda=Elementwise("where(x * T(beta) > T(threshold), x, "
                                    "(maximum(x * T(beta), T(0)) + log1p(exp(-abs(x * T(beta))))) / T(beta))"),
                   grad={"x": lambda g, x, beta, threshold: softplus_backward(g, x, beta=beta, threshold=threshold)})  # fmt: skip
@@ -292,11 +292,6 @@ def logsigmoid_cpu(x: Any, y: Any) -> None:
 
 logsigmoid = Op("logsigmoid", same, cpu=logsigmoid_cpu, cuda=Elementwise("minimum(x, T(0)) - log1p(exp(-abs(x)))"), promote="float",
                 grad={"x": lambda g, x: g * (-x).sigmoid()})  # fmt: skip
-
-
-def elu_rule(x: Spec, *, alpha: float, scale: float, slope: float) -> Spec:
-    """Rule: like the input."""
-    return x
 
 
 def elu_cpu(x: Any, y: Any, *, alpha: float, scale: float, slope: float) -> None:
@@ -332,7 +327,7 @@ def _elu_second(g: Any, dy: Any, x: Any, alpha: float, scale: float, slope: floa
 
 
 _ELU = ("alpha", "scale", "slope")
-elu = Op("elu", elu_rule, params=_ELU, cpu=elu_cpu, promote="float",
+elu = Op("elu", like_input, params=_ELU, cpu=elu_cpu, promote="float",
          cuda=Elementwise("where(x > T(0), x * T(scale), expm1(minimum(x, T(0)) * T(slope)) * (T(alpha) * T(scale)))"),
          grad={"x": lambda g, x, alpha, scale, slope: elu_backward(g, x, alpha=alpha, scale=scale, slope=slope)})  # fmt: skip
 elu_backward: Op = Op("elu_backward", derivative, params=_ELU, cpu=elu_backward_cpu, promote="float",
@@ -340,11 +335,6 @@ elu_backward: Op = Op("elu_backward", derivative, params=_ELU, cpu=elu_backward_
                                        "exp(minimum(x, T(0)) * T(slope)) * (T(alpha) * T(scale) * T(slope)))"),
                       grad={"dy": lambda g, x, alpha, scale, slope: elu_backward(g, x, alpha=alpha, scale=scale, slope=slope),
                             "x": _elu_second})  # fmt: skip
-
-
-def leaky_rule(x: Spec, *, slope: float) -> Spec:
-    """Rule: like the input."""
-    return x
 
 
 def leaky_relu_cpu(x: Any, y: Any, *, slope: float) -> None:
@@ -364,18 +354,13 @@ def leaky_relu_backward_cpu(dy: Any, x: Any, y: Any, *, slope: float) -> None:
     np.multiply(dy, factor, y)
 
 
-leaky_relu = Op("leaky_relu", leaky_rule, params=("slope",), cpu=leaky_relu_cpu, promote="float",
+leaky_relu = Op("leaky_relu", like_input, params=("slope",), cpu=leaky_relu_cpu, promote="float",
                 cuda=Elementwise("where(x > T(0), x, x * T(slope))"),
                 grad={"x": lambda g, x, slope: leaky_relu_backward(g, x, slope=slope)})  # fmt: skip
 leaky_relu_backward: Op = Op("leaky_relu_backward", derivative, params=("slope",), cpu=leaky_relu_backward_cpu, promote="float",
                              cuda=Elementwise("where(x > T(0), dy, dy * T(slope))"),
                              grad={"dy": lambda g, x, slope: leaky_relu_backward(g, x, slope=slope),
                                    "x": lambda g: g.zeros_like()})  # fmt: skip
-
-
-def hardtanh_rule(x: Spec, *, lo: float, hi: float) -> Spec:
-    """Rule: like the input."""
-    return x
 
 
 def hardtanh_cpu(x: Any, y: Any, *, lo: float, hi: float) -> None:
@@ -390,7 +375,7 @@ def hardtanh_backward_cpu(dy: Any, x: Any, y: Any, *, lo: float, hi: float) -> N
     select.keep(inside, dy, y)
 
 
-hardtanh = Op("hardtanh", hardtanh_rule, params=("lo", "hi"), cpu=hardtanh_cpu, promote="same",
+hardtanh = Op("hardtanh", like_input, params=("lo", "hi"), cpu=hardtanh_cpu, promote="same",
               cuda=Elementwise("clamp(x, T(lo), T(hi))"),
               grad={"x": lambda g, x, lo, hi: hardtanh_backward(g, x, lo=lo, hi=hi)})  # fmt: skip
 hardtanh_backward: Op = Op("hardtanh_backward", derivative, params=("lo", "hi"), cpu=hardtanh_backward_cpu, promote="float",
