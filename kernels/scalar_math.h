@@ -141,8 +141,7 @@ GRADLAB_FUNCTION float log(float x) {
   return at_edges_of_log(x, fused(l.e, 6.931457520e-01f, fused(l.e, 1.428606820e-06f, l.log_m)));
 }
 GRADLAB_FUNCTION float log2(float x) {
-  const Logarithm l = logarithm(x);
-  return at_edges_of_log(x, l.e + l.log_m * 1.442695041f);
+  const Logarithm l = logarithm(x); return at_edges_of_log(x, l.e + l.log_m * 1.442695041f);
 }
 GRADLAB_FUNCTION float log10(float x) {
   const Logarithm l = logarithm(x);
