@@ -169,13 +169,14 @@ def compute(op: Op, args: tuple[Any, ...], params: dict[str, Any], mode: Mode, r
     if op.promote is not None:
         inputs, narrow = promoted(op, inputs)
     batched = None if mode.vmap is None else mode.vmap.run(op, inputs, params, mode)
-    arrays = [x._array if isinstance(x, Differentiable) else x for x in inputs]
     if batched is not None:
         inputs, result = batched
         return narrowed(finish(op, inputs, params, result, mode), narrow)
     if mode.tracer is not None:
+        mode.tracer.note(inputs)
+    arrays = [x._array if isinstance(x, Differentiable) else x for x in inputs]
+    if mode.tracer is not None:
         backend = mode.tracer  # every operation of a trace is staged, also those on tensors from before it: they are state
-        backend.note(inputs)
     else:
         backend = dispatch.choose(op, arrays) if arrays else dispatch.backend_for(params["device"])
     result = backend.run(op, arrays, params)

@@ -58,6 +58,7 @@ def mark_detached(twin: Differentiable, source: Differentiable, mode: Mode) -> N
     if mode.tracer is not None:  # without memory, a write to one has to be told to the other: a view of it, by no row
         known = meta_of(source)
         mode.tracer.detached(source)
+        twin._array = source._array
         meta.base, meta.chain, meta.quiet = source if known.base is None else base_of(known), known.chain, True
 
 
@@ -90,8 +91,11 @@ def derive(view: Differentiable) -> None:
             f"a view of shape {view._array.shape} was used after the leaf that it is a view of got another shape (t_, squeeze_, ...); take "
             f"the view again"
         )
+    mode = current()
+    if mode.tracer is not None:
+        mode.tracer.deriving(view)
     meta.seen = meta.version.written
-    token = enter(current().replace(recording=not meta.quiet))
+    token = enter(mode.replace(recording=not meta.quiet))
     try:
         for op, params in meta.chain:
             assert op.call is not None  # the view was made by it
@@ -141,6 +145,8 @@ def check(name: str, target: Differentiable, mode: Mode) -> None:
     meta, array = target._meta, target._array
     if isinstance(array, np.ndarray) and not array.flags.writeable:
         raise errors.not_writable(name, array.shape)
+    if mode.tracer is not None:
+        mode.tracer.note((target,))
     if meta is not None and meta.inference and not mode.inference:
         raise RuntimeError(f"{name}: an inference tensor cannot be changed in place outside inference_mode; clone() it first")
     if not mode.recording:
@@ -158,9 +164,12 @@ def check(name: str, target: Differentiable, mode: Mode) -> None:
 
 def written(version: Version) -> None:
     """Note the time and the place of a write."""
+    mode = current()
+    if mode.tracer is not None:
+        mode.tracer.writing(version)
     version.written = next_sequence()
     version.count += 1
-    version.place = (*position.caller(), current().scope)
+    version.place = (*position.caller(), mode.scope)
 
 
 def note(versions: Iterable[Version]) -> None:
@@ -172,10 +181,13 @@ def note(versions: Iterable[Version]) -> None:
 
 def note_writes(tensors: Iterable[Differentiable]) -> None:
     """Note the time and the place of writes to several tensors: a graph made before can no longer use their old values."""
-    now, place = next_sequence(), (*position.caller(), current().scope)
+    mode = current()
+    now, place = next_sequence(), (*position.caller(), mode.scope)
     for tensor in tensors:
         meta = tensor._meta
         version = version_of(tensor) if meta is None or meta.version is None else meta.version
+        if mode.tracer is not None:
+            mode.tracer.writing(version)
         version.written = now
         version.place = place
         version.count += 1

@@ -12,14 +12,12 @@ from collections.abc import Callable, Mapping
 from time import perf_counter
 from typing import Any
 
-import numpy as np
-
-from gradlab import dispatch
-from gradlab.autograd.base import LEAF, Differentiable
+from gradlab.autograd.base import LEAF
 from gradlab.autograd.mode import Mode, current, enter, leave
 from gradlab.backends.cuda.gemm.settings import SETTINGS
 from gradlab.dtype import get_default_dtype
 from gradlab.graph.again import Gradients
+from gradlab.graph.arguments import guard_arguments
 from gradlab.graph.checking import compared
 from gradlab.graph.collection import without_collection
 from gradlab.graph.holding import Held, Holding
@@ -27,13 +25,13 @@ from gradlab.graph.ir import Value
 from gradlab.graph.memory import Shared, give_back
 from gradlab.graph.native.watch import Found
 from gradlab.graph.outside import Call
-from gradlab.graph.places import is_opaque
+from gradlab.graph.overlap import SharedMemory
 from gradlab.graph.quick import quickest
 from gradlab.graph.runner import Runner, mark_replaced, put_first
 from gradlab.graph.signatures import Signatures, name_of
 from gradlab.graph.stage import Backward, Changed, Staged, stage
 from gradlab.graph.stats import Stats, kernels, stats
-from gradlab.graph.tree import fields_of, flatten
+from gradlab.graph.tree import flatten
 from gradlab.nn.module import Module
 
 _log = logging.getLogger("gradlab.compile")
@@ -56,6 +54,7 @@ class Compiled:
         self._signatures = Signatures()
         self._shared = Shared()
         self._leaks = 0
+        self._sharing: list[SharedMemory] = []  # of calls that no program stands for
         self._held: dict[Any, Held] = {}  # places that the newest program binds anew
         functools.update_wrapper(self, function, updated=())
 
@@ -90,8 +89,14 @@ class Compiled:
                     f"changes as a tensor, pad to fewer shapes, or leave this function uncompiled",
                     stacklevel=3,
                 )
+        if self._sharing:
+            tensors = list(dict.fromkeys(flatten([list(args), kwargs])[0]))
+            if any(sharing.holds(tensors) for sharing in self._sharing):
+                return self.function(*args, **kwargs)
         try:
             function, staged = self._stage(args, kwargs, mode)
+        except SharedMemory as sharing:
+            return self._eagerly(sharing, args, kwargs)
         except Changed as leak:
             # State that the first run of something makes (an optimizer's buffers) is there after one more eager run, or after as many as
             # it takes a GradScaler to find a scale at which the optimizer steps for the first time.
@@ -109,6 +114,14 @@ class Compiled:
         mark_replaced(program.runner.gradients)
         give_back()  # the gradients of the eager run, which the program's have replaced
         return result
+
+    def _eagerly(self, sharing: SharedMemory, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Run a call whose tensors share memory that is written, and remember that those like it do."""
+        if not self._sharing:
+            advice = f"such calls run eagerly. Pass copies (clone()), or leave {_title(self.function)} uncompiled"
+            warnings.warn(f"compile: {sharing}; {advice}", stacklevel=4)
+        self._sharing.append(sharing)
+        return self.function(*args, **kwargs)
 
     def _stage(self, args: tuple[Any, ...], kwargs: dict[str, Any], mode: Mode) -> tuple[Callable[..., Any], Staged]:
         """A trace, and what was traced: the function, or with what it binds to other tensors as further arguments and results."""
@@ -195,7 +208,7 @@ class Program:
         self.replay = quickest(self.runner) if not staged.edges else self._with_edges
         self.seconds = perf_counter() - start
         self.guards = staged.guards
-        self._guard_arguments(args, kwargs)
+        guard_arguments(self.guards, staged, self.runner, [] if self.holding is None else self.holding.reading, args, kwargs)
         self._guard_mode(mode)
         self._guard_tensors()
         self.holds = self.guards.build()
@@ -236,69 +249,6 @@ class Program:
             raise RuntimeError(f"{TWICE}, which was changed in place after its forward; take the gradients before the update")
         return self.gradients.of(call, gradients, self.runner)
 
-    def _guard_arguments(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
-        guards = self.guards
-        seen: dict[int, tuple[str, str]] = {}
-        known = {id(array) for _, array in self.staged.tensors}
-
-        def visit(expression: str, label: str, value: Any) -> None:
-            if isinstance(value, Differentiable):
-                array = f"{expression}._array"
-                kind, dtype = guards.name(type(value)), guards.name(value._array.dtype)
-                guards.test(f"type({expression}) is {kind}", f"{label}'s type", f"type({expression})")
-                guards.test(f"type({array}) is {guards.name(type(value._array))}", f"{label}'s device", f"{expression}.device")
-                where = dispatch.backend_of(value._array).device_of(value._array)
-                if where.type != "cpu":
-                    guards.test(f"{expression}.device.index == {where.index}", f"{label}'s device", f"{expression}.device", where)
-                guards.test(f"{array}.shape == {value._array.shape!r}", f"{label}'s shape", f"{array}.shape", value._array.shape)
-                test = f"({array}.dtype is {dtype} or {array}.dtype == {dtype})"
-                guards.test(test, f"{label}'s dtype", f"{array}.dtype", value._array.dtype)
-                if id(value._array) in self.staged.asked:
-                    guards.test(f"{array}.strides == {value._array.strides!r}", f"how {label} lies in memory", f"{expression}.stride()")
-                edge = "is None" if value._edge is None else "is not None"
-                guards.test(f"{expression}._edge {edge}", f"whether {label} requires grad")
-                if len(seen) in self.runner.written_arguments and type(value._array) is np.ndarray:
-                    guards.test(f"{array}.flags.writeable", f"whether {label} can be written", f"{array}.flags.writeable")
-                if id(value) in seen:
-                    guards.test(f"{expression} is {seen[id(value)][0]}", f"{label} being {seen[id(value)][1]}")
-                else:
-                    for other, name in seen.values():
-                        guards.test(f"{expression} is not {other}", f"{label} and {name} being one tensor")
-                    seen[id(value)] = expression, label
-                if id(value._array) in known:
-                    guards.same(array, value._array, f"{label} being a tensor that the function finds elsewhere, too")
-                if self.runner.written or self.runner.written_arguments:
-                    guards.names["written"], guards.names["id"] = frozenset(self.runner.written), id
-                    apart = f"(id({array}) not in written and ({array}.base is None or id({array}.base) not in written))"
-                    guards.test(apart, f"{label} lying in memory that the function writes")
-            elif isinstance(value, (list, tuple)):
-                guards.test(f"type({expression}) is {guards.name(type(value))}", f"{label}'s type")
-                guards.test(f"len({expression}) == {len(value)}", f"{label}'s length", f"len({expression})", len(value))
-                for i, part in enumerate(value):
-                    visit(f"{expression}[{i}]", f"{label}[{i}]", part)
-            elif isinstance(value, dict):
-                guards.test(f"type({expression}) is {guards.name(type(value))}", f"{label}'s type", f"type({expression})")
-                guards.test(f"[*{expression}] == {guards.name(list(value))}", f"{label}'s keys")
-                for key, part in value.items():
-                    visit(f"{expression}[{guards.name(key)}]", f"{label}[{key!r}]", part)
-            elif hasattr(type(value), "__dataclass_fields__") and flatten(value)[0]:
-                guards.test(f"type({expression}) is {guards.name(type(value))}", f"{label}'s type", f"type({expression})")
-                for key, part in fields_of(value).items():
-                    visit(f"{expression}.{key}", f"{label}.{key}", part)
-            elif is_opaque(value):  # what is read of it has conditions of its own
-                guards.same(expression, value, label)
-            else:
-                guards.equal(expression, value, label)
-
-        guards.test(f"len(args) == {len(args)}", "the number of arguments", "len(args)", len(args))
-        guards.test(f"[*kwargs] == {guards.name(list(kwargs))}" if kwargs else "not kwargs", "the names of keyword arguments")
-        held = [] if self.holding is None else self.holding.reading
-        own = len(args) - len(held)
-        for i, value in enumerate(args):
-            visit(f"args[{i}]", f"argument {i}" if i < own else held[i - own].label, value)
-        for key, value in kwargs.items():
-            visit(f"kwargs[{key!r}]", f"argument {key}", value)
-
     def _guard_mode(self, mode: Mode) -> None:
         guards = self.guards
         guards.test(f"mode.recording is {mode.recording}", "grad mode", "mode.recording", mode.recording)
@@ -334,6 +284,10 @@ class Program:
                     guards.mostly(test, *(Found(expression, None) for expression in now))
                 else:
                     guards.equal(f"({meta}.hooks, {meta}.post_hooks)", (t._meta.hooks, t._meta.post_hooks), label)
+        for t, base, chain in self.staged.views:
+            name = guards.name(t)
+            for what, value in ((f"{name}._meta.base", base), (f"{name}._meta.chain", chain), (f"{name}._edge", t._edge)):
+                guards.same(what, value, f"what a view of shape {t._array.shape} is a view of")
         argument = set(map(id, self.staged.twins))
         for leaf in self.staged.untouched:
             if id(leaf) not in argument:

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gradlab.autograd.base import LEAF, Differentiable
+from gradlab.autograd.base import LEAF, Differentiable, Meta
+from gradlab.autograd.inplace import base_of, written
 from gradlab.autograd.record import wrap
 from gradlab.device import CPU, Device
 from gradlab.dtype import FLOAT64
@@ -22,23 +23,58 @@ class LiveTracer(Tracer):
     # What makes the error for a generator's state that is set or read, and for a tensor that is printed; None where a trace lets them.
     reseeded: Any = None
     unprintable: Any = None
+    follows = True  # whether views from before the trace are views of their bases in it
     foreign: Any = None  # raises for a tensor whose values the trace may not read
 
     def __init__(self, device: Device = CPU) -> None:
         super().__init__(device)
         self.tensors: dict[int, Any] = {}  # id of a tensor from before the trace -> the tensor
         self.arrays: dict[int, Any] = {}  # the same -> its array before the trace
+        self._holders: dict[int, list[Any]] = {}  # id of an array -> the tensors that hold it
+        self.views: dict[int, tuple[Any, Any, Any]] = {}  # id of one of them that is a view -> it, its base, and the rows that lead to it
         self.hyper: dict[tuple[int, tuple[Any, ...]], tuple[dict[str, Any], tuple[Any, ...], Any]] = {}  # -> group, names, tensor
         self.untouched: dict[int, Any] = {}  # leaves whose .grad was None when it was first set
 
     def note(self, inputs: Any) -> None:
         for x in inputs:
-            if isinstance(x, Differentiable) and type(x._array) is not Symbol and id(x) not in self.tensors:
-                self.tensors[id(x)], self.arrays[id(x)] = x, x._array
+            if isinstance(x, Differentiable) and type(x._array) is not Symbol:
+                self._note(x)
+                if self.follows and x._meta is not None and x._meta.base is not None:
+                    self._follow(x, x._meta)
+
+    def _note(self, tensor: Any) -> None:
+        if type(tensor._array) is not Symbol and id(tensor) not in self.tensors:
+            self.tensors[id(tensor)], self.arrays[id(tensor)] = tensor, tensor._array
+            self._holders.setdefault(id(tensor._array), []).append(tensor)
+
+    def stand_in(self, array: Any) -> Any:
+        """A tensor that stands for an argument with that array."""
+        twin = wrap(self.argument(array))
+        self._holders.setdefault(id(array), []).append(twin)
+        return twin
+
+    def _follow(self, view: Any, meta: Meta) -> None:
+        """A view from before the trace is one of its base in the trace as well: what is written to either is seen by both."""
+        base = base_of(meta)
+        if base._meta is None or base._meta.version is not meta.version:  # the base has other memory by now
+            return
+        self._note(base)
+        symbol = self.lift(base._array)
+        for op, params in meta.chain:
+            symbol = self.run(op, [symbol], params)
+        self.deriving(view)
+        view._array = symbol
+        self.views[id(view)] = view, base, meta.chain
 
     def write(self, tensor: Any, array: Any) -> None:
-        self.note((tensor,))
+        self._note(tensor)
         super().write(tensor, array)
+        for other in self._holders.get(self._home.get(tensor._array.id, 0), ()):
+            if other is not tensor:
+                if type(other._array) is Symbol:
+                    other._array = tensor._array
+                if other._meta is not None and other._meta.version not in (None, tensor._meta.version):
+                    written(other._meta.version)
 
     def before_gradient(self, leaf: Any) -> None:
         if id(leaf) not in self._gradients and leaf._grad is None and not self._made(leaf):
@@ -100,16 +136,9 @@ class LiveTracer(Tracer):
         """Forget everything: whoever kept a symbol would keep it all in memory. Nothing can be restored any more."""
         for table in (self._values, self._state, self._current, self._home, self._tensors, self._gradients, self._random, self.devices):
             table.clear()
-        for table in (self.tensors, self.arrays, self.untouched):
-            table.clear()
+        for known in (self.tensors, self.arrays, self.views, self.untouched, self._derived, self._versions, self._holders):
+            known.clear()
         self._first.clear()
         self.hyper.clear()
         self.graph = Graph(device=self.device)
         self.reseeded = self.unprintable = self.foreign = None
-
-    def finish(self, outputs: list[Any]) -> Graph:
-        graph = super().finish(outputs)
-        for t in self.tensors.values():  # what the trace left on tensors that it only looked at
-            if type(t._array) is Symbol:
-                t._array = self.arrays[id(t)]
-        return graph

@@ -268,7 +268,8 @@ class Runner:
                 version.place = place
             note(self.versions)
         if self.written_arguments:
-            note_writes([given[i] for i in self.written_arguments])
+            unique = list(dict.fromkeys(given))
+            note_writes([unique[i] for i in self.written_arguments])
         staged = self.staged
         if self.single:
             return wrap(outs[0])

@@ -24,6 +24,7 @@ from gradlab.graph.guards import Guards
 from gradlab.graph.holding import Held, Holding, places_of
 from gradlab.graph.ir import Graph, Value
 from gradlab.graph.live import LiveTracer
+from gradlab.graph.overlap import Part, check_apart, uses
 from gradlab.graph.passes import Ran, operations, optimize
 from gradlab.graph.reads import Reads
 from gradlab.graph.results import GRADIENT, Result, results_of
@@ -88,6 +89,7 @@ class Staged:
     passes: list[Ran] = field(default_factory=list)
     edges: list[tuple[int, bool]] = field(default_factory=list)  # arguments that begin (or stop) to require grad in the function
     plain: bool = False  # whether the arguments are tensors, all different, passed by position
+    views: list[tuple[Any, Any, Any]] = field(default_factory=list)  # views from before the trace, their bases, the rows between
     asked: frozenset[int] = frozenset()  # ids of arrays from outside of which the trace has looked at how they lie
 
 
@@ -110,7 +112,7 @@ def stage(
         if id(tensor) not in twins:
             if tensor._meta is not None:
                 refresh(tensor)
-            twin = wrap(tracer.argument(tensor._array))
+            twin = tracer.stand_in(tensor._array)
             twin._edge = LEAF if tensor._edge is not None else None
             twins[id(tensor)] = twin
         staged.append(twins[id(tensor)])
@@ -148,6 +150,8 @@ def stage(
         if pure:
             graph.updates, graph.gradients = [], []
             graph = graph.without_dead_calls()
+        if graph.updates:
+            _check_memory(graph, list(dict.fromkeys(given)))
     except BaseException as error:
         tracer.restore()
         reads.changed()
@@ -167,7 +171,7 @@ def stage(
     guards = Guards()
     reads.guard(guards, tracer.live())
     # An alias that an in-place operation made has been given a copy since: its tensor is known by itself.
-    tensors = [(t, tracer.arrays[key]) for key, t in tracer.tensors.items() if t._array is tracer.arrays[key]]
+    tensors = [(t, tracer.arrays[key]) for key, t in tracer.tensors.items() if t._array is tracer.arrays[key] and key not in tracer.views]
     traced, seconds = len(operations(graph.calls, True)), perf_counter() - start
     ran: list[Ran] = []
     graph = optimize(on_one_device(graph, tracer.devices, lambda array: tracer.is_constant(array, reads.young)), passes, ran)
@@ -175,12 +179,12 @@ def stage(
         renamed = iter(graph.outputs[len(results.values) :])
         backward.results = [None if v is None else next(renamed) for v in backward.results]
     untouched = [] if pure else list(tracer.untouched.values())
-    hyper, asked = tracer.hyper_values(), frozenset(tracer.asked)
+    hyper, asked, views = tracer.hyper_values(), frozenset(tracer.asked), list(tracer.views.values())
     tracer.let_go()
     return Staged(
         graph, len(given), results.results, len(results.values), results.written, result_structure, hyper, tensors, guards, untouched,
         backward, staged, traced, seconds, ran, edges,
-        not kwargs and all(isinstance(a, Differentiable) for a in args) and len(twins) == len(args), asked,
+        not kwargs and all(isinstance(a, Differentiable) for a in args) and len(twins) == len(args), views, asked,
     )  # fmt: skip
 
 
@@ -223,6 +227,14 @@ def _check_gradients(tracer: LiveTracer, given: list[Any], staged: list[Any]) ->
                 "that was computed outside. Compute it inside of the compiled function, pass it as x.detach() if its gradient is not "
                 "wanted, or call backward outside, on what the function returns"
             )
+
+
+def _check_memory(graph: Graph, given: Sequence[Any]) -> None:
+    """SharedMemory where the graph takes what shares memory, and is written, for memory of its own."""
+    written, used = uses(graph)
+    parts = {v.id: Part(i, t._array) for i, (v, t) in enumerate(zip(graph.inputs, given, strict=True))}
+    parts.update((v.id, Part(-1, array)) for v, array in graph.state.items())
+    check_apart({number: part for number, part in parts.items() if number in used}, written)
 
 
 def _differentiate(

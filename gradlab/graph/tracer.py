@@ -11,6 +11,7 @@ import numpy as np
 
 from gradlab import dispatch
 from gradlab.autograd import errors, position
+from gradlab.autograd.base import Version
 from gradlab.autograd.mode import current
 from gradlab.autograd.record import wrap
 from gradlab.backends.cpu import number_spec
@@ -39,6 +40,8 @@ class Tracer:
         self._current: dict[int, Symbol] = {}  # id of an array -> the symbol of what it holds now
         self._home: dict[int, int] = {}  # symbol id -> id of the array that it was written to
         self._tensors: dict[int, tuple[Any, Any, Any]] = {}  # id of a tensor -> the tensor, its array and edge before the trace
+        self._derived: dict[int, tuple[Any, Any, Any, int]] = {}  # id of a view -> it, its array and edge before, what it had seen
+        self._versions: dict[int, tuple[Version, dict[str, Any]]] = {}  # by id, with what they said before the trace
         self._gradients: dict[int, tuple[Any, Any]] = {}  # id of a leaf -> the leaf and its .grad before the trace
         self._random: dict[int, list[Any]] = {}  # id of a generator -> generator, tensor of its state, words used
         self.asked: set[int] = set()  # ids of arrays from outside of which the trace has looked at how they lie
@@ -85,6 +88,8 @@ class Tracer:
         symbol = self._from_outside(array, array.shape if shape is None else shape)
         self.graph.inputs.append(self.value(symbol))
         key = id(array)
+        if key in self._state:  # of two inputs with one array the first is read and written
+            return self._current[key]
         self._state[key] = (array, symbol)
         self._first.add(symbol.id)
         self._current[key] = symbol
@@ -182,6 +187,15 @@ class Tracer:
         """The tensors from before the trace that it has written."""
         return [tensor for tensor, _, _ in self._tensors.values()]
 
+    def deriving(self, view: Any) -> None:
+        """A view is about to be taken anew from what its base holds in the trace."""
+        if type(view._array) is not Symbol:
+            self._derived.setdefault(id(view), (view, view._array, view._edge, view._meta.seen))
+
+    def writing(self, version: Version) -> None:
+        """A write to memory is about to be noted."""
+        self._versions.setdefault(id(version), (version, vars(version).copy()))
+
     def lying_as(self, new: Symbol, old: Any) -> Symbol:
         """What memory holds after a write: it lies where it lay."""
         if new.shape != old.shape:
@@ -243,5 +257,10 @@ class Tracer:
         """Undo the trace's changes to tensors from before it."""
         for tensor, array, edge in self._tensors.values():
             tensor._array, tensor._edge = array, edge
+        for view, array, edge, seen in self._derived.values():
+            view._array, view._edge, view._meta.seen = array, edge, seen
+        for version, said in self._versions.values():
+            vars(version).clear()
+            vars(version).update(said)
         for leaf, before in self._gradients.values():
             leaf._grad = before

@@ -15,6 +15,7 @@ from gradlab.graph.compiled import Compiled
 from gradlab.graph.control.part import KINDS
 from gradlab.graph.dims import Dim, is_unknown, known_sizes
 from gradlab.graph.ir import Graph, Value
+from gradlab.graph.overlap import Part, SharedMemory, check_apart, uses
 from gradlab.graph.specialize import specialize
 from gradlab.graph.tree import flatten
 from gradlab.jit.limits import check_again, check_size
@@ -61,6 +62,7 @@ class ScriptModule(Module):
             for name in held.names:
                 place = self._register(name, held)
             places.append(place)
+        self.__dict__["_uses"] = uses(plan.graph)
         self.__dict__["_loops"] = any(c.op.name == "while_loop" for c in plan.graph.calls)
         self.__dict__["_compiled"] = (Compiled if plan.checked else _Once)(self._run)
 
@@ -87,6 +89,8 @@ class ScriptModule(Module):
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """Run the program. ValueError where the arguments do not fit those of the trace."""
         args = self._positional(args, kwargs)
+        if self._plan.graph.updates and current().tracer is None:
+            self._check_memory(flatten(list(args))[0])
         if not self._plan.checked:
             return self._called(args)
         try:
@@ -168,6 +172,19 @@ class ScriptModule(Module):
                     f"{self._plan.title}: argument {i} has stride {given[i].stride()}, but what the program writes or shares was decided "
                     f"for one {known}; pass such a one{', as x.contiguous()' if strides is None else ''}, or trace again with this one"
                 )
+
+    def _check_memory(self, given: Sequence[Any]) -> None:
+        """RuntimeError for a tensor that the program writes and that shares memory with another one: it was traced for tensors apart."""
+        written, used = self._uses
+        parts = {v.id: Part(i, t._array) for i, (v, t) in enumerate(zip(self._plan.graph.inputs, given, strict=False)) if v.id in used}
+        wanted = used if written & parts.keys() else written
+        for held, t in zip(self._plan.held, self.tensors(), strict=True):
+            if held.value is not None and held.value.id in wanted:
+                parts[held.value.id] = Part(-1, t._array)
+        try:
+            check_apart(parts, written)
+        except SharedMemory as sharing:
+            raise RuntimeError(f"{self._plan.title}: {sharing}, but was traced for tensors apart; pass copies (clone())") from None
 
     def _where(self, given: Sequence[Any], tensors: Sequence[Any]) -> Device:
         """The device of the program's tensors, or else of the arguments."""

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from gradlab.autograd import engine
-from gradlab.autograd.base import LEAF, Differentiable
+from gradlab.autograd.base import LEAF, Differentiable, Version
 from gradlab.autograd.mode import current, enter, leave
 from gradlab.autograd.record import refresh, wrap
 from gradlab.device import Device
@@ -125,6 +125,12 @@ class Inner(Tracer):
                 f"eval(), or apply the layer outside)"
             )
         super().write(tensor, array)
+
+    def deriving(self, view: Any) -> None:
+        self.outer.deriving(view)
+
+    def writing(self, version: Version) -> None:
+        self.outer.writing(version)
 
     def before_gradient(self, leaf: Any) -> None:
         raise TraceError(
