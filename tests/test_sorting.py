@@ -83,6 +83,16 @@ def test_unique():
     assert gl.unique(gl.zeros(0)).shape == (0,)
 
 
+def test_gradient_of_distinct_values():
+    """Shared among equal elements, or parts."""
+    x = gl.tensor([2.0, 1.0, 2.0, 2.0], requires_grad=True)
+    for function, weights, want in ((gl.unique, [5.0, 6.0], [2, 5, 2, 2]), (gl.unique_consecutive, [1.0, 2.0, 4.0], [1, 2, 2, 2])):
+        assert gl.autograd.grad((function(x) * gl.tensor(weights)).sum(), x)[0].tolist() == want
+    rows = gl.tensor([[1.0, 2.0], [0.0, 3.0], [1.0, 2.0]], requires_grad=True)
+    weights = gl.tensor([[1.0, 2.0], [4.0, 6.0]])
+    assert gl.autograd.grad((gl.unique(rows, dim=0) * weights).sum(), rows)[0].tolist() == [[2, 3], [1, 2], [2, 3]]
+
+
 def test_counting():
     assert gl.bincount(gl.tensor([0, 3, 3]), minlength=6).tolist() == [1, 0, 0, 2, 0, 0]
     weights = gl.tensor([0.5, 1.0, 2.0], requires_grad=True)

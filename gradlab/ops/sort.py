@@ -125,8 +125,16 @@ def unique_cpu(x: Any, *, dim: int | None, consecutive: bool) -> Any:
     return np.ascontiguousarray(np.moveaxis(found.reshape(shape), 0, dim)), inverse, counts
 
 
+def _unique_gradient(g_values: Any, inverse: Any, counts: Any, dim: int | None) -> Any:
+    """Shared evenly among the equal elements (with `dim`: parts), as the gradient of a maximum is."""
+    if dim is None:
+        return (g_values / counts).index_select(0, inverse.reshape(-1)).reshape(inverse.shape)
+    along = [-1 if d == dim else 1 for d in range(len(g_values.shape))]
+    return (g_values / counts.reshape(along)).index_select(dim, inverse)
+
+
 unique = Op("unique", unique_rule, params=("dim", "consecutive"), outputs=("values", "inverse", "counts"), cpu=unique_cpu, exact=True,
-            dynamic=True, instead="sort, which keeps the size")  # fmt: skip
+            dynamic=True, instead="sort, which keeps the size", grad={"x": _unique_gradient})  # fmt: skip
 
 
 def bincount_rule(x: Spec, weights: Spec | None, *, minlength: int) -> Spec:

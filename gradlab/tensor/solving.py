@@ -171,7 +171,7 @@ def tolerances(x: Tensor, atol: Any, rtol: Any) -> tuple[float, float]:
 def levels(x: Tensor, values: Tensor, atol: Any, rtol: Any) -> Tensor:
     """Of each matrix the level up to which its singular values (…, k) count as 0; a tolerance may be a tensor that broadcasts to (…)."""
     if rtol is None and isinstance(atol, Differentiable):  # the default where it is 0
-        rtol = (atol <= 0).to(x._array.dtype) * tolerances(x, None, None)[1]  # type: ignore[attr-defined]
+        rtol = (atol <= 0).to(x._array.dtype) * tolerances(x, None, None)[1]  # type: ignore[operator, attr-defined]
     elif not isinstance(rtol, Differentiable) and not isinstance(atol, Differentiable):
         atol, rtol = tolerances(x, atol, rtol)
     level: Any = values.amax(-1) * rtol

@@ -95,7 +95,6 @@ def test_what_integers_become(call):
 # Where both have a reason. Keys: a name, or one of its calls ("any-2").
 OTHERWISE = {
     "PyTorch's has no gradient; here there is one": words("special.modified_bessel_i0 special.modified_bessel_i1 gl.vander linalg.vander"),
-    "PyTorch's only raises in backward": words("unique unique_consecutive"),
     "what is drawn or compared does not depend on it": words("""
         bernoulli-1 Tensor.eq_ Tensor.ne_ Tensor.not_equal_ Tensor.lt_ Tensor.less_ Tensor.le_ Tensor.less_equal_ Tensor.gt_ Tensor.greater_
         Tensor.ge_ Tensor.greater_equal_ linalg.lstsq

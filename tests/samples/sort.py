@@ -117,7 +117,8 @@ SAMPLES = {
         sample(np.array([3.0, 1.0, 2.0]), dim=0, reference=commonest),
     ],
     "unique": [
-        sample(x, dim=dim, consecutive=consecutive, reference=distinct_parts, dtypes=())
+        *[sample(normal(3, 4), dim=dim, consecutive=False, reference=distinct_parts, dtypes=()) for dim in (None, 0, 1)],
+        *[sample(x, dim=dim, consecutive=consecutive, reference=distinct_parts, dtypes=(), gradients=0)
         for consecutive in (False, True)
         for x, dim in [
             (TIES, None),
@@ -127,7 +128,7 @@ SAMPLES = {
             (np.zeros(0), None),
             (np.array(3), None),
             (integers(0, 2, 9).astype(bool), None),
-        ]
+        ]],
     ],
     "bincount": [
         sample(integers(0, 7, 30), None, minlength=0, reference=counted),
