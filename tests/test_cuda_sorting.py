@@ -95,6 +95,7 @@ def test_distinct_values_counts_and_places():
     equal("unique", x, dim=None, consecutive=True)
     equal("nonzero", x.reshape(46, 50))
     equal("bincount", np.abs(numbers("int64", 1500)), None, minlength=3)
+    equal("bincount", np.abs(numbers("int64", 150)), np.arange(150).astype(np.float16), minlength=0)
     close("bincount", np.abs(numbers("int64", 1500)), np.random.default_rng(3).normal(size=1500).astype(np.float32), minlength=0)
     equal("isin", x, numbers("float32", 300, seed=4), invert=False)
     equal("searchsorted", np.sort(numbers("float32", 501)), x, right=True, dtype=np.dtype(np.int32))

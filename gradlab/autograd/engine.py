@@ -123,10 +123,10 @@ def store(leaf: Any, leaves: dict[Any, Any], create_graph: bool) -> None:
     with _storing:
         old = leaf._grad
         if old is None:
-            if create_graph and gradient._edge is not None:
+            if getrefcount(gradient) <= _ALONE and _owns(gradient):
                 leaf._grad = gradient
             else:
-                leaf._grad = gradient if getrefcount(gradient) <= _ALONE and _owns(gradient) else _copied(gradient)
+                leaf._grad = gradient.clone() if create_graph and gradient._edge is not None else _copied(gradient)
         elif create_graph or mode.tracer is not None or type(old._array) is not np.ndarray or not old._array.flags.writeable:
             leaf._grad = old + gradient
         else:

@@ -143,7 +143,10 @@ _HELD_HERE = _count_of_a_local()  # of an object that only a caller's variable h
 def check(name: str, target: Differentiable, mode: Mode) -> None:
     """Refuse an in-place operation that PyTorch refuses, and one whose gradient would be wrong."""
     meta, array = target._meta, target._array
-    if isinstance(array, np.ndarray) and not array.flags.writeable:
+    if isinstance(array, np.ndarray):
+        if not array.flags.writeable:
+            raise errors.not_writable(name, array.shape)
+    elif any(step == 0 and size > 1 for step, size in zip(getattr(array, "strides", ()), array.shape)) and 0 not in array.shape:
         raise errors.not_writable(name, array.shape)
     if mode.tracer is not None:
         mode.tracer.note((target,))

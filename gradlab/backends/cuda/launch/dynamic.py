@@ -15,7 +15,7 @@ from gradlab.backends.cuda.launch.prefix import run, running_count
 from gradlab.backends.cuda.launch.sort import FILE, KEY64, MOST, extreme, sorted_rows, word
 from gradlab.backends.cuda.launch.unique import distinct_slices
 from gradlab.backends.cuda.work import Work
-from gradlab.dtype import BOOL, FLOAT64, FLOATING, INT64
+from gradlab.dtype import BOOL, FLOAT32, FLOAT64, INT64
 from gradlab.spec import Spec, count
 
 
@@ -77,7 +77,7 @@ def bincount(work: Work, inputs: list[Any], params: dict[str, Any]) -> Any:
     total = work.zeros((size,), FLOAT64)
     source = work.converted(weights, FLOAT64)
     segments.add(work, total, work.converted(x, INT64), source, 1, size)
-    return work.converted(total, weights.dtype if weights.dtype in FLOATING else FLOAT64)
+    return work.converted(total, FLOAT32) if weights.dtype == FLOAT32 else total
 
 
 def repeated(work: Work, inputs: list[Any], params: dict[str, Any]) -> Any:
