@@ -329,3 +329,35 @@ def test_more_elements_than_a_half_type_counts(dtype):
     assert (x.std().item(), x.var().item()) == (0, 0)
     mean = gl.zeros(1, dtype=dtype).scatter_reduce(0, gl.zeros(70_000, dtype=gl.int64), x, "mean", include_self=False)
     assert mean.item() == 0.5
+
+
+# ---------------------------------------------------------------- vmap: rules that take several rows
+
+OF_EACH = {  # functions of three tensors with samples of these shapes
+    "layer_norm": (lambda x, w, b: F.layer_norm(x, (4,), w, b), (5, 4), (4,), (4,)),
+    "rms_norm": (lambda x, w, b: F.rms_norm(x, (4,), w), (5, 4), (4,), (4,)),
+    "linear": (F.linear, (5, 4), (3, 4), (3,)),
+    "conv1d": (F.conv1d, (2, 3, 7), (2, 3, 3), (2,)),
+    "conv_transpose1d": (F.conv_transpose1d, (2, 3, 7), (3, 2, 3), (2,)),
+    "mse_loss": (lambda x, w, b: F.mse_loss(x, w), (5, 4), (5, 4), (1,)),
+    "cross_entropy": (lambda x, w, b: F.cross_entropy(x, gl.tensor([1, 0, 3, 2, 2])), (5, 4), (1,), (1,)),
+    "addmm": (lambda x, w, b: gl.addmm(b, x, w, alpha=0.3), (5, 1), (1, 3), (3,)),
+}  # fmt: skip
+
+
+@each_half
+@pytest.mark.parametrize("mapped", [(0, 0, 0), (0, 0, None), (None, None, 0)], ids=str)
+@pytest.mark.parametrize("name", OF_EACH)
+def test_a_rule_of_several_rows_is_rounded_once(name, mapped, dtype):
+    function, *shapes = OF_EACH[name]
+    draws = np.random.default_rng(8)
+    tensors = []
+    for shape, dim in zip(shapes, mapped, strict=True):
+        values = draws.uniform(-1, 1, shape if dim is None else (3, *shape))
+        tensors.append(gl.tensor(sized(values, "3e2" if name == "mse_loss" else "1", dtype), dtype=dtype))
+    found, expected = ([gl.func.vmap(function, mapped)(*given)] for given in (tensors, [t.float() for t in tensors]))
+    for half, wide in zip(found, expected, strict=True):
+        finite, largest = wide.to(dtype).isfinite(), wide.abs().max().item()
+        assert half.dtype == dtype
+        assert finite.equal(half.isfinite())
+        assert (half.float() - wide).masked_fill(~finite, 0).abs().max().item() <= 0.51 * gl.finfo(dtype).eps * largest

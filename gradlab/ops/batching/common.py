@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import functools
+from collections.abc import Callable
 from typing import Any
 
-from gradlab.dtype import INT64
+from gradlab.dtype import INT64, bfloat16, float16
 from gradlab.op import Op
 from gradlab.spec import count
 
 Flags = list[bool]
 Values = list[Any]
 Params = dict[str, Any]
+HALVES = float16, bfloat16
+STATISTICS = "mean", "rstd", "var"  # outputs that norms of half types give in float32
 
 
 def is_tensor(value: Any) -> bool:
@@ -43,6 +47,22 @@ def padded(value: Any, mapped: bool, wanted: int) -> Any:
     """A mapped value whose samples get sizes of 1 in front, up to `wanted` dimensions, so that they broadcast as one sample does."""
     missing = wanted - rank(value, mapped)
     return value.reshape((value.shape[0], *(1,) * missing, *value.shape[1:])) if mapped and missing > 0 else value
+
+
+def rounds_once(rule: Callable[..., Any]) -> Callable[..., Any]:
+    """A rule of several steps: on half types they are computed in float32, and the results that the row gives in the half type are cast."""
+
+    @functools.wraps(rule)
+    def once(op: Op, size: int, mapped: Flags, values: Values, params: Params) -> Any:
+        half = next((v.dtype for v in values if is_tensor(v) and v.dtype in HALVES), None)
+        if half is None:
+            return rule(op, size, mapped, values, params)
+        found = rule(op, size, mapped, [v.float() if is_tensor(v) and v.dtype in HALVES else v for v in values], params)
+        if op.result is None:
+            return found.to(half)
+        return tuple([y if name in STATISTICS else y.to(half) for name, y in zip(op.outputs, found, strict=True)])
+
+    return once
 
 
 def moved(value: Any, source: int, target: int) -> Any:

@@ -5,15 +5,19 @@ from __future__ import annotations
 from typing import Any
 
 from gradlab.op import Op
-from gradlab.ops.batching.common import Flags, Params, Values, aligned, front, fronts, padded, sample_shape, total
+from gradlab.ops.batching.common import Flags, Params, Values, aligned, front, fronts, padded, rounds_once, sample_shape, total
 from gradlab.ops.batching.products import apart, folded, groups, unfolded
 
 
 def last_norm(op: Op, size: int, mapped: Flags, values: Values, params: Params) -> Any:
     """Over the last dimensions: a weight or bias of each sample is applied after a norm without."""
+    return own_parameters(op, size, mapped, values, params) if any(mapped[1:]) else op(*values, **params)
+
+
+@rounds_once
+def own_parameters(op: Op, size: int, mapped: Flags, values: Values, params: Params) -> Any:
+    """A norm without weight and bias, and those of each sample."""
     x, *rest = values
-    if not any(mapped[1:]):
-        return op(*values, **params)
     wanted = len(sample_shape(x, mapped[0]))
     y, *statistics = op(front(x, mapped[0], size), *[None] * len(rest), **params)
     weight, bias = rest[0], rest[1] if len(rest) > 1 else None
@@ -24,6 +28,7 @@ def last_norm(op: Op, size: int, mapped: Flags, values: Values, params: Params) 
     return (y, *statistics)
 
 
+@rounds_once
 def last_norm_backward(op: Op, size: int, mapped: Flags, values: Values, params: Params) -> Any:
     """The input's gradient by the row; the parameters' gradients of each sample, which the row would add up."""
     dy, x, weight, *statistics = values
@@ -57,6 +62,7 @@ def counted(target: Any, ignore_index: int, dtype: Any) -> Any:
     return (target != ignore_index).reshape((target.shape[0], total(target.shape[1:]))).sum(1).to(dtype)
 
 
+@rounds_once
 def cross_entropy(op: Op, size: int, mapped: Flags, values: Values, params: Params) -> Any:
     """The losses of all samples' rows, then each sample's sum or mean."""
     x, target = fronts(values, mapped, size)
@@ -69,6 +75,7 @@ def cross_entropy(op: Op, size: int, mapped: Flags, values: Values, params: Para
     return (y if params["reduction"] == "sum" else y / counted(target, params["ignore_index"], y.dtype)), p
 
 
+@rounds_once
 def cross_entropy_backward(op: Op, size: int, mapped: Flags, values: Values, params: Params) -> Any:
     """As the forward: each sample's gradient is divided by its own number of targets."""
     dy, p, target = fronts(values, mapped, size)
@@ -86,6 +93,7 @@ def by_class(op: Op, size: int, mapped: Flags, values: Values, params: Params) -
     return unfolded(op(folded(x), folded(target), **params), size, target.shape[1])
 
 
+@rounds_once
 def squared_error(op: Op, size: int, mapped: Flags, values: Values, params: Params) -> Any:
     """Each sample's sum or mean."""
     n = total(sample_shape(values[0], mapped[0]))

@@ -6,7 +6,21 @@ from typing import Any
 
 from gradlab.op import Op
 from gradlab.ops import conv, fused, linalg, linear as layer
-from gradlab.ops.batching.common import Flags, Params, Values, aligned, front, fronts, leading, moved, padded, rank, sample_shape, total
+from gradlab.ops.batching.common import (
+    Flags,
+    Params,
+    Values,
+    aligned,
+    front,
+    fronts,
+    leading,
+    moved,
+    padded,
+    rank,
+    rounds_once,
+    sample_shape,
+    total,
+)
 
 
 def matmul(op: Op, size: int, mapped: Flags, values: Values, params: Params) -> Any:
@@ -24,9 +38,15 @@ def matmul(op: Op, size: int, mapped: Flags, values: Values, params: Params) -> 
 
 def linear(op: Op, size: int, mapped: Flags, values: Values, params: Params) -> Any:
     """x (..., n), w (m, n), b (m)."""
-    (x, w, b), (on_x, on_w, on_b) = values, mapped
+    (x, w, b), (_, on_w, on_b) = values, mapped
     if not on_w and not on_b:
         return op(x, w, b)
+    return apart_linear(op, size, mapped, values, params) if b is None else rounds_once(apart_linear)(op, size, mapped, values, params)
+
+
+def apart_linear(op: Op, size: int, mapped: Flags, values: Values, params: Params) -> Any:
+    """The product, and the bias of each sample or of all."""
+    (x, w, b), (on_x, on_w, on_b) = values, mapped
     lead = x.shape[on_x:-1]
     if not on_w:
         y = op(x, w, None)
@@ -63,13 +83,22 @@ def convolution(op: Op, size: int, mapped: Flags, values: Values, params: Params
     """Samples of inputs join the batch; samples of weights become groups, or output channels if the input is shared."""
     (x, w, b), (on_x, on_w, on_b) = values, mapped
     if not on_w:
-        y = unfolded(op(folded(x), w, None if on_b else b, **params), size, x.shape[1]) if on_x else op(x, w, None, **params)
-        return y + b.reshape((size, 1, -1, *(1,) * (len(w.shape) - 2))) if on_b else y
+        if on_b:
+            return own_bias(op, size, mapped, values, params)
+        return unfolded(op(folded(x), w, b, **params), size, x.shape[1])
     bias = None if b is None else front(b, on_b, size).reshape((size * w.shape[1],))
     if not on_x and params["groups"] == 1:
         return apart(op(x, folded(w), bias, **params), size)
     many = {**params, "groups": size * params["groups"]}
     return apart(op(groups(front(x, on_x, size), size), folded(w), bias, **many), size)
+
+
+@rounds_once
+def own_bias(op: Op, size: int, mapped: Flags, values: Values, params: Params) -> Any:
+    """A convolution without bias, and the bias of each sample."""
+    x, w, b = values
+    y = unfolded(op(folded(x), w, None, **params), size, x.shape[1]) if mapped[0] else op(x, w, None, **params)
+    return y + b.reshape((size, 1, -1, *(1,) * (len(w.shape) - 2)))
 
 
 def convolution_dx(op: Op, size: int, mapped: Flags, values: Values, params: Params) -> Any:
@@ -81,6 +110,7 @@ def convolution_dx(op: Op, size: int, mapped: Flags, values: Values, params: Par
     return apart(op(groups(front(dy, on_dy, size), size), folded(w), **many), size)
 
 
+@rounds_once
 def convolution_transpose(op: Op, size: int, mapped: Flags, values: Values, params: Params) -> Any:
     """The input's gradient, then the bias."""
     (x, w, b), (on_x, on_w, on_b) = values, mapped
@@ -104,6 +134,7 @@ def convolution_dw(op: Op, size: int, mapped: Flags, values: Values, params: Par
     return op(groups(front(x, on_x, size), size), groups(front(dy, on_dy, size), size), **many).reshape((size, *shape))
 
 
+@rounds_once
 def with_activation(op: Op, size: int, mapped: Flags, values: Values, params: Params) -> Any:
     """A layer with its activation: the two one after the other."""
     if op in (fused.convolution_act, fused.convolution_act_sums):

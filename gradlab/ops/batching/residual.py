@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gradlab.op import Op
-from gradlab.ops.batching.common import Flags, Params, Values, front, padded, sample_shape
+from gradlab.ops.batching.common import Flags, Params, Values, front, padded, rounds_once, sample_shape
 from gradlab.ops.batching.indexing import embedding
 from gradlab.ops.batching.layers import last_norm_backward
 from gradlab.ops.index import embedding as embedding_row
@@ -14,10 +14,14 @@ from gradlab.ops.norm import layer_norm_backward, rms_norm_backward
 
 def sum_norm(op: Op, size: int, mapped: Flags, values: Values, params: Params) -> Any:
     """A weight or bias of each sample is applied after a norm without."""
+    values = [front(values[0], mapped[0], size), front(values[1], mapped[1], size), *values[2:]]
+    return own_parameters(op, size, mapped, values, params) if any(mapped[2:]) else op(*values, **params)
+
+
+@rounds_once
+def own_parameters(op: Op, size: int, mapped: Flags, values: Values, params: Params) -> Any:
+    """The norm of a sum without weight and bias, and those of each sample."""
     x, residual, *rest = values
-    x, residual = front(x, mapped[0], size), front(residual, mapped[1], size)
-    if not any(mapped[2:]):
-        return op(x, residual, *rest, **params)
     wanted = len(x.shape) - 1
     y, *others = op(x, residual, *[None] * len(rest), **params)
     weight, bias = rest[0], rest[1] if len(rest) > 1 else None
@@ -28,6 +32,7 @@ def sum_norm(op: Op, size: int, mapped: Flags, values: Values, params: Params) -
     return (y, *others)
 
 
+@rounds_once
 def sum_norm_backward(op: Op, size: int, mapped: Flags, values: Values, params: Params) -> Any:
     """The norm's derivative, then the rest of the gradient."""
     dy, ds, *rest = values
