@@ -58,7 +58,7 @@ def is_followed(code: CodeType, user: bool, by_user: bool) -> bool:
 
 
 class Following:
-    """Told of frames by a profile function (`called`, `left`); tells `reads` of places, and `lookups` of what was found where."""
+    """Told of frames by a profile function (`called`, `turn_back`); tells `reads` of places, and `lookups` of what was found where."""
 
     def __init__(self, reads: Reads, function: Callable[..., Any]) -> None:
         self._function = function
@@ -71,7 +71,8 @@ class Following:
         self._done: set[Any] = set()
         self._kept: list[Any] = []
         self._turns: list[FrameType] = []  # frames at which following began or stopped
-        self._on = False
+        self.on = False  # whether the code that runs is followed
+        self.until: FrameType | None = None  # the frame with which that changes
         self._before: Any = None
 
     def start(self) -> None:
@@ -83,31 +84,31 @@ class Following:
         """Leave the interpreter as it was."""
         if self._readable:
             sys.settrace(self._before)
-        self._on = False
+        self.on, self.until = False, None
         self._turns.clear()
 
     # ------------------------------------------------------------ frames
 
     def called(self, frame: FrameType, user: bool) -> None:
-        """A Python function begins, or goes on."""
-        if not (self._readable and (user or self._on)):
+        """A Python function begins, or goes on, that is the user's or is called while following is on."""
+        if not self._readable:
             return
-        followed = is_followed(frame.f_code, user, self._on)
+        followed = is_followed(frame.f_code, user, self.on)
         if followed:
             frame.f_trace, frame.f_trace_opcodes, frame.f_trace_lines = self._watch, True, False
             self.entered(frame)
-        if followed is not self._on:
+        if followed is not self.on:
             self._turns.append(frame)
             self._turn(followed)
 
-    def left(self, frame: FrameType) -> None:
-        """A Python function ends, or yields."""
-        if self._turns and self._turns[-1] is frame:
-            self._turns.pop()
-            self._turn(not self._on)
+    def turn_back(self) -> None:
+        """The function of the frame `until` ends, or yields."""
+        self._turns.pop()
+        self._turn(not self.on)
 
     def _turn(self, on: bool) -> None:
-        self._on = on
+        self.on = on
+        self.until = self._turns[-1] if self._turns else None
         sys.settrace(_ignore if on else None)
 
     def entered(self, frame: FrameType) -> None:
@@ -175,7 +176,7 @@ class Following:
     # ------------------------------------------------------------ instructions
 
     def _watched(self, frame: FrameType, event: str, _: Any) -> Any:
-        if event == "opcode" and self._on:
+        if event == "opcode" and self.on:
             code = frame.f_code
             reading = self._instructions.get(code)
             if reading is None:

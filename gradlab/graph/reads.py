@@ -93,7 +93,8 @@ class Reads:
     def _hook(self, frame: FrameType, event: str, called: Any) -> None:
         if event != "call":
             if event == "return":
-                self.following.left(frame)
+                if frame is self.following.until:
+                    self.following.turn_back()
             elif event == "c_call" and called in CLOCKS and frame.f_code in self._users:
                 self.why = self.why or reads_clock(called)
             return
@@ -102,7 +103,8 @@ class Reads:
         if kind is None:
             kind = self._kinds[code] = kind_of(frame)
         if kind == IGNORED:
-            self.following.called(frame, False)
+            if self.following.on:
+                self.following.called(frame, False)
             return
         if kind >= STEPS:
             self.why = self.why or self._iterators.moved(frame)
@@ -115,7 +117,8 @@ class Reads:
                 if id(owner) not in self._selves:
                     self._meet(owner)
                 self.following.method(frame, owner)
-        self.following.called(frame, kind == USER)
+        if kind == USER or self.following.on:
+            self.following.called(frame, kind == USER)
         if kind != USER or (code in self._users and not code.co_argcount):
             return
         given, names = frame.f_locals, code.co_varnames

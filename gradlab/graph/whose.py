@@ -15,7 +15,8 @@ _SITE = tuple(_STDLIB + name for name in ("site-packages", "dist-packages"))
 _ENGINE = tuple(
     str(Path(PACKAGE, place)) + (os.sep if place.endswith("/") else "")
     for place in (
-        "autograd/", "backends/", "ops/", "tensor/", "dispatch.py", "op.py", "spec.py", "graph/ir.py", "graph/live.py", "graph/tracer.py",
+        "autograd/", "backends/", "ops/", "tensor/", "device.py", "dispatch.py", "op.py", "spec.py", "graph/ir.py", "graph/live.py",
+        "graph/strides.py", "graph/symbol.py", "graph/tracer.py",
     )
 )  # fmt: skip
 _DATA = str(Path(PACKAGE, "utils", "data"))
@@ -48,9 +49,9 @@ IGNORED, METHOD, USER, STEPS = 0, 1, 2, 4  # nothing; the library's method; the 
 def kind_of(frame: FrameType) -> int:
     """What a call of a frame's code may tell of what the user's code reads."""
     code, names = frame.f_code, frame.f_code.co_varnames
-    if code.co_filename.startswith(_ENGINE):
+    if code.co_filename.startswith(_ENGINE) or is_generated(frame):
         return IGNORED
-    ours = is_library(code) or is_generated(frame)
+    ours = is_library(code)
     steps = code.co_flags & STEPPED or code.co_name in ("__next__", "__iter__")
     stepped = STEPS if steps and (not ours or code.co_filename.startswith(_DATA)) else 0
     return ((METHOD if code.co_argcount and names[0] == "self" else IGNORED) if ours else USER) + stepped
