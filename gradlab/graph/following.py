@@ -37,7 +37,7 @@ _LIBRARY = str(Path(os.__file__).parent) + os.sep
 _HOLDERS = tuple(  # files of the standard library whose objects hold users' values
     _LIBRARY + name
     for name in (
-        "_collections_abc.py", "_weakrefset.py", "collections" + os.sep, "copy.py", "dataclasses.py", "enum.py", "functools.py", "types.py",
+        "_collections_abc.py", "_weakrefset.py", "collections" + os.sep, "contextlib.py", "copy.py", "dataclasses.py", "enum.py", "functools.py", "types.py",
         "weakref.py",
     )
 )  # fmt: skip
@@ -46,6 +46,7 @@ _ENTRIES = ("BINARY_SUBSCR", "CONTAINS_OP")
 _ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR", "DELETE_ATTR", "IMPORT_FROM", "LOAD_SUPER_ATTR")
 _READS = frozenset((
     *_ATTRIBUTES, *_ENTRIES, "LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF", "IMPORT_NAME", "CALL", "CALL_FUNCTION_EX",
+    "MATCH_CLASS",
 ))  # fmt: skip
 _ROOMS = tuple(str(Path(PACKAGE, room)) + os.sep for room in ("nn", "optim"))  # whose functions call public ones
 
@@ -206,6 +207,10 @@ class Following:
             operands = Operands(frame)
             owner, key = operands[0], operands[1]
             self.taken.entry(*((key, owner) if kind == "BINARY_SUBSCR" else (owner, key)))
+        elif kind == "MATCH_CLASS":
+            operands = Operands(frame)
+            for each in (*getattr(operands[1], "__match_args__", ())[: x.arg], *operands[0]):
+                self.taken.attribute(operands[2], each)
         elif kind == "IMPORT_NAME":
             if Operands(frame)[1] == 0 and name in sys.modules:
                 self.reads.note(sys.modules, (Item(name),), f"the module {name}", False)

@@ -75,7 +75,7 @@ def freeze(value: Any, depth: int = 8, without: Set[tuple[int, Any]] = frozenset
         return (type(value).__name__, len(value), *((freeze(k, depth - 1), freeze(v, depth - 1, without)) for k, v in entries))
     if isinstance(value, (set, frozenset)):
         return (type(value).__name__, len(value), frozenset(freeze(v, depth - 1) for v in value))
-    if isinstance(value, (bytearray, array)):
+    if isinstance(value, (bytearray, array, memoryview)):
         return (type(value).__name__, bytes(value))
     if isinstance(value, functools.partial):
         return ("partial", *(freeze(v, depth - 1, without) for v in (value.func, value.args, value.keywords)))

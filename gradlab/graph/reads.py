@@ -238,7 +238,7 @@ class Reads:
             of_module = isinstance(value, Module)
             if of_module and id(value) not in self._selves:
                 self._meet(value)
-            if isinstance(value, ModuleType) and getattr(value, "__file__", None) and is_library_file(value.__file__ or ""):
+            if isinstance(value, ModuleType) and is_library_file(value.__dict__.get("__file__") or ""):
                 if value is os and by in ("environ", "getenv"):
                     self._note(os, ("environ",), "os.environ", os.environ)
                 self._note_function(step(value, by))

@@ -144,7 +144,10 @@ def stage(
         _check_gradients(tracer, given, staged)
         results = results_of(found, staged, tracer.before(), tracer.graded())
         tracer.keep_gradients({id(r.place) for r in results.results if r.kind == GRADIENT}, staged)
-        backward = _differentiate(tracer, results.values, staged, results.written, first)
+        with reads:  # hooks and formulas of the user's
+            backward = _differentiate(tracer, results.values, staged, results.written, first)
+        if reads.why:
+            raise TraceError(reads.why)
         extra = [] if backward is None else [wrap(Symbol(v.id, v.spec, tracer)) for v in backward.results if v is not None]
         graph = tracer.finish([*results.values, *extra])
         if pure:

@@ -99,6 +99,8 @@ class Taken:
         kind, found = type(owner), self.lookups.of_class(owner, name)
         if kind is not type:
             self.lookups.of_class(kind, name)
+        elif name in ("__name__", "__qualname__", "__module__", "__doc__"):
+            self.reads.note(owner, (name,), f"{owner.__qualname__}'s {name}")
         if issubclass(owner, Function) and name == "apply":
             self.lookups.functions_of(owner)
         if found is not GONE and not hasattr(type(found), "__get__"):
