@@ -29,6 +29,7 @@ from gradlab.graph.lookups import IMMUTABLE, Lookups, lookup
 from gradlab.graph.operands import Operands, function_of, readable
 from gradlab.graph.places import CELL, Item, instructions_of
 from gradlab.graph.taken import CACHED, Taken
+from gradlab.nn.module import Module
 
 if TYPE_CHECKING:
     from gradlab.graph.reads import Reads
@@ -37,8 +38,8 @@ _LIBRARY = str(Path(os.__file__).parent) + os.sep
 _HOLDERS = tuple(  # files of the standard library whose objects hold users' values
     _LIBRARY + name
     for name in (
-        "_collections_abc.py", "_weakrefset.py", "collections" + os.sep, "contextlib.py", "copy.py", "dataclasses.py", "enum.py", "functools.py", "types.py",
-        "weakref.py",
+        "_collections_abc.py", "_weakrefset.py", "collections" + os.sep, "contextlib.py", "copy.py", "dataclasses.py", "enum.py",
+        "functools.py", "types.py", "weakref.py",
     )
 )  # fmt: skip
 _NUMPY = str(Path(np.__file__).parent) + os.sep
@@ -65,7 +66,7 @@ class Following:
         self._function = function
         self.reads, self.lookups = reads, Lookups()
         self.taken = Taken(reads, self.lookups)
-        self._readable = readable()
+        self.readable = readable()
         self._watch: Callable[..., Any] = self._watched  # one object, which frames are given
         self._instructions: dict[CodeType, dict[int, tuple[int, Any]]] = {}
         self._names: dict[tuple[type, CodeType], list[str]] = {}
@@ -83,16 +84,21 @@ class Following:
 
     def stop(self) -> None:
         """Leave the interpreter as it was."""
-        if self._readable:
+        if self.readable:
             sys.settrace(self._before)
         self.on, self.until = False, None
         self._turns.clear()
+
+    def tells(self, module: Module) -> bool:
+        """Whether all code that reads a module's attributes is followed: none of it is the library's, but for what every module has."""
+        kinds = type(module).__mro__
+        return self.readable and all(k in Module.__mro__ or not k.__module__.startswith("gradlab.") for k in kinds)
 
     # ------------------------------------------------------------ frames
 
     def called(self, frame: FrameType, user: bool) -> None:
         """A Python function begins, or goes on, that is the user's or is called while following is on."""
-        if not self._readable:
+        if not self.readable:
             return
         followed = is_followed(frame.f_code, user, self.on)
         if followed:

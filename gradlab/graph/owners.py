@@ -13,6 +13,7 @@ from gradlab.nn.module import Module
 from gradlab.optim.optimizer import Optimizer
 
 TABLES = ("_parameters", "_buffers", "_modules")
+ZERO_GRAD = Optimizer.zero_grad.__code__  # it looks at the parameters alone
 HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks")
 
 # What modules have besides, that no code of a user's reads.
@@ -64,12 +65,16 @@ def restore(module: Module, plain: Plain, tables: Tables, held: Set[tuple[int, A
             now.update(before)
 
 
-def guard_module(guards: Guards, module: Module, plain: dict[str, Any], tables: Tables, held: Set[tuple[int, Any]]) -> None:
-    """Conditions for a module as it was."""
+def guard_module(
+    guards: Guards, module: Module, plain: dict[str, Any], tables: Tables, held: Set[tuple[int, Any]], read: Set[Any] | None
+) -> None:
+    """Conditions for a module as it was. read: the attributes that code has read by name, if that is known of all of it."""
     name, own = type(module).__name__, guards.name(module.__dict__)
     title = f"{name} {module._name!r}" if module._name else name
     for key, value in plain.items():
-        guards.equal(f"{own}[{key!r}]", value, f"{title}: {key}", held)
+        hides = hasattr(Module, key)  # what the library calls
+        if read is None or key in read or "__dict__" in read or key == "training" or hides:
+            guards.equal(f"{own}[{key!r}]", value, f"{title}: {key}", held)
     guards.equal(f"{own}['_hooked']", module.__dict__["_hooked"], f"{title}: hooks")
     for table, entries in tables.items():
         if table in HOOKS and not module.__dict__["_hooked"]:

@@ -19,7 +19,7 @@ from gradlab.graph.freeze import Same, freeze, is_plain
 from gradlab.graph.guards import Guards
 from gradlab.graph.holding import Held, can_be_bound, looks_at, of_module, place_at
 from gradlab.graph.moments import CLOCKS, Iterators, Young, reads_clock
-from gradlab.graph.owners import HOOKS, TABLES, attributes_of, changes_of, guard_module, guard_optimizer, restore, restore_state
+from gradlab.graph.owners import HOOKS, TABLES, ZERO_GRAD, attributes_of, changes_of, guard_module, guard_optimizer, restore, restore_state
 from gradlab.graph.places import (
     CELL,
     GONE,
@@ -46,7 +46,6 @@ from gradlab.optim.optimizer import Optimizer
 
 _BY_NAME = frozenset(("getattr", "hasattr", "setattr", "delattr", "vars", "dir"))  # built-in functions that take attributes by name
 _MANY_FUNCTIONS = 1000  # entries of a container that are looked at for functions
-_ZERO_GRAD = Optimizer.zero_grad.__code__  # it looks at the parameters alone
 
 
 class Reads:
@@ -63,6 +62,7 @@ class Reads:
         self.chains: dict[tuple[Any, ...], tuple[Any, str, Any, Any]] = {}  # (root, path, whole) -> root, path text, value, picture
         self.why = ""  # what was met that cannot be in a program
         self._iterators = Iterators()
+        self._names: dict[int, set[Any]] = {}  # of a module, by its id, what followed code takes by name
         self._contents: dict[int, tuple[Any, Any]] = {}  # containers that were read, and shallow copies
         self._users: set[CodeType] = set()  # code of the user's functions
         self._kinds: dict[CodeType, int] = {}  # what a call of some code may tell
@@ -111,7 +111,7 @@ class Reads:
             kind -= STEPS
         if kind == METHOD:
             owner: Any = frame.f_locals.get("self")
-            if code is _ZERO_GRAD:
+            if code is ZERO_GRAD:
                 self.cleared.setdefault(id(owner), (owner, [{"params": list(group["params"])} for group in owner.param_groups]))
             elif owner is not None:
                 if id(owner) not in self._selves:
@@ -183,7 +183,7 @@ class Reads:
         """Picture what the names in a user's function stand for at its start."""
         instructions = instructions_of(code)
         closures = self._closures(code) if code.co_freevars and first else []
-        by_name = not _BY_NAME.isdisjoint(code.co_names)
+        by_name = not self.following.readable and not _BY_NAME.isdisjoint(code.co_names)
         for at, x in enumerate(instructions):
             kind, name = x.opname, x.argval
             if "FAST" in kind and type(name) is tuple:  # two in one, since Python 3.13
@@ -230,14 +230,11 @@ class Reads:
         for number, (by, stored) in enumerate(taken):
             if isinstance(value, Differentiable):
                 break
-            if isinstance(value, Optimizer):
-                if by in ("param_groups", "state"):
-                    self.looked.add(id(value))
-                    self._picture_optimizer(value)
-                break
             of_module = isinstance(value, Module)
-            if of_module and id(value) not in self._selves:
-                self._meet(value)
+            if of_module or isinstance(value, Optimizer):
+                self.meet(value, by)
+                if not of_module:
+                    break
             if isinstance(value, ModuleType) and is_library_file(value.__dict__.get("__file__") or ""):
                 if value is os and by in ("environ", "getenv"):
                     self._note(os, ("environ",), "os.environ", os.environ)
@@ -261,8 +258,7 @@ class Reads:
                 break
 
     def _place(self, owner: Any, by: Any, value: Any, whole: bool) -> None:
-        key = id(owner), by
-        self._placed[key] = self._placed.get(key, False) or whole or not isinstance(value, (*MUTABLE, tuple))
+        self._placed[id(owner), by] = self._placed.get((id(owner), by)) or whole or not isinstance(value, (*MUTABLE, tuple))
 
     def follow(self, owner: Any, by: Any, label: str, code: CodeType | None, at: int) -> None:
         """What an instruction takes of an object, and the next ones of that; without code, all that lies there."""
@@ -283,6 +279,7 @@ class Reads:
         if isinstance(owner, Module):
             if id(owner) not in self._selves:
                 self._meet(owner)
+            self._names.setdefault(id(owner), set()).add(name)
         elif name in ("param_groups", "state"):
             self.looked.add(id(owner))
             self._picture_optimizer(owner)
@@ -379,7 +376,7 @@ class Reads:
     def guard(self, guards: Guards, live: dict[int, set[str]]) -> None:
         """Add a condition for everything that was read. live: of param groups (by id), the entries that are read at each replay."""
         for module, _, tables in self.modules.values():
-            for key in {*tables["_parameters"], *tables["_buffers"], *tables["_modules"]} - module.__dict__.keys():
+            for key in {key for table in TABLES for key in tables[table]} - module.__dict__.keys():
                 self.following.lookups.lacks(module, module.__dict__, key)
         guards.table(everywhere, "hooks of all modules")
         self.following.lookups.guard(guards, self.young, lambda owner: isinstance(owner, Module))
@@ -393,7 +390,8 @@ class Reads:
             else:
                 guards.equal(place, value, label, self._held) if whole else guards.same(place, value, label)
         for module, plain, tables in self.modules.values():
-            guard_module(guards, module, {k: v for k, (v, _) in plain.items()}, tables, self._held)
+            read = self._names.get(id(module), set()) if self.following.tells(module) else None
+            guard_module(guards, module, {k: v for k, (v, _) in plain.items()}, tables, self._held, read)
         for optimizer, state, groups in self.optimizers.values():
             guard_optimizer(guards, optimizer, state, groups, {} if id(optimizer) in self.looked else live)
         for optimizer, groups in self.cleared.values():

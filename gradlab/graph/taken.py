@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import functools
+import gc
 import operator
 import os
 import weakref
@@ -152,10 +153,13 @@ class Taken:
                 break
 
     def entry(self, owner: Any, key: Any) -> None:
-        """An entry of a dict that is looked up. Where all of the dict is noted, that tells it."""
+        """An entry of a dict that is looked up. Where all of the dict is noted, that tells it.
+
+        A dict of plain values that is not known otherwise may have been made in the trace, which does not show.
+        """
         if owner is os.environ:
             self.reads.note(os, ("environ",), "os.environ", True)
-        elif type(owner) is dict and type(key) is str and not self.reads.holds(owner):
+        elif type(owner) is dict and type(key) is str and gc.is_tracked(owner) and not self.reads.holds(owner):
             if key in owner:
                 self.reads.follow(owner, Item(key), repr(key), None, 0)
             else:

@@ -10,9 +10,9 @@ import gradlab as gl
 from gradlab import nn
 from gradlab.graph.execute import NumpyExecutable
 
-from kinds.stale import MODELS, READS, STEPS, bound, classes, code, modules, more, objects, steps
+from kinds.stale import MODELS, READS, STEPS, bound, classes, code, modules, objects, protocols, steps, wrappers
 
-SHELVES = bound, classes, code, modules, more, objects, steps  # which fill the tables
+SHELVES = bound, classes, code, modules, objects, protocols, steps, wrappers  # which fill the tables
 
 
 @pytest.fixture(autouse=True)
