@@ -99,6 +99,7 @@ def guard_optimizer(
     for i, before in enumerate(groups):
         guards.same(f"{own}.param_groups[{i}]", optimizer.param_groups[i], f"{name}: group {i}")
         group = guards.name(optimizer.param_groups[i])
+        read = live.get(id(optimizer.param_groups[i]))
         for key, value in before.items():
             if key == "params":
                 ids = guards.name([*map(id, value)])
@@ -108,7 +109,7 @@ def guard_optimizer(
                 guards.test(test, f"{name}: the parameters of group {i}")
                 each = (Found(f"{place}[{k}]", p) for k, p in enumerate(value))
                 guards.mostly(test, Found(place, value, len(value)), *each)
-            elif key in live.get(id(optimizer.param_groups[i]), ()):
+            elif read is not None and (key in read or key in optimizer.unread):
                 if key in optimizer.decisive:
                     guards.test(f"({group}[{key!r}] != 0) is {value != 0}", f"{name}: whether {key} is 0", f"{group}[{key!r}]", value)
             else:

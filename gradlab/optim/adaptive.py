@@ -91,6 +91,7 @@ class Adagrad(RowOptimizer):
         )  # fmt: skip
 
     live = ("lr", "lr_decay", "weight_decay", "eps")
+    unread = (*RowOptimizer.unread, "initial_accumulator_value")
 
     def fresh(self, group: Group, p: Tensor, name: str) -> Tensor | None:
         return p.new_full(p.shape, group["initial_accumulator_value"]) if name == "sum" else super().fresh(group, p, name)
@@ -162,6 +163,7 @@ class Rprop(RowOptimizer):
         )  # fmt: skip
 
     live = (("etas", 0), ("etas", 1), ("step_sizes", 0), ("step_sizes", 1))
+    unread = (*RowOptimizer.unread, "lr")
 
     def fresh(self, group: Group, p: Tensor, name: str) -> Tensor | None:
         return p.new_full(p.shape, float(group["lr"])) if name == "step_size" else super().fresh(group, p, name)

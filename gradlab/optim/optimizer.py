@@ -64,6 +64,7 @@ class Optimizer(Minimizing):
     """
 
     decisive: tuple[str, ...] = ()  # hyper-parameters that say, by being 0 or not, what a step does
+    unread: tuple[str, ...] = ("foreach", "fused", "capturable")  # options that no step reads, but for a parameter's first
     _steps = 0
     _stepped = False  # read by learning rate schedulers
     _watch: Any = None  # what advice.look knows of earlier steps

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from gradlab.autograd import position
+from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current
 from gradlab.graph.ir import Call, Value
 from gradlab.graph.symbol import Symbol, TraceError
@@ -92,6 +93,27 @@ class Draw:
     words: Any = 0
 
 
+class Option(NamedTuple):
+    """An option of an optimizer that says what its step does: the step was written down with what it was then."""
+
+    optimizer: str
+    group: dict[str, Any]
+    key: str
+    value: Any
+    sign: bool  # whether it only matters that it is 0, or not; the number itself is read at each run
+
+    def check(self) -> None:
+        """RuntimeError if it is another one now."""
+        now, was = self.group.get(self.key), self.value
+        numbers = not (isinstance(now, Differentiable) or isinstance(was, Differentiable))
+        if now is was or (numbers and ((now != 0) == (was != 0) if self.sign else now == was)):
+            return
+        raise RuntimeError(
+            f"run: {self.key} of {self.optimizer} was {was!r} when the training step was defined and is {now!r} now, which would be "
+            f"another step; define a graph with it"
+        )
+
+
 @dataclass(eq=False)
 class Operation:
     """Something to run that has no value: its fetch is None. `session.run(operation)` makes its updates, or initialises its states."""
@@ -101,6 +123,7 @@ class Operation:
     place: Any
     updates: list[Update] = field(default_factory=list)
     initializes: list[State] | None = None  # None: no initialiser; an empty list: all variables there are
+    options: list[Option] = field(default_factory=list)
 
     def __repr__(self) -> str:
         return f"<operation {self.name}>"

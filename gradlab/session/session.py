@@ -34,7 +34,7 @@ class Session:
         self.graph = get_default_graph() if graph is None else graph
         self._asked = None if device is None else Device(device)
         self._values: dict[State, Any] = {}
-        self._executions: dict[Any, tuple[Execution, Any]] = {}
+        self._executions: dict[Any, tuple[Execution, Any, list[Any]]] = {}
         self._tokens: list[Any] = []
         self._closed = False
 
@@ -88,9 +88,11 @@ class Session:
             if wanted.initialize:
                 self._initialize(wanted.initialize, feeds)
             execution = Execution(self.graph, self._values, Wanted(wanted.outputs, wanted.updates, [], set(feeds)), feeds, self.device)
-            known = (execution, leaves)
+            known = (execution, leaves, [o for x in leaves for o in getattr(self._named(x), "options", ())])
             if not wanted.initialize:
                 self._executions[key] = known
+        for option in known[2]:
+            option.check()
         results = iter(known[0].run(feeds))
         return _put_together(structure, [None if isinstance(self._named(x), Operation) else next(results) for x in leaves])
 

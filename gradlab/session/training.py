@@ -12,7 +12,7 @@ from gradlab.autograd.mode import current, enter, leave, no_grad
 from gradlab.autograd.record import wrap
 from gradlab.graph.ir import Graph as Program, Value, leading_to
 from gradlab.graph.symbol import Symbol
-from gradlab.session.nodes import Operation, State, Update, here
+from gradlab.session.nodes import Operation, Option, State, Update, here
 from gradlab.tensor import Tensor
 
 if TYPE_CHECKING:
@@ -29,6 +29,7 @@ class Training:
     names: dict[int, str]
     consumed: set[int]  # values that some call reads
     placeholders: dict[int, Any]
+    hyper: dict[Any, tuple[dict[str, Any], tuple[Any, ...], Any]]
 
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
@@ -82,7 +83,16 @@ class Training:
             optimizer.state = own
             for p, g in before:
                 p._grad = g
-        return Operation(self.owner, self.owner.unique(name), here(), made)
+        return Operation(self.owner, self.owner.unique(name), here(), made, options=self._options(optimizer))
+
+    def _options(self, optimizer: Any) -> list[Option]:
+        """The options of an optimizer that are not read anew at each run."""
+        found: list[Option] = []
+        for group in optimizer.param_groups:
+            read = {n if type(n) is str else n[0] for g, names, _ in self.hyper.values() if g is group for n in names}
+            keys = [k for k in optimizer.defaults if k not in optimizer.unread and (k not in read or k in optimizer.decisive)]
+            found += [Option(type(optimizer).__name__, group, k, group[k], k in read) for k in keys if k in group]
+        return found
 
     def _make_slots(self, optimizer: Any, params: list[Any], own: Any, known: dict[Any, dict[str, Any]]) -> list[tuple[Any, Any]]:
         """Make the optimizer's buffers variables, by a step whose updates nobody runs.

@@ -71,7 +71,7 @@ class Variable(Tensor):
                 given = given.to(dtype)  # type: ignore[attr-defined]
             tracer.note((given,))
             symbol = tracer.run(clone, [tracer.lift(given._array)], {})
-        super().__init__(wrap(symbol))
+        self._array, self._meta = symbol, None
         floating = symbol.dtype in FLOATING
         if trainable and not floating:
             raise RuntimeError(f"Variable: only floating point variables can be trained, not {self.dtype}")

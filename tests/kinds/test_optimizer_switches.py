@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import functools
 import inspect
 
 import numpy as np
@@ -233,3 +234,31 @@ def test_a_state_dict_of_pytorch(name):
         step(), continued()
         got.append(seen(params)), want.append(seen(theirs))
     assert_equal(name, got, want, 1e-6)
+
+
+@pytest.mark.parametrize(("name", "option"), [pair for pair in EACH if pair[0] in TRACED])
+def test_a_session_reads_the_switch_or_refuses(name, option):
+    """A step of a graph was written down with its options: numbers are read at each run, another kind of step raises."""
+    off, on = OPTIONS[name][option]
+    found = []
+    for session in (True, False):
+        params, opt = start(name, option, off)
+        step = stepping(name, params, opt)
+        if session:
+            graph = gl.Graph()
+            with graph.as_default():
+                train, made = opt.minimize(loss_of(params)), gl.global_variables_initializer()
+            run = gl.Session(graph).run
+            run(made)
+            step = functools.partial(run, train)
+        step(), step()
+        opt.param_groups[-1][option] = on
+        try:
+            step(), step()
+        except RuntimeError as error:
+            assert session and f"{option} of {name} was {off!r}" in str(error)
+            opt.param_groups[-1][option] = off
+            step()  # as it was
+            return
+        found.append([seen(params)])
+    assert_equal(name, *found, 1e-9)
