@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from emulated import FAULTS, compiled, fault, guarded, planted
 
-from gradlab.backends.cuda.emulator import ORDERS, CompileError, Parameter, compile_kernels, toolchain
+from gradlab.backends.cuda.emulator import ORDERS, CompileError, Parameter, bounds, compile_kernels, toolchain
 
 ONE = (1, 1, 1)
 INT = np.int32
@@ -30,6 +30,29 @@ def test_a_write_beside_an_array(name, side):
     assert f"parameter 0: a write {side} an array of 160 bytes" in str(found)
     assert found.kernel == name
     kernel.run((2,), (32,), guarded((64,), "float32")[8:], INT(40))  # inside the memory that a view belongs to: nothing to see
+
+
+@pytest.mark.parametrize("size", [1, 7, 40, 1000])
+@pytest.mark.parametrize("name", ["read_after_global", "read_before_global", "read_far_away"])
+def test_a_read_beside_an_array(name, size):
+    (kernel,) = planted("bounds.cu", name)
+    if not bounds.flags(""):
+        pytest.skip("accesses are not checked on this machine")
+    x, y = guarded((size,), "int8" if name == "read_far_away" else "float32", 0), guarded((size,), "float32")
+    found = fault(kernel, (1,), (64,), x, y, INT(size)) if size < 64 else fault(kernel, (16,), (64,), x, y, INT(size))
+    side = "after" if name == "read_after_global" else "before"
+    assert f"{name}: parameter 0: a read {side} an array of {x.nbytes} bytes" in str(found)
+    if found.file:  # where addr2line is installed
+        assert (found.file, found.line) == ("bounds.cu", line_of("bounds.cu", f"{name}'s"))
+
+
+def test_a_read_beside_shared_memory():
+    static, dynamic = planted("bounds.cu", "read_after_static", "read_after_dynamic")
+    if not bounds.flags(""):
+        pytest.skip("accesses are not checked on this machine")
+    y = np.zeros(32, np.float32)
+    assert "a read beside the shared variable `tile` (120 bytes)" in str(fault(static, (1,), (32,), y))
+    assert "a read beside dynamic shared memory (120 bytes)" in str(fault(dynamic, (1,), (32,), y, shared=120))
 
 
 def test_a_write_beside_shared_memory():

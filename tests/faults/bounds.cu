@@ -11,8 +11,18 @@ extern "C" __global__ void write_before_global(float* y, int n) {
 }
 
 extern "C" __global__ void read_after_global(const float* x, float* y, int n) {
-    const int i = threadIdx.x;
-    if (i < n) y[i] = x[i + 1];  // planted: x[i]
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = x[i + 1];  // planted, read_after_global's: x[i]
+}
+
+extern "C" __global__ void read_before_global(const float* x, float* y, int n) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = x[i - 1];  // planted, read_before_global's: x[i]
+}
+
+extern "C" __global__ void read_far_away(const signed char* x, float* y, int n) {
+    const int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = x[-n];  // planted, read_far_away's: x[i]
 }
 
 extern "C" __global__ void write_after_static(float* y) {
@@ -34,6 +44,13 @@ extern "C" __global__ void write_after_dynamic(float* y) {
     work[threadIdx.x] = 1.0f;  // planted by a launch with room for fewer
     __syncthreads();
     y[threadIdx.x] = work[0];
+}
+
+extern "C" __global__ void read_after_dynamic(float* y) {
+    extern __shared__ float work[];
+    if (threadIdx.x < 30) work[threadIdx.x] = 1.0f;
+    __syncthreads();
+    y[threadIdx.x] = work[threadIdx.x];  // planted
 }
 
 extern "C" __global__ void misaligned_load(const float* x, float* y) {

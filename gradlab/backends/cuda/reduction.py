@@ -53,7 +53,11 @@ def reduction_source(op: Op, x: np.dtype[Any], y: np.dtype[Any]) -> tuple[str, d
     __device__ __forceinline__ A load(int64 i) const {{ {values} return static_cast<A>({description.load}); }}
     template <class T> static __device__ __forceinline__ T combine(T a, T b) {{ return static_cast<T>({description.combine}); }}
     static __device__ __forceinline__ A identity() {{ return {description.identity}; }}
-    __device__ __forceinline__ Out finish(Total a, int64 n) const {{ typedef Total T; (void)n; return store<Out>({description.finish}); }}
+    __device__ __forceinline__ Out finish(Total a, int64 n) const {{
+        typedef Total T;
+        (void)n;
+        return store<Out>({description.finish});
+    }}
 }};"""
     io = ", ".join([*members, f"{total}* partial, {STORAGE[y.name]}* y"])
     make = f"{base}_r{{{', '.join([*(f'{name}_' for name in op.inputs), *flags])}}}"
@@ -122,7 +126,8 @@ def plan(work: Work, op: Op, arrays: list[Any], specs: list[Any], out: Spec, par
         parts = _parts(blocks, count, 64)
         rows, form, sizes, stride, step = parts, "column", (columns, inner, count, parts), 1, columns
 
-    make, make_partial, pointer = driver.maker(out.shape, out.dtype), driver.maker((columns * parts,), total_type(op.cuda, out.dtype)), work.pointer
+    make, pointer = driver.maker(out.shape, out.dtype), work.pointer
+    make_partial = driver.maker((columns * parts,), total_type(op.cuda, out.dtype))
     head: list[str | int] = [*"P" * len(specs), *"q" * len(flags), "P", "P"]
 
     def first_use() -> None:

@@ -69,6 +69,8 @@ def gathered(units: Sequence[Unit], places: dict[int, Place], ends: set[int]) ->
 
 def _cost(units: Sequence[Unit], places: dict[int, Place]) -> float | None:
     unit = units[0]
+    if any(_reach(places[n]) > 2**31 - 1 for u in units for n in u.reads()):
+        return None  # stages number elements in 32 bits
     if unit.loop:
         loop = Loop(unit.calls, [])
         return stages.loop_cost(loop) if count(loop.shape) else None
@@ -76,6 +78,11 @@ def _cost(units: Sequence[Unit], places: dict[int, Place]) -> float | None:
         return stages_updates.update_cost([u.calls[0] for u in units], places)
     known = _STAGES.get(unit.calls[0].op.name)
     return None if known is None else known.cost(unit.calls[0], places)
+
+
+def _reach(place: Place) -> int:
+    """How far the last element is from the first."""
+    return sum((n - 1) * abs(s) for n, s in zip(place.shape, place.strides))
 
 
 def _joined(run: list[list[Unit]], units: Sequence[Unit], places: dict[int, Place], ends: set[int]) -> list[Unit]:

@@ -11,12 +11,12 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from gradlab.backends.cuda.emulator import toolchain
+from gradlab.backends.cuda.emulator import bounds, toolchain
 from gradlab.backends.cuda.emulator.source import rewrite_shared, with_exports
 from gradlab.backends.cuda.emulator.toolchain import CompileError
 
 NATIVE = Path(__file__).resolve().parent / "native"
-UNITS = ("runtime.cpp", "collectives.cpp", "signals.cpp")
+UNITS = ("runtime.cpp", "collectives.cpp", "signals.cpp", "bounds.cpp")
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">]', re.MULTILINE)
 
@@ -106,7 +106,8 @@ class _Attempt:
     def __init__(self, text: str, label: str, include: Sequence[Path], sanitize: str, headers: Path | None, common: str) -> None:
         self._text, self._label, self._sanitize = text, label, sanitize
         folders = [NATIVE / "headers", *(folder.resolve() for folder in include), *([headers] if headers else [])]
-        self._flags = [*toolchain.flags(sanitize), "-fvisibility=hidden", *_definitions(sanitize, toolkit=headers is not None)]
+        definitions = _definitions(sanitize, toolkit=headers is not None)
+        self._flags = [*toolchain.flags(sanitize), *bounds.flags(sanitize), "-fvisibility=hidden", *definitions]
         self._searched = [argument for folder in folders for argument in ("-I", str(folder))]
         self.target = toolchain.cache_directory() / f"program-{toolchain.digest(common, *self._flags, *self._searched)}.so"
 

@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gradlab.backends.cuda.emulator.guarded import damage_around
+from gradlab.backends.cuda.emulator import bounds
+from gradlab.backends.cuda.emulator.guarded import damage_around, nearest
 from gradlab.backends.cuda.emulator.toolchain import source_line
 
 ORDERS = ("forward", "reverse", "random", "warps")
@@ -86,6 +87,7 @@ class _Fault(ctypes.Structure):
         ("thread", ctypes.c_uint * 3),
         ("block", ctypes.c_uint * 3),
         ("offset", ctypes.c_longlong),
+        ("address", ctypes.c_ulonglong),
     ]
 
 
@@ -99,6 +101,8 @@ class Runtime:
             ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint * 3, ctypes.c_uint * 3, ctypes.c_size_t,
             ctypes.c_int, ctypes.c_uint, ctypes.c_int, ctypes.POINTER(_Fault),
         ]  # fmt: skip
+        if bounds.mapped():
+            ctypes.c_ulonglong.in_dll(self._library, "gradlab_emulator_shadow").value = bounds.SHADOW
         self.misplaced = self._library.gradlab_emulator_misplaced
         self.misplaced.restype = ctypes.c_char_p
 
@@ -161,7 +165,7 @@ class EmulatedFunction:
             self._entry, parameters, threes(*grid), threes(*block), shared, ORDERS.index(order), seed & 0xFFFFFFFF, self._flush, fault
         )
         if failed:
-            raise self._explained(fault)
+            raise self._explained(fault, parameters)
         for position in self._pointers:
             damage = damage_around(_address_at(parameters, position))
             if damage:
@@ -206,13 +210,29 @@ class EmulatedFunction:
                 "set max_dynamic_shared_size_bytes first",
             )
 
-    def _explained(self, fault: _Fault) -> KernelFault:
+    def _beside(self, address: int, access: str, parameters: int) -> str:
+        """In words, an access ("a read") to forbidden memory: which parameter's array it is beside."""
+        found = nearest(address)
+        if found is None:
+            return f"{access} beside an array that is gone"
+        start, size = found
+        side, distance = ("before", start - address) if address < start else ("after", address - start - size)
+        words = f"{access} {side} an array of {size} bytes" + (f", {distance} bytes away" if distance > 256 else "")
+        for position, parameter in enumerate(self.signature):
+            if parameter.pointer and start <= _address_at(parameters, position) <= start + size:
+                return f"parameter {position}: {words}"
+        return words
+
+    def _explained(self, fault: _Fault, parameters: int) -> KernelFault:
         file, line = fault.file.decode(errors="replace"), int(fault.line)
+        reason = fault.message.decode(errors="replace")
+        if fault.address:
+            reason = self._beside(fault.address, reason, parameters)
         if fault.offset:
             file, line = source_line(Path(self._library._name), fault.offset)
         return KernelFault(
             self.name,
-            fault.message.decode(errors="replace"),
+            reason,
             thread=_indices(fault.thread) if fault.in_thread == 2 else None,
             block=_indices(fault.block) if fault.in_thread else None,
             file=file or None,

@@ -1,7 +1,8 @@
 """Memory of the emulated GPU: allocations with known bytes around them, so that a kernel's write beside one is seen.
 
-`EmulatedFunction.launch` looks after every launch at the allocations that its pointers led to. Under the address sanitizer the bytes
-around an allocation may not be touched at all, so that reads beside it are seen too, with the line.
+`EmulatedFunction.launch` looks after every launch at the allocations that its pointers led to. Where the compiler checks accesses
+(`bounds.py`) and under the address sanitizer nothing around an allocation may be touched at all, so that reads beside it are seen too, with
+the line.
 """
 
 from __future__ import annotations
@@ -13,8 +14,11 @@ from typing import Any
 
 import numpy as np
 
+from gradlab.backends.cuda.emulator import bounds
+
 ZONE = 256  # bytes on each side, and the alignment: that of the driver's own allocations, so that vector accesses are aligned here too
 _UNTOUCHED = b"\xa5" * ZONE
+MOST_ZONE = 16 << 20  # forbidden bytes on each side, as many as the allocation has: what is far beside it is seen too
 POISON = 0xFF  # fresh memory reads as NaN in every floating point format, as -1 in integers
 
 
@@ -24,16 +28,21 @@ class GuardedMemory:
     Keep the object for as long as the memory is used: arrays from `array` do.
     """
 
-    __slots__ = ("__weakref__", "_raw", "address", "size")
+    __slots__ = ("__weakref__", "_raw", "_zone", "address", "size")
 
     def __init__(self, size: int) -> None:
         self.size, self.address = size, 0
-        self._raw = np.full(size + 3 * ZONE, _UNTOUCHED[0], np.uint8)
+        self._zone = ZONE if not bounds.mapped() else min(max(-(-size // ZONE) * ZONE, ZONE), MOST_ZONE)
+        self._raw = np.empty(size + 2 * self._zone + ZONE, np.uint8)
         start = int(self._raw.__array_interface__["data"][0])
-        self.address = (start + ZONE - 1) // ZONE * ZONE + ZONE
-        self._raw[self.address - start : self.address - start + size] = POISON
+        self.address = (start + ZONE - 1) // ZONE * ZONE + self._zone
+        first = self.address - start
+        self._raw[first - ZONE : first] = self._raw[first + size : first + size + ZONE] = _UNTOUCHED[0]
+        self._raw[first : first + size] = POISON
         _live.add(self)
-        if _poison:
+        if bounds.mapped():
+            bounds.enclose(self.address, size, self._zone)
+        elif _poison:
             _poison(self.address - ZONE, ZONE)
             _poison(self.address + size, ZONE)
 
@@ -44,7 +53,9 @@ class GuardedMemory:
 
     def __del__(self) -> None:
         _live.discard(self.address)
-        if _unpoison and self.address:
+        if self.address and bounds.mapped():
+            bounds.release(self.address, self.size, self._zone)
+        elif self.address and _unpoison:
             _unpoison(self.address - ZONE, self.size + 2 * ZONE)
 
 
@@ -74,6 +85,14 @@ class _Live:
         with self._lock:
             if self._sizes.pop(address, None) is not None:
                 del self._starts[bisect.bisect_left(self._starts, address)]
+
+    def beside(self, address: int) -> tuple[int, int] | None:
+        """Start and size of the allocation that is nearest to an address outside of all."""
+        with self._lock:
+            position = bisect.bisect_right(self._starts, address)
+            starts = self._starts[max(position - 1, 0) : position + 1]
+            found = [(start, self._sizes[start]) for start in starts]
+        return min(found, key=lambda one: one[0] - address if address < one[0] else address - one[0] - one[1], default=None)
 
     def around(self, address: int) -> tuple[int, int] | None:
         """Start and size of the allocation that holds an address, or ends there."""
@@ -117,3 +136,8 @@ def damage_around(address: int) -> str | None:
 def allocation(address: int) -> tuple[int, int] | None:
     """Start and size of the allocation that holds an address; None where the memory is not guarded."""
     return _live.around(address)
+
+
+def nearest(address: int) -> tuple[int, int] | None:
+    """Start and size of the guarded allocation that is nearest to an address beside it."""
+    return _live.beside(address)

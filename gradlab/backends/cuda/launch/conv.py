@@ -50,7 +50,7 @@ def takes(at: int) -> Any:
         first, second, third = specs[0], specs[1], outs[0]
         assert first is not None and second is not None
         x, w, y = {FORWARD: (first, second, third), INPUT: (third, second, first), WEIGHT: (first, third, second)}[at]
-        reach = (d * k for d, k in zip(params["dilation"], w.shape[2:], strict=True))
+        reach = (2 * p + s + d * k for p, s, d, k in zip(params["padding"], params["stride"], params["dilation"], w.shape[2:], strict=True))
         sizes = (x.shape[0] * count(x.shape[2:]), y.shape[0] * count(y.shape[2:]), count(w.shape), *reach)
         return third.dtype in FLOATING and len(x.shape) <= 5 and max(sizes) <= LARGEST // 4 and params["groups"] <= 65535
 

@@ -86,9 +86,9 @@ def resample_backward(work: Work, inputs: list[Any], outputs: list[Any], params:
 
 
 def takes(specs: Sequence[Spec | None], outs: Sequence[Spec], params: dict[str, Any]) -> bool:
-    """Tables whose taps are counted in 32 bits; borders and nearest of any dtype but bool."""
+    """Tables whose taps are counted in 32 bits, also twice as many; borders and nearest of any dtype but bool."""
     found = plan(params["table"])
-    return max(found.inputs, found.outputs) <= LARGEST and (outs[0].dtype in FLOATING or outs[0].dtype.kind in "iu")
+    return max(found.inputs, found.outputs) <= LARGEST // 2 and (outs[0].dtype in FLOATING or outs[0].dtype.kind in "iu")
 
 
 RULES = {("resample.cu", "resample"): Rule(resample, takes), ("resample.cu", "resample_backward"): Rule(resample_backward, takes)}

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import struct
 from collections.abc import Sequence
+from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -14,6 +15,7 @@ from gradlab.backends.cuda.work import Work
 from gradlab.spec import Spec, count
 
 Sizes = tuple[int, ...]
+LARGEST = 2**31 - 256  # elements of a launch, so that the last block's threads too are numbered by an int
 
 
 def geometry(size: Sizes, out: Sizes, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes) -> bytes:
@@ -29,8 +31,18 @@ def planes(y: Any, x: Any) -> tuple[int, int, int]:
 
 
 def few(specs: Sequence[Spec | None], outs: Sequence[Spec], params: dict[str, Any]) -> bool:
-    """At most three spatial dimensions."""
-    return len(outs[0].shape) <= 5 and all(s is None or len(s.shape) <= 5 for s in specs)
+    """At most three spatial dimensions, and planes, windows and their places that an int can number."""
+    shapes = [s.shape for s in (*specs, *outs) if s is not None]
+    windows = zip_longest(*(params.get(p, ()) for p in ("kernel", "stride", "padding", "dilation")), fillvalue=1)
+    reach = max((stride + 2 * padding + dilation * kernel for kernel, stride, padding, dilation in windows), default=0)
+    longest = max((*params.get("size", ()), *(n for s in shapes for n in s[2:])), default=0)
+    planes = (count(s) // max(count(s[:2]), 1) for s in shapes)
+    return max(map(len, shapes)) <= 5 and max(longest + reach, *planes) <= LARGEST
+
+
+def few_columns(specs: Sequence[Spec | None], outs: Sequence[Spec], params: dict[str, Any]) -> bool:
+    """The same, of windows that are written as columns."""
+    return few(specs, outs, params) and count(params["kernel"]) * count(params["outputs"]) <= LARGEST
 
 
 def each(work: Work, function: Any, arrays: Sequence[Any], lead: int, per: int, most: int, *values: Any) -> None:
@@ -38,7 +50,7 @@ def each(work: Work, function: Any, arrays: Sequence[Any], lead: int, per: int, 
     time, counting `most` in a plane. The kernel's arguments: the arrays, the values, the number of elements as an int."""
     if not lead or not per:
         return
-    step = max(1, (2**31 - 1) // max(per, most, 1))
+    step = max(1, LARGEST // max(per, most, 1))
     for start in range(0, lead, step):
         number = min(step, lead - start)
         parts = arrays if step >= lead else [_planes(a, lead, start, number) for a in arrays]
@@ -121,6 +133,6 @@ RULES = {
     ("pool.cu", "avg_pool"): Rule(avg_pool, few),
     ("pool.cu", "avg_pool_backward"): Rule(avg_pool_backward, few),
     ("pool.cu", "max_pool_gather"): Rule(plane_gather),
-    ("vision.cu", "im2col"): Rule(im2col, few),
-    ("vision.cu", "col2im"): Rule(col2im, lambda specs, outs, params: len(outs[0].shape) <= 5),
+    ("vision.cu", "im2col"): Rule(im2col, few_columns),
+    ("vision.cu", "col2im"): Rule(col2im, few_columns),
 }

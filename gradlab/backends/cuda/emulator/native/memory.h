@@ -1,5 +1,5 @@
 // Shared memory of a block: storage with known bytes around it, so that a write beside it is seen when the block is done.
-// The address sanitizer sees it at once, and reads too. For the thread sanitizer no address is used twice in a launch.
+// Where accesses are checked (bounds.cpp) and under the address sanitizer it is seen at once, and a read too. For the thread sanitizer no address is used twice in a launch.
 #ifndef GRADLAB_EMULATOR_MEMORY_H
 #define GRADLAB_EMULATOR_MEMORY_H
 
@@ -13,6 +13,9 @@ namespace gradlab_emulator {
 constexpr size_t zone = 128;               // bytes on each side, and the alignment of what lies between
 constexpr unsigned char poison = 0xff;     // NaN in every floating point format, -1 in integers
 constexpr unsigned char untouched = 0xa5;  // around the storage
+
+void enclose(const char* storage, size_t bytes);  // bounds.cpp: forbid what is beside it, where accesses are checked
+void release(const char* storage, size_t bytes);
 
 inline size_t padded(size_t bytes) { return (bytes + zone - 1) / zone * zone; }
 
@@ -53,6 +56,7 @@ inline char* fresh_storage(char* storage, size_t bytes) {
         if (!storage) abort();
         memset(storage, untouched, padded(bytes) + 2 * zone);
         storage += zone;
+        enclose(storage, bytes);
 #if defined(__SANITIZE_ADDRESS__)
         __asan_poison_memory_region(storage - zone, zone);
         __asan_poison_memory_region(storage + bytes, padded(bytes) - bytes + zone);
@@ -83,11 +87,13 @@ inline bool intact(char* storage, size_t bytes) {
 #endif
 }
 
-inline void release_storage(char* storage) {
+inline void release_storage(char* storage, size_t bytes) {
 #if GRADLAB_EMULATOR_TSAN
-    (void)storage;
+    (void)storage, (void)bytes;
 #else
-    if (storage) free(storage - zone);
+    if (!storage) return;
+    release(storage, bytes);
+    free(storage - zone);
 #endif
 }
 

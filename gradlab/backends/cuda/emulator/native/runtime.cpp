@@ -237,6 +237,20 @@ void run_grid() {
 
 }  // namespace
 
+bool beside_shared_memory(const char* address, const char* access) {
+    const auto near = [&](const char* storage, size_t bytes) { return storage && address >= storage - zone && address < storage + padded(bytes) + zone; };
+    if (near(dynamic_storage, dynamic_bytes)) {
+        fail(nullptr, scheduler.current, "%s beside dynamic shared memory (%zu bytes)", access, dynamic_bytes);
+        return true;
+    }
+    for (Variable* variable = variables; variable; variable = variable->next)
+        if (near(variable->storage, variable->size)) {
+            fail(nullptr, scheduler.current, "%s beside the shared variable `%s` (%zu bytes)", access, variable->name, variable->size);
+            return true;
+        }
+    return false;
+}
+
 // `thread`: the index of the one concerned, -1 for none, -2 for the block as a whole. The first error of a launch counts.
 void fail(const Site* site, int thread, const char* format, ...) {
     Scheduler& s = scheduler;
@@ -371,7 +385,7 @@ GRADLAB_PUBLIC int gradlab_emulator_launch(void (*kernel)(void**), void** parame
     }
     handle_signals(false);
     running = false;
-    release_storage(dynamic_storage);
+    release_storage(dynamic_storage, dynamic_bytes);
     dynamic_storage = nullptr;
 #if GRADLAB_EMULATOR_TSAN
     __tsan_acquire(&launch_sync);  // the launch is over: the host sees all of it

@@ -34,6 +34,7 @@ struct Fault {
     int in_thread;  // whether `thread` and `block` say anything: 0 no, 1 the block, 2 both
     unsigned thread[3], block[3];
     long long offset;  // of the instruction in the program's library, where the processor stopped the kernel; else 0
+    unsigned long long address;  // of the array's neighbour that it touched; else 0
 };
 
 struct Scheduler {
@@ -65,7 +66,10 @@ void to_scheduler();
 const char* name_of(Operation operation);
 bool settle();                            // collectives.cpp: what to do when no thread is ready
 void arrive(int thread, Request& request);  // collectives.cpp: a request for the warp
+bool beside_shared_memory(const char* address, const char* access);  // runtime.cpp: if it is, the launch fails
+const char* behind(const char* address);  // bounds.cpp: the address whose shadow this is, if there may be none
 void handle_signals(bool on);             // signals.cpp
+void locate(const void* instruction, Fault& fault);  // signals.cpp: where in which library it stands; Python turns that into a line
 
 }  // namespace gradlab_emulator
 

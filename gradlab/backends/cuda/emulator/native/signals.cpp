@@ -10,6 +10,13 @@
 
 namespace gradlab_emulator {
 
+void locate(const void* instruction, Fault& fault) {
+    Dl_info library;
+    if (instruction && dladdr(instruction, &library)) {
+        fault.offset = static_cast<const char*>(instruction) - static_cast<const char*>(library.dli_fbase);
+    }
+}
+
 #if defined(__SANITIZE_ADDRESS__) || GRADLAB_EMULATOR_TSAN
 void handle_signals(bool) {}
 #else
@@ -21,21 +28,16 @@ stack_t stack_before;
 char handler_stack[64 << 10];
 thread_local bool launching = false;
 
-// Where in which library the kernel stood; Python turns that into a line.
-void locate(void* context, Fault& fault) {
+const void* instruction_of(void* context) {
     const ucontext_t& state = *static_cast<const ucontext_t*>(context);
-    void* instruction = nullptr;
 #if defined(__linux__) && defined(__x86_64__)
-    instruction = reinterpret_cast<void*>(state.uc_mcontext.gregs[REG_RIP]);
+    return reinterpret_cast<void*>(state.uc_mcontext.gregs[REG_RIP]);
 #elif defined(__linux__) && defined(__aarch64__)
-    instruction = reinterpret_cast<void*>(state.uc_mcontext.pc);
+    return reinterpret_cast<void*>(state.uc_mcontext.pc);
 #else
     (void)state;
+    return nullptr;
 #endif
-    Dl_info library;
-    if (instruction && dladdr(instruction, &library)) {
-        fault.offset = static_cast<const char*>(instruction) - static_cast<const char*>(library.dli_fbase);
-    }
 }
 
 void on_signal(int number, siginfo_t* info, void* context) {
@@ -49,9 +51,9 @@ void on_signal(int number, siginfo_t* info, void* context) {
             }
         return;
     }
-    const char* address = static_cast<const char*>(info->si_addr);
+    const char* address = behind(static_cast<const char*>(info->si_addr));
     const Fiber* fiber = s.threads[s.current].fiber;
-    if (!s.failed) locate(context, *s.fault);
+    if (!s.failed) locate(instruction_of(context), *s.fault);
     if (number == SIGFPE) fail(nullptr, s.current, "integer division by zero, or of the smallest integer by -1");
     else if (number == SIGILL) fail(nullptr, s.current, "the kernel ran into code that cannot be reached");
     else if (fiber && address < fiber->stack && address >= fiber->stack - (64 << 10)) {

@@ -1,0 +1,61 @@
+// What a kernel may not touch, where its accesses are checked: emulator/bounds.py maps the shadow and says which flags put the checks into a
+// program. The functions that those call are here, by the names that the compiler gives them.
+#include "scheduler.h"
+
+// The address of address 0's shadow; 0 where there is none. Python sets it.
+extern "C" __attribute__((visibility("default"))) uint64_t gradlab_emulator_shadow = 0;
+
+namespace gradlab_emulator {
+
+static void mark(const char* from, size_t bytes, int value) {
+    memset(reinterpret_cast<char*>(gradlab_emulator_shadow + (reinterpret_cast<uint64_t>(from) >> 3)), value, bytes >> 3);
+}
+
+void enclose(const char* storage, size_t bytes) {
+    if (!gradlab_emulator_shadow) return;
+    const size_t whole = bytes / 8 * 8;
+    mark(storage - zone, zone, 0xfa);
+    mark(storage + whole, padded(bytes) - whole + zone, 0xfa);
+    if (bytes > whole) mark(storage + whole, 8, int(bytes - whole));
+}
+
+void release(const char* storage, size_t bytes) {
+    if (gradlab_emulator_shadow) mark(storage - zone, padded(bytes) + 2 * zone, 0);
+}
+
+const char* behind(const char* address) {
+    const uint64_t shadow = gradlab_emulator_shadow, at = reinterpret_cast<uint64_t>(address), own = shadow + (shadow >> 3);
+    return shadow && at >= own && at < own + (uint64_t(1) << 41) ? reinterpret_cast<const char*>((at - shadow) << 3) : address;
+}
+
+static void stop(const char* address, const char* access, const void* instruction) {
+    Scheduler& s = scheduler;
+    if (!s.failed) locate(static_cast<const char*>(instruction) - 1, *s.fault);  // the call, not what follows it
+    if (!beside_shared_memory(address, access)) {
+        s.fault->address = reinterpret_cast<uint64_t>(address);
+        fail(nullptr, s.current, "%s", access);
+    }
+    for (;;) to_scheduler();
+}
+
+}  // namespace gradlab_emulator
+
+#define GRADLAB_REPORT(access, words, size)                                                                                    \
+    extern "C" __attribute__((visibility("default"))) void __asan_report_##access##size##_noabort(const char* address) {       \
+        gradlab_emulator::stop(address, words, __builtin_return_address(0));                                                   \
+    }
+#define GRADLAB_REPORTS(access, words)                                                                                         \
+    GRADLAB_REPORT(access, words, 1)                                                                                           \
+    GRADLAB_REPORT(access, words, 2)                                                                                           \
+    GRADLAB_REPORT(access, words, 4)                                                                                           \
+    GRADLAB_REPORT(access, words, 8)                                                                                           \
+    GRADLAB_REPORT(access, words, 16)                                                                                          \
+    GRADLAB_REPORT(access, words, _n)
+GRADLAB_REPORTS(load, "a read")
+GRADLAB_REPORTS(store, "a write")
+
+
+#define GRADLAB_NOTHING(name, ...) extern "C" __attribute__((visibility("default"))) void name(__VA_ARGS__) {}
+GRADLAB_NOTHING(__asan_handle_no_return)
+GRADLAB_NOTHING(__asan_before_dynamic_init, const char*)
+GRADLAB_NOTHING(__asan_after_dynamic_init)
