@@ -28,7 +28,7 @@ struct Extreme {
     explicit __device__ __forceinline__ Extreme(const Rows& g)
         : a(static_cast<const S*>(g.in[0])), values(static_cast<S*>(g.out[0])), indices(static_cast<int64*>(g.out[1])), least(g.extra[0]) {}
     static __device__ __forceinline__ T blank() { return T(0); }
-    __device__ __forceinline__ void enter(int64) {}
+    __device__ __forceinline__ void enter(int64, int64) {}
     static __device__ __forceinline__ State identity() { return {T(0), -1}; }
     __device__ __forceinline__ T turned(T value) const {
         if constexpr (is_floating<T>) return least ? -value : value;

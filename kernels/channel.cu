@@ -19,14 +19,16 @@ struct BatchNorm {
     S* y;
     T *mean, *rstd, *var;  // not rounded to a half type
     double eps;
-    T gain, shift;
+    bool some;
+    T gain, shift, near;
 
     explicit __device__ __forceinline__ BatchNorm(const Rows& g)
         : a(static_cast<const S*>(g.in[0])), b(nullptr), weight(static_cast<const S*>(g.in[1])), bias(static_cast<const S*>(g.in[2])),
           y(static_cast<S*>(g.out[0])), mean(static_cast<T*>(g.out[1])), rstd(static_cast<T*>(g.out[2])), var(static_cast<T*>(g.out[3])),
-          eps(g.number), gain(1), shift(0) {}
-    static __device__ __forceinline__ T blank() { return T(0); }
-    __device__ __forceinline__ void enter(int64 channel) {
+          eps(g.number), some(g.count > 0 && g.inner > 0), gain(1), shift(0), near(0) {}
+    __device__ __forceinline__ T blank() const { return near; }
+    __device__ __forceinline__ void enter(int64 channel, int64 first) {
+        if (some) near = near_of(a + first);
         if (weight) gain = load(weight[channel]);
         if (bias) shift = load(bias[channel]);
     }
@@ -34,18 +36,18 @@ struct BatchNorm {
     static __device__ __forceinline__ State merge(const State& x, const State& y) { return State::merge(x, y); }
     template <int N, int M, class L>
     __device__ __forceinline__ void add(State& state, const T (&a)[N], const T (&)[M], const L& places) const {
-        state.add(a, places);
+        state.add(a, near, places);
     }
     __device__ __forceinline__ Ready ready(const State& state) const { return {state.mean, state.scale(eps) * gain}; }
     template <bool Held, int V, class L>
     __device__ __forceinline__ void value(const Ready& r, T (&a)[V], const T (&)[V], const L&, int) const {
 #pragma unroll
-        for (int k = 0; k < V; ++k) a[k] = (a[k] - r.centre) * r.factor + shift;
+        for (int k = 0; k < V; ++k) a[k] = (a[k] - near - r.centre) * r.factor + shift;
     }
     __device__ __forceinline__ void end(const State& state, int64 channel, int64, int64) const {
-        mean[channel] = state.mean;
+        mean[channel] = near + state.mean;
         rstd[channel] = state.scale(eps);
-        var[channel] = state.squares / maximum(state.n, T(1));
+        var[channel] = static_cast<T>(state.squares / maximum(state.n, T(1)));
     }
 };
 
@@ -70,7 +72,7 @@ struct BatchNormBackward {
           mean(static_cast<const T*>(g.in[3])), rstd(static_cast<const T*>(g.in[4])), y(static_cast<S*>(g.out[0])),
           dweight(static_cast<S*>(g.out[1])), dbias(static_cast<S*>(g.out[2])), n(T(g.extra[0])), centre(0), scale(0), gain(1) {}
     static __device__ __forceinline__ T blank() { return T(0); }
-    __device__ __forceinline__ void enter(int64 channel) {
+    __device__ __forceinline__ void enter(int64 channel, int64) {
         centre = mean[channel];
         scale = rstd[channel];
         if (weight) gain = load(weight[channel]);
@@ -89,7 +91,7 @@ struct BatchNormBackward {
         state.sum += sum;
     }
     __device__ __forceinline__ Ready ready(const State& state) const {
-        return {state.dot * scale * scale / n, state.sum / n, scale * gain};
+        return {static_cast<T>(state.dot) * scale * scale / n, static_cast<T>(state.sum) / n, scale * gain};
     }
     template <bool Held, int V, class L>
     __device__ __forceinline__ void value(const Ready& r, T (&a)[V], const T (&b)[V], const L&, int) const {
@@ -97,8 +99,8 @@ struct BatchNormBackward {
         for (int k = 0; k < V; ++k) a[k] = (a[k] - (b[k] - centre) * r.by_x - r.by_one) * r.factor;
     }
     __device__ __forceinline__ void end(const State& state, int64 channel, int64, int64) const {
-        dweight[channel] = store<S>(state.dot * scale);
-        dbias[channel] = store<S>(state.sum);
+        dweight[channel] = store<S>(static_cast<T>(state.dot) * scale);
+        dbias[channel] = store<S>(static_cast<T>(state.sum));
     }
 };
 
@@ -128,7 +130,7 @@ __device__ __forceinline__ void channel_rows(const Rows& g) {
     const int64 lines = 256 / across, covered = static_cast<int64>(across) * V;
     const bool several = g.inner <= covered;
     const int64 pieces = several ? 1 : (g.inner + U * covered - 1) / (U * covered), total = g.count * pieces, step = g.parts * lines;
-    p.enter(channel);
+    p.enter(channel, channel * g.inner);
 
     // The elements of a round that begins with piece `first`.
     const auto places_of = [&](int64 first) {
@@ -156,7 +158,7 @@ __device__ __forceinline__ void channel_rows(const Rows& g) {
         for (int64 first = begin; first < total; first += stride) {
             const auto places = places_of(first);
             if (!places.some()) continue;
-            fetch(p.a, 1, places, P::blank(), a);
+            fetch(p.a, 1, places, p.blank(), a);
             if constexpr (P::streams > 1) fetch(p.b, 1, places, T(0), b);
             p.add(state, a, b, places);
         }
@@ -172,7 +174,7 @@ __device__ __forceinline__ void channel_rows(const Rows& g) {
 #pragma unroll 1
     for (int64 first = begin; first < total; first += stride) {
         const auto places = places_of(first);
-        fetch(p.a, 1, places, P::blank(), a);
+        fetch(p.a, 1, places, p.blank(), a);
         if constexpr (P::streams > 1) fetch(p.b, 1, places, T(0), b);
         write_values<P, false>(p, ready, places, 0, 1, a, b);
     }

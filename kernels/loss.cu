@@ -26,7 +26,7 @@ struct CrossEntropy {
         : a(static_cast<const S*>(g.in[0])), b(nullptr), y(static_cast<S*>(g.out[0])), target(static_cast<const int64*>(g.in[1])),
           loss(static_cast<T*>(g.out[1])), fault(static_cast<FaultWord*>(g.out[2])), ignore_index(g.extra[0]), site(g.extra[1]), count(g.count) {}
     static __device__ __forceinline__ T blank() { return -infinity<T>(); }
-    __device__ __forceinline__ void enter(int64) {}
+    __device__ __forceinline__ void enter(int64, int64) {}
     static __device__ __forceinline__ State identity() { return State::identity(); }
     static __device__ __forceinline__ State merge(const State& x, const State& y) { return State::merge(x, y); }
     template <int N, int M, class L>

@@ -19,7 +19,9 @@ struct RowNorm : NormOfRow<S_> {
         : Base{static_cast<const S*>(g.in[1]), static_cast<const S*>(g.in[2]), static_cast<T*>(g.out[1]), static_cast<T*>(g.out[2]), g.number,
                g.count},
           a(static_cast<const S*>(g.in[0])), b(nullptr), y(static_cast<S*>(g.out[0])) {}
-    __device__ __forceinline__ void enter(int64) {}
+    __device__ __forceinline__ void enter(int64, int64 first) {
+        if (this->mean && this->count) this->near = near_of(a + first);
+    }
     template <int N, int M, class L>
     __device__ __forceinline__ void add(State& state, const T (&a)[N], const T (&)[M], const L& places) const {
         this->gather(state, a, places);
@@ -40,7 +42,9 @@ struct RowNormBackward {
     typedef S_ S;
     typedef typename Compute<S>::type T;
     typedef Sums<T> State;
-    typedef State Ready;
+    struct Ready {
+        T dot, sum;
+    };
     static constexpr int streams = 2;
     static constexpr bool writes = true;
     const S *a, *b, *weight;
@@ -54,7 +58,7 @@ struct RowNormBackward {
           mean(static_cast<const T*>(g.in[3])), rstd(static_cast<const T*>(g.in[4])), y(static_cast<S*>(g.out[0])), count(g.count),
           centre(0), scale(0) {}
     static __device__ __forceinline__ T blank() { return T(0); }
-    __device__ __forceinline__ void enter(int64 row) {
+    __device__ __forceinline__ void enter(int64 row, int64) {
         if (mean) centre = mean[row];
         scale = rstd[row];
     }
@@ -78,7 +82,9 @@ struct RowNormBackward {
         state.dot += dot;
         state.sum += sum;
     }
-    __device__ __forceinline__ Ready ready(const State& state) const { return {state.dot / T(count), mean ? state.sum / T(count) : T(0)}; }
+    __device__ __forceinline__ Ready ready(const State& state) const {
+        return {static_cast<T>(state.dot) / T(count), mean ? static_cast<T>(state.sum) / T(count) : T(0)};
+    }
     template <bool Held, int V, class L>
     __device__ __forceinline__ void value(const Ready& r, T (&a)[V], const T (&b)[V], const L& places, int at) const {
         T w[V];
@@ -207,11 +213,11 @@ template <class S>
 __global__ void __launch_bounds__(256) join_columns(const typename Compute<S>::type* __restrict__ partial, S* __restrict__ dweight,
                                                     S* __restrict__ dbias, int64 parts, int64 count) {
     typedef typename Compute<S>::type T;
-    __shared__ T found[8][32];
+    __shared__ double found[8][32];
     const int lane = threadIdx.x & 31, walker = threadIdx.x >> 5;
     const int64 i = static_cast<int64>(blockIdx.x) * 32 + lane;
     S* out = blockIdx.y ? dbias : dweight;
-    T sum = T(0);
+    double sum = 0;
     if (i < count) {
 #pragma unroll 4
         for (int64 part = walker; part < parts; part += 8) sum += partial[(part * 2 + blockIdx.y) * count + i];
@@ -221,7 +227,7 @@ __global__ void __launch_bounds__(256) join_columns(const typename Compute<S>::t
     if (walker || i >= count || !out) return;
 #pragma unroll
     for (int k = 1; k < 8; ++k) sum += found[k][lane];
-    out[i] = store<S>(sum);
+    out[i] = store<S>(static_cast<T>(sum));
 }
 
 template <class P, int Lanes, int Items>

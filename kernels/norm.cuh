@@ -19,41 +19,32 @@ struct NormOfRow {
     T *mean, *rstd;
     double eps;
     int64 count;
+    T near = T(0);  // a number near the mean, where there is one
 
-    static __device__ __forceinline__ T blank() { return T(0); }
+    __device__ __forceinline__ T blank() const { return near; }
     static __device__ __forceinline__ State identity() { return State::identity(); }
     static __device__ __forceinline__ State merge(const State& x, const State& y) { return State::merge(x, y); }
     // Some elements more of a row that is not held.
     template <int N, class L>
     __device__ __forceinline__ void gather(State& state, const T (&s)[N], const L& places) const {
-        if (mean) {
-            state.add(s, places);
-            return;
-        }
-        T squares = T(0);
-#pragma unroll
-        for (int k = 0; k < N; ++k) squares += s[k] * s[k];
-        state.squares += squares;
-        state.n += T(N);
+        if (mean) state.add(s, near, places);
+        else state.squares += Squares<T>::of(s);
     }
     // Of a row that a team holds: its mean, and the squares of the distances from it.
     template <class Team, int N, class L>
     __device__ __forceinline__ State spread(const T (&s)[N], const L& places) const {
-        T centre = T(0), squares = T(0);
+        T centre = T(0), d[N];
         if (mean) {
 #pragma unroll
-            for (int k = 0; k < N; ++k) centre += s[k];
+            for (int k = 0; k < N; ++k) centre += s[k] - near;
             centre = Team::template total<Plus, 0>(centre) / T(count > 0 ? count : 1);
         }
 #pragma unroll
-        for (int k = 0; k < N; ++k) {
-            const T d = places.inside(k) ? s[k] - centre : T(0);
-            squares += d * d;
-        }
-        return {T(count), centre, Team::template total<Plus, 1>(squares)};
+        for (int k = 0; k < N; ++k) d[k] = places.inside(k) ? s[k] - near - centre : T(0);
+        return {T(count), centre, Team::template total<Plus, 1>(Squares<T>::of(d))};
     }
     __device__ __forceinline__ Ready ready(const State& state) const {
-        return {state.mean, T(1) / sqrt(state.squares / T(count > 0 ? count : 1) + T(eps))};
+        return {state.mean, Squares<T>::scale(state.squares, T(count > 0 ? count : 1), eps)};
     }
     // Elements of the row become elements of the result.
     template <int V, class L>
@@ -62,11 +53,11 @@ struct NormOfRow {
         take(weight, places, at, T(1), w);
         take(bias, places, at, T(0), c);
 #pragma unroll
-        for (int k = 0; k < V; ++k) s[k] = (s[k] - r.centre) * r.scale * w[k] + c[k];
+        for (int k = 0; k < V; ++k) s[k] = (s[k] - near - r.centre) * r.scale * w[k] + c[k];
     }
     __device__ __forceinline__ void end(const State& state, int64 row, int64, int64) const {
         const Ready r = ready(state);
-        if (mean) mean[row] = r.centre;
+        if (mean) mean[row] = near + r.centre;
         rstd[row] = r.scale;
     }
 };

@@ -22,7 +22,10 @@ struct SumNorm : NormOfRow<S_> {
                g.count},
           a(static_cast<const S*>(g.in[0])), b(static_cast<const S*>(g.in[1])), y(static_cast<S*>(g.out[0])), sum(static_cast<S*>(g.out[1])),
           base(0) {}
-    __device__ __forceinline__ void enter(int64 row) { base = row * this->count; }
+    __device__ __forceinline__ void enter(int64, int64 first) {
+        base = first;
+        if (this->mean && this->count) this->near = near_of(a + first) + near_of(b + first);
+    }
     template <int N, class L>
     __device__ __forceinline__ void add(State& state, const T (&a)[N], const T (&b)[N], const L& places) const {
         T s[N];

@@ -14,7 +14,7 @@
 //   streams, writes      how many arrays of rows are read (a; a and b); whether there is a result for each element
 //   a, b, y              the arrays
 //   blank()              what stands for elements of `a` past the end of a row (zeros in b)
-//   enter(row)           read what belongs to the row
+//   enter(row, first)    read what belongs to the row, whose first element (if there is one) is number `first`
 //   identity(), merge(), add(state, a, b, places)   totals: of nothing, of two, and of a few more elements
 //   hold<Team>(a, b, places)    totals of a row whose elements are in registers, and these made ready for `value`
 //   ready(state)         what `value` needs of the totals
@@ -222,9 +222,9 @@ __device__ __forceinline__ void held_rows(const Rows& g) {
     const bool real = row < g.rows;  // the others go along, because totals take whole warps
     const int64 base = real ? row * g.count : 0;
     const Places<pack_size<typename P::S>(Items), Lanes> places(g.packed(), 0, lane, real ? g.count : 0);
-    p.enter(real ? row : 0);
+    p.enter(real ? row : 0, base);
     T a[Items], b[second];
-    fetch(p.a + base, 1, places, P::blank(), a);
+    fetch(p.a + base, 1, places, p.blank(), a);
     b[0] = T(0);
     if constexpr (P::streams > 1) fetch(p.b + base, 1, places, T(0), b);
     const typename P::State state = p.template hold<Team<Lanes>>(a, b, places);
@@ -248,7 +248,7 @@ __device__ __forceinline__ typename P::State walk(const P& p, bool packed, int64
         if (!places.some()) break;
         T a[N], b[P::streams > 1 ? N : 1];
         b[0] = T(0);
-        fetch(p.a + base, stride, places, P::blank(), a);
+        fetch(p.a + base, stride, places, p.blank(), a);
         if constexpr (P::streams > 1) fetch(p.b + base, stride, places, T(0), b);
         p.add(state, a, b, places);
     }
@@ -267,7 +267,7 @@ __device__ __forceinline__ void write_walk(const P& p, const typename P::Ready& 
         if (!places.some()) break;
         T a[N], b[P::streams > 1 ? N : 1];
         b[0] = T(0);
-        fetch(p.a + base, stride, places, P::blank(), a);
+        fetch(p.a + base, stride, places, p.blank(), a);
         if constexpr (P::streams > 1) fetch(p.b + base, stride, places, T(0), b);
         write_values<P, false>(p, ready, places, base, stride, a, b);
     }
@@ -293,7 +293,7 @@ __device__ __forceinline__ void shared_rows(const Rows& g) {
     const int stage = g.stage();
     const Share share(g, stage != RESULTS || P::writes ? g.parts : 1);
     const int64 base = share.row * g.count;
-    p.enter(share.row);
+    p.enter(share.row, base);
     State* partial = static_cast<State*>(g.partial);
     State state = P::identity();
     if (stage != RESULTS) state = walk<P, V, LOOPED>(p, g.packed(), base, 1, share.begin, threadIdx.x, share.end);
@@ -322,7 +322,7 @@ __device__ __forceinline__ void column_rows(const Rows& g) {
     State* partial = static_cast<State*>(g.partial);
     State state = P::identity();
     if (real) {
-        p.enter(row);
+        p.enter(row, base);
         if (stage != RESULTS) {
             state = walk<P, 1, WALKERS>(p, false, base, g.inner, begin, walker, end);
         } else {

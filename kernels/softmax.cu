@@ -21,7 +21,7 @@ struct Softmax {
     explicit __device__ __forceinline__ Softmax(const Rows& g)
         : a(static_cast<const S*>(g.in[0])), b(nullptr), y(static_cast<S*>(g.out[0])), masked(g.extra[0]), logarithm(g.extra[1]) {}
     static __device__ __forceinline__ T blank() { return -infinity<T>(); }
-    __device__ __forceinline__ void enter(int64) {}
+    __device__ __forceinline__ void enter(int64, int64) {}
     static __device__ __forceinline__ State identity() { return State::identity(); }
     static __device__ __forceinline__ State merge(const State& x, const State& y) { return State::merge(x, y); }
     template <int N, int M, class L>
@@ -69,7 +69,7 @@ struct SoftmaxBackward {
     explicit __device__ __forceinline__ SoftmaxBackward(const Rows& g)
         : a(static_cast<const S*>(g.in[0])), b(static_cast<const S*>(g.in[1])), y(static_cast<S*>(g.out[0])), logarithm(g.extra[1]) {}
     static __device__ __forceinline__ T blank() { return T(0); }
-    __device__ __forceinline__ void enter(int64) {}
+    __device__ __forceinline__ void enter(int64, int64) {}
     static __device__ __forceinline__ State identity() { return {T(0)}; }
     static __device__ __forceinline__ State merge(const State& x, const State& y) { return {x.sum + y.sum}; }
     template <int N, class L>

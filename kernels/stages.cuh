@@ -3,7 +3,7 @@
 #pragma once
 #include "fault.cuh"
 #include "optim.cuh"
-#include "rows.cuh"
+#include "welford.cuh"
 
 namespace gradlab {
 
@@ -134,18 +134,20 @@ __device__ __forceinline__ void layer_norm(const S* x, const S* weight, const S*
 #pragma unroll 1
     for (int row = threadIdx.x >> 5; row < rows; row += MEGA / 32) {
         const S* const from = x + row * count;
-        T sum = T(0), squares = T(0);
-        for (int k = lane; k < count; k += 32) sum += load(from[k]);
+        const T near = near_of(from);
+        T sum = T(0);
+        double squares = 0;
+        for (int k = lane; k < count; k += 32) sum += load(from[k]) - near;
         const T centre = Team<32>::template total<Plus, 0>(sum) / T(count);
-        for (int k = lane; k < count; k += 32) squares += square(load(from[k]) - centre);
-        const T scale = T(1) / sqrt(Team<32>::template total<Plus, 0>(squares) / T(count) + T(eps));
+        for (int k = lane; k < count; k += 32) squares += square(static_cast<double>(load(from[k]) - near - centre));
+        const T scale = Squares<T>::scale(Team<32>::template total<Plus, 0>(squares), T(count), eps);
         for (int k = lane; k < count; k += 32) {
-            T value = (load(from[k]) - centre) * scale;
+            T value = (load(from[k]) - near - centre) * scale;
             if (weight) value *= load(weight[k]);
             if (bias) value += load(bias[k]);
             y[row * count + k] = store<S>(value);
         }
-        if (lane == 0) mean[row] = centre, rstd[row] = scale;
+        if (lane == 0) mean[row] = near + centre, rstd[row] = scale;
     }
 }
 

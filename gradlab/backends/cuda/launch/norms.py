@@ -29,6 +29,7 @@ from gradlab.spec import count
 ROWS, CHANNELS = "norm.cu", "channel.cu"
 # As forms.HELD, for two arrays and two sums for each column.
 HELD = ((4, 8), (32, 8), (128, 8), (256, 16), (512, 16))
+MOST_ADDED = 256  # rows that are added one after the other
 HELD_DOUBLE = ((4, 8), (32, 8), (128, 8), (512, 8))
 
 
@@ -39,6 +40,12 @@ def _optional(work: Work, array: Any) -> Any:
 def _rows_of(shape: tuple[int, ...], k: int) -> tuple[int, int]:
     """Number of rows, and their size."""
     return count(shape[: len(shape) - k]), count(shape[len(shape) - k :])
+
+
+def shares_of(rows: int, lanes: int) -> int:
+    """Blocks that add up rows for the gradients of weight and bias: as many as fill a GPU, more where one would add too many."""
+    groups = -(-rows // max(128 // lanes, 1))
+    return max(1, min(groups, max(528 if lanes <= 128 else 264, -(-groups // MOST_ADDED))))
 
 
 def layer_norm(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
@@ -75,7 +82,7 @@ def _row_norm_backward(work: Work, dy: Any, x: Any, weight: Any, mean: Any, rstd
     form = held_form(size, HELD_DOUBLE if dtype == FLOAT64 else HELD)
     if form is not None:
         lanes, items = form
-        parts = max(1, min(-(-rows * lanes // max(lanes, 128)), 528 if lanes <= 128 else 264))
+        parts = shares_of(rows, lanes)
         partial = work.empty((parts, 2, size), work.wide(dtype))
         packed = int(size % (16 // dtype.itemsize) == 0 and aligned(work, dy, x, weight, dx))
         function = work.kernel(ROWS, "held_backward", dtype, lanes, items)
@@ -84,7 +91,7 @@ def _row_norm_backward(work: Work, dy: Any, x: Any, weight: Any, mean: Any, rstd
         call = Call((dy, x, weight, mean, rstd), (dx,))
         forms.run(work, ROWS, policy("RowNormBackward", dtype), call, dtype, (rows, size, 1), ())
         blocks = -(-size // 256)
-        parts = max(1, min(rows // 16, 528 // blocks, 256))
+        parts = max(1, min(rows // 16, max(min(528 // blocks, 256), min(-(-rows // MOST_ADDED), 65535))))
         partial = work.empty((parts, 2, size), work.wide(dtype))
         function = work.kernel(ROWS, "column_sums", dtype)
         work.launch(function, blocks, 256, dy, x, mean, rstd, partial, rows, parts, size, rows=parts)

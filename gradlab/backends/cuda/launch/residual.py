@@ -66,7 +66,7 @@ def _backward(
         work.each(work.kernel(NORMS, "add_rest", dtype), dx.size, dx, ds)
         return
     lanes, items = form
-    parts = max(1, min(-(-rows * lanes // max(lanes, 128)), 528 if lanes <= 128 else 264))
+    parts = norms.shares_of(rows, lanes)
     partial = work.empty((parts, 2, size), work.wide(dtype))
     packed = int(size % (16 // dtype.itemsize) == 0 and aligned(work, dy, ds, s, weight, dx))
     mean, rstd = statistics if len(statistics) == 2 else (None, *statistics)
