@@ -35,6 +35,7 @@ PARAMETERS = {
     "hardtanh_backward": [{"lo": -1.0, "hi": 1.0}],
     "hardtanh": [{"lo": -1.0, "hi": 1.0}, {"lo": 0.0, "hi": 6.0}],
     "running": [{"keep": 0.875, "take": 0.25}],
+    "about_mean": [{"n": 8}],
     "polygamma": [{"n": 1}, {"n": 2}, {"n": 5}],
 }
 
@@ -47,7 +48,7 @@ ULPS_OF_HALF = 1  # both sides compute in float32; only the last rounding can fa
 SIZES: dict[str, float] = {"sigmoid": 1.0, "logaddexp": 1.0, "logaddexp2": 1.0, "lerp": 64.0}
 # float32 erf is good to 4e-7, tanh's and the sigmoid's forms cancel far below 0; derivatives are of gradients up to 10.
 SIZES |= {"gelu": 4.0, "gelu_backward": 64.0, "gelu_tanh": 8.0, "gelu_tanh_backward": 64.0, "silu": 1.0, "silu_backward": 16.0}
-SIZES |= {"tanh_backward": 8.0, "bce": 128.0, "bce_logits": 32.0, "running": 16.0, "mish": 1.0, "mish_backward": 32.0}
+SIZES |= {"tanh_backward": 8.0, "bce": 128.0, "bce_logits": 32.0, "running": 16.0, "about_mean": 128.0, "mish": 1.0, "mish_backward": 32.0}
 # Sums that cancel: near zeros of the gamma functions, between their poles.
 SIZES |= {"lgamma": 8.0, "digamma": 8.0, "polygamma": 128.0}
 # Shares of 1: where they are tiny, an exponent of hundreds magnifies its rounding.
@@ -67,6 +68,7 @@ DOMAINS = {
     # Results of tanh; NumPy's side computes 1 - r·r, good to an absolute error.
     "tanh_backward": lambda dy, result: (within(dy)[0], np.clip(result, result.dtype.type(-1), result.dtype.type(1))),
     "running": lambda average, value, keep, take: within(average, value),
+    "about_mean": lambda squares, rest, n: within(squares, rest),
     "softplus_backward": lambda dy, x, beta, threshold: within(dy, x),
     "bce": lambda x, target: (np.clip(np.nan_to_num(x.astype(np.float64)), 0, 1).astype(x.dtype), *within(target)),
     # NumPy takes a square root for the exponent 0.5, which is NaN of -inf where pow is inf; PyTorch does the same.

@@ -15,6 +15,7 @@ import numpy as np
 from gradlab.dtype import wide
 from gradlab.kernel import Elementwise, Kernel
 from gradlab.op import Op
+from gradlab.ops.reduce import about_mean_cpu
 from gradlab.spec import ShapeError, Spec, broadcast, count
 
 
@@ -113,7 +114,7 @@ def layer_cpu(x: Any, weight: Any, bias: Any, y: Any, mean: Any, rstd: Any, *, k
     np.add.reduce(x, axis=1, out=centre, keepdims=True)
     centre /= n
     np.subtract(x, centre, out)
-    np.vecdot(out, out, scale[:, 0])
+    about_mean_cpu(np.vecdot(out, out)[:, None], np.add.reduce(out, axis=1, keepdims=True), scale, n=n)
     finish(out, scale, n, eps)
     if weight is not None:
         out *= weight.reshape(-1)
@@ -192,7 +193,8 @@ def batch_cpu(x: Any, weight: Any, bias: Any, y: Any, mean: Any, rstd: Any, var:
     n = max(x.shape[0] * x.shape[2], 1)
     np.true_divide(channel_sum(x), n, mean)
     np.subtract(x, mean[:, None], out)
-    np.true_divide(channel_sum(out, out), n, var)
+    about_mean_cpu(channel_sum(out, out), channel_sum(out), var, n=n)
+    np.true_divide(var, n, var)
     np.sqrt(np.add(var, eps, rstd), rstd)
     np.true_divide(1, rstd, rstd)
     out *= (rstd if weight is None else rstd * weight)[:, None]

@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
-from gradlab.dtype import BOOL, INT64
-from gradlab.kernel import Kernel, Reduction
+from gradlab.dtype import BOOL, FLOATING, HALF, INT64
+from gradlab.kernel import Elementwise, Kernel, Reduction
 from gradlab.op import Op
-from gradlab.spec import ShapeError, Spec, count, reduced_shape
+from gradlab.spec import ShapeError, Spec, broadcast, count, reduced_shape
 
 # As values of type Any: NumPy's stubs know `out` and `keepdims` only as keywords, which cost 0.2 µs more.
 _add_reduce: Any = np.add.reduce
@@ -73,6 +73,31 @@ amin = Op("amin", reduced_nonempty, params=("dim", "keepdim"), exact=True,
           cpu=lambda x, y, *, dim, keepdim: _minimum_reduce(x, dim, None, y, keepdim),
           cuda=Reduction("x", "minimum(a, b)", "highest<T>()"),
           grad={"x": lambda g, x, y, dim, keepdim: share(g, x, y, dim, keepdim)})  # fmt: skip
+
+
+
+
+MOST = {dtype: float(np.finfo(dtype).max) for dtype in FLOATING if dtype not in HALF}
+
+
+def about_mean_rule(squares: Spec, rest: Spec, *, n: int) -> Spec:
+    """Rule: two inputs of one dtype, broadcast."""
+    return broadcast(squares, rest)
+
+
+def about_mean_cpu(squares: Any, rest: Any, y: Any, *, n: int) -> None:
+    np.multiply(rest, 1 / n if n else np.nan, y)
+    np.multiply(rest, y, y)
+    np.minimum(y, MOST[y.dtype], out=y)  # infinite squares stay
+    np.subtract(squares, y, y)
+    np.maximum(y, 0, out=y)
+
+
+# The sum of squared distances from the mean, from that of `n` distances from a number near it (a mean that was rounded), and their sum, `rest`:
+# Σ(x - m)² - (Σ(x - m))² / n. Never below 0.
+about_mean = Op("about_mean", about_mean_rule, params=("n",), cpu=about_mean_cpu, promote="float",
+                cuda=Elementwise("squares < infinity<T>() ? maximum(squares - rest * (rest / T(n)), T(0)) : squares"),
+                grad={"squares": lambda g: g, "rest": lambda g, rest, n: g * rest * (-2 / n)})  # fmt: skip
 
 
 def truth(x: Spec, *, dim: tuple[int, ...], keepdim: bool) -> Spec:

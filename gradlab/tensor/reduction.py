@@ -21,6 +21,7 @@ __all__ = ["all", "amax", "amin", "any", "argmax", "argmin", "count_nonzero", "l
 
 _rows = ops.reduce
 _sum, _mean, _amax, _amin, _all, _any = map(bind, (_rows.sum_, _rows.mean, _rows.amax, _rows.amin, _rows.all_, _rows.any_))
+_about_mean = bind(_rows.about_mean)
 _max, _min, _argmax, _argmin = map(bind, (_rows.max_, _rows.min_, _rows.argmax, _rows.argmin))
 Dims = Any  # None, int or tuple of int
 
@@ -230,7 +231,7 @@ def var(
     n = count([input._array.shape[d] for d in dims])
     centred = input - mean(input, dims, keepdim=True) if dims else input - input
     divisor = (n - correction) * 1.0
-    total = _sum(centred * centred, dim=dims, keepdim=keepdim)
+    total = _about_mean(_sum(centred * centred, dim=dims, keepdim=keepdim), _sum(centred.detach(), dim=dims, keepdim=keepdim), n=n)
     result = total / divisor if divisor > 0 else total / input.new_zeros(())
     return result if out is None else into("var", out, result)
 

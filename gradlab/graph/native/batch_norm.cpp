@@ -74,9 +74,13 @@ template <typename F> void column_sums(int64_t rows, int64_t wide, double* sum, 
   }
 }
 
-// What a channel's results are made of.
-inline void statistics(double squares, double n, double eps, float* var, float* rstd) {
-  *var = float(squares / n);
+// A number near a channel's mean: sums of distances from it are exact far from zero too.
+inline float near_of(float x) { return x - x == 0 ? x : 0; }
+
+// What a channel's results are made of. rest: how far the true mean is from the float one.
+inline void statistics(double squares, double rest, double n, double eps, float* var, float* rstd) {
+  const double exact = squares / n - rest * rest;
+  *var = float(exact < 0 ? 0 : exact);
   *rstd = 1 / std::sqrt(*var + float(eps));
 }
 
@@ -95,12 +99,18 @@ void forward_columns(char** p, const Layout& s, double eps, const float* weight,
     const int64_t wide = c + COLUMNS < mine.last ? COLUMNS : mine.last - c;
     const float* x = (const float*)p[4] + c;
     float *y = (float*)p[0] + c, *m = mean + c, scale[COLUMNS], shift[COLUMNS];
-    double sum[COLUMNS];
-    column_sums(s.images, wide, sum, [&](int64_t r, int64_t j) { return x[r * s.channels + j]; });
-    for (int64_t j = 0; j < wide; ++j) m[j] = float(sum[j] / double(s.images));
+    float near[COLUMNS];
+    double sum[COLUMNS], rest[COLUMNS];
+    for (int64_t j = 0; j < wide; ++j) near[j] = near_of(x[j]);
+    column_sums(s.images, wide, sum, [&](int64_t r, int64_t j) { return x[r * s.channels + j] - near[j]; });
+    for (int64_t j = 0; j < wide; ++j) {
+      const double mean = near[j] + sum[j] / double(s.images);
+      m[j] = float(mean);
+      rest[j] = mean - m[j];
+    }
     column_sums(s.images, wide, sum, [&](int64_t r, int64_t j) { const float d = x[r * s.channels + j] - m[j]; return d * d; });
     for (int64_t j = 0; j < wide; ++j) {
-      statistics(sum[j], double(s.images), eps, var + c + j, rstd + c + j);
+      statistics(sum[j], rest[j], double(s.images), eps, var + c + j, rstd + c + j);
       scale[j] = weight ? rstd[c + j] * weight[c + j] : rstd[c + j];
       shift[j] = bias ? bias[c + j] : 0;
     }
@@ -150,10 +160,12 @@ GRADLAB_KERNEL gradlab_batch_norm(char** p, const int64_t* v, int part, int part
     const int64_t c = piece.first;
     const float* channel = (const float*)p[4] + c * s.places;
     double sum, squares;
-    totals<1>(channel, channel, s, 0, &sum, [](const float* x, const float*, V* out) { out[0] = load(x); });
-    const float m = mean[c] = float(sum / n);
+    const float near = near_of(*channel);
+    totals<1>(channel, channel, s, near, &sum, [=](const float* x, const float*, V* out) { out[0] = load(x) - near; });
+    const double exact = near + sum / n;
+    const float m = mean[c] = float(exact);
     totals<1>(channel, channel, s, m, &squares, [=](const float* x, const float*, V* out) { const V d = load(x) - m; out[0] = d * d; });
-    statistics(squares, n, eps, var + c, rstd + c);
+    statistics(squares, exact - m, n, eps, var + c, rstd + c);
     const float scale = weight ? rstd[c] * weight[c] : rstd[c], shift = bias ? bias[c] : 0;
     for (int64_t i = 0; i < s.images; ++i) {
       const float* x = (const float*)p[4] + (i * s.channels + c) * s.places;

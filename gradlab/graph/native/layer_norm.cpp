@@ -10,9 +10,10 @@ GRADLAB_KERNEL gradlab_layer_norm(char** p, const int64_t* v, int part, int part
   for (int64_t r = mine.first; r < mine.last; ++r) {
     float* y = (float*)p[0] + r * n;
     const float* x = (const float*)p[3] + r * n;
-    const float mean = total(n, [&](int64_t i) { return x[i]; }) / float(n);
-    const float square = total(n, [&](int64_t i) { return (x[i] - mean) * (x[i] - mean); });
-    const float rstd = 1 / __builtin_sqrtf(square / float(n) + eps);
+    const float near = x[0] - x[0] == 0 ? x[0] : 0;  // sums of distances from it are exact far from zero too
+    const float off = total(n, [&](int64_t i) { return x[i] - near; }) / float(n), mean = near + off, rest = off - (mean - near);
+    const float square = total(n, [&](int64_t i) { return (x[i] - mean) * (x[i] - mean); }) / float(n) - rest * rest;
+    const float rstd = 1 / __builtin_sqrtf((square < 0 ? 0 : square) + eps);
     ((float*)p[1])[r] = mean;
     ((float*)p[2])[r] = rstd;
     if (weight && bias) for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - mean) * rstd * weight[i] + bias[i];

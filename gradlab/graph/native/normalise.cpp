@@ -71,13 +71,18 @@ GRADLAB_KERNEL gradlab_channel_records(char** p, const int64_t* v, int part, int
     spread(s.channels, wide, mean, [=](int64_t c) { return x[c] - x[c] == 0 ? x[c] : 0; });
     totals<1>(x, x, floats, wide, sums, [=](V in, V, int64_t j, V* found) { found[0] = in - load(mean + j); });
     fold(sums, s.channels, wide, sum);
-    spread(s.channels, wide, mean, [=](int64_t c) { return means[c] = float(mean[c] + sum[c] * each); });
+    for (int64_t c = 0; c < s.channels; ++c) {
+      const double exact = mean[c] + sum[c] * each;
+      means[c] = float(exact);
+      squares[c] = float((exact - means[c]) * (exact - means[c]) * double(pixels));  // what the mean's rounding adds
+    }
+    spread(s.channels, wide, mean, [=](int64_t c) { return means[c]; });
     totals<1>(x, x, floats, wide, sums, [=](V in, V, int64_t j, V* found) {
       const V off = in - load(mean + j);
       found[0] = off * off;
     });
     fold(sums, s.channels, wide, sum);
-    for (int64_t c = 0; c < s.channels; ++c) squares[c] = float(sum[c]);
+    for (int64_t c = 0; c < s.channels; ++c) squares[c] = float(sum[c] < squares[c] ? 0 : sum[c] - squares[c]);
     squares[s.channels] = float(pixels);
   }
 }

@@ -42,9 +42,10 @@ inline void record(const Pixels& pixels, int64_t channels, float* means, float* 
   const float part = count > 0 ? 1 / float(count) : 0;
   for (int64_t c = 0; c < channels; c += L) {
     const V any = load(pixels.at + c), near = any - any == V{} ? any : V{};  // sums of small differences are exact, far from zero too
-    const V mean = near + pixels.sum(c, [=](V x) { return x - near; }) * part;
+    const V off = pixels.sum(c, [=](V x) { return x - near; }) * part, mean = near + off, rest = off - (mean - near);
     put(mean, c, means);
-    put(pixels.sum(c, [=](V x) { return (x - mean) * (x - mean); }), c, deviations);
+    const V squares = pixels.sum(c, [=](V x) { return (x - mean) * (x - mean); }) - rest * rest * float(count);
+    put(squares < 0 ? V{} : squares, c, deviations);
   }
 }
 

@@ -7,17 +7,26 @@
 namespace {
 
 constexpr int ADDENDS = 16;
+constexpr int64_t FEW = 1024;
 
-template <typename F> inline float total(int64_t n, F of) {
+// Of at most so many elements that running totals of float keep their last bits.
+template <typename F> inline float total_of_few(int64_t first, int64_t last, F of) {
   float lane[ADDENDS] = {};
-  int64_t i = 0;
-  for (; i + ADDENDS <= n; i += ADDENDS)
+  int64_t i = first;
+  for (; i + ADDENDS <= last; i += ADDENDS)
     for (int j = 0; j < ADDENDS; ++j) lane[j] += of(i + j);
   float rest = 0;
-  for (; i < n; ++i) rest += of(i);
+  for (; i < last; ++i) rest += of(i);
   for (int half = ADDENDS / 2; half > 0; half /= 2)
     for (int j = 0; j < half; ++j) lane[j] += lane[j + half];
   return lane[0] + rest;
+}
+
+template <typename F> inline float total(int64_t n, F of) {
+  if (n <= FEW) return total_of_few(0, n, of);
+  double sum = 0;
+  for (int64_t first = 0; first < n; first += FEW) sum += total_of_few(first, first + FEW < n ? first + FEW : n, of);
+  return float(sum);
 }
 
 }  // namespace

@@ -171,6 +171,12 @@ def running(e: Emitter, average: Wire, value: Wire, *, keep: float, take: float)
     return average * keep + value * take
 
 
+@exports("about_mean")
+def about_mean(e: Emitter, squares: Wire, rest: Wire, *, n: int) -> Any:
+    """The sum of squared distances from the mean."""
+    return squares - e("Min", rest * rest / n, squares)
+
+
 # ---------------------------------------------------------------- activations
 
 
