@@ -93,8 +93,8 @@ def about_mean_cpu(squares: Any, rest: Any, y: Any, *, n: int) -> None:
     np.maximum(y, 0, out=y)
 
 
-# The sum of squared distances from the mean, from that of `n` distances from a number near it (a mean that was rounded), and their sum, `rest`:
-# Σ(x - m)² - (Σ(x - m))² / n. Never below 0.
+# The sum of squared distances from the mean, from that of `n` distances from a number near it (a rounded mean), and their sum, `rest`:
+# Σ(x - m)² - (Σ(x - m))² / n (Chan, Golub and LeVeque, "Algorithms for computing the sample variance", 1983). Never below 0.
 about_mean = Op("about_mean", about_mean_rule, params=("n",), cpu=about_mean_cpu, promote="float",
                 cuda=Elementwise("squares < infinity<T>() ? maximum(squares - rest * (rest / T(n)), T(0)) : squares"),
                 grad={"squares": lambda g: g, "rest": lambda g, rest, n: g * rest * (-2 / n)})  # fmt: skip

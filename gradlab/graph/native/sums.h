@@ -7,7 +7,7 @@
 namespace {
 
 constexpr int ADDENDS = 16;
-constexpr int64_t FEW = 1024;
+constexpr int64_t RUN = 1024;
 
 // Of at most so many elements that running totals of float keep their last bits.
 template <typename F> inline float total_of_few(int64_t first, int64_t last, F of) {
@@ -23,9 +23,9 @@ template <typename F> inline float total_of_few(int64_t first, int64_t last, F o
 }
 
 template <typename F> inline float total(int64_t n, F of) {
-  if (n <= FEW) return total_of_few(0, n, of);
+  if (n <= RUN) return total_of_few(0, n, of);
   double sum = 0;
-  for (int64_t first = 0; first < n; first += FEW) sum += total_of_few(first, first + FEW < n ? first + FEW : n, of);
+  for (int64_t first = 0; first < n; first += RUN) sum += total_of_few(first, first + RUN < n ? first + RUN : n, of);
   return float(sum);
 }
 
