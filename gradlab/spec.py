@@ -5,8 +5,9 @@ A `Spec` is what a row's rule sees and returns. Rules raise `ShapeError` without
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any, NamedTuple
+import functools
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 
@@ -139,6 +140,40 @@ def reduced_shape(shape: tuple[int, ...], dims: tuple[int, ...], keepdim: bool) 
     if keepdim:
         return tuple(1 if i in dims else size for i, size in enumerate(shape))
     return tuple(size for i, size in enumerate(shape) if i not in dims)
+
+
+R = TypeVar("R")
+_PLAIN = frozenset({int, bool, str, type(None)})
+_unknown = False
+
+
+def unknown_sizes() -> None:
+    """From now on there are sizes that are not known (`gradlab.graph.dims`): they equal a number, and are none."""
+    global _unknown
+    _unknown = True
+
+
+def cached_sizes(most: int) -> Callable[[Callable[..., R]], Callable[..., R]]:
+    """As `functools.lru_cache(most)`, for functions of sizes: what is found for a size that is not known is not kept, nor is what was kept
+    for the number that it equals given for it."""
+
+    def decorate(function: Callable[..., R]) -> Callable[..., R]:
+        kept = functools.lru_cache(most)(function)
+
+        def call(*args: Any) -> R:
+            return function(*args) if _unknown and not _all_plain(args) else kept(*args)
+
+        functools.update_wrapper(call, function, updated=())
+        call.by_sizes = kept  # type: ignore[attr-defined]
+        return call
+
+    return decorate
+
+
+def _all_plain(values: tuple[Any, ...]) -> bool:
+    return _PLAIN.issuperset(map(type, values)) or all(
+        _all_plain(v) if type(v) is tuple else not hasattr(v, "expr") for v in values
+    )
 
 
 def count(shape: Sequence[int]) -> int:

@@ -3,6 +3,7 @@
 A `Dim` is an int whose value is a hint, a prime of its own for each symbol, and which remembers the expression it was computed by. Shape
 rules and users' code compute with it as with any int; `gradlab.graph.specialize` puts actual sizes in. `int(n)` and `float(n)` raise; where
 the expression gets lost unnoticed (`range(n)`, `0.5 * n`), the number that is left is a multiple of the prime, and is found.
+A `Dim` equals its prime and has its hash, so a cache keyed by sizes takes one for the other: `spec.cached_sizes` does not.
 
 Expressions are plain data: an int, a symbol's name (str), or a tuple (operation, operand, …) with the operations of `OPERATIONS`.
 """
@@ -14,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, NoReturn
 
 from gradlab.graph.symbol import TraceError
+from gradlab.spec import unknown_sizes
 
 Expression = Any  # int | float | str | tuple[str, Expression, ...]
 Poly = dict[tuple[Any, ...], int]  # a sum: for each product of symbols (and of what is no sum or product) its coefficient
@@ -248,6 +250,7 @@ class Dim(_Tracked, int):
     """A size that is not known yet: an int (the hint) with an expression."""
 
     def __new__(cls, hint: int, expression: Expression) -> Dim:
+        unknown_sizes()
         self = int.__new__(cls, hint)
         self.expr = expression
         return self

@@ -8,13 +8,12 @@ stride, padding and dilation are tuples with one number for each spatial dimensi
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
 from gradlab.kernel import Kernel
 from gradlab.op import Op
 from gradlab.ops.conv_cpu import convolution_cpu, convolution_dw_cpu, convolution_dx_cpu
-from gradlab.spec import ShapeError, Spec
+from gradlab.spec import ShapeError, Spec, cached_sizes
 
 Sizes = tuple[int, ...]
 GEOMETRY = ("stride", "padding", "dilation", "groups")
@@ -34,7 +33,7 @@ def check_geometry(rank: int, stride: Sizes, padding: Sizes, dilation: Sizes, gr
         raise ShapeError(f"groups must be at least 1, got {groups}")
 
 
-@lru_cache(maxsize=1024)
+@cached_sizes(1024)
 def output_shape(x: Sizes, w: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, groups: int) -> Sizes:
     """The shape of a convolution of an input of shape `x` with a weight of shape `w`."""
     if len(x) != len(w) or len(x) < 3:

@@ -10,19 +10,18 @@ flattened plane, one long run; what lies between the rows is computed too and dr
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
-from gradlab.spec import count
+from gradlab.spec import cached_sizes, count
 
 Sizes = tuple[int, ...]
 Pads = tuple[tuple[int, int], ...]  # zeros before and after, of each spatial dimension; negative ones crop
 CHUNK = 1 << 21  # bytes of unrolled windows at a time, about a core's second-level cache
 
 
-@lru_cache(maxsize=256)
+@cached_sizes(256)
 def symmetric(padding: Sizes) -> Pads:
     """The same padding before and after."""
     return tuple((p, p) for p in padding)
@@ -140,7 +139,7 @@ class Windows:
         return matrix.reshape(len(matrix), -1, *self.kernel)
 
 
-windows = lru_cache(maxsize=1024)(Windows)
+windows = cached_sizes(1024)(Windows)
 
 
 def strided_part(x: Any, start: Sequence[int], stride: Sizes, outputs: Sizes) -> Any:
@@ -217,7 +216,7 @@ def correlate_dw(x: Any, dy: Any, dw: Any, stride: Sizes, pads: Pads, dilation: 
     dw[...] = plan.weight_shape(total.reshape(out, -1))
 
 
-@lru_cache(maxsize=1024)
+@cached_sizes(1024)
 def mirrored(sizes: Sizes, outputs: Sizes, kernel: Sizes, padding: Sizes, dilation: Sizes) -> Pads:
     """The padding with which a flipped kernel, with stride 1, leads from the outputs back to the input."""
     reach = [d * (k - 1) for d, k in zip(dilation, kernel, strict=True)]

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
 
 from gradlab.kernel import Library, Movement
 from gradlab.op import Op
-from gradlab.spec import ShapeError, Spec
+from gradlab.spec import ShapeError, Spec, cached_sizes
 
 # ---------------------------------------------------------------- diagonals
 
@@ -71,7 +70,7 @@ diagonal_scatter: Op = Op("diagonal_scatter", diagonal_scatter_rule, params=("of
 # ---------------------------------------------------------------- triangles
 
 
-@lru_cache(maxsize=32)
+@cached_sizes(32)
 def triangle(rows: int, columns: int, diagonal: int, lower: bool) -> Any:
     """Where a matrix's lower triangle is, up to `diagonal`, or its upper one, from there."""
     mask = np.tri(rows, columns, diagonal if lower else diagonal - 1, dtype=bool)

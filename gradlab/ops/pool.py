@@ -6,14 +6,13 @@ Indices of maxima (int64) count within the flattened plane of one channel, as in
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any
 
 from gradlab.dtype import FLOATING, INT64
 from gradlab.kernel import Kernel
 from gradlab.op import Op
 from gradlab.ops import pool_cpu
-from gradlab.spec import ShapeError, Spec
+from gradlab.spec import ShapeError, Spec, cached_sizes
 
 Sizes = tuple[int, ...]
 MAX_GEOMETRY = ("kernel", "stride", "padding", "dilation", "ceil_mode")
@@ -29,7 +28,7 @@ def output_size(size: int, kernel: int, stride: int, padding: int, dilation: int
     return found - 1 if (found - 1) * stride >= size + padding else found
 
 
-@lru_cache(maxsize=1024)
+@cached_sizes(1024)
 def output_sizes(x: Sizes, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, ceil_mode: bool) -> Sizes:
     """The shape of a pooling of an input of shape `x`."""
     rank = len(kernel)

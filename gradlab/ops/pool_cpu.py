@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 
 from gradlab.ops.conv_cpu import strided_part
-from gradlab.spec import count
+from gradlab.spec import cached_sizes, count
 
 Sizes = tuple[int, ...]
 
@@ -48,7 +47,7 @@ class MaxWindows(NamedTuple):
     corner: Any
 
 
-@lru_cache(maxsize=256)
+@cached_sizes(256)
 def max_windows(sizes: Sizes, kernel: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, outputs: Sizes) -> MaxWindows:
     """The geometry of a max pooling over planes of these sizes."""
     starts = [[i * d for i, d in zip(place, dilation, strict=True)] for place in np.ndindex(*kernel)]
@@ -163,7 +162,7 @@ def adaptive_max_pool_cpu(x: Any, values: Any, indices: Any, *, size: Sizes) -> 
 # ---------------------------------------------------------------- average
 
 
-@lru_cache(maxsize=256)
+@cached_sizes(256)
 def divisors(
     sizes: Sizes, outputs: Sizes, kernel: Sizes, stride: Sizes, padding: Sizes, include: bool, divisor: int | None
 ) -> Any:

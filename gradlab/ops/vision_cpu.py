@@ -7,13 +7,13 @@ size, ...). The adjoint's taps are those of the transposed matrix, so both direc
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.lib.stride_tricks import as_strided
 
 from gradlab.ops.conv_cpu import interior, strided_part, symmetric
+from gradlab.spec import cached_sizes
 
 Sizes = tuple[int, ...]
 Table = tuple[Any, ...]  # (kind, input size, output size, *what the kind needs)
@@ -131,13 +131,13 @@ def _matrix(table: Table) -> tuple[Any, Any]:
     return _antialiased(kind.removesuffix("-antialias"), inputs, outputs, rest[0])
 
 
-@lru_cache(maxsize=256)
+@cached_sizes(256)
 def taps(table: Table) -> Taps:
     """The taps of a table."""
     return Taps(*_matrix(table), None)
 
 
-@lru_cache(maxsize=256)
+@cached_sizes(256)
 def adjoint_taps(table: Table) -> Taps:
     """The taps of the transposed matrix."""
     index, weight = _matrix(table)

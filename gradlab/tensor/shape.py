@@ -5,7 +5,6 @@ A view shares the tensor's memory: writing one in place writes the other, and gr
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -15,7 +14,7 @@ from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.dtype import result_type
-from gradlab.spec import DimensionError, ShapeError, count, normalize_dim, normalize_dims
+from gradlab.spec import DimensionError, ShapeError, cached_sizes, count, normalize_dim, normalize_dims
 from gradlab.tensor.alias import either, into, only_tensors, required
 
 if TYPE_CHECKING:
@@ -69,7 +68,7 @@ def _viewable(array: Any, shape: tuple[int, ...]) -> bool:
     return _allowed(array.shape, array.strides, array.dtype.itemsize, shape)
 
 
-@functools.lru_cache(maxsize=4096)
+@cached_sizes(4096)
 def _allowed(shape: tuple[int, ...], strides: tuple[int, ...], size: int, new: tuple[int, ...]) -> bool:
     """What NumPy says of an array that lies so in memory; none is touched."""
     try:
