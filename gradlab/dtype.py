@@ -147,13 +147,15 @@ def _category(dtype: np.dtype[Any]) -> int:
 
 
 def number_dtype(value: complex) -> np.dtype[Any]:
-    """The dtype that a Python number has by itself."""
+    """The dtype that a Python number has by itself; NumPy's count as Python's."""
     if isinstance(value, bool):
         return BOOL
     if isinstance(value, int):
         return INT64
     if isinstance(value, float):
         return _default.dtype
+    if isinstance(value, np.generic) and not isinstance(value, np.complexfloating):
+        return number_dtype(value.item())
     raise TypeError(f"{value!r} is not a real number: gradlab has no complex tensors; keep real and imaginary parts apart")
 
 

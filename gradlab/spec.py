@@ -103,6 +103,11 @@ def whole(value: Any) -> int:
     return number
 
 
+def none(dims: Any) -> bool:
+    """Whether `dims` names dimensions, but none of them."""
+    return isinstance(dims, (tuple, list)) and not dims
+
+
 def normalize_dim(dim: int, rank: int) -> int:
     """`dim` as a number from 0; raises DimensionError. A 0-d tensor counts as having one dimension, as in PyTorch."""
     limit = max(rank, 1)

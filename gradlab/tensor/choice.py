@@ -8,6 +8,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
@@ -41,6 +43,8 @@ def clamp(input: Tensor, min: Operand = None, max: Operand = None, *, out: Any =
     if isinstance(min, Differentiable) or isinstance(max, Differentiable):
         out = input if min is None else _where(_lt(input, min), *_together(min, input))
         return out if max is None else _where(_gt(out, max), *_together(max, out))
+    if isinstance(min, np.generic) or isinstance(max, np.generic):
+        return clamp(input, *[v.item() if isinstance(v, np.generic) else v for v in (min, max)])
     numbers = [v for v in (min, max) if v is not None]
     dtype = result_type([(input._array.dtype, len(input._array.shape))], numbers)
     low, high = (-math.inf, math.inf) if dtype in FLOATING else (iinfo(dtype).min, iinfo(dtype).max)

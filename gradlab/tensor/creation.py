@@ -132,8 +132,8 @@ def full(
     >>> gl.full((2,), 7.0)
     tensor([7., 7.])
     """
-    if isinstance(fill_value, Differentiable):
-        fill_value = fill_value.item()  # type: ignore[attr-defined]
+    if isinstance(fill_value, (Differentiable, np.generic, np.ndarray)):
+        fill_value = fill_value.item()  # type: ignore[union-attr]
     if out is not None:
         return made("full", out, dtype, device, lambda dtype, device: _filled((size,), fill_value, dtype, device, requires_grad))
     if dtype is None:
@@ -189,7 +189,7 @@ def arange(
         return made("arange", out, dtype, device, lambda dtype, device: arange(start, end, step, dtype=dtype, device=device))
     if end is None:
         start, end = 0, start
-    start, end, step = (x.item() if isinstance(x, Differentiable) else x for x in (start, end, step))  # type: ignore[attr-defined]
+    start, end, step = (x.item() if isinstance(x, (Differentiable, np.generic)) else x for x in (start, end, step))  # type: ignore[union-attr]
     for x in (start, end, step):
         if not isinstance(x, (int, float)):
             raise TypeError(f"arange: start, end and step are numbers, not {type(x).__name__}")

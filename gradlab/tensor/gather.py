@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
@@ -119,7 +121,7 @@ def _scattered(name: str, input: Tensor, dim: int, index: Any, src: Any) -> tupl
     shape = input._array.shape
     dim = normalize_dim(dim, len(shape))
     if not isinstance(src, Differentiable):
-        if not isinstance(src, (int, float)):
+        if not isinstance(src, (int, float, np.generic)):
             raise TypeError(f"{name}: the source is a tensor or a number, not {type(src).__name__}")
         src = input.new_full((), src)
     else:

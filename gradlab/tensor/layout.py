@@ -12,7 +12,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind, created
 from gradlab.device import Device
 from gradlab.dtype import INT64, as_numpy, result_type
-from gradlab.spec import DimensionError, ShapeError, normalize_dim, whole
+from gradlab.spec import DimensionError, ShapeError, none, normalize_dim, whole
 from gradlab.tensor.alias import either, into, only_tensors, required
 from gradlab.tensor.convert import moved
 from gradlab.tensor.math_in_place import twin
@@ -95,7 +95,7 @@ def roll(input: Tensor, shifts: Any, dims: Any = None) -> Tensor:
     tensor([3, 1, 2])
     """
     steps = _one_or_more(shifts)
-    if dims is None or dims == () or dims == []:
+    if dims is None or none(dims):
         if len(steps) != 1:
             raise RuntimeError(f"roll: {len(steps)} shifts need as many dims")
         return reshape(roll(reshape(input, -1), steps, 0), input._array.shape)

@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from gradlab import ops
 from gradlab.autograd.record import bind
 from gradlab.dtype import FLOATING, HALF, as_numpy, promote
@@ -49,6 +51,7 @@ def vector_norm(
     dim = dim if axis is None else either("linalg.vector_norm", dim, None, axis)
     keepdim = keepdim if keepdims is None else keepdims
     x = _floating("vector_norm", x, dtype)
+    ord = ord.item() if isinstance(ord, np.generic) else ord
     if isinstance(ord, (bool, str)) or not isinstance(ord, (int, float)):
         raise RuntimeError(f"vector_norm: ord is a number, not {ord!r}; matrix norms are matrix_norm's")
     shape = x._array.shape

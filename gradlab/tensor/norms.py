@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current
@@ -85,6 +87,7 @@ def norm(
     floating("norm", x)
     if p is None or p == "fro":
         p = 2.0
+    p = p.item() if isinstance(p, np.generic) else p
     if not isinstance(p, (int, float)):
         raise ValueError(f'norm: p is a number or "fro", not {p!r}; linalg.matrix_norm has the norms of matrices')
     dims = dims_of("norm", x, dim)

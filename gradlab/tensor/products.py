@@ -6,6 +6,8 @@ from collections.abc import Sequence
 from itertools import pairwise
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current, widest
 from gradlab.dtype import BOOL, HALF
@@ -115,7 +117,7 @@ def tensordot(a: Tensor, b: Tensor, dims: Any = 2) -> Tensor:
     sa, sb = a._array.shape, b._array.shape
     if isinstance(dims, Differentiable):
         dims = dims.tolist()  # type: ignore[attr-defined]
-    if isinstance(dims, int):
+    if isinstance(dims, (int, np.integer)):
         if not 0 <= dims <= min(len(sa), len(sb)):
             raise RuntimeError(f"tensordot: {dims} dimensions of tensors of shapes {sa} and {sb}")
         dims = (range(len(sa) - dims, len(sa)), range(dims))

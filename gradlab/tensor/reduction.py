@@ -8,7 +8,7 @@ from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.dtype import FLOATING, HALF, INT64
-from gradlab.spec import count, normalize_dim, normalize_dims
+from gradlab.spec import count, none, normalize_dim, normalize_dims
 from gradlab.tensor.alias import either, into, required
 from gradlab.tensor.choice import maximum, minimum
 from gradlab.tensor.comparison import tensors_only
@@ -189,7 +189,7 @@ def all(
     """
     dim = dim if axis is None else either("all", dim, None, axis)
     keepdim = keepdim if keepdims is None else keepdims
-    result = input.ne(0) if dim in ((), []) else _all(input, dim=_dims("all", input, dim), keepdim=keepdim)
+    result = input.ne(0) if none(dim) else _all(input, dim=_dims("all", input, dim), keepdim=keepdim)
     return result if out is None else into("all", out, result)
 
 
@@ -203,7 +203,7 @@ def any(
     """
     dim = dim if axis is None else either("any", dim, None, axis)
     keepdim = keepdim if keepdims is None else keepdims
-    result = input.ne(0) if dim in ((), []) else _any(input, dim=_dims("any", input, dim), keepdim=keepdim)
+    result = input.ne(0) if none(dim) else _any(input, dim=_dims("any", input, dim), keepdim=keepdim)
     return result if out is None else into("any", out, result)
 
 

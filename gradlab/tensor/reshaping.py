@@ -11,7 +11,7 @@ from gradlab.autograd import inplace
 from gradlab.autograd.base import Differentiable, version_of
 from gradlab.autograd.mode import current
 from gradlab.autograd.record import bind, refresh
-from gradlab.spec import DimensionError, count, normalize_dim, normalize_dims
+from gradlab.spec import DimensionError, count, none, normalize_dim, normalize_dims
 from gradlab.tensor.alias import either, required
 from gradlab.tensor.shape import sizes
 
@@ -34,7 +34,7 @@ class ReshapingMethods(Differentiable):
         dim = (dim, *more) if more else dim if axis is None else either("squeeze_", dim, None, axis)
         refresh(self)
         shape = self._array.shape
-        dims = tuple(range(len(shape))) if dim is None else () if dim in ((), []) else normalize_dims(dim, len(shape))
+        dims = tuple(range(len(shape))) if dim is None else () if none(dim) else normalize_dims(dim, len(shape))
         return inplace.turn("squeeze_", self, _rows.squeeze, {"dims": tuple(d for d in dims if shape[d] == 1)})
 
     def unsqueeze_(self, dim: int | None = None, *, axis: Any = None) -> Any:

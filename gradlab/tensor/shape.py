@@ -14,7 +14,7 @@ from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.dtype import result_type
-from gradlab.spec import DimensionError, ShapeError, cached_sizes, count, normalize_dim, normalize_dims
+from gradlab.spec import DimensionError, ShapeError, cached_sizes, count, none, normalize_dim, normalize_dims
 from gradlab.tensor.alias import either, into, only_tensors, required
 
 if TYPE_CHECKING:
@@ -201,7 +201,7 @@ def squeeze(input: Tensor, dim: Any = None, *more: int, axis: Any = None) -> Ten
     """
     dim = (dim, *more) if more else dim if axis is None else either("squeeze", dim, None, axis)
     shape = input._array.shape
-    dims = tuple(range(len(shape))) if dim is None else () if dim in ((), []) else normalize_dims(dim, len(shape))
+    dims = tuple(range(len(shape))) if dim is None else () if none(dim) else normalize_dims(dim, len(shape))
     return _squeeze(input, dims=tuple(d for d in dims if shape[d] == 1))
 
 

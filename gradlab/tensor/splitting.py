@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
@@ -59,8 +61,8 @@ def split(input: Tensor, split_size_or_sections: int | Sequence[int], dim: int =
     dim = dim if axis is None else either("split", dim, 0, axis)
     shape = input._array.shape
     dim = normalize_dim(dim, len(shape))
-    if isinstance(split_size_or_sections, int):
-        size = split_size_or_sections
+    if isinstance(split_size_or_sections, (int, np.integer)):
+        size = whole(split_size_or_sections)
         if size < 0 or (size == 0 and shape[dim]):
             raise RuntimeError(f"split: the size of a part must be positive, got {size}")
         if type(size) is int:
@@ -85,6 +87,7 @@ def chunk(input: Tensor, chunks: int, dim: int = 0, *, axis: Any = None) -> tupl
     (tensor([0, 1]), tensor([2, 3]))
     """
     dim = dim if axis is None else either("chunk", dim, 0, axis)
+    chunks = whole(chunks)
     if chunks < 1:
         raise RuntimeError(f"chunk: at least one part, not {chunks}")
     size = input._array.shape[normalize_dim(dim, len(input._array.shape))]

@@ -8,6 +8,7 @@ from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.dtype import FLOATING, float32
+from gradlab.spec import none
 from gradlab.tensor import reduction
 from gradlab.tensor.alias import either, into
 from gradlab.tensor.norms import floating
@@ -53,7 +54,7 @@ def std(
 
 
 def _mean_of(input: Tensor, dim: Dims, keepdim: bool) -> Tensor:
-    return reduction.mean(input, None if dim == () else dim, keepdim)
+    return reduction.mean(input, None if none(dim) else dim, keepdim)
 
 
 @rounds_once(autocast="float32")

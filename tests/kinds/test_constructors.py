@@ -302,6 +302,26 @@ def test_what_is_neither_a_size_nor_values(arguments):
         gl.Tensor(*arguments)
 
 
+FILLED = {
+    "full": lambda T, x: T.full((2,), x), "full_like": lambda T, x: T.full_like(T.ones(2), x), "arange": lambda T, x: T.arange(x),
+    "arange from": lambda T, x: T.arange(0, 4, x), "scalar_tensor": lambda T, x: T.scalar_tensor(x),
+    "linspace": lambda T, x: T.linspace(0, x, 3),
+    "where": lambda T, x: T.where(T.tensor([True, False]), x, x), "where int": lambda T, x: T.where(T.tensor([True]), T.arange(1), x),
+    "clamp": lambda T, x: T.arange(3).clamp(max=x), "new_full": lambda T, x: T.arange(2).new_full((2,), x),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("maker", FILLED)
+def test_dtypes_of_numpys_numbers(maker):
+    """The same as of Python's."""
+    for number in (F32(1.5), F16(1.5), F64(1.5), I32(2), I64(2), np.uint8(2)):
+        found = FILLED[maker](gl, number)
+        assert plain(found) == plain(FILLED[maker](gl, number.item()))
+        if TORCH:
+            assert plain(found) == plain(FILLED[maker](TORCH, number))
+    assert gl.full((2,), np.array(3)).dtype == gl.int64
+
+
 def test_the_default_dtype_is_tensors():
     before = gl.get_default_dtype()
     try:

@@ -90,6 +90,37 @@ def test_what_integers_become(call):
             assert widened or kind in (dtype, "float32", "bool") or call.name in OWN_DTYPE, (dtype, kind)
 
 
+def swapped(call, of_float, of_int):
+    """The call's arguments with other numbers in place of Python's."""
+
+    def other(part):
+        return of_float(part) if type(part) is float else of_int(part) if type(part) is int else part
+
+    return converted(call.arguments, lambda a: a, other), converted(call.options, lambda a: a, other)
+
+
+def numbered(call):
+    found = []
+    converted((call.arguments, call.options), lambda a: None, lambda part: found.append(type(part)))
+    return bool({int, float} & set(found))
+
+
+@pytest.mark.parametrize("call", [c for c in CALLS if numbered(c)], ids=repr)
+def test_numpys_numbers_are_numbers(call):
+    """As arguments they are Python's: the same results of the same dtype. (To `tensor` they are data: test_constructors.py.)"""
+    if call.name in ("gl.tensor", "gl.as_tensor", "gl.asarray"):
+        return
+    for of_float, of_int in ((np.float32, np.int64), (np.float64, np.int32)):
+        found = []
+        rounded = swapped(call, lambda x, of_float=of_float: float(of_float(x)), int)
+        for given in (rounded, swapped(call, of_float, of_int)):
+            args, options = made(gl, given, "float32")
+            gl.manual_seed(0)
+            result = call.on(args, options)
+            found.append([(str(r.dtype), r.tolist()) for r in parts(result)] or result)
+        assert repr(found[0]) == repr(found[1]) or found[0] == found[1]
+
+
 # ---------------------------------------------------------------- with PyTorch
 
 # Where both have a reason. Keys: a name, or one of its calls ("any-2").

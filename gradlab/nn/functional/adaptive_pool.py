@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from gradlab import ops
 from gradlab.autograd.record import bind
 from gradlab.nn.functional.conv import batched, expect_tensors
@@ -24,7 +26,7 @@ _max_pool, _adaptive_max_pool = map(bind, (ops.pool.max_pool, ops.pool.adaptive_
 
 def _output_size(name: str, output_size: Any, sizes: tuple[int, ...]) -> tuple[int, ...]:
     """The output's sizes; None keeps the input's."""
-    given = (output_size,) * len(sizes) if output_size is None or isinstance(output_size, int) else tuple(output_size)
+    given = (output_size,) * len(sizes) if output_size is None or isinstance(output_size, (int, np.integer)) else tuple(output_size)
     if len(given) == 1:
         given *= len(sizes)
     if len(given) != len(sizes):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from gradlab import dispatch, ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current, lowered
 from gradlab.autograd.record import bind
 from gradlab.dtype import HALF
-from gradlab.spec import ShapeError
+from gradlab.spec import ShapeError, whole
 from gradlab.tensor.units import once
 
 if TYPE_CHECKING:
@@ -24,8 +26,8 @@ Numbers = Any  # an int, or one for each spatial dimension
 
 def spread(name: str, what: str, value: Numbers, rank: int) -> tuple[int, ...]:
     """A number for each spatial dimension, from one number or a sequence. Raises TypeError or RuntimeError, naming both."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        return (value,) * rank
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+        return (whole(value),) * rank
     try:
         found = tuple(v.__index__() for v in value)
     except (AttributeError, TypeError):

@@ -16,7 +16,7 @@ from gradlab.autograd.base import Differentiable, version_of
 from gradlab.autograd.mode import current, no_grad
 from gradlab.autograd.record import bind
 from gradlab.dtype import FLOAT32, FLOAT64, FLOATING, HALF, finfo, wide
-from gradlab.spec import ShapeError, count
+from gradlab.spec import ShapeError, count, whole
 from gradlab.tensor.units import rounds_once
 from gradlab.tensor.update import update
 
@@ -179,7 +179,7 @@ def group_norm(input: Tensor, num_groups: int, weight: Tensor | None = None, bia
 
 def _normalized(name: str, input: Tensor, normalized_shape: int | Sequence[int]) -> int:
     """The number of last dimensions to normalise over; raises RuntimeError where the input does not end in that shape."""
-    last = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    last = (whole(normalized_shape),) if isinstance(normalized_shape, (int, np.integer)) else tuple(normalized_shape)
     try:
         shape = input._array.shape
     except AttributeError:

@@ -8,7 +8,7 @@ from gradlab import ops
 from gradlab.autograd.record import bind
 from gradlab.dtype import INT64
 from gradlab.nn.functional.conv import Numbers, batched, expect_tensors, spread
-from gradlab.spec import ShapeError, count
+from gradlab.spec import ShapeError, count, none
 from gradlab.tensor.units import rounds_once
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ def renamed(name: str, error: Exception) -> str:
 
 def stride_of(name: str, stride: Numbers, kernel: tuple[int, ...], rank: int) -> tuple[int, ...]:
     """The stride; the kernel's size where none is given."""
-    return kernel if stride is None or stride == () or stride == [] else spread(name, "stride", stride, rank)
+    return kernel if stride is None or none(stride) else spread(name, "stride", stride, rank)
 
 
 def _max(
