@@ -38,6 +38,8 @@ def rounds_once(function: Any = None, *, autocast: str | None = None, first: boo
         for x in args:
             if isinstance(x, Differentiable) and x._array.dtype in HALF:
                 return once(function, args, kwargs, autocast, first)
+        if not kwargs:
+            return function(*args)
         for x in kwargs.values():
             if isinstance(x, Differentiable) and x._array.dtype in HALF:
                 return once(function, args, kwargs, autocast, first)
