@@ -110,6 +110,13 @@ def test_many_small_gradients_beside_a_large_one():
     assert x.grad.item() == 2052
 
 
-def test_a_group_norm_in_half_with_weights_in_float32():
-    x = gl.randn(2, 4, 3).half()
-    assert F.group_norm(x, 2, gl.ones(4), gl.zeros(4)).dtype == HALF
+def test_norms_in_half_with_weights_in_float32():
+    x, weights = gl.randn(2, 4, 3).half(), (gl.ones(4), gl.zeros(4))
+    assert F.group_norm(x, 2, *weights).dtype == F.batch_norm(x, *weights, *weights).dtype == HALF
+    assert F.instance_norm(x, None, None, *weights).dtype == HALF
+    assert F.layer_norm(x.mT, (4,), *weights).dtype == F.rms_norm(x.mT, (4,), weights[0]).dtype == HALF
+
+
+@pytest.mark.parametrize("loss", [F.hinge_embedding_loss, F.soft_margin_loss, F.huber_loss])
+def test_losses_have_the_type_of_what_is_learned(loss):
+    assert loss(gl.randn(3).half(), gl.ones(3)).dtype == HALF

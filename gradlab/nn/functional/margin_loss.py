@@ -23,7 +23,7 @@ __all__ = [
 _logsigmoid = bind(ops.activation.logsigmoid)
 
 
-@rounds_once(autocast="float32")
+@rounds_once(autocast="float32", first=True)
 def hinge_embedding_loss(
     input: Tensor,
     target: Tensor,
@@ -65,7 +65,7 @@ def margin_ranking_loss(
     return reduced((-target * (input1 - input2) + float(margin)).clamp(min=0), reduction)
 
 
-@rounds_once(autocast="float32")
+@rounds_once(autocast="float32", first=True)
 def soft_margin_loss(
     input: Tensor, target: Tensor, size_average: bool | None = None, reduce: bool | None = None, reduction: str = "mean"
 ) -> Tensor:
@@ -78,7 +78,7 @@ def soft_margin_loss(
     return reduced(-_logsigmoid(target * input), reduction)
 
 
-@rounds_once(autocast="float32")
+@rounds_once(autocast="float32", first=True)
 def cosine_embedding_loss(
     input1: Tensor,
     input2: Tensor,

@@ -198,7 +198,14 @@ def layer_norm(
     tensor([-1.0000,  1.0000])
     """
     k = _normalized("layer_norm", input, normalized_shape)
-    return _layer_norm(input, weight, bias, k=k, eps=float(eps))[0]
+    y: Tensor = _layer_norm(input, weight, bias, k=k, eps=float(eps))[0]
+    return _halved(y, input) if input._array.dtype in HALF else y
+
+
+def _halved(y: Tensor, input: Tensor) -> Tensor:
+    """The result of a half input in its type, also with float32 weights; under autocast as it is."""
+    same = y._array.dtype == input._array.dtype
+    return y if same or current().autocast is not None else y.to(input._array.dtype)
 
 
 def rms_norm(input: Tensor, normalized_shape: Sequence[int], weight: Tensor | None = None, eps: float | None = None) -> Tensor:
@@ -209,7 +216,8 @@ def rms_norm(input: Tensor, normalized_shape: Sequence[int], weight: Tensor | No
     tensor([0.8485, 1.1314])
     """
     k = _normalized("rms_norm", input, normalized_shape)
-    return _rms_norm(input, weight, k=k, eps=finfo(wide(input._array.dtype)).eps if eps is None else float(eps))[0]
+    y: Tensor = _rms_norm(input, weight, k=k, eps=finfo(wide(input._array.dtype)).eps if eps is None else float(eps))[0]
+    return _halved(y, input) if input._array.dtype in HALF else y
 
 
 @rounds_once(autocast="float32")
