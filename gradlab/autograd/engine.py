@@ -13,10 +13,10 @@ from typing import Any
 
 import numpy as np
 
-from gradlab.autograd import cuts, errors, inplace
+from gradlab.autograd import cuts, errors, position
 from gradlab.autograd.base import LEAF, Differentiable, version_of
 from gradlab.autograd.mode import current, enter, leave
-from gradlab.autograd.node import edge_to
+from gradlab.autograd.node import edge_to, next_sequence
 from gradlab.autograd.record import refresh
 from gradlab.autograd.walk import Goals, Target, Walk, reachable as reachable, run_hooks, walk_now
 from gradlab.quiet import quietly
@@ -83,7 +83,7 @@ def backward(
         while leaves:
             leaf = next(iter(leaves))
             if leaf._edge is LEAF:
-                store(leaf, leaves, create_graph)
+                store(leaf, walk, create_graph)
             else:  # it stopped requiring grad after the forward
                 del leaves[leaf]
         for x in inputs or ():
@@ -111,9 +111,9 @@ def differentiable(inputs: Sequence[Any], what: str) -> Sequence[Any]:
 _storing = RLock()  # two threads may add to one leaf's gradient
 
 
-def store(leaf: Any, leaves: dict[Any, Any], create_graph: bool) -> None:
+def store(leaf: Any, walk: Walk, create_graph: bool) -> None:
     """Take a leaf's complete gradient and add it to the leaf's `.grad`, which shares memory with nothing else."""
-    gradient = leaves.pop(leaf)
+    gradient = walk.leaves.pop(leaf)
     meta = leaf._meta
     if meta is not None and meta.hooks:
         gradient = run_hooks(meta.hooks, gradient)
@@ -131,8 +131,11 @@ def store(leaf: Any, leaves: dict[Any, Any], create_graph: bool) -> None:
             leaf._grad = old + gradient
         else:
             quietly(np.add, old._array, gradient._array, old._array)
-            version = version_of(old)
-            inplace.written(version)
+            version = version_of(old) if old._meta is None or old._meta.version is None else old._meta.version
+            if walk.place is None:
+                walk.place = (*position.caller(), mode.scope)
+            version.written, version.place = next_sequence(), walk.place
+            version.count += 1
             version.added += 1
     if meta is not None and meta.post_hooks:
         token = enter(mode.replace(walking=False))

@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from contextvars import ContextVar
 from typing import Any
 
-from gradlab.autograd.base import LEAF, Differentiable
+from gradlab.autograd.base import LEAF, Differentiable, Place
 from gradlab.autograd.hooks import Sight
 from gradlab.autograd.mode import current, enter, leave
 from gradlab.autograd.node import AccumulateGrad, Node
@@ -68,6 +68,8 @@ walk_now: ContextVar[Any] = ContextVar("gradlab_walk", default=None)  # the back
 
 class Walk:
     """The state of one backward pass."""
+
+    place: Place | None = None  # of the user's call, once it was asked for
 
     def __init__(self, retain: bool, goals: Goals | None) -> None:
         self.retain = retain
