@@ -168,7 +168,8 @@ def mse_rule(a: Spec, b: Spec, *, mean: bool) -> Spec:
 def mse_cpu(a: Any, b: Any, y: Any, *, mean: bool) -> None:
     """Σ (a - b)², divided by the number of elements for the mean."""
     d = np.subtract(a, b).reshape(-1)
-    total = np.dot(d, d)
+    d *= d
+    total = np.add.reduce(d)
     y[...] = total / d.dtype.type(d.size) if mean else total
 
 

@@ -15,7 +15,7 @@ import numpy as np
 from gradlab.dtype import wide
 from gradlab.kernel import Elementwise, Kernel
 from gradlab.op import Op
-from gradlab.ops.reduce import about_mean_cpu
+from gradlab.ops.reduce import about_mean_cpu, sum_cpu
 from gradlab.spec import ShapeError, Spec, broadcast, count
 
 
@@ -138,8 +138,8 @@ def layer_backward_cpu(
     normal = np.subtract(x, mean.reshape(-1, 1))
     normal *= scale
     np.multiply(dy, normal, out)
-    np.add.reduce(out, axis=0, out=dweight.reshape(-1))
-    np.add.reduce(dy, axis=0, out=dbias.reshape(-1))
+    sum_cpu(out, dweight.reshape(-1), dim=(0,), keepdim=False)
+    sum_cpu(dy, dbias.reshape(-1), dim=(0,), keepdim=False)
     u = dy if weight is None else dy * weight.reshape(-1)
     n = max(x.shape[1], 1)
     normal *= np.vecdot(u, normal)[:, None] / n
@@ -161,7 +161,7 @@ def rms_backward_cpu(dy: Any, x: Any, weight: Any, rstd: Any, dx: Any, dweight: 
     dy, x, out, scale = rows(dy, k), rows(x, k), rows(dx, k), rstd.reshape(-1, 1)
     normal = x * scale
     np.multiply(dy, normal, out)
-    np.add.reduce(out, axis=0, out=dweight.reshape(-1))
+    sum_cpu(out, dweight.reshape(-1), dim=(0,), keepdim=False)
     u = dy if weight is None else dy * weight.reshape(-1)
     normal *= np.vecdot(u, normal)[:, None] / max(x.shape[1], 1)
     np.subtract(u, normal, out)

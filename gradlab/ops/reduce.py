@@ -46,11 +46,20 @@ def share(g: Any, x: Any, y: Any, dim: tuple[int, ...], keepdim: bool) -> Any:
 
 
 def sum_cpu(x: Any, y: Any, *, dim: tuple[int, ...], keepdim: bool) -> None:
-    """NumPy adds pairwise only along the last, contiguous axis; over leading axes a float32 sum is taken in blocks to keep its accuracy."""
-    if dim and dim[-1] != x.ndim - 1 and x.dtype == np.float32 and count([x.shape[d] for d in dim]) > 128:
+    """NumPy adds pairwise only along the last, contiguous axis; over others a long sum of float32 is taken in float64."""
+    if dim and x.dtype == np.float32 and (dim[-1] != x.ndim - 1 or x.strides[-1] != 4) and count([x.shape[d] for d in dim]) > 128:
         np.copyto(y, _add_reduce(x, axis=dim, dtype=np.float64, keepdims=keepdim))
     else:
         _add_reduce(x, dim, None, y, keepdim)
+
+
+def total_along(x: Any, dim: int) -> Any:
+    """Sums along one dimension, which is kept, as `sum_cpu` takes them."""
+    if dim >= x.ndim - 1:  # a number has dimension 0 too
+        return _add_reduce(x, dim, None, None, True)
+    total = np.empty((*x.shape[:dim], 1, *x.shape[dim + 1 :]), x.dtype)
+    sum_cpu(x, total, dim=(dim,), keepdim=True)
+    return total
 
 
 sum_ = Op("sum", reduced, params=("dim", "keepdim"), cpu=sum_cpu, cuda=Reduction("x", "a + b", "T(0)"), autocast="float32",

@@ -8,6 +8,7 @@ import numpy as np
 
 from gradlab.kernel import Kernel
 from gradlab.op import Op
+from gradlab.ops.reduce import total_along
 from gradlab.spec import Spec
 
 
@@ -25,7 +26,7 @@ def softmax_cpu(x: Any, y: Any, *, dim: int) -> None:
     """e^(x - max) / sum."""
     if x.size:
         np.exp(np.subtract(x, np.maximum.reduce(x, axis=dim, keepdims=True), y), y)
-        y /= np.add.reduce(y, axis=dim, keepdims=True)
+        y /= np.add.reduce(y, axis=dim, keepdims=True) if dim >= y.ndim - 1 else total_along(y, dim)
 
 
 def masked_softmax_cpu(x: Any, y: Any, *, dim: int) -> None:
@@ -34,7 +35,7 @@ def masked_softmax_cpu(x: Any, y: Any, *, dim: int) -> None:
         top = np.maximum.reduce(x, axis=dim, keepdims=True)
         np.copyto(top, 0, where=np.isneginf(top))
         np.exp(np.subtract(x, top, y), y)
-        total = np.add.reduce(y, axis=dim, keepdims=True)
+        total = np.add.reduce(y, axis=dim, keepdims=True) if dim >= y.ndim - 1 else total_along(y, dim)
         np.copyto(total, 1, where=total == 0)
         y /= total
 
@@ -45,19 +46,19 @@ def softmax_backward_cpu(dy: Any, r: Any, y: Any, *, dim: int) -> None:
         y *= r
     else:
         np.multiply(dy, r, y)
-        y -= r * np.add.reduce(y, axis=dim, keepdims=True)
+        y -= r * total_along(y, dim)
 
 
 def log_softmax_cpu(x: Any, y: Any, *, dim: int) -> None:
     """x - max - log(sum(e^(x - max)))."""
     if x.size:
         np.subtract(x, np.maximum.reduce(x, axis=dim, keepdims=True), y)
-        y -= np.log(np.add.reduce(np.exp(y), axis=dim, keepdims=True))
+        y -= np.log(np.add.reduce(np.exp(y), axis=dim, keepdims=True) if dim >= y.ndim - 1 else total_along(np.exp(y), dim))
 
 
 def log_softmax_backward_cpu(dy: Any, r: Any, y: Any, *, dim: int) -> None:
     np.exp(r, y)
-    y *= np.add.reduce(dy, axis=dim, keepdims=True)
+    y *= total_along(dy, dim)
     np.subtract(dy, y, y)
 
 

@@ -160,6 +160,7 @@ def cov(input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, a
     if weight is None:
         total: Any = n * 1.0
         centred = x - x.mean(1, keepdim=True) if n else x
+        centred = centred - centred.detach().mean(1, keepdim=True) if n else x  # what the mean's rounding adds
         scaled, divisor = centred, max(n - correction, 0)
     else:
         total = weight.sum()
