@@ -10,10 +10,11 @@ from typing import Any
 import numpy as np
 
 from gradlab.autograd.base import Differentiable
-from gradlab.dtype import BOOL, INT64, as_numpy, from_numpy as public_dtype, get_default_dtype, promote
+from gradlab.dtype import BOOL, FLOAT32, FLOAT64, INT64, as_numpy, from_numpy as public_dtype, get_default_dtype, promote
 from gradlab.quiet import quietly
 
 _PYTHON = frozenset((bool, int, float))
+_COMMON = frozenset((BOOL, INT64, FLOAT32, FLOAT64))
 
 
 def values_in(name: str, data: Any, dtype: Any = None) -> Any:
@@ -26,13 +27,18 @@ def values_in(name: str, data: Any, dtype: Any = None) -> Any:
     Raises TypeError for what is not a real number, ValueError for sequences of different lengths, RuntimeError for integers that do not
     fit.
     """
+    kind = type(data)
+    if dtype is None:  # what there is most of, without a detour
+        if kind is float or kind is bool:
+            return np.array(data, _python(kind))
+        if kind is np.ndarray and data.dtype in _COMMON:
+            return np.array(data)
     array, found = _taken(name, data)
     single = isinstance(data, (np.ndarray, np.generic))
     if dtype is not None:
         wanted = as_numpy(dtype)
         return quietly(array.astype, wanted, copy=False) if single or wanted.kind not in "iu" else _fitting(name, array, wanted)
-    dtypes = [public_dtype(d).dtype for d in found]
-    target = functools.reduce(promote, dtypes) if dtypes else as_numpy(get_default_dtype())
+    target = functools.reduce(promote, [public_dtype(d).dtype for d in found]) if found else as_numpy(get_default_dtype())
     if target == INT64 and array.dtype != INT64 and not single:
         _fitting(name, array, INT64)
     return quietly(array.astype, target, copy=False)
