@@ -30,7 +30,7 @@ def values_in(name: str, data: Any, dtype: Any = None) -> Any:
     kind = type(data)
     if dtype is None:  # what there is most of, without a detour
         if kind is float or kind is bool:
-            return np.array(data, _python(kind))
+            return quietly(np.array, data, _python(kind))
         if kind is np.ndarray and data.dtype in _COMMON:
             return np.array(data)
     array, found = _taken(name, data)
