@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import marshal
 import os
+import random
 import warnings
 from array import array
 from collections import deque
@@ -77,6 +78,8 @@ def freeze(value: Any, depth: int = 8, without: Set[tuple[int, Any]] = frozenset
         return (type(value).__name__, len(value), frozenset(freeze(v, depth - 1) for v in value))
     if isinstance(value, (bytearray, array, memoryview)):
         return (type(value).__name__, bytes(value))
+    if isinstance(value, (random.Random, np.random.Generator, np.random.RandomState)):
+        return (Same(value), _state(value))
     if isinstance(value, functools.partial):
         return ("partial", *(freeze(v, depth - 1, without) for v in (value.func, value.args, value.keywords)))
     kind = type(value)
@@ -89,6 +92,12 @@ def freeze(value: Any, depth: int = 8, without: Set[tuple[int, Any]] = frozenset
     if hasattr(kind, "__next__") and kind.__module__ in ("builtins", "itertools"):
         return (Same(value), _position(value))
     return Same(value)
+
+
+def _state(generator: Any) -> Any:
+    if isinstance(generator, random.Random):
+        return generator.getstate() if type(generator) is random.Random else Same(generator)
+    return freeze(generator.bit_generator.state if isinstance(generator, np.random.Generator) else generator.get_state(legacy=False))
 
 
 def _entries(table: Mapping[Any, Any], without: Set[tuple[int, Any]]) -> Iterable[tuple[Any, Any]]:

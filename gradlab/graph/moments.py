@@ -5,22 +5,45 @@ from __future__ import annotations
 import datetime
 import dis
 import gc
+import os
 import time
+from collections.abc import Sequence
 from types import CodeType, FrameType
 from typing import Any
 
 STEPPED = 0x20 | 0x80 | 0x200  # flags of the code of generators and coroutines
 CLOCKS = {
     getattr(time, name)
-    for name in ("time", "time_ns", "perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "process_time", "process_time_ns")
-} | {datetime.datetime.now, datetime.datetime.utcnow, datetime.datetime.today}
+    for name in (
+        "time", "time_ns", "perf_counter", "perf_counter_ns", "monotonic", "monotonic_ns", "process_time", "process_time_ns", "localtime",
+        "gmtime", "ctime", "strftime",
+    )
+} | {datetime.datetime.now, datetime.datetime.utcnow, datetime.datetime.today, datetime.date.today}
+_FILES = ("exists", "lexists", "isfile", "isdir", "getsize", "getmtime", "getatime", "getctime", "samefile")  # of os.path
+OF_PATHS = ("read_text", "read_bytes", "exists", "is_file", "is_dir", "stat", "iterdir", "glob")  # methods of pathlib's
 _BATCH = "the function takes batches from a DataLoader, and a replay would take the same ones again. Take them outside and pass them in"
 
 
 def reads_clock(function: Any) -> str:
     """Why one of CLOCKS that the user's code calls cannot be traced."""
-    name = f"{'datetime' if function.__self__ is datetime.datetime else 'time'}.{function.__name__}"
+    owner = function.__self__
+    name = f"{owner.__name__}.{function.__name__}"
     return f"the function reads the clock ({name}), and a replay would not read it again. Read it outside"
+
+
+def reads_outside(function: Any, given: Sequence[Any]) -> str:
+    """Why a function that the user's code calls with positional arguments cannot be traced, as of files; "" if it can."""
+    module, name = getattr(function, "__module__", None), getattr(function, "__name__", "")  # `pathlib._local` since Python 3.13
+    if function is open:
+        mode = given[1] if len(given) > 1 else "r"
+        what = "a file" if not isinstance(mode, str) or not {"r", "+"}.isdisjoint(mode) else ""
+    elif function in (os.urandom, input) or (module in ("uuid", "secrets") and not isinstance(function, type)):
+        what = "what the system gives"
+    elif isinstance(module, str) and module.startswith("pathlib") and name in OF_PATHS:
+        what = "the file system"
+    else:
+        what = "the file system" if module in ("genericpath", "posixpath", "ntpath") and name in _FILES else ""
+    return what and f"the function reads {what} ({name}), and a replay would not read it again. Read it outside"
 
 
 class Young:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import dis
 import functools
 from collections import OrderedDict, defaultdict, deque
+from random import Random
 from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
@@ -119,7 +120,7 @@ def steps(instructions: list[Any], at: int) -> list[tuple[Any, bool]]:
 
 def is_instance(value: Any) -> bool:
     """Whether a value is an object of a user's class, of which each attribute is looked at on its own."""
-    return hasattr(value, "__dict__") and not isinstance(value, (*MUTABLE, tuple, type, ModuleType, FunctionType, MethodType))
+    return hasattr(value, "__dict__") and not isinstance(value, (*MUTABLE, tuple, type, ModuleType, FunctionType, MethodType, Random))
 
 
 def is_opaque(value: Any) -> bool:

@@ -248,7 +248,7 @@ class Reads:
             if isinstance(value, MethodType):
                 self._note_function(value)
                 break
-            if isinstance(value, BuiltinMethodType) and not isinstance(value.__self__, (ModuleType, type)):
+            if isinstance(value, BuiltinMethodType) and not isinstance(value.__self__, ModuleType):
                 break  # made anew at each access, as `append` of a list
             if not (owned or (of_module and stored)):  # a module's own attributes are guarded with the module
                 last = stored or number + 1 == len(taken)

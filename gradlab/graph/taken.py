@@ -9,6 +9,7 @@ import os
 import weakref
 from collections.abc import Sequence
 from contextvars import ContextVar
+from pathlib import PurePath
 from types import (
     BuiltinFunctionType,
     ClassMethodDescriptorType,
@@ -28,6 +29,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.function import Function
 from gradlab.graph.freeze import is_plain
 from gradlab.graph.lookups import Lookups, is_told
+from gradlab.graph.moments import OF_PATHS, reads_outside
 from gradlab.graph.places import CALLED, GONE, Item, step
 from gradlab.nn.module import Module
 from gradlab.optim.optimizer import Optimizer
@@ -116,6 +118,8 @@ class Taken:
         if owner is os.environ:
             self.reads.note(os, ("environ",), "os.environ", True)
             return
+        if isinstance(owner, PurePath) and name in OF_PATHS:
+            self.reads.why = self.reads.why or reads_outside(getattr(owner, name), ())
         found = self.lookups.of_class(kind, name)
         self.lookups.class_of(owner)
         if name == "__class__":
@@ -169,6 +173,8 @@ class Taken:
 
     def call(self, function: Any, given: Sequence[Any]) -> None:
         """Something that is called with positional arguments."""
+        if isinstance(function, (FunctionType, BuiltinFunctionType)):
+            self.reads.why = self.reads.why or reads_outside(function, given)
         if isinstance(function, functools.partial):
             for name in ("func", "args", "keywords"):
                 self.reads.note(function, (name,), f"a partial's {name}")
