@@ -46,8 +46,8 @@ _NUMPY = str(Path(np.__file__).parent) + os.sep
 _ENTRIES = ("BINARY_SUBSCR", "CONTAINS_OP")
 _ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR", "DELETE_ATTR", "IMPORT_FROM", "LOAD_SUPER_ATTR")
 _READS = frozenset((
-    *_ATTRIBUTES, *_ENTRIES, "LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF", "IMPORT_NAME", "CALL", "CALL_FUNCTION_EX",
-    "MATCH_CLASS",
+    *_ATTRIBUTES, *_ENTRIES, "LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF", "IMPORT_NAME", "CALL", "CALL_KW",
+    "CALL_FUNCTION_EX", "MATCH_CLASS",
 ))  # fmt: skip
 _ROOMS = tuple(str(Path(PACKAGE, room)) + os.sep for room in ("nn", "optim"))  # whose functions call public ones
 
@@ -220,10 +220,11 @@ class Following:
         elif kind == "IMPORT_NAME":
             if Operands(frame)[1] == 0 and name in sys.modules:
                 self.reads.note(sys.modules, (Item(name),), f"the module {name}", False)
-        elif kind == "CALL":
-            operands = Operands(frame)
-            first, second = operands[x.arg + 1], operands[x.arg]
-            given = [operands[i] for i in range(x.arg - 1, -1, -1)]
+        elif kind in ("CALL", "CALL_KW"):
+            operands, above = Operands(frame), int(kind == "CALL_KW")  # the names of keyword arguments
+            first, second = operands[above + x.arg + 1], operands[above + x.arg]
+            named = len(operands[0]) if above else _named(frame.f_code, at)
+            given = [operands[above + i] for i in range(x.arg - 1, named - 1, -1)]
             if first is None or second is None:
                 self.taken.call(second if first is None else first, given)
             else:
@@ -241,6 +242,12 @@ class Following:
             self.reads.follow(table, Item(name), name, frame.f_code, at)
         elif frame.f_locals is table or name not in frame.f_locals:
             self.lookups.lacks(table, table, name)
+
+
+def _named(code: CodeType, at: int) -> int:
+    """How many of a call's arguments are given by name, where an instruction ahead of it says so."""
+    ahead = instructions_of(code)[max(at - 2, 0) : at]
+    return next((len(code.co_consts[x.arg]) for x in ahead if x.opname == "KW_NAMES"), 0)
 
 
 def _ignore(_frame: FrameType, _event: str, _value: Any) -> None:
