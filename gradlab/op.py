@@ -16,7 +16,7 @@ import numpy as np
 from gradlab import dispatch
 from gradlab.dtype import wide
 from gradlab.quiet import quieted
-from gradlab.spec import DimensionError, ShapeError, Spec, broadcast_bool
+from gradlab.spec import DimensionError, ShapeError, Spec
 
 Formula = Callable[..., Any]
 Promotion = Literal["same", "float"] | None
@@ -174,8 +174,8 @@ class Op:
 
     def number_dtype(self, dtype: np.dtype[Any]) -> np.dtype[Any]:
         """The dtype that a Python number has beside arrays of `dtype`. Half types are computed in float32, and so is the number: what is
-        rounded is the result. Of a row that computes nothing the number may be the result."""
-        return dtype if self.exact and self.rule is not broadcast_bool else wide(dtype)
+        rounded is the result. A row that computes nothing may have the number as its result, or compares: `x.fill_(0.1) == 0.1`."""
+        return dtype if self.exact and not self.name.startswith("logical_") else wide(dtype)
 
     def __call__(self, *args: Any, **params: Any) -> Any:
         if self.call is not None and args and hasattr(args[0], "_edge"):  # formulas come this way: a Tensor first, the call bound

@@ -83,7 +83,7 @@ def promoted(op: Op, inputs: list[Any]) -> tuple[list[Any], Any]:
         dtype = as_numpy(get_default_dtype())
     narrow = None
     if dtype in HALF and op.result is None:
-        wider = any(d != dtype and d not in NARROW for d, _ in dtypes)
+        wider = op.number_dtype(dtype) != dtype and any(d != dtype and d not in NARROW for d, _ in dtypes)
         if wider or (op.sharp and current().recording and any(t._edge is not None for t in tensors)):
             narrow, dtype = dtype, FLOAT32
     ready = [x.to(dtype) if isinstance(x, Differentiable) and x._array.dtype != dtype else x for x in inputs]  # type: ignore[attr-defined]
