@@ -154,7 +154,7 @@ __global__ void __launch_bounds__(256) class_backward(const S* __restrict__ dy, 
         if (first + i < count) {
             const int64 row = at.outer * inner + at.j, wanted = target[row];
             if (each) g = load(dy[row]);
-            value[i] = wanted == ignore_index ? T(0) : value[i] * g - (at.k == wanted ? g : T(0));
+            value[i] = wanted == ignore_index || g == T(0) ? T(0) : value[i] * g - (at.k == wanted ? g : T(0));
             at.next(classes, inner);
         }
     }

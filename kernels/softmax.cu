@@ -69,6 +69,8 @@ struct SoftmaxBackward {
     explicit __device__ __forceinline__ SoftmaxBackward(const Rows& g)
         : a(static_cast<const S*>(g.in[0])), b(static_cast<const S*>(g.in[1])), y(static_cast<S*>(g.out[0])), logarithm(g.extra[1]) {}
     static __device__ __forceinline__ T blank() { return T(0); }
+    // A row of nothing but -inf has NaN as its result: where no gradient comes, none goes on.
+    static __device__ __forceinline__ T of_gradient(T a, T b) { return a == T(0) ? T(0) : a * b; }
     __device__ __forceinline__ void enter(int64, int64) {}
     static __device__ __forceinline__ State identity() { return {T(0)}; }
     static __device__ __forceinline__ State merge(const State& x, const State& y) { return {x.sum + y.sum}; }
@@ -76,7 +78,7 @@ struct SoftmaxBackward {
     __device__ __forceinline__ void add(State& state, const T (&a)[N], const T (&b)[N], const L&) const {
         T sum = T(0);
 #pragma unroll
-        for (int k = 0; k < N; ++k) sum += logarithm ? a[k] : a[k] * b[k];
+        for (int k = 0; k < N; ++k) sum += logarithm ? a[k] : of_gradient(a[k], b[k]);
         state.sum += sum;
     }
     template <class Team, int N, class L>
@@ -90,10 +92,10 @@ struct SoftmaxBackward {
     __device__ __forceinline__ void value(const Ready& r, T (&a)[V], const T (&b)[V], const L&, int) const {
         if (logarithm) {
 #pragma unroll
-            for (int k = 0; k < V; ++k) a[k] -= exp(b[k]) * r.sum;
+            for (int k = 0; k < V; ++k) a[k] -= of_gradient(r.sum, exp(b[k]));
         } else {
 #pragma unroll
-            for (int k = 0; k < V; ++k) a[k] = (a[k] - r.sum) * b[k];
+            for (int k = 0; k < V; ++k) a[k] = of_gradient(a[k] - r.sum, b[k]);
         }
     }
     __device__ __forceinline__ void end(const State&, int64, int64, int64) const {}

@@ -9,6 +9,7 @@ import numpy as np
 from gradlab.kernel import Elementwise, Kernel, Reduction
 from gradlab.op import Op
 from gradlab.ops import select
+from gradlab.ops.softmax import SURE, log_total
 from gradlab.spec import ShapeError, Spec, broadcast, count
 
 # ---------------------------------------------------------------- classes
@@ -63,8 +64,9 @@ def cross_entropy_cpu(x: Any, target: Any, y: Any, p: Any, *, ignore_index: int,
     loss = p[at]
     np.exp(p, p)
     total = np.add.reduce(p, axis=1, keepdims=True)
+    logarithm = log_total(p.copy(), total, 1) if (total < 1 / SURE).any() else np.log(total)
     p /= total
-    np.subtract(np.log(total[:, 0]), loss, loss)
+    np.subtract(logarithm[:, 0], loss, loss)
     if counts is not None:
         loss *= counts
     if reduction == "none":
@@ -89,7 +91,14 @@ def cross_entropy_backward_cpu(dy: Any, p: Any, target: Any, y: Any, *, ignore_i
         np.multiply(p, dy[:, None], y)
     else:
         np.multiply(p, dy, y)
-    y[at] -= dy
+    found = y[at] - dy
+    sure = p[at] > SURE
+    if sure.any():  # what p lacks to 1 is what the others have
+        y[at] = 0
+        np.negative(np.add.reduce(y, axis=1), found, where=sure)
+    y[at] = found
+    if reduction == "none" and not dy.all():  # also of nothing but -inf
+        np.copyto(y, 0, where=(dy == 0)[:, None])
     if counts is not None:
         select.keep(counts[:, None], y.copy(), y)
 

@@ -116,10 +116,23 @@ def layer_cpu(x: Any, weight: Any, bias: Any, y: Any, mean: Any, rstd: Any, *, k
     np.subtract(x, centre, out)
     about_mean_cpu(np.vecdot(out, out)[:, None], np.add.reduce(out, axis=1, keepdims=True), scale, n=n)
     finish(out, scale, n, eps)
+    if not scale.all():
+        lost = scale[:, 0] == 0
+        out[lost], centre[lost], scale[lost], _ = in_more_range(x[lost], 1, eps)
     if weight is not None:
         out *= weight.reshape(-1)
     if bias is not None:
         out += bias.reshape(-1)
+
+
+def in_more_range(x: Any, axis: int | tuple[int, ...], eps: float, centred: bool = True) -> tuple[Any, Any, Any, Any]:
+    """Of numbers whose squares overflow: (x - mean)·rstd, mean, rstd and variance, computed in the processor's widest type."""
+    wide = x.astype(np.longdouble)
+    mean = np.mean(wide, axis=axis, keepdims=True) if centred else np.longdouble(0)
+    wide -= mean
+    var = np.mean(wide * wide, axis=axis, keepdims=True)
+    rstd = 1 / np.sqrt(var + eps)
+    return wide * rstd, mean, rstd, var
 
 
 def finish(out: Any, scale: Any, n: int, eps: float) -> None:
@@ -153,6 +166,9 @@ def rms_cpu(x: Any, weight: Any, y: Any, rstd: Any, *, k: int, eps: float) -> No
     np.vecdot(x, x, scale[:, 0])
     np.copyto(out, x)
     finish(out, scale, max(x.shape[1], 1), eps)
+    if not scale.all():
+        lost = scale[:, 0] == 0
+        out[lost], _, scale[lost], _ = in_more_range(x[lost], 1, eps, centred=False)
     if weight is not None:
         out *= weight.reshape(-1)
 
@@ -197,6 +213,11 @@ def batch_cpu(x: Any, weight: Any, bias: Any, y: Any, mean: Any, rstd: Any, var:
     np.true_divide(var, n, var)
     np.sqrt(np.add(var, eps, rstd), rstd)
     np.true_divide(1, rstd, rstd)
+    if not np.isfinite(var).all():
+        lost = ~np.isfinite(var)
+        _, found, own, _ = in_more_range(x[:, lost], (0, 2), eps)
+        mean[lost], rstd[lost] = found[0, :, 0], own[0, :, 0]
+        out[:, lost] = x[:, lost] - mean[lost, None]
     out *= (rstd if weight is None else rstd * weight)[:, None]
     if bias is not None:
         out += bias[:, None]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -40,26 +41,57 @@ def masked_softmax_cpu(x: Any, y: Any, *, dim: int) -> None:
         y /= total
 
 
+SURE = 0.9  # a probability from which on 1 minus it is not taken from its rounded value
+
+
 def softmax_backward_cpu(dy: Any, r: Any, y: Any, *, dim: int) -> None:
+    """r·(dy - Σ dy·r), in which dy is taken relative to the likeliest element's: there the difference is otherwise all rounding."""
+    usual = not r.size or not r.ndim or np.maximum.reduce(r, axis=None) <= SURE  # also no NaN
+    if not usual:
+        top = np.expand_dims(np.argmax(r, axis=dim), dim)
+        base = np.take_along_axis(dy, top, dim)
+        base[np.isnan(np.take_along_axis(r, top, dim))] = 0
+        dy = dy - base
     if dim == r.ndim - 1:
-        np.subtract(dy, np.vecdot(dy, r)[..., None], y)
-        y *= r
+        dot = np.vecdot(dy, r)[..., None]
     else:
-        np.multiply(dy, r, y)
-        y -= r * total_along(y, dim)
+        dot = total_along(np.multiply(dy, r, y), dim)
+    np.subtract(dy, dot, y)
+    y *= r
+    if not usual and np.isnan(dot).any():  # of nothing but -inf: nothing where no gradient comes
+        np.copyto(y, 0, where=~np.logical_or.reduce(dy, axis=dim, keepdims=True))
 
 
 def log_softmax_cpu(x: Any, y: Any, *, dim: int) -> None:
     """x - max - log(sum(e^(x - max)))."""
     if x.size:
         np.subtract(x, np.maximum.reduce(x, axis=dim, keepdims=True), y)
-        y -= np.log(np.add.reduce(np.exp(y), axis=dim, keepdims=True) if dim >= y.ndim - 1 else total_along(np.exp(y), dim))
+        e = np.exp(y)
+        y -= log_total(e, np.add.reduce(e, axis=dim, keepdims=True) if dim >= y.ndim - 1 else total_along(e, dim), dim)
+
+
+def log_total(e: Any, total: Any, dim: int) -> Any:
+    """log of the total of `e`, whose largest is 1. Where the others are little beside it, by their own total; `e` is written over then."""
+    found = np.log(total)
+    sure = total < 1 / SURE
+    if e.ndim and sure.any():
+        np.put_along_axis(e, np.expand_dims(np.argmax(e, axis=dim), dim), 0, dim)
+        np.log1p(np.add.reduce(e, axis=dim, keepdims=True), found, where=sure)
+    return found
 
 
 def log_softmax_backward_cpu(dy: Any, r: Any, y: Any, *, dim: int) -> None:
+    """dy - e^r·Σ dy; for the likeliest element dy·(1 - e^r) - e^r·(Σ dy - dy)."""
+    total = total_along(dy, dim)
     np.exp(r, y)
-    y *= total_along(dy, dim)
+    y *= total
     np.subtract(dy, y, y)
+    sure = r > math.log(SURE)
+    if r.ndim and sure.any():
+        at = np.nonzero(sure)
+        y[at] = -dy[at] * np.expm1(r[at]) - np.exp(r[at]) * (np.broadcast_to(total, r.shape)[at] - dy[at])
+    if not total.all():  # also of nothing but -inf
+        np.copyto(y, dy, where=total == 0)
 
 
 softmax = Op("softmax", along, params=("dim",), cpu=softmax_cpu, cuda=Kernel("softmax.cu", "softmax", "row"), promote="float",

@@ -11,7 +11,7 @@ from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current
 from gradlab.autograd.record import bind
-from gradlab.dtype import FLOAT32, FLOATING, HALF
+from gradlab.dtype import FLOAT32, FLOAT64, FLOATING, HALF, finfo
 from gradlab.spec import ShapeError, normalize_dim, normalize_dims
 from gradlab.tensor import reduction
 from gradlab.tensor.alias import either, into, required
@@ -42,7 +42,8 @@ def floating(name: str, input: Tensor) -> Tensor:
 def vector_norm(input: Tensor, ord: float, dims: tuple[int, ...], keepdim: bool, *, out: Any = None) -> Tensor:
     """(Σ |x|^ord)^(1/ord) over normalised `dims`; the largest or smallest |x| for ±inf, the number of nonzeros for 0.
 
-    The gradient is 0 where the norm is 0. Half types are computed in float32.
+    The gradient is 0 where the norm is 0. Half types are computed in float32. Where powers leave the range of the dtype they are taken of
+    numbers relative to the largest: on the CPU, in a trace in float64.
     """
     dtype = input._array.dtype
     x: Any = input
@@ -50,6 +51,20 @@ def vector_norm(input: Tensor, ord: float, dims: tuple[int, ...], keepdim: bool,
         x = input.float()
         if current().autocast is not None:
             dtype = FLOAT32
+    powers = bool(dims) and ord > 0 and ord != 1 and not math.isinf(ord)
+    if powers and current().tracer is not None and x._array.dtype == FLOAT32 and x.device.type == "cpu":
+        x = x.to(FLOAT64)
+    found = _norm_of(x, ord, dims, keepdim)
+    if powers and type(found._array) is np.ndarray and found._array.size and x._array.size:
+        info = finfo(found.dtype)
+        if not (found._array.min() > (info.tiny / info.eps) ** (1 / ord) and found._array.max() < math.inf):
+            top: Any = reduction.amax(x.detach().abs(), dims, True)
+            top = top.masked_fill((top == 0) | ~top.isfinite(), 1)
+            found = _norm_of(x / top, ord, dims, keepdim) * (top if keepdim else top.squeeze(dims))
+    return found.to(dtype) if out is None else into("vector_norm", out, found.to(dtype))
+
+
+def _norm_of(x: Any, ord: float, dims: tuple[int, ...], keepdim: bool) -> Any:
     if ord == 2:
         found = _root(reduction.sum(x * x, dims, keepdim)) if dims else x.abs()
     elif ord == 1:
@@ -67,7 +82,7 @@ def vector_norm(input: Tensor, ord: float, dims: tuple[int, ...], keepdim: bool,
         flat = (total == 0) | total.isinf()
         edge = total.masked_fill(~flat, 0).pow(1 / ord)  # 0 or inf, without a gradient
         found = edge.detach().where(flat, total.masked_fill(flat, 1).pow(1 / ord))
-    return found.to(dtype) if out is None else into("vector_norm", out, found.to(dtype))
+    return found
 
 
 def norm(

@@ -257,8 +257,8 @@ def logsumexp(
     if any_empty(input, dims):
         return sum(input.exp(), dims, keepdim).log()
     top = _amax(input.detach(), dim=dims, keepdim=True)
-    top = top.masked_fill(top.isinf(), 0)
-    found = sum((input - top).exp(), dims, True).log() + top
+    # A total below 1 is that of nothing but -inf: it has no gradient.
+    found = sum((input - top.masked_fill(top.isinf(), 0)).exp(), dims, True).clamp(min=1).log() + top
     return found if keepdim or not dims else found.squeeze(dims)
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
@@ -49,8 +52,13 @@ def std(
     if isinstance(dim, bool):
         dim, unbiased = None, dim
     floating("std", input)
-    variance = reduction.var(input, dim, correction=_correction(unbiased, correction), keepdim=keepdim)
-    return _root(variance) if out is None else into("std", out, _root(variance))
+    divisor = _correction(unbiased, correction)
+    found = _root(reduction.var(input, dim, correction=divisor, keepdim=keepdim))
+    if type(found._array) is np.ndarray and found._array.size and input._array.size and not found._array.max() < math.inf:
+        top: Any = input.detach().abs().max()  # squares that overflow are taken of smaller numbers
+        if math.isfinite(scale := top.item()):
+            found = _root(reduction.var(input / scale, dim, correction=divisor, keepdim=keepdim)) * scale
+    return found if out is None else into("std", out, found)
 
 
 def _mean_of(input: Tensor, dim: Dims, keepdim: bool) -> Tensor:

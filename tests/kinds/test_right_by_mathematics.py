@@ -101,3 +101,152 @@ def test_limits_at_infinity(name, way):
     low, high = LIMITS[name]
     np.testing.assert_array_equal(y, [low[0], high[0]])
     np.testing.assert_array_equal(slope, [low[1], high[1]])
+
+
+# ---------------------------------------------------------------- softmax: masked rows, and probabilities that round to 1
+
+MASKED = np.array([[0.5, -INF, 1.0, 0.25], [-INF] * 4, [2.0, 1.0, -INF, 3.0]])
+LOGITS = np.array([[20.0, 0.0, 1.0], [-30.0, 40.0, 41.0], [3.0, 60.0, -2.0], [0.1, 0.2, 0.3], [5.0, 5.0, -20.0]])
+
+
+def attended(x):
+    """The rows of attention with x as its mask that are not all masked."""
+    q, k = gl.ones((3, 2), device=x.device), gl.arange(8.0, device=x.device).reshape(4, 2)
+    return F.scaled_dot_product_attention(q, k, k, attn_mask=x)
+
+
+OVER_ROWS = {
+    "softmax": lambda x: x.softmax(-1), "softmax of columns": lambda x: x.t().softmax(0).t(), "softmin": lambda x: F.softmin(-x, -1),
+    "log_softmax": lambda x: x.log_softmax(-1).masked_fill(x.isneginf(), 0),
+    "log_softmax of columns": lambda x: x.t().log_softmax(0).t().masked_fill(x.isneginf(), 0),
+    "logsumexp": lambda x: x.logsumexp(-1), "logsumexp of columns": lambda x: x.t().logsumexp(0),
+    "logcumsumexp": lambda x: x.logcumsumexp(-1), "attention": attended,
+    "cross_entropy": lambda x: F.cross_entropy(x, gl.tensor([0, 0, 3], device=x.device), reduction="none"),
+    "ignored": lambda x: F.cross_entropy(x, gl.tensor([0, -100, 3], device=x.device), reduction="none"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", OVER_ROWS)
+def test_a_masked_row_outside_of_the_loss_has_no_gradient(name, way):
+    def function(x):
+        return OVER_ROWS[name](x)[::2]
+
+    _, gradient = run(function, MASKED, way=way)
+    assert (gradient[1] == 0).all() and np.isfinite(gradient).all()
+    if name not in ("ignored", "attention", "cross_entropy"):
+        _, alone = run(OVER_ROWS[name], MASKED[:1])
+        np.testing.assert_allclose(gradient[0], alone[0], rtol=1e-5, atol=1e-6)
+
+
+def softmax_reference(x, weight):
+    """Of Σ weight·softmax(x): its gradient, by sums of differences that do not cancel."""
+    p = np.exp(x - x.max(-1, keepdims=True))
+    p /= p.sum(-1, keepdims=True)
+    gaps = weight[..., :, None] - weight[..., None, :]
+    return p * (gaps * p[..., None, :]).sum(-1), p
+
+
+WEIGHT = np.array([1.0, 2.0, -1.5])
+
+
+@pytest.mark.parametrize("columns", [False, True])
+def test_the_gradient_of_softmax_where_a_probability_rounds_to_1(columns, way):
+    if way == "cuda" or (way == "native" and columns):
+        return  # docs/differences.md
+    weight = gl.tensor(WEIGHT, dtype=gl.float32)
+    turn = (lambda t: t.t()) if columns else (lambda t: t)
+    _, gradient = run(lambda x: turn(turn(x).softmax(0 if columns else -1)) * weight, LOGITS, way=way)
+    wanted, p = softmax_reference(LOGITS, WEIGHT)
+    np.testing.assert_allclose(gradient, wanted, rtol=3e-6, atol=1e-36)
+    y, gradient = run(lambda x: turn(turn(x).log_softmax(0 if columns else -1)) * weight, LOGITS, way=way)
+    rest = p.sum(-1, keepdims=True) - p
+    np.testing.assert_allclose(gradient, WEIGHT * rest - p * (WEIGHT.sum() - WEIGHT), rtol=1e-5, atol=1e-7)
+    others = np.array([[np.delete(row, i).sum() for i in range(3)] for row in p])
+    np.testing.assert_allclose(y, np.log1p(-others, where=others < 0.5, out=np.log(p)) * WEIGHT, rtol=3e-6, atol=1e-36)
+
+
+@pytest.mark.parametrize("reduction", ["none", "sum", "mean"])
+def test_cross_entropy_of_what_is_certain(reduction, way):
+    if way == "cuda":
+        return  # docs/differences.md
+    target = LOGITS.argmax(-1)
+    y, gradient = run(lambda x: F.cross_entropy(x, gl.tensor(target), reduction=reduction), LOGITS, way=way)
+    p = softmax_reference(LOGITS, WEIGHT)[1]
+    others = p.copy()
+    others[np.arange(5), target] = 0
+    p[np.arange(5), target] = -others.sum(-1)
+    losses = -np.log1p(-others.sum(-1))
+    np.testing.assert_allclose(y, losses if reduction == "none" else getattr(losses, reduction)(), rtol=3e-6, atol=1e-36)
+    np.testing.assert_allclose(gradient, p / (5 if reduction == "mean" else 1), rtol=3e-6, atol=1e-36)
+
+
+# ---------------------------------------------------------------- norms and normalisations of what is too large or small to square
+
+ROWS = np.array([[3.0, -4.0, 1.0, 2.0], [1.0, 2.0, 5.0, -3.0], [0.5, 0.25, -1.0, 2.0]])
+
+
+def standardised(x, axis, centred=True):
+    centre = x - x.mean(axis, keepdims=True) if centred else x
+    return centre / np.sqrt((centre * centre).mean(axis, keepdims=True))
+
+
+def unit(x):
+    return x / np.sqrt((x * x).sum(1, keepdims=True))
+
+
+NORMALISATIONS = {
+    "layer": (lambda x: F.layer_norm(x, (4,)), lambda x: standardised(x, 1)),
+    "rms": (lambda x: F.rms_norm(x, (4,)), lambda x: standardised(x, 1, False)),
+    "batch": (lambda x: F.batch_norm(x, None, None, training=True), lambda x: standardised(x, 0)),
+    "batch of places": (lambda x: F.batch_norm(x.t()[None], None, None, training=True)[0].t(), lambda x: standardised(x, 0)),
+    "group": (lambda x: F.group_norm(x, 1), lambda x: standardised(x, 1)),
+    "instance": (lambda x: F.instance_norm(x[None])[0], lambda x: standardised(x, 1)),
+    "normalize": (F.normalize, unit),
+    "cosine": (lambda x: F.cosine_similarity(x, x.flip(0)), lambda x: (unit(x) * unit(x[::-1])).sum(1)),
+}  # fmt: skip
+NORMS = {
+    **{f"p={p}": (lambda x, p=p: gl.linalg.vector_norm(x, p, dim=1), lambda x, p=p: (abs(x) ** p).sum(1) ** (1 / p))
+       for p in (1.5, 2, 3, 4)},
+    "all": (lambda x: x.norm(), lambda x: np.sqrt((x * x).sum())), "fro": (gl.linalg.matrix_norm, lambda x: np.sqrt((x * x).sum())),
+    "dist": (lambda x: gl.dist(x, -x), lambda x: 2 * np.sqrt((x * x).sum())),
+    "pairwise": (lambda x: F.pairwise_distance(x, -x, eps=0.0), lambda x: 2 * np.sqrt((x * x).sum(1))),
+    "cdist": (lambda x: gl.cdist(x, -x[:1])[:, 0], lambda x: np.sqrt(((x + x[:1]) ** 2).sum(1))),
+    "hypot": (lambda x: gl.hypot(x[0], x[1]), lambda x: np.hypot(x[0], x[1])),
+    "std": (lambda x: x.std(1), lambda x: x.std(1, ddof=1)), "std_mean": (lambda x: gl.std_mean(x, 1)[0], lambda x: x.std(1, ddof=1)),
+}  # fmt: skip
+SPREADS = {"std", "std_mean"}
+FREE = {"cuda": set(NORMALISATIONS) | set(NORMS) - {"hypot"}, "numpy": SPREADS, "native": SPREADS}  # docs/differences.md
+
+
+@pytest.mark.parametrize("scale", [1e30, 1e37])
+@pytest.mark.parametrize("name", NORMALISATIONS)
+def test_normalisations_of_what_squares_overflow(name, scale, way):
+    if name in FREE.get(way, ()):
+        return
+    function, reference = NORMALISATIONS[name]
+    y, gradient = run(function, ROWS * scale, way=way)
+    np.testing.assert_allclose(y, reference(ROWS), rtol=2e-5, atol=2e-6)
+    assert np.isfinite(gradient).all() and abs(gradient).max() < 1e-4
+
+
+@pytest.mark.parametrize("scale", [1e30, 1e-30, 1.0])
+@pytest.mark.parametrize("name", NORMS)
+def test_norms_of_what_squares_overflow_or_vanish(name, scale, way):
+    if name in FREE.get(way, ()) or (name.startswith("std") and scale < 1):
+        return
+    function, reference = NORMS[name]
+    y, gradient = run(function, ROWS * scale, way=way)
+    x = (ROWS * scale).astype(np.float32).astype(np.float64)
+    np.testing.assert_allclose(y, reference(x), rtol=1e-5)
+    _, usual = run(function, ROWS)
+    np.testing.assert_allclose(gradient, usual, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize("size", [1e20, 1e-25])
+@pytest.mark.parametrize("kind", [2.0, 3.0])
+def test_clipping_of_gradients_whose_squares_overflow_or_vanish(kind, size):
+    p = gl.zeros(3, requires_grad=True)
+    p.grad = gl.tensor([size, -size, size])
+    norm = nn.utils.clip_grad_norm_([p], 1.0, kind)
+    np.testing.assert_allclose(norm.item(), size * 3 ** (1 / kind), rtol=1e-5)
+    np.testing.assert_allclose(p.grad.numpy(), np.array([1, -1, 1]) * (3 ** (-1 / kind) if size > 1 else size), rtol=1e-5)

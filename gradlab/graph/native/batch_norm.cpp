@@ -1,6 +1,6 @@
 // Batch norm with the statistics of the batch, and its derivative; both also with a ReLU behind the norm. One channel is one thread's work, so
 // that what the first pass reads is still in the cache for the next ones. float; x and y are contiguous [images, channels, places].
-#include "runtime.h"
+#include "sums.h"
 
 #include <cmath>
 
@@ -77,11 +77,14 @@ template <typename F> void column_sums(int64_t rows, int64_t wide, double* sum, 
 // A number near a channel's mean: sums of distances from it are exact far from zero too.
 inline float near_of(float x) { return x - x == 0 ? x : 0; }
 
-// What a channel's results are made of. rest: how far the true mean is from the float one.
-inline void statistics(double squares, double rest, double n, double eps, float* var, float* rstd) {
-  const double exact = squares / n - rest * rest;
+// What a channel's results are made of. rest: how far the true mean is from the float one; x: the channel's first number, of a place, for
+// squares that overflowed and are taken again.
+inline void statistics(double squares, double rest, const Layout& s, double eps, const float* x, float* mean, float* var, float* rstd) {
+  const double exact = squares / double(s.images * s.places) - rest * rest;
   *var = float(exact < 0 ? 0 : exact);
   *rstd = 1 / std::sqrt(*var + float(eps));
+  if (*var - *var != 0)
+    *var = in_more_range(s.images * s.places, eps, true, mean, rstd, [&](int64_t i) { return x[i / s.places * s.image() + i % s.places]; });
 }
 
 // A channel of an image, normalised; with what is added to it, and without what lies below zero.
@@ -110,7 +113,7 @@ void forward_columns(char** p, const Layout& s, double eps, const float* weight,
     }
     column_sums(s.images, wide, sum, [&](int64_t r, int64_t j) { const float d = x[r * s.channels + j] - m[j]; return d * d; });
     for (int64_t j = 0; j < wide; ++j) {
-      statistics(sum[j], rest[j], double(s.images), eps, var + c + j, rstd + c + j);
+      statistics(sum[j], rest[j], s, eps, x + j, m + j, var + c + j, rstd + c + j);
       scale[j] = weight ? rstd[c + j] * weight[c + j] : rstd[c + j];
       shift[j] = bias ? bias[c + j] : 0;
     }
@@ -163,9 +166,13 @@ GRADLAB_KERNEL gradlab_batch_norm(char** p, const int64_t* v, int part, int part
     const float near = near_of(*channel);
     totals<1>(channel, channel, s, near, &sum, [=](const float* x, const float*, V* out) { out[0] = load(x) - near; });
     const double exact = near + sum / n;
-    const float m = mean[c] = float(exact);
-    totals<1>(channel, channel, s, m, &squares, [=](const float* x, const float*, V* out) { const V d = load(x) - m; out[0] = d * d; });
-    statistics(squares, exact - m, n, eps, var + c, rstd + c);
+    const float about = mean[c] = float(exact);
+    totals<1>(channel, channel, s, about, &squares, [=](const float* x, const float*, V* out) {
+      const V d = load(x) - about;
+      out[0] = d * d;
+    });
+    statistics(squares, exact - about, s, eps, channel, mean + c, var + c, rstd + c);
+    const float m = mean[c];
     const float scale = weight ? rstd[c] * weight[c] : rstd[c], shift = bias ? bias[c] : 0;
     for (int64_t i = 0; i < s.images; ++i) {
       const float* x = (const float*)p[4] + (i * s.channels + c) * s.places;

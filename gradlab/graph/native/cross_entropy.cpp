@@ -10,12 +10,12 @@ GRADLAB_KERNEL gradlab_cross_entropy_rows(char** q, const int64_t* v, int part, 
   for (int64_t r = mine.first; r < mine.last; ++r) {
     float* y = (float*)q[0] + r * n;
     const float* x = (const float*)q[2] + r * n;
-    const float m = largest(x, n), sum = exponentials(x, m, y, n), scale = 1 / sum;
+    const float m = largest(x, n), sum = exponentials(x, m, y, n), scale = 1 / sum, logarithm = logarithm_of(sum, y, n);
     for (int64_t i = 0; i < n; ++i) y[i] *= scale;
     const int64_t t = target[r];
     if (t == v[2]) losses[r] = 0;
     else if (t < 0 || t >= n) *(int64_t*)q[4] = 1;
-    else losses[r] = gradlab::log(sum) - (x[t] - m);
+    else losses[r] = logarithm - (x[t] - m);
   }
 }
 
@@ -47,11 +47,11 @@ GRADLAB_KERNEL gradlab_cross_entropy_backward(char** q, const int64_t* v, int pa
     const float* y = (const float*)q[2] + r * n;
     const int64_t t = target[r];
     const float g = t == v[2] ? 0 : (v[4] ? dy[r] : dy[0]) * scale;
-    if (t == v[2]) {
+    if (t == v[2] || g == 0) {
       std::memset(dx, 0, sizeof(float) * size_t(n));
       continue;
     }
     for (int64_t i = 0; i < n; ++i) dx[i] = y[i] * g;
-    dx[t] -= g;
+    dx[t] = y[t] > SURE ? -total(n, [&](int64_t i) { return i == t ? 0.0f : dx[i]; }) : dx[t] - g;
   }
 }

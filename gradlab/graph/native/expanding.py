@@ -164,8 +164,10 @@ def norm_residual_backward(write: Writing, call: Call) -> bool:
 
 @expands("rms_norm")
 def rms(write: Writing, call: Call) -> bool:
-    """x·rstd·weight"""
+    """x·rstd·weight, in float64."""
     x, weight = call.inputs
+    if x.spec.dtype == FLOAT32:
+        return False
     y, rstd = call.outputs
     at = last_dims(x.spec.shape, call.params["k"])
     average = write(mean, write(square, x), dim=at.dims, keepdim=True)
@@ -287,17 +289,19 @@ def _softmax(write: Writing, x: Value, dim: tuple[int, ...], y: Value | None, lo
 
 @expands("softmax_backward", "log_softmax_backward")
 def softmax_backward(write: Writing, call: Call) -> bool:
-    """y·(dy - Σ dy·y), dy - e^y·Σ dy."""
+    """y·(dy - Σ dy·y), dy - e^y·Σ dy. Of NaN (a row of nothing but -inf) nothing goes where no gradient comes."""
     if not _plain(call):
         return False
     dy, y = call.inputs
     dim = (call.params["dim"],)
     if call.op.name == "softmax_backward":
-        total = write(sum_, write(mul, dy, y), dim=dim, keepdim=True)
-        write(mul, y, write(sub, dy, total), out=call.outputs[0])
+        zero = write(full, shape=(), value=0, dtype=y.spec.dtype, device=CPU)
+        total = write(sum_, write(where, write(ne, dy, 0), write(mul, dy, y), zero), dim=dim, keepdim=True)
+        gap = write(sub, dy, total)
+        write(where, write(ne, gap, 0), write(mul, y, gap), zero, out=call.outputs[0])
     else:
         total = write(sum_, dy, dim=dim, keepdim=True)
-        write(sub, dy, write(mul, write(exp, y), total), out=call.outputs[0])
+        write(where, write(ne, total, 0), write(sub, dy, write(mul, write(exp, y), total)), dy, out=call.outputs[0])
     return True
 
 
@@ -340,6 +344,8 @@ def cross_entropy_backward(write: Writing, call: Call) -> bool:
     own = write(nll_backward, each, target, classes=p.spec.shape[1], ignore_index=ignore)
     # What is ignored has no part, whatever its probabilities are.
     hit = write.shaped(here, tuple(wide.spec.shape))
+    if reduction == "none":
+        hit = write(ne, wide, 0)
     write(add, write(where, hit, write(mul, p, wide), zero), own, out=call.outputs[0])
     return True
 

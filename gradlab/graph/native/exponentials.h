@@ -26,6 +26,23 @@ inline float exponentials(const float* x, float m, float* y, int64_t n) {
   return total(n, [&](int64_t i) { return y[i]; });
 }
 
+// Where a row has its largest element m.
+inline int64_t place_of(const float* x, float m, int64_t n) {
+  int64_t i = 0;
+  while (i < n - 1 && x[i] != m) ++i;
+  return i;
+}
+
+// A probability from which on 1 minus it is not taken from its rounded value (ops/softmax.py).
+constexpr float SURE = 0.9f;
+
+// log of the sum of exponentials y, whose largest is 1. Where the others are little beside it, by their own sum.
+inline float logarithm_of(float sum, const float* y, int64_t n) {
+  if (!(sum < 1 / SURE)) return gradlab::log(sum);
+  const int64_t top = place_of(y, 1, n);
+  return gradlab::log1p(total(n, [&](int64_t i) { return i == top ? 0.0f : y[i]; }));
+}
+
 }  // namespace
 
 #endif

@@ -67,6 +67,20 @@ def layer_norm(call: Call, ctx: Lowering) -> list[TaskSpec]:
     return [TaskSpec("gradlab_layer_norm", parameters, (*outputs, ctx.dense(x), *own), min(rows, widest(rows * n * 4)))]
 
 
+@lowers("rms_norm")
+def rms_norm(call: Call, ctx: Lowering) -> list[TaskSpec]:
+    """Over the last k dimensions."""
+    x, weight = call.inputs
+    outputs = [ctx.dense(v) for v in call.outputs]
+    k, shape = call.params["k"], x.spec.shape
+    n, rows = math.prod(shape[len(shape) - k :]), math.prod(shape[: len(shape) - k])
+    if n * rows == 0:
+        raise Unsupported
+    own = outputs[0] if weight is None else ctx.dense(weight)
+    parameters = (rows, n, bits(call.params["eps"]), weight is not None)
+    return [TaskSpec("gradlab_rms_norm", parameters, (*outputs, ctx.dense(x), own), min(rows, widest(rows * n * 4)))]
+
+
 @lowers("layer_norm_backward")
 def layer_norm_backward(call: Call, ctx: Lowering) -> list[TaskSpec]:
     """The input's gradient row by row; those of weight and bias are added up over blocks of rows, then over the blocks."""

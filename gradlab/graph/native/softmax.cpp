@@ -19,8 +19,8 @@ GRADLAB_KERNEL gradlab_log_softmax(char** p, const int64_t* v, int part, int par
   for (int64_t r = mine.first; r < mine.last; ++r) {
     float* y = (float*)p[0] + r * n;
     const float* x = (const float*)p[1] + r * n;
-    const float m = largest(x, n), shift = m + gradlab::log(exponentials(x, m, y, n));
-    for (int64_t i = 0; i < n; ++i) y[i] = x[i] - shift;
+    const float m = largest(x, n), shift = logarithm_of(exponentials(x, m, y, n), y, n);
+    for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - m) - shift;
   }
 }
 
@@ -31,8 +31,9 @@ GRADLAB_KERNEL gradlab_softmax_backward(char** p, const int64_t* v, int part, in
   for (int64_t r = mine.first; r < mine.last; ++r) {
     float* dx = (float*)p[0] + r * n;
     const float *dy = (const float*)p[1] + r * n, *y = (const float*)p[2] + r * n;
-    const float dot = total(n, [&](int64_t i) { return dy[i] * y[i]; });
-    for (int64_t i = 0; i < n; ++i) dx[i] = y[i] * (dy[i] - dot);
+    const float top = largest(y, n), base = top > SURE ? dy[place_of(y, top, n)] : 0;
+    const float dot = total(n, [&](int64_t i) { return dy[i] == 0 && base == 0 ? 0.0f : (dy[i] - base) * y[i]; });
+    for (int64_t i = 0; i < n; ++i) dx[i] = dy[i] - base == dot ? 0.0f : y[i] * (dy[i] - base - dot);
   }
 }
 
@@ -43,6 +44,14 @@ GRADLAB_KERNEL gradlab_log_softmax_backward(char** p, const int64_t* v, int part
     float* dx = (float*)p[0] + r * n;
     const float *dy = (const float*)p[1] + r * n, *y = (const float*)p[2] + r * n;
     const float sum = total(n, [&](int64_t i) { return dy[i]; });
+    if (sum == 0) {
+      std::memmove(dx, dy, sizeof(float) * size_t(n));
+      continue;
+    }
+    const float top = largest(y, n);
+    const int64_t at = top > -0.105f ? place_of(y, top, n) : n;
+    const float sure = at < n ? -dy[at] * gradlab::expm1(top) - gradlab::exp(top) * (sum - dy[at]) : 0;
     for (int64_t i = 0; i < n; ++i) dx[i] = dy[i] - gradlab::exp(y[i]) * sum;
+    if (at < n) dx[at] = sure;
   }
 }

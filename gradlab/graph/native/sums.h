@@ -29,6 +29,17 @@ template <typename F> inline float total(int64_t n, F of) {
   return float(sum);
 }
 
+// Of n numbers whose squares overflow, at(i): the mean (0 if not centred), 1 / sqrt(var + eps) and, returned, the variance.
+template <typename F> float in_more_range(int64_t n, double eps, bool centred, float* mean, float* rstd, F at) {
+  double sum = 0, squares = 0;
+  for (int64_t i = 0; i < n && centred; ++i) sum += double(at(i));
+  const double m = sum / double(n);
+  for (int64_t i = 0; i < n; ++i) squares += (double(at(i)) - m) * (double(at(i)) - m);
+  squares /= double(n);
+  *mean = float(m), *rstd = float(1 / __builtin_sqrt(squares + eps));
+  return float(squares);
+}
+
 }  // namespace
 
 #endif

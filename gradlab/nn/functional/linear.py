@@ -11,6 +11,7 @@ from gradlab.dtype import FLOATING
 from gradlab.spec import ShapeError, count
 from gradlab.tensor.alias import either
 from gradlab.tensor.selection import embedding_lookup, one_hot as one_hot
+from gradlab.tensor.norms import dims_of, vector_norm
 from gradlab.tensor.units import rounds_once
 
 if TYPE_CHECKING:
@@ -108,21 +109,7 @@ def _shortened(weight: Tensor, used: Tensor, max_norm: float, norm_type: float) 
 
 
 def _norm(x: Tensor, p: float, dim: Any, keepdim: bool) -> Tensor:
-    """The p-norm along `dim`, whose gradient at 0 is 0."""
-    if p == 2:
-        squares = (x * x).sum(dim, keepdim=keepdim)
-        zero = squares == 0
-        return squares.masked_fill(zero, 1).sqrt().masked_fill(zero, 0)
-    if p == 1:
-        return x.abs().sum(dim, keepdim=keepdim)
-    if p == float("inf"):
-        return x.abs().amax(dim, keepdim=keepdim)
-    if p == 0:
-        return (x != 0).to(x.dtype).sum(dim, keepdim=keepdim)
-    none = x == 0  # below 1 a power's slope at 0 is infinite
-    total = (x.abs().masked_fill(none, 1) ** p).masked_fill(none, 0).sum(dim, keepdim=keepdim)
-    zero = total == 0
-    return (total.masked_fill(zero, 1) ** (1 / p)).masked_fill(zero, 0)
+    return vector_norm(x, p, dims_of("norm", x, dim), keepdim)
 
 
 @rounds_once(autocast="float32")

@@ -10,6 +10,7 @@ from gradlab.autograd.mode import no_grad
 from gradlab.dtype import HALF, result_type
 from gradlab.tensor import Tensor
 from gradlab.tensor.creation import tensor as make
+from gradlab.tensor.norms import vector_norm
 from gradlab.tensor.shape import stack
 
 
@@ -19,19 +20,8 @@ def _gradients(parameters: Any) -> list[Tensor]:
 
 
 def _norm(x: Tensor, norm_type: float) -> Tensor:
-    if x._array.dtype in HALF:
-        x = x.float()
-    if norm_type == 2:
-        return (x * x).sum().sqrt()
-    if norm_type == math.inf:
-        return x.abs().amax()
-    if norm_type == -math.inf:
-        return x.abs().amin()
-    if norm_type == 0:
-        none: Tensor = x == 0
-        return none.logical_not().to(x._array.dtype).sum()
-    total: Tensor = (x.abs() ** norm_type).sum() ** (1.0 / norm_type)
-    return total
+    x = x.float() if x._array.dtype in HALF else x
+    return vector_norm(x, norm_type, tuple(range(len(x._array.shape))), False)
 
 
 def _total_norm(listed: list[Tensor], norm_type: float, error_if_nonfinite: bool) -> Tensor:
