@@ -10,8 +10,8 @@ from gradlab.autograd.record import bind
 from gradlab.dtype import FLOATING
 from gradlab.spec import ShapeError, count
 from gradlab.tensor.alias import either
-from gradlab.tensor.selection import embedding_lookup, one_hot as one_hot
 from gradlab.tensor.norms import dims_of, vector_norm
+from gradlab.tensor.selection import embedding_lookup, one_hot as one_hot
 from gradlab.tensor.units import rounds_once
 
 if TYPE_CHECKING:
