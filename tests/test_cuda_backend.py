@@ -165,6 +165,22 @@ def test_gradients_accumulate_on_the_device():
     np.testing.assert_array_equal(x.grad.cpu().numpy(), [4, 4, 4])
 
 
+def test_gradients_accumulate_where_somebody_sees_them():
+    """Into the tensor that is held, into a view of a flat buffer; a graph that kept the gradient raises."""
+    x, flat = gl.ones(2, device="cuda", requires_grad=True), gl.zeros(4, device="cuda")
+    x.grad = flat[1:3]
+    for _ in range(2):
+        (x * 3).sum().backward()
+    np.testing.assert_array_equal(flat.cpu().numpy(), [0, 6, 6, 0])
+    held = x.grad
+    y = (held * x).sum()
+    (x * 2).sum().backward()
+    assert held is x.grad
+    np.testing.assert_array_equal(held.cpu().numpy(), [8, 8])
+    with pytest.raises(RuntimeError, match="modified by an in-place operation"):
+        y.backward()
+
+
 def test_a_training_step_is_the_same_on_both_devices():
     found = []
     for device in ("cpu", "cuda"):

@@ -19,6 +19,7 @@ from gradlab.autograd.mode import current, enter, leave
 from gradlab.autograd.node import edge_to, next_sequence
 from gradlab.autograd.record import refresh
 from gradlab.autograd.walk import Goals, Target, Walk, reachable as reachable, run_hooks, walk_now
+from gradlab.batched import Batched
 from gradlab.quiet import quietly
 
 
@@ -127,7 +128,16 @@ def store(leaf: Any, walk: Walk, create_graph: bool) -> None:
                 leaf._grad = gradient
             else:
                 leaf._grad = gradient.clone() if create_graph and gradient._edge is not None else _copied(gradient)
-        elif create_graph or mode.tracer is not None or type(old._array) is not np.ndarray or not old._array.flags.writeable:
+        elif create_graph or mode.tracer is not None or type(old._array) is Batched:
+            leaf._grad = old + gradient
+        elif type(old._array) is not np.ndarray:
+            array = old._array
+            alone = getattr(array, "base", array) is None and getrefcount(old) <= _ALONE + 1 and getrefcount(array) <= _ALONE + 1
+            if alone and old._meta is None:  # nobody sees that the sum is another tensor
+                leaf._grad = old + gradient
+            else:
+                old.add_(gradient)
+        elif not old._array.flags.writeable:
             leaf._grad = old + gradient
         else:
             quietly(np.add, old._array, gradient._array, old._array)
