@@ -96,12 +96,6 @@ enter = _mode.set
 leave = _mode.reset
 
 
-def widened(*tensors: Any) -> Any:
-    """Under autocast, tensors of half precision as float32: what a function made of several rows does that is to compute in float32."""
-    casting = current().autocast
-    return tensors if casting is None else casting.all_as(tensors, "float32")
-
-
 def lowered(*tensors: Any) -> Any:
     """Under autocast, tensors in the dtype that it lowers to."""
     casting = current().autocast

@@ -7,7 +7,7 @@ import gradlab as gl
 from gradlab import nn
 from gradlab.nn import functional as F
 
-from kinds.halves import HALVES
+from kinds.halves import HALVES, Roundings
 
 SCALE = 64.0  # of the loss: the gradients' norm is then far above the root of float16's largest number
 UNITS = {  # of a vector for each of 8 samples; the functions of several rows that stand in a model or a loss
@@ -96,6 +96,20 @@ def test_losses_in_half_are_those_of_float32_rounded(dtype, name):
     for half, single in zip(*found, strict=True):
         assert half.dtype == dtype
         np.testing.assert_array_equal(half.detach().float().numpy(), single.detach().to(dtype).float().numpy())
+
+
+@pytest.mark.parametrize("kind", [nn.RNN, nn.LSTM, nn.GRU])
+def test_steps_of_recurrent_layers_round_their_state_alone(kind):
+    gl.manual_seed(0)
+    net = kind(4, 6).half()
+    x = gl.randn(5, 3, 4).half()
+    with Roundings() as rounded:
+        found = net(x)[0]
+    assert not {"matmul", "tanh", "lstm_cell", "gru_cell"} & set(rounded.names)
+    compiled = gl.compile(lambda x: net(x)[0])
+    for _ in range(3):
+        again = compiled(x)
+    np.testing.assert_allclose(again.detach().float().numpy(), found.detach().float().numpy(), atol=1e-3)
 
 
 def test_running_statistics_of_large_values():

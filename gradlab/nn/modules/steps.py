@@ -1,18 +1,38 @@
-"""One time step of each recurrent unit, from the input's share of the gates and the state."""
+"""One time step of each recurrent unit, from the input's share of the gates and the state.
+
+On half types a step is one unit: the weights are widened once for all steps, and the state is what each step rounds.
+"""
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
+from typing import Any
 
 from gradlab import ops
+from gradlab.autograd.mode import current
 from gradlab.autograd.record import bind
+from gradlab.dtype import FLOAT32, HALF
 from gradlab.tensor import Tensor
+from gradlab.tensor.units import once
 
 _lstm_cell, _gru_cell = bind(ops.recurrent.lstm_cell), bind(ops.recurrent.gru_cell)
 State = tuple[Tensor, ...]
 Step = Callable[[Tensor, State], State]
 
 
+def _rounds_once(make: Callable[..., Step]) -> Callable[..., Step]:
+    @functools.wraps(make)
+    def made(weight: Tensor, *others: Any) -> Step:
+        if weight._array.dtype not in HALF or current().autocast is not None:
+            return make(weight, *others)
+        step = make(*[x.to(FLOAT32) if isinstance(x, Tensor) and x._array.dtype in HALF else x for x in (weight, *others)])
+        return lambda gates, state: once(step, (gates, state))
+
+    return made
+
+
+@_rounds_once
 def rnn_step(weight: Tensor, bias: Tensor | None, nonlinearity: str) -> Step:
     """weight: (hidden, hidden), transposed."""
 
@@ -25,6 +45,7 @@ def rnn_step(weight: Tensor, bias: Tensor | None, nonlinearity: str) -> Step:
     return step
 
 
+@_rounds_once
 def lstm_step(weight: Tensor, bias: Tensor | None, projection: Tensor | None) -> Step:
     """weight: (hidden or projected size, 4 hidden), projection: (hidden, projected size), both transposed."""
 
@@ -37,6 +58,7 @@ def lstm_step(weight: Tensor, bias: Tensor | None, projection: Tensor | None) ->
     return step
 
 
+@_rounds_once
 def gru_step(weight: Tensor, bias: Tensor | None) -> Step:
     """weight: (hidden, 3 hidden), transposed. The reset gate acts after the product, as in PyTorch."""
 
