@@ -8,22 +8,35 @@ namespace gradlab {
 
 inline constexpr int prefix_threads = 256, prefix_items = 4, prefix_tile = prefix_threads * prefix_items;
 
-// What running sums and products are taken in: double for all floating point, 64 bits for integers.
-template <class T>
+// What running sums and products are taken in: double for all floating point, with powers beside it for products; 64 bits for integers.
+template <class T, bool Product>
 struct Running {
     typedef Wide type;
 };
 template <>
-struct Running<float> {
+struct Running<float, false> {
     typedef double type;
 };
 template <>
-struct Running<double> {
+struct Running<double, false> {
     typedef double type;
+};
+template <>
+struct Running<float, true> {
+    typedef Scaled type;
+};
+template <>
+struct Running<double, true> {
+    typedef Scaled type;
 };
 
 __device__ __forceinline__ double from_before(double value, int step) { return __shfl_up_sync(0xffffffffu, value, step); }
 __device__ __forceinline__ Wide from_before(Wide value, int step) { return __shfl_up_sync(0xffffffffu, value, step); }
+__device__ __forceinline__ Scaled from_before(Scaled value, int step) {
+    value.part = __shfl_up_sync(0xffffffffu, value.part, step);
+    value.powers = __shfl_up_sync(0xffffffffu, value.powers, step);
+    return value;
+}
 __device__ __forceinline__ int64 from_before(int64 value, int step) { return __shfl_up_sync(0xffffffffu, value, step); }
 
 // Too much machine code for the dozen places that join two states.
@@ -32,7 +45,7 @@ __device__ __noinline__ double join_logarithms(double a, double b) { return loga
 // 0 sum, 1 product, 2 log of the sum of exponentials
 template <class S, int Mode>
 struct RunningOperation {
-    typedef typename Running<typename Compute<S>::type>::type State;
+    typedef typename Running<typename Compute<S>::type, Mode == 1>::type State;
     const S* x;
     S* y;
     __device__ __forceinline__ State load(int64 i, int64) const { return static_cast<State>(gradlab::load(x[i])); }
@@ -101,13 +114,13 @@ struct ExtremeOperation {
     }
 };
 
-// y_i = a_i y_(i-1) + b_i: each stretch maps what comes before it by a straight line. A factor that has overflown meets a zero only where the true
-// result is that of the terms alone.
+// y_i = a_i y_(i-1) + b_i: each stretch maps what comes before it by a straight line.
 struct Line {
-    double factor, term;
+    Scaled factor;
+    double term;
 };
 __device__ __forceinline__ Line from_before(Line state, int step) {
-    return {__shfl_up_sync(0xffffffffu, state.factor, step), __shfl_up_sync(0xffffffffu, state.term, step)};
+    return {from_before(state.factor, step), __shfl_up_sync(0xffffffffu, state.term, step)};
 }
 template <class S>
 struct RecurrenceOperation {
@@ -116,10 +129,10 @@ struct RecurrenceOperation {
     const S* b;
     S* y;
     __device__ __forceinline__ State load(int64 i, int64) const {
-        return {static_cast<double>(gradlab::load(a[i])), static_cast<double>(gradlab::load(b[i]))};
+        return {Scaled(gradlab::load(a[i])), static_cast<double>(gradlab::load(b[i]))};
     }
     static __device__ __forceinline__ State join(State a, State b) {
-        return {a.factor * b.factor, a.term == 0.0 ? b.term : b.factor * a.term + b.term};
+        return {a.factor * b.factor, a.term == 0.0 ? b.term : static_cast<double>(b.factor * Scaled(a.term)) + b.term};
     }
     __device__ __forceinline__ void write(int64 i, State state) const { y[i] = store<S>(state.term); }
 };

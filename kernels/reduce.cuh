@@ -21,10 +21,38 @@ __device__ __forceinline__ T highest() {
     else return T(~(Wide(1) << (8 * sizeof(T) - 1)) & ((Wide(1) << (8 * sizeof(T) - 1)) - 1));
 }
 
+// A product that neither overflows nor vanishes on the way: part times 2^(500 powers), |part| between 2^-500 and 2^500, or 0, infinite, NaN.
+struct Scaled {
+    double part;
+    int64 powers;
+
+    Scaled() = default;
+    __device__ __forceinline__ Scaled(double value, int64 of = 0) : part(value), powers(of) {
+        const double size = abs(value);
+        if (size >= large() && size < infinity<double>()) part *= small(), ++powers;
+        else if (size <= small() && size > 0) part *= large(), --powers;
+    }
+    static __device__ __forceinline__ double large() { return 3.273390607896142e150; }  // 2^500
+    static __device__ __forceinline__ double small() { return 3.0549363634996047e-151; }
+    __device__ __forceinline__ operator double() const {
+        double value = part;
+        for (int64 k = powers < 4 ? powers : 4; k > 0; --k) value *= large();
+        for (int64 k = powers > -4 ? powers : -4; k < 0; ++k) value *= small();
+        return value;
+    }
+    friend __device__ __forceinline__ Scaled operator*(const Scaled& a, const Scaled& b) { return Scaled(a.part * b.part, a.powers + b.powers); }
+};
+
 template <class A>
 __device__ __forceinline__ A shuffle_down(A value, int offset) {
     if constexpr (sizeof(A) < 4) return static_cast<A>(__shfl_down_sync(0xffffffffu, static_cast<int>(value), offset));
     else return __shfl_down_sync(0xffffffffu, value, offset);
+}
+
+__device__ __forceinline__ Scaled shuffle_down(Scaled value, int offset) {
+    value.part = __shfl_down_sync(0xffffffffu, value.part, offset);
+    value.powers = __shfl_down_sync(0xffffffffu, value.powers, offset);
+    return value;
 }
 
 template <class R>

@@ -51,6 +51,12 @@ __device__ __forceinline__ A shuffle_across(A value, int mask) {
     else return __shfl_xor_sync(0xffffffffu, value, mask);
 }
 
+__device__ __forceinline__ Scaled shuffle_across(Scaled value, int mask) {
+    value.part = __shfl_xor_sync(0xffffffffu, value.part, mask);
+    value.powers = __shfl_xor_sync(0xffffffffu, value.powers, mask);
+    return value;
+}
+
 // ---------------------------------------------------------------- totals
 
 struct Plus {

@@ -40,7 +40,10 @@ def running(x: Spec, *, dim: int) -> Spec:
 
 
 def prod_cpu(x: Any, y: Any, *, dim: tuple[int, ...], keepdim: bool) -> None:
-    np.multiply.reduce(x, axis=dim, out=y, keepdims=keepdim)
+    if x.dtype == FLOAT32:
+        np.copyto(y, np.multiply.reduce(x, axis=dim, dtype=FLOAT64, keepdims=keepdim), casting="same_kind")
+    else:
+        np.multiply.reduce(x, axis=dim, out=y, keepdims=keepdim)
 
 
 def prod_gradient(g: Any, x: Any, dim: tuple[int, ...], keepdim: bool) -> Any:

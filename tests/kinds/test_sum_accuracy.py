@@ -73,6 +73,8 @@ ROWS: dict[str, Callable[..., Any]] = {
     "gradient of an embedding": lambda x, g, w: slopes(lambda m: F.embedding(at(m), m), 0)(gl.outer(w, w), x),
     "gradient of expand": lambda x, g, w: slopes(lambda v: v.expand(N, 3), 0)(w, x),
     "bincount": lambda x, g, w: gl.bincount(at(x), x[:, 0]).to(x.dtype),
+    "prod": lambda x, g, w: g[:64].prod(0),
+    "cumprod": lambda x, g, w: g[:64].cumprod(0)[-1:],
     "cov": lambda x, g, w: gl.cov(x.T),
     "trapezoid": lambda x, g, w: gl.trapezoid(x, dim=0),
     "adaptive_avg_pool1d": lambda x, g, w: F.adaptive_avg_pool1d(x.T[None], 1),
@@ -126,3 +128,21 @@ def test_rows_that_add_up(name, way):
         function = gl.compile(function)
         function(*tensors)
     assert error(function(*tensors), right) <= 16 * EPS * LOOSER.get(name, 1)
+
+
+@pytest.mark.parametrize("device", ["cpu", "cuda"])
+@pytest.mark.parametrize("many", [2, 20, 300, 5000])
+def test_products_that_begin_with_zero(many, device):
+    """However far the products behind it go."""
+    x = gl.tensor([0.0] + [1e30] * many, device=device)
+    assert x.prod().item() == 0
+    assert not x.cumprod(0).any().item()
+    assert not gl.stack((x, x), 1).prod(0).any().item()
+    assert x[:, None].expand(-1, 3).cumprod(0).cpu().numpy().tolist() == [[0.0] * 3] * (many + 1)
+
+
+def test_products_that_come_back():
+    """On a GPU no product overflows on the way."""
+    x = gl.tensor([1e30] * 100 + [2e-30] * 100, device="cuda", dtype=gl.float64)
+    assert abs(x.prod().item() / 2.0**100 - 1) < 1e-12
+    assert abs(x.cumprod(0)[-1].item() / 2.0**100 - 1) < 1e-12

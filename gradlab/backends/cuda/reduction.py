@@ -29,6 +29,11 @@ def total_type(description: Reduction, out: np.dtype[Any]) -> np.dtype[Any]:
     return FLOAT64 if description.combine in (SUM, PRODUCT) and out in FLOATING else FLOAT32 if out in HALF else out
 
 
+def total_name(description: Reduction, out: np.dtype[Any]) -> str:
+    """Its C++ type. Products have powers of two beside it, that nothing overflows on the way."""
+    return "Scaled" if description.combine == PRODUCT and out in FLOATING else STORAGE[total_type(description, out).name]
+
+
 def flags_of(op: Op) -> list[str]:
     """The parameters that the description reads."""
     return [p for p in op.params if any(reads(text, p) for text in op.cuda)]
@@ -39,7 +44,7 @@ def reduction_source(op: Op, x: np.dtype[Any], y: np.dtype[Any]) -> tuple[str, d
     description = op.cuda
     assert isinstance(description, Reduction)
     base = f"{op.name}_{x.name}_to_{y.name}"
-    total = STORAGE[total_type(description, y).name]
+    total = total_name(description, y)
     accumulator = total if description.combine == PRODUCT else "bool" if y.kind == "b" else compute_type(y)
     flags = flags_of(op)
     members = [f"const {STORAGE[x.name]}* {name}_" for name in op.inputs] + [f"long long {p}" for p in flags]
@@ -127,7 +132,8 @@ def plan(work: Work, op: Op, arrays: list[Any], specs: list[Any], out: Spec, par
         rows, form, sizes, stride, step = parts, "column", (columns, inner, count, parts), 1, columns
 
     make, pointer = driver.maker(out.shape, out.dtype), work.pointer
-    make_partial = driver.maker((columns * parts,), total_type(op.cuda, out.dtype))
+    words = 2 if op.cuda.combine == PRODUCT else 1
+    make_partial = driver.maker((columns * parts * words,), total_type(op.cuda, out.dtype))
     head: list[str | int] = [*"P" * len(specs), *"q" * len(flags), "P", "P"]
 
     def first_use() -> None:

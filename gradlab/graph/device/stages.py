@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 
 from gradlab import ops
 from gradlab.backends.cuda.generate import is_light
-from gradlab.backends.cuda.reduction import flags_of, total_type
+from gradlab.backends.cuda.reduction import flags_of, total_name
 from gradlab.backends.cuda.types import STORAGE, compute_type
 from gradlab.dtype import FLOATING
 from gradlab.graph.ir import Call, Value
@@ -196,7 +196,7 @@ def _reduce(call: Call, inputs: Sequence[At], out: At, dims: Sequence[int], desc
     results = count([n for d, n in enumerate(shape) if d not in dims])
     length = count(shape) // results
     storage, kinds = STORAGE[out.place.dtype.name], [compute_type(x.place.dtype) for x in inputs]
-    kind = STORAGE[total_type(description, out.place.dtype).name]
+    kind = total_name(description, out.place.dtype)
     flags = "".join(f" constexpr bool {p} = {'true' if call.params[p] else 'false'}; (void){p};" for p in flags_of(call.op))
     heads = ", ".join(f"{k} {name}" for k, name in zip(kinds, names))
     made = writer.function(f"""struct @F {{

@@ -10,7 +10,7 @@ from gradlab.dtype import INT64
 FILE = "prefix.cu"
 TILE = 1024
 TARGET_BLOCKS = 1056  # eight for each of an H100's 132 multiprocessors
-STATE_BYTES = 16  # the largest State
+STATE_BYTES = 24  # the largest State
 TOTALS, RUNNING, RESULTS = range(3)  # the stages of prefix.cu
 
 
