@@ -276,7 +276,7 @@ def turn(name: str, target: Differentiable, op: Op, params: dict[str, Any]) -> A
     mode = current()
     check(name, target, mode)
     array, edge, meta = target._array, target._edge, meta_of(target)
-    if mode.tracer is not None and type(array) is not Batched and mode.tracer.outside(array):
+    if mode.tracer is not None and type(array) is not Batched and mode.tracer.outside(target):
         raise RuntimeError(f"{name}: a tensor from outside a trace cannot get another shape inside it; use the out-of-place form")
     shared = meta.version is not None and meta.base is None
     version = version_of(target)

@@ -202,9 +202,10 @@ class Tracer:
             return new
         return Symbol(new.id, spec_of(new), self, new.device, self.lift(old).layout)
 
-    def outside(self, array: Any) -> bool:
-        """Whether an array is, or holds the newest value of, memory from outside the trace: an argument's or state."""
-        return type(array) is not Symbol or array.id in self._home
+    def outside(self, tensor: Any) -> bool:
+        """Whether a tensor is from outside the trace, or its array the newest value of memory from there: an argument's or state."""
+        array = tensor._array
+        return type(array) is not Symbol or array.id in self._home or id(tensor) in self._derived
 
     def before_gradient(self, leaf: Any) -> None:
         """`leaf.grad` is about to be set."""

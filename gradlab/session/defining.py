@@ -222,8 +222,8 @@ class Defining(Training, Tracer):
         if self.group is not None:
             self.group.append(update)
 
-    def outside(self, array: Any) -> bool:
-        return type(array) is not Symbol or array.id in self._by_symbol
+    def outside(self, tensor: Any) -> bool:
+        return type(tensor._array) is not Symbol or tensor._array.id in self._by_symbol
 
     def restore(self) -> None:
         """At the end of a block tensors from outside are as they were."""

@@ -150,3 +150,19 @@ def test_views_of_a_buffer_read_and_written_in_a_training_step():
         assert double.tolist() == [2.0 * i] * 2 and total.tolist() == [float(sum(range(max(i - 3, 1), i + 1)))] * 2
         assert newest.tolist() == cache[3].tolist() == [float(i)] * 2
     assert len(compiled.programs) == 1
+
+
+@pytest.mark.parametrize("turn", ["t_", "unsqueeze_", "squeeze_"])
+@pytest.mark.parametrize("way", ["whole", "turned before", "row"])
+def test_no_trace_gives_what_is_outside_another_shape(way, turn):
+    whole = gl.arange(12.0).reshape(3, 4)
+    held = whole[:2] if way == "row" else whole
+    if way == "turned before":
+        held.reshape(-1)  # a view may be about
+        held.t_()
+    step = gl.compile(lambda: (held + 1, getattr(held, turn)(*(() if turn == "t_" else (0,))))[0])
+    step()
+    shape = held.shape
+    with pytest.raises(RuntimeError, match="outside a trace"):
+        step()
+    assert held.shape == shape and isinstance(held._array, np.ndarray)

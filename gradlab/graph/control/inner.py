@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from gradlab.autograd import engine
-from gradlab.autograd.base import LEAF, Differentiable, Version
+from gradlab.autograd.base import LEAF, Differentiable
 from gradlab.autograd.mode import current, enter, leave
 from gradlab.autograd.record import refresh, wrap
 from gradlab.device import Device
@@ -30,6 +30,7 @@ class Inner(Tracer):
     def __init__(self, outer: Any, what: str) -> None:
         super().__init__(outer.device)
         self.outer, self.what = outer, what
+        self._derived, self._versions = outer._derived, outer._versions  # the outer trace puts them back
         self.captured: list[tuple[Any, Symbol]] = []
         self.leaves: list[Any] = []
         self.entries: list[Any] = []  # the body's own arguments, as tensors
@@ -125,12 +126,6 @@ class Inner(Tracer):
                 f"eval(), or apply the layer outside)"
             )
         super().write(tensor, array)
-
-    def deriving(self, view: Any) -> None:
-        self.outer.deriving(view)
-
-    def writing(self, version: Version) -> None:
-        self.outer.writing(version)
 
     def before_gradient(self, leaf: Any) -> None:
         raise TraceError(
