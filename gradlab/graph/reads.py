@@ -1,7 +1,8 @@
 """What a traced call reads besides its arguments: modules, optimizers, and the globals, closures and attributes that user functions name.
 
-A profile hook sees every Python function that starts while the trace runs. Of a user's function the code says which names it loads; of a
-method its `self` is known. Each thing is pictured before the function's body runs, so that what the trace itself changes is found after it.
+A profile hook sees every Python function that starts while the trace runs. Of a user's function the code says which names it loads (what
+they do not tell, `following.py` does); of a method its `self` is known. Each thing is pictured before the function's body runs, so that
+what the trace itself changes is found after it.
 """
 
 from __future__ import annotations
@@ -251,9 +252,8 @@ class Reads:
             if isinstance(value, BuiltinMethodType) and not isinstance(value.__self__, ModuleType):
                 break  # made anew at each access, as `append` of a list
             if not (owned or (of_module and stored)):  # a module's own attributes are guarded with the module
-                last = stored or number + 1 == len(taken)
-                self._note(root, path, label, value, whole=last or not is_instance(value))
-                self._place(owner, by, value, last)
+                self._note(root, path, label, value, stored or number + 1 == len(taken) or not is_instance(value))
+                self._place(owner, by, value, stored or number + 1 == len(taken))
             if stored:
                 break
 

@@ -136,16 +136,11 @@ class Taken:
         own = type(table) is dict and name in table
         if isinstance(owner, (Module, Optimizer)):
             self.reads.meet(owner, name)
-            if not own:
-                self.lacks(owner, name)
-            if found is not GONE and not is_told(found):
-                self.reads.follow(owner, name, label, code, at)
-            return
-        if own:
-            self.reads.follow(owner, name, label, code, at)
-            return
-        self.lacks(owner, name)
-        if found is not GONE and not is_told(found):
+        if not own:
+            self.lacks(owner, name)
+        if (own and isinstance(owner, Module)) or (name in ("param_groups", "state") and isinstance(owner, Optimizer)):
+            return  # guarded with the module, or the optimizer
+        if own or (found is not GONE and not is_told(found)):
             self.reads.follow(owner, name, label, code, at)
 
     def inherited(self, after: Any, owner: Any, name: str) -> None:

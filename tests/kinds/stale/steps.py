@@ -112,3 +112,35 @@ def _with_clipping(made, optimizer):
 on_step("loss_function", lambda patch, m, o: patch.setattr(F, "mse_loss", lambda a, b: (a - b).abs().sum() * 3.0), _with_loss)
 on_step("closure", lambda patch, m, o: m.__dict__["box"].__setitem__(0, 3.0), _with_closure)
 on_step("gradients_clipped_by_a_helper", lambda patch, m, o: patch.setattr(_clip, "__defaults__", (0.01,)), _with_clipping)
+
+
+class Descent(gl.optim.Optimizer):
+    def __init__(self, parameters):
+        super().__init__(parameters, {"lr": 0.1})
+        self.scale, self.table = 1.0, [1.0]
+
+    def step(self):
+        with gl.no_grad():
+            for group in self.param_groups:
+                for p in group["params"]:
+                    if p.grad is not None:
+                        p.add_(p.grad, alpha=-group["lr"] * self.factor())
+
+    def factor(self):
+        return self.scale * self.table[0]
+
+
+def _of_ones_own(made, optimizer):
+    made.__dict__["own"] = own = Descent(made.parameters())
+    return plain_step(made, own)
+
+
+def on_own(name, change):
+    on_step(name, lambda patch, m, o: change(patch, m.__dict__["own"]), _of_ones_own)
+
+
+on_own("attribute_of_ones_own_optimizer", lambda patch, o: setattr(o, "scale", 3.0))
+on_own("list_of_ones_own_optimizer", lambda patch, o: o.table.__setitem__(0, 3.0))
+on_own("method_of_ones_own_optimizer", lambda patch, o: setattr(o, "factor", lambda: 3.0))
+on_own("method_of_the_class_of_ones_own_optimizer", lambda patch, o: patch.setattr(Descent, "factor", lambda self: 3.0))
+on_own("rate_of_ones_own_optimizer", lambda patch, o: o.param_groups[0].update(lr=0.5))
