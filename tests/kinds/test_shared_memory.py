@@ -28,6 +28,8 @@ def listed(text):
 
 # Each result is memory of its own.
 COPIES = listed("""
+    T.nn.utils.rnn.unpad_sequence(x, T.tensor([3, 3, 3, 3])) ; T.nn.utils.rnn.pad_sequence([x]) ; T.utils.data.default_collate([x]) ;
+    T.nn.utils.parameters_to_vector([v]) ; T.nn.utils.rnn.pack_sequence([x]).data ;
     x.repeat(1, 1) ; x.repeat(1, 1, 1) ; x.repeat(2, 1) ; x.repeat(1, 2) ; v.repeat(2, 1) ; v.repeat(1) ; s.repeat(1) ; s.repeat(2) ;
     s.repeat(()) ; x.repeat(2, 1, 1) ; lone.repeat(1, 3) ; lone.repeat(3, 1) ; r.repeat(2, 1) ; e.repeat(2, 1) ; x.repeat(0, 1) ;
     x.tile(1) ; x.tile(1, 1) ; x.tile(2, 1) ; x.tile(()) ; s.tile(()) ; T.tile(x, (1,)) ; T.tile(v, (2, 1)) ; s.tile(2) ;
@@ -104,6 +106,8 @@ COPIES = listed("""
 
 # Each result is the argument's memory, and can be written.
 VIEWS = listed("""
+    T.utils.data.TensorDataset(x)[0] ; T.utils.data.default_convert(x) ; T.nn.ParameterList([x])[0] ; T.nn.ParameterDict({"a": x})["a"] ;
+    T.func.functional_call(T.nn.Identity(), {}, (x,)) ;
     T.broadcast_tensors(x, x) ; T.broadcast_tensors(x, k) ; T.broadcast_tensors(x) ; T.broadcast_to(x, (3, 4)) ; x.expand(3, 4) ;
     x.expand_as(x) ; x.expand(-1, -1) ; s.expand(()) ; s.expand(1) ; x.expand(1, 3, 4) ; T.meshgrid(v, indexing="ij") ;
     T.cartesian_prod(v) ; F.dropout(x, 0.) ; F.dropout(x, 0.5, False) ; F.dropout(x, 0., False) ; F.dropout2d(c, 0.) ;

@@ -153,9 +153,9 @@ def pad_sequence(
 
 
 def unpad_sequence(padded_sequences: Tensor, lengths: Any, batch_first: bool = False) -> list[Tensor]:
-    """The sequences of a padded batch, without their padding."""
+    """The sequences of a padded batch, without their padding. Copies."""
     batch = padded_sequences if batch_first else padded_sequences.transpose(0, 1)
-    return [batch[i, : int(n)] for i, n in enumerate(_integers(lengths))]
+    return [batch[i, : int(n)].clone() for i, n in enumerate(_integers(lengths))]
 
 
 def pack_sequence(sequences: Sequence[Tensor], enforce_sorted: bool = True) -> PackedSequence:
