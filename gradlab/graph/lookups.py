@@ -11,10 +11,12 @@ from collections.abc import Callable, Iterable
 from types import CodeType, FunctionType
 from typing import Any
 
+from gradlab.autograd.mode import current
 from gradlab.graph.freeze import freeze, is_fixed
 from gradlab.graph.guards import Guards
 from gradlab.graph.native.watch import Condition, Found, Lacks, Word, function_words, object_words, version
 from gradlab.graph.places import GONE, is_instance
+from gradlab.graph.symbol import Symbol
 
 IMMUTABLE = 1 << 8  # flag of classes written in C that nobody can change
 _SPECIAL = tuple(
@@ -24,6 +26,9 @@ _SPECIAL = tuple(
         "rmul", "truediv", "rtruediv", "matmul", "rmatmul", "neg",
     )
 )  # fmt: skip - looked up without being named
+
+
+DESCRIBING = frozenset(("requires_grad", "is_leaf", "grad", "shape", "size", "ndim", "dim", "numel", "dtype", "device"))  # of a tensor
 
 
 def lookup(kind: type, name: str) -> Any:
@@ -51,6 +56,7 @@ class Lookups:
         self._classes: dict[int, tuple[type, dict[str, Any]]] = {}
         self._owners: dict[int, tuple[Any, type]] = {}
         self._lacking: dict[int, tuple[Any, dict[Any, Any], set[str]]] = {}
+        self._tensors: dict[tuple[int, bool], tuple[Any, Any, Any]] = {}  # and whether it is their gradient that was looked at
         self._functions: dict[int, tuple[FunctionType, CodeType, Any, Any]] = {}
 
     def of_class(self, kind: type, name: str) -> Any:
@@ -98,6 +104,13 @@ class Lookups:
         """An object's own table has no such name."""
         self._lacking.setdefault(id(table), (owner, table, set()))[2].add(name)
 
+    def described(self, tensor: Any, name: str) -> None:
+        """A tensor is asked what it is, not what it holds. What the trace makes of it is no condition."""
+        tracer, of_gradient = current().tracer, name == "grad"
+        if type(tensor._array) is not Symbol and not (of_gradient and tracer is not None and tracer.has_gradient(tensor)):
+            value = tensor._grad if of_gradient else tensor._edge
+            self._tensors.setdefault((id(tensor), of_gradient), (tensor, tensor._array, value))
+
     def ran(self, function: FunctionType) -> bool:
         """A function that runs; whether it is the first time."""
         if id(function) in self._functions:
@@ -124,6 +137,18 @@ class Lookups:
         for owner, table, names in self._lacking.values():
             if not young(owner):
                 self._guard_table(guards, owner, table, names, sized(owner))
+        for (_, of_gradient), (tensor, array, value) in self._tensors.items():
+            now = tensor._grad if of_gradient else tensor._edge
+            if not young(tensor) and (now is None) is (value is None):  # not what the trace itself had made of it
+                name, shape = guards.name(tensor), array.shape
+                where = f"{name}._grad" if of_gradient else f"{name}._edge"
+                test = f"({where} is None) is {value is None}"
+                guards.test(test, f"{'the .grad' if of_gradient else 'whether it requires grad'} of a tensor of shape {shape}")
+                if not of_gradient:
+                    guards.mostly(test, Found(where, value))
+                    test = f"({name}._array.shape, {name}._array.dtype) == {guards.name((shape, array.dtype))}"
+                    guards.test(test, f"the shape and dtype of a tensor of shape {shape}")
+                    guards.mostly(test, Found(f"{name}._array", array))
         for function, code, defaults, named in self._functions.values():
             if not young(function):
                 _guard_function(guards, function, code, defaults, named)

@@ -28,7 +28,7 @@ from typing import TYPE_CHECKING, Any
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.function import Function
 from gradlab.graph.freeze import is_plain
-from gradlab.graph.lookups import Lookups, is_told
+from gradlab.graph.lookups import DESCRIBING, Lookups, is_told
 from gradlab.graph.moments import OF_PATHS, reads_outside
 from gradlab.graph.places import CALLED, GONE, Item, step
 from gradlab.nn.module import Module
@@ -76,6 +76,8 @@ class Taken:
             self.inherited(owner.__thisclass__, owner.__self__, name)
             return
         tensor = issubclass(kind, Differentiable)
+        if tensor and name in DESCRIBING:
+            self.lookups.described(owner, name)
         key = kind if tensor else id(owner), name, code, at
         if key in self._done or is_plain(owner) or kind in _CONTAINERS:
             return

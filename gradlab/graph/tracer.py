@@ -207,6 +207,10 @@ class Tracer:
         array = tensor._array
         return type(array) is not Symbol or array.id in self._home or id(tensor) in self._derived
 
+    def has_gradient(self, leaf: Any) -> bool:
+        """Whether the trace has set a tensor's gradient."""
+        return id(leaf) in self._gradients
+
     def before_gradient(self, leaf: Any) -> None:
         """`leaf.grad` is about to be set."""
         self._gradients.setdefault(id(leaf), (leaf, leaf._grad))

@@ -255,6 +255,24 @@ def attribute_of_a_tensor():
 
 
 @read
+def whether_a_tensor_requires_grad():
+    w = gl.ones(2)
+    return lambda x: x * (3.0 if w.requires_grad else 2.0), lambda patch: w.requires_grad_()
+
+
+@read
+def whether_a_tensor_has_a_gradient():
+    w = gl.ones(2, requires_grad=True)
+    return lambda x: x * (2.0 if w.grad is None else 3.0), lambda patch: setattr(w, "grad", gl.ones(2))
+
+
+@read
+def dtype_of_a_tensor():
+    w = gl.ones(2)
+    return lambda x: x * (2.0 if w.dtype == gl.float32 else 3.0), lambda patch: setattr(w, "data", w.data.double())
+
+
+@read
 def module_of_the_library_replaced():
     other = types.SimpleNamespace(softplus=lambda x: x * 3.0)
     return lambda x: nn.functional.softplus(x), lambda patch: patch.setattr(nn, "functional", other)
