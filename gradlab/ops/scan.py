@@ -14,6 +14,8 @@ from gradlab.ops.order import order_of, place_of
 from gradlab.ops.reduce import at_indices, reduced, reduced_nonempty, share
 from gradlab.spec import ShapeError, Spec, count, reduced_shape
 
+_multiply_reduce: Any = np.multiply.reduce  # NumPy's stubs know no `keepdims` that is a variable
+
 # ---------------------------------------------------------------- helpers of gradients, written with Tensor methods
 
 
@@ -41,9 +43,9 @@ def running(x: Spec, *, dim: int) -> Spec:
 
 def prod_cpu(x: Any, y: Any, *, dim: tuple[int, ...], keepdim: bool) -> None:
     if x.dtype == FLOAT32:
-        np.copyto(y, np.multiply.reduce(x, axis=dim, dtype=FLOAT64, keepdims=keepdim), casting="same_kind")
+        y[...] = _multiply_reduce(x, axis=dim, dtype=FLOAT64, keepdims=keepdim)
     else:
-        np.multiply.reduce(x, axis=dim, out=y, keepdims=keepdim)
+        _multiply_reduce(x, axis=dim, out=y, keepdims=keepdim)
 
 
 def prod_gradient(g: Any, x: Any, dim: tuple[int, ...], keepdim: bool) -> Any:
