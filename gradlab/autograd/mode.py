@@ -92,6 +92,7 @@ class Mode:
 
 _mode: ContextVar[Mode] = ContextVar("gradlab_mode", default=Mode())  # noqa: B039 - a Mode is never changed
 current = _mode.get
+recomputing: ContextVar[bool] = ContextVar("gradlab_recomputing", default=False)  # a checkpoint's part runs again: nothing counts it
 enter = _mode.set
 leave = _mode.reset
 

@@ -99,12 +99,13 @@ class Categorical(Distribution):
         return multinomial(rows, number, True).mT.reshape(*sample_shape, *self._batch_shape)
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """The class's logit."""
+        """The class's logit, -inf where its probability is 0."""
         self.require((value >= 0) & (value < self.num_events), f"a value is a class from 0 to {self.num_events - 1}")
-        logits = self.logits
-        shape = broadcast_shapes(value.shape, logits.shape[:-1])
+        given = self._logits if self._probs is None else self._probs
+        shape = broadcast_shapes(value.shape, given.shape[:-1])
         index = value.to(int64).expand(shape).unsqueeze(-1)
-        return logits.expand(*shape, self.num_events).gather(-1, index).squeeze(-1)
+        found = given.expand(*shape, self.num_events).gather(-1, index).squeeze(-1)
+        return found if self._probs is None else found.log()
 
     def entropy(self) -> Tensor:
         """-Σ p log(p)."""
@@ -201,5 +202,7 @@ class Multinomial(Distribution):
         """log of the multinomial coefficient + Σ value · log(probs)."""
         self.require((value >= 0).all(-1) & (value.sum(-1) == self.total_count), "a value is counts whose sum is total_count")
         coefficient = (value.sum(-1) + 1).lgamma() - (value + 1).lgamma().sum(-1)
+        if self._classes._probs is not None:
+            return coefficient + value.xlogy(self._classes._probs).sum(-1)
         logits, value = broadcast(self._classes.logits, value)
         return coefficient + (logits.masked_fill((value == 0) & (logits == -float("inf")), 0) * value).sum(-1)

@@ -88,8 +88,12 @@ class Bernoulli(_Binary):
         return bernoulli(self.probs.detach().expand(self._extended(sample_shape)))
 
     def log_prob(self, value: Tensor) -> Tensor:
-        """log(probs) at 1, log(1 - probs) at 0."""
+        """log(probs) at 1, log(1 - probs) at 0; -inf for what cannot be."""
         self.require((value == 0) | (value == 1), "a value is 0 or 1")
+        if self._probs is not None:
+            probs, value = broadcast(self._probs, value)
+            value = value.to(probs.dtype)
+            return value.xlogy(probs) + (1 - value).xlogy(1 - probs)
         logits, value = broadcast(self.logits, value)
         return -binary_cross_entropy_with_logits(logits, value.to(logits.dtype), reduction="none")
 

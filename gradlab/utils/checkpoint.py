@@ -17,7 +17,7 @@ from gradlab import dispatch
 from gradlab.autograd import position
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.graph import saved_tensors_hooks
-from gradlab.autograd.mode import current, enter, leave
+from gradlab.autograd.mode import current, enter, leave, recomputing
 from gradlab.autograd.node import edge_to
 from gradlab.autograd.saved import Held, Kept
 from gradlab.autograd.walk import walk_now
@@ -152,7 +152,7 @@ class _Frame:
             recording=True, walking=False, inference=False, scope=self.scope, autocast=self.autocast,
             observer=mode.observer if log is None else log, saved_hooks=(pack, lambda tensor: tensor),
         )  # fmt: skip
-        token = enter(again)
+        token, counted = enter(again), recomputing.set(True)
         try:
             if self.place is not None:
                 _set_random_place(self.place)
@@ -161,6 +161,7 @@ class _Frame:
         except _Stop:
             return
         finally:
+            recomputing.reset(counted)
             leave(token)
             if self.place is not None:
                 _set_random_place(after)

@@ -250,3 +250,73 @@ def test_clipping_of_gradients_whose_squares_overflow_or_vanish(kind, size):
     norm = nn.utils.clip_grad_norm_([p], 1.0, kind)
     np.testing.assert_allclose(norm.item(), size * 3 ** (1 / kind), rtol=1e-5)
     np.testing.assert_allclose(p.grad.numpy(), np.array([1, -1, 1]) * (3 ** (-1 / kind) if size > 1 else size), rtol=1e-5)
+
+
+# ---------------------------------------------------------------- what else is right here
+
+
+@pytest.mark.parametrize("momentum", [0.1, None])
+@pytest.mark.parametrize("make", [nn.BatchNorm1d, lambda n, **o: nn.InstanceNorm1d(n, track_running_stats=True, **o)])
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("reentrant", [False, True])
+def test_a_norm_under_a_checkpoint_counts_once(make, momentum, compiled, reentrant):
+    if momentum is None and make is not nn.BatchNorm1d:
+        momentum = 0.3
+    x = np.random.default_rng(0).normal(2, 3, (4, 3, 5)).astype("float32")
+    plain, kept = (make(3, momentum=momentum) for _ in range(2))
+
+    def step(norm, checkpointed, x):
+        y = gl.utils.checkpoint.checkpoint(norm, x, use_reentrant=reentrant) if checkpointed else norm(x)
+        (y * y * y).sum().backward()
+
+    for norm, checkpointed in ((plain, False), (kept, True)):
+        run_step = gl.compile(step) if compiled else step
+        for i in range(3):
+            run_step(norm, checkpointed, gl.tensor(x + i).requires_grad_())
+    for name, value in plain.state_dict().items():
+        np.testing.assert_allclose(kept.state_dict()[name].numpy(), value.numpy(), rtol=1e-6, err_msg=name)
+
+
+D = gl.distributions
+
+
+@pytest.mark.parametrize("make, values, wanted", [
+    (lambda: D.Bernoulli(gl.tensor([0.0, 0.0, 1.0, 1.0])), [0.0, 1.0, 0.0, 1.0], [0, -INF, -INF, 0]),
+    (lambda: D.Categorical(gl.tensor([[0.0, 1.0, 1.0]])), [0, 1], [-INF, -math.log(2)]),
+    (lambda: D.OneHotCategorical(gl.tensor([0.0, 1.0])), [[1.0, 0.0], [0.0, 1.0]], [-INF, 0]),
+    (lambda: D.Multinomial(2, gl.tensor([0.0, 1.0])), [[0.0, 2.0], [1.0, 1.0]], [0, -INF]),
+    (lambda: D.Geometric(gl.tensor(1.0)), [0.0, 1.0], [0, -INF]),
+])  # fmt: skip
+def test_what_cannot_be_has_no_probability(make, values, wanted):
+    np.testing.assert_allclose(make().log_prob(gl.tensor(values)).numpy(), wanted, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("workers", [0, 1])
+@pytest.mark.parametrize("place", ["sample", "samples", "collate", "unbatched"])
+def test_stop_iteration_out_of_a_dataset_is_an_error(place, workers):
+    loader = gl.utils.data.DataLoader(
+        Stopping(place), None if place == "unbatched" else 2, num_workers=workers, collate_fn=Collate(place),
+    )
+    with pytest.raises(RuntimeError, match="StopIteration"):
+        list(loader)
+
+
+class Stopping(gl.utils.data.Dataset):
+    def __init__(self, place):
+        if place == "samples":
+            self.__getitems__ = lambda indices: next(iter(()))
+        self.place = place
+
+    def __len__(self):
+        return 6
+
+    def __getitem__(self, index):
+        return next(iter(())) if index == 3 and self.place in ("sample", "unbatched") else index
+
+
+class Collate:
+    def __init__(self, place):
+        self.place = place
+
+    def __call__(self, samples):
+        return next(iter(())) if self.place == "collate" else samples

@@ -13,9 +13,10 @@ import numpy as np
 from gradlab import ops
 from gradlab.autograd import inplace
 from gradlab.autograd.base import Differentiable, version_of
-from gradlab.autograd.mode import current, no_grad
+from gradlab.autograd.mode import current, no_grad, recomputing
 from gradlab.autograd.record import bind
 from gradlab.dtype import FLOAT32, FLOAT64, FLOATING, HALF, finfo, wide
+from gradlab.quiet import quietly
 from gradlab.spec import ShapeError, count, whole
 from gradlab.tensor.units import rounds_once
 from gradlab.tensor.update import update
@@ -102,7 +103,7 @@ def _at_rest(x: Any, mean: Any, var: Any, weight: Any, bias: Any, eps: float) ->
 
 def _move(average: Tensor | None, value: Tensor, momentum: Any, scale: float) -> None:
     """average = (1 - momentum)·average + momentum·scale·value, in place, outside the graph. momentum: a tensor in a trace that counts."""
-    if average is None:
+    if average is None or recomputing.get():
         return
     if not isinstance(momentum, (int, float)):
         with no_grad():
@@ -113,12 +114,16 @@ def _move(average: Tensor | None, value: Tensor, momentum: Any, scale: float) ->
     plain = average._edge is None and (meta is None or (meta.base is None and not meta.inference))
     if plain and not mode.special and type(array) is np.ndarray and array.dtype in (FLOAT32, FLOAT64) and array.dtype == new.dtype:
         inplace.check("batch_norm", average, mode)
-        array *= array.dtype.type(1 - momentum)
-        array += new * array.dtype.type(momentum * scale)
+        quietly(_blend, array, new, array.dtype.type(1 - momentum), array.dtype.type(momentum * scale))
         inplace.written(version_of(average))
     else:
         with no_grad():
             update("batch_norm", average, _running, value.detach(), keep=1 - momentum, take=momentum * scale)
+
+
+def _blend(array: Any, new: Any, keep: Any, take: Any) -> None:
+    array *= keep
+    array += new * take
 
 
 def instance_norm(

@@ -36,18 +36,18 @@ class Fetcher:
             return self._next_of(self.stream)
         if self.at_once:
             try:
-                return recipe.dataset.take_batch(indices)
+                return finished(recipe.dataset.take_batch, indices)
             except IndexError as error:
                 error.add_note(f"while loading the samples {shortened(indices)}")
                 raise
         if not recipe.batched:
-            return recipe.collate(self._sample(indices))
+            return finished(recipe.collate, self._sample(indices))
         whole = getattr(recipe.dataset, "__getitems__", None)
-        return recipe.collate(whole(indices) if whole is not None else [self._sample(i) for i in indices])
+        return finished(recipe.collate, finished(whole, indices) if whole is not None else [self._sample(i) for i in indices])
 
     def _sample(self, index: Any) -> Any:
         try:
-            return self.recipe.dataset[index]
+            return finished(self.recipe.dataset.__getitem__, index)
         except Exception as error:
             error.add_note(f"while loading sample {index!r}")
             raise
@@ -58,7 +58,7 @@ class Fetcher:
             if not recipe.batched:
                 sample = next(stream)
                 self.count += 1
-                return recipe.collate(sample)
+                return finished(recipe.collate, sample)
             samples = list(itertools.islice(stream, recipe.batch_size))
         except StopIteration:
             raise
@@ -68,7 +68,15 @@ class Fetcher:
         self.count += len(samples)
         if not samples or (recipe.drop_last and recipe.batch_size is not None and len(samples) < recipe.batch_size):
             raise StopIteration
-        return recipe.collate(samples)
+        return finished(recipe.collate, samples)
+
+
+def finished(function: Callable[[Any], Any], given: Any) -> Any:
+    """What a user's function makes of it. A StopIteration out of it would end the epoch in silence: it is an error, as in a generator."""
+    try:
+        return function(given)
+    except StopIteration as error:
+        raise RuntimeError(f"{getattr(function, '__qualname__', function)} raised StopIteration: no end of the data") from error
 
 
 def shortened(indices: Any) -> str:
