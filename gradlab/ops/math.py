@@ -70,17 +70,20 @@ signbit = Op("signbit", same_bool, cpu=np.signbit, cuda=Elementwise("signbit(x)"
 # ---------------------------------------------------------------- two inputs
 
 
+hypot = Op("hypot", broadcast, cpu=np.hypot, cuda=Elementwise("hypot(a, b)"), promote="float",
+           grad={"a": lambda g, a, y: g * (a / y.masked_fill(y == 0, 1)),
+                 "b": lambda g, b, y: g * (b / y.masked_fill(y == 0, 1))})  # fmt: skip
+
+
 def over_squares(top: Any, a: Any, b: Any) -> Any:
     """top / (a² + b²), and 0 where both are 0."""
-    squares = a * a + b * b
-    return top / squares.masked_fill(squares == 0, 1)
+    r = hypot(a, b)  # squares would overflow from 1e19 on
+    r = r.masked_fill(r == 0, 1)
+    return top / r / r
 
 
 atan2 = Op("atan2", broadcast, cpu=np.arctan2, cuda=Elementwise("atan2(a, b)"), promote="float",
            grad={"a": lambda g, a, b: g * over_squares(b, a, b), "b": lambda g, a, b: -g * over_squares(a, a, b)})  # fmt: skip
-hypot = Op("hypot", broadcast, cpu=np.hypot, cuda=Elementwise("hypot(a, b)"), promote="float",
-           grad={"a": lambda g, a, y: g * (a / y.masked_fill(y == 0, 1)),
-                 "b": lambda g, b, y: g * (b / y.masked_fill(y == 0, 1))})  # fmt: skip
 fmod = Op("fmod", broadcast, cpu=np.fmod, cuda=Elementwise("fmod(a, b)"), promote="same",
           grad={"a": lambda g: g, "b": lambda g, a, b: -g * (a / b).trunc()})  # fmt: skip
 floor_divide = Op("floor_divide", broadcast, cpu=np.floor_divide, cuda=Elementwise("floor_divide(a, b)"), promote="same",

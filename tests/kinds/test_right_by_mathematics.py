@@ -320,3 +320,10 @@ class Collate:
 
     def __call__(self, samples):
         return next(iter(())) if self.place == "collate" else samples
+
+
+@pytest.mark.parametrize("scale", [1e30, 1e-30, 1.0])
+def test_the_gradient_of_atan2(scale, way):
+    _, a, b = run(gl.atan2, np.array([3.0, 4.0]) * scale, np.array([4.0, -3.0]) * scale, way=way)
+    np.testing.assert_allclose(a * scale, [0.16, -0.12], rtol=1e-5)
+    np.testing.assert_allclose(b * scale, [-0.12, -0.16], rtol=1e-5)
