@@ -98,6 +98,10 @@ class LRScheduler:
         """Whether these are the scheduler's first rates, but not those of epoch 0: the groups have them from the run that goes on."""
         return self._step_count == 1 and self.last_epoch > 0
 
+    def has_turned(self, lr: Any, base: Any) -> bool:
+        """Whether a rate has this epoch's factor from the run that goes on; one that is still the initial rate has none."""
+        return self.resumed and lr != base
+
     def step(self, epoch: int | None = None) -> None:
         """Go to the next epoch, or to a given one, and set the rates."""
         if self._step_count == 1 and not self.optimizer._stepped:

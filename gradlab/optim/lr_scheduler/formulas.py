@@ -58,8 +58,8 @@ class StepLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[float]:
-        turn = self.last_epoch != 0 and self.last_epoch % self.step_size == 0 and not self.resumed
-        return [lr * self.gamma if turn else lr for lr in self._rates()]
+        turn, rates = self.last_epoch != 0 and self.last_epoch % self.step_size == 0, zip(self._rates(), self.base_lrs, strict=True)
+        return [lr * self.gamma if turn and not self.has_turned(lr, base) else lr for lr, base in rates]
 
     def closed_form(self, base: float, epoch: int) -> float:
         return base * self.gamma ** (epoch // self.step_size)
@@ -73,8 +73,9 @@ class MultiStepLR(LRScheduler):
         super().__init__(optimizer, last_epoch)
 
     def get_lr(self) -> list[float]:
-        times = 0 if self.resumed else self.milestones.get(self.last_epoch, 0)
-        return [lr * self.gamma**times if times else lr for lr in self._rates()]
+        times = self.milestones.get(self.last_epoch, 0)
+        turned = [times == 0 or self.has_turned(lr, base) for lr, base in zip(self._rates(), self.base_lrs, strict=True)]
+        return [lr if done else lr * self.gamma**times for lr, done in zip(self._rates(), turned, strict=True)]
 
     def closed_form(self, base: float, epoch: int) -> float:
         return base * self.gamma ** sum(times for at, times in self.milestones.items() if at <= epoch)
