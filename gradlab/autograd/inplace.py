@@ -140,13 +140,18 @@ def _count_of_a_local() -> int:
 _HELD_HERE = _count_of_a_local()  # of an object that only a caller's variable holds; how Python counts depends on its version
 
 
+def _lies_in_one_place(array: Any) -> bool:
+    """Whether several elements of an array on a GPU, which has no mark for that, are one memory location."""
+    return 0 not in array.shape and any(step == 0 and size > 1 for step, size in zip(getattr(array, "strides", ()), array.shape))
+
+
 def check(name: str, target: Differentiable, mode: Mode) -> None:
     """Refuse an in-place operation that PyTorch refuses, and one whose gradient would be wrong."""
     meta, array = target._meta, target._array
     if isinstance(array, np.ndarray):
         if not array.flags.writeable:
             raise errors.not_writable(name, array.shape)
-    elif any(step == 0 and size > 1 for step, size in zip(getattr(array, "strides", ()), array.shape)) and 0 not in array.shape:
+    elif mode.tracer is None and _lies_in_one_place(array):
         raise errors.not_writable(name, array.shape)
     if mode.tracer is not None:
         mode.tracer.note((target,))

@@ -5,8 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import numpy as np
-
 from gradlab import dispatch
 from gradlab.autograd.base import Differentiable
 from gradlab.graph.guards import Guards
@@ -15,6 +13,7 @@ from gradlab.graph.overlap import apart, overlap, owner
 from gradlab.graph.places import is_opaque
 from gradlab.graph.runner import Runner
 from gradlab.graph.stage import Staged
+from gradlab.graph.strides import is_writable
 from gradlab.graph.tree import fields_of, flatten
 
 
@@ -68,8 +67,9 @@ def guard_arguments(
                 guards.test(f"{array}.strides == {value._array.strides!r}", f"how {label} lies in memory", f"{expression}.stride()")
             edge = "is None" if value._edge is None else "is not None"
             guards.test(f"{expression}._edge {edge}", f"whether {label} requires grad")
-            if id(value) not in seen and len(seen) in written and type(value._array) is np.ndarray:
-                guards.test(f"{array}.flags.writeable", f"whether {label} can be written", f"{array}.flags.writeable")
+            if id(value) not in seen and len(seen) in written:
+                guards.names["is_writable"] = is_writable
+                guards.test(f"is_writable({array})", f"whether {label} can be written", f"is_writable({array})")
             if id(value) in seen:
                 guards.test(f"{expression} is {seen[id(value)][0]}", f"{label} being {seen[id(value)][1]}")
             else:

@@ -17,7 +17,7 @@ from gradlab.autograd.record import wrap
 from gradlab.backends.cpu import number_spec
 from gradlab.device import CPU, Device
 from gradlab.graph.ir import Call, Graph, Value
-from gradlab.graph.strides import Layout, outside, viewed
+from gradlab.graph.strides import Layout, is_writable, outside, viewed
 from gradlab.graph.symbol import Symbol, TraceError
 from gradlab.op import Op
 from gradlab.ops.elementwise import clone
@@ -172,7 +172,7 @@ class Tracer:
             self.lift(old)
             key = id(old)
             self._tensors.setdefault(id(tensor), (tensor, old, tensor._edge))
-        if key is not None and type(self._state[key][0]) is np.ndarray and not self._state[key][0].flags.writeable:
+        if key is not None and not is_writable(self._state[key][0]):
             raise errors.not_writable("writing in place", old.shape)
         new = self.lift(array)
         if new.id in self._home or new.id in self._first:  # one value in two places: a copy of its own

@@ -137,7 +137,7 @@ def test_compiled_functions_copy_where_eager_ones_do(call):
 @pytest.mark.parametrize("call", MOVING, ids=repr)
 def test_traced_functions_copy_where_eager_ones_do(call):
     """Traced with one layout, called with each: the same as eagerly, or refused."""
-    for who in ("nobody", "source", "result"):
+    for who in ("source", "result"):
         function = function_of(call, who)
         for example in layouts_of(call):
             args = call.tensors()[0]
