@@ -35,7 +35,7 @@ PARAMETERS = {
     "hardtanh_backward": [{"lo": -1.0, "hi": 1.0}],
     "hardtanh": [{"lo": -1.0, "hi": 1.0}, {"lo": 0.0, "hi": 6.0}],
     "running": [{"keep": 0.875, "take": 0.25}],
-    "about_mean": [{"n": 8}],
+    "about_mean": [{"n": 8, "divisor": 7.0}],
     "polygamma": [{"n": 1}, {"n": 2}, {"n": 5}],
 }
 
@@ -68,7 +68,7 @@ DOMAINS = {
     # Results of tanh; NumPy's side computes 1 - r·r, good to an absolute error.
     "tanh_backward": lambda dy, result: (within(dy)[0], np.clip(result, result.dtype.type(-1), result.dtype.type(1))),
     "running": lambda average, value, keep, take: within(average, value),
-    "about_mean": lambda squares, rest, n: within(squares, rest),
+    "about_mean": lambda squares, rest, n, divisor: within(squares, rest),
     "softplus_backward": lambda dy, x, beta, threshold: within(dy, x),
     "bce": lambda x, target: (np.clip(np.nan_to_num(x.astype(np.float64)), 0, 1).astype(x.dtype), *within(target)),
     # NumPy takes a square root for the exponent 0.5, which is NaN of -inf where pow is inf; PyTorch does the same.

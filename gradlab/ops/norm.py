@@ -18,6 +18,8 @@ from gradlab.op import Op
 from gradlab.ops.reduce import about_mean_cpu, sum_cpu
 from gradlab.spec import ShapeError, Spec, broadcast, count
 
+_all = np.logical_and.reduce
+
 
 class Layout(NamedTuple):
     """Where a normalisation's statistics and parameters lie. Shapes have the input's rank, so that they broadcast against it."""
@@ -114,9 +116,13 @@ def layer_cpu(x: Any, weight: Any, bias: Any, y: Any, mean: Any, rstd: Any, *, k
     np.add.reduce(x, axis=1, out=centre, keepdims=True)
     centre /= n
     np.subtract(x, centre, out)
-    about_mean_cpu(np.vecdot(out, out)[:, None], np.add.reduce(out, axis=1, keepdims=True), scale, n=n)
-    finish(out, scale, n, eps)
-    if not scale.all():
+    np.vecdot(out, out, scale[:, 0])
+    inverse_root(scale, n, eps)
+    if far(centre, scale):
+        about_mean_cpu(np.vecdot(out, out)[:, None], np.add.reduce(out, axis=1, keepdims=True), scale, n=n)
+        inverse_root(scale, n, eps)
+    out *= scale
+    if not _all(scale, None):
         lost = scale[:, 0] == 0
         out[lost], centre[lost], scale[lost], _ = in_more_range(x[lost], 1, eps)
     if weight is not None:
@@ -135,13 +141,18 @@ def in_more_range(x: Any, axis: int | tuple[int, ...], eps: float, centred: bool
     return wide * rstd, mean, rstd, var
 
 
-def finish(out: Any, scale: Any, n: int, eps: float) -> None:
-    """From the sum of squares in `scale` to 1/√(mean + eps), and `out` times that."""
+def inverse_root(scale: Any, n: int, eps: float) -> None:
+    """From the sum of squares in `scale` to 1/√(mean + eps)."""
     scale /= n
     scale += eps
     np.sqrt(scale, scale)
     np.true_divide(1, scale, scale)
-    out *= scale
+
+
+def far(mean: Any, rstd: Any) -> bool:
+    """Whether some mean is so many deviations from 0 that its rounding counts in the variance (see `about_mean`). True of NaN."""
+    distance = mean * rstd
+    return not np.vdot(distance, distance) < 2.0**18
 
 
 def layer_backward_cpu(
@@ -164,9 +175,9 @@ def layer_backward_cpu(
 def rms_cpu(x: Any, weight: Any, y: Any, rstd: Any, *, k: int, eps: float) -> None:
     x, out, scale = rows(x, k), rows(y, k), rstd.reshape(-1, 1)
     np.vecdot(x, x, scale[:, 0])
-    np.copyto(out, x)
-    finish(out, scale, max(x.shape[1], 1), eps)
-    if not scale.all():
+    inverse_root(scale, max(x.shape[1], 1), eps)
+    np.multiply(x, scale, out)
+    if not _all(scale, None):
         lost = scale[:, 0] == 0
         out[lost], _, scale[lost], _ = in_more_range(x[lost], 1, eps, centred=False)
     if weight is not None:
@@ -209,11 +220,14 @@ def batch_cpu(x: Any, weight: Any, bias: Any, y: Any, mean: Any, rstd: Any, var:
     n = max(x.shape[0] * x.shape[2], 1)
     np.true_divide(channel_sum(x), n, mean)
     np.subtract(x, mean[:, None], out)
-    about_mean_cpu(channel_sum(out, out), channel_sum(out), var, n=n)
-    np.true_divide(var, n, var)
-    np.sqrt(np.add(var, eps, rstd), rstd)
-    np.true_divide(1, rstd, rstd)
-    if not np.isfinite(var).all():
+    var[...] = rstd[...] = channel_sum(out, out)
+    inverse_root(rstd, n, eps)
+    if far(mean, rstd):
+        about_mean_cpu(channel_sum(out, out), channel_sum(out), var, n=n)
+        rstd[...] = var
+        inverse_root(rstd, n, eps)
+    var /= n
+    if not _all(rstd, None):
         lost = ~np.isfinite(var)
         _, found, own, _ = in_more_range(x[:, lost], (0, 2), eps)
         mean[lost], rstd[lost] = found[0, :, 0], own[0, :, 0]

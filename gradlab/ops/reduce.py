@@ -84,29 +84,31 @@ amin = Op("amin", reduced_nonempty, params=("dim", "keepdim"), exact=True,
           grad={"x": lambda g, x, y, dim, keepdim: share(g, x, y, dim, keepdim)})  # fmt: skip
 
 
-
-
 MOST = {dtype: float(np.finfo(dtype).max) for dtype in FLOATING if dtype not in HALF}
 
 
-def about_mean_rule(squares: Spec, rest: Spec, *, n: int) -> Spec:
+def about_mean_rule(squares: Spec, rest: Spec, *, n: int, divisor: float) -> Spec:
     """Rule: two inputs of one dtype, broadcast."""
     return broadcast(squares, rest)
 
 
-def about_mean_cpu(squares: Any, rest: Any, y: Any, *, n: int) -> None:
+def about_mean_cpu(squares: Any, rest: Any, y: Any, *, n: int, divisor: float = 1) -> None:
     np.multiply(rest, 1 / n if n else np.nan, y)
     np.multiply(rest, y, y)
     np.minimum(y, MOST[y.dtype], out=y)  # infinite squares stay
     np.subtract(squares, y, y)
     np.maximum(y, 0, out=y)
+    if divisor != 1:
+        np.true_divide(y, divisor, y)
 
 
-# The sum of squared distances from the mean, from that of `n` distances from a number near it (a rounded mean), and their sum, `rest`:
-# Σ(x - m)² - (Σ(x - m))² / n (Chan, Golub and LeVeque, "Algorithms for computing the sample variance", 1983). Never below 0.
-about_mean = Op("about_mean", about_mean_rule, params=("n",), cpu=about_mean_cpu, promote="float",
-                cuda=Elementwise("squares < infinity<T>() ? maximum(squares - rest * (rest / T(n)), T(0)) : squares"),
-                grad={"squares": lambda g: g, "rest": lambda g, rest, n: g * rest * (-2 / n)})  # fmt: skip
+# The mean of squared distances from the mean, with `divisor` in place of n, from the sum of the squares of `n` distances from a number near
+# it (a rounded mean), and their sum, `rest`: Σ(x - m)² - (Σ(x - m))² / n (Chan, Golub and LeVeque, "Algorithms for computing the sample
+# variance", 1983). Never below 0.
+about_mean = Op("about_mean", about_mean_rule, params=("n", "divisor"), cpu=about_mean_cpu, promote="float",
+                cuda=Elementwise("(squares < infinity<T>() ? maximum(squares - rest * (rest / T(n)), T(0)) : squares) / T(divisor)"),
+                grad={"squares": lambda g, divisor: g / divisor,
+                      "rest": lambda g, rest, n, divisor: g * rest * (-2 / n) / divisor})  # fmt: skip
 
 
 def truth(x: Spec, *, dim: tuple[int, ...], keepdim: bool) -> Spec:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import lru_cache
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -55,13 +56,21 @@ def vector_norm(input: Tensor, ord: float, dims: tuple[int, ...], keepdim: bool,
     if powers and current().tracer is not None and x._array.dtype == FLOAT32 and x.device.type == "cpu":
         x = x.to(FLOAT64)
     found = _norm_of(x, ord, dims, keepdim)
-    if powers and type(found._array) is np.ndarray and found._array.size and x._array.size:
-        info = finfo(found.dtype)
-        if not (found._array.min() > (info.tiny / info.eps) ** (1 / ord) and found._array.max() < math.inf):
+    array = found._array
+    if powers and type(array) is np.ndarray and array.size and x._array.size:
+        low, high = (array.item(),) * 2 if array.size == 1 else (array.min(), array.max())
+        if not (least(array.dtype, ord) < low and high < math.inf):
             top: Any = reduction.amax(x.detach().abs(), dims, True)
             top = top.masked_fill((top == 0) | ~top.isfinite(), 1)
             found = _norm_of(x / top, ord, dims, keepdim) * (top if keepdim else top.squeeze(dims))
     return found.to(dtype) if out is None else into("vector_norm", out, found.to(dtype))
+
+
+@lru_cache(maxsize=256)
+def least(dtype: Any, ord: float) -> float:
+    """A norm above this lost no digits to numbers whose powers are too small for the dtype."""
+    info = finfo(dtype)
+    return float((info.tiny / info.eps) ** (1 / ord))
 
 
 def _norm_of(x: Any, ord: float, dims: tuple[int, ...], keepdim: bool) -> Any:

@@ -230,9 +230,9 @@ def var(
     dims = _dims("var", input, dim)
     n = count([input._array.shape[d] for d in dims])
     centred = input - mean(input, dims, keepdim=True) if dims else input - input
+    squares, rest = _sum(centred * centred, dim=dims, keepdim=keepdim), _sum(centred.detach(), dim=dims, keepdim=keepdim)
     divisor = (n - correction) * 1.0
-    total = _about_mean(_sum(centred * centred, dim=dims, keepdim=keepdim), _sum(centred.detach(), dim=dims, keepdim=keepdim), n=n)
-    result = total / divisor if divisor > 0 else total / input.new_zeros(())
+    result = _about_mean(squares, rest, n=n, divisor=divisor if divisor > 0 else 0.0)
     return result if out is None else into("var", out, result)
 
 

@@ -49,8 +49,9 @@ SAMPLES = {
     ],
     "mean": [*reductions(CUBE, np.mean), sample(LONG, dim=(0,), keepdim=True, reference=numpy_dim(np.mean))],
     "about_mean": [
-        sample(np.square(CUBE) + 1.0, CUBE, n=7, reference=lambda squares, rest, n: np.maximum(squares - rest**2 / n, 0)),
-        sample(np.array(4.0), np.array(2.0), n=1, gradients=0, reference=lambda squares, rest, n: np.array(0.0)),
+        sample(np.square(CUBE) + 1.0, CUBE, n=7, divisor=6.0,
+               reference=lambda squares, rest, n, divisor: np.maximum(squares - rest**2 / n, 0) / divisor),
+        sample(np.array(4.0), np.array(2.0), n=1, divisor=1.0, gradients=0, reference=lambda squares, rest, n, divisor: np.array(0.0)),
     ],
     "amax": [*reductions(distinct(2, 3, 4), np.max), sample(TIES, dim=(1,), keepdim=False, gradients=0, reference=numpy_dim(np.max))],
     "amin": [*reductions(distinct(2, 3, 4), np.min), sample(TIES, dim=(1,), keepdim=False, gradients=0, reference=numpy_dim(np.min))],

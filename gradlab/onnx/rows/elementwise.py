@@ -172,9 +172,9 @@ def running(e: Emitter, average: Wire, value: Wire, *, keep: float, take: float)
 
 
 @exports("about_mean")
-def about_mean(e: Emitter, squares: Wire, rest: Wire, *, n: int) -> Any:
-    """The sum of squared distances from the mean."""
-    return squares - e("Min", rest * rest / n, squares)
+def about_mean(e: Emitter, squares: Wire, rest: Wire, *, n: int, divisor: float) -> Any:
+    """The mean of squared distances from the mean."""
+    return (squares - e("Min", rest * rest / n, squares)) / divisor
 
 
 # ---------------------------------------------------------------- activations
