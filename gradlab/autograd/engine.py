@@ -119,7 +119,7 @@ def store(leaf: Any, walk: Walk, create_graph: bool) -> None:
     if meta is not None and meta.hooks:
         gradient = run_hooks(meta.hooks, gradient)
     mode = current()
-    if mode.tracer is not None:
+    if mode.tracer is not None and leaf._grad is None:
         mode.tracer.before_gradient(leaf)
     with _storing:
         old = leaf._grad
@@ -128,8 +128,10 @@ def store(leaf: Any, walk: Walk, create_graph: bool) -> None:
                 leaf._grad = gradient
             else:
                 leaf._grad = gradient.clone() if create_graph and gradient._edge is not None else _copied(gradient)
-        elif create_graph or mode.tracer is not None or type(old._array) is Batched:
+        elif create_graph or type(old._array) is Batched:
             leaf._grad = old + gradient
+        elif mode.tracer is not None:
+            old.add_(gradient)
         elif type(old._array) is not np.ndarray:
             array = old._array
             alone = getattr(array, "base", array) is None and getrefcount(old) <= _ALONE + 1 and getrefcount(array) <= _ALONE + 1

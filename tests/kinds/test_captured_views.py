@@ -166,3 +166,36 @@ def test_no_trace_gives_what_is_outside_another_shape(way, turn):
     with pytest.raises(RuntimeError, match="outside a trace"):
         step()
     assert held.shape == shape and isinstance(held._array, np.ndarray)
+
+
+@pytest.mark.filterwarnings("ignore::gradlab.autograd.advice.StaleGradientWarning")
+@pytest.mark.parametrize("begin", ["nothing", "zero_", "zero_grad"])
+@pytest.mark.parametrize("held", ["itself", "a view", "a view of a flat buffer"])
+def test_a_gradient_that_somebody_holds_is_added_to(held, begin):
+    """`.grad` of before the call is written in place, as eagerly: whoever holds it, inside of the function or out, sees the sum."""
+
+    def run(wrap):
+        p = gl.ones(3, requires_grad=True)
+        flat = gl.arange(4.0)
+        p.grad = flat[1:] if held == "a view of a flat buffer" else gl.ones(3)
+        seen = {"itself": p.grad, "a view": p.grad[1:], "a view of a flat buffer": flat}[held]
+        optimizer = gl.optim.SGD([p], lr=0.1)
+
+        def step(x):
+            if begin == "zero_":
+                p.grad.zero_()
+            elif begin == "zero_grad":
+                optimizer.zero_grad(set_to_none=False)
+            (p * x).sum().backward()
+            (p * p).sum().backward()
+            optimizer.step()
+            return seen * 1, p.grad * 1
+
+        call, results, own = wrap(step), [], p.grad
+        for i in range(4):
+            results += [*call(gl.full((3,), 2.0 + i)), seen.clone(), p.grad.clone(), p.detach().clone()]
+            assert p.grad is own
+        return results
+
+    for eager, compiled in zip(run(lambda f: f), run(gl.compile), strict=True):
+        assert eager.allclose(compiled)
