@@ -7,6 +7,7 @@ runs. The library's own code is not followed, nor is the standard library's, apa
 
 from __future__ import annotations
 
+import dis
 import functools
 import os
 import sys
@@ -39,15 +40,17 @@ _HOLDERS = tuple(  # files of the standard library whose objects hold users' val
     _LIBRARY + name
     for name in (
         "_collections_abc.py", "_weakrefset.py", "collections" + os.sep, "contextlib.py", "copy.py", "dataclasses.py", "enum.py",
-        "functools.py", "types.py", "weakref.py",
+        "functools.py", "queue.py", "threading.py", "types.py", "weakref.py",
     )
 )  # fmt: skip
 _NUMPY = str(Path(np.__file__).parent) + os.sep
 _ENTRIES = ("BINARY_SUBSCR", "CONTAINS_OP")
 _ATTRIBUTES = ("LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR", "DELETE_ATTR", "IMPORT_FROM", "LOAD_SUPER_ATTR")
+_JUMPS = (name for name in dis.opmap if "JUMP" in name and ("TRUE" in name or "FALSE" in name))
+_USES = frozenset(("TO_BOOL", "UNARY_NOT", "GET_ITER", "COMPARE_OP", *_JUMPS))  # what a class answers by itself
 _READS = frozenset((
     *_ATTRIBUTES, *_ENTRIES, "LOAD_GLOBAL", "LOAD_NAME", "LOAD_DEREF", "LOAD_CLASSDEREF", "IMPORT_NAME", "CALL", "CALL_KW",
-    "CALL_FUNCTION_EX", "MATCH_CLASS",
+    "CALL_FUNCTION_EX", "MATCH_CLASS", *_USES,
 ))  # fmt: skip
 _ROOMS = tuple(str(Path(PACKAGE, room)) + os.sep for room in ("nn", "optim"))  # whose functions call public ones
 
@@ -196,7 +199,11 @@ class Following:
 
     def _read(self, frame: FrameType, at: int, x: Any) -> None:
         name, kind = x.argval, x.opname
-        if kind in _ATTRIBUTES:
+        if kind in _USES:
+            self.lookups.met(Operands(frame)[0])
+            if kind == "COMPARE_OP":
+                self.lookups.met(Operands(frame)[1])
+        elif kind in _ATTRIBUTES:
             operands = Operands(frame)
             if kind == "LOAD_SUPER_ATTR":
                 self.taken.inherited(operands[1], operands[0], name)
@@ -215,11 +222,12 @@ class Following:
             self.taken.entry(*((key, owner) if kind == "BINARY_SUBSCR" else (owner, key)))
         elif kind == "MATCH_CLASS":
             operands = Operands(frame)
+            self.taken.belongs(operands[2], operands[1])
             for each in (*getattr(operands[1], "__match_args__", ())[: x.arg], *operands[0]):
                 self.taken.attribute(operands[2], each)
         elif kind == "IMPORT_NAME":
-            if Operands(frame)[1] == 0 and name in sys.modules:
-                self.reads.note(sys.modules, (Item(name),), f"the module {name}", False)
+            if Operands(frame)[1] == 0:
+                self.taken.module(name)
         elif kind in ("CALL", "CALL_KW"):
             operands, above = Operands(frame), int(kind == "CALL_KW")  # the names of keyword arguments
             first, second = operands[above + x.arg + 1], operands[above + x.arg]
@@ -242,6 +250,10 @@ class Following:
             self.reads.follow(table, Item(name), name, frame.f_code, at)
         elif frame.f_locals is table or name not in frame.f_locals:
             self.lookups.lacks(table, table, name)
+            if name in frame.f_builtins:
+                self.reads.note(frame.f_builtins, (Item(name),), f"the built-in {name}", False)
+            else:
+                self.lookups.lacks(frame.f_builtins, frame.f_builtins, name)
 
 
 def _named(code: CodeType, at: int) -> int:

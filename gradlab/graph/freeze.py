@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import marshal
 import os
@@ -22,6 +23,7 @@ from gradlab.device import Device
 
 PLAIN = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis), range, slice, np.dtype, np.generic, Device)
 _CODE = (FunctionType, BuiltinFunctionType, MethodType, ModuleType, type, Differentiable)
+DATA: Any = ctypes.c_int.__mro__[-2]  # of all values of ctypes
 _SMALL_ARRAY = 4096  # bytes; of a larger NumPy array a digest is kept
 _MANY = 10_000  # entries of a container that are looked at one by one
 
@@ -76,7 +78,7 @@ def freeze(value: Any, depth: int = 8, without: Set[tuple[int, Any]] = frozenset
         return (type(value).__name__, len(value), *((freeze(k, depth - 1), freeze(v, depth - 1, without)) for k, v in entries))
     if isinstance(value, (set, frozenset)):
         return (type(value).__name__, len(value), frozenset(freeze(v, depth - 1) for v in value))
-    if isinstance(value, (bytearray, array, memoryview)):
+    if isinstance(value, (bytearray, array, memoryview, DATA)):
         return (type(value).__name__, bytes(value))
     if isinstance(value, (random.Random, np.random.Generator, np.random.RandomState)):
         return (Same(value), _state(value))

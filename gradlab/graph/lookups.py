@@ -8,15 +8,18 @@ told where they lie (`reads.py`).
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
-from types import CodeType, FunctionType
+from types import CodeType, FunctionType, ModuleType
 from typing import Any
 
+from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current
+from gradlab.autograd.position import PACKAGE
 from gradlab.graph.freeze import freeze, is_fixed
 from gradlab.graph.guards import Guards
 from gradlab.graph.native.watch import Condition, Found, Lacks, Word, function_words, object_words, version
 from gradlab.graph.places import GONE, is_instance
 from gradlab.graph.symbol import Symbol
+from gradlab.graph.whose import is_library_file
 
 IMMUTABLE = 1 << 8  # flag of classes written in C that nobody can change
 _SPECIAL = tuple(
@@ -49,6 +52,27 @@ def is_told(value: Any) -> bool:
     return value is GONE or hasattr(type(value), "__get__") or callable(value)
 
 
+def is_computed(owner: Any, name: str) -> bool:
+    """Whether code that is followed, as of a property, makes an attribute at each access: what it reads tells it."""
+    kind = type(owner)
+    found = lookup(kind, name)
+    if found is GONE:
+        own = getattr(owner, "__dict__", None)  # perhaps anything, by a __getattribute__
+        get = GONE if type(own) is not dict or name in own or isinstance(owner, ModuleType) else lookup(kind, "__getattr__")
+    else:
+        get = found.fget if isinstance(found, property) else getattr(type(found), "__get__", None)
+    return isinstance(get, FunctionType) and ((file := get.__code__.co_filename).startswith(PACKAGE) or not is_library_file(file))
+
+
+def giver(made: Any, name: Any, young: Callable[[Any], bool]) -> Any:
+    """The class from before the trace that gives an attribute of what the trace made, where it lies there; None if there is none."""
+    if type(name) is not str or isinstance(made, Differentiable) or (not isinstance(made, type) and name in getattr(made, "__dict__", ())):
+        return None
+    classes = made.__mro__ if isinstance(made, type) else type(made).__mro__
+    found = next((each for each in classes if name in each.__dict__), None)
+    return None if found is None or young(found) or is_told(found.__dict__[name]) else found
+
+
 class Lookups:
     """What was found where. Objects are kept alive."""
 
@@ -58,6 +82,7 @@ class Lookups:
         self._lacking: dict[int, tuple[Any, dict[Any, Any], set[str]]] = {}
         self._tensors: dict[tuple[int, bool], tuple[Any, Any, Any]] = {}  # and whether it is their gradient that was looked at
         self._functions: dict[int, tuple[FunctionType, CodeType, Any, Any]] = {}
+        self._asked: dict[tuple[int, ...], tuple[Callable[..., Any], tuple[Any, ...], Any]] = {}
 
     def of_class(self, kind: type, name: str) -> Any:
         """What a class gives for a name."""
@@ -118,11 +143,17 @@ class Lookups:
         self._functions[id(function)] = function, function.__code__, function.__defaults__, function.__kwdefaults__
         return True
 
+    def asked(self, function: Callable[..., Any], *given: Any) -> None:
+        """A question without side effects, which is asked again before each run."""
+        key = (id(function), *map(id, given))
+        if key not in self._asked:
+            self._asked[key] = function, given, freeze(function(*given))
+
     def guard(self, guards: Guards, young: Callable[[Any], bool], sized: Callable[[Any], bool]) -> None:
         """Conditions for everything older than the trace. sized: objects whose tables are mostly told by their sizes."""
         words = object_words()
-        for kind, found in self._classes.values():
-            if not young(kind):
+        for kind, found in [_older(kind, found, young) for kind, found in self._classes.values()]:
+            if found:
                 guards.names["gives"] = _gives
                 test = f"gives({guards.name(kind)}, {guards.name(tuple(found.items()))})"
                 guards.test(test, f"what the class {kind.__qualname__} defines")
@@ -137,6 +168,12 @@ class Lookups:
         for owner, table, names in self._lacking.values():
             if not young(owner):
                 self._guard_table(guards, owner, table, names, sized(owner))
+        for asked, given, answer in self._asked.values():
+            if not any(map(young, given)):
+                test = f"freeze({guards.name(asked)}({', '.join(map(guards.name, given))})) == {guards.name(answer)}"
+                guards.test(test, f"what {asked.__name__} says")
+                if given and all(isinstance(each, type) and type(each) is type and version(each) for each in given):
+                    guards.mostly(test, *(Word(each, words["version"]) for each in given))
         for (_, of_gradient), (tensor, array, value) in self._tensors.items():
             now = tensor._grad if of_gradient else tensor._edge
             if not young(tensor) and (now is None) is (value is None):  # not what the trace itself had made of it
@@ -166,6 +203,16 @@ class Lookups:
         else:
             watched += [Lacks(table, name) for name in names]
         guards.mostly(test, *watched)
+
+
+def _older(kind: type, found: dict[str, Any], young: Callable[[Any], bool]) -> tuple[type, dict[str, Any]]:
+    """Of a class that was made in the trace, what classes from before it give."""
+    if not young(kind):
+        return kind, found
+    old = next(each for each in kind.__mro__ if not young(each))
+    own = {name for each in kind.__mro__ if young(each) for name in each.__dict__}
+    given = {name: lookup(old, name) for name in found if name not in own}
+    return old, {} if old.__flags__ & IMMUTABLE else given
 
 
 def _guard_function(guards: Guards, function: FunctionType, code: CodeType, defaults: Any, named: Any) -> None:

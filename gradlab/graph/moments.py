@@ -5,6 +5,7 @@ from __future__ import annotations
 import datetime
 import dis
 import gc
+import glob
 import os
 import time
 from collections.abc import Sequence
@@ -20,6 +21,7 @@ CLOCKS = {
     )
 } | {datetime.datetime.now, datetime.datetime.utcnow, datetime.datetime.today, datetime.date.today}
 _FILES = ("exists", "lexists", "isfile", "isdir", "getsize", "getmtime", "getatime", "getctime", "samefile")  # of os.path
+_OF_FILES = (os.listdir, os.scandir, os.stat, os.lstat, os.access, os.walk, glob.glob, glob.iglob)
 OF_PATHS = ("read_text", "read_bytes", "exists", "is_file", "is_dir", "stat", "iterdir", "glob")  # methods of pathlib's
 _BATCH = "the function takes batches from a DataLoader, and a replay would take the same ones again. Take them outside and pass them in"
 
@@ -42,7 +44,7 @@ def reads_outside(function: Any, given: Sequence[Any]) -> str:
     elif isinstance(module, str) and module.startswith("pathlib") and name in OF_PATHS:
         what = "the file system"
     else:
-        what = "the file system" if module in ("genericpath", "posixpath", "ntpath") and name in _FILES else ""
+        what = "the file system" if (module in ("genericpath", "posixpath", "ntpath") and name in _FILES) or function in _OF_FILES else ""
     return what and f"the function reads {what} ({name}), and a replay would not read it again. Read it outside"
 
 

@@ -10,20 +10,25 @@ import ctypes
 import dis
 import functools
 import sys
-from types import CellType, FrameType, FunctionType
+from types import CellType, CodeType, FrameType, FunctionType
 from typing import Any, NamedTuple
 
 _WORD = ctypes.sizeof(ctypes.c_size_t)
 _INNER = 3  # a frame object's words: its count of references, its type, the frame before it, the interpreter's frame
 _WORDS = 20  # of an interpreter's frame that are looked at
 _LOW = 0xFFFFFFFF
+_JUMPS = frozenset((*dis.hasjrel, *dis.hasjabs))
+_ENDS = frozenset((
+    "JUMP_FORWARD", "JUMP_BACKWARD", "JUMP_BACKWARD_NO_INTERRUPT", "RETURN_VALUE", "RETURN_CONST", "RAISE_VARARGS", "RERAISE",
+    "INTERPRETER_EXIT",
+))  # fmt: skip - behind which the next instruction does not come
 
 
 class _Layout(NamedTuple):
     """Words of an interpreter's frame."""
 
     function: int
-    size: int  # the lower half: how many variables and operands there are
+    size: int  # the lower half: how many variables and operands there are; -1 where that is not kept, as in Python 3.12 and 3.13
     variables: int  # the first of them
 
 
@@ -54,27 +59,55 @@ def _layout() -> _Layout | None:
     found: list[_Layout | None] = []
 
     def watch(frame: FrameType, event: str, _: Any) -> Any:
-        frame.f_trace_opcodes, frame.f_trace_lines = True, False
+        frame.f_trace, frame.f_trace_opcodes, frame.f_trace_lines = watch, True, False
         if event == "opcode" and frame.f_lasti in reads:
-            found.append(_located(list(_words(_inner(frame), _WORDS)), mark, other))
+            found.append(_located(list(_words(_inner(frame), _WORDS)), mark, other, frame))
         return watch
 
-    before = sys.gettrace()
+    before, own = sys.gettrace(), sys._getframe()
+    own.f_trace_opcodes = True  # Python 3.12 tells of instructions only if a frame has asked for them before `settrace`
     sys.settrace(lambda frame, event, _: watch(frame, event, _) if frame.f_code is _probed.__code__ else None)
     try:
         _probed(mark, other)
     finally:
         sys.settrace(before)
+        own.f_trace_opcodes = False
     return found[0] if len(found) == 2 and found[0] == found[1] else None
 
 
-def _located(words: list[int], mark: Any, other: Any) -> _Layout | None:
+def _located(words: list[int], mark: Any, other: Any, frame: FrameType) -> _Layout | None:
     marks = [i for i, word in enumerate(words) if word == id(mark)]
     if len(marks) < 2 or id(_probed) not in words or words[marks[0] + 1] != id(other):
         return None
     variables, top = marks[0], marks[-1]
     sizes = [i for i in range(variables) if words[i] & _LOW == top - variables + 1]
-    return _Layout(words.index(id(_probed)), sizes[-1], variables) if sizes else None
+    if not sizes and _sizes(frame.f_code).get(frame.f_lasti) != top - variables + 1:
+        return None
+    return _Layout(words.index(id(_probed)), sizes[-1] if sizes else -1, variables)
+
+
+@functools.lru_cache(1024)
+def _sizes(code: CodeType) -> dict[int, int]:
+    """How many variables and operands there are before each instruction: what those ahead of it, on any way, have left."""
+    instructions = list(dis.get_instructions(code))
+    after = {x.offset: y.offset for x, y in zip(instructions, instructions[1:])}
+    at = {x.offset: x for x in instructions}
+    start = len({*code.co_varnames, *code.co_cellvars}) + len(code.co_freevars)
+    handlers = [(e.start, e.end, e.target, start + e.depth + e.lasti + 1) for e in dis._parse_exception_table(code)]  # type: ignore[attr-defined]
+    sizes: dict[int, int] = {}
+    waiting = [(instructions[0].offset, start), *((target, size) for _, _, target, size in handlers)]
+    while waiting:
+        offset, size = waiting.pop()
+        while offset not in sizes:
+            x = at[offset]
+            sizes[offset] = size
+            if x.opcode in _JUMPS:
+                waiting.append((x.argval, size + dis.stack_effect(x.opcode, x.arg, jump=True)))
+            if x.opname in _ENDS or offset not in after:
+                break
+            size += dis.stack_effect(x.opcode, x.arg if x.opcode >= dis.HAVE_ARGUMENT else None, jump=False)
+            offset = after[offset]
+    return sizes
 
 
 def readable() -> bool:
@@ -100,7 +133,10 @@ class Operands:
         layout = _layout()
         assert layout is not None
         self._inner = _inner(frame)
-        self._size = int(ctypes.c_int32.from_address(self._inner + layout.size * _WORD).value)
+        if layout.size < 0:
+            self._size = _sizes(frame.f_code).get(frame.f_lasti, 0)
+        else:
+            self._size = int(ctypes.c_int32.from_address(self._inner + layout.size * _WORD).value)
         self._first = self._inner + layout.variables * _WORD
 
     def __getitem__(self, depth: int) -> Any:

@@ -10,13 +10,14 @@ from types import CodeType, FunctionType, MethodType, ModuleType
 from typing import Any, NamedTuple
 
 from gradlab.autograd.base import Differentiable
+from gradlab.graph.freeze import DATA
 from gradlab.nn.module import Module
 from gradlab.optim.lr_scheduler import LRScheduler
 from gradlab.optim.optimizer import Optimizer
 
 GONE = object()  # what a place holds that holds nothing
 CELL = "cell_contents"
-CALLED = object()  # a step: what a call without arguments gives, of a weak reference or a context variable
+CALLED = object()  # a step: what a call without arguments gives, of a weak reference, a context variable or a question (asked.py)
 MUTABLE = (list, dict, set, deque)
 KEYED = (dict, OrderedDict, defaultdict, list, tuple)  # whose entries are reached without running anybody's code
 
@@ -120,7 +121,7 @@ def steps(instructions: list[Any], at: int) -> list[tuple[Any, bool]]:
 
 def is_instance(value: Any) -> bool:
     """Whether a value is an object of a user's class, of which each attribute is looked at on its own."""
-    return hasattr(value, "__dict__") and not isinstance(value, (*MUTABLE, tuple, type, ModuleType, FunctionType, MethodType, Random))
+    return hasattr(value, "__dict__") and not isinstance(value, (*MUTABLE, tuple, type, ModuleType, FunctionType, MethodType, Random, DATA))
 
 
 def is_opaque(value: Any) -> bool:

@@ -19,24 +19,11 @@ from gradlab.graph.following import Following
 from gradlab.graph.freeze import Same, freeze, is_plain
 from gradlab.graph.guards import Guards
 from gradlab.graph.holding import Held, can_be_bound, looks_at, of_module, place_at
+from gradlab.graph.lookups import giver, is_computed
 from gradlab.graph.moments import CLOCKS, Iterators, Young, reads_clock
 from gradlab.graph.owners import HOOKS, TABLES, ZERO_GRAD, attributes_of, changes_of, guard_module, guard_optimizer, restore, restore_state
 from gradlab.graph.places import (
-    CELL,
-    GONE,
-    MUTABLE,
-    Item,
-    alike,
-    expression,
-    instructions_of,
-    is_instance,
-    is_opaque,
-    owns,
-    put_back,
-    refill,
-    resolve,
-    step,
-    steps,
+    CELL, GONE, MUTABLE, Item, alike, expression, instructions_of, is_instance, is_opaque, owns, put_back, refill, resolve, step, steps,
 )  # fmt: skip
 from gradlab.graph.symbol import foreign
 from gradlab.graph.whose import IGNORED, METHOD, STEPS, USER, is_library_file, kind_of
@@ -242,6 +229,8 @@ class Reads:
                 self._note_function(step(value, by))
                 break
             owned = of_module and (by in value.__dict__ or any(by in value.__dict__.get(table, ()) for table in TABLES))
+            if not (owned or stored) and type(by) is str and is_computed(value, by):
+                break
             owner, value = value, step(value, by)
             if value is GONE and not stored:
                 break
@@ -249,6 +238,8 @@ class Reads:
             if isinstance(value, MethodType):
                 self._note_function(value)
                 break
+            if isinstance(value, FunctionType) and step(owner, by) is not value:
+                break  # so is what `singledispatchmethod` gives
             if isinstance(value, BuiltinMethodType) and not isinstance(value.__self__, ModuleType):
                 break  # made anew at each access, as `append` of a list
             if not (owned or (of_module and stored)):  # a module's own attributes are guarded with the module
@@ -284,11 +275,15 @@ class Reads:
             self.looked.add(id(owner))
             self._picture_optimizer(owner)
 
-    def read_function(self, function: FunctionType) -> list[Any]:
-        """What a function would read that does not run; the objects that it names itself."""
+    def read_function(self, function: FunctionType, given: Sequence[Any] = ()) -> list[Any]:
+        """What a function would read of what it is given, though it does not run; the objects that it names itself."""
         code, cells = function.__code__, function.__closure__ or ()
         self._note_function(function)
-        self._read_code(code, function.__globals__, {}, True)
+        owners = {name: value for name, value in zip(code.co_varnames, given) if owns(value)}
+        for owner in owners.values():
+            if id(owner) not in self._selves and not isinstance(owner, Optimizer):
+                self._meet(owner)
+        self._read_code(code, function.__globals__, owners, True)
         return [*(function.__globals__.get(name) for name in code.co_names), *(step(cell, CELL) for cell in cells)]
 
     def _note(self, root: Any, path: tuple[Any, ...], label: str, value: Any, whole: bool = True) -> None:
@@ -381,7 +376,7 @@ class Reads:
         guards.table(everywhere, "hooks of all modules")
         self.following.lookups.guard(guards, self.young, lambda owner: isinstance(owner, Module))
         for (_, path, whole), (root, label, value, _) in self.chains.items():
-            if self.young(root):
+            if self.young(root) and (root := giver(root, path[0], self.young)) is None:
                 continue
             place = expression(guards.name(root), path)
             if value is GONE:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import functools
 import gc
+import importlib
 import operator
 import os
+import sys
 import weakref
 from collections.abc import Sequence
 from contextvars import ContextVar
@@ -27,10 +29,12 @@ from typing import TYPE_CHECKING, Any
 
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.function import Function
-from gradlab.graph.freeze import is_plain
-from gradlab.graph.lookups import DESCRIBING, Lookups, is_told
+from gradlab.graph.asked import belongs, is_question, question
+from gradlab.graph.freeze import PLAIN, is_plain
+from gradlab.graph.lookups import DESCRIBING, IMMUTABLE, Lookups, is_told
 from gradlab.graph.moments import OF_PATHS, reads_outside
 from gradlab.graph.places import CALLED, GONE, Item, step
+from gradlab.graph.whose import is_library_file
 from gradlab.nn.module import Module
 from gradlab.optim.optimizer import Optimizer
 
@@ -79,7 +83,7 @@ class Taken:
         if tensor and name in DESCRIBING:
             self.lookups.described(owner, name)
         key = kind if tensor else id(owner), name, code, at
-        if key in self._done or is_plain(owner) or kind in _CONTAINERS:
+        if key in self._done or kind in _CONTAINERS or (is_plain(owner) and (kind in PLAIN or kind.__flags__ & IMMUTABLE)):
             return
         if tensor and name in getattr(owner, "__dict__", ()):
             self.reads.follow(owner, name, f"a tensor's {name}", code, at)
@@ -102,6 +106,8 @@ class Taken:
 
     def _of_class(self, owner: type, name: str, code: CodeType | None, at: int) -> None:
         kind, found = type(owner), self.lookups.of_class(owner, name)
+        for path in question(owner, name):
+            self.reads.note(owner, path, f"{owner.__qualname__}'s {path[0]}")
         if kind is not type:
             self.lookups.of_class(kind, name)
         elif name in ("__name__", "__qualname__", "__module__", "__doc__"):
@@ -124,6 +130,8 @@ class Taken:
             self.reads.why = self.reads.why or reads_outside(getattr(owner, name), ())
         found = self.lookups.of_class(kind, name)
         self.lookups.class_of(owner)
+        for path in question(owner, name):
+            self.reads.note(owner, path, f"{kind.__name__}.{path[0]}")
         if name == "__class__":
             return
         if found is not GONE and hasattr(type(found), "__set__"):
@@ -160,11 +168,36 @@ class Taken:
         """
         if owner is os.environ:
             self.reads.note(os, ("environ",), "os.environ", True)
-        elif type(owner) is dict and type(key) is str and gc.is_tracked(owner) and not self.reads.holds(owner):
+        elif isinstance(key, ContextVar):
+            self.reads.note(key, ("get", CALLED), f"the variable {key.name}")
+        elif type(owner) is dict and type(key) in (str, int) and gc.is_tracked(owner) and not self.reads.holds(owner):
             if key in owner:
                 self.reads.follow(owner, Item(key), repr(key), None, 0)
             else:
                 self.lookups.lacks(owner, owner, key)
+
+    def module(self, name: Any) -> None:
+        """A module that is imported by its whole name."""
+        if isinstance(name, str) and name in sys.modules:
+            self.reads.note(sys.modules, (Item(name),), f"the module {name}", False)
+        elif isinstance(name, str):
+            self.lookups.lacks(sys.modules, sys.modules, name)
+
+    def belongs(self, owner: Any, classes: Any) -> None:
+        """An object is asked whether it is of a class, or of one of some."""
+        kind = type(owner)
+        if not issubclass(kind, Differentiable):
+            self.lookups.class_of(owner)
+            self._belongs(kind, classes)
+
+    def _belongs(self, kind: type, classes: Any) -> None:
+        for each in classes if isinstance(classes, tuple) else (classes,):
+            if type(each) is not type and isinstance(each, type):
+                for name in ("__instancecheck__", "__subclasscheck__", "__subclasshook__"):
+                    self.lookups.of_class(each if name == "__subclasshook__" else type(each), name)
+        for function, *given in belongs(kind, classes):
+            if not all(each.__flags__ & IMMUTABLE for each in given):
+                self.lookups.asked(function, *given)
 
     # ------------------------------------------------------------ calls
 
@@ -172,6 +205,14 @@ class Taken:
         """Something that is called with positional arguments."""
         if isinstance(function, (FunctionType, BuiltinFunctionType)):
             self.reads.why = self.reads.why or reads_outside(function, given)
+            if is_question(function, given):
+                self.lookups.asked(function)
+            elif function in (__import__, importlib.import_module) and given:
+                self.module(given[0])
+            if isinstance(function, FunctionType) and is_library_file(function.__code__.co_filename):
+                for each in given:  # it may look into functions, as for their signature
+                    if isinstance(each, FunctionType) and self.lookups.ran(each):
+                        self.defaults(each)
         if isinstance(function, functools.partial):
             for name in ("func", "args", "keywords"):
                 self.reads.note(function, (name,), f"a partial's {name}")
@@ -182,7 +223,7 @@ class Taken:
             if function is os.getenv:
                 self.reads.note(os, ("environ",), "os.environ", True)
         elif isinstance(function, CACHED):
-            self._unwrapped(function)
+            self._unwrapped(function, given)
         elif isinstance(function, weakref.ReferenceType):
             self.reads.note(function, (CALLED,), "what a weak reference leads to", False)
         elif isinstance(function, _GETTERS):
@@ -197,6 +238,11 @@ class Taken:
             self.lookups.class_of(function)
 
     def _builtin(self, function: Any, given: Sequence[Any]) -> None:
+        owner = getattr(function, "__self__", None)
+        if not isinstance(function, type) and owner is not None and not isinstance(owner, ModuleType):
+            self.attribute(owner, function.__name__)
+            if type(owner) is dict and getattr(dict, function.__name__, None) in _TAKING and given:
+                self.entry(owner, given[0])
         if isinstance(function, MethodDescriptorType) and function in _TAKING and len(given) > 1:
             self.entry(given[0], given[1])
         named = function in _BY_NAME or getattr(function, "__name__", "") in _NAMED
@@ -204,11 +250,24 @@ class Taken:
             self.attribute(given[0], given[1])
         elif function in (vars, dir) and given:
             self.attribute(given[0], "__dict__")
-        elif function in (type, isinstance) and given and not isinstance(given[0], Differentiable):
+            if function is dir and not is_plain(given[0]):
+                self.lookups.asked(dir, given[0])
+        elif function is type and len(given) == 1 and not isinstance(given[0], Differentiable):
             self.lookups.class_of(given[0])
+        elif function is isinstance and len(given) > 1:
+            self.belongs(*given[:2])
+        elif function is issubclass and len(given) > 1 and isinstance(given[0], type):
+            self._belongs(*given[:2])
+        elif isinstance(function, type) and not function.__flags__ & IMMUTABLE:
+            for name in ("__new__", "__init__"):
+                self.lookups.of_class(function, name)
+            self.lookups.of_class(type(function), "__call__")
         elif getattr(function, "__name__", "") in _WHOLE:
             owner = getattr(function, "__self__", None)
-            self.attribute(given[0] if given and isinstance(owner, (type, ModuleType, type(None))) else owner, "__dict__")
+            whole = given[0] if given and isinstance(owner, (type, ModuleType, type(None))) else owner
+            slots = [name for each in type(whole).__mro__ for name, at in each.__dict__.items() if isinstance(at, MemberDescriptorType)]
+            for name in ("__dict__", *slots):
+                self.attribute(whole, name)
         for value in given:
             if isinstance(value, _GETTERS):
                 for other in given:
@@ -227,7 +286,7 @@ class Taken:
         elif isinstance(getter, operator.methodcaller) and isinstance(getter.__reduce__()[1][0], str):
             self.attribute(value, getter.__reduce__()[1][0])
 
-    def _unwrapped(self, function: Any) -> None:
+    def _unwrapped(self, function: Any, given: Sequence[Any]) -> None:
         """A function whose results are kept, so that it may not run at all: what it would read, as far as its code and its names say."""
         inner = function.__wrapped__
         while isinstance(inner, CACHED):
@@ -237,4 +296,5 @@ class Taken:
             inner = waiting.pop()
             if isinstance(inner, FunctionType) and self.lookups.ran(inner):
                 self.defaults(inner)
-                waiting += self.reads.read_function(inner)
+                waiting += self.reads.read_function(inner, given)
+                given = ()

@@ -19,9 +19,9 @@ import gradlab as gl
 from gradlab import nn
 from gradlab.graph.execute import NumpyExecutable
 
-from kinds.stale import MODELS, READS, STEPS, bound, classes, code, modules, objects, protocols, steps, wrappers
+from kinds.stale import MODELS, READS, STEPS, asked, bound, classes, code, modules, objects, protocols, steps, system, wrappers
 
-SHELVES = bound, classes, code, modules, objects, protocols, steps, wrappers  # which fill the tables
+SHELVES = asked, bound, classes, code, modules, objects, protocols, steps, system, wrappers  # which fill the tables
 
 
 @pytest.fixture(autouse=True)
@@ -185,6 +185,8 @@ REFUSED = {
     "a file": lambda x: x * float(len(_text(__file__))),
     "a path": lambda x: x * float(len(Path(__file__).read_text())),
     "whether a file is there": lambda x: x * (2.0 if os.path.exists(__file__) else 3.0),
+    "a directory": lambda x: x * float(len(os.listdir("."))),
+    "a file's size": lambda x: x * float(os.stat(__file__).st_size),
     "a clock": lambda x: x * float(time.localtime().tm_year),
     "a date": lambda x: x * float(datetime.date.today().day),
 }

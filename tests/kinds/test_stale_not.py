@@ -15,9 +15,9 @@ import gradlab as gl
 from gradlab import nn
 from gradlab.graph.execute import NumpyExecutable
 
-from kinds.stale import MODELS, READS, STEPS, bound, classes, code, modules, objects, protocols, settings, steps, wrappers
+from kinds.stale import MODELS, READS, STEPS, asked, bound, classes, code, modules, objects, protocols, settings, steps, system, wrappers
 
-SHELVES = bound, classes, code, modules, objects, protocols, steps, wrappers  # which fill the tables
+SHELVES = asked, bound, classes, code, modules, objects, protocols, steps, system, wrappers  # which fill the tables
 COUNTS = {"calls": 0}
 TOTAL = 0
 
@@ -227,6 +227,68 @@ def beside_a_step():
     yield lambda: setattr(optimizer, "seen", len(vars(optimizer)))
     yield lambda: setattr(net, "steps", net.steps + 1)
     yield lambda: optimizer.register_step_post_hook(lambda *_: None).remove()
+
+
+class Computing(nn.Module):
+    """Attributes that are made anew at each access."""
+
+    def __init__(self):
+        super().__init__()
+        self.p = nn.Parameter(gl.ones(2))
+        self.inner = nn.Linear(2, 2)
+
+    @property
+    def w(self):
+        return self.p * 2.0
+
+    @w.setter
+    def w(self, value):
+        raise AssertionError("a trace sets nothing")
+
+    @property
+    def noise(self):
+        return gl.rand(2) * self.p
+
+    @property
+    def settings(self):
+        return types.SimpleNamespace(k=len(self.p))
+
+    @functools.singledispatchmethod
+    def of(self, value):
+        return self.p * value
+
+    def __getattr__(self, name):
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(super().__getattr__("inner"), name) * 2.0
+
+    def forward(self, x):
+        return x * self.w * self.weight[0] + self.noise * self.settings.k
+
+
+def parametrized(name):
+    made = getattr(nn.utils.parametrizations, name)(nn.Linear(2, 2))
+    return lambda x: made(x) @ made.weight
+
+
+COMPUTING = {
+    "of a module": lambda made, x: made(x),
+    "by name": lambda made, x: x * made.w * made.weight[0],
+    "an object": lambda made, x: x * made.settings.k,
+    "a random tensor": lambda made, x: x * made.noise,
+    "a method": lambda made, x: x * made.of(2.0),
+}
+COMPUTED = {
+    **{what: functools.partial(lambda take: functools.partial(take, Computing()), take) for what, take in COMPUTING.items()},
+    **{name: functools.partial(parametrized, name) for name in ("weight_norm", "orthogonal")},
+}
+
+
+@pytest.mark.parametrize("what", COMPUTED)
+def test_attributes_that_are_computed(what):
+    """They are no places that a trace could have changed; in particular nothing is put back there."""
+    once(COMPUTED[what](), nothing)
 
 
 BESIDE = {
