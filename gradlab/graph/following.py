@@ -104,12 +104,12 @@ class Following:
         if not self.readable:
             return
         followed = is_followed(frame.f_code, user, self.on)
-        if followed:
-            frame.f_trace, frame.f_trace_opcodes, frame.f_trace_lines = self._watch, True, False
-            self.entered(frame)
         if followed is not self.on:
             self._turns.append(frame)
             self._turn(followed)
+        if followed:  # Python 3.13 hears this only after `settrace`
+            frame.f_trace, frame.f_trace_opcodes, frame.f_trace_lines = self._watch, True, False
+            self.entered(frame)
 
     def turn_back(self) -> None:
         """The function of the frame `until` ends, or yields."""

@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import dis
 import functools
+import itertools
 import sys
 from types import CellType, CodeType, FrameType, FunctionType
 from typing import Any, NamedTuple
@@ -90,7 +91,7 @@ def _located(words: list[int], mark: Any, other: Any, frame: FrameType) -> _Layo
 def _sizes(code: CodeType) -> dict[int, int]:
     """How many variables and operands there are before each instruction: what those ahead of it, on any way, have left."""
     instructions = list(dis.get_instructions(code))
-    after = {x.offset: y.offset for x, y in zip(instructions, instructions[1:])}
+    after = {x.offset: y.offset for x, y in itertools.pairwise(instructions)}
     at = {x.offset: x for x in instructions}
     start = len({*code.co_varnames, *code.co_cellvars}) + len(code.co_freevars)
     handlers = [(e.start, e.end, e.target, start + e.depth + e.lasti + 1) for e in dis._parse_exception_table(code)]  # type: ignore[attr-defined]

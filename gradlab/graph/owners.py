@@ -139,3 +139,14 @@ def restore_state(optimizer: Optimizer, state: dict[Any, Any]) -> bool:
             now.clear()
             now.update(entries)
     return changed
+
+
+def reset_optimizer(optimizer: Optimizer, state: dict[Any, dict[str, Any]], groups: list[dict[str, Any]]) -> list[str]:
+    """Let an optimizer be as it was; what of it was not."""
+    found = [f"the state of {type(optimizer).__name__}"] if restore_state(optimizer, state) else []
+    for group, before in zip(optimizer.param_groups, groups):
+        for key, value in before.items():
+            if key != "params" and freeze(group.get(key)) != freeze(value):
+                found.append(f"{type(optimizer).__name__}'s {key}")
+                group[key] = value
+    return found

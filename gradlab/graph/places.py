@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dis
 import functools
+import gc
 from collections import OrderedDict, defaultdict, deque
 from random import Random
 from types import CodeType, FunctionType, MethodType, ModuleType
@@ -117,6 +118,16 @@ def steps(instructions: list[Any], at: int) -> list[tuple[Any, bool]]:
             break
         at += 1
     return found
+
+
+def closures_of(code: CodeType, functions: list[FunctionType] | None, made: bool) -> list[dict[str, Any]]:
+    """The cells of each closure of that code that was made before a trace; one made in it (made) needs no guard."""
+    if functions is None:
+        if made:
+            return []
+        found = [f for f in gc.get_referrers(code) if isinstance(f, FunctionType) and f.__code__ is code]
+        functions = found if len(found) == 1 else []
+    return [dict(zip(code.co_freevars, f.__closure__, strict=True)) for f in functions if f.__closure__ is not None]
 
 
 def is_instance(value: Any) -> bool:

@@ -21,9 +21,34 @@ from gradlab.graph.guards import Guards
 from gradlab.graph.holding import Held, can_be_bound, looks_at, of_module, place_at
 from gradlab.graph.lookups import giver, is_computed
 from gradlab.graph.moments import CLOCKS, Iterators, Young, reads_clock
-from gradlab.graph.owners import HOOKS, TABLES, ZERO_GRAD, attributes_of, changes_of, guard_module, guard_optimizer, restore, restore_state
+from gradlab.graph.owners import (
+    HOOKS,
+    TABLES,
+    ZERO_GRAD,
+    attributes_of,
+    changes_of,
+    guard_module,
+    guard_optimizer,
+    reset_optimizer,
+    restore,
+)
 from gradlab.graph.places import (
-    CELL, GONE, MUTABLE, Item, alike, expression, instructions_of, is_instance, is_opaque, owns, put_back, refill, resolve, step, steps,
+    CELL,
+    GONE,
+    MUTABLE,
+    Item,
+    alike,
+    closures_of,
+    expression,
+    instructions_of,
+    is_instance,
+    is_opaque,
+    owns,
+    put_back,
+    refill,
+    resolve,
+    step,
+    steps,
 )  # fmt: skip
 from gradlab.graph.symbol import foreign
 from gradlab.graph.whose import IGNORED, METHOD, STEPS, USER, is_library_file, kind_of
@@ -170,7 +195,7 @@ class Reads:
     def _read_code(self, code: CodeType, known: dict[str, Any], owners: dict[str, Any], first: bool) -> None:
         """Picture what the names in a user's function stand for at its start."""
         instructions = instructions_of(code)
-        closures = self._closures(code) if code.co_freevars and first else []
+        closures = closures_of(code, self._functions.get(code), code in self._made) if code.co_freevars and first else []
         by_name = not self.following.readable and not _BY_NAME.isdisjoint(code.co_names)
         for at, x in enumerate(instructions):
             kind, name = x.opname, x.argval
@@ -191,16 +216,6 @@ class Reads:
                 owner = owners[name]
                 title = owner.__qualname__ if isinstance(owner, type) else type(owner).__name__
                 self._follow(owner, (), title, instructions, at, by_name)
-
-    def _closures(self, code: CodeType) -> list[dict[str, Any]]:
-        """The cells of each closure of that code that was made before the trace; one made in the trace needs no guard."""
-        functions = self._functions.get(code)
-        if functions is None:
-            if code in self._made:
-                return []
-            found = [f for f in gc.get_referrers(code) if isinstance(f, FunctionType) and f.__code__ is code]
-            functions = found if len(found) == 1 else []
-        return [dict(zip(code.co_freevars, f.__closure__, strict=True)) for f in functions if f.__closure__ is not None]
 
     def _follow(self, root: Any, path: tuple[Any, ...], label: str, instructions: list[Any], at: int, by_name: bool) -> None:
         """Note a root and what the code takes of it: attributes, and entries by constant keys. by_name: perhaps also by `getattr`."""
@@ -280,9 +295,6 @@ class Reads:
         code, cells = function.__code__, function.__closure__ or ()
         self._note_function(function)
         owners = {name: value for name, value in zip(code.co_varnames, given) if owns(value)}
-        for owner in owners.values():
-            if id(owner) not in self._selves and not isinstance(owner, Optimizer):
-                self._meet(owner)
         self._read_code(code, function.__globals__, owners, True)
         return [*(function.__globals__.get(name) for name in code.co_names), *(step(cell, CELL) for cell in cells)]
 
@@ -337,30 +349,23 @@ class Reads:
 
         Where there is nothing but tensors in the places of others, these places (see `replaced`).
         """
-        young = self.young
         for (_, path, whole), (root, label, was, picture) in self.chains.items():
             value = resolve(root, path)
-            if self._picture(value, whole) != picture and not young(root):
+            if self._picture(value, whole) != picture and not self.young(root):
                 self._change(label, place_at(root, path, label), was, value)
                 if value is not was:
                     put_back(root, path, was)
         for container, before in self._contents.values():
             if self._held and isinstance(container, dict):
                 before.update({k: v for k, v in container.items() if (id(container), k) in self._held})
-            if not alike(container, before) and not young(container):
+            if not alike(container, before) and not self.young(container):
                 refill(container, before)
         for module, plain, tables in self.modules.values():
             for key, was, now in changes_of(module, plain, tables, self._held):
                 self._change(f"{type(module).__name__}.{key}", of_module(module, key), was, now)
             restore(module, plain, tables, self._held)
         for optimizer, state, groups in self.optimizers.values():
-            if restore_state(optimizer, state):
-                self._culprits.append(f"the state of {type(optimizer).__name__}")
-            for group, before in zip(optimizer.param_groups, groups):
-                for key, value in before.items():
-                    if key != "params" and freeze(group.get(key)) != freeze(value):
-                        self._culprits.append(f"{type(optimizer).__name__}'s {key}")
-                        group[key] = value
+            self._culprits += reset_optimizer(optimizer, state, groups)
         return self._culprits or [p.label for p in self._bound.values()]
 
     def foreign(self, tensor: Differentiable) -> None:
