@@ -125,7 +125,8 @@ def apply(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
         run, specs, output_specs = backend.known[backend.key(op, arrays, params)]
     except (KeyError, TypeError):  # TypeError: a parameter that cannot be part of a key
         run = None
-    if run is None:  # not within the except: an error would be shown as its consequence
+    # Not within the except, of which an error would be shown as a consequence. What a sharp row comes to depends on whether it is recorded.
+    if run is None or (op.sharp and mode.recording and output_specs[0][1] in HALF):
         return compute(op, args, params, mode, backend)
     result = run(arrays, None, params) if op.varying else run(arrays)
     if op.result is None:

@@ -45,7 +45,7 @@ def pow_tensor_cpu(a: Any, b: Any, y: Any) -> None:
     np.power(base, np.abs(b), y)
 
 
-pow_tensor = Op("pow_tensor", broadcast, cpu=pow_tensor_cpu, cuda=Elementwise("pow(a, b)"), promote="same", autocast="float32",
+pow_tensor = Op("pow_tensor", broadcast, cpu=pow_tensor_cpu, cuda=Elementwise("pow(a, b)"), promote="same", autocast="float32", sharp=True,
                 grad={"a": lambda g, a, b: _pow_base(g, a, b), "b": lambda g, a, b, y: _pow_exponent(g, a, b, y)})  # fmt: skip
 maximum = Op("maximum", broadcast, cpu=lambda a, b, y: np.maximum(a, b, out=y), cuda=Elementwise("maximum(a, b)"), promote="same",
              grad={"a": lambda g, a, b: (g / 2).where(a == b, g).masked_fill(a < b, 0),
@@ -75,16 +75,17 @@ def sigmoid_backward_cpu(dy: Any, result: Any, y: Any) -> None:
     y *= dy
 
 
-tanh = Op("tanh", same, cpu=np.tanh, cuda=Elementwise("tanh(x)"), promote="float", grad={"x": lambda g, y: tanh_backward(g, y)})
+tanh = Op("tanh", same, cpu=np.tanh, cuda=Elementwise("tanh(x)"), promote="float", sharp=True,
+          grad={"x": lambda g, y: tanh_backward(g, y)})  # fmt: skip
 tanh_backward: Op = Op("tanh_backward", gradient_of, cpu=tanh_backward_cpu, promote="same",
                        cuda=Elementwise("dy * ((T(1) - result) * (T(1) + result))"),
                    grad={"dy": lambda g, result: tanh_backward(g, result),
                          "result": lambda g, dy, result: g * dy * result * -2})  # fmt: skip
 reciprocal = Op("reciprocal", same, cpu=lambda x, y: np.true_divide(1, x, y), cuda=Elementwise("T(1) / x"), promote="float",
-                autocast="float32",
+                autocast="float32", sharp=True,
                 grad={"x": lambda g, y: -g * (y * y)})  # fmt: skip
 rsqrt = Op("rsqrt", same, cpu=lambda x, y: np.true_divide(1, np.sqrt(x, y), y), cuda=Elementwise("rsqrt(x)"), promote="float",
-           autocast="float32",
+           autocast="float32", sharp=True,
            grad={"x": lambda g, y: g * (y * y * y * -0.5)})  # fmt: skip
 
 
@@ -95,7 +96,7 @@ def sigmoid_cpu(x: Any, y: Any) -> None:
     np.true_divide(1, y, y)
 
 
-sigmoid = Op("sigmoid", same, cpu=sigmoid_cpu, cuda=Elementwise("sigmoid(x)"), promote="float",
+sigmoid = Op("sigmoid", same, cpu=sigmoid_cpu, cuda=Elementwise("sigmoid(x)"), promote="float", sharp=True,
              grad={"x": lambda g, y: sigmoid_backward(g, y)})  # fmt: skip
 sigmoid_backward: Op = Op("sigmoid_backward", gradient_of, cpu=sigmoid_backward_cpu, cuda=Elementwise("dy * ((T(1) - result) * result)"),
                       promote="same", grad={"dy": lambda g, result: sigmoid_backward(g, result),

@@ -16,7 +16,7 @@ LN2, LN10 = math.log(2), math.log(10)
 # ---------------------------------------------------------------- one input, integers become floating point
 
 exp2 = Op("exp2", same, cpu=np.exp2, cuda=Elementwise("exp2(x)"), promote="float", grad={"x": lambda g, y: g * y * LN2})
-expm1 = Op("expm1", same, cpu=np.expm1, cuda=Elementwise("expm1(x)"), promote="float", autocast="float32",
+expm1 = Op("expm1", same, cpu=np.expm1, cuda=Elementwise("expm1(x)"), promote="float", autocast="float32", sharp=True,
            grad={"x": lambda g, y: g * y + g})  # fmt: skip
 log2 = Op("log2", same, cpu=np.log2, cuda=Elementwise("log2(x)"), promote="float", autocast="float32",
           grad={"x": lambda g, x: g / (x * LN2)})  # fmt: skip
@@ -27,7 +27,8 @@ log1p = Op("log1p", same, cpu=np.log1p, cuda=Elementwise("log1p(x)"), promote="f
 # A square root for norms and standard deviations: its gradient at 0 is 0, so that a constant input has the gradient 0 and no NaN.
 root = Op("root", same, cpu=np.sqrt, cuda=Elementwise("sqrt(x)"), promote="float",
           grad={"x": lambda g, y: g / (2 * y).masked_fill(y == 0, math.inf)})  # fmt: skip
-tan = Op("tan", same, cpu=np.tan, cuda=Elementwise("tan(x)"), promote="float", autocast="float32", grad={"x": lambda g, y: g + g * (y * y)})
+tan = Op("tan", same, cpu=np.tan, cuda=Elementwise("tan(x)"), promote="float", autocast="float32", sharp=True,
+         grad={"x": lambda g, y: g + g * (y * y)})  # fmt: skip
 asin = Op("asin", same, cpu=np.arcsin, cuda=Elementwise("asin(x)"), promote="float", autocast="float32",
           grad={"x": lambda g, x: g * (1 - x * x).rsqrt()})  # fmt: skip
 acos = Op("acos", same, cpu=np.arccos, cuda=Elementwise("acos(x)"), promote="float", autocast="float32",
@@ -70,7 +71,7 @@ signbit = Op("signbit", same_bool, cpu=np.signbit, cuda=Elementwise("signbit(x)"
 # ---------------------------------------------------------------- two inputs
 
 
-hypot = Op("hypot", broadcast, cpu=np.hypot, cuda=Elementwise("hypot(a, b)"), promote="float",
+hypot = Op("hypot", broadcast, cpu=np.hypot, cuda=Elementwise("hypot(a, b)"), promote="float", sharp=True,
            grad={"a": lambda g, a, y: g * (a / y.masked_fill(y == 0, 1)),
                  "b": lambda g, b, y: g * (b / y.masked_fill(y == 0, 1))})  # fmt: skip
 

@@ -157,7 +157,7 @@ def logcumsumexp_gradient(g: Any, x: Any, y: Any, dim: int) -> Any:
 
 
 logcumsumexp = Op("logcumsumexp", running, params=("dim",), cpu=accumulate(np.logaddexp), cuda=kernel("logcumsumexp"),
-                  grad={"x": logcumsumexp_gradient})  # fmt: skip
+                  promote="float", sharp=True, grad={"x": logcumsumexp_gradient})  # fmt: skip
 
 # ---------------------------------------------------------------- running extremes
 

@@ -251,7 +251,7 @@ erf = Op("erf", same, cpu=erf_cpu, cuda=Elementwise("erf(x)"), promote="float",
          grad={"x": lambda g, x: g * ((x * x).neg().exp() * (2 / math.sqrt(math.pi)))})  # fmt: skip
 erfc = Op("erfc", same, cpu=erfc_cpu, cuda=Elementwise("erfc(x)"), promote="float",
           grad={"x": lambda g, x: g * ((x * x).neg().exp() * (-2 / math.sqrt(math.pi)))})  # fmt: skip
-erfinv = Op("erfinv", same, cpu=erfinv_cpu, cuda=Elementwise(ERFINV_EXPRESSION), promote="float", autocast="float32",
+erfinv = Op("erfinv", same, cpu=erfinv_cpu, cuda=Elementwise(ERFINV_EXPRESSION), promote="float", autocast="float32", sharp=True,
             grad={"x": lambda g, y: g * ((y * y).exp() * (math.sqrt(math.pi) / 2))})  # fmt: skip
 erfcx: Op = Op("erfcx", same, cpu=erfcx_cpu, cuda=Elementwise("erfcx(x)"), promote="float", sharp=True,
                grad={"x": lambda g, x, y: g * (2 * x * y - 2 / math.sqrt(math.pi))})  # fmt: skip

@@ -14,6 +14,7 @@ from gradlab.autograd.record import bind
 from gradlab.dtype import FLOATING, as_numpy
 from gradlab.spec import ShapeError, normalize_dim
 from gradlab.tensor.alias import into, required
+from gradlab.tensor.units import rounds_once
 from gradlab.tensor.update import update
 
 if TYPE_CHECKING:
@@ -88,6 +89,7 @@ def celu(input: Tensor, alpha: float = 1.0) -> Tensor:
     return _elu(input, alpha=float(alpha), scale=1.0, slope=1.0 / alpha)
 
 
+@rounds_once
 def hardshrink(input: Tensor, lambd: float = 0.5, *, out: Any = None) -> Tensor:
     """x, but 0 where -lambd <= x <= lambd.
 
@@ -99,6 +101,7 @@ def hardshrink(input: Tensor, lambd: float = 0.5, *, out: Any = None) -> Tensor:
     return input.masked_fill((input >= -lambd) & (input <= lambd), 0)
 
 
+@rounds_once
 def threshold(input: Tensor, threshold: float, value: float, *, out: Any = None) -> Tensor:
     """x where it is above `threshold`, else `value`.
 

@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from gradlab.autograd.base import Differentiable
+from gradlab.dtype import HALF
 from gradlab.spec import count
 from gradlab.tensor.layout import common_dtype
+from gradlab.tensor.units import once
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -183,6 +185,8 @@ def einsum(equation: Any, *operands: Any) -> Tensor:
         if not isinstance(x, Differentiable):
             raise TypeError(f"einsum: operand {i} is a {type(x).__name__}, not a tensor")
     dtype = common_dtype(tensors)
+    if len(tensors) > 2 and dtype in HALF:
+        return once(einsum, (equation, *operands))
     labels = [_spread(term, len(x._array.shape), f"term {i}") for i, (term, x) in enumerate(zip(terms, tensors, strict=True))]
     hidden = max((-min(term, default=0) for term in labels), default=0)
     known = [x for term in labels for x in term]

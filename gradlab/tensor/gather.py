@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
@@ -14,6 +15,7 @@ from gradlab.dtype import INT64, wide
 from gradlab.spec import ShapeError, Spec, broadcast_shapes, normalize_dim
 from gradlab.tensor.alias import either, into, required
 from gradlab.tensor.indexing import write_into
+from gradlab.tensor.units import rounds_once
 from gradlab.tensor.update import update
 
 if TYPE_CHECKING:
@@ -176,6 +178,18 @@ def _put(input: Tensor, dim: int, index: Tensor, src: Any) -> Tensor:
     return _run(_scatter, "scatter", input, dim, index, src)
 
 
+def _of_numbers(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """One unit on half types where the source is a number, which is not rounded before it is computed with."""
+    unit = rounds_once(first=True)(function)
+
+    @functools.wraps(function)
+    def call(input: Tensor, dim: int | None = None, index: Any = None, src: Any = None, *rest: Any, **options: Any) -> Tensor:
+        return (function if isinstance(src, Differentiable) else unit)(input, dim, index, src, *rest, **options)
+
+    return call
+
+
+@_of_numbers
 def scatter_add(input: Tensor, dim: int | None = None, index: Any = None, src: Any = None, *, out: Any = None, axis: Any = None) -> Tensor:
     """A copy of `input` with result[index[i][j]][j] += src[i][j] (for dim 0); repeated places add up, in order. Arguments as `scatter`.
 
@@ -189,6 +203,7 @@ def scatter_add(input: Tensor, dim: int | None = None, index: Any = None, src: A
     return _run(_scatter_add, "scatter_add", input, dim, index, src)
 
 
+@_of_numbers
 def scatter_reduce(
     input: Tensor, dim: int | None = None, index: Any = None, src: Any = None, reduce: Any = None, *, include_self: bool = True,
     out: Any = None, axis: Any = None,
@@ -256,7 +271,7 @@ class GatherMethods(Differentiable):
         """
         if axis is not None or dim is None:
             dim = required("scatter_add_", dim, axis)
-        if not self._array.shape:
+        if not self._array.shape or not isinstance(src, Differentiable):
             return update("scatter_add_", self, scatter_add, dim, index, src)
         index, src, dim = _scattered("scatter_add_", self, dim, index, src)
         return write_into("scatter_add_", self, ops.scatter.scatter_add, (index, src), {"dim": dim})

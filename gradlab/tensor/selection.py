@@ -7,11 +7,13 @@ from typing import TYPE_CHECKING, Any
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
-from gradlab.dtype import BOOL, FLOATING, INT64
+from gradlab.dtype import BOOL, FLOATING, HALF, INT64
 from gradlab.spec import normalize_dim
 from gradlab.tensor.alias import into, required
 from gradlab.tensor.index_parts import known
 from gradlab.tensor.indexing import fitted, write_into
+from gradlab.tensor.units import once
+from gradlab.tensor.update import update
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -86,6 +88,10 @@ def index_copy(
 
 
 def _along_row(name: str, input: Tensor, dim: int, index: Any, source: Any, accumulate: bool, alpha: float = 1, write: bool = False) -> Any:
+    if alpha != 1 and input._array.dtype in HALF:
+        if write:
+            return update(name, input, index_add, dim, index, source, alpha=alpha)
+        return once(_along_row, (name, input, dim, index, source, accumulate, alpha), first=True)
     at, source, dim = _along(name, input, dim, index, source)
     if alpha != 1:
         dtype = source._array.dtype

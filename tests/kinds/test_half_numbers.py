@@ -39,12 +39,20 @@ PLAIN = {
     "nan_to_num": lambda n, x: x.masked_fill(x > 0, math.nan).nan_to_num(n), "hardshrink": lambda n, x: F.hardshrink(x, abs(n)),
     "softshrink": lambda n, x: F.softshrink(x, abs(n)), "full": lambda n, x: x.new_full((2,), n),
     "setitem": lambda n, x: _set(x.clone(), n), "scatter": lambda n, x: x.scatter(0, gl.tensor([1, 3]), n),
+    "scatter by product": lambda n, x: x.scatter(0, gl.tensor([1, 3, 1]), n, reduce="multiply"),
+    "scatter_ by product": lambda n, x: x.clone().scatter_(0, gl.tensor([1, 3]), n, reduce="multiply"),
+    "scatter by sum": lambda n, x: x.scatter(0, gl.tensor([1, 3, 1]), n, reduce="add"),
+    "scatter_add": lambda n, x: x.scatter_add(0, gl.tensor([1, 3]), n),
+    "scatter_add_": lambda n, x: x.clone().scatter_add_(0, gl.tensor([1, 3]), n),
+    "scatter_reduce": lambda n, x: x.scatter_reduce(0, gl.tensor([1, 3]), n, "mean"),
 }  # fmt: skip
 OF_THREE = {
     "add": lambda n, x, y, z: gl.add(x, y, alpha=n), "sub": lambda n, x, y, z: x.sub(y, alpha=n), "lerp": lambda n, x, y, z: x.lerp(y, n),
     "rsub": lambda n, x, y, z: gl.rsub(x, y, alpha=n), "add_": lambda n, x, y, z: x.clone().add_(y, alpha=n),
     "addcmul": lambda n, x, y, z: gl.addcmul(x, y, z, value=n), "addcdiv": lambda n, x, y, z: gl.addcdiv(x, y, z, value=n),
     "addcmul_": lambda n, x, y, z: x.clone().addcmul_(y, z, value=n), "addcdiv_": lambda n, x, y, z: x.clone().addcdiv_(y, z, value=n),
+    "index_add": lambda n, x, y, z: x.index_add(0, gl.tensor([1, 4]), y[:2], alpha=n),
+    "index_add_": lambda n, x, y, z: x.clone().index_add_(0, gl.tensor([1, 4]), y[:2], alpha=n),
     "addr": lambda n, x, y, z: gl.addr(x.reshape(2, 3), y[:2], z[:3], alpha=n, beta=0.3),
     "addr of n": lambda n, x, y, z: x.reshape(2, 3).addr(y[:2], z[:3], beta=n),
 }  # fmt: skip
@@ -59,7 +67,6 @@ SUMS = {  # whose terms may cancel: within the last place of the largest result
     "conv_transpose1d with padding": lambda n, x, y, z: F.conv_transpose1d(
         x.reshape(1, 2, 3), y.reshape(2, 1, 3), z[:1], stride=2, dilation=3, output_padding=2),
 }  # fmt: skip
-OF_RESULT = {"n ** x"}  # whose gradient is computed from the result as it was rounded
 each_half = pytest.mark.parametrize("dtype", HALVES, ids=str)
 each_size = pytest.mark.parametrize("size", SIZES)
 DRAWS = [np.random.default_rng(seed).uniform(-1, 1, 6) for seed in range(3)]
@@ -92,7 +99,7 @@ def compared(function, tensors, numbers=NUMBERS, number=lambda n: n):
 @pytest.mark.parametrize("name", PLAIN)
 def test_a_number_is_not_rounded(name, size, dtype):
     for n, (half, wide) in compared(PLAIN[name], halves(size, dtype, 1)):
-        for y, want in list(zip(half, wide, strict=True))[: 1 if name in OF_RESULT else None]:
+        for y, want in zip(half, wide, strict=True):
             assert ulps(y, want) <= 1, n
 
 
@@ -140,6 +147,17 @@ def test_a_tensor_beside_is_not_rounded(name, kind, size, dtype):
             for n, (half, wide) in compared(call, halves(size, dtype, 1), numbers, number):
                 for y, want in zip(half, wide, strict=True):
                     assert ulps(y, want) <= 1, (n, shape, swapped)
+
+
+@each_half
+@pytest.mark.parametrize("number", [0.7, 0.3, 1e5, 0.1])
+@pytest.mark.parametrize("way", ["eager", "compiled"])
+@pytest.mark.parametrize("function", [F.hardshrink, F.softshrink, lambda x, n: F.threshold(x, n, 20.0)])
+def test_a_limit_is_not_rounded(function, way, number, dtype):
+    """What a number is rounded to is above or below it, and so is an element of that value."""
+    x = gl.tensor([number, -number], dtype=dtype)
+    found = (gl.compile(function) if way == "compiled" else function)(x, number)
+    assert ulps(found, function(x.float(), number)) <= 1
 
 
 @each_half

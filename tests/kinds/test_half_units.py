@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 
 import gradlab as gl
+from gradlab import ops
 from gradlab.nn import functional as F
 
 from kinds.calls import parts
-from kinds.halves import HALVES, OWN, SIZES, Roundings, apart
+from kinds.halves import HALVES, OWN, SIZES, Roundings, apart, ulps
 
 HALF = gl.float16
 PICKED = "picks elements, along one dimension after the other"
@@ -22,7 +23,6 @@ SEVERAL = {"F.interpolate": PICKED, "F.upsample": PICKED, "F.upsample_nearest": 
 KEPT = "the gradient is computed from the result, which is kept rounded"
 BEYOND = "the result is beyond float16"
 BOUNDS = {  # name: (units, of_largest, sizes that are left out, why)
-    "reciprocal": (2, False, "", KEPT), "rsqrt": (3, False, "", KEPT), "hypot": (2, False, "top", BEYOND),
     "F.add_layer_norm": (2, False, "top", BEYOND), "F.add_rms_norm": (2, False, "top", BEYOND),
     "bincount": (1, False, "top", "adds up in float64, where float32 overflows"),
     "F.scaled_dot_product_attention": (4, True, "", KEPT), "F.multi_head_attention_forward": (2, True, "1e-4 3e2 top", LAYERS),
@@ -62,6 +62,26 @@ def test_each_result_is_rounded_once(call):
             assert REFUSED.search(str(error))
             return
     assert len(rounded.names) <= max(1, sum(t.dtype == HALF for t in found)) or named(call, SEVERAL), rounded.names
+
+
+@pytest.mark.parametrize("dtype", HALVES, ids=repr)
+@pytest.mark.parametrize("row", [row for row in ops.ROWS.values() if row.sharp and not row.params], ids=repr)
+def test_gradients_do_not_know_that_the_result_was_rounded(row, dtype):
+    """Of rows that compute them from their result: also where that is near 1, far from it, or in the lowest range of the type."""
+    x = gl.tensor([-12.0, -9.0, -5.0, -2.5, -0.9, -0.1, 0.1, 0.6, 0.9, 1.4, 3.0, 7.0, 9.0, 300.0], dtype=dtype)
+    found = []
+    for kind in (dtype, gl.float32):
+        leaves = [t.to(kind).requires_grad_() for t in (x, gl.linspace(0.1, 2, 14, dtype=dtype))[: len(row.inputs)]]
+        seeds = gl.tensor([0.5, 3.0] * 7, dtype=kind)
+        found.append(gl.autograd.grad(row.call(*leaves), leaves, seeds))
+    for half, wide in zip(*found, strict=True):
+        assert ulps(half, wide) <= 1
+
+
+def test_products_of_three_whose_pairs_overflow():
+    x, y, z = halves(300.0, -200.0), halves(300.0, -400.0), halves(1e-3, 2e-3)
+    wide = gl.einsum("i,i,i->", x.float(), y.float(), z.float())
+    assert gl.einsum("i,i,i->", x, y, z).equal(wide.half())
 
 
 def halves(*values):
