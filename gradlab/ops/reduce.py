@@ -106,7 +106,7 @@ def about_mean_cpu(squares: Any, rest: Any, y: Any, *, n: int, divisor: float = 
 # it (a rounded mean), and their sum, `rest`: Σ(x - m)² - (Σ(x - m))² / n (Chan, Golub and LeVeque, "Algorithms for computing the sample
 # variance", 1983). Never below 0.
 about_mean = Op("about_mean", about_mean_rule, params=("n", "divisor"), cpu=about_mean_cpu, promote="float",
-                cuda=Elementwise("(squares < infinity<T>() ? maximum(squares - rest * (rest / T(n)), T(0)) : squares) / T(divisor)"),
+                cuda=Elementwise("(isfinite(squares) ? maximum(squares - rest * (rest / T(n)), T(0)) : squares) / T(divisor)"),
                 grad={"squares": lambda g, divisor: g / divisor,
                       "rest": lambda g, rest, n, divisor: g * rest * (-2 / n) / divisor})  # fmt: skip
 
