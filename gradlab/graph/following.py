@@ -190,8 +190,9 @@ class Following:
             code = frame.f_code
             reading = self._instructions.get(code)
             if reading is None:
-                found = enumerate(instructions_of(code))
-                reading = self._instructions[code] = {x.offset: (at, x) for at, x in found if x.opname in _READS}
+                every = instructions_of(code)
+                found = [(at, x) for at, x in enumerate(every) if x.opname in _READS and not (at and _is_plain(every[at - 1], x))]
+                reading = self._instructions[code] = {x.offset: (at, x) for at, x in found}
             instruction = reading.get(frame.f_lasti)
             if instruction is not None:
                 self._read(frame, *instruction)
@@ -254,6 +255,11 @@ class Following:
                 self.reads.note(frame.f_builtins, (Item(name),), f"the built-in {name}", False)
             else:
                 self.lookups.lacks(frame.f_builtins, frame.f_builtins, name)
+
+
+def _is_plain(ahead: Any, x: Any) -> bool:
+    """Whether the truth that an instruction asks for is a comparison's, or it compares with a constant: of loops, which run often."""
+    return x.opname in _USES and ahead.opname in ("COMPARE_OP", "IS_OP", "CONTAINS_OP", "LOAD_CONST", "TO_BOOL", "UNARY_NOT")
 
 
 def _named(code: CodeType, at: int) -> int:
