@@ -58,7 +58,9 @@ def convert(op: Op, value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, ndarray):
-        return wrap(value)
+        if value.dtype.kind not in "biuf" and value.dtype not in FLOATING:
+            raise TypeError(f"{op.name}: an array of {value.dtype} is not one of real numbers; gradlab has no complex tensors")
+        return wrap(value if value.dtype.isnative else value.astype(value.dtype.newbyteorder("=")))
     if isinstance(value, _NUMBERS):
         if hasattr(value, "expr"):  # an unknown size of a graph (gradlab/graph/dims.py) stays one
             return value

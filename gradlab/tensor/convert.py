@@ -29,7 +29,7 @@ _cast, _clone, _full = map(bind, (ops.elementwise.cast, ops.elementwise.clone, o
 
 def filled(shape: tuple[int, ...], value: float, dtype: np.dtype[Any], device: Device) -> Tensor:
     """A new tensor of one value, staged in a trace."""
-    if value is None or isinstance(value, complex):
+    if value is None or isinstance(value, (complex, np.complexfloating)) or (isinstance(value, np.ndarray) and value.dtype.kind == "c"):
         raise TypeError(f"{value} is not a real number" + ("" if value is None else ": gradlab has no complex tensors"))
     mode = current()
     if mode.tracer is not None or device.type != "cpu":

@@ -351,3 +351,30 @@ def test_values_of_parameters():
     with gl.no_grad():
         gl.nn.Parameter(x).fill_(3)
     assert x.tolist() == [3.0, 3.0]
+
+
+OPERATIONS = {
+    "add": lambda x, y: x + y,
+    "radd": lambda x, y: y + x,
+    "function": gl.add,
+    "mul": lambda x, y: x * y,
+    "pow": lambda x, y: x**y,
+    "lt": lambda x, y: x < y,
+    "fill_": lambda x, y: x.fill_(y),
+    "new_full": lambda x, y: x.new_full((2,), y),
+    "masked_fill": lambda x, y: x.masked_fill(gl.tensor([True, False]), y),
+}
+
+
+@pytest.mark.parametrize("dtype", [gl.float32, gl.int64], ids=str)
+@pytest.mark.parametrize("operation", OPERATIONS)
+def test_arrays_as_operands(operation, dtype):
+    """Arrays of foreign byte order count as their numbers, whose fraction is not lost; complex ones are refused, not made real."""
+    compute = OPERATIONS[operation]
+    for kind in ("f4", "f8", "i4", "i8"):
+        value = np.array(1.5).astype(kind)
+        own, foreign = (compute(gl.ones(2, dtype=dtype), value.astype(order + kind)) for order in "=>")
+        assert (own.dtype, own.tolist()) == (foreign.dtype, foreign.tolist())
+    for value in (np.array(1j), np.complex64(1j), 1j):
+        with pytest.raises(TypeError):
+            compute(gl.ones(2, dtype=dtype), value)
