@@ -226,7 +226,7 @@ def test_products_of_looked_up_rows_are_those_of_their_table(padding_idx, turned
     table, weight, bias = (gl.randn(*shape, dtype=gl.float64, requires_grad=True) for shape in ((5, 4), (6, 4), (6,)))
     at, g = gl.randint(0, 5, (3, 8)), gl.randn(24, 6, dtype=gl.float64)
     before = trace(looked_up(padding_idx, turned), table, weight, bias, at, g).graph
-    after = PASSES["project_tables"](before)
+    after = PASSES["project_tables"](PASSES["drop_clones"](before))
     assert [c.outputs[0].spec.shape for c in after.calls if c.op.name == "linear"] == [(5, 6)]
     assert {c.outputs[0].spec.shape for c in after.calls if c.op.name == "embedding_backward"} == {(5, 6)}
     arrays = [t.detach().numpy() for t in (table, weight, bias, at, g)]
