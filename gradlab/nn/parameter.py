@@ -45,6 +45,12 @@ class Parameter(Tensor):
             self._edge = LEAF
         declare(self)
 
+    def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
+        """A copy without the gradient, as in PyTorch: what trains a copied model does not add to the first one's gradients."""
+        twin = super().__deepcopy__(memo)
+        twin.grad = None
+        return twin
+
     def __repr__(self) -> str:
         return f"Parameter containing:\n{super().__repr__()}"
 

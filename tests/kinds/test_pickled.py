@@ -218,3 +218,12 @@ def test_a_subclass_fills_in_what_an_older_file_lacks():
     opt = Own([p], lr=0.1)
     opt.load_state_dict(gl.optim.SGD([p], lr=0.5).state_dict())
     assert (opt.param_groups[0]["lr"], opt.param_groups[0]["extra"]) == (0.5, 3)
+
+
+def test_a_copied_parameter_has_no_gradient():
+    """As in PyTorch: a copy of a model that is trained begins with no gradient, where a copied tensor that is none keeps its own."""
+    model, leaf = gl.nn.Linear(2, 1), gl.ones(2, requires_grad=True)
+    (model(leaf).sum() + (leaf * 2).sum()).backward()
+    assert [p.grad for p in copy.deepcopy(model).parameters()] == [None, None]
+    assert model.weight.grad is not None
+    assert copy.deepcopy(leaf).grad.tolist() == leaf.grad.tolist()
