@@ -9,6 +9,7 @@ import pytest
 from control_flow_tools import COMPILERS, same
 
 import gradlab as gl
+from gradlab.autograd.errors import GraphError
 from gradlab.graph import trace
 from gradlab.graph.native import build
 
@@ -198,3 +199,29 @@ def test_a_scan_is_captured_on_the_gpu(cuda):
         xs = gl.full((3, 2, 2), k / 7, device="cuda")
         same([t.cpu() for t in run(xs)], [t.cpu() for t in run.function(xs)], 1e-5)
     assert run.programs[0].runner.executable.why == ""
+
+
+@pytest.mark.parametrize("written", ["operand", "captured"])
+@pytest.mark.parametrize("what", ["scan", "cond"])
+def test_gradients_of_gradients_refuse_what_was_written_since(what, written):
+    """Their body runs once more, which must be on the values that it saw; first gradients are of those values."""
+    found = []
+    for wrap in (lambda f: f, gl.compile):
+        gl.manual_seed(0)
+        x, w = gl.randn(5, requires_grad=True), gl.randn(5, requires_grad=True)
+
+        def step(twice):
+            if what == "scan":
+                y = gl.scan(lambda h, row: (row.sigmoid() * 0.5 + h * 0.3, (h + row).tanh() + w), gl.zeros(()), x)[1]  # noqa: B023
+            else:
+                y = gl.cond(gl.ones(()) > 0, lambda v: (v + 1).sigmoid() + w, lambda v: v.sigmoid(), (x,))  # noqa: B023
+            with gl.no_grad():
+                (x if written == "operand" else w).add_(1)  # noqa: B023
+            return gl.autograd.grad(y.sum(), x, create_graph=twice)[0].detach()  # noqa: B023
+
+        call = wrap(step)
+        found += [gl.stack([call(False) for _ in range(3)])]
+    assert found[0].allclose(found[1])
+    with pytest.raises(GraphError, match=f"{what}: .* modified by an in-place operation"):
+        for _ in range(2):  # the first call may run eagerly
+            call(True)

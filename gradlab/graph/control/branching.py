@@ -11,7 +11,7 @@ from gradlab.autograd.mode import current, enable_grad
 from gradlab.autograd.record import wrap
 from gradlab.graph.control.halves import split
 from gradlab.graph.control.inner import Inner
-from gradlab.graph.control.nesting import compare, specs_of, tensors_of
+from gradlab.graph.control.nesting import Unwritten, compare, specs_of, tensors_of
 from gradlab.graph.control.part import Keeping, Part, number, staged
 from gradlab.graph.control.scanning import recorded
 from gradlab.graph.tree import unflatten
@@ -94,11 +94,13 @@ def staged_switch(what: str, index: Any, branches: Sequence[Branch], operands: l
         writes = [[*range(count), *(count + s for s in p.slots)] for p in plans]
         keeping = Keeping(outer, Switch([p.forward(outer.device) for p in plans], reads, writes), slots)
         leaves = {id(x): x for t in traces for x in t.inner.leaves}
-        fixed = [wrap(x._array) for x in inputs]
+        fixed = [wrap(outer.lift(x._array)) for x in inputs]  # as they are now
+        unwritten = Unwritten(what, [*operands, *used.values()])
         again = _Again(what, index, branches, operands, structure, names, list(leaves.values()), bool(random))
 
         def back(gradients: list[Any]) -> list[Any]:
             if current().recording:
+                unwritten.check()
                 return again.back(gradients)
             return _backward(plans, gradients, keeping.results(), slots, fixed, len(operands), list(leaves.values()), outer.device)
 

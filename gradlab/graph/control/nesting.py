@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradlab.autograd.base import Differentiable
+from gradlab.autograd.errors import GraphError
 from gradlab.autograd.record import refresh
 from gradlab.graph.tree import flatten, has_keys
 from gradlab.spec import Spec, spec_of
@@ -29,6 +30,23 @@ def _odd(structure: Any) -> Any:
     if structure[0] == "value":
         return structure[1]
     return next((o for o in map(_odd, structure[-1]) if o is not None), None)
+
+
+class Unwritten:
+    """Tensors that a body is run on once more where gradients are to be differentiated: as they are now, or GraphError."""
+
+    def __init__(self, what: str, tensors: Sequence[Any]) -> None:
+        self.what, self.arrays = what, [(t, t._array) for t in tensors]
+
+    def check(self) -> None:
+        for t, array in self.arrays:
+            if t._meta is not None:
+                refresh(t)
+            if t._array is not array:
+                raise GraphError(
+                    f"{self.what}: a tensor of shape {tuple(array.shape)}, on which gradients of gradients run its body once more, was "
+                    f"modified by an in-place operation since; use the out-of-place form there, or clone() the tensor before"
+                )
 
 
 def specs_of(tensors: Sequence[Any]) -> list[Spec]:

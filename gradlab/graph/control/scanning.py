@@ -12,7 +12,7 @@ from gradlab.autograd.record import wrap
 from gradlab.dtype import FLOATING
 from gradlab.graph.control.halves import products, split
 from gradlab.graph.control.inner import Inner
-from gradlab.graph.control.nesting import compare, specs_of, tensors_of
+from gradlab.graph.control.nesting import Unwritten, compare, specs_of, tensors_of
 from gradlab.graph.control.part import Keeping, Part, dense, like, staged
 from gradlab.graph.ir import Call, Value
 from gradlab.graph.tree import unflatten
@@ -132,10 +132,12 @@ def staged_scan(
         keeping = Keeping(outer, flow(backward.forward, backward.stacked), stacks(backward.stacked))
         inputs = [*init, *xs, *inner.leaves]
         again = _Again(combine, init_structure, xs_structure, list(init), list(xs), reverse, bool(draws), inner.leaves)
-        fixed = [wrap(x._array) for x in (*xs, *(t for t, _ in consts))]
+        fixed = [wrap(outer.lift(x._array)) for x in (*xs, *(t for t, _ in consts))]  # as they are now
+        unwritten = Unwritten("scan", [*init, *xs, *(t for t, _ in consts)])
 
         def back(gradients: list[Any]) -> list[Any]:
             if current().recording:
+                unwritten.check()
                 return again.back(gradients)
             return backward.apply(gradients, [*stacked, *keeping.results()], fixed, length, reverse, outer.device)
 
