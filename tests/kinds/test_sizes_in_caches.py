@@ -28,7 +28,7 @@ REAL = {
 # Keyed by names, code, bytes or nothing.
 OTHERS = {
     "ops.optim._sgd_constants", "ops.optim._adam_constants", "ops.optim._lion_constants", "ops.optim_variants._rmsprop_constants",
-    "graph.places.instructions_of", "deploy.loops.functions_of", "device._device",
+    "graph.places.instructions_of", "graph.operands._sizes", "tensor.norms.least", "deploy.loops.functions_of", "device._device",
 }  # fmt: skip
 
 

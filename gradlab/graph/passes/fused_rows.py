@@ -81,7 +81,8 @@ def _relu_pool_rule(
 
 
 def _relu_pool(x: Any, w: Any, b: Any, values: Any, indices: Any, **geometry: Any) -> None:
-    whole = np.empty(output_shape(x.shape, w.shape, **geometry), x.dtype)
+    sizes = output_shape(x.shape, w.shape, *(geometry[name] for name in ("stride", "padding", "dilation", "groups")))
+    whole = np.empty(sizes, x.dtype)
     _convolution_relu(x, w, b, whole, **geometry)
     max_pool_cpu(whole, values, indices, **HALVES)
 
