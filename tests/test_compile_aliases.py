@@ -166,3 +166,19 @@ def test_a_backward_that_would_go_on_outside_is_refused():
         v.grad = None
         f((w * 2).detach())
         assert v.grad.tolist() == [2.0, 2.0]
+
+
+@pytest.mark.parametrize("turn", ["t_", "unsqueeze_", "squeeze_"])
+def test_a_result_that_was_turned_shares_memory_with_views_from_before(turn):
+    def function(x):
+        y = x * 3
+        z = y.view_as(y)
+        getattr(y, turn)(*(() if turn == "t_" else (0,)))
+        return z, y
+
+    compiled = gl.compile(function)
+    for _ in range(3):
+        for call in (function, compiled):
+            z, y = call(gl.ones(1, 3))
+            z.add_(1)
+            assert y.flatten().tolist() == [4.0] * 3

@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 
 from gradlab.autograd import engine
 from gradlab.autograd.base import LEAF
+from gradlab.autograd.inplace import base_of
 from gradlab.autograd.mode import current, enter, leave
 from gradlab.autograd.record import refresh
 from gradlab.graph.symbol import Symbol
@@ -58,6 +59,8 @@ def results_of(found: Sequence[Any], arguments: Sequence[Any], from_before: Sequ
     bases = [_base(t) for t in found]
     own = {id(t): t for t in found}
     seen = Counter({id(b): n for b, n in _views(found, bases)})
+    # What t_ or its like made a view of what it was counts as one where another result shows that memory, too.
+    bases = [None if b is not None and t._meta.hidden and seen[id(b)] == 1 else b for t, b in zip(found, bases, strict=True)]
     values: list[Any] = []
     at: dict[int, int] = {}
 
@@ -98,10 +101,8 @@ def results_of(found: Sequence[Any], arguments: Sequence[Any], from_before: Sequ
 def _base(t: Any) -> Any:
     """What a tensor is a view of."""
     meta = t._meta
-    if meta is None or meta.base is None or meta.hidden:
-        return None
-    base = meta.base
-    return base if base._meta is None or base._meta.base is None else None
+    base = None if meta is None else base_of(meta)
+    return base if base is None or base._meta is None or base._meta.base is None else None
 
 
 def _views(found: Sequence[Any], bases: Sequence[Any]) -> list[tuple[Any, int]]:

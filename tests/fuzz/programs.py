@@ -111,8 +111,8 @@ def draw(seed: int, *, control: bool = False, length: int = 16) -> Program:
             break
         lines.append(line)
         known = found
-    if any("torch.float32)" in line or ".float()" in line for line in lines) and dtype == "float64":
-        dtype = "float32"
+        if dtype == "float64" and (".float()" in line or any(v.dtype is gl.float32 for v in known.values())):
+            dtype = "float32"
     results = r.choices([*known][len(inputs) :] or [*known], k=r.randrange(1, 5))
     form = r.choice(["forward", "forward", "forward", "step", "grad", "twice"])
     passes = r.choice([None, None, None, {"common_subexpressions": False, "rewrite": False, "drop_clones": False}])
