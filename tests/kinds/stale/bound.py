@@ -12,28 +12,13 @@ from collections import ChainMap, Counter, OrderedDict, UserDict, defaultdict, d
 import numpy as np
 
 from kinds.stale import read, settings
+from kinds.stale.code import doubled, recode, tripled
 
 SCALE = 2.0
-HELPERS = {"double": lambda x: x * 2.0}
 
 
 def helper(x):
     return x * SCALE
-
-
-def tripled(x):
-    return x * 3.0
-
-
-def doubled():
-    def double(x):
-        return x * 2.0
-
-    return double
-
-
-def recode(function, other=tripled):
-    return lambda patch: patch.setattr(function, "__code__", other.__code__)
 
 
 # ---------------------------------------------------------------- what is bound to functions

@@ -9,12 +9,7 @@ from gradlab.utils.checkpoint import checkpoint
 
 from kinds.stale import read, settings
 
-SCALE = 2.0
 HELPERS = {"double": lambda x: x * 2.0}
-
-
-def helper(x):
-    return x * SCALE
 
 
 def tripled(x):
