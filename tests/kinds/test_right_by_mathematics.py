@@ -152,7 +152,7 @@ WEIGHT = np.array([1.0, 2.0, -1.5])
 @pytest.mark.parametrize("columns", [False, True])
 def test_the_gradient_of_softmax_where_a_probability_rounds_to_1(columns, way):
     if way == "cuda" or (way == "native" and columns):
-        return  # docs/differences.md
+        pytest.skip("not there yet: the probability as it was rounded counts, see docs/differences.md")
     weight = gl.tensor(WEIGHT, dtype=gl.float32)
     turn = (lambda t: t.t()) if columns else (lambda t: t)
     _, gradient = run(lambda x: turn(turn(x).softmax(0 if columns else -1)) * weight, LOGITS, way=way)
@@ -168,7 +168,7 @@ def test_the_gradient_of_softmax_where_a_probability_rounds_to_1(columns, way):
 @pytest.mark.parametrize("reduction", ["none", "sum", "mean"])
 def test_cross_entropy_of_what_is_certain(reduction, way):
     if way == "cuda":
-        return  # docs/differences.md
+        pytest.skip("not there yet: the probability as it was rounded counts, see docs/differences.md")
     target = LOGITS.argmax(-1)
     y, gradient = run(lambda x: F.cross_entropy(x, gl.tensor(target), reduction=reduction), LOGITS, way=way)
     p = softmax_reference(LOGITS, WEIGHT)[1]
@@ -222,7 +222,7 @@ FREE = {"cuda": set(NORMALISATIONS) | set(NORMS) - {"hypot"}, "numpy": SPREADS, 
 @pytest.mark.parametrize("name", NORMALISATIONS)
 def test_normalisations_of_what_squares_overflow(name, scale, way):
     if name in FREE.get(way, ()):
-        return
+        pytest.skip("not there yet: squares leave the range of float32, see docs/differences.md")
     function, reference = NORMALISATIONS[name]
     y, gradient = run(function, ROWS * scale, way=way)
     np.testing.assert_allclose(y, reference(ROWS), rtol=2e-5, atol=2e-6)
@@ -233,7 +233,7 @@ def test_normalisations_of_what_squares_overflow(name, scale, way):
 @pytest.mark.parametrize("name", NORMS)
 def test_norms_of_what_squares_overflow_or_vanish(name, scale, way):
     if name in FREE.get(way, ()) or (name.startswith("std") and scale < 1):
-        return
+        pytest.skip("not there yet: squares leave the range of float32, see docs/differences.md")
     function, reference = NORMS[name]
     y, gradient = run(function, ROWS * scale, way=way)
     x = (ROWS * scale).astype(np.float32).astype(np.float64)
