@@ -1,0 +1,4 @@
+"""gradlab under PyTorch's name: what `import torch` and `import torch.x.y` find once `gradlab.as_torch` has been imported.
+
+`installing.py` switches it on, `finder.py` is what Python's import system then asks, `facade.py` the module `torch` itself.
+"""
