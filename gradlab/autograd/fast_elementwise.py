@@ -232,11 +232,10 @@ def matrix_product(op: Op, node: type[Node], batched: Callable[..., Any], depth:
             x, y = a._array, b._array
         except AttributeError:
             return batched(a, b)
-        sx, sy = x.shape, y.shape
         if type(x) is not ndarray or type(y) is not ndarray or mode.special:
-            return apply(op, (a, b), {}) if len(sx) == len(sy) == 2 else batched(a, b)
+            return apply(op, (a, b), {}) if len(x.shape) == len(y.shape) == 2 else batched(a, b)
         dtype = x.dtype
-        if y.dtype is not dtype or len(sx) != 2 or len(sy) != 2 or sx[1] != sy[0] or (dtype is not FLOAT32 and dtype is not FLOAT64):
+        if y.dtype is not dtype or (dtype is not FLOAT32 and dtype is not FLOAT64) or x.ndim != 2 or y.ndim != 2:
             return batched(a, b)
         if a._meta is not None:
             refresh(a)
@@ -244,7 +243,7 @@ def matrix_product(op: Op, node: type[Node], batched: Callable[..., Any], depth:
             refresh(b)
         try:
             out = run(dot, x, y)  # the method: numpy.dot goes through NumPy's Python dispatcher, 1 µs more
-        except RuntimeError:
+        except (ValueError, RuntimeError):  # sizes that do not fit; another thread is in there
             return batched(a, b)
         t = new(Tensor)
         t._array = out
