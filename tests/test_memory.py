@@ -69,8 +69,11 @@ def test_a_row_keeps_what_its_formulas_need_and_no_more(name, number):
 # ---------------------------------------------------------------- from step to step
 
 
-def growth(step, count, warm=400):
+def growth(step, count, warm=400, windows=3):
     """What stays behind after `count` steps with the collector off: bytes, and objects in cycles that only the collector would free.
+
+    Of several windows of so many steps the bytes are those of the best: what leaks does so in each, while a cache or a dictionary of
+    Python's own grows in leaps, in one of them.
 
     The collection at the end also empties Python's free lists of tuples, which would look like growth. `warm` fills caches and Python's own
     pools, traced too: what a step that does everything leaves there dies away over
@@ -82,11 +85,14 @@ def growth(step, count, warm=400):
         for _ in range(warm):
             step()
         gc.collect()
-        before = tracemalloc.get_traced_memory()[0]
-        for _ in range(count):
-            step()
-        unreachable = gc.collect()
-        return tracemalloc.get_traced_memory()[0] - before, unreachable
+        grown, unreachable = [], 0
+        for _ in range(windows):
+            before = tracemalloc.get_traced_memory()[0]
+            for _ in range(count):
+                step()
+            unreachable += gc.collect()
+            grown.append(tracemalloc.get_traced_memory()[0] - before)
+        return min(grown), unreachable
     finally:
         tracemalloc.stop()
         gc.enable()
@@ -151,6 +157,6 @@ def test_memory_is_flat(make):
 
 @pytest.mark.slow
 def test_memory_is_flat_for_ten_thousand_steps():
-    grown, unreachable = growth(mlp_step(), 10_000)
+    grown, unreachable = growth(mlp_step(), 10_000, windows=1)
     assert unreachable == 0
     assert grown < 0.2 * 10_000  # bytes

@@ -242,6 +242,7 @@ _KINDS: dict[Check, str] = {
 PARAMETERS: dict[str, Check] = {name: check for check, names in _KINDS.items() for name in names.split()}
 OVERRIDES: dict[tuple[str, str], Check] = {
     ("about_mean", "divisor"): _number,
+    ("var", "divisor"): _number,
     ("mse", "mean"): _bool,
     ("arange", "size"): _count,
     ("unfold", "size"): _count,

@@ -64,7 +64,7 @@ def cross_entropy_cpu(x: Any, target: Any, y: Any, p: Any, *, ignore_index: int,
     loss = p[at]
     np.exp(p, p)
     total = np.add.reduce(p, axis=1, keepdims=True)
-    logarithm = log_total(p.copy(), total, 1) if (total < 1 / SURE).any() else np.log(total)
+    logarithm = log_total(p.copy(), total, 1) if not np.minimum.reduce(total, None, initial=1 / SURE) >= 1 / SURE else np.log(total)
     p /= total
     np.subtract(logarithm[:, 0], loss, loss)
     if counts is not None:
@@ -92,10 +92,10 @@ def cross_entropy_backward_cpu(dy: Any, p: Any, target: Any, y: Any, *, ignore_i
     else:
         np.multiply(p, dy, y)
     found = y[at] - dy
-    sure = p[at] > SURE
-    if sure.any():  # what p lacks to 1 is what the others have
+    hit = p[at]
+    if hit.size and not np.maximum.reduce(hit, None) <= SURE:  # what p lacks to 1 is what the others have
         y[at] = 0
-        np.negative(np.add.reduce(y, axis=1), found, where=sure)
+        np.negative(np.add.reduce(y, axis=1), found, where=hit > SURE)
     y[at] = found
     if reduction == "none" and not dy.all():  # also of nothing but -inf
         np.copyto(y, 0, where=(dy == 0)[:, None])
@@ -177,8 +177,11 @@ def mse_rule(a: Spec, b: Spec, *, mean: bool) -> Spec:
 def mse_cpu(a: Any, b: Any, y: Any, *, mean: bool) -> None:
     """Σ (a - b)², divided by the number of elements for the mean."""
     d = np.subtract(a, b).reshape(-1)
-    d *= d
-    total = np.add.reduce(d)
+    if d.size > 128:  # a dot product of float32 adds up less exactly, which only many notice
+        d *= d
+        total = np.add.reduce(d)
+    else:
+        total = np.dot(d, d)
     y[...] = total / d.dtype.type(d.size) if mean else total
 
 

@@ -74,8 +74,13 @@ def expand_rule(x: Spec, *, shape: tuple[int, ...]) -> Spec:
 
 def expanded(x: Any, *, shape: tuple[int, ...]) -> Any:
     """NumPy marks whatever it broadcasts as read-only; here that is what repeats an element."""
-    same = x.shape == shape[len(shape) - x.ndim :] and x.size == count(shape)
-    return x.reshape(shape) if same else np.broadcast_to(x, shape)
+    if x.shape == shape[len(shape) - x.ndim :] and x.size == count(shape):
+        return x.reshape(shape)
+    if x.ndim or type(x) is not np.ndarray or not x.flags.forc:
+        return np.broadcast_to(x, shape)
+    found: Any = np.ndarray(shape, x.dtype, x, 0, (0,) * len(shape))  # of one element, in a tenth of the time
+    found.flags.writeable = False
+    return found
 
 
 def _unexpanded(base: Any, value: Any, shape: tuple[int, ...]) -> Any:

@@ -18,7 +18,8 @@ from gradlab.op import Op
 from gradlab.ops.reduce import about_mean_cpu, sum_cpu
 from gradlab.spec import ShapeError, Spec, broadcast, count
 
-_all = np.logical_and.reduce
+_add_reduce: Any = np.add.reduce
+_all: Any = np.logical_and.reduce
 
 
 class Layout(NamedTuple):
@@ -113,7 +114,7 @@ def rows(x: Any, k: int) -> Any:
 def layer_cpu(x: Any, weight: Any, bias: Any, y: Any, mean: Any, rstd: Any, *, k: int, eps: float) -> None:
     x, out, centre, scale = rows(x, k), rows(y, k), mean.reshape(-1, 1), rstd.reshape(-1, 1)
     n = max(x.shape[1], 1)
-    np.add.reduce(x, axis=1, out=centre, keepdims=True)
+    _add_reduce(x, 1, None, centre, True)
     centre /= n
     np.subtract(x, centre, out)
     np.vecdot(out, out, scale[:, 0])
@@ -143,10 +144,9 @@ def in_more_range(x: Any, axis: int | tuple[int, ...], eps: float, centred: bool
 
 def inverse_root(scale: Any, n: int, eps: float) -> None:
     """From the sum of squares in `scale` to 1/√(mean + eps)."""
-    scale /= n
-    scale += eps
+    scale += n * eps
+    np.true_divide(n, scale, scale)
     np.sqrt(scale, scale)
-    np.true_divide(1, scale, scale)
 
 
 def far(mean: Any, rstd: Any) -> bool:

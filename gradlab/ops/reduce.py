@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
 
-from gradlab.dtype import BOOL, FLOATING, HALF, INT64
+from gradlab.dtype import BOOL, FLOAT32, FLOATING, HALF, INT64
 from gradlab.kernel import Elementwise, Kernel, Reduction
 from gradlab.op import Op
 from gradlab.spec import ShapeError, Spec, broadcast, count, reduced_shape
@@ -47,7 +48,8 @@ def share(g: Any, x: Any, y: Any, dim: tuple[int, ...], keepdim: bool) -> Any:
 
 def sum_cpu(x: Any, y: Any, *, dim: tuple[int, ...], keepdim: bool) -> None:
     """NumPy adds pairwise only along the last, contiguous axis; over others a long sum of float32 is taken in float64."""
-    if dim and x.dtype == np.float32 and (dim[-1] != x.ndim - 1 or x.strides[-1] != 4) and count([x.shape[d] for d in dim]) > 128:
+    across = x.size > 128 and dim and x.dtype == FLOAT32 and (dim[-1] != x.ndim - 1 or x.strides[-1] != 4)
+    if across and count([x.shape[d] for d in dim]) > 128:
         np.copyto(y, _add_reduce(x, axis=dim, dtype=np.float64, keepdims=keepdim))
     else:
         _add_reduce(x, dim, None, y, keepdim)
@@ -68,7 +70,7 @@ sum_ = Op("sum", reduced, params=("dim", "keepdim"), cpu=sum_cpu, cuda=Reduction
 
 def mean_cpu(x: Any, y: Any, *, dim: tuple[int, ...], keepdim: bool) -> None:
     sum_cpu(x, y, dim=dim, keepdim=keepdim)
-    np.true_divide(y, y.dtype.type(count([x.shape[d] for d in dim])), y)
+    np.true_divide(y, count([x.shape[d] for d in dim]), y)
 
 
 mean = Op("mean", reduced, params=("dim", "keepdim"), cpu=mean_cpu, cuda=Reduction("x", "a + b", "T(0)", "a / T(n)"),
@@ -109,6 +111,35 @@ about_mean = Op("about_mean", about_mean_rule, params=("n", "divisor"), cpu=abou
                 cuda=Elementwise("(isfinite(squares) ? maximum(squares - rest * (rest / T(n)), T(0)) : squares) / T(divisor)"),
                 grad={"squares": lambda g, divisor: g / divisor,
                       "rest": lambda g, rest, n, divisor: g * rest * (-2 / n) / divisor})  # fmt: skip
+
+
+def var_rule(x: Spec, *, dim: tuple[int, ...], keepdim: bool, divisor: float) -> Spec:
+    """Rule: as `reduced`."""
+    return reduced(x, dim=dim, keepdim=keepdim)
+
+
+def var_cpu(x: Any, y: Any, *, dim: tuple[int, ...], keepdim: bool, divisor: float) -> None:
+    if len(dim) == x.ndim and divisor and x.size:  # a number: Python's arithmetic is quicker
+        x, n = x.reshape(-1), x.size
+        centred = x - _add_reduce(x) / x.dtype.type(n)
+        rest = float(_add_reduce(centred))
+        squares = float(_add_reduce(np.multiply(centred, centred, centred)))
+        y.fill((squares if squares == math.inf else max(squares - rest * (rest / n), 0 * squares)) / divisor)
+        return
+    n, kept = count([x.shape[d] for d in dim]), reduced_shape(x.shape, dim, True)
+    rest, squares = np.empty((2, *kept), x.dtype)
+    mean_cpu(x, rest, dim=dim, keepdim=True)
+    centred = np.subtract(x, rest)
+    sum_cpu(centred, rest, dim=dim, keepdim=True)
+    np.multiply(centred, centred, centred)
+    sum_cpu(centred, squares, dim=dim, keepdim=True)
+    about_mean_cpu(squares, rest, y.reshape(kept), n=n, divisor=divisor)
+
+
+# The variance of arrays on the CPU in one row. Elsewhere, and in graphs, it is made of the rows above, which fuse with their neighbours.
+var = Op("var", var_rule, params=("dim", "keepdim", "divisor"), cpu=var_cpu, autocast="float32",
+         grad={"x": lambda g, x, x_spec, dim, keepdim, divisor:
+               (x - x.mean(dim, keepdim=True)) * spread(g * 2 / divisor, x_spec, dim, keepdim)})  # fmt: skip
 
 
 def truth(x: Spec, *, dim: tuple[int, ...], keepdim: bool) -> Spec:

@@ -73,8 +73,8 @@ def log_softmax_cpu(x: Any, y: Any, *, dim: int) -> None:
 def log_total(e: Any, total: Any, dim: int) -> Any:
     """log of the total of `e`, whose largest is 1. Where the others are little beside it, by their own total; `e` is written over then."""
     found = np.log(total)
-    sure = total < 1 / SURE
-    if e.ndim and sure.any():
+    if e.ndim and not np.minimum.reduce(total, None) >= 1 / SURE:
+        sure = total < 1 / SURE
         np.put_along_axis(e, np.expand_dims(np.argmax(e, axis=dim), dim), 0, dim)
         np.log1p(np.add.reduce(e, axis=dim, keepdims=True), found, where=sure)
     return found

@@ -35,7 +35,8 @@ def filled(shape: tuple[int, ...], value: float, dtype: np.dtype[Any], device: D
     if mode.tracer is not None or device.type != "cpu":
         return apply(ops.create.full, (), {"shape": shape, "value": value, "dtype": dtype, "device": device})
     try:
-        made = quietly(np.full, shape, value, dtype)
+        made = np.empty(shape, dtype)
+        quietly(made.fill, value)
     except OverflowError:
         raise RuntimeError(f"{value} does not fit into {dtype.name}") from None
     return created(made) if mode.inference else wrap(made)

@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
+from gradlab.autograd.mode import current
 from gradlab.autograd.record import bind
 from gradlab.dtype import FLOATING, HALF, INT64
 from gradlab.spec import count, none, normalize_dim, normalize_dims
@@ -21,7 +24,7 @@ __all__ = ["all", "amax", "amin", "any", "argmax", "argmin", "count_nonzero", "l
 
 _rows = ops.reduce
 _sum, _mean, _amax, _amin, _all, _any = map(bind, (_rows.sum_, _rows.mean, _rows.amax, _rows.amin, _rows.all_, _rows.any_))
-_about_mean = bind(_rows.about_mean)
+_about_mean, _var = bind(_rows.about_mean), bind(_rows.var)
 _max, _min, _argmax, _argmin = map(bind, (_rows.max_, _rows.min_, _rows.argmax, _rows.argmin))
 Dims = Any  # None, int or tuple of int
 
@@ -229,10 +232,13 @@ def var(
         correction = 1
     dims = _dims("var", input, dim)
     n = count([input._array.shape[d] for d in dims])
+    divisor = (n - correction) * 1.0 if n > correction else 0.0
+    if dims and type(input._array) is np.ndarray and input._array.dtype in FLOATING and not current().special:
+        result = _var(input, dim=dims, keepdim=keepdim, divisor=divisor)
+        return result if out is None else into("var", out, result)
     centred = input - mean(input, dims, keepdim=True) if dims else input - input
     squares, rest = _sum(centred * centred, dim=dims, keepdim=keepdim), _sum(centred.detach(), dim=dims, keepdim=keepdim)
-    divisor = (n - correction) * 1.0
-    result = _about_mean(squares, rest, n=n, divisor=divisor if divisor > 0 else 0.0)
+    result = _about_mean(squares, rest, n=n, divisor=divisor)
     return result if out is None else into("var", out, result)
 
 
@@ -257,8 +263,10 @@ def logsumexp(
     if any_empty(input, dims):
         return sum(input.exp(), dims, keepdim).log()
     top = _amax(input.detach(), dim=dims, keepdim=True)
-    # A total below 1 is that of nothing but -inf: it has no gradient.
-    found = sum((input - top.masked_fill(top.isinf(), 0)).exp(), dims, True).clamp(min=1).log() + top
+    if type(top._array) is np.ndarray and not current().special and np.isfinite(top._array).all():
+        found = sum((input - top).exp(), dims, True).log() + top
+    else:  # a total below 1 is that of nothing but -inf: it has no gradient
+        found = sum((input - top.masked_fill(top.isinf(), 0)).exp(), dims, True).clamp(min=1).log() + top
     return found if keepdim or not dims else found.squeeze(dims)
 
 

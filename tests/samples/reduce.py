@@ -53,6 +53,11 @@ SAMPLES = {
                reference=lambda squares, rest, n, divisor: np.maximum(squares - rest**2 / n, 0) / divisor),
         sample(np.array(4.0), np.array(2.0), n=1, divisor=1.0, gradients=0, reference=lambda squares, rest, n, divisor: np.array(0.0)),
     ],
+    "var": [
+        sample(CUBE, dim=d["dim"], keepdim=d["keepdim"], divisor=n - 1.0,
+               reference=lambda x, dim, keepdim, divisor: np.var(x, axis=dim, keepdims=keepdim, ddof=1))
+        for d, n in zip(DIMS, (24, 3, 8, 4), strict=True)
+    ] + [sample(LONG + 100.0, dim=(0,), keepdim=False, divisor=200.0, reference=lambda x, dim, keepdim, divisor: np.var(x, axis=dim))],
     "amax": [*reductions(distinct(2, 3, 4), np.max), sample(TIES, dim=(1,), keepdim=False, gradients=0, reference=numpy_dim(np.max))],
     "amin": [*reductions(distinct(2, 3, 4), np.min), sample(TIES, dim=(1,), keepdim=False, gradients=0, reference=numpy_dim(np.min))],
     "all": reductions(integers(0, 2, 2, 3, 4).astype(bool), np.all),

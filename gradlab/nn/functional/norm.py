@@ -13,7 +13,7 @@ import numpy as np
 from gradlab import ops
 from gradlab.autograd import inplace
 from gradlab.autograd.base import Differentiable, version_of
-from gradlab.autograd.mode import current, no_grad, recomputing
+from gradlab.autograd.mode import Mode, current, no_grad, recomputing
 from gradlab.autograd.record import bind
 from gradlab.dtype import FLOAT32, FLOAT64, FLOATING, HALF, finfo, wide
 from gradlab.quiet import quietly
@@ -110,15 +110,35 @@ def _move(average: Tensor | None, value: Tensor, momentum: Any, scale: float) ->
             own = average.to(value._array.dtype)  # halves are rounded once, at the end
             average.copy_(own * (1 - momentum) + value.detach() * (momentum * scale))
         return
-    mode, array, new, meta = current(), average._array, value._array, average._meta
-    plain = average._edge is None and (meta is None or (meta.base is None and not meta.inference))
-    if plain and not mode.special and type(array) is np.ndarray and array.dtype in (FLOAT32, FLOAT64) and array.dtype == new.dtype:
+    mode, array, new = current(), average._array, value._array
+    if _plain(average, mode) and array.dtype in (FLOAT32, FLOAT64) and array.dtype == new.dtype:
         inplace.check("batch_norm", average, mode)
         quietly(_blend, array, new, array.dtype.type(1 - momentum), array.dtype.type(momentum * scale))
         inplace.written(version_of(average))
     else:
         with no_grad():
             update("batch_norm", average, _running, value.detach(), keep=1 - momentum, take=momentum * scale)
+
+
+def _plain(tensor: Tensor, mode: Mode) -> bool:
+    """Whether nothing but its memory is to be written."""
+    meta = tensor._meta
+    alone = tensor._edge is None and (meta is None or (meta.base is None and not meta.inference))
+    return alone and not mode.special and type(tensor._array) is np.ndarray
+
+
+def count_batch(batches: Tensor) -> None:
+    """One more in a module's count of batches, outside the graph; not where a checkpoint computes again."""
+    if recomputing.get():
+        return
+    mode = current()
+    if _plain(batches, mode):
+        inplace.check("batch_norm", batches, mode)
+        np.add(batches._array, 1, batches._array)
+        inplace.written(version_of(batches))
+    else:
+        with no_grad():
+            batches.add_(1)
 
 
 def _blend(array: Any, new: Any, keep: Any, take: Any) -> None:

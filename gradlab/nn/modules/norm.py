@@ -5,8 +5,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any, ClassVar
 
-from gradlab.autograd.mode import current, no_grad, recomputing
+from gradlab.autograd.mode import current
 from gradlab.nn import functional as F, init
+from gradlab.nn.functional.norm import count_batch
 from gradlab.nn.module import Module
 from gradlab.nn.modules.lazy import Lazy
 from gradlab.nn.parameter import Parameter, UninitializedBuffer, UninitializedParameter
@@ -81,9 +82,7 @@ class _BatchNorm(_Channels):
         mean, var = self.running_mean, self.running_var
         momentum: Any = 0.0 if self.momentum is None else self.momentum
         if self.training and self.track_running_stats and self.num_batches_tracked is not None:
-            if not recomputing.get():
-                with no_grad():
-                    self.num_batches_tracked.add_(1)
+            count_batch(self.num_batches_tracked)
             if self.momentum is None and mean is not None:  # the plain average of all batches
                 count = self.num_batches_tracked
                 momentum = 1.0 / float(count) if current().tracer is None else 1.0 / count.to(mean.dtype)

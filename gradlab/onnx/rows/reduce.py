@@ -36,6 +36,13 @@ def mean(e: Emitter, x: Wire, *, dim: tuple[int, ...], keepdim: bool) -> Any:
     return e.reduce("ReduceMean", x, dim, keepdim) if dim else e("Identity", x)
 
 
+@exports("var")
+def var(e: Emitter, x: Wire, *, dim: tuple[int, ...], keepdim: bool, divisor: float) -> Any:
+    """The sum of squared distances from the mean, divided."""
+    centred = x - e.reduce("ReduceMean", x, dim, True)
+    return e.reduce("ReduceSum", centred * centred, dim, keepdim) / divisor
+
+
 def truth(kind: str) -> Callable[..., Any]:
     """A converter of all and any: the smallest or largest of 0 and 1; over no elements what it starts from."""
 
