@@ -92,12 +92,14 @@ from gradlab.tensor.repetition import *
 from gradlab.tensor.scan import *
 from gradlab.tensor.selection import *
 from gradlab.tensor.shape import *
+from gradlab.tensor.size import Size as Size
 from gradlab.tensor.solving import *
 from gradlab.tensor.sorting import *
 from gradlab.tensor.special import *
 from gradlab.tensor.splitting import *
 from gradlab.tensor.statistics import *
 from gradlab.tensor.twins import *
+from gradlab.tensor.typed import *
 from gradlab.tensor.types import *
 
 newaxis = None

@@ -163,7 +163,6 @@ def test_writing_casts_broadcasts_and_takes_numbers():
         (slice(None, None, -1), ValueError, "step must be positive"),
         (slice(0.5), TypeError, "bounds of a slice"),
         (np.array([0.5]), IndexError, "is no index"),
-        (np.array([1], np.uint8), IndexError, "is no index"),
     ],
 )
 def test_wrong_indices(index, error, text):
@@ -184,8 +183,6 @@ def test_wrong_values():
         leaf(grid(2))[0] = 1
     with pytest.raises(IndexError, match="0-d"):
         gl.tensor(1.0)[0]
-    with pytest.raises(IndexError, match="uint8"):
-        x[gl.tensor([1, 0], dtype=gl.uint8)]
 
 
 def test_a_value_needed_by_backward_may_not_be_overwritten():

@@ -66,8 +66,8 @@ def test_frombuffer():
 
 
 def test_type_says_and_takes_names():
-    assert gl.ones(1).type() == "gradlab.FloatTensor"
-    assert gl.ones(1, dtype=gl.int64).type() == "gradlab.LongTensor"
+    assert gl.ones(1).type() == "torch.FloatTensor"
+    assert gl.ones(1, dtype=gl.int64).type() == "torch.LongTensor"
     assert gl.ones(1).type("torch.DoubleTensor").dtype == gl.float64
     assert gl.ones(1).type("gradlab.BoolTensor").dtype == gl.bool
     assert gl.ones(1).type(gl.int8).dtype == gl.int8

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import math
 import warnings
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
+from gradlab.autograd.advice import warn
 from gradlab.autograd.mode import no_grad
 from gradlab.tensor import Tensor
 from gradlab.tensor.factoring import qr
@@ -198,6 +200,25 @@ def reset_linear(weight: Tensor, bias: Tensor | None) -> None:
         if fan_in > 0:
             bound = 1 / math.sqrt(fan_in)
             uniform_(bias, -bound, bound)
+
+
+def _older(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+    """A function under the name without its underscore, which PyTorch's first versions had."""
+    name = function.__name__.removesuffix("_")
+
+    def older(*args: Any, **kwargs: Any) -> Tensor:
+        warn(FutureWarning, f"nn.init.{name} is deprecated; {name}_ says that it works in place")
+        return function(*args, **kwargs)
+
+    older.__name__ = older.__qualname__ = name
+    older.__doc__ = f"`{name}_`, under its older name: a FutureWarning says so."
+    return older
+
+
+uniform, normal, constant, eye, dirac = map(_older, (uniform_, normal_, constant_, eye_, dirac_))
+xavier_uniform, xavier_normal, kaiming_uniform, kaiming_normal, orthogonal, sparse = map(
+    _older, (xavier_uniform_, xavier_normal_, kaiming_uniform_, kaiming_normal_, orthogonal_, sparse_)
+)
 
 
 def __getattr__(name: str) -> Any:

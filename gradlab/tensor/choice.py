@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab import ops
+from gradlab.autograd.advice import warn
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.dtype import FLOATING, iinfo, result_type
@@ -87,6 +88,7 @@ def _together(a: Operand, b: Operand) -> tuple[Tensor, Tensor]:
 
 def where(condition: Tensor, input: Operand = None, other: Operand = None, *, out: Any = None) -> Any:
     """`input` where the bool tensor `condition` is true, else `other`; all broadcast. With the condition alone: nonzero(as_tuple=True).
+    A condition of uint8 is taken, with a UserWarning.
 
     >>> gl.where(gl.tensor([True, False]), 1.0, 0.0)
     tensor([1., 0.])
@@ -95,6 +97,9 @@ def where(condition: Tensor, input: Operand = None, other: Operand = None, *, ou
         return into("where", out, where(condition, input, other))
     if input is None or other is None:
         return condition.nonzero(as_tuple=True)
+    if isinstance(condition, Differentiable) and condition._array.dtype == np.uint8:
+        warn(UserWarning, "where: a condition of uint8 is taken as PyTorch's older scripts mean it; say so: .bool()")
+        condition = condition.bool()
     if not isinstance(input, Differentiable) and not isinstance(other, Differentiable):
         dtype = result_type([], [input, other])
         return _where(condition, condition.new_full((), input, dtype=dtype), condition.new_full((), other, dtype=dtype))

@@ -12,6 +12,7 @@ from gradlab.device import Device
 from gradlab.dtype import FLOATING, DType, from_numpy
 from gradlab.spec import count
 from gradlab.tensor.alias import either
+from gradlab.tensor.size import Size, known
 
 
 class FactMethods(Differentiable):
@@ -20,13 +21,13 @@ class FactMethods(Differentiable):
     __slots__ = ()
 
     @property
-    def shape(self) -> tuple[int, ...]:
+    def shape(self) -> Size:
         """Sizes of the dimensions.
 
         >>> gl.ones(2, 3).shape
         (2, 3)
         """
-        return self._array.shape
+        return known[self._array.shape]
 
     def size(self, dim: int | None = None, *, axis: Any = None) -> Any:
         """The shape, or the size of one dimension.
@@ -35,7 +36,7 @@ class FactMethods(Differentiable):
         2
         """
         dim = dim if axis is None else either("size", dim, None, axis)
-        return self._array.shape if dim is None else self._array.shape[dim]
+        return known[self._array.shape] if dim is None else self._array.shape[dim]
 
     @property
     def ndim(self) -> int:

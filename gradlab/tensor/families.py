@@ -41,6 +41,7 @@ from gradlab.tensor.special import SpecialMethods
 from gradlab.tensor.splitting import SplittingMethods
 from gradlab.tensor.statistics import StatisticsMethods
 from gradlab.tensor.twins import TwinMethods
+from gradlab.tensor.typed import TypeMethods
 
 
 class Families(
@@ -48,7 +49,8 @@ class Families(
     GatherMethods, SortingMethods, LinalgMethods, ConvertMethods, RandomMethods, MathMethods, MathInPlaceMethods, ClosenessMethods,
     ScanMethods, StatisticsMethods, LayoutMethods, AssemblyMethods, ProductMethods, ProductSumMethods, GeometryMethods, SolvingMethods,
     FactoringMethods, GammaMethods, ReshapingMethods, PlacingMethods, PairMethods, PointwiseInPlaceMethods, ChoiceMethods, NormMethods,
-    QuantileMethods, RepetitionMethods, SelectionMethods, MaskMethods, SplittingMethods, FactMethods, TwinMethods, InteropMethods,
+    QuantileMethods, RepetitionMethods, SelectionMethods, MaskMethods, SplittingMethods, FactMethods, TypeMethods, TwinMethods,
+    InteropMethods,
 ):  # fmt: skip
     """Every method of a tensor that is not in `tensor.py`."""
 

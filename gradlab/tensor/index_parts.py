@@ -12,10 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab import dispatch, ops
+from gradlab.autograd.advice import warn
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current
 from gradlab.autograd.record import bind, wrap
-from gradlab.dtype import BOOL, INT64
+from gradlab.dtype import BOOL, INT64, uint8
 from gradlab.spec import DimensionError, ShapeError, broadcast_shapes
 from gradlab.tensor.convert import moved
 
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
 
 _nonzero, _cat = map(bind, (ops.index.nonzero, ops.movement.cat))
 ALL = (0, None, 1)
+UINT8 = uint8.dtype
 _WHOLE = (np.dtype(np.int32), INT64)
 
 
@@ -41,15 +43,13 @@ class Parsed:
 def kind_error(part: Any) -> IndexError:
     """What to say of something that is no index."""
     if isinstance(part, Differentiable):
-        what = f"a tensor of type {part._array.dtype}"
-        hint = "; a uint8 mask: use .bool(), uint8 numbers: use .long()" if part._array.dtype == np.uint8 else ""
-        return IndexError(f"index: {what} is no index: index tensors are int64, int32 or bool{hint}")
+        return IndexError(f"index: a tensor of type {part._array.dtype} is no index: index tensors are int64, int32 or bool")
     allowed = "integers, slices, None, Ellipsis, and lists, arrays or tensors of integers or bools"
     return IndexError(f"index: {type(part).__name__} is no index: use {allowed}")
 
 
 def as_index(part: Any, like: Tensor) -> Any:
-    """A list, tuple, range, NumPy array or tensor as an index tensor or mask."""
+    """A list, tuple, range, NumPy array or tensor as an index tensor or mask; one of uint8 is a mask, with a UserWarning."""
     if not isinstance(part, Differentiable):
         if not isinstance(part, (list, tuple, range, np.ndarray)):
             raise kind_error(part)
@@ -58,14 +58,16 @@ def as_index(part: Any, like: Tensor) -> Any:
             array = array.astype(INT64)
         elif array.dtype.kind in "iu" and array.dtype != np.uint8:
             array = array.astype(INT64)
-        if array.dtype not in (BOOL, INT64):
+        if array.dtype not in (BOOL, INT64, UINT8):
             raise kind_error(part if isinstance(part, np.ndarray) else wrap(array) if array.dtype.kind in "fiub" else part)
         part = moved(wrap(array), like.device)
     dtype = part._array.dtype
     if dtype != INT64 and dtype != BOOL:
-        if dtype not in _WHOLE:
+        if dtype == UINT8:
+            warn(UserWarning, "index: a uint8 tensor is taken for a mask, as PyTorch's older scripts mean it; say so: .bool(), or .long()")
+        elif dtype not in _WHOLE:
             raise kind_error(part)
-        part = part.to(INT64)
+        part = part.to(BOOL if dtype == UINT8 else INT64)
     return part
 
 

@@ -1,4 +1,4 @@
-"""Other libraries' protocols: NumPy's functions on tensors, DLPack, and a tensor's type as a name."""
+"""Other libraries' protocols: NumPy's functions on tensors, and DLPack."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import wrap
-from gradlab.dtype import BOOL, bfloat16, float16, float32, float64, from_numpy as public_dtype, int8, int16, int32, int64, uint8
+from gradlab.dtype import from_numpy as public_dtype
 from gradlab.tensor.reading import check_readable
 
 # What NumPy calls its operators: `array + tensor` arrives as the ufunc add, and is the tensor's own operator, graph and all.
@@ -31,23 +31,6 @@ _REFLECTED = {
     operator.eq: "__eq__", operator.ne: "__ne__",
 }  # fmt: skip
 
-TYPE_NAMES = {
-    float32.dtype: "Float", float64.dtype: "Double", float16.dtype: "Half", bfloat16.dtype: "BFloat16", uint8.dtype: "Byte",
-    int8.dtype: "Char", int16.dtype: "Short", int32.dtype: "Int", int64.dtype: "Long", BOOL: "Bool",
-}  # fmt: skip
-
-
-def type_name(tensor: Any) -> str:
-    """PyTorch's older name of a tensor's type, such as gradlab.FloatTensor or gradlab.cuda.LongTensor."""
-    return f"gradlab.{'' if tensor.device.type == 'cpu' else 'cuda.'}{TYPE_NAMES[tensor._array.dtype]}Tensor"
-
-
-def named_type(name: str) -> Any:
-    """The dtype of such a name, of gradlab's or PyTorch's tensors; None for another text."""
-    kind = name.rpartition(".")[2].removesuffix("Tensor")
-    return next((dtype for dtype, known in TYPE_NAMES.items() if known == kind), None) if name.endswith("Tensor") else None
-
-
 def _array(value: Any) -> Any:
     return value.numpy() if isinstance(value, Differentiable) else value  # type: ignore[attr-defined]
 
@@ -65,18 +48,6 @@ class InteropMethods(Differentiable):
     """The methods of this family."""
 
     __slots__ = ()
-
-    def type(self, dtype: Any = None) -> Any:
-        """`to(dtype)`; without a dtype the tensor's type as PyTorch names it, which is taken for a dtype, too.
-
-        >>> gl.tensor([1.5]).type(gl.int64)
-        tensor([1])
-        >>> gl.tensor([1.5]).type()
-        'gradlab.FloatTensor'
-        """
-        if dtype is None:
-            return type_name(self)
-        return self.to(dtype=(named_type(dtype) or dtype) if isinstance(dtype, str) else dtype)  # type: ignore[attr-defined]
 
     def __array_ufunc__(self, ufunc: Any, method: str, *inputs: Any, **kwargs: Any) -> Any:
         """NumPy's operators with a tensor are the tensor's own; its other functions compute on the values, and give a tensor.

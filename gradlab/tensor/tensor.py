@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import copy
-import operator
 from collections.abc import Iterator
 from typing import Any
 
@@ -11,15 +10,16 @@ import numpy as np
 
 from gradlab import autograd, dispatch
 from gradlab.autograd import cuts, inplace, record
-from gradlab.autograd.base import LEAF, Differentiable, meta_of
+from gradlab.autograd.base import LEAF, meta_of
 from gradlab.autograd.hooks import RemovableHandle, add_hook, hooks_of
 from gradlab.autograd.mode import current
 from gradlab.device import Device
-from gradlab.dtype import FLOATING, get_default_dtype
+from gradlab.dtype import FLOATING
 from gradlab.op import Op
-from gradlab.tensor.creation import as_tensor, empty, tensor
 from gradlab.tensor.families import Families
 from gradlab.tensor.printing import describe
+from gradlab.tensor.size import Size
+from gradlab.tensor.typed import constructed
 
 
 class Tensor(Families):
@@ -27,6 +27,7 @@ class Tensor(Families):
 
     Called itself it is PyTorch's oldest way to make one: `Tensor(2, 3)` has that shape and values that do not matter (here zeros),
     `Tensor([1, 2])` holds those values, both in the default dtype, `Tensor()` is empty, and `Tensor(tensor)` is an alias, graph and all.
+    A `Size`, such as `x.shape`, is a shape.
     What holds values is a list, a tuple, an array (whose memory is shared if the dtype is its own), or anything else that `gradlab.tensor`
     takes. TypeError for a number that is no size: use gl.tensor(number).
     """
@@ -34,8 +35,8 @@ class Tensor(Families):
     __slots__ = ()
     __array_priority__ = 1000
 
-    def __init__(self, *data: Any, device: Any = None, requires_grad: bool = False) -> None:
-        made = _constructed(data, device)
+    def __init__(self, *data: Any, device: Any = None, requires_grad: bool = False, size: Any = None) -> None:
+        made = constructed("Tensor", data if size is None else (Size(size),), device)
         self._array, self._edge, self._meta = made._array, made._edge, made._meta
         if requires_grad:
             self.requires_grad_()
@@ -366,31 +367,6 @@ def _rebuild(kind: type[Tensor], array: Any, requires_grad: bool, device: str = 
         array = dispatch.backend_for(place).from_numpy(array, place)
     made._array, made._edge, made._meta = array, LEAF if requires_grad else None, None
     return made
-
-
-def _is_size(value: Any) -> bool:
-    try:
-        operator.index(value)
-    except TypeError:
-        return False
-    return not isinstance(value, bool)
-
-
-def _constructed(data: tuple[Any, ...], device: Any) -> Any:
-    """The tensor that `Tensor(*data)` means."""
-    only = data[0] if len(data) == 1 else None
-    if isinstance(only, Differentiable):
-        found: Any = only.view(only._array.shape)  # type: ignore[attr-defined]
-        return found if device is None else found.to(device=device)
-    if len(data) != 1 or _is_size(only):
-        if not all(map(_is_size, data)):
-            raise TypeError(f"Tensor: sizes are integers, not {data}; for values give one list or array")
-        return empty(data or (0,), device=device)
-    if only is None or isinstance(only, (bool, float, str, bytes, np.generic)):
-        raise TypeError(f"Tensor: {only!r} is neither a size nor a sequence of values; use gl.tensor({only!r})")
-    if isinstance(only, np.ndarray) and only.dtype == get_default_dtype().dtype:
-        return as_tensor(only, device=device)
-    return tensor(only, dtype=get_default_dtype(), device=device)
 
 
 record.adopt(Tensor)

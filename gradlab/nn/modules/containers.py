@@ -21,13 +21,13 @@ def _position(index: Any, size: int) -> int:
 
 
 class _Listed(Module):
-    """What Sequential and ModuleList share: submodules named "0", "1" and so on."""
+    """What Sequential and ModuleList share: submodules named "0", "1" and so on. None keeps a place free."""
 
     def _place(self, modules: Iterable[Any]) -> None:
         """Make these the submodules."""
         listed = list(modules)
         for i, module in enumerate(listed):
-            if not isinstance(module, Module):
+            if not (module is None or isinstance(module, Module)):
                 raise TypeError(f"{type(self).__name__}: entry {i} is a {type(module).__name__}, not a Module")
         self._modules.clear()
         for i, module in enumerate(listed):

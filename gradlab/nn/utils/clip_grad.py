@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
+from gradlab.autograd.advice import warn
 from gradlab.autograd.mode import no_grad
 from gradlab.dtype import HALF, result_type
 from gradlab.tensor import Tensor
@@ -79,6 +80,12 @@ def clip_grad_norm_(
         total = _total_norm(gradients, norm_type, error_if_nonfinite)
         clip_grads_with_norm_(listed, max_norm, total)
         return _rounded(total, gradients)
+
+
+def clip_grad_norm(parameters: Any, max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False) -> Tensor:
+    """`clip_grad_norm_`, under its older name: a FutureWarning says so."""
+    warn(FutureWarning, "nn.utils.clip_grad_norm is deprecated; clip_grad_norm_ says that it works in place")
+    return clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite)
 
 
 @no_grad()

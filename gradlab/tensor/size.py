@@ -1,0 +1,72 @@
+"""The class of shapes: a tuple that knows how many elements there are, and stays one of its kind when it is cut or joined."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Iterable
+from typing import Any
+
+from gradlab.spec import count
+
+_item, _join, _repeat = tuple.__getitem__, tuple.__add__, tuple.__mul__
+
+
+class Size(tuple[int, ...]):
+    """What `x.shape` and `x.size()` return: a tuple of integers. Its slices, sums with tuples and multiples are Sizes, too.
+
+    TypeError for what is no integer.
+
+    >>> gl.ones(2, 3, 4).shape[1:].numel()
+    12
+    >>> type(gl.Size([2]) + (3,)).__name__
+    'Size'
+    """
+
+    __slots__ = ()
+
+    def __new__(cls, sizes: Iterable[Any] = ()) -> Size:
+        found = []
+        for i, size in enumerate(sizes):
+            if not hasattr(type(size), "__index__"):
+                raise TypeError(f"Size: takes integers, but item {i} is of type {type(size).__name__}")
+            found.append(operator.index(size))
+        return tuple.__new__(cls, found)
+
+    def numel(self) -> int:
+        """The number of elements of a tensor of this shape.
+
+        >>> gl.Size([2, 3]).numel()
+        6
+        """
+        return count(self)
+
+    def __getitem__(self, key: Any) -> Any:
+        found = _item(self, key)
+        return known[found] if type(found) is tuple else found
+
+    def __add__(self, other: Any) -> Any:
+        return known[_join(self, other)] if isinstance(other, tuple) else NotImplemented
+
+    def __radd__(self, other: Any) -> Any:
+        return known[_join(other, self)] if isinstance(other, tuple) else NotImplemented
+
+    def __mul__(self, times: Any) -> Any:
+        return known[_repeat(self, times)]
+
+    __rmul__ = __mul__
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Size, (tuple(self),)
+
+
+class Known(dict[tuple[int, ...], Size]):
+    """The Size of a tuple of integers. They are kept, since looking one up is half as dear as making it."""
+
+    def __missing__(self, shape: tuple[int, ...]) -> Size:
+        if len(self) >= 4096:
+            self.clear()
+        found = self[shape] = tuple.__new__(Size, shape)
+        return found
+
+
+known = Known()
