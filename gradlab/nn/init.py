@@ -202,13 +202,14 @@ def reset_linear(weight: Tensor, bias: Tensor | None) -> None:
             uniform_(bias, -bound, bound)
 
 
-def _older(function: Callable[..., Tensor]) -> Callable[..., Tensor]:
+def _older(function: Any) -> Callable[..., Tensor]:
     """A function under the name without its underscore, which PyTorch's first versions had."""
     name = function.__name__.removesuffix("_")
 
     def older(*args: Any, **kwargs: Any) -> Tensor:
         warn(FutureWarning, f"nn.init.{name} is deprecated; {name}_ says that it works in place")
-        return function(*args, **kwargs)
+        found: Tensor = function(*args, **kwargs)
+        return found
 
     older.__name__ = older.__qualname__ = name
     older.__doc__ = f"`{name}_`, under its older name: a FutureWarning says so."

@@ -97,13 +97,16 @@ def where(condition: Tensor, input: Operand = None, other: Operand = None, *, ou
         return into("where", out, where(condition, input, other))
     if input is None or other is None:
         return condition.nonzero(as_tuple=True)
-    if isinstance(condition, Differentiable) and condition._array.dtype == np.uint8:
-        warn(UserWarning, "where: a condition of uint8 is taken as PyTorch's older scripts mean it; say so: .bool()")
-        condition = condition.bool()
-    if not isinstance(input, Differentiable) and not isinstance(other, Differentiable):
+    try:
+        if isinstance(input, Differentiable) or isinstance(other, Differentiable):
+            return _where(condition, *_together(input, other))
         dtype = result_type([], [input, other])
         return _where(condition, condition.new_full((), input, dtype=dtype), condition.new_full((), other, dtype=dtype))
-    return _where(condition, *_together(input, other))
+    except TypeError:
+        if not isinstance(condition, Differentiable) or condition._array.dtype != np.uint8:
+            raise
+    warn(UserWarning, "where: a condition of uint8 is taken as PyTorch's older scripts mean it; say so: .bool()")
+    return where(condition.bool(), input, other)
 
 
 def masked_fill(input: Tensor, mask: Tensor, value: Operand) -> Tensor:

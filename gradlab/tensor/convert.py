@@ -22,6 +22,7 @@ from gradlab.tensor.taking import values_in
 from gradlab.tensor.update import assign
 
 if TYPE_CHECKING:
+    from gradlab.tensor.size import Size
     from gradlab.tensor.tensor import Tensor
 
 _cast, _clone, _full = map(bind, (ops.elementwise.cast, ops.elementwise.clone, ops.create.full))
@@ -49,7 +50,7 @@ class ConvertMethods(Differentiable):
     if TYPE_CHECKING:
 
         @property
-        def shape(self) -> tuple[int, ...]: ...
+        def shape(self) -> Size: ...
 
         @property
         def device(self) -> Device: ...

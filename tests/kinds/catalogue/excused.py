@@ -14,7 +14,7 @@ EXCUSED = {
         gl.is_autocast_enabled gl.is_deterministic_algorithms_warn_only_enabled gl.is_grad_enabled gl.is_inference_mode_enabled
         gl.manual_seed gl.printoptions gl.seed gl.set_autocast_cache_enabled gl.set_autocast_dtype gl.set_autocast_enabled
         gl.set_default_device gl.set_default_dtype gl.set_float32_matmul_precision gl.set_num_threads gl.set_printoptions
-        gl.set_rng_state gl.use_deterministic_algorithms gl.fork_rng
+        gl.set_rng_state gl.use_deterministic_algorithms gl.fork_rng gl.set_default_tensor_type
     """),
     **because("of graphs that are defined first and run later: test_session.py", """
         gl.assign gl.assign_add gl.assign_sub gl.get_default_graph gl.global_variables_initializer gl.identity gl.placeholder

@@ -20,6 +20,7 @@ CALLS = {
     "gl.from_dlpack": [given(X)],
     "Tensor.new_zeros": [given(X, 2, 3)], "Tensor.new_ones": [given(X, 2, 3)], "Tensor.new_empty": [given(X, 2, 3)],
     "Tensor.new_full": [given(X, (2, 3), 0.5)], "Tensor.new_tensor": [given(X, [1.0, 2.0])],
+    "Tensor.new": [given(X, 2, 3), given(X, [1.0, 2.0])],
     "Tensor.new_empty_strided": [given(X, (2, 3), (1, 2))],
     "bernoulli": [given(P), given(P, 0.3)], "gl.multinomial": [given(P, 2)], "Tensor.multinomial": [given(P, 2)],
     "gl.poisson": [given(P * 4)],

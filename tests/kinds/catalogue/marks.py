@@ -22,7 +22,7 @@ NO_GRADIENT = set(words("""
     logical_and logical_or logical_xor logical_not isfinite isinf isnan isneginf isposinf isreal signbit isin any all
     argmax argmin argsort nonzero argwhere count_nonzero searchsorted bucketize histc matrix_rank
     zeros_like ones_like full_like empty_like rand_like randn_like randint_like new_zeros new_ones new_full new_empty new_empty_strided
-    new_tensor bernoulli-1 multinomial detach data detach_ bool byte char short int long type-0 type_as-0
+    new new_tensor bernoulli-1 multinomial detach data detach_ bool byte char short int long type-0 type_as-0
     is_complex is_conj is_floating_point is_neg is_nonzero is_same_size is_signed is_tensor numel result_type
     __bool__ __float__ __int__ __len__ __contains__ __dlpack_device__ item tolist size stride dim data_ptr element_size get_device
     is_contiguous is_inference ndimension nelement storage_offset device dtype grad grad_fn is_cpu is_cuda is_leaf itemsize nbytes ndim

@@ -1,0 +1,179 @@
+"""How PyTorch's older scripts write things: types of tensors by name, shapes of a class of their own, names that were renamed since."""
+
+import copy
+import operator
+import pickle
+import warnings
+
+import numpy as np
+import pytest
+
+import gradlab as gl
+from gradlab import nn
+from gradlab.tensor.typed import CPU_TYPES, CUDA_TYPES
+
+RENAMED = "constant dirac eye kaiming_normal kaiming_uniform normal orthogonal sparse uniform xavier_normal xavier_uniform"
+
+
+class TestSize:
+    def test_shapes_stay_of_their_class(self):
+        size = gl.ones(2, 3, 4).shape
+        assert size == (2, 3, 4) == tuple(size)
+        assert hash(size) == hash((2, 3, 4))
+        for found, value in (
+            (size[1:], (3, 4)), (size[::-1], (4, 3, 2)), (operator.add(size, (5,)), (2, 3, 4, 5)),
+            (operator.add((5,), size), (5, 2, 3, 4)), (size[:1] * 2, (2, 2)), (2 * size[:1], (2, 2)), (gl.ones(2).size(), (2,)),
+            (gl.Size([np.int64(2), gl.tensor(3)]), (2, 3)), (gl.Size(), ()),
+            (copy.deepcopy(size), size), (pickle.loads(pickle.dumps(size)), size),
+        ):  # fmt: skip
+            assert type(found) is gl.Size
+            assert found == value
+        assert type(size[0]) is int
+        assert size.numel() == 24
+        assert size[3:].numel() == 1
+
+    def test_what_is_no_size(self):
+        with pytest.raises(TypeError, match="item 1 is of type float"):
+            gl.Size([1, 2.0])
+        with pytest.raises(TypeError):
+            operator.add(gl.Size([1]), [2])
+
+    def test_in_a_compiled_function(self):
+        kept = gl.ones(2, 3).shape
+
+        @gl.compile
+        def f(x, size):
+            rows = x.shape[:1]
+            return x.reshape(operator.add(rows, (-1,))).expand(size) + (1 if x.shape == kept else 0), x.shape[1:], rows.numel()
+
+        for _ in range(3):
+            value, rest, rows = f(gl.ones(2, 3), gl.Size([2, 3]))
+            assert value.tolist() == [[2.0] * 3] * 2
+            assert (rest, type(rest), rows) == ((3,), gl.Size, 2)
+        assert f(gl.ones(1, 3), gl.Size([2, 3]))[0].tolist() == [[1.0] * 3] * 2
+
+    def test_it_is_a_shape_to_the_old_constructors(self):
+        size = gl.ones(2, 3).shape
+        for made in (gl.Tensor(size), gl.FloatTensor(size), gl.ones(1).new(size), gl.Tensor(size=(2, 3)), gl.ones(1).new(size=(2, 3))):
+            assert made.shape == size
+        assert gl.Tensor(tuple(size)).tolist() == [2.0, 3.0]
+
+
+class TestTypes:
+    @pytest.mark.parametrize("name", CPU_TYPES)
+    def test_each(self, name):
+        kind = getattr(gl, name)
+        assert kind([1, 0]).tolist() == [1, 0]
+        assert kind([1, 0]).dtype is kind.dtype
+        assert kind(2, 3).shape == (2, 3)
+        assert kind().shape == (0,)
+        assert kind(np.array([1, 0])).type() == f"torch.{name}"
+        x = kind([1])
+        assert kind(x).data_ptr() == x.data_ptr()
+        assert x.new([0]).dtype is kind.dtype
+        for other in CPU_TYPES.values():
+            assert isinstance(x, other) is (other is kind)
+        for other in CUDA_TYPES.values():
+            assert not isinstance(x, other)
+        for given in (kind, kind.dtype, f"torch.{name}", f"gradlab.{name}", name):
+            assert isinstance(gl.tensor([1.0]).type(given), kind)
+        assert getattr(gl.cuda, name).dtype is kind.dtype
+        assert pickle.loads(pickle.dumps(kind)) is kind
+
+    def test_values_sizes_and_what_is_neither(self):
+        assert gl.LongTensor([[1, 2], [3, 4]]).shape == (2, 2)
+        assert gl.FloatTensor(range(3)).tolist() == [0.0, 1.0, 2.0]
+        assert isinstance(nn.Parameter(gl.ones(2)), gl.FloatTensor)
+        assert not isinstance(3, gl.FloatTensor)
+        with pytest.raises(TypeError, match="neither a size"):
+            gl.FloatTensor(3.5)
+        with pytest.raises(TypeError, match=r"x\.type"):
+            gl.FloatTensor(gl.ones(2, dtype=gl.int64))
+        with pytest.raises(RuntimeError, match="cpu"):
+            gl.FloatTensor(2, device="cuda")
+
+    def test_type_takes_the_class(self):
+        assert gl.tensor([1]).type(gl.Tensor).dtype is gl.float32
+        assert gl.ones(2).new().shape == (0,)
+        assert gl.ones(2).new(3, device="cpu").tolist() == [0.0] * 3
+
+    def test_the_default_type(self):
+        try:
+            gl.set_default_tensor_type("torch.DoubleTensor")
+            assert gl.Tensor([1]).dtype is gl.ones(1).dtype is gl.float64
+            gl.set_default_tensor_type(gl.FloatTensor)
+            assert gl.ones(1).dtype is gl.float32
+        finally:
+            gl.set_default_dtype(gl.float32)
+        with pytest.raises(TypeError, match="type of tensors"):
+            gl.set_default_tensor_type("torch.Foo")
+
+
+@pytest.mark.parametrize("mask", [gl.ByteTensor([1, 0, 1]), np.array([1, 0, 1], np.uint8)])
+def test_masks_of_bytes(mask):
+    x = gl.tensor([1.0, 2.0, 3.0])
+    with pytest.warns(UserWarning, match="uint8"):
+        assert x[mask].tolist() == [1.0, 3.0]
+    with pytest.warns(UserWarning, match="uint8"):
+        x[mask] = 0
+    assert x.tolist() == [0.0, 2.0, 0.0]
+    with pytest.warns(UserWarning, match="uint8"):
+        assert gl.where(gl.as_tensor(mask), x, 5.0).tolist() == [0.0, 5.0, 0.0]
+
+
+@pytest.mark.parametrize("name", RENAMED.split())
+def test_initial_values_by_their_older_names(name):
+    arguments = {"constant": (2.0,), "sparse": (0.5,)}.get(name, ())
+    old, new = (gl.zeros(4, 4, *([1] if name == "dirac" else [])) for _ in range(2))
+    gl.manual_seed(0)
+    with pytest.warns(FutureWarning, match=f"{name}_"):
+        assert getattr(nn.init, name)(old, *arguments) is old
+    gl.manual_seed(0)
+    getattr(nn.init, f"{name}_")(new, *arguments)
+    assert gl.equal(old, new)
+
+
+def test_gradients_are_clipped_under_the_older_name():
+    x = gl.ones(4, requires_grad=True)
+    x.sum().backward()
+    with pytest.warns(FutureWarning, match="clip_grad_norm_"):
+        assert nn.utils.clip_grad_norm([x], 1.0) == 2.0
+    assert x.grad.norm() <= 1
+
+
+# Of each loss what stands before size_average.
+LOSSES: dict[str, tuple] = {
+    **dict.fromkeys(("KLDivLoss", "L1Loss", "MSELoss", "MultiLabelMarginLoss", "SmoothL1Loss", "SoftMarginLoss"), ()),
+    "BCELoss": (None,), "BCEWithLogitsLoss": (None,), "CosineEmbeddingLoss": (0.0,), "CrossEntropyLoss": (None,),
+    "HingeEmbeddingLoss": (1.0,), "MarginRankingLoss": (0.0,), "MultiLabelSoftMarginLoss": (None,), "MultiMarginLoss": (1, 1.0, None),
+    "NLLLoss": (None,), "PoissonNLLLoss": (True, False), "TripletMarginLoss": (1.0, 2.0, 1e-6, False),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_losses_know_the_older_words_for_reduction(name):
+    loss = getattr(nn, name)
+    for arguments, words, meant in (
+        ((), {"size_average": False}, "sum"), ((), {"reduce": False}, "none"), ((), {"size_average": True, "reduce": True}, "mean"),
+        ((*LOSSES[name], False), {}, "sum"),
+    ):  # fmt: skip
+        with pytest.warns(UserWarning, match=f"reduction='{meant}'"):
+            assert loss(*arguments, **words).reduction == meant
+
+
+def test_containers_keep_free_places():
+    listed = nn.ModuleList([nn.Linear(1, 1), None])
+    assert (len(listed), listed[1], len(list(listed.children()))) == (2, None, 1)
+    listed[1] = nn.ReLU()
+    assert isinstance(listed[1], nn.ReLU)
+    assert nn.Sequential(None)[0] is None
+    assert "(0): None" in repr(nn.Sequential(None))
+    with pytest.raises(TypeError, match="int"):
+        nn.ModuleList([3])
+
+
+def test_nothing_warns_by_itself():
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        nn.CrossEntropyLoss(reduction="sum")
+        gl.ones(2)[gl.tensor([True, False])]
