@@ -35,7 +35,7 @@ struct CrossEntropy {
     }
     template <class Team, int N, int M, class L>
     __device__ __forceinline__ State hold(T (&a)[N], const T (&)[M], const L&) const {
-        return State::template of<Team>(a, false);
+        return State::template of<Team>(a, false, true);
     }
     __device__ __forceinline__ Ready ready(const State& state) const { return {state.base(), T(1) / state.sum}; }
     template <bool Held, int V, class L>
@@ -46,7 +46,7 @@ struct CrossEntropy {
     __device__ __forceinline__ void end(const State& state, int64 row, int64 base, int64 stride) const {
         const int64 k = target[row];
         T found = T(0);
-        if (k != ignore_index && checked(k, count, false, fault, site) >= 0) found = log(state.sum) - (load(a[base + k * stride]) - state.top);
+        if (k != ignore_index && checked(k, count, false, fault, site) >= 0) found = state.logarithm() - (load(a[base + k * stride]) - state.top);
         loss[row] = found;
     }
 };
@@ -127,8 +127,19 @@ struct ClassPlace {
     }
 };
 
+// The sum of a row's probabilities without the one at `place`, or a lane's share of it.
+template <class S>
+__device__ __forceinline__ typename Compute<S>::type others(const S* __restrict__ p, int64 begin, int64 place, int lane, int lanes,
+                                                            int64 classes, int64 inner) {
+    typename Compute<S>::type sum = 0;
+#pragma unroll 4
+    for (int64 k = lane; k < classes; k += lanes) sum += begin + k * inner == place ? 0 : load(p[begin + k * inner]);
+    return sum;
+}
+
 // dy (p - onehot), over `number` for the mean (a null pointer otherwise); dy is one number, or one for each target. Exact zeros for the ignored.
 // Without p: -dy onehot, the derivative of the selection. A thread has 16 bytes of neighbours. Packed: p and y are aligned to them.
+// What a sure probability lacks to 1 is what the others have: a few a thread adds up itself, many its warp.
 template <class S>
 __global__ void __launch_bounds__(256) class_backward(const S* __restrict__ dy, const S* __restrict__ p, const int64* __restrict__ target,
                                                       S* __restrict__ y, const int64* __restrict__ number, int64 each, int64 ignore_index,
@@ -136,9 +147,9 @@ __global__ void __launch_bounds__(256) class_backward(const S* __restrict__ dy, 
     typedef typename Compute<S>::type T;
     constexpr int V = pack_size<S>(8);
     const int64 first = (static_cast<int64>(blockIdx.x) * 256 + threadIdx.x) * V;
-    if (first >= count) return;
     const bool whole = packed && first + V <= count;
     T value[V];
+    unsigned sure = 0;
 #pragma unroll
     for (int i = 0; i < V; ++i) value[i] = T(0);
     if (p) {
@@ -154,8 +165,28 @@ __global__ void __launch_bounds__(256) class_backward(const S* __restrict__ dy, 
         if (first + i < count) {
             const int64 row = at.outer * inner + at.j, wanted = target[row];
             if (each) g = load(dy[row]);
-            value[i] = wanted == ignore_index || g == T(0) ? T(0) : value[i] * g - (at.k == wanted ? g : T(0));
+            if (at.k == wanted && value[i] > SURE<T>) sure |= 1u << i;
+            value[i] = wanted == ignore_index || g == T(0) ? T(0) : sure >> i & 1 ? -g : value[i] * g - (at.k == wanted ? g : T(0));
             at.next(classes, inner);
+        }
+    }
+    if (p && __ballot_sync(0xffffffffu, sure != 0)) {
+#pragma unroll
+        for (int i = 0; i < V; ++i) {
+            const bool mine = sure >> i & 1;
+            const int64 place = first + i, own = classes * inner;
+            int64 begin = 0;
+            if (mine) begin = place / own * own + place % inner;
+            if (classes <= 64) {
+                if (mine) value[i] *= others(p, begin, place, 0, 1, classes, inner);
+                continue;
+            }
+            for (unsigned hits = __ballot_sync(0xffffffffu, mine); hits; hits &= hits - 1) {
+                const int lane = __ffs(hits) - 1;
+                const int64 row = __shfl_sync(0xffffffffu, begin, lane), spare = __shfl_sync(0xffffffffu, place, lane);
+                const T found = Team<32>::template total<Plus, 0>(others(p, row, spare, threadIdx.x & 31, 32, classes, inner));
+                if (lane == static_cast<int>(threadIdx.x & 31)) value[i] *= found;
+            }
         }
     }
     if (whole) put<V>(y + first, value);

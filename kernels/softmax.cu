@@ -30,10 +30,10 @@ struct Softmax {
     }
     template <class Team, int N, int M, class L>
     __device__ __forceinline__ State hold(T (&a)[N], const T (&)[M], const L&) const {
-        return State::template of<Team>(a, logarithm);
+        return State::template of<Team>(a, logarithm, logarithm);
     }
     __device__ __forceinline__ Ready ready(const State& state) const {
-        if (logarithm) return {state.base(), T(1), -log(state.sum)};
+        if (logarithm) return {state.base(), T(1), -state.logarithm()};
         return {state.base(), masked && state.sum == T(0) ? T(0) : T(1) / state.sum, T(0)};
     }
     template <bool Held, int V, class L>
@@ -55,10 +55,7 @@ template <class S_>
 struct SoftmaxBackward {
     typedef S_ S;
     typedef typename Compute<S>::type T;
-    struct State {
-        T sum;
-        __device__ __forceinline__ State down(int n) const { return {shuffle_down(sum, n)}; }
-    };
+    typedef Relative<T> State;
     typedef State Ready;
     static constexpr int streams = 2;
     static constexpr bool writes = true;
@@ -69,34 +66,28 @@ struct SoftmaxBackward {
     explicit __device__ __forceinline__ SoftmaxBackward(const Rows& g)
         : a(static_cast<const S*>(g.in[0])), b(static_cast<const S*>(g.in[1])), y(static_cast<S*>(g.out[0])), logarithm(g.extra[1]) {}
     static __device__ __forceinline__ T blank() { return T(0); }
-    // A row of nothing but -inf has NaN as its result: where no gradient comes, none goes on.
-    static __device__ __forceinline__ T of_gradient(T a, T b) { return a == T(0) ? T(0) : a * b; }
     __device__ __forceinline__ void enter(int64, int64) {}
-    static __device__ __forceinline__ State identity() { return {T(0)}; }
-    static __device__ __forceinline__ State merge(const State& x, const State& y) { return {x.sum + y.sum}; }
+    static __device__ __forceinline__ State identity() { return State::identity(); }
+    static __device__ __forceinline__ State merge(const State& x, const State& y) { return State::of(x, y); }
     template <int N, class L>
     __device__ __forceinline__ void add(State& state, const T (&a)[N], const T (&b)[N], const L&) const {
-        T sum = T(0);
 #pragma unroll
-        for (int k = 0; k < N; ++k) sum += logarithm ? a[k] : of_gradient(a[k], b[k]);
-        state.sum += sum;
+        for (int k = 0; k < N; ++k) {
+            if (logarithm) state.dot += a[k];
+            else state.add(a[k], b[k]);
+        }
     }
     template <class Team, int N, class L>
     __device__ __forceinline__ State hold(const T (&a)[N], const T (&b)[N], const L& places) const {
         State state = identity();
         add(state, a, b, places);
-        return {Team::template total<Plus, 0>(state.sum)};
+        return Team::template total<State, 0>(state);
     }
     __device__ __forceinline__ Ready ready(const State& state) const { return state; }
     template <bool Held, int V, class L>
     __device__ __forceinline__ void value(const Ready& r, T (&a)[V], const T (&b)[V], const L&, int) const {
-        if (logarithm) {
 #pragma unroll
-            for (int k = 0; k < V; ++k) a[k] -= of_gradient(r.sum, exp(b[k]));
-        } else {
-#pragma unroll
-            for (int k = 0; k < V; ++k) a[k] = of_gradient(a[k] - r.sum, b[k]);
-        }
+        for (int k = 0; k < V; ++k) a[k] = logarithm ? State::slope_of_logarithm(a[k], b[k], r.dot) : r.slope(a[k], b[k]);
     }
     __device__ __forceinline__ void end(const State&, int64, int64, int64) const {}
 };

@@ -3,6 +3,7 @@
 #pragma once
 #include "fault.cuh"
 #include "optim.cuh"
+#include "softmax.cuh"
 #include "welford.cuh"
 
 namespace gradlab {
@@ -44,9 +45,14 @@ __device__ __forceinline__ void softmax(const S* x, S* y, int rows, int count, b
             for (int k = lane; k < count; k += 32) y[row * count + k] = store<S>(T(0));
             continue;
         }
-        for (int k = lane; k < count; k += 32) sum += exp(load(from[k]) - top);
-        sum = Team<32>::template total<Plus, 0>(sum);
-        const T shift = logarithm ? log(sum) : T(1) / sum;
+        T rest = T(0);
+        for (int k = lane; k < count; k += 32) {
+            const T value = load(from[k]), e = exp(value - top);
+            sum += e;
+            rest += value == top ? T(0) : e;
+        }
+        const Exponentials<T> totals = {top, Team<32>::template total<Plus, 0>(sum), Team<32>::template total<Plus, 0>(rest)};
+        const T shift = logarithm ? totals.logarithm() : T(1) / totals.sum;
         for (int k = lane; k < count; k += 32) {
             const T value = load(from[k]) - top;
             y[row * count + k] = store<S>(logarithm ? value - shift : exp(value) * shift);
@@ -61,11 +67,16 @@ __device__ __forceinline__ void softmax_backward(const S* dy, const S* r, S* y, 
     const int lane = threadIdx.x & 31;
 #pragma unroll 1
     for (int row = threadIdx.x >> 5; row < rows; row += MEGA / 32) {
-        T sum = T(0);
-        for (int k = row * count + lane; k < (row + 1) * count; k += 32) sum += logarithm ? load(dy[k]) : load(dy[k]) * load(r[k]);
-        sum = Team<32>::template total<Plus, 0>(sum);
-        for (int k = row * count + lane; k < (row + 1) * count; k += 32)
-            y[k] = store<S>(logarithm ? load(dy[k]) - exp(load(r[k])) * sum : (load(dy[k]) - sum) * load(r[k]));
+        Relative<T> state = Relative<T>::identity();
+        for (int k = row * count + lane; k < (row + 1) * count; k += 32) {
+            if (logarithm) state.dot += load(dy[k]);
+            else state.add(load(dy[k]), load(r[k]));
+        }
+        state = Team<32>::template total<Relative<T>, 0>(state);
+        for (int k = row * count + lane; k < (row + 1) * count; k += 32) {
+            const T g = load(dy[k]), found = load(r[k]);
+            y[k] = store<S>(logarithm ? Relative<T>::slope_of_logarithm(g, found, state.dot) : state.slope(g, found));
+        }
     }
 }
 
@@ -84,16 +95,21 @@ __device__ __forceinline__ void cross_entropy(const S* x, const int64* target, S
         for (int k = lane; k < classes; k += 32) top = maximum(top, load(from[k]));
         top = Team<32>::template total<Maximum, 0>(top);
         const T base = top == -infinity<T>() ? T(0) : top;
-        for (int k = lane; k < classes; k += 32) sum += exp(load(from[k]) - base);
-        sum = Team<32>::template total<Plus, 0>(sum);
-        const T factor = T(1) / sum;
+        T rest = T(0);
+        for (int k = lane; k < classes; k += 32) {
+            const T value = load(from[k]), e = exp(value - base);
+            sum += e;
+            rest += value == top ? T(0) : e;
+        }
+        const Exponentials<T> totals = {top, Team<32>::template total<Plus, 0>(sum), Team<32>::template total<Plus, 0>(rest)};
+        const T factor = T(1) / totals.sum;
         for (int k = lane; k < classes; k += 32) p[row * classes + k] = store<S>(exp(load(from[k]) - base) * factor);
         if (lane) continue;
         const int64 k = target[row];
         T loss = T(0);
         if (k != ignore_index) {
             ++counted;
-            if (checked(k, classes, false, fault, site) >= 0) loss = log(sum) - (load(from[k]) - top);
+            if (checked(k, classes, false, fault, site) >= 0) loss = totals.logarithm() - (load(from[k]) - top);
         }
         if (each) y[row] = store<S>(loss);
         total += loss;
@@ -120,8 +136,14 @@ __device__ __forceinline__ void cross_entropy_backward(const S* dy, int dy_step,
     for (int i = threadIdx.x; i < rows * classes; i += MEGA) {
         const int row = i / classes;
         const int64 k = target[row];
-        const T scale = load(dy[row * dy_step]) / share;
-        y[i] = store<S>(k == ignore_index ? T(0) : load(p[i]) * scale - (k == i - row * classes ? scale : T(0)));
+        const T scale = load(dy[row * dy_step]) / share, chance = load(p[i]);
+        const bool wanted = k == i - row * classes;
+        T factor = wanted ? chance - T(1) : chance;
+        if (wanted && chance > SURE<T>) {
+            factor = T(0);
+            for (int j = 0; j < classes; ++j) factor -= j == k ? T(0) : load(p[row * classes + j]);
+        }
+        y[i] = store<S>(k == ignore_index || scale == T(0) ? T(0) : factor * scale);
     }
 }
 

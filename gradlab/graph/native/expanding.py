@@ -9,21 +9,18 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-from gradlab.device import CPU
 from gradlab.dtype import FLOAT32, FLOAT64
 from gradlab.graph.ir import Call, Value
 from gradlab.graph.line import Line
 from gradlab.op import Op
 from gradlab.ops.conv import convolution, convolution_dx
-from gradlab.ops.create import full
-from gradlab.ops.elementwise import add, cast, div, exp, log, mul, ne, relu, rsqrt, square, sub, where
+from gradlab.ops.elementwise import add, mul, relu, rsqrt, square, sub
 from gradlab.ops.fused import ACTIVATIONS
 from gradlab.ops.index import embedding, index, index_backward
 from gradlab.ops.linear import linear
-from gradlab.ops.loss import nll, nll_backward
 from gradlab.ops.movement import slice_, view
 from gradlab.ops.norm import channels, last_dims, layer_norm, layer_norm_backward, rms_norm, rms_norm_backward
-from gradlab.ops.reduce import amax, mean, sum_
+from gradlab.ops.reduce import mean, sum_
 from gradlab.spec import Spec
 
 
@@ -256,98 +253,7 @@ def norm_backward(write: Writing, call: Call) -> bool:
     return True
 
 
-# ---------------------------------------------------------------- softmax and losses
-
-
-def _plain(call: Call) -> bool:
-    """Whether the row kernels for float32 along the last dimension do not do."""
-    spec = call.outputs[0].spec
-    return bool(spec.shape) and spec.dtype in (FLOAT32, FLOAT64) and (spec.dtype == FLOAT64 or call.params["dim"] != len(spec.shape) - 1)
-
-
-@expands("softmax", "log_softmax")
-def softmax(write: Writing, call: Call) -> bool:
-    """Along any dimension."""
-    if not _plain(call):
-        return False
-    x, y, dim = call.inputs[0], call.outputs[0], (call.params["dim"],)
-    if isinstance(x, Value) and x.spec.dtype != y.spec.dtype:
-        return False
-    _softmax(write, x, dim, None if call.op.name == "log_softmax" else y, y if call.op.name == "log_softmax" else None)
-    return True
-
-
-def _softmax(write: Writing, x: Value, dim: tuple[int, ...], y: Value | None, logarithm: Value | None) -> None:
-    shifted = write(sub, x, write(amax, x, dim=dim, keepdim=True))
-    powers = write(exp, shifted)
-    total = write(sum_, powers, dim=dim, keepdim=True)
-    if y is not None:
-        write(div, powers, total, out=y)
-    if logarithm is not None:
-        write(sub, shifted, write(log, total), out=logarithm)
-
-
-@expands("softmax_backward", "log_softmax_backward")
-def softmax_backward(write: Writing, call: Call) -> bool:
-    """y·(dy - Σ dy·y), dy - e^y·Σ dy. Of NaN (a row of nothing but -inf) nothing goes where no gradient comes."""
-    if not _plain(call):
-        return False
-    dy, y = call.inputs
-    dim = (call.params["dim"],)
-    if call.op.name == "softmax_backward":
-        zero = write(full, shape=(), value=0, dtype=y.spec.dtype, device=CPU)
-        total = write(sum_, write(where, write(ne, dy, 0), write(mul, dy, y), zero), dim=dim, keepdim=True)
-        gap = write(sub, dy, total)
-        write(where, write(ne, gap, 0), write(mul, y, gap), zero, out=call.outputs[0])
-    else:
-        total = write(sum_, dy, dim=dim, keepdim=True)
-        write(where, write(ne, total, 0), write(sub, dy, write(mul, write(exp, y), total)), dy, out=call.outputs[0])
-    return True
-
-
-@expands("cross_entropy")
-def cross_entropy(write: Writing, call: Call) -> bool:
-    """Of any rank, and in float64."""
-    x, target = call.inputs
-    y, p = call.outputs
-    if len(x.spec.shape) == 2 and x.spec.dtype == FLOAT32:
-        return False
-    ignore, reduction = call.params["ignore_index"], call.params["reduction"]
-    logarithm = Value(write.following, p.spec)
-    write.following += 1
-    _softmax(write, x, (1,), p, logarithm)
-    losses = write(nll, logarithm, target, ignore_index=ignore, out=y if reduction == "none" else None)
-    dims = tuple(range(len(target.spec.shape)))
-    if reduction == "sum":
-        write(sum_, losses, dim=dims, keepdim=False, out=y)
-    elif reduction == "mean":
-        counts = write(cast, write(ne, target, ignore), dtype=x.spec.dtype)
-        write(div, write(sum_, losses, dim=dims, keepdim=False), write(sum_, counts, dim=dims, keepdim=False), out=y)
-    return True
-
-
-@expands("cross_entropy_backward")
-def cross_entropy_backward(write: Writing, call: Call) -> bool:
-    """(p - onehot)·dy, divided by how many count where their mean was taken."""
-    dy, p, target = call.inputs
-    if len(p.spec.shape) == 2 and p.spec.dtype == FLOAT32:
-        return False
-    ignore, reduction = call.params["ignore_index"], call.params["reduction"]
-    here = write(ne, target, ignore)
-    if reduction == "mean":
-        counts = write(cast, here, dtype=p.spec.dtype)
-        dims = tuple(range(len(target.spec.shape)))
-        dy = write(div, dy, write(sum_, counts, dim=dims, keepdim=False))
-    zero = write(full, shape=(), value=0, dtype=p.spec.dtype, device=CPU)
-    each = write(where, here, dy, zero)
-    wide = write.shaped(each, (target.spec.shape[0], 1, *target.spec.shape[1:]))
-    own = write(nll_backward, each, target, classes=p.spec.shape[1], ignore_index=ignore)
-    # What is ignored has no part, whatever its probabilities are.
-    hit = write.shaped(here, tuple(wide.spec.shape))
-    if reduction == "none":
-        hit = write(ne, wide, 0)
-    write(add, write(where, hit, write(mul, p, wide), zero), own, out=call.outputs[0])
-    return True
+# ---------------------------------------------------------------- losses
 
 
 @expands("mse")

@@ -34,13 +34,20 @@ inline int64_t place_of(const float* x, float m, int64_t n) {
 }
 
 // A probability from which on 1 minus it is not taken from its rounded value (ops/softmax.py).
-constexpr float SURE = 0.9f;
+constexpr float SURE = 0.9f, LOG_SURE = -0.105f;
 
 // log of the sum of exponentials y, whose largest is 1. Where the others are little beside it, by their own sum.
 inline float logarithm_of(float sum, const float* y, int64_t n) {
   if (!(sum < 1 / SURE)) return gradlab::log(sum);
   const int64_t top = place_of(y, 1, n);
   return gradlab::log1p(total(n, [&](int64_t i) { return i == top ? 0.0f : y[i]; }));
+}
+
+// How many targets count, at least 1.
+inline int64_t counting(const int64_t* target, int64_t n, int64_t ignore_index) {
+  int64_t counted = 0;
+  for (int64_t i = 0; i < n; ++i) counted += target[i] != ignore_index;
+  return counted > 0 ? counted : 1;
 }
 
 }  // namespace

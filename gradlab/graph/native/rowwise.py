@@ -1,56 +1,88 @@
-"""Lowering of rows that work along the last dimension: softmax, cross-entropy, norms, embeddings, recurrent cells."""
+"""Lowering of rows that work along a dimension, nearly all along the last: softmax, cross-entropy, norms, embeddings, recurrent cells."""
 
 from __future__ import annotations
 
 import math
 
-from gradlab.dtype import FLOAT32, INT64
+from gradlab.dtype import FLOAT32, FLOAT64, INT64
 from gradlab.graph.ir import Call
 from gradlab.graph.native.lower import Lowering, TaskSpec, Unsupported, bits, lowers, widest
-from gradlab.graph.native.movements import packed
+from gradlab.graph.native.movements import copy, packed
 from gradlab.graph.native.place import STATUS, Place
+from gradlab.spec import Spec
 
 NORM_BLOCK = 64  # rows of which one thread makes one sum: the same for any number of threads
 FAULT = Place(STATUS, 0, (), (), INT64)  # where a kernel says that an index lies outside
 
 
+def _along(shape: tuple[int, ...], dim: int) -> tuple[int, int, int]:
+    """outer, n, inner"""
+    return math.prod(shape[:dim]), shape[dim], math.prod(shape[dim + 1 :])
+
+
+def _kind(spec: Spec) -> str:
+    """How the names of kernels for doubles end."""
+    return "_double" if spec.dtype == FLOAT64 else ""
+
+
 @lowers("softmax", "log_softmax", "softmax_backward", "log_softmax_backward")
 def softmax(call: Call, ctx: Lowering) -> list[TaskSpec]:
-    """Along the last dimension."""
-    shape = call.outputs[0].spec.shape
-    if not shape or call.params["dim"] != len(shape) - 1 or math.prod(shape) == 0:
+    """Rows of floats, or along any dimension."""
+    spec = call.outputs[0].spec
+    shape, dim = spec.shape, call.params["dim"]
+    if not shape or math.prod(shape) == 0 or spec.dtype not in (FLOAT32, FLOAT64):
         raise Unsupported
-    places = (ctx.dense(call.outputs[0]), *(ctx.dense(x) for x in call.inputs))
-    rows = math.prod(shape[:-1])
-    return [TaskSpec(f"gradlab_{call.op.name}", (rows, shape[-1]), places, min(rows, widest(rows * shape[-1] * 12)))]
+    x, first = packed(ctx.place(call.inputs[0]), ctx)
+    places = (ctx.dense(call.outputs[0], spec.dtype), x, *(ctx.dense(v, spec.dtype) for v in call.inputs[1:]))
+    if x.dtype != spec.dtype:
+        raise Unsupported
+    outer, n, inner = _along(shape, dim)
+    most = widest(math.prod(shape) * 12)
+    if dim == len(shape) - 1 and spec.dtype == FLOAT32:
+        return [*first, TaskSpec(f"gradlab_{call.op.name}", (outer, n), places, min(outer, most))]
+    return [*first, TaskSpec(f"gradlab_{call.op.name}_along{_kind(spec)}", (outer, n, inner), places, most)]
 
 
 @lowers("cross_entropy")
 def cross_entropy(call: Call, ctx: Lowering) -> list[TaskSpec]:
-    """Of logits [n, classes]: the probabilities and each row's loss, then the total. Without a reduction the losses are the result."""
-    x, target = ctx.dense(call.inputs[0]), ctx.dense(call.inputs[1], INT64)
-    y, p = ctx.dense(call.outputs[0]), ctx.dense(call.outputs[1])
-    if len(x.shape) != 2 or x.size == 0:
+    """The probabilities and each target's loss, then the total. Without a reduction the losses are the result."""
+    spec = call.inputs[0].spec
+    x, target = ctx.place(call.inputs[0]), ctx.dense(call.inputs[1], INT64)
+    y, p = (ctx.dense(v, spec.dtype) for v in call.outputs)
+    first: list[TaskSpec] = []
+    if not x.contiguous:
+        x, first = p, copy(p, x, ctx)
+    if x.size == 0 or spec.dtype not in (FLOAT32, FLOAT64):
         raise Unsupported
-    n, classes = x.shape
+    outer, classes, inner = _along(x.shape, 1)
     ignore, reduction = call.params["ignore_index"], call.params["reduction"]
-    losses = y if reduction == "none" else ctx.scratch(n * 4)
-    tasks = [TaskSpec("gradlab_cross_entropy_rows", (n, classes, ignore), (p, losses, x, target, FAULT), min(n, widest(n * classes * 12)))]
+    losses = y if reduction == "none" else ctx.scratch(target.size * spec.dtype.itemsize)
+    most, operands = widest(x.size * 12), (p, losses, x, target, FAULT)
+    if inner == 1 and spec.dtype == FLOAT32:
+        tasks = [*first, TaskSpec("gradlab_cross_entropy_rows", (outer, classes, ignore), operands, min(outer, most))]
+    else:
+        tasks = [*first, TaskSpec(f"gradlab_cross_entropy_along{_kind(spec)}", (outer, classes, inner, ignore), operands, most)]
     if reduction != "none":
-        tasks.append(TaskSpec("gradlab_cross_entropy_total", (n, ignore, reduction == "mean"), (y, losses, target)))
+        parameters = (target.size, ignore, reduction == "mean")
+        tasks.append(TaskSpec(f"gradlab_cross_entropy_total{_kind(spec)}", parameters, (y, losses, target)))
     return tasks
 
 
 @lowers("cross_entropy_backward")
 def cross_entropy_backward(call: Call, ctx: Lowering) -> list[TaskSpec]:
     """The logits' gradient."""
-    dy, p, target = ctx.dense(call.inputs[0]), ctx.dense(call.inputs[1]), ctx.dense(call.inputs[2], INT64)
-    if len(p.shape) != 2 or p.size == 0:
+    spec = call.inputs[1].spec
+    dy, first = packed(ctx.place(call.inputs[0]), ctx)
+    p, target = ctx.dense(call.inputs[1], spec.dtype), ctx.dense(call.inputs[2], INT64)
+    if p.size == 0 or spec.dtype not in (FLOAT32, FLOAT64) or dy.dtype != spec.dtype:
         raise Unsupported
-    n, classes = p.shape
+    outer, classes, inner = _along(p.shape, 1)
     reduction = call.params["reduction"]
-    parameters = (n, classes, call.params["ignore_index"], reduction == "mean", reduction == "none")
-    return [TaskSpec("gradlab_cross_entropy_backward", parameters, (ctx.dense(call.outputs[0]), dy, p, target), widest(n * classes * 2))]
+    more = (call.params["ignore_index"], reduction == "mean", reduction == "none")
+    places, most = (ctx.dense(call.outputs[0], spec.dtype), dy, p, target), widest(p.size * 2)
+    if inner == 1 and spec.dtype == FLOAT32:
+        return [*first, TaskSpec("gradlab_cross_entropy_backward", (outer, classes, *more), places, most)]
+    return [*first, TaskSpec(f"gradlab_cross_entropy_backward_along{_kind(spec)}", (outer, classes, inner, *more), places, most)]
 
 
 @lowers("layer_norm")

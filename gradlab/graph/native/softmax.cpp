@@ -1,4 +1,4 @@
-// Softmax of rows, and its derivative. float, rows contiguous.
+// Softmax of rows, and its derivative. float, rows contiguous; other dimensions and doubles are in softmax_along.cpp.
 #include "exponentials.h"
 
 // y, x; parameters: rows, columns
@@ -49,7 +49,7 @@ GRADLAB_KERNEL gradlab_log_softmax_backward(char** p, const int64_t* v, int part
       continue;
     }
     const float top = largest(y, n);
-    const int64_t at = top > -0.105f ? place_of(y, top, n) : n;
+    const int64_t at = top > LOG_SURE ? place_of(y, top, n) : n;
     const float sure = at < n ? -dy[at] * gradlab::expm1(top) - gradlab::exp(top) * (sum - dy[at]) : 0;
     for (int64_t i = 0; i < n; ++i) dx[i] = dy[i] - gradlab::exp(y[i]) * sum;
     if (at < n) dx[at] = sure;
