@@ -115,6 +115,7 @@ if TYPE_CHECKING:
         jit as jit,
         library as library,
         linalg as linalg,
+        metrics as metrics,
         models as models,
         nn as nn,
         onnx as onnx,
@@ -158,8 +159,8 @@ if TYPE_CHECKING:
     from gradlab.viz.explanation import explain as explain
 
 _ROOMS = (
-    "accelerator", "amp", "cpu", "data", "deploy", "distributions", "func", "graph", "jit", "library", "linalg", "models", "nn", "onnx",
-    "optim", "profiler", "session", "special", "testing", "utils", "viz",
+    "accelerator", "amp", "cpu", "data", "deploy", "distributions", "func", "graph", "jit", "library", "linalg", "metrics", "models", "nn",
+    "onnx", "optim", "profiler", "session", "special", "testing", "utils", "viz",
 )  # fmt: skip
 _ELSEWHERE = {
     "Graph": "gradlab.session",
