@@ -25,6 +25,9 @@ class Device:
             raise RuntimeError(f"no device {device!r}; write 'cpu', 'cuda' or 'cuda:N'")
         self.type = kind
         self.index: int | None = int(number) if colon else index
+        if kind == "cuda" and not _cuda:
+            kind = self.type = "cpu"
+            self.index = None
         if self.index is not None and (self.index < 0 or (kind == "cpu" and self.index > 0)):
             raise RuntimeError(f"no device {kind}:{self.index}")
         if kind == "cpu":
@@ -59,6 +62,7 @@ class Device:
         return Device, (str(self),)
 
 
+_cuda = True  # whether "cuda" means a GPU; `gradlab run --device cpu` lets it mean the CPU
 CPU = Device("cpu")
 _within: ContextVar[tuple[Device, ...]] = ContextVar("gradlab_device", default=())
 _default = CPU
@@ -77,3 +81,9 @@ def set_default_device(device: Any) -> None:
 
 
 get_default_device = default_device
+
+
+def let_cuda_mean_cpu(value: bool = True) -> None:
+    """Let every "cuda" that is asked for be the CPU, for programs that say `.cuda()` whatever there is."""
+    global _cuda
+    _cuda = not value

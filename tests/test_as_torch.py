@@ -1,5 +1,6 @@
 """`import gradlab.as_torch`: `torch` is gradlab's for the process, and nothing of it is active otherwise."""
 
+import importlib
 import subprocess
 import sys
 import textwrap
@@ -53,3 +54,78 @@ def test_torch_was_there_before():
         else:
             raise SystemExit("no error")
     """)
+
+
+def test_names_are_found_where_pytorch_keeps_them():
+    run("""
+        import gradlab.as_torch
+        import gradlab as gl
+        import torch
+        from torch.autograd.variable import Variable
+        from torch.cuda.amp.grad_scaler import GradScaler
+        from torch.distributions.categorical import Categorical
+        from torch.functional import einsum
+        from torch.nn.modules.activation import MultiheadAttention
+        from torch.nn.modules.batchnorm import _BatchNorm
+        from torch.nn.modules.pooling import AdaptiveAvgPool2d, MaxPool2d
+        from torch.nn.utils.spectral_norm import spectral_norm, remove_spectral_norm
+        from torch.optim.adamw import AdamW
+        from torch._six import inf, string_classes
+
+        assert MultiheadAttention is gl.nn.MultiheadAttention and MaxPool2d is gl.nn.MaxPool2d and AdamW is gl.optim.AdamW
+        assert issubclass(gl.nn.BatchNorm2d, _BatchNorm) and Categorical is gl.distributions.Categorical and einsum is gl.einsum
+        assert torch.optim.adamw.AdamW is AdamW and torch.nn.modules.pooling.MaxPool2d is MaxPool2d
+        import torch.nn.utils.spectral_norm
+        assert torch.nn.utils.spectral_norm is spectral_norm is gl.nn.utils.spectral_norm  # the function, not the module
+        star = {}
+        exec("from torch.nn.modules.pooling import *", star)
+        assert star["MaxPool2d"] is MaxPool2d and "Linear" not in star
+    """)
+
+
+def test_what_is_missing_says_what_to_do():
+    run("""
+        import gradlab.as_torch
+        import torch
+        from torch.distributed.fsdp import FullyShardedDataParallel
+
+        def said(code):
+            try:
+                exec(code, {"torch": torch, "FSDP": FullyShardedDataParallel})
+            except Exception as error:
+                return f"{type(error).__name__}: {error}"
+
+        assert "did you mean Linear" in said("torch.nn.Linaer") and said("torch.nn.Linaer").startswith("AttributeError")
+        assert said("from torch.nn import Linaer").startswith("ImportError: cannot import name 'Linaer' from 'torch.nn'")
+        assert "did you mean Linear" in said("from torch.nn import Linaer")
+        assert said("import torch.ao.quantization").startswith("ModuleNotFoundError") and "quantised" in said("from torch.ao import nn")
+        assert said("import torch.nothing") == "ModuleNotFoundError: No module named 'torch.nothing': PyTorch has no such module"
+        assert said("import torch.nn.functional.relu").startswith("ModuleNotFoundError")
+        assert "numpy.fft" in said("torch.fft.rfft(torch.ones(4))") and said("torch.fft.fft(1)").startswith("NotImplementedError")
+        assert not isinstance(torch.nn.Linear(1, 1), FullyShardedDataParallel) and "one process" in said("FSDP()")
+        assert "one process" in said("class Mine(FSDP): pass\\nMine()") and "one process" in said("FSDP.state_dict_type")
+        assert said("FSDP | None") is None and not torch.xpu.is_available() and torch.xpu.device_count() == 0
+        assert not hasattr(torch, "nothing") and not hasattr(torch.optim, "Linear") and getattr(torch.autograd, "nothing", 3) == 3
+    """)
+
+
+def test_versions_order():
+    version = importlib.import_module("gradlab.pytorch.version").__version__
+    for smaller in ("2.5", "2.6", "2.5.1", "1.13.0", (2, 6), (1, 9), (2, 5, 9), "2.6.0rc1", "2.6.0.dev20250101", version):
+        assert version >= smaller, smaller
+    for larger in ("2.6.1", "2.10", (2, 7), (2, 6, 1), "3"):
+        assert version < larger and version <= larger and version != larger and not version > larger, larger
+    assert version > "2.6.0" and version != "2.6" and version == "2.6.0+gradlab" and hash(version) == hash("2.6.0+gradlab")
+    assert isinstance(version, str) and version.split("+")[0].split(".")[:2] == ["2", "6"]
+    assert version != "not a version" and version != 3.5
+
+
+def test_started_processes_have_it_too():
+    for method in ("spawn", "forkserver", "fork"):
+        assert run(f"""
+            import gradlab.as_torch
+            import multiprocessing
+            from concurrent.futures import ProcessPoolExecutor
+            with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("{method}")) as pool:
+                print(pool.submit(eval, "__import__('torch').__version__").result())
+        """) == "2.6.0+gradlab\n"  # fmt: skip

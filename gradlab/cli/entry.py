@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from gradlab._version import __version__
-from gradlab.cli import build, explain, info, kernels, parity, train
+from gradlab.cli import build, explain, info, kernels, parity, run as running, train
 from gradlab.cli.arguments import Parser
 from gradlab.cli.failure import USAGE, Failure, chosen
 
@@ -30,6 +30,7 @@ class Command:
 COMMANDS = {
     command.name: command
     for command in (
+        Command("run", "run a script that was written for PyTorch, unchanged", running.configure, running.run),
         Command("train", "train a model on a data set that comes with gradlab", train.configure, train.run),
         Command("parity", "compare a model of yours on the CPU and on a GPU, real or emulated", parity.configure, parity.run),
         Command("build", "write a traced program as C, to run with no Python", build.configure, build.run),

@@ -8,44 +8,54 @@ from importlib import import_module
 from importlib.abc import Loader, MetaPathFinder
 from importlib.machinery import ModuleSpec
 from importlib.util import find_spec
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any
 
-from gradlab.pytorch import version
-from gradlab.pytorch.facade import Facade
-
-_OWN = {"torch.version": version.__name__}
-
-
-def home(name: str) -> str:
-    """The module of gradlab that answers for `torch.x.y`."""
-    return _OWN.get(name, "gradlab" + name.removeprefix("torch"))
+from gradlab.pytorch import report, table
+from gradlab.pytorch.answering import stands_for
+from gradlab.pytorch.table import Verdict
 
 
-class Existing(Loader):
-    """Gives a module that is there already, and leaves it as it was."""
+class Standing(Loader):
+    """Gives the module that stands for one of PyTorch's, and leaves what was there already as it was."""
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        if spec.name == "torch":
-            return Facade()
-        module = import_module(home(spec.name))
-        self._spec = module.__spec__
-        return module
+        made = stands_for(spec.name)
+        self._spec = made.__spec__
+        return made
 
     def exec_module(self, module: ModuleType) -> None:
-        if not isinstance(module, Facade):
-            module.__spec__ = self._spec  # the import system has put its own there
+        if self._spec is not None:
+            spec, module.__spec__ = module.__spec__, self._spec  # the import system has put its own there
+        else:
+            spec = module.__spec__
+        self._go_on(spec.name if spec else module.__name__, module)
+
+    def _go_on(self, name: str, module: ModuleType) -> None:
+        """The modules in it that are there already stand for PyTorch's, too. A function of a module's name (`nn.utils.spectral_norm`)
+        stays: what would be imported later is not put in its place."""
+        for child in sorted(table.children(name)):
+            value, path = vars(module).get(child), f"{name}.{child}"
+            if isinstance(value, ModuleType):
+                import_module(path)
+            elif value is not None and table.verdict(path) is not Verdict.REFUSED:
+                sys.modules[path] = stands_for(path)
 
 
 class Finder(MetaPathFinder):
     """Answers for `torch` before any finder that would look for an installed PyTorch."""
 
     def find_spec(self, name: str, path: Sequence[str] | None, target: ModuleType | None = None) -> ModuleSpec | None:
-        if name == "torch":
-            return ModuleSpec(name, Existing(), origin="gradlab", is_package=True)
-        if not name.startswith("torch.") or not _exists(home(name)):
+        if name != "torch" and not name.startswith("torch."):
             return None
-        return ModuleSpec(name, Existing(), origin="gradlab")
+        found = Verdict.HERE if name == "torch" else table.verdict(name)
+        if found in (None, Verdict.REFUSED):
+            if asks_only(sys._getframe(1)):
+                return None
+            known = f"gradlab does not offer it: {table.reason(name)}" if found else "PyTorch has no such module"
+            if not (report.active and report.missing_module(name, known, sys._getframe(1))):
+                raise ModuleNotFoundError(f"No module named {name!r}: {known}", name=name)
+        return ModuleSpec(name, Standing(), origin="gradlab", is_package=name == "torch" or bool(table.children(name)))
 
     def find_distributions(self, context: Any) -> Iterable[Any]:
         """The package's entry for `importlib.metadata`: `version("torch")` is the module's `__version__`."""
@@ -54,8 +64,10 @@ class Finder(MetaPathFinder):
         return [import_module("gradlab.pytorch.distribution").Torch()]
 
 
-def _exists(name: str) -> bool:
-    try:
-        return name in sys.modules or find_spec(name) is not None
-    except ModuleNotFoundError:  # its parent is no package
-        return False
+def asks_only(frame: FrameType | None) -> bool:
+    """Whether the import system was asked by `importlib.util.find_spec`, which wants None for what is not there."""
+    while frame is not None and frame.f_code.co_filename.startswith("<frozen importlib"):
+        if frame.f_code is find_spec.__code__:
+            return True
+        frame = frame.f_back
+    return False

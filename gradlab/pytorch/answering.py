@@ -1,0 +1,130 @@
+"""How `torch.x.y` answers: the modules that stand for PyTorch's, and what each does with a name that is not in it."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from dis import opmap
+from importlib import import_module
+from types import FrameType, ModuleType
+from typing import Any
+
+import gradlab
+from gradlab.pytorch import report, table, version
+from gradlab.pytorch.standing import stand_in
+from gradlab.pytorch.table import Verdict
+from gradlab.tensor.missing import absent
+
+_IMPORT_FROM = opmap["IMPORT_FROM"]
+_given: dict[str, Callable[[str], Any] | None] = {}  # the `__getattr__` that a module of gradlab's had itself, by its name
+
+
+def stands_for(module: str) -> ModuleType:
+    """The module that answers for `torch.x.y`: gradlab's own, or a new one that holds what can be found, or stand-ins."""
+    if module == "torch":
+        made = _facade()
+    elif table.verdict(module) is Verdict.HERE:
+        made = import_module(table.home(module))
+    elif table.verdict(module) in (Verdict.REFUSED, None):  # only where a report is wanted
+        made = ModuleType(module)
+    else:
+        made = _made(module)
+    _given.setdefault(made.__name__, vars(made).get("__getattr__"))
+    vars(made)["__getattr__"] = answering(module, vars(made))
+    return made
+
+
+def _facade() -> ModuleType:
+    """`torch` itself is a module of its own, so that `torch.__version__` is PyTorch's and `gradlab.__version__` stays gradlab's."""
+    made = ModuleType("torch", gradlab.__doc__)
+    names = {name: value for name, value in vars(gradlab).items() if not (name.startswith("__") or isinstance(value, ModuleType))}
+    vars(made).update(names, __version__=version.__version__, __file__=gradlab.__file__, __getattr__=gradlab.__getattr__, __dir__=_listed)
+    return made
+
+
+def _listed() -> list[str]:
+    return sorted({*vars(sys.modules["torch"]), *dir(gradlab)})
+
+
+def _made(module: str) -> ModuleType:
+    made = ModuleType(module, f"PyTorch's module {module}, as far as gradlab has what is in it.")
+    known = vars(made)
+    inert = table.verdict(module) is Verdict.INERT
+    for name in table.modules()[module]:
+        value = found(module, name)
+        if value is None and inert:
+            value = stand_in(module, name, table.reason(module))
+        if value is not None:
+            known[name] = value
+    known["__all__"] = [name for name in table.modules()[module] if name in known]
+    known["__file__"] = gradlab.__file__
+    return made
+
+
+def found(module: str, name: str) -> Any:
+    """What gradlab has under a name of one of PyTorch's modules, on its path or where the table says; None if nothing."""
+    for source in table.sources(module):
+        try:
+            return _own(import_module(source), name)
+        except (AttributeError, ModuleNotFoundError):
+            continue
+    return None
+
+
+def _own(source: ModuleType, name: str) -> Any:
+    """A module's attribute as it would be if nothing of this were active."""
+    if name in vars(source):
+        return vars(source)[name]
+    own = _given.get(source.__name__, vars(source).get("__getattr__"))
+    if own is None:
+        raise absent(source.__name__, name)
+    return own(name)
+
+
+def answering(module: str, known: dict[str, Any]) -> Callable[[str], Any]:
+    """The `__getattr__` of the module that stands for one of PyTorch's: a module in it, a name from elsewhere, or an error with advice.
+
+    What is found is kept in the module, so that it is as quick as any other attribute from then on.
+    """
+
+    def lookup(name: str) -> Any:
+        if name.startswith("__"):
+            if name == "__path__" and table.children(module):  # Python asks for it before it imports what is in it
+                return []
+            raise AttributeError(f"module {module!r} has no attribute {name!r}")
+        value: Any
+        try:
+            value = _value(module, name)
+        except AttributeError as error:
+            asking = sys._getframe(1)
+            value = report.missing(module, name, str(error), asking) if report.active else None
+            if value is not None:
+                return value
+            if imports_it(asking):  # `from torch import x` would swallow the text
+                raise ImportError(f"cannot import name {name!r} from {module!r}: {error}", name=name) from None
+            raise
+        known[name] = value
+        return value
+
+    return lookup
+
+
+def _value(module: str, name: str) -> Any:
+    if name in table.children(module):
+        try:
+            return import_module(f"{module}.{name}")
+        except ModuleNotFoundError as error:
+            raise AttributeError(str(error)) from None
+    try:
+        return _own(sys.modules[module], name)
+    except AttributeError as error:
+        missing = error
+    value = found(module, name) if name in table.modules().get(module, ()) or name.startswith("_") else None
+    if value is None:
+        raise missing
+    return value
+
+
+def imports_it(frame: FrameType) -> bool:
+    """Whether the instruction that a frame is at is that of `from module import name`."""
+    return frame.f_code.co_code[frame.f_lasti] == _IMPORT_FROM

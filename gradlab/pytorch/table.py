@@ -1,0 +1,165 @@
+"""What becomes of each module of PyTorch's: it is here, an alias of what is here, an inert stand-in, or refused, with the reason.
+
+`modules.txt` holds PyTorch's modules and their public names; tests/torch_modules.py writes it. What is said here are the exceptions from
+two rules: a module of the same path in gradlab answers for it (here), and the names of any other are looked for along its path (an alias):
+`torch.nn.modules.pooling.MaxPool2d` is what `gradlab.nn` calls so.
+"""
+
+from __future__ import annotations
+
+from enum import Enum
+from functools import cache
+from importlib.util import find_spec
+from pathlib import Path
+
+from gradlab.tensor.missing import MODULES
+
+_ABSENT = MODULES["gradlab"]
+_ONE = "there is one process with one device; gradient accumulation makes larger batches"
+_QUANTISED = "quantised tensors are not offered; use int8 tensors and a scale, or gl.onnx.load, which reads quantised models"
+_NESTED = "nested and masked tensors are not offered; use nn.utils.rnn.pad_sequence and a mask of bool"
+_DEVICES = "devices are the CPU and CUDA"
+_COMPILED = "it is a part of PyTorch's compiler; use gl.compile, which has passes= and explain() in place of its settings"
+_TRACED = "programs are traced by gl.jit.trace and gl.jit.script, and exported by gl.onnx.export and gl.deploy"
+_INSIDE = "it is PyTorch's own machinery"
+_TOOL = "it is a tool for PyTorch's own developers"
+
+
+def _all(names: str, said: str) -> dict[str, str]:
+    return dict.fromkeys((f"torch.{name}" for name in names.split()), said)
+
+
+# Modules of gradlab's that answer for one of PyTorch's under another path.
+OWN = {
+    "torch.torch_version": "gradlab.pytorch.version",
+    "torch.version": "gradlab.pytorch.version",
+}
+
+# Modules that PyTorch once had, which old programs import.
+OLDER = {"torch._six": "gradlab.pytorch.six"}
+
+# Where names are looked for that are not on their module's path: modules of gradlab, in this order.
+ELSEWHERE = {
+    "torch._higher_order_ops.cond": ("gradlab",),
+    "torch._higher_order_ops.scan": ("gradlab",),
+    "torch._higher_order_ops.while_loop": ("gradlab",),
+    "torch._jit_internal": ("gradlab.jit",),
+    "torch._lowrank": ("gradlab",),
+    "torch._tensor": ("gradlab",),
+    "torch._vmap_internals": ("gradlab",),
+    "torch.autograd.profiler": ("gradlab.profiler",),
+    "torch.functional": ("gradlab",),
+    "torch.storage": ("gradlab",),
+}
+
+# Modules that can be imported and hold nothing but stand-ins: their classes are nobody's, `is_…()` and `has_…()` answer False, and any
+# other call says why not. These are modules that programs import at their top and ask about, and then do without.
+INERT = {
+    **_all("_dynamo _functorch _higher_order_ops _inductor _logging _subclasses compiler", _COMPILED),
+    **_all("_C _VF _ops _prims_common _linalg_utils _lowrank _tensor_str _utils _weights_only_unpickler utils._mode_utils", _INSIDE),
+    **_all("utils._python_dispatch utils._triton utils._stats utils._traceback utils._typing_utils", _INSIDE),
+    **_all("autograd._functions nn._reduction nn.cpp nn.modules._functions utils.cpp_extension utils.weak", _INSIDE),
+    **_all("utils.data._utils utils._dtype_abbrs utils._device", _INSIDE),
+    **_all("distributed nn.parallel.comm nn.parallel.distributed cuda.comm cuda.nccl", _ONE),
+    **_all("export fx jit._script jit._trace jit._state jit.annotations jit.frontend onnx", _TRACED),
+    **_all("masked nested", _NESTED),
+    **_all("mps mtia xpu", _DEVICES),
+    **_all("accelerator.graphs cuda.gds cuda.green_contexts cuda.jiterator cuda.profiler cuda.sparse cuda.tunable", _INSIDE),
+    **_all("backends", "there are no settings of it; gradlab computes with kernels of its own and NumPy's BLAS"),
+    **_all("autograd.forward_ad", "use gl.func.jvp, which gives a function's directional derivative"),
+    **_all("fft", _ABSENT["fft"]),
+    **_all("signal", _ABSENT["signal"]),
+    **_all("sparse optim.sparse_adam", _ABSENT["sparse"]),
+    **_all("nn.attention.experimental nn.attention.varlen nn.attention.bias", "use nn.functional.scaled_dot_product_attention"),
+    **_all("monitor profiler.itt profiler.python_tracer", "use gl.profiler"),
+    **_all("utils.flop_counter utils.module_tracker", "use gl.nn.summary, which counts operations"),
+    **_all("quasirandom", "use scipy.stats.qmc"),
+    **_all("accelerator.memory autograd.profiler_util cuda.amp.common optim._functional utils.serialization", _INSIDE),
+    **_all("distributions.generalized_pareto distributions.lkj_cholesky distributions.wishart", "write it with those that are there"),
+    **_all("distributions.constraint_registry distributions.exp_family distributions.utils", "use a transform by name"),
+    **_all("futures multiprocessing", "use concurrent.futures, or Python's multiprocessing"),
+    **_all("hub utils.model_zoo utils.tensorboard utils.benchmark utils.deterministic", "download files yourself, and use gl.load"),
+    **_all("nn.attention overrides utils._pytree utils._contextlib utils._foreach_utils nn.common_types types return_types", _INSIDE),
+    **_all("nn.grad nn.parallel.scatter_gather nn.utils.memory_format nn.utils.stateless serialization storage", _INSIDE),
+    **_all("nn.modules.adaptive utils.data.distributed", "use Linear and CrossEntropyLoss, or RandomSampler"),
+}
+
+# Modules that cannot be imported. Both tables are of families: the longest path that fits decides.
+REFUSED = {
+    **_all("ao quantization nn.intrinsic nn.qat nn.quantizable nn.quantized jit.quantized utils.mkldnn", _QUANTISED),
+    **_all("package nativert jit.mobile utils.mobile_optimizer utils.bundled_inputs", _TRACED),
+    **_all("jit.generate_bytecode jit.supported_ops jit.unsupported_tensor_ops utils.jit contrib autograd.profiler_legacy", _INSIDE),
+    **_all("_torch_docs _tensor_docs _storage_docs utils.hipify utils.backcompat utils.file_baton utils.debug_log utils.viz", _TOOL),
+    **_all("utils.collect_env utils.cpp_backtrace utils.model_dump utils.show_pickle utils.throughput_benchmark", _TOOL),
+    **_all("utils.benchmark.examples utils.benchmark.op_fuzzers utils.backend_registration nn.backends backends.xeon numa", _TOOL),
+    **_all("utils._import_utils utils._cxx_pytree nn.utils._named_member_accessor nn.utils._per_sample_grad", _INSIDE),
+    **_all("utils.data.datapipes utils.data.graph utils.data.graph_settings", "use Dataset or IterableDataset"),
+    **_all("utils.data.backward_compatibility", _INSIDE),
+    **_all("distributed.elastic distributed.launch distributed.launcher distributed.run distributed.argparse_util", _ONE),
+    **_all("fx.passes fx.experimental.migrate_gradual_types fx.experimental.unification", _INSIDE),
+    **_all("nn.modules.linear_cross_entropy nn.modules.linear_cross_entropy_options", "use Linear and CrossEntropyLoss"),
+}
+
+
+class Verdict(Enum):
+    """What a module of PyTorch's is in gradlab."""
+
+    HERE = "here"
+    ALIAS = "alias"
+    INERT = "inert"
+    REFUSED = "refused"
+
+
+@cache
+def modules() -> dict[str, tuple[str, ...]]:
+    """PyTorch's modules, each with its public names."""
+    lines = (Path(__file__).parent / "modules.txt").read_text(encoding="utf-8").splitlines()
+    rows = (line.split() for line in lines if not line.startswith("#"))
+    return {module: tuple(names) for module, *names in rows}
+
+
+@cache
+def children(module: str) -> frozenset[str]:
+    """The names of the modules directly in it."""
+    start = module + "."
+    return frozenset(name.removeprefix(start).partition(".")[0] for name in modules() if name.startswith(start))
+
+
+def home(module: str) -> str:
+    """The module of gradlab's that is, or would be, PyTorch's."""
+    return OWN.get(module) or OLDER.get(module) or "gradlab" + module.removeprefix("torch")
+
+
+def _longest(module: str, table: dict[str, str]) -> str:
+    return max((path for path in table if module == path or module.startswith(path + ".")), key=len, default="")
+
+
+@cache
+def verdict(module: str) -> Verdict | None:
+    """What becomes of a module; None for one that PyTorch has not."""
+    if module not in modules() and module not in OLDER:
+        return None
+    try:
+        if find_spec(home(module)) is not None:
+            return Verdict.HERE
+    except ModuleNotFoundError:  # its parent is no package
+        pass
+    inert, refused = _longest(module, INERT), _longest(module, REFUSED)
+    if inert == refused:
+        return Verdict.ALIAS
+    return Verdict.INERT if len(inert) > len(refused) else Verdict.REFUSED
+
+
+def reason(module: str) -> str:
+    """Why it is inert or refused, and what to use."""
+    inert, refused = _longest(module, INERT), _longest(module, REFUSED)
+    return INERT[inert] if len(inert) > len(refused) else REFUSED[refused]
+
+
+def sources(module: str) -> tuple[str, ...]:
+    """Where in gradlab the names of a module may be: where `ELSEWHERE` says and, for an alias, in the rooms around it."""
+    if verdict(module) is Verdict.INERT:
+        return ELSEWHERE.get(module, ())
+    parts = module.split(".")
+    around = [".".join(["gradlab", *parts[1:length]]) for length in range(len(parts), 1, -1)]
+    return (*ELSEWHERE.get(module, ()), *around)
