@@ -12,7 +12,7 @@ from gradlab.device import Device
 from gradlab.dtype import FLOATING, DType, from_numpy
 from gradlab.spec import count
 from gradlab.tensor.alias import either
-from gradlab.tensor.size import Size, known
+from gradlab.tensor.size import Size, known, sized
 
 
 class FactMethods(Differentiable):
@@ -27,7 +27,8 @@ class FactMethods(Differentiable):
         >>> gl.ones(2, 3).shape
         (2, 3)
         """
-        return known[self._array.shape]
+        array = self._array
+        return known[array.shape] if type(array) is np.ndarray else sized(array.shape)
 
     def size(self, dim: int | None = None, *, axis: Any = None) -> Any:
         """The shape, or the size of one dimension.
@@ -36,7 +37,7 @@ class FactMethods(Differentiable):
         2
         """
         dim = dim if axis is None else either("size", dim, None, axis)
-        return known[self._array.shape] if dim is None else self._array.shape[dim]
+        return self.shape if dim is None else self._array.shape[dim]
 
     @property
     def ndim(self) -> int:

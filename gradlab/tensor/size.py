@@ -29,7 +29,7 @@ class Size(tuple[int, ...]):
         for i, size in enumerate(sizes):
             if not hasattr(type(size), "__index__"):
                 raise TypeError(f"Size: takes integers, but item {i} is of type {type(size).__name__}")
-            found.append(operator.index(size))
+            found.append(size if isinstance(size, int) and type(size) is not bool else operator.index(size))  # also sizes of a trace
         return tuple.__new__(cls, found)
 
     def numel(self) -> int:
@@ -42,16 +42,16 @@ class Size(tuple[int, ...]):
 
     def __getitem__(self, key: Any) -> Any:
         found = _item(self, key)
-        return known[found] if type(found) is tuple else found
+        return sized(found) if type(found) is tuple else found
 
     def __add__(self, other: Any) -> Any:
-        return known[_join(self, other)] if isinstance(other, tuple) else NotImplemented
+        return sized(_join(self, other)) if isinstance(other, tuple) else NotImplemented
 
     def __radd__(self, other: Any) -> Any:
-        return known[_join(other, self)] if isinstance(other, tuple) else NotImplemented
+        return sized(_join(other, self)) if isinstance(other, tuple) else NotImplemented
 
     def __mul__(self, times: Any) -> Any:
-        return known[_repeat(self, times)]
+        return sized(_repeat(self, times))
 
     __rmul__ = __mul__
 
@@ -59,8 +59,14 @@ class Size(tuple[int, ...]):
         return Size, (tuple(self),)
 
 
+def sized(shape: tuple[int, ...]) -> Size:
+    """A tuple of integers as a Size."""
+    return tuple.__new__(Size, shape)
+
+
 class Known(dict[tuple[int, ...], Size]):
-    """The Size of a tuple of integers. They are kept, since looking one up is half as dear as making it."""
+    """The Size of an array's shape. They are kept, since looking one up is half as dear as making it. Not of a Symbol's: it may have sizes
+    that are not known, which equal numbers."""
 
     def __missing__(self, shape: tuple[int, ...]) -> Size:
         if len(self) >= 4096:

@@ -135,3 +135,22 @@ def test_a_real_size_after_a_trace_that_failed(layer):
         assert all(type(n) is int for n in found)
         program = trace(module, x[:2], dynamic={0: {0: "batch"}})
         assert tuple(program(x[:2]).shape) == expected and tuple(program(x[:3]).shape) != expected
+
+
+@pytest.mark.parametrize("order", [("number", "size"), ("size", "number", "size")])
+def test_shapes_that_equal_numbers(order):
+    """A shape's class is kept by its numbers; a trace's shapes, and what is cut of them, know what they stand for."""
+    number, seen = hint(unknown("batch")), []
+
+    def note(x):
+        whole = x.shape
+        seen.append([whole, whole[:1], whole + (3,), (3,) + whole[:1], whole * 2, gl.Size(whole), x.size()])  # noqa: RUF005
+        return x * 1
+
+    for kind in order:
+        if kind == "size":
+            trace(note, gl.ones(2, 1), dynamic={0: {0: "batch"}})
+        else:
+            note(gl.ones(number, 1))
+        assert all(type(shape) is gl.Size for shape in seen[-1])
+        assert all(any(type(n) is Dim for n in shape) == (kind == "size") for shape in seen[-1])
