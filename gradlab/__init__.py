@@ -109,6 +109,7 @@ if TYPE_CHECKING:
         amp as amp,
         cpu as cpu,
         data as data,
+        distributed as distributed,
         distributions as distributions,
         func as func,
         graph as graph,
@@ -117,6 +118,7 @@ if TYPE_CHECKING:
         linalg as linalg,
         metrics as metrics,
         models as models,
+        multiprocessing as multiprocessing,
         nn as nn,
         onnx as onnx,
         optim as optim,
@@ -159,8 +161,8 @@ if TYPE_CHECKING:
     from gradlab.viz.explanation import explain as explain
 
 _ROOMS = (
-    "accelerator", "amp", "cpu", "data", "deploy", "distributions", "func", "graph", "jit", "library", "linalg", "metrics", "models", "nn",
-    "onnx", "optim", "profiler", "session", "special", "testing", "utils", "viz",
+    "accelerator", "amp", "cpu", "data", "deploy", "distributed", "distributions", "func", "graph", "jit", "library", "linalg", "metrics",
+    "models", "multiprocessing", "nn", "onnx", "optim", "profiler", "session", "special", "testing", "utils", "viz",
 )  # fmt: skip
 _ELSEWHERE = {
     "Graph": "gradlab.session",

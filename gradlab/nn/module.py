@@ -297,6 +297,10 @@ class Module(HookMethods, StateMethods):
         """To a GPU: the current one, or the one of that index."""
         return self._apply(lambda t: t.cuda(device))
 
+    def share_memory(self: M) -> M:
+        """Parameters and buffers in memory that other processes can share (`Tensor.share_memory_`)."""
+        return self._apply(lambda t: t.share_memory_())
+
     # ------------------------------------------------------------ as text
 
     def extra_repr(self) -> str:

@@ -35,6 +35,7 @@ from gradlab.tensor.reshaping import ReshapingMethods
 from gradlab.tensor.scan import ScanMethods
 from gradlab.tensor.selection import SelectionMethods
 from gradlab.tensor.shape import ShapeMethods
+from gradlab.tensor.sharing import SharingMethods
 from gradlab.tensor.solving import SolvingMethods
 from gradlab.tensor.sorting import SortingMethods
 from gradlab.tensor.special import SpecialMethods
@@ -50,7 +51,7 @@ class Families(
     ScanMethods, StatisticsMethods, LayoutMethods, AssemblyMethods, ProductMethods, ProductSumMethods, GeometryMethods, SolvingMethods,
     FactoringMethods, GammaMethods, ReshapingMethods, PlacingMethods, PairMethods, PointwiseInPlaceMethods, ChoiceMethods, NormMethods,
     QuantileMethods, RepetitionMethods, SelectionMethods, MaskMethods, SplittingMethods, FactMethods, TypeMethods, TwinMethods,
-    InteropMethods,
+    InteropMethods, SharingMethods,
 ):  # fmt: skip
     """Every method of a tensor that is not in `tensor.py`."""
 

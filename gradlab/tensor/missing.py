@@ -22,6 +22,7 @@ _FORMAT = "there is one memory format, row-major; leave the argument out"
 _JIT = "use gl.compile, which turns a function or module into a static program"
 _COPY = "use the function without _copy, and clone() its result"
 _LU = "use linalg.lu, or linalg.solve where a system is to be solved"
+_WORLD = "there is one process so far, and nothing to share a model or a tensor with"
 _NUMPY = "compute it with NumPy or SciPy on x.numpy(), and gl.from_numpy the result"
 
 
@@ -60,7 +61,7 @@ TENSOR = {
         "sparse_dim dense_dim sparse_mask crow_indices col_indices ccol_indices row_indices is_sparse_csr resize_as_sparse_ "
         "sparse_resize_ sparse_resize_and_clear_", _SPARSE,
     ),
-    **_all("storage untyped_storage storage_type is_set_to share_memory_ is_shared const_data_ptr", _STORAGE),
+    **_all("storage untyped_storage storage_type is_set_to const_data_ptr", _STORAGE),
     **_all("layout dim_order", _FORMAT),
     **_all("to_mkldnn is_mkldnn xpu ipu mtia is_xpu is_mps is_ipu is_xla is_mtia is_maia is_vulkan", "devices are the CPU and CUDA"),
     **_all("q_per_channel_axis q_per_channel_scales q_per_channel_zero_points", _QUANTISED),
@@ -93,8 +94,6 @@ MODULES = {
         **_all("uint16 uint32 uint64", "use int32 or int64"),
         **_all("float8_e4m3fn float8_e5m2", "use bfloat16 or float16"),
         "range": "use gl.arange, which does not include its end",
-        "distributed": "use one device, with gradient accumulation for larger batches",
-        "multiprocessing": "use Python's multiprocessing, or DataLoader(num_workers=...)",
         "hub": "use gl.load with a safetensors file",
         "from_file": "use gl.from_numpy(numpy.memmap(...))",
         "mps": "devices are the CPU and CUDA",
@@ -117,13 +116,17 @@ MODULES = {
         "bartlett_window": _NUMPY, "blackman_window": _NUMPY, "hamming_window": _NUMPY, "hann_window": _NUMPY, "kaiser_window": _NUMPY,
     },
     "gradlab.nn": {
-        **_all("DataParallel DistributedDataParallel", "use one device, with gradient accumulation for larger batches"),
-        "SyncBatchNorm": "use BatchNorm2d: there is one process",
         "AdaptiveLogSoftmaxWithLoss": "use Linear and CrossEntropyLoss",
         "FractionalMaxPool2d": "use AdaptiveMaxPool2d", "FractionalMaxPool3d": "use AdaptiveMaxPool3d",
         "NLLLoss2d": "use NLLLoss, which takes pictures too",
         "Container": "use Module",
         "quantized": _QUANTISED, "qat": _QUANTISED, "quantizable": _QUANTISED,
+    },
+    "gradlab.nn.parallel": _all("scatter gather replicate parallel_apply comm", "there is one device: call the module"),
+    "gradlab.distributed": {
+        **_all("DeviceMesh init_device_mesh device_mesh tensor DTensor fsdp pipelining rpc rref", _WORLD),
+        **_all("send_object_list recv_object_list", _WORLD),
+        **_all("run launch elastic launcher", "start the script with python"),
     },
     "gradlab.nn.functional": {
         "pdist": "use gl.cdist(x, x) and its upper triangle",
@@ -134,7 +137,6 @@ MODULES = {
         "stateless": "use gl.func.functional_call",
     },
     "gradlab.utils.data": {
-        "DistributedSampler": "there is one process: use RandomSampler, or shuffle=True",
         **_all("IterDataPipe MapDataPipe DFIterDataPipe DataChunk functional_datapipe datapipes", "use Dataset or IterableDataset"),
     },
     "gradlab.optim": {

@@ -4,5 +4,6 @@ from gradlab.nn.modules.norm import (
     BatchNorm1d as BatchNorm1d,
     BatchNorm2d as BatchNorm2d,
     BatchNorm3d as BatchNorm3d,
+    SyncBatchNorm as SyncBatchNorm,
     _BatchNorm as _BatchNorm,
 )

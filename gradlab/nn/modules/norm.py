@@ -109,6 +109,39 @@ class BatchNorm3d(_BatchNorm):
     ranks = (5,)
 
 
+class SyncBatchNorm(_BatchNorm):
+    """Batch norm of (N, C, …) whose mean and variance are those of all processes' batches in a group. With one process
+    they are this one's.
+    """
+
+    ranks = (2, 3, 4, 5)
+
+    def __init__(
+        self, num_features: int, eps: float = 1e-5, momentum: float | None = 0.1, affine: bool = True, track_running_stats: bool = True,
+        process_group: Any = None, device: Any = None, dtype: Any = None,
+    ) -> None:  # fmt: skip
+        super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype)
+        self.process_group = process_group
+
+    @classmethod
+    def convert_sync_batchnorm(cls, module: Module, process_group: Any = None) -> Module:
+        """The module with every batch norm in it, itself too, exchanged for a SyncBatchNorm of the same parameters and buffers.
+
+        >>> gl.nn.SyncBatchNorm.convert_sync_batchnorm(gl.nn.BatchNorm1d(3)).num_features
+        3
+        """
+        if isinstance(module, _BatchNorm) and not isinstance(module, SyncBatchNorm):
+            made = cls(module.num_features, module.eps, module.momentum, False, False, process_group)
+            made.affine, made.track_running_stats = module.affine, module.track_running_stats
+            made._parameters, made._buffers = dict(module._parameters), dict(module._buffers)
+            return made.train(module.training)
+        for name, child in module._modules.items():
+            if child is not None:
+                module._modules[name] = changed = cls.convert_sync_batchnorm(child, process_group)
+                changed.__dict__["_name"] = name
+        return module
+
+
 class _InstanceNorm(_Channels):
     def __init__(
         self, num_features: int, eps: float = 1e-5, momentum: float = 0.1, affine: bool = False,

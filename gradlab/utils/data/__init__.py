@@ -20,6 +20,7 @@ from gradlab.utils.data.dataset import (
     TensorDataset as TensorDataset,
     random_split as random_split,
 )
+from gradlab.utils.data.distributed import DistributedSampler as DistributedSampler
 from gradlab.utils.data.loader import DataLoader as DataLoader
 from gradlab.utils.data.sampler import (
     BatchSampler as BatchSampler,

@@ -22,6 +22,7 @@ EXCUSED = {
     """),
     **because("takes functions: test_control_flow.py, test_compile.py, test_vmap.py", "gl.cond gl.scan gl.switch gl.while_loop "
               "gl.compile gl.vmap"),
+    **because("moves memory: test_multiprocessing.py", "Tensor.share_memory_ Tensor.is_shared"),
     **because("reads or writes files, or describes a model", "gl.load gl.save gl.explain gl.summary"),
     **because("Python's own or an inner tool", "gl.import_module special.bind special.rounds_once special.tensors_only"),
     **because("needs a graph: test_autograd.py, test_hooks.py", """

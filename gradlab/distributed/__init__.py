@@ -1,0 +1,81 @@
+"""Many-process programs, with PyTorch's names: groups of processes, and what they do together.
+
+There is one process so far: after `init_process_group` it is rank 0 of a world of size 1, in which every operation does what it does among
+one. Scripts that are written for any number of processes run so; what asks for more than one is refused by name.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradlab.distributed import nn as nn
+from gradlab.distributed.collectives import (
+    P2POp as P2POp,
+    all_gather as all_gather,
+    all_gather_coalesced as all_gather_coalesced,
+    all_gather_into_tensor as all_gather_into_tensor,
+    all_reduce as all_reduce,
+    all_reduce_coalesced as all_reduce_coalesced,
+    all_to_all as all_to_all,
+    all_to_all_single as all_to_all_single,
+    barrier as barrier,
+    batch_isend_irecv as batch_isend_irecv,
+    broadcast as broadcast,
+    gather as gather,
+    irecv as irecv,
+    isend as isend,
+    monitored_barrier as monitored_barrier,
+    recv as recv,
+    reduce as reduce,
+    reduce_scatter as reduce_scatter,
+    reduce_scatter_tensor as reduce_scatter_tensor,
+    scatter as scatter,
+    send as send,
+)
+from gradlab.distributed.groups import (
+    Backend as Backend,
+    GroupMember as GroupMember,
+    ProcessGroup as ProcessGroup,
+    destroy_process_group as destroy_process_group,
+    get_backend as get_backend,
+    get_backend_config as get_backend_config,
+    get_global_rank as get_global_rank,
+    get_group_rank as get_group_rank,
+    get_node_local_rank as get_node_local_rank,
+    get_process_group_ranks as get_process_group_ranks,
+    get_rank as get_rank,
+    get_world_size as get_world_size,
+    group as group,
+    init_process_group as init_process_group,
+    is_available as is_available,
+    is_backend_available as is_backend_available,
+    is_gloo_available as is_gloo_available,
+    is_initialized as is_initialized,
+    is_mpi_available as is_mpi_available,
+    is_nccl_available as is_nccl_available,
+    is_torchelastic_launched as is_torchelastic_launched,
+    is_ucc_available as is_ucc_available,
+    new_group as new_group,
+    new_subgroups as new_subgroups,
+    new_subgroups_by_enumeration as new_subgroups_by_enumeration,
+)
+from gradlab.distributed.objects import (
+    all_gather_object as all_gather_object,
+    broadcast_object_list as broadcast_object_list,
+    gather_object as gather_object,
+    scatter_object_list as scatter_object_list,
+)
+from gradlab.distributed.reduce_op import ReduceOp as ReduceOp, reduce_op as reduce_op
+from gradlab.distributed.store import (
+    FileStore as FileStore,
+    HashStore as HashStore,
+    PrefixStore as PrefixStore,
+    Store as Store,
+    TCPStore as TCPStore,
+)
+from gradlab.distributed.work import Work as Work
+from gradlab.tensor.missing import absent as _absent
+
+
+def __getattr__(name: str) -> Any:
+    raise _absent("gradlab.distributed", name)

@@ -1,0 +1,284 @@
+"""The processes of a program and their groups: who takes part, and which of them this one is.
+
+A group knows the ranks of its members in the world and this process's place among them. All that asks for more than one process is
+refused in `rendezvous.py`, so that a group has one member, or none, so far.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Sequence
+from datetime import timedelta
+from typing import Any
+
+from gradlab import cuda
+from gradlab.distributed.rendezvous import counted
+from gradlab.distributed.store import Store
+
+
+class Backend(str):
+    """The name of what carries messages, in small letters: "gloo", "nccl", "mpi", "ucc", or one for each device, "cpu:gloo,cuda:nccl"."""
+
+    GLOO, NCCL, MPI, UCC, UNDEFINED = "gloo", "nccl", "mpi", "ucc", "undefined"
+    backend_list = (UNDEFINED, GLOO, NCCL, MPI, UCC)
+
+    def __new__(cls, name: str) -> Backend:
+        """ValueError for a name that is none of them."""
+        if not isinstance(name, str):
+            raise ValueError(f"Backend: a name such as 'gloo', not {name!r}")
+        small = name.lower()
+        for part in small.split(","):
+            if part.rpartition(":")[2] not in cls.backend_list:
+                raise ValueError(f"Backend: {', '.join(cls.backend_list[1:])}, or one for each device ('cpu:gloo,cuda:nccl'), not {name!r}")
+        return super().__new__(cls, small)
+
+
+class ProcessGroup:
+    """Some of the processes, in an order of their own; made by `init_process_group` and `new_group`."""
+
+    def __init__(self, ranks: Sequence[int], own: int, backend: Backend, group_name: str) -> None:
+        self.ranks, self._own, self.backend, self.group_name = tuple(ranks), own, backend, group_name
+
+    def rank(self) -> int:
+        """This process's place in the group."""
+        return self.ranks.index(self._own)
+
+    def size(self) -> int:
+        """How many processes are in it."""
+        return len(self.ranks)
+
+    def name(self) -> str:
+        """The name of its backend."""
+        return str(self.backend)
+
+    def __repr__(self) -> str:
+        return f"<ProcessGroup {self.group_name!r} of ranks {list(self.ranks)}>"
+
+
+class _Worlds(type):
+    @property
+    def WORLD(cls) -> ProcessGroup | None:
+        """The group of all processes; None before `init_process_group`."""
+        return _world
+
+
+class GroupMember(metaclass=_Worlds):
+    """The group of all, `GroupMember.WORLD`, and what stands for a group that this process is not in."""
+
+    NON_GROUP_MEMBER = -100
+
+
+class group(metaclass=_Worlds):
+    """The group of all as scripts name it: `group.WORLD`."""
+
+
+_world: ProcessGroup | None = None
+_groups: dict[str, ProcessGroup] = {}
+_made = 0
+
+
+# ---------------------------------------------------------------- beginning and end
+
+
+def is_available() -> bool:
+    """True: these functions are there."""
+    return True
+
+
+def is_initialized() -> bool:
+    """Whether `init_process_group` was called, and `destroy_process_group` not since."""
+    return _world is not None
+
+
+def is_nccl_available() -> bool:
+    """Whether there is a GPU."""
+    return cuda.is_available()
+
+
+def is_gloo_available() -> bool:
+    """True: tensors on the CPU take part."""
+    return True
+
+
+def is_mpi_available() -> bool:
+    """False."""
+    return False
+
+
+def is_ucc_available() -> bool:
+    """False."""
+    return False
+
+
+def is_backend_available(backend: str) -> bool:
+    """Whether a backend of that name would be there."""
+    found = {"gloo": True, "nccl": cuda.is_available()}
+    return found.get(str(backend).lower(), False)
+
+
+def is_torchelastic_launched() -> bool:
+    """Whether torchrun has started this process."""
+    return "TORCHELASTIC_RUN_ID" in os.environ
+
+
+def init_process_group(
+    backend: str | None = None, init_method: str | None = None, timeout: timedelta | None = None, world_size: int = -1, rank: int = -1,
+    store: Store | None = None, group_name: str = "", pg_options: Any = None, device_id: Any = None,
+) -> None:  # fmt: skip
+    """Make this process a member of the world, from then on all of `gradlab.distributed` answers.
+
+    There is one process, rank 0 of a world of size 1; where arguments, `init_method` ("env://", "tcp://host:port", "file:///path") or what
+    torchrun, mpiexec or srun put into the environment say that there are more, NotImplementedError says so. `backend` is taken by name,
+    default "gloo" and, with a GPU, "nccl" too. `timeout`, `pg_options` and `device_id` matter only among several processes.
+
+    ValueError for a second call before `destroy_process_group`, an unknown backend, or a rank that is none of the world's.
+    """
+    global _world
+    if _world is not None:
+        raise ValueError("init_process_group: called twice; call destroy_process_group() before the second time")
+    if timeout is not None and not isinstance(timeout, timedelta):
+        raise TypeError(f"init_process_group: timeout is a datetime.timedelta, not {type(timeout).__name__}")
+    if store is not None and init_method is not None:
+        raise ValueError("init_process_group: init_method and store exclude each other")
+    chosen = Backend(backend or ("cpu:gloo,cuda:nccl" if cuda.is_available() else "gloo"))
+    size, own = counted(init_method, world_size, rank)
+    _world = _groups["0"] = ProcessGroup(range(size), own, chosen, group_name or "0")
+
+
+def destroy_process_group(group: Any = None) -> None:
+    """End a group; the world, and with it all groups, where none is given. ValueError for what is no group, or is ended already."""
+    global _world
+    if group is GroupMember.NON_GROUP_MEMBER:
+        return
+    found = member(group, "destroy_process_group")
+    if found is _world:
+        _world = None
+        _groups.clear()
+    else:
+        del _groups[next(name for name, known in _groups.items() if known is found)]
+
+
+# ---------------------------------------------------------------- groups
+
+
+def member(group: Any, name: str) -> ProcessGroup | None:
+    """The group that an argument means, the world for None; None for one that this process is not in. ValueError where there is none."""
+    if group is GroupMember.NON_GROUP_MEMBER:
+        return None
+    found = _world if group is None else group
+    if found is None:
+        raise ValueError(f"{name}: the default process group has not been initialized; call gl.distributed.init_process_group() first")
+    if not isinstance(found, ProcessGroup):
+        raise TypeError(f"{name}: group is what new_group() gives, or None, not {type(found).__name__}")
+    if not any(known is found for known in _groups.values()):
+        raise ValueError(f"{name}: this process group was destroyed")
+    return found
+
+
+def new_group(
+    ranks: Sequence[int] | None = None, timeout: timedelta | None = None, backend: str | None = None, pg_options: Any = None,
+    use_local_synchronization: bool = False, group_desc: str | None = None, device_id: Any = None,
+) -> Any:  # fmt: skip
+    """A group of the processes of these ranks, default all; `GroupMember.NON_GROUP_MEMBER` where this one is not among them.
+
+    ValueError for ranks that the world has not, or that are there twice.
+    """
+    global _made
+    world = member(None, "new_group")
+    assert world is not None
+    chosen = list(world.ranks) if ranks is None else sorted(int(r) for r in ranks)
+    if len(set(chosen)) != len(chosen) or not set(chosen) <= set(world.ranks):
+        raise ValueError(f"new_group: ranks are different ones of the world's {list(world.ranks)}, not {list(ranks or ())}")
+    if world._own not in chosen:
+        return GroupMember.NON_GROUP_MEMBER
+    _made += 1
+    made = ProcessGroup(chosen, world._own, Backend(backend) if backend else world.backend, group_desc or str(_made))
+    _groups[str(_made)] = made
+    return made
+
+
+def new_subgroups_by_enumeration(
+    ranks_per_subgroup_list: Sequence[Sequence[int]], timeout: timedelta | None = None, backend: str | None = None, pg_options: Any = None,
+    group_desc: str | None = None,
+) -> tuple[Any, list[Any]]:  # fmt: skip
+    """A group for each list of ranks. Returns the one that this process is in, and all. ValueError where a rank is in two of them."""
+    if not ranks_per_subgroup_list:
+        raise ValueError("new_subgroups_by_enumeration: give at least one list of ranks")
+    all_ranks = [rank for ranks in ranks_per_subgroup_list for rank in ranks]
+    if len(set(all_ranks)) != len(all_ranks):
+        raise ValueError(f"new_subgroups_by_enumeration: a rank is in one list, but they are {[list(r) for r in ranks_per_subgroup_list]}")
+    made = [new_group(ranks, timeout, backend, pg_options, group_desc=group_desc) for ranks in ranks_per_subgroup_list]
+    return next((g for g in made if isinstance(g, ProcessGroup)), None), made
+
+
+def new_subgroups(
+    group_size: int | None = None, group: Any = None, timeout: timedelta | None = None, backend: str | None = None, pg_options: Any = None,
+    group_desc: str | None = None,
+) -> tuple[Any, list[Any]]:  # fmt: skip
+    """Groups of `group_size` neighbouring ranks, default all. ValueError where the world's size is no multiple of it."""
+    size = get_world_size(group)
+    wanted = size if group_size is None else group_size
+    if wanted <= 0 or size % wanted:
+        raise ValueError(f"new_subgroups: the world's size, {size}, is no multiple of group_size, {wanted}")
+    lists = [list(range(start, start + wanted)) for start in range(0, size, wanted)]
+    return new_subgroups_by_enumeration(lists, timeout, backend, pg_options, group_desc)
+
+
+def get_rank(group: Any = None) -> int:
+    """This process's place in the group, -1 where it is not in it. ValueError before `init_process_group`."""
+    found = member(group, "get_rank")
+    return -1 if found is None else found.rank()
+
+
+def get_world_size(group: Any = None) -> int:
+    """How many processes are in the group, -1 where this one is not. ValueError before `init_process_group`."""
+    found = member(group, "get_world_size")
+    return -1 if found is None else found.size()
+
+
+def get_backend(group: Any = None) -> str:
+    """The name of the group's backend: of that for the CPU where there are two. ValueError where this process is not in it."""
+    return _inside(group, "get_backend").backend.split(",")[0].rpartition(":")[2]
+
+
+def get_backend_config(group: Any = None) -> str:
+    """The name of a backend for each device, such as "cpu:gloo,cuda:nccl"."""
+    found = _inside(group, "get_backend_config").backend
+    return str(found) if ":" in found else f"cpu:{found},cuda:{found}"
+
+
+def get_process_group_ranks(group: Any) -> list[int]:
+    """The ranks in the world of a group's members."""
+    return list(_inside(group, "get_process_group_ranks").ranks)
+
+
+def get_group_rank(group: Any, global_rank: int) -> int:
+    """The place in a group of the process of that rank in the world. ValueError where it is not in it."""
+    found = _inside(group, "get_group_rank")
+    if global_rank not in found.ranks:
+        raise ValueError(f"get_group_rank: rank {global_rank} is not in {found}")
+    return found.ranks.index(global_rank)
+
+
+def get_global_rank(group: Any, group_rank: int) -> int:
+    """The rank in the world of a group's member. ValueError for a place that the group has not."""
+    found = _inside(group, "get_global_rank")
+    if not 0 <= group_rank < found.size():
+        raise ValueError(f"get_global_rank: {found} has no member {group_rank}")
+    return found.ranks[group_rank]
+
+
+def get_node_local_rank(fallback_rank: int | None = None) -> int:
+    """This process's number on its machine: what LOCAL_RANK says, else `fallback_rank`. RuntimeError where neither is there."""
+    if "LOCAL_RANK" in os.environ:
+        return int(os.environ["LOCAL_RANK"])
+    if fallback_rank is None:
+        raise RuntimeError("get_node_local_rank: LOCAL_RANK is not in the environment; give fallback_rank")
+    return int(fallback_rank)
+
+
+def _inside(group: Any, name: str) -> ProcessGroup:
+    found = member(group, name)
+    if found is None:
+        raise ValueError(f"{name}: this process is not in the group")
+    return found

@@ -1,0 +1,32 @@
+"""How the processes' values become one."""
+
+from __future__ import annotations
+
+from enum import Enum
+
+from gradlab.dtype import FLOATING
+
+
+class ReduceOp(Enum):
+    """What a reduction does with the values of all processes: their sum, mean, product, least, largest, or bits: and, or, xor."""
+
+    SUM = "sum"
+    AVG = "mean"
+    PRODUCT = "product"
+    MIN = "min"
+    MAX = "max"
+    BAND = "bitwise and"
+    BOR = "bitwise or"
+    BXOR = "bitwise xor"
+
+
+reduce_op = ReduceOp  # its old name
+_BITS = (ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR)
+
+
+def check_reduction(name: str, op: ReduceOp, dtype: object) -> None:
+    """TypeError for what is no ReduceOp, RuntimeError for the bits of floating point numbers."""
+    if not isinstance(op, ReduceOp):
+        raise TypeError(f"{name}: op is a ReduceOp such as ReduceOp.SUM, not {op!r}")
+    if op in _BITS and dtype in FLOATING:
+        raise RuntimeError(f"{name}: ReduceOp.{op.name} is for integers, not {dtype}")

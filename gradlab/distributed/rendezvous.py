@@ -1,0 +1,55 @@
+"""How many processes a program has: what its arguments, its address, and whoever started it say."""
+
+from __future__ import annotations
+
+import os
+from urllib.parse import parse_qs, urlsplit
+
+# What launchers put into the environment: how many there are, and which one this is.
+LAUNCHERS = {
+    "torchrun": ("WORLD_SIZE", "RANK"),
+    "mpiexec (Open MPI)": ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
+    "mpiexec (MPICH)": ("PMI_SIZE", "PMI_RANK"),
+    "srun": ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),
+}
+_SCHEMES = ("env", "tcp", "file")
+
+
+def _number(text: str, name: str) -> int:
+    try:
+        return int(text)
+    except ValueError:
+        raise ValueError(f"init_process_group: {name} is a number, not {text!r}") from None
+
+
+def alone(size: int, said: str) -> None:
+    """NotImplementedError where there shall be more than one process."""
+    if size > 1:
+        raise NotImplementedError(
+            f"init_process_group: {said} asks for {size} processes, and gradlab.distributed has one so far. Start the script once "
+            f"(torchrun --nproc-per-node 1, or without a launcher), and let gradients of several batches add up for a larger one"
+        )
+
+
+def counted(init_method: str | None, world_size: int, rank: int) -> tuple[int, int]:
+    """The size of the world and this process's rank. An argument comes before what the address says, and that before the environment."""
+    said, size, own = "world_size", world_size, rank
+    if init_method is not None:
+        parts = urlsplit(init_method)
+        if parts.scheme not in _SCHEMES:
+            raise RuntimeError(f"init_process_group: init_method begins with {', '.join(s + '://' for s in _SCHEMES)}; not {init_method!r}")
+        given = parse_qs(parts.query)
+        if size < 0 and "world_size" in given:
+            said, size = "init_method", _number(given["world_size"][0], "world_size")
+        if own < 0 and "rank" in given:
+            own = _number(given["rank"][0], "rank")
+    for launcher, names in LAUNCHERS.items():
+        if size < 0 and names[0] in os.environ:
+            said, size = f"{launcher}'s {names[0]}", _number(os.environ[names[0]], names[0])
+            if own < 0:
+                own = _number(os.environ.get(names[1], "0"), names[1])
+    size, own = 1 if size < 0 else size, max(own, 0)
+    alone(size, said)
+    if not 0 <= own < size:
+        raise ValueError(f"init_process_group: rank {own} is none of a world of {size}")
+    return size, own
