@@ -48,6 +48,7 @@ ELSEWHERE = {
     "torch._tensor": ("gradlab",),
     "torch._vmap_internals": ("gradlab",),
     "torch.autograd.profiler": ("gradlab.profiler",),
+    "torch.distributed.distributed_c10d": ("gradlab.distributed",),
     "torch.functional": ("gradlab",),
     "torch.storage": ("gradlab",),
 }
@@ -60,7 +61,7 @@ INERT = {
     **_all("utils._python_dispatch utils._triton utils._stats utils._traceback utils._typing_utils", _INSIDE),
     **_all("autograd._functions nn._reduction nn.cpp nn.modules._functions utils.cpp_extension utils.weak", _INSIDE),
     **_all("utils.data._utils utils._dtype_abbrs utils._device", _INSIDE),
-    **_all("distributed nn.parallel.comm nn.parallel.distributed cuda.comm cuda.nccl", _ONE),
+    **_all("distributed nn.parallel.comm cuda.comm cuda.nccl", _ONE),
     **_all("export fx jit._script jit._trace jit._state jit.annotations jit.frontend onnx", _TRACED),
     **_all("masked nested", _NESTED),
     **_all("mps mtia xpu", _DEVICES),
@@ -77,11 +78,12 @@ INERT = {
     **_all("accelerator.memory autograd.profiler_util cuda.amp.common optim._functional utils.serialization", _INSIDE),
     **_all("distributions.generalized_pareto distributions.lkj_cholesky distributions.wishart", "write it with those that are there"),
     **_all("distributions.constraint_registry distributions.exp_family distributions.utils", "use a transform by name"),
-    **_all("futures multiprocessing", "use concurrent.futures, or Python's multiprocessing"),
+    **_all("futures", "use concurrent.futures"),
     **_all("hub utils.model_zoo utils.tensorboard utils.benchmark utils.deterministic", "download files yourself, and use gl.load"),
     **_all("nn.attention overrides utils._pytree utils._contextlib utils._foreach_utils nn.common_types types return_types", _INSIDE),
     **_all("nn.grad nn.parallel.scatter_gather nn.utils.memory_format nn.utils.stateless serialization storage", _INSIDE),
-    **_all("nn.modules.adaptive utils.data.distributed", "use Linear and CrossEntropyLoss, or RandomSampler"),
+    **_all("multiprocessing.reductions", _INSIDE),
+    "torch.nn.modules.adaptive": "use Linear and CrossEntropyLoss",
 }
 
 # Modules that cannot be imported. Both tables are of families: the longest path that fits decides.
