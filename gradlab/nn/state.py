@@ -59,7 +59,8 @@ class StateMethods(Traversal):
         by position are destination, prefix and keep_vars, with a FutureWarning."""
         if old:
             warn(FutureWarning, "state_dict: destination, prefix and keep_vars are given by name today")
-            destination, prefix, keep_vars = (*old, *(destination, prefix, keep_vars)[len(old) :])
+            given: list[Any] = [*old, *(destination, prefix, keep_vars)[len(old) :]]
+            destination, prefix, keep_vars = given
         found: dict[str, Any] = {} if destination is None else destination
         for hook in self._state_dict_pre_hooks.values():
             hook(self, prefix, keep_vars)

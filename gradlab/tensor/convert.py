@@ -68,9 +68,7 @@ class ConvertMethods(Differentiable):
                 dtype, device = argument._array.dtype, argument.device  # type: ignore[attr-defined]
             elif isinstance(argument, Device) or (isinstance(argument, str) and argument.split(":")[0] in ("cpu", "cuda")):
                 device = argument
-            elif isinstance(argument, bool):
-                continue  # non_blocking: here every copy is complete when it returns
-            elif argument is not None:
+            elif argument is not None and not isinstance(argument, bool):  # non_blocking: a copy is complete when it returns
                 dtype = argument
         out: Any = self
         if dtype is not None and (new := dtype if type(dtype) is np.dtype else as_numpy(dtype)) != self._array.dtype:
@@ -299,8 +297,7 @@ class ConvertMethods(Differentiable):
         >>> gl.tensor([1]).new_full((2,), 7)
         tensor([7, 7])
         """
-        if options:
-            plain("new_full", options)
+        plain("new_full", options)
         shape = (size,) if isinstance(size, int_) else tuple(size)
         made = filled(shape, fill_value, self._array.dtype if dtype is None else as_numpy(dtype), Device(device or self.device))
         if type(self._array) is Batched:  # so that each sample may write into its own
@@ -313,8 +310,7 @@ class ConvertMethods(Differentiable):
         >>> gl.tensor([1]).new_zeros(2)
         tensor([0, 0])
         """
-        if options:
-            size = sized("new_zeros", size, options)
+        size = sized("new_zeros", size, options) if options else size
         return self.new_full(_size(size), 0, dtype=dtype, device=device, requires_grad=requires_grad)
 
     def new_ones(self, *size: Any, dtype: Any = None, device: Any = None, requires_grad: Any = False, **options: Any) -> Tensor:
@@ -323,8 +319,7 @@ class ConvertMethods(Differentiable):
         >>> gl.tensor([1]).new_ones(2)
         tensor([1, 1])
         """
-        if options:
-            size = sized("new_ones", size, options)
+        size = sized("new_ones", size, options) if options else size
         return self.new_full(_size(size), 1, dtype=dtype, device=device, requires_grad=requires_grad)
 
     def new_empty(self, *size: Any, dtype: Any = None, device: Any = None, requires_grad: Any = False, **options: Any) -> Tensor:
@@ -333,8 +328,7 @@ class ConvertMethods(Differentiable):
         >>> gl.tensor([1]).new_empty(2).shape
         (2,)
         """
-        if options:
-            size = sized("new_empty", size, options)
+        size = sized("new_empty", size, options) if options else size
         return self.new_zeros(*size, dtype=dtype, device=device, requires_grad=requires_grad)
 
     def new_tensor(self, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: Any = False, **options: Any) -> Tensor:
@@ -343,8 +337,7 @@ class ConvertMethods(Differentiable):
         >>> gl.tensor([1.0]).new_tensor([2, 3])
         tensor([2., 3.])
         """
-        if options:
-            plain("new_tensor", options)
+        plain("new_tensor", options)
         array = values_in("new_tensor", data, self._array.dtype if dtype is None else dtype)
         made = moved(created(array), Device(device or self.device))
         return made.requires_grad_() if requires_grad else made

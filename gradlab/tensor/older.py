@@ -49,4 +49,4 @@ def with_factors(name: str, *arguments: Any) -> tuple[tuple[Any, Any, Any], floa
     if len(tensors) != 3 or not 1 <= len(factors) <= 2 or not last:
         raise _refused(name, arguments, today)
     _deprecated(name, today)
-    return tensors, factors[0], factors[1] if len(factors) == 2 else 1  # type: ignore[return-value]
+    return tensors, factors[0], factors[1] if len(factors) == 2 else 1
