@@ -59,6 +59,13 @@ from gradlab.dtype import (
     short as short,
     uint8 as uint8,
 )
+from gradlab.strides import (
+    MemoryFormat as memory_format,
+    channels_last as channels_last,
+    channels_last_3d as channels_last_3d,
+    contiguous_format as contiguous_format,
+    preserve_format as preserve_format,
+)
 from gradlab.tensor import Tensor as Tensor
 from gradlab.tensor.activation import *
 from gradlab.tensor.assembly import *
@@ -78,6 +85,7 @@ from gradlab.tensor.linalg import *
 from gradlab.tensor.masks import *
 from gradlab.tensor.math import *
 from gradlab.tensor.math_pairs import *
+from gradlab.tensor.memory import *
 from gradlab.tensor.missing import absent as _absent
 from gradlab.tensor.norms import *
 from gradlab.tensor.placing import *

@@ -29,6 +29,9 @@ class Backend(Protocol):
 
     def from_numpy(self, array: Any, device: Device) -> Any: ...
 
+    def address(self, array: Any) -> int:
+        """Where the first element is in memory."""
+
     def copy(self, array: Any) -> Any:
         """The same values in memory of their own. Not offered by a staged backend."""
 

@@ -38,6 +38,7 @@ ARGUMENTS = {
     "index_add": (X, 0, PLACES[0], Y), "index_copy": (X, 0, PLACES[0], Y), "index_fill": (X, 0, PLACES[0], 1.0),
     "index_reduce": (X, 0, PLACES[0], Y, "prod"), "narrow": (X, 0, 1, 2), "select": (X, 0, 1), "select_scatter": (X, Y[0], 0, 1),
     "slice_scatter": (X, Y, 0, 0, 4), "unflatten": (X, 0, (2, 2)),
+    "as_strided_copy": (X, (2, 3), (4, 1)),
 }  # fmt: skip
 INTEGERS = {
     "bitwise_and": (I8, I8 + 1), "bitwise_or": (I8, I8 + 1), "bitwise_xor": (I8, I8 + 1), "gcd": (I8, I8 + 4), "lcm": (I8, I8 + 4),

@@ -143,12 +143,6 @@ def test_set():
         x.set_(y, 0, (1,), (1,))
 
 
-@pytest.mark.parametrize(("name", "args"), [("as_strided_", ((1,), (1,)))])
-def test_what_is_not_there_says_what_to_do(name, args):
-    with pytest.raises(NotImplementedError, match=r"use|copy_"):
-        getattr(gl.ones(2), name)(*args)
-
-
 # ---------------------------------------------------------------- chosen places
 
 

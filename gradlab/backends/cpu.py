@@ -92,6 +92,10 @@ class CpuBackend:
     def from_numpy(self, array: Any, device: Device) -> Any:
         return array
 
+    def address(self, array: Any) -> int:
+        place: int = array.__array_interface__["data"][0]
+        return place
+
     def copy(self, array: Any) -> Any:
         return array.copy()
 

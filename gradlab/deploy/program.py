@@ -27,8 +27,8 @@ ORDER = ("half.h", "gemm.c", "conv.c", "products.c", "rowwise.c", "attention.c",
 # Rows that only move elements: half types stay what they are. All others compute them in float.
 MOVES = frozenset([
     "cat", "flip", "slice_backward", "slice_scatter", "diagonal_embed", "diagonal_scatter", "tril", "triu", "pad", "im2col", "view",
-    "permute", "transpose", "t", "expand", "squeeze", "unsqueeze", "slice", "diagonal", "unfold", "embedding", "index", "index_put",
-    "index_backward", "gather", "scatter", "scatter_add", "gather_backward",
+    "permute", "transpose", "t", "expand", "squeeze", "unsqueeze", "slice", "diagonal", "unfold", "as_strided", "embedding", "index",
+    "index_put", "index_backward", "gather", "scatter", "scatter_add", "gather_backward",
 ])  # fmt: skip
 _FILL = re.compile(r"@F(\d+)@( \+ (\d+))?")
 _OWN = re.compile(r"@C(\d+)@( \+ (\d+))?")

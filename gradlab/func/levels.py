@@ -207,6 +207,9 @@ class BatchedBackend:
     def from_numpy(self, array: Any, device: Any) -> Any:
         return array
 
+    def address(self, array: Batched) -> Any:
+        raise unreadable(array)
+
     def copy(self, array: Batched) -> Any:
         return array
 

@@ -15,6 +15,7 @@ from gradlab.graph.runner import Runner
 from gradlab.graph.stage import Staged
 from gradlab.graph.strides import is_writable
 from gradlab.graph.tree import fields_of, flatten
+from gradlab.tensor.bits import offset_of
 
 
 class _Memory:
@@ -65,6 +66,9 @@ def guard_arguments(
             guards.test(test, f"{label}'s dtype", f"{array}.dtype", value._array.dtype)
             if id(value._array) in staged.asked:
                 guards.test(f"{array}.strides == {value._array.strides!r}", f"how {label} lies in memory", f"{expression}.stride()")
+            if ("offset", id(value._array)) in staged.asked:
+                guards.names["offset_of"] = offset_of
+                guards.test(f"offset_of({array}) == {offset_of(value._array)}", f"where {label} begins in its memory")
             edge = "is None" if value._edge is None else "is not None"
             guards.test(f"{expression}._edge {edge}", f"whether {label} requires grad")
             if id(value) not in seen and len(seen) in written:

@@ -90,7 +90,7 @@ class Staged:
     edges: list[tuple[int, bool]] = field(default_factory=list)  # arguments that begin (or stop) to require grad in the function
     plain: bool = False  # whether the arguments are tensors, all different, passed by position
     views: list[tuple[Any, Any, Any]] = field(default_factory=list)  # views from before the trace, their bases, the rows between
-    asked: frozenset[int] = frozenset()  # ids of arrays from outside of which the trace has looked at how they lie
+    asked: frozenset[Any] = frozenset()  # ids of arrays from outside of which the trace has looked at how they lie
 
 
 @without_collection()

@@ -11,22 +11,12 @@ import numpy as np
 
 from gradlab.op import Op
 from gradlab.ops.layout import diagonal, unfold_view
+from gradlab.ops.memory import as_strided, bits
 from gradlab.ops.movement import Index, expand, permute, slice_, squeeze, t, transpose, unsqueeze, view
+from gradlab.strides import Strides, row_major
 
 if TYPE_CHECKING:
     from gradlab.graph.symbol import Symbol
-
-Strides = tuple[int, ...]
-
-
-def row_major(shape: Sequence[int], itemsize: int) -> Strides:
-    """The strides, in bytes, of what lies row by row."""
-    found: list[int] = []
-    for size in reversed(shape):
-        found.append(itemsize)
-        itemsize = itemsize * max(size, 1)
-    return tuple(reversed(found))
-
 
 class Flags(NamedTuple):
     """What arrays say of how they lie."""
@@ -56,18 +46,6 @@ class Layout:
         return self._found
 
 
-def is_row_major(shape: Sequence[int], strides: Strides, itemsize: int) -> bool:
-    """Whether elements lie row by row without gaps. The steps of dimensions of one element do not count."""
-    if 0 in shape:
-        return True
-    for size, step in zip(reversed(shape), reversed(strides), strict=True):
-        if size != 1:
-            if step != itemsize:
-                return False
-            itemsize = itemsize * size
-    return True
-
-
 def is_writable(array: Any) -> bool:
     """Whether an array from before the trace can be written: it is not read-only, and no two of its elements lie in one place."""
     if type(array) is np.ndarray:
@@ -94,6 +72,17 @@ def viewed(op: Op, params: dict[str, Any], source: Any) -> Layout | None:
     if source.layout is None and op in (view, squeeze, unsqueeze):
         return None
     return Layout(lambda: VIEWS[op](source, source.strides, **params))
+
+
+def distance(array: Any, chain: Sequence[tuple[Op, dict[str, Any]]]) -> int:
+    """Bytes from an array's first element to that of the view to which these rows lead. No memory is touched."""
+    shape, strides = tuple(map(int.__int__, array.shape)), tuple(map(int.__int__, array.strides))
+    memory: Any = np.empty(array.dtype.itemsize + sum((n - 1) * s for n, s in zip(shape, strides, strict=True)), np.uint8)
+    start = found = np.ndarray(shape, array.dtype, memory, 0, strides)
+    for op, params in chain:
+        found = op.cpu(found, **params)
+    there: int = found.__array_interface__["data"][0]
+    return there - int(start.__array_interface__["data"][0])
 
 
 def _view(x: Symbol, strides: Strides, shape: tuple[int, ...]) -> Strides:
@@ -146,4 +135,6 @@ VIEWS: dict[Op, Callable[..., Strides]] = {
     slice_: _slice,
     diagonal: _diagonal,
     unfold_view: _unfold,
+    as_strided: lambda x, strides, shape, steps, first: tuple(s * x.dtype.itemsize for s in steps),
+    bits: lambda x, strides, dtype: strides if dtype.itemsize == x.dtype.itemsize else (*strides[:-1], dtype.itemsize),
 }

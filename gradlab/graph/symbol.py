@@ -10,10 +10,11 @@ from gradlab import dispatch
 from gradlab.autograd import position
 from gradlab.autograd.mode import current
 from gradlab.device import Device
-from gradlab.graph.strides import Flags, Layout, Strides, is_row_major, row_major
+from gradlab.graph.strides import Flags, Layout
 from gradlab.op import Op
 from gradlab.ops.elementwise import clone
 from gradlab.spec import Spec, count
+from gradlab.strides import Strides, is_row_major, row_major
 
 if TYPE_CHECKING:
     from gradlab.graph.tracer import Tracer
@@ -113,6 +114,11 @@ class SymbolBackend:
 
     def from_numpy(self, array: Any, device: Device) -> Any:
         return array
+
+    def address(self, array: Symbol) -> NoReturn:
+        raise TraceError(
+            f"data_ptr: a tensor of a trace (shape {array.shape}, {array.dtype.name}) has no memory yet; ask outside of the trace{_where()}"
+        )
 
     def copy(self, array: Symbol) -> NoReturn:
         raise unreadable(array)

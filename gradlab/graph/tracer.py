@@ -12,16 +12,18 @@ import numpy as np
 from gradlab import dispatch
 from gradlab.autograd import errors, position
 from gradlab.autograd.base import Version
+from gradlab.autograd.inplace import base_of
 from gradlab.autograd.mode import current
 from gradlab.autograd.record import wrap
 from gradlab.backends.cpu import number_spec
 from gradlab.device import CPU, Device
 from gradlab.graph.ir import Call, Graph, Value
-from gradlab.graph.strides import Layout, is_writable, outside, viewed
+from gradlab.graph.strides import Layout, distance, is_writable, outside, viewed
 from gradlab.graph.symbol import Symbol, TraceError
 from gradlab.op import Op
 from gradlab.ops.elementwise import clone
 from gradlab.spec import Spec, spec_of
+from gradlab.tensor.bits import offset_of
 
 
 class Tracer:
@@ -44,7 +46,9 @@ class Tracer:
         self._versions: dict[int, tuple[Version, dict[str, Any]]] = {}  # by id, with what they said before the trace
         self._gradients: dict[int, tuple[Any, Any]] = {}  # id of a leaf -> the leaf and its .grad before the trace
         self._random: dict[int, list[Any]] = {}  # id of a generator -> generator, tensor of its state, words used
-        self.asked: set[int] = set()  # ids of arrays from outside of which the trace has looked at how they lie
+        # Ids of arrays from outside of which the trace has looked at how they lie, ("offset", id) where it has looked at where they begin.
+        self.asked: set[Any] = set()
+        self.values_by_layout = False  # whether values, and not only what is a view, depend on how an argument lies
 
     def symbol(self, spec: Spec, device: Device | None = None, layout: Layout | None = None) -> Symbol:
         """A new value. device: where it is; None for what is wherever the program runs. layout: how it lies; None for row by row."""
@@ -195,6 +199,21 @@ class Tracer:
     def writing(self, version: Version) -> None:
         """A write to memory is about to be noted."""
         self._versions.setdefault(id(version), (version, vars(version).copy()))
+
+    def offset(self, tensor: Any) -> int:
+        """Elements from the start of its memory to a tensor's first one. What is made in the trace begins where its memory does."""
+        meta, base = tensor._meta, tensor
+        if meta is not None and meta.base is not None:
+            base = base_of(meta)
+        array = base._array
+        key = self._home.get(array.id) if type(array) is Symbol else id(array)
+        start = 0
+        if key is not None or id(array) in self._state:
+            before = self._state[key][0] if key in self._state else array
+            self.asked.add(("offset", id(before)))
+            start = offset_of(before)
+        away = 0 if base is tensor else distance(self.lift(array), meta.chain)
+        return start + away // int(tensor._array.dtype.itemsize)
 
     def lying_as(self, new: Symbol, old: Any) -> Symbol:
         """What memory holds after a write: it lies where it lay."""

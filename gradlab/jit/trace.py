@@ -232,7 +232,7 @@ class _Trace:
         """How those arguments lie of which the trace has looked at that, if it decides what is written and whose memory results share."""
         made = {c.outputs[0].id: c for c in graph.calls}
         ends = {old.id for old, _ in graph.updates}
-        copied = self.tracer.copies_written
+        copied = self.tracer.copies_written or self.tracer.values_by_layout
         for value in graph.outputs:
             at = value.id
             while at in made and made[at].op.view:
@@ -241,6 +241,11 @@ class _Trace:
             copied = copied or (at in made and made[at].op is clone)
         found: dict[int, tuple[int, ...] | None] = {}
         for i, (value, array) in enumerate(zip(graph.inputs, self.arrays, strict=True)):
+            if ("offset", id(array)) in self.tracer.asked:
+                raise TraceError(
+                    f"jit.trace: what the function computes depends on where argument {i} begins in its memory, which no program asks: "
+                    f"call as_strided without a storage offset, on a part of the argument"
+                )
             if id(array) in self.tracer.asked and (copied or value.id in ends):
                 found[i] = None if array.flags.c_contiguous else self.given[i].stride()
                 if found[i] is not None and is_unknown(value.spec.shape):

@@ -22,6 +22,7 @@ from gradlab.ops import (
     linear,
     loss,
     math,
+    memory,
     movement,
     norm,
     optim,
@@ -42,7 +43,7 @@ from gradlab.ops import (
 
 FAMILIES: tuple[ModuleType, ...] = (
     activation, attention, bessel, conv, create, elementwise, factor, fused, gamma, incomplete, index, layout, linalg, linear, loss, math,
-    movement, norm, optim, optim_variants, pool, random, recurrent, reduce, residual, scan, scatter, softmax, solve, sort,
+    memory, movement, norm, optim, optim_variants, pool, random, recurrent, reduce, residual, scan, scatter, softmax, solve, sort,
     special, vision,
 )  # fmt: skip
 

@@ -13,6 +13,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import apply, created
 from gradlab.device import CPU, Device, default_device
 from gradlab.dtype import BOOL, FLOATING, INT64, as_numpy, from_numpy as public_dtype, get_default_dtype
+from gradlab.ops.memory import Foreign
 from gradlab.quiet import quietly
 from gradlab.tensor.alias import made, plain, sized
 from gradlab.tensor.convert import filled, moved
@@ -81,6 +82,8 @@ def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
         raise TypeError(f"from_numpy: expected a NumPy array, got {type(array).__name__}; use tensor()")
     if public_dtype(array.dtype).dtype != array.dtype:
         raise ValueError(f"from_numpy: memory in the other byte order ({array.dtype.str}) cannot be shared; use tensor()")
+    if isinstance(array.base, np.ndarray):
+        return created(np.asarray(Foreign(array)).view(array.dtype))
     return created(array.view(np.ndarray))
 
 

@@ -21,6 +21,7 @@ from gradlab.tensor.masks import MaskMethods
 from gradlab.tensor.math import MathMethods
 from gradlab.tensor.math_in_place import MathInPlaceMethods
 from gradlab.tensor.math_pairs import PairMethods
+from gradlab.tensor.memory import MemoryMethods
 from gradlab.tensor.norms import NormMethods
 from gradlab.tensor.placing import PlacingMethods
 from gradlab.tensor.pointwise import PointwiseMethods
@@ -51,7 +52,7 @@ class Families(
     ScanMethods, StatisticsMethods, LayoutMethods, AssemblyMethods, ProductMethods, ProductSumMethods, GeometryMethods, SolvingMethods,
     FactoringMethods, GammaMethods, ReshapingMethods, PlacingMethods, PairMethods, PointwiseInPlaceMethods, ChoiceMethods, NormMethods,
     QuantileMethods, RepetitionMethods, SelectionMethods, MaskMethods, SplittingMethods, FactMethods, TypeMethods, TwinMethods,
-    InteropMethods, SharingMethods,
+    InteropMethods, SharingMethods, MemoryMethods,
 ):  # fmt: skip
     """Every method of a tensor that is not in `tensor.py`."""
 

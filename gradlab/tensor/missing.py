@@ -18,7 +18,7 @@ _SPARSE = "sparse tensors are not offered; use dense ones, or index_add and scat
 _QUANTISED = "quantised tensors are not offered; use int8 tensors and a scale"
 _NESTED = "nested tensors are not offered; use nn.utils.rnn.pad_sequence or pack_sequence"
 _STORAGE = "memory is not handed out as a storage; use data_ptr(), nbytes, stride() and storage_offset()"
-_FORMAT = "there is one memory format, row-major; leave the argument out"
+_LAYOUT = "all tensors are strided; leave the argument out"
 _JIT = "use gl.compile, which turns a function or module into a static program"
 _COPY = "use the function without _copy, and clone() its result"
 _LU = "use linalg.lu, or linalg.solve where a system is to be solved"
@@ -36,7 +36,6 @@ BOTH = {
     **_all("stft istft", _FOURIER),
     **_all("dequantize q_scale q_zero_point int_repr qscheme quantize_per_tensor quantize_per_channel", _QUANTISED),
     **_all("smm sspaddmm hspmm saddmm", _SPARSE),
-    **_all("as_strided as_strided_scatter", "use view, unfold, narrow or indexing, which know their gradients"),
     **_all("lu lu_solve lu_unpack geqrf orgqr ormqr", _LU),
     **_all("symeig", "use linalg.eigh"),
     **_all("svd", "use linalg.svd, which gives U, S, Vh"),
@@ -61,8 +60,8 @@ TENSOR = {
         "sparse_dim dense_dim sparse_mask crow_indices col_indices ccol_indices row_indices is_sparse_csr resize_as_sparse_ "
         "sparse_resize_ sparse_resize_and_clear_", _SPARSE,
     ),
-    **_all("storage untyped_storage storage_type is_set_to const_data_ptr", _STORAGE),
-    **_all("layout dim_order", _FORMAT),
+    **_all("storage untyped_storage storage_type const_data_ptr", _STORAGE),
+    "layout": _LAYOUT,
     **_all("to_mkldnn is_mkldnn xpu ipu mtia is_xpu is_mps is_ipu is_xla is_mtia is_maia is_vulkan", "devices are the CPU and CUDA"),
     **_all("q_per_channel_axis q_per_channel_scales q_per_channel_zero_points", _QUANTISED),
     "index": "use x[...]",
@@ -88,7 +87,7 @@ MODULES = {
         **_all("quantization ao qint8 quint8 qint32", _QUANTISED),
         **_all("nested jagged", _NESTED),
         **_all("fx export ScriptModule", _JIT),
-        **_all("channels_last channels_last_3d contiguous_format preserve_format memory_format strided layout", _FORMAT),
+        **_all("strided layout", _LAYOUT),
         **_all("set_num_interop_threads get_num_interop_threads", "use gl.set_num_threads and get_num_threads"),
         **_all("Storage FloatStorage UntypedStorage TypedStorage", _STORAGE),
         **_all("uint16 uint32 uint64", "use int32 or int64"),
@@ -133,7 +132,7 @@ MODULES = {
         "fractional_max_pool2d": "use adaptive_max_pool2d", "fractional_max_pool3d": "use adaptive_max_pool3d",
     },
     "gradlab.nn.utils": {
-        **_all("convert_conv2d_weight_memory_format convert_conv3d_weight_memory_format", _FORMAT),
+        **_all("convert_conv2d_weight_memory_format convert_conv3d_weight_memory_format", "use module.to(memory_format=...)"),
         "stateless": "use gl.func.functional_call",
     },
     "gradlab.utils.data": {

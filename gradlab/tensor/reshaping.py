@@ -159,14 +159,3 @@ class ReshapingMethods(Differentiable):
         inplace.mark_detached(self, source, mode)
         inplace.written(version_of(self))
         return self
-
-    def as_strided_(self, size: Any, stride: Any, storage_offset: Any = None) -> Any:
-        """Not possible: a tensor's memory is only seen through views that have a gradient. Raises NotImplementedError.
-
-        >>> gl.arange(4).as_strided_((2,), (2,))  # doctest: +ELLIPSIS
-        Traceback (most recent call last):
-        NotImplementedError: as_strided_: ...
-        """
-        raise NotImplementedError(
-            "as_strided_: strides are not given freely here; use view, t_, transpose_, squeeze_, unsqueeze_, narrow or unfold"
-        )

@@ -16,6 +16,7 @@ from gradlab.autograd.record import bind
 from gradlab.dtype import result_type
 from gradlab.spec import DimensionError, ShapeError, cached_sizes, count, none, normalize_dim, normalize_dims
 from gradlab.tensor.alias import either, into, only_tensors, required
+from gradlab.tensor.bits import view_as_dtype
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -78,15 +79,21 @@ def _allowed(shape: tuple[int, ...], strides: tuple[int, ...], size: int, new: t
     return True
 
 
-def view(input: Tensor, *shape: Any) -> Tensor:
-    """The same memory in another shape (one size may be -1), or, given a dtype, `to` that dtype's bits.
+def view(input: Tensor, *shape: Any, dtype: Any = None) -> Tensor:
+    """The same memory in another shape (one size may be -1). Raises RuntimeError where the strides do not allow it: use reshape, which
+    then copies.
 
-    Raises RuntimeError where the strides do not allow it: use reshape, which then copies.
+    Given a dtype: the same bits as elements of that dtype, of which the last size counts as many as there are; no gradient passes.
+    RuntimeError where elements of another size do not fit: the last dimension has gaps, or a size or step is no multiple.
 
     >>> gl.arange(4).view(2, -1)
     tensor([[0, 1],
             [2, 3]])
     """
+    if dtype is not None:
+        shape = (dtype,)
+    if shape and not hasattr(shape[0], "__index__") and not isinstance(shape[0], (tuple, list)):
+        return view_as_dtype(input, shape[0])
     new = _filled("view", sizes(shape), input._array.shape)
     if not _viewable(input._array, new):
         raise RuntimeError(

@@ -144,6 +144,7 @@ EXPECTED |= {code: (not code.startswith("e."), writable) for code, writable in R
 
 # Calls of the catalogue whose result may be memory of an argument; of those with a number only this call.
 SHARING = set(listed("""
+    gl.as_strided ; Tensor.as_strided ;
     gl.adjoint ; gl.as_tensor-0 ; gl.asarray-0 ; gl.atleast_1d ; gl.atleast_2d ; gl.atleast_3d ; gl.broadcast_tensors ; gl.broadcast_to ;
     gl.chunk ; gl.conj ; gl.detach ; gl.diagonal ; gl.dsplit ; gl.flatten ; gl.from_dlpack ; gl.hsplit ; gl.meshgrid ; gl.moveaxis ;
     gl.movedim ; gl.narrow ; gl.permute ; gl.positive ; gl.ravel ; gl.real ; gl.reshape ; gl.select ; gl.split ; gl.split_with_sizes ;

@@ -320,6 +320,9 @@ class CudaBackend:
         """The array on another CUDA device."""
         return self.from_numpy(self.to_numpy(array), device)
 
+    def address(self, array: Any) -> int:
+        return self.driver.pointer(array)
+
     def copy(self, array: Any) -> Any:
         """A contiguous copy of an array."""
         made = self.driver.empty(array.shape, array.dtype)

@@ -133,7 +133,7 @@ def im2col(step: Step, out: Emitter) -> None:
     assert rank
 
 
-@emits("view", "permute", "transpose", "t", "expand", "squeeze", "unsqueeze", "slice", "diagonal", "unfold")
+@emits("view", "permute", "transpose", "t", "expand", "squeeze", "unsqueeze", "slice", "diagonal", "unfold", "as_strided")
 def view(step: Step, out: Emitter) -> None:
     """Only what could not be a view comes here: a change of shape that has to copy, or nothing at all."""
     x, y = step.inputs[0], step.outputs[0]
@@ -144,6 +144,10 @@ def view(step: Step, out: Emitter) -> None:
             steps.insert(0, size)
             size *= n
         out.copy(x, Place(y.base, y.offset, x.shape, tuple(steps), y.dtype))
+    elif y.size and step.name == "as_strided":
+        space, p = out.scratch(x.shape, x.dtype), step.params
+        out.copy(x, space)
+        out.copy(Place(space.base, space.offset + p["first"] * x.dtype.itemsize, p["shape"], p["steps"], x.dtype), y)
 
 
 @emits("nextafter")

@@ -111,4 +111,4 @@ def viewed(place: Place, op: Any, params: dict[str, Any]) -> Place | None:
     if found.size == 0 or not np.may_share_memory(found, memory):
         return None
     shift = found.__array_interface__["data"][0] - stand_in.__array_interface__["data"][0]
-    return Place(place.base, place.offset + shift, found.shape, tuple(s // step for s in found.strides), found.dtype)
+    return Place(place.base, place.offset + shift, found.shape, tuple(s // found.dtype.itemsize for s in found.strides), found.dtype)

@@ -10,6 +10,7 @@ import numpy as np
 from gradlab.dtype import INT64
 from gradlab.onnx.emitter import Emitter, Unsupported, Wire, is_dynamic
 from gradlab.onnx.registry import exports
+from gradlab.ops.memory import places
 from gradlab.spec import count
 
 LARGE = 1 << 31  # beyond every size: "to the end" for Slice
@@ -281,3 +282,17 @@ def unfold_backward(e: Emitter, windows: Wire, *, shape: tuple[int, ...], dim: i
     index = e.constant(np.broadcast_to(places, wide), INT64)
     zeros = filled(e, 0, shape, windows.dtype)
     return e("ScatterElements", zeros, index, e.reshape(moved, wide), axis=dim, reduction="add")
+
+
+@exports("as_strided", wide=False)
+def as_strided(e: Emitter, x: Wire, *, shape: tuple[int, ...], steps: tuple[int, ...], first: int) -> Wire:
+    """Gather of each element's place in the flattened tensor."""
+    if any(map(is_dynamic, (*shape, *steps, first))):
+        raise Unsupported("strides of a tensor whose sizes are dynamic")
+    return e("Gather", flattened(e, x), e.constant(places(shape, steps, first).reshape(shape), INT64), axis=0)
+
+
+@exports("bits", wide=False)
+def bits(e: Emitter, x: Wire, *, dtype: np.dtype[Any]) -> Wire:
+    """No operator looks at bits."""
+    raise Unsupported(f"the bits of {x.dtype.name} as {dtype.name}")

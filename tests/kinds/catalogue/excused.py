@@ -30,7 +30,6 @@ EXCUSED = {
     """),
     **because("needs a GPU", "Tensor.cuda Tensor.record_stream"),
     **because("takes a NumPy array, no tensor: test_interop.py", "gl.from_numpy"),
-    **because("raises NotImplementedError: test_missing_names.py", "Tensor.as_strided_"),
     **because("of the class itself", "Tensor.__apply__ Tensor.__array_ufunc__"),
     **because("there is no such product: a NumPy array to the left is converted first", "Tensor.__rmatmul__"),
 }  # fmt: skip
