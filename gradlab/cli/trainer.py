@@ -71,7 +71,7 @@ class Trainer:
         self.generator = gl.Generator()
         self.generator.manual_seed(config.seed)
         examples = TensorDataset(gl.from_numpy(self.training.images), gl.from_numpy(self.training.labels))
-        self.loader = DataLoader(examples, config.batch_size, shuffle=True, generator=self.generator)
+        self.loader: DataLoader[Any] = DataLoader(examples, config.batch_size, shuffle=True, generator=self.generator)
 
     @property
     def finished(self) -> bool:

@@ -7,7 +7,7 @@ import itertools
 import math
 import operator
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -18,17 +18,20 @@ from gradlab.tensor.generator import Generator
 from gradlab.tensor.random import randperm
 
 
-class Dataset:
-    """A map from indices to samples: a subclass gives `__getitem__` and `__len__`."""
+T_co = TypeVar("T_co", covariant=True)
 
-    def __getitem__(self, index: Any) -> Any:
+
+class Dataset(Generic[T_co]):
+    """A map from indices to samples: a subclass gives `__getitem__` and `__len__`. `Dataset[T]` says what a sample is, to readers of types."""
+
+    def __getitem__(self, index: Any) -> T_co:
         raise NotImplementedError(f"{type(self).__name__} has no __getitem__: a dataset returns the sample of an index")
 
-    def __add__(self, other: Any) -> ConcatDataset:
+    def __add__(self, other: Any) -> ConcatDataset[Any]:
         return ConcatDataset([self, other])
 
 
-class IterableDataset(Dataset):
+class IterableDataset(Dataset[T_co]):
     """A stream of samples: a subclass gives `__iter__`. Each worker of a DataLoader runs all of it: split it by `get_worker_info()`."""
 
     def __iter__(self) -> Iterator[Any]:
@@ -46,7 +49,7 @@ def rows(source: Tensor, indices: Sequence[int]) -> Tensor:
     return source.index_select(0, tensor(list(indices), device=source.device))
 
 
-class TensorDataset(Dataset):
+class TensorDataset(Dataset[tuple[Tensor, ...]]):
     """Samples are the entries of the first dimension of each tensor, as a tuple. Batches are taken at once, without stacking samples."""
 
     def __init__(self, *tensors: Tensor) -> None:
@@ -73,7 +76,7 @@ class TensorDataset(Dataset):
         return [rows(t, indices) for t in self.tensors]
 
 
-class Subset(Dataset):
+class Subset(Dataset[T_co]):
     """Some samples of another dataset, in the given order."""
 
     def __init__(self, dataset: Any, indices: Sequence[int]) -> None:
@@ -100,7 +103,7 @@ def takes_batches(dataset: Any) -> bool:
     return isinstance(dataset, TensorDataset) and type(dataset).__getitem__ is TensorDataset.__getitem__
 
 
-class ConcatDataset(Dataset):
+class ConcatDataset(Dataset[T_co]):
     """Datasets one after another."""
 
     def __init__(self, datasets: Iterable[Any]) -> None:
@@ -123,7 +126,7 @@ class ConcatDataset(Dataset):
         return self.datasets[part][place - (self.cumulative_sizes[part - 1] if part else 0)]
 
 
-class ChainDataset(IterableDataset):
+class ChainDataset(IterableDataset[T_co]):
     """Streams one after another."""
 
     def __init__(self, datasets: Iterable[Any]) -> None:
@@ -139,7 +142,7 @@ class ChainDataset(IterableDataset):
         return sum(len(d) for d in self.datasets)
 
 
-class StackDataset(Dataset):
+class StackDataset(Dataset[T_co]):
     """Datasets side by side: a sample is a tuple of their samples, or a dict where they are given by name."""
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -160,7 +163,7 @@ class StackDataset(Dataset):
         return self._length
 
 
-def random_split(dataset: Any, lengths: Sequence[float], generator: Generator | None = None) -> list[Subset]:
+def random_split(dataset: Any, lengths: Sequence[float], generator: Generator | None = None) -> list[Subset[Any]]:
     """Split a dataset at random into parts of the given lengths, or of the given fractions (which add up to 1).
 
     Fractions are rounded down, and what remains goes to the first parts one by one. ValueError where lengths do not add up.

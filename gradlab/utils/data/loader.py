@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator
-from typing import Any
+from typing import Any, Generic
 
 from gradlab.tensor import Tensor
 from gradlab.tensor.generator import Generator, default_generator
 from gradlab.utils.data.collate import default_collate, default_convert
-from gradlab.utils.data.dataset import IterableDataset
+from gradlab.utils.data.dataset import IterableDataset, T_co
 from gradlab.utils.data.fetch import Fetcher, Recipe
 from gradlab.utils.data.sampler import BatchSampler, RandomSampler, SequentialSampler
 from gradlab.utils.data.workers import Pool, PoolIterator, base_seed
 
 
-class DataLoader:
+class DataLoader(Generic[T_co]):
     """Iterates over a dataset in batches.
 
     batch_size: samples in a batch; None: no batches, samples one by one. shuffle: a new random order in each epoch.

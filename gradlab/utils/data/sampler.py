@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import itertools
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
 
@@ -26,7 +26,10 @@ def _drawn(count: int, generator: Generator | None, draw: Callable[[int, Generat
     return itertools.chain.from_iterable(chunks)
 
 
-class Sampler:
+T_co = TypeVar("T_co", covariant=True)
+
+
+class Sampler(Generic[T_co]):
     """Base class. A subclass gives `__iter__` over indices, and `__len__` where it is known."""
 
     def __init__(self, data_source: Any = None) -> None:
@@ -36,7 +39,7 @@ class Sampler:
         raise NotImplementedError(f"{type(self).__name__} has no __iter__")
 
 
-class SequentialSampler(Sampler):
+class SequentialSampler(Sampler[int]):
     """0, 1, 2, …"""
 
     def __init__(self, data_source: Sized) -> None:
@@ -49,7 +52,7 @@ class SequentialSampler(Sampler):
         return len(self.data_source)
 
 
-class RandomSampler(Sampler):
+class RandomSampler(Sampler[int]):
     """A new random order each time; with `replacement`, each sample drawn from all.
 
     num_samples: how many to draw (default: as many as there are; more of them without replacement: one order after another).
@@ -86,7 +89,7 @@ class RandomSampler(Sampler):
         return self.num_samples
 
 
-class SubsetRandomSampler(Sampler):
+class SubsetRandomSampler(Sampler[int]):
     """The given indices in a new random order each time."""
 
     def __init__(self, indices: Sequence[int], generator: Generator | None = None) -> None:
@@ -99,7 +102,7 @@ class SubsetRandomSampler(Sampler):
         return len(self.indices)
 
 
-class WeightedRandomSampler(Sampler):
+class WeightedRandomSampler(Sampler[int]):
     """Indices drawn with probabilities proportional to `weights` (any sum), with replacement or without."""
 
     def __init__(self, weights: Any, num_samples: int, replacement: bool = True, generator: Generator | None = None) -> None:
@@ -138,7 +141,7 @@ class WeightedRandomSampler(Sampler):
         return self.num_samples
 
 
-class BatchSampler(Sampler):
+class BatchSampler(Sampler[list[int]]):
     """Lists of `batch_size` indices of another sampler; the last one may be shorter, or is left out with `drop_last`."""
 
     def __init__(self, sampler: Iterable[Any], batch_size: int, drop_last: bool) -> None:
