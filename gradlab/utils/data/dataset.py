@@ -17,12 +17,11 @@ from gradlab.tensor.creation import tensor
 from gradlab.tensor.generator import Generator
 from gradlab.tensor.random import randperm
 
-
 T_co = TypeVar("T_co", covariant=True)
 
 
 class Dataset(Generic[T_co]):
-    """A map from indices to samples: a subclass gives `__getitem__` and `__len__`. `Dataset[T]` says what a sample is, to readers of types."""
+    """A map from indices to samples: a subclass gives `__getitem__` and `__len__`. `Dataset[T]` says what its samples are."""
 
     def __getitem__(self, index: Any) -> T_co:
         raise NotImplementedError(f"{type(self).__name__} has no __getitem__: a dataset returns the sample of an index")

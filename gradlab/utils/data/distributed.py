@@ -11,7 +11,7 @@ from gradlab.tensor.random import randperm
 from gradlab.utils.data.sampler import Sampler
 
 
-class DistributedSampler(Sampler):
+class DistributedSampler(Sampler[int]):
     """Every `num_replicas`-th index, beginning with the `rank`-th, of an order that all processes know.
 
     num_replicas, rank: default those of `gradlab.distributed` (ValueError before `init_process_group`).
