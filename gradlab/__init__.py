@@ -130,6 +130,7 @@ if TYPE_CHECKING:
         nn as nn,
         onnx as onnx,
         optim as optim,
+        overrides as overrides,
         profiler as profiler,
         session as session,
         special as special,
@@ -170,7 +171,7 @@ if TYPE_CHECKING:
 
 _ROOMS = (
     "accelerator", "amp", "cpu", "data", "deploy", "distributed", "distributions", "func", "graph", "jit", "library", "linalg", "metrics",
-    "models", "multiprocessing", "nn", "onnx", "optim", "profiler", "session", "special", "testing", "utils", "viz",
+    "models", "multiprocessing", "nn", "onnx", "optim", "overrides", "profiler", "session", "special", "testing", "utils", "viz",
 )  # fmt: skip
 _ELSEWHERE = {
     "Graph": "gradlab.session",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Sequence
+from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -164,7 +165,12 @@ def compute(op: Op, args: tuple[Any, ...], params: dict[str, Any], mode: Mode, r
             if value._meta is not None:
                 refresh(value)
         else:
-            value = convert(op, value)
+            try:
+                value = convert(op, value)
+            except TypeError:
+                if not hasattr(type(value), "__torch_function__"):
+                    raise
+                return import_module("gradlab.overrides.overridable").row(op, args, params)
         inputs.append(value)
     if mode.autocast is not None and op.autocast is not None:
         inputs = mode.autocast.cast(op, inputs)

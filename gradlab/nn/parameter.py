@@ -10,10 +10,12 @@ from gradlab.autograd.mode import current, no_grad
 from gradlab.dtype import FLOATING, get_default_dtype
 from gradlab.tensor import Tensor
 from gradlab.tensor.creation import empty, tensor
+from gradlab.tensor.subclasses import disabled
 
 
-def _take(made: Tensor, data: Any) -> None:
-    """Give a parameter or buffer the memory of a tensor, where a write to one is a write to the other, or values; None is an empty one."""
+def _taken(cls: type[Tensor], data: Any) -> Any:
+    """A parameter or buffer with the memory of a tensor, where a write to one is a write to the other, or values; None is an empty one."""
+    made = object.__new__(cls)
     mode = current()
     shared = isinstance(data, Tensor)
     if not shared:
@@ -24,6 +26,7 @@ def _take(made: Tensor, data: Any) -> None:
         mark_detached(made, data, mode)
     if mode.inference:
         meta_of(made).inference = True
+    return made
 
 
 class Parameter(Tensor):
@@ -34,16 +37,18 @@ class Parameter(Tensor):
     """
 
     __slots__ = ()
+    __torch_function__ = disabled
 
-    def __init__(self, data: Any = None, requires_grad: bool = True) -> None:
-        _take(self, data)
+    def __new__(cls, data: Any = None, requires_grad: bool = True) -> Any:
+        made = _taken(cls, data)
         if requires_grad:
-            if self._array.dtype not in FLOATING:
+            if made._array.dtype not in FLOATING:
                 raise RuntimeError(
-                    f"Parameter: only floating point tensors can require gradients, not {self.dtype}; pass requires_grad=False"
+                    f"Parameter: only floating point tensors can require gradients, not {made.dtype}; pass requires_grad=False"
                 )
-            self._edge = LEAF
-        declare(self)
+            made._edge = LEAF
+        declare(made)
+        return made
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         """A copy without the gradient, as in PyTorch: what trains a copied model does not add to the first one's gradients."""
@@ -62,12 +67,14 @@ class Buffer(Tensor):
     """
 
     __slots__ = ()
+    __torch_function__ = disabled
     persistent: bool
 
-    def __init__(self, data: Any = None, *, persistent: bool = True) -> None:
-        _take(self, data)
-        self.persistent = persistent
-        declare(self)
+    def __new__(cls, data: Any = None, *, persistent: bool = True) -> Any:
+        made = _taken(cls, data)
+        made.persistent = persistent
+        declare(made)
+        return made
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         twin: Any = super().__deepcopy__(memo)
@@ -80,8 +87,8 @@ class UninitializedParameter(Parameter):
 
     __slots__ = ()
 
-    def __init__(self, requires_grad: bool = True, device: Any = None, dtype: Any = None) -> None:
-        super().__init__(empty(0, device=device, dtype=dtype), requires_grad)
+    def __new__(cls, requires_grad: bool = True, device: Any = None, dtype: Any = None) -> Any:
+        return super().__new__(cls, empty(0, device=device, dtype=dtype), requires_grad)
 
     def materialize(self, shape: tuple[int, ...]) -> None:
         """Become an ordinary Parameter of that shape (zeros, until it is initialised), the same object."""
@@ -98,8 +105,8 @@ class UninitializedBuffer(Buffer):
 
     __slots__ = ()
 
-    def __init__(self, *, persistent: bool = True, device: Any = None, dtype: Any = None) -> None:
-        super().__init__(empty(0, device=device, dtype=dtype), persistent=persistent)
+    def __new__(cls, *, persistent: bool = True, device: Any = None, dtype: Any = None) -> Any:
+        return super().__new__(cls, empty(0, device=device, dtype=dtype), persistent=persistent)
 
     def materialize(self, shape: tuple[int, ...]) -> None:
         """Become an ordinary Buffer of that shape (zeros, until it is initialised), the same object."""
@@ -115,9 +122,9 @@ def declare(tensor: Tensor, name: str = "", module: Any = None) -> None:
         tracer.declare(tensor, name, module)
 
 
-def is_lazy(param: Any) -> bool:
-    """Whether the parameter still waits for its shape."""
-    return isinstance(param, (UninitializedParameter, UninitializedBuffer))
+def is_lazy(tensor: Any) -> bool:
+    """Whether the tensor still waits for its shape."""
+    return isinstance(tensor, (UninitializedParameter, UninitializedBuffer))
 
 
 def zero_gradient(tensor: Tensor) -> None:

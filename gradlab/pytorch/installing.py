@@ -10,6 +10,7 @@ from typing import Any
 
 from gradlab import cuda
 from gradlab.device import let_cuda_mean_cpu, set_default_device
+from gradlab.pytorch.duck_classes import notice
 from gradlab.pytorch.finder import Finder, Standing
 
 _told: list[Settings] = []
@@ -44,6 +45,7 @@ def install(settings: Settings | None = None) -> None:
         )
     if not any(isinstance(finder, Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, Finder())
+        notice()
     if settings is not None and settings.device is not None:
         _settle(settings.device)
     _told.append(settings or Settings())

@@ -40,6 +40,7 @@ OLDER = {"torch._six": "gradlab.pytorch.six"}
 
 # Where names are looked for that are not on their module's path: modules of gradlab, in this order.
 ELSEWHERE = {
+    "torch._C": ("gradlab.overrides",),
     "torch._higher_order_ops.cond": ("gradlab",),
     "torch._higher_order_ops.scan": ("gradlab",),
     "torch._higher_order_ops.while_loop": ("gradlab",),
@@ -80,7 +81,7 @@ INERT = {
     **_all("distributions.constraint_registry distributions.exp_family distributions.utils", "use a transform by name"),
     **_all("futures", "use concurrent.futures"),
     **_all("hub utils.model_zoo utils.tensorboard utils.benchmark utils.deterministic", "download files yourself, and use gl.load"),
-    **_all("nn.attention overrides utils._pytree utils._contextlib utils._foreach_utils nn.common_types types return_types", _INSIDE),
+    **_all("nn.attention utils._pytree utils._contextlib utils._foreach_utils nn.common_types types return_types", _INSIDE),
     **_all("nn.grad nn.parallel.scatter_gather nn.utils.memory_format nn.utils.stateless serialization storage", _INSIDE),
     **_all("multiprocessing.reductions", _INSIDE),
     "torch.nn.modules.adaptive": "use Linear and CrossEntropyLoss",

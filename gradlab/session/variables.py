@@ -19,6 +19,7 @@ from gradlab.session.nodes import Operation, at, here
 from gradlab.spec import Spec
 from gradlab.tensor import Tensor
 from gradlab.tensor.creation import tensor
+from gradlab.tensor.subclasses import disabled
 
 
 def placeholder(dtype: Any, shape: Sequence[Any] = (), name: str | None = None) -> Tensor:
@@ -62,8 +63,10 @@ class Variable(Tensor):
     """
 
     __slots__ = ()
+    __torch_function__ = disabled
 
-    def __init__(self, initial: Any, name: str | None = None, trainable: bool | None = None, dtype: Any = None) -> None:
+    def __new__(cls, initial: Any, name: str | None = None, trainable: bool | None = None, dtype: Any = None) -> Any:
+        made = object.__new__(cls)
         tracer = defining("Variable")
         given = initial if isinstance(initial, Differentiable) else tensor(initial, dtype=dtype)
         with no_grad():
@@ -71,14 +74,15 @@ class Variable(Tensor):
                 given = given.to(dtype)  # type: ignore[attr-defined]
             tracer.note((given,))
             symbol = tracer.run(clone, [tracer.lift(given._array)], {})
-        self._array, self._meta = symbol, None
+        made._array, made._meta = symbol, None
         floating = symbol.dtype in FLOATING
         if trainable and not floating:
-            raise RuntimeError(f"Variable: only floating point variables can be trained, not {self.dtype}")
-        self._edge = LEAF if (floating if trainable is None else trainable) else None
-        state = tracer.variable(self, name or "variable", self._edge is not None, used=True)
+            raise RuntimeError(f"Variable: only floating point variables can be trained, not {made.dtype}")
+        made._edge = LEAF if (floating if trainable is None else trainable) else None
+        state = tracer.variable(made, name or "variable", made._edge is not None, used=True)
         if name is None:
             state.place = here()
+        return made
 
     def assign(self, value: Any) -> Tensor:
         """The assignment of a value; its fetch is the new value. `gl.assign`."""

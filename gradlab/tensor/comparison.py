@@ -31,6 +31,10 @@ Operand = Any  # a Tensor or a Python number
 _COMPARABLE = (Differentiable, int, float, np.generic, np.ndarray)
 
 
+def _comparable(other: Any) -> bool:
+    return isinstance(other, _COMPARABLE) or hasattr(type(other), "__torch_function__")
+
+
 def tensors_only(name: str, *operands: Any) -> None:
     """Raise TypeError for a Python number: where PyTorch takes none, none is taken."""
     for x in operands:
@@ -214,10 +218,10 @@ class ComparisonMethods(Differentiable):
     bitwise_and, bitwise_or, bitwise_xor, bitwise_not = bitwise_and, bitwise_or, bitwise_xor, bitwise_not
 
     def __eq__(self, other: object) -> Any:
-        return _eq(self, other) if isinstance(other, _COMPARABLE) else NotImplemented
+        return _eq(self, other) if _comparable(other) else NotImplemented
 
     def __ne__(self, other: object) -> Any:
-        return _ne(self, other) if isinstance(other, _COMPARABLE) else NotImplemented
+        return _ne(self, other) if _comparable(other) else NotImplemented
 
     __hash__ = object.__hash__
 

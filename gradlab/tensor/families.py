@@ -42,6 +42,7 @@ from gradlab.tensor.sorting import SortingMethods
 from gradlab.tensor.special import SpecialMethods
 from gradlab.tensor.splitting import SplittingMethods
 from gradlab.tensor.statistics import StatisticsMethods
+from gradlab.tensor.subclasses import SubclassMethods
 from gradlab.tensor.twins import TwinMethods
 from gradlab.tensor.typed import TypeMethods
 
@@ -52,7 +53,7 @@ class Families(
     ScanMethods, StatisticsMethods, LayoutMethods, AssemblyMethods, ProductMethods, ProductSumMethods, GeometryMethods, SolvingMethods,
     FactoringMethods, GammaMethods, ReshapingMethods, PlacingMethods, PairMethods, PointwiseInPlaceMethods, ChoiceMethods, NormMethods,
     QuantileMethods, RepetitionMethods, SelectionMethods, MaskMethods, SplittingMethods, FactMethods, TypeMethods, TwinMethods,
-    InteropMethods, SharingMethods, MemoryMethods,
+    InteropMethods, SharingMethods, MemoryMethods, SubclassMethods,
 ):  # fmt: skip
     """Every method of a tensor that is not in `tensor.py`."""
 

@@ -29,6 +29,8 @@ def matmul(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
     try:
         a, b = len(input._array.shape), len(other._array.shape)
     except AttributeError:
+        if hasattr(type(input), "__torch_function__") and hasattr(type(other), "__torch_function__"):
+            return _matmul(input, other)  # one of them is no tensor, and answers for it
         raise TypeError(f"matmul: two tensors, not {type(input).__name__} and {type(other).__name__}") from None
     if a >= 2 and b >= 2:
         return _matmul(input, other)

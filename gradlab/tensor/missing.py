@@ -72,7 +72,6 @@ TENSOR = {
     **_all("resize resize_as", "use reshape, or a new tensor"),
     **_all("reinforce", "weight the log-probability with the reward: (-log_prob * reward).sum().backward()"),
     **_all("volatile", "use with gl.no_grad()"),
-    **_all("as_subclass", "gradlab's tensors are of one class; wrap the tensor in yours"),
     **_all("to_padded_tensor", _NESTED),
     "name": "tensors have no names; keep them in a dict, or use named_parameters()",
     "is_distributed": "there is one process; every tensor is whole",
@@ -226,7 +225,7 @@ KINDS = (
     (r"(Script|Lite)\w+|\w*(Storage|Type|Logger|FileReader|FileWriter|State|Stats)|(parse|import)_\w+|Sym\w+|\w+Key(Set)?|\w+Guard",
      "it belongs to PyTorch's machinery; " + _JIT),
     (r"(is|get)_(vulkan|xpu|mps|mtia|ipu|xla|maia)\w*|xpu|mtia|ipu|cpu|get_device_module", "devices are the CPU and CUDA"),
-    (r"has_(torch|handle)\w*|handle_torch_function\w*|overrides", "tensors have no __torch_function__; wrap one in a class of yours"),
+    (r"has_torch_function\w*|handle_torch_function\w*", "use gl.overrides"),
     (r"has_(lapack|mkl|openmp|spectral|mps|cuda|cudnn)", "linear algebra is always there; gl.cuda.is_available() says whether a GPU is"),
 )
 

@@ -19,6 +19,7 @@ from gradlab.op import Op
 from gradlab.tensor.families import Families
 from gradlab.tensor.printing import describe
 from gradlab.tensor.size import Size
+from gradlab.tensor.subclasses import disabled, of_class
 from gradlab.tensor.typed import constructed
 
 
@@ -35,11 +36,11 @@ class Tensor(Families):
     __slots__ = ()
     __array_priority__ = 1000
 
-    def __init__(self, *data: Any, device: Any = None, requires_grad: bool = False, size: Any = None) -> None:
+    def __new__(cls, *data: Any, device: Any = None, requires_grad: bool = False, size: Any = None) -> Any:
         made = constructed("Tensor", data if size is None else (Size(size),), device)
-        self._array, self._edge, self._meta = made._array, made._edge, made._meta
         if requires_grad:
-            self.requires_grad_()
+            made.requires_grad_()
+        return made if cls is Tensor else of_class(made, cls)
 
     def __apply__(self, op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
         return record.bind(op)(*args, **params)
@@ -156,7 +157,7 @@ class Tensor(Families):
         >>> x.grad
         tensor([ 2., 40.])
         """
-        autograd.backward([self], [gradient], retain_graph, create_graph, inputs=inputs)
+        autograd.backward([self], [gradient], retain_graph, create_graph, inputs)
 
     def detach(self) -> Tensor:
         """The same memory outside the graph. Writing either in place is noticed by backward where it matters.
@@ -336,7 +337,8 @@ class Tensor(Families):
         return str(self)
 
     def __repr__(self) -> str:
-        return describe(self)
+        plain = type(self) is Tensor or type(self).__torch_function__ is disabled
+        return describe(self, "tensor(" if plain else f"{type(self).__name__}(")
 
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         if not self.is_leaf:
@@ -357,16 +359,17 @@ class Tensor(Families):
             raise RuntimeError("pickle: a computed tensor's graph cannot be pickled; use detach() first")
         place = self.device
         array = dispatch.backend_of(self._array).to_numpy(self._array)
-        return _rebuild, (type(self), array, self._edge is LEAF, *(() if place.type == "cpu" else (str(place),)))
+        own = {name: value for name, value in self.__dict__.items() if not name.startswith("_")}
+        return _rebuild, (type(self), array, self._edge is LEAF, *(() if place.type == "cpu" else (str(place),))), own or None
 
 
 def _rebuild(kind: type[Tensor], array: Any, requires_grad: bool, device: str = "cpu") -> Tensor:
-    made = object.__new__(kind)
+    made = object.__new__(Tensor)
     if device != "cpu":
         place = Device(device)
         array = dispatch.backend_for(place).from_numpy(array, place)
     made._array, made._edge, made._meta = array, LEAF if requires_grad else None, None
-    return made
+    return made if kind is Tensor else of_class(made, kind)
 
 
 record.adopt(Tensor)

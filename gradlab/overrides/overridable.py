@@ -1,0 +1,142 @@
+"""The functions and methods that ask before they compute, and how they take the places of the plain ones."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from functools import cache, update_wrapper
+from importlib import import_module
+from types import FunctionType, MethodType, ModuleType
+from typing import Any
+
+from gradlab.op import Op
+from gradlab.overrides.protocol import Answer, ask, asked, modes
+from gradlab.tensor import Tensor
+
+# Methods by which Python's operators are known to a `__torch_function__`, as in PyTorch.
+OPERATORS = {
+    "__add__": "add", "__radd__": "add", "__iadd__": "add_", "__sub__": "sub", "__isub__": "sub_", "__mul__": "mul", "__rmul__": "mul",
+    "__imul__": "mul_", "__truediv__": "div", "__itruediv__": "div_", "__matmul__": "matmul", "__neg__": "neg", "__abs__": "abs",
+    "__pow__": "pow", "__eq__": "eq", "__ne__": "ne", "__lt__": "lt", "__le__": "le", "__gt__": "gt", "__ge__": "ge",
+}  # fmt: skip
+_MODULES = ("gradlab", "gradlab.nn.functional", "gradlab.linalg", "gradlab.special", "gradlab.nn.init")
+_PLAIN = frozenset({  # what asks nobody: Python's own, and what tells or makes a class
+    "__new__", "__init__", "__init_subclass__", "__getattribute__", "__setattr__", "__delattr__", "__dir__", "__hash__", "__class__",
+    "__apply__", "__iter__",
+    "__torch_function__", "__array_ufunc__", "as_subclass",
+})  # fmt: skip
+_SETTINGS = frozenset({"is_tensor", "printoptions", "set_printoptions", "set_default_tensor_type"})
+_counted = 0  # modes that are on, in all threads
+
+
+class Overridable:
+    """A function or a method that asks. It equals the plain one, so that either is found where the other is the key."""
+
+    def __init__(self, plain: Answer, name: Answer | None = None) -> None:
+        update_wrapper(self, plain)
+        self.plain = plain
+        self.name: Any = self if name is None else name  # what a `__torch_function__` is told
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        found = asked((*args, *kwargs.values()))
+        return ask(self.name, args, kwargs, found) if found or modes.get() else self.plain(*args, **kwargs)
+
+    def __get__(self, instance: Any, owner: type | None = None) -> Any:
+        return self if instance is None else MethodType(self, instance)
+
+    def __eq__(self, other: object) -> bool:
+        return self is other or self.plain is getattr(other, "plain", other)
+
+    def __hash__(self) -> int:
+        return hash(self.plain)
+
+    def __repr__(self) -> str:
+        return repr(self.plain)
+
+
+class Operator(Overridable):
+    """A method with two underscores. It equals no other: Python asks a subclass's first only where it is not that of the base."""
+
+    __eq__ = object.__eq__
+    __hash__ = object.__hash__
+
+
+@cache
+def places() -> dict[ModuleType, dict[str, Overridable]]:
+    """The modules with functions that may ask, and in each these by name."""
+    made: dict[Answer, Overridable] = {}
+    found: dict[ModuleType, dict[str, Overridable]] = {}
+    for path in _MODULES:
+        module = import_module(path)
+        table = found[module] = {}
+        for name, value in vars(module).items():
+            ours = isinstance(value, FunctionType) and value.__module__.startswith(("gradlab.tensor.", "gradlab.nn.", "gradlab.linalg"))
+            if ours and not name.startswith("_") and name not in _SETTINGS and value.__module__ != "gradlab.tensor.missing":
+                table[name] = made.setdefault(value, Overridable(value))
+    return found
+
+
+@cache
+def methods() -> dict[str, Any]:
+    """Tensor's methods and properties that may ask, by name, as they are on Tensor."""
+    found: dict[str, Any] = {}
+    for kind in Tensor.__mro__[:-1]:
+        for name, value in vars(kind).items():
+            public = not name.startswith("_") or (name.startswith("__") and name.endswith("__"))
+            if public and name not in _PLAIN and isinstance(value, (FunctionType, property)):
+                found.setdefault(name, value)
+    return found
+
+
+def _asking(name: str, plain: Any) -> Any:
+    if not isinstance(plain, property):
+        if not name.startswith("__"):
+            return Overridable(plain, plain)
+        return Operator(plain, getattr(Tensor, OPERATORS.get(name, name)))
+    return property(Overridable(plain.__get__, plain.__get__), Overridable(plain.__set__, plain.__set__))
+
+
+@cache
+def activate() -> None:
+    """Public functions ask from now on."""
+    for module, table in places().items():
+        twin = sys.modules.get("torch") if module.__name__ == "gradlab" else None  # see gradlab/pytorch/
+        for name, function in table.items():
+            for known in (vars(module), *([vars(twin)] if twin is not None else [])):
+                if known.get(name) is function.plain:
+                    known[name] = function
+
+
+@cache
+def prepare(kind: type) -> None:
+    """Let a subclass's methods ask, those that it inherits from Tensor, and public functions, too."""
+    activate()
+    theirs = {name for base in kind.__mro__[: kind.__mro__.index(Tensor)] for name in vars(base)}
+    for name, plain in methods().items():
+        if name not in theirs:
+            setattr(kind, name, _asking(name, plain))
+
+
+def ask_of_tensors() -> None:
+    """Tensor's own methods ask, too, for a mode that is being entered."""
+    global _counted
+    _counted += 1
+    if _counted == 1:
+        for name, plain in methods().items():
+            setattr(Tensor, name, _asking(name, plain))
+
+
+def ask_no_more() -> None:
+    """A mode is left; with the last one Tensor's methods are plain again."""
+    global _counted
+    _counted -= 1
+    if not _counted:
+        for name, plain in methods().items():
+            if name in vars(Tensor):
+                setattr(Tensor, name, plain)
+
+
+def row(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
+    """What the classes of a row's inputs answer, of which one is no tensor: it is asked of the method of the row's name."""
+    func: Callable[..., Any] = getattr(Tensor, op.name, None) or op.call  # type: ignore[assignment]
+    return ask(func, args, params, asked(args))
