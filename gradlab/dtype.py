@@ -71,10 +71,10 @@ def get_default_dtype() -> DType:
     return _default
 
 
-def set_default_dtype(dtype: DType) -> None:
+def set_default_dtype(d: DType) -> None:
     """Set the dtype of floating point tensors made from Python numbers. Raises TypeError for a type that is not floating point."""
     global _default
-    dtype = as_dtype(dtype)
+    dtype = as_dtype(d)
     if not dtype.is_floating_point:
         raise TypeError(f"set_default_dtype: {dtype} is not a floating point type")
     _default = dtype

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gradlab.ops.solve import LinAlgError
-from gradlab.tensor import geometry
+from gradlab.tensor import geometry, solving
 from gradlab.tensor.alias import either as _either, into as _into
 from gradlab.tensor.factoring import cholesky, cond, eigh, eigvalsh, lu, matrix_rank, qr, svd, svdvals
 from gradlab.tensor.layout import diagonal as _diagonal
@@ -13,18 +13,7 @@ from gradlab.tensor.linalg import matmul
 from gradlab.tensor.matrix_norms import matrix_norm, norm, vander, vecdot, vector_norm
 from gradlab.tensor.missing import absent as _absent
 from gradlab.tensor.products import matrix_power, multi_dot
-from gradlab.tensor.solving import (
-    det,
-    inverse as inv,
-    lstsq,
-    matrix_exp,
-    pinv,
-    slogdet,
-    solve,
-    solve_triangular,
-    tensorinv,
-    tensorsolve,
-)  # fmt: skip
+from gradlab.tensor.solving import lstsq, matrix_exp, pinv, solve, solve_triangular, tensorinv, tensorsolve
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -34,6 +23,33 @@ __all__ = [
     "matrix_norm", "matrix_power", "matrix_rank", "multi_dot", "norm", "pinv", "qr", "slogdet", "solve", "solve_triangular", "svd",
     "svdvals", "tensorinv", "tensorsolve", "vander", "vecdot", "vector_norm",
 ]  # fmt: skip
+
+
+def det(A: Tensor, *, out: Any = None) -> Tensor:
+    """Determinant of square matrices (…, n, n).
+
+    >>> gl.linalg.det(gl.tensor([[2.0, 0.0], [1.0, 3.0]]))
+    tensor(6.)
+    """
+    return solving.det(A, out=out)
+
+
+def inv(A: Tensor, *, out: Any = None) -> Tensor:
+    """Inverse of square matrices (…, n, n). LinAlgError for a singular one.
+
+    >>> gl.linalg.inv(gl.tensor([[2.0]]))
+    tensor([[0.5000]])
+    """
+    return solving.inverse(A, out=out)
+
+
+def slogdet(A: Tensor, *, out: Any = None) -> Any:
+    """Sign and logarithm of the magnitude of the determinants of square matrices (…, n, n).
+
+    >>> gl.linalg.slogdet(gl.tensor([[1.0]]))
+    slogdet(sign=tensor(1.), logabsdet=tensor(0.))
+    """
+    return solving.slogdet(A, out=out)
 
 
 def cross(input: Tensor, other: Tensor, *, dim: int = -1, out: Any = None, axis: Any = None) -> Tensor:

@@ -177,3 +177,61 @@ def test_nothing_warns_by_itself():
         warnings.simplefilter("error")
         nn.CrossEntropyLoss(reduction="sum")
         gl.ones(2)[gl.tensor([True, False])]
+
+
+X, Y, V = gl.tensor([[1.0, 2.0], [3.0, 4.0]]), gl.tensor([[2.0, 1.0], [0.0, 5.0]]), gl.tensor([1.0, 2.0])
+B = X[None]
+ORDERS = {
+    "add": (lambda: gl.add(X, 2, Y), lambda: X.add(2, Y), lambda: X.clone().add_(2, Y), lambda: X + 2 * Y),
+    "sub": (lambda: gl.sub(X, 2, Y), lambda: X.sub(2, Y), lambda: X.clone().sub_(2, Y), lambda: X - 2 * Y),
+    "addcmul": (lambda: gl.addcmul(X, 2, X, Y), lambda: X.addcmul(2, X, Y), lambda: X.clone().addcmul_(2, X, Y), lambda: X + 2 * X * Y),
+    "addcdiv": (lambda: gl.addcdiv(Y, 2, Y, X), lambda: Y.addcdiv(2, Y, X), lambda: Y.clone().addcdiv_(2, Y, X), lambda: Y + 2 * Y / X),
+    "addmm": (lambda: gl.addmm(2, X, 3, X, Y), lambda: X.addmm(2, 3, X, Y), lambda: X.clone().addmm_(2, 3, X, Y),
+              lambda: 2 * X + 3 * X @ Y),
+    "addmm, one factor": (lambda: gl.addmm(2, X, X, Y), lambda: X.addmm(2, X, Y), lambda: X.clone().addmm_(2, X, Y),
+                          lambda: 2 * X + X @ Y),
+    "addmv": (lambda: gl.addmv(2, V, 3, X, V), lambda: V.addmv(2, 3, X, V), lambda: V.clone().addmv_(2, 3, X, V),
+              lambda: 2 * V + 3 * X @ V),
+    "addr": (lambda: gl.addr(2, X, 3, V, V), lambda: X.addr(2, 3, V, V), lambda: X.clone().addr_(2, 3, V, V),
+             lambda: 2 * X + 3 * gl.outer(V, V)),
+    "baddbmm": (lambda: gl.baddbmm(2, B, B, B), lambda: B.baddbmm(2, B, B), lambda: B.clone().baddbmm_(2, B, B), lambda: 2 * B + B @ B),
+    "addbmm": (lambda: gl.addbmm(2, X, B, B), lambda: X.addbmm(2, B, B), lambda: X.clone().addbmm_(2, B, B), lambda: 2 * X + X @ X),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", ORDERS)
+def test_factors_before_tensors(name):
+    *older, today = ORDERS[name]
+    for call in older:
+        with pytest.warns(UserWarning, match="deprecated"):
+            assert gl.equal(call(), today())
+
+
+def test_orders_that_there_never_were():
+    for call in (lambda: gl.add(X, X, Y), lambda: X.add_(X, Y), lambda: gl.addcmul(X, X, 2, Y), lambda: gl.addmm(X, X, Y, Y),
+                 lambda: X.addmm(X, 2, Y), lambda: gl.addmm(2, 3, 4, X, Y)):  # fmt: skip
+        with pytest.raises(TypeError, match="takes"):
+            call()
+
+
+def test_shapes_by_their_names():
+    assert gl.zeros(size=(2, 3)).shape == gl.rand(size=(2, 3), layout=None, pin_memory=False).shape == X.new_ones(size=(2, 3)).shape
+    assert gl.arange(end=3).tolist() == [0, 1, 2]
+    assert gl.randint(high=1, size=(2,)).tolist() == [0, 0]
+    assert V.repeat(repeats=(2,)).tolist() == gl.tile(V, dims=(2,)).tolist() == [1.0, 2.0, 1.0, 2.0]
+    assert V.expand(size=(2, 2)).tolist() == V.broadcast_to(2, 2).tolist() == [[1.0, 2.0]] * 2
+    assert [x.tolist() for x in gl.arange(4).split(split_size=3)] == [[0, 1, 2], [3]]
+    assert gl.max(X, other=Y).tolist() == gl.maximum(X, Y).tolist()
+    assert [x.tolist() for x in gl.arange(4).hsplit(1, 3)] == [x.tolist() for x in gl.hsplit(gl.arange(4), indices=(1, 3))]
+    with pytest.raises(TypeError, match="one argument"):
+        gl.zeros(2, size=(3,))
+    with pytest.raises(TypeError, match="unexpected keyword argument 'dtpye'"):
+        gl.zeros(2, dtpye=gl.int64)
+    with pytest.raises(NotImplementedError, match="layout"):
+        gl.zeros(2, layout="sparse")
+
+
+def test_questions_about_python_values():
+    assert gl.all(True).item() is True
+    assert gl.any([0, 1]).item() is True
+    assert gl.all([1, 0]).item() is False

@@ -8,6 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from gradlab.autograd import cuts, engine, errors, function as function, functional as functional, graph as graph
+from gradlab.autograd.advice import warn
 from gradlab.autograd.base import LEAF, Differentiable
 from gradlab.autograd.errors import NonFiniteError
 from gradlab.autograd.function import Function
@@ -73,6 +74,7 @@ def backward(
     grad_tensors: Any = None,
     retain_graph: bool | None = None,
     create_graph: bool = False,
+    grad_variables: Any = None,
     inputs: Any = None,
 ) -> None:
     """Add the gradients of `tensors` (one or several; a `graph.GradientEdge` may stand for one) for the leaves to the leaves' `.grad`.
@@ -80,9 +82,15 @@ def backward(
     grad_tensors: for each tensor that is not a single number, a tensor of its shape: the vector of the vector-Jacobian product.
     retain_graph: keep what backward needs, for a second pass (default: the value of `create_graph`).
     create_graph: record the backward itself, so that gradients can be differentiated again.
+    grad_variables: the older name of grad_tensors.
     inputs: add only to these tensors' `.grad`.
     Raises RuntimeError for a freed graph, a non-scalar without gradient, a tensor with no graph, a value modified in place.
     """
+    if grad_variables is not None:
+        if grad_tensors is not None:
+            raise RuntimeError("backward: grad_tensors and grad_variables are one argument; give grad_tensors")
+        warn(FutureWarning, "backward: grad_variables is deprecated; it is grad_tensors")
+        grad_tensors = grad_variables
     targets, gradients = _roots(tensors, grad_tensors)
     chosen = None if inputs is None else [tensor_of(x) for x in _listed(inputs)]
     if chosen is not None and any(isinstance(x, Point) for x in chosen):

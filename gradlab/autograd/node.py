@@ -84,13 +84,13 @@ class Node:
         """The line of the user's code that called the operation."""
         return position.locate(self.code, self.lasti, self.scope)
 
-    def register_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call `hook(grad_inputs, grad_outputs)`, two tuples, after this node ran in a backward; a tuple it returns replaces the first."""
-        return add_hook(hooks_of(self).after, hook)
+    def register_hook(self, fn: Callable[..., Any]) -> RemovableHandle:
+        """Call `fn(grad_inputs, grad_outputs)`, two tuples, after this node ran in a backward; a tuple it returns replaces the first."""
+        return add_hook(hooks_of(self).after, fn)
 
-    def register_prehook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call `hook(grad_outputs)`, a tuple, before this node runs in a backward; a tuple it returns replaces grad_outputs."""
-        return add_hook(hooks_of(self).before, hook)
+    def register_prehook(self, fn: Callable[..., Any]) -> RemovableHandle:
+        """Call `fn(grad_outputs)`, a tuple, before this node runs in a backward; a tuple it returns replaces grad_outputs."""
+        return add_hook(hooks_of(self).before, fn)
 
     def __call__(self, *gradients: Any) -> Any:
         if len(gradients) != self.count:
@@ -125,24 +125,24 @@ class AccumulateGrad:
     def name(self) -> str:
         return "AccumulateGrad"
 
-    def register_prehook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call `hook(grad_outputs)`, a tuple of one, before a gradient is added; a tuple it returns replaces it."""
+    def register_prehook(self, fn: Callable[..., Any]) -> RemovableHandle:
+        """Call `fn(grad_outputs)`, a tuple of one, before a gradient is added; a tuple it returns replaces it."""
 
         def on_gradient(gradient: Any) -> Any:
-            changed = hook((gradient,))
+            changed = fn((gradient,))
             return changed[0] if isinstance(changed, (tuple, list)) else changed
 
         meta = meta_of(self.variable)
         meta.hooks = {} if meta.hooks is None else meta.hooks
         return add_hook(meta.hooks, on_gradient)
 
-    def register_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call `hook(grad_inputs, grad_outputs)` after a gradient was added: the first is empty, the second holds what was added."""
+    def register_hook(self, fn: Callable[..., Any]) -> RemovableHandle:
+        """Call `fn(grad_inputs, grad_outputs)` after a gradient was added: the first is empty, the second holds what was added."""
         arrived: list[Any] = []
         seen = self.register_prehook(lambda gradients: arrived.append(gradients[0]))
 
         def after(_: Any) -> None:
-            hook((), (arrived.pop(),))
+            fn((), (arrived.pop(),))
             arrived.clear()
 
         meta = meta_of(self.variable)

@@ -122,9 +122,9 @@ def declare(tensor: Tensor, name: str = "", module: Any = None) -> None:
         tracer.declare(tensor, name, module)
 
 
-def is_lazy(tensor: Any) -> bool:
-    """Whether the tensor still waits for its shape."""
-    return isinstance(tensor, (UninitializedParameter, UninitializedBuffer))
+def is_lazy(param: Any) -> bool:
+    """Whether the parameter still waits for its shape."""
+    return isinstance(param, (UninitializedParameter, UninitializedBuffer))
 
 
 def zero_gradient(tensor: Tensor) -> None:

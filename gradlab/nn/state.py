@@ -7,6 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from gradlab.autograd.advice import warn
 from gradlab.autograd.hooks import RemovableHandle, add_hook
 from gradlab.autograd.mode import no_grad
 from gradlab.nn.parameter import Parameter, is_lazy
@@ -51,8 +52,15 @@ class StateMethods(Traversal):
     def _has_extra_state(self) -> bool:
         return type(self).get_extra_state is not StateMethods.get_extra_state
 
-    def state_dict(self, *, destination: dict[str, Any] | None = None, prefix: str = "", keep_vars: bool = False) -> dict[str, Any]:
-        """Parameters and persistent buffers by dotted name, sharing the module's memory; outside the graph unless keep_vars."""
+    def state_dict(
+        self, *old: Any, destination: dict[str, Any] | None = None, prefix: str = "", keep_vars: bool = False
+    ) -> dict[str, Any]:
+        """Parameters and persistent buffers by dotted name, sharing the module's memory; outside the graph unless keep_vars. What is given
+        by position are destination, prefix and keep_vars, with a FutureWarning."""
+        if old:
+            warn(FutureWarning, "state_dict: destination, prefix and keep_vars are given by name today")
+            given: list[Any] = [*old, *(destination, prefix, keep_vars)[len(old) :]]
+            destination, prefix, keep_vars = given
         found: dict[str, Any] = {} if destination is None else destination
         for hook in self._state_dict_pre_hooks.values():
             hook(self, prefix, keep_vars)

@@ -50,12 +50,12 @@ class Traversal:
         return (child for _, child in self.named_children())
 
     def _named_members(
-        self, members: Callable[[Module], Any], prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
+        self, get_members_fn: Callable[[Module], Any], prefix: str = "", recurse: bool = True, remove_duplicate: bool = True
     ) -> Iterator[tuple[str, Any]]:
         seen = set()
         owners: Any = self.named_modules(prefix=prefix, remove_duplicate=remove_duplicate) if recurse else [(prefix, self)]
         for path, owner in owners:
-            for name, value in members(owner):
+            for name, value in get_members_fn(owner):
                 if value is None or id(value) in seen:
                     continue
                 if remove_duplicate:

@@ -157,10 +157,13 @@ def selu_(input: Tensor) -> Tensor:
     return update("selu_", input, selu)
 
 
-def threshold_(input: Tensor, threshold_: float, value: float) -> Tensor:
+_above = threshold
+
+
+def threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
     """`threshold` in place.
 
     >>> gl.nn.functional.threshold_(gl.tensor([-1.0, 1.0]), 0.0, 9.0)
     tensor([9., 1.])
     """
-    return update("threshold_", input, threshold, threshold_, value)
+    return update("threshold_", input, _above, threshold, value)

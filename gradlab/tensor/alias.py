@@ -107,6 +107,26 @@ def made(name: str, out: Any, dtype: Any, device: Any, make: Callable[[Any, Any]
     return into(name, out, make(own, place), warn=False)
 
 
+def plain(name: str, options: dict[str, Any]) -> None:
+    """Look at what functions that make tensors take besides, and what changes nothing here: `layout` (strided), `pin_memory` (copies to a
+    GPU need none) and `names` (None). NotImplementedError for another layout or for names, TypeError for other keywords."""
+    for word, value in options.items():
+        if word not in ("layout", "pin_memory", "names"):
+            raise TypeError(f"{name}() got an unexpected keyword argument {word!r}")
+        if word != "pin_memory" and value is not None and getattr(value, "name", None) != "strided":
+            raise NotImplementedError(f"{name}: {word}={value!r} is not offered; tensors are strided, and without names")
+
+
+def sized(name: str, size: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, ...]:
+    """The sizes, which may come as the keyword `size`; the other keywords are `plain`'s."""
+    if "size" in options:
+        if size:
+            raise TypeError(f"{name}() got sizes and size={options['size']!r}, which are one argument; give one of them")
+        size = (options.pop("size"),)
+    plain(name, options)
+    return size
+
+
 def _overlap(a: Any, b: Any) -> bool:
     """Whether two arrays share memory; a tensor with itself also where memory cannot be compared."""
     return a is b or (isinstance(a, np.ndarray) and isinstance(b, np.ndarray) and np.may_share_memory(a, b))

@@ -163,13 +163,16 @@ def split_with_sizes(input: Tensor, split_sizes: Sequence[int], dim: int = 0, *,
     return split(input, list(split_sizes), dim)
 
 
-def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0, *, axis: Any = None) -> tuple[Tensor, ...]:
+def tensor_split(
+    input: Tensor, indices_or_sections: Any = None, dim: int = 0, *, sections: Any = None, indices: Any = None, axis: Any = None
+) -> tuple[Tensor, ...]:  # fmt: skip
     """Parts along `dim`: a number of parts as equal as possible, the larger ones first, or parts between the given places. Views.
 
     >>> gl.tensor_split(gl.arange(5), 2)
     (tensor([0, 1, 2]), tensor([3, 4]))
     """
     dim = dim if axis is None else either("tensor_split", dim, 0, axis)
+    indices_or_sections = _one_of("tensor_split", indices_or_sections, sections, indices)
     shape = input._array.shape
     if not shape:
         raise RuntimeError("tensor_split: at least one dimension")
@@ -193,7 +196,16 @@ def tensor_split(input: Tensor, indices_or_sections: Any, dim: int = 0, *, axis:
     return tuple(narrow(input, dim, a, max(b - a, 0)) for a, b in zip(starts, ends[1:], strict=True))
 
 
-def _equal_split(name: str, input: Tensor, indices_or_sections: Any, rank: int, dim: int) -> tuple[Tensor, ...]:
+def _one_of(name: str, given: Any, sections: Any, indices: Any) -> Any:
+    """Where to split: PyTorch documents `indices_or_sections`, and takes `sections` and `indices` as names."""
+    found = [x for x in (given, sections, indices) if x is not None]
+    if len(found) != 1:
+        raise TypeError(f"{name}: takes a number of sections or the indices between them, got {len(found)} of them")
+    return found[0]
+
+
+def _equal_split(name: str, input: Tensor, given: tuple[Any, ...], words: tuple[Any, Any], rank: int, dim: int) -> tuple[Tensor, ...]:
+    indices_or_sections = _one_of(name, (given[0] if len(given) == 1 else given) if given else None, *words)
     shape = input._array.shape
     if len(shape) < rank:
         raise RuntimeError(f"{name}: at least {rank} dimensions, not shape {shape}")
@@ -202,31 +214,31 @@ def _equal_split(name: str, input: Tensor, indices_or_sections: Any, rank: int, 
     return tensor_split(input, indices_or_sections, dim)
 
 
-def hsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
+def hsplit(input: Tensor, *indices_or_sections: Any, sections: Any = None, indices: Any = None) -> tuple[Tensor, ...]:
     """Parts side by side: along the second dimension, of a vector along its only one. A number of parts must divide the size.
 
     >>> gl.hsplit(gl.arange(4), 2)
     (tensor([0, 1]), tensor([2, 3]))
     """
-    return _equal_split("hsplit", input, indices_or_sections, 1, 0 if len(input._array.shape) == 1 else 1)
+    return _equal_split("hsplit", input, indices_or_sections, (sections, indices), 1, 0 if len(input._array.shape) == 1 else 1)
 
 
-def vsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
+def vsplit(input: Tensor, *indices_or_sections: Any, sections: Any = None, indices: Any = None) -> tuple[Tensor, ...]:
     """Parts one below the other: along the first of at least two dimensions.
 
     >>> gl.vsplit(gl.ones(4, 2), 2)[0].shape
     (2, 2)
     """
-    return _equal_split("vsplit", input, indices_or_sections, 2, 0)
+    return _equal_split("vsplit", input, indices_or_sections, (sections, indices), 2, 0)
 
 
-def dsplit(input: Tensor, indices_or_sections: Any) -> tuple[Tensor, ...]:
+def dsplit(input: Tensor, *indices_or_sections: Any, sections: Any = None, indices: Any = None) -> tuple[Tensor, ...]:
     """Parts along the third dimension.
 
     >>> gl.dsplit(gl.ones(1, 2, 4), 2)[0].shape
     (1, 2, 2)
     """
-    return _equal_split("dsplit", input, indices_or_sections, 3, 2)
+    return _equal_split("dsplit", input, indices_or_sections, (sections, indices), 3, 2)
 
 
 # ---------------------------------------------------------------- grids and combinations

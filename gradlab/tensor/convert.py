@@ -16,7 +16,7 @@ from gradlab.device import Device
 from gradlab.dtype import BOOL, as_numpy, bfloat16, float16, float32, float64, int8, int16, int32, int64, uint8
 from gradlab.op import Op
 from gradlab.quiet import quietly
-from gradlab.tensor.alias import only_tensors
+from gradlab.tensor.alias import only_tensors, plain, sized
 from gradlab.tensor.reading import values_of
 from gradlab.tensor.taking import values_in
 from gradlab.tensor.update import assign
@@ -55,20 +55,20 @@ class ConvertMethods(Differentiable):
         @property
         def device(self) -> Device: ...
 
-    def to(self, *args: Any, dtype: Any = None, device: Any = None, non_blocking: bool = False, copy: bool = False) -> Tensor:
+    def to(
+        self, *args: Any, dtype: Any = None, device: Any = None, non_blocking: bool = False, copy: bool = False, other: Any = None
+    ) -> Tensor:
         """This tensor in another dtype or on another device (`to(dtype)`, `to(device)`, `to(other_tensor)`); itself if nothing changes.
 
         >>> gl.tensor([1.5]).to(gl.int64)
         tensor([1])
         """
-        for argument in args:
+        for argument in args if other is None else (*args, other):
             if isinstance(argument, Differentiable):
                 dtype, device = argument._array.dtype, argument.device  # type: ignore[attr-defined]
             elif isinstance(argument, Device) or (isinstance(argument, str) and argument.split(":")[0] in ("cpu", "cuda")):
                 device = argument
-            elif isinstance(argument, bool):
-                continue  # non_blocking: here every copy is complete when it returns
-            elif argument is not None:
+            elif argument is not None and not isinstance(argument, bool):  # non_blocking: a copy is complete when it returns
                 dtype = argument
         out: Any = self
         if dtype is not None and (new := dtype if type(dtype) is np.dtype else as_numpy(dtype)) != self._array.dtype:
@@ -174,20 +174,20 @@ class ConvertMethods(Differentiable):
         """
         return self.to(device="cpu")
 
-    def record_stream(self, stream: Any) -> None:
+    def record_stream(self, s: Any) -> None:
         """Say that a `gl.cuda.Stream` works with this tensor, which was made on another one: once it is dropped, its memory is not given
         out again before that stream's work queued by then is done. RuntimeError for a tensor that is not on a GPU.
 
         >>> gl.ones(1, device="cuda").record_stream(gl.cuda.Stream())  # doctest: +SKIP
         """
-        backend, handle = dispatch.backend_of(self._array), getattr(stream, "_handle", None)
+        backend, handle = dispatch.backend_of(self._array), getattr(s, "_handle", None)
         if handle is None:
-            raise TypeError(f"record_stream: takes a gl.cuda.Stream, not {type(stream).__name__}")
+            raise TypeError(f"record_stream: takes a gl.cuda.Stream, not {type(s).__name__}")
         if not hasattr(backend, "record_stream"):
             raise RuntimeError(f"record_stream: the tensor is on {self.device}, whose memory no stream works with")
         backend.record_stream(self._array, handle)
 
-    def cuda(self, device: Any = None) -> Tensor:
+    def cuda(self, device: Any = None, non_blocking: Any = False) -> Tensor:
         """On a GPU: the current one, or the one of that index.
 
         >>> gl.ones(2).cuda().device.type  # doctest: +SKIP
@@ -258,14 +258,14 @@ class ConvertMethods(Differentiable):
 
     # ------------------------------------------------------------ in place
 
-    def copy_(self, src: Any, non_blocking: Any = False) -> Any:
-        """Write the elements of `src` (broadcast, cast) into this tensor.
+    def copy_(self, other: Any, non_blocking: Any = False) -> Any:
+        """Write the elements of `other` (broadcast, cast) into this tensor.
 
         >>> gl.zeros(2).copy_(gl.tensor([1, 2]))
         tensor([1., 2.])
         """
         inplace.check("copy_", self, current())
-        source: Any = src if isinstance(src, Differentiable) else wrap(np.asarray(src))
+        source: Any = other if isinstance(other, Differentiable) else wrap(np.asarray(other))
         return assign_cast("copy_", self, source.expand(self.shape))
 
     def fill_(self, value: Any) -> Any:
@@ -289,48 +289,55 @@ class ConvertMethods(Differentiable):
 
     # ------------------------------------------------------------ tensors like this one
 
-    def new_full(self, size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: Any = False) -> Tensor:
+    def new_full(
+        self, size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: Any = False, **options: Any
+    ) -> Tensor:
         """A tensor of that size and value with this tensor's dtype and device unless others are given.
 
         >>> gl.tensor([1]).new_full((2,), 7)
         tensor([7, 7])
         """
+        plain("new_full", options)
         shape = (size,) if isinstance(size, int_) else tuple(size)
         made = filled(shape, fill_value, self._array.dtype if dtype is None else as_numpy(dtype), Device(device or self.device))
         if type(self._array) is Batched:  # so that each sample may write into its own
             made = wrap(self._array.lifted(made))
         return made.requires_grad_() if requires_grad else made
 
-    def new_zeros(self, *size: Any, dtype: Any = None, device: Any = None, requires_grad: Any = False) -> Tensor:
+    def new_zeros(self, *size: Any, dtype: Any = None, device: Any = None, requires_grad: Any = False, **options: Any) -> Tensor:
         """Zeros with this tensor's dtype and device unless others are given.
 
         >>> gl.tensor([1]).new_zeros(2)
         tensor([0, 0])
         """
+        size = sized("new_zeros", size, options) if options else size
         return self.new_full(_size(size), 0, dtype=dtype, device=device, requires_grad=requires_grad)
 
-    def new_ones(self, *size: Any, dtype: Any = None, device: Any = None, requires_grad: Any = False) -> Tensor:
+    def new_ones(self, *size: Any, dtype: Any = None, device: Any = None, requires_grad: Any = False, **options: Any) -> Tensor:
         """Ones with this tensor's dtype and device unless others are given.
 
         >>> gl.tensor([1]).new_ones(2)
         tensor([1, 1])
         """
+        size = sized("new_ones", size, options) if options else size
         return self.new_full(_size(size), 1, dtype=dtype, device=device, requires_grad=requires_grad)
 
-    def new_empty(self, *size: Any, dtype: Any = None, device: Any = None, requires_grad: Any = False) -> Tensor:
+    def new_empty(self, *size: Any, dtype: Any = None, device: Any = None, requires_grad: Any = False, **options: Any) -> Tensor:
         """As `new_zeros`: memory without values would make two runs differ.
 
         >>> gl.tensor([1]).new_empty(2).shape
         (2,)
         """
+        size = sized("new_empty", size, options) if options else size
         return self.new_zeros(*size, dtype=dtype, device=device, requires_grad=requires_grad)
 
-    def new_tensor(self, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: Any = False) -> Tensor:
+    def new_tensor(self, data: Any, *, dtype: Any = None, device: Any = None, requires_grad: Any = False, **options: Any) -> Tensor:
         """A tensor of that data with this tensor's dtype and device unless others are given.
 
         >>> gl.tensor([1.0]).new_tensor([2, 3])
         tensor([2., 3.])
         """
+        plain("new_tensor", options)
         array = values_in("new_tensor", data, self._array.dtype if dtype is None else dtype)
         made = moved(created(array), Device(device or self.device))
         return made.requires_grad_() if requires_grad else made

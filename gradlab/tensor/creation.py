@@ -15,7 +15,7 @@ from gradlab.device import CPU, Device, default_device
 from gradlab.dtype import BOOL, FLOATING, INT64, as_numpy, from_numpy as public_dtype, get_default_dtype
 from gradlab.ops.memory import Foreign
 from gradlab.quiet import quietly
-from gradlab.tensor.alias import made
+from gradlab.tensor.alias import made, plain, sized
 from gradlab.tensor.convert import filled, moved
 from gradlab.tensor.shape import sizes
 from gradlab.tensor.taking import values_in
@@ -37,7 +37,7 @@ def _placed(array: Any, device: Any, requires_grad: bool) -> Tensor:
     return found.requires_grad_() if requires_grad else found
 
 
-def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **options: Any) -> Tensor:
     """A new tensor holding a copy of `data`: a number, nested sequences of equal lengths, an array, a tensor, or another library's object
     that NumPy can read (a pandas Series, a buffer).
 
@@ -49,6 +49,8 @@ def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: b
     tensor([[1, 2],
             [3, 4]])
     """
+    if options:
+        plain("tensor", options)
     if isinstance(data, Differentiable) and data._edge is not None:
         cuts.note("gl.tensor(), which copies,", data)
     return _placed(values_in("tensor", data, dtype), device, requires_grad)
@@ -94,47 +96,55 @@ def _filled(size: tuple[Any, ...], value: float, dtype: Any, device: Any, requir
     return found.requires_grad_() if requires_grad else found
 
 
-def zeros(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, out: Any = None) -> Tensor:
+def zeros(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, out: Any = None, **options: Any) -> Tensor:
     """Zeros of a shape, given as numbers or one sequence.
 
     >>> gl.zeros(2)
     tensor([0., 0.])
     """
+    if options:
+        size = sized("zeros", size, options)
     if out is not None:
         return made("zeros", out, dtype, device, lambda dtype, device: _filled(size, 0, dtype, device, requires_grad))
     return _filled(size, 0, dtype, device, requires_grad)
 
 
-def ones(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, out: Any = None) -> Tensor:
+def ones(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, out: Any = None, **options: Any) -> Tensor:
     """Ones of a shape, given as numbers or one sequence.
 
     >>> gl.ones(1, 2)
     tensor([[1., 1.]])
     """
+    if options:
+        size = sized("ones", size, options)
     if out is not None:
         return made("ones", out, dtype, device, lambda dtype, device: _filled(size, 1, dtype, device, requires_grad))
     return _filled(size, 1, dtype, device, requires_grad)
 
 
-def empty(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, out: Any = None) -> Tensor:
+def empty(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, out: Any = None, **options: Any) -> Tensor:
     """A tensor whose values do not matter (here zeros, so that two runs agree).
 
     >>> gl.empty(2, 3).shape
     (2, 3)
     """
+    if options:
+        size = sized("empty", size, options)
     if out is not None:
         return made("empty", out, dtype, device, lambda dtype, device: _filled(size, 0, dtype, device, requires_grad))
     return _filled(size, 0, dtype, device, requires_grad)
 
 
 def full(
-    size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, out: Any = None
+    size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, out: Any = None, **options: Any
 ) -> Tensor:  # fmt: skip
     """One value everywhere; its dtype is the value's unless given.
 
     >>> gl.full((2,), 7.0)
     tensor([7., 7.])
     """
+    if options:
+        plain("full", options)
     if isinstance(fill_value, (Differentiable, np.generic, np.ndarray)):
         fill_value = fill_value.item()  # type: ignore[union-attr]
     if out is not None:
@@ -144,54 +154,67 @@ def full(
     return _filled((size,), fill_value, dtype, device, requires_grad)
 
 
-def zeros_like(input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def zeros_like(input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **options: Any) -> Tensor:
     """Zeros of the same shape, dtype and device, unless others are given.
 
     >>> gl.zeros_like(gl.tensor([1, 2]))
     tensor([0, 0])
     """
+    if options:
+        plain("zeros_like", options)
     return input.new_zeros(input.shape, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
-def ones_like(input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def ones_like(input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **options: Any) -> Tensor:
     """Ones of the same shape, dtype and device, unless others are given.
 
     >>> gl.ones_like(gl.tensor([1, 2]))
     tensor([1, 1])
     """
+    if options:
+        plain("ones_like", options)
     return input.new_ones(input.shape, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
-def empty_like(input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def empty_like(input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **options: Any) -> Tensor:
     """As `zeros_like`.
 
     >>> gl.empty_like(gl.ones(2, 3)).shape
     (2, 3)
     """
+    if options:
+        plain("empty_like", options)
     return input.new_zeros(input.shape, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
-def full_like(input: Tensor, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def full_like(
+    input: Tensor, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **options: Any
+) -> Tensor:
     """One value, in the same shape, dtype and device unless others are given.
 
     >>> gl.full_like(gl.tensor([1, 2]), 7)
     tensor([7, 7])
     """
+    if options:
+        plain("full_like", options)
     return input.new_full(input.shape, fill_value, dtype=dtype, device=device, requires_grad=requires_grad)
 
 
 def arange(
-    start: Any, end: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, out: Any = None
+    start: Any = None, end: Any = None, step: Any = 1, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
+    out: Any = None, **options: Any,
 ) -> Tensor:  # fmt: skip
     """start, start + step, … below `end`; `arange(end)` starts at 0. int64 if all three are integers.
 
     >>> gl.arange(0, 1, 0.25)
     tensor([0.0000, 0.2500, 0.5000, 0.7500])
     """
+    if options:
+        plain("arange", options)
     if out is not None:
         return made("arange", out, dtype, device, lambda dtype, device: arange(start, end, step, dtype=dtype, device=device))
-    if end is None:
-        start, end = 0, start
+    if start is None or end is None:
+        start, end = 0, start if end is None else end
     start, end, step = (x.item() if isinstance(x, (Differentiable, np.generic)) else x for x in (start, end, step))  # type: ignore[union-attr]
     for x in (start, end, step):
         if not isinstance(x, (int, float)):
@@ -232,13 +255,15 @@ def _numbers(start: float, end: float, n: int, dtype: np.dtype[Any], base: float
 
 
 def linspace(
-    start: Any, end: Any, steps: int, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, out: Any = None
+    start: Any, end: Any, steps: int, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, out: Any = None, **options: Any
 ) -> Tensor:  # fmt: skip
     """`steps` evenly spaced numbers from `start` to `end`, both included.
 
     >>> gl.linspace(0, 1, 5)
     tensor([0.0000, 0.2500, 0.5000, 0.7500, 1.0000])
     """
+    if options:
+        plain("linspace", options)
     if out is not None:
         return made("linspace", out, dtype, device, lambda dtype, device: linspace(start, end, steps, dtype=dtype, device=device))
     chosen = as_numpy(get_default_dtype() if dtype is None else dtype)
@@ -247,34 +272,40 @@ def linspace(
 
 def logspace(
     start: Any, end: Any, steps: int, base: float = 10.0, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
-    out: Any = None,
+    out: Any = None, **options: Any,
 ) -> Tensor:  # fmt: skip
     """`base` to the power of `steps` evenly spaced numbers from `start` to `end`, both included.
 
     >>> gl.logspace(0, 2, 3)
     tensor([  1.,  10., 100.])
     """
+    if options:
+        plain("logspace", options)
     if out is not None:
         return made("logspace", out, dtype, device, lambda dtype, device: logspace(start, end, steps, base, dtype=dtype, device=device))
     chosen = as_numpy(get_default_dtype() if dtype is None else dtype)
     return _placed(_spaced("logspace", start, end, steps, chosen, float(base)), device, requires_grad)
 
 
-def scalar_tensor(s: float, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def scalar_tensor(s: float, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **options: Any) -> Tensor:
     """A 0-d tensor of one number, of the default floating point dtype unless another is given.
 
     >>> gl.scalar_tensor(3.0)
     tensor(3.)
     """
+    if options:
+        plain("scalar_tensor", options)
     return full((), s, dtype=get_default_dtype() if dtype is None else dtype, device=device, requires_grad=requires_grad)
 
 
-def empty_strided(size: Any, stride: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+def empty_strided(size: Any, stride: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **options: Any) -> Tensor:
     """A tensor of that size whose elements lie `stride` elements apart in memory. Its values do not matter (here zeros).
 
     >>> gl.empty_strided((2, 3), (1, 2)).stride()
     (1, 2)
     """
+    if options:
+        plain("empty_strided", options)
     shape, steps = sizes((size,)), sizes((stride,))
     if len(shape) != len(steps) or any(s < 0 for s in (*shape, *steps)):
         raise RuntimeError(f"empty_strided: a stride that is not negative for each size, got {shape} and {steps}")
@@ -339,7 +370,7 @@ def asarray(obj: Any, *, dtype: Any = None, device: Any = None, copy: bool | Non
 
 
 def eye(
-    n: int, m: int | None = None, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, out: Any = None
+    n: int, m: int | None = None, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, out: Any = None, **options: Any
 ) -> Tensor:  # fmt: skip
     """Ones on the diagonal of an (n, m) matrix of zeros.
 
@@ -347,6 +378,8 @@ def eye(
     tensor([[1., 0.],
             [0., 1.]])
     """
+    if options:
+        plain("eye", options)
     if out is not None:
         return made("eye", out, dtype, device, lambda dtype, device: eye(n, m, dtype=dtype, device=device))
     return _placed(np.eye(n, m, dtype=as_numpy(get_default_dtype() if dtype is None else dtype)), device, requires_grad)

@@ -67,7 +67,7 @@ def _half(name: str, UPLO: str) -> bool:
     return UPLO.upper() == "L"
 
 
-def eigh(A: Tensor, UPLO: str = "L", *, out: Any = None) -> Any:
+def eigh(input: Tensor, UPLO: str = "L", *, out: Any = None) -> Any:
     """Eigenvalues (…, n), ascending, and eigenvectors, the columns of (…, n, n), of symmetric matrices of which one half is read.
 
     The gradient of eigenvectors needs distinct eigenvalues.
@@ -75,18 +75,18 @@ def eigh(A: Tensor, UPLO: str = "L", *, out: Any = None) -> Any:
     >>> gl.linalg.eigh(gl.tensor([[2.0, 0.0], [0.0, 4.0]])).eigenvalues
     tensor([2., 4.])
     """
-    ready("eigh", A)
-    return _eigh(A, lower=_half("eigh", UPLO)) if out is None else into("linalg.eigh", out, _eigh(A, lower=_half("eigh", UPLO)))
+    ready("eigh", input)
+    return _eigh(input, lower=_half("eigh", UPLO)) if out is None else into("linalg.eigh", out, _eigh(input, lower=_half("eigh", UPLO)))
 
 
-def eigvalsh(A: Tensor, UPLO: str = "L", *, out: Any = None) -> Tensor:
+def eigvalsh(input: Tensor, UPLO: str = "L", *, out: Any = None) -> Tensor:
     """The eigenvalues (…, n), ascending, of symmetric matrices of which one half is read.
 
     >>> gl.linalg.eigvalsh(gl.tensor([[2.0, 0.0], [0.0, 4.0]]))
     tensor([2., 4.])
     """
-    ready("eigvalsh", A)
-    result = _eigh(A, lower=_half("eigvalsh", UPLO))[0]
+    ready("eigvalsh", input)
+    result = _eigh(input, lower=_half("eigvalsh", UPLO))[0]
     return result if out is None else into("linalg.eigvalsh", out, result)
 
 
@@ -154,7 +154,7 @@ def matrix_rank(input: Tensor, tol: Any = None, hermitian: bool = False, *, atol
     return (values > levels(input, values, atol, rtol).unsqueeze(-1)).sum(-1)
 
 
-def cond(A: Tensor, p: Any = None, *, out: Any = None) -> Tensor:
+def cond(input: Tensor, p: Any = None, *, out: Any = None) -> Tensor:
     """The condition number |A| · |A⁻¹| in the matrix norm p, of `matrix_norm`; None is 2. For ±2 also of matrices that are not square.
 
     Singular matrices have inf in the 2-norm; in the others they raise LinAlgError.
@@ -163,17 +163,17 @@ def cond(A: Tensor, p: Any = None, *, out: Any = None) -> Tensor:
     tensor(2.)
     """
     if out is not None:
-        return into("cond", out, cond(A, p))
-    shape = matrix("cond", A)
+        return into("cond", out, cond(input, p))
+    shape = matrix("cond", input)
     if p is None or p in (2, -2):
         if 0 in shape[-2:]:
             raise ShapeError(f"cond: matrices without elements have no condition number in the 2-norm: shape {shape}")
-        values = svdvals(A)
+        values = svdvals(input)
         largest, smallest = values.select(-1, 0), values.select(-1, -1)
         return smallest / largest if p == -2 else largest / smallest
     if not isinstance(p, str) and p not in (1, -1, math.inf, -math.inf):
         raise RuntimeError(f'cond: p is None, "fro", "nuc", ±1, ±2 or ±inf, not {p!r}')
-    return matrix_norm(A, p) * matrix_norm(inverse(A), p)
+    return matrix_norm(input, p) * matrix_norm(inverse(input), p)
 
 
 class FactoringMethods(Differentiable):

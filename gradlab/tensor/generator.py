@@ -201,8 +201,9 @@ def set_rng_state(new_state: Tensor) -> None:
 
 
 @contextmanager
-def fork_rng(devices: Any = None, enabled: bool = True) -> Iterator[None]:
-    """Random numbers drawn inside leave no trace: afterwards the default generator is where it was. `devices` is not needed here.
+def fork_rng(devices: Any = None, enabled: bool = True, *_: Any, device_type: Any = "cuda") -> Iterator[None]:
+    """Random numbers drawn inside leave no trace: afterwards the default generator is where it was. Neither `devices`
+    nor `device_type` is needed: there is one stream of numbers.
 
     >>> with gl.random.fork_rng():
     ...     x = gl.rand(2)

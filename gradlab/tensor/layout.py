@@ -13,7 +13,7 @@ from gradlab.autograd.record import bind, created
 from gradlab.device import Device
 from gradlab.dtype import INT64, as_numpy, result_type
 from gradlab.spec import DimensionError, ShapeError, none, normalize_dim, whole
-from gradlab.tensor.alias import either, into, only_tensors, required
+from gradlab.tensor.alias import either, into, only_tensors, plain, required
 from gradlab.tensor.convert import moved
 from gradlab.tensor.math_in_place import twin
 from gradlab.tensor.shape import cat, flip, permute, reshape, transpose
@@ -34,7 +34,17 @@ _diagonal, _diagonal_embed, _diagonal_scatter, _tril, _triu, _unfold, _slice_sca
         ops.movement.slice_scatter,
     ),
 )  # fmt: skip
-swapaxes = swapdims = transpose
+swapdims = transpose
+
+
+def swapaxes(input: Tensor, axis0: int, axis1: int) -> Tensor:
+    """`transpose`, under NumPy's name. A view.
+
+    >>> gl.swapaxes(gl.ones(2, 3), 0, 1).shape
+    (3, 2)
+    """
+    return transpose(input, axis0, axis1)
+
 
 # ---------------------------------------------------------------- order
 
@@ -182,23 +192,27 @@ def _triangle_indices(find: Any, row: int, col: int, offset: int, dtype: Any, de
     return moved(made, Device(device)) if device is not None else made
 
 
-def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None) -> Tensor:
+def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None, **options: Any) -> Tensor:
     """Row and column numbers, (2, n), of the lower triangle of a (row, col) matrix.
 
     >>> gl.tril_indices(2, 2)
     tensor([[0, 1, 1],
             [0, 0, 1]])
     """
+    if options:
+        plain("tril_indices", options)
     return _triangle_indices(np.tril_indices, row, col, offset, dtype, device)
 
 
-def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None) -> Tensor:
+def triu_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None, **options: Any) -> Tensor:
     """Row and column numbers, (2, n), of the upper triangle of a (row, col) matrix.
 
     >>> gl.triu_indices(2, 2)
     tensor([[0, 0, 1],
             [0, 1, 1]])
     """
+    if options:
+        plain("triu_indices", options)
     return _triangle_indices(np.triu_indices, row, col, offset, dtype, device)
 
 
@@ -346,6 +360,7 @@ class LayoutMethods(Differentiable):
     """The methods of this family."""
 
     __slots__ = ()
+    swapaxes = swapaxes
     movedim, moveaxis, fliplr, flipud, roll, rot90 = movedim, movedim, fliplr, flipud, roll, rot90
     ravel, tril, triu = ravel, tril, triu
     diagonal, diag, diagflat, diag_embed, trace, unfold = diagonal, diag, diagflat, diag_embed, trace, unfold

@@ -14,6 +14,7 @@ from gradlab.dtype import FLOAT64, FLOATING
 from gradlab.tensor import choice, pointwise
 from gradlab.tensor.alias import into, only_tensors
 from gradlab.tensor.math import exp2
+from gradlab.tensor.older import with_value
 from gradlab.tensor.units import rounds_once
 
 if TYPE_CHECKING:
@@ -189,7 +190,7 @@ def float_power(input: Operand, exponent: Operand, *, out: Any = None) -> Tensor
     return pointwise.pow(base, power) if out is None else into("float_power", out, pointwise.pow(base, power))
 
 
-def rsub(input: Tensor, other: Operand, *, alpha: float = 1) -> Tensor:
+def rsub(input: Tensor, other: Operand, alpha: float = 1) -> Tensor:
     """other - alpha · input.
 
     >>> gl.rsub(gl.tensor([1.0, 2.0]), 10)
@@ -285,24 +286,28 @@ def _scaled(input: Tensor, product: Tensor, value: float) -> Tensor:
 
 
 @rounds_once
-def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1, out: Any = None) -> Tensor:
+def addcmul(input: Tensor, tensor1: Tensor, tensor2: Tensor, *old: Any, value: float = 1, out: Any = None) -> Tensor:
     """input + value · tensor1 · tensor2. Of integers `value` is cut to an integer.
 
     >>> gl.addcmul(gl.ones(2), gl.tensor([2.0, 3.0]), gl.tensor([4.0, 5.0]), value=10)
     tensor([ 81., 151.])
     """
+    if old:
+        tensor1, tensor2, value = with_value("addcmul", tensor1, tensor2, old)
     only_tensors("addcmul", tensor1, tensor2)
     result = input + _scaled(input, tensor1 * tensor2, value)
     return result if out is None else into("addcmul", out, result)
 
 
 @rounds_once
-def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *, value: float = 1, out: Any = None) -> Tensor:
+def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *old: Any, value: float = 1, out: Any = None) -> Tensor:
     """input + value · tensor1 / tensor2. RuntimeError for the quotient of integers: convert one first.
 
     >>> gl.addcdiv(gl.ones(2), gl.tensor([2.0, 3.0]), gl.tensor([4.0, 2.0]))
     tensor([1.5000, 2.5000])
     """
+    if old:
+        tensor1, tensor2, value = with_value("addcdiv", tensor1, tensor2, old)
     only_tensors("addcdiv", tensor1, tensor2)
     if tensor1._array.dtype not in FLOATING and tensor2._array.dtype not in FLOATING:
         raise RuntimeError("addcdiv: dividing two integer tensors is not supported; convert one with .float()")

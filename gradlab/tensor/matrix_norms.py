@@ -38,7 +38,7 @@ def _floating(name: str, x: Tensor, dtype: Any) -> Tensor:
 
 
 def vector_norm(
-    x: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, axis: Any = None, keepdims: bool | None =
+    input: Tensor, ord: float = 2, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, axis: Any = None, keepdims: bool | None =
     None, out: Any = None,
 ) -> Tensor:  # fmt: skip
     """(Σ |x|^ord)^(1/ord) over `dim` (default all): the largest or smallest |x| for ±inf, the number of nonzeros for 0.
@@ -50,20 +50,20 @@ def vector_norm(
     """
     dim = dim if axis is None else either("linalg.vector_norm", dim, None, axis)
     keepdim = keepdim if keepdims is None else keepdims
-    x = _floating("vector_norm", x, dtype)
+    input = _floating("vector_norm", input, dtype)
     ord = ord.item() if isinstance(ord, np.generic) else ord
     if isinstance(ord, (bool, str)) or not isinstance(ord, (int, float)):
         raise RuntimeError(f"vector_norm: ord is a number, not {ord!r}; matrix norms are matrix_norm's")
-    shape = x._array.shape
+    shape = input._array.shape
     dims = normalize_dims(dim, len(shape))
     if (ord < 0 or ord == math.inf) and any(shape[d] == 0 for d in dims):
         raise ShapeError(f"vector_norm: order {ord} has no value for no elements: shape {shape}, dim {dims}")
-    result = norms.vector_norm(x, float(ord), dims, keepdim)
+    result = norms.vector_norm(input, float(ord), dims, keepdim)
     return result if out is None else into("linalg.vector_norm", out, result)
 
 
 def matrix_norm(
-    A: Tensor, ord: Any = "fro", dim: Sequence[int] = (-2, -1), keepdim: bool = False, *, dtype: Any = None, axis: Any = None, keepdims:
+    input: Tensor, ord: Any = "fro", dim: Sequence[int] = (-2, -1), keepdim: bool = False, *, dtype: Any = None, axis: Any = None, keepdims:
     bool | None = None, out: Any = None,
 ) -> Tensor:  # fmt: skip
     """A norm of matrices, which lie in the two dimensions `dim`.
@@ -77,9 +77,9 @@ def matrix_norm(
     dim = dim if axis is None else either("linalg.matrix_norm", dim, (-2, -1), axis)
     keepdim = keepdim if keepdims is None else keepdims
     if out is not None:
-        return into("linalg.matrix_norm", out, matrix_norm(A, ord, dim, keepdim, dtype=dtype))
-    A = _floating("matrix_norm", A, dtype)
-    shape = A._array.shape
+        return into("linalg.matrix_norm", out, matrix_norm(input, ord, dim, keepdim, dtype=dtype))
+    input = _floating("matrix_norm", input, dtype)
+    shape = input._array.shape
     if len(shape) < 2:
         raise ShapeError(f"matrix_norm: a matrix or a batch of them, at least two dimensions, not shape {shape}")
     if isinstance(dim, int) or len(dim) != 2:
@@ -88,11 +88,11 @@ def matrix_norm(
     if rows == columns:
         raise RuntimeError(f"matrix_norm: dim {tuple(dim)} names a dimension twice")
     if ord == "fro":
-        return norms.vector_norm(A, 2.0, tuple(sorted((rows, columns))), keepdim)
+        return norms.vector_norm(input, 2.0, tuple(sorted((rows, columns))), keepdim)
     if ord in ("nuc", 2, -2):
-        if A._array.dtype in HALF:
-            raise RuntimeError(f"matrix_norm: singular values need float32 or float64, got {A.dtype}; convert with .float()")
-        values = _svd(A.movedim((rows, columns), (-2, -1)), full=False)[1]
+        if input._array.dtype in HALF:
+            raise RuntimeError(f"matrix_norm: singular values need float32 or float64, got {input.dtype}; convert with .float()")
+        values = _svd(input.movedim((rows, columns), (-2, -1)), full=False)[1]
         if ord == "nuc" or (ord == 2 and not values._array.shape[-1]):
             found = values.sum(-1)
         elif values._array.shape[-1] == 0:
@@ -103,10 +103,10 @@ def matrix_norm(
     if isinstance(ord, (str, bool)) or ord not in (1, -1, math.inf, -math.inf):
         error = ValueError if isinstance(ord, str) else RuntimeError
         raise error(f'matrix_norm: ord is "fro", "nuc", ±1, ±2 or ±inf, not {ord!r}')
-    if A._array.dtype in HALF:
-        return once(matrix_norm, (A, ord, dim, keepdim), autocast="float32")
+    if input._array.dtype in HALF:
+        return once(matrix_norm, (input, ord, dim, keepdim), autocast="float32")
     first, second = (rows, columns) if abs(ord) == 1 else (columns, rows)
-    sums = A.abs().sum(first, keepdim=True)
+    sums = input.abs().sum(first, keepdim=True)
     if shape[second] == 0:
         if ord > 0:  # the largest of none is 0, as in PyTorch
             found = sums.sum(second, keepdim=True)
@@ -117,7 +117,7 @@ def matrix_norm(
 
 
 def norm(
-    A: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, axis: Any = None, keepdims: bool | None =
+    input: Tensor, ord: Any = None, dim: Any = None, keepdim: bool = False, *, dtype: Any = None, axis: Any = None, keepdims: bool | None =
     None, out: Any = None,
 ) -> Tensor:  # fmt: skip
     """A norm of vectors or matrices.
@@ -131,22 +131,22 @@ def norm(
     dim = dim if axis is None else either("linalg.norm", dim, None, axis)
     keepdim = keepdim if keepdims is None else keepdims
     if out is not None:
-        return into("linalg.norm", out, norm(A, ord, dim, keepdim, dtype=dtype))
-    rank = len(A._array.shape)
+        return into("linalg.norm", out, norm(input, ord, dim, keepdim, dtype=dtype))
+    rank = len(input._array.shape)
     two = dim is not None and not isinstance(dim, int) and len(dim) == 2
     if isinstance(ord, str) and dim is not None and not two:
         raise RuntimeError(f"norm: order {ord!r} is one of matrices and needs two dimensions, not dim={dim}")
     if dim is not None and not isinstance(dim, int) and len(dim) not in (1, 2):
         raise RuntimeError(f"norm: dim is one dimension or two, not {dim}")
     if ord is None:
-        return vector_norm(A, 2, dim, keepdim, dtype=dtype)
+        return vector_norm(input, 2, dim, keepdim, dtype=dtype)
     if dim is None:
         if rank not in (1, 2):
-            raise RuntimeError(f"norm: with ord={ord!r} and without dim the tensor has one dimension or two, not shape {A._array.shape}")
+            raise RuntimeError(f"norm: with ord={ord!r} and no dim the tensor has one or two dimensions, not shape {input._array.shape}")
         if isinstance(ord, str) and rank != 2:
-            raise RuntimeError(f"norm: order {ord!r} is one of matrices, not of shape {A._array.shape}")
+            raise RuntimeError(f"norm: order {ord!r} is one of matrices, not of shape {input._array.shape}")
         two, dim = rank == 2, (0, 1) if rank == 2 else 0
-    return matrix_norm(A, ord, dim, keepdim, dtype=dtype) if two else vector_norm(A, ord, dim, keepdim, dtype=dtype)
+    return matrix_norm(input, ord, dim, keepdim, dtype=dtype) if two else vector_norm(input, ord, dim, keepdim, dtype=dtype)
 
 
 @rounds_once(autocast="float32")

@@ -95,8 +95,8 @@ def _norm_of(x: Any, ord: float, dims: tuple[int, ...], keepdim: bool) -> Any:
 
 
 def norm(
-    input: Tensor, p: Any = "fro", dim: Dims = None, keepdim: bool = False, *, dtype: Any = None, axis: Any = None, keepdims: bool | None
-    = None, out: Any = None,
+    input: Tensor, p: Any = "fro", dim: Dims = None, keepdim: bool = False, out: Any = None, dtype: Any = None, *, axis: Any = None,
+    keepdims: bool | None = None,
 ) -> Tensor:  # fmt: skip
     """The p-norm of the elements over `dim` (default all): p is a number, inf, -inf, 0, or "fro", the same as 2.
 
@@ -155,4 +155,15 @@ class NormMethods(Differentiable):
     """The methods of this family."""
 
     __slots__ = ()
-    norm, dist, renorm = norm, dist, renorm
+    dist, renorm = dist, renorm
+
+    def norm(
+        self: Any, p: Any = "fro", dim: Dims = None, keepdim: bool = False, dtype: Any = None, *, axis: Any = None,
+        keepdims: bool | None = None,
+    ) -> Tensor:  # fmt: skip
+        """`gl.norm` of this tensor.
+
+        >>> gl.tensor([3.0, 4.0]).norm()
+        tensor(5.)
+        """
+        return norm(self, p, dim, keepdim, None, dtype, axis=axis, keepdims=keepdims)

@@ -12,6 +12,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind, operator
 from gradlab.dtype import BOOL, FLOATING, INT64
 from gradlab.tensor.alias import into
+from gradlab.tensor.older import with_factor
 from gradlab.tensor.units import rounds_once
 
 if TYPE_CHECKING:
@@ -44,22 +45,26 @@ def _with_multiple(row: Any, input: Operand, other: Operand, alpha: float) -> An
     return row(input, other * alpha)
 
 
-def add(input: Operand, other: Operand, *, alpha: float = 1, out: Any = None) -> Tensor:
+def add(input: Operand, other: Operand, *old: Any, alpha: float = 1, out: Any = None) -> Tensor:
     """input + alpha · other.
 
     >>> gl.add(gl.tensor([1.0, 2.0]), 1, alpha=10)
     tensor([11., 12.])
     """
+    if old:
+        other, alpha = with_factor("add", other, old)
     result = _add(input, other) if alpha == 1 else _with_multiple(_add, input, other, alpha)
     return result if out is None else into("add", out, result)
 
 
-def sub(input: Operand, other: Operand, *, alpha: float = 1, out: Any = None) -> Tensor:
+def sub(input: Operand, other: Operand, *old: Any, alpha: float = 1, out: Any = None) -> Tensor:
     """input - alpha · other.
 
     >>> gl.sub(gl.tensor([1.0, 2.0]), 1)
     tensor([0., 1.])
     """
+    if old:
+        other, alpha = with_factor("sub", other, old)
     result = _sub(input, other) if alpha == 1 else _with_multiple(_sub, input, other, alpha)
     return result if out is None else into("sub", out, result)
 

@@ -21,21 +21,21 @@ class PointwiseInPlaceMethods(Differentiable):
 
     __slots__ = ()
 
-    def add_(self, other: Operand, *, alpha: float = 1) -> Any:
+    def add_(self, other: Operand, *old: Any, alpha: float = 1) -> Any:
         """self += alpha · other.
 
         >>> gl.tensor([1.0, 2.0]).add_(1, alpha=10)
         tensor([11., 12.])
         """
-        return update("add_", self, add, other, alpha=alpha)
+        return update("add_", self, add, other, *old, alpha=alpha)
 
-    def sub_(self, other: Operand, *, alpha: float = 1) -> Any:
+    def sub_(self, other: Operand, *old: Any, alpha: float = 1) -> Any:
         """self -= alpha · other.
 
         >>> gl.tensor([1.0, 2.0]).sub_(1)
         tensor([0., 1.])
         """
-        return update("sub_", self, sub, other, alpha=alpha)
+        return update("sub_", self, sub, other, *old, alpha=alpha)
 
     def mul_(self, other: Operand) -> Any:
         """self *= other.
@@ -125,20 +125,20 @@ class PointwiseInPlaceMethods(Differentiable):
         """
         return update("neg_", self, neg)
 
-    def addcmul_(self, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> Any:
+    def addcmul_(self, tensor1: Tensor, tensor2: Tensor, *old: Any, value: float = 1) -> Any:
         """self += value · tensor1 · tensor2.
 
         >>> gl.tensor([1.0]).addcmul_(gl.tensor([2.0]), gl.tensor([3.0]))
         tensor([7.])
         """
-        return update("addcmul_", self, addcmul, tensor1, tensor2, value=value)
+        return update("addcmul_", self, addcmul, tensor1, tensor2, *old, value=value)
 
-    def addcdiv_(self, tensor1: Tensor, tensor2: Tensor, *, value: float = 1) -> Any:
+    def addcdiv_(self, tensor1: Tensor, tensor2: Tensor, *old: Any, value: float = 1) -> Any:
         """self += value · tensor1 / tensor2.
 
         >>> gl.tensor([1.0]).addcdiv_(gl.tensor([6.0]), gl.tensor([3.0]))
         tensor([3.])
         """
-        return update("addcdiv_", self, addcdiv, tensor1, tensor2, value=value)
+        return update("addcdiv_", self, addcdiv, tensor1, tensor2, *old, value=value)
 
     __iadd__, __isub__, __imul__, __itruediv__, __ipow__ = add_, sub_, mul_, div_, pow_

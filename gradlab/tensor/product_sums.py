@@ -13,6 +13,7 @@ from gradlab.spec import ShapeError, broadcast_shapes
 from gradlab.tensor.alias import into, only_tensors
 from gradlab.tensor.layout import common_dtype
 from gradlab.tensor.math_in_place import twin
+from gradlab.tensor.older import with_factors
 from gradlab.tensor.products import expect_ranks, outer
 
 if TYPE_CHECKING:
@@ -47,37 +48,43 @@ def _combined(name: str, input: Any, product: Any, dtype: Any, beta: float, alph
     return scaled.to(dtype)
 
 
-def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1, alpha: float = 1, out: Any = None) -> Tensor:
+def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *old: Any, beta: float = 1, alpha: float = 1, out: Any = None) -> Tensor:
     """beta · input + alpha · (mat1 @ mat2); `input` broadcasts.
 
     >>> gl.addmm(gl.ones(1, 1), gl.ones(1, 2), gl.ones(2, 1), beta=10)
     tensor([[12.]])
     """
+    if old:
+        (input, mat1, mat2), beta, alpha = with_factors("addmm", input, mat1, mat2, *old)
     expect_ranks("addmm", (mat1, 2), (mat2, 2))
     input, mat1, mat2 = lowered(input, mat1, mat2)
     result = _combined("addmm", input, unrounded(mat1, mat2), mat1._array.dtype, beta, alpha)
     return result if out is None else into("addmm", out, result)
 
 
-def addmv(input: Tensor, mat: Tensor, vec: Tensor, *, beta: float = 1, alpha: float = 1, out: Any = None) -> Tensor:
+def addmv(input: Tensor, mat: Tensor, vec: Tensor, *old: Any, beta: float = 1, alpha: float = 1, out: Any = None) -> Tensor:
     """beta · input + alpha · (mat @ vec); `input` broadcasts.
 
     >>> gl.addmv(gl.ones(2), gl.ones(2, 3), gl.ones(3))
     tensor([4., 4.])
     """
+    if old:
+        (input, mat, vec), beta, alpha = with_factors("addmv", input, mat, vec, *old)
     expect_ranks("addmv", (mat, 2), (vec, 1))
     input, mat, vec = lowered(input, mat, vec)
     result = _combined("addmv", input, unrounded(mat, vec.unsqueeze(1)).squeeze(-1), mat._array.dtype, beta, alpha)
     return result if out is None else into("addmv", out, result)
 
 
-def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: float = 1, out: Any = None) -> Tensor:
+def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *old: Any, beta: float = 1, alpha: float = 1, out: Any = None) -> Tensor:
     """beta · input + alpha · outer(vec1, vec2); `input` broadcasts.
 
     >>> gl.addr(gl.zeros(2, 2), gl.tensor([1.0, 2.0]), gl.tensor([1.0, 10.0]))
     tensor([[ 1., 10.],
             [ 2., 20.]])
     """
+    if old:
+        (input, vec1, vec2), beta, alpha = with_factors("addr", input, vec1, vec2, *old)
     only_tensors("addr", vec1, vec2)
     input, vec1, vec2 = lowered(input, vec1, vec2)
     dtype = common_dtype([input, vec1, vec2])
@@ -86,12 +93,14 @@ def addr(input: Tensor, vec1: Tensor, vec2: Tensor, *, beta: float = 1, alpha: f
     return result if out is None else into("addr", out, result)
 
 
-def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1, out: Any = None) -> Tensor:
+def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *old: Any, beta: float = 1, alpha: float = 1, out: Any = None) -> Tensor:
     """beta · input + alpha · (batch1 @ batch2), of batches of matrices; `input` broadcasts.
 
     >>> gl.baddbmm(gl.ones(1, 1, 1), gl.ones(1, 1, 2), gl.ones(1, 2, 1))
     tensor([[[3.]]])
     """
+    if old:
+        (input, batch1, batch2), beta, alpha = with_factors("baddbmm", input, batch1, batch2, *old)
     expect_ranks("baddbmm", (batch1, 3), (batch2, 3))
     if batch1._array.shape[0] != batch2._array.shape[0]:
         raise ShapeError(f"baddbmm: batch sizes differ: {batch1._array.shape} and {batch2._array.shape}")
@@ -100,12 +109,14 @@ def baddbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, a
     return result if out is None else into("baddbmm", out, result)
 
 
-def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *, beta: float = 1, alpha: float = 1, out: Any = None) -> Tensor:
+def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *old: Any, beta: float = 1, alpha: float = 1, out: Any = None) -> Tensor:
     """beta · input + alpha · the sum of the products of two batches of matrices; `input` broadcasts.
 
     >>> gl.addbmm(gl.zeros(1, 1), gl.ones(3, 1, 2), gl.ones(3, 2, 1))
     tensor([[6.]])
     """
+    if old:
+        (input, batch1, batch2), beta, alpha = with_factors("addbmm", input, batch1, batch2, *old)
     expect_ranks("addbmm", (batch1, 3), (batch2, 3))
     (b, n, k), (other, inner_size, m) = batch1._array.shape, batch2._array.shape
     if b != other or k != inner_size:

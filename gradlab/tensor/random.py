@@ -77,7 +77,8 @@ def _floating(name: str, dtype: Any) -> np.dtype[Any]:
 
 
 def rand(
-    *size: Any, generator: Generator | None = None, dtype: Any = None, device: Any = None, requires_grad: bool = False, out: Any = None
+    *size: Any, generator: Generator | None = None, dtype: Any = None, device: Any = None, requires_grad: bool = False,
+    out: Any = None, **options: Any,
 ) -> Tensor:  # fmt: skip
     """Numbers uniformly distributed over [0, 1).
 
@@ -85,6 +86,8 @@ def rand(
     >>> x.min() >= 0, x.max() < 1
     (tensor(True), tensor(True))
     """
+    if options:
+        size = alias.sized("rand", size, options)
     if out is not None:
         return alias.made("rand", out, dtype, device, lambda dtype, device: rand(*size, generator=generator, dtype=dtype, device=device))
     made = make("uniform", _shape(size), _floating("rand", dtype), _place(device, generator), generator, low=0.0, high=1.0)
@@ -92,13 +95,16 @@ def rand(
 
 
 def randn(
-    *size: Any, generator: Generator | None = None, dtype: Any = None, device: Any = None, requires_grad: bool = False, out: Any = None
+    *size: Any, generator: Generator | None = None, dtype: Any = None, device: Any = None, requires_grad: bool = False,
+    out: Any = None, **options: Any,
 ) -> Tensor:  # fmt: skip
     """Normally distributed numbers of mean 0 and variance 1.
 
     >>> gl.randn(2, 3).shape
     (2, 3)
     """
+    if options:
+        size = alias.sized("randn", size, options)
     if out is not None:
         return alias.made("randn", out, dtype, device, lambda dtype, device: randn(*size, generator=generator, dtype=dtype, device=device))
     made = make("normal", _shape(size), _floating("randn", dtype), _place(device, generator), generator, mean=0.0, std=1.0)
@@ -127,14 +133,16 @@ def limits(dtype: np.dtype[Any]) -> tuple[int, int]:
 
 
 def randint(
-    low: int, high: Any = None, size: Any = None, *, generator: Generator | None = None, dtype: Any = None, device: Any = None,
-    requires_grad: bool = False, out: Any = None,
+    low: Any = None, high: Any = None, size: Any = None, *, generator: Generator | None = None, dtype: Any = None, device: Any = None,
+    requires_grad: bool = False, out: Any = None, **options: Any,
 ) -> Tensor:  # fmt: skip
     """Integers from `low` up to, but not including, `high`; int64 unless `dtype` is given. Also `randint(high, size)`, from 0.
 
     >>> gl.randint(5, 6, (3,))
     tensor([5, 5, 5])
     """
+    if options:
+        alias.plain("randint", options)
     if out is not None:
         return alias.made(
             "randint", out, dtype, device, lambda dtype, device: randint(low, high, size, generator=generator, dtype=dtype, device=device)
@@ -146,21 +154,24 @@ def randint(
             low, high, size = 0, low, high
         else:
             raise TypeError("randint: size is missing, a tuple of numbers")
-    elif high is None:
-        low, high = 0, low
+    elif high is None or low is None:
+        low, high = 0, low if high is None else high
     chosen = INT64 if dtype is None else as_numpy(dtype)
     made = integers("randint", low, high, _shape((size,)), chosen, _place(device, generator), generator)
     return made.requires_grad_() if requires_grad else made
 
 
 def randperm(
-    n: int, *, generator: Generator | None = None, dtype: Any = None, device: Any = None, requires_grad: bool = False, out: Any = None
+    n: int, *, generator: Generator | None = None, dtype: Any = None, device: Any = None, requires_grad: bool = False,
+    out: Any = None, **options: Any,
 ) -> Tensor:  # fmt: skip
     """The integers 0 to n - 1 in random order.
 
     >>> gl.randperm(4).sort().values
     tensor([0, 1, 2, 3])
     """
+    if options:
+        alias.plain("randperm", options)
     if out is not None:
         return alias.made(
             "randperm", out, dtype, device, lambda dtype, device: randperm(n, generator=generator, dtype=dtype, device=device)
@@ -179,40 +190,48 @@ def _as(input: Tensor, dtype: Any, device: Any) -> tuple[np.dtype[Any], Device]:
 
 
 def rand_like(
-    input: Tensor, *, generator: Generator | None = None, dtype: Any = None, device: Any = None, requires_grad: bool = False
-) -> Tensor:
+    input: Tensor, *, generator: Generator | None = None, dtype: Any = None, device: Any = None, requires_grad: bool = False,
+    **options: Any,
+) -> Tensor:  # fmt: skip
     """`rand` of the input's shape, dtype and device.
 
     >>> gl.rand_like(gl.ones(2, 3)).shape
     (2, 3)
     """
+    if options:
+        alias.plain("rand_like", options)
     chosen, place = _as(input, dtype, device)
     return rand(input.shape, generator=generator, dtype=chosen, device=place, requires_grad=requires_grad)
 
 
 def randn_like(
-    input: Tensor, *, generator: Generator | None = None, dtype: Any = None, device: Any = None, requires_grad: bool = False
-) -> Tensor:
+    input: Tensor, *, generator: Generator | None = None, dtype: Any = None, device: Any = None, requires_grad: bool = False,
+    **options: Any,
+) -> Tensor:  # fmt: skip
     """`randn` of the input's shape, dtype and device.
 
     >>> gl.randn_like(gl.ones(2, 3)).shape
     (2, 3)
     """
+    if options:
+        alias.plain("randn_like", options)
     chosen, place = _as(input, dtype, device)
     return randn(input.shape, generator=generator, dtype=chosen, device=place, requires_grad=requires_grad)
 
 
 def randint_like(
-    input: Tensor, low: int, high: int | None = None, *, generator: Generator | None = None, dtype: Any = None, device: Any = None,
-    requires_grad: bool = False,
+    input: Tensor, low: int | None = None, high: int | None = None, *, generator: Generator | None = None, dtype: Any = None,
+    device: Any = None, requires_grad: bool = False, **options: Any,
 ) -> Tensor:  # fmt: skip
     """`randint` of the input's shape, dtype and device: `randint_like(input, high)` or `randint_like(input, low, high)`.
 
     >>> gl.randint_like(gl.ones(2), 5, 6)
     tensor([5., 5.])
     """
+    if options:
+        alias.plain("randint_like", options)
     chosen, place = _as(input, dtype, device)
-    first, last = (0, low) if high is None else (low, high)
+    first, last = (0, low if high is None else high) if low is None or high is None else (low, high)
     return randint(first, last, input.shape, generator=generator, dtype=chosen, device=place, requires_grad=requires_grad)
 
 
@@ -272,7 +291,7 @@ def multinomial(
 
 def normal(
     mean: Any, std: Any = 1.0, size: Any = None, *, generator: Generator | None = None, dtype: Any = None, device: Any = None,
-    requires_grad: bool = False, out: Any = None,
+    requires_grad: bool = False, out: Any = None, **options: Any,
 ) -> Tensor:  # fmt: skip
     """Normally distributed numbers. `normal(mean, std, size)` of two numbers; or mean, std or both as tensors, which broadcast.
 
@@ -281,6 +300,8 @@ def normal(
     >>> gl.normal(gl.tensor([1.0, 2.0]), gl.zeros(2))
     tensor([1., 2.])
     """
+    if options:
+        alias.plain("normal", options)
     if out is not None:
         if size is None:
             return alias.into("normal", out, normal(mean, std, generator=generator))

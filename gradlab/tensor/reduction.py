@@ -15,6 +15,7 @@ from gradlab.spec import count, none, normalize_dim, normalize_dims
 from gradlab.tensor.alias import either, into, required
 from gradlab.tensor.choice import maximum, minimum
 from gradlab.tensor.comparison import tensors_only
+from gradlab.tensor.creation import tensor
 from gradlab.tensor.units import rounds_once
 
 if TYPE_CHECKING:
@@ -112,13 +113,17 @@ def amin(
     return result if out is None else into("amin", out, result)
 
 
-def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, axis: Any = None, keepdims: bool | None = None, out: Any = None) -> Any:
+def max(
+    input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None, axis: Any = None, keepdims: bool | None = None,
+    out: Any = None,
+) -> Any:  # fmt: skip
     """Without `dim` the largest element; with `dim` a pair (values, indices); with a second tensor `maximum`.
 
     >>> gl.max(gl.tensor([1, 9, 2]), dim=0)
     max(values=tensor(9), indices=tensor(1))
     """
     dim = dim if axis is None else either("max", dim, None, axis)
+    dim = dim if other is None else other
     keepdim = keepdim if keepdims is None else keepdims
     if out is not None:
         return into("max", out, max(input, dim, keepdim))
@@ -130,13 +135,17 @@ def max(input: Tensor, dim: Any = None, keepdim: bool = False, *, axis: Any = No
     return _max(input, dim=normalize_dim(dim, len(input._array.shape)), keepdim=keepdim)
 
 
-def min(input: Tensor, dim: Any = None, keepdim: bool = False, *, axis: Any = None, keepdims: bool | None = None, out: Any = None) -> Any:
+def min(
+    input: Tensor, dim: Any = None, keepdim: bool = False, *, other: Any = None, axis: Any = None, keepdims: bool | None = None,
+    out: Any = None,
+) -> Any:  # fmt: skip
     """Without `dim` the smallest element; with `dim` a pair (values, indices); with a second tensor `minimum`.
 
     >>> gl.min(gl.tensor([3, 1, 2]), dim=0)
     min(values=tensor(1), indices=tensor(1))
     """
     dim = dim if axis is None else either("min", dim, None, axis)
+    dim = dim if other is None else other
     keepdim = keepdim if keepdims is None else keepdims
     if out is not None:
         return into("min", out, min(input, dim, keepdim))
@@ -192,6 +201,7 @@ def all(
     """
     dim = dim if axis is None else either("all", dim, None, axis)
     keepdim = keepdim if keepdims is None else keepdims
+    input = input if isinstance(input, Differentiable) else tensor(input)
     result = input.ne(0) if none(dim) else _all(input, dim=_dims("all", input, dim), keepdim=keepdim)
     return result if out is None else into("all", out, result)
 
@@ -206,6 +216,7 @@ def any(
     """
     dim = dim if axis is None else either("any", dim, None, axis)
     keepdim = keepdim if keepdims is None else keepdims
+    input = input if isinstance(input, Differentiable) else tensor(input)
     result = input.ne(0) if none(dim) else _any(input, dim=_dims("any", input, dim), keepdim=keepdim)
     return result if out is None else into("any", out, result)
 

@@ -22,15 +22,15 @@ __all__ = ["broadcast_shapes", "broadcast_tensors", "broadcast_to", "repeat_inte
 _repeated = bind(ops.layout.repeated)
 
 
-def repeat(input: Tensor, *repeats: Any) -> Tensor:
-    """The tensor repeated along each dimension, as often as `repeats` says; further repeats in front make new dimensions.
+def repeat(input: Tensor, *times: Any, repeats: Any = None) -> Tensor:
+    """The tensor repeated along each dimension, as often as its number says; further repeats in front make new dimensions.
     A copy.
 
     >>> gl.tensor([1, 2]).repeat(2, 2)
     tensor([[1, 2, 1, 2],
             [1, 2, 1, 2]])
     """
-    times = sizes(repeats)
+    times = sizes(times if repeats is None else (repeats,))
     shape = input._array.shape
     if len(times) < len(shape) or any(r < 0 for r in times):
         raise RuntimeError(f"repeat: a count that is not negative for each dimension of shape {shape} at least, got {times}")
@@ -40,18 +40,18 @@ def repeat(input: Tensor, *repeats: Any) -> Tensor:
     return copied(expand(reshape(input, apart), spread), tuple(r * s for r, s in zip(times, own, strict=True)))
 
 
-def tile(input: Tensor, *dims: Any) -> Tensor:
+def tile(input: Tensor, *times: Any, dims: Any = None) -> Tensor:
     """As `repeat`; missing repeats in front are 1.
 
     >>> gl.tile(gl.tensor([1, 2]), 2)
     tensor([1, 2, 1, 2])
     """
-    times = sizes(dims)
+    times = sizes(times if dims is None else (dims,))
     return repeat(input, (1,) * (len(input._array.shape) - len(times)) + times)
 
 
 def repeat_interleave(
-    input: Tensor, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None, axis: Any = None
+    input: Any = None, repeats: Any = None, dim: int | None = None, *, output_size: int | None = None, axis: Any = None
 ) -> Tensor:  # fmt: skip
     """Each element repeated `repeats` times in a row along `dim` (default: of the flattened tensor). A copy.
 
@@ -61,8 +61,8 @@ def repeat_interleave(
     tensor([1, 1, 2, 2])
     """
     dim = dim if axis is None else either("repeat_interleave", dim, None, axis)
-    if repeats is None:
-        return _repeated(input)
+    if repeats is None or input is None:
+        return _repeated(repeats if input is None else input)
     if dim is None:
         input, dim = reshape(input, -1), 0
     shape = input._array.shape
@@ -90,14 +90,14 @@ def repeat_interleave(
     return found
 
 
-def broadcast_to(input: Tensor, size: Any) -> Tensor:
+def broadcast_to(input: Tensor, *shape: Any, size: Any = None) -> Tensor:
     """Sizes of 1 repeated, and new dimensions in front, to the shape `size`. A view, as `expand` makes it.
 
     >>> gl.broadcast_to(gl.tensor([1, 2]), (2, 2))
     tensor([[1, 2],
             [1, 2]])
     """
-    return expand(input, size)
+    return expand(input, *shape, size=size)
 
 
 def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:

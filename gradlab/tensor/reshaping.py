@@ -75,9 +75,17 @@ class ReshapingMethods(Differentiable):
             "transpose_", self, _rows.transpose, {"dim0": normalize_dim(dim0, rank), "dim1": normalize_dim(dim1, rank)}
         )
 
-    swapaxes_ = swapdims_ = transpose_
+    def swapaxes_(self, axis0: int, axis1: int) -> Any:
+        """`transpose_`, under NumPy's name.
 
-    def resize_(self, *sizes_: Any) -> Any:
+        >>> gl.ones(2, 3).swapaxes_(0, 1).shape
+        (3, 2)
+        """
+        return self.transpose_(axis0, axis1)
+
+    swapdims_ = transpose_
+
+    def resize_(self, *sizes_: Any, size: Any = None) -> Any:
         """This tensor in another shape, its elements in their order: further ones are 0, missing ones are dropped.
 
         It stays in its memory unless it grows. RuntimeError for a tensor that requires grad, one inside vmap or a trace, and for one that
@@ -87,7 +95,7 @@ class ReshapingMethods(Differentiable):
         tensor([0, 1, 2])
         """
         refresh(self)
-        mode, shape = current(), sizes(sizes_)
+        mode, shape = current(), sizes(sizes_ if size is None else (size,))
         if self._edge is not None:
             raise RuntimeError("resize_: cannot resize a tensor that requires grad; use reshape, or copy the part into a new tensor")
         array, meta = self._array, self._meta

@@ -183,7 +183,7 @@ def t(input: Tensor) -> Tensor:
     return _t(input)
 
 
-def expand(input: Tensor, *shape: Any) -> Tensor:
+def expand(input: Tensor, *shape: Any, size: Any = None, implicit: bool = False) -> Tensor:
     """Sizes of 1 repeated without a copy; -1 keeps a size; new dimensions come in front. A view, which cannot be
     written where something is repeated.
 
@@ -191,7 +191,7 @@ def expand(input: Tensor, *shape: Any) -> Tensor:
     tensor([[1, 2],
             [1, 2]])
     """
-    asked, old = sizes(shape), input._array.shape
+    asked, old = sizes(shape if size is None else (size,)), input._array.shape
     if len(asked) < len(old):
         raise ShapeError(f"expand: shape {asked} has fewer dimensions than the tensor's {old}")
     lead = len(asked) - len(old)
@@ -291,13 +291,13 @@ def flip(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     return _flip(input, dims=normalize_dims(given, len(input._array.shape)) if given else ())
 
 
-def sum_to_size(input: Tensor, *shape: Any) -> Tensor:
+def sum_to_size(input: Tensor, *shape: Any, size: Any = None) -> Tensor:
     """Summed over what broadcasting from `shape` to this shape repeated.
 
     >>> gl.ones(2, 3).sum_to_size(1, 3)
     tensor([[2., 2., 2.]])
     """
-    target, own = sizes(shape), input._array.shape
+    target, own = sizes(shape if size is None else (size,)), input._array.shape
     lead = len(own) - len(target)
     if lead < 0 or any(t not in (1, o) for t, o in zip(target, own[lead:], strict=True)):
         raise ShapeError(f"sum_to_size: shape {own} is not what {target} broadcasts to")
@@ -314,7 +314,7 @@ class ShapeMethods(Differentiable):
     __slots__ = ()
     view, reshape, flatten, unflatten, permute, transpose, t, expand = view, reshape, flatten, unflatten, permute, transpose, t, expand
     squeeze, unsqueeze, flip = squeeze, unsqueeze, flip
-    sum_to_size, swapaxes, swapdims = sum_to_size, transpose, transpose
+    sum_to_size, swapdims = sum_to_size, transpose
 
     def view_as(self, other: Tensor) -> Tensor:
         """view(other.shape).

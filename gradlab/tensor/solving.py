@@ -119,7 +119,7 @@ def solve(A: Tensor, B: Tensor, *, left: bool = True, out: Any = None) -> Tensor
     return found.squeeze(-1) if vector else found
 
 
-def solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False, out: Any = None) -> Tensor:
+def solve_triangular(input: Tensor, B: Tensor, *, upper: bool, left: bool = True, unitriangular: bool = False, out: Any = None) -> Tensor:
     """X of A X = B (or X A = B) for triangular A (…, n, n), of which only the `upper` or the lower half is read, and B (…, n, k).
 
     unitriangular: take the diagonal as 1. A zero on the diagonal gives inf or NaN.
@@ -129,34 +129,34 @@ def solve_triangular(A: Tensor, B: Tensor, *, upper: bool, left: bool = True, un
             [0.]])
     """
     if out is not None:
-        return into("linalg.solve_triangular", out, solve_triangular(A, B, upper=upper, left=left, unitriangular=unitriangular))
-    ready("solve_triangular", A, B)
+        return into("linalg.solve_triangular", out, solve_triangular(input, B, upper=upper, left=left, unitriangular=unitriangular))
+    ready("solve_triangular", input, B)
     matrix("solve_triangular", B)
     if left:
-        return _triangular(A, B, upper=bool(upper), unitriangular=bool(unitriangular))
-    return _triangular(A.mT, B.mT, upper=not upper, unitriangular=bool(unitriangular)).mT
+        return _triangular(input, B, upper=bool(upper), unitriangular=bool(unitriangular))
+    return _triangular(input.mT, B.mT, upper=not upper, unitriangular=bool(unitriangular)).mT
 
 
-def cholesky_solve(input: Tensor, L: Tensor, upper: bool = False, *, out: Any = None) -> Tensor:
+def cholesky_solve(input: Tensor, input2: Tensor, upper: bool = False, *, out: Any = None) -> Tensor:
     """X of A X = input, (…, n, k), given the Cholesky factor of A: L of A = L Lᵀ, or with `upper` R of A = Rᵀ R.
 
     >>> gl.cholesky_solve(gl.tensor([[8.0]]), gl.tensor([[2.0]]))
     tensor([[2.]])
     """
-    only_tensors("cholesky_solve", L)
-    first, second = (L.mT, L) if upper else (L, L.mT)
+    only_tensors("cholesky_solve", input2)
+    first, second = (input2.mT, input2) if upper else (input2, input2.mT)
     result = solve_triangular(second, solve_triangular(first, input, upper=False), upper=True)
     return result if out is None else into("cholesky_solve", out, result)
 
 
-def cholesky_inverse(L: Tensor, upper: bool = False, *, out: Any = None) -> Tensor:
+def cholesky_inverse(input: Tensor, upper: bool = False, *, out: Any = None) -> Tensor:
     """The inverse of A, given its Cholesky factor: L of A = L Lᵀ, or with `upper` R of A = Rᵀ R.
 
     >>> gl.cholesky_inverse(gl.tensor([[2.0]]))
     tensor([[0.2500]])
     """
-    shape = matrix("cholesky_inverse", L)
-    result = cholesky_solve(_rows.unit(L, shape[-1]).expand(shape), L, upper)
+    shape = matrix("cholesky_inverse", input)
+    result = cholesky_solve(_rows.unit(input, shape[-1]).expand(shape), input, upper)
     return result if out is None else into("cholesky_inverse", out, result)
 
 
@@ -198,7 +198,7 @@ def symmetric(A: Tensor) -> Tensor:
     return both + (lower.tril() + lower.tril(-1).mT - both.detach())
 
 
-def pinv(A: Tensor, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None, out: Any = None) -> Tensor:
+def pinv(input: Tensor, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None, out: Any = None) -> Tensor:
     """The Moore-Penrose pseudo-inverse (…, n, m) of matrices (…, m, n). Singular values up to max(atol, rtol · largest) count as 0.
 
     rtol (`rcond` is its old name) is max(m, n) · eps unless it or atol is given; either may be a tensor, which broadcasts with (…), a
@@ -207,17 +207,17 @@ def pinv(A: Tensor, rcond: Any = None, hermitian: bool = False, *, atol: Any = N
     >>> gl.linalg.pinv(gl.tensor([[2.0], [0.0]]))
     tensor([[0.5000, 0.0000]])
     """
-    shape = matrix("pinv", A)
+    shape = matrix("pinv", input)
     rtol = rcond if rtol is None else rtol
     if hermitian:
         if shape[-1] != shape[-2]:
             raise ShapeError(f"pinv: symmetric matrices are square, not of shape {shape}")
-        A = symmetric(A)
+        input = symmetric(input)
     if isinstance(atol, Differentiable) or isinstance(rtol, Differentiable):
-        result = _by_levels(A, atol, rtol)
+        result = _by_levels(input, atol, rtol)
     else:
-        atol, rtol = tolerances(A, atol, rtol)
-        result = _pinv(A, atol=atol, rtol=rtol)
+        atol, rtol = tolerances(input, atol, rtol)
+        result = _pinv(input, atol=atol, rtol=rtol)
     return result if out is None else into("linalg.pinv", out, result)
 
 
@@ -231,8 +231,8 @@ def pinverse(input: Tensor, rcond: float = 1e-15) -> Tensor:
     return pinv(input, rcond)
 
 
-def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | None = None) -> Any:
-    """The X of least |A X - B|, and of those the smallest, for matrices A (…, m, n) and B (…, m, k), or vectors B (…, m).
+def lstsq(input: Tensor, b: Tensor, rcond: float | None = None, *, driver: str | None = None) -> Any:
+    """The X of least |A X - B|, and of those the smallest: A is `input` (…, m, n), B is `b`, matrices (…, m, k) or vectors (…, m).
 
     Returns (solution, residuals, rank, singular_values). As in PyTorch the default driver "gelsy" gives no residuals and no singular
     values (empty), "gels" residuals but no rank, "gelsd" and "gelss" all; here all drivers compute with singular values. Residuals, the
@@ -241,22 +241,22 @@ def lstsq(A: Tensor, B: Tensor, rcond: float | None = None, *, driver: str | Non
     >>> gl.linalg.lstsq(gl.tensor([[1.0], [1.0]]), gl.tensor([[1.0], [3.0]])).solution
     tensor([[2.0000]])
     """
-    a = matrix("lstsq", A)
-    ready("lstsq", A, B)
+    a = matrix("lstsq", input)
+    ready("lstsq", input, b)
     if driver not in (None, "gels", "gelsy", "gelsd", "gelss"):
         raise RuntimeError(f"lstsq: driver is gels, gelsy, gelsd or gelss, not {driver!r}")
-    b = B._array.shape
-    vector = len(b) == len(a) - 1 and b == a[:-1]
-    right: Any = B.unsqueeze(-1) if vector else B
+    shape = b._array.shape
+    vector = len(shape) == len(a) - 1 and shape == a[:-1]
+    right: Any = b.unsqueeze(-1) if vector else b
     if len(right._array.shape) < 2 or right._array.shape[-2] != a[-2]:
-        raise ShapeError(f"lstsq: matrices of shape {a} take right sides of {a[-2]} rows, got shape {b}")
-    level = max(a[-2:]) * finfo(A._array.dtype).eps if rcond is None else float(rcond)
-    solution = _pinv(A, atol=0.0, rtol=level) @ right
-    empty: Any = A.new_zeros((0,))
-    residuals = ((A @ solution - right) ** 2).sum(-2) if a[-2] > a[-1] and driver not in (None, "gelsy") else empty
-    values = bind(ops.factor.svd)(A.detach(), full=False)[1] if driver != "gels" else empty
+        raise ShapeError(f"lstsq: matrices of shape {a} take right sides of {a[-2]} rows, got shape {shape}")
+    level = max(a[-2:]) * finfo(input._array.dtype).eps if rcond is None else float(rcond)
+    solution = _pinv(input, atol=0.0, rtol=level) @ right
+    empty: Any = input.new_zeros((0,))
+    residuals = ((input @ solution - right) ** 2).sum(-2) if a[-2] > a[-1] and driver not in (None, "gelsy") else empty
+    values = bind(ops.factor.svd)(input.detach(), full=False)[1] if driver != "gels" else empty
     if driver == "gels" or 0 in a[-2:]:
-        rank = A.new_zeros((0,) if driver == "gels" else a[:-2]).long()
+        rank = input.new_zeros((0,) if driver == "gels" else a[:-2]).long()
     else:
         rank = (values > level * values.narrow(-1, 0, 1)).sum(-1)
     shown = values if driver in ("gelsd", "gelss") else empty
@@ -274,36 +274,36 @@ def matrix_exp(input: Tensor) -> Tensor:
     return _exp(input)
 
 
-def tensorinv(A: Tensor, ind: int = 2, *, out: Any = None) -> Tensor:
+def tensorinv(input: Tensor, ind: int = 2, *, out: Any = None) -> Tensor:
     """The inverse of `tensordot(A, ·, ind)`: the first `ind` dimensions of A and the others have the same product of sizes.
 
     >>> gl.linalg.tensorinv(gl.eye(4).reshape(2, 2, 4), ind=2).shape
     (4, 2, 2)
     """
-    ready("tensorinv", A)
-    shape = A._array.shape
+    ready("tensorinv", input)
+    shape = input._array.shape
     if ind < 1:
         raise RuntimeError(f"tensorinv: ind is positive, got {ind}")
     rows, columns = shape[:ind], shape[ind:]
     if count(rows) != count(columns):
         raise ShapeError(f"tensorinv: sizes {rows} and {columns} of shape {shape} have different products")
-    result = inverse(A.reshape((count(rows), count(columns)))).reshape((*columns, *rows))
+    result = inverse(input.reshape((count(rows), count(columns)))).reshape((*columns, *rows))
     return result if out is None else into("linalg.tensorinv", out, result)
 
 
-def tensorsolve(A: Tensor, B: Tensor, dims: Sequence[int] | None = None, *, out: Any = None) -> Tensor:
+def tensorsolve(input: Tensor, other: Tensor, dims: Sequence[int] | None = None, *, out: Any = None) -> Tensor:
     """X of `tensordot(A, X, X.ndim) = B`; `dims` of A are moved to its end first.
 
     >>> gl.linalg.tensorsolve(gl.eye(4).reshape(2, 2, 4), gl.ones(2, 2))
     tensor([1., 1., 1., 1.])
     """
-    ready("tensorsolve", A, B)
-    given: Any = A if dims is None else A.movedim(tuple(dims), tuple(range(-len(dims), 0)))
-    b = B._array.shape
+    ready("tensorsolve", input, other)
+    given: Any = input if dims is None else input.movedim(tuple(dims), tuple(range(-len(dims), 0)))
+    b = other._array.shape
     rest = given._array.shape[len(b) :]
     if count(given._array.shape) != count(b) ** 2 or count(rest) != count(b):
         raise ShapeError(f"tensorsolve: A of shape {given._array.shape} does not map onto B of shape {b}")
-    result = solve(given.reshape((count(b), count(rest))), B.reshape((-1,))).reshape(rest)
+    result = solve(given.reshape((count(b), count(rest))), other.reshape((-1,))).reshape(rest)
     return result if out is None else into("linalg.tensorsolve", out, result)
 
 

@@ -52,14 +52,14 @@ def narrow(input: Tensor, dim: int | None = None, start: Any = None, length: Any
     return _slice(input, index=((0, None, 1),) * dim + ((start, start + length, 1),))
 
 
-def split(input: Tensor, split_size_or_sections: int | Sequence[int], dim: int = 0, *, axis: Any = None) -> tuple[Tensor, ...]:
+def split(tensor: Tensor, split_size_or_sections: int | Sequence[int], dim: int = 0, *, axis: Any = None) -> tuple[Tensor, ...]:
     """Parts along `dim`: of one size (the last may be smaller), or of the given sizes, which must add up. Views.
 
     >>> gl.split(gl.arange(5), 2)
     (tensor([0, 1]), tensor([2, 3]), tensor([4]))
     """
     dim = dim if axis is None else either("split", dim, 0, axis)
-    shape = input._array.shape
+    shape = tensor._array.shape
     dim = normalize_dim(dim, len(shape))
     if isinstance(split_size_or_sections, (int, np.integer)):
         size = whole(split_size_or_sections)
@@ -75,7 +75,7 @@ def split(input: Tensor, split_size_or_sections: int | Sequence[int], dim: int =
             raise RuntimeError(f"split: sections {parts} do not add up to size {shape[dim]} of dimension {dim} (shape {shape})")
     found, start = [], 0
     for size in parts:
-        found.append(narrow(input, dim, start, size))
+        found.append(narrow(tensor, dim, start, size))
         start += size
     return tuple(found)
 
@@ -122,4 +122,12 @@ class SplittingMethods(Differentiable):
     """The methods of this family."""
 
     __slots__ = ()
-    select, narrow, split, chunk, unbind = select, narrow, split, chunk, unbind
+    select, narrow, chunk, unbind = select, narrow, chunk, unbind
+
+    def split(self: Any, split_size: int | Sequence[int], dim: int = 0, *, axis: Any = None) -> tuple[Tensor, ...]:
+        """`gl.split` of this tensor. Views.
+
+        >>> gl.arange(5).split([2, 3])
+        (tensor([0, 1]), tensor([2, 3, 4]))
+        """
+        return split(self, split_size, dim, axis=axis)

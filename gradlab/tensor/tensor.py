@@ -157,7 +157,7 @@ class Tensor(Families):
         >>> x.grad
         tensor([ 2., 40.])
         """
-        autograd.backward([self], [gradient], retain_graph, create_graph, inputs)
+        autograd.backward([self], [gradient], retain_graph, create_graph, inputs=inputs)
 
     def detach(self) -> Tensor:
         """The same memory outside the graph. Writing either in place is noticed by backward where it matters.

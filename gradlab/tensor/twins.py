@@ -218,14 +218,16 @@ class TwinMethods(MissingMethods):
         """
         return bool(self)
 
-    def new_empty_strided(self, size: Any, stride: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Tensor:
+    def new_empty_strided(
+        self, size: Any, stride: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **options: Any
+    ) -> Tensor:
         """`gl.empty_strided` with this tensor's dtype and device unless others are given.
 
         >>> gl.ones(1).new_empty_strided((2, 3), (1, 2)).stride()
         (1, 2)
         """
         dtype, device = self._array.dtype if dtype is None else dtype, self.device if device is None else device
-        return empty_strided(size, stride, dtype=dtype, device=device, requires_grad=requires_grad)
+        return empty_strided(size, stride, dtype=dtype, device=device, requires_grad=requires_grad, **options)
 
     def ndimension(self) -> int:
         """Number of dimensions.

@@ -22,13 +22,13 @@ def promote_types(type1: Any, type2: Any) -> DType:
     return from_numpy(promote(as_numpy(type1), as_numpy(type2)))
 
 
-def result_type(tensor1: Any, tensor2: Any) -> DType:
+def result_type(tensor: Any, other: Any) -> DType:
     """The dtype of an arithmetic operation on two operands, tensors or Python numbers.
 
     >>> gl.result_type(gl.tensor([1]), 1.5)
     gradlab.float32
     """
-    both = (tensor1, tensor2)
+    both = (tensor, other)
     tensors = [(x._array.dtype, len(x._array.shape)) for x in both if isinstance(x, Differentiable)]
     return from_numpy(result_of(tensors, [x for x in both if not isinstance(x, Differentiable)]))
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gradlab.autograd.advice import warn
 from gradlab.nn import functional as F
 from gradlab.nn.init import constant_
 from gradlab.nn.module import Module
@@ -141,8 +142,14 @@ class Mish(Module):
 class Hardtanh(Module):
     """x clamped to min_val … max_val."""
 
-    def __init__(self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False) -> None:
+    def __init__(
+        self, min_val: float = -1.0, max_val: float = 1.0, inplace: bool = False, min_value: float | None = None,
+        max_value: float | None = None,
+    ) -> None:  # fmt: skip
         super().__init__()
+        if min_value is not None or max_value is not None:
+            warn(FutureWarning, "Hardtanh: min_value and max_value are deprecated; they are min_val and max_val")
+            min_val, max_val = min_val if min_value is None else min_value, max_val if max_value is None else max_value
         if max_val <= min_val:
             raise ValueError(f"Hardtanh: max_val {max_val} must be greater than min_val {min_val}")
         self.min_val, self.max_val, self.inplace = min_val, max_val, inplace

@@ -112,6 +112,10 @@ class Sequential(_Listed):
         for name in chosen:
             del self._modules[name]
 
+    def extend(self, sequential: Iterable[Module]) -> Any:
+        """Add modules at the end."""
+        return super().extend(sequential)
+
     def __add__(self, other: Sequential) -> Sequential:
         if not isinstance(other, Sequential):
             raise ValueError(f"a Sequential is joined to a Sequential, not to {type(other).__name__}")

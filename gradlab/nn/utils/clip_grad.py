@@ -82,10 +82,12 @@ def clip_grad_norm_(
         return _rounded(total, gradients)
 
 
-def clip_grad_norm(parameters: Any, max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False) -> Tensor:
+def clip_grad_norm(
+    parameters: Any, max_norm: float, norm_type: float = 2.0, error_if_nonfinite: bool = False, foreach: bool | None = None
+) -> Tensor:
     """`clip_grad_norm_`, under its older name: a FutureWarning says so."""
     warn(FutureWarning, "nn.utils.clip_grad_norm is deprecated; clip_grad_norm_ says that it works in place")
-    return clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite)
+    return clip_grad_norm_(parameters, max_norm, norm_type, error_if_nonfinite, foreach)
 
 
 @no_grad()

@@ -105,18 +105,18 @@ def _collate(batch: Sequence[Any], join: Stack, where: str) -> Any:
     )
 
 
-def default_convert(sample: Any) -> Any:
+def default_convert(data: Any) -> Any:
     """NumPy arrays in a sample as tensors; all else as it is. What a DataLoader without batches does."""
-    if isinstance(sample, (np.ndarray, np.generic)) and sample.dtype.kind not in "USO":
-        return from_numpy(np.asarray(sample))
-    if isinstance(sample, Mapping):
-        return _rebuilt(sample, {key: default_convert(value) for key, value in sample.items()})
-    if isinstance(sample, tuple):
-        parts = [default_convert(value) for value in sample]
-        return type(sample)(*parts) if hasattr(sample, "_fields") else parts
-    if isinstance(sample, list):
-        return [default_convert(value) for value in sample]
-    return sample
+    if isinstance(data, (np.ndarray, np.generic)) and data.dtype.kind not in "USO":
+        return from_numpy(np.asarray(data))
+    if isinstance(data, Mapping):
+        return _rebuilt(data, {key: default_convert(value) for key, value in data.items()})
+    if isinstance(data, tuple):
+        parts = [default_convert(value) for value in data]
+        return type(data)(*parts) if hasattr(data, "_fields") else parts
+    if isinstance(data, list):
+        return [default_convert(value) for value in data]
+    return data
 
 
 def _rebuilt(like: Mapping[Any, Any], entries: dict[Any, Any]) -> Any:
