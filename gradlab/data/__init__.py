@@ -1,9 +1,9 @@
-"""Data sets that travel inside the package, as NumPy arrays: the first run needs no network.
+"""Data: sets that travel inside the package, as NumPy arrays, so that the first run needs no network; and one's own, from untidy tables.
 
-Any program may use this room; it knows nothing of tensors and is not loaded by `import gradlab`. Each data file has a
-`.SOURCE.txt` beside it with its origin and licence.
+The room is not loaded by `import gradlab`. Each data file has a `.SOURCE.txt` beside it with its origin and licence.
 """
 
 from gradlab.data.optical_digits import DataError as DataError, digits as digits, digits_split as digits_split
+from gradlab.data.tables import Table as Table, TableDataset as TableDataset, TableError as TableError, read_table as read_table
 
-__all__ = ["DataError", "digits", "digits_split"]
+__all__ = ["DataError", "Table", "TableDataset", "TableError", "digits", "digits_split", "read_table"]

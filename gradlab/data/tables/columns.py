@@ -1,0 +1,225 @@
+"""What a column holds: numbers, categories, dates, truth; or something that a model should not see, and why."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections import Counter
+from dataclasses import dataclass
+from datetime import datetime
+from typing import Any, Literal
+
+import numpy as np
+
+from gradlab.data.tables.reading import MISSING
+
+Kind = Literal["number", "category", "date", "left out"]
+TRUE, FALSE = {"true", "t", "yes", "y", "on"}, {"false", "f", "no", "n", "off"}
+FORMATS = (
+    "%Y-%m-%d", "%Y/%m/%d", "%d.%m.%Y", "%m/%d/%Y", "%d/%m/%Y", "%m-%d-%Y", "%d-%m-%Y", "%Y-%m", "%Y/%m", "%d %b %Y", "%b %d %Y",
+    "%b %d, %Y", "%d-%b-%Y", "%d-%b-%y", "%b-%y", "%B %Y", "%m/%d/%y", "%d/%m/%y", "%m/%d/%Y %H:%M", "%d/%m/%Y %H:%M",
+    "%Y/%m/%d %H:%M", "%Y/%m/%d %H:%M:%S", "%m/%d/%Y %H:%M:%S", "%d.%m.%Y %H:%M", "%m/%d/%y %H:%M",
+)  # fmt: skip
+MOST_CATEGORIES = 1000
+NUMBERS_ROWS = "it numbers the rows"
+_IDS = re.compile(
+    r"(?i:(.*[_ .-])?(id|ids|index|idx|key|nr|no|n|#|obs|case|row|rownames|rowid|uuid|guid|serial)\.?|column 1|unnamed.*)|.*[a-z]I[dD]"
+)
+_TIMES = re.compile(r".*(year|date|time|day|month|week|hour|epoch)", re.IGNORECASE)
+
+
+@dataclass
+class Column:
+    """One column, understood.
+
+    values: float64 with NaN for what is missing (numbers; dates as days since 1970), or text with None (categories).
+    """
+
+    name: str
+    kind: Kind
+    values: np.ndarray[Any, Any]
+    note: str = ""  # why it is left out, or what was made of it
+
+    @property
+    def missing(self) -> np.ndarray[Any, Any]:
+        """Which cells are empty."""
+        if self.values.dtype.kind == "f":
+            return np.isnan(self.values)
+        return np.array([value is None for value in self.values], bool)
+
+
+def column_of(name: str, cells: Any, kind: Kind | None = None) -> Column:
+    """Understand a column of text cells (None where missing) or of any array. kind: what it is to be taken for, where that is known.
+
+    ValueError where it cannot be taken for that; the message names the first cell in the way.
+    """
+    cells = np.asarray(cells)
+    if kind == "category":
+        return Column(name, "category", _words(cells))
+    if cells.dtype.kind in "fiub":
+        return _of_numbers(name, cells.astype(np.float64), cells.dtype.kind == "b", kind)
+    if cells.dtype.kind == "M":
+        return Column(name, "date", _days(cells))
+    words = _words(cells)
+    there = [word for word in words if word is not None]
+    if not there:
+        return Column(name, "left out", words, "it is empty")
+    numbers, lower = _numbers(words), {word.lower() for word in there}
+    days = _dates(words) if kind in (None, "date") and (numbers is None or _eight_digits(numbers)) else None
+    if days is not None:
+        return Column(name, "date", days)
+    if numbers is not None and kind != "date":
+        return _of_numbers(name, numbers, False, kind)
+    if kind != "date" and lower <= TRUE | FALSE and (len(lower) > 1 or kind == "number"):
+        truth = np.array([np.nan if word is None else float(word.lower() in TRUE) for word in words])
+        return Column(name, "number", truth, "truth, as 1 and 0")
+    if kind is not None:
+        wrong = _first_wrong(words, kind)
+        raise ValueError(f'column "{name}" is no {kind}: the cell in row {wrong} (from 0, below the header) is {words[wrong]!r}')
+    return _of_words(name, words, there)
+
+
+def _of_words(name: str, words: np.ndarray[Any, Any], there: list[str]) -> Column:
+    kinds = set(there)
+    if len(kinds) == 1 and len(there) == len(words):
+        return Column(name, "left out", words, f"it is {there[0]!r} in every row")
+    if len(kinds) == len(there) >= 20:
+        return Column(name, "left out", words, "each row has text of its own there")
+    if len(kinds) > MOST_CATEGORIES or (len(kinds) > 50 and len(kinds) > len(there) / 2):
+        return Column(name, "left out", words, f"it has {len(kinds):,} different texts in {len(there):,} rows, too many for categories")
+    return Column(name, "category", words)
+
+
+def _of_numbers(name: str, values: np.ndarray[Any, Any], truth: bool, kind: Kind | None) -> Column:
+    values = np.where(np.isinf(values), np.nan, values)
+    there = values[~np.isnan(values)]
+    if not there.size:
+        return Column(name, "left out", values, "it is empty")
+    if kind == "number" or truth:
+        return Column(name, "number", values)
+    different = np.unique(there)
+    if len(different) == 1 and there.size == values.size:
+        return Column(name, "left out", values, f"it is {different[0]:g} in every row")
+    codes = bool((there == np.trunc(there)).all()) and not _TIMES.match(name)
+    if codes and _IDS.fullmatch(name) and len(different) == values.size >= 10:
+        return Column(name, "left out", values, NUMBERS_ROWS)
+    if codes and 2 < len(different) <= 10 and there.size >= 20 * len(different):
+        words = np.array([None if np.isnan(v) else f"{v:g}" for v in values], object)
+        return Column(name, "category", words, f"{len(different)} whole numbers, taken for categories")
+    return Column(name, "number", values)
+
+
+def _words(cells: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Cells as text, None where missing."""
+
+    def word(cell: Any) -> str | None:
+        if cell is None or (isinstance(cell, float) and math.isnan(cell)):
+            return None
+        if isinstance(cell, (float, np.floating)) and float(cell).is_integer():
+            return f"{int(cell)}"
+        text = str(cell).strip()
+        return None if text.lower() in MISSING else text
+
+    if cells.dtype.kind == "f":
+        return np.array([None if np.isnan(c) else f"{c:g}" for c in cells.tolist()], object)
+    return np.array([word(cell) for cell in cells.tolist()], object)
+
+
+def _number(word: str) -> float | None:
+    text = word.replace("\u2212", "-").replace(" ", "")
+    if "_" in text:
+        return None
+    scale = 1.0
+    if text.endswith("%"):
+        text, scale = text[:-1], 0.01
+    if text[:1] in "$€£¥":
+        text = text[1:]
+    if re.fullmatch(r"[-+]?\d{1,3}(,\d{3})+(\.\d*)?", text):
+        text = text.replace(",", "")
+    elif re.fullmatch(r"[-+]?\d*,\d+", text):
+        text = text.replace(",", ".")
+    try:
+        return float(text) * scale
+    except ValueError:
+        return None
+
+
+def _numbers(words: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
+    """As numbers, or None where some cell is none."""
+    try:
+        return np.array([np.nan if w is None else float(w) for w in words]) if not any(w is not None and "_" in w for w in words) else None
+    except ValueError:
+        pass
+    found = np.empty(len(words))
+    for i, word in enumerate(words):
+        number = np.nan if word is None else _number(word)
+        if number is None:
+            return None
+        found[i] = number
+    return found
+
+
+def _first_wrong(words: np.ndarray[Any, Any], kind: str) -> int:
+    if kind == "number":
+        return next(i for i, word in enumerate(words) if word is not None and _number(word) is None)
+    return next(i for i, word in enumerate(words) if word is not None)
+
+
+# ---------------------------------------------------------------- dates
+
+
+def _eight_digits(numbers: np.ndarray[Any, Any]) -> bool:
+    """Whether all numbers read as YYYYMMDD."""
+    there = numbers[~np.isnan(numbers)]
+    return bool(there.size and (there == np.trunc(there)).all() and there.min() > 17000000 and there.max() < 23000000)
+
+
+def _days(cells: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Days since 1970-01-01 with their fractions; NaN for what is missing."""
+    seconds = cells.astype("datetime64[s]")
+    return np.where(np.isnat(seconds), np.nan, seconds.astype(np.int64) / 86400.0)
+
+
+def _dates(words: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
+    """As days, or None where the cells are not all dates of one format. Of formats that fit, the first of FORMATS is it."""
+    different = {word for word in words if word is not None}
+    if not all(any(c.isdigit() for c in word) and len(word) >= 5 for word in different):
+        return None
+    for read in (_iso, *(lambda word, f=f: datetime.strptime(word, f) for f in FORMATS), _compact):
+        try:
+            known = {word: read(word) for word in different}
+        except ValueError:
+            continue
+        return np.array([np.nan if w is None else _since(known[w]) for w in words])
+    return None
+
+
+def _iso(word: str) -> datetime:
+    if not re.match(r"\d{4}-\d{2}-\d{2}", word):
+        raise ValueError(word)
+    return datetime.fromisoformat(word)
+
+
+def _compact(word: str) -> datetime:
+    return datetime.strptime(word.removesuffix(".0"), "%Y%m%d")
+
+
+def _since(moment: datetime) -> float:
+    offset = moment.utcoffset()
+    moment = moment.replace(tzinfo=None) - offset if offset is not None else moment
+    return (moment - datetime(1970, 1, 1)).total_seconds() / 86400.0
+
+
+def date_parts(days: np.ndarray[Any, Any]) -> dict[str, np.ndarray[Any, Any]]:
+    """What a model is told of dates: how long ago, and the place in the year, the week and, where there are times, the day, as angles."""
+    parts = {"": days}
+    year = days % 365.2425 / 365.2425
+    angles = {" year": year, " week": (days + 3) % 7 / 7} | ({" day": days % 1} if np.any(days[~np.isnan(days)] % 1 != 0) else {})
+    for name, turn in angles.items():
+        parts[f"{name} sin"], parts[f"{name} cos"] = np.sin(2 * np.pi * turn), np.cos(2 * np.pi * turn)
+    return parts
+
+
+def commonest(words: Any) -> Counter[str]:
+    """How often each word is there, of those that are not missing."""
+    return Counter(word for word in words if word is not None)
