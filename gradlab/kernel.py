@@ -19,12 +19,14 @@ class Elementwise(NamedTuple):
 
 class Reduction(NamedTuple):
     """A reduction over dimensions: each element is mapped by `load`, two partial results are merged by `combine` (of `a` and `b`),
-    starting from `identity`; `finish` makes the result of the total `a` and the number of elements `n`."""
+    starting from `identity`; `finish` makes the result of the total `a` and the number of elements `n`.
+    wide: floats are loaded as doubles."""
 
     load: str
     combine: str
     identity: str
     finish: str = "a"
+    wide: bool = False
 
 
 class Kernel(NamedTuple):

@@ -152,7 +152,8 @@ class Reads:
         self._selves.add(id(owner))
         self._kept.append(owner)
         if isinstance(owner, Module):
-            self._picture_module(owner)
+            if "_hooked" in owner.__dict__:  # else it is only being made
+                self._picture_module(owner)
         elif isinstance(owner, Optimizer):
             self._picture_optimizer(owner)
         elif isinstance(owner, LRScheduler):

@@ -142,6 +142,31 @@ var = Op("var", var_rule, params=("dim", "keepdim", "divisor"), cpu=var_cpu, aut
                (x - x.mean(dim, keepdim=True)) * spread(g * 2 / divisor, x_spec, dim, keepdim)})  # fmt: skip
 
 
+def euclidean_cpu(x: Any, y: Any, *, dim: tuple[int, ...], keepdim: bool) -> None:
+    """√Σ x². Where squares leave the range of the dtype they are taken in float64, or relative to the largest."""
+    sum_cpu(np.multiply(x, x), y, dim=dim, keepdim=keepdim)
+    np.sqrt(y, y)
+    if not (x.size and y.size) or (SQUARES[y.dtype] < _minimum_reduce(y, None) and _maximum_reduce(y, None) < np.inf):
+        return
+    if x.dtype == FLOAT32:
+        wide = x.astype(np.float64)
+        np.copyto(y, np.sqrt(_add_reduce(np.multiply(wide, wide, wide), dim, None, None, keepdim)), casting="same_kind")
+    else:
+        top = _maximum_reduce(np.abs(x), dim, None, None, True)
+        np.copyto(top, 1, where=(top == 0) | ~np.isfinite(top))
+        np.sqrt(_add_reduce(np.square(x / top), dim, None, None, keepdim), y)
+        y *= top.reshape(y.shape)
+
+
+# A norm above this lost no digits to squares that are too small for the dtype.
+SQUARES = {dtype: float(np.sqrt(np.finfo(dtype).tiny / np.finfo(dtype).eps)) for dtype in MOST}
+# The Euclidean norm of arrays in one row; in graphs it is made of others, which fuse with their neighbours. Its gradient at 0 is 0.
+euclidean = Op("euclidean", reduced, params=("dim", "keepdim"), cpu=euclidean_cpu, autocast="float32",
+               cuda=Reduction("x * T(x)", "a + b", "T(0)", "sqrt(a)", wide=True),
+               grad={"x": lambda g, x, y, x_spec, dim, keepdim:
+                     spread(g, x_spec, dim, keepdim) * (x / spread(y.masked_fill(y == 0, 1), x_spec, dim, keepdim))})  # fmt: skip
+
+
 def truth(x: Spec, *, dim: tuple[int, ...], keepdim: bool) -> Spec:
     """Rule: a truth value for each reduced group."""
     return Spec(reduced_shape(x.shape, dim, keepdim), BOOL)

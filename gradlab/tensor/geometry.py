@@ -10,6 +10,7 @@ from gradlab.dtype import FLOAT32, FLOAT64, FLOATING
 from gradlab.spec import broadcast_shapes, count, normalize_dim
 from gradlab.tensor.alias import either, into, only_tensors
 from gradlab.tensor.norms import vector_norm
+from gradlab.tensor.reduction import amax
 from gradlab.tensor.units import rounds_once
 
 if TYPE_CHECKING:
@@ -76,7 +77,11 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_fo
     by_product = p == 2 and (compute_mode == modes[1] or (compute_mode == modes[0] and size > (PRODUCT if single else DIFFERENCES)))
     if not by_product:
         return vector_norm(x1.unsqueeze(-2) - x2.unsqueeze(-3), float(p), (len(shape),), False)
-    return _by_product(x1.to(FLOAT64), x2.to(FLOAT64), 1e-15).to(FLOAT32) if single else _by_product(x1, x2, 0.0)
+    if single:
+        return _by_product(x1.to(FLOAT64), x2.to(FLOAT64), 1e-15).to(FLOAT32)
+    top: Any = amax(x1.detach().abs()).maximum(amax(x2.detach().abs()))  # squares of what is larger or smaller are none
+    top = top.masked_fill((top == 0) | ~top.isfinite(), 1)
+    return _by_product(x1 / top, x2 / top, 0.0) * top
 
 
 def _by_product(x1: Any, x2: Any, noise: float) -> Tensor:

@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["dist", "norm", "renorm"]
 
-_root = bind(ops.math.root)
+_root, _euclidean = bind(ops.math.root), bind(ops.reduce.euclidean)
 Dims = Any  # None, int or tuple of int
 
 
@@ -43,8 +43,8 @@ def floating(name: str, input: Tensor) -> Tensor:
 def vector_norm(input: Tensor, ord: float, dims: tuple[int, ...], keepdim: bool, *, out: Any = None) -> Tensor:
     """(Σ |x|^ord)^(1/ord) over normalised `dims`; the largest or smallest |x| for ±inf, the number of nonzeros for 0.
 
-    The gradient is 0 where the norm is 0. Half types are computed in float32. Where powers leave the range of the dtype they are taken of
-    numbers relative to the largest: on the CPU, in a trace in float64.
+    The gradient is 0 where the norm is 0. Half types are computed in float32. Where powers would leave the range of the dtype they are
+    taken of numbers relative to the largest, or (of float32 in a trace and on a GPU, where nobody looks at values) in float64.
     """
     dtype = input._array.dtype
     x: Any = input
@@ -53,17 +53,33 @@ def vector_norm(input: Tensor, ord: float, dims: tuple[int, ...], keepdim: bool,
         if current().autocast is not None:
             dtype = FLOAT32
     powers = bool(dims) and ord > 0 and ord != 1 and not math.isinf(ord)
-    if powers and current().tracer is not None and x._array.dtype == FLOAT32 and x.device.type == "cpu":
-        x = x.to(FLOAT64)
-    found = _norm_of(x, ord, dims, keepdim)
-    array = found._array
-    if powers and type(array) is np.ndarray and array.size and x._array.size:
-        low, high = (array.item(),) * 2 if array.size == 1 else (array.min(), array.max())
-        if not (least(array.dtype, ord) < low and high < math.inf):
-            top: Any = reduction.amax(x.detach().abs(), dims, True)
-            top = top.masked_fill((top == 0) | ~top.isfinite(), 1)
-            found = _norm_of(x / top, ord, dims, keepdim) * (top if keepdim else top.squeeze(dims))
+    if powers and ord == 2 and not current().special:
+        found = _euclidean(x, dim=dims, keepdim=keepdim)
+    elif powers and (type(x._array) is not np.ndarray or current().tracer is not None):
+        if x._array.dtype != FLOAT32:
+            found = _norm_of(x, ord, dims, keepdim)
+        elif ord <= WIDE:
+            found = _norm_of(x.to(FLOAT64), ord, dims, keepdim)
+        else:
+            found = _relative(x, ord, dims, keepdim)
+    else:
+        found = _norm_of(x, ord, dims, keepdim)
+        array = found._array
+        if powers and array.size and x._array.size:
+            low, high = (array.item(),) * 2 if array.size == 1 else (array.min(), array.max())
+            if not (least(array.dtype, ord) < low and high < math.inf):
+                found = _relative(x, ord, dims, keepdim)
     return found.to(dtype) if out is None else into("vector_norm", out, found.to(dtype))
+
+
+WIDE = 6  # up to this power a float32 has a float64
+
+
+def _relative(x: Any, ord: float, dims: tuple[int, ...], keepdim: bool) -> Any:
+    """The norm by powers of numbers relative to the largest."""
+    top = reduction.amax(x.detach().abs(), dims, True)
+    top = top.masked_fill((top == 0) | ~top.isfinite(), 1)
+    return _norm_of(x / top, ord, dims, keepdim) * (top if keepdim else top.squeeze(dims))
 
 
 @lru_cache(maxsize=256)
@@ -147,7 +163,7 @@ def renorm(input: Tensor, p: float, dim: int | None = None, maxnorm: Any = None,
         raise RuntimeError(f"renorm: p is above 0 and maxnorm not negative, got {p} and {maxnorm}")
     dim = normalize_dim(dim, rank)
     size = vector_norm(input, float(p), tuple(d for d in range(rank) if d != dim), True)
-    result = input * (maxnorm / (size + 1e-7)).where(size > maxnorm, 1.0)
+    result = (input / (size + 1e-7) * maxnorm).where(size > maxnorm, input)
     return result if out is None else into("renorm", out, result)
 
 

@@ -9,12 +9,13 @@ import numpy as np
 
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
+from gradlab.autograd.mode import current
 from gradlab.autograd.record import bind
-from gradlab.dtype import FLOATING, float32
+from gradlab.dtype import FLOAT32, FLOAT64, FLOATING, float32
 from gradlab.spec import none
 from gradlab.tensor import reduction
 from gradlab.tensor.alias import either, into
-from gradlab.tensor.norms import floating
+from gradlab.tensor.norms import dims_of, floating, least
 from gradlab.tensor.units import rounds_once
 
 if TYPE_CHECKING:
@@ -53,12 +54,28 @@ def std(
         dim, unbiased = None, dim
     floating("std", input)
     divisor = _correction(unbiased, correction)
-    found = _root(reduction.var(input, dim, correction=divisor, keepdim=keepdim))
-    if type(found._array) is np.ndarray and found._array.size and input._array.size and not found._array.max() < math.inf:
-        top: Any = input.detach().abs().max()  # squares that overflow are taken of smaller numbers
-        if math.isfinite(scale := top.item()):
-            found = _root(reduction.var(input / scale, dim, correction=divisor, keepdim=keepdim)) * scale
+    array = input._array
+    eager = type(array) is np.ndarray and current().tracer is None
+    # Where nobody looks at values, squares are always those of a wider type.
+    found = _root(reduction.var(input if eager else _widened(input), dim, correction=divisor, keepdim=keepdim))
+    if eager and array.size and found._array.size:
+        low, high = found._array.min(), found._array.max()
+        if not (least(array.dtype, 2.0) < low and high < math.inf):
+            top: Any = 1.0 if array.dtype == FLOAT32 else _largest(input, dim)
+            found = _root(reduction.var(_widened(input) / top, dim, correction=divisor, keepdim=True)) * top
+            found = found if keepdim else found.squeeze(dims_of("std", input, dim))
+    found = found if found._array.dtype == array.dtype else found.to(array.dtype)
     return found if out is None else into("std", out, found)
+
+
+def _widened(x: Tensor) -> Any:
+    return x.to(FLOAT64) if x._array.dtype == FLOAT32 else x
+
+
+def _largest(x: Any, dim: Dims) -> Any:
+    """The largest size over `dim`; 1 where there is none to divide by."""
+    top = reduction.amax(x.detach().abs(), dims_of("std", x, dim), True)
+    return top.masked_fill((top == 0) | ~top.isfinite(), 1)
 
 
 def _mean_of(input: Tensor, dim: Dims, keepdim: bool) -> Tensor:
@@ -188,6 +205,8 @@ def corrcoef(input: Tensor) -> Tensor:
     tensor([[ 1., -1.],
             [-1.,  1.]])
     """
+    if len(input._array.shape) == 2 and input.numel():
+        input = input / _largest(input, 1)  # products of what is larger or smaller are none
     c: Any = cov(input)
     if not c._array.shape:
         return c / c

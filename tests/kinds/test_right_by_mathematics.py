@@ -203,7 +203,7 @@ NORMALISATIONS = {
 }  # fmt: skip
 NORMS = {
     **{f"p={p}": (lambda x, p=p: gl.linalg.vector_norm(x, p, dim=1), lambda x, p=p: (abs(x) ** p).sum(1) ** (1 / p))
-       for p in (1.5, 2, 3, 4)},
+       for p in (0.5, 1, 1.5, 2, 3, 4, 6, 7)},
     "all": (lambda x: x.norm(), lambda x: np.sqrt((x * x).sum())), "fro": (gl.linalg.matrix_norm, lambda x: np.sqrt((x * x).sum())),
     "dist": (lambda x: gl.dist(x, -x), lambda x: 2 * np.sqrt((x * x).sum())),
     "pairwise": (lambda x: F.pairwise_distance(x, -x, eps=0.0), lambda x: 2 * np.sqrt((x * x).sum(1))),
@@ -211,15 +211,11 @@ NORMS = {
     "hypot": (lambda x: gl.hypot(x[0], x[1]), lambda x: np.hypot(x[0], x[1])),
     "std": (lambda x: x.std(1), lambda x: x.std(1, ddof=1)), "std_mean": (lambda x: gl.std_mean(x, 1)[0], lambda x: x.std(1, ddof=1)),
 }  # fmt: skip
-SPREADS = {"std", "std_mean"}
-FREE = {"cuda": {"normalize", "cosine"} | set(NORMS) - {"hypot"}, "numpy": SPREADS, "native": SPREADS}  # docs/differences.md
 
 
 @pytest.mark.parametrize("scale", [1e30, 1e37])
 @pytest.mark.parametrize("name", NORMALISATIONS)
 def test_normalisations_of_what_squares_overflow(name, scale, way):
-    if name in FREE.get(way, ()):
-        pytest.skip("not there yet: squares leave the range of float32, see docs/differences.md")
     function, reference = NORMALISATIONS[name]
     y, gradient = run(function, ROWS * scale, way=way)
     np.testing.assert_allclose(y, reference(ROWS), rtol=2e-5, atol=2e-6)
@@ -229,14 +225,48 @@ def test_normalisations_of_what_squares_overflow(name, scale, way):
 @pytest.mark.parametrize("scale", [1e30, 1e-30, 1.0])
 @pytest.mark.parametrize("name", NORMS)
 def test_norms_of_what_squares_overflow_or_vanish(name, scale, way):
-    if name in FREE.get(way, ()) or (name.startswith("std") and scale < 1):
-        pytest.skip("not there yet: squares leave the range of float32, see docs/differences.md")
     function, reference = NORMS[name]
     y, gradient = run(function, ROWS * scale, way=way)
     x = (ROWS * scale).astype(np.float32).astype(np.float64)
     np.testing.assert_allclose(y, reference(x), rtol=1e-5)
     _, usual = run(function, ROWS)
     np.testing.assert_allclose(gradient, usual, rtol=1e-4, atol=1e-5)
+
+
+def through_images(x):
+    """A norm between two convolutions, whose images a compiled program has with their channels last."""
+    w = gl.linspace(-1, 1, 32 * 16 * 9, dtype=x.dtype, device=x.device).sin().reshape(32, 16, 3, 3)
+    y = F.conv2d(x.reshape(3, 1, 2, 2).expand(3, 16, 2, 2), w, padding=1)
+    y = F.conv2d(F.batch_norm(y, None, None, training=True), w.reshape(16, 32, 3, 3), padding=1)
+    return F.batch_norm(y * x.detach().abs().max(), None, None, training=True).square()
+
+
+# Beside themselves in float64.
+ALSO = {
+    "local response": lambda x: F.local_response_norm(x[None], 3), "renorm": lambda x: gl.renorm(x, 3, 0, 1.0), "corrcoef": gl.corrcoef,
+    "cosine loss": lambda x: F.cosine_embedding_loss(x, x.flip(0), x.new_ones(3), reduction="none"), "spectral": lambda x: gl.linalg.norm(x, 2),
+    "by product": lambda x: gl.cdist(x, -x[1:], compute_mode="use_mm_for_euclid_dist"), "nuclear": lambda x: gl.linalg.norm(x, "nuc"),
+    "of several": lambda x: x.reshape(3, 2, 2).norm(dim=(0, 2)), "std of all": lambda x: x.std(), "std of columns": lambda x: x.std(0),
+    "unlike rows": lambda x: (x * x.new_tensor([[1.0], [1e-8], [1e8]])).norm(dim=1), "images": through_images,
+    "std of unlike rows": lambda x: (x * x.new_tensor([[1.0], [1e-8], [1e8]])).std(1), "weight norm": lambda x: weighted(x),
+}  # fmt: skip
+
+
+def weighted(x):
+    layer = nn.utils.parametrizations.weight_norm(nn.Linear(4, 3, bias=False, device=x.device, dtype=x.dtype))
+    parts = {"parametrizations.weight.original0": x.new_ones(3, 1), "parametrizations.weight.original1": x}
+    return gl.func.functional_call(layer, parts, (gl.eye(4, dtype=x.dtype, device=x.device),))
+
+
+@pytest.mark.parametrize("scale", [1e30, 1e-30])
+@pytest.mark.parametrize("name", ALSO)
+def test_what_is_made_of_norms(name, scale, way):
+    if scale < 1 and name in ("cosine loss", "images"):
+        scale = 1e-3  # an eps is added
+    y, gradient = run(ALSO[name], (ROWS * scale).astype(np.float32), way=way)
+    wanted, slope = run(ALSO[name], (ROWS * scale).astype(np.float32), dtype=np.float64)
+    np.testing.assert_allclose(y, wanted, rtol=1e-4, atol=1e-6 * abs(wanted).max())
+    np.testing.assert_allclose(gradient, slope, rtol=1e-3, atol=1e-4 * abs(slope).max() + 1e-36)
 
 
 @pytest.mark.parametrize("size", [1e20, 1e-25])

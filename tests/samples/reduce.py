@@ -58,6 +58,10 @@ SAMPLES = {
                reference=lambda x, dim, keepdim, divisor: np.var(x, axis=dim, keepdims=keepdim, ddof=1))
         for d, n in zip(DIMS, (24, 3, 8, 4), strict=True)
     ] + [sample(LONG + 100.0, dim=(0,), keepdim=False, divisor=200.0, reference=lambda x, dim, keepdim, divisor: np.var(x, axis=dim))],
+    "euclidean": [
+        *reductions(CUBE, lambda x, axis, keepdims: np.sqrt(np.sum(x * x, axis=axis, keepdims=keepdims))),
+        sample(np.zeros((2, 3)), dim=(1,), keepdim=False, gradients=0, reference=lambda x, dim, keepdim: np.zeros(2)),
+    ],
     "amax": [*reductions(distinct(2, 3, 4), np.max), sample(TIES, dim=(1,), keepdim=False, gradients=0, reference=numpy_dim(np.max))],
     "amin": [*reductions(distinct(2, 3, 4), np.min), sample(TIES, dim=(1,), keepdim=False, gradients=0, reference=numpy_dim(np.min))],
     "all": reductions(integers(0, 2, 2, 3, 4).astype(bool), np.all),

@@ -36,7 +36,7 @@ def total_name(description: Reduction, out: np.dtype[Any]) -> str:
 
 def flags_of(op: Op) -> list[str]:
     """The parameters that the description reads."""
-    return [p for p in op.params if any(reads(text, p) for text in op.cuda)]
+    return [p for p in op.params if any(reads(text, p) for text in op.cuda[:4])]
 
 
 def reduction_source(op: Op, x: np.dtype[Any], y: np.dtype[Any]) -> tuple[str, dict[str, str]]:
@@ -45,7 +45,7 @@ def reduction_source(op: Op, x: np.dtype[Any], y: np.dtype[Any]) -> tuple[str, d
     assert isinstance(description, Reduction)
     base = f"{op.name}_{x.name}_to_{y.name}"
     total = total_name(description, y)
-    accumulator = total if description.combine == PRODUCT else "bool" if y.kind == "b" else compute_type(y)
+    accumulator = total if description.combine == PRODUCT or description.wide else "bool" if y.kind == "b" else compute_type(y)
     flags = flags_of(op)
     members = [f"const {STORAGE[x.name]}* {name}_" for name in op.inputs] + [f"long long {p}" for p in flags]
     values = " ".join(f"const auto {name} = gradlab::load({name}_[i]);" for name in op.inputs)

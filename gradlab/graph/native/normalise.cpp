@@ -1,6 +1,7 @@
 // Batch norm in steps that go along a batch: records of parts of it, statistics from these, the normalised result. Records also come from the
 // convolution that makes what is normalised (records.py). float; images are contiguous, or have their channels last.
 #include "channels.h"
+#include "squares.h"
 
 #include <cmath>
 
@@ -82,7 +83,20 @@ GRADLAB_KERNEL gradlab_channel_records(char** p, const int64_t* v, int part, int
       found[0] = off * off;
     });
     fold(sums, s.channels, wide, sum);
-    for (int64_t c = 0; c < s.channels; ++c) squares[c] = float(sum[c] < squares[c] ? 0 : sum[c] - squares[c]);
+    bool lost = false;
+    for (int64_t c = 0; c < s.channels; ++c) {
+      squares[c] = float(sum[c] < squares[c] ? 0 : sum[c] - squares[c]);
+      lost |= squares[c] - squares[c] != 0;
+    }
+    if (lost) {
+      totals<1>(x, x, floats, wide, sums, [=](V in, V, int64_t j, V* found) {
+        const V off = (in - load(mean + j)) * LESS;
+        found[0] = off * off;
+      });
+      fold(sums, s.channels, wide, sum);
+      for (int64_t c = 0; c < s.channels; ++c)
+        if (squares[c] - squares[c] != 0) squares[c] = root_of(sum[c]);
+    }
     squares[s.channels] = float(pixels);
   }
 }
@@ -110,13 +124,13 @@ GRADLAB_KERNEL gradlab_channel_statistics(char** p, const int64_t* v, int part, 
       if (pixels == 0) continue;
       for (int64_t j = 0; j < many; ++j) {
         const double off = record[j] - mean[j];
-        squares[j] += record[channels + j] + pixels * (off * off);
+        squares[j] += squares_of(record[channels + j]) + pixels * (off * off);
       }
     }
     for (int64_t j = 0; j < many; ++j) {
       const float var = float(squares[j] / n);
       ((float*)p[0])[c + j] = float(mean[j]);
-      ((float*)p[1])[c + j] = 1 / std::sqrt(var + eps);
+      ((float*)p[1])[c + j] = var - var == 0 ? 1 / std::sqrt(var + eps) : float(1 / std::sqrt(squares[j] / n + eps));
       ((float*)p[2])[c + j] = var;
     }
   }

@@ -3,6 +3,7 @@
 #define GRADLAB_RECORDS_H
 
 #include "images.h"
+#include "squares.h"
 
 namespace {
 
@@ -46,6 +47,12 @@ inline void record(const Pixels& pixels, int64_t channels, float* means, float* 
     put(mean, c, means);
     const V squares = pixels.sum(c, [=](V x) { return (x - mean) * (x - mean); }) - rest * rest * float(count);
     put(squares < 0 ? V{} : squares, c, deviations);
+    bool lost = false;
+    for (int64_t k = c; k < channels && k < c + L; ++k) lost |= deviations[k] - deviations[k] != 0;
+    if (!lost) continue;
+    const V less = pixels.sum(c, [=](V x) { const V off = (x - mean) * LESS; return off * off; });
+    for (int64_t k = c; k < channels && k < c + L; ++k)
+      if (deviations[k] - deviations[k] != 0) deviations[k] = root_of(less[k - c]);
   }
 }
 

@@ -103,7 +103,7 @@ def _shorten(weight: Tensor, input: Tensor, max_norm: float, norm_type: float) -
 
 @rounds_once
 def _shortened(weight: Tensor, used: Tensor, max_norm: float, norm_type: float) -> Tensor:
-    norms = (weight.abs() ** norm_type).sum(1) ** (1 / norm_type)
+    norms = vector_norm(weight, norm_type, (1,), False)
     factor = norms.new_ones(norms._array.shape).where((used == 0) | (norms <= max_norm), max_norm / (norms + 1e-7))
     return weight * factor.unsqueeze(1)
 

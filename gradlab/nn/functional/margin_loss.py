@@ -10,6 +10,7 @@ from gradlab.autograd.record import bind
 from gradlab.nn.functional.linear import pairwise_distance
 from gradlab.nn.functional.loss import reduced, reduction_of
 from gradlab.spec import ShapeError
+from gradlab.tensor.norms import vector_norm
 from gradlab.tensor.units import rounds_once
 
 if TYPE_CHECKING:
@@ -97,9 +98,8 @@ def cosine_embedding_loss(
     a, b, rank = input1._array.shape, input2._array.shape, len(target._array.shape)
     if rank > 1 or len(a) != rank + 1 or len(b) != rank + 1:
         raise ShapeError(f"cosine_embedding_loss: expected (D), (D), () or (N, D), (N, D), (N), got {a}, {b} and {target._array.shape}")
-    dot = (input1 * input2).sum(rank)
-    first, second = ((x * x).sum(rank) + 1e-12 for x in (input1, input2))
-    cosine = dot / (first * second).sqrt()
+    first, second = (x / vector_norm(x, 2.0, (rank,), True).hypot(x.new_full((), 1e-6)) for x in (input1, input2))  # √(|x|² + 1e-12)
+    cosine = (first * second).sum(rank)
     near = (1 - cosine).masked_fill(target != 1, 0)
     far = (cosine - margin).clamp(min=0).masked_fill(target != -1, 0)
     return reduced(near + far, reduction)

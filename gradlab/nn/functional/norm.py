@@ -260,7 +260,10 @@ def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: flo
         raise TypeError("local_response_norm: input is a tensor")
     if input.numel() == 0:
         return input
-    squares: Any = input * input
+    eager = type(input._array) is np.ndarray and current().tracer is None
+    squares: Any = _squared(input, wide=not eager)
+    if eager and not np.isfinite(squares._array).all():
+        squares = _squared(input, wide=True)
     before, after = size // 2, (size - 1) // 2
     channels = shape[1]
     total: Any = None
@@ -273,7 +276,14 @@ def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: flo
             part = _joined(edge, part) if offset < 0 else _joined(part, edge)
         total = part if total is None else total + part
     mean = total / size if input._array.dtype in FLOATING else total // size  # of integers whole, as PyTorch's pooling
-    return input / (mean * alpha + k) ** beta
+    y = input / (mean * alpha + k) ** beta
+    return y if y._array.dtype == input._array.dtype else y.to(input._array.dtype)
+
+
+def _squared(x: Tensor, wide: bool) -> Tensor:
+    """x²; wide: of float32 in float64, where none overflows."""
+    x = x.to(FLOAT64) if wide and x._array.dtype == FLOAT32 else x
+    return x * x
 
 
 def _joined(a: Tensor, b: Tensor) -> Tensor:

@@ -35,7 +35,7 @@ def norm_except(weight: Tensor, dim: int) -> Tensor:
 @rounds_once
 def scaled(g: Tensor, v: Tensor, dim: int) -> Tensor:
     """v with the norm g: g·v / ‖v‖."""
-    return v * (g / norm_except(v, dim))
+    return v / norm_except(v, dim) * g
 
 
 class _WeightNorm(Module):

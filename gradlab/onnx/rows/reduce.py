@@ -43,6 +43,12 @@ def var(e: Emitter, x: Wire, *, dim: tuple[int, ...], keepdim: bool, divisor: fl
     return e.reduce("ReduceSum", centred * centred, dim, keepdim) / divisor
 
 
+@exports("euclidean")
+def euclidean(e: Emitter, x: Wire, *, dim: tuple[int, ...], keepdim: bool) -> Any:
+    """The root of the sum of squares."""
+    return e("Sqrt", e.reduce("ReduceSum", x * x, dim, keepdim))
+
+
 def truth(kind: str) -> Callable[..., Any]:
     """A converter of all and any: the smallest or largest of 0 and 1; over no elements what it starts from."""
 

@@ -93,7 +93,8 @@ SHAPES = {
     "unfold": windows, "unfold_backward": windows,
     "resample": shifted, "resample_backward": shifted, "searchsorted": found_places, "isin": membership,
 } | dict.fromkeys(("diagonal", "diagonal_embed", "diagonal_scatter"), shifted) | dict.fromkeys(
-    ("sum", "mean", "var", "amax", "amin", "all", "any", "argmax", "argmin", "max", "min", "prod", "median", "sort", "topk", "mode"),
+    ("sum", "mean", "var", "euclidean", "amax", "amin", "all", "any", "argmax", "argmin", "max", "min", "prod", "median", "sort", "topk",
+     "mode"),
     shifted,
 ) | dict.fromkeys(("cumsum", "cumprod", "recurrence", "logcumsumexp", "cummax", "cummin"), shifted) | dict.fromkeys(
     ("softmax", "masked_softmax", "softmax_backward", "log_softmax", "log_softmax_backward"), shifted
