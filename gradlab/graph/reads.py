@@ -151,9 +151,8 @@ class Reads:
         """An object whose method runs, or whose attributes are read."""
         self._selves.add(id(owner))
         self._kept.append(owner)
-        if isinstance(owner, Module):
-            if "_hooked" in owner.__dict__:  # else it is only being made
-                self._picture_module(owner)
+        if isinstance(owner, Module) and "_hooked" in owner.__dict__:  # else it is only being made
+            self._picture_module(owner)
         elif isinstance(owner, Optimizer):
             self._picture_optimizer(owner)
         elif isinstance(owner, LRScheduler):

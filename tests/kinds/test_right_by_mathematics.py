@@ -244,7 +244,8 @@ def through_images(x):
 # Beside themselves in float64.
 ALSO = {
     "local response": lambda x: F.local_response_norm(x[None], 3), "renorm": lambda x: gl.renorm(x, 3, 0, 1.0), "corrcoef": gl.corrcoef,
-    "cosine loss": lambda x: F.cosine_embedding_loss(x, x.flip(0), x.new_ones(3), reduction="none"), "spectral": lambda x: gl.linalg.norm(x, 2),
+    "cosine loss": lambda x: F.cosine_embedding_loss(x, x.flip(0), x.new_ones(3), reduction="none"),
+    "spectral": lambda x: gl.linalg.norm(x, 2),
     "by product": lambda x: gl.cdist(x, -x[1:], compute_mode="use_mm_for_euclid_dist"), "nuclear": lambda x: gl.linalg.norm(x, "nuc"),
     "of several": lambda x: x.reshape(3, 2, 2).norm(dim=(0, 2)), "std of all": lambda x: x.std(), "std of columns": lambda x: x.std(0),
     "unlike rows": lambda x: (x * x.new_tensor([[1.0], [1e-8], [1e8]])).norm(dim=1), "images": through_images,
