@@ -8,6 +8,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
+from importlib import import_module
 from itertools import pairwise
 from pathlib import Path
 from typing import Any, Literal
@@ -238,7 +239,7 @@ def _frame(path: Path) -> Any:
     kind = "feather" if path.suffix.lower() == ".feather" else "parquet"
     for library, function in (("pandas", f"read_{kind}"), ("polars", "read_ipc" if kind == "feather" else "read_parquet")):
         try:
-            module = __import__(library)
+            module = import_module(library)
         except ImportError:
             continue
         try:
