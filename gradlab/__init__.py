@@ -59,6 +59,13 @@ from gradlab.dtype import (
     short as short,
     uint8 as uint8,
 )
+from gradlab.layout import (
+    Layout as layout,
+    sparse_coo as sparse_coo,
+    sparse_csc as sparse_csc,
+    sparse_csr as sparse_csr,
+    strided as strided,
+)
 from gradlab.strides import (
     MemoryFormat as memory_format,
     channels_last as channels_last,
@@ -133,6 +140,7 @@ if TYPE_CHECKING:
         overrides as overrides,
         profiler as profiler,
         session as session,
+        sparse as sparse,
         special as special,
         testing as testing,
         utils as utils,
@@ -165,13 +173,20 @@ if TYPE_CHECKING:
         placeholder as placeholder,
         variables_initializer as variables_initializer,
     )
+    from gradlab.sparse import mm as dsmm, mm as hsmm, mm as spmm, smm as smm
+    from gradlab.sparse.making import (
+        sparse_compressed_tensor as sparse_compressed_tensor,
+        sparse_coo_tensor as sparse_coo_tensor,
+        sparse_csc_tensor as sparse_csc_tensor,
+        sparse_csr_tensor as sparse_csr_tensor,
+    )
     from gradlab.utils.blas import get_num_threads as get_num_threads, set_num_threads as set_num_threads
     from gradlab.utils.serialization import load as load, save as save
     from gradlab.viz.explanation import explain as explain
 
 _ROOMS = (
     "accelerator", "amp", "cpu", "data", "deploy", "distributed", "distributions", "func", "graph", "jit", "library", "linalg", "metrics",
-    "models", "multiprocessing", "nn", "onnx", "optim", "overrides", "profiler", "session", "special", "testing", "utils", "viz",
+    "models", "multiprocessing", "nn", "onnx", "optim", "overrides", "profiler", "session", "sparse", "special", "testing", "utils", "viz",
 )  # fmt: skip
 _ELSEWHERE = {
     "Graph": "gradlab.session",
@@ -200,6 +215,11 @@ _ELSEWHERE = {
     "set_autocast_cache_enabled": "gradlab.amp.autocast_mode",
     "set_autocast_dtype": "gradlab.amp.autocast_mode",
     "set_autocast_enabled": "gradlab.amp.autocast_mode",
+    "smm": "gradlab.sparse",
+    "sparse_compressed_tensor": "gradlab.sparse.making",
+    "sparse_coo_tensor": "gradlab.sparse.making",
+    "sparse_csc_tensor": "gradlab.sparse.making",
+    "sparse_csr_tensor": "gradlab.sparse.making",
     "summary": "gradlab.nn.summary",
     "switch": "gradlab.graph.control.functions",
     "variables_initializer": "gradlab.session",
@@ -214,8 +234,10 @@ def __getattr__(name: str) -> Any:
         return import_module(f"gradlab.{name}")
     if name in _ELSEWHERE:
         return getattr(import_module(_ELSEWHERE[name]), name)
+    if name in ("spmm", "dsmm", "hsmm"):
+        return import_module("gradlab.sparse").mm
     raise _absent("gradlab", name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*vars(sys.modules[__name__]), *_ROOMS, *_ELSEWHERE})
+    return sorted({*vars(sys.modules[__name__]), *_ROOMS, *_ELSEWHERE, "spmm", "dsmm", "hsmm"})

@@ -61,6 +61,7 @@ class Recalling(Protocol):
 
 _by_type: dict[type, Backend] = {}
 recalling: dict[type, Recalling] = {}  # by type of array
+layouts: dict[type, Callable[[Op, tuple[Any, ...], dict[str, Any]], Any]] = {}  # by type: of tensors whose array is none, what runs a row
 _by_device: dict[str, Callable[[], Backend]] = {}
 
 

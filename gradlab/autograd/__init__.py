@@ -69,6 +69,11 @@ def _roots(outputs: Any, gradients: Any) -> tuple[list[Any], list[Any] | None]:
     return targets, given
 
 
+def _bearers(tensors: list[Any]) -> list[Any]:
+    """The tensors that bear these tensors' gradients: themselves, or a sparse tensor's values."""
+    return [x if getattr(x, "_bearer", None) is None else x._bearer for x in tensors]
+
+
 def backward(
     tensors: Any,
     grad_tensors: Any = None,
@@ -92,7 +97,7 @@ def backward(
         warn(FutureWarning, "backward: grad_variables is deprecated; it is grad_tensors")
         grad_tensors = grad_variables
     targets, gradients = _roots(tensors, grad_tensors)
-    chosen = None if inputs is None else [tensor_of(x) for x in _listed(inputs)]
+    chosen = None if inputs is None else _bearers([tensor_of(x) for x in _listed(inputs)])
     if chosen is not None and any(isinstance(x, Point) for x in chosen):
         raise RuntimeError("backward: a GradientEdge among the inputs has to be a leaf's: there is no .grad elsewhere; use autograd.grad")
     engine.backward(targets, gradients, retain_graph, create_graph, chosen)
@@ -126,7 +131,8 @@ def grad(
     if is_grads_batched:
         found = engine.batched(targets, sources, gradients, retain_graph, create_graph)
     else:
-        found = engine.grad(targets, sources, gradients, retain_graph, create_graph)
+        found = engine.grad(targets, _bearers(sources), gradients, retain_graph, create_graph)
+        found = [g if g is None or getattr(x, "_bearer", None) is None else x.shown(g) for x, g in zip(sources, found, strict=True)]
     for i, (x, g) in enumerate(zip(sources, found, strict=True)):
         if g is None and materialize_grads:
             shape = (*engine.batch_of(gradients), *x._array.shape) if is_grads_batched else x._array.shape

@@ -60,6 +60,7 @@ class Differentiable:
     _edge: Any
     _meta: Meta | None
     _grad: Any = None
+    _bearer: Any = None  # of a sparse tensor: its values, which bear its gradient
 
 
 def meta_of(tensor: Differentiable) -> Meta:

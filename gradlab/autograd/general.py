@@ -16,7 +16,7 @@ from gradlab.autograd import errors, formulas, inplace, position, saved
 from gradlab.autograd.base import LEAF, Differentiable, Meta
 from gradlab.autograd.mode import Mode, current
 from gradlab.autograd.node import Edge, next_sequence
-from gradlab.dispatch import recalling
+from gradlab.dispatch import layouts, recalling
 from gradlab.dtype import BOOL, FLOAT32, FLOAT64, FLOATING, HALF, as_numpy, get_default_dtype, int8, result_type, uint8
 from gradlab.op import Op
 from gradlab.spec import spec_of
@@ -159,6 +159,11 @@ def apply(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
 
 def compute(op: Op, args: tuple[Any, ...], params: dict[str, Any], mode: Mode, remembering: Any) -> Any:
     """`apply` in any mode, on any backend. remembering: the backend that is to remember what the call came to."""
+    if layouts:
+        for value in args:
+            run = layouts.get(type(getattr(value, "_array", None)))
+            if run is not None:
+                return run(op, args, params)
     inputs = []
     for value in args:
         if isinstance(value, Differentiable):

@@ -7,7 +7,7 @@ on every machine. Everything else raises RuntimeError saying what is missing.
 from __future__ import annotations
 
 from gradlab.backends.determinism import nondeterministic_algorithms
-from gradlab.cuda import amp, nvtx
+from gradlab.cuda import amp, nvtx, sparse
 from gradlab.cuda.devices import (
     current_device,
     device,
@@ -103,6 +103,7 @@ __all__ = [
     "set_rng_state",
     "set_rng_state_all",
     "set_stream",
+    "sparse",
     "stream",
     "synchronize",
 ]

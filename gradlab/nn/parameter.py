@@ -8,6 +8,7 @@ from gradlab.autograd.base import LEAF, meta_of
 from gradlab.autograd.inplace import mark_detached
 from gradlab.autograd.mode import current, no_grad
 from gradlab.dtype import FLOATING, get_default_dtype
+from gradlab.layout import strided
 from gradlab.tensor import Tensor
 from gradlab.tensor.creation import empty, tensor
 from gradlab.tensor.subclasses import disabled
@@ -21,6 +22,11 @@ def _taken(cls: type[Tensor], data: Any) -> Any:
     if not shared:
         data = empty(0) if data is None else tensor(data)
         data = data if data.is_floating_point() else data.to(dtype=get_default_dtype())
+    if data.layout is not strided:
+        raise NotImplementedError(
+            "a sparse tensor is no parameter or buffer of this kind: make its values one, and the sparse tensor of them in forward; "
+            "register_buffer takes sparse tensors"
+        )
     made._array, made._edge, made._meta = data._array, None, None
     if shared and mode.tracer is None and mode.vmap is None:
         mark_detached(made, data, mode)

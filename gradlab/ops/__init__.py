@@ -37,13 +37,14 @@ from gradlab.ops import (
     softmax,
     solve,
     sort,
+    sparse,
     special,
     vision,
 )
 
 FAMILIES: tuple[ModuleType, ...] = (
     activation, attention, bessel, conv, create, elementwise, factor, fused, gamma, incomplete, index, layout, linalg, linear, loss, math,
-    memory, movement, norm, optim, optim_variants, pool, random, recurrent, reduce, residual, scan, scatter, softmax, solve, sort,
+    memory, movement, norm, optim, optim_variants, pool, random, recurrent, reduce, residual, scan, scatter, softmax, solve, sort, sparse,
     special, vision,
 )  # fmt: skip
 

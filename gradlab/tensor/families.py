@@ -39,6 +39,7 @@ from gradlab.tensor.shape import ShapeMethods
 from gradlab.tensor.sharing import SharingMethods
 from gradlab.tensor.solving import SolvingMethods
 from gradlab.tensor.sorting import SortingMethods
+from gradlab.tensor.sparse import SparseMethods
 from gradlab.tensor.special import SpecialMethods
 from gradlab.tensor.splitting import SplittingMethods
 from gradlab.tensor.statistics import StatisticsMethods
@@ -52,8 +53,8 @@ class Families(
     GatherMethods, SortingMethods, LinalgMethods, ConvertMethods, RandomMethods, MathMethods, MathInPlaceMethods, ClosenessMethods,
     ScanMethods, StatisticsMethods, LayoutMethods, AssemblyMethods, ProductMethods, ProductSumMethods, GeometryMethods, SolvingMethods,
     FactoringMethods, GammaMethods, ReshapingMethods, PlacingMethods, PairMethods, PointwiseInPlaceMethods, ChoiceMethods, NormMethods,
-    QuantileMethods, RepetitionMethods, SelectionMethods, MaskMethods, SplittingMethods, FactMethods, TypeMethods, TwinMethods,
-    InteropMethods, SharingMethods, MemoryMethods, SubclassMethods,
+    QuantileMethods, RepetitionMethods, SelectionMethods, MaskMethods, SplittingMethods, FactMethods, SparseMethods, TypeMethods,
+    TwinMethods, InteropMethods, SharingMethods, MemoryMethods, SubclassMethods,
 ):  # fmt: skip
     """Every method of a tensor that is not in `tensor.py`."""
 

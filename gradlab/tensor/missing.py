@@ -14,11 +14,10 @@ from gradlab.autograd.base import Differentiable
 
 _COMPLEX = "complex numbers are out of scope; keep real and imaginary parts in two tensors"
 _FOURIER = "Fourier transforms are out of scope; use numpy.fft on x.numpy(), or a matrix product with cosines and sines"
-_SPARSE = "sparse tensors are not offered; use dense ones, or index_add and scatter_add for sparse updates"
+_SPARSE = "of sparse tensors gradlab offers what docs/sparse.md lists; use to_dense(), or index_add and scatter_add on values"
 _QUANTISED = "quantised tensors are not offered; use int8 tensors and a scale"
 _NESTED = "nested tensors are not offered; use nn.utils.rnn.pad_sequence or pack_sequence"
 _STORAGE = "memory is not handed out as a storage; use data_ptr(), nbytes, stride() and storage_offset()"
-_LAYOUT = "all tensors are strided; leave the argument out"
 _JIT = "use gl.compile, which turns a function or module into a static program"
 _COPY = "use the function without _copy, and clone() its result"
 _LU = "use linalg.lu, or linalg.solve where a system is to be solved"
@@ -35,7 +34,7 @@ BOTH = {
     **_all("angle imag polar conj_physical view_as_complex view_as_real complex cfloat cdouble chalf eig", _COMPLEX),
     **_all("stft istft", _FOURIER),
     **_all("dequantize q_scale q_zero_point int_repr qscheme quantize_per_tensor quantize_per_channel", _QUANTISED),
-    **_all("smm sspaddmm hspmm saddmm", _SPARSE),
+    **_all("sspaddmm hspmm saddmm", _SPARSE),
     **_all("lu lu_solve lu_unpack geqrf orgqr ormqr", _LU),
     **_all("symeig", "use linalg.eigh"),
     **_all("svd", "use linalg.svd, which gives U, S, Vh"),
@@ -56,12 +55,9 @@ BOTH = {
 TENSOR = {
     **BOTH,
     **_all(
-        "to_sparse to_sparse_coo to_sparse_csr to_sparse_csc to_sparse_bsr to_sparse_bsc to_dense coalesce is_coalesced indices values "
-        "sparse_dim dense_dim sparse_mask crow_indices col_indices ccol_indices row_indices is_sparse_csr resize_as_sparse_ "
-        "sparse_resize_ sparse_resize_and_clear_", _SPARSE,
+        "to_sparse_bsr to_sparse_bsc resize_as_sparse_ sparse_resize_ sparse_resize_and_clear_", _SPARSE,
     ),
     **_all("storage untyped_storage storage_type const_data_ptr", _STORAGE),
-    "layout": _LAYOUT,
     **_all("to_mkldnn is_mkldnn xpu ipu mtia is_xpu is_mps is_ipu is_xla is_mtia is_maia is_vulkan", "devices are the CPU and CUDA"),
     **_all("q_per_channel_axis q_per_channel_scales q_per_channel_zero_points", _QUANTISED),
     "index": "use x[...]",
@@ -82,11 +78,9 @@ MODULES = {
         **BOTH,
         **_all("fft", _FOURIER),
         **_all("complex32 complex64 complex128", _COMPLEX),
-        **_all("sparse sparse_coo sparse_csr sparse_coo_tensor sparse_csr_tensor sparse_compressed_tensor hsmm spmm dsmm", _SPARSE),
         **_all("quantization ao qint8 quint8 qint32", _QUANTISED),
         **_all("nested jagged", _NESTED),
         **_all("fx export ScriptModule", _JIT),
-        **_all("strided layout", _LAYOUT),
         **_all("set_num_interop_threads get_num_interop_threads", "use gl.set_num_threads and get_num_threads"),
         **_all("Storage FloatStorage UntypedStorage TypedStorage", _STORAGE),
         **_all("uint16 uint32 uint64", "use int32 or int64"),

@@ -171,6 +171,11 @@ def body(array: Any, indent: int, options: Options) -> str:
     return nested(values, shape, Formatter(values, options), indent, edge, options.linewidth)
 
 
+def elements(tensor: Any, indent: int) -> str:
+    """A tensor's elements as text, in the options that are set; lines but the first are indented."""
+    return body(tensor._array, indent, _options)
+
+
 def has_values(array: Any) -> bool:
     """Whether there is something to show; a traced tensor has none."""
     try:

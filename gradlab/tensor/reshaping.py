@@ -140,6 +140,8 @@ class ReshapingMethods(Differentiable):
         placed = any(x is not None for x in (storage_offset, size, stride))
         if placed or not (source is None or isinstance(source, Differentiable)):
             raise NotImplementedError("set_: gradlab has no storages; pass a tensor: a view made with narrow, view or unfold, say")
+        if source is not None and source.layout is not self.layout:  # type: ignore[attr-defined]
+            raise NotImplementedError("set_: a dense tensor has no memory of a sparse one: give x.to_dense()")
         mode = current()
         refresh(self)
         inplace.check("set_", self, mode)

@@ -208,6 +208,8 @@ class Tensor(Families):
     def data(self, value: Tensor) -> None:
         if not isinstance(value, Tensor):
             raise TypeError(f"data: a tensor, not {type(value).__name__}")
+        if value.layout is not self.layout:
+            raise RuntimeError(f"data: a tensor of layout {self.layout}, not {value.layout}; convert with to_dense()")
         if self._edge is not None and value._array.dtype not in FLOATING:
             raise RuntimeError(f"data: a tensor that requires grad holds floating point numbers, not {value.dtype}")
         tracer = current().tracer

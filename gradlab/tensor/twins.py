@@ -139,7 +139,7 @@ class TwinMethods(MissingMethods):
     adjoint, conj, isreal, is_signed, is_same_size = adjoint, conj, isreal, is_signed, is_same_size
     resolve_conj = resolve_neg = conj
     is_conj, is_neg = is_conj, is_neg
-    is_sparse = is_quantized = is_meta = is_nested = False
+    is_quantized = is_meta = is_nested = False
     if TYPE_CHECKING:
 
         @property

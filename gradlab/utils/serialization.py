@@ -18,6 +18,7 @@ import numpy as np
 from gradlab import dispatch
 from gradlab.device import Device
 from gradlab.dtype import ALL, DType, as_numpy, from_numpy, named
+from gradlab.layout import strided
 from gradlab.tensor import Tensor
 from gradlab.tensor.convert import moved
 from gradlab.tensor.creation import from_numpy as tensor_of
@@ -100,6 +101,8 @@ class _Writer:
 
     def _tensor(self, value: Tensor, path: tuple[str, ...]) -> Any:
         array = value._array
+        if value.layout is not strided:
+            raise TypeError(f"save: {_place(path)} is sparse: save its indices() and values(), or x.to_dense()")
         try:
             backend = dispatch.backend_of(array)
             device = backend.device_of(array)

@@ -73,6 +73,7 @@ SPECIAL: dict[str, Sequence[tuple[Any, ...]]] = {
     "scatter.cu scatter": tuple(itertools.product((*FLOATS, *INTEGERS), ("unsigned int", "long long"))),
     "segment.cu segments": tuple((s,) for s in EVERY),
     "segment.cu join_segments": tuple((s,) for s in EVERY),
+    **{f"sparse.cu {name}": tuple((s,) for s in (*FLOATS, *INTEGERS)) for name in ("spmm", "spmv", "sddmm")},
     "prefix.cu prefix": tuple(itertools.product((*FLOATS, "long long"), (0, 1))) + tuple((s, 2) for s in FLOATS),
     "prefix.cu prefix_extreme": tuple((s,) for s in (*FLOATS, *INTEGERS)),
     "gemm.cu gemm": (*COMPUTED_WIDE, ("long long", "long long"), ("int", "int")),

@@ -24,6 +24,12 @@ EXCUSED = {
               "gl.compile gl.vmap"),
     **because("moves memory: test_multiprocessing.py", "Tensor.share_memory_ Tensor.is_shared"),
     **because("reads or writes files, or describes a model", "gl.load gl.save gl.explain gl.summary"),
+    **because("makes, takes or asks for sparse tensors: test_sparse.py, test_sparse_refusals.py", """
+        gl.dsmm gl.hsmm gl.smm gl.spmm gl.sparse_compressed_tensor gl.sparse_coo_tensor gl.sparse_csc_tensor gl.sparse_csr_tensor
+        Tensor.ccol_indices Tensor.coalesce Tensor.col_indices Tensor.crow_indices Tensor.indices Tensor.is_coalesced Tensor.nnz
+        Tensor.row_indices Tensor.smm Tensor.sparse_mask Tensor.to_sparse Tensor.to_sparse_coo Tensor.to_sparse_csc Tensor.to_sparse_csr
+        Tensor.values
+    """),
     **because("Python's own or an inner tool", "gl.import_module special.bind special.rounds_once special.tensors_only"),
     **because("needs a graph: test_autograd.py, test_hooks.py", """
         Tensor.backward Tensor.retain_grad Tensor.register_hook Tensor.register_post_accumulate_grad_hook

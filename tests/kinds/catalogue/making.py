@@ -34,7 +34,7 @@ CALLS = {
     **{f"Tensor.{name}": [given(X)] for name in words("""
         data_ptr element_size get_device is_contiguous is_inference ndimension nelement storage_offset requires_grad_ device dtype grad
         grad_fn is_cpu is_cuda is_leaf itemsize nbytes ndim output_nr requires_grad retains_grad shape is_meta is_nested is_quantized
-        is_sparse _version _base dim_order
+        is_sparse is_sparse_csr layout sparse_dim dense_dim to_dense _version _base dim_order
     """)},
     **{f"Tensor.{name}": [given(V[:1])] for name in words("item __bool__ __float__ __int__")}, "Tensor.__index__": [given(np.array(3))],
     "Tensor.__deepcopy__": [given(X, {})], "Tensor.is_set_to": [given(X, Y)],

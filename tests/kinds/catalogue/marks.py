@@ -26,6 +26,6 @@ NO_GRADIENT = set(words("""
     is_complex is_conj is_floating_point is_neg is_nonzero is_same_size is_signed is_tensor numel result_type
     __bool__ __float__ __int__ __len__ __contains__ __dlpack_device__ item tolist size stride dim data_ptr element_size get_device
     is_contiguous is_inference ndimension nelement storage_offset device dtype grad grad_fn is_cpu is_cuda is_leaf itemsize nbytes ndim
-    output_nr requires_grad retains_grad shape is_meta is_nested is_quantized is_sparse _version _base
-    dim_order is_set_to
+    output_nr requires_grad retains_grad shape is_meta is_nested is_quantized is_sparse is_sparse_csr layout
+    sparse_dim dense_dim _version _base dim_order is_set_to
 """))

@@ -27,6 +27,7 @@ from gradlab.backends.cuda.launch import (
     rows,
     scan,
     sort,
+    sparse,
     special,
     windows,
 )
@@ -36,12 +37,12 @@ from gradlab.backends.cuda.launch.rule import Rule
 
 FAMILIES: tuple[ModuleType, ...] = (
     extreme, losses, norms, gemm, index, movement, optim, random, rows, scan, windows, conv, planes, resample, choice, layout, sort,
-    recurrent, special, linalg, attention, residual, flow,
+    recurrent, sparse, special, linalg, attention, residual, flow,
 )  # fmt: skip
 RULES: dict[tuple[str, str], Rule] = {}
 BY_ROW: dict[str, Rule] = {}
 _CHOOSING = (conv, attention)
-_REPEATED = (extreme, losses, norms, rows, random, scan, windows, planes, index, movement, layout, residual, *_CHOOSING)
+_REPEATED = (extreme, losses, norms, rows, random, scan, windows, planes, index, movement, layout, residual, sparse, *_CHOOSING)
 for _family in FAMILIES:
     for _table, _rules in ((RULES, getattr(_family, "RULES", {})), (BY_ROW, getattr(_family, "BY_ROW", {}))):
         _table |= {
