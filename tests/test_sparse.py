@@ -53,8 +53,8 @@ FUNCTIONS = {
     "to": (lambda a, d: a.to(gl.float64).double() @ d, (5, 2)), "clone": (lambda a, d: a.clone() @ d, (5, 2)),
     **{
         name: (lambda a, d, name=name: getattr(gl, name)(a) @ d + getattr(a, name)() @ d, (5, 2))
-        for name in ("abs", "sqrt", "sin", "tanh", "square", "relu", "expm1", "log1p", "tan", "asin", "atan", "sinh", "asinh", "atanh", "erf",
-                     "erfinv", "floor", "ceil", "trunc", "round", "sign", "neg", "positive", "deg2rad")
+        for name in ("abs", "sqrt", "sin", "tanh", "square", "relu", "expm1", "log1p", "tan", "asin", "atan", "sinh", "asinh", "atanh",
+                     "erf", "erfinv", "floor", "ceil", "trunc", "round", "sign", "neg", "positive", "deg2rad")
     },
 }  # fmt: skip
 COO_ONLY = {
