@@ -19,11 +19,12 @@ CASES = [(name, i) for name, row in ops.ROWS.items() if row.inputs and not row.d
 each_sample = pytest.mark.parametrize(("name", "number"), CASES, ids=lambda value: str(value))
 # Rows whose samples are taken one by one: updates of optimizers, and rows whose results hang on the order of all elements.
 LOOPS = {
-    "masked_scatter", "masked_gather", "histc", "median_of_all",
+    "masked_scatter", "masked_gather", "histc", "median_of_all", "spmm", "sddmm",
     "sgd_update", "sgd_momentum_update", "adam_update", "amsgrad_update", "rmsprop_update", "rmsprop_centered_update",
     "rmsprop_momentum_update", "rmsprop_centered_momentum_update", "adagrad_update", "adadelta_update", "adamax_update", "nadam_update",
     "radam_update", "asgd_update", "rprop_update", "lion_update",
 }  # fmt: skip
+KEPT = ("max_pool_backward", "max_pool_gather", "max_unpool", "lu", "spmm", "sddmm")  # rows whose index tensors are not any numbers
 RANDOM = {name for name, row in ops.ROWS.items() if "state" in row.inputs}
 
 
@@ -41,7 +42,7 @@ def batch(name, inputs):
             found.append(x)
         elif is_float(x) and name not in ("cholesky", "eigh", "svd"):
             found.append([x * s for s in scales])
-        elif x.dtype.kind in "ib" and x.ndim and name not in ("max_pool_backward", "max_pool_gather", "max_unpool", "lu"):
+        elif x.dtype.kind in "ib" and x.ndim and name not in KEPT:
             found.append([np.roll(x, i, axis=-1) for i in range(SIZE)])
         else:
             found.append([x * s for s in scales] if is_float(x) else [x] * SIZE)

@@ -153,7 +153,7 @@ SHARING = set(listed("""
     Tensor.__getitem__-1 ; Tensor.__getitem__-4 ; Tensor.__iter__ ; Tensor.__pos__ ; Tensor.adjoint ; Tensor.broadcast_to ; Tensor.chunk ;
     Tensor.conj ; Tensor.contiguous ; Tensor.cpu ; Tensor.data ; Tensor.detach ; Tensor.diagonal ; Tensor.dsplit ; Tensor.expand ;
     Tensor.expand_as ; Tensor.flatten ; Tensor.float ; Tensor.hsplit ; Tensor.mH ; Tensor.mT ; Tensor.moveaxis ; Tensor.movedim ;
-    Tensor.narrow ; Tensor.permute ; Tensor.positive ; Tensor.ravel ; Tensor.real ; Tensor.reshape ; Tensor.reshape_as ;
+    Tensor.narrow ; Tensor.permute ; Tensor.positive ; Tensor.ravel ; Tensor.real ; Tensor.to_dense ; Tensor.reshape ; Tensor.reshape_as ;
     Tensor.resolve_conj ; Tensor.resolve_neg ; Tensor.select ; Tensor.split ; Tensor.split_with_sizes ; Tensor.squeeze ; Tensor.swapaxes ;
     Tensor.swapdims ; Tensor.t ; Tensor.tensor_split ; Tensor.to-1 ; Tensor.to-2 ; Tensor.to-4 ; Tensor.transpose ; Tensor.type_as-1 ;
     Tensor.unbind ; Tensor.unflatten ; Tensor.unfold ; Tensor.unsqueeze ; Tensor.view ; Tensor.view_as ; Tensor.vsplit

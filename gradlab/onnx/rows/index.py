@@ -161,3 +161,22 @@ def masked_gather(e: Emitter, x: Wire, mask: Wire, *, shape: tuple[int, ...]) ->
     kept = e.cut(e("ScatterElements", zeros, target, flattened(e, x), axis=0), 0, total, 0)
     kept.shape = (total,)
     return e.reshape(kept, shape)
+
+
+# ---------------------------------------------------------------- sparse matrices
+
+
+@exports("spmm")
+def spmm(e: Emitter, values: Wire, dense: Wire, row: Wire, col: Wire, starts: Wire, *_: Wire) -> Any:
+    """Rows of the dense matrix times the entries, added up by row."""
+    assert starts.shape is not None and dense.shape is not None
+    parts = e("Mul", e("Unsqueeze", values, e.constant([1], INT64)), e("Gather", dense, col, axis=0))
+    zeros = filled(e, 0, (starts.shape[0] - 1, dense.shape[1]), dense.dtype)
+    return e("ScatterND", zeros, e("Unsqueeze", row, e.constant([-1], INT64)), parts, reduction="add")
+
+
+@exports("sddmm")
+def sddmm(e: Emitter, a: Wire, b: Wire, row: Wire, col: Wire, *_: Wire) -> Any:
+    """Inner products of the rows that the entries name."""
+    parts = e("Mul", e("Gather", a, row, axis=0), e("Gather", b, col, axis=0))
+    return e("ReduceSum", parts, e.constant([1], INT64), keepdims=0)
