@@ -126,6 +126,9 @@ class SparseBackend:
     def from_numpy(self, array: Any, device: Device) -> Any:
         raise TypeError(f"a NumPy array is not sparse: use gl.tensor(array).to_sparse() on {device}")
 
+    def address(self, array: SparseArray) -> int:
+        raise refusal("the address of elements")
+
     def copy(self, array: SparseArray) -> SparseArray:
         return SparseArray(array.pattern, array.values.detach().clone(), array.layout)
 

@@ -110,7 +110,7 @@ class ContentMethods(GraphMethods):
         """Of this shape, without entries."""
         return entries.empty_like(self)
 
-    def new_zeros(self, *size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False) -> Any:
+    def new_zeros(self, *size: Any, dtype: Any = None, device: Any = None, requires_grad: Any = False, **options: Any) -> Any:
         """Of a shape, without entries."""
         shape = tuple(size[0] if len(size) == 1 and not isinstance(size[0], int) else size)
         dims = self.sparse_dim() if len(shape) == len(self._array.shape) else len(shape)
@@ -241,10 +241,12 @@ class ContentMethods(GraphMethods):
         """In the layout sparse_csc."""
         return shapes.in_layout(self, sparse_csc)
 
-    def to(self, *args: Any, dtype: Any = None, device: Any = None, non_blocking: bool = False, copy: bool = False) -> Any:
+    def to(
+        self, *args: Any, dtype: Any = None, device: Any = None, non_blocking: bool = False, copy: bool = False, other: Any = None
+    ) -> Any:  # fmt: skip
         """In another dtype or on another device; itself if nothing changes."""
         array = self._array
-        args = tuple(x._array.values if is_sparse(x) else x for x in args)
+        args = tuple(x._array.values if is_sparse(x) else x for x in (*args, other))
         values = array.values.to(*args, dtype=dtype, device=device, copy=copy)
         if values is array.values:
             return self

@@ -13,6 +13,7 @@ from gradlab.sparse.array import Pattern, index_tensor, is_sparse, only_eager, s
 from gradlab.spec import ShapeError
 from gradlab.tensor import Tensor
 from gradlab.tensor.creation import arange, as_tensor, tensor, zeros
+from gradlab.tensor.repetition import repeat_interleave
 from gradlab.tensor.shape import stack
 
 
@@ -115,7 +116,7 @@ def _compressed(
     often = first[1:] - first[:-1]
     if int(first[0]) or int(first[-1]) != other.shape[0] or bool((often < 0).any()):
         raise RuntimeError(f"{name}: pointers begin with 0, do not fall and end with the number of entries, {other.shape[0]}")
-    along = arange(number, device=found.device).repeat_interleave(often)
+    along = repeat_interleave(arange(number, device=found.device), often)
     indices = stack([along, other] if dim == 0 else [other, along])
     _within(name, indices, sizes)
     pattern = Pattern(indices, sizes).with_starts(dim, first)

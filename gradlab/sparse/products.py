@@ -12,6 +12,7 @@ from gradlab.sparse.array import Pattern, is_sparse, only_eager, refusal, sparse
 from gradlab.spec import ShapeError
 from gradlab.tensor import Tensor
 from gradlab.tensor.creation import arange
+from gradlab.tensor.repetition import repeat_interleave
 from gradlab.tensor.selection import index_select
 from gradlab.tensor.shape import stack
 
@@ -55,7 +56,7 @@ def times_sparse(name: str, a: Any, b: Any) -> Any:
     starts, order = right.pattern.compressed(0)
     first = starts[col]
     often = starts[col + 1] - first
-    which = arange(left.pattern.number, device=col.device).repeat_interleave(often)
+    which = repeat_interleave(arange(left.pattern.number, device=col.device), often)
     chosen = first[which] + arange(which.shape[0], device=col.device) - (often.cumsum(0) - often)[which]
     chosen = chosen if order is None else order[chosen]
     values = index_select(left.values, 0, which) * index_select(right.values, 0, chosen)

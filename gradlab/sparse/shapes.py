@@ -11,6 +11,7 @@ from gradlab.sparse import entries
 from gradlab.sparse.array import Pattern, is_sparse, refusal, sparse
 from gradlab.spec import ShapeError, normalize_dim
 from gradlab.tensor.creation import arange
+from gradlab.tensor.repetition import repeat_interleave
 from gradlab.tensor.selection import index_select as dense_select
 from gradlab.tensor.shape import cat
 
@@ -107,7 +108,7 @@ def index_select(x: Any, dim: int, index: Any) -> Any:
     starts, order = pattern.compressed(dim)
     first = starts[wanted]
     often = starts[wanted + 1] - first
-    which = arange(wanted.shape[0], device=wanted.device).repeat_interleave(often)
+    which = repeat_interleave(arange(wanted.shape[0], device=wanted.device), often)
     within = arange(which.shape[0], device=wanted.device) - (often.cumsum(0) - often)[which]
     chosen = first[which] + within
     chosen = chosen if order is None else order[chosen]

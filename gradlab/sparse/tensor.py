@@ -88,7 +88,7 @@ class SparseTensor(ContentMethods):
         """Two dimensions exchanged, both sparse or both dense."""
         return shapes.transpose(self, dim0, dim1)
 
-    swapaxes = swapdims = transpose
+    swapaxes = swapdims = transpose  # type: ignore[assignment]
 
     @property
     def T(self) -> Any:
@@ -144,12 +144,11 @@ class SparseTensor(ContentMethods):
         return entries.total(self, dim, keepdim if keepdims is None else keepdims, dtype)
 
     def norm(
-        self, p: Any = "fro", dim: Any = None, keepdim: bool = False, *, dtype: Any = None, axis: Any = None, keepdims: bool | None = None,
-        out: Any = None,
+        self, p: Any = "fro", dim: Any = None, keepdim: bool = False, dtype: Any = None, *, axis: Any = None, keepdims: bool | None = None
     ) -> Tensor:  # fmt: skip
         """The norm of all elements together."""
-        if dim is not None or axis is not None or out is not None:
-            raise refusal("norm with a dim or out=")
+        if dim is not None or axis is not None:
+            raise refusal("norm with a dim")
         _, values = entries.coalesced(self._array.pattern, self._array.values)
         return values.flatten().norm(2.0 if p == "fro" or p is None else p, dtype=dtype)
 
@@ -169,13 +168,13 @@ class SparseTensor(ContentMethods):
         self._array = SparseArray(result._array.pattern, values, kept.layout)
         return self
 
-    def add_(self, other: Any, *, alpha: float = 1) -> Any:
+    def add_(self, other: Any, *old: Any, alpha: float = 1) -> Any:
         """self += alpha · other, which is sparse, too."""
-        return self._become("add_", self.add(other, alpha=alpha))
+        return self._become("add_", self.add(other, *old, alpha=alpha))
 
-    def sub_(self, other: Any, *, alpha: float = 1) -> Any:
+    def sub_(self, other: Any, *old: Any, alpha: float = 1) -> Any:
         """self -= alpha · other, which is sparse, too."""
-        return self._become("sub_", self.sub(other, alpha=alpha))
+        return self._become("sub_", self.sub(other, *old, alpha=alpha))
 
     def mul_(self, other: Any) -> Any:
         """self *= other."""
