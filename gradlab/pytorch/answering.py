@@ -49,23 +49,25 @@ def _listed() -> list[str]:
 def _made(module: str) -> ModuleType:
     made = ModuleType(module, f"PyTorch's module {module}, as far as gradlab has what is in it.")
     known = vars(made)
-    inert = table.verdict(module) is Verdict.INERT
-    for name in table.modules()[module]:
+    reason = table.inert(module)
+    names = table.modules().get(module, ())
+    for name in names:
         value = found(module, name)
-        if value is None and inert:
-            value = stand_in(module, name, table.reason(module))
+        if value is None and reason:
+            value = stand_in(module, name, reason)
         if value is not None:
             known[name] = value
-    known["__all__"] = [name for name in table.modules()[module] if name in known]
+    known["__all__"] = [name for name in names if name in known]
     known["__file__"] = gradlab.__file__
     return made
 
 
 def found(module: str, name: str) -> Any:
     """What gradlab has under a name of one of PyTorch's modules, on its path or where the table says; None if nothing."""
-    for source in table.sources(module):
+    known = table.RENAMED.get(f"{module}.{name}")
+    for source, under in [known] if known else [(source, name) for source in table.sources(module, name)]:
         try:
-            return _own(import_module(source), name)
+            return _own(import_module(source), under)
         except (AttributeError, ModuleNotFoundError):
             continue
     return None
@@ -89,7 +91,9 @@ def answering(module: str, known: dict[str, Any]) -> Callable[[str], Any]:
 
     def lookup(name: str) -> Any:
         if name.startswith("__"):
-            if name == "__path__" and table.children(module):  # Python asks for it before it imports what is in it
+            if name == "__all__":
+                return [each for each in table.modules().get(module, ()) if hasattr(sys.modules[module], each)]
+            if name == "__path__" and (table.children(module) or table.inert(module)):  # Python asks for it before it imports what is in it
                 return []
             raise AttributeError(f"module {module!r} has no attribute {name!r}")
         value: Any
@@ -101,6 +105,8 @@ def answering(module: str, known: dict[str, Any]) -> Callable[[str], Any]:
             if value is not None:
                 return value
             if imports_it(asking):  # `from torch import x` would swallow the text
+                if table.inert(module):
+                    return stand_in(module, name, table.inert(module))
                 raise ImportError(f"cannot import name {name!r} from {module!r}: {error}", name=name) from None
             raise
         known[name] = value
@@ -119,7 +125,9 @@ def _value(module: str, name: str) -> Any:
         return _own(sys.modules[module], name)
     except AttributeError as error:
         missing = error
-    value = found(module, name) if name in table.modules().get(module, ()) or name.startswith("_") else None
+    value = found(module, name)
+    if value is None and name in table.modules().get(module, ()) and table.inert(module):
+        value = stand_in(module, name, table.inert(module))
     if value is None:
         raise missing
     return value

@@ -49,13 +49,16 @@ class Finder(MetaPathFinder):
         if name != "torch" and not name.startswith("torch."):
             return None
         found = Verdict.HERE if name == "torch" else table.verdict(name)
+        asker = asking(sys._getframe(1))
+        if name not in table.modules() and name not in table.OLDER and asker == "_handle_fromlist":
+            found = None  # `from package import name`: it is asked for as a name afterwards
         if found in (None, Verdict.REFUSED):
-            if asks_only(sys._getframe(1)):
+            if asker == "find_spec":
                 return None
-            known = f"gradlab does not offer it: {table.reason(name)}" if found else "PyTorch has no such module"
-            if not (report.active and report.missing_module(name, known, sys._getframe(1))):
+            known = f"gradlab does not offer it: {table.refused(name)}" if found else "neither has PyTorch, or it is its own"
+            if not (report.active and asker != "_handle_fromlist" and report.missing_module(name, known, sys._getframe(1))):
                 raise ModuleNotFoundError(f"No module named {name!r}: {known}", name=name)
-        return ModuleSpec(name, Standing(), origin="gradlab", is_package=name == "torch" or bool(table.children(name)))
+        return ModuleSpec(name, Standing(), origin="gradlab", is_package=name == "torch" or bool(table.children(name) or table.inert(name)))
 
     def find_distributions(self, context: Any) -> Iterable[Any]:
         """The package's entry for `importlib.metadata`: `version("torch")` is the module's `__version__`."""
@@ -64,10 +67,11 @@ class Finder(MetaPathFinder):
         return [import_module("gradlab.pytorch.distribution").Torch()]
 
 
-def asks_only(frame: FrameType | None) -> bool:
-    """Whether the import system was asked by `importlib.util.find_spec`, which wants None for what is not there."""
+def asking(frame: FrameType | None) -> str:
+    """On whose behalf the import system asks: `find_spec` wants None for what is not there, `_handle_fromlist` tries whether a name is one
+    of a module. Nothing for an import."""
     while frame is not None and frame.f_code.co_filename.startswith("<frozen importlib"):
-        if frame.f_code is find_spec.__code__:
-            return True
+        if frame.f_code is find_spec.__code__ or frame.f_code.co_name == "_handle_fromlist":
+            return frame.f_code.co_name
         frame = frame.f_back
-    return False
+    return ""

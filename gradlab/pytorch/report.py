@@ -75,10 +75,6 @@ def missing(module: str, name: str, reason: str, frame: FrameType | None) -> Any
 def missing_module(name: str, reason: str, frame: FrameType | None) -> bool:
     """Note a module that cannot be imported; whether the program needs it, and does not try it only."""
     asking = _outside(frame)
-    while frame is not asking and frame is not None:
-        if frame.f_code.co_name == "_handle_fromlist":  # `from package import name`: the name will be asked for as one
-            return False
-        frame = frame.f_back
     way = TRIED if asking is not None and _within_try(asking.f_code, asking.f_lineno) else NEEDED
     _note(way, name, reason, asking)
     return way is NEEDED

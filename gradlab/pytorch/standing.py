@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, NoReturn
 
+_RAISED = ("Error", "Exception", "Warning")
+
 
 class StandIn(type):
     """The class of a class that nothing is an instance of. It can be asked about, annotated with and derived from."""
@@ -27,7 +29,10 @@ def refuse(self: Any, *_: Any, **__: Any) -> NoReturn:
 
 
 def stand_in(module: str, name: str, reason: str) -> Any:
-    """A class where the name is written as classes are, else a function. `is_…()` and `has_…()` answer False, `device_count()` 0."""
+    """A class where the name is written as classes are (one that can be caught, if it is an error's), else a function. `is_…()` and
+    `has_…()` answer False, `device_count()` 0."""
+    if name.endswith(_RAISED) or (module.endswith(".exc") and name[:1].isupper()):
+        return type(name, (Warning if name.endswith("Warning") else Exception,), {"__module__": module})
     if name.lstrip("_")[:1].isupper():
         return StandIn(name, (), {"__module__": module, "__init__": refuse, "reason": reason})
 

@@ -31,7 +31,15 @@ def _all(names: str, said: str) -> dict[str, str]:
 
 # Modules of gradlab's that answer for one of PyTorch's under another path.
 OWN = {
-    "torch.torch_version": "gradlab.pytorch.version",
+    "torch._C": "gradlab.pytorch.core",
+    "torch._dynamo.config": "gradlab.pytorch.compiler_settings",
+    "torch._inductor.config": "gradlab.pytorch.compiler_settings",
+    "torch._utils": "gradlab.pytorch.helpers",
+    "torch.compiler": "gradlab.pytorch.compiler",
+    "torch.compiler.config": "gradlab.pytorch.compiler_settings",
+    "torch.futures": "gradlab.pytorch.futures",
+    "torch.types": "gradlab.pytorch.types",
+    "torch.utils._pytree": "gradlab.pytorch.pytree",
     "torch.version": "gradlab.pytorch.version",
 }
 
@@ -41,6 +49,9 @@ OLDER = {"torch._six": "gradlab.pytorch.six"}
 # Where names are looked for that are not on their module's path: modules of gradlab, in this order.
 ELSEWHERE = {
     "torch._C": ("gradlab.overrides",),
+    "torch._dynamo": ("gradlab.pytorch.compiler",),
+    "torch._dynamo.decorators": ("gradlab.pytorch.compiler",),
+    "torch._dynamo.eval_frame": ("gradlab.pytorch.compiler",),
     "torch._higher_order_ops.cond": ("gradlab",),
     "torch._higher_order_ops.scan": ("gradlab",),
     "torch._higher_order_ops.while_loop": ("gradlab",),
@@ -51,7 +62,28 @@ ELSEWHERE = {
     "torch.autograd.profiler": ("gradlab.profiler",),
     "torch.distributed.distributed_c10d": ("gradlab.distributed",),
     "torch.functional": ("gradlab",),
+    "torch.nn.common_types": ("gradlab.pytorch.types",),
+    "torch.nn.modules.channelshuffle": ("gradlab.nn.modules.shape",),
+    "torch.nn.modules.instancenorm": ("gradlab.nn.modules.norm",),
+    "torch.nn.modules.pooling": ("gradlab.nn.modules.pool",),
+    "torch.nn.modules.sparse": ("gradlab.nn.modules.embedding",),
+    "torch.nn.utils.stateless": ("gradlab.func",),
+    "torch.optim.optimizer": ("gradlab.pytorch.optimizers",),
     "torch.storage": ("gradlab",),
+    "torch.torch_version": ("gradlab.pytorch.version",),
+    "torch.utils._contextlib": ("gradlab.pytorch.helpers",),
+    "torch.utils._foreach_utils": ("gradlab.pytorch.helpers",),
+}
+
+# Names under which gradlab keeps something else than PyTorch does: a module and a name in it.
+RENAMED = {
+    "torch.ScriptModule": ("gradlab.jit", "ScriptModule"),
+    "torch._jit_internal._copy_to_script_wrapper": ("gradlab.jit", "export"),
+    "torch.jit._overload": ("gradlab.jit", "export"),
+    "torch.jit._overload_method": ("gradlab.jit", "export"),
+    "torch._assert": ("gradlab.pytorch.helpers", "_assert"),
+    "torch.nn.modules.linear.NonDynamicallyQuantizableLinear": ("gradlab.nn", "Linear"),
+    "torch.nn.modules.module._IncompatibleKeys": ("gradlab.nn.state", "IncompatibleKeys"),
 }
 
 # Modules that can be imported and hold nothing but stand-ins: their classes are nobody's, `is_…()` and `has_…()` answer False, and any
@@ -80,10 +112,9 @@ INERT = {
     **_all("accelerator.memory autograd.profiler_util cuda.amp.common optim._functional utils.serialization", _INSIDE),
     **_all("distributions.generalized_pareto distributions.lkj_cholesky distributions.wishart", "write it with those that are there"),
     **_all("distributions.constraint_registry distributions.exp_family distributions.utils", "use a transform by name"),
-    **_all("futures", "use concurrent.futures"),
     **_all("hub utils.model_zoo utils.tensorboard utils.benchmark utils.deterministic", "download files yourself, and use gl.load"),
-    **_all("nn.attention utils._pytree utils._contextlib utils._foreach_utils nn.common_types types return_types", _INSIDE),
-    **_all("nn.grad nn.parallel.scatter_gather nn.utils.memory_format nn.utils.stateless serialization storage", _INSIDE),
+    **_all("nn.attention return_types", _INSIDE),
+    **_all("nn.grad nn.parallel.scatter_gather nn.utils.memory_format serialization storage", _INSIDE),
     **_all("multiprocessing.reductions", _INSIDE),
     "torch.nn.modules.adaptive": "use Linear and CrossEntropyLoss",
 }
@@ -124,7 +155,7 @@ def modules() -> dict[str, tuple[str, ...]]:
 
 @cache
 def children(module: str) -> frozenset[str]:
-    """The names of the modules directly in it."""
+    """The names of the modules directly in it, as far as the table has them."""
     start = module + "."
     return frozenset(name.removeprefix(start).partition(".")[0] for name in modules() if name.startswith(start))
 
@@ -140,29 +171,33 @@ def _longest(module: str, table: dict[str, str]) -> str:
 
 @cache
 def verdict(module: str) -> Verdict | None:
-    """What becomes of a module; None for one that PyTorch has not."""
+    """What becomes of a module; None for one that PyTorch has not. A private one of an inert family need not be in the table."""
     if module not in modules() and module not in OLDER:
-        return None
+        return Verdict.INERT if "._" in module and inert(module) else None
     try:
         if find_spec(home(module)) is not None:
             return Verdict.HERE
     except ModuleNotFoundError:  # its parent is no package
         pass
-    inert, refused = _longest(module, INERT), _longest(module, REFUSED)
-    if inert == refused:
-        return Verdict.ALIAS
-    return Verdict.INERT if len(inert) > len(refused) else Verdict.REFUSED
+    if inert(module):
+        return Verdict.INERT
+    return Verdict.REFUSED if _longest(module, REFUSED) else Verdict.ALIAS
 
 
-def reason(module: str) -> str:
-    """Why it is inert or refused, and what to use."""
-    inert, refused = _longest(module, INERT), _longest(module, REFUSED)
-    return INERT[inert] if len(inert) > len(refused) else REFUSED[refused]
+def inert(module: str) -> str:
+    """Why what it lacks is a stand-in, and what to use; nothing where a name that is missing is an error."""
+    stands, refused = _longest(module, INERT), _longest(module, REFUSED)
+    return INERT[stands] if len(stands) > len(refused) else ""
 
 
-def sources(module: str) -> tuple[str, ...]:
-    """Where in gradlab the names of a module may be: where `ELSEWHERE` says and, for an alias, in the rooms around it."""
-    if verdict(module) is Verdict.INERT:
+def refused(module: str) -> str:
+    """Why it cannot be imported, and what to use."""
+    return REFUSED[_longest(module, REFUSED)]
+
+
+def sources(module: str, name: str) -> tuple[str, ...]:
+    """Where in gradlab a name of a module's may be: where `ELSEWHERE` says; for those that PyTorch has there, in the rooms around it."""
+    if inert(module) or not (name.startswith("_") or name in modules().get(module, ())):
         return ELSEWHERE.get(module, ())
     parts = module.split(".")
     around = [".".join(["gradlab", *parts[1:length]]) for length in range(len(parts), 1, -1)]

@@ -1,0 +1,58 @@
+"""`torch._C`: the little of PyTorch's compiled core that programs name themselves."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradlab.accelerator import current_accelerator
+from gradlab.autograd.mode import current
+from gradlab.device import Device, default_device
+from gradlab.tensor import Tensor
+from gradlab.tensor.generator import Generator, default_generator
+
+TensorBase = _TensorBase = Tensor
+has_cuda = has_mps = has_mkl = has_mkldnn = _has_mkldnn = False
+has_lapack = _GLIBCXX_USE_CXX11_ABI = True
+
+__all__ = ["Generator", "TensorBase", "default_generator"]
+
+
+def _log_api_usage_once(event: str) -> None:
+    """Nothing: nothing is counted here."""
+
+
+def _get_tracing_state() -> Any:
+    """The tracer, if a program is being traced; None otherwise."""
+    return current().tracer
+
+
+def _is_tracing() -> bool:
+    return current().tracer is not None
+
+
+def _are_functorch_transforms_active() -> bool:
+    """Whether the code runs under vmap."""
+    return current().vmap is not None
+
+
+def _get_default_device() -> str:
+    return str(default_device())
+
+
+def _get_accelerator() -> Any:
+    """The GPU if there is one, else the CPU."""
+    return current_accelerator() or Device("cpu")
+
+
+def _disabled_torch_function_impl(func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+    """A `__torch_function__` that takes nothing over."""
+    return func(*args, **(kwargs or {}))
+
+
+def _jit_set_profiling_executor(value: Any) -> bool:
+    """Nothing: there is no such executor."""
+    return False
+
+
+_jit_set_profiling_mode = _jit_set_texpr_fuser_enabled = _jit_set_nvfuser_enabled = _jit_set_profiling_executor
+_jit_override_can_fuse_on_cpu = _jit_override_can_fuse_on_gpu = _jit_set_profiling_executor
