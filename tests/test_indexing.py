@@ -341,3 +341,22 @@ def test_one_hot():
             one_hot(wrong, 3)
     with pytest.raises(RuntimeError, match="int64"):
         one_hot(gl.tensor([1.0]), 3)
+
+
+LISTS = [
+    lambda T: [T.tensor(True), T.tensor(1)], lambda T: [T.tensor(True), T.tensor(False)], lambda T: [T.tensor(1), T.tensor(0)],
+    lambda T: [T.tensor([True, False]), T.tensor(1)], lambda T: [T.tensor([0, 1]), T.tensor([1, 1])], lambda T: [slice(0, 1)],
+    lambda T: [None, 0], lambda T: [..., 0], lambda T: [0, slice(0, 2)], lambda T: [T.tensor([1]), 0], lambda T: [[0, 1], T.tensor([1, 1])],
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("at", range(len(LISTS)))
+def test_lists_that_are_tuples(at):
+    """A list that holds a tensor, a slice, None or `...` is a tuple of indices; one of numbers is one index."""
+    x, index = gl.arange(6).reshape(2, 3), LISTS[at](gl)
+    assert x[index].tolist() == x[tuple(index)].tolist() and x[index].shape == x[tuple(index)].shape
+    y = x.clone()
+    y[index] = -1
+    x[tuple(index)] = -1
+    assert y.tolist() == x.tolist()
+    assert gl.arange(3)[[1, 0]].tolist() == [1, 0] and x[[True, False]].shape == (1, 3)

@@ -69,6 +69,7 @@ class Parameter(Tensor):
 class Buffer(Tensor):
     """A tensor that a Module counts among its buffers: part of its state, but nothing to train.
 
+    data: a tensor, whose memory is shared (the buffer is a leaf that requires grad where the tensor does), or values.
     persistent: whether `state_dict` holds it.
     """
 
@@ -78,6 +79,7 @@ class Buffer(Tensor):
 
     def __new__(cls, data: Any = None, *, persistent: bool = True) -> Any:
         made = _taken(cls, data)
+        made._edge = LEAF if isinstance(data, Tensor) and data.requires_grad else None
         made.persistent = persistent
         declare(made)
         return made

@@ -111,10 +111,16 @@ def width(part: Any) -> int:
     return len(part._array.shape) if isinstance(part, Differentiable) and part._array.dtype == BOOL else 1
 
 
+def _several(part: Any) -> bool:
+    """Whether a list with that in it is a tuple of indices, as in PyTorch."""
+    return part is None or part is Ellipsis or isinstance(part, (Differentiable, slice))
+
+
 def parse(index: Any, tensor: Tensor) -> Parsed:
     """Take an index apart. Raises IndexError (and ValueError, TypeError for slices) where it does not fit the tensor."""
     shape = tensor._array.shape
-    parts = list(index) if type(index) is tuple else [index]
+    several = type(index) is tuple or (type(index) is list and any(map(_several, index)))
+    parts = list(index) if several else [index]
     for i, part in enumerate(parts):
         if isinstance(part, (bool, np.bool_)):
             parts[i] = bool(part)

@@ -20,7 +20,7 @@ _COMMON = frozenset((BOOL, INT64, FLOAT32, FLOAT64))
 def values_in(name: str, data: Any, dtype: Any = None) -> Any:
     """A new NumPy array of what `data` holds, of `dtype` or else of the dtype that PyTorch gives it.
 
-    data: a number; an array, or an object that becomes one by `__array__`, `__array_interface__`, `__dlpack__` or the buffer protocol; a
+    data: a number, or an object with `__index__` or `__float__`; an array, or an object that becomes one by `__array__`, `__array_interface__`, `__dlpack__` or the buffer protocol; a
     sequence of such things of one shape, of whose dtypes the result's is promoted. Python numbers, buffers' as well, are bool, int64 or
     the default floating point type. An array of objects is a sequence of them.
 
@@ -73,6 +73,9 @@ def _taken(name: str, data: Any) -> tuple[Any, set[Any]]:
             return _listed(name, [data[i] for i in range(len(data))])
         number = {"b": bool, "i": int, "u": int, "f": float}.get(array.dtype.kind)
         return _checked(name, data, array if number is None else quietly(array.astype, _python(number)))
+    for number in (int, float):
+        if hasattr(kind, "__index__" if number is int else "__float__"):
+            return np.array(number(data)), {_python(number)}
     raise _no_numbers(name, data)
 
 

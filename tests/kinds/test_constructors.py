@@ -353,6 +353,17 @@ def test_values_of_parameters():
     assert x.tolist() == [3.0, 3.0]
 
 
+def test_buffers_of_what_requires_grad():
+    x = gl.ones(2, requires_grad=True)
+    assert gl.nn.Buffer(x * 2).requires_grad and gl.nn.Buffer(x * 2).is_leaf and not gl.nn.Buffer(gl.ones(2)).requires_grad
+
+
+def test_objects_that_are_numbers():
+    real, whole = type("R", (), {"__float__": lambda self: 2.5})(), type("W", (), {"__index__": lambda self: 3})()
+    assert plain(gl.tensor(real)) == plain(gl.tensor(2.5)) and plain(gl.tensor([[whole]])) == plain(gl.tensor([[3]]))
+    assert plain(gl.tensor([whole, real])) == plain(gl.tensor([3, 2.5])) and gl.tensor(whole, dtype=gl.float64).dtype == gl.float64
+
+
 OPERATIONS = {
     "add": lambda x, y: x + y,
     "radd": lambda x, y: y + x,
