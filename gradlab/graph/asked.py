@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import decimal
 import logging
 from _thread import LockType
 from abc import ABCMeta
 from collections.abc import Callable, Sequence
+from types import BuiltinFunctionType, ModuleType
 from typing import Any
 
 from gradlab.graph.places import CALLED
 from gradlab.tensor.generator import Generator
 
+_DECIMAL = "decimal", "_pydecimal"
 _FUNCTIONS = {  # by module and name; they cost little and change nothing
     ("sys", "getrecursionlimit"), ("sys", "getswitchinterval"), ("posix", "getcwd"), ("nt", "getcwd"), ("gc", "get_threshold"),
     ("numpy", "geterr"), ("numpy", "get_printoptions"), ("_locale", "localeconv"), ("locale", "getlocale"),
@@ -29,6 +32,18 @@ _METHODS: tuple[tuple[type, str, tuple[tuple[Any, ...], ...]], ...] = (  # of a 
 )
 
 _CHECKS = (type.__subclasscheck__, ABCMeta.__subclasscheck__)
+
+
+def is_decimal(value: Any) -> bool:
+    """Whether a value is a decimal number, or one of the things that make and change them: results depend on the thread's context."""
+    kind = value if isinstance(value, (type, BuiltinFunctionType)) else type(value)
+    return kind.__module__ in _DECIMAL or (isinstance(value, ModuleType) and value.__name__ in _DECIMAL)
+
+
+def decimal_context() -> Any:
+    """How decimal numbers are rounded now."""
+    now = decimal.getcontext()
+    return now.prec, now.rounding, now.Emin, now.Emax, now.clamp, tuple(map(bool, now.traps.values()))
 
 
 def is_question(function: Any, given: Sequence[Any]) -> bool:

@@ -99,9 +99,9 @@ class Compiled:
             return self._eagerly(sharing, args, kwargs)
         except Changed as leak:
             # State that the first run of something makes (an optimizer's buffers) is there after one more eager run, or after as many as
-            # it takes a GradScaler to find a scale at which the optimizer steps for the first time.
+            # it takes a GradScaler to find a scale at which the optimizer steps for the first time. So are the entries of caches.
             self._leaks += 1
-            if self._leaks > 99 or not all(w.startswith("the state of ") for w in leak.what):
+            if self._leaks > (99 if all(w.startswith("the state of ") for w in leak.what) else 3 if leak.filled else 0):
                 raise
             return self.function(*args, **kwargs)
         self._leaks = 0

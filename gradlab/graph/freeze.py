@@ -24,6 +24,7 @@ from gradlab.device import Device
 PLAIN = (type(None), bool, int, float, complex, str, bytes, type(Ellipsis), range, slice, np.dtype, np.generic, Device)
 _CODE = (FunctionType, BuiltinFunctionType, MethodType, ModuleType, type, Differentiable)
 DATA: Any = ctypes.c_int.__mro__[-2]  # of all values of ctypes
+_NESTING = (list, tuple, dict, deque)
 _SMALL_ARRAY = 4096  # bytes; of a larger NumPy array a digest is kept
 _MANY = 10_000  # entries of a container that are looked at one by one
 
@@ -63,7 +64,9 @@ def freeze(value: Any, depth: int = 8, without: Set[tuple[int, Any]] = frozenset
     """
     if isinstance(value, PLAIN):
         return (type(value).__name__, repr(value))
-    if depth == 0 or isinstance(value, _CODE) or _is_ours(value):
+    if depth <= 0 or isinstance(value, _CODE) or _is_ours(value):
+        if depth == 0 and isinstance(value, _NESTING):
+            return _nested(value, without)
         if isinstance(value, MethodType):  # bound methods are made anew at each access
             return ("method", Same(value.__self__), Same(value.__func__))
         return Same(value)
@@ -90,10 +93,27 @@ def freeze(value: Any, depth: int = 8, without: Set[tuple[int, Any]] = frozenset
     inside = getattr(value, "__dict__", None)
     if inside and not hasattr(value, "__wrapped__"):
         own: Any = kind if _is_frozen(kind) else value  # an instance that cannot change is its fields
-        return (Same(own), *((k, freeze(v, max(depth - 4, 0), without)) for k, v in _entries(inside, without)))
+        return (Same(own), *((k, freeze(v, depth - 4 if depth > 4 else -1, without)) for k, v in _entries(inside, without)))
     if hasattr(kind, "__next__") and kind.__module__ in ("builtins", "itertools"):
         return (Same(value), _position(value))
     return Same(value)
+
+
+def _nested(value: Any, without: Set[tuple[int, Any]]) -> Any:
+    """A picture of containers far inside, each of them once: they may hold one another, or themselves."""
+    met, waiting, found = {id(value): 0}, [value], []
+    for one in waiting:
+        picture: list[Any] = [type(one).__name__]
+        for v in (part for entry in _entries(one, without) for part in entry) if isinstance(one, dict) else one:
+            if isinstance(v, _NESTING):
+                if id(v) not in met:
+                    met[id(v)] = len(met)
+                    waiting.append(v)
+                picture.append(("container", met[id(v)]))
+            else:
+                picture.append(freeze(v, 1, without))
+        found.append(tuple(picture))
+    return tuple(found)
 
 
 def _state(generator: Any) -> Any:

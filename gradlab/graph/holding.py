@@ -68,6 +68,11 @@ def place_at(root: Any, path: tuple[Any, ...], label: str) -> Held | None:
     return Held(inside, last, label, last) if type(inside) is dict and last in inside else None
 
 
+def is_filled(before: dict[Any, Any], now: Any) -> bool:
+    """Whether a table got entries, or first values in the place of None, and lost none: a memory of what was computed."""
+    return type(now) is dict and bool(before or now) and all(now.get(k, GONE) is v or v is None for k, v in before.items())
+
+
 def can_be_bound(was: Any, now: Any) -> bool:
     """Whether a place went from tensors (or None) to other tensors, which a replay can do again."""
     return now is not was and _tensors_alone(was) and _tensors_alone(now)

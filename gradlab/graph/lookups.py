@@ -14,6 +14,7 @@ from typing import Any
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current
 from gradlab.autograd.position import PACKAGE
+from gradlab.graph.asked import decimal_context, is_decimal
 from gradlab.graph.freeze import freeze, is_fixed
 from gradlab.graph.guards import Guards
 from gradlab.graph.native.watch import Condition, Found, Lacks, Word, function_words, object_words, version
@@ -94,6 +95,8 @@ class Lookups:
 
     def met(self, owner: Any) -> None:
         """An object that is used somehow: what its class does by itself, as of its truth."""
+        if is_decimal(owner):
+            self.asked(decimal_context)
         if is_instance(owner) and not type(owner).__flags__ & IMMUTABLE:
             self.class_of(owner)
             self._known(type(owner))

@@ -18,7 +18,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.graph.following import Following
 from gradlab.graph.freeze import Same, freeze, is_plain
 from gradlab.graph.guards import Guards
-from gradlab.graph.holding import Held, can_be_bound, looks_at, of_module, place_at
+from gradlab.graph.holding import Held, can_be_bound, is_filled, looks_at, of_module, place_at
 from gradlab.graph.lookups import giver, is_computed
 from gradlab.graph.moments import CLOCKS, Iterators, Young, reads_clock
 from gradlab.graph.owners import (
@@ -73,14 +73,13 @@ class Reads:
         self.cleared: dict[int, tuple[Optimizer, list[dict[str, Any]]]] = {}  # of which only zero_grad() ran
         self.looked: set[int] = set()  # optimizers whose groups the user's code reads
         self.chains: dict[tuple[Any, ...], tuple[Any, str, Any, Any]] = {}  # (root, path, whole) -> root, path text, value, picture
-        self.why = ""  # what was met that cannot be in a program
+        self.why, self.filled = "", True  # what was met that cannot be in a program; whether `changed` found nothing but filled caches
         self._iterators = Iterators()
         self._names: dict[int, set[Any]] = {}  # of a module, by its id, what followed code takes by name
         self._contents: dict[int, tuple[Any, Any]] = {}  # containers that were read, and shallow copies
         self._users: set[CodeType] = set()  # code of the user's functions
         self._kinds: dict[CodeType, int] = {}  # what a call of some code may tell
-        self._selves: set[int] = set()
-        self._kept: list[Any] = []
+        self._selves, self._kept = set[int](), list[Any]()  # what was met, by id, and kept alive
         self._functions: dict[CodeType, list[FunctionType]] = {}  # functions from before the trace; closures may share their code
         self._made: set[CodeType] = set()  # of functions and comprehensions inside of functions that ran in the trace
         self._placed: dict[tuple[int, Any], bool] = {}  # places that were noted; whether with all that is in them
@@ -342,6 +341,7 @@ class Reads:
         if changed and all(can_be_bound(before[k], inside[k]) for k in changed):
             self._bound.update((p.number, p) for p in (Held(inside, k, f"{label}.{k}", k) for k in changed))
         else:
+            self.filled = self.filled and (is_filled(before, inside) if now is was else was is None or was is GONE)
             self._culprits.append(label)
 
     def changed(self) -> list[str]:

@@ -39,10 +39,11 @@ class Changed(TraceError):
 
     places  where it let them be other tensors: with these as further arguments and results (`Holding`) it can be traced. Empty where
             other things have changed as well
+    filled  whether nothing but caches got entries, which are there after a run
     """
 
-    def __init__(self, what: list[str], places: Sequence[Held] = ()) -> None:
-        self.what, self.places = what, places
+    def __init__(self, what: list[str], places: Sequence[Held] = (), filled: bool = False) -> None:
+        self.what, self.places, self.filled = what, places, filled
         names = ", ".join(dict.fromkeys(what))
         super().__init__(
             f"compile: the function changes {names} while it runs; a replay of the traced program would not. Keep counters and histories "
@@ -168,7 +169,8 @@ def stage(
         leave(token)
     changed, given_changed = reads.changed(), arguments.changed()
     if changed or given_changed:
-        raise Changed([*changed, *given_changed], [] if given_changed else _read(reads, reads.replaced(), tracer))
+        found = [] if given_changed else _read(reads, reads.replaced(), tracer)
+        raise Changed([*changed, *given_changed], found, reads.filled and not given_changed)
     if late := [p for p in _read(reads, [p for p in places if not p.read], tracer) if p.read]:
         raise Changed([p.label for p in late], late)
     guards = Guards()

@@ -337,3 +337,50 @@ def test_a_debugger_goes_on():
     with pytest.raises(gl.graph.TraceError):
         run(gl.ones(1))
     assert (sys.gettrace(), sys.getprofile()) == before
+
+
+CACHES = {"numbers": lambda k: k + 1.0, "tensors": lambda k: gl.arange(3) * k, "lists": lambda k: [k]}
+
+
+@pytest.mark.parametrize("what", CACHES)
+def test_caches_that_a_trace_would_fill(what):
+    """They are filled by a run of the function instead: no value of a trace stays in them, and the next call is traced."""
+    known, settings = {}, {"k": 1}
+
+    def function(x):
+        k = settings["k"]
+        if k not in known:
+            known[k] = CACHES[what](k)
+        return (x * (known[k][0] if what == "lists" else known[k])).sum()
+
+    run = gl.compile(function)
+    for k in (1, 1, 2, 2, 2, 3, 3, 1, 2):
+        settings["k"] = k
+        assert run(gl.ones(3)).item() == function(gl.ones(3)).item()
+    assert run.programs
+
+
+def test_a_dispatcher_that_a_trace_would_fill():
+    @functools.singledispatch
+    def scale(value):
+        return 1.0
+
+    run = gl.compile(lambda x, value: x.sum() * scale(value))
+    for value in (1, 1, "a", 1):
+        assert run(gl.ones(3), value).item() == 3
+    scale.register(str, lambda value: 5.0)
+    assert [run(gl.ones(3), value).item() for value in (1, "a", "a", 1)] == [3, 15, 15, 3]
+
+
+def test_what_grows_at_each_call_is_refused():
+    history = {}
+
+    def function(x):
+        history[len(history)] = 1.0
+        return x.sum()
+
+    run = gl.compile(function)
+    with pytest.raises(gl.graph.TraceError, match="changes"):
+        for _ in range(9):
+            run(gl.ones(3))
+    assert len(history) < 9

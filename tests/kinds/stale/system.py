@@ -2,6 +2,7 @@
 
 import contextvars
 import ctypes
+import decimal
 import logging
 import os
 import queue
@@ -89,6 +90,64 @@ def variable_of_a_copied_context():
 def array_of_ctypes():
     values = (ctypes.c_double * 2)(2.0, 3.0)
     return lambda x: x * values[0], lambda patch: values.__setitem__(0, 4.0)
+
+
+def deep(make, enter):
+    """A number far inside of containers, and the change of it."""
+    innermost = make(2.0)
+    outermost = innermost
+    for _ in range(30):
+        outermost = make(outermost)
+
+    def down(found, steps):
+        return down(enter(found), steps - 1) if steps else enter(found)
+
+    return lambda x: x * down(outermost, 30), innermost
+
+
+@read
+def deep_lists():
+    function, innermost = deep(lambda inside: [inside], lambda found: found[0])
+    return function, lambda patch: innermost.__setitem__(0, 3.0)
+
+
+@read
+def deep_tuples_of_dicts():
+    function, innermost = deep(lambda inside: ({"in": inside},), lambda found: found[0]["in"])
+    return function, lambda patch: innermost[0].__setitem__("in", 3.0)
+
+
+@read
+def deep_list_that_holds_itself():
+    function, innermost = deep(lambda inside: [inside, None], lambda found: found[0])
+    innermost[1] = innermost
+    return function, lambda patch: innermost.__setitem__(0, 3.0)
+
+
+@read
+def decimal_precision():
+    def change(patch):
+        patch.setattr(decimal.getcontext(), "prec", 3)
+
+    return lambda x: x * float(decimal.Decimal(2) / decimal.Decimal(3)), change
+
+
+@read
+def decimal_rounding():
+    half, one = decimal.Decimal("2.5"), decimal.Decimal(1)
+    return lambda x: x * float(half.quantize(one)), lambda patch: patch.setattr(decimal.getcontext(), "rounding", decimal.ROUND_UP)
+
+
+@read
+def decimal_context():
+    third = decimal.Decimal(1) / 3
+
+    def change(patch):
+        before = decimal.getcontext()
+        patch.callback(lambda: decimal.setcontext(before))
+        decimal.setcontext(decimal.Context(prec=2))
+
+    return lambda x: x * float(third + 1), change
 
 
 @read
