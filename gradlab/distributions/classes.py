@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from gradlab.distributions.discrete import clamped, one_of
 from gradlab.distributions.distribution import Distribution, broadcast
 from gradlab.dtype import finfo, int64
@@ -174,7 +176,7 @@ class Multinomial(Distribution):
     def __init__(
         self, total_count: int = 1, probs: Tensor | None = None, logits: Tensor | None = None, validate_args: bool | None = None
     ) -> None:
-        if not isinstance(total_count, int) or total_count < 0:
+        if not isinstance(total_count, (int, np.integer)) or total_count < 0:
             raise ValueError(f"Multinomial: total_count is an integer that is not negative, not {total_count!r}")
         self.total_count = total_count
         self._classes = Categorical(probs, logits, validate_args)

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
+
 from gradlab.distributions.distribution import Distribution, broadcast
 from gradlab.dtype import finfo
 from gradlab.nn.functional import binary_cross_entropy_with_logits, logsigmoid
@@ -157,7 +159,7 @@ class Binomial(_Binary):
     has_enumerate_support = True
 
     def __init__(self, total_count: int = 1, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
-        if not isinstance(total_count, int) or total_count < 0:
+        if not isinstance(total_count, (int, np.integer)) or total_count < 0:
             raise ValueError(f"Binomial: total_count is an integer that is not negative, not {total_count!r}")
         self.total_count = total_count
         super().__init__(probs, logits, validate_args)

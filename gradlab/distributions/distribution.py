@@ -6,6 +6,8 @@ import copy
 from collections.abc import Sequence
 from typing import Any, TypeVar
 
+import numpy as np
+
 from gradlab.autograd.mode import current, no_grad
 from gradlab.distributions.units import Measured
 from gradlab.dtype import FLOATING, get_default_dtype
@@ -21,7 +23,7 @@ def broadcast(*values: Any) -> list[Tensor]:
     """Numbers and tensors as tensors of one shape; a number takes the dtype of the tensors. TypeError for what is neither."""
     found = [v for v in values if isinstance(v, Tensor)]
     for v in values:
-        if not isinstance(v, (Tensor, int, float)):
+        if not isinstance(v, (Tensor, int, float, np.number)):
             raise TypeError(f"a distribution's parameters are tensors or numbers, not {type(v).__name__}")
     floating = next((t for t in found if t._array.dtype in FLOATING), None)
     dtype, device = (get_default_dtype(), found[0].device if found else None) if floating is None else (floating.dtype, floating.device)

@@ -34,6 +34,7 @@ def filled(shape: tuple[int, ...], value: float, dtype: np.dtype[Any], device: D
         raise TypeError(f"{value} is not a real number" + ("" if value is None else ": gradlab has no complex tensors"))
     mode = current()
     if mode.tracer is not None or device.type != "cpu":
+        value = value.item() if isinstance(value, np.generic) else value
         return apply(ops.create.full, (), {"shape": shape, "value": value, "dtype": dtype, "device": device})
     try:
         made = np.empty(shape, dtype)

@@ -188,7 +188,7 @@ def triu(input: Tensor, diagonal: int = 0, *, out: Any = None) -> Tensor:
 def _triangle_indices(find: Any, row: int, col: int, offset: int, dtype: Any, device: Any) -> Tensor:
     if row < 0 or col < 0:
         raise RuntimeError(f"sizes are not negative, got {row} and {col}")
-    made = created(np.stack(find(row, offset, col)).astype(INT64 if dtype is None else as_numpy(dtype)))
+    made = created(np.stack(find(whole(row), whole(offset), whole(col))).astype(INT64 if dtype is None else as_numpy(dtype)))
     return moved(made, Device(device)) if device is not None else made
 
 

@@ -82,7 +82,7 @@ def matrix_norm(
     shape = input._array.shape
     if len(shape) < 2:
         raise ShapeError(f"matrix_norm: a matrix or a batch of them, at least two dimensions, not shape {shape}")
-    if isinstance(dim, int) or len(dim) != 2:
+    if isinstance(dim, (int, np.integer)) or len(dim) != 2:
         raise RuntimeError(f"matrix_norm: dim names two dimensions, not {dim}")
     rows, columns = (normalize_dim(d, len(shape)) for d in dim)
     if rows == columns:
@@ -133,10 +133,10 @@ def norm(
     if out is not None:
         return into("linalg.norm", out, norm(input, ord, dim, keepdim, dtype=dtype))
     rank = len(input._array.shape)
-    two = dim is not None and not isinstance(dim, int) and len(dim) == 2
+    two = dim is not None and not isinstance(dim, (int, np.integer)) and len(dim) == 2
     if isinstance(ord, str) and dim is not None and not two:
         raise RuntimeError(f"norm: order {ord!r} is one of matrices and needs two dimensions, not dim={dim}")
-    if dim is not None and not isinstance(dim, int) and len(dim) not in (1, 2):
+    if dim is not None and not isinstance(dim, (int, np.integer)) and len(dim) not in (1, 2):
         raise RuntimeError(f"norm: dim is one dimension or two, not {dim}")
     if ord is None:
         return vector_norm(input, 2, dim, keepdim, dtype=dtype)

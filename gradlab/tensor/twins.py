@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from gradlab.dtype import BOOL
 from gradlab.tensor.alias import only_tensors
 from gradlab.tensor.creation import empty_strided
@@ -107,7 +109,7 @@ def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
     """
     found: list[Any] = []
     rest: Any = indices
-    for size in reversed((shape,) if isinstance(shape, int) else tuple(shape)):
+    for size in reversed((shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)):
         found.append(rest % size)
         rest = rest.div(size, rounding_mode="floor")
     return tuple(reversed(found))

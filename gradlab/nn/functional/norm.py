@@ -264,7 +264,7 @@ def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: flo
     squares: Any = _squared(input, wide=not eager)
     if eager and not np.isfinite(squares._array).all():
         squares = _squared(input, wide=True)
-    before, after = size // 2, (size - 1) // 2
+    before, after = whole(size) // 2, (whole(size) - 1) // 2
     channels = shape[1]
     total: Any = None
     for offset in range(-before, after + 1):  # the window is short; each neighbour is a shifted copy with zeros at the edge

@@ -18,7 +18,7 @@ from gradlab.autograd.record import bind
 from gradlab.dtype import FLOATING, HALF, finfo, wide
 from gradlab.nn.functional.linear import embedding
 from gradlab.nn.functional.norm import layer_norm, rms_norm
-from gradlab.spec import ShapeError
+from gradlab.spec import ShapeError, whole
 from gradlab.tensor.gather import places
 from gradlab.tensor.selection import row_of_padding
 
@@ -93,7 +93,7 @@ def add_layer_norm(
     >>> F.add_layer_norm(gl.tensor([1.0, 2.0]), gl.tensor([0.0, 1.0]), (2,))
     (tensor([-1.0000,  1.0000]), tensor([1., 3.]))
     """
-    shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    shape = (whole(normalized_shape),) if hasattr(normalized_shape, "__index__") else tuple(normalized_shape)
     found = sum_layer_norm(input, residual, shape, weight, bias, float(eps))
     if found is not None:
         return found
@@ -112,7 +112,7 @@ def add_rms_norm(
     >>> F.add_rms_norm(gl.tensor([3.0, 3.0]), gl.tensor([0.0, 1.0]), (2,))
     (tensor([0.8485, 1.1314]), tensor([3., 4.]))
     """
-    shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+    shape = (whole(normalized_shape),) if hasattr(normalized_shape, "__index__") else tuple(normalized_shape)
     found = sum_rms_norm(input, residual, shape, weight, None if eps is None else float(eps))
     if found is not None:
         return found

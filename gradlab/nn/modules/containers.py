@@ -7,6 +7,8 @@ import operator
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, overload
 
+import numpy as np
+
 from gradlab.nn.module import Module
 from gradlab.nn.parameter import Parameter
 from gradlab.tensor import Tensor
@@ -127,7 +129,7 @@ class Sequential(_Listed):
         return self.extend(other)
 
     def __mul__(self, times: int) -> Sequential:
-        if not isinstance(times, int):
+        if not isinstance(times, (int, np.integer)):
             raise TypeError(f"a Sequential is repeated an integer number of times, not {type(times).__name__}")
         if times <= 0:
             raise ValueError(f"a Sequential is repeated at least once, not {times} times")

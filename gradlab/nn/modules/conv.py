@@ -9,6 +9,7 @@ from gradlab.nn import functional as F, init
 from gradlab.nn.module import Module
 from gradlab.nn.modules.lazy import Lazy
 from gradlab.nn.parameter import Parameter, UninitializedParameter
+from gradlab.spec import whole
 from gradlab.tensor import Tensor
 from gradlab.tensor.creation import empty
 
@@ -17,7 +18,7 @@ _MODES = ("zeros", "reflect", "replicate", "circular")
 
 def spread(value: Any, dims: int) -> tuple[int, ...]:
     """One number for every dimension, or a sequence of them as a tuple."""
-    return (value,) * dims if isinstance(value, int) else tuple(value)
+    return (whole(value),) * dims if hasattr(value, "__index__") else tuple(value)
 
 
 class _Conv(Module):

@@ -11,6 +11,7 @@ from gradlab.nn.functional.norm import count_batch
 from gradlab.nn.module import Module
 from gradlab.nn.modules.lazy import Lazy
 from gradlab.nn.parameter import Parameter, UninitializedBuffer, UninitializedParameter
+from gradlab.spec import whole
 from gradlab.tensor import Tensor
 from gradlab.tensor.creation import empty, ones, zeros
 
@@ -248,7 +249,7 @@ class LayerNorm(Module):
         device: Any = None, dtype: Any = None,
     ) -> None:  # fmt: skip
         super().__init__()
-        self.normalized_shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+        self.normalized_shape = (whole(normalized_shape),) if hasattr(normalized_shape, "__index__") else tuple(normalized_shape)
         self.eps, self.elementwise_affine = eps, elementwise_affine
         kind = {"device": device, "dtype": dtype}
         self.register_parameter("weight", Parameter(empty(self.normalized_shape, **kind)) if elementwise_affine else None)
@@ -279,7 +280,7 @@ class RMSNorm(Module):
         device: Any = None, dtype: Any = None,
     ) -> None:  # fmt: skip
         super().__init__()
-        self.normalized_shape = (normalized_shape,) if isinstance(normalized_shape, int) else tuple(normalized_shape)
+        self.normalized_shape = (whole(normalized_shape),) if hasattr(normalized_shape, "__index__") else tuple(normalized_shape)
         self.eps, self.elementwise_affine = eps, elementwise_affine
         made = Parameter(empty(self.normalized_shape, device=device, dtype=dtype)) if elementwise_affine else None
         self.register_parameter("weight", made)

@@ -7,6 +7,7 @@ from typing import ClassVar
 
 from gradlab.nn import functional as F
 from gradlab.nn.module import Module
+from gradlab.spec import whole
 from gradlab.tensor import Tensor
 
 
@@ -19,7 +20,7 @@ class _Pad(Module):
 
     def __init__(self, padding: int | Sequence[int]) -> None:
         super().__init__()
-        self.padding = (padding,) * (2 * self.dims) if isinstance(padding, int) else tuple(padding)
+        self.padding = (whole(padding),) * (2 * self.dims) if hasattr(padding, "__index__") else tuple(padding)
         if len(self.padding) != 2 * self.dims:
             raise ValueError(f"{type(self).__name__}: padding is one number or {2 * self.dims}, not {padding}")
 

@@ -41,13 +41,13 @@ class RNNBase(Module):
     ) -> None:  # fmt: skip
         super().__init__()
         name = type(self).__name__
-        if isinstance(dropout, bool) or not isinstance(dropout, (int, float)) or not 0 <= dropout <= 1:
+        if isinstance(dropout, bool) or not isinstance(dropout, (int, float, np.floating)) or not 0 <= dropout <= 1:
             raise ValueError(f"{name}: dropout is a probability, not {dropout!r}")
         for what, flag in (("bias", bias), ("batch_first", batch_first)):
             if not isinstance(flag, bool):
                 raise TypeError(f"{name}: {what} is True or False, not {flag!r}")
         for what, number in (("input_size", input_size), ("hidden_size", hidden_size), ("num_layers", num_layers)):
-            if not isinstance(number, int):
+            if not isinstance(number, (int, np.integer)):
                 raise TypeError(f"{name}: {what} is an integer, not {type(number).__name__}")
             if number <= 0:
                 raise ValueError(f"{name}: {what} must be positive, got {number}")

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from gradlab.nn import functional as F
 from gradlab.nn.module import Module
 from gradlab.tensor import Tensor
@@ -29,12 +31,12 @@ class Unflatten(Module):
 
     def __init__(self, dim: int, unflattened_size: Sequence[int]) -> None:
         super().__init__()
-        if not isinstance(dim, int) or isinstance(dim, bool):
+        if not isinstance(dim, (int, np.integer)) or isinstance(dim, bool):
             raise TypeError(f"Unflatten: dim is an integer, not {type(dim).__name__}")
         for i, size in enumerate(unflattened_size):
-            if not isinstance(size, int):
+            if not isinstance(size, (int, np.integer)):
                 raise TypeError(f"Unflatten: unflattened_size holds integers, not {type(size).__name__} at {i}")
-        self.dim, self.unflattened_size = dim, tuple(unflattened_size)
+        self.dim, self.unflattened_size = int(dim), tuple(map(int, unflattened_size))
 
     def forward(self, input: Tensor) -> Tensor:
         return input.unflatten(self.dim, self.unflattened_size)

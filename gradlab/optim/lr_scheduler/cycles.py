@@ -6,6 +6,8 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from gradlab.optim.lr_scheduler.base import LRScheduler, check_optimizer, per_group, restore_functions, saved_functions, set_rate
 from gradlab.optim.optimizer import Optimizer
 
@@ -168,7 +170,7 @@ def _length(total_steps: int | None, epochs: int | None, steps_per_epoch: int | 
     given = {"total_steps": total_steps} if total_steps is not None else {"epochs": epochs, "steps_per_epoch": steps_per_epoch}
     length = 1
     for name, value in given.items():
-        if not isinstance(value, int) or value <= 0:
+        if not isinstance(value, (int, np.integer)) or value <= 0:
             raise ValueError(f"Expected positive integer {name}, but got {value}")
         length *= value
     return length

@@ -6,6 +6,8 @@ import itertools
 from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Generic
 
+import numpy as np
+
 from gradlab.tensor import Tensor
 from gradlab.tensor.generator import Generator, default_generator
 from gradlab.utils.data.collate import default_collate, default_convert
@@ -52,7 +54,7 @@ class DataLoader(Generic[T_co]):
         pin_memory_device: str = "",
         in_order: bool = True,
     ) -> None:
-        if not isinstance(num_workers, int) or num_workers < 0:
+        if not isinstance(num_workers, (int, np.integer)) or num_workers < 0:
             raise ValueError(f"num_workers option should be non-negative (0: no other processes), not {num_workers!r}")
         if timeout < 0:
             raise ValueError(f"timeout option should be non-negative, not {timeout}")
@@ -93,7 +95,7 @@ class DataLoader(Generic[T_co]):
             return
         if batch_size is None and drop_last:
             raise ValueError("batch_size=None option disables batching and is mutually exclusive with drop_last")
-        if batch_size is not None and (not isinstance(batch_size, int) or isinstance(batch_size, bool) or batch_size <= 0):
+        if batch_size is not None and (not isinstance(batch_size, (int, np.integer)) or isinstance(batch_size, bool) or batch_size <= 0):
             raise ValueError(f"batch_size should be a positive number, or None for no batches, not {batch_size!r}")
         self.batch_size, self.drop_last = batch_size, drop_last
         if sampler is None and not self._streaming:

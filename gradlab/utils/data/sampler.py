@@ -64,7 +64,7 @@ class RandomSampler(Sampler[int]):
     ) -> None:
         if not isinstance(replacement, bool):
             raise TypeError(f"RandomSampler: replacement should be True or False, not {replacement!r}")
-        if num_samples is not None and (not isinstance(num_samples, int) or num_samples < 0 or isinstance(num_samples, bool)):
+        if num_samples is not None and (not isinstance(num_samples, (int, np.integer)) or num_samples < 0 or isinstance(num_samples, bool)):
             raise ValueError(f"RandomSampler: num_samples should be a number from 0 up, not {num_samples!r}")
         self.data_source, self.replacement, self.generator = data_source, replacement, generator
         self._num_samples = num_samples
@@ -106,7 +106,7 @@ class WeightedRandomSampler(Sampler[int]):
     """Indices drawn with probabilities proportional to `weights` (any sum), with replacement or without."""
 
     def __init__(self, weights: Any, num_samples: int, replacement: bool = True, generator: Generator | None = None) -> None:
-        if not isinstance(num_samples, int) or isinstance(num_samples, bool) or num_samples <= 0:
+        if not isinstance(num_samples, (int, np.integer)) or isinstance(num_samples, bool) or num_samples <= 0:
             raise ValueError(f"WeightedRandomSampler: num_samples should be a positive number, not {num_samples!r}")
         if not isinstance(replacement, bool):
             raise ValueError(f"WeightedRandomSampler: replacement should be True or False, not {replacement!r}")
@@ -145,7 +145,7 @@ class BatchSampler(Sampler[list[int]]):
     """Lists of `batch_size` indices of another sampler; the last one may be shorter, or is left out with `drop_last`."""
 
     def __init__(self, sampler: Iterable[Any], batch_size: int, drop_last: bool) -> None:
-        if not isinstance(batch_size, int) or isinstance(batch_size, bool) or batch_size <= 0:
+        if not isinstance(batch_size, (int, np.integer)) or isinstance(batch_size, bool) or batch_size <= 0:
             raise ValueError(f"BatchSampler: batch_size should be a positive number, not {batch_size!r}")
         if not isinstance(drop_last, bool):
             raise ValueError(f"BatchSampler: drop_last should be True or False, not {drop_last!r}")
