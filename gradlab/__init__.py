@@ -95,6 +95,7 @@ from gradlab.tensor.math_pairs import *
 from gradlab.tensor.memory import *
 from gradlab.tensor.missing import absent as _absent
 from gradlab.tensor.norms import *
+from gradlab.tensor.older_functions import *
 from gradlab.tensor.placing import *
 from gradlab.tensor.pointwise import *
 from gradlab.tensor.printing import *
@@ -113,9 +114,11 @@ from gradlab.tensor.sorting import *
 from gradlab.tensor.special import *
 from gradlab.tensor.splitting import *
 from gradlab.tensor.statistics import *
+from gradlab.tensor.storage import *
 from gradlab.tensor.twins import *
 from gradlab.tensor.typed import *
 from gradlab.tensor.types import *
+from gradlab.tensor.types import _assert as _assert, _shape_as_tensor as _shape_as_tensor
 
 newaxis = None
 

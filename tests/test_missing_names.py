@@ -66,7 +66,7 @@ def test_own_attributes_may_have_such_names():
     x.name = "weights"
     assert x.name == "weights"
     assert "angle" not in dir(x)
-    assert not hasattr(x, "storage")
+    assert not hasattr(x, "dequantize")
 
 
 def test_twins():

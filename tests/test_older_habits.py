@@ -235,3 +235,46 @@ def test_questions_about_python_values():
     assert gl.all(True).item() is True
     assert gl.any([0, 1]).item() is True
     assert gl.all([1, 0]).item() is False
+
+
+def test_functions_whose_place_others_have_taken():
+    with pytest.warns(UserWarning, match="includes its end"):
+        assert gl.range(1, 4).tolist() == [1.0, 2.0, 3.0, 4.0]
+    with pytest.warns(UserWarning, match="deprecated"):
+        assert gl.range(0, 1, 0.3).tolist() == pytest.approx([0, 0.3, 0.6, 0.9])
+    with pytest.warns(UserWarning, match="reduced"):
+        q, r = gl.qr(X)
+    assert gl.allclose(q @ r, X)
+    U, S, V = gl.svd(X)
+    assert gl.allclose(U @ gl.diag(S) @ V.t(), X)
+    assert gl.svd(X, compute_uv=False).U.tolist() == [[0.0, 0.0], [0.0, 0.0]]
+    with pytest.warns(UserWarning, match="solve_triangular"):
+        found = gl.triangular_solve(Y, X, transpose=True)
+    assert gl.allclose(X.triu().t() @ found.solution, Y)
+
+
+def test_variables():
+    Variable = gl.autograd.Variable
+    x = Variable(gl.ones(2), requires_grad=True)
+    assert x.requires_grad
+    assert isinstance(x, Variable)
+    assert isinstance(gl.ones(1), Variable)
+    assert not isinstance(1.0, Variable)
+    with pytest.warns(UserWarning, match="no_grad"):
+        assert not Variable(gl.ones(1), volatile=True).requires_grad
+    with pytest.warns(UserWarning, match="no_grad"):
+        assert not x.volatile
+
+
+def test_names_of_types():
+    assert gl.typename(gl.ones(1, dtype=gl.int64)) == "torch.LongTensor"
+    assert gl.typename(nn.Linear) == gl.typename(nn.Linear(1, 1)) == "gradlab.nn.modules.linear.Linear"
+    assert gl.typename("text") == "str"
+
+
+def test_small_questions():
+    assert (gl.get_device(X), gl.is_inference(X), gl.is_distributed(X), gl.resolve_conj(X)) == (-1, False, False, X)
+    assert gl._shape_as_tensor(X).tolist() == [2, 2]
+    gl._assert(True, "fine")
+    with pytest.raises(AssertionError, match="not fine"):
+        gl._assert(False, "not fine")

@@ -49,9 +49,24 @@ __all__ = [
 ]
 
 
-def Variable(data: Any, requires_grad: bool = False) -> Any:
-    """A leaf tensor sharing `data`'s memory. The legacy name: Tensors have recorded operations themselves since PyTorch 0.4."""
-    return data.detach().requires_grad_(requires_grad)
+class _Variables(type):
+    def __instancecheck__(cls, instance: Any) -> bool:
+        return isinstance(instance, Differentiable)
+
+
+class Variable(metaclass=_Variables):
+    """The legacy name of a tensor: Tensors have recorded operations themselves since PyTorch 0.4, and are instances of it.
+
+    `Variable(data)` is a leaf tensor sharing the memory of `data`. volatile: without effect, with a UserWarning; use `no_grad`.
+    """
+
+    def __new__(cls, data: Any, requires_grad: bool = False, volatile: bool | None = None) -> Any:
+        if volatile is not None:
+            warn(UserWarning, "volatile was removed and now has no effect. Use `with torch.no_grad():` instead.")
+        if not isinstance(data, Differentiable):
+            raise TypeError(f"Variable: data is a tensor, not {type(data).__name__}; use gl.tensor(...)")
+        leaf: Any = data
+        return leaf.detach().requires_grad_(requires_grad)
 
 
 def _listed(value: Any) -> list[Any]:

@@ -23,6 +23,7 @@ from gradlab.tensor.math_in_place import MathInPlaceMethods
 from gradlab.tensor.math_pairs import PairMethods
 from gradlab.tensor.memory import MemoryMethods
 from gradlab.tensor.norms import NormMethods
+from gradlab.tensor.older_functions import OlderMethods
 from gradlab.tensor.placing import PlacingMethods
 from gradlab.tensor.pointwise import PointwiseMethods
 from gradlab.tensor.pointwise_in_place import PointwiseInPlaceMethods
@@ -43,6 +44,7 @@ from gradlab.tensor.sparse import SparseMethods
 from gradlab.tensor.special import SpecialMethods
 from gradlab.tensor.splitting import SplittingMethods
 from gradlab.tensor.statistics import StatisticsMethods
+from gradlab.tensor.storage import StorageMethods
 from gradlab.tensor.subclasses import SubclassMethods
 from gradlab.tensor.twins import TwinMethods
 from gradlab.tensor.typed import TypeMethods
@@ -53,8 +55,8 @@ class Families(
     GatherMethods, SortingMethods, LinalgMethods, ConvertMethods, RandomMethods, MathMethods, MathInPlaceMethods, ClosenessMethods,
     ScanMethods, StatisticsMethods, LayoutMethods, AssemblyMethods, ProductMethods, ProductSumMethods, GeometryMethods, SolvingMethods,
     FactoringMethods, GammaMethods, ReshapingMethods, PlacingMethods, PairMethods, PointwiseInPlaceMethods, ChoiceMethods, NormMethods,
-    QuantileMethods, RepetitionMethods, SelectionMethods, MaskMethods, SplittingMethods, FactMethods, SparseMethods, TypeMethods,
-    TwinMethods, InteropMethods, SharingMethods, MemoryMethods, SubclassMethods,
+    QuantileMethods, RepetitionMethods, SelectionMethods, MaskMethods, SplittingMethods, FactMethods, SparseMethods, StorageMethods,
+    TypeMethods, OlderMethods, TwinMethods, InteropMethods, SharingMethods, MemoryMethods, SubclassMethods,
 ):  # fmt: skip
     """Every method of a tensor that is not in `tensor.py`."""
 

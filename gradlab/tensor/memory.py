@@ -247,8 +247,8 @@ class MemoryMethods(Differentiable):
         same = self._array.shape == tensor._array.shape and self._array.strides == tensor._array.strides
         return same and self._array.dtype == tensor._array.dtype and self.data_ptr() == tensor.data_ptr()
 
-    def dim_order(self) -> tuple[int, ...]:
-        """The dimensions from that of the longest steps in memory to that of the shortest.
+    def dim_order(self, *, ambiguity_check: Any = False) -> tuple[int, ...]:
+        """The dimensions from that of the longest steps in memory to that of the shortest; `ambiguity_check` changes nothing.
 
         >>> gl.ones(2, 3).t().dim_order()
         (1, 0)

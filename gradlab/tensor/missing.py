@@ -17,7 +17,6 @@ _FOURIER = "Fourier transforms are out of scope; use numpy.fft on x.numpy(), or 
 _SPARSE = "of sparse tensors gradlab offers what docs/sparse.md lists; use to_dense(), or index_add and scatter_add on values"
 _QUANTISED = "quantised tensors are not offered; use int8 tensors and a scale"
 _NESTED = "nested tensors are not offered; use nn.utils.rnn.pad_sequence or pack_sequence"
-_STORAGE = "memory is not handed out as a storage; use data_ptr(), nbytes, stride() and storage_offset()"
 _JIT = "use gl.compile, which turns a function or module into a static program"
 _COPY = "use the function without _copy, and clone() its result"
 _LU = "use linalg.lu, or linalg.solve where a system is to be solved"
@@ -31,24 +30,21 @@ def _all(names: str, advice: str) -> dict[str, str]:
 
 # Of methods and functions alike.
 BOTH = {
-    **_all("angle imag polar conj_physical view_as_complex view_as_real complex cfloat cdouble chalf eig", _COMPLEX),
+    **_all("angle polar conj_physical view_as_complex view_as_real complex cfloat cdouble chalf eig", _COMPLEX),
     **_all("stft istft", _FOURIER),
     **_all("dequantize q_scale q_zero_point int_repr qscheme quantize_per_tensor quantize_per_channel", _QUANTISED),
     **_all("sspaddmm hspmm saddmm", _SPARSE),
     **_all("lu lu_solve lu_unpack geqrf orgqr ormqr", _LU),
     **_all("symeig", "use linalg.eigh"),
-    **_all("svd", "use linalg.svd, which gives U, S, Vh"),
-    **_all("qr", "use linalg.qr"),
     **_all("lstsq", "use linalg.lstsq"),
     **_all("solve", "use linalg.solve(A, B)"),
-    **_all("triangular_solve", "use linalg.solve_triangular(A, B, upper=...)"),
     **_all("matrix_rank", "use linalg.matrix_rank"),
     **_all("pca_lowrank svd_lowrank lobpcg", "use linalg.svd or linalg.eigh"),
     **_all("frexp", _NUMPY),
     **_all("histogram histogramdd", "use histc, or bucketize and bincount"),
     **_all("hash_tensor", "compare with gl.equal"),
     **_all("conj_physical_", _COMPLEX),
-    **_all("unsafe_chunk unsafe_split unsafe_split_with_sizes narrow_copy slice_inverse", "use the function without unsafe_ or _copy"),
+    "slice_inverse": "use slice_scatter",
     **_all("nonzero_static", "use nonzero, or where, which a trace takes"),
 }
 
@@ -57,20 +53,15 @@ TENSOR = {
     **_all(
         "to_sparse_bsr to_sparse_bsc resize_as_sparse_ sparse_resize_ sparse_resize_and_clear_", _SPARSE,
     ),
-    **_all("storage untyped_storage storage_type const_data_ptr", _STORAGE),
-    **_all("to_mkldnn is_mkldnn xpu ipu mtia is_xpu is_mps is_ipu is_xla is_mtia is_maia is_vulkan", "devices are the CPU and CUDA"),
+    "const_data_ptr": "use data_ptr()",
+    **_all("to_mkldnn xpu ipu mtia", "devices are the CPU and CUDA"),
     **_all("q_per_channel_axis q_per_channel_scales q_per_channel_zero_points", _QUANTISED),
     "index": "use x[...]",
     "grad_dtype": "a gradient has its tensor's dtype",
     "module_load": "use load_state_dict, or copy_ under no_grad",
-    **_all("pin_memory is_pinned", "copies to the GPU need none; use .to(device)"),
-    **_all("map_ map2_ apply_", "use operations on whole tensors, or x.numpy() in a loop"),
     **_all("resize resize_as", "use reshape, or a new tensor"),
     **_all("reinforce", "weight the log-probability with the reward: (-log_prob * reward).sum().backward()"),
-    **_all("volatile", "use with gl.no_grad()"),
     **_all("to_padded_tensor", _NESTED),
-    "name": "tensors have no names; keep them in a dict, or use named_parameters()",
-    "is_distributed": "there is one process; every tensor is whole",
 }  # fmt: skip
 
 MODULES = {
@@ -81,18 +72,16 @@ MODULES = {
         **_all("quantization ao qint8 quint8 qint32", _QUANTISED),
         **_all("nested jagged", _NESTED),
         **_all("fx export ScriptModule", _JIT),
-        **_all("set_num_interop_threads get_num_interop_threads", "use gl.set_num_threads and get_num_threads"),
-        **_all("Storage FloatStorage UntypedStorage TypedStorage", _STORAGE),
+        **_all("Storage FloatStorage", "use x.storage() of a tensor of that dtype"),
         **_all("uint16 uint32 uint64", "use int32 or int64"),
         **_all("float8_e4m3fn float8_e5m2", "use bfloat16 or float16"),
-        "range": "use gl.arange, which does not include its end",
         "hub": "use gl.load with a safetensors file",
         "from_file": "use gl.from_numpy(numpy.memmap(...))",
         "mps": "devices are the CPU and CUDA",
         "signal": _NUMPY,
         "gradient": "use numpy.gradient, or differences of slices divided by the spacing",
         "pdist": "use gl.cdist(x, x) and its upper triangle",
-        **_all("frobenius_norm nuclear_norm norm_except_dim", "use gl.linalg.norm or matrix_norm"),
+        **_all("frobenius_norm nuclear_norm", "use gl.linalg.matrix_norm"),
         **_all("grid_sampler grid_sampler_2d grid_sampler_3d", "use gl.nn.functional.grid_sample"),
         "affine_grid_generator": "use gl.nn.functional.affine_grid", "constant_pad_nd": "use gl.nn.functional.pad",
         **_all("convolution conv_tbc", "use gl.nn.functional.conv1d, conv2d or conv3d"),

@@ -11,9 +11,11 @@ from gradlab.autograd import inplace
 from gradlab.autograd.base import Differentiable, version_of
 from gradlab.autograd.mode import current
 from gradlab.autograd.record import bind, refresh
+from gradlab.dtype import from_numpy
 from gradlab.spec import DimensionError, count, none, normalize_dim, normalize_dims
 from gradlab.tensor.alias import either, required
 from gradlab.tensor.shape import sizes
+from gradlab.tensor.storage import is_storage, placed
 
 _rows = ops.movement
 for _row in (_rows.squeeze, _rows.unsqueeze, _rows.t, _rows.transpose):
@@ -131,16 +133,15 @@ class ReshapingMethods(Differentiable):
     def set_(self, source: Any = None, storage_offset: Any = None, size: Any = None, stride: Any = None) -> Any:
         """Let this tensor share the memory of `source`, with its shape; without one it becomes empty.
 
-        RuntimeError for another dtype, and, while recording, for a tensor that requires grad. There are no storages: an offset, size
-        or stride raises NotImplementedError.
+        source: a tensor of this dtype, or a storage. storage_offset, size, stride: which of its elements, in rows unless strides are given.
+        RuntimeError for another dtype, and, while recording, for a tensor that requires grad.
 
-        >>> gl.ones(1).set_(gl.zeros(2))
-        tensor([0., 0.])
+        >>> gl.ones(1).set_(gl.arange(4.0).untyped_storage(), 1, (2,))
+        tensor([1., 2.])
         """
-        placed = any(x is not None for x in (storage_offset, size, stride))
-        if placed or not (source is None or isinstance(source, Differentiable)):
-            raise NotImplementedError("set_: gradlab has no storages; pass a tensor: a view made with narrow, view or unfold, say")
-        if source is not None and source.layout is not self.layout:  # type: ignore[attr-defined]
+        if is_storage(source) or (source is not None and not (storage_offset is size is stride is None)):
+            source = placed(source, from_numpy(self._array.dtype), storage_offset, size, stride)
+        if isinstance(source, Differentiable) and source.layout is not self.layout:  # type: ignore[attr-defined]
             raise NotImplementedError("set_: a dense tensor has no memory of a sparse one: give x.to_dense()")
         mode = current()
         refresh(self)

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "adjoint", "clone", "conj", "detach", "fill", "is_conj", "is_neg", "is_same_size", "is_signed", "isreal", "real",
-    "unravel_index",
+    "resolve_conj", "resolve_neg", "unravel_index",
 ]  # fmt: skip
 
 
@@ -54,6 +54,9 @@ def conj(input: Tensor) -> Tensor:
     tensor([ 1., -2.])
     """
     return input
+
+
+resolve_conj = resolve_neg = conj
 
 
 def real(input: Tensor) -> Tensor:
@@ -139,15 +142,19 @@ class TwinMethods(MissingMethods):
 
     __slots__ = ()
     adjoint, conj, isreal, is_signed, is_same_size = adjoint, conj, isreal, is_signed, is_same_size
-    resolve_conj = resolve_neg = conj
+    resolve_conj, resolve_neg = resolve_conj, resolve_neg
     is_conj, is_neg = is_conj, is_neg
     is_quantized = is_meta = is_nested = False
+    is_mkldnn = is_xpu = is_mps = is_ipu = is_xla = is_mtia = is_maia = is_vulkan = is_hpu = False
+    name: Any = None
     if TYPE_CHECKING:
 
         @property
         def mT(self) -> Tensor: ...
         @property
         def device(self) -> Any: ...
+        @property
+        def _base(self) -> Any: ...
 
     @property
     def real(self) -> Tensor:
@@ -211,6 +218,28 @@ class TwinMethods(MissingMethods):
         -1
         """
         return -1 if self.is_cpu else int(self.device.index or 0)
+
+    def is_distributed(self) -> bool:
+        """False: there is one process, and every tensor is whole.
+
+        >>> gl.ones(1).is_distributed()
+        False
+        """
+        return False
+
+    def _is_view(self) -> bool:
+        """Whether this tensor is a view of another one."""
+        return self._base is not None
+
+    @property
+    def imag(self) -> Tensor:
+        """RuntimeError: its numbers are real.
+
+        >>> gl.ones(1).imag
+        Traceback (most recent call last):
+        RuntimeError: imag is not implemented for tensors with non-complex dtypes
+        """
+        raise RuntimeError("imag is not implemented for tensors with non-complex dtypes")
 
     def is_nonzero(self) -> bool:
         """Whether the one element is not 0. RuntimeError unless there is exactly one.

@@ -5,12 +5,15 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gradlab.autograd.base import Differentiable
-from gradlab.dtype import BOOL, FLOATING, DType, as_numpy, from_numpy, promote, result_type as result_of
+from gradlab.dtype import BOOL, FLOATING, INT64, DType, as_numpy, from_numpy, promote, result_type as result_of
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
 
-__all__ = ["can_cast", "is_complex", "is_floating_point", "is_nonzero", "is_tensor", "numel", "promote_types", "result_type"]
+__all__ = [
+    "can_cast", "get_device", "is_complex", "is_distributed", "is_floating_point", "is_inference", "is_nonzero", "is_tensor", "numel",
+    "promote_types", "result_type", "typename",
+]  # fmt: skip
 
 
 def promote_types(type1: Any, type2: Any) -> DType:
@@ -90,3 +93,55 @@ def numel(input: Tensor) -> int:
     6
     """
     return input.numel()
+
+
+def typename(obj: Any) -> str:
+    """The name of an object's type: of a tensor as `x.type()` gives it, of others with their module, of a class that of the class.
+
+    >>> gl.typename(gl.ones(1)), gl.typename(gl.nn.Linear(1, 1)), gl.typename(3)
+    ('torch.FloatTensor', 'gradlab.nn.modules.linear.Linear', 'int')
+    """
+    if isinstance(obj, Differentiable):
+        found: str = obj.type()  # type: ignore[attr-defined]
+        return found
+    kind = obj if hasattr(obj, "__qualname__") and hasattr(obj, "__module__") else type(obj)
+    return kind.__qualname__ if kind.__module__ in ("builtins", "", None) else f"{kind.__module__}.{kind.__qualname__}"
+
+
+def get_device(input: Tensor) -> int:
+    """The GPU's index; -1 on the CPU.
+
+    >>> gl.get_device(gl.ones(1))
+    -1
+    """
+    found: int = input.get_device()
+    return found
+
+
+def is_inference(input: Tensor) -> bool:
+    """Whether made under `inference_mode`.
+
+    >>> gl.is_inference(gl.ones(1))
+    False
+    """
+    return input.is_inference()
+
+
+def is_distributed(input: Tensor) -> bool:
+    """False: there is one process, and every tensor is whole.
+
+    >>> gl.is_distributed(gl.ones(1))
+    False
+    """
+    return input.is_distributed()
+
+
+def _assert(condition: Any, message: str) -> None:
+    """`assert condition, message`, as a function."""
+    if not condition:
+        raise AssertionError(message)
+
+
+def _shape_as_tensor(input: Tensor) -> Any:
+    """The sizes as a vector of int64."""
+    return input.new_tensor(input._array.shape, dtype=INT64, device="cpu")

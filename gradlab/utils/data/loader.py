@@ -97,6 +97,7 @@ class DataLoader(Generic[T_co]):
             raise ValueError("batch_size=None option disables batching and is mutually exclusive with drop_last")
         if batch_size is not None and (not isinstance(batch_size, (int, np.integer)) or isinstance(batch_size, bool) or batch_size <= 0):
             raise ValueError(f"batch_size should be a positive number, or None for no batches, not {batch_size!r}")
+        batch_size = None if batch_size is None else int(batch_size)
         self.batch_size, self.drop_last = batch_size, drop_last
         if sampler is None and not self._streaming:
             sampler = RandomSampler(self.dataset, generator=self.generator) if shuffle else SequentialSampler(self.dataset)

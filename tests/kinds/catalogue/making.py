@@ -32,13 +32,18 @@ CALLS = {
     **{f"Tensor.{name}": [given(X)] for name in words("bfloat16 bool byte char cpu double float half int long short")},
     **{f"Tensor.{name}": [given(X)] for name in words("__array__ __dlpack__ __dlpack_device__ __deepcopy__ numpy tolist size stride dim")},
     **{f"Tensor.{name}": [given(X)] for name in words("""
-        data_ptr element_size get_device is_contiguous is_inference ndimension nelement storage_offset requires_grad_ device dtype grad
+        data_ptr element_size is_pinned is_distributed storage untyped_storage storage_type name is_xpu is_mps is_ipu is_xla is_mtia
+        is_maia is_vulkan is_hpu is_mkldnn get_device is_contiguous is_inference ndimension nelement storage_offset requires_grad_
+        device dtype grad
         grad_fn is_cpu is_cuda is_leaf itemsize nbytes ndim output_nr requires_grad retains_grad shape is_meta is_nested is_quantized
         is_sparse is_sparse_csr layout sparse_dim dense_dim to_dense _version _base dim_order
     """)},
     **{f"Tensor.{name}": [given(V[:1])] for name in words("item __bool__ __float__ __int__")}, "Tensor.__index__": [given(np.array(3))],
     "Tensor.__deepcopy__": [given(X, {})], "Tensor.is_set_to": [given(X, Y)],
-    **{name: [given(X)] for name in words("is_complex is_conj is_floating_point is_neg is_signed numel is_tensor")},
+    **{name: [given(X)] for name in words("""
+        is_complex is_conj is_floating_point is_neg is_signed numel is_tensor gl.get_device gl.is_inference gl.is_distributed gl.typename
+        gl.is_storage resolve_conj resolve_neg Tensor.pin_memory
+    """)},
     "gl.broadcast_shapes": [given((2, 1), (3,))], "gl.can_cast": [given(gl.float32, gl.int32)],
     "gl.promote_types": [given(gl.float32, gl.int32)], "gl.result_type": [given(X, I)],
 }  # fmt: skip

@@ -27,5 +27,7 @@ NO_GRADIENT = set(words("""
     __bool__ __float__ __int__ __len__ __contains__ __dlpack_device__ item tolist size stride dim data_ptr element_size get_device
     is_contiguous is_inference ndimension nelement storage_offset device dtype grad grad_fn is_cpu is_cuda is_leaf itemsize nbytes ndim
     output_nr requires_grad retains_grad shape is_meta is_nested is_quantized is_sparse is_sparse_csr layout
-    sparse_dim dense_dim _version _base dim_order is_set_to
+    sparse_dim dense_dim _version _base
+    dim_order is_set_to storage untyped_storage storage_type is_storage typename is_distributed is_pinned is_xpu is_mps is_ipu is_xla
+    is_mtia is_maia is_vulkan is_hpu is_mkldnn name
 """))
