@@ -28,6 +28,7 @@ OTHERWISE = {
         Tensor.requires_grad_ nn.functional.one_hot nn.functional.rrelu_
     """),
     **because("it has options of a compiler that is not there", "torch.compile"),
+    **because("they are sparse.mm, whose first matrix is mat1", "torch.dsmm torch.hsmm torch.spmm"),
     **because("a form of its own", "Tensor.view profiler.ProfilerAction"),
     **because("a base of others, made otherwise", """
         nn.RNNBase nn.RNNCellBase nn.parameter.UninitializedBuffer nn.UninitializedBuffer

@@ -37,13 +37,13 @@ def mm(mat1: Tensor, mat2: Tensor, reduce: str = "sum") -> Any:
     return products.matmul(mat1, mat2, "sparse.mm")
 
 
-def smm(input: Tensor, mat: Tensor) -> Any:
+def smm(input: Tensor, mat2: Tensor) -> Any:
     """A sparse matrix times a dense one, as a sparse matrix.
 
     >>> gl.smm(gl.eye(2).to_sparse(), gl.tensor([[1.0], [2.0]])).is_sparse
     True
     """
-    return mm(input, mat).to_sparse()
+    return mm(input, mat2).to_sparse()
 
 
 def addmm(mat: Tensor, mat1: Tensor, mat2: Tensor, *, beta: float = 1.0, alpha: float = 1.0) -> Any:

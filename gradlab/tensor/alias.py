@@ -16,6 +16,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current
 from gradlab.device import Device
 from gradlab.dtype import BOOL, FLOATING, as_numpy, from_numpy
+from gradlab.layout import strided
 
 # These write numbers of one type only, as in PyTorch; the others convert what they computed.
 EXACT = frozenset({
@@ -113,7 +114,7 @@ def plain(name: str, options: dict[str, Any]) -> None:
     for word, value in options.items():
         if word not in ("layout", "pin_memory", "names"):
             raise TypeError(f"{name}() got an unexpected keyword argument {word!r}")
-        if word != "pin_memory" and value is not None and getattr(value, "name", None) != "strided":
+        if word != "pin_memory" and value is not None and value is not strided:
             raise NotImplementedError(f"{name}: {word}={value!r} is not offered; tensors are strided, and without names")
 
 

@@ -141,6 +141,6 @@ class SparseMethods(Differentiable):
         """Only of sparse tensors: RuntimeError."""
         return self._refuse("nnz")
 
-    def smm(self, mat: Tensor) -> Tensor:
+    def smm(self, mat2: Tensor) -> Tensor:
         """A sparse matrix times a dense one, as a sparse matrix."""
-        return import_module("gradlab.sparse").smm(self, mat)
+        return import_module("gradlab.sparse").smm(self, mat2)
