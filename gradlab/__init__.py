@@ -142,6 +142,7 @@ if TYPE_CHECKING:
         optim as optim,
         overrides as overrides,
         profiler as profiler,
+        serialization as serialization,
         session as session,
         sparse as sparse,
         special as special,
@@ -189,7 +190,8 @@ if TYPE_CHECKING:
 
 _ROOMS = (
     "accelerator", "amp", "cpu", "data", "deploy", "distributed", "distributions", "func", "graph", "jit", "library", "linalg", "metrics",
-    "models", "multiprocessing", "nn", "onnx", "optim", "overrides", "profiler", "session", "sparse", "special", "testing", "utils", "viz",
+    "models", "multiprocessing", "nn", "onnx", "optim", "overrides", "profiler", "serialization", "session", "sparse", "special",
+    "testing", "utils", "viz",
 )  # fmt: skip
 _ELSEWHERE = {
     "Graph": "gradlab.session",

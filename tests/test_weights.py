@@ -179,12 +179,17 @@ def test_other_dtypes(dtype, tmp_path):
         np.testing.assert_array_equal(values(mine.float()), values(yours.float()))
 
 
-def test_a_file_of_pickles_is_refused():
-    file = io.BytesIO()
-    torch.save(mlp(torch).state_dict(), file)
+@pytest.mark.parametrize("archive", [True, False])
+def test_files_of_pytorchs_own_format(archive):
+    theirs = mlp(torch)
+    torch.save(theirs.state_dict(), file := io.BytesIO(), _use_new_zipfile_serialization=archive)
     file.seek(0)
-    with pytest.raises(ValueError, match=r"torch\.save"):
-        gl.load(file)
+    ours = mlp(gl)
+    ours.load_state_dict(gl.load(file))
+    gl.save(ours.state_dict(), file := io.BytesIO(), format="torch")
+    file.seek(0)
+    back = torch.load(file)
+    assert {k: v.numpy().tobytes() for k, v in back.items()} == {k: v.numpy().tobytes() for k, v in theirs.state_dict().items()}
 
 
 def test_another_shape_is_named():

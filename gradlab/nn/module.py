@@ -62,6 +62,16 @@ class Module(HookMethods, StateMethods):
         known["_name"] = ""
         known["training"] = True
 
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """Take what a pickle holds, of a version or of PyTorch's that knows fewer tables too."""
+        Module.__init__(self)
+        known = self.__dict__
+        known.update(state)
+        for name, child in known["_modules"].items():
+            if child is not None:
+                child.__dict__["_name"] = name
+        known["_hooked"] = known["_hooked"] or any(known[table] for table in _TABLES if table.endswith(("forward_hooks", "_pre_hooks")))
+
     def forward(self, *args: Any, **kwargs: Any) -> Any:
         """What the module computes; every subclass defines it."""
         raise NotImplementedError(f"{type(self).__name__} has no forward(): define what the module computes")

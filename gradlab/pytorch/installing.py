@@ -12,6 +12,7 @@ from gradlab import cuda
 from gradlab.device import let_cuda_mean_cpu, set_default_device
 from gradlab.pytorch.duck_classes import notice
 from gradlab.pytorch.finder import Finder, Standing
+from gradlab.utils.serialization import set_default_pickle
 
 _told: list[Settings] = []
 _plain = spawn.get_preparation_data
@@ -46,6 +47,7 @@ def install(settings: Settings | None = None) -> None:
     if not any(isinstance(finder, Finder) for finder in sys.meta_path):
         sys.meta_path.insert(0, Finder())
         notice()
+        set_default_pickle(True)
     if settings is not None and settings.device is not None:
         _settle(settings.device)
     _told.append(settings or Settings())

@@ -114,7 +114,7 @@ INERT = {
     **_all("distributions.constraint_registry distributions.exp_family distributions.utils", "use a transform by name"),
     **_all("hub utils.model_zoo utils.tensorboard utils.benchmark utils.deterministic", "download files yourself, and use gl.load"),
     **_all("nn.attention return_types", _INSIDE),
-    **_all("nn.grad nn.parallel.scatter_gather nn.utils.memory_format serialization storage", _INSIDE),
+    **_all("nn.grad nn.parallel.scatter_gather nn.utils.memory_format storage", _INSIDE),
     **_all("multiprocessing.reductions", _INSIDE),
     "torch.nn.modules.adaptive": "use Linear and CrossEntropyLoss",
 }

@@ -1,4 +1,4 @@
-"""Saving and reading: tensors and plain values in a safetensors file. Never pickle: reading a file runs no code of it.
+"""Tensors and plain values in a safetensors file. Never a pickle: reading a file runs no code of it.
 
 The tensors lie in the file by name, for any reader of safetensors; a flat dict of tensors keeps its keys. How they are nested, and the
 numbers, strings and other plain values among them, is a JSON text in the file's metadata under "gradlab".
@@ -9,9 +9,8 @@ from __future__ import annotations
 import importlib
 import json
 import math
-import os
 from collections import OrderedDict
-from typing import Any, BinaryIO
+from typing import Any
 
 import numpy as np
 
@@ -20,9 +19,9 @@ from gradlab.device import Device
 from gradlab.dtype import ALL, DType, as_numpy, from_numpy, named
 from gradlab.layout import strided
 from gradlab.tensor import Tensor
-from gradlab.tensor.convert import moved
 from gradlab.tensor.creation import from_numpy as tensor_of
-from gradlab.utils.atomic import write_bytes
+from gradlab.utils.serialization.errors import FileFormatError
+from gradlab.utils.serialization.location import located
 
 KEY, VERSION = "gradlab", 1
 _CODES = {
@@ -39,13 +38,6 @@ _FOREIGN = (
     (b"\x89HDF\r\n", "it is an HDF5 file"),
     (b"\x1f\x8b", "it is compressed with gzip"),
 )
-
-Path = str | os.PathLike[str]
-
-
-class FileFormatError(ValueError):
-    """A file that `load` cannot read: damaged, cut short, or of another kind."""
-
 
 # ---------------------------------------------------------------- writing
 
@@ -166,22 +158,6 @@ def _in_one_order(content: bytes) -> bytes:
     return len(text).to_bytes(8, "little") + text + content[end:]
 
 
-def save(obj: Any, f: Path | BinaryIO) -> None:
-    """Write `obj` to a path or a binary file: tensors, NumPy arrays, numbers, strings, bytes, None, and dicts, lists and tuples of them.
-
-    The file is in the safetensors format; a flat dict of tensors is written under its own keys, for other programs to read. A path is
-    written whole or not at all: on any error what was there stays. TypeError for other objects (nothing is pickled): save a module's
-    `state_dict()`. A tensor used twice is one tensor again after loading. Gradients and graphs are not saved.
-    """
-    content = to_bytes(obj)
-    if isinstance(f, (str, os.PathLike)):
-        write_bytes(f, content)
-    elif hasattr(f, "write"):
-        f.write(content)
-    else:
-        raise TypeError(f"save: expected a path or a file opened for writing bytes, not {type(f).__name__}")
-
-
 # ---------------------------------------------------------------- reading
 
 
@@ -251,23 +227,6 @@ def _device(name: Any) -> Device:
         return Device(name)
     except RuntimeError as error:
         raise ValueError(str(error)) from None
-
-
-def located(tensor: Tensor, device: str, map_location: Any) -> Tensor:
-    """The tensor on the device that `map_location` says for something saved from `device`."""
-    target: Any = device
-    if isinstance(map_location, dict):
-        target = map_location.get(device, device)
-    elif callable(map_location):
-        found = map_location(tensor, device)
-        if isinstance(found, Tensor):
-            return found
-    elif map_location is not None:
-        target = map_location
-    try:
-        return moved(tensor, Device(target))
-    except RuntimeError as error:
-        raise RuntimeError(f"load: a tensor was saved from {device}, and {error}; pass map_location='cpu' to load it on the CPU") from None
 
 
 def stored_arrays(content: bytes, name: str = "the file") -> tuple[dict[str, Any], dict[str, Any]]:
@@ -345,25 +304,3 @@ def _data_end(header: dict[str, Any]) -> int | None:
         return max((int(v["data_offsets"][1]) for k, v in header.items() if k != "__metadata__"), default=0)
     except (TypeError, KeyError, IndexError, ValueError):
         return None
-
-
-def load(f: Path | BinaryIO, map_location: Any = None, *, weights_only: bool = True) -> Any:
-    """Read what `save` wrote, or any safetensors file (as a dict of tensors), from a path or a binary file.
-
-    map_location: the device to put tensors on: a device, a dict from saved to wanted devices, or a function of a tensor and the name of
-    the device it was saved from. Default: that device.
-    weights_only: accepted; no file can hold anything else. FileFormatError (a ValueError) for damaged, truncated and foreign files; no
-    code of a file is run. OSError where the file cannot be read.
-    """
-    if isinstance(f, (str, os.PathLike)):
-        name = os.fspath(f)
-        with open(f, "rb") as file:
-            content = file.read()
-    elif hasattr(f, "read"):
-        name = str(getattr(f, "name", "the file"))
-        content = f.read()
-        if not isinstance(content, (bytes, bytearray, memoryview)):
-            raise TypeError(f"load: {name} gives text; open it for reading bytes, with mode 'rb'")
-    else:
-        raise TypeError(f"load: expected a path or a file opened for reading bytes, not {type(f).__name__}")
-    return from_bytes(bytes(content), name, map_location)

@@ -1,0 +1,125 @@
+"""Saving and reading: tensors and the plain values around them, in the safetensors format or in PyTorch's. Reading a file runs no code of
+it, unless that is asked for.
+"""
+
+from __future__ import annotations
+
+import os
+import pickle as python_pickle
+from typing import Any, BinaryIO
+
+from gradlab.tensor.missing import absent as _absent
+from gradlab.utils.atomic import write_bytes
+from gradlab.utils.serialization import torch_reading, torch_writing
+from gradlab.utils.serialization.allowed import (
+    add_safe_globals as add_safe_globals,
+    clear_safe_globals as clear_safe_globals,
+    get_safe_globals as get_safe_globals,
+    safe_globals as safe_globals,
+)
+from gradlab.utils.serialization.errors import FileFormatError as FileFormatError, UnsafeFileError as UnsafeFileError
+from gradlab.utils.serialization.plain import from_bytes as from_safetensors, stored_arrays as stored_arrays, to_bytes as to_bytes
+from gradlab.utils.serialization.torch_reading import get_unsafe_globals_in_checkpoint as get_unsafe_globals_in_checkpoint
+
+Path = str | os.PathLike[str]
+_PYTORCH = (".pt", ".pth", ".tar", ".ckpt", ".bin", ".pkl", ".model")  # how names of PyTorch's files end
+_pickle_by_default = False
+
+
+def set_default_pickle(allowed: bool) -> None:
+    """Say whether `save` writes what only a pickle can hold unasked, with a warning: so in PyTorch's scripts (as_torch)."""
+    global _pickle_by_default
+    _pickle_by_default = allowed
+
+
+def save(
+    obj: Any, f: Path | BinaryIO, pickle_module: Any = None, pickle_protocol: int = 2, _use_new_zipfile_serialization: bool = True,
+    _disable_byteorder_record: bool = False, *, pickle: bool | None = None, format: str | None = None,
+) -> None:  # fmt: skip
+    """Write `obj` to a path or a binary file: tensors, NumPy arrays, numbers, strings, bytes, None, and dicts, lists and tuples of them.
+
+    format: "safetensors", or "torch" for what PyTorch's `torch.load` reads, which also holds sets, argparse's Namespace and the like. By
+    default what the path's ending says (.safetensors; .pt, .pth, .ckpt, .tar, .bin), and otherwise safetensors for all that it can hold.
+    pickle=True: also write objects of any class, a module itself, in PyTorch's format; a warning says so, since whoever reads such a file
+    runs code of it. Without it TypeError: save a module's `state_dict()`.
+
+    A flat dict of tensors is a safetensors file of its own keys, for other programs to read. A path is written whole or not at all: on any
+    error what was there stays. A tensor used twice is one tensor again after loading. Gradients and graphs are not saved.
+    """
+    if pickle_module not in (None, python_pickle):
+        name = getattr(pickle_module, "__name__", pickle_module)
+        raise NotImplementedError(f"save: files are written by Python's pickle; pickle_module={name} is not offered")
+    if format not in (None, "safetensors", "torch"):
+        raise ValueError(f"save: format is 'safetensors' or 'torch', not {format!r}")
+    name = os.fspath(f) if isinstance(f, (str, os.PathLike)) else ""
+    if not name and not hasattr(f, "write"):
+        raise TypeError(f"save: expected a path or a file opened for writing bytes, not {type(f).__name__}")
+    content = _content(obj, format or _meant(name), _pickle_by_default if pickle is None else pickle, pickle_protocol)
+    if name:
+        write_bytes(name, content)
+    else:
+        f.write(content)  # type: ignore[union-attr]
+
+
+def _meant(name: str) -> str | None:
+    return "torch" if name.endswith(_PYTORCH) else "safetensors" if name.endswith(".safetensors") else None
+
+
+def _content(obj: Any, format: str | None, allow_pickle: bool, protocol: int) -> bytes:
+    if format == "torch":
+        return torch_writing.to_bytes(obj, allow_pickle, protocol)
+    try:
+        return to_bytes(obj)
+    except TypeError as plain:
+        if format is not None:
+            raise
+        try:
+            return torch_writing.to_bytes(obj, allow_pickle, protocol)
+        except TypeError as error:  # neither holds it
+            raise plain from error
+
+
+def load(
+    f: Path | BinaryIO, map_location: Any = None, pickle_module: Any = None, *, weights_only: bool | None = None, mmap: bool | None = None,
+    **pickle_load_args: Any,
+) -> Any:  # fmt: skip
+    """Read what `save` or PyTorch's `torch.save` wrote, or any safetensors file (as a dict of tensors), from a path or a binary file.
+
+    map_location: the device to put tensors on: a device, a dict from saved to wanted devices, or a function of a tensor and the name of
+    the device it was saved from. Default: that device.
+    weights_only: False lets a file of PyTorch's make objects of any class, which runs code of it; a warning names them. By default such a
+    file is an UnsafeFileError (a `pickle.UnpicklingError`), unless `gradlab.serialization.add_safe_globals` allows the classes.
+    `pickle_module` and `pickle_load_args` are for such files.
+    mmap: taken; files are read whole.
+
+    FileFormatError (a ValueError) for damaged, truncated and foreign files. OSError where the file cannot be read.
+    """
+    if isinstance(f, (str, os.PathLike)):
+        name = os.fspath(f)
+        with open(f, "rb") as file:
+            content = file.read()
+    elif hasattr(f, "read"):
+        name = str(getattr(f, "name", "the file"))
+        content = f.read()
+        if not isinstance(content, (bytes, bytearray, memoryview)):
+            raise TypeError(f"load: {name} gives text; open it for reading bytes, with mode 'rb'")
+    else:
+        raise TypeError(f"load: expected a path or a file opened for reading bytes, not {type(f).__name__}")
+    if pickle_module is not None and weights_only:
+        raise RuntimeError("load: pickle_module= is for weights_only=False")
+    safe = pickle_module is None if weights_only is None else weights_only
+    return from_bytes(bytes(content), name, map_location, safe, pickle_module, pickle_load_args)
+
+
+def from_bytes(
+    content: bytes, name: str = "the file", map_location: Any = None, weights_only: bool = True, pickle_module: Any = None,
+    options: dict[str, Any] | None = None,
+) -> Any:  # fmt: skip
+    """What was saved in `content`. FileFormatError, naming the file, for anything else."""
+    if content.startswith((torch_reading.ZIP, torch_reading.STREAM)) and content[8:9] != b"{":
+        return torch_reading.read(content, name, map_location, weights_only, pickle_module, options)
+    return from_safetensors(content, name, map_location)
+
+
+def __getattr__(name: str) -> Any:
+    raise _absent("gradlab.utils.serialization", name)
