@@ -147,6 +147,7 @@ if TYPE_CHECKING:
         sparse as sparse,
         special as special,
         testing as testing,
+        train as train,
         utils as utils,
         viz as viz,
     )
@@ -191,7 +192,7 @@ if TYPE_CHECKING:
 _ROOMS = (
     "accelerator", "amp", "cpu", "data", "deploy", "distributed", "distributions", "func", "graph", "jit", "library", "linalg", "metrics",
     "models", "multiprocessing", "nn", "onnx", "optim", "overrides", "profiler", "serialization", "session", "sparse", "special",
-    "testing", "utils", "viz",
+    "testing", "train", "utils", "viz",
 )  # fmt: skip
 _ELSEWHERE = {
     "Graph": "gradlab.session",

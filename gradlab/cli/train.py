@@ -14,13 +14,13 @@ from gradlab._version import __version__
 from gradlab.cli.arguments import Parser, positive_integer, positive_number, seed
 from gradlab.cli.checkpoint import checkpoint_of, read_checkpoint, restore
 from gradlab.cli.config import Config, requested_config, resumed_config, saved_config
-from gradlab.cli.divergence import Diverged
 from gradlab.cli.failure import FAILED, Failure, chosen
-from gradlab.cli.interruption import interruption
 from gradlab.cli.run_folder import EpochResult, RunFolder, existing_folder, new_folder
 from gradlab.cli.tasks import TASKS
 from gradlab.cli.trainer import WEIGHT_DECAY, Trainer
 from gradlab.data import DataError
+from gradlab.train.divergence import Diverged
+from gradlab.train.interruption import interruption
 from gradlab.utils.blas import set_blas_threads
 
 

@@ -19,9 +19,9 @@ from tqdm import tqdm
 import gradlab as gl
 from gradlab import Tensor, nn
 from gradlab.cli.config import Config
-from gradlab.cli.divergence import ADVICE, Diverged, broken_value, origin
 from gradlab.cli.run_folder import EpochResult
 from gradlab.cli.tasks import Examples
+from gradlab.train.divergence import ADVICE, Diverged, broken_value, origin
 from gradlab.utils.data import DataLoader, TensorDataset
 
 WARM_UP = 0.1  # part of all steps
@@ -119,7 +119,8 @@ class Trainer:
         if not math.isfinite(value):
             gl.set_rng_state(random_state)
             place = f"epoch {progress.epoch + 1}, batch {progress.batch + 1}"
-            raise Diverged(f"the loss became {value} in {place}: {origin(self.model, images, labels)}")
+            where = origin(self.model, lambda: nn.functional.cross_entropy(self.model(images), labels))
+            raise Diverged(f"the loss became {value} in {place}: {where}")
         loss.backward()
         self.optimizer.step()
         progress.batch += 1

@@ -37,7 +37,7 @@ def split_rows(
     return np.flatnonzero(~held_out), np.flatnonzero(held_out)
 
 
-class TableDataset(Dataset):
+class TableDataset(Dataset[tuple[Any, ...]]):
     """Rows of a table as (numbers, categories, target): float32 (k,), int64 (m,), and an int64 class or a scaled float32 number.
 
     source: a file's path, a data frame, or columns by name (see `read_table`). target: the column to predict; without one samples are

@@ -30,12 +30,13 @@ class Interruption:
 
 @contextmanager
 def interruption() -> Iterator[Interruption]:
-    """While the block runs, Ctrl-C and SIGTERM (a scheduler's end of time) are noted instead of ending the program."""
+    """While the block runs, Ctrl-C, SIGTERM (a scheduler's end of time) and SIGHUP (a terminal that closed) are noted, and end nothing."""
     request = Interruption()
     if threading.current_thread() is not threading.main_thread():
         yield request  # Python lets only the main thread have handlers
         return
-    former = {number: signal.signal(number, request.handle) for number in (signal.SIGINT, signal.SIGTERM)}
+    numbers = [getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]  # Windows has no SIGHUP
+    former = {number: signal.signal(number, request.handle) for number in numbers}
     try:
         yield request
     finally:

@@ -1,0 +1,25 @@
+"""A training loop that one can read and own: `fit`, what it calls on its way, and how it goes on where it was stopped.
+
+In comes a model, batches, a loss and an optimizer; out goes a `Run` with its history. The command line's tasks are trained by it.
+"""
+
+from __future__ import annotations
+
+from gradlab.train.callbacks import (
+    Bar,
+    BestWeights,
+    Callback,
+    Checkpoint,
+    EarlyStop,
+    TableOfEpochs,
+    TensorBoard,
+    read_checkpoint,
+)
+from gradlab.train.divergence import Diverged
+from gradlab.train.fit import Run, evaluate, fit, predict
+from gradlab.train.interruption import interruption
+
+__all__ = [
+    "Bar", "BestWeights", "Callback", "Checkpoint", "Diverged", "EarlyStop", "Run", "TableOfEpochs", "TensorBoard", "evaluate", "fit",
+    "interruption", "predict", "read_checkpoint",
+]  # fmt: skip

@@ -1,0 +1,244 @@
+"""What a training loop calls on its way: a bar, a table, TensorBoard, checkpoints, and reasons to stop."""
+
+from __future__ import annotations
+
+import copy
+import csv
+import io
+import math
+import os
+import re
+import sys
+import time
+from collections.abc import Callable, Sequence
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from tqdm import tqdm
+
+import gradlab as gl
+from gradlab.train.interruption import interruption
+from gradlab.utils.atomic import write_text
+
+
+class Callback:
+    """Base class: methods that get the Run when training begins, after each batch, after each epoch, and at the end, however it comes.
+
+    Whoever wants the loop to end sets `run.stop` to the reason; it ends after the optimizer's step, or the epoch.
+    """
+
+    def begin(self, run: Any) -> None: ...
+
+    def batch_end(self, run: Any) -> None: ...
+
+    def epoch_end(self, run: Any) -> None: ...
+
+    def end(self, run: Any) -> None: ...
+
+
+def each(callbacks: Sequence[Any]) -> Callable[[str, Any], None]:
+    """A function that calls a method of every callback, in their order. A plain function is one that is called after each epoch."""
+    for callback in callbacks:
+        if not isinstance(callback, Callback) and not callable(callback):
+            raise TypeError(f"fit: a callback is a Callback or a function of the run, not {type(callback).__name__}")
+
+    def calls(name: str, run: Any) -> None:
+        for callback in callbacks:
+            if isinstance(callback, Callback):
+                getattr(callback, name)(run)
+            elif name == "epoch_end":
+                callback(run)
+
+    return calls
+
+
+class Bar(Callback):
+    """A progress bar with loss and samples per second on stderr, and a line on stdout after each epoch (lines: whether)."""
+
+    def __init__(self, *, lines: bool = True) -> None:
+        self.lines = lines
+        self.bar: Any = None
+
+    def batch_end(self, run: Any) -> None:
+        if self.bar is None:
+            many = len(run.loader) if hasattr(run.loader, "__len__") else None
+            self.bar = tqdm(desc=f"epoch {run.epoch + 1}/{run.epochs}", total=many, initial=run.batch - 1, unit="batch", leave=False,
+                            disable=None, file=sys.stderr)  # fmt: skip
+        self.bar.update()
+        self.bar.set_postfix(loss=f"{run.loss / run.samples:.4f}", rate=f"{run.samples / max(run.seconds, 1e-9):,.0f}/s", refresh=False)
+
+    def epoch_end(self, run: Any) -> None:
+        self.end(run)
+        if self.lines:
+            line = run.history[-1]
+            values = "  ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in line.items() if isinstance(value, float))
+            print(values, flush=True)
+
+    def end(self, run: Any) -> None:
+        if self.bar is not None:
+            self.bar.close()
+            self.bar = None
+
+
+class TableOfEpochs(Callback):
+    """The history as a CSV file, whole after each epoch."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+
+    def epoch_end(self, run: Any) -> None:
+        table, names = io.StringIO(), list(dict.fromkeys(name for line in run.history for name in line))
+        writer = csv.writer(table, lineterminator="\n")
+        writer.writerow(names)
+        writer.writerows([[line.get(name, "") for name in names] for line in run.history])
+        write_text(self.path, table.getvalue())
+
+
+class TensorBoard(Callback):
+    """Every number of the history as a scalar for TensorBoard, through the package `tensorboard`. ImportError where it is not installed."""
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        try:
+            self.protocol = import_module("tensorboard.compat.proto.event_pb2"), import_module("tensorboard.compat.proto.summary_pb2")
+            self.writer = import_module("tensorboard.summary.writer.event_file_writer").EventFileWriter(str(folder))
+        except ImportError as error:
+            raise ImportError("TensorBoard: needs the package tensorboard; pip install tensorboard, or use TableOfEpochs(path)") from error
+
+    def epoch_end(self, run: Any) -> None:
+        events, summaries = self.protocol
+        for name, value in run.history[-1].items():
+            if isinstance(value, (int, float)):
+                scalar = summaries.Summary(value=[summaries.Summary.Value(tag=name, simple_value=float(value))])
+                self.writer.add_event(events.Event(wall_time=time.time(), step=run.epoch, summary=scalar))
+        self.writer.flush()
+
+    def end(self, run: Any) -> None:
+        self.writer.close()
+
+
+class _Watch(Callback):
+    """Whether a number of the history became better. It falls to become better, unless a metric of that name says it rises."""
+
+    def __init__(self, monitor: str = "validation_loss", least: float = 0.0) -> None:
+        self.monitor, self.least, self.best, self.when = monitor, least, math.nan, 0
+
+    def begin(self, run: Any) -> None:
+        """A run that goes on has a history already."""
+        self.best, self.when = math.nan, 0
+        for line in run.history if self.monitor else ():
+            self.better(run, line)
+
+    def better(self, run: Any, line: dict[str, float]) -> bool:
+        if self.monitor not in line:
+            raise KeyError(f"{type(self).__name__}: there is no {self.monitor!r} in the history, which has {', '.join(line)}")
+        metric = None if run.metrics is None else run.metrics.metrics.get(self.monitor.removeprefix("validation_"))
+        sign = -1.0 if metric is not None and metric.higher_is_better else 1.0
+        value = float(line[self.monitor])
+        if math.isnan(self.best) or sign * value < sign * self.best - self.least:
+            self.best, self.when = value, int(line["epoch"])
+            return True
+        return False
+
+
+class EarlyStop(_Watch):
+    """End where `monitor` has not become better, by `least` at least, for `patience` epochs."""
+
+    def __init__(self, patience: int = 5, monitor: str = "validation_loss", *, least: float = 0.0) -> None:
+        super().__init__(monitor, least)
+        self.patience = patience
+
+    def epoch_end(self, run: Any) -> None:
+        if not self.better(run, run.history[-1]) and run.epoch - self.when >= self.patience:
+            run.stop = f"{self.monitor} has not become better than {self.best:.6g} of epoch {self.when} for {self.patience} epochs"
+
+
+class BestWeights(_Watch):
+    """At the end the model is given back the weights of its best epoch."""
+
+    state: dict[str, Any] | None = None
+
+    def epoch_end(self, run: Any) -> None:
+        if self.better(run, run.history[-1]):
+            self.state = copy.deepcopy(run.trained.state_dict())
+
+    def end(self, run: Any) -> None:
+        if self.state is not None:
+            run.trained.load_state_dict(self.state)
+
+
+class Checkpoint(_Watch):
+    """The run's state in a folder: after each epoch and, where `every` is given, after so many batches; the last `keep`, and the best.
+
+    Files are `checkpoint-EPOCH-BATCH.safetensors`, written whole or not at all, and `best.safetensors`, the model's state dict of the
+    epoch with the best `monitor` (None: no such file). Ctrl-C, SIGTERM and SIGHUP are waited for: the batch is finished, the state saved,
+    and the loop ends with `run.stop` set. `read_checkpoint` finds the newest.
+    """
+
+    def __init__(
+        self, folder: str | os.PathLike[str], *, every: int | None = None, keep: int = 3, monitor: str | None = "validation_loss"
+    ) -> None:
+        super().__init__(monitor or "")
+        if keep < 1:
+            raise ValueError(f"Checkpoint: keeps one file at least, not {keep}")
+        self.folder, self.every, self.keep = Path(folder), every, keep
+        self.signals: Any = None
+        self.asked: Any = None
+
+    def begin(self, run: Any) -> None:
+        super().begin(run)
+        self.folder.mkdir(parents=True, exist_ok=True)
+        self.signals = interruption()
+        self.asked = self.signals.__enter__()
+        if not any(_checkpoints(self.folder)):
+            self.save(run)  # it shows now, not after an epoch, that saving works
+
+    def batch_end(self, run: Any) -> None:
+        if self.asked.requested():
+            run.stop = f"signal {self.asked.signal}"
+        many = len(run.loader) if hasattr(run.loader, "__len__") else 0
+        if run.whole and run.batch != many and (run.stop or (self.every and run.batch % self.every == 0)):
+            self.save(run)
+
+    def epoch_end(self, run: Any) -> None:
+        if self.monitor and self.better(run, run.history[-1]):
+            gl.save(run.trained.state_dict(), self.folder / "best.safetensors")
+        self.save(run)
+
+    def end(self, run: Any) -> None:
+        self.signals.__exit__(None, None, None)
+
+    def save(self, run: Any) -> None:
+        """Write the state now, and take away those that are too many."""
+        gl.save({"run": run.state_dict()}, self.folder / f"checkpoint-{run.epoch}-{run.batch}.safetensors")
+        for old in _checkpoints(self.folder)[self.keep :]:
+            old.unlink(missing_ok=True)
+
+
+def _checkpoints(folder: Path) -> list[Path]:
+    """The newest first."""
+    found = []
+    for path in folder.glob("checkpoint-*.safetensors"):
+        match = re.fullmatch(r"checkpoint-(\d+)-(\d+)", path.stem)
+        if match:
+            found.append((int(match[1]), int(match[2]), path))
+    return [path for *_, path in sorted(found, reverse=True)]
+
+
+def read_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any]:
+    """The run's state in a file or, of a folder, in the newest checkpoint that can be read: what `fit` takes as `resume`.
+
+    FileNotFoundError where there is none, ValueError where none can be read, naming each and its fault.
+    """
+    place = Path(path)
+    files = _checkpoints(place) if place.is_dir() else [place]
+    if not files:
+        raise FileNotFoundError(f"read_checkpoint: there is no checkpoint in {place}")
+    faults = []
+    for file in files:
+        try:
+            state: dict[str, Any] = gl.load(file)["run"]
+            return state
+        except (ValueError, KeyError, TypeError) as error:
+            faults.append(f"{file}: {error}")
+    raise ValueError("read_checkpoint: no checkpoint can be read: " + "; ".join(faults))
