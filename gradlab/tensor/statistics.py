@@ -73,9 +73,9 @@ def _widened(x: Tensor) -> Any:
 
 
 def _largest(x: Any, dim: Dims) -> Any:
-    """The largest size over `dim`; 1 where there is none to divide by."""
+    """The power of two below the largest size over `dim`, by which dividing rounds nothing; 1 where there is none to divide by."""
     top = reduction.amax(x.detach().abs(), dims_of("std", x, dim), True)
-    return top.masked_fill((top == 0) | ~top.isfinite(), 1)
+    return top.masked_fill((top == 0) | ~top.isfinite(), 1).log2().floor().exp2()
 
 
 def _mean_of(input: Tensor, dim: Dims, keepdim: bool) -> Tensor:

@@ -19,6 +19,7 @@ from gradlab import Tensor, nn
 from gradlab.device import Device
 from gradlab.func.tree import flatten, mapped
 from gradlab.metrics import Metric, MetricCollection
+from gradlab.train.callbacks import each
 from gradlab.train.divergence import Diverged, broken_value, origin
 
 Step = Callable[[nn.Module, Any], Any]  # of a model and a batch: the loss, or (loss, outputs, targets)
@@ -123,8 +124,6 @@ def fit(
     >>> run.epoch, run.history[-1]["loss"] < 1e-6
     (20, True)
     """
-    from gradlab.train.callbacks import each  # they look at runs
-
     if accumulate < 1 or epochs < 0 or scheduler_each not in ("epoch", "step"):
         given = f"accumulate={accumulate}, epochs={epochs}, scheduler_each={scheduler_each!r}"
         raise ValueError(f'fit: accumulate is at least 1, epochs at least 0, scheduler_each "epoch" or "step"; got {given}')
