@@ -131,6 +131,7 @@ if TYPE_CHECKING:
         distributions as distributions,
         func as func,
         graph as graph,
+        hub as hub,
         jit as jit,
         library as library,
         linalg as linalg,
@@ -190,9 +191,9 @@ if TYPE_CHECKING:
     from gradlab.viz.explanation import explain as explain
 
 _ROOMS = (
-    "accelerator", "amp", "cpu", "data", "deploy", "distributed", "distributions", "func", "graph", "jit", "library", "linalg", "metrics",
-    "models", "multiprocessing", "nn", "onnx", "optim", "overrides", "profiler", "serialization", "session", "sparse", "special",
-    "testing", "train", "utils", "viz",
+    "accelerator", "amp", "cpu", "data", "deploy", "distributed", "distributions", "func", "graph", "hub", "jit", "library", "linalg",
+    "metrics", "models", "multiprocessing", "nn", "onnx", "optim", "overrides", "profiler", "serialization", "session", "sparse",
+    "special", "testing", "train", "utils", "viz",
 )  # fmt: skip
 _ELSEWHERE = {
     "Graph": "gradlab.session",

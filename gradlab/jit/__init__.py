@@ -7,6 +7,9 @@ from __future__ import annotations
 
 from gradlab.jit.marks import (
     Final,
+    _overload as _overload,
+    _overload_method as _overload_method,
+    _script_if_tracing as _script_if_tracing,
     annotate,
     export,
     freeze,
@@ -14,6 +17,7 @@ from gradlab.jit.marks import (
     is_scripting,
     is_tracing,
     optimize_for_inference,
+    script_if_tracing,
     trace_module,
     unused,
 )
@@ -26,5 +30,5 @@ from gradlab.jit.writer import save
 
 __all__ = [
     "Final", "LoadError", "ScriptError", "ScriptFunction", "ScriptModule", "annotate", "export", "freeze", "ignore", "is_scripting",
-    "is_tracing", "load", "optimize_for_inference", "save", "script", "trace", "trace_module", "unused",
+    "is_tracing", "load", "optimize_for_inference", "save", "script", "script_if_tracing", "trace", "trace_module", "unused",
 ]  # fmt: skip

@@ -11,7 +11,8 @@ from gradlab.jit.trace import trace
 from gradlab.nn.module import Module
 
 __all__ = [
-    "Final", "annotate", "export", "freeze", "ignore", "is_scripting", "is_tracing", "optimize_for_inference", "trace_module", "unused",
+    "Final", "annotate", "export", "freeze", "ignore", "is_scripting", "is_tracing", "optimize_for_inference", "script_if_tracing",
+    "trace_module", "unused",
 ]  # fmt: skip
 
 F = TypeVar("F")
@@ -30,6 +31,14 @@ def unused(fn: F) -> F:
 def export(fn: F) -> F:
     """A mark without effect: methods other than `forward` are scripted where they are called."""
     return fn
+
+
+def script_if_tracing(fn: F) -> F:
+    """A mark without effect: what depends on values inside of a trace has to be written with `gl.cond` or `gl.while_loop` here."""
+    return fn
+
+
+_overload = _overload_method = _script_if_tracing = export  # as libraries write them
 
 
 def annotate(the_type: Any, the_value: F) -> F:

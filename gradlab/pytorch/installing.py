@@ -11,6 +11,7 @@ from typing import Any
 from gradlab import cuda
 from gradlab.device import let_cuda_mean_cpu, set_default_device
 from gradlab.pytorch.duck_classes import notice
+from gradlab.pytorch.extensions import Without
 from gradlab.pytorch.finder import Finder, Standing
 from gradlab.utils.serialization import set_default_pickle
 
@@ -45,7 +46,7 @@ def install(settings: Settings | None = None) -> None:
             "that brings torch in (first line of the script or of conftest.py), or use `gradlab run script.py`"
         )
     if not any(isinstance(finder, Finder) for finder in sys.meta_path):
-        sys.meta_path.insert(0, Finder())
+        sys.meta_path[:0] = [Finder(), Without()]
         notice()
         set_default_pickle(True)
     if settings is not None and settings.device is not None:

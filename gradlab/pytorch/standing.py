@@ -18,6 +18,10 @@ class StandIn(type):
             raise AttributeError(name)
         raise AttributeError(f"gradlab has no {cls.__module__}.{cls.__qualname__}.{name}: {cls.reason}")
 
+    def __getitem__(cls, parameters: Any) -> StandIn:
+        """As an annotation: `BroadcastingList2[int]`."""
+        return cls
+
     def __repr__(cls) -> str:
         return f"<stand-in for {cls.__module__}.{cls.__qualname__}>"
 

@@ -75,7 +75,6 @@ MODULES = {
         **_all("Storage FloatStorage", "use x.storage() of a tensor of that dtype"),
         **_all("uint16 uint32 uint64", "use int32 or int64"),
         **_all("float8_e4m3fn float8_e5m2", "use bfloat16 or float16"),
-        "hub": "use gl.load with a safetensors file",
         "from_file": "use gl.from_numpy(numpy.memmap(...))",
         "mps": "devices are the CPU and CUDA",
         "signal": _NUMPY,
