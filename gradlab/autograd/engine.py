@@ -20,6 +20,7 @@ from gradlab.autograd.node import edge_to, next_sequence
 from gradlab.autograd.record import refresh
 from gradlab.autograd.walk import Goals, Target, Walk, reachable as reachable, run_hooks, walk_now
 from gradlab.batched import Batched
+from gradlab.layout import strided
 from gradlab.quiet import quietly
 
 
@@ -130,6 +131,8 @@ def store(leaf: Any, walk: Walk, create_graph: bool) -> None:
                 leaf._grad = gradient.clone() if create_graph and gradient._edge is not None else _copied(gradient)
         elif create_graph or type(old._array) is Batched:
             leaf._grad = old + gradient
+        elif old.layout is not gradient.layout:  # a sparse gradient and a dense one
+            leaf._grad = gradient + old if gradient.layout is strided else old.add_(gradient)
         elif mode.tracer is not None:
             old.add_(gradient)
         elif type(old._array) is not np.ndarray:

@@ -90,6 +90,7 @@ class Adagrad(RowOptimizer):
             },
         )  # fmt: skip
 
+    sparse = True
     live = ("lr", "lr_decay", "weight_decay", "eps")
     unread = (*RowOptimizer.unread, "initial_accumulator_value")
 

@@ -54,7 +54,7 @@ class LBFGS(Optimizer):
 
     def _gradient(self) -> Tensor:
         """All gradients as one vector; parameters without one count as 0."""
-        parts: list[Any] = [p.zeros_like() if p.grad is None else p.grad.detach() for p in self.param_groups[0]["params"]]
+        parts: list[Any] = [p.zeros_like() if p.grad is None else p.grad.detach().to_dense() for p in self.param_groups[0]["params"]]
         return cat([part.reshape(-1) for part in parts])
 
     def _move(self, start: list[Tensor], t: float, direction: Tensor) -> None:

@@ -14,12 +14,19 @@ from gradlab.autograd.mode import current, enable_grad, enter, leave
 from gradlab.autograd.node import next_sequence
 from gradlab.autograd.record import bind, wrap
 from gradlab.dtype import FLOAT32, FLOAT64, FLOATING
+from gradlab.layout import strided
 from gradlab.op import Op
 from gradlab.optim.hyper import hypers, refuse_differentiable
 from gradlab.optim.optimizer import Group, Optimizer, counter
 from gradlab.optim.together import Known, Queued
 from gradlab.tensor import Tensor
 from gradlab.tensor.choice import where
+
+
+def parts_of(g: Any) -> tuple[Tensor, Tensor]:
+    """Of a sparse gradient which parts it has, each once, and their values."""
+    g = g.coalesce()
+    return g._array.pattern.keys(), g.values()
 
 
 class RowOptimizer(Optimizer):
@@ -29,6 +36,7 @@ class RowOptimizer(Optimizer):
     """
 
     found_inf: Any = None  # while a GradScaler steps on a GPU: a truth value there; where it holds, the step is to change nothing
+    sparse = False  # whether gradients may be sparse
     live: tuple[Any, ...] = ()  # the hyper-parameters that rows read, in the order of `h`: names, or (name, index)
     _written: list[Tensor]  # the parameters that the step under way has changed in place
     _now = 0  # its sequence number, as a write
@@ -117,6 +125,9 @@ class RowOptimizer(Optimizer):
             self._written.append(p)
             row.quietly(*inputs, h._array, *outputs, **params)
             return
+        if g.layout is not strided:
+            self.run_on_parts(row, group, p, g, names, h, **params)
+            return
         state, buffers, skip = self.state[p] if names else {}, [], self.found_inf
         for name in names:
             buffer = state.get(name)
@@ -136,6 +147,28 @@ class RowOptimizer(Optimizer):
                 state[name] = result
             else:
                 write(row.name, buffer, result)
+
+    def run_on_parts(self, row: Op, group: Group, p: Tensor, g: Tensor, names: tuple[str, ...], h: Tensor, **params: Any) -> None:
+        """`run` for a sparse gradient: the row is run on the parts of the parameter and its buffers that have one; no other is written."""
+        if not self.sparse:
+            raise RuntimeError(
+                f"{type(self).__name__} does not support sparse gradients; use SparseAdam, SGD or Adagrad, or make gradients dense "
+                f"(sparse=False)"
+            )
+        if group.get("weight_decay"):
+            raise RuntimeError("weight_decay is not compatible with sparse gradients: it changes all parts of the parameter")
+        if self.found_inf is not None and self.found_inf.item():
+            return
+        at, values = parts_of(g)
+        whole = [p, *[self._buffer(group, p, name) for name in names]]
+        flat = [x if not x.shape else x.view((-1, *values.shape[1:])) for x in whole if x is not None]
+        parts = [x.index_select(0, at) if x.shape else x for x in flat]
+        results = bind(row)(parts[0], values, *parts[1:], h.to(p.device), **params)
+        for x, new in zip(flat, results if names else (results,), strict=True):
+            if x.shape:
+                x.index_copy_(0, at, new)
+            else:
+                write(row.name, x, new)
 
     def _buffer(self, group: Group, p: Tensor, name: str) -> Tensor | None:
         """A buffer, made if it was not there."""

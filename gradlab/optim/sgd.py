@@ -6,9 +6,11 @@ from collections.abc import Iterable
 from typing import Any
 
 from gradlab import ops
+from gradlab.layout import strided
+from gradlab.op import Op
 from gradlab.optim.hyper import check, check_common
 from gradlab.optim.optimizer import Group
-from gradlab.optim.row_optimizer import RowOptimizer
+from gradlab.optim.row_optimizer import RowOptimizer, parts_of
 from gradlab.tensor import Tensor
 
 _row, _momentum_row = ops.optim.sgd_update, ops.optim.sgd_momentum_update
@@ -47,6 +49,7 @@ class SGD(RowOptimizer):
             },
         )  # fmt: skip
 
+    sparse = True
     live = ("lr", "weight_decay", "momentum", "dampening")
     decisive = ("momentum",)
 
@@ -59,3 +62,20 @@ class SGD(RowOptimizer):
             self.run(_momentum_row, group, p, g, ("momentum_buffer",), h, nesterov=nesterov, maximize=maximize)
         else:
             self.run(_row, group, p, g, (), h, maximize=group["maximize"])
+
+    def run_on_parts(self, row: Op, group: Group, p: Tensor, g: Tensor, names: tuple[str, ...], h: Tensor, **params: Any) -> None:
+        """With momentum: the buffer is sparse, too, and has all parts that had a gradient so far."""
+        if row is _row or group["weight_decay"]:
+            super().run_on_parts(row, group, p, g, names, h, **params)
+            return
+        state, momentum = self.state[p], group["momentum"]
+        g = -g if params["maximize"] else g
+        old = state.get("momentum_buffer")
+        buffer = g.clone() if old is None else momentum * old + (1 - group["dampening"]) * g
+        state["momentum_buffer"] = buffer = buffer if buffer.layout is strided else buffer.coalesce()
+        step = group["lr"] * (g + momentum * buffer if params["nesterov"] else buffer)
+        if step.layout is strided:
+            p.sub_(step)
+        else:
+            at, values = parts_of(step)
+            p.view((-1, *values.shape[1:])).index_add_(0, at, -values)

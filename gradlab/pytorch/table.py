@@ -106,7 +106,6 @@ INERT = {
     **_all("fft", _ABSENT["fft"]),
     **_all("signal", _ABSENT["signal"]),
     **_all("sparse.semi_structured", "use dense weights, or sparse_csr tensors"),
-    **_all("optim.sparse_adam", "use Adam: gradients are dense here"),
     **_all("nn.attention.experimental nn.attention.varlen nn.attention.bias", "use nn.functional.scaled_dot_product_attention"),
     **_all("monitor profiler.itt profiler.python_tracer", "use gl.profiler"),
     **_all("utils.flop_counter utils.module_tracker", "use gl.nn.summary, which counts operations"),

@@ -120,7 +120,6 @@ MODULES = {
         **_all("IterDataPipe MapDataPipe DFIterDataPipe DataChunk functional_datapipe datapipes", "use Dataset or IterableDataset"),
     },
     "gradlab.optim": {
-        "SparseAdam": "use Adam: gradients are dense here",
         "lr_find": "try rates from 1e-5 up by hand and take one where the loss still falls",
     },
     "gradlab.distributions": {

@@ -70,7 +70,7 @@ def embedding_bag(
     rows = weight.shape[0] if weight.ndim == 2 else 0
     flat, numbers, bags = _bags(input, offsets, include_last_offset)
     skipped = None if padding_idx is None else padding_idx % rows if rows else padding_idx
-    found = embedding(flat, weight, skipped, max_norm, norm_type, scale_grad_by_freq and mode != "max")
+    found = embedding(flat, weight, skipped, max_norm, norm_type, scale_grad_by_freq and mode != "max", sparse)
     kept = None if skipped is None else flat != skipped
     return _reduced(found, numbers, bags, kept, per_sample_weights, mode)
 

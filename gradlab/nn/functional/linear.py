@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 from gradlab import ops
-from gradlab.autograd.mode import no_grad
+from gradlab.autograd.mode import current, no_grad
 from gradlab.autograd.record import bind
 from gradlab.dtype import FLOATING
 from gradlab.spec import ShapeError, count
@@ -69,7 +70,8 @@ def embedding(
     """Rows of the table `weight` (n, m) at the integers `input` of shape s: (*s, m).
 
     Row padding_idx gets no gradient. max_norm shortens the rows that are used, in the table, to that norm first. scale_grad_by_freq
-    divides a row's gradient by how often it is used here. sparse is accepted: gradients are dense. IndexError outside of [0, n).
+    divides a row's gradient by how often it is used here. sparse: the gradient is a sparse tensor of the rows that are used (in a compiled
+    function and under vmap it is dense). IndexError outside of [0, n), RuntimeError for sparse and scale_grad_by_freq together.
 
     >>> F.embedding(gl.tensor([1, 0]), gl.tensor([[1.0, 2.0], [3.0, 4.0]]))
     tensor([[3., 4.],
@@ -79,6 +81,11 @@ def embedding(
         raise RuntimeError(f"embedding: the table has two dimensions, not shape {weight._array.shape}")
     if max_norm is not None:
         _shorten(weight, input, float(max_norm), float(norm_type))
+    if sparse and scale_grad_by_freq:
+        raise RuntimeError("embedding: scale_grad_by_freq is not for sparse gradients; leave one of the two out")
+    if sparse and not current().special and weight._edge is not None:
+        found: Tensor = import_module("gradlab.sparse.lookup").looked_up(weight, input, padding_idx)
+        return found
     found = embedding_lookup(weight, input, padding_idx)
     if not scale_grad_by_freq:
         return found

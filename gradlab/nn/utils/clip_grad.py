@@ -9,6 +9,7 @@ from typing import Any
 from gradlab.autograd.advice import warn
 from gradlab.autograd.mode import no_grad
 from gradlab.dtype import HALF, result_type
+from gradlab.layout import strided
 from gradlab.tensor import Tensor
 from gradlab.tensor.creation import tensor as make
 from gradlab.tensor.norms import vector_norm
@@ -21,6 +22,7 @@ def _gradients(parameters: Any) -> list[Tensor]:
 
 
 def _norm(x: Tensor, norm_type: float) -> Tensor:
+    x = x if x.layout is strided else x.coalesce().values()
     x = x.float() if x._array.dtype in HALF else x
     return vector_norm(x, norm_type, tuple(range(len(x._array.shape))), False)
 

@@ -216,13 +216,14 @@ def dirty(m):
 def stepped(name):
     def make(m):
         p = leaf(m)
-        p.grad = data(m, seed=1)
+        p.grad = data(m, seed=1) if name != "SparseAdam" else data(m, seed=1).to_sparse(1)
         opt = getattr(m.optim, name)([p], lr=0.1)
 
         def closure():
             p.grad = None
             loss = (p * p).sum()
             loss.backward()
+            p.grad = p.grad if name != "SparseAdam" else p.grad.to_sparse(1)
             return loss
 
         return p, lambda: opt.step(closure)
@@ -312,7 +313,7 @@ AS_IN_TORCH = {
     "detached": plainly(lambda m, x: x.detach().mul_(3)), "index_put_": plainly(lambda m, x: x.index_put_((m.tensor([0]),), m.tensor(7.0))),
     **{name: initialised(name) for name in INIT},
     **{f"{name}.step": stepped(name) for name in ("SGD", "Adam", "AdamW", "Adamax", "NAdam", "RAdam", "RMSprop", "Adagrad", "Adadelta",
-                                                 "ASGD", "Rprop", "Adafactor", "Muon", "LBFGS")},
+                                                 "ASGD", "Rprop", "Adafactor", "Muon", "LBFGS", "SparseAdam")},
     "SGD's buffer": kept_by("SGD", "momentum_buffer", momentum=0.9), "Adam's mean": kept_by("Adam", "exp_avg"),
     "Adam's maximum": kept_by("Adam", "max_exp_avg_sq", amsgrad=True), "Adam's count": kept_by("Adam", "step"),
     "RMSprop's mean": kept_by("RMSprop", "grad_avg", centered=True), "Muon's buffer": kept_by("Muon", "momentum_buffer"),
