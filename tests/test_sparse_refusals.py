@@ -12,6 +12,7 @@ from kinds.calls import CALLS
 # Methods that answer something else of a sparse tensor, as they should.
 OTHERWISE = {
     "Tensor.dense_dim", "Tensor.sparse_dim", "Tensor.is_sparse", "Tensor.layout", "Tensor.nbytes", "Tensor.type", "Tensor.__iter__",
+    "gl.typename",
 }  # fmt: skip
 WITHOUT_MEMORY = {"gl.from_dlpack", "Tensor.__dlpack__", "Tensor.__dlpack_device__"}
 
