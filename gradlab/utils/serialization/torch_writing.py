@@ -21,6 +21,7 @@ from gradlab.autograd.advice import GradlabWarning, warn
 from gradlab.autograd.record import wrap
 from gradlab.device import Device
 from gradlab.dtype import DType, from_numpy
+from gradlab.layout import strided
 from gradlab.nn.parameter import Parameter
 from gradlab.tensor import Tensor
 from gradlab.tensor.size import Size
@@ -98,6 +99,8 @@ class _Writer(_Pickler):  # type: ignore[misc]
             self.unknown[full] = None
 
     def _tensor(self, tensor: Any) -> Any:
+        if tensor.layout is not strided:
+            raise TypeError("save: sparse tensors are not written: save their indices() and values(), or x.to_dense()")
         if not tensor.is_leaf:
             tensor = tensor.detach()
         array = tensor._array
