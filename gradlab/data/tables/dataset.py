@@ -37,11 +37,7 @@ def split_rows(
     return np.flatnonzero(~held_out), np.flatnonzero(held_out)
 
 
-<<<<<<< HEAD
 class TableDataset(Dataset[tuple[Any, ...]]):
-=======
-class TableDataset(Dataset[Any]):
->>>>>>> ab62f8d (Event files for TensorBoard, torch.hub, torchvision as it is installed, jit.script_if_tracing)
     """Rows of a table as (numbers, categories, target): float32 (k,), int64 (m,), and an int64 class or a scaled float32 number.
 
     source: a file's path, a data frame, or columns by name (see `read_table`). target: the column to predict; without one samples are
