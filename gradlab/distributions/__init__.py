@@ -15,9 +15,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradlab.distributions import more_divergences as more_divergences, transforms as transforms
+from gradlab.distributions import (
+    constraints as constraints,
+    more_divergences as more_divergences,
+    supports as supports,
+    transforms as transforms,
+)
 from gradlab.distributions.circular import VonMises
 from gradlab.distributions.classes import Categorical, Multinomial, OneHotCategorical
+from gradlab.distributions.constraint_registry import biject_to, transform_to
 from gradlab.distributions.continuous import Cauchy, Exponential, Gumbel, Laplace, Uniform
 from gradlab.distributions.discrete import Bernoulli, Binomial, Geometric, Poisson
 from gradlab.distributions.distribution import Distribution
@@ -35,8 +41,10 @@ from gradlab.distributions.element_transforms import (
 )
 from gradlab.distributions.gamma import Beta, Chi2, Dirichlet, Gamma, InverseGamma, StudentT
 from gradlab.distributions.gamma_ratios import FisherSnedecor, NegativeBinomial
+from gradlab.distributions.joined_transforms import CatTransform, CumulativeDistributionTransform, StackTransform
 from gradlab.distributions.joint import Independent, MixtureSameFamily
 from gradlab.distributions.low_rank import LowRankMultivariateNormal
+from gradlab.distributions.matrix_transforms import CorrCholeskyTransform, LowerCholeskyTransform, PositiveDefiniteTransform
 from gradlab.distributions.normal import LogNormal, MultivariateNormal, Normal
 from gradlab.distributions.positive import HalfCauchy, HalfNormal, Kumaraswamy, Pareto, Weibull
 from gradlab.distributions.relaxed import (
@@ -56,14 +64,15 @@ from gradlab.distributions.transformed import LogisticNormal, TransformedDistrib
 from gradlab.tensor.missing import absent as _absent
 
 __all__ = [
-    "AbsTransform", "AffineTransform", "Bernoulli", "Beta", "Binomial", "Categorical", "Cauchy", "Chi2", "ComposeTransform",
-    "ContinuousBernoulli", "Dirichlet", "Distribution", "ExpTransform", "Exponential", "FisherSnedecor", "Gamma", "Geometric", "Gumbel",
-    "HalfCauchy", "HalfNormal", "Independent", "IndependentTransform", "InverseGamma", "Kumaraswamy", "Laplace", "LogNormal",
-    "LogisticNormal", "LowRankMultivariateNormal", "MixtureSameFamily", "Multinomial", "MultivariateNormal", "NegativeBinomial", "Normal",
-    "OneHotCategorical", "OneHotCategoricalStraightThrough", "Pareto", "Poisson", "PowerTransform", "RelaxedBernoulli",
-    "RelaxedOneHotCategorical", "ReshapeTransform", "SigmoidTransform", "SoftmaxTransform", "SoftplusTransform", "StickBreakingTransform",
-    "StudentT", "TanhTransform", "Transform", "TransformedDistribution", "Uniform", "VonMises", "Weibull", "identity_transform",
-    "kl_divergence", "register_kl",
+    "AbsTransform", "AffineTransform", "Bernoulli", "Beta", "Binomial", "CatTransform", "Categorical", "Cauchy", "Chi2",
+    "ComposeTransform", "ContinuousBernoulli", "CorrCholeskyTransform", "CumulativeDistributionTransform", "Dirichlet", "Distribution",
+    "ExpTransform", "Exponential", "FisherSnedecor", "Gamma", "Geometric", "Gumbel", "HalfCauchy", "HalfNormal", "Independent",
+    "IndependentTransform", "InverseGamma", "Kumaraswamy", "Laplace", "LogNormal", "LogisticNormal", "LowRankMultivariateNormal",
+    "LowerCholeskyTransform", "MixtureSameFamily", "Multinomial", "MultivariateNormal", "NegativeBinomial", "Normal",
+    "OneHotCategorical", "OneHotCategoricalStraightThrough", "Pareto", "Poisson", "PositiveDefiniteTransform", "PowerTransform",
+    "RelaxedBernoulli", "RelaxedOneHotCategorical", "ReshapeTransform", "SigmoidTransform", "SoftmaxTransform", "SoftplusTransform",
+    "StackTransform", "StickBreakingTransform", "StudentT", "TanhTransform", "Transform", "TransformedDistribution", "Uniform",
+    "VonMises", "Weibull", "biject_to", "identity_transform", "kl_divergence", "register_kl", "transform_to",
 ]  # fmt: skip
 
 

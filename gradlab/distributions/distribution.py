@@ -48,6 +48,8 @@ class Distribution(Measured):
 
     has_rsample = False
     has_enumerate_support = False
+    arg_constraints: dict[str, Any] = {}  # noqa: RUF012 - of each class, as PyTorch has it
+    support: Any = None  # a constraint; None where none is known
     batched: Sequence[str] = ()  # the attributes that have the batch's dimensions first
     _validate_args = True
 

@@ -13,6 +13,16 @@ from gradlab.distributions.element_transforms import (
     StickBreakingTransform as StickBreakingTransform,
     TanhTransform as TanhTransform,
 )
+from gradlab.distributions.joined_transforms import (
+    CatTransform as CatTransform,
+    CumulativeDistributionTransform as CumulativeDistributionTransform,
+    StackTransform as StackTransform,
+)
+from gradlab.distributions.matrix_transforms import (
+    CorrCholeskyTransform as CorrCholeskyTransform,
+    LowerCholeskyTransform as LowerCholeskyTransform,
+    PositiveDefiniteTransform as PositiveDefiniteTransform,
+)
 from gradlab.distributions.transform import (
     ComposeTransform as ComposeTransform,
     IndependentTransform as IndependentTransform,

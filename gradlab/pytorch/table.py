@@ -112,7 +112,7 @@ INERT = {
     **_all("quasirandom", "use scipy.stats.qmc"),
     **_all("accelerator.memory autograd.profiler_util cuda.amp.common optim._functional utils.serialization", _INSIDE),
     **_all("distributions.generalized_pareto distributions.lkj_cholesky distributions.wishart", "write it with those that are there"),
-    **_all("distributions.constraint_registry distributions.exp_family distributions.utils", "use a transform by name"),
+    **_all("distributions.exp_family", "isinstance(d, Distribution) holds for all"),
     **_all("utils.benchmark utils.deterministic", _INSIDE),
     **_all("utils.tensorboard._convert_np utils.tensorboard._embedding utils.tensorboard._pytorch_graph", "use SummaryWriter"),
     **_all("utils.tensorboard._utils utils.tensorboard.summary", "use SummaryWriter"),

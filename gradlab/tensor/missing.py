@@ -124,11 +124,6 @@ MODULES = {
     },
     "gradlab.distributions": {
         **_all("Wishart LKJCholesky", "random matrices are not offered; MultivariateNormal takes a covariance"),
-        **_all("constraints constraint_registry biject_to transform_to", "use a transform by name: ExpTransform for positive numbers, "
-               "SigmoidTransform for shares, StickBreakingTransform for shares whose sum is 1"),
-        **_all("CatTransform StackTransform", "transform the parts and put them together with cat or stack"),
-        **_all("CorrCholeskyTransform LowerCholeskyTransform PositiveDefiniteTransform", "use tril, softplus of the diagonal and L @ L.mT"),
-        "CumulativeDistributionTransform": "use the distribution's cdf and icdf",
         "ExponentialFamily": "isinstance(d, Distribution) holds for all",
         "GeneralizedPareto": "use Pareto, or Exponential where its concentration is 0",
     },

@@ -1,0 +1,83 @@
+"""What each distribution's arguments and values may be: `arg_constraints` and `support` of the classes, in one table."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from gradlab.distributions import constraints as c
+from gradlab.distributions.circular import VonMises
+from gradlab.distributions.classes import Categorical, Multinomial, OneHotCategorical
+from gradlab.distributions.continuous import Cauchy, Exponential, Gumbel, Laplace, Uniform
+from gradlab.distributions.discrete import Bernoulli, Binomial, Geometric, Poisson
+from gradlab.distributions.distribution import Distribution
+from gradlab.distributions.gamma import Beta, Chi2, Dirichlet, Gamma, InverseGamma, StudentT
+from gradlab.distributions.gamma_ratios import FisherSnedecor, NegativeBinomial
+from gradlab.distributions.joint import Independent, MixtureSameFamily
+from gradlab.distributions.low_rank import LowRankMultivariateNormal
+from gradlab.distributions.normal import LogNormal, MultivariateNormal, Normal
+from gradlab.distributions.positive import HalfCauchy, HalfNormal, Kumaraswamy, Pareto, Weibull
+from gradlab.distributions.relaxed import ContinuousBernoulli, RelaxedBernoulli, RelaxedOneHotCategorical
+from gradlab.distributions.transformed import LogisticNormal, TransformedDistribution
+
+_ODDS = {"probs": c.unit_interval, "logits": c.real}
+_CLASSES = {"probs": c.simplex, "logits": c.real_vector}
+_PLACE = {"loc": c.real, "scale": c.positive}
+_UP_TO_COUNT = c.dependent_property(lambda self: c.integer_interval(0, self.total_count), is_discrete=True)
+_MATRICES = {"covariance_matrix": c.positive_definite, "precision_matrix": c.positive_definite, "scale_tril": c.lower_cholesky}
+
+
+def _positive(*names: str) -> dict[str, Any]:
+    return dict.fromkeys(names, c.positive)
+
+
+# The class, its arguments, its values.
+SUPPORTS: tuple[tuple[type[Distribution], dict[str, Any], Any], ...] = (
+    (Bernoulli, _ODDS, c.boolean),
+    (Beta, _positive("concentration1", "concentration0"), c.unit_interval),
+    (Binomial, {"total_count": c.nonnegative_integer, **_ODDS}, _UP_TO_COUNT),
+    (Categorical, _CLASSES, c.dependent_property(lambda self: c.integer_interval(0, self.num_events - 1), is_discrete=True)),
+    (Cauchy, _PLACE, c.real),
+    (Chi2, _positive("df"), c.nonnegative),
+    (ContinuousBernoulli, _ODDS, c.unit_interval),
+    (Dirichlet, {"concentration": c.independent(c.positive, 1)}, c.simplex),
+    (Exponential, _positive("rate"), c.nonnegative),
+    (FisherSnedecor, _positive("df1", "df2"), c.positive),
+    (Gamma, _positive("concentration", "rate"), c.nonnegative),
+    (Geometric, _ODDS, c.nonnegative_integer),
+    (Gumbel, _PLACE, c.real),
+    (HalfCauchy, _positive("scale"), c.nonnegative),
+    (HalfNormal, _positive("scale"), c.nonnegative),
+    (Independent, {}, c.dependent_property(lambda self: c.independent(self.base_dist.support, self.reinterpreted_batch_ndims))),
+    (InverseGamma, _positive("concentration", "rate"), c.positive),
+    (Kumaraswamy, _positive("concentration1", "concentration0"), c.unit_interval),
+    (Laplace, _PLACE, c.real),
+    (LogNormal, _PLACE, c.positive),
+    (LogisticNormal, _PLACE, c.simplex),
+    (
+        LowRankMultivariateNormal,
+        {"loc": c.real_vector, "cov_factor": c.independent(c.real, 2), "cov_diag": c.independent(c.positive, 1)},
+        c.real_vector,
+    ),
+    (MixtureSameFamily, {}, c.dependent_property(lambda self: c.MixtureSameFamilyConstraint(self.component_distribution.support))),
+    (Multinomial, _CLASSES, c.dependent_property(lambda self: c.multinomial(self.total_count), is_discrete=True, event_dim=1)),
+    (MultivariateNormal, {"loc": c.real_vector, **_MATRICES}, c.real_vector),
+    (
+        NegativeBinomial,
+        {"total_count": c.greater_than_eq(0), "probs": c.half_open_interval(0.0, 1.0), "logits": c.real},
+        c.nonnegative_integer,
+    ),
+    (Normal, _PLACE, c.real),
+    (OneHotCategorical, _CLASSES, c.one_hot),
+    (Pareto, _positive("alpha", "scale"), c.dependent_property(lambda self: c.greater_than_eq(self.scale))),
+    (Poisson, {"rate": c.nonnegative}, c.nonnegative_integer),
+    (RelaxedBernoulli, _ODDS, c.unit_interval),
+    (RelaxedOneHotCategorical, _CLASSES, c.simplex),
+    (StudentT, {"df": c.positive, **_PLACE}, c.real),
+    (TransformedDistribution, {}, c.dependent),
+    (Uniform, {"low": c.dependent, "high": c.dependent}, c.dependent_property(lambda self: c.interval(self.low, self.high))),
+    (VonMises, {"loc": c.real, "concentration": c.positive}, c.real),
+    (Weibull, _positive("scale", "concentration"), c.positive),
+)
+
+for _kind, _arguments, _values in SUPPORTS:
+    _kind.arg_constraints, _kind.support = _arguments, _values
