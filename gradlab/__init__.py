@@ -241,6 +241,10 @@ def __getattr__(name: str) -> Any:
         return import_module(f"gradlab.{name}")
     if name in _ELSEWHERE:
         return getattr(import_module(_ELSEWHERE[name]), name)
+    if name.startswith("_foreach_"):
+        each = import_module("gradlab.tensor.foreach").FUNCTIONS
+        if name in each:
+            return each[name]
     if name in ("spmm", "dsmm", "hsmm"):
         return import_module("gradlab.sparse").mm
     raise _absent("gradlab", name)

@@ -17,6 +17,11 @@ class RemovableHandle:
     def __init__(self, table: dict[int, Any], key: int) -> None:
         self._table, self._key = table, key
 
+    @property
+    def id(self) -> int:
+        """The key of the hook in its table."""
+        return self._key
+
     def remove(self) -> None:
         """Take the hook away."""
         self._table.pop(self._key, None)

@@ -19,7 +19,8 @@ HOOKS = ("_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_p
 # What modules have besides, that no code of a user's reads.
 _OWN = frozenset((
     *TABLES, *HOOKS, "_state_dict_hooks", "_state_dict_pre_hooks", "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks",
-    "_non_persistent_buffers_set", "_hooked", "_name", "_compiled_call",
+    "_non_persistent_buffers_set", "_hooked", "_name", "_compiled_call", "_forward_hooks_with_kwargs", "_forward_hooks_always_called",
+    "_forward_pre_hooks_with_kwargs",
 ))  # fmt: skip
 
 Plain = dict[str, tuple[Any, Any]]  # attributes: value, picture

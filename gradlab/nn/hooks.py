@@ -13,7 +13,9 @@ from gradlab.tensor import Tensor
 
 Hook = Callable[..., Any]
 
-everywhere: dict[int, tuple[str, Any]] = {}  # hooks of all modules: which table of a module they stand before, and the entry
+everywhere: dict[int, tuple[str, Any]] = {}  # hooks of all modules: which table of a module they stand before, and the hook
+everywhere_with_kwargs: dict[int, bool] = {}
+everywhere_always_called: dict[int, bool] = {}
 
 
 def ahead(table: str, own: dict[int, Any]) -> list[tuple[int, Any]]:
@@ -39,23 +41,31 @@ class HookMethods:
     """The part of Module that registers and runs hooks. The tables are made by Module."""
 
     _hooked: bool  # whether a hook that __call__ runs was ever registered
-    _forward_hooks: dict[int, Any]  # values: (hook, with_kwargs, always_call)
-    _forward_pre_hooks: dict[int, Any]  # values: (hook, with_kwargs)
+    _forward_hooks: dict[int, Hook]
+    _forward_hooks_with_kwargs: dict[int, bool]  # the keys of those that take keyword arguments, too
+    _forward_hooks_always_called: dict[int, bool]
+    _forward_pre_hooks: dict[int, Hook]
+    _forward_pre_hooks_with_kwargs: dict[int, bool]
     _backward_hooks: dict[int, Hook]
     _backward_pre_hooks: dict[int, Hook]
     forward: Callable[..., Any]
     _compiled_call: Any = None  # what `Module.compile` made: it runs in place of `_plain_call`
 
-    def _add_hook(self, table: dict[int, Any], hook: Any, entry: Any, prepend: bool) -> RemovableHandle:
+    def _add_hook(self, table: dict[int, Any], hook: Any, prepend: bool, *marks: tuple[dict[int, bool], bool]) -> RemovableHandle:
         self._hooked = True
-        return placed(table, hook, entry, prepend)
+        handle = placed(table, hook, hook, prepend)
+        for marked, mark in marks:
+            if mark:
+                marked[handle.id] = True
+        handle.others = [RemovableHandle(marked, handle.id) for marked, mark in marks if mark]
+        return handle
 
     def register_forward_pre_hook(self, hook: Hook, *, prepend: bool = False, with_kwargs: bool = False) -> RemovableHandle:
         """Call `hook(module, args)` before forward; what it returns, unless None, takes the arguments' place.
 
         with_kwargs: call `hook(module, args, kwargs)`, which returns None or (args, kwargs).
         """
-        return self._add_hook(self._forward_pre_hooks, hook, (hook, with_kwargs), prepend)
+        return self._add_hook(self._forward_pre_hooks, hook, prepend, (self._forward_pre_hooks_with_kwargs, with_kwargs))
 
     def register_forward_hook(
         self, hook: Hook, *, prepend: bool = False, with_kwargs: bool = False, always_call: bool = False
@@ -64,18 +74,21 @@ class HookMethods:
 
         with_kwargs: call `hook(module, args, kwargs, output)`. always_call: also when forward raised (output is then None).
         """
-        return self._add_hook(self._forward_hooks, hook, (hook, with_kwargs, always_call), prepend)
+        return self._add_hook(
+            self._forward_hooks, hook, prepend, (self._forward_hooks_with_kwargs, with_kwargs),
+            (self._forward_hooks_always_called, always_call),
+        )  # fmt: skip
 
     def register_full_backward_pre_hook(self, hook: Hook, prepend: bool = False) -> RemovableHandle:
         """Call `hook(module, grad_output)` before the module's backward; a tuple it returns takes grad_output's place."""
-        return self._add_hook(self._backward_pre_hooks, hook, hook, prepend)
+        return self._add_hook(self._backward_pre_hooks, hook, prepend)
 
     def register_full_backward_hook(self, hook: Hook, prepend: bool = False) -> RemovableHandle:
         """Call `hook(module, grad_input, grad_output)` when the gradients of the module's inputs are known.
 
         Both are tuples, with None for what is no tensor or has no gradient; a tuple that the hook returns takes grad_input's place.
         """
-        return self._add_hook(self._backward_hooks, hook, hook, prepend)
+        return self._add_hook(self._backward_hooks, hook, prepend)
 
     def register_backward_hook(self, hook: Hook) -> RemovableHandle:
         """PyTorch's older name for `register_full_backward_hook`, with the same meaning here."""
@@ -90,8 +103,8 @@ class HookMethods:
         done: set[int] = set()
         result = None
         try:
-            for _, (hook, with_kwargs) in ahead("_forward_pre_hooks", self._forward_pre_hooks):
-                args, kwargs = _replaced(hook, with_kwargs, self, args, kwargs)
+            for key, hook in ahead("_forward_pre_hooks", self._forward_pre_hooks):
+                args, kwargs = _replaced(hook, key in self._forward_pre_hooks_with_kwargs, self, args, kwargs)
             boundary = None
             after = [hook for _, hook in ahead("_backward_hooks", self._backward_hooks)]
             before = [hook for _, hook in ahead("_backward_pre_hooks", self._backward_pre_hooks)]
@@ -99,16 +112,19 @@ class HookMethods:
                 boundary = _Boundary(self, after, before)
                 args = boundary.inputs(args)
             result = self.forward(*args, **kwargs)
-            for key, (hook, with_kwargs, _) in ahead("_forward_hooks", self._forward_hooks):
+            for key, hook in ahead("_forward_hooks", self._forward_hooks):
                 done.add(key)
-                changed = hook(self, args, kwargs, result) if with_kwargs else hook(self, args, result)
+                changed = hook(self, args, kwargs, result) if self._takes_kwargs(key) else hook(self, args, result)
                 result = result if changed is None else changed
             return result if boundary is None else boundary.outputs(result)
         except Exception:
-            for key, (hook, with_kwargs, always) in ahead("_forward_hooks", self._forward_hooks):
-                if always and key not in done:
-                    _ = hook(self, args, kwargs, result) if with_kwargs else hook(self, args, result)
+            for key, hook in ahead("_forward_hooks", self._forward_hooks):
+                if key not in done and (key in self._forward_hooks_always_called or key in everywhere_always_called):
+                    _ = hook(self, args, kwargs, result) if self._takes_kwargs(key) else hook(self, args, result)
             raise
+
+    def _takes_kwargs(self, key: int) -> bool:
+        return key in self._forward_hooks_with_kwargs or key in everywhere_with_kwargs
 
 
 def _replaced(hook: Hook, with_kwargs: bool, module: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
@@ -125,28 +141,32 @@ def _replaced(hook: Hook, with_kwargs: bool, module: Any, args: tuple[Any, ...],
 # ---------------------------------------------------------------- hooks of all modules
 
 
-def _register(table: str, hook: Hook, entry: Any) -> RemovableHandle:
-    return placed(everywhere, hook, (table, entry), False)
+def _register(table: str, hook: Hook) -> RemovableHandle:
+    return placed(everywhere, hook, (table, hook), False)
 
 
 def register_module_forward_pre_hook(hook: Hook) -> RemovableHandle:
     """`register_forward_pre_hook` on every module there is or will be. Such hooks run before a module's own; meant for debugging."""
-    return _register("_forward_pre_hooks", hook, (hook, False))
+    return _register("_forward_pre_hooks", hook)
 
 
 def register_module_forward_hook(hook: Hook, *, with_kwargs: bool = False, always_call: bool = False) -> RemovableHandle:
     """`register_forward_hook` on every module."""
-    return _register("_forward_hooks", hook, (hook, with_kwargs, always_call))
+    handle = _register("_forward_hooks", hook)
+    for marked, mark in ((everywhere_with_kwargs, with_kwargs), (everywhere_always_called, always_call)):
+        if mark:
+            marked[handle.id] = True
+    return handle
 
 
 def register_module_full_backward_pre_hook(hook: Hook) -> RemovableHandle:
     """`register_full_backward_pre_hook` on every module."""
-    return _register("_backward_pre_hooks", hook, hook)
+    return _register("_backward_pre_hooks", hook)
 
 
 def register_module_full_backward_hook(hook: Hook) -> RemovableHandle:
     """`register_full_backward_hook` on every module."""
-    return _register("_backward_hooks", hook, hook)
+    return _register("_backward_hooks", hook)
 
 
 # ---------------------------------------------------------------- backward

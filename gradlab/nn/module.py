@@ -17,13 +17,15 @@ from gradlab.device import Device
 from gradlab.dtype import FLOATING, as_numpy, bfloat16, float16, float32, float64
 from gradlab.nn.hooks import HookMethods, everywhere
 from gradlab.nn.parameter import Buffer, Parameter, declare, is_lazy, zero_gradient
+from gradlab.nn.private_names import PrivateNames
 from gradlab.nn.state import StateMethods
 from gradlab.tensor import Tensor
 
 M = TypeVar("M", bound="Module")
 _TABLES = (
     "_parameters", "_buffers", "_modules", "_forward_hooks", "_forward_pre_hooks", "_backward_hooks", "_backward_pre_hooks",
-    "_state_dict_hooks", "_state_dict_pre_hooks", "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks",
+    "_forward_hooks_with_kwargs", "_forward_hooks_always_called", "_forward_pre_hooks_with_kwargs", "_state_dict_hooks",
+    "_state_dict_pre_hooks", "_load_state_dict_pre_hooks", "_load_state_dict_post_hooks",
 )  # fmt: skip
 
 
@@ -42,7 +44,7 @@ class MissingAttribute(AttributeError):
         return f"{kind!r} object has no attribute {name!r}" + (f"; did you mean {' or '.join(map(repr, close))}?" if close else "")
 
 
-class Module(HookMethods, StateMethods):
+class Module(HookMethods, StateMethods, PrivateNames):
     """Base class of layers and models.
 
     A subclass calls `super().__init__()`, assigns parameters and submodules to attributes, and defines `forward`.

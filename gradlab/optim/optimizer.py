@@ -10,11 +10,11 @@ from typing import Any
 
 import numpy as np
 
-from gradlab.autograd.hooks import RemovableHandle, add_hook
 from gradlab.autograd.mode import current
 from gradlab.dtype import FLOAT32
 from gradlab.nn.parameter import zero_gradient
 from gradlab.optim import advice
+from gradlab.optim.hooks import STATE_HOOKS, OptimizerHooks
 from gradlab.optim.minimizing import Minimizing
 from gradlab.tensor import Tensor
 from gradlab.tensor.creation import tensor
@@ -55,7 +55,7 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
     return wrapped
 
 
-class Optimizer(Minimizing):
+class Optimizer(OptimizerHooks, Minimizing):
     """Base class. A subclass gives `step`.
 
     params: an iterable of tensors, of (name, tensor) pairs, or of dicts (groups) with "params" and hyper-parameters of their own.
@@ -68,9 +68,7 @@ class Optimizer(Minimizing):
     _steps = 0
     _stepped = False  # read by learning rate schedulers
     _watch: Any = None  # what advice.look knows of earlier steps
-    _own: tuple[str, ...] = ("_watch", "_pre_hooks", "_post_hooks")
-    _pre_hooks: dict[int, Any]
-    _post_hooks: dict[int, Any]
+    _own: tuple[str, ...] = ("_watch", "_pre_hooks", "_post_hooks", *STATE_HOOKS)
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
@@ -81,6 +79,8 @@ class Optimizer(Minimizing):
         """What a step needs is there, also where a subclass leaves `__init__` out: one that wraps another optimizer, say."""
         made = super().__new__(cls)
         made._pre_hooks, made._post_hooks = {}, {}
+        for table in STATE_HOOKS:
+            setattr(made, table, {})
         return made
 
     def __init__(self, params: Iterable[Any], defaults: dict[str, Any]) -> None:
@@ -184,18 +184,12 @@ class Optimizer(Minimizing):
         """Update all parameters that have a gradient."""
         raise NotImplementedError(f"{type(self).__name__} has no step(); a subclass of Optimizer defines it")
 
-    def register_step_pre_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call `hook(optimizer, args, kwargs)` before each step; it may return new (args, kwargs)."""
-        return add_hook(self._pre_hooks, hook)
-
-    def register_step_post_hook(self, hook: Callable[..., Any]) -> RemovableHandle:
-        """Call `hook(optimizer, args, kwargs)` after each step."""
-        return add_hook(self._post_hooks, hook)
-
     # ------------------------------------------------------------ saving
 
     def state_dict(self) -> dict[str, Any]:
         """State and groups with parameters by number. Tensors are copies: later steps do not change what was saved."""
+        for before in self._state_dict_pre_hooks.values():
+            before(self)
         numbers: OrderedDict[int, int] = OrderedDict()
         for group in self.param_groups:
             for p in group["params"]:
@@ -205,13 +199,20 @@ class Optimizer(Minimizing):
             for group in self.param_groups
         ]
         state = {numbers[id(k)] if isinstance(k, Tensor) else k: _copied(v) for k, v in self.state.items()}
-        return {"state": state, "param_groups": groups}
+        found = {"state": state, "param_groups": groups}
+        for after in self._state_dict_post_hooks.values():
+            changed = after(self, found)
+            found = found if changed is None else changed
+        return found
 
     def load_state_dict(self, state_dict: dict[str, Any]) -> None:
         """The inverse of `state_dict`: tensors are copied, in their parameter's dtype and on its device.
 
         Raises ValueError where groups or their sizes do not match; the optimizer is then as it was.
         """
+        for before in self._load_state_dict_pre_hooks.values():
+            changed = before(self, state_dict)
+            state_dict = state_dict if changed is None else changed
         for key in ("state", "param_groups"):
             if key not in state_dict:
                 raise KeyError(f"an optimizer's state dict has {key!r}; this one has {sorted(map(str, state_dict))}")
@@ -237,6 +238,8 @@ class Optimizer(Minimizing):
             param = params.get(key)
             state[key if param is None else param] = _copied(value) if param is None else _fitted(param, value)
         self.__setstate__({"state": state, "param_groups": groups})
+        for after in self._load_state_dict_post_hooks.values():
+            after(self)
 
 
 def _copied(value: Any) -> Any:

@@ -62,7 +62,7 @@ class _SpectralHook(_Hook):
 
 
 def _taken(module: Module, name: str, call: str) -> Parameter:
-    if any(isinstance(hook, _Hook) and hook.name == name for hook, _ in module._forward_pre_hooks.values()):
+    if any(isinstance(hook, _Hook) and hook.name == name for hook in module._forward_pre_hooks.values()):
         raise RuntimeError(f"{call}: {name!r} of {type(module).__name__} has such a hook already")
     weight = module._parameters.get(name)
     if weight is None:
@@ -71,7 +71,7 @@ def _taken(module: Module, name: str, call: str) -> Parameter:
 
 
 def _removed(module: M, name: str, kind: type[_Hook], call: str) -> M:
-    for key, (hook, _) in list(module._forward_pre_hooks.items()):
+    for key, hook in list(module._forward_pre_hooks.items()):
         if isinstance(hook, kind) and hook.name == name:
             with no_grad():
                 value = hook.compute(module.eval() if isinstance(hook, _SpectralHook) and not module.training else module).detach()

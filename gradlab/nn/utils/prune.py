@@ -97,7 +97,7 @@ class BasePruningMethod:
             chain = hook if isinstance(hook, PruningContainer) else PruningContainer(hook)
             chain._tensor_name = name
             chain.add_pruning_method(method)
-            module._forward_pre_hooks[key] = (chain, False)
+            module._forward_pre_hooks[key] = chain
             method = chain
         setattr(module, name, method.apply_mask(module))
         return module
@@ -244,7 +244,7 @@ class RandomStructured(_Structured):
 
 def _method(module: Module, name: str) -> tuple[Any, Any] | None:
     """The key and the hook that prunes that tensor."""
-    for key, (hook, _) in module._forward_pre_hooks.items():
+    for key, hook in module._forward_pre_hooks.items():
         if isinstance(hook, BasePruningMethod) and hook._tensor_name == name:
             return key, hook
     return None
@@ -364,5 +364,5 @@ def is_pruned(module: Module) -> bool:
     >>> nn.utils.prune.is_pruned(nn.Linear(2, 2))
     False
     """
-    return any(isinstance(hook, BasePruningMethod) for m in module.modules() for hook, _ in m._forward_pre_hooks.values())
+    return any(isinstance(hook, BasePruningMethod) for m in module.modules() for hook in m._forward_pre_hooks.values())
 

@@ -1,0 +1,121 @@
+"""Names of PyTorch's that begin with an underscore, and that libraries read, call and set all the same: of modules and of optimizers."""
+
+import copy
+import pickle
+
+import pytest
+
+import gradlab as gl
+from gradlab import nn, optim
+
+
+class TestModules:
+    def test_tables_of_hooks_hold_the_hooks_themselves(self):
+        module, seen = nn.Linear(2, 2), []
+
+        def after(module, args, kwargs, output):
+            seen.append(kwargs)
+
+        def before(module, args):
+            seen.append(len(args))
+
+        handles = module.register_forward_hook(after, with_kwargs=True, always_call=True), module.register_forward_pre_hook(before)
+        assert list(module._forward_hooks.values()) == [after]
+        assert list(module._forward_pre_hooks.items()) == [(handles[1].id, before)]
+        assert module._forward_hooks_with_kwargs == module._forward_hooks_always_called == {handles[0].id: True}
+        assert module._forward_pre_hooks_with_kwargs == {}
+        for twin in (module, copy.deepcopy(module)):
+            twin(gl.ones(1, 2))
+        assert seen == [1, {}, 1, {}]
+        for handle in handles:
+            handle.remove()
+        assert not (module._forward_hooks or module._forward_pre_hooks or module._forward_hooks_with_kwargs)
+
+    def test_backward_hooks(self):
+        module = nn.Linear(1, 1)
+        assert module._get_backward_hooks() == ([], [])
+        assert module._is_full_backward_hook is None
+        module.register_full_backward_hook(print)
+        assert module._get_backward_hooks() == ([print], [])
+        assert module._is_full_backward_hook
+        assert module._get_backward_pre_hooks() == []
+
+    def test_calls(self):
+        module, x = nn.Sequential(nn.Linear(2, 2)), gl.ones(1, 2)
+        for call in (module._call_impl, module._wrapped_call_impl, module._slow_forward):
+            assert gl.equal(call(x), module(x))
+        assert module._compiled_call_impl is None
+        assert (module._version, module.dump_patches, module.call_super_init) == (1, False, False)
+
+    def test_a_replica_has_tables_of_its_own(self):
+        module = nn.BatchNorm1d(2)
+        replica = module._replicate_for_data_parallel()
+        assert replica._is_replica
+        assert replica._parameters == {}
+        assert replica._buffers == module._buffers
+        assert replica._buffers is not module._buffers
+        assert list(module._parameters) == ["weight", "bias"]
+
+    @pytest.mark.parametrize("with_module", [False, True])
+    def test_a_hook_before_loading(self, with_module):
+        module, seen = nn.Linear(1, 1), []
+        module._register_load_state_dict_pre_hook(lambda *arguments: seen.append(arguments), with_module)
+        module.load_state_dict(module.state_dict())
+        (arguments,) = seen
+        assert len(arguments) == 7 + with_module
+        assert (arguments[0] is module) is with_module
+        with pytest.raises(TypeError, match="function"):
+            module._register_load_state_dict_pre_hook(3)
+
+    def test_state_by_position(self):
+        module, found = nn.Linear(1, 1), {}
+        with pytest.warns(FutureWarning, match="by name"):
+            module.state_dict(found, "p.")
+        assert list(found) == ["p.weight", "p.bias"]
+
+
+class TestOptimizers:
+    def made(self):
+        weight = gl.ones(2, requires_grad=True)
+        weight.grad = gl.ones(2)
+        return optim.SGD([weight], lr=0.5)
+
+    def test_steps_are_counted_and_may_be_set(self):
+        optimizer = self.made()
+        assert (optimizer._step_count, optimizer._opt_called) == (0, False)
+        optimizer.step()
+        assert (optimizer._step_count, optimizer._opt_called) == (1, True)
+        other = self.made()
+        other._step_count = 1
+        optim.lr_scheduler.StepLR(other, 1).step()  # without a warning that the optimizer has made none
+        other._opt_called = False
+        assert not other._opt_called
+
+    def test_hooks(self):
+        optimizer, seen = self.made(), []
+        optimizer.register_step_pre_hook(lambda *_: seen.append("before"))
+        assert len(optimizer._optimizer_step_pre_hooks) == 1
+        assert optimizer._optimizer_step_post_hooks == {}
+        optimizer.step()
+        assert seen == ["before"]
+
+    def test_hooks_around_the_state(self):
+        optimizer, seen = self.made(), []
+        optimizer.register_state_dict_pre_hook(lambda o: seen.append("before saving"))
+        optimizer.register_state_dict_post_hook(lambda o, state: {**state, "note": 1})
+        optimizer.register_state_dict_post_hook(lambda o, state: seen.append(sorted(state)), prepend=True)
+        optimizer.register_load_state_dict_pre_hook(lambda o, state: {k: v for k, v in state.items() if k != "note"})
+        optimizer.register_load_state_dict_post_hook(lambda o: seen.append("after loading"))
+        state = optimizer.state_dict()
+        assert state["note"] == 1
+        optimizer.load_state_dict(state)
+        assert seen == ["before saving", ["param_groups", "state"], "after loading"]
+        twin = pickle.loads(pickle.dumps(copy.deepcopy(optimizer)))
+        assert "note" not in twin.state_dict()
+        with pytest.raises(TypeError, match="function"):
+            optimizer.register_state_dict_pre_hook(3)
+
+    def test_what_needs_nothing(self):
+        optimizer = self.made()
+        assert optimizer.profile_hook_step(len) is len
+        assert optimizer._cuda_graph_capture_health_check() is None
