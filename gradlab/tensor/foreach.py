@@ -38,7 +38,7 @@ def _given(args: tuple[Any, ...], kwargs: dict[str, Any]) -> list[Any]:
     return [*args, *(kwargs.pop(word) for word in WORDS if word in kwargs)]
 
 
-def _method(name: str, x: Any, values: tuple[Any, ...], options: dict[str, Any]) -> Any:
+def _method(name: str, x: Any, values: list[Any], options: dict[str, Any]) -> Any:
     bare = name.removesuffix("_")
     if bare in ("maximum", "minimum"):
         number = not isinstance(values[0], Differentiable)
@@ -58,8 +58,8 @@ def _make(name: str) -> Callable[..., Any]:
             return tuple(self**x for x in given[0])
         if name.startswith("addc") and len(given) == 3 and isinstance(given[2], Differentiable):
             given[2] = given[2].tolist()  # type: ignore[attr-defined]
-        rows = zip(*_columns(full, self, given), strict=True) if given else [()] * len(_columns(full, self, [0])[0])
-        found = [_method(name, x, tuple(values), kwargs) for x, values in zip(self, rows, strict=True)]
+        columns = _columns(full, self, given)
+        found = [_method(name, x, [column[i] for column in columns], kwargs) for i, x in enumerate(self)]
         return list(self) if name.endswith("_") else tuple(found)
 
     return _named(foreach, full, f"`{name}` of each tensor.")
