@@ -169,8 +169,8 @@ def stage(
         leave(token)
     changed, given_changed = reads.changed(), arguments.changed()
     if changed or given_changed:
-        found = [] if given_changed else _read(reads, reads.replaced(), tracer)
-        raise Changed([*changed, *given_changed], found, reads.filled and not given_changed)
+        bound = [] if given_changed else _read(reads, reads.replaced(), tracer)
+        raise Changed([*changed, *given_changed], bound, reads.filled and not given_changed)
     if late := [p for p in _read(reads, [p for p in places if not p.read], tracer) if p.read]:
         raise Changed([p.label for p in late], late)
     guards = Guards()
