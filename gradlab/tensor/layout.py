@@ -146,12 +146,12 @@ def rot90(input: Tensor, k: int = 1, dims: Sequence[int] = (0, 1)) -> Tensor:
 
 
 def ravel(input: Tensor) -> Tensor:
-    """All elements in one dimension: a view where the strides allow it.
+    """All elements in one dimension, one beside the other: a view of what is contiguous, else a copy.
 
     >>> gl.ravel(gl.tensor([[1, 2], [3, 4]]))
     tensor([1, 2, 3, 4])
     """
-    return reshape(input, -1)
+    return reshape(input.contiguous(), -1)
 
 
 # ---------------------------------------------------------------- triangles and diagonals

@@ -22,7 +22,7 @@ def values_in(name: str, data: Any, dtype: Any = None) -> Any:
 
     data: a number, or an object with `__index__` or `__float__`; an array, or an object that becomes one by `__array__`,
     `__array_interface__`, `__dlpack__` or the buffer protocol; a sequence of such things of one shape, of whose dtypes the result's is
-    promoted. Python numbers, buffers' as well, are bool, int64 or the default floating point type. An array of objects is a sequence of them.
+    promoted. Python numbers, buffers' as well, are bool, int64 or the default floating point type. An array of objects is a sequence.
 
     Raises TypeError for what is not a real number, ValueError for sequences of different lengths, RuntimeError for integers that do not
     fit.
