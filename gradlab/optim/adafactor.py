@@ -8,7 +8,7 @@ from typing import Any
 from gradlab.autograd.mode import enable_grad, no_grad
 from gradlab.dtype import finfo, float64, wide
 from gradlab.optim.hyper import check, check_common, each
-from gradlab.optim.optimizer import Optimizer, counter
+from gradlab.optim.optimizer import Optimizer, counter, follow
 from gradlab.tensor import Tensor
 
 
@@ -83,6 +83,7 @@ class Adafactor(Optimizer):
                 state["col_var"] = g.new_zeros((*g.shape[:-2], 1, g.shape[-1]))
             else:
                 state["variance"] = g.zeros_like()
+        follow(state, ("row_var", "col_var", "variance"), g._array.dtype)
         t = state["step"].add_(1).to(float64)
         g = g.to(wide(g._array.dtype))
         own = p.to(g.dtype)

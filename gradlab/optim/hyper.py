@@ -52,7 +52,7 @@ def hypers(group: dict[str, Any], names: tuple[Any, ...]) -> Tensor:
 
 def each(group: dict[str, Any], names: tuple[Any, ...]) -> list[Any]:
     """Several hyper-parameters for an update made of operations: as they stand in the group, or, in a trace, live 0-d tensors."""
-    if current().tracer is None:
+    if current().tracer is None or not group["params"]:
         return values(group, names)
     place = group["params"][0].device
     return list(hypers(group, names).to(place).unbind(0))

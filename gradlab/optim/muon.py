@@ -9,7 +9,7 @@ from typing import Any
 from gradlab.autograd.mode import enable_grad, no_grad
 from gradlab.dtype import wide
 from gradlab.optim.hyper import check, each
-from gradlab.optim.optimizer import Optimizer
+from gradlab.optim.optimizer import Optimizer, follow
 from gradlab.tensor import Tensor
 from gradlab.tensor.product_sums import addmm, baddbmm
 from gradlab.tensor.shape import stack
@@ -127,6 +127,7 @@ class Muon(Optimizer):
         state = self.state[p]
         if "momentum_buffer" not in state:
             state["momentum_buffer"] = g.zeros_like()
+        follow(state, ("momentum_buffer",), g._array.dtype)
         buffer: Tensor = state["momentum_buffer"]
         buffer.lerp_(g, 1 - momentum)
         if not nesterov:

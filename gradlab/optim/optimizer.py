@@ -253,7 +253,15 @@ def _copied(value: Any) -> Any:
     return value
 
 
-_COUNTERS = frozenset(("step", "eta", "mu", "mu_product"))  # 0-d state, in float32 whatever the parameter is
+COUNTERS = frozenset(("step", "eta", "mu", "mu_product"))  # 0-d state, in float32 whatever the parameter is
+
+
+def follow(state: dict[str, Any], names: tuple[str, ...], dtype: Any) -> None:
+    """Let buffers be of the dtype of their parameter, which may have got another one (`model.double()`)."""
+    for name in names:
+        buffer = state.get(name)
+        if name not in COUNTERS and buffer is not None and buffer._array.dtype != dtype:
+            state[name] = buffer.to(dtype)
 
 
 def _fitted(param: Tensor, value: dict[str, Any]) -> dict[str, Any]:
@@ -263,13 +271,13 @@ def _fitted(param: Tensor, value: dict[str, Any]) -> dict[str, Any]:
     """
     found = {}
     for key, v in value.items():
-        if key in _COUNTERS and isinstance(v, (int, float)):
+        if key in COUNTERS and isinstance(v, (int, float)):
             v = counter(param, v)
         elif not isinstance(v, Tensor) and hasattr(v, "__array__"):
             v = tensor(np.asarray(v))
         if isinstance(v, Tensor):
             v = v.detach()
-            if key not in _COUNTERS and v.shape == param.shape and param.is_floating_point():
+            if key not in COUNTERS and v.shape == param.shape and param.is_floating_point():
                 v = v.to(param.dtype)
             found[key] = v.to(param.device).clone()
         else:

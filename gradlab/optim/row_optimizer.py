@@ -17,7 +17,7 @@ from gradlab.dtype import FLOAT32, FLOAT64, FLOATING
 from gradlab.layout import strided
 from gradlab.op import Op
 from gradlab.optim.hyper import hypers, refuse_differentiable
-from gradlab.optim.optimizer import Group, Optimizer, counter
+from gradlab.optim.optimizer import Group, Optimizer, counter, follow
 from gradlab.optim.together import Known, Queued
 from gradlab.tensor import Tensor
 from gradlab.tensor.choice import where
@@ -111,6 +111,8 @@ class RowOptimizer(Optimizer):
             outputs, now = [array], self._now
             if names:
                 state = self.state[p]
+                if dtype is FLOAT64:
+                    follow(state, names, dtype)
                 for name in names:
                     buffer = state.get(name)
                     if buffer is None and (buffer := self._buffer(group, p, name)) is None:
@@ -129,6 +131,7 @@ class RowOptimizer(Optimizer):
             self.run_on_parts(row, group, p, g, names, h, **params)
             return
         state, buffers, skip = self.state[p] if names else {}, [], self.found_inf
+        follow(state, names, array.dtype)
         for name in names:
             buffer = state.get(name)
             buffers.append(self._buffer(group, p, name) if buffer is None else buffer)

@@ -262,3 +262,68 @@ def test_a_session_reads_the_switch_or_refuses(name, option):
             return
         found.append([seen(params)])
     assert_equal(name, *found, 1e-9)
+
+
+# ---------------------------------------------------------------- what else changes in mid-run
+
+
+def reload(opt, params):
+    opt.load_state_dict(copy.deepcopy(opt.state_dict()))
+
+
+def change_data(opt, params):
+    params[0].data = params[0].data * 2
+
+
+CHANGES = {
+    "a rate that is a tensor": lambda opt, params: opt.param_groups[0].update(lr=gl.tensor(0.01, dtype=gl.float64)),
+    "a rate of 0": lambda opt, params: opt.param_groups[0].update(lr=0.0), "reload": reload,
+    "no state": lambda opt, params: opt.state.clear(),
+    "no state of one": lambda opt, params: opt.state.pop(params[0], None), "other memory": change_data,
+    "frozen": lambda opt, params: params[0].requires_grad_(False),
+    "a group without any": lambda opt, params: opt.param_groups[0]["params"].pop(),
+    "another parameter": lambda opt, params: opt.add_param_group({"params": [params[0].detach().clone().requires_grad_()]}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("change", CHANGES)
+@pytest.mark.parametrize("name", TRACED)
+def test_what_else_changes(name, change):
+    """A compiled step follows as an eager one does."""
+    found = []
+    for compiled in (False, True):
+        params, opt = start(name, "lr", OPTIONS[name]["lr"][0])
+        step = stepping(name, params, opt, compiled)
+        for k in range(BEFORE + AFTER):
+            if k == BEFORE:
+                CHANGES[change](opt, params)
+            step()
+        found.append(seen(params))
+    for eager, other in zip(*found, strict=True):
+        np.testing.assert_allclose(other, eager, rtol=1e-9, atol=1e-12)
+
+
+@both
+@pytest.mark.parametrize("name", TRACED)
+def test_another_dtype(name, compiled):
+    """Buffers follow their parameter: it goes on as if its state had been loaded in the new dtype."""
+    found = []
+    for reloading in (False, True):
+        layer = gl.nn.Linear(3, 2)
+        with gl.no_grad():
+            for i, p in enumerate(layer.parameters()):
+                p.copy_(gl.linspace(-1, 1, p.numel()).reshape(p.shape) + i)
+        opt = getattr(gl.optim, name)([layer.weight] if name == "Muon" else layer.parameters(), lr=0.05)
+        step = stepping(name, list(layer.parameters()), opt, compiled)
+        for _ in range(BEFORE):
+            step()
+        layer.double()
+        if reloading:
+            reload(opt, ())
+        for _ in range(AFTER):
+            step()
+        found.append(seen(layer.parameters()))
+        kept = [v for s in opt.state.values() for k, v in s.items() if isinstance(v, gl.Tensor) and v.ndim]
+        assert all(v.dtype == gl.float64 for v in kept)
+    for one, other in zip(*found, strict=True):
+        np.testing.assert_allclose(one, other, rtol=1e-12)
