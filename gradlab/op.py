@@ -15,8 +15,10 @@ import numpy as np
 
 from gradlab import dispatch
 from gradlab.dtype import wide
+from gradlab.kernel import Elementwise
 from gradlab.quiet import quieted
 from gradlab.spec import DimensionError, ShapeError, Spec
+from gradlab.strides import like_operands
 
 Formula = Callable[..., Any]
 Promotion = Literal["same", "float"] | None
@@ -90,6 +92,8 @@ class Op:
     sharp     True where the gradient is computed from the result in a way that the rounding of a half type would spoil: on half types that
               need a gradient the row runs in float32, between casts.
     roundings how many steps of a gradient round their results, at most; read from the formulas unless it is given (autograd/rounding.py).
+    lies      how results lie in memory where an input does not lie row by row (a function of gradlab/strides.py): as the operands of an
+              elementwise row unless it is False, otherwise row by row unless given. Asked by whoever runs the row; `cpu` always writes row-major outputs.
     """
 
     def __init__(
@@ -115,6 +119,7 @@ class Op:
         varying: tuple[str, ...] = (),
         sharp: bool = False,
         roundings: int | None = None,
+        lies: Callable[..., Any] | Literal[False] | None = None,
     ) -> None:
         self.name, self.rule, self.cpu, self.cuda = name, rule, cpu, cuda
         self.params, self.outputs = params, outputs
@@ -122,6 +127,8 @@ class Op:
         self.dynamic, self.instead, self.scratch = dynamic, instead, scratch
         self.autocast, self.batch, self.foreign, self.varying = autocast, batch, foreign, varying
         self.sharp, self.roundings = sharp, roundings
+        self.elementwise = isinstance(cuda, Elementwise) and not outputs[1:]
+        self.lies = like_operands if lies is None and self.elementwise else lies or None
         self.quietly = quieted(cpu, foreign)  # `cpu` without NumPy's warnings
         self.fixed = tuple([name for name in params if name not in varying])  # what is kept for a call depends on these
         self.inputs, self.variadic, _ = positional(rule)

@@ -6,9 +6,9 @@ Strides are in bytes, as arrays have them, or in elements (`size=1`): the rules 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import lru_cache
+from typing import Any
 
-from gradlab.spec import count
+from gradlab.spec import cached_sizes, count
 
 Strides = tuple[int, ...]
 Laid = tuple[tuple[int, ...], Strides]  # a shape, and strides
@@ -119,13 +119,13 @@ def suggested(shape: Sequence[int], strides: Strides) -> MemoryFormat:
     return channels_last if len(shape) == 4 else channels_last_3d
 
 
-@lru_cache(4096)
+@cached_sizes(4096)
 def preserved(shape: tuple[int, ...], strides: Strides, size: int) -> Strides:
     """How a copy lies: as what it is a copy of, where that has no gaps, otherwise in the same order of dimensions without them."""
     return strides if dense_order(shape, strides, size) is not None else beside((((shape), strides),), shape, size)
 
 
-@lru_cache(4096)
+@cached_sizes(4096)
 def beside(operands: tuple[Laid, ...], shape: tuple[int, ...], size: int) -> Strides:
     """How the result of an elementwise function of these operands lies, in elements of `size` bytes: dimensions are sorted by the operands'
     steps, of which the first that tells two apart decides. Operands' strides are in their own units."""
@@ -162,6 +162,72 @@ def beside(operands: tuple[Laid, ...], shape: tuple[int, ...], size: int) -> Str
             elif told < 0:
                 break
     return in_order(shape, order[::-1], size)
+
+
+# ---------------------------------------------------------------- how a row's results lie (`Op.lies`)
+#
+# Each gives the strides of a result of `shape`, of elements of `size` bytes, from how the row's operands lie (None for what is no array).
+
+Operands = tuple[Laid | None, ...]
+
+
+def like_operands(operands: Operands, shape: tuple[int, ...], size: int, params: dict[str, Any]) -> Strides:
+    """Of elementwise rows."""
+    return beside(tuple([o for o in operands if o is not None]), shape, size)
+
+
+def like_first(operands: Operands, shape: tuple[int, ...], size: int, params: dict[str, Any]) -> Strides:
+    """Of copies of the first operand, and of results of its shape."""
+    first = operands[0]
+    if first is None or first[0] != shape:
+        return row_major(shape, size)
+    kept = beside((first,), shape, size)
+    return kept if dense_order(shape, kept, size) else row_major(shape, size)
+
+
+def like_images(operands: Operands, shape: tuple[int, ...], size: int, params: dict[str, Any]) -> Strides:
+    """Of rows on images: channels last where the first operand's are."""
+    return _images(operands[:1], any, shape, size)
+
+
+def like_image_or_weight(operands: Operands, shape: tuple[int, ...], size: int, params: dict[str, Any]) -> Strides:
+    """Of convolutions: channels last where those of the image or of the weight are."""
+    return _images(operands[:2], any, shape, size)
+
+
+def like_all_images(operands: Operands, shape: tuple[int, ...], size: int, params: dict[str, Any]) -> Strides:
+    """Of what puts images together: channels last where those of all are."""
+    return _images(operands, all, shape, size)
+
+
+def _images(operands: Operands, which: Any, shape: tuple[int, ...], size: int) -> Strides:
+    if len(shape) in (4, 5) and which([o is not None and like_channels_last(*o) for o in operands]):
+        return in_order(shape, channels_order(len(shape)), size)
+    return row_major(shape, size)
+
+
+def result_orders(lies: Any, arrays: Sequence[Any], results: Sequence[Any], params: dict[str, Any]) -> list[tuple[int, ...] | None]:
+    """Of each result of a row its order of dimensions in memory; None for row-major. results: Specs."""
+    operands = tuple([(a.shape, a.strides) if hasattr(a, "strides") else None for a in arrays])
+    found: list[tuple[int, ...] | None] = []
+    for shape, dtype in results:
+        strides = lies(operands, shape, dtype.itemsize, params)
+        order = None if is_row_major(shape, strides, dtype.itemsize) else dense_order(shape, strides, dtype.itemsize)
+        found.append(order)
+    return found
+
+
+def inverse_order(order: Sequence[int]) -> tuple[int, ...]:
+    """The order that undoes `order`."""
+    return tuple(sorted(range(len(order)), key=order.__getitem__))
+
+
+def ordered(array: Any, order: tuple[int, ...], rank: int) -> Any:
+    """An operand of an elementwise row with its dimensions, aligned to `rank` from the right, in another order."""
+    lead = rank - array.ndim
+    if lead:
+        array = array[(None,) * lead + (...,)]
+    return array.transpose(order)
 
 
 def steps_unit(shape: Sequence[int], strides: Strides) -> int:

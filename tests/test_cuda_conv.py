@@ -43,7 +43,7 @@ def run(cuda, name, inputs, order, **params):
         driver.order = order
     try:
         made = ops.ROWS[name](*[x if x is None else driver.upload(x) for x in inputs], **params)
-        return driver.download(made)
+        return cuda.to_numpy(made)
     finally:
         if driver.name == "emulated":
             driver.order = "forward"
@@ -137,7 +137,7 @@ def test_channels_last_memory_is_read_as_it_lies(cuda, precision, case, dtype, m
         for order in ("forward", "warps"):
             if driver.name == "emulated":
                 driver.order = order
-            found.append(driver.download(ops.ROWS[name](*arrays, **params)))
+            found.append(cuda.to_numpy(ops.ROWS[name](*arrays, **params)))
         if driver.name == "emulated":
             driver.order = "forward"
         np.testing.assert_array_equal(*found)

@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from gradlab import dispatch
 from gradlab.autograd import cuts, errors, position
 from gradlab.autograd.base import LEAF, Differentiable, version_of
 from gradlab.autograd.mode import current, enter, leave
@@ -22,6 +23,7 @@ from gradlab.autograd.walk import Goals, Target, Walk, reachable as reachable, r
 from gradlab.batched import Batched
 from gradlab.layout import strided
 from gradlab.quiet import quietly
+from gradlab.strides import contiguous_format, dense_order, inverse_order
 
 
 def _roots(outputs: Sequence[Any], gradients: Sequence[Any] | None, what: str) -> list[tuple[Target, Any]]:
@@ -125,10 +127,13 @@ def store(leaf: Any, walk: Walk, create_graph: bool) -> None:
     with _storing:
         old = leaf._grad
         if old is None:
-            if getrefcount(gradient) <= _ALONE and _owns(gradient):
+            staged = mode.tracer is not None or type(leaf._array) is Batched
+            if getrefcount(gradient) <= _ALONE and _owns(gradient) and (staged or leaf._array.flags.c_contiguous):
                 leaf._grad = gradient
+            elif (create_graph and gradient._edge is not None) or staged or type(gradient._array) is Batched:
+                leaf._grad = gradient.clone(memory_format=contiguous_format)
             else:
-                leaf._grad = gradient.clone() if create_graph and gradient._edge is not None else _copied(gradient)
+                leaf._grad = _copied(gradient, leaf._array)
         elif create_graph or type(old._array) is Batched:
             leaf._grad = old + gradient
         elif old.layout is not gradient.layout:  # a sparse gradient and a dense one
@@ -177,12 +182,13 @@ def _owns(gradient: Any) -> bool:
     return getrefcount(array) <= _ALONE + 1
 
 
-def _copied(gradient: Any) -> Any:
-    array = gradient._array
-    if type(array) is not np.ndarray:
-        return gradient.clone()
+def _copied(gradient: Any, leaf: Any) -> Any:
+    """A copy that lies as the leaf's array does."""
+    array, copy = gradient._array, dispatch.backend_of(gradient._array).copy
+    order = None if leaf.flags.c_contiguous else dense_order(leaf.shape, leaf.strides, leaf.dtype.itemsize)
     fresh = object.__new__(type(gradient))
-    fresh._array, fresh._edge, fresh._meta = array.copy(), None, None
+    fresh._array = copy(array) if order is None else copy(array.transpose(order)).transpose(inverse_order(order))
+    fresh._edge = fresh._meta = None
     return fresh
 
 

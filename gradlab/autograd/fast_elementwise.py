@@ -22,6 +22,7 @@ from gradlab.dtype import FLOAT32, FLOAT64
 from gradlab.op import Op
 from gradlab.quiet import quietly, run
 from gradlab.spec import ShapeError, Spec, broadcast_bool, broadcast_shapes, same_bool
+from gradlab.strides import beside, dense_order, inverse_order
 
 Tensor: Any = Differentiable  # the concrete class, handed over by `record.adopt`
 new = object.__new__
@@ -41,9 +42,17 @@ def _scalar(value: float, dtype: Any) -> Any:
     return found
 
 
-def row_major(out: Any) -> Any:
-    """What a ufunc made, as a row-major array: it gives a scalar of 0-d arrays, and keeps the order of arrays laid out otherwise."""
-    return np.array(out, order="C")
+def laid(out: Any, *operands: Any) -> Any:
+    """What a ufunc made, as an array that lies as the operands say: of 0-d arrays it gives a scalar; its own choice of order is another
+    where operands lie differently."""
+    if type(out) is not ndarray:
+        return np.array(out)
+    given = tuple([(a.shape, a.strides) for a in operands if a.shape])
+    strides = beside(given, out.shape, out.dtype.itemsize)
+    if strides == out.strides:
+        return out
+    order = dense_order(out.shape, strides, out.dtype.itemsize)
+    return np.array(out, order="C") if order is None else out.transpose(order).copy().transpose(inverse_order(order))
 
 
 def unary(op: Op, node: type[Node], depth: int = 2) -> Callable[..., Any]:
@@ -65,10 +74,12 @@ def unary(op: Op, node: type[Node], depth: int = 2) -> Callable[..., Any]:
             if is_ufunc:
                 out = run(cpu, array)
                 if type(out) is not ndarray or not out.flags.c_contiguous:
-                    out = row_major(out)
-            else:
+                    out = laid(out, array)
+            elif array.flags.c_contiguous:
                 out = empty(array.shape, result or dtype)
                 run(cpu, array, out)
+            else:
+                return apply(op, (x,), {})
         except RuntimeError:  # another thread is in there
             return apply(op, (x,), {})
         t = new(Tensor)
@@ -122,11 +133,13 @@ def binary(op: Op, node: type[Node], depth: int = 2) -> Callable[..., Any]:
             if is_ufunc:
                 out = run(cpu, x, y)
                 if type(out) is not ndarray or not out.flags.c_contiguous:
-                    out = row_major(out)
+                    out = laid(out, x, y)
             else:
                 shape = x.shape
                 if y.shape != shape:
                     shape = joint_shape(x, y)
+                if not (x.flags.c_contiguous and y.flags.c_contiguous):
+                    return apply(op, (a, b), {})
                 out = empty(shape, result or dtype)
                 run(cpu, x, y, out)
         except ValueError:
@@ -190,10 +203,12 @@ def binary(op: Op, node: type[Node], depth: int = 2) -> Callable[..., Any]:
             if is_ufunc:
                 out = run(cpu, first, second)
                 if type(out) is not ndarray or not out.flags.c_contiguous:
-                    out = row_major(out)
-            else:
+                    out = laid(out, x)
+            elif x.flags.c_contiguous:
                 out = empty(x.shape, result or dtype)
                 run(cpu, first, second, out)
+            else:
+                return apply(op, (a, b), {})
         except RuntimeError:
             return apply(op, (a, b), {})
         t = new(Tensor)

@@ -87,7 +87,7 @@ def viewing(op: Op, node: type[Node]) -> Callable[..., Any]:
 
 def one_input(op: Op, node: type[Node]) -> Callable[..., Any]:
     """A row of one input and one output with parameters, such as a reduction."""
-    cpu, steps, ready = op.cpu, op.steps, op.promote is not None
+    cpu, steps, ready, lies = op.cpu, op.steps, op.promote is not None, op.lies is not None
     keeps_x, keeps_y = bool(op.kept_inputs), bool(op.kept_outputs)
     known: dict[Any, Inferred] = {}
 
@@ -98,6 +98,8 @@ def one_input(op: Op, node: type[Node]) -> Callable[..., Any]:
             return apply(op, (x,), params)
         dtype = array.dtype
         if dtype is not FLOAT32 and dtype is not FLOAT64 and (ready or dtype in HALF):
+            return apply(op, (x,), params)
+        if lies and not array.flags.c_contiguous:
             return apply(op, (x,), params)
         if x._meta is not None:
             refresh(x)
@@ -142,7 +144,7 @@ def one_input(op: Op, node: type[Node]) -> Callable[..., Any]:
 
 def several_inputs(op: Op) -> Callable[..., Any]:
     """Any other row: on NumPy arrays of ready dtypes."""
-    cpu, steps, promotes, result = op.cpu, op.steps, op.promote is not None, op.result
+    cpu, steps, promotes, result, lies = op.cpu, op.steps, op.promote is not None, op.result, op.lies is not None
     known: dict[Any, Inferred] = {}
 
     def call(*args: Any, **params: Any) -> Any:
@@ -168,6 +170,8 @@ def several_inputs(op: Op) -> Callable[..., Any]:
                             return apply(op, args, params)
                         common = dtype
                 elif promotes or dtype in HALF:
+                    return apply(op, args, params)
+                if lies and not array.flags.c_contiguous:
                     return apply(op, args, params)
                 if x._meta is not None:
                     refresh(x)

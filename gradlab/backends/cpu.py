@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from gradlab import dispatch
+from gradlab.backends import laid
 from gradlab.device import CPU, Device
 from gradlab.dtype import FLOAT32, HALF
 from gradlab.op import Op
@@ -59,6 +60,17 @@ class CpuBackend:
             return op.quietly(*arrays, **params)
         found = op.infer(*specs, **params)
         outs = (found,) if isinstance(found, Spec) else tuple(found)
+        if op.lies is not None and not laid.lie_row_by_row(arrays):
+            return laid.run(op, arrays, params, outs, self._compute, self.copy)
+        return self._computed(op, arrays, params, specs, outs)
+
+    def _compute(self, op: Op, arrays: list[Any], params: dict[str, Any]) -> Any:
+        specs = input_specs(arrays)
+        return self._computed(op, arrays, params, specs, op.specs(*specs, **params))
+
+    def _computed(
+        self, op: Op, arrays: list[Any], params: dict[str, Any], specs: list[Spec | None], outs: tuple[Spec, ...]
+    ) -> Any:
         for i, array in enumerate(arrays):
             if isinstance(array, (int, float)):
                 spec = specs[i]

@@ -13,6 +13,7 @@ from gradlab.op import Op
 from gradlab.ops.layout import diagonal, unfold_view
 from gradlab.ops.memory import as_strided, bits
 from gradlab.ops.movement import Index, expand, permute, slice_, squeeze, t, transpose, unsqueeze, view
+from gradlab.spec import Spec
 from gradlab.strides import Strides, row_major
 
 if TYPE_CHECKING:
@@ -72,6 +73,18 @@ def viewed(op: Op, params: dict[str, Any], source: Any) -> Layout | None:
     if source.layout is None and op in (view, squeeze, unsqueeze):
         return None
     return Layout(lambda: VIEWS[op](source, source.strides, **params))
+
+
+def made(op: Op, params: dict[str, Any], inputs: Sequence[Any], result: Spec) -> Layout:
+    """The layout of a row's result that lies as its inputs do."""
+
+    def find() -> Strides:
+        operands = tuple([(x.shape, x.strides) if hasattr(x, "strides") else None for x in inputs])
+        assert op.lies is not None
+        found: Strides = op.lies(operands, result.shape, result.dtype.itemsize, params)
+        return found
+
+    return Layout(find)
 
 
 def distance(array: Any, chain: Sequence[tuple[Op, dict[str, Any]]]) -> int:

@@ -18,11 +18,12 @@ from gradlab.autograd.record import wrap
 from gradlab.backends.cpu import number_spec
 from gradlab.device import CPU, Device
 from gradlab.graph.ir import Call, Graph, Value
-from gradlab.graph.strides import Layout, distance, is_writable, outside, viewed
+from gradlab.graph.strides import Layout, distance, is_writable, made, outside, viewed
 from gradlab.graph.symbol import Symbol, TraceError
 from gradlab.op import Op
 from gradlab.ops.elementwise import clone
 from gradlab.spec import Spec, spec_of
+from gradlab.strides import in_order
 from gradlab.tensor.bits import offset_of
 
 
@@ -138,8 +139,14 @@ class Tracer:
         ]
         visible = params if lifted else {k: v for k, v in params.items() if k != "device"}
         device = self._device_of(op, lifted, params)
-        layout = viewed(op, params, lifted[0]) if op.view else None
-        outputs = [self.symbol(spec, device, layout) for spec in op.specs(*specs, **visible)]
+        results = op.specs(*specs, **visible)
+        if op.view:
+            layouts = [viewed(op, params, lifted[0])]
+        elif op.lies is not None and any(type(a) is Symbol and a.layout is not None for a in lifted):
+            layouts = [made(op, params, lifted, spec) for spec in results]
+        else:
+            layouts = [None] * len(results)
+        outputs = [self.symbol(spec, device, layout) for spec, layout in zip(results, layouts, strict=True)]
         code, lasti = position.caller()
         self.graph.calls.append(
             Call(
@@ -214,6 +221,10 @@ class Tracer:
             start = offset_of(before)
         away = 0 if base is tensor else distance(self.lift(array), meta.chain)
         return start + away // int(tensor._array.dtype.itemsize)
+
+    def lying(self, new: Symbol, order: tuple[int, ...]) -> Symbol:
+        """A new value whose dimensions lie in that order in memory."""
+        return Symbol(new.id, spec_of(new), self, new.device, Layout(lambda: in_order(new.shape, order, new.dtype.itemsize)))
 
     def lying_as(self, new: Symbol, old: Any) -> Symbol:
         """What memory holds after a write: it lies where it lay."""

@@ -267,8 +267,9 @@ class Module(HookMethods, StateMethods, PrivateNames):
                             module._buffers[name] = changed
         return self
 
-    def to(self: M, *args: Any, device: Any = None, dtype: Any = None, non_blocking: bool = False) -> M:
-        """Parameters and buffers on another device (`to("cuda")`), floating point ones in another dtype (`to(gl.float16)`)."""
+    def to(self: M, *args: Any, device: Any = None, dtype: Any = None, non_blocking: bool = False, memory_format: Any = None) -> M:
+        """Parameters and buffers on another device (`to("cuda")`), floating point ones in another dtype (`to(gl.float16)`), those of four
+        and five dimensions in another memory format (`to(memory_format=gl.channels_last)`)."""
         for argument in args:
             if isinstance(argument, Tensor):
                 dtype, device = argument.dtype, argument.device
@@ -279,7 +280,12 @@ class Module(HookMethods, StateMethods, PrivateNames):
         chosen = None if dtype is None else dtype if isinstance(dtype, np.dtype) else as_numpy(dtype)
         if chosen is not None and chosen not in FLOATING:
             raise TypeError(f"Module.to: parameters are of floating point; {dtype} is not")
-        return self._apply(lambda t: t.to(dtype=chosen if t.is_floating_point() else None, device=device))
+
+        def converted(t: Tensor) -> Tensor:
+            order = memory_format if t.dim() in (4, 5) else None
+            return t.to(dtype=chosen if t.is_floating_point() else None, device=device, memory_format=order)
+
+        return self._apply(converted)
 
     def float(self: M) -> M:
         """Floating point tensors as float32."""

@@ -21,6 +21,7 @@ from gradlab.ops import (
     linalg,
     linear,
     loss,
+    lying,
     math,
     memory,
     movement,
@@ -59,3 +60,4 @@ def _collect() -> dict[str, Op]:
 
 
 ROWS: dict[str, Op] = _collect()
+lying.attach(ROWS)

@@ -230,4 +230,4 @@ def cast_rule(x: Spec, *, dtype: np.dtype[Any]) -> Spec:
 
 cast = Op("cast", cast_rule, params=("dtype",), cpu=lambda x, y, *, dtype: np.copyto(y, x, casting="unsafe"),
           cuda=Elementwise("x"), exact=True, grad={"x": lambda g, x_spec: g.to(x_spec.dtype)})  # fmt: skip
-clone = Op("clone", same, cpu=lambda x, y: np.copyto(y, x), cuda=Elementwise("x"), exact=True, grad={"x": lambda g: g})
+clone = Op("clone", same, cpu=lambda x, y: np.copyto(y, x), cuda=Elementwise("x"), exact=True, lies=False, grad={"x": lambda g: g})

@@ -16,7 +16,9 @@ from gradlab.device import Device
 from gradlab.dtype import BOOL, as_numpy, bfloat16, float16, float32, float64, int8, int16, int32, int64, uint8
 from gradlab.op import Op
 from gradlab.quiet import quietly
+from gradlab.strides import inverse_order, like_first, preserve_format, suggested
 from gradlab.tensor.alias import only_tensors, plain, sized
+from gradlab.tensor.formats import copied, laid_as
 from gradlab.tensor.reading import values_of
 from gradlab.tensor.taking import values_in
 from gradlab.tensor.update import assign
@@ -25,7 +27,7 @@ if TYPE_CHECKING:
     from gradlab.tensor.size import Size
     from gradlab.tensor.tensor import Tensor
 
-_cast, _clone, _full = map(bind, (ops.elementwise.cast, ops.elementwise.clone, ops.create.full))
+_cast, _full = map(bind, (ops.elementwise.cast, ops.create.full))
 
 
 def filled(shape: tuple[int, ...], value: float, dtype: np.dtype[Any], device: Device) -> Tensor:
@@ -57,9 +59,12 @@ class ConvertMethods(Differentiable):
         def device(self) -> Device: ...
 
     def to(
-        self, *args: Any, dtype: Any = None, device: Any = None, non_blocking: bool = False, copy: bool = False, other: Any = None
-    ) -> Tensor:
+        self, *args: Any, dtype: Any = None, device: Any = None, non_blocking: bool = False, copy: bool = False, other: Any = None,
+        memory_format: Any = None,
+    ) -> Tensor:  # fmt: skip
         """This tensor in another dtype or on another device (`to(dtype)`, `to(device)`, `to(other_tensor)`); itself if nothing changes.
+
+        memory_format: in which order a copy lies; as this tensor unless given. A format of which this tensor is not makes a copy.
 
         >>> gl.tensor([1.5]).to(gl.int64)
         tensor([1])
@@ -76,7 +81,11 @@ class ConvertMethods(Differentiable):
             out = _cast(out, dtype=new)
         if device is not None:
             out = moved(out, Device(device))
-        return _clone(out) if copy and out is self else out
+        if memory_format is not None and memory_format is not preserve_format:
+            order, array = laid_as("to", out, memory_format), out._array
+            if type(array) is not Batched and (copy or suggested(array.shape, array.strides) is not memory_format):
+                return copied(out, order)  # type: ignore[no-any-return]
+        return out.clone() if copy and out is self else out
 
     def type_as(self, other: Tensor) -> Tensor:
         """`to(other.dtype)`.
@@ -87,93 +96,93 @@ class ConvertMethods(Differentiable):
         only_tensors("type_as", other)
         return self.to(dtype=other._array.dtype)
 
-    def float(self) -> Tensor:
+    def float(self, memory_format: Any = None) -> Tensor:
         """As float32.
 
         >>> gl.tensor([1]).float()
         tensor([1.])
         """
-        return self.to(dtype=float32)
+        return self.to(memory_format=memory_format, dtype=float32)
 
-    def double(self) -> Tensor:
+    def double(self, memory_format: Any = None) -> Tensor:
         """As float64.
 
         >>> gl.tensor([1]).double()
         tensor([1.], dtype=gradlab.float64)
         """
-        return self.to(dtype=float64)
+        return self.to(memory_format=memory_format, dtype=float64)
 
-    def half(self) -> Tensor:
+    def half(self, memory_format: Any = None) -> Tensor:
         """As float16.
 
         >>> gl.tensor([1]).half()
         tensor([1.], dtype=gradlab.float16)
         """
-        return self.to(dtype=float16)
+        return self.to(memory_format=memory_format, dtype=float16)
 
-    def bfloat16(self) -> Tensor:
+    def bfloat16(self, memory_format: Any = None) -> Tensor:
         """As bfloat16.
 
         >>> gl.tensor([1]).bfloat16()
         tensor([1.], dtype=gradlab.bfloat16)
         """
-        return self.to(dtype=bfloat16)
+        return self.to(memory_format=memory_format, dtype=bfloat16)
 
-    def int(self) -> Tensor:
+    def int(self, memory_format: Any = None) -> Tensor:
         """As int32.
 
         >>> gl.tensor([1.5]).int()
         tensor([1], dtype=gradlab.int32)
         """
-        return self.to(dtype=int32)
+        return self.to(memory_format=memory_format, dtype=int32)
 
-    def long(self) -> Tensor:
+    def long(self, memory_format: Any = None) -> Tensor:
         """As int64.
 
         >>> gl.tensor([1.5]).long()
         tensor([1])
         """
-        return self.to(dtype=int64)
+        return self.to(memory_format=memory_format, dtype=int64)
 
-    def short(self) -> Tensor:
+    def short(self, memory_format: Any = None) -> Tensor:
         """As int16.
 
         >>> gl.tensor([1.5]).short()
         tensor([1], dtype=gradlab.int16)
         """
-        return self.to(dtype=int16)
+        return self.to(memory_format=memory_format, dtype=int16)
 
-    def char(self) -> Tensor:
+    def char(self, memory_format: Any = None) -> Tensor:
         """As int8.
 
         >>> gl.tensor([1.5]).char()
         tensor([1], dtype=gradlab.int8)
         """
-        return self.to(dtype=int8)
+        return self.to(memory_format=memory_format, dtype=int8)
 
-    def byte(self) -> Tensor:
+    def byte(self, memory_format: Any = None) -> Tensor:
         """As uint8.
 
         >>> gl.tensor([1.5]).byte()
         tensor([1], dtype=gradlab.uint8)
         """
-        return self.to(dtype=uint8)
+        return self.to(memory_format=memory_format, dtype=uint8)
 
-    def bool(self) -> Tensor:
+    def bool(self, memory_format: Any = None) -> Tensor:
         """As truth values: whether nonzero.
 
         >>> gl.tensor([0.0, 1.5]).bool()
         tensor([False,  True])
         """
-        return self.to(dtype=BOOL)
+        return self.to(memory_format=memory_format, dtype=BOOL)
 
-    def cpu(self) -> Tensor:
+    def cpu(self, memory_format: Any = None) -> Tensor:
         """On the CPU.
 
         >>> gl.ones(2).cpu()
         tensor([1., 1.])
         """
-        return self.to(device="cpu")
+        return self.to(device="cpu", memory_format=memory_format)
 
     def record_stream(self, s: Any) -> None:
         """Say that a `gl.cuda.Stream` works with this tensor, which was made on another one: once it is dropped, its memory is not given
@@ -188,30 +197,14 @@ class ConvertMethods(Differentiable):
             raise RuntimeError(f"record_stream: the tensor is on {self.device}, whose memory no stream works with")
         backend.record_stream(self._array, handle)
 
-    def cuda(self, device: Any = None, non_blocking: Any = False) -> Tensor:
+    def cuda(self, device: Any = None, non_blocking: Any = False, memory_format: Any = None) -> Tensor:
         """On a GPU: the current one, or the one of that index.
 
         >>> gl.ones(2).cuda().device.type  # doctest: +SKIP
         'cuda'
         """
-        return self.to(device=Device("cuda", device) if device is None or isinstance(device, int_) else device)
-
-    def clone(self) -> Tensor:
-        """A copy in memory of its own; gradients pass through.
-
-        >>> gl.ones(2).clone()
-        tensor([1., 1.])
-        """
-        return _clone(self)
-
-    def contiguous(self) -> Tensor:
-        """This tensor if its elements lie in row-major order, else a copy that does.
-
-        >>> gl.ones(2, 3).t().contiguous().stride()
-        (2, 1)
-        """
-        flags = getattr(self._array, "flags", None)  # under vmap there are none
-        return self if flags is None or flags.c_contiguous else _clone(self)  # type: ignore[return-value]
+        place = Device("cuda", device) if device is None or isinstance(device, int_) else device
+        return self.to(device=place, memory_format=memory_format)
 
     def numpy(self, *, force: Any = False) -> Any:
         """A NumPy array sharing this CPU tensor's memory. Raises if it requires grad (use detach()) or lives elsewhere (use cpu()).
@@ -381,7 +374,7 @@ def moved(tensor: Any, device: Device) -> Any:
 
 
 # What `moved` records. No row of a family: it is the one operation whose input and output are on different devices, so no backend runs it.
-transfer = Op("to_device", lambda x, *, device, source: x, params=("device", "source"), exact=True,
+transfer = Op("to_device", lambda x, *, device, source: x, params=("device", "source"), exact=True, lies=like_first,
               grad={"x": lambda g, source: g.to(source)},
               cpu=lambda x, y, *, device, source: np.copyto(y, x))  # fmt: skip
 bind(transfer)
@@ -395,5 +388,9 @@ def _transfer(tensor: Any, device: Device, source: Device) -> Any:
     if tensor._meta is not None:
         refresh(tensor)
     array = tensor._array
-    old = dispatch.backend_of(array)
-    return finish(transfer, [tensor], params, dispatch.backend_for(device).from_numpy(old.to_numpy(array), device), mode)
+    old, new = dispatch.backend_of(array), dispatch.backend_for(device)
+    order = laid_as("to", tensor)
+    if order is None:
+        return finish(transfer, [tensor], params, new.from_numpy(old.to_numpy(array), device), mode)
+    made = new.from_numpy(old.to_numpy(array.transpose(order)), device).transpose(inverse_order(order))
+    return finish(transfer, [tensor], params, made, mode)

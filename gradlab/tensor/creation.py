@@ -15,8 +15,10 @@ from gradlab.device import CPU, Device, default_device
 from gradlab.dtype import BOOL, FLOATING, INT64, as_numpy, from_numpy as public_dtype, get_default_dtype
 from gradlab.ops.memory import Foreign
 from gradlab.quiet import quietly
+from gradlab.strides import channels_order, contiguous_format, formatted, preserve_format
 from gradlab.tensor.alias import made, plain, sized
 from gradlab.tensor.convert import filled, moved
+from gradlab.tensor.formats import checked, laid, laid_as
 from gradlab.tensor.shape import sizes
 from gradlab.tensor.taking import values_in
 
@@ -123,13 +125,20 @@ def ones(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool 
 
 
 def empty(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, out: Any = None, **options: Any) -> Tensor:
-    """A tensor whose values do not matter (here zeros, so that two runs agree).
+    """A tensor whose values do not matter (here zeros, so that two runs agree). memory_format: in which order they lie in memory.
 
     >>> gl.empty(2, 3).shape
     (2, 3)
     """
+    chosen = options.pop("memory_format", None)
     if options:
         size = sized("empty", size, options)
+    if chosen is not None and checked("empty", chosen) not in (contiguous_format, preserve_format):
+        shape = sizes(size)
+        formatted(shape, chosen, 1)
+        order = channels_order(len(shape))
+        found = laid(_filled(([shape[d] for d in order],), 0, dtype, device, False), order)
+        return found.requires_grad_() if requires_grad else found  # type: ignore[no-any-return]
     if out is not None:
         return made("empty", out, dtype, device, lambda dtype, device: _filled(size, 0, dtype, device, requires_grad))
     return _filled(size, 0, dtype, device, requires_grad)
@@ -154,15 +163,23 @@ def full(
     return _filled((size,), fill_value, dtype, device, requires_grad)
 
 
+def _like(name: str, input: Any, value: Any, dtype: Any, device: Any, requires_grad: bool, options: dict[str, Any]) -> Any:
+    """One value in the shape and the order of another tensor, or in that of the option `memory_format`."""
+    order = laid_as(name, input, options.pop("memory_format", None))
+    if options:
+        plain(name, options)
+    shape = input.shape if order is None else [input.shape[d] for d in order]
+    found = laid(input.new_full(shape, value, dtype=dtype, device=device), order)
+    return found.requires_grad_() if requires_grad else found
+
+
 def zeros_like(input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **options: Any) -> Tensor:
     """Zeros of the same shape, dtype and device, unless others are given.
 
     >>> gl.zeros_like(gl.tensor([1, 2]))
     tensor([0, 0])
     """
-    if options:
-        plain("zeros_like", options)
-    return input.new_zeros(input.shape, dtype=dtype, device=device, requires_grad=requires_grad)
+    return _like("zeros_like", input, 0, dtype, device, requires_grad, options)
 
 
 def ones_like(input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **options: Any) -> Tensor:
@@ -171,9 +188,7 @@ def ones_like(input: Tensor, *, dtype: Any = None, device: Any = None, requires_
     >>> gl.ones_like(gl.tensor([1, 2]))
     tensor([1, 1])
     """
-    if options:
-        plain("ones_like", options)
-    return input.new_ones(input.shape, dtype=dtype, device=device, requires_grad=requires_grad)
+    return _like("ones_like", input, 1, dtype, device, requires_grad, options)
 
 
 def empty_like(input: Tensor, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **options: Any) -> Tensor:
@@ -182,9 +197,7 @@ def empty_like(input: Tensor, *, dtype: Any = None, device: Any = None, requires
     >>> gl.empty_like(gl.ones(2, 3)).shape
     (2, 3)
     """
-    if options:
-        plain("empty_like", options)
-    return input.new_zeros(input.shape, dtype=dtype, device=device, requires_grad=requires_grad)
+    return _like("empty_like", input, 0, dtype, device, requires_grad, options)
 
 
 def full_like(
@@ -195,9 +208,7 @@ def full_like(
     >>> gl.full_like(gl.tensor([1, 2]), 7)
     tensor([7, 7])
     """
-    if options:
-        plain("full_like", options)
-    return input.new_full(input.shape, fill_value, dtype=dtype, device=device, requires_grad=requires_grad)
+    return _like("full_like", input, fill_value, dtype, device, requires_grad, options)
 
 
 def arange(

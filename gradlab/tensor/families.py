@@ -10,6 +10,7 @@ from gradlab.tensor.comparison import ComparisonMethods
 from gradlab.tensor.convert import ConvertMethods
 from gradlab.tensor.factoring import FactoringMethods
 from gradlab.tensor.facts import FactMethods
+from gradlab.tensor.formats import FormatMethods
 from gradlab.tensor.gamma import GammaMethods
 from gradlab.tensor.gather import GatherMethods
 from gradlab.tensor.geometry import GeometryMethods
@@ -56,7 +57,8 @@ class Families(
     ScanMethods, StatisticsMethods, LayoutMethods, AssemblyMethods, ProductMethods, ProductSumMethods, GeometryMethods, SolvingMethods,
     FactoringMethods, GammaMethods, ReshapingMethods, PlacingMethods, PairMethods, PointwiseInPlaceMethods, ChoiceMethods, NormMethods,
     QuantileMethods, RepetitionMethods, SelectionMethods, MaskMethods, SplittingMethods, FactMethods, SparseMethods, StorageMethods,
-    TypeMethods, OlderMethods, TwinMethods, InteropMethods, SharingMethods, MemoryMethods, SubclassMethods,
+    TypeMethods, OlderMethods, TwinMethods, InteropMethods, SharingMethods, MemoryMethods, FormatMethods,
+    SubclassMethods,
 ):  # fmt: skip
     """Every method of a tensor that is not in `tensor.py`."""
 

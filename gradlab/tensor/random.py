@@ -18,6 +18,7 @@ from gradlab.device import Device, default_device
 from gradlab.dtype import BOOL, FLOAT64, FLOATING, INT64, as_numpy, finfo, from_numpy, get_default_dtype, iinfo, result_type
 from gradlab.spec import broadcast_shapes, count
 from gradlab.tensor import alias
+from gradlab.tensor.formats import copied, laid_as
 from gradlab.tensor.generator import Generator, draw
 from gradlab.tensor.shape import sizes
 
@@ -189,6 +190,12 @@ def _as(input: Tensor, dtype: Any, device: Any) -> tuple[np.dtype[Any], Device]:
     return input._array.dtype if dtype is None else as_numpy(dtype), input.device if device is None else Device(device)
 
 
+def _in_order(drawn: Any, order: Any, requires_grad: bool) -> Any:
+    """What was drawn, whose numbers do not depend on where they lie, in an order of dimensions in memory."""
+    found = drawn if order is None else copied(drawn, order)
+    return found.requires_grad_() if requires_grad else found
+
+
 def rand_like(
     input: Tensor, *, generator: Generator | None = None, dtype: Any = None, device: Any = None, requires_grad: bool = False,
     **options: Any,
@@ -198,10 +205,11 @@ def rand_like(
     >>> gl.rand_like(gl.ones(2, 3)).shape
     (2, 3)
     """
+    order = laid_as("rand_like", input, options.pop("memory_format", None))
     if options:
         alias.plain("rand_like", options)
     chosen, place = _as(input, dtype, device)
-    return rand(input.shape, generator=generator, dtype=chosen, device=place, requires_grad=requires_grad)
+    return _in_order(rand(input.shape, generator=generator, dtype=chosen, device=place), order, requires_grad)
 
 
 def randn_like(
@@ -213,10 +221,11 @@ def randn_like(
     >>> gl.randn_like(gl.ones(2, 3)).shape
     (2, 3)
     """
+    order = laid_as("randn_like", input, options.pop("memory_format", None))
     if options:
         alias.plain("randn_like", options)
     chosen, place = _as(input, dtype, device)
-    return randn(input.shape, generator=generator, dtype=chosen, device=place, requires_grad=requires_grad)
+    return _in_order(randn(input.shape, generator=generator, dtype=chosen, device=place), order, requires_grad)
 
 
 def randint_like(
@@ -228,11 +237,12 @@ def randint_like(
     >>> gl.randint_like(gl.ones(2), 5, 6)
     tensor([5., 5.])
     """
+    order = laid_as("randint_like", input, options.pop("memory_format", None))
     if options:
         alias.plain("randint_like", options)
     chosen, place = _as(input, dtype, device)
     first, last = (0, low if high is None else high) if low is None or high is None else (low, high)
-    return randint(first, last, input.shape, generator=generator, dtype=chosen, device=place, requires_grad=requires_grad)
+    return _in_order(randint(first, last, input.shape, generator=generator, dtype=chosen, device=place), order, requires_grad)
 
 
 def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | None = None, out: Any = None) -> Tensor:

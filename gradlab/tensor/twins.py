@@ -20,13 +20,13 @@ __all__ = [
 ]  # fmt: skip
 
 
-def clone(input: Tensor) -> Tensor:
-    """A copy in memory of its own; gradients pass through.
+def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
+    """A copy in memory of its own, in the order of the tensor or of a `memory_format`; gradients pass through.
 
     >>> gl.clone(gl.tensor([1.0, 2.0]))
     tensor([1., 2.])
     """
-    return input.clone()
+    return input.clone(memory_format=memory_format)
 
 
 def detach(input: Tensor) -> Tensor:

@@ -23,6 +23,9 @@ REFUSED = {
     "swapdims_", "t_", "transpose_", "unsqueeze_", "unfold", "detach_",
 }  # fmt: skip
 
+# Copies that lie as what they are copies of; the results of programs lie row by row.
+LIES_ROW_BY_ROW = {"clone", "flip", "fliplr", "flipud", "rot90", "to"}
+
 
 def moving(call):
     """Calls on a float tensor of the table of shapes, each once: as a method where there is one."""
@@ -108,7 +111,7 @@ def outcome(run, call, layout, later=True):
     seen = [*map(values, (x, *found))]
     if not later:
         return [True, *seen]
-    seen += [tuple(t.stride() for t in found)]
+    seen += [() if call.name.partition(".")[2] in LIES_ROW_BY_ROW else tuple(t.stride() for t in found)]
     seen += [written(x, 5.0), *map(values, (x, *found))]
     return [*seen, *(written(t, 7.0) for t in found[:1]), *map(values, (x, *found))]
 
@@ -219,7 +222,7 @@ def test_a_program_is_for_arguments_that_lie_as_those_of_its_trace():
 
 
 def test_programs_that_do_not_depend_on_layouts_take_all():
-    step = gl.compile(lambda x: (x * 2).reshape(-1).sum())
+    step = gl.compile(lambda x: (x * 2).sum())
     for x in (gl.ones(3, 2), gl.ones(3, 2), gl.ones(2, 3).t(), gl.ones(3, 4)[:, ::2]):
         assert step(x).item() == 12.0
     assert len(step.programs) == 1

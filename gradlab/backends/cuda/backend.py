@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gradlab.backends import determinism
+from gradlab.backends import determinism, laid
 from gradlab.backends.cuda import elementwise, fallback, launch, reduction
 from gradlab.backends.cuda.compiler import Compiler
 from gradlab.backends.cuda.driver import Driver
@@ -23,6 +23,7 @@ from gradlab.dtype import FLOATING, INT64
 from gradlab.kernel import Elementwise, Gemm, Kernel, Library, Movement, Reduction
 from gradlab.op import Op
 from gradlab.spec import Spec
+from gradlab.strides import result_orders
 
 # Of the inputs, and where given the contiguous arrays to write to and (of a row where some vary) the parameters; returns the result.
 Plan = Callable[..., Any]
@@ -65,6 +66,8 @@ class CudaBackend:
             plan = self._plans.get(key)
             if plan is None:
                 plan = self._plan(op, arrays, params)
+                if op.lies is not None and not laid.lie_row_by_row(arrays):
+                    plan = self._laid(op, arrays, params, plan)
                 if len(self._plans) >= MOST_PLANS:
                     self._plans.clear()
                 self._plans[key] = plan
@@ -237,6 +240,21 @@ class CudaBackend:
         if isinstance(op.cuda, Kernel):
             return launch.RULES.get((op.cuda.file, op.cuda.name))
         return launch.BY_ROW.get(op.name) if isinstance(op.cuda, (Gemm, Movement, Library)) else None
+
+    def _laid(self, op: Op, arrays: list[Any], params: dict[str, Any], plan: Plan) -> Plan:
+        """A plan whose results lie as the row says; `plan`, whose results are row-major, where that is so."""
+        results = op.specs(*[self._spec(a, arrays) for a in arrays], **params)
+        orders = result_orders(op.lies, arrays, results, params)
+        if all(order is None for order in orders):
+            return plan
+        inner: list[Plan] = []
+
+        def compute(op: Op, turned: list[Any], params: dict[str, Any]) -> Any:
+            if not inner:
+                inner.append(self._plan(op, turned, params))
+            return inner[0](turned, None, params) if op.varying else inner[0](turned)
+
+        return lambda arrays, given=None, now=params: laid.run(op, arrays, now, results, compute, self.copy)
 
     def _view_plan(self, op: Op, params: dict[str, Any]) -> Plan:
         if isinstance(op.cuda, Library):
