@@ -1,15 +1,18 @@
-"""Devices as plain data: a type ("cpu", "cuda") and an index."""
+"""Devices as plain data: a type ("cpu", "cuda", "meta") and an index."""
 
 from __future__ import annotations
 
 from contextvars import ContextVar
 from typing import Any
 
-TYPES = ("cpu", "cuda")
+TYPES = ("cpu", "cuda", "meta")
 
 
 class Device:
-    """A place where tensors live: `Device("cpu")`, `Device("cuda")`, `Device("cuda:1")`, `Device("cuda", 1)`."""
+    """A place where tensors live: `Device("cpu")`, `Device("cuda")`, `Device("cuda:1")`, `Device("cuda", 1)`.
+
+    "meta" has no memory: a tensor there has a shape and a dtype, and no values.
+    """
 
     __slots__ = ("index", "type")
     type: str
@@ -22,15 +25,15 @@ class Device:
             raise TypeError(f"device is a string such as 'cpu' or 'cuda:0', not {type(device).__name__}")
         kind, colon, number = device.partition(":")
         if kind not in TYPES or (colon and not number.isdecimal()) or (colon and index is not None):
-            raise RuntimeError(f"no device {device!r}; write 'cpu', 'cuda' or 'cuda:N'")
+            raise RuntimeError(f"no device {device!r}; write 'cpu', 'cuda', 'cuda:N' or 'meta'")
         self.type = kind
         self.index: int | None = int(number) if colon else index
         if kind == "cuda" and not _cuda:
             kind = self.type = "cpu"
             self.index = None
-        if self.index is not None and (self.index < 0 or (kind == "cpu" and self.index > 0)):
+        if self.index is not None and (self.index < 0 or (kind != "cuda" and self.index > 0)):
             raise RuntimeError(f"no device {kind}:{self.index}")
-        if kind == "cpu":
+        if kind != "cuda":
             self.index = None
 
     def __enter__(self) -> Device:

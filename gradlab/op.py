@@ -93,7 +93,8 @@ class Op:
               need a gradient the row runs in float32, between casts.
     roundings how many steps of a gradient round their results, at most; read from the formulas unless it is given (autograd/rounding.py).
     lies      how results lie in memory where an input does not lie row by row (a function of gradlab/strides.py): as the operands of an
-              elementwise row unless it is False, otherwise row by row unless given. Asked by whoever runs the row; `cpu` always writes row-major outputs.
+              elementwise row unless it is False, otherwise row by row unless given. Asked by whoever runs the row; `cpu` itself always
+              writes row-major outputs.
     """
 
     def __init__(

@@ -190,6 +190,11 @@ def like_images(operands: Operands, shape: tuple[int, ...], size: int, params: d
     return _images(operands[:1], any, shape, size)
 
 
+def like_pictures(operands: Operands, shape: tuple[int, ...], size: int, params: dict[str, Any]) -> Strides:
+    """As `like_images`, but volumes lie row by row."""
+    return like_images(operands, shape, size, params) if len(shape) == 4 else row_major(shape, size)
+
+
 def like_image_or_weight(operands: Operands, shape: tuple[int, ...], size: int, params: dict[str, Any]) -> Strides:
     """Of convolutions: channels last where those of the image or of the weight are."""
     return _images(operands[:2], any, shape, size)

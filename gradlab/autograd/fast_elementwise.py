@@ -73,7 +73,7 @@ def unary(op: Op, node: type[Node], depth: int = 2) -> Callable[..., Any]:
         try:
             if is_ufunc:
                 out = run(cpu, array)
-                if type(out) is not ndarray or not out.flags.c_contiguous:
+                if type(out) is not ndarray or not array.flags.c_contiguous:
                     out = laid(out, array)
             elif array.flags.c_contiguous:
                 out = empty(array.shape, result or dtype)
@@ -132,7 +132,7 @@ def binary(op: Op, node: type[Node], depth: int = 2) -> Callable[..., Any]:
         try:
             if is_ufunc:
                 out = run(cpu, x, y)
-                if type(out) is not ndarray or not out.flags.c_contiguous:
+                if type(out) is not ndarray or not x.flags.c_contiguous:  # otherwise NumPy's order is ours
                     out = laid(out, x, y)
             else:
                 shape = x.shape
@@ -202,7 +202,7 @@ def binary(op: Op, node: type[Node], depth: int = 2) -> Callable[..., Any]:
         try:
             if is_ufunc:
                 out = run(cpu, first, second)
-                if type(out) is not ndarray or not out.flags.c_contiguous:
+                if type(out) is not ndarray or not x.flags.c_contiguous:
                     out = laid(out, x)
             elif x.flags.c_contiguous:
                 out = empty(x.shape, result or dtype)

@@ -13,13 +13,14 @@ import numpy as np
 from gradlab.autograd.general import new
 from gradlab.autograd.mode import current, enter, leave, no_grad
 from gradlab.autograd.position import Scope
-from gradlab.device import Device
+from gradlab.device import TYPES, Device
 from gradlab.dtype import FLOATING, as_numpy, bfloat16, float16, float32, float64
 from gradlab.nn.hooks import HookMethods, everywhere
 from gradlab.nn.parameter import Buffer, Parameter, declare, is_lazy, zero_gradient
 from gradlab.nn.private_names import PrivateNames
 from gradlab.nn.state import StateMethods
 from gradlab.tensor import Tensor
+from gradlab.tensor.creation import empty_like
 
 M = TypeVar("M", bound="Module")
 _TABLES = (
@@ -273,7 +274,7 @@ class Module(HookMethods, StateMethods, PrivateNames):
         for argument in args:
             if isinstance(argument, Tensor):
                 dtype, device = argument.dtype, argument.device
-            elif isinstance(argument, Device) or (isinstance(argument, str) and argument.split(":")[0] in ("cpu", "cuda")):
+            elif isinstance(argument, Device) or (isinstance(argument, str) and argument.split(":")[0] in TYPES):
                 device = argument
             elif argument is not None and not isinstance(argument, bool):
                 dtype = argument
@@ -314,6 +315,11 @@ class Module(HookMethods, StateMethods, PrivateNames):
     def cuda(self: M, device: Any = None) -> M:
         """To a GPU: the current one, or the one of that index."""
         return self._apply(lambda t: t.cuda(device))
+
+    def to_empty(self: M, *, device: Any, recurse: bool = True) -> M:
+        """Parameters and buffers as memory on a device whose values do not matter (here zeros): for a module on "meta", whose values are then
+        loaded or initialised."""
+        return self._apply(lambda t: empty_like(t, device=device), recurse)
 
     def share_memory(self: M) -> M:
         """Parameters and buffers in memory that other processes can share (`Tensor.share_memory_`)."""

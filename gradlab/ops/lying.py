@@ -8,14 +8,15 @@ from __future__ import annotations
 from typing import Any
 
 from gradlab.op import Op
-from gradlab.strides import like_all_images, like_first, like_image_or_weight, like_images
+from gradlab.strides import like_all_images, like_first, like_image_or_weight, like_images, like_operands, like_pictures
 
 _RULES: dict[Any, str] = {
     like_image_or_weight: "convolution convolution_dx convolution_transpose",
-    like_images: "max_pool max_pool_backward adaptive_max_pool avg_pool avg_pool_backward batch_norm batch_norm_backward pad resample "
-                 "resample_backward",
+    like_images: "max_pool max_pool_backward batch_norm batch_norm_backward pad resample resample_backward",
+    like_pictures: "adaptive_max_pool avg_pool avg_pool_backward",
     like_all_images: "cat",
-    like_first: "flip sort dropout",
+    like_operands: "nextafter",
+    like_first: "flip sort dropout slice_scatter diagonal_scatter index_put",
 }  # fmt: skip
 
 

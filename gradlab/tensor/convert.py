@@ -12,7 +12,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current
 from gradlab.autograd.record import apply, bind, created, finish, refresh, wrap
 from gradlab.batched import Batched
-from gradlab.device import Device
+from gradlab.device import TYPES, Device
 from gradlab.dtype import BOOL, as_numpy, bfloat16, float16, float32, float64, int8, int16, int32, int64, uint8
 from gradlab.op import Op
 from gradlab.quiet import quietly
@@ -72,7 +72,7 @@ class ConvertMethods(Differentiable):
         for argument in args if other is None else (*args, other):
             if isinstance(argument, Differentiable):
                 dtype, device = argument._array.dtype, argument.device  # type: ignore[attr-defined]
-            elif isinstance(argument, Device) or (isinstance(argument, str) and argument.split(":")[0] in ("cpu", "cuda")):
+            elif isinstance(argument, Device) or (isinstance(argument, str) and argument.split(":")[0] in TYPES):
                 device = argument
             elif argument is not None and not isinstance(argument, bool):  # non_blocking: a copy is complete when it returns
                 dtype = argument
@@ -390,6 +390,9 @@ def _transfer(tensor: Any, device: Device, source: Device) -> Any:
     array = tensor._array
     old, new = dispatch.backend_of(array), dispatch.backend_for(device)
     order = laid_as("to", tensor)
+    if device.type == "meta":
+        made = new.from_numpy(array if order is None else array.transpose(order), device)
+        return finish(transfer, [tensor], params, made if order is None else made.transpose(inverse_order(order)), mode)
     if order is None:
         return finish(transfer, [tensor], params, new.from_numpy(old.to_numpy(array), device), mode)
     made = new.from_numpy(old.to_numpy(array.transpose(order)), device).transpose(inverse_order(order))

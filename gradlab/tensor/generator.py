@@ -132,6 +132,8 @@ def draw(generator: Generator | None, words: int, device: Device | None = None) 
         state = generator.state_array()
         generator.advance(words)
         return wrap(state), 0
+    if device.type == "meta":  # nothing is drawn
+        return wrap(dispatch.backend_for(device).random_state(0, device)), 0  # type: ignore[attr-defined]
     place = generator.advance(words)
     drawing: dispatch.Drawing = dispatch.backend_for(device)  # type: ignore[assignment]
     state = drawing.random_state(generator._seed, device)

@@ -80,7 +80,7 @@ def _plain(part: Any) -> Any:
 
 def known(tensor: Any) -> bool:
     """Whether the values can be looked at now: not in a trace."""
-    return current().tracer is None and not dispatch.backend_of(tensor._array).staged
+    return current().tracer is None and not dispatch.backend_of(tensor._array).staged and tensor.device.type != "meta"
 
 
 def checked(number: int, dim: int, shape: tuple[int, ...]) -> int:

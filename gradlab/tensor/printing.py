@@ -192,10 +192,13 @@ def suffixes(tensor: Any, shown: bool) -> Iterator[str]:
         yield f"shape={tuple(array.shape)}"
     elif tensor.device.type != "cpu":
         yield f"device='{tensor.device}'"
-    empty = shown and not count(array.shape)
+        if tensor.device.type == "meta":
+            yield f"size={tuple(array.shape)}"
+    empty = shown and not count(array.shape) and tensor.device.type != "meta"
     if empty and len(array.shape) != 1:
         yield f"size={tuple(array.shape)}"
-    if not shown or dtype not in ((default,) if empty else (default, INT64, BOOL)):
+    bare = empty or tensor.device.type == "meta"  # no values that tell
+    if not shown or dtype not in ((default,) if bare else (default, INT64, BOOL)):
         yield f"dtype={from_numpy(dtype)!r}"
     node = tensor.grad_fn
     if node is not None:
@@ -216,6 +219,8 @@ def describe(tensor: Any, prefix: str = "tensor(") -> str:
         if refuse is not None:
             raise refuse(array)
         text = prefix + "<traced>"
+    elif tensor.device.type == "meta":
+        text = prefix + "..."
     elif not count(array.shape):
         text = prefix + "[]"
     else:

@@ -16,7 +16,9 @@ from gradlab.autograd.mode import current
 from gradlab.device import Device
 from gradlab.dtype import FLOATING
 from gradlab.op import Op
+from gradlab.strides import inverse_order
 from gradlab.tensor.families import Families
+from gradlab.tensor.formats import laid_as
 from gradlab.tensor.printing import describe
 from gradlab.tensor.size import Size
 from gradlab.tensor.subclasses import disabled, of_class
@@ -348,7 +350,11 @@ class Tensor(Families):
         twin = object.__new__(type(self))
         memo[id(self)] = twin
         array = self._array
-        twin._array = array.copy() if hasattr(array, "copy") else dispatch.backend_of(array).copy(array)
+        order = laid_as("deepcopy", self) if type(array) is np.ndarray else None
+        if order is not None:
+            twin._array = array.transpose(order).copy().transpose(inverse_order(order))
+        else:
+            twin._array = array.copy() if hasattr(array, "copy") else dispatch.backend_of(array).copy(array)
         twin._edge, twin._meta = self._edge, None
         for name, value in self.__dict__.items():
             twin.__dict__[name] = value.detach().clone() if name == "_grad" and value is not None else copy.deepcopy(value, memo)

@@ -144,7 +144,7 @@ class TwinMethods(MissingMethods):
     adjoint, conj, isreal, is_signed, is_same_size = adjoint, conj, isreal, is_signed, is_same_size
     resolve_conj, resolve_neg = resolve_conj, resolve_neg
     is_conj, is_neg = is_conj, is_neg
-    is_quantized = is_meta = is_nested = False
+    is_quantized = is_nested = False
     is_mkldnn = is_xpu = is_mps = is_ipu = is_xla = is_mtia = is_maia = is_vulkan = is_hpu = False
     name: Any = None
     if TYPE_CHECKING:
@@ -202,6 +202,15 @@ class TwinMethods(MissingMethods):
         True
         """
         return bool(self.device.type == "cpu")
+
+    @property
+    def is_meta(self) -> bool:
+        """Whether the tensor has a shape and a dtype alone, on the device "meta".
+
+        >>> gl.ones(1).is_meta
+        False
+        """
+        return bool(self.device.type == "meta")
 
     def is_complex(self) -> bool:
         """False: gradlab has no complex tensors.
