@@ -120,8 +120,13 @@ def test_resize():
     assert gl.arange(2.0).resize_as_(gl.ones(1)).tolist() == [0.0]
     with pytest.raises(RuntimeError, match="requires grad"):
         gl.ones(2, requires_grad=True).resize_(3)
+    x = gl.arange(4.0)
+    part = x[1:].resize_(2)
+    x.mul_(2)
+    assert part.tolist() == [2.0, 4.0] and gl.arange(6.0).view(2, 3).t().resize_(4).tolist() == [0.0, 1.0, 2.0, 3.0]
+    assert gl.ones(5).resize_(1, 2, 2, 2, memory_format=gl.channels_last).stride() == (8, 1, 4, 2)
     with pytest.raises(RuntimeError, match="view"):
-        gl.ones(4)[:2].resize_(1)
+        gl.ones(4)[:2].resize_(3)
     y = gl.ones(2)
     y.view(2, 1)
     with pytest.raises(RuntimeError, match="cannot grow"):

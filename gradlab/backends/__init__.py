@@ -5,4 +5,4 @@ from importlib import import_module
 from gradlab import dispatch
 from gradlab.backends import cudnn as cudnn, mps as mps
 
-dispatch.register_device("meta", lambda: import_module("gradlab.backends.meta").BACKEND)  # type: ignore[no-any-return]
+dispatch.register_device("meta", lambda: import_module("gradlab.backends.meta").BACKEND)

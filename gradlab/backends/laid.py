@@ -16,7 +16,7 @@ from gradlab.strides import inverse_order, ordered, result_orders
 
 def lie_row_by_row(arrays: Sequence[Any]) -> bool:
     """Whether all inputs of a row do."""
-    return all([a is None or isinstance(a, (int, float)) or a.flags.c_contiguous for a in arrays])
+    return all(a is None or isinstance(a, (int, float)) or a.flags.c_contiguous for a in arrays)
 
 
 def run(

@@ -69,7 +69,7 @@ class Tracer:
     def meet(self, device: Device) -> Device:
         """Something of the program is on a device: with its number where it was "cuda". TraceError for a second GPU."""
         if device.type == "meta":
-            raise TraceError("a tensor on device 'meta' has no values to compute with in a program; call the function itself, without compile")
+            raise TraceError("a tensor on device 'meta' has no values to compute with in a program; call the function itself")
         if device.type != "cpu" and device.index is None:
             backend: Any = dispatch.backend_for(device)
             device = Device(device.type, backend.driver.current_device())

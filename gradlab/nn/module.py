@@ -317,8 +317,8 @@ class Module(HookMethods, StateMethods, PrivateNames):
         return self._apply(lambda t: t.cuda(device))
 
     def to_empty(self: M, *, device: Any, recurse: bool = True) -> M:
-        """Parameters and buffers as memory on a device whose values do not matter (here zeros): for a module on "meta", whose values are then
-        loaded or initialised."""
+        """Parameters and buffers as memory on a device whose values do not matter (here zeros): for a module on "meta", whose values are
+        loaded or initialised next."""
         return self._apply(lambda t: empty_like(t, device=device), recurse)
 
     def share_memory(self: M) -> M:

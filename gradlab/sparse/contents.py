@@ -242,7 +242,8 @@ class ContentMethods(GraphMethods):
         return shapes.in_layout(self, sparse_csc)
 
     def to(
-        self, *args: Any, dtype: Any = None, device: Any = None, non_blocking: bool = False, copy: bool = False, other: Any = None
+        self, *args: Any, dtype: Any = None, device: Any = None, non_blocking: bool = False, copy: bool = False, other: Any = None,
+        memory_format: Any = None,
     ) -> Any:  # fmt: skip
         """In another dtype or on another device; itself if nothing changes."""
         array = self._array

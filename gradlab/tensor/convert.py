@@ -84,8 +84,8 @@ class ConvertMethods(Differentiable):
         if memory_format is not None and memory_format is not preserve_format:
             order, array = laid_as("to", out, memory_format), out._array
             if type(array) is not Batched and (copy or suggested(array.shape, array.strides) is not memory_format):
-                return copied(out, order)  # type: ignore[no-any-return]
-        return out.clone() if copy and out is self else out
+                return copied(out, order)
+        return copied(out, laid_as("to", out)) if copy and out is self else out
 
     def type_as(self, other: Tensor) -> Tensor:
         """`to(other.dtype)`.

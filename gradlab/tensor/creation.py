@@ -138,7 +138,7 @@ def empty(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool
         formatted(shape, chosen, 1)
         order = channels_order(len(shape))
         found = laid(_filled(([shape[d] for d in order],), 0, dtype, device, False), order)
-        return found.requires_grad_() if requires_grad else found  # type: ignore[no-any-return]
+        return found.requires_grad_() if requires_grad else found
     if out is not None:
         return made("empty", out, dtype, device, lambda dtype, device: _filled(size, 0, dtype, device, requires_grad))
     return _filled(size, 0, dtype, device, requires_grad)

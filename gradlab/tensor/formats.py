@@ -41,7 +41,8 @@ def laid_as(name: str, tensor: Any, chosen: Any = None) -> Order:
     array = tensor._array
     shape, size = array.shape, array.dtype.itemsize
     if chosen is None or checked(name, chosen) is preserve_format:
-        if type(array) is Batched or array.flags.c_contiguous:
+        flags = getattr(array, "flags", None)  # under vmap and of sparse tensors there are none
+        if flags is None or flags.c_contiguous:
             return None
         strides = preserved(tuple(shape), array.strides, size)
     elif chosen is contiguous_format:
@@ -91,7 +92,7 @@ class FormatMethods(Differentiable):
         >>> gl.ones(2).clone()
         tensor([1., 1.])
         """
-        return copied(self, laid_as("clone", self, memory_format))  # type: ignore[no-any-return]
+        return copied(self, laid_as("clone", self, memory_format))
 
     def contiguous(self, memory_format: Any = contiguous_format) -> Tensor:
         """This tensor if its elements lie in row-major order (or in that of another `memory_format`), else a copy that does.

@@ -10,7 +10,7 @@ import numpy as np
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind, created
-from gradlab.device import Device
+from gradlab.device import Device, default_device
 from gradlab.dtype import INT64, as_numpy, result_type
 from gradlab.spec import DimensionError, ShapeError, none, normalize_dim, whole
 from gradlab.tensor.alias import either, into, only_tensors, plain, required
@@ -189,7 +189,7 @@ def _triangle_indices(find: Any, row: int, col: int, offset: int, dtype: Any, de
     if row < 0 or col < 0:
         raise RuntimeError(f"sizes are not negative, got {row} and {col}")
     made = created(np.stack(find(whole(row), whole(offset), whole(col))).astype(INT64 if dtype is None else as_numpy(dtype)))
-    return moved(made, Device(device)) if device is not None else made
+    return moved(made, default_device() if device is None else Device(device))
 
 
 def tril_indices(row: int, col: int, offset: int = 0, *, dtype: Any = None, device: Any = None, **options: Any) -> Tensor:

@@ -197,7 +197,7 @@ def suffixes(tensor: Any, shown: bool) -> Iterator[str]:
     empty = shown and not count(array.shape) and tensor.device.type != "meta"
     if empty and len(array.shape) != 1:
         yield f"size={tuple(array.shape)}"
-    bare = empty or tensor.device.type == "meta"  # no values that tell
+    bare = empty or (shown and tensor.device.type == "meta")  # no values that tell
     if not shown or dtype not in ((default,) if bare else (default, INT64, BOOL)):
         yield f"dtype={from_numpy(dtype)!r}"
     node = tensor.grad_fn

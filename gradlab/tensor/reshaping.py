@@ -13,6 +13,7 @@ from gradlab.autograd.mode import current
 from gradlab.autograd.record import bind, refresh
 from gradlab.dtype import from_numpy
 from gradlab.spec import DimensionError, count, none, normalize_dim, normalize_dims
+from gradlab.strides import MemoryFormat, channels_order, contiguous_format, dense_order, formatted, inverse_order
 from gradlab.tensor.alias import either, required
 from gradlab.tensor.shape import sizes
 from gradlab.tensor.storage import is_storage, placed
@@ -87,11 +88,11 @@ class ReshapingMethods(Differentiable):
 
     swapdims_ = transpose_
 
-    def resize_(self, *sizes_: Any, size: Any = None) -> Any:
-        """This tensor in another shape, its elements in their order: further ones are 0, missing ones are dropped.
+    def resize_(self, *sizes_: Any, size: Any = None, memory_format: MemoryFormat = contiguous_format) -> Any:
+        """This tensor in another shape, its elements as they lie in memory: further ones are 0, missing ones are dropped.
 
-        It stays in its memory unless it grows. RuntimeError for a tensor that requires grad, one inside vmap or a trace, and for one that
-        would grow while a view, a detached twin or an earlier write may share its memory.
+        It stays in its memory unless it grows. memory_format: in which order they then lie. RuntimeError for a tensor that requires grad,
+        one inside vmap or a trace, and for one that would grow while a view, a detached twin or an earlier write may share its memory.
 
         >>> gl.arange(4).resize_(3)
         tensor([0, 1, 2])
@@ -101,34 +102,41 @@ class ReshapingMethods(Differentiable):
         if self._edge is not None:
             raise RuntimeError("resize_: cannot resize a tensor that requires grad; use reshape, or copy the part into a new tensor")
         array, meta = self._array, self._meta
-        if not isinstance(array, np.ndarray) or mode.tracer is not None or mode.vmap is not None:
-            raise RuntimeError("resize_: only for a tensor in memory of its own: not inside vmap or a trace, nor on a GPU; use reshape")
+        if mode.tracer is not None or mode.vmap is not None:
+            raise RuntimeError("resize_: only for a tensor in memory of its own: not inside vmap or a trace; use reshape")
         inplace.check("resize_", self, mode)
         if any(s < 0 for s in shape):
             raise RuntimeError(f"resize_: a size cannot be negative: {shape}")
+        formatted(shape, memory_format, 1)
         if shape == array.shape:
             return self
+        old, new = count(array.shape), count(shape)
+        order = dense_order(array.shape, array.strides, array.dtype.itemsize)
         if meta is not None and meta.base is not None:
-            raise RuntimeError("resize_: a view cannot be resized; use reshape, or clone() it first")
-        old, new = array.size, count(shape)
+            if new > old or order is None:
+                raise RuntimeError("resize_: a view cannot grow; use reshape, or clone() it first")
+            return self.as_strided_(shape, formatted(shape, memory_format, 1))  # type: ignore[attr-defined]
         if new > old and meta is not None and meta.version is not None:
             raise RuntimeError("resize_: views may share this tensor's memory, so it cannot grow; copy_ it into a part of a larger tensor")
-        if new <= old and array.flags.c_contiguous:
-            self._array = array.reshape(-1)[:new].reshape(shape)
-        else:
-            grown = np.zeros(new, array.dtype)
-            grown[: min(old, new)] = array.reshape(-1)[:new]
-            self._array = grown.reshape(shape)
+        backend = dispatch.backend_of(array)
+        line = (array if order is None else array.transpose(order)) if old else array  # its elements as they lie
+        line = (line if line.flags.c_contiguous else backend.copy(line)).reshape(-1)
+        if new > old:
+            grown = backend.from_numpy(np.zeros(new, array.dtype), backend.device_of(array))
+            backend.assign(grown[:old], line)
+            line = grown
+        order = tuple(range(len(shape))) if memory_format is contiguous_format else channels_order(len(shape))
+        self._array = line[:new].reshape([shape[d] for d in order]).transpose(inverse_order(order))
         inplace.written(version_of(self))
         return self
 
-    def resize_as_(self, the_template: Any) -> Any:
+    def resize_as_(self, the_template: Any, *, memory_format: MemoryFormat = contiguous_format) -> Any:
         """resize_(the_template.shape).
 
         >>> gl.arange(4).resize_as_(gl.ones(2))
         tensor([0, 1])
         """
-        return self.resize_(the_template._array.shape)
+        return self.resize_(the_template._array.shape, memory_format=memory_format)
 
     def set_(self, source: Any = None, storage_offset: Any = None, size: Any = None, stride: Any = None) -> Any:
         """Let this tensor share the memory of `source`, with its shape; without one it becomes empty.

@@ -11,32 +11,33 @@ from kinds.calls import CALLS, parts
 
 # What asks for values, or whose size depends on them: as PyTorch's.
 REFUSED = {
-    "allclose", "equal", "is_nonzero", "gaussian_nll_loss", "ctc_loss", "__bool__", "__contains__", "__float__", "__index__", "__int__",
+    "allclose", "equal", "is_nonzero", "ctc_loss", "__bool__", "__contains__", "__float__", "__index__", "__int__",
     "item", "tolist", "argwhere", "masked_select", "nonzero", "where-2", "__getitem__-3", "bincount", "cpu", "to-4", "type-2",
     "repeat_interleave-1", "unique", "unique_consecutive", "numpy", "__array__", "__dlpack__", "__dlpack_device__", "copy_-2",
 }  # fmt: skip
 
 
 def on_meta(call, requires_grad=False):
-    return call.run(gl.float32, requires_grad, "meta")
+    with gl.device("meta" if "making" in call.marks and call.name != "gl.frombuffer" else "cpu"):
+        return call.run(gl.float32, requires_grad, "meta")
 
 
 def facts(result):
     return [(tuple(t.shape), t.dtype, t.requires_grad) for t in parts(result)]
 
 
-@pytest.mark.parametrize("call", CALLS, ids=repr)
+@pytest.mark.parametrize("call", [c for c in CALLS if c.name not in ("Tensor.storage", "Tensor.untyped_storage")], ids=repr)
 def test_shapes_and_dtypes(call):
     gl.manual_seed(0)
     recording = not {"plain", "no_gradient"} & call.marks
     expected = call.run(gl.float32, recording)
     if REFUSED & {call.name.partition(".")[2], repr(call).partition(".")[2]}:
-        with pytest.raises((RuntimeError, TypeError, BufferError, ValueError), match="meta|memory that another library"):
+        with pytest.raises((RuntimeError, TypeError, BufferError, ValueError), match=r"meta|memory that another library"):
             on_meta(call, recording)
         return
     found = on_meta(call, recording)
     assert facts(found) == facts(expected)
-    assert all(t.is_meta for t in parts(found) if call.arguments)
+    assert all(t.is_meta for t in parts(found)) or call.name == "gl.frombuffer"
 
 
 @pytest.mark.parametrize("call", [c for c in CALLS if not {"plain", "no_gradient", "in_place", "random"} & c.marks], ids=repr)
@@ -104,7 +105,8 @@ def test_what_stands_there_and_what_does_not():
     x = gl.arange(6, device="meta")
     x[1:].add_(1)
     x[2] = 4
-    assert x.view(2, 3)[1].storage_offset() == 3 and x.view(2, 3).t().stride() == (1, 3) and gl.empty_like(x, device="cpu").tolist() == [0] * 6
+    assert x.view(2, 3)[1].storage_offset() == 3 and x.view(2, 3).t().stride() == (1, 3)
+    assert gl.empty_like(x, device="cpu").tolist() == [0] * 6
     assert gl.zeros(3, device="cpu").to(x.device).is_meta and x.clone().is_meta and x.detach().is_meta and copy.deepcopy(x).is_meta
     state = gl.get_rng_state().tolist()
     gl.rand(4, device="meta"), gl.nn.functional.dropout(gl.ones(3, device="meta"))

@@ -10,6 +10,7 @@ import gradlab as gl
 from gradlab import nn
 
 from kinds.calls import CALLS, TORCH, arrays_in, parts
+from kinds.catalogue.giving import words
 
 
 def transposed(T, t):
@@ -29,19 +30,19 @@ LAYOUTS = {f.__name__: f for f in (transposed, channels_last, cut)}
 
 # name: why its results lie otherwise than PyTorch's. The values are the same.
 OTHERWISE = {
-    **dict.fromkeys("addr isreal local_response_norm renorm put tensorinv".split(), "made of other functions"),
-    **dict.fromkeys("masked_fill index_fill mvlgamma multigammaln logsigmoid batch_norm".split(), "elementwise: as its operands"),
-    **dict.fromkeys("pow __rpow__".split(), "the tensor exponent of a number is an operand, too"),
+    **dict.fromkeys(words("addr isreal local_response_norm renorm put tensorinv"), "made of other functions"),
+    **dict.fromkeys(words("masked_fill index_fill mvlgamma multigammaln logsigmoid batch_norm"), "elementwise: as its operands"),
+    **dict.fromkeys(words("pow __rpow__"), "the tensor exponent of a number is an operand, too"),
     **dict.fromkeys(
-        "cholesky cholesky_inverse cholesky_solve inverse inv eigh lstsq matrix_power qr solve solve_triangular svd".split(),
+        words("cholesky cholesky_inverse cholesky_solve inverse inv eigh lstsq matrix_power qr solve solve_triangular svd"),
         "row by row; PyTorch's are LAPACK's, column by column",
     ),
-    **dict.fromkeys("adaptive_avg_pool3d adaptive_max_pool3d avg_pool3d lp_pool3d".split(), "volumes of one batch"),
-    **dict.fromkeys("conv3d conv_transpose3d".split(), "PyTorch's small volumes run by other code, row by row"),
-    **dict.fromkeys("channel_shuffle group_norm max_unpool2d pixel_unshuffle".split(), "row by row"),
-    **dict.fromkeys("as_strided_scatter".split(), "from the start of memory on, in its order"),
-    **dict.fromkeys("diagonal_scatter select_scatter slice_scatter".split(), "PyTorch's copy has the gaps of what it is a copy of"),
-    **dict.fromkeys("index_add index_copy".split(), "as index_put"),
+    **dict.fromkeys(words("adaptive_avg_pool3d adaptive_max_pool3d avg_pool3d lp_pool3d"), "volumes of one batch"),
+    **dict.fromkeys(words("conv3d conv_transpose3d"), "PyTorch's small volumes run by other code, row by row"),
+    **dict.fromkeys(words("channel_shuffle group_norm max_unpool2d pixel_unshuffle"), "row by row"),
+    **dict.fromkeys(words("as_strided_scatter"), "from the start of memory on, in its order"),
+    **dict.fromkeys(words("diagonal_scatter select_scatter slice_scatter"), "PyTorch's copy has the gaps of what it is a copy of"),
+    **dict.fromkeys(words("index_add index_copy"), "as index_put"),
     "kthvalue": "a view of what was sorted", "__deepcopy__": "a copy has no gaps",
 }
 
@@ -91,8 +92,9 @@ FORMATTED = [
     (lambda x: x.clone(), LAST), (lambda x: x.clone(memory_format=gl.contiguous_format), ROWS), (lambda x: x.contiguous(), ROWS),
     (lambda x: x.double(), LAST), (lambda x: x.to(gl.float64, memory_format=gl.contiguous_format), ROWS), (gl.zeros_like, LAST),
     (gl.rand_like, LAST), (lambda x: gl.empty_like(x, memory_format=gl.preserve_format), LAST), (lambda x: x * 2, LAST),
-    (lambda x: gl.where(x > 3, x, -x), LAST), (lambda x: gl.nn.functional.gelu(x.half()), LAST), (lambda x: x + X, LAST),
-    (lambda x: X + x, ROWS), (lambda x: gl.nn.functional.pad(x, (1, -1)), LAST), (lambda x: x.softmax(1), ROWS), (lambda x: x.flip(1), LAST),
+    (lambda x: gl.where(x > 3, x, -x), LAST), (lambda x: gl.nn.functional.gelu(x.half()), LAST),
+    (lambda x: x + X, LAST), (lambda x: X + x, ROWS), (lambda x: gl.nn.functional.pad(x, (1, -1)), LAST), (lambda x: x.softmax(1), ROWS),
+    (lambda x: x.flip(1), LAST),
     (lambda x: X.to(memory_format=gl.channels_last), LAST), (lambda x: gl.empty(2, 3, 4, 5, memory_format=gl.channels_last), LAST),
     (lambda x: nn.BatchNorm2d(3)(x), LAST), (lambda x: nn.Conv2d(3, 3, 3, padding=1)(x), LAST),
     (lambda x: nn.Conv2d(3, 3, 3, padding=1).to(memory_format=gl.channels_last)(X), LAST), (lambda x: gl.from_numpy(x.numpy()), LAST),
