@@ -8,6 +8,7 @@ import pytest
 
 import gradlab as gl
 from gradlab import nn
+from gradlab.graph.native import build
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*share memory.*:UserWarning")
 
@@ -51,6 +52,7 @@ SHARING = {
     "transposed": lambda: with_base(lambda x: x.t()),
     "row": lambda: with_base(lambda x: x[1]),
     "column": lambda: with_base(lambda x: x[:, 1:2]),
+    "nothing of it": lambda: with_base(lambda x: x[:0]),
     "element": lambda: with_base(lambda x: x[1, 2]),
     "expanded": lambda: with_base(lambda x: x[:1].expand(3, 4)),
     "view of a view": lambda: with_base(lambda x: x.t()[1:].t()),
@@ -63,6 +65,7 @@ SHARING = {
     "NumPy's steps": lambda: from_numpy(lambda a: a[::-1]),
     "halves": lambda: two_of(lambda x: x[:3], lambda x: x[3:]),
     "slices that overlap": lambda: two_of(lambda x: x[:4], lambda x: x[2:]),
+    "diagonal": lambda: with_base(lambda x: x[:, :3].diagonal()), "steps": lambda: with_base(lambda x: x.view(-1)[::2]),
     "columns in turn": lambda: two_of(lambda x: x[:, ::2], lambda x: x[:, 1::2]),
     "row and column": lambda: two_of(lambda x: x[0], lambda x: x[:, 0]),
     "windows": lambda: two_of(lambda x: x.reshape(-1).unfold(0, 4, 4), lambda x: x[1]),
@@ -99,7 +102,17 @@ def only_read(a, b):
     return (a * 2).sum() + (b * b).sum()
 
 
-FUNCTIONS = [read_first, read_late, in_turn, through_views, only_read]
+def given_back(a, b):
+    a.mul_(2)
+    return b
+
+
+def views_given_back(a, b):
+    b.add_(1)
+    return a[..., :1], b.t()
+
+
+FUNCTIONS = [read_first, read_late, in_turn, through_views, only_read, given_back, views_given_back]
 
 
 def outcome(run, a, b):
@@ -118,9 +131,9 @@ def check(expected, found):
         np.testing.assert_allclose(f, e, rtol=1e-6)
 
 
-@pytest.fixture(autouse=True)
-def without_compiler(monkeypatch):
-    monkeypatch.setenv("GRADLAB_COMPILER", "none")
+@pytest.fixture(autouse=True, params=["numpy", "native"])
+def executable(request, monkeypatch):
+    monkeypatch.setattr(build, "available", lambda known=build.available: request.param != "numpy" and known())
 
 
 @pytest.mark.parametrize("way", SHARING)

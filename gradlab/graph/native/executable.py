@@ -229,7 +229,7 @@ class NativeExecutable:
         self._run, self._fill = runtime.gradlab_run, runtime.gradlab_bases
         self._lock = threading.Lock() if shared is None else shared.lock
         self._rested = False  # whether `again` would miss outputs of the last run
-        self._writes_inputs = any(old in line.inputs for old, _ in line.updates)
+        self._updated = [line.inputs.index(old) for old, _ in line.updates if old in line.inputs]
         self._step = runtime.gradlab_step
         self._whole: Any = None  # the arguments of a program that is one segment, as `Whole` of pool.cpp
         if len(self.segments) == 1 and isinstance(self.segments[0], tuple):
@@ -273,7 +273,7 @@ class NativeExecutable:
     @property
     def short(self) -> bool:
         """Whether `again` is possible."""
-        return self._whole is not None and not self._writes_inputs
+        return self._whole is not None and not self._updated
 
     def forget(self) -> bool:
         """Let go of what the last run was given, if none is going on."""
@@ -324,10 +324,9 @@ class NativeExecutable:
 
     def _update_arguments(self, arrays: Sequence[Any]) -> None:
         """An argument that was passed as a copy gets what was written to the copy."""
-        if self._writes_inputs:
-            for array, used in zip(arrays, self._objects):
-                if array is not used:
-                    np.copyto(array, used)
+        for at in self._updated:
+            if arrays[at] is not self._objects[at]:
+                np.copyto(arrays[at], self._objects[at])
 
 
 def _shared_operands(arranged: Arranged) -> Counter[Place]:
