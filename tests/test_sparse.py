@@ -9,7 +9,9 @@ import numpy as np
 import pytest
 
 import gradlab as gl
+from gradlab import ops
 from gradlab.autograd import gradcheck, gradgradcheck
+from gradlab.graph.native import build, sparse as native
 
 ROW, COL = [3, 0, 2, 0, 2], [1, 4, 0, 1, 4]
 LAYOUTS = {
@@ -267,3 +269,39 @@ def test_other_dtypes(dtype):
     assert (a @ d).tolist() == [[6, 8], [8, 12]] and (a @ d).dtype == dtype and (a + a).to_dense().tolist() == [[0, 4, 0], [6, 0, 2]]
     with pytest.raises(RuntimeError, match="one dtype"):
         a @ d.double()
+
+
+@pytest.mark.parametrize("way", ["numpy", "compiled", "scipy"])
+@pytest.mark.parametrize("dtype", [np.float32, np.float64])
+def test_large_products_by_every_way(way, dtype, monkeypatch):
+    rng = np.random.default_rng(0)
+    rows, columns, number = 400, 300, 9000
+    at, values = np.stack([rng.integers(0, rows, number), rng.integers(0, columns, number)]), rng.normal(size=number).astype(dtype)
+    at[0][at[0] == 7] = 8  # an empty row
+    asked = []
+    if way == "numpy":
+        monkeypatch.setattr(ops.sparse, "compiled", None)
+    elif way == "compiled":
+        if not build.available():
+            pytest.skip("no C++ compiler")
+        build.libraries(["gradlab_spmm_float"])
+        real = native.product
+        monkeypatch.setattr(native, "product", lambda *a: asked.append(real(*a)) or asked[-1])
+    else:
+        pytest.importorskip("scipy.sparse")
+        monkeypatch.setattr(native, "product", lambda *a: asked.append(a[0]))
+    for width in (1, 5, 33):
+        d = rng.normal(size=(columns, width)).astype(dtype)
+        for turned in (False, True):
+            a = gl.sparse_coo_tensor(at, values, (rows, columns), requires_grad=True)
+            dense = gl.tensor(d if not turned else d.T.copy()).requires_grad_()
+            found = a @ (dense.t() if turned else dense)
+            weight = rng.normal(size=found.shape).astype(dtype)
+            (found * gl.tensor(weight)).sum().backward()
+            whole = np.zeros((rows, columns))
+            np.add.at(whole, tuple(at), values)
+            tolerance = {"rtol": 1e-4, "atol": 1e-4} if dtype == np.float32 else {"rtol": 1e-10, "atol": 1e-12}
+            np.testing.assert_allclose(found.detach().numpy(), whole @ d, **tolerance)
+            np.testing.assert_allclose(dense.grad.numpy(), whole.T @ weight if not turned else (whole.T @ weight).T, **tolerance)
+            np.testing.assert_allclose(a.grad.to_dense().numpy(), np.where(whole != 0, weight @ d.T, 0), **tolerance)
+    assert way == "numpy" or (asked and (way == "scipy" or all(asked)))

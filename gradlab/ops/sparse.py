@@ -19,7 +19,8 @@ from gradlab.op import Op
 from gradlab.spec import ShapeError, Spec
 
 BLOCK = 1 << 17  # elements that a product without a compiled kernel works on at a time
-compiled: Callable[..., bool] | None = None  # a compiled product, handed over by `gradlab.sparse`; it says whether it took the types
+LARGE = 1 << 15  # multiplications from which a compiled product is asked for
+compiled: Callable[..., bool] | None = None  # it, handed over by `gradlab.sparse`; it says whether there is one
 
 
 def _entries(number: int, *places: Spec | None) -> None:
@@ -64,7 +65,8 @@ def blocks(starts: Any, width: int) -> Iterator[tuple[Any, int, int]]:
 def spmm_cpu(values: Any, dense: Any, row: Any, col: Any, starts: Any, order: Any, t_starts: Any, t_order: Any, y: Any) -> None:
     if not y.size:
         return
-    if compiled is not None and compiled(values, dense, col, starts, order, y):
+    work = values.size * y.shape[1]
+    if work >= LARGE and compiled is not None and compiled("spmm", [y, values, dense, col, starts, order], y.shape, work):
         return
     y.fill(0)
     for rows, first, last in blocks(starts, y.shape[1]):
@@ -74,6 +76,9 @@ def spmm_cpu(values: Any, dense: Any, row: Any, col: Any, starts: Any, order: An
 
 
 def sddmm_cpu(a: Any, b: Any, row: Any, col: Any, starts: Any, order: Any, t_starts: Any, t_order: Any, y: Any) -> None:
+    work = y.size * a.shape[1]
+    if work >= LARGE and compiled is not None and compiled("sddmm", [y, a, b, row, col], (y.size, a.shape[1]), work):
+        return
     step = max(1, BLOCK // max(a.shape[1], 1))
     for i in range(0, y.shape[0], step):
         part = slice(i, i + step)

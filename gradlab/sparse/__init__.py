@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradlab.sparse import entries, products, rules as rules
+from gradlab.sparse import compiled as compiled, entries, products, rules as rules
 from gradlab.sparse.array import is_sparse, refusal, sparse
 from gradlab.sparse.invariants import check_sparse_tensor_invariants as check_sparse_tensor_invariants
 from gradlab.sparse.making import OLD, old_constructor, sparse_coo_tensor

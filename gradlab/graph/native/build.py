@@ -131,6 +131,20 @@ def loaded(path: Path) -> ctypes.CDLL:
 
 
 @functools.cache
+def _known(file: str) -> Job:
+    return _job("", file)
+
+
+def if_built(file: str) -> ctypes.CDLL | None:
+    """The library of a source in this directory. Where it is not in the cache, it begins to be built, and there is none yet."""
+    job = _known(file)
+    if job.target.exists():
+        return loaded(job.target)
+    works.begin([job])
+    return None
+
+
+@functools.cache
 def _sources() -> dict[str, str]:
     """Of each function written by hand its file: every .cpp file beside this module is a library of its own."""
     return {name: path.name for path in sorted(HERE.glob("*.cpp")) for name in _DEFINED.findall(_text(path.name))}
