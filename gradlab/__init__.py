@@ -143,6 +143,7 @@ if TYPE_CHECKING:
         optim as optim,
         overrides as overrides,
         profiler as profiler,
+        runs as runs,
         serialization as serialization,
         session as session,
         sparse as sparse,
@@ -166,6 +167,7 @@ if TYPE_CHECKING:
     from gradlab.graph.control.functions import cond as cond, scan as scan, switch as switch, while_loop as while_loop
     from gradlab.graph.decorator import compile as compile
     from gradlab.nn.summary import summary as summary
+    from gradlab.runs import load_run as load_run
     from gradlab.session import (
         Graph as Graph,
         Session as Session,
@@ -192,7 +194,7 @@ if TYPE_CHECKING:
 
 _ROOMS = (
     "accelerator", "amp", "cpu", "data", "deploy", "distributed", "distributions", "func", "graph", "hub", "jit", "library", "linalg",
-    "metrics", "models", "multiprocessing", "nn", "onnx", "optim", "overrides", "profiler", "serialization", "session", "sparse",
+    "metrics", "models", "multiprocessing", "nn", "onnx", "optim", "overrides", "profiler", "runs", "serialization", "session", "sparse",
     "special", "testing", "train", "utils", "viz",
 )  # fmt: skip
 _ELSEWHERE = {
@@ -215,6 +217,7 @@ _ELSEWHERE = {
     "is_autocast_cache_enabled": "gradlab.amp.autocast_mode",
     "is_autocast_enabled": "gradlab.amp.autocast_mode",
     "load": "gradlab.utils.serialization",
+    "load_run": "gradlab.runs",
     "placeholder": "gradlab.session",
     "save": "gradlab.utils.serialization",
     "scan": "gradlab.graph.control.functions",

@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from gradlab._version import __version__
-from gradlab.cli import build, explain, info, kernels, parity, run as running, train
+from gradlab.cli import build, explain, info, kernels, parity, run as running, train, use
 from gradlab.cli.arguments import Parser
 from gradlab.cli.failure import USAGE, Failure, chosen
 
@@ -31,7 +31,10 @@ COMMANDS = {
     command.name: command
     for command in (
         Command("run", "run a script that was written for PyTorch, unchanged", running.configure, running.run),
-        Command("train", "train a model on a data set that comes with gradlab", train.configure, train.run),
+        Command("train", "train a model on a table of yours, or on a data set that comes with gradlab", train.configure, train.run),
+        Command("predict", "let a trained run predict for the rows of a table", use.configure_predict, use.predict),
+        Command("evaluate", "measure a trained run on another table", use.configure_evaluate, use.evaluate),
+        Command("runs", "list trained runs, with their results", use.configure_runs, use.runs),
         Command("parity", "compare a model of yours on the CPU and on a GPU, real or emulated", parity.configure, parity.run),
         Command("build", "write a traced program as C, to run with no Python", build.configure, build.run),
         Command("explain", "show the graph of a model of yours: as text, a picture, or a page", explain.configure, explain.run),

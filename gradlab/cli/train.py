@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 
 from gradlab._version import __version__
+from gradlab.cli import train_table
 from gradlab.cli.arguments import Parser, positive_integer, positive_number, seed
 from gradlab.cli.checkpoint import checkpoint_of, read_checkpoint, restore
 from gradlab.cli.config import Config, requested_config, resumed_config, saved_config
@@ -26,7 +27,8 @@ from gradlab.utils.blas import set_blas_threads
 
 def configure(parser: Parser) -> None:
     models = ", ".join(sorted({model for task in TASKS.values() for model in task.recipes}))
-    parser.add_argument("dataset", nargs="?", help=f"what to train on: {', '.join(TASKS)}")
+    parser.add_argument("dataset", nargs="?", help=f"what to train on: {', '.join(TASKS)}, or table, with a file of your own")
+    train_table.configure(parser)
     parser.add_argument("--model", help=f"{models} (default: the first that the data set lists)")
     parser.add_argument("--epochs", type=positive_integer, metavar="N", help="passes over the training images")
     parser.add_argument("--batch-size", type=positive_integer, metavar="N", help="images per step (default: 64)")
@@ -40,9 +42,15 @@ def configure(parser: Parser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    own = options.resume is not None and options.dataset in (None, "table") and (options.resume / "run.json").exists()
+    if own or (options.dataset == "table" and options.resume is None):
+        return train_table.run(options)
     if options.dataset is None:
-        raise Failure(f"name a data set to train on: {', '.join(TASKS)}")
-    chosen("dataset", options.dataset, TASKS)
+        raise Failure(f"name a data set to train on: {', '.join(TASKS)}; or table, with a file of your own")
+    chosen("dataset", options.dataset, [*TASKS, "table"])
+    if options.dataset == "table":
+        raise Failure(f"--resume: no run of a table in {options.resume}")
+    train_table.refuse_own(options)
     if "OPENBLAS_NUM_THREADS" not in os.environ:
         set_blas_threads(1)  # the models are small; see gradlab/utils/blas.py
     trainer, folder = resumed(options) if options.resume is not None else started(options)

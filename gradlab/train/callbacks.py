@@ -123,11 +123,12 @@ class _Watch(Callback):
     def __init__(self, monitor: str = "validation_loss", least: float = 0.0) -> None:
         self.monitor, self.least, self.best, self.when = monitor, least, math.nan, 0
 
-    def begin(self, run: Any) -> None:
-        """A run that goes on has a history already."""
-        self.best, self.when = math.nan, 0
+    def begin(self, run: Any) -> bool:  # type: ignore[override]
+        """A run that goes on, or that was measured before its first epoch, has a history already. Whether it is at its best now."""
+        self.best, self.when, at_best = math.nan, 0, False
         for line in run.history if self.monitor else ():
-            self.better(run, line)
+            at_best = self.better(run, line)
+        return at_best
 
     def better(self, run: Any, line: dict[str, float]) -> bool:
         if self.monitor not in line:
@@ -158,6 +159,12 @@ class BestWeights(_Watch):
 
     state: dict[str, Any] | None = None
 
+    def begin(self, run: Any) -> bool:  # type: ignore[override]
+        at_best = super().begin(run)
+        if at_best:
+            self.state = copy.deepcopy(run.trained.state_dict())
+        return at_best
+
     def epoch_end(self, run: Any) -> None:
         if self.better(run, run.history[-1]):
             self.state = copy.deepcopy(run.trained.state_dict())
@@ -185,13 +192,16 @@ class Checkpoint(_Watch):
         self.signals: Any = None
         self.asked: Any = None
 
-    def begin(self, run: Any) -> None:
-        super().begin(run)
+    def begin(self, run: Any) -> bool:  # type: ignore[override]
+        at_best = super().begin(run)
         self.folder.mkdir(parents=True, exist_ok=True)
+        if at_best:
+            gl.save(run.trained.state_dict(), self.folder / "best.safetensors")
         self.signals = interruption()
         self.asked = self.signals.__enter__()
         if not any(_checkpoints(self.folder)):
             self.save(run)  # it shows now, not after an epoch, that saving works
+        return at_best
 
     def batch_end(self, run: Any) -> None:
         if self.asked.requested():

@@ -117,7 +117,7 @@ def fit(
     Raises Diverged where the loss is no longer finite, saying in which operation that began. KeyboardInterrupt passes through after the
     callbacks' `end`.
 
-    >>> gl.manual_seed(0)
+    >>> _ = gl.manual_seed(0)
     >>> model, x = gl.nn.Linear(1, 1), gl.linspace(-1, 1, 32)[:, None]
     >>> loader = gl.utils.data.DataLoader(gl.utils.data.TensorDataset(x, 3 * x + 1), batch_size=8)
     >>> run = gl.train.fit(model, loader, gl.nn.functional.mse_loss, gl.optim.SGD(model.parameters(), lr=0.5), epochs=20)

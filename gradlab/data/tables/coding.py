@@ -169,6 +169,22 @@ class TargetCoding:
         places = {word: i for i, word in enumerate(classes)}
         return TargetCoding(name, "classes", classes), np.array([places[word] for word in words], np.int64)
 
+    def values(self, table: Table) -> np.ndarray[Any, Any]:
+        """The target's values in another table: class numbers, or numbers. TableError where a cell is missing or of no known class."""
+        try:
+            column = column_of(self.name, table.columns[self.name], "category" if self.classes else "number")
+        except ValueError as error:
+            raise TableError(f"{table.source}: {error}") from error
+        if column.missing.any():
+            raise TableError(f'{table.where(int(np.argmax(column.missing)))}: the target "{self.name}" is missing there')
+        if not self.classes:
+            return column.values
+        places = {word: i for i, word in enumerate(self.classes)}
+        for row, word in enumerate(column.values):
+            if word not in places:
+                raise TableError(f'{table.where(row)}: the target is {word!r}, which is none of {", ".join(self.classes)}')
+        return np.array([places[word] for word in column.values], np.int64)
+
     def scaled_by(self, values: np.ndarray[Any, Any]) -> TargetCoding:
         """With the mean and the deviation of the training rows' values; classes need none."""
         if self.kind == "classes":

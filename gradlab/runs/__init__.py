@@ -1,0 +1,12 @@
+"""A run of one's own data: trained, kept in a folder with all that belongs to it, and used from there.
+
+`start` makes a run of a table, `load_run` finds one again: its model with the coding of its columns, ready to predict.
+"""
+
+from __future__ import annotations
+
+from gradlab.runs.folder import RunError, TrainedRun, load_run, runs_in
+from gradlab.runs.table import TableTask
+from gradlab.runs.training import Settings, resume, start
+
+__all__ = ["RunError", "Settings", "TableTask", "TrainedRun", "load_run", "resume", "runs_in", "start"]

@@ -1,0 +1,107 @@
+"""The folder of a run, which holds all that belongs to it, and the run that is found in one."""
+
+from __future__ import annotations
+
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import gradlab as gl
+from gradlab import nn
+from gradlab.runs.table import TableTask
+
+FORMAT, VERSION = "gradlab run", 1
+
+
+class RunError(RuntimeError):
+    """A folder that is no run, or a run that cannot be used as was asked."""
+
+
+class Files:
+    """What lies in a run's folder."""
+
+    def __init__(self, folder: str | os.PathLike[str]) -> None:
+        self.folder = Path(folder)
+        self.description = self.folder / "run.json"  # the task, the settings, what simpler models reach
+        self.checkpoints = self.folder / "checkpoints"  # to go on from, and the best
+        self.weights = self.folder / "model.safetensors"  # the best epoch's
+        self.epochs = self.folder / "epochs.csv"
+        self.report = self.folder / "report.html"
+
+    def read(self) -> dict[str, Any]:
+        """The description; RunError where there is none that this gradlab can read."""
+        try:
+            found = json.loads(self.description.read_text(encoding="utf-8"))
+        except OSError as error:
+            raise RunError(f"{self.folder} is no folder of a run: {self.description.name} cannot be read ({error.strerror})") from error
+        except ValueError as error:
+            raise RunError(f"{self.description} is damaged: {error}") from error
+        if not isinstance(found, dict) or found.get("format") != FORMAT:
+            raise RunError(f"{self.description} describes no run")
+        if found.get("version") != VERSION:
+            raise RunError(f"{self.folder} was written by gradlab {found.get('gradlab')}, in a way that this one cannot read")
+        return found
+
+
+@dataclass
+class TrainedRun:
+    """A run read back: `model` is the best epoch's, in evaluation mode; `task` codes its columns."""
+
+    folder: Path
+    description: dict[str, Any]
+    task: TableTask
+    model: nn.Module
+
+    @property
+    def history(self) -> list[dict[str, float]]:
+        """A line for each epoch, as in epochs.csv."""
+        found: list[dict[str, float]] = gl.train.read_checkpoint(Files(self.folder).checkpoints)["counts"]["history"]
+        return found
+
+    def predict(self, source: Any) -> dict[str, Any]:
+        """Predictions for the rows of a table: columns by name (see `TableTask.predict`)."""
+        return self.task.predict(self.model, source)
+
+    def evaluate(self, source: Any) -> dict[str, float]:
+        """The metrics of a table that has the target."""
+        return self.task.evaluate(self.model, source)
+
+
+def load_run(path: str | os.PathLike[str], device: Any = "cpu") -> TrainedRun:
+    """The run in a folder: its model, with the coding of the data it was trained on. RunError where there is none.
+
+        run = gl.load_run("runs/table-1")
+        run.predict("new.csv")["prediction"]
+    """
+    files = Files(path)
+    description = files.read()
+    task = TableTask.from_state(description["task"])
+    weights = next((p for p in (files.weights, files.checkpoints / "best.safetensors") if p.exists()), None)
+    if weights is None:
+        raise RunError(f"{files.folder} has no weights yet: the run was stopped before its first epoch; resume it")
+    try:
+        model = task.model()
+        model.load_state_dict(gl.load(weights))
+    except (ValueError, RuntimeError, KeyError) as error:
+        raise RunError(f"{weights} does not hold this run's weights: {error}") from error
+    return TrainedRun(files.folder, description, task, model.to(device).eval())
+
+
+def runs_in(folder: str | os.PathLike[str] = "runs") -> list[dict[str, Any]]:
+    """What is in a folder of runs, a line for each: folder, task, target, epochs, score, baseline and device."""
+    lines = []
+    for path in sorted(Path(folder).glob("*/run.json"), key=lambda p: p.stat().st_mtime):
+        try:
+            found = Files(path.parent).read()
+        except RunError:
+            continue
+        result = found.get("result", {})
+        lines.append({
+            "run": str(path.parent), "task": found["kind"], "data": found["source"], "target": found["task"]["target"]["name"],
+            "epochs": f"{result.get('epochs', 0)}/{found['settings']['epochs']}", "score": found["score"], "best": result.get("best"),
+            "linear model": found["baselines"].get("linear model", {}).get(found["score"]), "seconds": result.get("seconds"),
+            "device": found["settings"]["device"],
+        })  # fmt: skip
+    return lines

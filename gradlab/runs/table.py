@@ -1,0 +1,191 @@
+"""The task of a table: its model, loss and metrics, what simpler models reach, and predictions in the table's own words and units."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+import gradlab as gl
+from gradlab import Tensor, metrics, nn
+from gradlab.data.tables import Table, TableCoding, TableDataset, TableError, TargetCoding, read_table
+from gradlab.models.table import TableModel
+
+RARE = 3.0  # so many times rarer than the commonest class, a class makes the loss weigh classes alike
+
+
+class InUnit(metrics.Metric):
+    """A metric of scaled numbers, given in the target's unit."""
+
+    higher_is_better = False
+
+    def __init__(self, metric: metrics.Metric, unit: float) -> None:
+        self.metric, self.unit = metric, unit
+
+    def reset(self) -> None:
+        self.metric.reset()
+
+    def update(self, prediction: Any, target: Any) -> metrics.Metric:
+        self.metric.update(prediction, target)
+        return self
+
+    def compute(self) -> float:
+        return float(self.metric.compute() * self.unit)
+
+
+class TableTask:
+    """What is known of a table's columns and target; with `dataset`, the table it is learned from.
+
+    weights: of the classes in the loss, where one is more than three times as rare as another.
+    """
+
+    kind = "table"
+
+    def __init__(
+        self, coding: TableCoding, target: TargetCoding, weights: list[float] | None, layers: Mapping[str, Any],
+        dataset: TableDataset | None = None,
+    ) -> None:  # fmt: skip
+        self.coding, self.target, self.weights, self.layers, self.dataset = coding, target, weights, layers, dataset
+
+    @classmethod
+    def of(cls, source: Any, settings: Mapping[str, Any]) -> TableTask:
+        """From a table; settings: what TableDataset takes. TableError where it cannot be learned from."""
+        dataset = TableDataset(source, **settings)
+        if dataset.target is None:
+            raise TableError(f"{dataset.table.source}: name the column to predict: {', '.join(dataset.table.columns)}")
+        weights = None
+        if dataset.target.kind == "classes":
+            found = dataset.class_weights
+            weights = [float(w) for w in found.tolist()] if float(found.max() / found.min()) > RARE else None
+        rows = len(dataset.training_rows)
+        width = 32 if rows < 500 else 64 if rows < 20_000 else 128
+        layers = {"hidden": [width, width // 2], "dropout": 0.3 if rows < 500 else 0.1}
+        return cls(dataset.coding, dataset.target, weights, layers, dataset)
+
+    def state(self) -> dict[str, Any]:
+        """For JSON; `from_state` is the inverse, but for the table."""
+        return {"coding": self.coding.state(), "target": self.target.state(), "weights": self.weights, "layers": dict(self.layers)}
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> TableTask:
+        return cls(TableCoding.from_state(state["coding"]), TargetCoding(**state["target"]), state["weights"], state["layers"])
+
+    # ------------------------------------------------------------ learning
+
+    @property
+    def classes(self) -> list[str]:
+        return self.target.classes
+
+    def model(self) -> TableModel:
+        numbers, sizes = self.coding.sizes
+        return TableModel(numbers, sizes, len(self.classes) or 1, **self.layers)
+
+    def loss(self, outputs: Tensor, target: Tensor) -> Tensor:
+        if not self.classes:
+            return nn.functional.mse_loss(outputs[:, 0], target)
+        weights = None if self.weights is None else gl.tensor(self.weights, device=outputs.device)
+        return nn.functional.cross_entropy(outputs, target, weight=weights)
+
+    def step(self, model: nn.Module, batch: Any) -> Any:
+        numbers, categories, target = batch
+        outputs = model(numbers, categories)
+        return self.loss(outputs, target), outputs if self.classes else outputs[:, 0], target
+
+    def metrics(self) -> dict[str, metrics.Metric]:
+        if not self.classes:
+            unit = self.target.deviation
+            found = {"mae": InUnit(metrics.MeanAbsoluteError(), unit), "rmse": InUnit(metrics.RootMeanSquaredError(), unit)}
+            return {"r2": metrics.R2Score(), **found}
+        rows = self.dataset
+        pair = len(self.classes) == 2 and rows is not None and len(np.unique(rows.tensors[2].numpy()[rows.validation_rows])) == 2
+        return {
+            "accuracy": metrics.Accuracy(), "balanced_accuracy": metrics.Accuracy(average="macro"), "f1": metrics.F1("macro"),
+            **({"roc_auc": metrics.ROCAUC()} if pair else {}),
+        }  # fmt: skip
+
+    @property
+    def score(self) -> str:
+        """The metric by which models are compared."""
+        return "r2" if not self.classes else "accuracy" if self.weights is None else "balanced_accuracy"
+
+    def loaders(self, batch_size: int | None, seed: int) -> tuple[Any, Any]:
+        """Of the training and of the validation rows."""
+        dataset = self.learned()
+        rows = len(dataset.training_rows)
+        size = batch_size or int(min(256, max(16, 2 ** round(np.log2(max(rows / 20, 1))))))
+        generator = gl.Generator()
+        generator.manual_seed(seed)
+        training: Any = gl.utils.data.DataLoader(
+            dataset.training, min(size, rows), shuffle=True, drop_last=rows > size and rows % size == 1, generator=generator
+        )
+        return training, gl.utils.data.DataLoader(dataset.validation, 1024)
+
+    def learned(self) -> TableDataset:
+        """The table that is learned from."""
+        if self.dataset is None:
+            raise ValueError("TableTask: only a task made of a table can be learned; this one was read back for predicting")
+        return self.dataset
+
+    def baselines(self, model: TableModel) -> dict[str, dict[str, float]]:
+        """What the commonest class (or the mean) and a linear model reach on the validation rows. The linear part is put into `model`.
+
+        It is fitted to all training rows at once by LBFGS, with the penalty of half the squared factors (scikit-learn's C=1 and alpha=1).
+        """
+        dataset = self.learned()
+        training, validation = dataset.training.tensors, dataset.validation.tensors
+        found = {}
+        if self.classes:
+            commonest = int(np.bincount(training[2].numpy()).argmax())
+            outputs = nn.functional.one_hot(gl.full((len(validation[2]),), commonest), len(self.classes)).float()
+        else:
+            outputs = gl.zeros(len(validation[2]))
+        found["commonest class" if self.classes else "mean"] = self.measured(outputs, validation[2])
+        factors = [model.wide.weight, *(shift.weight for shift in model.shifts)]
+        optimizer = gl.optim.LBFGS([model.wide.bias, *factors], max_iter=100, line_search_fn="strong_wolfe")
+
+        def closure() -> Tensor:
+            optimizer.zero_grad()
+            loss = self.loss(model.linear(training[0], training[1]), training[2])
+            loss = loss + sum((f.square().sum() for f in factors), gl.tensor(0.0)) / (2 * len(training[2]))
+            loss.backward()
+            return loss
+
+        optimizer.step(closure)
+        optimizer.zero_grad()
+        with gl.no_grad():
+            outputs = model.linear(validation[0], validation[1])
+        found["linear model"] = self.measured(outputs if self.classes else outputs[:, 0], validation[2])
+        return found
+
+    def measured(self, outputs: Tensor, target: Tensor) -> dict[str, float]:
+        """What the metrics say of outputs as `step` gives them."""
+        collection = metrics.MetricCollection(self.metrics())
+        return {name: float(value) for name, value in collection.update(outputs, target).compute().items()}
+
+    # ------------------------------------------------------------ using
+
+    def outputs(self, model: nn.Module, source: Any) -> tuple[Table, Tensor]:
+        """A table, read, and the model's outputs for its rows."""
+        table = source if isinstance(source, Table) else read_table(source)
+        numbers, categories = self.coding.coded(table)
+        rows = gl.utils.data.TensorDataset(gl.from_numpy(numbers), gl.from_numpy(categories))
+        batches: Any = gl.utils.data.DataLoader(rows, 1024)
+        return table, gl.train.predict(model, batches, next(model.parameters()).device, targets=False)
+
+    def predict(self, model: nn.Module, source: Any) -> dict[str, np.ndarray[Any, Any]]:
+        """Columns: `prediction`, a class or a number in the target's unit, and of classes `probability of …` each."""
+        _, outputs = self.outputs(model, source)
+        found = {"prediction": self.target.decoded(outputs.numpy())}
+        if self.classes:
+            chances = outputs.softmax(1).numpy()
+            found |= {f"probability of {name}": chances[:, i] for i, name in enumerate(self.classes)}
+        return found
+
+    def evaluate(self, model: nn.Module, source: Any) -> dict[str, float]:
+        """The metrics on a table that has the target; TableError where it is missing or of classes that were not learned."""
+        table, outputs = self.outputs(model, source)
+        if self.target.name not in table.columns:
+            raise TableError(f'{table.source}: there is no column "{self.target.name}" to compare with')
+        target = gl.from_numpy(np.ascontiguousarray(self.target.coded(self.target.values(table))))
+        return self.measured(outputs if self.classes else outputs[:, 0], target)
