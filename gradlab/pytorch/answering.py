@@ -4,18 +4,17 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from dis import opmap
 from importlib import import_module
-from types import FrameType, ModuleType
+from types import ModuleType
 from typing import Any
 
 import gradlab
 from gradlab.pytorch import report, table, version
+from gradlab.pytorch.asking import imports_it, within_try
 from gradlab.pytorch.standing import stand_in
 from gradlab.pytorch.table import Verdict
 from gradlab.tensor.missing import absent
 
-_IMPORT_FROM = opmap["IMPORT_FROM"]
 _given: dict[str, Callable[[str], Any] | None] = {}  # the `__getattr__` that a module of gradlab's had itself, by its name
 
 
@@ -105,8 +104,11 @@ def answering(module: str, known: dict[str, Any]) -> Callable[[str], Any]:
             if value is not None:
                 return value
             if imports_it(asking):  # `from torch import x` would swallow the text
-                if table.inert(module):
-                    return stand_in(module, name, table.inert(module))
+                reason = table.inert(module)
+                if not reason and name in table.modules().get(module, ()) and not within_try(asking):
+                    reason = str(error).partition(": ")[2]  # a program that does not try whether it is there may never use it
+                if reason:
+                    return stand_in(module, name, reason)
                 raise ImportError(f"cannot import name {name!r} from {module!r}: {error}", name=name) from None
             raise
         known[name] = value
@@ -131,8 +133,3 @@ def _value(module: str, name: str) -> Any:
     if value is None:
         raise missing
     return value
-
-
-def imports_it(frame: FrameType) -> bool:
-    """Whether the instruction that a frame is at is that of `from module import name`."""
-    return frame.f_code.co_code[frame.f_lasti] == _IMPORT_FROM

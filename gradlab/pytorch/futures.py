@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from concurrent import futures
-from typing import Any
+from typing import Any, Generic, TypeVar
+
+T = TypeVar("T")
 
 
-class Future:
+class Future(Generic[T]):
     """A result that somebody sets, from this thread or another. devices: taken for PyTorch's programs, without effect.
 
     >>> future = Future()
@@ -44,13 +46,13 @@ class Future:
         """Give an exception in place of a result."""
         self._inner.set_exception(result)
 
-    def add_done_callback(self, callback: Callable[[Future], Any]) -> None:
+    def add_done_callback(self, callback: Callable[[Future[T]], Any]) -> None:
         """Call it with this future when the result is there; at once if it is."""
         self._inner.add_done_callback(lambda _: callback(self))
 
-    def then(self, callback: Callable[[Future], Any]) -> Future:
+    def then(self, callback: Callable[[Future[T]], Any]) -> Future[Any]:
         """A future of what callback gives for this one, when its result is there."""
-        after = Future()
+        after: Future[Any] = Future()
 
         def go_on(_: Any) -> None:
             try:
@@ -62,13 +64,13 @@ class Future:
         return after
 
 
-def collect_all(futures: Sequence[Future]) -> Future:
+def collect_all(futures: Sequence[Future[Any]]) -> Future[Any]:
     """A future of the list of futures, which is there when all of their results are."""
-    all_of_them, waiting = Future(), list(futures)
+    waiting, all_of_them = list(futures), Future[Any]()
     if not waiting:
         all_of_them.set_result([])
 
-    def look(_: Future) -> None:
+    def look(_: Future[Any]) -> None:
         if all(future.done() for future in waiting) and not all_of_them.done():
             all_of_them.set_result(waiting)
 
@@ -77,7 +79,7 @@ def collect_all(futures: Sequence[Future]) -> Future:
     return all_of_them
 
 
-def wait_all(futures: Sequence[Future]) -> list[Any]:
+def wait_all(futures: Sequence[Future[Any]]) -> list[Any]:
     """The results of all, when they are there."""
     return [future.wait() for future in futures]
 

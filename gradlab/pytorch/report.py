@@ -6,14 +6,12 @@ that is needed is answered with a stand-in, so that the program goes on until it
 
 from __future__ import annotations
 
-import ast
 import sys
 import traceback
-from dis import opname
-from linecache import getlines
-from types import CodeType, FrameType
+from types import FrameType
 from typing import Any, NoReturn
 
+from gradlab.pytorch.asking import takes_it, within_try
 from gradlab.tensor import Tensor
 from gradlab.tensor.missing import TENSOR
 
@@ -75,7 +73,7 @@ def missing(module: str, name: str, reason: str, frame: FrameType | None) -> Any
 def missing_module(name: str, reason: str, frame: FrameType | None) -> bool:
     """Note a module that cannot be imported; whether the program needs it, and does not try it only."""
     asking = _outside(frame)
-    way = TRIED if asking is not None and _within_try(asking.f_code, asking.f_lineno) else NEEDED
+    way = TRIED if asking is not None and within_try(asking) else NEEDED
     _note(way, name, reason, asking)
     return way is NEEDED
 
@@ -121,15 +119,4 @@ def _outside(frame: FrameType | None) -> FrameType | None:
 
 
 def _way(frame: FrameType) -> str:
-    """Whether a frame's instruction takes the attribute itself, or calls a function that looks for it."""
-    return NEEDED if opname[frame.f_code.co_code[frame.f_lasti]] in ("LOAD_ATTR", "LOAD_METHOD", "IMPORT_FROM") else ASKED
-
-
-def _within_try(code: CodeType, line: int) -> bool:
-    """Whether a line of a program stands in a `try` that has a handler."""
-    try:
-        tree = ast.parse("".join(getlines(code.co_filename)))
-    except SyntaxError:
-        return False
-    tries = [node for node in ast.walk(tree) if isinstance(node, ast.Try) and node.handlers]
-    return any(node.body[0].lineno <= line <= (node.body[-1].end_lineno or 0) for node in tries)
+    return NEEDED if takes_it(frame) else ASKED

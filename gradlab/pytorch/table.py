@@ -60,6 +60,7 @@ ELSEWHERE = {
     "torch._tensor": ("gradlab",),
     "torch._vmap_internals": ("gradlab",),
     "torch.autograd.profiler": ("gradlab.profiler",),
+    "torch.backends.cuda": ("gradlab.nn.attention",),
     "torch.distributed.distributed_c10d": ("gradlab.distributed",),
     "torch.functional": ("gradlab",),
     "torch.fx": ("gradlab.pytorch.fx",),
@@ -75,10 +76,15 @@ ELSEWHERE = {
     "torch.torch_version": ("gradlab.pytorch.version",),
     "torch.utils._contextlib": ("gradlab.pytorch.helpers",),
     "torch.utils._foreach_utils": ("gradlab.pytorch.helpers",),
+    "torch.utils.benchmark.utils.common": ("gradlab.utils.benchmark",),
+    "torch.utils.benchmark.utils.compare": ("gradlab.utils.benchmark",),
+    "torch.utils.benchmark.utils.timer": ("gradlab.utils.benchmark",),
 }
 
 # Names under which gradlab keeps something else than PyTorch does: a module and a name in it.
 RENAMED = {
+    "torch.fx.node.Target": ("typing", "Any"),
+    "torch.serialization.MAP_LOCATION": ("typing", "Any"),
     "torch.ScriptModule": ("gradlab.jit", "ScriptModule"),
     "torch._jit_internal._copy_to_script_wrapper": ("gradlab.jit", "export"),
     "torch.jit._overload": ("gradlab.jit", "export"),
@@ -113,10 +119,11 @@ INERT = {
     **_all("accelerator.memory autograd.profiler_util cuda.amp.common optim._functional utils.serialization", _INSIDE),
     **_all("distributions.generalized_pareto distributions.lkj_cholesky distributions.wishart", "write it with those that are there"),
     **_all("distributions.exp_family", "isinstance(d, Distribution) holds for all"),
-    **_all("utils.benchmark utils.deterministic", _INSIDE),
+    **_all("utils.deterministic", _INSIDE),
+    **_all("utils.benchmark", "use Timer, which measures statements of Python"),
     **_all("utils.tensorboard._convert_np utils.tensorboard._embedding utils.tensorboard._pytorch_graph", "use SummaryWriter"),
     **_all("utils.tensorboard._utils utils.tensorboard.summary", "use SummaryWriter"),
-    **_all("nn.attention return_types", _INSIDE),
+    **_all("return_types", _INSIDE),
     **_all("nn.grad nn.parallel.scatter_gather nn.utils.memory_format storage", _INSIDE),
     **_all("multiprocessing.reductions", _INSIDE),
     "torch.nn.modules.adaptive": "use Linear and CrossEntropyLoss",
