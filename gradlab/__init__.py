@@ -130,6 +130,7 @@ if TYPE_CHECKING:
         distributed as distributed,
         distributions as distributions,
         func as func,
+        fx as fx,
         graph as graph,
         hub as hub,
         jit as jit,
@@ -193,9 +194,9 @@ if TYPE_CHECKING:
     from gradlab.viz.explanation import explain as explain
 
 _ROOMS = (
-    "accelerator", "amp", "cpu", "data", "deploy", "distributed", "distributions", "func", "graph", "hub", "jit", "library", "linalg",
-    "metrics", "models", "multiprocessing", "nn", "onnx", "optim", "overrides", "profiler", "runs", "serialization", "session", "sparse",
-    "special", "testing", "train", "utils", "viz",
+    "accelerator", "amp", "cpu", "data", "deploy", "distributed", "distributions", "func", "fx", "graph", "hub", "jit", "library",
+    "linalg", "metrics", "models", "multiprocessing", "nn", "onnx", "optim", "overrides", "profiler", "runs", "serialization",
+    "session", "sparse", "special", "testing", "train", "utils", "viz",
 )  # fmt: skip
 _ELSEWHERE = {
     "Graph": "gradlab.session",

@@ -103,7 +103,8 @@ INERT = {
     **_all("autograd._functions nn._reduction nn.cpp nn.modules._functions utils.cpp_extension utils.weak", _INSIDE),
     **_all("utils.data._utils utils._dtype_abbrs utils._device", _INSIDE),
     **_all("distributed nn.parallel.comm cuda.comm cuda.nccl", _ONE),
-    **_all("export fx jit._script jit._trace jit._state jit.annotations jit.frontend onnx", _TRACED),
+    **_all("export jit._script jit._trace jit._state jit.annotations jit.frontend onnx", _TRACED),
+    **_all("fx", "gl.fx has tracing, graphs, interpreters, patterns and passes.shape_prop"),
     **_all("masked nested", _NESTED),
     **_all("mps mtia xpu", _DEVICES),
     **_all("accelerator.graphs cuda.gds cuda.green_contexts cuda.jiterator cuda.profiler cuda.tunable", _INSIDE),
@@ -141,7 +142,7 @@ REFUSED = {
     **_all("utils.data.datapipes utils.data.graph utils.data.graph_settings", "use Dataset or IterableDataset"),
     **_all("utils.data.backward_compatibility", _INSIDE),
     **_all("distributed.elastic distributed.launch distributed.launcher distributed.run distributed.argparse_util", _ONE),
-    **_all("fx.passes fx.experimental.migrate_gradual_types fx.experimental.unification", _INSIDE),
+    **_all("fx.experimental.migrate_gradual_types fx.experimental.unification", _INSIDE),
     **_all("nn.modules.linear_cross_entropy nn.modules.linear_cross_entropy_options", "use Linear and CrossEntropyLoss"),
 }
 

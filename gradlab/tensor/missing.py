@@ -71,7 +71,7 @@ MODULES = {
         **_all("complex32 complex64 complex128", _COMPLEX),
         **_all("quantization ao qint8 quint8 qint32", _QUANTISED),
         **_all("nested jagged", _NESTED),
-        **_all("fx export ScriptModule", _JIT),
+        **_all("export ScriptModule", _JIT),
         **_all("Storage FloatStorage", "use x.storage() of a tensor of that dtype"),
         **_all("uint16 uint32 uint64", "use int32 or int64"),
         **_all("float8_e4m3fn float8_e5m2", "use bfloat16 or float16"),

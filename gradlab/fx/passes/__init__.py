@@ -1,0 +1,3 @@
+"""Passes over graphs."""
+
+from gradlab.fx.passes import shape_prop as shape_prop
