@@ -99,7 +99,7 @@ def one_input(op: Op, node: type[Node]) -> Callable[..., Any]:
         dtype = array.dtype
         if dtype is not FLOAT32 and dtype is not FLOAT64 and (ready or dtype in HALF):
             return apply(op, (x,), params)
-        if lies and not array.flags.c_contiguous:
+        if lies and not array.flags.c_contiguous and any(array.strides):
             return apply(op, (x,), params)
         if x._meta is not None:
             refresh(x)
@@ -171,7 +171,7 @@ def several_inputs(op: Op) -> Callable[..., Any]:
                         common = dtype
                 elif promotes or dtype in HALF:
                     return apply(op, args, params)
-                if lies and not array.flags.c_contiguous:
+                if lies and not array.flags.c_contiguous and any(array.strides):  # not what repeats one number
                     return apply(op, args, params)
                 if x._meta is not None:
                     refresh(x)
