@@ -25,7 +25,7 @@ from gradlab.graph.ir import Value
 from gradlab.graph.memory import Shared, give_back
 from gradlab.graph.native.watch import Found
 from gradlab.graph.outside import Call
-from gradlab.graph.overlap import SharedMemory
+from gradlab.graph.overlap import Eager
 from gradlab.graph.quick import quickest
 from gradlab.graph.runner import Runner, mark_replaced, put_first
 from gradlab.graph.signatures import Signatures, name_of
@@ -54,7 +54,7 @@ class Compiled:
         self._signatures = Signatures()
         self._shared = Shared()
         self._leaks = 0
-        self._sharing: list[SharedMemory] = []  # of calls that no program stands for
+        self._sharing: list[Eager] = []  # of calls that no program stands for
         self._held: dict[Any, Held] = {}  # places that the newest program binds anew
         functools.update_wrapper(self, function, updated=())
 
@@ -95,7 +95,7 @@ class Compiled:
                 return self.function(*args, **kwargs)
         try:
             function, staged = self._stage(args, kwargs, mode)
-        except SharedMemory as sharing:
+        except Eager as sharing:
             return self._eagerly(sharing, args, kwargs)
         except Changed as leak:
             # State that the first run of something makes (an optimizer's buffers) is there after one more eager run, or after as many as
@@ -115,10 +115,10 @@ class Compiled:
         give_back()  # the gradients of the eager run, which the program's have replaced
         return result
 
-    def _eagerly(self, sharing: SharedMemory, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def _eagerly(self, sharing: Eager, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
         """Run a call whose tensors share memory that is written, and remember that those like it do."""
         if not self._sharing:
-            advice = f"such calls run eagerly. Pass copies (clone()), or leave {_title(self.function)} uncompiled"
+            advice = f"such calls run eagerly; {sharing.advice}, or leave {_title(self.function)} uncompiled"
             warnings.warn(f"compile: {sharing}; {advice}", stacklevel=4)
         self._sharing.append(sharing)
         return self.function(*args, **kwargs)

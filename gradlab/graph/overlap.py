@@ -47,8 +47,20 @@ class Part(NamedTuple):
         return self.array if self.argument < 0 else given[self.argument]._array if self.argument < len(given) else None
 
 
-class SharedMemory(TraceError):
+class Eager(TraceError):
+    """The function can be run, but no program stands for it."""
+
+    advice = "pass it as an argument, or write what is detached"
+
+    def holds(self, given: Sequence[Any]) -> bool:
+        """Whether this is so in a call with these tensors, too."""
+        return True
+
+
+class SharedMemory(Eager):
     """Of two arrays that share memory one is written and the other used: what the function does depends on the order."""
+
+    advice = "pass copies (clone())"
 
     def __init__(self, a: Part, b: Part) -> None:
         self.parts = a, b

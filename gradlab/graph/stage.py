@@ -24,7 +24,7 @@ from gradlab.graph.guards import Guards
 from gradlab.graph.holding import Held, Holding, places_of
 from gradlab.graph.ir import Graph, Value
 from gradlab.graph.live import LiveTracer
-from gradlab.graph.overlap import Part, check_apart, uses
+from gradlab.graph.overlap import Eager, Part, check_apart, uses
 from gradlab.graph.passes import Ran, operations, optimize
 from gradlab.graph.reads import Reads
 from gradlab.graph.results import GRADIENT, Result, results_of
@@ -144,6 +144,11 @@ def stage(
         _check_mode(mode)
         _check_gradients(tracer, given, staged)
         results = results_of(found, staged, tracer.before(), tracer.graded())
+        if carried := [t for t in tracer.before() if _is_carried(t, first)]:
+            raise Eager(
+                f"the function writes what requires grad into a tensor that it finds elsewhere, of shape {carried[0].shape}, which then has a "
+                f"graph beyond the call"
+            )
         tracer.keep_gradients({id(r.place) for r in results.results if r.kind == GRADIENT}, staged)
         with reads:  # hooks and formulas of the user's
             backward = _differentiate(tracer, results.values, staged, results.written, first)
@@ -210,6 +215,15 @@ def _reseeded(name: str) -> TraceError:
 
 def _numpy_random() -> Any:
     return freeze(np.random.get_state(legacy=False))  # noqa: NPY002 - it is the user's generator that is looked at
+
+
+def _is_carried(tensor: Any, first: int) -> bool:
+    """Whether a tensor from before the trace now has a graph that was recorded in it, and that could still be differentiated."""
+    edge = tensor._edge
+    node = edge.node if isinstance(edge, Edge) else edge
+    if node is None or node is LEAF or node.seq <= first:
+        return False
+    return all(n.saved is not None for n in engine.reachable([edge]) if n.seq > first)
 
 
 def _check_mode(mode: Mode) -> None:

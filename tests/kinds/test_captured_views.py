@@ -199,3 +199,26 @@ def test_a_gradient_that_somebody_holds_is_added_to(held, begin):
 
     for eager, compiled in zip(run(lambda f: f), run(gl.compile), strict=True):
         assert eager.allclose(compiled)
+
+
+@pytest.mark.filterwarnings("ignore:.*graph beyond the call.*:UserWarning")
+@pytest.mark.parametrize("result", [lambda held: held, lambda held: held[1:], lambda held: held * 1], ids=["itself", "a view", "a value"])
+@pytest.mark.parametrize("detached", [False, True])
+def test_what_is_written_with_a_graph(result, detached):
+    """A tensor from outside into which a function writes what requires grad: it has a graph then, as eagerly, and no gradient is lost."""
+    found = []
+    for compiled in (False, True):
+        held = gl.zeros(3)
+
+        def function(x, held=held):
+            held[1:] = (x * x).detach() if detached else x * x
+            return result(held)
+
+        run = gl.compile(function) if compiled else function
+        for _ in range(4):
+            x = gl.tensor([2.0, 3.0], requires_grad=True)
+            y = run(x)
+            found.append((y.tolist(), held.requires_grad, y.requires_grad))
+            if not detached:
+                found.append(gl.autograd.grad(y.sum(), x)[0].tolist())
+    assert found[: len(found) // 2] == found[len(found) // 2 :]
