@@ -146,8 +146,8 @@ def stage(
         results = results_of(found, staged, tracer.before(), tracer.graded())
         if carried := [t for t in tracer.before() if _is_carried(t, first)]:
             raise Eager(
-                f"the function writes what requires grad into a tensor that it finds elsewhere, of shape {carried[0].shape}, which then has a "
-                f"graph beyond the call"
+                f"the function writes what requires grad into a tensor that it finds elsewhere, of shape {carried[0].shape}, which then "
+                f"has a graph beyond the call"
             )
         tracer.keep_gradients({id(r.place) for r in results.results if r.kind == GRADIENT}, staged)
         with reads:  # hooks and formulas of the user's
