@@ -25,9 +25,10 @@ class DType:
         self.itemsize = dtype.itemsize
 
     is_complex = False
+    package = "gradlab"  # whose name stands in front when one is printed: gradlab/pytorch/writing.py makes it torch's
 
     def __repr__(self) -> str:
-        return f"gradlab.{self.name}"
+        return f"{self.package}.{self.name}"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return named, (self.name,)

@@ -133,3 +133,26 @@ def test_started_processes_have_it_too():
             with ProcessPoolExecutor(1, mp_context=multiprocessing.get_context("{method}")) as pool:
                 print(pool.submit(eval, "__import__('torch').__version__").result())
         """) == "2.6.0+gradlab\n"  # fmt: skip
+
+
+def test_dtypes_and_shapes_are_written_as_pytorch_writes_them():
+    script = "print(torch.float32, [torch.int64], torch.ones(2, 3).shape, torch.Tensor, str(torch.zeros(2, dtype=torch.float64)))"
+    assert run("import gradlab.as_torch, torch\n" + script) == (
+        "torch.float32 [torch.int64] torch.Size([2, 3]) <class 'torch.Tensor'> tensor([0., 0.], dtype=torch.float64)\n"
+    )
+
+
+def test_dtypes_that_no_tensor_has_are_names():
+    script = """
+import pickle
+sizes = {torch.complex64: 8, torch.uint16: 2, torch.float8_e4m3fn: 1, torch.float32: 4}
+assert all(kind.itemsize == size for kind, size in sizes.items()) and torch.cfloat is torch.complex64 and torch.complex64.is_complex
+assert torch.ones(2).dtype not in (torch.complex64, torch.complex128) and pickle.loads(pickle.dumps(torch.uint16)) is torch.uint16
+for make in (lambda: torch.zeros(2, dtype=torch.complex64), lambda: torch.ones(2).to(torch.uint16)):
+    try: make()
+    except TypeError as error: print(error)
+"""
+    assert run("import gradlab.as_torch, torch\n" + script) == (
+        "torch.complex64: complex numbers are out of scope; keep real and imaginary parts in two tensors\n"
+        "torch.uint16: use int32 or int64\n"
+    )

@@ -14,6 +14,7 @@ from gradlab.pytorch.duck_classes import notice
 from gradlab.pytorch.extensions import Without
 from gradlab.pytorch.finder import Finder, Standing
 from gradlab.utils.serialization import set_default_pickle
+from gradlab.pytorch.writing import write_as_pytorch
 
 _told: list[Settings] = []
 _plain = spawn.get_preparation_data
@@ -49,6 +50,7 @@ def install(settings: Settings | None = None) -> None:
         sys.meta_path[:0] = [Finder(), Without()]
         notice()
         set_default_pickle(True)
+        write_as_pytorch()
     if settings is not None and settings.device is not None:
         _settle(settings.device)
     _told.append(settings or Settings())

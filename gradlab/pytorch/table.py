@@ -48,6 +48,7 @@ OLDER = {"torch._six": "gradlab.pytorch.six"}
 
 # Where names are looked for that are not on their module's path: modules of gradlab, in this order.
 ELSEWHERE = {
+    "torch": ("gradlab.pytorch.dtypes",),
     "torch._C": ("gradlab.overrides",),
     "torch._dynamo": ("gradlab.pytorch.compiler",),
     "torch._dynamo.decorators": ("gradlab.pytorch.compiler",),
