@@ -332,3 +332,35 @@ def test_wrong_inputs_are_refused(name):
 
 def test_every_name_is_there():
     assert all(callable(getattr(linalg, name)) for name in linalg.__all__)
+
+
+BROKEN = [[[2.0, 1.0], [1.0, 2.0]], [[1.0, 2.0], [2.0, 1.0]]]  # the second is not positive definite
+
+
+def test_ex_functions_say_by_a_number_which_matrix_has_no_result():
+    found, info = gl.linalg.cholesky_ex(gl.tensor(BROKEN))
+    assert info.tolist() == [0, 2] and info.dtype is gl.int32 and found[1].isnan().all()
+    assert gl.equal(found[0], gl.linalg.cholesky(gl.tensor(BROKEN[0])))
+    singular = gl.stack([gl.eye(2), gl.ones(2, 2)])
+    inverse, info = gl.linalg.inv_ex(singular)
+    assert info.tolist() == [0, 2] and gl.equal(inverse[0], gl.eye(2)) and inverse[1].isnan().all()
+    result, info = gl.linalg.solve_ex(singular, gl.ones(2, 2, 1))
+    assert info.tolist() == [0, 2] and result[0].tolist() == [[1.0], [1.0]]
+    for function in (gl.linalg.cholesky_ex, gl.linalg.inv_ex, gl.linalg.lu_factor_ex):
+        with pytest.raises(gl.linalg.LinAlgError):
+            function(gl.zeros(2, 2), check_errors=True)
+
+
+@pytest.mark.parametrize("shape", [(4, 4), (5, 3), (3, 5), (2, 3, 3), (2, 4, 2)])
+def test_lu_factors_are_those_of_lu(shape):
+    a = gl.randn(*shape, dtype=gl.float64)
+    _, lower, upper = gl.linalg.lu(a)
+    packed, pivots = gl.linalg.lu_factor(a)
+    size = min(shape[-2:])
+    assert packed.shape == shape and pivots.shape == (*shape[:-2], size)
+    assert gl.allclose(packed[..., :size, :].triu(), upper) and gl.allclose(packed[..., :size].tril(-1), lower.tril(-1))
+    if shape[-1] == shape[-2]:
+        b = gl.randn(*shape[:-1], 2, dtype=gl.float64)
+        assert gl.allclose(a @ gl.linalg.lu_solve(packed, pivots, b), b)
+        assert gl.allclose(a.mT @ gl.linalg.lu_solve(packed, pivots, b, adjoint=True), b)
+        assert gl.allclose(gl.linalg.lu_solve(packed, pivots, b.mT, left=False) @ a, b.mT)
