@@ -142,6 +142,11 @@ def test_dtypes_and_shapes_are_written_as_pytorch_writes_them():
     )
 
 
+def test_config_is_text():
+    script = "print('NumPy' in torch.__config__.show(), 'threads' in torch.__config__.parallel_info())"
+    assert run("import gradlab.as_torch, torch\n" + script) == "True True\n"
+
+
 def test_dtypes_that_no_tensor_has_are_names():
     script = """
 import pickle

@@ -103,7 +103,7 @@ def test_supports_of_distributions_of_others():
     assert D.Independent(normal, 1).support.event_dim == 1 and D.Independent(normal, 1).support.check(gl.ones(3)).tolist() is True
     mixture = D.MixtureSameFamily(D.Categorical(gl.ones(2)), D.Exponential(gl.ones(2)))
     assert mixture.support.check(gl.tensor([1.0, -1.0])).tolist() == [True, False]
-    assert C.is_dependent(D.TransformedDistribution(normal, D.ExpTransform()).support)
+    assert repr(D.TransformedDistribution(normal, D.ExpTransform()).support) == repr(C.positive)
 
 
 LEADING = {

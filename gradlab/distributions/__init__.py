@@ -17,6 +17,7 @@ from typing import Any
 
 from gradlab.distributions import (
     constraints as constraints,
+    domains as domains,
     more_divergences as more_divergences,
     supports as supports,
     transforms as transforms,

@@ -9,11 +9,13 @@ from typing import Any, TypeVar
 import numpy as np
 
 from gradlab.autograd.mode import current, no_grad
+from gradlab.distributions.constraints import is_dependent
 from gradlab.distributions.units import Measured
 from gradlab.dtype import FLOATING, get_default_dtype
 from gradlab.spec import broadcast_shapes
 from gradlab.tensor import Tensor
 from gradlab.tensor.creation import tensor
+from gradlab.tensor.size import Size
 
 D = TypeVar("D", bound="Distribution")
 Shape = tuple[int, ...]
@@ -54,9 +56,17 @@ class Distribution(Measured):
     _validate_args = True
 
     def __init__(self, batch_shape: Shape = (), event_shape: Shape = (), validate_args: bool | None = None) -> None:
-        self._batch_shape, self._event_shape = tuple(batch_shape), tuple(event_shape)
+        self._batch_shape, self._event_shape = Size(batch_shape), Size(event_shape)
         if validate_args is not None:
             self._validate_args = validate_args
+        if self._validate_args and not type(self).__module__.startswith("gradlab."):
+            self._check_parameters()
+
+    def _check_parameters(self) -> None:
+        """ValueError for a parameter outside of the set that a class of one's own names in `arg_constraints`."""
+        for name, constraint in self.arg_constraints.items():
+            if name in self.__dict__ and not is_dependent(constraint):
+                self.require(constraint.check(self.__dict__[name]), f"{name} is within {constraint!r}")
 
     @staticmethod
     def set_default_validate_args(value: bool) -> None:
@@ -148,6 +158,24 @@ class Distribution(Measured):
             elif value is not None:
                 twin.__dict__[name] = value.expand(*shape, *value.shape[rank:])
         return twin
+
+    def _extended_shape(self, sample_shape: Any = ()) -> Shape:
+        """The shape of samples, for distributions of one's own."""
+        return Size(self._extended(sample_shape))
+
+    def _get_checked_instance(self, cls: type, _instance: Any = None) -> Any:
+        """A new object of the class for an `expand` of one's own. NotImplementedError for a subclass that has only its `__init__`."""
+        if _instance is None and type(self).__init__ is not cls.__init__:
+            raise NotImplementedError(f"{type(self).__name__} has an __init__ of its own, and needs an expand of its own, too")
+        return type(self).__new__(type(self)) if _instance is None else _instance
+
+    def _validate_sample(self, value: Tensor) -> None:
+        """ValueError for a value of another shape, or outside of the support."""
+        shape = (*self._batch_shape, *self._event_shape)
+        if not isinstance(value, Tensor):
+            raise ValueError("a value is a tensor")
+        broadcast_shapes(value.shape[max(value.ndim - len(shape), 0) :], shape)
+        self.require(self.support.check(value), f"a value is within the support, {self.support!r}")
 
     def __repr__(self) -> str:
         parts = []

@@ -36,7 +36,7 @@ class AffineTransform(Transform):
     def _call(self, x: Tensor) -> Tensor:
         return self.loc + self.scale * x
 
-    def _back(self, y: Tensor) -> Tensor:
+    def _inverse(self, y: Tensor) -> Tensor:
         return (y - self.loc) / self.scale
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
@@ -65,7 +65,7 @@ class ExpTransform(Transform):
     def _call(self, x: Tensor) -> Tensor:
         return x.exp()
 
-    def _back(self, y: Tensor) -> Tensor:
+    def _inverse(self, y: Tensor) -> Tensor:
         return y.log()
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
@@ -93,7 +93,7 @@ class PowerTransform(Transform):
     def _call(self, x: Tensor) -> Tensor:
         return x**self.exponent
 
-    def _back(self, y: Tensor) -> Tensor:
+    def _inverse(self, y: Tensor) -> Tensor:
         return y ** (1 / self.exponent)
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
@@ -120,7 +120,7 @@ class SigmoidTransform(Transform):
     def _call(self, x: Tensor) -> Tensor:
         return between(x.sigmoid())
 
-    def _back(self, y: Tensor) -> Tensor:
+    def _inverse(self, y: Tensor) -> Tensor:
         y = between(y)
         return y.log() - (-y).log1p()
 
@@ -140,7 +140,7 @@ class SoftplusTransform(Transform):
     def _call(self, x: Tensor) -> Tensor:
         return softplus(x)
 
-    def _back(self, y: Tensor) -> Tensor:
+    def _inverse(self, y: Tensor) -> Tensor:
         return (-(-y).expm1()).log() + y
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
@@ -160,7 +160,7 @@ class TanhTransform(Transform):
     def _call(self, x: Tensor) -> Tensor:
         return x.tanh()
 
-    def _back(self, y: Tensor) -> Tensor:
+    def _inverse(self, y: Tensor) -> Tensor:
         return y.atanh()
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
@@ -181,7 +181,7 @@ class AbsTransform(Transform):
     def _call(self, x: Tensor) -> Tensor:
         return x.abs()
 
-    def _back(self, y: Tensor) -> Tensor:
+    def _inverse(self, y: Tensor) -> Tensor:
         return y
 
 
@@ -199,7 +199,7 @@ class SoftmaxTransform(Transform):
     def _call(self, x: Tensor) -> Tensor:
         return x.softmax(-1)
 
-    def _back(self, y: Tensor) -> Tensor:
+    def _inverse(self, y: Tensor) -> Tensor:
         return y.log()
 
 
@@ -222,7 +222,7 @@ class StickBreakingTransform(Transform):
         left = (1 - z).cumprod(-1)
         return pad(z, (0, 1), value=1.0) * pad(left, (1, 0), value=1.0)
 
-    def _back(self, y: Tensor) -> Tensor:
+    def _inverse(self, y: Tensor) -> Tensor:
         taken = y[..., :-1]
         left = between(1 - taken.cumsum(-1))
         return taken.log() - left.log() + self._offset(taken)

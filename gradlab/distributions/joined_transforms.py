@@ -26,8 +26,8 @@ class _Parts(Transform):
     def _call(self, x: Tensor) -> Tensor:
         return self._join([t(part) for t, part in zip(self.transforms, self._split(x), strict=True)])
 
-    def _back(self, y: Tensor) -> Tensor:
-        return self._join([t.back(part) for t, part in zip(self.transforms, self._split(y), strict=True)])
+    def _inverse(self, y: Tensor) -> Tensor:
+        return self._join([t._inv_call(part) for t, part in zip(self.transforms, self._split(y), strict=True)])
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         """Those of the parts, joined as the parts are. ValueError if parts differ in how many dimensions one value has."""
@@ -89,7 +89,7 @@ class CumulativeDistributionTransform(Transform):
     def _call(self, x: Tensor) -> Tensor:
         return self.distribution.cdf(x)
 
-    def _back(self, y: Tensor) -> Tensor:
+    def _inverse(self, y: Tensor) -> Tensor:
         return self.distribution.icdf(y)
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Any:

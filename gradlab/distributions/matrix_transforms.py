@@ -27,7 +27,7 @@ class LowerCholeskyTransform(Transform):
     def _call(self, x: Tensor) -> Tensor:
         return x.tril(-1) + x.diagonal(dim1=-2, dim2=-1).exp().diag_embed()
 
-    def _back(self, y: Tensor) -> Tensor:
+    def _inverse(self, y: Tensor) -> Tensor:
         return y.tril(-1) + y.diagonal(dim1=-2, dim2=-1).log().diag_embed()
 
 
@@ -47,8 +47,8 @@ class PositiveDefiniteTransform(Transform):
         lower = LowerCholeskyTransform()(x)
         return lower @ lower.mT
 
-    def _back(self, y: Tensor) -> Tensor:
-        return LowerCholeskyTransform().back(linalg.cholesky(y))
+    def _inverse(self, y: Tensor) -> Tensor:
+        return LowerCholeskyTransform()._inv_call(linalg.cholesky(y))
 
 
 class CorrCholeskyTransform(Transform):
@@ -73,7 +73,7 @@ class CorrCholeskyTransform(Transform):
         before = left.roll(1, -1).index_fill(-1, rows.new_tensor([0]), 1.0)
         return (r + eye(n, dtype=x.dtype, device=x.device)) * before
 
-    def _back(self, y: Tensor) -> Tensor:
+    def _inverse(self, y: Tensor) -> Tensor:
         n = y.shape[-1]
         rows, columns = _below(y, n)
         before = (1 - (y.square().cumsum(-1) - y.square())).clamp(min=0).sqrt()

@@ -17,7 +17,7 @@ from gradlab.distributions.low_rank import LowRankMultivariateNormal
 from gradlab.distributions.normal import LogNormal, MultivariateNormal, Normal
 from gradlab.distributions.positive import HalfCauchy, HalfNormal, Kumaraswamy, Pareto, Weibull
 from gradlab.distributions.relaxed import ContinuousBernoulli, RelaxedBernoulli, RelaxedOneHotCategorical
-from gradlab.distributions.transformed import LogisticNormal, TransformedDistribution
+from gradlab.distributions.transformed import LogisticNormal
 
 _ODDS = {"probs": c.unit_interval, "logits": c.real}
 _CLASSES = {"probs": c.simplex, "logits": c.real_vector}
@@ -73,7 +73,6 @@ SUPPORTS: tuple[tuple[type[Distribution], dict[str, Any], Any], ...] = (
     (RelaxedBernoulli, _ODDS, c.unit_interval),
     (RelaxedOneHotCategorical, _CLASSES, c.simplex),
     (StudentT, {"df": c.positive, **_PLACE}, c.real),
-    (TransformedDistribution, {}, c.dependent),
     (Uniform, {"low": c.dependent, "high": c.dependent}, c.dependent_property(lambda self: c.interval(self.low, self.high))),
     (VonMises, {"loc": c.real, "concentration": c.positive}, c.real),
     (Weibull, _positive("scale", "concentration"), c.positive),

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import copy
 import math
 from collections.abc import Sequence
 from typing import Any
 
+from gradlab.distributions.constraints import Constraint
 from gradlab.distributions.joint import summed
 from gradlab.distributions.units import Measured
 from gradlab.tensor import Tensor
@@ -24,18 +26,27 @@ class Transform(Measured):
     bijective = True
     dim_in = dim_out = 0
     sign: Any = 1  # whether it rises or falls
+    domain: Any  # the sets that it takes and gives: see domains.py
+    codomain: Any
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        """A transform of a user's says by its domain and codomain how many dimensions are one value."""
+        super().__init_subclass__(**options)
+        for which, dims in (("domain", "dim_in"), ("codomain", "dim_out")):
+            if isinstance(found := vars(cls).get(which), Constraint) and not isinstance(found, property):
+                setattr(cls, dims, found.event_dim)
 
     def __init__(self, cache_size: int = 0) -> None:
         if cache_size not in (0, 1):
             raise ValueError(f"{type(self).__name__}: cache_size is 0 or 1, not {cache_size!r}")
         self._cache_size = cache_size
         self._last: tuple[Any, Any] = (None, None)
-        self._inverse: Any = None
+        self._inv: Any = None
 
     def _call(self, x: Tensor) -> Tensor:
         raise NotImplementedError(f"{type(self).__name__} has no forward")
 
-    def _back(self, y: Tensor) -> Tensor:
+    def _inverse(self, y: Tensor) -> Tensor:
         raise NotImplementedError(f"{type(self).__name__} has no inverse")
 
     def __call__(self, x: Tensor) -> Tensor:
@@ -46,11 +57,11 @@ class Transform(Measured):
             self._last = x, y
         return y
 
-    def back(self, y: Tensor) -> Tensor:
+    def _inv_call(self, y: Tensor) -> Tensor:
         """x of y."""
         if self._cache_size and y is self._last[1]:
             return self._last[0]
-        x = self._back(y)
+        x = self._inverse(y)
         if self._cache_size:
             self._last = x, y
         return x
@@ -58,9 +69,9 @@ class Transform(Measured):
     @property
     def inv(self) -> Transform:
         """The inverse as a transform."""
-        if self._inverse is None:
-            self._inverse = _Inverse(self)
-        return self._inverse
+        if self._inv is None:
+            self._inv = _Inverse(self)
+        return self._inv
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         """log |det dy/dx|, one number for each value."""
@@ -73,6 +84,19 @@ class Transform(Measured):
     def inverse_shape(self, shape: Shape) -> Shape:
         """The shape of x for that of y."""
         return shape
+
+    @property
+    def cache_size(self) -> int:
+        """1 if the last pair is kept."""
+        return self._cache_size
+
+    def with_cache(self, cache_size: int = 1) -> Transform:
+        """This transform, or a copy, that keeps the last pair or (0) does not."""
+        if self._cache_size == cache_size:
+            return self
+        twin = copy.copy(self)
+        twin._cache_size, twin._last, twin._inv = cache_size, (None, None), None
+        return twin
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}()"
@@ -95,9 +119,9 @@ class _Inverse(Transform):
         return self._inner
 
     def __call__(self, x: Tensor) -> Tensor:
-        return self._inner.back(x)
+        return self._inner._inv_call(x)
 
-    def back(self, y: Tensor) -> Tensor:
+    def _inv_call(self, y: Tensor) -> Tensor:
         """x of y."""
         return self._inner(y)
 
@@ -148,9 +172,9 @@ class ComposeTransform(Transform):
             x = p(x)
         return x
 
-    def _back(self, y: Tensor) -> Tensor:
+    def _inverse(self, y: Tensor) -> Tensor:
         for p in reversed(self.parts):
-            y = p.back(y)
+            y = p._inv_call(y)
         return y
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
@@ -205,8 +229,8 @@ class IndependentTransform(Transform):
     def _call(self, x: Tensor) -> Tensor:
         return self.base_transform(x)
 
-    def _back(self, y: Tensor) -> Tensor:
-        return self.base_transform.back(y)
+    def _inverse(self, y: Tensor) -> Tensor:
+        return self.base_transform._inv_call(y)
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:
         """The other's, summed."""
@@ -239,7 +263,7 @@ class ReshapeTransform(Transform):
     def _call(self, x: Tensor) -> Tensor:
         return x.reshape(self.forward_shape(x.shape))
 
-    def _back(self, y: Tensor) -> Tensor:
+    def _inverse(self, y: Tensor) -> Tensor:
         return y.reshape(self.inverse_shape(y.shape))
 
     def log_abs_det_jacobian(self, x: Tensor, y: Tensor) -> Tensor:

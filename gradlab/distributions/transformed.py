@@ -73,7 +73,7 @@ class TransformedDistribution(Distribution):
         found: Any = 0.0
         dims, y = len(self._event_shape), value
         for t in reversed(self.transforms):
-            x = t.back(y)
+            x = t._inv_call(y)
             dims += t.dim_in - t.dim_out
             found = found - summed(t.log_abs_det_jacobian(x, y), dims - t.dim_in)
             y = x
@@ -86,7 +86,7 @@ class TransformedDistribution(Distribution):
     def cdf(self, value: Tensor) -> Tensor:
         """The base's at the value before the transforms."""
         for t in reversed(self.transforms):
-            value = t.back(value)
+            value = t._inv_call(value)
         shift, sign = self._sign()
         return sign * (self.base_dist.cdf(value) + shift)
 

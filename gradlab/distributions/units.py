@@ -17,9 +17,9 @@ from gradlab.tensor.units import once
 # What is computed: methods and properties of distributions, methods of transforms.
 MEASURES = frozenset({
     "cdf", "covariance_matrix", "entropy", "icdf", "log_prob", "mean", "mode", "perplexity", "precision_matrix", "rsample", "sample",
-    "scale_tril", "stddev", "variance", "_call", "_back", "log_abs_det_jacobian",
+    "scale_tril", "stddev", "variance", "_call", "_inverse", "log_abs_det_jacobian",
 })  # fmt: skip
-FORGOTTEN: dict[str, Any] = {"_last": (None, None), "_inverse": None}  # what a transform remembers; its twin does not
+FORGOTTEN: dict[str, Any] = {"_last": (None, None), "_inv": None}  # what a transform remembers; its twin does not
 
 
 class Measured:

@@ -9,7 +9,7 @@ from types import ModuleType
 from typing import Any
 
 import gradlab
-from gradlab.pytorch import report, table, version
+from gradlab.pytorch import config, report, table, version
 from gradlab.pytorch.asking import imports_it, within_try
 from gradlab.pytorch.standing import stand_in
 from gradlab.pytorch.table import Verdict
@@ -38,6 +38,7 @@ def _facade() -> ModuleType:
     made = ModuleType("torch", gradlab.__doc__)
     names = {name: value for name, value in vars(gradlab).items() if not (name.startswith("__") or isinstance(value, ModuleType))}
     vars(made).update(names, __version__=version.__version__, __file__=gradlab.__file__, __getattr__=gradlab.__getattr__, __dir__=_listed)
+    vars(made)["__config__"] = config
     return made
 
 

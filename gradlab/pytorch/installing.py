@@ -13,8 +13,8 @@ from gradlab.device import let_cuda_mean_cpu, set_default_device
 from gradlab.pytorch.duck_classes import notice
 from gradlab.pytorch.extensions import Without
 from gradlab.pytorch.finder import Finder, Standing
-from gradlab.utils.serialization import set_default_pickle
 from gradlab.pytorch.writing import write_as_pytorch
+from gradlab.utils.serialization import set_default_pickle
 
 _told: list[Settings] = []
 _plain = spawn.get_preparation_data

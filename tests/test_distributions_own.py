@@ -1,0 +1,81 @@
+"""Distributions and transforms of one's own, and what the library's transforms take and give."""
+
+import pytest
+
+import gradlab as gl
+from gradlab import distributions as D
+from gradlab.distributions import constraints as c, domains, utils
+
+
+def test_every_transform_says_what_it_takes_and_gives():
+    public = [getattr(D, name) for name in D.__all__]
+    kinds = [kind for kind in public if isinstance(kind, type) and issubclass(kind, D.Transform) and kind is not D.Transform]
+    assert [kind.__name__ for kind in kinds if kind not in domains.DOMAINS] == []
+
+
+SETS = [
+    c.real, c.positive, c.greater_than(2.0), c.less_than(3.0), c.unit_interval, c.interval(-1.0, 4.0), c.simplex, c.lower_cholesky,
+    c.positive_definite, c.corr_cholesky, c.independent(c.positive, 1), c.stack([c.real, c.positive, c.real], -1),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("constraint", SETS, ids=repr)
+def test_domains_count_the_dimensions_of_a_value(constraint):
+    x = gl.randn(4, 3, 3, dtype=gl.float64)
+    t = D.transform_to(constraint)
+    assert t.codomain.event_dim == t.dim_out == t.inv.domain.event_dim and t.domain.event_dim == t.dim_in
+    assert t.domain.check(x).all() and t.codomain.check(t(x)).all()
+    support = D.TransformedDistribution(D.Normal(x, gl.ones_like(x)), t).support
+    assert support.check(t(x)).all()
+
+
+def test_distributions_and_transforms_of_ones_own():
+    class Fixed(D.Distribution):
+        support = c.real
+        has_rsample = True
+
+        def __init__(self, a, validate_args=None):
+            (self.a,) = utils.broadcast_all(a)
+            super().__init__(self.a.shape, validate_args=validate_args)
+
+        def expand(self, batch_shape, _instance=None):
+            made = self._get_checked_instance(Fixed, _instance)
+            made.a = self.a.expand(batch_shape)
+            super(Fixed, made).__init__(batch_shape, validate_args=False)
+            return made
+
+        def rsample(self, sample_shape=()):
+            return self.a.expand(self._extended_shape(sample_shape))
+
+        def log_prob(self, value):
+            self._validate_sample(value)
+            return value / self.a
+
+        @utils.lazy_property
+        def twice(self):
+            return 2 * self.a
+
+    Fixed.arg_constraints = {"a": c.positive}
+    fixed = Fixed(gl.ones(3))
+    assert fixed.expand((2, 3)).rsample((4,)).shape == (4, 2, 3) and fixed.twice is fixed.twice and fixed.batch_shape.numel() == 3
+    for wrong in (lambda: Fixed(-1.0), lambda: fixed.log_prob(gl.full((3,), gl.nan)), lambda: fixed.log_prob(gl.ones(2))):
+        with pytest.raises((ValueError, RuntimeError)):
+            wrong()
+
+    class Square(D.Transform):
+        domain = codomain = c.positive
+
+        def _call(self, x):
+            return x.square()
+
+        def _inverse(self, y):
+            return y.sqrt()
+
+        def log_abs_det_jacobian(self, x, y):
+            return (2 * x).log()
+
+    t = D.TransformedDistribution(D.Exponential(1.0), Square())
+    assert abs(t.log_prob(gl.tensor(4.0)).item() - -3.3862944) < 1e-6 and repr(t.support) == "GreaterThan(lower_bound=0.0)"
+    cached = D.ExpTransform().with_cache()
+    y = cached(gl.ones(2))
+    assert cached.cache_size == 1 and cached.inv(y) is cached.inv(y)
