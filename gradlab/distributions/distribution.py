@@ -148,7 +148,7 @@ class Distribution(Measured):
 
     def expand(self: D, batch_shape: Any) -> D:
         """The same distribution with its parameters expanded to that batch shape."""
-        shape, rank = tuple(batch_shape), len(self._batch_shape)
+        shape, rank = Size(batch_shape), len(self._batch_shape)
         twin = copy.copy(self)
         twin._batch_shape = shape
         for name in self.batched:
@@ -165,7 +165,7 @@ class Distribution(Measured):
 
     def _get_checked_instance(self, cls: type, _instance: Any = None) -> Any:
         """A new object of the class for an `expand` of one's own. NotImplementedError for a subclass that has only its `__init__`."""
-        if _instance is None and type(self).__init__ is not cls.__init__:
+        if _instance is None and vars(type(self)).get("__init__") not in (None, vars(cls).get("__init__")):
             raise NotImplementedError(f"{type(self).__name__} has an __init__ of its own, and needs an expand of its own, too")
         return type(self).__new__(type(self)) if _instance is None else _instance
 

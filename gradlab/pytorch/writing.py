@@ -15,5 +15,5 @@ def _size(self: Size) -> str:
 def write_as_pytorch() -> None:
     """`torch.float32`, `torch.Size([2, 3])` and `<class 'torch.Tensor'>` from now on."""
     DType.package = "torch"
-    Size.__repr__ = _size  # type: ignore[method-assign]
+    Size.__repr__ = _size  # type: ignore[method-assign, assignment]
     Tensor.__module__, Parameter.__module__, Buffer.__module__ = "torch", "torch.nn.parameter", "torch.nn.parameter"
