@@ -305,3 +305,34 @@ def test_large_products_by_every_way(way, dtype, monkeypatch):
             np.testing.assert_allclose(dense.grad.numpy(), whole.T @ weight if not turned else (whole.T @ weight).T, **tolerance)
             np.testing.assert_allclose(a.grad.to_dense().numpy(), np.where(whole != 0, weight @ d.T, 0), **tolerance)
     assert way == "numpy" or (asked and (way == "scipy" or all(asked)))
+
+
+def test_a_gradient_is_changed_in_place():
+    a = made(random(5), repeated=True).requires_grad_()
+    for change, expected in ((lambda g: g.zero_(), 0), (lambda g: g.mul_(3), 3), (lambda g: gl.nn.utils.clip_grad_value_([a], 0.5), 0.5)):
+        a.grad = None
+        gl.sparse.sum(a).backward()
+        change(a.grad)
+        assert a.grad.to_dense()[0, 4].item() == expected
+    a.grad.zero_()
+    gl.sparse.sum(a).backward()
+    assert a.grad.to_dense()[0, 4].item() == 1
+
+
+@pytest.mark.parametrize("name", ["SGD", "Adam", "RMSprop"])
+def test_an_optimizer_of_a_sparse_leaf(name):
+    a = made(random(5)).requires_grad_()
+    dense = a.detach().to_dense().requires_grad_()
+    for leaf, total in ((a, lambda: gl.sparse.sum(a * a)), (dense, lambda: (dense * dense).sum())):
+        optimizer = getattr(gl.optim, name)([leaf], lr=0.1)
+        for _ in range(3):
+            optimizer.zero_grad()
+            total().backward()
+            optimizer.step()
+    assert a.detach().to_dense().allclose(dense)
+
+
+def test_autocast_lowers_products():
+    a, d = made(random(5)).float(), random(5, 3).float()
+    with gl.autocast("cpu", gl.bfloat16):
+        assert (a @ d).dtype == gl.sparse.mm(a, d).dtype == gl.bfloat16 and (a + a).dtype == gl.float32

@@ -130,6 +130,7 @@ class Optimizer(OptimizerHooks, Minimizing):
         elif isinstance(params, (set, frozenset)):
             raise TypeError("optimizer parameters need to be in an ordered collection, but a set has no order; use a list")
         group["params"] = self._named(group, list(params))
+        group["params"] = [p if getattr(p, "_bearer", None) is None else p._bearer for p in group["params"]]  # a sparse leaf: its values
         for param in group["params"]:
             if not isinstance(param, Tensor):
                 raise TypeError(f"optimizer can only optimize Tensors, but one of the params is a {type(param).__name__}")

@@ -29,9 +29,6 @@ class SparseAdam(RowOptimizer):
         if not lr > 0 or not eps > 0:
             raise ValueError(f"Invalid learning rate or epsilon value: {lr}, {eps}; both are above 0")
         super().__init__(params, {"lr": lr, "betas": betas, "eps": eps, "maximize": maximize})
-        for group in self.param_groups:
-            if any(p.layout is not strided for p in group["params"]):
-                raise ValueError("SparseAdam requires dense parameter tensors: gradients are sparse, parameters are not")
 
     sparse = True
     live = ("lr", ("betas", 0), ("betas", 1), "eps")

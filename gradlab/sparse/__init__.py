@@ -10,6 +10,7 @@ from gradlab.sparse.invariants import check_sparse_tensor_invariants as check_sp
 from gradlab.sparse.making import OLD, old_constructor, sparse_coo_tensor
 from gradlab.sparse.tensor import SparseTensor as SparseTensor
 from gradlab.tensor import Tensor
+from gradlab.tensor.linalg import mm as dense_mm
 from gradlab.tensor.missing import absent as _absent
 from gradlab.tensor.shape import stack
 
@@ -22,7 +23,7 @@ def _needs(name: str, x: Any) -> None:
 
 
 def mm(mat1: Tensor, mat2: Tensor, reduce: str = "sum") -> Any:
-    """The product of two matrices of which one at least is sparse; sparse if both are.
+    """The product of two matrices, each of them sparse or dense; sparse if both are.
 
     >>> gl.sparse.mm(gl.eye(2).to_sparse(), gl.tensor([[1.0], [2.0]]))
     tensor([[1.],
@@ -31,7 +32,7 @@ def mm(mat1: Tensor, mat2: Tensor, reduce: str = "sum") -> Any:
     if reduce != "sum":
         raise NotImplementedError(f"sparse.mm: reduce is 'sum', not {reduce!r}; use scatter_reduce on the rows that the indices name")
     if not is_sparse(mat1) and not is_sparse(mat2):
-        raise TypeError("sparse.mm: one of the two is a sparse tensor; use gl.mm for dense ones")
+        return dense_mm(mat1, mat2)
     if mat1.ndim != 2 or mat2.ndim != 2:
         raise RuntimeError(f"sparse.mm: two matrices, not shapes {mat1.shape} and {mat2.shape}")
     return products.matmul(mat1, mat2, "sparse.mm")

@@ -100,7 +100,11 @@ class GraphMethods(Tensor):
     @property
     def _grad(self) -> Any:
         gradient = self._array.values._grad
-        return None if gradient is None else self.shown(gradient)
+        if gradient is None:
+            return None
+        found = self.shown(gradient)
+        found.owner = self  # to whom what is done to it in place is told
+        return found
 
     @_grad.setter
     def _grad(self, value: Any) -> None:

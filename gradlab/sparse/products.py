@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from gradlab import ops
-from gradlab.autograd.mode import current, widest
+from gradlab.autograd.mode import current, lowered
 from gradlab.autograd.record import bind
 from gradlab.sparse import entries, shapes
 from gradlab.sparse.array import Pattern, is_sparse, only_eager, refusal, sparse
@@ -67,8 +67,7 @@ def times_sparse(name: str, a: Any, b: Any) -> Any:
 def matmul(a: Any, b: Any, name: str = "matmul") -> Any:
     """The product of two matrices of which one at least is sparse; of a sparse matrix and a batch of dense ones."""
     only_eager(name)
-    if (found := widest(matmul, a, b, name=name)) is not None:
-        return found
+    a, b = lowered(a, b)
     if is_sparse(a) and is_sparse(b):
         return times_sparse(name, a, b)
     if is_sparse(b):

@@ -38,6 +38,7 @@ class SparseTensor(ContentMethods):
 
     __slots__ = ()
     __torch_function__ = disabled
+    owner: Any = None  # of a gradient: the sparse leaf that shows it
 
     def __init__(self, *data: Any, **options: Any) -> None:
         raise TypeError("SparseTensor: use gl.sparse_coo_tensor(indices, values, size)")
@@ -166,6 +167,8 @@ class SparseTensor(ContentMethods):
             values = values.detach().requires_grad_()
             values._grad = kept.values._grad if result._array.pattern is kept.pattern else None
         self._array = SparseArray(result._array.pattern, values, kept.layout)
+        if self.owner is not None:
+            self.owner._grad = self
         return self
 
     def add_(self, other: Any, *old: Any, alpha: float = 1) -> Any:

@@ -115,7 +115,9 @@ def plain(name: str, options: dict[str, Any]) -> None:
         if word not in ("layout", "pin_memory", "names"):
             raise TypeError(f"{name}() got an unexpected keyword argument {word!r}")
         if word != "pin_memory" and value is not None and value is not strided:
-            raise NotImplementedError(f"{name}: {word}={value!r} is not offered; tensors are strided, and without names")
+            raise NotImplementedError(
+                f"{name}: {word}={value!r} is not offered here: tensors are strided (gl.sparse_coo_tensor(size) is sparse), and without names"
+            )
 
 
 def sized(name: str, size: tuple[Any, ...], options: dict[str, Any]) -> tuple[Any, ...]:

@@ -64,7 +64,7 @@ class TensorType(type):
         return constructed(cls.__name__, data if size is None else (Size(size),), device or place, as_numpy(cls.dtype))
 
     def __instancecheck__(cls, instance: Any) -> bool:
-        return isinstance(instance, Differentiable) and type_name(instance) == repr_of(cls)
+        return isinstance(instance, Differentiable) and not hasattr(instance._array, "pattern") and type_name(instance) == repr_of(cls)
 
 
 def repr_of(kind: TensorType) -> str:
