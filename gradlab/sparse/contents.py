@@ -6,7 +6,7 @@ from typing import Any
 
 from gradlab.layout import Layout, sparse_coo, sparse_csc, sparse_csr
 from gradlab.sparse import entries, shapes
-from gradlab.sparse.array import Pattern, SparseArray, is_sparse, sparse
+from gradlab.sparse.array import Pattern, SparseArray, is_sparse, refusal, sparse
 from gradlab.sparse.graph import GraphMethods
 from gradlab.tensor import Tensor
 
@@ -118,6 +118,14 @@ class ContentMethods(GraphMethods):
         indices = self._array.pattern.indices.new_zeros((dims, 0), device=device)
         made = sparse(Pattern(indices, shape[:dims], True), values, self._array.layout if dims == self.sparse_dim() else sparse_coo)
         return made.requires_grad_(requires_grad)
+
+    def new_full(
+        self, size: Any, fill_value: Any, *, dtype: Any = None, device: Any = None, requires_grad: Any = False, **options: Any
+    ) -> Any:  # fmt: skip
+        """`new_zeros`: no other value is kept everywhere."""
+        if fill_value != 0:
+            raise refusal(f"new_full with {fill_value}")
+        return self.new_zeros(size, dtype=dtype, device=device, requires_grad=requires_grad)
 
     def type(self, dtype: Any = None, non_blocking: bool = False) -> Any:
         """The name of the old constructor that makes such a tensor, or the tensor in another dtype."""

@@ -116,7 +116,7 @@ def plain(name: str, options: dict[str, Any]) -> None:
             raise TypeError(f"{name}() got an unexpected keyword argument {word!r}")
         if word != "pin_memory" and value is not None and value is not strided:
             raise NotImplementedError(
-                f"{name}: {word}={value!r} is not offered here: tensors are strided (gl.sparse_coo_tensor(size) is sparse), and without names"
+                f"{name}: {word}={value!r} is not offered here: tensors are strided (gl.sparse_coo_tensor(size) is not), and without names"
             )
 
 
