@@ -195,8 +195,8 @@ if TYPE_CHECKING:
 
 _ROOMS = (
     "accelerator", "amp", "cpu", "data", "deploy", "distributed", "distributions", "func", "fx", "graph", "hub", "jit", "library",
-    "linalg", "metrics", "models", "multiprocessing", "nn", "onnx", "optim", "overrides", "profiler", "runs", "serialization",
-    "session", "sparse", "special", "testing", "train", "utils", "viz",
+    "linalg", "metrics", "models", "multiprocessing", "nn", "onnx", "optim", "overrides", "profiler", "runs", "serialization", "session",
+    "sparse", "special", "testing", "train", "utils", "viz",
 )  # fmt: skip
 _ELSEWHERE = {
     "Graph": "gradlab.session",

@@ -14,6 +14,7 @@ from typing import Any, NoReturn
 import gradlab
 from gradlab.autograd.mode import current
 from gradlab.device import Device
+from gradlab.distributions import Dirichlet
 from gradlab.tensor import Tensor
 
 
@@ -195,6 +196,16 @@ def _has_foreach_support(tensors: Sequence[Any], device: Any) -> bool:
 def _device_has_foreach_support(device: Any) -> bool:
     """Whether tensors there are updated together."""
     return False
+
+
+def get_cpu_capability() -> str:
+    """Which instructions the kernels use, of which PyTorch's names are "DEFAULT", "AVX2" and others."""
+    return "DEFAULT"
+
+
+def _sample_dirichlet(concentration: Tensor) -> Tensor:
+    """A sample of shares, whose public name is in `torch.distributions`."""
+    return Dirichlet(concentration).sample()
 
 
 __all__ = ["ExceptionWrapper", "classproperty", "context_decorator", "cpu_count", "is_compiling"]

@@ -49,6 +49,7 @@ OLDER = {"torch._six": "gradlab.pytorch.six"}
 # Where names are looked for that are not on their module's path: modules of gradlab, in this order.
 ELSEWHERE = {
     "torch": ("gradlab.pytorch.dtypes",),
+    "torch.backends.cpu": ("gradlab.pytorch.helpers",),
     "torch._C": ("gradlab.overrides",),
     "torch._dynamo": ("gradlab.pytorch.compiler",),
     "torch._dynamo.decorators": ("gradlab.pytorch.compiler",),
@@ -64,8 +65,6 @@ ELSEWHERE = {
     "torch.backends.cuda": ("gradlab.nn.attention",),
     "torch.distributed.distributed_c10d": ("gradlab.distributed",),
     "torch.functional": ("gradlab",),
-    "torch.fx": ("gradlab.pytorch.fx",),
-    "torch.fx._symbolic_trace": ("gradlab.pytorch.fx",),
     "torch.nn.common_types": ("gradlab.pytorch.types",),
     "torch.nn.modules.channelshuffle": ("gradlab.nn.modules.shape",),
     "torch.nn.modules.instancenorm": ("gradlab.nn.modules.norm",),
@@ -91,6 +90,7 @@ RENAMED = {
     "torch.jit._overload": ("gradlab.jit", "export"),
     "torch.jit._overload_method": ("gradlab.jit", "export"),
     "torch._assert": ("gradlab.pytorch.helpers", "_assert"),
+    "torch._sample_dirichlet": ("gradlab.pytorch.helpers", "_sample_dirichlet"),
     "torch.nn.modules.linear.NonDynamicallyQuantizableLinear": ("gradlab.nn", "Linear"),
     "torch.nn.modules.module._IncompatibleKeys": ("gradlab.nn.state", "IncompatibleKeys"),
 }
