@@ -8,8 +8,10 @@ import numpy as np
 
 from gradlab.distributions.distribution import Distribution, broadcast
 from gradlab.dtype import finfo
-from gradlab.nn.functional import binary_cross_entropy_with_logits, logsigmoid
+from gradlab.nn.functional import logsigmoid
+from gradlab.special import xlog1py
 from gradlab.tensor import Tensor
+from gradlab.tensor.choice import where
 from gradlab.tensor.creation import arange, full_like, zeros_like
 from gradlab.tensor.random import bernoulli, poisson, rand
 
@@ -45,6 +47,27 @@ class Odds(Distribution):
         p = clamped(self._probs)
         return p.log() - (-p).log1p()
 
+    @property
+    def _failure(self) -> Tensor:
+        """1 - probs, in its own digits where logits are given."""
+        return (-self._logits).sigmoid() if self._probs is None else 1 - self._probs
+
+    @property
+    def _odds(self) -> Tensor:
+        """probs / (1 - probs)."""
+        return self._logits.exp() if self._probs is None else self._probs / (1 - self._probs)
+
+    def _weighted(self, successes: Any, failures: Any) -> Tensor:
+        """successes · log(probs) + failures · log(1 - probs), in which nothing of what cannot be counts nothing."""
+        if self._probs is not None:
+            return successes.xlogy(self._probs) + xlog1py(failures, -self._probs)
+        found: Tensor = _times(successes, logsigmoid(self._logits)) + _times(failures, logsigmoid(-self._logits))
+        return found
+
+
+def _times(count: Any, logarithm: Any) -> Any:
+    return count * where((count == 0) & logarithm.isinf(), 0.0, logarithm)
+
 
 class _Binary(Odds):
     """With nothing else."""
@@ -61,7 +84,7 @@ class _Binary(Odds):
             self.require((given >= 0) & (given <= 1), "probs are from 0 to 1")
 
     def _binary_entropy(self) -> Tensor:
-        return binary_cross_entropy_with_logits(self.logits, self.probs, reduction="none")
+        return -self._weighted(self.probs, self._failure)
 
 
 class Bernoulli(_Binary):
@@ -92,12 +115,8 @@ class Bernoulli(_Binary):
     def log_prob(self, value: Tensor) -> Tensor:
         """log(probs) at 1, log(1 - probs) at 0; -inf for what cannot be."""
         self.require((value == 0) | (value == 1), "a value is 0 or 1")
-        if self._probs is not None:
-            probs, value = broadcast(self._probs, value)
-            value = value.to(probs.dtype)
-            return value.xlogy(probs) + (1 - value).xlogy(1 - probs)
-        logits, value = broadcast(self.logits, value)
-        return -binary_cross_entropy_with_logits(logits, value.to(logits.dtype), reduction="none")
+        value = value.to(self.probs.dtype)
+        return self._weighted(value, 1 - value)
 
     def entropy(self) -> Tensor:
         """-Σ p log(p) of both values."""
@@ -141,11 +160,13 @@ class Geometric(_Binary):
     def log_prob(self, value: Tensor) -> Tensor:
         """value · log(1 - probs) + log(probs)."""
         self.require((value >= 0) & (value == value.floor()), "a value is a whole number, not negative")
-        return value.xlogy(1 - self.probs) + self.probs.log()
+        return self._weighted(full_like(value, 1.0), value)
 
     def entropy(self) -> Tensor:
-        """That of one trial, divided by probs."""
-        return self._binary_entropy() / self.probs
+        """That of one trial, divided by probs: -log(probs) - (1 - probs) / probs · log(1 - probs)."""
+        p = self.probs
+        rest = self._weighted(zeros_like(p), self._failure) / p.masked_fill(p == 0, 1)
+        return where(p == 0, 1.0, -rest) - self._weighted(full_like(p, 1.0), zeros_like(p))
 
 
 class Binomial(_Binary):
@@ -181,19 +202,19 @@ class Binomial(_Binary):
     def log_prob(self, value: Tensor) -> Tensor:
         """log of the binomial coefficient + value · log(probs) + (total_count - value) · log(1 - probs)."""
         self.require((value >= 0) & (value <= self.total_count) & (value == value.floor()), "a value is from 0 to total_count")
-        n = full_like(value.to(self.logits.dtype), self.total_count)
+        n = full_like(value.to(self.probs.dtype), self.total_count)
         rest = n - value
         coefficient = (n + 1).lgamma() - (value + 1).lgamma() - (rest + 1).lgamma()
-        return coefficient - value * softplus(-self.logits) - rest * softplus(self.logits)
+        return coefficient + self._weighted(value, rest)
 
     def entropy(self) -> Tensor:
         """-Σ p log(p) over all values."""
         found = self.log_prob(self.enumerate_support())
-        return -(found.exp() * found).sum(0)
+        return -_times(found.exp(), found).sum(0)
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
         """0 to total_count."""
-        values = arange(self.total_count + 1, dtype=self.logits.dtype, device=self.logits.device)
+        values = arange(self.total_count + 1, dtype=self.probs.dtype, device=self.probs.device)
         values = values.reshape(-1, *[1] * len(self._batch_shape))
         return values.expand(-1, *self._batch_shape) if expand else values
 

@@ -15,6 +15,7 @@ from gradlab.distributions.normal import LogNormal, MultivariateNormal, Normal
 from gradlab.distributions.units import unit
 from gradlab.tensor import Tensor
 from gradlab.tensor.choice import where
+from gradlab.tensor.creation import full_like
 
 F = TypeVar("F", bound=Callable[..., Any])
 _known: dict[tuple[type, type], Callable[[Any, Any], Tensor]] = {}
@@ -117,7 +118,7 @@ def _binomial(p: Binomial, q: Binomial) -> Tensor:
 
 @register_kl(Geometric, Geometric)
 def _geometric(p: Geometric, q: Geometric) -> Tensor:
-    return -p.entropy() - (-q.probs).log1p() / p.probs - q.logits
+    return -p.entropy() - q._weighted(full_like(p.probs, 1.0), 1 / p._odds)
 
 
 @register_kl(Categorical, Categorical)

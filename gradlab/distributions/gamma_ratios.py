@@ -9,7 +9,6 @@ from gradlab.distributions.discrete import Odds, one_of
 from gradlab.distributions.distribution import Distribution, broadcast
 from gradlab.distributions.gamma import from_tiny, log_beta
 from gradlab.distributions.gamma_samples import log_gamma_samples
-from gradlab.nn.functional import logsigmoid
 from gradlab.tensor import Tensor
 from gradlab.tensor.choice import where
 from gradlab.tensor.creation import full_like
@@ -87,29 +86,29 @@ class NegativeBinomial(Odds):
     @property
     def mean(self) -> Tensor:
         """total_count · probs / (1 - probs)."""
-        return self.total_count * self.logits.exp()
+        return self.total_count * self._odds
 
     @property
     def mode(self) -> Tensor:
         """The whole part of (total_count - 1) · probs / (1 - probs), at least 0."""
-        return ((self.total_count - 1) * self.logits.exp()).floor().clamp(min=0)
+        return ((self.total_count - 1) * self._odds).floor().clamp(min=0)
 
     @property
     def variance(self) -> Tensor:
         """mean / (1 - probs)."""
-        return self.mean / (-self.logits).sigmoid()
+        return self.mean / self._failure
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         """Whole numbers of the parameters' dtype."""
         shape = self._extended(sample_shape)
         count = self.total_count.detach()
-        rate = (log_gamma_samples(from_tiny(count), shape) + self.logits.detach()).exp()
+        rate = (log_gamma_samples(from_tiny(count), shape) + self._odds.detach().log()).exp()
         return poisson(where(count > 0, rate, full_like(rate, 0.0)))
 
     def log_prob(self, value: Tensor) -> Tensor:
         """log of the binomial coefficient + total_count · log(1 - probs) + value · log(probs)."""
         self.require((value >= 0) & (value == value.floor()), "a value is a whole number, not negative")
-        count, logits = self.total_count, self.logits
+        count = self.total_count
         coefficient = (count + value).lgamma() - (1 + value).lgamma() - count.lgamma()
         coefficient = where(count + value == 0, full_like(coefficient, 0.0), coefficient)
-        return coefficient + count * logsigmoid(-logits) + value * logsigmoid(logits)
+        return coefficient + self._weighted(value.to(count.dtype), count)

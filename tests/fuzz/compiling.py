@@ -121,7 +121,7 @@ def difference(program: Program) -> str | None:
         return None
     except RuntimeError as error:  # a trace refuses another shape for what is outside of it; `.data` there is one tensor with its own
         refused = ["outside a trace", "which has changed since its forward", "backward was already run through this graph"]
-        # Gradients of gradients run on what is written since, or count what is turned as written; eagerly std of equal numbers is taken anew.
+        # Gradients of gradients run on what is written since, or count what is turned as written; an eager std of 0 is taken anew.
         if program.form in ("twice", "grad") or any("std" in line for line in program.lines):
             refused.append("modified by an in-place operation")
         if any(words in str(error) for words in refused) or any(".data" in line for line in program.lines):

@@ -163,6 +163,21 @@ def test_the_gradient_of_softmax_where_a_probability_rounds_to_1(columns, way):
     np.testing.assert_allclose(y, np.log1p(-others, where=others < 0.5, out=np.log(p)) * WEIGHT, rtol=3e-6, atol=1e-36)
 
 
+def test_the_gradient_of_attention_where_a_weight_rounds_to_1(way):
+    if way in ("native", "cuda"):
+        pytest.skip("kernels that never hold a row of weights take the slope from the result as it was rounded, see docs/differences.md")
+    draws = np.random.default_rng(0)
+    given = [draws.standard_normal((1, 2, n, size)) * scale for n, size, scale in ((5, 4, 6), (6, 4, 6), (6, 3, 1))]
+
+    def function(q, k, v):
+        return F.scaled_dot_product_attention(q, k, v) * gl.tensor([1.0, -2.0, 0.5], dtype=v.dtype)
+
+    _, *found = run(function, *given, way=way)
+    _, *wanted = run(function, *given, dtype=np.float64)
+    for one, other in zip(found, wanted, strict=True):
+        np.testing.assert_allclose(one, other, rtol=3e-4, atol=1e-30)
+
+
 @pytest.mark.parametrize("reduction", ["none", "sum", "mean"])
 def test_cross_entropy_of_what_is_certain(reduction, way):
     target = LOGITS.argmax(-1)
@@ -314,9 +329,30 @@ D = gl.distributions
     (lambda: D.OneHotCategorical(gl.tensor([0.0, 1.0])), [[1.0, 0.0], [0.0, 1.0]], [-INF, 0]),
     (lambda: D.Multinomial(2, gl.tensor([0.0, 1.0])), [[0.0, 2.0], [1.0, 1.0]], [0, -INF]),
     (lambda: D.Geometric(gl.tensor(1.0)), [0.0, 1.0], [0, -INF]),
+    (lambda: D.Bernoulli(logits=gl.tensor([-INF, -INF, INF, INF])), [0.0, 1.0, 0.0, 1.0], [0, -INF, -INF, 0]),
+    (lambda: D.Binomial(5, gl.tensor([0.0, 0.0, 1.0, 1.0])), [0.0, 1.0, 4.0, 5.0], [0, -INF, -INF, 0]),
+    (lambda: D.Binomial(5, logits=gl.tensor([-INF, INF, INF])), [0.0, 4.0, 5.0], [0, -INF, 0]),
+    (lambda: D.Binomial(1, gl.tensor(1e-30)), [1.0], [math.log(1e-30)]),
+    (lambda: D.NegativeBinomial(3.0, gl.tensor([0.0, 0.0, 1e-30])), [0.0, 1.0, 1.0], [0, -INF, math.log(3e-30)]),
+    (lambda: D.Geometric(logits=gl.tensor([-200.0, 90.0, INF])), [1.0, 2.0, 0.0], [-200, -180, 0]),
 ])  # fmt: skip
 def test_what_cannot_be_has_no_probability(make, values, wanted):
     np.testing.assert_allclose(make().log_prob(gl.tensor(values)).numpy(), wanted, rtol=1e-6, atol=1e-7)
+
+
+@pytest.mark.parametrize("p, q", [(1e-30, 1e-30), (1e-30, 1e-8), (1e-8, 1e-30), (0.5, 1e-9), (0.25, 0.75), (1 - 2**-24, 0.5)])
+@pytest.mark.parametrize("by_logits", [False, True])
+def test_rare_successes(p, q, by_logits):
+    def geometric(p):
+        return D.Geometric(logits=gl.tensor(math.log(p) - math.log1p(-p))) if by_logits else D.Geometric(gl.tensor(p))
+
+    p, q = (float(np.float32(x)) for x in (p, q))
+    ratio = (1 - p) / p
+    entropy = -math.log(p) - ratio * math.log1p(-p)
+    np.testing.assert_allclose(geometric(p).entropy().item(), entropy, rtol=2e-5)
+    wanted = math.log(p) - math.log(q) + ratio * (math.log1p(-p) - math.log1p(-q))
+    np.testing.assert_allclose(D.kl_divergence(geometric(p), geometric(q)).item(), wanted, rtol=2e-5, atol=3e-5)
+    np.testing.assert_allclose(D.Binomial(3, gl.tensor([0.0, 1.0])).entropy().numpy(), 0, atol=1e-7)
 
 
 @pytest.mark.parametrize("workers", [0, 1])

@@ -82,9 +82,11 @@ def scaled_dot_product_attention(
         key, value = _repeated(key, heads, "key"), _repeated(value, heads, "value")
     size = query._array.shape[-1]
     factor = (1 / math.sqrt(size) if size else 1.0) if scale is None else float(scale)
-    if dropout_p <= 0 and _has_kernels(query, key, value):
-        return _fused(query, key, value, attn_mask, is_causal, factor)
     fits = attn_mask is None or attn_mask._array.dtype in (BOOL, query._array.dtype)
+    if dropout_p <= 0 and _has_kernels(query, key, value):
+        if query._array.dtype in HALF and query.device.type == "cpu" and current().autocast is None and fits:
+            return once(_fused, (query, key, value, attn_mask, is_causal, factor))  # its gradient needs the result unrounded
+        return _fused(query, key, value, attn_mask, is_causal, factor)
     if query._array.dtype in HALF and current().autocast is None and fits:
         return once(_composed, (query, key, value, attn_mask, dropout_p, is_causal, factor))
     return _composed(query, key, value, attn_mask, dropout_p, is_causal, factor)
