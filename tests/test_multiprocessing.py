@@ -42,6 +42,22 @@ def test_hogwild(start):
     assert nn.functional.mse_loss(model(x), y).item() < before / 20
 
 
+def test_an_optimizer_whose_state_is_shared():
+    """As asynchronous reinforcement learning has it: what one process counts and averages the others go on from."""
+    model = nn.Linear(4, 1).share_memory()
+    optimizer = gl.optim.Adam(model.parameters(), lr=0.1)
+    for p in model.parameters():
+        state = optimizer.state[p]
+        state["step"], state["exp_avg"], state["exp_avg_sq"] = gl.zeros(1), gl.zeros_like(p.data), gl.zeros_like(p.data)
+        for value in state.values():
+            value.share_memory_()
+    for _ in range(2):
+        mp.spawn(tasks.step_of_all, (model, optimizer), nprocs=1)
+    assert [state["step"].item() for state in optimizer.state.values()] == [2, 2]
+    assert all(state["exp_avg"].all() for state in optimizer.state.values())
+    assert all(p.grad is None for p in model.parameters())
+
+
 @each_start
 def test_queues(start):
     where = mp.get_context(start)

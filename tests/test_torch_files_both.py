@@ -92,7 +92,21 @@ def test_whole_modules_of_pytorchs():
     trained(gl, ours, gl.optim.SGD(ours.parameters(), lr=0.01), 1)
 
 
-def test_sparse_and_other_kinds_are_named():
+@pytest.mark.filterwarnings("ignore:Sparse CS")
+@pytest.mark.parametrize("layout", ["sparse_coo", "sparse_csr", "sparse_csc"])
+def test_sparse_tensors(layout):
+    values = [[0.0, 2.0, 0.0], [3.0, 0.0, 4.0]]
+    torch.save({"x": torch.tensor(values).to_sparse(layout=getattr(torch, layout))}, file := io.BytesIO())
+    file.seek(0)
+    ours = gl.load(file)["x"]
+    assert ours.layout is getattr(gl, layout) and ours.to_dense().tolist() == values
+    gl.save({"x": ours}, file := io.BytesIO(), format="torch")
+    file.seek(0)
+    back = torch.load(file)["x"]
+    assert back.layout == getattr(torch, layout) and back.to_dense().tolist() == values
+
+
+def test_other_kinds_are_named():
     for value, text in ((torch.ones(2, dtype=torch.complex64), "ComplexFloatStorage"), (torch.ones(2, dtype=torch.uint16), "uint16")):
         torch.save({"x": value}, file := io.BytesIO())
         file.seek(0)

@@ -214,7 +214,7 @@ def adam_cpu(
     def kernel(c: Any, s: Any, t: Any, p: Any, g: Any, mean: Any, square: Any, new_p: Any, new_mean: Any, new_square: Any) -> None:
         _adam_kernel(c, s, t, p, g, mean, square, None, new_p, new_mean, new_square, None, decoupled=decoupled, maximize=maximize)
 
-    count = float(step) + 1
+    count = step.item() + 1
     found = _adam_constants(p.dtype.char, packed(h), count)
     blockwise(kernel, found, (p, g, mean, square, new_p, new_mean, new_square), maximize or found[3] is not None)
     new_step[...] = count
@@ -229,7 +229,7 @@ def amsgrad_cpu(
     def kernel(c: Any, s: Any, t: Any, *arrays: Any) -> None:
         _adam_kernel(c, s, t, *arrays, decoupled=decoupled, maximize=maximize)
 
-    count = float(step) + 1
+    count = step.item() + 1
     arrays = (p, g, mean, square, largest, new_p, new_mean, new_square, new_largest)
     blockwise(kernel, _adam_constants(p.dtype.char, packed(h), count), arrays)
     new_step[...] = count

@@ -128,7 +128,7 @@ def adagrad_rule(p: Spec, grad: Spec, total: Spec, step: Spec, h: Spec, *, maxim
 def adagrad_cpu(p: Any, grad: Any, total: Any, step: Any, h: Any, new_p: Any, new_total: Any, new_step: Any, *, maximize: bool) -> None:
     """lr / (1 + (step - 1) · lr_decay) · g / (sqrt(sum of g²) + eps)"""
     lr, lr_decay, weight_decay, eps = numbers(h)
-    count = float(step) + 1
+    count = step.item() + 1
 
     def kernel(c: Any, s: Any, t: Any, p: Any, g: Any, total: Any, new_p: Any, new_total: Any) -> None:
         g = decayed(g, p, c[0], maximize, s, t)
@@ -191,7 +191,7 @@ def adamax_cpu(
 ) -> None:  # fmt: skip
     """lr / (1 - beta1^step) · mean / max(beta2 · largest, |g| + eps) (Kingma and Ba, 2015, algorithm 2)."""
     lr, beta1, beta2, eps, weight_decay = numbers(h)
-    count = float(step) + 1
+    count = step.item() + 1
 
     def kernel(c: Any, s: Any, t: Any, p: Any, g: Any, mean: Any, largest: Any, new_p: Any, new_mean: Any, new_largest: Any) -> None:
         decay, share, beta2, eps, size = c
@@ -226,7 +226,7 @@ def nadam_cpu(
 ) -> None:  # fmt: skip
     """Adam with Nesterov's momentum (Dozat, 2016), with the momentum schedule mu = beta1 · (1 - 0.96^(step · momentum_decay) / 2)."""
     lr, beta1, beta2, eps, weight_decay, momentum_decay = numbers(h)
-    count = float(step) + 1
+    count = step.item() + 1
     mu = beta1 * (1 - 0.5 * 0.96 ** (count * momentum_decay))
     following = beta1 * (1 - 0.5 * 0.96 ** ((count + 1) * momentum_decay))
     new_product[...] = float(product) * mu
@@ -273,7 +273,7 @@ def radam_cpu(
 ) -> None:  # fmt: skip
     """Adam with its variance rectified; plain momentum while there are too few steps to estimate it (Liu et al., 2020)."""
     lr, beta1, beta2, eps, weight_decay = numbers(h)
-    count = float(step) + 1
+    count = step.item() + 1
     correction1, correction2 = 1 - beta1**count, 1 - beta2**count
     limit = 2 / (1 - beta2) - 1
     length = limit - 2 * count * beta2**count / correction2
@@ -324,7 +324,7 @@ def asgd_cpu(
 ) -> None:  # fmt: skip
     """p · (1 - lambd · eta) - eta · g, averaged from step t0 on (Polyak and Juditsky, 1992; schedule as in Bottou's sgd)."""
     lr, lambd, alpha, t0, weight_decay = numbers(h)
-    count = float(step) + 1
+    count = step.item() + 1
     size, weight = float(eta), float(mu)
 
     def kernel(c: Any, s: Any, t: Any, p: Any, g: Any, mean: Any, new_p: Any, new_mean: Any) -> None:

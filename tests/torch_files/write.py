@@ -41,6 +41,7 @@ def content():
         "torch": (torch.float32, torch.device("cpu"), torch.Size([2, 3])),
         "more": [OrderedDict(a=1), defaultdict(list, a=[1]), PurePosixPath("a/b"), range(3), bytearray(b"x")],
         "empty": torch.zeros(0, 3),
+        "sparse": torch.eye(3).to_sparse(),
     }  # fmt: skip
 
 

@@ -22,8 +22,9 @@ import numpy as np
 from gradlab.autograd.advice import GradlabWarning, warn
 from gradlab.device import Device
 from gradlab.dtype import DType, named
+from gradlab.layout import Layout, sparse_coo, sparse_csc, sparse_csr, strided
 from gradlab.nn.parameter import Buffer, Parameter
-from gradlab.spec import count
+from gradlab.spec import ShapeError, count
 from gradlab.tensor import Tensor
 from gradlab.tensor.creation import from_numpy as tensor_of
 from gradlab.tensor.size import Size
@@ -67,6 +68,8 @@ class _Contents:
             "torch._utils._rebuild_parameter": Named("_rebuild_parameter", parameter),
             "torch._utils._rebuild_parameter_with_state": Named("_rebuild_parameter_with_state", parameter),
             "torch._tensor._rebuild_from_type_v2": Named("_rebuild_from_type_v2", self._of_type),
+            "torch._utils._rebuild_sparse_tensor": Named("_rebuild_sparse_tensor", _sparse),
+            "torch.serialization._get_layout": Named("_get_layout", _layout),
             "torch.Size": Named("Size", lambda sizes=(): Size(sizes)),
             "torch.device": Named("device", _device),
             "torch.Tensor": Named("Tensor", value=Tensor),
@@ -158,6 +161,28 @@ class _Contents:
         if getattr(kind, "value", kind) is Parameter and not isinstance(made, Parameter):
             return Parameter(made, made.requires_grad)
         return made
+
+
+_MADE_BY = {sparse_coo: "sparse_coo_tensor", sparse_csr: "sparse_csr_tensor", sparse_csc: "sparse_csc_tensor"}
+
+
+def _layout(name: Any) -> Layout:
+    found = next((layout for layout in (strided, *_MADE_BY) if f"torch.{layout.name}" == name), None)
+    if found is None:
+        raise FileFormatError(f"it holds a tensor of layout {name!r}, which gradlab does not have")
+    return found
+
+
+def _sparse(layout: Any, parts: Any) -> Any:
+    """A sparse tensor of what PyTorch writes of one; its indices are looked at, whatever the file says of them."""
+    if layout not in _MADE_BY or not isinstance(parts, tuple) or len(parts) not in (3, 4) or any(isinstance(p, Named) for p in parts):
+        raise FileFormatError("it has a sparse tensor that nothing makes")
+    making = importlib.import_module("gradlab.sparse.making")
+    ordered = {"is_coalesced": parts[3] is True} if layout is sparse_coo and len(parts) == 4 else {}
+    try:
+        return getattr(making, _MADE_BY[layout])(*(parts[:3] if layout is sparse_coo else parts), check_invariants=True, **ordered)
+    except (RuntimeError, ShapeError, NotImplementedError) as error:
+        raise FileFormatError(f"it has a sparse tensor that does not fit together: {error}") from None
 
 
 def _device(kind: Any, index: Any = None) -> Device:

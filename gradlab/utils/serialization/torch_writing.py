@@ -21,7 +21,7 @@ from gradlab.autograd.advice import GradlabWarning, warn
 from gradlab.autograd.record import wrap
 from gradlab.device import Device
 from gradlab.dtype import DType, from_numpy
-from gradlab.layout import strided
+from gradlab.layout import Layout, sparse_coo, sparse_csr, strided
 from gradlab.nn.parameter import Parameter
 from gradlab.tensor import Tensor
 from gradlab.tensor.size import Size
@@ -51,6 +51,7 @@ class _Stored:
 
 
 _TENSOR, _PARAMETER = _Name("torch._utils", "_rebuild_tensor_v2"), _Name("torch._utils", "_rebuild_parameter")
+_SPARSE, _LAYOUT = _Name("torch._utils", "_rebuild_sparse_tensor"), _Name("torch.serialization", "_get_layout")
 _DEVICE, _SIZE = _Name("torch", "device"), _Name("torch", "Size")
 _STORAGE_NAMES = {kind: _Name("torch", f"{kind}Storage") for kind in STORAGES}
 
@@ -84,6 +85,8 @@ class _Writer(_Pickler):  # type: ignore[misc]
             return _DEVICE, (obj.type,) if obj.index is None else (obj.type, obj.index)
         if isinstance(obj, Size):
             return _SIZE, (tuple(obj),)
+        if isinstance(obj, Layout):
+            return _LAYOUT, (f"torch.{obj.name}",)
         return NotImplemented
 
     def save_global(self, obj: Any, name: str | None = None) -> None:
@@ -100,7 +103,7 @@ class _Writer(_Pickler):  # type: ignore[misc]
 
     def _tensor(self, tensor: Any) -> Any:
         if tensor.layout is not strided:
-            raise TypeError("save: sparse tensors are not written: save their indices() and values(), or x.to_dense()")
+            return _SPARSE, (tensor.layout, _parts(tensor.detach()))
         if not tensor.is_leaf:
             tensor = tensor.detach()
         array = tensor._array
@@ -124,6 +127,15 @@ class _Writer(_Pickler):  # type: ignore[misc]
             strides.append(step)
             step *= max(size, 1)
         return _TENSOR, (stored, 0, content.shape, tuple(reversed(strides)), tensor.requires_grad, OrderedDict())
+
+
+def _parts(sparse: Any) -> tuple[Any, ...]:
+    """What a sparse tensor is made of, as PyTorch writes it."""
+    if sparse.layout is sparse_coo:
+        return sparse._indices(), sparse._values(), sparse.shape, sparse.is_coalesced()
+    if sparse.layout is sparse_csr:
+        return sparse.crow_indices(), sparse.col_indices(), sparse.values(), sparse.shape
+    return sparse.ccol_indices(), sparse.row_indices(), sparse.values(), sparse.shape
 
 
 _Writer.dispatch = {**_Pickler.dispatch, FunctionType: _Writer.save_global}
