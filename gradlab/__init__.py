@@ -164,6 +164,14 @@ if TYPE_CHECKING:
         set_autocast_dtype as set_autocast_dtype,
         set_autocast_enabled as set_autocast_enabled,
     )
+    from gradlab.amp.of_devices import (
+        get_autocast_cpu_dtype as get_autocast_cpu_dtype,
+        get_autocast_gpu_dtype as get_autocast_gpu_dtype,
+        is_autocast_cpu_enabled as is_autocast_cpu_enabled,
+        set_autocast_cpu_dtype as set_autocast_cpu_dtype,
+        set_autocast_cpu_enabled as set_autocast_cpu_enabled,
+        set_autocast_gpu_dtype as set_autocast_gpu_dtype,
+    )
     from gradlab.func.mapping import vmap as vmap
     from gradlab.graph.control.functions import cond as cond, scan as scan, switch as switch, while_loop as while_loop
     from gradlab.graph.decorator import compile as compile
@@ -189,8 +197,32 @@ if TYPE_CHECKING:
         sparse_csc_tensor as sparse_csc_tensor,
         sparse_csr_tensor as sparse_csr_tensor,
     )
+    from gradlab.tensor.numerics import (
+        frexp as frexp,
+        gradient as gradient,
+        histogram as histogram,
+        nonzero_static as nonzero_static,
+        pdist as pdist,
+    )
+    from gradlab.tensor.windows import (
+        bartlett_window as bartlett_window,
+        blackman_window as blackman_window,
+        hamming_window as hamming_window,
+        hann_window as hann_window,
+        kaiser_window as kaiser_window,
+    )
     from gradlab.utils.blas import get_num_threads as get_num_threads, set_num_threads as set_num_threads
     from gradlab.utils.serialization import load as load, save as save
+    from gradlab.utils.settings import (
+        get_deterministic_debug_mode as get_deterministic_debug_mode,
+        get_num_interop_threads as get_num_interop_threads,
+        is_anomaly_enabled as is_anomaly_enabled,
+        is_warn_always_enabled as is_warn_always_enabled,
+        set_deterministic_debug_mode as set_deterministic_debug_mode,
+        set_flush_denormal as set_flush_denormal,
+        set_num_interop_threads as set_num_interop_threads,
+        set_warn_always as set_warn_always,
+    )
     from gradlab.viz.explanation import explain as explain
 
 _ROOMS = (
@@ -206,26 +238,50 @@ _ELSEWHERE = {
     "assign_add": "gradlab.session",
     "assign_sub": "gradlab.session",
     "autocast": "gradlab.amp.autocast_mode",
+    "bartlett_window": "gradlab.tensor.windows",
+    "blackman_window": "gradlab.tensor.windows",
     "clear_autocast_cache": "gradlab.amp.autocast_mode",
     "compile": "gradlab.graph.decorator",
     "cond": "gradlab.graph.control.functions",
     "explain": "gradlab.viz.explanation",
+    "frexp": "gradlab.tensor.numerics",
+    "get_autocast_cpu_dtype": "gradlab.amp.of_devices",
     "get_autocast_dtype": "gradlab.amp.autocast_mode",
+    "get_autocast_gpu_dtype": "gradlab.amp.of_devices",
     "get_default_graph": "gradlab.session",
+    "get_deterministic_debug_mode": "gradlab.utils.settings",
+    "get_num_interop_threads": "gradlab.utils.settings",
     "get_num_threads": "gradlab.utils.blas",
     "global_variables_initializer": "gradlab.session",
+    "gradient": "gradlab.tensor.numerics",
+    "hamming_window": "gradlab.tensor.windows",
+    "hann_window": "gradlab.tensor.windows",
+    "histogram": "gradlab.tensor.numerics",
     "identity": "gradlab.session",
+    "is_anomaly_enabled": "gradlab.utils.settings",
     "is_autocast_cache_enabled": "gradlab.amp.autocast_mode",
+    "is_autocast_cpu_enabled": "gradlab.amp.of_devices",
     "is_autocast_enabled": "gradlab.amp.autocast_mode",
+    "is_warn_always_enabled": "gradlab.utils.settings",
+    "kaiser_window": "gradlab.tensor.windows",
     "load": "gradlab.utils.serialization",
     "load_run": "gradlab.runs",
+    "nonzero_static": "gradlab.tensor.numerics",
+    "pdist": "gradlab.tensor.numerics",
     "placeholder": "gradlab.session",
     "save": "gradlab.utils.serialization",
     "scan": "gradlab.graph.control.functions",
-    "set_num_threads": "gradlab.utils.blas",
     "set_autocast_cache_enabled": "gradlab.amp.autocast_mode",
+    "set_autocast_cpu_dtype": "gradlab.amp.of_devices",
+    "set_autocast_cpu_enabled": "gradlab.amp.of_devices",
     "set_autocast_dtype": "gradlab.amp.autocast_mode",
     "set_autocast_enabled": "gradlab.amp.autocast_mode",
+    "set_autocast_gpu_dtype": "gradlab.amp.of_devices",
+    "set_deterministic_debug_mode": "gradlab.utils.settings",
+    "set_flush_denormal": "gradlab.utils.settings",
+    "set_num_interop_threads": "gradlab.utils.settings",
+    "set_num_threads": "gradlab.utils.blas",
+    "set_warn_always": "gradlab.utils.settings",
     "smm": "gradlab.sparse",
     "sparse_compressed_tensor": "gradlab.sparse.making",
     "sparse_coo_tensor": "gradlab.sparse.making",
@@ -237,6 +293,20 @@ _ELSEWHERE = {
     "vmap": "gradlab.func.mapping",
     "while_loop": "gradlab.graph.control.functions",
 }
+# Of `nn.functional.native`, and in-place methods as functions.
+_NATIVE = frozenset("""
+    adaptive_avg_pool1d adaptive_max_pool1d affine_grid_generator alpha_dropout avg_pool1d batch_norm bilinear
+    binary_cross_entropy_with_logits celu_ channel_shuffle constant_pad_nd conv1d conv2d conv3d conv_transpose1d conv_transpose2d
+    conv_transpose3d cosine_embedding_loss cosine_similarity ctc_loss dropout embedding feature_alpha_dropout feature_dropout
+    grid_sampler group_norm hinge_embedding_loss instance_norm kl_div layer_norm margin_ranking_loss max_pool1d max_pool2d
+    max_pool3d pairwise_distance pixel_shuffle pixel_unshuffle poisson_nll_loss rms_norm rrelu selu_ threshold_ triplet_margin_loss
+""".split())  # noqa: SIM905
+_IN_PLACE = frozenset("""
+    abs_ acos_ acosh_ addmv_ arccos_ arccosh_ arcsin_ arcsinh_ arctan_ arctanh_ as_strided_ asin_ asinh_ atan_ atanh_ ceil_ clamp_
+    clamp_max_ clamp_min_ clip_ cos_ cosh_ deg2rad_ detach_ erf_ erfc_ exp2_ exp_ expm1_ fill_ fix_ floor_ frac_ gcd_ i0_ index_put_
+    lcm_ ldexp_ log10_ log1p_ log2_ log_ logit_ nan_to_num_ neg_ negative_ rad2deg_ reciprocal_ relu_ resize_as_ round_ rsqrt_
+    sigmoid_ sin_ sinc_ sinh_ sqrt_ square_ tan_ tanh_ trunc_ xlogy_ zero_
+""".split())  # noqa: SIM905
 
 
 def __getattr__(name: str) -> Any:
@@ -245,14 +315,20 @@ def __getattr__(name: str) -> Any:
         return import_module(f"gradlab.{name}")
     if name in _ELSEWHERE:
         return getattr(import_module(_ELSEWHERE[name]), name)
+    if name in _NATIVE:
+        return getattr(import_module("gradlab.nn.functional.native"), name)
+    if name in _IN_PLACE:
+        return import_module("gradlab.tensor.in_place").function(name)
     if name.startswith("_foreach_"):
         each = import_module("gradlab.tensor.foreach").FUNCTIONS
         if name in each:
             return each[name]
+    if name == "__config__":
+        return import_module("gradlab.utils.settings")
     if name in ("spmm", "dsmm", "hsmm"):
         return import_module("gradlab.sparse").mm
     raise _absent("gradlab", name)
 
 
 def __dir__() -> list[str]:
-    return sorted({*vars(sys.modules[__name__]), *_ROOMS, *_ELSEWHERE, "spmm", "dsmm", "hsmm"})
+    return sorted({*vars(sys.modules[__name__]), *_ROOMS, *_ELSEWHERE, *_NATIVE, *_IN_PLACE, "spmm", "dsmm", "hsmm"})

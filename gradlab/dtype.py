@@ -30,6 +30,14 @@ class DType:
     def __repr__(self) -> str:
         return f"{self.package}.{self.name}"
 
+    def to_real(self) -> DType:
+        """It itself: its numbers are real."""
+        return self
+
+    def to_complex(self) -> DType:
+        """TypeError: gradlab has no complex tensors."""
+        raise TypeError(f"{self!r}.to_complex(): gradlab has no complex tensors; keep real and imaginary parts in two tensors")
+
     def __reduce__(self) -> tuple[Any, ...]:
         return named, (self.name,)
 
@@ -206,7 +214,8 @@ class FloatInfo:
         self.resolution = float(info.resolution)
 
     def __repr__(self) -> str:
-        return f"finfo(dtype={self.dtype}, min={self.min:g}, max={self.max:g}, eps={self.eps:g}, tiny={self.tiny:g})"
+        numbers = ", ".join(f"{name}={getattr(self, name):g}" for name in ("resolution", "min", "max", "eps", "smallest_normal", "tiny"))
+        return f"finfo({numbers}, dtype={self.dtype})"
 
 
 class IntegerInfo:
@@ -220,7 +229,7 @@ class IntegerInfo:
         self.dtype, self.bits, self.min, self.max = chosen.name, info.bits, int(info.min), int(info.max)
 
     def __repr__(self) -> str:
-        return f"iinfo(dtype={self.dtype}, min={self.min}, max={self.max})"
+        return f"iinfo(min={self.min}, max={self.max}, dtype={self.dtype})"
 
 
 finfo, iinfo = FloatInfo, IntegerInfo

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from gradlab.dtype import DType
+
 
 class Layout:
     """A layout. There is one object of each."""
@@ -12,7 +14,7 @@ class Layout:
         self.name = name
 
     def __repr__(self) -> str:
-        return f"gradlab.{self.name}"
+        return f"{DType.package}.{self.name}"
 
     def __reduce__(self) -> str:
         return self.name

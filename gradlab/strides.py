@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from gradlab.dtype import DType
 from gradlab.spec import cached_sizes, count
 
 Strides = tuple[int, ...]
@@ -24,7 +25,7 @@ class MemoryFormat:
         self.name = name
 
     def __repr__(self) -> str:
-        return f"gradlab.{self.name}"
+        return f"{DType.package}.{self.name}"
 
     def __reduce__(self) -> str:
         return self.name

@@ -35,6 +35,7 @@ class NonFiniteWarning(GradlabWarning):
 
 
 _shown: dict[object, object] = {}  # Python's own memory of what was shown
+always = False  # whether what was shown is shown again: `gl.set_warn_always`
 
 
 def warn(category: type[Warning], message: str) -> None:
@@ -42,4 +43,4 @@ def warn(category: type[Warning], message: str) -> None:
     code, lasti = position.caller()
     place = position.line_of(code, lasti) if code is not None else None
     file, line = ("gradlab", 0) if place is None else (place.file, place.line)
-    warnings.warn_explicit(message, category, file, line, registry=_shown)  # type: ignore[arg-type]
+    warnings.warn_explicit(message, category, file, line, registry={} if always else _shown)  # type: ignore[arg-type]

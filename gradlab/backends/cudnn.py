@@ -15,9 +15,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["enabled", "flags", "is_available", "version"]
+__all__ = ["allow_tf32", "benchmark", "benchmark_limit", "deterministic", "enabled", "flags", "is_available", "version"]
 
 enabled = False
+# What PyTorch's scripts read and set besides. Results are the same in every run, and products keep float32, whatever stands here:
+# `gl.use_deterministic_algorithms` and `gl.set_float32_matmul_precision` are asked.
+benchmark, benchmark_limit, deterministic, allow_tf32 = False, 10, True, False
 
 
 def is_available() -> bool:
@@ -41,8 +44,11 @@ def version() -> int | None:
 
 
 @contextmanager
-def flags(enabled: bool = False) -> Iterator[None]:
-    """Set `enabled` within a `with` block.
+def flags(
+    enabled: bool = False, benchmark: bool = False, benchmark_limit: int = 10, deterministic: bool = False, allow_tf32: bool = True,
+    fp32_precision: Any = "none",
+) -> Iterator[None]:  # fmt: skip
+    """Set `enabled` within a `with` block; the others change nothing.
 
     >>> with gl.backends.cudnn.flags(enabled=True):
     ...     gl.backends.cudnn.enabled

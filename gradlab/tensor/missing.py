@@ -40,12 +40,10 @@ BOTH = {
     **_all("solve", "use linalg.solve(A, B)"),
     **_all("matrix_rank", "use linalg.matrix_rank"),
     **_all("pca_lowrank svd_lowrank lobpcg", "use linalg.svd or linalg.eigh"),
-    **_all("frexp", _NUMPY),
-    **_all("histogram histogramdd", "use histc, or bucketize and bincount"),
+    **_all("histogramdd", "use histc, or bucketize and bincount"),
     **_all("hash_tensor", "compare with gl.equal"),
     **_all("conj_physical_", _COMPLEX),
     "slice_inverse": "use slice_scatter",
-    **_all("nonzero_static", "use nonzero, or where, which a trace takes"),
 }
 
 TENSOR = {
@@ -78,13 +76,10 @@ MODULES = {
         "from_file": "use gl.from_numpy(numpy.memmap(...))",
         "mps": "devices are the CPU and CUDA",
         "signal": _NUMPY,
-        "gradient": "use numpy.gradient, or differences of slices divided by the spacing",
-        "pdist": "use gl.cdist(x, x) and its upper triangle",
         **_all("frobenius_norm nuclear_norm", "use gl.linalg.matrix_norm"),
-        **_all("grid_sampler grid_sampler_2d grid_sampler_3d", "use gl.nn.functional.grid_sample"),
-        "affine_grid_generator": "use gl.nn.functional.affine_grid", "constant_pad_nd": "use gl.nn.functional.pad",
+        **_all("grid_sampler_2d grid_sampler_3d", "use gl.nn.functional.grid_sample"),
         **_all("convolution conv_tbc", "use gl.nn.functional.conv1d, conv2d or conv3d"),
-        **_all("feature_dropout feature_dropout_ alpha_dropout_ dropout_ feature_alpha_dropout_", "use the dropouts of gl.nn.functional"),
+        **_all("feature_dropout_ alpha_dropout_ dropout_ feature_alpha_dropout_", "use the dropouts of gl.nn.functional"),
         **_all("Stream Event", "use gl.cuda.Stream and gl.cuda.Event"),
         **_all("fork wait futures", "use concurrent.futures"),
         "max_pool1d_with_indices": "use gl.nn.functional.max_pool1d(return_indices=True)",
@@ -92,8 +87,6 @@ MODULES = {
         **_all("ModuleDict ParameterDict BufferDict", "use gl.nn.ModuleDict, ParameterDict"),
         "to_dlpack": "use gl.from_dlpack on the other side: tensors have __dlpack__", "compiler": "use gl.compile",
         "rnn_tanh": "use nn.RNN", "rnn_relu": "use nn.RNN(nonlinearity='relu')", "lstm": "use nn.LSTM", "gru": "use nn.GRU",
-        "batch_norm": "use nn.functional.batch_norm",
-        "bartlett_window": _NUMPY, "blackman_window": _NUMPY, "hamming_window": _NUMPY, "hann_window": _NUMPY, "kaiser_window": _NUMPY,
     },
     "gradlab.nn": {
         "AdaptiveLogSoftmaxWithLoss": "use Linear and CrossEntropyLoss",
@@ -109,7 +102,6 @@ MODULES = {
         **_all("run launch elastic launcher", "start the script with python"),
     },
     "gradlab.nn.functional": {
-        "pdist": "use gl.cdist(x, x) and its upper triangle",
         "fractional_max_pool2d": "use adaptive_max_pool2d", "fractional_max_pool3d": "use adaptive_max_pool3d",
     },
     "gradlab.nn.utils": {

@@ -146,7 +146,8 @@ EXPECTED |= {code: (not code.startswith("e."), writable) for code, writable in R
 SHARING = set(listed("""
     gl.as_strided ; Tensor.as_strided ;
     gl.adjoint ; gl.as_tensor-0 ; gl.asarray-0 ; gl.atleast_1d ; gl.atleast_2d ; gl.atleast_3d ; gl.broadcast_tensors ; gl.broadcast_to ;
-    gl.chunk ; gl.conj ; gl.resolve_conj ; gl.resolve_neg ; gl.unsafe_chunk ; gl.unsafe_split ; gl.unsafe_split_with_sizes ;
+    gl.chunk ; gl.conj ; gl.resolve_conj ; gl.resolve_neg ; gl.dropout ; gl.alpha_dropout ; gl.feature_dropout ;
+    gl.feature_alpha_dropout ; gl.unsafe_chunk ; gl.unsafe_split ; gl.unsafe_split_with_sizes ;
     Tensor.unsafe_chunk ; Tensor.unsafe_split ; Tensor.unsafe_split_with_sizes ; Tensor.pin_memory ;
     gl.detach ; gl.diagonal ; gl.dsplit ; gl.flatten ; gl.from_dlpack ; gl.hsplit ; gl.meshgrid ; gl.moveaxis ;
     gl.movedim ; gl.narrow ; gl.permute ; gl.positive ; gl.ravel ; gl.real ; gl.reshape ; gl.select ; gl.split ; gl.split_with_sizes ;

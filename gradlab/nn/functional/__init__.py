@@ -24,6 +24,7 @@ from gradlab.nn.functional.residual import *
 from gradlab.nn.functional.unpool import *
 from gradlab.nn.functional.vision import *
 from gradlab.tensor.missing import absent as _absent
+from gradlab.tensor.numerics import pdist as pdist
 
 
 def __getattr__(name: str) -> Any:

@@ -81,8 +81,21 @@ class RNNBase(Module):
     @property
     def all_weights(self) -> list[list[Parameter]]:
         """For each layer and direction its parameters."""
+        return [[getattr(self, name) for name in names] for names in self._all_weights]
+
+    @property
+    def _all_weights(self) -> list[list[str]]:
+        """The names of `all_weights`."""
         kinds = ["weight_ih", "weight_hh", *(["bias_ih", "bias_hh"] if self.bias else []), *(["weight_hr"] if self.proj_size else [])]
-        return [[getattr(self, kind + s) for kind in kinds] for layer in range(self.num_layers) for s in self._suffixes(layer)]
+        return [[kind + s for kind in kinds] for layer in range(self.num_layers) for s in self._suffixes(layer)]
+
+    @property
+    def _flat_weights_names(self) -> list[str]:
+        return [name for names in self._all_weights for name in names]
+
+    @property
+    def _flat_weights(self) -> list[Parameter]:
+        return [getattr(self, name) for name in self._flat_weights_names]
 
     def flatten_parameters(self) -> None:
         """Does nothing: the parameters need no common memory here. Kept for programs that call it."""

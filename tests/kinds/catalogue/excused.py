@@ -16,6 +16,11 @@ EXCUSED = {
         gl.set_default_device gl.set_default_dtype gl.set_float32_matmul_precision gl.set_num_threads gl.set_printoptions
         gl.set_rng_state gl.use_deterministic_algorithms gl.fork_rng gl.set_default_tensor_type
     """),
+    **because("a setting, or reads one: test_settings.py", """
+        gl.get_autocast_cpu_dtype gl.get_autocast_gpu_dtype gl.get_deterministic_debug_mode gl.get_num_interop_threads gl.is_anomaly_enabled
+        gl.is_autocast_cpu_enabled gl.is_warn_always_enabled gl.set_autocast_cpu_dtype gl.set_autocast_cpu_enabled
+        gl.set_autocast_gpu_dtype gl.set_deterministic_debug_mode gl.set_flush_denormal gl.set_num_interop_threads gl.set_warn_always
+    """),
     **because("of graphs that are defined first and run later: test_session.py", """
         gl.assign gl.assign_add gl.assign_sub gl.get_default_graph gl.global_variables_initializer gl.identity gl.placeholder
         gl.variables_initializer

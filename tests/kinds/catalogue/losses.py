@@ -29,4 +29,9 @@ CALLS = {
     "F.multilabel_margin_loss": [given(X, np.array([[1, 3, -1, 0], [0, -1, 1, 2], [2, 1, 0, -1]]))],
     "F.multilabel_soft_margin_loss": [given(X, fixed(TWO)), given(X, fixed(TWO), WEIGHTS)],
     "F.triplet_margin_loss": [given(*ANCHORS)], "F.triplet_margin_with_distance_loss": [given(*ANCHORS)],
+    "gl.kl_div": [given(LOG, Q / Q.sum(1, keepdims=True))],
+    "gl.poisson_nll_loss": [given(X, fixed(P * 3), True, False, 1e-8, 1)], "gl.binary_cross_entropy_with_logits": [given(X, fixed(TWO))],
+    "gl.ctc_loss": [given(FRAMES, integers(1, 4, 2, 2), np.array([6, 5]), np.array([2, 2]))],
+    "gl.cosine_embedding_loss": [given(X, Y, SIGNS)], "gl.hinge_embedding_loss": [given(X, fixed(TWO * 2 - 1))],
+    "gl.margin_ranking_loss": [given(X, Y, fixed(TWO * 2 - 1))], "gl.triplet_margin_loss": [given(*ANCHORS)],
 }  # fmt: skip

@@ -20,7 +20,7 @@ PLAIN = set(words("gl.from_dlpack Tensor.__array__ Tensor.__dlpack__ Tensor.nump
 NO_GRADIENT = set(words("""
     eq ne not_equal lt less le less_equal gt greater ge greater_equal __eq__ __ne__ __lt__ __le__ __gt__ __ge__ isclose allclose equal
     logical_and logical_or logical_xor logical_not isfinite isinf isnan isneginf isposinf isreal signbit isin any all
-    argmax argmin argsort nonzero argwhere count_nonzero searchsorted bucketize histc matrix_rank
+    argmax argmin argsort nonzero nonzero_static argwhere count_nonzero searchsorted bucketize histc histogram matrix_rank
     zeros_like ones_like full_like empty_like rand_like randn_like randint_like new_zeros new_ones new_full new_empty new_empty_strided
     new new_tensor bernoulli-1 multinomial detach data detach_ bool byte char short int long type-0 type_as-0
     is_complex is_conj is_floating_point is_neg is_nonzero is_same_size is_signed is_tensor numel result_type

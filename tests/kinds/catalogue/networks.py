@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kinds.catalogue.giving import CUBE, PLACES, V, X, Y, distinct, fixed, given, normal, uniform
+from kinds.catalogue.giving import CUBE, PLACES, V, X, Y, distinct, fixed, given, normal, uniform, words
 
 LINE, IMAGE, VOLUME = distinct(2, 4, 6, gap=0.07), distinct(2, 4, 4, 6, gap=0.03), distinct(1, 2, 3, 4, 4, gap=0.05)
 K1, K2, K3 = normal(3, 4, 3, scale=0.5), normal(3, 4, 3, 3, scale=0.3), normal(3, 2, 2, 2, 2, scale=0.5)
@@ -69,4 +69,15 @@ CALLS = {
     "F.grid_sample": [given(IMAGE, GRID, align_corners=False)],
     "F.affine_grid": [given(normal(2, 2, 3), (2, 4, 3, 5), align_corners=False)],
     "F.prelu": [given(X, V[:1]), given(X, V)], "F.one_hot": [given(PLACES, 4)],
+    "gl.adaptive_max_pool1d": [given(CUBE, 2)], "gl.affine_grid_generator": [given(normal(2, 2, 3), (2, 4, 3, 5), False)],
+    "gl.grid_sampler": [given(IMAGE, GRID, 0, 0, False)], "gl.constant_pad_nd": [given(X, (1, 1), 0.5)],
+    "gl.dropout": [given(X, 0.5, False)], "gl.alpha_dropout": [given(X, 0.5, False)], "gl.feature_dropout": [given(IMAGE, 0.5, False)],
+    "gl.feature_alpha_dropout": [given(IMAGE, 0.5, False)], "gl.embedding": [given(TABLE, IDS)],
+    "gl.batch_norm": [given(IMAGE, PAIRED["weight"], PAIRED["bias"], MEAN, VARIANCE, False, 0.1, 1e-5, False)],
+    "gl.instance_norm": [given(IMAGE, PAIRED["weight"], PAIRED["bias"], None, None, True, 0.1, 1e-5, False)],
+    "gl.group_norm": [given(IMAGE, 2, PAIRED["weight"], PAIRED["bias"])], "gl.layer_norm": [given(CUBE, (3, 4))],
 }  # fmt: skip
+CALLS |= {f"gl.{name}": CALLS[f"F.{name}"] for name in words("""
+    adaptive_avg_pool1d avg_pool1d bilinear channel_shuffle conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d
+    cosine_similarity max_pool1d max_pool2d max_pool3d pairwise_distance pixel_shuffle pixel_unshuffle rms_norm
+""") if f"F.{name}" in CALLS}  # fmt: skip

@@ -50,7 +50,11 @@ class Matmul:
     False
     """
 
-    __slots__ = ()
+    __slots__ = ("allow_bf16_reduced_precision_reduction", "allow_fp16_accumulation", "allow_fp16_reduced_precision_reduction")
+
+    def __init__(self) -> None:
+        """Sums of half types are float32, whatever PyTorch's scripts set these to."""
+        self.allow_fp16_reduced_precision_reduction = self.allow_bf16_reduced_precision_reduction = self.allow_fp16_accumulation = False
 
     @property
     def allow_tf32(self) -> bool:

@@ -1,0 +1,14 @@
+"""Intel's MKL, which gradlab does not compute with: scripts that ask whether it is there get their answer."""
+
+from __future__ import annotations
+
+__all__ = ["is_available"]
+
+
+def is_available() -> bool:
+    """False.
+
+    >>> gl.backends.mkl.is_available()
+    False
+    """
+    return False

@@ -1,0 +1,92 @@
+"""Settings of PyTorch's that scripts make and ask for, and that mean little or nothing here: each says what."""
+
+from __future__ import annotations
+
+import platform
+import sys
+
+import numpy as np
+
+from gradlab._version import __version__
+from gradlab.autograd import advice
+from gradlab.autograd.mode import current
+from gradlab.backends.determinism import STATE, use_deterministic_algorithms
+from gradlab.utils.blas import get_num_threads
+
+_MODES = ("default", "warn", "error")
+
+
+def set_flush_denormal(mode: bool) -> bool:
+    """False: the processor is not told to take the smallest numbers for 0, as PyTorch answers on machines that cannot.
+
+    >>> gl.set_flush_denormal(True)
+    False
+    """
+    return False
+
+
+def get_num_interop_threads() -> int:
+    """1: operations run one after the other, each on up to `get_num_threads()` threads.
+
+    >>> gl.get_num_interop_threads()
+    1
+    """
+    return 1
+
+
+def set_num_interop_threads(number: int) -> None:
+    """Changes nothing; see `get_num_interop_threads`. RuntimeError for less than 1."""
+    if number < 1:
+        raise RuntimeError(f"set_num_interop_threads: at least 1, not {number}")
+
+
+def set_deterministic_debug_mode(debug_mode: int | str) -> None:
+    """`use_deterministic_algorithms`: "default" (0) switches it off, "warn" (1) and "error" (2) on. Nothing ever warns or raises, since
+    every operation has a deterministic algorithm. RuntimeError for another mode.
+    """
+    mode = _MODES[debug_mode] if debug_mode in (0, 1, 2) else debug_mode  # type: ignore[index]
+    if mode not in _MODES:
+        raise RuntimeError(f"set_deterministic_debug_mode: 0, 1, 2 or one of {', '.join(_MODES)}, not {debug_mode!r}")
+    use_deterministic_algorithms(mode != "default", warn_only=mode == "warn")
+
+
+def get_deterministic_debug_mode() -> int:
+    """0, 1 or 2, as `set_deterministic_debug_mode` names them.
+
+    >>> gl.get_deterministic_debug_mode()
+    2
+    """
+    return 0 if not STATE.deterministic else 1 if STATE.warn_only else 2
+
+
+def set_warn_always(b: bool) -> None:
+    """Whether warnings are shown each time, and not only the first time at a line."""
+    advice.always = bool(b)
+
+
+def is_warn_always_enabled() -> bool:
+    """What `set_warn_always` has set; False by default.
+
+    >>> gl.is_warn_always_enabled()
+    False
+    """
+    return advice.always
+
+
+def show() -> str:
+    """What gradlab runs on, as `torch.__config__.show()` says it of PyTorch."""
+    return f"gradlab {__version__}\n  - Python {sys.version.split()[0]}, {platform.platform()}\n  - NumPy {np.__version__}\n"
+
+
+def parallel_info() -> str:
+    """How many threads operations run on."""
+    return f"gradlab parallel info:\n  gradlab.get_num_threads() : {get_num_threads()}\n"
+
+
+def is_anomaly_enabled() -> bool:
+    """Whether every result of a backward pass is checked, as `autograd.set_detect_anomaly` sets it.
+
+    >>> gl.is_anomaly_enabled()
+    False
+    """
+    return current().anomaly
