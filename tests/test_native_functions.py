@@ -30,9 +30,9 @@ def test_in_place_methods_as_functions(name):
 
 
 def test_what_is_that_of_nn_functional():
-    same = [name for name in gl._NATIVE if getattr(gl, name) is getattr(F, name, None)]
-    assert len(same) == 21
     assert set(gl._NATIVE) <= set(dir(gl))
+    for name in ("conv2d", "cosine_similarity", "pixel_shuffle", "rms_norm"):
+        assert getattr(gl, name).__doc__ == getattr(F, name).__doc__
 
 
 def test_with_the_arguments_of_a_row():

@@ -5,7 +5,6 @@ import warnings
 import pytest
 
 import gradlab as gl
-from gradlab.nn.attention import SDPBackend, _cur_sdpa_kernel_backends, sdpa_kernel
 
 
 def test_deterministic_debug_mode():
@@ -71,21 +70,6 @@ def test_cudnn_is_asked_and_told():
         assert matmul.allow_bf16_reduced_precision_reduction
     finally:
         matmul.allow_bf16_reduced_precision_reduction = False
-
-
-def test_kernels_of_attention():
-    cuda = gl.backends.cuda
-    assert set(_cur_sdpa_kernel_backends()) == set(SDPBackend) - {SDPBackend.ERROR, SDPBackend.OVERRIDEABLE}
-    with sdpa_kernel([SDPBackend.MATH, SDPBackend.EFFICIENT_ATTENTION]):
-        assert (cuda.math_sdp_enabled(), cuda.mem_efficient_sdp_enabled()) == (True, True)
-        assert (cuda.flash_sdp_enabled(), cuda.cudnn_sdp_enabled()) == (False, False)
-    try:
-        cuda.enable_flash_sdp(False)
-        assert not cuda.flash_sdp_enabled()
-    finally:
-        cuda.enable_flash_sdp(True)
-    with pytest.raises(AssertionError, match="SDPBackend"):
-        sdpa_kernel("math").__enter__()
 
 
 def test_autocast_of_one_device():

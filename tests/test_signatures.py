@@ -25,7 +25,7 @@ OTHERWISE = {
     **because("what stands alone has a name of its own there", "torch.isin torch.result_type torch.tensor_split Tensor.tensor_split"),
     **because("the stub names what the function takes by position only, or otherwise", """
         torch.from_numpy torch.set_num_threads torch.tensor Tensor.new Tensor.new_tensor Tensor.random_ Tensor.uniform_
-        Tensor.requires_grad_ nn.functional.one_hot nn.functional.rrelu_
+        Tensor.requires_grad_ nn.functional.one_hot nn.functional.rrelu_ torch.rrelu
     """),
     **because("it has options of a compiler that is not there", "torch.compile"),
     **because("they are sparse.mm, whose first matrix is mat1", "torch.dsmm torch.hsmm torch.spmm"),
