@@ -323,8 +323,6 @@ def __getattr__(name: str) -> Any:
         each = import_module("gradlab.tensor.foreach").FUNCTIONS
         if name in each:
             return each[name]
-    if name == "__config__":
-        return import_module("gradlab.utils.settings")
     if name in ("spmm", "dsmm", "hsmm"):
         return import_module("gradlab.sparse").mm
     raise _absent("gradlab", name)

@@ -47,8 +47,6 @@ def test_what_there_is_not():
     with gl.backends.mkldnn.flags(enabled=True):
         assert not gl.backends.mkldnn.enabled
     assert gl.backends.cuda.is_built()
-    assert "gradlab" in gl.__config__.show()
-    assert "threads" in gl.__config__.parallel_info()
 
 
 def test_anomaly():

@@ -2,16 +2,9 @@
 
 from __future__ import annotations
 
-import platform
-import sys
-
-import numpy as np
-
-from gradlab._version import __version__
 from gradlab.autograd import advice
 from gradlab.autograd.mode import current
 from gradlab.backends.determinism import STATE, use_deterministic_algorithms
-from gradlab.utils.blas import get_num_threads
 
 _MODES = ("default", "warn", "error")
 
@@ -71,16 +64,6 @@ def is_warn_always_enabled() -> bool:
     False
     """
     return advice.always
-
-
-def show() -> str:
-    """What gradlab runs on, as `torch.__config__.show()` says it of PyTorch."""
-    return f"gradlab {__version__}\n  - Python {sys.version.split()[0]}, {platform.platform()}\n  - NumPy {np.__version__}\n"
-
-
-def parallel_info() -> str:
-    """How many threads operations run on."""
-    return f"gradlab parallel info:\n  gradlab.get_num_threads() : {get_num_threads()}\n"
 
 
 def is_anomaly_enabled() -> bool:
