@@ -112,6 +112,20 @@ def test_steps_are_those_with_dense_gradients(make, padding_idx, device, request
     np.testing.assert_allclose(found[0][1], found[1][1], rtol=1e-12)
 
 
+def test_gradients_are_sparse_in_every_eager_mode():
+    hooks = gl.autograd.graph.saved_tensors_hooks
+    for mode in (lambda: gl.autocast("cpu", gl.bfloat16), gl.autograd.detect_anomaly, lambda: hooks(id_of, id_of)):
+        weight = table().float().requires_grad_()
+        with mode():
+            loss = F.embedding(gl.tensor(AT), weight, sparse=True).sum()
+        loss.backward()
+        assert weight.grad.is_sparse and weight.grad.dtype == gl.float32
+
+
+def id_of(x):
+    return x
+
+
 def test_bags():
     for mode in ("sum", "mean", "max"):
         found = []

@@ -83,7 +83,7 @@ def embedding(
         _shorten(weight, input, float(max_norm), float(norm_type))
     if sparse and scale_grad_by_freq:
         raise RuntimeError("embedding: scale_grad_by_freq is not for sparse gradients; leave one of the two out")
-    if sparse and not current().special and weight._edge is not None:
+    if sparse and weight._edge is not None and (mode := current()).tracer is None and mode.vmap is None:
         found: Tensor = import_module("gradlab.sparse.lookup").looked_up(weight, input, padding_idx)
         return found
     found = embedding_lookup(weight, input, padding_idx)
