@@ -73,7 +73,7 @@ SAMPLES = {
     "VonMises": (0.0, 1.0),
     "Weibull": (1.0, 2.0),
 }  # fmt: skip
-OF_OTHERS = {"Distribution", "Independent", "MixtureSameFamily", "TransformedDistribution"}
+OF_OTHERS = {"Distribution", "ExponentialFamily", "Independent", "MixtureSameFamily", "TransformedDistribution"}
 
 
 def test_every_distribution_has_a_sample():
@@ -165,6 +165,28 @@ def test_faulty_transforms():
     x = gl.tensor([-1.0, 0.5])
     assert gl.allclose(uniform.inv(uniform(x)), x, atol=1e-5)
     assert gl.allclose(uniform.log_abs_det_jacobian(x, uniform(x)), D.Normal(0.0, 1.0).log_prob(x))
+
+
+def test_exponential_families():
+    class Waiting(D.ExponentialFamily):
+        """The exponential distribution: θ = -rate, F = -log(-θ)."""
+
+        def __init__(self, rate):
+            super().__init__(rate.shape)
+            self.rate = rate
+
+        @property
+        def _natural_params(self):
+            return (-self.rate,)
+
+        def _log_normalizer(self, theta):
+            return -(-theta).log()
+
+    rate = gl.tensor([0.5, 2.0])
+    assert gl.allclose(Waiting(rate).entropy(), D.Exponential(rate).entropy())
+    assert isinstance(Waiting(rate), D.ExponentialFamily) and isinstance(D.Chi2(gl.ones(1)), D.ExponentialFamily)
+    assert issubclass(D.Gamma, D.ExponentialFamily) and not issubclass(D.Cauchy, D.ExponentialFamily)
+    assert not isinstance(D.Normal(0.0, 1.0), Waiting)
 
 
 class TestUtils:

@@ -21,6 +21,7 @@ class ReduceOp(Enum):
 
 
 reduce_op = ReduceOp  # its old name
+ReduceOp.RedOpType = ReduceOp  # type: ignore[attr-defined]  # the class of its members, where PyTorch has it
 _BITS = (ReduceOp.BAND, ReduceOp.BOR, ReduceOp.BXOR)
 
 

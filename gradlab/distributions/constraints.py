@@ -8,7 +8,7 @@ tensor([ True, False])
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from gradlab import linalg
@@ -68,20 +68,6 @@ class _DependentProperty(property, _Dependent):
     def __call__(self, fn: Any) -> _DependentProperty:  # type: ignore[override]
         """As a decorator with arguments."""
         return _DependentProperty(fn, is_discrete=self.is_discrete, event_dim=self.event_dim)
-
-
-class _By(Constraint):
-    """A constraint that is a formula."""
-
-    def __init__(self, name: str, formula: Callable[[Tensor], Any], event_dim: int = 0, is_discrete: bool = False) -> None:
-        self.name, self.formula, self.event_dim, self.is_discrete = name, formula, event_dim, is_discrete
-
-    def check(self, value: Tensor) -> Tensor:
-        """A mask of bool: which values are in it."""
-        return self.formula(value)
-
-    def __repr__(self) -> str:
-        return self.name
 
 
 class _Bounded(Constraint):
@@ -213,39 +199,117 @@ class _Stack(_Parts):
         return stacked([c.check(part) for c, part in zip(self.cseq, value.unbind(self.dim), strict=True)], self.dim)
 
 
-def _shares(value: Tensor) -> Tensor:
-    return (value >= 0).all(-1) & ((value.sum(-1) - 1).abs() < CLOSE)
+class _Boolean(Constraint):
+    """0 or 1."""
+
+    is_discrete = True
+
+    def check(self, value: Tensor) -> Tensor:
+        """A mask of bool: which values are in it."""
+        return (value == 0) | (value == 1)
 
 
-def _lower(value: Tensor) -> Tensor:
-    return (value.tril() == value).flatten(-2).all(-1)
+class _OneHot(Constraint):
+    """A 1 among zeros."""
+
+    is_discrete, event_dim = True, 1
+
+    def check(self, value: Tensor) -> Tensor:
+        """A mask of bool: which vectors are in it."""
+        return ((value == 0) | (value == 1)).all(-1) & (value.sum(-1) == 1)
 
 
-def _square(value: Tensor) -> Tensor:
-    return ones(value.shape[:-2], dtype=bool_, device=value.device) & (value.shape[-2] == value.shape[-1])
+class _Real(Constraint):
+    """Every number, but not NaN."""
+
+    def check(self, value: Tensor) -> Tensor:
+        """A mask of bool: which values are in it."""
+        return value == value  # noqa: PLR0124 - NaN is not equal to itself
 
 
-def _mirrored(value: Tensor) -> Tensor:
-    return ((value - value.mT).abs() <= CLOSE * (1 + value.abs())).flatten(-2).all(-1)
+class _Simplex(Constraint):
+    """Shares whose sum is 1."""
+
+    event_dim = 1
+
+    def check(self, value: Tensor) -> Tensor:
+        """A mask of bool: which vectors are in it."""
+        return (value >= 0).all(-1) & ((value.sum(-1) - 1).abs() < CLOSE)
 
 
-def _definite(value: Tensor, fits: Callable[[Tensor], Tensor]) -> Tensor:
-    """Whether matrices are symmetric and their eigenvalues fit."""
-    same = _mirrored(value)
-    asked = where(same[..., None, None], value.detach().double(), eye(value.shape[-1], dtype=float64, device=value.device))
-    return same & fits(linalg.eigvalsh(asked)).all(-1)
+class _LowerTriangular(Constraint):
+    """Matrices with zeros above the diagonal."""
+
+    event_dim = 2
+
+    def check(self, value: Tensor) -> Tensor:
+        """A mask of bool: which matrices are in it."""
+        return (value.tril() == value).flatten(-2).all(-1)
 
 
-def _cholesky(value: Tensor) -> Tensor:
-    return _lower(value) & (value.diagonal(dim1=-2, dim2=-1) > 0).all(-1)
+class _LowerCholesky(_LowerTriangular):
+    """Those with a positive diagonal."""
+
+    def check(self, value: Tensor) -> Tensor:
+        """A mask of bool: which matrices are in it."""
+        return super().check(value) & (value.diagonal(dim1=-2, dim2=-1) > 0).all(-1)
 
 
-boolean = _By("boolean", lambda value: (value == 0) | (value == 1), is_discrete=True)
-one_hot = _By("one_hot", lambda value: ((value == 0) | (value == 1)).all(-1) & (value.sum(-1) == 1), 1, True)
+class _CorrCholesky(_LowerCholesky):
+    """Those whose rows have the length 1."""
+
+    def check(self, value: Tensor) -> Tensor:
+        """A mask of bool: which matrices are in it."""
+        return super().check(value) & ((value.square().sum(-1) - 1).abs() < 1e-4).all(-1)
+
+
+class _Square(Constraint):
+    """Square matrices."""
+
+    event_dim = 2
+
+    def check(self, value: Tensor) -> Tensor:
+        """A mask of bool: true of all, or of none."""
+        return ones(value.shape[:-2], dtype=bool_, device=value.device) & (value.shape[-2] == value.shape[-1])
+
+
+class _Symmetric(_Square):
+    """Those that are their own mirror images."""
+
+    def check(self, value: Tensor) -> Tensor:
+        """A mask of bool: which matrices are in it."""
+        square_ones = super().check(value)
+        if value.shape[-2] != value.shape[-1]:
+            return square_ones
+        return ((value - value.mT).abs() <= CLOSE * (1 + value.abs())).flatten(-2).all(-1)
+
+
+class _PositiveSemidefinite(_Symmetric):
+    """Those with no eigenvalue below 0."""
+
+    def _fits(self, eigenvalues: Tensor) -> Tensor:
+        return eigenvalues >= 0
+
+    def check(self, value: Tensor) -> Tensor:
+        """A mask of bool: which matrices are in it."""
+        same = super().check(value)
+        if value.shape[-2] != value.shape[-1]:
+            return same
+        asked = where(same[..., None, None], value.detach().double(), eye(value.shape[-1], dtype=float64, device=value.device))
+        return same & self._fits(linalg.eigvalsh(asked)).all(-1)
+
+
+class _PositiveDefinite(_PositiveSemidefinite):
+    """Those whose eigenvalues are all above 0."""
+
+    def _fits(self, eigenvalues: Tensor) -> Tensor:
+        return eigenvalues > 0
+
+
+boolean, one_hot, real, simplex = _Boolean(), _OneHot(), _Real(), _Simplex()
 nonnegative_integer = _IntegerGreaterThan(0)
 positive_integer = _IntegerGreaterThan(1)
 integer_interval = _IntegerInterval
-real = _By("real", lambda value: value == value)  # noqa: PLR0124 - NaN is none
 independent = _IndependentConstraint
 real_vector = _IndependentConstraint(real, 1)
 positive = _GreaterThan(0.0)
@@ -254,14 +318,13 @@ greater_than, greater_than_eq, less_than = _GreaterThan, _GreaterThanEq, _LessTh
 interval, half_open_interval = _Interval, _HalfOpenInterval
 unit_interval = _Interval(0.0, 1.0)
 multinomial, cat, stack = _Multinomial, _Cat, _Stack
-simplex = _By("simplex", _shares, 1)
-lower_triangular = _By("lower_triangular", _lower, 2)
-lower_cholesky = _By("lower_cholesky", _cholesky, 2)
-corr_cholesky = _By("corr_cholesky", lambda value: _cholesky(value) & ((value.square().sum(-1) - 1).abs() < 1e-4).all(-1), 2)
-square = _By("square", _square, 2)
-symmetric = _By("symmetric", _mirrored, 2)
-positive_semidefinite = _By("positive_semidefinite", lambda value: _definite(value, lambda found: found >= 0), 2)
-positive_definite = _By("positive_definite", lambda value: _definite(value, lambda found: found > 0), 2)
+lower_triangular = _LowerTriangular()
+lower_cholesky = _LowerCholesky()
+corr_cholesky = _CorrCholesky()
+square = _Square()
+symmetric = _Symmetric()
+positive_semidefinite = _PositiveSemidefinite()
+positive_definite = _PositiveDefinite()
 dependent, dependent_property = _Dependent(), _DependentProperty
 
 __all__ = [

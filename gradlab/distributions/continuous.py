@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from gradlab.distributions.distribution import Distribution, broadcast
+from gradlab.distributions.exp_family import ExponentialFamily
 from gradlab.distributions.normal import LocationScale
 from gradlab.tensor import Tensor
 from gradlab.tensor.choice import where
@@ -179,7 +180,7 @@ class Uniform(Distribution):
         return (self.high - self.low).log()
 
 
-class Exponential(Distribution):
+class Exponential(ExponentialFamily):
     """The time until an event that happens `rate` times in a unit of it.
 
     >>> import gradlab as gl

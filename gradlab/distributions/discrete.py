@@ -7,6 +7,7 @@ from typing import Any
 import numpy as np
 
 from gradlab.distributions.distribution import Distribution, broadcast
+from gradlab.distributions.exp_family import ExponentialFamily
 from gradlab.dtype import finfo
 from gradlab.nn.functional import logsigmoid
 from gradlab.special import xlog1py
@@ -87,7 +88,7 @@ class _Binary(Odds):
         return -self._weighted(self.probs, self._failure)
 
 
-class Bernoulli(_Binary):
+class Bernoulli(_Binary, ExponentialFamily):
     """1 with the probability `probs`, else 0.
 
     >>> import gradlab as gl
@@ -224,7 +225,7 @@ def softplus(x: Tensor) -> Tensor:
     return -logsigmoid(-x)
 
 
-class Poisson(Distribution):
+class Poisson(ExponentialFamily):
     """The number of events that happen `rate` times on average.
 
     >>> import gradlab as gl

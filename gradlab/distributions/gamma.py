@@ -6,6 +6,7 @@ import math
 from typing import Any
 
 from gradlab.distributions.distribution import Distribution, broadcast
+from gradlab.distributions.exp_family import ExponentialFamily
 from gradlab.distributions.gamma_samples import log_gamma_samples
 from gradlab.dtype import finfo
 from gradlab.nn.functional import one_hot
@@ -32,7 +33,7 @@ def log_beta(a: Tensor, b: Tensor) -> Tensor:
     return a.lgamma() + b.lgamma() - (a + b).lgamma()
 
 
-class Gamma(Distribution):
+class Gamma(ExponentialFamily):
     """The time until an event that happens `rate` times in a unit of it has happened `concentration` times.
 
     >>> import gradlab as gl
@@ -159,7 +160,7 @@ class InverseGamma(Distribution):
         return c + self.base_dist.rate.log() + c.lgamma() - (1 + c) * c.digamma()
 
 
-class Beta(Distribution):
+class Beta(ExponentialFamily):
     """A share between 0 and 1, with a density of x^(concentration1 - 1) · (1 - x)^(concentration0 - 1) up to a factor.
 
     >>> import gradlab as gl
@@ -212,7 +213,7 @@ class Beta(Distribution):
         return log_beta(one, other) - (one - 1) * one.digamma() - (other - 1) * other.digamma() + (total - 2) * total.digamma()
 
 
-class Dirichlet(Distribution):
+class Dirichlet(ExponentialFamily):
     """Shares whose sum is 1, along the last dimension of `concentration`.
 
     >>> import gradlab as gl

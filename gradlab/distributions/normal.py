@@ -7,6 +7,7 @@ from typing import Any
 
 from gradlab import linalg
 from gradlab.distributions.distribution import Distribution, broadcast
+from gradlab.distributions.exp_family import ExponentialFamily
 from gradlab.spec import broadcast_shapes
 from gradlab.tensor import Tensor
 from gradlab.tensor.creation import eye
@@ -52,7 +53,7 @@ class LocationScale(Distribution):
         return self.loc
 
 
-class Normal(LocationScale):
+class Normal(LocationScale, ExponentialFamily):
     """The normal distribution with mean `loc` and standard deviation `scale`.
 
     >>> import gradlab as gl

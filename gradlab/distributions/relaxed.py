@@ -12,6 +12,7 @@ from typing import Any
 from gradlab.distributions.classes import Categorical, OneHotCategorical
 from gradlab.distributions.discrete import _Binary, clamped, softplus
 from gradlab.distributions.distribution import Distribution, broadcast
+from gradlab.distributions.exp_family import ExponentialFamily
 from gradlab.distributions.gamma import between, from_tiny
 from gradlab.nn.functional import binary_cross_entropy_with_logits
 from gradlab.tensor import Tensor
@@ -111,7 +112,7 @@ class OneHotCategoricalStraightThrough(OneHotCategorical):
         return self.sample(sample_shape) + (probs - probs.detach())
 
 
-class ContinuousBernoulli(_Binary):
+class ContinuousBernoulli(_Binary, ExponentialFamily):
     """Numbers from 0 to 1 with a density of probs^x · (1 - probs)^(1 - x) up to a factor. lims: between these, probs are taken for 1/2.
 
     >>> import gradlab as gl

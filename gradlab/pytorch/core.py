@@ -7,12 +7,17 @@ from typing import Any
 from gradlab.accelerator import current_accelerator
 from gradlab.autograd.mode import current
 from gradlab.device import Device, default_device
+from gradlab.pytorch.standing import stand_in
 from gradlab.tensor import Tensor
 from gradlab.tensor.generator import Generator, default_generator
 
 TensorBase = _TensorBase = Tensor
 has_cuda = has_mps = has_mkl = has_mkldnn = _has_mkldnn = False
 has_lapack = _GLIBCXX_USE_CXX11_ABI = True
+
+_FILES = "gl.load and gl.save read and write PyTorch's files"
+PyTorchFileReader: Any = stand_in("torch", "PyTorchFileReader", _FILES)
+PyTorchFileWriter: Any = stand_in("torch", "PyTorchFileWriter", _FILES)
 
 __all__ = ["Generator", "TensorBase", "default_generator"]
 

@@ -59,6 +59,11 @@ def _assert(condition: Any, message: str) -> None:
     assert condition, message
 
 
+def kineto_available() -> bool:
+    """Whether PyTorch's profiler of GPUs is there: no; `gl.profiler` measures by itself."""
+    return False
+
+
 def cpu_count() -> int:
     """How many cores this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1

@@ -83,16 +83,22 @@ ELSEWHERE = {
 
 # Names under which gradlab keeps something else than PyTorch does: a module and a name in it.
 RENAMED = {
-    "torch.fx.node.Target": ("typing", "Any"),
-    "torch.serialization.MAP_LOCATION": ("typing", "Any"),
+    "torch.PyTorchFileReader": ("gradlab.pytorch.core", "PyTorchFileReader"),
+    "torch.PyTorchFileWriter": ("gradlab.pytorch.core", "PyTorchFileWriter"),
     "torch.ScriptModule": ("gradlab.jit", "ScriptModule"),
+    "torch._assert": ("gradlab.pytorch.helpers", "_assert"),
     "torch._jit_internal._copy_to_script_wrapper": ("gradlab.jit", "export"),
+    "torch._sample_dirichlet": ("gradlab.pytorch.helpers", "_sample_dirichlet"),
+    "torch.fx.node.Target": ("typing", "Any"),
     "torch.jit._overload": ("gradlab.jit", "export"),
     "torch.jit._overload_method": ("gradlab.jit", "export"),
-    "torch._assert": ("gradlab.pytorch.helpers", "_assert"),
-    "torch._sample_dirichlet": ("gradlab.pytorch.helpers", "_sample_dirichlet"),
     "torch.nn.modules.linear.NonDynamicallyQuantizableLinear": ("gradlab.nn", "Linear"),
     "torch.nn.modules.module._IncompatibleKeys": ("gradlab.nn.state", "IncompatibleKeys"),
+    "torch.profiler.kineto_available": ("gradlab.pytorch.helpers", "kineto_available"),
+    "torch.serialization.MAP_LOCATION": ("typing", "Any"),
+    "torch.utils.data.dataloader._BaseDataLoaderIter": ("gradlab.utils.data.loader", "LoaderIterator"),
+    "torch.utils.data.dataloader._MultiProcessingDataLoaderIter": ("gradlab.utils.data.workers", "PoolIterator"),
+    "torch.utils.data.dataloader._SingleProcessDataLoaderIter": ("gradlab.utils.data.loader", "LoaderIterator"),
 }
 
 # Modules that can be imported and hold nothing but stand-ins: their classes are nobody's, `is_…()` and `has_…()` answer False, and any
@@ -120,7 +126,6 @@ INERT = {
     **_all("quasirandom", "use scipy.stats.qmc"),
     **_all("accelerator.memory autograd.profiler_util cuda.amp.common optim._functional utils.serialization", _INSIDE),
     **_all("distributions.generalized_pareto distributions.lkj_cholesky distributions.wishart", "write it with those that are there"),
-    **_all("distributions.exp_family", "isinstance(d, Distribution) holds for all"),
     **_all("utils.deterministic", _INSIDE),
     **_all("utils.benchmark", "use Timer, which measures statements of Python"),
     **_all("utils.tensorboard._convert_np utils.tensorboard._embedding utils.tensorboard._pytorch_graph", "use SummaryWriter"),

@@ -116,7 +116,6 @@ MODULES = {
     },
     "gradlab.distributions": {
         **_all("Wishart LKJCholesky", "random matrices are not offered; MultivariateNormal takes a covariance"),
-        "ExponentialFamily": "isinstance(d, Distribution) holds for all",
         "GeneralizedPareto": "use Pareto, or Exponential where its concentration is 0",
     },
     "gradlab.linalg": {
