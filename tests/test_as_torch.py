@@ -30,6 +30,7 @@ def test_torch_is_gradlab():
         assert importlib.util.find_spec("torch") and importlib.util.find_spec("torch.nn") and not importlib.util.find_spec("torch.nothing")
         assert importlib.metadata.version("numpy")
         assert gl.__version__ != torch.__version__
+        assert importlib.reload(torch) is torch and importlib.import_module("torch.nn") is nn
         assert torch.__name__ == "torch" and "relu" in dir(torch) and "compile" in dir(torch)
     """)
 

@@ -19,6 +19,8 @@ from gradlab.pytorch.table import Verdict
 class Standing(Loader):
     """Gives the module that stands for one of PyTorch's, and leaves what was there already as it was."""
 
+    _spec: ModuleSpec | None = None
+
     def create_module(self, spec: ModuleSpec) -> ModuleType:
         made = stands_for(spec.name)
         self._spec = made.__spec__
