@@ -197,6 +197,29 @@ def test_an_address_in_a_trace_is_refused():
         gl.jit.trace(lambda x: x * (x * 2).data_ptr(), (gl.ones(2),))
 
 
+def changed_row(x):
+    x.add_(1)
+    return x[0], x.t()
+
+
+def part_changed(x):
+    part = x[0]
+    part.mul_(3)
+    return part, x
+
+
+@pytest.mark.parametrize("function", [changed_row, part_changed])
+def test_programs_return_views_of_what_they_write(function):
+    program, step = gl.jit.trace(function, (gl.ones(2, 3),)), gl.compile(function)
+    found = []
+    for run in (function, program, step, step, step):
+        x = gl.ones(2, 3)
+        results = run(x)
+        results[0].mul_(10)
+        found.append([x.tolist(), *(t.tolist() for t in results)])
+    assert found[0][0][0] == [20.0 if function is changed_row else 30.0] * 3 and all(f == found[0] for f in found)
+
+
 def test_each_sample_of_a_batch():
     x = gl.arange(12.0).view(3, 4)
     found = gl.vmap(lambda r: r.as_strided((3, 2), (1, 1)))(x)

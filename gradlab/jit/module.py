@@ -21,7 +21,7 @@ from gradlab.graph.tree import flatten
 from gradlab.jit.limits import check_again, check_size
 from gradlab.jit.plan import Held, Plan
 from gradlab.jit.portable import nested, structure_text
-from gradlab.jit.replay import run
+from gradlab.jit.replay import run, views_of_written
 from gradlab.jit.writer import write
 from gradlab.nn.module import Module
 from gradlab.nn.parameter import Parameter
@@ -157,6 +157,7 @@ class ScriptModule(Module):
         with no_grad():
             for old, new in updates:
                 by_value[old.id].copy_(new)
+        env |= views_of_written(graph, env, by_value, [number for kind, number in plan.outputs if kind == "value"])
         results = []
         for i, (kind, number) in enumerate(plan.outputs):
             result = env[number] if kind == "value" else given[number] if kind == "argument" else tensors[number]

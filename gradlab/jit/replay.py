@@ -136,3 +136,26 @@ def run(
         if root.get(number) in written:
             env[number] = env[number].clone()
     return env, [(old, env[new.id]) for old, new in graph.updates]
+
+
+def views_of_written(
+    graph: Graph, env: Mapping[int, Any], tensors: Mapping[int, Any], results: Sequence[int]
+) -> dict[int, Any]:
+    """Those results, outside of every graph, that are views of what was written, taken anew of the tensors that it was written to.
+
+    tensors: by the numbers of their values from before the program.
+    """
+    news = {new.id: old.id for old, new in graph.updates}
+    made = {c.outputs[0].id: c for c in graph.calls if c.op.view}
+    found = {}
+    for number in results if news else ():
+        chain, at = [], number
+        while at in made and at not in news:
+            chain.append(made[at])
+            at = made[at].inputs[0].id
+        if at in news and env[number]._edge is None:
+            view = tensors[news[at]]
+            for call in reversed(chain):
+                view = call.op(view, **call.params)
+            found[number] = view
+    return found

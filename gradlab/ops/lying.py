@@ -13,7 +13,7 @@ from gradlab.strides import like_all_images, like_first, like_image_or_weight, l
 _RULES: dict[Any, str] = {
     like_image_or_weight: "convolution convolution_dx convolution_transpose",
     like_images: "max_pool max_pool_backward batch_norm batch_norm_backward pad resample resample_backward",
-    like_pictures: "adaptive_max_pool avg_pool avg_pool_backward",
+    like_pictures: "max_unpool adaptive_max_pool avg_pool avg_pool_backward",
     like_all_images: "cat",
     like_operands: "nextafter",
     like_first: "flip sort dropout slice_scatter diagonal_scatter index_put",

@@ -131,7 +131,7 @@ INERT = {
     **_all("utils.tensorboard._convert_np utils.tensorboard._embedding utils.tensorboard._pytorch_graph", "use SummaryWriter"),
     **_all("utils.tensorboard._utils utils.tensorboard.summary", "use SummaryWriter"),
     **_all("return_types", _INSIDE),
-    **_all("nn.grad nn.parallel.scatter_gather nn.utils.memory_format storage", _INSIDE),
+    **_all("nn.grad nn.parallel.scatter_gather storage", _INSIDE),
     **_all("multiprocessing.reductions", _INSIDE),
     "torch.nn.modules.adaptive": "use Linear and CrossEntropyLoss",
 }

@@ -165,8 +165,9 @@ def full(
 
 def _like(name: str, input: Any, value: Any, dtype: Any, device: Any, requires_grad: bool, options: dict[str, Any]) -> Any:
     """One value in the shape and the order of another tensor, or in that of the option `memory_format`."""
-    order = laid_as(name, input, options.pop("memory_format", None))
-    if options:
+    order = None
+    if options or not getattr(getattr(input._array, "flags", None), "c_contiguous", True):
+        order = laid_as(name, input, options.pop("memory_format", None))
         plain(name, options)
     shape = input.shape if order is None else [input.shape[d] for d in order]
     found = laid(input.new_full(shape, value, dtype=dtype, device=device), order)

@@ -20,6 +20,7 @@ from gradlab.strides import (
     is_row_major,
     preserve_format,
     preserved,
+    suggested,
 )
 
 if TYPE_CHECKING:
@@ -79,6 +80,16 @@ def laid(made: Any, order: Order) -> Any:
     found = _permute(made, dims=inverse_order(order))
     found._meta = None
     return found
+
+
+def followed(result: Any, image: Any) -> Any:
+    """A result on images whose channels come last where those of the image it was made of do."""
+    array = image._array
+    flags = getattr(array, "flags", None)
+    if flags is None or flags.c_contiguous or len(result._array.shape) != len(array.shape):
+        return result
+    chosen = suggested(array.shape, array.strides)
+    return result if chosen is contiguous_format else result.contiguous(memory_format=chosen)
 
 
 class FormatMethods(Differentiable):

@@ -105,7 +105,6 @@ MODULES = {
         "fractional_max_pool2d": "use adaptive_max_pool2d", "fractional_max_pool3d": "use adaptive_max_pool3d",
     },
     "gradlab.nn.utils": {
-        **_all("convert_conv2d_weight_memory_format convert_conv3d_weight_memory_format", "use module.to(memory_format=...)"),
         "stateless": "use gl.func.functional_call",
     },
     "gradlab.utils.data": {

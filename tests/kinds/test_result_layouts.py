@@ -39,11 +39,10 @@ OTHERWISE = {
     ),
     **dict.fromkeys(words("adaptive_avg_pool3d adaptive_max_pool3d avg_pool3d lp_pool3d"), "volumes of one batch"),
     **dict.fromkeys(words("conv3d conv_transpose3d"), "PyTorch's small volumes run by other code, row by row"),
-    **dict.fromkeys(words("channel_shuffle group_norm max_unpool2d pixel_unshuffle"), "row by row"),
     **dict.fromkeys(words("as_strided_scatter"), "from the start of memory on, in its order"),
     **dict.fromkeys(words("diagonal_scatter select_scatter slice_scatter"), "PyTorch's copy has the gaps of what it is a copy of"),
     **dict.fromkeys(words("index_add index_copy"), "as index_put"),
-    "kthvalue": "a view of what was sorted", "__deepcopy__": "a copy has no gaps",
+    "kthvalue": "a view of what was sorted", "narrow_copy": "a copy lies as what it is a copy of", "__deepcopy__": "a copy has no gaps",
 }
 
 

@@ -18,6 +18,7 @@ from gradlab.autograd.record import bind
 from gradlab.dtype import FLOAT32, FLOAT64, FLOATING, HALF, finfo, wide
 from gradlab.quiet import quietly
 from gradlab.spec import ShapeError, count, whole
+from gradlab.tensor.formats import followed
 from gradlab.tensor.units import rounds_once
 from gradlab.tensor.update import update
 
@@ -199,7 +200,7 @@ def group_norm(input: Tensor, num_groups: int, weight: Tensor | None = None, bia
     if shape[0] * size == 1:
         raise ValueError(f"group_norm: expected more than 1 value for each group, got input of shape {shape} in {num_groups} groups")
     y = _layer_norm(input.reshape((shape[0] * num_groups, size)), None, None, k=1, eps=float(eps))[0]
-    return _affine(y.reshape(shape), weight, bias)
+    return _affine(followed(y.reshape(shape), input), weight, bias)
 
 
 def _normalized(name: str, input: Tensor, normalized_shape: int | Sequence[int]) -> int:

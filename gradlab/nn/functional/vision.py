@@ -11,6 +11,7 @@ from gradlab.autograd.record import bind
 from gradlab.dtype import HALF
 from gradlab.nn.functional.conv import Numbers, expect_tensors, spread
 from gradlab.spec import ShapeError, whole
+from gradlab.tensor.formats import followed
 from gradlab.tensor.shape import copied
 from gradlab.tensor.units import once
 
@@ -233,7 +234,8 @@ def pixel_shuffle(input: Tensor, upscale_factor: int) -> Tensor:
     *lead, channels, height, width = shape
     n = len(lead)
     parts = input.reshape(*lead, channels // (r * r), r, r, height, width)
-    return copied(parts.permute(*range(n + 1), n + 3, n + 1, n + 4, n + 2), (*lead, channels // (r * r), height * r, width * r))
+    found = copied(parts.permute(*range(n + 1), n + 3, n + 1, n + 4, n + 2), (*lead, channels // (r * r), height * r, width * r))
+    return followed(found, input)
 
 
 def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
@@ -248,7 +250,8 @@ def pixel_unshuffle(input: Tensor, downscale_factor: int) -> Tensor:
     *lead, channels, height, width = shape
     n = len(lead)
     parts = input.reshape(*lead, channels, height // r, r, width // r, r)
-    return copied(parts.permute(*range(n + 1), n + 2, n + 4, n + 1, n + 3), (*lead, channels * r * r, height // r, width // r))
+    found = copied(parts.permute(*range(n + 1), n + 2, n + 4, n + 1, n + 3), (*lead, channels * r * r, height // r, width // r))
+    return followed(found, input)
 
 
 def channel_shuffle(input: Tensor, groups: int) -> Tensor:
@@ -260,7 +263,7 @@ def channel_shuffle(input: Tensor, groups: int) -> Tensor:
     shape = input._array.shape
     if len(shape) < 3 or groups < 1 or shape[1] % groups:
         raise RuntimeError(f"channel_shuffle: expected (N, C, *sizes) with a multiple of groups={groups} channels, got shape {shape}")
-    return copied(input.reshape(shape[0], groups, shape[1] // groups, *shape[2:]).transpose(1, 2), shape)
+    return followed(copied(input.reshape(shape[0], groups, shape[1] // groups, *shape[2:]).transpose(1, 2), shape), input)
 
 
 # ---------------------------------------------------------------- im2col
