@@ -111,6 +111,7 @@ from gradlab.tensor.shape import *
 from gradlab.tensor.size import Size as Size
 from gradlab.tensor.solving import *
 from gradlab.tensor.sorting import *
+from gradlab.tensor.spacing import *
 from gradlab.tensor.special import *
 from gradlab.tensor.splitting import *
 from gradlab.tensor.statistics import *

@@ -12,9 +12,8 @@ from gradlab.autograd import cuts
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import apply, created
 from gradlab.device import CPU, Device, default_device
-from gradlab.dtype import BOOL, FLOATING, INT64, as_numpy, from_numpy as public_dtype, get_default_dtype
+from gradlab.dtype import BOOL, INT64, as_numpy, from_numpy as public_dtype, get_default_dtype
 from gradlab.ops.memory import Foreign
-from gradlab.quiet import quietly
 from gradlab.strides import channels_order, contiguous_format, formatted, preserve_format
 from gradlab.tensor.alias import made, plain, sized
 from gradlab.tensor.convert import filled, moved
@@ -27,16 +26,22 @@ if TYPE_CHECKING:
 
 __all__ = [
     "arange", "as_tensor", "asarray", "empty", "empty_like", "empty_strided", "eye", "from_dlpack", "from_numpy", "frombuffer",
-    "full", "full_like", "linspace", "logspace", "ones", "ones_like", "scalar_tensor", "tensor", "zeros", "zeros_like",
+    "full", "full_like", "ones", "ones_like", "scalar_tensor", "tensor", "zeros", "zeros_like",
 ]  # fmt: skip
 
 
-def _placed(array: Any, device: Any, requires_grad: bool) -> Tensor:
+def placed(array: Any, device: Any, requires_grad: bool) -> Tensor:
+    """A tensor of a new array on a device, the default one unless given."""
     found = created(array)
     place = default_device() if device is None else Device(device)
     if place is not CPU:
         found = moved(found, place)
     return found.requires_grad_() if requires_grad else found
+
+
+def without_memory(device: Any) -> bool:
+    """Whether a tensor is made on "meta": its values are not worth computing."""
+    return (default_device() if device is None else Device(device)).type == "meta"
 
 
 def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **options: Any) -> Tensor:
@@ -55,7 +60,7 @@ def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: b
         plain("tensor", options)
     if isinstance(data, Differentiable) and data._edge is not None:
         cuts.note("gl.tensor(), which copies,", data)
-    return _placed(values_in("tensor", data, dtype), device, requires_grad)
+    return placed(values_in("tensor", data, dtype), device, requires_grad)
 
 
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
@@ -68,7 +73,7 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
         return data.to(dtype=dtype, device=device)  # type: ignore[attr-defined]
     own = data.dtype if isinstance(data, np.ndarray) else None
     if own is not None and (own == as_numpy(dtype) if dtype is not None else own.isnative and own.kind != "O"):
-        return _placed(from_numpy(data)._array, device, False)
+        return placed(from_numpy(data)._array, device, False)
     return tensor(data, dtype=dtype, device=device)
 
 
@@ -245,60 +250,6 @@ def arange(
     return found.requires_grad_() if requires_grad else found
 
 
-def _spaced(name: str, start: Any, end: Any, steps: Any, dtype: np.dtype[Any], base: float | None = None) -> Any:
-    """`steps` numbers from start to end, or `base` to their powers, in `dtype`; for an integer dtype the ends are cut to integers."""
-    start, end = (x.item() if isinstance(x, Differentiable) else x for x in (start, end))  # type: ignore[attr-defined]
-    if isinstance(steps, float) or not hasattr(steps, "__index__"):
-        raise TypeError(f"{name}: steps is an integer, not {steps!r}")
-    n = steps.__index__()
-    if n < 0:
-        raise RuntimeError(f"{name}: steps is not negative, got {n}")
-    if dtype not in FLOATING:
-        start, end = int(start), int(end)
-    return quietly(_numbers, float(start), float(end), n, dtype, base)
-
-
-def _numbers(start: float, end: float, n: int, dtype: np.dtype[Any], base: float | None) -> Any:
-    """They are computed in float64, and counted from the nearer end."""
-    step = (end - start) / max(n - 1, 1)
-    places = np.arange(n)
-    found = np.where(places < max(n // 2, 1), start + step * places, end - step * (n - 1 - places))
-    return (found if base is None else np.power(base, found)).astype(dtype)
-
-
-def linspace(
-    start: Any, end: Any, steps: int, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, out: Any = None, **options: Any
-) -> Tensor:  # fmt: skip
-    """`steps` evenly spaced numbers from `start` to `end`, both included.
-
-    >>> gl.linspace(0, 1, 5)
-    tensor([0.0000, 0.2500, 0.5000, 0.7500, 1.0000])
-    """
-    if options:
-        plain("linspace", options)
-    if out is not None:
-        return made("linspace", out, dtype, device, lambda dtype, device: linspace(start, end, steps, dtype=dtype, device=device))
-    chosen = as_numpy(get_default_dtype() if dtype is None else dtype)
-    return _placed(_spaced("linspace", start, end, steps, chosen), device, requires_grad)
-
-
-def logspace(
-    start: Any, end: Any, steps: int, base: float = 10.0, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
-    out: Any = None, **options: Any,
-) -> Tensor:  # fmt: skip
-    """`base` to the power of `steps` evenly spaced numbers from `start` to `end`, both included.
-
-    >>> gl.logspace(0, 2, 3)
-    tensor([  1.,  10., 100.])
-    """
-    if options:
-        plain("logspace", options)
-    if out is not None:
-        return made("logspace", out, dtype, device, lambda dtype, device: logspace(start, end, steps, base, dtype=dtype, device=device))
-    chosen = as_numpy(get_default_dtype() if dtype is None else dtype)
-    return _placed(_spaced("logspace", start, end, steps, chosen, float(base)), device, requires_grad)
-
-
 def scalar_tensor(s: float, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, **options: Any) -> Tensor:
     """A 0-d tensor of one number, of the default floating point dtype unless another is given.
 
@@ -325,7 +276,7 @@ def empty_strided(size: Any, stride: Any, *, dtype: Any = None, device: Any = No
     length = 1 + sum((n - 1) * s for n, s in zip(shape, steps, strict=True)) if 0 not in shape else 0
     memory = np.zeros(length, chosen)
     array = np.lib.stride_tricks.as_strided(memory, shape, [s * chosen.itemsize for s in steps])
-    return _placed(array, device, requires_grad)
+    return placed(array, device, requires_grad)
 
 
 def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
@@ -341,7 +292,7 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
         found: Any = ext_tensor.detach()  # type: ignore[attr-defined]
         return found.to(device=device, copy=bool(copy))
     shared = np.from_dlpack(ext_tensor, copy=copy)
-    return _placed(from_numpy(shared)._array, "cpu" if device is None else device, False)
+    return placed(from_numpy(shared)._array, "cpu" if device is None else device, False)
 
 
 def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Tensor:
@@ -353,7 +304,7 @@ def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, req
     tensor([1, 2, 3], dtype=gradlab.uint8)
     """
     array = np.frombuffer(buffer, as_numpy(dtype), count, offset)
-    return _placed(array if array.flags.writeable else array.copy(), "cpu", requires_grad)
+    return placed(array if array.flags.writeable else array.copy(), "cpu", requires_grad)
 
 
 def _from_buffer(obj: Any, dtype: Any) -> Any:
@@ -394,6 +345,8 @@ def eye(
         plain("eye", options)
     if out is not None:
         return made("eye", out, dtype, device, lambda dtype, device: eye(n, m, dtype=dtype, device=device))
-    return _placed(np.eye(n, m, dtype=as_numpy(get_default_dtype() if dtype is None else dtype)), device, requires_grad)
+    if without_memory(device):
+        return empty(n, n if m is None else m, dtype=dtype, device="meta", requires_grad=requires_grad)
+    return placed(np.eye(n, m, dtype=as_numpy(get_default_dtype() if dtype is None else dtype)), device, requires_grad)
 
 

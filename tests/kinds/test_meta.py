@@ -86,6 +86,14 @@ def test_a_model_is_made_without_memory_and_filled():
     assert source.to("meta")[0].weight.is_meta
 
 
+def test_what_would_not_fit_anywhere():
+    with gl.device("meta"):
+        model = nn.Sequential(nn.Linear(10**6, 10**6), nn.Embedding(10**8, 4096), nn.LSTM(10**5, 10**5), nn.Conv2d(10**4, 10**4, 7))
+        found = gl.eye(10**6), gl.arange(10**12), gl.linspace(0, 1, 10**10), gl.tril(gl.ones(10**6, 10**6)), gl.randperm(10**10)
+        model[0](gl.zeros(10**5, 10**6)).sum().backward()
+    assert sum(p.numel() for p in model.parameters()) > 10**12 and model[0].weight.grad.is_meta and all(t.is_meta for t in found)
+
+
 def test_a_patched_register_parameter_puts_parameters_there(monkeypatch):
     """As libraries make models of weights that are loaded later."""
     register = nn.Module.register_parameter

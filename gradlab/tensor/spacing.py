@@ -1,0 +1,76 @@
+"""Making tensors of evenly spaced numbers."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from gradlab.autograd.base import Differentiable
+from gradlab.dtype import FLOATING, as_numpy, get_default_dtype
+from gradlab.quiet import quietly
+from gradlab.tensor.alias import made, plain
+from gradlab.tensor.creation import empty, placed, without_memory
+
+if TYPE_CHECKING:
+    from gradlab.tensor.tensor import Tensor
+
+__all__ = ["linspace", "logspace"]
+
+
+def _spaced(name: str, start: Any, end: Any, steps: Any, dtype: np.dtype[Any], base: float | None = None) -> Any:
+    """`steps` numbers from start to end, or `base` to their powers, in `dtype`; for an integer dtype the ends are cut to integers."""
+    start, end = (x.item() if isinstance(x, Differentiable) else x for x in (start, end))  # type: ignore[attr-defined]
+    if isinstance(steps, float) or not hasattr(steps, "__index__"):
+        raise TypeError(f"{name}: steps is an integer, not {steps!r}")
+    n = steps.__index__()
+    if n < 0:
+        raise RuntimeError(f"{name}: steps is not negative, got {n}")
+    if dtype not in FLOATING:
+        start, end = int(start), int(end)
+    return quietly(_numbers, float(start), float(end), n, dtype, base)
+
+
+def _numbers(start: float, end: float, n: int, dtype: np.dtype[Any], base: float | None) -> Any:
+    """They are computed in float64, and counted from the nearer end."""
+    step = (end - start) / max(n - 1, 1)
+    places = np.arange(n)
+    found = np.where(places < max(n // 2, 1), start + step * places, end - step * (n - 1 - places))
+    return (found if base is None else np.power(base, found)).astype(dtype)
+
+
+def linspace(
+    start: Any, end: Any, steps: int, *, dtype: Any = None, device: Any = None, requires_grad: bool = False, out: Any = None, **options: Any
+) -> Tensor:  # fmt: skip
+    """`steps` evenly spaced numbers from `start` to `end`, both included.
+
+    >>> gl.linspace(0, 1, 5)
+    tensor([0.0000, 0.2500, 0.5000, 0.7500, 1.0000])
+    """
+    if options:
+        plain("linspace", options)
+    if out is not None:
+        return made("linspace", out, dtype, device, lambda dtype, device: linspace(start, end, steps, dtype=dtype, device=device))
+    chosen = as_numpy(get_default_dtype() if dtype is None else dtype)
+    if without_memory(device):
+        return empty(steps, dtype=dtype, device="meta", requires_grad=requires_grad)
+    return placed(_spaced("linspace", start, end, steps, chosen), device, requires_grad)
+
+
+def logspace(
+    start: Any, end: Any, steps: int, base: float = 10.0, *, dtype: Any = None, device: Any = None, requires_grad: bool = False,
+    out: Any = None, **options: Any,
+) -> Tensor:  # fmt: skip
+    """`base` to the power of `steps` evenly spaced numbers from `start` to `end`, both included.
+
+    >>> gl.logspace(0, 2, 3)
+    tensor([  1.,  10., 100.])
+    """
+    if options:
+        plain("logspace", options)
+    if out is not None:
+        return made("logspace", out, dtype, device, lambda dtype, device: logspace(start, end, steps, base, dtype=dtype, device=device))
+    chosen = as_numpy(get_default_dtype() if dtype is None else dtype)
+    if without_memory(device):
+        return empty(steps, dtype=dtype, device="meta", requires_grad=requires_grad)
+    return placed(_spaced("logspace", start, end, steps, chosen, float(base)), device, requires_grad)
