@@ -13,7 +13,6 @@ from typing import Any
 
 import numpy as np
 
-from gradlab import dispatch
 from gradlab.autograd import cuts, errors, position
 from gradlab.autograd.base import LEAF, Differentiable, version_of
 from gradlab.autograd.mode import current, enter, leave
@@ -127,13 +126,13 @@ def store(leaf: Any, walk: Walk, create_graph: bool) -> None:
     with _storing:
         old = leaf._grad
         if old is None:
-            staged = mode.tracer is not None or type(leaf._array) is Batched
-            if getrefcount(gradient) <= _ALONE and _owns(gradient) and (staged or leaf._array.flags.c_contiguous):
+            row_major = type(leaf._array) is not np.ndarray or leaf._array.flags.c_contiguous
+            if row_major and getrefcount(gradient) <= _ALONE and _owns(gradient):
                 leaf._grad = gradient
-            elif (create_graph and gradient._edge is not None) or staged or type(gradient._array) is Batched:
+            elif create_graph and gradient._edge is not None:
                 leaf._grad = gradient.clone(memory_format=contiguous_format)
             else:
-                leaf._grad = _copied(gradient, leaf._array)
+                leaf._grad = _copied(gradient, None if row_major else leaf._array)
         elif create_graph or type(old._array) is Batched:
             leaf._grad = old + gradient
         elif old.layout is not gradient.layout:  # a sparse gradient and a dense one
@@ -183,11 +182,13 @@ def _owns(gradient: Any) -> bool:
 
 
 def _copied(gradient: Any, leaf: Any) -> Any:
-    """A copy that lies as the leaf's array does."""
-    array, copy = gradient._array, dispatch.backend_of(gradient._array).copy
-    order = None if leaf.flags.c_contiguous else dense_order(leaf.shape, leaf.strides, leaf.dtype.itemsize)
+    """A copy that lies as the leaf's array does; row by row for None."""
+    array = gradient._array
+    if type(array) is not np.ndarray:
+        return gradient.clone(memory_format=contiguous_format)
+    order = None if leaf is None else dense_order(leaf.shape, leaf.strides, leaf.dtype.itemsize)
     fresh = object.__new__(type(gradient))
-    fresh._array = copy(array) if order is None else copy(array.transpose(order)).transpose(inverse_order(order))
+    fresh._array = array.copy() if order is None else array.transpose(order).copy().transpose(inverse_order(order))
     fresh._edge = fresh._meta = None
     return fresh
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -49,7 +50,8 @@ class CpuBackend:
 
     staged = False
 
-    def run(self, op: Op, arrays: list[Any], params: dict[str, Any]) -> Any:
+    def run(self, op: Op, arrays: list[Any], params: dict[str, Any], row_major: bool = False) -> Any:
+        """row_major: whether the results lie row by row whatever the row says (`laid.py`)."""
         if op.view:
             return op.cpu(*arrays, **params)
         if not arrays:
@@ -60,22 +62,15 @@ class CpuBackend:
             return op.quietly(*arrays, **params)
         found = op.infer(*specs, **params)
         outs = (found,) if isinstance(found, Spec) else tuple(found)
-        if op.lies is not None and not laid.lie_row_by_row(arrays):
-            return laid.run(op, arrays, params, outs, self._compute, self.copy)
-        return self._computed(op, arrays, params, specs, outs)
-
-    def _compute(self, op: Op, arrays: list[Any], params: dict[str, Any]) -> Any:
-        specs = input_specs(arrays)
-        return self._computed(op, arrays, params, specs, op.specs(*specs, **params))
-
-    def _computed(
-        self, op: Op, arrays: list[Any], params: dict[str, Any], specs: list[Spec | None], outs: tuple[Spec, ...]
-    ) -> Any:
+        row_major = row_major or op.lies is None
+        given = arrays if row_major else [*arrays]
         for i, array in enumerate(arrays):
             if isinstance(array, (int, float)):
                 spec = specs[i]
                 assert spec is not None
                 arrays[i] = immediate(array, op.number_dtype(spec.dtype))
+            elif not (row_major or array is None or array.flags.c_contiguous):
+                return laid.run(op, given, params, outs, functools.partial(self.run, row_major=True), self.copy)
         if not op.exact and any(s is not None and s.dtype in HALF for s in specs):
             return self._run_half(op, arrays, outs, params)
         made = [np.empty(s.shape, s.dtype) for s in outs]

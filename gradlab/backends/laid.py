@@ -19,6 +19,13 @@ def lie_row_by_row(arrays: Sequence[Any]) -> bool:
     return all(a is None or isinstance(a, (int, float)) or a.flags.c_contiguous for a in arrays)
 
 
+def turning(ranks: Sequence[int], order: tuple[int, ...]) -> Callable[[list[Any]], list[Any]]:
+    """What puts the dimensions of an elementwise row's operands in another order. ranks: theirs, -1 of what is no array."""
+    if all(rank == len(order) for rank in ranks):
+        return lambda arrays: [a.transpose(order) for a in arrays]
+    return lambda arrays: [a if rank < 0 else ordered(a, order, len(order)) for a, rank in zip(arrays, ranks)]
+
+
 def run(
     op: Op, arrays: list[Any], params: dict[str, Any], results: Sequence[Spec], compute: Callable[..., Any], copy: Callable[[Any], Any]
 ) -> Any:

@@ -23,7 +23,7 @@ from gradlab.dtype import FLOATING, INT64
 from gradlab.kernel import Elementwise, Gemm, Kernel, Library, Movement, Reduction
 from gradlab.op import Op
 from gradlab.spec import Spec
-from gradlab.strides import result_orders
+from gradlab.strides import inverse_order, result_orders
 
 # Of the inputs, and where given the contiguous arrays to write to and (of a row where some vary) the parameters; returns the result.
 Plan = Callable[..., Any]
@@ -247,14 +247,13 @@ class CudaBackend:
         orders = result_orders(op.lies, arrays, results, params)
         if all(order is None for order in orders):
             return plan
-        inner: list[Plan] = []
-
-        def compute(op: Op, turned: list[Any], params: dict[str, Any]) -> Any:
-            if not inner:
-                inner.append(self._plan(op, turned, params))
-            return inner[0](turned, None, params) if op.varying else inner[0](turned)
-
-        return lambda arrays, given=None, now=params: laid.run(op, arrays, now, results, compute, self.copy)
+        order = orders[0]
+        if op.elementwise and order is not None:
+            turn = laid.turning([getattr(a, "ndim", -1) for a in arrays], order)
+            inner, back = self._plan(op, turn(arrays), params), inverse_order(order)
+            return lambda arrays, given=None, now=params: inner(turn(arrays)).transpose(back)
+        row_by_row = (lambda op, arrays, now: plan(arrays, None, now)) if op.varying else lambda op, arrays, now: plan(arrays)
+        return lambda arrays, given=None, now=params: laid.run(op, arrays, now, results, row_by_row, self.copy)
 
     def _view_plan(self, op: Op, params: dict[str, Any]) -> Plan:
         if isinstance(op.cuda, Library):
