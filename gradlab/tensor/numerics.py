@@ -12,10 +12,11 @@ from gradlab.dtype import FLOATING, HALF
 from gradlab.spec import normalize_dim
 from gradlab.tensor.alias import into, only_tensors
 from gradlab.tensor.convert import moved
-from gradlab.tensor.creation import linspace, tensor
+from gradlab.tensor.creation import tensor
 from gradlab.tensor.norms import norm
 from gradlab.tensor.reading import values_of
 from gradlab.tensor.shape import cat
+from gradlab.tensor.spacing import linspace
 from gradlab.tensor.units import rounds_once
 
 if TYPE_CHECKING:
