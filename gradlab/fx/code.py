@@ -80,7 +80,11 @@ class _Text:
             return f"slice({self.value(value.start)}, {self.value(value.stop)}, {self.value(value.step)})"
         if value is ...:
             return "..."
-        if value is None or isinstance(value, (DType, Device, range)) or type(value) in (bool, int, float, str, bytes, complex):
+        if isinstance(value, DType):
+            return f"gradlab.{value.name}"
+        if isinstance(value, Device):
+            return f"device({str(value)!r})"
+        if value is None or type(value) in (bool, int, float, str, bytes, complex, range):
             return repr(value)
         if isinstance(value, (type, FunctionType)) or (callable(value) and hasattr(value, "__name__")):
             return self.function(value)

@@ -20,6 +20,7 @@ OPERATORS = {
     "__pow__": "pow", "__eq__": "eq", "__ne__": "ne", "__lt__": "lt", "__le__": "le", "__gt__": "gt", "__ge__": "ge",
 }  # fmt: skip
 _MODULES = ("gradlab", "gradlab.nn.functional", "gradlab.linalg", "gradlab.special", "gradlab.nn.init")
+_OWN = ("gradlab.tensor.", "gradlab.nn.", "gradlab.linalg", "gradlab.special")
 _PLAIN = frozenset({  # what asks nobody: Python's own, and what tells or makes a class
     "__new__", "__init__", "__init_subclass__", "__getattribute__", "__setattr__", "__delattr__", "__dir__", "__hash__", "__class__",
     "__apply__", "__iter__",
@@ -70,7 +71,7 @@ def places() -> dict[ModuleType, dict[str, Overridable]]:
         module = import_module(path)
         table = found[module] = {}
         for name, value in vars(module).items():
-            ours = isinstance(value, FunctionType) and value.__module__.startswith(("gradlab.tensor.", "gradlab.nn.", "gradlab.linalg"))
+            ours = isinstance(value, FunctionType) and value.__module__.startswith(_OWN)
             if ours and not name.startswith("_") and name not in _SETTINGS and value.__module__ != "gradlab.tensor.missing":
                 table[name] = made.setdefault(value, Overridable(value))
     return found
