@@ -146,3 +146,30 @@ def test_products_that_come_back():
     x = gl.tensor([1e30] * 100 + [2e-30] * 100, device="cuda", dtype=gl.float64)
     assert abs(x.prod().item() / 2.0**100 - 1) < 1e-12
     assert abs(x.cumprod(0)[-1].item() / 2.0**100 - 1) < 1e-12
+
+
+LAYERS = {  # input, weights, options of the convolution
+    "direct": ((2, 8, 12, 12), (32, 8, 3, 3), {}), "winograd": ((2, 64, 16, 16), (64, 64, 3, 3), {"padding": 1}),
+    "places of one": ((2, 64, 8, 8), (32, 64, 1, 1), {}), "depthwise": ((2, 32, 12, 12), (32, 1, 3, 3), {"groups": 32}),
+    "deep": ((1, 256, 6, 6), (32, 256, 5, 5), {"padding": 2}), "lines": ((2, 8, 30), (16, 8, 3), {}),
+    "planes": ((1, 3, 9, 9), (4, 3, 3, 3), {}),
+    "linear": ((64, 300), (48, 300), None), "batches": ((3, 5, 30), (8, 30), None),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("compiled", [False, True])
+@pytest.mark.parametrize("name", LAYERS)
+def test_a_large_bias_comes_last(name, compiled):
+    """The sum of products keeps its digits: the result is off by the rounding of the addition alone."""
+    shape, weights, options = LAYERS[name]
+    draws = np.random.default_rng(0)
+    x, w, b = draws.standard_normal(shape), draws.standard_normal(weights) * 0.1, np.full(weights[0], 4e4)
+
+    def layer(x, w, b):
+        return F.linear(x, w, b) if options is None else getattr(F, f"conv{x.ndim - 2}d")(x, w, b, **options)
+
+    run = gl.compile(layer) if compiled else layer
+    for _ in range(3):
+        found = run(*(gl.tensor(v, dtype=gl.float32) for v in (x, w, b)))
+    wanted = layer(*(gl.tensor(np.float32(v), dtype=gl.float64) for v in (x, w, b)))
+    np.testing.assert_allclose(found.numpy(), wanted.numpy(), rtol=0, atol=np.spacing(np.float32(4e4)) * 0.51)

@@ -10,22 +10,21 @@ constexpr int64_t TILE = 8192;                 // floats in the first-level cach
 thread_local LargeScratch depth_scratch;
 
 // What pixels of a row have in common: the taps' distances, their number and how many of them stand in a row, their weights, `wide` between those of two
-// taps; the distances of pixels; where sums begin; whether results below zero become zero; whether a tap meets what the one before it meets a pixel later.
+// taps; the distances of pixels; the bias, which comes last; whether results below zero become zero; whether a tap meets what the one before it meets a pixel later.
 struct Walk {
   const int32_t* at;
   int64_t taps, across;
   const float* weights;
   int64_t wide, x_step, y_step;
-  const float* start;
+  const float* bias;
   bool relu, sliding;
 };
 
 // Q pixels. K: taps of a row, if they slide: then what was loaded is used for all of them; or 0.
 template <int Q, int K> inline __attribute__((always_inline)) void block(const Walk& w, int64_t c, const float* x, float* y) {
   V total[Q];
-  const V start = load(w.start + c);
 #pragma GCC unroll 16
-  for (int i = 0; i < Q; ++i) total[i] = start;
+  for (int i = 0; i < Q; ++i) total[i] = V{};
   const float* weights = w.weights + c;
   const int64_t wide = w.wide, x_step = w.x_step, y_step = w.y_step;
   for (const int32_t *at = w.at, *const end = at + w.taps; at < end; at += K > 0 ? K : 1, weights += (K > 0 ? K : 1) * wide) {
@@ -47,6 +46,9 @@ template <int Q, int K> inline __attribute__((always_inline)) void block(const W
       }
     }
   }
+  const V bias = load(w.bias + c);
+#pragma GCC unroll 16
+  for (int i = 0; i < Q; ++i) total[i] += bias;
   if (w.relu)
 #pragma GCC unroll 16
     for (int i = 0; i < Q; ++i) total[i] = total[i] < V{} ? V{} : total[i];
@@ -103,10 +105,11 @@ void row(const Convolution& c, const Phase& q, Walk w, int64_t channels, int64_t
       const Met across = met(x_at + q.tap_x + j * c.stride_x, q.apart_x, q.count_x, c.x.w);
       for (int64_t i = 0; i < channels; i += L) {
         const int64_t k = least(i, channels - L);
-        V total = load(w.start + k);
+        V total = {};
         for (int64_t a = 0; a < w.taps; a += q.count_x)
           for (int64_t t = a + across.first; t < a + across.last; ++t)
             total = fused(load(x + j * w.x_step + w.at[t] + k), load(w.weights + t * w.wide + k), total);
+        total += load(w.bias + k);
         if (w.relu) total = total < V{} ? V{} : total;
         store(y + j * w.y_step + k, total);
       }

@@ -12,25 +12,23 @@ constexpr int FEW = 6, MANY = 10;                       // pixels of a block, ti
 constexpr int64_t DEEPEST = 192;           // of a panel, which stays in the first-level cache, and of a sum
 thread_local LargeScratch direct_scratch;
 
-// What blocks of pixels have in common: where the elements of the depth lie, the weights; where sums begin, or none where they are added to what
-// there is; whether results below zero become zero.
+// What blocks of pixels have in common: where the elements of the depth lie, the weights; the bias, which comes last, or none; whether sums are
+// added to what there is; whether results below zero become zero.
 struct Walk {
   const int32_t* at;
   int64_t depth;
-  const float *panel, *start;
-  bool relu;
+  const float *panel, *bias;
+  bool more, relu;
 };
 
 // R pixels, W vectors of outputs each.
 template <int R, int W>
 inline __attribute__((always_inline)) void block(const Walk& w, const float* x, const int32_t* from, float* y, const int32_t* to) {
   V total[R][W];
-#pragma GCC unroll 2
-  for (int j = 0; j < W; ++j) {
-    const V start = w.start == nullptr ? V{} : load(w.start + j * L);
 #pragma GCC unroll 16
-    for (int i = 0; i < R; ++i) total[i][j] = start;
-  }
+  for (int i = 0; i < R; ++i)
+#pragma GCC unroll 2
+    for (int j = 0; j < W; ++j) total[i][j] = V{};
   const float* pixel[R];
 #pragma GCC unroll 16
   for (int i = 0; i < R; ++i) pixel[i] = x + from[i];
@@ -48,11 +46,18 @@ inline __attribute__((always_inline)) void block(const Walk& w, const float* x, 
       for (int j = 0; j < W; ++j) total[i][j] = fused(s, row[j], total[i][j]);
     }
   }
-  if (w.start == nullptr)
+  if (w.more)
 #pragma GCC unroll 16
     for (int i = 0; i < R; ++i)
 #pragma GCC unroll 2
       for (int j = 0; j < W; ++j) total[i][j] += load(y + to[i] + j * L);
+  if (w.bias != nullptr)
+#pragma GCC unroll 2
+    for (int j = 0; j < W; ++j) {
+      const V shift = load(w.bias + j * L);
+#pragma GCC unroll 16
+      for (int i = 0; i < R; ++i) total[i][j] += shift;
+    }
   if (w.relu)
 #pragma GCC unroll 16
     for (int i = 0; i < R; ++i)
@@ -190,7 +195,8 @@ GRADLAB_KERNEL gradlab_direct(char** p, const int64_t* v, int part, int parts) {
         for (int64_t k = 0; k < depth || k == 0; k += chunk)
           for (int64_t o = o0; o < o1; o += P) {
             const float* const panel = (const float*)p[2] + q.weights + (g * across + o) * depth + k * least(P, across - o);
-            const Walk walk = {deep + k, least(chunk, depth - k), panel, k == 0 ? bias + g * across + o : nullptr, relu && k + chunk >= depth};
+            const bool last = k + chunk >= depth;
+            const Walk walk = {deep + k, least(chunk, depth - k), panel, last && w[0] ? bias + g * across + o : nullptr, k > 0, relu && last};
             float* const target = y + g * across + o;
             if (across - o > L) pixels<FEW, 2>(here, walk, x + g * given * steps.channel, from, target, to);
             else pixels<MANY, 1>(here, walk, x + g * given * steps.channel, from, target, to);

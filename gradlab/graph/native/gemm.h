@@ -173,7 +173,7 @@ template <typename T> void pack_rows(const T* a, const Product& q, int64_t heigh
   }
 }
 
-// R rows of C times one panel. first: C is not read; it begins with the bias, or with zero.
+// R rows of C times one panel. first: C is not read. The bias, if there is one, comes last: sums of small products keep their digits beside it.
 template <typename T, int R>
 inline __attribute__((always_inline)) void micro(
     const T* a, int64_t a_row, int64_t a_column, const T* panel, int64_t depth, T* c, int64_t c_row, int64_t have, bool first, const T* bias) {
@@ -182,16 +182,8 @@ inline __attribute__((always_inline)) void micro(
   V total[R][2];
   T edge[P];
   if (first) {
-    V low = {}, high = {};
-    if (bias != nullptr) {
-      if (have == P) low = load(bias), high = load(bias + L);
-      else {
-        for (int64_t j = 0; j < P; ++j) edge[j] = j < have ? bias[j] : T(0);
-        low = load(edge), high = load(edge + L);
-      }
-    }
 #pragma GCC unroll 16
-    for (int i = 0; i < R; ++i) total[i][0] = low, total[i][1] = high;
+    for (int i = 0; i < R; ++i) total[i][0] = total[i][1] = V{};
   } else if (have == P) {
 #pragma GCC unroll 16
     for (int i = 0; i < R; ++i) total[i][0] = load(c + i * c_row), total[i][1] = load(c + i * c_row + L);
@@ -216,6 +208,16 @@ inline __attribute__((always_inline)) void micro(
       total[i][0] = fused(s, low, total[i][0]);
       total[i][1] = fused(s, high, total[i][1]);
     }
+  }
+  if (bias != nullptr) {
+    V low, high;
+    if (have == P) low = load(bias), high = load(bias + L);
+    else {
+      for (int64_t j = 0; j < P; ++j) edge[j] = j < have ? bias[j] : T(0);
+      low = load(edge), high = load(edge + L);
+    }
+#pragma GCC unroll 16
+    for (int i = 0; i < R; ++i) total[i][0] += low, total[i][1] += high;
   }
   if (have == P) {
 #pragma GCC unroll 16
@@ -280,7 +282,7 @@ void multiply(
       const T* block = ready == nullptr ? panels : ready + n * q.k + k * PANEL<T>;
       if (ready == nullptr) pack(b, q, k, deep, n, width, panels);
       const bool first = k == 0 && !q.add, last = k + depth >= q.k;
-      const T* start = bias == nullptr ? nullptr : bias + n;
+      const T* shift = bias == nullptr || q.add || !last ? nullptr : bias + n;
       const int64_t step = ready == nullptr ? deep : q.k;
       // Of a large block a panel goes to the first-level cache once for many rows; of a small one few rows go there once for all panels.
       const int64_t across = ready != nullptr || (q.k > WHOLE && deep * width > SMALL) ? PANEL<T> : width;
@@ -302,7 +304,7 @@ void multiply(
           for (int64_t i = 0, some; i < height; i += some) {
             some = direct ? together(height - i) : height - i < ROWS ? height - i : ROWS;
             some_rows<T, ROWS>(some, from + i * (direct ? q.a_row : deep), ours, block + j * step, step, deep, have, c + (low + i) * q.c_row + n + j, first,
-                               start == nullptr ? start : start + j);
+                               shift == nullptr ? shift : shift + j);
           }
         }
         if (last) then(low, n, height, width);

@@ -18,13 +18,13 @@ thread_local LargeScratch plane_scratch;
 // Vectors of a block of R outputs: enough sums that none waits for another, few enough for the registers.
 template <int R> constexpr int VECTORS = R == 1 ? 10 : R == 2 ? 5 : R > 4 ? 2 : BYTES == 64 ? 4 : 3;
 
-// What blocks of pixels have in common: where the elements of the depth lie, the weights of a block of outputs; where sums begin, or none where they
-// are added to what there is; whether results below zero become zero; the distance of outputs.
+// What blocks of pixels have in common: where the elements of the depth lie, the weights of a block of outputs; the bias, which comes last, or none;
+// whether sums are added to what there is; whether results below zero become zero; the distance of outputs.
 struct Walk {
   const int32_t* at;
   int64_t depth;
-  const float *weights, *start;
-  bool relu;
+  const float *weights, *bias;
+  bool more, relu;
   int64_t far;
 };
 
@@ -33,11 +33,9 @@ template <int R, int W>
 inline __attribute__((always_inline)) void block(const Walk& w, const float* x, const int32_t* from, float* y, const int32_t* to) {
   V total[R][W];
 #pragma GCC unroll 16
-  for (int i = 0; i < R; ++i) {
-    const V start = w.start == nullptr ? V{} : w.start[i] - V{};
+  for (int i = 0; i < R; ++i)
 #pragma GCC unroll 16
-    for (int j = 0; j < W; ++j) total[i][j] = start;
-  }
+    for (int j = 0; j < W; ++j) total[i][j] = V{};
   const float* pixels[W];
 #pragma GCC unroll 16
   for (int j = 0; j < W; ++j) pixels[j] = x + from[j];
@@ -59,7 +57,8 @@ inline __attribute__((always_inline)) void block(const Walk& w, const float* x, 
     float* at = y + to[j];
 #pragma GCC unroll 16
     for (int i = 0; i < R; ++i, at += w.far) {
-      V v = w.start == nullptr ? load(at) + total[i][j] : total[i][j];
+      V v = w.more ? load(at) + total[i][j] : total[i][j];
+      if (w.bias != nullptr) v += w.bias[i] - V{};
       if (w.relu) v = v < V{} ? V{} : v;
       store(at, v);
     }
@@ -305,7 +304,8 @@ GRADLAB_KERNEL gradlab_planes(char** p, const int64_t* v, int part, int parts) {
             const float* const weights = (const float*)p[2] + q.weights + first * depth;
             for (int64_t k = 0; k < depth || k == 0; k += DEEPEST) {
               const bool begins = k == 0, ends_here = k + DEEPEST >= depth;
-              const Walk walk = {deep + k, least(DEEPEST, depth - k), weights + k * have, begins ? bias + first : nullptr, relu && ends_here, far};
+              const float* const shift = ends_here && w[0] ? bias + first : nullptr;
+              const Walk walk = {deep + k, least(DEEPEST, depth - k), weights + k * have, shift, !begins, relu && ends_here, far};
               some_outputs(have, count, walk, x + h * given * planes.channel, starts, to, ends);
             }
             if (!last && !straight) write(to, first, have);
