@@ -20,6 +20,10 @@ class Layout:
         return self.name
 
 
+NOT_TRACED = (
+    "sparse tensors are not traced or compiled; call this function outside, or give it the dense form, or the indices and values, and use "
+    "index_add or scatter_add on them"
+)
 strided = Layout("strided")
 sparse_coo = Layout("sparse_coo")
 sparse_csr = Layout("sparse_csr")

@@ -87,6 +87,13 @@ def test_traces_and_vmap():
     with pytest.raises(NotImplementedError, match="not traced or compiled"):
         for _ in range(3):
             compiled(d)
+    of_arguments = gl.compile(lambda a, d: a @ d), gl.compile(lambda a, d: d * a.shape[0]), gl.compile(lambda a, d: (a.to_dense(), d))
+    for compiled in of_arguments:
+        with pytest.raises(NotImplementedError, match="not traced or compiled"):
+            for _ in range(3):
+                compiled(x, d)
+    with pytest.raises(NotImplementedError, match="to_dense"):
+        gl.vmap(lambda a: a.to_dense().sum())(gl.stack([x, x]))
     for wrong in (lambda: gl.jit.trace(lambda d: x @ d, (d,)), lambda: gl.vmap(lambda d: x @ d)(gl.ones(4, 3, 2))):
         with pytest.raises(NotImplementedError, match="sparse"):
             wrong()
@@ -100,6 +107,8 @@ def test_parameters_and_files(tmp_path):
     module.register_buffer("adjacency", x)
     assert module.double().adjacency.dtype == gl.float64 and module.state_dict()["adjacency"].is_sparse
     d = gl.ones(3, 3)
-    for wrong in (lambda: setattr(d, "data", x), lambda: d.set_(x), lambda: gl.save(module.state_dict(), tmp_path / "a.pt")):
+    gl.save(module.state_dict(), tmp_path / "a.pt")
+    assert gl.load(tmp_path / "a.pt")["adjacency"].to_dense().equal(x.to_dense().double())
+    for wrong in (lambda: setattr(d, "data", x), lambda: d.set_(x), lambda: gl.save(module.state_dict(), tmp_path / "a.safetensors")):
         with pytest.raises((RuntimeError, TypeError), match="to_dense"):
             wrong()

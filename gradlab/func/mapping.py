@@ -12,6 +12,7 @@ from gradlab.autograd.record import bind, wrap
 from gradlab.batched import Batched
 from gradlab.func.levels import Level
 from gradlab.func.tree import flatten, spread, unflatten
+from gradlab.layout import strided
 from gradlab.ops.movement import cat
 from gradlab.spec import normalize_dim
 
@@ -82,6 +83,8 @@ class Call:
                 raise ValueError(
                     f"{self.name}: argument {i} is a {type(x).__name__}, which has no dimension {dim} to map over; use None in in_dims"
                 )
+            if getattr(x, "layout", strided) is not strided:
+                raise NotImplementedError(f"{self.name}: argument {i} is sparse, and is not mapped over: x.to_dense() is, or use a loop")
             rank = len(x._array.shape)
             if not -rank <= dim < rank:
                 raise ValueError(f"{self.name}: argument {i} of shape {x._array.shape} has no dimension {dim} to map over")

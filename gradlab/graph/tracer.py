@@ -20,6 +20,7 @@ from gradlab.device import CPU, Device
 from gradlab.graph.ir import Call, Graph, Value
 from gradlab.graph.strides import Layout, distance, is_writable, made, outside, viewed
 from gradlab.graph.symbol import Symbol, TraceError
+from gradlab.layout import NOT_TRACED
 from gradlab.op import Op
 from gradlab.ops.elementwise import clone
 from gradlab.spec import Spec, spec_of
@@ -124,6 +125,8 @@ class Tracer:
         return self._current[key]
 
     def _from_outside(self, array: Any, shape: tuple[int, ...]) -> Symbol:
+        if hasattr(array, "pattern"):
+            raise NotImplementedError(f"a sparse tensor of shape {tuple(array.shape)}: {NOT_TRACED}")
         layout = outside(array, shape, lambda: self.asked.add(id(array)))
         return self.symbol(Spec(shape, array.dtype), self.place(array), layout)
 

@@ -35,7 +35,10 @@ class SparseAdam(RowOptimizer):
 
     def advance(self, group: Group, p: Tensor, g: Tensor, h: Tensor) -> None:
         if g.layout is strided:
-            raise RuntimeError("SparseAdam does not support dense gradients, please consider Adam instead")
+            raise RuntimeError(
+                "SparseAdam does not support dense gradients, please consider Adam instead; in compiled functions and under vmap those of "
+                "embeddings are dense"
+            )
         done = self.state[p].get("step")
         corrected = 1 - group["betas"][1] ** ((0 if done is None else done.item()) + 1)
         numbers = h.clone()

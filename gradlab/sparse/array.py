@@ -8,7 +8,7 @@ from gradlab import dispatch
 from gradlab.autograd.mode import current
 from gradlab.device import Device
 from gradlab.dtype import INT64
-from gradlab.layout import Layout, sparse_coo
+from gradlab.layout import NOT_TRACED, Layout, sparse_coo
 from gradlab.op import Op
 from gradlab.spec import count
 from gradlab.tensor import Tensor
@@ -172,10 +172,7 @@ def only_eager(name: str) -> None:
     """Raise where a function is traced or mapped over a batch: there the number of entries would have to be known."""
     mode = current()
     if mode.tracer is not None:
-        raise NotImplementedError(
-            f"{name}: sparse tensors are not traced or compiled; call this function outside, or give it the dense form, or the indices and "
-            f"values and use index_add or scatter_add on them"
-        )
+        raise NotImplementedError(f"{name}: {NOT_TRACED}")
     if mode.vmap is not None:
         raise NotImplementedError(f"{name}: vmap does not go over sparse tensors: {WAY_OUT}, or use a loop")
 
