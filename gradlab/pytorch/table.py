@@ -48,7 +48,7 @@ OLDER = {"torch._six": "gradlab.pytorch.six"}
 
 # Where names are looked for that are not on their module's path: modules of gradlab, in this order.
 ELSEWHERE = {
-    "torch": ("gradlab.pytorch.dtypes",),
+    "torch": ("gradlab.pytorch.dtypes", "gradlab.pytorch.functions", "gradlab.pytorch.questions", "gradlab.nn", "gradlab.jit"),
     "torch.backends.cpu": ("gradlab.pytorch.helpers",),
     "torch._C": ("gradlab.overrides",),
     "torch._dynamo": ("gradlab.pytorch.compiler",),
