@@ -206,7 +206,7 @@ class FloatInfo:
         chosen = _default if dtype is None else as_dtype(dtype)
         if not chosen.is_floating_point:
             raise TypeError(f"finfo: {chosen} is not floating point; use iinfo")
-        info: Any = ml_dtypes.finfo(chosen.dtype)  # type: ignore[no-untyped-call]
+        info: Any = ml_dtypes.finfo(getattr(chosen, "limits", None) or chosen.dtype)  # type: ignore[no-untyped-call]
         self.dtype = chosen.name
         self.bits = chosen.itemsize * 8
         self.eps, self.max, self.min = float(info.eps), float(info.max), float(info.min)

@@ -12,7 +12,7 @@ from importlib.util import find_spec, module_from_spec, spec_from_file_location
 from pathlib import Path
 from types import ModuleType
 from typing import Any
-from urllib.parse import urlparse
+from urllib.parse import urlparse as urlparse  # timm takes it from here, and HASH_REGEX
 from urllib.request import Request, urlopen
 
 from gradlab.utils.serialization import load as read
@@ -24,7 +24,7 @@ try:
 except ImportError:
     from gradlab.utils.progress import tqdm as tqdm
 
-_HASH = re.compile(r"-([a-f0-9]{8,})\.")  # in a file's name: the beginning of its SHA-256
+HASH_REGEX = re.compile(r"-([a-f0-9]{8,})\.")  # in a file's name: the beginning of its SHA-256
 _CHUNK = 1 << 20
 _dir: str | None = None
 
@@ -88,7 +88,7 @@ def load_state_dict_from_url(
     folder.mkdir(parents=True, exist_ok=True)
     kept = folder / (file_name or Path(urlparse(url).path).name)
     if not kept.exists():
-        said = _HASH.search(kept.name) if check_hash else None
+        said = HASH_REGEX.search(kept.name) if check_hash else None
         download_url_to_file(url, kept, said.group(1) if said else None, progress)
     return read(kept, map_location, weights_only=weights_only)
 

@@ -162,3 +162,28 @@ for make in (lambda: torch.zeros(2, dtype=torch.complex64), lambda: torch.ones(2
         "torch.complex64: complex numbers are out of scope; keep real and imaginary parts in two tensors\n"
         "torch.uint16: use int32 or int64\n"
     )
+
+
+def test_functions_of_nn_that_pytorch_has_at_its_top():
+    script = """
+x, w = torch.ones(1, 2, 4, 4), torch.ones(3, 2, 2, 2)
+assert torch.equal(torch.conv2d(x, w), torch.nn.functional.conv2d(x, w))
+assert torch.embedding(torch.eye(3), torch.tensor([1])).tolist() == [[0.0, 1.0, 0.0]]
+assert torch.batch_norm(x, None, None, torch.zeros(2), torch.ones(2), False, 0.1, 0.0, True).equal(x)
+assert torch.layer_norm(torch.zeros(3), (3,)).tolist() == [0.0] * 3 and torch.torch is torch
+"""
+    run("import gradlab.as_torch, torch\n" + script)
+
+
+def test_operations_by_namespace_and_inner_classes():
+    script = """
+import torch.distributed as dist, torch.distributed.tensor as parts
+import torch.utils._pytree as trees
+assert torch.ops.aten.add.Tensor(torch.ones(1), 1).tolist() == [2.0] and torch.ops.aten.add.Tensor is torch.ops.aten.add.Tensor
+assert not hasattr(torch.ops.torchvision, "nms") and not torch.backends.mkldnn.is_available() and not isinstance(3, torch.SymInt)
+try: torch.ops.load_library("libother.so")
+except OSError: print("compiled for PyTorch")
+assert dist.ReduceOp.RedOpType.SUM is dist.ReduceOp.SUM and parts.Shard(0).is_shard(0) and parts.Replicate() == parts.Replicate()
+assert trees._dict_unflatten(*trees._dict_flatten({"a": 1})) == {"a": 1} and torch.finfo(torch.float8_e4m3fn).max == 448
+"""
+    assert run("import gradlab.as_torch, torch\n" + script) == "compiled for PyTorch\n"

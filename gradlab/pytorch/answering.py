@@ -11,6 +11,7 @@ from typing import Any
 import gradlab
 from gradlab.pytorch import config, report, table, version
 from gradlab.pytorch.asking import imports_it, within_try
+from gradlab.pytorch.operations import ops
 from gradlab.pytorch.standing import stand_in
 from gradlab.pytorch.table import Verdict
 from gradlab.tensor.missing import absent
@@ -38,7 +39,7 @@ def _facade() -> ModuleType:
     made = ModuleType("torch", gradlab.__doc__)
     names = {name: value for name, value in vars(gradlab).items() if not (name.startswith("__") or isinstance(value, ModuleType))}
     vars(made).update(names, __version__=version.__version__, __file__=gradlab.__file__, __getattr__=gradlab.__getattr__, __dir__=_listed)
-    vars(made)["__config__"] = config
+    vars(made).update(__config__=config, ops=ops, torch=made)
     return made
 
 
@@ -129,8 +130,11 @@ def _value(module: str, name: str) -> Any:
     except AttributeError as error:
         missing = error
     value = found(module, name)
-    if value is None and name in table.modules().get(module, ()) and table.inert(module):
+    asked = name in table.modules().get(module, ()) or name.startswith(("is_", "has_"))
+    if value is None and asked and table.inert(module):
         value = stand_in(module, name, table.inert(module))
+    if value is None and module == "torch" and name in table.modules()[module] and name[:1].isupper():
+        value = stand_in(module, name, str(missing).partition(": ")[2])  # programs ask isinstance of PyTorch's inner classes
     if value is None:
         raise missing
     return value

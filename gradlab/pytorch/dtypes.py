@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NoReturn
 
+import ml_dtypes
+import numpy as np
+
 from gradlab.dtype import DType
 from gradlab.tensor.missing import MODULES
 
@@ -11,11 +14,12 @@ from gradlab.tensor.missing import MODULES
 class NameOnly(DType):
     """A dtype that exists as a name. TypeError, with what to use instead, where a tensor is asked to be of it."""
 
-    __slots__ = ("is_complex",)
+    __slots__ = ("is_complex", "limits")
 
     def __init__(self, name: str, itemsize: int) -> None:
         self.name, self.itemsize = name, itemsize
         self.is_floating_point, self.is_complex = name.startswith("float"), name.startswith("complex")
+        self.limits: Any = np.dtype(getattr(ml_dtypes, name)) if hasattr(ml_dtypes, name) else None  # for finfo
         self.is_signed = not name.startswith(("uint", "quint"))
 
     @property

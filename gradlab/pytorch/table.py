@@ -50,6 +50,8 @@ OLDER = {"torch._six": "gradlab.pytorch.six"}
 ELSEWHERE = {
     "torch": ("gradlab.pytorch.dtypes", "gradlab.pytorch.functions", "gradlab.pytorch.questions", "gradlab.nn", "gradlab.jit"),
     "torch.backends.cpu": ("gradlab.pytorch.helpers",),
+    "torch.distributed.tensor": ("gradlab.pytorch.placements",),
+    "torch.distributed.tensor.placement_types": ("gradlab.pytorch.placements",),
     "torch._C": ("gradlab.overrides",),
     "torch._dynamo": ("gradlab.pytorch.compiler",),
     "torch._dynamo.decorators": ("gradlab.pytorch.compiler",),
