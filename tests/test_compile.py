@@ -93,7 +93,8 @@ def test_a_module_is_differentiated_from_outside():
                 model.load_state_dict({k: gl.from_numpy(v) for k, v in saved.items()})
         for a, b in zip(*found, strict=True):
             np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-5)
-    assert set(run.state_dict()) == {f"module.{k}" for k in model.state_dict()}
+    assert set(run.state_dict()) == {f"_orig_mod.{k}" for k in model.state_dict()}
+    assert run._orig_mod is run.module is model
 
 
 def test_random_numbers_are_fresh_and_a_seed_repeats_them():

@@ -119,3 +119,32 @@ class TestOptimizers:
         optimizer = self.made()
         assert optimizer.profile_hook_step(len) is len
         assert optimizer._cuda_graph_capture_health_check() is None
+
+
+def test_a_compiled_module_names_the_one_it_was_made_of():
+    module = nn.Linear(2, 2)
+    compiled = gl.compile(module)
+    assert compiled._orig_mod is module
+    assert list(compiled.state_dict()) == ["_orig_mod.weight", "_orig_mod.bias"]
+    assert compiled.in_features == 2
+
+
+class Versioned(nn.Linear):
+    _version = 3
+    seen = None
+
+    def _load_from_state_dict(self, state_dict, prefix, local_metadata, *rest):
+        self.seen = local_metadata.get("version")
+        super()._load_from_state_dict(state_dict, prefix, local_metadata, *rest)
+
+
+def test_a_state_knows_the_versions_of_modules():
+    model = nn.Sequential(Versioned(1, 1))
+    state = model.state_dict()
+    assert state._metadata == {"": {"version": 1}, "0": {"version": 3}}
+    model.load_state_dict(state)
+    assert model[0].seen == 3
+    model.load_state_dict(dict(state))
+    assert model[0].seen is None
+    state.move_to_end("0.weight")
+    assert list(copy.deepcopy(state)) == ["0.bias", "0.weight"]

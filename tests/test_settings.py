@@ -95,3 +95,16 @@ def test_weights_of_a_recurrent_layer_by_name():
     assert layer._all_weights[1] == ["weight_ih_l0_reverse", "weight_hh_l0_reverse", "bias_ih_l0_reverse", "bias_hh_l0_reverse"]
     assert layer._flat_weights_names == [name for name, _ in layer.named_parameters()]
     assert all(a is b for a, b in zip(layer._flat_weights, layer.parameters(), strict=True))
+
+
+def test_what_scripts_ask_of_gpus_that_are_not_there():
+    if gl.cuda.is_available():
+        return
+    cuda = gl.cuda
+    assert cuda.max_memory_reserved() == cuda.memory_cached() == cuda.max_memory_cached() == 0
+    assert cuda.memory_stats() == {}
+    assert cuda.get_arch_list() == []
+    cuda.reset_max_memory_allocated()
+    cuda.reset_max_memory_cached()
+    cuda.ipc_collect()
+    assert cuda.initial_seed() == gl.initial_seed()

@@ -154,6 +154,28 @@ def manual_seed(seed: int) -> None:
     generator.manual_seed(seed)
 
 
+def initial_seed() -> int:
+    """As `gl.initial_seed`: one stream of random numbers serves all devices."""
+    return generator.initial_seed()
+
+
+def seed() -> None:
+    """As `gl.seed`: a seed that nobody knows, for all devices."""
+    generator.seed()
+
+
+seed_all = seed
+
+
+def get_arch_list() -> list[str]:
+    """Empty: kernels are compiled when they are first used, for the GPU that is there."""
+    return []
+
+
+def ipc_collect() -> None:
+    """Changes nothing: no other process holds this one's GPU memory."""
+
+
 def manual_seed_all(seed: int) -> None:
     """As `gl.manual_seed`: one stream of random numbers serves all devices."""
     generator.manual_seed(seed)

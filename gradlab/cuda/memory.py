@@ -9,8 +9,9 @@ from gradlab.backends.cuda.loading import available, load
 from gradlab.cuda.devices import index_of
 
 __all__ = [
-    "OutOfMemoryError", "empty_cache", "max_memory_allocated", "mem_get_info", "memory_allocated", "memory_reserved", "memory_summary",
-    "reset_peak_memory_stats", "set_per_process_memory_fraction",
+    "OutOfMemoryError", "empty_cache", "max_memory_allocated", "max_memory_cached", "max_memory_reserved", "mem_get_info",
+    "memory_allocated", "memory_cached", "memory_reserved", "memory_stats", "memory_summary", "reset_max_memory_allocated",
+    "reset_max_memory_cached", "reset_peak_memory_stats", "set_per_process_memory_fraction",
 ]  # fmt: skip
 
 
@@ -38,6 +39,26 @@ def reset_peak_memory_stats(device: Any = None) -> None:
 def memory_reserved(device: Any = None) -> int:
     """Bytes that the memory pool has taken from a device, for tensors and for later; 0 where there is no GPU."""
     return _use(device).reserved if available() else 0
+
+
+def max_memory_reserved(device: Any = None) -> int:
+    """The most bytes that the memory pool has held: what it holds now, since it gives nothing back by itself. 0 where there is no GPU."""
+    return memory_reserved(device)
+
+
+memory_cached, max_memory_cached = memory_reserved, max_memory_reserved  # PyTorch's older names
+reset_max_memory_allocated = reset_max_memory_cached = reset_peak_memory_stats
+
+
+def memory_stats(device: Any = None) -> dict[str, int]:
+    """Bytes by PyTorch's names: held by tensors, and by the pool, now and at most; nothing where there is no GPU."""
+    if not available():
+        return {}
+    use = _use(device)
+    return {
+        "allocated_bytes.all.current": use.allocated, "allocated_bytes.all.peak": use.peak,
+        "reserved_bytes.all.current": use.reserved, "reserved_bytes.all.peak": use.reserved,
+    }  # fmt: skip
 
 
 def mem_get_info(device: Any = None) -> tuple[int, int]:

@@ -78,11 +78,14 @@ def compile(
 
 
 class CompiledModule(Module):
-    """A module whose call is compiled. Parameters, buffers and attributes are those of the module it wraps."""
+    """A module whose call is compiled. Parameters, buffers and attributes are those of the module it wraps, `_orig_mod` (also `module`);
+    in `state_dict` their names begin with "_orig_mod.", as in PyTorch."""
+
+    _orig_mod: Module
 
     def __init__(self, module: Module, check: bool, explain: bool, passes: Mapping[str, bool] | None) -> None:
         super().__init__()
-        self.module = module
+        self._orig_mod = module
         self.__dict__["_compiled"] = Compiled(functools.partial(operator.call, module), check, explain, passes)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -94,13 +97,18 @@ class CompiledModule(Module):
         return self.__dict__["_compiled"](*args, **kwargs)
 
     @property
+    def module(self) -> Module:
+        """The module that was compiled."""
+        return self._orig_mod
+
+    @property
     def compiled(self) -> Compiled:
         """The compiled call: its `graph`, `stats()`, `kernels()` and `explain()`."""
         return self.__dict__["_compiled"]
 
     def __setattr__(self, name: str, value: Any) -> None:
-        inside = self.__dict__.get("_modules", {}).get("module")
-        if inside is None or name in ("module", "training") or name.startswith("_"):
+        inside = self.__dict__.get("_modules", {}).get("_orig_mod")
+        if inside is None or name == "training" or name.startswith("_"):
             super().__setattr__(name, value)
         else:
             setattr(inside, name, value)
@@ -109,4 +117,4 @@ class CompiledModule(Module):
         try:
             return super().__getattr__(name)
         except AttributeError:
-            return getattr(super().__getattr__("module"), name)
+            return getattr(super().__getattr__("_orig_mod"), name)

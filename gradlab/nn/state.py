@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -35,6 +36,7 @@ class IncompatibleKeys(NamedTuple):
 class StateMethods(Traversal):
     """The part of Module that saves and loads. The tables are made by Module."""
 
+    _version: int
     _non_persistent_buffers_set: set[str]
     _state_dict_hooks: dict[int, Callable[..., Any]]
     _state_dict_pre_hooks: dict[int, Callable[..., Any]]
@@ -56,12 +58,17 @@ class StateMethods(Traversal):
         self, *old: Any, destination: dict[str, Any] | None = None, prefix: str = "", keep_vars: bool = False
     ) -> dict[str, Any]:
         """Parameters and persistent buffers by dotted name, sharing the module's memory; outside the graph unless keep_vars. What is given
-        by position are destination, prefix and keep_vars, with a FutureWarning."""
+        by position are destination, prefix and keep_vars, with a FutureWarning. `_metadata` of the result has each module's `_version`."""
         if old:
             warn(FutureWarning, "state_dict: destination, prefix and keep_vars are given by name today")
             given: list[Any] = [*old, *(destination, prefix, keep_vars)[len(old) :]]
             destination, prefix, keep_vars = given
-        found: dict[str, Any] = {} if destination is None else destination
+        found: Any = destination
+        if found is None:
+            found = OrderedDict()
+            found._metadata = OrderedDict()
+        if (known := getattr(found, "_metadata", None)) is not None:
+            known[prefix.removesuffix(".")] = {"version": self._version}
         for hook in self._state_dict_pre_hooks.values():
             hook(self, prefix, keep_vars)
         self._save_to_state_dict(found, prefix, keep_vars)
@@ -110,7 +117,7 @@ class StateMethods(Traversal):
         if not isinstance(state_dict, Mapping):
             kind = type(state_dict).__name__
             raise TypeError(f"load_state_dict: expected a dictionary, got {kind}; a file is read by load_state_dict(gl.load(path))")
-        plan = _Plan(dict(state_dict), strict)
+        plan = _Plan(dict(state_dict), strict, getattr(state_dict, "_metadata", None) or {})
         token = _loading.set(plan)
         try:
             plan.add(self, "")
@@ -155,8 +162,8 @@ class StateMethods(Traversal):
 class _Plan:
     """What a loading will do, found before it is done."""
 
-    def __init__(self, given: dict[str, Any], strict: bool) -> None:
-        self.given, self.strict = given, strict
+    def __init__(self, given: dict[str, Any], strict: bool, metadata: Mapping[str, Any]) -> None:
+        self.given, self.strict, self.metadata = given, strict, metadata
         self.known: set[str] = set()
         self.missing: list[str] = []
         self.errors: list[str] = []
@@ -167,10 +174,11 @@ class _Plan:
 
     def add(self, owner: Any, prefix: str) -> None:
         """The module `owner`, whose dotted name and a dot are `prefix`, and all below it."""
+        local = self.metadata.get(prefix.removesuffix("."), {})
         for hook in owner._load_state_dict_pre_hooks.values():
-            hook(owner, self.given, prefix, {}, self.strict, self.missing, self.extra_unexpected, self.errors)
+            hook(owner, self.given, prefix, local, self.strict, self.missing, self.extra_unexpected, self.errors)
         asked = len(self.asked)
-        owner._load_from_state_dict(self.given, prefix, {}, self.strict, self.missing, self.extra_unexpected, self.errors)
+        owner._load_from_state_dict(self.given, prefix, local, self.strict, self.missing, self.extra_unexpected, self.errors)
         if len(self.asked) == asked:  # a class that loads by itself
             self.known.update(k for k in self.given if k.startswith(prefix) and k[len(prefix) :].partition(".")[0] not in owner._modules)
         for name, child in owner._modules.items():

@@ -91,7 +91,6 @@ MODULES = {
     "gradlab.nn": {
         "AdaptiveLogSoftmaxWithLoss": "use Linear and CrossEntropyLoss",
         "FractionalMaxPool2d": "use AdaptiveMaxPool2d", "FractionalMaxPool3d": "use AdaptiveMaxPool3d",
-        "NLLLoss2d": "use NLLLoss, which takes pictures too",
         "Container": "use Module",
         "quantized": _QUANTISED, "qat": _QUANTISED, "quantizable": _QUANTISED,
     },

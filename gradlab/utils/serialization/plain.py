@@ -177,6 +177,8 @@ class _Reader:
             raise ValueError(f"an entry {tree!r} has no meaning")
         kind, content = next(iter(tree.items()))
         if kind == "tensor":
+            if type(tree.get("device", "cpu")) is not str:
+                raise ValueError(f"a device {tree['device']!r} has no meaning")
             return self._tensor(content, tree.get("device", "cpu"), tree.get("requires_grad") is True)
         if len(tree) != 1:
             raise ValueError(f"an entry {tree!r} has no meaning")
