@@ -1,6 +1,7 @@
 """Constraints, what distributions say of their values, and the transforms that lead to them."""
 
 import importlib
+import math
 
 import numpy as np
 import pytest
@@ -71,7 +72,7 @@ SAMPLES = {
     "OneHotCategorical": ([0.2, 0.8],), "OneHotCategoricalStraightThrough": ([0.2, 0.8],), "Pareto": (1.0, 2.0), "Poisson": (2.0,),
     "RelaxedBernoulli": (2.0, 0.3), "RelaxedOneHotCategorical": (2.0, [0.2, 0.8]), "StudentT": (3.0,), "Uniform": (0.0, 2.0),
     "VonMises": (0.0, 1.0),
-    "Weibull": (1.0, 2.0),
+    "LKJCholesky": (3, 1.5), "Weibull": (1.0, 2.0), "Wishart": (3.0, [[2.0, 0.5], [0.5, 1.0]]),
 }  # fmt: skip
 OF_OTHERS = {"Distribution", "ExponentialFamily", "Independent", "MixtureSameFamily", "TransformedDistribution"}
 
@@ -165,6 +166,27 @@ def test_faulty_transforms():
     x = gl.tensor([-1.0, 0.5])
     assert gl.allclose(uniform.inv(uniform(x)), x, atol=1e-5)
     assert gl.allclose(uniform.log_abs_det_jacobian(x, uniform(x)), D.Normal(0.0, 1.0).log_prob(x))
+
+
+def test_matrices():
+    gl.manual_seed(0)
+    factors = D.LKJCholesky(3, gl.tensor(2.0, dtype=gl.float64)).sample((4000,))
+    correlations = factors @ factors.mT
+    assert gl.allclose(correlations.mean(0), gl.eye(3, dtype=gl.float64), atol=0.05)
+    # Each correlation is 2 b - 1 of a Beta(a, a) with a = concentration + dim / 2 - 1, whose variance is 1 / (2 a + 1).
+    assert correlations[:, 0, 1].var().item() == pytest.approx(1 / 6, rel=0.1)
+    flat = D.LKJCholesky(2, 1.0)  # L_22 = sqrt(1 - r²) with r uniform: the density over the circle is 1/2
+    assert flat.log_prob(gl.tensor(CORRELATED)).item() == pytest.approx(-math.log(2))
+    cov = gl.tensor([[2.0, 0.5], [0.5, 1.0]], dtype=gl.float64)
+    wishart = D.Wishart(4.0, cov)
+    samples = wishart.sample((20000,))
+    assert gl.allclose(samples.mean(0), wishart.mean, rtol=0.03) and gl.allclose(samples.var(0), wishart.variance, rtol=0.1)
+    assert -wishart.log_prob(samples).mean().item() == pytest.approx(wishart.entropy().item(), abs=0.05)
+    assert gl.allclose(D.Wishart(4.0, precision_matrix=gl.linalg.inv(cov)).covariance_matrix, cov)
+    assert gl.isnan(D.Wishart(2.5, cov).mode).all() and gl.allclose(wishart.mode, cov)
+    for wrong in (lambda: D.LKJCholesky(1), lambda: D.LKJCholesky(2, -1.0), lambda: D.Wishart(1.0, cov), lambda: D.Wishart(3.0)):
+        with pytest.raises(ValueError, match=r"LKJCholesky|Wishart"):
+            wrong()
 
 
 def test_exponential_families():

@@ -14,6 +14,7 @@ from gradlab.distributions.gamma import Beta, Chi2, Dirichlet, Gamma, InverseGam
 from gradlab.distributions.gamma_ratios import FisherSnedecor, NegativeBinomial
 from gradlab.distributions.joint import Independent, MixtureSameFamily
 from gradlab.distributions.low_rank import LowRankMultivariateNormal
+from gradlab.distributions.matrices import LKJCholesky, Wishart
 from gradlab.distributions.normal import LogNormal, MultivariateNormal, Normal
 from gradlab.distributions.positive import HalfCauchy, HalfNormal, Kumaraswamy, Pareto, Weibull
 from gradlab.distributions.relaxed import ContinuousBernoulli, RelaxedBernoulli, RelaxedOneHotCategorical
@@ -58,6 +59,7 @@ SUPPORTS: tuple[tuple[type[Distribution], dict[str, Any], Any], ...] = (
         {"loc": c.real_vector, "cov_factor": c.independent(c.real, 2), "cov_diag": c.independent(c.positive, 1)},
         c.real_vector,
     ),
+    (LKJCholesky, _positive("concentration"), c.corr_cholesky),
     (MixtureSameFamily, {}, c.dependent_property(lambda self: c.MixtureSameFamilyConstraint(self.component_distribution.support))),
     (Multinomial, _CLASSES, c.dependent_property(lambda self: c.multinomial(self.total_count), is_discrete=True, event_dim=1)),
     (MultivariateNormal, {"loc": c.real_vector, **_MATRICES}, c.real_vector),
@@ -75,6 +77,7 @@ SUPPORTS: tuple[tuple[type[Distribution], dict[str, Any], Any], ...] = (
     (StudentT, {"df": c.positive, **_PLACE}, c.real),
     (Uniform, {"low": c.dependent, "high": c.dependent}, c.dependent_property(lambda self: c.interval(self.low, self.high))),
     (VonMises, {"loc": c.real, "concentration": c.positive}, c.real),
+    (Wishart, {"df": c.greater_than(0), **_MATRICES}, c.positive_definite),
     (Weibull, _positive("scale", "concentration"), c.positive),
 )
 

@@ -113,7 +113,6 @@ MODULES = {
         "lr_find": "try rates from 1e-5 up by hand and take one where the loss still falls",
     },
     "gradlab.distributions": {
-        **_all("Wishart LKJCholesky", "random matrices are not offered; MultivariateNormal takes a covariance"),
         "GeneralizedPareto": "use Pareto, or Exponential where its concentration is 0",
     },
     "gradlab.linalg": {
