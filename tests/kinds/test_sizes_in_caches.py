@@ -1,6 +1,7 @@
 """A size that is not known equals its hint, a number: what is kept for one is not given to the other, whichever came first."""
 
 import importlib
+import importlib.util
 import pkgutil
 
 import numpy as np
@@ -18,12 +19,13 @@ from samples import SAMPLES
 CACHED = {
     "ops.conv.output_shape": ((7, 4, 9, 9), (6, 4, 3, 3), (1, 1), (0, 0), (1, 1), 1),
     "ops.pool.output_sizes": ((7, 4, 9, 9), (3, 3), (2, 2), (0, 0), (1, 1), False),
+    "strides.preserved": ((7, 4, 9), (144, 4, 16), 4), "strides.beside": ((((7, 4, 9), (36, 9, 1)), ((7, 4, 9), (36, 1, 4))), (7, 4, 9), 4),
     "ops.conv_cpu.symmetric": ((2, 3),),
     "ops.conv_cpu.mirrored": ((9, 9), (7, 7), (3, 3), (0, 0), (1, 1)),
 }
 REAL = {
     "ops.conv_cpu.windows", "ops.pool_cpu.max_windows", "ops.pool_cpu.divisors", "ops.layout.triangle", "ops.vision_cpu.taps",
-    "ops.vision_cpu.adjoint_taps", "tensor.shape._allowed",
+    "ops.vision_cpu.adjoint_taps", "tensor.shape._allowed", "ops.memory.places",
 }  # fmt: skip
 # Keyed by names, code, bytes or nothing.
 OTHERS = {
@@ -154,3 +156,29 @@ def test_shapes_that_equal_numbers(order):
             note(gl.ones(number, 1))
         assert all(type(shape) is gl.Size for shape in seen[-1])
         assert all(any(type(n) is Dim for n in shape) == (kind == "size") for shape in seen[-1])
+
+
+class Refused(nn.Module):
+    def forward(self, x):
+        return gl.nn.functional.unfold(x, 3)
+
+
+@pytest.mark.parametrize("dynamic", [{}, {0: "n"}], ids=["fixed", "dynamic"])
+def test_a_file_after_an_export_that_failed(dynamic, tmp_path):
+    """Through the whole way: what is written, read again and run (by ONNX Runtime too, where it is) has the sizes of numbers."""
+    model = nn.Sequential(nn.Conv2d(3, 4, 3, padding=1), nn.MaxPool2d(2), nn.AdaptiveAvgPool2d(2), nn.Flatten(), nn.Linear(16, 5))
+    x, path = gl.randn(2, 3, 8, 8), tmp_path / "model.onnx"
+    with pytest.raises(gl.onnx.UnsupportedError):
+        gl.onnx.export(Refused(), (gl.randn(1, 3, 12, 12),), tmp_path / "no.onnx", input_names=["x"], dynamic_axes={"x": {2: "h", 3: "w"}})
+    gl.onnx.export(model, (x,), path, input_names=["x"], dynamic_axes={"x": dynamic} if dynamic else None)
+    loaded = gl.onnx.load(path)
+    for rows in (2, 5) if dynamic else (2,):
+        given = gl.randn(rows, 3, 8, 8)
+        np.testing.assert_allclose(loaded(given).detach().numpy(), model(given).detach().numpy(), rtol=1e-5, atol=1e-6)
+        if importlib.util.find_spec("onnxruntime"):
+            import onnxruntime
+
+            session = onnxruntime.InferenceSession(path, providers=["CPUExecutionProvider"])
+            assert session.get_outputs()[0].shape[1:] == [5]
+            found = session.run(None, {"x": given.numpy()})[0]
+            np.testing.assert_allclose(found, model(given).detach().numpy(), rtol=1e-4, atol=1e-5)
