@@ -102,6 +102,12 @@ def test_what_is_shared():
         assert not twin.is_shared() and twin.tolist() == x.tolist() and twin.requires_grad
 
 
+def test_strides_stay():
+    x = gl.randn(2, 3, 4, 5).to(memory_format=gl.channels_last)
+    kept = x.clone()
+    assert x.share_memory_().stride() == (60, 1, 15, 3) and gl.equal(x, kept)
+
+
 def test_parameters_and_buffers_arrive_as_such():
     receiver, sender = mp.Pipe(duplex=False)
     sender.send([nn.Parameter(gl.ones(2), requires_grad=False), nn.Buffer(gl.zeros(1), persistent=False), gl.ones(1, requires_grad=True)])

@@ -144,6 +144,16 @@ def test_sparse_tensors(layout):
     assert not twice.is_coalesced() and twice.to_dense()[0, 1] == 3
 
 
+def test_strides_and_tensors_without_values():
+    x = gl.randn(2, 3, 4, 5)
+    for y in (x, x.to(memory_format=gl.channels_last), x.permute(3, 1, 0, 2), x[:, 1:, ::2], x[:1].expand(3, 3, 4, 5)):
+        found = again(y)
+        assert gl.equal(found, y) and (found.stride() == y.stride() or found.is_contiguous())
+    assert again(x.to(memory_format=gl.channels_last)).stride() == (60, 1, 15, 3)
+    meta = again(gl.empty(2, 3, device="meta", dtype=gl.bfloat16))
+    assert (meta.device.type, meta.shape, meta.dtype) == ("meta", (2, 3), gl.bfloat16)
+
+
 def test_a_defaultdict_keeps_its_factory():
     found = again(collections.defaultdict(list, a=[1]))
     assert found["b"] == [] and found["a"] == [1]

@@ -68,7 +68,7 @@ def share(tensor: Any) -> Any:
     if not is_shared(tensor):
         array = tensor._array
         block = Block.of_size(array.nbytes)
-        moved = np.ndarray(array.shape, array.dtype, buffer=block)
+        moved = np.ndarray(array.shape, array.dtype, buffer=block, strides=np.empty_like(array).strides)  # dense, dimensions as they lie
         np.copyto(moved, array)
         tensor.data = wrap(moved)
     if type(tensor) not in _known:

@@ -225,6 +225,8 @@ class _Reader:
 
 
 def _device(name: Any) -> Device:
+    if not isinstance(name, str):
+        raise ValueError(f"a device {name!r} has no meaning")
     try:
         return Device(name)
     except RuntimeError as error:

@@ -26,7 +26,7 @@ from gradlab.layout import Layout, sparse_coo, sparse_csc, sparse_csr, strided
 from gradlab.nn.parameter import Buffer, Parameter
 from gradlab.spec import ShapeError, count
 from gradlab.tensor import Tensor
-from gradlab.tensor.creation import from_numpy as tensor_of
+from gradlab.tensor.creation import empty_strided, from_numpy as tensor_of
 from gradlab.tensor.size import Size
 from gradlab.utils.serialization.allowed import permitted
 from gradlab.utils.serialization.errors import FileFormatError, UnsafeFileError
@@ -68,6 +68,7 @@ class _Contents:
             "torch._utils._rebuild_parameter": Named("_rebuild_parameter", parameter),
             "torch._utils._rebuild_parameter_with_state": Named("_rebuild_parameter_with_state", parameter),
             "torch._tensor._rebuild_from_type_v2": Named("_rebuild_from_type_v2", self._of_type),
+            "torch._utils._rebuild_meta_tensor_no_storage": Named("_rebuild_meta_tensor_no_storage", _of_meta),
             "torch._utils._rebuild_sparse_tensor": Named("_rebuild_sparse_tensor", _sparse),
             "torch.serialization._get_layout": Named("_get_layout", _layout),
             "torch.Size": Named("Size", lambda sizes=(): Size(sizes)),
@@ -183,6 +184,13 @@ def _sparse(layout: Any, parts: Any) -> Any:
         return getattr(making, _MADE_BY[layout])(*(parts[:3] if layout is sparse_coo else parts), check_invariants=True, **ordered)
     except (RuntimeError, ShapeError, NotImplementedError) as error:
         raise FileFormatError(f"it has a sparse tensor that does not fit together: {error}") from None
+
+
+def _of_meta(dtype: Any, size: Any, stride: Any, requires_grad: Any) -> Tensor:
+    numbers = (*size, *stride)
+    if not isinstance(dtype, DType) or len(size) != len(stride) or not all(type(n) is int and n >= 0 for n in numbers):
+        raise FileFormatError("it has a tensor without values whose shape has no meaning")
+    return empty_strided(tuple(size), tuple(stride), dtype=dtype, device="meta", requires_grad=requires_grad is True)
 
 
 def _device(kind: Any, index: Any = None) -> Device:

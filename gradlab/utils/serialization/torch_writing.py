@@ -52,6 +52,7 @@ class _Stored:
 
 _TENSOR, _PARAMETER = _Name("torch._utils", "_rebuild_tensor_v2"), _Name("torch._utils", "_rebuild_parameter")
 _SPARSE, _LAYOUT = _Name("torch._utils", "_rebuild_sparse_tensor"), _Name("torch.serialization", "_get_layout")
+_META = _Name("torch._utils", "_rebuild_meta_tensor_no_storage")
 _DEVICE, _SIZE = _Name("torch", "device"), _Name("torch", "Size")
 _STORAGE_NAMES = {kind: _Name("torch", f"{kind}Storage") for kind in STORAGES}
 
@@ -104,6 +105,8 @@ class _Writer(_Pickler):  # type: ignore[misc]
     def _tensor(self, tensor: Any) -> Any:
         if tensor.layout is not strided:
             return _SPARSE, (tensor.layout, _parts(tensor.detach()))
+        if tensor.device.type == "meta":
+            return _META, (tensor.dtype, tuple(tensor.shape), tensor.stride(), tensor.requires_grad)
         if not tensor.is_leaf:
             tensor = tensor.detach()
         array = tensor._array
@@ -115,18 +118,28 @@ class _Writer(_Pickler):  # type: ignore[misc]
         memory = content.__array_interface__["data"][0], content.shape, content.strides, content.dtype, location
         stored = self.known.get(memory) if content.size else None
         if stored is None:
-            flat = content.reshape(-1) if content.flags.c_contiguous else content.copy(order="C").reshape(-1)
-            stored = _Stored(str(len(self.stored)), flat, location)
+            content = content if _is_dense(content) else content.copy(order="C")
+            stored = _Stored(str(len(self.stored)), content.transpose(_order(content)).reshape(-1), location)
             self.stored.append(stored)
             self.known[memory] = stored
-            self.alive.append(content)
+            self.alive.append((array, content))
         if isinstance(tensor, Parameter):
             return _PARAMETER, (wrap(array), tensor.requires_grad, OrderedDict())
-        strides, step = [], 1
-        for size in reversed(content.shape):
-            strides.append(step)
-            step *= max(size, 1)
-        return _TENSOR, (stored, 0, content.shape, tuple(reversed(strides)), tensor.requires_grad, OrderedDict())
+        strides, step = [0] * content.ndim, 1
+        for d in reversed(_order(content) if _is_dense(content) else range(content.ndim)):
+            strides[d] = step
+            step *= max(content.shape[d], 1)
+        return _TENSOR, (stored, 0, content.shape, tuple(strides), tensor.requires_grad, OrderedDict())
+
+
+def _order(array: Any) -> list[int]:
+    """The dimensions in the order of their strides, the largest first."""
+    return sorted(range(array.ndim), key=lambda d: -array.strides[d])
+
+
+def _is_dense(array: Any) -> bool:
+    """Whether the elements fill a piece of memory, in whatever order of the dimensions."""
+    return array.transpose(_order(array)).flags.c_contiguous
 
 
 def _parts(sparse: Any) -> tuple[Any, ...]:
