@@ -149,6 +149,7 @@ REFUSED = {
     **_all("utils._import_utils utils._cxx_pytree nn.utils._named_member_accessor nn.utils._per_sample_grad", _INSIDE),
     **_all("utils.data.datapipes utils.data.graph utils.data.graph_settings", "use Dataset or IterableDataset"),
     **_all("utils.data.backward_compatibility", _INSIDE),
+    **_all("distributed.rpc.api", _ONE),
     **_all("distributed.elastic distributed.launch distributed.launcher distributed.run distributed.argparse_util", _ONE),
     **_all("fx.experimental.migrate_gradual_types fx.experimental.unification", _INSIDE),
     **_all("nn.modules.linear_cross_entropy nn.modules.linear_cross_entropy_options", "use Linear and CrossEntropyLoss"),
