@@ -219,6 +219,7 @@ def test_shapes_by_their_names():
     assert gl.arange(end=3).tolist() == [0, 1, 2]
     assert gl.randint(high=1, size=(2,)).tolist() == [0, 0]
     assert V.repeat(repeats=(2,)).tolist() == gl.tile(V, dims=(2,)).tolist() == [1.0, 2.0, 1.0, 2.0]
+    assert X.view(size=(4,)).shape == (4,)
     assert V.expand(size=(2, 2)).tolist() == V.broadcast_to(2, 2).tolist() == [[1.0, 2.0]] * 2
     assert [x.tolist() for x in gl.arange(4).split(split_size=3)] == [[0, 1, 2], [3]]
     assert gl.max(X, other=Y).tolist() == gl.maximum(X, Y).tolist()

@@ -12,8 +12,8 @@ import pytorch_signatures
 import gradlab as gl
 
 SIGNATURES = pytorch_signatures.read()
-# They have tests of their own: test_layout.py, test_serialization.py.
-ELSEWHERE = frozenset(("memory_format", "pickle_module", "pickle_protocol", "mmap"))
+# Of files, which test_serialization.py is about.
+ELSEWHERE = frozenset(("pickle_module", "pickle_protocol", "mmap"))
 
 
 def because(reason: str, names: str) -> dict[str, str]:
@@ -29,7 +29,7 @@ OTHERWISE = {
     """),
     **because("it has options of a compiler that is not there", "torch.compile"),
     **because("they are sparse.mm, whose first matrix is mat1", "torch.dsmm torch.hsmm torch.spmm"),
-    **because("a form of its own", "Tensor.view profiler.ProfilerAction"),
+    **because("a form of its own", "profiler.ProfilerAction"),
     **because("a base of others, made otherwise", """
         nn.RNNBase nn.RNNCellBase nn.parameter.UninitializedBuffer nn.UninitializedBuffer
     """),

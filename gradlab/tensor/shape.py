@@ -79,7 +79,7 @@ def _allowed(shape: tuple[int, ...], strides: tuple[int, ...], size: int, new: t
     return True
 
 
-def view(input: Tensor, *shape: Any, dtype: Any = None) -> Tensor:
+def view(input: Tensor, *shape: Any, dtype: Any = None, size: Any = None) -> Tensor:
     """The same memory in another shape (one size may be -1). Raises RuntimeError where the strides do not allow it: use reshape, which
     then copies.
 
@@ -90,8 +90,8 @@ def view(input: Tensor, *shape: Any, dtype: Any = None) -> Tensor:
     tensor([[0, 1],
             [2, 3]])
     """
-    if dtype is not None:
-        shape = (dtype,)
+    if dtype is not None or size is not None:
+        shape = (dtype if size is None else size,)
     if shape and not hasattr(shape[0], "__index__") and not isinstance(shape[0], (tuple, list)):
         return view_as_dtype(input, shape[0])
     new = _filled("view", sizes(shape), input._array.shape)
