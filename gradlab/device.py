@@ -21,13 +21,13 @@ class Device:
         if (device is None) is (type is None):
             raise TypeError("device is a string such as 'cpu' or 'cuda:0', or type= and index=")
         device = type if device is None else device
-        if isinstance(device, int) and not isinstance(device, bool) and index is None:  # a GPU's number
-            device, index = "cuda", device
-        if isinstance(device, Device):
-            index = device.index if index is None else index
-            device = device.type
         if not isinstance(device, str):
-            raise TypeError(f"device is a string such as 'cpu' or 'cuda:0', not {device!r}")
+            if isinstance(device, Device):
+                index, device = device.index if index is None else index, device.type
+            elif isinstance(device, int) and not isinstance(device, bool) and index is None:  # a GPU's number
+                device, index = "cuda", device
+            else:
+                raise TypeError(f"device is a string such as 'cpu' or 'cuda:0', not {device!r}")
         kind, colon, number = device.partition(":")
         if kind not in TYPES or (colon and not number.isdecimal()) or (colon and index is not None):
             raise RuntimeError(f"no device {device!r}; write 'cpu', 'cuda', 'cuda:N' or 'meta'")

@@ -36,8 +36,8 @@ def filled(shape: tuple[int, ...], value: float, dtype: np.dtype[Any], device: D
         raise TypeError(f"{value} is not a real number" + ("" if value is None else ": gradlab has no complex tensors"))
     mode = current()
     if mode.tracer is not None or device.type != "cpu":
-        value = value.item() if isinstance(value, np.generic) else value
-        return apply(ops.create.full, (), {"shape": shape, "value": value, "dtype": dtype, "device": device})
+        params = {"shape": shape, "value": value.item() if isinstance(value, np.generic) else value, "dtype": dtype, "device": device}
+        return apply(ops.create.full, (), params)
     try:
         made = np.empty(shape, dtype)
         quietly(made.fill, value)
@@ -291,7 +291,8 @@ class ConvertMethods(Differentiable):
         >>> gl.tensor([1]).new_full((2,), 7)
         tensor([7, 7])
         """
-        plain("new_full", options)
+        if options:
+            plain("new_full", options)
         shape = (size,) if isinstance(size, int_) else tuple(size)
         made = filled(shape, fill_value, self._array.dtype if dtype is None else as_numpy(dtype), Device(device or self.device))
         if type(self._array) is Batched:  # so that each sample may write into its own
@@ -332,8 +333,7 @@ class ConvertMethods(Differentiable):
         tensor([2., 3.])
         """
         plain("new_tensor", options)
-        array = values_in("new_tensor", data, self._array.dtype if dtype is None else dtype)
-        made = moved(created(array), Device(device or self.device))
+        made = moved(created(values_in("new_tensor", data, dtype or self._array.dtype)), Device(device or self.device))
         return made.requires_grad_() if requires_grad else made
 
     def zeros_like(self) -> Tensor:
