@@ -21,6 +21,7 @@ OPERATORS = {
 }  # fmt: skip
 _MODULES = ("gradlab", "gradlab.nn.functional", "gradlab.linalg", "gradlab.special", "gradlab.nn.init")
 _OWN = ("gradlab.tensor.", "gradlab.nn.", "gradlab.linalg", "gradlab.special")
+_LATE = ("gradlab.tensor.", "gradlab.nn.functional.")  # of the functions that a module imports when they are first asked for
 _PLAIN = frozenset({  # what asks nobody: Python's own, and what tells or makes a class
     "__new__", "__init__", "__init_subclass__", "__getattribute__", "__setattr__", "__delattr__", "__dir__", "__hash__", "__class__",
     "__apply__", "__iter__",
@@ -70,7 +71,9 @@ def places() -> dict[ModuleType, dict[str, Overridable]]:
     for path in _MODULES:
         module = import_module(path)
         table = found[module] = {}
-        for name, value in vars(module).items():
+        late = [name for name, place in getattr(module, "_ELSEWHERE", {}).items() if place.startswith(_LATE)]
+        late += getattr(module, "_NATIVE", ())
+        for name, value in {**vars(module), **{name: getattr(module, name) for name in late}}.items():
             ours = isinstance(value, FunctionType) and value.__module__.startswith(_OWN)
             if ours and not name.startswith("_") and name not in _SETTINGS and value.__module__ != "gradlab.tensor.missing":
                 table[name] = made.setdefault(value, Overridable(value))
@@ -104,7 +107,7 @@ def activate() -> None:
         twin = sys.modules.get("torch") if module.__name__ == "gradlab" else None  # see gradlab/pytorch/
         for name, function in table.items():
             for known in (vars(module), *([vars(twin)] if twin is not None else [])):
-                if known.get(name) is function.plain:
+                if known.get(name, function.plain if known is vars(module) else None) is function.plain:
                     known[name] = function
 
 
