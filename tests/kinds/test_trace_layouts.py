@@ -24,7 +24,10 @@ REFUSED = {
 }  # fmt: skip
 
 # Copies that lie as what they are copies of; the results of programs lie row by row.
-LIES_ROW_BY_ROW = {"clone", "flip", "fliplr", "flipud", "rot90", "to"}
+LIES_ROW_BY_ROW = {
+    "clone", "diagonal_scatter", "flip", "fliplr", "flipud", "index_add", "index_copy", "index_fill", "index_put", "narrow_copy", "put",
+    "rot90", "select_scatter", "slice_scatter", "to",
+}
 
 
 def moving(call):
