@@ -190,6 +190,7 @@ def test_cuda_means_the_cpu_where_that_is_asked_for(script, tmp_path):
         x = torch.ones(2).cuda()
         y = torch.zeros(2, device="cuda:1").to(torch.device("cuda", 0))
         model = torch.nn.Linear(2, 2).cuda()
+        torch.cuda.synchronize()
         print((x + y).device, model(x).device, torch.device("cuda"), torch.cuda.is_available())
     """)  # fmt: skip
     assert gradlab_run("--device", "cpu", name, cwd=tmp_path).stdout == "cpu cpu cpu False\n"
