@@ -1,5 +1,7 @@
 """Storages: the memory that tensors are parts of. And what works on a tensor's numbers by hand."""
 
+import sys
+
 import numpy as np
 import pytest
 
@@ -86,3 +88,16 @@ def test_what_kinds_of_tensors_there_are_not():
     assert not x.is_pinned()
     with pytest.raises(RuntimeError, match="non-complex"):
         _ = x.imag
+
+
+def test_a_storage_of_a_file(tmp_path):
+    path = tmp_path / "bytes"
+    path.write_bytes(bytes(range(8)))
+    found = gl.UntypedStorage.from_file(path, False, 6)
+    assert found.tolist() == [0, 1, 2, 3, 4, 5] and sys.getsizeof(found) - sys.getsizeof(found[:0]) == 6
+    assert gl.asarray(found[2:4], dtype=gl.uint8).tolist() == [2, 3]
+    shared = gl.UntypedStorage.from_file(path, True, 10)
+    shared[9] = 7
+    assert path.read_bytes() == bytes([*range(8), 0, 7]) and found[0] == 0
+    with pytest.raises(ValueError, match="10 bytes, not 12"):
+        gl.UntypedStorage.from_file(path, False, 12)

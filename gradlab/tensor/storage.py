@@ -7,6 +7,7 @@ resized.
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -46,6 +47,10 @@ class _Memory:
         return int(self._tensor.numel())
 
     __len__ = size
+
+    def __sizeof__(self) -> int:
+        """Bytes of the object and of its memory, for `sys.getsizeof`."""
+        return object.__sizeof__(self) + self.nbytes()
 
     def element_size(self) -> int:
         """Bytes of one element."""
@@ -130,6 +135,22 @@ class UntypedStorage(_Memory):
 
     def __init__(self, source: Any = 0) -> None:
         super().__init__(source if isinstance(source, Differentiable) else wrap(np.zeros(source, np.uint8)))
+
+    @classmethod
+    def from_file(cls, filename: Any, shared: bool = False, nbytes: int | None = None) -> UntypedStorage:
+        """The bytes of a file, mapped; shared: what is written goes to the file, too. nbytes: how many, by default all; a shared one grows.
+
+        ValueError where the file has fewer and is not shared.
+        """
+        path = Path(filename)
+        found = path.stat().st_size if path.exists() else 0
+        size = found if nbytes is None else int(nbytes)
+        if size > found and not shared:
+            raise ValueError(f"UntypedStorage.from_file: {path} has {found} bytes, not {size}")
+        if size > found:
+            with path.open("ab") as file:
+                file.truncate(size)
+        return cls(wrap(np.asarray(np.memmap(path, np.uint8, "r+" if shared else "c", shape=(size,))) if size else np.zeros(0, np.uint8)))
 
     def untyped(self) -> UntypedStorage:
         """It itself."""
