@@ -101,3 +101,7 @@ def test_a_storage_of_a_file(tmp_path):
     assert path.read_bytes() == bytes([*range(8), 0, 7]) and found[0] == 0
     with pytest.raises(ValueError, match="10 bytes, not 12"):
         gl.UntypedStorage.from_file(path, False, 12)
+
+
+def test_the_bits_of_nothing():
+    assert gl.zeros(0, dtype=gl.uint8).view(gl.float32).shape == (0,) and gl.zeros(0, 8).view(gl.int16).shape == (0, 16)
