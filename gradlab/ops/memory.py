@@ -42,7 +42,9 @@ def strided_view(x: Any, *, shape: Sizes, steps: Sizes, first: int) -> Any:
     line = np.ascontiguousarray(x).reshape(-1)
     size = x.dtype.itemsize
     if 0 in shape:
-        return np.ndarray(shape, x.dtype, line.view(np.uint8), 0, [s * size for s in steps])
+        first = 0
+    elif not line.size:  # NumPy takes a buffer without bytes for one of any size
+        raise ShapeError(f"shape {shape} in steps {steps} reaches beside a tensor without elements")
     return np.ndarray(shape, x.dtype, line.view(np.uint8), first * size, [s * size for s in steps])
 
 

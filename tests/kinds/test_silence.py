@@ -121,7 +121,7 @@ def test_compiled_calls_are_silent(call, native, monkeypatch):
 
 def steps(optimizer, p, gradient):
     def closure():
-        p.grad = gl.tensor(gradient)
+        p.grad = gl.tensor(gradient).to_sparse(1) if isinstance(optimizer, gl.optim.SparseAdam) else gl.tensor(gradient)
         return (p * p).sum()
 
     for _ in range(3):
