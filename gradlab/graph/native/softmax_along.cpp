@@ -5,35 +5,39 @@ namespace {
 
 constexpr int COLUMNS = 32;
 
-// At most `Most` neighbouring columns: element k of column j lies at `begin` + k · step + j.
-template <int Most> struct Columns {
+// Neighbouring columns, `Most` of them (where they are full, which the compiler then knows) or fewer: element k of column j lies at
+// `begin` + k · step + j.
+template <int Most, bool Full> struct Columns {
   static constexpr int most = Most;
   int64_t n, step, begin, row;  // row: the first one's number
   int number;
-  int width() const { return Most == 1 ? 1 : number; }
+  int width() const { return Full ? Most : number; }
 };
 
 // Calls of(columns) for a part's share of [outer, n, inner].
 template <typename F> inline void each_columns(int64_t outer, int64_t n, int64_t inner, int part, int parts, F of) {
   if (inner == 1) {
     const Share mine = share(outer, part, parts);
-    for (int64_t o = mine.first; o < mine.last; ++o) of(Columns<1>{n, 1, o * n, o, 1});
+    for (int64_t o = mine.first; o < mine.last; ++o) of(Columns<1, true>{n, 1, o * n, o, 1});
     return;
   }
   const int64_t blocks = (inner + COLUMNS - 1) / COLUMNS;
   const Share mine = share(outer * blocks, part, parts);
   for (int64_t i = mine.first; i < mine.last; ++i) {
     const int64_t o = i / blocks, first = i % blocks * COLUMNS;
-    of(Columns<COLUMNS>{n, inner, o * n * inner + first, o * inner + first, int(inner - first < COLUMNS ? inner - first : COLUMNS)});
+    if (inner - first >= COLUMNS)
+      of(Columns<COLUMNS, true>{n, inner, o * n * inner + first, o * inner + first, COLUMNS});
+    else
+      of(Columns<COLUMNS, false>{n, inner, o * n * inner + first, o * inner + first, int(inner - first)});
   }
 }
 
-template <typename T, int Most> struct Totals {
+template <typename T, int Most, bool Sure> struct Totals {
   T top[Most];
-  double sum[Most], rest[Most];  // of exponentials relative to the largest one, and without it
+  double sum[Most], rest[Most];  // of exponentials relative to the largest one, and (Sure) without it
 
   // y: the exponentials.
-  Totals(const Columns<Most>& c, const T* x, T* y) {
+  template <typename C> Totals(const C& c, const T* x, T* y) {
     for (int j = 0; j < c.width(); ++j) top[j] = T(-__builtin_inf()), sum[j] = rest[j] = 0;
     for (int64_t k = 0; k < c.n; ++k) {
       const T* const line = x + k * c.step;
@@ -46,7 +50,7 @@ template <typename T, int Most> struct Totals {
         const T e = gradlab::exp(line[j] - top[j]);
         out[j] = e;
         sum[j] += double(e);
-        rest[j] += line[j] == top[j] ? 0.0 : double(e);
+        if (Sure) rest[j] += line[j] == top[j] ? 0.0 : double(e);
       }
     }
   }
@@ -57,7 +61,7 @@ template <typename T, int Most> struct Totals {
 template <typename T> inline void softmax(char** p, const int64_t* v, int part, int parts) {
   each_columns(v[0], v[1], v[2], part, parts, [&](auto c) {
     T* const y = (T*)p[0] + c.begin;
-    const Totals<T, c.most> totals(c, (const T*)p[1] + c.begin, y);
+    const Totals<T, c.most, false> totals(c, (const T*)p[1] + c.begin, y);
     T scale[c.most];
     for (int j = 0; j < c.width(); ++j) scale[j] = T(1 / totals.sum[j]);
     for (int64_t k = 0; k < c.n; ++k)
@@ -69,7 +73,7 @@ template <typename T> inline void log_softmax(char** p, const int64_t* v, int pa
   each_columns(v[0], v[1], v[2], part, parts, [&](auto c) {
     T* const y = (T*)p[0] + c.begin;
     const T* const x = (const T*)p[1] + c.begin;
-    const Totals<T, c.most> totals(c, x, y);
+    const Totals<T, c.most, true> totals(c, x, y);
     T shift[c.most];
     for (int j = 0; j < c.width(); ++j) shift[j] = totals.logarithm(j);
     for (int64_t k = 0; k < c.n; ++k)
@@ -140,7 +144,7 @@ template <typename T> inline void cross_entropy(char** q, const int64_t* v, int 
       losses[j] = there ? x[t * c.step + j] : T(0);
       if (!there && t != v[3]) *(int64_t*)q[4] = 1;
     }
-    const Totals<T, c.most> totals(c, x, y);
+    const Totals<T, c.most, true> totals(c, x, y);
     T scale[c.most];
     for (int j = 0; j < c.width(); ++j) {
       scale[j] = T(1 / totals.sum[j]);
