@@ -38,7 +38,7 @@ ARGUMENTS = {
     "index_add": (X, 0, PLACES[0], Y), "index_copy": (X, 0, PLACES[0], Y), "index_fill": (X, 0, PLACES[0], 1.0),
     "index_reduce": (X, 0, PLACES[0], Y, "prod"), "narrow": (X, 0, 1, 2), "select": (X, 0, 1), "select_scatter": (X, Y[0], 0, 1),
     "slice_scatter": (X, Y, 0, 0, 4), "unflatten": (X, 0, (2, 2)),
-    "as_strided_copy": (X, (2, 3), (4, 1)),
+    "as_strided_copy": (X, (2, 3), (4, 1)), "narrow_copy": (X, 0, 1, 2), "range": (1, 4),
 }  # fmt: skip
 INTEGERS = {
     "bitwise_and": (I8, I8 + 1), "bitwise_or": (I8, I8 + 1), "bitwise_xor": (I8, I8 + 1), "gcd": (I8, I8 + 4), "lcm": (I8, I8 + 4),
@@ -81,6 +81,7 @@ def test_there_are_many():
     assert not [name for name in taking("keepdim") if "keepdims" not in inspect.signature(getattr(gl, name)).parameters]
 
 
+@pytest.mark.filterwarnings("ignore:.*is deprecated")
 @pytest.mark.parametrize("name", OUT)
 def test_out_holds_the_result(name):
     function, arguments = OUT[name], arguments_of(name, OUT[name])
@@ -189,6 +190,7 @@ APART = {"all", "any", "max", "min", "sum", "prod", "cholesky", "chain_matmul", 
 
 
 @pytest.mark.torch
+@pytest.mark.filterwarnings("ignore:.*is deprecated")
 @pytest.mark.parametrize("name", [name for name in OUT if name not in APART])
 def test_out_of_another_type_as_torch(name):
     """What converts there converts here, what raises there raises here."""

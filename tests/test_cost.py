@@ -12,14 +12,16 @@ import pytest
 
 import gradlab as gl
 
+# As they are while no class has a `__torch_function__` (gradlab.overrides), which another test may have defined.
+linear, where = (getattr(function, "plain", function) for function in (gl.nn.functional.linear, gl.where))
 STEPS = {
     "mul": lambda y, w: y * w,
     "mul by a number": lambda y, w: y * 0.5,
     "add": lambda y, w: y + w,
     "tanh": lambda y, w: y.tanh(),
     "matmul": lambda y, w: y @ w,
-    "linear": lambda y, w: gl.nn.functional.linear(y, w),
-    "where": lambda y, w: gl.where(MASK, y, w),
+    "linear": lambda y, w: linear(y, w),
+    "where": lambda y, w: where(MASK, y, w),
     "softmax": lambda y, w: y.softmax(-1),
     "reshape": lambda y, w: y.reshape(4, 4),
 }

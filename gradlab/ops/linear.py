@@ -31,7 +31,8 @@ def linear_cpu(x: Any, w: Any, b: Any, y: Any) -> None:
 
 def flat(x: Any) -> Any:
     """All dimensions but the last as one."""
-    return x if len(x.shape) == 2 else x.reshape(count(x.shape[:-1]), x.shape[-1])
+    *lead, last = x.shape
+    return x if len(lead) == 1 else x.reshape(count(lead), last)
 
 
 linear = Op("linear", linear_rule, cpu=linear_cpu, cuda=Gemm(transpose_b=True), promote="same", autocast="lower",

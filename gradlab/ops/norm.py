@@ -34,6 +34,7 @@ class Layout(NamedTuple):
 
 def last_dims(shape: tuple[int, ...], k: int) -> Layout:
     """Statistics over the last k dimensions, parameters of their shape."""
+    shape = tuple(shape)
     lead = len(shape) - k
     stats, parameters = (*shape[:lead], *(1,) * k), (*(1,) * lead, *shape[lead:])
     return Layout(tuple(range(lead, len(shape))), tuple(range(lead)), stats, parameters, count(shape[lead:]))
@@ -41,6 +42,7 @@ def last_dims(shape: tuple[int, ...], k: int) -> Layout:
 
 def channels(shape: tuple[int, ...]) -> Layout:
     """Statistics over all dimensions but 1, parameters along dimension 1."""
+    shape = tuple(shape)
     dims = (0, *range(2, len(shape)))
     kept = (1, shape[1], *(1,) * (len(shape) - 2))
     return Layout(dims, dims, kept, kept, count(shape) // (shape[1] or 1))

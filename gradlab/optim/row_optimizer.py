@@ -131,7 +131,8 @@ class RowOptimizer(Optimizer):
             self.run_on_parts(row, group, p, g, names, h, **params)
             return
         state, buffers, skip = self.state[p] if names else {}, [], self.found_inf
-        follow(state, names, array.dtype)
+        if names:
+            follow(state, names, array.dtype)
         for name in names:
             buffer = state.get(name)
             buffers.append(self._buffer(group, p, name) if buffer is None else buffer)

@@ -104,11 +104,11 @@ class FormatMethods(Differentiable):
         tensor([1., 1.])
         """
         if memory_format is contiguous_format:
-            return _clone(self)  # type: ignore[no-any-return]
+            return _clone(self)
         if memory_format is None:
             flags = getattr(self._array, "flags", None)
             if flags is None or flags.c_contiguous:
-                return _clone(self)  # type: ignore[no-any-return]
+                return _clone(self)
         return copied(self, laid_as("clone", self, memory_format))
 
     def contiguous(self, memory_format: Any = contiguous_format) -> Tensor:

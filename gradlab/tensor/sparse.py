@@ -106,41 +106,82 @@ class SparseMethods(Differentiable):
         raise RuntimeError(f"{name}: this tensor is dense (layout {self.layout}); x.to_sparse() gives a sparse one")
 
     def coalesce(self) -> Tensor:
-        """Only of sparse tensors: RuntimeError."""
+        """Only of sparse tensors: RuntimeError.
+
+        >>> gl.tensor([[0.0, 2.0]]).to_sparse().coalesce().values()
+        tensor([2.])
+        """
         return self._refuse("coalesce")
 
     def is_coalesced(self) -> bool:
-        """Only of sparse tensors: RuntimeError."""
+        """Only of sparse tensors: RuntimeError.
+
+        >>> gl.tensor([[0.0, 2.0]]).to_sparse().is_coalesced()
+        True
+        """
         return self._refuse("is_coalesced")
 
     def indices(self) -> Tensor:
-        """Only of sparse tensors: RuntimeError."""
+        """Only of sparse tensors: RuntimeError.
+
+        >>> gl.tensor([[0.0, 2.0]]).to_sparse().indices()
+        tensor([[0],
+                [1]])
+        """
         return self._refuse("indices")
 
     def values(self) -> Tensor:
-        """Only of sparse tensors: RuntimeError."""
+        """Only of sparse tensors: RuntimeError.
+
+        >>> gl.tensor([[0.0, 2.0]]).to_sparse().values()
+        tensor([2.])
+        """
         return self._refuse("values")
 
     def crow_indices(self) -> Tensor:
-        """Only of sparse tensors: RuntimeError."""
+        """Only of sparse tensors: RuntimeError.
+
+        >>> gl.tensor([[0.0, 2.0]]).to_sparse_csr().crow_indices()
+        tensor([0, 1])
+        """
         return self._refuse("crow_indices")
 
     def col_indices(self) -> Tensor:
-        """Only of sparse tensors: RuntimeError."""
+        """Only of sparse tensors: RuntimeError.
+
+        >>> gl.tensor([[0.0, 2.0]]).to_sparse_csr().col_indices()
+        tensor([1])
+        """
         return self._refuse("col_indices")
 
     def ccol_indices(self) -> Tensor:
-        """Only of sparse tensors: RuntimeError."""
+        """Only of sparse tensors: RuntimeError.
+
+        >>> gl.tensor([[0.0, 2.0]]).to_sparse_csc().ccol_indices()
+        tensor([0, 0, 1])
+        """
         return self._refuse("ccol_indices")
 
     def row_indices(self) -> Tensor:
-        """Only of sparse tensors: RuntimeError."""
+        """Only of sparse tensors: RuntimeError.
+
+        >>> gl.tensor([[0.0, 2.0]]).to_sparse_csc().row_indices()
+        tensor([0])
+        """
         return self._refuse("row_indices")
 
     def nnz(self) -> int:
-        """Only of sparse tensors: RuntimeError."""
+        """Only of sparse tensors: RuntimeError.
+
+        >>> gl.tensor([[0.0, 2.0]]).to_sparse().nnz()
+        1
+        """
         return self._refuse("nnz")
 
     def smm(self, mat2: Tensor) -> Tensor:
-        """A sparse matrix times a dense one, as a sparse matrix."""
+        """A sparse matrix times a dense one, as a sparse matrix.
+
+        >>> gl.tensor([[0.0, 2.0]]).to_sparse().smm(gl.ones(2, 1)).to_dense()
+        tensor([[2.]])
+        """
         return import_module("gradlab.sparse").smm(self, mat2)

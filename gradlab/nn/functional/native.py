@@ -261,8 +261,8 @@ def ctc_loss(
 ) -> Tensor:  # fmt: skip
     """`nn.functional.ctc_loss`.
 
-    >>> gl.ctc_loss(gl.zeros(1, 1, 2), gl.tensor([[1]]), (1,), (1,))
-    tensor([-0.])
+    >>> gl.ctc_loss(gl.full((1, 1, 2), -1.0), gl.tensor([[1]]), (1,), (1,))
+    tensor([1.])
     """
     kind = _reduction("ctc_loss", reduction)
     return F.ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, kind, zero_infinity)

@@ -17,6 +17,7 @@ from gradlab.utils.serialization.allowed import (
     get_safe_globals as get_safe_globals,
     safe_globals as safe_globals,
 )
+from gradlab.utils.serialization.archive import ZIP
 from gradlab.utils.serialization.errors import FileFormatError as FileFormatError, UnsafeFileError as UnsafeFileError
 from gradlab.utils.serialization.plain import from_bytes as from_safetensors, stored_arrays as stored_arrays, to_bytes as to_bytes
 from gradlab.utils.serialization.torch_reading import get_unsafe_globals_in_checkpoint as get_unsafe_globals_in_checkpoint
@@ -116,7 +117,7 @@ def from_bytes(
     options: dict[str, Any] | None = None,
 ) -> Any:  # fmt: skip
     """What was saved in `content`. FileFormatError, naming the file, for anything else."""
-    if content.startswith((torch_reading.ZIP, torch_reading.STREAM)) and content[8:9] != b"{":
+    if content.startswith((ZIP, torch_reading.STREAM)) and content[8:9] != b"{":
         return torch_reading.read(content, name, map_location, weights_only, pickle_module, options)
     return from_safetensors(content, name, map_location)
 

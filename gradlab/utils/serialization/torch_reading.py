@@ -12,7 +12,6 @@ import os
 import pickle
 import struct
 import sys
-import zipfile
 from collections.abc import Callable
 from contextlib import nullcontext
 from typing import Any
@@ -29,19 +28,17 @@ from gradlab.tensor import Tensor
 from gradlab.tensor.creation import empty_strided, from_numpy as tensor_of
 from gradlab.tensor.size import Size
 from gradlab.utils.serialization.allowed import permitted
+from gradlab.utils.serialization.archive import DAMAGED, ZIP, Archive
 from gradlab.utils.serialization.errors import FileFormatError, UnsafeFileError
 from gradlab.utils.serialization.location import located
 from gradlab.utils.serialization.unpickling import Machine, Named
 
-ZIP = b"PK\x03\x04"
 MAGIC, PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
 STREAM = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19"  # how a pickle of MAGIC begins
 STORAGES = {
     "Float": "float32", "Double": "float64", "Half": "float16", "BFloat16": "bfloat16", "Long": "int64", "Int": "int32", "Short": "int16",
     "Char": "int8", "Byte": "uint8", "Bool": "bool",
 }  # fmt: skip
-# What happens when a pickle's instructions do not fit together, whichever way they were damaged.
-DAMAGED = (ValueError, TypeError, KeyError, IndexError, AttributeError, OverflowError, RecursionError, MemoryError, struct.error)
 
 
 class _Storage:
@@ -297,40 +294,10 @@ def _trusted(content: bytes, place: int, contents: _Contents, pickle_module: Any
 # ---------------------------------------------------------------- the two kinds of files
 
 
-class _Archive:
-    """The records of a zip archive."""
-
-    def __init__(self, content: bytes) -> None:
-        try:
-            self.zip = zipfile.ZipFile(io.BytesIO(content))
-            names = self.zip.namelist()
-        except (zipfile.BadZipFile, NotImplementedError, *DAMAGED) as error:
-            raise FileFormatError(f"it is a damaged zip archive, or cut short: {error}") from None
-        tops = [name.removesuffix("data.pkl") for name in names if name.endswith("/data.pkl")]
-        if not tops:
-            raise FileFormatError("it is a zip archive, but none that torch.save writes")
-        self.top = tops[0]
-        if f"{self.top}constants.pkl" in names:
-            raise FileFormatError("it is a TorchScript archive; save the module's state_dict() with torch.save")
-        order = self.record("byteorder") if f"{self.top}byteorder" in names else b"little"
-        self.swapped = order != sys.byteorder.encode()
-
-    def record(self, name: str) -> bytes:
-        try:
-            entry = self.zip.getinfo(f"{self.top}{name}")
-            if entry.compress_type != zipfile.ZIP_STORED:
-                raise FileFormatError(f"its record {name!r} is compressed, which torch.save never does")
-            return self.zip.read(entry)
-        except KeyError:
-            raise FileFormatError(f"its record {name!r} is missing") from None
-        except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, OSError, struct.error) as error:
-            raise FileFormatError(f"its record {name!r} is damaged: {error}") from None
-
-
 def _parts(content: bytes) -> tuple[bytes, int, dict[str, Any], Callable[[str], Any], bool]:
     """The object's pickle and where it begins, the storages that it refers to, how to read one, and whether its bytes are swapped."""
     if content.startswith(ZIP):
-        archive = _Archive(content)
+        archive = Archive(content)
         pickled = archive.record("data.pkl")
         return pickled, 0, {}, lambda key: archive.record(f"data/{key}"), archive.swapped
     place, parts = 0, []
