@@ -210,6 +210,11 @@ MISTAKES = {
     "another column": (["{table}", "--target", "price", "--exclude", "colour"], 'there is no column "colour"'),
     "no classes": (["{table}", "--target", "tone", "--task", "number"], "is no number"),
     "a share": (["{table}", "--target", "price", "--validation", "2"], "--validation: a share of the rows, below 1, not 2"),
+    "batches of one": (["{table}", "--target", "price", "--batch-size", "1"], "a batch of one row cannot be normalised"),
+    "nothing left": (["{table}", "--target", "price", "--exclude", "id,size,tone,grade"], "no column is left to learn from: cells are"),
+    "a folder": (["{folder}", "--target", "x"], "Is a directory"),
+    "few rows": (["{few}", "--target", "x"], "5 of 6 rows are to be trained on and 1 held out, and two of each are the least"),
+    "two rows": (["{two}", "--target", "y"], "1 of 2 rows are to be trained on"),
     "a model": (["{table}", "--target", "price", "--model", "cnn"], "--model: a table has one kind of model"),
 }
 
@@ -218,7 +223,10 @@ MISTAKES = {
 def test_mistakes_are_one_line_and_leave_nothing(mistake, table, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     arguments, message = MISTAKES[mistake]
-    assert main(["train", "table", *(a.format(table=table) for a in arguments)]) in (1, 2)
+    few, two = tmp_path / "few.csv", tmp_path / "two.csv"
+    few.write_text("x,y\n" + "".join(f"{i**1.5:.2f},{i % 4}\n" for i in range(1, 7)))
+    two.write_text("x,y\n1,a\n2,b\n")
+    assert main(["train", "table", *(a.format(table=table, folder=table.parent, few=few, two=two) for a in arguments)]) in (1, 2)
     err = capsys.readouterr().err
     assert message in err and err.count("\n") == 1 and not list(tmp_path.glob("runs/*"))
 
@@ -239,6 +247,72 @@ def test_other_mistakes(trained, table, tmp_path, capsys):
     (tmp_path / "run.json").write_text(json.dumps({"format": "gradlab run", "version": 99, "gradlab": "9.0"}))
     with pytest.raises(RunError, match=r"was written by gradlab 9\.0"):
         load_run(tmp_path)
+
+
+def test_what_is_damaged_is_one_line(table, tmp_path, capsys):
+    arguments = ["train", "table", str(table), "--target", "price", "--epochs", "2", "--out", str(tmp_path / "run"), "--early-stop", "1"]
+    assert main([*arguments, "--lr", "1e-9"]) == 0
+    assert main(["train", "--resume", str(tmp_path / "run")]) == 1 and "is finished: " in capsys.readouterr().err
+    resumed = ["train", "--resume", str(tmp_path / "run"), "--epochs", "9"]
+    for path in (tmp_path / "run" / "checkpoints").glob("checkpoint-*"):
+        content = bytearray(path.read_bytes())
+        content[len(content) // 2] ^= 8
+        path.write_bytes(content)
+    description = json.loads((tmp_path / "run" / "run.json").read_text())
+
+    def said(*arguments):
+        assert main([*arguments]) in (1, 2)
+        err = capsys.readouterr().err
+        assert err.count("\n") == 1 and str(tmp_path) in err
+        return err
+
+    assert "cannot be gone on with" in said(*resumed) and "no checkpoint can be read" in said(*resumed)
+    for path in (tmp_path / "run" / "checkpoints").glob("checkpoint-*"):
+        path.unlink()
+    assert "there is no checkpoint in" in said(*resumed)
+    for key in ("task", "settings", "baselines"):
+        (tmp_path / "run" / "run.json").write_text(json.dumps({k: v for k, v in description.items() if k != key}))
+        assert f"is damaged: it lacks {key}" in said(*resumed)
+        assert f"it lacks {key}" in said("predict", str(tmp_path / "run"), str(table)) and runs_in(tmp_path) == []
+    (tmp_path / "run" / "run.json").write_text(json.dumps(description | {"task": {"coding": 3}}))
+    assert "is damaged: the task cannot be read" in said("predict", str(tmp_path / "run"), str(table))
+    assert "there is no run's folder" in said("train", "--resume", str(tmp_path / "none"))
+    assert "No such file" in said("predict", str(trained_run(table, tmp_path)), str(tmp_path / "none.csv"))
+
+
+def trained_run(table, folder):
+    return start(table, folder / "small", Settings(epochs=1, data={"target": "price"}), say=lambda line: None).folder
+
+
+def test_one_row_is_predicted_and_measured(trained, tmp_path):
+    (tmp_path / "row.csv").write_text("size,tone,price\n20,low,3\n")
+    assert trained["price"].evaluate(tmp_path / "row.csv").keys() == {"mae", "rmse"}  # no variance to explain
+    assert len(trained["price"].predict(tmp_path / "row.csv")["prediction"]) == 1
+
+
+BUFFERED = {name: value for name, value in os.environ.items() if name != "PYTHONUNBUFFERED"}  # a line is one write
+
+
+@pytest.mark.skipif(not os.path.exists("/dev/full"), reason="a device that is always full is Linux's")
+@pytest.mark.parametrize(("where", "code", "said"), [
+    (">/dev/full", 1, "No space left on device"), (">&-", 0, ""), ("| head -1", 141, ""),
+])  # fmt: skip
+def test_a_stdout_that_takes_nothing(trained, table, where, code, said, tmp_path):
+    """Full, closed, or with a reader that goes away: one line at most. A table too large for a pipe's buffer is what a reader leaves."""
+    rows = table.read_text().splitlines()
+    (tmp_path / "many.csv").write_text("\n".join([rows[0], *rows[1:] * 20]) + "\n")
+    command = f"{sys.executable} -m gradlab predict {trained['grade'].folder} {tmp_path / 'many.csv'} {where}; exit ${{PIPESTATUS[0]}}"
+    ended = subprocess.run(["bash", "-c", command], capture_output=True, text=True, timeout=120, check=False, env=BUFFERED)
+    assert (ended.returncode, ended.stderr.count("\n")) == (code, 1 if said else 0) and said in ended.stderr
+
+
+def test_training_into_a_stdout_that_is_gone(table, tmp_path):
+    """What was learned stays, and can be gone on with."""
+    train = f"{sys.executable} -m gradlab train table {table} --target price --epochs 50 --device cpu --out {tmp_path / 'run'}"
+    command = f"{train} | head -1; exit ${{PIPESTATUS[0]}}"
+    ended = subprocess.run(["bash", "-c", command], capture_output=True, timeout=120, check=False, env=BUFFERED)
+    assert ended.returncode == 141 and not ended.stderr
+    assert resume(tmp_path / "run", epochs=51, say=lambda line: None).description["result"]["epochs"] == 51
 
 
 def test_changed_data_is_not_resumed(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import errno
 import os
 import sys
 from collections.abc import Callable, Sequence
@@ -11,10 +12,11 @@ from dataclasses import dataclass
 from gradlab._version import __version__
 from gradlab.cli import build, explain, info, kernels, parity, run as running, train, use
 from gradlab.cli.arguments import Parser
-from gradlab.cli.failure import USAGE, Failure, chosen
+from gradlab.cli.failure import FAILED, USAGE, Failure, chosen
 
 INTERRUPTED = 130  # what a shell reports for a program ended by Ctrl-C
 BROKEN_PIPE = 141  # … and for one whose reader went away
+FULL = {errno.ENOSPC, errno.EFBIG, errno.EIO}  # what a stdout says that takes no more
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,8 @@ def main(argv: Sequence[str] | None = None) -> int:
     arguments = list(sys.argv[1:] if argv is None else argv)
     try:
         code = run(arguments)
-        sys.stdout.flush()
+        if sys.stdout is not None:  # closed by whoever started the program
+            sys.stdout.flush()
         return code
     except Failure as failure:
         name = arguments[0] if arguments and arguments[0] in COMMANDS else ""
@@ -62,9 +65,19 @@ def main(argv: Sequence[str] | None = None) -> int:
         print("gradlab: interrupted", file=sys.stderr)
         return INTERRUPTED
     except BrokenPipeError:
-        # The interpreter flushes stdout once more at its end; give it somewhere to flush to.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _silence_stdout()
         return BROKEN_PIPE
+    except OSError as error:
+        if error.filename is not None or error.errno not in FULL:
+            raise
+        _silence_stdout()
+        print(f"gradlab: cannot write the output: {error.strerror}", file=sys.stderr)
+        return FAILED
+
+
+def _silence_stdout() -> None:
+    """The interpreter flushes stdout once more at its end; give it somewhere to flush to."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def run(arguments: list[str]) -> int:

@@ -45,6 +45,8 @@ def run(options: argparse.Namespace) -> int:
     own = options.resume is not None and options.dataset in (None, "table") and (options.resume / "run.json").exists()
     if own or (options.dataset == "table" and options.resume is None):
         return train_table.run(options)
+    if options.dataset is None and options.resume is not None and not options.resume.is_dir():
+        raise Failure(f"--resume: there is no run's folder {options.resume}")
     if options.dataset is None:
         raise Failure(f"name a data set to train on: {', '.join(TASKS)}; or table, with a file of your own")
     chosen("dataset", options.dataset, [*TASKS, "table"])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import argparse
+import shutil
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +17,7 @@ from gradlab.runs import RunError, Settings, TrainedRun, resume, start
 from gradlab.runs.report import beaten
 from gradlab.train import Diverged
 
+say = partial(print, flush=True)  # also into a pipe or a file as it comes
 OWN = {  # options of tables alone: by attribute, what they are called
     "data": "a file", "target": "--target", "task": "--task", "exclude": "--exclude", "validation": "--validation",
     "early_stop": "--early-stop", "compile": "--compile", "amp": "--amp", "skip_ragged": "--skip-ragged",
@@ -51,9 +54,21 @@ def run(options: argparse.Namespace) -> int:
         raise Failure(str(error), FAILED) from error
     except Diverged as error:
         raise Failure(f"{error}; a smaller --lr may help", FAILED) from error
+    except BrokenPipeError:
+        raise
     except OSError as error:
-        raise Failure(f"{error.filename or options.data}: {error.strerror or error}", FAILED) from error
+        raise Failure(f"{error.filename or 'cannot write'}: {error.strerror or error}{_kept(options)}", FAILED) from error
     return _report(trained)
+
+
+def _kept(options: argparse.Namespace) -> str:
+    """Where a run was left that can be gone on with."""
+    folder = options.resume or options.out
+    return f"; go on with: gradlab train --resume {folder}" if folder is not None and _begun(folder) else ""
+
+
+def _begun(folder: Path) -> bool:
+    return any((folder / "checkpoints").glob("checkpoint-*.safetensors"))
 
 
 def _started(options: argparse.Namespace) -> TrainedRun:
@@ -77,9 +92,12 @@ def _started(options: argparse.Namespace) -> TrainedRun:
         raise Failure(f"no file {options.data!r}")
     folder = new_folder(options.out, "table")
     try:
-        return start(options.data, folder.path, settings)
-    except (TableError, OSError):
-        folder.discard()
+        return start(options.data, folder.path, settings, say)
+    except BaseException as error:
+        if not _begun(folder.path):
+            shutil.rmtree(folder.path, ignore_errors=True)  # it was made for this run, and holds nothing to go on from
+        elif options.out is None and isinstance(error, (OSError, Diverged)):
+            options.out = folder.path  # for the message
         raise
 
 
@@ -88,7 +106,7 @@ def _resumed(options: argparse.Namespace) -> TrainedRun:
     given += [f"--{name.replace('_', '-')}" for name in ("model", "batch_size", "lr", "seed", "out") if getattr(options, name) is not None]
     if given:
         raise Failure(f"{given[0]}: a resumed run keeps its settings and its data; leave that out, or start a new run without --resume")
-    return resume(options.resume, options.epochs, options.device and usable_device(options.device))
+    return resume(options.resume, options.epochs, options.device and usable_device(options.device), say)
 
 
 def _report(trained: TrainedRun) -> int:

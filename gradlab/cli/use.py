@@ -12,7 +12,7 @@ import numpy as np
 
 from gradlab.cli.arguments import Parser
 from gradlab.cli.failure import FAILED, Failure
-from gradlab.data.tables import TableError, read_table
+from gradlab.data.tables import TableError, read_with_columns
 from gradlab.runs import RunError, TrainedRun, load_run, runs_in
 from gradlab.utils.atomic import write_text
 
@@ -36,10 +36,12 @@ def predict(options: argparse.Namespace) -> int:
     """The table with a column of predictions and, of classes, one for each probability."""
     trained = _run(options.run)
     try:
-        table = read_table(options.data)
+        table = read_with_columns(options.data, trained.task.coding.kinds)
         found = trained.predict(table)
-    except (TableError, OSError) as error:
+    except TableError as error:
         raise Failure(str(error), FAILED) from error
+    except OSError as error:
+        raise Failure(f"{options.data}: {error.strerror or error}", FAILED) from error
     names = [*table.columns, *found]
     columns = [*(["" if c is None else c for c in column] for column in table.columns.values()), *map(_written, found.values())]
     text = io.StringIO()
@@ -66,8 +68,10 @@ def evaluate(options: argparse.Namespace) -> int:
     trained = _run(options.run)
     try:
         found = trained.evaluate(options.data)
-    except (TableError, OSError) as error:
+    except TableError as error:
         raise Failure(str(error), FAILED) from error
+    except OSError as error:
+        raise Failure(f"{options.data}: {error.strerror or error}", FAILED) from error
     for name, value in found.items():
         print(f"{name.replace('_', ' '):<18} {value:.6g}")
     return 0

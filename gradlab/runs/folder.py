@@ -42,6 +42,8 @@ class Files:
             raise RunError(f"{self.description} describes no run")
         if found.get("version") != VERSION:
             raise RunError(f"{self.folder} was written by gradlab {found.get('gradlab')}, in a way that this one cannot read")
+        if lacking := {"kind", "source", "sha256", "settings", "task", "score", "baselines"} - set(found):
+            raise RunError(f"{self.description} is damaged: it lacks {', '.join(sorted(lacking))}")
         return found
 
 
@@ -77,7 +79,10 @@ def load_run(path: str | os.PathLike[str], device: Any = "cpu") -> TrainedRun:
     """
     files = Files(path)
     description = files.read()
-    task = TableTask.from_state(description["task"])
+    try:
+        task = TableTask.from_state(description["task"])
+    except (KeyError, TypeError, AttributeError) as error:
+        raise RunError(f"{files.description} is damaged: the task cannot be read ({type(error).__name__}: {error})") from error
     weights = next((p for p in (files.weights, files.checkpoints / "best.safetensors") if p.exists()), None)
     if weights is None:
         raise RunError(f"{files.folder} has no weights yet: the run was stopped before its first epoch; resume it")

@@ -9,7 +9,7 @@ import numpy as np
 
 import gradlab as gl
 from gradlab import Tensor, metrics, nn
-from gradlab.data.tables import Table, TableCoding, TableDataset, TableError, TargetCoding, read_table
+from gradlab.data.tables import Table, TableCoding, TableDataset, TableError, TargetCoding, read_with_columns
 from gradlab.models.table import TableModel
 
 RARE = 3.0  # so many times rarer than the commonest class, a class makes the loss weigh classes alike
@@ -58,7 +58,10 @@ class TableTask:
         if dataset.target.kind == "classes":
             found = dataset.class_weights
             weights = [float(w) for w in found.tolist()] if float(found.max() / found.min()) > RARE else None
-        rows = len(dataset.training_rows)
+        rows, held_out = len(dataset.training_rows), len(dataset.validation_rows)
+        if rows < 2 or (held_out < 2 and dataset.target.kind == "number"):
+            few = f"{rows} of {rows + held_out} rows are to be trained on and {held_out} held out, and two of each are the least"
+            raise TableError(f"{dataset.table.source}: {few}; give more rows, or hold out another share (--validation, fraction=0.5)")
         width = 32 if rows < 500 else 64 if rows < 20_000 else 128
         layers = {"hidden": [width, width // 2], "dropout": 0.3 if rows < 500 else 0.1}
         return cls(dataset.coding, dataset.target, weights, layers, dataset)
@@ -160,14 +163,17 @@ class TableTask:
 
     def measured(self, outputs: Tensor, target: Tensor) -> dict[str, float]:
         """What the metrics say of outputs as `step` gives them."""
-        collection = metrics.MetricCollection(self.metrics())
+        named = self.metrics()
+        if len(target) < 2:  # one number has no variance that could be explained
+            named.pop("r2", None)
+        collection = metrics.MetricCollection(named)
         return {name: float(value) for name, value in collection.update(outputs, target).compute().items()}
 
     # ------------------------------------------------------------ using
 
     def outputs(self, model: nn.Module, source: Any) -> tuple[Table, Tensor]:
         """A table, read, and the model's outputs for its rows."""
-        table = source if isinstance(source, Table) else read_table(source)
+        table = source if isinstance(source, Table) else read_with_columns(source, self.coding.kinds)
         numbers, categories = self.coding.coded(table)
         rows = gl.utils.data.TensorDataset(gl.from_numpy(numbers), gl.from_numpy(categories))
         batches: Any = gl.utils.data.DataLoader(rows, 1024)

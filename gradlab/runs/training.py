@@ -54,6 +54,8 @@ class Measured(Callback):
 
 def start(source: Any, folder: str | os.PathLike[str], settings: Settings, say: Callable[[str], None] = print) -> TrainedRun:
     """Train a model of a table in a new folder. TableError where the table cannot be learned from: then nothing is written."""
+    if settings.batch_size == 1:
+        raise RunError("a batch of one row cannot be normalised; take two rows at least (--batch-size, batch_size)")
     task = TableTask.of(source, settings.data)
     say(_summary(task))
     files = Files(folder)
@@ -79,7 +81,13 @@ def resume(
     description = files.read()
     settings = Settings(**description["settings"])
     settings = replace(settings, epochs=epochs or settings.epochs, device=device or settings.device)
-    state = read_checkpoint(files.checkpoints)
+    try:
+        state = read_checkpoint(files.checkpoints)
+    except (FileNotFoundError, ValueError) as error:
+        raise RunError(f"{folder} cannot be gone on with: {error}") from error
+    stopped = description.get("result", {}).get("stopped", "")
+    if stopped and not stopped.startswith("signal") and epochs is None:
+        raise RunError(f"{folder} is finished: {stopped}; ask for more with a larger number of epochs")
     if state["counts"]["epoch"] >= settings.epochs:
         raise RunError(f"{folder} is finished: it has {state['counts']['epoch']} epochs; ask for more with a larger number of epochs")
     if description["sha256"] is None:

@@ -9,6 +9,9 @@ from __future__ import annotations
 from gradlab.data.tables.coding import TableCoding, TargetCoding
 from gradlab.data.tables.columns import Column, column_of
 from gradlab.data.tables.dataset import TableDataset, split_rows
-from gradlab.data.tables.reading import Table, TableError, read_table
+from gradlab.data.tables.reading import Table, TableError, read_table, read_with_columns
 
-__all__ = ["Column", "Table", "TableCoding", "TableDataset", "TableError", "TargetCoding", "column_of", "read_table", "split_rows"]
+__all__ = [
+    "Column", "Table", "TableCoding", "TableDataset", "TableError", "TargetCoding", "column_of", "read_table", "read_with_columns",
+    "split_rows",
+]  # fmt: skip

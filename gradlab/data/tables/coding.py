@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Any, Literal
 
 import numpy as np
 
-from gradlab.data.tables.columns import NUMBERS_ROWS, Column, Kind, column_of, commonest, date_parts
+from gradlab.data.tables.columns import NUMBERS_ROWS, Column, Kind, WrongCell, column_of, commonest, date_parts
 from gradlab.data.tables.reading import Table, TableError
 
 FARTHEST = 10.0  # standard deviations, beyond which a number is cut off
@@ -26,14 +26,12 @@ class NumberCoding:
     @staticmethod
     def of(values: np.ndarray[Any, Any]) -> NumberCoding:
         there = values[~np.isnan(values)]
-        if not there.size:
-            return NumberCoding(0.0, 1.0, True)
-        deviation = float(there.std())
-        return NumberCoding(float(there.mean()), deviation if deviation > 0 else 1.0, there.size < values.size)
+        return NumberCoding(*_mean_and_deviation(there), there.size < values.size) if there.size else NumberCoding(0.0, 1.0, True)
 
     def coded(self, values: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
         lost = np.isnan(values)
-        scaled = np.clip(np.where(lost, 0.0, (values - self.mean) / self.deviation), -FARTHEST, FARTHEST)
+        with np.errstate(over="ignore"):  # what overflows is far away
+            scaled = np.clip(np.where(lost, 0.0, (values - self.mean) / self.deviation), -FARTHEST, FARTHEST)
         return [scaled, lost * 1.0] if self.empty else [scaled]
 
 
@@ -42,12 +40,14 @@ class TableCoding:
     """From columns to two arrays: numbers, float32 (rows, k), and categories, int64 (rows, m).
 
     `kinds` has each column's kind by its name, `numbers` the scaling of its parts (a date has several, a number one called ""), `words` its
-    categories: the i-th is coded as i + 1, and 0 stands for missing and for unknown words.
+    categories: the i-th is coded as i + 1, and 0 stands for missing and for unknown words. `strays` has the words that count as missing in
+    columns of numbers.
     """
 
     kinds: dict[str, Kind]
     numbers: dict[str, dict[str, NumberCoding]]
     words: dict[str, list[str]]
+    strays: dict[str, list[str]] = field(default_factory=dict)
 
     @staticmethod
     def fit(columns: Sequence[Column], rows: np.ndarray[Any, Any]) -> TableCoding:
@@ -60,7 +60,7 @@ class TableCoding:
                 words[column.name] = [word for word, _ in commonest(column.values[rows]).most_common()]
             elif column.kind != "left out":
                 numbers[column.name] = {part: NumberCoding.of(values[rows]) for part, values in _parts(column).items()}
-        return TableCoding(kinds, numbers, words)
+        return TableCoding(kinds, numbers, words, {column.name: list(column.strays) for column in columns if column.strays})
 
     def coded(self, table: Table) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
         """The two arrays of a table, which may have more columns; TableError where one is missing or holds something else than before."""
@@ -69,10 +69,7 @@ class TableCoding:
             raise TableError(f"{table.source}: there is no column {', '.join(absent)}; it has {', '.join(table.columns)}")
         columns = []
         for name, kind in self.kinds.items():
-            try:
-                column = column_of(name, table.columns[name], kind)
-            except ValueError as error:
-                raise TableError(f"{table.source}: {error}") from error
+            column = understood(table, name, kind, self.strays.get(name, ()))
             empty = column.kind == "left out"  # of nothing but missing cells
             columns.append(Column(name, kind, np.full(table.rows, np.nan) if empty and kind != "category" else column.values))
         return self.coded_columns(columns)
@@ -110,7 +107,27 @@ class TableCoding:
     @staticmethod
     def from_state(state: Mapping[str, Any]) -> TableCoding:
         numbers = {name: {part: NumberCoding(**coding) for part, coding in parts.items()} for name, parts in state["numbers"].items()}
-        return TableCoding(dict(state["kinds"]), numbers, {name: list(words) for name, words in state["words"].items()})
+        return TableCoding(dict(state["kinds"]), numbers, dict(state["words"]), dict(state.get("strays", {})))
+
+
+def understood(table: Table, name: str, kind: Kind | None = None, strays: Sequence[str] = ()) -> Column:
+    """`column_of` a table's column; TableError, with the cell's place in the file, where it cannot be taken for that kind."""
+    try:
+        return column_of(name, table.columns[name], kind, strays)
+    except WrongCell as error:
+        raise TableError(f"{table.where(error.row)}: {error.fault}; mend it, or leave the cell empty") from error
+
+
+def is_place(name: str) -> bool:
+    """Whether a target may be meant as a column's place."""
+    return re.fullmatch(r"-?\d+", name) is not None
+
+
+def _mean_and_deviation(values: np.ndarray[Any, Any]) -> tuple[float, float]:
+    """Of numbers whose squares may overflow; a deviation of 0 is 1, to divide by."""
+    unit = float(np.ldexp(1.0, int(np.frexp(abs(values).max())[1]) - 1)) or 1.0  # a power of two, so that it changes no bit
+    scaled = values / unit
+    return float(scaled.mean()) * unit, float(scaled.std()) * unit or 1.0
 
 
 def _parts(column: Column) -> dict[str, np.ndarray[Any, Any]]:
@@ -135,27 +152,28 @@ class TargetCoding:
         name may also be a place, counted from 0 or, with a minus, from the end. TableError where there is no such column, cells are
         missing, there is one class, or nearly every row has a class of its own.
         """
-        if name not in table.columns and re.fullmatch(r"-?\d+", name) and -len(table.columns) <= int(name) < len(table.columns):
+        if name not in table.columns and is_place(name) and -len(table.columns) <= int(name) < len(table.columns):
             name = list(table.columns)[int(name)]
         if name not in table.columns:
             raise TableError(f'{table.source}: there is no column "{name}" to predict; the columns are {", ".join(table.columns)}')
         found = column_of(name, table.columns[name])
-        column = column_of(name, table.columns[name], "category") if found.kind == "left out" and found.note != NUMBERS_ROWS else found
+        text = kind == "classes" or (found.kind == "left out" and found.note != NUMBERS_ROWS)
+        column = column_of(name, table.columns[name], "category") if text else found
         if column.missing.any():
             count, first = int(column.missing.sum()), int(np.argmax(column.missing))
+            if column.strays and (word := str(table.columns[name][first]).strip()) in column.strays:
+                raise TableError(f'{table.where(first)}: the target "{name}" is {word!r} there, where most rows have a number; mend it')
             away = f"({count} such rows); fill it in, or leave them out"
             raise TableError(f'{table.where(first)}: the target "{name}" is missing there {away}')
         if found.kind == "date" and kind != "classes":
-            raise TableError(f'{table.source}: the target "{name}" holds dates; predict a number of days, or pass kind="classes"')
+            away = 'predict a number of days, or classes (--task classes, task="classes")'
+            raise TableError(f'{table.source}: the target "{name}" holds dates; {away}')
         values = column.values
         if kind is None:
             kind = "classes" if column.kind == "category" or _few(values) else "number"
         if kind == "number":
             if values.dtype.kind != "f":
-                try:
-                    values = column_of(name, table.columns[name], "number").values
-                except ValueError as error:
-                    raise TableError(f"{table.source}: {error}") from error
+                values = understood(table, name, "number").values
             if values.min() == values.max():
                 raise TableError(f'{table.source}: the target "{name}" is {values.min():g} in every row, so there is nothing to learn')
             return TargetCoding(name, "number", []), values
@@ -171,10 +189,7 @@ class TargetCoding:
 
     def values(self, table: Table) -> np.ndarray[Any, Any]:
         """The target's values in another table: class numbers, or numbers. TableError where a cell is missing or of no known class."""
-        try:
-            column = column_of(self.name, table.columns[self.name], "category" if self.classes else "number")
-        except ValueError as error:
-            raise TableError(f"{table.source}: {error}") from error
+        column = understood(table, self.name, "category" if self.classes else "number")
         if column.missing.any():
             raise TableError(f'{table.where(int(np.argmax(column.missing)))}: the target "{self.name}" is missing there')
         if not self.classes:
@@ -189,8 +204,7 @@ class TargetCoding:
         """With the mean and the deviation of the training rows' values; classes need none."""
         if self.kind == "classes":
             return self
-        deviation = float(values.std())
-        return TargetCoding(self.name, self.kind, self.classes, float(values.mean()), deviation if deviation > 0 else 1.0)
+        return TargetCoding(self.name, self.kind, self.classes, *_mean_and_deviation(values))
 
     def coded(self, values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """What a loss takes: int64 classes, or scaled float32 numbers."""

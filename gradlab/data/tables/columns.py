@@ -5,12 +5,14 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal
 
 import numpy as np
 
+from gradlab.data.tables.numbers import decimal_mark, number_of, numbers_of
 from gradlab.data.tables.reading import MISSING
 
 Kind = Literal["number", "category", "date", "left out"]
@@ -21,10 +23,12 @@ FORMATS = (
     "%Y/%m/%d %H:%M", "%Y/%m/%d %H:%M:%S", "%m/%d/%Y %H:%M:%S", "%d.%m.%Y %H:%M", "%m/%d/%y %H:%M",
 )  # fmt: skip
 MOST_CATEGORIES = 1000
+FEWEST_NUMBERS = 20  # different ones, among which words are strays
 NUMBERS_ROWS = "it numbers the rows"
 _IDS = re.compile(
     r"(?i:(.*[_ .-])?(id|ids|index|idx|key|nr|no|n|#|obs|case|row|rownames|rowid|uuid|guid|serial)\.?|column 1|unnamed.*)|.*[a-z]I[dD]"
 )
+_WHOLE = re.compile(r"([-+]?\d+)\.0*")
 _TIMES = re.compile(r".*(year|date|time|day|month|week|hour|epoch)", re.IGNORECASE)
 
 
@@ -39,6 +43,7 @@ class Column:
     kind: Kind
     values: np.ndarray[Any, Any]
     note: str = ""  # why it is left out, or what was made of it
+    strays: tuple[str, ...] = ()  # words in a column of numbers, which count as missing
 
     @property
     def missing(self) -> np.ndarray[Any, Any]:
@@ -48,34 +53,50 @@ class Column:
         return np.array([value is None for value in self.values], bool)
 
 
-def column_of(name: str, cells: Any, kind: Kind | None = None) -> Column:
+class WrongCell(ValueError):
+    """A cell of another kind than its column; `row` counts from 0."""
+
+    def __init__(self, name: str, kind: str, row: int, word: str) -> None:
+        super().__init__(f'column "{name}" is no {kind}: the cell in row {row} (from 0, below the header) is {word!r}')
+        self.row, self.fault = row, f'column "{name}" is no {kind}: the cell there is {word!r}'
+
+
+def column_of(name: str, cells: Any, kind: Kind | None = None, strays: Sequence[str] = ()) -> Column:
     """Understand a column of text cells (None where missing) or of any array. kind: what it is to be taken for, where that is known.
 
-    ValueError where it cannot be taken for that; the message names the first cell in the way.
+    A few words among many numbers are its `strays`, which count as missing; those that are given are known to be some. WrongCell, a
+    ValueError, where the column cannot be taken for `kind`; it names the first cell in the way.
     """
     cells = np.asarray(cells)
     if kind == "category":
         return Column(name, "category", _words(cells))
     if cells.dtype.kind in "fiub":
-        return _of_numbers(name, cells.astype(np.float64), cells.dtype.kind == "b", kind)
+        return _of_numbers(name, cells.astype(np.float64), cells, cells.dtype.kind == "b", kind)
     if cells.dtype.kind == "M":
         return Column(name, "date", _days(cells))
     words = _words(cells)
+    if strays:
+        words = np.array([None if word in strays else word for word in words], object)
     there = [word for word in words if word is not None]
     if not there:
         return Column(name, "left out", words, "it is empty")
-    numbers, lower = _numbers(words), {word.lower() for word in there}
+    numbers, lower = numbers_of(words), {word.lower() for word in there}
     days = _dates(words) if kind in (None, "date") and (numbers is None or _eight_digits(numbers)) else None
     if days is not None:
         return Column(name, "date", days)
     if numbers is not None and kind != "date":
-        return _of_numbers(name, numbers, False, kind)
+        return _of_numbers(name, numbers, words, False, kind)
     if kind != "date" and lower <= TRUE | FALSE and (len(lower) > 1 or kind == "number"):
         truth = np.array([np.nan if word is None else float(word.lower() in TRUE) for word in words])
         return Column(name, "number", truth, "truth, as 1 and 0")
     if kind is not None:
-        wrong = _first_wrong(words, kind)
-        raise ValueError(f'column "{name}" is no {kind}: the cell in row {wrong} (from 0, below the header) is {words[wrong]!r}')
+        wrong = _first_wrong(words, there, kind)
+        raise WrongCell(name, kind, wrong, words[wrong])
+    mark = decimal_mark(there)
+    known = {word for word in set(there) if number_of(word, mark) is not None}
+    if len(known) >= FEWEST_NUMBERS and sum(word in known for word in there) >= 0.9 * len(there):
+        few = tuple(sorted(set(there) - known))
+        return replace(column_of(name, cells, None, few), strays=few)
     return _of_words(name, words, there)
 
 
@@ -90,7 +111,7 @@ def _of_words(name: str, words: np.ndarray[Any, Any], there: list[str]) -> Colum
     return Column(name, "category", words)
 
 
-def _of_numbers(name: str, values: np.ndarray[Any, Any], truth: bool, kind: Kind | None) -> Column:
+def _of_numbers(name: str, values: np.ndarray[Any, Any], cells: np.ndarray[Any, Any], truth: bool, kind: Kind | None) -> Column:
     values = np.where(np.isinf(values), np.nan, values)
     there = values[~np.isnan(values)]
     if not there.size:
@@ -104,13 +125,12 @@ def _of_numbers(name: str, values: np.ndarray[Any, Any], truth: bool, kind: Kind
     if codes and _IDS.fullmatch(name) and len(different) == values.size >= 10:
         return Column(name, "left out", values, NUMBERS_ROWS)
     if codes and 2 < len(different) <= 10 and there.size >= 20 * len(different):
-        words = np.array([None if np.isnan(v) else f"{v:g}" for v in values], object)
-        return Column(name, "category", words, f"{len(different)} whole numbers, taken for categories")
+        return Column(name, "category", _words(cells), f"{len(different)} whole numbers, taken for categories")
     return Column(name, "number", values)
 
 
 def _words(cells: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
-    """Cells as text, None where missing."""
+    """Cells as text, None where missing. A whole number is written alike in every table: 3, never 3.0."""
 
     def word(cell: Any) -> str | None:
         if cell is None or (isinstance(cell, float) and math.isnan(cell)):
@@ -118,50 +138,16 @@ def _words(cells: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         if isinstance(cell, (float, np.floating)) and float(cell).is_integer():
             return f"{int(cell)}"
         text = str(cell).strip()
-        return None if text.lower() in MISSING else text
+        whole = _WHOLE.fullmatch(text)
+        return None if text.lower() in MISSING else whole[1] if whole else text
 
-    if cells.dtype.kind == "f":
-        return np.array([None if np.isnan(c) else f"{c:g}" for c in cells.tolist()], object)
-    return np.array([word(cell) for cell in cells.tolist()], object)
-
-
-def _number(word: str) -> float | None:
-    text = word.replace("\u2212", "-").replace(" ", "")
-    if "_" in text:
-        return None
-    scale = 1.0
-    if text.endswith("%"):
-        text, scale = text[:-1], 0.01
-    if text[:1] in "$€£¥":
-        text = text[1:]
-    if re.fullmatch(r"[-+]?\d{1,3}(,\d{3})+(\.\d*)?", text):
-        text = text.replace(",", "")
-    elif re.fullmatch(r"[-+]?\d*,\d+", text):
-        text = text.replace(",", ".")
-    try:
-        return float(text) * scale
-    except ValueError:
-        return None
+    return np.array([word(cell) for cell in cells], object)
 
 
-def _numbers(words: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
-    """As numbers, or None where some cell is none."""
-    try:
-        return np.array([np.nan if w is None else float(w) for w in words]) if not any(w is not None and "_" in w for w in words) else None
-    except ValueError:
-        pass
-    found = np.empty(len(words))
-    for i, word in enumerate(words):
-        number = np.nan if word is None else _number(word)
-        if number is None:
-            return None
-        found[i] = number
-    return found
-
-
-def _first_wrong(words: np.ndarray[Any, Any], kind: str) -> int:
+def _first_wrong(words: np.ndarray[Any, Any], there: list[str], kind: str) -> int:
     if kind == "number":
-        return next(i for i, word in enumerate(words) if word is not None and _number(word) is None)
+        mark = decimal_mark(there)
+        return next(i for i, word in enumerate(words) if word is not None and number_of(word, mark) is None)
     return next(i for i, word in enumerate(words) if word is not None)
 
 

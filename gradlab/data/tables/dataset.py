@@ -7,9 +7,9 @@ from typing import Any, Literal
 import numpy as np
 
 import gradlab as gl
-from gradlab.data.tables.coding import TableCoding, TargetCoding
+from gradlab.data.tables.coding import TableCoding, TargetCoding, is_place, understood
 from gradlab.data.tables.columns import NUMBERS_ROWS, Column, Kind, column_of
-from gradlab.data.tables.reading import Table, TableError, read_table
+from gradlab.data.tables.reading import Table, TableError, read_with_columns
 from gradlab.utils.data import Dataset
 
 
@@ -58,7 +58,8 @@ class TableDataset(Dataset[tuple[Any, ...]]):
         self, source: Any, target: str | None = None, *, task: Literal["classes", "number"] | None = None, exclude: Any = (),
         kinds: dict[str, Kind] | None = None, fraction: float = 0.2, seed: int = 0, chronological: bool = False, **reading: Any,
     ) -> None:  # fmt: skip
-        self.table: Table = read_table(source, **reading)
+        named = {*exclude, *(kinds or {})} | ({target} if target is not None and not is_place(target) else set())
+        self.table: Table = read_with_columns(source, named, **reading)
         self.notes = list(self.table.notes)
         for name in (*exclude, *(kinds or {})):
             if name not in self.table.columns:
@@ -86,10 +87,7 @@ class TableDataset(Dataset[tuple[Any, ...]]):
         for name, cells in self.table.columns.items():
             if name == target or name in exclude:
                 continue
-            try:
-                column = column_of(name, cells, kinds.get(name))
-            except ValueError as error:
-                raise TableError(f"{self.table.source}: {error}") from error
+            column = understood(self.table, name, kinds.get(name))
             if column.note == NUMBERS_ROWS and len(self.table.columns) - len(exclude) - (target is not None) == 1:
                 column = column_of(name, cells, "number")  # there is nothing else
             if column.note:
@@ -97,11 +95,23 @@ class TableDataset(Dataset[tuple[Any, ...]]):
             if column.kind != "left out":
                 columns.append(column)
                 lost = int(column.missing.sum())
-                if lost:
+                if column.strays:
+                    self.notes.append(self._strange(column))
+                elif lost:
                     self.notes.append(f'"{name}": {lost} of {self.table.rows} cells are empty')
         if not columns:
-            raise TableError(f"{self.table.source}: no column is left to learn from: {'; '.join(self.notes)}")
+            raise TableError(f"{self.table.source}: no column is left to learn from: {'; '.join(self.notes) or 'all are excluded'}")
         return columns
+
+    def _strange(self, column: Column) -> str:
+        """What is said of words in a column of numbers."""
+        rows = [i for i, cell in enumerate(self.table.columns[column.name]) if str(cell).strip() in column.strays]
+        first = f"the first is {self.table.columns[column.name][rows[0]]!r} in {self.table.where(rows[0])}"
+        away = f"mend them, or leave the column out (--exclude, exclude=[{column.name!r}])"
+        lost = int(column.missing.sum()) - len(rows)
+        return f'"{column.name}": {len(rows)} cells are no numbers and count as missing, {first}; {away}' + (
+            f"; {lost} of {self.table.rows} cells are empty" if lost else ""
+        )
 
     @property
     def class_weights(self) -> Any:

@@ -6,7 +6,8 @@ import csv
 import gzip
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import suppress
 from dataclasses import dataclass, field
 from importlib import import_module
 from itertools import pairwise
@@ -19,6 +20,8 @@ MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "nil", "?", "-", "-
 DELIMITERS = {"\t": "tabs", ";": "semicolons", "|": "bars", ",": "commas", " ": "spaces"}  # of several that fit, the first is it
 LOOKED_AT = 500  # records from which the delimiter and the header are found
 _NUMBER = re.compile(r"[-+]?(\d+([.,]\d*)?|[.,]\d+)([eE][-+]?\d+)?%?|[-+]?inf(inity)?", re.IGNORECASE)
+
+_THREE_DECIMALS = re.compile(r"[-+]?\d{1,3}(,\d{3})?")
 
 
 class TableError(ValueError):
@@ -60,7 +63,42 @@ def read_table(
         raise TableError(f"{path}: there is no data in this file")
     if found not in (",", None):
         notes.append(f"cells are separated by {DELIMITERS.get(found, repr(found))}")
-    return _table(records, header, ragged, str(path), notes)
+    table = _table(records, header, ragged, str(path), notes)
+    if found == ";":
+        _with_points(table)
+    return table
+
+
+def read_with_columns(source: Any, names: Iterable[str], **reading: Any) -> Table:
+    """`read_table` where it is known which columns there have to be: it decides whether the first line of a file is a header.
+
+    TableError as of `read_table`; the caller finds out what is still missing.
+    """
+    wanted, fault, found = set(names), None, None
+    try:
+        found = read_table(source, **reading)
+        if wanted <= set(found.columns) or not isinstance(source, (str, Path)) or "header" in reading:
+            return found
+    except TableError as error:  # as of a single line, which is a header or a row
+        fault = error
+    for header in (True, False):
+        with suppress(TableError):
+            other = read_table(source, header=header, **reading)
+            if wanted <= set(other.columns):
+                return other
+    if found is None:
+        assert fault is not None
+        raise fault
+    return found
+
+
+def _with_points(table: Table) -> None:
+    """In a file of semicolons a number such as 1,234 is no thousand: its decimal comma becomes a point."""
+    for name, cells in table.columns.items():
+        there = [cell for cell in cells if cell is not None]
+        if any("," in cell for cell in there) and all(_THREE_DECIMALS.fullmatch(cell) for cell in there):
+            table.columns[name] = np.array([cell and cell.replace(",", ".") for cell in cells], object)
+            table.notes.append(f'"{name}": commas are decimal, as cells are separated by semicolons')
 
 
 def _text(path: Path, notes: list[str]) -> str:
@@ -179,7 +217,7 @@ def _even(body: list[Record], width: int, ragged: str, source: str, notes: list[
     if wrong and ragged == "error":
         number, cells = wrong[0]
         more = f", and {len(wrong) - 1} more such lines" if len(wrong) > 1 else ""
-        away = 'mend the file, or leave such lines out with ragged="skip"'
+        away = 'mend the file, or leave such lines out with --skip-ragged (ragged="skip")'
         raise TableError(f"{source}, line {number}: {len(cells)} cells where most lines have {width}{more}; {away}")
     if wrong:
         notes.append(f"{len(wrong)} lines of another width are left out (the first is line {wrong[0][0]})")
