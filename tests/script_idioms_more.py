@@ -317,4 +317,15 @@ def pairs_and_triples():
     return losses
 
 
+@program
+def at_the_centres_of_pixels():
+    gradients = []
+    for n in (5, 7, 13, 28):
+        theta = torch.tensor([[[1.0, 0, 0], [0, 1.0, 0]]], requires_grad=True)
+        grid = F.affine_grid(theta, (1, 1, n, n), align_corners=False)
+        F.grid_sample(waves(1, 1, n, n), grid, align_corners=False).pow(2).sum().backward()
+        gradients += theta.grad.flatten().tolist()
+    return gradients
+
+
 warnings.simplefilter("ignore")

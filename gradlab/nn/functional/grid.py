@@ -5,11 +5,14 @@ from __future__ import annotations
 from itertools import product
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from gradlab.autograd.mode import widest
-from gradlab.dtype import FLOATING, HALF, INT64
+from gradlab.dtype import FLOAT64, FLOATING, HALF, INT64
 from gradlab.nn.functional.conv import expect_tensors
 from gradlab.spec import ShapeError, count
-from gradlab.tensor.creation import arange
+from gradlab.tensor.choice import where
+from gradlab.tensor.creation import arange, zeros
 from gradlab.tensor.shape import cat, stack
 from gradlab.tensor.units import once, rounds_once
 
@@ -46,13 +49,24 @@ def affine_grid(theta: Tensor, size: Any, align_corners: bool | None = None) -> 
         raise ShapeError(f"affine_grid: sizes must be positive, got {tuple(size)}")
     columns = []
     for dim in reversed(range(rank)):
-        n = sizes[dim]
-        at = arange(n, dtype=theta.dtype, device=theta.device)
-        at = at * (2 / max(n - 1, 1)) - (1 if n > 1 else 0) if align_corners else (at * 2 + 1) / n - 1
+        at = _steps(sizes[dim], bool(align_corners), theta)
         columns.append(at.reshape(-1, *(1,) * (rank - 1 - dim)).expand(sizes))
     columns.append(columns[0] * 0 + 1)
     points = stack(columns, -1).reshape(count(sizes), rank + 1)
     return (points @ theta.mT).reshape(size[0], *sizes, rank)
+
+
+def _steps(n: int, aligned: bool, like: Tensor) -> Tensor:
+    """n points from -1 to 1, each rounded as PyTorch's `linspace` rounds it: by steps of the tensor's dtype from the nearer end.
+
+    An identity map reads the pixels' centres, where bilinear interpolation has a kink: the last bit of a point decides its gradient.
+    """
+    if n == 1:
+        return zeros(1, dtype=like.dtype, device=like.device)
+    step = 2 / (n - 1) if like._array.dtype == FLOAT64 else float(np.float32(2 / (n - 1)))
+    at = arange(n, dtype=FLOAT64, device=like.device)
+    ends = where(at < n // 2, at * step - 1, 1 - (n - 1 - at) * step).to(like.dtype)
+    return ends if aligned else ends * (n - 1) / n
 
 
 def grid_sample(
@@ -94,7 +108,7 @@ def grid_sample(
     at = []
     for dim, n in enumerate(shape[2:]):
         place = grid.select(-1, rank - 1 - dim)
-        place = (place + 1) * ((n - 1) / 2) if aligned else ((place + 1) * n - 1) * 0.5
+        place = (place + 1) * ((n - 1) / 2) if aligned else ((place + 1).double() * (n / 2) - 0.5).to(grid.dtype)  # rounded once
         at.append(place if mode == "bicubic" else _inside(place, n, padding_mode, aligned))
     pixels = _Pixels(input, padding_mode)
     if mode == "nearest":
