@@ -351,12 +351,13 @@ def test_ex_functions_say_by_a_number_which_matrix_has_no_result():
             function(gl.zeros(2, 2), check_errors=True)
 
 
-@pytest.mark.parametrize("shape", [(4, 4), (5, 3), (3, 5), (2, 3, 3), (2, 4, 2)])
+@pytest.mark.parametrize("shape", [(4, 4), (5, 3), (3, 5), (2, 3, 3), (2, 4, 2), (0, 0), (0, 3), (2, 0, 0)])
 def test_lu_factors_are_those_of_lu(shape):
     a = gl.randn(*shape, dtype=gl.float64)
     _, lower, upper = gl.linalg.lu(a)
-    packed, pivots = gl.linalg.lu_factor(a)
+    packed, pivots, info = gl.linalg.lu_factor_ex(a)
     size = min(shape[-2:])
+    assert info.shape == shape[:-2] and not info.any()
     assert packed.shape == shape and pivots.shape == (*shape[:-2], size)
     assert gl.allclose(packed[..., :size, :].triu(), upper) and gl.allclose(packed[..., :size].tril(-1), lower.tril(-1))
     if shape[-1] == shape[-2]:

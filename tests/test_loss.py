@@ -240,6 +240,7 @@ def test_cosine_embedding():
     found = F.cosine_embedding_loss(gl.tensor(A), gl.tensor(B), gl.tensor(target), margin=-0.5, reduction="none")
     np.testing.assert_allclose(found.numpy(), np.where(target == 1, 1 - cosine, np.maximum(0, cosine + 0.5)))
     check_slopes(lambda a, b: F.cosine_embedding_loss(a, b, gl.tensor(target), margin=-0.5), A, B)
+    assert F.cosine_embedding_loss(gl.tensor([[3, 0]]), gl.tensor([[0, 4]]), gl.tensor([1])).item() == 1.0
 
 
 X3 = gl.ones(3, 4)

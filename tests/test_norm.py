@@ -104,6 +104,7 @@ def test_local_response_norm():
     want = IMAGES / (2 + 0.3 * total / 3) ** 0.7
     np.testing.assert_allclose(F.local_response_norm(gl.tensor(IMAGES), 3, 0.3, 0.7, 2.0).numpy(), want)
     check_slopes(lambda a: F.local_response_norm(a, 4), IMAGES)
+    np.testing.assert_allclose(F.local_response_norm(gl.tensor([[[6], [2]]]), 1, 1.0, 0.5, 0.0).numpy(), np.ones((1, 2, 1)))
 
 
 @pytest.mark.parametrize(

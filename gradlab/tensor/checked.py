@@ -118,7 +118,7 @@ def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False, o
     packed = _packed(lower, upper, A)
     pivots = as_tensor(_exchanges(permutation.detach().cpu().numpy(), size)).to(A.device)
     zero = upper.detach().diagonal(dim1=-2, dim2=-1) == 0
-    info = ((zero.long().argmax(-1) + 1) * zero.any(-1)).int()
+    info = (((~zero).long().cumprod(-1).sum(-1) + 1) * zero.any(-1)).int()
     if check_errors and bool(info.any()):
         raise LinAlgError(f"lu_factor: a matrix is singular: {info.tolist()} is where its first pivot is 0")
     found = CheckedLU(packed, pivots, info)
@@ -138,7 +138,7 @@ def _packed(lower: Tensor, upper: Tensor, A: Tensor) -> Tensor:
 
 def _exchanges(permutation: Any, size: int) -> Any:
     """The exchanges of rows, one after the other and counted from 1, that make a permutation matrix (as LAPACK writes them)."""
-    order = permutation.argmax(-2)
+    order = (np.arange(permutation.shape[-1]) @ permutation).astype(np.int64)
     out = np.empty((*order.shape[:-1], size), np.int32)
     for place in np.ndindex(order.shape[:-1]):
         rows = list(range(order.shape[-1]))

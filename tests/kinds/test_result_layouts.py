@@ -34,7 +34,10 @@ OTHERWISE = {
     **dict.fromkeys(words("masked_fill index_fill mvlgamma multigammaln logsigmoid batch_norm"), "elementwise: as its operands"),
     **dict.fromkeys(words("pow __rpow__"), "the tensor exponent of a number is an operand, too"),
     **dict.fromkeys(
-        words("cholesky cholesky_inverse cholesky_solve inverse inv eigh lstsq matrix_power qr solve solve_triangular svd"),
+        words("""
+            cholesky cholesky_ex cholesky_inverse cholesky_solve inverse inv inv_ex eigh lstsq lu_factor lu_factor_ex lu_solve matrix_power qr
+            solve solve_ex solve_triangular svd
+        """),
         "row by row; PyTorch's are LAPACK's, column by column",
     ),
     **dict.fromkeys(words("adaptive_avg_pool3d adaptive_max_pool3d avg_pool3d lp_pool3d"), "volumes of one batch"),

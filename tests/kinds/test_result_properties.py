@@ -128,8 +128,9 @@ OTHERWISE = {
     "PyTorch's has no gradient; here there is one": words("special.modified_bessel_i0 special.modified_bessel_i1 gl.vander linalg.vander"),
     "what is drawn or compared does not depend on it": words("""
         bernoulli-1 Tensor.eq_ Tensor.ne_ Tensor.not_equal_ Tensor.lt_ Tensor.less_ Tensor.le_ Tensor.less_equal_ Tensor.gt_ Tensor.greater_
-        Tensor.ge_ Tensor.greater_equal_ linalg.lstsq
+        Tensor.ge_ Tensor.greater_equal_ linalg.lstsq gl.histogram
     """),
+    "margins are no whole numbers; PyTorch's native function cuts them to the input's integers": ["gl.hinge_embedding_loss"],
     "refused: a tensor that requires grad keeps its memory": ["Tensor.set_"],
     "linalg takes float32 and float64": ["matrix_exp"],
     "NumPy's DLPack has no bfloat16": words("gl.from_dlpack Tensor.__dlpack__"),
@@ -143,7 +144,7 @@ OTHERWISE = {
 CUT = {
     "refused: shapes and places that do not fit": words("cov-1 cholesky linalg.cond take_along_dim Tensor.addbmm_"),
     "an input without elements is not handed back itself": words("""
-        F.alpha_dropout-1 F.dropout F.dropout1d F.dropout2d F.dropout3d F.feature_alpha_dropout-1 F.pixel_unshuffle
+        F.alpha_dropout-1 F.dropout F.dropout1d F.dropout2d F.dropout3d F.feature_alpha_dropout-1 pixel_unshuffle
     """),
     "weights make sums, also of nothing": ["bincount-1"],
 }

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradlab import ops
 from gradlab.autograd.record import bind
+from gradlab.dtype import FLOATING
 from gradlab.nn.functional.linear import pairwise_distance
 from gradlab.nn.functional.loss import reduced, reduction_of
 from gradlab.spec import ShapeError
@@ -98,7 +99,8 @@ def cosine_embedding_loss(
     a, b, rank = input1._array.shape, input2._array.shape, len(target._array.shape)
     if rank > 1 or len(a) != rank + 1 or len(b) != rank + 1:
         raise ShapeError(f"cosine_embedding_loss: expected (D), (D), () or (N, D), (N, D), (N), got {a}, {b} and {target._array.shape}")
-    first, second = (x / vector_norm(x, 2.0, (rank,), True).hypot(x.new_full((), 1e-6)) for x in (input1, input2))  # √(|x|² + 1e-12)
+    floats = (x if x._array.dtype in FLOATING else x * 1.0 for x in (input1, input2))
+    first, second = (x / vector_norm(x, 2.0, (rank,), True).hypot(x.new_full((), 1e-6)) for x in floats)  # √(|x|² + 1e-12)
     cosine = (first * second).sum(rank)
     near = (1 - cosine).masked_fill(target != 1, 0)
     far = (cosine - margin).clamp(min=0).masked_fill(target != -1, 0)

@@ -278,7 +278,7 @@ def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: flo
         total = part if total is None else total + part
     mean = total / size if input._array.dtype in FLOATING else total // size  # of integers whole, as PyTorch's pooling
     y = input / (mean * alpha + k) ** beta
-    return y if y._array.dtype == input._array.dtype else y.to(input._array.dtype)
+    return y.to(FLOAT32) if y._array.dtype == FLOAT64 and input._array.dtype == FLOAT32 else y
 
 
 def _squared(x: Tensor, wide: bool) -> Tensor:

@@ -77,7 +77,7 @@ CALLS = {
     "gl.instance_norm": [given(IMAGE, PAIRED["weight"], PAIRED["bias"], None, None, True, 0.1, 1e-5, False)],
     "gl.group_norm": [given(IMAGE, 2, PAIRED["weight"], PAIRED["bias"])], "gl.layer_norm": [given(CUBE, (3, 4))],
 }  # fmt: skip
-CALLS |= {f"gl.{name}": CALLS[f"F.{name}"] for name in words("""
+CALLS |= {f"gl.{name}": [g for g in CALLS[f"F.{name}"] if "return_indices" not in g.options] for name in words("""
     adaptive_avg_pool1d avg_pool1d bilinear channel_shuffle conv1d conv2d conv3d conv_transpose1d conv_transpose2d conv_transpose3d
     cosine_similarity max_pool1d max_pool2d max_pool3d pairwise_distance pixel_shuffle pixel_unshuffle rms_norm
 """) if f"F.{name}" in CALLS}  # fmt: skip
