@@ -35,8 +35,8 @@ OTHERWISE = {
     **dict.fromkeys(words("pow __rpow__"), "the tensor exponent of a number is an operand, too"),
     **dict.fromkeys(
         words("""
-            cholesky cholesky_ex cholesky_inverse cholesky_solve inverse inv inv_ex eigh lstsq lu_factor lu_factor_ex lu_solve matrix_power qr
-            solve solve_ex solve_triangular svd
+            cholesky cholesky_ex cholesky_inverse cholesky_solve inverse inv inv_ex eigh lstsq lu_factor lu_factor_ex lu_solve matrix_power
+            qr solve solve_ex solve_triangular svd
         """),
         "row by row; PyTorch's are LAPACK's, column by column",
     ),

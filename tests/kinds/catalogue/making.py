@@ -16,7 +16,10 @@ CALLS = {
     "gl.as_tensor": [given(X), given([1.0, 2.0])], "gl.asarray": [given(X), given([1.0, 2.0])], "gl.empty_strided": [given((2, 3), (1, 2))],
     "zeros_like": [given(X)], "ones_like": [given(X)], "gl.empty_like": [given(X)], "gl.full_like": [given(X, 0.5)],
     "gl.rand_like": [given(X)], "gl.randn_like": [given(X)], "gl.randint_like": [given(X, 5)],
-    **{f"gl.{name}_window": [given(5, dtype=gl.float64), given(4, False, dtype=gl.float64)] for name in words("bartlett blackman hamming hann kaiser")},
+    **{
+        f"gl.{name}_window": [given(5, dtype=gl.float64), given(4, False, dtype=gl.float64)]
+        for name in words("bartlett blackman hamming hann kaiser")
+    },
     "gl.frombuffer": [given(bytearray(8), dtype=gl.float32)],
     "gl.from_dlpack": [given(X)],
     "Tensor.new_zeros": [given(X, 2, 3)], "Tensor.new_ones": [given(X, 2, 3)], "Tensor.new_empty": [given(X, 2, 3)],
