@@ -297,3 +297,59 @@ def test_what_does_not_fit_is_said():
     with pytest.raises(TypeError, match="metrics need a step"):
         given = parts(validation=[gl.ones(2, 6)], metrics={"accuracy": Accuracy()})
         gl.train.fit(**{**given, "loader": [gl.ones(2, 6)], "loss": None}, step=lambda model, batch: model(batch).sum())
+
+
+INPUTS = gl.from_numpy(X)
+SUMS = INPUTS.sum(1, keepdim=True)
+
+
+def to_sums(loader, loss=nn.functional.mse_loss, **options):
+    """A straight line to the sums of the inputs."""
+    gl.manual_seed(0)
+    model = nn.Linear(6, 1)
+    return gl.train.fit(model, loader, loss, gl.optim.SGD(model.parameters(), lr=0.1), **options)
+
+
+@pytest.mark.parametrize("made", [
+    lambda data: [], lambda data: DataLoader(data, 1000, drop_last=True), lambda data: iter([]), lambda data: iter([data[:]]),
+], ids=["a list", "drop_last", "an iterator", "an iterator, once"])  # fmt: skip
+def test_no_batches_are_no_success(made):
+    """A loss of 0 would say that all was learned."""
+    with pytest.raises(ValueError, match=r"the loader gave no batch in epoch [12]; (is it empty|an iterator gives its batches once)"):
+        to_sums(made(TensorDataset(INPUTS, SUMS)), epochs=2)
+
+
+def test_a_loader_that_has_no_length(tmp_path):
+    class Stream(gl.utils.data.IterableDataset):
+        def __iter__(self):
+            return iter([(INPUTS[i], SUMS[i]) for i in range(len(INPUTS))])
+
+    losses = []
+    for data in (Stream(), TensorDataset(INPUTS, SUMS)):
+        callbacks = [Bar(lines=False), Checkpoint(tmp_path / type(data).__name__, monitor=None, every=2)]
+        losses.append([line["loss"] for line in to_sums(DataLoader(data, 8), epochs=2, callbacks=callbacks).history])
+    assert losses[0] == losses[1]
+
+
+@pytest.mark.parametrize(("loss", "message"), [
+    (lambda outputs, target: 3.0, "a loss is a tensor of one number, not a float"),
+    (nn.MSELoss(reduction="none"), r"a loss is a tensor of one number, not a tensor of shape \(50, 1\)"),
+])  # fmt: skip
+def test_what_is_no_loss(loss, message):
+    with pytest.raises(TypeError, match=message):
+        to_sums([(INPUTS, SUMS)], loss)
+
+
+def test_where_a_loss_that_is_no_number_began():
+    with pytest.raises(Diverged, match="epoch 1, batch 1: entry 1 of the batch holds such values already"):
+        to_sums([(INPUTS, SUMS * float("nan"))])
+    with pytest.raises(Diverged, match=r"it began in .*log"):  # in the loss, behind the whole model
+        to_sums([(INPUTS, SUMS)], lambda outputs, target: (outputs * 0 - 1).log().mean())
+
+
+def test_schedulers_and_callbacks_that_cannot_be():
+    plateau = gl.optim.lr_scheduler.ReduceLROnPlateau(gl.optim.SGD([gl.zeros(1, requires_grad=True)], lr=0.1))
+    with pytest.raises(ValueError, match="ReduceLROnPlateau looks at the validation loss"):
+        to_sums([(INPUTS, SUMS)], scheduler=plateau, scheduler_each="step")
+    with pytest.raises(TypeError, match="not the class Bar"):
+        to_sums([(INPUTS, SUMS)], callbacks=[Bar])

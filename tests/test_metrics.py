@@ -222,3 +222,28 @@ def test_every_metric_says_which_way_is_better():
         if cls not in (m.Metric, m.MetricCollection, m.ConfusionMatrix):
             assert cls.higher_is_better in (True, False), name
         assert inspect.getdoc(cls)
+
+
+@pytest.mark.parametrize("metric", [m.Accuracy(), m.Accuracy(top_k=2), m.Accuracy(average="macro"), m.F1(), m.ConfusionMatrix()], ids=repr)
+@pytest.mark.parametrize(("target", "message"), [
+    ([0, 9], "a target is 9, where scores are of classes 0 to 2"), ([0, -1], "a target is -1"), ([0.5, 1.0], "whole numbers; got 0.5"),
+])  # fmt: skip
+def test_targets_are_of_the_scores_classes(metric, target, message):
+    with pytest.raises(ValueError, match=message):
+        metric.update(gl.tensor([[0.1, 0.2, 0.7], [0.3, 0.4, 0.3]]), gl.tensor(target))
+
+
+@pytest.mark.parametrize("dtype", [gl.uint8, gl.int8, gl.int64, gl.float16, gl.float64])
+def test_the_largest_scores_of_any_type(dtype):
+    scores = gl.tensor([[1, 5, 3], [0, 2, 9]], dtype=dtype)
+    assert m.Accuracy(top_k=2)(scores, gl.tensor([1, 0])) == 0.5 == m.Accuracy(top_k=2)(scores, gl.tensor([0, 1]))
+
+
+def test_scores_in_one_column_and_batches_of_nothing():
+    scores, true = gl.tensor([0.1, 0.4, 0.35, 0.8]), gl.tensor([0, 0, 1, 1])
+    for metric in (m.ROCAUC, m.AveragePrecision, m.LogLoss, m.CalibrationError):
+        assert metric()(scores[:, None], true) == metric()(scores, true) == metric()(scores[:, None], true[:, None])
+        with pytest.raises(ValueError, match="no batch was counted"):
+            metric()(scores[:0], true[:0])
+        both = metric().update(scores[:0], true[:0])
+        assert both.update(scores, true).compute() == metric()(scores, true)

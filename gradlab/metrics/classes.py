@@ -18,15 +18,9 @@ Average = Literal["micro", "macro", "weighted", "binary"] | None
 def classes_of(name: str, prediction: Any, target: Any, threshold: float) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Predicted and true classes as flat integer arrays."""
     found, true = host(prediction, f"{name}: prediction"), host(target, f"{name}: target")
-    if true.dtype.kind == "f":
-        if (true != np.trunc(true)).any():
-            raise ValueError(f"{name}: targets are classes, which are whole numbers; got {true[true != np.trunc(true)].flat[0]}")
-        true = true.astype(np.int64)
+    true = _whole(name, true)
     if found.ndim == true.ndim + 1:
-        if found.shape[:1] + found.shape[2:] != true.shape:
-            fits = f"targets of shape {true.shape} do not fit"
-            raise ValueError(f"{name}: scores of shape {found.shape} have their classes in dimension 1; {fits}")
-        found = found.argmax(1)
+        found = _of_each_class(name, found, true).argmax(1)
     elif found.shape != true.shape:
         raise ValueError(f"{name}: predictions of shape {found.shape} do not fit targets of shape {true.shape}")
     elif found.dtype.kind == "f":
@@ -35,6 +29,23 @@ def classes_of(name: str, prediction: Any, target: Any, threshold: float) -> tup
     if found.size and min(found.min(), true.min()) < 0:
         raise ValueError(f"{name}: classes are counted from 0; got {min(found.min(), true.min())}. Leave out what is to be ignored")
     return found, true
+
+
+def _whole(name: str, true: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    if true.dtype.kind == "f" and (true != np.trunc(true)).any():
+        raise ValueError(f"{name}: targets are classes, which are whole numbers; got {true[true != np.trunc(true)].flat[0]}")
+    return true.astype(np.int64)
+
+
+def _of_each_class(name: str, scores: np.ndarray[Any, Any], true: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
+    """Scores with the classes in dimension 1, once it is sure that the targets are some of those classes."""
+    if scores.shape[:1] + scores.shape[2:] != true.shape:
+        fits = f"targets of shape {true.shape} do not fit"
+        raise ValueError(f"{name}: scores of shape {scores.shape} have their classes in dimension 1; {fits}")
+    wrong = true[(true < 0) | (true >= scores.shape[1])]
+    if wrong.size:
+        raise ValueError(f"{name}: a target is {wrong[0]}, where scores are of classes 0 to {scores.shape[1] - 1}; leave such elements out")
+    return scores
 
 
 class ConfusionMatrix(Metric):
@@ -119,13 +130,14 @@ class Accuracy(Totals):
 
     def update(self, prediction: Any, target: Any) -> Metric:
         if self.top_k > 1:
-            scores, true = host(prediction, "Accuracy: prediction"), host(target, "Accuracy: target")
+            scores, true = host(prediction, "Accuracy: prediction"), _whole("Accuracy", host(target, "Accuracy: target"))
             if scores.ndim != true.ndim + 1 or scores.shape[:1] + scores.shape[2:] != true.shape:
                 raise ValueError(f"Accuracy: top_k needs scores (N, classes) for targets (N,), got {scores.shape} and {true.shape}")
             if self.top_k > scores.shape[1]:
                 raise ValueError(f"Accuracy: top_k={self.top_k} of {scores.shape[1]} classes")
-            best = np.argsort(-scores, axis=1, kind="stable")[:, : self.top_k]
-            hits, true = (best == np.expand_dims(true, 1)).any(1).reshape(-1), true.reshape(-1).astype(np.int64)
+            scores = _of_each_class("Accuracy", scores, true)
+            best = np.argsort(-scores.astype(np.float64), axis=1, kind="stable")[:, : self.top_k]
+            hits, true = (best == np.expand_dims(true, 1)).any(1).reshape(-1), true.reshape(-1)
         else:
             found, true = classes_of("Accuracy", prediction, target, self.threshold)
             hits = found == true

@@ -88,7 +88,7 @@ class Kept(Metric):
         self.batches = []
 
     def joined(self) -> tuple[Any, ...]:
-        if not self.batches:
+        if not any(len(parts[0]) for parts in self.batches):
             raise self.nothing()
         return tuple(np.concatenate(parts) for parts in zip(*self.batches, strict=True))
 

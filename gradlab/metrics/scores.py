@@ -12,7 +12,7 @@ from gradlab.metrics.metric import Kept, Metric, Totals, host
 def probabilities(name: str, prediction: Any, target: Any) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """Scores (N,) or (N, classes) in float64, and true classes (N,)."""
     scores, true = host(prediction, f"{name}: prediction").astype(np.float64), host(target, f"{name}: target")
-    if scores.ndim == 2 and scores.shape[1] == 1 and true.ndim == 2:
+    if scores.ndim == 2 and scores.shape[1] == 1:
         scores = scores[:, 0]
     true = true.reshape(-1) if true.ndim == 2 and true.shape[1] == 1 else true
     if scores.ndim not in (1, 2) or true.ndim != 1 or len(scores) != len(true):

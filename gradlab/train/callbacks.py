@@ -40,8 +40,9 @@ class Callback:
 def each(callbacks: Sequence[Any]) -> Callable[[str, Any], None]:
     """A function that calls a method of every callback, in their order. A plain function is one that is called after each epoch."""
     for callback in callbacks:
-        if not isinstance(callback, Callback) and not callable(callback):
-            raise TypeError(f"fit: a callback is a Callback or a function of the run, not {type(callback).__name__}")
+        if not isinstance(callback, Callback) and (isinstance(callback, type) or not callable(callback)):
+            kind = f"the class {callback.__name__}" if isinstance(callback, type) else type(callback).__name__
+            raise TypeError(f"fit: a callback is a Callback or a function of the run, not {kind}")
 
     def calls(name: str, run: Any) -> None:
         for callback in callbacks:
@@ -53,6 +54,14 @@ def each(callbacks: Sequence[Any]) -> Callable[[str, Any], None]:
     return calls
 
 
+def length(loader: Any) -> int:
+    """How many batches a loader has; 0 where it cannot say, as over an IterableDataset."""
+    try:
+        return len(loader)
+    except TypeError:
+        return 0
+
+
 class Bar(Callback):
     """A progress bar with loss and samples per second on stderr, and a line on stdout after each epoch (lines: whether)."""
 
@@ -62,7 +71,7 @@ class Bar(Callback):
 
     def batch_end(self, run: Any) -> None:
         if self.bar is None:
-            many = len(run.loader) if hasattr(run.loader, "__len__") else None
+            many = length(run.loader) or None
             self.bar = tqdm(desc=f"epoch {run.epoch + 1}/{run.epochs}", total=many, initial=run.batch - 1, unit="batch", leave=False,
                             disable=None, file=sys.stderr)  # fmt: skip
         self.bar.update()
@@ -206,8 +215,7 @@ class Checkpoint(_Watch):
     def batch_end(self, run: Any) -> None:
         if self.asked.requested():
             run.stop = f"signal {self.asked.signal}"
-        many = len(run.loader) if hasattr(run.loader, "__len__") else 0
-        if run.whole and run.batch != many and (run.stop or (self.every and run.batch % self.every == 0)):
+        if run.whole and run.batch != length(run.loader) and (run.stop or (self.every and run.batch % self.every == 0)):
             self.save(run)
 
     def epoch_end(self, run: Any) -> None:

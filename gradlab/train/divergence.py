@@ -31,7 +31,7 @@ def origin(model: nn.Module, forward: Callable[[], object]) -> str:
     hooks = []
     for name, module in model.named_modules():
         hooks.append(module.register_forward_pre_hook(lambda module, inputs, name=name: entered.append(name)))
-        hooks.append(module.register_forward_hook(lambda module, inputs, output: entered.pop() and None))
+        hooks.append(module.register_forward_hook(lambda module, inputs, output: entered.__delitem__(-1)))  # None: it changes nothing
     try:
         with gl.autograd.detect_anomaly():
             forward()

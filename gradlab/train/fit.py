@@ -19,7 +19,7 @@ from gradlab import Tensor, nn
 from gradlab.device import Device
 from gradlab.func.tree import flatten, mapped
 from gradlab.metrics import Metric, MetricCollection
-from gradlab.train.callbacks import each
+from gradlab.train.callbacks import each, length
 from gradlab.train.divergence import Diverged, broken_value, origin
 
 Step = Callable[[nn.Module, Any], Any]  # of a model and a batch: the loss, or (loss, outputs, targets)
@@ -108,11 +108,11 @@ def fit(
 
     validation: batches on which loss and `metrics` are measured after each epoch, without gradients, in evaluation mode; their names in the
     history start with "validation_". scheduler: stepped after each "epoch" (with the validation loss, where its `step` takes metrics) or
-    each "step". accumulate: batches whose gradients make one step. clip: the largest norm of all gradients together. amp: gl.bfloat16 or
-    gl.float16 for mixed precision, the latter with a GradScaler. average: an `optim.swa_utils.AveragedModel`, updated after each step
-    and validated in the model's place. compile: forward, loss, backward, clipping and the optimizer's step become one static
-    program. callbacks: see `Callback`; a function is called with the Run after each
-    epoch. resume: a Run's `state_dict`, to go on from.
+    each "step". accumulate: batches whose gradients make one step (of a loader that has no length, those that are left at an epoch's end
+    make none). clip: the largest norm of all gradients together. amp: gl.bfloat16 or gl.float16 for mixed precision, the latter with a
+    GradScaler. average: an `optim.swa_utils.AveragedModel`, updated after each step and validated in the model's place. compile: forward,
+    loss, backward, clipping and the optimizer's step become one static program. callbacks: see `Callback`; a function is called with the
+    Run after each epoch. resume: a Run's `state_dict`, to go on from.
 
     Raises Diverged where the loss is no longer finite, saying in which operation that began. KeyboardInterrupt passes through after the
     callbacks' `end`.
@@ -127,6 +127,8 @@ def fit(
     if accumulate < 1 or epochs < 0 or scheduler_each not in ("epoch", "step"):
         given = f"accumulate={accumulate}, epochs={epochs}, scheduler_each={scheduler_each!r}"
         raise ValueError(f'fit: accumulate is at least 1, epochs at least 0, scheduler_each "epoch" or "step"; got {given}')
+    if scheduler_each == "step" and isinstance(scheduler, gl.optim.lr_scheduler.ReduceLROnPlateau):
+        raise ValueError('fit: ReduceLROnPlateau looks at the validation loss, which there is after an epoch; leave scheduler_each="epoch"')
     place = device if device is not None else next((p.device for p in model.parameters()), "cpu")
     scaler = gl.amp.GradScaler(Device(place).type) if amp in (gl.float16, "float16") else None
     named = metrics if metrics is None or isinstance(metrics, dict) else {type(metrics).__name__.lower(): metrics}
@@ -180,6 +182,9 @@ def _advance(run: Run, casting: Any, accumulate: int, clip: float | None, eager:
         with casting:
             found = run.step(model, batch)
             loss: Tensor = found[0] if isinstance(found, tuple) else found
+        if not isinstance(loss, Tensor) or loss.numel() != 1:
+            got = f"a tensor of shape {tuple(loss.shape)}" if isinstance(loss, Tensor) else f"a {type(loss).__name__}"
+            raise TypeError(f"fit: a loss is a tensor of one number, not {got}; take its mean, and keep it a tensor")
         if eager and not math.isfinite(loss.item()):
             return loss.detach()
         part = loss / accumulate if accumulate > 1 else loss
@@ -198,7 +203,7 @@ def _advance(run: Run, casting: Any, accumulate: int, clip: float | None, eager:
 
 def _epoch(run: Run, advance: Callable[[Any, bool], Tensor], accumulate: int, calls: Any) -> bool:
     """The rest of the current epoch; False where somebody wanted to stop before its end."""
-    model, many = run.model, len(run.loader) if hasattr(run.loader, "__len__") else 0
+    model, many = run.model, length(run.loader)
     model.train()
     if not run.batch:
         run.optimizer.zero_grad()
@@ -209,7 +214,9 @@ def _epoch(run: Run, advance: Callable[[Any, bool], Tensor], accumulate: int, ca
         loss = float(advance(batch, run.whole))
         if not math.isfinite(loss):
             gl.set_rng_state(random)
-            where = origin(model, partial(run.step, model, batch))
+            inputs = ((f"entry {i} of the batch", x) for i, x in enumerate(flatten(batch)[0]) if isinstance(x, Tensor))
+            lost = broken_value(inputs)
+            where = f"{lost} holds such values already" if lost else origin(model, partial(run.step, model, batch))
             raise Diverged(f"the loss became {loss} in epoch {run.epoch + 1}, batch {run.batch + 1}: {where}")
         size = batch_size(batch)
         run.batch, run.steps, run.samples, run.loss = run.batch + 1, run.steps + run.whole, run.samples + size, run.loss + loss * size
@@ -221,6 +228,9 @@ def _epoch(run: Run, advance: Callable[[Any, bool], Tensor], accumulate: int, ca
         calls("batch_end", run)
         if run.stop and run.whole and run.batch != many:
             return False
+    if not run.batch:
+        away = "an iterator gives its batches once: pass a list or a DataLoader" if run.epoch else "is it empty, or smaller than a batch?"
+        raise ValueError(f"fit: the loader gave no batch in epoch {run.epoch + 1}; {away}")
     _close(run)
     return True
 
