@@ -276,3 +276,23 @@ X3 = gl.ones(3, 4)
 def test_errors(call, error):
     with pytest.raises(error):
         call()
+
+
+@pytest.mark.parametrize("reduction", ["mean", "sum", "none"])
+@pytest.mark.parametrize("compile", [False, True])
+def test_classes_that_lie_side_by_side_are_rows(reduction, compile):
+    """Logits (N, L, C), transposed to (N, C, L): the same numbers as of a copy whose classes lie apart."""
+    gl.manual_seed(0)
+    logits, target = gl.randn(3, 5, 7, requires_grad=True), gl.randint(0, 7, (3, 5))
+    target[1, 2] = -100
+
+    def both(copied):
+        x = logits.transpose(1, 2)
+        loss = F.cross_entropy(x.contiguous() if copied else x, target, reduction=reduction)
+        return loss, gl.autograd.grad(loss.sum(), logits)[0]
+
+    expected = both(True)
+    found = (gl.compile(both) if compile else both)(False)
+    for a, b in zip(found, expected, strict=True):
+        assert a.shape == b.shape
+        np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-5, atol=1e-7)

@@ -113,18 +113,20 @@ template <typename T> inline void log_softmax_backward(char** p, const int64_t* 
   each_columns(v[0], v[1], v[2], part, parts, [&](auto c) {
     T* const dx = (T*)p[0] + c.begin;
     const T *const dy = (const T*)p[1] + c.begin, *const r = (const T*)p[2] + c.begin;
-    T sum[c.most], top = T(-__builtin_inf());
+    T sum[c.most], top[c.most], most = T(-__builtin_inf());
     double total[c.most] = {};
+    for (int j = 0; j < c.width(); ++j) top[j] = most;
     for (int64_t k = 0; k < c.n; ++k)
       for (int j = 0; j < c.width(); ++j) total[j] += double(dy[k * c.step + j]);
     for (int j = 0; j < c.width(); ++j) sum[j] = T(total[j]);
     for (int64_t k = 0; k < c.n; ++k)
       for (int j = 0; j < c.width(); ++j) {
         const T g = dy[k * c.step + j], found = r[k * c.step + j];
-        top = found > top ? found : top;
+        top[j] = found > top[j] ? found : top[j];
         dx[k * c.step + j] = sum[j] == 0 ? g : g - gradlab::exp(found) * sum[j];
       }
-    for (int64_t k = 0; k < c.n && top > T(LOG_SURE); ++k)
+    for (int j = 0; j < c.width(); ++j) most = top[j] > most ? top[j] : most;
+    for (int64_t k = 0; k < c.n && most > T(LOG_SURE); ++k)
       for (int j = 0; j < c.width(); ++j) {
         const T g = dy[k * c.step + j], found = r[k * c.step + j];
         if (found > T(LOG_SURE) && sum[j] != 0) dx[k * c.step + j] = -g * gradlab::expm1(found) - gradlab::exp(found) * T(total[j] - double(g));

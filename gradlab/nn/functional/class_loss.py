@@ -15,6 +15,7 @@ from gradlab.autograd.advice import warn
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current
 from gradlab.autograd.record import bind
+from gradlab.batched import Batched
 from gradlab.dtype import FLOATING, HALF, INT64
 from gradlab.spec import ShapeError, count
 from gradlab.tensor import activation
@@ -61,6 +62,14 @@ def _target_weights(weight: Tensor, target: Tensor, ignore_index: int) -> Tensor
     ignored = target == ignore_index
     found = embedding_lookup(weight.unsqueeze(1), target.masked_fill(ignored, 0)).squeeze(-1)
     return found.masked_fill(ignored, 0)
+
+
+def _classes_last(x: Any) -> bool:
+    """Whether the classes of logits (N, C, *) lie side by side in memory, as where (N, L, C) was transposed: these are rows."""
+    shape = x._array.shape
+    if len(shape) < 3 or shape[1] == 1 or 0 in shape or type(x._array) is Batched:
+        return False
+    return bool(x.stride(1) == 1 and x.movedim(1, -1).is_contiguous())
 
 
 def nll_loss(
@@ -133,8 +142,10 @@ def cross_entropy(
         raise RuntimeError(f"cross_entropy: needs floating point logits, got {input.dtype}; convert with .float()")
     x, classes, number = _classes("cross_entropy", input, target, weight)
     if weight is None and label_smoothing == 0:
+        if rows := _classes_last(x):
+            x, classes = x.movedim(1, -1).flatten(0, -2), classes.flatten()
         loss = _cross_entropy(x, classes, ignore_index=int(ignore_index), reduction=reduction)[0]
-        return loss if len(shape) > 1 or reduction != "none" else loss.reshape(target._array.shape)
+        return loss.reshape(target._array.shape) if reduction == "none" and (rows or len(shape) == 1) else loss
     logs = activation.log_softmax(x, 1)
     exact = nll_loss(logs, classes, weight, None, ignore_index, None, reduction)
     if label_smoothing > 0:
