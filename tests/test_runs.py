@@ -284,6 +284,23 @@ def trained_run(table, folder):
     return start(table, folder / "small", Settings(epochs=1, data={"target": "price"}), say=lambda line: None).folder
 
 
+def test_rows_unlike_those_of_the_training_are_said(trained, tmp_path, capsys):
+    """A text or a size that was never met gives a prediction all the same, but not in silence."""
+    run, path = str(trained["grade"].folder), tmp_path / "new.csv"
+    path.write_text("size,tone,grade,prediction\n20,low,good,a\n21,LOW,poor,b\n9000,loud,rare,c\n")
+    for command in ("predict", "evaluate"):
+        assert main([command, run, str(path)]) == 0
+        said = capsys.readouterr()
+        assert '"tone": 2 of 3 cells are texts that the training did not have' in said.err and "'LOW' in" in said.err
+        assert '"size": 1 of 3 cells are more than 10 deviations from the' in said.err and "new.csv, line 4" in said.err
+    assert main(["predict", run, str(path)]) == 0
+    assert capsys.readouterr().out.startswith("size,tone,grade,prediction,prediction (new),probability of good")
+    path.write_text("size,tone\n20,low\n")
+    assert main(["predict", run, str(path)]) == 0 and not capsys.readouterr().err
+    nothing = trained["grade"].predict({"size": np.zeros(0), "tone": np.zeros(0, object)})
+    assert [len(column) for column in nothing.values()] == [0] * 4
+
+
 def test_one_row_is_predicted_and_measured(trained, tmp_path):
     (tmp_path / "row.csv").write_text("size,tone,price\n20,low,3\n")
     assert trained["price"].evaluate(tmp_path / "row.csv").keys() == {"mae", "rmse"}  # no variance to explain

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import csv
 import io
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -37,12 +38,14 @@ def predict(options: argparse.Namespace) -> int:
     trained = _run(options.run)
     try:
         table = read_with_columns(options.data, trained.task.coding.kinds)
+        table.notes.clear()  # only what the run finds strange is said
         found = trained.predict(table)
     except TableError as error:
         raise Failure(str(error), FAILED) from error
     except OSError as error:
         raise Failure(f"{options.data}: {error.strerror or error}", FAILED) from error
-    names = [*table.columns, *found]
+    _say(table.notes)
+    names = [*table.columns, *(f"{name} (new)" if name in table.columns else name for name in found)]
     columns = [*(["" if c is None else c for c in column] for column in table.columns.values()), *map(_written, found.values())]
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
@@ -59,6 +62,11 @@ def predict(options: argparse.Namespace) -> int:
     return 0
 
 
+def _say(notes: list[str]) -> None:
+    for note in notes:
+        print(f"note: {note}", file=sys.stderr)
+
+
 def _written(column: np.ndarray[Any, Any]) -> list[Any]:
     return [f"{value:.6g}" for value in column] if column.dtype.kind == "f" else list(column)
 
@@ -67,11 +75,14 @@ def evaluate(options: argparse.Namespace) -> int:
     """The metrics of a table, a line for each."""
     trained = _run(options.run)
     try:
-        found = trained.evaluate(options.data)
+        table = read_with_columns(options.data, trained.task.coding.kinds)
+        table.notes.clear()
+        found = trained.evaluate(table)
     except TableError as error:
         raise Failure(str(error), FAILED) from error
     except OSError as error:
         raise Failure(f"{options.data}: {error.strerror or error}", FAILED) from error
+    _say(table.notes)
     for name, value in found.items():
         print(f"{name.replace('_', ' '):<18} {value:.6g}")
     return 0

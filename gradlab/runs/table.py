@@ -175,6 +175,8 @@ class TableTask:
         """A table, read, and the model's outputs for its rows."""
         table = source if isinstance(source, Table) else read_with_columns(source, self.coding.kinds)
         numbers, categories = self.coding.coded(table)
+        if not table.rows:
+            return table, gl.zeros(0, len(self.classes) or 1)
         rows = gl.utils.data.TensorDataset(gl.from_numpy(numbers), gl.from_numpy(categories))
         batches: Any = gl.utils.data.DataLoader(rows, 1024)
         return table, gl.train.predict(model, batches, next(model.parameters()).device, targets=False)

@@ -72,7 +72,26 @@ class TableCoding:
             column = understood(table, name, kind, self.strays.get(name, ()))
             empty = column.kind == "left out"  # of nothing but missing cells
             columns.append(Column(name, kind, np.full(table.rows, np.nan) if empty and kind != "category" else column.values))
-        return self.coded_columns(columns)
+        coded = self.coded_columns(columns)
+        table.notes += [note for column in columns for note in self._unlike(column, table)]
+        return coded
+
+    def _unlike(self, column: Column, table: Table) -> list[str]:
+        """What is said of cells that the training rows have nothing alike of."""
+        if column.kind == "category":
+            known = {*self.words[column.name], None}
+            away = np.array([word not in known for word in column.values], bool)
+            what = "texts that the training did not have, which count as missing"
+        else:
+            coding = self.numbers[column.name][""]
+            with np.errstate(over="ignore"):
+                away = abs(column.values - coding.mean) > FARTHEST * coding.deviation
+            what = f"more than {FARTHEST:g} deviations from the training's mean, which are cut off there"
+        if not away.any():
+            return []
+        first = int(np.argmax(away))
+        where = f"the first is {str(table.columns[column.name][first])!r} in {table.where(first)}"
+        return [f'"{column.name}": {int(away.sum()):,} of {table.rows:,} cells are {what}; {where}']
 
     def coded_columns(self, columns: Sequence[Column]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
         """The same of columns that are understood already."""
