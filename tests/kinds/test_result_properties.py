@@ -131,6 +131,7 @@ OTHERWISE = {
         Tensor.ge_ Tensor.greater_equal_ linalg.lstsq gl.histogram
     """),
     "margins are no whole numbers; PyTorch's native function cuts them to the input's integers": ["gl.hinge_embedding_loss"],
+    "a map of integers is refused, whose points would be corners alone": ["gl.affine_grid_generator"],
     "refused: a tensor that requires grad keeps its memory": ["Tensor.set_"],
     "linalg takes float32 and float64": ["matrix_exp"],
     "NumPy's DLPack has no bfloat16": words("gl.from_dlpack Tensor.__dlpack__"),
