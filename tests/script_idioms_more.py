@@ -15,6 +15,8 @@ import torch.nn.utils.prune as prune
 from torch.autograd import Function
 from torch.distributions.normal import Normal
 from torch.func import functional_call, grad, jacrev, vmap
+from torch.nn.attention.bias import causal_lower_right, causal_upper_left
+from torch.nn.grad import conv2d_input, conv2d_weight
 from torch.optim import SGD, lr_scheduler
 from torch.profiler import ProfilerActivity, profile, record_function
 from torch.utils.data import DataLoader, TensorDataset, random_split
@@ -326,6 +328,37 @@ def at_the_centres_of_pixels():
         F.grid_sample(waves(1, 1, n, n), grid, align_corners=False).pow(2).sum().backward()
         gradients += theta.grad.flatten().tolist()
     return gradients
+
+
+@program
+def attention_by_views():
+    project, losses = settled(nn.Linear(8, 24)), []
+    q, k, v = (t.view(2, -1, 2, 4).transpose(1, 2) for t in project(waves(2, 6, 8)).chunk(3, -1))
+    for bias in (None, causal_upper_left(6, 6), causal_lower_right(6, 6), torch.zeros(6, 6)):
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=bias).transpose(1, 2).view(2, -1, 8)
+        losses.append(y.pow(2).sum().item())
+    y = F.scaled_dot_product_attention(q[:, :, :3], k, v, causal_lower_right(3, 6))
+    return [*losses, y.pow(2).sum().item(), *y.stride()]
+
+
+@program
+def convolution_of_ones_own():
+    class Conv(Function):
+        @staticmethod
+        def forward(ctx, x, weight):
+            ctx.save_for_backward(x, weight)
+            return F.conv2d(x, weight, stride=2, padding=1, groups=2)
+
+        @staticmethod
+        def backward(ctx, upstream):
+            x, weight = ctx.saved_tensors
+            by_input = conv2d_input(x.shape, weight, upstream, stride=2, padding=1, groups=2)
+            return by_input, conv2d_weight(x, weight.shape, upstream, stride=2, padding=1, groups=2)
+
+    x, weight = waves(2, 4, 6, 6).requires_grad_(), waves(6, 2, 3, 3, shift=1).requires_grad_()
+    Conv.apply(x, weight).pow(3).sum().backward()
+    torch._logging.set_logs(graph_breaks=False)
+    return [x.grad.pow(2).sum().item(), *weight.grad[:, 0, 0, 0].tolist()]
 
 
 warnings.simplefilter("ignore")

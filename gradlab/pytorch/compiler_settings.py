@@ -39,3 +39,7 @@ cpp = SimpleNamespace(threads=-1, simdlen=None)
 def patch(*_: Any, **__: Any) -> Iterator[None]:
     """A block with other settings: without effect, as they are themselves."""
     yield
+
+
+def set_logs(**_: Any) -> None:
+    """`torch._logging.set_logs`: without effect, as there are no logs of PyTorch's compiler; `gl.compile(explain=True)` tells of ours."""

@@ -13,6 +13,7 @@ from gradlab.dtype import BOOL, FLOAT64, FLOATING, HALF
 from gradlab.nn.functional.dropout import dropout
 from gradlab.spec import ShapeError, broadcast_shapes
 from gradlab.tensor.creation import arange
+from gradlab.tensor.formats import copied
 from gradlab.tensor.units import once
 
 if TYPE_CHECKING:
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 __all__ = ["scaled_dot_product_attention"]
 
 _softmax, _attention = map(bind, (ops.softmax.masked_softmax, ops.attention.attention))
+_HEADS_WITHIN = (0, 2, 1, 3)
 NAME = "scaled_dot_product_attention"
 MOST, MOST_DOUBLE = 128, 64  # numbers in a head that the GPU's kernels take, in float64 the second
 
@@ -85,11 +87,21 @@ def scaled_dot_product_attention(
     fits = attn_mask is None or attn_mask._array.dtype in (BOOL, query._array.dtype)
     if dropout_p <= 0 and _has_kernels(query, key, value):
         if query._array.dtype in HALF and query.device.type == "cpu" and current().autocast is None and fits:
-            return once(_fused, (query, key, value, attn_mask, is_causal, factor))  # its gradient needs the result unrounded
-        return _fused(query, key, value, attn_mask, is_causal, factor)
+            found = once(_fused, (query, key, value, attn_mask, is_causal, factor))  # its gradient needs the result unrounded
+        else:
+            found = _fused(query, key, value, attn_mask, is_causal, factor)
+        return copied(found, _HEADS_WITHIN) if _heads_within(query._array) else found
     if query._array.dtype in HALF and current().autocast is None and fits:
         return once(_composed, (query, key, value, attn_mask, dropout_p, is_causal, factor))
     return _composed(query, key, value, attn_mask, dropout_p, is_causal, factor)
+
+
+def _heads_within(array: Any) -> bool:
+    """Whether a query's heads lie side by side, as projections leave them: the result lies as it does, so that they are one by a view."""
+    flags = getattr(array, "flags", None)  # under vmap there are none
+    if flags is None or flags.c_contiguous or len(array.shape) != 4:
+        return False
+    return min(array.shape[1:3]) > 1 and bool(array.strides[1] < array.strides[2])
 
 
 def _composed(
