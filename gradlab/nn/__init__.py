@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from importlib import import_module
 from typing import Any
 
 from gradlab.nn import attention, functional, init, parallel, utils
@@ -227,4 +228,6 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
+    if name == "grad":  # it needs gradlab.func, which needs modules
+        return import_module("gradlab.nn.grad")
     raise _absent("gradlab.nn", name)

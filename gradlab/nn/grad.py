@@ -47,6 +47,7 @@ def conv2d_input(
 ) -> Tensor:
     """The gradient of `conv2d` by an input of shape `input_size`. ShapeError where grad_output is not of the result's shape.
 
+    >>> import gradlab as gl
     >>> from gradlab.nn.grad import conv2d_input
     >>> conv2d_input((1, 1, 2, 2), gl.ones(1, 1, 2, 2), gl.tensor([[[[3.0]]]]))
     tensor([[[[3., 3.],
