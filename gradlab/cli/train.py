@@ -42,6 +42,8 @@ def configure(parser: Parser) -> None:
 
 
 def run(options: argparse.Namespace) -> int:
+    if "OPENBLAS_NUM_THREADS" not in os.environ:
+        set_blas_threads(1)  # the models are small; see gradlab/utils/blas.py
     own = options.resume is not None and options.dataset in (None, "table") and (options.resume / "run.json").exists()
     if own or (options.dataset == "table" and options.resume is None):
         return train_table.run(options)
@@ -53,8 +55,6 @@ def run(options: argparse.Namespace) -> int:
     if options.dataset == "table":
         raise Failure(f"--resume: no run of a table in {options.resume}")
     train_table.refuse_own(options)
-    if "OPENBLAS_NUM_THREADS" not in os.environ:
-        set_blas_threads(1)  # the models are small; see gradlab/utils/blas.py
     trainer, folder = resumed(options) if options.resume is not None else started(options)
     return train(trainer, folder)
 

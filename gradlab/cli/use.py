@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import csv
 import io
+import os
 import sys
 from pathlib import Path
 from typing import Any
@@ -16,6 +17,7 @@ from gradlab.cli.failure import FAILED, Failure
 from gradlab.data.tables import TableError, read_with_columns
 from gradlab.runs import RunError, TrainedRun, load_run, runs_in
 from gradlab.utils.atomic import write_text
+from gradlab.utils.blas import set_blas_threads
 
 
 def configure_predict(parser: Parser) -> None:
@@ -107,6 +109,8 @@ def _shown(value: Any) -> str:
 
 
 def _run(folder: str) -> TrainedRun:
+    if "OPENBLAS_NUM_THREADS" not in os.environ:
+        set_blas_threads(1)  # as in training
     try:
         return load_run(folder)
     except RunError as error:
