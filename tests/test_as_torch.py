@@ -3,7 +3,9 @@
 import importlib
 import subprocess
 import sys
+import tempfile
 import textwrap
+from pathlib import Path
 
 
 def run(program: str) -> str:
@@ -187,3 +189,54 @@ assert dist.ReduceOp.RedOpType.SUM is dist.ReduceOp.SUM and parts.Shard(0).is_sh
 assert trees._dict_unflatten(*trees._dict_flatten({"a": 1})) == {"a": 1} and torch.finfo(torch.float8_e4m3fn).max == 448
 """
     assert run("import gradlab.as_torch, torch\n" + script) == "compiled for PyTorch\n"
+
+
+def test_classes_that_are_missing_can_be_named():
+    run("""
+        import gradlab.as_torch
+        import torch
+
+        def pool(p: torch.cuda.MemPool) -> torch.cuda.StreamContext: ...
+        assert not isinstance(3, torch.cuda.MemPool) and torch.cuda.StreamContext is torch.cuda.stream
+        assert not hasattr(torch.cuda, "MemPool") and getattr(torch.cuda, "MemPool", None) is None
+        try: torch.cuda.MemPool()
+        except NotImplementedError as error: assert "torch.cuda.MemPool" in str(error)
+        try: torch.cuda.Unknown
+        except AttributeError: pass
+        else: raise AssertionError
+    """)
+
+
+def test_scripts_that_are_refused_stay_functions():
+    program = """
+        import warnings
+        import gradlab.as_torch
+        import torch
+
+        def careful(x):
+            try:
+                return x + 1
+            except ValueError:
+                return x
+
+        class Net(torch.nn.Module):
+            def forward(self, x):
+                del self.seen
+                return x * 2
+
+        class Plain:
+            def twice(self, x): return 2 * x
+
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always")
+            net = Net()
+            net.seen = 1
+            assert torch.jit.script(careful) is careful and torch.jit.script(net) is net
+        assert len(caught) == 2 and "try cannot be part of a script" in str(caught[0].message)
+        assert torch.jit.script(Plain) is Plain
+    """
+    with tempfile.TemporaryDirectory() as folder:
+        path = Path(folder, "program.py")
+        path.write_text(textwrap.dedent(program))
+        done = subprocess.run([sys.executable, str(path)], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr

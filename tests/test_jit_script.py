@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import enum
+from typing import NamedTuple
+
 import numpy as np
 import pytest
 
@@ -328,3 +331,16 @@ def test_tensors_in_eager_code_decide_as_in_python():
         return float(x.sum())
 
     assert f(gl.ones(1)) == 3.0 and seen == [1, 2, 2]
+
+
+def test_classes_are_given_back():
+    class Kind(enum.Enum):
+        A = 1
+
+    class Pair(NamedTuple):
+        x: gl.Tensor
+
+    for cls in (Kind, Pair, str):
+        assert gl.jit.script(cls) is cls
+    with pytest.raises(TypeError, match=r"Linear is a class of modules; script an instance"):
+        gl.jit.script(gl.nn.Linear)

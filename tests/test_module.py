@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import pickle
+from typing import get_type_hints
 
 import numpy as np
 import pytest
@@ -373,3 +374,11 @@ def test_scope_names_the_line_of_the_call():
     with pytest.raises(TypeError):
         net(1, 2)
     assert gl.autograd.mode.current().scope is None
+
+
+def test_annotations_of_public_classes_can_be_read():
+    rooms = [gl, nn, gl.optim, gl.optim.lr_scheduler, gl.utils.data, gl.distributions, gl.cuda, gl.jit, gl.amp, gl.autograd]
+    kinds = {c for room in rooms for c in vars(room).values() if isinstance(c, type)}
+    assert len(kinds) > 300
+    for kind in kinds:
+        assert isinstance(get_type_hints(kind), dict)

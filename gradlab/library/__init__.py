@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 from gradlab.library.custom import CustomOp, custom_op, get
+from gradlab.library.registering import register_autograd, register_fake, register_kernel
 from gradlab.library.source import CudaSource, Launch
 from gradlab.spec import Spec
 
-__all__ = ["CudaSource", "CustomOp", "Launch", "Spec", "custom_op", "get"]
+__all__ = ["CudaSource", "CustomOp", "Launch", "Spec", "custom_op", "get", "register_autograd", "register_fake", "register_kernel"]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 import re
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -17,11 +17,12 @@ from gradlab.kernel import Elementwise, Library
 from gradlab.library import expression as expressions, signature as signatures, source
 from gradlab.library.signature import Signature
 from gradlab.library.source import CudaSource
+from gradlab.library.tensor_op import TensorOp
 from gradlab.op import Op
 from gradlab.spec import DimensionError, ShapeError, Spec, broadcast_shapes
 
 _NAME = re.compile(r"[a-zA-Z]\w*::[a-zA-Z]\w*")
-_operations: dict[str, CustomOp] = {}
+_operations: dict[str, CustomOp | TensorOp] = {}
 _lock = threading.Lock()
 _made: dict[str, int] = {}  # how often each name was defined
 
@@ -58,7 +59,7 @@ class CustomOp:
         return get, (self.name,)
 
 
-def get(name: str) -> CustomOp:
+def get(name: str) -> CustomOp | TensorOp:
     """The operation of that name. KeyError where none was made (in this process)."""
     if name not in _operations:
         raise KeyError(f"no operation {name!r} was made by gl.library.custom_op; there are {', '.join(_operations) or 'none'}")
@@ -75,6 +76,10 @@ def custom_op(
     outputs: Sequence[str] | None = None,
     promote: Literal["same", "float", "automatic"] | None = AUTOMATIC,
     replace: bool = False,
+    mutates_args: str | Iterable[str] | None = None,
+    device_types: str | Sequence[str] | None = None,
+    schema: str | None = None,
+    tags: Any = None,
 ) -> Any:
     """An operation of one's own, for eager use, traces, `gl.compile` and `gl.vmap`, on CPU and CUDA devices.
 
@@ -95,6 +100,8 @@ def custom_op(
     promote: "float" casts inputs to their common floating point type, "same" to their common type, None leaves them. By default "float"
     for expressions, otherwise None.
     replace: allow a name that was used before, as when a notebook's cell runs again.
+    mutates_args: given, as PyTorch's programs do, reference is a function of tensors, not of arrays, and this says which of them it writes
+    to; all other options but device_types, schema and tags, which are taken, have no meaning then. `register_autograd` gives the gradient.
 
     Raises ValueError or TypeError, saying what does not fit, when the operation is made.
 
@@ -113,8 +120,11 @@ def custom_op(
         raise ValueError(f"custom_op: a name is of the form 'namespace::operation' (letters, digits, single underscores), not {name!r}")
     if reference is None:
         return lambda function: custom_op(
-            name, function, cuda=cuda, infer=infer, grad=grad, outputs=outputs, promote=promote, replace=replace
-        )
+            name, function, cuda=cuda, infer=infer, grad=grad, outputs=outputs, promote=promote, replace=replace, mutates_args=mutates_args,
+        )  # fmt: skip
+    if mutates_args is not None:
+        _operations[name] = TensorOp(name, reference, mutates_args)  # anew, as PyTorch does
+        return _operations[name]
     if name in _operations and not replace:
         raise ValueError(f"custom_op: {name!r} exists already; choose another name, or pass replace=True to define it anew")
     if isinstance(outputs, str):

@@ -17,7 +17,8 @@ class Traversal:
 
     _parameters: dict[str, Parameter | None]
     _buffers: dict[str, Tensor | None]
-    _modules: dict[str, Module | None]
+    if TYPE_CHECKING:  # `get_type_hints` finds no name Module when it reads this
+        _modules: dict[str, Module | None]
 
     def named_modules(
         self, memo: set[Any] | None = None, prefix: str = "", remove_duplicate: bool = True

@@ -5,12 +5,12 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable
 from importlib import import_module
-from types import ModuleType
+from types import FrameType, ModuleType
 from typing import Any
 
 import gradlab
 from gradlab.pytorch import config, report, table, version
-from gradlab.pytorch.asking import imports_it, within_try
+from gradlab.pytorch.asking import imports_it, takes_it, within_try
 from gradlab.pytorch.operations import ops
 from gradlab.pytorch.standing import stand_in
 from gradlab.pytorch.table import Verdict
@@ -105,18 +105,24 @@ def answering(module: str, known: dict[str, Any]) -> Callable[[str], Any]:
             value = report.missing(module, name, str(error), asking) if report.active else None
             if value is not None:
                 return value
+            reason = table.inert(module) if imports_it(asking) else ""
+            if not reason and name in table.modules().get(module, ()) and _may_stay_unused(name, asking):
+                reason = str(error).partition(": ")[2]
+            if reason:
+                return stand_in(module, name, reason)
             if imports_it(asking):  # `from torch import x` would swallow the text
-                reason = table.inert(module)
-                if not reason and name in table.modules().get(module, ()) and not within_try(asking):
-                    reason = str(error).partition(": ")[2]  # a program that does not try whether it is there may never use it
-                if reason:
-                    return stand_in(module, name, reason)
                 raise ImportError(f"cannot import name {name!r} from {module!r}: {error}", name=name) from None
             raise
         known[name] = value
         return value
 
     return lookup
+
+
+def _may_stay_unused(name: str, asking: FrameType) -> bool:
+    """Whether a program that asks for a name of PyTorch's, and does not try whether it is there, may never use it: one that it imports, or
+    a class, `x: torch.cuda.MemPool`."""
+    return (imports_it(asking) or (name[:1].isupper() and takes_it(asking))) and not within_try(asking)
 
 
 def _value(module: str, name: str) -> Any:

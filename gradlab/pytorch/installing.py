@@ -10,6 +10,7 @@ from typing import Any
 
 from gradlab import cuda
 from gradlab.device import let_cuda_mean_cpu, set_default_device
+from gradlab.jit.scripting.function import let_refused_stay_python
 from gradlab.pytorch.duck_classes import notice
 from gradlab.pytorch.extensions import Without
 from gradlab.pytorch.finder import Finder, Standing
@@ -50,6 +51,7 @@ def install(settings: Settings | None = None) -> None:
         sys.meta_path[:0] = [Finder(), Without()]
         notice()
         set_default_pickle(True)
+        let_refused_stay_python(True)
         write_as_pytorch()
     if settings is not None and settings.device is not None:
         _settle(settings.device)

@@ -6,6 +6,7 @@ import ast
 import functools
 import inspect
 import textwrap
+import warnings
 from collections.abc import Callable
 from types import CellType, CodeType, FunctionType, MethodType
 from typing import Any
@@ -17,6 +18,8 @@ from gradlab.jit.scripting.rewrite import RUNTIME, Rewriter
 from gradlab.jit.scripting.runtime import Runtime, ScriptError
 from gradlab.jit.trace import trace
 from gradlab.nn.module import Module
+
+_refused_stay_python = False
 
 
 class ScriptFunction:
@@ -55,9 +58,11 @@ def script(obj: Any, example_inputs: Any = None) -> Any:
     Functions that it calls are traced as they are, unless they are scripts. docs/jit.md lists what a script may say.
 
     obj: a function, a method in a class (as a decorator), or a module, of which a twin with the same parameters is returned; submodules
-    of classes outside of gradlab are scripted too.
+    of classes outside of gradlab are scripted too. A class is given back as it is: its objects are Python's in a trace, too.
     example_inputs: given, the result is traced with them: a ScriptModule.
-    Raises ScriptError for what scripts do not have, with its line; TypeError for something without Python source.
+    Raises ScriptError for what scripts do not have, with its line; TypeError for something without Python source, and for a class of
+    modules. Under `gradlab.as_torch` what scripts do not have is a UserWarning, and obj is given back as it is: libraries script their
+    helpers while they are imported.
 
     >>> import gradlab as gl
     >>> @gl.jit.script
@@ -68,19 +73,38 @@ def script(obj: Any, example_inputs: Any = None) -> Any:
     >>> gl.jit.trace(halved, gl.ones(1))(gl.tensor([6.0]))
     tensor([0.7500])
     """
-    if isinstance(obj, Module):
-        made: Any = _module(obj)
-    elif isinstance(obj, ScriptFunction):
+    try:
+        made = _scripted(obj)
+    except ScriptError as error:
+        if not _refused_stay_python:
+            raise
+        warnings.warn(f"{error}\nIt stays Python's: a decision on a tensor in it stops a trace.", UserWarning, stacklevel=2)
         made = obj
-    elif isinstance(obj, MethodType):
-        made = MethodType(ScriptFunction(_function(obj.__func__)), obj.__self__)
-    else:
-        made = ScriptFunction(_function(obj))
     return made if example_inputs is None else trace(made, example_inputs)
+
+
+def let_refused_stay_python(allowed: bool) -> None:
+    """Say whether `script` gives back, with a warning, what it cannot rewrite: so in PyTorch's scripts (as_torch)."""
+    global _refused_stay_python
+    _refused_stay_python = allowed
+
+
+def _scripted(obj: Any) -> Any:
+    if isinstance(obj, Module):
+        return _module(obj)
+    if isinstance(obj, ScriptFunction):
+        return obj
+    if isinstance(obj, MethodType):
+        return MethodType(ScriptFunction(_function(obj.__func__)), obj.__self__)
+    if isinstance(obj, type) and not issubclass(obj, Module):
+        return obj
+    return ScriptFunction(_function(obj))
 
 
 def _function(obj: Any) -> FunctionType:
     if not isinstance(obj, FunctionType):
+        if isinstance(obj, type):
+            raise TypeError(f"jit.script: {obj.__name__} is a class of modules; script an instance, jit.script({obj.__name__}(...))")
         raise TypeError(f"jit.script: expected a function or a module, not {type(obj).__name__}")
     if obj.__name__ == "<lambda>":
         raise ScriptError("jit.script: a lambda has no statements to rewrite; define a function with def")
