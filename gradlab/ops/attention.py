@@ -140,11 +140,13 @@ def attention_backward_cpu(
         top = np.maximum.reduce(weights, axis=-1, keepdims=True)
         if np.maximum.reduce(top, axis=None) > SURE:  # relative to the likeliest key's, else all rounding there
             base = np.take_along_axis(slopes, np.argmax(weights, axis=-1)[..., None], -1)
-            base[~(top > SURE)] = 0
+            sure = top > SURE
+            base[~sure] = 0
             slopes -= base
             taken = np.vecdot(slopes, weights)
             if g_lse is not None:
                 taken -= part(g_lse, block, True)
+            taken = np.where(sure[..., 0], taken, part(delta, block, True))
         else:
             taken = part(delta, block, True)
         slopes -= taken[..., None]
