@@ -48,7 +48,8 @@ INTEGERS = {
 
 def taking(name):
     """Public functions with a parameter of that name."""
-    public = {key: value for key, value in vars(gl).items() if inspect.isfunction(value) and not key.startswith("_")}
+    known = {key: getattr(value, "plain", value) for key, value in vars(gl).items()}  # as no class of another test's answers for it
+    public = {key: value for key, value in known.items() if inspect.isfunction(value) and not key.startswith("_")}
     return {key: value for key, value in public.items() if name in inspect.signature(value).parameters}
 
 

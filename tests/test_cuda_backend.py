@@ -344,6 +344,6 @@ def test_rows_without_a_kernel_are_known():
 KNOWN_FALLBACKS = {
     "solve_triangular", "cholesky", "qr", "eigh", "svd", "lu", "nextafter", "gcd", "lcm", "lstm_cell", "lstm_cell_backward", "gru_cell",
     "gru_cell_backward", "lgamma", "digamma", "polygamma", "erfcx", "log_ndtr", "ndtri", "inverse", "solve", "det", "cofactor",
-    "slogdet", "pinv", "matrix_exp",
+    "slogdet", "pinv", "matrix_exp", "var",
     "resample", "resample_backward",
 }  # fmt: skip

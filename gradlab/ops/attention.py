@@ -17,7 +17,6 @@ import numpy as np
 from gradlab.dtype import BOOL, FLOAT32, FLOATING, HALF
 from gradlab.kernel import Kernel
 from gradlab.op import Op
-from gradlab.ops.softmax import SURE
 from gradlab.spec import ShapeError, Spec, broadcast_shapes
 
 SCORES = 1 << 18  # how many the NumPy side holds at once: 1 MiB in float32, of which there are two in backward
@@ -137,19 +136,7 @@ def attention_backward_cpu(
         np.exp(weights, weights)
         _add_product(weights.swapaxes(-1, -2), above, part(dv, block, False), whole)
         slopes = np.matmul(above, part(v, block, False).swapaxes(-1, -2))
-        top = np.maximum.reduce(weights, axis=-1, keepdims=True)
-        if np.maximum.reduce(top, axis=None) > SURE:  # relative to the likeliest key's, else all rounding there
-            base = np.take_along_axis(slopes, np.argmax(weights, axis=-1)[..., None], -1)
-            sure = top > SURE
-            base[~sure] = 0
-            slopes -= base
-            taken = np.vecdot(slopes, weights)
-            if g_lse is not None:
-                taken -= part(g_lse, block, True)
-            taken = np.where(sure[..., 0], taken, part(delta, block, True))
-        else:
-            taken = part(delta, block, True)
-        slopes -= taken[..., None]
+        slopes -= part(delta, block, True)[..., None]
         slopes *= weights
         found = part(dq, block, True)
         np.matmul(slopes, part(k, block, False), found)

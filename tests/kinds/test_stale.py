@@ -21,6 +21,8 @@ from gradlab.graph.execute import NumpyExecutable
 
 from kinds.stale import MODELS, READS, STEPS, asked, bound, classes, code, modules, objects, protocols, steps, system, wrappers
 
+pytestmark = pytest.mark.usefixtures("plain_functions")
+
 SHELVES = asked, bound, classes, code, modules, objects, protocols, steps, system, wrappers  # which fill the tables
 
 

@@ -67,7 +67,7 @@ def _target_weights(weight: Tensor, target: Tensor, ignore_index: int) -> Tensor
 def _classes_last(x: Any) -> bool:
     """Whether the classes of logits (N, C, *) lie side by side in memory, as where (N, L, C) was transposed: these are rows."""
     shape = x._array.shape
-    if len(shape) < 3 or shape[1] == 1 or 0 in shape or type(x._array) is Batched:
+    if shape[1] == 1 or 0 in shape or type(x._array) is Batched:
         return False
     return bool(x.stride(1) == 1 and x.movedim(1, -1).is_contiguous())
 
@@ -142,7 +142,8 @@ def cross_entropy(
         raise RuntimeError(f"cross_entropy: needs floating point logits, got {input.dtype}; convert with .float()")
     x, classes, number = _classes("cross_entropy", input, target, weight)
     if weight is None and label_smoothing == 0:
-        if rows := _classes_last(x):
+        rows = len(shape) > 2 and _classes_last(x)
+        if rows:
             x, classes = x.movedim(1, -1).flatten(0, -2), classes.flatten()
         loss = _cross_entropy(x, classes, ignore_index=int(ignore_index), reduction=reduction)[0]
         return loss.reshape(target._array.shape) if reduction == "none" and (rows or len(shape) == 1) else loss
