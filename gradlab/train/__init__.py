@@ -1,6 +1,6 @@
 """A training loop that one can read and own: `fit`, what it calls on its way, and how it goes on where it was stopped.
 
-In comes a model, batches, a loss and an optimizer; out goes a `Run` with its history. The command line's tasks are trained by it.
+In comes a model, batches, a loss and an optimizer; out goes a `Run` with its history. Runs of tables (gradlab/runs) are trained by it.
 """
 
 from __future__ import annotations

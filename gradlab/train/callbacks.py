@@ -9,9 +9,7 @@ import math
 import os
 import re
 import sys
-import time
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +18,7 @@ from tqdm import tqdm
 import gradlab as gl
 from gradlab.train.interruption import interruption
 from gradlab.utils.atomic import write_text
+from gradlab.utils.tensorboard import SummaryWriter
 
 
 class Callback:
@@ -105,21 +104,15 @@ class TableOfEpochs(Callback):
 
 
 class TensorBoard(Callback):
-    """Every number of the history as a scalar for TensorBoard, through the package `tensorboard`. ImportError where it is not installed."""
+    """Every number of the history as a scalar for TensorBoard, in an event file of the folder."""
 
     def __init__(self, folder: str | os.PathLike[str]) -> None:
-        try:
-            self.protocol = import_module("tensorboard.compat.proto.event_pb2"), import_module("tensorboard.compat.proto.summary_pb2")
-            self.writer = import_module("tensorboard.summary.writer.event_file_writer").EventFileWriter(str(folder))
-        except ImportError as error:
-            raise ImportError("TensorBoard: needs the package tensorboard; pip install tensorboard, or use TableOfEpochs(path)") from error
+        self.writer = SummaryWriter(folder)
 
     def epoch_end(self, run: Any) -> None:
-        events, summaries = self.protocol
         for name, value in run.history[-1].items():
             if isinstance(value, (int, float)):
-                scalar = summaries.Summary(value=[summaries.Summary.Value(tag=name, simple_value=float(value))])
-                self.writer.add_event(events.Event(wall_time=time.time(), step=run.epoch, summary=scalar))
+                self.writer.add_scalar(name, value, run.epoch)
         self.writer.flush()
 
     def end(self, run: Any) -> None:
