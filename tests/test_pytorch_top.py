@@ -24,8 +24,8 @@ CALLS = {
     "gru_cell": [(CELL[0], CELL[1], *(w[:15] for w in CELL[2:]))], "rnn_tanh_cell": [(CELL[0], CELL[1], *(w[:5] for w in CELL[2:]))],
     "rnn_relu_cell": [(CELL[0], CELL[1], *(w[:5] for w in CELL[2:]))], "frobenius_norm": [(X, [1, 2]), (X, [0, 1], True)],
     "nuclear_norm": [(arr(3, 4), [0, 1])], "slice_copy": [(X, 1, 0, 2), (X, -1, 1, 7, 2)], "alias_copy": [(X,)],
-    "as_strided_copy": [(X, [2, 2], [1, 3])], "detach_copy": [(X,)], "diagonal_copy": [(X, 0, 1, 2)], "expand_copy": [(arr(1, 3), [4, 3])],
-    "narrow_copy": [(X, 1, 1, 2)], "permute_copy": [(X, [2, 0, 1])], "select_copy": [(X, 1, 2)], "split_copy": [(X, 2, 1)],
+    "detach_copy": [(X,)], "diagonal_copy": [(X, 0, 1, 2)], "expand_copy": [(arr(1, 3), [4, 3])],
+    "permute_copy": [(X, [2, 0, 1])], "select_copy": [(X, 1, 2)], "split_copy": [(X, 2, 1)],
     "split_with_sizes_copy": [(X, [1, 2], 1)], "squeeze_copy": [(arr(1, 3, 1),)], "t_copy": [(arr(2, 3),)], "transpose_copy": [(X, 0, 2)],
     "unbind_copy": [(X, 1)], "unfold_copy": [(X, 2, 3, 2)], "unsqueeze_copy": [(X, 1)], "view_copy": [(X, [6, 8])],
 }  # fmt: skip

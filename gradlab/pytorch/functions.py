@@ -13,8 +13,8 @@ from gradlab.tensor import Tensor
 
 # Copies of views: the method without _copy, then a clone of each.
 COPIES = [
-    "as_strided", "detach", "diagonal", "expand", "narrow", "permute", "select", "split", "split_with_sizes", "squeeze", "t", "transpose",
-    "unbind", "unfold", "unsqueeze", "view",
+    "detach", "diagonal", "expand", "permute", "select", "split", "split_with_sizes", "squeeze", "t", "transpose", "unbind", "unfold",
+    "unsqueeze", "view",
 ]  # fmt: skip
 
 
