@@ -37,6 +37,14 @@ def pytest_collection_modifyitems(config, items):
 
 
 @pytest.fixture
+def asking_functions():
+    """Public functions as a class or a tracer that answers for them needs them, also those that another test had put back."""
+    from gradlab.overrides import overridable
+
+    overridable.activate()
+
+
+@pytest.fixture
 def plain_functions():
     """Public functions as they are before a class answers for them (`__torch_function__`), which a test of this process may have made."""
     from gradlab.overrides import overridable
