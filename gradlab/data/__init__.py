@@ -1,9 +1,19 @@
-"""Data: sets that travel inside the package, as NumPy arrays, so that the first run needs no network; and one's own, from untidy tables.
+"""Data: sets that travel inside the package, as NumPy arrays, so that the first run needs no network; and one's own, from untidy tables
+and folders of images.
 
 The room is not loaded by `import gradlab`. Each data file has a `.SOURCE.txt` beside it with its origin and licence.
 """
 
+from gradlab.data.images import (
+    ImageError as ImageError,
+    ImageFolder as ImageFolder,
+    image_folders as image_folders,
+    read_image as read_image,
+)
 from gradlab.data.optical_digits import DataError as DataError, digits as digits, digits_split as digits_split
 from gradlab.data.tables import Table as Table, TableDataset as TableDataset, TableError as TableError, read_table as read_table
 
-__all__ = ["DataError", "Table", "TableDataset", "TableError", "digits", "digits_split", "read_table"]
+__all__ = [
+    "DataError", "ImageError", "ImageFolder", "Table", "TableDataset", "TableError", "digits", "digits_split", "image_folders",
+    "read_image", "read_table",
+]  # fmt: skip
