@@ -136,7 +136,7 @@ def test_rare_classes_weigh_alike(tmp_path):
     run = start(source, tmp_path / "run", Settings(epochs=3, data={"target": "y"}), say=lambda line: None)
     assert run.task.weights is not None and run.description["score"] == "balanced_accuracy"
     assert run.description["baselines"]["commonest class"]["balanced_accuracy"] == 0.5 < 0.9 < run.description["result"]["best"]
-    with pytest.raises(RunError, match="a table in memory; only a run of a file can be resumed"):
+    with pytest.raises(RunError, match="data in memory; only a run of a file can be resumed"):
         resume(tmp_path / "run", epochs=9)
 
 
@@ -209,13 +209,13 @@ MISTAKES = {
     "another target": (["{table}", "--target", "prize"], 'no column "prize" to predict; the columns are id, size, tone, price, grade'),
     "another column": (["{table}", "--target", "price", "--exclude", "colour"], 'there is no column "colour"'),
     "no classes": (["{table}", "--target", "tone", "--task", "number"], "is no number"),
-    "a share": (["{table}", "--target", "price", "--validation", "2"], "--validation: a share of the rows, below 1, not 2"),
+    "a share": (["{table}", "--target", "price", "--validation", "2"], "--validation: must be a share, below 1, not 2"),
     "batches of one": (["{table}", "--target", "price", "--batch-size", "1"], "a batch of one row cannot be normalised"),
     "nothing left": (["{table}", "--target", "price", "--exclude", "id,size,tone,grade"], "no column is left to learn from: cells are"),
     "a folder": (["{folder}", "--target", "x"], "Is a directory"),
     "few rows": (["{few}", "--target", "x"], "5 of 6 rows are to be trained on and 1 held out, and two of each are the least"),
     "two rows": (["{two}", "--target", "y"], "1 of 2 rows are to be trained on"),
-    "a model": (["{table}", "--target", "price", "--model", "cnn"], "--model: a table has one kind of model"),
+    "a model": (["{table}", "--target", "price", "--model", "cnn"], "unknown option --model"),
 }
 
 
@@ -233,7 +233,7 @@ def test_mistakes_are_one_line_and_leave_nothing(mistake, table, tmp_path, monke
 
 def test_other_mistakes(trained, table, tmp_path, capsys):
     folder = str(trained["grade"].folder)
-    assert main(["train", "digits", "--target", "x"]) == 2 and "--target belongs to tables" in capsys.readouterr().err
+    assert main(["train", "digits", "--target", "x"]) == 2 and "unknown option --target" in capsys.readouterr().err
     assert main(["train", "--resume", folder, "--lr", "1"]) == 2 and "--lr: a resumed run keeps its settings" in capsys.readouterr().err
     assert main(["predict", str(tmp_path), str(table)]) == 1 and "is no folder of a run" in capsys.readouterr().err
     (tmp_path / "t.csv").write_text("size,tone\n1,low\n")

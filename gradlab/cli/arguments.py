@@ -60,6 +60,13 @@ def seed(text: str) -> int:
     return number
 
 
+def share(text: str) -> float:
+    number = positive_number(text)
+    if number >= 1:
+        raise argparse.ArgumentTypeError(f"must be a share, below 1, not {text}")
+    return number
+
+
 def positive_number(text: str) -> float:
     try:
         number = float(text)

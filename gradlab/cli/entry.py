@@ -25,7 +25,7 @@ class Command:
 
     name: str
     summary: str
-    configure: Callable[[Parser], None]
+    configure: Callable[..., None]  # of the parser and, for `train`, the arguments: a kind of run has options of its own
     run: Callable[[argparse.Namespace], int]
 
 
@@ -33,9 +33,9 @@ COMMANDS = {
     command.name: command
     for command in (
         Command("run", "run a script that was written for PyTorch, unchanged", running.configure, running.run),
-        Command("train", "train a model on a table of yours, or on a data set that comes with gradlab", train.configure, train.run),
-        Command("predict", "let a trained run predict for the rows of a table", use.configure_predict, use.predict),
-        Command("evaluate", "measure a trained run on another table", use.configure_evaluate, use.evaluate),
+        Command("train", "train a model on data of yours, or on a data set that comes with gradlab", train.configure, train.run),
+        Command("predict", "let a trained run predict", use.configure_predict, use.predict),
+        Command("evaluate", "measure a trained run on other data", use.configure_evaluate, use.evaluate),
         Command("runs", "list trained runs, with their results", use.configure_runs, use.runs),
         Command("parity", "compare a model of yours on the CPU and on a GPU, real or emulated", parity.configure, parity.run),
         Command("build", "write a traced program as C, to run with no Python", build.configure, build.run),
@@ -95,7 +95,7 @@ def run(arguments: list[str]) -> int:
         raise Failure(f"unknown option {first}; gradlab --help shows how to use the program")
     command = COMMANDS[chosen("command", first, COMMANDS)]
     parser = Parser(prog=f"gradlab {command.name}", description=command.summary)
-    command.configure(parser)
+    command.configure(parser, *([arguments[1:]] if command.name == "train" else []))
     try:
         options = parser.parse(arguments[1:])
     except SystemExit as stop:  # --help

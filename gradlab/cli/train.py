@@ -1,171 +1,136 @@
-"""`gradlab train DATASET`: trains a model, in a run folder of its own, from the start or from where a run was stopped."""
+"""`gradlab train KIND …`: trains a model of one's own data, in a run folder of its own, from the start or from where a run was stopped."""
 
 from __future__ import annotations
 
 import argparse
 import json
 import os
-import shlex
-import sys
-import time
+import shutil
+from functools import partial
 from pathlib import Path
+from typing import Any
 
-from gradlab._version import __version__
-from gradlab.cli import train_table
 from gradlab.cli.arguments import Parser, positive_integer, positive_number, seed
-from gradlab.cli.checkpoint import checkpoint_of, read_checkpoint, restore
-from gradlab.cli.config import Config, requested_config, resumed_config, saved_config
-from gradlab.cli.failure import FAILED, Failure, chosen
-from gradlab.cli.run_folder import EpochResult, RunFolder, existing_folder, new_folder
-from gradlab.cli.tasks import TASKS
-from gradlab.cli.trainer import WEIGHT_DECAY, Trainer
+from gradlab.cli.devices import best_device, usable_device
+from gradlab.cli.failure import FAILED, Failure
+from gradlab.cli.kinds import NAMES, kind_named
+from gradlab.cli.run_folder import new_folder
 from gradlab.data import DataError
-from gradlab.train.divergence import Diverged
-from gradlab.train.interruption import interruption
+from gradlab.runs import RunError, Settings, TrainedRun, resume, start
+from gradlab.runs.folder import beaten
+from gradlab.train import Diverged
 from gradlab.utils.blas import set_blas_threads
 
+say = partial(print, flush=True)  # also into a pipe or a file as it comes
+GOES_ON_WITH = ("kind", "resume", "epochs", "device")  # what a resumed run may be told
 
-def configure(parser: Parser) -> None:
-    models = ", ".join(sorted({model for task in TASKS.values() for model in task.recipes}))
-    parser.add_argument("dataset", nargs="?", help=f"what to train on: {', '.join(TASKS)}, or table, with a file of your own")
-    train_table.configure(parser)
-    parser.add_argument("--model", help=f"{models} (default: the first that the data set lists)")
-    parser.add_argument("--epochs", type=positive_integer, metavar="N", help="passes over the training images")
-    parser.add_argument("--batch-size", type=positive_integer, metavar="N", help="images per step (default: 64)")
+
+def configure(parser: Parser, arguments: list[str]) -> None:
+    """The options that every run has, and those of the kind that is named in `arguments` or that a run to go on with is of."""
+    parser.add_argument("kind", nargs="?", help="; ".join(f"{name}: {kind_named(name).SUMMARY}" for name in NAMES))
+    parser.add_argument("--epochs", type=positive_integer, metavar="N", help="passes over the training data")
+    parser.add_argument("--batch-size", type=positive_integer, metavar="N", help="samples per step")
     parser.add_argument("--lr", type=positive_number, metavar="RATE", help="peak learning rate")
     parser.add_argument("--seed", type=seed, metavar="N", help="decides every random number of the run (default: 0)")
     parser.add_argument("--device", metavar="NAME", help="cpu, cuda or cuda:N (default: cuda if there is one)")
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help="run folder (default: runs/DATASET-MODEL-N)")
-    parser.add_argument(
-        "--resume", type=Path, metavar="PATH", help="go on with a run, exactly where its folder or checkpoint left off"
-    )
+    parser.add_argument("--compile", action="store_true", help="one static program for each training step")
+    parser.add_argument("--amp", choices=["bfloat16", "float16"], help="mixed precision")
+    parser.add_argument("--early-stop", type=positive_integer, metavar="N", help="end after N epochs that were no better")
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="run folder (default: runs/KIND-N)")
+    parser.add_argument("--resume", type=Path, metavar="FOLDER", help="go on with a run, exactly where it was left")
+    kind = named(arguments)
+    if kind is not None:
+        parser.prog += f" {kind}"
+        kind_named(kind).configure(parser)
+
+
+def named(arguments: list[str]) -> str | None:
+    """The kind that the command line names: a kind's name wherever it stands, or what stands first."""
+    known = [a for a in arguments if a in NAMES]
+    return known[0] if known else next((a for a in arguments[:1] if not a.startswith("-")), None)
 
 
 def run(options: argparse.Namespace) -> int:
+    """Train, say what was reached; an exit code."""
     if "OPENBLAS_NUM_THREADS" not in os.environ:
         set_blas_threads(1)  # the models are small; see gradlab/utils/blas.py
-    own = options.resume is not None and options.dataset in (None, "table") and (options.resume / "run.json").exists()
-    if own or (options.dataset == "table" and options.resume is None):
-        return train_table.run(options)
-    if options.dataset is None and options.resume is not None and not options.resume.is_dir():
-        raise Failure(f"--resume: there is no run's folder {options.resume}")
-    if options.dataset is None:
-        raise Failure(f"name a data set to train on: {', '.join(TASKS)}; or table, with a file of your own")
-    chosen("dataset", options.dataset, [*TASKS, "table"])
-    if options.dataset == "table":
-        raise Failure(f"--resume: no run of a table in {options.resume}")
-    train_table.refuse_own(options)
-    trainer, folder = resumed(options) if options.resume is not None else started(options)
-    return train(trainer, folder)
-
-
-def started(options: argparse.Namespace) -> tuple[Trainer, RunFolder]:
-    """A new run. Its folder is made last, so that nothing is left behind when something is wrong before."""
-    config = requested_config(options)
-    trainer = make_trainer(config)
-    folder = new_folder(options.out, f"{config.dataset}-{config.model}")
+    if options.kind == "digits":
+        return int(kind_named("digits").run(options))
+    if options.kind is None and options.resume is None:
+        raise Failure(f"name what to train on: {', '.join(NAMES)}; gradlab train KIND --help shows how")
     try:
-        folder.write_config(description(trainer))
-        # The first checkpoint holds the model as it was made: it shows now, not after an epoch, that saving works.
-        folder.save(folder.checkpoint, checkpoint_of(trainer))
-    except Failure:
-        folder.discard()
-        raise
-    return trainer, folder
-
-
-def resumed(options: argparse.Namespace) -> tuple[Trainer, RunFolder]:
-    if options.out is not None:
-        raise Failure("--out: a resumed run goes on in its own folder; leave --out or --resume away")
-    folder, checkpoint = existing_folder(options.resume)
-    config, content = read_checkpoint(checkpoint)
-    noted = saved_config(folder.read_config())
-    if noted is not None and {**noted.saved(), "device": ""} != {**config.saved(), "device": ""}:
-        raise Failure(
-            f"{folder.config} was changed since the run was started: it says {json.dumps(noted.saved())}, the "
-            f"checkpoint {json.dumps(config.saved())}; put it back, or start a new run"
-        )
-    if config.device != (options.device or config.device):
-        print(f"note: the run was started on {config.device}; on another device the last bits may differ")
-    trainer = make_trainer(resumed_config(config, options))
-    restore(trainer, checkpoint, content)
-    folder.write_config(description(trainer))
-    return trainer, folder
-
-
-def make_trainer(config: Config) -> Trainer:
-    try:
-        training, held_out = config.task.load()
-    except DataError as error:
+        trained = _resumed(options) if options.resume is not None else _started(options)
+    except (DataError, RunError) as error:
         raise Failure(str(error), FAILED) from error
-    return Trainer(config, training, held_out)
-
-
-def description(trainer: Trainer) -> dict[str, str | int | float]:
-    """What config.json says: the settings, and what else someone would need to know to repeat the run."""
-    return {
-        **trainer.config.saved(),
-        "optimizer": "AdamW",
-        "weight_decay": WEIGHT_DECAY,
-        "parameters": trainer.parameter_count,
-        "training_images": len(trainer.training.labels),
-        "held_out_images": len(trainer.held_out.labels),
-        "gradlab": __version__,
-    }
-
-
-def train(trainer: Trainer, folder: RunFolder) -> int:
-    """Runs the epochs that are left, saving after each; 0 when done, or the exit code of the signal that stopped it."""
-    config, progress = trainer.config, trainer.progress
-    print(
-        f"{config.dataset}: {len(trainer.training.labels):,} images to train on, {len(trainer.held_out.labels):,} held "
-        f"out; {config.model} with {trainer.parameter_count:,} parameters on {config.device}, seed {config.seed}"
-    )
-    if progress.epoch or progress.batch:
-        print(f"resuming after epoch {progress.epoch}, batch {progress.batch} of {len(trainer.loader)}")
-    begin = time.perf_counter()
-    try:
-        with interruption() as request:
-            while not trainer.finished and not request.requested():
-                if trainer.run_epoch(request.requested):
-                    print(line(trainer.history[-1], config), flush=True)
-                save(trainer, folder)
     except Diverged as error:
-        raise Failure(f"{error}; the last good checkpoint is {folder.checkpoint}", FAILED) from error
-    if not trainer.finished:
-        print(f"\nstopped; resume with: {resume_command(config, folder)}", file=sys.stderr)
-        return request.exit_code()
-    save(trainer, folder)
-    print(
-        f"held-out accuracy {trainer.history[-1].held_out_accuracy:.2%} after {config.epochs} epochs "
-        f"({time.perf_counter() - begin:.1f} s); everything is in {folder.path}"
-    )
+        raise Failure(f"{error}; a smaller --lr may help", FAILED) from error
+    except BrokenPipeError:
+        raise
+    except OSError as error:
+        raise Failure(f"{error.filename or 'cannot write'}: {error.strerror or error}{_kept(options)}", FAILED) from error
+    return _report(trained)
+
+
+def _kept(options: argparse.Namespace) -> str:
+    """Where a run was left that can be gone on with."""
+    folder = options.resume or options.out
+    return f"; go on with: gradlab train --resume {folder}" if folder is not None and _begun(folder) else ""
+
+
+def _begun(folder: Path) -> bool:
+    return any((folder / "checkpoints").glob("checkpoint-*.safetensors"))
+
+
+def _started(options: argparse.Namespace) -> TrainedRun:
+    kind = kind_named(options.kind)
+    source, data = kind.source(options), kind.data(options)
+    settings = Settings(
+        epochs=options.epochs, batch_size=options.batch_size, learning_rate=options.lr, seed=options.seed or 0,
+        device=usable_device(options.device or best_device()), compile=options.compile, amp=options.amp, early_stop=options.early_stop,
+        data=data,
+    )  # fmt: skip
+    folder = new_folder(options.out, options.kind)
+    try:
+        return start(source, folder.path, settings, say, options.kind)
+    except BaseException as error:
+        if not _begun(folder.path):
+            shutil.rmtree(folder.path, ignore_errors=True)  # it was made for this run, and holds nothing to go on from
+        elif options.out is None and isinstance(error, (OSError, Diverged)):
+            options.out = folder.path  # for the message
+        raise
+
+
+def _resumed(options: argparse.Namespace) -> TrainedRun:
+    given = [name for name, value in vars(options).items() if name not in GOES_ON_WITH and value not in (None, False)]
+    if given:
+        name = f"--{given[0].replace('_', '-')}" if given[0] != "file" else options.file
+        raise Failure(f"{name}: a resumed run keeps its settings and its data; leave that out, or start a new run without --resume")
+    if not options.resume.is_dir():
+        raise Failure(f"--resume: there is no run's folder {options.resume}")
+    if options.kind is not None and (kind := _kind_of(options.resume)) not in (None, options.kind):
+        raise Failure(f"--resume: {options.resume} is a run of {kind}, not of {options.kind}; leave the kind out: the folder says it")
+    return resume(options.resume, options.epochs, options.device and usable_device(options.device), say)
+
+
+def _kind_of(folder: Path) -> Any:
+    """What a run's folder says it is; None where it says nothing, of which `resume` speaks."""
+    try:
+        found = json.loads((folder / "run.json").read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    return found.get("kind") if isinstance(found, dict) else None
+
+
+def _report(trained: TrainedRun) -> int:
+    description = trained.description
+    score, result = description["score"], description["result"]
+    if result["stopped"].startswith("signal"):
+        print(f"\nstopped after {result['epochs']} epochs; resume with: gradlab train --resume {trained.folder}")
+        return 128 + int(result["stopped"].split()[1])
+    others = ", ".join(f"{name} {values[score]:.4g}" for name, values in description["baselines"].items() if score in values)
+    beside = f" ({others})" if others else ""
+    print(f"{score.replace('_', ' ')} {result['best']:.4g} on the validation part{beside} in {result['seconds']:g} s")
+    if not beaten(description):
+        print("this does not beat the simpler models: use one of those, or find more or better data")
+    print(f"report: {trained.folder / 'report.html'}; use it: {trained.task.usage(str(trained.folder))[0].splitlines()[0]}")
     return 0
-
-
-def save(trainer: Trainer, folder: RunFolder) -> None:
-    """The checkpoint first: the other files follow from it, and a resumed run writes them anew."""
-    config = trainer.config
-    folder.save(folder.checkpoint, checkpoint_of(trainer))
-    folder.save(folder.weights, trainer.model.state_dict())
-    folder.write_history(
-        trainer.history,
-        f"{config.dataset} · {config.model}",
-        f"{trainer.parameter_count:,} parameters · AdamW, peak rate {config.learning_rate:g} · "
-        f"batch {config.batch_size} · seed {config.seed} · {config.device}",
-    )
-
-
-def line(result: EpochResult, config: Config) -> str:
-    epoch = f"{result.epoch:>{len(str(config.epochs))}}/{config.epochs}"
-    return (
-        f"epoch {epoch}  loss {result.loss:.4f}  accuracy {result.accuracy:.2%}  held-out loss "
-        f"{result.held_out_loss:.4f}  accuracy {result.held_out_accuracy:.2%}  {result.samples_per_second:,.0f} samples/s"
-    )
-
-
-def resume_command(config: Config, folder: RunFolder) -> str:
-    """What to type to go on, as the program was called."""
-    as_module = Path(sys.argv[0]).parts[-2:] == ("gradlab", "__main__.py")
-    program = ["python", "-m", "gradlab"] if as_module else ["gradlab"]
-    return shlex.join([*program, "train", config.dataset, "--resume", str(folder.path)])

@@ -7,28 +7,31 @@ import csv
 import io
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import numpy as np
 
 from gradlab.cli.arguments import Parser
 from gradlab.cli.failure import FAILED, Failure
-from gradlab.data.tables import TableError, read_with_columns
+from gradlab.data import DataError
 from gradlab.runs import RunError, TrainedRun, load_run, runs_in
 from gradlab.utils.atomic import write_text
 from gradlab.utils.blas import set_blas_threads
 
+Found = TypeVar("Found")
+
 
 def configure_predict(parser: Parser) -> None:
     parser.add_argument("run", help="a run's folder")
-    parser.add_argument("data", help="a table with the columns that the run was trained on")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="a CSV file for the table with its predictions (default: stdout)")
+    parser.add_argument("data", nargs="+", help="data as the run was trained on, what is to be predicted left out")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="a CSV file for the predictions (default: stdout)")
 
 
 def configure_evaluate(parser: Parser) -> None:
     parser.add_argument("run", help="a run's folder")
-    parser.add_argument("data", help="a table with those columns and the target")
+    parser.add_argument("data", help="data as the run was trained on")
 
 
 def configure_runs(parser: Parser) -> None:
@@ -36,23 +39,15 @@ def configure_runs(parser: Parser) -> None:
 
 
 def predict(options: argparse.Namespace) -> int:
-    """The table with a column of predictions and, of classes, one for each probability."""
+    """A CSV of predictions and, of classes, a column for each probability; of a table with its own columns before."""
     trained = _run(options.run)
-    try:
-        table = read_with_columns(options.data, trained.task.coding.kinds)
-        table.notes.clear()  # only what the run finds strange is said
-        found = trained.predict(table)
-    except TableError as error:
-        raise Failure(str(error), FAILED) from error
-    except OSError as error:
-        raise Failure(f"{options.data}: {error.strerror or error}", FAILED) from error
-    _say(table.notes)
-    names = [*table.columns, *(f"{name} (new)" if name in table.columns else name for name in found)]
-    columns = [*(["" if c is None else c for c in column] for column in table.columns.values()), *map(_written, found.values())]
+    columns, notes = _asked(lambda: trained.task.predicted(trained.model, options.data))
+    for note in notes:
+        print(f"note: {note}", file=sys.stderr)
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
-    writer.writerow(names)
-    writer.writerows(zip(*columns, strict=True))
+    writer.writerow(columns)
+    writer.writerows(zip(*map(_written, columns.values()), strict=True))
     if options.out is None:
         print(text.getvalue(), end="")
         return 0
@@ -60,31 +55,31 @@ def predict(options: argparse.Namespace) -> int:
         write_text(options.out, text.getvalue())
     except OSError as error:
         raise Failure(f"cannot write {options.out}: {error.strerror}", FAILED) from error
-    print(f"{table.rows:,} predictions of {trained.task.target.name} are in {options.out}")
+    print(f"{len(next(iter(columns.values()))):,} predictions of {trained.task.goal} are in {options.out}")
     return 0
 
 
-def _say(notes: list[str]) -> None:
-    for note in notes:
-        print(f"note: {note}", file=sys.stderr)
+def _asked(question: Callable[[], Found]) -> Found:
+    """What a task answers; what is wrong with its data is one line."""
+    try:
+        return question()
+    except DataError as error:
+        raise Failure(str(error), FAILED) from error
+    except OSError as error:
+        raise Failure(f"{error.filename or 'cannot read'}: {error.strerror or error}", FAILED) from error
 
 
-def _written(column: np.ndarray[Any, Any]) -> list[Any]:
-    return [f"{value:.6g}" for value in column] if column.dtype.kind == "f" else list(column)
+def _written(column: Any) -> list[Any]:
+    floats = isinstance(column, np.ndarray) and column.dtype.kind == "f"
+    return [f"{value:.6g}" for value in column] if floats else list(column)
 
 
 def evaluate(options: argparse.Namespace) -> int:
-    """The metrics of a table, a line for each."""
+    """The metrics of data, a line for each."""
     trained = _run(options.run)
-    try:
-        table = read_with_columns(options.data, trained.task.coding.kinds)
-        table.notes.clear()
-        found = trained.evaluate(table)
-    except TableError as error:
-        raise Failure(str(error), FAILED) from error
-    except OSError as error:
-        raise Failure(f"{options.data}: {error.strerror or error}", FAILED) from error
-    _say(table.notes)
+    found, notes = _asked(lambda: trained.task.evaluated(trained.model, options.data))
+    for note in notes:
+        print(f"note: {note}", file=sys.stderr)
     for name, value in found.items():
         print(f"{name.replace('_', ' '):<18} {value:.6g}")
     return 0

@@ -4,13 +4,14 @@ and folders of images.
 The room is not loaded by `import gradlab`. Each data file has a `.SOURCE.txt` beside it with its origin and licence.
 """
 
+from gradlab.data.errors import DataError as DataError
 from gradlab.data.images import (
     ImageError as ImageError,
     ImageFolder as ImageFolder,
     image_folders as image_folders,
     read_image as read_image,
 )
-from gradlab.data.optical_digits import DataError as DataError, digits as digits, digits_split as digits_split
+from gradlab.data.optical_digits import digits as digits, digits_split as digits_split
 from gradlab.data.tables import Table as Table, TableDataset as TableDataset, TableError as TableError, read_table as read_table
 
 __all__ = [

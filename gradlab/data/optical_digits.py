@@ -9,14 +9,12 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from gradlab.data.errors import DataError
+
 COUNT = 1797
 SIDE = 8
 FILE = Path(__file__).with_name("optical_digits.bin.gz")
 SHA256 = "d64ddccfe8e7f02b6067073443e8195f125aef554fb827ee64b600179fafce7f"
-
-
-class DataError(RuntimeError):
-    """A data file of the package is missing or is not what was shipped."""
 
 
 def verified(path: Path, sha256: str) -> bytes:

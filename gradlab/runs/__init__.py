@@ -1,12 +1,13 @@
 """A run of one's own data: trained, kept in a folder with all that belongs to it, and used from there.
 
-`start` makes a run of a table, `load_run` finds one again: its model with the coding of its columns, ready to predict.
+`start` makes a run of a kind of data, `load_run` finds one again: its model with the coding of its data, ready to predict. A kind is one
+subclass of `Task`, listed in `kinds.py`.
 """
 
 from __future__ import annotations
 
 from gradlab.runs.folder import RunError, TrainedRun, load_run, runs_in
-from gradlab.runs.table import TableTask
+from gradlab.runs.task import Task
 from gradlab.runs.training import Settings, resume, start
 
-__all__ = ["RunError", "Settings", "TableTask", "TrainedRun", "load_run", "resume", "runs_in", "start"]
+__all__ = ["RunError", "Settings", "Task", "TrainedRun", "load_run", "resume", "runs_in", "start"]

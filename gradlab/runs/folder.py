@@ -10,9 +10,10 @@ from typing import Any
 
 import gradlab as gl
 from gradlab import nn
-from gradlab.runs.table import TableTask
+from gradlab.runs.kinds import KINDS, task_of
+from gradlab.runs.task import Task
 
-FORMAT, VERSION = "gradlab run", 1
+FORMAT, VERSION = "gradlab run", 2
 
 
 class RunError(RuntimeError):
@@ -42,18 +43,20 @@ class Files:
             raise RunError(f"{self.description} describes no run")
         if found.get("version") != VERSION:
             raise RunError(f"{self.folder} was written by gradlab {found.get('gradlab')}, in a way that this one cannot read")
-        if lacking := {"kind", "source", "sha256", "settings", "task", "score", "baselines"} - set(found):
+        if lacking := {"kind", "goal", "source", "sha256", "settings", "task", "score", "greater", "baselines"} - set(found):
             raise RunError(f"{self.description} is damaged: it lacks {', '.join(sorted(lacking))}")
+        if found["kind"] not in KINDS:
+            raise RunError(f"{self.description} is damaged: {found['kind']!r} is no kind of run; those are {', '.join(KINDS)}")
         return found
 
 
 @dataclass
 class TrainedRun:
-    """A run read back: `model` is the best epoch's, in evaluation mode; `task` codes its columns."""
+    """A run read back: `model` is the best epoch's, in evaluation mode; `task` knows how its data is coded."""
 
     folder: Path
     description: dict[str, Any]
-    task: TableTask
+    task: Task
     model: nn.Module
 
     @property
@@ -63,11 +66,11 @@ class TrainedRun:
         return found
 
     def predict(self, source: Any) -> dict[str, Any]:
-        """Predictions for the rows of a table: columns by name (see `TableTask.predict`)."""
+        """Predictions for data as it was trained on: columns by name (see the task's `predict`)."""
         return self.task.predict(self.model, source)
 
     def evaluate(self, source: Any) -> dict[str, float]:
-        """The metrics of a table that has the target."""
+        """The metrics of data that holds what is to be predicted."""
         return self.task.evaluate(self.model, source)
 
 
@@ -80,7 +83,7 @@ def load_run(path: str | os.PathLike[str], device: Any = "cpu") -> TrainedRun:
     files = Files(path)
     description = files.read()
     try:
-        task = TableTask.from_state(description["task"])
+        task = task_of(description["kind"]).from_state(description["task"])
     except (KeyError, TypeError, AttributeError) as error:
         raise RunError(f"{files.description} is damaged: the task cannot be read ({type(error).__name__}: {error})") from error
     weights = next((p for p in (files.weights, files.checkpoints / "best.safetensors") if p.exists()), None)
@@ -95,7 +98,7 @@ def load_run(path: str | os.PathLike[str], device: Any = "cpu") -> TrainedRun:
 
 
 def runs_in(folder: str | os.PathLike[str] = "runs") -> list[dict[str, Any]]:
-    """What is in a folder of runs, a line for each: folder, task, target, epochs, score, baseline and device."""
+    """The runs in a folder, a line for each: folder, kind, data, goal, epochs, its score and a simpler model's, seconds, device."""
     lines = []
     for path in sorted(Path(folder).glob("*/run.json"), key=lambda p: p.stat().st_mtime):
         try:
@@ -104,9 +107,21 @@ def runs_in(folder: str | os.PathLike[str] = "runs") -> list[dict[str, Any]]:
             continue
         result = found.get("result", {})
         lines.append({
-            "run": str(path.parent), "task": found["kind"], "data": found["source"], "target": found["task"]["target"]["name"],
+            "run": str(path.parent), "kind": found["kind"], "data": found["source"], "goal": found["goal"],
             "epochs": f"{result.get('epochs', 0)}/{found['settings']['epochs']}", "score": found["score"], "best": result.get("best"),
-            "linear model": found["baselines"].get("linear model", {}).get(found["score"]), "seconds": result.get("seconds"),
+            "simpler": best_simpler(found), "seconds": result.get("seconds"),
             "device": found["settings"]["device"],
         })  # fmt: skip
     return lines
+
+
+def best_simpler(description: dict[str, Any]) -> float | None:
+    """The best score of the simpler models; None where there are none."""
+    found = [values[description["score"]] for values in description["baselines"].values()]
+    return (max if description["greater"] else min)(found, default=None)
+
+
+def beaten(description: dict[str, Any]) -> bool:
+    """Whether the run is better than every simpler model by its score."""
+    best, simpler = description["result"]["best"], best_simpler(description)
+    return simpler is None or (best > simpler + 1e-9 if description["greater"] else best < simpler - 1e-9)

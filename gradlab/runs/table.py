@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
@@ -11,7 +11,14 @@ import gradlab as gl
 from gradlab import Tensor, metrics, nn
 from gradlab.data.tables import Table, TableCoding, TableDataset, TableError, TargetCoding, read_with_columns
 from gradlab.models.table import TableModel
+from gradlab.runs import html
+from gradlab.runs.task import Baselines, Task
 
+if TYPE_CHECKING:
+    from gradlab.runs.folder import TrainedRun
+
+WORST = 10  # rows that the report shows
+WORDS = {"number": "columns of numbers", "category": "of categories", "date": "of dates"}
 RARE = 3.0  # so many times rarer than the commonest class, a class makes the loss weigh classes alike
 
 
@@ -34,19 +41,26 @@ class InUnit(metrics.Metric):
         return float(self.metric.compute() * self.unit)
 
 
-class TableTask:
+class TableTask(Task):
     """What is known of a table's columns and target; with `dataset`, the table it is learned from.
 
     weights: of the classes in the loss, where one is more than three times as rare as another.
     """
 
     kind = "table"
+    beginning = "the linear model"
 
     def __init__(
         self, coding: TableCoding, target: TargetCoding, weights: list[float] | None, layers: Mapping[str, Any],
         dataset: TableDataset | None = None,
     ) -> None:  # fmt: skip
         self.coding, self.target, self.weights, self.layers, self.dataset = coding, target, weights, layers, dataset
+        self.goal, self.notes = target.name, dataset.notes if dataset is not None else []
+        self.score = "r2" if not self.classes else "accuracy" if weights is None else "balanced_accuracy"
+        self.greater = True
+        rows = 0 if dataset is None else len(dataset.training_rows)
+        batch = int(min(256, max(16, 2 ** round(np.log2(max(rows / 20, 1))))))
+        self.defaults = {"epochs": 60, "batch_size": batch, "learning_rate": 3e-3, "weight_decay": 0.01}
 
     @classmethod
     def of(cls, source: Any, settings: Mapping[str, Any]) -> TableTask:
@@ -107,20 +121,26 @@ class TableTask:
             **({"roc_auc": metrics.ROCAUC()} if pair else {}),
         }  # fmt: skip
 
-    @property
-    def score(self) -> str:
-        """The metric by which models are compared."""
-        return "r2" if not self.classes else "accuracy" if self.weights is None else "balanced_accuracy"
+    def summary(self) -> str:
+        dataset, target = self.learned(), self.target
+        kinds = list(self.coding.kinds.values())
+        columns = ", ".join(f"{kinds.count(kind)} {word}" for kind, word in WORDS.items() if kind in kinds)
+        what = f"one of {len(target.classes)} classes" if target.classes else "a number"
+        weighed = "" if self.weights is None else "; rare classes weigh as much as common ones"
+        head = f"{len(dataset.training_rows):,} rows to train on, {len(dataset.validation_rows):,} held out; {columns}"
+        return "\n".join([f"{head}; {target.name} is {what}{weighed}", *(f"note: {note}" for note in self.notes)])
 
-    def loaders(self, batch_size: int | None, seed: int) -> tuple[Any, Any]:
-        """Of the training and of the validation rows."""
+    def loaders(self, batch_size: int, seed: int) -> tuple[Any, Any]:
+        """Of the training and of the validation rows. TableError where batches would be of one row, which cannot be normalised."""
+        if batch_size == 1:
+            raise TableError("a batch of one row cannot be normalised; take two rows at least (--batch-size, batch_size)")
         dataset = self.learned()
         rows = len(dataset.training_rows)
-        size = batch_size or int(min(256, max(16, 2 ** round(np.log2(max(rows / 20, 1))))))
         generator = gl.Generator()
         generator.manual_seed(seed)
+        single = rows > batch_size and rows % batch_size == 1
         training: Any = gl.utils.data.DataLoader(
-            dataset.training, min(size, rows), shuffle=True, drop_last=rows > size and rows % size == 1, generator=generator
+            dataset.training, min(batch_size, rows), shuffle=True, drop_last=single, generator=generator
         )
         return training, gl.utils.data.DataLoader(dataset.validation, 1024)
 
@@ -130,7 +150,7 @@ class TableTask:
             raise ValueError("TableTask: only a task made of a table can be learned; this one was read back for predicting")
         return self.dataset
 
-    def baselines(self, model: TableModel) -> dict[str, dict[str, float]]:
+    def baselines(self, model: Any) -> Baselines:
         """What the commonest class (or the mean) and a linear model reach on the validation rows. The linear part is put into `model`.
 
         It is fitted to all training rows at once by LBFGS, with the penalty of half the squared factors (scikit-learn's C=1 and alpha=1).
@@ -197,3 +217,52 @@ class TableTask:
             raise TableError(f'{table.source}: there is no column "{self.target.name}" to compare with')
         target = gl.from_numpy(np.ascontiguousarray(self.target.coded(self.target.values(table))))
         return self.measured(outputs if self.classes else outputs[:, 0], target)
+
+    def predicted(self, model: nn.Module, sources: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+        """The table's own columns, and those of `predict`."""
+        if len(sources) != 1:
+            raise TableError(f"one table at a time, not {len(sources)}: {', '.join(sources)}")
+        table = self.read(sources[0])
+        found = self.predict(model, table)
+        columns: dict[str, Any] = {name: ["" if c is None else c for c in cells] for name, cells in table.columns.items()}
+        columns |= {f"{name} (new)" if name in columns else name: column for name, column in found.items()}
+        return columns, table.notes
+
+    def evaluated(self, model: nn.Module, source: str) -> tuple[dict[str, float], list[str]]:
+        table = self.read(source)
+        return self.evaluate(model, table), table.notes
+
+    def read(self, source: Any) -> Table:
+        """A table to predict: what is said of it is only what the run finds strange."""
+        table = read_with_columns(source, self.coding.kinds)
+        table.notes.clear()
+        return table
+
+    # ------------------------------------------------------------ the report
+
+    def sections(self, trained: TrainedRun) -> list[tuple[str, str]]:
+        """The table of confusions, or residuals; and the rows that are farthest off."""
+        dataset = self.learned()
+        *inputs, target = dataset.validation.tensors
+        outputs = gl.train.predict(trained.model, [inputs], next(trained.model.parameters()).device, targets=False)
+        true = target.numpy()
+        if self.classes:
+            chances = outputs.softmax(1).numpy()
+            off = 1 - chances[np.arange(len(true)), true]
+            found = [(self.classes[int(i)], f"{c:.3f}") for i, c in zip(chances.argmax(1), chances.max(1), strict=True)]
+            wanted = [self.classes[int(t)] for t in true]
+            shown = ("Confusions", html.confusions(self.classes, true, chances.argmax(1)))
+        else:
+            decoded, real = self.target.decoded(outputs.numpy()), self.target.decoded(true)
+            off = abs(decoded - real)
+            found = [(f"{v:.5g}", f"{v - r:+.4g}") for v, r in zip(decoded, real, strict=True)]
+            wanted = [f"{v:.5g}" for v in real]
+            shown = ("Residuals", html.residuals(decoded, real))
+        columns = list(self.coding.kinds)[:8]
+        rows = []
+        for i in np.argsort(-off, kind="stable")[:WORST]:
+            row = int(dataset.validation_rows[i])
+            cells = ["" if (c := dataset.table.columns[name][row]) is None else c for name in columns]
+            rows.append([dataset.table.where(row).rsplit(", ", 1)[-1], wanted[i], *found[i], *cells])
+        head = ["row", "true", "predicted", "probability" if self.classes else "residual", *columns]
+        return [shown, ("Farthest off", html.table(head, rows))]

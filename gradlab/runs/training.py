@@ -1,40 +1,36 @@
-"""From a table to a run in its folder, and from a run that was stopped to its end."""
+"""From data to a run in its folder, and from a run that was stopped to its end."""
 
 from __future__ import annotations
 
-import hashlib
 import json
 import math
 import os
 import platform
 import time
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field, replace
-from pathlib import Path
+from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
 import numpy as np
 
 import gradlab as gl
 from gradlab._version import __version__
-from gradlab.runs.folder import FORMAT, VERSION, Files, RunError, TrainedRun, load_run
+from gradlab.runs.folder import FORMAT, VERSION, Files, RunError, TrainedRun
+from gradlab.runs.kinds import task_of
 from gradlab.runs.report import write_report
-from gradlab.runs.table import TableTask
+from gradlab.runs.task import Task
 from gradlab.train import Bar, Callback, Checkpoint, EarlyStop, TableOfEpochs, evaluate, fit, read_checkpoint
 from gradlab.utils.atomic import write_text
-
-WARM_UP = 0.1  # part of all steps
-WORDS = {"number": "columns of numbers", "category": "of categories", "date": "of dates"}
 
 
 @dataclass(frozen=True)
 class Settings:
-    """How a run is trained. `data` is what the task is told of its table (target, exclude, seed of the split, …)."""
+    """How a run is trained; what is None is chosen by the task. `data` is what the task is told (target, model, seed of the split, …)."""
 
-    epochs: int = 60
+    epochs: int | None = None
     batch_size: int | None = None
-    learning_rate: float = 3e-3
-    weight_decay: float = 0.01
+    learning_rate: float | None = None
+    weight_decay: float | None = None
     seed: int = 0
     device: str = "cpu"
     compile: bool = False
@@ -42,35 +38,42 @@ class Settings:
     early_stop: int | None = None
     data: dict[str, Any] = field(default_factory=dict)
 
+    def filled(self, task: Task) -> Settings:
+        """With the task's defaults where nothing was asked for."""
+        return replace(self, **{name: value for name, value in task.defaults.items() if getattr(self, name) is None})
+
 
 class Measured(Callback):
     """A line of the history for the state before the first epoch."""
 
     def begin(self, run: Any) -> None:
-        if not run.history:
+        if not run.history and run.validation is not None:
             found = evaluate(run.model, run.validation, run.step, run.metrics, run.device)
             run.history.append({"epoch": 0.0, "loss": math.nan, **{f"validation_{name}": value for name, value in found.items()}})
 
 
-def start(source: Any, folder: str | os.PathLike[str], settings: Settings, say: Callable[[str], None] = print) -> TrainedRun:
-    """Train a model of a table in a new folder. TableError where the table cannot be learned from: then nothing is written."""
-    if settings.batch_size == 1:
-        raise RunError("a batch of one row cannot be normalised; take two rows at least (--batch-size, batch_size)")
-    task = TableTask.of(source, settings.data)
-    say(_summary(task))
+def start(
+    source: Any, folder: str | os.PathLike[str], settings: Settings, say: Callable[[str], None] = print, kind: str = "table"
+) -> TrainedRun:
+    """Train a model of a kind's data in a new folder. DataError where that cannot be learned from: then nothing is written."""
+    which = task_of(kind)
+    gl.manual_seed(settings.seed)
+    task = which.of(source, settings.data)
+    say(task.summary())
+    settings = settings.filled(task)
     files = Files(folder)
     gl.manual_seed(settings.seed)
-    model = task.model()
-    baselines = task.baselines(model)
-    path = Path(source).resolve() if isinstance(source, (str, os.PathLike)) else None
+    model, loaders = task.model(), task.loaders(settings.batch_size or 1, settings.seed)
+    place = which.located(source)
     description = {
-        "format": FORMAT, "version": VERSION, "gradlab": __version__, "kind": task.kind, "source": str(path or "memory"),
-        "sha256": None if path is None else _digest(path), "settings": asdict(settings), "task": task.state(), "score": task.score,
-        "baselines": baselines, "notes": task.dataset.notes if task.dataset is not None else [], "environment": _environment(),
+        "format": FORMAT, "version": VERSION, "gradlab": __version__, "kind": kind, "goal": task.goal, "source": place or "memory",
+        "sha256": None if place is None else which.fingerprint(place), "settings": asdict(settings), "task": task.state(),
+        "score": task.score, "greater": task.greater, "parameters": sum(p.numel() for p in model.parameters()),
+        "baselines": task.baselines(model), "notes": list(task.notes), "environment": _environment(),
     }  # fmt: skip
     files.folder.mkdir(parents=True, exist_ok=True)
     _write(files, description)
-    return _train(files, description, task, model, settings, None, say)
+    return _train(files, description, task, model, loaders, settings, None, say)
 
 
 def resume(
@@ -79,7 +82,7 @@ def resume(
     """Go on with a run where it was stopped, or for more epochs than it had. RunError where its data has changed, or it is finished."""
     files = Files(folder)
     description = files.read()
-    settings = Settings(**description["settings"])
+    settings = saved_settings(files, description)
     settings = replace(settings, epochs=epochs or settings.epochs, device=device or settings.device)
     try:
         state = read_checkpoint(files.checkpoints)
@@ -88,80 +91,72 @@ def resume(
     stopped = description.get("result", {}).get("stopped", "")
     if stopped and not stopped.startswith("signal") and epochs is None:
         raise RunError(f"{folder} is finished: {stopped}; ask for more with a larger number of epochs")
-    if state["counts"]["epoch"] >= settings.epochs:
+    if state["counts"]["epoch"] >= (settings.epochs or 0):
         raise RunError(f"{folder} is finished: it has {state['counts']['epoch']} epochs; ask for more with a larger number of epochs")
     if description["sha256"] is None:
-        raise RunError(f"{folder} was trained on a table in memory; only a run of a file can be resumed")
-    path = Path(description["source"])
-    if not path.exists() or _digest(path) != description["sha256"]:
-        raise RunError(f"{path} {'has changed' if path.exists() else 'is gone'} since the run was started; put it back, or start a new run")
-    task = TableTask.of(path, settings.data)
+        raise RunError(f"{folder} was trained on data in memory; only a run of a file can be resumed")
+    source, which = description["source"], task_of(description["kind"])
+    try:
+        changed = which.fingerprint(source) != description["sha256"]
+    except OSError:
+        raise RunError(f"{source} is gone since the run was started; put it back, or start a new run") from None
+    if changed:
+        raise RunError(f"{source} has changed since the run was started; put it back, or start a new run")
+    gl.manual_seed(settings.seed)
+    task = which.of(source, settings.data)
     gl.manual_seed(settings.seed)
     description["settings"] = asdict(settings)
     _write(files, description)
-    return _train(files, description, task, task.model(), settings, state, say)
+    model, loaders = task.model(), task.loaders(settings.batch_size or 1, settings.seed)
+    return _train(files, description, task, model, loaders, settings, state, say)
+
+
+def saved_settings(files: Files, description: dict[str, Any]) -> Settings:
+    """The settings in a run's description; RunError where they are none."""
+    found = description["settings"]
+    if not isinstance(found, dict) or set(found) != {f.name for f in fields(Settings)} or not isinstance(found["data"], dict):
+        raise RunError(f"{files.description} is damaged: its settings cannot be read")
+    return Settings(**found)
 
 
 def _train(
-    files: Files, description: dict[str, Any], task: TableTask, model: Any, settings: Settings, state: Any, say: Callable[[str], None]
-) -> TrainedRun:
-    training, validation = task.loaders(settings.batch_size, settings.seed)
+    files: Files, description: dict[str, Any], task: Task, model: Any, loaders: tuple[Any, Any], settings: Settings, state: Any,
+    say: Callable[[str], None],
+) -> TrainedRun:  # fmt: skip
+    epochs, monitor, (training, validation) = settings.epochs or 1, f"validation_{task.score}", loaders
     model = model.to(settings.device)
-    optimizer = gl.optim.AdamW(model.parameters(), lr=settings.learning_rate, weight_decay=settings.weight_decay)
-    steps = settings.epochs * len(training)
-    scheduler = gl.optim.lr_scheduler.LambdaLR(optimizer, lambda step: _rate(step, steps))
-    callbacks: list[Any] = [Measured(), Bar(lines=False), Checkpoint(files.checkpoints, monitor=f"validation_{task.score}")]
+    optimizer = task.optimizer(model, settings)
+    scheduler = task.scheduler(optimizer, epochs * len(training))
+    callbacks: list[Any] = [Measured(), Bar(lines=False), Checkpoint(files.checkpoints, monitor=monitor)]
     callbacks += [TableOfEpochs(files.epochs), lambda run: say(_line(run, task))]
-    callbacks += [EarlyStop(settings.early_stop, f"validation_{task.score}")] if settings.early_stop else []
+    callbacks += [EarlyStop(settings.early_stop, monitor)] if settings.early_stop else []
     begin = time.perf_counter()
     run = fit(
-        model, training, None, optimizer, epochs=settings.epochs, validation=validation, metrics=task.metrics(), scheduler=scheduler,
-        scheduler_each="step", clip=1.0, amp=settings.amp, compile=settings.compile, device=settings.device, step=task.step,
+        model, training, None, optimizer, epochs=epochs, validation=validation, metrics=task.metrics() or None, scheduler=scheduler,
+        scheduler_each="step", clip=task.clip, amp=settings.amp, compile=settings.compile, device=settings.device, step=task.step,
         callbacks=callbacks, resume=state,
     )  # fmt: skip
     model.load_state_dict(gl.load(files.checkpoints / "best.safetensors"))
     gl.save(model.state_dict(), files.weights)
-    best = max(line[f"validation_{task.score}"] for line in run.history)
+    best = (max if task.greater else min)(line[monitor] for line in run.history)
     seconds = round(description.get("result", {}).get("seconds", 0.0) + time.perf_counter() - begin, 1)
     measured = evaluate(model, validation, task.step, run.metrics, settings.device)
     description["result"] = {"epochs": run.epoch, "best": best, "seconds": seconds, "stopped": run.stop, "validation": measured}
     _write(files, description)
-    trained = load_run(files.folder, settings.device)
-    trained.task.dataset = task.dataset
+    trained = TrainedRun(files.folder, description, task, model.eval())
     write_report(files, trained, run.history)
     return trained
 
 
-def _summary(task: TableTask) -> str:
-    """What is learned from what; a line for each thing found in the table."""
-    dataset, target = task.learned(), task.target
-    kinds = list(task.coding.kinds.values())
-    columns = ", ".join(f"{kinds.count(kind)} {word}" for kind, word in WORDS.items() if kind in kinds)
-    what = f"one of {len(target.classes)} classes" if target.classes else "a number"
-    weighed = "" if task.weights is None else "; rare classes weigh as much as common ones"
-    head = f"{len(dataset.training_rows):,} rows to train on, {len(dataset.validation_rows):,} held out; {columns}"
-    return "\n".join([f"{head}; {target.name} is {what}{weighed}", *(f"note: {note}" for note in dataset.notes)])
-
-
-def _rate(step: int, steps: int) -> float:
-    """Of the peak: rising in a line over the first tenth, then falling along half a cosine."""
-    rise = max(1, round(WARM_UP * steps))
-    return (step + 1) / rise if step < rise else 0.5 * (1 + math.cos(math.pi * min(1.0, (step - rise) / max(1, steps - rise))))
-
-
-def _line(run: Any, task: TableTask) -> str:
+def _line(run: Any, task: Task) -> str:
     line = run.history[-1]
-    shown = {name: line[f"validation_{name}"] for name in dict.fromkeys(("loss", task.score, *run.metrics.metrics))}
+    shown = {name: line[f"validation_{name}"] for name in dict.fromkeys(("loss", task.score, *task.metrics()))}
     values = "  ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in shown.items())
     return f"epoch {run.epoch:>{len(str(run.epochs))}}/{run.epochs}  training loss {line['loss']:.4g}  validation: {values}"
 
 
 def _write(files: Files, description: dict[str, Any]) -> None:
     write_text(files.description, json.dumps(description, indent=1) + "\n")
-
-
-def _digest(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
 
 
 def _environment() -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """A training loop that one can read and own: `fit`, what it calls on its way, and how it goes on where it was stopped.
 
-In comes a model, batches, a loss and an optimizer; out goes a `Run` with its history. Runs of tables (gradlab/runs) are trained by it.
+In comes a model, batches, a loss and an optimizer; out goes a `Run` with its history. Runs (gradlab/runs) are trained by it.
 """
 
 from __future__ import annotations
@@ -18,8 +18,9 @@ from gradlab.train.callbacks import (
 from gradlab.train.divergence import Diverged
 from gradlab.train.fit import Run, evaluate, fit, predict
 from gradlab.train.interruption import interruption
+from gradlab.train.schedule import warm_cosine
 
 __all__ = [
     "Bar", "BestWeights", "Callback", "Checkpoint", "Diverged", "EarlyStop", "Run", "TableOfEpochs", "TensorBoard", "evaluate", "fit",
-    "interruption", "predict", "read_checkpoint",
+    "interruption", "predict", "read_checkpoint", "warm_cosine",
 ]  # fmt: skip

@@ -16,6 +16,8 @@ from typing import Any, Literal
 
 import numpy as np
 
+from gradlab.data.errors import DataError
+
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "nil", "?", "-", "--", ".", "#n/a", "<na>", "nat", "missing"})
 DELIMITERS = {"\t": "tabs", ";": "semicolons", "|": "bars", ",": "commas", " ": "spaces"}  # of several that fit, the first is it
 LOOKED_AT = 500  # records from which the delimiter and the header are found
@@ -24,7 +26,7 @@ _NUMBER = re.compile(r"[-+]?(\d+([.,]\d*)?|[.,]\d+)([eE][-+]?\d+)?%?|[-+]?inf(in
 _THREE_DECIMALS = re.compile(r"[-+]?\d{1,3}(,\d{3})?")
 
 
-class TableError(ValueError):
+class TableError(DataError):
     """A file or a frame that is no table, or none that can be learned from; the message names the file, the line and the way out."""
 
 

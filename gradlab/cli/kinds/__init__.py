@@ -1,0 +1,19 @@
+"""What `gradlab train` takes: a file for each kind of run, with its options, and how they become settings.
+
+A kind has SUMMARY, `configure(parser)` for its own options, `source(options)`, its data, and `data(options)`, what `Task.of` is told.
+It loads nothing of the engine before it is asked for its data.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from types import ModuleType
+
+from gradlab.cli.failure import chosen
+
+NAMES = ("digits", "table")
+
+
+def kind_named(name: str) -> ModuleType:
+    """The file of a kind; a Failure where there is none of the name."""
+    return import_module(f"gradlab.cli.kinds.{chosen('kind', name, NAMES)}")
