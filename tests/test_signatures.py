@@ -34,8 +34,7 @@ OTHERWISE = {
         nn.RNNBase nn.RNNCellBase nn.parameter.UninitializedBuffer nn.UninitializedBuffer
     """),
     **because("private options of its own machinery", """
-        autograd.enable_grad autograd.gradcheck autograd.gradgradcheck  profiler.profile profiler.record_function
-        profiler.schedule profiler.tensorboard_trace_handler linalg.lstsq linalg.matrix_exp linalg.diagonal linalg.vander
+        autograd.enable_grad autograd.gradcheck autograd.gradgradcheck linalg.lstsq linalg.matrix_exp linalg.diagonal linalg.vander
     """),
 }  # fmt: skip
 

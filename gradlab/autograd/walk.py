@@ -132,7 +132,8 @@ class Walk:
         heap, grads, leaves, wanted, goals, retain = self.heap, self.grads, self.leaves, self.wanted, self.goals, self.retain
         pop, deliver, half = heapq.heappop, self.deliver, self.half
         waiting: Any = None
-        observer = current().observer
+        mode = current()
+        observer = mode.observer if mode.tracer is None else mode.tracer
         try:
             while heap:
                 node = pop(heap)[1]

@@ -27,7 +27,7 @@ from gradlab.graph.native.watch import Found
 from gradlab.graph.outside import Call
 from gradlab.graph.overlap import Eager
 from gradlab.graph.quick import quickest
-from gradlab.graph.runner import Runner, mark_replaced, put_first
+from gradlab.graph.runner import Execute, Runner, mark_replaced, put_first
 from gradlab.graph.signatures import Signatures, name_of
 from gradlab.graph.stage import Backward, Changed, Staged, stage
 from gradlab.graph.stats import Stats, kernels, stats
@@ -60,8 +60,11 @@ class Compiled:
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         mode = current()
-        if mode.special and not _stageable(mode):
-            return self.function(*args, **kwargs)
+        if mode.special:
+            if not _stageable(mode):
+                return self.function(*args, **kwargs)
+            if mode.observer is not None:
+                return self._observed(args, kwargs, mode)
         for program in self.programs:
             if program.guard(args, kwargs, mode):
                 if program is not self.programs[0]:
@@ -72,6 +75,11 @@ class Compiled:
     def __get__(self, instance: Any, owner: Any = None) -> Any:
         """A compiled method: one set of programs for each instance, told apart by the guards."""
         return self if instance is None else functools.partial(self, instance)
+
+    def _observed(self, args: tuple[Any, ...], kwargs: dict[str, Any], mode: Mode) -> Any:
+        """A call that a profile looks at."""
+        program = next((p for p in self.programs if p.guard(args, kwargs, mode)), None)
+        return self._miss(args, kwargs, mode) if program is None else program.observed(args, kwargs, mode.observer)
 
     def _miss(self, args: tuple[Any, ...], kwargs: dict[str, Any], mode: Mode) -> Any:
         if os.environ.get("GRADLAB_COMPILE") == "0":
@@ -93,6 +101,9 @@ class Compiled:
             tensors = list(dict.fromkeys(flatten([list(args), kwargs])[0]))
             if any(sharing.holds(tensors) for sharing in self._sharing):
                 return self.function(*args, **kwargs)
+        observer = mode.observer
+        if observer is not None:
+            mode = mode.replace(observer=None)
         try:
             function, staged = self._stage(args, kwargs, mode)
         except Eager as sharing:
@@ -110,7 +121,7 @@ class Compiled:
         if self.check:
             return self._checked(program, args, kwargs)
         put_first(self.programs, program)
-        result = program.run(args, kwargs)
+        result = program.run(args, kwargs) if observer is None else program.observed(args, kwargs, observer)
         mark_replaced(program.runner.gradients)
         give_back()  # the gradients of the eager run, which the program's have replaced
         return result
@@ -231,12 +242,21 @@ class Program:
         self.holding.bind(found)
         return result
 
-    def _with_edges(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    def observed(self, args: tuple[Any, ...], kwargs: dict[str, Any], observer: Any) -> Any:
+        """A run that a profile looks at: the same work, by the runner, whose executable shows its steps."""
+        result = self._with_edges(self.given(args), kwargs, observer.execute)
+        if self.holding is None:
+            return result
+        result, found = result
+        self.holding.bind(found)
+        return result
+
+    def _with_edges(self, args: tuple[Any, ...], kwargs: dict[str, Any], execute: Execute | None = None) -> Any:
         """A run of a function that lets arguments begin or stop to require grad: they do so first."""
         given = flatten([list(args), kwargs])[0]
         for i, wanted in self.staged.edges:
             given[i].requires_grad_() if wanted else given[i].detach_()
-        return self.runner.run(args, kwargs)
+        return self.runner.run(args, kwargs, execute)
 
     def _again(self, call: Call, gradients: list[Any]) -> list[Any]:
         """The gradients of one call's inputs, differentiable again. RuntimeError where the function would not do the same again."""
@@ -336,7 +356,8 @@ class Again(Compiled):
 
 
 def _stageable(mode: Mode) -> bool:
-    return mode.tracer is None and mode.vmap is None and not mode.anomaly and mode.saved_hooks is None and mode.observer is None
+    watched = mode.observer is not None and not hasattr(mode.observer, "execute")  # by somebody other than a profile
+    return mode.tracer is None and mode.vmap is None and not mode.anomaly and mode.saved_hooks is None and not watched
 
 
 def _title(function: Any) -> str:

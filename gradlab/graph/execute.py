@@ -22,6 +22,7 @@ from gradlab.graph.native.layout import FIRST, arrange
 from gradlab.graph.native.place import ARENA, Place
 from gradlab.graph.native.widening import widened
 from gradlab.graph.shares import Alone, asks_for_threads, may_be_shared, run_shared, runs_in_blocks, shared
+from gradlab.graph.steps import Each
 from gradlab.graph.updating import Updates, grouped, is_update, update_of
 from gradlab.graph.writing import Writing
 from gradlab.quiet import quieted
@@ -62,8 +63,11 @@ class NumpyExecutable:
         self._copies = [(self._slots[n], self._places[n].base == ARENA, target) for n, target in arranged.copies]
         self._targets = [(None if target.base < FIRST + dynamic else target.array(bases[target.base])) for _, _, target in self._copies]
 
-    def run(self, arrays: Sequence[Any], outs: Sequence[Any]) -> None:
-        """Compute. Raises what a row raises; state is then as it was."""
+    def run(self, arrays: Sequence[Any], outs: Sequence[Any], each: Each | None = None) -> None:
+        """Compute. Raises what a row raises; state is then as it was. each: what runs it, which is one step."""
+        if each is not None:
+            each(None, lambda: self.run(arrays, outs))
+            return
         given = [a if a.flags.c_contiguous else np.ascontiguousarray(a).reshape(a.shape) for a in arrays]
         given += outs
         with self._lock:

@@ -27,6 +27,7 @@ from gradlab.optim.hyper import values
 from gradlab.spec import Spec
 
 Build = Callable[[Line], Any]
+Execute = Callable[[Any, Sequence[Any], Sequence[Any]], None]  # lets an executable run on arrays, and looks on
 
 
 class Gradient:
@@ -224,8 +225,8 @@ class Runner:
             for gradient in self.gradients:
                 gradient.tensor = gradient.array = None
 
-    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-        """One run of the program."""
+    def run(self, args: tuple[Any, ...], kwargs: dict[str, Any], execute: Execute | None = None) -> Any:
+        """One run of the program. execute: what lets the executable run, and looks on."""
         staged = self.staged
         given = args if staged.plain else flatten([list(args), kwargs])[0]
         for t in given:
@@ -246,7 +247,11 @@ class Runner:
         empty = self.memory.empty
         outs = [empty(shape, dtype) for shape, dtype in self.results]
         saved = [empty(shape, dtype) for shape, dtype in self.saved] if self.saved else []
-        self.executable.run(arrays, [*outs, *saved, *[g.place() for g in self.gradients]])
+        outputs = [*outs, *saved, *[g.place() for g in self.gradients]]
+        if execute is None:
+            self.executable.run(arrays, outputs)
+        else:
+            execute(self.executable, arrays, outputs)
         return self._commit(given, arrays, outs, saved, args, kwargs)
 
     def _commit(

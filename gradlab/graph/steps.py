@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 from gradlab.graph.ir import Call
@@ -26,6 +26,9 @@ class Step(NamedTuple):
 
     def __str__(self) -> str:
         return f"{self.kind}: {' '.join(c.op.name for c in self.calls)}" if self.calls else self.kind
+
+
+Each = Callable[[Step | None, Callable[[], Any]], None]  # runs one step, and may look at the clock
 
 
 def steps_of(executable: Any) -> list[Step]:

@@ -32,6 +32,7 @@ class Tracer:
     """Collects one graph. Set as `Mode.tracer` for the time of the trace."""
 
     staged = True
+    node: Any = None  # in a backward, the node whose gradients are computed; the walk sets it
 
     def __init__(self, device: Device = CPU) -> None:
         self.device = device
@@ -153,13 +154,14 @@ class Tracer:
             layouts = [None] * len(results)
         outputs = [self.symbol(spec, device, layout) for spec, layout in zip(results, layouts, strict=True)]
         code, lasti = position.caller()
+        scope = current().scope if self.node is None else getattr(self.node, "scope", None)
         self.graph.calls.append(
             Call(
                 op,
                 tuple(self.value(a) if isinstance(a, Symbol) else a for a in lifted),
                 params,
                 tuple(map(self.value, outputs)),
-                (code, lasti, current().scope),
+                (code, lasti, scope),
             )
         )
         return outputs[0] if op.result is None else tuple(outputs)

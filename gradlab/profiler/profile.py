@@ -1,4 +1,4 @@
-"""`profile`: a context that times what runs in it; `emit_nvtx`: one that names it for NVIDIA's profilers."""
+"""`profile`: a context that times what runs in it."""
 
 from __future__ import annotations
 
@@ -6,88 +6,95 @@ import gzip
 import json
 import threading
 import time
-from collections.abc import Callable, Iterable, Iterator
-from contextlib import ExitStack, contextmanager
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 from gradlab.autograd.mode import current, enter, leave
+from gradlab.autograd.position import caller
 from gradlab.backends.cuda.backend import CudaBackend
-from gradlab.cuda import nvtx
-from gradlab.nn.hooks import register_module_forward_hook, register_module_forward_pre_hook
 from gradlab.op import Op
+from gradlab.profiler.counting import moved, shape_of
+from gradlab.profiler.events import Event
+from gradlab.profiler.memory import Memory
+from gradlab.profiler.programs import execute
+from gradlab.profiler.ranges import modules_as_ranges
 from gradlab.profiler.schedule import ProfilerAction, ProfilerActivity
-from gradlab.profiler.table import Averages, averages
-from gradlab.profiler.timing import Watcher, watched
-
-
-@dataclass
-class Event:
-    """Something that took time: an operation, a module's forward, a range. Times in microseconds since the profile began."""
-
-    name: str
-    kind: str
-    start: float
-    end: float
-    shapes: tuple[Any, ...]
-    thread: int
-    device: float = 0.0
-    moments: Any = None  # driver, first and last device event
+from gradlab.profiler.table import Averages, averages, by_module
+from gradlab.profiler.timing import Watcher, observing
+from gradlab.utils.atomic import write_bytes, write_text
 
 
 class profile(Watcher):
-    """Times the operations in its block: `with gl.profiler.profile() as prof: …`, then `print(prof.key_averages().table())`.
+    """Times what runs in its block: `with gl.profiler.profile() as prof: …`, then `print(prof.key_averages().table())`.
 
-    Host time is that of the row alone, without recording and Python around it; device time, on CUDA devices, is between events before and
-    after it (not in captures). Operations of backward are listed as those they are. Functions of `gl.compile` run eagerly in the block,
-    so that their operations can be seen.
+    The table has a line for each operation: how often, host time, its share, device time, bytes read and written, floating-point
+    operations. Host time is that of the row alone, without recording and Python around it; device time, on CUDA devices, is between events
+    before and after it (not in captures). Operations of backward are listed as those they are, the steps of a compiled function as
+    "compiled …", with the rows that run in them; a GPU's program is launched step by step for it, not as one graph.
 
-    record_shapes: keep the inputs' shapes, for `key_averages(group_by_input_shape=True)`. with_modules: also each module's forward.
-    schedule: what to record by the number of the step (`gl.profiler.schedule`), which `step()`, called after each step, counts.
-    on_trace_ready: called with the profile when a recording ends; by its schedule, or with the block.
-    activities, profile_memory, with_stack, with_flops, acc_events: taken as PyTorch's scripts give them. Host and device are timed
-    anyway; memory, stacks and FLOPs are not recorded.
+    `module_averages()` says which modules took the time, forward and backward; `export_chrome_trace` writes a trace.
 
-    `start()` and `stop()` are the block's begin and end.
+    profile_memory: note when memory is allocated and released, for `export_memory_timeline`. record_shapes: for
+    `key_averages(group_by_input_shape=True)`. with_stack: the user's lines, for `key_averages(group_by_stack_n=1)`.
+    with_modules: also an event for each module's forward. schedule: what to record by the number of the step (`gl.profiler.schedule`),
+    which `step()`, called after each step, counts. on_trace_ready: called with the profile when a recording ends; by its schedule, or with
+    the block. enabled=False: nothing is done. activities, with_flops, acc_events and the other arguments are taken as PyTorch's scripts
+    give them, those of `torch.autograd.profiler.profile` too: host, device, bytes and FLOPs are measured anyway.
+
+    `start()` and `stop()` are the block's begin and end. docs/profiler.md shows it all, with what it costs.
 
     >>> import gradlab as gl
     >>> with gl.profiler.profile() as prof:
     ...     y = (gl.ones(3) * 2).sum()
-    >>> [e.key for e in prof.key_averages() if e.key in ("mul", "sum")]
-    ['mul', 'sum']
+    >>> [(e.key, e.count, e.flops) for e in prof.key_averages() if e.key in ("mul", "sum")]
+    [('mul', 1, 3), ('sum', 1, 3)]
     """
 
     def __init__(
-        self, *, activities: Iterable[ProfilerActivity] | None = None, schedule: Callable[[int], ProfilerAction] | None = None,
-        on_trace_ready: Callable[[profile], Any] | None = None, record_shapes: bool = False, profile_memory: bool = False,
-        with_stack: bool = False, with_flops: bool = False, with_modules: bool = False, acc_events: bool = False,
+        self, enabled: bool = True, *, activities: Iterable[ProfilerActivity] | None = None,
+        schedule: Callable[[int], ProfilerAction] | None = None, on_trace_ready: Callable[[profile], Any] | None = None,
+        record_shapes: bool = False, profile_memory: bool = False, with_stack: bool = False, with_flops: bool = False,
+        with_modules: bool = False, acc_events: bool = False, use_cpu: bool = True, use_cuda: bool | None = None,
+        use_device: str | None = None, use_kineto: bool = False, use_mtia: bool = False, experimental_config: Any = None,
+        execution_trace_observer: Any = None, custom_trace_id_callback: Any = None, post_processing_timeout_s: float | None = None,
     ) -> None:  # fmt: skip
         wrong = [a for a in activities or () if not isinstance(a, ProfilerActivity)]
         if wrong:
             raise TypeError(f"profile: activities are of gl.profiler.ProfilerActivity, not {wrong[0]!r}")
+        self.enabled = enabled
         self.record_shapes, self.with_modules = record_shapes, with_modules
+        self.with_stack, self.profile_memory = with_stack, profile_memory
         self.schedule, self.on_trace_ready, self.step_num = schedule, on_trace_ready, 0
         self._action = ProfilerAction.RECORD
         self._events: list[Event] = []
+        self._memory = Memory()
+        self._metadata: dict[str, Any] = {}
         self._stack = ExitStack()
         self._begun = 0.0
-        self._open: list[tuple[str, float]] = []
+        self._open: list[tuple[str, str, float]] = []
 
     def _now(self) -> float:
         return time.perf_counter() * 1e6 - self._begun
 
+    # ------------------------------------------------------------ the block
+
     def __enter__(self) -> profile:
+        if not self.enabled:
+            return self
         if isinstance(current().observer, Watcher):
             raise RuntimeError("profile: another profile, or emit_nvtx, is on already; leave it first")
         self._begun = time.perf_counter() * 1e6
         self._action = self._planned()
-        self._stack.enter_context(_observing(self))
+        self._stack.enter_context(observing(self))
         if self.with_modules:
-            self._stack.enter_context(_modules(self.push, self.pop))
+            self._stack.enter_context(modules_as_ranges(self.push, self.pop))
         return self
 
     def __exit__(self, *_: object) -> None:
+        if not self.enabled:
+            return
         self._stack.close()
         self._settle()
         if self.on_trace_ready is not None and self._keeps():
@@ -112,6 +119,7 @@ class profile(Watcher):
         fresh = before in (ProfilerAction.NONE, ProfilerAction.WARMUP, ProfilerAction.RECORD_AND_SAVE)
         if fresh and self._keeps():
             self._events.clear()
+            self._memory = Memory()
 
     def _planned(self) -> ProfilerAction:
         return ProfilerAction.RECORD if self.schedule is None else self.schedule(self.step_num)
@@ -128,123 +136,154 @@ class profile(Watcher):
                 event.device = driver.elapsed(first, last) * 1e3
                 event.moments = None
 
+    # ------------------------------------------------------------ what it is told
+
     def begin(self, op: Op, backend: Any, arrays: list[Any]) -> Any:
-        moment = None
-        if isinstance(backend, CudaBackend) and not backend.driver.capturing():
-            moment = backend.driver.new_event(True)
-            backend.driver.record_event(moment, backend.driver.current_stream())
-        shapes = tuple(tuple(getattr(a, "shape", ())) for a in arrays) if self.record_shapes else ()
-        return op.name, backend, moment, shapes, self._now()
+        keeps = self._keeps()
+        if keeps and self.profile_memory:
+            self._memory.met(arrays)
+        given = (tuple(map(shape_of, arrays)), moved(arrays)) if keeps else ((), 0)  # before the row can change the list
+        return op, backend, self.moment(backend), given, self._now()
 
-    def end(self, begun: Any, failed: bool) -> None:
-        name, backend, first, shapes, start = begun
+    def end(self, begun: Any, result: Any) -> None:
+        op, backend, first, (shapes, size), start = begun
         end = self._now()
-        moments = None
-        if first is not None and not failed:
-            driver = backend.driver
-            last = driver.new_event(True)
-            driver.record_event(last, driver.current_stream())
-            moments = (driver, first, last)
-        if self._keeps():
-            self._events.append(Event(name, "backward" if self.node is not None else "forward", start, end, shapes, threading.get_ident(),
-                                      moments=moments))  # fmt: skip
+        if not self._keeps():
+            return
+        moments = None if first is None or result is None else (backend.driver, first, self.moment(backend))
+        made = () if result is None else result if isinstance(result, tuple) else (result,)
+        node, mode = self.node, current()
+        event = Event(op.name, "backward" if node is not None else "forward", start, end, threading.get_ident(), moments=moments)
+        event.shapes = tuple(() if s is None else s for s in shapes) if self.record_shapes else ()
+        event.work = ((op, shapes, tuple(map(shape_of, made))),)
+        event.bytes = 0 if op.view else size + moved(made)
+        event.scope = mode.scope if node is None else node.scope
+        if self.with_stack:
+            event.place = caller() if node is None else (node.code, node.lasti)
+        if self.profile_memory:
+            event.memory = 0 if op.view else self._memory.made(made)
+        self._events.append(event)
 
-    def push(self, name: str) -> None:
+    def moment(self, backend: Any) -> Any:
+        """An event on the device's stream at this moment; None where there is no device, or in a capture."""
+        if not isinstance(backend, CudaBackend) or backend.driver.capturing():
+            return None
+        moment = backend.driver.new_event(True)
+        backend.driver.record_event(moment, backend.driver.current_stream())
+        return moment
+
+    def execute(self, executable: Any, arrays: Any, outs: Any) -> None:
+        """Run a compiled program, each of its steps an event."""
+        if not self._keeps():
+            executable.run(arrays, outs)
+            return
+        if self.profile_memory:
+            self._memory.met(arrays)
+        token = enter(current().replace(observer=None))  # what a step lets NumPy do is in it
+        try:
+            self._events += execute(executable, arrays, outs, self._now, self.moment)
+        finally:
+            leave(token)
+        if self.profile_memory:
+            self._memory.made([*outs, *([executable._memory] if hasattr(executable, "_memory") else [])])
+
+    def push(self, name: str, kind: str = "range") -> None:
         """Begin a range."""
-        self._open.append((name, self._now()))
+        self._open.append((name, kind, self._now()))
 
     def pop(self) -> None:
         """End the innermost range."""
-        name, start = self._open.pop()
+        name, kind, start = self._open.pop()
         if self._keeps():
-            self._events.append(Event(name, "range", start, self._now(), (), threading.get_ident()))
+            self._events.append(Event(name, kind, start, self._now(), threading.get_ident(), scope=current().scope))
+
+    # ------------------------------------------------------------ what it found
 
     def events(self) -> list[Event]:
         """What took time, in the order in which it ended."""
         return list(self._events)
 
-    def key_averages(self, group_by_input_shape: bool = False) -> Averages:
-        """Sums by operation, or by operation and shapes (`record_shapes=True`)."""
-        return averages(self._events, group_by_input_shape)
+    @property
+    def function_events(self) -> list[Event]:
+        """As `events()`."""
+        return self.events()
+
+    def key_averages(self, group_by_input_shape: bool = False, group_by_stack_n: int = 0) -> Averages:
+        """Sums by operation; or also by the inputs' shapes (`record_shapes=True`), or by the user's line (`with_stack=True`)."""
+        return averages(self._events, group_by_input_shape, group_by_stack_n > 0)
+
+    def module_averages(self) -> Averages:
+        """Sums by module: what ran in its forward and in the backward of it, its submodules included; the outermost first.
+
+        >>> import gradlab as gl
+        >>> model = gl.nn.Sequential(gl.nn.Linear(2, 3), gl.nn.Tanh())
+        >>> with gl.profiler.profile() as prof:
+        ...     model(gl.ones(4, 2)).sum().backward()
+        >>> [e.key for e in prof.module_averages()]
+        ['Sequential', 'Sequential.0', 'Sequential.1', '(outside of modules)']
+        """
+        return by_module(self._events)
+
+    def total_average(self) -> Any:
+        """One line with the sums over all operations."""
+        return self.key_averages().total()
+
+    @property
+    def self_cpu_time_total(self) -> float:
+        """Host time of all operations, in microseconds."""
+        return float(self.total_average().cpu_time_total)
+
+    def table(self, sort_by: str | None = "cpu_time_total", row_limit: int = 100, **options: Any) -> str:
+        """As `key_averages().table()`."""
+        return self.key_averages().table(sort_by, row_limit, **options)
+
+    @property
+    def peak_memory(self) -> int:
+        """The most bytes that were held at a moment by what operations met and made. RuntimeError without `profile_memory=True`."""
+        return max((total for _, total in self._timeline()), default=0)
+
+    def _timeline(self) -> list[tuple[float, int]]:
+        if not self.profile_memory:
+            raise RuntimeError("profile: memory was not recorded; use profile(profile_memory=True)")
+        return self._memory.timeline()
+
+    def export_memory_timeline(self, path: str | Path, device: str | None = None) -> None:
+        """Write how many bytes were held at each moment: a picture where the name ends in .svg, [[microseconds, bytes], …] in .json.
+
+        Counted are arrays that operations made in the block, until they are released, and those from before that operations read. device:
+        is not needed, there is one timeline. RuntimeError without `profile_memory=True`, ValueError for another ending.
+        """
+        found, kind = self._timeline(), Path(path).suffix
+        if kind not in (".svg", ".json"):
+            raise ValueError(f"export_memory_timeline: the file's name ends in .svg or .json, not {kind!r}")
+        ends = [(e.end, e.name, e.memory) for e in self._events if e.memory]
+        write_text(Path(path), json.dumps(found) if kind == ".json" else self._memory.picture(found, ends))
+
+    def add_metadata(self, key: str, value: str) -> None:
+        """A note that `export_chrome_trace` writes beside the events."""
+        self._metadata[key] = value
+
+    def add_metadata_json(self, key: str, value: str) -> None:
+        """A note that is JSON already."""
+        self._metadata[key] = json.loads(value)
 
     def export_chrome_trace(self, path: str | Path) -> None:
         """Write the events as JSON for chrome://tracing or https://ui.perfetto.dev; compressed where the name ends in .gz."""
-        found = [
+        found: list[dict[str, Any]] = [
             {
                 "name": e.name, "cat": e.kind, "ph": "X", "pid": 0, "tid": e.thread,
                 "ts": round(e.start, 3), "dur": round(e.end - e.start, 3),
-                "args": {"device_us": round(e.device, 3), "shapes": [list(s) for s in e.shapes]},
+                "args": {
+                    "device_us": round(e.device, 3), "shapes": [list(s) for s in e.shapes], "bytes": e.bytes, "flops": e.flops,
+                    "module": e.module,
+                },
             }
             for e in self._events
         ]  # fmt: skip
-        text = json.dumps({"traceEvents": found, "displayTimeUnit": "ms"}).encode()
-        Path(path).write_bytes(gzip.compress(text) if str(path).endswith(".gz") else text)
-
-
-class _Emitter(Watcher):
-    def begin(self, op: Op, backend: Any, arrays: list[Any]) -> Any:
-        nvtx.range_push(f"{self.node.name()}: {op.name}" if self.node is not None else op.name)
-
-    def end(self, begun: Any, failed: bool) -> None:
-        nvtx.range_pop()
-
-    def push(self, name: str) -> None:
-        nvtx.range_push(name)
-
-    def pop(self) -> None:
-        nvtx.range_pop()
-
-
-@contextmanager
-def _observing(watcher: Watcher) -> Iterator[None]:
-    with watched():
-        token = enter(current().replace(observer=watcher))
-        try:
-            yield
-        finally:
-            leave(token)
-
-
-@contextmanager
-def _modules(push: Any, pop: Any) -> Iterator[None]:
-    """Ranges of the forward of all modules, through their global hooks."""
-
-    def enter_module(module: Any, args: Any) -> None:  # what a hook returns would take the arguments' place
-        push(f"module {module._name or type(module).__name__}")
-
-    def leave_module(module: Any, args: Any, output: Any) -> None:
-        pop()
-
-    before = register_module_forward_pre_hook(enter_module)
-    after = register_module_forward_hook(leave_module, always_call=True)
-    try:
-        yield
-    finally:
-        before.remove()
-        after.remove()
-
-
-@contextmanager
-def emit_nvtx(*, with_modules: bool = True) -> Iterator[None]:
-    """Within the block each operation is an NVTX range, and with_modules each module's forward, for Nsight Systems (`gl.cuda.nvtx`)."""
-    if isinstance(current().observer, Watcher):
-        raise RuntimeError("emit_nvtx: a profile, or another emit_nvtx, is on already; leave it first")
-    with ExitStack() as stack:
-        stack.enter_context(_observing(_Emitter()))
-        if with_modules:
-            stack.enter_context(_modules(nvtx.range_push, nvtx.range_pop))
-        yield
-
-
-@contextmanager
-def record_function(name: str) -> Iterator[None]:
-    """A range of one's own in the profile or `emit_nvtx` that is on: `with gl.profiler.record_function("loss"):`. Nothing else."""
-    watcher = current().observer
-    if not isinstance(watcher, (profile, _Emitter)):
-        yield
-        return
-    watcher.push(f"range {name}")
-    try:
-        yield
-    finally:
-        watcher.pop()
+        if self.profile_memory:
+            found += [
+                {"name": "memory", "ph": "C", "pid": 0, "ts": round(max(when, 0.0), 3), "args": {"bytes": total}}
+                for when, total in self._timeline()
+            ]
+        text = json.dumps({"traceEvents": found, "displayTimeUnit": "ms", **self._metadata}).encode()
+        write_bytes(Path(path), gzip.compress(text) if str(path).endswith(".gz") else text)

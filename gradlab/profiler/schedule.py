@@ -10,6 +10,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from gradlab import cuda
+
 
 class ProfilerActivity(enum.Enum):
     """What to time. Host and, on CUDA devices, device time are always both taken; the names are PyTorch's."""
@@ -17,6 +19,11 @@ class ProfilerActivity(enum.Enum):
     CPU = 0
     XPU = 1
     CUDA = 2
+
+
+def supported_activities() -> set[ProfilerActivity]:
+    """What can be timed: the host, and CUDA devices where there is one."""
+    return {ProfilerActivity.CPU, *([ProfilerActivity.CUDA] if cuda.is_available() else [])}
 
 
 class ProfilerAction(enum.Enum):
@@ -28,9 +35,12 @@ class ProfilerAction(enum.Enum):
     RECORD_AND_SAVE = 3
 
 
-def schedule(*, wait: int, warmup: int, active: int, repeat: int = 0, skip_first: int = 0) -> Callable[[int], ProfilerAction]:
+def schedule(
+    *, wait: int, warmup: int, active: int, repeat: int = 0, skip_first: int = 0, skip_first_wait: int = 0
+) -> Callable[[int], ProfilerAction]:
     """For `profile(schedule=…)`: after `skip_first` steps, over and over (`repeat` times, 0 without end) nothing for `wait` steps, nothing
-    that is kept for `warmup`, and recording for `active`, at whose end `on_trace_ready` is called.
+    that is kept for `warmup`, and recording for `active`, at whose end `on_trace_ready` is called. skip_first_wait: 1 to leave out the
+    first `wait`.
 
     ValueError for a negative number, and for active=0.
 
@@ -45,7 +55,7 @@ def schedule(*, wait: int, warmup: int, active: int, repeat: int = 0, skip_first
     def action(step: int) -> ProfilerAction:
         if step < skip_first:
             return ProfilerAction.NONE
-        step -= skip_first
+        step += wait * bool(skip_first_wait) - skip_first
         span = wait + warmup + active
         if repeat and step >= repeat * span:
             return ProfilerAction.NONE
@@ -60,11 +70,12 @@ def schedule(*, wait: int, warmup: int, active: int, repeat: int = 0, skip_first
 
 
 def tensorboard_trace_handler(
-    dir_name: str | os.PathLike[str], worker_name: str | None = None, use_gzip: bool = False
+    dir_name: str | os.PathLike[str], worker_name: str | None = None, use_gzip: bool = False, use_python_export: bool = False
 ) -> Callable[[Any], None]:
     """For `profile(on_trace_ready=…)`: write each trace into that folder, under a name of its own, as `export_chrome_trace` does.
 
     The file opens in https://ui.perfetto.dev and in TensorBoard's profiler. use_gzip: compress it.
+    use_python_export: taken as PyTorch's scripts give it.
 
     >>> import tempfile, pathlib
     >>> import gradlab as gl

@@ -7,20 +7,26 @@ from contextlib import contextmanager
 from typing import Any
 
 from gradlab import dispatch
-from gradlab.autograd.mode import current
+from gradlab.autograd.mode import current, enter, leave
 from gradlab.op import Op
 
 
 class Watcher:
-    """An observer that is told the beginning and the end of each row, too."""
+    """An observer that is told the beginning and the end of each row, and of ranges, too."""
 
     node: Any = None  # in backward, the node whose gradients are computed; the walk sets it
 
     def begin(self, op: Op, backend: Any, arrays: list[Any]) -> Any:
         """Before a row runs; what it returns is given to `end`."""
 
-    def end(self, begun: Any, failed: bool) -> None:
-        """After a row has run."""
+    def end(self, begun: Any, result: Any) -> None:
+        """After a row has run; result is None where it raised."""
+
+    def push(self, name: str, kind: str = "range") -> None:
+        """A range begins."""
+
+    def pop(self) -> None:
+        """The innermost range ends."""
 
     def __call__(self, op: Op, inputs: list[Any], result: Any) -> None:
         """After an operation; the mode's observer."""
@@ -37,17 +43,26 @@ class TimedBackend:
         watcher = current().observer
         if not isinstance(watcher, Watcher):
             return self.inner.run(op, arrays, params)
-        begun = watcher.begin(op, self.inner, arrays)
-        failed = True
+        begun, found = watcher.begin(op, self.inner, arrays), None
         try:
             found = self.inner.run(op, arrays, params)
-            failed = False
-            return found
         finally:
-            watcher.end(begun, failed)
+            watcher.end(begun, found)
+        return found
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
+
+
+@contextmanager
+def observing(watcher: Watcher) -> Iterator[None]:
+    """Within the block, the watcher observes."""
+    with watched():
+        token = enter(current().replace(observer=watcher))
+        try:
+            yield
+        finally:
+            leave(token)
 
 
 @contextmanager

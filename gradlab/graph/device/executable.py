@@ -29,7 +29,7 @@ from gradlab.graph.native.fusion import Unit
 from gradlab.graph.native.layout import FIRST, Arranged, arrange
 from gradlab.graph.native.loops import Loop
 from gradlab.graph.native.place import ARENA, Place
-from gradlab.graph.steps import Step
+from gradlab.graph.steps import Each, Step
 from gradlab.spec import count
 
 _log = logging.getLogger("gradlab.compile")
@@ -38,11 +38,12 @@ SMALL = 1024  # elements of a constant that is kept
 
 
 class Task(NamedTuple):
-    """What one step launches. unit: the first and last unit of the schedule that it stands for; -1 for a copy at the end."""
+    """What one step launches. first, last: of the units of the schedule that it stands for; -1 for a copy. step: in the report."""
 
     run: Callable[[], Any]
     first: int
     last: int
+    step: int
 
 
 def parallel() -> bool:
@@ -204,29 +205,30 @@ class CudaExecutable:
             call = unit.calls[0]
             if unit.parts:
                 run, name, self.sources[name] = mega.launch(self.work, unit, self.arranged, env, self._base)
-                tasks.append(Task(run, i, i))
+                tasks.append(Task(run, i, i, len(self.report)))
                 self.report.append(Step("mega", unit.calls, (name,)))
             elif unit.loop:
                 if kernel is not None:
                     function = functions[f"gradlab::{kernel.name}"]
-                    tasks.append(Task(functools.partial(self.work.launch, function, kernel.blocks, loops.BLOCK, *kernel.arguments), i, i))
+                    run = functools.partial(self.work.launch, function, kernel.blocks, loops.BLOCK, *kernel.arguments)
+                    tasks.append(Task(run, i, i, len(self.report)))
                     self.report.append(Step("loop", unit.calls, (kernel.name,)))
             elif call.op.name in self.backend.updates and not self.backend.why_on_host(call.op, self._given(call, env), call.params):
                 while last + 1 < len(units) and not units[last + 1].loop and self._joins(units[i : last + 1], units[last + 1]):
                     last += 1
                 calls = [u.calls[0] for u in units[i : last + 1]]
                 rows = [(self._given(c, env), [env[v.id] for v in c.outputs]) for c in calls]
-                tasks += [Task(run, i, last) for run in self.backend.update_launches(call.op, rows, call.params)]
+                tasks += [Task(run, i, last, len(self.report)) for run in self.backend.update_launches(call.op, rows, call.params)]
                 self.report.append(Step("kernel", calls, (call.op.name,)))
             else:
                 run, why = self._launch(call, self._given(call, env), [env[v.id] for v in call.outputs])
-                tasks.append(Task(run, i, i))
+                tasks.append(Task(run, i, i, len(self.report)))
                 self.report.append(Step("host" if why else "kernel", unit.calls, (call.op.name,), why))
                 if why and not self.why:
                     self.why = f"{call.op.name} runs on the host: {why}"
             i = last + 1
         for number, target in self.arranged.copies:
-            tasks.append(Task(functools.partial(self.work.copy, self._array(target), env[number]), -1, -1))
+            tasks.append(Task(functools.partial(self.work.copy, self._array(target), env[number]), -1, -1, len(self.report)))
             self.report.append(Step("copy", ()))
         self._tasks = tasks
         self.launches += len(tasks)
@@ -264,12 +266,12 @@ class CudaExecutable:
 
     # ------------------------------------------------------------ running
 
-    def run(self, arrays: Sequence[Any], outs: Sequence[Any]) -> None:
-        """Compute. Raises what a row raises."""
+    def run(self, arrays: Sequence[Any], outs: Sequence[Any], each: Each | None = None) -> None:
+        """Compute. Raises what a row raises. each: what makes the launches, step by step."""
         with self._lock:
-            self._on_device(lambda: self._run(arrays, outs))
+            self._on_device(lambda: self._run(arrays, outs, each))
 
-    def _run(self, arrays: Sequence[Any], outs: Sequence[Any]) -> None:
+    def _run(self, arrays: Sequence[Any], outs: Sequence[Any], each: Each | None = None) -> None:
         driver, work = self.driver, self.work
         if self._bind(outs) or self._settings != self._now():
             self._build()
@@ -279,7 +281,10 @@ class CudaExecutable:
             else:
                 work.copy(own, array)
         within = driver.capturing()  # somebody captures this run: the graph is to hold the launches
-        if self._graph is not None and not within:
+        if each is not None:
+            for task in self._tasks:
+                each(self.report[task.step], task.run)
+        elif self._graph is not None and not within:
             driver.launch_graph(self._graph, driver.current_stream())
         else:
             for task in self._tasks:

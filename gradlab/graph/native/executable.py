@@ -34,7 +34,7 @@ from gradlab.graph.native.replanning import Chain, chained
 from gradlab.graph.native.table import Table, kernels
 from gradlab.graph.native.widening import widened
 from gradlab.graph.shares import threads
-from gradlab.graph.steps import Step
+from gradlab.graph.steps import Each, Step
 
 
 @functools.cache
@@ -58,6 +58,7 @@ class NativeExecutable:
         self._ctx.operands = _shared_operands(arranged)
         checks, items = list[Item](), list[Item]()
         self.report: list[Step] = []
+        self._reported: dict[int, int] = {}  # of each unit, its step in the report
         for call in arranged.early:
             task = check(call, self._ctx)
             checks.append(Item(-1, call, task))
@@ -75,6 +76,7 @@ class NativeExecutable:
             elif call.op.name in LOWER:
                 with contextlib.suppress(Unsupported):
                     found = LOWER[call.op.name](call, self._ctx)
+            self._reported[i] = len(self.report)
             if found is None:
                 items.append(Item(i, call, None))
                 self.report.append(Step("numpy", [call], (), _why_numpy(call)))
@@ -195,9 +197,11 @@ class NativeExecutable:
         rows: list[TaskSpec | Chain] = []
         self._calls: list[Call | None] = []  # of each row the call that explains a refused index
         self.segments: list[Any] = []  # (first, last) of the table, or a NumPy step
+        self._steps: list[int | None] = []  # of each row, and in between of each NumPy step, the step of the report; None: see `chains`
         for step in steps:
             item = step if isinstance(step, Item) else None
             row = item.task if item is not None else step
+            self._steps.append(None if item is None else self._reported.get(item.unit))
             if isinstance(row, (TaskSpec, Chain)):
                 begun = bool(self.segments) and isinstance(self.segments[-1], tuple)
                 first = self.segments.pop()[0] if begun else len(rows)
@@ -238,8 +242,8 @@ class NativeExecutable:
             self._whole_at = ctypes.addressof(self._whole)
         self._python = any(not isinstance(s, tuple) for s in self.segments)
 
-    def run(self, arrays: Sequence[Any], outs: Sequence[Any]) -> None:
-        """Compute. Raises what a row raises."""
+    def run(self, arrays: Sequence[Any], outs: Sequence[Any], each: Each | None = None) -> None:
+        """Compute. Raises what a row raises. each: what runs the steps, one by one."""
         with self._lock:
             self._rested = False
             objects, ids = self._objects, self._ids
@@ -250,7 +254,7 @@ class NativeExecutable:
                         objects[i] = used = x if x.flags.c_contiguous else np.ascontiguousarray(x).reshape(x.shape)
                         ids[i] = id(used)
                     i += 1
-            if self._whole is not None:
+            if self._whole is not None and each is None:
                 stopped = self._step(self._whole_at)
                 if stopped >= 0:
                     self._fault(stopped)
@@ -260,15 +264,40 @@ class NativeExecutable:
             self._fill(self._bases_at + 8 * FIRST, ids, self._dynamic, self._word)
             if self._python:
                 self._base_arrays[FIRST : FIRST + self._dynamic] = objects
-            for segment in self.segments:
-                if type(segment) is tuple:
-                    stopped = self._run(self._table, segment[0], segment[1], self._bases_at, self._threads)
-                    if stopped >= 0:
-                        self._fault(stopped)
-                else:
-                    segment()
+            if each is not None:
+                self._one_by_one(each)
+            else:
+                for segment in self.segments:
+                    if type(segment) is tuple:
+                        self._rows_of(*segment)
+                    else:
+                        segment()
             if self.line.updates:
                 self._update_arguments(arrays)
+
+    def _rows_of(self, first: int, last: int) -> None:
+        """Run a part of the table."""
+        stopped = self._run(self._table, first, last, self._bases_at, self._threads)
+        if stopped >= 0:
+            self._fault(stopped)
+
+    def _one_by_one(self, each: Each) -> None:
+        """Run what there is, the rows of one step together."""
+        steps = iter(self._steps)
+        for segment in self.segments:
+            if type(segment) is not tuple:
+                each(self._step_at(next(steps), -1), segment)
+                continue
+            first, last = segment
+            rows = [(row, next(steps)) for row in range(first, last)]
+            while rows:
+                many = 1 if rows[0][1] is None else next((n for n, (_, step) in enumerate(rows) if step != rows[0][1]), len(rows))
+                start = rows[0][0]
+                each(self._step_at(rows[0][1], start), functools.partial(self._rows_of, start, start + many))
+                rows = rows[many:]
+
+    def _step_at(self, number: int | None, row: int) -> Step | None:
+        return self.chains.get(row) if number is None else self.report[number]
 
     @property
     def short(self) -> bool:
