@@ -64,6 +64,7 @@ def test_constraints_that_depend_on_parameters():
 SAMPLES = {
     "Bernoulli": (0.3,), "Beta": (1.0, 2.0), "Binomial": (5, 0.3), "Categorical": ([0.2, 0.8],), "Cauchy": (0.0, 1.0), "Chi2": (2.0,),
     "ContinuousBernoulli": (0.3,), "Dirichlet": ([1.0, 2.0],), "Exponential": (2.0,), "FisherSnedecor": (3.0, 4.0), "Gamma": (1.0, 2.0),
+    "GeneralizedPareto": (0.0, 1.0, 0.2),
     "Geometric": (0.3,), "Gumbel": (0.0, 1.0), "HalfCauchy": (1.0,), "HalfNormal": (1.0,), "InverseGamma": (3.0, 2.0),
     "Kumaraswamy": (1.0, 2.0),
     "Laplace": (0.0, 1.0), "LogNormal": (0.0, 1.0), "LogisticNormal": ([0.0], [1.0]),

@@ -20,6 +20,7 @@ DISCRETE = {
     "Bernoulli": lambda: d.Bernoulli(gl.tensor([0.3, 0.8])),
     "Bernoulli of logits": lambda: d.Bernoulli(logits=gl.tensor([0.3, -0.8])),
     "Binomial": lambda: d.Binomial(5, gl.tensor([0.3, 0.8])),
+    "Binomial of tensors": lambda: d.Binomial(gl.tensor([5, 3]), gl.tensor([0.3, 0.8]), validate_args=False),
     "Geometric": lambda: d.Geometric(gl.tensor([0.3, 0.8])),
     "Poisson": lambda: d.Poisson(gl.tensor([0.5, 4.0])),
     "Categorical": lambda: d.Categorical(gl.tensor([[1.0, 2.0, 1.0], [0.0, 1.0, 3.0]])),
@@ -60,7 +61,7 @@ def test_continuous(name):
 @pytest.mark.parametrize("name", DISCRETE)
 def test_discrete(name):
     dist = DISCRETE[name]()
-    top = {"Bernoulli": 2, "Bernoulli of logits": 2, "Binomial": 6, "Categorical": 3}.get(name, 60)
+    top = {"Bernoulli": 2, "Bernoulli of logits": 2, "Binomial": 6, "Binomial of tensors": 6, "Categorical": 3}.get(name, 60)
     x = gl.arange(top)[:, None] if name == "Categorical" else gl.arange(top).float()[:, None]
     p = np.exp(dist.log_prob(x).numpy().astype(np.float64))
     np.testing.assert_allclose(p.sum(0), 1, atol=1e-5)
@@ -74,7 +75,7 @@ def test_discrete(name):
     if name != "Poisson":
         safe = np.where(p > 0, p, 1)
         np.testing.assert_allclose(dist.entropy().numpy(), -(p * np.log(safe)).sum(0), atol=1e-5)
-    if dist.has_enumerate_support:
+    if dist.has_enumerate_support and name != "Binomial of tensors":
         assert dist.enumerate_support().shape == (top, 2)
         assert dist.enumerate_support(expand=False).shape == (top, 1)
     with pytest.raises(NotImplementedError, match="rsample"):
@@ -202,8 +203,28 @@ def test_checks_can_be_switched_off():
     assert d.Normal(0.0, -1.0, validate_args=False).scale.item() == -1
     with pytest.raises(TypeError, match="tensors or numbers"):
         d.Normal("a", 1.0)
-    with pytest.raises(AttributeError, match="Pareto"):
-        _ = d.GeneralizedPareto
+    with pytest.raises(AttributeError, match="did you mean Pareto"):
+        _ = d.Paretos
+
+
+def test_counts_in_a_tensor():
+    dist = d.Binomial(gl.tensor([[4], [0]]), logits=gl.tensor([0.3, -1.0, 40.0], requires_grad=True))
+    assert dist.batch_shape == (2, 3) and dist.total_count.shape == (2, 3) and dist.expand((5, 2, 3)).sample((7,)).shape == (7, 5, 2, 3)
+    for i, n in enumerate((4, 0)):
+        one = d.Binomial(n, logits=dist.logits[i])
+        at = gl.tensor([0.0, 0.0, float(n)])
+        for a, b in ((dist.log_prob(at.minimum(dist.total_count))[i], one.log_prob(at)), (dist.entropy()[i], one.entropy())):
+            np.testing.assert_array_equal(a.detach().numpy(), b.detach().numpy())
+        assert dist.sample((50,))[:, i].max() <= n and (dist.sample((50,))[:, i, 2] == n).all() and (dist.mode[i, 2] == n).all()
+    assert d.Binomial(gl.tensor([2, 2]), 0.5).enumerate_support().tolist() == [[0, 0], [1, 1], [2, 2]]
+    assert d.kl_divergence(d.Binomial(gl.tensor([2, 3]), 0.5), d.Binomial(gl.tensor([2, 3]), 0.5)).tolist() == [0, 0]
+    for make, text in (
+        (lambda: dist.enumerate_support(), "counts differ"), (lambda: d.Binomial(gl.tensor([-1]), 0.5), "not negative"),
+        (lambda: d.Binomial(gl.tensor([1.5]), 0.5), "whole"), (lambda: d.Binomial(1.5, 0.5), "an integer"),
+        (lambda: d.kl_divergence(dist, d.Binomial(4, 0.5)), "trials"),
+    ):  # fmt: skip
+        with pytest.raises((ValueError, NotImplementedError), match=text):
+            make()
 
 
 def test_traced_and_mapped():

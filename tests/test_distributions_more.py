@@ -24,6 +24,7 @@ ON_LINE = {
     "FisherSnedecor": (lambda: d.FisherSnedecor(gl.tensor([3.0, 8.0]), gl.tensor([12.0, 30.0])), (0, 120)),
     "HalfNormal": (lambda: d.HalfNormal(gl.tensor([0.5, 2.0])), (0, 20)),
     "Pareto": (lambda: d.Pareto(gl.tensor([1.0, 0.5]), gl.tensor([6.0, 9.0]), validate_args=False), (0, 60)),
+    "GeneralizedPareto": (lambda: d.GeneralizedPareto(0.0, gl.tensor([0.5, 2.0]), gl.tensor([0.1, 0.0]), validate_args=False), (0, 60)),
     "Weibull": (lambda: d.Weibull(gl.tensor([1.0, 0.5]), gl.tensor([0.9, 3.0])), (0, 40)),
     "Kumaraswamy": (lambda: d.Kumaraswamy(gl.tensor([0.9, 3.0]), gl.tensor([2.0, 1.5])), (0, 1)),
     "ContinuousBernoulli": (lambda: d.ContinuousBernoulli(gl.tensor([0.1, 0.5])), (0, 1)),
@@ -211,6 +212,21 @@ def test_the_slope_of_log_odds_at_0():
     logits = gl.zeros(2, requires_grad=True)
     d.Binomial(4, logits=logits).log_prob(gl.tensor([1.0, 3.0])).sum().backward()
     assert logits.grad.tolist() == [-1.0, 1.0]
+
+
+def test_a_generalised_pareto_next_to_an_exponential():
+    slopes = []
+    for c in (0.0, 1e-9, -1e-9, 1e-7, 5e-6, 7e-6, 1e-4):
+        c = gl.tensor(c, dtype=gl.float64, requires_grad=True)
+        dist = d.GeneralizedPareto(1.0, gl.tensor(2.0, dtype=gl.float64), c)
+        x = gl.tensor(4.0, dtype=gl.float64)
+        np.testing.assert_allclose(dist.icdf(dist.cdf(x)).item(), 4, rtol=1e-12)
+        dist.log_prob(x).backward()
+        slopes.append(c.grad.item() - 2 * c.item() * (1.5**2 / 2 - 1.5**3 / 3))  # a series: -z + z²/2 + c (z² - 2z³/3)
+    np.testing.assert_allclose(slopes, -1.5 + 1.5**2 / 2, atol=1e-7)
+    end = d.GeneralizedPareto(0.0, 1.0, -0.5)
+    assert end.support.check(gl.tensor([-0.1, 0.0, 2.0, 2.1])).tolist() == [False, True, True, False] and end.sample((1000,)).max() <= 2
+    assert d.GeneralizedPareto(0.0, 1.0, -0.5, validate_args=False).log_prob(gl.tensor(2.5)) == -math.inf
 
 
 @pytest.mark.parametrize(

@@ -34,6 +34,9 @@ CASES = {
     "HalfNormal": ((B,), POSITIVE, "mean mode variance entropy cdf icdf"),
     "HalfCauchy": ((B,), POSITIVE, "mean mode entropy cdf icdf"),
     "Pareto": (([0.01, 0.5, 1.0, 3.0], [0.5, 1.5, 2.5, 4.0]), POSITIVE, "mean mode variance entropy cdf icdf"),
+    "GeneralizedPareto": (
+        ([0.01, 0.0, 0.3, 3.0], B, [0.4, 0.2, -0.05, 1.5]), [0.02, 0.5, 2.0, 4.0], "mean mode variance entropy cdf icdf",
+    ),
     "Weibull": ((B, [0.5, 1.0, 1.5, 3.0]), [0.02, 0.5, 2.0, 4.0], "mean variance entropy cdf icdf"),
     "Kumaraswamy": (([0.5, 1.0, 2.0, 3.0], B), SHARE, "mean variance entropy cdf icdf"),
     "ContinuousBernoulli": (([0.01, 0.4995, 0.7, 0.999],), SHARE, "mean variance entropy cdf icdf"),
@@ -47,6 +50,14 @@ CASES = {
     ),
     "LogisticNormal": (([0.5, -1.0], [0.5, 2.0]), SIMPLEX, ""),
 }  # fmt: skip
+
+
+@pytest.fixture(autouse=True)
+def wide_numbers():
+    """GeneralizedPareto of PyTorch's compares its concentration with a number of the default dtype."""
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
 
 
 def pair(name, values, dtype="float64"):

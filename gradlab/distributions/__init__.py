@@ -49,7 +49,7 @@ from gradlab.distributions.low_rank import LowRankMultivariateNormal
 from gradlab.distributions.matrices import LKJCholesky, Wishart
 from gradlab.distributions.matrix_transforms import CorrCholeskyTransform, LowerCholeskyTransform, PositiveDefiniteTransform
 from gradlab.distributions.normal import LogNormal, MultivariateNormal, Normal
-from gradlab.distributions.positive import HalfCauchy, HalfNormal, Kumaraswamy, Pareto, Weibull
+from gradlab.distributions.positive import GeneralizedPareto, HalfCauchy, HalfNormal, Kumaraswamy, Pareto, Weibull
 from gradlab.distributions.relaxed import (
     ContinuousBernoulli,
     OneHotCategoricalStraightThrough,
@@ -69,7 +69,8 @@ from gradlab.tensor.missing import absent as _absent
 __all__ = [
     "AbsTransform", "AffineTransform", "Bernoulli", "Beta", "Binomial", "CatTransform", "Categorical", "Cauchy", "Chi2",
     "ComposeTransform", "ContinuousBernoulli", "CorrCholeskyTransform", "CumulativeDistributionTransform", "Dirichlet", "Distribution",
-    "ExpTransform", "Exponential", "ExponentialFamily", "FisherSnedecor", "Gamma", "Geometric", "Gumbel", "HalfCauchy", "HalfNormal",
+    "ExpTransform", "Exponential", "ExponentialFamily", "FisherSnedecor", "Gamma", "GeneralizedPareto", "Geometric", "Gumbel",
+    "HalfCauchy", "HalfNormal",
     "Independent", "IndependentTransform", "InverseGamma", "Kumaraswamy", "LKJCholesky", "Laplace", "LogNormal", "LogisticNormal",
     "LowRankMultivariateNormal", "LowerCholeskyTransform", "MixtureSameFamily", "Multinomial", "MultivariateNormal", "NegativeBinomial",
     "Normal", "OneHotCategorical", "OneHotCategoricalStraightThrough", "Pareto", "Poisson", "PositiveDefiniteTransform",

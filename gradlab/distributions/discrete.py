@@ -73,7 +73,7 @@ def _times(count: Any, logarithm: Any) -> Any:
 class _Binary(Odds):
     """With nothing else."""
 
-    batched = ("_probs", "_logits")
+    batched: tuple[str, ...] = ("_probs", "_logits")
 
     def __init__(self, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
         one_of(type(self).__name__, probs, logits)
@@ -171,20 +171,29 @@ class Geometric(_Binary):
 
 
 class Binomial(_Binary):
-    """The number of successes among `total_count` trials, one number for the whole batch.
+    """The number of successes among `total_count` trials: one number for the whole batch, or a tensor of them.
 
     >>> import gradlab as gl
     >>> gl.distributions.Binomial(2, gl.tensor(0.5)).log_prob(gl.tensor([0.0, 1.0, 2.0])).exp()
     tensor([0.2500, 0.5000, 0.2500])
+    >>> gl.distributions.Binomial(gl.tensor([1, 10]), 0.5).mean
+    tensor([0.5000, 5.0000])
     """
 
     has_enumerate_support = True
 
-    def __init__(self, total_count: int = 1, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
-        if not isinstance(total_count, (int, np.integer)) or total_count < 0:
-            raise ValueError(f"Binomial: total_count is an integer that is not negative, not {total_count!r}")
+    def __init__(self, total_count: Any = 1, probs: Any = None, logits: Any = None, validate_args: bool | None = None) -> None:
+        one_of("Binomial", probs, logits)
         self.total_count = total_count
-        super().__init__(probs, logits, validate_args)
+        if isinstance(total_count, Tensor):
+            self.batched = ("total_count", *self.batched)
+            self.total_count, given = broadcast(total_count, logits if probs is None else probs)
+            super().__init__(None if probs is None else given, given if probs is None else None, validate_args)
+            self.require((total_count >= 0) & (total_count == total_count.floor()), "total_count is whole numbers, not negative")
+        elif not isinstance(total_count, (int, np.integer)) or total_count < 0:
+            raise ValueError(f"Binomial: total_count is an integer that is not negative, or a tensor of such, not {total_count!r}")
+        else:
+            super().__init__(probs, logits, validate_args)
 
     @property
     def mean(self) -> Tensor:
@@ -192,32 +201,50 @@ class Binomial(_Binary):
         return self.total_count * self.probs
 
     @property
+    def mode(self) -> Tensor:
+        """The whole part of (total_count + 1) · probs, at most total_count."""
+        return ((self.total_count + 1) * self.probs).floor().clamp(max=self.total_count)
+
+    @property
     def variance(self) -> Tensor:
         """total_count · probs (1 - probs)."""
         return self.total_count * self.probs * (1 - self.probs)
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
-        """Whole numbers of the parameters' dtype."""
-        return bernoulli(self.probs.detach().expand(self.total_count, *self._extended(sample_shape))).sum(0)
+        """Whole numbers of the parameters' dtype. Of a tensor of counts, the largest is read."""
+        shape = self._extended(sample_shape)
+        if not isinstance(self.total_count, Tensor):
+            return bernoulli(self.probs.detach().expand(self.total_count, *shape)).sum(0)
+        most = int(self.total_count.max()) if self.total_count.numel() else 0
+        trial = arange(most, device=self.total_count.device).reshape(-1, *[1] * len(self._batch_shape)) < self.total_count
+        probs = where(trial, self.probs.detach(), 0.0)
+        return bernoulli(probs.reshape(most, *[1] * (len(shape) - len(self._batch_shape)), *self._batch_shape).expand(most, *shape)).sum(0)
 
     def log_prob(self, value: Tensor) -> Tensor:
         """log of the binomial coefficient + value · log(probs) + (total_count - value) · log(1 - probs)."""
         self.require((value >= 0) & (value <= self.total_count) & (value == value.floor()), "a value is from 0 to total_count")
-        n = full_like(value.to(self.probs.dtype), self.total_count)
+        dtype = self.probs.dtype
+        n = self.total_count.to(dtype) if isinstance(self.total_count, Tensor) else full_like(value.to(dtype), self.total_count)
         rest = n - value
         coefficient = (n + 1).lgamma() - (value + 1).lgamma() - (rest + 1).lgamma()
         return coefficient + self._weighted(value, rest)
 
     def entropy(self) -> Tensor:
         """-Σ p log(p) over all values."""
-        found = self.log_prob(self.enumerate_support())
-        return -_times(found.exp(), found).sum(0)
+        values = self._values()
+        found = self.log_prob(values.clamp(max=self.total_count))
+        return -where(values <= self.total_count, _times(found.exp(), found), 0.0).sum(0)
+
+    def _values(self) -> Tensor:
+        """0 to the largest count, along a new first dimension."""
+        most = int(self.total_count.max()) if isinstance(self.total_count, Tensor) else self.total_count
+        return arange(most + 1, dtype=self.probs.dtype, device=self.probs.device).reshape(-1, *[1] * len(self._batch_shape))
 
     def enumerate_support(self, expand: bool = True) -> Tensor:
-        """0 to total_count."""
-        values = arange(self.total_count + 1, dtype=self.probs.dtype, device=self.probs.device)
-        values = values.reshape(-1, *[1] * len(self._batch_shape))
-        return values.expand(-1, *self._batch_shape) if expand else values
+        """0 to total_count. NotImplementedError where the counts differ."""
+        if isinstance(self.total_count, Tensor) and bool((self.total_count != self.total_count.max()).any()):
+            raise NotImplementedError("Binomial: the counts differ, so that there is no one list of values; take one count at a time")
+        return self._values().expand(-1, *self._batch_shape) if expand else self._values()
 
 
 def softplus(x: Tensor) -> Tensor:

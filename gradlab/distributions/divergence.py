@@ -111,7 +111,8 @@ def _bernoulli(p: Bernoulli, q: Bernoulli) -> Tensor:
 
 @register_kl(Binomial, Binomial)
 def _binomial(p: Binomial, q: Binomial) -> Tensor:
-    if p.total_count != q.total_count:
+    differs = p.total_count != q.total_count
+    if bool(differs.any()) if isinstance(differs, Tensor) else differs:
         raise ValueError(f"kl_divergence: binomials of {p.total_count} and of {q.total_count} trials")
     return p.total_count * _bernoulli(p, q)  # type: ignore[arg-type]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from gradlab.distributions import constraints as c
@@ -16,9 +17,10 @@ from gradlab.distributions.joint import Independent, MixtureSameFamily
 from gradlab.distributions.low_rank import LowRankMultivariateNormal
 from gradlab.distributions.matrices import LKJCholesky, Wishart
 from gradlab.distributions.normal import LogNormal, MultivariateNormal, Normal
-from gradlab.distributions.positive import HalfCauchy, HalfNormal, Kumaraswamy, Pareto, Weibull
+from gradlab.distributions.positive import GeneralizedPareto, HalfCauchy, HalfNormal, Kumaraswamy, Pareto, Weibull
 from gradlab.distributions.relaxed import ContinuousBernoulli, RelaxedBernoulli, RelaxedOneHotCategorical
 from gradlab.distributions.transformed import LogisticNormal
+from gradlab.tensor.choice import where
 
 _ODDS = {"probs": c.unit_interval, "logits": c.real}
 _CLASSES = {"probs": c.simplex, "logits": c.real_vector}
@@ -29,6 +31,14 @@ _MATRICES = {"covariance_matrix": c.positive_definite, "precision_matrix": c.pos
 
 def _positive(*names: str) -> dict[str, Any]:
     return dict.fromkeys(names, c.positive)
+
+
+
+
+def _above_threshold(self: GeneralizedPareto) -> c.Constraint:
+    """From loc on, to the end that a negative concentration has."""
+    ends = where(self.concentration < 0, self.loc - self.scale / self.concentration, math.inf)
+    return c.interval(self.loc, ends)
 
 
 # The class, its arguments, its values.
@@ -44,6 +54,11 @@ SUPPORTS: tuple[tuple[type[Distribution], dict[str, Any], Any], ...] = (
     (Exponential, _positive("rate"), c.nonnegative),
     (FisherSnedecor, _positive("df1", "df2"), c.positive),
     (Gamma, _positive("concentration", "rate"), c.nonnegative),
+    (
+        GeneralizedPareto,
+        {"loc": c.real, "scale": c.positive, "concentration": c.real},
+        c.dependent_property(_above_threshold),
+    ),
     (Geometric, _ODDS, c.nonnegative_integer),
     (Gumbel, _PLACE, c.real),
     (HalfCauchy, _positive("scale"), c.nonnegative),

@@ -130,7 +130,6 @@ INERT = {
     **_all("utils.flop_counter utils.module_tracker", "use gl.nn.summary, which counts operations"),
     **_all("quasirandom", "use scipy.stats.qmc"),
     **_all("accelerator.memory autograd.profiler_util cuda.amp.common optim._functional utils.serialization", _INSIDE),
-    **_all("distributions.generalized_pareto", "write it with those that are there"),
     **_all("utils.deterministic", _INSIDE),
     **_all("utils.benchmark", "use Timer, which measures statements of Python"),
     **_all("utils.tensorboard._convert_np utils.tensorboard._embedding utils.tensorboard._pytorch_graph", "use SummaryWriter"),

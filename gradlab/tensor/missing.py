@@ -112,9 +112,6 @@ MODULES = {
     "gradlab.optim": {
         "lr_find": "try rates from 1e-5 up by hand and take one where the loss still falls",
     },
-    "gradlab.distributions": {
-        "GeneralizedPareto": "use Pareto, or Exponential where its concentration is 0",
-    },
     "gradlab.linalg": {
         **_all("eig eigvals", _COMPLEX + "; of symmetric matrices use eigh"),
         **_all("ldl_factor ldl_factor_ex ldl_solve", "use lu_factor, or solve where a system is to be solved"),
