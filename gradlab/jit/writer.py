@@ -38,6 +38,7 @@ from gradlab.jit.plan import Plan
 from gradlab.jit.portable import FORMAT, KEY, encoded, row_version, shape_text
 from gradlab.tensor.generator import Generator, default_generator
 from gradlab.utils.atomic import write_bytes
+from gradlab.utils.serialization import checksum
 
 
 def write(plan: Plan, tensors: Sequence[Any], f: str | os.PathLike[str] | BinaryIO) -> None:
@@ -67,7 +68,7 @@ def to_bytes(plan: Plan, tensors: Sequence[Any]) -> bytes:
         number = None if held.value is None else held.value.id
         state.append([number, held.names, kind, tensor._edge is not None, held.persistent])
     text = json.dumps(_outline(plan, state), allow_nan=False, separators=(",", ":"))
-    return bytes(importlib.import_module("safetensors.numpy").save(dict(sorted(arrays.items())), {KEY: text}))
+    return checksum.sealed(importlib.import_module("safetensors.numpy").save(dict(sorted(arrays.items())), {KEY: text}))
 
 
 def _outline(plan: Plan, state: list[Any]) -> dict[str, Any]:

@@ -20,10 +20,11 @@ from gradlab.dtype import ALL, DType, as_numpy, from_numpy, named
 from gradlab.layout import strided
 from gradlab.tensor import Tensor
 from gradlab.tensor.creation import from_numpy as tensor_of
+from gradlab.utils.serialization import checksum
 from gradlab.utils.serialization.errors import FileFormatError
 from gradlab.utils.serialization.location import located
 
-KEY, VERSION = "gradlab", 1
+KEY, VERSION = "gradlab", 2  # files of version 1 have no checksum
 _CODES = {
     "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16",
     "I64": "int64", "I32": "int32", "I16": "int16", "I8": "int8", "U8": "uint8", "BOOL": "bool",
@@ -73,7 +74,10 @@ class _Writer:
         inside = (*open_containers, id(value))
         if isinstance(value, dict):
             entries = [[self._key(k, path), self.tree(v, (*path, str(k)), inside)] for k, v in value.items()]
-            return {"ordered" if isinstance(value, OrderedDict) else "dict": entries}
+            if not isinstance(value, OrderedDict):
+                return {"dict": entries}
+            known = getattr(value, "_metadata", None)  # a module's state_dict: the versions of its parts
+            return {"ordered": entries} if known is None else {"ordered": entries, "metadata": self.tree(known, (*path, "_metadata"), inside)}
         if isinstance(value, (list, tuple)):
             items = [self.tree(v, (*path, str(i)), inside) for i, v in enumerate(value)]
             return {"tuple": items} if isinstance(value, tuple) else items
@@ -145,17 +149,7 @@ def to_bytes(obj: Any) -> bytes:
     except RecursionError:
         raise ValueError("save: the object is nested too deeply") from None
     metadata = {"format": "pt", KEY: json.dumps({"version": VERSION, "tree": tree}, allow_nan=False, separators=(",", ":"))}
-    return _in_one_order(importlib.import_module("safetensors.numpy").save(writer.arrays, metadata))
-
-
-def _in_one_order(content: bytes) -> bytes:
-    """The same file with its metadata sorted: safetensors writes those keys in a random order, and equal objects make equal files here."""
-    end = 8 + int.from_bytes(content[:8], "little")
-    header = json.loads(content[8:end])
-    header["__metadata__"] = dict(sorted(header["__metadata__"].items()))
-    text = json.dumps(header, ensure_ascii=False, separators=(",", ":")).encode()
-    text += b" " * (-len(text) % 8)  # the tensors after it stay aligned
-    return len(text).to_bytes(8, "little") + text + content[end:]
+    return checksum.sealed(importlib.import_module("safetensors.numpy").save(writer.arrays, metadata))
 
 
 # ---------------------------------------------------------------- reading
@@ -180,11 +174,17 @@ class _Reader:
             if type(tree.get("device", "cpu")) is not str:
                 raise ValueError(f"a device {tree['device']!r} has no meaning")
             return self._tensor(content, tree.get("device", "cpu"), tree.get("requires_grad") is True)
-        if len(tree) != 1:
+        if len(tree) != 1 and tree.keys() != {"ordered", "metadata"}:
             raise ValueError(f"an entry {tree!r} has no meaning")
-        if kind in ("dict", "ordered"):
-            entries = ((self._key(k), self.value(v)) for k, v in content)
-            return OrderedDict(entries) if kind == "ordered" else dict(entries)
+        if kind == "ordered":
+            ordered: Any = OrderedDict((self._key(k), self.value(v)) for k, v in content)
+            if "metadata" in tree:
+                ordered._metadata = self.value(tree["metadata"])
+                if not isinstance(ordered._metadata, dict):
+                    raise ValueError("the versions of a module's parts are a dict")
+            return ordered
+        if kind == "dict":
+            return {self._key(k): self.value(v) for k, v in content}
         if kind == "tuple":
             return tuple(self.value(v) for v in content)
         if kind == "float" and content in ("nan", "inf", "-inf"):
@@ -236,6 +236,7 @@ def _device(name: Any) -> Device:
 def stored_arrays(content: bytes, name: str = "the file") -> tuple[dict[str, Any], dict[str, Any]]:
     """The header and the arrays of a safetensors file, by key. FileFormatError, naming the file, for anything else."""
     header = _header(content, name)
+    checksum.check(content, header.get("__metadata__") or {}, name)
     try:
         found = importlib.import_module("safetensors").deserialize(content)
     except Exception as error:  # its own exception class, derived from Exception alone
@@ -260,8 +261,10 @@ def from_bytes(content: bytes, name: str = "the file", map_location: Any = None)
         return {key: located(tensor_of(arrays[key]), "cpu", map_location) for key in order}
     try:
         outline = json.loads(metadata[KEY])
-        if outline["version"] != VERSION:
-            raise FileFormatError(f"load: {name} has version {outline['version']!r} of the format, this gradlab reads version {VERSION}")
+        if outline["version"] not in (1, VERSION):
+            raise FileFormatError(f"load: {name} has version {outline['version']!r} of the format, this gradlab reads up to {VERSION}")
+        if outline["version"] == VERSION and checksum.KEY not in metadata:
+            raise FileFormatError(f"load: {name} is damaged: it has lost its checksum")
         reader = _Reader(arrays, map_location)
         return reader.value(outline["tree"])
     except FileFormatError:
