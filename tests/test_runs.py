@@ -166,12 +166,12 @@ def test_train_predict_evaluate_runs(table, tmp_path, monkeypatch, capsys):
 def test_a_run_goes_on_by_its_path_alone(table, tmp_path, capsys):
     whole = start(table, tmp_path / "whole", Settings(epochs=5, data={"target": "price"}), say=lambda line: None)
     program = (
-        "import os, signal, sys\nfrom gradlab.train import callbacks\n"
-        "old = callbacks.Checkpoint.batch_end\n"
+        "import os, signal, sys\nfrom gradlab.train import Checkpoint\n"
+        "old = Checkpoint.batch_end\n"
         "def batch_end(self, run):\n"
         "    if (run.epoch, run.batch) == (2, 4): os.kill(os.getpid(), signal.SIGTERM)\n"
         "    old(self, run)\n"
-        "callbacks.Checkpoint.batch_end = batch_end\n"
+        "Checkpoint.batch_end = batch_end\n"
         "from gradlab.cli.entry import main\nsys.exit(main(sys.argv[1:]))\n"
     )
     arguments = ["train", "table", str(table), "--target", "price", "--epochs", "5", "--out", str(tmp_path / "cut"), "--device", "cpu"]

@@ -85,7 +85,7 @@ def resume(
     settings = saved_settings(files, description)
     settings = replace(settings, epochs=epochs or settings.epochs, device=device or settings.device)
     try:
-        state = read_checkpoint(files.checkpoints)
+        state = read_checkpoint(files.checkpoints, say)
     except (FileNotFoundError, ValueError) as error:
         raise RunError(f"{folder} cannot be gone on with: {error}") from error
     stopped = description.get("result", {}).get("stopped", "")

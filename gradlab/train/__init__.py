@@ -9,12 +9,11 @@ from gradlab.train.callbacks import (
     Bar,
     BestWeights,
     Callback,
-    Checkpoint,
     EarlyStop,
     TableOfEpochs,
     TensorBoard,
-    read_checkpoint,
 )
+from gradlab.train.checkpoints import Checkpoint, read_checkpoint
 from gradlab.train.divergence import Diverged
 from gradlab.train.fit import Run, evaluate, fit, predict
 from gradlab.train.interruption import interruption

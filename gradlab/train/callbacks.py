@@ -7,7 +7,6 @@ import csv
 import io
 import math
 import os
-import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -15,8 +14,6 @@ from typing import Any
 
 from tqdm import tqdm
 
-import gradlab as gl
-from gradlab.train.interruption import interruption
 from gradlab.utils.atomic import write_text
 from gradlab.utils.tensorboard import SummaryWriter
 
@@ -119,7 +116,7 @@ class TensorBoard(Callback):
         self.writer.close()
 
 
-class _Watch(Callback):
+class Watch(Callback):
     """Whether a number of the history became better. It falls to become better, unless a metric of that name says it rises."""
 
     def __init__(self, monitor: str = "validation_loss", least: float = 0.0) -> None:
@@ -144,7 +141,7 @@ class _Watch(Callback):
         return False
 
 
-class EarlyStop(_Watch):
+class EarlyStop(Watch):
     """End where `monitor` has not become better, by `least` at least, for `patience` epochs."""
 
     def __init__(self, patience: int = 5, monitor: str = "validation_loss", *, least: float = 0.0) -> None:
@@ -156,7 +153,7 @@ class EarlyStop(_Watch):
             run.stop = f"{self.monitor} has not become better than {self.best:.6g} of epoch {self.when} for {self.patience} epochs"
 
 
-class BestWeights(_Watch):
+class BestWeights(Watch):
     """At the end the model is given back the weights of its best epoch."""
 
     state: dict[str, Any] | None = None
@@ -174,82 +171,3 @@ class BestWeights(_Watch):
     def end(self, run: Any) -> None:
         if self.state is not None:
             run.trained.load_state_dict(self.state)
-
-
-class Checkpoint(_Watch):
-    """The run's state in a folder: after each epoch and, where `every` is given, after so many batches; the last `keep`, and the best.
-
-    Files are `checkpoint-EPOCH-BATCH.safetensors`, written whole or not at all, and `best.safetensors`, the model's state dict of the
-    epoch with the best `monitor` (None: no such file). Ctrl-C, SIGTERM and SIGHUP are waited for: the batch is finished, the state saved,
-    and the loop ends with `run.stop` set. `read_checkpoint` finds the newest.
-    """
-
-    def __init__(
-        self, folder: str | os.PathLike[str], *, every: int | None = None, keep: int = 3, monitor: str | None = "validation_loss"
-    ) -> None:
-        super().__init__(monitor or "")
-        if keep < 1:
-            raise ValueError(f"Checkpoint: keeps one file at least, not {keep}")
-        self.folder, self.every, self.keep = Path(folder), every, keep
-        self.signals: Any = None
-        self.asked: Any = None
-
-    def begin(self, run: Any) -> bool:  # type: ignore[override]
-        at_best = super().begin(run)
-        self.folder.mkdir(parents=True, exist_ok=True)
-        if at_best:
-            gl.save(run.trained.state_dict(), self.folder / "best.safetensors")
-        self.signals = interruption()
-        self.asked = self.signals.__enter__()
-        if not any(_checkpoints(self.folder)):
-            self.save(run)  # it shows now, not after an epoch, that saving works
-        return at_best
-
-    def batch_end(self, run: Any) -> None:
-        if self.asked.requested():
-            run.stop = f"signal {self.asked.signal}"
-        if run.whole and run.batch != length(run.loader) and (run.stop or (self.every and run.batch % self.every == 0)):
-            self.save(run)
-
-    def epoch_end(self, run: Any) -> None:
-        if self.monitor and self.better(run, run.history[-1]):
-            gl.save(run.trained.state_dict(), self.folder / "best.safetensors")
-        self.save(run)
-
-    def end(self, run: Any) -> None:
-        self.signals.__exit__(None, None, None)
-
-    def save(self, run: Any) -> None:
-        """Write the state now, and take away those that are too many."""
-        gl.save({"run": run.state_dict()}, self.folder / f"checkpoint-{run.epoch}-{run.batch}.safetensors")
-        for old in _checkpoints(self.folder)[self.keep :]:
-            old.unlink(missing_ok=True)
-
-
-def _checkpoints(folder: Path) -> list[Path]:
-    """The newest first."""
-    found = []
-    for path in folder.glob("checkpoint-*.safetensors"):
-        match = re.fullmatch(r"checkpoint-(\d+)-(\d+)", path.stem)
-        if match:
-            found.append((int(match[1]), int(match[2]), path))
-    return [path for *_, path in sorted(found, reverse=True)]
-
-
-def read_checkpoint(path: str | os.PathLike[str]) -> dict[str, Any]:
-    """The run's state in a file or, of a folder, in the newest checkpoint that can be read: what `fit` takes as `resume`.
-
-    FileNotFoundError where there is none, ValueError where none can be read, naming each and its fault.
-    """
-    place = Path(path)
-    files = _checkpoints(place) if place.is_dir() else [place]
-    if not files:
-        raise FileNotFoundError(f"read_checkpoint: there is no checkpoint in {place}")
-    faults = []
-    for file in files:
-        try:
-            state: dict[str, Any] = gl.load(file)["run"]
-            return state
-        except (ValueError, KeyError, TypeError) as error:
-            faults.append(f"{file}: {error}")
-    raise ValueError("read_checkpoint: no checkpoint can be read: " + "; ".join(faults))

@@ -1,7 +1,7 @@
 """The loop: epochs over batches, a validation after each, and a place to stop and to go on from after any batch, bit for bit.
 
 What the loop needs is in one object, the Run, which callbacks get and may change. Going on is exact because its state holds the model, the
-optimizer, the scheduler, the scaler, the average, the random state, the loader's place in its order, and the sums of the epoch so far.
+optimizer, the scheduler, the scaler, the average, the random states, the loader's place in its order, and the sums of the epoch so far.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ from gradlab.func.tree import flatten, mapped
 from gradlab.metrics import Metric, MetricCollection
 from gradlab.train.callbacks import each, length
 from gradlab.train.divergence import Diverged, broken_value, origin
+from gradlab.train.randomness import random_of_others, set_random_of_others
 
 Step = Callable[[nn.Module, Any], Any]  # of a model and a batch: the loss, or (loss, outputs, targets)
 
@@ -65,12 +66,12 @@ class Run:
         parts = {name: getattr(self, name) for name in ("model", "optimizer", "scheduler", "scaler", "average", "loader")}
         counts = {name: getattr(self, name) for name in ("epoch", "batch", "steps", "samples", "loss", "seconds", "history")}
         states = {name: part.state_dict() for name, part in parts.items() if hasattr(part, "state_dict")}
-        return {**states, "counts": counts, "random": gl.get_rng_state()}
+        return {**states, "counts": counts, "random": gl.get_rng_state(), "random_of_others": random_of_others()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Put everything where `state_dict` was taken. KeyError or ValueError where the state is of another run's parts."""
         here = {n for n in ("model", "optimizer", "scheduler", "scaler", "average", "loader") if hasattr(getattr(self, n), "state_dict")}
-        there = set(state) - {"counts", "random"}
+        there = set(state) - {"counts", "random", "random_of_others"}
         if here != there:
             raise ValueError(f"Run.load_state_dict: the state has {sorted(there)}, this run has {sorted(here)}; build it as it was built")
         for name in here:
@@ -78,6 +79,7 @@ class Run:
         for name, value in state["counts"].items():
             setattr(self, name, value)
         gl.set_rng_state(state["random"])  # last, since building and loading may have drawn numbers
+        set_random_of_others(state.get("random_of_others", {}))
 
 
 def fit(
@@ -207,7 +209,7 @@ def _epoch(run: Run, advance: Callable[[Any, bool], Tensor], accumulate: int, ca
     model.train()
     if not run.batch:
         run.optimizer.zero_grad()
-    for batch in run.loader:
+    for batch in _rest(run):
         begin = time.perf_counter()
         batch, random = moved(batch, run.device), gl.get_rng_state()
         run.whole = (run.batch + 1) % accumulate == 0 or run.batch + 1 == many
@@ -233,6 +235,19 @@ def _epoch(run: Run, advance: Callable[[Any, bool], Tensor], accumulate: int, ca
         raise ValueError(f"fit: the loader gave no batch in epoch {run.epoch + 1}; {away}")
     _close(run)
     return True
+
+
+def _rest(run: Run) -> Iterable[Any]:
+    """The batches of the epoch that are to come: a loader that can tell its place has been put there, of others some are passed by."""
+    if not run.batch or hasattr(run.loader, "state_dict"):
+        return run.loader
+    random, others = gl.get_rng_state(), random_of_others()
+    rest = iter(run.loader)
+    for _ in zip(range(run.batch), rest):
+        pass
+    gl.set_rng_state(random)  # passing them by may have drawn what was drawn before
+    set_random_of_others(others)
+    return rest
 
 
 def _close(run: Run) -> None:

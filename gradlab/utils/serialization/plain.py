@@ -74,10 +74,10 @@ class _Writer:
         inside = (*open_containers, id(value))
         if isinstance(value, dict):
             entries = [[self._key(k, path), self.tree(v, (*path, str(k)), inside)] for k, v in value.items()]
-            if not isinstance(value, OrderedDict):
-                return {"dict": entries}
-            known = getattr(value, "_metadata", None)  # a module's state_dict: the versions of its parts
-            return {"ordered": entries} if known is None else {"ordered": entries, "metadata": self.tree(known, (*path, "_metadata"), inside)}
+            found: dict[str, Any] = {"ordered" if isinstance(value, OrderedDict) else "dict": entries}
+            if (known := getattr(value, "_metadata", None)) is not None:  # of a module's state_dict: the versions of its parts
+                found["metadata"] = self.tree(known, (*path, "_metadata"), inside)
+            return found
         if isinstance(value, (list, tuple)):
             items = [self.tree(v, (*path, str(i)), inside) for i, v in enumerate(value)]
             return {"tuple": items} if isinstance(value, tuple) else items
