@@ -203,6 +203,22 @@ def test_killed_at_any_moment_it_goes_on(table, tmp_path):
         assert resume(folder, epochs=done + 2, say=lambda line: None).description["result"]["epochs"] == done + 2
 
 
+def test_killed_at_its_very_end_it_is_brought_to_it(table, tmp_path):
+    """All epochs are trained, and neither the weights nor the result were written."""
+    whole = start(table, tmp_path / "run", Settings(epochs=2, data={"target": "price"}), say=lambda line: None)
+    description = json.loads((tmp_path / "run" / "run.json").read_text())
+    result = description.pop("result")
+    (tmp_path / "run" / "run.json").write_text(json.dumps(description))
+    for name in ("model.safetensors", "report.html"):
+        (tmp_path / "run" / name).unlink()
+    run = resume(tmp_path / "run", say=lambda line: None)
+    assert {**run.description["result"], "seconds": 0} == {**result, "seconds": 0} and (tmp_path / "run" / "report.html").exists()
+    for a, b in zip(whole.model.parameters(), load_run(tmp_path / "run").model.parameters(), strict=True):
+        assert np.array_equal(a.detach().numpy(), b.detach().numpy())
+    with pytest.raises(RunError, match="is finished: it has 2 epochs"):
+        resume(tmp_path / "run")
+
+
 MISTAKES = {
     "no target": (["{table}"], "a table is a file and a column to predict"),
     "no file": (["nothing.csv", "--target", "x"], "no file 'nothing.csv'"),

@@ -91,8 +91,9 @@ def resume(
     stopped = description.get("result", {}).get("stopped", "")
     if stopped and not stopped.startswith("signal") and epochs is None:
         raise RunError(f"{folder} is finished: {stopped}; ask for more with a larger number of epochs")
-    if state["counts"]["epoch"] >= (settings.epochs or 0):
-        raise RunError(f"{folder} is finished: it has {state['counts']['epoch']} epochs; ask for more with a larger number of epochs")
+    done = state["counts"]["epoch"]
+    if done >= (settings.epochs or 0) and description.get("result", {}).get("epochs") == done:  # or killed before its end was written
+        raise RunError(f"{folder} is finished: it has {done} epochs; ask for more with a larger number of epochs")
     if description["sha256"] is None:
         raise RunError(f"{folder} was trained on data in memory; only a run of a file can be resumed")
     source, which = description["source"], task_of(description["kind"])
@@ -142,9 +143,9 @@ def _train(
     seconds = round(description.get("result", {}).get("seconds", 0.0) + time.perf_counter() - begin, 1)
     measured = evaluate(model, validation, task.step, run.metrics, settings.device)
     description["result"] = {"epochs": run.epoch, "best": best, "seconds": seconds, "stopped": run.stop, "validation": measured}
-    _write(files, description)
     trained = TrainedRun(files.folder, description, task, model.eval())
     write_report(files, trained, run.history)
+    _write(files, description)  # last: a run that has a result is finished
     return trained
 
 

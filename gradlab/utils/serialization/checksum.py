@@ -36,7 +36,8 @@ def check(content: bytes, metadata: dict[str, Any], name: str) -> None:
     given, end = str(metadata[KEY]).encode(), 8 + int.from_bytes(content[:8], "little")
     if len(given) != len(_BLANK) or _digest(content[:end].replace(given, _BLANK.encode(), 1), memoryview(content)[end:]) != given:
         raise FileFormatError(
-            f"load: {name} is damaged: its checksum is not that of what it holds, so bytes have changed since gradlab wrote it; take another copy"
+            f"load: {name} is damaged: its checksum is not that of what it holds, so bytes have changed since gradlab "
+            f"wrote it; take another copy"
         )
 
 
