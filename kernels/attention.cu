@@ -30,8 +30,9 @@ __global__ void __launch_bounds__(256) attention_delta(const S* __restrict__ g, 
 template <class S, int D, int Warps, int BN, bool Keys>
 __global__ void __launch_bounds__(Warps * 32, 2) attention_gradient(const S* __restrict__ q, const S* __restrict__ k, const S* __restrict__ v,
         const S* __restrict__ g, const void* __restrict__ mask, const typename Compute<S>::type* __restrict__ lse,
-        const typename Compute<S>::type* __restrict__ delta, S* __restrict__ first, S* __restrict__ second, const Attention a) {
-    differentiate<Scalar<S>, S, D, Warps, BN, 1, Keys>(q, k, v, g, mask, lse, delta, first, second, a);
+        const typename Compute<S>::type* __restrict__ delta, const typename Compute<S>::type* __restrict__ g_lse,
+        typename Compute<S>::type* __restrict__ sure, S* __restrict__ first, S* __restrict__ second, const Attention a) {
+    differentiate<Scalar<S>, S, D, Warps, BN, 1, Keys>(q, k, v, g, mask, lse, delta, g_lse, sure, first, second, a);
 }
 
 }  // namespace gradlab

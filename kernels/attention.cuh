@@ -2,6 +2,7 @@
 // over blocks of keys, and gradients that make the weights again from the logarithms of their sums, as in Dao and others ("FlashAttention",
 // 2022; "FlashAttention-2", 2023). No atomics: one kernel over blocks of keys makes dk and dv, one over blocks of queries makes dq.
 #pragma once
+#include "softmax.cuh"
 #include "warp_tile.cuh"
 
 namespace gradlab {
@@ -179,10 +180,14 @@ __device__ __forceinline__ void attend_rows(const S* __restrict__ q, const S* __
 
 // One block for 16 · Warps keys (Keys) or queries of a head; it walks over the others, BN at a time.
 // Keys: `first` is dk and `second` dv. Else `first` is dq.
+//
+// A query's slopes, weight · (gradient - delta), add up to its gradient of lse. Where one key has nearly all the weight its own is all rounding: it is
+// what the others' sum lacks, which the block of the query leaves in `sure` (-infinity where there is no such key) for those of the keys.
 template <class Engine, class S, int D, int Warps, int BN, int Stages, bool Keys>
 __device__ __forceinline__ void differentiate(const S* __restrict__ q, const S* __restrict__ k, const S* __restrict__ v, const S* __restrict__ g,
                                               const void* __restrict__ mask, const typename Engine::T* __restrict__ lse,
-                                              const typename Engine::T* __restrict__ delta, S* __restrict__ first, S* __restrict__ second,
+                                              const typename Engine::T* __restrict__ delta, const typename Engine::T* __restrict__ g_lse,
+                                              typename Engine::T* __restrict__ sure, S* __restrict__ first, S* __restrict__ second,
                                               const Attention& a) {
     typedef typename Engine::T T;
     typedef typename Engine::Cell Cell;
@@ -205,6 +210,8 @@ __device__ __forceinline__ void differentiate(const S* __restrict__ q, const S* 
     g += image * a.g[0] + head * a.g[1];
     lse += static_cast<int64>(plane) * a.queries;
     delta += static_cast<int64>(plane) * a.queries;
+    sure += static_cast<int64>(plane) * a.queries;
+    if (g_lse) g_lse += static_cast<int64>(plane) * a.queries;
     const int64 mask_base = image * a.mask_strides[0] + head * a.mask_strides[1];
     const int begin = Keys && a.causal ? row0 / BN * BN : 0;
     const int limit = !Keys && a.causal && row0 + BM < columns ? row0 + BM : columns;
@@ -230,7 +237,8 @@ __device__ __forceinline__ void differentiate(const S* __restrict__ q, const S* 
     for (int j = 0; j < (Keys ? D / 8 : 1); ++j)
 #pragma unroll
         for (int e = 0; e < 4; ++e) two[j][e] = T(0);
-    T row_lse[2] = {T(0), T(0)}, row_delta[2] = {T(0), T(0)};
+    T row_lse[2] = {T(0), T(0)}, row_delta[2] = {T(0), T(0)}, rest[2] = {T(0), T(0)};
+    int likeliest[2] = {-1, -1};
     if (!Keys) {
 #pragma unroll
         for (int half = 0; half < 2; ++half) {
@@ -279,12 +287,70 @@ __device__ __forceinline__ void differentiate(const S* __restrict__ q, const S* 
             for (int j = 0; j < BN / 8; ++j)
 #pragma unroll
                 for (int e = 0; e < 4; ++e) d[j][e] = p[j][e] * (d[j][e] - (Keys ? of_columns[BN + Engine::column(j, e & 1)] : row_delta[e >> 1]));
+            if constexpr (Keys) {
+                T most = T(0);
+#pragma unroll
+                for (int j = 0; j < BN / 8; ++j)
+#pragma unroll
+                    for (int e = 0; e < 4; ++e) most = maximum(most, p[j][e]);
+                if (most > T(0.5)) {
+#pragma unroll
+                    for (int j = 0; j < BN / 8; ++j)
+#pragma unroll
+                        for (int e = 0; e < 4; ++e) {
+                            const T known = p[j][e] > T(0.5) ? sure[from + Engine::column(j, e & 1)] : -infinity<T>();
+                            if (known > -infinity<T>()) d[j][e] = known;
+                        }
+                }
+            } else {
+#pragma unroll
+                for (int half = 0; half < 2; ++half) {
+                    T most = T(0), sum = T(0);
+#pragma unroll
+                    for (int j = 0; j < BN / 8; ++j)
+#pragma unroll
+                        for (int e = 2 * half; e < 2 * half + 2; ++e) most = maximum(most, p[j][e]), sum += d[j][e];
+                    if (most > SURE<T>) {
+                        sum = T(0);
+#pragma unroll
+                        for (int j = 0; j < BN / 8; ++j)
+#pragma unroll
+                            for (int e = 2 * half; e < 2 * half + 2; ++e) {
+                                if (p[j][e] > SURE<T>) likeliest[half] = from + Engine::column(j, e & 1), d[j][e] = T(0);
+                                sum += d[j][e];
+                            }
+                    }
+                    rest[half] += sum;
+                }
+            }
             Engine::template along<BN, D>(d, room, other, one);
             if (Stages == 1) __syncthreads();  // the other side is no longer read
         }
         if (Stages == 1 && more) fetch_others(from + BN, 0);
     }
     await_copies();
+    if constexpr (!Keys) {
+#pragma unroll
+        for (int half = 0; half < 2; ++half) {
+            const int row = own + group + 8 * half;
+#pragma unroll
+            for (int lane = 1; lane < 4; lane *= 2) {
+                rest[half] += __shfl_xor_sync(0xffffffffu, rest[half], lane);
+                const int found = __shfl_xor_sync(0xffffffffu, likeliest[half], lane);
+                likeliest[half] = found > likeliest[half] ? found : likeliest[half];
+            }
+            if (row >= rows) continue;
+            const T slope = likeliest[half] < 0 ? -infinity<T>() : (g_lse ? g_lse[row] : T(0)) - rest[half];
+            if ((threadIdx.x & 3) == 0) sure[row] = slope;
+            if (likeliest[half] < 0) continue;
+            const S* const key = k + likeliest[half] * a.k[2];
+#pragma unroll
+            for (int j = 0; j < D / 8; ++j)
+#pragma unroll
+                for (int e = 0; e < 2; ++e)
+                    if (Engine::spread_column(j, e) < a.size) one[j][2 * half + e] += slope * static_cast<T>(load(key[Engine::spread_column(j, e)]));
+        }
+    }
     const T factor = static_cast<T>(a.scale), factors[2] = {factor, factor}, ones[2] = {T(1), T(1)};
     write_rows<Engine, D>(first + static_cast<int64>(plane) * rows * a.size, one, factors, own + group, rows, a.size);
     if constexpr (Keys) write_rows<Engine, D>(second + static_cast<int64>(plane) * rows * a.value_size, two, ones, own + group, rows, a.value_size);

@@ -12,8 +12,8 @@ __global__ void __launch_bounds__(128, 2) attend(const S* __restrict__ q, const 
 template <class S, int D, int Warps, int BN, bool Keys>
 __global__ void __launch_bounds__(Warps * 32, 2) attention_gradient(const S* __restrict__ q, const S* __restrict__ k, const S* __restrict__ v,
         const S* __restrict__ g, const void* __restrict__ mask, const float* __restrict__ lse, const float* __restrict__ delta,
-        S* __restrict__ first, S* __restrict__ second, const Attention a) {
-    differentiate<Tensor<S>, S, D, Warps, BN, sizeof(S) == 2 ? 2 : 1, Keys>(q, k, v, g, mask, lse, delta, first, second, a);
+        const float* __restrict__ g_lse, float* __restrict__ sure, S* __restrict__ first, S* __restrict__ second, const Attention a) {
+    differentiate<Tensor<S>, S, D, Warps, BN, sizeof(S) == 2 ? 2 : 1, Keys>(q, k, v, g, mask, lse, delta, g_lse, sure, first, second, a);
 }
 
 }  // namespace gradlab

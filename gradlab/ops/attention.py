@@ -17,6 +17,7 @@ import numpy as np
 from gradlab.dtype import BOOL, FLOAT32, FLOATING, HALF
 from gradlab.kernel import Kernel
 from gradlab.op import Op
+from gradlab.ops.softmax import SURE
 from gradlab.spec import ShapeError, Spec, broadcast_shapes
 
 SCORES = 1 << 18  # how many the NumPy side holds at once: 1 MiB in float32, of which there are two in backward
@@ -135,13 +136,25 @@ def attention_backward_cpu(
         weights -= part(lse, block, True)[..., None]
         np.exp(weights, weights)
         _add_product(weights.swapaxes(-1, -2), above, part(dv, block, False), whole)
-        slopes = np.matmul(above, part(v, block, False).swapaxes(-1, -2))
+        slopes = np.ascontiguousarray(np.matmul(above, part(v, block, False).swapaxes(-1, -2)))
         slopes -= part(delta, block, True)[..., None]
         slopes *= weights
+        _set_sure(slopes, weights, None if g_lse is None else part(g_lse, block, True))
         found = part(dq, block, True)
         np.matmul(slopes, part(k, block, False), found)
         found *= q.dtype.type(scale)
         _add_product(slopes.swapaxes(-1, -2), queries, part(dk, block, False), whole)
+
+
+def _set_sure(slopes: Any, weights: Any, total: Any) -> None:
+    """A query's slopes add up to its gradient of lse (`total`). Where one key has nearly all the weight, weight · (gradient - delta) is all
+    rounding: there it becomes what the others' sum lacks."""
+    sure = np.flatnonzero(weights > SURE)
+    if sure.size:
+        flat, rows = slopes.reshape(-1), sure // weights.shape[-1]
+        flat[sure] = 0
+        others = np.add.reduce(slopes.reshape(-1, weights.shape[-1]).take(rows, axis=0), axis=-1)
+        flat[sure] = -others if total is None else total.reshape(-1).take(rows) - others
 
 
 def _add_product(a: Any, b: Any, total: Any, first: bool) -> None:
@@ -171,11 +184,12 @@ def _gradient(g_y: Any, q: Any, k: Any, v: Any, mask: Any, y: Any, lse: Any, sca
 
 
 def _mask_gradient(g_y: Any, q: Any, k: Any, v: Any, mask: Any, y: Any, lse: Any, scale: float, causal: bool, g_lse: Any = None) -> Any:
-    """P (g·v - Σ g y + g_lse). It has the scores' size, whatever is done: memory is not linear here."""
-    delta = (g_y * y).sum(-1, keepdim=True)
-    if g_lse is not None:
-        delta = delta - g_lse.unsqueeze(-1)
-    return _weights(q, k, mask, lse, scale, causal) * (g_y @ v.mT - delta)
+    """P (g·v - Σ g y + g_lse), as in `_set_sure` where P is nearly 1. It has the scores' size, whatever is done: memory is not linear here."""
+    total = 0 if g_lse is None else g_lse.unsqueeze(-1)
+    p = _weights(q, k, mask, lse, scale, causal)
+    unsure = p <= SURE
+    slopes = (p * (g_y @ v.mT - (g_y * y).sum(-1, keepdim=True) + total)).where(unsure, 0)
+    return slopes.where(unsure, total - slopes.sum(-1, keepdim=True))
 
 
 def _second(

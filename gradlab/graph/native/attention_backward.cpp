@@ -1,28 +1,50 @@
 // Attention's gradients. See attention.h.
 #include "attention.h"
+#include "exponentials.h"
 
 namespace {
 
 // What backward knows of each query of a block.
 struct Known {
   float lse[QUERIES], delta[QUERIES];
+  V others[QUERIES];      // the sum of its slopes so far, without that of the key that has nearly all the weight
+  int64_t sure[QUERIES];  // that key, or -1
 };
 
+// A query's slopes add up to its gradient of lse. Where one key has nearly all the weight, weight · (gradient - delta) is all rounding: its slope
+// is 0 here, and in the end what the others' sum lacks. `sure`: some query of the group may have such a key in this tile.
+inline void add_up(const Tile& t, int64_t query, int64_t reach, bool sure, Known& known, const float* weights, float* slopes) {
+  int found = 0;
+  for (int64_t j = 0; sure && j < reach; ++j) found |= weights[j] > SURE;
+  if (found) {
+    int64_t at = 0;
+    while (!(weights[at] > SURE)) ++at;
+    known.sure[query] = t.key + at, slopes[at] = 0;
+  }
+  V sum = known.others[query];
+  for (int64_t j = 0; j < reach; j += L) sum += load(slopes + j);
+  known.others[query] = sum;
+}
+
 // Scores become weights, and the weights' gradients those of the scores before they were scaled. What lies beyond the last visible key is
-// 0: where a group of keys meets the diagonal, `to_keys` reads it.
-__attribute__((noinline)) void weigh(const Sizes& s, const Tile& t, const Known& known, float* weights, float* slopes) {
+// 0: where a group of keys meets the diagonal, `to_keys` reads it. `several`: there are several tiles.
+__attribute__((noinline)) void weigh(const Sizes& s, const Tile& t, bool several, Known& known, float* weights, float* slopes) {
   const V scale = all(s.scale);
   for (int64_t g = 0; g < t.groups; ++g) {
     float *w = weights + g * ROWS * SPAN, *slope = slopes + g * ROWS * SPAN;
     const float *lse = known.lse + g * ROWS, *delta = known.delta + g * ROWS;
     const int64_t reach = t.reach(s, g), end = upward(reach + ROWS, L);
+    V top = {};
     for (int64_t j = 0; j < reach; j += L)
 #pragma GCC unroll 16
       for (int i = 0; i < ROWS; ++i) {
         const V x = exponential(load(w + i * SPAN + j) - all(lse[i]));
-        store(w + i * SPAN + j, x), store(slope + i * SPAN + j, (load(slope + i * SPAN + j) - all(delta[i])) * (x * scale));
+        top = larger(x, top), store(w + i * SPAN + j, x), store(slope + i * SPAN + j, (load(slope + i * SPAN + j) - all(delta[i])) * (x * scale));
       }
     cut(s, t, g, w, end, 0), cut(s, t, g, slope, end, 0);
+    const bool sure = largest_of(top) > SURE;
+    if (sure || several)
+      for (int64_t q = g * ROWS; q < least((g + 1) * ROWS, t.many); ++q) add_up(t, q, reach, sure, known, weights + q * SPAN, slopes + q * SPAN);
   }
 }
 // out += slopes k, for the block's queries.
@@ -101,17 +123,23 @@ GRADLAB_KERNEL gradlab_attention_backward(char** p, const int64_t* v, int part, 
           for (; j < s.value_width; ++j) delta += a[j] * b[j];
           delta += sum_of(sum) - (g_lse ? g_lse[u * s.rows + row + i] : 0);
         }
-        known.delta[i] = delta;
+        known.delta[i] = delta, known.others[i] = V{}, known.sure[i] = -1;
       }
       for (int64_t key = 0; key < end; key += KEYS) {
         const Tile t = tile_of(s, row, many, key, end);
         against(s, t, query, s.wide, panels + key * s.width, s.width, s.scale, weights);
         if (s.mask != 0) masked(s, t, p[8], n, h, weights);
         against(s, t, grad, s.value_wide, value_panels + key * s.value_width, s.value_width, 1, slopes);
-        weigh(s, t, known, weights, slopes);
+        weigh(s, t, end > KEYS, known, weights, slopes);
         to_queries(s, t, slopes, keys, dq);
         to_keys(s, t, slopes, query, s.wide, dk);
         to_keys(s, t, weights, grad, s.value_wide, dv);
+      }
+      for (int64_t i = 0; i < many; ++i) {
+        if (known.sure[i] < 0) continue;
+        const float slope = (g_lse ? g_lse[u * s.rows + row + i] * s.scale : 0) - sum_of(known.others[i]);
+        float *y = dq + i * s.wide, *of_key = dk + known.sure[i] * s.wide;
+        for (int64_t c = 0; c < s.width; ++c) y[c] += slope * keys[known.sure[i] * s.wide + c], of_key[c] += slope * query[i * s.wide + c];
       }
       copy_back(dq, s.wide, many, s.width, at(p[0], dq_steps, n, h) + row * dq_steps.row, dq_steps.row);
     }

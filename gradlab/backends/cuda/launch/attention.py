@@ -158,16 +158,16 @@ def attention_backward(work: Work, inputs: list[Any], outputs: list[Any], params
     dtype, size = q.dtype, padded(q.shape[3], v.shape[3])
     tensor = on_tensor_cores(work, dtype) and _has_room(work, size)
     packed = _packed(work, q, k, v, g, mask, params)
-    delta = work.empty(lse.shape, lse.dtype)
+    delta, sure = work.empty(lse.shape, lse.dtype), work.empty(lse.shape, lse.dtype)
     if lse.size:
         work.launch(work.kernel("attention.cu", "attention_delta", dtype), -(-lse.size // 8), 256, g, y, g_lse, delta, packed, lse.size)
     tile = gradient_tile(dtype, size, tensor)
     shared = shared_bytes(dtype, size, tensor, tile, True)
-    for keys, first, second in ((True, dk, dv), (False, dq, None)):
+    for keys, first, second in ((False, dq, None), (True, dk, dv)):  # which reads what that one found of sure weights
         if first.size or (second is not None and second.size):
             function = work.kernel(FILES[tensor], "attention_gradient", dtype, size, *tile, keys)
             blocks = -(-first.shape[2] // (16 * tile.warps)) * q.shape[0] * q.shape[1]
-            work.launch(function, blocks, 32 * tile.warps, q, k, v, g, mask, lse, delta, first, second, packed, shared=shared)
+            work.launch(function, blocks, 32 * tile.warps, q, k, v, g, mask, lse, delta, g_lse, sure, first, second, packed, shared=shared)
 
 
 RULES = {
