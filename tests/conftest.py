@@ -36,30 +36,6 @@ def pytest_collection_modifyitems(config, items):
         items[:] = [item for item in items if item.get_closest_marker("whole") is None]
 
 
-@pytest.fixture
-def asking_functions():
-    """Public functions as a class or a tracer that answers for them needs them, also those that another test had put back."""
-    from gradlab.overrides import overridable
-
-    overridable.activate()
-
-
-@pytest.fixture
-def plain_functions():
-    """Public functions as they are before a class answers for them (`__torch_function__`), which a test of this process may have made."""
-    from gradlab.overrides import overridable
-
-    put_back = []
-    for module, table in overridable.places().items():
-        for name, function in table.items():
-            if vars(module).get(name) is function:
-                put_back.append((vars(module), name, function))
-                vars(module)[name] = function.plain
-    yield
-    for known, name, function in put_back:
-        known[name] = function
-
-
 @pytest.fixture(scope="session")
 def cuda():
     """The CUDA backend; skips where there is none (no driver, or no C++ compiler for the emulated one)."""

@@ -11,8 +11,6 @@ from gradlab import nn
 from gradlab.autograd import advice, cuts
 from gradlab.optim import advice as watching
 
-pytestmark = pytest.mark.usefixtures("plain_functions")
-
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch):

@@ -11,8 +11,17 @@ from collections import Counter
 import pytest
 
 import gradlab as gl
+from gradlab.overrides import overridable
 
-pytestmark = pytest.mark.usefixtures("plain_functions")
+
+@pytest.fixture(autouse=True)
+def plain(monkeypatch):
+    """Public functions as they are before a class answers for them (`__torch_function__`), which a test of this process may have made."""
+    for module, table in overridable.places().items():
+        for name, function in table.items():
+            if vars(module).get(name) is function:
+                monkeypatch.setitem(vars(module), name, function.plain)
+
 
 # As they are while no class has a `__torch_function__` (gradlab.overrides), which another test may have defined.
 linear, where = (getattr(function, "plain", function) for function in (gl.nn.functional.linear, gl.where))

@@ -15,8 +15,6 @@ from gradlab.fx.proxy import GraphAppendingTracer, TraceError
 
 from fx_models import MODELS, Block, alike, made
 
-pytestmark = pytest.mark.usefixtures("asking_functions")
-
 
 @fx.wrap
 def kept_whole(x, power):

@@ -12,8 +12,6 @@ from gradlab.fx import Graph, GraphModule, replace_pattern, symbolic_trace
 
 from fx_models import made
 
-pytestmark = pytest.mark.usefixtures("asking_functions")
-
 
 def test_another_operation():
     def f(x, y):

@@ -6,6 +6,7 @@ A cut is noted only where a tensor that requires grad is cut outside a backward,
 from __future__ import annotations
 
 from collections import deque
+from pathlib import Path
 from sys import _getframe as getframe
 from threading import get_ident
 from typing import Any
@@ -15,6 +16,7 @@ from gradlab.autograd import position
 from gradlab.autograd.base import LEAF
 
 SHOWN = 4
+_ASKING = str(Path(position.PACKAGE, "overrides", "overridable.py"))  # between a public function and its caller, where classes may answer
 
 
 # what, shape, weak reference to the node or leaf that was cut off (None for a mode), code, instruction, thread
@@ -29,6 +31,8 @@ def note(what: str, tensor: Any) -> None:
     if source is not tensor and source.saved is None:
         return  # backward has run through it: what is read for a log
     frame = getframe(2)
+    if frame.f_code.co_filename == _ASKING and frame.f_back is not None:
+        frame = frame.f_back
     code = frame.f_code
     if not position.inside[code.co_filename]:  # else a step of a library function
         _recent.append((what, tensor._array.shape, ref(source), code, frame.f_lasti, get_ident()))

@@ -17,7 +17,7 @@ from gradlab.fx.graph_module import GraphModule
 from gradlab.fx.node import Argument, has_side_effect, map_aggregate
 from gradlab.fx.proxy import Proxy, TracerBase
 from gradlab.nn import Module, Parameter
-from gradlab.overrides.overridable import places
+from gradlab.overrides.overridable import activate, places
 from gradlab.tensor import Tensor
 
 _wrapped: list[tuple[dict[str, Any], str]] = []
@@ -203,6 +203,7 @@ class Tracer(TracerBase):
         concrete_args: arguments by name that are as given in this graph; it checks them when it runs.
         """
         global _tracing
+        activate()
         function, of_class = root, False
         self.root = Module()
         if isinstance(root, Module):

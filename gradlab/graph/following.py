@@ -31,6 +31,7 @@ from gradlab.graph.operands import Operands, function_of, readable
 from gradlab.graph.places import CELL, Item, instructions_of
 from gradlab.graph.taken import CACHED, Taken
 from gradlab.nn.module import Module
+from gradlab.overrides.overridable import plain_of
 
 if TYPE_CHECKING:
     from gradlab.graph.reads import Reads
@@ -180,7 +181,7 @@ class Following:
                 table, name = known, x.argval
                 if isinstance(known[name], ModuleType) and following is not None and following.opname in _ATTRIBUTES:
                     table, name = known[name].__dict__, following.argval
-                if isinstance(table.get(name), FunctionType):
+                if isinstance(plain_of(table.get(name)), FunctionType):
                     self.reads.note(table, (Item(name),), f"{table.get('__name__')}.{name}", False)
 
     # ------------------------------------------------------------ instructions

@@ -37,6 +37,7 @@ from gradlab.graph.places import CALLED, GONE, Item, step
 from gradlab.graph.whose import is_library_file
 from gradlab.nn.module import Module
 from gradlab.optim.optimizer import Optimizer
+from gradlab.overrides.overridable import plain_of
 
 if TYPE_CHECKING:
     from gradlab.graph.reads import Reads
@@ -203,6 +204,7 @@ class Taken:
 
     def call(self, function: Any, given: Sequence[Any]) -> None:
         """Something that is called with positional arguments."""
+        function = plain_of(function)
         if isinstance(function, (FunctionType, BuiltinFunctionType)):
             self.reads.why = self.reads.why or reads_outside(function, given)
             if is_question(function, given):

@@ -56,6 +56,11 @@ class Overridable:
         return repr(self.plain)
 
 
+def plain_of(function: Any) -> Any:
+    """A function as it is where no class answers for it."""
+    return function.plain if isinstance(function, Overridable) else function
+
+
 class Operator(Overridable):
     """A method with two underscores. It equals no other: Python asks a subclass's first only where it is not that of the base."""
 
@@ -100,9 +105,8 @@ def _asking(name: str, plain: Any) -> Any:
     return property(Overridable(plain.__get__, plain.__get__), Overridable(plain.__set__, plain.__set__))
 
 
-@cache
 def activate() -> None:
-    """Public functions ask from now on."""
+    """Public functions ask from now on, those too that were replaced and put back since it was said before."""
     for module, table in places().items():
         twin = sys.modules.get("torch") if module.__name__ == "gradlab" else None  # see gradlab/pytorch/
         for name, function in table.items():

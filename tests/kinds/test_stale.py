@@ -18,10 +18,9 @@ import pytest
 import gradlab as gl
 from gradlab import nn
 from gradlab.graph.execute import NumpyExecutable
+from gradlab.overrides import overridable
 
 from kinds.stale import MODELS, READS, STEPS, asked, bound, classes, code, modules, objects, protocols, steps, system, wrappers
-
-pytestmark = pytest.mark.usefixtures("plain_functions")
 
 SHELVES = asked, bound, classes, code, modules, objects, protocols, steps, system, wrappers  # which fill the tables
 
@@ -105,6 +104,20 @@ def test_function(way, patch):
     follows(lambda: numbers(run(x())), lambda: numbers(function(x())), change, patch)
 
 
+@pytest.fixture
+def asking(monkeypatch):
+    """Public functions as they are where a class may answer for them (`__torch_function__`)."""
+    for module, table in overridable.places().items():
+        for name, function in table.items():
+            if vars(module).get(name) is function.plain:
+                monkeypatch.setitem(vars(module), name, function)
+
+
+@pytest.mark.parametrize("way", sorted((asked.__dict__ | system.__dict__).keys() & READS.keys()))
+def test_function_while_functions_ask(way, asking, patch):
+    test_function(way, patch)
+
+
 @pytest.mark.parametrize("way", list(READS)[::2])
 def test_module(way, patch):
     function, change = READS[way]()
@@ -141,6 +154,11 @@ def test_model_compiled_in_place(way, patch):
     compiled = made.compile()
     follows(lambda: numbers(made(x())), lambda: numbers(eagerly(made)(x())), change, patch)
     assert compiled is not None
+
+
+@pytest.mark.parametrize("way", sorted(modules.__dict__.keys() & MODELS.keys()))
+def test_model_while_functions_ask(way, asking, patch):
+    test_model_compiled_in_place(way, patch)
 
 
 def eagerly(made):

@@ -14,13 +14,9 @@ struct Known {
 // A query's slopes add up to its gradient of lse. Where one key has nearly all the weight, weight · (gradient - delta) is all rounding: its slope
 // is 0 here, and in the end what the others' sum lacks. `sure`: some query of the group may have such a key in this tile.
 inline void add_up(const Tile& t, int64_t query, int64_t reach, bool sure, Known& known, const float* weights, float* slopes) {
-  int found = 0;
-  for (int64_t j = 0; sure && j < reach; ++j) found |= weights[j] > SURE;
-  if (found) {
-    int64_t at = 0;
-    while (!(weights[at] > SURE)) ++at;
-    known.sure[query] = t.key + at, slopes[at] = 0;
-  }
+  int64_t at = sure ? 0 : reach;
+  while (at < reach && !(weights[at] > SURE)) ++at;
+  if (at < reach) known.sure[query] = t.key + at, slopes[at] = 0;
   V sum = known.others[query];
   for (int64_t j = 0; j < reach; j += L) sum += load(slopes + j);
   known.others[query] = sum;
