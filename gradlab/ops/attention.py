@@ -184,7 +184,7 @@ def _gradient(g_y: Any, q: Any, k: Any, v: Any, mask: Any, y: Any, lse: Any, sca
 
 
 def _mask_gradient(g_y: Any, q: Any, k: Any, v: Any, mask: Any, y: Any, lse: Any, scale: float, causal: bool, g_lse: Any = None) -> Any:
-    """P (g·v - Σ g y + g_lse), as in `_set_sure` where P is nearly 1. It has the scores' size, whatever is done: memory is not linear here."""
+    """P (g·v - Σ g y + g_lse), as in `_set_sure` where P is nearly 1. Of the scores' size, whatever is done: memory is not linear here."""
     total = 0 if g_lse is None else g_lse.unsqueeze(-1)
     p = _weights(q, k, mask, lse, scale, causal)
     unsure = p <= SURE

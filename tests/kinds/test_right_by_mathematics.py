@@ -175,9 +175,10 @@ def test_the_gradient_of_attention_where_a_weight_rounds_to_1(keys, causal, way)
 
     given = (q, k, v) if causal else (q, k, v, mask)
     _, *found = run(function, *given, way=way)
-    wanted = slopes_by_differences(*(np.float32(x).astype(np.float64) for x in (q, k, v, 0 if causal else mask)), np.array([1, -2, 0.5]), causal)
+    exactly = (np.float32(x).astype(np.float64) for x in (q, k, v, 0 if causal else mask))
+    wanted = slopes_by_differences(*exactly, np.array([1, -2, 0.5]), causal)
     for one, other in zip(found, wanted[: len(given)], strict=True):
-        np.testing.assert_allclose(one, other, rtol=0.05, atol=1e-30)  # few of many sums nearly cancel
+        np.testing.assert_allclose(one, other, rtol=0.05, atol=1e-30)  # of many sums a few nearly cancel
         assert np.mean(abs(one - other) <= 1e-3 * abs(other) + 1e-30) > 0.99
 
 
