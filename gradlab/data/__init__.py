@@ -12,9 +12,10 @@ from gradlab.data.images import (
     read_image as read_image,
 )
 from gradlab.data.optical_digits import digits as digits, digits_split as digits_split
+from gradlab.data.series import SeriesError as SeriesError, TimeSeriesDataset as TimeSeriesDataset
 from gradlab.data.tables import Table as Table, TableDataset as TableDataset, TableError as TableError, read_table as read_table
 
 __all__ = [
-    "DataError", "ImageError", "ImageFolder", "Table", "TableDataset", "TableError", "digits", "digits_split", "image_folders",
-    "read_image", "read_table",
+    "DataError", "ImageError", "ImageFolder", "SeriesError", "Table", "TableDataset", "TableError", "TimeSeriesDataset", "digits",
+    "digits_split", "image_folders", "read_image", "read_table",
 ]  # fmt: skip

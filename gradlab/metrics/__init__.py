@@ -9,11 +9,12 @@ from __future__ import annotations
 
 from gradlab.metrics.classes import F1, Accuracy, ConfusionMatrix, FBeta, Precision, Recall
 from gradlab.metrics.metric import Metric, MetricCollection
-from gradlab.metrics.quantities import MeanAbsoluteError, MeanSquaredError, R2Score, RootMeanSquaredError
+from gradlab.metrics.quantities import MeanAbsoluteError, MeanAbsoluteScaledError, MeanSquaredError, R2Score, RootMeanSquaredError
 from gradlab.metrics.scores import ROCAUC, AveragePrecision, CalibrationError, LogLoss
 from gradlab.metrics.text import BLEU, Perplexity
 
 __all__ = [
     "BLEU", "F1", "ROCAUC", "Accuracy", "AveragePrecision", "CalibrationError", "ConfusionMatrix", "FBeta", "LogLoss", "MeanAbsoluteError",
-    "MeanSquaredError", "Metric", "MetricCollection", "Perplexity", "Precision", "R2Score", "Recall", "RootMeanSquaredError",
+    "MeanAbsoluteScaledError", "MeanSquaredError", "Metric", "MetricCollection", "Perplexity", "Precision", "R2Score", "Recall",
+    "RootMeanSquaredError",
 ]  # fmt: skip

@@ -44,6 +44,33 @@ class MeanAbsoluteError(_Errors):
         return float(np.mean(self.mean("error")))
 
 
+class MeanAbsoluteScaledError(MeanAbsoluteError):
+    """The mean of |prediction - target| in units of `scale`, the error of a naive forecast (Hyndman and Koehler, "Another look at measures of
+    forecast accuracy", 2006): below 1 it is better than that. `of` finds the scale; of several outputs it has one for each.
+
+    >>> from gradlab.metrics import MeanAbsoluteScaledError
+    >>> MeanAbsoluteScaledError.of([1.0, 3.0, 5.0])(gl.tensor([6.0, 8.0]), gl.tensor([7.0, 9.0]))
+    0.5
+    """
+
+    def __init__(self, scale: Any) -> None:
+        super().__init__()
+        self.scale = np.asarray(scale, np.float64)
+        if not (np.isfinite(self.scale) & (self.scale > 0)).all():
+            raise ValueError(f"MeanAbsoluteScaledError: a scale is a finite number above 0, not {scale}; a constant series has none")
+
+    @classmethod
+    def of(cls, training: Any, season: int = 1) -> MeanAbsoluteScaledError:
+        """With the mean error over `training`, (steps,) or (steps, outputs), of what was there `season` steps before."""
+        values = host(training, f"{cls.__name__}.of: training").astype(np.float64)
+        if not 1 <= season < len(values):
+            raise ValueError(f"{cls.__name__}.of: a season of {season} steps takes more than {len(values)} of training")
+        return cls(abs(values[season:] - values[:-season]).mean(0))
+
+    def compute(self) -> float:
+        return float(np.mean(self.mean("error") / self.scale))
+
+
 class MeanSquaredError(_Errors):
     """The mean of (prediction - target)².
 

@@ -6,7 +6,10 @@ from importlib import import_module
 
 from gradlab.runs.task import Task
 
-KINDS = {"table": "gradlab.runs.table:TableTask"}
+KINDS = {
+    "table": "gradlab.runs.table:TableTask",
+    "series": "gradlab.runs.series:SeriesTask",
+}
 
 
 def task_of(kind: str) -> type[Task]:

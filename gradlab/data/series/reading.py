@@ -1,0 +1,268 @@
+"""From a table to a series: its dates found and put in order, one row for each step, and what is missing said."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from gradlab.data.series.calendar import NEAR, REGULAR, Calendar
+from gradlab.data.tables import Table, TableError, column_of, read_with_columns
+from gradlab.data.tables.coding import is_place, understood
+
+SPARSE = 20  # times as many steps as rows: a date must be wrong
+_TIME = re.compile(r"(.*[_ .-])?(year|yr|date|datetime|time|timestamp|day|month|week|hour|epoch|period|ds|t)s?", re.IGNORECASE)
+_PARTS = {
+    "year": ("year", "yr", "yyyy"), "quarter": ("quarter", "qtr", "q"), "month": ("month", "mon", "mo", "mm"), "day": ("day", "dy", "dd", "mday"), "hour": ("hour", "hr", "hh"),
+}  # fmt: skip
+
+
+class SeriesError(TableError):
+    """A table that is no series, or one too short or too plain to be learned from; the message names the file, the line and the way out."""
+
+
+@dataclass(frozen=True)
+class Layout:
+    """Which columns hold what. date: the column of dates, those of year, month, day and hour, or none. dates: whether they are dates, or
+    numbers such as years.
+    """
+
+    values: list[str]
+    covariates: list[str]
+    date: list[str]
+    dates: bool
+
+    @property
+    def columns(self) -> list[str]:
+        return [*self.values, *self.covariates]
+
+    @property
+    def date_name(self) -> str:
+        """What the column of dates is called in predictions."""
+        return self.date[0] if len(self.date) == 1 else "date" if self.date else "step"
+
+    @staticmethod
+    def from_state(state: Mapping[str, Any]) -> Layout:
+        return Layout(**state)
+
+
+@dataclass
+class Observations:
+    """A series in the order of time: times (steps,), days since 1970 or numbers, and values, float64 (steps, columns), NaN where unknown."""
+
+    times: np.ndarray[Any, Any]
+    values: np.ndarray[Any, Any]
+    layout: Layout
+    calendar: Calendar
+    source: str
+    notes: list[str] = field(default_factory=list)
+
+    def written(self, times: np.ndarray[Any, Any] | None = None) -> list[str]:
+        """Times as text, by default all."""
+        return self.calendar.written(self.times if times is None else times, self.layout.dates)
+
+    def later(self, steps: int) -> list[str]:
+        """The dates of so many steps after the end."""
+        return self.written(self.calendar.later(float(self.times[-1]), np.arange(1, steps + 1)))
+
+
+def observed(
+    source: Any, value: str | Sequence[str] | None, covariates: Sequence[str] = (), date: str | None = None, **reading: Any
+) -> Observations:
+    """A table's series. value: a column, several, or several in one text with commas; None: the only column of numbers."""
+    wanted = [value] if isinstance(value, str) else list(value or ())
+    named = {name for name in (*wanted, *covariates, *([date] if date else [])) if not is_place(name) and "," not in name}
+    table = source if isinstance(source, Table) else read_with_columns(source, named, **reading)
+    if len(wanted) == 1 and wanted[0] not in table.columns and "," in wanted[0]:
+        wanted = [name.strip() for name in wanted[0].split(",") if name.strip()]
+    values = [_named(table, name) for name in wanted]
+    others = [_named(table, name) for name in covariates]
+    found, dates = _dates_of(table, _named(table, date) if date else None, {*values, *others})
+    if not values:
+        values = [_only_number(table, {*others, *found})]
+    if twice := sorted({name for name in values if [*values, *others, *found].count(name) > 1}):
+        raise SeriesError(f'{table.source}: "{twice[0]}" is named twice: a column is a value, a covariate, or the date')
+    return _put_in_order(table, Layout(values, others, found, dates), None)
+
+
+def observed_again(source: Any, layout: Layout, calendar: Calendar, without: bool = False) -> Observations:
+    """The same columns of another table. without: whether its values are dates that a run had not; SeriesError where they do not fit."""
+    table = source if isinstance(source, Table) else read_with_columns(source, [*layout.columns, *layout.date])
+    for name in (*layout.columns, *layout.date):
+        if name not in table.columns:
+            raise SeriesError(f'{table.source}: there is no column "{name}"; it has {", ".join(table.columns)}')
+    return _put_in_order(table, layout, calendar)
+
+
+def _named(table: Table, name: str) -> str:
+    if name in table.columns:
+        return name
+    if is_place(name) and -len(table.columns) <= int(name) < len(table.columns):
+        return list(table.columns)[int(name)]
+    raise SeriesError(f'{table.source}: there is no column "{name}"; the columns are {", ".join(table.columns)}')
+
+
+def _only_number(table: Table, taken: set[str]) -> str:
+    names = [name for name in table.columns if name not in taken and column_of(name, table.columns[name]).kind in ("number", "category")
+             and _numeric(table, name) is not None]  # fmt: skip
+    if len(names) == 1:
+        return names[0]
+    which = f"{len(names)} columns hold numbers ({', '.join(names)})" if names else f"no column of {', '.join(table.columns)} holds numbers"
+    raise SeriesError(f"{table.source}: name the column to forecast (--value): {which}")
+
+
+def _numeric(table: Table, name: str) -> np.ndarray[Any, Any] | None:
+    try:
+        column = column_of(name, table.columns[name], "number")
+    except ValueError:
+        return None
+    return column.values if column.values.dtype.kind == "f" and column.kind == "number" else None
+
+
+# ---------------------------------------------------------------- dates
+
+
+def _dates_of(table: Table, name: str | None, taken: set[str]) -> tuple[list[str], bool]:
+    """The column (or the columns of year, month and so on) that says when, and whether it holds dates; none where there is no such column."""
+    if name is not None:
+        if column_of(name, table.columns[name]).kind == "date":
+            return [name], True
+        if _numeric(table, name) is not None:
+            return [name], False
+        understood(table, name, "date")  # raises, and names the cell
+    free = [name for name in table.columns if name not in taken]
+    for name in free:
+        if column_of(name, table.columns[name]).kind == "date":
+            return [name], True
+    parts = {part: next((n for n in free if n.lower() in names), None) for part, names in _PARTS.items()}
+    if parts["year"] and (inside := parts["month"] or parts["quarter"]):
+        together = [n for n in (parts["year"], inside, *((parts["day"], parts["day"] and parts["hour"]) if parts["month"] else ())) if n]
+        if all(_numeric(table, n) is not None for n in together):
+            return together, True
+    for name in free:
+        numbers = _numeric(table, name) if _TIME.fullmatch(name) else None
+        if numbers is not None and len(np.unique(numbers[~np.isnan(numbers)])) > 0.9 * len(numbers):
+            return [name], False
+    return [], False
+
+
+def _times(table: Table, layout: Layout) -> np.ndarray[Any, Any]:
+    """Of each row; NaN where it is missing."""
+    if not layout.date:
+        return np.arange(1.0, table.rows + 1)
+    if len(layout.date) > 1:
+        parts = [understood(table, name, "number").values for name in layout.date]
+        lost = np.isnan(sum(parts))
+        year, month, *rest = (np.where(lost, 1, part) for part in parts)
+        if wrong := [name for name, part in zip(layout.date[1:], (month, *rest), strict=True) if (part != np.round(part)).any()]:
+            raise SeriesError(f'{table.source}: "{wrong[0]}" is no whole number everywhere; name the column of dates (--date)')
+        if layout.date[1].lower() in _PARTS["quarter"]:
+            month = 3 * month - 2
+        days = ((year - 1970) * 12 + month - 1).astype(np.int64).astype("datetime64[M]").astype("datetime64[D]").astype(np.float64)
+        days = days + (rest[0] - 1 if rest else 0) + (rest[1] / 24 if len(rest) > 1 else 0)
+        return np.where(lost, np.nan, days)
+    column = understood(table, layout.date[0], "date" if layout.dates else "number")
+    if column.values.dtype.kind != "f" or (column.kind == "date") != layout.dates:
+        raise SeriesError(f'{table.source}: "{layout.date[0]}" holds no {"dates" if layout.dates else "numbers"}')
+    return column.values
+
+
+def _put_in_order(table: Table, layout: Layout, calendar: Calendar | None) -> Observations:
+    """One row for each step, from the first to the last."""
+    columns = []
+    for name in layout.columns:
+        column = understood(table, name, "number")
+        if column.values.dtype.kind != "f" or column.kind == "date":
+            raise SeriesError(f'{table.source}: "{name}" holds {"dates" if column.kind == "date" else "nothing"}, no numbers')
+        columns.append(np.where(np.isinf(column.values), np.nan, column.values) if column.values.size else column.values)
+    values, times, notes = np.stack(columns, 1).astype(np.float64), _times(table, layout), list(table.notes)
+    rows = np.arange(len(times))
+    if (lost := np.isnan(times)).any():
+        notes.append(f"{int(lost.sum())} rows have no date, and are left out (the first is {_line(table, int(np.argmax(lost)))})")
+        values, times, rows = values[~lost], times[~lost], rows[~lost]
+    if len(times) < 2:
+        raise SeriesError(f"{table.source}: a series has two steps at least, this one has {len(times)}")
+    if (np.diff(times) < 0).any():
+        falling = bool((np.diff(times) <= 0).all())
+        notes.append("the newest row comes first: turned round" if falling else
+                     f"rows are not in the order of their dates: sorted (the first to come back is {_line(table, int(rows[np.argmax(np.diff(times) < 0) + 1]))})")  # fmt: skip
+        order = np.argsort(times, kind="stable")
+        values, times, rows = values[order], times[order], rows[order]
+    where: Callable[[int], str] = lambda row: _line(table, int(rows[row]))
+    times, values, firsts = _joined(times, times, values, table.source, notes, where)
+    rows = rows[firsts]
+    if calendar is None:
+        calendar = Calendar.of(times, layout.dates) if layout.date and len(times) > 1 else Calendar()
+    elif layout.date:
+        _same_step(times, calendar, table.source, layout.dates)
+    if not calendar.regular:
+        notes.append(f"dates are not in regular steps ({calendar}): rows are taken as they come")
+        return Observations(times, values, layout, calendar, table.source, notes)
+    positions = calendar.positions(times)
+    _, values, firsts = _joined(positions, times, values, table.source, notes, where)
+    positions, times, rows = positions[firsts], times[firsts], rows[firsts]
+    steps = int(positions[-1]) + 1
+    apart = np.diff(positions)
+    if steps > max(1000, SPARSE * len(positions)):
+        widest = int(apart.argmax())
+        away = "mend the date, or leave that row out"
+        raise SeriesError(f"{table.source}: {_line(table, int(rows[widest + 1]))} is {apart[widest]:,} steps after the row before it; {away}")
+    whole = np.full((steps, values.shape[1]), np.nan)
+    whole[positions] = values
+    every = np.full(steps, np.nan)
+    every[positions] = times
+    for i in np.flatnonzero(np.isnan(every)):
+        every[i] = calendar.later(every[i - 1], np.array([1]))[0]
+    if (gaps := np.flatnonzero(apart > 1)).size:
+        first = int(gaps[0])
+        text = calendar.written(times[first : first + 2], layout.dates)
+        notes.append(f"{steps - len(positions):,} of {steps:,} steps are not there, in {gaps.size} gaps (the first between {text[0]} and {text[1]})")
+    return Observations(every, whole, layout, calendar, table.source, notes)
+
+
+def _joined(
+    keys: np.ndarray[Any, Any], times: np.ndarray[Any, Any], values: np.ndarray[Any, Any], source: str, notes: list[str],
+    where: Callable[[int], str],
+) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], np.ndarray[Any, Any]]:  # fmt: skip
+    """Rows of the same step made one, of the mean of their values: keys, values, and the place of each step's first row."""
+    different, firsts, groups = np.unique(keys, return_index=True, return_inverse=True)
+    more = len(keys) - len(different)
+    if not more:
+        return keys, values, firsts
+    again = int(np.flatnonzero(np.diff(keys) == 0)[0]) + 1
+    if more > 0.2 * len(keys):
+        away = "are there several series in it? keep the rows of one, or give each a column of its own"
+        raise SeriesError(f"{source}: {more:,} of {len(keys):,} rows have the date of another row (the first is {where(again)}); {away}")
+    there = ~np.isnan(values)
+    totals, counts = (np.zeros((len(different), values.shape[1])) for _ in range(2))
+    np.add.at(totals, groups, np.where(there, values, 0.0))
+    np.add.at(counts, groups, there)
+    notes.append(f"{more:,} rows have the date of another row: their mean is taken (the first is {where(again)})")
+    return different, np.where(counts > 0, totals / np.maximum(counts, 1), np.nan), firsts
+
+
+def _same_step(times: np.ndarray[Any, Any], calendar: Calendar, source: str, dates: bool) -> None:
+    """SeriesError where dates are not in the steps that were learned from."""
+    if not calendar.regular or len(times) < 2:
+        return
+    found = Calendar.of(times, dates)
+    steps = np.diff(times) / calendar.step
+    fits = found == calendar or calendar.unit in ("months", "weekdays")
+    if calendar.unit in ("months", "weekdays"):
+        fits = found.unit == calendar.unit and found.step % calendar.step == 0 or calendar.unit == "weekdays"
+    else:
+        fits = fits or float(np.mean((abs(steps - np.round(steps)) < NEAR) & (np.round(steps) >= 1))) >= REGULAR
+    if not fits:
+        raise SeriesError(f"{source}: its dates are in {found}, and the run learned from {calendar}")
+
+
+def _line(table: Table, row: int) -> str:
+    """Where a row stands, without the file's name."""
+    return table.where(row).rsplit(", ", 1)[-1]
+
+
+def listed(names: Iterable[str]) -> str:
+    return ", ".join(names)
