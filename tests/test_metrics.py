@@ -42,6 +42,10 @@ CASES = {
     "log loss": (lambda: m.LogLoss(), CHANCES, TRUE, lambda s: s.log_loss(TRUE, CHANCES)),
     "log loss binary": (lambda: m.LogLoss(), SURE.clip(0.1, 0.9), BINARY, lambda s: s.log_loss(BINARY, SURE.clip(0.1, 0.9))),
     "mae": (lambda: m.MeanAbsoluteError(), FOUND, WANTED, lambda s: s.mean_absolute_error(WANTED, FOUND)),
+    "mase": (
+        lambda: m.MeanAbsoluteScaledError.of(WANTED[::-1], 2), FOUND, WANTED,
+        lambda s: np.mean(s.mean_absolute_error(WANTED, FOUND, multioutput="raw_values")
+                          / s.mean_absolute_error(WANTED[:-2], WANTED[2:], multioutput="raw_values"))),
     "mse": (lambda: m.MeanSquaredError(), FOUND, WANTED, lambda s: s.mean_squared_error(WANTED, FOUND)),
     "rmse": (lambda: m.RootMeanSquaredError(), FOUND, WANTED, lambda s: s.root_mean_squared_error(WANTED, FOUND)),
     "r2": (lambda: m.R2Score(), FOUND, WANTED, lambda s: s.r2_score(WANTED, FOUND)),

@@ -45,8 +45,8 @@ class MeanAbsoluteError(_Errors):
 
 
 class MeanAbsoluteScaledError(MeanAbsoluteError):
-    """The mean of |prediction - target| in units of `scale`, the error of a naive forecast (Hyndman and Koehler, "Another look at measures of
-    forecast accuracy", 2006): below 1 it is better than that. `of` finds the scale; of several outputs it has one for each.
+    """The mean of |prediction - target| in units of `scale`, the error of a naive forecast (Hyndman and Koehler, "Another look at measures
+    of forecast accuracy", 2006): below 1 it is better than that. `of` finds the scale; of several outputs it has one for each.
 
     >>> from gradlab.metrics import MeanAbsoluteScaledError
     >>> MeanAbsoluteScaledError.of([1.0, 3.0, 5.0])(gl.tensor([6.0, 8.0]), gl.tensor([7.0, 9.0]))

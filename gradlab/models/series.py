@@ -26,14 +26,14 @@ class CausalBlock(nn.Module):
 
 
 class SeriesModel(nn.Module):
-    """A window, float32 [batch, window, columns], to the steps after it, float32 [batch, horizon, values]; the values are the first columns.
+    """A window, float32 [batch, window, columns], to the steps after it, float32 [batch, horizon, values]; values are the first columns.
 
-    The result is a sum of three. First a value of the window: the last, or that of the same place in the last season, or none (`start_from`).
-    Then a linear function of the whole window, relative to its last value, as of Zeng and others, "Are transformers effective for time series
-    forecasting?", 2023 (NLinear). Then a network on the same: "gru", of Cho and others, "Learning phrase representations using RNN
-    encoder-decoder", 2014; or "convolutions", dilated and causal, as of van den Oord and others, "WaveNet", 2016, in the blocks of Bai and
-    others, "An empirical evaluation of generic convolutional and recurrent networks for sequence modeling", 2018. Both linear parts begin
-    with zeros, so the model begins as the naive forecast.
+    The result is a sum of three. First a value of the window: the last, or that of the same place in the last season, or none
+    (`start_from`). Then a linear function of the whole window, relative to its last value, as of Zeng and others, "Are transformers
+    effective for time series forecasting?", 2023 (NLinear). Then a network on the same: "gru", of Cho and others, "Learning phrase
+    representations using RNN encoder-decoder", 2014; or "convolutions", dilated and causal, as of van den Oord and others, "WaveNet",
+    2016, in the blocks of Bai and others, "An empirical evaluation of generic convolutional and recurrent networks for sequence
+    modeling", 2018. Both linear parts begin with zeros, so the model begins as the naive forecast.
     """
 
     def __init__(
@@ -55,9 +55,8 @@ class SeriesModel(nn.Module):
             self.blocks = nn.Sequential(*(CausalBlock(width, dilation, dropout=dropout) for dilation in dilations))
         self.dropout = nn.Dropout(dropout)
         self.last = nn.Linear(width, horizon * values)
-        for layer in (self.linear, self.last):
-            nn.init.zeros_(layer.weight)
-            nn.init.zeros_(layer.bias)
+        for parameter in (*self.linear.parameters(), *self.last.parameters()):
+            nn.init.zeros_(parameter)
 
     def start_from(self, back: int) -> None:
         """Carry on the last value (1) or the last season, of so many steps; 0: nothing. ValueError for more steps than a window has."""
@@ -81,6 +80,10 @@ class SeriesModel(nn.Module):
         """The part that is carried on."""
         return self.carried * x[:, :, : self.values].index_select(1, self.places)
 
+    def without_network(self, x: Tensor) -> Tensor:
+        """What is carried on and the linear part alone."""
+        return self.naive(x) + self.linear(self.features(x)).unflatten(1, (self.horizon, self.values))
+
     def forward(self, x: Tensor) -> Tensor:
         moved, level = self.relative(x)
         seen = gl.cat([moved, level.expand(-1, self.window, -1)], 2)
@@ -88,5 +91,4 @@ class SeriesModel(nn.Module):
             found = self.recurrent(seen)[0][:, -1]
         else:
             found = F.relu(self.blocks(self.inner(seen.transpose(1, 2)))[:, :, -1])
-        change = self.linear(self.features(x)) + self.last(self.dropout(found))
-        return self.naive(x) + change.unflatten(1, (self.horizon, self.values))
+        return self.without_network(x) + self.last(self.dropout(found)).unflatten(1, (self.horizon, self.values))

@@ -80,12 +80,13 @@ class SeriesTask(Task):
 
     @classmethod
     def of(cls, source: Any, settings: Mapping[str, Any]) -> Self:
-        """From a table; settings: what TimeSeriesDataset takes, and `network`, "gru" or "convolutions". SeriesError where there is no series."""
+        """From a table; settings: what TimeSeriesDataset takes, and `network`, "gru" or "convolutions". SeriesError as of it."""
         chosen = dict(settings)
         network = chosen.pop("network", "gru")
         dataset = TimeSeriesDataset(source, **chosen)
         windows = len(dataset.training)
-        layers = {"network": network, "width": 16 if windows < 500 else 32 if windows < 5000 else 64, "dropout": 0.2 if windows < 2000 else 0.1}
+        width = 16 if windows < 500 else 32 if windows < 5000 else 64
+        layers = {"network": network, "width": width, "dropout": 0.2 if windows < 2000 else 0.1}
         return cls(dataset.coding, layers, dataset)
 
     def state(self) -> dict[str, Any]:
@@ -151,8 +152,8 @@ class SeriesTask(Task):
     def baselines(self, model: nn.Module) -> Baselines:
         """What the last value, the last season and an autoregression on the same window reach on the held-out part.
 
-        The autoregression is a ridge regression of all steps ahead on the whole window, relative to its last value, to the last season, or to
-        neither. That and the penalty are those that are best on the last quarter of the training windows. It is put into `model`.
+        The autoregression is a ridge regression of all steps ahead on the whole window, relative to its last value, to the last season, or
+        to neither. That and the penalty are those that are best on the last quarter of the training windows. It is put into `model`.
         """
         assert isinstance(model, SeriesModel)
         dataset, season = self.learned(), self.coding.season
@@ -166,7 +167,7 @@ class SeriesTask(Task):
         _, back, penalty = min(tries, key=lambda entry: entry[0])
         model.start_from(back)
         _put(model, _ridge(model, dataset.training, [penalty])[0])
-        found["autoregression"] = self.measured(lambda x: linear_forecast(model, x), dataset.validation)
+        found["autoregression"] = self.measured(model.without_network, dataset.validation)
         return found
 
     def measured(self, forecast: Any, windows: Windows) -> dict[str, float]:
@@ -194,7 +195,7 @@ class SeriesTask(Task):
         return {self.coding.layout.date_name: dates} | {name: outputs[:, i] for i, name in enumerate(self.names)}
 
     def predict(self, model: nn.Module, source: Any) -> dict[str, Any]:
-        """The steps after a table's last: columns by name, of dates (in text) and of each value. SeriesError where the table is too short."""
+        """The steps after a table's last: columns by name, of dates (as text) and of each value. SeriesError where it is too short."""
         return self.forecast(model, self.ended(source))
 
     def predicted(self, model: nn.Module, sources: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
@@ -228,7 +229,8 @@ class SeriesTask(Task):
         windows = self.coding.windows(series)
         if not len(windows):
             least = self.coding.window + self.coding.horizon
-            raise SeriesError(f"{series.source}: {len(series.times)} steps hold no forecast and its truth, which take {least} without a long gap")
+            few = f"{len(series.times)} steps hold no forecast and its truth"
+            raise SeriesError(f"{series.source}: {few}, which take {least} without a long gap")
         place = next(model.parameters()).device
         return self.measured(lambda x: model.eval()(x.to(place)).cpu(), windows)
 
@@ -239,30 +241,26 @@ class SeriesTask(Task):
 
     def usage(self, folder: str) -> list[str]:
         return [
-            f"gradlab predict {folder} newest.csv --out forecast.csv   # the {self.coding.horizon} steps after its last\n"
+            f"gradlab predict {folder} newest.csv --out forecast.csv\n"
             f"gradlab evaluate {folder} other.csv",
-            f'import gradlab as gl\n\nrun = gl.load_run("{folder}")\nrun.predict("newest.csv")["{self.names[0]}"]\nrun.model  # an nn.Module',
+            f'import gradlab as gl\n\nrun = gl.load_run("{folder}")\nrun.predict("newest.csv")["{self.names[0]}"]\nrun.model  # a Module',
         ]
-
-
-def linear_forecast(model: SeriesModel, x: Tensor) -> Tensor:
-    """The model without its network."""
-    return model.naive(x) + model.linear(model.features(x)).unflatten(1, (model.horizon, model.values))
 
 
 # ---------------------------------------------------------------- the linear part
 
-Part = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]  # factors (outputs, features) and summands (outputs,)
+Part = tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]  # two arrays: factors (outputs, features) and summands (outputs,)
 
 
-def _sums(model: SeriesModel, windows: Windows, indices: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any], Any]:
+def _sums(model: SeriesModel, windows: Windows, indices: np.ndarray[Any, Any]) -> Part:
     """Means of features and changes, and the products of both about them: all that a least-squares fit needs, in one pass."""
     total: Any = 0
     for begin in range(0, len(indices), AT_ONCE):
-        both = np.concatenate([np.ones((len(indices[begin : begin + AT_ONCE]), 1)), *_rows(model, windows, indices[begin : begin + AT_ONCE])], 1)
+        some = indices[begin : begin + AT_ONCE]
+        both = np.concatenate([np.ones((len(some), 1)), *_rows(model, windows, some)], 1)
         total = total + both.T @ both
     mean = total[0, 1:] / total[0, 0]
-    return mean, total[1:, 1:] / total[0, 0] - np.outer(mean, mean), total[0, 0]
+    return mean, total[1:, 1:] / total[0, 0] - np.outer(mean, mean)
 
 
 def _rows(model: SeriesModel, windows: Windows, indices: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
@@ -274,7 +272,7 @@ def _rows(model: SeriesModel, windows: Windows, indices: np.ndarray[Any, Any]) -
 
 def _ridge(model: SeriesModel, windows: Windows, penalties: Sequence[float], indices: np.ndarray[Any, Any] | None = None) -> list[Part]:
     """A linear part for each penalty: the solution of ridge regression, of all outputs at once."""
-    mean, spread, _ = _sums(model, windows, np.arange(len(windows)) if indices is None else indices)
+    mean, spread = _sums(model, windows, np.arange(len(windows)) if indices is None else indices)
     many = model.window * model.columns
     sizes, axes = np.linalg.eigh(spread[:many, :many])
     along = axes.T @ spread[:many, many:]
@@ -303,5 +301,5 @@ def _inner_errors(model: SeriesModel, windows: Windows) -> list[tuple[float, flo
 
 def _put(model: SeriesModel, part: Part) -> None:
     with gl.no_grad():
-        for parameter, value in zip((model.linear.weight, model.linear.bias), part, strict=True):
+        for parameter, value in zip(model.linear.parameters(), part, strict=True):
             parameter.copy_(gl.from_numpy(np.ascontiguousarray(value, np.float32)))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from html import escape
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -59,13 +60,11 @@ def _forecasts(task: SeriesTask, windows: Any, found: np.ndarray[Any, Any]) -> s
 
 def _by_step(task: SeriesTask, model: Any, windows: Any, found: np.ndarray[Any, Any], true: np.ndarray[Any, Any]) -> str:
     """The mean absolute error of each step ahead, beside those of simpler forecasts."""
-    from gradlab.runs.series import linear_forecast  # noqa: PLC0415
-
     simple = task.model()
     task.baselines(simple)
     x = gl.from_numpy(windows.arrays()[0])
     with gl.no_grad():
-        others = {"autoregression": linear_forecast(simple, x)}
+        others = {"autoregression": simple.without_network(x)}
         simple.start_from(1)
         others["last value"] = simple.naive(x)
         if task.coding.season and task.coding.season <= task.coding.window:
@@ -92,7 +91,8 @@ def _residuals(task: SeriesTask, found: np.ndarray[Any, Any], true: np.ndarray[A
         known = ~np.isnan(true[:, :, place])
         off = (found - true)[:, :, place][known]
         low, middle, high = np.quantile(off, [0.1, 0.5, 0.9])
-        said = f"{name}: forecast less truth is {off.mean():+.4g} on average; from {low:+.4g} to {high:+.4g} in eight of ten, {middle:+.4g} in the middle."
+        spread = f"from {low:+.4g} to {high:+.4g} in eight of ten, {middle:+.4g} in the middle"
+        said = f"{escape(name)}: forecast less truth is {off.mean():+.4g} on average; {spread}."
         parts.append(residuals(found[:, :, place][known], true[:, :, place][known]) + f'<p class="soft">{said}</p>')
     return "".join(parts)
 

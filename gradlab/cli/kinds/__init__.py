@@ -11,7 +11,7 @@ from types import ModuleType
 
 from gradlab.cli.failure import chosen
 
-NAMES = ("digits", "table")
+NAMES = ("digits", "table", "series")
 
 
 def kind_named(name: str) -> ModuleType:

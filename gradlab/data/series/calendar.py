@@ -26,6 +26,7 @@ class Calendar:
     unit: Literal["rows", "numbers", "days", "weekdays", "months"] = "rows"
     step: float = 1.0
     regular: bool = True
+    decimals: int = 0
 
     @staticmethod
     def of(times: np.ndarray[Any, Any], dates: bool) -> Calendar:
@@ -42,14 +43,15 @@ class Calendar:
             weekday = (day + 3) % 7
             if whole and len(times) >= 10 and (weekday < 5).all() and _commonest(apart) == 1:
                 return Calendar("weekdays")
+        decimals = 0 if dates else next((n for n in range(9) if np.allclose(times, np.round(times, n), rtol=0, atol=1e-9)), 9)
         step = _commonest(np.round(apart / SECOND) * SECOND if dates else apart)
         steps = apart / step
         regular = bool(np.mean(abs(steps - np.round(steps)) < NEAR) >= REGULAR and (np.round(steps) >= 1).mean() >= REGULAR)
         if not regular:
-            return Calendar("days" if dates else "numbers", float(apart.mean()), False)
+            return Calendar("days" if dates else "numbers", float(apart.mean()), False, decimals)
         places = np.maximum(np.round(steps), 1).sum()
         exact = float(times[-1] - times[0]) / places  # a step written as 0.083 is a twelfth
-        return Calendar("days" if dates else "numbers", step if abs(exact - step) < 1e-9 * step else exact)
+        return Calendar("days" if dates else "numbers", step if abs(exact - step) < 1e-9 * step else exact, True, decimals)
 
     def positions(self, times: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
         """Whole steps from the first time, int64; equal ones are the same step."""
@@ -80,8 +82,7 @@ class Calendar:
     def written(self, times: np.ndarray[Any, Any], dates: bool) -> list[str]:
         """Times as text: dates as ISO writes them, with the time of the day where there is one."""
         if not dates:
-            whole = float(self.step).is_integer() and bool(np.all(times == np.round(times)))
-            return [f"{time:.0f}" if whole else f"{time:.10g}" for time in times]
+            return [f"{time:.{self.decimals}f}" for time in times]
         moments = [datetime(1970, 1, 1) + timedelta(seconds=round(float(time) * 86400)) for time in times]
         clock = self.unit == "days" and any(m.hour or m.minute or m.second for m in moments)
         return [m.isoformat(" ") if clock else m.date().isoformat() for m in moments]
@@ -93,7 +94,7 @@ class Calendar:
             return "a step from row to row"
         if self.unit == "weekdays":
             return "steps of a day, Monday to Friday"
-        size, unit = self.step, self.unit
+        size, unit = self.step, str(self.unit)
         if unit == "days" and size < 1:
             size, unit = next((size * n, name) for n, name in ((24, "hours"), (1440, "minutes"), (86400, "seconds"))
                               if size * n >= 0.999 or name == "seconds")  # fmt: skip

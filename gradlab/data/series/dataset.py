@@ -10,7 +10,7 @@ import numpy as np
 
 import gradlab as gl
 from gradlab.data.series.calendar import Calendar
-from gradlab.data.series.reading import Layout, Observations, SeriesError, listed, observed, observed_again
+from gradlab.data.series.reading import Layout, Observations, SeriesError, observed, observed_again
 from gradlab.data.series.seasons import season_of
 from gradlab.data.tables.coding import FARTHEST, NumberCoding
 from gradlab.utils.data import Dataset
@@ -89,7 +89,9 @@ class Windows(Dataset[tuple[Any, ...]]):
     starts: where each window begins. A sample costs no memory until it is taken.
     """
 
-    def __init__(self, inputs: np.ndarray[Any, Any], truth: np.ndarray[Any, Any], starts: np.ndarray[Any, Any], window: int, horizon: int) -> None:
+    def __init__(
+        self, inputs: np.ndarray[Any, Any], truth: np.ndarray[Any, Any], starts: np.ndarray[Any, Any], window: int, horizon: int
+    ) -> None:
         self.inputs, self.truth, self.starts, self.window, self.horizon = inputs, truth, starts, window, horizon
 
     @staticmethod
@@ -127,10 +129,10 @@ class Windows(Dataset[tuple[Any, ...]]):
 class TimeSeriesDataset(Dataset[tuple[Any, ...]]):
     """Windows of a series as (window, future): float32 (window, columns) and float32 (horizon, values), scaled.
 
-    source: a file's path, a data frame, or columns by name (see `read_table`). value: the column to forecast, or several; None where there
-    is one column of numbers. covariates: further columns that a window shows. date: the column of dates, which is found where none is named:
-    rows are put in their order, the step between them is found, and steps that are not there count as missing. horizon: steps to forecast.
-    window: steps that a forecast looks back on; by default two seasons. season: in steps; by default found.
+    source: a file's path, a data frame, or columns by name (see `read_table`). value: the column to forecast, or several; None where
+    there is one column of numbers. covariates: further columns that a window shows. date: the column of dates, which is found where none
+    is named: rows are put in their order, the step between them is found, and steps that are not there count as missing. horizon: steps to
+    forecast. window: steps that a forecast looks back on; by default two seasons. season: in steps; by default found.
 
     A missing cell of a window is filled with the value before it: gaps="fill" fills gaps of any length, "split" none, so that no window
     crosses one; by default gaps of up to five steps are filled. A missing future is NaN, which losses and metrics leave out.
@@ -188,7 +190,7 @@ class TimeSeriesDataset(Dataset[tuple[Any, ...]]):
         end = len(there) - int(there[::-1, :many].any(1).argmax())
         cut = [f"{count} at its {place}" for count, place in ((first, "start"), (len(there) - end, "end")) if count]
         if end - first < 2:
-            raise SeriesError(f"{self.series.source}: {listed(names)} are never known together")
+            raise SeriesError(f"{self.series.source}: {', '.join(names)} are never known together")
         if cut:
             self.notes.append(f"the series has no values in {' and '.join(cut)}: these steps are left out")
             self.series.times, self.series.values = self.series.times[first:end], self.series.values[first:end]
@@ -197,21 +199,22 @@ class TimeSeriesDataset(Dataset[tuple[Any, ...]]):
         """SeriesError where the parts do not hold a window and its future."""
         source, held, steps = self.series.source, self.held_out, self.first + self.held_out
         if horizon > held:
-            more = f" or hold out more (--validation {min(0.9, np.ceil(100 * horizon / steps) / 100):g})" if 3 * horizon <= steps else ""
-            raise SeriesError(f"{source}: {horizon} steps are to be forecast, and {held} of {steps} are held out; take a --horizon of {held} "
-                              f"at most,{more or ' or give a longer series'}")  # fmt: skip
+            share = min(0.9, np.ceil(100 * horizon / steps) / 100)
+            more = f"hold out more (--validation {share:g})" if 3 * horizon <= steps else "give a longer series"
+            few = f"{horizon} steps are to be forecast, and {held} of {steps} are held out"
+            raise SeriesError(f"{source}: {few}; take a --horizon of {held} at most, or {more}")
         if window + horizon + FEWEST - 1 > self.first:
             most = self.first - horizon - FEWEST + 1
             away = f"take a --window of {most} at most" if most >= 1 else "take a smaller --horizon"
-            raise SeriesError(f"{source}: {self.first} steps to learn from are too few for a window of {window} and {horizon} steps to "
-                              f"forecast; {away}, or give a longer series")  # fmt: skip
+            few = f"{self.first} steps to learn from are too few for a window of {window} and {horizon} steps to forecast"
+            raise SeriesError(f"{source}: {few}; {away}, or give a longer series")
 
     def _moving(self, learned: np.ndarray[Any, Any], layout: Layout) -> None:
         for name, column in zip(layout.columns, learned.T, strict=True):
             there = column[~np.isnan(column)]
             if not there.size or there.min() == there.max():
-                what = f"{there[0]:g} in every step" if there.size else "empty"
-                raise SeriesError(f'{self.series.source}: "{name}" is {what} of the part to learn from, so there is nothing to forecast by it')
+                what = f"{there[0]:g} in every step" if there.size else "empty in all steps"
+                raise SeriesError(f'{self.series.source}: "{name}" is {what} of the part to learn from: there is nothing to forecast by it')
 
     def _said(self, gaps: Gaps | None) -> None:
         """What became of missing cells; SeriesError where no windows are left."""

@@ -12,11 +12,13 @@ import numpy as np
 from gradlab.data.series.calendar import NEAR, REGULAR, Calendar
 from gradlab.data.tables import Table, TableError, column_of, read_with_columns
 from gradlab.data.tables.coding import is_place, understood
+from gradlab.data.tables.numbers import numbers_of
 
 SPARSE = 20  # times as many steps as rows: a date must be wrong
 _TIME = re.compile(r"(.*[_ .-])?(year|yr|date|datetime|time|timestamp|day|month|week|hour|epoch|period|ds|t)s?", re.IGNORECASE)
 _PARTS = {
-    "year": ("year", "yr", "yyyy"), "quarter": ("quarter", "qtr", "q"), "month": ("month", "mon", "mo", "mm"), "day": ("day", "dy", "dd", "mday"), "hour": ("hour", "hr", "hh"),
+    "year": ("year", "yr", "yyyy"), "quarter": ("quarter", "qtr", "q"), "month": ("month", "mon", "mo", "mm"),
+    "day": ("day", "dy", "dd", "mday"), "hour": ("hour", "hr", "hh"),
 }  # fmt: skip
 
 
@@ -51,7 +53,7 @@ class Layout:
 
 @dataclass
 class Observations:
-    """A series in the order of time: times (steps,), days since 1970 or numbers, and values, float64 (steps, columns), NaN where unknown."""
+    """A series in the order of time: times (steps,), days since 1970 or numbers; values, float64 (steps, columns), NaN where unknown."""
 
     times: np.ndarray[Any, Any]
     values: np.ndarray[Any, Any]
@@ -75,7 +77,7 @@ def observed(
     """A table's series. value: a column, several, or several in one text with commas; None: the only column of numbers."""
     wanted = [value] if isinstance(value, str) else list(value or ())
     named = {name for name in (*wanted, *covariates, *([date] if date else [])) if not is_place(name) and "," not in name}
-    table = source if isinstance(source, Table) else read_with_columns(source, named, **reading)
+    table = _read(source, named, **reading)
     if len(wanted) == 1 and wanted[0] not in table.columns and "," in wanted[0]:
         wanted = [name.strip() for name in wanted[0].split(",") if name.strip()]
     values = [_named(table, name) for name in wanted]
@@ -88,13 +90,20 @@ def observed(
     return _put_in_order(table, Layout(values, others, found, dates), None)
 
 
-def observed_again(source: Any, layout: Layout, calendar: Calendar, without: bool = False) -> Observations:
-    """The same columns of another table. without: whether its values are dates that a run had not; SeriesError where they do not fit."""
-    table = source if isinstance(source, Table) else read_with_columns(source, [*layout.columns, *layout.date])
+def observed_again(source: Any, layout: Layout, calendar: Calendar) -> Observations:
+    """The same columns of another table; SeriesError where they are not there, or its dates are in other steps."""
+    table = _read(source, [*layout.columns, *layout.date])
     for name in (*layout.columns, *layout.date):
         if name not in table.columns:
             raise SeriesError(f'{table.source}: there is no column "{name}"; it has {", ".join(table.columns)}')
     return _put_in_order(table, layout, calendar)
+
+
+def _read(source: Any, names: Iterable[str], **reading: Any) -> Table:
+    """A table of its own, whose columns may be written anew."""
+    table = source if isinstance(source, Table) else read_with_columns(source, names, **reading)
+    columns = {name: np.asarray(cells) for name, cells in table.columns.items()}
+    return Table(columns, table.rows, table.source, list(table.notes), table.lines)
 
 
 def _named(table: Table, name: str) -> str:
@@ -106,8 +115,9 @@ def _named(table: Table, name: str) -> str:
 
 
 def _only_number(table: Table, taken: set[str]) -> str:
-    names = [name for name in table.columns if name not in taken and column_of(name, table.columns[name]).kind in ("number", "category")
-             and _numeric(table, name) is not None]  # fmt: skip
+    names = [name for name in table.columns if name not in taken and _numeric(table, name) is not None]
+    if len(names) > 1:
+        names = [name for name in names if column_of(name, table.columns[name]).kind != "left out"] or names
     if len(names) == 1:
         return names[0]
     which = f"{len(names)} columns hold numbers ({', '.join(names)})" if names else f"no column of {', '.join(table.columns)} holds numbers"
@@ -126,7 +136,9 @@ def _numeric(table: Table, name: str) -> np.ndarray[Any, Any] | None:
 
 
 def _dates_of(table: Table, name: str | None, taken: set[str]) -> tuple[list[str], bool]:
-    """The column (or the columns of year, month and so on) that says when, and whether it holds dates; none where there is no such column."""
+    """The column (or the columns of year, month and so on) that says when, and whether it holds dates; none where there is none such."""
+    for column in [name] if name is not None else [n for n in table.columns if n not in taken and _TIME.fullmatch(n)]:
+        table.columns[column] = _with_hyphens(table.columns[column])
     if name is not None:
         if column_of(name, table.columns[name]).kind == "date":
             return [name], True
@@ -134,19 +146,31 @@ def _dates_of(table: Table, name: str | None, taken: set[str]) -> tuple[list[str
             return [name], False
         understood(table, name, "date")  # raises, and names the cell
     free = [name for name in table.columns if name not in taken]
-    for name in free:
-        if column_of(name, table.columns[name]).kind == "date":
-            return [name], True
+    for column in free:
+        if column_of(column, table.columns[column]).kind == "date":
+            return [column], True
     parts = {part: next((n for n in free if n.lower() in names), None) for part, names in _PARTS.items()}
     if parts["year"] and (inside := parts["month"] or parts["quarter"]):
         together = [n for n in (parts["year"], inside, *((parts["day"], parts["day"] and parts["hour"]) if parts["month"] else ())) if n]
         if all(_numeric(table, n) is not None for n in together):
             return together, True
-    for name in free:
-        numbers = _numeric(table, name) if _TIME.fullmatch(name) else None
+    for column in free:
+        numbers = _numeric(table, column) if _TIME.fullmatch(column) else None
         if numbers is not None and len(np.unique(numbers[~np.isnan(numbers)])) > 0.9 * len(numbers):
-            return [name], False
+            return [column], False
     return [], False
+
+
+def _with_hyphens(cells: Any) -> Any:
+    """Dates that are written as one number, 19580329 or 195803, as text; other cells as they are."""
+    numbers = cells if cells.dtype.kind in "fiu" else numbers_of(cells) if cells.dtype.kind in "OU" else None
+    if numbers is None or not len(there := numbers[~np.isnan(numbers)]) or (there != np.round(there)).any():
+        return cells
+    day = there.astype(np.int64) if there.min() > 17_000_000 else there.astype(np.int64) * 100 + 1
+    if day.min() < 17_000_101 or day.max() > 22_991_231 or not set((day // 100 % 100).tolist()) <= set(range(1, 13)):
+        return cells
+    text = [None if np.isnan(n) else f"{n:.0f}" for n in numbers]
+    return np.array([t and (f"{t[:4]}-{t[4:6]}-{t[6:]}" if len(t) == 8 else f"{t[:4]}-{t[4:]}") for t in text], object)
 
 
 def _times(table: Table, layout: Layout) -> np.ndarray[Any, Any]:
@@ -164,6 +188,8 @@ def _times(table: Table, layout: Layout) -> np.ndarray[Any, Any]:
         days = ((year - 1970) * 12 + month - 1).astype(np.int64).astype("datetime64[M]").astype("datetime64[D]").astype(np.float64)
         days = days + (rest[0] - 1 if rest else 0) + (rest[1] / 24 if len(rest) > 1 else 0)
         return np.where(lost, np.nan, days)
+    if layout.dates:
+        table.columns[layout.date[0]] = _with_hyphens(table.columns[layout.date[0]])
     column = understood(table, layout.date[0], "date" if layout.dates else "number")
     if column.values.dtype.kind != "f" or (column.kind == "date") != layout.dates:
         raise SeriesError(f'{table.source}: "{layout.date[0]}" holds no {"dates" if layout.dates else "numbers"}')
@@ -186,9 +212,9 @@ def _put_in_order(table: Table, layout: Layout, calendar: Calendar | None) -> Ob
     if len(times) < 2:
         raise SeriesError(f"{table.source}: a series has two steps at least, this one has {len(times)}")
     if (np.diff(times) < 0).any():
-        falling = bool((np.diff(times) <= 0).all())
-        notes.append("the newest row comes first: turned round" if falling else
-                     f"rows are not in the order of their dates: sorted (the first to come back is {_line(table, int(rows[np.argmax(np.diff(times) < 0) + 1]))})")  # fmt: skip
+        back = _line(table, int(rows[np.argmax(np.diff(times) < 0) + 1]))
+        mixed = f"rows are not in the order of their dates: sorted (the first that goes back is {back})"
+        notes.append("the newest row comes first: turned round" if (np.diff(times) <= 0).all() else mixed)
         order = np.argsort(times, kind="stable")
         values, times, rows = values[order], times[order], rows[order]
     where: Callable[[int], str] = lambda row: _line(table, int(rows[row]))
@@ -208,8 +234,8 @@ def _put_in_order(table: Table, layout: Layout, calendar: Calendar | None) -> Ob
     apart = np.diff(positions)
     if steps > max(1000, SPARSE * len(positions)):
         widest = int(apart.argmax())
-        away = "mend the date, or leave that row out"
-        raise SeriesError(f"{table.source}: {_line(table, int(rows[widest + 1]))} is {apart[widest]:,} steps after the row before it; {away}")
+        far = f"is {apart[widest]:,} steps after the row before it; mend the date, or leave that row out"
+        raise SeriesError(f"{table.where(int(rows[widest + 1]))} {far}")
     whole = np.full((steps, values.shape[1]), np.nan)
     whole[positions] = values
     every = np.full(steps, np.nan)
@@ -218,8 +244,8 @@ def _put_in_order(table: Table, layout: Layout, calendar: Calendar | None) -> Ob
         every[i] = calendar.later(every[i - 1], np.array([1]))[0]
     if (gaps := np.flatnonzero(apart > 1)).size:
         first = int(gaps[0])
-        text = calendar.written(times[first : first + 2], layout.dates)
-        notes.append(f"{steps - len(positions):,} of {steps:,} steps are not there, in {gaps.size} gaps (the first between {text[0]} and {text[1]})")
+        between = " and ".join(calendar.written(times[first : first + 2], layout.dates))
+        notes.append(f"{steps - len(positions):,} of {steps:,} steps are not there, in {gaps.size} gaps (the first between {between})")
     return Observations(every, whole, layout, calendar, table.source, notes)
 
 
@@ -250,11 +276,10 @@ def _same_step(times: np.ndarray[Any, Any], calendar: Calendar, source: str, dat
         return
     found = Calendar.of(times, dates)
     steps = np.diff(times) / calendar.step
-    fits = found == calendar or calendar.unit in ("months", "weekdays")
     if calendar.unit in ("months", "weekdays"):
-        fits = found.unit == calendar.unit and found.step % calendar.step == 0 or calendar.unit == "weekdays"
+        fits = calendar.unit == "weekdays" or (found.unit == calendar.unit and found.step % calendar.step == 0)
     else:
-        fits = fits or float(np.mean((abs(steps - np.round(steps)) < NEAR) & (np.round(steps) >= 1))) >= REGULAR
+        fits = float(np.mean((abs(steps - np.round(steps)) < NEAR) & (np.round(steps) >= 1))) >= REGULAR
     if not fits:
         raise SeriesError(f"{source}: its dates are in {found}, and the run learned from {calendar}")
 
@@ -263,6 +288,3 @@ def _line(table: Table, row: int) -> str:
     """Where a row stands, without the file's name."""
     return table.where(row).rsplit(", ", 1)[-1]
 
-
-def listed(names: Iterable[str]) -> str:
-    return ", ".join(names)
