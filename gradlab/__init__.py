@@ -152,6 +152,7 @@ if TYPE_CHECKING:
         special as special,
         testing as testing,
         train as train,
+        transforms as transforms,
         utils as utils,
         viz as viz,
     )
@@ -229,7 +230,7 @@ if TYPE_CHECKING:
 _ROOMS = (
     "accelerator", "amp", "cpu", "data", "deploy", "distributed", "distributions", "func", "fx", "graph", "hub", "jit", "library",
     "linalg", "metrics", "models", "multiprocessing", "nn", "onnx", "optim", "overrides", "profiler", "runs", "serialization", "session",
-    "sparse", "special", "testing", "train", "utils", "viz",
+    "sparse", "special", "testing", "train", "transforms", "utils", "viz",
 )  # fmt: skip
 _ELSEWHERE = {
     "Graph": "gradlab.session",

@@ -151,6 +151,17 @@ def set_apart(generator: Generator | None, words: int) -> Generator:
     return own
 
 
+def apart(seed: int, place: int, function: Callable[[Any], Any], given: Any) -> Any:
+    """`function(given)`, in which the default generator draws from that place of the stream of `seed`; afterwards it is where it was."""
+    source = default_generator
+    kept = source._seed, source._offset
+    source._seed, source._offset = seed & _WORD, place & _WORD & ~3
+    try:
+        return function(given)
+    finally:
+        source._seed, source._offset = kept
+
+
 def manual_seed(seed: int) -> Generator:
     """Seed the default generator (of all devices).
 

@@ -1,4 +1,9 @@
-"""From a list of indices to a batch, in the process that loads: the user's, or a worker."""
+"""From a list of indices to a batch, in the process that loads: the user's, or a worker.
+
+What a dataset, its transforms and a collate_fn draw of the default generator depends on the epoch's seed and the sample's index (the
+batch's number) alone, and moves nothing outside: so any number of workers, and an epoch that is resumed, give the same samples. Where a
+sampler may name a sample twice, its place in the epoch counts, too.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +11,10 @@ import itertools
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
-from gradlab.utils.data.collate import default_collate
+import numpy as np
+
+from gradlab.tensor.generator import apart
+from gradlab.utils.data.collate import default_collate, default_convert
 from gradlab.utils.data.dataset import IterableDataset, takes_batches
 
 
@@ -18,22 +26,31 @@ class Recipe(NamedTuple):
     batched: bool
     batch_size: int | None
     drop_last: bool
+    repeats: bool = False  # whether a sample may come twice in an epoch
+
+
+SAMPLE = 24  # bits: so many words are a sample's own in its epoch's stream
+BATCH = 20  # bits: so many samples, at most, are told apart by their places in a batch
+TURN, COLLATING = 0x9E3779B97F4A7C15, 0x632BE59BD9B4E019  # apart from one another: a sample's second turn, and what joins samples
 
 
 class Fetcher:
-    """Makes batches by a recipe. An exception of the dataset gets a note that names the sample."""
+    """Makes the batches of an epoch by a recipe. An exception of the dataset gets a note that names the sample.
 
-    def __init__(self, recipe: Recipe) -> None:
-        self.recipe = recipe
+    seed: the epoch's. stream: which of the streams this is, where the dataset is one: the worker's number.
+    """
+
+    def __init__(self, recipe: Recipe, seed: int, stream: int = 0) -> None:
+        self.recipe, self.seed, self.number = recipe, seed, stream
         self.stream: Iterator[Any] | None = iter(recipe.dataset) if isinstance(recipe.dataset, IterableDataset) else None
         self.at_once = recipe.batched and recipe.collate is default_collate and takes_batches(recipe.dataset)
         self.count = 0  # samples taken from the stream
 
-    def fetch(self, indices: Any) -> Any:
-        """The batch of those indices; of a stream the next one, whatever the indices. StopIteration at the stream's end."""
+    def fetch(self, number: int, indices: Any) -> Any:
+        """Batch `number`, of those indices; of a stream the next one, whatever both are. StopIteration at the stream's end."""
         recipe = self.recipe
         if self.stream is not None:
-            return self._next_of(self.stream)
+            return apart(self.seed + self.number, (self.count + 1) << SAMPLE, self._next_of, self.stream)
         if self.at_once:
             try:
                 return finished(recipe.dataset.take_batch, indices)
@@ -41,16 +58,26 @@ class Fetcher:
                 error.add_note(f"while loading the samples {shortened(indices)}")
                 raise
         if not recipe.batched:
-            return finished(recipe.collate, self._sample(indices))
-        whole = getattr(recipe.dataset, "__getitems__", None)
-        return finished(recipe.collate, finished(whole, indices) if whole is not None else [self._sample(i) for i in indices])
+            samples = self._sample(indices, number << BATCH)
+        elif (whole := getattr(recipe.dataset, "__getitems__", None)) is not None:
+            samples = apart(self.seed, number << SAMPLE, lambda wanted: finished(whole, wanted), indices)
+        else:
+            samples = [self._sample(index, (number << BATCH) + i) for i, index in enumerate(indices)]
+        if recipe.collate in (default_collate, default_convert):  # neither draws
+            return recipe.collate(samples)
+        return apart(self.seed ^ COLLATING, number << SAMPLE, lambda found: finished(recipe.collate, found), samples)
 
-    def _sample(self, index: Any) -> Any:
+    def _sample(self, index: Any, turn: int) -> Any:
+        known = isinstance(index, (int, np.integer))
+        seed = self.seed if known and not self.recipe.repeats else self.seed + (turn + 1) * TURN
         try:
-            return finished(self.recipe.dataset.__getitem__, index)
+            return apart(seed, (int(index) + 1) << SAMPLE if known else 0, self._finished_sample, index)
         except Exception as error:
             error.add_note(f"while loading sample {index!r}")
             raise
+
+    def _finished_sample(self, index: Any) -> Any:
+        return finished(self.recipe.dataset.__getitem__, index)
 
     def _next_of(self, stream: Iterator[Any]) -> Any:
         recipe = self.recipe

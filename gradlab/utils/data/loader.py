@@ -13,7 +13,7 @@ from gradlab.tensor.generator import Generator, default_generator
 from gradlab.utils.data.collate import default_collate, default_convert
 from gradlab.utils.data.dataset import IterableDataset, T_co
 from gradlab.utils.data.fetch import Fetcher, Recipe
-from gradlab.utils.data.sampler import BatchSampler, RandomSampler, SequentialSampler
+from gradlab.utils.data.sampler import BatchSampler, RandomSampler, SequentialSampler, SubsetRandomSampler
 from gradlab.utils.data.workers import Pool, PoolIterator, base_seed
 
 
@@ -22,7 +22,8 @@ class DataLoader(Generic[T_co]):
 
     batch_size: samples in a batch; None: no batches, samples one by one. shuffle: a new random order in each epoch.
     sampler: gives the order in place of `shuffle`; batch_sampler: gives lists of indices, in place of the four options for batches.
-    num_workers: processes that load ahead (0: the calling process loads). Batches come in the same order for any number.
+    num_workers: processes that load ahead (0: the calling process loads). Batches come in the same order for any number, and what datasets,
+    transforms and collate_fn draw of gradlab's default generator is the same, too: the epoch and the sample's index decide it.
     collate_fn: makes a batch of a list of samples (default: `default_collate`; see also `pad_collate`).
     drop_last: leave out a last batch that is shorter.
     timeout: seconds to wait for a worker's batch before a RuntimeError (0: for ever). worker_init_fn: called with the id in each worker.
@@ -120,9 +121,9 @@ class DataLoader(Generic[T_co]):
     def __iter__(self) -> Iterator[Any]:
         epoch = self._begin()
         self._epoch = epoch
-        recipe = Recipe(self.dataset, self.collate_fn, self._batched, self.batch_size, self.drop_last)
+        recipe = Recipe(self.dataset, self.collate_fn, self._batched, self.batch_size, self.drop_last, self._repeats())
         if not self.num_workers:
-            return LoaderIterator(epoch, Fetcher(recipe))
+            return LoaderIterator(epoch, Fetcher(recipe, epoch.seed))
         pool = self._pool if self.persistent_workers else None
         if pool is None or not pool.alive:
             pool = Pool(recipe, self.num_workers, self.worker_init_fn, self.multiprocessing_context, self.timeout)
@@ -130,6 +131,13 @@ class DataLoader(Generic[T_co]):
             self._pool = pool
         assert self.prefetch_factor is not None
         return PoolIterator(pool, epoch, self.prefetch_factor, keep=self.persistent_workers)
+
+    def _repeats(self) -> bool:
+        """Whether a sample may come twice in an epoch: unless it is known that it does not."""
+        sampler = self.sampler if self.sampler is not None else getattr(self.batch_sampler, "sampler", None)
+        if type(sampler) is RandomSampler:
+            return sampler.replacement or sampler.num_samples > len(self.dataset)
+        return type(sampler) not in (SequentialSampler, SubsetRandomSampler)
 
     # ------------------------------------------------------------ resuming
 
@@ -201,12 +209,12 @@ class LoaderIterator(Iterator[Any]):
         self.epoch, self.fetcher = epoch, fetcher
         if epoch.streaming:
             for _ in range(epoch.skip):
-                fetcher.fetch(None)
+                fetcher.fetch(0, None)
 
     def __next__(self) -> Any:
         epoch = self.epoch
         try:
-            batch = self.fetcher.fetch(next(epoch.order))
+            batch = self.fetcher.fetch(epoch.delivered, next(epoch.order))
         except StopIteration:
             epoch.finished = True
             raise

@@ -184,7 +184,7 @@ def work(
                 if init is not None and not started:
                     init(number)
                 started, broken = True, None
-                fetcher = Fetcher(recipe)
+                fetcher = Fetcher(recipe, base, number)
             except Exception as error:
                 broken = Failed(error, number)
             continue
@@ -194,7 +194,7 @@ def work(
             assert fetcher is not None
             seed_streams(seed, place)
             try:
-                found = fetcher.fetch(indices)
+                found = fetcher.fetch(place, indices)
             except StopIteration:
                 found = StopIteration
             except Exception as error:
