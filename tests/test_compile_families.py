@@ -107,6 +107,35 @@ def test_an_index_outside_raises_what_the_row_raises(bad):
         np.testing.assert_allclose(step(x, at).numpy(), function(x, at).numpy(), rtol=1e-6)
 
 
+def test_operands_with_gaps():
+    """Columns of indices, and gradients that were turned: they are copied, not left to NumPy."""
+    table, at = normal(7, 5), whole(7, 6, 3)
+    check(lambda t, i: gradients(lambda a: F.embedding(i[:, 1], a), [t]), table, at)
+    x, w, b = normal(6, 4, 8), normal(8), normal(8)
+    turned = lambda a, u, v: F.layer_norm(a.transpose(0, 1), (8,), u, v).transpose(0, 1) * 1.5
+    check(lambda *t: gradients(turned, t), x, w, b)
+    check(lambda a, u: gradients(lambda p, q: F.rms_norm(p.transpose(0, 1), (8,), q), [a, u]), x, w)
+    check(lambda a, c: [F.mse_loss(a.T, c)], normal(4, 6), normal(6, 4))
+
+
+@pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16", "float16", "int64"])
+def test_scattered_reductions(dtype):
+    x = (normal(5, 4) * 9).to(getattr(gl, dtype))
+    source = (normal(8, 4) * 9).to(getattr(gl, dtype))
+    at = whole(5, 8, 4)
+    for reduce in ("amax", "amin", "prod"):
+        check(lambda a, i, b, r=reduce: [a.scatter_reduce(0, i, b, r)], x, at, source, dtype=dtype)
+    check(lambda a, i, b: [a.scatter_reduce(0, i, b, "amax", include_self=False)], x, at, source, dtype=dtype, numpy={"scatter_reduce"})
+    if dtype.startswith("float"):
+        source[2, 1] = float("nan")
+        check(lambda a, i, b: [a.scatter_reduce(0, i, b, "amax"), a.scatter_reduce(0, i, b, "amin")], x, at, source, dtype=dtype)
+        with pytest.raises(IndexError):
+            compiled = gl.compile(lambda a, i, b: a.scatter_reduce(0, i, b, "amax"))
+            for _ in range(3):
+                compiled(x, at, source)
+            compiled(x, at + 5, source)
+
+
 @pytest.mark.parametrize("dtype", ["float32", "float64", "bfloat16"])
 def test_lines(dtype):
     x = normal(4, 70, 67, dtype=dtype)

@@ -14,6 +14,10 @@ class DigitsCNN(nn.Module):
 
     The picture is halved twice, so the last convolution's neurons see all of it. Dropout before the last layer keeps
     so few images from being learned by heart.
+
+    >>> import gradlab as gl
+    >>> gl.models.DigitsCNN()(gl.rand(5, 1, 8, 8)).shape
+    (5, 10)
     """
 
     def __init__(self, dropout: float = 0.25) -> None:

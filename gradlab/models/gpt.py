@@ -51,7 +51,13 @@ class Block(nn.Module):
 
 
 class GPT(nn.Module):
-    """int64 tokens [batch, tokens] to logits [batch, tokens, vocab_size] for the token after each."""
+    """int64 tokens [batch, tokens] to logits [batch, tokens, vocab_size] for the token after each.
+
+    >>> import gradlab as gl
+    >>> net = gl.models.GPT(gl.models.GPTConfig(vocab_size=10, n_embd=32))
+    >>> net(gl.tensor([[3, 1, 4], [1, 5, 9]])).shape
+    (2, 3, 10)
+    """
 
     def __init__(self, config: GPTConfig | None = None) -> None:
         super().__init__()

@@ -34,6 +34,10 @@ class SeriesModel(nn.Module):
     representations using RNN encoder-decoder", 2014; or "convolutions", dilated and causal, as of van den Oord and others, "WaveNet",
     2016, in the blocks of Bai and others, "An empirical evaluation of generic convolutional and recurrent networks for sequence
     modeling", 2018. Both linear parts begin with zeros, so the model begins as the naive forecast.
+
+    >>> net = gl.models.SeriesModel(window=4, columns=1, horizon=2)
+    >>> net(gl.tensor([[[1.0], [2.0], [3.0], [5.0]]])).tolist()
+    [[[5.0], [5.0]]]
     """
 
     def __init__(

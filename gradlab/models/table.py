@@ -15,6 +15,10 @@ class TableModel(nn.Module):
     (Guo and Berkhahn, "Entity embeddings of categorical variables", 2016), then layers with batch norm. The two side by side are of Cheng
     and others, "Wide & deep learning for recommender systems", 2016. The network's last layer begins with zeros, so the model begins as
     its linear part.
+
+    >>> net = gl.models.TableModel(2, [5, 3], 1)  # two columns of numbers, two of 5 and 3 categories
+    >>> net(gl.tensor([[0.5, -1.0], [0.2, 2.0]]), gl.tensor([[4, 2], [0, 1]])).tolist()
+    [[0.0], [0.0]]
     """
 
     def __init__(self, numbers: int, sizes: Sequence[int], outputs: int, hidden: Sequence[int] = (64, 32), dropout: float = 0.1) -> None:

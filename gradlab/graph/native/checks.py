@@ -17,8 +17,8 @@ from gradlab.graph.native.place import STATUS, Place
 # Rows that check values while they run (indices).
 MAY_FAIL = frozenset(
     [
-        "index", "gather", "scatter", "scatter_add", "embedding", "index_select", "cross_entropy", "nll", "take", "index_put",
-        "max_pool_backward", "bernoulli", "scan", "switch", "while_loop",
+        "index", "gather", "scatter", "scatter_add", "scatter_reduce", "embedding", "index_select", "cross_entropy", "nll", "take",
+        "index_put", "max_pool_backward", "bernoulli", "scan", "switch", "while_loop",
     ]
 )  # fmt: skip
 LIMIT = {"embedding": 0, "cross_entropy": 1}  # of the first operand, the dimension that the second one's indices count

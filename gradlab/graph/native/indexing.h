@@ -99,8 +99,10 @@ void gather(W* y, const W* x, const int64_t* index, int64_t* status, int64_t out
   }
 }
 
-// y (outer, n, inner) by index (outer, m, inner): written, or added to; `one`: the source is one value
-template <typename A, typename S, bool ADD>
+enum How { WRITE, ADD, MULTIPLY, LARGEST, SMALLEST };
+
+// y (outer, n, inner) by index (outer, m, inner): written, added to, …; `one`: the source is one value
+template <typename A, typename S, How HOW>
 void scatter(
     A* y, const S* source, const int64_t* index, int64_t* status, int64_t outer, int64_t m, int64_t inner, int64_t n, bool one, int part,
     int parts) {
@@ -114,8 +116,10 @@ void scatter(
           continue;
         }
         A& to = y[(o * n + at) * inner + i];
-        if (ADD) to = A(to + A(source[one ? 0 : u]));
-        else to = A(source[one ? 0 : u]);
+        const A value = A(source[one ? 0 : u]);
+        if (HOW == ADD) to = A(to + value);
+        else if (HOW == MULTIPLY) to = A(to * value);
+        else if (HOW == WRITE || value != value || (HOW == LARGEST ? value > to : value < to)) to = value;  // a NaN wins
       }
 }
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import math
 from typing import Any
 
@@ -11,7 +10,7 @@ from gradlab.graph.ir import Call
 from gradlab.graph.native.lines import kernel
 from gradlab.graph.native.loops import storage
 from gradlab.graph.native.lower import Lowering, TaskSpec, Unsupported, lowers, widest
-from gradlab.graph.native.movements import WORDS, copy, fill
+from gradlab.graph.native.movements import WORDS, Space, copy, fill
 from gradlab.graph.native.place import STATUS, Place
 from gradlab.ops.index import neighbours
 
@@ -23,29 +22,6 @@ PLACES = "Places{(const int64_t*)p[2], v + 5, v[3], v[4], %s}"  # of its third p
 def word(place: Place) -> str:
     """The unsigned type as wide as an element."""
     return WORDS[place.dtype.itemsize]
-
-
-class Space:
-    """Work space of one call: operands that are copied to be contiguous, and totals of half types."""
-
-    def __init__(self, ctx: Lowering) -> None:
-        self.ctx, self.used, self.tasks = ctx, 0, list[TaskSpec]()
-
-    def like(self, place: Place, dtype: Any) -> Place:
-        """A contiguous place of the same shape."""
-        start, self.used = self.used, self.used + -(-place.size * dtype.itemsize // 64) * 64
-        found = self.ctx.scratch(self.used)
-        strides = tuple(itertools.accumulate(reversed(place.shape[1:]), lambda a, b: a * b, initial=1))[::-1] if place.shape else ()
-        return Place(found.base, found.offset + start, place.shape, strides, dtype)
-
-    def dense(self, value: Any) -> Place:
-        """The place of a value, or of a copy that is contiguous."""
-        place = self.ctx.place(value)
-        if place.contiguous:
-            return place
-        target = self.like(place, place.dtype)
-        self.tasks += copy(target, place, self.ctx)
-        return target
 
 
 def _made(ctx: Lowering, value: Any) -> Place:
@@ -154,11 +130,15 @@ def gather(call: Call, ctx: Lowering) -> list[TaskSpec]:
     return [*space.tasks, TaskSpec(kernel(ctx, HEADER, text), sizes, (y, x, at, FAULT), min(sizes[0] * sizes[1], widest(at.size * 4)))]
 
 
-def _scattered(ctx: Lowering, y: Place, source: Place, at: Place, dim: int, add: bool) -> TaskSpec:
+REDUCTIONS = {"sum": "ADD", "prod": "MULTIPLY", "amax": "LARGEST", "amin": "SMALLEST"}
+
+
+def _scattered(ctx: Lowering, y: Place, source: Place, at: Place, dim: int, how: str) -> TaskSpec:
+    """Values that are written, or added and the like to what is there."""
     outer, m, inner, n = _along(y.shape, at, dim)
-    a, s = (storage(y.dtype), storage(source.dtype)) if add else (word(y), word(source))
+    a, s = (word(y), word(source)) if how == "WRITE" else (storage(y.dtype), storage(source.dtype))
     text = (
-        f"scatter<{a}, {s}, {'true' if add else 'false'}>(({a}*)p[0], (const {s}*)p[1], (const int64_t*)p[2], (int64_t*)p[3], "
+        f"scatter<{a}, {s}, {how}>(({a}*)p[0], (const {s}*)p[1], (const int64_t*)p[2], (int64_t*)p[3], "
         "v[0], v[1], v[2], v[3], v[4], part, parts);"
     )
     one = source.size == 1 and at.size != 1
@@ -171,21 +151,21 @@ def scatter(call: Call, ctx: Lowering) -> list[TaskSpec]:
     """A copy with other values at some places."""
     y, space = _made(ctx, call.outputs[0]), Space(ctx)
     x, at, source = map(space.dense, call.inputs)
-    task = _scattered(ctx, y, source, at, call.params["dim"], False)
+    task = _scattered(ctx, y, source, at, call.params["dim"], "WRITE")
     return [*space.tasks, *(copy(y, x, ctx) if x != y else []), task]
 
 
-@lowers("scatter_add", "gather_backward")
+@lowers("scatter_add", "scatter_reduce", "gather_backward")
 def scatter_add(call: Call, ctx: Lowering) -> list[TaskSpec]:
-    """Values added at some places, to a copy or to zeros; half types in float."""
+    """Values added at some places, or multiplied, or the largest or smallest taken, to a copy or to zeros; half types in float."""
     backward = call.op.name == "gather_backward"
     y, space = _made(ctx, call.outputs[0]), Space(ctx)
     at, source = space.dense(call.inputs[1]), space.dense(call.inputs[0 if backward else 2])
-    if y.dtype.kind == "b":
+    if y.dtype.kind == "b" or not call.params.get("include_self", True):
         raise Unsupported
     half, before = y.dtype in HALF, space.tasks
     total = space.like(y, FLOAT32) if half else y
-    task = _scattered(ctx, total, source, at, call.params["dim"], True)
+    task = _scattered(ctx, total, source, at, call.params["dim"], REDUCTIONS[call.params.get("reduce", "sum")])
     if backward:
         before += fill(total, 0, ctx)
     else:

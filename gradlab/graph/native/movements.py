@@ -75,6 +75,35 @@ def packed(place: Place, ctx: Lowering) -> tuple[Place, list[TaskSpec]]:
     return dense, copy(dense, place, ctx)
 
 
+class Space:
+    """Work space of one call of several parts: operands that are copied to be contiguous, and what kernels need beside."""
+
+    def __init__(self, ctx: Lowering) -> None:
+        self.ctx, self.used, self.tasks = ctx, 0, list[TaskSpec]()
+
+    def like(self, place: Place, dtype: Any) -> Place:
+        """A contiguous place of the same shape."""
+        start, self.used = self.used, self.used + -(-place.size * dtype.itemsize // 64) * 64
+        found = self.ctx.scratch(self.used)
+        strides = tuple(itertools.accumulate(reversed(place.shape[1:]), lambda a, b: a * b, initial=1))[::-1] if place.shape else ()
+        return Place(found.base, found.offset + start, place.shape, strides, dtype)
+
+    def floats(self, count: int) -> Place:
+        """Room for so many."""
+        return self.like(Place(0, 0, (count,), (1,), np.dtype(np.float32)), np.dtype(np.float32))
+
+    def dense(self, value: Any, dtype: Any = None) -> Place:
+        """The place of a value, or of a copy that is contiguous; Unsupported where it is of another dtype than the one given."""
+        place = self.ctx.place(value)
+        if dtype is not None and place.dtype != dtype:
+            raise Unsupported
+        if place.contiguous:
+            return place
+        target = self.like(place, place.dtype)
+        self.tasks += copy(target, place, self.ctx)
+        return target
+
+
 def fill(target: Place, value: Any, ctx: Lowering) -> list[TaskSpec]:
     """target = value, for a target without gaps."""
     if target.size == 0:

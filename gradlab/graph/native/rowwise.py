@@ -7,7 +7,7 @@ import math
 from gradlab.dtype import FLOAT32, FLOAT64, INT64
 from gradlab.graph.ir import Call
 from gradlab.graph.native.lower import Lowering, TaskSpec, Unsupported, bits, lowers, widest
-from gradlab.graph.native.movements import copy, packed
+from gradlab.graph.native.movements import Space, copy, packed
 from gradlab.graph.native.place import STATUS, Place
 from gradlab.spec import Spec
 
@@ -94,9 +94,10 @@ def layer_norm(call: Call, ctx: Lowering) -> list[TaskSpec]:
     n, rows = math.prod(shape[len(shape) - k :]), math.prod(shape[: len(shape) - k])
     if n * rows == 0:
         raise Unsupported
-    own = [outputs[0] if v is None else ctx.dense(v) for v in (weight, bias)]
+    space = Space(ctx)
+    inside, *own = (outputs[0] if v is None else space.dense(v, FLOAT32) for v in call.inputs)
     parameters = (rows, n, bits(call.params["eps"]), weight is not None, bias is not None)
-    return [TaskSpec("gradlab_layer_norm", parameters, (*outputs, ctx.dense(x), *own), min(rows, widest(rows * n * 4)))]
+    return [*space.tasks, TaskSpec("gradlab_layer_norm", parameters, (*outputs, inside, *own), min(rows, widest(rows * n * 4)))]
 
 
 @lowers("rms_norm")
@@ -108,27 +109,29 @@ def rms_norm(call: Call, ctx: Lowering) -> list[TaskSpec]:
     n, rows = math.prod(shape[len(shape) - k :]), math.prod(shape[: len(shape) - k])
     if n * rows == 0:
         raise Unsupported
-    own = outputs[0] if weight is None else ctx.dense(weight)
+    space = Space(ctx)
+    inside, own = (outputs[0] if v is None else space.dense(v, FLOAT32) for v in call.inputs)
     parameters = (rows, n, bits(call.params["eps"]), weight is not None)
-    return [TaskSpec("gradlab_rms_norm", parameters, (*outputs, ctx.dense(x), own), min(rows, widest(rows * n * 4)))]
+    return [*space.tasks, TaskSpec("gradlab_rms_norm", parameters, (*outputs, inside, own), min(rows, widest(rows * n * 4)))]
 
 
 @lowers("layer_norm_backward")
 def layer_norm_backward(call: Call, ctx: Lowering) -> list[TaskSpec]:
     """The input's gradient row by row; those of weight and bias are added up over blocks of rows, then over the blocks."""
-    dy, x, weight, mean, rstd = call.inputs
+    _, x, weight, *_ = call.inputs
     dx, dweight, dbias = (ctx.dense(v) for v in call.outputs)
     k, shape = call.params["k"], x.spec.shape
     n, rows = math.prod(shape[len(shape) - k :]), math.prod(shape[: len(shape) - k])
     if n * rows == 0:
         raise Unsupported
-    g, inside, m, r = ctx.dense(dy), ctx.dense(x), ctx.dense(mean), ctx.dense(rstd)
-    scale = dx if weight is None else ctx.dense(weight)
+    space = Space(ctx)
+    g, inside, scale, m, r = (dx if v is None else space.dense(v, FLOAT32) for v in call.inputs)
     blocks = -(-rows // NORM_BLOCK)
-    sums = ctx.scratch(blocks * 2 * n * 4)
+    sums = space.floats(blocks * 2 * n)
     own = (rows, n, weight is not None, NORM_BLOCK)
     most = min(max(n // 16, 1), widest(blocks * n * 2))
     return [
+        *space.tasks,
         TaskSpec("gradlab_layer_norm_backward", own, (dx, sums, g, inside, scale, m, r), min(blocks, widest(rows * n * 6))),
         TaskSpec("gradlab_layer_norm_parameters", (blocks, n), (dweight, dbias, sums), most),
     ]
@@ -137,31 +140,31 @@ def layer_norm_backward(call: Call, ctx: Lowering) -> list[TaskSpec]:
 @lowers("mse")
 def mse(call: Call, ctx: Lowering) -> list[TaskSpec]:
     """The mean square of a difference."""
-    a, b = ctx.dense(call.inputs[0]), ctx.dense(call.inputs[1])
+    space = Space(ctx)
+    a, b = (space.dense(v, FLOAT32) for v in call.inputs)
     if a.size == 0:
         raise Unsupported
-    return [TaskSpec("gradlab_mse", (a.size, call.params["mean"]), (ctx.dense(call.outputs[0]), a, b))]
+    return [*space.tasks, TaskSpec("gradlab_mse", (a.size, call.params["mean"]), (ctx.dense(call.outputs[0]), a, b))]
 
 
 @lowers("embedding")
 def embedding(call: Call, ctx: Lowering) -> list[TaskSpec]:
     """Rows of a table."""
-    weight, at = ctx.dense(call.inputs[0]), ctx.dense(call.inputs[1], INT64)
+    space, y = Space(ctx), ctx.dense(call.outputs[0])
+    weight, at = space.dense(call.inputs[0], FLOAT32), space.dense(call.inputs[1], INT64)
     parameters = (at.size, *weight.shape)
-    return [TaskSpec("gradlab_embedding", parameters, (ctx.dense(call.outputs[0]), weight, at, FAULT), widest(at.size * weight.shape[1]))]
+    return [*space.tasks, TaskSpec("gradlab_embedding", parameters, (y, weight, at, FAULT), widest(at.size * weight.shape[1]))]
 
 
 @lowers("embedding_backward")
 def embedding_backward(call: Call, ctx: Lowering) -> list[TaskSpec]:
     """The table's gradient."""
-    dy, first = packed(ctx.place(call.inputs[0]), ctx)
-    at, dw = ctx.dense(call.inputs[1], INT64), ctx.dense(call.outputs[0])
-    if dy.dtype != FLOAT32:
-        raise Unsupported
+    space, dw = Space(ctx), ctx.dense(call.outputs[0])
+    dy, at = space.dense(call.inputs[0], FLOAT32), space.dense(call.inputs[1], INT64)
     padding = call.params["padding_idx"]
     parameters = (at.size, *dw.shape, -1 if padding is None else padding)
     most = max(dw.shape[1] // 16, 1)
-    return [*first, TaskSpec("gradlab_embedding_backward", parameters, (dw, dy, at), min(most, widest(dy.size)))]
+    return [*space.tasks, TaskSpec("gradlab_embedding_backward", parameters, (dw, dy, at), min(most, widest(dy.size)))]
 
 
 def _rows(place: Place) -> int:
