@@ -10,6 +10,9 @@ from importlib import import_module
 from math import e as e, inf as inf, nan as nan, pi as pi
 from typing import TYPE_CHECKING, Any
 
+if sys.argv[:1] == ["-m"] and sys.orig_argv[-len(sys.argv)] in ("gradlab", "-mgradlab"):
+    import_module("gradlab.cli").begin()  # `python -m gradlab`: what can be said without the engine is said here, and is the end
+
 from gradlab import autograd as autograd, backends as backends, cuda as cuda, ops as ops, random as random
 from gradlab._version import __version__ as __version__
 from gradlab.autograd import (

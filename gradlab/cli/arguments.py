@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Callable
 from typing import Any, NoReturn
 
-from gradlab.cli.failure import Failure, suggestion
+from gradlab.cli.failure import Failure, chosen, suggestion
 
 SEEDS = 2**63  # one more than the largest seed: what an int64 tensor can hold
 
@@ -19,11 +20,16 @@ class Parser(argparse.ArgumentParser):
 
     def __init__(self, **keywords: Any) -> None:
         self.option_names: list[str] = []
+        self.checks: list[Callable[[argparse.Namespace], None]] = []  # of options together; a check raises a Failure
         super().__init__(allow_abbrev=False, **keywords)
 
     def add_argument(self, *names: Any, **keywords: Any) -> argparse.Action:
         self.option_names += [name for name in names if name.startswith("--")]
         return super().add_argument(*names, **keywords)
+
+    def print_help(self, file: Any = None) -> None:
+        """argparse's own says nothing of an output that takes no more."""
+        print(self.format_help(), end="", file=file)
 
     def error(self, message: str) -> NoReturn:
         raise Failure(message.removeprefix("argument ").replace("expected one argument", "needs a value"))
@@ -36,6 +42,8 @@ class Parser(argparse.ArgumentParser):
                 raise Failure(f"unexpected argument {name!r}")
             near = suggestion(name, self.option_names) or f"; {self.prog} --help lists the options"
             raise Failure(f"unknown option {name}{near}")
+        for check in self.checks:
+            check(options)
         return options
 
 
@@ -75,3 +83,22 @@ def positive_number(text: str) -> float:
     if not (math.isfinite(number) and number > 0):
         raise argparse.ArgumentTypeError(f"must be a finite number above 0, not {text}")
     return number
+
+
+def device(text: str) -> str:
+    """A device's name, of the form that names have; whether it is here is asked later (`devices.usable_device`)."""
+    kind, colon, number = text.partition(":")
+    chosen("device", kind, ("cpu", "cuda"))
+    if colon and not number.isdecimal():
+        raise Failure(f"no device {text!r}; write cpu, cuda or cuda:N")
+    if kind == "cpu" and colon:
+        raise Failure(f"no device {text!r}; there is one cpu, named cpu")
+    return text
+
+
+def target(text: str) -> str:
+    """module:function."""
+    module, colon, function = text.partition(":")
+    if not colon or not module or not function:
+        raise Failure(f"{text!r} is not of the form module:function, for example mymodel:example")
+    return text

@@ -6,9 +6,9 @@ import os
 from typing import Any
 
 import gradlab as gl
-from gradlab.cli.failure import FAILED, Failure, chosen
+from gradlab.cli.arguments import device
+from gradlab.cli.failure import FAILED, Failure
 
-KINDS = ("cpu", "cuda")
 CUDA: Any = gl.cuda
 
 
@@ -28,12 +28,7 @@ def best_device() -> str:
 
 def usable_device(name: str) -> str:
     """`name` if it is a device that this machine has; a Failure otherwise."""
-    kind, colon, number = name.partition(":")
-    chosen("device", kind, KINDS)
-    if colon and not number.isdecimal():
-        raise Failure(f"no device {name!r}; write cpu, cuda or cuda:N")
-    if kind == "cpu" and colon:
-        raise Failure(f"no device {name!r}; there is one cpu, named cpu")
+    kind, colon, number = device(name).partition(":")
     if kind == "cuda":
         if not cuda_available():
             raise Failure(f"no device {name!r} here; use --device cpu (gradlab info says what is missing)", FAILED)

@@ -1,4 +1,4 @@
-"""The table of commands, and how the program starts and ends."""
+"""The table of commands, and how the program starts and ends. Nothing here imports the engine."""
 
 from __future__ import annotations
 
@@ -7,41 +7,44 @@ import errno
 import os
 import sys
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
 
 from gradlab._version import __version__
-from gradlab.cli import build, explain, info, kernels, parity, run as running, train, use
+from gradlab.cli import options as of
 from gradlab.cli.arguments import Parser
-from gradlab.cli.failure import FAILED, USAGE, Failure, chosen
+from gradlab.cli.failure import FAILED, USAGE, Failure, Raised, chosen, complain
 
 INTERRUPTED = 130  # what a shell reports for a program ended by Ctrl-C
 BROKEN_PIPE = 141  # … and for one whose reader went away
-FULL = {errno.ENOSPC, errno.EFBIG, errno.EIO}  # what a stdout says that takes no more
+FULL = {errno.ENOSPC, errno.EFBIG, errno.EIO, errno.EDQUOT}  # what a stdout says that takes no more
 
 
-@dataclass(frozen=True)
 class Command:
-    """One row of the table: what to type, one line about it, its options, and what it does."""
+    """One row of the table: what to type, one line about it, its options, and where the function is that does it ("file:function")."""
 
-    name: str
-    summary: str
-    configure: Callable[..., None]  # of the parser and, for `train`, the arguments: a kind of run has options of its own
-    run: Callable[[argparse.Namespace], int]
+    def __init__(self, name: str, summary: str, configure: Callable[..., None], place: str) -> None:
+        self.name, self.summary, self.configure, self.place = name, summary, configure, place
+
+    def run(self, options: argparse.Namespace) -> int:
+        """Do it; an exit code."""
+        file, _, function = self.place.partition(":")
+        return int(getattr(import_module(f"gradlab.cli.{file}"), function)(options))
 
 
 COMMANDS = {
     command.name: command
     for command in (
-        Command("run", "run a script that was written for PyTorch, unchanged", running.configure, running.run),
-        Command("train", "train a model on data of yours, or on a data set that comes with gradlab", train.configure, train.run),
-        Command("predict", "let a trained run predict", use.configure_predict, use.predict),
-        Command("evaluate", "measure a trained run on other data", use.configure_evaluate, use.evaluate),
-        Command("runs", "list trained runs, with their results", use.configure_runs, use.runs),
-        Command("parity", "compare a model of yours on the CPU and on a GPU, real or emulated", parity.configure, parity.run),
-        Command("build", "write a traced program as C, to run with no Python", build.configure, build.run),
-        Command("explain", "show the graph of a model of yours: as text, a picture, or a page", explain.configure, explain.run),
-        Command("kernels", "compile a CUDA file of yours for every GPU, and run it on the emulated one", kernels.configure, kernels.run),
-        Command("info", "show versions and devices, and what is missing", info.configure, info.run),
+        Command("run", "run a script that was written for PyTorch, unchanged", of.run, "run:run"),
+        Command("train", "train a model on data of yours, or on a data set that comes with gradlab", of.train, "train:run"),
+        Command("predict", "let a trained run predict", of.predict, "use:predict"),
+        Command("evaluate", "measure a trained run on other data", of.evaluate, "use:evaluate"),
+        Command("runs", "list trained runs, with their results", of.runs, "use:runs"),
+        Command("parity", "compare a model of yours on the CPU and on a GPU, real or emulated", of.parity, "parity:run"),
+        Command("build", "write a traced program as C, to run with no Python", of.build, "build:run"),
+        Command("explain", "show the graph of a model of yours: as text, a picture, or a page", of.explain, "explain:run"),
+        Command("kernels", "compile a CUDA file of yours for every GPU, and run it on the emulated one", of.kernels, "kernels:run"),
+        Command("info", "show versions and devices, and what is missing", of.info, "info:run"),
     )
 }
 
@@ -52,27 +55,65 @@ def main(argv: Sequence[str] | None = None) -> int:
     0 done, 1 failed, 2 wrong usage, 130 interrupted. Anything else that is raised is a bug and keeps its traceback.
     """
     arguments = list(sys.argv[1:] if argv is None else argv)
+    return ended(arguments, lambda: run(arguments))
+
+
+def at_once(arguments: Sequence[str]) -> int | None:
+    """What can be said without the engine, and the exit code then; None where a command is to be run."""
+    code = ended(arguments, lambda: found if isinstance(found := understood(arguments), int) else -1)
+    return None if code < 0 else code
+
+
+def begin() -> None:
+    """The start of `python -m gradlab`, before the engine is imported: SystemExit where it is the end already, too."""
+    code = at_once(sys.argv[1:])
+    if code is not None:
+        raise SystemExit(code)
+
+    def interrupted(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+        """Ctrl-C while the engine is imported."""
+        if issubclass(kind, KeyboardInterrupt):
+            complain("gradlab: interrupted")
+        else:
+            sys.__excepthook__(kind, error, trace)
+
+    sys.excepthook = interrupted
+
+
+def ended(arguments: Sequence[str], program: Callable[[], int]) -> int:
+    """Runs a part of the program; its exit code, however it ends."""
     try:
-        code = run(arguments)
-        if sys.stdout is not None:  # closed by whoever started the program
-            sys.stdout.flush()
-        return code
+        code = program()
     except Failure as failure:
         name = arguments[0] if arguments and arguments[0] in COMMANDS else ""
-        print(f"gradlab {name}".rstrip() + f": {failure}", file=sys.stderr)
-        return failure.code
+        complain(f"gradlab {name}".rstrip() + f": {failure}")
+        code = failure.code
+    except Raised as raised:
+        complain(str(raised))
+        code = FAILED
     except KeyboardInterrupt:
-        print("gradlab: interrupted", file=sys.stderr)
-        return INTERRUPTED
-    except BrokenPipeError:
+        complain("gradlab: interrupted")
+        code = INTERRUPTED
+    except OSError as error:
+        return lost_output(error)
+    try:
+        if sys.stdout is not None:  # closed by whoever started the program
+            sys.stdout.flush()
+    except OSError as error:
+        return lost_output(error)
+    return code
+
+
+def lost_output(error: OSError) -> int:
+    """Nobody takes what is said; other errors are raised again."""
+    if isinstance(error, BrokenPipeError):
         _silence_stdout()
         return BROKEN_PIPE
-    except OSError as error:
-        if error.filename is not None or error.errno not in FULL:
-            raise
-        _silence_stdout()
-        print(f"gradlab: cannot write the output: {error.strerror}", file=sys.stderr)
-        return FAILED
+    if error.filename is not None or error.errno not in FULL:
+        raise error
+    _silence_stdout()
+    complain(f"gradlab: cannot write the output: {error.strerror}")
+    return FAILED
 
 
 def _silence_stdout() -> None:
@@ -80,9 +121,15 @@ def _silence_stdout() -> None:
     os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def run(arguments: list[str]) -> int:
+def run(arguments: Sequence[str]) -> int:
+    found = understood(arguments)
+    return found if isinstance(found, int) else found[0].run(found[1])
+
+
+def understood(arguments: Sequence[str]) -> int | tuple[Command, argparse.Namespace]:
+    """The command and its options; or an exit code where there is nothing more to do."""
     if not arguments:
-        print(overview(), file=sys.stderr)
+        complain(overview())
         return USAGE
     first = arguments[0]
     if first in ("-h", "--help", "help"):
@@ -95,12 +142,11 @@ def run(arguments: list[str]) -> int:
         raise Failure(f"unknown option {first}; gradlab --help shows how to use the program")
     command = COMMANDS[chosen("command", first, COMMANDS)]
     parser = Parser(prog=f"gradlab {command.name}", description=command.summary)
-    command.configure(parser, *([arguments[1:]] if command.name == "train" else []))
+    command.configure(parser, *([list(arguments[1:])] if command.name == "train" else []))
     try:
-        options = parser.parse(arguments[1:])
+        return command, parser.parse(list(arguments[1:]))
     except SystemExit as stop:  # --help
         return int(stop.code or 0)
-    return command.run(options)
 
 
 def overview() -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import sys
 from collections.abc import Iterable
 
 USAGE = 2  # the command line itself is wrong: nothing was done
@@ -15,6 +16,19 @@ class Failure(Exception):
     def __init__(self, message: str, code: int = USAGE) -> None:
         super().__init__(" ".join(message.split()))
         self.code = code
+
+
+class Raised(Exception):
+    """Ends the program with what a user's own code raised: the text that Python would print, of the user's frames alone."""
+
+
+def complain(text: str) -> None:
+    """Say it on stderr, where there is one that takes it."""
+    try:
+        if sys.stderr is not None:
+            print(text, file=sys.stderr, flush=True)
+    except OSError:
+        return
 
 
 def suggestion(given: str, known: Iterable[str]) -> str:

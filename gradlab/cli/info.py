@@ -15,7 +15,6 @@ from typing import Any
 import numpy as np
 
 from gradlab._version import __version__
-from gradlab.cli.arguments import Parser
 from gradlab.cli.devices import cuda_available, cuda_names
 
 CUPY = ("cupy-cuda13x", "cupy-cuda12x", "cupy")
@@ -27,10 +26,6 @@ GET_COMPILER = {
     "Darwin": "xcode-select --install",
     "Windows": "winget install LLVM.LLVM",
 }
-
-
-def configure(parser: Parser) -> None:
-    """No options."""
 
 
 def run(options: argparse.Namespace) -> int:

@@ -11,7 +11,6 @@ from pathlib import Path
 from gradlab.backends.cuda.catalogue import Program
 from gradlab.backends.cuda.emulator import CompileError, CompilerMissing
 from gradlab.backends.cuda.emulator.sanitizer import sanitized_environment
-from gradlab.cli.arguments import Parser, positive_integer
 from gradlab.cli.failure import FAILED, Failure
 from gradlab.testing.kernels import ARCHITECTURES, check, table_rows
 from gradlab.testing.launches import compiled
@@ -21,27 +20,11 @@ from gradlab.testing.stand_alone import Bench, File
 SANITIZERS = ("address,undefined", "thread")
 
 
-def configure(parser: Parser) -> None:
-    """The command's options."""
-    parser.add_argument("files", nargs="+", metavar="FILE.cu", help="CUDA C++ files")
-    parser.add_argument("--name", action="append", default=[], help="an instance of a template, such as 'scale<float>' (repeatable)")
-    parser.add_argument(
-        "--arch", type=positive_integer, action="append",
-        help=f"compile for this architecture, 90 for sm_90 (repeatable; default: {', '.join(map(str, ARCHITECTURES))})",
-    )  # fmt: skip
-    parser.add_argument("--emulate", action="store_true", help="only run on the emulated GPU; do not compile for real ones")
-    parser.add_argument("--sanitize", action="store_true", help="run the kernels also under the address, undefined and thread sanitizers")
-
-
 def run(options: argparse.Namespace) -> int:
     """Prints what each file's kernels take and do; 0 if all is well, else 1."""
-    if options.emulate and options.arch:
-        raise Failure("--arch is for compiling, which --emulate leaves out; give one of them")
     failed = 0
     for name in options.files:
         path = Path(name)
-        if not path.is_file():
-            raise Failure(f"no file {name!r} here")
         try:
             file = File(path, options.name)
         except (FileNotFoundError, UnicodeDecodeError) as error:

@@ -15,7 +15,6 @@ from importlib.machinery import SourceFileLoader
 from pkgutil import get_importer
 from types import ModuleType, TracebackType
 
-from gradlab.cli.arguments import Parser
 from gradlab.cli.devices import usable_device
 from gradlab.cli.failure import FAILED, Failure
 from gradlab.pytorch import compiling, report
@@ -24,24 +23,10 @@ from gradlab.pytorch.installing import Settings, install
 INTERRUPTED = 130  # what a shell reports for a program ended by Ctrl-C
 
 
-def configure(parser: Parser) -> None:
-    """The command's options."""
-    parser.usage = "gradlab run [options] (script.py | -m module) [arguments of the script]"
-    parser.add_argument("--device", help="where new tensors are made, and what cuda means: cpu, cuda, cuda:N, or emulated")
-    parser.add_argument("--compile", action="store_true", help="compile the calls of models in training (gl.compile)")
-    parser.add_argument("--report", action="store_true", help="go on where a name is missing, and list at the end what was asked for")
-    parser.add_argument("-m", dest="module", nargs=argparse.REMAINDER, metavar="module", help="run a module, as `python -m` does")
-    parser.add_argument("script", nargs=argparse.REMAINDER, help="the script, and its own arguments")
-
-
 def run(options: argparse.Namespace) -> int:
     """Runs the script; its exit code."""
     command = options.module if options.module is not None else options.script
-    if not command or (options.module is not None and options.script):
-        raise Failure("name a script, or a module with -m; gradlab run --help shows how")
     path = command[0]
-    if options.module is None and not os.path.exists(path):
-        raise Failure(f"no file {path!r}")
     install(Settings(settled(options.device)))
     if options.compile:
         compiling.start()

@@ -10,10 +10,9 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-from gradlab.cli.arguments import Parser, positive_integer, positive_number, seed
 from gradlab.cli.devices import best_device, usable_device
 from gradlab.cli.failure import FAILED, Failure
-from gradlab.cli.kinds import NAMES, kind_named
+from gradlab.cli.kinds import kind_named
 from gradlab.cli.run_folder import new_folder
 from gradlab.data import DataError
 from gradlab.runs import RunError, Settings, TrainedRun, resume, start
@@ -22,32 +21,6 @@ from gradlab.train import Diverged
 from gradlab.utils.blas import set_blas_threads
 
 say = partial(print, flush=True)  # also into a pipe or a file as it comes
-GOES_ON_WITH = ("kind", "resume", "epochs", "device")  # what a resumed run may be told
-
-
-def configure(parser: Parser, arguments: list[str]) -> None:
-    """The options that every run has, and those of the kind that is named in `arguments` or that a run to go on with is of."""
-    parser.add_argument("kind", nargs="?", help="; ".join(f"{name}: {kind_named(name).SUMMARY}" for name in NAMES))
-    parser.add_argument("--epochs", type=positive_integer, metavar="N", help="passes over the training data")
-    parser.add_argument("--batch-size", type=positive_integer, metavar="N", help="samples per step")
-    parser.add_argument("--lr", type=positive_number, metavar="RATE", help="peak learning rate")
-    parser.add_argument("--seed", type=seed, metavar="N", help="decides every random number of the run (default: 0)")
-    parser.add_argument("--device", metavar="NAME", help="cpu, cuda or cuda:N (default: cuda if there is one)")
-    parser.add_argument("--compile", action="store_true", help="one static program for each training step")
-    parser.add_argument("--amp", choices=["bfloat16", "float16"], help="mixed precision")
-    parser.add_argument("--early-stop", type=positive_integer, metavar="N", help="end after N epochs that were no better")
-    parser.add_argument("--out", type=Path, metavar="FOLDER", help="run folder (default: runs/KIND-N)")
-    parser.add_argument("--resume", type=Path, metavar="FOLDER", help="go on with a run, exactly where it was left")
-    kind = named(arguments)
-    if kind is not None:
-        parser.prog += f" {kind}"
-        kind_named(kind).configure(parser)
-
-
-def named(arguments: list[str]) -> str | None:
-    """The kind that the command line names: a kind's name wherever it stands, or what stands first."""
-    known = [a for a in arguments if a in NAMES]
-    return known[0] if known else next((a for a in arguments[:1] if not a.startswith("-")), None)
 
 
 def run(options: argparse.Namespace) -> int:
@@ -56,8 +29,6 @@ def run(options: argparse.Namespace) -> int:
         set_blas_threads(1)  # the models are small; see gradlab/utils/blas.py
     if options.kind == "digits":
         return int(kind_named("digits").run(options))
-    if options.kind is None and options.resume is None:
-        raise Failure(f"name what to train on: {', '.join(NAMES)}; gradlab train KIND --help shows how")
     try:
         trained = _resumed(options) if options.resume is not None else _started(options)
     except (DataError, RunError) as error:
@@ -101,12 +72,6 @@ def _started(options: argparse.Namespace) -> TrainedRun:
 
 
 def _resumed(options: argparse.Namespace) -> TrainedRun:
-    given = [name for name, value in vars(options).items() if name not in GOES_ON_WITH and value not in (None, False)]
-    if given:
-        name = f"--{given[0].replace('_', '-')}" if given[0] != "file" else options.file
-        raise Failure(f"{name}: a resumed run keeps its settings and its data; leave that out, or start a new run without --resume")
-    if not options.resume.is_dir():
-        raise Failure(f"--resume: there is no run's folder {options.resume}")
     if options.kind is not None and (kind := _kind_of(options.resume)) not in (None, options.kind):
         raise Failure(f"--resume: {options.resume} is a run of {kind}, not of {options.kind}; leave the kind out: the folder says it")
     return resume(options.resume, options.epochs, options.device and usable_device(options.device), say)

@@ -8,12 +8,10 @@ import io
 import os
 import sys
 from collections.abc import Callable
-from pathlib import Path
 from typing import Any, TypeVar
 
 import numpy as np
 
-from gradlab.cli.arguments import Parser
 from gradlab.cli.failure import FAILED, Failure
 from gradlab.data import DataError
 from gradlab.runs import RunError, TrainedRun, load_run, runs_in
@@ -21,21 +19,6 @@ from gradlab.utils.atomic import write_text
 from gradlab.utils.blas import set_blas_threads
 
 Found = TypeVar("Found")
-
-
-def configure_predict(parser: Parser) -> None:
-    parser.add_argument("run", help="a run's folder")
-    parser.add_argument("data", nargs="+", help="data as the run was trained on, what is to be predicted left out")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="a CSV file for the predictions (default: stdout)")
-
-
-def configure_evaluate(parser: Parser) -> None:
-    parser.add_argument("run", help="a run's folder")
-    parser.add_argument("data", help="data as the run was trained on")
-
-
-def configure_runs(parser: Parser) -> None:
-    parser.add_argument("folder", nargs="?", default="runs", help="where runs are (default: runs)")
 
 
 def predict(options: argparse.Namespace) -> int:

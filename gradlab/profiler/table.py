@@ -168,13 +168,11 @@ def unit_text(number: float, unit: str, step: int) -> str:
     """In thousands, millions, … of a unit; nothing of nothing."""
     if not number:
         return "-"
-    for prefix in ("", "k", "M", "G", "T"):
-        if number < step:
-            break
-        number /= step
-    else:
-        prefix = "P"
-    return f"{number:.4g} {'K' if prefix == 'k' and step == 1024 else prefix}{'i' if prefix and step == 1024 else ''}{unit}".rstrip()
+    power = 0
+    while number >= step and power < 5:
+        number, power = number / step, power + 1
+    prefix = ["", "K" if step == 1024 else "k", "M", "G", "T", "P"][power]
+    return f"{number:.4g} {prefix}{'i' if prefix and step == 1024 else ''}{unit}".rstrip()
 
 
 def averages(events: Iterable[Any], by_shape: bool = False, by_source: bool = False) -> Averages:

@@ -69,7 +69,7 @@ class Bar(Callback):
         if self.bar is None:
             many = length(run.loader) or None
             self.bar = tqdm(desc=f"epoch {run.epoch + 1}/{run.epochs}", total=many, initial=run.batch - 1, unit="batch", leave=False,
-                            disable=None, file=sys.stderr)  # fmt: skip
+                            disable=True if sys.stderr is None else None, file=sys.stderr)  # fmt: skip
         self.bar.update()
         self.bar.set_postfix(loss=f"{run.loss / run.samples:.4f}", rate=f"{run.samples / max(run.seconds, 1e-9):,.0f}/s", refresh=False)
 

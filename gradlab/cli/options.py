@@ -1,0 +1,160 @@
+"""What each command is told, and what of that can be refused before anything is loaded. Nothing here imports the engine."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from pathlib import Path
+
+from gradlab.cli.arguments import Parser, device, positive_integer, positive_number, seed, target
+from gradlab.cli.failure import Failure
+from gradlab.cli.kinds import NAMES, kind_named
+
+GOES_ON_WITH = ("kind", "resume", "epochs", "device")  # what a resumed run may be told
+
+
+def run(parser: Parser) -> None:
+    parser.usage = "gradlab run [options] (script.py | -m module) [arguments of the script]"
+    parser.add_argument("--device", help="where new tensors are made, and what cuda means: cpu, cuda, cuda:N, or emulated")
+    parser.add_argument("--compile", action="store_true", help="compile the calls of models in training (gl.compile)")
+    parser.add_argument("--report", action="store_true", help="go on where a name is missing, and list at the end what was asked for")
+    parser.add_argument("-m", dest="module", nargs=argparse.REMAINDER, metavar="module", help="run a module, as `python -m` does")
+    parser.add_argument("script", nargs=argparse.REMAINDER, help="the script, and its own arguments")
+    parser.checks.append(_check_run)
+
+
+def _check_run(options: argparse.Namespace) -> None:
+    command = options.module if options.module is not None else options.script
+    if not command or (options.module is not None and options.script):
+        raise Failure("name a script, or a module with -m; gradlab run --help shows how")
+    if options.module is None and not os.path.exists(command[0]):
+        raise Failure(f"no file {command[0]!r}")
+    if options.device is not None and options.device.partition(":")[0] != "emulated":
+        device(options.device)
+
+
+def train(parser: Parser, arguments: list[str]) -> None:
+    """The options that every run has, and those of the kind that is named in `arguments` or that a run to go on with is of."""
+    parser.add_argument("kind", nargs="?", help="; ".join(f"{name}: {kind_named(name).SUMMARY}" for name in NAMES))
+    parser.add_argument("--epochs", type=positive_integer, metavar="N", help="passes over the training data")
+    parser.add_argument("--batch-size", type=positive_integer, metavar="N", help="samples per step")
+    parser.add_argument("--lr", type=positive_number, metavar="RATE", help="peak learning rate")
+    parser.add_argument("--seed", type=seed, metavar="N", help="decides every random number of the run (default: 0)")
+    parser.add_argument("--device", type=device, metavar="NAME", help="cpu, cuda or cuda:N (default: cuda if there is one)")
+    parser.add_argument("--compile", action="store_true", help="one static program for each training step")
+    parser.add_argument("--amp", choices=["bfloat16", "float16"], help="mixed precision")
+    parser.add_argument("--early-stop", type=positive_integer, metavar="N", help="end after N epochs that were no better")
+    parser.add_argument("--out", type=Path, metavar="FOLDER", help="run folder (default: runs/KIND-N)")
+    parser.add_argument("--resume", type=Path, metavar="FOLDER", help="go on with a run, exactly where it was left")
+    kind = named(arguments)
+    if kind is not None:
+        parser.prog += f" {kind}"
+        kind_named(kind).configure(parser)
+    parser.checks.append(_check_train)
+
+
+def named(arguments: list[str]) -> str | None:
+    """The kind that the command line names: a kind's name wherever it stands, or what stands first."""
+    known = [a for a in arguments if a in NAMES]
+    return known[0] if known else next((a for a in arguments[:1] if not a.startswith("-")), None)
+
+
+def _check_train(options: argparse.Namespace) -> None:
+    if options.kind is None and options.resume is None:
+        raise Failure(f"name what to train on: {', '.join(NAMES)}; gradlab train KIND --help shows how")
+    if options.kind == "digits":
+        return
+    if options.resume is None:
+        kind_named(options.kind).source(options)
+        return
+    given = [name for name, value in vars(options).items() if name not in GOES_ON_WITH and value not in (None, False)]
+    if given:
+        name = f"--{given[0].replace('_', '-')}" if given[0] != "file" else options.file
+        raise Failure(f"{name}: a resumed run keeps its settings and its data; leave that out, or start a new run without --resume")
+    if not options.resume.is_dir():
+        raise Failure(f"--resume: there is no run's folder {options.resume}")
+
+
+def predict(parser: Parser) -> None:
+    parser.add_argument("run", help="a run's folder")
+    parser.add_argument("data", nargs="+", help="data as the run was trained on, what is to be predicted left out")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="a CSV file for the predictions (default: stdout)")
+
+
+def evaluate(parser: Parser) -> None:
+    parser.add_argument("run", help="a run's folder")
+    parser.add_argument("data", help="data as the run was trained on")
+
+
+def runs(parser: Parser) -> None:
+    parser.add_argument("folder", nargs="?", default="runs", help="where runs are (default: runs)")
+
+
+def parity(parser: Parser) -> None:
+    parser.add_argument(
+        "target", type=target, metavar="module:function", help="a function that returns (model, inputs) or (model, inputs, loss)"
+    )
+    parser.add_argument("--device", type=device, default="cuda", help="the device to compare with the CPU (default: cuda)")
+    parser.add_argument("--steps", type=positive_integer, default=3, help="training steps (default: 3)")
+    parser.add_argument("--emulated", action="store_true", help="compare with the emulated GPU: no GPU needed, a C++ compiler is")
+
+
+def build(parser: Parser) -> None:
+    parser.add_argument("program", metavar="PROGRAM.glp", help="a file that gl.jit.save wrote")
+    parser.add_argument("--folder", metavar="FOLDER", help="where the files go (default: beside the program)")
+    parser.add_argument("--name", help="of the functions and the files (default: the program's)")
+    parser.add_argument(
+        "--size", action="append", default=[], metavar="NAME=NUMBER", help="a number for an unknown size of the program (repeatable)"
+    )
+    parser.checks.append(_check_build)
+
+
+def _check_build(options: argparse.Namespace) -> None:
+    for text in options.size:
+        name, _, number = text.partition("=")
+        if not name or not number.isdigit():
+            raise Failure(f"--size takes NAME=NUMBER, not {text!r}")
+    if not Path(options.program).is_file():
+        raise Failure(f"no file {options.program!r} here")
+
+
+def explain(parser: Parser) -> None:
+    parser.add_argument(
+        "target", type=target, metavar="module:function", help="a function that gives a loss, (model, inputs) or (model, inputs, loss)"
+    )
+    parser.add_argument("--svg", metavar="FILE", help="write a picture")
+    parser.add_argument("--html", metavar="FILE", help="write a page with search, zoom and folding")
+    parser.add_argument("--dot", metavar="FILE", help="write Graphviz's language")
+    parser.add_argument("--mermaid", metavar="FILE", help="write a Mermaid flowchart")
+    parser.add_argument("--depth", type=int, help="fold module calls deeper than this (default: none)")
+    parser.add_argument("--repeats", action="store_true", help="show modules that are built alike in full each time")
+    parser.checks.append(_check_explain)
+
+
+def _check_explain(options: argparse.Namespace) -> None:
+    if options.depth is not None and options.depth < 0:
+        raise Failure(f"--depth is 0 or more, not {options.depth}")
+
+
+def kernels(parser: Parser) -> None:
+    parser.add_argument("files", nargs="+", metavar="FILE.cu", help="CUDA C++ files")
+    parser.add_argument("--name", action="append", default=[], help="an instance of a template, such as 'scale<float>' (repeatable)")
+    parser.add_argument(
+        "--arch", type=positive_integer, action="append", metavar="N",
+        help="compile for this architecture, 90 for sm_90 (repeatable; default: all that gradlab supports)",
+    )  # fmt: skip
+    parser.add_argument("--emulate", action="store_true", help="only run on the emulated GPU; do not compile for real ones")
+    parser.add_argument("--sanitize", action="store_true", help="run the kernels also under the address, undefined and thread sanitizers")
+    parser.checks.append(_check_kernels)
+
+
+def _check_kernels(options: argparse.Namespace) -> None:
+    if options.emulate and options.arch:
+        raise Failure("--arch is for compiling, which --emulate leaves out; give one of them")
+    for name in options.files:
+        if not Path(name).is_file():
+            raise Failure(f"no file {name!r} here")
+
+
+def info(parser: Parser) -> None:
+    """No options."""
