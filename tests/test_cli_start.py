@@ -17,7 +17,7 @@ from gradlab.cli.kinds import NAMES
 
 PACKAGE = Path(gradlab.__file__).parent.parent
 ENGINE = ("numpy", "gradlab", "ml_dtypes", "tqdm", "safetensors")
-SAID = [["--version"], ["-V"], ["--help"], ["help"], *([name, "--help"] for name in COMMANDS), *(["train", kind, "--help"] for kind in NAMES)]
+SAID = [["--version"], ["-V"], ["--help"], ["help"], *([c, "--help"] for c in COMMANDS), *(["train", kind, "--help"] for kind in NAMES)]
 MORE = [
     ["parity", "m"], ["parity", "m:f", "--steps", "0"], ["parity", "m:f", "--device", "gpu"], ["explain", "m:f", "--depth", "-1"],
     ["explain", ":f"], ["build", "nothing.glp"], ["build", "x.glp", "--size", "batch"], ["kernels", "none.cu"],
@@ -77,12 +77,13 @@ def test_a_command_leaves_no_trace_of_the_start(tmp_path):
 def test_as_a_module(how, tmp_path):
     loaded = "import sys, atexit; atexit.register(lambda: print('numpy' in sys.modules))"
     (tmp_path / "sitecustomize.py").write_text(loaded)
-    command = [sys.executable, *how.split(), "train", "--epochs", "0"]
-    done = subprocess.run(command, env=environment(PYTHONPATH=f"{tmp_path}{os.pathsep}{PACKAGE}"), capture_output=True, text=True, check=False)
+    command, paths = [sys.executable, *how.split(), "train", "--epochs", "0"], f"{tmp_path}{os.pathsep}{PACKAGE}"
+    done = subprocess.run(command, env=environment(PYTHONPATH=paths), capture_output=True, text=True, check=False)
     assert (done.returncode, done.stdout) == (2, "False\n")
     assert done.stderr == "gradlab train: --epochs: must be at least 1, not 0\n"
 
 
+HOW = [["-m", "gradlab"], ["-c", "import sys, gradlab_start; sys.exit(gradlab_start.main())"]]
 # Stands for a Ctrl-C while a module is imported.
 PRESSED = """
 import sys
@@ -97,7 +98,7 @@ sys.meta_path.insert(0, Finder())
 
 
 @pytest.mark.parametrize("module", ["gradlab.cli", "gradlab.cli.options", "numpy", "gradlab.tensor", "gradlab.cli.use", "gradlab.runs"])
-@pytest.mark.parametrize("how", [["-m", "gradlab"], ["-c", "import sys, gradlab_start; sys.exit(gradlab_start.main())"]], ids=["-m", "script"])
+@pytest.mark.parametrize("how", HOW, ids=["-m", "script"])
 def test_ctrl_c_while_importing_is_one_line(module, how, tmp_path):
     if (module, how[0]) in (("gradlab.cli", "-m"), ("gradlab.cli.options", "-m")):
         pytest.skip("a millisecond in which `python -m` has not handed over to the program")

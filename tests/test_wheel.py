@@ -76,7 +76,7 @@ def test_wheel(tmp_path):
         packed = set(archive.namelist())
     assert package | {f"gradlab/{name}" for name in kernels} <= packed
     assert any(name.endswith(".dist-info/licenses/LICENSE") for name in packed)
-    strangers = {name for name in packed if not name.startswith(("gradlab/", "gradlab_engine-"))}
+    strangers = {name for name in packed if not name.startswith(("gradlab/", "gradlab_engine-", "gradlab_start.py"))}
     assert not strangers
 
     python = make_environment(tmp_path / "environment", wheel)

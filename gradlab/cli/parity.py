@@ -22,7 +22,8 @@ def run(options: argparse.Namespace) -> int:
     device = usable_device(options.device)
     example = asked(options.target)
     if not isinstance(example, tuple) or len(example) not in (2, 3):
-        raise Failure(f"{options.target} returned {type(example).__name__}; it has to return (model, inputs) or (model, inputs, loss)", FAILED)
+        kind = type(example).__name__
+        raise Failure(f"{options.target} returned {kind}; it has to return (model, inputs) or (model, inputs, loss)", FAILED)
     with users_code(options.target):
         report = parity(example[0], example[1], example[2] if len(example) == 3 else None, steps=options.steps, device=device)
     print(report)
