@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import ctypes
 import operator
 from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.lib.array_utils import byte_bounds
 
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import wrap
@@ -63,6 +65,33 @@ class InteropMethods(Differentiable):
             kwargs["out"] = tuple(map(_array, out))
         found = getattr(ufunc, method)(*map(_array, inputs), **kwargs)
         return (out[0] if len(out) == 1 else out) if out else _tensor(found)
+
+    @property
+    def __array_interface__(self) -> dict[str, Any]:
+        """The memory of a CPU tensor by NumPy's protocol, for Pillow (`Image.fromarray(x)`) and others, who share it and keep it.
+
+        AttributeError where there is none to share (on a GPU, of bfloat16, where it requires grad); `__array__` then says why.
+        """
+        array = self._array
+        if self._edge is not None or not isinstance(array, np.ndarray) or array.dtype.kind == "V":
+            raise AttributeError("__array_interface__: this tensor has no memory that NumPy could share; see numpy()")
+        check_readable(self)
+        found = {"version": 3, "shape": array.shape, "typestr": array.dtype.str, "strides": array.strides, "data": array}
+        if array.flags.c_contiguous:
+            return found
+        low, high = byte_bounds(array)
+        memory = (ctypes.c_ubyte * (high - low)).from_address(low)
+        memory.owner = array  # type: ignore[attr-defined]  # it lives as long as what was made of it, whatever becomes of the tensor
+        start = array.__array_interface__["data"][0]
+        return {**found, "offset": start - low, "data": memory if array.flags.writeable else memoryview(memory).toreadonly()}
+
+    def tobytes(self) -> bytes:
+        """The numbers' bytes, row by row, as NumPy's `tobytes`.
+
+        >>> gl.tensor([1, 2], dtype=gl.uint8).tobytes()
+        b'\\x01\\x02'
+        """
+        return self.numpy().tobytes()  # type: ignore[attr-defined]
 
     def __dlpack__(self, **kwargs: Any) -> Any:
         """The memory of this tensor for another library, by the DLPack protocol. BufferError where it requires grad: use detach()."""

@@ -15,7 +15,7 @@ import numpy as np
 
 from gradlab.tensor import Tensor
 from gradlab.tensor.creation import from_numpy
-from gradlab.utils.pillow import is_pillow, pillow
+from gradlab.utils.pillow import is_pillow, pillow, pixels
 
 CHANNELS = (1, 2, 3, 4)
 P = ParamSpec("P")
@@ -69,20 +69,16 @@ def taken(name: str, image: Any) -> tuple[Tensor, Callable[[Tensor], Any]]:
     raise TypeError(f"{name}: an image is a tensor, a NumPy array or an image of Pillow's, not {type(image).__name__}")
 
 
-def pixels(image: Any) -> Any:
-    """A Pillow image's numbers as an array of its own; of mode "1" as 0 and 255."""
-    found = np.array(image)
-    return found.astype(np.uint8) * 255 if found.dtype == np.bool_ else found
-
-
 def _of_array(name: str, array: Any) -> Tensor:
     if array.dtype.kind not in "uif" or array.ndim not in (2, 3, 4) or (array.ndim > 2 and array.shape[-1] not in CHANNELS):
         raise ValueError(
             f"{name}: an array is an image (height, width), (height, width, channels) or (n, height, width, channels) with 1 to 4 channels "
             f"of numbers, not {array.dtype} of shape {array.shape}; make a tensor of (channels, height, width)"
         )
-    if not array.flags.writeable or any(stride < 0 for stride in array.strides) or array.dtype in (np.uint16, np.uint32):
-        array = array.astype(np.int32) if array.dtype == np.uint16 else array.copy()
+    if array.dtype == np.uint16:
+        array = array.astype(np.int32)
+    elif not array.flags.writeable or any(stride < 0 for stride in array.strides):
+        array = array.copy()
     return from_numpy(array[None] if array.ndim == 2 else np.moveaxis(array, -1, -3))
 
 

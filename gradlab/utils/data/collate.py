@@ -11,6 +11,7 @@ from gradlab.spec import ShapeError
 from gradlab.tensor import Tensor
 from gradlab.tensor.creation import from_numpy, tensor
 from gradlab.tensor.shape import stack
+from gradlab.utils.pillow import is_pillow, pixels
 
 Stack = Callable[[list[Tensor]], Tensor]
 
@@ -18,6 +19,7 @@ Stack = Callable[[list[Tensor]], Tensor]
 def default_collate(batch: Sequence[Any]) -> Any:
     """Stack samples: tensors, NumPy arrays and numbers along a new first dimension; strings stay a list; dicts, tuples and lists by entry.
 
+    Images of Pillow's of one size and mode become uint8 (n, height, width, channels).
     Python floats become float64, integers int64. A tuple gives a list, a named tuple its own kind.
     Raises ValueError where tensors have different shapes (see `pad_collate`), RuntimeError where sequences have different lengths,
     TypeError for what cannot be collated.
@@ -72,6 +74,8 @@ def _stack(tensors: list[Tensor]) -> Tensor:
 
 def _collate(batch: Sequence[Any], join: Stack, where: str) -> Any:
     first = batch[0]
+    if is_pillow(first):
+        return _collate_images(batch, join, where)
     try:
         if isinstance(first, Tensor):
             return join(list(batch))
@@ -100,9 +104,21 @@ def _collate(batch: Sequence[Any], join: Stack, where: str) -> Any:
         parts = [_collate([sample[i] for sample in batch], join, f"{where}[{i}]") for i in range(sizes[0])]
         return type(first)(*parts) if isinstance(first, tuple) and hasattr(first, "_fields") else parts
     raise TypeError(
-        f"default_collate: a batch holds tensors, NumPy arrays, numbers, strings, dicts, tuples and lists, "
+        f"default_collate: a batch holds tensors, NumPy arrays, images, numbers, strings, dicts, tuples and lists, "
         f"not {type(first).__name__}{f' (entry {where})' if where else ''}; pass a collate_fn of your own"
     )
+
+
+def _collate_images(batch: Sequence[Any], join: Stack, where: str) -> Tensor:
+    """Images of Pillow's as uint8 (n, height, width, channels), or what else their modes hold."""
+    arrays = [pixels(image) for image in batch]
+    if len({a.shape for a in arrays}) > 1:
+        found = ", ".join(dict.fromkeys(f"{image.width} x {image.height} {image.mode}" for image in batch))
+        raise ShapeError(
+            f"default_collate: {f'entry {where}: ' if where else ''}images of several sizes or modes do not stack: {found}; resize or "
+            f"convert them in the dataset (gradlab.transforms.Resize((height, width)), image.convert('RGB')), or pass your own collate_fn"
+        )
+    return join([from_numpy(a) for a in arrays])
 
 
 def default_convert(data: Any) -> Any:

@@ -13,7 +13,7 @@ import numpy as np
 
 from gradlab.autograd.record import wrap
 from gradlab.tensor import Tensor
-from gradlab.tensor.creation import tensor
+from gradlab.tensor.creation import as_tensor, tensor
 from gradlab.tensor.generator import Generator
 from gradlab.tensor.random import randperm
 
@@ -48,15 +48,57 @@ def rows(source: Tensor, indices: Sequence[int]) -> Tensor:
     return source.index_select(0, tensor(list(indices), device=source.device))
 
 
-class TensorDataset(Dataset[tuple[Tensor, ...]]):
-    """Samples are the entries of the first dimension of each tensor, as a tuple. Batches are taken at once, without stacking samples."""
+class Rows(Dataset[dict[str, Any]]):
+    """The rows of a data frame as samples: dicts of what each column holds."""
 
-    def __init__(self, *tensors: Tensor) -> None:
+    def __init__(self, frame: Any) -> None:
+        self.frame = frame
+        names = frame.dtype.names if isinstance(frame, np.ndarray) else frame.columns
+        self.columns = {str(name): np.asarray(frame[name]) for name in names}
+
+    def __getitem__(self, index: Any) -> dict[str, Any]:
+        return {name: column[index] for name, column in self.columns.items()}
+
+    def __len__(self) -> int:
+        return len(self.frame)
+
+
+def samples_in(source: Any) -> Any:
+    """What can be asked for sample number i: the source itself, or the rows of a data frame (of pandas, polars and their like, which have
+    columns and a shape; of a structured array), or the values of a pandas Series, whose indices are labels."""
+    if isinstance(source, (Dataset, Tensor, list, tuple)):
+        return source
+    frame = hasattr(source, "columns") and hasattr(source, "shape") and hasattr(source, "dtypes")
+    if frame or (isinstance(source, np.ndarray) and source.dtype.names):
+        return Rows(source)
+    return np.asarray(source) if hasattr(source, "iloc") else source
+
+
+def is_stream(source: Any) -> bool:
+    """Whether a dataset gives its samples one after another: an IterableDataset, or what can be iterated anew but has no length."""
+    other = hasattr(source, "__iter__") and not hasattr(source, "__len__") and not hasattr(source, "__next__")
+    return isinstance(source, IterableDataset) or (other and not isinstance(source, Dataset))
+
+
+def _as_tensor(source: Any) -> Tensor:
+    if isinstance(source, Tensor):
+        return source
+    if not (hasattr(source, "__array__") or hasattr(source, "__array_interface__") or hasattr(source, "__dlpack__")):
+        raise TypeError(f"TensorDataset: expected tensors, arrays, data frames or columns, got {type(source).__name__}; use tensor(...)")
+    return as_tensor(source)
+
+
+class TensorDataset(Dataset[tuple[Tensor, ...]]):
+    """Samples are the entries of the first dimension of each tensor, as a tuple. Batches are taken at once, without stacking samples.
+
+    NumPy arrays, data frames of numbers and their columns become tensors (arrays share their memory), whatever library they are of.
+    """
+
+    def __init__(self, *tensors: Any) -> None:
         if not tensors:
             raise ValueError("TensorDataset: at least one tensor is needed")
+        tensors = tuple(map(_as_tensor, tensors))
         for t in tensors:
-            if not isinstance(t, Tensor):
-                raise TypeError(f"TensorDataset: expected tensors, got {type(t).__name__}; use tensor(...) or from_numpy(...)")
             if not t.ndim:
                 raise ValueError("TensorDataset: a 0-d tensor has no samples")
         sizes = [len(t) for t in tensors]
@@ -79,7 +121,7 @@ class Subset(Dataset[T_co]):
     """Some samples of another dataset, in the given order."""
 
     def __init__(self, dataset: Any, indices: Sequence[int]) -> None:
-        self.dataset = dataset
+        self.dataset = samples_in(dataset)
         self.indices = indices
 
     def __getitem__(self, index: Any) -> Any:
@@ -106,7 +148,7 @@ class ConcatDataset(Dataset[T_co]):
     """Datasets one after another."""
 
     def __init__(self, datasets: Iterable[Any]) -> None:
-        self.datasets = list(datasets)
+        self.datasets = list(map(samples_in, datasets))
         if not self.datasets:
             raise ValueError("ConcatDataset: at least one dataset is needed")
         for d in self.datasets:
@@ -147,7 +189,7 @@ class StackDataset(Dataset[T_co]):
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if bool(args) == bool(kwargs):
             raise ValueError("StackDataset: datasets are given either by position (samples are tuples) or by name (samples are dicts)")
-        self.datasets: Any = args or kwargs
+        self.datasets: Any = tuple(map(samples_in, args)) or {name: samples_in(d) for name, d in kwargs.items()}
         sizes = [len(d) for d in (args or kwargs.values())]
         if len(set(sizes)) > 1:
             raise ValueError(f"StackDataset: Size mismatch between datasets: {', '.join(map(str, sizes))}")

@@ -15,7 +15,7 @@ import numpy as np
 
 from gradlab.tensor.generator import apart
 from gradlab.utils.data.collate import default_collate, default_convert
-from gradlab.utils.data.dataset import IterableDataset, takes_batches
+from gradlab.utils.data.dataset import is_stream, takes_batches
 
 
 class Recipe(NamedTuple):
@@ -42,8 +42,8 @@ class Fetcher:
 
     def __init__(self, recipe: Recipe, seed: int, stream: int = 0) -> None:
         self.recipe, self.seed, self.number = recipe, seed, stream
-        self.stream: Iterator[Any] | None = iter(recipe.dataset) if isinstance(recipe.dataset, IterableDataset) else None
-        self.at_once = recipe.batched and recipe.collate is default_collate and takes_batches(recipe.dataset)
+        self.stream: Iterator[Any] | None = iter(recipe.dataset) if is_stream(recipe.dataset) else None
+        self.at_once = self.stream is None and recipe.batched and recipe.collate is default_collate and takes_batches(recipe.dataset)
         self.count = 0  # samples taken from the stream
 
     def fetch(self, number: int, indices: Any) -> Any:

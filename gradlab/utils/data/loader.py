@@ -11,7 +11,7 @@ import numpy as np
 from gradlab.tensor import Tensor
 from gradlab.tensor.generator import Generator, default_generator
 from gradlab.utils.data.collate import default_collate, default_convert
-from gradlab.utils.data.dataset import IterableDataset, T_co
+from gradlab.utils.data.dataset import T_co, is_stream, samples_in
 from gradlab.utils.data.fetch import Fetcher, Recipe
 from gradlab.utils.data.sampler import BatchSampler, RandomSampler, SequentialSampler, SubsetRandomSampler
 from gradlab.utils.data.workers import Pool, PoolIterator, base_seed
@@ -20,6 +20,8 @@ from gradlab.utils.data.workers import Pool, PoolIterator, base_seed
 class DataLoader(Generic[T_co]):
     """Iterates over a dataset in batches.
 
+    dataset: has `__getitem__` and `__len__`, or is an IterableDataset, or any other that can be iterated anew and has no length. Of data
+    frames (pandas, polars) samples are rows, as dicts.
     batch_size: samples in a batch; None: no batches, samples one by one. shuffle: a new random order in each epoch.
     sampler: gives the order in place of `shuffle`; batch_sampler: gives lists of indices, in place of the four options for batches.
     num_workers: processes that load ahead (0: the calling process loads). Batches come in the same order for any number, and what datasets,
@@ -67,14 +69,15 @@ class DataLoader(Generic[T_co]):
             raise ValueError("persistent_workers option needs num_workers > 0")
         if generator is not None and not isinstance(generator, Generator):
             raise TypeError(f"generator: a gradlab.Generator or None, not {type(generator).__name__}")
-        if not isinstance(dataset, IterableDataset) and not hasattr(dataset, "__getitem__"):
-            raise TypeError(f"dataset: an object with __getitem__ and __len__, or an IterableDataset, not {type(dataset).__name__}")
+        if not is_stream(dataset) and not hasattr(dataset, "__getitem__"):
+            once = "; it can be gone through once only: make a list of it" if hasattr(dataset, "__next__") else ""
+            raise TypeError(f"dataset: an object with __getitem__ and __len__, or an IterableDataset, not {type(dataset).__name__}{once}")
         self.dataset, self.num_workers, self.timeout, self.generator = dataset, num_workers, timeout, generator
         self.worker_init_fn, self.multiprocessing_context = worker_init_fn, multiprocessing_context
         self.prefetch_factor = 2 if prefetch_factor is None and num_workers else prefetch_factor
         self.persistent_workers, self.in_order = persistent_workers, in_order
         self.pin_memory, self.pin_memory_device = pin_memory, pin_memory_device
-        self._streaming = isinstance(dataset, IterableDataset)
+        self._streaming = is_stream(dataset)
         self._choose_order(batch_size, shuffle, sampler, batch_sampler, drop_last)
         self._batched = self.batch_size is not None or batch_sampler is not None
         self.collate_fn = collate_fn or (default_collate if self._batched else default_convert)
@@ -121,7 +124,7 @@ class DataLoader(Generic[T_co]):
     def __iter__(self) -> Iterator[Any]:
         epoch = self._begin()
         self._epoch = epoch
-        recipe = Recipe(self.dataset, self.collate_fn, self._batched, self.batch_size, self.drop_last, self._repeats())
+        recipe = Recipe(samples_in(self.dataset), self.collate_fn, self._batched, self.batch_size, self.drop_last, self._repeats())
         if not self.num_workers:
             return LoaderIterator(epoch, Fetcher(recipe, epoch.seed))
         pool = self._pool if self.persistent_workers else None

@@ -35,6 +35,7 @@ CALLS = {
     "Tensor.type": [given(X), given(X, gl.float64), given(X, "torch.DoubleTensor")], "Tensor.type_as": [given(X, I), given(X, Y)],
     **{f"Tensor.{name}": [given(X)] for name in words("bfloat16 bool byte char cpu double float half int long short")},
     **{f"Tensor.{name}": [given(X)] for name in words("__array__ __dlpack__ __dlpack_device__ __deepcopy__ numpy tolist size stride dim")},
+    "Tensor.tobytes": [given(X)],
     **{f"Tensor.{name}": [given(X)] for name in words("""
         data_ptr element_size is_pinned is_distributed storage untyped_storage storage_type name is_xpu is_mps is_ipu is_xla is_mtia
         is_maia is_vulkan is_hpu is_mkldnn get_device is_contiguous is_inference ndimension nelement storage_offset requires_grad_

@@ -15,7 +15,9 @@ RANDOM = set(words("""
     gumbel_softmax empty empty_like empty_strided new_empty new_empty_strided resize_
 """))
 
-PLAIN = set(words("gl.from_dlpack Tensor.__array__ Tensor.__dlpack__ Tensor.numpy Tensor.resize_ Tensor.resize_as_ Tensor.set_"))
+PLAIN = set(words("""
+    gl.from_dlpack Tensor.__array__ Tensor.__dlpack__ Tensor.numpy Tensor.tobytes Tensor.resize_ Tensor.resize_as_ Tensor.set_
+"""))
 
 NO_GRADIENT = set(words("""
     eq ne not_equal lt less le less_equal gt greater ge greater_equal __eq__ __ne__ __lt__ __le__ __gt__ __ge__ isclose allclose equal
