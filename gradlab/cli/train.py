@@ -27,8 +27,6 @@ def run(options: argparse.Namespace) -> int:
     """Train, say what was reached; an exit code."""
     if "OPENBLAS_NUM_THREADS" not in os.environ:
         set_blas_threads(1)  # the models are small; see gradlab/utils/blas.py
-    if options.kind == "digits":
-        return int(kind_named("digits").run(options))
     try:
         trained = _resumed(options) if options.resume is not None else _started(options)
     except (DataError, RunError) as error:
@@ -62,12 +60,12 @@ def _started(options: argparse.Namespace) -> TrainedRun:
     )  # fmt: skip
     folder = new_folder(options.out, options.kind)
     try:
-        return start(source, folder.path, settings, say, options.kind)
+        return start(source, folder, settings, say, options.kind)
     except BaseException as error:
-        if not _begun(folder.path):
-            shutil.rmtree(folder.path, ignore_errors=True)  # it was made for this run, and holds nothing to go on from
+        if not _begun(folder):
+            shutil.rmtree(folder, ignore_errors=True)  # it was made for this run, and holds nothing to go on from
         elif options.out is None and isinstance(error, (OSError, Diverged)):
-            options.out = folder.path  # for the message
+            options.out = folder  # for the message
         raise
 
 

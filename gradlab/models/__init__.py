@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from gradlab.tensor.missing import absent as _absent
 
 if TYPE_CHECKING:
+    from gradlab.models.cnn import CNN as CNN
     from gradlab.models.dcgan import DCGAN as DCGAN
     from gradlab.models.ddpm import DDPM as DDPM, NoisePredictor as NoisePredictor
     from gradlab.models.digits import DigitsCNN as DigitsCNN, DigitsMLP as DigitsMLP
@@ -36,6 +37,7 @@ if TYPE_CHECKING:
     from gradlab.models.vit import ViT as ViT, vit_tiny as vit_tiny
 
 _FAMILIES = {
+    "cnn": ("CNN",),
     "dcgan": ("DCGAN",),
     "ddpm": ("DDPM", "NoisePredictor"),
     "digits": ("DigitsCNN", "DigitsMLP"),
@@ -55,9 +57,9 @@ _FAMILIES = {
 _HOME = {name: family for family, names in _FAMILIES.items() for name in names}
 
 __all__ = [
-    "DCGAN", "DDPM", "GAT", "GATConv", "GCN", "GCNConv", "GPT", "GPTConfig", "DigitsCNN", "DigitsMLP", "ImageResNet", "LeNet", "MLP",
-    "MobileNet", "NoisePredictor", "ResNet", "SeriesModel", "TableModel", "TransformerClassifier", "UNet", "VAE", "ViT", "knn_graph",
-    "resnet18", "resnet20", "resnet32", "resnet34", "resnet56", "vit_tiny",
+    "CNN", "DCGAN", "DDPM", "GAT", "GATConv", "GCN", "GCNConv", "GPT", "GPTConfig", "DigitsCNN", "DigitsMLP", "ImageResNet", "LeNet",
+    "MLP", "MobileNet", "NoisePredictor", "ResNet", "SeriesModel", "TableModel", "TransformerClassifier", "UNet", "VAE", "ViT",
+    "knn_graph", "resnet18", "resnet20", "resnet32", "resnet34", "resnet56", "vit_tiny",
 ]  # fmt: skip
 
 

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import struct
+import zlib
+from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from html import escape
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 NAMES = {"r2": "R²", "mae": "mean absolute error", "rmse": "root mean squared error", "f1": "F1 (macro)", "roc_auc": "ROC AUC"}
 
@@ -31,6 +35,29 @@ def table(head: Sequence[str], rows: Iterable[Sequence[Any]]) -> str:
     top = "".join(f"<th>{escape(str(name))}</th>" for name in head)
     body = "".join("<tr>" + "".join(f"<td>{cell(value)}</td>" for value in row) + "</tr>" for row in rows)
     return f"<table><tr>{top}</tr>{body}</table>"
+
+
+def gallery(cards: Iterable[tuple[NDArray[np.uint8], str, str]]) -> str:
+    """Images, uint8 (height, width, channels), each with its name and what is said of it."""
+    found = (
+        f'<figure><img alt="{escape(name)}" src="data:image/png;base64,{b64encode(png(image)).decode()}">'
+        f"<figcaption>{escape(said)}<br><span class=soft>{escape(name)}</span></figcaption></figure>"
+        for image, name, said in cards
+    )
+    return f'<div class="gallery">{"".join(found)}</div>'
+
+
+def png(image: NDArray[np.uint8]) -> bytes:
+    """A PNG file of an image, uint8 (height, width, 1 or 3): the format's three chunks, rows without a filter (ISO/IEC 15948)."""
+    height, width, channels = image.shape
+
+    def chunk(name: bytes, content: bytes) -> bytes:
+        return struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
+
+    rows = np.zeros((height, 1 + width * channels), np.uint8)
+    rows[:, 1:] = image.reshape(height, -1)
+    head = struct.pack(">IIBBBBB", width, height, 8, 2 if channels == 3 else 0, 0, 0, 0)
+    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows.tobytes())) + chunk(b"IEND", b"")
 
 
 def confusions(classes: Sequence[str], true: Any, found: Any) -> str:

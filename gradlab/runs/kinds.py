@@ -7,8 +7,10 @@ from importlib import import_module
 from gradlab.runs.task import Task
 
 KINDS = {
-    "table": "gradlab.runs.table:TableTask",
+    "digits": "gradlab.runs.images:DigitsTask",
+    "images": "gradlab.runs.images:ImagesTask",
     "series": "gradlab.runs.series:SeriesTask",
+    "table": "gradlab.runs.table:TableTask",
 }
 
 

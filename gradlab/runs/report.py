@@ -23,6 +23,8 @@ section{background:var(--card);border:1px solid var(--line);border-radius:10px;p
 p{margin:6px 0}.soft{color:var(--soft)}.good{color:var(--good)}.bad{color:var(--bad)}svg{max-width:100%;height:auto}
 table{border-collapse:collapse}th,td{padding:4px 10px;text-align:right;border-bottom:1px solid var(--line)}th{font-weight:600}
 th:first-child,td:first-child{text-align:left}.big{font-size:32px;font-weight:650}
+.gallery{display:flex;flex-wrap:wrap;gap:12px}figure{margin:0;width:132px;font-size:12px;overflow-wrap:anywhere}
+.gallery img{width:100%;image-rendering:pixelated;border:1px solid var(--line);border-radius:6px}
 pre{background:var(--page);border-radius:6px;padding:10px;overflow-x:auto}
 """
 

@@ -19,7 +19,7 @@ from gradlab.runs.folder import FORMAT, VERSION, Files, RunError, TrainedRun
 from gradlab.runs.kinds import task_of
 from gradlab.runs.report import write_report
 from gradlab.runs.task import Task
-from gradlab.train import Bar, Callback, Checkpoint, EarlyStop, TableOfEpochs, evaluate, fit, read_checkpoint
+from gradlab.train import Bar, Callback, Checkpoint, EarlyStop, StateError, TableOfEpochs, evaluate, fit, read_checkpoint
 from gradlab.utils.atomic import write_text
 
 
@@ -86,12 +86,14 @@ def resume(
     settings = replace(settings, epochs=epochs or settings.epochs, device=device or settings.device)
     try:
         state = read_checkpoint(files.checkpoints, say)
+        done = state["counts"]["epoch"]
     except (FileNotFoundError, ValueError) as error:
         raise RunError(f"{folder} cannot be gone on with: {error}") from error
+    except (KeyError, TypeError) as error:
+        raise RunError(f"{folder} cannot be gone on with: its checkpoint does not fit: it lacks {error}") from error
     stopped = description.get("result", {}).get("stopped", "")
     if stopped and not stopped.startswith("signal") and epochs is None:
         raise RunError(f"{folder} is finished: {stopped}; ask for more with a larger number of epochs")
-    done = state["counts"]["epoch"]
     if done >= (settings.epochs or 0) and description.get("result", {}).get("epochs") == done:  # or killed before its end was written
         raise RunError(f"{folder} is finished: it has {done} epochs; ask for more with a larger number of epochs")
     if description["sha256"] is None:
@@ -132,11 +134,14 @@ def _train(
     callbacks += [TableOfEpochs(files.epochs), lambda run: say(_line(run, task))]
     callbacks += [EarlyStop(settings.early_stop, monitor)] if settings.early_stop else []
     begin = time.perf_counter()
-    run = fit(
-        model, training, None, optimizer, epochs=epochs, validation=validation, metrics=task.metrics() or None, scheduler=scheduler,
-        scheduler_each="step", clip=task.clip, amp=settings.amp, compile=settings.compile, device=settings.device, step=task.step,
-        callbacks=callbacks, resume=state,
-    )  # fmt: skip
+    try:
+        run = fit(
+            model, training, None, optimizer, epochs=epochs, validation=validation, metrics=task.metrics() or None, scheduler=scheduler,
+            scheduler_each="step", clip=task.clip, amp=settings.amp, compile=settings.compile, device=settings.device, step=task.step,
+            callbacks=callbacks, resume=state,
+        )  # fmt: skip
+    except StateError as error:
+        raise RunError(f"{files.folder} cannot be gone on with: its checkpoint does not fit: {error}") from error
     model.load_state_dict(gl.load(files.checkpoints / "best.safetensors"))
     gl.save(model.state_dict(), files.weights)
     best = (max if task.greater else min)(line[monitor] for line in run.history)
@@ -151,7 +156,7 @@ def _train(
 
 def _line(run: Any, task: Task) -> str:
     line = run.history[-1]
-    shown = {name: line[f"validation_{name}"] for name in dict.fromkeys(("loss", task.score, *task.metrics()))}
+    shown = {name: line[f"validation_{name}"] for name in list(dict.fromkeys(("loss", task.score, *task.metrics())))[:4]}
     values = "  ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in shown.items())
     return f"epoch {run.epoch:>{len(str(run.epochs))}}/{run.epochs}  training loss {line['loss']:.4g}  validation: {values}"
 

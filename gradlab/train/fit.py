@@ -26,6 +26,10 @@ from gradlab.train.randomness import random_of_others, set_random_of_others
 Step = Callable[[nn.Module, Any], Any]  # of a model and a batch: the loss, or (loss, outputs, targets)
 
 
+class StateError(ValueError):
+    """A state to go on from that is not one of this run's parts."""
+
+
 @dataclass
 class Run:
     """A training under way. `epoch` counts those that are complete, `batch` those of the current one, `steps` the optimizer's in all."""
@@ -69,17 +73,20 @@ class Run:
         return {**states, "counts": counts, "random": gl.get_rng_state(), "random_of_others": random_of_others()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        """Put everything where `state_dict` was taken. KeyError or ValueError where the state is of another run's parts."""
+        """Put everything where `state_dict` was taken. StateError where the state is of another run's parts."""
         here = {n for n in ("model", "optimizer", "scheduler", "scaler", "average", "loader") if hasattr(getattr(self, n), "state_dict")}
         there = set(state) - {"counts", "random", "random_of_others"}
         if here != there:
-            raise ValueError(f"Run.load_state_dict: the state has {sorted(there)}, this run has {sorted(here)}; build it as it was built")
-        for name in here:
-            getattr(self, name).load_state_dict(state[name])
-        for name, value in state["counts"].items():
-            setattr(self, name, value)
-        gl.set_rng_state(state["random"])  # last, since building and loading may have drawn numbers
-        set_random_of_others(state.get("random_of_others", {}))
+            raise StateError(f"Run.load_state_dict: the state has {sorted(there)}, this run has {sorted(here)}; build it as it was built")
+        try:
+            for name in here:
+                getattr(self, name).load_state_dict(state[name])
+            for name, value in state["counts"].items():
+                setattr(self, name, value)
+            gl.set_rng_state(state["random"])  # last, since building and loading may have drawn numbers
+            set_random_of_others(state.get("random_of_others", {}))
+        except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
+            raise StateError(f"Run.load_state_dict: the state does not fit this run: {error}") from error
 
 
 def fit(

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import argparse
-from importlib import import_module
+from typing import Any
 
 from gradlab.cli.arguments import Parser
 
-SUMMARY = "the handwritten digits that come with gradlab"
+SUMMARY = "the handwritten digits that come with gradlab: no file is needed"
 
 
 def configure(parser: Parser) -> None:
-    parser.add_argument("--model", help="cnn or mlp (default: cnn)")
+    parser.add_argument("--model", choices=["cnn", "mlp"], help="a convolutional network or a fully connected one (default: cnn)")
 
 
-def run(options: argparse.Namespace) -> int:
-    return int(import_module("gradlab.cli.digits").run(options))
+def source(options: argparse.Namespace) -> str:
+    return "digits"
+
+
+def data(options: argparse.Namespace) -> dict[str, Any]:
+    return {"model": options.model} if options.model else {}

@@ -1,0 +1,365 @@
+"""The task of images: folders of classes, or the digits that come with gradlab; their networks, and what simpler models reach."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+import gradlab as gl
+from gradlab import Tensor, metrics, models, nn
+from gradlab.data import ImageError, ImageFolder, digits, digits_split, image_folders, read_image
+from gradlab.data.images.folder import fitted, hidden, named_as_image
+from gradlab.data.images.reading import image_array
+from gradlab.data.tables import split_rows
+from gradlab.nn import functional as F
+from gradlab.runs import html
+from gradlab.runs.classes import class_weights, linear_classifier
+from gradlab.runs.task import Baselines, Task
+
+if TYPE_CHECKING:
+    from gradlab.runs.folder import TrainedRun
+
+LARGEST_SIDE = 64  # of images, unless more is asked for
+LINEAR_SIDE = 16  # of the images that the linear model sees
+SAMPLES = 90_000  # that a run sees unless it is told its epochs
+WORST = 16  # images that the report shows
+AUGMENTATIONS = ("crop", "flip", "jitter")
+
+
+class Standardize(nn.Module):
+    """(images - mean) / deviation by channel: the statistics of the training images, kept with the model."""
+
+    def __init__(self, mean: Sequence[float], deviation: Sequence[float]) -> None:
+        super().__init__()
+        self.register_buffer("mean", gl.tensor(mean).reshape(-1, 1, 1))
+        self.register_buffer("deviation", gl.tensor(deviation).reshape(-1, 1, 1))
+
+    def forward(self, images: Tensor) -> Tensor:
+        return (images - self.mean) / self.deviation
+
+
+def _stages(side: int) -> int:
+    """Halvings that leave four pixels or more."""
+    return min(4, max(2, int(np.log2(max(side, 8) / 4)) + 1))
+
+
+NETWORKS: dict[str, Callable[[int, int, tuple[int, int]], nn.Module]] = {  # of classes, channels and (height, width)
+    "cnn": lambda classes, channels, size: models.CNN(classes, channels, stages=_stages(min(size))),
+    "resnet20": lambda classes, channels, size: models.resnet20(classes, channels),
+    "mlp": lambda classes, channels, size: nn.Sequential(
+        nn.Flatten(), nn.Linear(channels * size[0] * size[1], 256), nn.ReLU(), nn.Dropout(0.2), nn.Linear(256, classes)
+    ),
+}
+
+
+class ImagesTask(Task):
+    """Images of one size and their classes; with `images` and `labels`, what is learned: uint8 (n, height, width, channels), int64 (n,).
+
+    A model takes float32 (n, channels, height, width) from 0 to 1.
+    """
+
+    kind = "images"
+    goal = "the class of an image"
+    greater = True
+    networks: ClassVar = NETWORKS
+
+    def __init__(
+        self, classes: Sequence[str], size: tuple[int, int], channels: int, network: str, *, fit: str = "crop",
+        mean: Sequence[float] | None = None, deviation: Sequence[float] | None = None, augment: Sequence[str] = (),
+        weights: Sequence[float] | None = None,
+    ) -> None:  # fmt: skip
+        self.classes, self.size, self.channels, self.network, self.fit = list(classes), size, channels, network, fit
+        self.mean, self.deviation, self.augment, self.weights = mean, deviation, list(augment), weights
+        self.score = "accuracy" if weights is None else "balanced_accuracy"
+        self.images: NDArray[np.uint8] | None = None
+        self.files: list[str] = []
+
+    @classmethod
+    def of(cls, source: Any, settings: Mapping[str, Any]) -> Self:
+        """From a folder as `gl.data.image_folders` reads it.
+
+        settings: model (a name of NETWORKS), size (of a side, or (height, width)), fit ("crop", "stretch"), channels, augment (of
+        AUGMENTATIONS), fraction and seed of the split, where the folder has none of its own.
+        """
+        training, validation = image_folders(source, channels=settings.get("channels"))
+        size = _size(training, settings.get("size"))
+        parts = [folder.arrays(size, settings.get("fit", "crop")) for folder in (training, validation) if folder is not None]
+        images, labels = (np.concatenate(pieces) for pieces in zip(*parts, strict=True))
+        rows: tuple[NDArray[Any], NDArray[Any]]
+        if validation is None:
+            rows = split_rows(len(labels), settings.get("fraction", 0.2), seed=settings.get("seed", 0), classes=labels)
+        else:
+            rows = np.arange(len(training)), np.arange(len(training), len(labels))
+        augment = settings.get("augment")
+        seen = images[rows[0]].reshape(-1, images.shape[-1]) / 255
+        task = cls(
+            training.classes, size, training.channels, settings.get("model") or "cnn", fit=settings.get("fit", "crop"),
+            mean=seen.mean(0).tolist(), deviation=(seen.std(0) + 1e-3).tolist(),
+            augment=augment if augment is not None else ("crop",) if training.channels == 1 else ("crop", "flip"),
+            weights=class_weights(labels[rows[0]], len(training.classes)),
+        )  # fmt: skip
+        task.notes = [*training.notes, *(validation.notes if validation is not None else [])]
+        task.files = [path for folder in (training, validation) if folder is not None for path, _ in folder.samples]
+        return task.learning(images, labels, rows)
+
+    def learning(self, images: NDArray[np.uint8], labels: NDArray[np.int64], rows: tuple[NDArray[Any], NDArray[Any]]) -> Self:
+        """With the images to learn from, of which `rows` are for training and validation."""
+        self.images, self.labels, self.rows = images, labels, rows
+        epochs = int(np.clip(SAMPLES // len(rows[0]), 3, 60))
+        self.defaults = {"epochs": epochs, "batch_size": 64, "learning_rate": 3e-3, "weight_decay": 0.01}
+        return self
+
+    def state(self) -> dict[str, Any]:
+        return {
+            "classes": self.classes, "size": list(self.size), "channels": self.channels, "network": self.network, "fit": self.fit,
+            "mean": self.mean, "deviation": self.deviation, "augment": self.augment, "weights": self.weights,
+        }  # fmt: skip
+
+    @classmethod
+    def from_state(cls, state: Mapping[str, Any]) -> Self:
+        return cls(**{**state, "size": tuple(state["size"])})
+
+    # ------------------------------------------------------------ learning
+
+    def summary(self) -> str:
+        training, validation = self.rows
+        height, width = self.size
+        kind = "grey" if self.channels == 1 else "colour"
+        changed = f"; each time changed by {', '.join(self.augment)}" if self.augment else ""
+        weighed = "" if self.weights is None else "; rare classes weigh as much as common ones"
+        head = f"{len(training):,} images to train on, {len(validation):,} held out; {len(self.classes)} classes"
+        head += f"; {kind}, {height}x{width}{changed}{weighed}"
+        return "\n".join([head, *(f"note: {note}" for note in self.notes)])
+
+    def model(self) -> nn.Module:
+        network = self.networks[self.network](len(self.classes), self.channels, self.size)
+        return network if self.mean is None or self.deviation is None else nn.Sequential(Standardize(self.mean, self.deviation), network)
+
+    def step(self, model: nn.Module, batch: Any) -> Any:
+        images, labels = batch
+        logits = model(images)
+        weights = None if self.weights is None else gl.tensor(self.weights, device=logits.device)
+        return F.cross_entropy(logits, labels, weight=weights), logits, labels
+
+    def metrics(self) -> dict[str, metrics.Metric]:
+        found: dict[str, metrics.Metric] = {
+            "accuracy": metrics.Accuracy(), "balanced_accuracy": metrics.Accuracy(average="macro"), "f1": metrics.F1("macro")
+        }  # fmt: skip
+        return found | ({"top_5_accuracy": metrics.Accuracy(top_k=5)} if len(self.classes) > 9 else {})
+
+    def tensors(self, rows: NDArray[Any]) -> tuple[Tensor, Tensor]:
+        """Images as a model takes them, and their classes."""
+        if self.images is None:
+            raise ValueError("ImagesTask: only a task made of images can be learned; this one was read back for predicting")
+        return inputs(self.images[rows]), gl.from_numpy(self.labels[rows])
+
+    def loaders(self, batch_size: int, seed: int) -> tuple[Any, Any]:
+        if batch_size == 1:
+            raise ImageError("a batch of one image cannot be normalised; take two at least (--batch-size, batch_size)")
+        generator = gl.Generator()
+        generator.manual_seed(seed)
+        training, validation = (gl.utils.data.TensorDataset(*self.tensors(rows)) for rows in self.rows)
+        if self.augment:
+            training = Changed(training, self._augmentation())
+        many = len(training)
+        size = min(batch_size, many)
+        first: Any = gl.utils.data.DataLoader(
+            training, size, shuffle=True, drop_last=many > size and many % size == 1, generator=generator,
+        )  # fmt: skip
+        return first, gl.utils.data.DataLoader(validation, 256)
+
+    def _augmentation(self) -> Any:
+        transforms, side = gl.transforms, min(self.size)
+        known = {
+            "crop": transforms.RandomCrop(self.size, padding=max(1, side // 8), padding_mode="edge"),
+            "flip": transforms.RandomHorizontalFlip(),
+            "jitter": transforms.ColorJitter(0.3, 0.3, *((0.3, 0.05) if self.channels == 3 else ())),
+        }
+        return transforms.Compose([known[name] for name in self.augment])
+
+    def baselines(self, model: nn.Module) -> Baselines:
+        """What the commonest class and a linear model of the pixels (shrunk to 16x16 at most) reach on the validation images."""
+        (x, y), (x_new, y_new) = (self.tensors(rows) for rows in self.rows)
+        small = tuple(min(side, LINEAR_SIDE) for side in self.size)
+        if small != self.size:
+            x, x_new = F.adaptive_avg_pool2d(x, small), F.adaptive_avg_pool2d(x_new, small)
+        commonest = F.one_hot(gl.full((len(y_new),), int(np.bincount(y.numpy()).argmax())), len(self.classes)).float()
+        outputs = linear_classifier(x.flatten(1), y, x_new.flatten(1), len(self.classes), self.weights)
+        return {"commonest class": self.measured(commonest, y_new), "linear model": self.measured(outputs, y_new)}
+
+    def measured(self, outputs: Tensor, labels: Tensor) -> dict[str, float]:
+        """What the metrics say of logits (n, classes)."""
+        found = metrics.MetricCollection(self.metrics()).update(outputs, labels).compute()
+        return {name: float(value) for name, value in found.items()}
+
+    # ------------------------------------------------------------ using
+
+    def read(self, source: Any) -> tuple[list[str], NDArray[np.uint8], list[str]]:
+        """Names, images and notes of what is to be predicted: files, folders of files, or arrays uint8 (height, width[, channels])."""
+        sources = list(source) if isinstance(source, (list, tuple)) else [source]
+        names, found, notes = [], [], []
+        for number, one in enumerate(sources):
+            if hasattr(one, "getexif"):  # an image of Pillow's
+                one = image_array(one, self.channels)
+            if isinstance(one, np.ndarray) or hasattr(one, "__array_interface__"):
+                array = np.asarray(one)
+                arrays = array if array.ndim == 4 else array[None]
+                found += [self._shaped(image) for image in arrays]
+                names += [f"image {number + i}" for i in range(len(arrays))]
+                continue
+            for path in _images_of(Path(one)):
+                try:
+                    found.append(fitted(read_image(path, self.channels), *self.size, self.fit))
+                except ImageError as error:
+                    notes.append(f"left out: {error}")
+                    continue
+                names.append(str(path))
+        if not found:
+            raise ImageError("; ".join(notes) or f"{', '.join(map(str, sources))}: there are no images")
+        return names, np.stack(found), notes
+
+    def _shaped(self, image: NDArray[Any]) -> NDArray[np.uint8]:
+        image = image[..., None] if image.ndim == 2 else image
+        if image.dtype != np.uint8 or image.ndim != 3 or image.shape[2] not in (1, self.channels):
+            wanted = f"uint8 (height, width, {self.channels})"
+            raise ImageError(f"an image of dtype {image.dtype} and shape {image.shape}: arrays are {wanted}; files may be of any mode")
+        return fitted(np.repeat(image, self.channels, 2) if image.shape[2] < self.channels else image, *self.size, self.fit)
+
+    def outputs(self, model: nn.Module, images: NDArray[np.uint8]) -> Tensor:
+        """A model's logits for images as `read` gives them."""
+        batches: Any = gl.utils.data.DataLoader(gl.utils.data.TensorDataset(inputs(images)), 256)
+        return gl.train.predict(model, batches, next(model.parameters()).device, targets=False)
+
+    def predict(self, model: nn.Module, source: Any) -> dict[str, Any]:
+        """Columns: image, prediction, a probability for each class. source: files, folders, or uint8 arrays (height, width, channels)."""
+        names, images, _ = self.read(source)
+        return self._columns(model, names, images)
+
+    def _columns(self, model: nn.Module, names: list[str], images: NDArray[np.uint8]) -> dict[str, Any]:
+        chances = self.outputs(model, images).softmax(1).numpy()
+        found = {"image": np.array(names), "prediction": np.array(self.classes)[chances.argmax(1)]}
+        return found | {f"probability of {name}": chances[:, i] for i, name in enumerate(self.classes)}
+
+    def predicted(self, model: nn.Module, sources: Sequence[str]) -> tuple[dict[str, Any], list[str]]:
+        names, images, notes = self.read(list(sources))
+        return self._columns(model, names, images), notes
+
+    def evaluated(self, model: nn.Module, source: str) -> tuple[dict[str, float], list[str]]:
+        folder = ImageFolder(source, channels=self.channels, classes=self.classes)
+        images, labels = folder.arrays(self.size, self.fit)  # type: ignore[arg-type]
+        return self.measured(self.outputs(model, images), gl.from_numpy(labels)), folder.notes
+
+    def evaluate(self, model: nn.Module, source: Any) -> dict[str, float]:
+        """The metrics on a folder with a folder for each class."""
+        return self.evaluated(model, source)[0]
+
+    # ------------------------------------------------------------ the report
+
+    def title(self, source: str) -> str:
+        return f"Images of {Path(source).name}"
+
+    def sections(self, trained: TrainedRun) -> list[tuple[str, str]]:
+        """Confusions, and the images that are farthest off."""
+        rows = self.rows[1]
+        if self.images is None:
+            return []
+        chances = self.outputs(trained.model, self.images[rows]).softmax(1).numpy()
+        true = self.labels[rows]
+        off = 1 - chances[np.arange(len(true)), true]
+        cards = []
+        for i in np.argsort(-off, kind="stable")[:WORST]:
+            found = int(chances[i].argmax())
+            name = os.path.basename(self.files[rows[i]]) if self.files else f"image {rows[i]}"
+            said = f"{self.classes[true[i]]}, taken for {self.classes[found]} ({chances[i, found]:.2f})" if found != true[i] else (
+                f"{self.classes[found]} ({chances[i, found]:.2f})"
+            )
+            cards.append((self.images[rows[i]], name, said))
+        return [("Confusions", html.confusions(self.classes, true, chances.argmax(1))), ("Farthest off", html.gallery(cards))]
+
+    def usage(self, folder: str) -> list[str]:
+        return [
+            f"gradlab predict {folder} photo.png other-folder/ --out predictions.csv\ngradlab evaluate {folder} folder-of-classes/",
+            f'import gradlab as gl\n\nrun = gl.load_run("{folder}")\nrun.predict(["photo.png"])["prediction"]\n'
+            "run.model  # an nn.Module of float32 (n, channels, height, width) from 0 to 1",
+        ]
+
+
+class Changed(gl.utils.data.Dataset[tuple[Tensor, Tensor]]):
+    """Images and their classes, each image changed by a transform of its own draw."""
+
+    def __init__(self, samples: Any, transform: Callable[[Tensor], Tensor]) -> None:
+        self.samples, self.transform = samples, transform
+
+    def __len__(self) -> int:
+        return len(self.samples)
+
+    def __getitem__(self, index: Any) -> tuple[Tensor, Tensor]:
+        image, label = self.samples[index]
+        return self.transform(image), label
+
+
+class DigitsTask(ImagesTask):
+    """The 1,797 handwritten digits that come with gradlab: bright ink on black, 8x8."""
+
+    kind = "digits"
+    goal = "a handwritten digit"
+    clip = None
+    networks: ClassVar = {"cnn": lambda classes, channels, size: models.DigitsCNN(), "mlp": lambda classes, channels, size: models.DigitsMLP()}
+
+    @classmethod
+    def of(cls, source: Any, settings: Mapping[str, Any]) -> Self:
+        """source: "digits". settings: model ("cnn", "mlp")."""
+        pixels, labels = digits()
+        task = cls([str(i) for i in range(10)], (8, 8), 1, settings.get("model") or "cnn")
+        task.learning(np.rint(pixels[..., None] * (255 / 16)).astype(np.uint8), labels, digits_split())
+        epochs, rate = {"cnn": (15, 4e-3), "mlp": (30, 3e-3)}[task.network]  # accuracy for every seed tried: see tests/test_image_runs.py
+        task.defaults = {"epochs": epochs, "batch_size": 64, "learning_rate": rate, "weight_decay": 0.01}
+        return task
+
+    @classmethod
+    def located(cls, source: Any) -> str:
+        return "digits"
+
+    @classmethod
+    def fingerprint(cls, source: str) -> str:
+        return "the package's"
+
+    def evaluated(self, model: nn.Module, source: str) -> tuple[dict[str, float], list[str]]:
+        """On a folder with a folder for each digit, or on the held-out digits themselves ("digits")."""
+        if source != "digits":
+            return super().evaluated(model, source)
+        task = self.of(source, {"model": self.network})
+        images, labels = task.tensors(task.rows[1])
+        return self.measured(gl.train.predict(model, [images], next(model.parameters()).device), labels), []
+
+
+def inputs(images: NDArray[np.uint8]) -> Tensor:
+    """Images (n, height, width, channels) as a model takes them: float32 (n, channels, height, width) from 0 to 1."""
+    return gl.from_numpy(np.ascontiguousarray(images.transpose(0, 3, 1, 2)).astype(np.float32) / 255)
+
+
+def _size(folder: ImageFolder, asked: Any) -> tuple[int, int]:
+    """(height, width): what is asked for, or that of the images where it is one and small, or a square."""
+    if asked is not None:
+        return (asked, asked) if isinstance(asked, int) else (int(asked[0]), int(asked[1]))
+    step = max(1, len(folder) // 200)
+    sizes = {folder.loader(path).shape[:2] if folder.loader else read_image(path).shape[:2] for path, _ in folder.samples[::step]}
+    if len(sizes) == 1 and max(next(iter(sizes))) <= LARGEST_SIDE:
+        height, width = next(iter(sizes))
+        return int(height), int(width)
+    side = int(np.median([min(size) for size in sizes]))
+    return (side, side) if side <= LARGEST_SIDE else (LARGEST_SIDE, LARGEST_SIDE)
+
+
+def _images_of(path: Path) -> list[Path]:
+    """A file, or the images in a folder and in those in it."""
+    if not path.is_dir():
+        return [path]
+    return sorted(
+        p for p in path.rglob("*") if p.is_file() and named_as_image(str(p)) and not any(map(hidden, p.relative_to(path).parts))
+    )
