@@ -62,8 +62,6 @@ def named(arguments: list[str]) -> str | None:
 def _check_train(options: argparse.Namespace) -> None:
     if options.kind is None and options.resume is None:
         raise Failure(f"name what to train on: {', '.join(NAMES)}; gradlab train KIND --help shows how")
-    if options.kind == "digits":
-        return
     if options.resume is None:
         kind_named(options.kind).source(options)
         return

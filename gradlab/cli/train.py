@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import argparse
-import json
 import os
 import shutil
 from functools import partial
 from pathlib import Path
-from typing import Any
 
 from gradlab.cli.devices import best_device, usable_device
 from gradlab.cli.failure import FAILED, Failure
@@ -16,7 +14,8 @@ from gradlab.cli.kinds import kind_named
 from gradlab.cli.run_folder import new_folder
 from gradlab.data import DataError
 from gradlab.runs import RunError, Settings, TrainedRun, resume, start
-from gradlab.runs.folder import beaten
+from gradlab.runs.folder import Files, beaten
+from gradlab.runs.training import saved_settings
 from gradlab.train import Diverged
 from gradlab.utils.blas import set_blas_threads
 
@@ -70,18 +69,12 @@ def _started(options: argparse.Namespace) -> TrainedRun:
 
 
 def _resumed(options: argparse.Namespace) -> TrainedRun:
-    if options.kind is not None and (kind := _kind_of(options.resume)) not in (None, options.kind):
-        raise Failure(f"--resume: {options.resume} is a run of {kind}, not of {options.kind}; leave the kind out: the folder says it")
-    return resume(options.resume, options.epochs, options.device and usable_device(options.device), say)
-
-
-def _kind_of(folder: Path) -> Any:
-    """What a run's folder says it is; None where it says nothing, of which `resume` speaks."""
-    try:
-        found = json.loads((folder / "run.json").read_text(encoding="utf-8"))
-    except (OSError, ValueError):
-        return None
-    return found.get("kind") if isinstance(found, dict) else None
+    description = Files(options.resume).read()
+    if options.kind not in (None, description["kind"]):
+        kinds = f"a run of {description['kind']}, not of {options.kind}"
+        raise Failure(f"--resume: {options.resume} is {kinds}; leave the kind out: the folder says it")
+    device = usable_device(options.device or saved_settings(Files(options.resume), description).device)
+    return resume(options.resume, options.epochs, device, say)
 
 
 def _report(trained: TrainedRun) -> int:

@@ -164,13 +164,10 @@ class ImagesTask(Task):
         generator = gl.Generator()
         generator.manual_seed(seed)
         training, validation = (gl.utils.data.TensorDataset(*self.tensors(rows)) for rows in self.rows)
-        if self.augment:
-            training = Changed(training, self._augmentation())
+        samples: Any = Changed(training, self._augmentation()) if self.augment else training
         many = len(training)
-        size = min(batch_size, many)
-        first: Any = gl.utils.data.DataLoader(
-            training, size, shuffle=True, drop_last=many > size and many % size == 1, generator=generator,
-        )  # fmt: skip
+        size, single = min(batch_size, many), many > batch_size and many % batch_size == 1
+        first: Any = gl.utils.data.DataLoader(samples, size, shuffle=True, drop_last=single, generator=generator)
         return first, gl.utils.data.DataLoader(validation, 256)
 
     def _augmentation(self) -> Any:
@@ -200,7 +197,7 @@ class ImagesTask(Task):
     # ------------------------------------------------------------ using
 
     def read(self, source: Any) -> tuple[list[str], NDArray[np.uint8], list[str]]:
-        """Names, images and notes of what is to be predicted: files, folders of files, or arrays uint8 (height, width[, channels])."""
+        """Names, images and notes of what is to be predicted: files, folders of files, or arrays uint8 ([n, ]height, width[, channels])."""
         sources = list(source) if isinstance(source, (list, tuple)) else [source]
         names, found, notes = [], [], []
         for number, one in enumerate(sources):
@@ -208,7 +205,7 @@ class ImagesTask(Task):
                 one = image_array(one, self.channels)
             if isinstance(one, np.ndarray) or hasattr(one, "__array_interface__"):
                 array = np.asarray(one)
-                arrays = array if array.ndim == 4 else array[None]
+                arrays = array if array.ndim == 4 or (array.ndim == 3 and array.shape[2] not in (1, 3)) else array[None]
                 found += [self._shaped(image) for image in arrays]
                 names += [f"image {number + i}" for i in range(len(arrays))]
                 continue
@@ -309,7 +306,7 @@ class DigitsTask(ImagesTask):
     kind = "digits"
     goal = "a handwritten digit"
     clip = None
-    networks: ClassVar = {"cnn": lambda classes, channels, size: models.DigitsCNN(), "mlp": lambda classes, channels, size: models.DigitsMLP()}
+    networks: ClassVar = {"cnn": lambda *shape: models.DigitsCNN(), "mlp": lambda *shape: models.DigitsMLP()}
 
     @classmethod
     def of(cls, source: Any, settings: Mapping[str, Any]) -> Self:

@@ -20,6 +20,6 @@ from gradlab.train.interruption import interruption
 from gradlab.train.schedule import warm_cosine
 
 __all__ = [
-    "Bar", "BestWeights", "Callback", "Checkpoint", "Diverged", "EarlyStop", "Run", "StateError", "TableOfEpochs", "TensorBoard", "evaluate",
-    "fit", "interruption", "predict", "read_checkpoint", "warm_cosine",
+    "Bar", "BestWeights", "Callback", "Checkpoint", "Diverged", "EarlyStop", "Run", "StateError", "TableOfEpochs", "TensorBoard",
+    "evaluate", "fit", "interruption", "predict", "read_checkpoint", "warm_cosine",
 ]  # fmt: skip

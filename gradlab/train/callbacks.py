@@ -154,14 +154,16 @@ class EarlyStop(Watch):
 
 
 class BestWeights(Watch):
-    """At the end the model is given back the weights of its best epoch."""
+    """At the end the model is given back the weights of its best epoch; of a run that goes on, the best from there on."""
 
     state: dict[str, Any] | None = None
 
     def begin(self, run: Any) -> bool:  # type: ignore[override]
         at_best = super().begin(run)
-        if at_best:
+        if at_best and not run.batch:  # within an epoch the weights are those of no line of the history
             self.state = copy.deepcopy(run.trained.state_dict())
+        else:
+            self.best = math.nan
         return at_best
 
     def epoch_end(self, run: Any) -> None:

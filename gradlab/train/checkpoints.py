@@ -47,7 +47,7 @@ class Checkpoint(Watch):
                 f"Checkpoint: {self.folder} holds checkpoints of another run, the newest {later[0].name}: go on with that one, by "
                 f"resume=gl.train.read_checkpoint(folder), or name another folder"
             )
-        if at_best:
+        if at_best and not run.batch:  # within an epoch the weights are those of no line of the history
             gl.save(run.trained.state_dict(), self.best_weights)
         elif self.monitor and not math.isnan(self.best):
             self._look_for_best()

@@ -278,6 +278,7 @@ def evaluate(
     model: nn.Module, loader: Iterable[Any], step: Step | Callable[..., Tensor], metrics: Any = None, device: Any = None
 ) -> dict[str, Any]:
     """The mean loss over batches, and what metrics say of them: without gradients, in evaluation mode, which is put back afterwards.
+    Of a loss that is not finite there is that alone.
 
     step: as in `fit`, of a model and a batch. metrics: a MetricCollection, which needs a step that gives (loss, outputs, targets).
     ValueError where there are no batches.
@@ -291,12 +292,15 @@ def evaluate(
             for batch in loader:
                 batch = moved(batch, device)
                 found = step(model, batch)
+                loss = float(found[0] if isinstance(found, tuple) else found)
+                if not math.isfinite(loss):
+                    return {"loss": loss}
                 if metrics is not None:
                     if not isinstance(found, tuple):
                         raise TypeError("evaluate: metrics need a step that returns (loss, outputs, targets)")
                     metrics.update(*found[1:])
                 size = batch_size(batch)
-                total, samples = total + float(found[0] if isinstance(found, tuple) else found) * size, samples + size
+                total, samples = total + loss * size, samples + size
     finally:
         model.train(training)
     if not samples:
