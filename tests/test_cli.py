@@ -86,7 +86,7 @@ MISTAKES = [
     (["--verbose"], "unknown option --verbose"),
     (["train"], "name what to train on: digits, table"),
     (["train", "digit"], "unknown kind 'digit'; did you mean 'digits'? kinds are: digits"),
-    (["train", "imagenet"], "unknown kind 'imagenet'; kinds are: digits"),
+    (["train", "imagenet"], "unknown kind 'imagenet'; did you mean 'images'? kinds are: digits, table, images"),
     (["train", "digits", "more"], "unexpected argument 'more'"),
     (["train", "digits", "--model", "cnm"], "unknown model 'cnm'; did you mean 'cnn'? models are: cnn, mlp"),
     (["train", "digits", "--model", "transformer"], "unknown model 'transformer'; models are: cnn, mlp"),
@@ -109,9 +109,9 @@ MISTAKES = [
     (["train", "digits", "--device", "cdua"], "unknown device 'cdua'; did you mean 'cuda'? devices are: cpu, cuda"),
     (["train", "digits", "--device", "cuda:x"], "no device 'cuda:x'; write cpu, cuda or cuda:N"),
     (["train", "digits", "--device", "cpu:1"], "no device 'cpu:1'; there is one cpu, named cpu"),
-    (["train", "digits", "--resume", "nowhere"], "--resume: no run folder or checkpoint nowhere"),
-    (["train", "digits", "--resume", "."], "--resume: no checkpoint in the folder ."),
-    (["train", "digits", "--resume", ".", "--out", "x"], "--out: a resumed run goes on in its own folder"),
+    (["train", "digits", "--resume", "nowhere"], "--resume: there is no run's folder nowhere"),
+    (["train", "digits", "--resume", "."], "--resume: . is no folder of a run: there is no run.json in it"),
+    (["train", "digits", "--resume", ".", "--out", "x"], "--out: a resumed run keeps its settings and its data"),
 ]
 
 

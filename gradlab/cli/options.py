@@ -71,6 +71,8 @@ def _check_train(options: argparse.Namespace) -> None:
         raise Failure(f"{name}: a resumed run keeps its settings and its data; leave that out, or start a new run without --resume")
     if not options.resume.is_dir():
         raise Failure(f"--resume: there is no run's folder {options.resume}")
+    if not (options.resume / "run.json").is_file():
+        raise Failure(f"--resume: {options.resume} is no folder of a run: there is no run.json in it")
 
 
 def predict(parser: Parser) -> None:

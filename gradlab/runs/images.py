@@ -16,6 +16,7 @@ from gradlab.data import ImageError, ImageFolder, digits, digits_split, image_fo
 from gradlab.data.images.folder import fitted, hidden, named_as_image
 from gradlab.data.images.reading import image_array
 from gradlab.data.tables import split_rows
+from gradlab.models.mobilenet import SMALL
 from gradlab.nn import functional as F
 from gradlab.runs import html
 from gradlab.runs.classes import class_weights, linear_classifier
@@ -48,9 +49,18 @@ def _stages(side: int) -> int:
     return min(4, max(2, int(np.log2(max(side, 8) / 4)) + 1))
 
 
+def _patch(size: tuple[int, int]) -> int:
+    """The side of a ViT's patches: about an eighth of the images', which are square."""
+    if size[0] != size[1]:
+        raise ImageError(f"a ViT takes square images, not {size[0]}x{size[1]}: give --size, or size in the settings")
+    return min((p for p in range(2, size[0] + 1) if size[0] % p == 0), key=lambda p: abs(p - size[0] / 8))
+
+
 NETWORKS: dict[str, Callable[[int, int, tuple[int, int]], nn.Module]] = {  # of classes, channels and (height, width)
     "cnn": lambda classes, channels, size: models.CNN(classes, channels, stages=_stages(min(size))),
     "resnet20": lambda classes, channels, size: models.resnet20(classes, channels),
+    "mobilenet": lambda classes, channels, size: models.MobileNet(classes, channels, 0.5, SMALL, stride=1, dropout=0.1),
+    "vit": lambda classes, channels, size: models.ViT(size[0], _patch(size), channels, classes, dim=96, depth=6, dropout=0.1),
     "mlp": lambda classes, channels, size: nn.Sequential(
         nn.Flatten(), nn.Linear(channels * size[0] * size[1], 256), nn.ReLU(), nn.Dropout(0.2), nn.Linear(256, classes)
     ),

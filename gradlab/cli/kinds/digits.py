@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from typing import Any
 
 from gradlab.cli.arguments import Parser
+from gradlab.cli.failure import chosen
 
 SUMMARY = "the handwritten digits that come with gradlab: no file is needed"
+MODELS = ("cnn", "mlp")
 
 
 def configure(parser: Parser) -> None:
-    parser.add_argument("--model", choices=["cnn", "mlp"], help="a convolutional network or a fully connected one (default: cnn)")
+    parser.add_argument("--model", type=partial(chosen, "model", known=MODELS), help=f"{' or '.join(MODELS)} (default: {MODELS[0]})")
 
 
 def source(options: argparse.Namespace) -> str:

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import argparse
+from functools import partial
 from typing import Any
 
 from gradlab.cli.arguments import Parser, positive_integer, share
 from gradlab.cli.failure import Failure, chosen
 
 SUMMARY = "a folder with a folder of images for each class, or train/ and val/ with such folders: predict the class"
+MODELS = ("cnn", "resnet20", "mobilenet", "vit", "mlp")
 AUGMENTATIONS = ("crop", "flip", "jitter")
 
 
 def configure(parser: Parser) -> None:
     parser.add_argument("folder", nargs="?", help=SUMMARY.partition(":")[0])
-    parser.add_argument("--model", choices=["cnn", "resnet20", "mlp"], help="the network (default: cnn)")
+    models = f"the network: {', '.join(MODELS)} (default: {MODELS[0]})"
+    parser.add_argument("--model", type=partial(chosen, "model", known=MODELS), help=models)
     parser.add_argument("--size", type=positive_integer, metavar="PIXELS", help="side of the images (default: theirs, 64 at most)")
     parser.add_argument("--fit", choices=["crop", "stretch"], help="how images get that shape (default: crop)")
     parser.add_argument("--grey", action="store_true", help="leave the colours out")
