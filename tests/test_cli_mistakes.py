@@ -90,6 +90,8 @@ OTHERS = [
     (["predict", "RUN", "empty.csv"], "empty.csv"),
     (["predict", "RUN", "other.csv"], "other.csv"),
     (["predict", "RUN", "good.csv", "--out", "none/x.csv"], "cannot write none/x.csv: No such file or directory"),
+    (["sample", "none"], "none is no folder of a run"),
+    (["sample", "RUN"], "RUN is a run of kind table; only runs of texts write"),
     (["evaluate", "none", "good.csv"], "none is no folder of a run"),
     (["evaluate", "RUN", "none.csv"], "none.csv: No such file or directory"),
     (["evaluate", "RUN", "other.csv"], "other.csv"),

@@ -52,6 +52,7 @@ CASES = {
     "r2 good": (lambda: m.R2Score(), WANTED[:, 0] + FOUND[:, 0] / 9, WANTED[:, 0],
                 lambda s: s.r2_score(WANTED[:, 0], WANTED[:, 0] + FOUND[:, 0] / 9)),
     "perplexity": (lambda: m.Perplexity(), SCORES, TRUE, lambda s: math.exp(s.log_loss(TRUE, CHANCES))),
+    "bits": (lambda: m.BitsPerCharacter([2] * 4), SCORES, TRUE, lambda s: s.log_loss(TRUE, CHANCES) / (2 * math.log(2))),
     "bleu": (lambda: m.BLEU(), TEXTS, REFERENCES, None),
     "bleu smooth": (lambda: m.BLEU(3, smooth=True), TEXTS, REFERENCES, None),
     "calibration": (lambda: m.CalibrationError(bins=10), CHANCES, TRUE, None),

@@ -76,13 +76,24 @@ def share(text: str) -> float:
 
 
 def positive_number(text: str) -> float:
-    try:
-        number = float(text)
-    except ValueError:
-        raise argparse.ArgumentTypeError(f"must be a number, not {text!r}") from None
+    number = _number(text)
     if not (math.isfinite(number) and number > 0):
         raise argparse.ArgumentTypeError(f"must be a finite number above 0, not {text}")
     return number
+
+
+def number_from_0(text: str) -> float:
+    number = _number(text)
+    if not (math.isfinite(number) and number >= 0):
+        raise argparse.ArgumentTypeError(f"must be a finite number, 0 or above, not {text}")
+    return number
+
+
+def _number(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise argparse.ArgumentTypeError(f"must be a number, not {text!r}") from None
 
 
 def device(text: str) -> str:

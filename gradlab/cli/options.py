@@ -6,7 +6,7 @@ import argparse
 import os
 from pathlib import Path
 
-from gradlab.cli.arguments import Parser, device, positive_integer, positive_number, seed, target
+from gradlab.cli.arguments import Parser, device, number_from_0, positive_integer, positive_number, seed, target
 from gradlab.cli.failure import Failure
 from gradlab.cli.kinds import NAMES, kind_named
 
@@ -84,6 +84,15 @@ def predict(parser: Parser) -> None:
 def evaluate(parser: Parser) -> None:
     parser.add_argument("run", help="a run's folder")
     parser.add_argument("data", help="data as the run was trained on")
+
+
+def sample(parser: Parser) -> None:
+    parser.add_argument("run", help="the folder of a run of a text")
+    parser.add_argument("--prompt", default="", metavar="TEXT", help="what the text begins with (default: nothing)")
+    parser.add_argument("--length", type=positive_integer, default=500, metavar="N", help="characters to write (default: 500)")
+    parser.add_argument("--temperature", type=number_from_0, default=0.8, metavar="T", help="0 takes the likeliest (default: 0.8)")
+    parser.add_argument("--top-k", type=positive_integer, metavar="N", help="draw from the N likeliest tokens alone")
+    parser.add_argument("--seed", type=seed, default=0, metavar="N", help="decides what is drawn (default: 0)")
 
 
 def runs(parser: Parser) -> None:

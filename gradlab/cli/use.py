@@ -23,7 +23,7 @@ Found = TypeVar("Found")
 
 def predict(options: argparse.Namespace) -> int:
     """A CSV of predictions and, of classes, a column for each probability; of a table with its own columns before."""
-    trained = _run(options.run)
+    trained = loaded(options.run)
     columns, notes = _asked(lambda: trained.task.predicted(trained.model, options.data))
     for note in notes:
         print(f"note: {note}", file=sys.stderr)
@@ -59,7 +59,7 @@ def _written(column: Any) -> list[Any]:
 
 def evaluate(options: argparse.Namespace) -> int:
     """The metrics of data, a line for each."""
-    trained = _run(options.run)
+    trained = loaded(options.run)
     found, notes = _asked(lambda: trained.task.evaluated(trained.model, options.data))
     for note in notes:
         print(f"note: {note}", file=sys.stderr)
@@ -86,7 +86,8 @@ def _shown(value: Any) -> str:
     return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-def _run(folder: str) -> TrainedRun:
+def loaded(folder: str) -> TrainedRun:
+    """The run in a folder; a Failure where there is none."""
     if "OPENBLAS_NUM_THREADS" not in os.environ:
         set_blas_threads(1)  # as in training
     try:

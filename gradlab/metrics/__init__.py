@@ -11,10 +11,10 @@ from gradlab.metrics.classes import F1, Accuracy, ConfusionMatrix, FBeta, Precis
 from gradlab.metrics.metric import Metric, MetricCollection
 from gradlab.metrics.quantities import MeanAbsoluteError, MeanAbsoluteScaledError, MeanSquaredError, R2Score, RootMeanSquaredError
 from gradlab.metrics.scores import ROCAUC, AveragePrecision, CalibrationError, LogLoss
-from gradlab.metrics.text import BLEU, Perplexity
+from gradlab.metrics.text import BLEU, BitsPerCharacter, Perplexity
 
 __all__ = [
-    "BLEU", "F1", "ROCAUC", "Accuracy", "AveragePrecision", "CalibrationError", "ConfusionMatrix", "FBeta", "LogLoss", "MeanAbsoluteError",
-    "MeanAbsoluteScaledError", "MeanSquaredError", "Metric", "MetricCollection", "Perplexity", "Precision", "R2Score", "Recall",
-    "RootMeanSquaredError",
+    "BLEU", "F1", "ROCAUC", "Accuracy", "AveragePrecision", "BitsPerCharacter", "CalibrationError", "ConfusionMatrix", "FBeta", "LogLoss",
+    "MeanAbsoluteError", "MeanAbsoluteScaledError", "MeanSquaredError", "Metric", "MetricCollection", "Perplexity", "Precision", "R2Score",
+    "Recall", "RootMeanSquaredError",
 ]  # fmt: skip

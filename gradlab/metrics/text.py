@@ -52,6 +52,32 @@ class Perplexity(Totals):
         return math.exp(mean) if mean < 700 else math.inf
 
 
+class BitsPerCharacter(Perplexity):
+    """The mean of -log₂ p over the characters of a text, which models of different tokens can be compared by.
+
+    As `Perplexity`; characters, int64 (vocabulary,), says how many characters each token stands for.
+
+    >>> from gradlab.metrics import BitsPerCharacter
+    >>> round(BitsPerCharacter([1, 1, 2, 2])(gl.zeros(1, 3, 4), gl.tensor([[0, 2, 3]])), 5)
+    1.2
+    """
+
+    def __init__(self, characters: Any, *, ignore_index: int | None = -100) -> None:
+        self.characters = np.asarray(characters, np.int64)
+        super().__init__(ignore_index=ignore_index)
+
+    def update(self, prediction: Any, target: Any) -> Metric:
+        super().update(prediction, target)
+        true = host(target, "BitsPerCharacter: target").reshape(-1).astype(np.int64)
+        self.add(characters=int(self.characters[true[true != self.ignore_index]].sum()))
+        return self
+
+    def compute(self) -> float:
+        if not self.totals.get("characters"):
+            raise self.nothing()
+        return float(self.totals["loss"] / (self.totals["characters"] * math.log(2)))
+
+
 class BLEU(Totals):
     """Shared n-grams of translations and their references, of a whole corpus (Papineni and others, "BLEU: a method for automatic evaluation
     of machine translation", 2002).

@@ -3,9 +3,11 @@
 import math
 from dataclasses import dataclass
 
-from gradlab import Tensor, arange, nn
+from gradlab import Tensor, arange, cat, nn, ones
 from gradlab.nn import functional as F
 from gradlab.nn.modules.residual import add_embeddings, add_norm
+
+Past = tuple[Tensor, Tensor]  # keys and values of the tokens so far
 
 
 @dataclass(frozen=True)
@@ -35,19 +37,36 @@ class Block(nn.Module):
         self.fc, self.out = nn.Linear(width, 4 * width), nn.Linear(4 * width, width)
         self.heads, self.dropout = config.n_head, config.dropout
 
+    def _heads(self, x: Tensor) -> list[Tensor]:
+        """Queries, keys and values, [batch, heads, tokens, width of one] each."""
+        batch, tokens, width = x.shape
+        return [part.view(batch, tokens, self.heads, width // self.heads).transpose(1, 2) for part in self.qkv(x).split(width, dim=2)]
+
     def attention(self, x: Tensor) -> Tensor:
         """Causal self-attention of all heads."""
-        batch, tokens, width = x.shape
-        q, k, v = (
-            part.view(batch, tokens, self.heads, width // self.heads).transpose(1, 2) for part in self.qkv(x).split(width, dim=2)
-        )
+        q, k, v = self._heads(x)
         y = F.scaled_dot_product_attention(q, k, v, dropout_p=self.dropout if self.training else 0.0, is_causal=True)
-        return self.proj(y.transpose(1, 2).reshape(batch, tokens, width))
+        return self.proj(y.transpose(1, 2).reshape(x.shape))
 
     def forward(self, x: Tensor) -> Tensor:
-        y, x = add_norm(self.ln2, x, F.dropout(self.attention(self.ln1(x)), self.dropout, self.training))
+        return self._after(x, self.attention(self.ln1(x)))
+
+    def _after(self, x: Tensor, attention: Tensor) -> Tensor:
+        """The rest of the block: the network on each token, and both added to the input."""
+        y, x = add_norm(self.ln2, x, F.dropout(attention, self.dropout, self.training))
         y = self.out(F.gelu(self.fc(y), approximate="tanh"))
         return x + F.dropout(y, self.dropout, self.training)
+
+    def continued(self, x: Tensor, past: Past | None = None) -> tuple[Tensor, Past]:
+        """The same for tokens that follow others, whose keys and values are `past`; and those with the new ones."""
+        q, k, v = self._heads(self.ln1(x))
+        seen = None
+        if past is not None:
+            k, v = cat([past[0], k], 2), cat([past[1], v], 2)
+            if q.shape[2] > 1:  # one token sees all
+                seen = ones(q.shape[2], k.shape[2], device=x.device).tril(k.shape[2] - q.shape[2]).bool()
+        y = F.scaled_dot_product_attention(q, k, v, attn_mask=seen, is_causal=past is None)
+        return self._after(x, self.proj(y.transpose(1, 2).reshape(x.shape))), (k, v)
 
 
 class GPT(nn.Module):
@@ -86,3 +105,16 @@ class GPT(nn.Module):
             x = block(x)
         logits: Tensor = self.head(self.lnf(x))
         return logits
+
+    def continued(self, tokens: Tensor, past: list[Past] | None = None) -> tuple[Tensor, list[Past]]:
+        """Logits for tokens that follow others, and what the next ones go on with: the keys and values of all so far."""
+        begin = 0 if past is None else past[0][0].shape[2]
+        end = begin + tokens.shape[1]
+        if end > self.config.block_size:
+            raise ValueError(f"GPT.continued: {end} tokens, but block_size is {self.config.block_size}")
+        x = self.wte(tokens) + self.wpe(self.positions[begin:end])
+        found = []
+        for i, block in enumerate(self.h):
+            x, kept = block.continued(x, None if past is None else past[i])
+            found.append(kept)
+        return self.head(self.lnf(x)), found

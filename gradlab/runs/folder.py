@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -73,6 +74,20 @@ class TrainedRun:
         """The metrics of data that holds what is to be predicted."""
         return self.task.evaluate(self.model, source)
 
+    def sample(
+        self, prompt: str = "", length: int = 500, *, temperature: float = 0.8, top_k: int | None = None, seed: int = 0
+    ) -> str:
+        """A prompt and the `length` characters that a language model writes after it; `task.sample` gives them piece by piece.
+
+        RunError where the run is of no text. A warning where the prompt has characters that the training text has not.
+        """
+        task: Any = self.task
+        if task.kind != "text":
+            raise RunError(f"{self.folder} is a run of kind {task.kind}; only runs of texts write")
+        for note in task.begun(prompt)[1]:
+            warnings.warn(note, stacklevel=2)
+        return prompt + "".join(task.sample(self.model, prompt, length, temperature=temperature, top_k=top_k, seed=seed))
+
 
 def load_run(path: str | os.PathLike[str], device: Any = "cpu") -> TrainedRun:
     """The run in a folder: its model, with the coding of the data it was trained on. RunError where there is none.
@@ -84,7 +99,7 @@ def load_run(path: str | os.PathLike[str], device: Any = "cpu") -> TrainedRun:
     description = files.read()
     try:
         task = task_of(description["kind"]).from_state(description["task"])
-    except (KeyError, TypeError, AttributeError) as error:
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
         raise RunError(f"{files.description} is damaged: the task cannot be read ({type(error).__name__}: {error})") from error
     weights = next((p for p in (files.weights, files.checkpoints / "best.safetensors") if p.exists()), None)
     if weights is None:

@@ -11,6 +11,7 @@ KINDS = {
     "images": "gradlab.runs.images:ImagesTask",
     "series": "gradlab.runs.series:SeriesTask",
     "table": "gradlab.runs.table:TableTask",
+    "text": "gradlab.runs.text:TextTask",
 }
 
 

@@ -11,7 +11,7 @@ from types import ModuleType
 
 from gradlab.cli.failure import chosen
 
-NAMES = ("digits", "table", "images", "series")
+NAMES = ("digits", "table", "images", "text", "series")
 
 
 def kind_named(name: str) -> ModuleType:
