@@ -11,6 +11,7 @@ from typing import Any
 
 import gradlab as gl
 from gradlab import nn
+from gradlab.data import DataError
 from gradlab.runs.kinds import KINDS, task_of
 from gradlab.runs.task import Task
 
@@ -106,9 +107,12 @@ def load_run(path: str | os.PathLike[str], device: Any = "cpu") -> TrainedRun:
         raise RunError(f"{files.folder} has no weights yet: the run was stopped before its first epoch; resume it")
     try:
         model = task.model()
+    except DataError as error:  # as where a function is gone that made it
+        raise RunError(f"{files.folder} cannot be read back: {error}") from error
+    try:
         model.load_state_dict(gl.load(weights))
     except (ValueError, RuntimeError, KeyError) as error:
-        raise RunError(f"{weights} does not hold this run's weights: {error}") from error
+        raise RunError(f"{weights} does not hold this run's weights{task.unfit}: {error}") from error
     return TrainedRun(files.folder, description, task, model.to(device).eval())
 
 

@@ -8,6 +8,7 @@ from gradlab.runs.task import Task
 
 KINDS = {
     "digits": "gradlab.runs.images:DigitsTask",
+    "function": "gradlab.runs.function:FunctionTask",
     "images": "gradlab.runs.images:ImagesTask",
     "series": "gradlab.runs.series:SeriesTask",
     "table": "gradlab.runs.table:TableTask",

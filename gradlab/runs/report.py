@@ -39,7 +39,7 @@ def page(trained: TrainedRun, history: Sequence[dict[str, float]]) -> str:
     description, task = trained.description, trained.task
     title = task.title(description["source"])
     sections = [
-        ("Learning", _curves(trained, history)), ("Beside simpler models", _comparison(trained)), *task.sections(trained),
+        ("Learning", _curves(trained, history)), *_comparison(trained), *task.sections(trained),
         ("What was found in the data", bullets(description["notes"]) or "<p>Nothing unusual.</p>"),
         ("Using it", "".join(f"<pre>{escape(text)}</pre>" for text in task.usage(str(trained.folder)))),
         ("Settings", _settings(description)),
@@ -64,9 +64,10 @@ def _summary(trained: TrainedRun) -> str:
     learned = escape(trained.task.summary().splitlines()[0])
     took = f"{description['parameters']:,} parameters, {result['epochs']} epochs in {result['seconds']:g} s"
     took += f" on {description['settings']['device']}."
+    part = "validation" if trained.task.validated else "training"
     stopped = f" Stopped: {escape(result['stopped'])}." if result["stopped"] else ""
     return (
-        f'<section><span class="big">{result["best"]:.4g}</span> {metric_name(description["score"])} on the validation part{verdict}'
+        f'<section><span class="big">{result["best"]:.4g}</span> {metric_name(description["score"])} on the {part} part{verdict}'
         f'<p class="soft">{learned}. {took}{stopped}</p></section>'
     )
 
@@ -74,22 +75,23 @@ def _summary(trained: TrainedRun) -> str:
 def _curves(trained: TrainedRun, history: Sequence[dict[str, float]]) -> str:
     score = trained.description["score"]
     epochs = [line["epoch"] for line in history]
-    loss = [
-        Series("validation", epochs, [line["validation_loss"] for line in history]),
-        Series("training", epochs, [line["loss"] for line in history]),
-    ]
+    loss = [Series("training", epochs, [line["loss"] for line in history])]
+    if trained.task.validated:
+        loss.insert(0, Series("validation", epochs, [line["validation_loss"] for line in history]))
     panels = [Panel("Loss", "epoch", loss, whole_x=True)]
     if score != "loss":
         scores = [Series("validation", epochs, [line[f"validation_{score}"] for line in history])]
         panels.append(Panel(metric_name(score), "epoch", scores, whole_x=True))
-    return line_chart(panels, f"Over the epochs; 0 is {trained.task.beginning}")
+    return line_chart(panels, f"Over the epochs; 0 is {trained.task.beginning}" if trained.task.validated else "Over the epochs")
 
 
-def _comparison(trained: TrainedRun) -> str:
-    description = trained.description
-    names = list(dict.fromkeys(name for values in description["baselines"].values() for name in values)) or [description["score"]]
-    lines = {"this run": description["result"]["validation"], **description["baselines"]}
-    return table(["", *map(metric_name, names)], [[name, *(values.get(m, "") for m in names)] for name, values in lines.items()])
+def _comparison(trained: TrainedRun) -> list[tuple[str, str]]:
+    """What was measured on the validation part, beside what simpler models reach."""
+    baselines, measured = trained.description["baselines"], trained.description["result"]["validation"]
+    names = list(dict.fromkeys(name for values in baselines.values() for name in values)) or list(measured)
+    lines = {"this run": measured, **baselines}
+    shown = table(["", *map(metric_name, names)], [[name, *(values.get(m, "") for m in names)] for name, values in lines.items()])
+    return [("Beside simpler models" if baselines else "Measured", shown)] if names else []
 
 
 def _settings(description: dict[str, Any]) -> str:

@@ -24,7 +24,8 @@ class Task:
 
     kind: its name. goal: what is learned, in a few words. score: the metric by which runs are compared, better where it is `greater`.
     defaults: the settings that suit it (epochs, batch_size, learning_rate, weight_decay). notes: what was found strange in the data.
-    beginning: what the model is before its first epoch. clip: the largest norm of the gradients.
+    beginning: what the model is before its first epoch. clip: the largest norm of the gradients. validated: whether there is a validation
+    part, on which epochs are compared; else they are by what the score is in training.
     """
 
     kind = ""
@@ -35,6 +36,8 @@ class Task:
     notes: Sequence[str] = ()
     beginning = "the model as it was made"
     clip: float | None = 1.0
+    validated = True
+    unfit = ""  # what else is said where the model does not take its weights
 
     # ------------------------------------------------------------ data
 
@@ -93,6 +96,10 @@ class Task:
     def scheduler(self, optimizer: Any, steps: int) -> Any:
         """Stepped after each batch: rising in a line over the first tenth of all steps, then falling along half a cosine."""
         return gl.optim.lr_scheduler.LambdaLR(optimizer, lambda step: gl.train.warm_cosine(step, steps))
+
+    def fitting(self) -> dict[str, Any]:
+        """What `gl.train.fit` is told besides: accumulate, average, callbacks, …"""
+        return {"scheduler_each": "step", "clip": self.clip}
 
     def baselines(self, model: nn.Module) -> Baselines:
         """What simpler models reach on the validation part. They may be put into `model` as its beginning."""

@@ -20,6 +20,7 @@ from gradlab.runs.kinds import task_of
 from gradlab.runs.report import write_report
 from gradlab.runs.task import Task
 from gradlab.train import Bar, Callback, Checkpoint, EarlyStop, StateError, TableOfEpochs, evaluate, fit, read_checkpoint
+from gradlab.train.callbacks import length
 from gradlab.utils.atomic import write_text
 
 
@@ -126,27 +127,31 @@ def _train(
     files: Files, description: dict[str, Any], task: Task, model: Any, loaders: tuple[Any, Any], settings: Settings, state: Any,
     say: Callable[[str], None],
 ) -> TrainedRun:  # fmt: skip
-    epochs, monitor, (training, validation) = settings.epochs or 1, f"validation_{task.score}", loaders
+    epochs, (training, validation), extra = settings.epochs or 1, loaders, task.fitting()
+    monitor = f"validation_{task.score}" if task.validated else task.score
     model = model.to(settings.device)
     optimizer = task.optimizer(model, settings)
-    scheduler = task.scheduler(optimizer, epochs * len(training))
+    scheduler = task.scheduler(optimizer, epochs * length(training))
     callbacks: list[Any] = [Measured(), Bar(lines=False), Checkpoint(files.checkpoints, monitor=monitor)]
     callbacks += [TableOfEpochs(files.epochs), lambda run: say(_line(run, task))]
     callbacks += [EarlyStop(settings.early_stop, monitor)] if settings.early_stop else []
+    callbacks += extra.pop("callbacks", [])
     begin = time.perf_counter()
     try:
         run = fit(
             model, training, None, optimizer, epochs=epochs, validation=validation, metrics=task.metrics() or None, scheduler=scheduler,
-            scheduler_each="step", clip=task.clip, amp=settings.amp, compile=settings.compile, device=settings.device, step=task.step,
-            callbacks=callbacks, resume=state,
+            amp=settings.amp, compile=settings.compile, device=settings.device, step=task.step, callbacks=callbacks, resume=state, **extra,
         )  # fmt: skip
     except StateError as error:
-        raise RunError(f"{files.folder} cannot be gone on with: its checkpoint does not fit: {error}") from error
-    model.load_state_dict(gl.load(files.checkpoints / "best.safetensors"))
+        raise RunError(f"{files.folder} cannot be gone on with: its checkpoint does not fit{task.unfit}: {error}") from error
+    best_state = gl.load(files.checkpoints / "best.safetensors")
+    if run.average is not None:  # whose state is the model's, but for its count
+        best_state = {name.removeprefix("module."): value for name, value in best_state.items() if name != "n_averaged"}
+    model.load_state_dict(best_state)
     gl.save(model.state_dict(), files.weights)
     best = (max if task.greater else min)(line[monitor] for line in run.history)
     seconds = round(description.get("result", {}).get("seconds", 0.0) + time.perf_counter() - begin, 1)
-    measured = evaluate(model, validation, task.step, run.metrics, settings.device)
+    measured = evaluate(model, validation, task.step, run.metrics, settings.device) if task.validated else {}
     description["result"] = {"epochs": run.epoch, "best": best, "seconds": seconds, "stopped": run.stop, "validation": measured}
     trained = TrainedRun(files.folder, description, task, model.eval())
     write_report(files, trained, run.history)
@@ -156,9 +161,11 @@ def _train(
 
 def _line(run: Any, task: Task) -> str:
     line = run.history[-1]
-    shown = {name: line[f"validation_{name}"] for name in list(dict.fromkeys(("loss", task.score, *task.metrics())))[:4]}
+    names = list(dict.fromkeys(("loss", task.score, *task.metrics())))[:4] if task.validated else []
+    shown = {name: line[f"validation_{name}"] for name in names}
     values = "  ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in shown.items())
-    return f"epoch {run.epoch:>{len(str(run.epochs))}}/{run.epochs}  training loss {line['loss']:.4g}  validation: {values}"
+    head = f"epoch {run.epoch:>{len(str(run.epochs))}}/{run.epochs}  training loss {line['loss']:.4g}"
+    return f"{head}  validation: {values}" if names else head
 
 
 def _write(files: Files, description: dict[str, Any]) -> None:
