@@ -11,6 +11,7 @@ import pytest
 
 import gradlab as gl
 from gradlab import nn
+from gradlab.cli.entry import main
 from gradlab.data import DataError
 from gradlab.runs import RunError, Settings, resume, start
 from gradlab.train import Recipe
@@ -98,6 +99,19 @@ def raises():
 
 def helper():
     return gl.ones(2, 3) @ gl.ones(2, 3)
+
+
+class Broken(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layer = nn.Linear(3, 1)
+
+    def forward(self, x):
+        return self.layer(x)
+
+
+def broken():
+    return {"model": Broken(), "loader": [(gl.ones(4, 2), gl.zeros(4, 1))], "loss": nn.functional.mse_loss}
 
 
 def wrong_predict():
@@ -229,9 +243,9 @@ def test_what_it_raises_passes_through(own):
 def test_code_that_is_gone_or_has_changed(own):
     trained("ownmodule.py:recipe", "run", epochs=1)
     (own / "ownmodule.py").write_text(CODE.replace("WIDTH = 16", "WIDTH = 8"))
-    with pytest.raises(RunError, match="does not fit the model that the function makes now, which must have changed since"):
+    with pytest.raises(RunError, match="does not hold this run's weights, as the function makes another model now"):
         gl.load_run("run")
-    with pytest.raises(RunError, match="must have changed since"):
+    with pytest.raises(RunError, match="does not fit, as the function makes another model now"):
         resume("run", 2, say=quiet)
     (own / "ownmodule.py").write_text("x = 1")
     with pytest.raises(RunError, match=r"cannot be read back: ownmodule.py has no function 'recipe'"):
@@ -248,6 +262,44 @@ def test_a_run_is_found_from_another_folder(own, monkeypatch, tmp_path_factory):
     before = list(sys.path)
     monkeypatch.chdir(tmp_path_factory.mktemp("elsewhere"))
     assert gl.load_run(own / "run").task.target == "ownmodule:recipe" and sys.path == before
+
+
+# ---------------------------------------------------------------- from the shell
+
+
+def test_from_the_shell(own, capsys):
+    assert main(["train", "ownmodule.py:recipe", "--epochs", "2", "--compile", "--seed", "3"]) == 0
+    assert "use it: gradlab predict runs/function-1 file" in capsys.readouterr().out
+    assert main(["train", "--resume", "runs/function-1", "--epochs", "3"]) == 0 and "epoch 3/3" in capsys.readouterr().out
+    assert main(["predict", "runs/function-1", "anything"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert lines[0] == "found,row" and len(lines) == 4 and lines[1].endswith(",1")
+    assert main(["runs"]) == 0 and "ownmodule.py:recipe" in capsys.readouterr().out
+    assert main(["train", "ownmodule:bare", "--epochs", "1", "--out", "mine"]) == 0 and "on the training part" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["ownmodule:"], "is not of the form module:function or file.py:function"), (["nowhere:recipe"], "no module named 'nowhere'"),
+        (["ownmodule:takes"], "takes some"), (["ownmodule:number"], "is no function"), (["ownmodule:nothing"], "None has no model"),
+        (["ownmodule:recipe", "--batch-size", "9"], "makes its own batches"), (["ownmodule:recipe", "--lr", "9"], "learning rate there"),
+        (["ownmodule:recipe", "--target", "y"], "unknown option --target"), (["ownmodul"], "kinds are: digits, table"),
+    ],
+)  # fmt: skip
+def test_a_wrong_call_is_one_line(own, capsys, arguments, message):
+    assert main(["train", *arguments]) in (1, 2)
+    said = capsys.readouterr().err
+    assert message in said and said.count("\n") == 1 and not list(own.glob("runs/*/run.json"))
+
+
+@pytest.mark.parametrize(("name", "lines"), [("raises", ["return helper()", "return gl.ones(2, 3)"]), ("broken", ["return self.layer(x)"])])
+def test_what_it_raises_is_shown_with_its_own_frames(own, capsys, name, lines):
+    assert main(["train", f"ownmodule.py:{name}"]) == 1
+    said = capsys.readouterr().err
+    files = [line for line in said.splitlines() if line.startswith("  File")]
+    assert said.startswith("Traceback") and len(files) == len(lines) and all("ownmodule.py" in line for line in files)
+    assert all(line in said for line in lines) and "ShapeError: " in said.splitlines()[-1]
 
 
 # ---------------------------------------------------------------- recipes

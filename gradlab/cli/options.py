@@ -8,7 +8,7 @@ from pathlib import Path
 
 from gradlab.cli.arguments import Parser, device, number_from_0, positive_integer, positive_number, seed, target
 from gradlab.cli.failure import Failure
-from gradlab.cli.kinds import NAMES, kind_named
+from gradlab.cli.kinds import FUNCTION, NAMES, kind_named
 
 GOES_ON_WITH = ("kind", "resume", "epochs", "device")  # what a resumed run may be told
 
@@ -35,7 +35,7 @@ def _check_run(options: argparse.Namespace) -> None:
 
 def train(parser: Parser, arguments: list[str]) -> None:
     """The options that every run has, and those of the kind that is named in `arguments` or that a run to go on with is of."""
-    parser.add_argument("kind", nargs="?", help="; ".join(f"{name}: {kind_named(name).SUMMARY}" for name in NAMES))
+    parser.add_argument("kind", nargs="?", help="; ".join(f"{name}: {kind_named(name).SUMMARY}" for name in (*NAMES, FUNCTION)))
     parser.add_argument("--epochs", type=positive_integer, metavar="N", help="passes over the training data")
     parser.add_argument("--batch-size", type=positive_integer, metavar="N", help="samples per step")
     parser.add_argument("--lr", type=positive_number, metavar="RATE", help="peak learning rate")
@@ -55,13 +55,13 @@ def train(parser: Parser, arguments: list[str]) -> None:
 
 def named(arguments: list[str]) -> str | None:
     """The kind that the command line names: a kind's name wherever it stands, or what stands first."""
-    known = [a for a in arguments if a in NAMES]
+    known = [a for a in arguments[:1] if ":" in a] or [a for a in arguments if a in NAMES]
     return known[0] if known else next((a for a in arguments[:1] if not a.startswith("-")), None)
 
 
 def _check_train(options: argparse.Namespace) -> None:
     if options.kind is None and options.resume is None:
-        raise Failure(f"name what to train on: {', '.join(NAMES)}; gradlab train KIND --help shows how")
+        raise Failure(f"name what to train on: {', '.join((*NAMES, FUNCTION))}; gradlab train KIND --help shows how")
     if options.resume is None:
         kind_named(options.kind).source(options)
         return

@@ -18,10 +18,10 @@ REFUSALS = (ValueError, TypeError, RuntimeError, NotImplementedError, IndexError
 
 
 @contextmanager
-def users_code(name: str) -> Iterator[None]:
+def users_code(name: str, refusals: tuple[type[Exception], ...] = REFUSALS) -> Iterator[None]:
     """What the block raises out of code of the user's ends the program with that code's frames alone; what gradlab refuses, with one line.
 
-    name: whose code it is, for that line.
+    name: whose code it is, for that line. refusals: what gradlab says no with; anything else of its own passes through.
     """
     try:
         yield
@@ -29,7 +29,7 @@ def users_code(name: str) -> Iterator[None]:
         raise
     except Exception as error:
         frames = users_frames(error.__traceback__)
-        if not frames and not isinstance(error, (*REFUSALS, SyntaxError)):
+        if not frames and not isinstance(error, (*refusals, SyntaxError)):
             raise
         if not frames and not isinstance(error, SyntaxError):
             raise Failure(f"{name}: {error or type(error).__name__}", FAILED) from error

@@ -10,8 +10,9 @@ from pathlib import Path
 
 from gradlab.cli.devices import best_device, usable_device
 from gradlab.cli.failure import FAILED, Failure
-from gradlab.cli.kinds import kind_named
+from gradlab.cli.kinds import kind_named, plain
 from gradlab.cli.run_folder import new_folder
+from gradlab.cli.targets import REFUSALS, users_code
 from gradlab.data import DataError
 from gradlab.runs import RunError, Settings, TrainedRun, resume, start
 from gradlab.runs.folder import Files, beaten
@@ -26,8 +27,15 @@ def run(options: argparse.Namespace) -> int:
     """Train, say what was reached; an exit code."""
     if "OPENBLAS_NUM_THREADS" not in os.environ:
         set_blas_threads(1)  # the models are small; see gradlab/utils/blas.py
+    own = options.kind is not None and plain(options.kind) == "function"
+    with users_code(options.kind or str(options.resume), REFUSALS if own else ()):
+        return _report(_trained(options))
+
+
+def _trained(options: argparse.Namespace) -> TrainedRun:
+    """The run, started or gone on with; a Failure for what is wrong with it."""
     try:
-        trained = _resumed(options) if options.resume is not None else _started(options)
+        return _resumed(options) if options.resume is not None else _started(options)
     except (DataError, RunError) as error:
         raise Failure(str(error), FAILED) from error
     except Diverged as error:
@@ -36,7 +44,6 @@ def run(options: argparse.Namespace) -> int:
         raise
     except OSError as error:
         raise Failure(f"{error.filename or 'cannot write'}: {error.strerror or error}{_kept(options)}", FAILED) from error
-    return _report(trained)
 
 
 def _kept(options: argparse.Namespace) -> str:
@@ -57,9 +64,9 @@ def _started(options: argparse.Namespace) -> TrainedRun:
         device=usable_device(options.device or best_device()), compile=options.compile, amp=options.amp, early_stop=options.early_stop,
         data=data,
     )  # fmt: skip
-    folder = new_folder(options.out, options.kind)
+    folder = new_folder(options.out, plain(options.kind))
     try:
-        return start(source, folder, settings, say, options.kind)
+        return start(source, folder, settings, say, plain(options.kind))
     except BaseException as error:
         if not _begun(folder):
             shutil.rmtree(folder, ignore_errors=True)  # it was made for this run, and holds nothing to go on from
@@ -70,7 +77,7 @@ def _started(options: argparse.Namespace) -> TrainedRun:
 
 def _resumed(options: argparse.Namespace) -> TrainedRun:
     description = Files(options.resume).read()
-    if options.kind not in (None, description["kind"]):
+    if options.kind is not None and plain(options.kind) != description["kind"]:
         kinds = f"a run of {description['kind']}, not of {options.kind}"
         raise Failure(f"--resume: {options.resume} is {kinds}; leave the kind out: the folder says it")
     device = usable_device(options.device or saved_settings(Files(options.resume), description).device)
@@ -85,8 +92,11 @@ def _report(trained: TrainedRun) -> int:
         return 128 + int(result["stopped"].split()[1])
     others = ", ".join(f"{name} {values[score]:.4g}" for name, values in description["baselines"].items() if score in values)
     beside = f" ({others})" if others else ""
-    print(f"{score.replace('_', ' ')} {result['best']:.4g} on the validation part{beside} in {result['seconds']:g} s")
+    part = "validation" if trained.task.validated else "training"
+    print(f"{score.replace('_', ' ')} {result['best']:.4g} on the {part} part{beside} in {result['seconds']:g} s")
     if not beaten(description):
         print("this does not beat the simpler models: use one of those, or find more or better data")
-    print(f"report: {trained.folder / 'report.html'}; use it: {trained.task.usage(str(trained.folder))[0].splitlines()[0]}")
+    usage = trained.task.usage(str(trained.folder))[0].splitlines()[0]
+    usage = usage if usage.startswith("gradlab ") else f'gl.load_run("{trained.folder}").model'
+    print(f"report: {trained.folder / 'report.html'}; use it: {usage}")
     return 0

@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from gradlab.cli.failure import FAILED, Failure
+from gradlab.cli.targets import users_code
 from gradlab.data import DataError
 from gradlab.runs import RunError, TrainedRun, load_run, runs_in
 from gradlab.utils.atomic import write_text
@@ -43,13 +44,14 @@ def predict(options: argparse.Namespace) -> int:
 
 
 def _asked(question: Callable[[], Found]) -> Found:
-    """What a task answers; what is wrong with its data is one line."""
-    try:
-        return question()
-    except DataError as error:
-        raise Failure(str(error), FAILED) from error
-    except OSError as error:
-        raise Failure(f"{error.filename or 'cannot read'}: {error.strerror or error}", FAILED) from error
+    """What a task answers; what is wrong with its data is one line, and code of the user's shows its own frames."""
+    with users_code("the run", ()):
+        try:
+            return question()
+        except (DataError, RunError) as error:
+            raise Failure(str(error), FAILED) from error
+        except OSError as error:
+            raise Failure(f"{error.filename or 'cannot read'}: {error.strerror or error}", FAILED) from error
 
 
 def _written(column: Any) -> list[Any]:
@@ -90,7 +92,4 @@ def loaded(folder: str) -> TrainedRun:
     """The run in a folder; a Failure where there is none."""
     if "OPENBLAS_NUM_THREADS" not in os.environ:
         set_blas_threads(1)  # as in training
-    try:
-        return load_run(folder)
-    except RunError as error:
-        raise Failure(str(error), FAILED) from error
+    return _asked(lambda: load_run(folder))

@@ -12,8 +12,14 @@ from types import ModuleType
 from gradlab.cli.failure import chosen
 
 NAMES = ("digits", "table", "images", "text", "series")
+FUNCTION = "module:function"  # any such name is a kind, too
 
 
 def kind_named(name: str) -> ModuleType:
     """The file of a kind; a Failure where there is none of the name."""
-    return import_module(f"gradlab.cli.kinds.{chosen('kind', name, NAMES)}")
+    return import_module(f"gradlab.cli.kinds.{plain(chosen('kind', name, (*NAMES, name if ':' in name else FUNCTION)))}")
+
+
+def plain(name: str) -> str:
+    """What a kind is called in a run's folder."""
+    return "function" if ":" in name else name
