@@ -160,14 +160,19 @@ def check(name: str, target: Differentiable, mode: Mode) -> None:
     if not mode.recording:
         return
     if target._edge is LEAF:
-        raise errors.leaf_in_place(name, "a leaf tensor")
+        raise _of_leaf(name, "a leaf tensor", target, mode)
     if meta is None:
         return
     base = base_of(meta)
     if base is not None and base._edge is LEAF and not meta.quiet:
-        raise errors.leaf_in_place(name, "a view of a leaf tensor")
+        raise _of_leaf(name, "a view of a leaf tensor", base, mode)
     if meta.shut or (base is not None and base._meta.shut):
         raise errors.quiet_view(name)
+
+
+def _of_leaf(name: str, what: str, leaf: Differentiable, mode: Mode) -> Exception:
+    known: Exception | None = None if mode.tracer is None else mode.tracer.refusal(leaf)
+    return known or errors.leaf_in_place(name, what)
 
 
 def written(version: Version) -> None:

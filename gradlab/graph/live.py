@@ -33,6 +33,7 @@ class LiveTracer(Tracer):
         self._holders: dict[int, list[Any]] = {}  # id of an array -> the tensors that hold it
         self.views: dict[int, tuple[Any, Any, Any]] = {}  # id of one of them that is a view -> it, its base, and the rows that lead to it
         self.hyper: dict[tuple[int, tuple[Any, ...]], tuple[dict[str, Any], tuple[Any, ...], Any]] = {}  # -> group, names, tensor
+        self.recorded: dict[int, Exception] = {}  # ids of stand-ins of results of recorded operations -> what a write to one raises
         self.untouched: dict[int, Any] = {}  # leaves whose .grad was None when it was first set
 
     def note(self, inputs: Any) -> None:
@@ -52,6 +53,9 @@ class LiveTracer(Tracer):
         twin = wrap(self.argument(array))
         self._holders.setdefault(id(array), []).append(twin)
         return twin
+
+    def refusal(self, leaf: Any) -> Exception | None:
+        return self.recorded.get(id(leaf))
 
     def _follow(self, view: Any, meta: Meta) -> None:
         """A view from before the trace is one of its base in the trace as well: what is written to either is seen by both."""

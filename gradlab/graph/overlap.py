@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gradlab.autograd.base import LEAF
 from gradlab.graph.ir import Graph, Value
 from gradlab.graph.symbol import TraceError
 
@@ -55,6 +56,23 @@ class Eager(TraceError):
     def holds(self, given: Sequence[Any]) -> bool:
         """Whether this is so in a call with these tensors, too."""
         return True
+
+
+class Recorded(Eager):
+    """An argument that is the result of recorded operations is written in place, and so gets a graph beyond the call."""
+
+    advice = "write a clone() of it in the function"
+
+    def __init__(self, argument: int, shape: tuple[int, ...]) -> None:
+        self.argument = argument
+        super().__init__(
+            f"the function writes tensor {argument} of the arguments in place, of shape {shape}, which is the result of recorded operations "
+            f"and then has a graph beyond the call"
+        )
+
+    def holds(self, given: Sequence[Any]) -> bool:
+        """Whether it is one in a call with these tensors, too."""
+        return self.argument < len(given) and given[self.argument]._edge not in (None, LEAF)
 
 
 class SharedMemory(Eager):

@@ -24,7 +24,7 @@ from gradlab.graph.guards import Guards
 from gradlab.graph.holding import Held, Holding, places_of
 from gradlab.graph.ir import Graph, Value
 from gradlab.graph.live import LiveTracer
-from gradlab.graph.overlap import Eager, Part, check_apart, uses
+from gradlab.graph.overlap import Eager, Part, Recorded, check_apart, uses
 from gradlab.graph.passes import Ran, operations, optimize
 from gradlab.graph.reads import Reads
 from gradlab.graph.results import GRADIENT, Result, results_of
@@ -115,6 +115,8 @@ def stage(
                 refresh(tensor)
             twin = tracer.stand_in(tensor._array)
             twin._edge = LEAF if tensor._edge is not None else None
+            if tensor._edge is not None and tensor._edge is not LEAF:
+                tracer.recorded[id(twin)] = Recorded(len(twins), tensor.shape)
             twins[id(tensor)] = twin
         staged.append(twins[id(tensor)])
     before = random.getstate(), np.random.get_state(legacy=False), _numpy_random()  # noqa: NPY002 - the user's generator is looked at

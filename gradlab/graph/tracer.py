@@ -108,6 +108,10 @@ class Tracer:
     def note(self, inputs: Any) -> None:
         """Called with the inputs of each operation; a tracer that has to know the tensors behind its state looks at them."""
 
+    def refusal(self, leaf: Any) -> Exception | None:
+        """Called with a leaf that is to be written in place: what to raise, where it stands for something else."""
+        return None
+
     def detached(self, source: Any) -> None:
         """Called with a tensor of which `detach` makes a twin."""
         self.note((source,))

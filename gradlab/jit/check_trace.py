@@ -13,6 +13,7 @@ from gradlab.autograd.record import wrap
 from gradlab.graph.symbol import TraceError
 from gradlab.graph.tree import flatten, unflatten
 from gradlab.jit.module import ScriptModule
+from gradlab.nn.joint import joined
 
 
 def check(called: Callable[..., Any], program: ScriptModule, values: list[Any], tolerance: float) -> None:
@@ -31,9 +32,7 @@ def check(called: Callable[..., Any], program: ScriptModule, values: list[Any], 
             g._seed, g._offset = seed, offset
 
     def outcome(run: Callable[..., Any]) -> list[Any]:
-        fresh = [wrap(_alike(t._array)) for t in given]
-        for t, old in zip(fresh, given, strict=True):
-            t._edge = LEAF if old._edge is not None else None
+        fresh = [_twin(t) for t in given]
         try:
             found = _leaves(run(*unflatten(structure, fresh)))
             return [*found, *(_seen(t._array) for t in fresh), *map(_seen, arrays)]
@@ -50,6 +49,13 @@ def check(called: Callable[..., Any], program: ScriptModule, values: list[Any], 
                 f"jit.trace: run again on the example, the function gives something else than its program: {what} differs{worst}. Does it "
                 f"draw random numbers or read state outside of gradlab? check_trace=False accepts that"
             )
+
+
+def _twin(tensor: Any) -> Any:
+    """A copy that is a leaf where the tensor is one, and within a graph where it is."""
+    found = wrap(_alike(tensor._array))
+    found._edge = LEAF if tensor._edge is not None else None
+    return found if tensor._edge in (None, LEAF) else joined("Argument", [found], [found._array], lambda g: g)[0]
 
 
 def _leaves(value: Any) -> list[Any]:

@@ -9,7 +9,8 @@ from typing import Any, BinaryIO
 import numpy as np
 
 from gradlab import dispatch
-from gradlab.autograd.mode import current, no_grad
+from gradlab.autograd.base import LEAF
+from gradlab.autograd.mode import current, set_grad_enabled
 from gradlab.device import CPU, Device
 from gradlab.graph.compiled import Compiled
 from gradlab.graph.control.part import KINDS
@@ -101,8 +102,10 @@ class ScriptModule(Module):
             raise RuntimeError(f"{self._plan.title}: the program fails: {type(error).__name__}: {error}") from error
 
     def _called(self, args: tuple[Any, ...]) -> Any:
-        # A compiled loop of unknown length has no backward; run call by call it has.
-        if self._plan.careful or (self._loops and current().recording and current().tracer is None):
+        # A compiled loop of unknown length has no backward; run call by call it has. So has what is written to an argument with a graph.
+        recording = current().recording and current().tracer is None
+        extends = self._plan.graph.updates and recording and any(t._edge not in (None, LEAF) for t in flatten(list(args))[0])
+        if self._plan.careful or (self._loops and recording) or extends:
             return self._careful(*args) if self._plan.careful else self._run(*args)
         return self._compiled(*args)
 
@@ -152,10 +155,15 @@ class ScriptModule(Module):
                 )
         graph = self._specialized(given)
         state = {held.value: t for held, t in zip(plan.held, tensors, strict=True) if held.value is not None}
-        env, updates = run(graph, given, state, device, plan.cuts)
+        inputs, mode = given, current()
+        if graph.updates and mode.recording:  # gradients need the values from before the write
+            written = {old.id for old, _ in graph.updates}
+            inputs = [t.clone() if v.id in written else t for v, t in zip(graph.inputs, given, strict=True)]
+        env, updates = run(graph, inputs, state, device, plan.cuts)
         by_value = {v.id: t for v, t in state.items()} | {v.id: t for v, t in zip(graph.inputs, given, strict=True)}
-        with no_grad():
-            for old, new in updates:
+        arguments = {v.id for v in graph.inputs}
+        for old, new in updates:
+            with set_grad_enabled(mode.recording and old.id in arguments and new._edge is not None):
                 by_value[old.id].copy_(new)
         env |= views_of_written(graph, env, by_value, [number for kind, number in plan.outputs if kind == "value"])
         results = []

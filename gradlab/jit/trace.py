@@ -48,6 +48,7 @@ class _Tracer(LiveTracer):
         self.edges: dict[int, tuple[bool, ...]] = {}  # by a call's first output
         self.written: set[int] = set()  # ids of tensors
         self.copies_written = False  # whether a copy was written in place: it may be one that another layout makes needless
+        self.quietly_written = False  # whether a tensor that is in the autograd graph was written under no_grad
         self._copies: set[int] = set()
         self._noted: tuple[bool, ...] | None = None
 
@@ -69,6 +70,7 @@ class _Tracer(LiveTracer):
         self.copies_written |= type(tensor._array) is Symbol and tensor._array.id in self._copies
         super().write(tensor, array)
         self.written.add(id(tensor))
+        self.quietly_written |= tensor._edge is not None and not current().recording
         self._noted = None
 
 
@@ -178,7 +180,7 @@ class _Trace:
             array = dispatch.backend_of(array).copy(array)
         self.arrays.append(array)
         symbol = self.tracer.argument(array, shape)
-        if tensor._edge is not None or tensor._array.dtype not in FLOATING or not current().recording:
+        if tensor._edge is LEAF or tensor._array.dtype not in FLOATING or not current().recording:
             twin = wrap(symbol)
             twin._edge = None if tensor._edge is None else LEAF
             return twin
@@ -267,6 +269,12 @@ class _Trace:
                     f"differentiated by the operations of its forward",
                     GradlabWarning, stacklevel=5,
                 )  # fmt: skip
+        if self.tracer.quietly_written:
+            warnings.warn(
+                "jit.trace: the function writes a tensor that requires grad under no_grad; the program's gradients go through what is "
+                "written. Compute out of place, or write before the program",
+                GradlabWarning, stacklevel=5,
+            )  # fmt: skip
         return [i for i, t in enumerate(self.found) if t._edge is None]
 
     def _held(self, graph: Graph) -> list[Held]:

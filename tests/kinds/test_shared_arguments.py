@@ -10,7 +10,7 @@ import gradlab as gl
 from gradlab import nn
 from gradlab.graph.native import build
 
-pytestmark = pytest.mark.filterwarnings("ignore:.*share memory.*:UserWarning")
+pytestmark = pytest.mark.filterwarnings("ignore:.*(share memory|result of recorded operations).*:UserWarning")
 
 
 def fresh():
@@ -244,3 +244,83 @@ def test_what_cannot_be_followed_is_said_once():
             x = gl.zeros(4)
             assert step(x[:3], x[1:]).item() == 2.0
     assert len(found) == 1
+
+
+# ---------------------------------------------------------------- arguments that are results of recorded operations
+
+
+def doubled(x):
+    x.mul_(2)
+    return (x * x).sum()
+
+
+def part_set(x):
+    x[1] = 5.0
+    return (x * x).sum()
+
+
+def through_a_view(x):
+    x.view(-1)[:2].add_(1.0)
+    return (x * x).sum()
+
+
+def returned(x):
+    x.mul_(2)
+    return x
+
+
+def quietly_doubled(x):
+    with gl.no_grad():
+        x.mul_(2)
+    return (x * x).sum()
+
+
+WRITTEN = [(writer, way) for writer in (doubled, part_set, through_a_view, returned) for way in ("compiled", "traced", "traced for a result")]
+
+
+@pytest.mark.parametrize(("writer", "way"), [*WRITTEN, (quietly_doubled, "compiled")])
+def test_an_argument_with_a_graph_is_written(writer, way):
+    w = gl.tensor([1.0, 2.0, 3.0], requires_grad=True)
+
+    def outcome(function):
+        y = w * 3.0
+        result = function(y)
+        found = gl.autograd.grad(result.sum() + y.sum(), w)[0]
+        return [result.tolist(), y.tolist(), found.tolist()]
+
+    example = w.detach() if way == "traced" else w * 1.0
+    run = gl.compile(writer) if way == "compiled" else gl.jit.trace(writer, (example,))
+    expected = outcome(writer)
+    for _ in range(3):
+        assert outcome(run) == expected
+
+
+def test_a_trace_warns_of_what_is_written_under_no_grad():
+    with pytest.warns(UserWarning, match="under no_grad"):
+        gl.jit.trace(quietly_doubled, (gl.ones(3),))
+
+
+def test_a_leaf_that_is_written_is_refused():
+    w = gl.ones(3, requires_grad=True)
+    for run in (doubled, *[gl.compile(doubled)] * 2, gl.jit.trace(doubled, (gl.ones(3),))):
+        with pytest.raises(RuntimeError, match="leaf"):
+            run(w)
+
+
+def test_a_parameter_reaches_what_is_written():
+    scale = nn.Parameter(gl.full((3,), 2.0))
+
+    class Scaling(nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.scale = scale
+
+        def forward(self, x):
+            x.mul_(self.scale)
+            return x.sum()
+
+    for run in (Scaling(), *[gl.jit.trace(Scaling(), (gl.ones(3),))] * 3, *[gl.compile(Scaling())] * 3):
+        x = gl.ones(3)
+        result = run(x)
+        (found,) = gl.autograd.grad(result + x.sum(), list(run.parameters()) if hasattr(run, "parameters") else [scale])
+        assert found.tolist() == [2.0, 2.0, 2.0]
