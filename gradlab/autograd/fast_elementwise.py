@@ -47,6 +47,8 @@ def laid(out: Any, *operands: Any) -> Any:
     where operands lie differently."""
     if type(out) is not ndarray:
         return np.array(out)
+    if out.flags.c_contiguous and operands[-1].flags.c_contiguous and not any(operands[0].strides):  # beside what repeats one number
+        return out
     given = tuple([(a.shape, a.strides) for a in operands if a.shape])
     strides = beside(given, out.shape, out.dtype.itemsize)
     if strides == out.strides:
@@ -138,8 +140,8 @@ def binary(op: Op, node: type[Node], depth: int = 2) -> Callable[..., Any]:
                 shape = x.shape
                 if y.shape != shape:
                     shape = joint_shape(x, y)
-                if not (x.flags.c_contiguous and y.flags.c_contiguous):
-                    return apply(op, (a, b), {})
+                if not ((x.flags.c_contiguous or not any(x.strides)) and (y.flags.c_contiguous or not any(y.strides))):
+                    return apply(op, (a, b), {})  # what repeats one number, as a sum's gradient, lies as the other one does
                 out = empty(shape, result or dtype)
                 run(cpu, x, y, out)
         except ValueError:

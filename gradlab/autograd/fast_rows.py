@@ -177,12 +177,11 @@ def several_inputs(op: Op) -> Callable[..., Any]:
                     refresh(x)
                     array = x._array
                 arrays.append(array)
-                key.append(array.shape)
-                key.append(dtype)
+                key += array.shape, dtype
                 if x._edge is not None:
                     pattern |= bit
             bit += bit
-        shapes = (*key, *params.items())
+        shapes = (*key, *params.items()) if params else tuple(key)
         try:
             inferred = known.get(shapes)
         except TypeError:
@@ -196,7 +195,7 @@ def several_inputs(op: Op) -> Callable[..., Any]:
             arrays.append(out)
             outs.append(t)
         try:
-            run(cpu, *arrays, **params)
+            run(cpu, *arrays, **params) if params else run(cpu, *arrays)
         except RuntimeError as error:
             if not busy(error):
                 raise

@@ -57,6 +57,11 @@ def is_fixed(value: Any) -> bool:
     return isinstance(value, PLAIN) or (type(value) is tuple and all(map(is_fixed, value)))
 
 
+def is_told(value: Any) -> bool:
+    """Whether the same object is the same value: it is fixed, or a tuple of what is, and of what is compared by identity."""
+    return is_fixed(value) or (type(value) is tuple and all(is_fixed(v) or type(freeze(v)) is Same for v in value))
+
+
 def freeze(value: Any, depth: int = 8, without: Set[tuple[int, Any]] = frozenset()) -> Any:
     """A comparable picture of `value`: containers and instances of users' classes to a depth, the rest by value or identity.
 

@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Callable, Set
 from typing import Any
 
-from gradlab.graph.freeze import Same, freeze, is_fixed, is_plain, short
+from gradlab.graph.freeze import Same, freeze, is_fixed, is_plain, is_told, short
 from gradlab.graph.native.watch import Condition, Found, Word, can_watch, object_words, path, watcher
 
 _PER_FUNCTION = 4000  # expressions that one generated function tests; Python compiles larger ones in more than linear time
@@ -107,7 +107,9 @@ class Guards:
             test = f"({expression} == {value!r} and type({expression}) is {self.name(type(value))})"
         else:
             test = f"freeze({expression}) == {self.name(frozen)}"
-        if is_fixed(value):  # the same object, which is what it mostly is, takes half the time to see
+            if type(value) is dict and not value:
+                test = f"(type({expression}) is {self.name(dict)} and not {expression})"
+        if is_told(value):  # the same object, which is what it mostly is, takes half the time to see
             test = f"({expression} is {self.name(value)} or {test})"
             self.mostly(test, Found(expression, value))
         self.test(test, label, expression, value if is_fixed(value) else None)

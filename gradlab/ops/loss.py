@@ -9,8 +9,12 @@ import numpy as np
 from gradlab.kernel import Elementwise, Kernel, Reduction
 from gradlab.op import Op
 from gradlab.ops import select
-from gradlab.ops.softmax import SURE, log_total
+from gradlab.ops.reduce import has_zero, least, most
+from gradlab.ops.softmax import SURE, SURE_TOTAL, log_total
 from gradlab.spec import ShapeError, Spec, broadcast, count
+
+_add_reduce: Any = np.add.reduce
+_maximum_reduce: Any = np.maximum.reduce
 
 # ---------------------------------------------------------------- classes
 
@@ -26,7 +30,7 @@ def class_rule(x: Spec, target: Spec) -> None:
 def checked(target: Any, classes: int, ignore_index: int) -> tuple[Any, Any]:
     """Class indices with 0 for the ignored ones, and which count (None: all). Raises IndexError for a class that is not there."""
     quick = target.dtype == np.int64 and not 0 <= ignore_index < classes and target.size
-    if quick and np.maximum.reduce(target.view(np.uint64), None) < classes:  # negative ones are huge there: one pass for both limits
+    if quick and most(target.view(np.uint64)) < classes:  # negative ones are huge there: one pass for both limits
         return target, None
     inside = (target >= 0) & (target < classes)
     if inside.all() and not 0 <= ignore_index < classes:
@@ -60,11 +64,11 @@ def cross_entropy_cpu(x: Any, target: Any, y: Any, p: Any, *, ignore_index: int,
     """-log softmax(x)[target]. The mean divides by the targets that count, so that it is NaN where none does, as in PyTorch."""
     target, counts = checked(target, x.shape[1], ignore_index)
     at = places(target)
-    np.subtract(x, np.maximum.reduce(x, axis=1, keepdims=True) if x.size else x, p)
+    np.subtract(x, _maximum_reduce(x, 1, None, None, True) if x.size else x, p)
     loss = p[at]
     np.exp(p, p)
-    total = np.add.reduce(p, axis=1, keepdims=True)
-    logarithm = log_total(p.copy(), total, 1) if not np.minimum.reduce(total, None, initial=1 / SURE) >= 1 / SURE else np.log(total)
+    total = _add_reduce(p, 1, None, None, True)
+    logarithm = np.log(total) if least(total) >= SURE_TOTAL else log_total(p.copy(), total, 1)
     p /= total
     np.subtract(logarithm[:, 0], loss, loss)
     if counts is not None:
@@ -72,7 +76,7 @@ def cross_entropy_cpu(x: Any, target: Any, y: Any, p: Any, *, ignore_index: int,
     if reduction == "none":
         y[...] = loss
     else:
-        found = loss.sum()
+        found = _add_reduce(loss, None)
         y[...] = found if reduction == "sum" else found / loss.dtype.type(loss.size if counts is None else counts.sum())
 
 
@@ -91,13 +95,13 @@ def cross_entropy_backward_cpu(dy: Any, p: Any, target: Any, y: Any, *, ignore_i
         np.multiply(p, dy[:, None], y)
     else:
         np.multiply(p, dy, y)
-    found = y[at] - dy
     hit = p[at]
-    if hit.size and not np.maximum.reduce(hit, None) <= SURE:  # what p lacks to 1 is what the others have
+    found = (hit - 1) * dy
+    if not most(hit) <= SURE:  # what p lacks to 1 is what the others have
         y[at] = 0
         np.negative(np.add.reduce(y, axis=1), found, where=hit > SURE)
     y[at] = found
-    if reduction == "none" and not dy.all():  # also of nothing but -inf
+    if reduction == "none" and has_zero(dy):  # also of nothing but -inf
         np.copyto(y, 0, where=(dy == 0)[:, None])
     if counts is not None:
         select.keep(counts[:, None], y.copy(), y)

@@ -76,9 +76,11 @@ def expanded(x: Any, *, shape: tuple[int, ...]) -> Any:
     """NumPy marks whatever it broadcasts as read-only; here that is what repeats an element."""
     if x.shape == shape[len(shape) - x.ndim :] and x.size == count(shape):
         return x.reshape(shape)
-    if x.ndim or type(x) is not np.ndarray or not x.flags.forc:
+    if type(x) is not np.ndarray or not x.size or not x.flags.c_contiguous:
         return np.broadcast_to(x, shape)
-    found: Any = np.ndarray(shape, x.dtype, x, 0, (0,) * len(shape))  # of one element, in a tenth of the time
+    front = len(shape) - x.ndim
+    steps = [0 if have != size else step for have, size, step in zip(x.shape, shape[front:], x.strides, strict=True)]
+    found: Any = np.ndarray(shape, x.dtype, x, 0, (*(0,) * front, *steps))  # in a fifth of the time
     found.flags.writeable = False
     return found
 

@@ -15,11 +15,10 @@ import numpy as np
 from gradlab.dtype import wide
 from gradlab.kernel import Elementwise, Kernel
 from gradlab.op import Op
-from gradlab.ops.reduce import about_mean_cpu, sum_cpu
+from gradlab.ops.reduce import about_mean_cpu, has_zero, sum_cpu
 from gradlab.spec import ShapeError, Spec, broadcast, count
 
 _add_reduce: Any = np.add.reduce
-_all: Any = np.logical_and.reduce
 
 
 class Layout(NamedTuple):
@@ -109,6 +108,8 @@ def batch_backward_rule(dy: Spec, x: Spec, weight: Spec | None, mean: Spec, rstd
 
 def rows(x: Any, k: int) -> Any:
     """As a matrix: one row for each group that is normalised."""
+    if k == 1 and x.ndim == 2:
+        return x
     size = count(x.shape[x.ndim - k :])
     return x.reshape(count(x.shape[: x.ndim - k]), size)
 
@@ -125,7 +126,7 @@ def layer_cpu(x: Any, weight: Any, bias: Any, y: Any, mean: Any, rstd: Any, *, k
         about_mean_cpu(np.vecdot(out, out)[:, None], np.add.reduce(out, axis=1, keepdims=True), scale, n=n)
         inverse_root(scale, n, eps)
     out *= scale
-    if not _all(scale, None):
+    if has_zero(scale):
         lost = scale[:, 0] == 0
         out[lost], centre[lost], scale[lost], _ = in_more_range(x[lost], 1, eps)
     if weight is not None:
@@ -153,8 +154,8 @@ def inverse_root(scale: Any, n: int, eps: float) -> None:
 
 def far(mean: Any, rstd: Any) -> bool:
     """Whether some mean is so many deviations from 0 that its rounding counts in the variance (see `about_mean`). True of NaN."""
-    distance = mean * rstd
-    return not np.vdot(distance, distance) < 2.0**18
+    distance = (mean * rstd).ravel()
+    return not distance.dot(distance) < 2.0**18  # the method: numpy.vdot goes through NumPy's Python dispatcher
 
 
 def layer_backward_cpu(
@@ -179,7 +180,7 @@ def rms_cpu(x: Any, weight: Any, y: Any, rstd: Any, *, k: int, eps: float) -> No
     np.vecdot(x, x, scale[:, 0])
     inverse_root(scale, max(x.shape[1], 1), eps)
     np.multiply(x, scale, out)
-    if not _all(scale, None):
+    if has_zero(scale):
         lost = scale[:, 0] == 0
         out[lost], _, scale[lost], _ = in_more_range(x[lost], 1, eps, centred=False)
     if weight is not None:
@@ -229,7 +230,7 @@ def batch_cpu(x: Any, weight: Any, bias: Any, y: Any, mean: Any, rstd: Any, var:
         rstd[...] = var
         inverse_root(rstd, n, eps)
     var /= n
-    if not _all(rstd, None):
+    if has_zero(rstd):
         lost = ~np.isfinite(var)
         _, found, own, _ = in_more_range(x[:, lost], (0, 2), eps)
         mean[lost], rstd[lost] = found[0, :, 0], own[0, :, 0]

@@ -32,7 +32,7 @@ def reduced_nonempty(x: Spec, *, dim: tuple[int, ...], keepdim: bool) -> Spec:
 
 def spread(g: Any, x_spec: Spec, dim: tuple[int, ...], keepdim: bool) -> Any:
     """A reduced gradient, laid out over the shape before the reduction."""
-    if not keepdim and dim:
+    if not keepdim and len(dim) < len(x_spec.shape):
         g = g.reshape(reduced_shape(x_spec.shape, dim, True))
     return g.expand(x_spec.shape)
 
@@ -44,6 +44,21 @@ def share(g: Any, x: Any, y: Any, dim: tuple[int, ...], keepdim: bool) -> Any:
         g, y = g.reshape(kept), y.reshape(kept)
     hit = (x == y) | (x.isnan() & y.isnan())
     return (g / hit.sum(dim, keepdim=True).to(g.dtype)).where(hit, 0)
+
+
+def least(x: Any) -> float:
+    """The smallest of an array's numbers, inf of none, NaN where one is. By methods, which cost half as much as a ufunc's `reduce`."""
+    return x.item(x.argmin()) if x.size else math.inf
+
+
+def most(x: Any) -> float:
+    """The largest, likewise."""
+    return x.item(x.argmax()) if x.size else -math.inf
+
+
+def has_zero(x: Any) -> bool:
+    """Whether one of an array's numbers is 0. Of few Python finds it in a third of the time."""
+    return 0 in x.ravel().tolist() if x.size <= 32 else not x.all()
 
 
 def sum_cpu(x: Any, y: Any, *, dim: tuple[int, ...], keepdim: bool) -> None:

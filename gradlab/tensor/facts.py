@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import numpy as np
+from numpy import ndarray
 
 from gradlab import dispatch
 from gradlab.autograd.base import Differentiable
@@ -30,7 +30,7 @@ class FactMethods(Differentiable):
         (2, 3)
         """
         array = self._array
-        return known[array.shape] if type(array) is np.ndarray else new(Size, array.shape)
+        return known[array.shape] if type(array) is ndarray else new(Size, array.shape)
 
     def size(self, dim: int | None = None, *, axis: Any = None) -> Any:
         """The shape, or the size of one dimension.
