@@ -66,8 +66,8 @@ class Recorded(Eager):
     def __init__(self, argument: int, shape: tuple[int, ...]) -> None:
         self.argument = argument
         super().__init__(
-            f"the function writes tensor {argument} of the arguments in place, of shape {shape}, which is the result of recorded operations "
-            f"and then has a graph beyond the call"
+            f"the function writes tensor {argument} of the arguments in place, of shape {shape}, which is the result of recorded "
+            f"operations and then has a graph beyond the call"
         )
 
     def holds(self, given: Sequence[Any]) -> bool:

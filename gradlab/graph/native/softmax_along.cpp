@@ -32,13 +32,17 @@ template <typename F> inline void each_columns(int64_t outer, int64_t n, int64_t
   }
 }
 
-template <typename T, int Most, bool Sure> struct Totals {
+template <typename T, int Most> struct Totals {
   T top[Most];
-  double sum[Most], rest[Most];  // of exponentials relative to the largest one, and (Sure) without it
+  double sum[Most];  // of exponentials relative to the largest one
 
   // y: the exponentials.
   template <typename C> Totals(const C& c, const T* x, T* y) {
-    for (int j = 0; j < c.width(); ++j) top[j] = T(-__builtin_inf()), sum[j] = rest[j] = 0;
+    for (int j = 0; j < c.width(); ++j) top[j] = T(-__builtin_inf()), sum[j] = 0;
+    if constexpr (Most == 1) of_row(c.n, x, y);
+    else of_columns(c, x, y);
+  }
+  template <typename C> void of_columns(const C& c, const T* x, T* y) {
     for (int64_t k = 0; k < c.n; ++k) {
       const T* const line = x + k * c.step;
       for (int j = 0; j < c.width(); ++j) top[j] = line[j] > top[j] || line[j] != line[j] ? line[j] : top[j];
@@ -50,18 +54,39 @@ template <typename T, int Most, bool Sure> struct Totals {
         const T e = gradlab::exp(line[j] - top[j]);
         out[j] = e;
         sum[j] += double(e);
-        if (Sure) rest[j] += line[j] == top[j] ? 0.0 : double(e);
       }
     }
   }
-  T logarithm(int j) const { return T(sum[j] < 1 / double(SURE) ? std::log1p(rest[j]) : std::log(sum[j])); }
+  // In running totals, which vectorise.
+  void of_row(int64_t n, const T* x, T* y) {
+    T most[ADDENDS];
+    double lane[ADDENDS] = {};
+    for (int j = 0; j < ADDENDS; ++j) most[j] = top[0];
+    int64_t k = 0;
+    for (; k + ADDENDS <= n; k += ADDENDS)
+      for (int j = 0; j < ADDENDS; ++j) most[j] = x[k + j] > most[j] || x[k + j] != x[k + j] ? x[k + j] : most[j];
+    for (; k < n; ++k) most[0] = x[k] > most[0] || x[k] != x[k] ? x[k] : most[0];
+    for (int j = 0; j < ADDENDS; ++j) top[0] = most[j] > top[0] || most[j] != most[j] ? most[j] : top[0];
+    for (k = 0; k < n; ++k) y[k] = gradlab::exp(x[k] - top[0]);
+    for (k = 0; k + ADDENDS <= n; k += ADDENDS)
+      for (int j = 0; j < ADDENDS; ++j) lane[j] += double(y[k + j]);
+    for (; k < n; ++k) sum[0] += double(y[k]);
+    for (int j = 0; j < ADDENDS; ++j) sum[0] += lane[j];
+  }
+  // Where the others are little beside the largest, by their own sum. y: the exponentials.
+  template <typename C> T logarithm(const C& c, const T* y, int j) const {
+    if (!(sum[j] < 1 / double(SURE))) return T(std::log(sum[j]));
+    double rest = 0;
+    for (int64_t k = 0; k < c.n; ++k) rest += y[k * c.step + j] == T(1) ? 0.0 : double(y[k * c.step + j]);
+    return T(std::log1p(rest));
+  }
 };
 
 // y, x; parameters: outer, n, inner
 template <typename T> inline void softmax(char** p, const int64_t* v, int part, int parts) {
   each_columns(v[0], v[1], v[2], part, parts, [&](auto c) {
     T* const y = (T*)p[0] + c.begin;
-    const Totals<T, c.most, false> totals(c, (const T*)p[1] + c.begin, y);
+    const Totals<T, c.most> totals(c, (const T*)p[1] + c.begin, y);
     T scale[c.most];
     for (int j = 0; j < c.width(); ++j) scale[j] = T(1 / totals.sum[j]);
     for (int64_t k = 0; k < c.n; ++k)
@@ -73,9 +98,9 @@ template <typename T> inline void log_softmax(char** p, const int64_t* v, int pa
   each_columns(v[0], v[1], v[2], part, parts, [&](auto c) {
     T* const y = (T*)p[0] + c.begin;
     const T* const x = (const T*)p[1] + c.begin;
-    const Totals<T, c.most, true> totals(c, x, y);
+    const Totals<T, c.most> totals(c, x, y);
     T shift[c.most];
-    for (int j = 0; j < c.width(); ++j) shift[j] = totals.logarithm(j);
+    for (int j = 0; j < c.width(); ++j) shift[j] = totals.logarithm(c, y, j);
     for (int64_t k = 0; k < c.n; ++k)
       for (int j = 0; j < c.width(); ++j) y[k * c.step + j] = (x[k * c.step + j] - totals.top[j]) - shift[j];
   });
@@ -146,11 +171,11 @@ template <typename T> inline void cross_entropy(char** q, const int64_t* v, int 
       losses[j] = there ? x[t * c.step + j] : T(0);
       if (!there && t != v[3]) *(int64_t*)q[4] = 1;
     }
-    const Totals<T, c.most, true> totals(c, x, y);
+    const Totals<T, c.most> totals(c, x, y);
     T scale[c.most];
     for (int j = 0; j < c.width(); ++j) {
       scale[j] = T(1 / totals.sum[j]);
-      losses[j] = target[j] == v[3] ? T(0) : totals.logarithm(j) - (losses[j] - totals.top[j]);
+      losses[j] = target[j] == v[3] ? T(0) : totals.logarithm(c, y, j) - (losses[j] - totals.top[j]);
     }
     for (int64_t k = 0; k < c.n; ++k)
       for (int j = 0; j < c.width(); ++j) y[k * c.step + j] *= scale[j];
