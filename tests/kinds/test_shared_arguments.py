@@ -275,7 +275,8 @@ def quietly_doubled(x):
     return (x * x).sum()
 
 
-WRITTEN = [(writer, way) for writer in (doubled, part_set, through_a_view, returned) for way in ("compiled", "traced", "traced for a result")]
+WAYS_OF = ("compiled", "traced", "traced for a result")
+WRITTEN = [(writer, way) for writer in (doubled, part_set, through_a_view, returned) for way in WAYS_OF]
 
 
 @pytest.mark.parametrize(("writer", "way"), [*WRITTEN, (quietly_doubled, "compiled")])
