@@ -171,10 +171,10 @@ def test_two_processes_that_compile_the_same_at_once_get_the_same(tmp_path):
     assert all(name.endswith(".so") for name in os.listdir(tmp_path / "programs"))
 
 
-def test_a_compiler_that_fails_says_why_and_how_to_do_without(tmp_path):
+def test_a_compiler_that_fails_says_why_and_numpy_runs(tmp_path):
     process = python(STEP, env=environment(tmp_path, CXX=script(tmp_path / "broken", BROKEN)))
-    said = process.communicate(timeout=120)[1]
-    assert process.returncode == 1
+    found, said = process.communicate(timeout=120)
+    assert process.returncode == 0 and found == "9.0 9.0 9.0\n"
     assert "no room for doubt" in said
     assert "GRADLAB_COMPILER=none" in said
     assert os.listdir(tmp_path / "programs") == []
@@ -184,3 +184,63 @@ def test_every_file_has_its_functions_for_itself():
     names = [name for path in build.HERE.glob("*.cpp") for name in build._DEFINED.findall(path.read_text())]
     assert len(names) == len(set(names))
     assert set(build.TUNING) | set(build.DEAREST) | set(build.ALWAYS) <= {path.name for path in build.HERE.glob("*.cpp")}
+
+
+PROGRAM = """
+import warnings
+import gradlab as gl
+with warnings.catch_warnings(record=True) as said:
+    warnings.simplefilter("always")
+    f = gl.compile(lambda x: (x * 2 + 1).tanh().sum())
+    x = gl.linspace(-1, 1, 5000, requires_grad=True)
+    found = [f(x).item() for _ in range(3)]
+    assert abs(found[-1] - (x * 2 + 1).tanh().sum().item()) < 1e-2
+print(len(said), *[str(w.message) for w in said])
+"""
+
+
+def said(cache, **environment):
+    """What a process of its own warns of, with a cache."""
+    environment = {**os.environ, "GRADLAB_CACHE": str(cache), **environment}
+    ended = subprocess.run([sys.executable, "-c", PROGRAM], env=environment, capture_output=True, text=True, check=False)
+    assert ended.returncode == 0, ended.stderr
+    return ended.stdout
+
+
+@pytest.mark.parametrize("damage", ["cut", "empty", "flipped"])
+def test_damaged_libraries_are_built_again(damage, tmp_path):
+    """Opened as they are, they end the process: SIGBUS, SIGSEGV, or wrong code that runs."""
+    assert said(tmp_path).startswith("0")
+    whole = {path: path.read_bytes() for path in (tmp_path / "programs").glob("*.so")}
+    assert whole
+    for path, content in whole.items():
+        at = len(content) // 2
+        flipped = content[:at] + bytes([content[at] ^ 4]) + content[at + 1 :]
+        path.write_bytes({"cut": content[:5000], "empty": b"", "flipped": flipped}[damage])
+    assert said(tmp_path).startswith("0")
+    damaged = [path for path, content in whole.items() if path.exists() and len(path.read_bytes()) != len(content)]
+    assert not damaged
+
+
+@pytest.mark.parametrize("makes", ["nothing", "garbage"])
+def test_a_compiler_that_makes_no_library_is_said_once(makes, tmp_path):
+    garbage = 'while [ $# -gt 0 ]; do if [ "$1" = "-o" ]; then echo garbage > "$2"; fi; shift; done' if makes == "garbage" else ""
+    fake = script(tmp_path / "fake", f'#!/bin/sh\ncase "$*" in *--version*) echo fake 1.0; exit 0;; esac\n{garbage}\nexit 0\n')
+    found = said(tmp_path / "cache", CXX=fake)
+    assert found.startswith("1 compile: programs run by NumPy from here on, without machine code: the C++ compiler")
+    assert ("has made nothing" if makes == "nothing" else "8 bytes that are no library") in found
+
+
+@pytest.mark.parametrize(("cache", "why"), [
+    ("here", "GRADLAB_CACHE is 'here', which is another folder from each place"), ("/proc/nothing", "cannot make the cache directory"),
+])  # fmt: skip
+def test_a_cache_that_cannot_be_had_is_said_once(cache, why):
+    found = said(cache)
+    assert found.startswith("1 compile: programs run by NumPy") and why in found
+
+
+@pytest.mark.skipif(os.name != "posix", reason="permissions")
+def test_a_cache_that_others_may_write_to_is_not_run(tmp_path):
+    (tmp_path / "programs").mkdir()
+    (tmp_path / "programs").chmod(0o777)
+    assert "may be written by others (chmod go-w " in said(tmp_path)

@@ -10,7 +10,8 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any
 
-from gradlab.backends.cuda.emulator.toolchain import CompilerMissing, cache_directory, compiler, digest
+from gradlab.autograd.advice import GradlabWarning, warn
+from gradlab.backends.cuda.emulator.toolchain import CompileError, CompilerMissing, cache_directory, compiler, digest, intact
 from gradlab.graph.native.works import Job, works
 from gradlab.kernel import source_directory
 
@@ -42,13 +43,28 @@ DEAREST = ("gemm.cpp", "direct_dw.cpp", "direct.cpp", "winograd_dw.cpp", "winogr
 @functools.cache
 def available() -> bool:
     """Whether compiled CPU programs can be made here. GRADLAB_COMPILER=none says no."""
-    if os.environ.get("GRADLAB_COMPILER") == "none":
+    if os.environ.get("GRADLAB_COMPILER") == "none" or _given_up:
         return False
     try:
         compiler()
+        cache_directory("programs")
     except CompilerMissing:
         return False
+    except CompileError as error:
+        give_up(error)
+        return False
     return True
+
+
+_given_up: list[str] = []  # why this process makes no more machine code
+
+
+def give_up(error: Exception) -> None:
+    """Let NumPy run programs from here on: the compiler, or what it made, cannot be used. It is said once."""
+    available.cache_clear()
+    if not _given_up:
+        _given_up.append(str(error))
+        warn(GradlabWarning, f"compile: programs run by NumPy from here on, without machine code: {error}")
 
 
 @functools.cache
@@ -83,7 +99,7 @@ def _own(effort: tuple[str, ...]) -> tuple[str, ...]:
 def built(text: str, file: str = "") -> Path:
     """The shared library of a C++ text, or of a source in this directory, compiled unless it is in the cache."""
     job = _job(text, file)
-    if not job.target.exists():
+    if not intact(job.target):
         works.finish([job])
     return job.target
 
@@ -92,8 +108,7 @@ def _job(text: str, file: str) -> Job:
     """What the compiler has to do for a text or a source."""
     source = _text(file) if file else text
     headers = [_text(name) for name in _included(source)]
-    directory = cache_directory().parent / "programs"
-    directory.mkdir(mode=0o700, parents=True, exist_ok=True)
+    directory = cache_directory("programs")
     effort = TUNING.get(file, LOOPS)
     flags = (*FLAGS, *effort, FUSED if file else EXACT, *_own(effort))
     target = directory / f"{digest(source, *headers, _text('cmath'), *flags, _processor())}.so"
@@ -138,7 +153,7 @@ def _known(file: str) -> Job:
 def if_built(file: str) -> ctypes.CDLL | None:
     """The library of a source in this directory. Where it is not in the cache, it begins to be built, and there is none yet."""
     job = _known(file)
-    if job.target.exists():
+    if intact(job.target):
         return loaded(job.target)
     works.begin([job])
     return None
@@ -158,7 +173,7 @@ def libraries(names: Iterable[str], text: str = "") -> Callable[[str], Any]:
     files = {name: _sources().get(name, "") for name in names}
     sources = [*[""] * bool(text), *dict.fromkeys(file for file in files.values() if file)]
     jobs = [_job("" if file else text, file) for file in sources]
-    if not all(job.target.exists() for job in jobs):
+    if not all(intact(job.target) for job in jobs):
         works.begin([*jobs, *(_job("", file) for file in ALWAYS)])
         works.finish(jobs)
     owners = {file: loaded(job.target) for file, job in zip(sources, jobs)}

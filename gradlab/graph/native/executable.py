@@ -15,6 +15,7 @@ import numpy as np
 
 from gradlab import dispatch
 from gradlab.backends.cpu import immediate
+from gradlab.backends.cuda.emulator.toolchain import CompileError
 from gradlab.dtype import HALF
 from gradlab.graph.execute import Line, NumpyExecutable
 from gradlab.graph.ir import Call, Value
@@ -384,7 +385,12 @@ def executable(line: Line) -> Any:
     """The fastest executable that this machine can make of a line."""
     if line.device.type == "cuda":
         return import_module("gradlab.graph.device.executable").CudaExecutable(line)  # imported where there is a GPU
-    return NativeExecutable(line) if build.available() else NumpyExecutable(line)
+    if build.available():
+        try:
+            return NativeExecutable(line)
+        except (CompileError, OSError) as error:
+            build.give_up(error)
+    return NumpyExecutable(line)
 
 
 __all__ = ["ARENA", "Arranged", "NativeExecutable", "executable", "threads"]

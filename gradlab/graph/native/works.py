@@ -12,7 +12,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from gradlab.backends.cuda.emulator.toolchain import CompileError, Workshop, compiler
+from gradlab.backends.cuda.emulator.toolchain import CompileError, Workshop, compiler, intact
 
 PATIENCE = 2.0  # seconds that the end of the process waits for stopped compilers to be cleaned up
 REFUSED = "the C++ compiler refuses a program of gl.compile; GRADLAB_COMPILER=none runs without one. It says:\n"
@@ -52,7 +52,7 @@ class Works:
         """Let those be built that are neither there nor begun."""
         with self._lock:
             for job in jobs:
-                if job.target not in self._begun and not job.target.exists():
+                if job.target not in self._begun and not intact(job.target):
                     begun = self._begun[job.target] = _Begun(job)
                     self._waiting.append(begun)
             self._waiting.sort(key=lambda begun: begun.job.cost)
@@ -66,7 +66,7 @@ class Works:
         try:
             self.begin(jobs)
             for job in jobs:
-                while not job.target.exists():
+                while not intact(job.target):
                     with self._lock:
                         begun = self._begun.get(job.target)
                     if begun is None:  # another thread has stopped it

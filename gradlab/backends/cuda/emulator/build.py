@@ -67,7 +67,7 @@ def runtime_library(sanitize: str) -> Path:
     """The runtime for a set of sanitizers, built if it is not in the cache."""
     flags = [*toolchain.flags("" if sanitize == "thread" else sanitize), *_definitions(sanitize, toolkit=False)]
     target = toolchain.cache_directory() / f"runtime-{toolchain.digest(_native_text(), *flags)}.so"
-    if target.exists():
+    if toolchain.intact(target):
         return target
     with toolchain.Workshop(target) as workshop:
         objects = [workshop.directory / f"{name}.o" for name in UNITS]
@@ -89,7 +89,7 @@ def program_library(source: str, names: Sequence[str], label: str, include: Sequ
     common = toolchain.digest(text, _native_text(), *included)
     attempts = [_Attempt(text, label, include, sanitize, headers, common) for headers in half_headers()]
     for attempt in attempts:
-        if attempt.target.exists():
+        if toolchain.intact(attempt.target):
             return attempt.target
     for attempt in attempts[:-1]:
         try:

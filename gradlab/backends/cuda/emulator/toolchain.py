@@ -104,18 +104,64 @@ def source_line(library: Path, offset: int) -> tuple[str, int]:
     return (os.path.normpath(file), int(line)) if line.isdigit() and not file.startswith("?") else ("", 0)
 
 
-def cache_directory() -> Path:
-    """Where built programs are kept: $GRADLAB_CACHE, else gradlab in the user's cache directory."""
+def cache_directory(kind: str = "emulator") -> Path:
+    """Where built programs of a kind are kept: in $GRADLAB_CACHE, else in gradlab in the user's cache directory.
+
+    What lies there is code that runs: CompileError for a folder that others may write to, as for one that cannot be made.
+    """
     root = os.environ.get("GRADLAB_CACHE")
+    if root and not os.path.isabs(root):
+        raise CompileError(f"GRADLAB_CACHE is {root!r}, which is another folder from each place; set it to a path from the root on")
     base = Path(root) if root else Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "gradlab"
-    directory = base / "emulator"
+    directory = base / kind
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-    except OSError as error:
+        found = directory.stat()
+    except (OSError, RuntimeError) as error:
         raise CompileError(
             f"cannot make the cache directory {directory} ({error}); set GRADLAB_CACHE to one that can be written"
         ) from error
+    if os.name == "posix" and (found.st_uid != os.geteuid() or found.st_mode & 0o022):
+        whose = "belongs to another user" if found.st_uid != os.geteuid() else f"may be written by others (chmod go-w {directory})"
+        raise CompileError(f"the cache directory {directory} {whose}, and what lies there runs; set GRADLAB_CACHE to a folder of your own")
     return directory
+
+
+_MARK = b"gradlab\0"  # what a library of ours ends with, before the SHA-256 of all that comes before
+_LIBRARIES = (b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")  # how those of Linux and macOS begin
+
+
+def seal(library: Path) -> None:
+    """Mark a library that the compiler has made, and force it to the disk. CompileError where it is none."""
+    content = library.read_bytes() if library.exists() else b""
+    if not content.startswith(_LIBRARIES):
+        made = f"{len(content)} bytes that are no library" if content else "nothing"
+        raise CompileError(f"the C++ compiler ({shlex.join(compiler().command)}) reports success and has made {made}; is it one?")
+    with library.open("ab") as file:
+        if content.startswith(_LIBRARIES[0]):  # on macOS nothing may follow a library's signature
+            file.write(_MARK + hashlib.sha256(content).digest())
+        file.flush()
+        os.fsync(file.fileno())
+
+
+_intact: set[Path] = set()  # libraries that were looked at
+
+
+def intact(library: Path) -> bool:
+    """Whether a library is in the cache as it was built. One that is damaged, which could end the process when it runs, is taken away."""
+    if library in _intact:
+        return library.exists()
+    try:
+        content = library.read_bytes()
+    except FileNotFoundError:
+        return False
+    body, end = content[:-40], content[-40:]
+    sealed = end == _MARK + hashlib.sha256(body).digest() if content.startswith(_LIBRARIES[0]) else content.startswith(_LIBRARIES)
+    if not sealed:
+        library.unlink(missing_ok=True)
+        return False
+    _intact.add(library)
+    return True
 
 
 def digest(*parts: str) -> str:
@@ -140,4 +186,5 @@ class Workshop:
         self._scratch.cleanup()
 
     def deliver(self, library: Path) -> None:
+        seal(library)
         library.replace(self.target)
