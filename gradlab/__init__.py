@@ -233,7 +233,7 @@ if TYPE_CHECKING:
 _ROOMS = (
     "accelerator", "amp", "cpu", "data", "deploy", "distributed", "distributions", "func", "fx", "graph", "hub", "jit", "library",
     "linalg", "metrics", "models", "multiprocessing", "nn", "onnx", "optim", "overrides", "profiler", "runs", "serialization", "session",
-    "sparse", "special", "testing", "train", "transforms", "utils", "viz",
+    "sklearn", "sparse", "special", "testing", "train", "transforms", "utils", "viz",
 )  # fmt: skip
 _ELSEWHERE = {
     "Graph": "gradlab.session",
