@@ -161,7 +161,7 @@ def test_flipped_bytes_of_a_pickle(name):
     ("content", "text"),
     [
         (archive_of(b"N.")[:-30], "damaged zip archive"),
-        (archive_of(b"N.").replace(b"data.pkl", b"data.npy"), "none that torch.save writes"),
+        (archive_of(b"N.").replace(b"data.pkl", b"data.npy"), "none that torch.save or numpy.savez writes"),
         (archive_of(b"N.", **{"constants.pkl": b"N."}), "TorchScript"),
         (archive_of(b""), "cut short"),
         (archive_of(b"\xff"), "instruction 0xff"),

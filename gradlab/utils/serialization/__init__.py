@@ -19,6 +19,9 @@ from gradlab.utils.serialization.allowed import (
 )
 from gradlab.utils.serialization.archive import ZIP
 from gradlab.utils.serialization.errors import FileFormatError as FileFormatError, UnsafeFileError as UnsafeFileError
+from gradlab.utils.serialization.foreign import what_zip_it_is
+from gradlab.utils.serialization.hdf5 import from_hdf5, is_hdf5
+from gradlab.utils.serialization.numpy_files import MAGIC as NPY, from_npy, from_npz
 from gradlab.utils.serialization.plain import from_bytes as from_safetensors, stored_arrays as stored_arrays, to_bytes as to_bytes
 from gradlab.utils.serialization.torch_reading import get_unsafe_globals_in_checkpoint as get_unsafe_globals_in_checkpoint
 
@@ -84,8 +87,10 @@ def load(
     f: Path | BinaryIO, map_location: Any = None, pickle_module: Any = None, *, weights_only: bool | None = None, mmap: bool | None = None,
     **pickle_load_args: Any,
 ) -> Any:  # fmt: skip
-    """Read what `save` or PyTorch's `torch.save` wrote, or any safetensors file (as a dict of tensors), from a path or a binary file.
+    """Read what `save` or PyTorch's `torch.save` wrote (its archives and its older streams), any safetensors file (a dict of tensors), NumPy's
+    `.npy` (a tensor) and `.npz` (a dict), or HDF5 (dicts as its groups are; where h5py is installed), from a path or a binary file.
 
+    Which it is, the content says, not the name. Arrays of types that tensors do not have, such as text, stay NumPy's.
     map_location: the device to put tensors on: a device, a dict from saved to wanted devices, or a function of a tensor and the name of
     the device it was saved from. Default: that device.
     weights_only: False lets a file of PyTorch's make objects of any class, which runs code of it; a warning names them. By default such a
@@ -93,7 +98,8 @@ def load(
     `pickle_module` and `pickle_load_args` are for such files.
     mmap: taken; files are read whole.
 
-    FileFormatError (a ValueError) for damaged, truncated and foreign files. OSError where the file cannot be read.
+    FileFormatError (a ValueError) for damaged, truncated and foreign files, which it names with what to do. OSError where the file cannot
+    be read.
     """
     if isinstance(f, (str, os.PathLike)):
         name = os.fspath(f)
@@ -117,8 +123,20 @@ def from_bytes(
     options: dict[str, Any] | None = None,
 ) -> Any:  # fmt: skip
     """What was saved in `content`. FileFormatError, naming the file, for anything else."""
-    if content.startswith((ZIP, torch_reading.STREAM)) and content[8:9] != b"{":
+    if content[8:9] == b"{":  # the length before a safetensors header may be any bytes
+        return from_safetensors(content, name, map_location)
+    if content.startswith(ZIP):
+        other = what_zip_it_is(content)
+        if other == ("npz", ""):
+            return from_npz(content, name, map_location)
+        if other is not None:
+            raise FileFormatError(f"load: {name} cannot be read: it is {other[0]}; {other[1]}")
+    if content.startswith((ZIP, torch_reading.STREAM)):
         return torch_reading.read(content, name, map_location, weights_only, pickle_module, options)
+    if content.startswith(NPY):
+        return from_npy(content, name, map_location)
+    if is_hdf5(content):
+        return from_hdf5(content, name, map_location)
     return from_safetensors(content, name, map_location)
 
 

@@ -24,11 +24,9 @@ class Archive:
         except (zipfile.BadZipFile, NotImplementedError, *DAMAGED) as error:
             raise FileFormatError(f"it is a damaged zip archive, or cut short: {error}") from None
         tops = [name.removesuffix("data.pkl") for name in names if name.endswith("/data.pkl")]
-        if not tops:
-            raise FileFormatError("it is a zip archive, but none that torch.save writes")
+        if not tops or sum(entry.compress_size for entry in self.zip.infolist()) > len(content):
+            raise FileFormatError("it is no archive of torch.save, or a damaged one")
         self.top = tops[0]
-        if f"{self.top}constants.pkl" in names:
-            raise FileFormatError("it is a TorchScript archive; save the module's state_dict() with torch.save")
         order = self.record("byteorder") if f"{self.top}byteorder" in names else b"little"
         self.swapped = order != sys.byteorder.encode()
 

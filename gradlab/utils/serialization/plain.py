@@ -22,6 +22,7 @@ from gradlab.tensor import Tensor
 from gradlab.tensor.creation import from_numpy as tensor_of
 from gradlab.utils.serialization import checksum
 from gradlab.utils.serialization.errors import FileFormatError
+from gradlab.utils.serialization.foreign import what_it_is
 from gradlab.utils.serialization.location import located
 
 KEY, VERSION = "gradlab", 2  # files of version 1 have no checksum
@@ -29,17 +30,6 @@ _CODES = {
     "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16",
     "I64": "int64", "I32": "int32", "I16": "int16", "I8": "int8", "U8": "uint8", "BOOL": "bool",
 }  # fmt: skip
-_FOREIGN = (
-    (b"PK\x03\x04", "it is a zip archive, such as torch.save and numpy.savez write"),
-    (b"\x80\x02", "it is a pickle"),
-    (b"\x80\x03", "it is a pickle"),
-    (b"\x80\x04", "it is a pickle"),
-    (b"\x80\x05", "it is a pickle"),
-    (b"\x93NUMPY", "it is a NumPy array file; read it with numpy.load"),
-    (b"\x89HDF\r\n", "it is an HDF5 file"),
-    (b"\x1f\x8b", "it is compressed with gzip"),
-)
-
 # ---------------------------------------------------------------- writing
 
 
@@ -277,12 +267,9 @@ def _header(content: bytes, name: str) -> dict[str, Any]:
     """The header as a dict, after the checks that tell what is wrong with a file."""
     if not content:
         raise FileFormatError(f"load: {name} is empty")
-    for start, what in _FOREIGN:
-        if content.startswith(start) and content[8:9] != b"{":  # a header's length may be any bytes; the header begins with {
-            raise FileFormatError(
-                f"load: {name} is not a safetensors file: {what}. gradlab does not read pickles, since they run code; "
-                f"convert it, for example with safetensors.torch.save_file, where you trust it"
-            )
+    foreign = what_it_is(content, name) if content[8:9] != b"{" else None  # a header's length may be any bytes; the header begins with {
+    if foreign is not None:
+        raise FileFormatError(f"load: {name} is not a safetensors file: it is {foreign[0]}; {foreign[1]}")
     if len(content) < 8:
         raise FileFormatError(f"load: {name} is cut short, or not a safetensors file: it has {len(content)} bytes")
     length = int.from_bytes(content[:8], "little")
