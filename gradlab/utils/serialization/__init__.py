@@ -19,7 +19,7 @@ from gradlab.utils.serialization.allowed import (
 )
 from gradlab.utils.serialization.archive import ZIP
 from gradlab.utils.serialization.errors import FileFormatError as FileFormatError, UnsafeFileError as UnsafeFileError
-from gradlab.utils.serialization.foreign import what_zip_it_is
+from gradlab.utils.serialization.foreign import NPZ, what_zip_it_is
 from gradlab.utils.serialization.hdf5 import from_hdf5, is_hdf5
 from gradlab.utils.serialization.numpy_files import MAGIC as NPY, from_npy, from_npz
 from gradlab.utils.serialization.plain import from_bytes as from_safetensors, stored_arrays as stored_arrays, to_bytes as to_bytes
@@ -87,8 +87,8 @@ def load(
     f: Path | BinaryIO, map_location: Any = None, pickle_module: Any = None, *, weights_only: bool | None = None, mmap: bool | None = None,
     **pickle_load_args: Any,
 ) -> Any:  # fmt: skip
-    """Read what `save` or PyTorch's `torch.save` wrote (its archives and its older streams), any safetensors file (a dict of tensors), NumPy's
-    `.npy` (a tensor) and `.npz` (a dict), or HDF5 (dicts as its groups are; where h5py is installed), from a path or a binary file.
+    """Read, from a path or a binary file, what `save` or PyTorch's `torch.save` wrote (archives and older streams), any safetensors file
+    (a dict of tensors), NumPy's `.npy` (a tensor) and `.npz` (a dict), or HDF5 (dicts as its groups are; where h5py is installed).
 
     Which it is, the content says, not the name. Arrays of types that tensors do not have, such as text, stay NumPy's.
     map_location: the device to put tensors on: a device, a dict from saved to wanted devices, or a function of a tensor and the name of
@@ -127,7 +127,7 @@ def from_bytes(
         return from_safetensors(content, name, map_location)
     if content.startswith(ZIP):
         other = what_zip_it_is(content)
-        if other == ("npz", ""):
+        if other == NPZ:
             return from_npz(content, name, map_location)
         if other is not None:
             raise FileFormatError(f"load: {name} cannot be read: it is {other[0]}; {other[1]}")

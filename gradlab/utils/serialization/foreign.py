@@ -7,7 +7,7 @@ import re
 import zipfile
 
 _UNPACK = "unpack it first"
-_PICKLE = "reading a pickle runs code of it. Where you trust it, read it with pickle.load or joblib.load, and keep its arrays with gradlab.save"
+_PICKLE = "reading a pickle runs code of it. Where you trust it, read it with pickle or joblib, and keep its arrays with gradlab.save"
 _CONVERT = "convert its weights to safetensors where they come from"
 _PICTURE = "see gradlab.data and Pillow for pictures"
 _NOTHING = "gradlab.load reads what gradlab.save and torch.save write, safetensors, .npy, .npz and HDF5"
@@ -49,6 +49,7 @@ _BEGINNINGS: tuple[tuple[int, bytes, str, str], ...] = (
     (0, b"MZ", "a program", _NOTHING),
     (0, b"version https://git-lfs", "a pointer of Git LFS, not the file itself", "fetch that, with `git lfs pull`"),
 )
+NPZ = ("an archive of numpy.savez", "")
 _OLD_PICKLE = re.compile(rb"[(\]})cdlIFSVL].*\.\s*", re.DOTALL)
 _ZIPPED = (  # a record, what the archive then is, the way out
     ("model.weights.h5", "a Keras model", "take model.weights.h5 out of it, an HDF5 file, which gradlab.load reads"),
@@ -64,6 +65,9 @@ _ZIPPED = (  # a record, what the archive then is, the way out
 
 def what_it_is(content: bytes, name: str) -> tuple[str, str] | None:
     """What a file of another kind is, and what to do with it; None where that cannot be told."""
+    if content.startswith(b"PK\x03\x04"):
+        found = what_zip_it_is(content)
+        return ("a zip archive, as torch.save and numpy.savez write", "gradlab.load reads those") if found in (None, NPZ) else found
     for place, magic, what, way in _BEGINNINGS:
         if content.startswith(magic, place):
             return what, way
@@ -96,14 +100,14 @@ def _text(content: bytes) -> tuple[str, str] | None:
 
 
 def what_zip_it_is(content: bytes) -> tuple[str, str] | None:
-    """The same of a zip archive; ("npz", "") for NumPy's, None for one of torch.save's or a damaged one, which its reader tells of."""
+    """The same of a zip archive; NPZ for NumPy's, None for one of torch.save's or a damaged one, which its reader tells of."""
     try:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             names = archive.namelist()
     except Exception:  # a damaged archive raises whatever its bytes lead to
         return None
     if names and all(each.endswith(".npy") for each in names):
-        return "npz", ""
+        return NPZ
     for record, what, way in _ZIPPED:
         if any(each == record or each.endswith(f"/{record}") for each in names):
             return what, way
