@@ -92,6 +92,7 @@ from gradlab.tensor.geometry import *
 from gradlab.tensor.indexing import *
 from gradlab.tensor.layout import *
 from gradlab.tensor.linalg import *
+from gradlab.tensor.low_rank import *
 from gradlab.tensor.masks import *
 from gradlab.tensor.math import *
 from gradlab.tensor.math_pairs import *

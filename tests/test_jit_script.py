@@ -318,6 +318,53 @@ def test_an_example_makes_a_program(tmp_path):
     assert gl.jit.load(tmp_path / "p.glp")(gl.tensor([-1.0, -2.0])).tolist() == [2.0, 3.0]
 
 
+class Twice(gl.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.inner = gl.nn.Linear(3, 2)
+
+    def forward(self, x, negate: bool = False):
+        y = self.inner(x)
+        if x.sum() > 0:
+            y = 2 * y
+        return -y if negate else y
+
+
+def test_what_was_called_is_saved(tmp_path):
+    script = gl.jit.script(Twice())
+    with pytest.raises(RuntimeError, match="call the script once"):
+        script.save(tmp_path / "p.glp")
+    script(gl.ones(4, 3))
+    gl.jit.save(script, tmp_path / "p.glp")
+    program = gl.jit.load(tmp_path / "p.glp")
+    for x in (gl.randn(4, 3), gl.randn(7, 3)):  # the first dimension is unknown
+        np.testing.assert_allclose(program(x).detach().numpy(), script(x).detach().numpy(), rtol=1e-5)
+    script(gl.ones(4, 3), negate=True)
+    script.save(tmp_path / "p.glp")
+    x = gl.randn(4, 3)
+    assert gl.allclose(gl.jit.load(tmp_path / "p.glp")(x, True), -script(x), atol=1e-6)
+
+    @gl.jit.script
+    def spread(x, wide):  # one size decides, another differs from call to call
+        return x.sum(0) + gl.ones(x.shape[0] % 2 + 2) if x.shape[0] > 2 else x.sum(0) + wide.sum()
+
+    for width in (3, 5):
+        spread(gl.ones(2, 4), gl.ones(width))
+    spread.save(tmp_path / "f.glp")
+    assert gl.jit.load(tmp_path / "f.glp")(gl.ones(2, 4), gl.ones(9)).tolist() == [11, 11, 11, 11]
+    collatz = gl.jit.script(countdown)
+    assert collatz(gl.tensor(3)) == 3
+    collatz.save(tmp_path / "c.glp")
+    assert gl.jit.load(tmp_path / "c.glp")(gl.tensor(5)) == 5
+
+
+def countdown(n):
+    steps = 0
+    while n != 0:
+        n, steps = n - 1, steps + 1
+    return steps
+
+
 def test_tensors_in_eager_code_decide_as_in_python():
     seen = []
 

@@ -365,3 +365,32 @@ def test_lu_factors_are_those_of_lu(shape):
         assert gl.allclose(a @ gl.linalg.lu_solve(packed, pivots, b), b)
         assert gl.allclose(a.mT @ gl.linalg.lu_solve(packed, pivots, b, adjoint=True), b)
         assert gl.allclose(gl.linalg.lu_solve(packed, pivots, b.mT, left=False) @ a, b.mT)
+
+
+def test_few_singular_values_of_large_matrices():
+    gl.manual_seed(0)
+    full = gl.randn(2, 40, 3, dtype=gl.float64) @ gl.randn(3, 25, dtype=gl.float64)
+    for a in (full, full.mT):
+        u, s, v = gl.svd_lowrank(a, q=3)
+        assert u.shape == (*a.shape[:-1], 3) and v.shape == (2, a.shape[-1], 3)
+        np.testing.assert_allclose((u * s[:, None] @ v.mT).numpy(), a.numpy(), atol=1e-10)
+        np.testing.assert_allclose(s.numpy(), gl.linalg.svdvals(a)[:, :3].numpy(), rtol=1e-10)
+    noisy = full[0] + 1e-3 * gl.randn(40, 25, dtype=gl.float64)
+    np.testing.assert_allclose(gl.svd_lowrank(noisy, q=6, niter=4).S[:3].numpy(), gl.linalg.svdvals(noisy)[:3].numpy(), rtol=1e-9)
+    np.testing.assert_allclose(gl.svd_lowrank(full + 1, q=3, M=gl.ones(1, 25, dtype=gl.float64)).S.numpy(), gl.svd_lowrank(full, 3).S.numpy())
+
+
+def test_main_directions():
+    gl.manual_seed(0)
+    rows = gl.randn(60, 2) @ gl.randn(2, 7) + 5
+    centred = rows - rows.mean(0)
+    u, s, v = gl.pca_lowrank(rows, q=2)
+    np.testing.assert_allclose((u * s @ v.mT).numpy(), centred.numpy(), atol=1e-4)
+    np.testing.assert_allclose((s**2 / 59).numpy(), (centred @ v).var(0).numpy(), rtol=1e-4)
+    assert gl.pca_lowrank(gl.randn(4, 9)).S.shape == (4,) and gl.pca_lowrank(rows, 1, center=False).S[0] > s[0]
+    scale = gl.tensor(2.0, requires_grad=True)
+    gl.pca_lowrank(rows * scale, 2).S.sum().backward()
+    np.testing.assert_allclose(scale.grad.item(), s.sum().item(), rtol=1e-4)
+    for call in (lambda: gl.svd_lowrank(rows, q=8), lambda: gl.pca_lowrank(rows, q=8), lambda: gl.pca_lowrank(rows, niter=-1)):
+        with pytest.raises(ValueError, match=r"lowrank: (q|niter) is"):
+            call()

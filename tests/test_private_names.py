@@ -148,3 +148,38 @@ def test_a_state_knows_the_versions_of_modules():
     assert model[0].seen is None
     state.move_to_end("0.weight")
     assert list(copy.deepcopy(state)) == ["0.bias", "0.weight"]
+
+
+class TestNodes:
+    def test_what_they_keep(self):
+        x, w = gl.tensor([[1.0, 2.0, 3.0]], requires_grad=True), gl.ones(2, 3, requires_grad=True)
+        for made, kept in (
+            (x.exp(), {"result": x.exp()}), (x.sin(), {"self": x}), (x * 2, {"self": None, "other": 2}), (x * x, {"self": x, "other": x}),
+            (x.pow(2), {"self": x, "exponent": 2}), (x**x, {"self": x, "exponent": x, "result": x**x}), (x @ w.T, {"self": x, "mat2": w.T}),
+            (gl.nn.functional.linear(x, w), {"input": x, "weight": w}), (gl.softmax(x, 1), {"dim": 1, "result": gl.softmax(x, 1)}),
+            (x.clamp(0, 2), {"self": x, "min": 0, "max": 2}), (gl.cat([x, x]), {"dim": 0}),
+            (x.sort(1).values, {"dim": 1, "descending": False, "indices": gl.tensor([[0, 1, 2]])}),
+            (gl.nn.functional.mse_loss(x, x + 1), {"self": x, "target": x + 1, "mean": True}),
+        ):  # fmt: skip
+            node = made.grad_fn
+            names = [name for name in dir(node) if name.startswith("_saved_")]
+            assert sorted(names) == sorted(f"_saved_{name}" for name in kept), node
+            for name, want in kept.items():
+                found = getattr(node, f"_saved_{name}")
+                assert gl.equal(found, want) if isinstance(want, gl.Tensor) else found == want, (node, name)
+        y = x.sin()
+        assert y.grad_fn._saved_self is x and x.exp().grad_fn._saved_result.grad_fn is not None
+        y.sum().backward()
+        with pytest.raises(RuntimeError, match="freed"):
+            _ = y.grad_fn._saved_self
+        with pytest.raises(AttributeError, match="_saved_other"):
+            _ = y.grad_fn._saved_other
+        with gl.autograd.graph.saved_tensors_hooks(lambda t: t.numpy(), gl.tensor):
+            assert gl.equal(x.sin().grad_fn._saved_self, x)
+
+    def test_what_was_written_since_is_refused(self):
+        x = gl.ones(2, requires_grad=True) * 1
+        y = x.sin()
+        x.mul_(2)
+        with pytest.raises(RuntimeError, match="modified"):
+            _ = y.grad_fn._saved_self

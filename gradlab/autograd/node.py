@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import weakref
 from collections.abc import Callable
+from importlib import import_module
 from typing import Any, NamedTuple
 
 from gradlab.autograd import position
@@ -100,6 +101,15 @@ class Node:
                 raise TypeError(f"{self.name()}: a gradient is a tensor, not {type(gradient).__name__}")
         found = tuple(self.back(gradients[0] if self.count == 1 else list(gradients)))
         return found[0] if len(found) == 1 else found
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("_saved_"):
+            return import_module("gradlab.autograd.saved_names").saved(self, name)
+        raise AttributeError(f"{type(self).__name__!r} object has no attribute {name!r}")
+
+    def __dir__(self) -> list[str]:
+        op = getattr(type(self), "op", None)
+        return [*super().__dir__(), *([] if op is None else import_module("gradlab.autograd.saved_names").names(op))]
 
     def __repr__(self) -> str:
         return f"<{self.name()} object at {id(self):#x}>"

@@ -52,7 +52,7 @@ def write(plan: Plan, tensors: Sequence[Any], f: str | os.PathLike[str] | Binary
 
 
 def save(m: Any, f: str | os.PathLike[str] | BinaryIO) -> None:
-    """Write a traced program to a path, or to a file open for writing, that `load` reads: `m.save(f)`."""
+    """Write a traced program, or a script that has been called, to a path or to a file open for writing, that `load` reads: `m.save(f)`."""
     m.save(f)
 
 

@@ -61,7 +61,7 @@ ELSEWHERE = {
     "torch._higher_order_ops.while_loop": ("gradlab",),
     "torch._jit_internal": ("gradlab.jit",),
     "torch._logging": ("gradlab.pytorch.compiler_settings",),
-    "torch._lowrank": ("gradlab",),
+    "torch._lowrank": ("gradlab.tensor.low_rank",),
     "torch._tensor": ("gradlab",),
     "torch._vmap_internals": ("gradlab",),
     "torch.autograd.profiler": ("gradlab.profiler",),
@@ -137,7 +137,6 @@ INERT = {
     **_all("return_types", _INSIDE),
     **_all("nn.parallel.scatter_gather storage", _INSIDE),
     **_all("multiprocessing.reductions", _INSIDE),
-    "torch.nn.modules.adaptive": "use Linear and CrossEntropyLoss",
 }
 
 # Modules that cannot be imported. Both tables are of families: the longest path that fits decides.

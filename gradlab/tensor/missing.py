@@ -39,7 +39,7 @@ BOTH = {
     **_all("lstsq", "use linalg.lstsq"),
     **_all("solve", "use linalg.solve(A, B)"),
     **_all("matrix_rank", "use linalg.matrix_rank"),
-    **_all("pca_lowrank svd_lowrank lobpcg", "use linalg.svd or linalg.eigh"),
+    **_all("lobpcg", "use linalg.eigh, or svd_lowrank"),
     **_all("histogramdd", "use histc, or bucketize and bincount"),
     **_all("hash_tensor", "compare with gl.equal"),
     **_all("conj_physical_", _COMPLEX),
@@ -89,7 +89,6 @@ MODULES = {
         "rnn_tanh": "use nn.RNN", "rnn_relu": "use nn.RNN(nonlinearity='relu')", "lstm": "use nn.LSTM", "gru": "use nn.GRU",
     },
     "gradlab.nn": {
-        "AdaptiveLogSoftmaxWithLoss": "use Linear and CrossEntropyLoss",
         "FractionalMaxPool2d": "use AdaptiveMaxPool2d", "FractionalMaxPool3d": "use AdaptiveMaxPool3d",
         "Container": "use Module",
         "quantized": _QUANTISED, "qat": _QUANTISED, "quantizable": _QUANTISED,

@@ -11,8 +11,10 @@ from collections.abc import Callable
 from types import CellType, CodeType, FunctionType, MethodType
 from typing import Any
 
+from gradlab.autograd.mode import current
 from gradlab.jit.module import ScriptModule
 from gradlab.jit.scripting.check import check
+from gradlab.jit.scripting.example import Calls
 from gradlab.jit.scripting.names import LOOPS
 from gradlab.jit.scripting.rewrite import RUNTIME, Rewriter
 from gradlab.jit.scripting.runtime import Runtime, ScriptError
@@ -28,9 +30,12 @@ class ScriptFunction:
     def __init__(self, function: FunctionType) -> None:
         self.original = function
         self.rewritten, self.code = _rewritten(function)
+        self.calls: Calls | None = None
         functools.update_wrapper(self, function)
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        if current().tracer is None:
+            self.calls = self.calls.note(args, kwargs) if self.calls else Calls(args, kwargs)
         return self.rewritten(*args, **kwargs)
 
     def __get__(self, instance: Any, owner: Any = None) -> Any:
@@ -41,12 +46,26 @@ class ScriptFunction:
         """`jit.trace(self, example_inputs)`."""
         return trace(self, example_inputs, **options)
 
-    def save(self, f: Any, example_inputs: Any, **options: Any) -> None:
-        """Trace with the example, and save the program."""
-        self.trace(example_inputs, **options).save(f)
+    def save(self, f: Any, example_inputs: Any = None, **options: Any) -> None:
+        """Trace, and save the program: with the example, or as the script was called before. RuntimeError if there is neither."""
+        _program(self, self.calls, example_inputs, options).save(f)
 
     def __repr__(self) -> str:
         return f"<script {self.original.__qualname__}>"
+
+
+def _program(script: Any, calls: Calls | None, example_inputs: Any, options: dict[str, Any]) -> ScriptModule:
+    if example_inputs is not None:
+        return trace(script, example_inputs, **options)
+    if calls is None:
+        raise RuntimeError("save: a program has the shapes of its arguments; call the script once before, or give save(f, example_inputs)")
+    return calls.traced(script)
+
+
+def _save(module: Module, f: Any, example_inputs: Any = None, **options: Any) -> None:
+    """A scripted module's `save`, as a ScriptFunction's."""
+    calls = module.forward.__func__.calls  # type: ignore[attr-defined]
+    _program(module, calls, example_inputs, options).save(f)
 
 
 def script(obj: Any, example_inputs: Any = None) -> Any:
@@ -59,7 +78,8 @@ def script(obj: Any, example_inputs: Any = None) -> Any:
 
     obj: a function, a method in a class (as a decorator), or a module, of which a twin with the same parameters is returned; submodules
     of classes outside of gradlab are scripted too. A class is given back as it is: its objects are Python's in a trace, too.
-    example_inputs: given, the result is traced with them: a ScriptModule.
+    example_inputs: given, the result is traced with them: a ScriptModule. `save(f)` of what has been called before traces it with zeros of
+    those shapes.
     Raises ScriptError for what scripts do not have, with its line; TypeError for something without Python source, and for a class of
     modules. Under `gradlab.as_torch` what scripts do not have is a UserWarning, and obj is given back as it is: libraries script their
     helpers while they are imported.
@@ -170,6 +190,7 @@ def _module(module: Module) -> Module:
     if any(children[n] is not m for n, m in module._modules.items()):
         twin.__dict__["_modules"] = children
     twin.__dict__["forward"] = MethodType(ScriptFunction(_function(_forward(module))), twin)
+    twin.__dict__["save"] = MethodType(_save, twin)
     return twin
 
 
