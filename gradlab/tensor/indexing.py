@@ -252,6 +252,9 @@ def index_put(input: Tensor, indices: Sequence[Any], values: Tensor, accumulate:
     return _index_put(input, at, values, dims=dims, accumulate=bool(accumulate), wrap=True)
 
 
+getitem.__name__, setitem.__name__ = "__getitem__", "__setitem__"  # as a class that answers for functions is told
+
+
 class IndexingMethods(Differentiable):
     """The methods of this family."""
 

@@ -77,14 +77,16 @@ def scalar(number: float) -> bytes:
     return single(2, number)
 
 
-def tensor_of(number: float) -> bytes:
-    """A number as a 0-d tensor, which the newer form of scalars is."""
-    return part(8, whole(1, _FLOAT) + part(2, b"") + part(5, np.float32(number).tobytes()))
+def tensor_of(numbers: Any) -> bytes:
+    """Numbers as a tensor of float32; one alone, 0-d, is the newer form of scalars."""
+    array = np.asarray(numbers, np.float32)
+    sizes = b"".join(part(2, whole(1, size)) for size in array.shape)
+    return part(8, whole(1, _FLOAT) + part(2, sizes) + part(5, array.astype("<f4").tobytes()))
 
 
-def text(content: str) -> bytes:
+def text(content: str | bytes, shape: Sequence[int] = (1,)) -> bytes:
     """A tensor of one string."""
-    return part(8, whole(1, _STRING) + part(2, part(2, whole(1, 1))) + part(8, content))
+    return part(8, whole(1, _STRING) + part(2, b"".join(part(2, whole(1, size)) for size in shape)) + part(8, content))
 
 
 def image(height: int, width: int, channels: int, encoded: bytes) -> bytes:
@@ -101,6 +103,22 @@ def histogram(facts: Sequence[float], limits: Sequence[float], counts: Sequence[
     """How often values lie below each limit and above the one before it. facts: minimum, maximum, number, sum, sum of squares."""
     numbers = b"".join(real(i, v) for i, v in enumerate(facts, 1))
     return part(5, numbers + reals(6, limits) + reals(7, counts))
+
+
+def mesh(name: str, content: int, components: int, settings: str, shape: Sequence[int]) -> bytes:
+    """What TensorBoard's meshes know of one of their tensors: vertices (1), faces (2) or colours (3), and which others there are."""
+    return part(2, name) + whole(3, content) + part(5, settings) + part(6, b"".join(map(varint, shape))) + whole(7, components)
+
+
+def layout(categories: Mapping[str, Mapping[str, tuple[str, Sequence[str]]]]) -> bytes:
+    """Charts by category and title: the kind, "Margin" (a value, its lower and its upper end) or another, and the tags."""
+
+    def chart(title: str, kind: str, tags: Sequence[str]) -> bytes:
+        if kind == "Margin":
+            return part(1, title) + part(3, part(1, b"".join(part(i, tag) for i, tag in enumerate(tags, 1))))
+        return part(1, title) + part(2, b"".join(part(1, tag) for tag in tags))
+
+    return b"".join(part(2, part(1, n) + b"".join(part(2, chart(t, *c)) for t, c in charts.items())) for n, charts in categories.items())
 
 
 def graph(nodes: Iterable[tuple[str, str, Iterable[str]]]) -> bytes:

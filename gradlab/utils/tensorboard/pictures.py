@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from gradlab.tensor import Tensor
 from gradlab.utils.tensorboard import messages
+from gradlab.utils.tensorboard.gif import gif
 
 Pixels = NDArray[np.uint8]
 
@@ -65,6 +66,38 @@ def png(image: Pixels) -> bytes:
 
     header = struct.pack(">IIBBBBB", w, h, 8, colours, 0, 0, 0)
     return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(lines.tobytes())) + chunk(b"IEND", b"")
+
+
+def film(name: str, content: Any, fps: float) -> bytes:
+    """A value's content: (n, time, channels, height, width), several beside one another, as a GIF."""
+    array = array_of(name, content)
+    if array.ndim != 5 or array.shape[2] not in (1, 3) or not array.size:
+        raise ValueError(f"{name}: videos have the shape (n, time, 1 or 3 channels, height, width), not {array.shape}")
+    frames = np.stack([pixels(name, array[:, t], "NCHW") for t in range(array.shape[1])])
+    return messages.image(frames.shape[1], frames.shape[2], frames.shape[3], gif(frames, fps))
+
+
+def with_boxes(name: str, content: Any, boxes: Any, dataformats: str, labels: Sequence[str] | None) -> Pixels:
+    """An image with frames around (x0, y0, x1, y1); labels are written by Pillow."""
+    image = pixels(name, content, dataformats)
+    image = np.repeat(image, 3, 2) if image.shape[2] == 1 else image.copy()
+    corners = array_of(name, boxes).astype(np.int64).reshape(-1, 4)
+    if labels is not None and len(labels) != len(corners):
+        raise ValueError(f"{name}: {len(labels)} labels for {len(corners)} boxes")
+    height, width = image.shape[:2]
+    red = np.array([255, 0, 0, 255], np.uint8)[: image.shape[2]]
+    for x0, y0, x1, y1 in corners.tolist():
+        rows, columns = slice(max(y0, 0), y1 + 1), slice(max(x0, 0), x1 + 1)
+        for y in {y0, y1} & set(range(height)):
+            image[y, columns] = red
+        for x in {x0, x1} & set(range(width)):
+            image[rows, x] = red
+    if labels is None:
+        return image
+    drawing = import_module("PIL.Image").fromarray(image)
+    for (x0, y0, _, _), label in zip(corners.tolist(), labels, strict=True):
+        import_module("PIL.ImageDraw").Draw(drawing).text((x0 + 2, y0 + 2), str(label), fill=tuple(red.tolist()))
+    return np.asarray(drawing)
 
 
 def picture(image: Pixels) -> bytes:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import socket
 import time
@@ -134,6 +135,22 @@ class SummaryWriter:
         image = pictures.pixels("add_images", img_tensor, dataformats)
         self._add(messages.value(tag, pictures.picture(image)), global_step, walltime)
 
+    def add_image_with_boxes(
+        self, tag: str, img_tensor: Any, box_tensor: Any, global_step: int | None = None, walltime: float | None = None, rescale: float = 1,
+        dataformats: str = "CHW", labels: Sequence[str] | None = None,
+    ) -> None:  # fmt: skip
+        """A picture with frames around boxes (n, 4) of (x0, y0, x1, y1). labels: a name for each, written by Pillow. rescale: only 1."""
+        if rescale != 1:
+            raise NotImplementedError("add_image_with_boxes: pictures are written as they are; scale picture and boxes before")
+        image = pictures.with_boxes("add_image_with_boxes", img_tensor, box_tensor, dataformats, labels)
+        self._add(messages.value(tag, pictures.picture(image)), global_step, walltime)
+
+    def add_video(
+        self, tag: str, vid_tensor: Any, global_step: int | None = None, fps: float = 4, walltime: float | None = None
+    ) -> None:
+        """Moving pictures (n, time, channels, height, width), uint8 or floats between 0 and 1, as a GIF of 252 colours or 256 greys."""
+        self._add(messages.value(tag, pictures.film("add_video", vid_tensor, fps)), global_step, walltime)
+
     def add_figure(self, tag: str, figure: Any, global_step: int | None = None, close: bool = True, walltime: float | None = None) -> None:
         """A figure of matplotlib's, or a list of them. close: it is not needed any more."""
         self._add(messages.value(tag, pictures.picture(pictures.drawn(figure, close))), global_step, walltime)
@@ -147,6 +164,76 @@ class SummaryWriter:
     ) -> None:
         """A sound: samples between -1 and 1, of shape (frames,) or (channels, frames)."""
         self._add(messages.value(tag, pictures.sound("add_audio", snd_tensor, sample_rate)), global_step, walltime)
+
+    def add_tensor(self, tag: str, tensor: Any, global_step: int | None = None, walltime: float | None = None) -> None:
+        """A tensor's numbers, as float32."""
+        self._add(messages.value(tag, messages.tensor_of(array_of("add_tensor", tensor))), global_step, walltime)
+
+    def add_pr_curve(
+        self, tag: str, labels: Any, predictions: Any, global_step: int | None = None, num_thresholds: int = 127, weights: Any = None,
+        walltime: float | None = None,
+    ) -> None:  # fmt: skip
+        """Precision and recall at thresholds from 0 to 1. labels: 0 or 1 each; predictions: between 0 and 1; weights: of each, default 1."""
+        truth, scores = (array_of("add_pr_curve", x).astype(np.float64).reshape(-1) for x in (labels, predictions))
+        if truth.shape != scores.shape or not truth.size:
+            raise ValueError(f"add_pr_curve: labels and predictions are as many, at least one: {truth.size} and {scores.size}")
+        bins = min(num_thresholds, 127)
+        at = np.floor(scores * (bins - 1)).astype(np.int64)
+        if at.min() < 0 or at.max() >= bins:
+            raise ValueError("add_pr_curve: predictions are between 0 and 1; use sigmoid")
+        weight = np.broadcast_to(1.0 if weights is None else array_of("add_pr_curve", weights).reshape(-1), truth.shape)
+        hits, misses = (np.bincount(at, part * weight, bins)[::-1].cumsum()[::-1] for part in (truth, 1 - truth))
+        precision, recall = hits / np.maximum(1e-7, hits + misses), hits / np.maximum(1e-7, hits[0])
+        rows = (hits, misses, misses[0] - misses, hits[0] - hits, precision, recall)
+        self.add_pr_curve_raw(tag, *rows, global_step, bins, walltime=walltime)
+
+    def add_pr_curve_raw(
+        self, tag: str, true_positive_counts: Any, false_positive_counts: Any, true_negative_counts: Any, false_negative_counts: Any,
+        precision: Any, recall: Any, global_step: int | None = None, num_thresholds: int = 127, weights: Any = None,
+        walltime: float | None = None,
+    ) -> None:  # fmt: skip
+        """Precision and recall that are known, a number for each threshold in all six. weights: without effect."""
+        counts = (true_positive_counts, false_positive_counts, true_negative_counts, false_negative_counts)
+        rows = np.stack([array_of("add_pr_curve_raw", x).reshape(-1) for x in (*counts, precision, recall)])
+        data = messages.whole(2, min(num_thresholds, 127))
+        self._add(messages.value(tag, messages.tensor_of(rows), "pr_curves", data), global_step, walltime)
+
+    def add_mesh(
+        self, tag: str, vertices: Any, colors: Any = None, faces: Any = None, config_dict: Any = None, global_step: int | None = None,
+        walltime: float | None = None,
+    ) -> None:  # fmt: skip
+        """Points in space (n, points, 3), with a colour for each (n, points, 3), 0 to 255, and triangles of them (n, triangles, 3).
+
+        config_dict: settings of three.js, as {"material": {"cls": "PointsMaterial", "size": 0.1}}.
+        """
+        given = {1: ("VERTEX", vertices), 2: ("FACE", faces), 3: ("COLOR", colors)}
+        arrays = {i: (kind, array_of("add_mesh", x)) for i, (kind, x) in given.items() if x is not None}
+        for kind, array in arrays.values():
+            if array.ndim != 3 or array.shape[2] != 3:
+                raise ValueError(f"add_mesh: {kind.lower()} has the shape (n, several, 3), not {array.shape}")
+        settings = "{}" if config_dict is None else json.dumps(config_dict, sort_keys=True)
+        values = []
+        for i, (kind, array) in arrays.items():
+            data = messages.mesh(tag, i, sum(1 << k for k in arrays), settings, array.shape)
+            values.append(messages.value(f"{tag}_{kind}", messages.tensor_of(array), "mesh", data))
+        self.file_writer.add(messages.summary(*values), global_step, walltime)
+
+    def add_custom_scalars(self, layout: Mapping[str, Mapping[str, Sequence[Any]]]) -> None:
+        """Which scalars are shown in one chart: category -> title -> ["Multiline", tags] or ["Margin", [value, lower, upper]]."""
+        for charts in layout.values():
+            for title, (kind, tags) in charts.items():
+                if kind not in ("Multiline", "Margin") or (kind == "Margin" and len(tags) != 3):
+                    raise ValueError(f'add_custom_scalars: {title!r} is ["Multiline", tags] or ["Margin", [value, lower, upper]], not {kind!r}')
+        content = messages.text(messages.layout(layout), ())  # type: ignore[arg-type]
+        self._add(messages.value("custom_scalars__config__", content, "custom_scalars"), None, None)
+
+    def add_custom_scalars_multilinechart(self, tags: Sequence[str], category: str = "default", title: str = "untitled") -> None:
+        """Several scalars in one chart."""
+        self.add_custom_scalars({category: {title: ["Multiline", tags]}})
+
+    def add_custom_scalars_marginchart(self, tags: Sequence[str], category: str = "default", title: str = "untitled") -> None:
+        """A scalar between two others."""
+        self.add_custom_scalars({category: {title: ["Margin", tags]}})
 
     def add_graph(self, model: Any, input_to_model: Any = None, verbose: bool = False, use_strict_trace: bool = True) -> None:
         """What the model does with these inputs, a tensor or a tuple of them: each call of a module is a box that opens.
