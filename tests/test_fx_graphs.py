@@ -7,7 +7,7 @@ import pytest
 
 import gradlab as gl
 import gradlab.nn.functional as F
-from gradlab import nn
+from gradlab import fx, nn
 from gradlab.fx import Graph, GraphModule, replace_pattern, symbolic_trace
 
 from fx_models import made
@@ -170,3 +170,47 @@ def test_replace_pattern():
     shared = symbolic_trace(lambda x: ((n := gl.neg(x)).sum(), n))
     pattern = lambda x: gl.neg(x).sum()
     assert [len(replace_pattern(g, pattern, lambda x: x.mean())) for g in (inside_used, shared)] == [1, 0]
+
+
+class Halves(gl.nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.bias = gl.nn.Parameter(gl.ones(4))
+        self.first = gl.nn.Linear(4, 4)
+
+    def forward(self, x, y):
+        low, high = (self.first(x) + self.bias).chunk(2, 1)
+        return low * self.first(y)[:, :2], high.relu() + low
+
+
+def test_a_graph_in_parts():
+    model = Halves()
+    whole, inputs = fx.symbolic_trace(model), (gl.randn(3, 4), gl.randn(3, 4))
+    want = model(*inputs)
+    count = 0
+
+    def in_turns(node):
+        nonlocal count
+        count += 1
+        return count % 3
+
+    for choose, options in (
+        (lambda node: 0, {}), (in_turns, {}), (lambda node: f"is_{node.op}", {"tuple_return": True}),
+        (lambda node: node.name, {"keep_original_order": True}),
+    ):  # fmt: skip
+        names = {}
+        try:
+            parts = fx.passes.split_module.split_module(whole, model, choose, names, **options)
+        except RuntimeError as error:
+            assert "need each other" in str(error)
+            continue
+        parts.graph.lint()
+        assert set(names.values()) == {"first"} and all(name.startswith("submod_") for name, _ in parts.named_children() if name != "bias")
+        for a, b in zip(parts(*inputs), want, strict=True):
+            assert gl.equal(a, b)
+    assert len(list(parts.named_children())) == len([n for n in whole.graph.nodes if n.op.startswith("call")])
+    named = fx.passes.split_module.split_module(whole, None, lambda node: 0, partition_affix="a", keep_original_node_name=True)
+    assert [name for name, _ in named.named_children()] == ["submod_a_0"]
+    assert {n.name for n in named.submod_a_0.graph.nodes} >= {"chunk", "relu"}
+    with pytest.raises(RuntimeError, match="need each other"):
+        fx.passes.split_module.split_module(whole, None, lambda node: int(node.name == "chunk"))

@@ -296,3 +296,36 @@ def test_classes_that_lie_side_by_side_are_rows(reduction, compile):
     for a, b in zip(found, expected, strict=True):
         assert a.shape == b.shape
         np.testing.assert_allclose(a.detach().numpy(), b.detach().numpy(), rtol=1e-5, atol=1e-7)
+
+
+class TestAdaptive:
+    def test_it_is_the_log_probability_of_the_target(self):
+        gl.manual_seed(0)
+        loss = gl.nn.AdaptiveLogSoftmaxWithLoss(8, 20, [5, 10], div_value=2, head_bias=True)
+        assert [tuple(p.shape) for p in loss.parameters()] == [(7, 8), (7,), (4, 8), (5, 4), (2, 8), (10, 2)]
+        x = gl.randn(30, 8, requires_grad=True)
+        target = gl.randint(0, 20, (30,))
+        table = loss.log_prob(x)
+        np.testing.assert_allclose(table.exp().sum(1).detach().numpy(), 1, rtol=1e-5)
+        want = table.gather(1, target[:, None])[:, 0]
+        (wanted,) = gl.autograd.grad(-want.mean(), x)
+        for call in (loss, gl.compile(loss)):
+            output, mean = call(x, target)
+            np.testing.assert_allclose(output.detach().numpy(), want.detach().numpy(), rtol=1e-5, atol=1e-6)
+            np.testing.assert_allclose(gl.autograd.grad(mean, x)[0].numpy(), wanted.numpy(), rtol=1e-4, atol=1e-7)
+        assert gl.equal(loss.predict(x), table.argmax(1))
+        one = loss(x[3], target[3])
+        assert one.output.shape == one.loss.shape == () and one.output.item() == pytest.approx(want[3].item(), rel=1e-5)
+        assert loss(x[:2], gl.tensor([0, 1])).output.shape == (2,)  # nothing of the rare ones
+
+    def test_what_is_refused(self):
+        for cutoffs in ([], [0, 5], [5, 5], [9, 5], [5, 20], [2.5]):
+            with pytest.raises(ValueError, match="cutoffs"):
+                gl.nn.AdaptiveLogSoftmaxWithLoss(8, 20, cutoffs)
+        loss = gl.nn.AdaptiveLogSoftmaxWithLoss(8, 20, [5])
+        for target in (20, -1):
+            with pytest.raises(RuntimeError, match="from 0 to 19"):
+                loss(gl.ones(1, 8), gl.tensor([target]))
+        for x, target in ((gl.ones(2, 8), gl.tensor([1])), (gl.ones(8), gl.tensor([1])), (gl.ones(1, 1, 8), gl.tensor([[1]]))):
+            with pytest.raises(RuntimeError, match="expected an input"):
+                loss(x, target)

@@ -72,7 +72,8 @@ def test_videos_and_boxes(tmp_path):
         image = gl.zeros(3, 6, 8)
         writer.add_image_with_boxes("boxes", image, gl.tensor([[1, 1, 4, 3], [-5, 2, 20, 9]]), 2)
         for wrong, text in (
-            (lambda: writer.add_video("film", gl.rand(3, 3, 4, 5)), "shape"), (lambda: writer.add_video("film", gl.rand(1, 2, 4, 5, 5)), "shape"),
+            (lambda: writer.add_video("film", gl.rand(3, 3, 4, 5)), "shape"),
+            (lambda: writer.add_video("film", gl.rand(1, 2, 4, 5, 5)), "shape"),
             (lambda: writer.add_image_with_boxes("boxes", image, gl.zeros(1, 4), labels=["a", "b"]), "2 labels"),
         ):  # fmt: skip
             with pytest.raises(ValueError, match=text):

@@ -33,7 +33,7 @@ def saved(node: Any, name: str) -> Any:
 
     AttributeError for a name that it has not, RuntimeError after backward has freed it.
     """
-    op = getattr(type(node), "op", None)
+    op: Any = getattr(type(node), "op", None)
     own = names(op).get(name) if op is not None else None
     if own is None:
         raise AttributeError(f"{type(node).__name__!r} object has no attribute {name!r}")

@@ -173,7 +173,7 @@ class SummaryWriter:
         self, tag: str, labels: Any, predictions: Any, global_step: int | None = None, num_thresholds: int = 127, weights: Any = None,
         walltime: float | None = None,
     ) -> None:  # fmt: skip
-        """Precision and recall at thresholds from 0 to 1. labels: 0 or 1 each; predictions: between 0 and 1; weights: of each, default 1."""
+        """Precision and recall at thresholds from 0 to 1. labels: 0 or 1; predictions: between 0 and 1; weights: of each, or 1."""
         truth, scores = (array_of("add_pr_curve", x).astype(np.float64).reshape(-1) for x in (labels, predictions))
         if truth.shape != scores.shape or not truth.size:
             raise ValueError(f"add_pr_curve: labels and predictions are as many, at least one: {truth.size} and {scores.size}")
@@ -223,7 +223,7 @@ class SummaryWriter:
         for charts in layout.values():
             for title, (kind, tags) in charts.items():
                 if kind not in ("Multiline", "Margin") or (kind == "Margin" and len(tags) != 3):
-                    raise ValueError(f'add_custom_scalars: {title!r} is ["Multiline", tags] or ["Margin", [value, lower, upper]], not {kind!r}')
+                    raise ValueError(f'add_custom_scalars: {title!r} is ["Multiline", tags] or ["Margin", [value, low, high]], not {kind!r}')
         content = messages.text(messages.layout(layout), ())  # type: ignore[arg-type]
         self._add(messages.value("custom_scalars__config__", content, "custom_scalars"), None, None)
 
