@@ -194,6 +194,20 @@ def test_cuda_means_the_cpu_where_that_is_asked_for(script, tmp_path):
         print((x + y).device, model(x).device, torch.device("cuda"), torch.cuda.is_available())
     """)  # fmt: skip
     assert gradlab_run("--device", "cpu", name, cwd=tmp_path).stdout == "cpu cpu cpu False\n"
+    text = """
+        import torch
+        torch.cuda.set_device(0)
+        start, end = torch.cuda.Event(enable_timing=True), torch.cuda.Event(enable_timing=True)
+        with torch.cuda.device("cuda:0"), torch.cuda.stream(torch.cuda.Stream()):
+            start.record()
+            x = torch.ones(100, 100).cuda() @ torch.ones(100, 100).cuda()
+            end.record()
+        torch.cuda.current_stream().wait_stream(torch.cuda.default_stream())
+        torch.cuda.synchronize()
+        print(torch.cuda.current_device(), start.elapsed_time(end) > 0, end.query(), torch.cuda.memory_allocated())
+        """
+    name = script(text)
+    assert gradlab_run("--device", "cpu", name, cwd=tmp_path).stdout == "0 True True 0\n"
     done = gradlab_run(name, cwd=tmp_path)
     assert done.returncode == 1 or gradlab.cuda.is_available()
 

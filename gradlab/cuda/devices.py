@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gradlab.backends.cuda.loading import available, load, loaded
+from gradlab.cuda.host import driver
 from gradlab.device import Device
 from gradlab.tensor import generator
 
@@ -24,7 +25,7 @@ def device_count() -> int:
 
 def init() -> None:
     """Load the backend now rather than at its first use. RuntimeError says what is missing."""
-    load()
+    driver()
 
 
 def is_initialized() -> bool:
@@ -34,30 +35,30 @@ def is_initialized() -> bool:
 
 def index_of(device: Any) -> int:
     """The number of a device: None is the current one; an int, "cuda:1", a Device."""
-    driver = load().driver
+    known = driver()
     if device is None:
-        return driver.current_device()
+        return known.current_device()
     if isinstance(device, int) and not isinstance(device, bool):
         index: int | None = device
     else:
         found = Device(device)
-        if found.type != "cuda":
+        if found.type != "cuda" and found != Device("cuda"):
             raise ValueError(f"expected a CUDA device, got {found}")
-        index = driver.current_device() if found.index is None else found.index
+        index = known.current_device() if found.index is None else found.index
     assert index is not None
-    if not 0 <= index < driver.device_count():
-        raise RuntimeError(f"cuda:{index}: there are {driver.device_count()} CUDA devices, counted from 0")
+    if not 0 <= index < known.device_count():
+        raise RuntimeError(f"cuda:{index}: there are {known.device_count()} CUDA devices, counted from 0")
     return index
 
 
 def current_device() -> int:
     """The number of the device that `device="cuda"` means in this thread."""
-    return load().driver.current_device()
+    return driver().current_device()
 
 
 def set_device(device: Any) -> None:
     """Make a device current in this thread."""
-    load().driver.set_device(index_of(device))
+    driver().set_device(index_of(device))
 
 
 class device:
@@ -68,25 +69,25 @@ class device:
         self._before: list[int] = []
 
     def __enter__(self) -> device:
-        driver = load().driver
-        self._before.append(driver.current_device())
-        driver.set_device(self.idx)
+        known = driver()
+        self._before.append(known.current_device())
+        known.set_device(self.idx)
         return self
 
     def __exit__(self, *_: object) -> None:
-        load().driver.set_device(self._before.pop())
+        driver().set_device(self._before.pop())
 
 
 @contextmanager
 def on(index: int) -> Iterator[None]:
     """Within the block, the device of that number is current."""
-    driver = load().driver
-    before = driver.current_device()
-    driver.set_device(index)
+    known = driver()
+    before = known.current_device()
+    known.set_device(index)
     try:
         yield
     finally:
-        driver.set_device(before)
+        known.set_device(before)
 
 
 def synchronize(device: Any = None) -> None:
@@ -102,7 +103,7 @@ def synchronize(device: Any = None) -> None:
 
 def get_device_name(device: Any = None) -> str:
     """What a device is called."""
-    return load().driver.device_name(index_of(device))
+    return driver().device_name(index_of(device))
 
 
 def get_device_capability(device: Any = None) -> tuple[int, int]:

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradlab.backends.cuda.loading import load
 from gradlab.cuda.devices import index_of, on
+from gradlab.cuda.host import driver
 from gradlab.device import Device
 
 
@@ -16,7 +16,7 @@ class Event:
     def __init__(self, enable_timing: bool = False, blocking: bool = False, interprocess: bool = False) -> None:
         if interprocess:
             raise NotImplementedError("Event: interprocess events are not offered; exchange data through the host instead")
-        load()  # says what is missing
+        driver()  # says what is missing
         self._timing = enable_timing
         self._handle: Any = None  # made when it is first recorded, on that stream's device
         self._device: int | None = None
@@ -29,14 +29,14 @@ class Event:
         """Let the event happen when the work so far of a stream (the current one) is done. RuntimeError if it was recorded on another
         device before."""
         stream = current_stream() if stream is None else stream
-        driver = load().driver
+        known = driver()
         if self._handle is None:
             with on(stream.device_index):
-                self._handle = driver.new_event(self._timing)
+                self._handle = known.new_event(self._timing)
             self._device = stream.device_index
         elif self._device != stream.device_index:
             raise RuntimeError(f"record: the event belongs to cuda:{self._device}, the stream to cuda:{stream.device_index}")
-        driver.record_event(self._handle, stream._handle)
+        known.record_event(self._handle, stream._handle)
 
     def wait(self, stream: Stream | None = None) -> None:
         """Let later work of a stream (the current one) wait for the event."""
@@ -44,12 +44,12 @@ class Event:
 
     def query(self) -> bool:
         """Whether it has happened (True, too, where it was never recorded)."""
-        return not self._recorded or load().driver.event_done(self._handle)
+        return not self._recorded or driver().event_done(self._handle)
 
     def synchronize(self) -> None:
         """Wait until it has happened."""
         if self._recorded:
-            load().driver.synchronize_event(self._handle)
+            driver().synchronize_event(self._handle)
 
     def elapsed_time(self, end_event: Event) -> float:
         """Milliseconds from this event to another. RuntimeError unless both have timing on and have happened."""
@@ -60,7 +60,7 @@ class Event:
                 raise RuntimeError("elapsed_time: both events must have been recorded")
             if not event.query():
                 raise RuntimeError("elapsed_time: an event has not happened yet; call synchronize() first")
-        return load().driver.elapsed(self._handle, end_event._handle)
+        return driver().elapsed(self._handle, end_event._handle)
 
 
 class Stream:
@@ -69,7 +69,7 @@ class Stream:
     def __init__(self, device: Any = None, priority: int = 0) -> None:
         self.device_index = index_of(device)
         with on(self.device_index):
-            self._handle = load().driver.new_stream(priority)
+            self._handle = driver().new_stream(priority)
 
     @property
     def device(self) -> Device:
@@ -83,11 +83,11 @@ class Stream:
 
     def synchronize(self) -> None:
         """Wait for all its work."""
-        load().driver.synchronize_stream(self._handle)
+        driver().synchronize_stream(self._handle)
 
     def query(self) -> bool:
         """Whether all its work is done."""
-        return load().driver.stream_done(self._handle)
+        return driver().stream_done(self._handle)
 
     def record_event(self, event: Event | None = None) -> Event:
         """Record an event (a new one unless given) in this stream."""
@@ -98,7 +98,7 @@ class Stream:
     def wait_event(self, event: Event) -> None:
         """Let later work of this stream wait for an event."""
         if event._recorded:
-            load().driver.wait_event(self._handle, event._handle)
+            driver().wait_event(self._handle, event._handle)
 
     def wait_stream(self, stream: Stream) -> None:
         """Let later work of this stream wait for the work so far of another."""
@@ -124,22 +124,22 @@ def current_stream(device: Any = None) -> Stream:
     """The stream that work of this thread goes to, on a device (the current one)."""
     index = index_of(device)
     with on(index):
-        return _wrapped(load().driver.current_stream(), index)
+        return _wrapped(driver().current_stream(), index)
 
 
 def default_stream(device: Any = None) -> Stream:
     """The stream that a device's work (the current one's) goes to unless told otherwise."""
     index = index_of(device)
     with on(index):
-        return _wrapped(load().driver.default_stream(), index)
+        return _wrapped(driver().default_stream(), index)
 
 
 def set_stream(stream: Stream | None) -> None:
     """Let work of this thread go to a stream (None: nothing changes), on its device."""
     if stream is not None:
-        driver = load().driver
-        driver.set_device(stream.device_index)
-        driver.use_stream(stream._handle)
+        known = driver()
+        known.set_device(stream.device_index)
+        known.use_stream(stream._handle)
 
 
 class stream:
@@ -151,17 +151,17 @@ class stream:
 
     def __enter__(self) -> Stream | None:
         if self.stream is not None:
-            driver = load().driver
-            before = driver.current_device()
-            driver.set_device(self.stream.device_index)
-            self._before.append((before, driver.current_stream()))
-            driver.use_stream(self.stream._handle)
+            known = driver()
+            before = known.current_device()
+            known.set_device(self.stream.device_index)
+            self._before.append((before, known.current_stream()))
+            known.use_stream(self.stream._handle)
         return self.stream
 
     def __exit__(self, *_: object) -> None:
         if self.stream is not None:
-            driver = load().driver
+            known = driver()
             device, handle = self._before.pop()
-            driver.set_device(self.stream.device_index)
-            driver.use_stream(handle)
-            driver.set_device(device)
+            known.set_device(self.stream.device_index)
+            known.use_stream(handle)
+            known.set_device(device)

@@ -24,8 +24,9 @@ Values = result_class("svd_lowrank", ("U", "S", "V"))
 def get_approximate_basis(A: Tensor, q: int, niter: int | None = 2, M: Tensor | None = None) -> Tensor:
     """Orthonormal columns Q (…, m, q) that nearly span what A - M gives, matrices (…, m, n), after `niter` passes of A and its transpose.
 
-    >>> gl.tensor.low_rank.get_approximate_basis(gl.ones(5, 4), 1).abs()[0]
-    tensor([0.4472])
+    >>> from gradlab.tensor.low_rank import get_approximate_basis
+    >>> get_approximate_basis(gl.ones(4, 3), 1).abs()[0]
+    tensor([0.5000])
     """
     rest = A if M is None else A - M
     basis = qr(rest @ randn(rest.shape[-1], q, dtype=rest.dtype, device=rest.device))[0]

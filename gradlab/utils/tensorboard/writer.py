@@ -223,7 +223,7 @@ class SummaryWriter:
         for charts in layout.values():
             for title, (kind, tags) in charts.items():
                 if kind not in ("Multiline", "Margin") or (kind == "Margin" and len(tags) != 3):
-                    raise ValueError(f'add_custom_scalars: {title!r} is ["Multiline", tags] or ["Margin", [value, low, high]], not {kind!r}')
+                    raise ValueError(f'add_custom_scalars: {title!r} is ["Multiline", tags] or ["Margin", 3 tags], not {kind!r}')
         content = messages.text(messages.layout(layout), ())  # type: ignore[arg-type]
         self._add(messages.value("custom_scalars__config__", content, "custom_scalars"), None, None)
 
