@@ -1,5 +1,8 @@
 """Distributions and transforms of one's own, and what the library's transforms take and give."""
 
+import math
+
+import numpy as np
 import pytest
 
 import gradlab as gl
@@ -79,3 +82,17 @@ def test_distributions_and_transforms_of_ones_own():
     cached = D.ExpTransform().with_cache()
     y = cached(gl.ones(2))
     assert cached.cache_size == 1 and cached.inv(y) is cached.inv(y)
+
+
+def test_divergences_by_log_odds_beyond_what_probabilities_say():
+    """Values and slopes by hand: of Geometric, with p and q the small odds, log(p / q) + q / p - 1."""
+    a, b = gl.tensor([-1000.0, -1000.0, -200.0, -40.5, -40.0], requires_grad=True), gl.tensor([-1001.0, -999.0, -200.0, -39.5, -39.0])
+    found = D.kl_divergence(D.Geometric(logits=a), D.Geometric(logits=b))
+    gap = (b - a).detach().double().numpy()
+    np.testing.assert_allclose(found.tolist(), -gap + np.exp(gap) - 1, rtol=2e-6, atol=1e-7)
+    np.testing.assert_allclose(gl.autograd.grad(found.sum(), a)[0].tolist(), 1 - np.exp(gap), rtol=2e-6, atol=1e-7)
+    p, q = gl.tensor([0.0, 1000.0, -1000.0], requires_grad=True), gl.tensor([100.0, -1000.0, 1000.0])
+    for kind in (D.Bernoulli, lambda logits: D.Binomial(1, logits=logits)):
+        found = D.kl_divergence(kind(logits=p), kind(logits=q))
+        np.testing.assert_allclose(found.tolist(), [50 - math.log(2), 1000, 1000], rtol=1e-6)
+        np.testing.assert_allclose(gl.autograd.grad(found.sum(), p)[0].tolist(), [-25, 0, 0], atol=1e-6)

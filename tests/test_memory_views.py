@@ -239,3 +239,10 @@ def test_on_the_gpu(cuda):
     assert y.view(gl.int32).cpu().tolist() == y.cpu().view(gl.int32).tolist()
     with pytest.raises(RuntimeError, match="as_strided"):
         y.as_strided((9,), (1,))
+
+
+@pytest.mark.parametrize(("old", "new"), [((4, 3), (4, 4)), ((2, 5), (5, 5)), ((16,), (4, 4)), ((2, 3), (3,)), ((2,), (1,)), ((3,), (0,))])
+def test_what_does_not_expand_is_refused(old, new):
+    for x in (gl.ones(old), gl.ones(old, requires_grad=True)):
+        with pytest.raises(RuntimeError, match="expand"):
+            x.expand(new)

@@ -13,11 +13,13 @@ from gradlab.distributions.distribution import Distribution
 from gradlab.distributions.joint import Independent, summed
 from gradlab.distributions.normal import LogNormal, MultivariateNormal, Normal
 from gradlab.distributions.units import unit
+from gradlab.nn.functional import logsigmoid, softplus
 from gradlab.tensor import Tensor
 from gradlab.tensor.choice import where
 from gradlab.tensor.creation import full_like
 
 F = TypeVar("F", bound=Callable[..., Any])
+_RARE = -40.0  # log-odds
 _known: dict[tuple[type, type], Callable[[Any, Any], Tensor]] = {}
 
 
@@ -105,8 +107,7 @@ def _multivariate(p: MultivariateNormal, q: MultivariateNormal) -> Tensor:
 
 @register_kl(Bernoulli, Bernoulli)
 def _bernoulli(p: Bernoulli, q: Bernoulli) -> Tensor:
-    one, other = p.probs, 1 - p.probs
-    return one.xlogy(one) - one.xlogy(q.probs) + other.xlogy(other) - other.xlogy(1 - q.probs)
+    return p._weighted(p.probs, p._failure) - q._weighted(p.probs, p._failure)
 
 
 @register_kl(Binomial, Binomial)
@@ -119,7 +120,15 @@ def _binomial(p: Binomial, q: Binomial) -> Tensor:
 
 @register_kl(Geometric, Geometric)
 def _geometric(p: Geometric, q: Geometric) -> Tensor:
-    return -p.entropy() - q._weighted(full_like(p.probs, 1.0), 1 / p._odds)
+    if p._logits is None:
+        return -p.entropy() - q._weighted(full_like(p.probs, 1.0), 1 / p._odds)
+    rare = p._logits < _RARE  # there the odds are the probability, which may underflow: a ratio of two is taken by logarithms
+    usual = Geometric(logits=p._logits.masked_fill(rare, 0.0), validate_args=False)
+    found = -usual.entropy() - q._weighted(full_like(usual.probs, 1.0), 1 / usual._odds)
+    one, other = p._logits.masked_fill(~rare, _RARE), q.logits
+    least = other < _RARE
+    ratio = where(least, other, softplus(other.masked_fill(least, 0.0)).log()) - one
+    return where(rare, one - logsigmoid(other) + ratio.exp() - 1, found)
 
 
 @register_kl(Categorical, Categorical)
