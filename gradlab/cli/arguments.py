@@ -61,6 +61,13 @@ def positive_integer(text: str) -> int:
     return number
 
 
+def at_least_two(text: str) -> int:
+    number = whole_number(text)
+    if number < 2:
+        raise argparse.ArgumentTypeError(f"must be at least 2, not {number}")
+    return number
+
+
 def seed(text: str) -> int:
     number = whole_number(text)
     if not 0 <= number < SEEDS:

@@ -6,11 +6,11 @@ import argparse
 import os
 from pathlib import Path
 
-from gradlab.cli.arguments import Parser, device, number_from_0, positive_integer, positive_number, seed, target
+from gradlab.cli.arguments import Parser, at_least_two, device, number_from_0, positive_integer, positive_number, seed, target
 from gradlab.cli.failure import Failure
 from gradlab.cli.kinds import FUNCTION, NAMES, kind_named
 
-GOES_ON_WITH = ("kind", "resume", "epochs", "device")  # what a resumed run may be told
+GOES_ON_WITH = ("kind", "resume", "epochs", "device", "profile")  # what a resumed run may be told
 
 
 def run(parser: Parser) -> None:
@@ -46,6 +46,9 @@ def train(parser: Parser, arguments: list[str]) -> None:
     parser.add_argument("--early-stop", type=positive_integer, metavar="N", help="end after N epochs that were no better")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="run folder (default: runs/KIND-N)")
     parser.add_argument("--resume", type=Path, metavar="FOLDER", help="go on with a run, exactly where it was left")
+    parser.add_argument("--find-lr", action="store_true", help="try all learning rates, draw the losses and name a rate; nothing is trained")
+    parser.add_argument("--search", type=at_least_two, metavar="N", help="try N random settings, keep the best run (successive halving)")
+    parser.add_argument("--profile", action="store_true", help="show in the report where time and memory go")
     kind = named(arguments)
     if kind is not None:
         parser.prog += f" {kind}"
@@ -62,6 +65,11 @@ def named(arguments: list[str]) -> str | None:
 def _check_train(options: argparse.Namespace) -> None:
     if options.kind is None and options.resume is None:
         raise Failure(f"name what to train on: {', '.join((*NAMES, FUNCTION))}; gradlab train KIND --help shows how")
+    both = [name for name in ("find_lr", "search", "profile") if getattr(options, name)]
+    if len(both) > 1:
+        raise Failure(f"{' and '.join('--' + name.replace('_', '-') for name in both)}: one at a time")
+    if options.find_lr and options.lr is not None:
+        raise Failure("--lr: --find-lr looks for it; give one of them")
     if options.resume is None:
         kind_named(options.kind).source(options)
         return

@@ -14,8 +14,9 @@ from gradlab.cli.kinds import kind_named, plain
 from gradlab.cli.run_folder import new_folder
 from gradlab.cli.targets import REFUSALS, users_code
 from gradlab.data import DataError
-from gradlab.runs import RunError, Settings, TrainedRun, resume, start
+from gradlab.runs import RunError, Settings, TrainedRun, find_rate, resume, search, start
 from gradlab.runs.folder import Files, beaten
+from gradlab.runs.searching import PLAN, go_on
 from gradlab.runs.training import saved_settings
 from gradlab.train import Diverged
 from gradlab.utils.blas import set_blas_threads
@@ -29,12 +30,15 @@ def run(options: argparse.Namespace) -> int:
         set_blas_threads(1)  # the models are small; see gradlab/utils/blas.py
     own = options.kind is not None and plain(options.kind) == "function"
     with users_code(options.kind or str(options.resume), REFUSALS if own else ()):
-        return _report(_trained(options))
+        found = _found(options)
+        return found if isinstance(found, int) else _report(found)
 
 
-def _trained(options: argparse.Namespace) -> TrainedRun:
-    """The run, started or gone on with; a Failure for what is wrong with it."""
+def _found(options: argparse.Namespace) -> TrainedRun | int:
+    """The run, started or gone on with, or an exit code; a Failure for what is wrong with it."""
     try:
+        if options.find_lr:
+            return _rate_found(options)
         return _resumed(options) if options.resume is not None else _started(options)
     except (DataError, RunError) as error:
         raise Failure(str(error), FAILED) from error
@@ -53,20 +57,44 @@ def _kept(options: argparse.Namespace) -> str:
 
 
 def _begun(folder: Path) -> bool:
-    return any((folder / "checkpoints").glob("checkpoint-*.safetensors"))
+    return (folder / PLAN).exists() or any((folder / "checkpoints").glob("checkpoint-*.safetensors"))
 
 
-def _started(options: argparse.Namespace) -> TrainedRun:
+def _asked(options: argparse.Namespace) -> tuple[Any, Settings]:
+    """The data, and the settings as far as they were given."""
     kind = kind_named(options.kind)
     source, data = kind.source(options), kind.data(options)
-    settings = Settings(
+    return source, Settings(
         epochs=options.epochs, batch_size=options.batch_size, learning_rate=options.lr, seed=options.seed or 0,
         device=usable_device(options.device or best_device()), compile=options.compile, amp=options.amp, early_stop=options.early_stop,
         data=data,
     )  # fmt: skip
+
+
+def _rate_found(options: argparse.Namespace) -> int:
+    """The range test, of which a picture and the numbers are left."""
+    source, settings = _asked(options)
+    folder = new_folder(options.out, f"{plain(options.kind)}-rate")
+    try:
+        found = find_rate(source, folder, settings, say, plain(options.kind))
+    except BaseException:
+        shutil.rmtree(folder, ignore_errors=True)
+        raise
+    print(f"tried {len(found.rates)} rates from {found.rates[0]:.3g} to {found.rates[-1]:.3g}; picture: {folder / 'learning-rate.svg'}")
+    if found.suggestion is None:
+        print("the loss did not fall at any of them: look at the data, or give the model more")
+    else:
+        print(f"train with: --lr {found.suggestion:.2g}")
+    return 0
+
+
+def _started(options: argparse.Namespace) -> TrainedRun:
+    source, settings = _asked(options)
     folder = new_folder(options.out, plain(options.kind))
     try:
-        return start(source, folder, settings, say, plain(options.kind))
+        if options.search is not None:
+            return search(source, folder, settings, options.search, say, plain(options.kind))
+        return start(source, folder, settings, say, plain(options.kind), profile=options.profile)
     except BaseException as error:
         if not _begun(folder):
             shutil.rmtree(folder, ignore_errors=True)  # it was made for this run, and holds nothing to go on from
@@ -76,12 +104,16 @@ def _started(options: argparse.Namespace) -> TrainedRun:
 
 
 def _resumed(options: argparse.Namespace) -> TrainedRun:
+    if (options.resume / PLAN).exists():
+        if options.epochs is not None or options.device is not None or options.profile:
+            raise Failure("--resume: a search that was interrupted goes on as it was begun; leave other options out")
+        return go_on(options.resume, say)
     description = Files(options.resume).read()
     if options.kind is not None and plain(options.kind) != description["kind"]:
         kinds = f"a run of {description['kind']}, not of {options.kind}"
         raise Failure(f"--resume: {options.resume} is {kinds}; leave the kind out: the folder says it")
     device = usable_device(options.device or saved_settings(Files(options.resume), description).device)
-    return resume(options.resume, options.epochs, device, say)
+    return resume(options.resume, options.epochs, device, say, profile=options.profile)
 
 
 def _report(trained: TrainedRun) -> int:

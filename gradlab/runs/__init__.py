@@ -7,7 +7,8 @@ subclass of `Task`, listed in `kinds.py`.
 from __future__ import annotations
 
 from gradlab.runs.folder import RunError, TrainedRun, load_run, runs_in
+from gradlab.runs.searching import find_rate, search
 from gradlab.runs.task import Task
 from gradlab.runs.training import Settings, resume, start
 
-__all__ = ["RunError", "Settings", "Task", "TrainedRun", "load_run", "resume", "runs_in", "start"]
+__all__ = ["RunError", "Settings", "Task", "TrainedRun", "find_rate", "load_run", "resume", "runs_in", "search", "start"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from html import escape
+from pathlib import Path
 from typing import Any
 
 from gradlab.runs.folder import Files, TrainedRun, beaten
@@ -40,6 +41,7 @@ def page(trained: TrainedRun, history: Sequence[dict[str, float]]) -> str:
     title = task.title(description["source"])
     sections = [
         ("Learning", _curves(trained, history)), *_comparison(trained), *task.sections(trained),
+        *_search(description), *_profile(trained.folder),
         ("What was found in the data", bullets(description["notes"]) or "<p>Nothing unusual.</p>"),
         ("Using it", "".join(f"<pre>{escape(text)}</pre>" for text in task.usage(str(trained.folder)))),
         ("Settings", _settings(description)),
@@ -92,6 +94,23 @@ def _comparison(trained: TrainedRun) -> list[tuple[str, str]]:
     lines = {"this run": measured, **baselines}
     shown = table(["", *map(metric_name, names)], [[name, *(values.get(m, "") for m in names)] for name, values in lines.items()])
     return [("Beside simpler models" if baselines else "Measured", shown)] if names else []
+
+
+def _search(description: dict[str, Any]) -> list[tuple[str, str]]:
+    """The trials of a search, the best first."""
+    lines = description.get("search", [])
+    names = list(dict.fromkeys(name for line in lines for name in line))
+    said = '<p class="soft">The best third of each round went on. The first trial has the settings that the kind has anyway.</p>'
+    return [("The search", said + table(names, [[line.get(name, "") for name in names] for line in lines]))] if lines else []
+
+
+def _profile(folder: Path) -> list[tuple[str, str]]:
+    """Where time and memory went, as `--profile` has left it."""
+    text, picture = folder / "profile.txt", folder / "memory.svg"
+    if not (text.exists() and picture.exists()):
+        return []
+    found = f"<pre>{escape(text.read_text(encoding='utf-8'))}</pre>{picture.read_text(encoding='utf-8')}"
+    return [("Where time and memory go", found)]
 
 
 def _settings(description: dict[str, Any]) -> str:

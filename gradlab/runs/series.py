@@ -80,14 +80,17 @@ class SeriesTask(Task):
 
     @classmethod
     def of(cls, source: Any, settings: Mapping[str, Any]) -> Self:
-        """From a table; settings: what TimeSeriesDataset takes, and `network`, "gru" or "convolutions". SeriesError as of it."""
+        """From a table; settings: what TimeSeriesDataset takes, `network`, "gru" or "convolutions", width and dropout. SeriesError as of it."""
         chosen = dict(settings)
-        network = chosen.pop("network", "gru")
+        network, width, dropout = chosen.pop("network", "gru"), chosen.pop("width", None), chosen.pop("dropout", None)
         dataset = TimeSeriesDataset(source, **chosen)
         windows = len(dataset.training)
-        width = 16 if windows < 500 else 32 if windows < 5000 else 64
-        layers = {"network": network, "width": width, "dropout": 0.2 if windows < 2000 else 0.1}
+        width = width or (16 if windows < 500 else 32 if windows < 5000 else 64)
+        layers = {"network": network, "width": width, "dropout": (0.2 if windows < 2000 else 0.1) if dropout is None else dropout}
         return cls(dataset.coding, layers, dataset)
+
+    def variants(self) -> Mapping[str, Sequence[Any]]:
+        return {"width": (16, 32, 64), "dropout": (0.0, 0.1, 0.2, 0.4)}
 
     def state(self) -> dict[str, Any]:
         return {"coding": self.coding.state(), "layers": dict(self.layers)}

@@ -64,8 +64,8 @@ class TableTask(Task):
 
     @classmethod
     def of(cls, source: Any, settings: Mapping[str, Any]) -> TableTask:
-        """From a table; settings: what TableDataset takes. TableError where it cannot be learned from."""
-        dataset = TableDataset(source, **settings)
+        """From a table; settings: what TableDataset takes, and width and dropout. TableError where it cannot be learned from."""
+        dataset = TableDataset(source, **{name: value for name, value in settings.items() if name not in ("width", "dropout")})
         if dataset.target is None:
             raise TableError(f"{dataset.table.source}: name the column to predict: {', '.join(dataset.table.columns)}")
         weights = None
@@ -76,9 +76,12 @@ class TableTask(Task):
         if rows < 2 or (held_out < 2 and dataset.target.kind == "number"):
             few = f"{rows} of {rows + held_out} rows are to be trained on and {held_out} held out, and two of each are the least"
             raise TableError(f"{dataset.table.source}: {few}; give more rows, or hold out another share (--validation, fraction=0.5)")
-        width = 32 if rows < 500 else 64 if rows < 20_000 else 128
-        layers = {"hidden": [width, width // 2], "dropout": 0.3 if rows < 500 else 0.1}
+        width = settings.get("width") or (32 if rows < 500 else 64 if rows < 20_000 else 128)
+        layers = {"hidden": [width, width // 2], "dropout": settings.get("dropout", 0.3 if rows < 500 else 0.1)}
         return cls(dataset.coding, dataset.target, weights, layers, dataset)
+
+    def variants(self) -> Mapping[str, Sequence[Any]]:
+        return {"width": (32, 64, 128), "dropout": (0.0, 0.1, 0.3, 0.5)}
 
     def state(self) -> dict[str, Any]:
         """For JSON; `from_state` is the inverse, but for the table."""

@@ -70,6 +70,10 @@ class Task:
     def from_state(cls, state: Mapping[str, Any]) -> Self:
         raise NotImplementedError
 
+    def variants(self) -> Mapping[str, Sequence[Any]]:
+        """What of the model a search tries: entries of the settings that `of` takes, and values for each."""
+        return {}
+
     # ------------------------------------------------------------ learning
 
     def summary(self) -> str:

@@ -17,11 +17,14 @@ import gradlab as gl
 from gradlab._version import __version__
 from gradlab.runs.folder import FORMAT, VERSION, Files, RunError, TrainedRun
 from gradlab.runs.kinds import task_of
+from gradlab.runs.profiled import Profiled
 from gradlab.runs.report import write_report
 from gradlab.runs.task import Task
 from gradlab.train import Bar, Callback, Checkpoint, EarlyStop, StateError, TableOfEpochs, evaluate, fit, read_checkpoint
 from gradlab.train.callbacks import length
 from gradlab.utils.atomic import write_text
+
+UNTIL = "left off after"  # how the reason begins with which a run stops that is to be gone on with
 
 
 @dataclass(frozen=True)
@@ -54,9 +57,13 @@ class Measured(Callback):
 
 
 def start(
-    source: Any, folder: str | os.PathLike[str], settings: Settings, say: Callable[[str], None] = print, kind: str = "table"
-) -> TrainedRun:
-    """Train a model of a kind's data in a new folder. DataError where that cannot be learned from: then nothing is written."""
+    source: Any, folder: str | os.PathLike[str], settings: Settings, say: Callable[[str], None] = print, kind: str = "table",
+    *, profile: bool = False, until: int | None = None,
+) -> TrainedRun:  # fmt: skip
+    """Train a model of a kind's data in a new folder. DataError where that cannot be learned from: then nothing is written.
+
+    profile: look at some steps, for the report. until: stop after that many epochs of those that the settings plan, to go on later.
+    """
     which = task_of(kind)
     gl.manual_seed(settings.seed)
     task = which.of(source, settings.data)
@@ -73,14 +80,18 @@ def start(
         "baselines": task.baselines(model), "notes": list(task.notes), "environment": _environment(),
     }  # fmt: skip
     files.folder.mkdir(parents=True, exist_ok=True)
-    _write(files, description)
-    return _train(files, description, task, model, loaders, settings, None, say)
+    write_description(files, description)
+    return _train(files, description, task, model, loaders, settings, None, say, profile, until)
 
 
 def resume(
-    folder: str | os.PathLike[str], epochs: int | None = None, device: str | None = None, say: Callable[[str], None] = print
-) -> TrainedRun:
-    """Go on with a run where it was stopped, or for more epochs than it had. RunError where its data has changed, or it is finished."""
+    folder: str | os.PathLike[str], epochs: int | None = None, device: str | None = None, say: Callable[[str], None] = print,
+    *, profile: bool = False, until: int | None = None,
+) -> TrainedRun:  # fmt: skip
+    """Go on with a run where it was stopped, or for more epochs than it had. RunError where its data has changed, or it is finished.
+
+    profile, until: as for `start`.
+    """
     files = Files(folder)
     description = files.read()
     settings = saved_settings(files, description)
@@ -93,7 +104,7 @@ def resume(
     except (KeyError, TypeError) as error:
         raise RunError(f"{folder} cannot be gone on with: its checkpoint does not fit: it lacks {error}") from error
     stopped = description.get("result", {}).get("stopped", "")
-    if stopped and not stopped.startswith("signal") and epochs is None:
+    if stopped and not stopped.startswith(("signal", UNTIL)) and epochs is None:
         raise RunError(f"{folder} is finished: {stopped}; ask for more with a larger number of epochs")
     if done >= (settings.epochs or 0) and description.get("result", {}).get("epochs") == done:  # or killed before its end was written
         raise RunError(f"{folder} is finished: it has {done} epochs; ask for more with a larger number of epochs")
@@ -110,9 +121,9 @@ def resume(
     task = which.of(source, settings.data)
     gl.manual_seed(settings.seed)
     description["settings"] = asdict(settings)
-    _write(files, description)
+    write_description(files, description)
     model, loaders = task.model(), task.loaders(settings.batch_size or 1, settings.seed)
-    return _train(files, description, task, model, loaders, settings, state, say)
+    return _train(files, description, task, model, loaders, settings, state, say, profile, until)
 
 
 def saved_settings(files: Files, description: dict[str, Any]) -> Settings:
@@ -125,7 +136,7 @@ def saved_settings(files: Files, description: dict[str, Any]) -> Settings:
 
 def _train(
     files: Files, description: dict[str, Any], task: Task, model: Any, loaders: tuple[Any, Any], settings: Settings, state: Any,
-    say: Callable[[str], None],
+    say: Callable[[str], None], profile: bool = False, until: int | None = None,
 ) -> TrainedRun:  # fmt: skip
     epochs, (training, validation), extra = settings.epochs or 1, loaders, task.fitting()
     monitor = f"validation_{task.score}" if task.validated else task.score
@@ -136,6 +147,8 @@ def _train(
     callbacks += [TableOfEpochs(files.epochs), lambda run: say(_line(run, task))]
     callbacks += [EarlyStop(settings.early_stop, monitor)] if settings.early_stop else []
     callbacks += extra.pop("callbacks", [])
+    callbacks += [Profiled(files.folder)] if profile else []
+    callbacks += [lambda run: _stop_after(run, until)] if until is not None else []
     begin = time.perf_counter()
     try:
         run = fit(
@@ -155,8 +168,13 @@ def _train(
     description["result"] = {"epochs": run.epoch, "best": best, "seconds": seconds, "stopped": run.stop, "validation": measured}
     trained = TrainedRun(files.folder, description, task, model.eval())
     write_report(files, trained, run.history)
-    _write(files, description)  # last: a run that has a result is finished
+    write_description(files, description)  # last: a run that has a result is finished
     return trained
+
+
+def _stop_after(run: Any, epochs: int) -> None:
+    if run.epoch >= epochs and not run.finished and not run.stop:
+        run.stop = f"{UNTIL} {epochs} of {run.epochs} epochs"
 
 
 def _line(run: Any, task: Task) -> str:
@@ -168,7 +186,8 @@ def _line(run: Any, task: Task) -> str:
     return f"{head}  validation: {values}" if names else head
 
 
-def _write(files: Files, description: dict[str, Any]) -> None:
+def write_description(files: Files, description: dict[str, Any]) -> None:
+    """run.json, whole or not at all."""
     write_text(files.description, json.dumps(description, indent=1) + "\n")
 
 

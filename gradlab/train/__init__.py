@@ -17,10 +17,11 @@ from gradlab.train.checkpoints import Checkpoint, read_checkpoint
 from gradlab.train.divergence import Diverged
 from gradlab.train.fit import Run, StateError, evaluate, fit, predict
 from gradlab.train.interruption import interruption
+from gradlab.train.range_test import RangeTest, find_learning_rate
 from gradlab.train.recipe import Recipe
 from gradlab.train.schedule import warm_cosine
 
 __all__ = [
-    "Bar", "BestWeights", "Callback", "Checkpoint", "Diverged", "EarlyStop", "Recipe", "Run", "StateError", "TableOfEpochs", "TensorBoard",
-    "evaluate", "fit", "interruption", "predict", "read_checkpoint", "warm_cosine",
+    "Bar", "BestWeights", "Callback", "Checkpoint", "Diverged", "EarlyStop", "RangeTest", "Recipe", "Run", "StateError", "TableOfEpochs",
+    "TensorBoard", "evaluate", "find_learning_rate", "fit", "interruption", "predict", "read_checkpoint", "warm_cosine",
 ]  # fmt: skip

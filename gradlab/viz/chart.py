@@ -58,6 +58,7 @@ class Panel:
     series: Sequence[Series]
     log: bool = False
     whole_x: bool = False
+    log_x: bool = False
 
 
 def line_chart(panels: Sequence[Panel], title: str, subtitle: str = "") -> str:
@@ -110,7 +111,8 @@ def draw_panel(panel: Panel) -> list[str]:
     """The elements of one plot, in coordinates where its upper left corner is (0, 0)."""
     values = [value for series in panel.series for value in series.y]
     y_axis = log_axis(values) if panel.log else linear_axis(values)
-    x_axis = linear_axis((value for series in panel.series for value in series.x), 8, tight=True, whole=panel.whole_x)
+    along = [value for series in panel.series for value in series.x]
+    x_axis = log_axis(along) if panel.log_x else linear_axis(along, 8, tight=True, whole=panel.whole_x)
     parts = [text(12 - LEFT, -21, panel.title, "panel")]
     parts += legend(panel.series)
     parts += grid(y_axis) + base_line(x_axis, panel.x_label)
@@ -144,11 +146,11 @@ def grid(axis: Axis) -> list[str]:
 
 def base_line(axis: Axis, name: str) -> list[str]:
     parts = [f'<line class="axis" x1="0" x2="{PLOT_WIDTH}" y1="{PLOT_HEIGHT}" y2="{PLOT_HEIGHT}"/>']
-    step = axis.ticks[1] - axis.ticks[0] if len(axis.ticks) > 1 else None
+    step = axis.ticks[1] - axis.ticks[0] if len(axis.ticks) > 1 and not axis.log else None
     for tick in axis.ticks:
         x = axis.place(tick) * PLOT_WIDTH
         parts.append(f'<line class="axis" x1="{x:.1f}" x2="{x:.1f}" y1="{PLOT_HEIGHT}" y2="{PLOT_HEIGHT + 4}"/>')
-        parts.append(text(x, PLOT_HEIGHT + 18, label(tick, step), anchor="middle"))
+        parts.append(text(x, PLOT_HEIGHT + 18, f"{tick:.6g}" if axis.log else label(tick, step), anchor="middle"))
     parts.append(text(PLOT_WIDTH / 2, PLOT_HEIGHT + 36, name, anchor="middle"))
     return parts
 
