@@ -102,7 +102,7 @@ OTHERS = [
     (["train", "table", "good.csv", "--target", "absent"], "absent"),
     (["train", "table", "good.csv", "--target", "y", "--device", "cuda:7"], "no device 'cuda:7' here"),
     (["train", "table", "good.csv", "--target", "y", "--out", "good.csv"], "--out: good.csv is a file, not a folder"),
-    (["train", "table", "good.csv", "--target", "y", "--out", "RUN"], "is not empty"),
+    (["train", "table", "good.csv", "--target", "y", "--out", "RUN"], "RUN already holds a run"),
     (["train", "--resume", "damaged"], "damaged"),
     (["train", "--resume", "RUN"], "is finished"),
     (["train", "digits", "--resume", "none"], "none"),

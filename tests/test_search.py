@@ -158,10 +158,19 @@ def test_what_is_given_is_not_searched(table, tmp_path):
     assert len({line["weight decay"] for line in lines}) == 3
 
 
-@pytest.mark.parametrize("kind", KINDS)
-def test_variants_are_settings_that_the_kind_takes(kind):
-    for name, values in task_of(kind).variants(None).items():
-        assert name.isidentifier() and len(values) > 1
+def test_what_each_kind_varies():
+    """Every kind has something of its model to search, by names that its task takes (a kind that is new has to say)."""
+    for kind in KINDS:
+        which = task_of(kind)
+        task = which.of("digits", {}) if kind == "digits" else which.__new__(which)
+        for name, values in task.variants().items():
+            assert name.isidentifier() and len(values) > 1
+        assert task.variants(), kind
+
+
+def test_digits_are_searched_too(tmp_path):
+    trained = search("digits", tmp_path / "s", Settings(epochs=1), 2, print, "digits")
+    assert {line["trial"] for line in trained.description["search"]} == {1, 2} and trained.description["result"]["best"] > 0.5
 
 
 class TestShell:

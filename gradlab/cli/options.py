@@ -46,7 +46,7 @@ def train(parser: Parser, arguments: list[str]) -> None:
     parser.add_argument("--early-stop", type=positive_integer, metavar="N", help="end after N epochs that were no better")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="run folder (default: runs/KIND-N)")
     parser.add_argument("--resume", type=Path, metavar="FOLDER", help="go on with a run, exactly where it was left")
-    parser.add_argument("--find-lr", action="store_true", help="try all learning rates, draw the losses and name a rate; nothing is trained")
+    parser.add_argument("--find-lr", action="store_true", help="try all learning rates, draw the losses, name a rate; no training")
     parser.add_argument("--search", type=at_least_two, metavar="N", help="try N random settings, keep the best run (successive halving)")
     parser.add_argument("--profile", action="store_true", help="show in the report where time and memory go")
     kind = named(arguments)
@@ -79,7 +79,7 @@ def _check_train(options: argparse.Namespace) -> None:
         raise Failure(f"{name}: a resumed run keeps its settings and its data; leave that out, or start a new run without --resume")
     if not options.resume.is_dir():
         raise Failure(f"--resume: there is no run's folder {options.resume}")
-    if not (options.resume / "run.json").is_file():
+    if not any((options.resume / name).is_file() for name in ("run.json", "search.json")):
         raise Failure(f"--resume: {options.resume} is no folder of a run: there is no run.json in it")
 
 

@@ -7,6 +7,7 @@ import os
 import shutil
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 from gradlab.cli.devices import best_device, usable_device
 from gradlab.cli.failure import FAILED, Failure

@@ -124,6 +124,9 @@ class ImagesTask(Task):
         self.defaults = {"epochs": epochs, "batch_size": 64, "learning_rate": 3e-3, "weight_decay": 0.01}
         return self
 
+    def variants(self) -> Mapping[str, Sequence[Any]]:
+        return {"model": tuple(self.networks)}
+
     def state(self) -> dict[str, Any]:
         return {
             "classes": self.classes, "size": list(self.size), "channels": self.channels, "network": self.network, "fit": self.fit,

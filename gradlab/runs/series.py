@@ -80,7 +80,7 @@ class SeriesTask(Task):
 
     @classmethod
     def of(cls, source: Any, settings: Mapping[str, Any]) -> Self:
-        """From a table; settings: what TimeSeriesDataset takes, `network`, "gru" or "convolutions", width and dropout. SeriesError as of it."""
+        """From a table; settings: what TimeSeriesDataset takes, `network` ("gru", "convolutions"), width, dropout. SeriesError as of it."""
         chosen = dict(settings)
         network, width, dropout = chosen.pop("network", "gru"), chosen.pop("width", None), chosen.pop("dropout", None)
         dataset = TimeSeriesDataset(source, **chosen)
