@@ -41,9 +41,8 @@ def find_rate(source: Any, folder: str | os.PathLike[str], settings: Settings, s
     gl.manual_seed(settings.seed)
     model, (training, _) = task.model(), task.loaders(settings.batch_size or 1, settings.seed)
     model = model.to(settings.device)
-    found = find_learning_rate(
-        model, training, None, task.optimizer(model, settings), clip=task.clip, amp=settings.amp, device=settings.device, step=task.step
-    )
+    optimizer, clip = task.optimizer(model, settings), task.fitting().get("clip")
+    found = find_learning_rate(model, training, None, optimizer, clip=clip, amp=settings.amp, device=settings.device, step=task.step)
     place = Path(folder)
     place.mkdir(parents=True, exist_ok=True)
     write_text(place / "learning-rate.svg", found.picture())
@@ -71,6 +70,7 @@ def search(
     if located is None:
         raise RunError("a search reads its data anew for each trial: give it as a file")
     whole = settings.filled(task)
+    task.optimizer(task.model(), replace(whole, learning_rate=whole.learning_rate or 1e-3))  # it refuses rates where it has its own
     drawn = [{}, *(_drawn(random.Random(f"{settings.seed} {i}"), settings, whole, task.variants()) for i in range(1, trials))]
     plan = {"kind": kind, "source": located, "settings": asdict(whole), "trials": drawn, "rounds": rounds(trials, whole.epochs or 1)}
     place = Path(folder)
@@ -97,8 +97,8 @@ def _drawn(generator: random.Random, given: Settings, whole: Settings, variants:
         found["learning_rate"] = float(f"{(whole.learning_rate or 1e-3) * 10 ** generator.uniform(-1, 1):.3g}")
     if given.weight_decay is None:
         found["weight_decay"] = float(f"{10 ** generator.uniform(-4, -1):.3g}")
-    if given.batch_size is None:
-        found["batch_size"] = max(2, int((whole.batch_size or 2) * generator.choice((0.5, 1, 2))))
+    if given.batch_size is None and whole.batch_size is not None:
+        found["batch_size"] = max(2, int(whole.batch_size * generator.choice((0.5, 1, 2))))
     found |= {name: generator.choice(list(values)) for name, values in variants.items() if name not in given.data}
     return found
 
@@ -124,7 +124,7 @@ def go_on(folder: str | os.PathLike[str], say: Say = print) -> TrainedRun:
             result, better = trained.description["result"], 1 if trained.description["greater"] else -1
             if result["stopped"].startswith("signal"):
                 return replace(trained, folder=place)
-            scores[i] = (better * result["best"], -result["validation"]["loss"])
+            scores[i] = (better * result["best"], -result["validation"].get("loss", 0.0))
             table[i] |= {"epochs": result["epochs"], "result": result["best"]}
             say("  " + ", ".join(f"{name} {_short(value)}" for name, value in table[i].items()))
         if not scores:
@@ -141,7 +141,8 @@ def _settings(base: Settings, drawn: dict[str, Any]) -> Settings:
 
 def _line(number: int, base: Settings, drawn: dict[str, Any]) -> dict[str, Any]:
     """A trial's line of the table."""
-    found = {"trial": number + 1, **{shown: drawn.get(name, getattr(base, name)) for name, shown in SHOWN.items()}}
+    settings = {shown: drawn.get(name, getattr(base, name)) for name, shown in SHOWN.items()}
+    found = {"trial": number + 1, **{name: value for name, value in settings.items() if value is not None}}
     return found | {name: value for name, value in drawn.items() if name not in SHOWN}
 
 

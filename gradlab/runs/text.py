@@ -66,6 +66,9 @@ class TextTask(Task):
         }  # fmt: skip
         return cls(dataset.tokenizer, sizes, given.get("encoding"), dataset)
 
+    def variants(self) -> Mapping[str, Sequence[Any]]:
+        return {"width": (64, 128, 256), "dropout": (0.0, 0.1, 0.2)}
+
     @classmethod
     def located(cls, source: Any) -> str | None:
         return REFERENCE if source is None or source == REFERENCE else super().located(source)
