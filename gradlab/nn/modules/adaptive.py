@@ -12,8 +12,8 @@ from gradlab.nn.modules.container import ModuleList, Sequential
 from gradlab.nn.modules.linear import Linear
 from gradlab.spec import ShapeError
 from gradlab.tensor import Tensor
-from gradlab.tensor.assembly import cat
 from gradlab.tensor.choice import where
+from gradlab.tensor.shape import cat
 
 
 class _ASMoutput(NamedTuple):
@@ -58,7 +58,7 @@ class AdaptiveLogSoftmaxWithLoss(Module):
 
     def reset_parameters(self) -> None:
         """Draw new initial values."""
-        for layer in (self.head, *(part for pair in self.tail for part in pair)):  # type: ignore[attr-defined]
+        for layer in (self.head, *(part for pair in self.tail for part in pair)):
             layer.reset_parameters()
 
     def forward(self, input_: Tensor, target_: Tensor) -> _ASMoutput:
@@ -69,8 +69,8 @@ class AdaptiveLogSoftmaxWithLoss(Module):
         x, target = (input_, target_) if target_.ndim else (input_[None], target_[None])
         read = current().tracer is None and current().vmap is None
         if read and target.numel() and not 0 <= int(target.min()) <= int(target.max()) < self.n_classes:
-            found = f"from {int(target.min())} to {int(target.max())}"
-            raise RuntimeError(f"AdaptiveLogSoftmaxWithLoss: targets are from 0 to {self.n_classes - 1}, not {found}")
+            ends = f"{int(target.min())} to {int(target.max())}"
+            raise RuntimeError(f"AdaptiveLogSoftmaxWithLoss: targets are from 0 to {self.n_classes - 1}, not from {ends}")
         group: Any = sum((target >= start).to(target.dtype) for start in self.cutoffs[:-1])  # 0 is the head's own
         at = where(group == 0, target, self.shortlist_size - 1 + group)
         output = F.log_softmax(self.head(x), 1).gather(1, at[:, None])[:, 0]
