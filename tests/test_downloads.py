@@ -17,6 +17,7 @@ import numpy as np
 import pytest
 
 import gradlab as gl
+from gradlab.cli import main
 from gradlab.data import DataError, DownloadError, download, read_idx
 from gradlab.data.downloads import fetching
 
@@ -166,7 +167,7 @@ class TestFetching:
         with pytest.raises(DownloadError) as caught:
             download(addresses[:2], tmp_path / "kept", name="none.bin")
         assert "none.bin: there is no such file; file://" in str(caught.value)
-        assert f"put the file into {tmp_path / 'kept'}, or name a copy of it" in str(caught.value)
+        assert f"put it into {tmp_path / 'kept'}, or name a copy" in str(caught.value)
         assert "\n" not in str(caught.value)
 
     def test_files_and_paths(self, tmp_path):
@@ -181,13 +182,15 @@ class TestFetching:
         server.status = 503
         with pytest.raises(DownloadError, match="the server says 503 Service Unavailable"):
             download(f"{server.url}/x.bin", tmp_path)
+        assert not names(tmp_path)
 
     def test_no_network(self, tmp_path):
         with socket.socket() as free:
             free.bind(("127.0.0.1", 0))
             port = free.getsockname()[1]
-        with pytest.raises(DownloadError, match=r"no answer \(Connection refused\): is there a network\?\); without a network put"):
+        with pytest.raises(DownloadError, match=r"no answer \(Connection refused\): is there a network\?\); without a network put it"):
             download(f"http://127.0.0.1:{port}/x.bin", tmp_path / "a" / "b")
+        assert not names(tmp_path / "a" / "b")
 
     @pytest.mark.parametrize("address", ["http://example.org/x", "ftp://example.org/x", "data:text/plain,x"])
     def test_addresses_that_are_not_safe(self, address, tmp_path, server):
@@ -306,7 +309,7 @@ class TestDigitsAndClothes:
         assert len(again) == 7
 
     def test_files_that_are_not_the_known_ones(self, kind, mirror, tmp_path):
-        with pytest.raises(DownloadError, match=r"its SHA-256 is .*, or pass check=False for files of your own"):
+        with pytest.raises(DownloadError, match=r"its SHA-256 is .*, or pass check=False \(--no-check\) for files of your own"):
             kind(tmp_path / "kept", mirror=mirror)
         assert not list((tmp_path / "kept").rglob("*.gz"))
 
@@ -343,6 +346,35 @@ class TestCIFAR10:
                 gl.data.CIFAR10(mirror, check=False)
         with pytest.raises(DownloadError, match="is damaged, or another file"):
             gl.data.CIFAR10(mirror)
+
+
+class TestShell:
+    """`gradlab train` with names and addresses; the program is called in this process."""
+
+    @pytest.fixture(autouse=True)
+    def place(self, tmp_path, monkeypatch):
+        monkeypatch.chdir(tmp_path)
+
+    def test_a_known_data_set(self, mirror, capsys):
+        options = ["train", "images", "fashion-mnist", "--mirror", str(mirror), "--data-dir", "kept", "--model", "mlp", "--epochs", "1"]
+        assert main(options) == 1
+        assert "or pass check=False (--no-check)" in capsys.readouterr().err
+        assert not os.listdir("runs")
+        assert main([*options, "--no-check", "--out", "run"]) == 0
+        assert "7 images to train on, 3 held out; 10 classes; grey, 28x28" in capsys.readouterr().out
+        assert main(["train", "--resume", "run", "--epochs", "2"]) == 0
+        assert os.path.exists("kept/FashionMNIST/raw/t10k-labels-idx1-ubyte.gz")
+
+    def test_an_address(self, server, capsys):
+        lines = [f"{i},{i % 3},{'ab'[i % 2]}" for i in range(20)]
+        server.files["/t.csv"] = "\n".join(["x,y,z", *lines]).encode()
+        assert main(["train", "table", f"{server.url}/t.csv", "--target", "z", "--data-dir", "kept", "--epochs", "1"]) == 0
+        assert "/t.csv is kept as kept/t.csv" in capsys.readouterr().out
+        assert main(["train", "table", f"{server.url}/u.csv", "--target", "z", "--data-dir", "kept"]) == 1
+        assert "there is no such file" in capsys.readouterr().err
+        assert os.listdir("kept") == ["t.csv"]
+        assert main(["train", "table", "http://example.org/t.csv", "--target", "z"]) == 1
+        assert "could be anybody's" in capsys.readouterr().err
 
 
 def test_known_checksums_are_checksums():

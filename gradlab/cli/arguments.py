@@ -12,6 +12,11 @@ from gradlab.cli.failure import Failure, chosen, suggestion
 SEEDS = 2**63  # one more than the largest seed: what an int64 tensor can hold
 
 
+def is_address(text: str) -> bool:
+    """Whether data is fetched from there, and is no file."""
+    return "://" in text
+
+
 class Parser(argparse.ArgumentParser):
     """argparse, but a mistake is a Failure of one line instead of a usage text and an exit from within.
 

@@ -45,6 +45,7 @@ def train(parser: Parser, arguments: list[str]) -> None:
     parser.add_argument("--amp", choices=["bfloat16", "float16"], help="mixed precision")
     parser.add_argument("--early-stop", type=positive_integer, metavar="N", help="end after N epochs that were no better")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="run folder (default: runs/KIND-N)")
+    parser.add_argument("--data-dir", type=Path, metavar="FOLDER", help="where what is fetched from addresses is kept (default: a cache)")
     parser.add_argument("--resume", type=Path, metavar="FOLDER", help="go on with a run, exactly where it was left")
     parser.add_argument("--find-lr", action="store_true", help="try all learning rates, draw the losses, name a rate; no training")
     parser.add_argument("--search", type=at_least_two, metavar="N", help="try N random settings, keep the best run (successive halving)")

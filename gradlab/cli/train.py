@@ -9,6 +9,8 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+from gradlab import data as data_room
+from gradlab.cli.arguments import is_address
 from gradlab.cli.devices import best_device, usable_device
 from gradlab.cli.failure import FAILED, Failure
 from gradlab.cli.kinds import kind_named, plain
@@ -64,7 +66,7 @@ def _begun(folder: Path) -> bool:
 def _asked(options: argparse.Namespace) -> tuple[Any, Settings]:
     """The data, and the settings as far as they were given."""
     kind = kind_named(options.kind)
-    source, data = kind.source(options), kind.data(options)
+    source, data = _here(kind.source(options), options), kind.data(options)
     return source, Settings(
         epochs=options.epochs, batch_size=options.batch_size, learning_rate=options.lr, seed=options.seed or 0,
         device=usable_device(options.device or best_device()), compile=options.compile, amp=options.amp, early_stop=options.early_stop,
@@ -102,6 +104,15 @@ def _started(options: argparse.Namespace) -> TrainedRun:
         elif options.out is None and isinstance(error, (OSError, Diverged)):
             options.out = folder  # for the message
         raise
+
+
+def _here(source: Any, options: argparse.Namespace) -> Any:
+    """The data; of an address the file that is fetched from there."""
+    if not isinstance(source, str) or not is_address(source):
+        return source
+    path = data_room.download(source, options.data_dir)
+    say(f"{source} is kept as {path}")
+    return str(path)
 
 
 def _resumed(options: argparse.Namespace) -> TrainedRun:

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 import gradlab as gl
 from gradlab import Tensor, metrics, models, nn
 from gradlab.data import ImageError, ImageFolder, digits, digits_split, image_folders, read_image
+from gradlab.data.downloads import KNOWN, KnownImages, is_known
 from gradlab.data.images.folder import fitted, hidden, named_as_image
 from gradlab.data.images.reading import image_array
 from gradlab.data.tables import split_rows
@@ -94,12 +95,15 @@ class ImagesTask(Task):
         """From a folder as `gl.data.image_folders` reads it.
 
         settings: model (a name of NETWORKS), size (of a side, or (height, width)), fit ("crop", "stretch"), channels, augment (of
-        AUGMENTATIONS), fraction and seed of the split, where the folder has none of its own.
+        AUGMENTATIONS), fraction and seed of the split, where the folder has none of its own. Or source is a name in
+        `gradlab.data.downloads.KNOWN` ("mnist", …), and data_dir, mirror and check in the settings are as of `gl.data.MNIST`.
         """
-        training, validation = image_folders(source, channels=settings.get("channels"))
+        training, validation = _parts(source, settings)
         size = _size(training, settings.get("size"))
         parts = [folder.arrays(size, settings.get("fit", "crop")) for folder in (training, validation) if folder is not None]
         images, labels = (np.concatenate(pieces) for pieces in zip(*parts, strict=True))
+        if settings.get("channels") == 1 and images.shape[-1] == 3:
+            images = gl.transforms.functional.rgb_to_grayscale(images)
         rows: tuple[NDArray[Any], NDArray[Any]]
         if validation is None:
             rows = split_rows(len(labels), settings.get("fraction", 0.2), seed=settings.get("seed", 0), classes=labels)
@@ -108,14 +112,23 @@ class ImagesTask(Task):
         augment = settings.get("augment")
         seen = images[rows[0]].reshape(-1, images.shape[-1]) / 255
         task = cls(
-            training.classes, size, training.channels, settings.get("model") or "cnn", fit=settings.get("fit", "crop"),
+            training.classes, size, images.shape[-1], settings.get("model") or "cnn", fit=settings.get("fit", "crop"),
             mean=seen.mean(0).tolist(), deviation=(seen.std(0) + 1e-3).tolist(),
-            augment=augment if augment is not None else ("crop",) if training.channels == 1 else ("crop", "flip"),
+            augment=augment if augment is not None else ("crop",) if images.shape[-1] == 1 else ("crop", "flip"),
             weights=class_weights(labels[rows[0]], len(training.classes)),
         )  # fmt: skip
-        task.notes = [*training.notes, *(validation.notes if validation is not None else [])]
-        task.files = [path for folder in (training, validation) if folder is not None for path, _ in folder.samples]
+        folders = [folder for folder in (training, validation) if isinstance(folder, ImageFolder)]
+        task.notes = [note for folder in folders for note in folder.notes]
+        task.files = [path for folder in folders for path, _ in folder.samples]
         return task.learning(images, labels, rows)
+
+    @classmethod
+    def located(cls, source: Any) -> str | None:
+        return str(source) if is_known(source) else super().located(source)
+
+    @classmethod
+    def fingerprint(cls, source: str) -> str:
+        return KNOWN[source].fingerprint() if is_known(source) else super().fingerprint(source)
 
     def learning(self, images: NDArray[np.uint8], labels: NDArray[np.int64], rows: tuple[NDArray[Any], NDArray[Any]]) -> Self:
         """With the images to learn from, of which `rows` are for training and validation."""
@@ -353,10 +366,20 @@ def inputs(images: NDArray[np.uint8]) -> Tensor:
     return gl.from_numpy(np.ascontiguousarray(images.transpose(0, 3, 1, 2)).astype(np.float32) / 255)
 
 
-def _size(folder: ImageFolder, asked: Any) -> tuple[int, int]:
+def _parts(source: Any, settings: Mapping[str, Any]) -> tuple[Any, Any]:
+    """The images for training and those for validation, or None for these."""
+    if not is_known(source):
+        return image_folders(source, channels=settings.get("channels"))
+    where = {"root": settings.get("data_dir"), "mirror": settings.get("mirror"), "check": settings.get("check", True)}
+    return KNOWN[source](train=True, **where), KNOWN[source](train=False, **where)
+
+
+def _size(folder: ImageFolder | KnownImages, asked: Any) -> tuple[int, int]:
     """(height, width): what is asked for, or that of the images where it is one and small, or a square."""
     if asked is not None:
         return (asked, asked) if isinstance(asked, int) else (int(asked[0]), int(asked[1]))
+    if not isinstance(folder, ImageFolder):
+        return int(folder.data.shape[1]), int(folder.data.shape[2])
     step = max(1, len(folder) // 200)
     sizes = {folder.loader(path).shape[:2] if folder.loader else read_image(path).shape[:2] for path, _ in folder.samples[::step]}
     if len(sizes) == 1 and max(next(iter(sizes))) <= LARGEST_SIDE:

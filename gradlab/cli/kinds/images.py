@@ -9,7 +9,7 @@ from typing import Any
 from gradlab.cli.arguments import Parser, positive_integer, share
 from gradlab.cli.failure import Failure, chosen
 
-SUMMARY = "a folder with a folder of images for each class, or train/ and val/ with such folders: predict the class"
+SUMMARY = "a folder with a folder of images for each class, or train/ and val/, or mnist, fashion-mnist, cifar-10: predict the class"
 MODELS = ("cnn", "resnet20", "mobilenet", "vit", "mlp")
 AUGMENTATIONS = ("crop", "flip", "jitter")
 
@@ -27,6 +27,10 @@ def configure(parser: Parser) -> None:
     parser.add_argument("--validation", type=share, metavar="SHARE", help="of the images is held out, unless there is val/ (default: 0.2)")
 
 
+    parser.add_argument("--mirror", metavar="ADDRESS", help="a folder or an address that has the files of mnist and its like")
+    parser.add_argument("--no-check", action="store_true", help="these may be other files of the same format")
+
+
 def source(options: argparse.Namespace) -> str:
     if options.folder is None:
         raise Failure("name the folder that holds a folder of images for each class: gradlab train images FOLDER")
@@ -40,6 +44,9 @@ def data(options: argparse.Namespace) -> dict[str, Any]:
     given = {"model": options.model, "size": options.size, "fit": options.fit, "fraction": options.validation}
     found |= {name: value for name, value in given.items() if value is not None}
     found |= {"channels": 1} if options.grey else {}
+    found |= {"data_dir": str(options.data_dir.absolute())} if options.data_dir else {}
+    found |= {"mirror": options.mirror} if options.mirror else {}
+    found |= {"check": False} if options.no_check else {}
     if options.augment is not None:
         names = [name.strip() for name in options.augment.split(",")]
         found["augment"] = [] if names == ["none"] else [chosen("augmentation", name, AUGMENTATIONS) for name in names]

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from gradlab.cli.arguments import Parser, positive_integer, share
+from gradlab.cli.arguments import Parser, is_address, positive_integer, share
 from gradlab.cli.failure import Failure
 
 SUMMARY = "a text file (also .gz), or a folder of .txt files: learn to write on; without one the reference that comes with Python"
@@ -30,7 +30,7 @@ def configure(parser: Parser) -> None:
 def source(options: argparse.Namespace) -> str:
     if options.file is None:
         return REFERENCE
-    if not Path(options.file).exists():
+    if not is_address(options.file) and not Path(options.file).exists():
         raise Failure(f"no file {options.file!r}")
     return str(options.file)
 

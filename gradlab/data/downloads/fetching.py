@@ -88,7 +88,7 @@ def download(
         what = "the disk is full" if error.errno == errno.ENOSPC else error.strerror or str(error)
         raise DownloadError(f"{error.filename or target}: {what}; choose another folder (data_dir=, --data-dir, $GRADLAB_DATA)") from error
     raise DownloadError(
-        f"{name} cannot be had ({'; '.join(reasons)}); without a network put the file into {folder}, or name a copy of it (mirror=, file://…)"
+        f"{name} cannot be had ({'; '.join(reasons)}); without a network put it into {folder}, or name a copy (mirror=, --mirror)"
     )
 
 
@@ -137,6 +137,10 @@ def _fetched(url: str, target: Path, sha256: str | None, progress: bool) -> None
                 file.flush()
                 if attempt == TRIES - 1:
                     raise
+            except BaseException:
+                if not file.tell():
+                    part.unlink()  # there is nothing to go on with
+                raise
         file.flush()
         os.fsync(file.fileno())
         _mark_of(part).unlink(missing_ok=True)

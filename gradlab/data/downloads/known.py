@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping, Sequence
+from hashlib import sha256
 from pathlib import Path
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from gradlab.data.downloads.fetching import DownloadError, data_folder, download
+from gradlab.data.images.folder import fitted
 from gradlab.utils.data import Dataset
 
 
@@ -43,6 +45,8 @@ class KnownImages(Dataset[tuple[Any, int]]):
         self._mirrors = self.mirrors if mirror is None else (os.fspath(mirror),)
         self._download, self._check = download, check
         self.data, self.targets = self.read(train)
+        if not len(self.data):
+            raise DownloadError(f"{self.root / self.folder}: there are no images in these files; remove them")
         if len(self.data) != len(self.targets):
             raise DownloadError(f"{self.root / self.folder}: {len(self.data)} images, but {len(self.targets)} classes; remove these files")
 
@@ -53,19 +57,36 @@ class KnownImages(Dataset[tuple[Any, int]]):
     def file(self, name: str) -> Path:
         """Where a file is: fetched where it is not there yet."""
         target = self.root / self.folder / name
-        sha256 = self.files[name] if self._check else None
+        known = self.files[name] if self._check else None
         try:
             if target.is_file() or self._download:
                 addresses = [f"{mirror.rstrip('/')}/{name}" for mirror in self._mirrors]
-                return download(addresses, target.parent, name=name, sha256=sha256)
+                return download(addresses, target.parent, name=name, sha256=known)
         except DownloadError as error:
             own = self._check and ("SHA-256" in str(error))
-            raise DownloadError(f"{error}{', or pass check=False for files of your own' if own else ''}") from None
+            raise DownloadError(f"{error}{', or pass check=False (--no-check) for files of your own' if own else ''}") from None
         raise DownloadError(f"{type(self).__name__}: {target} is not there; pass download=True, or put the file there")
 
     @property
     def class_to_idx(self) -> dict[str, int]:
         return {name: i for i, name in enumerate(self.classes)}
+
+    @classmethod
+    def fingerprint(cls) -> str:
+        """A SHA-256 of the known files."""
+        return sha256("".join(cls.files.values()).encode()).hexdigest()
+
+    @property
+    def channels(self) -> int:
+        return 3 if self.data.ndim == 4 else 1
+
+    def arrays(self, size: int | tuple[int, int], fit: Literal["crop", "stretch"] = "crop") -> tuple[NDArray[np.uint8], NDArray[np.int64]]:
+        """All images at one size, uint8 (n, height, width, channels), and their classes; as of an `ImageFolder`."""
+        height, width = (size, size) if isinstance(size, int) else size
+        images = self.data.reshape(*self.data.shape[:3], self.channels)
+        if images.shape[1:3] != (height, width):
+            images = np.stack([fitted(image, height, width, fit) for image in images])
+        return images, self.targets
 
     def __len__(self) -> int:
         return len(self.data)
