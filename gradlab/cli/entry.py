@@ -40,6 +40,7 @@ COMMANDS = {
         Command("predict", "let a trained run predict", of.predict, "use:predict"),
         Command("evaluate", "measure a trained run on other data", of.evaluate, "use:evaluate"),
         Command("sample", "let a trained language model write", of.sample, "sample:run"),
+        Command("export", "write a trained run's model as ONNX, as a traced program, or as C", of.export, "export:run"),
         Command("runs", "list trained runs, with their results", of.runs, "use:runs"),
         Command("parity", "compare a model of yours on the CPU and on a GPU, real or emulated", of.parity, "parity:run"),
         Command("build", "write a traced program as C, to run with no Python", of.build, "build:run"),

@@ -104,6 +104,22 @@ def sample(parser: Parser) -> None:
     parser.add_argument("--seed", type=seed, default=0, metavar="N", help="decides what is drawn (default: 0)")
 
 
+def export(parser: Parser) -> None:
+    parser.add_argument("run", help="a run's folder")
+    parser.add_argument("--onnx", dest="form", action="store_const", const="onnx", help="ONNX (needs the packages onnx and onnxruntime)")
+    parser.add_argument("--glp", dest="form", action="store_const", const="glp", help="a traced program, for gl.jit.load")
+    parser.add_argument("--c", dest="form", action="store_const", const="c", help="C, to run with no Python (docs/deploy.md)")
+    parser.add_argument("--out", type=Path, metavar="FILE", help="where it goes (default: model.onnx, .glp or .c in the run's folder)")
+    parser.checks.append(_check_export)
+
+
+def _check_export(options: argparse.Namespace) -> None:
+    if options.form is None:
+        raise Failure("say which form: --onnx, --glp or --c")
+    if options.out is not None and options.out.suffix not in ("", f".{options.form}"):
+        raise Failure(f"--out: {options.out} ends with {options.out.suffix}, and --{options.form} was asked for")
+
+
 def runs(parser: Parser) -> None:
     parser.add_argument("folder", nargs="?", default="runs", help="where runs are (default: runs)")
 

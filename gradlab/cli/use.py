@@ -25,7 +25,7 @@ Found = TypeVar("Found")
 def predict(options: argparse.Namespace) -> int:
     """A CSV of predictions and, of classes, a column for each probability; of a table with its own columns before."""
     trained = loaded(options.run)
-    columns, notes = _asked(lambda: trained.task.predicted(trained.model, options.data))
+    columns, notes = asked(lambda: trained.task.predicted(trained.model, options.data))
     for note in notes:
         print(f"note: {note}", file=sys.stderr)
     text = io.StringIO()
@@ -43,7 +43,7 @@ def predict(options: argparse.Namespace) -> int:
     return 0
 
 
-def _asked(question: Callable[[], Found]) -> Found:
+def asked(question: Callable[[], Found]) -> Found:
     """What a task answers; what is wrong with its data is one line, and code of the user's shows its own frames."""
     with users_code("the run", ()):
         try:
@@ -62,7 +62,7 @@ def _written(column: Any) -> list[Any]:
 def evaluate(options: argparse.Namespace) -> int:
     """The metrics of data, a line for each."""
     trained = loaded(options.run)
-    found, notes = _asked(lambda: trained.task.evaluated(trained.model, options.data))
+    found, notes = asked(lambda: trained.task.evaluated(trained.model, options.data))
     for note in notes:
         print(f"note: {note}", file=sys.stderr)
     for name, value in found.items():
@@ -92,4 +92,4 @@ def loaded(folder: str) -> TrainedRun:
     """The run in a folder; a Failure where there is none."""
     if "OPENBLAS_NUM_THREADS" not in os.environ:
         set_blas_threads(1)  # as in training
-    return _asked(lambda: load_run(folder))
+    return asked(lambda: load_run(folder))

@@ -6,6 +6,7 @@ import json
 import os
 import warnings
 from dataclasses import dataclass
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
@@ -70,6 +71,10 @@ class TrainedRun:
     def predict(self, source: Any) -> dict[str, Any]:
         """Predictions for data as it was trained on: columns by name (see the task's `predict`)."""
         return self.task.predict(self.model, source)
+
+    def export(self, path: str | os.PathLike[str]) -> Any:
+        """Write the model as path.onnx, path.glp or path.c, checked, with what its numbers mean beside it (see `exporting.export_run`)."""
+        return import_module("gradlab.runs.exporting").export_run(self, path)
 
     def evaluate(self, source: Any) -> dict[str, float]:
         """The metrics of data that holds what is to be predicted."""

@@ -21,6 +21,7 @@ from gradlab import nn
 from gradlab.data import DataError
 from gradlab.metrics import Metric
 from gradlab.optim import Optimizer
+from gradlab.runs.exporting import Interface
 from gradlab.runs.task import Task
 from gradlab.train.callbacks import length
 from gradlab.train.fit import supervised
@@ -147,6 +148,25 @@ class FunctionTask(Task):
 
     def evaluate(self, model: nn.Module, source: Any) -> dict[str, float]:
         raise FunctionError(f"{self.target} is no reader of files: its metrics are measured on its own validation=, by its run")
+
+    def interface(self, model: nn.Module) -> Interface:
+        """The example is the recipe's, or the first batch without its target."""
+        given = self.recipe.example
+        if given is None:
+            batch = next(iter(self.recipe.loader), None)
+            given = batch[:-1] if isinstance(batch, (tuple, list)) and len(batch) > 1 else None
+        example = list(given.values() if isinstance(given, Mapping) else [given] if isinstance(given, gl.Tensor) else given or ())
+        if not example or not all(isinstance(x, gl.Tensor) and x.ndim and len(x) for x in example):
+            raise FunctionError(f"{self.target}: give the recipe example=, a tuple of the model's arguments, tensors of a batch of two")
+        example = [gl.cat([x, x])[:2] for x in example]
+        names = ["input"] if len(example) == 1 else [f"input{i}" for i in range(len(example))]
+        names = list(given) if isinstance(given, Mapping) else names
+        with gl.no_grad():
+            found = model.cpu().eval()(*example)
+        many = 1 if isinstance(found, gl.Tensor) else len(found)
+        outputs = ["output"] if many == 1 else [f"output{i}" for i in range(many)]
+        meaning = dict.fromkeys(names, f"what {self.target} gives its model") | dict.fromkeys(outputs, "what its model returns")
+        return Interface(dict(zip(names, example, strict=True)), outputs, meaning)
 
     def usage(self, folder: str) -> list[str]:
         shell = [f"gradlab predict {folder} file --out predictions.csv"] if self.recipe.predict is not None else []

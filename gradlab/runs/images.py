@@ -21,6 +21,7 @@ from gradlab.models.mobilenet import SMALL
 from gradlab.nn import functional as F
 from gradlab.runs import html
 from gradlab.runs.classes import class_weights, linear_classifier
+from gradlab.runs.exporting import Interface
 from gradlab.runs.task import Baselines, Task
 
 if TYPE_CHECKING:
@@ -280,6 +281,17 @@ class ImagesTask(Task):
     def evaluate(self, model: nn.Module, source: Any) -> dict[str, float]:
         """The metrics on a folder with a folder for each class."""
         return self.evaluated(model, source)[0]
+
+    def interface(self, model: nn.Module) -> Interface:
+        colours = {1: "grey", 3: "red, green and blue", 4: "red, green, blue and alpha"}.get(self.channels, f"{self.channels} channels")
+        height, width = self.size
+        return Interface(
+            {"images": gl.rand(2, self.channels, height, width)}, ["scores"],
+            {
+                "images": f"{colours} from 0 to 1, of {height} rows and {width} columns",
+                "scores": f"a score for each of {', '.join(map(str, self.classes))}: softmax makes probabilities of them",
+            },
+        )  # fmt: skip
 
     # ------------------------------------------------------------ the report
 

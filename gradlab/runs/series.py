@@ -11,6 +11,7 @@ import gradlab as gl
 from gradlab import Tensor, metrics, nn
 from gradlab.data.series import Observations, SeriesCoding, SeriesError, TimeSeriesDataset, Windows
 from gradlab.models.series import SeriesModel
+from gradlab.runs.exporting import Interface
 from gradlab.runs.series_pages import sections
 from gradlab.runs.task import Baselines, Task
 
@@ -236,6 +237,18 @@ class SeriesTask(Task):
             raise SeriesError(f"{series.source}: {few}, which take {least} without a long gap")
         place = next(model.parameters()).device
         return self.measured(lambda x: model.eval()(x.to(place)).cpu(), windows)
+
+    def interface(self, model: nn.Module) -> Interface:
+        coding = self.coding
+        scales = zip(coding.layout.columns, coding.means, coding.deviations, strict=True)
+        columns = ", ".join(f"{name} ({mean:.6g}, {deviation:.6g})" for name, mean, deviation in scales)
+        return Interface(
+            {"window": gl.randn(2, coding.window, len(coding.layout.columns))}, ["forecast"],
+            {
+                "window": f"the last {coding.window} steps, the oldest first; columns (value - mean) / deviation of {columns}",
+                "forecast": f"the {coding.horizon} steps after them, of {', '.join(self.names)}: times the deviation, plus the mean",
+            },
+        )  # fmt: skip
 
     # ------------------------------------------------------------ the report
 

@@ -12,6 +12,7 @@ from gradlab import Tensor, metrics, nn
 from gradlab.data.tables import Table, TableCoding, TableDataset, TableError, TargetCoding, read_with_columns
 from gradlab.models.table import TableModel
 from gradlab.runs import html
+from gradlab.runs.exporting import Interface
 from gradlab.runs.task import Baselines, Task
 
 if TYPE_CHECKING:
@@ -39,6 +40,18 @@ class InUnit(metrics.Metric):
 
     def compute(self) -> float:
         return float(self.metric.compute() * self.unit)
+
+
+class OnePart(nn.Module):
+    """A model of tables that have numbers or categories alone, which takes no other argument."""
+
+    def __init__(self, model: nn.Module, part: str) -> None:
+        super().__init__()
+        self.model, self.part = model, part
+
+    def forward(self, x: Tensor) -> Tensor:
+        found: Tensor = self.model(x, x[:, :0].long()) if self.part == "numbers" else self.model(x[:, :0].float(), x)
+        return found
 
 
 class TableTask(Task):
@@ -212,6 +225,19 @@ class TableTask(Task):
             chances = outputs.softmax(1).numpy()
             found |= {f"probability of {name}": chances[:, i] for i, name in enumerate(self.classes)}
         return found
+
+    def interface(self, model: nn.Module) -> Interface:
+        many, sizes = self.coding.sizes
+        parts = {"numbers": gl.randn(2, many), "categories": gl.zeros(2, len(sizes), dtype=gl.int64)}
+        example = {name: x for name, x in parts.items() if x.shape[1]}
+        meaning = {
+            "numbers": f"(value - mean) / deviation, 0 where missing: {', '.join(self.coding.number_names)}",
+            "categories": f"of a word its place, from 1, and 0 for missing and unknown ones: {', '.join(self.coding.words)}",
+            "scores": f"a score for each of {', '.join(self.classes)}: softmax makes probabilities of them",
+            "value": f"{self.target.name}: times {self.target.deviation:.6g}, plus {self.target.mean:.6g}",
+        }
+        whole = None if len(example) == 2 else OnePart(model, *example)
+        return Interface(example, ["scores" if self.classes else "value"], meaning, model=whole)
 
     def evaluate(self, model: nn.Module, source: Any) -> dict[str, float]:
         """The metrics on a table that has the target; TableError where it is missing or of classes that were not learned."""

@@ -13,6 +13,7 @@ from gradlab import nn
 from gradlab.metrics import Metric
 
 if TYPE_CHECKING:
+    from gradlab.runs.exporting import Interface
     from gradlab.runs.folder import TrainedRun
     from gradlab.runs.training import Settings
 
@@ -126,6 +127,10 @@ class Task:
     def evaluated(self, model: nn.Module, source: str) -> tuple[dict[str, float], list[str]]:
         """What `gradlab evaluate` says: the metrics, and what is to be said of the data."""
         return self.evaluate(model, source), []
+
+    def interface(self, model: nn.Module) -> Interface:
+        """How the model is called from elsewhere, for `gradlab export`."""
+        raise NotImplementedError(f"a run of {self.kind} cannot be exported")
 
     # ------------------------------------------------------------ the report
 

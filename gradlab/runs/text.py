@@ -18,6 +18,7 @@ from gradlab.data.text import REFERENCE, TextDataset, TextError, Tokenizer, Wind
 from gradlab.data.text.dataset import NOT_MEASURED, listed, windows_of
 from gradlab.models.gpt import GPT, GPTConfig
 from gradlab.models.language import RecurrentLanguageModel, generate
+from gradlab.runs.exporting import Interface
 from gradlab.runs.ngrams import Counts
 from gradlab.runs.task import Baselines, Task
 from gradlab.runs.text_report import sections
@@ -228,6 +229,18 @@ class TextTask(Task):
                 break
             yield piece[:left]
             left -= len(piece)
+
+    def interface(self, model: nn.Module) -> Interface:
+        context = self.sizes["context"]
+        batch: dict[int, str] = {0: "batch"}
+        return Interface(
+            {"tokens": gl.arange(2 * context).reshape(2, context) % self.tokenizer.size}, ["scores"],
+            {
+                "tokens": f"numbers of {self.tokenizer.kind} tokens, {context} at most; a shorter text is filled up behind it with any",
+                "scores": "at each place a score for every token that may be next: softmax makes probabilities of them",
+            },
+            [{"tokens": {**batch, 1: "tokens"}}, {"tokens": batch}],
+        )  # fmt: skip
 
     # ------------------------------------------------------------ the report
 

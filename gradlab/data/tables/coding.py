@@ -119,6 +119,15 @@ class TableCoding:
         numbers = sum(1 + coding.empty for parts in self.numbers.values() for coding in parts.values())
         return numbers, [len(words) + 1 for words in self.words.values()]
 
+    @property
+    def number_names(self) -> list[str]:
+        """What each of the numbers is: a column, a part of a date, or whether it is missing."""
+        found = []
+        for name, parts in self.numbers.items():
+            for part, coding in parts.items():
+                found += [f"{name}{part}", f"{name}{part} is missing"] if coding.empty else [f"{name}{part}"]
+        return found
+
     def state(self) -> dict[str, Any]:
         """For JSON; `from_state` is the inverse."""
         return asdict(self)

@@ -27,9 +27,10 @@ def written(pointer: str) -> str:
 def packed(matrix: Any) -> Any:
     """A (k, n) matrix in panels of 16 columns, the last one filled up with zeros."""
     k, n = matrix.shape
-    wide = np.zeros((k, -(-n // 16) * 16), np.float32)
+    panels = -(-n // 16)
+    wide = np.zeros((k, panels * 16), np.float32)
     wide[:, :n] = matrix
-    return np.ascontiguousarray(wide.reshape(k, -1, 16).transpose(1, 0, 2))
+    return np.ascontiguousarray(wide.reshape(k, panels, 16).transpose(1, 0, 2))
 
 
 def multiply(
