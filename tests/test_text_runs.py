@@ -19,10 +19,10 @@ from test_runs import Page
 import gradlab as gl
 from gradlab.cli.entry import main
 from gradlab.data import TextError, read_text
-from gradlab.models import GPT, GPTConfig, RecurrentLanguageModel
-from gradlab.models.language import generate
+from gradlab.models import GPT, GPTConfig, RecurrentLanguageModel, generate
 from gradlab.runs import RunError, Settings, load_run, resume, start
 from gradlab.runs.ngrams import Counts
+from gradlab.runs.text import TextTask
 from gradlab.utils.blas import set_blas_threads
 
 KINDS = {  # what is trained, and for how long; of the last, nothing is asked
@@ -233,6 +233,26 @@ def test_the_reference_is_found_again(tmp_path):
     run = start(None, tmp_path / "run", settings, lambda line: None, "text")
     assert run.description["source"] == "pydoc_data.topics"
     assert resume(tmp_path / "run", epochs=2, say=lambda line: None).description["result"]["epochs"] == 2
+
+
+def test_only_what_is_read_makes_another_corpus(tmp_path):
+    """A run's folder beside the texts is none of them."""
+    (tmp_path / "a.txt").write_text("some text")
+    before = TextTask.fingerprint(str(tmp_path))
+    (tmp_path / "runs").mkdir()
+    (tmp_path / "runs" / "run.json").write_text("{}")
+    (tmp_path / ".b.txt").write_text("hidden")
+    assert TextTask.fingerprint(str(tmp_path)) == before
+    (tmp_path / "b.txt").write_text("more")
+    assert TextTask.fingerprint(str(tmp_path)) != before
+
+
+def test_what_a_search_tries_can_be_trained(corpus):
+    task = TextTask.of(corpus, {})
+    for name, values in task.variants().items():
+        for value in values:
+            made = TextTask.of(corpus, {name: value, "context": 8})
+            assert made.sizes[name] == value and made.model()(gl.zeros(1, 8, dtype=gl.int64)).shape == (1, 8, made.tokenizer.size)
 
 
 MISTAKES = {

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from gradlab.models.digits import DigitsCNN as DigitsCNN, DigitsMLP as DigitsMLP
     from gradlab.models.gpt import GPT as GPT, GPTConfig as GPTConfig
     from gradlab.models.graph import GAT as GAT, GCN as GCN, GATConv as GATConv, GCNConv as GCNConv, knn_graph as knn_graph
-    from gradlab.models.language import RecurrentLanguageModel as RecurrentLanguageModel
+    from gradlab.models.language import RecurrentLanguageModel as RecurrentLanguageModel, generate as generate
     from gradlab.models.lenet import LeNet as LeNet
     from gradlab.models.mlp import MLP as MLP
     from gradlab.models.mobilenet import MobileNet as MobileNet
@@ -44,7 +44,7 @@ _FAMILIES = {
     "digits": ("DigitsCNN", "DigitsMLP"),
     "gpt": ("GPT", "GPTConfig"),
     "graph": ("GAT", "GATConv", "GCN", "GCNConv", "knn_graph"),
-    "language": ("RecurrentLanguageModel",),
+    "language": ("RecurrentLanguageModel", "generate"),
     "lenet": ("LeNet",),
     "mlp": ("MLP",),
     "mobilenet": ("MobileNet",),
@@ -61,7 +61,7 @@ _HOME = {name: family for family, names in _FAMILIES.items() for name in names}
 __all__ = [
     "CNN", "DCGAN", "DDPM", "GAT", "GATConv", "GCN", "GCNConv", "GPT", "GPTConfig", "DigitsCNN", "DigitsMLP", "ImageResNet", "LeNet",
     "MLP", "MobileNet", "NoisePredictor", "RecurrentLanguageModel", "ResNet", "SeriesModel", "TableModel", "TransformerClassifier", "UNet",
-    "VAE", "ViT", "knn_graph", "resnet18", "resnet20", "resnet32", "resnet34", "resnet56", "vit_tiny",
+    "VAE", "ViT", "generate", "knn_graph", "resnet18", "resnet20", "resnet32", "resnet34", "resnet56", "vit_tiny",
 ]  # fmt: skip
 
 

@@ -60,7 +60,7 @@ def generate(
     that are not drawn. A seed gives the same tokens again. A GPT whose context is full begins anew with the last half of it.
 
     >>> model = gl.models.RecurrentLanguageModel(5, width=8, layers=1).eval()
-    >>> [next(generate(model, [1, 2], temperature=0, never=[0, 1, 3, 4])) for _ in range(3)]
+    >>> [next(gl.models.generate(model, [1, 2], temperature=0, never=[0, 1, 3, 4])) for _ in range(3)]
     [2, 2, 2]
     """
     if not temperature >= 0 or (top_k is not None and top_k < 1) or not len(tokens):

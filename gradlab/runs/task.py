@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import os
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Self
 
@@ -56,12 +56,17 @@ class Task:
     def fingerprint(cls, source: str) -> str:
         """A SHA-256 of located data, which a run that goes on has to find as it was. FileNotFoundError where it is gone."""
         path, digest = Path(source), hashlib.sha256()
-        for file in _files(path):
+        for file in cls.files(path):
             if path.is_dir():
                 digest.update(f"{file.relative_to(path)}\0{file.stat().st_size}\0".encode())
             with file.open("rb") as opened:
                 digest.update(hashlib.file_digest(opened, "sha256").digest())
         return digest.hexdigest()
+
+    @classmethod
+    def files(cls, path: Path) -> Iterable[Path]:
+        """The files of located data, in an order of their own: of a folder all that are read."""
+        return sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
 
     def state(self) -> dict[str, Any]:
         """What using the model needs, for JSON: classes, vocabulary, statistics, layers. `from_state` is the inverse, but for the data."""
@@ -147,10 +152,3 @@ class Task:
             f"gradlab predict {folder} new.csv --out predictions.csv\ngradlab evaluate {folder} other.csv",
             f'import gradlab as gl\n\nrun = gl.load_run("{folder}")\nrun.predict("new.csv")["prediction"]\nrun.model  # an nn.Module',
         ]
-
-
-def _files(path: Path) -> Iterator[Path]:
-    if path.is_dir():
-        yield from sorted(p for p in path.rglob("*") if p.is_file())
-    else:
-        yield path

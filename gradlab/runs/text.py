@@ -6,7 +6,7 @@ import hashlib
 import math
 import os
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +16,7 @@ import gradlab as gl
 from gradlab import metrics, nn
 from gradlab.data.text import REFERENCE, TextDataset, TextError, Tokenizer, Windows, read_text, tokenizer_from_state
 from gradlab.data.text.dataset import NOT_MEASURED, listed, windows_of
+from gradlab.data.text.reading import text_files
 from gradlab.models.gpt import GPT, GPTConfig
 from gradlab.models.language import RecurrentLanguageModel, generate
 from gradlab.runs.exporting import Interface
@@ -42,7 +43,7 @@ class TextTask(Task):
     kind = "text"
     score = "bits_per_character"
     greater = False
-    defaults: Mapping[str, Any] = {"epochs": 5, "batch_size": 16, "learning_rate": 2e-3, "weight_decay": 0.1}
+    defaults: Mapping[str, Any] = {"epochs": 10, "batch_size": 16, "learning_rate": 2e-3, "weight_decay": 0.1}
 
     def __init__(
         self, tokenizer: Tokenizer, sizes: Mapping[str, Any], encoding: str | None = None, dataset: TextDataset | None = None
@@ -77,6 +78,10 @@ class TextTask(Task):
     @classmethod
     def fingerprint(cls, source: str) -> str:
         return hashlib.sha256(read_text().text.encode()).hexdigest() if source == REFERENCE else super().fingerprint(source)
+
+    @classmethod
+    def files(cls, path: Path) -> Iterable[Path]:
+        return text_files(path) if path.is_dir() else [path]
 
     def state(self) -> dict[str, Any]:
         return {"tokenizer": self.tokenizer.state(), "sizes": self.sizes, "encoding": self.encoding}

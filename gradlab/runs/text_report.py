@@ -48,7 +48,7 @@ def by_place(nats: Any) -> str:
             x.append((low + 1 + high) / 2)
             y.append(float(np.nanmean(part)) / math.log(2))
     panel = Panel("Bits for a token", "tokens seen before it, with itself", [Series("validation", x, y)])
-    return line_chart([panel], "The more the model has seen, the better it foresees")
+    return line_chart([panel], "What is seen before helps")
 
 
 def least_foreseen(task: TextTask, nats: Any) -> str:

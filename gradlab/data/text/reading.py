@@ -70,7 +70,7 @@ def _of_path(path: Path, encoding: str | None) -> Corpus:
         if not path.is_dir():
             notes: list[str] = []
             return Corpus(_decoded(path, encoding, notes), str(path), notes)
-        files = sorted(p for p in path.rglob("*") if p.is_file() and _is_text(p, path))
+        files = text_files(path)
         if not files:
             raise TextError(f"{path}: a folder without {' or '.join(ENDINGS)} files")
         notes = [f"{len(files)} files are read in the order of their names"]
@@ -79,6 +79,11 @@ def _of_path(path: Path, encoding: str | None) -> Corpus:
         raise TextError(f"{error.filename or path}: cannot be read ({error.strerror or error})") from error
     notes += [f"{file}: there is no text in it" for file, text in zip(files, texts, strict=True) if not text.strip()]
     return Corpus(_joined(texts), str(path), notes)
+
+
+def text_files(folder: Path) -> list[Path]:
+    """The files of a folder that are read, in the order of their names."""
+    return sorted(p for p in folder.rglob("*") if p.is_file() and _is_text(p, folder))
 
 
 def _is_text(file: Path, folder: Path) -> bool:
