@@ -20,7 +20,7 @@ import numpy as np
 
 from gradlab.dtype import ALL
 from gradlab.spec import count
-from gradlab.utils.serialization.errors import FileFormatError
+from gradlab.utils.serialization.errors import FileFormatError, shown
 from gradlab.utils.serialization.unpickling import Named
 
 _DTYPE = re.compile(r"[<>|=]?([biufc?]\d{0,2}|[SUV]\d{0,9}|[mM]8(\[\d*[a-zA-Zμ]{1,2}\])?)")
@@ -33,7 +33,7 @@ def _dtype(code: Any, align: Any = False, copy: Any = True) -> Any:
     if code is ml_dtypes.bfloat16:
         return np.dtype(ml_dtypes.bfloat16)
     if not isinstance(code, str) or _DTYPE.fullmatch(code) is None:
-        raise FileFormatError(f"there is no dtype {code!r} of numbers or text")
+        raise FileFormatError(f"there is no dtype {shown(code)} of numbers or text")
     return np.dtype(code)
 
 
@@ -72,7 +72,7 @@ def _scalar(dtype: Any, raw: Any) -> Any:
 
 def _encoded(text: Any, code: Any = "latin1") -> bytes:
     if not isinstance(text, str) or code not in ("latin1", "latin-1"):
-        raise FileFormatError(f"bytes are written as latin1, not {code!r}")
+        raise FileFormatError(f"bytes are written as latin1, not {shown(code)}")
     return text.encode("latin1")
 
 
@@ -112,6 +112,12 @@ def _plain(kind: Callable[..., Any]) -> Callable[..., Any]:
     return make
 
 
+def _text(value: Any = "") -> str:
+    if type(value) not in (str, int, float, bool):
+        raise FileFormatError("a text is made of a text or a number")  # with an encoding, a codec's module would be imported
+    return str(value)
+
+
 _FACTORIES = (list, dict, set, tuple, int, float, str, bool, collections.OrderedDict)
 _kind: Any
 ALLOWED: dict[str, Any] = {}
@@ -124,7 +130,7 @@ def _allow(names: str, *made: Any, **options: Any) -> None:
 
 for _kind in (list, dict, tuple, int, float, str, bool, set, frozenset, complex, slice, range):
     for _module in ("builtins", "__builtin__"):
-        _allow(f"{_module}.{_kind.__name__}", _plain(_kind), value=_kind)
+        _allow(f"{_module}.{_kind.__name__}", _text if _kind is str else _plain(_kind), value=_kind)
 _allow("__builtin__.xrange", _plain(range), value=range)
 _allow("builtins.bytearray __builtin__.bytearray", _bytearray)
 _allow("builtins.bytes __builtin__.bytes", lambda: b"")

@@ -7,7 +7,7 @@ import struct
 import sys
 import zipfile
 
-from gradlab.utils.serialization.errors import FileFormatError
+from gradlab.utils.serialization.errors import FileFormatError, brief
 
 ZIP = b"PK\x03\x04"
 # What happens when a pickle's instructions do not fit together, whichever way they were damaged.
@@ -22,7 +22,7 @@ class Archive:
             self.zip = zipfile.ZipFile(io.BytesIO(content))
             names = self.zip.namelist()
         except (zipfile.BadZipFile, NotImplementedError, *DAMAGED) as error:
-            raise FileFormatError(f"it is a damaged zip archive, or cut short: {error}") from None
+            raise FileFormatError(f"it is a damaged zip archive, or cut short: {brief(error)}") from None
         tops = [name.removesuffix("data.pkl") for name in names if name.endswith("/data.pkl")]
         if not tops or sum(entry.compress_size for entry in self.zip.infolist()) > len(content):
             raise FileFormatError("it is no archive of torch.save, or a damaged one")
@@ -39,4 +39,4 @@ class Archive:
         except KeyError:
             raise FileFormatError(f"its record {name!r} is missing") from None
         except (zipfile.BadZipFile, EOFError, NotImplementedError, RuntimeError, OSError, struct.error) as error:
-            raise FileFormatError(f"its record {name!r} is damaged: {error}") from None
+            raise FileFormatError(f"its record {name!r} is damaged: {brief(error)}") from None

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from gradlab.utils.serialization.errors import FileFormatError
+from gradlab.utils.serialization.errors import FileFormatError, brief
 from gradlab.utils.serialization.numpy_files import as_loaded
 
 MAGIC = b"\x89HDF\r\n\x1a\n"
@@ -33,7 +33,7 @@ def from_hdf5(content: bytes, name: str, map_location: Any) -> Any:
     except FileFormatError:
         raise
     except Exception as error:  # h5py raises whatever the library says
-        raise FileFormatError(f"load: {name} is a damaged HDF5 file: {error}") from None
+        raise FileFormatError(f"load: {name} is a damaged HDF5 file: {brief(error)}") from None
 
 
 class _Reader:

@@ -15,7 +15,7 @@ from gradlab.dtype import from_numpy
 from gradlab.spec import count
 from gradlab.tensor.creation import from_numpy as tensor_of
 from gradlab.utils.serialization.archive import DAMAGED
-from gradlab.utils.serialization.errors import FileFormatError
+from gradlab.utils.serialization.errors import FileFormatError, brief
 from gradlab.utils.serialization.location import located
 
 MAGIC = b"\x93NUMPY"
@@ -48,7 +48,7 @@ def _array(content: bytes, name: str) -> Any:
     if length > _HEADER or begin + length > len(content):
         raise FileFormatError(f"load: {name} is a damaged .npy file: its header should have {length} bytes")
     try:
-        text = content[begin : begin + length].decode("utf-8" if content[6] == 3 else "latin-1").strip()
+        text = content[begin : begin + length].decode("utf-8" if content[6] == 3 else "ascii").strip()
         header = ast.literal_eval(_LONG.sub(r"\1", text))
         shape, fortran = header["shape"], header["fortran_order"]
         dtype = np.lib.format.descr_to_dtype(header["descr"])
@@ -85,5 +85,5 @@ def from_npz(content: bytes, name: str, map_location: Any) -> dict[str, Any]:
     except FileFormatError:
         raise
     except (zipfile.BadZipFile, EOFError, OSError, NotImplementedError, RuntimeError, zlib.error, *DAMAGED) as error:
-        raise FileFormatError(f"load: {name} is a damaged .npz file: {error}") from None
+        raise FileFormatError(f"load: {name} is a damaged .npz file: {brief(error)}") from None
     return found

@@ -21,7 +21,7 @@ from gradlab.layout import strided
 from gradlab.tensor import Tensor
 from gradlab.tensor.creation import from_numpy as tensor_of
 from gradlab.utils.serialization import checksum
-from gradlab.utils.serialization.errors import FileFormatError
+from gradlab.utils.serialization.errors import FileFormatError, brief, shown
 from gradlab.utils.serialization.foreign import what_it_is
 from gradlab.utils.serialization.location import located
 
@@ -158,14 +158,14 @@ class _Reader:
         if type(tree) is list:
             return [self.value(v) for v in tree]
         if type(tree) is not dict or not tree:
-            raise ValueError(f"an entry {tree!r} has no meaning")
+            raise ValueError(f"an entry {shown(tree)} has no meaning")
         kind, content = next(iter(tree.items()))
         if kind == "tensor":
             if type(tree.get("device", "cpu")) is not str:
-                raise ValueError(f"a device {tree['device']!r} has no meaning")
+                raise ValueError("its device has no meaning")
             return self._tensor(content, tree.get("device", "cpu"), tree.get("requires_grad") is True)
         if len(tree) != 1 and tree.keys() != {"ordered", "metadata"}:
-            raise ValueError(f"an entry {tree!r} has no meaning")
+            raise ValueError(f"an entry {shown(tree)} has no meaning")
         if kind == "ordered":
             ordered: Any = OrderedDict((self._key(k), self.value(v)) for k, v in content)
             if "metadata" in tree:
@@ -190,7 +190,7 @@ class _Reader:
             return named(content)
         if kind == "device":
             return _device(content)
-        raise ValueError(f"an entry of kind {kind!r} has no meaning; was the file written by a newer gradlab?")
+        raise ValueError(f"an entry of kind {shown(kind)} has no meaning; was the file written by a newer gradlab?")
 
     def _key(self, tree: Any) -> Any:
         key = self.value(tree)
@@ -201,7 +201,7 @@ class _Reader:
 
     def _array(self, name: Any) -> Any:
         if not isinstance(name, str) or name not in self.arrays:
-            raise ValueError(f"the tensor {name!r} is missing")
+            raise ValueError(f"the tensor {shown(name)} is missing")
         return self.arrays[name]
 
     def _tensor(self, name: Any, device: Any, requires_grad: bool) -> Tensor:
@@ -216,7 +216,7 @@ class _Reader:
 
 def _device(name: Any) -> Device:
     if not isinstance(name, str):
-        raise ValueError(f"a device {name!r} has no meaning")
+        raise ValueError(f"a device {shown(name)} has no meaning")
     try:
         return Device(name)
     except RuntimeError as error:
@@ -230,7 +230,7 @@ def stored_arrays(content: bytes, name: str = "the file") -> tuple[dict[str, Any
     try:
         found = importlib.import_module("safetensors").deserialize(content)
     except Exception as error:  # its own exception class, derived from Exception alone
-        raise FileFormatError(f"load: {name} is damaged: {error}") from None
+        raise FileFormatError(f"load: {name} is damaged: {brief(error)}") from None
     arrays = {}
     for key, entry in found:
         if entry["dtype"] not in _CODES:
@@ -252,7 +252,7 @@ def from_bytes(content: bytes, name: str = "the file", map_location: Any = None)
     try:
         outline = json.loads(metadata[KEY])
         if outline["version"] not in (1, VERSION):
-            raise FileFormatError(f"load: {name} has version {outline['version']!r} of the format, this gradlab reads up to {VERSION}")
+            raise FileFormatError(f"load: {name} has version {shown(outline['version'])} of the format, this gradlab reads up to {VERSION}")
         if outline["version"] == VERSION and checksum.KEY not in metadata:
             raise FileFormatError(f"load: {name} is damaged: it has lost its checksum")
         reader = _Reader(arrays, map_location)
@@ -260,7 +260,8 @@ def from_bytes(content: bytes, name: str = "the file", map_location: Any = None)
     except FileFormatError:
         raise
     except (ValueError, TypeError, KeyError, RecursionError) as error:
-        raise FileFormatError(f"load: {name} is damaged: its outline does not fit its tensors ({type(error).__name__}: {error})") from None
+        what = f"its outline does not fit its tensors ({type(error).__name__}: {brief(error)})"
+        raise FileFormatError(f"load: {name} is damaged: {what}") from None
 
 
 def _header(content: bytes, name: str) -> dict[str, Any]:

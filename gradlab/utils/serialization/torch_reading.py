@@ -12,7 +12,7 @@ import os
 import pickle
 import struct
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from contextlib import nullcontext
 from typing import Any
 
@@ -29,7 +29,7 @@ from gradlab.tensor.creation import empty_strided, from_numpy as tensor_of
 from gradlab.tensor.size import Size
 from gradlab.utils.serialization.allowed import permitted
 from gradlab.utils.serialization.archive import DAMAGED, ZIP, Archive
-from gradlab.utils.serialization.errors import FileFormatError, UnsafeFileError
+from gradlab.utils.serialization.errors import FileFormatError, UnsafeFileError, brief, shown
 from gradlab.utils.serialization.location import located
 from gradlab.utils.serialization.unpickling import Machine, Named
 
@@ -93,7 +93,7 @@ class _Contents:
     def persistent(self, reference: Any) -> _Storage:
         """The storage that a pickle refers to: ("storage", type, key, device, number of elements)."""
         if not isinstance(reference, tuple) or len(reference) < 5 or reference[0] != "storage":
-            raise FileFormatError(f"it refers to {reference!r}, which is no storage")
+            raise FileFormatError(f"it refers to {shown(reference)}, which is no storage")
         _, kind, key, location, length = reference[:5]
         dtype = kind.value if isinstance(kind, Named) else kind
         texts = isinstance(key, str) and isinstance(location, str)
@@ -130,7 +130,8 @@ class _Contents:
         size, stride = tuple(size), tuple(stride)
         numbers = (offset, *size, *stride)
         if len(size) != len(stride) or not all(type(n) is int and n >= 0 for n in numbers) or type(requires_grad) is not bool:
-            raise FileFormatError(f"it has a tensor of size {size}, stride {stride} and offset {offset}, which has no meaning")
+            place = f"size {shown(size)}, stride {shown(stride)} and offset {shown(offset)}"
+            raise FileFormatError(f"it has a tensor of {place}, which has no meaning")
         last = offset + sum((s - 1) * d for s, d in zip(size, stride, strict=True)) if count(size) else 0
         if last >= max(len(array), 1) or (count(size) and not len(array)):
             raise FileFormatError(f"it has a tensor of size {size}, stride {stride} and offset {offset} in {len(array)} elements")
@@ -167,7 +168,7 @@ _MADE_BY = {sparse_coo: "sparse_coo_tensor", sparse_csr: "sparse_csr_tensor", sp
 def _layout(name: Any) -> Layout:
     found = next((layout for layout in (strided, *_MADE_BY) if f"torch.{layout.name}" == name), None)
     if found is None:
-        raise FileFormatError(f"it holds a tensor of layout {name!r}, which gradlab does not have")
+        raise FileFormatError(f"it holds a tensor of layout {shown(name)}, which gradlab does not have")
     return found
 
 
@@ -191,6 +192,8 @@ def _of_meta(dtype: Any, size: Any, stride: Any, requires_grad: Any) -> Tensor:
 
 
 def _device(kind: Any, index: Any = None) -> Device:
+    if not isinstance(kind, str):
+        raise FileFormatError("a device's name is no text")
     try:
         return Device(kind, index)
     except RuntimeError as error:
@@ -205,13 +208,12 @@ class _Scan(Machine):
 
     def __init__(self, content: bytes, place: int = 0) -> None:
         super().__init__(content, self._noted, self._referred, place)
-        self.names: list[str] = []
+        self.names: dict[str, None] = {}  # in their order
         self.storages: dict[str, Any] = {}
 
     def _noted(self, module: str, name: str) -> Named:
         full = f"{module}.{name}"
-        if full not in self.names:
-            self.names.append(full)
+        self.names[full] = None
         nothing = Named(full, lambda *_: None, lambda *_: None, lambda *_: None)
         nothing.value = full
         return nothing
@@ -234,7 +236,7 @@ class _Scan(Machine):
         self._top()
 
 
-def _unsafe(names: list[str], contents: _Contents) -> list[str]:
+def _unsafe(names: Iterable[str], contents: _Contents) -> list[str]:
     return [name for name in names if name not in contents.own and permitted(name) is None]
 
 
@@ -359,7 +361,7 @@ def read(
 
 
 def _text(error: BaseException) -> str:
-    return str(error) if isinstance(error, FileFormatError) else f"it is damaged ({type(error).__name__}: {error})"
+    return str(error) if isinstance(error, FileFormatError) else f"it is damaged ({type(error).__name__}: {brief(error)})"
 
 
 def get_unsafe_globals_in_checkpoint(f: Any) -> list[str]:

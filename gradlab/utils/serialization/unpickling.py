@@ -13,6 +13,7 @@ from typing import Any
 
 from gradlab.utils.serialization.errors import FileFormatError
 
+_LONG = (str, bytes, bytearray)
 _MARK: Any = type("_Mark", (), {"__slots__": ()})()
 
 
@@ -26,17 +27,6 @@ class Named:
         self.name, self.call, self.new, self.fill, self.value = name, call, new, fill, value
 
 
-def _kept(value: Any) -> Any:
-    """What a container holds of a name: the class itself."""
-    if isinstance(value, Named):
-        if value.value is None:
-            raise FileFormatError(f"a pickle keeps {value.name}, which is no value")
-        return value.value
-    if type(value) is tuple and any(isinstance(part, (Named, tuple)) for part in value):
-        return tuple(map(_kept, value))
-    return value
-
-
 class Machine:
     """One run over a pickle, from `place` on; `place` is then where it ended."""
 
@@ -48,7 +38,9 @@ class Machine:
         self.stack: list[Any] = []
         self.memo: dict[int, Any] = {}
         self.fills: dict[int, Callable[[Any, Any], Any]] = {}  # by the id of what was made: how a state gets into it
+        self.keys: dict[int, list[int]] = {}  # by that id: under which keys it is in the memo
         self.made: list[Any] = []  # so that no such id becomes another's
+        self.budget = 1_000_000 + 4 * len(content)  # parts of values that calls, hashes and copies may go over
 
     def run(self) -> Any:
         """The object. FileFormatError for a pickle that is damaged or cut short, or whose calls do not fit."""
@@ -58,7 +50,7 @@ class Machine:
                 found = self._pop()
                 if self.stack:
                     raise FileFormatError("a pickle ends in the middle of an object")
-                return _kept(found)
+                return self._kept(found)
             step = _STEPS.get(code)
             if step is None:
                 raise FileFormatError(f"a pickle has no instruction {code:#04x}, or one that is not taken")
@@ -106,7 +98,9 @@ class Machine:
         raise FileFormatError("a pickle takes values that are not there")
 
     def _put(self, key: int) -> None:
-        self.memo[key] = self._top()
+        self.memo[key] = value = self._top()
+        if id(value) in self.fills:
+            self.keys.setdefault(id(value), []).append(key)
 
     def _get(self, key: int) -> None:
         if key not in self.memo:
@@ -115,21 +109,55 @@ class Machine:
 
     def exchange(self, old: Any, new: Any) -> None:
         """Put another object in the place of one that was made."""
-        self.memo.update({key: new for key, value in self.memo.items() if value is old})
+        for key in self.keys.pop(id(old), ()):
+            if self.memo.get(key) is old:
+                self.memo[key] = new
 
     # ------------------------------------------------------------ objects
+
+    def _charge(self, value: Any) -> None:
+        """Count the parts of a value that something goes over. The same part may stand in it many times, and in those again: a few bytes
+        of a file could otherwise keep a machine busy for years, or fill its memory."""
+        waiting = [value]
+        while waiting:
+            part = waiting.pop()
+            self.budget -= 1 + (part.bit_length() // 8 if type(part) is int else len(part) if type(part) in _LONG else 0) // 8
+            if isinstance(part, dict):
+                waiting.extend(part.keys())
+                waiting.extend(part.values())
+            elif isinstance(part, (tuple, list, set, frozenset, deque)):
+                waiting.extend(part)
+            if self.budget < len(waiting):
+                raise FileFormatError("a pickle makes far more of its values than a file of its size holds")
+
+    def _kept(self, value: Any) -> Any:
+        """What a container holds of a name: the class itself."""
+        if isinstance(value, Named):
+            if value.value is None:
+                raise FileFormatError(f"a pickle keeps {value.name}, which is no value")
+            return value.value
+        if type(value) is tuple and any(isinstance(part, (Named, tuple)) for part in value):
+            self._charge(value)
+            return tuple(map(self._kept, value))
+        return value
+
+    def _hashed(self, value: Any) -> Any:
+        """The same of a key or a member, which is hashed."""
+        if type(value) is not str:
+            self._charge(value)
+        return self._kept(value)
 
     def _append(self, values: list[Any]) -> None:
         target = self._top()
         if type(target) not in (list, deque):
             raise FileFormatError(f"a pickle appends to a {type(target).__name__}")
-        target.extend(map(_kept, values))
+        target.extend(map(self._kept, values))
 
     def _set(self, values: list[Any]) -> None:
         target = self._top()
         if not isinstance(target, dict) or len(values) % 2:
             raise FileFormatError(f"a pickle sets entries of a {type(target).__name__}")
-        target.update(zip(map(_kept, values[::2]), map(_kept, values[1::2]), strict=True))
+        target.update(zip(map(self._hashed, values[::2]), map(self._kept, values[1::2]), strict=True))
 
     def _call(self, arguments: Any, way: str) -> None:
         named = self._pop()
@@ -137,6 +165,7 @@ class Machine:
         if function is None or type(arguments) is not tuple:
             what = named.name if isinstance(named, Named) else type(named).__name__
             raise FileFormatError(f"a pickle calls {what}, which cannot be called so")
+        self._charge(arguments)
         made = function(*arguments)
         if named.fill is not None:
             self.fills[id(made)] = named.fill
@@ -147,6 +176,7 @@ class Machine:
         state, target = self._pop(), self._pop()
         fill = self.fills.get(id(target))
         if fill is not None:
+            self._charge(state)
             changed = fill(target, state)
             if changed is not None:
                 self.exchange(target, changed)
@@ -219,7 +249,7 @@ def _members(machine: Machine) -> None:
     values, target = machine._marked(), machine._top()
     if type(target) is not set:
         raise FileFormatError(f"a pickle adds members to a {type(target).__name__}")
-    target.update(values)
+    target.update(map(machine._hashed, values))
 
 
 def _from_stack(machine: Machine) -> None:
@@ -283,7 +313,7 @@ _STEPS: dict[int, Callable[[Machine], Any]] = {
     ord("u"): lambda m: m._set(m._marked()),
     0x8F: lambda m: m.stack.append(set()),
     0x90: _members,
-    0x91: lambda m: m.stack.append(frozenset(m._marked())),
+    0x91: lambda m: m.stack.append(frozenset(map(m._hashed, m._marked()))),
     ord("c"): lambda m: m._global(m._line(), m._line()),
     0x93: _from_stack,
     ord("R"): lambda m: m._call(m._pop(), "call"),
