@@ -8,9 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from gradlab.runs.folder import Files, TrainedRun, beaten
-from gradlab.runs.html import bullets, metric_name, section, table
+from gradlab.runs.html import bullets, charts, metric_name, section, table
 from gradlab.utils.atomic import write_text
-from gradlab.viz.chart import Panel, Series, line_chart
+from gradlab.viz.chart import Panel, Series
 
 STYLE = """
 :root{color-scheme:light dark;--ink:#1c2128;--soft:#5b6572;--line:#d9dee5;--good:#1a8754;--bad:#b3402a;--card:#fff;--page:#f5f6f8;
@@ -22,11 +22,17 @@ body{margin:0;background:var(--page);color:var(--ink);font:15px/1.5 system-ui,-a
 main{max-width:920px;margin:0 auto;padding:16px}h1{font-size:24px;margin:8px 0}h2{font-size:17px;margin:0 0 8px}
 section{background:var(--card);border:1px solid var(--line);border-radius:10px;padding:16px;margin:14px 0;overflow-x:auto}
 p{margin:6px 0}.soft{color:var(--soft)}.good{color:var(--good)}.bad{color:var(--bad)}svg{max-width:100%;height:auto}
+.wide{overflow-x:auto}.charts{display:flex;flex-wrap:wrap;gap:12px}.charts svg{flex:1 1 300px;min-width:0;max-width:468px}
 table{border-collapse:collapse}th,td{padding:4px 10px;text-align:right;border-bottom:1px solid var(--line)}th{font-weight:600}
 th:first-child,td:first-child{text-align:left}.big{font-size:32px;font-weight:650}
 .gallery{display:flex;flex-wrap:wrap;gap:12px}figure{margin:0;width:132px;font-size:12px;overflow-wrap:anywhere}
 .gallery img{width:100%;image-rendering:pixelated;border:1px solid var(--line);border-radius:6px}
-pre{background:var(--page);border-radius:6px;padding:10px;overflow-x:auto}
+pre{background:var(--page);border-radius:6px;padding:10px;white-space:pre-wrap;overflow-wrap:anywhere}
+pre.wide{white-space:pre;font-size:12px;line-height:1.4;overflow-wrap:normal}
+.counts td,.counts th{min-width:34px;text-align:center}
+@media(min-width:601px){td:first-child{white-space:nowrap}}
+@media(max-width:600px){main{padding:8px}section{padding:12px;margin:10px 0}th,td{padding:4px 6px;font-size:13px}pre{font-size:12px}
+.counts td,.counts th{padding:4px 2px;min-width:24px}.charts text{font-size:12px}.charts .title{font-size:17px}.big{font-size:28px}}
 """
 
 
@@ -84,7 +90,7 @@ def _curves(trained: TrainedRun, history: Sequence[dict[str, float]]) -> str:
     if score != "loss":
         scores = [Series("validation", epochs, [line[f"validation_{score}"] for line in history])]
         panels.append(Panel(metric_name(score), "epoch", scores, whole_x=True))
-    return line_chart(panels, f"Over the epochs; 0 is {trained.task.beginning}" if trained.task.validated else "Over the epochs")
+    return charts(panels, f"over the epochs; 0 is {trained.task.beginning}" if trained.task.validated else "over the epochs")
 
 
 def _comparison(trained: TrainedRun) -> list[tuple[str, str]]:
@@ -109,11 +115,17 @@ def _profile(folder: Path) -> list[tuple[str, str]]:
     text, picture = folder / "profile.txt", folder / "memory.svg"
     if not (text.exists() and picture.exists()):
         return []
-    found = f"<pre>{escape(text.read_text(encoding='utf-8'))}</pre>{picture.read_text(encoding='utf-8')}"
+    tables = f'<pre class="wide">{escape(text.read_text(encoding="utf-8"))}</pre>'
+    found = f'{tables}<div class="charts">{picture.read_text(encoding="utf-8")}</div>'
     return [("Where time and memory go", found)]
 
 
 def _settings(description: dict[str, Any]) -> str:
-    settings = {name: value for name, value in description["settings"].items() if value not in (None, {})}
-    rows = [[name.replace("_", " "), str(value)] for name, value in (settings | description["environment"]).items()]
+    """What the run was told, and where it ran."""
+    told = {name: value for name, value in description["settings"].items() if name != "data" and value not in (None, False)}
+    data = {name: value for name, value in description["settings"]["data"].items() if value not in (None, False)}
+    told |= {name: value for name, value in data.items() if name != "seed" or value != told.get("seed")}
+    memory = description["result"].get("memory")
+    where = {**description["environment"], **({"most memory": f"{memory / 2**20:,.0f} MiB"} if memory else {})}
+    rows = [[name.replace("_", " "), "yes" if value is True else value] for name, value in (told | where).items()]
     return table(["", ""], rows)

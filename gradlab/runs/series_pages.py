@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 import gradlab as gl
-from gradlab.runs.html import residuals, table
-from gradlab.viz.chart import Panel, Series, line_chart
+from gradlab.runs.html import charts, residuals, table
+from gradlab.viz.chart import Panel, Series
 
 if TYPE_CHECKING:
     from gradlab.runs.series import SeriesTask
@@ -55,7 +55,7 @@ def _forecasts(task: SeriesTask, windows: Any, found: np.ndarray[Any, Any]) -> s
             x, y = [*x, *steps.tolist(), float(steps[-1])], [*y, *found[i, :, place].tolist(), float("nan")]
         pictures.append(Panel(name, f"steps from {dataset.series.written()[begin]}", [truth, Series("forecast", x, y)]))
     said = f"Forecasts of {horizon} steps, one after the other, none of which saw what it forecasts."
-    return line_chart(pictures, "The held-out part") + f'<p class="soft">{said}</p>'
+    return charts(pictures, "the held-out part") + f'<p class="soft">{said}</p>'
 
 
 def _by_step(task: SeriesTask, model: Any, windows: Any, found: np.ndarray[Any, Any], true: np.ndarray[Any, Any]) -> str:
@@ -76,7 +76,7 @@ def _by_step(task: SeriesTask, model: Any, windows: Any, found: np.ndarray[Any, 
         lines = [Series("this run", steps, _errors(found, true, place))]
         lines += [Series(other, steps, _errors(task.coding.in_unit(y.numpy()), true, place)) for other, y in others.items()]
         panels.append(Panel(f"{name}: mean absolute error", "steps ahead", lines, whole_x=True))
-    return line_chart(panels, "The farther ahead, the harder")
+    return charts(panels, "the farther ahead, the harder")
 
 
 def _errors(found: np.ndarray[Any, Any], true: np.ndarray[Any, Any], place: int) -> list[float]:
@@ -126,4 +126,4 @@ def _worst(task: SeriesTask, windows: Any, found: np.ndarray[Any, Any], true: np
         Series("seen", list(range(1 - len(seen), 1)), seen), Series("truth", ahead, true[first, :, 0].tolist()),
         Series("forecast", ahead, found[first, :, 0].tolist()),
     ])  # fmt: skip
-    return line_chart([panel], f"From {dates[begin + windows.window]}") + table(head, rows)
+    return charts([panel], f"from {dates[begin + windows.window]}") + table(head, rows)

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradlab.viz.chart import Panel, Series, line_chart
+from gradlab.runs.html import charts
+from gradlab.viz.chart import Panel, Series
 
 if TYPE_CHECKING:
     from gradlab.runs.folder import TrainedRun
@@ -48,7 +49,7 @@ def by_place(nats: Any) -> str:
             x.append((low + 1 + high) / 2)
             y.append(float(np.nanmean(part)) / math.log(2))
     panel = Panel("Bits for a token", "tokens seen before it, with itself", [Series("validation", x, y)])
-    return line_chart([panel], "What is seen before helps")
+    return charts([panel], "what is seen before helps")
 
 
 def least_foreseen(task: TextTask, nats: Any) -> str:

@@ -5,16 +5,14 @@ from __future__ import annotations
 import json
 import math
 import os
-import platform
 import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
-import numpy as np
-
 import gradlab as gl
 from gradlab._version import __version__
+from gradlab.runs.environment import environment, most_memory
 from gradlab.runs.folder import FORMAT, VERSION, Files, RunError, TrainedRun
 from gradlab.runs.kinds import task_of
 from gradlab.runs.profiled import Profiled
@@ -77,7 +75,7 @@ def start(
         "format": FORMAT, "version": VERSION, "gradlab": __version__, "kind": kind, "goal": task.goal, "source": place or "memory",
         "sha256": None if place is None else which.fingerprint(place), "settings": asdict(settings), "task": task.state(),
         "score": task.score, "greater": task.greater, "parameters": sum(p.numel() for p in model.parameters()),
-        "baselines": task.baselines(model), "notes": list(task.notes), "environment": _environment(),
+        "baselines": task.baselines(model), "notes": list(task.notes), "environment": environment(),
     }  # fmt: skip
     files.folder.mkdir(parents=True, exist_ok=True)
     write_description(files, description)
@@ -165,7 +163,8 @@ def _train(
     best = (max if task.greater else min)(line[monitor] for line in run.history)
     seconds = round(description.get("result", {}).get("seconds", 0.0) + time.perf_counter() - begin, 1)
     measured = evaluate(model, validation, task.step, run.metrics, settings.device) if task.validated else {}
-    description["result"] = {"epochs": run.epoch, "best": best, "seconds": seconds, "stopped": run.stop, "validation": measured}
+    result = {"epochs": run.epoch, "best": best, "seconds": seconds, "stopped": run.stop, "validation": measured}
+    description["result"] = result | {"memory": most_memory()}
     trained = TrainedRun(files.folder, description, task, model.eval())
     write_report(files, trained, run.history)
     write_description(files, description)  # last: a run that has a result is finished
@@ -189,10 +188,3 @@ def _line(run: Any, task: Task) -> str:
 def write_description(files: Files, description: dict[str, Any]) -> None:
     """run.json, whole or not at all."""
     write_text(files.description, json.dumps(description, indent=1) + "\n")
-
-
-def _environment() -> dict[str, Any]:
-    return {
-        "python": platform.python_version(), "numpy": np.__version__, "gradlab": __version__, "machine": platform.machine(),
-        "system": platform.system(), "processors": os.cpu_count(),
-    }  # fmt: skip
