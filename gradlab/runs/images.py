@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 import gradlab as gl
 from gradlab import Tensor, metrics, models, nn
-from gradlab.data import ImageError, ImageFolder, digits, digits_split, image_folders, read_image
+from gradlab.data import ImageError, ImageFolder, image_folders, read_image
 from gradlab.data.downloads import KNOWN, KnownImages, is_known
 from gradlab.data.images.folder import fitted, hidden, named_as_image
 from gradlab.data.images.reading import image_array
@@ -336,41 +336,6 @@ class Changed(gl.utils.data.Dataset[tuple[Tensor, Tensor]]):
     def __getitem__(self, index: Any) -> tuple[Tensor, Tensor]:
         image, label = self.samples[index]
         return self.transform(image), label
-
-
-class DigitsTask(ImagesTask):
-    """The 1,797 handwritten digits that come with gradlab: bright ink on black, 8x8."""
-
-    kind = "digits"
-    goal = "a handwritten digit"
-    clip = None
-    networks: ClassVar = {"cnn": lambda *shape: models.DigitsCNN(), "mlp": lambda *shape: models.DigitsMLP()}
-
-    @classmethod
-    def of(cls, source: Any, settings: Mapping[str, Any]) -> Self:
-        """source: "digits". settings: model ("cnn", "mlp")."""
-        pixels, labels = digits()
-        task = cls([str(i) for i in range(10)], (8, 8), 1, settings.get("model") or "cnn")
-        task.learning(np.rint(pixels[..., None] * (255 / 16)).astype(np.uint8), labels, digits_split())
-        epochs, rate = {"cnn": (15, 4e-3), "mlp": (30, 3e-3)}[task.network]  # accuracy for every seed tried: see tests/test_image_runs.py
-        task.defaults = {"epochs": epochs, "batch_size": 64, "learning_rate": rate, "weight_decay": 0.01}
-        return task
-
-    @classmethod
-    def located(cls, source: Any) -> str:
-        return "digits"
-
-    @classmethod
-    def fingerprint(cls, source: str) -> str:
-        return "the package's"
-
-    def evaluated(self, model: nn.Module, source: str) -> tuple[dict[str, float], list[str]]:
-        """On a folder with a folder for each digit, or on the held-out digits themselves ("digits")."""
-        if source != "digits":
-            return super().evaluated(model, source)
-        task = self.of(source, {"model": self.network})
-        images, labels = task.tensors(task.rows[1])
-        return self.measured(gl.train.predict(model, [images], next(model.parameters()).device), labels), []
 
 
 def inputs(images: NDArray[np.uint8]) -> Tensor:

@@ -7,7 +7,7 @@ from importlib import import_module
 from gradlab.runs.task import Task
 
 KINDS = {
-    "digits": "gradlab.runs.images:DigitsTask",
+    "digits": "gradlab.runs.digits:DigitsTask",
     "function": "gradlab.runs.function:FunctionTask",
     "images": "gradlab.runs.images:ImagesTask",
     "series": "gradlab.runs.series:SeriesTask",
