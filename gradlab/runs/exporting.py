@@ -9,8 +9,8 @@ import shlex
 import shutil
 import subprocess
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
@@ -19,6 +19,7 @@ import numpy as np
 import gradlab as gl
 from gradlab import Tensor, deploy, nn, onnx
 from gradlab._version import __version__
+from gradlab.runs.interface import Interface, Sizes
 
 if TYPE_CHECKING:
     from gradlab.runs.folder import TrainedRun
@@ -26,30 +27,10 @@ if TYPE_CHECKING:
 Form = Literal["onnx", "glp", "c"]
 FORMS: tuple[Form, ...] = ("onnx", "glp", "c")
 TOLERANCE = 1e-4  # of an output's largest number, by which a file's results may be off
-Sizes = dict[str, dict[int, str]]
 
 
 class ExportError(RuntimeError):
     """A model that cannot be written in that form, or a file that gives other results; nothing is written."""
-
-
-@dataclass
-class Interface:
-    """How a kind's model is called from elsewhere.
-
-    example: its arguments by name, of a batch of two. outputs: their names. meaning: of each input and output, in a sentence. dynamic:
-    which sizes may differ, the best first. model: what is exported, where that is not the run's model itself.
-    """
-
-    example: dict[str, Tensor]
-    outputs: Sequence[str]
-    meaning: Mapping[str, str]
-    dynamic: list[Sizes] = field(default_factory=list)
-    model: nn.Module | None = None
-
-    def tries(self) -> list[Sizes]:
-        """Sizes that may differ, from most to none; by default the batch's."""
-        return [*(self.dynamic or [{name: {0: "batch"} for name in self.example}]), {}]
 
 
 @dataclass(frozen=True)

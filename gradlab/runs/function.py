@@ -21,7 +21,7 @@ from gradlab import nn
 from gradlab.data import DataError
 from gradlab.metrics import Metric
 from gradlab.optim import Optimizer
-from gradlab.runs.exporting import Interface
+from gradlab.runs.interface import Interface
 from gradlab.runs.task import Task
 from gradlab.train.callbacks import length
 from gradlab.train.fit import supervised

@@ -11,7 +11,7 @@ import gradlab as gl
 from gradlab import Tensor, metrics, nn
 from gradlab.data.series import Observations, SeriesCoding, SeriesError, TimeSeriesDataset, Windows
 from gradlab.models.series import SeriesModel
-from gradlab.runs.exporting import Interface
+from gradlab.runs.interface import Interface
 from gradlab.runs.series_pages import sections
 from gradlab.runs.task import Baselines, Task
 

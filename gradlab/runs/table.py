@@ -12,7 +12,7 @@ from gradlab import Tensor, metrics, nn
 from gradlab.data.tables import Table, TableCoding, TableDataset, TableError, TargetCoding, read_with_columns
 from gradlab.models.table import TableModel
 from gradlab.runs import html
-from gradlab.runs.exporting import Interface
+from gradlab.runs.interface import Interface
 from gradlab.runs.task import Baselines, Task
 
 if TYPE_CHECKING:

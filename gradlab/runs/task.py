@@ -13,8 +13,8 @@ from gradlab import nn
 from gradlab.metrics import Metric
 
 if TYPE_CHECKING:
-    from gradlab.runs.exporting import Interface
     from gradlab.runs.folder import TrainedRun
+    from gradlab.runs.interface import Interface
     from gradlab.runs.training import Settings
 
 Baselines = dict[str, dict[str, float]]  # what simpler models reach: by their names, by the metric

@@ -19,7 +19,7 @@ from gradlab.data.text.dataset import NOT_MEASURED, listed, windows_of
 from gradlab.data.text.reading import text_files
 from gradlab.models.gpt import GPT, GPTConfig
 from gradlab.models.language import RecurrentLanguageModel, generate
-from gradlab.runs.exporting import Interface
+from gradlab.runs.interface import Interface
 from gradlab.runs.ngrams import Counts
 from gradlab.runs.task import Baselines, Task
 from gradlab.runs.text_report import sections
