@@ -56,7 +56,7 @@ class Task:
     def fingerprint(cls, source: str) -> str:
         """A SHA-256 of located data, which a run that goes on has to find as it was. FileNotFoundError where it is gone."""
         path, digest = Path(source), hashlib.sha256()
-        for file in cls.files(path):
+        for file in cls.files_of(path):
             if path.is_dir():
                 digest.update(f"{file.relative_to(path)}\0{file.stat().st_size}\0".encode())
             with file.open("rb") as opened:
@@ -64,7 +64,7 @@ class Task:
         return digest.hexdigest()
 
     @classmethod
-    def files(cls, path: Path) -> Iterable[Path]:
+    def files_of(cls, path: Path) -> Iterable[Path]:
         """The files of located data, in an order of their own: of a folder all that are read."""
         return sorted(p for p in path.rglob("*") if p.is_file()) if path.is_dir() else [path]
 

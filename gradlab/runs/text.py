@@ -80,7 +80,7 @@ class TextTask(Task):
         return hashlib.sha256(read_text().text.encode()).hexdigest() if source == REFERENCE else super().fingerprint(source)
 
     @classmethod
-    def files(cls, path: Path) -> Iterable[Path]:
+    def files_of(cls, path: Path) -> Iterable[Path]:
         return text_files(path) if path.is_dir() else [path]
 
     def state(self) -> dict[str, Any]:
