@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 import gradlab as gl
-from gradlab import Tensor, metrics, models, nn
+from gradlab import Tensor, metrics, nn
 from gradlab.data import ImageError, ImageFolder, image_folders, read_image
 from gradlab.data.downloads import KNOWN, KnownImages, is_known
 from gradlab.data.images.folder import fitted, hidden, named_as_image
