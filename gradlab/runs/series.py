@@ -100,9 +100,6 @@ class SeriesTask(Task):
     def from_state(cls, state: Mapping[str, Any]) -> Self:
         return cls(SeriesCoding.from_state(state["coding"]), state["layers"])
 
-    def variants(self) -> Mapping[str, Sequence[Any]]:
-        return {"network": ("gru", "convolutions")}
-
     # ------------------------------------------------------------ learning
 
     def learned(self) -> TimeSeriesDataset:
