@@ -14,7 +14,7 @@ class CNN(nn.Module):
 
     >>> import gradlab as gl
     >>> gl.models.CNN(classes=5, channels=3, stages=3)(gl.zeros(2, 3, 40, 28)).shape
-    torch.Size([2, 5])
+    (2, 5)
     """
 
     def __init__(self, classes: int, channels: int = 3, width: int = 32, stages: int = 3, dropout: float = 0.2) -> None:
