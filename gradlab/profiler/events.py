@@ -31,7 +31,9 @@ class Event:
     scope: Any = None  # the module call it belongs to
     place: Any = None  # code and instruction in the user's program (`with_stack=True`)
     device: float = 0.0
-    moments: Any = None  # driver, first and last device event
+    device_start: float = 0.0  # since the device's first event in the profile
+    stream: int | None = None  # the driver's handle of the stream that it ran in
+    moments: Any = None  # driver, the device's first event, and the first and last of this one
 
     @property
     def flops(self) -> int:

@@ -74,6 +74,7 @@ class profile(Watcher):
         self._stack = ExitStack()
         self._begun = 0.0
         self._open: list[tuple[str, str, float]] = []
+        self._origins: dict[tuple[int, int], Any] = {}  # of each device, its first event
 
     def _now(self) -> float:
         return time.perf_counter() * 1e6 - self._begun
@@ -131,9 +132,10 @@ class profile(Watcher):
         """Device times, once the device is done."""
         for event in self._events:
             if event.moments is not None:
-                driver, first, last = event.moments
+                driver, origin, first, last = event.moments
                 driver.synchronize_event(last)
                 event.device = driver.elapsed(first, last) * 1e3
+                event.device_start = driver.elapsed(origin, first) * 1e3
                 event.moments = None
 
     # ------------------------------------------------------------ what it is told
@@ -160,6 +162,8 @@ class profile(Watcher):
         event.scope = mode.scope if node is None else node.scope
         if self.with_stack:
             event.place = caller() if node is None else (node.code, node.lasti)
+        if moments is not None:
+            self._placed(event)
         if self.profile_memory:
             event.memory = 0 if op.view else self._memory.made(made)
         self._events.append(event)
@@ -172,6 +176,12 @@ class profile(Watcher):
         backend.driver.record_event(moment, backend.driver.current_stream())
         return moment
 
+    def _placed(self, event: Event) -> None:
+        """Note where an event with moments runs: in which stream, and of which device's first event its time is counted."""
+        driver, first, last = event.moments
+        event.stream = int(driver.current_stream().ptr)
+        event.moments = driver, self._origins.setdefault((id(driver), driver.current_device()), first), first, last
+
     def execute(self, executable: Any, arrays: Any, outs: Any) -> None:
         """Run a compiled program, each of its steps an event."""
         if not self._keeps():
@@ -181,7 +191,11 @@ class profile(Watcher):
             self._memory.met(arrays)
         token = enter(current().replace(observer=None))  # what a step lets NumPy do is in it
         try:
-            self._events += execute(executable, arrays, outs, self._now, self.moment)
+            events = execute(executable, arrays, outs, self._now, self.moment)
+            for event in events:
+                if event.moments is not None:
+                    self._placed(event)
+            self._events += events
         finally:
             leave(token)
         if self.profile_memory:
@@ -279,6 +293,13 @@ class profile(Watcher):
                 },
             }
             for e in self._events
+        ]  # fmt: skip
+        found += [  # a lane for each stream of the device
+            {
+                "name": e.name, "cat": e.kind, "ph": "X", "pid": 1, "tid": e.stream,
+                "ts": round(e.device_start, 3), "dur": round(e.device, 3), "args": {"host_us": round(e.start, 3)},
+            }
+            for e in self._events if e.stream is not None
         ]  # fmt: skip
         if self.profile_memory:
             found += [

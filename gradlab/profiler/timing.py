@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from functools import partial
 from typing import Any
 
 from gradlab import dispatch
 from gradlab.autograd.mode import current, enter, leave
 from gradlab.op import Op
+from gradlab.tensor.convert import transfer
 
 
 class Watcher:
@@ -50,6 +52,18 @@ class TimedBackend:
             watcher.end(begun, found)
         return found
 
+    def from_numpy(self, array: Any, device: Any) -> Any:
+        """A copy to a GPU is an event as well, in the stream that it is made in."""
+        watcher = current().observer
+        if not isinstance(watcher, Watcher) or not hasattr(self.inner, "driver"):
+            return self.inner.from_numpy(array, device)
+        begun, found = watcher.begin(transfer, self.inner, [array]), None
+        try:
+            found = self.inner.from_numpy(array, device)
+        finally:
+            watcher.end(begun, found)
+        return found
+
     def __getattr__(self, name: str) -> Any:
         return getattr(self.inner, name)
 
@@ -68,16 +82,26 @@ def observing(watcher: Watcher) -> Iterator[None]:
 @contextmanager
 def watched() -> Iterator[None]:
     """Within the block, the backends of arrays with values report to watchers."""
-    types, devices = dict(dispatch._by_type), dict(dispatch._by_device)
-    for kind, backend in types.items():
-        if not backend.staged:
-            dispatch.register(kind, TimedBackend(backend))
+    devices, mine = dict(dispatch._by_device), {}
+
+    def time_all() -> None:
+        for kind, backend in list(dispatch._by_type.items()):
+            if not backend.staged and not isinstance(backend, TimedBackend):
+                mine[kind] = backend
+                dispatch.register(kind, TimedBackend(backend))
+
+    def timed(load: Callable[[], Any]) -> Any:
+        backend = load()  # a device that is used for the first time makes its arrays known now
+        time_all()
+        return backend if isinstance(backend, TimedBackend) else TimedBackend(backend)
+
+    time_all()
     for device, load in devices.items():
-        dispatch.register_device(device, lambda load=load: TimedBackend(load()))  # type: ignore[misc]
+        dispatch.register_device(device, partial(timed, load))
     try:
         yield
     finally:
-        for kind, backend in types.items():
+        for kind, backend in mine.items():
             dispatch.register(kind, backend)
         for device, load in devices.items():
             dispatch.register_device(device, load)

@@ -141,6 +141,7 @@ def fit(
     place = device if device is not None else next((p.device for p in model.parameters()), "cpu")
     scaler = gl.amp.GradScaler(Device(place).type) if amp in (gl.float16, "float16") else None
     named = metrics if metrics is None or isinstance(metrics, dict) else {type(metrics).__name__.lower(): metrics}
+    loader = ahead(loader, place)
     run = Run(
         model, loader, optimizer, step or supervised(loss), epochs, validation, MetricCollection(named) if named else None, scheduler,
         scheduler_each, scaler, average, place,
@@ -289,7 +290,7 @@ def evaluate(
     model.eval()
     try:
         with gl.no_grad():
-            for batch in loader:
+            for batch in ahead(loader, device):
                 batch = moved(batch, device)
                 found = step(model, batch)
                 loss = float(found[0] if isinstance(found, tuple) else found)
@@ -317,7 +318,7 @@ def predict(model: nn.Module, loader: Iterable[Any], device: Any = None, *, targ
     model.eval()
     try:
         with gl.no_grad():
-            for batch in loader:
+            for batch in ahead(loader, device):
                 batch = moved(batch, device)
                 several = isinstance(batch, (tuple, list))
                 found.append(model(*(batch[:-1] if targets and len(batch) > 1 else batch)).cpu() if several else model(batch).cpu())
@@ -326,6 +327,12 @@ def predict(model: nn.Module, loader: Iterable[Any], device: Any = None, *, targ
     if not found:
         raise ValueError("predict: there are no batches")
     return gl.cat(found)
+
+
+def ahead(loader: Iterable[Any], device: Any) -> Any:
+    """The loader; where its batches go to a GPU, they are copied there while others are worked with."""
+    there = isinstance(loader, gl.utils.data.DataLoader) and device is not None and Device(device).type == "cuda"
+    return gl.utils.data.Prefetcher(loader, device) if there else loader
 
 
 def moved(value: Any, device: Any) -> Any:

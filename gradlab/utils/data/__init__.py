@@ -22,6 +22,7 @@ from gradlab.utils.data.dataset import (
 )
 from gradlab.utils.data.distributed import DistributedSampler as DistributedSampler
 from gradlab.utils.data.loader import DataLoader as DataLoader
+from gradlab.utils.data.prefetch import Prefetcher as Prefetcher
 from gradlab.utils.data.sampler import (
     BatchSampler as BatchSampler,
     RandomSampler as RandomSampler,

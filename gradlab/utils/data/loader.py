@@ -31,7 +31,7 @@ class DataLoader(Generic[T_co]):
     timeout: seconds to wait for a worker's batch before a RuntimeError (0: for ever). worker_init_fn: called with the id in each worker.
     multiprocessing_context: "fork", "spawn" or a context. generator: where the order comes from (default: the default generator).
     prefetch_factor: batches that each worker loads ahead (2). persistent_workers: keep the processes between epochs.
-    pin_memory: accepted; copies to a GPU pass through pinned memory anyway.
+    pin_memory: accepted; copies to a GPU pass through pinned memory anyway (`Prefetcher` makes them beside other work).
 
     `state_dict()` during or between epochs, and `load_state_dict()` in another process, continue after the last batch delivered.
     """
