@@ -7,6 +7,7 @@ import io
 import json
 import math
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -176,7 +177,7 @@ def test_train_sample_predict_evaluate(corpus, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     (tmp_path / "texts").mkdir()
     (tmp_path / "texts" / "a.txt").write_bytes(corpus.read_bytes()[:9000].replace(b"\n", b"\r\n") + b"caf\xe9\r\n")
-    small = ["--width", "16", "--layers", "1", "--context", "8", "--epochs", "1", "--device", "cpu"]
+    small = ["--dropout", "0", "--width", "16", "--layers", "1", "--context", "8", "--epochs", "1", "--device", "cpu"]
     assert main(["train", "text", "texts", *small, "--model", "gpt", "--contiguous", "--validation", "0.2"]) == 0
     out = capsys.readouterr().out
     assert "7,188 characters to train on, 1,797 held out" in out
@@ -298,6 +299,11 @@ def test_other_mistakes(runs, tmp_path, capsys):
     with pytest.raises(RunError, match="only runs of texts write"):
         other.sample()
     description = json.loads((run.folder / "run.json").read_text())
+    sizes = description["task"] | {"sizes": description["task"]["sizes"] | {"width": "wide"}}
+    shutil.copytree(run.folder, tmp_path / "copy")
+    (tmp_path / "copy" / "run.json").write_text(json.dumps(description | {"task": sizes}))
+    with pytest.raises(RunError, match=r"the task cannot be read .*no model has the sizes"):
+        load_run(tmp_path / "copy")
     (tmp_path / "run.json").write_text(json.dumps(description | {"task": {"tokenizer": {"kind": "bpe", "merges": [[1, 999]]}}}))
     with pytest.raises(RunError, match="the task cannot be read"):
         load_run(tmp_path)

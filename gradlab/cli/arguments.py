@@ -81,7 +81,14 @@ def seed(text: str) -> int:
 
 
 def share(text: str) -> float:
-    number = positive_number(text)
+    return _below_1(positive_number(text), text)
+
+
+def share_from_0(text: str) -> float:
+    return _below_1(number_from_0(text), text)
+
+
+def _below_1(number: float, text: str) -> float:
     if number >= 1:
         raise argparse.ArgumentTypeError(f"must be a share, below 1, not {text}")
     return number

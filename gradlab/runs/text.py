@@ -43,7 +43,7 @@ class TextTask(Task):
     kind = "text"
     score = "bits_per_character"
     greater = False
-    defaults: Mapping[str, Any] = {"epochs": 10, "batch_size": 16, "learning_rate": 2e-3, "weight_decay": 0.1}
+    defaults: Mapping[str, Any] = {"epochs": 5, "batch_size": 16, "learning_rate": 2e-3, "weight_decay": 0.1}
 
     def __init__(
         self, tokenizer: Tokenizer, sizes: Mapping[str, Any], encoding: str | None = None, dataset: TextDataset | None = None
@@ -88,7 +88,10 @@ class TextTask(Task):
 
     @classmethod
     def from_state(cls, state: Mapping[str, Any]) -> TextTask:
-        return cls(tokenizer_from_state(state["tokenizer"]), state["sizes"], state["encoding"])
+        sizes = state["sizes"]
+        if sizes["model"] not in MODELS or not all(type(sizes[n]) is int and sizes[n] > 0 for n in ("context", "width", "layers")):
+            raise ValueError(f"no model has the sizes {sizes}")
+        return cls(tokenizer_from_state(state["tokenizer"]), sizes, state["encoding"])
 
     # ------------------------------------------------------------ learning
 

@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 from typing import Any
 
-from gradlab.cli.arguments import Parser, is_address, positive_integer, share
+from gradlab.cli.arguments import Parser, is_address, positive_integer, share, share_from_0
 from gradlab.cli.failure import Failure
 
 SUMMARY = "a text file (also .gz), or a folder of .txt files: learn to write on; without one the reference that comes with Python"
@@ -21,7 +21,7 @@ def configure(parser: Parser) -> None:
     parser.add_argument("--context", type=positive_integer, metavar="N", help="tokens that are seen at once (default: 128)")
     parser.add_argument("--width", type=positive_integer, metavar="N", help="numbers for each token (default: 128; lstm, gru: 256)")
     parser.add_argument("--layers", type=positive_integer, metavar="N", help="(default: 4; lstm, gru: 2)")
-    parser.add_argument("--dropout", type=share, metavar="SHARE", help="(default: 0.1 for short texts, otherwise none)")
+    parser.add_argument("--dropout", type=share_from_0, metavar="SHARE", help="(default: 0.1 for short texts, otherwise none)")
     parser.add_argument("--validation", type=share, metavar="SHARE", help="of the text is held out (default: 0.1)")
     parser.add_argument("--contiguous", action="store_true", help="hold out the end of the text, not passages of it by chance")
     parser.add_argument("--encoding", metavar="NAME", help="of the files (default: UTF-8, or what a byte order mark says)")
