@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import signal
 import subprocess
 import sys
 from pathlib import Path
@@ -118,6 +119,49 @@ def test_loaders_that_cannot_tell_their_place_are_gone_on_with(tmp_path):
             run = trained(resume=stopped.state_dict(), loader=loader)
             assert same(run, whole) and [line["loss"] for line in run.history] == [line["loss"] for line in whole.history], after
             assert (run.steps, run.epoch, run.batch) == (18, 3, 0)
+
+
+def test_the_best_weights_of_a_run_that_goes_on_are_those_of_before(tmp_path):
+    def run(epochs, resume=None):
+        gl.manual_seed(0)
+        model = nn.Linear(3, 1)
+
+        def wanders(run):
+            run.history[-1]["validation_loss"] = [3.0, 1.0, 2.0, 2.0, 2.0][run.epoch - 1]
+
+        callbacks = [wanders, gl.train.BestWeights()]
+        callbacks += [Checkpoint(tmp_path)] if resume is None and epochs == 3 else []
+        optimizer = gl.optim.SGD(model.parameters(), lr=0.01)
+        return fit(model, BATCHES, nn.functional.mse_loss, optimizer, epochs=epochs, validation=BATCHES, callbacks=callbacks, resume=resume)
+
+    whole, _ = run(5), run(3)
+    state = read_checkpoint(tmp_path)
+    assert state["callbacks"].keys() == {"BestWeights"}
+    assert same(run(5, state), whole) and same(run(2), whole)
+    del state["callbacks"]  # of an older gradlab, or of a run without that callback: the best from there on
+    assert not same(run(5, state), whole)
+
+
+def test_a_signal_while_the_validation_is_measured(tmp_path):
+    class Validation(list):
+        def __iter__(self):
+            if armed:
+                os.kill(os.getpid(), signal.SIGTERM)
+                armed.clear()
+            return super().__iter__()
+
+    armed: list = []
+    gl.manual_seed(0)
+    model = nn.Linear(3, 1)
+    optimizer = gl.optim.SGD(model.parameters(), lr=0.01)
+
+    class Arm(gl.train.Callback):
+        def batch_end(self, run):
+            armed.extend([1] if run.steps == 6 else [])
+
+    given = {"validation": Validation(BATCHES), "callbacks": [Arm(), Checkpoint(tmp_path)]}
+    run = fit(model, BATCHES, nn.functional.mse_loss, optimizer, epochs=3, **given)
+    assert (run.epoch, run.batch, run.steps) == (1, 0, 6) and run.stop == f"signal {int(signal.SIGTERM)}"
 
 
 # ---------------------------------------------------------------- damaged

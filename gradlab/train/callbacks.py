@@ -32,6 +32,24 @@ class Callback:
 
     def end(self, run: Any) -> None: ...
 
+    def state_dict(self) -> dict[str, Any]:
+        """What a run that goes on needs of it besides the history: part of the Run's state, and so of checkpoints."""
+        return {}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Called before `begin`, where there is such a state."""
+
+
+def named(callbacks: Sequence[Any]) -> dict[str, Callback]:
+    """The callbacks by the names of their classes, with a number behind the second and further ones of a class."""
+    found: dict[str, Callback] = {}
+    for callback in callbacks:
+        if isinstance(callback, Callback):
+            name = type(callback).__name__
+            number = sum(key.partition(" ")[0] == name for key in found)
+            found[f"{name} {number + 1}" if number else name] = callback
+    return found
+
 
 def each(callbacks: Sequence[Any]) -> Callable[[str, Any], None]:
     """A function that calls a method of every callback, in their order. A plain function is one that is called after each epoch."""
@@ -154,17 +172,25 @@ class EarlyStop(Watch):
 
 
 class BestWeights(Watch):
-    """At the end the model is given back the weights of its best epoch; of a run that goes on, the best from there on."""
+    """At the end the model is given back the weights of its best epoch. Checkpoints hold them; else the best of a run that goes on."""
 
     state: dict[str, Any] | None = None
+    loaded = False
 
     def begin(self, run: Any) -> bool:  # type: ignore[override]
         at_best = super().begin(run)
-        if at_best and not run.batch:  # within an epoch the weights are those of no line of the history
+        self.state, self.loaded = self.state if self.loaded else None, False
+        if self.state is None and at_best and not run.batch:  # within an epoch the weights are those of no line of the history
             self.state = copy.deepcopy(run.trained.state_dict())
-        else:
+        elif self.state is None:
             self.best = math.nan
         return at_best
+
+    def state_dict(self) -> dict[str, Any]:
+        return {} if self.state is None else {"weights": self.state}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.state, self.loaded = state["weights"], True
 
     def epoch_end(self, run: Any) -> None:
         if self.better(run, run.history[-1]):

@@ -77,6 +77,8 @@ class Checkpoint(Watch):
         if self.monitor and self.better(run, run.history[-1]):
             gl.save(run.trained.state_dict(), self.best_weights)
         self.save(run)
+        if self.asked.requested() and not run.finished:  # while the validation was measured
+            run.stop = f"signal {self.asked.signal}"
 
     def end(self, run: Any) -> None:
         if self.signals is not None:

@@ -19,7 +19,7 @@ from gradlab import Tensor, nn
 from gradlab.device import Device
 from gradlab.func.tree import flatten, mapped
 from gradlab.metrics import Metric, MetricCollection
-from gradlab.train.callbacks import each, length
+from gradlab.train.callbacks import each, length, named
 from gradlab.train.divergence import Diverged, broken_value, origin
 from gradlab.train.randomness import random_of_others, set_random_of_others
 
@@ -46,6 +46,7 @@ class Run:
     scaler: Any = None
     average: Any = None
     device: Any = None
+    callbacks: Sequence[Any] = ()
     epoch: int = 0
     batch: int = 0
     steps: int = 0
@@ -70,12 +71,13 @@ class Run:
         parts = {name: getattr(self, name) for name in ("model", "optimizer", "scheduler", "scaler", "average", "loader")}
         counts = {name: getattr(self, name) for name in ("epoch", "batch", "steps", "samples", "loss", "seconds", "history")}
         states = {name: part.state_dict() for name, part in parts.items() if hasattr(part, "state_dict")}
-        return {**states, "counts": counts, "random": gl.get_rng_state(), "random_of_others": random_of_others()}
+        called = {name: state for name, callback in named(self.callbacks).items() if (state := callback.state_dict())}
+        return {**states, "counts": counts, "callbacks": called, "random": gl.get_rng_state(), "random_of_others": random_of_others()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Put everything where `state_dict` was taken. StateError where the state is of another run's parts."""
         here = {n for n in ("model", "optimizer", "scheduler", "scaler", "average", "loader") if hasattr(getattr(self, n), "state_dict")}
-        there = set(state) - {"counts", "random", "random_of_others"}
+        there = set(state) - {"counts", "callbacks", "random", "random_of_others"}
         if here != there:
             raise StateError(f"Run.load_state_dict: the state has {sorted(there)}, this run has {sorted(here)}; build it as it was built")
         try:
@@ -83,6 +85,9 @@ class Run:
                 getattr(self, name).load_state_dict(state[name])
             for name, value in state["counts"].items():
                 setattr(self, name, value)
+            for name, callback in named(self.callbacks).items():
+                if name in state.get("callbacks", {}):
+                    callback.load_state_dict(state["callbacks"][name])
             gl.set_rng_state(state["random"])  # last, since building and loading may have drawn numbers
             set_random_of_others(state.get("random_of_others", {}))
         except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
@@ -140,11 +145,11 @@ def fit(
         raise ValueError('fit: ReduceLROnPlateau looks at the validation loss, which there is after an epoch; leave scheduler_each="epoch"')
     place = device if device is not None else next((p.device for p in model.parameters()), "cpu")
     scaler = gl.amp.GradScaler(Device(place).type) if amp in (gl.float16, "float16") else None
-    named = metrics if metrics is None or isinstance(metrics, dict) else {type(metrics).__name__.lower(): metrics}
+    measured = metrics if metrics is None or isinstance(metrics, dict) else {type(metrics).__name__.lower(): metrics}
     loader = ahead(loader, place)
     run = Run(
-        model, loader, optimizer, step or supervised(loss), epochs, validation, MetricCollection(named) if named else None, scheduler,
-        scheduler_each, scaler, average, place,
+        model, loader, optimizer, step or supervised(loss), epochs, validation, MetricCollection(measured) if measured else None, scheduler,
+        scheduler_each, scaler, average, place, callbacks,
     )  # fmt: skip
     if resume is not None:
         run.load_state_dict(resume)
