@@ -178,6 +178,8 @@ def test_models_of_ones_own_and_options():
     for options in ({"epochs": 0}, {"learning_rate": -1.0}, {"batch_size": 0}, {"validation_fraction": 1.5}):
         with pytest.raises(ValueError, match=f"{next(iter(options))} is"):
             Classifier(**options).fit(X, y)
+    with pytest.raises(ValueError, match="feature 0 of X has numbers whose squares overflow"), np.errstate(all="ignore"):
+        Regressor().fit(X * 1e200, y)
     with pytest.raises(ValueError, match="only one class"):
         Classifier().fit(X, np.zeros(150))
 

@@ -37,6 +37,9 @@ class Numbers:
 
     def __init__(self, X: Any, weights: Any) -> None:
         self.scaler = StandardScaler(with_mean=not sparse.issparse(X)).fit(X, sample_weight=weights)
+        if not np.isfinite(self.scaler.scale_).all():
+            first = int(np.argmin(np.isfinite(self.scaler.scale_)))
+            raise ValueError(f"feature {first} of X has numbers whose squares overflow; scale it down")
         self.features = X.shape[1]
 
     def coded(self, X: Any) -> tuple[Any, Any]:
