@@ -9,6 +9,7 @@ from gradlab.train.callbacks import (
     Bar,
     BestWeights,
     Callback,
+    Curves,
     EarlyStop,
     TableOfEpochs,
     TensorBoard,
@@ -22,6 +23,7 @@ from gradlab.train.recipe import Recipe
 from gradlab.train.schedule import warm_cosine
 
 __all__ = [
-    "Bar", "BestWeights", "Callback", "Checkpoint", "Diverged", "EarlyStop", "RangeTest", "Recipe", "Run", "StateError", "TableOfEpochs",
-    "TensorBoard", "evaluate", "find_learning_rate", "fit", "interruption", "predict", "read_checkpoint", "warm_cosine",
+    "Bar", "BestWeights", "Callback", "Checkpoint", "Curves", "Diverged", "EarlyStop", "RangeTest", "Recipe", "Run", "StateError",
+    "TableOfEpochs", "TensorBoard", "evaluate", "find_learning_rate", "fit", "interruption", "predict", "read_checkpoint",
+    "warm_cosine",
 ]  # fmt: skip

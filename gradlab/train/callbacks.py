@@ -16,6 +16,7 @@ from tqdm import tqdm
 
 from gradlab.utils.atomic import write_text
 from gradlab.utils.tensorboard import SummaryWriter
+from gradlab.viz.chart import Panel, Series, line_chart
 
 
 class Callback:
@@ -114,8 +115,36 @@ class TableOfEpochs(Callback):
         table, names = io.StringIO(), list(dict.fromkeys(name for line in run.history for name in line))
         writer = csv.writer(table, lineterminator="\n")
         writer.writerow(names)
-        writer.writerows([[line.get(name, "") for name in names] for line in run.history])
+        values = [[line.get(name, "") for name in names] for line in run.history]
+        writer.writerows([[v.tolist() if hasattr(v, "tolist") else v for v in line] for line in values])  # a matrix is one cell of one line
         write_text(self.path, table.getvalue())
+
+
+class Curves(Callback):
+    """The history as a picture, drawn anew after each epoch: losses, and a plot for each metric of the validation (SVG)."""
+
+    def __init__(self, path: str | os.PathLike[str]) -> None:
+        self.path = Path(path)
+        if self.path.suffix != ".svg":
+            raise ValueError(f"Curves: the picture is an SVG file, so its name ends in .svg, not {self.path.suffix!r}")
+
+    def epoch_end(self, run: Any) -> None:
+        write_text(self.path, curves(run.history))
+
+
+def curves(history: Sequence[dict[str, float]]) -> str:
+    """A history as a run has it, as an SVG document."""
+    epochs = [line["epoch"] for line in history]
+
+    def series(shown: str, name: str) -> Series:
+        return Series(shown, epochs, [float(line.get(name, math.nan)) for line in history])
+
+    names = list(dict.fromkeys(name for line in history for name in line if name.startswith("validation_")))
+    losses = [series("validation", "validation_loss")] if "validation_loss" in names else []
+    panels = [Panel("loss", "epoch", [*losses, series("training", "loss")], whole_x=True)]
+    numbers = [n for n in names if n != "validation_loss" and all(isinstance(line.get(n, 0.0), (int, float)) for line in history)]
+    panels += [Panel(n.removeprefix("validation_").replace("_", " "), "epoch", [series("validation", n)], whole_x=True) for n in numbers]
+    return line_chart(panels, f"{len(history)} epochs" if len(history) != 1 else "1 epoch")
 
 
 class TensorBoard(Callback):

@@ -14,6 +14,8 @@ from dataclasses import dataclass, field
 from functools import partial
 from typing import Any
 
+from numpy import copyto
+
 import gradlab as gl
 from gradlab import Tensor, nn
 from gradlab.device import Device
@@ -163,7 +165,7 @@ def fit(
     calls("begin", run)
     try:
         while not run.finished and not run.stop:
-            if _epoch(run, advance, accumulate, calls):
+            if _epoch(run, advance, accumulate, calls, compile):
                 calls("epoch_end", run)
     finally:
         calls("end", run)
@@ -216,9 +218,10 @@ def _advance(run: Run, casting: Any, accumulate: int, clip: float | None, eager:
     return advance
 
 
-def _epoch(run: Run, advance: Callable[[Any, bool], Tensor], accumulate: int, calls: Any) -> bool:
+def _epoch(run: Run, advance: Callable[[Any, bool], Tensor], accumulate: int, calls: Any, compiled: bool) -> bool:
     """The rest of the current epoch; False where somebody wanted to stop before its end."""
     model, many = run.model, length(run.loader)
+    before = _Before(model, compiled)
     model.train()
     if not run.batch:
         run.optimizer.zero_grad()
@@ -226,9 +229,11 @@ def _epoch(run: Run, advance: Callable[[Any, bool], Tensor], accumulate: int, ca
         begin = time.perf_counter()
         batch, random = moved(batch, run.device), gl.get_rng_state()
         run.whole = (run.batch + 1) % accumulate == 0 or run.batch + 1 == many
+        before.keep()
         loss = float(advance(batch, run.whole))
         if not math.isfinite(loss):
             gl.set_rng_state(random)
+            before.restore()
             inputs = ((f"entry {i} of the batch", x) for i, x in enumerate(flatten(batch)[0]) if isinstance(x, Tensor))
             lost = broken_value(inputs)
             where = f"{lost} holds such values already" if lost else origin(model, partial(run.step, model, batch))
@@ -261,6 +266,23 @@ def _rest(run: Run) -> Iterable[Any]:
     gl.set_rng_state(random)  # passing them by may have drawn what was drawn before
     set_random_of_others(others)
     return rest
+
+
+class _Before:
+    """The parameters before a compiled step, which has changed them by the time its loss can be looked at. On the CPU: it costs little."""
+
+    def __init__(self, model: nn.Module, compiled: bool) -> None:
+        parameters = list(model.parameters()) if compiled else []
+        arrays = [p.detach().numpy() for p in parameters if p.device.type == "cpu"]
+        self.pairs = [(array.copy(), array) for array in arrays]
+
+    def keep(self) -> None:
+        for kept, array in self.pairs:
+            copyto(kept, array)
+
+    def restore(self) -> None:
+        for kept, array in self.pairs:
+            copyto(array, kept)
 
 
 def _close(run: Run) -> None:
