@@ -254,7 +254,7 @@ def test_a_loss_that_is_no_number_says_where_it_began(compile):
     weight = given["model"].inner.weight.detach().clone()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", NonFiniteWarning)  # a compiled step is whole before it can be looked at
-        with pytest.raises(Diverged, match="the loss became nan in epoch 1, batch 1: it began in .*sqrt"):
+        with pytest.raises(Diverged, match=r"the loss became nan in epoch 1, batch 1: it began in .*sqrt"):
             gl.train.fit(**given)
     assert np.array_equal(weight.numpy(), given["model"].inner.weight.detach().numpy())
     assert not any(module._forward_hooks for module in given["model"].modules())
