@@ -19,6 +19,7 @@ CALLS = {
     "Each": (T.RandomCrop(6),), "ElasticTransform": (), "FiveCrop": (5,), "GaussianBlur": (3,), "GaussianNoise": (), "Grayscale": (),
     "Identity": (), "Lambda": (T.functional.invert,), "LinearTransformation": (gl.eye(3 * 12 * 16), gl.zeros(3 * 12 * 16)),
     "Normalize": ([0.5], [0.5]), "PILToTensor": (), "Pad": (2,), "RGB": (), "RandomAdjustSharpness": (2,), "RandomAutocontrast": (),
+    "RandAugment": (), "TrivialAugmentWide": (),
     "RandomAffine": (30, (0.1, 0.2), (0.8, 1.2), 10), "RandomApply": ([T.Pad(1)],), "RandomChannelPermutation": (),
     "RandomChoice": ([T.Pad(1), T.Pad(2)],), "RandomCrop": (7,), "RandomEqualize": (), "RandomErasing": (), "RandomGrayscale": (),
     "RandomHorizontalFlip": (), "RandomInvert": (), "RandomOrder": ([T.Resize(8), T.RandomCrop(6)],), "RandomPerspective": (),
@@ -85,6 +86,21 @@ class TestEach:
             assert type(twin) is type(transform)
 
 
+@pytest.mark.usefixtures("cuda")
+@pytest.mark.parametrize("name", ["RandomCrop", "RandomHorizontalFlip", "ToDtype", "Normalize", "RandomErasing", "Resize"])
+def test_the_same_on_a_gpu(name):
+    images = (photograph(2) * 255).byte() if name == "ToDtype" else photograph(2)
+    transform = made(name)
+    if hasattr(transform, "p"):
+        transform.p = 1.0
+    gl.manual_seed(3)
+    expected = transform(images)
+    gl.manual_seed(3)
+    found = transform(images.cuda())
+    assert found.is_cuda
+    assert gl.allclose(found.cpu(), expected, atol=1e-6)
+
+
 class TestWhatIsDrawn:
     def shares(self, draw, count=300):
         gl.manual_seed(0)
@@ -146,6 +162,22 @@ class TestWhatIsDrawn:
         noise = T.RandomErasing(p=1.0, value="random")(gl.full((1, 20, 20), 7, dtype=gl.uint8))
         assert len(np.unique(noise.numpy())) > 4
 
+    @pytest.mark.parametrize("name", sorted(T.RandAugment.table))
+    def test_policies(self, name):
+        """Each change at its weakest leaves an image as it is, or nearly; at its strongest it is another."""
+        if name in ("AutoContrast", "Equalize", "Identity"):
+            return
+        image = (photograph() * 255).byte()
+        for kind in (T.RandAugment, T.TrivialAugmentWide):
+            strengths, signed = kind.table[name]
+            policy, bins = kind(), strengths(31, 12, 16)
+            assert gl.equal(policy._changed(image, name, float(bins[0])), image) or name == "Solarize"
+            assert not gl.equal(policy._changed(image, name, float(bins[-1])), image)
+            gl.manual_seed(0)
+            drawn = [step for _ in range(200) for step in policy.make_params([image])["steps"] if step[0] == name]
+            assert drawn
+            assert signed == any(strength < 0 for _, strength in drawn)
+
     def test_each_image_of_a_batch(self):
         gl.manual_seed(0)
         images = gl.arange(4.0).reshape(1, 1, 2, 2).repeat(64, 1, 1, 1)
@@ -205,6 +237,9 @@ class TestMixing:
         (lambda: T.RandomErasing(value="noise"), '"random"'),
         (lambda: T.Lambda(3), "takes a function"),
         (lambda: T.Grayscale(2), "1 or 3"),
+        (lambda: T.RandAugment(magnitude=31), "magnitude is from 0 to 30"),
+        (lambda: T.AutoAugment, "RandAugment or TrivialAugmentWide"),
+        (lambda: T.ScaleJitter, "boxes"),
         (lambda: T.Resize("3"), "size is one number"),
         (lambda: T.RandomCrop(3, padding_mode="wrap"), "padding_mode is one of"),
         (lambda: T.Resize(3)("cat.png"), "takes images .*, not str"),

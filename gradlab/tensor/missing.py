@@ -63,6 +63,12 @@ TENSOR = {
 }  # fmt: skip
 
 MODULES = {
+    "gradlab.transforms": {
+        **_all("AutoAugment AutoAugmentPolicy AugMix", "use RandAugment or TrivialAugmentWide"),
+        **_all("ScaleJitter RandomShortestSize RandomIoUCrop", "made for boxes, which are not offered; use RandomResize"),
+        **_all("JPEG UniformTemporalSubsample", "make a Lambda of a function of your own"),
+        "v2": "gl.transforms is that already",
+    },
     "gradlab": {
         **BOTH,
         **_all("fft", _FOURIER),

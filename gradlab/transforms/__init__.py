@@ -76,6 +76,7 @@ from gradlab.transforms.numbers import (
     ToPureTensor as ToPureTensor,
     ToTensor as ToTensor,
 )
+from gradlab.transforms.policies import RandAugment as RandAugment, TrivialAugmentWide as TrivialAugmentWide
 
 
 def __getattr__(name: str) -> Any:

@@ -16,7 +16,7 @@ from gradlab.tensor.choice import where
 from gradlab.tensor.creation import tensor
 from gradlab.tensor.shape import cat, stack
 from gradlab.transforms.functional.geometry import floating
-from gradlab.transforms.functional.kinds import bound, of_images
+from gradlab.transforms.functional.kinds import bound, of_colours
 
 LUMA = (0.2989, 0.587, 0.114)  # of red, green and blue (ITU-R BT.601)
 
@@ -52,7 +52,7 @@ def _grey(x: Tensor) -> Tensor:
     return found if x.dtype.is_floating_point else found.floor()
 
 
-@of_images
+@of_colours
 def rgb_to_grayscale(inpt: Tensor, num_output_channels: int = 1) -> Tensor:
     """An image without its colours: 0.2989 red + 0.587 green + 0.114 blue, in one channel or thrice.
 
@@ -69,14 +69,14 @@ def rgb_to_grayscale(inpt: Tensor, num_output_channels: int = 1) -> Tensor:
 to_grayscale = rgb_to_grayscale
 
 
-@of_images
+@of_colours
 def grayscale_to_rgb(inpt: Tensor) -> Tensor:
     """An image of three channels: a grey one's thrice."""
     _expect_colours("grayscale_to_rgb", inpt)
     return inpt if inpt.shape[-3] == 3 else cat([inpt] * 3, -3)
 
 
-@of_images
+@of_colours
 def adjust_brightness(inpt: Tensor, brightness_factor: float) -> Tensor:
     """An image whose numbers are multiplied: 0 gives black, 1 the image, 2 double brightness.
 
@@ -86,7 +86,7 @@ def adjust_brightness(inpt: Tensor, brightness_factor: float) -> Tensor:
     return _cut(floating(inpt) * _not_negative("adjust_brightness", brightness_factor), inpt)
 
 
-@of_images
+@of_colours
 def adjust_contrast(inpt: Tensor, contrast_factor: float) -> Tensor:
     """An image drawn away from its mean brightness: 0 gives grey, 1 the image."""
     _expect_colours("adjust_contrast", inpt)
@@ -94,7 +94,7 @@ def adjust_contrast(inpt: Tensor, contrast_factor: float) -> Tensor:
     return _blended(inpt, _grey(inpt).mean((-3, -2, -1), keepdim=True), factor)
 
 
-@of_images
+@of_colours
 def adjust_saturation(inpt: Tensor, saturation_factor: float) -> Tensor:
     """An image drawn away from its greys: 0 gives a grey image, 1 the image. Grey images are as they were."""
     _expect_colours("adjust_saturation", inpt)
@@ -102,7 +102,7 @@ def adjust_saturation(inpt: Tensor, saturation_factor: float) -> Tensor:
     return inpt if inpt.shape[-3] == 1 else _blended(inpt, _grey(inpt), factor)
 
 
-@of_images
+@of_colours
 def adjust_hue(inpt: Tensor, hue_factor: float) -> Tensor:
     """An image with its hues turned by that part of the circle, -0.5 to 0.5. Grey images are as they were."""
     _expect_colours("adjust_hue", inpt)
@@ -146,7 +146,7 @@ def _rgb(hue: Tensor, saturation: Tensor, value: Tensor) -> Tensor:
     return stack([channel(5.0), channel(3.0), channel(1.0)], -3).clamp(0, 1)
 
 
-@of_images
+@of_colours
 def adjust_gamma(inpt: Tensor, gamma: float, gain: float = 1) -> Tensor:
     """gain · x^gamma of numbers from 0 to 1."""
     if gamma < 0:
@@ -156,7 +156,7 @@ def adjust_gamma(inpt: Tensor, gamma: float, gain: float = 1) -> Tensor:
     return found if inpt.dtype.is_floating_point else to_whole(found, inpt)
 
 
-@of_images
+@of_colours
 def adjust_sharpness(inpt: Tensor, sharpness_factor: float) -> Tensor:
     """An image drawn away from its smoothed self: 0 gives that, 1 the image, 2 a sharper one. Pixels of the border stay."""
     _expect_colours("adjust_sharpness", inpt)
@@ -173,13 +173,13 @@ def adjust_sharpness(inpt: Tensor, sharpness_factor: float) -> Tensor:
     return _blended(inpt, blurred.reshape(inpt.shape), factor)
 
 
-@of_images
+@of_colours
 def invert(inpt: Tensor) -> Tensor:
     """The negative of an image."""
     return 1.0 - inpt if inpt.dtype.is_floating_point else (int(bound(inpt)) - inpt.long()).to(inpt.dtype)
 
 
-@of_images
+@of_colours
 def posterize(inpt: Tensor, bits: int) -> Tensor:
     """A uint8 image of which that many bits are kept (0 to 8); of floating point the same as levels from 0 to 1."""
     if not 0 <= bits <= 8:
@@ -190,7 +190,7 @@ def posterize(inpt: Tensor, bits: int) -> Tensor:
     return inpt & (((1 << bits) - 1) << (8 - bits))
 
 
-@of_images
+@of_colours
 def solarize(inpt: Tensor, threshold: float) -> Tensor:
     """An image whose levels from `threshold` up are inverted."""
     if threshold > bound(inpt):
@@ -198,7 +198,7 @@ def solarize(inpt: Tensor, threshold: float) -> Tensor:
     return where(inpt >= threshold, invert(inpt), inpt)
 
 
-@of_images
+@of_colours
 def autocontrast(inpt: Tensor) -> Tensor:
     """An image each of whose channels is stretched from black to white."""
     _expect_colours("autocontrast", inpt)
@@ -209,7 +209,7 @@ def autocontrast(inpt: Tensor) -> Tensor:
     return _cut((x - where(flat, low * 0, low)) * scale, inpt)
 
 
-@of_images
+@of_colours
 def equalize(inpt: Tensor) -> Tensor:
     """An image each of whose channels has its levels spread so that all are about as frequent, as Pillow counts."""
     _expect_colours("equalize", inpt)
@@ -230,7 +230,7 @@ def _equalized(channel: Any) -> Any:
     return table[channel]
 
 
-@of_images
+@of_colours
 def permute_channels(inpt: Tensor, permutation: list[int]) -> Tensor:
     """An image with its channels in another order."""
     if sorted(permutation) != list(range(inpt.shape[-3])):

@@ -119,6 +119,20 @@ def of_images(function: Callable[Concatenate[Tensor, P], Tensor]) -> Callable[Co
     return call
 
 
+COLOURS = {"P": "RGB", "PA": "RGBA", "1": "L"}  # modes whose numbers are no brightnesses, and what they are the pictures of
+
+
+def of_colours(function: Callable[Concatenate[Tensor, P], Tensor]) -> Callable[Concatenate[Any, P], Any]:
+    """As `of_images`, of functions that compute with brightnesses: images with a palette become coloured, those of one bit grey."""
+    call = of_images(function)
+
+    @wraps(function)
+    def of_brightness(inpt: Any, /, *args: P.args, **options: P.kwargs) -> Any:
+        return call(inpt.convert(COLOURS[inpt.mode]) if is_pillow(inpt) and inpt.mode in COLOURS else inpt, *args, **options)
+
+    return of_brightness
+
+
 def get_size(inpt: Any) -> list[int]:
     """[height, width] of an image."""
     if is_pillow(inpt):

@@ -14,7 +14,7 @@ from gradlab.tensor.creation import tensor
 from gradlab.tensor.random import randn
 from gradlab.transforms.functional.colour import to_whole
 from gradlab.transforms.functional.geometry import _pad, floating, rounded
-from gradlab.transforms.functional.kinds import bound, of_images, taken
+from gradlab.transforms.functional.kinds import bound, of_colours, of_images, taken
 from gradlab.utils.pillow import is_pillow, pillow
 
 
@@ -132,7 +132,7 @@ def gaussian_blur(inpt: Any, kernel_size: int | Sequence[int], sigma: float | Se
     return _blurred(inpt, sizes[:2], spreads[:2])
 
 
-@of_images
+@of_colours
 def _blurred(x: Tensor, sizes: list[int], spreads: list[float]) -> Tensor:
     channels, high, wide = x.shape[-3:]
     across, down = (_bell(size, spread) for size, spread in zip(sizes, spreads, strict=True))
@@ -149,7 +149,7 @@ def _bell(size: int, spread: float) -> np.ndarray[Any, Any]:
     return (heights / heights.sum()).astype(np.float32)
 
 
-@of_images
+@of_colours
 def gaussian_noise(inpt: Tensor, mean: float = 0.0, sigma: float = 0.1, clip: bool = True) -> Tensor:
     """An image with noise of that mean and deviation, where white is 1; clip: to what an image can hold (whole numbers always are)."""
     if sigma < 0:
