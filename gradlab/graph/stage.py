@@ -12,6 +12,7 @@ import numpy as np
 
 from gradlab.autograd import engine
 from gradlab.autograd.base import LEAF, Differentiable
+from gradlab.autograd.errors import GraphError
 from gradlab.autograd.mode import Mode, current, enter, leave
 from gradlab.autograd.node import Edge, next_sequence
 from gradlab.autograd.record import refresh, wrap
@@ -153,7 +154,10 @@ def stage(
             )
         tracer.keep_gradients({id(r.place) for r in results.results if r.kind == GRADIENT}, staged)
         with reads:  # hooks and formulas of the user's
-            backward = _differentiate(tracer, results.values, staged, results.written, first)
+            try:
+                backward = _differentiate(tracer, results.values, staged, results.written, first)
+            except GraphError as error:  # eagerly that is so when backward is called, not before
+                raise Eager(f"what the function returns or writes cannot be differentiated: {str(error).splitlines()[0]}") from None
         if reads.why:
             raise TraceError(reads.why)
         extra = [] if backward is None else [wrap(Symbol(v.id, v.spec, tracer)) for v in backward.results if v is not None]

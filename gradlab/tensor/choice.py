@@ -121,7 +121,9 @@ def masked_fill(input: Tensor, mask: Tensor, value: Operand) -> Tensor:
         raise RuntimeError(f"masked_fill: value is a number or a 0-d tensor, not one of shape {value._array.shape}; use where")
     else:
         value = value.to(input._array.dtype)  # type: ignore[attr-defined]
-    return _where(mask, value, input)
+    found = _where(mask, value, input)
+    array = found._array
+    return found if type(array) is np.ndarray and array.flags.c_contiguous else found.contiguous()  # row by row, as PyTorch's
 
 
 clip = clamp

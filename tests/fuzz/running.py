@@ -79,14 +79,13 @@ def run(engine: Any, program: Program, device: str = "cpu", noise: float = 0.0, 
         warnings.simplefilter("error" if ours and not noise else "ignore")
         for number, line in enumerate(program.lines):
             before = set(map(id, space.values()))
-            memory = set() if ours else {v.untyped_storage().data_ptr() for v in space.values() if isinstance(v, engine.Tensor)}
             if refused := execute(line, space):
                 made.refused[number] = refused
                 continue
             made_here = [(k, v) for k, v in space.items() if isinstance(v, engine.Tensor) and id(v) not in before]
             for name, value in made_here:
                 if not ours:
-                    space[name] = _as_ours(value, line, memory)
+                    space[name] = _as_ours(value, line)
             if noise:  # of what the line made, or of everything, if it only writes
                 for value in [v for _, v in made_here] or [v for v in space.values() if isinstance(v, gl.Tensor)]:
                     _disturb(value, r, noise)
@@ -95,11 +94,9 @@ def run(engine: Any, program: Program, device: str = "cpu", noise: float = 0.0, 
     return made
 
 
-def _as_ours(t: Any, line: str, memory: set[int]) -> Any:
-    """A result of PyTorch's with what `docs/differences.md` says of ours. memory: of all tensors from before."""
-    if t._base is None:
-        return t if t.is_contiguous() or t.untyped_storage().data_ptr() in memory else t.contiguous()  # so a reshape of it is a view
-    without = line.startswith(("with torch.no_grad()", "with torch.inference_mode()"))
+def _as_ours(t: Any, line: str) -> Any:
+    """A result of PyTorch's with what `docs/differences.md` says of ours."""
+    without = t._base is not None and line.startswith(("with torch.no_grad()", "with torch.inference_mode()"))
     return t.detach() if without else t  # PyTorch 2.13: such a view of a leaf requires grad
 
 

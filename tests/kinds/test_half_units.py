@@ -140,3 +140,28 @@ def test_norms_in_half_with_weights_in_float32():
 @pytest.mark.parametrize("loss", [F.hinge_embedding_loss, F.soft_margin_loss, F.huber_loss])
 def test_losses_have_the_type_of_what_is_learned(loss):
     assert loss(gl.randn(3).half(), gl.ones(3)).dtype == HALF
+
+
+SECOND = {
+    "exp": gl.exp, "sqrt": gl.sqrt, "tanh": gl.tanh, "gelu": F.gelu, "mish": F.mish, "softmax": lambda x: F.softmax(x, -1),
+    "layer_norm": lambda x: F.layer_norm(x, (8,)), "rms_norm": lambda x: F.rms_norm(x, (8,)), "std": lambda x: x.std(-1),
+    "normalize": lambda x: F.normalize(x, dim=-1), "cross_entropy": lambda x: F.cross_entropy(x, gl.arange(4), reduction="none"),
+    "product": lambda x: x @ x.t(), "attention": lambda x: F.scaled_dot_product_attention(x[None], x[None] * 0.5, x[None]),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("dtype", [gl.float16, gl.bfloat16])
+@pytest.mark.parametrize("name", SECOND)
+def test_gradients_of_gradients_are_within_an_ulp_of_the_largest(name, dtype):
+    r = np.random.default_rng(0)
+    x, first, second = (gl.tensor(r.uniform(low, high, (4, 8)), dtype=dtype) for low, high in ((0.1, 2), (-1, 1), (-1, 1)))
+
+    def twice(change):
+        leaf = change(x).clone().requires_grad_()
+        y = SECOND[name](leaf)
+        (g,) = gl.autograd.grad(y, leaf, change(first).flatten()[: y.numel()].reshape(y.shape), create_graph=True)
+        return gl.autograd.grad(g, leaf, change(second))[0].double().numpy()
+
+    half, wide = twice(lambda t: t), twice(lambda t: t.float())
+    ulp = 2.0 ** np.floor(np.log2(abs(wide).max())) * gl.finfo(dtype).eps
+    assert abs(half - wide).max() <= 1.5 * ulp  # half of one is the rounding of what is compared

@@ -31,7 +31,7 @@ LAYOUTS = {f.__name__: f for f in (transposed, channels_last, cut)}
 # name: why its results lie otherwise than PyTorch's. The values are the same.
 OTHERWISE = {
     **dict.fromkeys(words("addr isreal local_response_norm renorm put tensorinv"), "made of other functions"),
-    **dict.fromkeys(words("masked_fill index_fill mvlgamma multigammaln logsigmoid batch_norm"), "elementwise: as its operands"),
+    **dict.fromkeys(words("index_fill mvlgamma multigammaln logsigmoid batch_norm"), "elementwise: as its operands"),
     **dict.fromkeys(words("pow __rpow__"), "the tensor exponent of a number is an operand, too"),
     **dict.fromkeys(
         words("""
