@@ -69,9 +69,16 @@ __global__ void __launch_bounds__(256, 1) join_segments(const unsigned* __restri
         else start = middle + 1;
     }
     if (start + tile >= number || place[start + tile] != here) return;  // not longer than a tile
+    S* const to = y + (column / inner * size + here) * inner + column % inner;
+    if (T(0.5) > T(0) && mode == 0) {  // many sums of a tile's length: in a double
+        double sum = static_cast<double>(tail[i]);
+        for (int64 next = end, at = i + width; next < number && place[next] == here; next += tile, at += width) sum += static_cast<double>(head[at]);
+        *to = store<S>(static_cast<T>(sum));
+        return;
+    }
     T total = tail[i];
     for (int64 next = end, at = i + width; next < number && place[next] == here; next += tile, at += width) total = joined<T>(mode, total, head[at]);
-    y[(column / inner * size + here) * inner + column % inner] = store<S>(total);
+    *to = store<S>(total);
 }
 
 // ---- the places, as keys of a sort --------------------------------------------------------------------------------------------

@@ -11,13 +11,14 @@ from typing import Any
 
 import numpy as np
 
-from gradlab.dtype import BOOL, FLOAT32, HALF, INT64
+from gradlab.dtype import BOOL, FLOAT32, FLOAT64, HALF, INT64
 from gradlab.kernel import Kernel
 from gradlab.op import Op
 from gradlab.ops.order import order_of
 from gradlab.spec import DimensionError, ShapeError, Spec, count
 
 GROUP = 1 << 13  # elements for each place from which on a group's own sum is quicker than addition one by one
+MANY = 32  # numbers for each place from which on they add up in a double
 CHUNK = 1 << 18  # elements whose addresses are computed at a time when rows are added up
 
 
@@ -78,12 +79,24 @@ def add_rows(total: Any, places: Any, rows: Any) -> None:
         return
     flat = total.reshape(-1)
     if width == 1:
-        np.add.at(flat, places, rows.reshape(-1))
+        add_flat(flat, places, rows.reshape(-1))
         return
     step = max(CHUNK // max(width, 1), 1)
     column = np.arange(width)
     for i in range(0, len(places), step):
-        np.add.at(flat, (places[i : i + step, None] * width + column).reshape(-1), rows[i : i + step].reshape(-1))
+        add_flat(flat, (places[i : i + step, None] * width + column).reshape(-1), rows[i : i + step].reshape(-1))
+
+
+def add_flat(total: Any, places: Any, values: Any) -> None:
+    """total[places[i]] += values[i]. Where many meet in each place, a float32 total of them would lose digits: it is a double."""
+    if total.dtype == FLOAT32 and len(places) >= MANY * len(total):
+        np.add(total, np.bincount(places, values, len(total)), total, casting="same_kind")
+    else:
+        np.add.at(total, places, values)
+
+
+def _wide(total: Any) -> Any:
+    return FLOAT64 if total.dtype == FLOAT32 else total.dtype
 
 
 def add_groups(total: Any, places: Any, rows: Any) -> None:
@@ -93,7 +106,7 @@ def add_groups(total: Any, places: Any, rows: Any) -> None:
     start = 0
     for to, end in zip(total, ends, strict=True):
         if end > start:
-            to += np.add.reduce(rows[order[start:end]], axis=0)
+            np.add(to, np.add.reduce(rows[order[start:end]], axis=0, dtype=_wide(to)), to, casting="same_kind")
         start = end
 
 

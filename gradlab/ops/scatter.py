@@ -13,7 +13,7 @@ import numpy as np
 from gradlab.dtype import FLOAT32, HALF, INT64
 from gradlab.kernel import Kernel
 from gradlab.op import Op
-from gradlab.ops.index import in_range
+from gradlab.ops.index import add_flat, in_range
 from gradlab.spec import ShapeError, Spec
 
 
@@ -64,7 +64,7 @@ def add_at(name: str, y: Any, index: Any, src: Any, dim: int) -> None:
     places = addresses(name, y.shape, index, dim)
     direct = y.dtype not in HALF and y.flags.c_contiguous
     total = y.reshape(-1) if direct else y.astype(FLOAT32 if y.dtype in HALF else y.dtype, order="C").reshape(-1)
-    np.add.at(total, places, np.broadcast_to(src, index.shape).reshape(-1).astype(total.dtype, copy=False))
+    add_flat(total, places, np.broadcast_to(src, index.shape).reshape(-1).astype(total.dtype, copy=False))
     if not direct:
         y[...] = total.reshape(y.shape)
 
