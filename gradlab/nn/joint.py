@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gradlab.autograd.base import Version
+from gradlab.autograd.base import Version, meta_of, version_of
 from gradlab.autograd.mode import current
 from gradlab.autograd.node import Edge, Node, edge_to, next_sequence
 from gradlab.autograd.position import user_frame
@@ -61,17 +61,24 @@ def joined(title: str, inputs: Sequence[Any], arrays: Sequence[Any], function: C
 
 
 def parts(x: Any, sizes: Sequence[int], dim: int = 0) -> list[Any]:
-    """`x.split(sizes, dim)`, whose gradients are joined by one `cat`. For tensors that nobody writes in place."""
+    """`x.split(sizes, dim)`, whose gradients are joined by one `cat`. For parts that nobody writes; a write to x is seen by what keeps one."""
     mode, array = current(), x._array
     if mode.special or not isinstance(array, np.ndarray):  # a trace wants rows
         return list(x.split(list(sizes), dim))
     lead = (slice(None),) * (dim % array.ndim)
     arrays = [array[(*lead, slice(end - size, end))] for size, end in zip(sizes, accumulate(sizes))]
     if x._edge is None or not mode.recording:
-        return [wrap(a) for a in arrays]
+        return _of_memory([wrap(a) for a in arrays], x)
 
     def back(gradients: list[Any]) -> list[Any]:
         like = next(g for g in gradients if g is not None)
         return [cat([like.new_zeros(a.shape) if g is None else g for g, a in zip(gradients, arrays)], dim)]
 
-    return joined("SplitBackward0", [x], arrays, back)
+    return _of_memory(joined("SplitBackward0", [x], arrays, back), x)
+
+
+def _of_memory(found: list[Any], x: Any) -> list[Any]:
+    version = version_of(x)
+    for t in found:
+        meta_of(t).version = version
+    return found

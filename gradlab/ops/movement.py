@@ -79,7 +79,7 @@ def expanded(x: Any, *, shape: tuple[int, ...]) -> Any:
     if type(x) is not np.ndarray or not x.size or not x.flags.c_contiguous:
         return np.broadcast_to(x, shape)
     front = len(shape) - x.ndim
-    steps = [step if have == size else 0 if have == 1 else None for have, size, step in zip(x.shape, shape[front:], x.strides)]
+    steps: list[Any] = [step if have == size else 0 if have == 1 else None for have, size, step in zip(x.shape, shape[front:], x.strides)]
     if None in steps or len(steps) != x.ndim:
         return np.broadcast_to(x, shape)  # which raises
     found: Any = np.ndarray(shape, x.dtype, x, 0, (*(0,) * front, *steps))  # in a fifth of the time

@@ -103,3 +103,34 @@ def test_an_error_names_the_line_that_wrote():
     run()
     with pytest.raises(RuntimeError, match=r"opt\.step\(\)  # here"):
         y.backward()
+
+
+def scanned():
+    x = gl.ones(3, requires_grad=True)
+    return x, gl.scan(lambda h, v: (h * v + v * v, h * v), gl.zeros(()), x)[1], x
+
+
+def attended():
+    layer, x, y = gl.nn.MultiheadAttention(4, 2), gl.randn(5, 2, 4), gl.randn(6, 2, 4, requires_grad=True)
+    return layer.in_proj_weight, layer(x, y, y)[0], y
+
+
+def run_through(kind, of_input):
+    layer, x = kind(3, 4), gl.randn(5, 2, 3)
+    return x if of_input else layer.weight_hh_l0, layer(x)[0], layer.weight_ih_l0
+
+
+IN_PARTS = {
+    "scan": scanned, "attention": attended,
+    **{f"{kind.__name__} {what}": lambda kind=kind, what=what: run_through(kind, what == "input")
+       for kind in (gl.nn.RNN, gl.nn.GRU, gl.nn.LSTM) for what in ("input", "weight")},
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", IN_PARTS)
+def test_a_write_is_seen_where_the_library_has_kept_a_part(name):
+    written, result, leaf = IN_PARTS[name]()
+    with gl.no_grad():
+        written.mul_(2)
+    with pytest.raises(RuntimeError, match=r"in-place|in place"):
+        gl.autograd.grad(result.sum(), leaf)
