@@ -59,6 +59,9 @@ CALENDARS = {  # dates -> what the step is, and which dates come next
                     "steps of 10 minutes", ["2021-03-01 10:00:00", "2021-03-01 10:10:00"]),
     "numbers of eight digits": ([19580329.0, 19580405.0, 19580412.0, 19580419.0], "steps of 7 days", ["1958-04-26", "1958-05-03"]),
     "months as numbers": ([100 * (1990 + i // 12) + 1 + i % 12 for i in range(24)], "steps of a month", ["1992-01-01", "1992-02-01"]),
+    "quarters in words": ([f"{1990 + i // 4}Q{1 + i % 4}" for i in range(20)], "steps of 3 months", ["1995-01-01", "1995-04-01"]),
+    "quarters turned round": ([f"Q{1 + i % 4} {1990 + i // 4}" for i in range(20)], "steps of 3 months", ["1995-01-01", "1995-04-01"]),
+    "weeks in words": ([f"2001-W{i:02d}" for i in range(1, 40)], "steps of 7 days", ["2001-10-01", "2001-10-08"]),
     "NumPy's": (np.arange("2001-01", "2004-01", dtype="datetime64[M]"), "steps of a month", ["2004-01-01", "2004-02-01"]),
 }  # fmt: skip
 
@@ -127,6 +130,26 @@ def test_dates_that_are_in_no_step_or_missing_or_wrong():
 def test_without_dates_rows_are_steps():
     found = TimeSeriesDataset({"y": waves(60)}, horizon=3, window=6)
     assert found.series.layout.date == [] and found.series.later(2) == ["61", "62"] and found.series.layout.date_name == "step"
+
+
+def test_what_is_not_looked_at_is_said():
+    dates = [f"{i + 1}.{i + 1}.2020 or so" for i in range(60)]
+    found = TimeSeriesDataset({"when": dates, "y": waves(60), "z": waves(60)}, "y", horizon=3, window=6)
+    assert found.notes == ['not looked at: "when", "z"; none is a date that was understood (--date), --covariates takes further columns']
+    hours = [f"2021-03-0{1 + i // 24}T{i % 24:02d}:00:00+02:00" for i in range(60)]
+    assert "those of UTC" in TimeSeriesDataset({"t": hours, "y": waves(60)}, "y", horizon=3, window=6).notes[0]
+
+
+@pytest.mark.parametrize("unit", [1e-200, 1e200, 1e306])
+def test_numbers_of_any_size(unit):
+    found = TimeSeriesDataset({"y": np.array(waves(80)) * unit}, "y", horizon=3)
+    small = TimeSeriesDataset({"y": waves(80)}, "y", horizon=3)
+    assert found.coding.season == small.coding.season == 12 and found.coding.errors[0] == pytest.approx(small.coding.errors[0] * unit)
+    assert np.allclose(found.training.arrays()[0], small.training.arrays()[0], atol=1e-6)
+    far = TimeSeriesDataset({"y": np.array([*waves(200), 1e2, *waves(99)]) * unit}, "y", horizon=3)
+    assert "1 steps are more than 10 deviations off the mean (the first is" in far.notes[0] and "at 201)" in far.notes[0]
+    level = TimeSeriesDataset({"y": 1e9 + 1e-3 * np.array(waves(80))}, "y", horizon=3)
+    assert level.coding.season == 12
 
 
 # ---------------------------------------------------------------- gaps

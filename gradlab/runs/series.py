@@ -21,26 +21,25 @@ AT_ONCE = 2048  # windows
 
 
 class OfColumn(metrics.Metric):
-    """A metric of one column's forecasts, in its unit; what is not known is left out."""
+    """A metric of one column's forecasts, times `unit`; what is not known is left out."""
 
     higher_is_better = False
 
-    def __init__(self, metric: metrics.Metric, place: int, coding: SeriesCoding) -> None:
-        self.metric, self.place = metric, place
-        self.mean, self.deviation = coding.means[place], coding.deviations[place]
+    def __init__(self, metric: metrics.Metric, place: int, unit: float = 1.0) -> None:
+        self.metric, self.place, self.unit = metric, place, unit
 
     def reset(self) -> None:
         self.metric.reset()
 
     def update(self, prediction: Any, target: Any) -> metrics.Metric:
-        found, true = (t.detach().cpu().double().numpy()[..., self.place] * self.deviation + self.mean for t in (prediction, target))
+        found, true = (t.detach().cpu().double().numpy()[..., self.place] for t in (prediction, target))
         known = ~np.isnan(true)
         if known.any():
             self.metric.update(found[known], true[known])
         return self
 
     def compute(self) -> float:
-        return float(self.metric.compute())
+        return float(self.metric.compute()) * self.unit
 
 
 class MeanOf(metrics.Metric):
@@ -138,9 +137,10 @@ class SeriesTask(Task):
 
     def metrics(self) -> dict[str, metrics.Metric]:
         def of(place: int, metric: metrics.Metric) -> OfColumn:
-            return OfColumn(metric, place, self.coding)
+            return OfColumn(metric, place, self.coding.deviations[place])
 
-        scaled = [of(i, metrics.MeanAbsoluteScaledError(scale)) for i, scale in enumerate(self.coding.errors)]
+        units = zip(self.coding.errors, self.coding.deviations, strict=False)
+        scaled = [OfColumn(metrics.MeanAbsoluteScaledError(error / unit), i) for i, (error, unit) in enumerate(units)]
         if len(self.names) == 1:
             return {"mae": of(0, metrics.MeanAbsoluteError()), "rmse": of(0, metrics.RootMeanSquaredError()), "mase": scaled[0]}
         each = {f"mae of {name}": of(i, metrics.MeanAbsoluteError()) for i, name in enumerate(self.names)}

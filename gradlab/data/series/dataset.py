@@ -220,6 +220,13 @@ class TimeSeriesDataset(Dataset[tuple[Any, ...]]):
         """What became of missing cells; SeriesError where no windows are left."""
         for name, column in zip(self.series.layout.columns, self.series.values.T, strict=True):
             lost = np.isnan(column)
+            i = self.series.layout.columns.index(name)
+            with np.errstate(over="ignore", invalid="ignore"):
+                far = abs(column - self.coding.means[i]) > FARTHEST * self.coding.deviations[i]
+            if far.any():
+                first = f"the first is {column[far.argmax()]:g} at {self.series.written()[int(far.argmax())]}"
+                found = f"{int(far.sum())} steps are more than {FARTHEST:g} deviations off the mean ({first})"
+                self.notes.append(f'"{name}": {found}; mend them if they are wrong, as all is scaled by them')
             if lost.any():
                 how = {"fill": "filled with the value before", "split": "not filled, and no window crosses them"}
                 short = f"filled with the value before, where a gap is no longer than {SHORT} steps, and no window crosses a longer one"
@@ -254,6 +261,7 @@ def filled(values: np.ndarray[Any, Any], longest: int | None) -> np.ndarray[Any,
 
 def _error(values: np.ndarray[Any, Any]) -> float:
     """The mean of |difference| from one step to the next, of those that are known."""
-    apart = abs(np.diff(values))
+    scale = float(np.nanmax(abs(values)))
+    apart = abs(np.diff(values / scale))
     known = apart[~np.isnan(apart)]
-    return float(known.mean()) if known.size and known.mean() > 0 else 1.0
+    return float(known.mean()) * scale if known.size and known.max() > 0 else scale

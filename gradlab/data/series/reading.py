@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 import re
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -16,6 +17,9 @@ from gradlab.data.tables.numbers import numbers_of
 
 SPARSE = 20  # times as many steps as rows: a date must be wrong
 _TIME = re.compile(r"(.*[_ .-])?(year|yr|date|datetime|time|timestamp|day|month|week|hour|epoch|period|ds|t)s?", re.IGNORECASE)
+_QUARTER = re.compile(r"(\d{4})[ _-]?Q([1-4])|Q([1-4])[ _/-]?(\d{4})")
+_WEEK = re.compile(r"(\d{4})-?W(\d{1,2})")
+_OFFSET = re.compile(r".*\d(Z|[+-]\d\d:?\d\d)")
 _PARTS = {
     "year": ("year", "yr", "yyyy"), "quarter": ("quarter", "qtr", "q"), "month": ("month", "mon", "mo", "mm"),
     "day": ("day", "dy", "dd", "mday"), "hour": ("hour", "hr", "hh"),
@@ -87,6 +91,10 @@ def observed(
         values = [_only_number(table, {*others, *found})]
     if twice := sorted({name for name in values if [*values, *others, *found].count(name) > 1}):
         raise SeriesError(f'{table.source}: "{twice[0]}" is named twice: a column is a value, a covariate, or the date')
+    if unused := [f'"{name}"' for name in table.columns if name not in {*values, *others, *found}]:
+        some = ", ".join(unused[:8]) + (", …" if len(unused) > 8 else "")
+        away = "none is a date that was understood (--date), " if not found else ""
+        table.notes.append(f"not looked at: {some}; {away}--covariates takes further columns")
     return _put_in_order(table, Layout(values, others, found, dates), None)
 
 
@@ -118,8 +126,9 @@ def _only_number(table: Table, taken: set[str]) -> str:
     names = [name for name in table.columns if name not in taken and _numeric(table, name) is not None]
     if len(names) > 1:
         names = [name for name in names if column_of(name, table.columns[name]).kind != "left out"] or names
-    if len(names) == 1:
-        return names[0]
+    rest = [name for name in table.columns if name not in taken]
+    if len(names) == 1 or len(rest) == 1:
+        return (names or rest)[0]
     which = f"{len(names)} columns hold numbers ({', '.join(names)})" if names else f"no column of {', '.join(table.columns)} holds numbers"
     raise SeriesError(f"{table.source}: name the column to forecast (--value): {which}")
 
@@ -162,7 +171,9 @@ def _dates_of(table: Table, name: str | None, taken: set[str]) -> tuple[list[str
 
 
 def _with_hyphens(cells: Any) -> Any:
-    """Dates that are written as one number, 19580329 or 195803, as text; other cells as they are."""
+    """Dates that are written as one number, 19580329 or 195803, and quarters and weeks, as dates of days; other cells as they are."""
+    if cells.dtype.kind in "OU" and (spelled := _spelled(cells)) is not None:
+        return spelled
     numbers = cells if cells.dtype.kind in "fiu" else numbers_of(cells) if cells.dtype.kind in "OU" else None
     if numbers is None or not len(there := numbers[~np.isnan(numbers)]) or (there != np.round(there)).any():
         return cells
@@ -171,6 +182,26 @@ def _with_hyphens(cells: Any) -> Any:
         return cells
     text = [None if np.isnan(n) else f"{n:.0f}" for n in numbers]
     return np.array([t and (f"{t[:4]}-{t[4:6]}-{t[6:]}" if len(t) == 8 else f"{t[:4]}-{t[4:]}") for t in text], object)
+
+
+def _spelled(cells: Any) -> Any:
+    """Quarters (1950Q1, 1950-Q1, Q1 1950) and ISO's weeks (2000-W01) as their first days; None where cells are no such."""
+    found: list[str | None] = []
+    for cell in cells:
+        text = None if cell is None else str(cell).strip().upper()
+        if text and (quarter := _QUARTER.fullmatch(text)):
+            year, number = quarter[1] or quarter[4], int(quarter[2] or quarter[3])
+            found.append(f"{year}-{3 * number - 2:02d}-01")
+        elif text and (week := _WEEK.fullmatch(text)) and 1 <= int(week[2]) <= 52 + (int(week[2]) == 53):
+            try:
+                found.append(datetime.date.fromisocalendar(int(week[1]), int(week[2]), 1).isoformat())
+            except ValueError:  # a year of 52
+                return None
+        elif text:
+            return None
+        else:
+            found.append(None)
+    return np.array(found, object)
 
 
 def _times(table: Table, layout: Layout) -> np.ndarray[Any, Any]:
@@ -206,6 +237,8 @@ def _put_in_order(table: Table, layout: Layout, calendar: Calendar | None) -> Ob
         columns.append(np.where(np.isinf(column.values), np.nan, column.values) if column.values.size else column.values)
     values, times, notes = np.stack(columns, 1).astype(np.float64), _times(table, layout), list(table.notes)
     rows = np.arange(len(times))
+    if layout.dates and len(layout.date) == 1 and any(_OFFSET.fullmatch(str(cell)) for cell in table.columns[layout.date[0]][:1]):
+        notes.append("times are those of UTC, from which the file names its distance")
     if (lost := np.isnan(times)).any():
         notes.append(f"{int(lost.sum())} rows have no date, and are left out (the first is {_line(table, int(np.argmax(lost)))})")
         values, times, rows = values[~lost], times[~lost], rows[~lost]
@@ -245,7 +278,8 @@ def _put_in_order(table: Table, layout: Layout, calendar: Calendar | None) -> Ob
     if (gaps := np.flatnonzero(apart > 1)).size:
         first = int(gaps[0])
         between = " and ".join(calendar.written(times[first : first + 2], layout.dates))
-        notes.append(f"{steps - len(positions):,} of {steps:,} steps are not there, in {gaps.size} gaps (the first between {between})")
+        many = f"{gaps.size} gap{'s' * (gaps.size > 1)}"
+        notes.append(f"{steps - len(positions):,} of {steps:,} steps are not there, in {many} (the first between {between})")
     return Observations(every, whole, layout, calendar, table.source, notes)
 
 

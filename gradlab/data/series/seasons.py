@@ -34,9 +34,12 @@ def _correlations(values: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
     steps = np.arange(len(values))
     if there.sum() < 8:
         return None
-    slope, level = np.polyfit(steps[there] / len(values), values[there] / (abs(values[there]).max() or 1.0), 1)
-    scale = abs(values[there]).max() or 1.0
-    rest = np.where(there, values / scale - slope * steps / len(values) - level, 0.0)
+    known = values[there] / (abs(values[there]).max() or 1.0)
+    known = known - known.mean()
+    known = known / (abs(known).max() or 1.0)
+    slope, level = np.polyfit(steps[there] / len(values), known, 1)
+    rest = np.zeros(len(values))
+    rest[there] = known - slope * steps[there] / len(values) - level
     size = 2 ** int(np.ceil(np.log2(2 * len(values))))  # a transform that long does not meet its own end
     most = len(values) // 3 + 1
     sums = np.fft.irfft(abs(np.fft.rfft(rest, size)) ** 2, size)[:most]
