@@ -61,7 +61,7 @@ def joined(title: str, inputs: Sequence[Any], arrays: Sequence[Any], function: C
 
 
 def parts(x: Any, sizes: Sequence[int], dim: int = 0) -> list[Any]:
-    """`x.split(sizes, dim)`, whose gradients are joined by one `cat`. For parts that nobody writes; writes to x are seen where one is kept."""
+    """`x.split(sizes, dim)`, whose gradients are joined by one `cat`. For parts that nobody writes; of a write to x they know."""
     mode, array = current(), x._array
     if mode.special or not isinstance(array, np.ndarray):  # a trace wants rows
         return list(x.split(list(sizes), dim))
