@@ -53,6 +53,7 @@ def no_tensor():
     return (lambda x: "text"), (gl.ones(4, 2),)
 """
 BOTH = ("parity", "explain")
+TRAINED = ("m:value", "m:absent", "m:needs", "none:f", "m:raises", "m:inner_type_error", "broken:f", "lacking:f", "raising:f")  # by `train`
 TARGETS = [  # of `parity` and `explain`: what is asked for, a part of what is said, and of a traceback the frames that stay
     ("m:value", "m:value is a int, not a function", None),
     ("m:needs", "m:needs is called without arguments, and takes some: needs() missing 1 required positional argument", None),
@@ -90,6 +91,21 @@ OTHERS = [
     (["predict", "RUN", "empty.csv"], "empty.csv"),
     (["predict", "RUN", "other.csv"], "other.csv"),
     (["predict", "RUN", "good.csv", "--out", "none/x.csv"], "cannot write none/x.csv: No such file or directory"),
+    (["train", "good.csv"], "good.csv is data: say what kind of data first"),
+    (["train", "table", "good.csv", "--target", "absent", "--find-lr"], "absent"),
+    (["train", "table", "good.csv", "--target", "absent", "--search", "2"], "absent"),
+    (["train", "images", "none"], "none: there is no such folder"),
+    (["train", "images", "good.csv"], "good.csv"),
+    (["train", "images", "damaged"], "damaged"),
+    (["train", "text", "none.txt"], "no file 'none.txt'"),
+    (["train", "text", "empty.csv"], "empty.csv"),
+    (["train", "series", "none.csv"], "no file 'none.csv'"),
+    (["train", "series", "empty.csv"], "empty.csv"),
+    (["train", "series", "good.csv", "--value", "absent"], "absent"),
+    (["train", "none.py:f"], "none.py"),
+    (["export", "none", "--onnx"], "none is no folder of a run"),
+    (["export", "RUN"], "say which form"),
+    (["export", "damaged", "--c"], "damaged"),
     (["sample", "none"], "none is no folder of a run"),
     (["sample", "RUN"], "RUN is a run of kind table; only runs of texts write"),
     (["evaluate", "none", "good.csv"], "none is no folder of a run"),
@@ -168,6 +184,16 @@ def test_targets(command, name, said, frames, capsys):
         assert found == frames and "gradlab/" not in err.replace(str(Path.cwd()), ""), err
 
 
+@pytest.mark.parametrize(("name", "frames"), [(name, frames) for name, _, frames in TARGETS if name in TRAINED])
+def test_functions_to_train(name, frames, capsys):
+    assert main(["train", name, "--device", "cpu"]) in (1, 2)
+    out, err = capsys.readouterr()
+    found = [line.rpartition(", in ")[2] for line in err.splitlines() if line.startswith("  File ") and ", in " in line]
+    assert out == "" and found == (frames or []) and "gradlab/" not in err.replace(str(Path.cwd()), ""), err
+    if frames is None:
+        assert err.count("\n") == 1 and name.partition(":")[name != "none:f" and 2] in err, err
+
+
 @pytest.mark.parametrize(("arguments", "said"), OTHERS, ids=[" ".join(a) for a, _ in OTHERS])
 def test_every_command(arguments, said, capsys):
     code = main(arguments)
@@ -217,8 +243,8 @@ def test_a_full_disk_behind_stdout(use):
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="a shell's redirections")
-@pytest.mark.parametrize("use", ["--version", "runs", "predict", "train"])
-@pytest.mark.parametrize("closed", ["<&-", ">&-", "2>&-", "<&- >&- 2>&-"])
+@pytest.mark.parametrize("use", ["--version", "predict", "train"])
+@pytest.mark.parametrize("closed", [">&-", "2>&-", "<&- >&- 2>&-"])
 def test_closed_streams(use, closed):
     done = program(USES[use], closed)
     assert done.returncode == 0 and b"Traceback" not in done.stderr + done.stdout, done.stderr

@@ -51,6 +51,8 @@ def train(parser: Parser, arguments: list[str]) -> None:
     parser.add_argument("--search", type=at_least_two, metavar="N", help="try N random settings, keep the best run (successive halving)")
     parser.add_argument("--profile", action="store_true", help="show in the report where time and memory go")
     kind = named(arguments)
+    if kind is not None and kind not in NAMES and ":" not in kind and os.path.exists(kind):
+        raise Failure(f"{kind} is data: say what kind of data first, for example gradlab train table {kind}")
     if kind is not None:
         parser.prog += f" {kind}"
         kind_named(kind).configure(parser)
