@@ -214,6 +214,14 @@ def test_others_are_named_with_the_way_out(kind, tmp_path):
         gl.load(tmp_path / "file.bin")
 
 
+def test_files_are_not_named_as_what_they_are_not(tmp_path):
+    for name in ("a.npy", "a.npz", "a.h5"):
+        with pytest.raises(ValueError, match=f"{name} ends as files of another format do"):
+            gl.save(gl.ones(2), tmp_path / name)
+        gl.save(gl.ones(2), tmp_path / name, format="safetensors")
+        assert gl.load(tmp_path / name).tolist() == [1, 1]
+
+
 def test_names_tell_where_the_content_does_not(tmp_path):
     for name, message in {"m.onnx": "ONNX", "m.msgpack": "Flax", "old.mat": "MATLAB", "m.data-00000-of-00001": "TensorFlow"}.items():
         with pytest.raises(FileFormatError, match=message):

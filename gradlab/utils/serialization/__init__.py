@@ -27,6 +27,7 @@ from gradlab.utils.serialization.torch_reading import get_unsafe_globals_in_chec
 
 Path = str | os.PathLike[str]
 _PYTORCH = (".pt", ".pth", ".tar", ".ckpt", ".bin", ".pkl", ".model")  # how names of PyTorch's files end
+_OTHERS = (".npy", ".npz", ".h5", ".hdf5", ".keras", ".onnx", ".gguf", ".joblib", ".mat")  # whose readers would not know what `save` writes
 _pickle_by_default = False
 
 
@@ -43,7 +44,8 @@ def save(
     """Write `obj` to a path or a binary file: tensors, NumPy arrays, numbers, strings, bytes, None, and dicts, lists and tuples of them.
 
     format: "safetensors", or "torch" for what PyTorch's `torch.load` reads, which also holds sets, argparse's Namespace and the like. By
-    default what the path's ending says (.safetensors; .pt, .pth, .ckpt, .tar, .bin), and otherwise safetensors for all that it can hold.
+    default what the path's ending says (.safetensors; .pt, .pth, .ckpt, .tar, .bin), and otherwise safetensors for all that it can hold;
+    ValueError for endings of other formats, such as .npz.
     pickle=True: also write objects of any class, a module itself, in PyTorch's format; a warning says so, since whoever reads such a file
     runs code of it. Without it TypeError: save a module's `state_dict()`.
 
@@ -58,6 +60,8 @@ def save(
     name = os.fspath(f) if isinstance(f, (str, os.PathLike)) else ""
     if not name and not hasattr(f, "write"):
         raise TypeError(f"save: expected a path or a file opened for writing bytes, not {type(f).__name__}")
+    if name.endswith(_OTHERS) and format is None and not _pickle_by_default:
+        raise ValueError(f"save: {name} ends as files of another format do; name it .safetensors or .pt, or say which it is with format=")
     content = _content(obj, format or _meant(name), _pickle_by_default if pickle is None else pickle, pickle_protocol)
     if name:
         write_bytes(name, content)
