@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+import gradlab
+
 # What must not be loaded by `import gradlab` unless `import numpy` loads it already: other people's packages that
 # are not needed to make a tensor, and the parts of the standard library that cost ten milliseconds or more.
 HEAVY = {
@@ -68,3 +70,12 @@ def test_nothing_foreign(added):
 
 def test_silent():
     assert run("import gradlab") == ""
+
+
+def test_without_scikit_learn_it_says_so(monkeypatch):
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
+    with pytest.raises(ImportError, match="Classifier is an estimator of scikit-learn, which is not installed: pip install"):
+        gradlab.sklearn.Classifier
+    assert "Classifier" not in dir(gradlab.sklearn)
+    with pytest.raises(AttributeError):
+        gradlab.sklearn.Clasifier

@@ -9,17 +9,7 @@ import pytest
 
 import gradlab as gl
 
-
-def test_without_scikit_learn_it_says_so(monkeypatch):
-    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)
-    with pytest.raises(ImportError, match="Classifier is an estimator of scikit-learn, which is not installed: pip install"):
-        gl.sklearn.Classifier
-    assert "Classifier" not in dir(gl.sklearn)
-    with pytest.raises(AttributeError):
-        gl.sklearn.Clasifier
-
-
-sklearn = pytest.importorskip("sklearn")
+pytest.importorskip("sklearn")
 from sklearn.base import clone  # noqa: E402
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris, make_regression  # noqa: E402
 from sklearn.linear_model import LogisticRegression, Ridge  # noqa: E402
