@@ -73,16 +73,12 @@ def _antialiased(kind: str, inputs: int, outputs: int, scale: float) -> tuple[An
     """The filter stretched over as many inputs as one output covers, its weights normalised."""
     stretch = max(scale, 1.0)
     support = (1 if kind == "linear" else 2) * stretch
-    index: list[list[int]] = []
-    weight: list[Any] = []
-    for i in range(outputs):
-        centre = scale * (i + 0.5)
-        first, last = max(int(centre - support + 0.5), 0), min(int(centre + support + 0.5), inputs)
-        distance = (np.arange(first, last) - centre + 0.5) / stretch
-        share = np.maximum(1 - np.abs(distance), 0) if kind == "linear" else cubic(distance, -0.5)
-        index.append(list(range(first, last)))
-        weight.append(share / share.sum())
-    return _squared(index, weight)
+    centre = scale * (np.arange(outputs)[:, None] + 0.5)
+    first, last = np.maximum((centre - support + 0.5).astype(np.int64), 0), np.minimum((centre + support + 0.5).astype(np.int64), inputs)
+    index = first + np.arange(max(int((last - first).max(initial=1)), 1))
+    distance = (index - centre + 0.5) / stretch
+    share = np.where(index < last, np.maximum(1 - np.abs(distance), 0) if kind == "linear" else cubic(distance, -0.5), 0)
+    return np.where(index < last, index, first), share / share.sum(1, keepdims=True)  # unused taps repeat the first with weight 0
 
 
 def _squared(index: list[list[int]], weight: list[Any]) -> tuple[Any, Any]:

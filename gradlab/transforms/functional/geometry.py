@@ -90,7 +90,7 @@ def resize(
 
 @of_images
 def _resize(x: Tensor, size: tuple[int, int], mode: str, antialias: bool) -> Tensor:
-    batch = x.reshape(-1, *x.shape[-3:])
+    batch = x.reshape(-1, *x.shape[-3:]).contiguous()
     if mode.startswith("nearest"):
         found = F.interpolate(batch, size, mode=mode)
     else:  # one side after the other: whole numbers are whole in between, as Pillow has them
