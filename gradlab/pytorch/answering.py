@@ -106,8 +106,9 @@ def answering(module: str, known: dict[str, Any]) -> Callable[[str], Any]:
             if value is not None:
                 return value
             reason = table.inert(module) if imports_it(asking) else ""
-            if not reason and name in table.modules().get(module, ()) and _may_stay_unused(name, asking):
-                reason = str(error).partition(": ")[2]
+            known_there = name in table.modules().get(module, ()) or (name.startswith("_") and imports_it(asking))
+            if not reason and known_there and _may_stay_unused(name, asking):
+                reason = str(error).partition(": ")[2] or "it is PyTorch's own machinery"
             if reason:
                 return stand_in(module, name, reason)
             if imports_it(asking):  # `from torch import x` would swallow the text

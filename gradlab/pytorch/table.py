@@ -94,6 +94,12 @@ RENAMED = {
     "torch._sample_dirichlet": ("gradlab.pytorch.helpers", "_sample_dirichlet"),
     "torch.cuda.StreamContext": ("gradlab.cuda", "stream"),
     "torch.fx.node.Target": ("typing", "Any"),
+    "torch.distributions.multivariate_normal.Distribution": ("gradlab.distributions", "Distribution"),
+    "torch.distributions.transforms._InverseTransform": ("gradlab.distributions.transform", "_Inverse"),
+    "torch.jit.Future": ("gradlab.pytorch.futures", "Future"),
+    "torch.jit.isinstance": ("gradlab.pytorch.private", "is_instance"),
+    "torch.nn.init._calculate_correct_fan": ("gradlab.nn.init", "_fan"),
+    "torch.nn.init._no_grad_uniform_": ("gradlab.nn.init", "uniform_"),
     "torch.jit._overload": ("gradlab.jit", "export"),
     "torch.jit._overload_method": ("gradlab.jit", "export"),
     "torch.nn.modules.linear.NonDynamicallyQuantizableLinear": ("gradlab.nn", "Linear"),
@@ -105,6 +111,24 @@ RENAMED = {
     "torch.utils.data.dataloader._MultiProcessingDataLoaderIter": ("gradlab.utils.data.workers", "PoolIterator"),
     "torch.utils.data.dataloader._SingleProcessDataLoaderIter": ("gradlab.utils.data.loader", "LoaderIterator"),
 }
+
+_PRIVATE = {
+    "torch": (
+        "_assert_async _check _check_index _check_is_size _check_not_implemented _check_tensor_all _check_type _check_value _check_with "
+        "_standard_gamma binomial legacy_contiguous_format sym_ite sym_sum"
+    ),
+    "torch.distributions.multivariate_normal": "_precision_to_scale_tril",
+    "torch.distributions.transforms": "_clipped_sigmoid",
+    "torch.jit": "Attribute Error TracerWarning fork interface wait",
+    "torch.nn.modules.transformer": "_get_activation_fn",
+    "torch.nn.modules.utils": "_reverse_repeat_tuple",
+    "torch.onnx": "OperatorExportTypes TrainingMode",
+    "torch.serialization": "DEFAULT_PROTOCOL",
+    "torch.testing": "assert_allclose",
+    "torch.utils.checkpoint": "get_device_states set_device_states",
+    "torch.utils.data.dataloader": "_DatasetKind _InfiniteConstantSampler _collate_fn_t _worker_init_fn_t",
+}
+RENAMED |= {f"{module}.{name}": ("gradlab.pytorch.private", name) for module, names in _PRIVATE.items() for name in names.split()}
 
 # Modules that can be imported and hold nothing but stand-ins: their classes are nobody's, `is_…()` and `has_…()` answer False, and any
 # other call says why not. These are modules that programs import at their top and ask about, and then do without.
