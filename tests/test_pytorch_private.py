@@ -11,7 +11,8 @@ import numpy as np
 import pytest
 
 import gradlab as gl
-from gradlab.pytorch import private, table
+from gradlab.pytorch import core, libraries, private, table
+from gradlab.pytorch.operations import ops
 
 
 def test_each_is_where_the_table_says():
@@ -66,6 +67,52 @@ def test_numbers():
             wrong()
     with pytest.raises(RuntimeError, match="tanh"):
         private._get_activation_fn("tanh")
+
+
+def test_libraries_of_operations():
+    library, inside = libraries.Library("tests_library", "DEF"), libraries.Library("tests_library", "IMPL", "CPU")
+    assert library.define("twice(Tensor x) -> Tensor") == "twice" and libraries.made("tests_library::once") is None
+    twice = ops.tests_library.twice
+    with pytest.raises(NotImplementedError, match="no implementation for CPU"):
+        twice(gl.ones(2))
+    library.impl("twice", lambda x: 3 * x, "CompositeImplicitAutograd")
+    assert twice.default(gl.ones(())) == 3
+    inside.impl("tests_library::twice", lambda x: 2 * x)
+    x = gl.ones(2, requires_grad=True)
+    twice(x).sum().backward()
+    assert x.grad.tolist() == [2, 2] and "tests_library.twice" in repr(twice)
+    library.impl("twice", lambda x: 5 * x, "Autograd")
+    assert twice(x).tolist() == [5, 5] and twice(gl.ones(1)).tolist() == [2]
+    with pytest.raises(RuntimeError, match="was not defined"):
+        library.impl("thrice", lambda x: x)
+    with pytest.raises(ValueError, match="kind"):
+        libraries.Library("tests_library", "ABC")
+
+
+def test_what_arguments_of_to_say():
+    parse = core._nn._parse_to
+    assert parse("cpu", gl.float64) == (gl.device("cpu"), gl.float64, False, None)
+    assert parse(gl.ones(1)) == (gl.device("cpu"), gl.float32, False, None)
+    assert parse(dtype=gl.int64, non_blocking=True) == (None, gl.int64, True, None) and parse(gl.float16, True)[2] is True
+    assert core._nn.gelu is gl.nn.functional.gelu and private.unpack_dual(3) == (3, None)
+
+
+def test_distributions_made_by_an_instance():
+    class Scaled(gl.distributions.Normal):
+        def expand(self, batch_shape, _instance=None):
+            new = self._get_checked_instance(Scaled, _instance)
+            return super().expand(batch_shape, _instance=new)
+
+    class Squashed(gl.distributions.TransformedDistribution):
+        def __init__(self, loc):
+            super().__init__(gl.distributions.Normal(loc, 1.0), [gl.distributions.TanhTransform()])
+
+        def expand(self, batch_shape, _instance=None):
+            return super().expand(batch_shape, _instance=self._get_checked_instance(Squashed, _instance))
+
+    for dist in (Scaled(gl.zeros(2), 1.0), Squashed(gl.zeros(2))):
+        found = dist.expand((3, 2))
+        assert type(found) is type(dist) and found.batch_shape == (3, 2) and found.sample((4,)).shape == (4, 3, 2)
 
 
 def test_scripts_and_samplers():

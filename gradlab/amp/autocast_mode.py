@@ -34,6 +34,7 @@ Choice = tuple[bool, bool, np.dtype[Any], np.dtype[Any], bool]  # on for the CPU
 LOWER = (float16, bfloat16)
 NARROW = frozenset((float16.dtype, bfloat16.dtype, FLOAT32))  # what is cast; float64 was asked for
 DEVICES = ("cpu", "cuda")
+OTHERS = ("mps", "xpu", "mtia", "hpu", "ipu", "xla", "maia", "privateuseone")  # devices of PyTorch's that gradlab has not
 
 _off: ContextVar[Choice] = ContextVar("gradlab_autocast", default=(False, False, bfloat16.dtype, float16.dtype, True))
 _kept: ContextVar[dict[Any, Any] | None] = ContextVar("gradlab_autocast_casts", default=None)  # casts of the outermost region
@@ -230,12 +231,14 @@ def is_autocast_available(device_type: str) -> bool:
 
 
 def is_autocast_enabled(device_type: str | None = None) -> bool:
-    """Whether autocast is on for that kind of device; without one, for GPUs, as in PyTorch.
+    """Whether autocast is on for that kind of device; without one, for GPUs, as in PyTorch. On PyTorch's other devices it never is.
 
     >>> with gl.autocast("cpu"):
     ...     gl.is_autocast_enabled("cpu")
     True
     """
+    if device_type in OTHERS:
+        return False
     casting, device_type = current().autocast, check_device("cuda" if device_type is None else device_type, "is_autocast_enabled")
     return casting is not None and casting.targets[device_type] is not None
 

@@ -146,10 +146,12 @@ class Distribution(Measured):
         """All values that are possible, along a new first dimension."""
         raise NotImplementedError(f"{type(self).__name__} has no finite number of values")
 
-    def expand(self: D, batch_shape: Any) -> D:
-        """The same distribution with its parameters expanded to that batch shape."""
+    def expand(self: D, batch_shape: Any, _instance: Any = None) -> D:
+        """The same distribution with its parameters expanded to that batch shape. _instance: an empty object that becomes it."""
         shape, rank = Size(batch_shape), len(self._batch_shape)
-        twin = copy.copy(self)
+        twin = copy.copy(self) if _instance is None else _instance
+        if _instance is not None:
+            twin.__dict__.update(self.__dict__ | _instance.__dict__)
         twin._batch_shape = shape
         for name in self.batched:
             value = self.__dict__.get(name)

@@ -46,12 +46,17 @@ class TransformedDistribution(Distribution):
         super().__init__(after[:cut], after[cut:], validate_args)
         self.has_rsample = self.base_dist.has_rsample
 
-    def expand(self, batch_shape: Any) -> TransformedDistribution:
-        """The same distribution with its parameters expanded to that batch shape."""
+    def expand(self, batch_shape: Any, _instance: Any = None) -> TransformedDistribution:
+        """The same distribution with its parameters expanded to that batch shape. _instance: an empty object that becomes it."""
         whole, shape = ComposeTransform(self.transforms), tuple(batch_shape)
         before = whole.inverse_shape((*shape, *self._event_shape))
         base = self.base_dist.expand(before[: len(before) - len(self.base_dist.event_shape)])
-        return TransformedDistribution(base, self.transforms, self._validate_args)
+        if _instance is None:
+            return TransformedDistribution(base, self.transforms, self._validate_args)
+        TransformedDistribution.__init__(_instance, base, self.transforms, self._validate_args)
+        _instance.__dict__.update({name: value for name, value in self.__dict__.items() if name not in _instance.__dict__})
+        found: TransformedDistribution = _instance
+        return found
 
     def sample(self, sample_shape: Any = ()) -> Tensor:
         """Random values, outside of the graph."""

@@ -21,7 +21,7 @@ from gradlab.library.tensor_op import TensorOp
 from gradlab.op import Op
 from gradlab.spec import DimensionError, ShapeError, Spec, broadcast_shapes
 
-_NAME = re.compile(r"[a-zA-Z]\w*::[a-zA-Z]\w*")
+_NAME = re.compile(r"_?[a-zA-Z]\w*::_?[a-zA-Z]\w*")
 _operations: dict[str, CustomOp | TensorOp] = {}
 _lock = threading.Lock()
 _made: dict[str, int] = {}  # how often each name was defined

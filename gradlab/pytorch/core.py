@@ -7,6 +7,8 @@ from typing import Any
 from gradlab.accelerator import current_accelerator
 from gradlab.autograd.mode import current
 from gradlab.device import Device, default_device
+from gradlab.dtype import DType
+from gradlab.nn import functional
 from gradlab.pytorch.standing import stand_in
 from gradlab.tensor import Tensor
 from gradlab.tensor.generator import Generator, default_generator
@@ -20,6 +22,36 @@ PyTorchFileReader: Any = stand_in("torch", "PyTorchFileReader", _FILES)
 PyTorchFileWriter: Any = stand_in("torch", "PyTorchFileWriter", _FILES)
 
 __all__ = ["Generator", "TensorBase", "default_generator"]
+
+
+class _Functions:
+    """`torch._C._nn`: functions of layers, by the names of `nn.functional`."""
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(functional, name)
+
+    @staticmethod
+    def _parse_to(*args: Any, **kwargs: Any) -> tuple[Any, Any, bool, Any]:
+        """The device, dtype, non_blocking and memory format that arguments of `to` say; None for what they do not."""
+        device, dtype = kwargs.get("device"), kwargs.get("dtype")
+        rest = []
+        for x in args:
+            if isinstance(x, Tensor):
+                device, dtype = x.device, x.dtype
+            elif isinstance(x, DType):
+                dtype = x
+            elif isinstance(x, (str, Device)) or (isinstance(x, int) and not isinstance(x, bool)):
+                device = x
+            elif x is not None:
+                rest.append(x)
+        flags = [*rest, *[False][len(rest) :]]
+        return (
+            None if device is None else Device("cuda", device) if isinstance(device, int) else Device(device), dtype,
+            bool(kwargs.get("non_blocking", flags[0])), kwargs.get("memory_format"),
+        )  # fmt: skip
+
+
+_nn = _Functions()
 
 
 def _log_api_usage_once(event: str) -> None:

@@ -44,6 +44,9 @@ class Namespace:
         if self._name in ("aten", "prims"):
             found = self.__dict__[name] = Aten(name)
             return found
+        known = import_module("gradlab.pytorch.libraries").made(f"{self._name}::{name}")
+        if known is not None:
+            return known
         try:
             return import_module("gradlab.library").get(f"{self._name}::{name}")
         except KeyError as error:

@@ -173,6 +173,18 @@ class OperatorExportTypes(Enum):
     ONNX_FALLTHROUGH = 3
 
 
+class UnpackedDualTensor(NamedTuple):
+    """A tensor and its derivative, of which there is none: there are no dual tensors."""
+
+    primal: Any
+    tangent: None
+
+
+def unpack_dual(tensor: Any, *, level: Any = None) -> UnpackedDualTensor:
+    """A tensor without a derivative, as each is outside of forward-mode differentiation."""
+    return UnpackedDualTensor(tensor, None)
+
+
 class _DatasetKind(IntEnum):
     """Whether a dataset has indices."""
 
@@ -187,20 +199,20 @@ class _InfiniteConstantSampler(Sampler[None]):
         return itertools.repeat(None)
 
 
-def fork(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Future:
+def fork(func: Callable[..., Any], *args: Any, **kwargs: Any) -> Future[Any]:
     """A call whose result is asked for later: it is made at once."""
-    future: Future = Future()
+    future: Future[Any] = Future()
     future.set_result(func(*args, **kwargs))
     return future
 
 
-def wait(future: Future) -> Any:
+def wait(future: Future[Any]) -> Any:
     """The result of `fork`."""
     return future.wait()
 
 
 def interface(obj: Any) -> Any:
-    """A class of methods that modules have: itself."""
+    """What a mark is put on: itself."""
     return obj
 
 

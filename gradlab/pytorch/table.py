@@ -96,6 +96,9 @@ RENAMED = {
     "torch.fx.node.Target": ("typing", "Any"),
     "torch.distributions.multivariate_normal.Distribution": ("gradlab.distributions", "Distribution"),
     "torch.distributions.transforms._InverseTransform": ("gradlab.distributions.transform", "_Inverse"),
+    "torch.library.triton_op": ("gradlab.library", "custom_op"),
+    "torch.library.wrap_triton": ("gradlab.pytorch.private", "interface"),
+    "torch.library.Library": ("gradlab.pytorch.libraries", "Library"),
     "torch.jit.Future": ("gradlab.pytorch.futures", "Future"),
     "torch.jit.isinstance": ("gradlab.pytorch.private", "is_instance"),
     "torch.nn.init._calculate_correct_fan": ("gradlab.nn.init", "_fan"),
@@ -117,6 +120,7 @@ _PRIVATE = {
         "_assert_async _check _check_index _check_is_size _check_not_implemented _check_tensor_all _check_type _check_value _check_with "
         "_standard_gamma binomial legacy_contiguous_format sym_ite sym_sum"
     ),
+    "torch.autograd.forward_ad": "UnpackedDualTensor unpack_dual",
     "torch.distributions.multivariate_normal": "_precision_to_scale_tril",
     "torch.distributions.transforms": "_clipped_sigmoid",
     "torch.jit": "Attribute Error TracerWarning fork interface wait",
