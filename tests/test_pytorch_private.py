@@ -83,6 +83,9 @@ def test_libraries_of_operations():
     assert x.grad.tolist() == [2, 2] and "tests_library.twice" in repr(twice)
     library.impl("twice", lambda x: 5 * x, "Autograd")
     assert twice(x).tolist() == [5, 5] and twice(gl.ones(1)).tolist() == [2]
+    custom = gl.library.custom_op("tests_library::_half", lambda x: x / 2, mutates_args=(), schema="(Tensor x) -> Tensor")
+    library.impl("_half", lambda x: x / 4, "CPU")
+    assert ops.tests_library._half.default is custom and custom(gl.ones(())) == 0.25
     with pytest.raises(RuntimeError, match="was not defined"):
         library.impl("thrice", lambda x: x)
     with pytest.raises(ValueError, match="kind"):

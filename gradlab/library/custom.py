@@ -49,6 +49,11 @@ class CustomOp:
         inputs, params = signatures.bound(self.name, self.signature, args, kwargs)
         return self._call(*inputs, **params)
 
+    @property
+    def default(self) -> CustomOp:
+        """Its only overload: itself."""
+        return self
+
     def __repr__(self) -> str:
         return f"<custom op {self.name}{self.signature}>"
 

@@ -60,6 +60,11 @@ class TensorOp:
         device = next((x.device.type for x in values if isinstance(x, Tensor)), "")
         return self._kernels.get(device, self._function)
 
+    @property
+    def default(self) -> TensorOp:
+        """Its only overload: itself."""
+        return self
+
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         bound = self._signature.bind(*args, **kwargs)
         bound.apply_defaults()

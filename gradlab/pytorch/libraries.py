@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from gradlab import library
 from gradlab.autograd.mode import current
 from gradlab.tensor import Tensor
 
@@ -66,12 +67,18 @@ class Library:
         return name
 
     def impl(self, op_name: Any, fn: Callable[..., Any], dispatch_key: str = "", *, with_keyset: bool = False) -> None:
-        """Give an operation a function. RuntimeError for one that nobody has defined."""
-        name = getattr(op_name, "__name__", str(op_name)).rpartition("::")[2].partition(".")[0]
-        known = made(f"{self.ns}::{name}")
-        if known is None:
-            raise RuntimeError(f"Library.impl: {self.ns}::{name} was not defined; define its schema before")
-        known._by_kind[dispatch_key or self.dispatch_key] = fn
+        """Give an operation a function, also one of `custom_op`. RuntimeError for one that nobody has defined."""
+        name = f"{self.ns}::{getattr(op_name, '__name__', str(op_name)).rpartition('::')[2].partition('.')[0]}"
+        kind, known = dispatch_key or self.dispatch_key, made(name)
+        if known is not None:
+            known._by_kind[kind] = fn
+            return
+        try:
+            custom: Any = library.get(name)
+        except KeyError:
+            raise RuntimeError(f"Library.impl: {name} was not defined; define its schema before") from None
+        if (device := kind.removeprefix("Autograd").lower()) in ("cpu", "cuda"):
+            custom.register_kernel(device, fn)
 
     def _register_fake(self, op_name: str, fn: Any, *_: Any, **__: Any) -> None:
         """Nothing: shapes are found by running."""
