@@ -225,6 +225,15 @@ class TestAsPyTorchHasIt:
         trace = json.loads((tmp_path / "trace.json").read_text())
         assert trace["who"] == "me" and trace["sizes"] == [1, 2] and any(e["ph"] == "C" for e in trace["traceEvents"])
 
+    def test_events(self):
+        with gl.profiler.profile(record_shapes=True) as prof, gl.profiler.record_function("mine"):
+            gl.ones(3).exp()
+        exp, mine = prof.events()
+        assert (exp.key, exp.input_shapes, exp.cpu_time_total) == ("exp", ((3,),), exp.self_cpu_time_total) and exp.cpu_time_total > 0
+        assert mine.key == "range mine" and mine.cpu_time_total > exp.cpu_time_total and mine.self_cpu_time_total == 0
+        (line,) = [line for line in prof.table().splitlines() if "range mine" in line]
+        assert "%" not in line  # its share is that of what ran in it
+
     def test_activities(self):
         assert gl.profiler.ProfilerActivity.CPU in gl.profiler.supported_activities()
 

@@ -36,6 +36,31 @@ class Event:
     moments: Any = None  # driver, the device's first event, and the first and last of this one
 
     @property
+    def key(self) -> str:
+        """As `name`."""
+        return self.name
+
+    @property
+    def cpu_time_total(self) -> float:
+        """Host time in microseconds."""
+        return self.end - self.start
+
+    @property
+    def self_cpu_time_total(self) -> float:
+        """As `cpu_time_total`; nothing of a module or a range, whose time is that of what runs in it."""
+        return self.cpu_time_total if self.timed else 0.0
+
+    @property
+    def device_time_total(self) -> float:
+        """As `device`."""
+        return self.device
+
+    @property
+    def input_shapes(self) -> tuple[Any, ...]:
+        """As `shapes`."""
+        return self.shapes
+
+    @property
     def flops(self) -> int:
         """Floating-point operations; see gradlab/profiler/counting.py for what counts as one."""
         return sum(flops(*row) for row in self.work)

@@ -138,7 +138,7 @@ class Averages(list[EventAverage]):
 def columns_of(total: float, entries: Sequence[EventAverage]) -> list[tuple[str, Callable[[EventAverage], str]]]:
     """Titles and texts of the columns behind the name: those in which something stands."""
     found: list[tuple[str, Callable[[EventAverage], str]]] = [
-        ("calls", lambda e: str(e.count)), ("CPU %", lambda e: f"{100 * e.cpu_time_total / total:.1f}%"),
+        ("calls", lambda e: str(e.count)), ("CPU %", lambda e: f"{100 * e.cpu_time_total / total:.1f}%" if e.own else ""),
         ("CPU total", lambda e: time_text(e.cpu_time_total)), ("CPU each", lambda e: time_text(e.cpu_time)),
     ]  # fmt: skip
     optional: list[tuple[str, str, Callable[[EventAverage], str]]] = [
