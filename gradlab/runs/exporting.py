@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import re
@@ -59,7 +60,7 @@ def export_run(trained: TrainedRun, path: str | os.PathLike[str], form: Form | N
     if form == "c" and not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", target.stem):
         raise ExportError(f"{target.stem!r} is no name for functions of C: letters, digits and _")
     interface = trained.task.interface(trained.model)
-    model = (interface.model or trained.model).cpu().eval()
+    model = copy.deepcopy(interface.model or trained.model).cpu().eval()  # the run's own stays where it is
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".export-") as folder:
         with gl.no_grad():
             made = _WRITERS[form](model, interface, Path(folder), target)

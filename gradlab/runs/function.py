@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 import importlib
 import importlib.util
@@ -162,7 +163,7 @@ class FunctionTask(Task):
         names = ["input"] if len(example) == 1 else [f"input{i}" for i in range(len(example))]
         names = list(given) if isinstance(given, Mapping) else names
         with gl.no_grad():
-            found = model.cpu().eval()(*example)
+            found = copy.deepcopy(model).cpu().eval()(*example)
         many = 1 if isinstance(found, gl.Tensor) else len(found)
         outputs = ["output"] if many == 1 else [f"output{i}" for i in range(many)]
         meaning = dict.fromkeys(names, f"what {self.target} gives its model") | dict.fromkeys(outputs, "what its model returns")

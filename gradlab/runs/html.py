@@ -16,7 +16,9 @@ from numpy.typing import NDArray
 from gradlab.viz.chart import Panel, line_chart
 from gradlab.viz.ticks import label, linear_axis
 
-NAMES = {"r2": "R²", "mae": "mean absolute error", "rmse": "root mean squared error", "f1": "F1 (macro)", "roc_auc": "ROC AUC"}
+NAMES = {
+    "r2": "R²", "mae": "mean absolute error", "rmse": "root mean squared error", "mase": "MASE", "f1": "F1 (macro)", "roc_auc": "ROC AUC",
+}  # fmt: skip
 
 
 def section(title: str, content: str) -> str:

@@ -73,7 +73,7 @@ def _by_step(task: SeriesTask, model: Any, windows: Any, found: np.ndarray[Any, 
     steps = list(range(1, task.coding.horizon + 1))
     panels = []
     for place, name in list(enumerate(task.names))[:COLUMNS]:
-        lines = [Series("this run", steps, _errors(found, true, place))]
+        lines = [Series("run", steps, _errors(found, true, place))]
         lines += [Series(other, steps, _errors(task.coding.in_unit(y.numpy()), true, place)) for other, y in others.items()]
         panels.append(Panel(f"{name}: mean absolute error", "steps ahead", lines, whole_x=True))
     return charts(panels, "the farther ahead, the harder")
