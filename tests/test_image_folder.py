@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import importlib
+import io
 import pickle
 
 import numpy as np
 import pytest
 
 import gradlab as gl
+from gradlab.data.images import check_image
 
 Image = pytest.importorskip("PIL.Image")
 
@@ -168,6 +170,32 @@ class TestFolder:
         assert np.array_equal(images[0, ..., 0], (GREYS // 2 + 10)[:, 1:7])  # the middle of 6 x 8
         assert (images[3] == 200).all()
         assert gl.data.ImageFolder(folder).arrays((4, 8), fit="stretch")[0].shape == (7, 4, 8, 1)
+
+
+def test_damage_is_an_error_of_one_kind(tmp_path):
+    """Files with a bit of damage somewhere can be read, or are refused in one line; and the check knows which."""
+    random, path, refused = np.random.default_rng(0), tmp_path / "damaged", 0
+    for number, (kind, mode) in enumerate([("PNG", "RGB"), ("PNG", "P"), ("JPEG", "RGB"), ("GIF", "P"), ("TIFF", "CMYK"), ("BMP", "RGB")]):
+        buffer = io.BytesIO()
+        Image.fromarray(random.integers(0, 256, (20, 17, 3), np.uint8)).convert(mode).save(buffer, kind)
+        for _ in range(40):
+            content = bytearray(buffer.getvalue())
+            if random.random() < 0.3:
+                del content[random.integers(len(content)) :]
+            for place in random.integers(0, max(len(content), 1), 3)[: len(content)]:
+                content[place] = random.integers(256)
+            path.write_bytes(content)
+            results = []
+            for read in (gl.data.read_image, check_image):
+                try:
+                    read(path)
+                    results.append(True)
+                except gl.data.ImageError as error:
+                    assert "\n" not in str(error)
+                    results.append(False)
+            assert results[0] == results[1], (number, kind)
+            refused += not results[0]
+    assert 60 < refused < 240
 
 
 class TestNothingToLearnFrom:

@@ -33,7 +33,7 @@ class Transform(nn.Module):
         whole = inputs if len(inputs) != 1 else inputs[0]
         images = images_in(whole)
         if not images:
-            kinds = ", ".join(type(leaf).__name__ for leaf in leaves(whole)) or "nothing"
+            kinds = ", ".join(map(_described, leaves(whole))) or "nothing"
             raise TypeError(f"{type(self).__name__}: takes images (tensors, NumPy arrays, images of Pillow's), not {kinds}")
         params = self.make_params(images)
         changed = {id(image): self.transform(image, params) for image in images}
@@ -43,6 +43,10 @@ class Transform(nn.Module):
         shown = {name: value for name, value in vars(self).items() if not name.startswith("_") and name != "training"}
         plain = (bool, int, float, str, tuple, list, Enum)
         return ", ".join(f"{name}={value}" for name, value in shown.items() if isinstance(value, plain))
+
+
+def _described(x: Any) -> str:
+    return type(x).__name__ + (f" of {x.dtype} and shape {tuple(x.shape)}" if hasattr(x, "dtype") and hasattr(x, "shape") else "")
 
 
 class RandomTransform(Transform):
