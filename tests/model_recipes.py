@@ -87,6 +87,29 @@ class Training:
             return float(self.recipe.score(self.lib, self.model))
 
 
+class Mixed(Training):
+    """A training under autocast, with a scaler in float16."""
+
+    def __init__(self, recipe: Recipe, lib: Any, model: Any, dtype: str, device: str = "cpu") -> None:
+        super().__init__(recipe, lib, model.to(device))
+        self.dtype, self.device = getattr(lib, dtype), device
+        self.scaler = lib.amp.GradScaler(device, init_scale=2.0**16, growth_interval=100, enabled=dtype == "float16")
+
+    def step(self, *batch: Any) -> Any:
+        with self.lib.autocast(self.device, self.dtype, enabled=self.dtype != self.lib.float32):
+            loss = self.recipe.loss(self.lib, self.model, *batch)
+        (optimizer,) = self.optimizers
+        optimizer.zero_grad()
+        self.scaler.scale(loss).backward()
+        self.scaler.step(optimizer)
+        self.scaler.update()
+        return loss.detach()
+
+    def run(self, steps: int, step: Callable[..., Any] | None = None) -> list[Any]:
+        step = step or self.step
+        return super().run(steps, lambda *batch: step(*(x.to(self.device) for x in batch)))
+
+
 def cross_entropy(lib, model, *batch):
     logits, target = model(*batch[:-1]), batch[-1]
     return lib.nn.functional.cross_entropy(logits.reshape(-1, logits.shape[-1]), target.reshape(-1))

@@ -107,6 +107,12 @@ def test_an_index_outside_raises_what_the_row_raises(bad):
         np.testing.assert_allclose(step(x, at).numpy(), function(x, at).numpy(), rtol=1e-6)
 
 
+def test_views_of_nothing():
+    """As a series without further columns has them."""
+    check(lambda x: [gl.cat([x * 2, x[:, 3:]], 1)], normal(4, 3))
+    check(lambda x: [x[:, 3:].flatten(1) + 1, x * 2], normal(4, 3, 2))
+
+
 def test_operands_with_gaps():
     """Columns of indices, and gradients that were turned: they are copied, not left to NumPy."""
     table, at = normal(7, 5), whole(7, 6, 3)

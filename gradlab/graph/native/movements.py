@@ -122,8 +122,10 @@ def fill(target: Place, value: Any, ctx: Lowering) -> list[TaskSpec]:
 
 @lowers("view", "permute", "transpose", "t", "expand", "squeeze", "unsqueeze", "slice", "diagonal", "unfold")
 def view_that_copies(call: Call, ctx: Lowering) -> list[TaskSpec]:
-    """A reshape of something that is not contiguous: the elements in their order, written one after the other."""
+    """A reshape of something that is not contiguous: the elements in their order, written one after the other; and views of nothing."""
     source, target = ctx.place(call.inputs[0]), ctx.place(call.outputs[0])
+    if target.size == 0:
+        return []
     if call.op.name != "view" or source.dtype != target.dtype:
         raise Unsupported
     strides = tuple(itertools.accumulate(reversed(source.shape[1:]), lambda a, b: a * b, initial=1))[::-1] if source.shape else ()
