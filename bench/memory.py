@@ -22,9 +22,12 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent / "tests"))
+import in_pytorch
 import numpy as np
 
-ROOT = Path(__file__).resolve().parent.parent
+from repository import ROOT
+
 WORKLOADS = {
     "resnet20": "ResNet-20, batch 64, SGD with momentum",
     "gpt": "GPT of 4 layers, width 128, 16 × 128 tokens, AdamW",
@@ -34,13 +37,7 @@ WORKLOADS = {
 
 def models(engine: str, name: str) -> ModuleType:
     """A model file of gradlab, for gradlab or for PyTorch: the names are the same."""
-    if engine == "gradlab":
-        return importlib.import_module(f"gradlab.models.{name}")
-    source = (ROOT / "gradlab" / "models" / f"{name}.py").read_text(encoding="utf-8").replace("gradlab", "torch")
-    module = ModuleType(f"torch_{name}")
-    sys.modules[module.__name__] = module
-    exec(compile(source, f"{name}.py", "exec"), module.__dict__)
-    return module
+    return importlib.import_module(f"gradlab.models.{name}") if engine == "gradlab" else in_pytorch.family(name)
 
 
 def resident(key: str) -> int:
