@@ -67,6 +67,7 @@ def test_a_folder_is_its_texts_in_order(tmp_path):
 
 def test_texts_from_memory():
     assert read_text(["a\r\nb", "c"]).text == "a\nb\nc\n"
+    assert read_text(np.array(["a", "b"])).text == read_text(iter("ab")).text == "a\nb\n"
     corpus = Corpus("some text")
     assert read_text(corpus) is corpus
     assert len(read_text().text) > 300_000 and read_text("pydoc_data.topics").text == read_text().text
@@ -88,6 +89,13 @@ def test_what_is_no_text_is_said(name, content, message, tmp_path):
     with pytest.raises(TextError, match=message) as caught:
         read_text(path if path.suffix == ".txt" else tmp_path)
     assert "\n" not in str(caught.value)
+
+
+@pytest.mark.parametrize("text", ["two\nlines", "words " * 900])
+def test_a_text_is_no_path(text):
+    with pytest.raises(TextError, match=r"cannot be read .*; a text itself is given in a list: \[text\]") as caught:
+        read_text(text)
+    assert len(str(caught.value)) < 200
 
 
 @pytest.mark.parametrize("source", [5, b"bytes", {"text": "x"}, ["a", 3]])

@@ -73,7 +73,7 @@ class TextTask(Task):
 
     @classmethod
     def located(cls, source: Any) -> str | None:
-        return REFERENCE if source is None or source == REFERENCE else super().located(source)
+        return REFERENCE if source is None or (isinstance(source, str) and source == REFERENCE) else super().located(source)
 
     @classmethod
     def fingerprint(cls, source: str) -> str:

@@ -45,7 +45,7 @@ def read_text(source: Any = None, *, encoding: str | None = None) -> Corpus:
     """
     if isinstance(source, Corpus):
         found = source
-    elif source is None or source == REFERENCE:
+    elif source is None or (isinstance(source, str) and source == REFERENCE):  # a column answers == cell by cell
         found = _reference()
     elif isinstance(source, (str, os.PathLike)):
         found = _of_path(Path(source), encoding)
@@ -76,9 +76,19 @@ def _of_path(path: Path, encoding: str | None) -> Corpus:
         notes = [f"{len(files)} files are read in the order of their names"]
         texts = [_decoded(file, encoding, notes) for file in files]
     except OSError as error:
-        raise TextError(f"{error.filename or path}: cannot be read ({error.strerror or error})") from error
+        raise TextError(f"{_short(error.filename or path)}: cannot be read ({error.strerror or error}){_hint(str(path))}") from error
     notes += [f"{file}: there is no text in it" for file, text in zip(files, texts, strict=True) if not text.strip()]
     return Corpus(_joined(texts), str(path), notes)
+
+
+def _short(name: Any) -> str:
+    shown = str(name).replace("\n", " ")
+    return shown if len(shown) < 200 else f"{shown[:60]}…"
+
+
+def _hint(name: str) -> str:
+    """For who gave a text where a path was meant."""
+    return "; a text itself is given in a list: [text]" if "\n" in name or len(name) > 255 else ""
 
 
 def text_files(folder: Path) -> list[Path]:
