@@ -18,6 +18,7 @@ from gradlab.runs.task import Baselines, Task
 PENALTIES = (1e-6, 1e-4, 1e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0, 10.0, 1e3)  # of the linear forecast, as shares of a feature's mean square
 INNER = 0.25  # of the windows to learn from, the last, decide which is taken
 AT_ONCE = 2048  # windows
+CHOSEN_BY = 10_000  # windows, spread evenly, by which penalties are chosen where there are more
 
 
 class OfColumn(metrics.Metric):
@@ -305,6 +306,7 @@ def _inner_errors(model: SeriesModel, windows: Windows) -> list[tuple[float, flo
     begin = round((1 - INNER) * len(windows))
     later = np.arange(begin, len(windows))
     before = np.flatnonzero(windows.starts[:begin] + windows.horizon <= windows.starts[begin])
+    later, before = (some[:: max(1, len(some) // CHOSEN_BY)] for some in (later, before))
     if len(before) < 2:
         return [(penalty, -penalty) for penalty in PENALTIES[-1:]]  # too few to choose by
     parts = _ridge(model, windows, PENALTIES, before)
