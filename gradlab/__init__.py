@@ -10,7 +10,7 @@ from importlib import import_module
 from math import e as e, inf as inf, nan as nan, pi as pi
 from typing import TYPE_CHECKING, Any
 
-if sys.argv[:1] == ["-m"] and sys.orig_argv[-len(sys.argv)] in ("gradlab", "-mgradlab"):
+if sys.argv[:1] == ["-m"] and sys.orig_argv[-len(sys.argv) :][:1] in (["gradlab"], ["-mgradlab"]):
     import_module("gradlab.cli").begin()  # `python -m gradlab`: what can be said without the engine is said here, and is the end
 
 from gradlab import autograd as autograd, backends as backends, cuda as cuda, ops as ops, random as random
