@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
+import re
 import signal
 import subprocess
 import sys
@@ -17,14 +18,15 @@ import gradlab as gl
 from gradlab import nn
 from gradlab.train import Checkpoint, fit, read_checkpoint
 from gradlab.utils import atomic
+from gradlab.utils.serialization import checksum
 
 X = np.random.default_rng(0).normal(size=(24, 3)).astype(np.float32)
 BATCHES = [(gl.from_numpy(X[i : i + 4]), gl.from_numpy(X[i : i + 4].sum(1, keepdims=True))) for i in range(0, 24, 4)]
 
 
-def trained(folder=None, epochs=3, resume=None, stop_after=None, loader=BATCHES, **options):
+def trained(folder=None, epochs=3, resume=None, stop_after=None, loader=BATCHES, device="cpu", amp=None, **options):
     gl.manual_seed(0)
-    model = nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5), nn.Linear(4, 1))
+    model = nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.5), nn.Linear(4, 1)).to(device)
     optimizer = gl.optim.Adam(model.parameters(), lr=0.01)
     callbacks = [Checkpoint(folder, **options)] if folder is not None else []
 
@@ -33,12 +35,17 @@ def trained(folder=None, epochs=3, resume=None, stop_after=None, loader=BATCHES,
             if run.steps == stop_after:
                 run.stop = "enough"
 
-    given = {"epochs": epochs, "validation": BATCHES, "resume": resume}
+    given = {"epochs": epochs, "validation": BATCHES, "resume": resume, "amp": amp}
     return fit(model, loader, nn.functional.mse_loss, optimizer, callbacks=[Stop(), *callbacks], **given)
 
 
 def same(run, other):
-    return all(np.array_equal(a.numpy(), b.numpy()) for a, b in zip(run.model.state_dict().values(), other.model.state_dict().values()))
+    return alike(run.model, other.model)
+
+
+def alike(model, other):
+    pairs = zip(model.state_dict().values(), other.state_dict().values(), strict=True)
+    return all(np.array_equal(a.cpu().numpy(), b.cpu().numpy()) for a, b in pairs)
 
 
 def names(folder):
@@ -164,6 +171,26 @@ def test_a_signal_while_the_validation_is_measured(tmp_path):
     assert (run.epoch, run.batch, run.steps) == (1, 0, 6) and run.stop == f"signal {int(signal.SIGTERM)}"
 
 
+@pytest.mark.parametrize("amp", [None, gl.float16])
+def test_on_a_gpu_it_goes_on_to_the_bit(cuda, tmp_path, amp):
+    """Checkpoints are read on the CPU, and the parts put them where they are."""
+    whole = trained(epochs=2, device="cuda", amp=amp)
+    trained(tmp_path, epochs=2, device="cuda", amp=amp, stop_after=8)
+    run = trained(epochs=2, device="cuda", amp=amp, resume=read_checkpoint(tmp_path))
+    assert same(run, whole) and next(run.model.parameters()).device.type == "cuda"
+
+
+def test_weights_go_between_devices(cuda):
+    """`copy_` takes what is elsewhere, and so does `load_state_dict`."""
+    for source, target in (("cpu", "cuda"), ("cuda", "cpu"), ("cuda", "cuda")):
+        model, other = (nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2)).to(device) for device in (source, target))
+        other.load_state_dict(model.state_dict())
+        assert alike(model, other)
+        assert {value.device.type for value in other.state_dict().values()} == {target}
+        found = gl.zeros(3, 2, device=target).mT.copy_(gl.arange(6, device=source).reshape(2, 3))
+        assert found.tolist() == [[0, 1, 2], [3, 4, 5]] and found.device.type == target
+
+
 # ---------------------------------------------------------------- damaged
 
 
@@ -189,6 +216,27 @@ def test_what_is_after_the_place_that_is_gone_on_from_is_taken_away(tmp_path, ke
     trained(tmp_path, every=1, stop_after=9, resume=state, keep=keep)
     assert names(tmp_path) == ["best", *["checkpoint-1-2"] * (keep - 1), "checkpoint-1-3"]
     assert read_checkpoint(tmp_path)["counts"]["batch"] == 3
+
+
+def as_of_a_gpu(path):
+    """The same file as a run on a GPU would have written it."""
+    content = path.read_bytes()
+    end = 8 + int.from_bytes(content[:8], "little")
+    header = json.loads(content[8:end])
+    outline = re.sub(r'\{"tensor":("[^"]*")', r'{"tensor":\1,"device":"cuda:0"', header["__metadata__"]["gradlab"])
+    header["__metadata__"]["gradlab"] = outline
+    text = json.dumps(header).encode()
+    path.write_bytes(checksum.sealed(len(text).to_bytes(8, "little") + text + content[end:]))
+
+
+def test_what_was_trained_on_a_gpu_is_gone_on_with_where_there_is_none(tmp_path):
+    trained(tmp_path, stop_after=9, every=1)
+    for path in tmp_path.iterdir():
+        as_of_a_gpu(path)
+    if not gl.cuda.is_available():
+        with pytest.raises(RuntimeError, match=r"saved from cuda:0.*map_location='cpu'"):
+            gl.load(tmp_path / "best.safetensors")
+    assert same(trained(tmp_path, resume=read_checkpoint(tmp_path)), trained())
 
 
 def test_all_are_damaged(tmp_path):

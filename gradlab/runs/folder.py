@@ -115,7 +115,7 @@ def load_run(path: str | os.PathLike[str], device: Any = "cpu") -> TrainedRun:
     except DataError as error:  # as where a function is gone that made it
         raise RunError(f"{files.folder} cannot be read back: {error}") from error
     try:
-        model.load_state_dict(gl.load(weights))
+        model.load_state_dict(gl.load(weights, map_location="cpu"))
     except (ValueError, RuntimeError, KeyError) as error:
         raise RunError(f"{weights} does not hold this run's weights{task.unfit}: {error}") from error
     return TrainedRun(files.folder, description, task, model.to(device).eval())

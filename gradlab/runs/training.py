@@ -155,7 +155,7 @@ def _train(
         )  # fmt: skip
     except StateError as error:
         raise RunError(f"{files.folder} cannot be gone on with: its checkpoint does not fit{task.unfit}: {error}") from error
-    best_state = gl.load(files.checkpoints / "best.safetensors")
+    best_state = gl.load(files.checkpoints / "best.safetensors", map_location="cpu")
     if run.average is not None:  # whose state is the model's, but for its count
         best_state = {name.removeprefix("module."): value for name, value in best_state.items() if name != "n_averaged"}
     model.load_state_dict(best_state)

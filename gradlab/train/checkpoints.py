@@ -116,7 +116,7 @@ def read_checkpoint(path: str | os.PathLike[str], say: Callable[[str], Any] | No
     faults = []
     for file in files:
         try:
-            state: dict[str, Any] = gl.load(file)["run"]
+            state: dict[str, Any] = gl.load(file, map_location="cpu")["run"]  # parts put it on their devices
         except (ValueError, KeyError, TypeError) as error:
             faults.append(str(error) if str(file) in str(error) else f"{file}: {error}")
         except OSError as error:

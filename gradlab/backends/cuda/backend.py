@@ -347,8 +347,10 @@ class CudaBackend:
         return made
 
     def assign(self, target: Any, source: Any) -> None:
-        """Write `source` (same shape and dtype) into the memory of `target`, which may be strided."""
-        if self._several and self.driver.device_of(target) != self.driver.device_of(source):
+        """Write `source` (same shape and dtype, of this device, another or the host) into the memory of `target`, which may be strided."""
+        if isinstance(source, np.ndarray):
+            source = self.from_numpy(source, self.device_of(target))
+        elif self._several and self.driver.device_of(target) != self.driver.device_of(source):
             source = self.moved(source, self.device_of(target))
         driver = self.driver
         before, device = driver.current_device(), driver.device_of(target)
