@@ -40,6 +40,7 @@ OWN = {
     "torch.futures": "gradlab.pytorch.futures",
     "torch.types": "gradlab.pytorch.types",
     "torch.utils._pytree": "gradlab.pytorch.pytree",
+    "torch.utils.flop_counter": "gradlab.profiler.flop_counter",
     "torch.version": "gradlab.pytorch.version",
 }
 
@@ -155,7 +156,7 @@ INERT = {
     **_all("sparse.semi_structured", "use dense weights, or sparse_csr tensors"),
     **_all("nn.attention.experimental nn.attention.varlen", "use nn.functional.scaled_dot_product_attention"),
     **_all("monitor profiler.itt profiler.python_tracer", "use gl.profiler"),
-    **_all("utils.flop_counter utils.module_tracker", "use gl.nn.summary, which counts operations"),
+    **_all("utils.module_tracker", "use gl.profiler.profile with with_modules=True"),
     **_all("quasirandom", "use scipy.stats.qmc"),
     **_all("accelerator.memory autograd.profiler_util cuda.amp.common optim._functional utils.serialization", _INSIDE),
     **_all("utils.deterministic", _INSIDE),
