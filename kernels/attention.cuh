@@ -343,7 +343,7 @@ __device__ __forceinline__ void differentiate(const S* __restrict__ q, const S* 
             const T slope = likeliest[half] < 0 ? -infinity<T>() : (g_lse ? g_lse[row] : T(0)) - rest[half];
             if ((threadIdx.x & 3) == 0) sure[row] = slope;
             if (likeliest[half] < 0) continue;
-            const S* const key = k + likeliest[half] * a.k[2];
+            const S* const key = k + static_cast<int64>(likeliest[half]) * a.k[2];
 #pragma unroll
             for (int j = 0; j < D / 8; ++j)
 #pragma unroll

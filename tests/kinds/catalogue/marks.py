@@ -12,7 +12,7 @@ IN_PLACE = set(words("""
 RANDOM = set(words("""
     rand randn randint randperm rand_like randn_like randint_like bernoulli multinomial poisson normal bernoulli_ cauchy_ exponential_
     geometric_ log_normal_ normal_ random_ uniform_ alpha_dropout feature_alpha_dropout dropout dropout1d dropout2d dropout3d rrelu rrelu_
-    gumbel_softmax empty empty_like empty_strided new_empty new_empty_strided resize_
+    gumbel_softmax svd_lowrank pca_lowrank empty empty_like empty_strided new_empty new_empty_strided resize_
 """))
 
 PLAIN = set(words("""

@@ -30,6 +30,7 @@ CALLS = {
     "matrix_rank": [given(X), given(X, atol=0.1)], "linalg.norm": [given(X), given(V, 3), given(X, "nuc")], "linalg.qr": [given(X.T)],
     "linalg.solve": [given(SQUARE, X)], "solve_triangular": [given(LOWER, X, upper=False)],
     "linalg.svd": [given(X, full_matrices=False)], "gl.svd": [given(X)], "Tensor.svd": [given(X)],
+    "gl.svd_lowrank": [given(X, 2), given(X, 2, 1, Y)], "gl.pca_lowrank": [given(X, 2), given(X, 2, False)],
     "gl.norm_except_dim": [given(X), given(X, 2, 1)],
     "svdvals": [given(X)], "tensorinv": [given(WIDE.reshape(3, 1, 3), ind=1)],
     "tensorsolve": [given(WIDE.reshape(3, 1, 3), V[:3].reshape(3, 1))], "vector_norm": [given(X), given(X, 3, 1), given(X, 1)],
