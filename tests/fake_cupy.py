@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import ctypes
+import threading
 from contextlib import contextmanager
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +18,22 @@ class CUDARuntimeError(RuntimeError):
     def __init__(self, status: int, text: str = "an error") -> None:
         super().__init__(text)
         self.status = status
+
+
+class CUDADriverError(RuntimeError):
+    def __init__(self, status: int, text: str = "an error") -> None:
+        super().__init__(text)
+        self.status = status
+
+
+class CompileException(Exception):
+    """As CuPy's, which is no RuntimeError."""
+
+    def __init__(self, msg: str, source: str, name: str, options: tuple[str, ...], backend: str = "nvrtc") -> None:
+        self._msg = msg
+
+    def __str__(self) -> str:
+        return self._msg
 
 
 class OutOfMemoryError(MemoryError):
@@ -62,6 +79,7 @@ class FakeCupy:
         self.limit, self.cached = limit, 0
         self._device, self._allocator = 0, None
         self._finished = True
+        self.strict, self.contexts = False, set()  # whether a launch needs a context; threads with devices that have one
         self._captured: list[Any] | None = None
         self.pool = self._new_pool()
         self.cuda = self._cuda(version, built, devices)
@@ -79,7 +97,12 @@ class FakeCupy:
 
     def RawModule(self, *, code: str, options: tuple[str, ...], name_expressions: list[str]) -> Any:
         self.note("RawModule", options, tuple(name_expressions))
-        return SimpleNamespace(get_function=lambda name: SimpleNamespace(kernel=SimpleNamespace(ptr=hash(name) & 0xFFFF)))
+        def function(name: str) -> Any:
+            if "nonsense" in code:
+                raise CompileException('k.cu(3): error: identifier "nonsense" is undefined', code, "k.cu", options)
+            return SimpleNamespace(kernel=SimpleNamespace(ptr=hash(name) & 0xFFFF))
+
+        return SimpleNamespace(get_function=function)
 
     def _new_pool(self) -> Any:
         outer = self
@@ -131,16 +154,25 @@ class FakeCupy:
             outer.note("memsetAsync", value, size, stream)
             ctypes.memset(target, value, size)
 
+        def info() -> tuple[int, int]:
+            outer.contexts.add((threading.get_ident(), outer._device))
+            return outer.limit - sum(outer.pool.used.values()) - outer.cached, outer.limit
+
+        def launch(*arguments: Any) -> None:
+            outer.note("launchKernel", *arguments)
+            if outer.strict and (threading.get_ident(), outer._device) not in outer.contexts:
+                raise CUDADriverError(201, "CUDA_ERROR_INVALID_CONTEXT: invalid device context")
+
         runtime = SimpleNamespace(
             CUDARuntimeError=CUDARuntimeError, driverGetVersion=lambda: version, runtimeGetVersion=lambda: built, getDeviceCount=count,
             getDevice=lambda: outer._device, setDevice=lambda index: setattr(outer, "_device", index), memcpyAsync=move, memsetAsync=fill,
             memcpyHostToDevice=1, memcpyDeviceToHost=2, memcpyDeviceToDevice=3,
-            memGetInfo=lambda: (outer.limit - sum(outer.pool.used.values()) - outer.cached, outer.limit),
+            memGetInfo=info,
             getDeviceProperties=lambda index: {"name": b"a GPU", "major": 9, "minor": 0},
             deviceSynchronize=lambda: outer.note("deviceSynchronize"),
         )  # fmt: skip
         driver = SimpleNamespace(
-            launchKernel=lambda *arguments: outer.note("launchKernel", *arguments),
+            CUDADriverError=CUDADriverError, launchKernel=launch,
             funcSetAttribute=lambda *arguments: outer.note("funcSetAttribute", *arguments),
             CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES=8,
         )
@@ -231,7 +263,8 @@ class FakeCupy:
             return made
 
         return SimpleNamespace(
-            runtime=runtime, driver=driver, memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError), MemoryPool=self._pool_type,
+            runtime=runtime, driver=driver, compiler=SimpleNamespace(CompileException=CompileException),
+            memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError), MemoryPool=self._pool_type,
             alloc=lambda size: (outer._allocator or outer.pool.malloc)(size), using_allocator=using_allocator, alloc_pinned_memory=pinned,
             MemoryPointer=MemoryPointer, UnownedMemory=UnownedMemory, Event=Event, Stream=Stream, Device=Device,
             get_current_stream=lambda device_id=-1: outer._current[outer._device],

@@ -161,6 +161,26 @@ def test_problems_without_an_algorithm(blas, standin, problem):
     assert blas.prepare(problem, 256) is None
 
 
+@pytest.mark.parametrize("status", [s for s in Status if s is not Status.SUCCESS])
+def test_an_epilogue_that_is_refused_in_whatever_way(cuda, blas, standin, status, monkeypatch):
+    """Falls back to a launch of its own, and is not asked for again; a plain product has nothing to fall back to."""
+    asked = []
+
+    def refused(task):
+        asked.append(task.epilogue)
+        return status
+
+    own = Blas(cuda.driver, standin, 1024, lambda: 0)
+    monkeypatch.setattr(standin, "refused", refused)
+    for epilogue in (Epilogue.RELU, Epilogue.BIAS, Epilogue.GELU_BIAS):
+        assert own.prepare(PLAIN._replace(epilogue=epilogue), 256) is None
+        assert own.prepare(PLAIN._replace(epilogue=epilogue), 256) is None
+    assert asked == [Epilogue.RELU, Epilogue.BIAS, Epilogue.GELU_BIAS]
+    if status not in (Status.NOT_SUPPORTED, Status.ARCH_MISMATCH):
+        with pytest.raises(BlasError, match=status.name):
+            own.prepare(PLAIN, 256)
+
+
 @pytest.fixture
 def guarded(cuda, blas, standin):
     """The plain problem and its matrices in guarded memory: addresses of a, b, d."""

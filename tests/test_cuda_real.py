@@ -4,16 +4,20 @@ stand-in against CuPy itself, where that is installed; what CuPy and cuBLASLt th
 import ctypes
 import sys
 import threading
+import tomllib
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from fake_cupy import CUDARuntimeError, FakeCupy
+from fake_cupy import CUDADriverError, CUDARuntimeError, FakeCupy
 
 from gradlab.backends.cuda import real
 from gradlab.backends.cuda.compiler import Compiler
-from gradlab.backends.cuda.driver import OutOfMemoryError
+from gradlab.backends.cuda.driver import CompileError, OutOfMemoryError
 from gradlab.backends.cuda.work import Work
 from gradlab.dtype import ALL, as_numpy
+
+from repository import ROOT
 
 F32 = np.dtype(np.float32)
 
@@ -75,6 +79,13 @@ def test_a_driver_too_old_for_gradlab(monkeypatch):
 @pytest.mark.parametrize("devices", [0, CUDARuntimeError(100, "cudaErrorNoDevice: no CUDA-capable device is detected")])
 def test_no_gpu(monkeypatch, devices):
     assert "the NVIDIA driver finds no GPU" in said(monkeypatch, FakeCupy(devices=devices))
+
+
+def test_the_extras_ask_for_a_cupy_that_keeps_our_kernels():
+    """Before 14.2 CuPy does not look into its cache on disk for name expressions: each process would compile all kernels anew."""
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    asked = [line for lines in extras.values() for line in lines if line.startswith("cupy")]
+    assert len(asked) == 4 and all(line.endswith(">=14.2") for line in asked)
 
 
 # ---------------------------------------------------------------- memory and copies
@@ -194,6 +205,81 @@ def test_large_dynamic_shared_memory_is_asked_for_once(cupy, driver):
     assert [call[8] for call in calls(cupy, "launchKernel")] == [1000, 60000, 50000, 70000]
 
 
+@pytest.mark.parametrize("prepared", [False, True])
+def test_a_thread_whose_first_act_is_a_launch(cupy, driver, prepared):
+    """The runtime makes a context current with its first call in a thread, the driver does not; memory of the pool needs no call."""
+    function = driver.compile("source", ["k"], "k")["k"]
+    place = (1, 1, 1), (1, 1, 1)
+    made = driver.launcher(function, *place, 0)
+    launch = made if prepared else lambda parameters: driver.launch(function, *place, parameters, 50000)
+    cupy.strict, raised = True, []
+
+    def work(devices):
+        try:
+            for device in devices:
+                driver.set_device(device)
+                for _ in range(3):
+                    launch(0)
+        except Exception as error:
+            raised.append(error)
+
+    for _ in range(2):
+        before, contexts = len(calls(cupy, "launchKernel")), len(cupy.contexts)
+        cupy.contexts.clear()
+        thread = threading.Thread(target=work, args=([0, 1, 0],))
+        thread.start()
+        thread.join()
+        assert not raised
+        assert len(calls(cupy, "launchKernel")) - before == 9 + 2  # one refusal for each device of the thread
+        assert len(cupy.contexts) == 2 >= contexts
+    driver.set_device(0)
+
+
+def test_a_launch_that_is_refused_for_another_reason(cupy, driver):
+    function = driver.compile("source", ["k"], "k")["k"]
+
+    def refuse(*_):
+        raise CUDADriverError(719, "CUDA_ERROR_LAUNCH_FAILED: unspecified launch failure")
+
+    driver._launch = refuse
+    for launch in (driver.launcher(function, (1, 1, 1), (1, 1, 1), 0), lambda p: driver.launch(function, (1, 1, 1), (1, 1, 1), p, 0)):
+        with pytest.raises(CUDADriverError, match="unspecified launch failure"):
+            launch(0)
+
+
+def test_what_the_compiler_refuses(driver):
+    said = r"mine\.cu does not compile:\nk\.cu\(3\): error: identifier \"nonsense\" is undefined"
+    with pytest.raises(CompileError, match=said) as caught:
+        driver.compile("nonsense", ["k"], "mine.cu")
+    assert isinstance(caught.value, RuntimeError)
+
+
+def test_after_a_fork(cupy, driver):
+    """What a forked process does raises the same clear error, whatever it is."""
+    function, x, stream = driver.compile("source", ["k"], "k")["k"], driver.empty((4,), F32), driver.new_stream(0)
+    launch, make = driver.launcher(function, (1, 1, 1), (1, 1, 1), 0), driver.maker((4,), F32)
+
+    def lost(*_):
+        raise CUDARuntimeError(3, "cudaErrorInitializationError: initialization error")
+
+    event, graph = driver.new_event(True), real.RealGraph(SimpleNamespace(launch=lost), None)
+    cupy.pool.malloc, cupy.strict = lost, True
+    driver.forked()
+    assert (driver.device_count(), driver.device_of(x)) == (2, 0)
+    for call in (
+        lambda: driver.download(x), lambda: driver.upload(np.zeros(3)), lambda: driver.empty((4,), F32), make, driver.synchronize,
+        lambda: driver.copy(x, x), lambda: driver.fill_zero(x), driver.current_device, lambda: driver.set_device(1), driver.current_stream,
+        lambda: driver.compile("source", ["k"], "k"), lambda: driver.launch(function, (1, 1, 1), (1, 1, 1), 0, 0), lambda: launch(0),
+        driver.free_cached, lambda: driver.memory(0), lambda: driver.new_stream(0), driver.new_arena, lambda: driver.new_event(False),
+        driver.default_stream, lambda: driver.begin_capture(stream, None), lambda: driver.shared_words(1),
+        lambda: driver.use_stream(stream), lambda: driver.stream_done(stream), lambda: driver.synchronize_stream(stream),
+        lambda: driver.record_event(event, stream), lambda: driver.event_done(event), lambda: driver.synchronize_event(event),
+        lambda: driver.wait_event(stream, event), lambda: driver.elapsed(event, event), lambda: driver.launch_graph(graph, stream),
+    ):  # fmt: skip
+        with pytest.raises(RuntimeError, match=r"forked after its parent had used CUDA.*multiprocessing_context=\"spawn\""):
+            call()
+
+
 # ---------------------------------------------------------------- streams, events, captures
 
 
@@ -278,7 +364,7 @@ def test_the_stand_in_has_cupys_names():
         assert hasattr(cupy, name)
     for name, value in vars(fake.cuda).items():
         assert hasattr(cupy.cuda, name), name
-        for inner in vars(value) if name in ("runtime", "driver", "memory") else ():
+        for inner in vars(value) if name in ("runtime", "driver", "memory", "compiler") else ():
             assert hasattr(getattr(cupy.cuda, name), inner), f"{name}.{inner}"
     for name in ("MemoryPool", "Stream", "Event", "Device"):
         for inner in vars(getattr(fake.cuda, name)):

@@ -54,6 +54,26 @@ class Broken(Squares):
         return i
 
 
+class Touching(Squares):
+    """Whose samples touch a GPU, each by another way."""
+
+    ways = (
+        lambda x: x[0], lambda x: x + 1, lambda x: x.cpu(), lambda x: x.sum().item(), lambda x: x.clone(), lambda x: gl.ones(2).cuda(),
+        lambda x: gl.zeros(2, device="cuda"), lambda x: gl.rand(2, device="cuda"), lambda x: gl.cuda.synchronize(), lambda x: repr(x),
+        lambda x: gl.cuda.Stream(), lambda x: x.add_(1), lambda x: gl.cuda.memory_allocated(),
+    )  # fmt: skip
+
+    def __init__(self):
+        self.x = gl.ones(3, device="cuda")
+
+    def __getitem__(self, i):
+        try:
+            found = self.ways[i](self.x)
+        except RuntimeError as error:
+            return str(error)
+        return f"way {i} gave {type(found).__name__}"
+
+
 class Noise(Squares):
     def __getitem__(self, i):
         return np.array([gl.rand(1).item(), np.random.rand(), random.random()])  # noqa: NPY002
@@ -87,6 +107,15 @@ class Hangs(Squares):
 class Odd(Squares):
     def __getitem__(self, i):
         return (lambda: i) if i == 2 else i
+
+
+def test_workers_that_touch_a_gpu(cuda):
+    """A forked process has lost the GPU: whatever it does, it is told so, and what to do; the parent goes on."""
+    data = Touching()
+    view, *others = DataLoader(data, sampler=range(len(Touching.ways)), batch_size=None, num_workers=1)
+    assert "forked" in view or view == "way 0 gave Tensor"  # nothing is computed
+    assert all("CUDA cannot be used in a process that was forked" in s and 'multiprocessing_context="spawn"' in s for s in others), others
+    assert data[1] == "way 1 gave Tensor" and (data.x + 1).tolist() == [2.0, 2.0, 2.0]
 
 
 def first(batch):

@@ -7,9 +7,25 @@ the backend, the launch rules and the parity suite, is the same code for both.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, NoReturn, Protocol
 
 import numpy as np
+
+FORKED = (
+    "CUDA cannot be used in a process that was forked after its parent had used CUDA: the GPU's context does not come along. In a "
+    'DataLoader keep the dataset and its collate_fn on the CPU and move batches in the main process, batch.to("cuda"); or start the '
+    'processes anew: multiprocessing_context="spawn" (DataLoader), gl.multiprocessing.get_context("spawn")'
+)
+
+
+class Forked:
+    """What takes the place of a driver's parts in a process that was forked after CUDA came up, where a GPU answers no more."""
+
+    def __getattr__(self, name: str) -> NoReturn:
+        raise RuntimeError(FORKED)
+
+    def __call__(self, *_: Any) -> NoReturn:
+        raise RuntimeError(FORKED)
 
 
 class MemoryUse(NamedTuple):
@@ -36,6 +52,10 @@ def out_of_memory(device: int, asked: int, allocated: int, cached: int, free: in
         f"free; gradlab holds {readable(allocated)} in tensors and {readable(cached)} cached. Use a smaller batch, or free tensors that "
         "are no longer needed"
     )
+
+
+class CompileError(RuntimeError):
+    """The compiler refused a program; the message is the compiler's."""
 
 
 class OutOfMemoryError(MemoryError, RuntimeError):
@@ -109,6 +129,9 @@ class Driver(Protocol):
 
     def synchronize(self) -> None:
         """Wait for all work of the current device."""
+
+    def forked(self) -> None:
+        """In a process that was forked from the one that made this: from now on all work raises RuntimeError (`FORKED`)."""
 
     def device_name(self, index: int) -> str:
         """What the device is called."""

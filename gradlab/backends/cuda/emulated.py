@@ -19,7 +19,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
-from gradlab.backends.cuda.driver import MemoryUse
+from gradlab.backends.cuda.driver import Forked, MemoryUse
 from gradlab.backends.cuda.emulator import EmulatedFunction, KernelFault, compile_kernels
 from gradlab.backends.cuda.emulator.device.array import LIBRARY, EmulatedArray
 from gradlab.backends.cuda.emulator.device.capture import Arena, Capture, Graph
@@ -53,6 +53,11 @@ class EmulatedDriver:
         self._defaults = [self.engine.new_stream(index, True) for index in range(devices)]
         self._lingering = Lingering(self, lambda array: array._host)
         self._shared: list[tuple[int, int, np.ndarray[Any, Any]]] = []  # memory of the host that kernels may reach
+
+    def forked(self) -> None:
+        """As on a real GPU, which a forked process has lost."""
+        refusing: Any = Forked()
+        self.engine = refusing
 
     # ------------------------------------------------------------ devices
 

@@ -67,6 +67,8 @@ def load() -> CudaBackend:
             )  # not when gradlab is imported: it takes time
             assert _loaded is not None
             dispatch.register(driver.array_type, _loaded)
+            if hasattr(os, "register_at_fork"):
+                os.register_at_fork(after_in_child=driver.forked)
     return _loaded
 
 

@@ -16,11 +16,15 @@ from typing import Any
 import numpy as np
 
 from gradlab.backends.cuda.cupy_module import installed
-from gradlab.backends.cuda.driver import MemoryUse, out_of_memory
+from gradlab.backends.cuda.driver import CompileError, Forked, MemoryUse, out_of_memory
 from gradlab.backends.cuda.lingering import Lingering
 from gradlab.spec import count as elements
 
 OPTIONS = ("-std=c++17",)
+_OF_STREAMS = (  # what asks a stream, an event or a graph itself
+    "elapsed", "event_done", "launch_graph", "record_event", "stream_done", "synchronize_event", "synchronize_stream", "use_stream",
+    "wait_event",
+)  # fmt: skip
 
 
 def _no_memory(size: int) -> Any:
@@ -88,13 +92,24 @@ class RealDriver:
         self.pointer: Callable[[Any], int] = operator.attrgetter("data.ptr")  # a third of a Python function's time
         self.device_of: Callable[[Any], int] = operator.attrgetter("data.device_id")
         self._error = cupy.cuda.runtime.CUDARuntimeError
+        self._refused = (self._error, cupy.cuda.driver.CUDADriverError)
         self._staged: deque[tuple[Any, Any]] = deque()  # pinned memory by the event of the copy from it
         self._lock = threading.Lock()
         self._captures: dict[int, RealCapture] = {}  # by thread
         self._arenas: weakref.WeakSet[RealArena] = weakref.WeakSet()
         self._peaks = [0] * self._count
         self._lingering = Lingering(self, operator.attrgetter("data"))
+        self._contexts = threading.local()  # devices whose context was made current in the thread
         self._tracking = False  # peaks cost each allocation a question to the pool: only once somebody has asked for one
+
+    def forked(self) -> None:
+        """In a process that was forked from this one."""
+        refusing: Any = Forked()
+        self._cuda = self._runtime = self._driver = self._pool = self._malloc = self._launch = refusing
+        self._stream_of_thread = self._get_device = self._set_device = refusing
+        for name in _OF_STREAMS:
+            setattr(self, name, refusing)
+        self._captures.clear()
 
     # ------------------------------------------------------------ devices
 
@@ -136,6 +151,7 @@ class RealDriver:
 
     def maker(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Callable[[], Any]:
         lingering = self._lingering.waiting
+        failed = self._error
         malloc, array, full, size = self._malloc, self._ndarray, self._cuda.memory.OutOfMemoryError, elements(shape) * dtype.itemsize
 
         def make() -> Any:
@@ -145,6 +161,9 @@ class RealDriver:
                 return array(shape, dtype, malloc(size))
             except full:
                 return array(shape, dtype, self._malloc_again(size))
+            except failed:
+                self._get_device()  # says so in a process that was forked
+                raise
 
         return make
 
@@ -254,14 +273,35 @@ class RealDriver:
     def compile(self, source: str, names: Sequence[str], label: str) -> dict[str, RealFunction]:
         """By NVRTC with CuPy's cache on disk; the source holds our headers, so that a changed one is noticed."""
         self._not_in_capture(f"loading a kernel ({label})")
+        refused = self._cuda.compiler.CompileException
         module = self.library.RawModule(code=source, options=OPTIONS, name_expressions=list(names))
-        return {name: RealFunction(name, module.get_function(name)) for name in names}
+        try:
+            return {name: RealFunction(name, module.get_function(name)) for name in names}
+        except refused as error:
+            raise CompileError(f"{label} does not compile:\n{error}") from None
 
     def launch(self, function: RealFunction, grid: tuple[int, int, int], block: tuple[int, int, int], parameters: int, shared: int) -> None:
-        if shared > function.room:
-            self._driver.funcSetAttribute(function.handle, self._driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, shared)
-            function.room = shared
-        self._launch(function.handle, *grid, *block, shared, self._stream_of_thread().ptr, parameters, 0)
+        try:
+            if shared > function.room:
+                self._driver.funcSetAttribute(function.handle, self._driver.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES, shared)
+                function.room = shared
+            self._launch(function.handle, *grid, *block, shared, self._stream_of_thread().ptr, parameters, 0)
+        except self._refused:
+            if not self._first_in_thread():
+                raise
+            self.launch(function, grid, block, parameters, shared)
+
+    def _first_in_thread(self) -> bool:
+        """After the driver has refused a launch: whether this thread had no context yet, which it has now.
+
+        CuPy asks before each launch; so do the runtime's calls, not the driver's. To be refused once costs later launches nothing.
+        """
+        device, known = self._get_device(), self._contexts.__dict__
+        if device in known.setdefault("devices", set()):
+            return False
+        self._runtime.memGetInfo()  # the runtime makes the device's context current in this thread
+        known["devices"].add(device)
+        return True
 
     def launcher(
         self, function: RealFunction, grid: tuple[int, int, int], block: tuple[int, int, int], shared: int
@@ -269,7 +309,17 @@ class RealDriver:
         if shared > 48 << 10:
             return lambda parameters: self.launch(function, grid, block, parameters, shared)
         launch, handle, stream, (gx, gy, gz), (bx, by, bz) = self._launch, function.handle, self._stream_of_thread, grid, block
-        return lambda parameters: launch(handle, gx, gy, gz, bx, by, bz, shared, stream().ptr, parameters, 0)
+        refused = self._refused
+
+        def run(parameters: int) -> None:
+            try:
+                launch(handle, gx, gy, gz, bx, by, bz, shared, stream().ptr, parameters, 0)
+            except refused:
+                if not self._first_in_thread():
+                    raise
+                launch(handle, gx, gy, gz, bx, by, bz, shared, stream().ptr, parameters, 0)
+
+        return run
 
     def synchronize(self) -> None:
         self._not_in_capture("synchronize")

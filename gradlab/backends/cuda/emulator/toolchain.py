@@ -16,6 +16,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import NamedTuple
 
+from gradlab.backends.cuda.driver import CompileError as CompileError
+
 CANDIDATES = ("g++", "clang++", "c++")
 FLAGS = ("-std=c++17", "-O2", "-g1", "-fPIC", "-w", "-ffp-contract=off", "-fno-strict-aliasing", "-fwrapv", "-fno-math-errno")
 MISSING = (
@@ -26,10 +28,6 @@ MISSING = (
 
 class CompilerMissing(RuntimeError):
     """There is no C++ compiler on this machine."""
-
-
-class CompileError(RuntimeError):
-    """The compiler refused a program; the message is the compiler's."""
 
 
 class Compiler(NamedTuple):

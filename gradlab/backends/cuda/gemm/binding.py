@@ -211,7 +211,7 @@ class BlasError(RuntimeError):
     def __init__(self, call: str, status: int, reason: str | None) -> None:
         known, meaning = _MEANINGS.get(status, (str(status), "a status that gradlab does not know"))
         super().__init__(f"{call}: CUBLAS_STATUS_{known} ({reason or meaning})")
-        self.status = status
+        self.status, self.reason = status, reason
 
 
 def check(library: Any, call: str, status: int) -> None:

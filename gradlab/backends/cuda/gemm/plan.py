@@ -234,9 +234,10 @@ class Blas:
         try:
             return Prepared(self, problem, device, alignment)
         except BlasError as error:
-            # Whether a float64 product may have an epilogue differs between versions, and so does the answer.
-            special = problem.compute is ComputeType.F64 and problem.epilogue is not Epilogue.DEFAULT
-            if error.status not in UNSUPPORTED and not (special and error.status == Status.INVALID_VALUE):
+            # Which products may have an epilogue differs between versions and GPUs, and so does the answer where one may not. Only the
+            # stand-in gives a reason: what it calls misuse is our mistake.
+            lacking = problem.epilogue is not Epilogue.DEFAULT and error.reason is None
+            if error.status not in UNSUPPORTED and not lacking:
                 raise
         if problem.compute is ComputeType.F32_FAST_TF32:  # a GPU without TF32
             return self._make(problem._replace(compute=ComputeType.F32), device, alignment)

@@ -57,9 +57,9 @@ SPLIT = 4096  # a sum over so many products is shared out, which takes work spac
 class Misuse(Exception):
     """A status and why."""
 
-    def __init__(self, status: Status, reason: str) -> None:
+    def __init__(self, status: Status, reason: str | None) -> None:
         super().__init__(reason)
-        self.status = status
+        self.status, self.reason = status, reason
 
 
 def require(condition: bool, reason: str, status: Status = Status.INVALID_VALUE) -> None:
@@ -99,7 +99,8 @@ class StandIn:
         self.reason: str | None = None
         self.raised: Exception | None = None  # what a call could not raise through C
         self.launches = 0
-        self.refused: Callable[[Task], bool] = lambda task: False  # for tests: what the library has no algorithm for
+        # For tests: what the library has no algorithm for, or how else it refuses; a status of its own comes without a reason.
+        self.refused: Callable[[Task], bool | Status] = lambda task: False
         self._allocation, self._submit = allocation, submit
         self._objects: dict[int, Descriptor] = {}
         self._contexts: set[int] = set()
@@ -131,7 +132,7 @@ class StandIn:
             try:
                 return function(*arguments) or 0
             except Misuse as misuse:
-                self.reason = str(misuse)
+                self.reason = misuse.reason
                 return misuse.status
             except Exception as error:
                 self.reason, self.raised = f"{type(error).__name__}: {error}", error
@@ -227,7 +228,9 @@ class StandIn:
         _check_types(task, found[Desc.SCALE_TYPE])
         _check_shapes(task)
         _check_epilogue(task)
-        require(not self.refused(task), "a test refuses it", Status.NOT_SUPPORTED)
+        refused = self.refused(task)
+        if refused:
+            raise Misuse(refused, None) if isinstance(refused, Status) else Misuse(Status.NOT_SUPPORTED, "a test refuses it")
         return task
 
     def _heuristic(
