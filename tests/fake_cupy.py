@@ -69,6 +69,17 @@ class ndarray:
         self.nbytes = self.size * self.dtype.itemsize
 
 
+class Graph:
+    def __init__(self, cupy: FakeCupy) -> None:
+        self._cupy = cupy
+
+    def launch(self, stream: Any = None) -> None:
+        self._cupy.note("launch", stream.ptr)
+
+    def __del__(self) -> None:
+        self._cupy.note("graphDestroy")
+
+
 class FakeCupy:
     """The module `cupy`. version, built: of the driver and of CuPy's runtime. limit: bytes of each device."""
 
@@ -233,7 +244,7 @@ class FakeCupy:
                 outer.note("end_capture")
                 if found is None or "spoiled" in found:
                     raise CUDARuntimeError(901, "cudaErrorStreamCaptureInvalidated")
-                return SimpleNamespace(launch=lambda stream=None: outer.note("launch", stream.ptr))
+                return Graph(outer)
 
         Stream.null = Stream(null=True)
 

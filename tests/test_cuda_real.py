@@ -2,6 +2,8 @@
 stand-in against CuPy itself, where that is installed; what CuPy and cuBLASLt themselves say stands in test_cuda_libraries.py."""
 
 import ctypes
+import os
+import subprocess
 import sys
 import threading
 import tomllib
@@ -12,6 +14,7 @@ import pytest
 from fake_cupy import CUDADriverError, CUDARuntimeError, FakeCupy
 
 from gradlab.backends.cuda import real
+from gradlab.backends.cuda.captures import RealGraph
 from gradlab.backends.cuda.compiler import Compiler
 from gradlab.backends.cuda.driver import CompileError, OutOfMemoryError
 from gradlab.backends.cuda.work import Work
@@ -262,7 +265,7 @@ def test_after_a_fork(cupy, driver):
     def lost(*_):
         raise CUDARuntimeError(3, "cudaErrorInitializationError: initialization error")
 
-    event, graph = driver.new_event(True), real.RealGraph(SimpleNamespace(launch=lost), None)
+    event, graph = driver.new_event(True), RealGraph(SimpleNamespace(launch=lost), None)
     cupy.pool.malloc, cupy.strict = lost, True
     driver.forked()
     assert (driver.device_count(), driver.device_of(x)) == (2, 0)
@@ -343,6 +346,42 @@ def test_captures_that_fail(cupy, driver):
     driver.empty((4,), F32)
     with pytest.raises(RuntimeError, match=r"no capture began"):
         driver.end_capture(stream)
+
+
+ENDING = """
+import atexit, sys
+sys.path.insert(0, "tests")
+from fake_cupy import FakeCupy
+cupy = sys.modules["cupy"] = FakeCupy()
+atexit.register(lambda: print(cupy.log))  # as CuPy's own handlers, before ours: it runs after them
+import gradlab as gl
+from gradlab.backends.cuda.loading import load
+graphs = [gl.cuda.CUDAGraph() for _ in range(2)]
+driver = load().driver
+for graph in graphs:
+    stream = driver.new_stream(0)
+    driver.use_stream(stream)
+    driver.begin_capture(stream, driver.new_arena())
+    graph._graph = driver.instantiate(driver.end_capture(stream))
+cupy.log.clear()
+"""
+
+
+def test_graphs_that_live_at_the_end(cupy, driver):
+    """They are destroyed while the runtime is there, and not when the interpreter drops what is left."""
+    found = subprocess.run(
+        [sys.executable, "-c", ENDING], capture_output=True, text=True, cwd=ROOT, env={**os.environ, "GRADLAB_CUDA": "real"},
+        check=False,
+    )
+    assert (found.stdout, found.stderr) == ("[('graphDestroy',), ('graphDestroy',)]\n", "")
+    stream = driver.new_stream(0)
+    driver.use_stream(stream)
+    driver.begin_capture(stream, None)
+    graph = driver.end_capture(stream)
+    driver._at_exit()
+    assert cupy.log[-1] == ("graphDestroy",)
+    with pytest.raises(RuntimeError, match="the program ends"):
+        driver.launch_graph(graph, stream)
 
 
 # ---------------------------------------------------------------- devices

@@ -7,14 +7,13 @@ from __future__ import annotations
 
 import operator
 import threading
-import weakref
 from collections import deque
 from collections.abc import Callable, Sequence
-from contextlib import AbstractContextManager
 from typing import Any
 
 import numpy as np
 
+from gradlab.backends.cuda.captures import Captures
 from gradlab.backends.cuda.cupy_module import installed
 from gradlab.backends.cuda.driver import CompileError, Forked, MemoryUse, out_of_memory
 from gradlab.backends.cuda.lingering import Lingering
@@ -25,13 +24,6 @@ _OF_STREAMS = (  # what asks a stream, an event or a graph itself
     "elapsed", "event_done", "launch_graph", "record_event", "stream_done", "synchronize_event", "synchronize_stream", "use_stream",
     "wait_event",
 )  # fmt: skip
-
-
-def _no_memory(size: int) -> Any:
-    raise RuntimeError(
-        f"inside a CUDA graph's capture: {size} bytes are allocated, and the capture has no arena; use gl.cuda.graph, or allocate "
-        "before"
-    )
 
 
 class RealFunction:
@@ -45,37 +37,13 @@ class RealFunction:
         self.room = 48 << 10  # bytes of dynamic shared memory that a launch may ask for so far
 
 
-class RealArena:
-    """Memory of captured graphs: a pool of its own, so that nothing else is given what a graph works with."""
-
-    __slots__ = ("__weakref__", "pool")
-
-    def __init__(self, pool: Any) -> None:
-        self.pool = pool
-
-
-class RealGraph:
-    """A captured graph, and what has to last as long."""
-
-    __slots__ = ("_keep", "launch")
-
-    def __init__(self, graph: Any, keep: Any) -> None:
-        self.launch, self._keep = graph.launch, keep
-
-
-class RealCapture:
-    """A capture that goes on: its stream, its arena, and the allocator of this thread that is to be put back."""
-
-    def __init__(self, stream: Any, arena: RealArena | None, allocator: AbstractContextManager[None]) -> None:
-        self.stream, self.arena, self.allocator = stream, arena, allocator
-
-
-class RealDriver:
+class RealDriver(Captures):
     """CuPy's arrays and pool, the CUDA driver's launches."""
 
     name = "real"
 
     def __init__(self) -> None:
+        super().__init__()
         cupy = installed()
         self.library = cupy
         self.array_type = cupy.ndarray
@@ -95,8 +63,6 @@ class RealDriver:
         self._refused = (self._error, cupy.cuda.driver.CUDADriverError)
         self._staged: deque[tuple[Any, Any]] = deque()  # pinned memory by the event of the copy from it
         self._lock = threading.Lock()
-        self._captures: dict[int, RealCapture] = {}  # by thread
-        self._arenas: weakref.WeakSet[RealArena] = weakref.WeakSet()
         self._peaks = [0] * self._count
         self._lingering = Lingering(self, operator.attrgetter("data"))
         self._contexts = threading.local()  # devices whose context was made current in the thread
@@ -110,6 +76,7 @@ class RealDriver:
         for name in _OF_STREAMS:
             setattr(self, name, refusing)
         self._captures.clear()
+        self._graphs.clear()
 
     # ------------------------------------------------------------ devices
 
@@ -324,56 +291,6 @@ class RealDriver:
     def synchronize(self) -> None:
         self._not_in_capture("synchronize")
         self._runtime.deviceSynchronize()
-
-    # ------------------------------------------------------------ captures
-
-    def new_arena(self) -> RealArena:
-        made = RealArena(self._cuda.MemoryPool())
-        self._arenas.add(made)
-        return made
-
-    def begin_capture(self, stream: Any, arena: RealArena | None) -> None:
-        thread = threading.get_ident()
-        if thread in self._captures:
-            raise RuntimeError("a capture is going on already; end it first")
-        if stream.ptr in (0, 1, 2):
-            raise RuntimeError("a capture cannot begin in a default stream; use gl.cuda.Stream(), as gl.cuda.graph does")
-        allocator = self._cuda.using_allocator(_no_memory if arena is None else arena.pool.malloc)  # of this thread
-        # CuPy's default, the relaxed mode: the arena may take memory from the device while the capture goes on.
-        stream.begin_capture()
-        allocator.__enter__()
-        self._captures[thread] = RealCapture(stream, arena, allocator)
-
-    def end_capture(self, stream: Any) -> RealGraph:
-        thread = threading.get_ident()
-        capture = self._captures.get(thread)
-        if capture is None or capture.stream != stream:
-            raise RuntimeError("end_capture: no capture began in this stream, in this thread")
-        del self._captures[thread]
-        capture.allocator.__exit__(None, None, None)
-        try:
-            return RealGraph(stream.end_capture(), capture.arena)  # instantiated by CuPy
-        except self._error as error:
-            raise RuntimeError(
-                f"the capture has failed: {error}. In a capture there is no waiting for the device and no copy to or from the host, and "
-                "every stream that joins has to be waited for at the end"
-            ) from None
-
-    def instantiate(self, captured: RealGraph) -> RealGraph:
-        return captured
-
-    def launch_graph(self, graph: RealGraph, stream: Any) -> None:
-        graph.launch(stream)
-
-    def capturing(self) -> bool:
-        return bool(self._captures) and bool(self._stream_of_thread().is_capturing())
-
-    def _not_in_capture(self, what: str) -> None:
-        if self._captures and threading.get_ident() in self._captures:
-            raise RuntimeError(
-                f"inside a CUDA graph's capture: {what} is not possible: nothing runs before the graph is replayed. Do it before the "
-                "capture, or after replaying"
-            )
 
     # ------------------------------------------------------------ streams and events
 
