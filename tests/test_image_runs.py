@@ -18,8 +18,8 @@ import gradlab
 from gradlab.cli import main
 from gradlab.data import ImageError, digits
 from gradlab.runs import Settings, load_run, start
-from gradlab.runs.html import png
 from gradlab.train import Checkpoint, warm_cosine
+from gradlab.utils.png import png
 
 FILES = {"run.json", "checkpoints", "model.safetensors", "epochs.csv", "report.html"}
 SHORT = ["train", "digits", "--epochs", "2", "--batch-size", "256", "--device", "cpu"]

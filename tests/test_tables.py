@@ -296,9 +296,11 @@ def test_other_refusals(tmp_path):
     assert skipped.rows == 3 and "1 lines of another width are left out (the first is line 3)" in skipped.notes
     with pytest.raises(FileNotFoundError):
         read_table(tmp_path / "none.csv")
-    (tmp_path / "t.csv.gz").write_bytes(b"\x1f\x8bno")
-    with pytest.raises(TableError, match="compressed, and damaged"):
-        read_table(tmp_path / "t.csv.gz")
+    whole = gzip.compress(b"x,y\n" + b"1,2\n" * 99)
+    for damaged in (b"\x1f\x8bno", whole[:-9], whole[:12] + bytes(4) + whole[16:]):  # no header, cut off, another stream
+        (tmp_path / "t.csv.gz").write_bytes(damaged)
+        with pytest.raises(TableError, match="compressed, and damaged"):
+            read_table(tmp_path / "t.csv.gz")
     with pytest.raises(TableError, match="several lengths"):
         read_table({"x": [1], "y": [1, 2]})
     with pytest.raises(TableError, match="got int"):

@@ -11,7 +11,7 @@ from typing import Any
 
 from gradlab import Tensor
 from gradlab.cli.failure import FAILED, Failure
-from gradlab.cli.targets import asked, users_code
+from gradlab.cli.targets import returned_by, users_code
 from gradlab.viz import explain, graph
 
 FORMATS = ("svg", "html", "dot", "mermaid")
@@ -39,7 +39,7 @@ def computed(name: str, example: Any) -> tuple[Any, Any]:
 
 def run(options: argparse.Namespace) -> int:
     """Prints the tree, or writes the files asked for."""
-    tensor, model = computed(options.target, asked(options.target))
+    tensor, model = computed(options.target, returned_by(options.target))
     try:
         picture = graph(tensor, model=model, depth=options.depth, repeats=True if options.repeats else None)
     except RuntimeError as error:

@@ -11,7 +11,7 @@ import os
 
 from gradlab.cli.devices import usable_device
 from gradlab.cli.failure import FAILED, Failure
-from gradlab.cli.targets import asked, users_code
+from gradlab.cli.targets import returned_by, users_code
 from gradlab.testing.parity import parity
 
 
@@ -20,7 +20,7 @@ def run(options: argparse.Namespace) -> int:
     if options.emulated:
         os.environ["GRADLAB_CUDA"] = "emulated"
     device = usable_device(options.device)
-    example = asked(options.target)
+    example = returned_by(options.target)
     if not isinstance(example, tuple) or len(example) not in (2, 3):
         kind = type(example).__name__
         raise Failure(f"{options.target} returned {kind}; it has to return (model, inputs) or (model, inputs, loss)", FAILED)

@@ -43,7 +43,7 @@ def users_frames(trace: TracebackType | None) -> list[traceback.FrameSummary]:
     return [f for f in traceback.extract_tb(trace) if not inside[f.filename] and not f.filename.startswith(starting)]
 
 
-def asked(name: str) -> Any:
+def returned_by(name: str) -> Any:
     """What the function returned that module:function names. Failure, in one line, for a name that leads nowhere."""
     module, _, function = name.partition(":")
     sys.path.insert(0, os.getcwd())

@@ -18,6 +18,7 @@ from gradlab.data import DataError
 from gradlab.runs import RunError, TrainedRun, load_run, runs_in
 from gradlab.utils.atomic import write_text
 from gradlab.utils.blas import set_blas_threads
+from gradlab.utils.words import in_columns
 
 Found = TypeVar("Found")
 
@@ -77,10 +78,7 @@ def runs(options: argparse.Namespace) -> int:
         print(f"no runs in {options.folder}")
         return 0
     names = list(lines[0])
-    cells = [names, *([_shown(line[name]) for name in names] for line in lines)]
-    widths = [max(len(row[i]) for row in cells) for i in range(len(names))]
-    for row in cells:
-        print("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip())
+    print(in_columns([names, *([_shown(line[name]) for name in names] for line in lines)]))
     return 0
 
 

@@ -10,6 +10,7 @@ from typing import Any
 from gradlab.fx.code import PythonCode, python_code
 from gradlab.fx.naming import Names, snake_case
 from gradlab.fx.node import Argument, Node, Target, map_arg
+from gradlab.utils.words import in_columns
 
 
 class _Nodes:
@@ -231,8 +232,7 @@ class Graph:
         rows = [("opcode", "name", "target", "args", "kwargs")]
         rows += [(n.op, n.name, str(n.target), str(n.args), str(n.kwargs)) for n in self.nodes]
         widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-        rows.insert(1, ("-" * widths[0], "-" * widths[1], "-" * widths[2], "-" * widths[3], "-" * widths[4]))
-        print("\n".join("  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip() for row in rows))
+        print(in_columns([rows[0], ["-" * width for width in widths], *rows[1:]]))
 
     def __str__(self) -> str:
         lines = [node.format_node() for node in self.nodes]

@@ -1,8 +1,8 @@
-"""What tasks of classes share: weights of rare classes, and the linear model that stands beside."""
+"""What tasks of classes share: weights of rare classes, and the simpler models that stand beside; numbers are fitted as classes are."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -21,23 +21,33 @@ def class_weights(labels: NDArray[Any], classes: int) -> list[float] | None:
     return (len(labels) / (classes * counts)).tolist() if counts.max() > RARE * counts.min() else None
 
 
-def linear_classifier(x: Tensor, y: Tensor, x_new: Tensor, classes: int, weights: Sequence[float] | None = None) -> Tensor:
-    """Logits (n, classes) for `x_new` of a linear model fitted to all of `x`, float32 (m, features), and classes `y`, int64 (m,), by LBFGS.
+def commonest(labels: Tensor, many: int, classes: int) -> Tensor:
+    """What a model of the commonest class alone gives for `many` samples: (many, classes)."""
+    return F.one_hot(gl.full((many,), int(np.bincount(labels.numpy()).argmax())), classes).float()
 
-    The penalty is half the squared factors, as scikit-learn's C=1, of features with their mean taken away and scaled by their largest
-    deviation.
+
+def fit_at_once(loss: Callable[[], Tensor], summands: Sequence[Tensor], factors: Sequence[Tensor], rows: int) -> None:
+    """Fit a linear model to all of `rows` samples by LBFGS. The penalty is half the squared factors (scikit-learn's C=1 and alpha=1)."""
+    optimizer = gl.optim.LBFGS([*summands, *factors], max_iter=100, line_search_fn="strong_wolfe")
+
+    def closure() -> Tensor:
+        optimizer.zero_grad()
+        whole = loss() + sum((f.square().sum() for f in factors), gl.tensor(0.0)) / (2 * rows)
+        whole.backward()
+        return whole
+
+    optimizer.step(closure)
+    optimizer.zero_grad()
+
+
+def linear_classifier(x: Tensor, y: Tensor, x_new: Tensor, classes: int, weights: Sequence[float] | None = None) -> Tensor:
+    """Logits (n, classes) for `x_new` of a linear model fitted at once to `x`, float32 (m, features), and classes `y`, int64 (m,).
+
+    Features have their mean taken away, and are scaled by their largest deviation.
     """
     mean, scale = x.mean(0), x.std(0).max() + 1e-6
     x, x_new = (x - mean) / scale, (x_new - mean) / scale
     factors, offset = gl.zeros(x.shape[1], classes, requires_grad=True), gl.zeros(classes, requires_grad=True)
     balance = None if weights is None else gl.tensor(weights)
-    optimizer = gl.optim.LBFGS([factors, offset], max_iter=100, line_search_fn="strong_wolfe")
-
-    def closure() -> Tensor:
-        optimizer.zero_grad()
-        loss = F.cross_entropy(x @ factors + offset, y, weight=balance) + factors.square().sum() / (2 * len(y))
-        loss.backward()
-        return loss
-
-    optimizer.step(closure)
+    fit_at_once(lambda: F.cross_entropy(x @ factors + offset, y, weight=balance), [offset], [factors], len(y))
     return (x_new @ factors + offset).detach()

@@ -85,14 +85,13 @@ class FunctionTask(Task):
 
     # ------------------------------------------------------------ learning
 
-    def summary(self) -> str:
+    def facts(self) -> str:
         recipe = self.recipe
         many = length(recipe.loader)
         parameters = sum(p.numel() for p in recipe.model.parameters())
         batches = f"{many:,} batches an epoch" if many else "batches of a stream"
         held_out = "" if self.validated else "; nothing is held out (validation=), so epochs are compared by the training loss"
-        head = f"{self.target}: {type(recipe.model).__name__}, {parameters:,} parameters, {batches}{held_out}"
-        return "\n".join([head, *(f"note: {note}" for note in self.notes)])
+        return f"{self.target}: {type(recipe.model).__name__}, {parameters:,} parameters, {batches}{held_out}"
 
     def model(self) -> nn.Module:
         return self.recipe.model

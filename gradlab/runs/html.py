@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import struct
-import zlib
 from base64 import b64encode
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
@@ -13,6 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from gradlab.utils.png import png
 from gradlab.viz.chart import Panel, line_chart
 from gradlab.viz.ticks import label, linear_axis
 
@@ -83,19 +82,6 @@ def gallery(cards: Iterable[tuple[NDArray[np.uint8], str, str]]) -> str:
         for image, name, said in cards
     )
     return f'<div class="gallery">{"".join(found)}</div>'
-
-
-def png(image: NDArray[np.uint8]) -> bytes:
-    """A PNG file of an image, uint8 (height, width, 1 or 3): the format's three chunks, rows without a filter (ISO/IEC 15948)."""
-    height, width, channels = image.shape
-
-    def chunk(name: bytes, content: bytes) -> bytes:
-        return struct.pack(">I", len(content)) + name + content + struct.pack(">I", zlib.crc32(name + content))
-
-    rows = np.zeros((height, 1 + width * channels), np.uint8)
-    rows[:, 1:] = image.reshape(height, -1)
-    head = struct.pack(">IIBBBBB", width, height, 8, 2 if channels == 3 else 0, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", head) + chunk(b"IDAT", zlib.compress(rows.tobytes())) + chunk(b"IEND", b"")
 
 
 def residuals(found: Any, true: Any) -> str:

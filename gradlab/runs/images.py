@@ -19,10 +19,10 @@ from gradlab.data.images.reading import image_array
 from gradlab.data.tables import split_rows
 from gradlab.nn import functional as F
 from gradlab.runs import html
-from gradlab.runs.classes import class_weights, linear_classifier
+from gradlab.runs.classes import class_weights, commonest, linear_classifier
 from gradlab.runs.images_networks import NETWORKS, Standardize
 from gradlab.runs.interface import Interface
-from gradlab.runs.task import Baselines, Task
+from gradlab.runs.task import Baselines, Task, shuffled
 
 if TYPE_CHECKING:
     from gradlab.runs.folder import TrainedRun
@@ -118,15 +118,14 @@ class ImagesTask(Task):
 
     # ------------------------------------------------------------ learning
 
-    def summary(self) -> str:
+    def facts(self) -> str:
         training, validation = self.rows
         height, width = self.size
         kind = "grey" if self.channels == 1 else "colour"
         changed = f"; each time changed by {', '.join(self.augment)}" if self.augment else ""
         weighed = "" if self.weights is None else "; rare classes weigh as much as common ones"
         head = f"{len(training):,} images to train on, {len(validation):,} held out; {len(self.classes)} classes"
-        head += f"; {kind}, {height}x{width}{changed}{weighed}"
-        return "\n".join([head, *(f"note: {note}" for note in self.notes)])
+        return f"{head}; {kind}, {height}x{width}{changed}{weighed}"
 
     def model(self) -> nn.Module:
         network = self.networks[self.network](len(self.classes), self.channels, self.size)
@@ -153,14 +152,9 @@ class ImagesTask(Task):
     def loaders(self, batch_size: int, seed: int) -> tuple[Any, Any]:
         if batch_size == 1:
             raise ImageError("a batch of one image cannot be normalised; take two at least (--batch-size, batch_size)")
-        generator = gl.Generator()
-        generator.manual_seed(seed)
         training, validation = (gl.utils.data.TensorDataset(*self.tensors(rows)) for rows in self.rows)
         samples: Any = Changed(training, self._augmentation()) if self.augment else training
-        many = len(training)
-        size, single = min(batch_size, many), many > batch_size and many % batch_size == 1
-        first: Any = gl.utils.data.DataLoader(samples, size, shuffle=True, drop_last=single, generator=generator)
-        return first, gl.utils.data.DataLoader(validation, 256)
+        return shuffled(samples, batch_size, seed), gl.utils.data.DataLoader(validation, 256)
 
     def _augmentation(self) -> Any:
         transforms, side = gl.transforms, min(self.size)
@@ -177,9 +171,10 @@ class ImagesTask(Task):
         small = tuple(min(side, LINEAR_SIDE) for side in self.size)
         if small != self.size:
             x, x_new = F.adaptive_avg_pool2d(x, small), F.adaptive_avg_pool2d(x_new, small)
-        commonest = F.one_hot(gl.full((len(y_new),), int(np.bincount(y.numpy()).argmax())), len(self.classes)).float()
-        outputs = linear_classifier(x.flatten(1), y, x_new.flatten(1), len(self.classes), self.weights)
-        return {"commonest class": self.measured(commonest, y_new), "linear model": self.measured(outputs, y_new)}
+        classes = len(self.classes)
+        outputs = linear_classifier(x.flatten(1), y, x_new.flatten(1), classes, self.weights)
+        simplest = self.measured(commonest(y, len(y_new), classes), y_new)
+        return {"commonest class": simplest, "linear model": self.measured(outputs, y_new)}
 
     def measured(self, outputs: Tensor, labels: Tensor) -> dict[str, float]:
         """What the metrics say of logits (n, classes)."""

@@ -12,8 +12,8 @@ from gradlab import Tensor, metrics, nn
 from gradlab.data.series import Observations, SeriesCoding, SeriesError, TimeSeriesDataset, Windows
 from gradlab.models.series import SeriesModel
 from gradlab.runs.interface import Interface
-from gradlab.runs.series_pages import sections
-from gradlab.runs.task import Baselines, Task
+from gradlab.runs.series_report import sections
+from gradlab.runs.task import Baselines, Task, shuffled
 
 PENALTIES = (1e-6, 1e-4, 1e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0, 10.0, 1e3)  # of the linear forecast, as shares of a feature's mean square
 INNER = 0.25  # of the windows to learn from, the last, decide which is taken
@@ -108,7 +108,7 @@ class SeriesTask(Task):
             raise ValueError("SeriesTask: only a task made of a series can be learned; this one was read back for forecasting")
         return self.dataset
 
-    def summary(self) -> str:
+    def facts(self) -> str:
         dataset, coding = self.learned(), self.coding
         steps, held_out = dataset.first, dataset.held_out
         begin, end = (dataset.series.written()[i] for i in (dataset.first, -1))
@@ -118,7 +118,7 @@ class SeriesTask(Task):
             f" of it and of {', '.join(coding.layout.covariates)}" if coding.layout.covariates else ""
         )
         windows = f"{len(dataset.training):,} windows to learn from, {len(dataset.validation):,} held out"
-        return "\n".join([head, f"{what}; {windows}", *(f"note: {note}" for note in self.notes)])
+        return f"{head}\n{what}; {windows}"
 
     def model(self) -> SeriesModel:
         coding = self.coding
@@ -149,10 +149,7 @@ class SeriesTask(Task):
 
     def loaders(self, batch_size: int, seed: int) -> tuple[Any, Any]:
         dataset = self.learned()
-        generator = gl.Generator()
-        generator.manual_seed(seed)
-        training: Any = gl.utils.data.DataLoader(dataset.training, batch_size, shuffle=True, generator=generator)
-        return training, gl.utils.data.DataLoader(dataset.validation, AT_ONCE)
+        return shuffled(dataset.training, batch_size, seed, drop_last=False), gl.utils.data.DataLoader(dataset.validation, AT_ONCE)
 
     def baselines(self, model: nn.Module) -> Baselines:
         """What the last value, the last season and an autoregression on the same window reach on the held-out part.

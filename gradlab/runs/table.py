@@ -12,15 +12,15 @@ from gradlab import Tensor, metrics, nn
 from gradlab.data.tables import Table, TableCoding, TableDataset, TableError, TargetCoding, read_with_columns
 from gradlab.models.table import TableModel
 from gradlab.runs import html
+from gradlab.runs.classes import class_weights, commonest, fit_at_once
 from gradlab.runs.interface import Interface
-from gradlab.runs.task import Baselines, Task
+from gradlab.runs.task import Baselines, Task, shuffled
 
 if TYPE_CHECKING:
     from gradlab.runs.folder import TrainedRun
 
 WORST = 10  # rows that the report shows
 WORDS = {"number": "columns of numbers", "category": "of categories", "date": "of dates"}
-RARE = 3.0  # so many times rarer than the commonest class, a class makes the loss weigh classes alike
 
 
 class InUnit(metrics.Metric):
@@ -83,8 +83,7 @@ class TableTask(Task):
             raise TableError(f"{dataset.table.source}: name the column to predict: {', '.join(dataset.table.columns)}")
         weights = None
         if dataset.target.kind == "classes":
-            found = dataset.class_weights
-            weights = [float(w) for w in found.tolist()] if float(found.max() / found.min()) > RARE else None
+            weights = class_weights(dataset.tensors[2].numpy()[dataset.training_rows], len(dataset.target.classes))
         rows, held_out = len(dataset.training_rows), len(dataset.validation_rows)
         if rows < 2 or (held_out < 2 and dataset.target.kind == "number"):
             few = f"{rows} of {rows + held_out} rows are to be trained on and {held_out} held out, and two of each are the least"
@@ -137,28 +136,21 @@ class TableTask(Task):
             **({"roc_auc": metrics.ROCAUC()} if pair else {}),
         }  # fmt: skip
 
-    def summary(self) -> str:
+    def facts(self) -> str:
         dataset, target = self.learned(), self.target
         kinds = list(self.coding.kinds.values())
         columns = ", ".join(f"{kinds.count(kind)} {word}" for kind, word in WORDS.items() if kind in kinds)
         what = f"one of {len(target.classes)} classes" if target.classes else "a number"
         weighed = "" if self.weights is None else "; rare classes weigh as much as common ones"
         head = f"{len(dataset.training_rows):,} rows to train on, {len(dataset.validation_rows):,} held out; {columns}"
-        return "\n".join([f"{head}; {target.name} is {what}{weighed}", *(f"note: {note}" for note in self.notes)])
+        return f"{head}; {target.name} is {what}{weighed}"
 
     def loaders(self, batch_size: int, seed: int) -> tuple[Any, Any]:
         """Of the training and of the validation rows. TableError where batches would be of one row, which cannot be normalised."""
         if batch_size == 1:
             raise TableError("a batch of one row cannot be normalised; take two rows at least (--batch-size, batch_size)")
         dataset = self.learned()
-        rows = len(dataset.training_rows)
-        generator = gl.Generator()
-        generator.manual_seed(seed)
-        single = rows > batch_size and rows % batch_size == 1
-        training: Any = gl.utils.data.DataLoader(
-            dataset.training, min(batch_size, rows), shuffle=True, drop_last=single, generator=generator
-        )
-        return training, gl.utils.data.DataLoader(dataset.validation, 1024)
+        return shuffled(dataset.training, batch_size, seed), gl.utils.data.DataLoader(dataset.validation, 1024)
 
     def learned(self) -> TableDataset:
         """The table that is learned from."""
@@ -167,31 +159,18 @@ class TableTask(Task):
         return self.dataset
 
     def baselines(self, model: Any) -> Baselines:
-        """What the commonest class (or the mean) and a linear model reach on the validation rows. The linear part is put into `model`.
-
-        It is fitted to all training rows at once by LBFGS, with the penalty of half the squared factors (scikit-learn's C=1 and alpha=1).
-        """
+        """What the commonest class (or the mean) and a linear model reach on the validation rows. The linear part is put into `model`."""
         dataset = self.learned()
         training, validation = dataset.training.tensors, dataset.validation.tensors
         found = {}
         if self.classes:
-            commonest = int(np.bincount(training[2].numpy()).argmax())
-            outputs = nn.functional.one_hot(gl.full((len(validation[2]),), commonest), len(self.classes)).float()
+            outputs = commonest(training[2], len(validation[2]), len(self.classes))
         else:
             outputs = gl.zeros(len(validation[2]))
         found["commonest class" if self.classes else "mean"] = self.measured(outputs, validation[2])
         factors = [model.wide.weight, *(shift.weight for shift in model.shifts)]
-        optimizer = gl.optim.LBFGS([model.wide.bias, *factors], max_iter=100, line_search_fn="strong_wolfe")
-
-        def closure() -> Tensor:
-            optimizer.zero_grad()
-            loss = self.loss(model.linear(training[0], training[1]), training[2])
-            loss = loss + sum((f.square().sum() for f in factors), gl.tensor(0.0)) / (2 * len(training[2]))
-            loss.backward()
-            return loss
-
-        optimizer.step(closure)
-        optimizer.zero_grad()
+        numbers, categories, target = training
+        fit_at_once(lambda: self.loss(model.linear(numbers, categories), target), [model.wide.bias], factors, len(target))
         with gl.no_grad():
             outputs = model.linear(validation[0], validation[1])
         found["linear model"] = self.measured(outputs if self.classes else outputs[:, 0], validation[2])

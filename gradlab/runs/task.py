@@ -84,7 +84,11 @@ class Task:
 
     def summary(self) -> str:
         """What is learned from what; a line for each thing that was found in the data."""
-        return "\n".join([self.goal, *(f"note: {note}" for note in self.notes)])
+        return "\n".join([self.facts(), *(f"note: {note}" for note in self.notes)])
+
+    def facts(self) -> str:
+        """What is learned from what, in a line or two."""
+        return self.goal
 
     def model(self) -> nn.Module:
         raise NotImplementedError
@@ -152,3 +156,13 @@ class Task:
             f"gradlab predict {folder} new.csv --out predictions.csv\ngradlab evaluate {folder} other.csv",
             f'import gradlab as gl\n\nrun = gl.load_run("{folder}")\nrun.predict("new.csv")["prediction"]\nrun.model  # an nn.Module',
         ]
+
+
+def shuffled(samples: Any, batch_size: int, seed: int, drop_last: bool | None = None) -> Any:
+    """Batches in an order that the seed decides, anew for each epoch. drop_last: None drops a last one of a single sample, which cannot be
+    normalised."""
+    many = len(samples)
+    single = many > batch_size and many % batch_size == 1
+    generator = gl.Generator().manual_seed(seed)
+    last = single if drop_last is None else drop_last
+    return gl.utils.data.DataLoader(samples, min(batch_size, many), shuffle=True, drop_last=last, generator=generator)

@@ -21,7 +21,7 @@ from gradlab.models.gpt import GPT, GPTConfig
 from gradlab.models.language import RecurrentLanguageModel, generate
 from gradlab.runs.interface import Interface
 from gradlab.runs.ngrams import Counts
-from gradlab.runs.task import Baselines, Task
+from gradlab.runs.task import Baselines, Task, shuffled
 from gradlab.runs.text_report import sections
 
 if TYPE_CHECKING:
@@ -95,13 +95,13 @@ class TextTask(Task):
 
     # ------------------------------------------------------------ learning
 
-    def summary(self) -> str:
+    def facts(self) -> str:
         data, sizes = self.learned(), self.sizes
         tokens, many = sum(map(len, data.training_tokens)), sum(map(len, data.parts[0]))
         parts = f"{many:,} characters to train on, {sum(map(len, data.parts[1])):,} held out"
         vocabulary = f"{tokens:,} tokens of {self.tokenizer.size:,}" if tokens != many else f"{self.tokenizer.size - 1} different ones"
         model = f"{sizes['model']}, {sizes['layers']} layers of {sizes['width']}, context {sizes['context']}"
-        return "\n".join([f"{parts}; {vocabulary}; {model}", *(f"note: {note}" for note in self.notes)])
+        return f"{parts}; {vocabulary}; {model}"
 
     def model(self) -> nn.Module:
         sizes, vocabulary = self.sizes, self.tokenizer.size
@@ -119,12 +119,9 @@ class TextTask(Task):
         return {"bits_per_character": metrics.BitsPerCharacter(self.tokenizer.characters), "perplexity": metrics.Perplexity()}
 
     def loaders(self, batch_size: int, seed: int) -> tuple[Any, Any]:
-        data, generator = self.learned(), gl.Generator()
-        generator.manual_seed(seed)
-        size = min(batch_size, len(data.training))
+        data = self.learned()
         # A last batch of another size would be one more program to compile, for a few windows.
-        training: Any = gl.utils.data.DataLoader(data.training, size, shuffle=True, drop_last=True, generator=generator)
-        return training, gl.utils.data.DataLoader(data.validation, AT_ONCE)
+        return shuffled(data.training, batch_size, seed, drop_last=True), gl.utils.data.DataLoader(data.validation, AT_ONCE)
 
     def learned(self) -> TextDataset:
         """The text that is learned from."""

@@ -25,8 +25,6 @@ def configure(parser: Parser) -> None:
         "--augment", metavar="A,B", help=f"how training images are changed, of {', '.join(AUGMENTATIONS)}, or none (default: crop, flip)"
     )
     parser.add_argument("--validation", type=share, metavar="SHARE", help="of the images is held out, unless there is val/ (default: 0.2)")
-
-
     parser.add_argument("--mirror", metavar="ADDRESS", help="a folder or an address that has the files of mnist and its like")
     parser.add_argument("--no-check", action="store_true", help="these may be other files of the same format")
 

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from gradlab.data.images.reading import EXTENSIONS, GREY, ImageError, check_image, image_array, opened
 from gradlab.utils.data import Dataset
 from gradlab.utils.pillow import pillow
+from gradlab.utils.words import some
 
 TRAINING = ("train", "training")
 VALIDATION = ("val", "valid", "validation", "test", "testing")
@@ -82,16 +83,16 @@ class ImageFolder(Dataset[tuple[Any, int]]):
             kinds = ", ".join(f"{count} {kind}" for kind, count in others.most_common(NAMED))
             self.notes.append(f"{sum(others.values())} files are no images by their names ({kinds}) and are passed over")
         if loose:
-            self.notes.append(f"{len(loose)} files beside the classes' folders are passed over: {_some(sorted(loose))}")
+            self.notes.append(f"{len(loose)} files beside the classes' folders are passed over: {some(sorted(loose))}")
         return found
 
     def _expect(self, found: dict[str, list[str]], classes: Sequence[str] | None) -> None:
         """ImageError where there is nothing to learn from, or a class that is not known."""
         if classes is not None and (strange := [name for name, files in found.items() if files and name not in self.class_to_idx]):
-            raise ImageError(f"{self.root}: {_some(strange)} is no class of the training images; those are {_some(self.classes, 20)}")
+            raise ImageError(f"{self.root}: {some(strange)} is no class of the training images; those are {some(self.classes, 20)}")
         if any(found.values()):
             if classes is None and (empty := [name for name in found if not found[name] and name not in self.class_to_idx]):
-                self.notes.append(f"folders without images are no classes: {_some(empty)}")
+                self.notes.append(f"folders without images are no classes: {some(empty)}")
             return
         loose = [entry.name for entry in _entries(self.root) if not entry.is_dir() and self._wanted(entry.name)]
         if loose:
@@ -115,7 +116,7 @@ class ImageFolder(Dataset[tuple[Any, int]]):
             good.append((path, number))
             grey = grey and (mode in GREY or mode.startswith("I;16"))
         if broken:
-            self.notes.append(f"{len(broken)} of {len(self.samples)} files are left out: {_some(broken, separator='; ')}")
+            self.notes.append(f"{len(broken)} of {len(self.samples)} files are left out: {some(broken, separator='; ')}")
             if not good:
                 raise ImageError(f"{self.root}: none of {len(broken)} files can be read: {broken[0]}")
             lost = set(range(len(self.classes))) - {number for _, number in good}
@@ -126,7 +127,7 @@ class ImageFolder(Dataset[tuple[Any, int]]):
         return 1 if grey else 3
 
     def _without(self, lost: set[int]) -> None:
-        self.notes.append(f"no image of these classes can be read, and they are left out: {_some([self.classes[i] for i in sorted(lost)])}")
+        self.notes.append(f"no image of these classes can be read, and they are left out: {some([self.classes[i] for i in sorted(lost)])}")
         self.classes = [name for i, name in enumerate(self.classes) if i not in lost]
         self.class_to_idx = {name: i for i, name in enumerate(self.classes)}
 
@@ -215,7 +216,7 @@ def _expect_classes(folder: ImageFolder) -> None:
     only = folder.root / folder.classes[0]
     inner = [f.name for f in _folders(only)]
     way = (
-        f'give the folder "{only}", which holds {_some(inner)}' if len(inner) > 1
+        f'give the folder "{only}", which holds {some(inner)}' if len(inner) > 1
         else "put the images of each class into a folder of its own"
     )  # fmt: skip
     raise ImageError(f'{folder.root}: there is one class only, "{folder.classes[0]}"; at least two are needed: {way}')
@@ -244,8 +245,3 @@ def _below(folder: Path) -> Iterator[Path]:
             continue
         seen.add(real)
         yield from (Path(place, name) for name in sorted(files) if not hidden(name))
-
-
-def _some(names: Sequence[str], most: int = NAMED, separator: str = ", ") -> str:
-    more = len(names) - most
-    return separator.join(names[:most]) + (f"{separator}and {more} more" if more > 0 else "")

@@ -14,6 +14,7 @@ from gradlab.data.series.calendar import NEAR, REGULAR, Calendar
 from gradlab.data.tables import Table, TableError, column_of, read_with_columns
 from gradlab.data.tables.coding import is_place, understood
 from gradlab.data.tables.numbers import numbers_of
+from gradlab.utils.words import some
 
 SPARSE = 20  # times as many steps as rows: a date must be wrong
 _TIME = re.compile(r"(.*[_ .-])?(year|yr|date|datetime|time|timestamp|day|month|week|hour|epoch|period|ds|t)s?", re.IGNORECASE)
@@ -92,9 +93,8 @@ def observed(
     if twice := sorted({name for name in values if [*values, *others, *found].count(name) > 1}):
         raise SeriesError(f'{table.source}: "{twice[0]}" is named twice: a column is a value, a covariate, or the date')
     if unused := [f'"{name}"' for name in table.columns if name not in {*values, *others, *found}]:
-        some = ", ".join(unused[:8]) + (", …" if len(unused) > 8 else "")
         away = "none is a date that was understood (--date), " if not found else ""
-        table.notes.append(f"not looked at: {some}; {away}--covariates takes further columns")
+        table.notes.append(f"not looked at: {some(unused, 8)}; {away}--covariates takes further columns")
     return _put_in_order(table, Layout(values, others, found, dates), None)
 
 

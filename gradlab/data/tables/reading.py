@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import gzip
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
@@ -17,6 +16,7 @@ from typing import Any, Literal
 import numpy as np
 
 from gradlab.data.errors import DataError
+from gradlab.data.files import content_of, marked, text_of
 
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "nil", "?", "-", "--", ".", "#n/a", "<na>", "nat", "missing"})
 DELIMITERS = {"\t": "tabs", ";": "semicolons", "|": "bars", ",": "commas", " ": "spaces"}  # of several that fit, the first is it
@@ -105,24 +105,14 @@ def _with_points(table: Table) -> None:
 
 def _text(path: Path, notes: list[str]) -> str:
     """What a file says, with newlines as line ends."""
-    content = path.read_bytes()
-    if content[:2] == b"\x1f\x8b":
-        try:
-            content = gzip.decompress(content)
-        except (OSError, EOFError) as error:
-            raise TableError(f"{path}: is compressed, and damaged: {error}") from error
-    marks = {b"\xef\xbb\xbf": "utf-8-sig", b"\xff\xfe": "utf-16", b"\xfe\xff": "utf-16"}
-    encoding = next((name for mark, name in marks.items() if content.startswith(mark)), "utf-8")
+    content = content_of(path, TableError)
     try:
-        text = content.decode(encoding)
+        text = content.decode(marked(content))
     except UnicodeDecodeError as error:
         line = content[: error.start].count(b"\n") + 1
         text = content.decode("cp1252", errors="replace")
         notes.append(f"not UTF-8 (first in line {line}): read as Windows-1252")
-    if "\0" in text:
-        line = text[: text.index("\0")].count("\n") + 1
-        raise TableError(f"{path}: holds bytes that are no text (a NUL in line {line}); is it a table?")
-    return text.replace("\r\n", "\n").replace("\r", "\n")
+    return text_of(text, path, TableError, "is it a table?")
 
 
 def _records(text: str, source: str, delimiter: str | None) -> tuple[list[Record], str | None]:

@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import codecs
-import gzip
 import os
-import zlib
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 from importlib import import_module
@@ -13,10 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from gradlab.data.errors import DataError
+from gradlab.data.files import content_of, marked, text_of, with_newlines
 
 REFERENCE = "pydoc_data.topics"  # the name of the corpus that comes with Python: its reference, about 465,000 characters
 ENDINGS = (".txt", ".txt.gz")  # files of a folder that are read
-MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 _UNDECODED = "\ufffd"
 
 
@@ -105,7 +102,7 @@ def _of_texts(source: Any) -> Corpus:
     texts = list(source) if isinstance(source, Iterable) and not isinstance(source, (bytes, dict)) else None
     if texts is None or not all(isinstance(text, str) for text in texts):
         raise TextError(f"a text is a path, a Corpus or a list of texts, not {type(source).__name__}")
-    return Corpus(_joined([_with_newlines(text) for text in texts]), "the texts")
+    return Corpus(_joined([with_newlines(text) for text in texts]), "the texts")
 
 
 def _joined(texts: Iterable[str]) -> str:
@@ -113,29 +110,18 @@ def _joined(texts: Iterable[str]) -> str:
     return "".join(text if text.endswith("\n") else text + "\n" for text in texts if text)
 
 
-def _with_newlines(text: str) -> str:
-    return text.replace("\r\n", "\n").replace("\r", "\n")
-
-
 def _decoded(path: Path, encoding: str | None, notes: list[str]) -> str:
     """What a file says, with newlines as line ends."""
-    content = path.read_bytes()
-    if content[:2] == b"\x1f\x8b":
-        try:
-            content = gzip.decompress(content)
-        except (OSError, EOFError, zlib.error) as error:
-            raise TextError(f"{path}: is compressed, and damaged: {error}") from error
-    chosen = encoding or next((name for mark, name in MARKS.items() if content.startswith(mark)), "utf-8")
+    content = content_of(path, TextError)
+    chosen = encoding or marked(content)
     try:
         text = content.decode(chosen, errors="replace")
     except LookupError as error:
         raise TextError(f"{path}: there is no encoding {chosen!r} (--encoding, encoding=)") from error
-    if "\0" in text:
-        line = text[: text.index("\0")].count("\n") + 1
-        raise TextError(f"{path}: holds bytes that are no text (a NUL in line {line}); if it is one, say its encoding (--encoding utf-16)")
+    text = text_of(text, path, TextError, "if it is one, say its encoding (--encoding utf-16)")
     lost = text.count(_UNDECODED)
     if lost and (lost := lost - content.count(_UNDECODED.encode()) if chosen.startswith("utf-8") else lost):
         line = text[: text.index(_UNDECODED)].count("\n") + 1
         notes.append(f"{path}: {lost:,} places are not {chosen}, the first in line {line}, and became {_UNDECODED}; "
                      "if it is another encoding, say so (--encoding latin-1)")  # fmt: skip
-    return _with_newlines(text)
+    return text

@@ -27,6 +27,7 @@ from gradlab.tensor import Tensor
 from gradlab.tensor.size import Size
 from gradlab.utils.serialization.allowed import ALLOWED
 from gradlab.utils.serialization.torch_reading import STORAGES
+from gradlab.utils.words import some
 
 _KINDS = {dtype: kind for kind, dtype in STORAGES.items()}
 _ALIGNMENT = 64  # of the tensors' memory in the file
@@ -167,17 +168,13 @@ def to_bytes(obj: Any, allow_pickle: bool, protocol: int = 2) -> bytes:
     unknown = list(writer.unknown)
     if unknown and not allow_pickle:
         raise TypeError(
-            f"save: the object holds {_some(unknown)}; a file holds tensors, arrays, numbers, strings, None, argparse's Namespace, and "
+            f"save: the object holds {some(unknown, 4)}; a file holds tensors, arrays, numbers, strings, None, argparse's Namespace, and "
             f"lists, tuples, dicts and sets of them. Of a module or an optimizer save the state_dict(), or, with pickle=True, write a file "
             f"that runs code when it is read"
         )
     if unknown:
-        warn(GradlabWarning, f"save: the file names {_some(unknown)}: whoever reads it runs code of it; a state_dict() is safe")
+        warn(GradlabWarning, f"save: the file names {some(unknown, 4)}: whoever reads it runs code of it; a state_dict() is safe")
     return _archive(pickled.getvalue(), writer.stored)
-
-
-def _some(names: list[str]) -> str:
-    return ", ".join(names[:4]) + (f" and {len(names) - 4} more" if len(names) > 4 else "")
 
 
 def _archive(pickled: bytes, stored: list[_Stored]) -> bytes:

@@ -3,9 +3,7 @@
 from __future__ import annotations
 
 import io
-import struct
 import wave
-import zlib
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
@@ -14,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradlab.tensor import Tensor
+from gradlab.utils.png import png
 from gradlab.utils.tensorboard import messages
 from gradlab.utils.tensorboard.gif import gif
 
@@ -53,19 +52,6 @@ def _laid_out(images: Pixels) -> Pixels:
     rows = -(-n // columns)
     filled = np.concatenate([images, np.zeros((rows * columns - n, h, w, c), np.uint8)])
     return filled.reshape(rows, columns, h, w, c).transpose(0, 2, 1, 3, 4).reshape(rows * h, columns * w, c)
-
-
-def png(image: Pixels) -> bytes:
-    """The picture as a PNG file."""
-    h, w, channels = image.shape
-    colours = {1: 0, 3: 2, 4: 6}[channels]
-    lines = np.concatenate([np.zeros((h, 1), np.uint8), image.reshape(h, w * channels)], axis=1)
-
-    def chunk(kind: bytes, content: bytes) -> bytes:
-        return struct.pack(">I", len(content)) + kind + content + struct.pack(">I", zlib.crc32(kind + content))
-
-    header = struct.pack(">IIBBBBB", w, h, 8, colours, 0, 0, 0)
-    return b"\x89PNG\r\n\x1a\n" + chunk(b"IHDR", header) + chunk(b"IDAT", zlib.compress(lines.tobytes())) + chunk(b"IEND", b"")
 
 
 def film(name: str, content: Any, fps: float) -> bytes:
