@@ -39,8 +39,8 @@ def test_the_first_script_of_the_readme_learns(capsys):
 
 FACES = [ROOT / "gradlab/linalg.py", ROOT / "gradlab/special.py"]
 ROOMS = [*ROOT.glob("gradlab/tensor/*.py"), *ROOT.glob("gradlab/nn/functional/*.py"), *FACES]
-OTHERS = [ROOT / "gradlab/utils/words.py", ROOT / "gradlab/optim/lion.py", ROOT / "gradlab/optim/muon.py", ROOT / "gradlab/optim/swa_utils.py"]
-OTHERS += [*ROOT.glob("gradlab/amp/*.py"), *ROOT.glob("gradlab/models/*.py")]
+OTHERS = [ROOT / "gradlab/optim/lion.py", ROOT / "gradlab/optim/muon.py", ROOT / "gradlab/optim/swa_utils.py"]
+OTHERS += [ROOT / "gradlab/utils/words.py", *ROOT.glob("gradlab/amp/*.py"), *ROOT.glob("gradlab/models/*.py")]
 
 
 def module_of(path):
