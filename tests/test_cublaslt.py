@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+import gc
 import itertools
 
 import numpy as np
@@ -111,8 +112,7 @@ def test_dropped_with_the_plan(cuda, blas, standin):
 
 
 def test_workspace_of_each_stream(cuda, blas):
-    """Made by `warm`, kept for good: captured graphs hold the address."""
-    blas.warm()
+    """Made at its first use, and the same from then on."""
     first = blas.workspace(blas.stream())
     memory = gl.cuda.memory_allocated()
     a = normal(2, 20000)
@@ -124,8 +124,51 @@ def test_workspace_of_each_stream(cuda, blas):
     assert gl.cuda.memory_allocated() <= memory + 65536
     stream = gl.cuda.Stream()
     with gl.cuda.stream(stream):
-        library.warm(cuda.driver)
-        assert blas.workspace(blas.stream()) != first
+        second = blas.workspace(blas.stream())
+        assert second != first and blas.workspace(blas.stream()) == second
+
+
+def test_a_workspace_goes_with_its_stream(cuda, blas):
+    """Its handle may be another stream's next."""
+    before = len(blas._workspaces), gl.cuda.memory_allocated()
+    for _ in range(3):
+        with gl.cuda.stream(gl.cuda.Stream()):
+            blas.workspace(blas.stream())
+            assert len(blas._workspaces) == before[0] + 1
+        gc.collect()
+        assert (len(blas._workspaces), gl.cuda.memory_allocated()) == before
+
+
+def test_a_workspace_in_a_capture_is_the_graph_s(cuda, blas):
+    """Not the stream's: that stream, or another with its handle, may work while the graph is replayed."""
+    a = normal(2, 20000)
+    x = gl.tensor(a, device="cuda")
+    x @ x.mT
+    stream, other, graph = gl.cuda.Stream(), gl.cuda.Stream(), gl.cuda.CUDAGraph()
+    with gl.cuda.stream(stream):
+        eager = blas.workspace(blas.stream())
+    before = len(blas._workspaces)
+    with gl.cuda.graph(graph, stream=stream):
+        y = x @ x.mT
+        captured = blas.workspace(blas.stream())
+        assert captured == blas.workspace(blas.stream())
+        other.wait_stream(gl.cuda.current_stream())
+        with gl.cuda.stream(other):
+            beside = blas.workspace(blas.stream())
+        gl.cuda.current_stream().wait_stream(other)
+    assert len({eager, captured, beside}) == 3 and len(blas._workspaces) == before
+    with gl.cuda.stream(stream):
+        assert blas.workspace(blas.stream()) == eager
+    second = gl.cuda.CUDAGraph()
+    with gl.cuda.graph(second, stream=stream):
+        z = x @ x.mT
+        assert blas.workspace(blas.stream()) not in (eager, captured, beside)
+    with gl.cuda.stream(stream):  # what a shared work space would make a race of
+        graph.replay()
+    second.replay()
+    gl.cuda.synchronize()
+    close(y, a @ a.T, "float32")
+    close(z, a @ a.T, "float32")
 
 
 # ---------------------------------------------------------------- misuse, on the stand-in

@@ -114,7 +114,7 @@ class Captures:
         return found if found is not None and self._stream_of_thread().is_capturing() else None
 
     def capturing(self) -> bool:
-        return self.capture() is not None
+        return bool(self._captures) and bool(self._stream_of_thread().is_capturing())
 
     def _not_in_capture(self, what: str) -> None:
         if self._captures and threading.get_ident() in self._captures:

@@ -2,7 +2,7 @@
 
 What a graph is told, and why: the dimensions are always batch, channels, space, and the strides say how they lie in memory. The *results'*
 strides are set too: left out, frontends up to 1.26 make them channels-last whatever the inputs are, those from 1.27 on row-major. Pointers
-are passed as addresses, on the current stream of the driver. The work space is kept as long as the graph, for captured launches.
+are passed as addresses, on the current stream of the driver. The work space is given to each call.
 """
 
 from __future__ import annotations
@@ -137,7 +137,7 @@ class Graph:
             graph.deselect_numeric_notes(unwanted)
         graph.check_support()
         graph.build_plans()
-        self.space = work.empty((max(int(graph.get_workspace_size()), 1),), np.dtype(np.uint8))
+        self.size = max(int(graph.get_workspace_size()), 1)  # of the work space, in bytes
 
     def run(self, library: Any, handle: Any, stream: int, places: Sequence[int], space: int) -> None:
         library.set_stream(handle=handle, stream=stream)
@@ -170,7 +170,8 @@ class Cudnn:
             given = [x for x in inputs if x is not None]
             if any(work.pointer(x) % ALIGNED for x in (*given, *outputs)):
                 return False
-            stream, space = driver.current_stream().ptr, work.pointer(graph.space)
+            memory = work.empty((graph.size,), np.dtype(np.uint8))  # for this call: another stream or a captured graph has its own
+            stream, space = driver.current_stream().ptr, work.pointer(memory)
             places = [work.pointer(x) for x in given]
             if graph.checked:
                 graph.run(self.library, self.handles[device], stream, [*places, *map(work.pointer, outputs)], space)

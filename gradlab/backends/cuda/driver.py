@@ -190,7 +190,7 @@ class Driver(Protocol):
         """Milliseconds between two events that have happened."""
 
     # Captures. What is submitted between begin and end becomes a graph; nothing runs. Whoever captures has run the same work before
-    # (kernels are loaded, products prepared, `gemm.library.warm` called on the stream), and keeps all arrays that the work reads and
+    # (kernels are loaded, products prepared, `gemm.library.warm` called), and keeps all arrays that the work reads and
     # writes. In a capture `upload`, `download`, `shared_words`, `compile`, `free_cached` and every kind of waiting raise RuntimeError.
 
     def new_arena(self) -> Any:
@@ -209,6 +209,9 @@ class Driver(Protocol):
 
     def launch_graph(self, graph: Any, stream: Any) -> None:
         """Run all of a graph's work in a stream."""
+
+    def capture(self) -> Any:
+        """What stands for the capture of the current stream while that goes on; None where it is not captured."""
 
     def capturing(self) -> bool:
         """Whether the current stream is captured."""

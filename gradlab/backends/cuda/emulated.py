@@ -103,7 +103,7 @@ class EmulatedDriver:
                 if capture.pool is None:
                     self._refuse("memory is allocated in a capture without an arena; capture with gl.cuda.graph, or allocate before")
                 pool = capture.pool
-            life = pool.malloc(size, stream, dtype, None if capture is not None else free)
+            life = pool.malloc(size, stream.ptr, dtype, None if capture is not None else free)
         return EmulatedArray(life.array(shape, dtype), device)
 
     def record_stream(self, array: EmulatedArray, stream: Stream) -> None:
@@ -279,6 +279,9 @@ class EmulatedDriver:
 
     def new_arena(self) -> Arena:
         return Arena(Pool(self._memory[self.current_device()], lasting=True))
+
+    def capture(self) -> Capture | None:
+        return self.current_stream().capture
 
     def capturing(self) -> bool:
         return self.current_stream().capture is not None

@@ -324,9 +324,8 @@ class CudaExecutable:
         driver = self.driver
         stream, side, current = driver.new_stream(0), driver.new_stream(0), driver.current_stream()
         try:
-            for one in (side, stream):
-                driver.use_stream(one)
-                self.backend.warm()
+            driver.use_stream(stream)
+            self.backend.warm()
             driver.begin_capture(stream, driver.new_arena())
             try:
                 self._submit(stream, side)

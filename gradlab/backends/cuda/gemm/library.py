@@ -35,7 +35,7 @@ def _made(driver: Any) -> Blas | None:
 
 
 def warm(driver: Any) -> None:
-    """Make what products on the current device and stream need; before a capture."""
+    """Make what products on the current device need; before a capture."""
     blas = blas_of(driver)
     if blas is not None:
         blas.warm()

@@ -1,7 +1,7 @@
 """Prepared products: descriptors, layouts and the algorithm are made once for each problem; a call packs addresses and calls.
 
 `Blas` is one driver's library with what belongs to its devices and streams. Products may be captured into a CUDA graph once `warm` has been
-called on the stream and each problem has been met: a capture may not allocate.
+called and each problem has been met; work space is then the graph's own.
 """
 
 from __future__ import annotations
@@ -9,6 +9,7 @@ from __future__ import annotations
 import ctypes
 import sys
 import threading
+import weakref
 from collections.abc import Callable, Sequence
 from ctypes import addressof, c_double, c_float, c_int, c_void_p, sizeof
 from typing import Any
@@ -188,6 +189,7 @@ class Blas:
         self.driver, self.library, self.workspace_size, self.stream = driver, library, workspace_size, stream
         self._handles: dict[int, Handle] = {}
         self._workspaces: dict[tuple[int, int], Any] = {}
+        self._captured: weakref.WeakKeyDictionary[Any, dict[tuple[int, int], Any]] = weakref.WeakKeyDictionary()  # while it goes on
         self._prepared: dict[tuple[Problem, int, int], Prepared | None] = {}
         self._lock = threading.RLock()
 
@@ -200,20 +202,25 @@ class Blas:
             return found.value
 
     def workspace(self, stream: int) -> int:
-        """Address of the stream's work space. Its first use allocates it, for good: captured graphs hold the address."""
-        key = (self.driver.current_device(), stream)
-        memory = self._workspaces.get(key)
+        """Address of the current stream's work space, which its first use allocates: it goes with the stream, whose handle another stream
+        may get. In a capture it is memory of the graph, another for each stream that joins: a graph outlives them and shares with none."""
+        driver = self.driver
+        capture = driver.capture()
+        spaces = self._workspaces if capture is None else self._captured.setdefault(capture, {})
+        key = (driver.current_device(), stream)
+        memory = spaces.get(key)
         if memory is None:
             with self._lock:
-                memory = self._workspaces.get(key)
+                memory = spaces.get(key)
                 if memory is None:
-                    memory = self._workspaces[key] = self.driver.empty((self.workspace_size,), np.dtype(np.uint8))
-        return self.driver.pointer(memory)
+                    memory = spaces[key] = driver.empty((self.workspace_size,), np.dtype(np.uint8))
+                    if capture is None and stream:
+                        weakref.finalize(driver.current_stream(), spaces.pop, key, None).atexit = False
+        return driver.pointer(memory)
 
     def warm(self) -> None:
-        """Make what products on the current device and stream need: before a capture, and so that the first product is not slow."""
+        """Make what products on the current device need: before a capture, and so that the first product is not slow."""
         self.handle(self.driver.current_device())
-        self.workspace(self.stream())
 
     def prepare(self, problem: Problem, alignment: int) -> Prepared | None:
         """The problem made ready for the current device. None where the library has no algorithm for it."""

@@ -11,15 +11,12 @@ import ctypes
 import weakref
 from collections import deque
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 
 from gradlab.backends.cuda.driver import MemoryUse, out_of_memory
 from gradlab.backends.cuda.emulator.guarded import POISON, GuardedMemory
-
-if TYPE_CHECKING:
-    from gradlab.backends.cuda.emulator.device.streams import Stream
 
 MOST_CACHED = 256 << 20  # bytes that a pool keeps: the host's memory is smaller than a GPU's
 
@@ -29,7 +26,7 @@ class Block:
 
     __slots__ = ("__weakref__", "alive", "device", "dtype", "fresh", "life", "memory", "pool", "size", "stream")
 
-    def __init__(self, pool: Pool, size: int, stream: Stream) -> None:
+    def __init__(self, pool: Pool, size: int, stream: int) -> None:
         self.memory = GuardedMemory(size)
         self.pool, self.size, self.stream, self.device = pool, size, stream, pool.device.index
         self.life, self.alive, self.fresh = 0, False, False
@@ -100,11 +97,11 @@ class Pool:
         self.returned: deque[Block] = deque()
         self.cached = self.given = 0  # bytes, blocks
         self.closed = False
-        self._free: dict[tuple[Stream, int], list[Block]] = {}
-        self._oldest: deque[tuple[Stream, int]] = deque()  # where freed blocks went, in that order; some are out again
+        self._free: dict[tuple[int, int], list[Block]] = {}  # by the stream's handle (memory keeps no stream alive) and size
+        self._oldest: deque[tuple[int, int]] = deque()  # where freed blocks went, in that order; some are out again
         device.pools.append(self)
 
-    def malloc(self, size: int, stream: Stream, dtype: np.dtype[Any], free_cached: Callable[[], None] | None) -> Life:
+    def malloc(self, size: int, stream: int, dtype: np.dtype[Any], free_cached: Callable[[], None] | None) -> Life:
         """A block's next life. free_cached: called once when memory is short; None where nothing may be freed."""
         self.device.collect()
         free = self._free.get((stream, size))
@@ -122,7 +119,7 @@ class Pool:
         device.peak = max(device.peak, device.allocated)
         return Life(block)
 
-    def _new(self, size: int, stream: Stream, free_cached: Callable[[], None] | None) -> Block:
+    def _new(self, size: int, stream: int, free_cached: Callable[[], None] | None) -> Block:
         device = self.device
         if size + device.reserved > device.limit and free_cached is not None:
             free_cached()
