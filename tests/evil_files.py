@@ -27,6 +27,7 @@ FILES = Path(__file__).with_name("torch_files")
 
 
 def archive_of(pickled, **records):
+    """An archive of torch.save's with this pickle."""
     file = io.BytesIO()
     with zipfile.ZipFile(file, "w") as archive:
         for name, content in {"data.pkl": pickled, "version": b"3\n", **records}.items():

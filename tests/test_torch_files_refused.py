@@ -9,6 +9,7 @@ import zipfile
 
 import numpy as np
 import pytest
+from evil_files import archive_of
 
 import gradlab as gl
 from gradlab.serialization import UnsafeFileError
@@ -31,14 +32,6 @@ class Payload:
 
 
 # ---------------------------------------------------------------- nothing runs
-
-
-def archive_of(pickled, **records):
-    file = io.BytesIO()
-    with zipfile.ZipFile(file, "w") as archive:
-        for name, content in {"data.pkl": pickled, "version": b"3\n", **records}.items():
-            archive.writestr(f"archive/{name}", content)
-    return file.getvalue()
 
 
 @pytest.mark.parametrize("protocol", range(pickle.HIGHEST_PROTOCOL + 1))

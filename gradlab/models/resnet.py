@@ -86,23 +86,17 @@ def resnet56(num_classes: int = 10, in_channels: int = 3) -> ResNet:
     return ResNet(9, num_classes, in_channels)
 
 
-class ProjectedBlock(nn.Module):
+class ProjectedBlock(BasicBlock):
     """As BasicBlock, with a 1×1 convolution and a batch norm as the shortcut where the shape changes (option B)."""
 
     def __init__(self, inp: int, out: int, stride: int = 1) -> None:
-        super().__init__()
-        self.conv1 = nn.Conv2d(inp, out, 3, stride=stride, padding=1, bias=False)
-        self.bn1 = nn.BatchNorm2d(out)
-        self.conv2 = nn.Conv2d(out, out, 3, padding=1, bias=False)
-        self.bn2 = nn.BatchNorm2d(out)
+        super().__init__(inp, out, stride)
         self.downsample = None
         if stride != 1 or inp != out:
             self.downsample = nn.Sequential(nn.Conv2d(inp, out, 1, stride=stride, bias=False), nn.BatchNorm2d(out))
 
-    def forward(self, x: Tensor) -> Tensor:
-        y = F.relu(self.bn1(self.conv1(x)))
-        y = self.bn2(self.conv2(y))
-        return F.relu(y + (x if self.downsample is None else self.downsample(x)))
+    def shortcut(self, x: Tensor) -> Tensor:
+        return x if self.downsample is None else self.downsample(x)
 
 
 class ImageResNet(nn.Module):

@@ -7,7 +7,7 @@ import os
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from gradlab import dispatch
 
@@ -114,8 +114,3 @@ def missing() -> str | None:
     except RuntimeError as error:
         return str(error)
     return None
-
-
-def driver_of(_: Any = None) -> Driver:
-    """The loaded driver."""
-    return load().driver

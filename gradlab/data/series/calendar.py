@@ -11,7 +11,6 @@ import numpy as np
 
 NEAR = 0.2  # of a step, by which two dates may be nearer or farther than whole steps
 REGULAR = 0.9  # share of steps that are so
-MONTH = 30.436875  # days
 SECOND = 1 / 86400  # in days
 
 
