@@ -154,3 +154,26 @@ print(isinstance(torch.add, types.FunctionType), "gradlab.overrides" in sys.modu
 print(torch.ones(1).as_subclass(Sub) + 1, isinstance(torch.add, types.FunctionType))
 """
     assert run("gradlab", script) == ["True", "False", "7", "False"]
+
+
+COPIED = """
+import io, pathlib, tempfile
+torch.ones(1).as_subclass(type("Sub", (torch.Tensor,), {})) + 1
+layer = torch.nn.TransformerEncoderLayer(4, 2, 8)
+print(copy.deepcopy(layer).activation is F.relu)
+file = pathlib.Path(tempfile.mkdtemp()) / "functions.pt"
+torch.save({"f": F.relu, "t": torch.ones(1)}, file, PICKLE)
+with torch.serialization.safe_globals([F.relu]):
+    print(torch.load(file)["f"] is F.relu)
+"""
+EACH = """
+from gradlab.overrides.overridable import places
+each = [(name, function) for table in places().values() for name, function in table.items()]
+print(len(each) > 300, [name for name, function in each if not copy.copy(function) is pickle.loads(pickle.dumps(function)) is function])
+"""
+
+
+@pytest.mark.parametrize("engine", HERE)
+def test_functions_are_copied_and_written_as_functions_are(engine):
+    script = COPIED.replace("PICKLE", "pickle=True" if engine == "gradlab" else "pickle")
+    assert run(engine, script + EACH * (engine == "gradlab")) == ["True"] * 2 + ["True", "[]"] * (engine == "gradlab")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from functools import cache, update_wrapper
+from functools import cache, reduce, update_wrapper
 from importlib import import_module
 from types import FunctionType, MethodType, ModuleType
 from typing import Any
@@ -34,6 +34,8 @@ _counted = 0  # modes that are on, in all threads
 class Overridable:
     """A function or a method that asks. It equals the plain one, so that either is found where the other is the key."""
 
+    __qualname__: str
+
     def __init__(self, plain: Answer, name: Answer | None = None) -> None:
         update_wrapper(self, plain)
         self.plain = plain
@@ -55,10 +57,20 @@ class Overridable:
     def __repr__(self) -> str:
         return repr(self.plain)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        return standing, (self.__module__, self.__qualname__)
+
 
 def plain_of(function: Any) -> Any:
     """A function as it is where no class answers for it."""
     return function.plain if isinstance(function, Overridable) else function
+
+
+def standing(module: str, name: str) -> Any:
+    """The function or method of that name as it stands now: what copies and pickles of one that asks are."""
+    plain = plain_of(reduce(getattr, name.split("."), import_module(module)))
+    found = (vars(sys.modules[path]).get(name) for path in _MODULES if path in sys.modules)
+    return next((function for function in found if function == plain), plain)
 
 
 class Operator(Overridable):

@@ -23,6 +23,7 @@ from gradlab.device import Device
 from gradlab.dtype import DType, from_numpy
 from gradlab.layout import Layout, sparse_coo, sparse_csr, strided
 from gradlab.nn.parameter import Parameter
+from gradlab.overrides.overridable import Overridable
 from gradlab.tensor import Tensor
 from gradlab.tensor.size import Size
 from gradlab.utils.serialization.allowed import ALLOWED
@@ -98,10 +99,12 @@ class _Writer(_Pickler):  # type: ignore[misc]
             self.write(b"c" + f"{module}\n{obj.name}\n".encode())
             self.memoize(obj)
             return
-        super().save_global(obj, name)
         full = f"{obj.__module__}.{name or obj.__qualname__}"
         if full not in ALLOWED:
             self.unknown[full] = None
+        if isinstance(obj, Overridable):  # as the plain one is: what stands in its place depends on who reads
+            return self.save_global(_Name(obj.__module__, obj.__qualname__))
+        super().save_global(obj, name)
 
     def _tensor(self, tensor: Any) -> Any:
         if tensor.layout is not strided:
@@ -152,7 +155,7 @@ def _parts(sparse: Any) -> tuple[Any, ...]:
     return sparse.ccol_indices(), sparse.row_indices(), sparse.values(), sparse.shape
 
 
-_Writer.dispatch = {**_Pickler.dispatch, FunctionType: _Writer.save_global}
+_Writer.dispatch = {**_Pickler.dispatch, FunctionType: _Writer.save_global, Overridable: _Writer.save_global}
 
 
 def to_bytes(obj: Any, allow_pickle: bool, protocol: int = 2) -> bytes:
