@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import math
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, NoReturn
 
 from gradlab.cli.failure import Failure, chosen, suggestion
@@ -15,6 +16,13 @@ SEEDS = 2**63  # one more than the largest seed: what an int64 tensor can hold
 def is_address(text: str) -> bool:
     """Whether data is fetched from there, and is no file."""
     return "://" in text
+
+
+def file_or_address(text: str) -> str:
+    """Where data is, as it was given; a Failure for a file that is not there."""
+    if not is_address(text) and not Path(text).exists():
+        raise Failure(f"no file {text!r}")
+    return text
 
 
 class Parser(argparse.ArgumentParser):

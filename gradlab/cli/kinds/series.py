@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
-from gradlab.cli.arguments import Parser, is_address, positive_integer, share
+from gradlab.cli.arguments import Parser, file_or_address, positive_integer, share
 from gradlab.cli.failure import Failure
 
 SUMMARY = "a table of numbers in the order of time: forecast one of its columns, or several"
@@ -29,9 +28,7 @@ def configure(parser: Parser) -> None:
 def source(options: argparse.Namespace) -> str:
     if options.file is None:
         raise Failure("a series is a file and a column to forecast: gradlab train series data.csv --value COLUMN --horizon 24")
-    if not is_address(options.file) and not Path(options.file).exists():
-        raise Failure(f"no file {options.file!r}")
-    return str(options.file)
+    return file_or_address(options.file)
 
 
 def data(options: argparse.Namespace) -> dict[str, Any]:

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
-from gradlab.cli.arguments import Parser, is_address, share
+from gradlab.cli.arguments import Parser, file_or_address, share
 from gradlab.cli.failure import Failure
 
 SUMMARY = "a CSV or TSV file (also .gz), or Parquet where pandas or polars is installed: predict one of its columns"
@@ -24,9 +23,7 @@ def configure(parser: Parser) -> None:
 def source(options: argparse.Namespace) -> str:
     if options.file is None or options.target is None:
         raise Failure("a table is a file and a column to predict: gradlab train table data.csv --target COLUMN")
-    if not is_address(options.file) and not Path(options.file).exists():
-        raise Failure(f"no file {options.file!r}")
-    return str(options.file)
+    return file_or_address(options.file)
 
 
 def data(options: argparse.Namespace) -> dict[str, Any]:

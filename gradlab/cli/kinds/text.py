@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import argparse
-from pathlib import Path
 from typing import Any
 
-from gradlab.cli.arguments import Parser, is_address, positive_integer, share, share_from_0
+from gradlab.cli.arguments import Parser, file_or_address, positive_integer, share, share_from_0
 from gradlab.cli.failure import Failure
 
 SUMMARY = "a text file (also .gz), or a folder of .txt files: learn to write on; without one the reference that comes with Python"
@@ -30,9 +29,7 @@ def configure(parser: Parser) -> None:
 def source(options: argparse.Namespace) -> str:
     if options.file is None:
         return REFERENCE
-    if not is_address(options.file) and not Path(options.file).exists():
-        raise Failure(f"no file {options.file!r}")
-    return str(options.file)
+    return file_or_address(options.file)
 
 
 def data(options: argparse.Namespace) -> dict[str, Any]:
