@@ -67,6 +67,21 @@ HALF = frozenset((float16.dtype, bfloat16.dtype))
 BOOL, INT64, FLOAT32, FLOAT64 = bool_.dtype, int64.dtype, float32.dtype, float64.dtype
 
 
+class Number(dict[np.dtype[Any], np.ndarray[Any, Any]]):
+    """A number as a 0-d array of each dtype: NumPy computes with one in half the time that it takes with a Python number."""
+
+    def __init__(self, value: int) -> None:
+        self.value = value
+
+    def __missing__(self, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
+        found = self[dtype] = np.array(self.value, dtype)
+        found.flags.writeable = False
+        return found
+
+
+ZERO, ONE = Number(0), Number(1)
+
+
 def wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The dtype in which values of `dtype` are computed: float32 for half types, else their own."""
     return FLOAT32 if dtype in HALF else dtype

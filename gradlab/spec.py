@@ -150,12 +150,20 @@ def reduced_shape(shape: tuple[int, ...], dims: tuple[int, ...], keepdim: bool) 
 R = TypeVar("R")
 _PLAIN = frozenset({int, bool, str, type(None)})
 _unknown = False
+caches: list[dict[Any, Any]] = []  # by sizes, of known ones only; they keep nothing from when there are others
 
 
 def unknown_sizes() -> None:
     """From now on there are sizes that are not known (`gradlab.graph.dims`): they equal a number, and are none."""
     global _unknown
     _unknown = True
+    for cache in caches:
+        cache.clear()
+
+
+def all_known() -> bool:
+    """Whether there has been no size that is not known."""
+    return not _unknown
 
 
 def cached_sizes(most: int) -> Callable[[Callable[..., R]], Callable[..., R]]:

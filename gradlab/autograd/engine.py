@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from importlib import import_module
-from sys import getrefcount
+from sys import _getframe as getframe, getrefcount
 from threading import RLock
 from typing import Any
 
@@ -21,7 +21,7 @@ from gradlab.autograd.record import refresh
 from gradlab.autograd.walk import Goals, Target, Walk, reachable as reachable, run_hooks, walk_now
 from gradlab.batched import Batched
 from gradlab.layout import strided
-from gradlab.quiet import quietly
+from gradlab.quiet import quietly, run
 from gradlab.strides import contiguous_format, dense_order, inverse_order
 
 
@@ -149,10 +149,13 @@ def store(leaf: Any, walk: Walk, create_graph: bool) -> None:
         elif not old._array.flags.writeable:
             leaf._grad = old + gradient
         else:
-            quietly(np.add, old._array, gradient._array, old._array)
+            try:
+                run(np.add, old._array, gradient._array, old._array)
+            except RuntimeError:  # another thread is in there
+                quietly(np.add, old._array, gradient._array, old._array)
             version = version_of(old) if old._meta is None or old._meta.version is None else old._meta.version
             if walk.place is None:
-                walk.place = (*position.caller(), mode.scope)
+                walk.place = (*position.user_frame(getframe(2)), mode.scope)
             version.written, version.place = next_sequence(), walk.place
             version.count += 1
             version.added += 1

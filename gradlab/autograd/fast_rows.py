@@ -93,7 +93,10 @@ def one_input(op: Op, node: type[Node]) -> Callable[..., Any]:
 
     def call(x: Any, **params: Any) -> Any:
         mode = current()
-        array = getattr(x, "_array", None)
+        try:
+            array = x._array
+        except AttributeError:
+            return apply(op, (x,), params)
         if type(array) is not ndarray or mode.special:
             return apply(op, (x,), params)
         dtype = array.dtype
@@ -160,7 +163,10 @@ def several_inputs(op: Op) -> Callable[..., Any]:
                 arrays.append(None)
                 key.append(None)
             else:
-                array = getattr(x, "_array", None)
+                try:
+                    array = x._array
+                except AttributeError:
+                    return apply(op, args, params)
                 if type(array) is not ndarray:
                     return apply(op, args, params)
                 dtype = array.dtype

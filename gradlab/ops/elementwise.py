@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gradlab.dtype import BOOL
+from gradlab.dtype import BOOL, ZERO
 from gradlab.kernel import Elementwise
 from gradlab.op import Op
 from gradlab.ops import select
@@ -113,7 +113,7 @@ floor = Op("floor", same, cpu=np.floor, cuda=Elementwise("floor(x)"), promote="s
 ceil = Op("ceil", same, cpu=np.ceil, cuda=Elementwise("ceil(x)"), promote="same", grad={"x": lambda g: g.zeros_like()})
 trunc = Op("trunc", same, cpu=np.trunc, cuda=Elementwise("trunc(x)"), promote="same", grad={"x": lambda g: g.zeros_like()})
 round = Op("round", same, cpu=np.rint, cuda=Elementwise("round(x)"), promote="same", grad={"x": lambda g: g.zeros_like()})
-relu = Op("relu", same, cpu=lambda x, y: np.maximum(x, 0, out=y), cuda=Elementwise("maximum(x, T(0))"), promote="same",
+relu = Op("relu", same, cpu=lambda x, y: np.maximum(x, ZERO[x.dtype], out=y), cuda=Elementwise("maximum(x, T(0))"), promote="same",
           grad={"x": lambda g, y: relu_backward(g, y)})  # fmt: skip
 
 
@@ -219,7 +219,7 @@ def where_cpu(condition: Any, a: Any, b: Any, y: Any) -> None:
 
 
 where = Op("where", where_rule, cpu=where_cpu, cuda=Elementwise("where(condition, a, b)"), exact=True,
-           grad={"a": lambda g, condition: g.masked_fill(condition.logical_not(), 0),
+           grad={"a": lambda g, condition: g.where(condition, 0),
                  "b": lambda g, condition: g.masked_fill(condition, 0)})  # fmt: skip
 
 

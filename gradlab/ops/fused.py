@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from gradlab.dtype import ZERO
 from gradlab.kernel import Gemm, Kernel
 from gradlab.op import Op
 from gradlab.ops import activation as acts, conv, elementwise
@@ -36,7 +37,7 @@ def _layer_gradients(dz: Any, x: Any, w: Any, b: Any) -> tuple[Any, Any, Any]:
 
 def linear_relu_cpu(x: Any, w: Any, b: Any, y: Any) -> None:
     linear_cpu(x, w, b, y)
-    np.maximum(y, 0, out=y)
+    np.maximum(y, ZERO[y.dtype], out=y)
 
 
 def linear_gelu_rule(x: Spec, w: Spec, b: Spec | None) -> tuple[Spec, Spec]:
@@ -75,7 +76,7 @@ def convolution_act_rule(
 def convolution_act_cpu(x: Any, w: Any, b: Any, y: Any, *, activation: str, **geometry: Any) -> None:
     convolution_cpu(x, w, b, y, **geometry)
     if activation == "relu":
-        np.maximum(y, 0, out=y)
+        np.maximum(y, ZERO[y.dtype], out=y)
     else:
         ACTIVATIONS[activation].cpu(y.copy(), y)
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from gradlab.dtype import ONE
 from gradlab.kernel import Elementwise, Kernel, Reduction
 from gradlab.op import Op
 from gradlab.ops import select
@@ -96,7 +97,8 @@ def cross_entropy_backward_cpu(dy: Any, p: Any, target: Any, y: Any, *, ignore_i
     else:
         np.multiply(p, dy, y)
     hit = p[at]
-    found = (hit - 1) * dy
+    found = hit - ONE[hit.dtype]
+    found *= dy
     if not most(hit) <= SURE:  # what p lacks to 1 is what the others have
         y[at] = 0
         np.negative(np.add.reduce(y, axis=1), found, where=hit > SURE)
@@ -180,13 +182,13 @@ def mse_rule(a: Spec, b: Spec, *, mean: bool) -> Spec:
 
 def mse_cpu(a: Any, b: Any, y: Any, *, mean: bool) -> None:
     """Σ (a - b)², divided by the number of elements for the mean."""
-    d = np.subtract(a, b).reshape(-1)
+    d = np.subtract(a, b).ravel()
     if d.size > 128:  # a dot product of float32 adds up less exactly, which only many notice
         d *= d
         total = np.add.reduce(d)
     else:
-        total = np.dot(d, d)
-    y[...] = total / d.dtype.type(d.size) if mean else total
+        total = d.dot(d)
+    y[...] = total / d.size if mean else total
 
 
 def _mse_gradient(g: Any, a: Any, b: Any, mean: bool) -> Any:

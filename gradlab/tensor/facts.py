@@ -4,8 +4,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from numpy import ndarray
-
 from gradlab import dispatch
 from gradlab.autograd.base import Differentiable
 from gradlab.device import Device
@@ -13,8 +11,6 @@ from gradlab.dtype import FLOATING, DType, from_numpy
 from gradlab.spec import count
 from gradlab.tensor.alias import either
 from gradlab.tensor.size import Size, known
-
-new = tuple.__new__
 
 
 class FactMethods(Differentiable):
@@ -29,8 +25,7 @@ class FactMethods(Differentiable):
         >>> gl.ones(2, 3).shape
         (2, 3)
         """
-        array = self._array
-        return known[array.shape] if type(array) is ndarray else new(Size, array.shape)
+        return known[self._array.shape]
 
     def size(self, dim: int | None = None, *, axis: Any = None) -> Any:
         """The shape, or the size of one dimension.

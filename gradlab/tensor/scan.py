@@ -157,12 +157,10 @@ def diff(
 def _areas(name: str, y: Tensor, x: Tensor | None, dx: Any, dim: int) -> Tensor:
     """The areas of the trapezoids between neighbours along `dim`."""
     dim = _dim(name, y, dim)
-    size = y._array.shape[dim] if y._array.shape else 0
     if not y._array.shape:
         raise RuntimeError(f"{name}: needs at least one dimension")
-    if size == 0:
-        return y * 1.0
-    pairs: Any = y.narrow(dim, 1, size - 1) + y.narrow(dim, 0, size - 1)
+    size = y._array.shape[dim]
+    pairs: Any = y.narrow(dim, min(size, 1), max(size - 1, 0)) + y.narrow(dim, 0, max(size - 1, 0))
     if x is None:
         return pairs * (dx / 2)
     rank = len(y._array.shape)
@@ -172,19 +170,26 @@ def _areas(name: str, y: Tensor, x: Tensor | None, dx: Any, dim: int) -> Tensor:
         x = x.reshape((size,) + (1,) * (rank - 1 - dim))
     along = dim - rank
     points = x._array.shape[along]
-    steps = x.narrow(along, 1, points - 1) - x.narrow(along, 0, points - 1)
+    steps = x.narrow(along, min(points, 1), max(points - 1, 0)) - x.narrow(along, 0, max(points - 1, 0))
     return pairs * steps / 2.0
 
 
 @rounds_once(autocast="float32")
+def _integral(y: Tensor, x: Tensor | None, dx: Any, dim: int) -> Tensor:
+    return _areas("trapezoid", y, x, dx, dim).sum(dim)
+
+
 def trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = 1, dim: int = -1, axis: Any = None) -> Tensor:
-    """Integral along `dim` by the trapezoidal rule, at points `x` or at the distance `dx`.
+    """Integral along `dim` by the trapezoidal rule, at points `x` or at the distance `dx`. That of nothing is a 0 that needs no gradient.
 
     >>> gl.trapezoid(gl.tensor([0.0, 1.0, 2.0]))
     tensor(2.)
     """
     dim = dim if axis is None else either("trapezoid", dim, -1, axis)
-    return _areas("trapezoid", y, x, dx, dim).sum(dim)
+    shape = y._array.shape
+    if 0 in shape and not shape[d := _dim("trapezoid", y, dim)]:
+        return y.new_zeros(shape[:d] + shape[d + 1 :])
+    return _integral(y, x, dx, dim)
 
 
 @rounds_once(autocast="float32")

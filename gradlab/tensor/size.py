@@ -6,9 +6,9 @@ import operator
 from collections.abc import Iterable
 from typing import Any
 
-from gradlab.spec import count
+from gradlab.spec import all_known, caches, count
 
-_item, _join, _repeat = tuple.__getitem__, tuple.__add__, tuple.__mul__
+_join, _repeat = tuple.__add__, tuple.__mul__
 
 
 class Size(tuple[int, ...]):
@@ -41,8 +41,8 @@ class Size(tuple[int, ...]):
         return count(self)
 
     def __getitem__(self, key: Any) -> Any:
-        found = _item(self, key)
-        return sized(found) if type(found) is tuple else found
+        found = plain[self][key]
+        return known[found] if type(found) is tuple else found
 
     def __add__(self, other: Any) -> Any:
         return sized(_join(self, other)) if isinstance(other, tuple) else NotImplemented
@@ -64,15 +64,24 @@ def sized(shape: tuple[int, ...]) -> Size:
     return tuple.__new__(Size, shape)
 
 
-class Known(dict[tuple[int, ...], Size]):
-    """The Size of an array's shape. They are kept, since looking one up is half as dear as making it. Not of a Symbol's: it may have sizes
-    that are not known, which equal numbers."""
+_INT = frozenset({int})
 
-    def __missing__(self, shape: tuple[int, ...]) -> Size:
-        if len(self) >= 4096:
-            self.clear()
-        found = self[shape] = tuple.__new__(Size, shape)
+
+class Kept(dict[tuple[int, ...], Any]):
+    """Tuples of integers as a class of tuples. They are kept, since to look one up is half as dear as to make it, and half as dear as
+    tuple's own `__getitem__` called by its name. From the first size on that is not known, and equals a number, none is."""
+
+    def __init__(self, kind: type) -> None:
+        self.kind = kind
+
+    def __missing__(self, shape: tuple[int, ...]) -> Any:
+        found = tuple.__new__(self.kind, shape)
+        if all_known() and _INT.issuperset(map(type, shape)):
+            if len(self) >= 4096:
+                self.clear()
+            self[shape] = found
         return found
 
 
-known = Known()
+known, plain = Kept(Size), Kept(tuple)
+caches += known, plain
