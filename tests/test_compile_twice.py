@@ -181,3 +181,31 @@ def test_a_result_from_before_a_trace_is_not_differentiated_in_it():
     g()
     with pytest.raises(TraceError, match="call that function inside"):
         g()
+
+
+def test_leaves_made_in_the_function():
+    """What requires grad through them alone says so; one that is returned gets its gradient."""
+
+    @gl.compile
+    def unseen(x):
+        return (gl.full((3,), 2.0, requires_grad=True) * x).sum()
+
+    @gl.compile
+    def returned(x):
+        w = gl.full((3,), 2.0, requires_grad=True)
+        return w * w * x, w, x * 2
+
+    x = gl.tensor([1.0, 2.0, 3.0])
+    for call in range(3):
+        y = unseen(x)
+        assert y.requires_grad and not y.is_leaf
+        assert gl.autograd.grad(y, gl.ones(1, requires_grad=True), create_graph=True, allow_unused=True) == (None,)
+        unseen(x).backward()
+        y, w, plain = returned(x)
+        assert y.requires_grad and w.requires_grad and w.is_leaf and not plain.requires_grad
+        y.sum().backward()
+        assert w.grad.tolist() == [4.0, 8.0, 12.0]
+        if call:
+            y, w, _ = returned(x)
+            with pytest.raises(NotImplementedError, match="returns a leaf which it makes; make it outside"):
+                gl.autograd.grad(y.sum(), w, create_graph=True)

@@ -101,3 +101,13 @@ def test_wrong_dims():
     for function in (gl.cumsum, gl.cumprod, gl.cummax, gl.logcumsumexp, gl.prod):
         with pytest.raises(IndexError):
             function(gl.ones(2), 1)
+
+
+@pytest.mark.parametrize("dtype", [gl.float32, gl.float16, gl.int64])
+@pytest.mark.parametrize("points", [False, True])
+def test_the_integral_of_nothing_is_0_without_graph(dtype, points):
+    y = gl.ones(2, 0, dtype=dtype).requires_grad_(dtype.is_floating_point)
+    found = gl.trapezoid(y, gl.ones(0).requires_grad_() if points else None)
+    assert found.tolist() == [0, 0] and found.dtype is dtype and not found.requires_grad
+    running = gl.cumulative_trapezoid(y, gl.ones(0).requires_grad_() if points else None)
+    assert running.shape == (2, 0) and running.requires_grad is (points or dtype.is_floating_point)

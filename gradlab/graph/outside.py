@@ -8,7 +8,7 @@ from sys import _getframe as getframe
 from typing import Any, ClassVar
 
 from gradlab.autograd import errors
-from gradlab.autograd.base import Version, version_of
+from gradlab.autograd.base import LEAF, Version, version_of
 from gradlab.autograd.mode import current, enter, leave
 from gradlab.autograd.node import Edge, Node, edge_to, next_sequence
 from gradlab.autograd.position import user_frame
@@ -24,6 +24,10 @@ CHANGED = (
     "or compile the whole step with the update in it"
 )
 WRITES = "compile: gradients of gradients (create_graph=True) through a compiled function that uses an argument and writes it in place"
+MADE = (
+    "compile: gradients of gradients (create_graph=True) through a compiled function that returns a leaf which it makes; make it outside, "
+    "and pass it in"
+)
 LATE = "a result of a compiled function that ran before the trace is differentiated in it; call that function inside as well"
 
 
@@ -55,8 +59,10 @@ class Outside:
         self.read, self.again = read, again
         self.arrays = second.arguments
         # Whose the gradients are: known once and for all, but for arguments. That a tensor's edge is what it was is guarded.
-        self.edges = [None if kind == "argument" else edge_to(place) for kind, place in backward.leaves]
+        self.edges = [edge_to(place) if kind == "tensor" else None for kind, place in backward.leaves]
         self.arguments = [(i, place) for i, (kind, place) in enumerate(backward.leaves) if kind == "argument"]
+        self.made = [(i, place) for i, (kind, place) in enumerate(backward.leaves) if kind == "value" and place is not None]
+        self.unseen = all(kind == "value" and place is None for kind, place in backward.leaves)
         self.specs = tuple(v.spec for v in backward.gradients)
         self.empty = [(v.spec.shape, v.spec.dtype) for v in second.outputs]
         members = {"__slots__": (), "outside": self, "count": len(backward.roots)}
@@ -65,11 +71,15 @@ class Outside:
     def results(self, given: Sequence[Any], arrays: Sequence[Any], outs: Sequence[Any], saved: Sequence[Any], call: Call) -> list[Any]:
         """The values of a call as tensors."""
         node: CompiledNode = object.__new__(self.node)
+        made = list(map(wrap, outs))
         edges = self.edges
-        if self.arguments:
+        if self.arguments or self.made:
             edges = edges.copy()
             for i, place in self.arguments:
                 edges[i] = edge_to(given[place])
+            for i, place in self.made:
+                made[place]._edge = LEAF
+                edges[i] = edge_to(made[place])
         node.edges = tuple(edges)
         node.params, node.specs, node.versions, node.hooks, node.output_specs = _NOTHING, None, None, None, self.specs
         node.seq, node.scope, node.call = call.when, call.mode.scope, call
@@ -81,7 +91,6 @@ class Outside:
             if version is None:
                 version = version_of(t)
             stamps.append((version, version.written))
-        made = list(map(wrap, outs))
         if node.count == 1:
             made[self.backward.roots[0]]._edge = node
         else:
@@ -116,9 +125,13 @@ class Outside:
         for version, was in node.stamps:
             if version.written != was:
                 raise RuntimeError(CHANGED)
+        if self.unseen:
+            return [None] * len(self.edges)
         if mode.vmap is not None and any(g is not None and type(g._array) is Batched for g in arrived):
             return self._one_by_one(node, arrived, late)
         if mode.recording:
+            if self.made:
+                raise NotImplementedError(MADE)
             return self.again(node.call, arrived)
         memory = self.memory
         starts = [memory.zeros(*spec) if g is None else g._array for g, spec in zip(arrived, node.output_specs)]

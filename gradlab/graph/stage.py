@@ -58,7 +58,7 @@ class Backward:
 
     roots: list[int]  # which values
     gradients: list[Value]  # their gradients, inputs of the backward program
-    leaves: list[tuple[str, Any]]  # ("argument", position) or ("tensor", tensor)
+    leaves: list[tuple[str, Any]]  # ("argument", position), ("tensor", tensor) or ("value", which); of one that nobody sees: None
     results: list[Value | None]  # the leaves' gradients, and behind them those of `late` by the other roots
     late: list[int]  # roots that went into arguments, of which the others are functions
 
@@ -270,7 +270,8 @@ def _differentiate(
     first: the sequence number at the start of the trace. Gradients end at tensors from before it, whose graphs are outside.
     """
     roots = [i for i, t in enumerate(found) if t._edge is not None and t._edge is not LEAF and type(t._array) is Symbol]
-    if not roots or any(n.saved is None and n.seq > first for n in engine.reachable([found[i]._edge for i in roots])):
+    nodes = [n for n in engine.reachable([found[i]._edge for i in roots]) if n.seq > first]
+    if not roots or any(n.saved is None for n in nodes):
         return None
     inputs: list[Any] = []
     names: list[tuple[str, Any]] = []
@@ -281,14 +282,19 @@ def _differentiate(
     for t in tracer.leaves(first):
         inputs.append(t)
         names.append(("tensor", t))
+    for t in dict.fromkeys(t for n in nodes for t in n.edges if isinstance(t, Differentiable)):  # also leaves made in the function
+        place = next((k for k, x in enumerate(found) if x is t), None)
+        if all(t is not other for other in inputs) and (place is not None or not inputs):
+            inputs.append(t)
+            names.append(("value", place))
     if not inputs:
         return None
     stops = stops_of(inputs)
     symbols = [tracer.symbol(spec_of(found[i]._array)) for i in roots]
     starts = {i: wrap(s) for i, s in zip(roots, symbols, strict=True)}
     late = [k for _, k in written if k in starts]
-    nodes = {k: found[k]._edge.node if isinstance(found[k]._edge, Edge) else found[k]._edge for k in late}
-    if any(nodes[j] is node for k in late for node in engine.reachable([found[k]._edge]) for j in late if j != k):
+    ends = {k: found[k]._edge.node if isinstance(found[k]._edge, Edge) else found[k]._edge for k in late}
+    if any(ends[j] is node for k in late for node in engine.reachable([found[k]._edge]) for j in late if j != k):
         late = []  # what one gets through another is told apart nowhere
     rest = [i for i in roots if i not in late]
     through: list[Any] = []

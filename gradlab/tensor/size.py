@@ -75,7 +75,7 @@ class Kept(dict[tuple[int, ...], Any]):
         self.kind = kind
 
     def __missing__(self, shape: tuple[int, ...]) -> Any:
-        found = tuple.__new__(self.kind, shape)
+        found: Any = tuple.__new__(self.kind, shape)
         if all_known() and _INT.issuperset(map(type, shape)):
             if len(self) >= 4096:
                 self.clear()
