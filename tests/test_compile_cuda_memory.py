@@ -149,6 +149,40 @@ def test_check_compares_with_eager():
 # ---------------------------------------------------------------- what is not captured, refused, guarded
 
 
+class Norms(nn.Module):
+    """Two batch norms: their running statistics are kept in one kernel, beside the backward pass, which reads the same averages."""
+
+    def __init__(self):
+        super().__init__()
+        self.first, self.second = nn.Conv2d(3, 16, 3, padding=1, bias=False), nn.Conv2d(16, 16, 3, padding=1, bias=False)
+        self.a, self.b, self.head = nn.BatchNorm2d(16), nn.BatchNorm2d(16), nn.Linear(16, 4)
+
+    def forward(self, x):
+        return self.head(F.relu(self.b(self.second(F.relu(self.a(self.first(x)))))).mean((2, 3)))
+
+
+def test_readers_in_kernels_of_several_stages_are_no_race(cuda, monkeypatch):
+    """Such a kernel's parameters say what it only reads: two of them on two streams may read one array."""
+    monkeypatch.setenv("GRADLAB_MEGA", "1")
+    gl.manual_seed(0)
+    model = Norms().cuda()
+    update = gl.optim.SGD(model.parameters(), lr=0.01, momentum=0.9)
+
+    @gl.compile
+    def step(x, y):
+        loss = F.cross_entropy(model(x), y)
+        update.zero_grad()
+        loss.backward()
+        update.step()
+        return loss
+
+    x, y = gl.randn(16, 3, 32, 32).cuda(), gl.zeros(16, dtype=gl.int64).cuda()
+    for _ in range(3):
+        step(x, y).item()
+    assert executable(step).why == "" and step.stats().uncaptured == []
+    assert "const float*" in "".join(text for name, text in executable(step).sources.items() if name.startswith("mega"))
+
+
 def test_rows_on_the_host_run_uncaptured(caplog, monkeypatch, cuda):
     monkeypatch.setattr(type(cuda), "why_on_host", lambda self, op, arrays, params: "it has no kernel" if op.name == "softmax" else "")
 
@@ -160,6 +194,8 @@ def test_rows_on_the_host_run_uncaptured(caplog, monkeypatch, cuda):
         for x, _ in batches():
             np.testing.assert_allclose(step(x).cpu().numpy(), f(x).cpu().numpy(), rtol=1e-6)
     assert executable(step).why == "softmax runs on the host: it has no kernel"
+    assert step.stats().uncaptured == ["softmax runs on the host: it has no kernel"]
+    assert "  not captured, launched one by one: softmax runs on the host: it has no kernel\n" in str(step.stats())
 
 
 def test_a_capture_that_fails_says_why(caplog, monkeypatch, cuda):
@@ -173,6 +209,7 @@ def test_a_capture_that_fails_says_why(caplog, monkeypatch, cuda):
             np.testing.assert_allclose(step(x).cpu().numpy(), np.exp(x.cpu().numpy()) * 2, rtol=1e-5)
     assert "is not captured" in caplog.text
     assert "not in a capture" in caplog.text
+    assert "not captured, launched one by one: not in a capture" in str(step.stats())
 
 
 def test_a_run_in_somebody_elses_capture():

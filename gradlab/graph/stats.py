@@ -31,6 +31,7 @@ class Stats:
     last            images that lie in memory with their channels last
     trace_seconds, passes_seconds, compile_seconds
     epilogues       of a GPU's program: what products and convolutions do besides, and what they do not, and why; how often
+    uncaptured      of a GPU's program: why it is not captured into a CUDA graph, so that its launches are made one by one
     programs        of the function, one for each set of guards that was met
     guards          conditions of the newest
     """
@@ -55,6 +56,7 @@ class Stats:
     lent: int = 0
     last: int = 0
     chains: list[str] = field(default_factory=list)
+    uncaptured: list[str] = field(default_factory=list)
 
     def __str__(self) -> str:
         lines = [f"operations  {self.traced} traced, {self.operations} after the passes ({self.views} views)"]
@@ -62,6 +64,7 @@ class Stats:
         lines += [f"  channels_last: {self.last} images"] * (self.last > 0)
         kinds = ", ".join(f"{n} {kind}" for kind, n in self.kinds.items())
         lines.append(f"tasks       {self.tasks} ({kinds})" if kinds else f"tasks       {self.tasks}")
+        lines += [f"  not captured, launched one by one: {why}" for why in self.uncaptured]
         lines += [f"  loop: {text if len(text) <= LONGEST else text[: LONGEST - 1] + '…'}" for text in self.loops]
         if self.chains:
             lines.append(f"depth first {len(self.chains)}")
@@ -112,6 +115,7 @@ def stats(staged: Staged, executables: Sequence[Any], seconds: float, programs: 
         programs=programs,
         guards=len(staged.guards.conditions),
         kinds=dict(Counter(s.kind for s in steps)),
+        uncaptured=[e.why for e in executables if getattr(e, "why", "")],
         epilogues=dict(Counter(text for executable in executables for text in getattr(executable, "epilogues", ()))),
     )
 

@@ -192,7 +192,10 @@ def kernel_of(
                 lines += stages.write_loop(Loop(part.calls, [v for c in part.calls for v in c.outputs if _stored(v, plan, places)]), writer)
             else:
                 lines += _STAGES[call.op.name].write(call, writer)
-    names = ", ".join(f"{STORAGE[relative[n].dtype.name]}* {name}" for n, name in pointers.items())
+    # What is only read is const: whoever looks at the kernel's parameters takes two readers of one array for what they are.
+    made = {relative[v.id].base for c in unit.calls for v in c.outputs}
+    kinds = {n: STORAGE[relative[n].dtype.name] if n in made else f"const {STORAGE[relative[n].dtype.name]}" for n in pointers}
+    names = ", ".join(f"{kinds[n]}* {name}" for n, name in pointers.items())
     body = "\n".join([
         *(text.replace("@F", name) for text, name in writer.functions.items()),
         # One block: without the 1, ptxas spills around calls on sm_100, as if registers were scarce.
