@@ -115,7 +115,7 @@ def test_unknown_sizes_are_given(tmp_path):
     assert gl.deploy.build(program, tmp_path, sizes={"batch": 5}).outputs == ("y0: float32[5]",)
 
 
-@pytest.mark.parametrize("name", ["int", "1st", "a-b", "", "gl_x"])
+@pytest.mark.parametrize("name", ["int", "exp", "1st", "a-b", "", "gl_x"])
 def test_names_are_names_of_c(name, tmp_path):
     with pytest.raises(ValueError, match="no name for functions of C"):
         gl.deploy.build(gl.jit.trace(lambda x: x * 2, gl.ones(3)), tmp_path, name=name)

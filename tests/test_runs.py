@@ -229,7 +229,7 @@ MISTAKES = {
     "a share": (["{table}", "--target", "price", "--validation", "2"], "--validation: must be a share, below 1, not 2"),
     "batches of one": (["{table}", "--target", "price", "--batch-size", "1"], "a batch of one row cannot be normalised"),
     "nothing left": (["{table}", "--target", "price", "--exclude", "id,size,tone,grade"], "no column is left to learn from: cells are"),
-    "a folder": (["{folder}", "--target", "x"], "Is a directory"),
+    "a folder": (["{folder}", "--target", "x"], "is a folder; name one file in it"),
     "few rows": (["{few}", "--target", "x"], "5 of 6 rows are to be trained on and 1 held out, and two of each are the least"),
     "two rows": (["{two}", "--target", "y"], "1 of 2 rows are to be trained on"),
     "a model": (["{table}", "--target", "price", "--model", "cnn"], "unknown option --model"),

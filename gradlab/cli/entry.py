@@ -96,6 +96,10 @@ def ended(arguments: Sequence[str], program: Callable[[], int]) -> int:
     except KeyboardInterrupt:
         complain("gradlab: interrupted")
         code = INTERRUPTED
+    except MemoryError as error:
+        short = " ".join(f"there is not enough memory: {error}".split()).rstrip(": ")
+        complain(f"gradlab: {short}; take smaller sizes or batches, or less data")
+        code = FAILED
     except OSError as error:
         return lost_output(error)
     try:

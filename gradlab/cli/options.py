@@ -76,7 +76,7 @@ def _check_train(options: argparse.Namespace) -> None:
     if options.resume is None:
         kind_named(options.kind).source(options)
         return
-    given = [name for name, value in vars(options).items() if name not in GOES_ON_WITH and value not in (None, False)]
+    given = [name for name, value in vars(options).items() if name not in GOES_ON_WITH and value is not None and value is not False]
     if given:
         name = f"--{given[0].replace('_', '-')}" if given[0] != "file" else options.file
         raise Failure(f"{name}: a resumed run keeps its settings and its data; leave that out, or start a new run without --resume")
@@ -108,22 +108,23 @@ def sample(parser: Parser) -> None:
 
 def export(parser: Parser) -> None:
     parser.add_argument("run", help="a run's folder")
-    parser.add_argument("--onnx", dest="form", action="store_const", const="onnx", help="ONNX (needs the packages onnx and onnxruntime)")
-    parser.add_argument("--glp", dest="form", action="store_const", const="glp", help="a traced program, for gl.jit.load")
-    parser.add_argument("--c", dest="form", action="store_const", const="c", help="C, to run with no Python (docs/deploy.md)")
+    parser.add_argument("--onnx", dest="forms", action="append_const", const="onnx", help="ONNX (needs the packages onnx and onnxruntime)")
+    parser.add_argument("--glp", dest="forms", action="append_const", const="glp", help="a traced program, for gl.jit.load")
+    parser.add_argument("--c", dest="forms", action="append_const", const="c", help="C, to run with no Python (docs/deploy.md)")
     parser.add_argument("--out", type=Path, metavar="FILE", help="where it goes (default: model.onnx, .glp or .c in the run's folder)")
     parser.checks.append(_check_export)
 
 
 def _check_export(options: argparse.Namespace) -> None:
-    if options.form is None:
-        raise Failure("say which form: --onnx, --glp or --c")
+    if options.forms is None or len(options.forms) > 1:
+        raise Failure("say which form: --onnx, --glp or --c, one at a time")
+    options.form = options.forms[0]
     if options.out is not None and options.out.suffix not in ("", f".{options.form}"):
         raise Failure(f"--out: {options.out} ends with {options.out.suffix}, and --{options.form} was asked for")
 
 
 def runs(parser: Parser) -> None:
-    parser.add_argument("folder", nargs="?", default="runs", help="where runs are (default: runs)")
+    parser.add_argument("folder", nargs="?", help="where runs are (default: runs)")
 
 
 def parity(parser: Parser) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
+from shlex import quote
 
 from gradlab.cli.failure import FAILED, Failure
 
@@ -15,7 +16,7 @@ def new_folder(requested: Path | None, prefix: str) -> Path:
     """A fresh folder for a run: the one asked for, or the next free runs/PREFIX-N."""
     if requested is not None:
         if (requested / "run.json").exists():
-            raise Failure(f"{requested} already holds a run: --resume {requested} continues it, another --out starts anew")
+            raise Failure(f"{requested} already holds a run: --resume {quote(str(requested))} continues it, another --out starts anew")
         if requested.is_dir() and any(requested.iterdir()):
             raise Failure(f"--out: {requested} is not empty; name a new or an empty folder")
         make(requested, exist_ok=True)

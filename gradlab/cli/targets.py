@@ -14,6 +14,7 @@ from typing import Any
 from gradlab.autograd.position import inside
 from gradlab.cli.failure import FAILED, Failure, Raised
 
+PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 REFUSALS = (ValueError, TypeError, RuntimeError, NotImplementedError, IndexError)  # what gradlab says no with
 
 
@@ -27,6 +28,8 @@ def users_code(name: str, refusals: tuple[type[Exception], ...] = REFUSALS) -> I
         yield
     except Failure:
         raise
+    except SystemExit as error:
+        raise Failure(f"{name}: its code ends the program ({error!r}) before anything is returned", FAILED) from error
     except Exception as error:
         frames = users_frames(error.__traceback__)
         if not frames and not isinstance(error, (*refusals, SyntaxError)):
@@ -38,9 +41,9 @@ def users_code(name: str, refusals: tuple[type[Exception], ...] = REFUSALS) -> I
 
 
 def users_frames(trace: TracebackType | None) -> list[traceback.FrameSummary]:
-    """A traceback without the frames of gradlab and of Python's own import."""
-    starting = (importlib.__file__, "<frozen importlib")
-    return [f for f in traceback.extract_tb(trace) if not inside[f.filename] and not f.filename.startswith(starting)]
+    """A traceback without the frames of gradlab, of its models too, and of Python's own import."""
+    others = (importlib.__file__, "<frozen importlib", PACKAGE)
+    return [f for f in traceback.extract_tb(trace) if not inside[f.filename] and not f.filename.startswith(others)]
 
 
 def returned_by(name: str) -> Any:

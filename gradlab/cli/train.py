@@ -7,6 +7,7 @@ import os
 import shutil
 from functools import partial
 from pathlib import Path
+from shlex import quote
 from typing import Any
 
 from gradlab import data as data_room
@@ -20,10 +21,12 @@ from gradlab.data import DataError
 from gradlab.runs import RunError, Settings, TrainedRun, find_rate, resume, search, start
 from gradlab.runs.folder import Files, beaten
 from gradlab.runs.searching import PLAN, go_on
+from gradlab.runs.task import literal
 from gradlab.runs.training import saved_settings
 from gradlab.train import Diverged
 from gradlab.utils.blas import set_blas_threads
 
+BEST = Path("checkpoints", "best.safetensors")
 say = partial(print, flush=True)  # also into a pipe or a file as it comes
 
 
@@ -46,7 +49,7 @@ def _found(options: argparse.Namespace) -> TrainedRun | int:
     except (DataError, RunError) as error:
         raise Failure(str(error), FAILED) from error
     except Diverged as error:
-        raise Failure(f"{error}; a smaller --lr may help", FAILED) from error
+        raise Failure(f"{error} (--lr){_before(options)}", FAILED) from error
     except BrokenPipeError:
         raise
     except OSError as error:
@@ -56,11 +59,19 @@ def _found(options: argparse.Namespace) -> TrainedRun | int:
 def _kept(options: argparse.Namespace) -> str:
     """Where a run was left that can be gone on with."""
     folder = options.resume or options.out
-    return f"; go on with: gradlab train --resume {folder}" if folder is not None and _begun(folder) else ""
+    return f"; go on with: gradlab train --resume {quote(str(folder))}" if folder is not None and _begun(folder) else ""
 
 
-def _begun(folder: Path) -> bool:
-    return (folder / PLAN).exists() or any((folder / "checkpoints").glob("checkpoint-*.safetensors"))
+def _before(options: argparse.Namespace) -> str:
+    """Where the epochs were left that were whole before the loss was no number."""
+    folder = options.resume or options.out
+    return f"; the best weights before that are in {folder / BEST}" if folder is not None and _begun(folder) else ""
+
+
+def _begun(folder: Path, least: int = 0) -> bool:
+    """Whether there is something to go on from: a search, or a checkpoint after so many epochs at least."""
+    saved = [path.name.split("-")[1] for path in (folder / "checkpoints").glob("checkpoint-*.safetensors")]
+    return (folder / PLAN).exists() or any(int(epoch) >= least for epoch in saved if epoch.isdecimal())
 
 
 def _asked(options: argparse.Namespace) -> tuple[Any, Settings]:
@@ -99,7 +110,7 @@ def _started(options: argparse.Namespace) -> TrainedRun:
             return search(source, folder, settings, options.search, say, plain(options.kind))
         return start(source, folder, settings, say, plain(options.kind), profile=options.profile)
     except BaseException as error:
-        if not _begun(folder):
+        if not _begun(folder, isinstance(error, Diverged)):
             shutil.rmtree(folder, ignore_errors=True)  # it was made for this run, and holds nothing to go on from
         elif options.out is None and isinstance(error, (OSError, Diverged)):
             options.out = folder  # for the message
@@ -132,7 +143,7 @@ def _report(trained: TrainedRun) -> int:
     description = trained.description
     score, result = description["score"], description["result"]
     if result["stopped"].startswith("signal"):
-        print(f"\nstopped after {result['epochs']} epochs; resume with: gradlab train --resume {trained.folder}")
+        print(f"\nstopped after {result['epochs']} epochs; resume with: gradlab train --resume {quote(str(trained.folder))}")
         return 128 + int(result["stopped"].split()[1])
     others = ", ".join(f"{name} {values[score]:.4g}" for name, values in description["baselines"].items() if score in values)
     beside = f" ({others})" if others else ""
@@ -141,6 +152,6 @@ def _report(trained: TrainedRun) -> int:
     if not beaten(description):
         print("this does not beat the simpler models: use one of those, or find more or better data")
     usage = trained.task.usage(str(trained.folder))[0].splitlines()[0]
-    usage = usage if usage.startswith("gradlab ") else f'gl.load_run("{trained.folder}").model'
+    usage = usage if usage.startswith("gradlab ") else f"gl.load_run({literal(str(trained.folder))}).model"
     print(f"report: {trained.folder / 'report.html'}; use it: {usage}")
     return 0

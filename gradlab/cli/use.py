@@ -13,6 +13,7 @@ from typing import Any, TypeVar
 import numpy as np
 
 from gradlab.cli.failure import FAILED, Failure
+from gradlab.cli.run_folder import RUNS
 from gradlab.cli.targets import users_code
 from gradlab.data import DataError
 from gradlab.runs import RunError, TrainedRun, load_run, runs_in
@@ -56,8 +57,9 @@ def asked(question: Callable[[], Found]) -> Found:
 
 
 def _written(column: Any) -> list[Any]:
+    """Of numbers the shortest text that gives them back."""
     floats = isinstance(column, np.ndarray) and column.dtype.kind == "f"
-    return [f"{value:.6g}" for value in column] if floats else list(column)
+    return [str(value) for value in column] if floats else list(column)
 
 
 def evaluate(options: argparse.Namespace) -> int:
@@ -73,9 +75,10 @@ def evaluate(options: argparse.Namespace) -> int:
 
 def runs(options: argparse.Namespace) -> int:
     """A table of the runs in a folder, the newest last."""
-    lines = runs_in(options.folder)
+    folder = options.folder or RUNS
+    lines = runs_in(folder)
     if not lines:
-        print(f"no runs in {options.folder}")
+        print(f"no runs in {folder}" + ("" if options.folder is None or os.path.isdir(folder) else ", which is no folder"))
         return 0
     names = list(lines[0])
     print(in_columns([names, *([_shown(line[name]) for name in names] for line in lines)]))

@@ -22,6 +22,17 @@ KEYWORDS = frozenset([
     "inline", "int", "long", "main", "register", "restrict", "return", "short", "signed", "sizeof", "static", "struct", "switch", "typedef",
     "union", "unsigned", "void", "volatile", "while",
 ])  # fmt: skip
+LIBRARY = frozenset([  # names that the headers of C's library have taken, of those that a file may well have
+    "abort", "abs", "acos", "acosh", "asin", "asinh", "assert", "atan", "atan2", "atanh", "atof", "atoi", "atol", "bool", "calloc",
+    "cbrt", "ceil", "clock", "copysign", "cos", "cosh", "div", "erf", "erfc", "errno", "exit", "exp", "exp2", "expm1", "fabs",
+    "false", "fclose", "fdim", "fflush", "floor", "fma", "fmax", "fmin", "fmod", "fopen", "fprintf", "fread", "free", "frexp",
+    "fscanf", "fseek", "ftell", "fwrite", "gamma", "getenv", "hypot", "index", "j0", "j1", "jn", "labs", "ldexp", "ldiv", "lgamma",
+    "llrint", "llround", "log", "log10", "log1p", "log2", "logb", "lrint", "lround", "malloc", "memchr", "memcmp", "memcpy",
+    "memmove", "memset", "modf", "nan", "nearbyint", "nextafter", "perror", "pow", "printf", "putchar", "puts", "qsort", "raise",
+    "rand", "random", "read", "realloc", "remainder", "remove", "rename", "rewind", "rint", "round", "scalbn", "scanf", "signal",
+    "signbit", "sin", "sinh", "snprintf", "sprintf", "sqrt", "srand", "stderr", "stdin", "stdout", "strcat", "strchr", "strcmp",
+    "strcpy", "strlen", "strncmp", "system", "tan", "tanh", "tgamma", "time", "tmpfile", "trunc", "true", "write", "y0", "y1", "yn",
+])  # fmt: skip
 COMPILE = "cc -std=c11 -O3 -march=native -fno-math-errno -D{macro}_MAIN {name}.c -lm -o {name}"
 
 
@@ -92,8 +103,9 @@ def build(
         )
     if name is None:
         name = re.sub(r"\W", "_", source.stem) if source is not None else "program"
-    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name) or name in KEYWORDS or name.lower().startswith("gl_"):
-        raise ValueError(f'build: {name!r} is no name for functions of C; give one with letters, digits and _: name="model"')
+    if not re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", name) or name in KEYWORDS | LIBRARY or name.lower().startswith("gl_"):
+        taken = ", whose library has it" if name in LIBRARY else ""
+        raise ValueError(f'build: {name!r} is no name for functions of C{taken}; give one with letters, digits and _: name="model"')
     graph = _sized(graph, sizes or {})
     _check(graph)
     try:

@@ -116,7 +116,8 @@ def _first(tries: Sequence[Sizes], write: Callable[[Sizes], Any]) -> tuple[Any, 
             return write(sizes), sizes
         except (ValueError, TypeError, RuntimeError, NotImplementedError) as error:
             fault = error
-    raise ExportError(" ".join(str(fault).split())) from fault
+    said = str(fault).removeprefix("build: ").replace('name="model"', "for example model.c")  # a function of C has the file's name
+    raise ExportError(" ".join(said.split())) from fault
 
 
 def _shapes(interface: Interface, sizes: Sizes, outputs: Sequence[Tensor]) -> dict[str, Any]:

@@ -12,6 +12,7 @@ import sys
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
+from shlex import quote
 from types import ModuleType
 from typing import Any, Self
 
@@ -23,7 +24,7 @@ from gradlab.data import DataError
 from gradlab.metrics import Metric
 from gradlab.optim import Optimizer
 from gradlab.runs.interface import Interface
-from gradlab.runs.task import Task
+from gradlab.runs.task import Task, literal
 from gradlab.train.callbacks import length
 from gradlab.train.fit import supervised
 from gradlab.train.recipe import Recipe
@@ -169,8 +170,8 @@ class FunctionTask(Task):
         return Interface(dict(zip(names, example, strict=True)), outputs, meaning)
 
     def usage(self, folder: str) -> list[str]:
-        shell = [f"gradlab predict {folder} file --out predictions.csv"] if self.recipe.predict is not None else []
-        return [*shell, f'import gradlab as gl\n\nrun = gl.load_run("{folder}")\nrun.model  # {self.target}, trained']
+        shell = [f"gradlab predict {quote(folder)} file --out predictions.csv"] if self.recipe.predict is not None else []
+        return [*shell, f'import gradlab as gl\n\nrun = gl.load_run({literal(folder)})\nrun.model  # {self.target}, trained']
 
 
 def recipe_of(target: str, folder: str, seed: int) -> Recipe:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, ClassVar, Self
 
 import numpy as np
@@ -17,16 +18,18 @@ from gradlab.data.downloads import KNOWN, KnownImages, is_known
 from gradlab.data.images.folder import fitted, hidden, named_as_image
 from gradlab.data.images.reading import image_array
 from gradlab.data.tables import split_rows
+from gradlab.data.tables.dataset import alone
 from gradlab.nn import functional as F
 from gradlab.runs import html
 from gradlab.runs.classes import class_weights, commonest, linear_classifier
 from gradlab.runs.images_networks import NETWORKS, Standardize
 from gradlab.runs.interface import Interface
-from gradlab.runs.task import Baselines, Task, shuffled
+from gradlab.runs.task import Baselines, Task, literal, shuffled
 
 if TYPE_CHECKING:
     from gradlab.runs.folder import TrainedRun
 
+SMALLEST_SIDE = 8
 LARGEST_SIDE = 64  # of images, unless more is asked for
 LINEAR_SIDE = 16  # of the images that the linear model sees
 SAMPLES = 90_000  # that a run sees unless it is told its epochs
@@ -75,6 +78,9 @@ class ImagesTask(Task):
             rows = split_rows(len(labels), settings.get("fraction", 0.2), seed=settings.get("seed", 0), classes=labels)
         else:
             rows = np.arange(len(training)), np.arange(len(training), len(labels))
+        if len(rows[0]) < 2:
+            few = f"{len(rows[0])} of {len(labels)} images is to be trained on, and two are the least"
+            raise ImageError(f"{source}: {few}; give more images of each class")
         augment = settings.get("augment")
         seen = images[rows[0]].reshape(-1, images.shape[-1]) / 255
         task = cls(
@@ -85,6 +91,7 @@ class ImagesTask(Task):
         )  # fmt: skip
         folders = [folder for folder in (training, validation) if isinstance(folder, ImageFolder)]
         task.notes = [note for folder in folders for note in folder.notes]
+        task.notes += [note] if validation is None and (note := alone(labels, training.classes, "image")) else []
         task.files = [path for folder in folders for path, _ in folder.samples]
         return task.learning(images, labels, rows)
 
@@ -278,8 +285,9 @@ class ImagesTask(Task):
 
     def usage(self, folder: str) -> list[str]:
         return [
-            f"gradlab predict {folder} photo.png other-folder/ --out predictions.csv\ngradlab evaluate {folder} folder-of-classes/",
-            f'import gradlab as gl\n\nrun = gl.load_run("{folder}")\nrun.predict(["photo.png"])["prediction"]\n'
+            f"gradlab predict {quote(folder)} photo.png other-folder/ --out predictions.csv\n"
+            f"gradlab evaluate {quote(folder)} folder-of-classes/",
+            f'import gradlab as gl\n\nrun = gl.load_run({literal(folder)})\nrun.predict(["photo.png"])["prediction"]\n'
             "run.model  # an nn.Module of float32 (n, channels, height, width) from 0 to 1",
         ]
 
@@ -312,18 +320,22 @@ def _parts(source: Any, settings: Mapping[str, Any]) -> tuple[Any, Any]:
 
 
 def _size(folder: ImageFolder | KnownImages, asked: Any) -> tuple[int, int]:
-    """(height, width): what is asked for, or that of the images where it is one and small, or a square."""
+    """(height, width): what is asked for, or that of the images where it is one and small, or a square; 8 at least."""
     if asked is not None:
-        return (asked, asked) if isinstance(asked, int) else (int(asked[0]), int(asked[1]))
+        height, width = (asked, asked) if isinstance(asked, int) else (int(asked[0]), int(asked[1]))
+        if min(height, width) < SMALLEST_SIDE:
+            raise ImageError(f"images of {height}x{width} are too small to learn from; a size is {SMALLEST_SIDE} at least (--size, size)")
+        return height, width
     if not isinstance(folder, ImageFolder):
         return int(folder.data.shape[1]), int(folder.data.shape[2])
     step = max(1, len(folder) // 200)
     sizes = {folder.loader(path).shape[:2] if folder.loader else read_image(path).shape[:2] for path, _ in folder.samples[::step]}
     if len(sizes) == 1 and max(next(iter(sizes))) <= LARGEST_SIDE:
         height, width = next(iter(sizes))
-        return int(height), int(width)
+        return max(int(height), SMALLEST_SIDE), max(int(width), SMALLEST_SIDE)
     side = int(np.median([min(size) for size in sizes]))
-    return (side, side) if side <= LARGEST_SIDE else (LARGEST_SIDE, LARGEST_SIDE)
+    side = min(max(side, SMALLEST_SIDE), LARGEST_SIDE)
+    return side, side
 
 
 def _images_of(path: Path) -> list[Path]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from shlex import quote
 from typing import Any, Self
 
 import numpy as np
@@ -13,7 +14,7 @@ from gradlab.data.series import Observations, SeriesCoding, SeriesError, TimeSer
 from gradlab.models.series import SeriesModel
 from gradlab.runs.interface import Interface
 from gradlab.runs.series_report import sections
-from gradlab.runs.task import Baselines, Task, shuffled
+from gradlab.runs.task import Baselines, Task, literal, shuffled
 
 PENALTIES = (1e-6, 1e-4, 1e-3, 1e-2, 3e-2, 0.1, 0.3, 1.0, 10.0, 1e3)  # of the linear forecast, as shares of a feature's mean square
 INNER = 0.25  # of the windows to learn from, the last, decide which is taken
@@ -255,9 +256,10 @@ class SeriesTask(Task):
 
     def usage(self, folder: str) -> list[str]:
         return [
-            f"gradlab predict {folder} newest.csv --out forecast.csv\n"
-            f"gradlab evaluate {folder} other.csv",
-            f'import gradlab as gl\n\nrun = gl.load_run("{folder}")\nrun.predict("newest.csv")["{self.names[0]}"]\nrun.model  # a Module',
+            f"gradlab predict {quote(folder)} newest.csv --out forecast.csv\n"
+            f"gradlab evaluate {quote(folder)} other.csv",
+            f'import gradlab as gl\n\nrun = gl.load_run({literal(folder)})\n'
+            f'run.predict("newest.csv")[{literal(self.names[0])}]\nrun.model  # a Module',
         ]
 
 

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import os
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any, Self
 
 import gradlab as gl
@@ -18,6 +20,11 @@ if TYPE_CHECKING:
     from gradlab.runs.training import Settings
 
 Baselines = dict[str, dict[str, float]]  # what simpler models reach: by their names, by the metric
+
+
+def literal(text: str) -> str:
+    """A text as Python's code has it, between double quotes."""
+    return json.dumps(text, ensure_ascii=False)
 
 
 class Task:
@@ -153,8 +160,9 @@ class Task:
     def usage(self, folder: str) -> list[str]:
         """How the run is used: texts to copy, from the shell and from Python."""
         return [
-            f"gradlab predict {folder} new.csv --out predictions.csv\ngradlab evaluate {folder} other.csv",
-            f'import gradlab as gl\n\nrun = gl.load_run("{folder}")\nrun.predict("new.csv")["prediction"]\nrun.model  # an nn.Module',
+            f"gradlab predict {quote(folder)} new.csv --out predictions.csv\ngradlab evaluate {quote(folder)} other.csv",
+            f'import gradlab as gl\n\nrun = gl.load_run({literal(folder)})\n'
+            'run.predict("new.csv")["prediction"]\nrun.model  # an nn.Module',
         ]
 
 

@@ -8,6 +8,7 @@ import os
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,7 +22,7 @@ from gradlab.models.gpt import GPT, GPTConfig
 from gradlab.models.language import RecurrentLanguageModel, generate
 from gradlab.runs.interface import Interface
 from gradlab.runs.ngrams import Counts
-from gradlab.runs.task import Baselines, Task, shuffled
+from gradlab.runs.task import Baselines, Task, literal, shuffled
 from gradlab.runs.text_report import sections
 
 if TYPE_CHECKING:
@@ -257,9 +258,9 @@ class TextTask(Task):
 
     def usage(self, folder: str) -> list[str]:
         return [
-            f'gradlab sample {folder} --prompt "The " --length 500 --temperature 0.8\ngradlab evaluate {folder} other.txt\n'
-            f"gradlab predict {folder} lines.txt --out lines.csv",
-            f'import gradlab as gl\n\nrun = gl.load_run("{folder}")\nprint(run.sample("The ", length=500))\n'
+            f'gradlab sample {quote(folder)} --prompt "The " --length 500 --temperature 0.8\ngradlab evaluate {quote(folder)} other.txt\n'
+            f"gradlab predict {quote(folder)} lines.txt --out lines.csv",
+            f'import gradlab as gl\n\nrun = gl.load_run({literal(folder)})\nprint(run.sample("The ", length=500))\n'
             'run.evaluate("other.txt")["perplexity"]\nrun.task.tokenizer.encode("text")  # and run.model, an nn.Module: tokens to logits',
         ]
 

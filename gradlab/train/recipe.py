@@ -68,7 +68,7 @@ class Recipe:
         if self.metrics and self.validation is None:
             raise TypeError("Recipe: metrics are measured on validation=, which is missing")
         if self.score is not None and self.score not in {"loss", *(self.metrics or {})}:
-            raise ValueError(f"Recipe: score is one of loss, {', '.join(self.metrics or {})}; got {self.score!r}")
+            raise ValueError(f"Recipe: score is one of {', '.join(['loss', *(self.metrics or {})])}; got {self.score!r}")
 
     @staticmethod
     def of(returned: Any) -> Recipe:

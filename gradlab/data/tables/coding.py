@@ -10,7 +10,7 @@ from typing import Any, Literal
 import numpy as np
 
 from gradlab.data.tables.columns import NUMBERS_ROWS, Column, Kind, WrongCell, column_of, commonest, date_parts
-from gradlab.data.tables.reading import Table, TableError
+from gradlab.data.tables.reading import MISSING, Table, TableError
 
 FARTHEST = 10.0  # standard deviations, beyond which a number is cut off
 
@@ -191,6 +191,9 @@ class TargetCoding:
             count, first = int(column.missing.sum()), int(np.argmax(column.missing))
             if column.strays and (word := str(table.columns[name][first]).strip()) in column.strays:
                 raise TableError(f'{table.where(first)}: the target "{name}" is {word!r} there, where most rows have a number; mend it')
+            cell = table.columns[name][first]
+            if isinstance(cell, str) and cell.lower() not in MISSING:
+                raise TableError(f'{table.where(first)}: the target "{name}" is {cell!r} there, which is no finite number; mend it')
             away = f"({count} such rows); fill it in, or leave them out"
             raise TableError(f'{table.where(first)}: the target "{name}" is missing there {away}')
         if found.kind == "date" and kind != "classes":

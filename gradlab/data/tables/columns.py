@@ -5,7 +5,8 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from datetime import datetime
 from typing import Any, Literal
@@ -23,7 +24,8 @@ FORMATS = (
     "%Y/%m/%d %H:%M", "%Y/%m/%d %H:%M:%S", "%m/%d/%Y %H:%M:%S", "%d.%m.%Y %H:%M", "%m/%d/%y %H:%M",
 )  # fmt: skip
 MOST_CATEGORIES = 1000
-FEWEST_NUMBERS = 20  # different ones, among which words are strays
+FEWEST_NUMBERS = 20  # different ones (or dates), among which words are strays
+LOOKED_AT = 50  # cells from which a format of dates is found that most of them have
 NUMBERS_ROWS = "it numbers the rows"
 _IDS = re.compile(
     r"(?i:(.*[_ .-])?(id|ids|index|idx|key|nr|no|n|#|obs|case|row|rownames|rowid|uuid|guid|serial)\.?|column 1|unnamed.*)|.*[a-z]I[dD]"
@@ -43,7 +45,7 @@ class Column:
     kind: Kind
     values: np.ndarray[Any, Any]
     note: str = ""  # why it is left out, or what was made of it
-    strays: tuple[str, ...] = ()  # words in a column of numbers, which count as missing
+    strays: tuple[str, ...] = ()  # words in a column of numbers or of dates, which count as missing
 
     @property
     def missing(self) -> np.ndarray[Any, Any]:
@@ -62,9 +64,9 @@ class WrongCell(ValueError):
 
 
 def column_of(name: str, cells: Any, kind: Kind | None = None, strays: Sequence[str] = ()) -> Column:
-    """Understand a column of text cells (None where missing) or of any array. kind: what it is to be taken for, where that is known.
+    """Understand a column of text cells (None where missing) or of any array. kind: what it is to be taken for, where known.
 
-    A few words among many numbers are its `strays`, which count as missing; those that are given are known to be some. WrongCell, a
+    A few words among many numbers or dates are its `strays`, which count as missing; those that are given are known to be. WrongCell, a
     ValueError, where the column cannot be taken for `kind`; it names the first cell in the way.
     """
     cells = np.asarray(cells)
@@ -93,10 +95,10 @@ def column_of(name: str, cells: Any, kind: Kind | None = None, strays: Sequence[
         wrong = _first_wrong(words, there, kind)
         raise WrongCell(name, kind, wrong, words[wrong])
     mark = decimal_mark(there)
-    known = {word for word in set(there) if number_of(word, mark) is not None}
-    if len(known) >= FEWEST_NUMBERS and sum(word in known for word in there) >= 0.9 * len(there):
-        few = tuple(sorted(set(there) - known))
-        return replace(column_of(name, cells, None, few), strays=few)
+    for known in ({word for word in set(there) if number_of(word, mark) is not None}, _known_dates(there)):
+        if len(known) >= FEWEST_NUMBERS and sum(word in known for word in there) >= 0.9 * len(there):
+            few = tuple(sorted(set(there) - known))
+            return replace(column_of(name, cells, None, few), strays=few)
     return _of_words(name, words, there)
 
 
@@ -148,7 +150,8 @@ def _first_wrong(words: np.ndarray[Any, Any], there: list[str], kind: str) -> in
     if kind == "number":
         mark = decimal_mark(there)
         return next(i for i, word in enumerate(words) if word is not None and number_of(word, mark) is None)
-    return next(i for i, word in enumerate(words) if word is not None)
+    known = _known_dates(there)
+    return next(i for i, word in enumerate(words) if word is not None and word not in known)
 
 
 # ---------------------------------------------------------------- dates
@@ -171,7 +174,7 @@ def _dates(words: np.ndarray[Any, Any]) -> np.ndarray[Any, Any] | None:
     different = {word for word in words if word is not None}
     if not all(any(c.isdigit() for c in word) and len(word) >= 5 for word in different):
         return None
-    for read in (_iso, *(lambda word, f=f: datetime.strptime(word, f) for f in FORMATS), _compact):
+    for read in READERS:
         try:
             known = {word: read(word) for word in different}
         except ValueError:
@@ -188,6 +191,27 @@ def _iso(word: str) -> datetime:
 
 def _compact(word: str) -> datetime:
     return datetime.strptime(word.removesuffix(".0"), "%Y%m%d")
+
+
+READERS = (_iso, *(lambda word, f=f: datetime.strptime(word, f) for f in FORMATS), _compact)
+
+
+def _known_dates(there: Sequence[str]) -> set[str]:
+    """Of words, those that are dates of the one format that most of the first are of."""
+
+    def read(words: Iterable[str], reader: Callable[[str], datetime]) -> set[str]:
+        found = set()
+        for word in words:
+            with suppress(ValueError):
+                reader(word)
+                found.add(word)
+        return found
+
+    first = {word for word in there[:LOOKED_AT] if len(word) >= 5 and any(c.isdigit() for c in word)}
+    if len(first) * 2 < len(set(there[:LOOKED_AT])):
+        return set()
+    best = max(READERS, key=lambda reader: len(read(first, reader)))
+    return read(set(there), best)
 
 
 def _since(moment: datetime) -> float:

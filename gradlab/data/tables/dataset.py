@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 import numpy as np
@@ -11,6 +12,7 @@ from gradlab.data.tables.coding import TableCoding, TargetCoding, is_place, unde
 from gradlab.data.tables.columns import NUMBERS_ROWS, Column, Kind, column_of
 from gradlab.data.tables.reading import Table, TableError, read_with_columns
 from gradlab.utils.data import Dataset
+from gradlab.utils.words import some
 
 
 def split_rows(
@@ -35,6 +37,12 @@ def split_rows(
     if not held_out.any():  # every class is there once
         held_out[random.integers(rows)] = True
     return np.flatnonzero(~held_out), np.flatnonzero(held_out)
+
+
+def alone(labels: np.ndarray[Any, Any], classes: Sequence[str], thing: str) -> str:
+    """What is said of classes that are there once, which one part has not; nothing where there are none."""
+    single = [name for name, count in zip(classes, np.bincount(labels, minlength=len(classes)).tolist(), strict=True) if count == 1]
+    return f"classes of one {thing} alone, which cannot be both learned and measured: {some(single)}" if single else ""
 
 
 class TableDataset(Dataset[tuple[Any, ...]]):
@@ -65,6 +73,8 @@ class TableDataset(Dataset[tuple[Any, ...]]):
             if name not in self.table.columns:
                 raise TableError(f'{self.table.source}: there is no column "{name}"; the columns are {", ".join(self.table.columns)}')
         self.target, values = None, None
+        if target is not None and target in exclude:
+            raise TableError(f'{self.table.source}: "{target}" is to be predicted, and is excluded; name another target, or keep it')
         if target is not None:
             self.target, values = TargetCoding.of(self.table, target, task)
             target = self.target.name
@@ -75,6 +85,8 @@ class TableDataset(Dataset[tuple[Any, ...]]):
         self.training_rows, self.validation_rows = split_rows(
             self.table.rows, fraction, seed=seed, classes=classes, chronological=chronological
         )
+        if classes is not None and self.target is not None and (note := alone(classes, self.target.classes, "row")):
+            self.notes.append(note)
         self.coding = TableCoding.fit(self.columns, self.training_rows)
         numbers, categories = self.coding.coded_columns(self.columns)
         self.tensors = [gl.from_numpy(numbers), gl.from_numpy(categories)]
@@ -100,16 +112,17 @@ class TableDataset(Dataset[tuple[Any, ...]]):
                 elif lost:
                     self.notes.append(f'"{name}": {lost} of {self.table.rows} cells are empty')
         if not columns:
-            raise TableError(f"{self.table.source}: no column is left to learn from: {'; '.join(self.notes) or 'all are excluded'}")
+            why = "all others are excluded" if exclude else f'"{target}" is the only one'
+            raise TableError(f"{self.table.source}: no column is left to learn from: {'; '.join(self.notes) or why}")
         return columns
 
     def _strange(self, column: Column) -> str:
-        """What is said of words in a column of numbers."""
+        """What is said of words in a column of numbers or of dates."""
         rows = [i for i, cell in enumerate(self.table.columns[column.name]) if str(cell).strip() in column.strays]
         first = f"the first is {self.table.columns[column.name][rows[0]]!r} in {self.table.where(rows[0])}"
         away = f"mend them, or leave the column out (--exclude, exclude=[{column.name!r}])"
         lost = int(column.missing.sum()) - len(rows)
-        return f'"{column.name}": {len(rows)} cells are no numbers and count as missing, {first}; {away}' + (
+        return f'"{column.name}": {len(rows)} cells are no {column.kind}s and count as missing, {first}; {away}' + (
             f"; {lost} of {self.table.rows} cells are empty" if lost else ""
         )
 

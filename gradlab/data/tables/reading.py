@@ -20,6 +20,12 @@ from gradlab.data.files import content_of, marked, text_of
 
 MISSING = frozenset({"", "na", "n/a", "nan", "null", "none", "nil", "?", "-", "--", ".", "#n/a", "<na>", "nat", "missing"})
 DELIMITERS = {"\t": "tabs", ";": "semicolons", "|": "bars", ",": "commas", " ": "spaces"}  # of several that fit, the first is it
+OTHERS = {
+    b"PK\x03\x04": "a workbook (Excel, LibreOffice) or another ZIP archive", b"\xd0\xcf\x11\xe0": "a workbook of an older Excel",
+    b"SQLite format 3": "a database (SQLite)", b"\x89HDF": "an HDF5 file", b"%PDF": "a PDF document", b"PAR1": "a Parquet file",
+    b"\x93NUMPY": "a NumPy array", b"BZh": "compressed (bzip2)", b"\xfd7zXZ": "compressed (xz)", b"\x28\xb5\x2f\xfd": "compressed (zstd)",
+    b"<!DOCTYPE": "a web page", b"<!doctype": "a web page", b"<html": "a web page", b"<?xml": "XML", b'{"': "JSON", b"[{": "JSON",
+}  # fmt: skip -- how files begin that are given for tables
 LOOKED_AT = 500  # records from which the delimiter and the header are found
 _NUMBER = re.compile(r"[-+]?(\d+([.,]\d*)?|[.,]\d+)([eE][-+]?\d+)?%?|[-+]?inf(inity)?", re.IGNORECASE)
 
@@ -105,7 +111,11 @@ def _with_points(table: Table) -> None:
 
 def _text(path: Path, notes: list[str]) -> str:
     """What a file says, with newlines as line ends."""
+    if path.is_dir():
+        raise TableError(f"{path}: is a folder; name one file in it")
     content = content_of(path, TableError)
+    if other := next((name for mark, name in OTHERS.items() if content.startswith(mark)), None):
+        raise TableError(f"{path}: is {other}, no table; save it as CSV")
     try:
         text = content.decode(marked(content))
     except UnicodeDecodeError as error:
@@ -128,15 +138,30 @@ def _records(text: str, source: str, delimiter: str | None) -> tuple[list[Record
     return [(number, cells) for number, cells in _parsed(text, delimiter or ",", comment, source) if any(cells)], delimiter
 
 
-def _parsed(text: str, delimiter: str, comment: str | None, source: str) -> Iterator[Record]:
+def _parsed(text: str, delimiter: str, comment: str | None, source: str, *, whole: bool = True) -> Iterator[Record]:
+    """Records with their lines. whole: the text ends where its file does."""
     spaced = delimiter == " "
-    lines = (_blank(line, comment).strip().replace("\t", " ") if spaced else _blank(line, comment) for line in text.split("\n"))
+    lines = [_blank(line, comment).strip().replace("\t", " ") if spaced else _blank(line, comment) for line in text.split("\n")]
     reader = csv.reader((line + "\n" for line in lines), delimiter=delimiter, skipinitialspace=True)
+    begin = 1  # the record's first line
     try:
         for cells in reader:
+            if whole and reader.line_num == len(lines) and _unclosed(lines[begin - 1 :], delimiter):
+                raise TableError(f"{source}, line {begin}: a quote opens there and is never closed; close it, or take it out")
             yield reader.line_num, [cell.strip() for cell in cells]
+            begin = reader.line_num + 1
     except csv.Error as error:
-        raise TableError(f"{source}, line {reader.line_num}: {error}") from error
+        away = "a quote may not be closed; otherwise shorten the cell" if "limit" in str(error) else "mend that line"
+        raise TableError(f"{source}, line {begin}: {error}; {away}") from error
+
+
+def _unclosed(lines: list[str], delimiter: str) -> bool:
+    """Whether the last record of a file ends within quotes."""
+    try:
+        list(csv.reader((line + "\n" for line in lines), delimiter=delimiter, skipinitialspace=True, strict=True))
+    except csv.Error as error:
+        return "unexpected end" in str(error)
+    return False
 
 
 def _blank(line: str, comment: str | None) -> str:
@@ -148,7 +173,7 @@ def _delimiter(text: str) -> str | None:
     best, most = None, 0.0
     for candidate in DELIMITERS:
         try:
-            widths = [len(cells) for _, cells in _parsed(text, candidate, None, "") if any(cells)]
+            widths = [len(cells) for _, cells in _parsed(text, candidate, None, "", whole=False) if any(cells)]
         except TableError:
             continue
         width, count = Counter(widths).most_common(1)[0] if widths else (1, 0)
