@@ -273,6 +273,69 @@ def test_steps_and_batches_of_any_kind():
     assert run.model.training
 
 
+def test_what_is_frozen_stays_so():
+    model = nn.Sequential(nn.Linear(6, 4), nn.BatchNorm1d(4), nn.Dropout(0.5), nn.Linear(4, 1))
+    model[1].eval()
+    before, batches = [module.training for module in model.modules()], [(INPUTS, SUMS)]
+    gl.train.predict(model, batches)
+    gl.train.evaluate(model, batches, lambda model, batch: nn.functional.mse_loss(model(batch[0]), batch[1]))
+    gl.train.find_learning_rate(model, batches, nn.functional.mse_loss, gl.optim.SGD(model.parameters(), lr=0.1), steps=10)
+    assert [module.training for module in model.modules()] == before
+
+
+def test_predictions_of_several_tensors():
+    class Several(nn.Module):
+        def forward(self, x):
+            return {"sum": x.sum(1), "both": (x, [-x])}
+
+    found = gl.train.predict(Several(), [(INPUTS[:20], SUMS[:20]), (INPUTS[20:], SUMS[20:])])
+    assert gl.equal(found["both"][0], INPUTS) and gl.equal(found["both"][1][0], -INPUTS) and found["sum"].shape == (50,)
+    with pytest.raises(TypeError, match="tensors with a row for each sample"):
+        gl.train.predict(nn.Identity(), [(INPUTS.sum(), SUMS)])
+    with pytest.raises(TypeError, match=r"a tensor is one batch.*pass \[tensor\]"):
+        gl.train.predict(nn.Linear(6, 1), INPUTS)
+
+
+@pytest.mark.parametrize(("given", "error", "message"), [
+    ({"clip": 0}, ValueError, "clip is .* above 0, not 0"),
+    ({"clip": -1.0}, ValueError, "clip is .* above 0, not -1.0"),
+    ({"clip": float("nan")}, ValueError, "clip is .* above 0, not nan"),
+    ({"accumulate": 1.5}, ValueError, "accumulate=1.5"),
+    ({"epochs": 2.5}, ValueError, "epochs=2.5"),
+    ({"epochs": None}, ValueError, "epochs=None"),
+    ({"amp": True}, ValueError, "amp is gl.bfloat16, gl.float16 or None, not True"),
+    ({"amp": gl.float32}, ValueError, "amp is .* not gradlab.float32"),
+    ({"scheduler_each": "batch"}, ValueError, "scheduler_each is .* not 'batch'"),
+    ({"metrics": Accuracy()}, ValueError, "metrics are measured on validation="),
+    ({"metrics": [Accuracy()]}, TypeError, "metrics have names"),
+    ({"metrics": {"loss": Accuracy()}, "validation": [1]}, ValueError, 'a metric named "loss"'),
+    ({"optimizer": gl.optim.SGD}, TypeError, "optimizer is the class SGD itself"),
+    ({"optimizer": 0.1}, TypeError, "optimizer is one of gl.optim, not a float"),
+    ({"optimizer": gl.optim.SGD(nn.Linear(6, 2).parameters(), lr=0.1)}, ValueError, "none of the model's parameters"),
+    ({"loss": nn.CrossEntropyLoss}, TypeError, "loss is the class CrossEntropyLoss itself"),
+    ({"scheduler": gl.optim.lr_scheduler.StepLR}, TypeError, "scheduler is the class StepLR itself"),
+    ({"average": 0.99}, TypeError, "average is an AveragedModel .* not a float"),
+    ({"model": lambda x: x}, TypeError, "model is an nn.Module, not a function"),
+    ({"callbacks": Bar()}, TypeError, "callbacks is a list of them, not a Bar alone"),
+], ids=str)  # fmt: skip
+def test_arguments_that_cannot_be_are_refused_before_anything_is_trained(given, error, message):
+    made = {**parts(), "epochs": 2}
+    before = [p.detach().clone() for p in made["model"].parameters()]
+    with pytest.raises(error, match=message):
+        gl.train.fit(**{**made, **given})
+    assert all(map(gl.equal, before, made["model"].parameters()))
+
+
+@pytest.mark.parametrize("name", ["float16", "half", "fp16"])
+def test_float16_has_a_scaler_by_any_name(name):
+    assert fitted(epochs=1, amp=name).scaler is not None and same(fitted(epochs=1, amp=name), fitted(epochs=1, amp=gl.float16))
+
+
+def test_a_collection_is_taken_for_what_it_has():
+    given = gl.metrics.MetricCollection(accuracy=Accuracy())
+    assert {"validation_accuracy"} <= set(fitted(epochs=1, validation=parts()["loader"], metrics=given).history[0])
+
+
 def test_what_does_not_fit_is_said():
     with pytest.raises(ValueError, match="give a loss, or step="):
         gl.train.fit(**{**parts(), "loss": None})

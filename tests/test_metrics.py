@@ -128,7 +128,9 @@ def test_by_hand():
     assert m.R2Score()(np.array([1.0, 2.0, 3.0]), np.array([1.0, 2.0, 3.0])) == 1.0
     assert m.R2Score()(np.array([1.0, 2.0]), np.array([5.0, 5.0])) == 0.0
     assert m.MeanAbsoluteError()(np.array([[1.0, 2.0]]), np.array([[2.0, 4.0]])) == 1.5
-    assert m.LogLoss()(np.array([1.0]), np.array([0])) == pytest.approx(-math.log(np.finfo(np.float32).eps))
+    for dtype in (np.float32, np.float64):  # scikit-learn's least probability
+        assert m.LogLoss()(np.array([1.0], dtype), np.array([0])) == pytest.approx(-math.log(np.finfo(dtype).eps))
+    assert m.LogLoss(eps=0.1)(np.array([1.0]), np.array([0])) == pytest.approx(-math.log(0.1))
     uneven = m.Perplexity(ignore_index=0)(gl.tensor([[[0.0, 0.0], [0.0, math.log(3.0)]]]), gl.tensor([[0, 1]]))
     assert uneven == pytest.approx(4 / 3)
     assert m.Perplexity()(np.array([[0.0, 1e6]]), np.array([0])) == math.inf
@@ -193,6 +195,8 @@ def test_a_metric_of_ones_own():
         (m.Accuracy(), np.zeros(3, int), np.zeros(4, int), r"shape \(3,\) do not fit targets of shape \(4,\)"),
         (m.Accuracy(), np.array([0, 1]), np.array([0.5, 1.0]), "whole numbers; got 0.5"),
         (m.Accuracy(), np.array([0, 1]), np.array([0, -100]), "counted from 0; got -100"),
+        (m.Accuracy(), np.array([0.0, 1.0, 2.0]), np.array([0, 1, 2]), "a target is 2, where predictions are one score for each element"),
+        (m.Recall(), np.array([[0.1], [2.0]]), np.array([0, 2]), "a target is 2, where predictions are one score for each element"),
         (m.Accuracy(), np.array([np.nan, 1.0]), np.array([0, 1]), r"value at \(0,\) is NaN"),
         (m.Accuracy(top_k=3), np.zeros((1, 2)), np.zeros(1, int), "top_k=3 of 2 classes"),
         (m.ConfusionMatrix(), np.array([0, 123456]), np.array([0, 1]), "class 123456 is beyond"),
@@ -203,6 +207,7 @@ def test_a_metric_of_ones_own():
         (m.R2Score(), np.array([1.0]), np.array([1.0]), "one target has no variance"),
         (m.MeanAbsoluteError(), np.zeros((3, 1)), np.zeros(3), r"\(3, 1\) do not fit targets of shape \(3,\)"),
         (m.Perplexity(), np.zeros((2, 3)), np.array([0, 3]), "a target is 3, where the vocabulary is of 3"),
+        (m.Perplexity(), np.zeros((2, 3)), np.array([0, 0.5]), "whole numbers; got 0.5"),
         (m.BLEU(), "a b", "a b", "needs a list of translations"),
     ],
 )  # fmt: skip
@@ -214,7 +219,7 @@ def test_what_does_not_fit_is_said(metric, prediction, target, message):
 @pytest.mark.parametrize("make", [
     lambda: m.F1("mean"), lambda: m.Accuracy(average="weighted"), lambda: m.Accuracy(top_k=0), lambda: m.ROCAUC("micro"),
     lambda: m.CalibrationError(norm="l3"), lambda: m.CalibrationError(bins=0), lambda: m.BLEU(0),
-    lambda: m.ConfusionMatrix(normalize="rows"),
+    lambda: m.ConfusionMatrix(normalize="rows"), lambda: m.ConfusionMatrix(-1), lambda: m.FBeta(-1.0), lambda: m.FBeta(math.nan),
 ])  # fmt: skip
 def test_settings_are_checked(make):
     with pytest.raises(ValueError, match="not"):
@@ -252,3 +257,26 @@ def test_scores_in_one_column_and_batches_of_nothing():
             metric()(scores[:0], true[:0])
         both = metric().update(scores[:0], true[:0])
         assert both.update(scores, true).compute() == metric()(scores, true)
+    for classes in (m.Accuracy, m.F1, m.Precision, m.Recall):
+        assert classes()(scores[:, None], true) == classes()(scores, true) == classes()(scores[:, None], true[:, None])
+
+
+@pytest.mark.parametrize("infinity", [math.inf, -math.inf])
+def test_infinite_scores_are_equal(infinity):
+    """-inf is what a masked score is; many of them are one threshold."""
+    true, finite = np.array([0, 1, 1, 0, 1, 0]), np.array([5.0, 5.0, 5.0, 0.2, 0.1, 0.7]) * math.copysign(1.0, infinity)
+    scores = np.where(abs(finite) == 5, infinity, finite)
+    for metric in (m.ROCAUC(), m.AveragePrecision()):
+        assert metric(scores, true) == metric(finite, true)
+
+
+def test_what_settings_mean():
+    found, true = np.array([0, 1, 1, 2, 2, 0]), np.array([0, 1, 2, 2, 1, 1])
+    assert m.FBeta(math.inf)(found, true) == m.Recall()(found, true)
+    with pytest.raises(ValueError, match="'micro' and 'macro' do not add up"):
+        m.Accuracy().merge(m.Accuracy(average="macro"))
+    for given in ([m.Accuracy()], m.Accuracy(), m.Accuracy):
+        with pytest.raises(TypeError, match="metrics have names"):
+            m.MetricCollection(given)
+    with pytest.raises(TypeError, match="accuracy is the class Accuracy itself, not a Metric"):
+        m.MetricCollection(accuracy=m.Accuracy)

@@ -53,6 +53,25 @@ def test_every_public_function_is_compared_or_tested_here():
     assert public == compared | others
 
 
+@pytest.mark.parametrize(("name", "args"), [
+    ("resize", ([5, 9],)), ("resize", ([5, 9], "nearest")), ("rotate", (30,)), ("affine", (20, (1, 1), 1.2, 5)), ("gaussian_blur", (3,)),
+    ("resized_crop", (1, 2, 4, 4, [6, 6])), ("elastic", (gl.full((1, 7, 6, 2), 0.3),)), ("invert", ()), ("posterize", (1,)), ("hflip", ()),
+])  # fmt: skip
+def test_masks_stay_masks(name, args):
+    """Truth values go through as torchvision's do: as 0 and 1, rounded."""
+    mask = gl.from_numpy(np.random.default_rng(1).random((1, 7, 6)) > 0.4)
+    found = getattr(F, name)(mask, *args)
+    expected = mask.float() if name == "posterize" else getattr(F, name)(mask.float(), *args)
+    sure = (expected - 0.5).abs() > 1e-5  # of what lies half within, either will do
+    assert found.dtype == gl.bool and gl.equal(found[sure], expected.round().bool()[sure])
+
+
+def test_the_highest_bits_are_those_of_the_dtype():
+    for dtype, bits in ((gl.uint8, 8), (gl.int32, 31), (gl.int64, 63)):
+        x = gl.tensor([[[1, 1 << (bits - 1), (1 << bits) - 1]]], dtype=dtype)
+        assert F.posterize(x, 2).tolist() == [[[0, 1 << (bits - 1), 3 << (bits - 2)]]]
+
+
 class TestOthers:
     def test_dtypes(self):
         x = gl.tensor([[[0, 128, 255]]], dtype=gl.uint8)

@@ -19,11 +19,16 @@ def classes_of(name: str, prediction: Any, target: Any, threshold: float) -> tup
     """Predicted and true classes as flat integer arrays."""
     found, true = host(prediction, f"{name}: prediction"), host(target, f"{name}: target")
     true = _whole(name, true)
+    if found.ndim == true.ndim + 1 == 2 and found.shape[1] == 1:  # one score for each element, as a model of one output gives them
+        found = found[:, 0]
     if found.ndim == true.ndim + 1:
         found = _of_each_class(name, found, true).argmax(1)
     elif found.shape != true.shape:
         raise ValueError(f"{name}: predictions of shape {found.shape} do not fit targets of shape {true.shape}")
     elif found.dtype.kind == "f":
+        if true.size and true.max() > 1:
+            more = f"a target is {true.max()}, where predictions are one score for each element, which tells two classes apart"
+            raise ValueError(f"{name}: {more}; give scores (N, classes), or predicted classes as integers")
         found = found > threshold
     found, true = found.reshape(-1).astype(np.int64), true.reshape(-1).astype(np.int64)
     if found.size and min(found.min(), true.min()) < 0:
@@ -67,6 +72,8 @@ class ConfusionMatrix(Metric):
     ) -> None:
         if normalize not in (None, "true", "pred", "all"):
             raise ValueError(f'ConfusionMatrix: normalize is "true", "pred", "all" or None, not {normalize!r}')
+        if num_classes < 0:
+            raise ValueError(f"{type(self).__name__}: num_classes is at least 0, not {num_classes}")
         self.num_classes, self.normalize, self.threshold = num_classes, normalize, threshold
         self.reset()
 
@@ -151,7 +158,9 @@ class Accuracy(Totals):
         return self
 
     def merge(self, other: Metric) -> Metric:
-        if isinstance(other, Accuracy) and self.average == other.average == "macro":
+        if isinstance(other, Accuracy) and self.average != other.average:
+            raise ValueError(f"Accuracy.merge: averages {self.average!r} and {other.average!r} do not add up")
+        if isinstance(other, Accuracy) and self.average == "macro":
             for own, more in ((self, other), (other, self)):
                 for name, value in own.totals.items():
                     own.totals[name] = np.concatenate([value, np.zeros(max(len(more.totals.get(name, ())) - len(value), 0))])
@@ -184,11 +193,15 @@ class FBeta(ConfusionMatrix):
     ) -> None:
         if average not in ("micro", "macro", "weighted", "binary", None):
             raise ValueError(f'{type(self).__name__}: average is "micro", "macro", "weighted", "binary" or None, not {average!r}')
+        if not beta >= 0:
+            raise ValueError(f"{type(self).__name__}: beta is at least 0, not {beta}")
         self.beta, self.average, self.zero_division = beta, average, zero_division
         super().__init__(num_classes, threshold=threshold)
 
     def of(self, hits: Any, predicted: Any, true: Any) -> Any:
         """The value of given counts."""
+        if self.beta == float("inf"):
+            return self._divided(hits, true)  # recall, which is what it tends to
         square = self.beta**2
         return self._divided((1 + square) * hits, square * true + predicted)
 
@@ -248,6 +261,3 @@ class Recall(FBeta):
 
     def __init__(self, average: Average = "macro", **options: Any) -> None:
         super().__init__(float("inf"), average, **options)
-
-    def of(self, hits: Any, predicted: Any, true: Any) -> Any:
-        return self._divided(hits, true)

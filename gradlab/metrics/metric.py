@@ -109,10 +109,14 @@ class MetricCollection(Metric):
     """
 
     def __init__(self, metrics: Mapping[str, Metric] | None = None, **more: Metric) -> None:
+        if not isinstance(metrics, (Mapping, type(None))):
+            kind = metrics.__name__ if isinstance(metrics, type) else type(metrics).__name__
+            raise TypeError(f'MetricCollection: metrics have names, as in {{"accuracy": Accuracy()}}; got {kind}')
         self.metrics = {**(metrics or {}), **more}
         for name, metric in self.metrics.items():
             if not isinstance(metric, Metric):
-                raise TypeError(f"MetricCollection: {name} is a {type(metric).__name__}, not a Metric")
+                kind = f"the class {metric.__name__} itself" if isinstance(metric, type) else f"a {type(metric).__name__}"
+                raise TypeError(f"MetricCollection: {name} is {kind}, not a Metric")
 
     def __getitem__(self, name: str) -> Metric:
         return self.metrics[name]

@@ -34,7 +34,8 @@ def checked(name: str, chances: np.ndarray[Any, Any]) -> np.ndarray[Any, Any]:
 def ranks(scores: np.ndarray[Any, Any]) -> tuple[np.ndarray[Any, Any], np.ndarray[Any, Any]]:
     """The order of falling scores, and the last place of each group of equal ones in it."""
     order = np.argsort(-scores, kind="stable")
-    return order, np.append(np.flatnonzero(np.diff(scores[order])), len(scores) - 1)
+    falling = scores[order]
+    return order, np.append(np.flatnonzero(falling[1:] != falling[:-1]), len(scores) - 1)  # no differences: those of infinities are NaN
 
 
 def roc_auc(scores: np.ndarray[Any, Any], true: np.ndarray[Any, Any]) -> float:
@@ -157,7 +158,8 @@ class CalibrationError(Totals):
 
 
 class LogLoss(Totals):
-    """The mean of -log p, p being the true class's probability, at least `eps` (the smallest step of float32).
+    """The mean of -log p, p being the true class's probability, at least `eps` (None: the smallest step of the predictions' dtype; half
+    types count as float32).
 
     >>> from gradlab.metrics import LogLoss
     >>> round(LogLoss()(gl.tensor([0.5, 0.5]), gl.tensor([0, 1])), 6)
@@ -166,7 +168,7 @@ class LogLoss(Totals):
 
     higher_is_better = False
 
-    def __init__(self, *, eps: float = float(np.finfo(np.float32).eps)) -> None:
+    def __init__(self, *, eps: float | None = None) -> None:
         self.eps = eps
         super().__init__()
 
@@ -174,7 +176,9 @@ class LogLoss(Totals):
         chances, true = probabilities("LogLoss", prediction, target)
         checked("LogLoss", chances)
         own = np.where(true == 1, chances, 1 - chances) if chances.ndim == 1 else chances[np.arange(len(true)), true]
-        self.add(loss=float(-np.log(np.clip(own, self.eps, 1)).sum()), count=len(true))
+        dtype = host(prediction, "LogLoss: prediction").dtype
+        least = self.eps if self.eps is not None else float(np.finfo(dtype if dtype.kind == "f" else np.float64).eps)
+        self.add(loss=float(-np.log(np.clip(own, least, 1)).sum()), count=len(true))
         return self
 
     def compute(self) -> float:

@@ -33,6 +33,8 @@ class Perplexity(Totals):
         scores, true = host(prediction, "Perplexity: prediction"), host(target, "Perplexity: target")
         if scores.shape[:-1] != true.shape:
             raise ValueError(f"Perplexity: needs scores (..., vocabulary) and targets (...), got {scores.shape} and {true.shape}")
+        if (true != np.trunc(true)).any():
+            raise ValueError(f"Perplexity: targets are tokens, which are whole numbers; got {true[true != np.trunc(true)].flat[0]}")
         scores, true = scores.reshape(-1, scores.shape[-1]), true.reshape(-1).astype(np.int64)
         if self.ignore_index is not None:
             scores, true = scores[true != self.ignore_index], true[true != self.ignore_index]

@@ -54,6 +54,8 @@ def named(callbacks: Sequence[Any]) -> dict[str, Callback]:
 
 def each(callbacks: Sequence[Any]) -> Callable[[str, Any], None]:
     """A function that calls a method of every callback, in their order. A plain function is one that is called after each epoch."""
+    if not isinstance(callbacks, (list, tuple)):
+        raise TypeError(f"fit: callbacks is a list of them, not a {type(callbacks).__name__} alone")
     for callback in callbacks:
         if not isinstance(callback, Callback) and (isinstance(callback, type) or not callable(callback)):
             kind = f"the class {callback.__name__}" if isinstance(callback, type) else type(callback).__name__

@@ -19,8 +19,9 @@ from numpy import copyto
 import gradlab as gl
 from gradlab import Tensor, nn
 from gradlab.device import Device
-from gradlab.func.tree import flatten, mapped
+from gradlab.func.tree import flatten, mapped, unflatten
 from gradlab.metrics import Metric, MetricCollection
+from gradlab.train.arguments import check_numbers, check_parts, collected, evaluating, lowered, measured
 from gradlab.train.callbacks import each, length, named
 from gradlab.train.divergence import Diverged, broken_value, origin
 from gradlab.train.randomness import random_of_others, set_random_of_others
@@ -140,22 +141,22 @@ def fit(
     >>> run.epoch, run.history[-1]["loss"] < 1e-6
     (20, True)
     """
-    if accumulate < 1 or epochs < 0 or scheduler_each not in ("epoch", "step"):
-        given = f"accumulate={accumulate}, epochs={epochs}, scheduler_each={scheduler_each!r}"
-        raise ValueError(f'fit: accumulate is at least 1, epochs at least 0, scheduler_each "epoch" or "step"; got {given}')
+    check_numbers(epochs, accumulate, clip)
+    check_parts(model, optimizer, step, {"loss": loss, "scheduler": scheduler, "average": average})
+    if scheduler_each not in ("epoch", "step"):
+        raise ValueError(f'fit: scheduler_each is "epoch" or "step", not {scheduler_each!r}')
     if scheduler_each == "step" and isinstance(scheduler, gl.optim.lr_scheduler.ReduceLROnPlateau):
         raise ValueError('fit: ReduceLROnPlateau looks at the validation loss, which there is after an epoch; leave scheduler_each="epoch"')
     place = device if device is not None else next((p.device for p in model.parameters()), "cpu")
-    scaler = gl.amp.GradScaler(Device(place).type) if amp in (gl.float16, "float16") else None
-    measured = metrics if metrics is None or isinstance(metrics, dict) else {type(metrics).__name__.lower(): metrics}
+    half = lowered(amp)
+    scaler = gl.amp.GradScaler(Device(place).type) if half is gl.float16 else None
     loader = ahead(loader, place)
     run = Run(
-        model, loader, optimizer, step or supervised(loss), epochs, validation, MetricCollection(measured) if measured else None, scheduler,
+        model, loader, optimizer, step or supervised(loss), epochs, validation, collected(metrics, validation), scheduler,
         scheduler_each, scaler, average, place, callbacks,
     )  # fmt: skip
     if resume is not None:
         run.load_state_dict(resume)
-    half = {"float16": gl.float16, "bfloat16": gl.bfloat16}.get(amp, amp)
     casting = nullcontext() if half is None else gl.autocast(Device(place).type, half)
     advance: Any = _advance(run, casting, accumulate, clip, eager=not compile)
     if compile:
@@ -311,49 +312,46 @@ def evaluate(
     step: as in `fit`, of a model and a batch. metrics: a MetricCollection, which needs a step that gives (loss, outputs, targets).
     ValueError where there are no batches.
     """
-    training, total, samples = model.training, 0.0, 0
+    total, samples = 0.0, 0
     if metrics is not None:
         metrics.reset()
-    model.eval()
-    try:
-        with gl.no_grad():
-            for batch in ahead(loader, device):
-                batch = moved(batch, device)
-                found = step(model, batch)
-                loss = float(found[0] if isinstance(found, tuple) else found)
-                if not math.isfinite(loss):
-                    return {"loss": loss}
-                if metrics is not None:
-                    if not isinstance(found, tuple):
-                        raise TypeError("evaluate: metrics need a step that returns (loss, outputs, targets)")
-                    metrics.update(*found[1:])
-                size = batch_size(batch)
-                total, samples = total + loss * size, samples + size
-    finally:
-        model.train(training)
+    with evaluating(model):
+        for batch in ahead(loader, device):
+            batch = moved(batch, device)
+            found = step(model, batch)
+            loss = float(found[0] if isinstance(found, tuple) else found)
+            if not math.isfinite(loss):
+                return {"loss": loss}
+            if metrics is not None:
+                metrics.update(*measured(found))
+            size = batch_size(batch)
+            total, samples = total + loss * size, samples + size
     if not samples:
-        raise ValueError("evaluate: there are no batches to measure")
+        raise ValueError("evaluate: there are no batches to measure; an iterator gives its batches once")
     return {"loss": total / samples, **(metrics.compute() if metrics is not None else {})}
 
 
-def predict(model: nn.Module, loader: Iterable[Any], device: Any = None, *, targets: bool = True) -> Tensor:
-    """The model's outputs for all batches, joined along dimension 0: without gradients, in evaluation mode, on the CPU.
+def predict(model: nn.Module, loader: Iterable[Any], device: Any = None, *, targets: bool = True) -> Any:
+    """The model's outputs for all batches, joined along dimension 0: without gradients, in evaluation mode, on the CPU. Where the model
+    gives several tensors, in tuples, lists or dictionaries, each of them is joined.
 
     targets: whether the last entry of a batch of several is a target, which the model does not get.
     """
-    training, found = model.training, []
-    model.eval()
-    try:
-        with gl.no_grad():
-            for batch in ahead(loader, device):
-                batch = moved(batch, device)
-                several = isinstance(batch, (tuple, list))
-                found.append(model(*(batch[:-1] if targets and len(batch) > 1 else batch)).cpu() if several else model(batch).cpu())
-    finally:
-        model.train(training)
+    if isinstance(loader, Tensor):
+        raise TypeError("predict: a tensor is one batch, and its rows are none; pass [tensor], or a DataLoader")
+    found, structure = [], None
+    with evaluating(model):
+        for batch in ahead(loader, device):
+            batch = moved(batch, device)
+            several = isinstance(batch, (tuple, list))
+            inputs = batch[:-1] if several and targets and len(batch) > 1 else batch if several else [batch]
+            parts, structure = flatten(model(*inputs))
+            if not all(isinstance(part, Tensor) and part.ndim for part in parts):
+                raise TypeError(f"predict: the outputs of batches are joined, which are tensors with a row for each sample, not {parts}")
+            found.append([part.cpu() for part in parts])
     if not found:
         raise ValueError("predict: there are no batches")
-    return gl.cat(found)
+    return unflatten(structure, [gl.cat(parts) for parts in zip(*found, strict=True)])
 
 
 def ahead(loader: Iterable[Any], device: Any) -> Any:

@@ -15,6 +15,7 @@ from typing import Any
 import gradlab as gl
 from gradlab import Tensor, nn
 from gradlab.device import Device
+from gradlab.train.arguments import lowered
 from gradlab.train.fit import Step, moved, supervised
 from gradlab.viz.chart import Panel, Series, line_chart
 
@@ -63,11 +64,11 @@ def find_learning_rate(
         raise ValueError(f"find_learning_rate: rates rise from above 0, in 10 steps or more; got {lowest} to {highest} in {steps}")
     place = device if device is not None else next((p.device for p in model.parameters()), "cpu")
     advance = step or supervised(loss)
-    half = {"float16": gl.float16, "bfloat16": gl.bfloat16}.get(amp, amp)
+    half = lowered(amp, "find_learning_rate")
     casting = nullcontext() if half is None else gl.autocast(Device(place).type, half)
     parts: dict[str, Any] = {"model": model, "optimizer": optimizer, **({"loader": loader} if hasattr(loader, "state_dict") else {})}
     before: dict[str, Any] = {name: copy.deepcopy(part.state_dict()) for name, part in parts.items()}
-    training, random, known = model.training, gl.get_rng_state(), bool(optimizer.state)
+    modes, random, known = [(m, m.training) for m in model.modules()], gl.get_rng_state(), bool(optimizer.state)
     first = [group["lr"] for group in optimizer.param_groups]
     rates, losses, mean = list[float](), list[float](), 0.0
     model.train()
@@ -96,7 +97,8 @@ def find_learning_rate(
             part.load_state_dict(before[name])
         if not known:
             optimizer.state.clear()
-        model.train(training)
+        for module, training in modes:
+            module.training = training
         gl.set_rng_state(random)
     if not rates:
         raise ValueError("find_learning_rate: the loss is not finite at the lowest rate, or there is no batch")

@@ -6,6 +6,7 @@ A tensor's numbers are from 0 to 1 if they are floating point, else from 0 to th
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import numpy as np
@@ -181,13 +182,14 @@ def invert(inpt: Tensor) -> Tensor:
 
 @of_colours
 def posterize(inpt: Tensor, bits: int) -> Tensor:
-    """A uint8 image of which that many bits are kept (0 to 8); of floating point the same as levels from 0 to 1."""
+    """An image of which that many of each number's highest bits are kept (0 to 8); of floating point the same as levels from 0 to 1."""
     if not 0 <= bits <= 8:
         raise ValueError(f"posterize: bits are from 0 to 8, not {bits}")
     if inpt.dtype.is_floating_point:
         levels = 1 << bits
         return (inpt * levels).floor().clamp(0, levels - 1) / levels
-    return inpt & (((1 << bits) - 1) << (8 - bits))
+    whole = round(math.log2(bound(inpt) + 1))
+    return inpt if bits >= whole else inpt & (((1 << bits) - 1) << (whole - bits))
 
 
 @of_colours

@@ -28,6 +28,8 @@ def rounded(x: Tensor, like: Tensor) -> Tensor:
     """Floating point numbers as the dtype of `like`: whole ones where that has none between."""
     if like.dtype.is_floating_point:
         return x.to(like.dtype)
+    if like._array.dtype.kind == "b":  # a mask: what is more than half covered
+        return x.round().clamp(0, 1).to(like.dtype)
     limits = np.iinfo(like._array.dtype)
     return x.round().clamp(int(limits.min), int(limits.max)).to(like.dtype)
 
@@ -94,10 +96,11 @@ def _resize(x: Tensor, size: tuple[int, int], mode: str, antialias: bool) -> Ten
     if mode.startswith("nearest"):
         found = F.interpolate(batch, size, mode=mode)
     else:  # one side after the other: whole numbers are whole in between, as Pillow has them
-        found = batch
+        found = batch.float() if x._array.dtype.kind == "b" else batch  # truth values have none between
         for side in ((batch.shape[-2], size[1]), size):
             if tuple(found.shape[-2:]) != side:
-                found = rounded(F.interpolate(floating(found), side, mode=mode, align_corners=False, antialias=antialias), x)
+                found = rounded(F.interpolate(floating(found), side, mode=mode, align_corners=False, antialias=antialias), found)
+        found = rounded(found, x) if found.dtype != x.dtype else found
     return found.reshape(*x.shape[:-2], *size)
 
 

@@ -153,5 +153,5 @@ def get_num_channels(inpt: Any) -> int:
 
 
 def bound(x: Tensor) -> float:
-    """What white is: 1 for floating point, else the greatest number of the dtype."""
-    return 1.0 if x.dtype.is_floating_point else float(np.iinfo(x._array.dtype).max)
+    """What white is: 1 for floating point and truth values, else the greatest number of the dtype."""
+    return 1.0 if x.dtype.is_floating_point or x._array.dtype.kind == "b" else float(np.iinfo(x._array.dtype).max)

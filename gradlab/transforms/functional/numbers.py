@@ -84,6 +84,10 @@ def to_pil_image(inpt: Any, mode: str | None = None) -> Any:
         raise ValueError(f"to_pil_image: takes one image of 1 to 4 channels, not the shape {tuple(x.shape)}")
     if x.dtype.is_floating_point and mode != "F":
         x = to_whole(x.float().clamp(0, 1), tensor([], dtype=uint8))
+    elif x.dtype.is_floating_point:
+        x = x.float()
+    elif x._array.dtype.kind == "b" or x.dtype.itemsize > (1 if x.shape[0] > 1 else 4):
+        raise TypeError(f"to_pil_image: Pillow has no images of {x.shape[0]} channels of {x.dtype}; use to_dtype(x, gradlab.uint8)")
     array = np.ascontiguousarray(np.moveaxis(x.numpy(), 0, -1))
     array = array[..., 0] if array.shape[-1] == 1 else array
     if array.dtype == np.int16:
