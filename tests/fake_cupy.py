@@ -103,6 +103,10 @@ class FakeCupy:
     def note(self, *call: Any) -> None:
         self.log.append(call)
 
+    def from_dlpack(self, source: Any) -> Any:
+        self.note("from_dlpack", source)
+        return source
+
     def get_default_memory_pool(self) -> Any:
         return self.pool
 

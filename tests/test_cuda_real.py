@@ -116,6 +116,11 @@ def test_every_dtype_goes_there_and_back(driver):
             assert (got.dtype, got.shape, got.tobytes()) == (array.dtype, array.shape, array.tobytes())
 
 
+def test_arrays_of_other_libraries_come_by_cupy(cupy, driver):
+    x = driver.empty((4,), F32)
+    assert driver.from_dlpack(x) is x and calls(cupy, "from_dlpack") == [("from_dlpack", x)]
+
+
 def test_copies_use_the_current_stream(cupy, driver):
     stream = driver.new_stream(0)
     assert stream.arguments == (True, 0)
@@ -312,7 +317,7 @@ def test_devices(driver):
 def test_the_stand_in_has_cupys_names():
     cupy = pytest.importorskip("cupy")
     fake = FakeCupy()
-    for name in ("ndarray", "get_default_memory_pool", "RawModule"):
+    for name in ("ndarray", "get_default_memory_pool", "RawModule", "from_dlpack"):
         assert hasattr(cupy, name)
     for name, value in vars(fake.cuda).items():
         assert hasattr(cupy.cuda, name), name

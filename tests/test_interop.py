@@ -33,6 +33,31 @@ def test_functions_of_numpy_give_tensors():
         np.sqrt(gl.ones(2, requires_grad=True))
 
 
+def test_dlpack_of_a_gpu(cuda, monkeypatch):
+    """By the driver: CuPy's from_dlpack on a real one. gradlab's own tensors are taken as they are."""
+
+    class Other:
+        def __dlpack_device__(self):
+            return 2, 0
+
+        def __dlpack__(self, **options):
+            raise AssertionError("NumPy was asked")
+
+    x = gl.zeros(3, device="cuda")
+    gl.from_dlpack(x).add_(1)
+    assert x.tolist() == [1.0, 1.0, 1.0]
+    if cuda.driver.name == "emulated":
+        with pytest.raises(BufferError, match="a Other lies on a real GPU"):
+            gl.from_dlpack(Other())
+    monkeypatch.setattr(cuda.driver, "from_dlpack", lambda source: x._array)
+    shared = gl.from_dlpack(Other())
+    shared.add_(1)
+    assert shared.device == x.device and x.tolist() == [2.0, 2.0, 2.0]
+    copied = gl.from_dlpack(Other(), copy=True)
+    copied.add_(1)
+    assert x.tolist() == [2.0, 2.0, 2.0] and gl.from_dlpack(Other(), device="cpu").device.type == "cpu"
+
+
 def test_dlpack_shares_memory():
     x = gl.zeros(3)
     gl.from_dlpack(x).add_(1)

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from gradlab import ops
+from gradlab import dispatch, ops
 from gradlab.autograd import cuts
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import apply, created
@@ -28,6 +28,9 @@ __all__ = [
     "arange", "as_tensor", "asarray", "empty", "empty_like", "empty_strided", "eye", "from_dlpack", "from_numpy", "frombuffer",
     "full", "full_like", "ones", "ones_like", "scalar_tensor", "tensor", "zeros", "zeros_like",
 ]  # fmt: skip
+
+
+_OF_CUDA = (2, 13)  # DLPack's kinds of devices: CUDA, and CUDA's managed memory
 
 
 def placed(array: Any, device: Any, requires_grad: bool) -> Tensor:
@@ -280,9 +283,9 @@ def empty_strided(size: Any, stride: Any, *, dtype: Any = None, device: Any = No
 
 
 def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
-    """A tensor sharing the memory of another library's CPU array, by the DLPack protocol (`copy=True`: a copy of it).
+    """A tensor sharing the memory of another library's array, on the CPU or a CUDA device, by the DLPack protocol (`copy=True`: a copy).
 
-    device: where it goes; on another device than the CPU it is a copy.
+    device: where it goes; on another device than the array's it is a copy. BufferError where the memory cannot be shared.
 
     >>> import numpy as np
     >>> gl.from_dlpack(np.arange(3))
@@ -291,6 +294,11 @@ def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None
     if isinstance(ext_tensor, Differentiable) and ext_tensor.device.type != "cpu":  # type: ignore[attr-defined]
         found: Any = ext_tensor.detach()  # type: ignore[attr-defined]
         return found.to(device=device, copy=bool(copy))
+    kind, index = ext_tensor.__dlpack_device__()
+    if kind in _OF_CUDA:
+        place = Device("cuda", index)
+        backend: Any = dispatch.backend_for(place)  # CuPy makes the array's device the current one while it looks
+        return created(backend.driver.from_dlpack(ext_tensor)).to(device=place if device is None else device, copy=bool(copy))
     shared = np.from_dlpack(ext_tensor, copy=copy)
     return placed(from_numpy(shared)._array, "cpu" if device is None else device, False)
 

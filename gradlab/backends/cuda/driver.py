@@ -102,6 +102,9 @@ class Driver(Protocol):
     def upload(self, host: np.ndarray[Any, Any]) -> Any:
         """A copy on the current device."""
 
+    def from_dlpack(self, source: Any) -> Any:
+        """An array over another library's memory of a GPU. BufferError where it cannot be shared."""
+
     def write(self, target: Any, host: np.ndarray[Any, Any]) -> None:
         """Copy a C-contiguous host array into a C-contiguous array of the same size, on the current stream; the host array may change
         as soon as this returns."""

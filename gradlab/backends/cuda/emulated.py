@@ -125,6 +125,10 @@ class EmulatedDriver:
         self.write(made, host)
         return made
 
+    def from_dlpack(self, source: Any) -> Any:
+        name = type(source).__name__
+        raise BufferError(f"from_dlpack: a {name} lies on a real GPU, which the emulated one does not reach; copy it to the CPU")
+
     def write(self, target: EmulatedArray, host: np.ndarray[Any, Any]) -> None:
         self._not_in_capture("a copy from the host (gl.tensor(…), .cuda())")
         if host.nbytes:

@@ -166,6 +166,9 @@ class RealDriver(Captures):
         self.write(made, host)
         return made
 
+    def from_dlpack(self, source: Any) -> Any:
+        return self.library.from_dlpack(source)  # the current stream waits for the other library's work
+
     def write(self, target: Any, host: np.ndarray[Any, Any]) -> None:
         self._not_in_capture("a copy from the host (gl.tensor(…), .cuda())")
         size = host.nbytes
