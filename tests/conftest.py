@@ -26,6 +26,8 @@ def pytest_configure(config):
 
 
 def pytest_collection_modifyitems(config, items):
+    if addresses := [item.nodeid for item in items if " at 0x" in item.nodeid]:  # pytest-xdist needs the same names in each process
+        raise pytest.UsageError(f"tests are named by what changes from process to process: {addresses[0]}; give ids")
     # Several processes are handed large pieces first, small ones at the end: there the few long tests are shared out evenly.
     items.sort(key=lambda item: item.get_closest_marker("long") is not None)
     if config.getoption("--full") or config.getoption("--device") == "cuda":
