@@ -68,13 +68,16 @@ BOOL, INT64, FLOAT32, FLOAT64 = bool_.dtype, int64.dtype, float32.dtype, float64
 
 
 class Number(dict[np.dtype[Any], np.ndarray[Any, Any]]):
-    """A number as a 0-d array of each dtype: NumPy computes with one in half the time that it takes with a Python number."""
+    """A number as a 0-d array of each dtype: NumPy computes with one in half the time that it takes with a Python number.
+
+    Of bool it is an integer, as the Python number is: what is not defined for bool stays so.
+    """
 
     def __init__(self, value: int) -> None:
         self.value = value
 
     def __missing__(self, dtype: np.dtype[Any]) -> np.ndarray[Any, Any]:
-        found = self[dtype] = np.array(self.value, dtype)
+        found = self[dtype] = np.array(self.value, INT64 if dtype == BOOL else dtype)
         found.flags.writeable = False
         return found
 

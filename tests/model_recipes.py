@@ -367,7 +367,7 @@ RECIPES: dict[str, Recipe] = {
     "mobilenet": classifier(lambda m: m.MobileNet(10, 1, 0.5, SMALL_MOBILE, stride=1), 200, 1e-2),
     "unet": unet(),
     "vit": classifier(lambda m: m.ViT(8, 2, 1, 10, dim=48, depth=3, heads=4, mlp_ratio=2.0), 400, 3e-3),
-    "gpt": language_model(lambda m: m.GPT(m.GPTConfig(vocab_size=text().size, **SMALL_GPT)), 300, 3e-3, 2.2),
+    "gpt": language_model(lambda m: m.GPT(m.GPTConfig(vocab_size=text().size, **SMALL_GPT)), 300, 3e-3, 2.25),
     "lstm": language_model(lambda m: m.RecurrentLanguageModel(text().size, width=96, layers=1), 300, 1e-2, 2.2, batch=8),
     "gru": language_model(lambda m: m.RecurrentLanguageModel(text().size, width=96, layers=1, kind="gru"), 300, 1e-2, 2.2, batch=8),
     "encoder": encoder(),

@@ -201,6 +201,7 @@ def losses():
     yield "CrossEntropyLoss", lambda: nn.CrossEntropyLoss(ignore_index=1, reduction="none"), (real(4, 3), choice(3, 4))
     yield "CrossEntropyLoss", lambda: nn.CrossEntropyLoss(), (real(4, 3), unit(4, 3))
     yield "NLLLoss", lambda: nn.NLLLoss(), (real(4, 3), choice(3, 4))
+    yield "AdaptiveLogSoftmaxWithLoss", lambda: nn.AdaptiveLogSoftmaxWithLoss(8, 20, [5, 10]), (real(4, 8), choice(20, 4))
     yield "CTCLoss", lambda: nn.CTCLoss(), (real(6, 2, 5).log_softmax(2), gl.randint(1, 5, (2, 3)), [6, 5], [3, 2])
     yield "GaussianNLLLoss", lambda: nn.GaussianNLLLoss(), (*pair, unit(4, 3))
     yield "HingeEmbeddingLoss", lambda: nn.HingeEmbeddingLoss(), (real(4, 3), signs(4, 3))

@@ -11,6 +11,7 @@ from collections import Counter
 import pytest
 
 import gradlab as gl
+from gradlab import spec
 from gradlab.overrides import overridable
 
 
@@ -21,6 +22,10 @@ def plain(monkeypatch):
         for name, function in table.items():
             if vars(module).get(name) is function:
                 monkeypatch.setitem(vars(module), name, function.plain)
+    monkeypatch.setattr(spec, "_unknown", False)  # what a test with unknown sizes has left: shapes are not kept from then on
+    yield
+    for cache in spec.caches:
+        cache.clear()
 
 
 # As they are while no class has a `__torch_function__` (gradlab.overrides), which another test may have defined.
