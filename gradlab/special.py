@@ -10,7 +10,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.tensor.activation import log_softmax, softmax
 from gradlab.tensor.alias import into as _into
-from gradlab.tensor.choice import where
+from gradlab.tensor.choice import filled as _filled, where
 from gradlab.tensor.comparison import tensors_only
 from gradlab.tensor.gamma import digamma, lgamma as gammaln, mvlgamma as multigammaln, polygamma
 from gradlab.tensor.math import exp2, expm1, log1p, logit, sinc
@@ -93,8 +93,8 @@ def entr(input: Tensor, *, out: Any = None) -> Tensor:
         return _into("entr", out, entr(input))
     tensors_only("entr", input)
     negative = input < 0
-    found: Any = -xlogy(input.masked_fill(negative, 1), input.masked_fill(negative, 1))
-    return found.masked_fill(negative, -math.inf)
+    positive = _filled(input, negative, 1)
+    return _filled(-xlogy(positive, positive), negative, -math.inf)
 
 
 @rounds_once

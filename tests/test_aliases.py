@@ -70,7 +70,7 @@ def arguments_of(name, function):
 
 
 OUT, AXIS = taking("out"), taking("axis")
-del OUT["nonzero_static"]  # it takes size= by name alone
+OUT.pop("nonzero_static", None)  # it takes size= by name alone
 
 
 def parts(result):

@@ -14,6 +14,7 @@ from gradlab.autograd.record import bind
 from gradlab.dtype import FLOATING, as_numpy
 from gradlab.spec import ShapeError, normalize_dim
 from gradlab.tensor.alias import into, required
+from gradlab.tensor.choice import filled
 from gradlab.tensor.units import rounds_once
 from gradlab.tensor.update import update
 
@@ -98,7 +99,7 @@ def hardshrink(input: Tensor, lambd: float = 0.5, *, out: Any = None) -> Tensor:
     """
     if out is not None:
         return into("hardshrink", out, hardshrink(input, lambd))
-    return input.masked_fill((input >= -lambd) & (input <= lambd), 0)
+    return filled(input, (input >= -lambd) & (input <= lambd), 0)
 
 
 @rounds_once
@@ -108,7 +109,7 @@ def threshold(input: Tensor, threshold: float, value: float, *, out: Any = None)
     >>> gl.threshold(gl.tensor([-1.0, 2.0]), 0.0, 9.0)
     tensor([9., 2.])
     """
-    result = input.masked_fill(input <= threshold, value)
+    result = filled(input, input <= threshold, value)
     return result if out is None else into("threshold", out, result)
 
 

@@ -115,15 +115,20 @@ def masked_fill(input: Tensor, mask: Tensor, value: Operand) -> Tensor:
     >>> gl.masked_fill(gl.ones(2), gl.tensor([True, False]), 0.0)
     tensor([0., 1.])
     """
+    found = filled(input, mask, value)
+    array = found._array
+    return found if type(array) is np.ndarray and array.flags.c_contiguous else found.contiguous()  # row by row, as PyTorch's
+
+
+def filled(input: Tensor, mask: Tensor, value: Operand) -> Tensor:
+    """As `masked_fill`, lying as its operands do: what other functions are made of."""
     if not isinstance(value, Differentiable):
         value = input.new_full((), value)
     elif value._array.shape:
         raise RuntimeError(f"masked_fill: value is a number or a 0-d tensor, not one of shape {value._array.shape}; use where")
     else:
         value = value.to(input._array.dtype)  # type: ignore[attr-defined]
-    found = _where(mask, value, input)
-    array = found._array
-    return found if type(array) is np.ndarray and array.flags.c_contiguous else found.contiguous()  # row by row, as PyTorch's
+    return _where(mask, value, input)
 
 
 clip = clamp

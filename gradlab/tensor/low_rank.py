@@ -41,7 +41,7 @@ def svd_lowrank(A: Tensor, q: int | None = 6, niter: int | None = 2, M: Tensor |
 
     A: matrices (…, m, n), float32 or float64; M, one to take away first, broadcasts to it. q: how many, exact where the rank is at most q;
     give a few more than you need. niter: passes over the matrix, more where singular values fall slowly. Random numbers are drawn.
-    Returns U (…, m, q), S (…, q), V (…, n, q). ValueError for a q beyond the sides.
+    Returns U (…, m, q), S (…, q), V (…, n, q), with as many as the shorter side has where q is larger.
 
     >>> U, S, V = gl.svd_lowrank(gl.diag(gl.tensor([3.0, 2.0, 0.0, 0.0])), q=2)
     >>> S
@@ -50,8 +50,9 @@ def svd_lowrank(A: Tensor, q: int | None = 6, niter: int | None = 2, M: Tensor |
     ready("svd_lowrank", A)
     m, n = matrix("svd_lowrank", A)[-2:]
     q = 6 if q is None else q
-    if not 0 <= q <= min(m, n):
-        raise ValueError(f"svd_lowrank: q is from 0 to the shorter side of {tuple(A.shape)}, not {q}")
+    if q < 0:
+        raise ValueError(f"svd_lowrank: q is 0 or more, not {q}")
+    q = min(q, m, n)
     rest = A if M is None else A - M
     if m < n:
         V, S, U = _svd(rest.mT, q, niter)

@@ -14,6 +14,7 @@ from gradlab.autograd.record import bind
 from gradlab.dtype import BOOL, FLOATING, finfo
 from gradlab.tensor import pointwise
 from gradlab.tensor.alias import into
+from gradlab.tensor.choice import filled
 from gradlab.tensor.units import rounds_once
 
 if TYPE_CHECKING:
@@ -268,8 +269,8 @@ def nan_to_num(input: Tensor, nan: float = 0.0, posinf: float | None = None, neg
     high = limits.max if posinf is None else posinf
     low = limits.min if neginf is None else neginf
     infinite, below = input.isinf(), input < 0
-    out = input.masked_fill(input.isnan(), 0.0 if nan is None else nan)
-    return out.masked_fill(infinite & ~below, high).masked_fill(infinite & below, low)
+    out = filled(input, input.isnan(), 0.0 if nan is None else nan)
+    return filled(filled(out, infinite & ~below, high), infinite & below, low)
 
 
 arccos, arccosh, arcsin, arcsinh, arctan, arctanh = acos, acosh, asin, asinh, atan, atanh

@@ -8,6 +8,7 @@ import numpy as np
 
 from gradlab.dtype import BOOL
 from gradlab.tensor.alias import only_tensors
+from gradlab.tensor.choice import filled
 from gradlab.tensor.creation import empty_strided
 from gradlab.tensor.missing import MissingMethods
 
@@ -101,7 +102,7 @@ def fill(input: Tensor, value: Any) -> Tensor:
     >>> gl.fill(gl.ones(2), 7)
     tensor([7., 7.])
     """
-    return input.masked_fill(input.new_ones((), dtype=BOOL), value)
+    return filled(input, input.new_ones((), dtype=BOOL), value)
 
 
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:

@@ -12,6 +12,7 @@ from gradlab.autograd.record import bind
 from gradlab.dtype import BOOL, FLOAT64, FLOATING, HALF
 from gradlab.nn.functional.dropout import dropout
 from gradlab.spec import ShapeError, broadcast_shapes
+from gradlab.tensor.choice import filled
 from gradlab.tensor.creation import arange
 from gradlab.tensor.formats import copied
 from gradlab.tensor.units import once
@@ -101,7 +102,7 @@ def _heads_within(array: Any) -> bool:
     flags = getattr(array, "flags", None)  # under vmap there are none
     if flags is None or flags.c_contiguous or len(array.shape) != 4:
         return False
-    return min(array.shape[1:3]) > 1 and bool(array.strides[1] < array.strides[2])
+    return min(array.shape[1:3]) > 1 and bool(array.strides[3] <= array.strides[1] < array.strides[2])
 
 
 def _composed(
@@ -112,7 +113,7 @@ def _composed(
     if is_causal:
         length, keys = scores._array.shape[-2:]
         allowed = arange(length, device=query.device).unsqueeze(1) >= arange(keys, device=query.device)
-        scores = scores.masked_fill(allowed.logical_not(), -math.inf)
+        scores = filled(scores, allowed.logical_not(), -math.inf)
     elif attn_mask is not None:
         scores = _masked(scores, attn_mask)
     weights: Any = _softmax(scores, dim=len(scores._array.shape) - 1)
@@ -163,4 +164,4 @@ def _check_mask(mask: Tensor, shape: tuple[int, ...], like: Tensor) -> None:
 def _masked(scores: Tensor, mask: Tensor) -> Tensor:
     _check_mask(mask, scores._array.shape, scores)
     dtype = mask._array.dtype
-    return scores.masked_fill(mask.logical_not(), -math.inf) if dtype == BOOL else scores + mask
+    return filled(scores, mask.logical_not(), -math.inf) if dtype == BOOL else scores + mask

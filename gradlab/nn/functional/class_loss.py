@@ -19,6 +19,7 @@ from gradlab.batched import Batched
 from gradlab.dtype import FLOATING, HALF, INT64
 from gradlab.spec import ShapeError, count
 from gradlab.tensor import activation
+from gradlab.tensor.choice import filled
 from gradlab.tensor.selection import embedding_lookup
 
 if TYPE_CHECKING:
@@ -256,7 +257,7 @@ def kl_div(
         loss = target.exp() * (target - input)
     else:
         nothing = target == 0
-        loss = (target * (target.masked_fill(nothing, 1).log() - input)).masked_fill(nothing, 0)
+        loss = filled(target * (filled(target, nothing, 1).log() - input), nothing, 0)
     if reduction != "batchmean":
         return reduced(loss, reduction)
     return loss.sum() / input._array.shape[0] if input._array.shape else loss.sum()

@@ -11,6 +11,7 @@ from gradlab.dtype import FLOATING
 from gradlab.nn.functional.linear import pairwise_distance
 from gradlab.nn.functional.loss import reduced, reduction_of
 from gradlab.spec import ShapeError
+from gradlab.tensor.choice import filled
 from gradlab.tensor.norms import vector_norm
 from gradlab.tensor.units import rounds_once
 
@@ -40,8 +41,8 @@ def hinge_embedding_loss(
     tensor(0.6250)
     """
     reduction = reduction_of(size_average, reduce, reduction)
-    far = (margin - input).clamp(min=0).masked_fill(target == 1, 0)
-    near = input.masked_fill(target == -1, 0)
+    far = filled((margin - input).clamp(min=0), target == 1, 0)
+    near = filled(input, target == -1, 0)
     return reduced(far + near, reduction)
 
 
