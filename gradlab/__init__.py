@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 if sys.argv[:1] == ["-m"] and sys.orig_argv[-len(sys.argv) :][:1] in (["gradlab"], ["-mgradlab"]):
     import_module("gradlab.cli").begin()  # `python -m gradlab`: what can be said without the engine is said here, and is the end
 
-from gradlab import autograd as autograd, backends as backends, cuda as cuda, ops as ops, random as random
+from gradlab import autograd as autograd, backends as backends, ops as ops, random as random
 from gradlab._version import __version__ as __version__
 from gradlab.autograd import (
     enable_grad as enable_grad,
@@ -131,6 +131,7 @@ if TYPE_CHECKING:
     from gradlab import (
         amp as amp,
         cpu as cpu,
+        cuda as cuda,
         data as data,
         distributed as distributed,
         distributions as distributions,
@@ -232,7 +233,7 @@ if TYPE_CHECKING:
     from gradlab.viz.explanation import explain as explain
 
 _ROOMS = (
-    "accelerator", "amp", "cpu", "data", "deploy", "distributed", "distributions", "func", "fx", "graph", "hub", "jit", "library",
+    "accelerator", "amp", "cpu", "cuda", "data", "deploy", "distributed", "distributions", "func", "fx", "graph", "hub", "jit", "library",
     "linalg", "metrics", "models", "multiprocessing", "nn", "onnx", "optim", "overrides", "profiler", "runs", "serialization", "session",
     "sklearn", "sparse", "special", "testing", "train", "transforms", "utils", "viz",
 )  # fmt: skip

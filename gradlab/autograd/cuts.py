@@ -5,8 +5,8 @@ A cut is noted only where a tensor that requires grad is cut outside a backward,
 
 from __future__ import annotations
 
+import os.path
 from collections import deque
-from pathlib import Path
 from sys import _getframe as getframe
 from threading import get_ident
 from typing import Any
@@ -16,7 +16,7 @@ from gradlab.autograd import position
 from gradlab.autograd.base import LEAF
 
 SHOWN = 4
-_ASKING = str(Path(position.PACKAGE, "overrides", "overridable.py"))  # between a public function and its caller, where classes may answer
+_ASKING = os.path.join(position.PACKAGE, "overrides", "overridable.py")  # where classes may answer for a public function
 
 
 # what, shape, weak reference to the node or leaf that was cut off (None for a mode), code, instruction, thread

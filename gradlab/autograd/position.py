@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import linecache
+import os
 import sys
-from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
-PACKAGE = str(Path(__file__).resolve().parent.parent)
-MODELS = str(Path(PACKAGE) / "models")  # written as a user would write them: their lines are worth showing
+PACKAGE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+MODELS = os.path.join(PACKAGE, "models")  # written as a user would write them: their lines are worth showing
 
 
 class Position(NamedTuple):

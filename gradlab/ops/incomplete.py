@@ -8,6 +8,7 @@ kernels/special_math.h.
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
@@ -20,8 +21,13 @@ from gradlab.spec import broadcast
 LARGE = 100.0  # from here on by quadrature: series and fraction would take √a steps
 STIRLING = 10.0
 STEPS = 600
-NODES, WEIGHTS = np.polynomial.legendre.leggauss(48)
 DROP = 60.0  # how far the integrand's logarithm falls over the part that counts
+
+
+@functools.cache
+def quadrature() -> tuple[Any, Any]:
+    """Nodes and weights of Gauss and Legendre on [-1, 1]; made where they are needed: NumPy's polynomials load in five milliseconds."""
+    return np.polynomial.legendre.leggauss(48)
 
 
 def excess(x: Any, a: Any) -> Any:
@@ -105,10 +111,11 @@ def by_quadrature(a: Any, x: Any) -> Any:
     slope = np.abs(x - a) / x
     width = 2 * DROP / (slope + np.sqrt(np.square(slope) + 2 * DROP * (a / x / x)))
     width = np.where(x > a, width, -np.minimum(width, x))
-    t = x[:, None] + width[:, None] * (0.5 * (NODES + 1))
+    nodes, weights = quadrature()
+    t = x[:, None] + width[:, None] * (0.5 * (nodes + 1))
     inside = np.exp(-a[:, None] * excess(t, a[:, None])) / t
     scale = np.sqrt(a / (2 * np.pi)) * np.exp(-stirling_rest(a))
-    return np.abs(width) * 0.5 * scale * (inside @ WEIGHTS)
+    return np.abs(width) * 0.5 * scale * (inside @ weights)
 
 
 def shares(a: Any, x: Any) -> tuple[Any, Any]:

@@ -6,7 +6,7 @@ numbers on every device, and there is one default generator for all devices. Thi
 
 from __future__ import annotations
 
-import secrets
+import os
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -51,7 +51,7 @@ class Generator:
 
     def seed(self) -> int:
         """Start from a seed that the operating system's randomness supplies; returns it."""
-        self.manual_seed(secrets.randbits(53))
+        self.manual_seed(int.from_bytes(os.urandom(7)) >> 3)
         return self._seed
 
     def initial_seed(self) -> int:

@@ -6,8 +6,8 @@ resized.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -142,13 +142,13 @@ class UntypedStorage(_Memory):
 
         ValueError where the file has fewer and is not shared.
         """
-        path = Path(filename)
-        found = path.stat().st_size if path.exists() else 0
+        path = os.fspath(filename)
+        found = os.path.getsize(path) if os.path.exists(path) else 0
         size = found if nbytes is None else int(nbytes)
         if size > found and not shared:
             raise ValueError(f"UntypedStorage.from_file: {path} has {found} bytes, not {size}")
         if size > found:
-            with path.open("ab") as file:
+            with open(path, "ab") as file:
                 file.truncate(size)
         return cls(wrap(np.asarray(np.memmap(path, np.uint8, "r+" if shared else "c", shape=(size,))) if size else np.zeros(0, np.uint8)))
 
