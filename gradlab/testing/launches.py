@@ -140,10 +140,27 @@ def run_once(launch: Launch, function: EmulatedFunction, order: str = "forward",
     return [ctypes.string_at(room.address, room.size) for room in rooms]
 
 
-def compiled(source: Source) -> dict[str, EmulatedFunction]:
-    """The kernels of a program, under the sanitizer of this process if there is one."""
+def compiled(source: Source, races: bool | None = None) -> dict[str, EmulatedFunction]:
+    """The kernels of a program, under the sanitizer of this process if there is one; races: what two threads touch unordered is a fault."""
     include = None if source.include is None else [Path(folder) for folder in source.include]
-    return compile_kernels(source.text, source.names, label=source.label, include=include)
+    return compile_kernels(source.text, source.names, label=source.label, include=include, races=races)
+
+
+def raced(launches: Sequence[Launch]) -> list[Finding]:
+    """What two threads of a launch touch with nothing that orders them, one of them writing; the first of each launch.
+
+    In this process, and so without a sanitizer's library (native/races.cpp).
+    """
+    programs: dict[Source, dict[str, EmulatedFunction]] = {}
+    found: list[Finding] = []
+    for launch in launches:
+        if launch.source not in programs:
+            programs[launch.source] = compiled(launch.source, races=True)
+        try:
+            run_once(launch, programs[launch.source][launch.kernel])
+        except KernelFault as fault:
+            found.append(Finding(launch.kernel, str(fault).removeprefix(f"{launch.kernel}: ")))
+    return list(dict.fromkeys(found))
 
 
 def main(arguments: Sequence[str]) -> int:

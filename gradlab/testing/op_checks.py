@@ -22,7 +22,7 @@ from gradlab.kernel import Elementwise, Kernel, Library, Reduction
 from gradlab.spec import spec_of
 from gradlab.testing import cases
 from gradlab.testing.cases import Case, Subject, floating, numbers, tensors
-from gradlab.testing.launches import Recorder, sanitized
+from gradlab.testing.launches import Recorder, raced, sanitized
 from gradlab.testing.parity import units
 
 
@@ -332,6 +332,18 @@ def orders(subject: Subject, samples: Sequence[Case], options: Options) -> str:
                 same = a.tobytes() == b.tobytes()
                 assert same, f"{_label(number, narrow)}: threads in the order {order!r} give another result than in {ORDERS[0]!r}"
     return ", ".join(ORDERS)
+
+
+def races(subject: Subject, samples: Sequence[Case], options: Options) -> str:
+    """No two threads of a launch touch a byte, one of them writing, with nothing that orders the two."""
+    if not _has_kernel(subject):
+        raise NotApplicable("there is no kernel")
+    driver, backend = _recording()
+    for case in samples:
+        _on(backend, subject, case.cast("float32"))
+    found = raced(driver.recorded)
+    assert not found, "\n".join(map(str, found))
+    return f"{len(driver.recorded)} launches"
 
 
 def sanitizers(subject: Subject, samples: Sequence[Case], options: Options) -> str:

@@ -23,6 +23,7 @@ CHECKS: dict[str, Callable[[Subject, Sequence[Case], Options], str]] = {
     "vmap": op_checks.mapped,
     "parity": op_checks.parity,
     "orders": op_checks.orders,
+    "races": op_checks.races,
     "sanitizers": op_checks.sanitizers,
 }
 
@@ -95,6 +96,7 @@ def opcheck(
     vmap           against the samples one by one, and in both orders with gradients
     parity         a GPU against the CPU, forward and backward; the emulated GPU where there is no other
     orders         the kernels' threads run in other orders on the emulated GPU: the same bits
+    races          no byte that two threads touch, one of them writing, with neither a barrier nor an atomic function
     sanitizers     the kernels under `sanitize`: the thread sanitizer takes the smallest sample only
 
     samples: a list of samples; each a tuple of inputs (tensors, arrays, numbers, None), or a pair of that tuple and a dict of parameters.

@@ -24,7 +24,7 @@ from gradlab.backends.cuda.emulator.guarded import POISON
 from gradlab.dtype import FLOATING, as_numpy
 from gradlab.library.source import with_headers
 from gradlab.testing.arithmetic import AnnotationError, comparison, evaluate
-from gradlab.testing.launches import Finding, Launch, Source, run_once, sanitized
+from gradlab.testing.launches import Finding, Launch, Source, raced, run_once, sanitized
 from gradlab.testing.parity import units
 
 GUESS = 1000
@@ -218,6 +218,7 @@ class Bench:
                     break
         if not results:
             return
+        found.problems += [finding.words for finding in raced([launch])]
         first = {n: self._like(n, content) for n, content in zip(names, results[0][1])}
         for order, contents in results[1:]:
             for n, content in zip(names, contents):

@@ -40,6 +40,7 @@ def compile_kernels(
     label: str,
     include: Sequence[Path] | None = None,
     sanitize: str | None = None,
+    races: bool | None = None,
 ) -> dict[str, EmulatedFunction]:
     """Compile CUDA C++ text; the kernels of those names.
 
@@ -49,6 +50,8 @@ def compile_kernels(
     include   directories for `#include`; gradlab's own kernels by default.
     sanitize  "address", "undefined", "address,undefined" or "thread": the process must have been started by `run_sanitized`. By default
               the variable GRADLAB_SANITIZE, which `run_sanitized` sets.
+    races     whether accesses of two threads that nothing orders are a KernelFault (in place of accesses beside arrays: a compiler checks
+              one of the two). By default the variable GRADLAB_EMULATOR_RACES, on or off; off under a sanitizer.
 
     Programs are kept in the user's cache directory. Raises CompilerMissing without a C++ compiler, CompileError for a faulty source.
     """
@@ -57,10 +60,17 @@ def compile_kernels(
         raise ValueError(f"sanitize is {chosen!r}; it may be {', '.join(map(repr, SANITIZERS))}")
     require(chosen)
     folders = [source_directory()] if include is None else list(include)
-    path = program_library(source, names, label, folders, chosen)
+    path = program_library(source, names, label, folders, chosen, not chosen and (_races() if races is None else races))
     runtime = load_runtime(runtime_library(chosen))
     library = ctypes.CDLL(str(path))
     misplaced = runtime.misplaced()
     if misplaced:
         raise CompileError(f"{label}: shared memory `{misplaced.decode()}` is declared outside a function; declare it in the kernel")
     return {name: EmulatedFunction(name, index, library, runtime) for index, name in enumerate(names)}
+
+
+def _races() -> bool:
+    wanted = os.environ.get("GRADLAB_EMULATOR_RACES", "off")
+    if wanted not in {"on", "off"}:
+        raise ValueError(f"GRADLAB_EMULATOR_RACES is {wanted!r}; it may be on or off")
+    return wanted == "on"

@@ -16,7 +16,7 @@ from gradlab.backends.cuda.emulator.source import rewrite_shared, with_exports
 from gradlab.backends.cuda.emulator.toolchain import CompileError
 
 NATIVE = Path(__file__).resolve().parent / "native"
-UNITS = ("runtime.cpp", "collectives.cpp", "signals.cpp", "bounds.cpp")
+UNITS = ("runtime.cpp", "collectives.cpp", "signals.cpp", "bounds.cpp", "races.cpp")
 
 _INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*["<]([^">\n]+)[">]', re.MULTILINE)
 
@@ -82,12 +82,14 @@ def runtime_library(sanitize: str) -> Path:
     return target
 
 
-def program_library(source: str, names: Sequence[str], label: str, include: Sequence[Path], sanitize: str) -> Path:
-    """A library of a program's kernels, built if it is not in the cache. Raises CompileError."""
+def program_library(
+    source: str, names: Sequence[str], label: str, include: Sequence[Path], sanitize: str, races: bool = False
+) -> Path:
+    """A library of a program's kernels, built if it is not in the cache. races: it tells its accesses to races.cpp. Raises CompileError."""
     text = with_exports(source, names, label)
     included = _included_text(source, include)
     common = toolchain.digest(text, _native_text(), *included)
-    attempts = [_Attempt(text, label, include, sanitize, headers, common) for headers in half_headers()]
+    attempts = [_Attempt(text, label, include, sanitize, headers, common, races) for headers in half_headers()]
     for attempt in attempts:
         if toolchain.intact(attempt.target):
             return attempt.target
@@ -103,11 +105,14 @@ def program_library(source: str, names: Sequence[str], label: str, include: Sequ
 class _Attempt:
     """One way to build a program: with the emulator's own half types, or with CUDA's."""
 
-    def __init__(self, text: str, label: str, include: Sequence[Path], sanitize: str, headers: Path | None, common: str) -> None:
+    def __init__(
+        self, text: str, label: str, include: Sequence[Path], sanitize: str, headers: Path | None, common: str, races: bool
+    ) -> None:
         self._text, self._label, self._sanitize = text, label, sanitize
         folders = [NATIVE / "headers", *(folder.resolve() for folder in include), *([headers] if headers else [])]
         definitions = _definitions(sanitize, toolkit=headers is not None)
-        self._flags = [*toolchain.flags(sanitize), *bounds.flags(sanitize), "-fvisibility=hidden", *definitions]
+        checks = ["-fsanitize=thread"] if races else bounds.flags(sanitize)  # a compiler puts one kind of check in
+        self._flags = [*toolchain.flags(sanitize), *checks, "-fvisibility=hidden", *definitions]
         self._searched = [argument for folder in folders for argument in ("-I", str(folder))]
         self.target = toolchain.cache_directory() / f"program-{toolchain.digest(common, *self._flags, *self._searched)}.so"
 
@@ -124,7 +129,9 @@ class _Attempt:
             rewritten = scratch / "program.ii"
             rewritten.write_text(rewrite_shared(preprocessed), encoding="utf-8")
             made = scratch / self.target.name
-            toolchain.run([*flags, "-shared", "-o", made, rewritten, runtime, *_link_flags(self._sanitize)], self._label, scratch)
+            toolchain.run([*flags, "-c", "-o", scratch / "program.o", rewritten], self._label, scratch)
+            # Linked without the flags of checks: with them a compiler would add the thread sanitizer's own library.
+            toolchain.run(["-shared", "-o", made, scratch / "program.o", runtime, *_link_flags(self._sanitize)], self._label, scratch)
             workshop.deliver(made)
         return self.target
 

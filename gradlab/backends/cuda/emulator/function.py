@@ -11,11 +11,12 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradlab.backends.cuda.emulator import bounds
-from gradlab.backends.cuda.emulator.guarded import damage_around, nearest
+from gradlab.backends.cuda.emulator.guarded import allocation, damage_around, nearest
 from gradlab.backends.cuda.emulator.toolchain import source_line
 
 ORDERS = ("forward", "reverse", "random", "warps")
 
+_WIDTHS = {"int16": 2, "float16": 2, "bfloat16": 2, "int32": 4, "float32": 4, "int64": 8, "float64": 8}
 MOST_THREADS = 1024
 MOST_BLOCK = (1024, 1024, 64)
 MOST_GRID = (2**31 - 1, 65535, 65535)
@@ -88,6 +89,7 @@ class _Fault(ctypes.Structure):
         ("block", ctypes.c_uint * 3),
         ("offset", ctypes.c_longlong),
         ("address", ctypes.c_ulonglong),
+        ("raced", ctypes.c_ulonglong),
     ]
 
 
@@ -223,11 +225,23 @@ class EmulatedFunction:
                 return f"parameter {position}: {words}"
         return words
 
+    def _shared(self, address: int, reason: str, parameters: int) -> str:
+        """In words, a race: in which parameter's array, and in which of its elements."""
+        for position, parameter in enumerate(self.signature):
+            start = _address_at(parameters, position) if parameter.pointer else 0
+            found = allocation(start) if start else None
+            if found and found[0] <= address < sum(found):
+                width = _WIDTHS.get(parameter.dtype.lstrip("u"), 1)
+                return f"parameter {position}, element {(address - start) // width}: {reason}"
+        return reason
+
     def _explained(self, fault: _Fault, parameters: int) -> KernelFault:
         file, line = fault.file.decode(errors="replace"), int(fault.line)
         reason = fault.message.decode(errors="replace")
         if fault.address:
             reason = self._beside(fault.address, reason, parameters)
+        if fault.raced:
+            reason = self._shared(fault.raced, reason, parameters)
         if fault.offset:
             file, line = source_line(Path(self._library._name), fault.offset)
         return KernelFault(

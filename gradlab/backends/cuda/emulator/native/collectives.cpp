@@ -147,6 +147,7 @@ bool complete(int thread) {
     }
     answer(first, members);
     if (s.failed) return false;
+    if (request.operation == Operation::sync_warp) races_in_warp(first, members);
     warp.waiting &= ~members;
     for (int lane = 0; lane < lanes; ++lane)
         if (members >> lane & 1) s.wake(first + lane);
@@ -194,6 +195,7 @@ void block_barrier() {
         return fail(&request.site, first, "the thread waits in %s, but %d of the block's %d threads have returned", name_of(request.operation),
                     s.finished, s.count);
     }
+    races_at_barrier();
     for (int i = 0; i < s.count; ++i) {
         Request& its = *s.threads[i].request;
         its.result = its.operation == Operation::barrier_count ? uint64_t(holds)

@@ -207,7 +207,10 @@ void run_block() {
     renew_fibers(true);
     block_sync = arena.take(16 + 16 * most_threads / lanes);
 #endif
-    if (dynamic_bytes) dynamic_storage = fresh_storage(dynamic_storage, dynamic_bytes);
+    if (dynamic_bytes) {
+        dynamic_storage = fresh_storage(dynamic_storage, dynamic_bytes);
+        races_forget(dynamic_storage, dynamic_bytes);
+    }
     while (!s.failed) {
         if (s.ready.empty()) {
             if (settle()) continue;
@@ -306,6 +309,7 @@ void interrupt() {
 }
 
 void fence() {
+    races_at_fence();
 #if GRADLAB_EMULATOR_TSAN
     __tsan_acquire(&fence_sync);
     __tsan_release(&fence_sync);
@@ -329,6 +333,7 @@ void Variable::enter(const char* its_name, size_t bytes) {
     name = its_name;
     size = bytes;
     storage = fresh_storage(storage, bytes);
+    races_forget(storage, bytes);
     block = current_block;
     next = variables;
     variables = this;
@@ -378,12 +383,14 @@ GRADLAB_PUBLIC int gradlab_emulator_launch(void (*kernel)(void**), void** parame
     arena.open();
 #endif
     running = true;
+    races_launched();
     handle_signals(true);
     {
         Subnormals mode(s.flush);
         run_grid();
     }
     handle_signals(false);
+    races_launched();
     running = false;
     release_storage(dynamic_storage, dynamic_bytes);
     dynamic_storage = nullptr;

@@ -35,6 +35,7 @@ struct Fault {
     unsigned thread[3], block[3];
     long long offset;  // of the instruction in the program's library, where the processor stopped the kernel; else 0
     unsigned long long address;  // of the array's neighbour that it touched; else 0
+    unsigned long long raced;    // the address that two threads touched; else 0
 };
 
 struct Scheduler {
@@ -68,6 +69,11 @@ bool settle();                            // collectives.cpp: what to do when no
 void arrive(int thread, Request& request);  // collectives.cpp: a request for the warp
 bool beside_shared_memory(const char* address, const char* access);  // runtime.cpp: if it is, the launch fails
 const char* behind(const char* address);  // bounds.cpp: the address whose shadow this is, if there may be none
+void races_launched();                    // races.cpp: a launch begins or ends; a barrier or __syncwarp is passed; a fence; fresh shared memory
+void races_at_barrier();
+void races_in_warp(int first, unsigned members);
+void races_at_fence();
+void races_forget(const void* storage, size_t bytes);
 void handle_signals(bool on);             // signals.cpp
 void locate(const void* instruction, Fault& fault);  // signals.cpp: where in which library it stands; Python turns that into a line
 
