@@ -43,6 +43,10 @@ from gradlab.dtype import (
     DType as dtype,
     bfloat16 as bfloat16,
     bool_ as bool,
+    cdouble as cdouble,
+    cfloat as cfloat,
+    complex64 as complex64,
+    complex128 as complex128,
     double as double,
     finfo as finfo,
     float16 as float16,
@@ -82,6 +86,7 @@ from gradlab.tensor.assembly import *
 from gradlab.tensor.choice import *
 from gradlab.tensor.closeness import *
 from gradlab.tensor.comparison import *
+from gradlab.tensor.complex import *
 from gradlab.tensor.creation import *
 from gradlab.tensor.einsum import *
 from gradlab.tensor.factoring import *

@@ -100,7 +100,7 @@ def choose(op: Op, arrays: list[Any]) -> Backend:
     """The one backend for these inputs (None and Python numbers fit all). Raises RuntimeError where devices are mixed."""
     found: Backend | None = None
     for array in arrays:
-        if array is None or isinstance(array, (int, float)):
+        if array is None or isinstance(array, (int, float, complex)):
             continue
         backend = _by_type.get(type(array)) or backend_of(array)
         if found is None or backend is found or (backend.staged and not found.staged):
@@ -118,6 +118,6 @@ def mixed(op: Op, arrays: list[Any]) -> RuntimeError:
     places = [
         f"{name} on {backend_of(a).device_of(a)}"
         for name, a in zip(names, arrays, strict=False)
-        if a is not None and not isinstance(a, (int, float))
+        if a is not None and not isinstance(a, (int, float, complex))
     ]
     return RuntimeError(f"{op.name}: inputs on different devices: {', '.join(places)}; move them with .to(device)")

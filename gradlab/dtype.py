@@ -15,28 +15,30 @@ import numpy as np
 class DType:
     """A data type. There is one object of each; compare with `==` or `is`."""
 
-    __slots__ = ("dtype", "is_floating_point", "is_signed", "itemsize", "name")
+    __slots__ = ("dtype", "is_complex", "is_floating_point", "is_signed", "itemsize", "name")
 
     def __init__(self, name: str, dtype: np.dtype[Any], floating: bool, signed: bool) -> None:
         self.name = name
         self.dtype = dtype  # NumPy reads this attribute, so np.zeros(3, dtype=gl.float32) works
         self.is_floating_point = floating
+        self.is_complex = dtype.kind == "c"
         self.is_signed = signed
         self.itemsize = dtype.itemsize
 
-    is_complex = False
     package = "gradlab"  # whose name stands in front when one is printed: gradlab/pytorch/writing.py makes it torch's
 
     def __repr__(self) -> str:
         return f"{self.package}.{self.name}"
 
     def to_real(self) -> DType:
-        """It itself: its numbers are real."""
-        return self
+        """The type of a complex type's real parts; a real type itself."""
+        return from_numpy(real_of(self.dtype))
 
     def to_complex(self) -> DType:
-        """TypeError: gradlab has no complex tensors."""
-        raise TypeError(f"{self!r}.to_complex(): gradlab has no complex tensors; keep real and imaginary parts in two tensors")
+        """The complex type whose real parts are of this type. TypeError for half types, of which there is none."""
+        if self.dtype in HALF:
+            raise TypeError(f"{self!r}.to_complex(): {NO_HALF}")
+        return from_numpy(complex_of(self.dtype))
 
     def __reduce__(self) -> tuple[Any, ...]:
         return named, (self.name,)
@@ -56,15 +58,23 @@ int32 = _make("int32", np.int32, False)
 int64 = long = _make("int64", np.int64, False)
 uint8 = _make("uint8", np.uint8, False, signed=False)
 bool_ = _make("bool", np.bool_, False, signed=False)
+complex64 = cfloat = _make("complex64", np.complex64, False)
+complex128 = cdouble = _make("complex128", np.complex128, False)
 
-ALL = (float16, bfloat16, float32, float64, int8, int16, int32, int64, uint8, bool_)
-_BY_NAME = {d.name: d for d in ALL} | {"half": half, "float": float32, "double": double, "long": long, "int": int32}
+ALL = (float16, bfloat16, float32, float64, int8, int16, int32, int64, uint8, bool_, complex64, complex128)
+_BY_NAME = {d.name: d for d in ALL} | {
+    "half": half, "float": float32, "double": double, "long": long, "int": int32, "cfloat": cfloat, "cdouble": cdouble,
+}  # fmt: skip
 _BY_NUMPY = {d.dtype: d for d in ALL}
-_PYTHON = {float: None, int: int64, bool: bool_}
+_PYTHON = {int: int64, bool: bool_}
 
 FLOATING = frozenset(d.dtype for d in ALL if d.is_floating_point)
+COMPLEX = frozenset(d.dtype for d in ALL if d.is_complex)
+INEXACT = FLOATING | COMPLEX  # what has gradients
 HALF = frozenset((float16.dtype, bfloat16.dtype))
 BOOL, INT64, FLOAT32, FLOAT64 = bool_.dtype, int64.dtype, float32.dtype, float64.dtype
+COMPLEX64, COMPLEX128 = complex64.dtype, complex128.dtype
+NO_HALF = "there are no complex numbers of half precision (complex32, chalf): neither NumPy nor CUDA computes with them; use complex64"
 
 
 class Number(dict[np.dtype[Any], np.ndarray[Any, Any]]):
@@ -88,6 +98,19 @@ ZERO, ONE = Number(0), Number(1)
 def wide(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The dtype in which values of `dtype` are computed: float32 for half types, else their own."""
     return FLOAT32 if dtype in HALF else dtype
+
+
+def real_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype of the real parts of `dtype`; a real one itself."""
+    return FLOAT32 if dtype == COMPLEX64 else FLOAT64 if dtype == COMPLEX128 else dtype
+
+
+def complex_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The complex dtype that numbers of `dtype` become: complex128 for float64, complex64 for other floating point types (half types as
+    well), the default one for integers."""
+    if dtype in COMPLEX:
+        return dtype
+    return COMPLEX128 if (dtype if dtype in FLOATING else _default.dtype) == FLOAT64 else COMPLEX64
 
 
 _default = float32
@@ -116,7 +139,7 @@ def named(name: str) -> DType:
 
 
 def from_numpy(dtype: np.dtype[Any]) -> DType:
-    """The public dtype of a NumPy dtype. Raises TypeError where gradlab has none (complex, unsigned but uint8, strings)."""
+    """The public dtype of a NumPy dtype. Raises TypeError where gradlab has none (unsigned but uint8, strings, longer floats)."""
     try:
         return _BY_NUMPY[dtype]
     except KeyError:
@@ -130,11 +153,16 @@ def from_numpy(dtype: np.dtype[Any]) -> DType:
 
 
 def as_dtype(dtype: Any) -> DType:
-    """A DType from a DType, a Python type (float, int, bool), a NumPy dtype or a name."""
+    """A DType from a DType, a Python type (float, int, bool, complex), a NumPy dtype or a name."""
     if isinstance(dtype, DType):
         return dtype
-    if isinstance(dtype, type) and dtype in _PYTHON:
-        return _PYTHON[dtype] or _default
+    if isinstance(dtype, type):
+        if dtype in _PYTHON:
+            return _PYTHON[dtype]
+        if dtype is float:
+            return _default
+        if dtype is complex:
+            return from_numpy(complex_of(_default.dtype))
     if isinstance(dtype, str):
         return named(dtype)
     try:
@@ -155,9 +183,12 @@ _FLOAT_RANK = {float16.dtype: 1, bfloat16.dtype: 1, FLOAT32: 2, FLOAT64: 3}
 
 
 def promote(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
-    """The smallest type of the higher category (bool, integer, floating) that both convert to."""
+    """The smallest type of the higher category (bool, integer, floating, complex) that both convert to."""
     if a is b or a == b:
         return a
+    if a in COMPLEX or b in COMPLEX:  # what is not floating point adds no digits
+        wide = FLOAT64 in (real_of(a), real_of(b))
+        return COMPLEX128 if wide else COMPLEX64
     if a in _FLOAT_RANK or b in _FLOAT_RANK:
         x, y = _FLOAT_RANK.get(a, 0), _FLOAT_RANK.get(b, 0)
         return FLOAT32 if x == y else a if x > y else b
@@ -169,8 +200,13 @@ def promote(a: np.dtype[Any], b: np.dtype[Any]) -> np.dtype[Any]:
     return a if _INTEGER_RANK[a] > _INTEGER_RANK[b] else b
 
 
+def rank(dtype: np.dtype[Any]) -> int:
+    """What a dtype holds of a number: 0 whole ones, 1 a fraction, 2 an imaginary part. A result is not stored in one of lower rank."""
+    return 2 if dtype in COMPLEX else int(dtype in FLOATING)
+
+
 def _category(dtype: np.dtype[Any]) -> int:
-    return 2 if dtype in _FLOAT_RANK else 0 if dtype == BOOL else 1
+    return 2 if dtype in _FLOAT_RANK else 0 if dtype == BOOL else 3 if dtype in COMPLEX else 1
 
 
 def number_dtype(value: complex) -> np.dtype[Any]:
@@ -181,9 +217,11 @@ def number_dtype(value: complex) -> np.dtype[Any]:
         return INT64
     if isinstance(value, float):
         return _default.dtype
-    if isinstance(value, np.generic) and not isinstance(value, np.complexfloating):
+    if isinstance(value, complex):
+        return complex_of(_default.dtype)
+    if isinstance(value, np.generic):
         return number_dtype(value.item())
-    raise TypeError(f"{value!r} is not a real number: gradlab has no complex tensors; keep real and imaginary parts apart")
+    raise TypeError(f"{value!r} is not a number")
 
 
 def result_type(tensors: Iterable[tuple[np.dtype[Any], int]], numbers: Iterable[complex] = ()) -> np.dtype[Any]:
@@ -210,7 +248,9 @@ def result_type(tensors: Iterable[tuple[np.dtype[Any], int]], numbers: Iterable[
             result = higher
         elif _category(higher) >= _category(result):
             result = higher
-        elif higher == BOOL or _category(result) == 2:
+        elif _category(result) == 3 and higher in _FLOAT_RANK:  # as precise as the tensors with dimensions
+            result = complex_of(higher)
+        elif higher == BOOL or _category(result) >= 2:
             result = promote(higher, result)
     if result is None:
         raise TypeError("result_type needs at least one tensor or number")
@@ -218,10 +258,11 @@ def result_type(tensors: Iterable[tuple[np.dtype[Any], int]], numbers: Iterable[
 
 
 class FloatInfo:
-    """Limits of a floating point dtype, as `torch.finfo`."""
+    """Limits of a floating point dtype, or of a complex one's real parts, as `torch.finfo`."""
 
     def __init__(self, dtype: Any = None) -> None:
         chosen = _default if dtype is None else as_dtype(dtype)
+        chosen = chosen.to_real() if chosen.is_complex else chosen
         if not chosen.is_floating_point:
             raise TypeError(f"finfo: {chosen} is not floating point; use iinfo")
         info: Any = ml_dtypes.finfo(getattr(chosen, "limits", None) or chosen.dtype)  # type: ignore[no-untyped-call]
@@ -241,7 +282,7 @@ class IntegerInfo:
 
     def __init__(self, dtype: Any) -> None:
         chosen = as_dtype(dtype)
-        if chosen.is_floating_point or chosen is bool_:
+        if chosen.dtype in INEXACT or chosen is bool_:
             raise TypeError(f"iinfo: {chosen} is not an integer type")
         info = np.iinfo(chosen.dtype)
         self.dtype, self.bits, self.min, self.max = chosen.name, info.bits, int(info.min), int(info.max)

@@ -92,6 +92,7 @@ class Op:
     sharp     True where the gradient is computed from the result in a way that the rounding of a half type would spoil: on half types that
               need a gradient the row runs in float32, between casts.
     roundings how many steps of a gradient round their results, at most; read from the formulas unless it is given (autograd/rounding.py).
+    complex   what becomes of complex inputs: None, they are refused; else see gradlab/ops/complex.py, where it is set.
     lies      how results lie in memory where an input does not lie row by row (a function of gradlab/strides.py): as the operands of an
               elementwise row unless it is False, otherwise row by row unless given. Asked by whoever runs the row; `cpu` itself always
               writes row-major outputs.
@@ -128,6 +129,7 @@ class Op:
         self.dynamic, self.instead, self.scratch = dynamic, instead, scratch
         self.autocast, self.batch, self.foreign, self.varying = autocast, batch, foreign, varying
         self.sharp, self.roundings = sharp, roundings
+        self.complex: Any = None
         self.elementwise = isinstance(cuda, Elementwise) and not outputs[1:]
         self.lies = like_operands if lies is None and self.elementwise else lies or None
         self.quietly = quieted(cpu, foreign)  # `cpu` without NumPy's warnings

@@ -142,7 +142,7 @@ def replaced(rng, old, every):
             {"float": "nan"},
             {"float": "inf"},
             {"dtype": "int32"},
-            {"dtype": "complex64"},
+            {"dtype": "complex32"},
             {"device": "cuda"},
             {"tuple": []},
             {"slice": [0, 1, 2]},

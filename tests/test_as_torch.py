@@ -153,15 +153,16 @@ def test_config_is_text():
 def test_dtypes_that_no_tensor_has_are_names():
     script = """
 import pickle
-sizes = {torch.complex64: 8, torch.uint16: 2, torch.float8_e4m3fn: 1, torch.float32: 4}
-assert all(kind.itemsize == size for kind, size in sizes.items()) and torch.cfloat is torch.complex64 and torch.complex64.is_complex
-assert torch.ones(2).dtype not in (torch.complex64, torch.complex128) and pickle.loads(pickle.dumps(torch.uint16)) is torch.uint16
-for make in (lambda: torch.zeros(2, dtype=torch.complex64), lambda: torch.ones(2).to(torch.uint16)):
+sizes = {torch.complex32: 4, torch.complex64: 8, torch.uint16: 2, torch.float8_e4m3fn: 1, torch.float32: 4}
+assert all(kind.itemsize == size for kind, size in sizes.items()) and torch.cfloat is torch.complex64 and torch.chalf.is_complex
+assert torch.ones(2).dtype not in (torch.complex32, torch.complex128) and pickle.loads(pickle.dumps(torch.uint16)) is torch.uint16
+for make in (lambda: torch.zeros(2, dtype=torch.complex32), lambda: torch.ones(2).to(torch.uint16)):
     try: make()
     except TypeError as error: print(error)
 """
     assert run("import gradlab.as_torch, torch\n" + script) == (
-        "torch.complex64: complex numbers are out of scope; keep real and imaginary parts in two tensors\n"
+        "torch.complex32: there are no complex numbers of half precision (complex32, chalf): neither NumPy nor CUDA computes with them; "
+        "use complex64\n"
         "torch.uint16: use int32 or int64\n"
     )
 

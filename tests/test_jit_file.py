@@ -200,7 +200,7 @@ WRONG = {
     "value twice": (put(["calls", 1, 3, 0, 0], 1), "the value %1 is defined twice"),
     "shape that is not the rule's": (put(["calls", 0, 3, 0, 2], [3, 6]), "and the row's rule float32"),
     "dtype that is not the rule's": (put(["calls", 0, 3, 0, 1], "float64"), "and the row's rule float32"),
-    "unknown dtype": (put(["inputs", 0, 1], "complex64"), "there is no dtype 'complex64'"),
+    "unknown dtype": (put(["inputs", 0, 1], "complex32"), "there is no dtype 'complex32'"),
     "terabytes": (put(["inputs", 0, 2], [1 << 40, 4]), "is larger than the limit"),
     "negative size": (put(["inputs", 0, 2], [-3, 4]), "is no size of a dimension"),
     "a parameter too many": (put(["calls", 0, 2], {"code": "x"}), "it has parameters"),

@@ -47,9 +47,10 @@ TENSORS = {
     "float32": np.arange(6, dtype=np.float32).reshape(2, 3), "big endian": np.arange(6, dtype=">f8").reshape(2, 3),
     "Fortran's order": np.asfortranarray(np.arange(6.0).reshape(2, 3)), "a number": np.array(3), "none": np.zeros((0, 3)),
     "bool": np.array([True, False]), "int8": np.array([-1, 2], np.int8), "float16": np.array([0.5], np.float16),
+    "complex": np.array([1j, 2]),
 }  # fmt: skip
 ARRAYS = {
-    "text": np.array(["a", "bcd"]), "complex": np.array([1j, 2]), "uint16": np.array([65535], np.uint16),
+    "text": np.array(["a", "bcd"]), "uint16": np.array([65535], np.uint16),
     "dates": np.array(["2020-01-01"], "M8[D]"), "structured": np.array([(1, 2.0)], [("a", "i4"), ("b", "f8")]),
 }  # fmt: skip
 

@@ -28,7 +28,7 @@ def test_module_says_what_to_use(module, name):
 @pytest.mark.parametrize(
     ("name", "advice"),
     [
-        ("fft", "out of scope"), ("complex64", "out of scope"), ("gelu", r"gl\.nn\.functional\.gelu"), ("addcmul_", r"x\.addcmul_"),
+        ("fft", "out of scope"), ("complex32", "half precision"), ("gelu", r"gl\.nn\.functional\.gelu"), ("addcmul_", r"x\.addcmul_"),
         ("slogdet_", None), ("sofmax", "did you mean softmax"), ("squeeze_copy", "_copy"), ("__wrapped__", None), ("zzzz", None),
     ],
 )  # fmt: skip
@@ -65,7 +65,7 @@ def test_own_attributes_may_have_such_names():
     x = gl.ones(2)
     x.name = "weights"
     assert x.name == "weights"
-    assert "angle" not in dir(x)
+    assert "chalf" not in dir(x)
     assert not hasattr(x, "dequantize")
 
 

@@ -19,8 +19,9 @@ pytest.importorskip("onnxruntime")
 
 OPTIMIZERS = {name for name in ops.ROWS if name.endswith("_update")}  # they write state, which a file cannot keep
 NO_OPERATOR = OPTIMIZERS | {"bits", "eigh", "nextafter", "pinv", "poisson", "svd"}
+COMPLEX = {"conj", "complex", "real", "imag", "view_as_real", "view_as_complex", "complex_abs", "complex_sgn", "complex_angle"}
 DYNAMIC = {name for name, row in ops.ROWS.items() if row.dynamic}
-ROWS = [name for name in ops.ROWS if name not in NO_OPERATOR and name not in DYNAMIC]
+ROWS = [name for name in ops.ROWS if name not in NO_OPERATOR | COMPLEX and name not in DYNAMIC]
 # What ONNX leaves open or says otherwise: a NaN in a window of MaxPool; random integers of more than float32's bits.
 WIDE = [i for i, s in enumerate(SAMPLES["random_integers"]) if s.params["high"] - s.params["low"] > 1 << 24]
 ODD = {("max_pool", 7), *(("random_integers", i) for i in WIDE)}
@@ -56,6 +57,12 @@ def exported(tmp_path, name, number, dtype):
 def test_row(tmp_path, name, number, dtype):
     found = exported(tmp_path, name, number, dtype)
     assert "Runtime " in found.checked_by or not SAMPLES[name][number].inputs
+
+
+@pytest.mark.parametrize("name", sorted(COMPLEX))
+def test_complex_numbers_are_refused(tmp_path, name):
+    with pytest.raises(RuntimeError, match="ONNX has no operators that compute with complex numbers"):
+        exported(tmp_path, name, 0, "float64")
 
 
 @pytest.mark.parametrize(("name", "number", "dtype"), quick(OTHERS, 0))

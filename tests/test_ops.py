@@ -51,6 +51,8 @@ def close(got, want, tolerance):
     if got.dtype.kind in "fV":
         scale = np.abs(want[np.isfinite(want)]).max(initial=1) if want.dtype.kind == "f" else 1
         np.testing.assert_allclose(got.astype(np.float64), want.astype(np.float64), rtol=tolerance, atol=tolerance * scale)
+    elif got.dtype.kind == "c":
+        np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance)
     else:
         np.testing.assert_array_equal(got, want)
 

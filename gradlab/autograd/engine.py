@@ -20,6 +20,7 @@ from gradlab.autograd.node import edge_to, next_sequence
 from gradlab.autograd.record import refresh
 from gradlab.autograd.walk import Goals, Target, Walk, reachable as reachable, run_hooks, walk_now
 from gradlab.batched import Batched
+from gradlab.dtype import COMPLEX
 from gradlab.layout import strided
 from gradlab.quiet import quietly, run
 from gradlab.strides import contiguous_format, dense_order, inverse_order
@@ -46,12 +47,18 @@ def _start(output: Any, gradient: Any, what: str) -> Any:
     if gradient is None:
         if output.numel() != 1:
             raise errors.not_scalar(shape, errors.MIXED_UP if what == "grad" and output._edge is LEAF else "", output._edge)
+        if dtype in COMPLEX:
+            raise errors.not_real(dtype)
         return output.ones_like()
     if not isinstance(gradient, Differentiable):
         raise TypeError(f"{what}: gradient is a tensor or None, not {type(gradient).__name__}")
     if gradient._array.shape != shape:
         raise errors.wrong_gradient("", shape, gradient._array.shape, what)
-    return gradient if gradient._array.dtype == dtype else gradient.to(dtype)  # type: ignore[attr-defined]
+    if gradient._array.dtype == dtype:
+        return gradient
+    if (gradient._array.dtype in COMPLEX) != (dtype in COMPLEX):
+        raise errors.wrong_kind(what, dtype, gradient._array.dtype)
+    return gradient.to(dtype)  # type: ignore[attr-defined]
 
 
 def _walk(roots: list[tuple[Target, Any]], walk: Walk) -> None:

@@ -7,7 +7,7 @@ from typing import Any
 
 from gradlab.autograd import cuts, position
 from gradlab.autograd.base import Version
-from gradlab.dtype import FLOATING
+from gradlab.dtype import INEXACT
 
 
 class NonFiniteError(RuntimeError):
@@ -92,9 +92,23 @@ def not_scalar(shape: tuple[int, ...], hint: str = "", edge: Any = None) -> Runt
     )
 
 
+def not_real(dtype: Any) -> RuntimeError:
+    return RuntimeError(
+        f"grad can be implicitly created only for real scalar outputs but got {dtype}: a loss is one real number. Make one of it, for "
+        f"example y.abs() or y.real, or say what its gradient is: backward(gradient=v)"
+    )
+
+
+def wrong_kind(what: str, output: Any, gradient: Any) -> RuntimeError:
+    return RuntimeError(
+        f"{what}: for complex tensors, the gradient and the output are required to be of the same dtype, but the output is of {output} and "
+        f"the gradient of {gradient}"
+    )
+
+
 def no_graph(tensor: Any, recording: bool = True) -> RuntimeError:
     dtype = tensor._array.dtype
-    if dtype not in FLOATING:
+    if dtype not in INEXACT:
         return RuntimeError(
             f"this tensor does not require grad: it holds {dtype}, and only floating point numbers have gradients. Integers and truth "
             f"values come of comparisons, argmax(), long() and the like, through which nothing can be differentiated; numbers that a model "

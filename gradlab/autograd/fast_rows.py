@@ -12,11 +12,11 @@ from numpy import empty, ndarray
 
 from gradlab.autograd import inplace, position
 from gradlab.autograd.base import LEAF, Differentiable
-from gradlab.autograd.general import apply, record, refresh
+from gradlab.autograd.general import UNUSUAL, apply, record, refresh
 from gradlab.autograd.mode import current
 from gradlab.autograd.node import Node, next_sequence
 from gradlab.dispatch import recalling
-from gradlab.dtype import FLOAT32, FLOAT64, FLOATING, HALF
+from gradlab.dtype import FLOAT32, FLOAT64, INEXACT
 from gradlab.kernel import Library
 from gradlab.op import Op
 from gradlab.quiet import busy, quietly, run
@@ -100,7 +100,7 @@ def one_input(op: Op, node: type[Node]) -> Callable[..., Any]:
         if type(array) is not ndarray or mode.special:
             return apply(op, (x,), params)
         dtype = array.dtype
-        if dtype is not FLOAT32 and dtype is not FLOAT64 and (ready or dtype in HALF):
+        if dtype is not FLOAT32 and dtype is not FLOAT64 and (ready or dtype in UNUSUAL):
             return apply(op, (x,), params)
         if lies and not array.flags.c_contiguous and any(array.strides):
             return apply(op, (x,), params)
@@ -124,7 +124,7 @@ def one_input(op: Op, node: type[Node]) -> Callable[..., Any]:
         t._array = out
         t._edge = t._meta = None
         edge = x._edge
-        if edge is None or not steps or not mode.recording or dtype not in FLOATING:
+        if edge is None or not steps or not mode.recording or dtype not in INEXACT:
             return t
         n = new(node)
         n.edges = (x if edge is LEAF else edge,)
@@ -175,7 +175,7 @@ def several_inputs(op: Op) -> Callable[..., Any]:
                         if common is not None:
                             return apply(op, args, params)
                         common = dtype
-                elif promotes or dtype in HALF:
+                elif promotes or dtype in UNUSUAL:
                     return apply(op, args, params)
                 if lies and not array.flags.c_contiguous and any(array.strides):  # not what repeats one number
                     return apply(op, args, params)

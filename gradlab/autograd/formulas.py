@@ -12,6 +12,7 @@ from gradlab.autograd.mode import current
 from gradlab.autograd.node import Edge, Node
 from gradlab.autograd.rounding import roundings_of, widened
 from gradlab.autograd.saved import unpack_all
+from gradlab.dtype import COMPLEX
 from gradlab.op import Op
 
 __all__ = ["Edge", "keeper", "plan_of", "with_back"]
@@ -132,11 +133,41 @@ def narrow(node: type[Node]) -> type[Node]:
     return node.narrow
 
 
+def conjugate(node: type[Node]) -> type[Node]:
+    """The class for nodes of complex results.
+
+    As in PyTorch, the gradient of a real loss L is ∂L/∂Re x + i ∂L/∂Im x. Through a holomorphic function it is then g times the conjugate
+    of the derivative, and as formulas have real coefficients, that is what they give for the conjugates of what they ask for besides g.
+    A formula that asks for nothing else, or is written for complex numbers (`Op.complex` is "own"), is used as it is.
+    """
+    op, taken = node.op, unpack_all if node is node.op.node.packing else unpack
+    gradients = {"g", *(f"g_{name}" for name in op.outputs)}
+    plain = gradients | {f"{name}_spec" for name in (*op.inputs, *op.outputs)}
+    asks = any((w not in plain and w not in op.params) or w == "exponent" for step in op.steps for w in step.wants)
+    if op.complex != "holomorphic" or not asks:
+        node.conjugate = node
+        return node
+    back = _back_of_any(op, taken, conjugated, len(op.outputs))
+    node.conjugate = type(node.__name__, (node,), {"__slots__": (), "back": back})
+    node.conjugate.conjugate = node.conjugate
+    return node.conjugate
+
+
+def conjugated(value: Any) -> Any:
+    """What a formula gets for a value: complex tensors and numbers conjugated."""
+    if isinstance(value, Differentiable):
+        return value.conj() if value._array.dtype in COMPLEX else value  # type: ignore[attr-defined]
+    if type(value) is complex:
+        return value.conjugate()
+    return tuple(map(conjugated, value)) if type(value) is tuple else value
+
+
 def packing(op: Op) -> type[Node]:
     """The row's node class for what is recorded under `saved_tensors_hooks`: it unpacks what it keeps."""
     node: type[Node] = op.node
     if node.packing is None:
-        node.packing = type(node.__name__, (node,), {"__slots__": (), "back": _back_of_any(op, unpack_all), "narrow": None})
+        own = {"__slots__": (), "back": _back_of_any(op, unpack_all), "narrow": None, "conjugate": None}
+        node.packing = type(node.__name__, (node,), own)
     return node.packing
 
 
@@ -281,13 +312,18 @@ def _conform(gradient: Any, spec: Any) -> Any:
     """The one place where a gradient gets its input's shape and dtype."""
     if gradient._array.shape != spec.shape:
         gradient = gradient.sum_to_size(spec.shape)
+    if gradient._array.dtype == spec.dtype:
+        return gradient
+    if gradient._array.dtype in COMPLEX and spec.dtype not in COMPLEX:  # of a real input
+        gradient = gradient.real
     return gradient if gradient._array.dtype == spec.dtype else gradient.to(spec.dtype)
 
 
 def _back_of_any(
-    op: Op, taken: Callable[[Any], tuple[Any, ...]] = unpack, seen: Callable[[Any], Any] | None = None
+    op: Op, taken: Callable[[Any], tuple[Any, ...]] = unpack, seen: Callable[[Any], Any] | None = None, unseen: int = 0
 ) -> Callable[..., Any]:
-    """taken: how kept values are unpacked. seen: what a formula gets in place of each value that it asks for."""
+    """taken: how kept values are unpacked. seen: what a formula gets in place of each value that it asks for, but for the first `unseen`
+    of them, the outputs' gradients."""
     order = [*(["g"] if len(op.outputs) == 1 else [f"g_{o}" for o in op.outputs])]
     order += [*op.kept_inputs, *op.kept_outputs]
     params = list(dict.fromkeys(w for s in op.steps for w in s.wants if w in op.params))
@@ -307,7 +343,7 @@ def _back_of_any(
             found += tuple(map(n.params.get, params))
         for source in sources:
             found += (source(n),)
-        return found if seen is None else tuple(map(seen, found))
+        return found if seen is None else (*found[:unseen], *map(seen, found[unseen:]))
 
     def filled(n: Any, g: Any) -> list[Any]:
         """Zeros for outputs that nobody used, where a formula cannot do without."""

@@ -20,7 +20,7 @@ from gradlab.autograd.node import Edge, Node, edge_to, next_sequence
 from gradlab.autograd.once import once_differentiable
 from gradlab.autograd.position import user_frame
 from gradlab.autograd.saved import keep_all, without_graph
-from gradlab.dtype import FLOATING
+from gradlab.dtype import INEXACT
 from gradlab.spec import ShapeError, Spec, broadcast_shapes, spec_of
 
 __all__ = ["Function", "FunctionCtx", "FunctionNode", "once_differentiable"]
@@ -339,7 +339,7 @@ def _record(function: type[Function], ctx: FunctionCtx, args: tuple[Any, ...], o
         if not isinstance(x, Differentiable):
             continue
         edge = node if node.width == 1 else Edge(node, i)
-        constant = x._array.dtype not in FLOATING or any(x is y for y in ctx._constant)
+        constant = x._array.dtype not in INEXACT or any(x is y for y in ctx._constant)
         if any(x is y for y in ctx._dirty):
             inplace.check(function.__name__, x, mode)
             inplace.rebind(x, x._array, edge, mode)

@@ -17,14 +17,15 @@ from gradlab.autograd.base import LEAF, Differentiable, Meta
 from gradlab.autograd.mode import Mode, current
 from gradlab.autograd.node import Edge, next_sequence
 from gradlab.dispatch import layouts, recalling
-from gradlab.dtype import BOOL, FLOAT32, FLOAT64, FLOATING, HALF, as_numpy, get_default_dtype, int8, result_type, uint8
+from gradlab.dtype import BOOL, COMPLEX, FLOAT32, HALF, INEXACT, as_numpy, get_default_dtype, int8, result_type, uint8
 from gradlab.op import Op
 from gradlab.spec import spec_of
 
 Tensor: Any = Differentiable  # the concrete class, handed over by `record.adopt`
 new = object.__new__
 getframe = sys._getframe
-_NUMBERS = (int, float, bool)
+_NUMBERS = (int, float, bool, complex)
+UNUSUAL = HALF | COMPLEX  # their nodes have a class of their own
 NARROW = HALF | {BOOL, int8.dtype, uint8.dtype}  # what half types hold exactly
 
 
@@ -59,13 +60,13 @@ def convert(op: Op, value: Any) -> Any:
     if isinstance(value, np.generic):
         return value.item()
     if isinstance(value, ndarray):
-        if value.dtype.kind not in "biuf" and value.dtype not in FLOATING:
-            raise TypeError(f"{op.name}: an array of {value.dtype} is not one of real numbers; gradlab has no complex tensors")
+        if value.dtype.kind not in "biuf" and value.dtype.newbyteorder("=") not in INEXACT:
+            raise TypeError(f"{op.name}: an array of {value.dtype} is not one of numbers")
         return wrap(value if value.dtype.isnative else value.astype(value.dtype.newbyteorder("=")))
     if isinstance(value, _NUMBERS):
         if hasattr(value, "expr"):  # an unknown size of a graph (gradlab/graph/dims.py) stays one
             return value
-        return float(value) if isinstance(value, float) else int(value)
+        return float(value) if isinstance(value, float) else complex(value) if isinstance(value, complex) else int(value)
     raise TypeError(f"{op.name}: inputs are tensors or numbers, not {type(value).__name__}; use gradlab.tensor(...) to make a tensor")
 
 
@@ -82,7 +83,7 @@ def promoted(op: Op, inputs: list[Any]) -> tuple[list[Any], Any]:
     dtypes = [(t._array.dtype, len(t._array.shape)) for t in tensors]
     numbers = [x for x in inputs if isinstance(x, _NUMBERS)]
     dtype = dtypes[0][0] if len(dtypes) == 1 and not numbers else result_type(dtypes, numbers)
-    if op.promote == "float" and dtype not in FLOATING:
+    if op.promote == "float" and dtype not in INEXACT:
         dtype = as_numpy(get_default_dtype())
     narrow = None
     if dtype in HALF and op.result is None:
@@ -182,6 +183,10 @@ def compute(op: Op, args: tuple[Any, ...], params: dict[str, Any], mode: Mode, r
     narrow = None
     if op.promote is not None:
         inputs, narrow = promoted(op, inputs)
+    if op.complex is None or type(op.complex) is not str:  # not for each row: those that take them are the commonest
+        for x in inputs:
+            if type(x) is complex or getattr(getattr(x, "_array", None), "dtype", None) in COMPLEX:
+                return without_complex(op, inputs, params)
     batched = None if mode.vmap is None else mode.vmap.run(op, inputs, params, mode)
     if batched is not None:
         inputs, result = batched
@@ -201,6 +206,20 @@ def compute(op: Op, args: tuple[Any, ...], params: dict[str, Any], mode: Mode, r
     if mode.observer is not None:
         mode.observer(op, inputs, result)
     return narrowed(finish(op, inputs, params, result, mode), narrow)
+
+
+def without_complex(op: Op, inputs: list[Any], params: dict[str, Any]) -> Any:
+    """What takes a row's place on complex inputs. TypeError where nothing does."""
+    if op.complex is not None:
+        return op.complex(*inputs, **params)
+    found = next((x for x in inputs if isinstance(x, Differentiable) and x._array.dtype in COMPLEX), None)
+    if found is None:
+        number = next(x for x in inputs if type(x) is complex)
+        raise TypeError(f"{op.name}: {number} is not a real number, and {op.name} is not defined for complex ones")
+    raise TypeError(
+        f"{op.name}: is not defined for complex numbers, got {found._array.dtype}; apply it to x.real and x.imag, to x.abs(), or to "
+        f"gl.view_as_real(x), whichever is meant"
+    )
 
 
 def narrowed(result: Any, dtype: Any) -> Any:
@@ -265,8 +284,8 @@ def record(
         edges[i] = None
     if mode.saved_hooks is not None:
         node = formulas.packing(op)
-    if output_specs[0][1] in HALF:
-        node = node.narrow or formulas.narrow(node)
+    if (dtype := output_specs[0][1]) in UNUSUAL:
+        node = (node.narrow or formulas.narrow(node)) if dtype in HALF else (node.conjugate or formulas.conjugate(node))
     n = new(node)
     n.edges = tuple(edges)
     n.params = params
@@ -282,22 +301,26 @@ def record(
     if mode.anomaly:
         errors.remember(n, frame)
     if op.result is None:
-        if output_specs[0][1] in FLOATING:
+        if dtype in INEXACT:
             outs[0]._edge = n
         return
     for i, t in enumerate(outs):
-        if output_specs[i][1] in FLOATING:
+        if output_specs[i][1] in INEXACT:
             t._edge = Edge(n, i)
+
+
+def _wide(array: Any) -> Any:
+    return array.astype(FLOAT32) if array.dtype in HALF else array
 
 
 def _check_finite(op: Op, inputs: list[Any], params: dict[str, Any], result: Any) -> None:
     """Under detect_anomaly: raise at the first operation that makes a NaN or an infinity of finite inputs."""
 
     def finite(array: Any) -> bool:
-        return not isinstance(array, ndarray) or array.dtype not in FLOATING or bool(np.isfinite(array.astype(FLOAT64)).all())
+        return not isinstance(array, ndarray) or array.dtype not in INEXACT or bool(np.isfinite(_wide(array)).all())
 
     def without_nan(array: Any) -> bool:
-        return not isinstance(array, ndarray) or array.dtype not in FLOATING or not np.isnan(array.astype(FLOAT64)).any()
+        return not isinstance(array, ndarray) or array.dtype not in INEXACT or not np.isnan(_wide(array)).any()
 
     results = (result,) if op.result is None else result
     numbers = [x for x in (*inputs, *params.values()) if isinstance(x, float)]

@@ -15,7 +15,8 @@ import numpy as np
 from gradlab.autograd import engine
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current, enter, leave
-from gradlab.dtype import FLOAT64, FLOATING
+from gradlab.dtype import COMPLEX, COMPLEX128, FLOAT64, INEXACT
+from gradlab.spec import count
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
 
@@ -34,8 +35,27 @@ class _Settings(NamedTuple):
 
 
 def _values(tensor: Any) -> Array:
-    """A tensor's elements as float64."""
-    return np.array(tensor.detach().double().cpu().numpy())
+    """A tensor's elements as float64; of complex numbers real and imaginary parts as two elements, in one more dimension.
+
+    So all that is compared is real: the gradient by z is that by its two parts.
+    """
+    x = tensor.detach().cpu()
+    if x._array.dtype in COMPLEX:
+        return np.array(np.asarray(x._array, COMPLEX128)[..., None].view(FLOAT64))
+    return np.array(x.double().numpy())
+
+
+def _shape(tensor: Any) -> tuple[int, ...]:
+    """The shape of `_values`."""
+    shape: tuple[int, ...] = tensor._array.shape
+    return (*shape, 2) if tensor._array.dtype in COMPLEX else shape
+
+
+def _like(tensor: Any, values: Array) -> Any:
+    """A tensor of that tensor's dtype whose `_values` these are."""
+    dtype = tensor._array.dtype
+    found = np.ascontiguousarray(values, FLOAT64)
+    return tensor.detach().new_tensor(found.view(COMPLEX128)[..., 0] if dtype in COMPLEX else found, dtype=dtype)
 
 
 class _Case:
@@ -50,12 +70,12 @@ class _Case:
         """The function's floating point outputs."""
         found = self.function(*self.inputs)
         listed = list(found) if isinstance(found, (tuple, list)) else [found]
-        return [x for x in listed if isinstance(x, Differentiable) and x._array.dtype in FLOATING]
+        return [x for x in listed if isinstance(x, Differentiable) and x._array.dtype in INEXACT]
 
     def at(self, number: int, changed: Array) -> list[Array]:
         """The outputs' values with other values for one of the inputs."""
         x = self.wanted[number]
-        other = x.detach().new_tensor(changed, dtype=x._array.dtype).requires_grad_()
+        other = _like(x, changed).requires_grad_()
         kept = self.inputs
         self.inputs = [other if i == self.places[number] else y for i, y in enumerate(kept)]
         try:
@@ -73,28 +93,28 @@ class _Case:
         """The inputs' gradients of (output * weights).sum()."""
         if output._edge is None:
             return [None] * len(self.wanted)
-        g = output.detach().new_tensor(weights.reshape(output._array.shape), dtype=output._array.dtype)
-        return engine.grad([output], self.wanted, [g], True, False)
+        return engine.grad([output], self.wanted, [_like(output, weights.reshape(_shape(output)))], True, False)
 
     def numerical(self, eps: float) -> list[list[Array]]:
         """Jacobians [input][output] of shape (input's elements, output's elements)."""
         found = []
         for i, x in enumerate(self.wanted):
             columns: list[list[Array]] = []
-            for k in range(x.numel()):
-                one = np.zeros(x.numel())
+            size = count(_shape(x))
+            for k in range(size):
+                one = np.zeros(size)
                 one[k] = 1.0
-                columns.append([d.reshape(-1) for d in self.slope(i, one.reshape(x._array.shape), eps)])
-            sizes = [y.numel() for y in self.outputs()] if not columns else [d.size for d in columns[0]]
-            found.append([np.array([c[j] for c in columns]).reshape(x.numel(), sizes[j]) for j in range(len(sizes))])
+                columns.append([d.reshape(-1) for d in self.slope(i, one.reshape(_shape(x)), eps)])
+            sizes = [count(_shape(y)) for y in self.outputs()] if not columns else [d.size for d in columns[0]]
+            found.append([np.array([c[j] for c in columns]).reshape(size, sizes[j]) for j in range(len(sizes))])
         return found
 
     def analytical(self, outputs: list[Any]) -> list[list[Array]]:
         """The same by backward."""
-        found = [[np.zeros((x.numel(), y.numel())) for y in outputs] for x in self.wanted]
+        found = [[np.zeros((count(_shape(x)), count(_shape(y)))) for y in outputs] for x in self.wanted]
         for j, y in enumerate(outputs):
-            for k in range(y.numel()):
-                one = np.zeros(y.numel())
+            for k in range(count(_shape(y))):
+                one = np.zeros(count(_shape(y)))
                 one[k] = 1.0
                 for i, g in enumerate(self.vjp(y, one)):
                     if g is not None:
@@ -115,8 +135,8 @@ def _report(case: _Case, outputs: list[Any], i: int, j: int, analytical: Array, 
     ratio[np.isnan(analytical) & np.isnan(numerical)] = 0.0
     a, b = np.unravel_index(int(ratio.argmax()), ratio.shape)
     x, y = case.wanted[i], outputs[j]
-    at = tuple(int(k) for k in np.unravel_index(int(a), x._array.shape)) if x._array.shape else ()
-    out = tuple(int(k) for k in np.unravel_index(int(b), y._array.shape)) if y._array.shape else ()
+    at = tuple(int(k) for k in np.unravel_index(int(a), _shape(x))) if _shape(x) else ()
+    out = tuple(int(k) for k in np.unravel_index(int(b), _shape(y))) if _shape(y) else ()
     text = (
         f"Jacobian mismatch for output {j} with respect to input {case.places[i]},\n"
         f"  worst entry: d output{list(out)} / d input{list(at)}\n"
@@ -161,7 +181,7 @@ def _compare_fast(case: _Case, outputs: list[Any], s: _Settings) -> str:
     rng = np.random.default_rng(0)
 
     def direction(tensor: Any) -> Array:
-        v = rng.normal(size=tensor._array.shape)
+        v = rng.normal(size=_shape(tensor))
         return np.asarray(v / max(float(np.linalg.norm(v)), 1e-30))
 
     us, vs = [direction(x) for x in case.wanted], [direction(y) for y in outputs]
@@ -190,7 +210,7 @@ def _undefined(case: _Case, outputs: list[Any]) -> str:
     for j, y in enumerate(outputs):
         if y._edge is None:
             continue
-        for i, g in enumerate(case.vjp(y, np.zeros(y.numel()))):
+        for i, g in enumerate(case.vjp(y, np.zeros(_shape(y)))):
             if g is not None and np.any(_values(g) != 0):
                 return (
                     f"Expected backward function to handle undefined output grads: with a zero gradient for output {j} only, input "
@@ -201,7 +221,7 @@ def _undefined(case: _Case, outputs: list[Any]) -> str:
 
 def _dtypes(case: _Case, outputs: list[Any]) -> str:
     for y in outputs:
-        for i, g in enumerate(case.vjp(y, np.ones(y.numel()))):
+        for i, g in enumerate(case.vjp(y, np.ones(_shape(y)))):
             if g is not None and g._array.dtype != case.wanted[i]._array.dtype:
                 return f"the gradient of input {case.places[i]} has dtype {g.dtype}, the input {case.wanted[i].dtype}"
     return ""
@@ -221,7 +241,7 @@ def _check_inputs(case: _Case) -> None:
     if not case.wanted:
         raise ValueError("gradcheck expects at least one input tensor to require gradient, but none of the them have requires_grad=True.")
     for i, x in zip(case.places, case.wanted):
-        if x._array.dtype != FLOAT64:
+        if x._array.dtype not in (FLOAT64, COMPLEX128):
             warnings.warn(
                 f"Input #{i} requires gradient and is not a double precision floating point: it is {x.dtype}. This check will likely "
                 f"fail if all the inputs are not of double precision floating point. ",
@@ -252,8 +272,9 @@ def gradcheck(
 ) -> bool:
     """Whether the gradients of `func(*inputs)` are what central differences with step `eps` say.
 
-    inputs: a tensor or a tuple; those that require grad are checked, best in float64. Outputs that are no floating point tensors are
-        ignored. An entry is right if it is within atol + rtol * |numerical|.
+    inputs: a tensor or a tuple; those that require grad are checked, best in float64 or complex128. Outputs that are neither floating
+        point nor complex are ignored. Of complex numbers both parts are changed, and both are looked at. An entry is
+        right if it is within atol + rtol * |numerical|.
     nondet_tol: how much two runs may differ. check_undefined_grad: also with gradients for one output at a time. check_grad_dtypes:
         gradients have their inputs' dtypes. check_batched_grad: the backward runs under vmap (`is_grads_batched`), and agrees.
     fast_mode: one random direction instead of every entry: a few calls of func instead of two for each element.
@@ -297,9 +318,9 @@ def _batched(case: _Case, outputs: list[Any]) -> str:
     for j, y in enumerate(outputs):
         if y._edge is None:
             continue
-        v = rng.normal(size=(2, *y._array.shape))
+        v = rng.normal(size=(2, *_shape(y)))
         try:
-            many = engine.batched([y], case.wanted, [y.detach().new_tensor(v, dtype=y._array.dtype)], True, False)
+            many = engine.batched([y], case.wanted, [_like(y, v)], True, False)
         except RuntimeError as error:
             return f"While computing batched gradients (backward under vmap), got: {error}"
         for k in range(2):
@@ -335,7 +356,7 @@ def gradgradcheck(
     if grad_outputs is None:
         rng = np.random.default_rng(2)
         directions = [
-            y.detach().new_tensor(rng.normal(size=y._array.shape), dtype=y._array.dtype).requires_grad_()
+            _like(y, rng.normal(size=_shape(y))).requires_grad_()
             for y in case.outputs()
             if y._edge is not None
         ]

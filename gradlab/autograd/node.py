@@ -38,6 +38,7 @@ class Node:
     targets: frozenset[int]  # positions of the inputs that have a gradient formula
     packing: type[Node] | None = None  # the class for nodes recorded under saved_tensors_hooks; see formulas.packing
     narrow: type[Node] | None = None  # the class for nodes of half types; see formulas.narrow
+    conjugate: type[Node] | None = None  # the class for nodes of complex results; see formulas.conjugate
     count = 1  # number of outputs
     index = 0
     edges: tuple[Any, ...]

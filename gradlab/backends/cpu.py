@@ -16,11 +16,13 @@ from gradlab.quiet import quietly
 from gradlab.spec import Spec
 
 
-def immediate(value: float, dtype: np.dtype[Any]) -> Any:
+def immediate(value: Any, dtype: np.dtype[Any]) -> Any:
     """A Python number as a NumPy scalar of `dtype`; integers wrap, floats round or overflow to infinity, as in PyTorch."""
     kind = dtype.kind
     if kind == "b":
         return np.bool_(value)
+    if kind == "c":
+        return dtype.type(value)
     if kind in "iu" and not isinstance(value, float):
         bits = dtype.itemsize * 8
         value &= (1 << bits) - 1
@@ -30,10 +32,10 @@ def immediate(value: float, dtype: np.dtype[Any]) -> Any:
     return quietly(np.asarray(value, np.float64).astype, dtype)[()]
 
 
-def number_spec(value: float, arrays: list[Any]) -> Spec:
+def number_spec(value: complex, arrays: list[Any]) -> Spec:
     """A number among array inputs counts as of the first array's dtype; the callers have promoted the arrays already."""
     for array in arrays:
-        if array is not None and not isinstance(array, (int, float)):
+        if array is not None and not isinstance(array, (int, float, complex)):
             return Spec((), array.dtype)
     return Spec((), np.result_type(value))
 
@@ -41,7 +43,7 @@ def number_spec(value: float, arrays: list[Any]) -> Spec:
 def input_specs(arrays: list[Any]) -> list[Spec | None]:
     """Specs of a row's inputs: arrays, None, Python numbers."""
     return [
-        None if a is None else number_spec(a, arrays) if isinstance(a, (int, float)) else Spec(a.shape, a.dtype) for a in arrays
+        None if a is None else number_spec(a, arrays) if isinstance(a, (int, float, complex)) else Spec(a.shape, a.dtype) for a in arrays
     ]
 
 
@@ -65,7 +67,7 @@ class CpuBackend:
         row_major = row_major or op.lies is None
         given = arrays if row_major else [*arrays]
         for i, array in enumerate(arrays):
-            if isinstance(array, (int, float)):
+            if isinstance(array, (int, float, complex)):
                 spec = specs[i]
                 assert spec is not None
                 arrays[i] = immediate(array, op.number_dtype(spec.dtype))

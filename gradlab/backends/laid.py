@@ -16,7 +16,7 @@ from gradlab.strides import inverse_order, ordered, result_orders
 
 def lie_row_by_row(arrays: Sequence[Any]) -> bool:
     """Whether all inputs of a row do."""
-    return all(a is None or isinstance(a, (int, float)) or a.flags.c_contiguous for a in arrays)
+    return all(a is None or isinstance(a, (int, float, complex)) or a.flags.c_contiguous for a in arrays)
 
 
 def turning(ranks: Sequence[int], order: tuple[int, ...]) -> Callable[[list[Any]], list[Any]]:
@@ -34,7 +34,7 @@ def run(
     order = orders[0]
     if op.elementwise and order is not None:
         rank = len(order)
-        turned = [a if a is None or isinstance(a, (int, float)) else ordered(a, order, rank) for a in arrays]
+        turned = [a if a is None or isinstance(a, (int, float, complex)) else ordered(a, order, rank) for a in arrays]
         return compute(op, turned, params).transpose(inverse_order(order))
     found = compute(op, arrays, params)
     if all(o is None for o in orders):

@@ -5,4 +5,4 @@ from __future__ import annotations
 from gradlab.tensor.typed import CUDA_TYPES
 
 FloatTensor, DoubleTensor, HalfTensor, BFloat16Tensor, ByteTensor = list(CUDA_TYPES.values())[:5]
-CharTensor, ShortTensor, IntTensor, LongTensor, BoolTensor = list(CUDA_TYPES.values())[5:]
+CharTensor, ShortTensor, IntTensor, LongTensor, BoolTensor = list(CUDA_TYPES.values())[5:10]

@@ -207,7 +207,7 @@ class _Affine:
         return True
 
     def _channel(self, x: Any, rank: int) -> Any:
-        if isinstance(x, (int, float)):
+        if isinstance(x, (int, float, complex)):
             return np.full(self._size, float(immediate(x, FLOAT32)))
         if not isinstance(x, Value) or x.id not in self._known or x.spec.dtype != FLOAT32:
             return None

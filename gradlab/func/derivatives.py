@@ -9,7 +9,7 @@ from typing import Any
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.function import by_jvp
 from gradlab.autograd.mode import current
-from gradlab.dtype import FLOATING
+from gradlab.dtype import INEXACT
 from gradlab.func.recording import Recording, fresh, gradients, in_graph, inputs_of, zeros
 from gradlab.func.tree import flatten, unflatten
 
@@ -191,7 +191,7 @@ class Linear:
     def __init__(self, run: Differentiation) -> None:
         self.run = run
         self.depth = run.recording.depth
-        self.within = [y for y in run.outputs if y._edge is not None and y._array.dtype in FLOATING]
+        self.within = [y for y in run.outputs if y._edge is not None and y._array.dtype in INEXACT]
         with run.recording:
             self.vectors = [fresh(zeros(y)) for y in self.within]
             with by_jvp():

@@ -7,7 +7,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gradlab.autograd.record import bind
-from gradlab.dtype import FLOATING
+from gradlab.dtype import INEXACT
 from gradlab.func.derivatives import Argnums, Differentiation, Linear, chosen
 from gradlab.func.mapping import vmap
 from gradlab.func.recording import gradients, still, zeros
@@ -59,7 +59,7 @@ def _checked(name: str, chunk_size: int | None) -> None:
 
 def _outputs(name: str, run: Differentiation) -> None:
     for y in run.outputs:
-        if y._array.dtype not in FLOATING:
+        if y._array.dtype not in INEXACT:
             raise RuntimeError(f"{name}: the function's outputs are floating point, not {y._array.dtype}")
 
 

@@ -18,7 +18,7 @@ from gradlab.autograd.mode import Mode, current, enter, leave
 from gradlab.autograd.node import edge_to
 from gradlab.autograd.record import bind, refresh, wrap
 from gradlab.batched import Batched
-from gradlab.dtype import FLOATING
+from gradlab.dtype import INEXACT
 from gradlab.func.levels import depth_now
 from gradlab.func.tree import flatten, unflatten
 from gradlab.tensor import creation
@@ -31,11 +31,11 @@ def inputs_of(name: str, value: Any) -> tuple[list[Any], Any]:
     leaves, structure = flatten(value)
     found = []
     for x in leaves:
-        if isinstance(x, float):
+        if isinstance(x, (float, complex)):
             x = creation.tensor(x)
         if not isinstance(x, Differentiable):
             raise TypeError(f"{name}: derivatives are by tensors (nested in tuples, lists, dicts), not by {type(x).__name__}")
-        if x._array.dtype not in FLOATING:
+        if x._array.dtype not in INEXACT:
             raise RuntimeError(f"{name}: derivatives are by floating point tensors, not by {x._array.dtype}; use .float()")
         found.append(x)
     return found, structure

@@ -126,7 +126,7 @@ class NumpyExecutable:
         like = values[0].spec.dtype if values else np.dtype(np.float32)
         found = []
         for x in call.inputs:
-            number = immediate(x, call.op.number_dtype(like)) if isinstance(x, (int, float)) else None
+            number = immediate(x, call.op.number_dtype(like)) if isinstance(x, (int, float, complex)) else None
             found.append(self._texts[self._slots[x.id]] if isinstance(x, Value) else self._writing.name(number))
         return [*found, *(self._texts[self._slots[v.id]] for v in call.outputs)]
 
@@ -158,7 +158,7 @@ class NumpyExecutable:
     def _shared(self, call: Call, operands: list[str], threaded: bool) -> list[str]:
         """One call piece by piece, on all threads or one after the other."""
         slots = [self._slots[x.id] if isinstance(x, Value) else -1 for x in (*call.inputs, *call.outputs)]
-        numbers = any(isinstance(x, (int, float)) for x in call.inputs)
+        numbers = any(isinstance(x, (int, float, complex)) for x in call.inputs)
         if not numbers and all(slot < 0 or self._arrays[slot] is not None for slot in slots):
             jobs = shared(call, [self._arrays[slot] if slot >= 0 else None for slot in slots])
             if jobs is None:

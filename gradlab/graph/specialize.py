@@ -117,7 +117,7 @@ class _Specializer:
             op = flow_row(params["flow"], tuple(expected))
         specs: list[Any] = [x.spec if isinstance(x, Value) else x for x in inputs]
         like = [x.spec for x in inputs if isinstance(x, Value)]
-        specs = [number_spec(x, like) if isinstance(x, (int, float)) else x for x in specs]
+        specs = [number_spec(x, like) if isinstance(x, (int, float, complex)) else x for x in specs]
         try:
             found = op.specs(*specs, **(params if inputs else {k: v for k, v in params.items() if k != "device"}))
         except (ValueError, TypeError, IndexError, RuntimeError) as error:
@@ -131,7 +131,7 @@ class _Specializer:
         return Call(op, inputs, params, tuple(outputs), call.position)
 
     def param(self, value: Any, call: Call) -> Any:
-        if isinstance(value, (int, float)):
+        if isinstance(value, (int, float, complex)):
             return self.checked(value, call)
         if isinstance(value, (tuple, list)):
             parts = [self.param(v, call) for v in value]

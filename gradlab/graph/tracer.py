@@ -143,9 +143,10 @@ class Tracer:
                 f"{op.name}: the size of the result depends on values, so it cannot be traced; use {op.instead} instead"
                 f"{'' if place is None else f'{chr(10)}  at: {place}'}"
             )
-        lifted = [a if a is None or isinstance(a, (int, float)) else self.lift(a) for a in arrays]
+        lifted = [a if a is None or isinstance(a, (int, float, complex)) else self.lift(a) for a in arrays]
         specs = [
-            None if a is None else number_spec(a, lifted) if isinstance(a, (int, float)) else Spec(a.shape, a.dtype) for a in lifted
+            None if a is None else number_spec(a, lifted) if isinstance(a, (int, float, complex)) else Spec(a.shape, a.dtype)
+            for a in lifted
         ]
         visible = params if lifted else {k: v for k, v in params.items() if k != "device"}
         device = self._device_of(op, lifted, params)

@@ -142,7 +142,7 @@ class GraphReader:
         visible = params if like else {k: v for k, v in params.items() if k != "device"}
         try:
             check_call(op, specs, params)
-            ready = [number_spec(s, like) if isinstance(s, (int, float)) else s for s in specs]
+            ready = [number_spec(s, like) if isinstance(s, (int, float, complex)) else s for s in specs]
             found = list(op.specs(*ready, **visible))
         except (MemoryError, RecursionError, TraceError):
             raise

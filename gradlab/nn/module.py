@@ -14,7 +14,7 @@ from gradlab.autograd.general import new
 from gradlab.autograd.mode import current, enter, leave, no_grad
 from gradlab.autograd.position import Scope
 from gradlab.device import TYPES, Device
-from gradlab.dtype import FLOATING, as_numpy, bfloat16, float16, float32, float64
+from gradlab.dtype import INEXACT, as_numpy, bfloat16, float16, float32, float64
 from gradlab.nn.hooks import HookMethods, everywhere
 from gradlab.nn.parameter import Buffer, Parameter, declare, is_lazy, zero_gradient
 from gradlab.nn.private_names import PrivateNames
@@ -279,30 +279,30 @@ class Module(HookMethods, StateMethods, PrivateNames):
             elif argument is not None and not isinstance(argument, bool):
                 dtype = argument
         chosen = None if dtype is None else dtype if isinstance(dtype, np.dtype) else as_numpy(dtype)
-        if chosen is not None and chosen not in FLOATING:
-            raise TypeError(f"Module.to: parameters are of floating point; {dtype} is not")
+        if chosen is not None and chosen not in INEXACT:
+            raise TypeError(f"Module.to: parameters are floating point or complex numbers; {dtype} is not")
 
         def converted(t: Tensor) -> Tensor:
             order = memory_format if t.dim() in (4, 5) else None
-            return t.to(dtype=chosen if t.is_floating_point() else None, device=device, memory_format=order)
+            return t.to(dtype=chosen if t._array.dtype in INEXACT else None, device=device, memory_format=order)
 
         return self._apply(converted)
 
     def float(self: M) -> M:
         """Floating point tensors as float32."""
-        return self.to(dtype=float32)
+        return self._apply(lambda t: t.to(dtype=float32) if t.is_floating_point() else t)
 
     def double(self: M) -> M:
         """Floating point tensors as float64."""
-        return self.to(dtype=float64)
+        return self._apply(lambda t: t.to(dtype=float64) if t.is_floating_point() else t)
 
     def half(self: M) -> M:
         """Floating point tensors as float16."""
-        return self.to(dtype=float16)
+        return self._apply(lambda t: t.to(dtype=float16) if t.is_floating_point() else t)
 
     def bfloat16(self: M) -> M:
         """Floating point tensors as bfloat16."""
-        return self.to(dtype=bfloat16)
+        return self._apply(lambda t: t.to(dtype=bfloat16) if t.is_floating_point() else t)
 
     def type(self: M, dst_type: Any) -> M:
         """All tensors, integers too, in that dtype."""

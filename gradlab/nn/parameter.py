@@ -7,7 +7,7 @@ from typing import Any
 from gradlab.autograd.base import LEAF, meta_of
 from gradlab.autograd.inplace import mark_detached
 from gradlab.autograd.mode import current, no_grad
-from gradlab.dtype import FLOATING, get_default_dtype
+from gradlab.dtype import INEXACT, get_default_dtype
 from gradlab.layout import strided
 from gradlab.tensor import Tensor
 from gradlab.tensor.creation import empty, tensor
@@ -48,7 +48,7 @@ class Parameter(Tensor):
     def __new__(cls, data: Any = None, requires_grad: bool = True) -> Any:
         made = _taken(cls, data)
         if requires_grad:
-            if made._array.dtype not in FLOATING:
+            if made._array.dtype not in INEXACT:
                 raise RuntimeError(
                     f"Parameter: only floating point tensors can require gradients, not {made.dtype}; pass requires_grad=False"
                 )

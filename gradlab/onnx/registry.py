@@ -12,6 +12,7 @@ from gradlab.onnx.emitter import Emitter, Node, Unsupported, Wire
 from gradlab.spec import Spec
 
 Converter = Callable[..., Any]
+COMPLEX = "ONNX has no operators that compute with complex numbers; write the model with real and imaginary parts in two tensors"
 INT32 = np.dtype(np.int32)
 
 
@@ -44,11 +45,13 @@ def exports(*names: str, wide: bool = True, truths: bool = False) -> Callable[[C
 
 def convert(e: Emitter, name: str, inputs: list[Any], params: dict[str, Any], outputs: tuple[Spec, ...]) -> tuple[Wire, ...]:
     """A row's nodes; the results have the dtypes of `outputs`. Raises Unsupported."""
+    wires = [x for x in inputs if isinstance(x, Wire)]
+    if any(d.kind == "c" for d in (*(w.dtype for w in wires), *(s.dtype for s in outputs))):
+        raise Unsupported(COMPLEX)
     rule = CONVERTERS.get(name)
     if rule is None:
         raise Unsupported("there is no ONNX operator or composition for it")
     e.outputs = outputs
-    wires = [x for x in inputs if isinstance(x, Wire)]
     main = next((x.dtype for x in wires if x.dtype != BOOL), BOOL)
     narrow = [x for x in wires if rule.wide and widened(x.dtype, rule.truths) != x.dtype]
     if narrow and all(x.dtype == np.float16 for x in narrow) and outputs[0].dtype != FLOAT32:

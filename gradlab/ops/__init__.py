@@ -9,6 +9,7 @@ from gradlab.ops import (
     activation,
     attention,
     bessel,
+    complex,
     conv,
     create,
     elementwise,
@@ -44,9 +45,9 @@ from gradlab.ops import (
 )
 
 FAMILIES: tuple[ModuleType, ...] = (
-    activation, attention, bessel, conv, create, elementwise, factor, fused, gamma, incomplete, index, layout, linalg, linear, loss, math,
-    memory, movement, norm, optim, optim_variants, pool, random, recurrent, reduce, residual, scan, scatter, softmax, solve, sort, sparse,
-    special, vision,
+    activation, attention, bessel, complex, conv, create, elementwise, factor, fused, gamma, incomplete, index, layout, linalg, linear,
+    loss, math, memory, movement, norm, optim, optim_variants, pool, random, recurrent, reduce, residual, scan, scatter, softmax, solve,
+    sort, sparse, special, vision,
 )  # fmt: skip
 
 
@@ -61,3 +62,4 @@ def _collect() -> dict[str, Op]:
 
 ROWS: dict[str, Op] = _collect()
 lying.attach(ROWS)
+complex.attach(ROWS)

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gradlab.dtype import BOOL, ZERO
+from gradlab.dtype import BOOL, COMPLEX, ZERO
 from gradlab.kernel import Elementwise
 from gradlab.op import Op
 from gradlab.ops import select
@@ -32,8 +32,9 @@ def _pow_base(g: Any, a: Any, b: Any) -> Any:
 
 def _pow_exponent(g: Any, a: Any, b: Any, y: Any) -> Any:
     """y·log a; at a = 0 with b >= 0 the limit is 0."""
-    a = y.new_full((), a) if isinstance(a, (int, float)) else a
-    return g * (y * a.log()).masked_fill((a == 0) & (b >= 0), 0)
+    a = y.new_full((), a) if isinstance(a, (int, float, complex)) else a
+    positive = b.real >= 0  # a Python number has one, too
+    return g * (y * a.log()).masked_fill((a == 0) & positive, 0)
 
 
 def pow_tensor_cpu(a: Any, b: Any, y: Any) -> None:
@@ -228,6 +229,15 @@ def cast_rule(x: Spec, *, dtype: np.dtype[Any]) -> Spec:
     return Spec(x.shape, dtype)
 
 
-cast = Op("cast", cast_rule, params=("dtype",), cpu=lambda x, y, *, dtype: np.copyto(y, x, casting="unsafe"),
-          cuda=Elementwise("x"), exact=True, grad={"x": lambda g, x_spec: g.to(x_spec.dtype)})  # fmt: skip
+def cast_cpu(x: Any, y: Any, *, dtype: np.dtype[Any]) -> None:
+    """A real number that a complex one becomes is its real part; a truth value says whether either part is not 0."""
+    np.copyto(y, x.real if x.dtype in COMPLEX and y.dtype.kind not in "cb" else x, casting="unsafe")
+
+
+def _cast_gradient(g: Any, x_spec: Spec) -> Any:
+    return g if g._array.dtype == x_spec.dtype else cast(g, dtype=x_spec.dtype)
+
+
+cast: Op = Op("cast", cast_rule, params=("dtype",), cpu=cast_cpu, cuda=Elementwise("x"), exact=True, roundings=0,
+              grad={"x": _cast_gradient})  # fmt: skip
 clone = Op("clone", same, cpu=lambda x, y: np.copyto(y, x), cuda=Elementwise("x"), exact=True, lies=False, grad={"x": lambda g: g})

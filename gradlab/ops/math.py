@@ -121,7 +121,7 @@ def xlogy_cpu(a: Any, b: Any, y: Any) -> None:
 
 def as_tensor(b: Any, like: Any) -> Any:
     """In a formula: an input whose methods are wanted, where the call had a number."""
-    return like.new_full((), b) if isinstance(b, (int, float)) else b
+    return like.new_full((), b) if isinstance(b, (int, float, complex)) else b
 
 
 xlogy = Op("xlogy", broadcast, cpu=xlogy_cpu, cuda=Elementwise("where(a == T(0) && !isnan(b), T(0), a * log(b))"), promote="float",

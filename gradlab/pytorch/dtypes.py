@@ -14,7 +14,7 @@ from gradlab.tensor.missing import MODULES
 class NameOnly(DType):
     """A dtype that exists as a name. TypeError, with what to use instead, where a tensor is asked to be of it."""
 
-    __slots__ = ("is_complex", "limits")
+    __slots__ = ("limits",)
 
     def __init__(self, name: str, itemsize: int) -> None:
         self.name, self.itemsize = name, itemsize
@@ -38,11 +38,11 @@ _ALL = {
     name: NameOnly(name, itemsize)
     for itemsize, names in {
         1: "float8_e4m3fn float8_e4m3fnuz float8_e5m2 float8_e5m2fnuz float8_e8m0fnu qint8 quint8 quint4x2 quint2x4 float4_e2m1fn_x2",
-        2: "uint16", 4: "uint32 qint32 complex32", 8: "uint64 complex64", 16: "complex128",
+        2: "uint16", 4: "uint32 qint32 complex32", 8: "uint64",
     }.items()
     for name in names.split()
 }  # fmt: skip
-_ALIASES = {"chalf": "complex32", "cfloat": "complex64", "cdouble": "complex128"}
+_ALIASES = {"chalf": "complex32"}
 
 
 def found(name: str) -> NameOnly:

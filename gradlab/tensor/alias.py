@@ -15,7 +15,7 @@ from gradlab.autograd.advice import warn as tell
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current
 from gradlab.device import Device
-from gradlab.dtype import BOOL, FLOATING, as_numpy, from_numpy
+from gradlab.dtype import BOOL, as_numpy, from_numpy, rank
 from gradlab.layout import strided
 
 # These write numbers of one type only, as in PyTorch; the others convert what they computed.
@@ -68,7 +68,7 @@ def _write(name: str, out: Any, result: Any, warn: bool) -> Any:
         )
     found, wanted = result._array.dtype, out._array.dtype
     if found != wanted:
-        kinds = (found in FLOATING and wanted not in FLOATING) or (wanted == BOOL and found != BOOL)
+        kinds = rank(found) > rank(wanted) or (wanted == BOOL and found != BOOL)
         if kinds or name in EXACT:
             raise RuntimeError(
                 f"{name}(): result type {from_numpy(found)} can't be cast to the desired output type {from_numpy(wanted)}; "

@@ -14,7 +14,7 @@ from gradlab import ops
 from gradlab.autograd.advice import warn
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
-from gradlab.dtype import FLOATING, iinfo, result_type
+from gradlab.dtype import INEXACT, iinfo, result_type
 from gradlab.tensor.alias import into
 from gradlab.tensor.comparison import tensors_only
 
@@ -48,7 +48,7 @@ def clamp(input: Tensor, min: Operand = None, max: Operand = None, *, out: Any =
         return clamp(input, *[v.item() if isinstance(v, np.generic) else v for v in (min, max)])
     numbers = [v for v in (min, max) if v is not None]
     dtype = result_type([(input._array.dtype, len(input._array.shape))], numbers)
-    low, high = (-math.inf, math.inf) if dtype in FLOATING else (iinfo(dtype).min, iinfo(dtype).max)
+    low, high = (-math.inf, math.inf) if dtype in INEXACT else (iinfo(dtype).min, iinfo(dtype).max)
     lo = low if min is None or min < low else high if min > high else min
     hi = high if max is None or max > high else low if max < low else max
     return _clamp(input if input._array.dtype == dtype else input.to(dtype), lo=lo, hi=hi)

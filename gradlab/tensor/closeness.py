@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gradlab.autograd.base import Differentiable
-from gradlab.dtype import FLOATING, HALF, get_default_dtype
+from gradlab.dtype import HALF, INEXACT, get_default_dtype
 from gradlab.tensor.alias import into
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ def isclose(input: Tensor, other: Tensor, rtol: float = 1e-05, atol: float = 1e-
     a: Any = input
     b: Any = other
     close = a == b
-    if a._array.dtype in FLOATING:
+    if a._array.dtype in INEXACT:
         if equal_nan:
             close = close | (a.isnan() & b.isnan())
         if a._array.dtype in HALF:

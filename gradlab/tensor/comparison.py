@@ -28,7 +28,7 @@ _isnan, _isinf, _isfinite = map(bind, (_rows.isnan, _rows.isinf, _rows.isfinite)
 _and, _or, _xor, _not = map(bind, (_rows.bitwise_and, _rows.bitwise_or, _rows.bitwise_xor, _rows.bitwise_not))
 
 Operand = Any  # a Tensor or a Python number
-_COMPARABLE = (Differentiable, int, float, np.generic, np.ndarray)
+_COMPARABLE = (Differentiable, int, float, complex, np.generic, np.ndarray)
 
 
 def _comparable(other: Any) -> bool:

@@ -13,14 +13,14 @@ from gradlab.autograd.mode import current
 from gradlab.autograd.record import apply, bind, created, finish, refresh, wrap
 from gradlab.batched import Batched
 from gradlab.device import TYPES, Device
-from gradlab.dtype import BOOL, as_numpy, bfloat16, float16, float32, float64, int8, int16, int32, int64, uint8
+from gradlab.dtype import BOOL, COMPLEX, as_numpy, bfloat16, float16, float32, float64, int8, int16, int32, int64, uint8
 from gradlab.op import Op
 from gradlab.quiet import quietly
 from gradlab.strides import inverse_order, like_first, preserve_format, suggested
 from gradlab.tensor.alias import only_tensors, plain, sized
 from gradlab.tensor.formats import copied, laid_as
 from gradlab.tensor.reading import values_of
-from gradlab.tensor.taking import values_in
+from gradlab.tensor.taking import imaginary_lost, number_of, values_in
 from gradlab.tensor.update import assign
 
 if TYPE_CHECKING:
@@ -32,8 +32,8 @@ _cast, _full = map(bind, (ops.elementwise.cast, ops.create.full))
 
 def filled(shape: tuple[int, ...], value: float, dtype: np.dtype[Any], device: Device) -> Tensor:
     """A new tensor of one value, staged in a trace."""
-    if value is None or isinstance(value, (complex, np.complexfloating)) or (isinstance(value, np.ndarray) and value.dtype.kind == "c"):
-        raise TypeError(f"{value} is not a real number" + ("" if value is None else ": gradlab has no complex tensors"))
+    if isinstance(value, (complex, np.complexfloating, np.ndarray)) or value is None:
+        value = number_of(value, dtype)
     mode = current()
     if mode.tracer is not None or device.type != "cpu":
         params = {"shape": shape, "value": value.item() if isinstance(value, np.generic) else value, "dtype": dtype, "device": device}
@@ -77,7 +77,9 @@ class ConvertMethods(Differentiable):
             elif argument is not None and not isinstance(argument, bool):  # non_blocking: a copy is complete when it returns
                 dtype = argument
         out: Any = self
-        if dtype is not None and (new := dtype if type(dtype) is np.dtype else as_numpy(dtype)) != self._array.dtype:
+        if dtype is not None and (new := dtype if type(dtype) is np.dtype else as_numpy(dtype)) != (old := self._array.dtype):
+            if old in COMPLEX and new not in COMPLEX and new != BOOL:
+                imaginary_lost()
             out = _cast(out, dtype=new)
         if device is not None:
             out = moved(out, Device(device))
@@ -237,7 +239,7 @@ class ConvertMethods(Differentiable):
         if array.size != 1:
             raise RuntimeError(f"item: a tensor with {array.size} elements (shape {self.shape}) is not one number")
         value = array.item()
-        return value if type(value) in (float_, int_, bool_) else float_(value)
+        return value if type(value) in (float_, int_, bool_, complex) else float_(value)
 
     def tolist(self) -> Any:
         """The elements as nested lists of Python numbers (a number for a 0-d tensor).
@@ -390,10 +392,6 @@ def _transfer(tensor: Any, device: Device, source: Device) -> Any:
     array = tensor._array
     old, new = dispatch.backend_of(array), dispatch.backend_for(device)
     order = laid_as("to", tensor)
-    if device.type == "meta":
-        made = new.from_numpy(array if order is None else array.transpose(order), device)
-        return finish(transfer, [tensor], params, made if order is None else made.transpose(inverse_order(order)), mode)
-    if order is None:
-        return finish(transfer, [tensor], params, new.from_numpy(old.to_numpy(array), device), mode)
-    made = new.from_numpy(old.to_numpy(array.transpose(order)), device).transpose(inverse_order(order))
-    return finish(transfer, [tensor], params, made, mode)
+    turned = array if order is None else array.transpose(order)
+    made = new.from_numpy(turned if device.type == "meta" else old.to_numpy(turned), device)
+    return finish(transfer, [tensor], params, made if order is None else made.transpose(inverse_order(order)), mode)

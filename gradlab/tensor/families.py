@@ -7,6 +7,7 @@ from gradlab.tensor.assembly import AssemblyMethods
 from gradlab.tensor.choice import ChoiceMethods
 from gradlab.tensor.closeness import ClosenessMethods
 from gradlab.tensor.comparison import ComparisonMethods
+from gradlab.tensor.complex import ComplexMethods
 from gradlab.tensor.convert import ConvertMethods
 from gradlab.tensor.factoring import FactoringMethods
 from gradlab.tensor.facts import FactMethods
@@ -57,7 +58,7 @@ class Families(
     ScanMethods, StatisticsMethods, LayoutMethods, AssemblyMethods, ProductMethods, ProductSumMethods, GeometryMethods, SolvingMethods,
     FactoringMethods, GammaMethods, ReshapingMethods, PlacingMethods, PairMethods, PointwiseInPlaceMethods, ChoiceMethods, NormMethods,
     QuantileMethods, RepetitionMethods, SelectionMethods, MaskMethods, SplittingMethods, FactMethods, SparseMethods, StorageMethods,
-    TypeMethods, OlderMethods, TwinMethods, InteropMethods, SharingMethods, MemoryMethods, FormatMethods,
+    TypeMethods, OlderMethods, ComplexMethods, TwinMethods, InteropMethods, SharingMethods, MemoryMethods, FormatMethods,
     SubclassMethods,
 ):  # fmt: skip
     """Every method of a tensor that is not in `tensor.py`."""

@@ -158,10 +158,10 @@ def _write_directly(target: Any, advanced: list[tuple[int, Any]], value: Any) ->
         value = value._array
         if type(value) is not np.ndarray or value.dtype != target._array.dtype or value.ndim > target._array.ndim or not value.size:
             return False
-    elif type(value) is not float and type(value) is not int:
+    elif type(value) is not float and type(value) is not int and type(value) is not complex:
         return False
     array = target._array
-    if type(array) is not np.ndarray or array.dtype.kind not in "fi":
+    if type(array) is not np.ndarray or array.dtype.kind not in "fic":
         return False
     key: list[Any] = [slice(None)] * array.ndim
     for dim, places in advanced:

@@ -11,10 +11,11 @@ from typing import TYPE_CHECKING, Any
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
-from gradlab.dtype import BOOL, FLOATING, finfo
+from gradlab.dtype import BOOL, COMPLEX, FLOATING, INEXACT, finfo
 from gradlab.tensor import pointwise
 from gradlab.tensor.alias import into
 from gradlab.tensor.choice import filled
+from gradlab.tensor.complex import complex
 from gradlab.tensor.units import rounds_once
 
 if TYPE_CHECKING:
@@ -27,6 +28,7 @@ __all__ = [
 ]  # fmt: skip
 
 _rows = ops.math
+_complex_sgn = bind(ops.complex.complex_sgn)
 _exp2, _expm1, _log2, _log10, _log1p, _sinc, _signbit = map(
     bind, (_rows.exp2, _rows.expm1, _rows.log2, _rows.log10, _rows.log1p, _rows.sinc, _rows.signbit)
 )
@@ -191,12 +193,13 @@ def frac(input: Tensor, *, out: Any = None) -> Tensor:
 
 
 def sgn(input: Tensor, *, out: Any = None) -> Tensor:
-    """The sign, -1, 0 or 1.
+    """The sign, -1, 0 or 1; of a complex number x / |x|.
 
     >>> gl.sgn(gl.tensor([-1.5, 0.0, 1.5]))
     tensor([-1.,  0.,  1.])
     """
-    result = input.clone() if input._array.dtype == BOOL else pointwise.sign(input)
+    dtype = input._array.dtype
+    result = input.clone() if dtype == BOOL else _complex_sgn(input) if dtype in COMPLEX else pointwise.sign(input)
     return result if out is None else into("sgn", out, result)
 
 
@@ -252,7 +255,7 @@ def logit(input: Tensor, eps: float | None = None, *, out: Any = None) -> Tensor
 
 
 def _floating(input: Tensor) -> Tensor:
-    return input if input._array.dtype in FLOATING else input * 1.0
+    return input if input._array.dtype in INEXACT else input * 1.0
 
 
 def nan_to_num(input: Tensor, nan: float = 0.0, posinf: float | None = None, neginf: float | None = None, *, out: Any = None) -> Tensor:
@@ -263,6 +266,8 @@ def nan_to_num(input: Tensor, nan: float = 0.0, posinf: float | None = None, neg
     """
     if out is not None:
         return into("nan_to_num", out, nan_to_num(input, nan, posinf, neginf))
+    if input._array.dtype in COMPLEX:
+        return complex(*(nan_to_num(part, nan, posinf, neginf) for part in (input.real, input.imag)))
     if input._array.dtype not in FLOATING:
         return input.clone()
     limits = finfo(input._array.dtype)

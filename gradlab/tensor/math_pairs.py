@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
-from gradlab.dtype import FLOAT64, FLOATING
+from gradlab.dtype import COMPLEX128, FLOAT64, INEXACT, complex64, complex128
 from gradlab.tensor import choice, pointwise
 from gradlab.tensor.alias import into, only_tensors
 from gradlab.tensor.math import exp2
@@ -175,18 +175,20 @@ def ldexp(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
     """
     only_tensors("ldexp", input, other)
     result = input * exp2(other)
-    if input._array.dtype in FLOATING and other._array.dtype not in FLOATING:
+    if input._array.dtype in INEXACT and other._array.dtype not in INEXACT:
         result = result.to(input._array.dtype)
     return result if out is None else into("ldexp", out, result)
 
 
 def float_power(input: Operand, exponent: Operand, *, out: Any = None) -> Tensor:
-    """input to the power of exponent, computed and returned as float64.
+    """input to the power of exponent, computed and returned as float64 (complex128, where one is complex).
 
     >>> gl.float_power(gl.tensor([2, 3]), 2)
     tensor([4., 9.], dtype=gradlab.float64)
     """
-    base, power = (x.to(FLOAT64) if isinstance(x, Differentiable) else x for x in (input, exponent))  # type: ignore[attr-defined]
+    both = (input, exponent)
+    wide = COMPLEX128 if any(isinstance(x, complex) or getattr(x, "dtype", None) in (complex64, complex128) for x in both) else FLOAT64
+    base, power = (x.to(wide) if isinstance(x, Differentiable) else x for x in both)  # type: ignore[attr-defined]
     return pointwise.pow(base, power) if out is None else into("float_power", out, pointwise.pow(base, power))
 
 
@@ -280,7 +282,7 @@ def lerp(input: Tensor, end: Tensor, weight: Operand, *, out: Any = None) -> Ten
 def _scaled(input: Tensor, product: Tensor, value: float) -> Tensor:
     if value == 1:
         return product
-    if product._array.dtype not in FLOATING and input._array.dtype not in FLOATING:
+    if product._array.dtype not in INEXACT and input._array.dtype not in INEXACT:
         value = int(value)  # as PyTorch
     return product * value
 
@@ -309,7 +311,7 @@ def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *old: Any, value: f
     if old:
         tensor1, tensor2, value = with_value("addcdiv", tensor1, tensor2, old)
     only_tensors("addcdiv", tensor1, tensor2)
-    if tensor1._array.dtype not in FLOATING and tensor2._array.dtype not in FLOATING:
+    if tensor1._array.dtype not in INEXACT and tensor2._array.dtype not in INEXACT:
         raise RuntimeError("addcdiv: dividing two integer tensors is not supported; convert one with .float()")
     result = input + _scaled(input, tensor1 / tensor2, value)
     return result if out is None else into("addcdiv", out, result)

@@ -10,7 +10,7 @@ import numpy as np
 
 from gradlab import ops
 from gradlab.autograd.record import bind
-from gradlab.dtype import FLOATING, HALF, as_numpy, promote
+from gradlab.dtype import HALF, INEXACT, as_numpy, promote
 from gradlab.spec import ShapeError, normalize_dim, normalize_dims, reduced_shape
 from gradlab.tensor import norms
 from gradlab.tensor.alias import either, into
@@ -27,12 +27,12 @@ _svd, _cat = map(bind, (ops.factor.svd, ops.movement.cat))
 def _floating(name: str, x: Tensor, dtype: Any) -> Tensor:
     """The tensor in the asked dtype, which may not be narrower than its own."""
     own = x._array.dtype
-    if own not in FLOATING:
+    if own not in INEXACT:
         raise RuntimeError(f"{name}: needs floating point, got {own}; convert with .float()")
     if dtype is None:
         return x
     new = as_numpy(dtype)
-    if new not in FLOATING or promote(own, new) != new:
+    if new not in INEXACT or promote(own, new) != new:
         raise RuntimeError(f"{name}: dtype={new} is narrower than the tensor's {own}; convert the result instead")
     return x.to(new)
 
@@ -150,15 +150,14 @@ def norm(
 
 
 @rounds_once(autocast="float32")
-@rounds_once(autocast="float32")
 def vecdot(x: Tensor, y: Tensor, *, dim: int = -1, axis: Any = None, out: Any = None) -> Tensor:
-    """Sums of products along `dim`; the tensors broadcast.
+    """Sums of products along `dim`, of complex numbers with the conjugates of `x`; the tensors broadcast.
 
     >>> gl.linalg.vecdot(gl.tensor([1.0, 2.0]), gl.tensor([3.0, 4.0]))
     tensor(11.)
     """
     dim = dim if axis is None else either("linalg.vecdot", dim, -1, axis)
-    return (x * y).sum(dim) if out is None else into("linalg.vecdot", out, (x * y).sum(dim))
+    return (x.conj() * y).sum(dim) if out is None else into("linalg.vecdot", out, (x.conj() * y).sum(dim))
 
 
 def vander(x: Tensor, N: int | None = None) -> Tensor:
@@ -172,5 +171,5 @@ def vander(x: Tensor, N: int | None = None) -> Tensor:
     if not shape or (N is not None and N < 2):
         raise RuntimeError(f"vander: at least one dimension and two powers, got shape {shape} and N={N}")
     powers: Any = x.unsqueeze(-1).expand((*shape, (shape[-1] if N is None else N) - 1))
-    powers = powers if x._array.dtype in FLOATING else powers.long()
+    powers = powers if x._array.dtype in INEXACT else powers.long()
     return _cat(powers.new_ones((*shape, 1)), powers, dim=len(shape)).cumprod(-1)

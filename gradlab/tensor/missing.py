@@ -11,8 +11,8 @@ from importlib import import_module
 from typing import Any, NoReturn
 
 from gradlab.autograd.base import Differentiable
+from gradlab.dtype import NO_HALF
 
-_COMPLEX = "complex numbers are out of scope; keep real and imaginary parts in two tensors"
 _FOURIER = "Fourier transforms are out of scope; use numpy.fft on x.numpy(), or a matrix product with cosines and sines"
 _SPARSE = "of sparse tensors gradlab offers what docs/sparse.md lists; use to_dense(), or index_add and scatter_add on values"
 _QUANTISED = "quantised tensors are not offered; use int8 tensors and a scale"
@@ -30,7 +30,7 @@ def _all(names: str, advice: str) -> dict[str, str]:
 
 # Of methods and functions alike.
 BOTH = {
-    **_all("angle polar conj_physical view_as_complex view_as_real complex cfloat cdouble chalf eig", _COMPLEX),
+    **_all("chalf", NO_HALF),
     **_all("stft istft", _FOURIER),
     **_all("dequantize q_scale q_zero_point int_repr qscheme quantize_per_tensor quantize_per_channel", _QUANTISED),
     **_all("sspaddmm hspmm saddmm", _SPARSE),
@@ -42,7 +42,6 @@ BOTH = {
     **_all("lobpcg", "use linalg.eigh, or svd_lowrank"),
     **_all("histogramdd", "use histc, or bucketize and bincount"),
     **_all("hash_tensor", "compare with gl.equal"),
-    **_all("conj_physical_", _COMPLEX),
     "slice_inverse": "use slice_scatter",
 }
 
@@ -72,7 +71,7 @@ MODULES = {
     "gradlab": {
         **BOTH,
         **_all("fft", _FOURIER),
-        **_all("complex32 complex64 complex128", _COMPLEX),
+        **_all("complex32 chalf", NO_HALF),
         **_all("quantization ao qint8 quint8 qint32", _QUANTISED),
         **_all("nested jagged", _NESTED),
         **_all("export ScriptModule", _JIT),
@@ -118,7 +117,6 @@ MODULES = {
         "lr_find": "try rates from 1e-5 up by hand and take one where the loss still falls",
     },
     "gradlab.linalg": {
-        **_all("eig eigvals", _COMPLEX + "; of symmetric matrices use eigh"),
         **_all("ldl_factor ldl_factor_ex ldl_solve", "use lu_factor, or solve where a system is to be solved"),
         "householder_product": "use qr",
     },

@@ -12,7 +12,7 @@ from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current
 from gradlab.autograd.record import bind
-from gradlab.dtype import FLOAT32, FLOAT64, FLOATING, HALF, finfo
+from gradlab.dtype import COMPLEX, FLOAT32, FLOAT64, FLOATING, HALF, INEXACT, finfo
 from gradlab.spec import ShapeError, normalize_dim, normalize_dims
 from gradlab.tensor import reduction
 from gradlab.tensor.alias import either, into, required
@@ -34,8 +34,9 @@ def dims_of(name: str, input: Tensor, dim: Dims) -> tuple[int, ...]:
         raise type(error)(f"{name}: {error}") from None
 
 
-def floating(name: str, input: Tensor) -> Tensor:
-    if input._array.dtype not in FLOATING:
+def floating(name: str, input: Tensor, complex: bool = False) -> Tensor:
+    """The tensor. RuntimeError for integers, and for complex numbers unless they are allowed."""
+    if input._array.dtype not in (INEXACT if complex else FLOATING):
         raise RuntimeError(f"{name}: needs floating point, got {input.dtype}; convert with .float()")
     return input
 
@@ -46,8 +47,8 @@ def vector_norm(input: Tensor, ord: float, dims: tuple[int, ...], keepdim: bool,
     The gradient is 0 where the norm is 0. Half types are computed in float32. Where powers would leave the range of the dtype they are
     taken of numbers relative to the largest, or (of float32 in a trace and on a GPU, where nobody looks at values) in float64.
     """
-    dtype = input._array.dtype
-    x: Any = input
+    x: Any = input if input._array.dtype not in COMPLEX else input.abs()
+    dtype = x._array.dtype
     if dtype in HALF:
         x = input.float()
         if current().autocast is not None:
@@ -124,7 +125,7 @@ def norm(
     dim = dim if axis is None else either("norm", dim, None, axis)
     keepdim = keepdim if keepdims is None else keepdims
     x = input if dtype is None else input.to(dtype)
-    floating("norm", x)
+    floating("norm", x, True)
     if p is None or p == "fro":
         p = 2.0
     p = p.item() if isinstance(p, np.generic) else p
@@ -156,7 +157,7 @@ def renorm(input: Tensor, p: float, dim: int | None = None, maxnorm: Any = None,
     """
     if axis is not None or dim is None:
         dim = required("renorm", dim, axis)
-    rank = len(floating("renorm", input)._array.shape)
+    rank = len(floating("renorm", input, True)._array.shape)
     if rank < 2:
         raise RuntimeError(f"renorm: at least two dimensions, not shape {input._array.shape}")
     if not p > 0 or not maxnorm >= 0:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind, operator
-from gradlab.dtype import BOOL, FLOATING, INT64
+from gradlab.dtype import BOOL, COMPLEX, FLOATING, INEXACT, INT64
 from gradlab.tensor.alias import into
 from gradlab.tensor.older import with_factor
 from gradlab.tensor.units import rounds_once
@@ -112,7 +112,7 @@ def pow(input: Operand, exponent: Operand, *, out: Any = None) -> Tensor:
         return into("pow", out, pow(input, exponent))
     if type(exponent) in (int, float) and isinstance(input, Differentiable):
         dtype = input._array.dtype
-        if dtype in FLOATING:
+        if dtype in INEXACT:
             return _pow(input, exponent=exponent)
         if isinstance(exponent, int) and exponent < 0:
             raise RuntimeError("pow: an integer tensor takes no negative integer exponent; convert it first, for example with .float()")
@@ -276,8 +276,8 @@ def round(input: Tensor, *, decimals: int = 0, out: Any = None) -> Tensor:
     if out is not None:
         return into("round", out, round(input, decimals=decimals))
     if input._array.dtype not in FLOATING:
-        if decimals or input._array.dtype == BOOL:
-            raise RuntimeError(f"round: needs floating point, got {input.dtype}; convert with .float()")
+        if decimals or input._array.dtype == BOOL or input._array.dtype in COMPLEX:
+            raise RuntimeError(f"round: needs floating point, got {input.dtype}")
         return _clone(input)
     if not decimals:
         return _round(input)

@@ -13,7 +13,7 @@ import numpy as np
 
 from gradlab import dispatch
 from gradlab.autograd.mode import current
-from gradlab.dtype import BOOL, FLOAT64, FLOATING, INT64, from_numpy, get_default_dtype
+from gradlab.dtype import BOOL, COMPLEX, COMPLEX128, FLOAT64, FLOATING, INT64, complex_of, from_numpy, get_default_dtype
 from gradlab.spec import count
 from gradlab.tensor.reading import check_readable
 
@@ -122,6 +122,19 @@ class Formatter:
         return (self._text(value) if self.floating else str(value)).rjust(self.width)
 
 
+class PairFormatter:
+    """How complex numbers are written: real and imaginary parts each in a notation and width of their own."""
+
+    def __init__(self, values: Any, options: Options) -> None:
+        self.parts = Formatter(values.real, options), Formatter(values.imag, options)
+        self.width = sum(part.width for part in self.parts) + 1
+
+    def __call__(self, value: Any) -> str:
+        first, second = self.parts
+        imag = second(value.imag).lstrip() + "j"
+        return first(value.real) + ("" if imag[0] in "+-" else "+") + imag
+
+
 # ---------------------------------------------------------------- the whole
 
 
@@ -143,7 +156,7 @@ def shown_part(array: Any, edge: int) -> Any:
     return found
 
 
-def nested(values: Any, shape: tuple[int, ...], write: Formatter, indent: int, edge: int, width: int) -> str:
+def nested(values: Any, shape: tuple[int, ...], write: Formatter | PairFormatter, indent: int, edge: int, width: int) -> str:
     """The values in brackets. `shape`: that of the whole, of which `values` may hold only the edges (`edge` > 0)."""
     if not shape:
         return write(values.item())
@@ -168,7 +181,10 @@ def body(array: Any, indent: int, options: Options) -> str:
     values = shown_part(array, edge) if edge else dispatch.backend_of(array).to_numpy(array)
     if values.dtype in FLOATING:
         values = values.astype(FLOAT64)
-    return nested(values, shape, Formatter(values, options), indent, edge, options.linewidth)
+    elif values.dtype in COMPLEX:
+        values = values.astype(COMPLEX128)
+    write = PairFormatter(values, options) if values.dtype in COMPLEX else Formatter(values, options)
+    return nested(values, shape, write, indent, edge, options.linewidth)
 
 
 def elements(tensor: Any, indent: int) -> str:
@@ -188,6 +204,7 @@ def suffixes(tensor: Any, shown: bool) -> Iterator[str]:
     """What stands behind the elements: what is not as usual about the tensor."""
     array = tensor._array
     dtype, default = array.dtype, get_default_dtype().dtype
+    usual = (default, complex_of(default))
     if not shown:
         yield f"shape={tuple(array.shape)}"
     elif tensor.device.type != "cpu":
@@ -198,7 +215,7 @@ def suffixes(tensor: Any, shown: bool) -> Iterator[str]:
     if empty and len(array.shape) != 1:
         yield f"size={tuple(array.shape)}"
     bare = empty or (shown and tensor.device.type == "meta")  # no values that tell
-    if not shown or dtype not in ((default,) if bare else (default, INT64, BOOL)):
+    if not shown or dtype not in ((default,) if bare else (*usual, INT64, BOOL)):
         yield f"dtype={from_numpy(dtype)!r}"
     node = tensor.grad_fn
     if node is not None:

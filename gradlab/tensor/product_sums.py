@@ -8,7 +8,7 @@ from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current, lowered
 from gradlab.autograd.record import bind
-from gradlab.dtype import FLOATING, HALF, wide
+from gradlab.dtype import HALF, INEXACT, wide
 from gradlab.spec import ShapeError, broadcast_shapes
 from gradlab.tensor.alias import into, only_tensors
 from gradlab.tensor.layout import common_dtype
@@ -36,7 +36,7 @@ def _combined(name: str, input: Any, product: Any, dtype: Any, beta: float, alph
         if current().autocast is None:
             raise RuntimeError(f"{name}: tensors of one dtype, got {input._array.dtype} and {dtype}; convert one with .to()")
         input = input.to(dtype)
-    if dtype not in FLOATING:
+    if dtype not in INEXACT:
         beta, alpha = int(beta), int(alpha)
     shape = product._array.shape
     if broadcast_shapes(input._array.shape, shape) != shape:

@@ -68,7 +68,7 @@ def dot(input: Tensor, tensor: Tensor, *, out: Any = None) -> Tensor:
 
 
 def vdot(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
-    """As `dot`: gradlab has no complex numbers to conjugate.
+    """As `dot`, of complex numbers with the conjugates of `input`.
 
     >>> gl.vdot(gl.tensor([1.0, 2.0]), gl.tensor([3.0, 4.0]))
     tensor(11.)
@@ -76,7 +76,8 @@ def vdot(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
     expect_ranks("vdot", (input, 1), (other, 1))
     if out is None and (found := widest(matmul, input, other)) is not None:
         return found
-    return matmul(input, other) if out is None else into("vdot", out, matmul(input, other))
+    result = matmul(input.conj(), other)
+    return result if out is None else into("vdot", out, result)
 
 
 def mv(input: Tensor, vec: Tensor, *, out: Any = None) -> Tensor:

@@ -6,6 +6,7 @@ What a word of the generator means for each function is written down in `gradlab
 from __future__ import annotations
 
 import functools
+import math
 from math import prod
 from typing import TYPE_CHECKING, Any
 
@@ -15,9 +16,24 @@ from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import apply, bind
 from gradlab.device import Device, default_device
-from gradlab.dtype import BOOL, FLOAT64, FLOATING, INT64, as_numpy, finfo, from_numpy, get_default_dtype, iinfo, result_type
+from gradlab.dtype import (
+    BOOL,
+    COMPLEX,
+    FLOAT64,
+    FLOATING,
+    INEXACT,
+    INT64,
+    as_numpy,
+    finfo,
+    from_numpy,
+    get_default_dtype,
+    iinfo,
+    real_of,
+    result_type,
+)  # fmt: skip
 from gradlab.spec import broadcast_shapes, count
 from gradlab.tensor import alias
+from gradlab.tensor.complex import complex
 from gradlab.tensor.formats import copied, laid_as
 from gradlab.tensor.generator import Generator, draw
 from gradlab.tensor.shape import sizes
@@ -57,7 +73,15 @@ _device = functools.lru_cache(maxsize=64)(Device)  # of a name
 def make(
     kind: str, shape: tuple[int, ...], dtype: np.dtype[Any], device: Device, generator: Generator | None, **params: Any
 ) -> Tensor:
-    """Run the row `random_<kind>`."""
+    """Run the row `random_<kind>`. Complex numbers are made of two real ones; `std` is that of the number, mean that of the real part."""
+    if dtype in COMPLEX:
+        if kind not in ("normal", "uniform"):
+            raise RuntimeError(f"random numbers of kind {kind} are real, not {from_numpy(dtype)}; make a complex number of two of them")
+        mean = params.pop("mean", None)
+        own = params if mean is None else {"mean": 0.0, "std": params["std"] / math.sqrt(2)}
+        parts: Any = make(kind, (*shape, 2), real_of(dtype), device, generator, **own)
+        found: Any = complex(parts.select(-1, 0), parts.select(-1, 1))
+        return found + mean if mean else found
     state, offset = draw(generator, _words(kind, shape, dtype), device)
     return apply(_KINDS[kind], (state,), {"shape": shape, "dtype": dtype, "offset": offset, **params})
 
@@ -72,7 +96,7 @@ def _floating(name: str, dtype: Any) -> np.dtype[Any]:
     if dtype is None:
         return get_default_dtype().dtype
     chosen = as_numpy(dtype)
-    if chosen not in FLOATING:
+    if chosen not in INEXACT:
         raise RuntimeError(f"{name}: makes floating point numbers, not {from_numpy(chosen)}; use randint for integers")
     return chosen
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gradlab.autograd import inplace
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current
-from gradlab.dtype import FLOAT64, FLOATING
+from gradlab.dtype import ALL, COMPLEX, FLOAT64, FLOATING, INEXACT
 from gradlab.tensor.generator import Generator
 from gradlab.tensor.update import assign
 
@@ -17,11 +17,13 @@ if TYPE_CHECKING:
     pass
 from gradlab.tensor.random import bernoulli, integers, limits, make, multinomial, not_negative, trials
 
+REAL = frozenset(d.dtype for d in ALL) - COMPLEX
 
-def _fill(name: str, tensor: Any, make_values: Callable[[], Any], floating: bool = True) -> Any:
+
+def _fill(name: str, tensor: Any, make_values: Callable[[], Any], kinds: frozenset[Any] = FLOATING) -> Any:
     """Write freshly drawn numbers into a tensor."""
     inplace.check(name, tensor, current())
-    if floating and tensor._array.dtype not in FLOATING:
+    if tensor._array.dtype not in kinds:
         raise RuntimeError(f"{name}: fills floating point tensors, not {tensor.dtype}")
     values = make_values()
     return assign(name, tensor, values if values._array.dtype == tensor._array.dtype else values.to(tensor._array.dtype))
@@ -41,7 +43,7 @@ class RandomMethods(Differentiable):
         """
         if not low <= to:
             raise RuntimeError(f"uniform_: the range from {low} to {to} is empty")
-        return _fill("uniform_", self, lambda: _like(self, "uniform", generator, low=float(low), high=float(to)))
+        return _fill("uniform_", self, lambda: _like(self, "uniform", generator, low=float(low), high=float(to)), INEXACT)
 
     def normal_(self, mean: float = 0.0, std: float = 1.0, *, generator: Generator | None = None) -> Any:
         """Normally distributed.
@@ -50,7 +52,7 @@ class RandomMethods(Differentiable):
         tensor([5., 5.])
         """
         not_negative("normal_", "std", std)
-        return _fill("normal_", self, lambda: _like(self, "normal", generator, mean=float(mean), std=float(std)))
+        return _fill("normal_", self, lambda: _like(self, "normal", generator, mean=float(mean), std=float(std)), INEXACT)
 
     def exponential_(self, lambd: float = 1.0, *, generator: Generator | None = None) -> Any:
         """Exponentially distributed with rate `lambd`.
@@ -99,7 +101,7 @@ class RandomMethods(Differentiable):
         def values() -> Any:
             return (_like(self, "exponential", generator, FLOAT64, rate=1.0) / -math.log1p(-p)).ceil().clamp(1)
 
-        return _fill("geometric_", self, values, floating=False)
+        return _fill("geometric_", self, values, REAL)
 
     def bernoulli_(self, p: Any = 0.5, *, generator: Generator | None = None) -> Any:
         """1 with probability p (a number or a tensor that broadcasts), else 0.
@@ -115,7 +117,7 @@ class RandomMethods(Differentiable):
                 return bernoulli(target.detach(), float(p), generator=generator)
             return trials(chances, target._array.dtype, generator)
 
-        return _fill("bernoulli_", self, values, floating=False)
+        return _fill("bernoulli_", self, values, REAL)
 
     def random_(self, low: int | None = None, to: int | None = None, *, generator: Generator | None = None) -> Any:
         """Integers: `random_(low, to)` from low up to, but not including, to; `random_(to)` from 0; `random_()` all that the dtype holds
@@ -130,7 +132,7 @@ class RandomMethods(Differentiable):
         first, last = low or 0, limits(self._array.dtype)[1] + 1 if to is None else to
         dtype = self._array.dtype
         return _fill(
-            "random_", self, lambda: integers("random_", first, last, target.shape, dtype, target.device, generator), floating=False
+            "random_", self, lambda: integers("random_", first, last, target.shape, dtype, target.device, generator), REAL
         )
 
 

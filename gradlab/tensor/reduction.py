@@ -10,7 +10,7 @@ from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current
 from gradlab.autograd.record import bind
-from gradlab.dtype import FLOATING, HALF, INT64
+from gradlab.dtype import COMPLEX, FLOATING, HALF, INEXACT, INT64
 from gradlab.spec import count, none, normalize_dim, normalize_dims
 from gradlab.tensor.alias import either, into, required
 from gradlab.tensor.choice import maximum, minimum
@@ -61,7 +61,7 @@ def sum(
         input = input.to(dtype)
         if input._array.dtype in HALF and out is None:  # also under autocast, which computes it in float32
             return _sum(input, dim=dims, keepdim=keepdim).to(dtype)
-    elif input._array.dtype not in FLOATING:
+    elif input._array.dtype not in INEXACT:
         input = input.to(INT64)
     return _sum(input, dim=dims, keepdim=keepdim) if out is None else into("sum", out, _sum(input, dim=dims, keepdim=keepdim))
 
@@ -79,7 +79,7 @@ def mean(
     keepdim = keepdim if keepdims is None else keepdims
     if dtype is not None:
         input = input.to(dtype)
-    if input._array.dtype not in FLOATING:
+    if input._array.dtype not in INEXACT:
         raise RuntimeError(f"mean: needs floating point, got {input.dtype}; convert with .float() or pass dtype=")
     result = _mean(input, dim=_dims("mean", input, dim), keepdim=keepdim)
     return result if out is None else into("mean", out, result)
@@ -241,6 +241,10 @@ def var(
         correction = 1 if unbiased else 0
     if correction is None:
         correction = 1
+    if input._array.dtype in COMPLEX:  # of the distances from a complex mean
+        parts = (var(x, dim, keepdim=keepdim, correction=correction) for x in (input.real, input.imag))
+        result = next(parts) + next(parts)
+        return result if out is None else into("var", out, result)
     dims = _dims("var", input, dim)
     n = count([input._array.shape[d] for d in dims])
     divisor = (n - correction) * 1.0 if n > correction else 0.0
@@ -269,11 +273,11 @@ def logsumexp(
     if out is not None:
         return into("logsumexp", out, logsumexp(input, dim, keepdim))
     dims = _dims("logsumexp", input, dim)
-    if input._array.dtype not in FLOATING:
+    if input._array.dtype not in INEXACT:
         input = input.float()
     if any_empty(input, dims):
         return sum(input.exp(), dims, keepdim).log()
-    top = _amax(input.detach(), dim=dims, keepdim=True)
+    top = _amax(input.detach().real, dim=dims, keepdim=True)
     if type(top._array) is np.ndarray and not current().special and np.isfinite(top._array).all():
         found = sum((input - top).exp(), dims, True).log() + top
     else:  # a total below 1 is that of nothing but -inf: it has no gradient

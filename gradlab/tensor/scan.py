@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
-from gradlab.dtype import BOOL, FLOATING, INT64
+from gradlab.dtype import BOOL, INEXACT, INT64
 from gradlab.spec import DimensionError, normalize_dim, normalize_dims
 from gradlab.tensor.alias import either, into, required
 from gradlab.tensor.math_in_place import twin
@@ -38,7 +38,7 @@ def _summable(input: Tensor, dtype: Any) -> Tensor:
     """In the dtype asked for; integers and truth values as int64."""
     if dtype is not None:
         return input.to(dtype)
-    return input if input._array.dtype in FLOATING else input.to(INT64)
+    return input if input._array.dtype in INEXACT else input.to(INT64)
 
 
 def prod(
@@ -92,7 +92,7 @@ def logcumsumexp(input: Tensor, dim: int | None = None, *, axis: Any = None, out
     tensor([0.0000, 0.6931])
     """
     dim = dim if dim is not None and axis is None else required("logcumsumexp", dim, axis)
-    if input._array.dtype not in FLOATING:
+    if input._array.dtype not in INEXACT:
         raise RuntimeError(f"logcumsumexp: needs floating point, got {input.dtype}; convert with .float()")
     result = _logcumsumexp(input, dim=_dim("logcumsumexp", input, dim))
     return result if out is None else into("logcumsumexp", out, result)

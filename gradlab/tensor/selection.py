@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
-from gradlab.dtype import BOOL, FLOATING, HALF, INT64
+from gradlab.dtype import BOOL, HALF, INEXACT, INT64
 from gradlab.spec import normalize_dim
 from gradlab.tensor.alias import into, required
 from gradlab.tensor.index_parts import known
@@ -95,7 +95,7 @@ def _along_row(name: str, input: Tensor, dim: int, index: Any, source: Any, accu
     at, source, dim = _along(name, input, dim, index, source)
     if alpha != 1:
         dtype = source._array.dtype
-        source = source * (alpha if dtype in FLOATING else bool(alpha) if dtype == BOOL else int(alpha))  # cut, as PyTorch
+        source = source * (alpha if dtype in INEXACT else bool(alpha) if dtype == BOOL else int(alpha))  # cut, as PyTorch
     if not input._array.shape:
         found = _index_put(input.reshape(1), at, lifted(source), dims=(0,), accumulate=accumulate, wrap=False).reshape(())
         return input.copy_(found) if write else found

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab.autograd.base import Differentiable
-from gradlab.dtype import FLOATING, as_numpy, get_default_dtype
+from gradlab.dtype import INEXACT, as_numpy, get_default_dtype
 from gradlab.quiet import quietly
 from gradlab.tensor.alias import made, plain
 from gradlab.tensor.creation import empty, placed, without_memory
@@ -26,7 +26,7 @@ def _spaced(name: str, start: Any, end: Any, steps: Any, dtype: np.dtype[Any], b
     n = steps.__index__()
     if n < 0:
         raise RuntimeError(f"{name}: steps is not negative, got {n}")
-    if dtype not in FLOATING:
+    if dtype not in INEXACT:
         start, end = int(start), int(end)
     return quietly(_numbers, float(start), float(end), n, dtype, base)
 

@@ -11,10 +11,11 @@ from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current
 from gradlab.autograd.record import bind
-from gradlab.dtype import FLOAT32, FLOAT64, FLOATING, float32
+from gradlab.dtype import COMPLEX, FLOAT32, FLOAT64, FLOATING, INEXACT, float32, real_of
 from gradlab.spec import none
 from gradlab.tensor import reduction
 from gradlab.tensor.alias import either, into
+from gradlab.tensor.complex import complex
 from gradlab.tensor.norms import dims_of, floating, least
 from gradlab.tensor.units import rounds_once
 
@@ -52,8 +53,11 @@ def std(
     keepdim = keepdim if keepdims is None else keepdims
     if isinstance(dim, bool):
         dim, unbiased = None, dim
-    floating("std", input)
+    floating("std", input, True)
     divisor = _correction(unbiased, correction)
+    if input._array.dtype in COMPLEX:
+        found = _root(reduction.var(input, dim, correction=divisor, keepdim=keepdim))
+        return found if out is None else into("std", out, found)
     array = input._array
     eager = type(array) is np.ndarray and current().tracer is None
     # Where nobody looks at values, squares are always those of a wider type.
@@ -96,7 +100,7 @@ def var_mean(
     keepdim = keepdim if keepdims is None else keepdims
     if isinstance(dim, bool):
         dim, unbiased = None, dim
-    floating("var_mean", input)
+    floating("var_mean", input, True)
     return reduction.var(input, dim, correction=_correction(unbiased, correction), keepdim=keepdim), _mean_of(input, dim, keepdim)
 
 
@@ -131,6 +135,8 @@ def nansum(
     """
     dim = dim if axis is None else either("nansum", dim, None, axis)
     keepdim = keepdim if keepdims is None else keepdims
+    if input._array.dtype in COMPLEX:
+        raise RuntimeError("nansum: is not defined for complex numbers; use x.masked_fill(x.isnan(), 0).sum()")
     if input._array.dtype in FLOATING:
         input = input.masked_fill(input.isnan(), 0)
     result = reduction.sum(input, dim, keepdim, dtype=dtype)
@@ -169,7 +175,7 @@ def cov(input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, a
     rank = len(input._array.shape)
     if rank > 2:
         raise RuntimeError(f"cov: at most two dimensions, not shape {input._array.shape}")
-    x: Any = input if input._array.dtype in FLOATING else input.to(float32)
+    x: Any = input if input._array.dtype in INEXACT else input.to(float32)
     x = x.reshape((1, -1)) if rank < 2 else x
     n = x._array.shape[1]
     weight: Any = None
@@ -180,7 +186,7 @@ def cov(input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, a
             raise RuntimeError(f"cov: {name} is a vector of {n} numbers, one for each observation, not of shape {given._array.shape}")
         if (given._array.dtype in FLOATING) != (name == "aweights"):
             raise RuntimeError(f"cov: {name} has dtype {given.dtype}; fweights are integers, aweights floating point")
-        part = given.to(x._array.dtype)
+        part = given.to(real_of(x._array.dtype))
         weight = part if weight is None else weight * part
     if weight is None:
         total: Any = n * 1.0
@@ -191,9 +197,10 @@ def cov(input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, a
         total = weight.sum()
         centred = x - (x * weight).sum(1, keepdim=True) / total
         scaled = centred * weight
-        loss = (weight * aweights.to(x._array.dtype)).sum() / total if aweights is not None else 1.0
+        loss = (weight * aweights.to(weight._array.dtype)).sum() / total if aweights is not None else 1.0
         divisor = (total - correction * loss).clamp(min=0)
-    found = scaled @ centred.mT / divisor if not isinstance(divisor, int) or divisor else (scaled @ centred.mT) / x.new_zeros(())
+    product = scaled @ centred.mH
+    found = product / divisor if not isinstance(divisor, int) or divisor else product / x.new_zeros(())
     return found.squeeze((0, 1)) if x._array.shape[0] == 1 and rank < 2 else found.squeeze()
 
 
@@ -210,8 +217,11 @@ def corrcoef(input: Tensor) -> Tensor:
     c: Any = cov(input)
     if not c._array.shape:
         return c / c
-    deviation = _root(c.diagonal())
-    return (c / deviation.unsqueeze(1) / deviation.unsqueeze(0)).clamp(-1, 1)
+    deviation = _root(c.diagonal().real)
+    found = c / deviation.unsqueeze(1) / deviation.unsqueeze(0)
+    if found._array.dtype in COMPLEX:
+        return complex(found.real.clamp(-1, 1), found.imag.clamp(-1, 1))
+    return found.clamp(-1, 1)
 
 
 class StatisticsMethods(Differentiable):

@@ -9,11 +9,23 @@ from typing import Any
 
 import numpy as np
 
+from gradlab.autograd.advice import warn as tell
 from gradlab.autograd.base import Differentiable
-from gradlab.dtype import BOOL, FLOAT32, FLOAT64, INT64, as_numpy, from_numpy as public_dtype, get_default_dtype, promote
+from gradlab.dtype import (
+    BOOL,
+    COMPLEX,
+    FLOAT32,
+    FLOAT64,
+    INT64,
+    as_numpy,
+    complex_of,
+    from_numpy as public_dtype,
+    get_default_dtype,
+    promote,
+)
 from gradlab.quiet import quietly
 
-_PYTHON = frozenset((bool, int, float))
+_PYTHON = frozenset((bool, int, float, complex))
 _COMMON = frozenset((BOOL, INT64, FLOAT32, FLOAT64))
 
 
@@ -37,6 +49,8 @@ def values_in(name: str, data: Any, dtype: Any = None) -> Any:
     single = isinstance(data, (np.ndarray, np.generic))
     if dtype is not None:
         wanted = as_numpy(dtype)
+        if array.dtype.kind == "c" and wanted not in COMPLEX:
+            array = _without_imaginary(name, array, wanted, single)
         return quietly(array.astype, wanted, copy=False) if single or wanted.kind not in "iu" else _fitting(name, array, wanted)
     target = functools.reduce(promote, [public_dtype(d).dtype for d in found]) if found else as_numpy(get_default_dtype())
     if target == INT64 and array.dtype != INT64 and not single:
@@ -45,7 +59,10 @@ def values_in(name: str, data: Any, dtype: Any = None) -> Any:
 
 
 def _python(kind: type) -> Any:
-    return BOOL if kind is bool else INT64 if kind is int else as_numpy(get_default_dtype())
+    if kind is bool or kind is int:
+        return BOOL if kind is bool else INT64
+    own = as_numpy(get_default_dtype())
+    return complex_of(own) if kind is complex else own
 
 
 def _taken(name: str, data: Any) -> tuple[Any, set[Any]]:
@@ -71,17 +88,15 @@ def _taken(name: str, data: Any) -> tuple[Any, set[Any]]:
             array = np.array(memoryview(data))
         except TypeError:
             return _listed(name, [data[i] for i in range(len(data))])
-        number = {"b": bool, "i": int, "u": int, "f": float}.get(array.dtype.kind)
+        number = {"b": bool, "i": int, "u": int, "f": float, "c": complex}.get(array.dtype.kind)
         return _checked(name, data, array if number is None else quietly(array.astype, _python(number)))
-    for number in (int, float):
-        if hasattr(kind, "__index__" if number is int else "__float__"):
+    for number, method in ((int, "__index__"), (float, "__float__"), (complex, "__complex__")):
+        if hasattr(kind, method):
             return np.array(number(data)), {_python(number)}
     raise _no_numbers(name, data)
 
 
 def _no_numbers(name: str, data: Any) -> TypeError:
-    if isinstance(data, numbers.Complex):
-        return TypeError(f"{name}: gradlab has no complex tensors; keep real and imaginary parts apart")
     hint = ": it is on a GPU; copy it to the host first" if hasattr(data, "__cuda_array_interface__") else ""
     return TypeError(f"{name}: {type(data).__name__} holds values that are not numbers{hint}")
 
@@ -90,8 +105,6 @@ def _checked(name: str, data: Any, array: Any) -> tuple[Any, set[Any]]:
     kind = array.dtype.kind
     if kind == "O":
         return _listed(name, array.tolist()) if array.ndim else _taken(name, array.item())
-    if kind == "c":
-        raise _no_numbers(name, 1j)
     if kind in "Mm":
         raise TypeError(f"{name}: {type(data).__name__} holds dates or times ({array.dtype}); say which numbers you mean: .astype('int64')")
     if kind in "US" or array.dtype.names:
@@ -127,6 +140,32 @@ def _leaf(name: str, x: Any, found: set[Any]) -> Any:
     array, dtypes = _taken(name, x)
     found |= dtypes
     return x if type(x) in _PYTHON else array.astype(np.float32) if array.dtype.kind == "V" else array
+
+
+def _without_imaginary(name: str, array: Any, dtype: np.dtype[Any], single: bool) -> Any:
+    """The real parts of numbers that shall become real. TypeError for Python's numbers, as in PyTorch; a warning for arrays."""
+    if dtype == BOOL:
+        return array != 0
+    if not single:
+        raise TypeError(f"{name}: complex numbers are no {dtype.name}; take their real parts, or a complex dtype")
+    imaginary_lost()
+    return array.real
+
+
+def imaginary_lost() -> None:
+    """Warn, as PyTorch does, that a cast drops imaginary parts."""
+    tell(UserWarning, "Casting complex values to real discards the imaginary part: say x.real, or x.abs(), whichever is meant")
+
+
+def number_of(value: Any, dtype: np.dtype[Any]) -> Any:
+    """A number that shall fill a tensor of `dtype`. TypeError for None, RuntimeError for a complex one in a real tensor."""
+    if value is None:
+        raise TypeError("None is not a number")
+    if dtype in COMPLEX or not np.iscomplexobj(value):
+        return value
+    if value.imag:
+        raise RuntimeError(f"value cannot be converted to type {dtype.name} without overflow: {value} is not a real number")
+    return value.real
 
 
 def _fitting(name: str, array: Any, dtype: np.dtype[Any]) -> Any:

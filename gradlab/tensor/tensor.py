@@ -14,7 +14,7 @@ from gradlab.autograd.base import LEAF, meta_of
 from gradlab.autograd.hooks import RemovableHandle, add_hook, hooks_of
 from gradlab.autograd.mode import current
 from gradlab.device import Device
-from gradlab.dtype import FLOATING
+from gradlab.dtype import INEXACT
 from gradlab.op import Op
 from gradlab.strides import inverse_order
 from gradlab.tensor.families import Families
@@ -78,7 +78,7 @@ class Tensor(Families):
                 raise RuntimeError("requires_grad_: only leaves can stop requiring grad; use detach() for a tensor outside the graph")
             self._edge = None
         elif self._edge is None:
-            if self._array.dtype not in FLOATING:
+            if self._array.dtype not in INEXACT:
                 raise RuntimeError(f"requires_grad_: only floating point tensors can require gradients, not {self.dtype}; use .float()")
             if self.is_inference() and not current().inference:
                 raise RuntimeError("requires_grad_: an inference tensor cannot require grad outside inference_mode; clone() it first")
@@ -212,7 +212,7 @@ class Tensor(Families):
             raise TypeError(f"data: a tensor, not {type(value).__name__}")
         if value.layout is not self.layout:
             raise RuntimeError(f"data: a tensor of layout {self.layout}, not {value.layout}; convert with to_dense()")
-        if self._edge is not None and value._array.dtype not in FLOATING:
+        if self._edge is not None and value._array.dtype not in INEXACT:
             raise RuntimeError(f"data: a tensor that requires grad holds floating point numbers, not {value.dtype}")
         tracer = current().tracer
         if tracer is not None:

@@ -1,4 +1,4 @@
-"""Other spellings: functions that are a method's, methods that answer what kind of tensor this is, and what complex numbers would add."""
+"""Other spellings: functions that are a method's, and methods that answer what kind of tensor this is."""
 
 from __future__ import annotations
 
@@ -15,10 +15,7 @@ from gradlab.tensor.missing import MissingMethods
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
 
-__all__ = [
-    "adjoint", "clone", "conj", "detach", "fill", "is_conj", "is_neg", "is_same_size", "is_signed", "isreal", "real",
-    "resolve_conj", "resolve_neg", "unravel_index",
-]  # fmt: skip
+__all__ = ["clone", "detach", "fill", "is_same_size", "is_signed", "unravel_index"]
 
 
 def clone(input: Tensor, *, memory_format: Any = None) -> Tensor:
@@ -37,63 +34,6 @@ def detach(input: Tensor) -> Tensor:
     False
     """
     return input.detach()
-
-
-def adjoint(input: Tensor) -> Tensor:
-    """The last two dimensions exchanged: of real numbers, the conjugate transpose.
-
-    >>> gl.adjoint(gl.zeros(2, 3)).shape
-    (3, 2)
-    """
-    return input.mT
-
-
-def conj(input: Tensor) -> Tensor:
-    """The tensor itself: its numbers are real.
-
-    >>> gl.conj(gl.tensor([1.0, -2.0]))
-    tensor([ 1., -2.])
-    """
-    return input
-
-
-resolve_conj = resolve_neg = conj
-
-
-def real(input: Tensor) -> Tensor:
-    """The tensor itself: its numbers are real.
-
-    >>> gl.real(gl.tensor([1.0, -2.0]))
-    tensor([ 1., -2.])
-    """
-    return input
-
-
-def isreal(input: Tensor) -> Tensor:
-    """True everywhere.
-
-    >>> gl.isreal(gl.tensor([1.0, -2.0]))
-    tensor([True, True])
-    """
-    return input.new_ones(input.shape, dtype=BOOL)
-
-
-def is_conj(input: Tensor) -> bool:
-    """False: there are no complex numbers.
-
-    >>> gl.is_conj(gl.ones(1))
-    False
-    """
-    return False
-
-
-def is_neg(input: Tensor) -> bool:
-    """False: a negated tensor is computed at once.
-
-    >>> gl.is_neg(-gl.ones(1))
-    False
-    """
-    return False
 
 
 def fill(input: Tensor, value: Any) -> Tensor:
@@ -142,49 +82,16 @@ class TwinMethods(MissingMethods):
     """The methods of this family, and what is said of those that are missing; the last of Tensor's bases."""
 
     __slots__ = ()
-    adjoint, conj, isreal, is_signed, is_same_size = adjoint, conj, isreal, is_signed, is_same_size
-    resolve_conj, resolve_neg = resolve_conj, resolve_neg
-    is_conj, is_neg = is_conj, is_neg
+    is_signed, is_same_size = is_signed, is_same_size
     is_quantized = is_nested = False
     is_mkldnn = is_xpu = is_mps = is_ipu = is_xla = is_mtia = is_maia = is_vulkan = is_hpu = False
     name: Any = None
     if TYPE_CHECKING:
 
         @property
-        def mT(self) -> Tensor: ...
-        @property
         def device(self) -> Any: ...
         @property
         def _base(self) -> Any: ...
-
-    @property
-    def real(self) -> Tensor:
-        """The tensor itself: its numbers are real.
-
-        >>> gl.tensor([1.0]).real
-        tensor([1.])
-        """
-        return self  # type: ignore[return-value]
-
-    @property
-    def mH(self) -> Tensor:
-        """The last two dimensions exchanged.
-
-        >>> gl.ones(2, 3, 4).mH.shape
-        (2, 4, 3)
-        """
-        return self.mT
-
-    @property
-    def H(self) -> Tensor:
-        """The transpose of a matrix; a number as it is. RuntimeError for other dimensions.
-
-        >>> gl.ones(2, 3).H.shape
-        (3, 2)
-        """
-        if len(self._array.shape) not in (0, 2):
-            raise RuntimeError(f"H: only of a matrix, not of shape {self._array.shape}; use mH for a batch of them")
-        return self.mT
 
     @property
     def is_cuda(self) -> bool:
@@ -213,14 +120,6 @@ class TwinMethods(MissingMethods):
         """
         return bool(self.device.type == "meta")
 
-    def is_complex(self) -> bool:
-        """False: gradlab has no complex tensors.
-
-        >>> gl.ones(1).is_complex()
-        False
-        """
-        return False
-
     def get_device(self) -> int:
         """The GPU's index; -1 on the CPU.
 
@@ -240,16 +139,6 @@ class TwinMethods(MissingMethods):
     def _is_view(self) -> bool:
         """Whether this tensor is a view of another one."""
         return self._base is not None
-
-    @property
-    def imag(self) -> Tensor:
-        """RuntimeError: its numbers are real.
-
-        >>> gl.ones(1).imag
-        Traceback (most recent call last):
-        RuntimeError: imag is not implemented for tensors with non-complex dtypes
-        """
-        raise RuntimeError("imag is not implemented for tensors with non-complex dtypes")
 
     def is_nonzero(self) -> bool:
         """Whether the one element is not 0. RuntimeError unless there is exactly one.

@@ -11,6 +11,8 @@ from gradlab.autograd.base import Differentiable
 from gradlab.device import CPU, Device, set_default_device
 from gradlab.dtype import (
     BOOL,
+    COMPLEX64,
+    COMPLEX128,
     DType,
     as_numpy,
     bfloat16,
@@ -37,6 +39,7 @@ __all__ = [
 _NAMES = {
     float32.dtype: "Float", float64.dtype: "Double", float16.dtype: "Half", bfloat16.dtype: "BFloat16", uint8.dtype: "Byte",
     int8.dtype: "Char", int16.dtype: "Short", int32.dtype: "Int", int64.dtype: "Long", BOOL: "Bool",
+    COMPLEX64: "ComplexFloat", COMPLEX128: "ComplexDouble",
 }  # fmt: skip
 
 
@@ -82,7 +85,7 @@ def _make(package: str, cuda: bool) -> dict[str, TensorType]:
 CPU_TYPES = _make("gradlab", cuda=False)
 CUDA_TYPES = _make("gradlab.cuda", cuda=True)
 FloatTensor, DoubleTensor, HalfTensor, BFloat16Tensor, ByteTensor = list(CPU_TYPES.values())[:5]
-CharTensor, ShortTensor, IntTensor, LongTensor, BoolTensor = list(CPU_TYPES.values())[5:]
+CharTensor, ShortTensor, IntTensor, LongTensor, BoolTensor = list(CPU_TYPES.values())[5:10]
 _BY_NAME = {repr_of(kind): kind for kind in (*CPU_TYPES.values(), *CUDA_TYPES.values())}
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gradlab.autograd.base import Differentiable
-from gradlab.dtype import BOOL, FLOATING, INT64, DType, as_numpy, from_numpy, promote, result_type as result_of
+from gradlab.dtype import BOOL, COMPLEX, FLOATING, INEXACT, INT64, DType, as_numpy, from_numpy, promote, result_type as result_of
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -17,7 +17,7 @@ __all__ = [
 
 
 def promote_types(type1: Any, type2: Any) -> DType:
-    """The smallest dtype of the higher category (bool, integer, floating point) that both convert to.
+    """The smallest dtype of the higher category (bool, integer, floating point, complex) that both convert to.
 
     >>> gl.promote_types(gl.int64, gl.float16)
     gradlab.float16
@@ -37,14 +37,17 @@ def result_type(tensor: Any, other: Any) -> DType:
 
 
 def can_cast(from_: Any, to: Any) -> bool:
-    """Whether a result of one dtype may be stored in a tensor of another: not floating point in integers, not numbers in truth values.
+    """Whether a result of one dtype may be stored in a tensor of another: not complex numbers in real ones, not floating point in
+    integers, not numbers in truth values.
 
     >>> gl.can_cast(gl.float32, gl.int64)
     False
     """
     source, target = as_numpy(from_), as_numpy(to)
+    if source in COMPLEX:
+        return target in COMPLEX
     if source in FLOATING:
-        return target in FLOATING
+        return target in INEXACT
     return source == BOOL or target != BOOL
 
 
@@ -67,10 +70,10 @@ def is_floating_point(input: Tensor) -> bool:
 
 
 def is_complex(input: Tensor) -> bool:
-    """False: gradlab has no complex tensors.
+    """Whether the dtype is complex64 or complex128.
 
-    >>> gl.is_complex(gl.tensor([1.0]))
-    False
+    >>> gl.is_complex(gl.tensor([1.0])), gl.is_complex(gl.tensor([1j]))
+    (False, True)
     """
     return input.is_complex()
 

@@ -14,7 +14,7 @@ from typing import Any, TypeVar, overload
 
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current
-from gradlab.dtype import FLOAT32, FLOATING, HALF, result_type
+from gradlab.dtype import FLOAT32, HALF, INEXACT, result_type
 from gradlab.tensor.alias import into
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -63,7 +63,7 @@ def once(
         nonlocal stays
         if isinstance(value, (list, tuple)):
             return type(value)(map(widened, value)) if type(value) in (list, tuple) else value
-        if not isinstance(value, Differentiable) or value._array.dtype not in FLOATING:
+        if not isinstance(value, Differentiable) or value._array.dtype not in INEXACT:
             return value
         kinds.append((value._array.dtype, len(value._array.shape)))
         if value._array.dtype not in HALF:

@@ -9,7 +9,7 @@ from gradlab import ops
 from gradlab.autograd import inplace
 from gradlab.autograd.mode import current
 from gradlab.autograd.record import bind, refresh
-from gradlab.dtype import BOOL, FLOATING
+from gradlab.dtype import BOOL, INEXACT, rank
 
 _where = bind(ops.elementwise.where)
 
@@ -35,10 +35,10 @@ def assign(name: str, target: Any, result: Any) -> Any:
         )
     found = result._array.dtype
     if found != dtype:
-        if (found in FLOATING and dtype not in FLOATING) or (dtype == BOOL and found != BOOL):
+        if rank(found) > rank(dtype) or (dtype == BOOL and found != BOOL):
             raise RuntimeError(f"{name}: a result of type {found} cannot be stored in a tensor of type {dtype}; use the out-of-place form")
         result = result.to(dtype)
-    if result._edge is None and target._edge is not None and current().recording and dtype in FLOATING:
+    if result._edge is None and target._edge is not None and current().recording and dtype in INEXACT:
         base = target._base
         if base is None or base.numel() == target.numel():
             # Written with constants, the tensor stays in its graph, with a gradient of zero for what it was.

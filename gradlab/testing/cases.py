@@ -144,7 +144,7 @@ def empties(subject: Subject, case: Case) -> Iterator[Case]:
     leading = case.each(lambda x: x[:0] if x.ndim == most else x)
     shrunk = {n: case.each(lambda x, n=n: x[tuple(slice(0) if size == n else slice(None) for size in x.shape)]) for n in _sizes(case)}
     for candidate in (leading, *shrunk.values()):
-        if any(isinstance(x, (int, float)) for x in candidate.inputs):
+        if any(isinstance(x, (int, float, complex)) for x in candidate.inputs):
             continue
         try:
             subject.row.infer(*(x if x is None else spec_of(x) for x in candidate.inputs), **candidate.params)

@@ -195,7 +195,7 @@ class CudaBackend:
 
         def plan(arrays: list[Any], given: Sequence[Any] | None = None, now: dict[str, Any] = params) -> Any:
             inputs = [
-                work.number(a, specs[i]) if i in numbers and isinstance(a, (int, float)) else a  # type: ignore[arg-type]
+                work.number(a, specs[i]) if i in numbers and isinstance(a, (int, float, complex)) else a  # type: ignore[arg-type]
                 for i, a in enumerate(arrays)
             ]
             made = [empty(s.shape, s.dtype) for s in outs] if given is None else list(given)
@@ -265,7 +265,7 @@ class CudaBackend:
     def _spec(self, a: Any, arrays: list[Any]) -> Spec | None:
         if a is None:
             return None
-        if isinstance(a, (int, float)):
+        if isinstance(a, (int, float, complex)):
             for x in arrays:
                 if type(x) is self._type:
                     return Spec((), x.dtype)

@@ -106,7 +106,7 @@ def plan(work: Work, op: Op, arrays: list[Any], specs: list[Any], out: Spec, par
     empty, pointer = driver.empty, driver.pointer
     if size == 0:
         return lambda _, outs=None: empty(shape, out.dtype) if outs is None else outs[0]
-    numbers = [isinstance(a, (int, float)) for a in arrays]
+    numbers = [isinstance(a, (int, float, complex)) for a in arrays]
     operands = tuple(Operand(name, spec.dtype, number) for name, spec, number in zip(op.inputs, specs, numbers, strict=True))
     main = main_dtype(operands, out.dtype)
     read = []

@@ -33,7 +33,7 @@ class Writing:
     def many(self, op: Op, *inputs: Any, out: tuple[Value | None, ...] = (), **params: Any) -> list[Value]:
         """A call of a row; out: the values of its outputs, where they are known."""
         like = next((x.spec for x in inputs if isinstance(x, Value)), Spec((), FLOAT32))
-        specs = [Spec((), like.dtype) if isinstance(x, (int, float)) else None if x is None else x.spec for x in inputs]
+        specs = [Spec((), like.dtype) if isinstance(x, (int, float, complex)) else None if x is None else x.spec for x in inputs]
         found = op.infer(*specs, **params)
         values = []
         for i, spec in enumerate((found,) if isinstance(found, Spec) else tuple(found)):

@@ -80,7 +80,7 @@ def specs_of(op: Op, inputs: Sequence[Any], params: dict[str, Any]) -> Sequence[
     """What a row says about its outputs for these values, numbers and None."""
     values = [x.spec if isinstance(x, Value) else x for x in inputs]
     arrays = [_Like(x.spec) if isinstance(x, Value) else x for x in inputs]
-    found = [number_spec(x, arrays) if isinstance(x, (int, float)) else x for x in values]
+    found = [number_spec(x, arrays) if isinstance(x, (int, float, complex)) else x for x in values]
     return op.specs(*found, **params)
 
 

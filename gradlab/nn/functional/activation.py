@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
-from gradlab.dtype import FLOATING, finfo
+from gradlab.dtype import COMPLEX, FLOATING, finfo
 from gradlab.spec import normalize_dim
 from gradlab.tensor import activation as top, pointwise
 from gradlab.tensor.activation import celu_ as celu_, hardshrink as hardshrink, prelu as prelu, selu_ as selu_, threshold_ as threshold_
@@ -195,6 +195,8 @@ def softsign(input: Tensor) -> Tensor:
     >>> F.softsign(gl.tensor([-1.0, 0.0, 2.0]))
     tensor([-0.5000,  0.0000,  0.6667])
     """
+    if input._array.dtype in COMPLEX:
+        return input / (input.abs() + 1)
     most = finfo(input.dtype).max if input._array.dtype in FLOATING else math.inf
     bounded = input.clamp(-most, most)  # at infinity the limit, not ∞/∞
     return bounded / (bounded.abs() + 1)

@@ -25,7 +25,7 @@ _LENGTHS = {1: 2, 2: 4, 3: 4}  # bytes of the header's length by the format's ve
 
 
 def as_loaded(array: Any, map_location: Any) -> Any:
-    """A tensor, or the array itself where tensors have no such type: text, dates, complex and structured numbers, uint16."""
+    """A tensor, or the array itself where tensors have no such type: text, dates, structured numbers, uint16."""
     array = array.astype(array.dtype.newbyteorder("="), copy=False)
     try:
         from_numpy(array.dtype)

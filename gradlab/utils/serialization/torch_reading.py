@@ -37,7 +37,7 @@ MAGIC, PROTOCOL = 0x1950A86A20F9469CFC6C, 1001
 STREAM = b"\x80\x02\x8a\x0al\xfc\x9cF\xf9 j\xa8P\x19"  # how a pickle of MAGIC begins
 STORAGES = {
     "Float": "float32", "Double": "float64", "Half": "float16", "BFloat16": "bfloat16", "Long": "int64", "Int": "int32", "Short": "int16",
-    "Char": "int8", "Byte": "uint8", "Bool": "bool",
+    "Char": "int8", "Byte": "uint8", "Bool": "bool", "ComplexFloat": "complex64", "ComplexDouble": "complex128",
 }  # fmt: skip
 
 

@@ -48,6 +48,6 @@ EXCUSED = {
         gl.range gl.qr gl.triangular_solve Tensor.qr Tensor.triangular_solve Tensor.volatile
     """),
     **because("calls a Python function: test_storage.py", "Tensor.apply_ Tensor.map_ Tensor.map2_"),
-    **because("an error: there are no complex numbers", "Tensor.imag"),
+    **because("an error for real numbers: test_complex.py", "Tensor.imag"),
     **because("there is no such product: a NumPy array to the left is converted first", "Tensor.__rmatmul__"),
 }  # fmt: skip

@@ -167,7 +167,7 @@ def plan(
     varying: parameters that each call gives anew. chooses: see `Rule`."""
     driver = work.driver
     pointer = work.pointer
-    if any(isinstance(a, (int, float)) for a in arrays):
+    if any(isinstance(a, (int, float, complex)) for a in arrays):
         return otherwise
     places = [i for i, a in enumerate(arrays) if a is not None]
     results = [driver.maker(*s) for s in outs]
