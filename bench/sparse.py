@@ -58,7 +58,7 @@ def main() -> None:
 
     import gradlab as gl  # after the compiler was switched off, if it was
     from gradlab import ops
-    from gradlab.graph.native import build
+    from gradlab.backends.native import compiler
 
     try:
         import scipy.sparse as scipy
@@ -72,8 +72,8 @@ def main() -> None:
         import gradlab.sparse
 
         ops.sparse.compiled = None
-    elif build.available():
-        build.libraries(["gradlab_spmm_float"])
+    elif compiler.available():
+        compiler.libraries(["gradlab_spmm_float"])
     print("|      n | degree |  k | gradlab | SciPy | PyTorch | both: gradlab | PyTorch |\n|---|---|---|---|---|---|---|---|")
     for n, degree, k in CASES[:1] if args.smoke else CASES:
         rng = np.random.default_rng(0)

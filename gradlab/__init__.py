@@ -15,6 +15,7 @@ if sys.argv[:1] == ["-m"] and sys.orig_argv[-len(sys.argv) :][:1] in (["gradlab"
 
 from gradlab import autograd as autograd, backends as backends, ops as ops, random as random
 from gradlab._version import __version__ as __version__
+from gradlab.advice import GradlabWarning as GradlabWarning
 from gradlab.autograd import (
     enable_grad as enable_grad,
     inference_mode as inference_mode,
@@ -23,7 +24,6 @@ from gradlab.autograd import (
     no_grad as no_grad,
     set_grad_enabled as set_grad_enabled,
 )
-from gradlab.autograd.advice import GradlabWarning as GradlabWarning
 from gradlab.backends import cpu as _cpu, cuda as _cuda
 from gradlab.backends.cuda.gemm.settings import (
     get_float32_matmul_precision as get_float32_matmul_precision,
@@ -83,13 +83,13 @@ from gradlab.strides import (
 from gradlab.tensor import Tensor as Tensor
 from gradlab.tensor.activation import *
 from gradlab.tensor.assembly import *
-from gradlab.tensor.choice import *
 from gradlab.tensor.closeness import *
 from gradlab.tensor.comparison import *
 from gradlab.tensor.complex import *
 from gradlab.tensor.creation import *
 from gradlab.tensor.einsum import *
-from gradlab.tensor.factoring import *
+from gradlab.tensor.elementwise import *
+from gradlab.tensor.factorization import *
 from gradlab.tensor.gamma import *
 from gradlab.tensor.gather import *
 from gradlab.tensor.generator import *
@@ -105,11 +105,10 @@ from gradlab.tensor.memory import *
 from gradlab.tensor.missing import absent as _absent
 from gradlab.tensor.norms import *
 from gradlab.tensor.older_functions import *
-from gradlab.tensor.placing import *
-from gradlab.tensor.pointwise import *
 from gradlab.tensor.printing import *
 from gradlab.tensor.product_sums import *
 from gradlab.tensor.products import *
+from gradlab.tensor.put import *
 from gradlab.tensor.quantiles import *
 from gradlab.tensor.random import *
 from gradlab.tensor.reduction import *
@@ -118,17 +117,18 @@ from gradlab.tensor.scan import *
 from gradlab.tensor.selection import *
 from gradlab.tensor.shape import *
 from gradlab.tensor.size import Size as Size
-from gradlab.tensor.solving import *
-from gradlab.tensor.sorting import *
+from gradlab.tensor.solve import *
+from gradlab.tensor.sort import *
 from gradlab.tensor.spacing import *
 from gradlab.tensor.special import *
+from gradlab.tensor.spellings import *
 from gradlab.tensor.splitting import *
 from gradlab.tensor.statistics import *
 from gradlab.tensor.storage import *
-from gradlab.tensor.twins import *
 from gradlab.tensor.typed import *
 from gradlab.tensor.types import *
 from gradlab.tensor.types import _assert as _assert, _shape_as_tensor as _shape_as_tensor
+from gradlab.tensor.where import *
 
 newaxis = None
 
@@ -184,9 +184,10 @@ if TYPE_CHECKING:
         set_autocast_cpu_enabled as set_autocast_cpu_enabled,
         set_autocast_gpu_dtype as set_autocast_gpu_dtype,
     )
+    from gradlab.backends.threads import get_num_threads as get_num_threads, set_num_threads as set_num_threads
     from gradlab.func.mapping import vmap as vmap
+    from gradlab.graph.calls.decorator import compile as compile
     from gradlab.graph.control.functions import cond as cond, scan as scan, switch as switch, while_loop as while_loop
-    from gradlab.graph.decorator import compile as compile
     from gradlab.nn.summary import summary as summary
     from gradlab.runs import load_run as load_run
     from gradlab.session import (
@@ -223,7 +224,6 @@ if TYPE_CHECKING:
         hann_window as hann_window,
         kaiser_window as kaiser_window,
     )
-    from gradlab.utils.blas import get_num_threads as get_num_threads, set_num_threads as set_num_threads
     from gradlab.utils.serialization import load as load, save as save
     from gradlab.utils.settings import (
         get_deterministic_debug_mode as get_deterministic_debug_mode,
@@ -253,7 +253,7 @@ _ELSEWHERE = {
     "bartlett_window": "gradlab.tensor.windows",
     "blackman_window": "gradlab.tensor.windows",
     "clear_autocast_cache": "gradlab.amp.autocast_mode",
-    "compile": "gradlab.graph.decorator",
+    "compile": "gradlab.graph.calls.decorator",
     "cond": "gradlab.graph.control.functions",
     "explain": "gradlab.viz.explanation",
     "frexp": "gradlab.tensor.numerics",
@@ -263,7 +263,7 @@ _ELSEWHERE = {
     "get_default_graph": "gradlab.session",
     "get_deterministic_debug_mode": "gradlab.utils.settings",
     "get_num_interop_threads": "gradlab.utils.settings",
-    "get_num_threads": "gradlab.utils.blas",
+    "get_num_threads": "gradlab.backends.threads",
     "global_variables_initializer": "gradlab.session",
     "gradient": "gradlab.tensor.numerics",
     "hamming_window": "gradlab.tensor.windows",
@@ -292,7 +292,7 @@ _ELSEWHERE = {
     "set_deterministic_debug_mode": "gradlab.utils.settings",
     "set_flush_denormal": "gradlab.utils.settings",
     "set_num_interop_threads": "gradlab.utils.settings",
-    "set_num_threads": "gradlab.utils.blas",
+    "set_num_threads": "gradlab.backends.threads",
     "set_warn_always": "gradlab.utils.settings",
     "smm": "gradlab.sparse",
     "sparse_compressed_tensor": "gradlab.sparse.making",

@@ -57,10 +57,11 @@ class Movement(NamedTuple):
     """A strided copy: the CPU function makes a view (of NumPy or CuPy arrays alike) that is copied into the output."""
 
 
-def source_directory() -> Path:
-    """Where the kernel sources lie: inside the package of an installed wheel, beside it in a source checkout."""
+def source_folders(device: str) -> tuple[Path, Path]:
+    """Where the kernel sources of a device ("cpu", "cuda") lie, and the headers that all devices share: inside the package of an installed
+    wheel, beside it in a source checkout."""
     package: Path = import_module("pathlib").Path(__file__).resolve().parent  # a tenth of what `import gradlab` costs
     for candidate in (package / "kernels", package.parent / "kernels"):
         if candidate.is_dir():
-            return candidate
+            return candidate / device, candidate
     raise FileNotFoundError("gradlab's kernel sources are missing: reinstall the package (they belong in gradlab/kernels)")

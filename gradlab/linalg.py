@@ -5,16 +5,16 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gradlab.ops.solve import LinAlgError
-from gradlab.tensor import geometry, solving
-from gradlab.tensor.alias import either as _either, into as _into
-from gradlab.tensor.checked import cholesky_ex, inv_ex, lu_factor, lu_factor_ex, lu_solve, solve_ex
-from gradlab.tensor.factoring import cholesky, cond, eigh, eigvalsh, lu, matrix_rank, qr, svd, svdvals
+from gradlab.tensor import geometry, solve as square_systems
+from gradlab.tensor.common_arguments import either as _either, into as _into
+from gradlab.tensor.factor_info import cholesky_ex, inv_ex, lu_factor, lu_factor_ex, lu_solve, solve_ex
+from gradlab.tensor.factorization import cholesky, cond, eigh, eigvalsh, lu, matrix_rank, qr, svd, svdvals
 from gradlab.tensor.layout import diagonal as _diagonal
 from gradlab.tensor.linalg import matmul
 from gradlab.tensor.matrix_norms import matrix_norm, norm, vander, vecdot, vector_norm
 from gradlab.tensor.missing import absent as _absent
 from gradlab.tensor.products import matrix_power, multi_dot
-from gradlab.tensor.solving import lstsq, matrix_exp, pinv, solve, solve_triangular, tensorinv, tensorsolve
+from gradlab.tensor.solve import lstsq, matrix_exp, pinv, solve, solve_triangular, tensorinv, tensorsolve
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -33,7 +33,7 @@ def det(A: Tensor, *, out: Any = None) -> Tensor:
     >>> gl.linalg.det(gl.tensor([[2.0, 0.0], [1.0, 3.0]]))
     tensor(6.)
     """
-    return solving.det(A, out=out)
+    return square_systems.det(A, out=out)
 
 
 def inv(A: Tensor, *, out: Any = None) -> Tensor:
@@ -42,7 +42,7 @@ def inv(A: Tensor, *, out: Any = None) -> Tensor:
     >>> gl.linalg.inv(gl.tensor([[2.0]]))
     tensor([[0.5000]])
     """
-    return solving.inverse(A, out=out)
+    return square_systems.inverse(A, out=out)
 
 
 def slogdet(A: Tensor, *, out: Any = None) -> Any:
@@ -51,7 +51,7 @@ def slogdet(A: Tensor, *, out: Any = None) -> Any:
     >>> gl.linalg.slogdet(gl.tensor([[1.0]]))
     slogdet(sign=tensor(1.), logabsdet=tensor(0.))
     """
-    return solving.slogdet(A, out=out)
+    return square_systems.slogdet(A, out=out)
 
 
 def cross(input: Tensor, other: Tensor, *, dim: int = -1, out: Any = None, axis: Any = None) -> Tensor:

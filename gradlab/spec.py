@@ -154,7 +154,7 @@ caches: list[dict[Any, Any]] = []  # by sizes, of known ones only; they keep not
 
 
 def unknown_sizes() -> None:
-    """From now on there are sizes that are not known (`gradlab.graph.dims`): they equal a number, and are none."""
+    """From now on there are sizes that are not known (`gradlab.graph.ir.dims`): they equal a number, and are none."""
     global _unknown
     _unknown = True
     for cache in caches:

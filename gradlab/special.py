@@ -9,17 +9,17 @@ from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.tensor.activation import log_softmax, softmax
-from gradlab.tensor.alias import into as _into
-from gradlab.tensor.choice import filled as _filled, where
+from gradlab.tensor.common_arguments import into as _into
 from gradlab.tensor.comparison import tensors_only
+from gradlab.tensor.elementwise import round, sigmoid as expit
 from gradlab.tensor.gamma import digamma, lgamma as gammaln, mvlgamma as multigammaln, polygamma
 from gradlab.tensor.math import exp2, expm1, log1p, logit, sinc
 from gradlab.tensor.math_pairs import xlogy
 from gradlab.tensor.missing import absent as _absent
-from gradlab.tensor.pointwise import round, sigmoid as expit
 from gradlab.tensor.reduction import logsumexp
 from gradlab.tensor.special import erf, erfc, erfinv, i0, igamma as gammainc, igammac as gammaincc
 from gradlab.tensor.units import rounds_once
+from gradlab.tensor.where import filled as _filled, where
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor

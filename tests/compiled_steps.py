@@ -8,7 +8,7 @@ import pytest
 import gradlab as gl
 from gradlab import nn
 from gradlab.graph import TraceError
-from gradlab.graph.execute import Line, NumpyExecutable
+from gradlab.graph.executables.numpy.executable import Line, NumpyExecutable
 
 F = nn.functional
 

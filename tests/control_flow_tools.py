@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 
 import gradlab as gl
+from gradlab.backends.native import compiler
 from gradlab.graph import trace
-from gradlab.graph.native import build
 
-COMPILERS = ["none", pytest.param("native", marks=pytest.mark.skipif(not build.available(), reason="no compiler"))]
+COMPILERS = ["none", pytest.param("native", marks=pytest.mark.skipif(not compiler.available(), reason="no compiler"))]
 
 
 def leaf(*shape, seed=0, dtype=gl.float64):

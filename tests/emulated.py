@@ -18,7 +18,7 @@ from gradlab.backends.cuda.emulator import (
     KernelFault,
     compile_kernels,
 )
-from gradlab.backends.cuda.work import Work
+from gradlab.backends.cuda.launch_context import Work
 
 FAULTS = Path(__file__).resolve().parent / "faults"
 

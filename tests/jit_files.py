@@ -22,7 +22,7 @@ import numpy as np
 
 import gradlab as gl
 from gradlab import nn
-from gradlab.graph.dims import evaluate, expression_of, symbols
+from gradlab.graph.ir.dims import evaluate, expression_of, symbols
 from gradlab.jit.portable import KEY, LoadError
 from gradlab.jit.reader import from_bytes
 from gradlab.jit.writer import to_bytes

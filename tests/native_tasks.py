@@ -6,11 +6,11 @@ import ctypes
 
 import numpy as np
 
-from gradlab.graph.native import build
-from gradlab.graph.native.layout import FIRST
-from gradlab.graph.native.lower import Lowering
-from gradlab.graph.native.place import Place, last_place, place_of
-from gradlab.graph.native.table import Table
+from gradlab.backends.native import compiler
+from gradlab.graph.executables.native.lowering import Lowering
+from gradlab.graph.executables.native.place import Place, last_place, place_of
+from gradlab.graph.executables.native.planning import FIRST
+from gradlab.graph.executables.native.task_table import Table
 from gradlab.spec import Spec
 
 
@@ -42,8 +42,8 @@ class Memory:
         names = dict.fromkeys(task.kernel for task in tasks)
         addresses = (ctypes.c_void_p * len(self.bases))(*(base.ctypes.data for base in self.bases))
         at = ctypes.addressof(addresses)
-        table = Table(tasks, build.libraries([*names, "gradlab_run"]), lambda p: (max(p.base, 0), p.offset), at)
-        assert build.runtime().gradlab_run(table.at, 0, len(tasks), at, threads) == -1
+        table = Table(tasks, compiler.libraries([*names, "gradlab_run"]), lambda p: (max(p.base, 0), p.offset), at)
+        assert compiler.runtime().gradlab_run(table.at, 0, len(tasks), at, threads) == -1
         # Nothing was written in front of an array or behind it.
         for base in self.bases[FIRST:]:
             assert not base[:3].any() and not base[-3:].any()

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import gradlab as gl
-from gradlab import nn
-from gradlab.autograd import advice, cuts
+from gradlab import advice, nn
+from gradlab.autograd import cuts
 from gradlab.optim import advice as watching
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from gradlab.utils.blas import set_blas_threads
+from gradlab.backends.threads import set_blas_threads
 
 
 def test_products_are_the_same_on_one_thread():

@@ -14,7 +14,7 @@ import pytest
 
 import gradlab as gl
 from gradlab import nn
-from gradlab.autograd.advice import GradlabWarning
+from gradlab.advice import GradlabWarning
 from gradlab.train import Bar, BestWeights, Checkpoint, Curves, Diverged, EarlyStop, TableOfEpochs, TensorBoard, fit
 
 F = nn.functional

@@ -1,4 +1,4 @@
-"""Compiled CPU programs write parts where the whole lies (`graph/native/assembling.py`): same results, no copies."""
+"""Compiled CPU programs write parts where the whole lies (`graph/executables/native/assembling.py`): same results, no copies."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ import pytest
 
 import gradlab as gl
 from gradlab import nn
-from gradlab.graph.native import build
+from gradlab.backends.native import compiler
 
-pytestmark = pytest.mark.skipif(not build.available(), reason="needs a C++ compiler")
+pytestmark = pytest.mark.skipif(not compiler.available(), reason="needs a C++ compiler")
 F = nn.functional
 
 

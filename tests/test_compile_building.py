@@ -11,12 +11,12 @@ from pathlib import Path
 
 import pytest
 
-from gradlab.backends.cuda.emulator.toolchain import CompileError
-from gradlab.graph.native import build
-from gradlab.graph.native.works import Job, Works
+from gradlab.backends.native import compiler
+from gradlab.backends.native.compile_jobs import Job, Works
+from gradlab.backends.native.toolchain import CompileError
 
 ROOT = Path(__file__).resolve().parent.parent
-pytestmark = pytest.mark.skipif(not build.available(), reason="no C++ compiler")
+pytestmark = pytest.mark.skipif(not compiler.available(), reason="no C++ compiler")
 SLOW = """#!/bin/sh
 if [ "$1" = --version ]; then echo slow 1.0; exit; fi
 echo $$ >> "$TRACKS"
@@ -63,7 +63,7 @@ def test_several_libraries_are_built_side_by_side_and_nothing_else_stays(tmp_pat
     jobs = [job(tmp_path, f"f{i}", f"return {i};") for i in range(3)]
     works.begin(jobs[:1])
     works.finish(jobs)
-    assert [build.loaded(j.target)[f"f{i}"]() for i, j in enumerate(jobs)] == [0, 1, 2]
+    assert [compiler.loaded(j.target)[f"f{i}"]() for i, j in enumerate(jobs)] == [0, 1, 2]
     assert sorted(os.listdir(tmp_path)) == ["f0.so", "f1.so", "f2.so"]
 
 
@@ -92,8 +92,8 @@ def test_stopped_compilers_are_gone_with_what_they_started_and_leave_nothing(tmp
     monkeypatch.setenv("TRACKS", str(tmp_path / "tracks"))
     cache = tmp_path / "cache"
     cache.mkdir()
-    slow = build.compiler()._replace(command=(script(tmp_path / "slow", SLOW),))
-    monkeypatch.setattr("gradlab.graph.native.works.compiler", lambda: slow)
+    slow = compiler.compiler()._replace(command=(script(tmp_path / "slow", SLOW),))
+    monkeypatch.setattr("gradlab.backends.native.compile_jobs.compiler", lambda: slow)
     works = Works()
     works.begin([job(cache, f"f{i}") for i in range(5)])
     running = until(lambda: (tmp_path / "tracks").exists() and (tmp_path / "tracks").read_text().split())
@@ -129,7 +129,7 @@ def until(condition, seconds=30.0):
 def test_a_process_that_ends_takes_its_compilers_along(tmp_path, leave):
     tracks = tmp_path / "tracks"
     text = (
-        "import sys, time\nfrom gradlab.graph.native import build\nfrom gradlab.graph.native.works import works\n"
+        "import sys, time\nfrom gradlab.graph.executables.native import build\nfrom gradlab.backends.native.compile_jobs import works\n"
         f"works.begin([build._job('', 'movement.cpp')])\nwhile not __import__('os').path.exists({str(tracks)!r}): time.sleep(0.01)\n{leave}"
     )
     variables = environment(tmp_path / "cache", CXX=script(tmp_path / "slow", SLOW), TRACKS=str(tracks))
@@ -144,8 +144,8 @@ def test_a_process_that_ends_takes_its_compilers_along(tmp_path, leave):
 def test_a_forked_child_leaves_its_parents_compilers_alone_and_builds_itself(tmp_path):
     text = f"""
 import os, pathlib
-from gradlab.graph.native import build
-from gradlab.graph.native.works import works
+from gradlab.graph.executables.native import build
+from gradlab.backends.native.compile_jobs import works
 job = build._job("", "movement.cpp")
 works.begin([job])
 child = os.fork()
@@ -181,9 +181,9 @@ def test_a_compiler_that_fails_says_why_and_numpy_runs(tmp_path):
 
 
 def test_every_file_has_its_functions_for_itself():
-    names = [name for path in build.HERE.glob("*.cpp") for name in build._DEFINED.findall(path.read_text())]
+    names = [name for path in compiler.KERNELS.glob("*.cpp") for name in compiler._DEFINED.findall(path.read_text())]
     assert len(names) == len(set(names))
-    assert set(build.TUNING) | set(build.DEAREST) | set(build.ALWAYS) <= {path.name for path in build.HERE.glob("*.cpp")}
+    assert set(compiler.TUNING) | set(compiler.DEAREST) | set(compiler.ALWAYS) <= {path.name for path in compiler.KERNELS.glob("*.cpp")}
 
 
 PROGRAM = """

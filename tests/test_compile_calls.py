@@ -9,12 +9,12 @@ import pytest
 
 import gradlab as gl
 from gradlab import nn, optim
-from gradlab.graph.guards import Guards
-from gradlab.graph.native import build
-from gradlab.graph.native.watch import Found, can_watch, path, watcher
-from gradlab.graph.quick import Quick
+from gradlab.backends.native import compiler
+from gradlab.graph.calls.fast_call import Quick
+from gradlab.graph.guards.guards import Guards
+from gradlab.graph.guards.machine_guards import Found, can_watch, path, watcher
 
-machine_code = pytest.mark.skipif(not build.available(), reason="needs a C++ compiler")
+machine_code = pytest.mark.skipif(not compiler.available(), reason="needs a C++ compiler")
 X = gl.tensor(np.linspace(-1, 1, 24, dtype=np.float32).reshape(6, 4))
 
 
@@ -231,7 +231,7 @@ def test_watcher_of_sizes_and_of_what_is_not_there():
 
 
 def test_guards_without_machine_code(monkeypatch):
-    monkeypatch.setattr("gradlab.graph.guards.can_watch", lambda: False)
+    monkeypatch.setattr("gradlab.graph.guards.guards.can_watch", lambda: False)
     thing = Thing()
     guards = Guards()
     guards.equal(f"{guards.name(thing)}.name", "n", "the name")

@@ -10,14 +10,14 @@ import pytest
 
 import gradlab as gl
 from gradlab import nn
+from gradlab.backends.native import compiler
 from gradlab.device import Device
 from gradlab.graph import trace
-from gradlab.graph.execute import Line, NumpyExecutable
-from gradlab.graph.native import build
+from gradlab.graph.executables.numpy.executable import Line, NumpyExecutable
 from gradlab.graph.passes import PASSES
 
 F = nn.functional
-compiler = pytest.mark.skipif(not build.available(), reason="needs a C++ compiler")
+needs_compiler = pytest.mark.skipif(not compiler.available(), reason="needs a C++ compiler")
 BEFORE = ("drop_clones", "rewrite", "common_subexpressions", "mask_pooled", "fuse_convolution", "fuse_pooling", "fuse_batch_norm")
 
 
@@ -304,7 +304,7 @@ def trained(make, x, on, steps=3, autocast=None):
 
 
 @pytest.mark.parametrize("name", MODELS)
-@compiler
+@needs_compiler
 def test_training_and_evaluation(name):
     shape, make = MODELS[name]
     x = images(*shape)
@@ -317,7 +317,7 @@ def test_training_and_evaluation(name):
 
 
 @pytest.mark.parametrize("dtype", [gl.float16, gl.bfloat16])
-@compiler
+@needs_compiler
 def test_half_types(dtype):
     shape, make = MODELS["residual"]
     (wanted, *_), (found, step, _) = (trained(make, images(*shape), on, 2, dtype) for on in (False, True))
@@ -327,7 +327,7 @@ def test_half_types(dtype):
 
 
 @pytest.mark.parametrize("name", ["norms", "residual", "poolings", "unet"])
-@compiler
+@needs_compiler
 def test_gradients_from_outside(name):
     shape, make = MODELS[name]
 
@@ -348,7 +348,7 @@ def test_gradients_from_outside(name):
         np.testing.assert_allclose(got, want, rtol=2e-4, atol=2e-5 * np.abs(want).max())
 
 
-@compiler
+@needs_compiler
 def test_bodies_of_control_flow():
     gl.manual_seed(0)
     a, b = nn.Conv2d(3, 8, 3, padding=1), nn.Conv2d(8, 3, 3, padding=1)
@@ -377,7 +377,7 @@ def test_bodies_of_control_flow():
 
 def test_a_program_in_numpy(monkeypatch):
     monkeypatch.setenv("GRADLAB_COMPILER", "none")
-    build.available.cache_clear()
+    compiler.available.cache_clear()
     try:
         shape, make = MODELS["residual"]
         (wanted, *_), (found, step, _) = (trained(make, images(*shape), on) for on in (False, True))
@@ -385,4 +385,4 @@ def test_a_program_in_numpy(monkeypatch):
         for got, want in zip(found, wanted, strict=True):
             np.testing.assert_array_equal(got, want)
     finally:
-        build.available.cache_clear()
+        compiler.available.cache_clear()

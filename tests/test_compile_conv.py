@@ -7,14 +7,14 @@ import pytest
 
 import gradlab as gl
 from gradlab import nn
+from gradlab.backends.native import compiler
 from gradlab.graph import trace
-from gradlab.graph.native import build
 from gradlab.graph.passes import PASSES
 
 from compiled_steps import rows, run
 
 F = nn.functional
-compiler = pytest.mark.skipif(not build.available(), reason="needs a C++ compiler")
+needs_compiler = pytest.mark.skipif(not compiler.available(), reason="needs a C++ compiler")
 
 
 # ---------------------------------------------------------------- passes
@@ -179,7 +179,7 @@ SHAPES = [  # images, channels, outputs, height, width, padding
 ]  # fmt: skip
 
 
-@compiler
+@needs_compiler
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 def test_convolutions_are_as_accurate_as_eagerly(shape):
     n, c, o, h, w, p = shape
@@ -202,7 +202,7 @@ POOLED = [  # images, channels, outputs, height, width, padding
 ]  # fmt: skip
 
 
-@compiler
+@needs_compiler
 @pytest.mark.parametrize("shape", POOLED, ids=str)
 def test_pooling_in_the_convolution(shape):
     n, c, o, h, w, p = shape
@@ -225,7 +225,7 @@ def test_pooling_in_the_convolution(shape):
         np.testing.assert_allclose(found.numpy(), expected.numpy(), rtol=1e-4, atol=1e-4)
 
 
-@compiler
+@needs_compiler
 def test_a_pooled_nan_is_found():
     x, w = gl.zeros(1, 8, 8, 24), gl.ones(8, 8, 3, 3)
     x[0, 3, 5, 6] = float("nan")
@@ -238,7 +238,7 @@ def test_a_pooled_nan_is_found():
 GEOMETRIES = [{"stride": 2, "padding": 1}, {"dilation": 2}, {"groups": 2, "padding": 1}, {"stride": (1, 2)}]
 
 
-@compiler
+@needs_compiler
 @pytest.mark.parametrize("geometry", GEOMETRIES, ids=str)
 def test_other_geometries_keep_their_way(geometry):
     gl.manual_seed(0)
@@ -249,7 +249,7 @@ def test_other_geometries_keep_their_way(geometry):
         np.testing.assert_allclose(a, b, rtol=1e-4, atol=1e-4)
 
 
-@compiler
+@needs_compiler
 def test_images_in_other_layouts():
     gl.manual_seed(0)
     w = gl.randn(8, 16, 3, 3)
@@ -310,7 +310,7 @@ def losses(compiled, threads=0):
     return found, {k: v.numpy() for k, v in model.state_dict().items()}
 
 
-@compiler
+@needs_compiler
 def test_a_residual_network_learns_as_in_eager_mode():
     eager, state = losses(False)
     found, compiled_state = losses(True)
@@ -320,13 +320,13 @@ def test_a_residual_network_learns_as_in_eager_mode():
         np.testing.assert_allclose(compiled_state[key], value, rtol=0.05, atol=5e-3, err_msg=key)
 
 
-@compiler
+@needs_compiler
 def test_results_do_not_depend_on_the_number_of_threads():
     one, two, five = (losses(True, threads)[0] for threads in (1, 2, 5))
     assert one == two == five
 
 
-@compiler
+@needs_compiler
 def test_batch_norm_of_one_place_and_of_vectors_keeps_its_kernels():
     gl.manual_seed(0)
     norm = nn.BatchNorm1d(6)

@@ -7,10 +7,10 @@ import pytest
 
 import gradlab as gl
 from gradlab import nn, ops
-from gradlab.graph.device.schedule import line_up, spread
-from gradlab.graph.ir import Call, Value
-from gradlab.graph.memory import Moment
-from gradlab.graph.native.fusion import Unit
+from gradlab.graph.executables.cuda.schedule import line_up, spread
+from gradlab.graph.executables.native.fusion import Unit
+from gradlab.graph.ir.graph import Call, Value
+from gradlab.graph.ir.memory_plan import Moment
 from gradlab.spec import Spec
 
 F = nn.functional

@@ -11,7 +11,7 @@ from test_compile_cuda import Mlp, batches, executable, same, training
 import gradlab as gl
 from gradlab import nn
 from gradlab.graph import TraceError
-from gradlab.graph.device.executable import CudaExecutable
+from gradlab.graph.executables.cuda.executable import CudaExecutable
 
 F = nn.functional
 pytestmark = pytest.mark.usefixtures("cuda", "single_launches")

@@ -10,8 +10,8 @@ from test_trace import outputs_and_gradients, shuffled
 import gradlab as gl
 from gradlab import ops
 from gradlab.graph import trace
-from gradlab.graph.device.executable import CudaExecutable
-from gradlab.graph.execute import Line
+from gradlab.graph.executables.cuda.executable import CudaExecutable
+from gradlab.graph.executables.numpy.executable import Line
 from gradlab.graph.passes import optimize
 
 from samples import SAMPLES

@@ -1,5 +1,5 @@
-"""Compiled CPU programs: what follows a product of matrices runs in the product's kernel (`graph/native/ending.py`), and long products are
-done in halves where both operands have to be packed."""
+"""Compiled CPU programs: what follows a product of matrices runs in the product's kernel (`graph/executables/native/epilogues.py`), and
+long products are done in halves where both operands have to be packed."""
 
 from __future__ import annotations
 
@@ -8,9 +8,9 @@ import pytest
 
 import gradlab as gl
 from gradlab import nn
-from gradlab.graph.native import build
+from gradlab.backends.native import compiler
 
-pytestmark = pytest.mark.skipif(not build.available(), reason="needs a C++ compiler")
+pytestmark = pytest.mark.skipif(not compiler.available(), reason="needs a C++ compiler")
 F = nn.functional
 
 

@@ -9,7 +9,7 @@ from test_compile_epilogues import kernels, same, training
 
 import gradlab as gl
 from gradlab import nn
-from gradlab.graph.device import convolved
+from gradlab.graph.executables.cuda import conv_epilogues
 
 F = nn.functional
 ACTIVATIONS = {"relu": nn.ReLU, "gelu": nn.GELU, "gelu_tanh": lambda: nn.GELU(approximate="tanh"), "silu": nn.SiLU}
@@ -103,9 +103,9 @@ def test_the_rows_of_transposed_convolutions_with_an_activation(cuda, activation
     host = [rng.normal(size=s).astype(np.float32) for s in ((2, 20, 7), (20, 3, 3), (3,))]
     inputs = [cuda.driver.upload(a) for a in host]
     params = {"shape": (2, 3, 9), "stride": (1,), "padding": (0,), "dilation": (1,), "groups": 1, "activation": activation}
-    want = convolved.transpose_act_sums(*host, **params)
-    np.testing.assert_array_equal(want[0], convolved.transpose_act(*host, **params))
+    want = conv_epilogues.transpose_act_sums(*host, **params)
+    np.testing.assert_array_equal(want[0], conv_epilogues.transpose_act(*host, **params))
     outputs = [cuda.driver.empty(y.shape, y.dtype) for y in want]
-    convolved.launch(cuda.work, inputs, outputs, params)()
+    conv_epilogues.launch(cuda.work, inputs, outputs, params)()
     for got, y in zip(outputs, want, strict=True):
         np.testing.assert_allclose(cuda.driver.download(got), y, rtol=2e-5, atol=1e-5)

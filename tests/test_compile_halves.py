@@ -11,17 +11,17 @@ from test_trace import outputs_and_gradients, shuffled
 
 import gradlab as gl
 from gradlab import nn
+from gradlab.backends.native import compiler
 from gradlab.graph import trace
-from gradlab.graph.execute import Line
-from gradlab.graph.native import build
-from gradlab.graph.native.executable import NativeExecutable
+from gradlab.graph.executables.native.executable import NativeExecutable
+from gradlab.graph.executables.numpy.executable import Line
 from gradlab.graph.passes import optimize
 
 from samples import SAMPLES
 
 F = nn.functional
 HALVES = {"float16": gl.float16, "bfloat16": gl.bfloat16}
-pytestmark = pytest.mark.skipif(not build.available(), reason="no C++ compiler")
+pytestmark = pytest.mark.skipif(not compiler.available(), reason="no C++ compiler")
 # Rows of each kind: loops, reductions, products, rows with kernels by hand, what moves values, updates.
 ROWS = [
     "add", "sub", "mul", "true_divide", "neg", "abs", "sqrt", "square", "maximum", "minimum", "clamp", "where", "cast", "relu", "eq", "lt",
@@ -93,7 +93,7 @@ BOTH(bfloat16, Bfloat16)
 
 
 def convert(name, source, target):
-    function = getattr(build.loaded(build.built(CONVERSIONS)), name)
+    function = getattr(compiler.loaded(compiler.built(CONVERSIONS)), name)
     function(ctypes.c_void_p(source.ctypes.data), ctypes.c_void_p(target.ctypes.data), ctypes.c_long(source.size))
     return target
 

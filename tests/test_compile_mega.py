@@ -9,7 +9,7 @@ import gradlab as gl
 from gradlab import nn
 from gradlab.backends.cuda.catalogue import Program
 from gradlab.backends.cuda.compiler import inlined, program
-from gradlab.graph.device import mega
+from gradlab.graph.executables.cuda import mega
 from gradlab.testing import kernels, nvrtc
 
 F = nn.functional

@@ -12,18 +12,18 @@ import pytest
 
 import gradlab as gl
 from gradlab import nn
+from gradlab.backends.native import compiler
 from gradlab.graph import trace
-from gradlab.graph.execute import Line
-from gradlab.graph.memory import Moment, Room, arena, plan_buffers
-from gradlab.graph.native import build
-from gradlab.graph.native.layout import arrange
+from gradlab.graph.executables.native.planning import arrange
+from gradlab.graph.executables.numpy.executable import Line
+from gradlab.graph.ir.memory_plan import Moment, Room, arena, plan_buffers
 from gradlab.graph.passes import PASSES
-from gradlab.graph.passes.later import peak
+from gradlab.graph.passes.recomputation import peak
 from gradlab.spec import Spec
 
 F = nn.functional
 FLOAT = np.dtype(np.float32)
-needs_compiler = pytest.mark.skipif(not build.available(), reason="no C++ compiler")
+needs_compiler = pytest.mark.skipif(not compiler.available(), reason="no C++ compiler")
 
 
 def sizes(*kilobytes):
@@ -342,7 +342,7 @@ def test_a_compiled_function_takes_its_programs_with_it():
 
 
 def test_of_very_many_programs_the_last_to_run_are_kept(monkeypatch):
-    monkeypatch.setattr("gradlab.graph.runner.MOST", 3)
+    monkeypatch.setattr("gradlab.graph.calls.runner.MOST", 3)
     double = gl.compile(lambda x: x + x)
     for n in (1, 2, 3, 4, 5, 3, 6):
         for _ in range(2):

@@ -8,12 +8,13 @@ import numpy as np
 import pytest
 
 import gradlab as gl
-from gradlab.graph import shares, trace
-from gradlab.graph.blas import scaled_sum
-from gradlab.graph.execute import Line, NumpyExecutable
-from gradlab.graph.keeping import keeping
+from gradlab.backends.openblas import scaled_sum
+from gradlab.graph import trace
+from gradlab.graph.executables.numpy import row_threads
+from gradlab.graph.executables.numpy.executable import Line, NumpyExecutable
+from gradlab.graph.executables.numpy.shared_exponentials import keeping
+from gradlab.graph.executables.numpy.source_text import Writing
 from gradlab.graph.passes import optimize
-from gradlab.graph.writing import Writing
 from gradlab.nn import functional as F
 
 rng = np.random.default_rng(3)
@@ -58,9 +59,9 @@ def test_text_names_objects_once():
 
 
 @pytest.mark.parametrize("shape", [(), (0, 3), (7,), (3, 5), (600, 700), (1 << 18, 1), (3, 1 << 17)])
-@pytest.mark.parametrize("threads", [1, 2])
-def test_chains_in_blocks(shape, threads, monkeypatch):
-    monkeypatch.setattr(shares, "threads", lambda: threads)
+@pytest.mark.parametrize("count", [1, 2])
+def test_chains_in_blocks(shape, count, monkeypatch):
+    monkeypatch.setattr(row_threads, "threads", lambda: count)
     x, y, s = normal(*shape), normal(*shape), normal()
     row = normal(*shape[-1:])
 
@@ -175,10 +176,10 @@ def test_scaled_sums():
     assert scaled_sum(np.dtype("int64")) is None
 
 
-@pytest.mark.parametrize("threads", [1, 2])
+@pytest.mark.parametrize("count", [1, 2])
 @pytest.mark.parametrize("shape", [(8, 16, 40, 41), (64, 3, 50, 50), (2, 300, 500), (3000, 130)])
-def test_batch_norm_in_pieces(shape, threads, monkeypatch):
-    monkeypatch.setattr(shares, "threads", lambda: threads)
+def test_batch_norm_in_pieces(shape, count, monkeypatch):
+    monkeypatch.setattr(row_threads, "threads", lambda: count)
     x, w, b = normal(*shape), normal(shape[1]), normal(shape[1])
 
     def function(x, w, b):

@@ -9,10 +9,10 @@ from test_trace import outputs_and_gradients, shuffled
 
 import gradlab as gl
 from gradlab import ops
+from gradlab.backends.native import compiler
 from gradlab.graph import trace
-from gradlab.graph.execute import Line, NumpyExecutable
-from gradlab.graph.native import build
-from gradlab.graph.native.executable import NativeExecutable
+from gradlab.graph.executables.native.executable import NativeExecutable
+from gradlab.graph.executables.numpy.executable import Line, NumpyExecutable
 from gradlab.graph.passes import optimize
 
 from samples import SAMPLES
@@ -42,7 +42,7 @@ def programs(name, dtype):
 @pytest.mark.parametrize("kind", EXECUTABLES)
 @pytest.mark.parametrize("name", [n for n in SAMPLES if not ops.ROWS[n].dynamic])
 def test_compiled_programs_give_what_eager_gives(name, kind, dtype):
-    if kind == "native" and not build.available():
+    if kind == "native" and not compiler.available():
         pytest.skip("no C++ compiler")
     cases = list(programs(name, dtype))
     if not cases:

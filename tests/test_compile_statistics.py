@@ -7,14 +7,14 @@ import pytest
 
 import gradlab as gl
 from gradlab import nn
+from gradlab.backends.native import compiler
 from gradlab.graph import trace
-from gradlab.graph.native import build
 from gradlab.graph.passes import PASSES, operations
 
 from compiled_steps import rows, run
 
 F = nn.functional
-compiler = pytest.mark.skipif(not build.available(), reason="needs a C++ compiler")
+needs_compiler = pytest.mark.skipif(not compiler.available(), reason="needs a C++ compiler")
 NAMES = ("fuse_batch_norm", "fuse_statistics")
 
 
@@ -218,7 +218,7 @@ VARIANTS = {
 SWITCHES = [{"fuse_statistics": False}, {"channels_last": False}, {"channels_last": True}]
 
 
-@compiler
+@needs_compiler
 @pytest.mark.parametrize(("name", "switches"), [*((name, {}) for name in VARIANTS), *(("plain", s) for s in SWITCHES)], ids=str)
 def test_steps_learn_as_in_eager_mode(name, switches):
     given = {"make": Block, **VARIANTS[name]}
@@ -230,7 +230,7 @@ def test_steps_learn_as_in_eager_mode(name, switches):
     assert any(n.startswith("convolution_batch_norm") for n in names) == (switches != {"fuse_statistics": False})
 
 
-@compiler
+@needs_compiler
 def test_running_statistics_are_those_of_the_batch():
     gl.manual_seed(0)
     conv, norm = nn.Conv2d(8, 16, 3, padding=1), nn.BatchNorm2d(16, momentum=1.0)
@@ -244,7 +244,7 @@ def test_running_statistics_are_those_of_the_batch():
     assert "convolution_batch_norm" in str(step.graph)
 
 
-@compiler
+@needs_compiler
 @pytest.mark.parametrize("dtype", [gl.float16, gl.bfloat16])
 def test_half_types(dtype):
     gl.manual_seed(0)
@@ -263,7 +263,7 @@ def test_half_types(dtype):
         np.testing.assert_allclose(found.float().numpy(), model(x.float()).float().numpy(), rtol=0.1, atol=0.1)
 
 
-@compiler
+@needs_compiler
 def test_one_image_and_one_pixel():
     gl.manual_seed(0)
     conv, norm = nn.Conv2d(8, 16, 3, padding=1), nn.BatchNorm2d(16)

@@ -7,12 +7,12 @@ import pytest
 
 import gradlab as gl
 from gradlab import nn
-from gradlab.graph.memory import Moment, plan_buffers
-from gradlab.graph.native import build
+from gradlab.backends.native import compiler
+from gradlab.graph.ir.memory_plan import Moment, plan_buffers
 from gradlab.spec import Spec
 
 FLOAT = np.dtype(np.float32)
-needs_compiler = pytest.mark.skipif(not build.available(), reason="no C++ compiler")
+needs_compiler = pytest.mark.skipif(not compiler.available(), reason="no C++ compiler")
 
 
 @pytest.fixture(scope="module")
@@ -105,7 +105,7 @@ def test_functions_that_are_differentiated_from_outside_have_two_halves():
     for _ in range(2):
         compiled(gl.ones(2, 3)).sum().backward()
     assert compiled.stats().operations == len(compiled.graph.calls)
-    if build.available():
+    if compiler.available():
         assert "tanh_backward" in "\n".join(compiled.kernels().values())
 
 

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gradlab as gl
-from gradlab.graph.native import build
+from gradlab.backends.native import compiler
 
 OFF = {"drop_clones": False, "rewrite": False}
 
@@ -59,7 +59,7 @@ def test_passes_run_in_the_bodies_unless_they_are_switched_off(name):
     assert "rewrite" not in off.passes
 
 
-@pytest.mark.skipif(not build.available(), reason="no C++ compiler")
+@pytest.mark.skipif(not compiler.available(), reason="no C++ compiler")
 @pytest.mark.parametrize("name", FLOWS)
 def test_loops_are_fused_in_the_bodies_that_ran(name):
     on, off = compiled(FLOWS[name][0]), compiled(FLOWS[name][0], OFF)
@@ -70,7 +70,7 @@ def test_loops_are_fused_in_the_bodies_that_ran(name):
     assert on.tasks >= 1
 
 
-@pytest.mark.skipif(not build.available(), reason="no C++ compiler")
+@pytest.mark.skipif(not compiler.available(), reason="no C++ compiler")
 def test_the_kernels_of_bodies_are_shown():
     run = gl.compile(scanned)
     for _ in range(2):

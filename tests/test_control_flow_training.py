@@ -10,15 +10,15 @@ from control_flow_tools import COMPILERS, same
 
 import gradlab as gl
 from gradlab.autograd.errors import GraphError
+from gradlab.backends.native import compiler
 from gradlab.graph import trace
-from gradlab.graph.native import build
 
 
 @pytest.fixture(params=COMPILERS)
 def machine(request, monkeypatch):
     """With the machine's compiler and without one."""
     if request.param == "none":
-        monkeypatch.setattr(build, "available", lambda: False)
+        monkeypatch.setattr(compiler, "available", lambda: False)
     return request.param
 
 

@@ -15,7 +15,7 @@ from gradlab.backends.cuda import real
 from gradlab.backends.cuda.captures import RealGraph
 from gradlab.backends.cuda.compiler import Compiler
 from gradlab.backends.cuda.driver import CompileError, OutOfMemoryError
-from gradlab.backends.cuda.work import Work
+from gradlab.backends.cuda.launch_context import Work
 from gradlab.dtype import ALL, as_numpy
 
 from repository import ROOT

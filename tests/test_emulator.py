@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 from emulated import FAULTS, compiled, fault, guarded, planted
 
-from gradlab.backends.cuda.emulator import ORDERS, CompileError, Parameter, bounds, compile_kernels, toolchain
+from gradlab.backends.cuda.emulator import ORDERS, CompileError, Parameter, bounds, compile_kernels
+from gradlab.backends.native import toolchain
 
 ONE = (1, 1, 1)
 INT = np.int32

@@ -9,16 +9,17 @@ import pytest
 
 import gradlab as gl
 from gradlab import nn
-from gradlab.graph import blocks, shares, trace
-from gradlab.graph.blas import thread_count
-from gradlab.graph.execute import Line, NumpyExecutable
+from gradlab.backends.openblas import thread_count
+from gradlab.graph import trace
+from gradlab.graph.executables.numpy import cache_blocks, row_threads
+from gradlab.graph.executables.numpy.executable import Line, NumpyExecutable
 
 F = nn.functional
 
 
 @pytest.fixture
 def two_threads(monkeypatch):
-    monkeypatch.setattr(shares, "threads", lambda: 2)
+    monkeypatch.setattr(row_threads, "threads", lambda: 2)
 
 
 def compare(function, *arrays, updates=()):
@@ -95,14 +96,14 @@ def test_state_that_is_not_contiguous_is_written():
 def steps_on_threads(monkeypatch):
     """How often work was given to the threads."""
     given = []
-    together = shares.together
+    together = row_threads.together
 
     def counted(lists):
         given.append(len(lists))
         together(lists)
 
-    monkeypatch.setattr(shares, "together", counted)
-    monkeypatch.setattr(blocks, "together", counted)
+    monkeypatch.setattr(row_threads, "together", counted)
+    monkeypatch.setattr(cache_blocks, "together", counted)
     return given
 
 
@@ -162,20 +163,20 @@ def test_errors_of_threads_arrive_and_the_rest_is_done(two_threads):
 
     for lists in ([[(bad, (), {})], []], [[], [(bad, (), {})], []], [[(bad, (), {})]] * 4):
         with pytest.raises(IndexError, match="no"):
-            shares.together(lists)
+            row_threads.together(lists)
     done = []
-    shares.together([[(done.append, (i,), {})] for i in range(20)])
+    row_threads.together([[(done.append, (i,), {})] for i in range(20)])
     assert sorted(done) == list(range(20))
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 @pytest.mark.filterwarnings("ignore:This process")
 def test_a_forked_process_has_threads_of_its_own(two_threads):
-    shares.together([[], [], []])
+    row_threads.together([[], [], []])
     child = os.fork()
     if not child:
         done = []
-        shares.together([[(done.append, (i,), {})] for i in range(20)])
+        row_threads.together([[(done.append, (i,), {})] for i in range(20)])
         os._exit(0 if len(done) == 20 else 1)
     assert os.waitpid(child, 0)[1] == 0
 
@@ -185,6 +186,6 @@ def test_blas_gets_its_threads_back():
     if blas is None:
         pytest.skip("NumPy without the OpenBLAS of its wheels")
     before = blas[0]()
-    with shares.Alone():
+    with row_threads.Alone():
         assert blas[0]() == 1
     assert blas[0]() == before

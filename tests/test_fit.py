@@ -12,7 +12,7 @@ import pytest
 
 import gradlab as gl
 from gradlab import nn
-from gradlab.autograd.advice import NonFiniteWarning
+from gradlab.advice import NonFiniteWarning
 from gradlab.metrics import Accuracy
 from gradlab.train import Bar, BestWeights, Callback, Checkpoint, Diverged, EarlyStop, TableOfEpochs, TensorBoard
 from gradlab.utils.data import DataLoader, TensorDataset

@@ -11,7 +11,7 @@ import sys
 import pytest
 
 import gradlab as gl
-from gradlab.graph.native import build
+from gradlab.backends.native import compiler
 
 from fuzz import __main__ as fuzzer, comparing, programs, shrinking
 from repository import ROOT
@@ -28,7 +28,7 @@ def check(way, seeds):
 @pytest.mark.parametrize(("way", "shard"), [(way, shard) for way, (shards, _) in SLICES.items() for shard in range(shards)])
 def test_random_programs(way, shard, monkeypatch, request):
     if way == "compiled":  # all of it one NumPy function: machine code takes most of the time to make
-        monkeypatch.setattr(build, "available", lambda: False)
+        monkeypatch.setattr(compiler, "available", lambda: False)
     if way == "gpu":
         request.getfixturevalue("cuda")
     size = SLICES[way][1]

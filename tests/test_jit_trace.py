@@ -10,7 +10,7 @@ import pytest
 
 import gradlab as gl
 from gradlab import nn
-from gradlab.autograd.advice import GradlabWarning
+from gradlab.advice import GradlabWarning
 
 F = nn.functional
 

@@ -9,7 +9,7 @@ import pytest
 
 import gradlab as gl
 from gradlab.tensor.missing import MODULES, TENSOR
-from gradlab.tensor.twins import TwinMethods
+from gradlab.tensor.spellings import TwinMethods
 
 
 @pytest.mark.parametrize("name", TENSOR)

@@ -8,17 +8,17 @@ from native_tasks import Memory, part
 
 import gradlab as gl
 from gradlab import nn
+from gradlab.backends.native import compiler
 from gradlab.graph import trace
-from gradlab.graph.execute import Line
-from gradlab.graph.ir import Call, Value
-from gradlab.graph.native import build
-from gradlab.graph.native.executable import NativeExecutable
-from gradlab.graph.native.lower import LOWER
+from gradlab.graph.executables.native.executable import NativeExecutable
+from gradlab.graph.executables.native.lowering import LOWER
+from gradlab.graph.executables.numpy.executable import Line
+from gradlab.graph.ir.graph import Call, Value
 from gradlab.graph.passes import fused_rows, optimize
 from gradlab.spec import Spec
 
 F = nn.functional
-pytestmark = pytest.mark.skipif(not build.available(), reason="no C++ compiler")
+pytestmark = pytest.mark.skipif(not compiler.available(), reason="no C++ compiler")
 
 
 def tensor(*shape, seed=0):

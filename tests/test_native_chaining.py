@@ -10,15 +10,15 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from gradlab.graph import memory
-from gradlab.graph.memory import Moment, Room, plan_buffers
-from gradlab.graph.native import chaining, traffic
-from gradlab.graph.native.caches import Caches, caches
-from gradlab.graph.native.chaining import Access, Item, Search, conflict, image_by_image
-from gradlab.graph.native.layout import FIRST, Planning
-from gradlab.graph.native.lower import Along, TaskSpec
-from gradlab.graph.native.place import ARENA, OWN, SCRATCH, Place, own_base
-from gradlab.graph.native.replanning import Chain, chained
+from gradlab.backends.native.cache_sizes import Caches, caches
+from gradlab.graph.executables.native import cache_cost, chaining
+from gradlab.graph.executables.native.chaining import Access, Item, Search, conflict, image_by_image
+from gradlab.graph.executables.native.lowering import Along, TaskSpec
+from gradlab.graph.executables.native.place import ARENA, OWN, SCRATCH, Place, own_base
+from gradlab.graph.executables.native.planning import FIRST, Planning
+from gradlab.graph.executables.native.replanning import Chain, chained
+from gradlab.graph.ir import memory_plan
+from gradlab.graph.ir.memory_plan import Moment, Room, plan_buffers
 from gradlab.spec import Spec
 
 BYTE = np.dtype(np.uint8)
@@ -28,8 +28,8 @@ def small_caches(monkeypatch, second, third):
     """Caches so small that chains of little programs gain."""
     monkeypatch.setattr(chaining, "caches", lambda: Caches(second, third))
     monkeypatch.setattr(chaining, "WORTH", 1)
-    monkeypatch.setattr(traffic, "CALL", 0)
-    monkeypatch.setattr(memory, "WORTH", 1)
+    monkeypatch.setattr(cache_cost, "CALL", 0)
+    monkeypatch.setattr(memory_plan, "WORTH", 1)
 
 
 # ---------------------------------------------------------------- the machine's caches
@@ -225,7 +225,7 @@ def check(program, seed):
     order = chained(program.items, blocks, program.planning, limit)
     if order is None:
         return 0
-    assert order.plan.size + order.scratch <= limit * memory.CLOSE
+    assert order.plan.size + order.scratch <= limit * memory_plan.CLOSE
 
     def apart(p, unit):
         return ("scratch", unit) if p.base == SCRATCH else p.base, p.offset

@@ -9,17 +9,17 @@ import pytest
 
 import gradlab as gl
 from gradlab import nn
+from gradlab.backends.native import compiler
 from gradlab.graph import trace
-from gradlab.graph.execute import Line
-from gradlab.graph.native import build
-from gradlab.graph.native.executable import NativeExecutable
-from gradlab.graph.native.place import Place, last_place, place_of
-from gradlab.graph.native.walks import alike, dense, walk
+from gradlab.graph.executables.native.executable import NativeExecutable
+from gradlab.graph.executables.native.iteration_order import alike, dense, walk
+from gradlab.graph.executables.native.place import Place, last_place, place_of
+from gradlab.graph.executables.numpy.executable import Line
 from gradlab.spec import Spec
 
 F = nn.functional
 SHAPES = [(2, 3, 4, 5), (1, 16, 6, 7), (3, 1, 5, 4), (2, 5, 1, 1), (2, 40, 9, 8), (5, 2, 33, 31), (70, 7, 5, 3), (1, 200, 2, 2)]
-compiler = pytest.mark.skipif(not build.available(), reason="no C++ compiler")
+needs_compiler = pytest.mark.skipif(not compiler.available(), reason="no C++ compiler")
 
 
 def images(*shape, seed=0):
@@ -59,7 +59,7 @@ def check(function, *inputs, numpy=(), tolerance=3e-6):
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@compiler
+@needs_compiler
 def test_loops(shape):
     n, c, h, w = shape
     scale, shift = images(c, 1, 1, seed=1), images(1, c, 1, 1, seed=2)
@@ -75,7 +75,7 @@ def test_loops(shape):
 
 
 @pytest.mark.parametrize("shape", SHAPES[::2])
-@compiler
+@needs_compiler
 def test_sums_over_any_dimensions(shape):
     dims = [d for k in range(1, 5) for d in itertools.combinations(range(4), k)]
 
@@ -88,7 +88,7 @@ def test_sums_over_any_dimensions(shape):
 
 
 @pytest.mark.parametrize("shape", [(64, 16, 32, 32), (33, 24, 40, 40), (2, 3, 224, 223), (1, 130, 64, 64), (64, 2, 40, 40)])
-@compiler
+@needs_compiler
 def test_long_sums_do_not_depend_on_threads(shape):
     def function(x):
         a = x + 1
@@ -98,7 +98,7 @@ def test_long_sums_do_not_depend_on_threads(shape):
 
 
 @pytest.mark.parametrize("shape", SHAPES)
-@compiler
+@needs_compiler
 def test_padding_slices_and_cat(shape):
     n, c, h, w = shape
 
@@ -113,7 +113,7 @@ def test_padding_slices_and_cat(shape):
     check(function, images(*shape), images(*shape, seed=1))
 
 
-@compiler
+@needs_compiler
 def test_gradients_of_slices():
     def function(x):
         leaf = x.detach().requires_grad_()
@@ -125,7 +125,7 @@ def test_gradients_of_slices():
 
 
 @pytest.mark.parametrize("mode", ["nearest", "bilinear", "bicubic"])
-@compiler
+@needs_compiler
 def test_resampling(mode):
     def function(x):
         leaf = x.detach().requires_grad_()
@@ -135,7 +135,7 @@ def test_resampling(mode):
     check(function, images(2, 6, 7, 5), tolerance=1e-5)
 
 
-@compiler
+@needs_compiler
 def test_nans_and_infinities():
     x = images(2, 5, 6, 7)
     x._array[0, 1, 2, 3], x._array[1, 4, 0, 0], x._array[1, 2, 3, 3] = np.nan, np.inf, -np.inf

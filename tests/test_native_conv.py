@@ -7,14 +7,14 @@ import pytest
 
 import gradlab as gl
 from gradlab import nn
+from gradlab.backends.native import compiler
 from gradlab.graph import trace
-from gradlab.graph.execute import Line
-from gradlab.graph.native import build
-from gradlab.graph.native.executable import NativeExecutable
+from gradlab.graph.executables.native.executable import NativeExecutable
+from gradlab.graph.executables.numpy.executable import Line
 from gradlab.graph.passes import optimize
 
 F = nn.functional
-pytestmark = pytest.mark.skipif(not build.available(), reason="no C++ compiler")
+pytestmark = pytest.mark.skipif(not compiler.available(), reason="no C++ compiler")
 
 
 def tensor(*shape, seed=0):

@@ -7,24 +7,25 @@ import pytest
 
 import gradlab as gl
 from gradlab import nn
+from gradlab.backends.native import compiler
+from gradlab.backends.native.cache_sizes import Caches
 from gradlab.graph import trace
-from gradlab.graph.execute import Line
-from gradlab.graph.memory import CLOSE
-from gradlab.graph.native import build, chaining, executable, traffic
-from gradlab.graph.native.caches import Caches
-from gradlab.graph.native.executable import NativeExecutable
-from gradlab.graph.native.replanning import chained
+from gradlab.graph.executables.native import cache_cost, chaining, executable
+from gradlab.graph.executables.native.executable import NativeExecutable
+from gradlab.graph.executables.native.replanning import chained
+from gradlab.graph.executables.numpy.executable import Line
+from gradlab.graph.ir.memory_plan import CLOSE
 from gradlab.graph.passes import optimize
 
 F = nn.functional
-pytestmark = pytest.mark.skipif(not build.available(), reason="no C++ compiler")
+pytestmark = pytest.mark.skipif(not compiler.available(), reason="no C++ compiler")
 
 
 def small_caches(monkeypatch, second, third):
     """Caches so small that chains of little programs gain."""
     monkeypatch.setattr(chaining, "caches", lambda: Caches(second, third))
     monkeypatch.setattr(chaining, "WORTH", 1)
-    monkeypatch.setattr(traffic, "CALL", 0)
+    monkeypatch.setattr(cache_cost, "CALL", 0)
 
 
 def tensor(*shape, seed=0):
@@ -55,7 +56,7 @@ def same(function, *inputs, monkeypatch, chains=1, threads=(1, 2, 3), forced=Tru
         monkeypatch.setattr(chaining, "WORTH", 0)
         monkeypatch.setattr(chaining, "EVEN", 0)
         monkeypatch.setattr(chaining, "caches", lambda: Caches(1, 1))
-        monkeypatch.setattr(traffic.Traffic, "cost", lambda self, chunk, threads, local=(): chunk * len(self._tasks))
+        monkeypatch.setattr(cache_cost.Traffic, "cost", lambda self, chunk, threads, local=(): chunk * len(self._tasks))
         monkeypatch.setattr(executable, "chained", lambda items, blocks, planning, limit: chained(items, blocks, planning, 1 << 40))
     made, results = compiled(function, inputs, threads)
     assert len(made.chains) >= chains, made.steps

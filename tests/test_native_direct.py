@@ -9,12 +9,13 @@ import pytest
 from native_tasks import Memory, part
 
 import gradlab as gl
-from gradlab.graph.native import build, direct
-from gradlab.graph.native.geometry import Geometry
-from gradlab.graph.native.records import length
+from gradlab.backends.native import compiler
+from gradlab.graph.executables.native import direct
+from gradlab.graph.executables.native.conv_statistics import length
+from gradlab.graph.executables.native.geometry import Geometry
 
 F = gl.nn.functional
-pytestmark = pytest.mark.skipif(not build.available(), reason="no C++ compiler")
+pytestmark = pytest.mark.skipif(not compiler.available(), reason="no C++ compiler")
 
 CASES = [  # images, channels, sizes, outputs, kernel, stride, padding, dilation, groups
     # vectors of outputs

@@ -1,4 +1,4 @@
-"""An LSTM's steps as machine code (`graph/native/recurrent.py`): the product, the look-up and the cell in one kernel."""
+"""An LSTM's steps as machine code (`graph/executables/native/recurrent.py`): the product, the look-up and the cell in one kernel."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ import pytest
 import gradlab as gl
 from gradlab import nn, ops
 from gradlab.autograd.record import bind
+from gradlab.backends.native import compiler
 from gradlab.graph import trace
-from gradlab.graph.execute import Line
-from gradlab.graph.native import build
-from gradlab.graph.native.executable import NativeExecutable
+from gradlab.graph.executables.native.executable import NativeExecutable
+from gradlab.graph.executables.numpy.executable import Line
 from gradlab.graph.passes import optimize
 
-pytestmark = pytest.mark.skipif(not build.available(), reason="no C++ compiler")
+pytestmark = pytest.mark.skipif(not compiler.available(), reason="no C++ compiler")
 lstm_cell = bind(ops.recurrent.lstm_cell)
 STEP = "gradlab_lstm_step"
 

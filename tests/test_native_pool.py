@@ -7,13 +7,13 @@ import pytest
 
 import gradlab as gl
 from gradlab import nn
+from gradlab.backends.native import compiler
 from gradlab.graph import trace
-from gradlab.graph.execute import Line
-from gradlab.graph.native import build
-from gradlab.graph.native.executable import NativeExecutable
+from gradlab.graph.executables.native.executable import NativeExecutable
+from gradlab.graph.executables.numpy.executable import Line
 
 F = nn.functional
-pytestmark = pytest.mark.skipif(not build.available(), reason="no C++ compiler")
+pytestmark = pytest.mark.skipif(not compiler.available(), reason="no C++ compiler")
 
 SHAPES = [(3, 5, 9, 7), (2, 16, 8, 8), (1, 40, 17, 26), (17, 3, 6, 5), (1, 200, 5, 5), (2, 70, 11, 4), (1, 1, 12, 11)]
 GEOMETRIES = [  # kernel, stride, padding, dilation, ceil_mode

@@ -9,10 +9,11 @@ import pytest
 from native_tasks import Memory, part
 
 import gradlab as gl
-from gradlab.graph.native import build, pooled
+from gradlab.backends.native import compiler
+from gradlab.graph.executables.native import conv_behind_pool
 
 F = gl.nn.functional
-pytestmark = pytest.mark.skipif(not build.available(), reason="no C++ compiler")
+pytestmark = pytest.mark.skipif(not compiler.available(), reason="no C++ compiler")
 
 SIZES = [  # images, channels, outputs, height, width, padding
     (5, 9, 10, 7, 5, 1), (2, 32, 64, 26, 26, 0), (33, 64, 40, 8, 8, 1), (1, 8, 8, 2, 2, 1), (3, 24, 17, 9, 33, 0), (2, 130, 70, 5, 6, 2),
@@ -46,11 +47,11 @@ def exact(x, k, values, indices, p):
 def computed(x, k, values, indices, p, orders=(False, False, False), threads=1):
     """Gradients of x and k. orders: whether the channels of x and its gradient, of the values, and of their indices come last."""
     m = Memory()
-    given = pooled.Pooled(m.put(values, orders[1]), m.put(indices, orders[2]))
+    given = conv_behind_pool.Pooled(m.put(values, orders[1]), m.put(indices, orders[2]))
     dx, dw = m.put(np.full_like(x, 7), orders[0]), m.put(np.full_like(k, 7))
     width = x.shape[3] + 2 * p - 2
-    m.run(pooled.gradient(dx, given, width, m.put(k), (p, p), m.ctx), threads)
-    m.run(pooled.slope(dw, m.put(x, orders[0]), given, width, (p, p), m.ctx), threads)
+    m.run(conv_behind_pool.gradient(dx, given, width, m.put(k), (p, p), m.ctx), threads)
+    m.run(conv_behind_pool.slope(dw, m.put(x, orders[0]), given, width, (p, p), m.ctx), threads)
     return m.get(dx).copy(), m.get(dw).copy()
 
 
@@ -75,7 +76,7 @@ def test_images_that_are_views():
     flipped = m.put(x[:, :, :, ::-1], last=True)
     turned = flipped._replace(offset=flipped.offset + 4 * 6 * 16, strides=(*flipped.strides[:3], -16))
     dw = m.put(np.zeros_like(k))
-    m.run(pooled.slope(dw, turned, pooled.Pooled(m.put(values), m.put(indices)), 7, (1, 1), m.ctx))
+    m.run(conv_behind_pool.slope(dw, turned, conv_behind_pool.Pooled(m.put(values), m.put(indices)), 7, (1, 1), m.ctx))
     np.testing.assert_array_equal(m.get(dw), wanted)
 
 
@@ -83,9 +84,9 @@ def test_parts_of_a_batch_are_the_same_to_the_bit():
     x, k, values, indices = operands(11, 24, 17, 8, 9, 1)
     for orders in itertools.product((False, True), repeat=3):
         m = Memory()
-        given = pooled.Pooled(m.put(values, orders[1]), m.put(indices, orders[2]))
+        given = conv_behind_pool.Pooled(m.put(values, orders[1]), m.put(indices, orders[2]))
         dx = m.put(np.zeros_like(x), orders[0])
-        turn, main = pooled.gradient(dx, given, 9, m.put(k), (1, 1), m.ctx)
+        turn, main = conv_behind_pool.gradient(dx, given, 9, m.put(k), (1, 1), m.ctx)
         m.run([turn, *(part(main, first, min(4, 11 - first)) for first in (0, 4, 8))])
         np.testing.assert_array_equal(m.get(dx), computed(x, k, values, indices, 1)[0])
 

@@ -7,13 +7,13 @@ import pytest
 
 import gradlab as gl
 from gradlab import nn
+from gradlab.backends.native import compiler
 from gradlab.graph import trace
-from gradlab.graph.execute import Line
-from gradlab.graph.native import build
-from gradlab.graph.native.executable import NativeExecutable
+from gradlab.graph.executables.native.executable import NativeExecutable
+from gradlab.graph.executables.numpy.executable import Line
 
 F = nn.functional
-pytestmark = pytest.mark.skipif(not build.available(), reason="no C++ compiler")
+pytestmark = pytest.mark.skipif(not compiler.available(), reason="no C++ compiler")
 
 CASES = [  # images, channels, sizes, outputs, kernel, stride, padding, dilation, groups
     (5, 1, (28, 28), 32, (3, 3), 1, 1, 1, 1),

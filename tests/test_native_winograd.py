@@ -9,13 +9,14 @@ import pytest
 from native_tasks import Memory, part
 
 import gradlab as gl
-from gradlab.graph.native import build, winograd
-from gradlab.graph.native.pooled import Pooled
-from gradlab.graph.native.records import length
+from gradlab.backends.native import compiler
+from gradlab.graph.executables.native import winograd
+from gradlab.graph.executables.native.conv_behind_pool import Pooled
+from gradlab.graph.executables.native.conv_statistics import length
 from gradlab.spec import Spec
 
 F = gl.nn.functional
-pytestmark = pytest.mark.skipif(not build.available(), reason="no C++ compiler")
+pytestmark = pytest.mark.skipif(not compiler.available(), reason="no C++ compiler")
 
 SIZES = [  # images, channels, outputs, height, width, padding
     (5, 9, 10, 7, 5, 1), (17, 16, 16, 32, 32, 1), (33, 64, 40, 8, 8, 1), (1, 8, 8, 2, 2, 1), (3, 24, 17, 9, 33, 0), (2, 32, 64, 26, 26, 0),

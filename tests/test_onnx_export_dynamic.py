@@ -8,7 +8,7 @@ import pytest
 import gradlab as gl
 import gradlab.nn.functional as F
 from gradlab import nn
-from gradlab.graph.dims import unknown
+from gradlab.graph.ir.dims import unknown
 from gradlab.onnx import ExportError, UnsupportedError, export
 
 from onnx_modules import cases

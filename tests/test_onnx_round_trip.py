@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 import gradlab as gl
-from gradlab.graph.tree import flatten
+from gradlab.graph.staging.tree import flatten
 
 from onnx_modules import cases
 

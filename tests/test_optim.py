@@ -120,7 +120,7 @@ def test_trains():
 
 
 @each_optimizer
-@pytest.mark.filterwarnings("ignore::gradlab.autograd.advice.NoGradientWarning")
+@pytest.mark.filterwarnings("ignore::gradlab.advice.NoGradientWarning")
 def test_without_gradient_left_alone(name):
     params = start()
     before = params[1].detach().clone()

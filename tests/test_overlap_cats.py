@@ -7,7 +7,7 @@ import numpy as np
 import gradlab as gl
 from gradlab import nn
 from gradlab.graph import trace
-from gradlab.graph.execute import Line, NumpyExecutable
+from gradlab.graph.executables.numpy.executable import Line, NumpyExecutable
 from gradlab.graph.passes import PASSES, optimize
 
 

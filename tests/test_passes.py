@@ -8,9 +8,9 @@ import pytest
 import gradlab as gl
 from gradlab import nn
 from gradlab.graph import trace
-from gradlab.graph.execute import Line, NumpyExecutable
+from gradlab.graph.executables.numpy.executable import Line, NumpyExecutable
 from gradlab.graph.passes import PASSES, optimize
-from gradlab.graph.passes.later import peak
+from gradlab.graph.passes.recomputation import peak
 
 F = nn.functional
 

@@ -169,7 +169,7 @@ def test_threads(monkeypatch):
     try:
         gl.set_num_threads(1)
         assert gl.get_num_threads() == 1
-        shares = importlib.import_module("gradlab.graph.shares")
+        shares = importlib.import_module("gradlab.graph.executables.numpy.row_threads")
         assert shares.threads() == 1
         gl.set_num_threads(2)
         assert shares.threads() == 2

@@ -11,7 +11,7 @@ import gradlab as gl
 import gradlab.nn.functional as F
 from gradlab import nn, ops
 from gradlab.backends import cpu
-from gradlab.graph.symbol import TraceError
+from gradlab.graph.staging.symbol import TraceError
 from gradlab.session import FeedError, Graph, Session, UninitializedError
 
 

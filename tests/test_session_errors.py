@@ -8,7 +8,7 @@ import pytest
 import gradlab as gl
 import gradlab.nn.functional as F
 from gradlab import nn
-from gradlab.graph.symbol import TraceError
+from gradlab.graph.staging.symbol import TraceError
 from gradlab.session import FeedError, FetchError, UninitializedError
 
 

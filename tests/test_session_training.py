@@ -8,7 +8,7 @@ import pytest
 import gradlab as gl
 import gradlab.nn.functional as F
 from gradlab import data, nn
-from gradlab.graph.symbol import TraceError
+from gradlab.graph.staging.symbol import TraceError
 from gradlab.models.digits import DigitsCNN, DigitsMLP
 from gradlab.models.gpt import GPT, GPTConfig
 

@@ -7,7 +7,7 @@ import pytest
 
 import gradlab as gl
 from gradlab import nn
-from gradlab.graph.symbol import TraceError
+from gradlab.graph.staging.symbol import TraceError
 from gradlab.session import FeedError, UninitializedError
 
 

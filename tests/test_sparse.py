@@ -11,7 +11,7 @@ import pytest
 import gradlab as gl
 from gradlab import ops
 from gradlab.autograd import gradcheck, gradgradcheck
-from gradlab.graph.native import build, sparse as native
+from gradlab.backends.native import compiler, sparse as native
 
 ROW, COL = [3, 0, 2, 0, 2], [1, 4, 0, 1, 4]
 LAYOUTS = {
@@ -282,9 +282,9 @@ def test_large_products_by_every_way(way, dtype, monkeypatch):
     if way == "numpy":
         monkeypatch.setattr(ops.sparse, "compiled", None)
     elif way == "compiled":
-        if not build.available():
+        if not compiler.available():
             pytest.skip("no C++ compiler")
-        build.libraries(["gradlab_spmm_float"])
+        compiler.libraries(["gradlab_spmm_float"])
         real = native.product
         monkeypatch.setattr(native, "product", lambda *a: asked.append(real(*a)) or asked[-1])
     else:

@@ -18,13 +18,13 @@ import pytest
 from test_runs import Page
 
 import gradlab as gl
+from gradlab.backends.threads import set_blas_threads
 from gradlab.cli.entry import main
 from gradlab.data import TextError, read_text
 from gradlab.models import GPT, GPTConfig, RecurrentLanguageModel, generate
 from gradlab.runs import RunError, Settings, load_run, resume, start
 from gradlab.runs.ngrams import Counts
 from gradlab.runs.text import TextTask
-from gradlab.utils.blas import set_blas_threads
 
 KINDS = {  # what is trained, and for how long; of the last, nothing is asked
     "gru": Settings(epochs=3, learning_rate=1e-2, data={"model": "gru", "width": 80, "layers": 1, "context": 32, "dropout": 0.0}),

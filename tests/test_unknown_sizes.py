@@ -14,9 +14,9 @@ import gradlab as gl
 import gradlab.nn.functional as F
 from gradlab import nn
 from gradlab.graph import trace
-from gradlab.graph.dims import Dim, Ratio, evaluate, hint, is_unknown, known_sizes, symbols, unknown
-from gradlab.graph.specialize import specialize, unknowns
-from gradlab.graph.symbol import TraceError
+from gradlab.graph.ir.dims import Dim, Ratio, evaluate, hint, is_unknown, known_sizes, symbols, unknown
+from gradlab.graph.ir.specialize import specialize, unknowns
+from gradlab.graph.staging.symbol import TraceError
 from gradlab.models.gpt import GPT, GPTConfig
 
 N = unknown("n")

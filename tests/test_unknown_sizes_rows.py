@@ -9,7 +9,7 @@ import gradlab as gl
 from gradlab import ops
 from gradlab.autograd.record import bind
 from gradlab.graph import trace
-from gradlab.graph.symbol import TraceError
+from gradlab.graph.staging.symbol import TraceError
 
 from samples import SAMPLES
 

@@ -19,7 +19,7 @@ PROGRAM = """
 import pathlib, sys
 import gradlab, gradlab.kernel
 package = pathlib.Path(gradlab.__file__).resolve().parent
-sources = gradlab.kernel.source_directory()
+sources = gradlab.kernel.source_folders("cuda")[1]
 print(package)
 print(pathlib.Path(sources).resolve())
 print(gradlab.__version__)
@@ -86,7 +86,7 @@ def test_wheel(tmp_path):
     assert Path(home).is_relative_to((tmp_path / "environment").resolve())
     assert Path(sources) == Path(home, "kernels")
     assert version in wheel.name
-    assert {Path(name).name for name in kernels if name.count("/") == 1} <= set(names.split())
+    assert {Path(name).name for name in kernels if name.startswith("kernels/cuda/") or name.count("/") == 1} <= set(names.split())
     assert output(python, "-m", "gradlab", "info", cwd=elsewhere)
     assert output(python.with_name("gradlab"), "info", cwd=elsewhere)
     shutil.rmtree(tmp_path / "environment")

@@ -19,8 +19,8 @@ from gradlab.device import Device
 from gradlab.dtype import float16, float32, int32
 from gradlab.optim.row_optimizer import RowOptimizer
 from gradlab.tensor import Tensor
-from gradlab.tensor.choice import where
 from gradlab.tensor.creation import full
+from gradlab.tensor.where import where
 
 _READY, _UNSCALED, _STEPPED = range(3)
 _ONE_PLACE = "within gl.compile, unscale_(), step() and update() belong into one compiled function, all of them or none"

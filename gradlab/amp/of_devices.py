@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from gradlab.advice import warn
 from gradlab.amp import autocast_mode
-from gradlab.autograd.advice import warn
 from gradlab.dtype import DType
 
 

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from gradlab.advice import warn
 from gradlab.autograd import cuts, engine, errors, function as function, functional as functional, graph as graph
-from gradlab.autograd.advice import warn
 from gradlab.autograd.base import LEAF, Differentiable
 from gradlab.autograd.errors import NonFiniteError
 from gradlab.autograd.function import Function

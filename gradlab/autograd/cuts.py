@@ -12,11 +12,11 @@ from threading import get_ident
 from typing import Any
 from weakref import ref
 
-from gradlab.autograd import position
+from gradlab import call_site
 from gradlab.autograd.base import LEAF
 
 SHOWN = 4
-_ASKING = os.path.join(position.PACKAGE, "overrides", "overridable.py")  # where classes may answer for a public function
+_ASKING = os.path.join(call_site.PACKAGE, "overrides", "overridable.py")  # where classes may answer for a public function
 
 
 # what, shape, weak reference to the node or leaf that was cut off (None for a mode), code, instruction, thread
@@ -34,7 +34,7 @@ def note(what: str, tensor: Any) -> None:
     if frame.f_code.co_filename == _ASKING and frame.f_back is not None:
         frame = frame.f_back
     code = frame.f_code
-    if not position.inside[code.co_filename]:  # else a step of a library function
+    if not call_site.inside[code.co_filename]:  # else a step of a library function
         _recent.append((what, tensor._array.shape, ref(source), code, frame.f_lasti, get_ident()))
 
 
@@ -43,7 +43,7 @@ def note_mode(what: str) -> None:
     frame = getframe(2)
     if frame.f_code.co_name == "wrapped" and frame.f_back is not None:
         frame = frame.f_back
-    if not position.inside[frame.f_code.co_filename]:
+    if not call_site.inside[frame.f_code.co_filename]:
         _recent.append((what, None, None, frame.f_code, frame.f_lasti, get_ident()))
 
 
@@ -82,7 +82,7 @@ def because(leaf: Any = None) -> str:
         if leaf is not None and source is not None and not leads_to(source, leaf):
             continue
         concerns = ", if it was computed inside," if reference is None else f" of a tensor of shape {shape}"
-        found[f"{what}{concerns} at: {position.line_of(code, lasti)}"] = None
+        found[f"{what}{concerns} at: {call_site.line_of(code, lasti)}"] = None
     if not found:
         return ""
     lines = list(found)[:SHOWN]

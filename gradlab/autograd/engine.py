@@ -13,7 +13,8 @@ from typing import Any
 
 import numpy as np
 
-from gradlab.autograd import cuts, errors, position
+from gradlab import call_site
+from gradlab.autograd import cuts, errors
 from gradlab.autograd.base import LEAF, Differentiable, version_of
 from gradlab.autograd.mode import current, enter, leave
 from gradlab.autograd.node import edge_to, next_sequence
@@ -162,7 +163,7 @@ def store(leaf: Any, walk: Walk, create_graph: bool) -> None:
                 quietly(np.add, old._array, gradient._array, old._array)
             version = version_of(old) if old._meta is None or old._meta.version is None else old._meta.version
             if walk.place is None:
-                walk.place = (*position.user_frame(getframe(2)), mode.scope)
+                walk.place = (*call_site.user_frame(getframe(2)), mode.scope)
             version.written, version.place = next_sequence(), walk.place
             version.count += 1
             version.added += 1

@@ -5,7 +5,8 @@ from __future__ import annotations
 import traceback
 from typing import Any
 
-from gradlab.autograd import cuts, position
+from gradlab import call_site
+from gradlab.autograd import cuts
 from gradlab.autograd.base import Version
 from gradlab.dtype import INEXACT
 
@@ -26,7 +27,7 @@ def freed(node: Any) -> RuntimeError:
 
 
 def modified(node: Any, what: str, version: Version) -> RuntimeError:
-    place = position.locate(*version.place)
+    place = call_site.locate(*version.place)
     by = f"\n  modified at: {place}" if place is not None else ""
     return GraphError(
         f"{node.name()}: {what}, which backward needs, was modified by an in-place operation after it was recorded. "
@@ -41,7 +42,7 @@ def _where(node: Any) -> str:
 
 def remember(node: Any, frame: Any) -> None:
     """Under detect_anomaly: keep with a node the user's part of the stack that recorded it, as text."""
-    lines = traceback.StackSummary.from_list([f for f in traceback.extract_stack(frame) if not position.inside[f.filename]]).format()
+    lines = traceback.StackSummary.from_list([f for f in traceback.extract_stack(frame) if not call_site.inside[f.filename]]).format()
     node.metadata["traceback_"] = lines
 
 

@@ -10,7 +10,8 @@ from typing import Any
 
 from numpy import empty, ndarray
 
-from gradlab.autograd import inplace, position
+from gradlab import call_site
+from gradlab.autograd import inplace
 from gradlab.autograd.base import LEAF, Differentiable
 from gradlab.autograd.general import UNUSUAL, apply, record, refresh
 from gradlab.autograd.mode import current
@@ -138,7 +139,7 @@ def one_input(op: Op, node: type[Node]) -> Callable[..., Any]:
         n.output_specs = found
         n.seq = next_sequence()
         n.scope = mode.scope
-        n.code, n.lasti = position.user_frame(getframe(1))
+        n.code, n.lasti = call_site.user_frame(getframe(1))
         t._edge = n
         return t
 

@@ -18,8 +18,8 @@ from gradlab.autograd.general import refresh
 from gradlab.autograd.mode import Mode, current, enter, leave
 from gradlab.autograd.node import Edge, Node, edge_to, next_sequence
 from gradlab.autograd.once import once_differentiable
-from gradlab.autograd.position import user_frame
 from gradlab.autograd.saved import keep_all, without_graph
+from gradlab.call_site import user_frame
 from gradlab.dtype import INEXACT
 from gradlab.spec import ShapeError, Spec, broadcast_shapes, spec_of
 

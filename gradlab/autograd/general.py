@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 from numpy import ndarray
 
-from gradlab import dispatch
-from gradlab.autograd import errors, formulas, inplace, position, saved
+from gradlab import call_site, dispatch
+from gradlab.autograd import errors, formulas, inplace, saved
 from gradlab.autograd.base import LEAF, Differentiable, Meta
 from gradlab.autograd.mode import Mode, current
 from gradlab.autograd.node import Edge, next_sequence
@@ -64,7 +64,7 @@ def convert(op: Op, value: Any) -> Any:
             raise TypeError(f"{op.name}: an array of {value.dtype} is not one of numbers")
         return wrap(value if value.dtype.isnative else value.astype(value.dtype.newbyteorder("=")))
     if isinstance(value, _NUMBERS):
-        if hasattr(value, "expr"):  # an unknown size of a graph (gradlab/graph/dims.py) stays one
+        if hasattr(value, "expr"):  # an unknown size of a graph (gradlab/graph/ir/dims.py) stays one
             return value
         return float(value) if isinstance(value, float) else complex(value) if isinstance(value, complex) else int(value)
     raise TypeError(f"{op.name}: inputs are tensors or numbers, not {type(value).__name__}; use gradlab.tensor(...) to make a tensor")
@@ -297,7 +297,7 @@ def record(
         n.saved = saved.pack_all(mode.saved_hooks, n, n.saved, len(op.kept_inputs))
     n.seq = next_sequence()
     n.scope = mode.scope
-    n.code, n.lasti = position.user_frame(frame)
+    n.code, n.lasti = call_site.user_frame(frame)
     if mode.anomaly:
         errors.remember(n, frame)
     if op.result is None:
@@ -327,7 +327,7 @@ def _check_finite(op: Op, inputs: list[Any], params: dict[str, Any], result: Any
     if not all(map(math.isfinite, numbers)):  # an infinity that was asked for, such as a mask's, is no accident; a NaN is
         finite = without_nan
     if not all(map(finite, results)) and all(finite(x._array) for x in inputs if isinstance(x, Differentiable)):
-        place = position.locate(*position.caller(), current().scope)
+        place = call_site.locate(*call_site.caller(), current().scope)
         shapes = ", ".join(str(x._array.shape) if isinstance(x, Differentiable) else repr(x) for x in inputs)
         where = f"\n  at: {place}" if place is not None else ""
         raise errors.NonFiniteError(f"{op.name}: made a NaN or infinity of finite inputs (shapes {shapes}){where}")

@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 
-from gradlab import dispatch
-from gradlab.autograd import errors, position
+from gradlab import call_site, dispatch
+from gradlab.autograd import errors
 from gradlab.autograd.base import LEAF, Differentiable, Meta, Version, meta_of, version_of
 from gradlab.autograd.hooks import hooks_of
 from gradlab.autograd.mode import Mode, current, enter, leave
@@ -182,7 +182,7 @@ def written(version: Version) -> None:
         mode.tracer.writing(version)
     version.written = next_sequence()
     version.count += 1
-    version.place = (*position.caller(), mode.scope)
+    version.place = (*call_site.caller(), mode.scope)
 
 
 def note(versions: Iterable[Version]) -> None:
@@ -195,7 +195,7 @@ def note(versions: Iterable[Version]) -> None:
 def note_writes(tensors: Iterable[Differentiable]) -> None:
     """Note the time and the place of writes to several tensors: a graph made before can no longer use their old values."""
     mode = current()
-    now, place = next_sequence(), (*position.caller(), mode.scope)
+    now, place = next_sequence(), (*call_site.caller(), mode.scope)
     for tensor in tensors:
         meta = tensor._meta
         version = version_of(tensor) if meta is None or meta.version is None else meta.version

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, NamedTuple
 
-from gradlab.autograd import position
+from gradlab import call_site
 from gradlab.autograd.base import LEAF, Differentiable, Version, meta_of
 from gradlab.autograd.hooks import Hooks, RemovableHandle, add_hook, hooks_of
 from gradlab.op import Op
@@ -82,9 +82,9 @@ class Node:
         return _metadata.setdefault(self, {})
 
     @property
-    def forward_position(self) -> position.Position | None:
+    def forward_position(self) -> call_site.Position | None:
         """The line of the user's code that called the operation."""
-        return position.locate(self.code, self.lasti, self.scope)
+        return call_site.locate(self.code, self.lasti, self.scope)
 
     def register_hook(self, fn: Callable[..., Any]) -> RemovableHandle:
         """Call `fn(grad_inputs, grad_outputs)`, two tuples, after this node ran in a backward; a tuple it returns replaces the first."""

@@ -10,8 +10,8 @@ from typing import Any
 from gradlab.autograd.base import Differentiable, Version
 from gradlab.autograd.mode import current, enter, leave
 from gradlab.autograd.node import Edge, Node, edge_to, next_sequence
-from gradlab.autograd.position import user_frame
 from gradlab.autograd.saved import without_graph
+from gradlab.call_site import user_frame
 from gradlab.spec import spec_of
 
 

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from types import TracebackType
 from typing import Any
 
-from gradlab.autograd.position import inside
+from gradlab.call_site import inside
 from gradlab.cli.failure import FAILED, Failure, Raised
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep

@@ -11,6 +11,7 @@ from shlex import quote
 from typing import Any
 
 from gradlab import data as data_room
+from gradlab.backends.threads import set_blas_threads
 from gradlab.cli.arguments import is_address
 from gradlab.cli.devices import best_device, usable_device
 from gradlab.cli.failure import FAILED, Failure
@@ -24,7 +25,6 @@ from gradlab.runs.searching import PLAN, go_on
 from gradlab.runs.task import literal
 from gradlab.runs.training import saved_settings
 from gradlab.train import Diverged
-from gradlab.utils.blas import set_blas_threads
 
 BEST = Path("checkpoints", "best.safetensors")
 say = partial(print, flush=True)  # also into a pipe or a file as it comes

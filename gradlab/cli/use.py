@@ -12,13 +12,13 @@ from typing import Any, TypeVar
 
 import numpy as np
 
+from gradlab.backends.threads import set_blas_threads
 from gradlab.cli.failure import FAILED, Failure
 from gradlab.cli.run_folder import RUNS
 from gradlab.cli.targets import users_code
 from gradlab.data import DataError
 from gradlab.runs import RunError, TrainedRun, load_run, runs_in
 from gradlab.utils.atomic import write_text
-from gradlab.utils.blas import set_blas_threads
 from gradlab.utils.words import in_columns
 
 Found = TypeVar("Found")

@@ -11,9 +11,9 @@ from typing import Any
 
 from gradlab.deploy.freezing import freeze
 from gradlab.deploy.program import Refused, generate
-from gradlab.graph.dims import is_unknown
-from gradlab.graph.ir import Graph
-from gradlab.graph.specialize import specialize, unknowns
+from gradlab.graph.ir.dims import is_unknown
+from gradlab.graph.ir.graph import Graph
+from gradlab.graph.ir.specialize import specialize, unknowns
 from gradlab.jit import load
 from gradlab.utils.atomic import replacing
 

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from gradlab.deploy.types import Unsupported, ctype, loaded, stored
-from gradlab.graph.ir import Call
-from gradlab.graph.native.place import Place, place_of
+from gradlab.graph.executables.native.place import Place, place_of
+from gradlab.graph.ir.graph import Call
 from gradlab.spec import Spec
 
 RUNTIME = Path(__file__).resolve().parent / "runtime"

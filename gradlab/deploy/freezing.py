@@ -12,7 +12,7 @@ import numpy as np
 from gradlab import dispatch, ops
 from gradlab.backends.cpu import immediate
 from gradlab.device import CPU
-from gradlab.graph.ir import Call, Graph, Value
+from gradlab.graph.ir.graph import Call, Graph, Value
 from gradlab.graph.passes import PASSES
 from gradlab.graph.passes.replacing import is_ours
 from gradlab.spec import count
@@ -78,7 +78,7 @@ def _foldable(call: Call, known: dict[int, Any]) -> bool:
         return False
     size = sum(count(v.spec.shape) * v.spec.dtype.itemsize for v in call.outputs)
     if not inputs:
-        return "device" in call.params and (call.op is not ops.create.full or size <= SMALL_FILL)
+        return "device" in call.params and (call.op is not ops.creation.full or size <= SMALL_FILL)
     return call.op.view or size <= sum(known[x.id].nbytes for x in inputs) + GROWTH
 
 

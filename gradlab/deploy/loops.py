@@ -13,9 +13,9 @@ from gradlab import ops
 from gradlab.backends.cuda.generate import reads
 from gradlab.deploy.emitter import RUNTIME, WORTH, Emitter, broadcast, nest
 from gradlab.deploy.types import TYPES, ctype, loaded, scalar_function, stored, translated
-from gradlab.graph.ir import Call, Value
-from gradlab.graph.native.loops import cost
-from gradlab.graph.native.place import Place
+from gradlab.graph.executables.native.loops import cost
+from gradlab.graph.executables.native.place import Place
+from gradlab.graph.ir.graph import Call, Value
 from gradlab.kernel import Elementwise
 
 

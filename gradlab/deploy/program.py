@@ -15,10 +15,10 @@ from gradlab.deploy.rows import convs, indexing, movements, products, reductions
 from gradlab.deploy.types import TYPES, Unsupported, ctype
 from gradlab.deploy.weights import Weights
 from gradlab.dtype import HALF
-from gradlab.graph.execute import Line
-from gradlab.graph.ir import Call, Value
-from gradlab.graph.native.layout import FIRST, Arranged, arrange
-from gradlab.graph.native.place import ARENA, Place
+from gradlab.graph.executables.native.place import ARENA, Place
+from gradlab.graph.executables.native.planning import FIRST, Arranged, arrange
+from gradlab.graph.executables.numpy.executable import Line
+from gradlab.graph.ir.graph import Call, Value
 from gradlab.graph.passes.replacing import is_ours
 from gradlab.spec import Spec, count
 

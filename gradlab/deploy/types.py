@@ -11,8 +11,8 @@ import numpy as np
 from gradlab.backends.cpu import immediate
 from gradlab.backends.cuda.generate import Operand, main_dtype, reads
 from gradlab.dtype import wide
-from gradlab.graph.ir import Call, Value
-from gradlab.graph.native.loops import limit
+from gradlab.graph.executables.native.loops import limit
+from gradlab.graph.ir.graph import Call, Value
 
 
 class CType(NamedTuple):

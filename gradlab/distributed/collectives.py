@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from datetime import timedelta
 from typing import Any, NamedTuple
 
-from gradlab.autograd.advice import GradlabWarning, warn
+from gradlab.advice import GradlabWarning, warn
 from gradlab.autograd.mode import no_grad
 from gradlab.distributed.groups import ProcessGroup, get_group_rank, member
 from gradlab.distributed.reduce_op import ReduceOp, check_reduction

@@ -13,8 +13,8 @@ from gradlab.distributions.distribution import Distribution, broadcast
 from gradlab.dtype import float64
 from gradlab.special import i0e, i1e
 from gradlab.tensor import Tensor
-from gradlab.tensor.choice import where
 from gradlab.tensor.random import rand
+from gradlab.tensor.where import where
 
 TRIES = 20
 

@@ -14,9 +14,9 @@ from typing import Any
 from gradlab import linalg
 from gradlab.dtype import bool_, float64
 from gradlab.tensor import Tensor
-from gradlab.tensor.choice import where
 from gradlab.tensor.creation import eye, ones
 from gradlab.tensor.shape import cat as joined, stack as stacked
+from gradlab.tensor.where import where
 
 CLOSE = 1e-6  # how far sums of shares and entries of symmetric matrices may be off
 

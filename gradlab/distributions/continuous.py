@@ -9,9 +9,9 @@ from gradlab.distributions.distribution import Distribution, broadcast
 from gradlab.distributions.exp_family import ExponentialFamily
 from gradlab.distributions.normal import LocationScale
 from gradlab.tensor import Tensor
-from gradlab.tensor.choice import where
 from gradlab.tensor.creation import full_like
 from gradlab.tensor.random import rand
+from gradlab.tensor.where import where
 
 EULER = 0.57721566490153286
 

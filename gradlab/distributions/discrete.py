@@ -12,9 +12,9 @@ from gradlab.dtype import finfo
 from gradlab.nn.functional import logsigmoid
 from gradlab.special import xlog1py
 from gradlab.tensor import Tensor
-from gradlab.tensor.choice import where
 from gradlab.tensor.creation import arange, full_like, zeros_like
 from gradlab.tensor.random import bernoulli, poisson, rand
+from gradlab.tensor.where import where
 
 
 def clamped(probs: Tensor) -> Tensor:

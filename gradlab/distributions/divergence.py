@@ -15,8 +15,8 @@ from gradlab.distributions.normal import LogNormal, MultivariateNormal, Normal
 from gradlab.distributions.units import unit
 from gradlab.nn.functional import logsigmoid, softplus
 from gradlab.tensor import Tensor
-from gradlab.tensor.choice import where
 from gradlab.tensor.creation import full_like
+from gradlab.tensor.where import where
 
 F = TypeVar("F", bound=Callable[..., Any])
 _RARE = -40.0  # log-odds

@@ -11,10 +11,10 @@ from gradlab.distributions.gamma_samples import log_gamma_samples
 from gradlab.dtype import finfo
 from gradlab.nn.functional import one_hot
 from gradlab.tensor import Tensor
-from gradlab.tensor.choice import where
 from gradlab.tensor.creation import full_like
 from gradlab.tensor.random import randn
 from gradlab.tensor.special import igamma
+from gradlab.tensor.where import where
 
 
 def between(x: Tensor) -> Tensor:

@@ -10,9 +10,9 @@ from gradlab.distributions.distribution import Distribution, broadcast
 from gradlab.distributions.gamma import from_tiny, log_beta
 from gradlab.distributions.gamma_samples import log_gamma_samples
 from gradlab.tensor import Tensor
-from gradlab.tensor.choice import where
 from gradlab.tensor.creation import full_like
 from gradlab.tensor.random import poisson
+from gradlab.tensor.where import where
 
 
 class FisherSnedecor(Distribution):

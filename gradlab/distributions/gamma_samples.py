@@ -20,9 +20,9 @@ import numpy as np
 from gradlab.autograd.function import Function
 from gradlab.dtype import FLOAT64, float64
 from gradlab.tensor import Tensor
-from gradlab.tensor.choice import where
 from gradlab.tensor.creation import full_like, ones_like, tensor
 from gradlab.tensor.random import rand, randn
+from gradlab.tensor.where import where
 
 TRIES = 6
 _RULES: dict[bool, Any] = {  # nodes and weights on (-1, 1), and how far the integrand's logarithm falls over the part that counts

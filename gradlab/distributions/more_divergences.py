@@ -17,8 +17,8 @@ from gradlab.distributions.normal import HALF_LOG_TWO_PI, MultivariateNormal, No
 from gradlab.distributions.positive import HalfNormal, Pareto
 from gradlab.distributions.relaxed import ContinuousBernoulli
 from gradlab.tensor import Tensor
-from gradlab.tensor.choice import where
 from gradlab.tensor.creation import full_like
+from gradlab.tensor.where import where
 
 # ---------------------------------------------------------------- of one kind
 

@@ -11,9 +11,9 @@ from gradlab.distributions.gamma import between, from_tiny
 from gradlab.distributions.normal import Normal
 from gradlab.dtype import finfo
 from gradlab.tensor import Tensor
-from gradlab.tensor.choice import where
 from gradlab.tensor.creation import full_like
 from gradlab.tensor.random import rand
+from gradlab.tensor.where import where
 
 
 class _Half(Distribution):

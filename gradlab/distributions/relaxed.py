@@ -16,9 +16,9 @@ from gradlab.distributions.exp_family import ExponentialFamily
 from gradlab.distributions.gamma import between, from_tiny
 from gradlab.nn.functional import binary_cross_entropy_with_logits
 from gradlab.tensor import Tensor
-from gradlab.tensor.choice import where
 from gradlab.tensor.creation import full_like
 from gradlab.tensor.random import rand
+from gradlab.tensor.where import where
 
 
 def uniform_inside(like: Tensor, shape: tuple[int, ...]) -> Tensor:

@@ -20,7 +20,7 @@ from gradlab.distributions.normal import LogNormal, MultivariateNormal, Normal
 from gradlab.distributions.positive import GeneralizedPareto, HalfCauchy, HalfNormal, Kumaraswamy, Pareto, Weibull
 from gradlab.distributions.relaxed import ContinuousBernoulli, RelaxedBernoulli, RelaxedOneHotCategorical
 from gradlab.distributions.transformed import LogisticNormal
-from gradlab.tensor.choice import where
+from gradlab.tensor.where import where
 
 _ODDS = {"probs": c.unit_interval, "logits": c.real}
 _CLASSES = {"probs": c.simplex, "logits": c.real_vector}

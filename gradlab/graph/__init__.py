@@ -5,10 +5,10 @@
 
 from __future__ import annotations
 
-from gradlab.graph.decorator import compile
-from gradlab.graph.dims import unknown
-from gradlab.graph.ir import Call, Graph, Value
-from gradlab.graph.program import Program, trace
-from gradlab.graph.symbol import Symbol, TraceError
+from gradlab.graph.calls.decorator import compile
+from gradlab.graph.ir.dims import unknown
+from gradlab.graph.ir.graph import Call, Graph, Value
+from gradlab.graph.staging.program import Program, trace
+from gradlab.graph.staging.symbol import Symbol, TraceError
 
 __all__ = ["Call", "Graph", "Program", "Symbol", "TraceError", "Value", "compile", "trace", "unknown"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradlab.graph.freeze import freeze
+from gradlab.graph.guards.freeze import freeze
 from gradlab.nn.module import Module
 
 _TABLES = ("_parameters", "_buffers", "_modules")

@@ -10,8 +10,8 @@ import numpy as np
 from gradlab import dispatch
 from gradlab.autograd.base import LEAF, Differentiable
 from gradlab.autograd.record import wrap
-from gradlab.graph.symbol import TraceError
-from gradlab.graph.tree import flatten, unflatten
+from gradlab.graph.staging.symbol import TraceError
+from gradlab.graph.staging.tree import flatten, unflatten
 from gradlab.jit.module import ScriptModule
 from gradlab.nn.joint import joined
 

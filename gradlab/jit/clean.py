@@ -5,11 +5,11 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from gradlab.graph.control.body_call import Part
 from gradlab.graph.control.branching import Switch
 from gradlab.graph.control.looping import While
-from gradlab.graph.control.part import Part
 from gradlab.graph.control.scanning import Scan
-from gradlab.graph.ir import Call, Graph
+from gradlab.graph.ir.graph import Call, Graph
 
 
 def cleaned(graph: Graph) -> Graph:

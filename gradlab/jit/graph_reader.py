@@ -8,13 +8,13 @@ from typing import Any
 from gradlab.backends.cpu import number_spec
 from gradlab.device import CPU
 from gradlab.dtype import BOOL
+from gradlab.graph.control.body_call import KINDS, Part, flow_row
 from gradlab.graph.control.branching import Switch
 from gradlab.graph.control.looping import While
-from gradlab.graph.control.part import KINDS, Part, flow_row
 from gradlab.graph.control.scanning import Scan
-from gradlab.graph.dims import hint
-from gradlab.graph.ir import Call, Graph, Value
-from gradlab.graph.symbol import TraceError
+from gradlab.graph.ir.dims import hint
+from gradlab.graph.ir.graph import Call, Graph, Value
+from gradlab.graph.staging.symbol import TraceError
 from gradlab.jit.limits import MAX_CALLS, MAX_STEPS, check_size
 from gradlab.jit.portable import LoadError, decoded, short, spec_of_text
 from gradlab.jit.schema import check_call, loose

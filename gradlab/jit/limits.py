@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from gradlab.graph.control.body_call import Part
 from gradlab.graph.control.branching import Switch
 from gradlab.graph.control.looping import While
-from gradlab.graph.control.part import Part
 from gradlab.graph.control.scanning import Scan
-from gradlab.graph.dims import hint, is_unknown
-from gradlab.graph.ir import Call, Graph, Value
+from gradlab.graph.ir.dims import hint, is_unknown
+from gradlab.graph.ir.graph import Call, Graph, Value
 from gradlab.jit.portable import LoadError
 from gradlab.jit.schema import check_call
 from gradlab.spec import count

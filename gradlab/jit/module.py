@@ -12,13 +12,13 @@ from gradlab import dispatch
 from gradlab.autograd.base import LEAF
 from gradlab.autograd.mode import current, set_grad_enabled
 from gradlab.device import CPU, Device
-from gradlab.graph.compiled import Compiled
-from gradlab.graph.control.part import KINDS
-from gradlab.graph.dims import Dim, is_unknown, known_sizes
-from gradlab.graph.ir import Graph, Value
-from gradlab.graph.overlap import Part, SharedMemory, check_apart, uses
-from gradlab.graph.specialize import specialize
-from gradlab.graph.tree import flatten
+from gradlab.graph.calls.compiled import Compiled
+from gradlab.graph.control.body_call import KINDS
+from gradlab.graph.ir.dims import Dim, is_unknown, known_sizes
+from gradlab.graph.ir.graph import Graph, Value
+from gradlab.graph.ir.specialize import specialize
+from gradlab.graph.staging.memory_sharing import Part, SharedMemory, check_apart, uses
+from gradlab.graph.staging.tree import flatten
 from gradlab.jit.limits import check_again, check_size
 from gradlab.jit.plan import Held, Plan
 from gradlab.jit.portable import nested, structure_text

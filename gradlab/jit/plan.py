@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-from gradlab.graph.ir import Graph, Value
+from gradlab.graph.ir.graph import Graph, Value
 
 CONSTANTS = "_constants"  # the submodule that holds tensors which no module named
 

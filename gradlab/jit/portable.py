@@ -14,8 +14,8 @@ import numpy as np
 from gradlab.autograd.base import Differentiable
 from gradlab.device import Device
 from gradlab.dtype import as_numpy, from_numpy, named
-from gradlab.graph.dims import OPERATIONS, Dim, Ratio, evaluate
-from gradlab.graph.tree import has_keys
+from gradlab.graph.ir.dims import OPERATIONS, Dim, Ratio, evaluate
+from gradlab.graph.staging.tree import has_keys
 from gradlab.op import result_class
 from gradlab.spec import Spec
 

@@ -17,8 +17,8 @@ import numpy as np
 
 from gradlab.device import Device
 from gradlab.dtype import FLOATING
-from gradlab.graph.dims import hint, unknown
-from gradlab.graph.ir import Graph, Value
+from gradlab.graph.ir.dims import hint, unknown
+from gradlab.graph.ir.graph import Graph, Value
 from gradlab.jit.graph_reader import GraphReader
 from gradlab.jit.limits import MAX_BYTES, check_size
 from gradlab.jit.module import ScriptModule

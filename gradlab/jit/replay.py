@@ -12,9 +12,9 @@ from gradlab.autograd.mode import current, enter, leave
 from gradlab.autograd.record import apply, bind
 from gradlab.device import Device
 from gradlab.dtype import INT64
+from gradlab.graph.control.body_call import KINDS, Part
 from gradlab.graph.control.functions import scan, switch, while_loop
-from gradlab.graph.control.part import KINDS, Part
-from gradlab.graph.ir import Call, Graph, Value
+from gradlab.graph.ir.graph import Call, Graph, Value
 from gradlab.ops.movement import view
 from gradlab.tensor.creation import arange, zeros
 from gradlab.tensor.generator import draw

@@ -14,7 +14,7 @@ import numpy as np
 
 from gradlab.device import Device
 from gradlab.dtype import FLOATING, INT64
-from gradlab.graph.dims import hint
+from gradlab.graph.ir.dims import hint
 from gradlab.jit.portable import LoadError, short
 from gradlab.op import Op
 from gradlab.ops import vision_cpu

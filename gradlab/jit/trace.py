@@ -9,20 +9,20 @@ from types import MethodType
 from typing import Any
 
 from gradlab import dispatch
+from gradlab.advice import GradlabWarning
 from gradlab.autograd import engine
-from gradlab.autograd.advice import GradlabWarning
 from gradlab.autograd.base import LEAF, Differentiable
 from gradlab.autograd.function import FunctionNode
 from gradlab.autograd.mode import current, enter, leave
 from gradlab.autograd.record import refresh, wrap
 from gradlab.device import CPU
 from gradlab.dtype import FLOATING
-from gradlab.graph.device.placement import on_one_device
-from gradlab.graph.dims import is_unknown, unknown
-from gradlab.graph.ir import Graph, Value
-from gradlab.graph.live import LiveTracer
-from gradlab.graph.symbol import Symbol, TraceError
-from gradlab.graph.tree import flatten, unflatten
+from gradlab.graph.executables.cuda.placement import on_one_device
+from gradlab.graph.ir.dims import is_unknown, unknown
+from gradlab.graph.ir.graph import Graph, Value
+from gradlab.graph.staging.compile_tracer import LiveTracer
+from gradlab.graph.staging.symbol import Symbol, TraceError
+from gradlab.graph.staging.tree import flatten, unflatten
 from gradlab.jit.attributes import Attributes
 from gradlab.jit.check_trace import check
 from gradlab.jit.clean import cleaned

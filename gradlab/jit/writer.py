@@ -26,13 +26,13 @@ import numpy as np
 from gradlab import dispatch
 from gradlab._version import __version__
 from gradlab.dtype import from_numpy
+from gradlab.graph.control.body_call import KINDS, Part
 from gradlab.graph.control.branching import Switch
 from gradlab.graph.control.looping import While
-from gradlab.graph.control.part import KINDS, Part
 from gradlab.graph.control.scanning import Scan
-from gradlab.graph.dims import Dim, hint, hints_of, symbols
-from gradlab.graph.ir import Call, Graph, Value
-from gradlab.graph.specialize import unknowns
+from gradlab.graph.ir.dims import Dim, hint, hints_of, symbols
+from gradlab.graph.ir.graph import Call, Graph, Value
+from gradlab.graph.ir.specialize import unknowns
 from gradlab.jit.limits import parts_of
 from gradlab.jit.plan import Plan
 from gradlab.jit.portable import FORMAT, KEY, encoded, row_version, shape_text

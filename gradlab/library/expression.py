@@ -7,7 +7,7 @@ import functools
 import re
 from collections.abc import Sequence
 
-from gradlab.kernel import source_directory
+from gradlab.kernel import source_folders
 
 _WORD = re.compile(r"(?<![\w.'])([A-Za-z_]\w*)\b(\s*\()?")
 _LANGUAGE = {"T", "index", "true", "false", "bool", "float", "double", "int", "long", "unsigned", "static_cast", "const", "auto", "sizeof"}
@@ -18,8 +18,9 @@ _HEADERS = ("scalar_math.h", "special_math.h")
 def functions() -> frozenset[str]:
     """What the headers of expressions define, or may."""
     found: set[str] = set()
+    _, shared = source_folders("cuda")
     for header in _HEADERS:
-        text = (source_directory() / header).read_text(encoding="utf-8")
+        text = (shared / header).read_text(encoding="utf-8")
         found.update(re.findall(r"\b([a-z]\w*)\s*\(", text))
     return frozenset(found)
 

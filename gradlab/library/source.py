@@ -12,9 +12,9 @@ import numpy as np
 
 from gradlab.backends.cuda.arguments import KINDS, packer_of
 from gradlab.backends.cuda.launch.rule import Rule
+from gradlab.backends.cuda.launch_context import Work
 from gradlab.backends.cuda.types import STORAGE
-from gradlab.backends.cuda.work import Work
-from gradlab.kernel import source_directory
+from gradlab.kernel import source_folders
 from gradlab.spec import Spec, count, spec_of
 
 _INCLUDE = re.compile(r'[ \t]*#[ \t]*include[ \t]*"([^"]+)"')
@@ -96,7 +96,7 @@ def with_headers(text: str, label: str, folders: Sequence[Path], seen: set[Path]
     lines = []
     for number, line in enumerate(text.splitlines(), 1):
         match = _INCLUDE.match(line)
-        places = [folder / match[1] for folder in (*folders, source_directory())] if match else []
+        places = [folder / match[1] for folder in (*folders, *source_folders("cuda"))] if match else []
         found = next((place.resolve() for place in places if place.is_file()), None)
         if match and found is None:
             raise FileNotFoundError(f'#include "{match[1]}": there is no such file beside the source or among gradlab\'s headers')

@@ -9,10 +9,10 @@ from typing import Any
 
 import numpy as np
 
-from gradlab.autograd.advice import warn
+from gradlab.advice import warn
 from gradlab.autograd.mode import no_grad
 from gradlab.tensor import Tensor
-from gradlab.tensor.factoring import qr
+from gradlab.tensor.factorization import qr
 from gradlab.tensor.missing import absent as _absent
 from gradlab.tensor.special import erfinv
 

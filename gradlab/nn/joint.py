@@ -15,8 +15,8 @@ import numpy as np
 from gradlab.autograd.base import Version, meta_of, version_of
 from gradlab.autograd.mode import current
 from gradlab.autograd.node import Edge, Node, edge_to, next_sequence
-from gradlab.autograd.position import user_frame
 from gradlab.autograd.record import wrap
+from gradlab.call_site import user_frame
 from gradlab.spec import spec_of
 from gradlab.tensor.shape import cat
 

@@ -12,7 +12,7 @@ import numpy as np
 
 from gradlab.autograd.general import new
 from gradlab.autograd.mode import current, enter, leave, no_grad
-from gradlab.autograd.position import Scope
+from gradlab.call_site import Scope
 from gradlab.device import TYPES, Device
 from gradlab.dtype import INEXACT, as_numpy, bfloat16, float16, float32, float64
 from gradlab.nn.hooks import HookMethods, everywhere
@@ -104,7 +104,7 @@ class Module(HookMethods, StateMethods, PrivateNames):
         >>> len(compiled.programs), list(model.state_dict())
         (1, ['0.weight', '0.bias'])
         """
-        made = import_module("gradlab.graph.decorator").compile(self._plain_call, *args, **kwargs)
+        made = import_module("gradlab.graph.calls.decorator").compile(self._plain_call, *args, **kwargs)
         self.__dict__["_compiled_call"] = found = None if made == self._plain_call else made
         self._hooked = self._hooked or found is not None
         return found

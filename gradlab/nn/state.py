@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextvars import ContextVar
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gradlab.autograd.advice import warn
+from gradlab.advice import warn
 from gradlab.autograd.hooks import RemovableHandle, add_hook
 from gradlab.autograd.mode import no_grad
 from gradlab.nn.parameter import Parameter, is_lazy

@@ -7,11 +7,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 from gradlab.autograd.base import Differentiable
-from gradlab.graph.compiled import Compiled
-from gradlab.graph.decorator import CompiledModule
-from gradlab.graph.dims import Dim
-from gradlab.graph.program import Program
-from gradlab.graph.tree import LEAF, has_keys
+from gradlab.graph.calls.compiled import Compiled
+from gradlab.graph.calls.decorator import CompiledModule
+from gradlab.graph.ir.dims import Dim
+from gradlab.graph.staging.program import Program
+from gradlab.graph.staging.tree import LEAF, has_keys
 from gradlab.nn import Module
 
 
@@ -99,7 +99,7 @@ def axes(dynamic_axes: Any, outputs: Sequence[str] | None) -> Any:
 
 
 def dynamic_sizes(dynamic: Any, names: Sequence[str], shapes: Sequence[tuple[int, ...]]) -> Dynamic:
-    """Of each input (by number) the dimensions whose sizes are dynamic: a name, or a size of `gradlab.graph.dims.unknown`.
+    """Of each input (by number) the dimensions whose sizes are dynamic: a name, or a size of `gradlab.graph.ir.dims.unknown`.
 
     Raises ValueError or TypeError for inputs, dimensions and names that are none, and where one name stands for different sizes.
     """

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradlab._version import __version__
-from gradlab.graph.dims import Dim
+from gradlab.graph.ir.dims import Dim
 from gradlab.onnx.emitter import Emitter, Node, Subgraph, Wire
 from gradlab.onnx.packages import format_package
 

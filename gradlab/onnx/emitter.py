@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from gradlab.dtype import BOOL, FLOAT32, INT64
-from gradlab.graph.dims import lost
-from gradlab.graph.specialize import WAY_OUT
+from gradlab.graph.ir.dims import lost
+from gradlab.graph.ir.specialize import WAY_OUT
 from gradlab.onnx.sizes import size_of
 from gradlab.quiet import quietly
 

@@ -16,17 +16,17 @@ from typing import Any
 import numpy as np
 
 from gradlab import dispatch
+from gradlab.advice import GradlabWarning
 from gradlab.autograd import no_grad
-from gradlab.autograd.advice import GradlabWarning
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import wrap
-from gradlab.graph.dims import Dim, hints_of, unknown
-from gradlab.graph.ir import Graph, Value
+from gradlab.graph.ir.dims import Dim, hints_of, unknown
+from gradlab.graph.ir.graph import Graph, Value
 from gradlab.graph.passes.drop_clones import drop_clones
 from gradlab.graph.passes.fold_constants import fold_constants
-from gradlab.graph.program import Program, trace
-from gradlab.graph.symbol import TraceError
-from gradlab.graph.tree import flatten, unflatten
+from gradlab.graph.staging.program import Program, trace
+from gradlab.graph.staging.symbol import TraceError
+from gradlab.graph.staging.tree import flatten, unflatten
 from gradlab.nn import Module
 from gradlab.onnx.arguments import Dynamic, axes, dynamic_sizes, input_names, output_names, parameter_names, plain
 from gradlab.onnx.building import Ends, bytes_of, model_of

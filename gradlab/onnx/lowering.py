@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from gradlab import dispatch
-from gradlab.graph.ir import Call, Graph, Value
+from gradlab.graph.ir.graph import Call, Graph, Value
 from gradlab.onnx import rows
 from gradlab.onnx.emitter import Emitter, Names, Unsupported, Wire
 from gradlab.onnx.registry import convert

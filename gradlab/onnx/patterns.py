@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from gradlab.graph.ir import Call, Graph, Value
+from gradlab.graph.ir.graph import Call, Graph, Value
 from gradlab.onnx.emitter import Emitter, Wire
 from gradlab.onnx.registry import exports
 from gradlab.op import Op

@@ -1,4 +1,4 @@
-"""Sizes that are known when the model runs alone: their expressions (`gradlab.graph.dims`) as ONNX nodes on the inputs' shapes."""
+"""Sizes that are known when the model runs alone: their expressions (`gradlab.graph.ir.dims`) as ONNX nodes on the inputs' shapes."""
 
 from __future__ import annotations
 

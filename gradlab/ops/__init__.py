@@ -11,18 +11,18 @@ from gradlab.ops import (
     bessel,
     complex,
     conv,
-    create,
+    creation,
     elementwise,
-    factor,
+    factorization,
     fused,
     gamma,
+    gather,
     incomplete,
-    index,
+    indexing,
     layout,
     linalg,
     linear,
     loss,
-    lying,
     math,
     memory,
     movement,
@@ -32,10 +32,10 @@ from gradlab.ops import (
     pool,
     random,
     recurrent,
-    reduce,
+    reduction,
     residual,
+    result_layout,
     scan,
-    scatter,
     softmax,
     solve,
     sort,
@@ -45,9 +45,9 @@ from gradlab.ops import (
 )
 
 FAMILIES: tuple[ModuleType, ...] = (
-    activation, attention, bessel, complex, conv, create, elementwise, factor, fused, gamma, incomplete, index, layout, linalg, linear,
-    loss, math, memory, movement, norm, optim, optim_variants, pool, random, recurrent, reduce, residual, scan, scatter, softmax, solve,
-    sort, sparse, special, vision,
+    activation, attention, bessel, complex, conv, creation, elementwise, factorization, fused, gamma, gather, incomplete, indexing, layout,
+    linalg, linear, loss, math, memory, movement, norm, optim, optim_variants, pool, random, recurrent, reduction, residual, scan, softmax,
+    solve, sort, sparse, special, vision,
 )  # fmt: skip
 
 
@@ -61,5 +61,5 @@ def _collect() -> dict[str, Op]:
 
 
 ROWS: dict[str, Op] = _collect()
-lying.attach(ROWS)
+result_layout.attach(ROWS)
 complex.attach(ROWS)

@@ -15,7 +15,7 @@ import numpy as np
 
 from gradlab.kernel import Elementwise
 from gradlab.op import Op
-from gradlab.ops import select
+from gradlab.ops import where
 from gradlab.ops.special import normal_cpu
 from gradlab.spec import Spec, broadcast, same
 
@@ -372,7 +372,7 @@ def hardtanh_backward_cpu(dy: Any, x: Any, y: Any, *, lo: float, hi: float) -> N
     """dy inside, 0 on the limits and outside, whatever dy is there."""
     inside = x > lo
     inside &= x < hi
-    select.keep(inside, dy, y)
+    where.keep(inside, dy, y)
 
 
 hardtanh = Op("hardtanh", like_input, params=("lo", "hi"), cpu=hardtanh_cpu, promote="same",

@@ -10,7 +10,7 @@ import numpy as np
 from gradlab.dtype import BOOL, COMPLEX, ZERO
 from gradlab.kernel import Elementwise
 from gradlab.op import Op
-from gradlab.ops import select
+from gradlab.ops.where import choose, drop
 from gradlab.spec import Spec, broadcast, broadcast_bool, broadcast_shapes, gradient_of, same, same_bool
 
 _ONE = np.array(1, np.float32)  # a 0-d array: a ufunc takes a Python number three times slower
@@ -119,7 +119,7 @@ relu = Op("relu", same, cpu=lambda x, y: np.maximum(x, ZERO[x.dtype], out=y), cu
 
 
 def relu_backward_cpu(dy: Any, result: Any, y: Any) -> None:
-    select.drop(result <= 0, dy, y)
+    drop(result <= 0, dy, y)
 
 
 relu_backward: Op = Op("relu_backward", gradient_of, cpu=relu_backward_cpu,
@@ -216,7 +216,7 @@ def where_rule(condition: Spec, a: Spec, b: Spec) -> Spec:
 
 
 def where_cpu(condition: Any, a: Any, b: Any, y: Any) -> None:
-    select.choose(condition, a, b, y)
+    choose(condition, a, b, y)
 
 
 where = Op("where", where_rule, cpu=where_cpu, cuda=Elementwise("where(condition, a, b)"), exact=True,

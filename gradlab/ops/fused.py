@@ -16,7 +16,7 @@ from gradlab.kernel import Gemm, Kernel
 from gradlab.op import Op
 from gradlab.ops import activation as acts, conv, elementwise
 from gradlab.ops.conv_cpu import convolution_cpu
-from gradlab.ops.index import embedding_backward, embedding_cpu, embedding_rule
+from gradlab.ops.indexing import embedding_backward, embedding_cpu, embedding_rule
 from gradlab.ops.linear import flat, linear_cpu, linear_rule
 from gradlab.ops.movement import slice_backward
 from gradlab.spec import ShapeError, Spec

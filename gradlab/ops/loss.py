@@ -9,8 +9,8 @@ import numpy as np
 from gradlab.dtype import ONE
 from gradlab.kernel import Elementwise, Kernel, Reduction
 from gradlab.op import Op
-from gradlab.ops import select
-from gradlab.ops.reduce import has_zero, least, most
+from gradlab.ops import where
+from gradlab.ops.reduction import has_zero, least, most
 from gradlab.ops.softmax import SURE, SURE_TOTAL, log_total
 from gradlab.spec import ShapeError, Spec, broadcast, count
 
@@ -106,7 +106,7 @@ def cross_entropy_backward_cpu(dy: Any, p: Any, target: Any, y: Any, *, ignore_i
     if reduction == "none" and has_zero(dy):  # also of nothing but -inf
         np.copyto(y, 0, where=(dy == 0)[:, None])
     if counts is not None:
-        select.keep(counts[:, None], y.copy(), y)
+        where.keep(counts[:, None], y.copy(), y)
 
 
 def class_weights(dy: Any, target: Any, ignore_index: int, reduction: str) -> Any:

@@ -8,7 +8,7 @@ import numpy as np
 
 from gradlab.kernel import Library
 from gradlab.op import Op
-from gradlab.ops.index import index_put
+from gradlab.ops.indexing import index_put
 from gradlab.spec import ShapeError, Spec, cached_sizes, count
 
 Sizes = tuple[int, ...]

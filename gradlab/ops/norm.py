@@ -15,7 +15,7 @@ import numpy as np
 from gradlab.dtype import wide
 from gradlab.kernel import Elementwise, Kernel
 from gradlab.op import Op
-from gradlab.ops.reduce import about_mean_cpu, has_zero, sum_cpu
+from gradlab.ops.reduction import about_mean_cpu, has_zero, sum_cpu
 from gradlab.spec import ShapeError, Spec, broadcast, count
 
 _add_reduce: Any = np.add.reduce

@@ -9,7 +9,7 @@ import numpy as np
 
 from gradlab.kernel import Kernel
 from gradlab.op import Op
-from gradlab.ops.reduce import most, total_along
+from gradlab.ops.reduction import most, total_along
 from gradlab.spec import Spec
 
 # As values of type Any: NumPy's stubs know `out` and `keepdims` only as keywords, which cost 0.2 µs more.

@@ -19,8 +19,8 @@ from typing import Any, TypeGuard
 
 import numpy as np
 
-from gradlab.autograd import position
-from gradlab.autograd.advice import GradlabWarning, HeldGraphWarning, NoGradientWarning, NonFiniteWarning, StaleGradientWarning, warn
+from gradlab import call_site
+from gradlab.advice import GradlabWarning, HeldGraphWarning, NoGradientWarning, NonFiniteWarning, StaleGradientWarning, warn
 from gradlab.autograd.base import LEAF, Differentiable
 from gradlab.autograd.mode import current
 from gradlab.autograd.node import Node
@@ -177,8 +177,8 @@ def holder(frame: FrameType | None) -> str:
     best, most = "", 1
     while frame is not None:
         code = frame.f_code
-        if not position.inside[code.co_filename]:
-            place = position.line_of(code, frame.f_lasti)
+        if not call_site.inside[code.co_filename]:
+            place = call_site.line_of(code, frame.f_lasti)
             for name, value, where in _variables(frame):
                 found = graphs(value)
                 if found > most:

@@ -20,7 +20,7 @@ from gradlab.optim.hyper import hypers, refuse_differentiable
 from gradlab.optim.optimizer import Group, Optimizer, counter, follow
 from gradlab.optim.together import Known, Queued
 from gradlab.tensor import Tensor
-from gradlab.tensor.choice import where
+from gradlab.tensor.where import where
 
 
 def parts_of(g: Any) -> tuple[Tensor, Tensor]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from gradlab.autograd import position
+from gradlab import call_site
 from gradlab.profiler.counting import flops
 
 
@@ -79,7 +79,7 @@ class Event:
     def source(self) -> str:
         """The user's line, where it is known: "file:line"."""
         code, lasti = self.place or (None, 0)
-        found = position.locate(code, lasti, self.scope)
+        found = call_site.locate(code, lasti, self.scope)
         return "" if found is None else f"{found.file}:{found.line}"
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any
 
 from gradlab.autograd.mode import current, enter, leave
-from gradlab.autograd.position import caller
 from gradlab.backends.cuda.backend import CudaBackend
+from gradlab.call_site import caller
 from gradlab.op import Op
 from gradlab.profiler.counting import moved, shape_of
 from gradlab.profiler.events import Event

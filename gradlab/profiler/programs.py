@@ -6,8 +6,8 @@ import threading
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gradlab.graph.ir import Value
-from gradlab.graph.steps import Step
+from gradlab.graph.calls.listing import Step
+from gradlab.graph.ir.graph import Value
 from gradlab.profiler.counting import moved
 from gradlab.profiler.events import Event
 

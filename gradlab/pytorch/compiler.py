@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from typing import Any, NoReturn
 
 from gradlab.autograd.mode import current
-from gradlab.graph.decorator import CompiledModule as OptimizedModule, compile
+from gradlab.graph.calls.decorator import CompiledModule as OptimizedModule, compile
 from gradlab.pytorch import compiler_settings as config
 
 __all__ = [

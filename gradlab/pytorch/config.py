@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 
 from gradlab._version import __version__
+from gradlab.backends.threads import get_num_threads
 from gradlab.cuda import is_available
-from gradlab.utils.blas import get_num_threads
 
 
 def show() -> str:

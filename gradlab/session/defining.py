@@ -9,11 +9,11 @@ from gradlab.autograd.mode import current
 from gradlab.autograd.record import wrap
 from gradlab.device import CPU
 from gradlab.dtype import FLOAT64
-from gradlab.graph.dims import hint, is_unknown
-from gradlab.graph.ir import Call, Value
-from gradlab.graph.strides import outside
-from gradlab.graph.symbol import Symbol, TraceError
-from gradlab.graph.tracer import Tracer
+from gradlab.graph.ir.dims import hint, is_unknown
+from gradlab.graph.ir.graph import Call, Value
+from gradlab.graph.staging.symbol import Symbol, TraceError
+from gradlab.graph.staging.symbol_strides import outside
+from gradlab.graph.staging.tracer import Tracer
 from gradlab.op import Op
 from gradlab.ops.elementwise import clone
 from gradlab.optim.hyper import values

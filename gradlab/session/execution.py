@@ -8,14 +8,14 @@ from gradlab import dispatch
 from gradlab.autograd.base import version_of
 from gradlab.autograd.inplace import note_writes
 from gradlab.device import CPU, Device
-from gradlab.graph.control.part import Part
-from gradlab.graph.device.memory import memory_of
-from gradlab.graph.dims import known_sizes, symbols
-from gradlab.graph.execute import Line
-from gradlab.graph.ir import Call, Graph as Program, Value
-from gradlab.graph.native.executable import executable
+from gradlab.graph.control.body_call import Part
+from gradlab.graph.executables.cuda.memory import memory_of
+from gradlab.graph.executables.native.executable import executable
+from gradlab.graph.executables.numpy.executable import Line
+from gradlab.graph.ir.dims import known_sizes, symbols
+from gradlab.graph.ir.graph import Call, Graph as Program, Value
+from gradlab.graph.ir.specialize import FLOWS, specialize, unknowns, with_parts
 from gradlab.graph.passes import optimize
-from gradlab.graph.specialize import FLOWS, specialize, unknowns, with_parts
 from gradlab.optim.hyper import values
 from gradlab.session.graph import Graph
 from gradlab.session.nodes import FeedError, State, UninitializedError, at

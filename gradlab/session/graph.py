@@ -10,8 +10,8 @@ from typing import Any
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current, enter, leave
 from gradlab.autograd.record import wrap
-from gradlab.graph.ir import Call, Graph as Program, Value
-from gradlab.graph.symbol import Symbol, TraceError
+from gradlab.graph.ir.graph import Call, Graph as Program, Value
+from gradlab.graph.staging.symbol import Symbol, TraceError
 from gradlab.session.defining import Defining
 from gradlab.session.nodes import FetchError, Node, Operation, State, Update, at
 from gradlab.session.pruning import Wanted, prune

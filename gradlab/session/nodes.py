@@ -6,11 +6,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from gradlab.autograd import position
+from gradlab import call_site
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current
-from gradlab.graph.ir import Call, Value
-from gradlab.graph.symbol import Symbol, TraceError
+from gradlab.graph.ir.graph import Call, Value
+from gradlab.graph.staging.symbol import Symbol, TraceError
 
 if TYPE_CHECKING:
     from gradlab.session.graph import Graph
@@ -30,13 +30,13 @@ class FetchError(ValueError):
 
 def here() -> Any:
     """The user's place in the code: (code, instruction, module scope)."""
-    code, lasti = position.caller()
+    code, lasti = call_site.caller()
     return code, lasti, current().scope
 
 
 def line(place: Any) -> str:
     """A place as "file.py:12: text", or ""."""
-    found = position.locate(*place) if place is not None else None
+    found = call_site.locate(*place) if place is not None else None
     return "" if found is None else f"{Path(found.file).name}:{found.line}: {found.text}".removesuffix(": ")
 
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
-from gradlab.graph.ir import Call, Value
+from gradlab.graph.ir.graph import Call, Value
 from gradlab.ops.elementwise import clone
 from gradlab.session.nodes import State, Update
 

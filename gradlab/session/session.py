@@ -12,7 +12,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import wrap
 from gradlab.device import CPU, Device
 from gradlab.dtype import FLOATING
-from gradlab.graph.symbol import Symbol
+from gradlab.graph.staging.symbol import Symbol
 from gradlab.session.execution import Execution
 from gradlab.session.graph import Graph, _session_graph, get_default_graph
 from gradlab.session.nodes import FeedError, FetchError, Operation, State

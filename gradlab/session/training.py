@@ -10,8 +10,8 @@ from gradlab.autograd import grad
 from gradlab.autograd.base import LEAF, Differentiable
 from gradlab.autograd.mode import current, enter, leave, no_grad
 from gradlab.autograd.record import wrap
-from gradlab.graph.ir import Graph as Program, Value, leading_to
-from gradlab.graph.symbol import Symbol
+from gradlab.graph.ir.graph import Graph as Program, Value, leading_to
+from gradlab.graph.staging.symbol import Symbol
 from gradlab.session.nodes import Operation, Option, State, Update, here
 from gradlab.tensor import Tensor
 

@@ -11,8 +11,8 @@ from gradlab.autograd.base import LEAF, Differentiable
 from gradlab.autograd.mode import no_grad
 from gradlab.autograd.record import wrap
 from gradlab.dtype import FLOATING, as_numpy
-from gradlab.graph.dims import Dim, unknown
-from gradlab.graph.symbol import Symbol, TraceError
+from gradlab.graph.ir.dims import Dim, unknown
+from gradlab.graph.staging.symbol import Symbol, TraceError
 from gradlab.ops.elementwise import clone
 from gradlab.session.graph import defining, get_default_graph
 from gradlab.session.nodes import Operation, at, here

@@ -14,7 +14,7 @@ from gradlab.spec import count
 from gradlab.tensor import Tensor
 from gradlab.tensor.creation import arange
 from gradlab.tensor.shape import stack
-from gradlab.tensor.sorting import searchsorted
+from gradlab.tensor.sort import searchsorted
 
 WAY_OUT = "x.to_dense() gives a dense tensor"
 

@@ -12,7 +12,7 @@ from gradlab.dtype import FLOAT32, FLOAT64
 
 def product(name: str, arrays: list[Any], numbers: tuple[int, int], work: int) -> bool:
     """Compute a product into the first of the arrays; False where NumPy has to."""
-    if import_module("gradlab.graph.native.sparse").product(name, arrays, numbers, work):
+    if import_module("gradlab.backends.native.sparse").product(name, arrays, numbers, work):
         return True
     scipy = sys.modules.get("scipy.sparse")
     if name != "spmm" or scipy is None or arrays[0].dtype not in (FLOAT32, FLOAT64):

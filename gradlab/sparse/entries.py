@@ -11,7 +11,7 @@ from gradlab.tensor import Tensor
 from gradlab.tensor.creation import arange
 from gradlab.tensor.selection import index_select
 from gradlab.tensor.shape import stack
-from gradlab.tensor.sorting import searchsorted
+from gradlab.tensor.sort import searchsorted
 
 
 def _unflattened(keys: Tensor, sizes: tuple[int, ...]) -> Tensor:

@@ -7,7 +7,7 @@ from typing import Any
 from gradlab.autograd.base import LEAF, Version
 from gradlab.autograd.hooks import RemovableHandle
 from gradlab.autograd.node import Node, edge_to, next_sequence
-from gradlab.autograd.position import caller
+from gradlab.call_site import caller
 from gradlab.dtype import FLOATING
 from gradlab.sparse import entries
 from gradlab.sparse.array import Pattern, SparseArray, SparseError, is_sparse, sparse

@@ -1,6 +1,6 @@
 """Activations that PyTorch also has at its top level and as Tensor methods: softmax, log_softmax and piecewise functions.
 
-relu, sigmoid and tanh are in `pointwise`; the rest is in `nn/functional/activation.py`.
+relu, sigmoid and tanh are in `elementwise.py`; the rest is in `nn/functional/activation.py`.
 """
 
 from __future__ import annotations
@@ -13,10 +13,10 @@ from gradlab.autograd.mode import lowered
 from gradlab.autograd.record import bind
 from gradlab.dtype import FLOATING, as_numpy
 from gradlab.spec import ShapeError, normalize_dim
-from gradlab.tensor.alias import into, required
-from gradlab.tensor.choice import filled
+from gradlab.tensor.common_arguments import into, required
 from gradlab.tensor.units import rounds_once
 from gradlab.tensor.update import update
+from gradlab.tensor.where import filled
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor

@@ -11,7 +11,7 @@ import numpy as np
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import wrap
 from gradlab.spec import count, normalize_dim, whole
-from gradlab.tensor.alias import either, into, only_tensors
+from gradlab.tensor.common_arguments import either, into, only_tensors
 from gradlab.tensor.convert import moved
 from gradlab.tensor.layout import common_dtype
 from gradlab.tensor.shape import cat, expand, reshape, stack

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradlab.autograd.base import Differentiable
 from gradlab.dtype import HALF, INEXACT, get_default_dtype
-from gradlab.tensor.alias import into
+from gradlab.tensor.common_arguments import into
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor

@@ -9,7 +9,7 @@ import numpy as np
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
-from gradlab.tensor.alias import into
+from gradlab.tensor.common_arguments import into
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor

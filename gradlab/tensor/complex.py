@@ -8,7 +8,7 @@ from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.dtype import BOOL, COMPLEX, COMPLEX64, COMPLEX128, INEXACT, NO_HALF, as_numpy, get_default_dtype
-from gradlab.tensor.alias import into, only_tensors
+from gradlab.tensor.common_arguments import into, only_tensors
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor

@@ -17,17 +17,17 @@ from gradlab.dtype import BOOL, COMPLEX, as_numpy, bfloat16, float16, float32, f
 from gradlab.op import Op
 from gradlab.quiet import quietly
 from gradlab.strides import inverse_order, like_first, preserve_format, suggested
-from gradlab.tensor.alias import only_tensors, plain, sized
+from gradlab.tensor.common_arguments import only_tensors, plain, sized
 from gradlab.tensor.formats import copied, laid_as
+from gradlab.tensor.from_data import imaginary_lost, number_of, values_in
 from gradlab.tensor.reading import values_of
-from gradlab.tensor.taking import imaginary_lost, number_of, values_in
 from gradlab.tensor.update import assign
 
 if TYPE_CHECKING:
     from gradlab.tensor.size import Size
     from gradlab.tensor.tensor import Tensor
 
-_cast, _full = map(bind, (ops.elementwise.cast, ops.create.full))
+_cast, _full = map(bind, (ops.elementwise.cast, ops.creation.full))
 
 
 def filled(shape: tuple[int, ...], value: float, dtype: np.dtype[Any], device: Device) -> Tensor:
@@ -37,7 +37,7 @@ def filled(shape: tuple[int, ...], value: float, dtype: np.dtype[Any], device: D
     mode = current()
     if mode.tracer is not None or device.type != "cpu":
         params = {"shape": shape, "value": value.item() if isinstance(value, np.generic) else value, "dtype": dtype, "device": device}
-        return apply(ops.create.full, (), params)
+        return apply(ops.creation.full, (), params)
     try:
         made = np.empty(shape, dtype)
         quietly(made.fill, value)

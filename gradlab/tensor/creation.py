@@ -15,11 +15,11 @@ from gradlab.device import CPU, Device, default_device
 from gradlab.dtype import BOOL, INT64, as_numpy, from_numpy as public_dtype, get_default_dtype
 from gradlab.ops.memory import Foreign
 from gradlab.strides import channels_order, contiguous_format, formatted, preserve_format
-from gradlab.tensor.alias import made, plain, sized
+from gradlab.tensor.common_arguments import made, plain, sized
 from gradlab.tensor.convert import filled, moved
 from gradlab.tensor.formats import checked, laid, laid_as
+from gradlab.tensor.from_data import values_in
 from gradlab.tensor.shape import sizes
-from gradlab.tensor.taking import values_in
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -249,7 +249,7 @@ def arange(
         raise RuntimeError(f"arange: step {step} does not lead from {start} to {end}")
     size = -((start - end) // step) if whole else math.ceil((end - start) / step)
     params = {"start": start, "step": step, "size": size, "dtype": chosen, "device": default_device() if device is None else Device(device)}
-    found = apply(ops.create.arange, (), params)
+    found = apply(ops.creation.arange, (), params)
     return found.requires_grad_() if requires_grad else found
 
 

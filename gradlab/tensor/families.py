@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from gradlab.tensor.activation import ActivationMethods
 from gradlab.tensor.assembly import AssemblyMethods
-from gradlab.tensor.choice import ChoiceMethods
 from gradlab.tensor.closeness import ClosenessMethods
 from gradlab.tensor.comparison import ComparisonMethods
 from gradlab.tensor.complex import ComplexMethods
 from gradlab.tensor.convert import ConvertMethods
-from gradlab.tensor.factoring import FactoringMethods
-from gradlab.tensor.facts import FactMethods
+from gradlab.tensor.elementwise import PointwiseMethods
+from gradlab.tensor.elementwise_in_place import PointwiseInPlaceMethods
+from gradlab.tensor.factorization import FactoringMethods
 from gradlab.tensor.formats import FormatMethods
 from gradlab.tensor.gamma import GammaMethods
 from gradlab.tensor.gather import GatherMethods
@@ -26,11 +26,10 @@ from gradlab.tensor.math_pairs import PairMethods
 from gradlab.tensor.memory import MemoryMethods
 from gradlab.tensor.norms import NormMethods
 from gradlab.tensor.older_functions import OlderMethods
-from gradlab.tensor.placing import PlacingMethods
-from gradlab.tensor.pointwise import PointwiseMethods
-from gradlab.tensor.pointwise_in_place import PointwiseInPlaceMethods
 from gradlab.tensor.product_sums import ProductSumMethods
 from gradlab.tensor.products import ProductMethods
+from gradlab.tensor.properties import FactMethods
+from gradlab.tensor.put import PlacingMethods
 from gradlab.tensor.quantiles import QuantileMethods
 from gradlab.tensor.random_in_place import RandomMethods
 from gradlab.tensor.reduction import ReductionMethods
@@ -40,16 +39,17 @@ from gradlab.tensor.scan import ScanMethods
 from gradlab.tensor.selection import SelectionMethods
 from gradlab.tensor.shape import ShapeMethods
 from gradlab.tensor.sharing import SharingMethods
-from gradlab.tensor.solving import SolvingMethods
-from gradlab.tensor.sorting import SortingMethods
+from gradlab.tensor.solve import SolvingMethods
+from gradlab.tensor.sort import SortingMethods
 from gradlab.tensor.sparse import SparseMethods
 from gradlab.tensor.special import SpecialMethods
+from gradlab.tensor.spellings import TwinMethods
 from gradlab.tensor.splitting import SplittingMethods
 from gradlab.tensor.statistics import StatisticsMethods
 from gradlab.tensor.storage import StorageMethods
 from gradlab.tensor.subclasses import SubclassMethods
-from gradlab.tensor.twins import TwinMethods
 from gradlab.tensor.typed import TypeMethods
+from gradlab.tensor.where import ChoiceMethods
 
 
 class Families(

@@ -9,7 +9,7 @@ from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.dtype import FLOATING, as_numpy, get_default_dtype
-from gradlab.tensor.alias import into
+from gradlab.tensor.common_arguments import into
 from gradlab.tensor.comparison import tensors_only
 from gradlab.tensor.units import rounds_once
 

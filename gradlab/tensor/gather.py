@@ -13,7 +13,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.dtype import INT64, wide
 from gradlab.spec import ShapeError, Spec, broadcast_shapes, normalize_dim
-from gradlab.tensor.alias import either, into, required
+from gradlab.tensor.common_arguments import either, into, required
 from gradlab.tensor.indexing import write_into
 from gradlab.tensor.units import rounds_once
 from gradlab.tensor.update import update
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 
 __all__ = ["gather", "scatter", "scatter_add", "scatter_reduce", "take_along_dim"]
 
-_gather, _scatter = map(bind, (ops.scatter.gather, ops.scatter.scatter))
-_scatter_add, _scatter_reduce = map(bind, (ops.scatter.scatter_add, ops.scatter.scatter_reduce))
+_gather, _scatter = map(bind, (ops.gather.gather, ops.gather.scatter))
+_scatter_add, _scatter_reduce = map(bind, (ops.gather.scatter_add, ops.gather.scatter_reduce))
 _REDUCTIONS = ("sum", "prod", "mean", "amax", "amin")
 
 
@@ -127,7 +127,7 @@ def _scattered(name: str, input: Tensor, dim: int, index: Any, src: Any) -> tupl
             raise TypeError(f"{name}: the source is a tensor or a number, not {type(src).__name__}")
         src = input.new_full((), src)
     else:
-        ops.scatter.fits("the source", lifted(src)._array.shape, Spec(lifted(index)._array.shape, INT64), None)
+        ops.gather.fits("the source", lifted(src)._array.shape, Spec(lifted(index)._array.shape, INT64), None)
         src = lifted(src)
     if not shape:
         index = lifted(index)
@@ -260,7 +260,7 @@ class GatherMethods(Differentiable):
         src = value if src is None else src
         if reduce is None and self._array.shape:
             index, src, dim = _scattered("scatter_", self, dim, index, src)
-            return write_into("scatter_", self, ops.scatter.scatter, (index, src), {"dim": dim})
+            return write_into("scatter_", self, ops.gather.scatter, (index, src), {"dim": dim})
         return update("scatter_", self, _scatter_function(reduce), dim, index, src)
 
     def scatter_add_(self: Any, dim: int | None = None, index: Any = None, src: Any = None, *, axis: Any = None) -> Any:
@@ -274,7 +274,7 @@ class GatherMethods(Differentiable):
         if not self._array.shape or not isinstance(src, Differentiable):
             return update("scatter_add_", self, scatter_add, dim, index, src)
         index, src, dim = _scattered("scatter_add_", self, dim, index, src)
-        return write_into("scatter_add_", self, ops.scatter.scatter_add, (index, src), {"dim": dim})
+        return write_into("scatter_add_", self, ops.gather.scatter_add, (index, src), {"dim": dim})
 
     def scatter_reduce_(
         self, dim: int | None = None, index: Any = None, src: Any = None, reduce: Any = None, *, include_self: bool = True, axis: Any = None

@@ -8,7 +8,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import widest
 from gradlab.dtype import FLOAT32, FLOAT64, FLOATING
 from gradlab.spec import broadcast_shapes, count, normalize_dim
-from gradlab.tensor.alias import either, into, only_tensors
+from gradlab.tensor.common_arguments import either, into, only_tensors
 from gradlab.tensor.norms import vector_norm
 from gradlab.tensor.reduction import amax
 from gradlab.tensor.units import rounds_once

@@ -6,7 +6,7 @@ import functools
 from collections.abc import Callable
 from typing import Any
 
-from gradlab.tensor.alias import only_tensors
+from gradlab.tensor.common_arguments import only_tensors
 from gradlab.tensor.tensor import Tensor
 
 

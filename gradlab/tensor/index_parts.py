@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab import dispatch, ops
-from gradlab.autograd.advice import warn
+from gradlab.advice import warn
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current
 from gradlab.autograd.record import bind, wrap
@@ -23,7 +23,7 @@ from gradlab.tensor.convert import moved
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
 
-_nonzero, _cat = map(bind, (ops.index.nonzero, ops.movement.cat))
+_nonzero, _cat = map(bind, (ops.indexing.nonzero, ops.movement.cat))
 ALL = (0, None, 1)
 UINT8 = uint8.dtype
 _WHOLE = (np.dtype(np.int32), INT64)

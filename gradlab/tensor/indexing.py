@@ -17,7 +17,7 @@ from gradlab.autograd.mode import current, widest
 from gradlab.autograd.record import bind, finish, refresh, wrap
 from gradlab.dtype import BOOL
 from gradlab.op import Op
-from gradlab.ops.index import picked_shape, place
+from gradlab.ops.indexing import picked_shape, place
 from gradlab.spec import DimensionError, ShapeError, broadcast_shapes, count, spec_of
 from gradlab.tensor.convert import moved
 from gradlab.tensor.index_parts import ALL, Parsed, as_index, bounds, checked, joined, known, match_mask, parse, width
@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 __all__ = ["index_put"]
 
 _slice, _index, _index_put, _nonzero, _where = map(
-    bind, (ops.movement.slice_, ops.index.index, ops.index.index_put, ops.index.nonzero, ops.elementwise.where)
+    bind, (ops.movement.slice_, ops.indexing.index, ops.indexing.index_put, ops.indexing.nonzero, ops.elementwise.where)
 )
 
 
@@ -141,7 +141,7 @@ def setitem(input: Tensor, index: Any, value: Any) -> None:
     if fixed:
         value = _rearranged(value, shape, at, dims, found, input)
     value = fitted("__setitem__", value, shape, input)
-    write_into("__setitem__", target, ops.index.index_put, (at, value), {"dims": dims, "accumulate": False, "wrap": True})
+    write_into("__setitem__", target, ops.indexing.index_put, (at, value), {"dims": dims, "accumulate": False, "wrap": True})
 
 
 def _write_directly(target: Any, advanced: list[tuple[int, Any]], value: Any) -> bool:
@@ -269,4 +269,4 @@ class IndexingMethods(Differentiable):
         """
         at, values, dims = _put_arguments("index_put_", self, indices, values)
         params = {"dims": dims, "accumulate": bool(accumulate), "wrap": True}
-        return write_into("index_put_", self, ops.index.index_put, (at, values), params)
+        return write_into("index_put_", self, ops.indexing.index_put, (at, values), params)

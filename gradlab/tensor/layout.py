@@ -13,7 +13,7 @@ from gradlab.autograd.record import bind, created
 from gradlab.device import Device, default_device
 from gradlab.dtype import INT64, as_numpy, result_type
 from gradlab.spec import DimensionError, ShapeError, none, normalize_dim, whole
-from gradlab.tensor.alias import either, into, only_tensors, plain, required
+from gradlab.tensor.common_arguments import either, into, only_tensors, plain, required
 from gradlab.tensor.convert import moved
 from gradlab.tensor.math_in_place import twin
 from gradlab.tensor.shape import cat, flip, permute, reshape, transpose

@@ -8,10 +8,10 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gradlab.op import result_class
-from gradlab.tensor.factoring import qr, svd
+from gradlab.tensor.factorization import qr, svd
 from gradlab.tensor.linalg import matmul
 from gradlab.tensor.random import randn
-from gradlab.tensor.solving import matrix, ready
+from gradlab.tensor.solve import matrix, ready
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor

@@ -9,7 +9,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.dtype import BOOL
 from gradlab.spec import broadcast_shapes
-from gradlab.tensor.alias import into
+from gradlab.tensor.common_arguments import into
 from gradlab.tensor.indexing import write_into
 
 if TYPE_CHECKING:
@@ -18,7 +18,7 @@ from gradlab.tensor.gather import lifted
 
 __all__ = ["argwhere", "masked_scatter", "masked_select", "nonzero"]
 
-_rows = ops.index
+_rows = ops.indexing
 _index, _nonzero, _masked_scatter = map(bind, (_rows.index, _rows.nonzero, _rows.masked_scatter))
 
 

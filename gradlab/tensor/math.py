@@ -12,11 +12,11 @@ from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.dtype import BOOL, COMPLEX, FLOATING, INEXACT, finfo
-from gradlab.tensor import pointwise
-from gradlab.tensor.alias import into
-from gradlab.tensor.choice import filled
+from gradlab.tensor import elementwise
+from gradlab.tensor.common_arguments import into
 from gradlab.tensor.complex import complex
 from gradlab.tensor.units import rounds_once
+from gradlab.tensor.where import filled
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -199,7 +199,7 @@ def sgn(input: Tensor, *, out: Any = None) -> Tensor:
     tensor([-1.,  0.,  1.])
     """
     dtype = input._array.dtype
-    result = input.clone() if dtype == BOOL else _complex_sgn(input) if dtype in COMPLEX else pointwise.sign(input)
+    result = input.clone() if dtype == BOOL else _complex_sgn(input) if dtype in COMPLEX else elementwise.sign(input)
     return result if out is None else into("sgn", out, result)
 
 
@@ -220,7 +220,7 @@ def fix(input: Tensor, *, out: Any = None) -> Tensor:
     >>> gl.fix(gl.tensor([-1.5, 0.0, 1.5]))
     tensor([-1.,  0.,  1.])
     """
-    return pointwise.trunc(input) if out is None else into("fix", out, pointwise.trunc(input))
+    return elementwise.trunc(input) if out is None else into("fix", out, elementwise.trunc(input))
 
 
 def deg2rad(input: Tensor, *, out: Any = None) -> Tensor:

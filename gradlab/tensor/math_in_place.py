@@ -6,7 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from gradlab.autograd.base import Differentiable
-from gradlab.tensor import choice, comparison as c, gamma, math as m, math_pairs as mp, norms, pointwise as p
+from gradlab.tensor import comparison as c, elementwise as p, gamma, math as m, math_pairs as mp, norms, where
 from gradlab.tensor.update import update
 
 
@@ -58,7 +58,7 @@ class MathInPlaceMethods(Differentiable):
     polygamma_ = twin(_polygamma, "polygamma_")
 
     multiply_, subtract_, divide_, true_divide_ = twin(p.mul), twin(p.sub), twin(p.div), twin(p.div)
-    negative_, absolute_, clip_, fix_ = twin(p.neg), twin(p.abs), twin(choice.clamp), twin(p.trunc)
+    negative_, absolute_, clip_, fix_ = twin(p.neg), twin(p.abs), twin(where.clamp), twin(p.trunc)
     arcsin_, arccos_, arctan_, arctan2_ = asin_, acos_, atan_, atan2_
     arcsinh_, arccosh_, arctanh_ = asinh_, acosh_, atanh_
     __ifloordiv__, __imod__, __ilshift__, __irshift__ = floor_divide_, remainder_, bitwise_left_shift_, bitwise_right_shift_

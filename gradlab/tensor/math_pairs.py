@@ -11,8 +11,8 @@ from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.dtype import COMPLEX128, FLOAT64, INEXACT, complex64, complex128
-from gradlab.tensor import choice, pointwise
-from gradlab.tensor.alias import into, only_tensors
+from gradlab.tensor import elementwise, where
+from gradlab.tensor.common_arguments import into, only_tensors
 from gradlab.tensor.math import exp2
 from gradlab.tensor.older import with_value
 from gradlab.tensor.units import rounds_once
@@ -189,7 +189,7 @@ def float_power(input: Operand, exponent: Operand, *, out: Any = None) -> Tensor
     both = (input, exponent)
     wide = COMPLEX128 if any(isinstance(x, complex) or getattr(x, "dtype", None) in (complex64, complex128) for x in both) else FLOAT64
     base, power = (x.to(wide) if isinstance(x, Differentiable) else x for x in both)  # type: ignore[attr-defined]
-    return pointwise.pow(base, power) if out is None else into("float_power", out, pointwise.pow(base, power))
+    return elementwise.pow(base, power) if out is None else into("float_power", out, elementwise.pow(base, power))
 
 
 def rsub(input: Tensor, other: Operand, alpha: float = 1) -> Tensor:
@@ -199,7 +199,7 @@ def rsub(input: Tensor, other: Operand, alpha: float = 1) -> Tensor:
     tensor([9., 8.])
     """
     only_tensors("rsub", input)
-    return pointwise.sub(other, input, alpha=alpha)
+    return elementwise.sub(other, input, alpha=alpha)
 
 
 def clamp_min(input: Tensor, min: Operand, *, out: Any = None) -> Tensor:
@@ -211,7 +211,7 @@ def clamp_min(input: Tensor, min: Operand, *, out: Any = None) -> Tensor:
     if out is not None:
         return into("clamp_min", out, clamp_min(input, min))
     only_tensors("clamp_min", input)
-    return choice.clamp(input, min)
+    return where.clamp(input, min)
 
 
 def clamp_max(input: Tensor, max: Operand, *, out: Any = None) -> Tensor:
@@ -223,7 +223,7 @@ def clamp_max(input: Tensor, max: Operand, *, out: Any = None) -> Tensor:
     if out is not None:
         return into("clamp_max", out, clamp_max(input, max))
     only_tensors("clamp_max", input)
-    return choice.clamp(input, None, max)
+    return where.clamp(input, None, max)
 
 
 def gcd(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:

@@ -13,7 +13,7 @@ from gradlab.autograd.record import bind
 from gradlab.dtype import HALF, INEXACT, as_numpy, promote
 from gradlab.spec import ShapeError, normalize_dim, normalize_dims, reduced_shape
 from gradlab.tensor import norms
-from gradlab.tensor.alias import either, into
+from gradlab.tensor.common_arguments import either, into
 from gradlab.tensor.units import once, rounds_once
 
 if TYPE_CHECKING:
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 __all__: list[str] = []  # nothing for the top level: these are gradlab.linalg's
 
-_svd, _cat = map(bind, (ops.factor.svd, ops.movement.cat))
+_svd, _cat = map(bind, (ops.factorization.svd, ops.movement.cat))
 
 
 def _floating(name: str, x: Tensor, dtype: Any) -> Tensor:

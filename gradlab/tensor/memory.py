@@ -16,8 +16,8 @@ from gradlab.kernel import Library
 from gradlab.op import Op
 from gradlab.spec import ShapeError, Spec, count
 from gradlab.strides import MemoryFormat, contiguous_format, dense_order, has_format
-from gradlab.tensor.alias import either, into, only_tensors
 from gradlab.tensor.bits import offset
+from gradlab.tensor.common_arguments import either, into, only_tensors
 from gradlab.tensor.shape import permute, reshape, sizes
 
 if TYPE_CHECKING:

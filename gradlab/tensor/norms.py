@@ -15,7 +15,7 @@ from gradlab.autograd.record import bind
 from gradlab.dtype import COMPLEX, FLOAT32, FLOAT64, FLOATING, HALF, INEXACT, finfo
 from gradlab.spec import ShapeError, normalize_dim, normalize_dims
 from gradlab.tensor import reduction
-from gradlab.tensor.alias import either, into, required
+from gradlab.tensor.common_arguments import either, into, required
 from gradlab.tensor.units import rounds_once
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ if TYPE_CHECKING:
 
 __all__ = ["dist", "norm", "renorm"]
 
-_root, _euclidean = bind(ops.math.root), bind(ops.reduce.euclidean)
+_root, _euclidean = bind(ops.math.root), bind(ops.reduction.euclidean)
 Dims = Any  # None, int or tuple of int
 
 

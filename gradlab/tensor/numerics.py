@@ -10,7 +10,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import wrap
 from gradlab.dtype import FLOATING, HALF
 from gradlab.spec import normalize_dim
-from gradlab.tensor.alias import into, only_tensors
+from gradlab.tensor.common_arguments import into, only_tensors
 from gradlab.tensor.convert import moved
 from gradlab.tensor.creation import tensor
 from gradlab.tensor.norms import norm

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradlab.autograd.advice import warn
+from gradlab.advice import warn
 from gradlab.autograd.base import Differentiable
 
 

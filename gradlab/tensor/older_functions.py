@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from gradlab.autograd.advice import warn
+from gradlab.advice import warn
 from gradlab.autograd.base import Differentiable
 from gradlab.dtype import as_numpy, get_default_dtype
-from gradlab.tensor import factoring, solving
-from gradlab.tensor.alias import into, made, only_tensors, plain
+from gradlab.tensor import factorization, solve
+from gradlab.tensor.common_arguments import into, made, only_tensors, plain
 from gradlab.tensor.creation import tensor
 from gradlab.tensor.norms import norm
 from gradlab.tensor.splitting import chunk, narrow, split
@@ -72,8 +72,8 @@ def svd(input: Tensor, some: bool = True, compute_uv: bool = True, *, out: Any =
     only_tensors("svd", input)
     if not compute_uv:
         *batch, m, n = input._array.shape
-        return SingularValues(input.new_zeros((*batch, m, m)), factoring.svdvals(input), input.new_zeros((*batch, n, n)))
-    U, S, Vh = factoring.svd(input, full_matrices=not some)
+        return SingularValues(input.new_zeros((*batch, m, m)), factorization.svdvals(input), input.new_zeros((*batch, n, n)))
+    U, S, Vh = factorization.svd(input, full_matrices=not some)
     return SingularValues(U, S, Vh.mT)
 
 
@@ -86,7 +86,7 @@ def qr(input: Tensor, some: bool = True, *, out: Any = None) -> Any:
     tensor([[2.]])
     """
     warn(UserWarning, f'qr is deprecated; use linalg.qr(input, "{"reduced" if some else "complete"}")')
-    return factoring.qr(input, "reduced" if some else "complete", out=out)
+    return factorization.qr(input, "reduced" if some else "complete", out=out)
 
 
 class TriangularSolution(NamedTuple):
@@ -110,7 +110,7 @@ def triangular_solve(
     warn(UserWarning, "triangular_solve is deprecated; use linalg.solve_triangular(A, input, upper=...)")
     only_tensors("triangular_solve", input, A)
     given, above = (A.mT, not upper) if transpose else (A, upper)
-    found = TriangularSolution(solving.solve_triangular(given, input, upper=above, unitriangular=unitriangular), A.clone())
+    found = TriangularSolution(solve.solve_triangular(given, input, upper=above, unitriangular=unitriangular), A.clone())
     return found if out is None else into("triangular_solve", out, found)
 
 

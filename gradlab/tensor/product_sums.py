@@ -10,7 +10,7 @@ from gradlab.autograd.mode import current, lowered
 from gradlab.autograd.record import bind
 from gradlab.dtype import HALF, INEXACT, wide
 from gradlab.spec import ShapeError, broadcast_shapes
-from gradlab.tensor.alias import into, only_tensors
+from gradlab.tensor.common_arguments import into, only_tensors
 from gradlab.tensor.layout import common_dtype
 from gradlab.tensor.math_in_place import twin
 from gradlab.tensor.older import with_factors

@@ -12,7 +12,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current, widest
 from gradlab.dtype import BOOL, HALF
 from gradlab.spec import ShapeError, count, normalize_dim
-from gradlab.tensor.alias import into, only_tensors
+from gradlab.tensor.common_arguments import into, only_tensors
 from gradlab.tensor.linalg import matmul, mm
 from gradlab.tensor.units import once, rounds_once
 

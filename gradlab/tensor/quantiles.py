@@ -11,7 +11,7 @@ from gradlab.autograd.record import bind
 from gradlab.dtype import HALF
 from gradlab.spec import count, normalize_dim
 from gradlab.tensor import reduction
-from gradlab.tensor.alias import either, into
+from gradlab.tensor.common_arguments import either, into
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor

@@ -32,7 +32,7 @@ from gradlab.dtype import (
     result_type,
 )  # fmt: skip
 from gradlab.spec import broadcast_shapes, count
-from gradlab.tensor import alias
+from gradlab.tensor import common_arguments
 from gradlab.tensor.complex import complex
 from gradlab.tensor.formats import copied, laid_as
 from gradlab.tensor.generator import Generator, draw
@@ -112,9 +112,10 @@ def rand(
     (tensor(True), tensor(True))
     """
     if options:
-        size = alias.sized("rand", size, options)
+        size = common_arguments.sized("rand", size, options)
     if out is not None:
-        return alias.made("rand", out, dtype, device, lambda dtype, device: rand(*size, generator=generator, dtype=dtype, device=device))
+        again = functools.partial(rand, *size, generator=generator)
+        return common_arguments.made("rand", out, dtype, device, lambda dtype, device: again(dtype=dtype, device=device))
     made = make("uniform", _shape(size), _floating("rand", dtype), _place(device, generator), generator, low=0.0, high=1.0)
     return made.requires_grad_() if requires_grad else made
 
@@ -129,9 +130,10 @@ def randn(
     (2, 3)
     """
     if options:
-        size = alias.sized("randn", size, options)
+        size = common_arguments.sized("randn", size, options)
     if out is not None:
-        return alias.made("randn", out, dtype, device, lambda dtype, device: randn(*size, generator=generator, dtype=dtype, device=device))
+        again = functools.partial(randn, *size, generator=generator)
+        return common_arguments.made("randn", out, dtype, device, lambda dtype, device: again(dtype=dtype, device=device))
     made = make("normal", _shape(size), _floating("randn", dtype), _place(device, generator), generator, mean=0.0, std=1.0)
     return made.requires_grad_() if requires_grad else made
 
@@ -167,9 +169,9 @@ def randint(
     tensor([5, 5, 5])
     """
     if options:
-        alias.plain("randint", options)
+        common_arguments.plain("randint", options)
     if out is not None:
-        return alias.made(
+        return common_arguments.made(
             "randint", out, dtype, device, lambda dtype, device: randint(low, high, size, generator=generator, dtype=dtype, device=device)
         )
     if size is None:
@@ -196,9 +198,9 @@ def randperm(
     tensor([0, 1, 2, 3])
     """
     if options:
-        alias.plain("randperm", options)
+        common_arguments.plain("randperm", options)
     if out is not None:
-        return alias.made(
+        return common_arguments.made(
             "randperm", out, dtype, device, lambda dtype, device: randperm(n, generator=generator, dtype=dtype, device=device)
         )
     if n < 0:
@@ -231,7 +233,7 @@ def rand_like(
     """
     order = laid_as("rand_like", input, options.pop("memory_format", None))
     if options:
-        alias.plain("rand_like", options)
+        common_arguments.plain("rand_like", options)
     chosen, place = _as(input, dtype, device)
     return _in_order(rand(input.shape, generator=generator, dtype=chosen, device=place), order, requires_grad)
 
@@ -247,7 +249,7 @@ def randn_like(
     """
     order = laid_as("randn_like", input, options.pop("memory_format", None))
     if options:
-        alias.plain("randn_like", options)
+        common_arguments.plain("randn_like", options)
     chosen, place = _as(input, dtype, device)
     return _in_order(randn(input.shape, generator=generator, dtype=chosen, device=place), order, requires_grad)
 
@@ -263,7 +265,7 @@ def randint_like(
     """
     order = laid_as("randint_like", input, options.pop("memory_format", None))
     if options:
-        alias.plain("randint_like", options)
+        common_arguments.plain("randint_like", options)
     chosen, place = _as(input, dtype, device)
     first, last = (0, low if high is None else high) if low is None or high is None else (low, high)
     return _in_order(randint(first, last, input.shape, generator=generator, dtype=chosen, device=place), order, requires_grad)
@@ -278,7 +280,7 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | N
     tensor([0., 1.])
     """
     if out is not None:
-        return alias.into("bernoulli", out, bernoulli(input, p, generator=generator), warn=False)
+        return common_arguments.into("bernoulli", out, bernoulli(input, p, generator=generator), warn=False)
     dtype = input._array.dtype
     if p is not None:
         return trials(input.new_full((), p, dtype=FLOAT64).expand(input.shape), dtype, generator)
@@ -316,7 +318,7 @@ def multinomial(
     tensor([1])
     """
     if out is not None:
-        return alias.into("multinomial", out, multinomial(input, num_samples, replacement, generator=generator), warn=False)
+        return common_arguments.into("multinomial", out, multinomial(input, num_samples, replacement, generator=generator), warn=False)
     *rows, categories = input.shape or (0,)
     words = count(rows) * (num_samples if replacement else categories)
     state, offset = draw(generator, words, input.device)
@@ -335,11 +337,11 @@ def normal(
     tensor([1., 2.])
     """
     if options:
-        alias.plain("normal", options)
+        common_arguments.plain("normal", options)
     if out is not None:
         if size is None:
-            return alias.into("normal", out, normal(mean, std, generator=generator))
-        return alias.made(
+            return common_arguments.into("normal", out, normal(mean, std, generator=generator))
+        return common_arguments.made(
             "normal", out, dtype, device, lambda dtype, device: normal(mean, std, size, generator=generator, dtype=dtype, device=device)
         )
     tensors = [x for x in (mean, std) if isinstance(x, Differentiable)]

@@ -12,18 +12,18 @@ from gradlab.autograd.mode import current
 from gradlab.autograd.record import bind
 from gradlab.dtype import COMPLEX, FLOATING, HALF, INEXACT, INT64
 from gradlab.spec import count, none, normalize_dim, normalize_dims
-from gradlab.tensor.alias import either, into, required
-from gradlab.tensor.choice import maximum, minimum
+from gradlab.tensor.common_arguments import either, into, required
 from gradlab.tensor.comparison import tensors_only
 from gradlab.tensor.creation import tensor
 from gradlab.tensor.units import rounds_once
+from gradlab.tensor.where import maximum, minimum
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
 
 __all__ = ["all", "amax", "amin", "any", "argmax", "argmin", "count_nonzero", "logsumexp", "max", "mean", "min", "sum", "var"]
 
-_rows = ops.reduce
+_rows = ops.reduction
 _sum, _mean, _amax, _amin, _all, _any = map(bind, (_rows.sum_, _rows.mean, _rows.amax, _rows.amin, _rows.all_, _rows.any_))
 _about_mean, _var = bind(_rows.about_mean), bind(_rows.var)
 _max, _min, _argmax, _argmin = map(bind, (_rows.max_, _rows.min_, _rows.argmax, _rows.argmin))

@@ -10,7 +10,7 @@ from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind, wrap
 from gradlab.spec import broadcast_shapes, count, normalize_dim, whole
-from gradlab.tensor.alias import either
+from gradlab.tensor.common_arguments import either
 from gradlab.tensor.convert import moved
 from gradlab.tensor.shape import copied, expand, reshape, sizes
 

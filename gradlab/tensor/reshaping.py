@@ -14,7 +14,7 @@ from gradlab.autograd.record import bind, refresh
 from gradlab.dtype import from_numpy
 from gradlab.spec import DimensionError, count, none, normalize_dim, normalize_dims
 from gradlab.strides import MemoryFormat, channels_order, contiguous_format, dense_order, formatted, inverse_order
-from gradlab.tensor.alias import either, required
+from gradlab.tensor.common_arguments import either, required
 from gradlab.tensor.shape import sizes
 from gradlab.tensor.storage import is_storage, placed
 

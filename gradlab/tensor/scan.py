@@ -9,7 +9,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.dtype import BOOL, INEXACT, INT64
 from gradlab.spec import DimensionError, normalize_dim, normalize_dims
-from gradlab.tensor.alias import either, into, required
+from gradlab.tensor.common_arguments import either, into, required
 from gradlab.tensor.math_in_place import twin
 from gradlab.tensor.shape import cat
 from gradlab.tensor.units import rounds_once

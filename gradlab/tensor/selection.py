@@ -9,7 +9,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.dtype import BOOL, HALF, INEXACT, INT64
 from gradlab.spec import normalize_dim
-from gradlab.tensor.alias import into, required
+from gradlab.tensor.common_arguments import into, required
 from gradlab.tensor.index_parts import known
 from gradlab.tensor.indexing import fitted, write_into
 from gradlab.tensor.units import once
@@ -21,8 +21,8 @@ from gradlab.tensor.gather import IndexShapeError, lifted, places, row
 
 __all__ = ["index_add", "index_copy", "index_fill", "index_select", "take"]
 
-_rows = ops.index
-_index, _index_put, _embedding, _scatter = map(bind, (_rows.index, _rows.index_put, _rows.embedding, ops.scatter.scatter))
+_rows = ops.indexing
+_index, _index_put, _embedding, _scatter = map(bind, (_rows.index, _rows.index_put, _rows.embedding, ops.gather.scatter))
 
 
 def index_select(input: Tensor, dim: int | None = None, index: Any = None, *, out: Any = None, axis: Any = None) -> Tensor:

@@ -15,8 +15,8 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.dtype import result_type
 from gradlab.spec import DimensionError, ShapeError, cached_sizes, count, none, normalize_dim, normalize_dims
-from gradlab.tensor.alias import either, into, only_tensors, required
 from gradlab.tensor.bits import view_as_dtype
+from gradlab.tensor.common_arguments import either, into, only_tensors, required
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor

@@ -9,7 +9,7 @@ import numpy as np
 from gradlab.autograd.base import Differentiable
 from gradlab.dtype import INEXACT, as_numpy, get_default_dtype
 from gradlab.quiet import quietly
-from gradlab.tensor.alias import made, plain
+from gradlab.tensor.common_arguments import made, plain
 from gradlab.tensor.creation import empty, placed, without_memory
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current
 from gradlab.autograd.record import bind
-from gradlab.tensor.alias import into
+from gradlab.tensor.common_arguments import into
 from gradlab.tensor.comparison import tensors_only
 from gradlab.tensor.math_in_place import twin
 from gradlab.tensor.update import update

@@ -11,7 +11,7 @@ from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.spec import normalize_dim, whole
-from gradlab.tensor.alias import either, required
+from gradlab.tensor.common_arguments import either, required
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor

@@ -14,7 +14,7 @@ from gradlab.autograd.record import bind
 from gradlab.dtype import COMPLEX, FLOAT32, FLOAT64, FLOATING, INEXACT, float32, real_of
 from gradlab.spec import none
 from gradlab.tensor import reduction
-from gradlab.tensor.alias import either, into
+from gradlab.tensor.common_arguments import either, into
 from gradlab.tensor.complex import complex
 from gradlab.tensor.norms import dims_of, floating, least
 from gradlab.tensor.units import rounds_once

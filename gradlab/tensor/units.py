@@ -15,7 +15,7 @@ from typing import Any, TypeVar, overload
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current
 from gradlab.dtype import FLOAT32, HALF, INEXACT, result_type
-from gradlab.tensor.alias import into
+from gradlab.tensor.common_arguments import into
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from gradlab.dtype import FLOATING, as_numpy, get_default_dtype
 from gradlab.spec import whole
-from gradlab.tensor.alias import plain
+from gradlab.tensor.common_arguments import plain
 from gradlab.tensor.creation import tensor
 
 if TYPE_CHECKING:

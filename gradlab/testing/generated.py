@@ -17,14 +17,14 @@ from gradlab.backends.cuda.catalogue import LEAST_ARCHITECTURE, Program
 from gradlab.backends.cuda.compiler import inlined, program
 from gradlab.backends.cuda.launch.optim import FORMS
 from gradlab.dtype import DType, bfloat16, float16, float32
-from gradlab.graph.device import epilogues, loops, mega
-from gradlab.graph.device.executable import SMALL
-from gradlab.graph.device.ordering import updates_last
-from gradlab.graph.line import Line
-from gradlab.graph.native.layout import Arranged, arrange
-from gradlab.graph.native.loops import Loop
-from gradlab.graph.runner import Runner
-from gradlab.graph.stage import stage
+from gradlab.graph.calls.runner import Runner
+from gradlab.graph.executables.cuda import epilogues, loops, mega
+from gradlab.graph.executables.cuda.executable import SMALL
+from gradlab.graph.executables.cuda.ordering import updates_last
+from gradlab.graph.executables.native.loops import Loop
+from gradlab.graph.executables.native.planning import Arranged, arrange
+from gradlab.graph.ir.linear import Line
+from gradlab.graph.staging.stage import stage
 from gradlab.spec import count
 from gradlab.tensor import Tensor
 from gradlab.tensor.random import randint, randn

@@ -25,8 +25,8 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gradlab.backends.cuda.catalogue import Program, programs
-from gradlab.backends.cuda.emulator.toolchain import cache_directory
-from gradlab.kernel import source_directory
+from gradlab.backends.native.toolchain import cache_directory
+from gradlab.kernel import source_folders
 from gradlab.ops import ROWS
 from gradlab.testing.generated import generated_programs
 from gradlab.testing.nvrtc import Nvrtc, NvrtcMissing, load
@@ -67,7 +67,7 @@ class Outcome(NamedTuple):
 
 def options_for(architecture: int, nvrtc: Nvrtc) -> list[str]:
     """The compiler's options for an architecture."""
-    options = [*CUPY_OPTIONS, f"-arch=sm_{architecture}", "--ptxas-options=-v", f"-I{source_directory()}"]
+    options = [*CUPY_OPTIONS, f"-arch=sm_{architecture}", "--ptxas-options=-v", *(f"-I{folder}" for folder in source_folders("cuda"))]
     return [*options, f"-I{nvrtc.include}"] if nvrtc.include else options
 
 

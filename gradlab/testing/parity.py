@@ -13,8 +13,7 @@ from typing import Any
 
 import numpy as np
 
-from gradlab import dispatch
-from gradlab.autograd import position
+from gradlab import call_site, dispatch
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current, enter, leave
 from gradlab.dtype import FLOATING
@@ -125,7 +124,7 @@ class _Recorder:
         if not inputs or op.view or op.name == "clone":  # a device may fill and copy where the other need not; nothing is computed
             return
         results = [host(a) for a in ((result,) if op.result is None else result)]
-        place = self.node.forward_position if self.node is not None else position.locate(*position.caller(), current().scope)
+        place = self.node.forward_position if self.node is not None else call_site.locate(*call_site.caller(), current().scope)
         step = _Step(op.name, results, str(place) if place is not None else "")
         if self.reference is None:
             step.noise = _noise(op.name, inputs, results[0])

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import gradlab as gl
-from gradlab.autograd.advice import GradlabWarning, warn
+from gradlab.advice import GradlabWarning, warn
 from gradlab.train.callbacks import Watch, length
 from gradlab.train.interruption import interruption
 

@@ -18,7 +18,7 @@ from math import floor, log10
 from typing import Any, NoReturn
 
 from gradlab import cuda
-from gradlab.utils.blas import get_num_threads, set_num_threads
+from gradlab.backends.threads import get_num_threads, set_num_threads
 
 UNITS = (("s", 1.0), ("ms", 1e-3), ("us", 1e-6), ("ns", 1e-9))
 

@@ -13,8 +13,7 @@ from contextlib import contextmanager, nullcontext
 from contextvars import ContextVar
 from typing import Any
 
-from gradlab import dispatch
-from gradlab.autograd import position
+from gradlab import call_site, dispatch
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.graph import saved_tensors_hooks
 from gradlab.autograd.mode import current, enter, leave, recomputing
@@ -84,7 +83,7 @@ class _Frame:
         self.function, self.kwargs, self.options = function, kwargs, options
         mode = current()
         self.scope, self.autocast = mode.scope, mode.autocast
-        self.code, self.lasti = position.caller()
+        self.code, self.lasti = call_site.caller()
         hooks = mode.saved_hooks  # of a checkpoint around this one, which will compute the arguments again when they are needed
         self.args = [self._kept(x, hooks) if isinstance(x, Differentiable) else x for x in args]
         self.place = _random_place() if options["preserve_rng_state"] else None
@@ -104,7 +103,7 @@ class _Frame:
 
     @property
     def forward_position(self) -> Any:
-        return position.locate(self.code, self.lasti, self.scope)
+        return call_site.locate(self.code, self.lasti, self.scope)
 
     def pack(self, tensor: Any) -> _Handle:
         """In the forward: remember only what kind of tensor this was."""

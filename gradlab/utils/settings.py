@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from gradlab.autograd import advice
+from gradlab import advice
 from gradlab.autograd.mode import current
 from gradlab.backends.determinism import STATE, use_deterministic_algorithms
 

@@ -10,10 +10,10 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gradlab.autograd import position
+from gradlab import call_site
 
 ROOT = 0  # the box around everything
-ABOVE = os.path.dirname(position.PACKAGE) + os.sep
+ABOVE = os.path.dirname(call_site.PACKAGE) + os.sep
 
 # kind -> the word for it in a legend
 KINDS = {

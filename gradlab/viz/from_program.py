@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from gradlab.autograd import position
+from gradlab import call_site
 from gradlab.viz.diagram import ROOT, Box, Chip, Diagram, Vertex, counted, extent, source_line
 
 WORDS = {"w": "weight", "b": "bias"}
@@ -25,7 +25,7 @@ def diagram(graph: Any, names: dict[int, str] | None = None) -> Diagram:
     calls = []
     for order, call in enumerate(graph.calls):
         code, lasti, scope = call.position or (None, 0, None)
-        where, line = source_line(position.locate(code, lasti, scope))
+        where, line = source_line(call_site.locate(code, lasti, scope))
         spec = call.outputs[0].spec
         facts = [("values", ", ".join(map(repr, call.outputs)))]
         facts += [(name, repr(value)) for name, value in call.params.items() if len(repr(value)) < 60]
@@ -86,7 +86,7 @@ def _boxes_of_lines(found: Diagram, calls: list[tuple[Any, Vertex]]) -> set[int]
         """Give what has been collected a box, if it is much."""
         place = place_of(run[0][0]) if run else None
         if place is not None and len(run) >= MANY:
-            text = position.line_of(*place).text or "one line"
+            text = call_site.line_of(*place).text or "one line"
             title = text if len(text) <= LONGEST else f"{text[: LONGEST - 1]}…"
             box = Box(len(found.boxes), title, "", ROOT, run[0][1].order, run[0][1].place, line=True)
             found.boxes.append(box)

@@ -168,7 +168,7 @@ def test_no_trace_gives_what_is_outside_another_shape(way, turn):
     assert held.shape == shape and isinstance(held._array, np.ndarray)
 
 
-@pytest.mark.filterwarnings("ignore::gradlab.autograd.advice.StaleGradientWarning")
+@pytest.mark.filterwarnings("ignore::gradlab.advice.StaleGradientWarning")
 @pytest.mark.parametrize("begin", ["nothing", "zero_", "zero_grad"])
 @pytest.mark.parametrize("held", ["itself", "a view", "a view of a flat buffer"])
 def test_a_gradient_that_somebody_holds_is_added_to(held, begin):

@@ -11,21 +11,21 @@ import pytest
 
 import gradlab as gl
 from gradlab.backends.cuda.launch import conv, linalg, resample, windows
-from gradlab.graph.device import mega
-from gradlab.graph.native.place import Place
+from gradlab.graph.executables.cuda import mega
+from gradlab.graph.executables.native.place import Place
 from gradlab.spec import Spec
 
 from kinds.integer_products import Names, bare, products, shared
 from repository import ROOT
 
-SOURCES = ("kernels", "gradlab/graph/native", "gradlab/deploy/runtime")  # each with names of its own
+SOURCES = ("kernels/cuda", "kernels/cpu", "gradlab/deploy/runtime")  # each with names of its own
 MATRIX = "a matrix has at most 2^15 rows and columns (launch/linalg.py, LARGEST)"
 PLANES = "neither side of a launch has 2^31 elements, nor a window's reach (launch/windows.py, few, few_columns and each)"
 CONVOLUTION = "images times positions, a weight and a window's reach count at most 2^29 (launch/conv.py, takes)"
 OFFSETS = "arrays have at most 2^30 elements, places in space 15 bits (launch/conv.py, fits_planes, small_strides)"
 TILE = "places in a tile of shared memory, or in registers"
 PART = "of a number of 32 bits the part below it"
-SMALL = "a stage's arrays are small, and reach less far than 2^31 elements (graph/device/mega.py, _reach)"
+SMALL = "a stage's arrays are small, and reach less far than 2^31 elements (graph/executables/cuda/mega.py, _reach)"
 # Of a file's products those that match: why they fit.
 MATRICES = {r"(pair\.)?[a-z]+ \* (n|k|l|q|c|m|kept|columns|length|width)": MATRIX, r"blockIdx\.x \* 7": "an int64 follows"}
 REVIEWED: dict[str, dict[str, str]] = {

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import gradlab as gl
-from gradlab.graph.native import build
+from gradlab.backends.native import compiler
 
 F, nn = gl.nn.functional, gl.nn
 INF = math.inf
@@ -20,7 +20,7 @@ WAYS = ["eager", "numpy", "native", "cuda"]
 def way(request, monkeypatch):
     if request.param == "cuda":
         request.getfixturevalue("cuda")
-    monkeypatch.setattr(build, "available", lambda known=build.available: request.param != "numpy" and known())
+    monkeypatch.setattr(compiler, "available", lambda known=compiler.available: request.param != "numpy" and known())
     return request.param
 
 

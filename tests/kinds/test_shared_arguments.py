@@ -8,7 +8,7 @@ import pytest
 
 import gradlab as gl
 from gradlab import nn
-from gradlab.graph.native import build
+from gradlab.backends.native import compiler
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*(share memory|result of recorded operations).*:UserWarning")
 
@@ -133,7 +133,7 @@ def check(expected, found):
 
 @pytest.fixture(autouse=True, params=["numpy", "native"])
 def executable(request, monkeypatch):
-    monkeypatch.setattr(build, "available", lambda known=build.available: request.param != "numpy" and known())
+    monkeypatch.setattr(compiler, "available", lambda known=compiler.available: request.param != "numpy" and known())
 
 
 @pytest.mark.parametrize("way", SHARING)

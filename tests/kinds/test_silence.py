@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import gradlab as gl
-from gradlab.graph.native import build
+from gradlab.backends.native import compiler
 
 from kinds.calls import CALLS, converted, parts
 from kinds.catalogue.giving import Fixed, X
@@ -109,7 +109,7 @@ def test_calls_are_silent(call):
 @pytest.mark.parametrize("native", [False, True], ids=["numpy", "native"])
 @pytest.mark.parametrize("call", [c for c in CALLS[::23] if not c.marks & {"making", "plain", "in_place", "no_gradient"}], ids=repr)
 def test_compiled_calls_are_silent(call, native, monkeypatch):
-    monkeypatch.setattr(build, "available", lambda: native)
+    monkeypatch.setattr(compiler, "available", lambda: native)
     given = changed(call, "all of them", gl.float32)
     compiled = gl.compile(lambda args, options: [t.sum() for t in parts(given.on(args, options)) if t.requires_grad])
     with Leaks() as leaking, contextlib.suppress(*REFUSED):

@@ -9,8 +9,8 @@ import pytest
 
 import gradlab as gl
 from gradlab import nn, ops
-from gradlab.graph.dims import Dim, Ratio, hint, unknown
-from gradlab.graph.program import trace
+from gradlab.graph.ir.dims import Dim, Ratio, hint, unknown
+from gradlab.graph.staging.program import trace
 from gradlab.spec import Spec, cached_sizes
 
 from samples import SAMPLES

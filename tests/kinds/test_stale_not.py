@@ -13,7 +13,7 @@ import pytest
 
 import gradlab as gl
 from gradlab import nn
-from gradlab.graph.execute import NumpyExecutable
+from gradlab.graph.executables.numpy.executable import NumpyExecutable
 
 from kinds.stale import MODELS, READS, STEPS, asked, bound, classes, code, modules, objects, protocols, settings, steps, system, wrappers
 

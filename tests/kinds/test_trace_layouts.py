@@ -9,8 +9,8 @@ import pytest
 
 import gradlab as gl
 from gradlab import nn, ops
-from gradlab.graph.program import trace
-from gradlab.graph.strides import VIEWS
+from gradlab.graph.staging.program import trace
+from gradlab.graph.staging.symbol_strides import VIEWS
 
 from kinds.calls import CALLS, parts
 from kinds.catalogue import shaping

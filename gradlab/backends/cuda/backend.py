@@ -17,7 +17,7 @@ from gradlab.backends.cuda.compiler import Compiler
 from gradlab.backends.cuda.driver import Driver
 from gradlab.backends.cuda.gemm.library import warm
 from gradlab.backends.cuda.gemm.rows import product_with_sums
-from gradlab.backends.cuda.work import Work
+from gradlab.backends.cuda.launch_context import Work
 from gradlab.device import Device
 from gradlab.dtype import FLOATING, INT64
 from gradlab.kernel import Elementwise, Gemm, Kernel, Library, Movement, Reduction

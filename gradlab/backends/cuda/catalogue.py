@@ -20,7 +20,7 @@ from gradlab.backends.cuda.launch import templates
 from gradlab.backends.cuda.reduction import reduction_source
 from gradlab.backends.cuda.types import compute_type
 from gradlab.dtype import ALL, BOOL, FLOATING
-from gradlab.kernel import Elementwise, Gemm, Kernel, Library, Movement, Reduction, source_directory
+from gradlab.kernel import Elementwise, Gemm, Kernel, Library, Movement, Reduction, source_folders
 from gradlab.op import Op
 from gradlab.spec import Spec
 
@@ -147,7 +147,7 @@ def reach(file: str, name: str) -> tuple[int, int]:
 def file_programs() -> Iterator[Program]:
     """The kernels of `kernels/*.cu`, one program for each file and the architectures on which they run; for a file that is not described
     here a program that does not compile."""
-    for path in sorted(source_directory().glob("*.cu")):
+    for path in sorted(source_folders("cuda")[0].glob("*.cu")):
         try:
             names = [one for name, parameters in kernels_of(path.name) for one in instances(path.name, name, parameters)]
         except KeyError as error:

@@ -11,7 +11,7 @@ from typing import Any
 from gradlab.backends.cuda.driver import Driver, Function
 from gradlab.backends.cuda.generate import Signature, elementwise_source
 from gradlab.dtype import FLOATING
-from gradlab.kernel import Elementwise, source_directory
+from gradlab.kernel import Elementwise, source_folders
 from gradlab.op import Op
 from gradlab.spec import Spec
 
@@ -29,8 +29,8 @@ def elementwise_program(op: Op, signature: Signature) -> str:
 
 
 def file_source(file: str) -> str:
-    """The text of a kernel file."""
-    return (source_directory() / file).read_text(encoding="utf-8")
+    """The text of a kernel file, or of a header that all devices share."""
+    return next(path for folder in source_folders("cuda") if (path := folder / file).exists()).read_text(encoding="utf-8")
 
 
 def inlined(source: str, seen: set[str] | None = None) -> str:
@@ -101,7 +101,7 @@ class Compiler:
         return self._get(key, lambda: self.driver.compile(inlined(source()), names, label))
 
     def from_file(self, file: str, name: str) -> Function:
-        """A kernel of `kernels/<file>`: an extern "C" name or a name expression such as `gradlab::softmax<float>`."""
+        """A kernel of `kernels/cuda/<file>`: an extern "C" name or a name expression such as `gradlab::softmax<float>`."""
         return self._get((file, name), lambda: self.driver.compile(inlined(file_source(file)), [name], file)[name])
 
     def _get(self, key: Any, make: Callable[[], Any]) -> Any:

@@ -18,8 +18,8 @@ import numpy as np
 
 from gradlab.backends import cudnn as switch, determinism
 from gradlab.backends.cuda.gemm.settings import SETTINGS
+from gradlab.backends.cuda.launch_context import Work
 from gradlab.backends.cuda.layout import element_strides
-from gradlab.backends.cuda.work import Work
 from gradlab.dtype import HALF
 from gradlab.spec import count
 

@@ -13,9 +13,9 @@ import numpy as np
 from gradlab.backends.cpu import immediate
 from gradlab.backends.cuda.arguments import KINDS, Packer
 from gradlab.backends.cuda.generate import MAX_OPERANDS, Operand, Signature, main_dtype, pack_of, reads
+from gradlab.backends.cuda.launch_context import Work
 from gradlab.backends.cuda.layout import MAX_RANK, broadcast_strides, merged, pack_layout_of
 from gradlab.backends.cuda.types import compute_type
-from gradlab.backends.cuda.work import Work
 from gradlab.dtype import FLOAT32, FLOAT64, wide
 from gradlab.op import Op
 from gradlab.spec import Spec, count

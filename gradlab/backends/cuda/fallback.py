@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gradlab.backends.cpu import BACKEND
-from gradlab.backends.cuda.work import Work
+from gradlab.backends.cuda.launch_context import Work
 from gradlab.op import Op
 from gradlab.spec import Spec
 

@@ -16,7 +16,7 @@ import numpy as np
 from gradlab.backends.cuda.captures import Captures
 from gradlab.backends.cuda.cupy_module import installed
 from gradlab.backends.cuda.driver import CompileError, Forked, MemoryUse, out_of_memory
-from gradlab.backends.cuda.lingering import Lingering
+from gradlab.backends.cuda.record_stream import Lingering
 from gradlab.spec import count as elements
 
 OPTIONS = ("-std=c++17",)

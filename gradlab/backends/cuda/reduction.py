@@ -10,8 +10,8 @@ import numpy as np
 from gradlab.backends.cuda.arguments import Packer
 from gradlab.backends.cuda.compiler import program
 from gradlab.backends.cuda.generate import reads
+from gradlab.backends.cuda.launch_context import Work
 from gradlab.backends.cuda.types import STORAGE, compute_type
-from gradlab.backends.cuda.work import Work
 from gradlab.dtype import FLOAT32, FLOAT64, FLOATING, HALF
 from gradlab.kernel import Reduction
 from gradlab.op import Op

@@ -11,7 +11,7 @@ import numpy as np
 from gradlab.deploy.emitter import Emitter, Step, emits
 from gradlab.deploy.rows.products import FLOAT32, constant, written
 from gradlab.deploy.types import ctype
-from gradlab.graph.native.place import Place
+from gradlab.graph.executables.native.place import Place
 
 BLOCK = 160 * 1024  # bytes of gathered columns, which stay in the second-level cache
 

@@ -9,8 +9,8 @@ import numpy as np
 from gradlab.deploy.emitter import Emitter, Step, broadcast, emits, nest
 from gradlab.deploy.rows.movements import fill
 from gradlab.deploy.types import ctype, loaded, stored
-from gradlab.graph.native.place import Place
-from gradlab.ops.index import place as start_of
+from gradlab.graph.executables.native.place import Place
+from gradlab.ops.indexing import place as start_of
 
 
 @emits("embedding")

@@ -10,7 +10,7 @@ import numpy as np
 from gradlab.deploy.emitter import Emitter, Step, emits, merged, nest, strides_text
 from gradlab.deploy.rows.convs import _lowest
 from gradlab.deploy.types import ctype, loaded, stored
-from gradlab.graph.native.place import Place
+from gradlab.graph.executables.native.place import Place
 
 
 def _dims(x: Place, dim: Any) -> tuple[int, ...]:

@@ -9,12 +9,12 @@ from gradlab.autograd import grad
 from gradlab.autograd.base import LEAF
 from gradlab.autograd.mode import current, enable_grad
 from gradlab.autograd.record import wrap
-from gradlab.graph.control.halves import split
-from gradlab.graph.control.inner import Inner
+from gradlab.graph.control.body_call import Keeping, Part, number, staged
+from gradlab.graph.control.body_tracer import Inner
+from gradlab.graph.control.forward_backward import split
 from gradlab.graph.control.nesting import Unwritten, compare, specs_of, tensors_of
-from gradlab.graph.control.part import Keeping, Part, number, staged
 from gradlab.graph.control.scanning import recorded
-from gradlab.graph.tree import unflatten
+from gradlab.graph.staging.tree import unflatten
 from gradlab.spec import Spec
 from gradlab.tensor.generator import draw
 

@@ -10,12 +10,12 @@ import numpy as np
 from gradlab import dispatch
 from gradlab.autograd.mode import current
 from gradlab.dtype import BOOL
-from gradlab.graph.control.inner import Inner
+from gradlab.graph.control.body_call import Part, copy, dense, like, number, staged
+from gradlab.graph.control.body_tracer import Inner
 from gradlab.graph.control.nesting import compare, specs_of, tensors_of
-from gradlab.graph.control.part import Part, copy, dense, like, number, staged
 from gradlab.graph.control.scanning import recorded
-from gradlab.graph.symbol import TraceError
-from gradlab.graph.tree import unflatten
+from gradlab.graph.staging.symbol import TraceError
+from gradlab.graph.staging.tree import unflatten
 
 NO_GRADIENT = (
     "while_loop: a loop of unknown length keeps nothing for a backward; use scan with the largest number of steps and "

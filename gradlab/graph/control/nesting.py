@@ -8,7 +8,7 @@ from typing import Any
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.errors import GraphError
 from gradlab.autograd.record import refresh
-from gradlab.graph.tree import flatten, has_keys
+from gradlab.graph.staging.tree import flatten, has_keys
 from gradlab.spec import Spec, spec_of
 
 

@@ -10,12 +10,12 @@ from gradlab.autograd.base import LEAF
 from gradlab.autograd.mode import current, enable_grad
 from gradlab.autograd.record import wrap
 from gradlab.dtype import FLOATING
-from gradlab.graph.control.halves import products, split
-from gradlab.graph.control.inner import Inner
+from gradlab.graph.control.body_call import Keeping, Part, dense, like, staged
+from gradlab.graph.control.body_tracer import Inner
+from gradlab.graph.control.forward_backward import products, split
 from gradlab.graph.control.nesting import Unwritten, compare, specs_of, tensors_of
-from gradlab.graph.control.part import Keeping, Part, dense, like, staged
-from gradlab.graph.ir import Call, Value
-from gradlab.graph.tree import unflatten
+from gradlab.graph.ir.graph import Call, Value
+from gradlab.graph.staging.tree import unflatten
 from gradlab.nn.joint import joined
 from gradlab.spec import Spec
 from gradlab.tensor.generator import draw

@@ -6,11 +6,13 @@ from collections.abc import Callable, Mapping, Sequence
 from time import perf_counter
 from typing import Any, NamedTuple
 
-from gradlab.graph.ir import Call, Graph
-from gradlab.graph.native import build
+from gradlab.backends.native import compiler
+from gradlab.graph.ir.graph import Call, Graph
 from gradlab.graph.passes.assemble import assemble
 from gradlab.graph.passes.channels_last import channels_last
 from gradlab.graph.passes.common_subexpressions import common_subexpressions
+from gradlab.graph.passes.copy_shared_memory import keep_apart
+from gradlab.graph.passes.delay_lookups import look_up_late
 from gradlab.graph.passes.drop_clones import drop_clones
 from gradlab.graph.passes.fold_constants import fold_constants
 from gradlab.graph.passes.fuse_batch_norm import fuse_batch_norm
@@ -20,14 +22,12 @@ from gradlab.graph.passes.fuse_pooling import fuse_pooling
 from gradlab.graph.passes.fuse_residual_norm import fuse_residual_norm
 from gradlab.graph.passes.fuse_statistics import fuse_statistics
 from gradlab.graph.passes.gather_products import gather_products
-from gradlab.graph.passes.keep_apart import keep_apart
-from gradlab.graph.passes.look_up_late import look_up_late
 from gradlab.graph.passes.mask_pooled import mask_pooled
 from gradlab.graph.passes.overlap_cats import overlap_cats
 from gradlab.graph.passes.project_tables import project_tables
 from gradlab.graph.passes.recompute import recompute
 from gradlab.graph.passes.recompute_norms import recompute_norms
-from gradlab.graph.passes.rewrite import rewrite
+from gradlab.graph.passes.simplify import rewrite
 
 Pass = Callable[[Graph], Graph]
 
@@ -77,7 +77,7 @@ def optimize(graph: Graph, switches: Mapping[str, bool] | None = None, log: list
     switches = switches or {}
     if unknown := [name for name in switches if name not in PASSES]:
         raise ValueError(f"no pass is called {', '.join(unknown)}; there are {', '.join(PASSES)}")
-    interpreted = graph.device.type == "cpu" and not build.available()
+    interpreted = graph.device.type == "cpu" and not compiler.available()
     for name, run in PASSES.items():
         if switches.get(name, not (interpreted and name in MACHINE_CODE)):
             before, start = len(graph.calls), perf_counter()

@@ -10,8 +10,8 @@ import itertools
 from typing import Any
 
 from gradlab import ops
-from gradlab.graph.ir import Call, Graph, Value
-from gradlab.graph.passes.rewriting import Rewriting, sum_of
+from gradlab.graph.ir.graph import Call, Graph, Value
+from gradlab.graph.passes.graph_tools import Rewriting, sum_of
 
 
 def assemble(graph: Graph) -> Graph:
@@ -49,7 +49,7 @@ def _parts_of(work: Rewriting, call: Call) -> list[Call] | None:
         if start > at:
             shape = (*spec.shape[:dim], start - at, *spec.shape[dim + 1 :])
             zeros = {"shape": shape, "value": 0, "dtype": spec.dtype, "device": work.graph.device}
-            calls.append(work.call(ops.create.full, (), zeros, position))
+            calls.append(work.call(ops.creation.full, (), zeros, position))
             row.append(calls[-1].outputs[0])
         if gradient is not None:
             if lacking:

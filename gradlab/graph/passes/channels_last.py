@@ -15,12 +15,12 @@ from dataclasses import replace
 from typing import NamedTuple
 
 from gradlab import ops
+from gradlab.backends.native import compiler
 from gradlab.dtype import FLOAT32, HALF, INT64
-from gradlab.graph.ir import Call, Graph, Value
-from gradlab.graph.native import build
-from gradlab.graph.native.loops import is_elementwise
-from gradlab.graph.native.place import Place, last_place, place_of, viewed
-from gradlab.graph.passes.rewriting import ends, loose
+from gradlab.graph.executables.native.loops import is_elementwise
+from gradlab.graph.executables.native.place import Place, last_place, place_of, viewed
+from gradlab.graph.ir.graph import Call, Graph, Value
+from gradlab.graph.passes.graph_tools import ends, loose
 
 # Which images a row takes in either order: groups of inputs and outputs, those of a group in the same order.
 Groups = tuple[tuple[tuple[int, ...], tuple[int, ...]], ...]
@@ -51,7 +51,7 @@ STRICT = {**NORMS, **POOLINGS}  # whose images lie without gaps
 TAKES = {**CONVOLUTIONS, **STRICT, **COPIES}
 SUMS = ("sum", "mean", "amax", "amin")
 
-FEWEST = build.lanes()  # channels that a convolution gains by; fewer do not fill vectors, and it loses
+FEWEST = compiler.lanes()  # channels that a convolution gains by; fewer do not fill vectors, and it loses
 COPY = 4  # what a copy from one order into the other costs, if it is 1 to turn around what a convolution reads or writes
 IMAGE = (0, 2, 3, 1)  # dimensions, the longest steps in memory first
 ROW, LAST = -1, -2  # an operand on which nothing is decided: in row-major order, or channels last as the view that it is

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gradlab.device import Device
-from gradlab.graph.ir import Call, Graph, Value
+from gradlab.graph.ir.graph import Call, Graph, Value
 from gradlab.graph.passes.replacing import Replacing, is_ours
 from gradlab.spec import count
 

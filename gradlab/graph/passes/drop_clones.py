@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 
 from gradlab import ops
-from gradlab.graph.ir import Graph, Value
+from gradlab.graph.ir.graph import Graph, Value
 
 
 def drop_clones(graph: Graph) -> Graph:

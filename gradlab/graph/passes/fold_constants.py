@@ -13,7 +13,7 @@ import numpy as np
 
 from gradlab import dispatch, ops
 from gradlab.backends.cpu import immediate
-from gradlab.graph.ir import Call, Graph, Value
+from gradlab.graph.ir.graph import Call, Graph, Value
 from gradlab.graph.passes.replacing import Replacing, is_ours, specs_of
 from gradlab.kernel import Elementwise
 from gradlab.spec import count
@@ -31,14 +31,14 @@ def fold_constants(graph: Graph) -> Graph:
     made: dict[int, Value] = {}  # those of them that no call makes any more
     for call in work.walk():
         out = call.outputs[0]
-        if call.op is ops.create.full:
+        if call.op is ops.creation.full:
             uniform[out.id] = immediate(call.params["value"], out.spec.dtype).item()
         elif call.op.view and call.inputs[0].id in uniform and is_ours(call.op):
             uniform[out.id] = uniform[call.inputs[0].id]
         elif _is_plain(call) and call.inputs and all(not isinstance(x, Value) or x.id in uniform for x in call.inputs):
             number = _value(call, uniform)
             params = {"shape": out.spec.shape, "value": number, "dtype": out.spec.dtype, "device": graph.device}
-            work.keep(Call(ops.create.full, (), params, call.outputs, call.position))
+            work.keep(Call(ops.creation.full, (), params, call.outputs, call.position))
             uniform[out.id] = number
             continue
         elif _foldable(call, known, uniform):
@@ -85,7 +85,7 @@ def _array(x: Any, known: dict[int, Any], uniform: dict[int, Any], device: Any) 
     if not isinstance(x, Value) or x.id in known:
         return known[x.id] if isinstance(x, Value) else x
     params = {"shape": x.spec.shape, "value": uniform[x.id], "dtype": x.spec.dtype, "device": device}
-    return dispatch.backend_for(device).run(ops.create.full, [], params)
+    return dispatch.backend_for(device).run(ops.creation.full, [], params)
 
 
 def _with_numbers(call: Call, uniform: dict[int, Any]) -> Call:

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 from gradlab import ops
 from gradlab.dtype import FLOAT32
-from gradlab.graph.ir import Call, Graph, Value
+from gradlab.graph.ir.graph import Call, Graph, Value
 from gradlab.graph.passes.fused_rows import batch_norm_relu, batch_norm_relu_backward
-from gradlab.graph.passes.rewriting import Rewriting, in_order, loose
+from gradlab.graph.passes.graph_tools import Rewriting, in_order, loose
 from gradlab.spec import count
 
 

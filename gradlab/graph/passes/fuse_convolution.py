@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from gradlab import ops
 from gradlab.dtype import FLOAT32
-from gradlab.graph.ir import Graph
+from gradlab.graph.ir.graph import Graph
 from gradlab.graph.passes.fused_rows import convolution_relu
-from gradlab.graph.passes.rewriting import Rewriting
+from gradlab.graph.passes.graph_tools import Rewriting
 
 
 def fuse_convolution(graph: Graph) -> Graph:

@@ -5,9 +5,9 @@ from __future__ import annotations
 from typing import Any
 
 from gradlab import ops
-from gradlab.graph.ir import Call, Graph, Value
+from gradlab.graph.ir.graph import Call, Graph, Value
 from gradlab.graph.passes.fuse_residual_norm import is_at_hand
-from gradlab.graph.passes.rewriting import Rewriting
+from gradlab.graph.passes.graph_tools import Rewriting
 from gradlab.ops.fused import embedding_add
 
 IN_FRONT = (("unsqueeze", {"dim": 0}), ("slice", {"index": (None,)}))  # x.unsqueeze(0), x[None]
@@ -15,7 +15,7 @@ IN_FRONT = (("unsqueeze", {"dim": 0}), ("slice", {"index": (None,)}))  # x.unsqu
 
 def fuse_embedding(graph: Graph) -> Graph:
     """Replace embedding(table, at) + positions, where positions are a matrix for each sequence."""
-    if graph.device.type == "cpu" or not any(c.op is ops.index.embedding for c in graph.calls):
+    if graph.device.type == "cpu" or not any(c.op is ops.indexing.embedding for c in graph.calls):
         return graph
     work = Rewriting(graph)
     for call in graph.calls:
@@ -31,7 +31,7 @@ def fuse_embedding(graph: Graph) -> Graph:
 
 def _joined(work: Rewriting, call: Call, looked_up: Value, added: Value) -> Call | None:
     maker, result = work.maker.get(looked_up.id), call.outputs[0]
-    if maker is None or maker.op is not ops.index.embedding or work.uses[looked_up.id] != 1 or looked_up.spec != result.spec:
+    if maker is None or maker.op is not ops.indexing.embedding or work.uses[looked_up.id] != 1 or looked_up.spec != result.spec:
         return None
     table, at = maker.inputs
     positions = _matrix(work, added, at.spec.shape[-1:])

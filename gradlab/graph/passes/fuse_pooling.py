@@ -2,17 +2,17 @@
 backward, the convolution's gradients read the pooling's instead of a plane that is mostly zero, and so does the bias's.
 
 For the CPU, in float32: forward where the convolution runs by Winograd's algorithm, in tiles of whole windows; backward where there are
-kernels for it (pooled.cpp).
+kernels for it (conv_behind_pool.cpp).
 """
 
 from __future__ import annotations
 
 from gradlab import ops
 from gradlab.dtype import FLOAT32
-from gradlab.graph.ir import Call, Graph, Value
-from gradlab.graph.native import pooled, winograd
+from gradlab.graph.executables.native import conv_behind_pool, winograd
+from gradlab.graph.ir.graph import Call, Graph, Value
 from gradlab.graph.passes.fused_rows import HALVES, convolution_dw_pooled, convolution_dx_pooled, convolution_relu, convolution_relu_pool
-from gradlab.graph.passes.rewriting import Rewriting
+from gradlab.graph.passes.graph_tools import Rewriting
 from gradlab.ops.conv import Sizes
 from gradlab.spec import Spec
 
@@ -53,7 +53,7 @@ def _takes(x: Spec, weight: Sizes, call: Call) -> bool:
     """Whether there are kernels for gradients of a convolution of `x`."""
     p = call.params
     plain = x.dtype == FLOAT32 and len(p["stride"]) == 2
-    return plain and pooled.fits(x, weight[2:], p["stride"], p["dilation"], p["groups"])
+    return plain and conv_behind_pool.fits(x, weight[2:], p["stride"], p["dilation"], p["groups"])
 
 
 def _backward(work: Rewriting, back: Call) -> None:
@@ -90,6 +90,6 @@ def _reader(work: Rewriting, call: Call, dy: Value, g: Value, at: Value) -> Call
         return work.call(convolution_dx_pooled, (g, at, inputs[1]), {"result": shape, **p}, call.position, call.outputs[0])
     if call.op is ops.conv.convolution_dw and inputs[0] is not dy and _takes(inputs[0].spec, p["shape"], call):
         return work.call(convolution_dw_pooled, (inputs[0], g, at), {"result": shape, **p}, call.position, call.outputs[0])
-    if call.op is ops.reduce.sum_ and set(p["dim"]) == {0, 2, 3}:
+    if call.op is ops.reduction.sum_ and set(p["dim"]) == {0, 2, 3}:
         return work.call(call.op, (g,), p, call.position, call.outputs[0])
     return None

@@ -12,9 +12,9 @@ from importlib import import_module
 from typing import Any
 
 from gradlab import ops
-from gradlab.graph.ir import Call, Graph, Value
-from gradlab.graph.native.place import ARENA, place_of
-from gradlab.graph.passes.rewriting import Rewriting, is_sum
+from gradlab.graph.executables.native.place import ARENA, place_of
+from gradlab.graph.ir.graph import Call, Graph, Value
+from gradlab.graph.passes.graph_tools import Rewriting, is_sum
 from gradlab.kernel import Elementwise
 
 FORWARD = {ops.norm.layer_norm: ops.residual.layer_norm_residual, ops.norm.rms_norm: ops.residual.rms_norm_residual}
@@ -98,7 +98,7 @@ def is_at_hand(work: Rewriting, value: Value) -> bool:
 
 def _small(call: Call) -> bool:
     """Whether the call becomes part of a mega-kernel."""
-    mega: Any = import_module("gradlab.graph.device.mega")  # a program for the CPU has no use for all that it imports
+    mega: Any = import_module("gradlab.graph.executables.cuda.mega")  # a program for the CPU has no use for all that it imports
     known = mega.stages.STAGES.get(call.op.name)
     if known is None or not mega.enabled():
         return False

@@ -9,9 +9,9 @@ from collections import defaultdict
 
 from gradlab import ops
 from gradlab.dtype import FLOAT32
-from gradlab.graph.ir import Call, Graph, Value
+from gradlab.graph.ir.graph import Call, Graph, Value
 from gradlab.graph.passes.fused_rows import batch_norm_relu, convolution_batch_norm, convolution_batch_norm_relu
-from gradlab.graph.passes.rewriting import Rewriting, is_sum, loose
+from gradlab.graph.passes.graph_tools import Rewriting, is_sum, loose
 from gradlab.op import Op
 
 FUSED: dict[Op, Op] = {ops.norm.batch_norm: convolution_batch_norm, batch_norm_relu: convolution_batch_norm_relu}

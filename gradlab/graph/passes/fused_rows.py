@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradlab.op import Op
-from gradlab.ops import select
+from gradlab.ops import where
 from gradlab.ops.conv import GEOMETRY, Sizes, convolution_rule, dw_rule, dx_rule, output_shape
 from gradlab.ops.conv_cpu import convolution_cpu, convolution_dw_cpu, convolution_dx_cpu
 from gradlab.ops.norm import batch_backward_cpu, batch_backward_rule, batch_cpu, batch_rule, planes
@@ -56,7 +56,7 @@ def _norm_relu_backward(
 ) -> None:  # fmt: skip
     result, slope = np.empty(x.shape, x.dtype), np.empty(x.shape, x.dtype)
     _again(x, weight, bias, mean, rstd, None, result)
-    select.drop(result <= 0, dy, slope)
+    where.drop(result <= 0, dy, slope)
     batch_backward_cpu(slope, x, weight, mean, rstd, dx, dweight, dbias)
 
 

@@ -6,8 +6,8 @@ A₁B₁ + A₂B₂ + … = [A₁ A₂ …] [B₁; B₂; …]: the result is wri
 from __future__ import annotations
 
 from gradlab import ops
-from gradlab.graph.ir import Call, Graph, Value
-from gradlab.graph.passes.rewriting import Rewriting, sum_of
+from gradlab.graph.ir.graph import Call, Graph, Value
+from gradlab.graph.passes.graph_tools import Rewriting, sum_of
 
 FEWEST = 3
 

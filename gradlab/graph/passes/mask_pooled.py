@@ -7,8 +7,8 @@ ReLU's result, often the largest of a network, is not needed by the backward.
 from __future__ import annotations
 
 from gradlab import ops
-from gradlab.graph.ir import Call, Graph
-from gradlab.graph.passes.rewriting import Rewriting
+from gradlab.graph.ir.graph import Call, Graph
+from gradlab.graph.passes.graph_tools import Rewriting
 
 
 def mask_pooled(graph: Graph) -> Graph:

@@ -7,8 +7,8 @@ import itertools
 from typing import Any
 
 from gradlab import ops
-from gradlab.graph.ir import Call, Graph, Value
-from gradlab.graph.passes.rewriting import Rewriting, ends
+from gradlab.graph.ir.graph import Call, Graph, Value
+from gradlab.graph.passes.graph_tools import Rewriting, ends
 
 FEWEST = 2  # parts in common
 

@@ -11,8 +11,8 @@ from typing import Any
 import numpy as np
 
 from gradlab import ops
-from gradlab.graph.ir import Call, Graph, Value
-from gradlab.graph.passes.rewriting import Rewriting
+from gradlab.graph.ir.graph import Call, Graph, Value
+from gradlab.graph.passes.graph_tools import Rewriting
 from gradlab.spec import count
 
 LEAST = 2  # rows looked up for each row of the table, from which on it pays
@@ -31,7 +31,7 @@ def project_tables(graph: Graph) -> Graph:
             continue
         if call.op is ops.linear.linear:
             new = _forward(work, call)
-        elif call.op is ops.index.embedding_backward:
+        elif call.op is ops.indexing.embedding_backward:
             new = _input_gradient(work, call, sums)
         elif call.op is ops.linalg.matmul:
             new = _weight_gradient(work, call, sums)
@@ -77,7 +77,7 @@ def _weight_gradient(work: Rewriting, call: Call, sums: Sums) -> list[Call] | No
         return None
     lookup, chain = found
     table, at = lookup.inputs
-    like = Call(ops.index.embedding_backward, (), {"rows": table.spec.shape[0], "padding_idx": None}, (), call.position)
+    like = Call(ops.indexing.embedding_backward, (), {"rows": table.spec.shape[0], "padding_idx": None}, (), call.position)
     calls, summed = _added_up(work, turned.inputs[0], at, chain, like, sums)
     back = work.call(ops.movement.t, (summed,), {}, call.position)
     return [*calls, back, work.call(call.op, (back.outputs[0], table), {}, call.position, call.outputs[0])]
@@ -101,7 +101,7 @@ def _looked_up(work: Rewriting, value: Any) -> tuple[Call, Chain] | None:
         return None
     chain = _chain(work, value)
     lookup = work.maker.get(chain[0].inputs[0].id if chain else value.id)
-    if lookup is None or lookup.op is not ops.index.embedding or not _pays(lookup.inputs[1], lookup.inputs[0].spec.shape[0]):
+    if lookup is None or lookup.op is not ops.indexing.embedding or not _pays(lookup.inputs[1], lookup.inputs[0].spec.shape[0]):
         return None
     return lookup, chain
 

@@ -6,8 +6,8 @@ so with whole segments of a network: `gradlab.utils.checkpoint`.)
 
 from __future__ import annotations
 
-from gradlab.graph.ir import Call, Graph, Value
-from gradlab.graph.passes.later import FAR, Later
+from gradlab.graph.ir.graph import Call, Graph, Value
+from gradlab.graph.passes.recomputation import FAR, Later
 from gradlab.graph.passes.replacing import is_ours
 from gradlab.kernel import Elementwise
 

@@ -5,9 +5,9 @@ The norm's input and its statistics are kept anyway, for the norm's own gradient
 
 from __future__ import annotations
 
-from gradlab.graph.ir import Graph
+from gradlab.graph.ir.graph import Graph
 from gradlab.graph.passes.fused_rows import batch_norm_relu, batch_norm_relu_again, convolution_batch_norm_relu
-from gradlab.graph.passes.later import Later
+from gradlab.graph.passes.recomputation import Later
 
 ROWS = (batch_norm_relu, convolution_batch_norm_relu)
 

@@ -8,8 +8,8 @@ from typing import Any
 
 from gradlab import ops
 from gradlab.backends.cpu import number_spec
-from gradlab.graph.ir import Call, Graph, Value
-from gradlab.graph.passes.rewriting import ends
+from gradlab.graph.ir.graph import Call, Graph, Value
+from gradlab.graph.passes.graph_tools import ends
 from gradlab.op import Op
 from gradlab.spec import Spec
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradlab.graph.symbol import TraceError
-from gradlab.graph.tree import flatten, unflatten
+from gradlab.graph.staging.symbol import TraceError
+from gradlab.graph.staging.tree import flatten, unflatten
 from gradlab.jit.module import ScriptModule
 from gradlab.jit.trace import trace
 from gradlab.nn.module import Module

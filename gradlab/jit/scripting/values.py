@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradlab.autograd.base import Differentiable
-from gradlab.graph.tree import flatten, has_keys, unflatten, with_keys
+from gradlab.graph.staging.tree import flatten, has_keys, unflatten, with_keys
 from gradlab.spec import spec_of
 from gradlab.tensor.creation import tensor as tensor_of
 

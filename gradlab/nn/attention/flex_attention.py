@@ -13,8 +13,8 @@ from typing import Any
 from gradlab.dtype import HALF, bool_, float32
 from gradlab.nn.functional.attention import _repeated
 from gradlab.tensor import Tensor
-from gradlab.tensor.choice import where
 from gradlab.tensor.creation import arange, full
+from gradlab.tensor.where import where
 
 ScoreMod = Callable[[Tensor, Tensor, Tensor, Tensor, Tensor], Tensor]
 MaskMod = Callable[[Tensor, Tensor, Tensor, Tensor], Tensor]

@@ -12,9 +12,9 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.dtype import COMPLEX, FLOATING, finfo
 from gradlab.spec import normalize_dim
-from gradlab.tensor import activation as top, pointwise
+from gradlab.tensor import activation as top, elementwise
 from gradlab.tensor.activation import celu_ as celu_, hardshrink as hardshrink, prelu as prelu, selu_ as selu_, threshold_ as threshold_
-from gradlab.tensor.pointwise import sigmoid as sigmoid, tanh as tanh
+from gradlab.tensor.elementwise import sigmoid as sigmoid, tanh as tanh
 from gradlab.tensor.random import rand_like
 from gradlab.tensor.units import rounds_once
 from gradlab.tensor.update import update
@@ -221,7 +221,7 @@ def relu(input: Tensor, inplace: bool = False) -> Tensor:
     >>> F.relu(gl.tensor([-1.0, 0.0, 2.0]))
     tensor([0., 0., 2.])
     """
-    return input.relu_() if inplace else pointwise.relu(input)
+    return input.relu_() if inplace else elementwise.relu(input)
 
 
 def relu6(input: Tensor, inplace: bool = False) -> Tensor:

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab import ops
-from gradlab.autograd.advice import warn
+from gradlab.advice import warn
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current
 from gradlab.autograd.record import bind
@@ -19,8 +19,8 @@ from gradlab.batched import Batched
 from gradlab.dtype import FLOATING, HALF, INT64
 from gradlab.spec import ShapeError, count
 from gradlab.tensor import activation
-from gradlab.tensor.choice import filled
 from gradlab.tensor.selection import embedding_lookup
+from gradlab.tensor.where import filled
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor

@@ -11,10 +11,10 @@ from gradlab.autograd.mode import widest
 from gradlab.dtype import FLOAT64, FLOATING, HALF, INT64
 from gradlab.nn.functional.conv import expect_tensors
 from gradlab.spec import ShapeError, count
-from gradlab.tensor.choice import where
 from gradlab.tensor.creation import arange, zeros
 from gradlab.tensor.shape import cat, stack
 from gradlab.tensor.units import once, rounds_once
+from gradlab.tensor.where import where
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor

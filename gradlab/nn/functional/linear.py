@@ -10,7 +10,7 @@ from gradlab.autograd.mode import current, no_grad
 from gradlab.autograd.record import bind
 from gradlab.dtype import FLOATING
 from gradlab.spec import ShapeError, count
-from gradlab.tensor.alias import either
+from gradlab.tensor.common_arguments import either
 from gradlab.tensor.norms import dims_of, vector_norm
 from gradlab.tensor.selection import embedding_lookup, one_hot as one_hot
 from gradlab.tensor.units import rounds_once

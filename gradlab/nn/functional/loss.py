@@ -10,7 +10,7 @@ import math
 from typing import TYPE_CHECKING
 
 from gradlab import ops
-from gradlab.autograd.advice import BroadcastWarning, warn
+from gradlab.advice import BroadcastWarning, warn
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.dtype import FLOATING

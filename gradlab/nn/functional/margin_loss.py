@@ -11,9 +11,9 @@ from gradlab.dtype import FLOATING
 from gradlab.nn.functional.linear import pairwise_distance
 from gradlab.nn.functional.loss import reduced, reduction_of
 from gradlab.spec import ShapeError
-from gradlab.tensor.choice import filled
 from gradlab.tensor.norms import vector_norm
 from gradlab.tensor.units import rounds_once
+from gradlab.tensor.where import filled
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradlab.autograd.advice import warn
+from gradlab.advice import warn
 from gradlab.nn import functional as F
 from gradlab.nn.init import constant_
 from gradlab.nn.module import Module

@@ -12,8 +12,8 @@ from gradlab.nn.modules.container import ModuleList, Sequential
 from gradlab.nn.modules.linear import Linear
 from gradlab.spec import ShapeError
 from gradlab.tensor import Tensor
-from gradlab.tensor.choice import where
 from gradlab.tensor.shape import cat
+from gradlab.tensor.where import where
 
 
 class _ASMoutput(NamedTuple):

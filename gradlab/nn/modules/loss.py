@@ -8,7 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-from gradlab.autograd.advice import warn
+from gradlab.advice import warn
 from gradlab.nn import functional as F
 from gradlab.nn.functional.loss import reduction_of
 from gradlab.nn.module import Module

@@ -182,7 +182,7 @@ class RNNBase(Module):
         steps, batch, _ = input.shape
         if steps == 0:
             raise RuntimeError(f"{type(self).__name__}: expected at least one time step")
-        if hasattr(steps, "expr"):  # gradlab.graph.dims
+        if hasattr(steps, "expr"):  # gradlab.graph.ir.dims
             raise RuntimeError(
                 f"{type(self).__name__}: the number of time steps ({steps}) is not known while the graph is made, and each step is a "
                 f"part of it; keep that size fixed, or write the loop with gl.scan"

@@ -9,7 +9,7 @@ from __future__ import annotations
 from sys import _getframe as getframe
 
 from gradlab.autograd.mode import current, enter, leave
-from gradlab.autograd.position import Scope
+from gradlab.call_site import Scope
 from gradlab.nn import functional as F
 from gradlab.nn.functional.residual import looks_up_in_one, sum_layer_norm, sum_rms_norm
 from gradlab.nn.hooks import everywhere

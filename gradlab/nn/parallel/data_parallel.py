@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from gradlab import cuda
-from gradlab.autograd.advice import GradlabWarning, warn
+from gradlab.advice import GradlabWarning, warn
 from gradlab.nn.module import Module
 from gradlab.nn.parallel.placing import device_of, on
 

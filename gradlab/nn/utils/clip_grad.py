@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from typing import Any
 
-from gradlab.autograd.advice import warn
+from gradlab.advice import warn
 from gradlab.autograd.mode import no_grad
 from gradlab.dtype import HALF, result_type
 from gradlab.layout import strided

@@ -6,7 +6,7 @@ from typing import Any
 
 from gradlab.op import Op
 from gradlab.ops.batching.common import Flags, Params, Values, front, fronts, moved, numbers, rank, shifted
-from gradlab.ops.index import index, index_backward, neighbours, place
+from gradlab.ops.indexing import index, index_backward, neighbours, place
 from gradlab.ops.movement import cat
 
 

@@ -8,7 +8,7 @@ from gradlab.op import Op
 from gradlab.ops.batching.common import Flags, Params, Values, front, padded, rounds_once, sample_shape
 from gradlab.ops.batching.indexing import embedding
 from gradlab.ops.batching.layers import last_norm_backward
-from gradlab.ops.index import embedding as embedding_row
+from gradlab.ops.indexing import embedding as embedding_row
 from gradlab.ops.norm import layer_norm_backward, rms_norm_backward
 
 

@@ -13,9 +13,9 @@ import numpy as np
 
 from gradlab.nn import functional as F
 from gradlab.tensor import Tensor
-from gradlab.tensor.choice import where
 from gradlab.tensor.creation import tensor
 from gradlab.tensor.shape import cat, stack
+from gradlab.tensor.where import where
 from gradlab.transforms.functional.geometry import floating
 from gradlab.transforms.functional.kinds import bound, of_colours
 

@@ -18,7 +18,7 @@ from typing import Any
 
 import numpy as np
 
-from gradlab.autograd.advice import GradlabWarning, warn
+from gradlab.advice import GradlabWarning, warn
 from gradlab.device import Device
 from gradlab.dtype import DType, named
 from gradlab.layout import Layout, sparse_coo, sparse_csc, sparse_csr, strided

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from gradlab import dispatch
-from gradlab.autograd.advice import GradlabWarning, warn
+from gradlab.advice import GradlabWarning, warn
 from gradlab.autograd.record import wrap
 from gradlab.device import Device
 from gradlab.dtype import DType, from_numpy

@@ -18,8 +18,8 @@ from gradlab.backends.cuda.emulator.build import program_library, runtime_librar
 from gradlab.backends.cuda.emulator.function import ORDERS, EmulatedFunction, KernelFault, Parameter, load_runtime
 from gradlab.backends.cuda.emulator.guarded import GuardedMemory
 from gradlab.backends.cuda.emulator.sanitizer import SANITIZERS, require
-from gradlab.backends.cuda.emulator.toolchain import CompileError, CompilerMissing
-from gradlab.kernel import source_directory
+from gradlab.backends.native.toolchain import CompileError, CompilerMissing
+from gradlab.kernel import source_folders
 
 __all__ = [
     "ORDERS",
@@ -59,7 +59,7 @@ def compile_kernels(
     if chosen not in SANITIZERS:
         raise ValueError(f"sanitize is {chosen!r}; it may be {', '.join(map(repr, SANITIZERS))}")
     require(chosen)
-    folders = [source_directory()] if include is None else list(include)
+    folders = list(source_folders("cuda")) if include is None else list(include)
     path = program_library(source, names, label, folders, chosen, not chosen and (_races() if races is None else races))
     runtime = load_runtime(runtime_library(chosen))
     library = ctypes.CDLL(str(path))

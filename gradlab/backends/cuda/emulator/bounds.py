@@ -14,7 +14,7 @@ import os
 import platform
 import sys
 
-from gradlab.backends.cuda.emulator import toolchain
+from gradlab.backends.native import toolchain
 
 SHADOW = 0x7FFF8000  # of address 0
 _BYTES = 1 << 44  # for 47 bits of addresses

@@ -11,9 +11,10 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from gradlab.backends.cuda.emulator import bounds, toolchain
+from gradlab.backends.cuda.emulator import bounds
 from gradlab.backends.cuda.emulator.source import rewrite_shared, with_exports
-from gradlab.backends.cuda.emulator.toolchain import CompileError
+from gradlab.backends.native import toolchain
+from gradlab.backends.native.toolchain import CompileError
 
 NATIVE = Path(__file__).resolve().parent / "native"
 UNITS = ("runtime.cpp", "collectives.cpp", "signals.cpp", "bounds.cpp", "races.cpp")

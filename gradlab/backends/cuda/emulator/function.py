@@ -12,7 +12,7 @@ import numpy as np
 
 from gradlab.backends.cuda.emulator import bounds
 from gradlab.backends.cuda.emulator.guarded import allocation, damage_around, nearest
-from gradlab.backends.cuda.emulator.toolchain import source_line
+from gradlab.backends.native.toolchain import source_line
 
 ORDERS = ("forward", "reverse", "random", "warps")
 

@@ -19,7 +19,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple
 
-from gradlab.backends.cuda.emulator import toolchain
+from gradlab.backends.native import toolchain
 
 SANITIZERS = ("", "address", "undefined", "address,undefined", "thread")
 

@@ -11,7 +11,7 @@ import re
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
-from gradlab.backends.cuda.emulator.toolchain import CompileError
+from gradlab.backends.native.toolchain import CompileError
 
 _SHARED = re.compile(r'\b__shared__\b|"(?:[^"\\\n]|\\.)*"')
 _MARKER = re.compile(r"^#.*$", re.MULTILINE)  # line markers and pragmas

@@ -17,8 +17,8 @@ from gradlab.backends.cuda.gemm.library import blas_of
 from gradlab.backends.cuda.gemm.operands import Arrangement, Copy, arrange
 from gradlab.backends.cuda.gemm.plan import Blas, Prepared, alignment_of
 from gradlab.backends.cuda.gemm.settings import SETTINGS
+from gradlab.backends.cuda.launch_context import Work
 from gradlab.backends.cuda.layout import element_strides
-from gradlab.backends.cuda.work import Work
 from gradlab.dtype import FLOAT32, FLOAT64
 from gradlab.spec import Spec, count
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from gradlab.backends.cuda import elementwise
-from gradlab.backends.cuda.work import Work
+from gradlab.backends.cuda.launch_context import Work
 from gradlab.kernel import Elementwise
 from gradlab.op import Op
 from gradlab.spec import Spec, same

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradlab.backends.cuda.work import Work
+from gradlab.backends.cuda.launch_context import Work
 from gradlab.backends.determinism import STATE
 from gradlab.dtype import FLOAT32, FLOAT64
 

@@ -11,9 +11,9 @@ import numpy as np
 from gradlab.backends.cuda.cudnn_graphs import offered
 from gradlab.backends.cuda.gemm.settings import SETTINGS
 from gradlab.backends.cuda.launch.rule import Rule
+from gradlab.backends.cuda.launch_context import Work
 from gradlab.backends.cuda.layout import broadcast_strides, element_strides
 from gradlab.backends.cuda.types import STORAGE
-from gradlab.backends.cuda.work import Work
 from gradlab.dtype import BOOL, FLOAT32, FLOAT64, FLOATING, HALF, float16
 from gradlab.spec import Spec, count
 

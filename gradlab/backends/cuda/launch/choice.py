@@ -7,7 +7,7 @@ from typing import Any
 
 from gradlab.backends.cuda.launch.rule import Rule
 from gradlab.backends.cuda.launch.sort import KEY32, KEY64, MOST, sorted_keys, sorted_rows
-from gradlab.backends.cuda.work import Work
+from gradlab.backends.cuda.launch_context import Work
 from gradlab.dtype import FLOAT64, FLOATING, INT64
 from gradlab.spec import Spec, count
 

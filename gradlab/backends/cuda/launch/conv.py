@@ -16,9 +16,9 @@ from gradlab.backends.cuda.cudnn_graphs import offered
 from gradlab.backends.cuda.launch.attention import cell as cell_bytes, on_tensor_cores
 from gradlab.backends.cuda.launch.rule import Rule
 from gradlab.backends.cuda.launch.windows import geometry
+from gradlab.backends.cuda.launch_context import Work
 from gradlab.backends.cuda.layout import element_strides
 from gradlab.backends.cuda.types import STORAGE
-from gradlab.backends.cuda.work import Work
 from gradlab.dtype import FLOAT64, FLOATING, HALF
 from gradlab.spec import Spec, count
 

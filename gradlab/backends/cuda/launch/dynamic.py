@@ -14,7 +14,7 @@ from gradlab.backends.cuda.launch import segments
 from gradlab.backends.cuda.launch.prefix import run, running_count
 from gradlab.backends.cuda.launch.sort import FILE, KEY64, MOST, extreme, sorted_rows, word
 from gradlab.backends.cuda.launch.unique import distinct_slices
-from gradlab.backends.cuda.work import Work
+from gradlab.backends.cuda.launch_context import Work
 from gradlab.dtype import BOOL, FLOAT32, FLOAT64, INT64
 from gradlab.spec import Spec, count
 

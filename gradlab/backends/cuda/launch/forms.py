@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gradlab.backends.cuda.launch_context import Work
 from gradlab.backends.cuda.types import STORAGE
-from gradlab.backends.cuda.work import Work
 from gradlab.dtype import FLOAT64
 from gradlab.spec import Spec, count
 

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 from gradlab.backends.cuda.gemm.rows import plan_linear, plan_linear_gelu, plan_matmul
 from gradlab.backends.cuda.launch.activation import activate
 from gradlab.backends.cuda.launch.rule import Rule
+from gradlab.backends.cuda.launch_context import Work
 from gradlab.backends.cuda.layout import broadcast_strides, element_strides
-from gradlab.backends.cuda.work import Work
 from gradlab.dtype import FLOAT64, FLOATING
 from gradlab.spec import Spec, count
 

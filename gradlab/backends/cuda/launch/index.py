@@ -12,8 +12,8 @@ from typing import Any
 
 from gradlab.backends.cuda.launch import segments
 from gradlab.backends.cuda.launch.rule import Rule
+from gradlab.backends.cuda.launch_context import WORD_TYPES, Work
 from gradlab.backends.cuda.layout import element_strides
-from gradlab.backends.cuda.work import WORD_TYPES, Work
 from gradlab.dtype import INT64
 from gradlab.spec import Spec, count
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from gradlab.backends.cuda.launch.prefix import running_count
 from gradlab.backends.cuda.launch.rule import Rule
-from gradlab.backends.cuda.work import WORD_TYPES, Work
+from gradlab.backends.cuda.launch_context import WORD_TYPES, Work
 
 FILE = "layout.cu"
 

@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
-from gradlab.backends.cuda.faults import Site
+from gradlab.backends.cuda.kernel_faults import Site
 from gradlab.backends.cuda.launch.rule import Rule
-from gradlab.backends.cuda.work import Work
+from gradlab.backends.cuda.launch_context import Work
 from gradlab.dtype import FLOAT32, FLOAT64
 from gradlab.spec import LinAlgError, Spec, count
 

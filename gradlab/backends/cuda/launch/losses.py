@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
-from gradlab.backends.cuda.faults import Site
+from gradlab.backends.cuda.kernel_faults import Site
 from gradlab.backends.cuda.launch import forms
 from gradlab.backends.cuda.launch.forms import Call, aligned, forms_of, policy, split
 from gradlab.backends.cuda.launch.rule import Rule
-from gradlab.backends.cuda.work import Work
+from gradlab.backends.cuda.launch_context import Work
 from gradlab.dtype import FLOATING, INT64
 from gradlab.spec import Spec
 

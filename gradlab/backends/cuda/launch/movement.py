@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gradlab.backends.cuda.launch.rule import Rule
-from gradlab.backends.cuda.work import WORD_TYPES, Work
+from gradlab.backends.cuda.launch_context import WORD_TYPES, Work
 from gradlab.spec import count
 
 

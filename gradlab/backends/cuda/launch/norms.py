@@ -22,7 +22,7 @@ from gradlab.backends.cuda.launch.forms import (
     split,
 )
 from gradlab.backends.cuda.launch.rule import Rule
-from gradlab.backends.cuda.work import Work
+from gradlab.backends.cuda.launch_context import Work
 from gradlab.dtype import FLOAT64
 from gradlab.spec import count
 

@@ -15,7 +15,7 @@ import numpy as np
 
 from gradlab.backends.cuda.arguments import Packer
 from gradlab.backends.cuda.launch.rule import Rule
-from gradlab.backends.cuda.work import Work
+from gradlab.backends.cuda.launch_context import Work
 from gradlab.dtype import FLOAT64, FLOATING
 from gradlab.op import Op
 from gradlab.spec import Spec

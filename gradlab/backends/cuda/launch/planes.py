@@ -9,7 +9,7 @@ import numpy as np
 
 from gradlab.backends.cuda.launch.index import word
 from gradlab.backends.cuda.launch.rule import Rule
-from gradlab.backends.cuda.work import Work
+from gradlab.backends.cuda.launch_context import Work
 from gradlab.dtype import FLOATING
 from gradlab.spec import Spec, count
 

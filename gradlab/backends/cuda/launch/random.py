@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from gradlab.backends.cuda.launch.rule import Rule
-from gradlab.backends.cuda.work import THREADS, Work
+from gradlab.backends.cuda.launch_context import THREADS, Work
 from gradlab.dtype import FLOAT64, FLOATING
 
 

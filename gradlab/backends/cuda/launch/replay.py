@@ -18,7 +18,7 @@ from gradlab.backends import cudnn
 from gradlab.backends.cuda.arguments import KINDS, repeater
 from gradlab.backends.cuda.driver import Function
 from gradlab.backends.cuda.gemm.settings import SETTINGS
-from gradlab.backends.cuda.work import Work
+from gradlab.backends.cuda.launch_context import Work
 from gradlab.spec import Spec
 
 Plan = Callable[..., Any]

@@ -9,7 +9,7 @@ import numpy as np
 from gradlab.backends.cuda.launch import forms, norms
 from gradlab.backends.cuda.launch.forms import Call, Forms, aligned, floating, held_form, policy
 from gradlab.backends.cuda.launch.rule import Rule
-from gradlab.backends.cuda.work import Work
+from gradlab.backends.cuda.launch_context import Work
 from gradlab.dtype import FLOAT64
 from gradlab.spec import count
 

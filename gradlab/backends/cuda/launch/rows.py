@@ -7,7 +7,7 @@ from typing import Any
 from gradlab.backends.cuda.launch import forms
 from gradlab.backends.cuda.launch.forms import Call, floating, forms_of, policy, split
 from gradlab.backends.cuda.launch.rule import Rule
-from gradlab.backends.cuda.work import Work
+from gradlab.backends.cuda.launch_context import Work
 
 
 def over_rows(name: str, logarithm: bool, masked: bool = False) -> Rule:

@@ -6,7 +6,7 @@ from typing import Any
 
 from gradlab.backends.cuda.launch import atomic
 from gradlab.backends.cuda.launch.sort import KEY32, MOST, sorted_keys
-from gradlab.backends.cuda.work import WORD_TYPES, Work
+from gradlab.backends.cuda.launch_context import WORD_TYPES, Work
 
 FILE = "segment.cu"
 

@@ -12,7 +12,7 @@ from gradlab.backends.cuda.launch.extreme import find
 from gradlab.backends.cuda.launch.forms import split
 from gradlab.backends.cuda.launch.prefix import running_largest
 from gradlab.backends.cuda.launch.rule import Rule
-from gradlab.backends.cuda.work import THREADS, WORD_TYPES, Work
+from gradlab.backends.cuda.launch_context import THREADS, WORD_TYPES, Work
 from gradlab.dtype import FLOATING, INT64
 from gradlab.spec import Spec, count
 

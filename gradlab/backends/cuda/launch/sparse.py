@@ -7,7 +7,7 @@ from typing import Any
 
 from gradlab.backends.cuda.launch.forms import aligned
 from gradlab.backends.cuda.launch.rule import Rule
-from gradlab.backends.cuda.work import Work
+from gradlab.backends.cuda.launch_context import Work
 from gradlab.dtype import BOOL
 from gradlab.spec import Spec
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from gradlab.backends.cuda.launch.forms import floating
 from gradlab.backends.cuda.launch.rule import Rule
-from gradlab.backends.cuda.work import Work
+from gradlab.backends.cuda.launch_context import Work
 
 FILE = "special.cu"
 

@@ -8,7 +8,7 @@ import numpy as np
 
 from gradlab.backends.cuda.launch.prefix import running_count
 from gradlab.backends.cuda.launch.sort import FILE as SORT, KEY32, key_type, sorted_keys, word
-from gradlab.backends.cuda.work import Work
+from gradlab.backends.cuda.launch_context import Work
 from gradlab.dtype import BOOL, INT64
 
 FILE = "unique.cu"

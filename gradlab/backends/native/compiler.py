@@ -1,0 +1,198 @@
+"""Compiles the C++ of CPU programs with the machine's compiler, and keeps what was built on disk by its content."""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import re
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import Any
+
+from gradlab.advice import GradlabWarning, warn
+from gradlab.backends.native.compile_jobs import Job, works
+from gradlab.backends.native.toolchain import CompileError, CompilerMissing, cache_directory, compiler, digest, intact
+from gradlab.kernel import source_folders
+
+KERNELS, SHARED = source_folders("cpu")
+MINIMAL_STD = KERNELS / "minimal_std"  # comes before the standard library's headers
+FLAGS = (
+    "-std=c++17", "-march=native", "-fPIC", "-shared", "-w", "-fwrapv", "-fno-math-errno", "-fno-trapping-math", "-fno-strict-aliasing",
+    "-pthread",
+)  # fmt: skip
+# Generated loops keep every rounding: x*x - x*x has to be 0 here as in eager mode. The kernels written by hand may use fused
+# multiplication and addition, which doubles the speed of a product.
+EXACT, FUSED = "-ffp-contract=off", "-ffp-contract=fast"
+# How hard the compiler tries: LOOPS for generated texts and files that are not named here. Where the vectors are written by hand it has
+# nothing to gain from the rest, which takes it as long again; some loops are as fast with vectors and nothing else.
+LOOPS, VECTORS, BY_HAND = ("-O3",), ("-O2", "-ftree-vectorize"), ("-O2",)
+TUNING = {
+    **dict.fromkeys(("avg_pool.cpp", "batch_norm.cpp", "cross_entropy.cpp", "max_pool.cpp", "softmax.cpp"), VECTORS),
+    **dict.fromkeys(("batch_norm_chained.cpp", "batch_norm_backward_chained.cpp", "conv_behind_pool.cpp"), VECTORS),
+    **dict.fromkeys(("depthwise.cpp", "direct.cpp"), VECTORS),
+    **dict.fromkeys(("attention.cpp", "attention_backward.cpp", "gemm.cpp", "gemm_double.cpp", "movement.cpp"), BY_HAND),
+    **dict.fromkeys(("gru.cpp", "lstm.cpp", "lstm_step.cpp"), BY_HAND),
+    **dict.fromkeys(("chain.cpp", "direct_weight_gradient.cpp", "planes.cpp", "thread_pool.cpp", "guards.cpp"), BY_HAND),
+    **dict.fromkeys(("winograd.cpp", "winograd_weight_gradient.cpp", "winograd_tall.cpp", "winograd_weight_gradient_tall.cpp"), BY_HAND),
+}
+ALWAYS = ("thread_pool.cpp", "guards.cpp")  # what any program needs soon
+# The dearest to compile begin first.
+DEAREST = (
+    "gemm.cpp", "direct_weight_gradient.cpp", "direct.cpp", "winograd_weight_gradient.cpp", "winograd.cpp",
+    "attention_backward.cpp", "attention.cpp",
+)  # fmt: skip
+
+
+@functools.cache
+def available() -> bool:
+    """Whether compiled CPU programs can be made here. GRADLAB_COMPILER=none says no."""
+    if os.environ.get("GRADLAB_COMPILER") == "none" or _given_up:
+        return False
+    try:
+        compiler()
+        cache_directory("programs")
+    except CompilerMissing:
+        return False
+    except CompileError as error:
+        give_up(error)
+        return False
+    return True
+
+
+_given_up: list[str] = []  # why this process makes no more machine code
+
+
+def give_up(error: Exception) -> None:
+    """Let NumPy run programs from here on: the compiler, or what it made, cannot be used. It is said once."""
+    available.cache_clear()
+    if not _given_up:
+        _given_up.append(str(error))
+        warn(GradlabWarning, f"compile: programs run by NumPy from here on, without machine code: {error}")
+
+
+@functools.cache
+def _processor() -> str:
+    """What -march=native depends on."""
+    try:
+        text = Path("/proc/cpuinfo").read_text()
+    except OSError:
+        return ""
+    found = re.search(r"^(?:flags|Features)\s*:.*$", text, re.MULTILINE)
+    return found.group() if found else ""
+
+
+@functools.cache
+def lanes() -> int:
+    """How many numbers of float32 the widest vectors hold, as far as the system says."""
+    flags = _processor().split()
+    return 16 if "avx512f" in flags else 8 if "avx" in flags else 4
+
+
+def _own(effort: tuple[str, ...]) -> tuple[str, ...]:
+    """Flags that only one of the compilers knows."""
+    if compiler().is_zig:
+        return ("-fno-sanitize=all",)  # which it switches on by itself
+    if "Free Software Foundation" not in compiler().version:
+        return ()
+    # GNU's jump threading computes apart what a limit gives: two instructions of a clamp in a vector loop become six. At -O2 it would make
+    # vectors of loops of a fixed length alone.
+    return ("-fno-thread-jumps", *["-fvect-cost-model=dynamic"] * (effort is VECTORS))
+
+
+def built(text: str, file: str = "") -> Path:
+    """The shared library of a C++ text, or of a source in this directory, compiled unless it is in the cache."""
+    job = _job(text, file)
+    if not intact(job.target):
+        works.finish([job])
+    return job.target
+
+
+def _job(text: str, file: str) -> Job:
+    """What the compiler has to do for a text or a source."""
+    source = _text(file) if file else text
+    headers = [_text(name) for name in _included(source)]
+    directory = cache_directory("programs")
+    effort = TUNING.get(file, LOOPS)
+    flags = (*FLAGS, *effort, FUSED if file else EXACT, *_own(effort))
+    target = directory / f"{digest(source, *headers, _text('cmath'), *flags, _processor())}.so"
+    include = (f"-I{MINIMAL_STD}", f"-I{KERNELS}", f"-I{SHARED}")
+    cost = len(DEAREST) - DEAREST.index(file) if file in DEAREST else len(source) / 1e6
+    return Job(target, (*flags, *include), str(KERNELS / file) if file else "", text, cost)
+
+
+@functools.cache
+def _text(name: str) -> str:
+    """A source or header beside this module or among the kernels."""
+    return next(path for folder in (KERNELS, MINIMAL_STD, SHARED) if (path := folder / name).exists()).read_text()
+
+
+def _included(source: str) -> list[str]:
+    """The headers of ours that a source includes, directly or through others."""
+    found: list[str] = []
+    waiting = _INCLUDE.findall(source)
+    while waiting:
+        name = waiting.pop()
+        if name not in found:
+            found.append(name)
+            waiting += _INCLUDE.findall(_text(name))
+    return sorted(found)
+
+
+_INCLUDE = re.compile(r'^#include "([^"]+)"', re.MULTILINE)
+_DEFINED = re.compile(r'^(?:GRADLAB_KERNEL|extern "C" \w+) (\w+)\(', re.MULTILINE)
+
+
+@functools.cache
+def loaded(path: Path) -> ctypes.CDLL:
+    """A library, opened once."""
+    return ctypes.CDLL(str(path))
+
+
+@functools.cache
+def _known(file: str) -> Job:
+    return _job("", file)
+
+
+def if_built(file: str) -> ctypes.CDLL | None:
+    """The library of a source in this directory. Where it is not in the cache, it begins to be built, and there is none yet."""
+    job = _known(file)
+    if intact(job.target):
+        return loaded(job.target)
+    works.begin([job])
+    return None
+
+
+@functools.cache
+def _sources() -> dict[str, str]:
+    """Of each function written by hand its file: every .cpp file beside this module is a library of its own."""
+    return {name: path.name for path in sorted(KERNELS.glob("*.cpp")) for name in _DEFINED.findall(_text(path.name))}
+
+
+def libraries(names: Iterable[str], text: str = "") -> Callable[[str], Any]:
+    """A function that gives the functions of these names, written by hand or in a generated text.
+
+    What is not in the cache is compiled, several files at a time; what no program needs is not compiled at all.
+    """
+    files = {name: _sources().get(name, "") for name in names}
+    sources = [*[""] * bool(text), *dict.fromkeys(file for file in files.values() if file)]
+    jobs = [_job("" if file else text, file) for file in sources]
+    if not all(intact(job.target) for job in jobs):
+        works.begin([*jobs, *(_job("", file) for file in ALWAYS)])
+        works.finish(jobs)
+    owners = {file: loaded(job.target) for file, job in zip(sources, jobs)}
+    _text.cache_clear()  # 200 kB that are seldom wanted again
+    return lambda name: getattr(owners[files[name]], name)
+
+
+@functools.cache
+def runtime() -> ctypes.CDLL:
+    """The pool that runs programs."""
+    library = loaded(built("", "thread_pool.cpp"))
+    library.gradlab_run.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64]
+    library.gradlab_run.restype = ctypes.c_int64
+    library.gradlab_step.argtypes = [ctypes.c_void_p]
+    library.gradlab_step.restype = ctypes.c_int64
+    library.gradlab_bases.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64]
+    library.gradlab_bases.restype = None
+    return library

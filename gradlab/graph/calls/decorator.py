@@ -1,0 +1,120 @@
+"""`compile`, the decorator, and the module that it makes of a module."""
+
+from __future__ import annotations
+
+import functools
+import operator
+import os
+from collections.abc import Callable, Mapping
+from typing import Any, TypeVar, overload
+
+from gradlab.graph.calls.compiled import Compiled
+from gradlab.graph.staging.signatures import check_callable
+from gradlab.nn.module import Module
+
+F = TypeVar("F", bound=Callable[..., Any])
+MODES = (None, "default", "reduce-overhead", "max-autotune", "max-autotune-no-cudagraphs")  # of torch.compile
+
+
+@overload
+def compile(
+    function: F, *, check: bool = ..., explain: bool = ..., passes: Mapping[str, bool] | None = ..., fullgraph: bool = ...,
+    dynamic: bool | None = ..., backend: Any = ..., mode: str | None = ..., options: Mapping[str, Any] | None = ..., disable: bool = ...,
+) -> F: ...  # fmt: skip
+
+
+@overload
+def compile(
+    function: None = ..., *, check: bool = ..., explain: bool = ..., passes: Mapping[str, bool] | None = ..., fullgraph: bool = ...,
+    dynamic: bool | None = ..., backend: Any = ..., mode: str | None = ..., options: Mapping[str, Any] | None = ..., disable: bool = ...,
+) -> Callable[[F], F]: ...  # fmt: skip
+
+
+def compile(
+    function: Any = None, *, check: bool = False, explain: bool = False, passes: Mapping[str, bool] | None = None, fullgraph: bool = True,
+    dynamic: bool | None = None, backend: Any = None, mode: str | None = None, options: Mapping[str, Any] | None = None,
+    disable: bool = False,
+) -> Any:  # fmt: skip
+    """Let a function run as a static program: a forward, a loss, or a whole training step.
+
+    The first call runs eagerly, the second traces the function and runs the program; further calls run the program while the
+    conditions of its trace hold: the arguments' shapes, dtypes and Python values, modules and their modes, the globals and attributes
+    that the function reads. Where one fails, the function is traced again. Hyper-parameters of optimizers are read at each run, so a
+    learning rate schedule needs no new trace. Use it as a decorator or on a function, a method, a module (see also `Module.compile`), or
+    anything else that can be called.
+
+    check: compare the first run of each program with the eager run from the same state.
+    explain: print why the function is traced again (otherwise it goes to the log `gradlab.compile`).
+    passes: switches some of the passes over the graph off, by name: {"assemble": False}; see `gradlab.graph.passes`.
+    disable: return the function as it is, as GRADLAB_COMPILE=0 in the environment does for all.
+    fullgraph, dynamic, backend, mode, options: taken for PyTorch's scripts. A program is always the whole function and always as fast as it
+    can be made, and has one program for each shape: dynamic=True raises NotImplementedError, and so does a backend that is a function.
+    Raises TraceError in the call that traces, naming the line, where the function reads a value (`item()`, `if` on a tensor, print).
+
+    >>> double = gl.compile(lambda x: x * 2, mode="reduce-overhead")
+    >>> [double(gl.tensor([i])).item() for i in range(3)]
+    [0, 2, 4]
+    """
+    if mode not in MODES:
+        raise ValueError(f"compile: mode is one of {', '.join(map(repr, MODES))}, not {mode!r}; all of them mean the same here")
+    if dynamic:
+        raise NotImplementedError(
+            "compile: dynamic=True, one program for all shapes, is not there; each shape has a program of its own. Pad to a few shapes, "
+            "use gl.scan over a dimension that varies, or a gl.Session, which knows unknown sizes"
+        )
+    if callable(backend):
+        raise NotImplementedError("compile: a backend of one's own is not there; a pass over the graph or a custom operation may do")
+    again = functools.partial(compile, check=check, explain=explain, passes=passes, disable=disable)
+    if function is None:
+        return again
+    if isinstance(function, (staticmethod, classmethod)):  # the decorators in another order
+        return type(function)(again(function.__func__))
+    check_callable(function)
+    if disable or os.environ.get("GRADLAB_COMPILE") == "0":
+        return function
+    if isinstance(function, Module):
+        return CompiledModule(function, check, explain, passes)
+    return Compiled(function, check, explain, passes)
+
+
+class CompiledModule(Module):
+    """A module whose call is compiled. Parameters, buffers and attributes are those of the module it wraps, `_orig_mod` (also `module`);
+    in `state_dict` their names begin with "_orig_mod.", as in PyTorch."""
+
+    _orig_mod: Module
+
+    def __init__(self, module: Module, check: bool, explain: bool, passes: Mapping[str, bool] | None) -> None:
+        super().__init__()
+        self._orig_mod = module
+        self.__dict__["_compiled"] = Compiled(functools.partial(operator.call, module), check, explain, passes)
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Hooks of all modules are hooks of the wrapped one, and not of this one as well."""
+        return super().__call__(*args, **kwargs) if self._hooked else self.forward(*args, **kwargs)
+
+    def forward(self, *args: Any, **kwargs: Any) -> Any:
+        """The wrapped module's call, compiled."""
+        return self.__dict__["_compiled"](*args, **kwargs)
+
+    @property
+    def module(self) -> Module:
+        """The module that was compiled."""
+        return self._orig_mod
+
+    @property
+    def compiled(self) -> Compiled:
+        """The compiled call: its `graph`, `stats()`, `kernels()` and `explain()`."""
+        return self.__dict__["_compiled"]
+
+    def __setattr__(self, name: str, value: Any) -> None:
+        inside = self.__dict__.get("_modules", {}).get("_orig_mod")
+        if inside is None or name == "training" or name.startswith("_"):
+            super().__setattr__(name, value)
+        else:
+            setattr(inside, name, value)
+
+    def __getattr__(self, name: str) -> Any:
+        try:
+            return super().__getattr__(name)
+        except AttributeError:
+            return getattr(super().__getattr__("_orig_mod"), name)

@@ -1,0 +1,63 @@
+"""Indices that come with the arguments are checked before anything is written, so that a refused run leaves everything as it was.
+
+Then results may lend their memory to intermediate values until they are made themselves (`layout.py`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from gradlab.dtype import INT64
+from gradlab.graph.executables.native.fusion import Unit
+from gradlab.graph.executables.native.loops import HEADER
+from gradlab.graph.executables.native.lowering import LOWER, Lowering, TaskSpec
+from gradlab.graph.executables.native.place import STATUS, Place
+from gradlab.graph.ir.graph import Call, Value
+
+# Rows that check values while they run (indices).
+MAY_FAIL = frozenset(
+    [
+        "index", "gather", "scatter", "scatter_add", "scatter_reduce", "embedding", "index_select", "cross_entropy", "nll", "take",
+        "index_put", "max_pool_backward", "bernoulli", "scan", "switch", "while_loop",
+    ]
+)  # fmt: skip
+LIMIT = {"embedding": 0, "cross_entropy": 1}  # of the first operand, the dimension that the second one's indices count
+NONE = -(1 << 62)  # an index that is not ignored
+TEXT = [
+    HEADER, "// indices, status; parameters: how many, the limit, an index that is ignored",
+    "GRADLAB_KERNEL @K(char** p, const int64_t* v, int, int) {", "  const int64_t* const at = (const int64_t*)p[0];", "  int64_t bad = 0;",
+    "  for (int64_t i = 0; i < v[0]; ++i) bad |= (at[i] < 0 | at[i] >= v[1]) & (at[i] != v[2]);", "  if (bad) *(int64_t*)p[1] = 1;", "}",
+]  # fmt: skip
+
+
+def refusing(unit: Unit) -> Call | None:
+    """The call of several in one kernel that may refuse an index."""
+    return next((c for c in unit.calls if c.op.name in MAY_FAIL), None)
+
+
+def is_early(call: Call, relative: Mapping[int, Place], given: set[int]) -> bool:
+    """Whether all that a call checks is known before the first call; given: the values of the program's inputs."""
+    if call.op.name not in LIMIT or not isinstance(call.inputs[1], Value):
+        return False
+    at = relative[call.inputs[1].id]
+    return at.base in given and at.contiguous and at.dtype == INT64
+
+
+def settled(units: Sequence[Unit], relative: Mapping[int, Place], given: set[int]) -> tuple[int, list[Call]]:
+    """The first unit behind which nothing can fail, once the calls that are given too have been checked before all of them."""
+    first, early = 0, []
+    for i, unit in enumerate(units):
+        for call in unit.calls:
+            if is_early(call, relative, given):
+                early.append(call)
+            elif call.op.name in MAY_FAIL or not (unit.loop or unit.joined or call.op.name in LOWER):
+                first = i + 1
+    return first, early
+
+
+def check(call: Call, ctx: Lowering) -> TaskSpec:
+    """The task that checks a call's indices."""
+    at = ctx.place(call.inputs[1])
+    limit = call.inputs[0].spec.shape[LIMIT[call.op.name]]
+    parameters = (at.size, limit, call.params.get("ignore_index", NONE))
+    return TaskSpec(ctx.generate("\n".join(TEXT)), parameters, (at, Place(STATUS, 0, (), (), INT64)))

@@ -1,0 +1,154 @@
+"""Places that a traced function names: from a global table, a closure's cell or an object by attributes and constant keys."""
+
+from __future__ import annotations
+
+import dis
+import functools
+import gc
+from collections import OrderedDict, defaultdict, deque
+from random import Random
+from types import CodeType, FunctionType, MethodType, ModuleType
+from typing import Any, NamedTuple
+
+from gradlab.autograd.base import Differentiable
+from gradlab.graph.guards.freeze import DATA
+from gradlab.nn.module import Module
+from gradlab.optim.lr_scheduler import LRScheduler
+from gradlab.optim.optimizer import Optimizer
+
+GONE = object()  # what a place holds that holds nothing
+CELL = "cell_contents"
+CALLED = object()  # a step: what a call without arguments gives, of a weak reference, a context variable or a question (settings.py)
+MUTABLE = (list, dict, set, deque)
+KEYED = (dict, OrderedDict, defaultdict, list, tuple)  # whose entries are reached without running anybody's code
+
+
+class Item(NamedTuple):
+    """A step by key; a step by attribute is its name."""
+
+    key: Any
+
+
+def step(value: Any, by: Any) -> Any:
+    """What one step leads to, or GONE."""
+    try:
+        if type(by) is Item:
+            return value[by.key] if type(value) in KEYED and not (type(value) is defaultdict and by.key not in value) else GONE
+        return value() if by is CALLED else getattr(value, by, GONE)
+    except Exception:  # an empty cell is a ValueError; a property raises what it likes, and will do so where the code reads it
+        return GONE
+
+
+def resolve(root: Any, path: tuple[Any, ...]) -> Any:
+    """What a place holds, or GONE."""
+    value = root
+    for by in path:
+        value = step(value, by)
+        if value is GONE:
+            break
+    return value
+
+
+def expression(name: str, path: tuple[Any, ...]) -> str:
+    """A place as Python writes it, from the name of its root on."""
+    return name + "".join(f"[{by.key!r}]" if type(by) is Item else "()" if by is CALLED else f".{by}" for by in path)
+
+
+def put_back(root: Any, path: tuple[Any, ...], value: Any) -> None:
+    """Let a place hold what it held, where it takes that."""
+    if not path:
+        return
+    owner, last = resolve(root, path[:-1]), path[-1]
+    try:
+        if type(last) is Item:
+            if value is GONE:
+                owner.pop(last.key, None)
+            else:
+                owner[last.key] = value
+        elif value is not GONE:
+            setattr(owner, last, value)
+        elif hasattr(owner, last):
+            delattr(owner, last)
+    except (AttributeError, TypeError, LookupError):  # a property without a setter, a tuple: changed where else it is noted
+        return
+
+
+def alike(container: Any, before: Any) -> bool:
+    """Whether a container holds the very objects that an earlier copy of it holds."""
+    if len(container) != len(before):
+        return False
+    if isinstance(container, dict):
+        return all(k in before and before[k] is v for k, v in container.items())
+    return container == before if isinstance(container, set) else all(a is b for a, b in zip(container, before, strict=True))
+
+
+def refill(container: Any, before: Any) -> None:
+    """Give a container the contents of an earlier copy of it."""
+    if isinstance(container, list):
+        container[:] = before
+    elif isinstance(container, (dict, set)):
+        container.clear()
+        container.update(before)
+    elif isinstance(container, deque):
+        container.clear()
+        container.extend(before)
+
+
+@functools.lru_cache(1024)
+def instructions_of(code: CodeType) -> list[Any]:
+    """What a function does, without what only the interpreter needs."""
+    return [i for i in dis.get_instructions(code) if i.opname not in ("PUSH_NULL", "CACHE", "EXTENDED_ARG", "RESUME")]
+
+
+def steps(instructions: list[Any], at: int) -> list[tuple[Any, bool]]:
+    """What the code takes of a value that it has just loaded: attributes, entries by constant keys; True behind one that it sets."""
+    found: list[tuple[Any, bool]] = []
+    while at < len(instructions):
+        x = instructions[at]
+        if x.opname in ("LOAD_ATTR", "LOAD_METHOD", "STORE_ATTR", "DELETE_ATTR"):
+            found.append((x.argval, x.opname in ("STORE_ATTR", "DELETE_ATTR")))
+        elif x.opname == "LOAD_CONST" and at + 1 < len(instructions) and instructions[at + 1].opname == "BINARY_SUBSCR":
+            if type(x.argval) not in (str, int):
+                break
+            found.append((Item(x.argval), False))
+            at += 1
+        elif x.opname != "COPY":  # as in x.n += 1
+            break
+        if found and found[-1][1]:
+            break
+        at += 1
+    return found
+
+
+def closures_of(code: CodeType, functions: list[FunctionType] | None, made: bool) -> list[dict[str, Any]]:
+    """The cells of each closure of that code that was made before a trace; one made in it (made) needs no guard."""
+    if functions is None:
+        if made:
+            return []
+        found = [f for f in gc.get_referrers(code) if isinstance(f, FunctionType) and f.__code__ is code]
+        functions = found if len(found) == 1 else []
+    return [dict(zip(code.co_freevars, f.__closure__, strict=True)) for f in functions if f.__closure__ is not None]
+
+
+def is_instance(value: Any) -> bool:
+    """Whether a value is an object of a user's class, of which each attribute is looked at on its own."""
+    return hasattr(value, "__dict__") and not isinstance(value, (*MUTABLE, tuple, type, ModuleType, FunctionType, MethodType, Random, DATA))
+
+
+def is_opaque(value: Any) -> bool:
+    """Such an object, unless it is a record of settings (a dataclass, a namespace): these are told by all that is in them."""
+    kind = type(value)
+    record = hasattr(kind, "__dataclass_fields__") or any((c.__module__, c.__name__) in _NAMESPACES for c in kind.__mro__)
+    return is_instance(value) and not record
+
+
+_NAMESPACES = {("argparse", "Namespace"), ("types", "SimpleNamespace")}  # by name: importing argparse takes a third of a megabyte
+
+
+def owns(value: Any) -> bool:
+    """Whether an argument is something whose attributes are looked at: an object or a class, but none of the library's machinery."""
+    if isinstance(value, type):
+        return True
+    if not hasattr(value, "__dict__") or isinstance(value, (Differentiable, FunctionType, ModuleType)):
+        return False
+    return not type(value).__module__.startswith("gradlab.") or isinstance(value, (Module, Optimizer, LRScheduler))

@@ -1,0 +1,118 @@
+"""The graph: a straight line of row calls on numbered values."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import dataclass, field, replace
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from gradlab import call_site
+from gradlab.device import CPU, Device
+from gradlab.op import Op
+from gradlab.spec import Spec
+
+if TYPE_CHECKING:
+    from gradlab.viz import Picture
+
+
+@dataclass(frozen=True, slots=True)
+class Value:
+    """One array of the program: an input, a state, or the result of a call."""
+
+    id: int
+    spec: Spec
+
+    def __repr__(self) -> str:
+        return f"%{self.id}"
+
+
+@dataclass(slots=True)
+class Call:
+    """One row applied to values, Python numbers and None."""
+
+    op: Op
+    inputs: tuple[Any, ...]
+    params: dict[str, Any]
+    outputs: tuple[Value, ...]
+    position: Any = None  # (code, instruction, module scope) of the user's call
+    again: bool = False  # whether it computes something a second time, so that it need not be kept: it stays behind the calls before it
+
+    def __repr__(self) -> str:
+        return self.text()
+
+    def text(self, last: Collection[int] = ()) -> str:
+        """The call in words. last: the numbers of values whose channels come last in memory, which it says."""
+        arguments = [repr(x) for x in self.inputs] + [f"{k}={v!r}" for k, v in self.params.items()]
+        results = (f"%{v.id}: {v.spec.dtype.name}{list(v.spec.shape)}{' channels last' if v.id in last else ''}" for v in self.outputs)
+        return f"{', '.join(results)} = {self.op.name}({', '.join(arguments)})"
+
+    def source(self) -> str:
+        """The user's line that made the call, as "file.py:12: text"; "" where it is not known."""
+        found = call_site.locate(*self.position) if self.position is not None else None
+        return "" if found is None else f"{Path(found.file).name}:{found.line}: {found.text}".removesuffix(": ")
+
+
+@dataclass
+class Graph:
+    """inputs → calls → outputs. `state` holds the arrays from before the trace, `updates` what is written into them at the end, `last` the
+    numbers of images whose channels come last in memory."""
+
+    inputs: list[Value] = field(default_factory=list)
+    state: dict[Value, Any] = field(default_factory=dict)  # value -> array
+    random: list[tuple[Any, Value, int]] = field(default_factory=list)  # generator, its state value, words used by one run
+    calls: list[Call] = field(default_factory=list)
+    outputs: list[Value] = field(default_factory=list)
+    updates: list[tuple[Value, Value]] = field(default_factory=list)  # state value, new value
+    gradients: list[tuple[Any, Value | None]] = field(default_factory=list)  # leaf, its .grad after the run
+    device: Device = CPU
+    last: frozenset[int] = frozenset()
+
+    def __str__(self) -> str:
+        def typed(value: Value) -> str:
+            return f"%{value.id}: {value.spec.dtype.name}{list(value.spec.shape)}"
+
+        lines = [f"graph({', '.join(map(typed, self.inputs))}):"]
+        lines += [f"  {typed(value)} = state" for value in self.state]
+        lines += [f"  {typed(value)} = random state" for _, value, _ in self.random]
+        known = {v.id for v in (*self.inputs, *self.state, *(v for _, v, _ in self.random), *(v for c in self.calls for v in c.outputs))}
+        given = {x.id: x for c in self.calls for x in c.inputs if isinstance(x, Value) and x.id not in known}
+        lines += [f"  {typed(value)} = hyper-parameters" for value in given.values()]
+        last = ""
+        for call in self.calls:
+            source = call.source()
+            if source and source != last:
+                lines.append(f"  # {source}")
+            last = source or last
+            lines.append(f"  {call.text(self.last)}")
+        lines += [f"  {old!r} <- {new!r}" for old, new in self.updates]
+        lines += [f"  .grad of {list(leaf._array.shape)} <- {new!r}" for leaf, new in self.gradients]
+        return "\n".join([*lines, f"  return {', '.join(map(repr, self.outputs))}"])
+
+    def picture(self) -> Picture:
+        """The graph as a picture, which can be saved as SVG, as an HTML page, and in other languages (`gradlab.viz.graph`)."""
+        found: Picture = import_module("gradlab.viz").graph(self)  # not with this module: it takes time and memory
+        return found
+
+    def svg(self) -> str:
+        """The graph as an SVG document."""
+        return self.picture().to_svg()
+
+    def without_dead_calls(self) -> Graph:
+        """The same graph with only the calls that lead to an output, an update or a gradient."""
+        ends = [*self.outputs, *(new for _, new in self.updates), *(v for _, v in self.gradients if v is not None)]
+        needed = leading_to(self.calls, ends)
+        kept = [call for call in self.calls if id(call) in needed]
+        return replace(self, calls=kept)
+
+
+def leading_to(calls: Sequence[Call], ends: Iterable[Value]) -> set[int]:
+    """The calls (by id) that the values `ends` depend on."""
+    wanted = {v.id for v in ends}
+    found = set()
+    for call in reversed(calls):
+        if any(v.id in wanted for v in call.outputs):
+            found.add(id(call))
+            wanted.update(x.id for x in call.inputs if isinstance(x, Value))
+    return found

@@ -1,0 +1,70 @@
+"""What a traced function may give and do to its arguments: a replay gives the tensors again, and nothing else anew."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from types import AsyncGeneratorType, CoroutineType, GeneratorType
+from typing import Any
+
+from gradlab.autograd.base import Differentiable
+from gradlab.graph.guards.freeze import freeze, is_plain
+from gradlab.graph.guards.sources import is_instance, refill
+from gradlab.graph.staging.symbol import Symbol, TraceError
+from gradlab.graph.staging.tree import LEAF
+
+_DEEP = 3  # levels of objects that are searched for tensors
+
+
+class Arguments:
+    """A trace's arguments as they were before it, apart from tensors: `changed()` tells which are not so any more, and puts them back."""
+
+    def __init__(self, positional: list[Any], named: dict[str, Any]) -> None:
+        labelled = [*((f"argument {i}", v) for i, v in enumerate(positional)), *((f"argument {k}", v) for k, v in named.items())]
+        self._all = [(label, v, freeze(v)) for label, v in labelled if not is_plain(v) and not isinstance(v, Differentiable)]
+        self._objects = [(v.__dict__, v.__dict__.copy()) for _, v, _ in self._all if is_instance(v)]
+
+    def changed(self) -> list[str]:
+        """The arguments that the function changed; objects get their attributes back."""
+        found = [label for label, v, picture in self._all if freeze(v) != picture]
+        if found:
+            for inside, before in self._objects:
+                refill(inside, before)
+        return found
+
+
+def check_result(structure: Any) -> None:
+    """TraceError where a result holds the trace's tensors in something that a replay cannot make again."""
+    for value in _values(structure):
+        kind = type(value).__name__
+        if isinstance(value, (GeneratorType, CoroutineType, AsyncGeneratorType)):
+            raise TraceError(f"compile: the function returns a {kind}, which a replay could not run; return a list or a tuple")
+        if _holds_symbols(value, _DEEP):
+            raise TraceError(
+                f"compile: the function returns tensors in an object of type {kind}, which a replay could not make anew; return them in "
+                f"tuples, lists, dicts, named tuples or dataclasses"
+            )
+
+
+def _values(structure: Any) -> Iterator[Any]:
+    if structure == LEAF:
+        return
+    if structure[0] == "value":
+        if not is_plain(structure[1]):
+            yield structure[1]
+        return
+    for part in structure[-1]:
+        yield from _values(part)
+
+
+def _holds_symbols(value: Any, depth: int) -> bool:
+    if isinstance(value, Differentiable):
+        return type(value._array) is Symbol
+    if depth == 0 or is_plain(value):
+        return False
+    if isinstance(value, dict):
+        return any(_holds_symbols(v, depth - 1) for v in value.values())
+    if isinstance(value, (list, tuple, set, frozenset)) or type(value).__module__ == "collections":
+        return any(_holds_symbols(v, depth - 1) for v in value)
+    slots = [getattr(value, name, None) for cls in type(value).__mro__ for name in getattr(cls, "__slots__", ())]
+    inside = list(vars(value).values()) if is_instance(value) else []
+    return any(_holds_symbols(v, depth - 1) for v in (*inside, *slots))

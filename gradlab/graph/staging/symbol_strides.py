@@ -1,0 +1,153 @@
+"""How the tensors of a trace lie in memory: what they stand for will lie somewhere, and that decides whether `reshape`, `contiguous` and
+their like give views or copies, as eagerly. Rows make their results row by row; what comes from outside, and views, may not lie so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from gradlab.op import Op
+from gradlab.ops.layout import diagonal, unfold_view
+from gradlab.ops.memory import as_strided, bits
+from gradlab.ops.movement import Index, expand, permute, slice_, squeeze, t, transpose, unsqueeze, view
+from gradlab.spec import Spec
+from gradlab.strides import Strides, row_major
+
+if TYPE_CHECKING:
+    from gradlab.graph.staging.symbol import Symbol
+
+class Flags(NamedTuple):
+    """What arrays say of how they lie."""
+
+    c_contiguous: bool
+
+
+class Layout:
+    """A symbol's strides, in bytes, worked out when they are asked for: mostly nobody does.
+
+    find   gives them
+    asked  called each time: what the trace does may depend on how an array from outside lies
+    """
+
+    __slots__ = ("_asked", "_find", "_found")
+
+    def __init__(self, find: Callable[[], Strides], asked: Callable[[], Any] | None = None) -> None:
+        self._find, self._asked = find, asked
+        self._found: Strides | None = None
+
+    def strides(self) -> Strides:
+        """Found out once, asked for as often as the caller likes."""
+        if self._asked is not None:
+            self._asked()
+        if self._found is None:
+            self._found = self._find()
+        return self._found
+
+
+def is_writable(array: Any) -> bool:
+    """Whether an array from before the trace can be written: it is not read-only, and no two of its elements lie in one place."""
+    if type(array) is np.ndarray:
+        return bool(array.flags.writeable)
+    return 0 in array.shape or all(step or size == 1 for step, size in zip(array.strides, array.shape, strict=True))
+
+
+def outside(array: Any, shape: tuple[int, ...], asked: Callable[[], Any] | None = None) -> Layout:
+    """The layout of an array from before the trace. shape: the array's, or one in which some sizes are not known."""
+
+    def find() -> Strides:
+        strides: Strides = tuple(array.strides)
+        if shape == array.shape:
+            return strides
+        order = sorted(range(len(shape)), key=lambda d: -strides[d])  # as dense as it is, whatever its sizes
+        dense = row_major([shape[d] for d in order], array.dtype.itemsize)
+        return tuple(dense[order.index(d)] for d in range(len(shape)))
+
+    return Layout(find, asked)
+
+
+def viewed(op: Op, params: dict[str, Any], source: Any) -> Layout | None:
+    """The layout of a view; None for row by row."""
+    if source.layout is None and op in (view, squeeze, unsqueeze):
+        return None
+    return Layout(lambda: VIEWS[op](source, source.strides, **params))
+
+
+def made(op: Op, params: dict[str, Any], inputs: Sequence[Any], result: Spec) -> Layout:
+    """The layout of a row's result that lies as its inputs do."""
+
+    def find() -> Strides:
+        operands = tuple([(x.shape, x.strides) if hasattr(x, "strides") else None for x in inputs])
+        assert op.lies is not None
+        found: Strides = op.lies(operands, result.shape, result.dtype.itemsize, params)
+        return found
+
+    return Layout(find)
+
+
+def distance(array: Any, chain: Sequence[tuple[Op, dict[str, Any]]]) -> int:
+    """Bytes from an array's first element to that of the view to which these rows lead. No memory is touched."""
+    shape, strides = tuple(map(int.__int__, array.shape)), tuple(map(int.__int__, array.strides))
+    memory: Any = np.empty(array.dtype.itemsize + sum((n - 1) * s for n, s in zip(shape, strides, strict=True)), np.uint8)
+    start = found = np.ndarray(shape, array.dtype, memory, 0, strides)
+    for op, params in chain:
+        found = op.cpu(found, **params)
+    there: int = found.__array_interface__["data"][0]
+    return there - int(start.__array_interface__["data"][0])
+
+
+def _view(x: Symbol, strides: Strides, shape: tuple[int, ...]) -> Strides:
+    array = np.empty((), f"V{x.dtype.itemsize}")
+    array = np.lib.stride_tricks.as_strided(array, tuple(map(int.__int__, x.shape)), tuple(map(int.__int__, strides)))  # none is touched
+    found: Strides = np.reshape(array, shape, copy=False).strides
+    return found
+
+
+def _transpose(x: Symbol, strides: Strides, dim0: int, dim1: int) -> Strides:
+    found = list(strides)
+    if found:
+        found[dim0], found[dim1] = found[dim1], found[dim0]
+    return tuple(found)
+
+
+def _expand(x: Symbol, strides: Strides, shape: tuple[int, ...]) -> Strides:
+    lead = len(shape) - len(strides)
+    return (*(0,) * lead, *(s if old == new else 0 for s, old, new in zip(strides, x.shape, shape[lead:], strict=True)))
+
+
+def _slice(x: Symbol, strides: Strides, index: Index) -> Strides:
+    left, found = list(strides), []
+    for part in index:
+        step = 0 if part is None else left.pop(0)
+        if part is None or isinstance(part, tuple):
+            found.append(step * part[2] if part is not None and part[2] is not None else step)
+    return (*found, *left)
+
+
+def _diagonal(x: Symbol, strides: Strides, offset: int, dim1: int, dim2: int) -> Strides:
+    return (*(s for d, s in enumerate(strides) if d not in (dim1, dim2)), strides[dim1] + strides[dim2])
+
+
+def _unfold(x: Symbol, strides: Strides, dim: int, size: int, step: int) -> Strides:
+    if not strides:
+        return (x.dtype.itemsize,)
+    return (*strides[:dim], strides[dim] * step, *strides[dim + 1 :], strides[dim])
+
+
+# Of each view row the strides of its result, from what it looks at and that one's strides.
+VIEWS: dict[Op, Callable[..., Strides]] = {
+    view: _view,
+    permute: lambda x, strides, dims: tuple(strides[d] for d in dims),
+    transpose: _transpose,
+    t: lambda x, strides: strides[::-1],
+    expand: _expand,
+    squeeze: lambda x, strides, dims: tuple(s for d, s in enumerate(strides) if d not in dims),
+    unsqueeze: lambda x, strides, dim: (*strides[:dim], 0, *strides[dim:]),
+    slice_: _slice,
+    diagonal: _diagonal,
+    unfold_view: _unfold,
+    as_strided: lambda x, strides, shape, steps, first: tuple(s * x.dtype.itemsize for s in steps),
+    bits: lambda x, strides, dtype: strides if dtype.itemsize == x.dtype.itemsize else (*strides[:-1], dtype.itemsize),
+}

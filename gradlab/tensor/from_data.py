@@ -1,0 +1,179 @@
+"""What a tensor can be made of: numbers, sequences of them, arrays, and other libraries' objects, as one NumPy array."""
+
+from __future__ import annotations
+
+import functools
+import numbers
+from decimal import Decimal
+from typing import Any
+
+import numpy as np
+
+from gradlab.advice import warn as tell
+from gradlab.autograd.base import Differentiable
+from gradlab.dtype import (
+    BOOL,
+    COMPLEX,
+    FLOAT32,
+    FLOAT64,
+    INT64,
+    as_numpy,
+    complex_of,
+    from_numpy as public_dtype,
+    get_default_dtype,
+    promote,
+)
+from gradlab.quiet import quietly
+
+_PYTHON = frozenset((bool, int, float, complex))
+_COMMON = frozenset((BOOL, INT64, FLOAT32, FLOAT64))
+
+
+def values_in(name: str, data: Any, dtype: Any = None) -> Any:
+    """A new NumPy array of what `data` holds, of `dtype` or else of the dtype that PyTorch gives it.
+
+    data: a number, or an object with `__index__` or `__float__`; an array, or an object that becomes one by `__array__`,
+    `__array_interface__`, `__dlpack__` or the buffer protocol; a sequence of such things of one shape, of whose dtypes the result's is
+    promoted. Python numbers, buffers' as well, are bool, int64 or the default floating point type. An array of objects is a sequence.
+
+    Raises TypeError for what is not a real number, ValueError for sequences of different lengths, RuntimeError for integers that do not
+    fit.
+    """
+    kind = type(data)
+    if dtype is None:  # what there is most of, without a detour
+        if kind is float or kind is bool:
+            return quietly(np.array, data, _python(kind))
+        if kind is np.ndarray and data.dtype in _COMMON:
+            return np.array(data)
+    array, found = _taken(name, data)
+    single = isinstance(data, (np.ndarray, np.generic))
+    if dtype is not None:
+        wanted = as_numpy(dtype)
+        if array.dtype.kind == "c" and wanted not in COMPLEX:
+            array = _without_imaginary(name, array, wanted, single)
+        return quietly(array.astype, wanted, copy=False) if single or wanted.kind not in "iu" else _fitting(name, array, wanted)
+    target = functools.reduce(promote, [public_dtype(d).dtype for d in found]) if found else as_numpy(get_default_dtype())
+    if target == INT64 and array.dtype != INT64 and not single:
+        _fitting(name, array, INT64)
+    return quietly(array.astype, target, copy=False)
+
+
+def _python(kind: type) -> Any:
+    if kind is bool or kind is int:
+        return BOOL if kind is bool else INT64
+    own = as_numpy(get_default_dtype())
+    return complex_of(own) if kind is complex else own
+
+
+def _taken(name: str, data: Any) -> tuple[Any, set[Any]]:
+    """A new array of what `data` holds, and the dtypes of its parts: of Python numbers what they become, of nothing none."""
+    kind = type(data)
+    if kind in _PYTHON:
+        return np.array(data), {_python(kind)}
+    if isinstance(data, (list, tuple)):
+        return _listed(name, data)
+    if isinstance(data, Differentiable):
+        array = data.detach().cpu().numpy()  # type: ignore[attr-defined]
+        return array.copy(), {array.dtype}
+    if isinstance(data, (np.ndarray, np.generic)) or hasattr(data, "__array__") or hasattr(data, "__array_interface__"):
+        return _checked(name, data, np.array(data))
+    if hasattr(data, "__dlpack__"):
+        return _checked(name, data, np.array(np.from_dlpack(data)))
+    if isinstance(data, numbers.Integral):
+        return np.array(int(data)), {INT64}
+    if isinstance(data, (numbers.Real, Decimal)):
+        return np.array(float(data)), {_python(float)}
+    if not isinstance(data, (str, bytes)) and hasattr(data, "__len__") and hasattr(data, "__getitem__") and not hasattr(data, "keys"):
+        try:
+            array = np.array(memoryview(data))
+        except TypeError:
+            return _listed(name, [data[i] for i in range(len(data))])
+        number = {"b": bool, "i": int, "u": int, "f": float, "c": complex}.get(array.dtype.kind)
+        return _checked(name, data, array if number is None else quietly(array.astype, _python(number)))
+    for number, method in ((int, "__index__"), (float, "__float__"), (complex, "__complex__")):
+        if hasattr(kind, method):
+            return np.array(number(data)), {_python(number)}
+    raise _no_numbers(name, data)
+
+
+def _no_numbers(name: str, data: Any) -> TypeError:
+    hint = ": it is on a GPU; copy it to the host first" if hasattr(data, "__cuda_array_interface__") else ""
+    return TypeError(f"{name}: {type(data).__name__} holds values that are not numbers{hint}")
+
+
+def _checked(name: str, data: Any, array: Any) -> tuple[Any, set[Any]]:
+    kind = array.dtype.kind
+    if kind == "O":
+        return _listed(name, array.tolist()) if array.ndim else _taken(name, array.item())
+    if kind in "Mm":
+        raise TypeError(f"{name}: {type(data).__name__} holds dates or times ({array.dtype}); say which numbers you mean: .astype('int64')")
+    if kind in "US" or array.dtype.names:
+        raise _no_numbers(name, data)
+    return array, {array.dtype}
+
+
+def _listed(name: str, data: Any) -> tuple[Any, set[Any]]:
+    found: set[Any] = set()
+    plain = _leaves(name, data, found)
+    try:
+        return np.array(plain), found
+    except ValueError as error:
+        raise ValueError(f"{name}: the nested sequences have different lengths ({error})") from None
+
+
+def _leaves(name: str, data: Any, found: set[Any]) -> Any:
+    """Nested lists as NumPy takes them; the dtypes of what is in them go to `found`."""
+    kinds = set(map(type, data))
+    if kinds <= _PYTHON:
+        found.update(map(_python, kinds))
+        return data
+    return [_leaf(name, x, found) for x in data]
+
+
+def _leaf(name: str, x: Any, found: set[Any]) -> Any:
+    if isinstance(x, (list, tuple)):
+        return _leaves(name, x, found)
+    if isinstance(x, Differentiable):
+        if x.numel() != 1:  # type: ignore[attr-defined]
+            raise ValueError(f"{name}: a tensor in a sequence is one number, not of shape {x._array.shape}; use gl.stack or gl.cat")
+        x = x.reshape(())  # type: ignore[attr-defined]
+    array, dtypes = _taken(name, x)
+    found |= dtypes
+    return x if type(x) in _PYTHON else array.astype(np.float32) if array.dtype.kind == "V" else array
+
+
+def _without_imaginary(name: str, array: Any, dtype: np.dtype[Any], single: bool) -> Any:
+    """The real parts of numbers that shall become real. TypeError for Python's numbers, as in PyTorch; a warning for arrays."""
+    if dtype == BOOL:
+        return array != 0
+    if not single:
+        raise TypeError(f"{name}: complex numbers are no {dtype.name}; take their real parts, or a complex dtype")
+    imaginary_lost()
+    return array.real
+
+
+def imaginary_lost() -> None:
+    """Warn, as PyTorch does, that a cast drops imaginary parts."""
+    tell(UserWarning, "Casting complex values to real discards the imaginary part: say x.real, or x.abs(), whichever is meant")
+
+
+def number_of(value: Any, dtype: np.dtype[Any]) -> Any:
+    """A number that shall fill a tensor of `dtype`. TypeError for None, RuntimeError for a complex one in a real tensor."""
+    if value is None:
+        raise TypeError("None is not a number")
+    if dtype in COMPLEX or not np.iscomplexobj(value):
+        return value
+    if value.imag:
+        raise RuntimeError(f"value cannot be converted to type {dtype.name} without overflow: {value} is not a real number")
+    return value.real
+
+
+def _fitting(name: str, array: Any, dtype: np.dtype[Any]) -> Any:
+    """The array in that dtype. As in PyTorch, Python's integers must fit (into an unsigned dtype a negative number wraps around)."""
+    if array.dtype.kind in "iuO" and array.size:
+        limits = np.iinfo(dtype)
+        low = -int(limits.max) if dtype.kind == "u" else int(limits.min)
+        wrong = next((int(x) for x in (array.min(), array.max()) if not low <= int(x) <= limits.max), None)
+        if wrong is not None:
+            raise RuntimeError(f"{name}: {wrong} does not fit into {dtype.name}, which holds {limits.min} to {limits.max}")
+    return quietly(array.astype, dtype, copy=False)
