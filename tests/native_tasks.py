@@ -7,8 +7,8 @@ import ctypes
 import numpy as np
 
 from gradlab.backends.native import compiler
-from gradlab.graph.executables.native.lowering import Lowering
-from gradlab.graph.executables.native.place import Place, last_place, place_of
+from gradlab.backends.native.lowering import Lowering
+from gradlab.backends.native.place import Place, last_place, place_of
 from gradlab.graph.executables.native.planning import FIRST
 from gradlab.graph.executables.native.task_table import Table
 from gradlab.spec import Spec

@@ -9,9 +9,9 @@ from native_tasks import Memory, part
 import gradlab as gl
 from gradlab import nn
 from gradlab.backends.native import compiler
+from gradlab.backends.native.lowering import LOWER
 from gradlab.graph import trace
 from gradlab.graph.executables.native.executable import NativeExecutable
-from gradlab.graph.executables.native.lowering import LOWER
 from gradlab.graph.executables.numpy.executable import Line
 from gradlab.graph.ir.graph import Call, Value
 from gradlab.graph.passes import fused_rows, optimize

@@ -11,10 +11,10 @@ import numpy as np
 import pytest
 
 from gradlab.backends.native.cache_sizes import Caches, caches
+from gradlab.backends.native.lowering import Along, TaskSpec
+from gradlab.backends.native.place import ARENA, OWN, SCRATCH, Place, own_base
 from gradlab.graph.executables.native import cache_cost, chaining
 from gradlab.graph.executables.native.chaining import Access, Item, Search, conflict, image_by_image
-from gradlab.graph.executables.native.lowering import Along, TaskSpec
-from gradlab.graph.executables.native.place import ARENA, OWN, SCRATCH, Place, own_base
 from gradlab.graph.executables.native.planning import FIRST, Planning
 from gradlab.graph.executables.native.replanning import Chain, chained
 from gradlab.graph.ir import memory_plan

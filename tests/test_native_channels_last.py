@@ -10,10 +10,10 @@ import pytest
 import gradlab as gl
 from gradlab import nn
 from gradlab.backends.native import compiler
+from gradlab.backends.native.lowerings.iteration_order import alike, dense, walk
+from gradlab.backends.native.place import Place, last_place, place_of
 from gradlab.graph import trace
 from gradlab.graph.executables.native.executable import NativeExecutable
-from gradlab.graph.executables.native.iteration_order import alike, dense, walk
-from gradlab.graph.executables.native.place import Place, last_place, place_of
 from gradlab.graph.executables.numpy.executable import Line
 from gradlab.spec import Spec
 

@@ -10,9 +10,9 @@ from native_tasks import Memory, part
 
 import gradlab as gl
 from gradlab.backends.native import compiler
-from gradlab.graph.executables.native import direct
-from gradlab.graph.executables.native.conv_statistics import length
-from gradlab.graph.executables.native.geometry import Geometry
+from gradlab.backends.native.lowerings import direct
+from gradlab.backends.native.lowerings.conv_statistics import length
+from gradlab.backends.native.lowerings.geometry import Geometry
 
 F = gl.nn.functional
 pytestmark = pytest.mark.skipif(not compiler.available(), reason="no C++ compiler")

@@ -10,7 +10,7 @@ from native_tasks import Memory, part
 
 import gradlab as gl
 from gradlab.backends.native import compiler
-from gradlab.graph.executables.native import conv_behind_pool
+from gradlab.backends.native.lowerings import conv_behind_pool
 
 F = gl.nn.functional
 pytestmark = pytest.mark.skipif(not compiler.available(), reason="no C++ compiler")

@@ -10,9 +10,9 @@ from native_tasks import Memory, part
 
 import gradlab as gl
 from gradlab.backends.native import compiler
-from gradlab.graph.executables.native import winograd
-from gradlab.graph.executables.native.conv_behind_pool import Pooled
-from gradlab.graph.executables.native.conv_statistics import length
+from gradlab.backends.native.lowerings import winograd
+from gradlab.backends.native.lowerings.conv_behind_pool import Pooled
+from gradlab.backends.native.lowerings.conv_statistics import length
 from gradlab.spec import Spec
 
 F = gl.nn.functional

@@ -13,8 +13,8 @@ from typing import Any
 
 import numpy as np
 
+from gradlab.backends.native.place import Place, place_of
 from gradlab.deploy.types import Unsupported, ctype, loaded, stored
-from gradlab.graph.executables.native.place import Place, place_of
 from gradlab.graph.ir.graph import Call
 from gradlab.spec import Spec
 

@@ -11,10 +11,10 @@ import numpy as np
 
 from gradlab import ops
 from gradlab.backends.cuda.generate import reads
+from gradlab.backends.native.lowerings.loops import cost
+from gradlab.backends.native.place import Place
 from gradlab.deploy.emitter import RUNTIME, WORTH, Emitter, broadcast, nest
 from gradlab.deploy.types import TYPES, ctype, loaded, scalar_function, stored, translated
-from gradlab.graph.executables.native.loops import cost
-from gradlab.graph.executables.native.place import Place
 from gradlab.graph.ir.graph import Call, Value
 from gradlab.kernel import Elementwise
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import numpy as np
 
+from gradlab.backends.native.place import ARENA, Place
 from gradlab.deploy.emitter import EMIT, RUNTIME, Emitter, Step
 from gradlab.deploy.freezing import Frozen
 from gradlab.deploy.loops import activation_case, emit_loop, scalar_files, why_not
@@ -15,7 +16,6 @@ from gradlab.deploy.rows import convs, indexing, movements, products, reductions
 from gradlab.deploy.types import TYPES, Unsupported, ctype
 from gradlab.deploy.weights import Weights
 from gradlab.dtype import HALF
-from gradlab.graph.executables.native.place import ARENA, Place
 from gradlab.graph.executables.native.planning import FIRST, Arranged, arrange
 from gradlab.graph.executables.numpy.executable import Line
 from gradlab.graph.ir.graph import Call, Value

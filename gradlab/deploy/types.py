@@ -10,8 +10,8 @@ import numpy as np
 
 from gradlab.backends.cpu import immediate
 from gradlab.backends.cuda.generate import Operand, main_dtype, reads
+from gradlab.backends.native.lowerings.loops import limit
 from gradlab.dtype import wide
-from gradlab.graph.executables.native.loops import limit
 from gradlab.graph.ir.graph import Call, Value
 
 

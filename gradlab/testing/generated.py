@@ -16,12 +16,12 @@ from gradlab.autograd.mode import current
 from gradlab.backends.cuda.catalogue import LEAST_ARCHITECTURE, Program
 from gradlab.backends.cuda.compiler import inlined, program
 from gradlab.backends.cuda.launch.optim import FORMS
+from gradlab.backends.native.lowerings.loops import Loop
 from gradlab.dtype import DType, bfloat16, float16, float32
 from gradlab.graph.calls.runner import Runner
 from gradlab.graph.executables.cuda import epilogues, loops, mega
 from gradlab.graph.executables.cuda.executable import SMALL
 from gradlab.graph.executables.cuda.ordering import updates_last
-from gradlab.graph.executables.native.loops import Loop
 from gradlab.graph.executables.native.planning import Arranged, arrange
 from gradlab.graph.ir.linear import Line
 from gradlab.graph.staging.stage import stage

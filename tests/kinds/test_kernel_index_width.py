@@ -11,8 +11,8 @@ import pytest
 
 import gradlab as gl
 from gradlab.backends.cuda.launch import conv, linalg, resample, windows
+from gradlab.backends.native.place import Place
 from gradlab.graph.executables.cuda import mega
-from gradlab.graph.executables.native.place import Place
 from gradlab.spec import Spec
 
 from kinds.integer_products import Names, bare, products, shared
@@ -46,13 +46,13 @@ REVIEWED: dict[str, dict[str, str]] = {
         r".*\b(p\.(image|channel|column|row|m|places\[1\]|positions\[1\]|(stride|dilation)\[[01]\])|all|channels|width|share)": OFFSETS,
     },
     "direct.h": {r"c\.left \* c\.x\.step\[3\]": "64 bits: steps are int64_t"},
-    "direct_dw.cpp": {r"q\.own \* s\.y\.step\[1\]": "64 bits: steps are int64_t"},
-    "direct_dw.h": {r"R \* W": TILE, r"j \* s\.step\[1\]": "64 bits: steps are int64_t"},
+    "direct_weight_gradient.cpp": {r"q\.own \* s\.y\.step\[1\]": "64 bits: steps are int64_t"},
+    "direct_weight_gradient.h": {r"R \* W": TILE, r"j \* s\.step\[1\]": "64 bits: steps are int64_t"},
     "gemm.c": {r"r \* panels": TILE},
     "loss.cu": {r"line \* n|static_cast<unsigned>\(outer\) \* static_cast<unsigned>\(classes\)": PART},
     "norm.cu": {r"Lanes \* Items": TILE, r"blockIdx\.y \* 2": "at most 256 parts"},
     "pool.cu": {r".*\bw\.(size|out|kernel|stride|dilation)\[[\dd]\]\)?": PLANES, r"blockIdx\.x \* 256": PLANES},
-    "pooled.cpp": {r"k % 3 \* W": TILE},
+    "conv_behind_pool.cpp": {r"k % 3 \* W": TILE},
     "resample.cu": {
         r"blockIdx\.x \* (8|256)|whole_floor\(at, size\) \* size": "inputs and outputs count at most 2^30 (launch/resample.py, takes)",
     },

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from gradlab.backends.native.place import Place
 from gradlab.deploy.emitter import Emitter, Step, emits
 from gradlab.deploy.rows.products import FLOAT32, constant, written
 from gradlab.deploy.types import ctype
-from gradlab.graph.executables.native.place import Place
 
 BLOCK = 160 * 1024  # bytes of gathered columns, which stay in the second-level cache
 

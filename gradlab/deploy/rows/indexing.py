@@ -6,10 +6,10 @@ from typing import Any
 
 import numpy as np
 
+from gradlab.backends.native.place import Place
 from gradlab.deploy.emitter import Emitter, Step, broadcast, emits, nest
 from gradlab.deploy.rows.movements import fill
 from gradlab.deploy.types import ctype, loaded, stored
-from gradlab.graph.executables.native.place import Place
 from gradlab.ops.indexing import place as start_of
 
 

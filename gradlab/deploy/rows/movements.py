@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from gradlab import ops
+from gradlab.backends.native.place import Place, viewed
 from gradlab.deploy.emitter import Emitter, Step, broadcast, emits, nest
 from gradlab.deploy.types import ctype, literal, stored
-from gradlab.graph.executables.native.place import Place, viewed
 
 
 def fill(out: Emitter, place: Place, value: Any = 0) -> None:

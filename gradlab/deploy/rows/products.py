@@ -7,9 +7,9 @@ from typing import Any
 
 import numpy as np
 
+from gradlab.backends.native.place import Place
 from gradlab.deploy.emitter import Emitter, Step, broadcast, emits
 from gradlab.deploy.types import Unsupported, ctype
-from gradlab.graph.executables.native.place import Place
 
 FLOAT32 = np.dtype(np.float32)
 

@@ -7,10 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from gradlab.backends.native.place import Place
 from gradlab.deploy.emitter import Emitter, Step, emits, merged, nest, strides_text
 from gradlab.deploy.rows.convs import _lowest
 from gradlab.deploy.types import ctype, loaded, stored
-from gradlab.graph.executables.native.place import Place
 
 
 def _dims(x: Place, dim: Any) -> tuple[int, ...]:

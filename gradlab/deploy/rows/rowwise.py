@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
+from gradlab.backends.native.place import Place
 from gradlab.deploy.emitter import Emitter, Step, broadcast, emits, nest
 from gradlab.deploy.rows.products import FLOAT32, constant, written
 from gradlab.deploy.rows.reductions import lines
 from gradlab.deploy.types import Unsupported, ctype, double
-from gradlab.graph.executables.native.place import Place
 from gradlab.ops import vision_cpu
 
 

@@ -16,9 +16,9 @@ from typing import NamedTuple
 
 from gradlab import ops
 from gradlab.backends.native import compiler
+from gradlab.backends.native.lowerings.loops import is_elementwise
+from gradlab.backends.native.place import Place, last_place, place_of, viewed
 from gradlab.dtype import FLOAT32, HALF, INT64
-from gradlab.graph.executables.native.loops import is_elementwise
-from gradlab.graph.executables.native.place import Place, last_place, place_of, viewed
 from gradlab.graph.ir.graph import Call, Graph, Value
 from gradlab.graph.passes.graph_tools import ends, loose
 

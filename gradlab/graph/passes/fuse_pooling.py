@@ -8,8 +8,8 @@ kernels for it (conv_behind_pool.cpp).
 from __future__ import annotations
 
 from gradlab import ops
+from gradlab.backends.native.lowerings import conv_behind_pool, winograd
 from gradlab.dtype import FLOAT32
-from gradlab.graph.executables.native import conv_behind_pool, winograd
 from gradlab.graph.ir.graph import Call, Graph, Value
 from gradlab.graph.passes.fused_rows import HALVES, convolution_dw_pooled, convolution_dx_pooled, convolution_relu, convolution_relu_pool
 from gradlab.graph.passes.graph_tools import Rewriting

@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import Any
 
 from gradlab import ops
-from gradlab.graph.executables.native.place import ARENA, place_of
+from gradlab.backends.native.place import ARENA, place_of
 from gradlab.graph.ir.graph import Call, Graph, Value
 from gradlab.graph.passes.graph_tools import Rewriting, is_sum
 from gradlab.kernel import Elementwise

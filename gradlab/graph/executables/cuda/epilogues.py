@@ -20,10 +20,10 @@ import numpy as np
 from gradlab import ops
 from gradlab.backends.cuda.gemm.binding import Epilogue
 from gradlab.backends.cuda.gemm.rows import AUX_ELEMENTS, with_epilogue
+from gradlab.backends.native.place import ARENA, place_of
 from gradlab.dtype import FLOAT64, FLOATING
 from gradlab.graph.executables.cuda import conv_epilogues, mega, stages
 from gradlab.graph.executables.cuda.line_rewriting import Rewriting
-from gradlab.graph.executables.native.place import ARENA, place_of
 from gradlab.graph.executables.numpy.executable import Line
 from gradlab.graph.ir.graph import Call, Value
 from gradlab.op import Op

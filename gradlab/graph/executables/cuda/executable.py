@@ -19,13 +19,13 @@ import numpy as np
 from gradlab import dispatch
 from gradlab.backends import cudnn, determinism
 from gradlab.backends.cuda.gemm.settings import SETTINGS
+from gradlab.backends.native.lowerings.loops import Loop
+from gradlab.backends.native.place import ARENA, Place
 from gradlab.graph.calls.listing import Each, Step
 from gradlab.graph.executables.cuda import epilogues, loops, mega
 from gradlab.graph.executables.cuda.ordering import group_of, updates_last
 from gradlab.graph.executables.cuda.schedule import MAIN, SIDE, Schedule, line_up, spread
 from gradlab.graph.executables.native.fusion import Unit
-from gradlab.graph.executables.native.loops import Loop
-from gradlab.graph.executables.native.place import ARENA, Place
 from gradlab.graph.executables.native.planning import FIRST, Arranged, arrange
 from gradlab.graph.executables.numpy.executable import Line
 from gradlab.graph.ir.graph import Call, Value

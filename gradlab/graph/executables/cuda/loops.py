@@ -15,7 +15,7 @@ from gradlab.backends.cuda.compiler import program
 from gradlab.backends.cuda.generate import is_light
 from gradlab.backends.cuda.layout import MAX_RANK, broadcast_strides, merged, pack_layout_of
 from gradlab.backends.cuda.types import STORAGE, compute_type
-from gradlab.graph.executables.native.loops import Loop
+from gradlab.backends.native.lowerings.loops import Loop
 from gradlab.graph.ir.graph import Value
 
 BLOCK = 256

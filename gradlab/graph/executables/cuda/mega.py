@@ -17,12 +17,12 @@ from gradlab.backends.cuda.launch.losses import class_site
 from gradlab.backends.cuda.launch.optim import FORMS
 from gradlab.backends.cuda.launch_context import Work
 from gradlab.backends.cuda.types import STORAGE, compute_type
+from gradlab.backends.native.lowerings.loops import Loop
+from gradlab.backends.native.place import ARENA, Place
 from gradlab.graph.executables.cuda import stages, stages_rows, stages_updates
 from gradlab.graph.executables.cuda.loops import written
 from gradlab.graph.executables.cuda.ordering import group_of
 from gradlab.graph.executables.native.fusion import Unit
-from gradlab.graph.executables.native.loops import Loop
-from gradlab.graph.executables.native.place import ARENA, Place
 from gradlab.graph.executables.native.planning import Arranged
 from gradlab.graph.ir.graph import Call, Value
 from gradlab.graph.ir.memory_plan import Moment, plan_buffers

@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 
 from gradlab.backends.cuda.types import STORAGE
+from gradlab.backends.native.place import Place
 from gradlab.dtype import INT64
 from gradlab.graph.executables.cuda.stages import DEAR_TURN, STAGE, STAGES, THREADS, TURN, Writer, floating, packed, size_of, stage, turns
-from gradlab.graph.executables.native.place import Place
 from gradlab.graph.ir.graph import Call, Value
 from gradlab.spec import count
 

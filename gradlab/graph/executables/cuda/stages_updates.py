@@ -7,9 +7,9 @@ from typing import Any
 
 from gradlab.backends.cuda.launch.optim import FORMS
 from gradlab.backends.cuda.types import STORAGE, compute_type
+from gradlab.backends.native.place import Place
 from gradlab.dtype import FLOATING
 from gradlab.graph.executables.cuda.stages import STAGE, THREADS, TURN, Writer, offset, size_of, turns
-from gradlab.graph.executables.native.place import Place
 from gradlab.graph.ir.graph import Call, Value
 
 CONSTANTS = 8  # as in optim.cuh

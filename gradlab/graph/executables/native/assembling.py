@@ -5,8 +5,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from gradlab.graph.executables.native.loops import is_elementwise
-from gradlab.graph.executables.native.place import Place, place_of, viewed
+from gradlab.backends.native.lowerings.loops import is_elementwise
+from gradlab.backends.native.place import Place, place_of, viewed
 from gradlab.graph.ir.graph import Call, Value
 from gradlab.graph.ir.linear import Line
 from gradlab.graph.ir.memory_plan import Moment

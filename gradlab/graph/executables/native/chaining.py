@@ -14,10 +14,10 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from gradlab.backends.native.cache_sizes import caches
+from gradlab.backends.native.lowering import TaskSpec
+from gradlab.backends.native.place import ARENA, OWN, RESERVED, SCRATCH, STATUS, Place
 from gradlab.graph.executables.native.cache_cost import Sizes, Traffic
 from gradlab.graph.executables.native.fusion import Unit
-from gradlab.graph.executables.native.lowering import TaskSpec
-from gradlab.graph.executables.native.place import ARENA, OWN, RESERVED, SCRATCH, STATUS, Place
 from gradlab.graph.ir.graph import Call
 
 LONGEST = 256  # tasks between the first and the last of a chain

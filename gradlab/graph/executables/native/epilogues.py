@@ -6,12 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from gradlab.backends.native.lowering import Lowering, TaskSpec
+from gradlab.backends.native.lowerings.loops import cost
+from gradlab.backends.native.lowerings.products import Ending, product_of
+from gradlab.backends.native.place import Place
 from gradlab.dtype import FLOAT32
 from gradlab.graph.executables.native.fusion import Unit
-from gradlab.graph.executables.native.loops import cost
-from gradlab.graph.executables.native.lowering import Lowering, TaskSpec
-from gradlab.graph.executables.native.place import Place
-from gradlab.graph.executables.native.products import Ending, product_of
 from gradlab.graph.ir.graph import Call, Value
 
 # Kinds of `epilogues.h` by the rows of the loop.

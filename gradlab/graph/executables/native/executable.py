@@ -16,6 +16,11 @@ import numpy as np
 from gradlab import dispatch
 from gradlab.backends.cpu import immediate
 from gradlab.backends.native import compiler
+from gradlab.backends.native.lowering import LOWER, Lowering, TaskSpec, Unsupported
+from gradlab.backends.native.lowerings.loops import Loop, lower_loop, why_not_elementwise
+from gradlab.backends.native.lowerings.movements import copy
+from gradlab.backends.native.lowerings.products import operand_of
+from gradlab.backends.native.place import ARENA, OWN, RESERVED, Place, own_base, place_of
 from gradlab.backends.native.toolchain import CompileError
 from gradlab.backends.threads import threads
 from gradlab.dtype import HALF
@@ -26,12 +31,7 @@ from gradlab.graph.executables.native.decompositions import expanded
 from gradlab.graph.executables.native.half_casts import widened
 from gradlab.graph.executables.native.index_checks import check, refusing
 from gradlab.graph.executables.native.joining import lower_joined
-from gradlab.graph.executables.native.loops import Loop, lower_loop, why_not_elementwise
-from gradlab.graph.executables.native.lowering import LOWER, Lowering, TaskSpec, Unsupported
-from gradlab.graph.executables.native.movements import copy
-from gradlab.graph.executables.native.place import ARENA, OWN, RESERVED, Place, own_base, place_of
 from gradlab.graph.executables.native.planning import FIRST, Arranged, arrange
-from gradlab.graph.executables.native.products import operand_of
 from gradlab.graph.executables.native.replanning import Chain, chained
 from gradlab.graph.executables.native.task_table import Table, kernels
 from gradlab.graph.executables.numpy.executable import Line, NumpyExecutable

@@ -6,7 +6,7 @@ from collections.abc import Collection, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from gradlab.graph.executables.native.loops import is_elementwise
+from gradlab.backends.native.lowerings.loops import is_elementwise
 from gradlab.graph.ir.graph import Call, Value
 
 MOST_CALLS = 48

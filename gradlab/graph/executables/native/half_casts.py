@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from gradlab.backends.native.lowerings.loops import is_elementwise
 from gradlab.dtype import FLOAT32, HALF
-from gradlab.graph.executables.native.loops import is_elementwise
 from gradlab.graph.ir.graph import Call, Value
 from gradlab.graph.ir.linear import Line
 from gradlab.ops.elementwise import cast

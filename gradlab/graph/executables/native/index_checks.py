@@ -7,11 +7,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
+from gradlab.backends.native.lowering import LOWER, Lowering, TaskSpec
+from gradlab.backends.native.lowerings.loops import HEADER
+from gradlab.backends.native.place import STATUS, Place
 from gradlab.dtype import INT64
 from gradlab.graph.executables.native.fusion import Unit
-from gradlab.graph.executables.native.loops import HEADER
-from gradlab.graph.executables.native.lowering import LOWER, Lowering, TaskSpec
-from gradlab.graph.executables.native.place import STATUS, Place
 from gradlab.graph.ir.graph import Call, Value
 
 # Rows that check values while they run (indices).

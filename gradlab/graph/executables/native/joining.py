@@ -6,15 +6,15 @@ import math
 from collections.abc import Sequence
 
 from gradlab.backends.cuda.types import STORAGE, compute_type
+from gradlab.backends.native.lowering import Lowering, TaskSpec, Unsupported
+from gradlab.backends.native.lowerings.iteration_order import alike, dense
+from gradlab.backends.native.lowerings.loops import Loop, cost, function_of, storage
+from gradlab.backends.native.lowerings.reductions import NAMES, reduction
+from gradlab.backends.native.place import Place, place_of
 from gradlab.dtype import FLOAT32, FLOAT64
 from gradlab.graph.executables.native.epilogues import end, lower_ended
 from gradlab.graph.executables.native.fusion import Unit
-from gradlab.graph.executables.native.iteration_order import alike, dense
-from gradlab.graph.executables.native.loops import Loop, cost, function_of, storage
-from gradlab.graph.executables.native.lowering import Lowering, TaskSpec, Unsupported
-from gradlab.graph.executables.native.place import Place, place_of
 from gradlab.graph.executables.native.recurrent import Step, step
-from gradlab.graph.executables.native.reductions import NAMES, reduction
 from gradlab.graph.ir.graph import Call, Value
 
 CHEAP = 8.0  # simple operations an element that one thread may do alone where the result is one number

@@ -8,8 +8,8 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from gradlab.backends.native.place import Place, place_of
 from gradlab.dtype import FLOAT32
-from gradlab.graph.executables.native.place import Place, place_of
 from gradlab.graph.ir.graph import Call, Value
 from gradlab.graph.ir.linear import Line
 

@@ -6,13 +6,13 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
+from gradlab.backends.native.lowerings.iteration_order import alike, dense, same_way
+from gradlab.backends.native.place import ARENA, Place, last_place, own_base, place_of, viewed
 from gradlab.graph.executables.native.assembling import assembled, chosen, readers_of, with_wholes
 from gradlab.graph.executables.native.fusion import Unit, fuse
 from gradlab.graph.executables.native.index_checks import MAY_FAIL, settled
-from gradlab.graph.executables.native.iteration_order import alike, dense, same_way
 from gradlab.graph.executables.native.joining import join
 from gradlab.graph.executables.native.overwriting import overwritten
-from gradlab.graph.executables.native.place import ARENA, Place, last_place, own_base, place_of, viewed
 from gradlab.graph.executables.numpy.cache_blocks import still_read
 from gradlab.graph.ir.graph import Call, Value
 from gradlab.graph.ir.linear import Line

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import numpy as np
 
+from gradlab.backends.native.lowering import Lowering, TaskSpec, Unsupported, bits, lowers, widest
+from gradlab.backends.native.lowerings.indexing import FAULT
+from gradlab.backends.native.lowerings.lines import kernel
+from gradlab.backends.native.lowerings.loops import storage
+from gradlab.backends.native.lowerings.movements import fill, packed
+from gradlab.backends.native.place import Place
 from gradlab.dtype import FLOAT32, FLOAT64
-from gradlab.graph.executables.native.indexing import FAULT
-from gradlab.graph.executables.native.lines import kernel
-from gradlab.graph.executables.native.loops import storage
-from gradlab.graph.executables.native.lowering import Lowering, TaskSpec, Unsupported, bits, lowers, widest
-from gradlab.graph.executables.native.movements import fill, packed
-from gradlab.graph.executables.native.place import Place
 from gradlab.graph.ir.graph import Call
 from gradlab.ops.random import threshold
 

@@ -6,10 +6,10 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from gradlab.backends.native.lowering import Lowering, TaskSpec, widest
+from gradlab.backends.native.place import STATUS, Place
 from gradlab.dtype import FLOAT32, INT64
 from gradlab.graph.executables.native.fusion import Unit
-from gradlab.graph.executables.native.lowering import Lowering, TaskSpec, widest
-from gradlab.graph.executables.native.place import STATUS, Place
 from gradlab.graph.ir.graph import Call, Value
 
 GATES = 4

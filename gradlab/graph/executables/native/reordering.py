@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import math
 
-from gradlab.graph.executables.native.lines import kernel
-from gradlab.graph.executables.native.lowering import Lowering, TaskSpec, Unsupported, lowers, widest
-from gradlab.graph.executables.native.movements import WORDS, copy, fill, packed, part_of
-from gradlab.graph.executables.native.place import viewed
+from gradlab.backends.native.lowering import Lowering, TaskSpec, Unsupported, lowers, widest
+from gradlab.backends.native.lowerings.lines import kernel
+from gradlab.backends.native.lowerings.movements import WORDS, copy, fill, packed, part_of
+from gradlab.backends.native.place import viewed
 from gradlab.graph.ir.graph import Call
 from gradlab.ops.layout import diagonal
 

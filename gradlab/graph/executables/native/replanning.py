@@ -10,9 +10,9 @@ from typing import NamedTuple
 
 import numpy as np
 
+from gradlab.backends.native.lowering import TaskSpec
+from gradlab.backends.native.place import OWN, SCRATCH, Place, own_base
 from gradlab.graph.executables.native.chaining import Block, Item, high
-from gradlab.graph.executables.native.lowering import TaskSpec
-from gradlab.graph.executables.native.place import OWN, SCRATCH, Place, own_base
 from gradlab.graph.executables.native.planning import Planning
 from gradlab.graph.ir.memory_plan import ALIGNMENT, CLOSE, Moment, Plan, Room, plan_buffers
 from gradlab.spec import Spec, count

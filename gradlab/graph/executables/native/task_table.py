@@ -8,8 +8,8 @@ from typing import Any
 
 import numpy as np
 
-from gradlab.graph.executables.native.lowering import TaskSpec
-from gradlab.graph.executables.native.place import Place
+from gradlab.backends.native.lowering import TaskSpec
+from gradlab.backends.native.place import Place
 from gradlab.graph.executables.native.replanning import Chain, Link
 
 CHAIN = "gradlab_chain"

@@ -7,12 +7,12 @@ from typing import Any
 
 import numpy as np
 
+from gradlab.backends.native.lowering import Lowering, TaskSpec, Unsupported, lowers, widest
+from gradlab.backends.native.lowerings.iteration_order import in_order
+from gradlab.backends.native.lowerings.lines import along, kernel
+from gradlab.backends.native.lowerings.loops import literal, storage
+from gradlab.backends.native.lowerings.movements import WORDS, packed
 from gradlab.dtype import FLOAT32, FLOAT64
-from gradlab.graph.executables.native.iteration_order import in_order
-from gradlab.graph.executables.native.lines import along, kernel
-from gradlab.graph.executables.native.loops import literal, storage
-from gradlab.graph.executables.native.lowering import Lowering, TaskSpec, Unsupported, lowers, widest
-from gradlab.graph.executables.native.movements import WORDS, packed
 from gradlab.graph.ir.graph import Call
 from gradlab.ops.vision_cpu import adjoint_taps, taps
 

@@ -11,11 +11,11 @@ import numpy as np
 
 from gradlab import dispatch
 from gradlab.backends.cpu import immediate
+from gradlab.backends.native.place import ARENA, Place
 from gradlab.dtype import HALF
 from gradlab.graph.calls.listing import Each
 from gradlab.graph.executables.native.fusion import Unit
 from gradlab.graph.executables.native.half_casts import widened
-from gradlab.graph.executables.native.place import ARENA, Place
 from gradlab.graph.executables.native.planning import FIRST, arrange
 from gradlab.graph.executables.numpy.cache_blocks import Arrays, Chain, Work, params_of
 from gradlab.graph.executables.numpy.optimizer_updates import Updates, grouped, is_update, update_of

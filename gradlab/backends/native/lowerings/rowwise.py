@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
+from gradlab.backends.native.lowering import Lowering, TaskSpec, Unsupported, bits, lowers, widest
+from gradlab.backends.native.lowerings.movements import Space, copy, packed
+from gradlab.backends.native.place import STATUS, Place
+from gradlab.call import Call
 from gradlab.dtype import FLOAT32, FLOAT64, INT64
-from gradlab.graph.executables.native.lowering import Lowering, TaskSpec, Unsupported, bits, lowers, widest
-from gradlab.graph.executables.native.movements import Space, copy, packed
-from gradlab.graph.executables.native.place import STATUS, Place
-from gradlab.graph.ir.graph import Call
 from gradlab.spec import Spec
 
 NORM_BLOCK = 64  # rows of which one thread makes one sum: the same for any number of threads

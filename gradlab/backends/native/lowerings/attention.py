@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from gradlab.backends.native.lowering import Lowering, TaskSpec, Unsupported, bits, lowers, widest
+from gradlab.backends.native.place import Place
+from gradlab.call import Call
 from gradlab.dtype import BOOL, FLOAT32
-from gradlab.graph.executables.native.lowering import Lowering, TaskSpec, Unsupported, bits, lowers, widest
-from gradlab.graph.executables.native.place import Place
-from gradlab.graph.ir.graph import Call
 
 
 def _steps(place: Place) -> tuple[int, ...]:

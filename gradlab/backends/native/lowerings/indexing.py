@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from gradlab.backends.native.lowering import Lowering, TaskSpec, Unsupported, lowers, widest
+from gradlab.backends.native.lowerings.lines import kernel
+from gradlab.backends.native.lowerings.loops import storage
+from gradlab.backends.native.lowerings.movements import WORDS, Space, copy, fill
+from gradlab.backends.native.place import STATUS, Place
+from gradlab.call import Call
 from gradlab.dtype import FLOAT32, HALF, INT64
-from gradlab.graph.executables.native.lines import kernel
-from gradlab.graph.executables.native.loops import storage
-from gradlab.graph.executables.native.lowering import Lowering, TaskSpec, Unsupported, lowers, widest
-from gradlab.graph.executables.native.movements import WORDS, Space, copy, fill
-from gradlab.graph.executables.native.place import STATUS, Place
-from gradlab.graph.ir.graph import Call
-from gradlab.ops.indexing import neighbours
 
 HEADER = '#include "indexing.h"\n'
 FAULT = Place(STATUS, 0, (), (), INT64)  # where a kernel says that an index lies outside
@@ -36,7 +35,7 @@ class _Picked:
     """An advanced index of neighbouring dimensions: (outer, size, width) and the places of n elements."""
 
     def __init__(self, shape: tuple[int, ...], at: Place, dims: tuple[int, ...]) -> None:
-        if not neighbours(dims) or not at.contiguous or math.prod(shape) == 0 or at.size == 0:
+        if dims[-1] - dims[0] + 1 != len(dims) or not at.contiguous or math.prod(shape) == 0 or at.size == 0:
             raise Unsupported
         first, last = dims[0], dims[-1] + 1
         self.outer, self.sizes, self.width = math.prod(shape[:first]), shape[first:last], math.prod(shape[last:])

@@ -6,10 +6,10 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
-from gradlab.graph.executables.native.conv_statistics import Made, length
-from gradlab.graph.executables.native.geometry import Geometry, Pair, sampled
-from gradlab.graph.executables.native.lowering import Along, Lowering, TaskSpec, widest
-from gradlab.graph.executables.native.place import Place
+from gradlab.backends.native.lowering import Along, Lowering, TaskSpec, widest
+from gradlab.backends.native.lowerings.conv_statistics import Made, length
+from gradlab.backends.native.lowerings.geometry import Geometry, Pair, sampled
+from gradlab.backends.native.place import Place
 
 LANES = 16  # of the widest vectors: sizes of memory are made for them
 BAND = 1 << 16  # floats that a unit of work reads and writes: a part of the second-level cache

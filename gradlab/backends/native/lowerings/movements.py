@@ -9,11 +9,11 @@ import numpy as np
 
 from gradlab.backends.cpu import immediate
 from gradlab.backends.cuda.layout import merged
-from gradlab.graph.executables.native.iteration_order import dense, in_order, walk
-from gradlab.graph.executables.native.loops import HEADER
-from gradlab.graph.executables.native.lowering import Lowering, TaskSpec, Unsupported, lowers, widest
-from gradlab.graph.executables.native.place import Place
-from gradlab.graph.ir.graph import Call
+from gradlab.backends.native.lowering import Lowering, TaskSpec, Unsupported, lowers, widest
+from gradlab.backends.native.lowerings.iteration_order import dense, in_order, walk
+from gradlab.backends.native.lowerings.loops import HEADER
+from gradlab.backends.native.place import Place
+from gradlab.call import Call
 
 WORDS = {1: "uint8_t", 2: "uint16_t", 4: "uint32_t", 8: "uint64_t"}
 

@@ -5,11 +5,11 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from gradlab.graph.executables.native import winograd
-from gradlab.graph.executables.native.geometry import Geometry, geometry, images, sampled
-from gradlab.graph.executables.native.lowering import Lowering, TaskSpec, lowers, widest
-from gradlab.graph.executables.native.place import Place
-from gradlab.graph.ir.graph import Call
+from gradlab.backends.native.lowering import Lowering, TaskSpec, lowers, widest
+from gradlab.backends.native.lowerings import winograd
+from gradlab.backends.native.lowerings.geometry import Geometry, geometry, images, sampled
+from gradlab.backends.native.place import Place
+from gradlab.call import Call
 
 PIECES = 16  # of work, so that several threads can work; the result does not depend on their number
 ROOM = 1 << 16  # floats of the sums of a part: a quarter of the second-level cache

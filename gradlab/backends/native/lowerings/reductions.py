@@ -8,11 +8,11 @@ from typing import Any
 import numpy as np
 
 from gradlab.backends.cuda.types import STORAGE
+from gradlab.backends.native.lowering import Lowering, TaskSpec, Unsupported, lowers, widest
+from gradlab.backends.native.lowerings.loops import HEADER, literal
+from gradlab.backends.native.place import Place
+from gradlab.call import Call
 from gradlab.dtype import BOOL, HALF
-from gradlab.graph.executables.native.loops import HEADER, literal
-from gradlab.graph.executables.native.lowering import Lowering, TaskSpec, Unsupported, lowers, widest
-from gradlab.graph.executables.native.place import Place
-from gradlab.graph.ir.graph import Call
 
 LANES = 32  # running totals of a row: they vectorise, and keep a long float sum accurate
 BLOCK = 128  # elements added up in a running total before it is added to the final one

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple
 
+from gradlab.backends.native.lowering import Unsupported
+from gradlab.backends.native.place import Place
 from gradlab.dtype import FLOAT32
-from gradlab.graph.executables.native.lowering import Unsupported
-from gradlab.graph.executables.native.place import Place
 
 Pair = tuple[int, int]
 
@@ -29,6 +29,12 @@ def geometry(params: dict[str, Any]) -> Geometry:
     return Geometry(
         (*(1,) * lead, *params["stride"]), (*(0,) * lead, *params["padding"]), (*(1,) * lead, *params["dilation"]), params["groups"]
     )
+
+
+def results(x: tuple[int, ...], w: tuple[int, ...], g: Geometry) -> tuple[int, ...]:
+    """The shape of a convolution's results."""
+    sizes = ((n + 2 * p - d * (k - 1) - 1) // s + 1 for n, k, s, p, d in zip(x[2:], w[2:], g.stride, g.padding, g.dilation))
+    return (x[0], w[0], *sizes)
 
 
 def images(place: Place) -> Place:

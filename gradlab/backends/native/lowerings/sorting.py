@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 from gradlab.backends.cuda.types import compute_type
-from gradlab.graph.executables.native.lines import along, kernel
-from gradlab.graph.executables.native.loops import storage
-from gradlab.graph.executables.native.lowering import Lowering, TaskSpec, Unsupported, lowers, widest
-from gradlab.graph.executables.native.movements import packed
-from gradlab.graph.ir.graph import Call
+from gradlab.backends.native.lowering import Lowering, TaskSpec, Unsupported, lowers, widest
+from gradlab.backends.native.lowerings.lines import along, kernel
+from gradlab.backends.native.lowerings.loops import storage
+from gradlab.backends.native.lowerings.movements import packed
+from gradlab.call import Call
 
 HEADER = '#include "sorting.h"\n'
 DEAR = 40  # simple operations that an element costs

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+from gradlab.backends.native.lowering import Lowering, TaskSpec, Unsupported, lowers, widest
+from gradlab.backends.native.lowerings.movements import packed
+from gradlab.backends.native.place import Place
+from gradlab.call import Call
 from gradlab.dtype import FLOAT32, FLOAT64
-from gradlab.graph.executables.native.lowering import Lowering, TaskSpec, Unsupported, lowers, widest
-from gradlab.graph.executables.native.movements import packed
-from gradlab.graph.executables.native.place import Place
-from gradlab.graph.ir.graph import Call
 
 TYPES = {FLOAT32: "float", FLOAT64: "double"}
 RMSPROP = {  # by row, the positions of the mean and of the momentum among the buffers behind the square; -1 for none

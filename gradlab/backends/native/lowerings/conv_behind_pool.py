@@ -5,8 +5,8 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
-from gradlab.graph.executables.native.lowering import Along, Lowering, TaskSpec, widest
-from gradlab.graph.executables.native.place import Place
+from gradlab.backends.native.lowering import Along, Lowering, TaskSpec, widest
+from gradlab.backends.native.place import Place
 from gradlab.spec import Spec
 
 LANES = 16  # of the widest vectors: sizes of memory are made for them

@@ -10,11 +10,11 @@ import math
 from collections.abc import Sequence
 from typing import Any, NamedTuple
 
-from gradlab.graph.executables.native.conv import forward
-from gradlab.graph.executables.native.conv_statistics import length
-from gradlab.graph.executables.native.lowering import Along, Lowering, TaskSpec, Unsupported, bits, lowers, widest
-from gradlab.graph.executables.native.place import Place
-from gradlab.graph.ir.graph import Call
+from gradlab.backends.native.lowering import Along, Lowering, TaskSpec, Unsupported, bits, lowers, widest
+from gradlab.backends.native.lowerings.conv import forward
+from gradlab.backends.native.lowerings.conv_statistics import length
+from gradlab.backends.native.place import Place
+from gradlab.call import Call
 
 PIECE = 1 << 14  # floats of a unit of work, which stay in the cache between the two times that they are read
 FEWEST = 32  # pixels beside which a record is short

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TypeVar
 
-from gradlab.graph.executables.native.place import Place
+from gradlab.backends.native.place import Place
 
 T = TypeVar("T")
 

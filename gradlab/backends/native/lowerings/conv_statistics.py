@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-from gradlab.graph.executables.native.lowering import TaskSpec
-from gradlab.graph.executables.native.place import Place
+from gradlab.backends.native.lowering import TaskSpec
+from gradlab.backends.native.place import Place
 
 
 class Made(NamedTuple):

@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from gradlab.backends.native.lowering import Along, Lowering, TaskSpec, Unsupported, lowers, widest
+from gradlab.backends.native.lowerings.movements import copy, fill, part_of
+from gradlab.backends.native.lowerings.rowwise import FAULT
+from gradlab.backends.native.place import Place
+from gradlab.call import Call
 from gradlab.dtype import INT64
-from gradlab.graph.executables.native.lowering import Along, Lowering, TaskSpec, Unsupported, lowers, widest
-from gradlab.graph.executables.native.movements import copy, fill, part_of
-from gradlab.graph.executables.native.place import Place
-from gradlab.graph.executables.native.rowwise import FAULT
-from gradlab.graph.ir.graph import Call
 
 
 def _windows(shape: tuple[int, ...], outputs: tuple[int, ...], params: dict[str, Any]) -> list[int]:

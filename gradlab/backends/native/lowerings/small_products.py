@@ -5,9 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+from gradlab.backends.native.lowering import Lowering, TaskSpec, widest
+from gradlab.backends.native.place import Place
 from gradlab.dtype import FLOAT32, FLOAT64
-from gradlab.graph.executables.native.lowering import Lowering, TaskSpec, widest
-from gradlab.graph.executables.native.place import Place
 
 MOST = 4096  # multiplications of a product
 WIDE = 16  # columns of one

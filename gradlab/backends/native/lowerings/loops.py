@@ -13,11 +13,11 @@ from gradlab.backends.cpu import immediate
 from gradlab.backends.cuda.generate import Operand, main_dtype, reads
 from gradlab.backends.cuda.layout import merged
 from gradlab.backends.cuda.types import STORAGE, compute_type
+from gradlab.backends.native.lowering import Along, Lowering, TaskSpec, Unsupported, widest
+from gradlab.backends.native.lowerings.iteration_order import in_order, walk
+from gradlab.backends.native.place import Place
+from gradlab.call import Call, Value
 from gradlab.dtype import HALF, wide
-from gradlab.graph.executables.native.iteration_order import in_order, walk
-from gradlab.graph.executables.native.lowering import Along, Lowering, TaskSpec, Unsupported, widest
-from gradlab.graph.executables.native.place import Place
-from gradlab.graph.ir.graph import Call, Value
 from gradlab.kernel import Elementwise
 
 HEADER = "#include \"runtime.h\"\n#include \"half.h\"\n"

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import math
 
+from gradlab.backends.native.lowering import Lowering, TaskSpec, Unsupported, lowers, widest
+from gradlab.backends.native.lowerings.loops import storage
+from gradlab.backends.native.lowerings.movements import packed
+from gradlab.call import Call
 from gradlab.dtype import FLOAT32
-from gradlab.graph.executables.native.loops import storage
-from gradlab.graph.executables.native.lowering import Lowering, TaskSpec, Unsupported, lowers, widest
-from gradlab.graph.executables.native.movements import packed
-from gradlab.graph.ir.graph import Call
 
 HEADER = '#include "along_dimension.h"\n'
 

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gradlab.graph.executables.native.place import RESERVED, SCRATCH, Place
-from gradlab.graph.ir.graph import Call, Value
+from gradlab.backends.native.place import RESERVED, SCRATCH, Place
+from gradlab.call import Call, Value
 
 Number = int | float
 WORTH = 16384  # simple operations that are worth a thread of their own (some 5 microseconds)

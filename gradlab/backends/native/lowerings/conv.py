@@ -5,14 +5,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
+from gradlab.backends.native.lowering import Lowering, TaskSpec, lowers
+from gradlab.backends.native.lowerings import conv_behind_pool, direct, winograd
+from gradlab.backends.native.lowerings.conv_statistics import Made
+from gradlab.backends.native.lowerings.geometry import geometry, images, results
+from gradlab.backends.native.place import ARENA, place_of
+from gradlab.call import Call, Value
 from gradlab.dtype import FLOAT32, INT64
-from gradlab.graph.executables.native import conv_behind_pool, direct, winograd
-from gradlab.graph.executables.native.conv_statistics import Made
-from gradlab.graph.executables.native.geometry import geometry, images
-from gradlab.graph.executables.native.lowering import Lowering, TaskSpec, lowers
-from gradlab.graph.executables.native.place import ARENA, place_of
-from gradlab.graph.ir.graph import Call, Value
-from gradlab.ops.conv import output_shape
 from gradlab.spec import Spec
 
 
@@ -42,7 +41,7 @@ def convolution_relu_pool(call: Call, ctx: Lowering) -> list[TaskSpec]:
     g = geometry(call.params)
     source, weights = images(ctx.place(x)), images(ctx.dense(w))
     kept = conv_behind_pool.Pooled(ctx.images(call.outputs[0]), ctx.images(call.outputs[1], INT64))
-    y = place_of(ARENA, Spec(output_shape(source.shape, weights.shape, *g), FLOAT32))  # of which there is no more than a part at a time
+    y = place_of(ARENA, Spec(results(source.shape, weights.shape, g), FLOAT32))  # of which there is no more than a part at a time
     bias = None if b is None else ctx.dense(b)
     return winograd.correlate(y, source, weights, bias, (-g.padding[0], -g.padding[1]), ctx, relu=True, pooled=kept).tasks
 

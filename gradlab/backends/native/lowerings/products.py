@@ -6,12 +6,12 @@ import math
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from gradlab.backends.native.lowering import Lowering, TaskSpec, Unsupported, lowers, widest
+from gradlab.backends.native.lowerings.movements import packed
+from gradlab.backends.native.lowerings.small_products import is_small, small_products
+from gradlab.backends.native.place import Place, place_of
+from gradlab.call import Call, Value
 from gradlab.dtype import FLOAT32, FLOAT64
-from gradlab.graph.executables.native.lowering import Lowering, TaskSpec, Unsupported, lowers, widest
-from gradlab.graph.executables.native.movements import packed
-from gradlab.graph.executables.native.place import Place, place_of
-from gradlab.graph.executables.native.small_products import is_small, small_products
-from gradlab.graph.ir.graph import Call, Value
 
 SHARED = 3  # products of one operand that make it worth packing it once
 PANEL = 32  # columns that are packed together, on the machine with the widest vectors (gemm.h)

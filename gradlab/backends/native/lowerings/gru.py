@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
+from gradlab.backends.native.lowering import Lowering, TaskSpec, Unsupported, lowers, widest
+from gradlab.backends.native.place import Place
+from gradlab.call import Call
 from gradlab.dtype import FLOAT32
-from gradlab.graph.executables.native.lowering import Lowering, TaskSpec, Unsupported, lowers, widest
-from gradlab.graph.executables.native.place import Place
-from gradlab.graph.ir.graph import Call
 
 
 def _distance(place: Place) -> int:

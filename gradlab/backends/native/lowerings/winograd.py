@@ -8,10 +8,10 @@ from typing import NamedTuple
 
 from gradlab.backends.cuda.gemm.settings import SETTINGS
 from gradlab.backends.native import compiler
-from gradlab.graph.executables.native.conv_behind_pool import Pooled
-from gradlab.graph.executables.native.conv_statistics import Made, length
-from gradlab.graph.executables.native.lowering import Along, Lowering, TaskSpec, widest
-from gradlab.graph.executables.native.place import Place
+from gradlab.backends.native.lowering import Along, Lowering, TaskSpec, widest
+from gradlab.backends.native.lowerings.conv_behind_pool import Pooled
+from gradlab.backends.native.lowerings.conv_statistics import Made, length
+from gradlab.backends.native.place import Place
 from gradlab.spec import Spec
 
 LANES = 16  # of the widest vectors: sizes of memory are made for them

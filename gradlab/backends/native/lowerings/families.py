@@ -1,0 +1,24 @@
+"""All families of lowerings: importing this module registers them."""
+
+from gradlab.backends.native.lowerings import (
+    attention as attention,
+    batch_norm as batch_norm,
+    conv as conv,
+    conv_weight_gradient as conv_weight_gradient,
+    gru as gru,
+    indexing as indexing,
+    lines as lines,
+    movements as movements,
+    optimizers as optimizers,
+    optimizers_rare as optimizers_rare,
+    pooling as pooling,
+    products as products,
+    reductions as reductions,
+    rowwise as rowwise,
+    sorting as sorting,
+)
+
+__all__ = [
+    "attention", "batch_norm", "conv", "conv_weight_gradient", "gru", "indexing", "lines", "movements", "optimizers", "optimizers_rare",
+    "pooling", "products", "reductions", "rowwise", "sorting",
+]  # fmt: skip
