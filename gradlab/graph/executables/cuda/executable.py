@@ -26,6 +26,7 @@ from gradlab.graph.executables.cuda import epilogues, loops, mega
 from gradlab.graph.executables.cuda.ordering import group_of, updates_last
 from gradlab.graph.executables.cuda.schedule import MAIN, SIDE, Schedule, line_up, spread
 from gradlab.graph.executables.native.fusion import Unit
+from gradlab.graph.executables.native.index_checks import may_fail
 from gradlab.graph.executables.native.planning import FIRST, Arranged, arrange
 from gradlab.graph.executables.numpy.executable import Line
 from gradlab.graph.ir.graph import Call, Value
@@ -49,6 +50,11 @@ class Task(NamedTuple):
 def parallel() -> bool:
     """Whether captured graphs have a second stream; GRADLAB_PARALLEL=0 switches it off."""
     return os.environ.get("GRADLAB_PARALLEL", "1") != "0"
+
+
+def _ends_on_the_host(call: Call) -> bool:
+    """Whether a call may end a run half-way: only rows without a kernel can, since a fault in a kernel stops no work behind it."""
+    return call.op.cuda is None and may_fail(call)
 
 
 class CudaExecutable:
@@ -108,7 +114,7 @@ class CudaExecutable:
 
     def _prepare(self) -> None:
         line, empty = self.line, self.driver.empty
-        self.arranged: Arranged = arrange(line, self._spread, gather=self._gather if mega.enabled() else None)
+        self.arranged: Arranged = arrange(line, self._spread, gather=self._gather if mega.enabled() else None, stops=_ends_on_the_host)
         self.plan = self.arranged.plan
         self._arena = empty((max(self.plan.size, 1),), _BYTES)
         self._inputs = [empty(v.spec.shape, v.spec.dtype) for v in line.inputs]

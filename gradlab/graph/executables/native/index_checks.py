@@ -30,6 +30,11 @@ TEXT = [
 ]  # fmt: skip
 
 
+def may_fail(call: Call) -> bool:
+    """Whether a call checks values while it runs; state must not be written before it."""
+    return call.op.name in MAY_FAIL
+
+
 def refusing(unit: Unit) -> Call | None:
     """The call of several in one kernel that may refuse an index."""
     return next((c for c in unit.calls if c.op.name in MAY_FAIL), None)

@@ -10,7 +10,7 @@ from gradlab.backends.native.lowerings.iteration_order import alike, dense, same
 from gradlab.backends.native.place import ARENA, Place, last_place, own_base, place_of, viewed
 from gradlab.graph.executables.native.assembling import assembled, chosen, readers_of, with_wholes
 from gradlab.graph.executables.native.fusion import Unit, fuse
-from gradlab.graph.executables.native.index_checks import MAY_FAIL, settled
+from gradlab.graph.executables.native.index_checks import may_fail, settled
 from gradlab.graph.executables.native.joining import join
 from gradlab.graph.executables.native.overwriting import overwritten
 from gradlab.graph.executables.numpy.cache_blocks import still_read
@@ -60,7 +60,7 @@ Gather = Callable[[list[Unit], dict[int, Place], set[int]], list[Unit]]
 def arrange(
     line: Line, spread: Spread | None = None, joined: bool = False, gather: Gather | None = None, halves: bool = False,
     assembling: bool = False, lending: bool = False, careful: bool = False, own: bool = False,
-    last: frozenset[int] = frozenset(),
+    last: frozenset[int] = frozenset(), stops: Callable[[Call], bool] = may_fail,
 ) -> Arranged:
     """Give every value its place.
 
@@ -73,6 +73,7 @@ def arrange(
     careful: whether loops run call by call, not element by element.
     own: whether places of intermediate values are in memory of their own (`own_base`); where the plan puts that is then up to the caller.
     last: numbers of images whose channels come last in memory.
+    stops: whether a call may end a run; what it would leave half done, state, is not written before it.
     gather: makes units with parts; from the units, the relative places, and the values that leave the program.
     """
     wanted = [v.id for v in line.outputs] + [new.id for _, new in line.updates]
@@ -107,7 +108,7 @@ def arrange(
         strides = tuple(s // array.itemsize for s in array.strides)
         bases[v.id] = Place(start + i, 0, array.shape, strides, array.dtype)
     copies: list[tuple[int, Place]] = []
-    uses = _Uses([part for u in units for part in (u.parts or [u])], root)
+    uses = _Uses([part for u in units for part in (u.parts or [u])], root, stops)
     # State that leaves the program as it was, or goes into other state, is read after all calls.
     lasting = {root[v.id] for v in line.outputs} | {root[new.id] for old, new in line.updates if root[new.id] != old.id}
     for old, new in line.updates:
@@ -210,7 +211,7 @@ def _over(unit: Unit, relative: dict[int, Place], careful: bool) -> dict[int, li
 class _Uses:
     """Who makes and who reads what, in the order of the units."""
 
-    def __init__(self, units: list[Unit], root: dict[int, int]) -> None:
+    def __init__(self, units: list[Unit], root: dict[int, int], stops: Callable[[Call], bool]) -> None:
         self._units, self._root = units, root
         self._maker: dict[int, int] = {}
         self._readers: dict[int, list[tuple[int, Value]]] = {}  # of a value or a view of it
@@ -221,7 +222,7 @@ class _Uses:
                 for x in call.inputs:
                     if isinstance(x, Value):
                         self._readers.setdefault(root[x.id], []).append((i, x))
-                if _may_fail(call):
+                if stops(call):
                     self._last_to_fail = i
 
     def in_place(self, old: int, new: int, target: Place) -> bool:
@@ -239,8 +240,3 @@ class _Uses:
         if unit.loop:  # every element is read before it is written, if all readers walk as the result does
             return all(x.id == old and x.spec.shape == unit.calls[0].outputs[0].spec.shape for x in inside)
         return unit.calls[0].op.name.endswith("_update") and all(x.id == old for x in inside)
-
-
-def _may_fail(call: Call) -> bool:
-    """Whether a call checks values while it runs (indices); state must not be written before it."""
-    return call.op.name in MAY_FAIL
