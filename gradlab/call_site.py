@@ -8,7 +8,7 @@ import sys
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
 
-PACKAGE = os.path.dirname(os.path.dirname(os.path.realpath(__file__)))
+PACKAGE = os.path.dirname(os.path.realpath(__file__))
 MODELS = os.path.join(PACKAGE, "models")  # written as a user would write them: their lines are worth showing
 
 
