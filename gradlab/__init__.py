@@ -135,6 +135,7 @@ newaxis = None
 if TYPE_CHECKING:
     from gradlab import (
         amp as amp,
+        array_api as array_api,
         cpu as cpu,
         cuda as cuda,
         data as data,
@@ -238,9 +239,9 @@ if TYPE_CHECKING:
     from gradlab.viz.explanation import explain as explain
 
 _ROOMS = (
-    "accelerator", "amp", "cpu", "cuda", "data", "deploy", "distributed", "distributions", "func", "fx", "graph", "hub", "jit", "library",
-    "linalg", "metrics", "models", "multiprocessing", "nn", "onnx", "optim", "overrides", "profiler", "runs", "serialization", "session",
-    "sklearn", "sparse", "special", "testing", "train", "transforms", "utils", "viz",
+    "accelerator", "amp", "array_api", "cpu", "cuda", "data", "deploy", "distributed", "distributions", "func", "fx", "graph", "hub",
+    "jit", "library", "linalg", "metrics", "models", "multiprocessing", "nn", "onnx", "optim", "overrides", "profiler", "runs",
+    "serialization", "session", "sklearn", "sparse", "special", "testing", "train", "transforms", "utils", "viz",
 )  # fmt: skip
 _ELSEWHERE = {
     "Graph": "gradlab.session",

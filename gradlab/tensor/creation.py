@@ -12,13 +12,14 @@ from gradlab.autograd import cuts
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import apply, created
 from gradlab.device import CPU, Device, default_device
+from gradlab.dlpack import CUDA, CUDA_MANAGED, Carrier, is_capsule, place_of
 from gradlab.dtype import BOOL, INT64, as_numpy, from_numpy as public_dtype, get_default_dtype
 from gradlab.ops.memory import Foreign
 from gradlab.strides import channels_order, contiguous_format, formatted, preserve_format
 from gradlab.tensor.common_arguments import made, plain, sized
 from gradlab.tensor.convert import filled, moved
 from gradlab.tensor.formats import checked, laid, laid_as
-from gradlab.tensor.from_data import values_in
+from gradlab.tensor.from_data import shared, values_in
 from gradlab.tensor.shape import sizes
 
 if TYPE_CHECKING:
@@ -30,7 +31,7 @@ __all__ = [
 ]  # fmt: skip
 
 
-_OF_CUDA = (2, 13)  # DLPack's kinds of devices: CUDA, and CUDA's managed memory
+_OWN = (np.ndarray, np.generic, bool, int, float, list, tuple)  # what has no memory on a GPU, and need not be asked
 
 
 def placed(array: Any, device: Any, requires_grad: bool) -> Tensor:
@@ -61,13 +62,18 @@ def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: b
     """
     if options:
         plain("tensor", options)
-    if isinstance(data, Differentiable) and data._edge is not None:
-        cuts.note("gl.tensor(), which copies,", data)
+    if isinstance(data, Differentiable):
+        if data._edge is not None:
+            cuts.note("gl.tensor(), which copies,", data)
+    elif _on_gpu(data):
+        made = from_dlpack(data, device=device, copy=True).to(dtype=dtype)
+        return made.requires_grad_() if requires_grad else made
     return placed(values_in("tensor", data, dtype), device, requires_grad)
 
 
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
-    """As `tensor`, but sharing memory where nothing has to change.
+    """As `tensor`, but sharing memory where nothing has to change: of NumPy's arrays, and of other libraries' that have `__dlpack__`, on
+    the CPU or a GPU, where it may be written (JAX's may not, and are copied).
 
     >>> gl.as_tensor([1.0, 2.0])
     tensor([1., 2.])
@@ -77,7 +83,20 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     own = data.dtype if isinstance(data, np.ndarray) else None
     if own is not None and (own == as_numpy(dtype) if dtype is not None else own.isnative and own.kind != "O"):
         return placed(from_numpy(data)._array, device, False)
+    if own is None and hasattr(data, "__dlpack__") and not isinstance(data, np.generic):
+        if _on_gpu(data):
+            return from_dlpack(data).to(dtype=dtype, device=device)
+        array = shared("as_tensor", data)
+        if array.flags.writeable:
+            return as_tensor(array, dtype, device)
     return tensor(data, dtype=dtype, device=device)
+
+
+def _on_gpu(data: Any) -> bool:
+    """Whether this is another library's array on a GPU."""
+    if isinstance(data, _OWN) or not hasattr(data, "__dlpack_device__"):
+        return False
+    return int(data.__dlpack_device__()[0]) in (CUDA, CUDA_MANAGED)
 
 
 def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
@@ -283,24 +302,34 @@ def empty_strided(size: Any, stride: Any, *, dtype: Any = None, device: Any = No
 
 
 def from_dlpack(ext_tensor: Any, *, device: Any = None, copy: bool | None = None) -> Tensor:
-    """A tensor sharing the memory of another library's array, on the CPU or a CUDA device, by the DLPack protocol (`copy=True`: a copy).
+    """A tensor sharing the memory of another library's array, on the CPU or a CUDA device, by the DLPack protocol; or that of a capsule.
 
-    device: where it goes; on another device than the array's it is a copy. BufferError where the memory cannot be shared.
+    device: where it goes; on another device than the array's it is a copy. copy: True: always a copy, False: never.
+    BufferError where the memory cannot be shared. Of what may not be written the tensor is read-only.
 
     >>> import numpy as np
     >>> gl.from_dlpack(np.arange(3))
     tensor([0, 1, 2])
     """
+    if not (is_capsule(ext_tensor) or hasattr(ext_tensor, "__dlpack__")):
+        raise TypeError(f"from_dlpack: an object with __dlpack__, or a capsule of one, not {type(ext_tensor).__name__}; use gl.asarray")
     if isinstance(ext_tensor, Differentiable) and ext_tensor.device.type != "cpu":  # type: ignore[attr-defined]
         found: Any = ext_tensor.detach()  # type: ignore[attr-defined]
-        return found.to(device=device, copy=bool(copy))
-    kind, index = ext_tensor.__dlpack_device__()
-    if kind in _OF_CUDA:
-        place = Device("cuda", index)
-        backend: Any = dispatch.backend_for(place)  # CuPy makes the array's device the current one while it looks
-        return created(backend.driver.from_dlpack(ext_tensor)).to(device=place if device is None else device, copy=bool(copy))
-    shared = np.from_dlpack(ext_tensor, copy=copy)
-    return placed(from_numpy(shared)._array, "cpu" if device is None else device, False)
+    else:
+        carrier = Carrier(ext_tensor)
+        home = Device(place_of(carrier.__dlpack_device__()))
+        if home.type == "cuda":
+            backend: Any = dispatch.backend_for(home)  # CuPy makes the array's device the current one while it looks
+            found = created(backend.driver.from_dlpack(ext_tensor))
+        else:
+            array = carrier.taken(np.from_dlpack(carrier, copy=copy or None))
+            found = created(from_numpy(array)._array)
+            copy = None if copy else copy
+            device = "cpu" if device is None else device
+    place = found.device if device is None else Device(device)
+    if copy is False and place.type != found.device.type:
+        raise BufferError(f"from_dlpack: from {found.device} to {place} the numbers go only as a copy, and copy=False")
+    return found.to(device=place, copy=bool(copy))
 
 
 def frombuffer(buffer: Any, *, dtype: Any, count: int = -1, offset: int = 0, requires_grad: bool = False) -> Tensor:
@@ -321,7 +350,7 @@ def _from_buffer(obj: Any, dtype: Any) -> Any:
         return obj
     try:
         array = np.asarray(memoryview(obj))
-    except TypeError:
+    except (TypeError, BufferError):
         return obj
     return array.view(as_numpy(dtype)) if dtype is not None and array.dtype == np.uint8 else array
 

@@ -11,6 +11,7 @@ import numpy as np
 
 from gradlab.advice import warn as tell
 from gradlab.autograd.base import Differentiable
+from gradlab.dlpack import CUDA, CUDA_MANAGED, Carrier
 from gradlab.dtype import (
     BOOL,
     COMPLEX,
@@ -75,10 +76,12 @@ def _taken(name: str, data: Any) -> tuple[Any, set[Any]]:
     if isinstance(data, Differentiable):
         array = data.detach().cpu().numpy()  # type: ignore[attr-defined]
         return array.copy(), {array.dtype}
-    if isinstance(data, (np.ndarray, np.generic)) or hasattr(data, "__array__") or hasattr(data, "__array_interface__"):
+    if isinstance(data, (np.ndarray, np.generic)):
         return _checked(name, data, np.array(data))
     if hasattr(data, "__dlpack__"):
-        return _checked(name, data, np.array(np.from_dlpack(data)))
+        return _checked(name, data, np.array(shared(name, data)))
+    if hasattr(data, "__array__") or hasattr(data, "__array_interface__"):
+        return _checked(name, data, np.array(data))
     if isinstance(data, numbers.Integral):
         return np.array(int(data)), {INT64}
     if isinstance(data, (numbers.Real, Decimal)):
@@ -94,6 +97,19 @@ def _taken(name: str, data: Any) -> tuple[Any, set[Any]]:
         if hasattr(kind, method):
             return np.array(number(data)), {_python(number)}
     raise _no_numbers(name, data)
+
+
+def shared(name: str, data: Any) -> Any:
+    """A NumPy array of another library's memory, by DLPack; of what DLPack does not carry by what else the object offers."""
+    carrier = Carrier(data)
+    if carrier.__dlpack_device__()[0] in (CUDA, CUDA_MANAGED):
+        raise TypeError(f"{name}: {type(data).__name__} is on a GPU; use gl.from_dlpack or gl.as_tensor by itself, or copy it to the host")
+    try:
+        return carrier.taken(np.from_dlpack(carrier))
+    except (BufferError, RuntimeError, ValueError, TypeError):
+        if not hasattr(data, "__array__"):
+            raise
+        return np.asarray(data)
 
 
 def _no_numbers(name: str, data: Any) -> TypeError:

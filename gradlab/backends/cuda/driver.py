@@ -102,6 +102,9 @@ class Driver(Protocol):
     def upload(self, host: np.ndarray[Any, Any]) -> Any:
         """A copy on the current device."""
 
+    def to_dlpack(self, array: Any, stream: int | None, **options: Any) -> Any:
+        """A capsule of an array for work in the consumer's stream, of NumPy's dtypes. `options`: `max_version` and `copy`."""
+
     def from_dlpack(self, source: Any) -> Any:
         """An array over another library's memory of a GPU. BufferError where it cannot be shared."""
 

@@ -19,6 +19,7 @@ from typing import Any, NoReturn
 
 import numpy as np
 
+from gradlab import dlpack
 from gradlab.backends.cuda.driver import Forked, MemoryUse
 from gradlab.backends.cuda.emulator import EmulatedFunction, KernelFault, compile_kernels
 from gradlab.backends.cuda.emulator.device.array import LIBRARY, EmulatedArray
@@ -125,9 +126,34 @@ class EmulatedDriver:
         self.write(made, host)
         return made
 
-    def from_dlpack(self, source: Any) -> Any:
-        name = type(source).__name__
-        raise BufferError(f"from_dlpack: a {name} lies on a real GPU, which the emulated one does not reach; copy it to the CPU")
+    def to_dlpack(self, array: EmulatedArray, stream: int | None, **options: Any) -> Any:
+        """For what keeps to the protocol in this process. Nobody who reads is in a stream of ours, so its work is waited for."""
+        if stream is None:
+            raise BufferError(
+                "__dlpack__: this tensor is on an emulated GPU, whose memory no GPU can reach; use .cpu(). (What stands in for a library "
+                "of CUDA in a test says stream=, as such libraries do.)"
+            )
+        if stream != -1:  # by which a consumer says that it has seen to that
+            self.engine.synchronize_stream(self.current_stream())
+        capsule = array._host.__dlpack__(**options)
+        found = dlpack.described(capsule)
+        found.device_type, found.device_id = dlpack.CUDA, array._device
+        return capsule
+
+    def from_dlpack(self, source: Any) -> EmulatedArray:
+        """Of memory of this emulated GPU. Another library's is asked, too, and refused by where it lies."""
+        carrier = dlpack.Carrier(source, stream=self.current_stream().ptr or 1, on_host=True)
+        reason: Exception | None = None
+        try:
+            made = carrier.taken(np.from_dlpack(carrier))
+            known = made.size == 0 or self._find(carrier.address) is not None
+        except Exception as error:
+            known, reason = False, error
+        if not known:
+            name = type(source).__name__
+            text = f"from_dlpack: a {name} lies on a real GPU, which the emulated one does not reach; copy it to the CPU"
+            raise BufferError(text) from reason
+        return EmulatedArray(made, dlpack.device_of(source)[1])
 
     def write(self, target: EmulatedArray, host: np.ndarray[Any, Any]) -> None:
         self._not_in_capture("a copy from the host (gl.tensor(…), .cuda())")

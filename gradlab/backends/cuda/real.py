@@ -13,6 +13,7 @@ from typing import Any
 
 import numpy as np
 
+from gradlab import dlpack
 from gradlab.backends.cuda.captures import Captures
 from gradlab.backends.cuda.cupy_module import installed
 from gradlab.backends.cuda.driver import CompileError, Forked, MemoryUse, out_of_memory
@@ -166,8 +167,17 @@ class RealDriver(Captures):
         self.write(made, host)
         return made
 
+    def to_dlpack(self, array: Any, stream: int | None, **options: Any) -> Any:
+        return array.__dlpack__(stream=stream, **options)  # the consumer's stream waits for the current one
+
     def from_dlpack(self, source: Any) -> Any:
-        return self.library.from_dlpack(source)  # the current stream waits for the other library's work
+        """The current stream waits for the other library's work. Of bfloat16, which CuPy's protocol has not, the bits are taken."""
+        try:
+            return self.library.from_dlpack(source)
+        except (BufferError, RuntimeError, TypeError, ValueError):
+            carrier = dlpack.Carrier(source)
+            array = self.library.from_dlpack(carrier)
+            return carrier.taken(array)
 
     def write(self, target: Any, host: np.ndarray[Any, Any]) -> None:
         self._not_in_capture("a copy from the host (gl.tensor(…), .cuda())")

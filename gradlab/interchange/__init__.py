@@ -1,0 +1,1 @@
+"""What other libraries' functions come to on tensors: NumPy's ufuncs and functions, and einops'."""
