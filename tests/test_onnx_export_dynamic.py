@@ -100,12 +100,27 @@ def test_a_hint_where_comparisons_matter(tmp_path):
         export(function, gl.randn(2, 5), tmp_path / "m.onnx", dynamic={0: {1: size}}, check_sizes={"time": 11})
 
 
+@pytest.mark.parametrize("bidirectional", [False, True])
 @pytest.mark.parametrize("kind", [nn.RNN, nn.LSTM, nn.GRU])
-def test_recurrent_layers_unroll_their_steps(tmp_path, kind):
-    model = kind(3, 4, batch_first=True)
-    export(model, gl.randn(2, 5, 3), tmp_path / "m.onnx", dynamic={0: {0: "batch"}})
-    with pytest.raises(RuntimeError, match="number of time steps"):
-        export(model, gl.randn(2, 5, 3), tmp_path / "m.onnx", dynamic={0: {1: "time"}})
+def test_recurrent_layers_stay_layers(tmp_path, kind, bidirectional):
+    gl.manual_seed(0)
+    model, path = kind(3, 4, 2, batch_first=True, bidirectional=bidirectional).eval(), tmp_path / "m.onnx"
+    for steps in (5, 300):
+        found = export(model, gl.randn(2, steps, 3), path, dynamic={0: ["batch", "time", None]})
+        graph = onnx.load(str(path)).graph
+        assert [n.op_type for n in graph.node].count(kind.__name__) == 2 and found.nodes < 30
+        assert {"weight_ih_l0", "weight_hh_l1"} <= {i.name for i in graph.initializer}
+    loaded, again = gl.onnx.load(path), tmp_path / "again.onnx"
+    assert export(loaded, gl.randn(2, 5, 3), again, dynamic={0: ["batch", "time", None]}).nodes <= found.nodes
+    second = onnx.load(str(again)).graph
+    for name in ("weight_ih_l0", "weight_hh_l1", "bias_ih_l0"):
+        first, other = (next(onnx.numpy_helper.to_array(i) for i in g.initializer if i.name == name) for g in (graph, second))
+        np.testing.assert_array_equal(first, other)
+    for n, steps in ((3, 4), (1, 11)):
+        x = gl.randn(n, steps, 3)
+        want = model(x)[0].detach().numpy()
+        for got in (run(path, input=x.numpy())[0], run(again, input=x.numpy())[0], loaded(x)[0].detach().numpy()):
+            np.testing.assert_allclose(got, want, rtol=1e-5, atol=1e-6)
 
 
 def test_what_needs_known_sizes_is_named(tmp_path):

@@ -13,6 +13,7 @@ from gradlab.graph.ir.dims import Dim
 from gradlab.graph.staging.program import Program
 from gradlab.graph.staging.tree import LEAF, has_keys
 from gradlab.nn import Module
+from gradlab.onnx.loading import OnnxModel
 
 
 def plain(model: Any) -> Any:
@@ -49,8 +50,8 @@ def paths(structure: Any, name: str) -> Iterator[str]:
 def input_names(model: Any, structure: Any, given: Sequence[str] | None) -> list[str]:
     """The inputs' names: those given, or those of the function's parameters."""
     function = model.forward if isinstance(model, Module) else model
-    parameters: list[str] = []
-    if not isinstance(model, Program):
+    parameters: list[str] = list(model.input_names) if isinstance(model, OnnxModel) else []
+    if not isinstance(model, (Program, OnnxModel)):
         try:
             every = inspect.signature(function).parameters.values()
             parameters = [p.name for p in every if p.kind in (p.POSITIONAL_ONLY, p.POSITIONAL_OR_KEYWORD)]
@@ -61,8 +62,10 @@ def input_names(model: Any, structure: Any, given: Sequence[str] | None) -> list
     return named("input_names", names, given)
 
 
-def output_names(structure: Any, given: Sequence[str] | None) -> list[str]:
-    """The outputs' names: those given, or "output", "output_0", a dict's keys, a named tuple's fields."""
+def output_names(model: Any, structure: Any, given: Sequence[str] | None) -> list[str]:
+    """The outputs' names: those given, those of a loaded file, or "output", "output_0", a dict's keys, a named tuple's fields."""
+    if given is None and isinstance(model, OnnxModel):
+        given = model.output_names
     keyed = structure != LEAF and (has_keys(structure[0]) or hasattr(structure[0], "_fields"))
     return named("output_names", list(paths(structure, "" if keyed else "output")), given)
 
@@ -157,6 +160,8 @@ def dimensions(value: Any, rank: int, name: str) -> Iterator[tuple[int, Any]]:
 def parameter_names(model: Any) -> dict[int, str]:
     """The names of parameters and buffers, by the arrays that they hold: the module's own, or those that the function sees it under."""
     found: dict[int, str] = {}
+    if isinstance(model, OnnxModel):
+        return {id(array): name for name, array in model.named_arrays()}
     if isinstance(model, Module):
         add_module(found, model, "")
         return found

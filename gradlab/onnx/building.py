@@ -37,6 +37,11 @@ def model_of(e: Emitter, inputs: Ends, outputs: Ends, title: str) -> Any:
     nodes = renamed(e, nodes, inputs, outputs)
     nodes = living(nodes, set(outputs.names))
     used = {name for node in nodes for name in read_by(node)}
+    free = {name: wish for name, wish in e.wishes.items() if name in used and wish not in used}
+    for node in walk(nodes):
+        node.inputs = [free.get(n, n) for n in node.inputs]
+    e.constants.update((wish, e.constants.pop(name)) for name, wish in free.items())
+    used = {free.get(n, n) for n in used}
     graph = onnx.GraphProto(name=title)
     graph.node.extend(message(onnx, n) for n in with_names(nodes))
     graph.initializer.extend(tensor(onnx, name, a) for name, a in e.constants.items() if name in used)

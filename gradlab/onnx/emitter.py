@@ -130,6 +130,8 @@ class Emitter:
         self.row = "value"
         self.lower: Callable[[Emitter, Any, Sequence[Wire]], list[Wire]] = unset  # of the root: writes the calls of a body
         self.rounded = False  # whether a number was rounded to float16
+        self.wishes: dict[str, str] = {}  # of the root: names that constants get if nothing else has them in the end
+        self.turned: set[str] = set()  # of the root: constants whose gates stand in ONNX's order (layers.py)
         self.drawn: set[str] = set()  # of the root: values that depend on random numbers
 
     def __call__(self, kind: str, *inputs: Any, outputs: int = 1, dtype: DTypeLike | None = None, **attributes: Any) -> Any:

@@ -8,7 +8,7 @@ import shutil
 import tempfile
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -32,6 +32,7 @@ from gradlab.onnx.arguments import Dynamic, axes, dynamic_sizes, input_names, ou
 from gradlab.onnx.building import Ends, bytes_of, model_of
 from gradlab.onnx.checking import Case, ExportError, Verdict, verify
 from gradlab.onnx.emitter import Wire
+from gradlab.onnx.layers import kept
 from gradlab.onnx.lowering import Lowering, UnsupportedError
 from gradlab.onnx.packages import format_package, runtime_package
 from gradlab.onnx.patterns import batch_norms
@@ -190,7 +191,7 @@ class _Work:
             hints.append(own)
         for last, sizes in zip((not self.dynamic, True), hints):
             try:
-                with _quiet(self.model):
+                with _quiet(self.model), kept() if isinstance(self.model, Module) else nullcontext():
                     return trace(self.model, *self.arguments, dynamic=sizes)
             except TraceError:
                 raise
@@ -222,7 +223,7 @@ class _Work:
 
     def lower(self, opset: int, names: Sequence[str] | None, title: str) -> tuple[Lowering, Any, list[str]]:
         """The nodes, the model's message, the outputs' names. Raises UnsupportedError."""
-        outputs = output_names(self.program._result, names)
+        outputs = output_names(self.model, self.program._result, names)
         graph = drop_clones(dataclasses.replace(self.graph, updates=[], gradients=[]).without_dead_calls())
         if not self.dynamic:
             graph = fold_constants(graph)

@@ -15,7 +15,7 @@ from gradlab.autograd.mode import current
 from gradlab.nn import functional as F, init
 from gradlab.nn.joint import parts
 from gradlab.nn.module import Module
-from gradlab.nn.modules.steps import Step, gru_step, lstm_step, rnn_step
+from gradlab.nn.modules.steps import Step, gru_step, keep, lstm_step, rnn_step
 from gradlab.nn.parameter import Parameter
 from gradlab.nn.utils.rnn import PackedSequence
 from gradlab.tensor import Tensor
@@ -34,6 +34,7 @@ class RNNBase(Module):
 
     gates = 1
     proj_size = 0
+    _kind = "RNN"
 
     def __init__(
         self, input_size: int, hidden_size: int, num_layers: int = 1, bias: bool = True, batch_first: bool = False,
@@ -138,6 +139,24 @@ class RNNBase(Module):
                 data = F.dropout(data, self.dropout, self.training)
         return data, tuple(stack([f[i] for f in finals]) for i in range(len(finals[0])))
 
+    def _kept(self, writer: Any, data: Tensor, initial: State) -> tuple[Tensor, State]:
+        """All layers over data (T, B, features), each as one call that `writer` makes."""
+        finals = []
+        for layer in range(self.num_layers):
+            kinds = ["weight_ih", "weight_hh", *(["bias_ih", "bias_hh"] if self.bias else [])]
+            weights = [[getattr(self, kind + suffix) for kind in kinds] for suffix in self._suffixes(layer)]
+            first = layer * self._directions
+            y, *ends = writer(self._kind, data, weights, [s[first : first + self._directions] for s in initial], self._nonlinearity())
+            steps, directions, batch, size = y.shape
+            data = y.transpose(1, 2).reshape(steps, batch, directions * size)
+            if self.dropout and layer + 1 < self.num_layers:
+                data = F.dropout(data, self.dropout, self.training)
+            finals.append(ends)
+        return data, tuple(cat([f[i] for f in finals]) for i in range(len(finals[0])))
+
+    def _nonlinearity(self) -> str:
+        return "tanh"
+
     def _checked_state(self, hx: Any, batch: int, single: bool, like: Tensor) -> State:
         """The initial state as (layers directions, batch, size), zeros if not given. RuntimeError for wrong shapes."""
         layers = self.num_layers * self._directions
@@ -180,6 +199,12 @@ class RNNBase(Module):
         elif self.batch_first:
             input = input.transpose(0, 1)
         steps, batch, _ = input.shape
+        writer = keep.get() if current().tracer is not None and not self.proj_size else None
+        if writer is not None and steps:
+            out, final = self._kept(writer, input, self._checked_state(hx, batch, single, input))
+            if single:
+                return out.squeeze(1), self._public(tuple(s.squeeze(1) for s in final))
+            return (out.transpose(0, 1) if self.batch_first else out), self._public(final)
         if steps == 0:
             raise RuntimeError(f"{type(self).__name__}: expected at least one time step")
         if hasattr(steps, "expr"):  # gradlab.graph.ir.dims
@@ -260,6 +285,9 @@ class RNN(RNNBase):
         super().__init__(input_size, hidden_size, num_layers, bias, batch_first, dropout, bidirectional, 0, device, dtype)
         self.nonlinearity = nonlinearity
 
+    def _nonlinearity(self) -> str:
+        return self.nonlinearity
+
     def _step(self, suffix: str) -> Step:
         return rnn_step(getattr(self, "weight_hh" + suffix).t(), None, self.nonlinearity)
 
@@ -271,6 +299,7 @@ class LSTM(RNNBase):
     """
 
     gates = 4
+    _kind = "LSTM"
 
     def _step(self, suffix: str) -> Step:
         projection = getattr(self, "weight_hr" + suffix).t() if self.proj_size else None
@@ -284,6 +313,7 @@ class GRU(RNNBase):
     """Gated recurrent unit (Cho et al., 2014), gates in the order r, z, n. Inputs and results as for RNN."""
 
     gates = 3
+    _kind = "GRU"
 
     def __init__(self, *args: Any, **kwargs: Any) -> None:
         if "proj_size" in kwargs:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import functools
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any
 
 from gradlab import ops
@@ -18,6 +19,9 @@ from gradlab.tensor.units import once
 
 _lstm_cell, _gru_cell = bind(ops.recurrent.lstm_cell), bind(ops.recurrent.gru_cell)
 State = tuple[Tensor, ...]
+# What writes a traced recurrent layer as one call, keep(module's class name, x, weights of each direction, states, nonlinearity), in place
+# of its steps; or None. Set by `gradlab.onnx` while it exports.
+keep: ContextVar[Callable[..., Any] | None] = ContextVar("keep", default=None)
 Step = Callable[[Tensor, State], State]
 
 

@@ -8,18 +8,47 @@ from typing import Any
 import numpy as np
 
 import gradlab as gl
-from gradlab.onnx.importing import Node, imports, number, read
+from gradlab.autograd.mode import current
+from gradlab.onnx.importing import Node, OnnxLoadError, given, imports, inside, is_dynamic, number, read, way_out
+
+LONGEST = 64  # turns that a trace writes one by one; more of them are a loop of the program
 
 
-def _branch(node: Node, name: str) -> Any:
-    found = node.get(name).run(dict(node.scope), node.device)
-    return found[0] if len(found) == 1 else tuple(found)
+def _traced(*values: Any) -> bool:
+    """Whether a decision on these values is one of a program's."""
+    return current().tracer is not None and any(isinstance(v, gl.Tensor) for v in values)
+
+
+def _run(node: Node, body: Any, inputs: Sequence[Any]) -> list[Any]:
+    """A graph inside, once."""
+    values = inside(node)
+    values.update(zip(body.inputs, inputs, strict=True))
+    found: list[Any] = body.run(values, node.device)
+    return found
 
 
 @imports("If", host=(0,))
 def if_(node: Node, condition: Any) -> Any:
-    """One of two graphs."""
-    return _branch(node, "then_branch" if bool(number(read(node, condition, "a branch"))) else "else_branch")
+    """One of two graphs; in a program by a tensor, both."""
+    names = ("then_branch", "else_branch")
+
+    def branch(name: str) -> Any:
+        found = _run(node, node.get(name), [])
+        return found[0] if len(found) == 1 else tuple(found)
+
+    if not _traced(condition):
+        return branch(names[0 if bool(number(read(node, condition, "a branch"))) else 1])
+
+    def tensors(name: str) -> Any:
+        found = branch(name)
+        return tuple(map(node.tensor, found)) if isinstance(found, tuple) else node.tensor(found)
+
+    try:
+        return gl.cond(condition.reshape(()), lambda: tensors(names[0]), lambda: tensors(names[1]))
+    except (ValueError, TypeError) as error:
+        if isinstance(error, OnnxLoadError):
+            raise
+        raise node.refuse(f"its branches cannot both be parts of a program: {error}{way_out(node)}") from error
 
 
 def _stacked(node: Node, parts: Sequence[Any], axis: int = 0, backwards: bool = False) -> Any:
@@ -30,17 +59,22 @@ def _stacked(node: Node, parts: Sequence[Any], axis: int = 0, backwards: bool = 
 def loop(node: Node, most: Any, condition: Any, *state: Any) -> Any:
     """A body that is run while its first result is true, at most a number of times; further results are stacked."""
     body = node.get("body")
+    many = len(state)
+    columns: list[list[Any]] = [[] for _ in range(len(body.outputs) - 1 - many)]
+    if _traced(most, condition) and not columns:
+        return _while(node, most, condition, state)
     going = True if condition is None else bool(number(read(node, condition, "the number of turns")))
     last = None if most is None else int(number(read(node, most, "the number of turns")))
-    values, columns = list(state), [[] for _ in range(len(body.outputs) - 1 - len(state))]  # type: list[Any], list[list[Any]]
-    turn = 0
+    values, turn = list(state), 0
     while going and (last is None or turn < last):
-        given = dict(node.scope)
-        given.update(zip(body.inputs, [np.array(turn, np.int64), np.array(going), *values], strict=True))
-        going_, *found = body.run(given, node.device)
+        going_, *found = _run(node, body, [np.array(turn, np.int64), np.array(going), *values])
+        if _traced(going_):
+            if columns or turn:
+                raise node.refuse(f"how many turns are stacked is computed in the program{way_out(node)}")
+            return _while(node, most, np.array(going), state)
         going = bool(number(read(node, going_, "the number of turns")))
-        values = found[: len(values)]
-        for column, value in zip(columns, found[len(values) :], strict=True):
+        values = found[:many]
+        for column, value in zip(columns, found[many:], strict=True):
             column.append(value)
         turn += 1
     if any(not column for column in columns):
@@ -48,25 +82,58 @@ def loop(node: Node, most: Any, condition: Any, *state: Any) -> Any:
     return (*values, *(_stacked(node, column) for column in columns))
 
 
-@imports("Scan", first=9)
+def _while(node: Node, most: Any, condition: Any, state: Sequence[Any]) -> Any:
+    """A loop of the program: how often it turns is known when it runs."""
+    body = node.get("body")
+    limit = None if most is None else node.tensor(most).reshape(())
+    going = node.tensor(np.array(True) if condition is None else condition).reshape(())
+    start = (node.tensor(np.array(0, np.int64)), going, *map(node.tensor, state))
+
+    def turn(at: Any, going: Any, *values: Any) -> Any:
+        again, *found = map(node.tensor, _run(node, body, [at, going, *values]))
+        return (at + 1, again.reshape(()), *found)
+
+    _, _, *found = gl.while_loop(lambda at, going, *_: going if limit is None else going & (at < limit), turn, start)
+    return tuple(found)
+
+
+@imports("Scan")
 def scan(node: Node, *inputs: Any) -> Any:
     """A body over the steps of its last inputs, with state that is handed on; further results are stacked."""
+    if node.opset >= 9:
+        return _scan(node, inputs, node.get("scan_input_axes"), node.get("scan_input_directions"))
+    lengths, *rest = inputs  # of opset 8: each entry of a batch, the first dimension, by itself
+    if given(lengths):
+        raise node.refuse("lengths of sequences are not supported")
+    batch = [[node.tensor(x)[i] for x in rest] for i in range(rest[0].shape[0])]
+    found = [_scan(node, one, None, node.get("directions")) for one in batch]
+    return tuple(_stacked(node, parts) for parts in zip(*found, strict=True))
+
+
+def _scan(node: Node, inputs: Sequence[Any], axes: Any, turned: Any) -> tuple[Any, ...]:
     body, steps = node.get("body"), node.get("num_scan_inputs")
     state, sequences = list(inputs[: len(inputs) - steps]), [node.tensor(x) for x in inputs[len(inputs) - steps :]]
-    axes = node.get("scan_input_axes", [0] * steps)
-    turned = node.get("scan_input_directions", [0] * steps)
+    axes, turned = axes or [0] * steps, turned or [0] * steps
     length = sequences[0].shape[axes[0]]
-    columns: list[list[Any]] = [[] for _ in range(len(body.outputs) - len(state))]
+    count = len(body.outputs) - len(state)
+    places = node.get("scan_output_axes", [0] * count)
+    backwards = node.get("scan_output_directions", [0] * count)
+    if current().tracer is not None and (is_dynamic(length) or length > LONGEST):
+        parts = tuple((x.flip(a) if back else x).movedim(a, 0) for x, a, back in zip(sequences, axes, turned, strict=True))
+
+        def turn(carry: Any, part: Any) -> Any:
+            found = list(map(node.tensor, _run(node, body, [*carry, *part])))
+            return tuple(found[: len(carry)]), tuple(found[len(carry) :])
+
+        ends, ys = gl.scan(turn, tuple(map(node.tensor, state)), parts)
+        return (*ends, *((y.flip(0) if back else y).movedim(0, a) for y, a, back in zip(ys, places, backwards, strict=True)))
+    columns: list[list[Any]] = [[] for _ in range(count)]
     for i in range(length):
-        parts = [x.select(a, length - 1 - i if back else i) for x, a, back in zip(sequences, axes, turned, strict=True)]
-        given = dict(node.scope)
-        given.update(zip(body.inputs, [*state, *parts], strict=True))
-        found = body.run(given, node.device)
+        parts_ = [x.select(a, length - 1 - i if back else i) for x, a, back in zip(sequences, axes, turned, strict=True)]
+        found = _run(node, body, [*state, *parts_])
         state = found[: len(state)]
         for column, value in zip(columns, found[len(state) :], strict=True):
             column.append(value)
-    places = node.get("scan_output_axes", [0] * len(columns))
-    backwards = node.get("scan_output_directions", [0] * len(columns))
     return (*state, *(_stacked(node, c, a, bool(b)) for c, a, b in zip(columns, places, backwards, strict=True)))
 
 
@@ -129,9 +196,7 @@ def sequence_map(node: Node, xs: Any, *rest: Any) -> Any:
     body = node.get("body")
     columns: list[list[Any]] = [[] for _ in body.outputs]
     for i, x in enumerate(xs):
-        given = dict(node.scope)
-        given.update(zip(body.inputs, [x, *(r[i] if isinstance(r, list) else r for r in rest)], strict=True))
-        for column, value in zip(columns, body.run(given, node.device), strict=True):
+        for column, value in zip(columns, _run(node, body, [x, *(r[i] if isinstance(r, list) else r for r in rest)]), strict=True):
             column.append(value)
     return columns[0] if len(columns) == 1 else tuple(columns)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,7 @@ import numpy as np
 import gradlab as gl
 from gradlab.dtype import DType, bool_
 from gradlab.nn import functional as F
-from gradlab.onnx.importing import Node, given, imports, number
+from gradlab.onnx.importing import DATA_TYPES, Node, given, imports, number
 
 
 def _simple(name: str, function: Callable[..., Any]) -> None:
@@ -33,24 +34,27 @@ for _name, _function in _ALONE.items():
 
 def _aligned(node: Node, a: Any, b: Any) -> Any:
     """Operands of old opsets, which broadcast the second one from an axis on if asked to."""
-    if node.opset < 7 and node.get("broadcast") and b.dim() and "axis" in node.attributes:
+    if node.opset < 7 and node.get("broadcast") and isinstance(b, gl.Tensor) and b.dim() and "axis" in node.attributes:
         axis = node.get("axis") % a.dim()
         b = b.reshape(*b.shape, *[1] * (a.dim() - axis - b.dim()))
     return b
 
 
 for _name, _function in {
-    "Add": gl.add, "Sub": gl.sub, "Mul": gl.mul, "And": gl.logical_and, "Or": gl.logical_or, "Xor": gl.logical_xor, "Equal": gl.eq,
+    "Add": operator.add, "Sub": operator.sub, "Mul": operator.mul, "And": gl.logical_and, "Or": gl.logical_or, "Xor": gl.logical_xor,
+    "Equal": gl.eq,
     "Greater": gl.gt, "GreaterOrEqual": gl.ge, "Less": gl.lt, "LessOrEqual": gl.le,
 }.items():  # fmt: skip
-    imports(_name)(lambda node, a, b, function=_function: function(a, _aligned(node, a, b)))
+    imports(_name, numbers=_name in ("Add", "Sub", "Mul"))(lambda node, a, b, function=_function: function(a, _aligned(node, a, b)))
 
 
-@imports("Div")
+@imports("Div", numbers=True)
 def div(node: Node, a: Any, b: Any) -> Any:
     """Integers are divided towards zero."""
     b = _aligned(node, a, b)
-    return a / b if a.is_floating_point() else gl.div(a, b, rounding_mode="trunc")
+    if (a if isinstance(a, gl.Tensor) else b).is_floating_point():
+        return a / b
+    return gl.div(a if isinstance(a, gl.Tensor) else gl.full_like(b, a), b, rounding_mode="trunc")
 
 
 @imports("Mod")
@@ -59,9 +63,13 @@ def mod(node: Node, a: Any, b: Any) -> Any:
     return gl.fmod(a, b) if node.get("fmod", 0) else gl.remainder(a, b)
 
 
-@imports("Pow")
+@imports("Pow", numbers=True)
 def power(node: Node, a: Any, b: Any) -> Any:
     """The result has the base's type."""
+    if not isinstance(b, gl.Tensor):
+        return a * a if b == 2 else gl.sqrt(a) if b == 0.5 and a.is_floating_point() else gl.pow(a, b).to(a.dtype)
+    if not isinstance(a, gl.Tensor):
+        return gl.pow(gl.full_like(b, a), b)
     return gl.pow(a, _aligned(node, a, b).to(a.dtype) if a.is_floating_point() else _aligned(node, a, b)).to(a.dtype)
 
 
@@ -170,13 +178,6 @@ def cast_like(node: Node, x: Any, like: Any) -> Any:
 
 def _cast(node: Node, x: Any, dtype: Any) -> Any:
     return x.to(dtype)
-
-
-# TensorProto.DataType of onnx.proto. A table, since protobuf's own class fills itself when asked, which a trace would take for a change.
-DATA_TYPES = dict(enumerate((
-    "float32", "uint8", "int8", "uint16", "int16", "int32", "int64", "string", "bool", "float16", "float64", "uint32", "uint64",
-    "complex64", "complex128", "bfloat16",
-), start=1))  # fmt: skip
 
 
 def _dtype(node: Node, number: int) -> Any:

@@ -44,7 +44,7 @@ def stft(node: Node, x: Any, step: Any, window: Any = None, length: Any = None) 
     n = int(number(length)) if given(length) else window.shape[0]
     hop = int(number(step))
     x = x if x.dim() == 3 else x.unsqueeze(-1)
-    frames = gl.stack([x[:, i : i + n] for i in range(0, x.shape[1] - n + 1, hop)], 1)
+    frames = x.unfold(1, n, hop).transpose(-1, -2)
     if given(window):
         frames = frames * window.reshape(-1, 1)
     return _transform(frames, n, False, n // 2 + 1 if node.get("onesided", 1) else n)

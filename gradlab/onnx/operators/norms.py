@@ -11,7 +11,7 @@ from gradlab.nn import functional as F
 from gradlab.onnx.importing import Node, given, imports
 
 
-@imports("BatchNormalization", first=7)
+@imports("BatchNormalization", fixed=(3, 4))
 def batch_norm(node: Node, x: Any, scale: Any, bias: Any, mean: Any, var: Any) -> Any:
     """With `training_mode` by the batch's own statistics, with the new running ones as further outputs."""
     eps, share = node.get("epsilon", 1e-5), node.get("momentum", 0.9)

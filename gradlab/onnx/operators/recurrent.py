@@ -8,9 +8,12 @@ from typing import Any
 import numpy as np
 
 import gradlab as gl
+from gradlab.autograd.mode import current
 from gradlab.nn import functional as F
-from gradlab.onnx.importing import Node, given, imports, read
+from gradlab.nn.modules.steps import gru_step, keep, lstm_step, rnn_step
+from gradlab.onnx.importing import Node, given, imports
 
+Step = Callable[[Any, Any], Any]
 _ACTIVATIONS: dict[str, Callable[[Any, float, float], Any]] = {
     "relu": lambda x, a, b: F.relu(x),
     "tanh": lambda x, a, b: gl.tanh(x),
@@ -32,7 +35,7 @@ _DEFAULTS = {
 
 def _activations(node: Node, directions: int, usual: list[str]) -> list[list[Callable[[Any], Any]]]:
     """For each direction its activations."""
-    names = [n.lower() for n in node.get("activations", usual * directions)]
+    names = [n.lower() for n in node.get("activations") or usual * directions]
     alphas, betas = list(node.get("activation_alpha", [])), list(node.get("activation_beta", []))
     made: list[Any] = []
     for name in names:
@@ -52,18 +55,15 @@ def _clipped(node: Node, x: Any) -> Any:
     return x if limit is None else gl.clamp(x, -limit, limit)
 
 
-Step = Callable[[Any, list[Any]], list[Any]]
-
-
-def _run(node: Node, x: Any, lengths: Any, states: list[Any], step: Step, backwards: bool) -> tuple[Any, list[Any]]:
+def _run(x: Any, lengths: Any, states: list[Any], step: Step, backwards: bool) -> tuple[Any, list[Any]]:
     """Over the steps of x [time, batch, …]; entries that are over keep their state and give zeros."""
     time = x.shape[0]
     outputs: list[Any] = [None] * time
     for i in range(time):
         t = time - 1 - i if backwards else i
-        new = step(x[t], states)
+        new = list(step(x[t], tuple(states)))
         if lengths is not None:
-            going = gl.tensor((t < lengths)[:, None], device=x.device)
+            going = gl.tensor((t < lengths)[:, None], device=x.device) if isinstance(lengths, np.ndarray) else (lengths > t).unsqueeze(1)
             states = [gl.where(going, n, old) for n, old in zip(new, states, strict=True)]
             outputs[t] = gl.where(going, new[0], 0)
         else:
@@ -72,29 +72,73 @@ def _run(node: Node, x: Any, lengths: Any, states: list[Any], step: Step, backwa
     return gl.stack(outputs), states
 
 
-def _all(node: Node, x: Any, lengths: Any, initial: list[Any], usual: list[str], cell: Callable[[int, list[Any]], Step], size: int) -> Any:
+def usual(node: Node) -> bool:
+    """Whether a node computes what this library's layers do (`reordered` has its weights' gates in their order then)."""
+    directions = 2 if node.get("direction", "forward") == "bidirectional" else 1
+    expected = USUAL[node.kind] * directions
+    names = [n.lower() for n in node.get("activations", expected)]
+    fits = names == expected or (node.kind == "RNN" and names in (["relu"] * directions, ["tanh"] * directions))
+    plain = not node.get("clip") and not node.get("input_forget", 0) and not (len(node.inputs) > 7 and node.inputs[7])
+    return fits and plain and (node.kind != "GRU" or bool(node.get("linear_before_reset", 0)))
+
+
+USUAL = {"RNN": ["tanh"], "GRU": ["sigmoid", "tanh"], "LSTM": ["sigmoid", "tanh", "tanh"]}
+# Which of the file's gates stands at each place here: i, o, f, c as i, f, g, o; z, r, h as r, z, n.
+GATES = {"RNN": (0,), "GRU": (1, 0, 2), "LSTM": (0, 2, 3, 1)}
+
+
+def reordered(kind: str, array: Any, back: bool = False) -> Any:
+    """A weight [directions, gates size, …] or bias [directions, 2 gates size] of a node with its gates in this library's order, or back."""
+    order = GATES[kind]
+    if back:
+        order = tuple(order.index(i) for i in range(len(order)))
+    halves = 2 if array.ndim == 2 else 1
+    parts = array.reshape(array.shape[0], halves, len(order), -1, *array.shape[2:])
+    return np.ascontiguousarray(parts[:, :, list(order)]).reshape(array.shape)
+
+
+def _native(node: Node, d: int, w: Any, r: Any, b: Any) -> tuple[Any, Step]:
+    """The weight and bias of the inputs' share of the gates, and the step, for a direction of a `usual` node with gates in this order."""
+    wb, rb = _parts(b, d)
+    joint = None if wb is None else wb if node.kind == "GRU" else wb + rb
+    if node.kind == "LSTM":
+        return (w[d], joint), lstm_step(r[d].t(), None, None)
+    if node.kind == "GRU":
+        return (w[d], joint), gru_step(r[d].t(), rb)
+    return (w[d], joint), rnn_step(r[d].t(), None, node.get("activations", ["tanh"])[0].lower())
+
+
+def _all(node: Node, x: Any, weights: tuple[Any, ...], lengths: Any, initial: list[Any], cell: Callable[[int, list[Any]], Step]) -> Any:
     """Both directions; results in the node's layout."""
+    w, r, b, *_ = weights
+    size = r.shape[-1]
     layout = node.get("layout", 0)
     x = x.transpose(0, 1) if layout else x
     direction = node.get("direction", "forward")
     directions = 2 if direction == "bidirectional" else 1
-    functions = _activations(node, directions, usual)
-    counts = np.asarray(read(node, lengths, "a length")) if given(lengths) else None
-    if counts is not None and (counts == x.shape[0]).all():
-        counts = None
-    outputs, finals = [], []
-    for d in range(directions):
-        states = []
-        for state in initial:
-            if given(state):
-                states.append((state.transpose(0, 1) if layout else state)[d])
+    initial = [(s.transpose(0, 1) if layout else s) if given(s) else None for s in initial]
+    functions = _activations(node, directions, USUAL[node.kind])
+    writer = keep.get() if current().tracer is not None else None
+    if writer is not None:
+        y, *ends = writer(node, x, weights, node.tensor(lengths) if given(lengths) else None, initial)
+    else:
+        counts: Any = lengths if given(lengths) else None
+        if isinstance(counts, gl.Tensor) and current().tracer is None:
+            counts = counts.detach().cpu().numpy()
+        if isinstance(counts, np.ndarray) and (counts == x.shape[0]).all():
+            counts = None
+        outputs, finals = [], []
+        for d in range(directions):
+            states = [gl.zeros((x.shape[1], size), dtype=x.dtype, device=x.device) if s is None else s[d] for s in initial]
+            if "gates" in node.attributes:
+                (weight, bias), step = _native(node, d, w, r, b)
+                y, last = _run(F.linear(x, weight, bias), counts, states, step, direction == "reverse" or d == 1)
             else:
-                states.append(gl.zeros((x.shape[1], size), dtype=x.dtype, device=x.device))
-        y, last = _run(node, x, counts, states, cell(d, functions[d]), direction == "reverse" or d == 1)
-        outputs.append(y)
-        finals.append(last)
-    y = gl.stack(outputs, 1)  # time, directions, batch, size
-    ends = [gl.stack([f[i] for f in finals]) for i in range(len(initial))]
+                y, last = _run(x, counts, states, cell(d, functions[d]), direction == "reverse" or d == 1)
+            outputs.append(y)
+            finals.append(last)
+        y = gl.stack(outputs, 1)  # time, directions, batch, size
+        ends = [gl.stack([f[i] for f in finals]) for i in range(len(initial))]
     if layout:
         y, ends = y.permute(2, 0, 1, 3), [e.transpose(0, 1) for e in ends]
     return (y, *ends)
@@ -116,7 +160,7 @@ def rnn(node: Node, x: Any, w: Any, r: Any, b: Any = None, lengths: Any = None, 
 
         return step
 
-    return _all(node, x, lengths, [h], ["Tanh"], cell, r.shape[-1])
+    return _all(node, x, (w, r, b), lengths, [h], cell)
 
 
 @imports("GRU", first=7)
@@ -143,7 +187,7 @@ def gru(node: Node, x: Any, w: Any, r: Any, b: Any = None, lengths: Any = None, 
 
         return step
 
-    return _all(node, x, lengths, [h], ["Sigmoid", "Tanh"], cell, r.shape[-1])
+    return _all(node, x, (w, r, b), lengths, [h], cell)
 
 
 @imports("LSTM", first=7)
@@ -170,7 +214,7 @@ def lstm(
 
         return step
 
-    return _all(node, x, lengths, [h, c], ["Sigmoid", "Tanh", "Tanh"], cell, r.shape[-1])
+    return _all(node, x, (w, r, b, peepholes), lengths, [h, c], cell)
 
 
 # ---------------------------------------------------------------- recurrences of language models

@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 
 import gradlab as gl
+from gradlab.dtype import DType
 from gradlab.nn import functional as F
-from gradlab.onnx.importing import Node, given, imports, ints, number, read
+from gradlab.onnx import hosts
+from gradlab.onnx.importing import Node, given, imports, ints, is_dynamic, number, read
 from gradlab.onnx.operators.elementwise import dtype_of
 
 
@@ -29,17 +31,17 @@ def constant(node: Node) -> Any:
 @imports("ConstantOfShape", host=(0,))
 def constant_of_shape(node: Node, shape: Any) -> Any:
     value = node.get("value", np.zeros(1, np.float32)).reshape(-1)
-    return gl.tensor(value, device=node.device).expand(tuple(ints(shape) or ()) or (1,)).reshape(tuple(ints(shape) or ())).clone()
+    return gl.full(tuple(ints(shape) or ()), value[0].item(), dtype=value.dtype, device=node.device)
 
 
 @imports("Shape")
 def shape(node: Node, x: Any) -> Any:
-    return np.array(x.shape[slice(node.get("start", 0), node.get("end"))], np.int64)
+    return hosts.shape(node, x)
 
 
 @imports("Size")
 def size(node: Node, x: Any) -> Any:
-    return np.array(math.prod(x.shape), np.int64)
+    return hosts.size(node, x)
 
 
 @imports("Reshape", host=(1,))
@@ -103,23 +105,28 @@ def split(node: Node, x: Any, sizes: Any = None) -> Any:
 @imports("Slice", host=(1, 2, 3, 4))
 def slice_(node: Node, x: Any, starts: Any = None, ends: Any = None, axes: Any = None, steps: Any = None) -> Any:
     """As NumPy's, bounds beyond the size and negative steps among them."""
-    begin = ints(node.get("starts") if starts is None else starts) or []
-    end = ints(node.get("ends") if ends is None else ends) or []
+    begin = ints(node.get("starts") if starts is None else read(node, starts, "a bound")) or []
+    end = ints(node.get("ends") if ends is None else read(node, ends, "a bound")) or []
     which = axes_of(node, axes) or list(range(len(begin)))
     step = ints(steps) or [1] * len(begin)
     for axis, first, last, by in zip(which, begin, end, step, strict=True):
-        at = range(*slice(first, last, by).indices(x.shape[axis]))
-        if by > 0:
-            low = min(at.start, x.shape[axis])
-            x = x[(slice(None),) * (axis % x.dim()) + (slice(low, max(at.stop, low), by),)]
-        else:
-            x = x.index_select(axis, gl.tensor(list(at), dtype=gl.int64, device=x.device))
+        n = x.shape[axis]
+        if by < 0:  # the same places, counted from the other end
+            x = x.flip(axis)
+            first, last = (n - 1 - v if v >= 0 else -1 - v for v in (first, last))
+            first, last, by = max(first, 0), max(last, 0), -by
+        if not (first == 0 and by == 1 and last >= n):
+            x = x[(slice(None),) * (axis % x.dim()) + (slice(first, last, by),)]
     return x
 
 
 @imports("Expand", host=(1,))
 def expand(node: Node, x: Any, wanted: Any) -> Any:
-    return x.expand(np.broadcast_shapes(tuple(x.shape), tuple(ints(wanted) or ()))).clone()
+    sizes = ints(read(node, wanted, "a size")) or []
+    have = list(x.shape)
+    rank = max(len(sizes), len(have))
+    have, sizes = [1] * (rank - len(have)) + have, [1] * (rank - len(sizes)) + sizes
+    return x.expand(tuple(a if is_dynamic(a) or n == 1 else n for a, n in zip(have, sizes, strict=True))).clone()
 
 
 @imports("Tile", host=(1,))
@@ -191,12 +198,16 @@ def space_to_depth(node: Node, x: Any) -> Any:
     return x.reshape(b, c, h // k, k, w // k, k).permute(*order).reshape(b, c * k * k, h // k, w // k)
 
 
-@imports("Range", host=(0, 1, 2), always_host=True)
+@imports("Range", host=(0, 1, 2))
 def range_(node: Node, start: Any, limit: Any, delta: Any) -> Any:
-    kind = np.asarray(start).dtype
-    first, last, step = (read(node, v, "a range") for v in (start, limit, delta))
-    count = max(math.ceil((number(last) - number(first)) / number(step)), 0)
-    return (number(first) + np.arange(count) * number(step)).astype(kind)
+    """What is known beforehand is made on the host (`hosts.py`)."""
+    kind = start.dtype if isinstance(start, gl.Tensor) else np.asarray(start).dtype
+    first, last, step = (number(read(node, v, "a range")) for v in (start, limit, delta))
+    count = (last - first) if step == 1 else math.ceil((last - first) / step)
+    steps = gl.arange(count if is_dynamic(count) else max(math.ceil(count), 0), device=node.device)
+    found = steps if step == 1 else steps * step
+    found = found + first if is_dynamic(first) or first != 0 else found
+    return found.to(kind if isinstance(kind, DType) else gl.tensor(np.zeros((), kind)).dtype) if str(kind) != "object" else found
 
 
 @imports("EyeLike")

@@ -1,0 +1,203 @@
+"""What real ONNX files do: host values in programs, constants as weights, inputs that are fixed, control flow, files exported again."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gradlab as gl
+
+onnx = pytest.importorskip("onnx")
+runtime = pytest.importorskip("onnxruntime")
+make = pytest.importorskip("onnx.helper").make_node
+FLOAT, INT64 = 1, 7
+
+
+def typed(name, kind=FLOAT, shape=None):
+    return onnx.helper.make_tensor_value_info(name, kind, shape)
+
+
+def tensor(name, value, dtype=np.float32):
+    return onnx.numpy_helper.from_array(np.asarray(value, dtype), name)
+
+
+def constant(name, value, dtype=np.float32):
+    return make("Constant", [], [name], value=tensor("", value, dtype))
+
+
+def built(nodes, inputs, outputs, initializers=(), opset=17):
+    graph = onnx.helper.make_graph(nodes, "g", inputs, outputs, list(initializers))
+    return onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", opset)], ir_version=8)
+
+
+def both(model, **inputs):
+    return runtime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, inputs)
+
+
+def everywhere(model, x, tmp_path, dynamic=None, second=None):
+    """Eager, compiled (a second call and second sizes), traced, exported again: all as ONNX Runtime has it."""
+    loaded = gl.onnx.load(model)
+    name = loaded.input_names[0]
+    compiled = gl.compile(loaded)
+    cases = [x] if second is None else [x, second]
+    with gl.no_grad():
+        for v in cases:
+            want = both(model, **{name: v})[0]
+            t = gl.tensor(v)
+            for got in (loaded(t), compiled(t), compiled(t), gl.jit.trace(loaded, t)(t)):
+                np.testing.assert_allclose(got.numpy(), want, rtol=1e-5, atol=1e-6)
+    gl.onnx.export(loaded, gl.tensor(x), tmp_path / "again.onnx", dynamic=dynamic)
+    again = onnx.load(str(tmp_path / "again.onnx"))
+    assert [v.name for v in again.graph.output] == [v.name for v in model.graph.output]
+    assert [v.name for v in again.graph.input] == [name]
+    for v in cases if dynamic else [x]:
+        np.testing.assert_allclose(both(again, **{name: v})[0], both(model, **{name: v})[0], rtol=1e-5, atol=1e-6)
+    return loaded, again
+
+
+def numbers(*shape, seed=0):
+    return np.random.default_rng(seed).normal(size=shape).astype(np.float32)
+
+
+def test_pads_that_begin_as_a_constant_of_a_shape(tmp_path):
+    """PyTorch's exporter: a pad of two numbers, filled up with as many zeros as the rank asks for, turned round."""
+    nodes = [
+        constant("two", [1, 2], np.int64), constant("four", [2], np.int64),
+        make("ConstantOfShape", ["four"], ["zeros"], value=tensor("", [0], np.int64)),
+        make("Concat", ["two", "zeros"], ["flat"], axis=0), constant("shape", [-1, 2], np.int64),
+        make("Reshape", ["flat", "shape"], ["pairs"]),
+        constant("m1", [-1], np.int64), constant("low", [-(2**63) + 1], np.int64), constant("zero", [0], np.int64),
+        make("Slice", ["pairs", "m1", "low", "zero", "m1"], ["back"]), make("Transpose", ["back"], ["turned"], perm=[1, 0]),
+        make("Reshape", ["turned", "m1"], ["pads_"]), make("Cast", ["pads_"], ["pads"], to=INT64), constant("value", 0.5),
+        make("Pad", ["x", "pads", "value"], ["padded"]), make("Mul", ["padded", "value"], ["y"]),
+    ]  # fmt: skip
+    model = built(nodes, [typed("x", shape=["n", 3])], [typed("y")])
+    everywhere(model, numbers(2, 3), tmp_path, {"x": {0: "n"}}, numbers(4, 3))
+
+
+def test_sizes_computed_from_sizes(tmp_path):
+    """Shape, Gather, arithmetic, Cast to float and back, Where, Expand, Range, Reshape."""
+    nodes = [
+        make("Shape", ["x"], ["s"]), constant("i0", 0, np.int64), constant("i1", 1, np.int64),
+        make("Gather", ["s", "i0"], ["n"]), make("Gather", ["s", "i1"], ["m"]), make("Mul", ["n", "m"], ["nm"]),
+        constant("two", 2, np.int64), make("Div", ["nm", "two"], ["half"]), constant("front", [0], np.int64),
+        make("Unsqueeze", ["half", "front"], ["halves"]), make("Unsqueeze", ["two", "front"], ["twos"]),
+        make("Concat", ["halves", "twos"], ["wanted"], axis=0), make("Reshape", ["x", "wanted"], ["flat"]),
+        make("Cast", ["n"], ["nf"], to=FLOAT), constant("scale", 1.5), make("Mul", ["nf", "scale"], ["wide"]),
+        make("Floor", ["wide"], ["down"]),
+        make("Cast", ["down"], ["k"], to=INT64), make("Range", ["i0", "k", "i1"], ["steps"]), make("Cast", ["steps"], ["stepsf"], to=FLOAT),
+        make("ReduceSum", ["stepsf"], ["total"], keepdims=0), make("Add", ["flat", "total"], ["sum"]),
+        make("Equal", ["wanted", "m1"], ["asks"]), make("ConstantOfShape", ["twos"], ["ones"], value=tensor("", [1], np.int64)),
+        make("Where", ["asks", "ones", "wanted"], ["sizes"]), make("Expand", ["total", "sizes"], ["grid"]),
+        make("Add", ["sum", "grid"], ["y"]),
+    ]  # fmt: skip
+    model = built(nodes, [typed("x", shape=["n", 4])], [typed("y")], [tensor("m1", [-1, -1], np.int64)])
+    everywhere(model, numbers(2, 4), tmp_path, {"x": {0: "n"}}, numbers(5, 4))
+
+
+def test_constants_are_weights_and_stay_by_name(tmp_path):
+    """Paddle's exports: weights in Constant nodes."""
+    weight = numbers(3, 4)
+    nodes = [
+        constant("fc.w", weight), constant("fc.b", [1.0, 2.0, 3.0, 4.0]), make("MatMul", ["x", "fc.w"], ["p"]),
+        make("Add", ["p", "fc.b"], ["q"]), make("Mul", ["q", "win"], ["y"]),
+    ]  # fmt: skip
+    model = built(nodes, [typed("x", shape=["n", 3])], [typed("y")], [tensor("win", np.hanning(4))])
+    loaded, again = everywhere(model, numbers(2, 3), tmp_path, {"x": {0: "n"}}, numbers(5, 3))
+    assert sorted(n for n, _ in loaded.named_parameters()) == ["fc.b", "fc.w", "win"]
+    assert {i.name for i in again.graph.initializer} >= {"fc.b", "fc.w", "win"}
+    for trainable in ("^fc", ["fc.w", "fc.b"], lambda name, array: array.shape != (4,) or name == "fc.b"):
+        kept = gl.onnx.load(model, trainable=trainable)
+        assert sorted(n for n, _ in kept.named_parameters()) == ["fc.b", "fc.w"] and "win" in dict(kept.named_buffers())
+        kept(gl.ones(2, 3)).sum().backward()
+        assert all(p.grad is not None for p in kept.parameters())
+    assert not list(gl.onnx.load(model, trainable=False).parameters())
+
+
+def rated(total=True):
+    """Two filters, by a rate that is an input; a branch of each has weights of its own. total: both give a number."""
+    branches = []
+    for size in (3, 5):
+        body = [constant(f"w{size}", np.ones((1, 1, size))), make("Conv", ["x", f"w{size}"], [f"c{size}"])]
+        body += [make("ReduceSum", [f"c{size}"], [f"y{size}"], keepdims=0)] if total else []
+        branches.append(onnx.helper.make_graph(body, "b", [], [typed(f"{'y' if total else 'c'}{size}")]))
+    nodes = [constant("sixteen", 16000, np.int64), make("Equal", ["sr", "sixteen"], ["is"]),
+             make("If", ["is"], ["y"], then_branch=branches[0], else_branch=branches[1])]  # fmt: skip
+    return built(nodes, [typed("x", shape=[1, 1, "n"]), typed("sr", INT64, [])], [typed("y")])
+
+
+def test_an_input_that_is_fixed():
+    model, x = rated(), numbers(1, 1, 9)
+    for rate in (16000, 8000):
+        want = both(model, x=x, sr=np.array(rate))[0]
+        fixed = gl.onnx.load(model, constants={"sr": rate})
+        assert fixed.input_names == ["x"] and [n for n, _ in fixed.named_parameters()] == ["w3" if rate == 16000 else "w5"]
+        compiled = gl.compile(fixed)
+        for got in (fixed(gl.tensor(x)), compiled(gl.tensor(x)), compiled(gl.tensor(x))):
+            np.testing.assert_allclose(got.detach().numpy(), want, rtol=1e-5)
+        free = gl.onnx.load(model)
+        with gl.no_grad():
+            compiled = gl.compile(free)
+            for _ in range(2):  # both branches give a number, so both are parts of the program
+                np.testing.assert_allclose(compiled(gl.tensor(x), gl.tensor(rate)).numpy(), want, rtol=1e-5)
+    with pytest.raises(ValueError, match="constants names 'rate'; the model's inputs are 'x', 'sr'"):
+        gl.onnx.load(model, constants={"rate": 1})
+
+
+def test_branches_that_do_not_fit_say_how_to_fix_the_input():
+    free, x = gl.onnx.load(rated(total=False)), gl.tensor(numbers(1, 1, 9))
+    assert free(x, gl.tensor(16000)).shape == (1, 1, 7)
+    with pytest.raises(gl.onnx.OnnxLoadError, match=r"constants=\{name: value\}\) with one of 'x', 'sr'"):
+        gl.jit.trace(free, (x, gl.tensor(16000)))
+
+
+def loop_model(trip, stacked):
+    """x is doubled while it is below 100, at most so many times."""
+    body = [make("Add", ["v", "v"], ["w"]), make("ReduceMax", ["w"], ["top"], keepdims=0), make("Less", ["top", "hundred"], ["more"]),
+            make("Identity", ["w"], ["each"])]  # fmt: skip
+    ends = [typed("more", 9), typed("w"), *([typed("each")] if stacked else [])]
+    graph = onnx.helper.make_graph(body, "b", [typed("i", INT64, []), typed("going", 9, []), typed("v")], ends)
+    nodes = [make("Loop", [trip, "", "x"], ["last", *(["every"] if stacked else [])], body=graph)]
+    limits = [tensor("hundred", 100.0), tensor("most", 9, np.int64)]
+    return built(nodes, [typed("x", shape=[2])], [typed("every" if stacked else "last")], limits)
+
+
+def test_loops_and_scans_in_programs():
+    x = np.array([1.0, 3.0], np.float32)
+    model = loop_model("most", False)
+    loaded = gl.onnx.load(model)
+    compiled = gl.compile(loaded)
+    with gl.no_grad():
+        for v in (x, x, x * 7):
+            np.testing.assert_array_equal(compiled(gl.tensor(v)).numpy(), both(model, x=v)[0])
+            np.testing.assert_array_equal(loaded(gl.tensor(v)).numpy(), both(model, x=v)[0])
+    np.testing.assert_array_equal(gl.onnx.load(loop_model("most", True))(gl.tensor(x)).numpy(), both(loop_model("most", True), x=x)[0])
+    body = onnx.helper.make_graph([make("Add", ["s", "e"], ["t"]), make("Mul", ["t", "e"], ["o"])], "b", [typed("s"), typed("e")],
+                                  [typed("t"), typed("o")])  # fmt: skip
+    nodes = [make("Scan", ["zero", "x"], ["end", "y"], body=body, num_scan_inputs=1, scan_input_directions=[1])]
+    model = built(nodes, [typed("x", shape=["n", 2])], [typed("y")], [tensor("zero", [0.0, 0.0])])
+    loaded = gl.onnx.load(model)
+    compiled = gl.compile(loaded)
+    with gl.no_grad():
+        for v in (numbers(5, 2), numbers(100, 2)):
+            for _ in range(2):
+                np.testing.assert_allclose(compiled(gl.tensor(v)).numpy(), both(model, x=v)[0], rtol=1e-5, atol=1e-5)
+
+
+def test_recurrent_layers_with_lengths_both_ways(tmp_path):
+    x, size = numbers(6, 3, 4), 5
+    for kind, gates in (("LSTM", 4), ("GRU", 3), ("RNN", 1)):
+        extra = {"linear_before_reset": 1} if kind == "GRU" else {}
+        nodes = [make(kind, ["x", "w", "r", "b", "lens"], ["y"], hidden_size=size, direction="bidirectional", **extra)]
+        tensors = [tensor("w", numbers(2, gates * size, 4)), tensor("r", numbers(2, gates * size, size, seed=1)),
+                   tensor("b", numbers(2, 2 * gates * size, seed=2)), tensor("lens", [6, 2, 4], np.int32)]  # fmt: skip
+        loaded, again = everywhere(built(nodes, [typed("x", shape=["t", 3, 4])], [typed("y")], tensors), x, tmp_path)
+        assert [n.op_type for n in again.graph.node] == [kind]
+        assert sorted(n for n, _ in loaded.named_parameters()) == ["b", "r", "w"]
+
+
+@pytest.mark.usefixtures("cuda")
+def test_host_values_on_a_gpu():
+    model, x = rated(), numbers(1, 1, 9)
+    loaded = gl.onnx.load(model, device="cuda", constants={"sr": 8000})
+    np.testing.assert_allclose(loaded(gl.tensor(x).cuda()).detach().cpu().numpy(), both(model, x=x, sr=np.array(8000))[0], rtol=1e-5)
