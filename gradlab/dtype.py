@@ -113,6 +113,11 @@ def complex_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return COMPLEX128 if (dtype if dtype in FLOATING else _default.dtype) == FLOAT64 else COMPLEX64
 
 
+def widest(dtype: np.dtype[Any]) -> np.dtype[Any]:
+    """The dtype in which numbers are compared: float64, complex128 for complex ones."""
+    return COMPLEX128 if dtype in COMPLEX else FLOAT64
+
+
 _default = float32
 
 

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from gradlab.ops.solve import LinAlgError
 from gradlab.tensor import geometry, solve as square_systems
 from gradlab.tensor.common_arguments import either as _either, into as _into
+from gradlab.tensor.eigen import eig, eigvals
 from gradlab.tensor.factor_info import cholesky_ex, inv_ex, lu_factor, lu_factor_ex, lu_solve, solve_ex
 from gradlab.tensor.factorization import cholesky, cond, eigh, eigvalsh, lu, matrix_rank, qr, svd, svdvals
 from gradlab.tensor.layout import diagonal as _diagonal
@@ -20,10 +21,10 @@ if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
 
 __all__ = [
-    "LinAlgError", "cholesky", "cholesky_ex", "cond", "cross", "det", "diagonal", "eigh", "eigvalsh", "inv", "inv_ex", "lstsq", "lu",
-    "lu_factor", "lu_factor_ex", "lu_solve", "matmul", "matrix_exp", "matrix_norm", "matrix_power", "matrix_rank", "multi_dot", "norm",
-    "pinv", "qr", "slogdet", "solve", "solve_ex", "solve_triangular", "svd", "svdvals", "tensorinv", "tensorsolve", "vander", "vecdot",
-    "vector_norm",
+    "LinAlgError", "cholesky", "cholesky_ex", "cond", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "inv", "inv_ex",
+    "lstsq", "lu", "lu_factor", "lu_factor_ex", "lu_solve", "matmul", "matrix_exp", "matrix_norm", "matrix_power", "matrix_rank",
+    "multi_dot", "norm", "pinv", "qr", "slogdet", "solve", "solve_ex", "solve_triangular", "svd", "svdvals", "tensorinv", "tensorsolve",
+    "vander", "vecdot", "vector_norm",
 ]  # fmt: skip
 
 

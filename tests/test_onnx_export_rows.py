@@ -19,7 +19,7 @@ pytest.importorskip("onnxruntime")
 
 OPTIMIZERS = {name for name in ops.ROWS if name.endswith("_update")}  # they write state, which a file cannot keep
 NO_OPERATOR = OPTIMIZERS | {"bits", "eigh", "nextafter", "pinv", "poisson", "svd"}
-COMPLEX = {"conj", "complex", "real", "imag", "view_as_real", "view_as_complex", "complex_abs", "complex_sgn", "complex_angle"}
+COMPLEX = {"conj", "complex", "eig", "real", "imag", "view_as_real", "view_as_complex", "complex_abs", "complex_sgn", "complex_angle"}
 DYNAMIC = {name for name, row in ops.ROWS.items() if row.dynamic}
 ROWS = [name for name in ops.ROWS if name not in NO_OPERATOR | COMPLEX and name not in DYNAMIC]
 # What ONNX leaves open or says otherwise: a NaN in a window of MaxPool; random integers of more than float32's bits.

@@ -54,7 +54,7 @@ def _shape(tensor: Any) -> tuple[int, ...]:
 def _like(tensor: Any, values: Array) -> Any:
     """A tensor of that tensor's dtype whose `_values` these are."""
     dtype = tensor._array.dtype
-    found = np.ascontiguousarray(values, FLOAT64)
+    found = np.array(values, FLOAT64, order="C")
     return tensor.detach().new_tensor(found.view(COMPLEX128)[..., 0] if dtype in COMPLEX else found, dtype=dtype)
 
 

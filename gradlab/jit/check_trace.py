@@ -10,6 +10,7 @@ import numpy as np
 from gradlab import dispatch
 from gradlab.autograd.base import LEAF, Differentiable
 from gradlab.autograd.record import wrap
+from gradlab.dtype import widest
 from gradlab.graph.staging.symbol import TraceError
 from gradlab.graph.staging.tree import flatten, unflatten
 from gradlab.jit.module import ScriptModule
@@ -64,14 +65,14 @@ def _leaves(value: Any) -> list[Any]:
         return [_seen(value._array)]
     if isinstance(value, (list, tuple, dict)):
         return [leaf for part in (value.values() if isinstance(value, dict) else value) for leaf in _leaves(part)]
-    return [value] if isinstance(value, (bool, int, float)) else []
+    return [value] if isinstance(value, (bool, int, float, complex)) else []
 
 
 def _difference(a: Any, b: Any, tolerance: float) -> str:
     plain = not (isinstance(a, np.ndarray) and isinstance(b, np.ndarray))
     if np.shape(a) != np.shape(b) or (not plain and a.dtype != b.dtype):
         return f": {np.asarray(a).dtype}{list(np.shape(a))} and {np.asarray(b).dtype}{list(np.shape(b))}"
-    x, y = (np.asarray(v, np.float64) for v in (a, b))
+    x, y = (np.asarray(v, widest(np.asarray(v).dtype)) for v in (a, b))
     if np.allclose(x, y, rtol=tolerance, atol=tolerance, equal_nan=True):
         return ""
     return f" by up to {np.nanmax(np.abs(x - y)):.3g}"

@@ -117,7 +117,7 @@ class GraphReader:
         if type(entry) is str and entry.startswith("%") and entry[1:].isascii() and entry[1:].isdecimal() and len(entry) < 12:
             return self.known([int(entry[1:])])[0]
         value = decoded(entry, self.hints)
-        if value is not None and not isinstance(value, (bool, int, float)):
+        if value is not None and not isinstance(value, (bool, int, float, complex)):
             raise LoadError(f"its input {short(entry)} has no meaning")
         return value
 

@@ -50,6 +50,8 @@ def encoded(value: Any) -> Any:
         return value
     if isinstance(value, float):
         return float(value) if math.isfinite(value) else {"float": repr(float(value))}
+    if isinstance(value, complex):
+        return {"complex": [encoded(value.real), encoded(value.imag)]}
     if isinstance(value, (bool, int)):
         return int(value)
     if isinstance(value, np.generic):
@@ -132,6 +134,10 @@ def decoded(text: Any, hints: Mapping[str, int] | None = None, depth: int = 0) -
     kind, content = pair(text)
     if kind == "float" and content in ("nan", "inf", "-inf"):
         return float(content)
+    if kind == "complex" and type(content) is list and len(content) == 2:
+        parts = [decoded(v, None, depth + 1) for v in content]
+        if all(type(part) is float for part in parts):
+            return complex(*parts)
     if kind == "dtype":
         return dtype_of(content)
     if kind == "device" and content in ("cpu", "cuda"):

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from gradlab.device import Device
-from gradlab.dtype import FLOATING, INT64
+from gradlab.dtype import COMPLEX, INEXACT, INT64
 from gradlab.graph.ir.dims import hint
 from gradlab.jit.portable import LoadError, short
 from gradlab.op import Op
@@ -84,8 +84,10 @@ def _check_inputs(op: Op, specs: Sequence[Any]) -> None:
         raise LoadError("none of its inputs is a tensor")
     if op.promote is not None and len({s.dtype for s in tensors}) > 1:
         raise LoadError(f"its inputs have dtypes {', '.join(sorted({s.dtype.name for s in tensors}))}, and the row takes one")
-    if op.promote == "float" and any(s.dtype not in FLOATING for s in tensors):
+    if op.promote == "float" and any(s.dtype not in INEXACT for s in tensors):
         raise LoadError("its inputs are not of floating point")
+    if type(op.complex) is not str and any(s.dtype in COMPLEX for s in tensors):
+        raise LoadError("its inputs are complex, and the row takes real ones")
     names = [op.inputs[min(i, len(op.inputs) - 1)] for i in range(len(specs))]
     for name, spec in zip(names, specs, strict=True):
         if not isinstance(spec, Spec):
@@ -206,7 +208,7 @@ def _plain(value: Any, place: Place) -> bool:
     """A parameter of a row that is not gradlab's own."""
     if isinstance(value, tuple):
         return all(_plain(v, place) for v in value)
-    return value is None or isinstance(value, (bool, int, float, str, np.dtype, Device))
+    return value is None or isinstance(value, (bool, int, float, complex, str, np.dtype, Device))
 
 
 def _squeezed(place: Place) -> bool:

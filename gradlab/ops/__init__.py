@@ -12,6 +12,7 @@ from gradlab.ops import (
     complex,
     conv,
     creation,
+    eigen,
     elementwise,
     factorization,
     fused,
@@ -45,9 +46,9 @@ from gradlab.ops import (
 )
 
 FAMILIES: tuple[ModuleType, ...] = (
-    activation, attention, bessel, complex, conv, creation, elementwise, factorization, fused, gamma, gather, incomplete, indexing, layout,
-    linalg, linear, loss, math, memory, movement, norm, optim, optim_variants, pool, random, recurrent, reduction, residual, scan, softmax,
-    solve, sort, sparse, special, vision,
+    activation, attention, bessel, complex, conv, creation, eigen, elementwise, factorization, fused, gamma, gather, incomplete,
+    indexing, layout, linalg, linear, loss, math, memory, movement, norm, optim, optim_variants, pool, random, recurrent, reduction,
+    residual, scan, softmax, solve, sort, sparse, special, vision,
 )  # fmt: skip
 
 

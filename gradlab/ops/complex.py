@@ -7,12 +7,13 @@ complex numbers it is the adjoint for the real inner product Re(conj(a) b): for 
 `Op.complex` of a row says what becomes of complex inputs:
 - "holomorphic": it computes them as they are, and its gradient formulas get what they ask for conjugated (`autograd/formulas.py`);
 - "own": its formulas are written for complex numbers, or it has none;
-- another row, which is run in its place;
+- another row, or a function of rows, which is run in its place;
 - None: they are refused.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -21,6 +22,7 @@ import numpy as np
 from gradlab.dtype import COMPLEX, FLOAT32, FLOAT64, NO_HALF, complex_of, real_of
 from gradlab.kernel import Elementwise
 from gradlab.op import Op
+from gradlab.ops.movement import cat
 from gradlab.spec import ShapeError, Spec, broadcast_shapes, same
 
 # ---------------------------------------------------------------- parts
@@ -109,11 +111,9 @@ view_as_complex: Op = Op("view_as_complex", numbers_rule, view=True, exact=True,
 def sgn_cpu(x: Any, y: Any) -> None:
     """x / |x|, and 0 at 0. What is scaled to a size near 1 first has a size that neither overflows nor loses digits."""
     size = np.maximum(np.abs(x.real), np.abs(x.imag))
-    np.copyto(size, 1, where=(size == 0) | ~np.isfinite(size))
-    np.true_divide(x, size, y)
+    np.true_divide(x, np.where((size == 0) | ~np.isfinite(size), 1, size), y)
     length = np.abs(y)
-    np.copyto(length, 1, where=length == 0)
-    np.true_divide(y, length, y)
+    np.true_divide(y, np.where(length == 0, 1, length), y)
 
 
 def _sgn_gradient(g: Any, x: Any, y: Any) -> Any:
@@ -138,19 +138,38 @@ complex_angle = Op("complex_angle", parts_rule, cpu=lambda x, y: np.arctan2(x.im
 
 HOLOMORPHIC = """
     add sub mul div pow_tensor pow exp log sqrt sin cos tanh tanh_backward reciprocal rsqrt sigmoid sigmoid_backward neg square where cast
-    exp2 expm1 log2 log10 log1p tan asin acos atan sinh cosh asinh acosh atanh sinc silu silu_backward lerp
+    exp2 expm1 log2 log10 log1p tan asin acos atan sinh cosh asinh acosh atanh sinc lerp
     sum mean prod cumsum cumprod recurrence matmul wide_matmul linear convolution convolution_dx convolution_dw convolution_transpose
     clone full view permute transpose t expand squeeze unsqueeze slice slice_backward slice_scatter cat flip
     diagonal diagonal_embed diagonal_scatter tril triu unfold unfold_backward as_strided bits pad im2col col2im
     index index_backward index_put embedding embedding_backward resample resample_backward
     masked_scatter masked_gather gather gather_backward scatter scatter_add
-    inverse solve solve_triangular det cofactor matrix_exp lu
+    inverse solve solve_triangular det cofactor matrix_exp
 """
 OWN = """
     conj complex real imag view_as_real view_as_complex complex_abs complex_sgn complex_angle eq ne logical_and logical_or logical_xor
-    logical_not isnan isinf isfinite all any nonzero cholesky qr eigh svd slogdet pinv
+    logical_not isnan isinf isfinite all any nonzero cholesky qr lu eig eigh svd slogdet pinv
 """
-INSTEAD = {"abs": complex_abs}
+
+
+def _logaddexp(a: Any, b: Any) -> Any:
+    """From the one with the larger real part, so that nothing overflows."""
+    larger = a.real >= b.real
+    top, low = a.where(larger, b), b.where(larger, a)
+    return top + (low - top).masked_fill(low.real == -math.inf, -math.inf).exp().log1p()
+
+
+def _logcumsumexp(x: Any, dim: int) -> Any:
+    """In log n steps, each of which joins sums of twice as many elements (Hillis and Steele, 1986)."""
+    step = 1
+    while x.shape and step < x.shape[dim]:
+        n = x.shape[dim]
+        x = cat(x.narrow(dim, 0, step), _logaddexp(x.narrow(dim, step, n - step), x.narrow(dim, 0, n - step)), dim=dim)
+        step *= 2
+    return x
+
+
+INSTEAD = {"abs": complex_abs, "silu": lambda x: x * x.sigmoid(), "logaddexp": _logaddexp, "logcumsumexp": _logcumsumexp}
 
 
 def attach(rows: Mapping[str, Op]) -> None:

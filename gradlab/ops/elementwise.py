@@ -27,7 +27,8 @@ div = Op("div", broadcast, cpu=np.true_divide, cuda=Elementwise("a / b"), promot
 
 def _pow_base(g: Any, a: Any, b: Any) -> Any:
     """b·a^(b-1); an exponent of 0 gives 0 also at a = 0."""
-    return g * (b * a.pow(b - 1)).masked_fill(b == 0, 0)
+    found = b * a.pow(b - 1)
+    return g * (found if isinstance(b, complex) else found.masked_fill(b == 0, 0))
 
 
 def _pow_exponent(g: Any, a: Any, b: Any, y: Any) -> Any:

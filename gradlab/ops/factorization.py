@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gradlab.dtype import INT64
+from gradlab.dtype import INT64, real_of
 from gradlab.kernel import Kernel
 from gradlab.op import Op
 from gradlab.ops.movement import cat
@@ -27,11 +27,11 @@ def cholesky_cpu(x: Any, y: Any) -> None:
 
 def _cholesky_gradient(g: Any, y: Any) -> Any:
     """I. Murray, "Differentiation of the Cholesky decomposition", arXiv:1602.07527 (2016); symmetric, though only one half is read."""
-    phi = (y.mT @ g).tril()
+    phi = (y.mH @ g).tril()
     phi = phi - 0.5 * phi.diagonal(0, -2, -1).diag_embed(0, -2, -1)
-    half = solve_triangular(y.mT, phi, upper=True, unitriangular=False)  # L⁻ᵀ Φ
-    found = solve_triangular(y.mT, half.mT, upper=True, unitriangular=False)  # its transpose, times L⁻¹ from the right
-    return 0.5 * (found + found.mT)
+    half = solve_triangular(y.mH, phi, upper=True, unitriangular=False)  # L⁻ᴴ Φ
+    found = solve_triangular(y.mH, half.mH, upper=True, unitriangular=False)  # its transpose, times L⁻¹ from the right
+    return 0.5 * (found + found.mH)
 
 
 cholesky = Op("cholesky", square, cpu=cholesky_cpu, cuda=Kernel("cholesky.cu", "cholesky", "matrix"), grad={"x": _cholesky_gradient})
@@ -56,8 +56,11 @@ def qr_cpu(x: Any, Q: Any, R: Any, *, mode: str) -> None:
 
 
 def _copy_lower(m: Any) -> Any:
-    """The lower triangle, mirrored to the upper one."""
-    return m.tril() + m.tril(-1).mT
+    """The lower triangle, mirrored to the upper one; the diagonal of R is real, also for complex matrices."""
+    if not m.is_complex():
+        return m.tril() + m.tril(-1).mT
+    below = m.tril(-1)
+    return below + below.mH + m.diagonal(0, -2, -1).real.diag_embed(0, -2, -1)
 
 
 def _qr_gradient(Q: Any, R: Any, x: Any, mode: str, g_Q: Any = None, g_R: Any = None) -> Any:
@@ -73,13 +76,13 @@ def _qr_gradient(Q: Any, R: Any, x: Any, mode: str, g_Q: Any = None, g_R: Any = 
     if m >= n:
         return _tall_qr_gradient(Q, R, g_Q, g_R)
     wide, g_wide = x.narrow(-1, m, n - m), g_R.narrow(-1, m, n - m)
-    first = _tall_qr_gradient(Q, R.narrow(-1, 0, m), g_Q + wide @ g_wide.mT, g_R.narrow(-1, 0, m))
+    first = _tall_qr_gradient(Q, R.narrow(-1, 0, m), g_Q + wide @ g_wide.mH, g_R.narrow(-1, 0, m))
     return cat(first, Q @ g_wide, dim=len(x.shape) - 1)
 
 
 def _tall_qr_gradient(q: Any, r: Any, g_q: Any, g_r: Any) -> Any:
-    middle = _copy_lower(r @ g_r.mT - g_q.mT @ q)
-    return solve_triangular(r, (g_q + q @ middle).mT, upper=True, unitriangular=False).mT  # times R⁻ᵀ from the right
+    middle = _copy_lower(r @ g_r.mH - g_q.mH @ q)
+    return solve_triangular(r, (g_q + q @ middle).mH, upper=True, unitriangular=False).mH  # times R⁻ᴴ from the right
 
 
 qr = Op("qr", qr_rule, params=("mode",), outputs=("Q", "R"), cpu=qr_cpu, cuda=Kernel("qr.cu", "qr", "matrix"), grad={"x": _qr_gradient})
@@ -88,19 +91,36 @@ qr = Op("qr", qr_rule, params=("mode",), outputs=("Q", "R"), cpu=qr_cpu, cuda=Ke
 
 
 def oriented(rows: Any) -> Any:
-    """For each row the sign, 1 or -1, that makes its first large element positive: large is what has at least 0.618 of the largest size.
+    """For each row the sign, 1 or -1 (of complex ones: the number of size 1), that makes its first large element positive: large is what
+    has at least 0.618 of the largest size.
 
     Not simply the largest one: elements of equal size are common, and which of them is larger would be rounding's choice.
     """
     size = np.abs(rows)
     first = (size >= 0.6180339887498949 * size.max(-1, keepdims=True, initial=0)).argmax(-1)
-    return np.where(np.take_along_axis(rows, first[..., None], -1)[..., 0] < 0, -1, 1).astype(rows.dtype)
+    found = np.take_along_axis(rows, first[..., None], -1)[..., 0]
+    if rows.dtype.kind == "c":
+        return found.conj() / np.abs(found)
+    return np.where(found < 0, -1, 1).astype(rows.dtype)
+
+
+def fixed_phase(v: Any, g: Any, turn: Any, large: Any = None) -> Any:
+    """The gradient of complex vectors, the columns of `v`, of which each is turned until its first large element is real, as by `oriented`:
+    a change of that element's imaginary part is undone by turning the whole. turn: how the loss changes with each vector's angle."""
+    if 0 in v.shape:
+        return g
+    if large is None:
+        size = v.detach().abs()
+        large = size >= 0.6180339887498949 * size.amax(-2, keepdim=True)
+    first = large & (large.to(INT64).cumsum(-2) == 1)
+    top = (v.real * first).sum(-2, keepdim=True)
+    return g - (turn.unsqueeze(-2) / top * first) * 1j
 
 
 def eigh_rule(x: Spec, *, lower: bool) -> tuple[Spec, Spec]:
     """Rule: the eigenvalues and a matrix of the eigenvectors."""
     square(x)
-    return Spec(x.shape[:-1], x.dtype), x
+    return Spec(x.shape[:-1], real_of(x.dtype)), x
 
 
 def eigh_cpu(x: Any, eigenvalues: Any, eigenvectors: Any, *, lower: bool) -> None:
@@ -112,14 +132,16 @@ def eigh_cpu(x: Any, eigenvalues: Any, eigenvectors: Any, *, lower: bool) -> Non
 def _eigh_gradient(eigenvalues: Any, eigenvectors: Any, g_eigenvalues: Any = None, g_eigenvectors: Any = None) -> Any:
     """M. B. Giles, "Collected matrix derivative results …" (2008); symmetric, though only one half is read. The gradient of eigenvectors
     is infinite where eigenvalues are equal: those vectors are not determined."""
-    v = eigenvectors
-    middle = None if g_eigenvalues is None else g_eigenvalues.diag_embed(0, -2, -1)
-    if g_eigenvectors is not None:
+    v, g = eigenvectors, g_eigenvectors
+    middle: Any = None if g_eigenvalues is None else g_eigenvalues.diag_embed(0, -2, -1)
+    if g is not None:
+        if v.is_complex():
+            g = fixed_phase(v, g, (v.conj() * g).sum(-2).imag)
         gap = eigenvalues.unsqueeze(-2) - eigenvalues.unsqueeze(-1)
-        one = unit(v, v.shape[-1])
-        turned = (v.mT @ g_eigenvectors) * (1 - one) / (gap + one)
+        one = unit(gap, v.shape[-1])
+        turned = (v.mH @ g) * (1 - one) / (gap + one)
         middle = turned if middle is None else middle + turned
-    return v @ middle @ v.mT
+    return v @ (middle if middle.dtype == v.dtype else middle.to(v.dtype)) @ v.mH
 
 
 eigh = Op("eigh", eigh_rule, params=("lower",), outputs=("eigenvalues", "eigenvectors"), cpu=eigh_cpu,
@@ -134,7 +156,7 @@ def svd_rule(x: Spec, *, full: bool) -> tuple[Spec, Spec, Spec]:
     batch, (m, n) = x.shape[:-2], x.shape[-2:]
     k = min(m, n)
     u, v = ((m, m), (n, n)) if full else ((m, k), (k, n))
-    return Spec((*batch, *u), x.dtype), Spec((*batch, k), x.dtype), Spec((*batch, *v), x.dtype)
+    return Spec((*batch, *u), x.dtype), Spec((*batch, k), real_of(x.dtype)), Spec((*batch, *v), x.dtype)
 
 
 def svd_cpu(x: Any, U: Any, S: Any, Vh: Any, *, full: bool) -> None:
@@ -144,17 +166,17 @@ def svd_cpu(x: Any, U: Any, S: Any, Vh: Any, *, full: bool) -> None:
     u, S[...], vh = lapack("svd", "are all elements finite?", np.linalg.svd, x, full_matrices=False)
     sign = oriented(vh)
     k = S.shape[-1]
-    np.multiply(u, sign[..., None, :], U[..., :k])
+    np.multiply(u, sign[..., None, :].conj(), U[..., :k])
     np.multiply(vh, sign[..., :, None], Vh[..., :k, :])
     if full:
         if U.shape[-1] > k:
             U[..., k:] = np.linalg.qr(U[..., :k], "complete")[0][..., k:]
         if Vh.shape[-2] > k:
-            Vh[..., k:, :] = np.linalg.qr(Vh[..., :k, :].swapaxes(-1, -2), "complete")[0][..., k:].swapaxes(-1, -2)
+            Vh[..., k:, :] = np.linalg.qr(Vh[..., :k, :].swapaxes(-1, -2).conj(), "complete")[0][..., k:].swapaxes(-1, -2).conj()
 
 
 def _skew(m: Any) -> Any:
-    return m - m.mT
+    return m - m.mH
 
 
 def _svd_gradient(U: Any, S: Any, Vh: Any, g_U: Any = None, g_S: Any = None, g_Vh: Any = None) -> Any:
@@ -163,26 +185,32 @@ def _svd_gradient(U: Any, S: Any, Vh: Any, g_U: Any = None, g_S: Any = None, g_V
     k = S.shape[-1]
     u, vh = U.narrow(-1, 0, k), Vh.narrow(-2, 0, k)
     s = S.unsqueeze(-2)
-    middle = None if g_S is None else g_S.diag_embed(0, -2, -1)
+    g_u, g_v = (None if g_U is None else g_U.narrow(-1, 0, k)), (None if g_Vh is None else g_Vh.narrow(-2, 0, k).mH)
+    if U.is_complex() and (g_u is not None or g_v is not None):
+        parts = [(a.conj() * g).sum(-2).imag for a, g in ((u, g_u), (vh.mH, g_v)) if g is not None]
+        g_v = fixed_phase(vh.mH, vh.mH.zeros_like() if g_v is None else g_v, sum(parts[1:], parts[0]))
+    middle: Any = None if g_S is None else g_S.diag_embed(0, -2, -1)
     outside = None
-    if g_U is not None or g_Vh is not None:
+    if g_u is not None or g_v is not None:
         gap = (S * S).unsqueeze(-2) - (S * S).unsqueeze(-1) + unit(S, k)
-    if g_U is not None:
-        g = g_U.narrow(-1, 0, k)
-        inner = u.mT @ g
+    if g_u is not None:
+        inner = u.mH @ g_u
         turned = _skew(inner) / gap * s
+        if U.is_complex():  # the diagonal of a skew matrix is imaginary
+            turned = turned * (1 - unit(S, k)) + (inner.diagonal(0, -2, -1).imag / S * 1j).diag_embed(0, -2, -1)
         middle = turned if middle is None else middle + turned
         if u.shape[-2] > k:
-            outside = ((g - u @ inner) / s) @ vh
-    if g_Vh is not None:
-        g = g_Vh.narrow(-2, 0, k)
-        inner = vh @ g.mT
+            outside = ((g_u - u @ inner) / s) @ vh
+    if g_v is not None:
+        inner = vh @ g_v
         turned = S.unsqueeze(-1) * (_skew(inner) / gap)
+        if U.is_complex():
+            turned = turned * (1 - unit(S, k))
         middle = turned if middle is None else middle + turned
         if vh.shape[-1] > k:
-            part = u @ ((g - inner.mT @ vh) / S.unsqueeze(-1))
+            part = u @ ((g_v - vh.mH @ inner).mH / S.unsqueeze(-1))
             outside = part if outside is None else outside + part
-    found = u @ middle @ vh
+    found = u @ (middle if middle.dtype == u.dtype else middle.to(u.dtype)) @ vh
     return found if outside is None else found + outside
 
 
@@ -200,6 +228,11 @@ def lu_rule(x: Spec) -> tuple[Spec, Spec, Spec]:
     return Spec((*batch, m), INT64), Spec((*batch, m, k), x.dtype), Spec((*batch, k, n), x.dtype)
 
 
+def _size(x: Any) -> Any:
+    """What pivots are chosen by: of complex numbers the sum of both parts' sizes, as LAPACK."""
+    return np.abs(x.real) + np.abs(x.imag) if x.dtype.kind == "c" else np.abs(x)
+
+
 def lu_cpu(x: Any, order: Any, L: Any, U: Any) -> None:
     """Gaussian elimination with the largest pivot of each column, a column at a time over the batch."""
     m, n = x.shape[-2:]
@@ -208,7 +241,7 @@ def lu_cpu(x: Any, order: Any, L: Any, U: Any) -> None:
     rows = np.tile(np.arange(m), (len(a), 1))
     batch = np.arange(len(a))
     for j in range(k):
-        pivot = np.abs(a[:, j:, j]).argmax(1) + j
+        pivot = _size(a[:, j:, j]).argmax(1) + j
         for table in (a, rows):
             table[batch, j], table[batch, pivot] = table[batch, pivot], table[batch, j].copy()
         top = a[:, j, j, None]
@@ -233,14 +266,14 @@ def _lu_gradient(order: Any, L: Any, U: Any, g_L: Any = None, g_U: Any = None) -
     first, second = L.narrow(-2, 0, k), U.narrow(-1, 0, k)
     g_first, g_second, rest = g_L.narrow(-2, 0, k), g_U.narrow(-1, 0, k), None
     if n > k:
-        rest = solve_triangular(first.mT, g_U.narrow(-1, k, n - k), upper=True, unitriangular=True)
-        g_first = g_first - rest @ U.narrow(-1, k, n - k).mT
+        rest = solve_triangular(first.mH, g_U.narrow(-1, k, n - k), upper=True, unitriangular=True)
+        g_first = g_first - rest @ U.narrow(-1, k, n - k).mH
     elif m > k:
-        rest = solve_triangular(second, g_L.narrow(-2, k, m - k).mT, upper=True, unitriangular=False).mT
-        g_second = g_second - L.narrow(-2, k, m - k).mT @ rest
-    middle = (first.mT @ g_first).tril(-1) + (g_second @ second.mT).triu()
-    half = solve_triangular(first.mT, middle, upper=True, unitriangular=True)
-    found = solve_triangular(second, half.mT, upper=True, unitriangular=False).mT
+        rest = solve_triangular(second, g_L.narrow(-2, k, m - k).mH, upper=True, unitriangular=False).mH
+        g_second = g_second - L.narrow(-2, k, m - k).mH @ rest
+    middle = (first.mH @ g_first).tril(-1) + (g_second @ second.mH).triu()
+    half = solve_triangular(first.mH, middle, upper=True, unitriangular=True)
+    found = solve_triangular(second, half.mH, upper=True, unitriangular=False).mH
     if rest is not None:
         found = cat(found, rest, dim=len(L.shape) - (1 if n > k else 2))
     return found.gather(-2, order.argsort(-1).unsqueeze(-1).expand(found.shape))

@@ -41,7 +41,7 @@ cosh = Op("cosh", same, cpu=np.cosh, cuda=Elementwise("cosh(x)"), promote="float
 asinh = Op("asinh", same, cpu=np.arcsinh, cuda=Elementwise("asinh(x)"), promote="float",
            grad={"x": lambda g, x: g * (x * x + 1).rsqrt()})  # fmt: skip
 acosh = Op("acosh", same, cpu=np.arccosh, cuda=Elementwise("acosh(x)"), promote="float",
-           grad={"x": lambda g, x: g * (x * x - 1).rsqrt()})  # fmt: skip
+           grad={"x": lambda g, x: g * ((x - 1).rsqrt() * (x + 1).rsqrt() if x.is_complex() else (x * x - 1).rsqrt())})  # fmt: skip
 atanh = Op("atanh", same, cpu=np.arctanh, cuda=Elementwise("atanh(x)"), promote="float", grad={"x": lambda g, x: g / (1 - x * x)})
 
 

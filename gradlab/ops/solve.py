@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from gradlab.dtype import real_of
 from gradlab.kernel import Kernel
 from gradlab.op import Op
 from gradlab.ops.movement import cat
@@ -122,14 +123,14 @@ det = Op("det", det_rule, cpu=det_cpu,
 
 
 def cofactor_cpu(x: Any, y: Any) -> None:
-    """From x = U S V: the cofactors are det(U V) U C V, where C has on its diagonal the product of the other singular values."""
+    """From x = U S V: the cofactors are det(U V) Ū C V̄, where C has on its diagonal the product of the other singular values."""
     u, s, v = lapack("det", "are all elements finite?", np.linalg.svd, x)
     n = s.shape[-1]
     before, after = np.ones_like(s), np.ones_like(s)
     before[..., 1:] = np.cumprod(s[..., : n - 1], -1)
     after[..., : max(n - 1, 0)] = np.cumprod(s[..., :0:-1], -1)[..., ::-1]
     sign = np.sign(np.linalg.det(u) * np.linalg.det(v))
-    y[...] = np.matmul(u * (before * after * sign[..., None])[..., None, :], v)
+    y[...] = np.matmul(u.conj() * (before * after * sign[..., None])[..., None, :], v.conj())
 
 
 def _cofactor_gradient(g: Any, x: Any, y: Any) -> Any:
@@ -145,10 +146,23 @@ def slogdet_cpu(x: Any, sign: Any, logabsdet: Any) -> None:
     sign[...], logabsdet[...] = np.linalg.slogdet(x)
 
 
-slogdet = Op("slogdet", lambda x: (det_rule(x), det_rule(x)), outputs=("sign", "logabsdet"), cpu=slogdet_cpu,
-             cuda=Kernel("solve.cu", "slogdet", "matrix"),
-             grad={"x": lambda x, g_logabsdet=None: None if g_logabsdet is None else
-                   g_logabsdet.unsqueeze(-1).unsqueeze(-1) * inverse(x).mT})  # fmt: skip
+def slogdet_rule(x: Spec) -> tuple[Spec, Spec]:
+    """Rule: of each square matrix a sign (of complex ones a number of size 1), and a real number."""
+    sign = det_rule(x)
+    return sign, Spec(sign.shape, real_of(x.dtype))
+
+
+def _slogdet_gradient(x: Any, sign: Any, g_sign: Any = None, g_logabsdet: Any = None) -> Any:
+    """log det A = logabsdet + i·angle(sign); its derivative is A⁻¹. The sign of a real matrix is constant."""
+    g = g_logabsdet
+    if g_sign is not None and x.is_complex():
+        turn = (g_sign.conj() * sign).imag * -1j
+        g = turn if g is None else g + turn
+    return None if g is None else g.unsqueeze(-1).unsqueeze(-1) * inverse(x).mH
+
+
+slogdet = Op("slogdet", slogdet_rule, outputs=("sign", "logabsdet"), cpu=slogdet_cpu,
+             cuda=Kernel("solve.cu", "slogdet", "matrix"), grad={"x": _slogdet_gradient})
 
 # ---------------------------------------------------------------- pseudo-inverse, exponential
 
@@ -167,15 +181,15 @@ def pinv_cpu(x: Any, y: Any, *, atol: float, rtol: float) -> None:
     u, s, v = lapack("pinv", "are all elements finite?", np.linalg.svd, x, full_matrices=False)
     keep = s > np.maximum(atol, rtol * s[..., :1])
     inverted = np.divide(1, s, where=keep, out=np.zeros_like(s))
-    y[...] = np.matmul(v.swapaxes(-1, -2) * inverted[..., None, :], u.swapaxes(-1, -2))
+    y[...] = np.matmul(v.swapaxes(-1, -2).conj() * inverted[..., None, :], u.swapaxes(-1, -2).conj())
 
 
 def _pinv_gradient(g: Any, x: Any, y: Any) -> Any:
     """G. H. Golub and V. Pereyra, "The differentiation of pseudo-inverses and nonlinear least squares problems whose variables
     separate", SIAM J. Numer. Anal. 10 (1973), for matrices of constant rank."""
-    left = g.mT @ y @ y.mT
-    right = y.mT @ y @ g.mT
-    return left - x @ (y @ left) + right - (right @ y) @ x - y.mT @ g @ y.mT
+    left = g.mH @ y @ y.mH
+    right = y.mH @ y @ g.mH
+    return left - x @ (y @ left) + right - (right @ y) @ x - y.mH @ g @ y.mH
 
 
 pinv = Op("pinv", pinv_rule, params=("atol", "rtol"), cpu=pinv_cpu, cuda=Kernel("svd.cu", "pinv", "matrix"), grad={"x": _pinv_gradient})
@@ -190,7 +204,7 @@ def matrix_exp_cpu(x: Any, y: Any) -> None:
     """Scaled by a power of 2, exponentiated by Padé's approximant, squared as often."""
     if not x.size:
         return
-    wide = x.astype(np.float64)
+    wide = x.astype(np.complex128 if x.dtype.kind == "c" else np.float64)
     norm = np.abs(wide).sum(-2).max(-1)
     times = np.where(norm > 5.37, np.ceil(np.log2(np.maximum(norm, 1) / 5.37)), 0)
     times = np.where(np.isfinite(times), times, 0).astype(int)

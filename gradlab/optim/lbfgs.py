@@ -10,7 +10,13 @@ from gradlab.optim.hyper import check, check_common
 from gradlab.optim.line_search import Point, strong_wolfe
 from gradlab.optim.optimizer import Optimizer
 from gradlab.tensor import Tensor
+from gradlab.tensor.complex import view_as_real
 from gradlab.tensor.shape import cat
+
+
+def _real(x: Any) -> Any:
+    """Real and imaginary parts of a complex tensor, each a number; a real one itself."""
+    return view_as_real(x) if x.is_complex() else x
 
 
 class LBFGS(Optimizer):
@@ -55,15 +61,16 @@ class LBFGS(Optimizer):
     def _gradient(self) -> Tensor:
         """All gradients as one vector; parameters without one count as 0."""
         parts: list[Any] = [p.zeros_like() if p.grad is None else p.grad.detach().to_dense() for p in self.param_groups[0]["params"]]
-        return cat([part.reshape(-1) for part in parts])
+        return cat([_real(part).reshape(-1) for part in parts])
 
     def _move(self, start: list[Tensor], t: float, direction: Tensor) -> None:
         """Parameters = start + t · direction."""
         offset = 0
         for p, old in zip(self.param_groups[0]["params"], start, strict=True):
-            part: Any = direction.narrow(0, offset, p.numel())
-            p.copy_(old + t * part.reshape(p.shape))
-            offset += p.numel()
+            target = _real(p.detach())
+            part: Any = direction.narrow(0, offset, target.numel())
+            target.copy_(_real(old) + t * part.reshape(target.shape))
+            offset += target.numel()
 
     # ------------------------------------------------------------ the direction
 

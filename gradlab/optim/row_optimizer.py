@@ -13,13 +13,14 @@ from gradlab.autograd.inplace import note_writes, write
 from gradlab.autograd.mode import current, enable_grad, enter, leave
 from gradlab.autograd.node import next_sequence
 from gradlab.autograd.record import bind, wrap
-from gradlab.dtype import FLOAT32, FLOAT64, FLOATING
+from gradlab.dtype import COMPLEX, FLOAT32, FLOAT64, FLOATING
 from gradlab.layout import strided
 from gradlab.op import Op
 from gradlab.optim.hyper import hypers, refuse_differentiable
 from gradlab.optim.optimizer import Group, Optimizer, counter, follow
 from gradlab.optim.together import Known, Queued
 from gradlab.tensor import Tensor
+from gradlab.tensor.complex import view_as_complex, view_as_real
 from gradlab.tensor.where import where
 
 
@@ -130,6 +131,9 @@ class RowOptimizer(Optimizer):
         if g.layout is not strided:
             self.run_on_parts(row, group, p, g, names, h, **params)
             return
+        if array.dtype in COMPLEX:
+            self.run_on_pairs(row, group, p, g, names, h, **params)
+            return
         state, buffers, skip = self.state[p] if names else {}, [], self.found_inf
         if names:
             follow(state, names, array.dtype)
@@ -173,6 +177,22 @@ class RowOptimizer(Optimizer):
                 x.index_copy_(0, at, new)
             else:
                 write(row.name, x, new)
+
+    def run_on_pairs(self, row: Op, group: Group, p: Tensor, g: Tensor, names: tuple[str, ...], h: Tensor, **params: Any) -> None:
+        """`run` for a complex parameter: real and imaginary parts are updated as two numbers, each by itself; buffers are complex, too."""
+        state, pairs, before = self.state[p], view_as_real(p.detach()), []
+        for name in names:
+            buffer = state.get(name)
+            if buffer is None and (made := self.fresh(group, pairs, name)) is not None:
+                buffer = state[name] = view_as_complex(made).clone() if made.shape == pairs.shape else made
+            before.append(None if buffer is None else view_as_real(buffer) if buffer.is_complex() else buffer)
+        results = bind(row)(pairs, view_as_real(g), *before, h.to(p.device), **params)
+        old = (pairs, *before)
+        for name, buffer, result in zip(("", *names), old, results if names else (results,), strict=True):
+            if buffer is not None:
+                write(row.name, buffer, result if self.found_inf is None else where(self.found_inf, buffer, result))
+            elif self.found_inf is None or not self.found_inf.item():
+                state[name] = view_as_complex(result).clone()
 
     def _buffer(self, group: Group, p: Tensor, name: str) -> Tensor | None:
         """A buffer, made if it was not there."""

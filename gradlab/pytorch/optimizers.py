@@ -9,6 +9,7 @@ from typing import Any, TypeVar
 from gradlab.autograd.mode import current, set_grad_enabled
 from gradlab.dtype import float32, float64, get_default_dtype
 from gradlab.tensor import Tensor
+from gradlab.tensor.complex import view_as_real
 
 F = TypeVar("F", bound=Callable[..., Any])
 ParamsT = _params_t = Iterable[Tensor] | Iterable[dict[str, Any]] | Iterable[tuple[str, Tensor]]
@@ -68,7 +69,12 @@ def _get_capturable_supported_devices(supports_xla: bool = True) -> list[str]:
 
 
 def _view_as_real(params: Any, *state_and_grads: Any) -> None:
-    """Nothing: there are no complex parameters."""
+    """The complex ones of these lists of tensors, replaced in them by their pairs of real numbers."""
+    for i, p in enumerate(params):
+        if p.is_complex():
+            params[i] = view_as_real(p)
+            for listed in state_and_grads:
+                listed[i] = view_as_real(listed[i])
 
 
 def _to_scalar(x: Any) -> Any:

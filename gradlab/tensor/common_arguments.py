@@ -15,7 +15,7 @@ from gradlab.autograd import inplace
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current
 from gradlab.device import Device
-from gradlab.dtype import BOOL, as_numpy, from_numpy, rank
+from gradlab.dtype import BOOL, COMPLEX, as_numpy, from_numpy, rank
 from gradlab.layout import strided
 
 # These write numbers of one type only, as in PyTorch; the others convert what they computed.
@@ -35,6 +35,13 @@ def only_tensors(name: str, *values: Any) -> None:
     for value in values:
         if not isinstance(value, Differentiable):
             raise TypeError(f"{name}: takes tensors here, not {type(value).__name__}; use gradlab.tensor(...)")
+
+
+def only_real(name: str, *values: Any) -> None:
+    """Raise TypeError for complex tensors and numbers: where what is computed has a meaning, or a place, for real ones alone."""
+    for value in values:
+        if type(value) is complex or (isinstance(value, Differentiable) and value._array.dtype in COMPLEX):
+            raise TypeError(f"{name}: is not defined for complex numbers; apply it to x.real and x.imag, or to x.abs(), whichever is meant")
 
 
 def into(name: str, out: Any, result: Any, inputs: Sequence[Any] = (), *, warn: bool = True) -> Any:

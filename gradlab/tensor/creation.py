@@ -13,7 +13,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import apply, created
 from gradlab.device import CPU, Device, default_device
 from gradlab.dlpack import CUDA, CUDA_MANAGED, Carrier, is_capsule, place_of
-from gradlab.dtype import BOOL, INT64, as_numpy, from_numpy as public_dtype, get_default_dtype
+from gradlab.dtype import BOOL, INT64, as_numpy, from_numpy as public_dtype, get_default_dtype, number_dtype
 from gradlab.ops.memory import Foreign
 from gradlab.strides import channels_order, contiguous_format, formatted, preserve_format
 from gradlab.tensor.common_arguments import made, plain, sized
@@ -186,7 +186,7 @@ def full(
     if out is not None:
         return made("full", out, dtype, device, lambda dtype, device: _filled((size,), fill_value, dtype, device, requires_grad))
     if dtype is None:
-        dtype = BOOL if isinstance(fill_value, bool) else INT64 if isinstance(fill_value, int) else get_default_dtype()
+        dtype = BOOL if isinstance(fill_value, bool) else INT64 if isinstance(fill_value, int) else number_dtype(fill_value)
     return _filled((size,), fill_value, dtype, device, requires_grad)
 
 

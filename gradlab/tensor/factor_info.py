@@ -138,7 +138,7 @@ def _packed(lower: Tensor, upper: Tensor, A: Tensor) -> Tensor:
 
 def _exchanges(permutation: Any, size: int) -> Any:
     """The exchanges of rows, one after the other and counted from 1, that make a permutation matrix (as LAPACK writes them)."""
-    order = (np.arange(permutation.shape[-1]) @ permutation).astype(np.int64)
+    order = permutation.real.argmax(-2)
     out = np.empty((*order.shape[:-1], size), np.int32)
     for place in np.ndindex(order.shape[:-1]):
         rows = list(range(order.shape[-1]))
@@ -171,7 +171,7 @@ def _order(pivots: Tensor, rows: int) -> Tensor:
 
 
 def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoint: bool = False, out: Any = None) -> Tensor:
-    """X of A X = B (X A = B with left=False, Aᵀ in A's place with adjoint) from the factors (…, n, n) of A that `lu_factor` gave.
+    """X of A X = B (X A = B with left=False, Aᴴ in A's place with adjoint) from the factors (…, n, n) of A that `lu_factor` gave.
 
     >>> gl.linalg.lu_solve(*gl.linalg.lu_factor(gl.tensor([[0.0, 2.0], [4.0, 0.0]])), gl.ones(2, 1))
     tensor([[0.2500],
@@ -183,12 +183,12 @@ def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoin
     if LU._array.shape[-2] != n or B._array.shape[-2 if left else -1] != n:
         raise ShapeError(f"lu_solve: square factors and a B that fits them, not {LU.shape} and {B.shape}")
     if not left:
-        return lu_solve(LU, pivots, B.mT, adjoint=not adjoint).mT
+        return lu_solve(LU, pivots, B.mH, adjoint=not adjoint).mH
     order = _order(pivots, n)
     index = order.unsqueeze(-1)
     if not adjoint:
         shape = (*np.broadcast_shapes(order._array.shape[:-1], B._array.shape[:-2]), n, B._array.shape[-1])
         moved = B.expand(shape).gather(-2, index.expand(shape))
         return solve_triangular(LU, solve_triangular(LU, moved, upper=False, unitriangular=True), upper=True)
-    y = solve_triangular(LU.mT, solve_triangular(LU.mT, B, upper=False), upper=True, unitriangular=True)
+    y = solve_triangular(LU.mH, solve_triangular(LU.mH, B, upper=False), upper=True, unitriangular=True)
     return y.gather(-2, index.argsort(-2).expand(y._array.shape))

@@ -1,6 +1,6 @@
 """Factorisations of matrices (the last two dimensions), and what is read off them: Cholesky, QR, eigenvalues, singular values, rank.
 
-float32 and float64 only (RuntimeError for others). What `gradlab.linalg` offers of this family is listed there.
+float32 and float64, complex64 and complex128 (RuntimeError for others). What `gradlab.linalg` offers of this family is listed there.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
+from gradlab.dtype import INT64
 from gradlab.op import result_class
 from gradlab.spec import ShapeError
 from gradlab.tensor.common_arguments import into
@@ -29,7 +30,8 @@ Factors = result_class("lu", ("P", "L", "U"))
 
 
 def cholesky(input: Tensor, upper: bool = False, *, out: Any = None) -> Tensor:
-    """The lower triangular L with L Lᵀ = `input`, symmetric positive definite matrices (…, n, n); with `upper` its transpose.
+    """The lower triangular L with L Lᴴ = `input`, Hermitian (of real numbers: symmetric) positive definite matrices (…, n, n); with
+    `upper` its conjugate transpose.
 
     Only the lower half is read. LinAlgError (a RuntimeError) where a matrix is not positive definite.
 
@@ -38,8 +40,8 @@ def cholesky(input: Tensor, upper: bool = False, *, out: Any = None) -> Tensor:
             [1., 2.]])
     """
     ready("cholesky", input)
-    found = _cholesky(input.mT if upper and len(input._array.shape) > 1 else input)
-    result = found.mT if upper else found
+    found = _cholesky(input.mH if upper and len(input._array.shape) > 1 else input)
+    result = found.mH if upper else found
     return result if out is None else into("linalg.cholesky", out, result)
 
 
@@ -130,7 +132,7 @@ def lu(A: Tensor, *, pivot: bool = True, out: Any = None) -> Any:
     if not pivot:
         raise NotImplementedError("lu: pivot=False is not offered; use pivot=True, whose P is a permutation of the rows")
     order, lower, upper = _lu(A)
-    places = order.unsqueeze(-2) == A.new_ones((shape[-2],)).cumsum(0).long().sub(1).unsqueeze(-1)
+    places = order.unsqueeze(-2) == A.new_ones((shape[-2],), dtype=INT64).cumsum(0).sub(1).unsqueeze(-1)
     result = Factors(places.to(A._array.dtype), lower, upper)
     return result if out is None else into("linalg.lu", out, result)
 

@@ -9,7 +9,7 @@ from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.dtype import FLOATING, as_numpy, get_default_dtype
-from gradlab.tensor.common_arguments import into
+from gradlab.tensor.common_arguments import into, only_real
 from gradlab.tensor.comparison import tensors_only
 from gradlab.tensor.units import rounds_once
 
@@ -50,6 +50,7 @@ def polygamma(n: int, input: Tensor, *, out: Any = None) -> Tensor:
     if n < 0:
         raise RuntimeError(f"polygamma: n is not negative, got {n}")
     tensors_only("polygamma", input)
+    only_real("polygamma", input)
     if n == 0:
         return _digamma(input)
     return _polygamma(input if input._array.dtype in FLOATING else input.to(as_numpy(get_default_dtype())), n=int(n))
@@ -64,6 +65,7 @@ def mvlgamma(input: Tensor, p: int, *, out: Any = None) -> Tensor:
     """
     if p < 1:
         raise RuntimeError(f"mvlgamma: p is at least 1, got {p}")
+    only_real("mvlgamma", input)
     x: Any = input if input._array.dtype in FLOATING else input.to(as_numpy(get_default_dtype()))
     total: Any = _lgamma(x)
     for j in range(1, p):

@@ -31,13 +31,13 @@ def get_approximate_basis(A: Tensor, q: int, niter: int | None = 2, M: Tensor | 
     rest = A if M is None else A - M
     basis = qr(rest @ randn(rest.shape[-1], q, dtype=rest.dtype, device=rest.device))[0]
     for _ in range(2 if niter is None else niter):
-        basis = qr(rest @ qr(rest.mT @ basis)[0])[0]
+        basis = qr(rest @ qr(rest.mH @ basis)[0])[0]
     found: Tensor = basis
     return found
 
 
 def svd_lowrank(A: Tensor, q: int | None = 6, niter: int | None = 2, M: Tensor | None = None) -> Any:
-    """The q largest singular values of A - M nearly, with their vectors, as (U, S, V): U diag(S) Vᵀ is near it.
+    """The q largest singular values of A - M nearly, with their vectors, as (U, S, V): U diag(S) Vᴴ is near it.
 
     A: matrices (…, m, n), float32 or float64; M, one to take away first, broadcasts to it. q: how many, exact where the rank is at most q;
     give a few more than you need. niter: passes over the matrix, more where singular values fall slowly. Random numbers are drawn.
@@ -55,7 +55,7 @@ def svd_lowrank(A: Tensor, q: int | None = 6, niter: int | None = 2, M: Tensor |
     q = min(q, m, n)
     rest = A if M is None else A - M
     if m < n:
-        V, S, U = _svd(rest.mT, q, niter)
+        V, S, U = _svd(rest.mH, q, niter)
     else:
         U, S, V = _svd(rest, q, niter)
     return Values(U, S, V)
@@ -64,8 +64,8 @@ def svd_lowrank(A: Tensor, q: int | None = 6, niter: int | None = 2, M: Tensor |
 def _svd(A: Any, q: int, niter: int | None) -> tuple[Any, Any, Any]:
     """As `svd_lowrank`, of matrices with no more columns than rows."""
     basis: Any = get_approximate_basis(A, q, niter)
-    U, S, Vh = svd(matmul(basis.mT, A), False)
-    return basis @ U, S, Vh.mT
+    U, S, Vh = svd(matmul(basis.mH, A), False)
+    return basis @ U, S, Vh.mH
 
 
 def pca_lowrank(A: Tensor, q: int | None = None, center: bool = True, niter: int = 2) -> Any:

@@ -7,6 +7,8 @@ from typing import Any
 
 from gradlab.autograd.base import Differentiable
 from gradlab.tensor import comparison as c, elementwise as p, gamma, math as m, math_pairs as mp, norms, where
+from gradlab.tensor.common_arguments import only_real
+from gradlab.tensor.complex import conj_physical
 from gradlab.tensor.update import update
 
 
@@ -31,13 +33,24 @@ def _polygamma(input: Any, n: int) -> Any:
     return gamma.polygamma(n, input)
 
 
+def _abs(input: Any) -> Any:
+    """Absolute value. TypeError for complex numbers, whose sizes are real.
+
+    >>> gl.tensor([-1.5]).abs_()
+    tensor([1.5000])
+    """
+    only_real("abs_", input)
+    return p.abs(input)
+
+
 class MathInPlaceMethods(Differentiable):
     """The in-place methods of the elementwise families."""
 
     __slots__ = ()
 
     log_, rsqrt_, sin_, cos_, reciprocal_ = twin(p.log), twin(p.rsqrt), twin(p.sin), twin(p.cos), twin(p.reciprocal)
-    abs_, sign_, square_, floor_, ceil_ = twin(p.abs), twin(p.sign), twin(p.square), twin(p.floor), twin(p.ceil)
+    conj_physical_ = twin(conj_physical)
+    abs_, sign_, square_, floor_, ceil_ = twin(_abs, "abs_"), twin(p.sign), twin(p.square), twin(p.floor), twin(p.ceil)
     trunc_, round_ = twin(p.trunc), twin(p.round)
     exp2_, expm1_, log2_, log10_, log1p_ = twin(m.exp2), twin(m.expm1), twin(m.log2), twin(m.log10), twin(m.log1p)
     tan_, asin_, acos_, atan_ = twin(m.tan), twin(m.asin), twin(m.acos), twin(m.atan)

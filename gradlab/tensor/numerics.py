@@ -8,9 +8,9 @@ import numpy as np
 
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import wrap
-from gradlab.dtype import FLOATING, HALF
+from gradlab.dtype import FLOATING, HALF, INEXACT
 from gradlab.spec import normalize_dim
-from gradlab.tensor.common_arguments import into, only_tensors
+from gradlab.tensor.common_arguments import into, only_real, only_tensors
 from gradlab.tensor.convert import moved
 from gradlab.tensor.creation import tensor
 from gradlab.tensor.norms import norm
@@ -70,6 +70,7 @@ def histogram(
     Histogram(hist=tensor([2., 1.]), bin_edges=tensor([1.0000, 1.5000, 2.0000]))
     """
     only_tensors("histogram", input)
+    only_real("histogram", input, bins, weight)
     if out is not None:
         return into("histogram", out, histogram(input, bins, range=range, weight=weight, density=density))
     values = values_of(input.detach()).reshape(-1)
@@ -131,7 +132,7 @@ def gradient(input: Tensor, *, spacing: Any = 1, dim: Any = None, edge_order: in
         raise RuntimeError(
             f"gradient: a spacing for each of {len(dims)} dimensions and an edge_order of 1 or 2, got {len(spacings)} and {edge_order}"
         )
-    x = input if input._array.dtype in FLOATING else input.float()
+    x = input if input._array.dtype in INEXACT else input.float()
     return tuple(_along(x, d, s, edge_order) for d, s in zip(dims, spacings, strict=True))
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
-from gradlab.dtype import FLOAT32, FLOAT64, finfo
+from gradlab.dtype import COMPLEX, FLOAT32, FLOAT64, finfo
 from gradlab.op import result_class
 from gradlab.spec import ShapeError, count
 from gradlab.tensor.common_arguments import into, only_tensors
@@ -27,17 +27,18 @@ _inverse, _solve, _triangular, _det, _slogdet, _pinv, _exp = map(
     bind, (_rows.inverse, _rows.solve, _rows.solve_triangular, _rows.det, _rows.slogdet, _rows.pinv, _rows.matrix_exp)
 )
 
+SOLVED = frozenset((FLOAT32, FLOAT64)) | COMPLEX  # what LAPACK computes with
 LeastSquares = result_class("lstsq", ("solution", "residuals", "rank", "singular_values"))
 
 
 def ready(name: str, *tensors: Any) -> None:
-    """Raise unless all are tensors of one dtype, float32 or float64."""
+    """Raise unless all are tensors of one dtype, float32 or float64, complex64 or complex128."""
     for x in tensors:
         if not isinstance(x, Differentiable):
             raise TypeError(f"{name}: takes tensors, not {type(x).__name__}")
         dtype = x._array.dtype
-        if dtype is not FLOAT32 and dtype is not FLOAT64 and dtype not in (FLOAT32, FLOAT64):
-            raise RuntimeError(f"{name}: needs float32 or float64, got {dtype}; convert with .float()")
+        if dtype is not FLOAT32 and dtype is not FLOAT64 and dtype not in SOLVED:
+            raise RuntimeError(f"{name}: needs float32 or float64 (or complex numbers of them), got {dtype}; convert with .float()")
         if dtype != tensors[0]._array.dtype:
             raise RuntimeError(f"{name}: tensors of one dtype, got {tensors[0]._array.dtype} and {dtype}; convert one with .to()")
 
@@ -94,6 +95,8 @@ def logdet(input: Tensor) -> Tensor:
     """
     ready("logdet", input)
     sign, size = _slogdet(input)
+    if sign._array.dtype in COMPLEX:
+        return sign.log() + size
     return size.masked_fill(sign < 0, math.nan)
 
 
@@ -138,13 +141,13 @@ def solve_triangular(input: Tensor, B: Tensor, *, upper: bool, left: bool = True
 
 
 def cholesky_solve(input: Tensor, input2: Tensor, upper: bool = False, *, out: Any = None) -> Tensor:
-    """X of A X = input, (…, n, k), given the Cholesky factor of A: L of A = L Lᵀ, or with `upper` R of A = Rᵀ R.
+    """X of A X = input, (…, n, k), given the Cholesky factor of A: L of A = L Lᴴ, or with `upper` R of A = Rᴴ R.
 
     >>> gl.cholesky_solve(gl.tensor([[8.0]]), gl.tensor([[2.0]]))
     tensor([[2.]])
     """
     only_tensors("cholesky_solve", input2)
-    first, second = (input2.mT, input2) if upper else (input2, input2.mT)
+    first, second = (input2.mH, input2) if upper else (input2, input2.mH)
     result = solve_triangular(second, solve_triangular(first, input, upper=False), upper=True)
     return result if out is None else into("cholesky_solve", out, result)
 
@@ -171,7 +174,7 @@ def tolerances(x: Tensor, atol: Any, rtol: Any) -> tuple[float, float]:
 def levels(x: Tensor, values: Tensor, atol: Any, rtol: Any) -> Tensor:
     """Of each matrix the level up to which its singular values (…, k) count as 0; a tolerance may be a tensor that broadcasts to (…)."""
     if rtol is None and isinstance(atol, Differentiable):  # the default where it is 0
-        rtol = (atol <= 0).to(x._array.dtype) * tolerances(x, None, None)[1]  # type: ignore[operator, attr-defined]
+        rtol = (atol <= 0).to(values._array.dtype) * tolerances(x, None, None)[1]  # type: ignore[operator, attr-defined]
     elif not isinstance(rtol, Differentiable) and not isinstance(atol, Differentiable):
         atol, rtol = tolerances(x, atol, rtol)
     level: Any = values.amax(-1) * rtol
@@ -193,9 +196,11 @@ def _by_levels(A: Tensor, atol: Any, rtol: Any) -> Tensor:
 
 def symmetric(A: Tensor) -> Tensor:
     """The lower half, mirrored. Its gradient goes to both halves alike, as PyTorch's does for matrices declared symmetric."""
-    both = 0.5 * (A + A.mT)
-    lower = A.detach()
-    return both + (lower.tril() + lower.tril(-1).mT - both.detach())
+    both, lower = 0.5 * (A + A.mH), A.detach()
+    mirrored = lower.tril() + lower.tril(-1).mH
+    if A._array.dtype in COMPLEX:  # of the diagonal the real parts are read
+        mirrored = mirrored - (lower.diagonal(0, -2, -1).imag * 1j).diag_embed(0, -2, -1)
+    return both + (mirrored - both.detach())
 
 
 def pinv(input: Tensor, rcond: Any = None, hermitian: bool = False, *, atol: Any = None, rtol: Any = None, out: Any = None) -> Tensor:
@@ -252,11 +257,11 @@ def lstsq(input: Tensor, b: Tensor, rcond: float | None = None, *, driver: str |
         raise ShapeError(f"lstsq: matrices of shape {a} take right sides of {a[-2]} rows, got shape {shape}")
     level = max(a[-2:]) * finfo(input._array.dtype).eps if rcond is None else float(rcond)
     solution = _pinv(input, atol=0.0, rtol=level) @ right
-    empty: Any = input.new_zeros((0,))
-    residuals = ((input @ solution - right) ** 2).sum(-2) if a[-2] > a[-1] and driver not in (None, "gelsy") else empty
+    empty: Any = input.real.new_zeros((0,))
+    residuals = (input @ solution - right).abs().square().sum(-2) if a[-2] > a[-1] and driver not in (None, "gelsy") else empty
     values = bind(ops.factorization.svd)(input.detach(), full=False)[1] if driver != "gels" else empty
     if driver == "gels" or 0 in a[-2:]:
-        rank = input.new_zeros((0,) if driver == "gels" else a[:-2]).long()
+        rank = empty.new_zeros((0,) if driver == "gels" else a[:-2]).long()
     else:
         rank = (values > level * values.narrow(-1, 0, 1)).sum(-1)
     shown = values if driver in ("gelsd", "gelss") else empty

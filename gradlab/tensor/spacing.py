@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab.autograd.base import Differentiable
-from gradlab.dtype import INEXACT, as_numpy, get_default_dtype
+from gradlab.dtype import COMPLEX, INEXACT, as_numpy, complex_of, get_default_dtype
 from gradlab.quiet import quietly
 from gradlab.tensor.common_arguments import made, plain
 from gradlab.tensor.creation import empty, placed, without_memory
@@ -28,10 +28,20 @@ def _spaced(name: str, start: Any, end: Any, steps: Any, dtype: np.dtype[Any], b
         raise RuntimeError(f"{name}: steps is not negative, got {n}")
     if dtype not in INEXACT:
         start, end = int(start), int(end)
-    return quietly(_numbers, float(start), float(end), n, dtype, base)
+    kind: Any = complex if dtype in COMPLEX else float
+    return quietly(_numbers, kind(start), kind(end), n, dtype, base)
 
 
-def _numbers(start: float, end: float, n: int, dtype: np.dtype[Any], base: float | None) -> Any:
+def _chosen(start: Any, end: Any, dtype: Any) -> np.dtype[Any]:
+    """The dtype asked for; else the default one, complex if an end is."""
+    if dtype is not None:
+        return as_numpy(dtype)
+    numbers = (x.item() if isinstance(x, Differentiable) else x for x in (start, end))  # type: ignore[attr-defined]
+    default = as_numpy(get_default_dtype())
+    return complex_of(default) if any(isinstance(x, complex) for x in numbers) else default
+
+
+def _numbers(start: Any, end: Any, n: int, dtype: np.dtype[Any], base: float | None) -> Any:
     """They are computed in float64, and counted from the nearer end."""
     step = (end - start) / max(n - 1, 1)
     places = np.arange(n)
@@ -51,7 +61,7 @@ def linspace(
         plain("linspace", options)
     if out is not None:
         return made("linspace", out, dtype, device, lambda dtype, device: linspace(start, end, steps, dtype=dtype, device=device))
-    chosen = as_numpy(get_default_dtype() if dtype is None else dtype)
+    chosen = _chosen(start, end, dtype)
     if without_memory(device):
         return empty(steps, dtype=dtype, device="meta", requires_grad=requires_grad)
     return placed(_spaced("linspace", start, end, steps, chosen), device, requires_grad)
@@ -70,7 +80,7 @@ def logspace(
         plain("logspace", options)
     if out is not None:
         return made("logspace", out, dtype, device, lambda dtype, device: logspace(start, end, steps, base, dtype=dtype, device=device))
-    chosen = as_numpy(get_default_dtype() if dtype is None else dtype)
+    chosen = _chosen(start, end, dtype)
     if without_memory(device):
         return empty(steps, dtype=dtype, device="meta", requires_grad=requires_grad)
     return placed(_spaced("logspace", start, end, steps, chosen, float(base)), device, requires_grad)

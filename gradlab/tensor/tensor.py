@@ -315,10 +315,21 @@ class Tensor(Families):
         return bool(self.item())
 
     def __float__(self) -> float:
-        return float(self.item())
+        return float(self._real_number())
 
     def __int__(self) -> int:
-        return int(self.item())
+        return int(self._real_number())
+
+    def __complex__(self) -> complex:
+        return complex(self.item())
+
+    def _real_number(self) -> Any:
+        value = self.item()
+        if type(value) is complex:
+            if value.imag:
+                raise RuntimeError(f"value cannot be converted to a real number without overflow: {value}")
+            return value.real
+        return value
 
     def __index__(self) -> int:
         if self.is_floating_point() or self.numel() != 1:
@@ -326,7 +337,7 @@ class Tensor(Families):
         return int(self.item())
 
     def __contains__(self, element: Any) -> bool:
-        if not isinstance(element, (Tensor, int, float, np.generic)):
+        if not isinstance(element, (Tensor, int, float, complex, np.generic)):
             raise RuntimeError(f"in: a tensor contains numbers; {type(element).__name__} is none")
         return bool((self == element).any())
 

@@ -56,7 +56,7 @@ Limits = tuple[float | None, float | None]
 
 def _difference(a: Any, b: Any, place: str, limits: Limits, equal_nan: bool, checks: Checks) -> str | None:
     where = f" (item {place})" if place else ""
-    single = (Tensor, np.ndarray, np.generic, int, float)
+    single = (Tensor, np.ndarray, np.generic, int, float, complex)
     if isinstance(a, Mapping) and isinstance(b, Mapping):
         if set(a) != set(b):
             return f"The keys of the mappings do not match{where}: {sorted(map(repr, set(a) ^ set(b)))} are in one alone"
@@ -98,7 +98,8 @@ def _unlike(a: Any, b: Any, where: str, limits: Limits, equal_nan: bool, checks:
         wrong, gap = left != right, np.abs(left.astype(object) - right.astype(object)).astype(np.float64)
         right = right.astype(np.float64)
     else:
-        left, right = left.astype(np.float64), right.astype(np.float64)
+        wide = np.result_type(np.float64, *(v.dtype for v in (left, right) if v.dtype.kind == "c"))
+        left, right = left.astype(wide), right.astype(wide)
         with np.errstate(all="ignore"):
             gap = np.where(left == right, 0.0, np.abs(left - right))
             wrong = ~(gap <= atol + rtol * np.abs(right)) | (np.isinf(gap) & (left != right))

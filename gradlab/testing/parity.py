@@ -16,7 +16,7 @@ import numpy as np
 from gradlab import call_site, dispatch
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current, enter, leave
-from gradlab.dtype import FLOATING
+from gradlab.dtype import COMPLEX, FLOATING
 from gradlab.nn import Module
 from gradlab.op import Op
 from gradlab.optim import SGD
@@ -79,6 +79,8 @@ def units(got: np.ndarray[Any, Any], want: np.ndarray[Any, Any], noise: float = 
         return float("inf")
     if got.size == 0:
         return 0.0
+    if got.dtype in COMPLEX:  # real and imaginary parts, each in units of both together
+        got, want = (np.stack([x.real, x.imag]) for x in (got, want))
     if got.dtype not in FLOATING:
         return 0.0 if np.array_equal(got, want) else float("inf")
     a, b = got.astype(np.float64), want.astype(np.float64)
@@ -105,7 +107,8 @@ def _noise(op: str, inputs: list[Any], result: np.ndarray[Any, Any]) -> float:
     """
     if op not in ("sum", "mean") or not result.size:
         return 0.0
-    terms = host(getattr(inputs[0], "_array", inputs[0])).astype(np.float64)
+    terms = host(getattr(inputs[0], "_array", inputs[0]))
+    terms = np.abs(terms).astype(np.float64)
     number = terms.size / result.size
     size = float(np.sqrt(np.mean(terms * terms) * number)) if terms.size and np.isfinite(terms).all() else 0.0
     return size / number if op == "mean" else size

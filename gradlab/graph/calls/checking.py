@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradlab import dispatch
+from gradlab.dtype import widest
 from gradlab.graph.staging.stage import Staged
 from gradlab.graph.staging.symbol import Symbol
 from gradlab.graph.staging.tree import flatten
@@ -33,8 +34,9 @@ def compared(title: str, program: Any, eager: Callable[[], Any], args: tuple[Any
             raise RuntimeError(f"compile: {title}: {name} is {got.dtype}{list(got.shape)}, in the eager run {want.dtype}{list(want.shape)}")
         if name in noise:
             want, got = want[~noise[name]], got[~noise[name]]
-        if not np.allclose(want.astype(np.float64), got.astype(np.float64), rtol=1e-3, atol=slack, equal_nan=True):
-            worst = np.max(np.abs(want.astype(np.float64) - got.astype(np.float64)))
+        want, got = (v.astype(widest(v.dtype)) for v in (want, got))
+        if not np.allclose(want, got, rtol=1e-3, atol=slack, equal_nan=True):
+            worst = np.max(np.abs(want - got))
             raise RuntimeError(f"compile: {title}: {name} differs from the eager run by up to {worst:.3g}")
     return result
 
@@ -70,7 +72,7 @@ class _Memory:
 
     def noise(self) -> dict[str, Any]:
         """Where parameters have gradients of next to nothing, as an attention's key biases: Adam turns their rounding into whole steps."""
-        grads = {id(leaf): np.abs(_seen(leaf._grad._array).astype(np.float64)) for leaf, *_ in self.leaves if leaf._grad is not None}
+        grads = {id(leaf): np.abs(_seen(leaf._grad._array)) for leaf, *_ in self.leaves if leaf._grad is not None}
         least = 1e-5 * max((g.max(initial=0.0) for g in grads.values()), default=0.0)
         return {
             f"state {i} of shape {t._array.shape}": grads[id(t)] <= least

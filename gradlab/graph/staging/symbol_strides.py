@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from gradlab.op import Op
+from gradlab.ops.complex import imag, real, view_as_complex, view_as_real
 from gradlab.ops.layout import diagonal, unfold_view
 from gradlab.ops.memory import as_strided, bits
 from gradlab.ops.movement import Index, expand, permute, slice_, squeeze, t, transpose, unsqueeze, view
@@ -149,5 +150,9 @@ VIEWS: dict[Op, Callable[..., Strides]] = {
     diagonal: _diagonal,
     unfold_view: _unfold,
     as_strided: lambda x, strides, shape, steps, first: tuple(s * x.dtype.itemsize for s in steps),
+    real: lambda x, strides: strides,
+    imag: lambda x, strides: strides,
+    view_as_real: lambda x, strides: (*strides, x.dtype.itemsize // 2),
+    view_as_complex: lambda x, strides: strides[:-1],
     bits: lambda x, strides, dtype: strides if dtype.itemsize == x.dtype.itemsize else (*strides[:-1], dtype.itemsize),
 }

@@ -19,6 +19,7 @@ from gradlab.batched import Batched
 from gradlab.dtype import FLOATING, HALF, INT64
 from gradlab.spec import ShapeError, count
 from gradlab.tensor import activation
+from gradlab.tensor.common_arguments import only_real
 from gradlab.tensor.selection import embedding_lookup
 from gradlab.tensor.where import filled
 
@@ -249,6 +250,7 @@ def kl_div(
     >>> F.kl_div(gl.tensor([[0.5, 0.5]]).log(), gl.tensor([[0.9, 0.1]]), reduction="batchmean")
     tensor(0.3681)
     """
+    only_real("kl_div", input, target)
     legacy = size_average is not None or reduce is not None
     reduction = reduction_of(size_average, reduce, reduction, ("batchmean",))
     if reduction == "mean" and not legacy:

@@ -11,6 +11,7 @@ from gradlab.autograd.mode import widest
 from gradlab.dtype import FLOAT64, FLOATING, HALF, INT64
 from gradlab.nn.functional.conv import expect_tensors
 from gradlab.spec import ShapeError, count
+from gradlab.tensor.common_arguments import only_real
 from gradlab.tensor.creation import arange, zeros
 from gradlab.tensor.shape import cat, stack
 from gradlab.tensor.units import once, rounds_once
@@ -82,6 +83,7 @@ def grid_sample(
     tensor([[[[2.]]]])
     """
     expect_tensors("grid_sample", input, grid)
+    only_real("grid_sample", input, grid)
     shape, points = input._array.shape, grid._array.shape
     rank = len(shape) - 2
     if mode not in ("bilinear", "nearest", "bicubic"):

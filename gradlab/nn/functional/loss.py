@@ -15,6 +15,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.dtype import FLOATING
 from gradlab.spec import broadcast_shapes
+from gradlab.tensor.common_arguments import only_real
 from gradlab.tensor.index_parts import known
 from gradlab.tensor.units import rounds_once
 
@@ -137,6 +138,7 @@ def smooth_l1_loss(
     reduction = reduction_of(size_average, reduce, reduction)
     if beta < 0:
         raise RuntimeError(f"smooth_l1_loss: beta cannot be negative, got {beta}")
+    only_real("smooth_l1_loss", input, target)
     a, b = _pair("smooth_l1_loss", input, target)
     return reduced((a - b).abs() if beta == 0 else _bent(a, b, beta) / beta, reduction)
 
@@ -151,6 +153,7 @@ def huber_loss(input: Tensor, target: Tensor, reduction: str = "mean", delta: fl
     reduction = reduction_of(None, None, reduction)
     if delta <= 0:
         raise RuntimeError(f"huber_loss: delta must be positive, got {delta}")
+    only_real("huber_loss", input, target)
     a, b = _pair("huber_loss", input, target)
     loss = _bent(a, b, delta)
     return reduced(loss, reduction) if weight is None else _weighted(loss, weight, input._array.shape, reduction, False)

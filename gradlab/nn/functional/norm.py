@@ -18,6 +18,7 @@ from gradlab.autograd.record import bind
 from gradlab.dtype import FLOAT32, FLOAT64, FLOATING, HALF, finfo, wide
 from gradlab.quiet import quietly
 from gradlab.spec import ShapeError, count, whole
+from gradlab.tensor.common_arguments import only_real
 from gradlab.tensor.formats import followed
 from gradlab.tensor.units import rounds_once
 from gradlab.tensor.update import update
@@ -67,6 +68,7 @@ def batch_norm(
     tensor([[-1.0000],
             [ 1.0000]])
     """
+    only_real("batch_norm", input)
     shape = input._array.shape
     if len(shape) < 2:
         if 0 in shape:  # nothing, of which PyTorch does not ask for channels

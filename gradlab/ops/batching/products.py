@@ -183,6 +183,6 @@ PRODUCTS = {
 } | dict.fromkeys(
     ("max_pool", "max_pool_backward", "max_pool_gather", "max_unpool", "adaptive_max_pool", "avg_pool", "avg_pool_backward"), pooling
 ) | dict.fromkeys(
-    ("cholesky", "qr", "eigh", "svd", "lu", "inverse", "det", "cofactor", "slogdet", "pinv", "matrix_exp",
+    ("cholesky", "qr", "eig", "eigh", "svd", "lu", "inverse", "det", "cofactor", "slogdet", "pinv", "matrix_exp",
      "lstm_cell", "lstm_cell_backward", "gru_cell", "gru_cell_backward"), leading
 )  # fmt: skip

@@ -7,6 +7,7 @@ from kinds.catalogue.giving import AT, MASK, B, C, I, J, P, Q, V, W, X, Y, disti
 SIGNED = words("""
 abs absolute ceil fix floor frac neg negative positive relu round selu sgn sign signbit square trunc sigmoid tanh sin cos tan sinh cosh
 asinh arcsinh atan arctan exp exp2 expm1 erf erfc deg2rad rad2deg sinc nan_to_num i0 isfinite isinf isnan isneginf isposinf isreal real conj
+angle conj_physical
 celu hardshrink entr erfcx expit i0e i1 i1e log_ndtr modified_bessel_i0 modified_bessel_i1 ndtr
 elu gelu hardsigmoid hardswish hardtanh leaky_relu logsigmoid mish relu6 rrelu silu softplus softshrink softsign tanhshrink
 """)
