@@ -138,7 +138,7 @@ def _packed(lower: Tensor, upper: Tensor, A: Tensor) -> Tensor:
 
 def _exchanges(permutation: Any, size: int) -> Any:
     """The exchanges of rows, one after the other and counted from 1, that make a permutation matrix (as LAPACK writes them)."""
-    order = permutation.real.argmax(-2)
+    order = (np.arange(permutation.shape[-1]) @ permutation.real).astype(np.int64)
     out = np.empty((*order.shape[:-1], size), np.int32)
     for place in np.ndindex(order.shape[:-1]):
         rows = list(range(order.shape[-1]))
