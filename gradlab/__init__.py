@@ -87,6 +87,7 @@ from gradlab.tensor.closeness import *
 from gradlab.tensor.comparison import *
 from gradlab.tensor.complex import *
 from gradlab.tensor.creation import *
+from gradlab.tensor.deprecated_functions import *
 from gradlab.tensor.einsum import *
 from gradlab.tensor.elementwise import *
 from gradlab.tensor.factorization import *
@@ -102,9 +103,8 @@ from gradlab.tensor.masks import *
 from gradlab.tensor.math import *
 from gradlab.tensor.math_pairs import *
 from gradlab.tensor.memory import *
-from gradlab.tensor.missing import absent as _absent
+from gradlab.tensor.missing_names import absent as _absent
 from gradlab.tensor.norms import *
-from gradlab.tensor.older_functions import *
 from gradlab.tensor.printing import *
 from gradlab.tensor.product_sums import *
 from gradlab.tensor.products import *
@@ -125,9 +125,9 @@ from gradlab.tensor.spellings import *
 from gradlab.tensor.splitting import *
 from gradlab.tensor.statistics import *
 from gradlab.tensor.storage import *
-from gradlab.tensor.typed import *
-from gradlab.tensor.types import *
-from gradlab.tensor.types import _assert as _assert, _shape_as_tensor as _shape_as_tensor
+from gradlab.tensor.type_queries import *
+from gradlab.tensor.type_queries import _assert as _assert, _shape_as_tensor as _shape_as_tensor
+from gradlab.tensor.typed_tensors import *
 from gradlab.tensor.where import *
 
 newaxis = None
@@ -177,7 +177,7 @@ if TYPE_CHECKING:
         set_autocast_dtype as set_autocast_dtype,
         set_autocast_enabled as set_autocast_enabled,
     )
-    from gradlab.amp.of_devices import (
+    from gradlab.amp.deprecated_of_devices import (
         get_autocast_cpu_dtype as get_autocast_cpu_dtype,
         get_autocast_gpu_dtype as get_autocast_gpu_dtype,
         is_autocast_cpu_enabled as is_autocast_cpu_enabled,
@@ -258,9 +258,9 @@ _ELSEWHERE = {
     "cond": "gradlab.graph.control.functions",
     "explain": "gradlab.viz.explanation",
     "frexp": "gradlab.tensor.numerics",
-    "get_autocast_cpu_dtype": "gradlab.amp.of_devices",
+    "get_autocast_cpu_dtype": "gradlab.amp.deprecated_of_devices",
     "get_autocast_dtype": "gradlab.amp.autocast_mode",
-    "get_autocast_gpu_dtype": "gradlab.amp.of_devices",
+    "get_autocast_gpu_dtype": "gradlab.amp.deprecated_of_devices",
     "get_default_graph": "gradlab.session",
     "get_deterministic_debug_mode": "gradlab.utils.settings",
     "get_num_interop_threads": "gradlab.utils.settings",
@@ -273,7 +273,7 @@ _ELSEWHERE = {
     "identity": "gradlab.session",
     "is_anomaly_enabled": "gradlab.utils.settings",
     "is_autocast_cache_enabled": "gradlab.amp.autocast_mode",
-    "is_autocast_cpu_enabled": "gradlab.amp.of_devices",
+    "is_autocast_cpu_enabled": "gradlab.amp.deprecated_of_devices",
     "is_autocast_enabled": "gradlab.amp.autocast_mode",
     "is_warn_always_enabled": "gradlab.utils.settings",
     "kaiser_window": "gradlab.tensor.windows",
@@ -285,11 +285,11 @@ _ELSEWHERE = {
     "save": "gradlab.utils.serialization",
     "scan": "gradlab.graph.control.functions",
     "set_autocast_cache_enabled": "gradlab.amp.autocast_mode",
-    "set_autocast_cpu_dtype": "gradlab.amp.of_devices",
-    "set_autocast_cpu_enabled": "gradlab.amp.of_devices",
+    "set_autocast_cpu_dtype": "gradlab.amp.deprecated_of_devices",
+    "set_autocast_cpu_enabled": "gradlab.amp.deprecated_of_devices",
     "set_autocast_dtype": "gradlab.amp.autocast_mode",
     "set_autocast_enabled": "gradlab.amp.autocast_mode",
-    "set_autocast_gpu_dtype": "gradlab.amp.of_devices",
+    "set_autocast_gpu_dtype": "gradlab.amp.deprecated_of_devices",
     "set_deterministic_debug_mode": "gradlab.utils.settings",
     "set_flush_denormal": "gradlab.utils.settings",
     "set_num_interop_threads": "gradlab.utils.settings",
@@ -306,7 +306,7 @@ _ELSEWHERE = {
     "vmap": "gradlab.func.mapping",
     "while_loop": "gradlab.graph.control.functions",
 }
-# Of `nn.functional.native`, and in-place methods as functions.
+# Of `nn.functional.top_level`, and in-place methods as functions.
 _NATIVE = frozenset("""
     adaptive_avg_pool1d adaptive_max_pool1d affine_grid_generator alpha_dropout avg_pool1d batch_norm bilinear
     binary_cross_entropy_with_logits celu_ channel_shuffle constant_pad_nd conv1d conv2d conv3d conv_transpose1d conv_transpose2d
@@ -329,9 +329,9 @@ def __getattr__(name: str) -> Any:
     if name in _ELSEWHERE:
         return getattr(import_module(_ELSEWHERE[name]), name)
     if name in _NATIVE:
-        return getattr(import_module("gradlab.nn.functional.native"), name)
+        return getattr(import_module("gradlab.nn.functional.top_level"), name)
     if name in _IN_PLACE:
-        return import_module("gradlab.tensor.in_place").function(name)
+        return import_module("gradlab.tensor.in_place_functions").function(name)
     if name.startswith("_foreach_"):
         each = import_module("gradlab.tensor.foreach").FUNCTIONS
         if name in each:

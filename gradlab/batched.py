@@ -1,6 +1,6 @@
 """What a tensor inside `vmap` holds in place of an array: a value for each sample of a batch, and the level that the batch belongs to.
 
-Pure data: the rules are in `ops/batching`, the levels in `func/levels.py`. The rooms between know only that there is such an array.
+Pure data: the rules are in `ops/batching`, the levels in `func/vmap_levels.py`. The rooms between know only that there is such an array.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ class Batched:
     """One level of batching around a tensor.
 
     value    a Tensor: with the batch as its first dimension, or, where `mapped` is False, the same for every sample
-    level    the `func.levels.Level` of the vmap that made it
+    level    the `func.vmap_levels.Level` of the vmap that made it
     shape    of one sample; `dtype` is the value's
     unit     of a random state: words of the generator between one sample and the next
 

@@ -13,7 +13,7 @@ from gradlab.tensor.factorization import cholesky, cond, eigh, eigvalsh, lu, mat
 from gradlab.tensor.layout import diagonal as _diagonal
 from gradlab.tensor.linalg import matmul
 from gradlab.tensor.matrix_norms import matrix_norm, norm, vander, vecdot, vector_norm
-from gradlab.tensor.missing import absent as _absent
+from gradlab.tensor.missing_names import absent as _absent
 from gradlab.tensor.products import matrix_power, multi_dot
 from gradlab.tensor.solve import lstsq, matrix_exp, pinv, solve, solve_triangular, tensorinv, tensorsolve
 

@@ -15,10 +15,10 @@ from gradlab.tensor.elementwise import round, sigmoid as expit
 from gradlab.tensor.gamma import digamma, lgamma as gammaln, mvlgamma as multigammaln, polygamma
 from gradlab.tensor.math import exp2, expm1, log1p, logit, sinc
 from gradlab.tensor.math_pairs import xlogy
-from gradlab.tensor.missing import absent as _absent
+from gradlab.tensor.missing_names import absent as _absent
 from gradlab.tensor.reduction import logsumexp
+from gradlab.tensor.rounding import rounds_once
 from gradlab.tensor.special import erf, erfc, erfinv, i0, igamma as gammainc, igammac as gammaincc
-from gradlab.tensor.units import rounds_once
 from gradlab.tensor.where import filled as _filled, where
 
 if TYPE_CHECKING:

@@ -8,14 +8,14 @@ import pytest
 
 import gradlab as gl
 from gradlab import advice, nn
-from gradlab.autograd import cuts
+from gradlab.autograd import graph_cuts
 from gradlab.optim import advice as watching
 
 
 @pytest.fixture(autouse=True)
 def fresh(monkeypatch):
     """No cuts of other tests, and every search that is due by its step."""
-    cuts.forget()
+    graph_cuts.forget()
     monkeypatch.setattr(watching, "PAUSE", 0.0)
     monkeypatch.setattr(watching, "perf_counter", lambda: 0.0)
 
@@ -54,7 +54,7 @@ def test_a_copy_and_no_grad():
     model, x, y = regression()
     copy = gl.tensor(model(x))
     assert "gl.tensor(), which copies," in reason(copy.sum().backward)
-    cuts.forget()
+    graph_cuts.forget()
     with gl.no_grad():  # the mode
         loss = nn.functional.mse_loss(model(x), y)
     text = reason(loss.backward)
@@ -64,7 +64,7 @@ def test_a_copy_and_no_grad():
     def evaluate():
         return model(x).sum()
 
-    cuts.forget()
+    graph_cuts.forget()
     assert "evaluate()" in reason(lambda: evaluate().backward())
 
 

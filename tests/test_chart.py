@@ -7,8 +7,8 @@ from xml.etree import ElementTree
 
 import pytest
 
+from gradlab.viz.axis_ticks import label, linear_axis, log_axis, nice_step
 from gradlab.viz.chart import LIGHT, PLOT_HEIGHT, PLOT_WIDTH, Panel, Series, line_chart
-from gradlab.viz.ticks import label, linear_axis, log_axis, nice_step
 
 SVG = "{http://www.w3.org/2000/svg}"
 

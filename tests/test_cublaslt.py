@@ -230,7 +230,7 @@ def test_an_epilogue_that_is_refused_in_whatever_way(cuda, blas, standin, status
 @pytest.fixture
 def guarded(cuda, blas, standin):
     """The plain problem and its matrices in guarded memory: addresses of a, b, d."""
-    module = pytest.importorskip("gradlab.backends.cuda.emulator.guarded")
+    module = pytest.importorskip("gradlab.backends.cuda.emulator.guarded_memory")
     memory = [module.GuardedMemory(4 * n) for n in (20, 12, 15, 5)]
     for piece in memory[:2]:
         piece.array((piece.size // 4,), F32)[...] = 1

@@ -7,8 +7,8 @@ import numpy as np
 import pytest
 
 import gradlab as gl
-from gradlab.backends.cuda.emulator.function import ORDERS
-from gradlab.backends.cuda.launch import forms
+from gradlab.backends.cuda.emulator.launching import ORDERS
+from gradlab.backends.cuda.launch import row_forms
 from gradlab.backends.cuda.loading import load
 
 pytestmark = pytest.mark.usefixtures("cuda")
@@ -178,10 +178,10 @@ def test_every_order_of_threads_gives_the_same_bits():
 
 
 def test_the_form_depends_on_sizes_alone():
-    assert forms.held_form(1000, forms.HELD) == (32, 32)
-    assert forms.held_form(16385, forms.HELD) is None
-    assert forms.parts_for(1, 1 << 20, 8192) == 128
-    assert forms.parts_for(1000, 1 << 20, 8192) == 1
+    assert row_forms.held_form(1000, row_forms.HELD) == (32, 32)
+    assert row_forms.held_form(16385, row_forms.HELD) is None
+    assert row_forms.parts_for(1, 1 << 20, 8192) == 128
+    assert row_forms.parts_for(1000, 1 << 20, 8192) == 1
 
 
 # ---------------------------------------------------------------- repeated launches

@@ -7,13 +7,13 @@ import pytest
 
 import gradlab as gl
 from gradlab import distributions as D
-from gradlab.distributions import constraints as c, domains, utils
+from gradlab.distributions import constraints as c, transform_domains, utils
 
 
 def test_every_transform_says_what_it_takes_and_gives():
     public = [getattr(D, name) for name in D.__all__]
     kinds = [kind for kind in public if isinstance(kind, type) and issubclass(kind, D.Transform) and kind is not D.Transform]
-    assert [kind.__name__ for kind in kinds if kind not in domains.DOMAINS] == []
+    assert [kind.__name__ for kind in kinds if kind not in transform_domains.DOMAINS] == []
 
 
 SETS = [

@@ -9,7 +9,7 @@ import inspect
 import pytest
 
 import gradlab as gl
-from gradlab.autograd import cuts
+from gradlab.autograd import graph_cuts
 
 from repository import ROOT
 
@@ -22,7 +22,7 @@ NEEDS = {"onnx.md": ("onnx", "onnxruntime")}
 def test_examples_print_what_the_page_says(page):
     for package in NEEDS.get(page.name, ()):
         pytest.importorskip(package)
-    cuts.forget()  # of other pages, of which an error message would speak
+    graph_cuts.forget()  # of other pages, of which an error message would speak
     failures, count = doctest.testfile(str(page), module_relative=False, encoding="utf-8")
     assert count and not failures
 

@@ -2,8 +2,12 @@
 
 import ast
 import re
+from functools import cache
+from importlib import import_module
 
 import pytest
+
+from gradlab.ops import ROWS
 
 from repository import ROOT, project_files
 
@@ -39,8 +43,17 @@ def test_files_are_short():
     assert TABLES <= set(long), "a table that is short, or gone, needs no exception"
 
 
-def parse(name: str) -> ast.Module:
-    return ast.parse((ROOT / name).read_text(encoding="utf-8"), name)
+@cache
+def nodes(name: str) -> list[tuple[ast.AST, bool]]:
+    """A file's imports and calls, and whether each stands in a function."""
+    found, waiting = [], [(ast.parse((ROOT / name).read_text(encoding="utf-8"), name), False)]
+    while waiting:
+        node, inside = waiting.pop()
+        if isinstance(node, ast.Import | ast.ImportFrom | ast.Call):
+            found.append((node, inside))
+        inside = inside or isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        waiting += [(child, inside) for child in ast.iter_child_nodes(node)]
+    return found
 
 
 def imported(node: ast.Import | ast.ImportFrom) -> set[str]:
@@ -52,9 +65,7 @@ def imported(node: ast.Import | ast.ImportFrom) -> set[str]:
 
 def hidden_imports(name: str) -> list[str]:
     allowed = {package for room, packages in OPTIONAL.items() if name.startswith(room) for package in packages}
-    functions = [node for node in ast.walk(parse(name)) if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)]
-    inside = {node for function in functions for node in ast.walk(function)}
-    statements = [node for node in inside if isinstance(node, ast.Import | ast.ImportFrom)]
+    statements = [node for node, inside in nodes(name) if inside and isinstance(node, ast.Import | ast.ImportFrom)]
     return [f"{name}:{node.lineno}" for node in statements if not imported(node) <= allowed]
 
 
@@ -68,7 +79,7 @@ def test_no_tricks(trick):
     calls = [
         f"{name}:{node.lineno}"
         for name in MODULES
-        for node in ast.walk(parse(name))
+        for node, _ in nodes(name)
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id == trick
     ]
     assert not calls
@@ -92,3 +103,13 @@ def test_the_pattern_of_machine_paths():
         assert MACHINE_PATH.search(f'open("{slash}{path}")'), path
     for text in (f"a{slash}work{slash}b", f"https://example.org{slash}home", "network/root cause", "and/or"):
         assert not MACHINE_PATH.search(text), text
+
+
+def test_one_family_has_one_name():
+    """The samples of a row of `ops/<family>.py` stand in `tests/samples/<family>.py`."""
+    families = {f.stem for f in (ROOT / "tests/samples").glob("*.py")} - {"__init__", "base"}
+    strays = []
+    for family in sorted(families):
+        there = {id(value) for value in vars(import_module(f"gradlab.ops.{family}")).values()}
+        strays += [f"{family}: {name}" for name in import_module(f"samples.{family}").SAMPLES if id(ROWS[name]) not in there]
+    assert not strays, f"samples of rows of other families of gradlab/ops: {', '.join(strays)}"

@@ -8,8 +8,8 @@ import math
 import pytest
 
 import gradlab as gl
-from gradlab.tensor.missing import MODULES, TENSOR
-from gradlab.tensor.spellings import TwinMethods
+from gradlab.tensor.missing_names import MODULES, TENSOR
+from gradlab.tensor.spellings import SpellingMethods
 
 
 @pytest.mark.parametrize("name", TENSOR)
@@ -83,7 +83,7 @@ def test_twins():
     assert not x.is_complex()
     assert [gl.is_signed(gl.zeros(1, dtype=d)) for d in (gl.float32, gl.bfloat16, gl.int8, gl.uint8, gl.bool)] == [True] * 3 + [False] * 2
     assert x.is_same_size(gl.ones(1, 2))
-    assert TwinMethods in gl.Tensor.__mro__
+    assert SpellingMethods in gl.Tensor.__mro__
 
 
 def test_constants_and_short_dtypes():

@@ -10,7 +10,7 @@ import pytest
 
 import gradlab as gl
 from gradlab import nn
-from gradlab.tensor.typed import CPU_TYPES, CUDA_TYPES
+from gradlab.tensor.typed_tensors import CPU_TYPES, CUDA_TYPES
 
 RENAMED = "constant dirac eye kaiming_normal kaiming_uniform normal orthogonal sparse uniform xavier_normal xavier_uniform"
 

@@ -10,7 +10,7 @@ import pytest
 
 import gradlab as gl
 from gradlab.backends.cuda.emulator import CompilerMissing
-from gradlab.backends.cuda.emulator.function import ORDERS
+from gradlab.backends.cuda.emulator.launching import ORDERS
 from gradlab.backends.cuda.emulator.sanitizer import run_sanitized, sanitized_environment
 
 F = gl.nn.functional

@@ -10,10 +10,10 @@ import pytest
 
 import gradlab as gl
 from gradlab import nn
-from gradlab.viz.drawing import svg
-from gradlab.viz.frames import crossings, frames
+from gradlab.viz.diagram_layout import Placer
+from gradlab.viz.diagram_svg import svg
+from gradlab.viz.layers import crossings, frames
 from gradlab.viz.picture import diagram_of
-from gradlab.viz.place import Placer
 
 CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome", "chrome"))), None)
 FLAGS = ["--headless", "--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking"]
@@ -234,7 +234,7 @@ def test_the_page_in_a_browser(example, tmp_path):
     chips = {f"vertex {v.id}" for v in found.vertices if v.chips}
     here = sorted(v for k, v in out["places"].items() if k != "whole" and k not in chips)
     close = [any(all(abs(a - b) < 0.2 for a, b in zip(spot, place)) for place in expected) for spot in here if spot[3] != 40]
-    assert close and all(close), "the page places parts as place.py does"
+    assert close and all(close), "the page places parts as diagram_layout.py does"
     assert sorted(out["first"]) == sorted(picture.folded)
     assert out["opened"] > out["hidden"] and out["found"] == out["listed"] == 3 and out["hits"] == 1
     assert out["revealed"] < len(out["first"]) and out["all"] == 0 and out["less"] >= 4 and out["zoomed"]

@@ -10,7 +10,7 @@ import pytest
 
 import gradlab as gl
 import gradlab.nn.functional as F
-from gradlab.func import grad, levels, vmap
+from gradlab.func import grad, vmap, vmap_levels
 from gradlab.graph import trace
 
 X = np.random.default_rng(0).normal(size=(4, 3))
@@ -222,7 +222,7 @@ def test_the_mask_of_dropout_is_that_of_the_forward():
 
 def test_a_row_without_a_rule_runs_one_by_one_and_warns_once():
     f = gl.vmap(lambda u: u.masked_scatter(u > 0, u * 10))
-    levels._warned.discard("masked_scatter")
+    vmap_levels._warned.discard("masked_scatter")
     with pytest.warns(UserWarning, match="masked_scatter has no rule"):
         found = f(x64())
     with warnings.catch_warnings():

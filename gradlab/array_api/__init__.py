@@ -164,7 +164,7 @@ from gradlab.dtype import (
     int64 as int64,
     uint8 as uint8,
 )
-from gradlab.tensor.missing import absent as _absent
+from gradlab.tensor.missing_names import absent as _absent
 
 VERSIONS = ("2021.12", "2022.12", "2023.12", "2024.12")
 __array_api_version__ = VERSIONS[-1]

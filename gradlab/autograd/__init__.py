@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from gradlab.advice import warn
-from gradlab.autograd import cuts, engine, errors, function as function, functional as functional, graph as graph
+from gradlab.autograd import engine, errors, function as function, functional as functional, graph as graph, graph_cuts
 from gradlab.autograd.base import LEAF, Differentiable
 from gradlab.autograd.errors import NonFiniteError
 from gradlab.autograd.function import Function
@@ -156,7 +156,7 @@ def grad(
             hint = errors.MIXED_UP if any(t._edge is LEAF for t in targets) else ""
             raise RuntimeError(
                 f"grad: input {i} (shape {x._array.shape}) was not used to compute the outputs; "
-                f"pass allow_unused=True to get None for it, or materialize_grads=True to get zeros{hint}{cuts.because(x)}"
+                f"pass allow_unused=True to get None for it, or materialize_grads=True to get zeros{hint}{graph_cuts.because(x)}"
             )
     return tuple(found)
 

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from gradlab import call_site
-from gradlab.autograd import cuts, errors
+from gradlab.autograd import errors, graph_cuts
 from gradlab.autograd.base import LEAF, Differentiable, version_of
 from gradlab.autograd.mode import current, enter, leave
 from gradlab.autograd.node import edge_to, next_sequence
@@ -100,7 +100,7 @@ def backward(
         for x in inputs or ():
             if x._edge is not LEAF and (found := goals.gradient_of(x, leaves)) is not None:  # type: ignore[union-attr]
                 x._grad = found.clone() if x._grad is None else x._grad + found
-        cuts.forget()
+        graph_cuts.forget()
     finally:
         walk_now.reset(outer)
         leave(token)
@@ -251,5 +251,5 @@ def batched(
     vmap lives in a room above this one, so it is looked up when it is asked for.
     """
     batch_of(gradients)
-    found: list[Any] = import_module("gradlab.func.vectors").batched(targets, sources, gradients, retain, create)
+    found: list[Any] = import_module("gradlab.func.batched_gradients").batched(targets, sources, gradients, retain, create)
     return found

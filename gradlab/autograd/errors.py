@@ -6,7 +6,7 @@ import traceback
 from typing import Any
 
 from gradlab import call_site
-from gradlab.autograd import cuts
+from gradlab.autograd import graph_cuts
 from gradlab.autograd.base import Version
 from gradlab.dtype import INEXACT
 
@@ -119,7 +119,7 @@ def no_graph(tensor: Any, recording: bool = True) -> RuntimeError:
     return RuntimeError(
         "this tensor does not require grad and has no grad_fn, so there is nothing to differentiate: no tensor it was "
         "computed from requires grad. Make the leaves with requires_grad=True (or call requires_grad_()), and check that "
-        f"nothing between them and this tensor ran under no_grad() or went through detach(){off}{cuts.because()}"
+        f"nothing between them and this tensor ran under no_grad() or went through detach(){off}{graph_cuts.because()}"
     )
 
 

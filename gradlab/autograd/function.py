@@ -17,7 +17,7 @@ from gradlab.autograd.function_vmap import VmapInfo, batched_backward, batched_f
 from gradlab.autograd.general import refresh
 from gradlab.autograd.mode import Mode, current, enter, leave
 from gradlab.autograd.node import Edge, Node, edge_to, next_sequence
-from gradlab.autograd.once import once_differentiable
+from gradlab.autograd.once_differentiable import once_differentiable
 from gradlab.autograd.saved import keep_all, without_graph
 from gradlab.call_site import user_frame
 from gradlab.dtype import INEXACT

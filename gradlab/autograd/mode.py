@@ -11,7 +11,7 @@ from collections.abc import Callable, Generator
 from contextvars import ContextVar
 from typing import Any, TypeVar
 
-from gradlab.autograd import cuts
+from gradlab.autograd import graph_cuts
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -47,7 +47,7 @@ class Mode:
         self.anomaly = anomaly
         self.walking = walking  # inside backward, not recording: views need not be tracked
         self.observer = observer  # called with (op, inputs, result) after each operation; see testing/parity.py
-        self.vmap = vmap  # the innermost level of batching; see func/levels.py
+        self.vmap = vmap  # the innermost level of batching; see func/vmap_levels.py
         self.floor = floor  # while walking: how many levels of vmap lie outside of the walk, and go on recording
         self.special = (
             inference or anomaly or tracer is not None or autocast is not None or saved_hooks is not None or observer is not None
@@ -146,7 +146,7 @@ class ModeContext:
         self._before.append(mode)
         changed = self._changed(mode)
         if mode.recording and not changed.recording:
-            cuts.note_mode(type(self).__name__)
+            graph_cuts.note_mode(type(self).__name__)
         enter(changed)
 
     def __exit__(self, *_: object) -> None:

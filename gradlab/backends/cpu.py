@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradlab import dispatch
-from gradlab.backends import laid
+from gradlab.backends import strided_results
 from gradlab.device import CPU, Device
 from gradlab.dtype import FLOAT32, HALF
 from gradlab.op import Op
@@ -53,7 +53,7 @@ class CpuBackend:
     staged = False
 
     def run(self, op: Op, arrays: list[Any], params: dict[str, Any], row_major: bool = False) -> Any:
-        """row_major: whether the results lie row by row whatever the row says (`laid.py`)."""
+        """row_major: whether the results lie row by row whatever the row says (`strided_results.py`)."""
         if op.view:
             return op.cpu(*arrays, **params)
         if not arrays:
@@ -72,7 +72,7 @@ class CpuBackend:
                 assert spec is not None
                 arrays[i] = immediate(array, op.number_dtype(spec.dtype))
             elif not (row_major or array is None or array.flags.c_contiguous):
-                return laid.run(op, given, params, outs, functools.partial(self.run, row_major=True), self.copy)
+                return strided_results.run(op, given, params, outs, functools.partial(self.run, row_major=True), self.copy)
         if not op.exact and any(s is not None and s.dtype in HALF for s in specs):
             return self._run_half(op, arrays, outs, params)
         made = [np.empty(s.shape, s.dtype) for s in outs]

@@ -11,7 +11,7 @@ __all__ = ["GradScaler", "autocast"]  # noqa: F822 - looked up below
 def __getattr__(name: str) -> Any:
     """`gradlab.amp` lies above this room, so it is looked up when it is asked for."""
     if name in __all__:
-        return import_module("gradlab.amp.older").CPU[name]
+        return import_module("gradlab.amp.deprecated").CPU[name]
     raise AttributeError(f"module 'gradlab.cpu.amp' has no attribute {name!r}: gl.amp has all there is")
 
 

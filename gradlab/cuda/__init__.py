@@ -52,7 +52,7 @@ from gradlab.cuda.memory import (
     set_per_process_memory_fraction,
 )
 from gradlab.cuda.streams import Event, Stream, current_stream, default_stream, set_stream, stream
-from gradlab.cuda.typed import (
+from gradlab.cuda.typed_tensors import (
     BFloat16Tensor,
     BoolTensor,
     ByteTensor,

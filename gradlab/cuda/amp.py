@@ -14,7 +14,7 @@ __all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]  # noqa: F822 -
 def __getattr__(name: str) -> Any:
     """`gradlab.amp` lies above this room, so it is looked up when it is asked for."""
     if name in __all__:
-        return import_module("gradlab.amp.older").CUDA[name]
+        return import_module("gradlab.amp.deprecated").CUDA[name]
     raise AttributeError(f"module 'gradlab.cuda.amp' has no attribute {name!r}: gl.amp has all there is")
 
 

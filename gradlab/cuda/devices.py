@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from gradlab.backends.cuda.loading import available, load, loaded
-from gradlab.cuda.host import driver
+from gradlab.cuda.cpu_driver import driver
 from gradlab.device import Device
 from gradlab.tensor import generator
 

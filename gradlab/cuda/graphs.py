@@ -7,8 +7,8 @@ from typing import Any
 
 from gradlab.backends.cuda.gemm.library import warm
 from gradlab.backends.cuda.loading import load
+from gradlab.cuda.captured_random import CapturedDraws
 from gradlab.cuda.devices import synchronize
-from gradlab.cuda.draws import CapturedDraws
 from gradlab.cuda.streams import Stream, current_stream, stream as within
 from gradlab.tensor.generator import Generator
 

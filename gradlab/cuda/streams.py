@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from gradlab.cuda.cpu_driver import driver
 from gradlab.cuda.devices import index_of, on
-from gradlab.cuda.host import driver
 from gradlab.device import Device
 
 

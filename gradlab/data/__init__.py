@@ -25,7 +25,7 @@ from gradlab.data.text import (
     TextError as TextError,
     read_text as read_text,
 )
-from gradlab.tensor.missing import absent as _absent
+from gradlab.tensor.missing_names import absent as _absent
 
 if TYPE_CHECKING:
     from gradlab.data.downloads import (

@@ -74,7 +74,7 @@ from gradlab.distributed.store import (
     TCPStore as TCPStore,
 )
 from gradlab.distributed.work import Work as Work
-from gradlab.tensor.missing import absent as _absent
+from gradlab.tensor.missing_names import absent as _absent
 
 
 def __getattr__(name: str) -> Any:

@@ -17,13 +17,13 @@ from typing import Any
 
 from gradlab.distributions import (
     constraints as constraints,
-    domains as domains,
-    more_divergences as more_divergences,
+    divergence_pairs as divergence_pairs,
     supports as supports,
+    transform_domains as transform_domains,
     transforms as transforms,
 )
+from gradlab.distributions.categorical import Categorical, Multinomial, OneHotCategorical
 from gradlab.distributions.circular import VonMises
-from gradlab.distributions.classes import Categorical, Multinomial, OneHotCategorical
 from gradlab.distributions.constraint_registry import biject_to, transform_to
 from gradlab.distributions.continuous import Cauchy, Exponential, Gumbel, Laplace, Uniform
 from gradlab.distributions.discrete import Bernoulli, Binomial, Geometric, Poisson
@@ -64,7 +64,7 @@ from gradlab.distributions.transform import (
     identity_transform,
 )
 from gradlab.distributions.transformed import LogisticNormal, TransformedDistribution
-from gradlab.tensor.missing import absent as _absent
+from gradlab.tensor.missing_names import absent as _absent
 
 __all__ = [
     "AbsTransform", "AffineTransform", "Bernoulli", "Beta", "Binomial", "CatTransform", "Categorical", "Cauchy", "Chi2",

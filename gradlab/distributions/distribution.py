@@ -10,7 +10,7 @@ import numpy as np
 
 from gradlab.autograd.mode import current, no_grad
 from gradlab.distributions.constraints import is_dependent
-from gradlab.distributions.units import Measured
+from gradlab.distributions.rounding import Measured
 from gradlab.dtype import FLOATING, get_default_dtype
 from gradlab.spec import broadcast_shapes
 from gradlab.tensor import Tensor

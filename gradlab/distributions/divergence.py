@@ -6,13 +6,13 @@ from collections.abc import Callable
 from typing import Any, TypeVar
 
 from gradlab import linalg
-from gradlab.distributions.classes import Categorical, OneHotCategorical
+from gradlab.distributions.categorical import Categorical, OneHotCategorical
 from gradlab.distributions.continuous import Exponential, Gumbel, Laplace, Uniform
 from gradlab.distributions.discrete import Bernoulli, Binomial, Geometric, Poisson
 from gradlab.distributions.distribution import Distribution
 from gradlab.distributions.joint import Independent, summed
 from gradlab.distributions.normal import LogNormal, MultivariateNormal, Normal
-from gradlab.distributions.units import unit
+from gradlab.distributions.rounding import unit
 from gradlab.nn.functional import logsigmoid, softplus
 from gradlab.tensor import Tensor
 from gradlab.tensor.creation import full_like

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradlab.distributions.classes import Categorical
+from gradlab.distributions.categorical import Categorical
 from gradlab.distributions.distribution import Distribution
 from gradlab.tensor import Tensor
 

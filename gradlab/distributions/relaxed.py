@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from gradlab.distributions.classes import Categorical, OneHotCategorical
+from gradlab.distributions.categorical import Categorical, OneHotCategorical
 from gradlab.distributions.discrete import _Binary, clamped, softplus
 from gradlab.distributions.distribution import Distribution, broadcast
 from gradlab.distributions.exp_family import ExponentialFamily

@@ -6,8 +6,8 @@ import math
 from typing import Any
 
 from gradlab.distributions import constraints as c
+from gradlab.distributions.categorical import Categorical, Multinomial, OneHotCategorical
 from gradlab.distributions.circular import VonMises
-from gradlab.distributions.classes import Categorical, Multinomial, OneHotCategorical
 from gradlab.distributions.continuous import Cauchy, Exponential, Gumbel, Laplace, Uniform
 from gradlab.distributions.discrete import Bernoulli, Binomial, Geometric, Poisson
 from gradlab.distributions.distribution import Distribution

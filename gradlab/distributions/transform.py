@@ -9,7 +9,7 @@ from typing import Any
 
 from gradlab.distributions.constraints import Constraint
 from gradlab.distributions.joint import summed
-from gradlab.distributions.units import Measured
+from gradlab.distributions.rounding import Measured
 from gradlab.tensor import Tensor
 from gradlab.tensor.creation import zeros_like
 
@@ -26,7 +26,7 @@ class Transform(Measured):
     bijective = True
     dim_in = dim_out = 0
     sign: Any = 1  # whether it rises or falls
-    domain: Any  # the sets that it takes and gives: see domains.py
+    domain: Any  # the sets that it takes and gives: see transform_domains.py
     codomain: Any
 
     def __init_subclass__(cls, **options: Any) -> None:

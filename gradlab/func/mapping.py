@@ -10,8 +10,8 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current, enter, leave
 from gradlab.autograd.record import bind, wrap
 from gradlab.batched import Batched
-from gradlab.func.levels import Level
 from gradlab.func.tree import flatten, spread, unflatten
+from gradlab.func.vmap_levels import Level
 from gradlab.layout import strided
 from gradlab.ops.movement import cat
 from gradlab.spec import normalize_dim

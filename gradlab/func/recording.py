@@ -19,8 +19,8 @@ from gradlab.autograd.node import edge_to
 from gradlab.autograd.record import bind, refresh, wrap
 from gradlab.batched import Batched
 from gradlab.dtype import INEXACT
-from gradlab.func.levels import depth_now
 from gradlab.func.tree import flatten, unflatten
+from gradlab.func.vmap_levels import depth_now
 from gradlab.tensor import creation
 
 _view = bind(ops.movement.view)

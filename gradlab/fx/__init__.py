@@ -28,7 +28,7 @@ from gradlab.fx.interpreter import Interpreter as Interpreter, Transformer as Tr
 from gradlab.fx.node import Node as Node, has_side_effect as has_side_effect, map_arg as map_arg
 from gradlab.fx.proxy import Proxy as Proxy, TraceError as TraceError
 from gradlab.fx.subgraph_rewriter import replace_pattern as replace_pattern
-from gradlab.tensor.missing import absent as _absent
+from gradlab.tensor.missing_names import absent as _absent
 
 
 def __getattr__(name: str) -> Any:

@@ -5,7 +5,7 @@ docs/jit.md says what they hold and what scripts may say.
 
 from __future__ import annotations
 
-from gradlab.jit.marks import (
+from gradlab.jit.annotations import (
     Final,
     _overload as _overload,
     _overload_method as _overload_method,

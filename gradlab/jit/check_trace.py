@@ -14,7 +14,7 @@ from gradlab.dtype import widest
 from gradlab.graph.staging.symbol import TraceError
 from gradlab.graph.staging.tree import flatten, unflatten
 from gradlab.jit.module import ScriptModule
-from gradlab.nn.joint import joined
+from gradlab.nn.multi_output_node import joined
 
 
 def check(called: Callable[..., Any], program: ScriptModule, values: list[Any], tolerance: float) -> None:

@@ -20,8 +20,8 @@ from gradlab.graph.ir.specialize import specialize
 from gradlab.graph.staging.memory_sharing import Part, SharedMemory, check_apart, uses
 from gradlab.graph.staging.tree import flatten
 from gradlab.jit.limits import check_again, check_size
-from gradlab.jit.plan import Held, Plan
 from gradlab.jit.portable import nested, structure_text
+from gradlab.jit.program_data import Held, Plan
 from gradlab.jit.replay import run, views_of_written
 from gradlab.jit.writer import write
 from gradlab.nn.module import Module

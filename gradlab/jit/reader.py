@@ -22,8 +22,8 @@ from gradlab.graph.ir.graph import Graph, Value
 from gradlab.jit.graph_reader import GraphReader
 from gradlab.jit.limits import MAX_BYTES, check_size
 from gradlab.jit.module import ScriptModule
-from gradlab.jit.plan import Held, Plan
 from gradlab.jit.portable import FORMAT, KEY, LoadError, decoded, row_version, short, structure_of
+from gradlab.jit.program_data import Held, Plan
 from gradlab.nn.parameter import Parameter
 from gradlab.tensor.convert import moved
 from gradlab.tensor.creation import from_numpy

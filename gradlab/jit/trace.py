@@ -25,12 +25,12 @@ from gradlab.graph.staging.symbol import Symbol, TraceError
 from gradlab.graph.staging.tree import flatten, unflatten
 from gradlab.jit.attributes import Attributes
 from gradlab.jit.check_trace import check
-from gradlab.jit.clean import cleaned
 from gradlab.jit.module import ScriptModule
-from gradlab.jit.plan import CONSTANTS, Held, Plan
 from gradlab.jit.portable import structure_text
-from gradlab.nn.joint import joined
+from gradlab.jit.program_data import CONSTANTS, Held, Plan
+from gradlab.jit.strip_gradients import cleaned
 from gradlab.nn.module import Module
+from gradlab.nn.multi_output_node import joined
 from gradlab.nn.parameter import is_lazy
 from gradlab.op import Op
 from gradlab.ops.elementwise import clone

@@ -34,8 +34,8 @@ from gradlab.graph.ir.dims import Dim, hint, hints_of, symbols
 from gradlab.graph.ir.graph import Call, Graph, Value
 from gradlab.graph.ir.specialize import unknowns
 from gradlab.jit.limits import parts_of
-from gradlab.jit.plan import Plan
 from gradlab.jit.portable import FORMAT, KEY, encoded, row_version, shape_text
+from gradlab.jit.program_data import Plan
 from gradlab.tensor.generator import Generator, default_generator
 from gradlab.utils.atomic import write_bytes
 from gradlab.utils.serialization import checksum

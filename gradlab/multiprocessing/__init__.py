@@ -58,7 +58,7 @@ from gradlab.multiprocessing.spawn import (
     spawn as spawn,
     start_processes as start_processes,
 )
-from gradlab.tensor.missing import absent as _absent
+from gradlab.tensor.missing_names import absent as _absent
 
 _STRATEGIES = ("file_descriptor", "file_system")
 _strategy = _STRATEGIES[0]

@@ -21,7 +21,7 @@ from gradlab.autograd.record import wrap
 from gradlab.multiprocessing.descriptors import sent
 from gradlab.nn.parameter import Buffer, Parameter
 from gradlab.tensor import Tensor
-from gradlab.tensor.reading import check_readable
+from gradlab.tensor.values import check_readable
 
 _UNTRACKED: dict[str, Any] = {"trackfd": False} if sys.version_info >= (3, 13) else {}
 

@@ -200,7 +200,7 @@ from gradlab.nn.parameter import (
     UninitializedParameter,
 )
 from gradlab.nn.summary import summary
-from gradlab.tensor.missing import absent as _absent
+from gradlab.tensor.missing_names import absent as _absent
 
 __all__ = [
     "AdaptiveAvgPool1d", "AdaptiveAvgPool2d", "AdaptiveAvgPool3d", "AdaptiveLogSoftmaxWithLoss", "AdaptiveMaxPool1d",

@@ -8,7 +8,7 @@ from typing import Any
 from gradlab.autograd.base import meta_of, version_of
 from gradlab.autograd.hooks import RemovableHandle, next_key
 from gradlab.autograd.mode import current
-from gradlab.nn.joint import joined
+from gradlab.nn.multi_output_node import joined
 from gradlab.tensor import Tensor
 
 Hook = Callable[..., Any]

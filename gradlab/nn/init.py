@@ -13,7 +13,7 @@ from gradlab.advice import warn
 from gradlab.autograd.mode import no_grad
 from gradlab.tensor import Tensor
 from gradlab.tensor.factorization import qr
-from gradlab.tensor.missing import absent as _absent
+from gradlab.tensor.missing_names import absent as _absent
 from gradlab.tensor.special import erfinv
 
 _GAINS = {"linear": 1.0, "sigmoid": 1.0, "tanh": 5 / 3, "relu": math.sqrt(2), "selu": 3 / 4}

@@ -14,7 +14,7 @@ import numpy as np
 from gradlab.dtype import BOOL, FLOAT32, FLOAT64, HALF, INT64
 from gradlab.kernel import Kernel
 from gradlab.op import Op
-from gradlab.ops.order import order_of
+from gradlab.ops.sort_cpu import order_of
 from gradlab.spec import DimensionError, ShapeError, Spec, count
 
 GROUP = 1 << 13  # elements for each place from which on a group's own sum is quicker than addition one by one

@@ -34,8 +34,8 @@ import numpy as np
 from gradlab.dtype import FLOAT32, FLOAT64, FLOATING, INT64, bfloat16, float16
 from gradlab.kernel import Kernel
 from gradlab.op import Op
-from gradlab.ops.normals import box_muller
-from gradlab.ops.order import first_of, order_of
+from gradlab.ops.random_cpu import box_muller
+from gradlab.ops.sort_cpu import first_of, order_of
 from gradlab.spec import ShapeError, Spec, broadcast_shapes
 
 WORD = (1 << 64) - 1

@@ -10,8 +10,8 @@ from gradlab.dtype import FLOAT32, FLOAT64, FLOATING, INT64
 from gradlab.kernel import Kernel, Reduction
 from gradlab.op import Op
 from gradlab.ops.movement import cat
-from gradlab.ops.order import order_of, place_of
 from gradlab.ops.reduction import at_indices, reduced, reduced_nonempty, share
+from gradlab.ops.sort_cpu import order_of, place_of
 from gradlab.spec import ShapeError, Spec, count, reduced_shape
 
 _multiply_reduce: Any = np.multiply.reduce  # NumPy's stubs know no `keepdims` that is a variable

@@ -13,7 +13,7 @@ from gradlab.dtype import BOOL, FLOAT32, FLOAT64, FLOATING, INT64
 from gradlab.kernel import Kernel
 from gradlab.op import Op
 from gradlab.ops.gather import gather_backward
-from gradlab.ops.order import first_of, order_of, pick, wide
+from gradlab.ops.sort_cpu import first_of, order_of, pick, wide
 from gradlab.spec import ShapeError, Spec, count
 
 

@@ -22,7 +22,7 @@ from gradlab.optim.muon import Muon as Muon
 from gradlab.optim.optimizer import Optimizer as Optimizer
 from gradlab.optim.sgd import SGD as SGD
 from gradlab.optim.sparse_adam import SparseAdam as SparseAdam
-from gradlab.tensor.missing import absent as _absent
+from gradlab.tensor.missing_names import absent as _absent
 
 if TYPE_CHECKING:
     from gradlab.optim import swa_utils as swa_utils

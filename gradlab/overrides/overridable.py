@@ -92,7 +92,7 @@ def places() -> dict[ModuleType, dict[str, Overridable]]:
         late += getattr(module, "_NATIVE", ())
         for name, value in {**vars(module), **{name: getattr(module, name) for name in late}}.items():
             ours = isinstance(value, FunctionType) and value.__module__.startswith(_OWN)
-            if ours and not name.startswith("_") and name not in _SETTINGS and value.__module__ != "gradlab.tensor.missing":
+            if ours and not name.startswith("_") and name not in _SETTINGS and value.__module__ != "gradlab.tensor.missing_names":
                 table[name] = made.setdefault(value, Overridable(value))
     return found
 

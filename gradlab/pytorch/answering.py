@@ -14,7 +14,7 @@ from gradlab.pytorch.asking import imports_it, takes_it, within_try
 from gradlab.pytorch.operations import ops
 from gradlab.pytorch.standing import stand_in
 from gradlab.pytorch.table import Verdict
-from gradlab.tensor.missing import absent
+from gradlab.tensor.missing_names import absent
 
 _given: dict[str, Callable[[str], Any] | None] = {}  # the `__getattr__` that a module of gradlab's had itself, by its name
 

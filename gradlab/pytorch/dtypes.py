@@ -8,7 +8,7 @@ import ml_dtypes
 import numpy as np
 
 from gradlab.dtype import DType
-from gradlab.tensor.missing import MODULES
+from gradlab.tensor.missing_names import MODULES
 
 
 class NameOnly(DType):

@@ -13,7 +13,7 @@ from typing import Any, NoReturn
 
 from gradlab.pytorch.asking import takes_it, within_try
 from gradlab.tensor import Tensor
-from gradlab.tensor.missing import TENSOR
+from gradlab.tensor.missing_names import TENSOR
 
 NEEDED, ASKED, TRIED = "needed", "only asked about (hasattr, getattr)", "imported within a try"
 _IMPORTING = ("importlib", "<frozen importlib", "gradlab.pytorch", "gradlab/pytorch")

@@ -12,7 +12,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from gradlab.tensor.missing import MODULES
+from gradlab.tensor.missing_names import MODULES
 
 _ABSENT = MODULES["gradlab"]
 _ONE = "there is one process with one device; gradient accumulation makes larger batches"

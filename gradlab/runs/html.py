@@ -12,8 +12,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from gradlab.utils.png import png
+from gradlab.viz.axis_ticks import label, linear_axis
 from gradlab.viz.chart import Panel, line_chart
-from gradlab.viz.ticks import label, linear_axis
 
 NAMES = {
     "r2": "R²", "mae": "mean absolute error", "rmse": "root mean squared error", "mase": "MASE", "f1": "F1 (macro)", "roc_auc": "ROC AUC",

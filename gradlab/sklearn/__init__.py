@@ -10,7 +10,7 @@ import importlib.util
 import sys
 from typing import TYPE_CHECKING, Any
 
-from gradlab.tensor.missing import absent as _absent
+from gradlab.tensor.missing_names import absent as _absent
 
 if TYPE_CHECKING:
     from gradlab.sklearn.estimators import Classifier as Classifier, Regressor as Regressor

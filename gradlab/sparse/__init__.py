@@ -11,7 +11,7 @@ from gradlab.sparse.making import OLD, old_constructor, sparse_coo_tensor
 from gradlab.sparse.tensor import SparseTensor as SparseTensor
 from gradlab.tensor import Tensor
 from gradlab.tensor.linalg import mm as dense_mm
-from gradlab.tensor.missing import absent as _absent
+from gradlab.tensor.missing_names import absent as _absent
 from gradlab.tensor.shape import stack
 
 __all__ = ["addmm", "check_sparse_tensor_invariants", "log_softmax", "mm", "sampled_addmm", "softmax", "spdiags", "sum"]

@@ -18,7 +18,7 @@ from gradlab.ops import ROWS
 from gradlab.sparse import entries, products
 from gradlab.sparse.array import WAY_OUT, Lacking, Pattern, SparseArray, SparseError, is_sparse, only_eager, refusal, sparse
 from gradlab.spec import broadcast_shapes, count
-from gradlab.tensor.missing import Absent
+from gradlab.tensor.missing_names import Absent
 from gradlab.tensor.selection import index_select
 from gradlab.tensor.shape import cat
 from gradlab.tensor.tensor import Tensor

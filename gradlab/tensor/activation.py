@@ -14,8 +14,8 @@ from gradlab.autograd.record import bind
 from gradlab.dtype import FLOATING, as_numpy
 from gradlab.spec import ShapeError, normalize_dim
 from gradlab.tensor.common_arguments import into, required
-from gradlab.tensor.units import rounds_once
-from gradlab.tensor.update import update
+from gradlab.tensor.in_place_methods import update
+from gradlab.tensor.rounding import rounds_once
 from gradlab.tensor.where import filled
 
 if TYPE_CHECKING:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab import dispatch, ops
-from gradlab.autograd import cuts, inplace
+from gradlab.autograd import graph_cuts, inplace
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current
 from gradlab.autograd.record import apply, bind, created, finish, refresh, wrap
@@ -18,10 +18,10 @@ from gradlab.op import Op
 from gradlab.quiet import quietly
 from gradlab.strides import inverse_order, like_first, preserve_format, suggested
 from gradlab.tensor.common_arguments import only_tensors, plain, sized
-from gradlab.tensor.formats import copied, laid_as
 from gradlab.tensor.from_data import imaginary_lost, number_of, values_in
-from gradlab.tensor.reading import values_of
-from gradlab.tensor.update import assign
+from gradlab.tensor.in_place_methods import assign
+from gradlab.tensor.memory_formats import copied, laid_as
+from gradlab.tensor.values import values_of
 
 if TYPE_CHECKING:
     from gradlab.tensor.size import Size
@@ -216,7 +216,7 @@ class ConvertMethods(Differentiable):
         """
         if force:
             if self._edge is not None:
-                cuts.note("numpy(force=True)", self)
+                graph_cuts.note("numpy(force=True)", self)
             return self.detach().cpu().numpy()  # type: ignore[attr-defined]
         if self._edge is not None:
             raise RuntimeError("numpy: this tensor requires grad; call .detach().numpy(), since NumPy does not record operations")
@@ -234,7 +234,7 @@ class ConvertMethods(Differentiable):
         1.5
         """
         if self._edge is not None:
-            cuts.note("item()", self)
+            graph_cuts.note("item()", self)
         array = values_of(self)
         if array.size != 1:
             raise RuntimeError(f"item: a tensor with {array.size} elements (shape {self.shape}) is not one number")
@@ -248,7 +248,7 @@ class ConvertMethods(Differentiable):
         [[1, 2], [3, 4]]
         """
         if self._edge is not None:
-            cuts.note("tolist()", self)
+            graph_cuts.note("tolist()", self)
         array = values_of(self)
         return (array.astype(np.float64) if array.dtype.kind == "V" else array).tolist()
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab import dispatch, ops
-from gradlab.autograd import cuts
+from gradlab.autograd import graph_cuts
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import apply, created
 from gradlab.device import CPU, Device, default_device
@@ -18,8 +18,8 @@ from gradlab.ops.memory import Foreign
 from gradlab.strides import channels_order, contiguous_format, formatted, preserve_format
 from gradlab.tensor.common_arguments import made, plain, sized
 from gradlab.tensor.convert import filled, moved
-from gradlab.tensor.formats import checked, laid, laid_as
 from gradlab.tensor.from_data import shared, values_in
+from gradlab.tensor.memory_formats import checked, laid, laid_as
 from gradlab.tensor.shape import sizes
 
 if TYPE_CHECKING:
@@ -64,7 +64,7 @@ def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: b
         plain("tensor", options)
     if isinstance(data, Differentiable):
         if data._edge is not None:
-            cuts.note("gl.tensor(), which copies,", data)
+            graph_cuts.note("gl.tensor(), which copies,", data)
     elif _on_gpu(data):
         made = from_dlpack(data, device=device, copy=True).to(dtype=dtype)
         return made.requires_grad_() if requires_grad else made

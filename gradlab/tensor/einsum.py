@@ -9,7 +9,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.dtype import HALF
 from gradlab.spec import count
 from gradlab.tensor.layout import common_dtype
-from gradlab.tensor.units import once
+from gradlab.tensor.rounding import once
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor

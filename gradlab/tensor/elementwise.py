@@ -12,8 +12,8 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind, operator
 from gradlab.dtype import BOOL, COMPLEX, FLOATING, INEXACT, INT64
 from gradlab.tensor.common_arguments import into
-from gradlab.tensor.older import with_factor
-from gradlab.tensor.units import rounds_once
+from gradlab.tensor.deprecated_arguments import with_factor
+from gradlab.tensor.rounding import rounds_once
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -297,7 +297,7 @@ def relu(input: Tensor) -> Tensor:
 multiply, subtract, divide, true_divide, negative, absolute = mul, sub, div, div, neg, abs
 
 
-class PointwiseMethods(Differentiable):
+class ElementwiseMethods(Differentiable):
     """The methods and operators of this family."""
 
     __slots__ = ()

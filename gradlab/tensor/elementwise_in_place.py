@@ -6,8 +6,8 @@ from typing import TYPE_CHECKING, Any
 
 from gradlab.autograd.base import Differentiable
 from gradlab.tensor.elementwise import add, div, exp, mul, neg, pow, relu, sigmoid, sqrt, sub, tanh
+from gradlab.tensor.in_place_methods import update
 from gradlab.tensor.math_pairs import addcdiv, addcmul
-from gradlab.tensor.update import update
 from gradlab.tensor.where import clamp, masked_fill
 
 if TYPE_CHECKING:
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 Operand = Any  # a Tensor or a Python number
 
 
-class PointwiseInPlaceMethods(Differentiable):
+class ElementwiseInPlaceMethods(Differentiable):
     """The methods of this family."""
 
     __slots__ = ()

@@ -178,7 +178,7 @@ def cond(input: Tensor, p: Any = None, *, out: Any = None) -> Tensor:
     return matrix_norm(input, p) * matrix_norm(inverse(input), p)
 
 
-class FactoringMethods(Differentiable):
+class FactorizationMethods(Differentiable):
     """The methods of this family."""
 
     __slots__ = ()

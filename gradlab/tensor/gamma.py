@@ -11,7 +11,7 @@ from gradlab.autograd.record import bind
 from gradlab.dtype import FLOATING, as_numpy, get_default_dtype
 from gradlab.tensor.common_arguments import into, only_real
 from gradlab.tensor.comparison import tensors_only
-from gradlab.tensor.units import rounds_once
+from gradlab.tensor.rounding import rounds_once
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor

@@ -14,9 +14,9 @@ from gradlab.autograd.record import bind
 from gradlab.dtype import INT64, wide
 from gradlab.spec import ShapeError, Spec, broadcast_shapes, normalize_dim
 from gradlab.tensor.common_arguments import either, into, required
+from gradlab.tensor.in_place_methods import update
 from gradlab.tensor.indexing import write_into
-from gradlab.tensor.units import rounds_once
-from gradlab.tensor.update import update
+from gradlab.tensor.rounding import rounds_once
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor

@@ -105,7 +105,7 @@ def _outside_of_traces(name: str) -> None:
 
 
 default_generator = Generator()
-# While a CUDA graph is captured, what draws instead (gradlab/cuda/draws.py).
+# While a CUDA graph is captured, what draws instead (gradlab/cuda/captured_random.py).
 captured: ContextVar[Callable[[Generator, int, Device | None], tuple[Tensor, int] | None] | None] = ContextVar("captured", default=None)
 
 

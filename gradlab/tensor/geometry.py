@@ -11,7 +11,7 @@ from gradlab.spec import broadcast_shapes, count, normalize_dim
 from gradlab.tensor.common_arguments import either, into, only_tensors
 from gradlab.tensor.norms import vector_norm
 from gradlab.tensor.reduction import amax
-from gradlab.tensor.units import rounds_once
+from gradlab.tensor.rounding import rounds_once
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor

@@ -20,8 +20,8 @@ from gradlab.op import Op
 from gradlab.ops.indexing import picked_shape, place
 from gradlab.spec import DimensionError, ShapeError, broadcast_shapes, count, spec_of
 from gradlab.tensor.convert import moved
+from gradlab.tensor.in_place_methods import assign
 from gradlab.tensor.index_parts import ALL, Parsed, as_index, bounds, checked, joined, known, match_mask, parse, width
-from gradlab.tensor.update import assign
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor

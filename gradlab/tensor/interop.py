@@ -16,7 +16,7 @@ from gradlab import dispatch, dlpack
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import refresh, wrap
 from gradlab.dtype import bfloat16, from_numpy as public_dtype
-from gradlab.tensor.reading import check_readable
+from gradlab.tensor.values import check_readable
 
 # What NumPy calls its operators: `array + tensor` arrives as the ufunc add, and is the tensor's own operator, graph and all.
 _OPERATORS: dict[Any, Callable[[Any, Any], Any]] = {

@@ -15,7 +15,7 @@ from gradlab.dtype import BOOL, COMPLEX, FLOATING, INEXACT, finfo
 from gradlab.tensor import elementwise
 from gradlab.tensor.common_arguments import into
 from gradlab.tensor.complex import complex
-from gradlab.tensor.units import rounds_once
+from gradlab.tensor.rounding import rounds_once
 from gradlab.tensor.where import filled
 
 if TYPE_CHECKING:

@@ -9,7 +9,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.tensor import comparison as c, elementwise as p, gamma, math as m, math_pairs as mp, norms, where
 from gradlab.tensor.common_arguments import only_real
 from gradlab.tensor.complex import conj_physical
-from gradlab.tensor.update import update
+from gradlab.tensor.in_place_methods import update
 
 
 def twin(function: Callable[..., Any], name: str = "") -> Callable[..., Any]:

@@ -13,9 +13,9 @@ from gradlab.autograd.record import bind
 from gradlab.dtype import COMPLEX128, FLOAT64, INEXACT, complex64, complex128
 from gradlab.tensor import elementwise, where
 from gradlab.tensor.common_arguments import into, only_tensors
+from gradlab.tensor.deprecated_arguments import with_value
 from gradlab.tensor.math import exp2
-from gradlab.tensor.older import with_value
-from gradlab.tensor.units import rounds_once
+from gradlab.tensor.rounding import rounds_once
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -320,7 +320,7 @@ def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *old: Any, value: f
 arctan2 = atan2
 
 
-class PairMethods(Differentiable):
+class MathPairMethods(Differentiable):
     """The methods and operators of this family."""
 
     __slots__ = ()

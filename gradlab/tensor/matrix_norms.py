@@ -14,7 +14,7 @@ from gradlab.dtype import HALF, INEXACT, as_numpy, promote
 from gradlab.spec import ShapeError, normalize_dim, normalize_dims, reduced_shape
 from gradlab.tensor import norms
 from gradlab.tensor.common_arguments import either, into
-from gradlab.tensor.units import once, rounds_once
+from gradlab.tensor.rounding import once, rounds_once
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor

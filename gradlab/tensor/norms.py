@@ -16,7 +16,7 @@ from gradlab.dtype import COMPLEX, FLOAT32, FLOAT64, FLOATING, HALF, INEXACT, fi
 from gradlab.spec import ShapeError, normalize_dim, normalize_dims
 from gradlab.tensor import reduction
 from gradlab.tensor.common_arguments import either, into, required
-from gradlab.tensor.units import rounds_once
+from gradlab.tensor.rounding import rounds_once
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor

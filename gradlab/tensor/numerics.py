@@ -14,10 +14,10 @@ from gradlab.tensor.common_arguments import into, only_real, only_tensors
 from gradlab.tensor.convert import moved
 from gradlab.tensor.creation import tensor
 from gradlab.tensor.norms import norm
-from gradlab.tensor.reading import values_of
+from gradlab.tensor.rounding import rounds_once
 from gradlab.tensor.shape import cat
 from gradlab.tensor.spacing import linspace
-from gradlab.tensor.units import rounds_once
+from gradlab.tensor.values import values_of
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor

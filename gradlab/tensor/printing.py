@@ -15,7 +15,7 @@ from gradlab import dispatch
 from gradlab.autograd.mode import current
 from gradlab.dtype import BOOL, COMPLEX, COMPLEX128, FLOAT64, FLOATING, INT64, complex_of, from_numpy, get_default_dtype
 from gradlab.spec import count
-from gradlab.tensor.reading import check_readable
+from gradlab.tensor.values import check_readable
 
 __all__ = ["printoptions", "set_printoptions"]
 

@@ -11,9 +11,9 @@ from gradlab.autograd.record import bind
 from gradlab.dtype import HALF, INEXACT, wide
 from gradlab.spec import ShapeError, broadcast_shapes
 from gradlab.tensor.common_arguments import into, only_tensors
+from gradlab.tensor.deprecated_arguments import with_factors
 from gradlab.tensor.layout import common_dtype
 from gradlab.tensor.math_in_place import twin
-from gradlab.tensor.older import with_factors
 from gradlab.tensor.products import expect_ranks, outer
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ from gradlab.dtype import BOOL, HALF
 from gradlab.spec import ShapeError, count, normalize_dim
 from gradlab.tensor.common_arguments import into, only_tensors
 from gradlab.tensor.linalg import matmul, mm
-from gradlab.tensor.units import once, rounds_once
+from gradlab.tensor.rounding import once, rounds_once
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor

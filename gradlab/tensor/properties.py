@@ -13,7 +13,7 @@ from gradlab.tensor.common_arguments import either
 from gradlab.tensor.size import Size, known
 
 
-class FactMethods(Differentiable):
+class PropertyMethods(Differentiable):
     """The methods of this family."""
 
     __slots__ = ()

@@ -14,7 +14,7 @@ from gradlab.spec import count, normalize_dim
 from gradlab.tensor.common_arguments import into, required
 from gradlab.tensor.convert import moved
 from gradlab.tensor.gather import IndexShapeError, TypeIndexError, places, row, scatter_reduce
-from gradlab.tensor.update import update
+from gradlab.tensor.in_place_methods import update
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -87,7 +87,7 @@ def index_reduce(
     return scatter_reduce(input, dim, spread, values, reduce, include_self=include_self)
 
 
-class PlacingMethods(Differentiable):
+class PutMethods(Differentiable):
     """The methods of this family."""
 
     __slots__ = ()

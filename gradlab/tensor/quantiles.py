@@ -16,7 +16,7 @@ from gradlab.tensor.common_arguments import either, into
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
 from gradlab.tensor.norms import dims_of, floating
-from gradlab.tensor.units import once
+from gradlab.tensor.rounding import once
 
 __all__ = ["aminmax", "median", "nanmedian", "nanquantile", "quantile"]
 

@@ -34,8 +34,8 @@ from gradlab.dtype import (
 from gradlab.spec import broadcast_shapes, count
 from gradlab.tensor import common_arguments
 from gradlab.tensor.complex import complex
-from gradlab.tensor.formats import copied, laid_as
 from gradlab.tensor.generator import Generator, draw
+from gradlab.tensor.memory_formats import copied, laid_as
 from gradlab.tensor.shape import sizes
 
 if TYPE_CHECKING:

@@ -11,7 +11,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current
 from gradlab.dtype import ALL, COMPLEX, FLOAT64, FLOATING, INEXACT
 from gradlab.tensor.generator import Generator
-from gradlab.tensor.update import assign
+from gradlab.tensor.in_place_methods import assign
 
 if TYPE_CHECKING:
     pass

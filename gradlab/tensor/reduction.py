@@ -15,7 +15,7 @@ from gradlab.spec import count, none, normalize_dim, normalize_dims
 from gradlab.tensor.common_arguments import either, into, required
 from gradlab.tensor.comparison import tensors_only
 from gradlab.tensor.creation import tensor
-from gradlab.tensor.units import rounds_once
+from gradlab.tensor.rounding import rounds_once
 from gradlab.tensor.where import maximum, minimum
 
 if TYPE_CHECKING:

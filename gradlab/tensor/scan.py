@@ -11,8 +11,8 @@ from gradlab.dtype import BOOL, INEXACT, INT64
 from gradlab.spec import DimensionError, normalize_dim, normalize_dims
 from gradlab.tensor.common_arguments import either, into, required
 from gradlab.tensor.math_in_place import twin
+from gradlab.tensor.rounding import rounds_once
 from gradlab.tensor.shape import cat
-from gradlab.tensor.units import rounds_once
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor

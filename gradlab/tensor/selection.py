@@ -10,10 +10,10 @@ from gradlab.autograd.record import bind
 from gradlab.dtype import BOOL, HALF, INEXACT, INT64
 from gradlab.spec import normalize_dim
 from gradlab.tensor.common_arguments import into, required
+from gradlab.tensor.in_place_methods import update
 from gradlab.tensor.index_parts import known
 from gradlab.tensor.indexing import fitted, write_into
-from gradlab.tensor.units import once
-from gradlab.tensor.update import update
+from gradlab.tensor.rounding import once
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor

@@ -312,7 +312,7 @@ def tensorsolve(input: Tensor, other: Tensor, dims: Sequence[int] | None = None,
     return result if out is None else into("linalg.tensorsolve", out, result)
 
 
-class SolvingMethods(Differentiable):
+class SolveMethods(Differentiable):
     """The methods of this family."""
 
     __slots__ = ()

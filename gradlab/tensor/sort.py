@@ -264,7 +264,7 @@ def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, inve
     return _isin(elements, _operand(test_elements, elements), invert=bool(invert))
 
 
-class SortingMethods(Differentiable):
+class SortMethods(Differentiable):
     """The methods of this family."""
 
     __slots__ = ()

@@ -10,8 +10,8 @@ from gradlab.autograd.mode import current
 from gradlab.autograd.record import bind
 from gradlab.tensor.common_arguments import into
 from gradlab.tensor.comparison import tensors_only
+from gradlab.tensor.in_place_methods import update
 from gradlab.tensor.math_in_place import twin
-from gradlab.tensor.update import update
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor

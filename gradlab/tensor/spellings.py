@@ -9,7 +9,7 @@ import numpy as np
 from gradlab.dtype import BOOL
 from gradlab.tensor.common_arguments import only_tensors
 from gradlab.tensor.creation import empty_strided
-from gradlab.tensor.missing import MissingMethods
+from gradlab.tensor.missing_names import MissingMethods
 from gradlab.tensor.where import filled
 
 if TYPE_CHECKING:
@@ -78,7 +78,7 @@ def is_same_size(input: Tensor, other: Tensor) -> bool:
     return input._array.shape == other._array.shape
 
 
-class TwinMethods(MissingMethods):
+class SpellingMethods(MissingMethods):
     """The methods of this family, and what is said of those that are missing; the last of Tensor's bases."""
 
     __slots__ = ()

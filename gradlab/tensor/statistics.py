@@ -17,7 +17,7 @@ from gradlab.tensor import reduction
 from gradlab.tensor.common_arguments import either, into
 from gradlab.tensor.complex import complex
 from gradlab.tensor.norms import dims_of, floating, least
-from gradlab.tensor.units import rounds_once
+from gradlab.tensor.rounding import rounds_once
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 
 from gradlab import autograd, dispatch
-from gradlab.autograd import cuts, inplace, record
+from gradlab.autograd import graph_cuts, inplace, record
 from gradlab.autograd.base import LEAF, meta_of
 from gradlab.autograd.hooks import RemovableHandle, add_hook, hooks_of
 from gradlab.autograd.mode import current
@@ -18,11 +18,11 @@ from gradlab.dtype import INEXACT
 from gradlab.op import Op
 from gradlab.strides import inverse_order
 from gradlab.tensor.families import Families
-from gradlab.tensor.formats import laid_as
+from gradlab.tensor.memory_formats import laid_as
 from gradlab.tensor.printing import describe
 from gradlab.tensor.size import Size
 from gradlab.tensor.subclasses import disabled, of_class
-from gradlab.tensor.typed import constructed
+from gradlab.tensor.typed_tensors import constructed
 
 
 class Tensor(Families):
@@ -169,7 +169,7 @@ class Tensor(Families):
         """
         record.refresh(self)
         if self._edge is not None:
-            cuts.note("detach()", self)
+            graph_cuts.note("detach()", self)
         out: Tensor = record.wrap(self._array)
         inplace.mark_detached(out, self, current())
         return out
@@ -183,7 +183,7 @@ class Tensor(Families):
         if self._meta is not None and self._meta.base is not None and not self._meta.hidden:
             raise RuntimeError("detach_: a view cannot be detached in place; use detach()")
         if self._edge is not None:
-            cuts.note("detach_()", self)
+            graph_cuts.note("detach_()", self)
         self._edge = None
         if self._meta is not None and self._meta.hidden:
             self._meta.base._edge = None
@@ -203,7 +203,7 @@ class Tensor(Families):
         if mode.tracer is not None:
             return self.detach()
         if self._edge is not None:
-            cuts.note("data", self)
+            graph_cuts.note("data", self)
         return record.wrap(self._array)
 
     @data.setter

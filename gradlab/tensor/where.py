@@ -134,7 +134,7 @@ def filled(input: Tensor, mask: Tensor, value: Operand) -> Tensor:
 clip = clamp
 
 
-class ChoiceMethods(Differentiable):
+class WhereMethods(Differentiable):
     """The methods of this family."""
 
     __slots__ = ()

@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradlab.backends.cuda.emulator import ORDERS, EmulatedFunction, KernelFault, Parameter
-from gradlab.backends.cuda.emulator.guarded import POISON
+from gradlab.backends.cuda.emulator.guarded_memory import POISON
 from gradlab.dtype import FLOATING, as_numpy
 from gradlab.library.source import with_headers
 from gradlab.testing.arithmetic import AnnotationError, comparison, evaluate

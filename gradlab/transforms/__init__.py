@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradlab.tensor.missing import absent as _absent
+from gradlab.tensor.missing_names import absent as _absent
 from gradlab.transforms import functional as functional
 from gradlab.transforms.base import Transform as Transform
 from gradlab.transforms.colour import (

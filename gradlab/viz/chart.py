@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from gradlab.viz.text import escape
-from gradlab.viz.ticks import Axis, label, linear_axis, log_axis
+from gradlab.viz.axis_ticks import Axis, label, linear_axis, log_axis
+from gradlab.viz.svg_text import escape
 
 PLOT_WIDTH, PLOT_HEIGHT = 330, 210
 LEFT, RIGHT, ABOVE, BELOW = 52, 58, 44, 46  # around a plot: tick labels, end values, panel title, x axis

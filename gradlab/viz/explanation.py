@@ -10,7 +10,7 @@ from typing import Any
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.engine import reachable
 from gradlab.viz.diagram import ROOT, Diagram, Vertex, counted, size
-from gradlab.viz.notation import Shown
+from gradlab.viz.graphviz_mermaid import Shown
 from gradlab.viz.picture import diagram_of
 
 GAP = "  "

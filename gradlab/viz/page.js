@@ -1,11 +1,11 @@
-// The page of a graph: places what is unfolded as place.py does, draws it, and lets the reader search, zoom, fold and ask.
+// The page of a graph: places what is unfolded as diagram_layout.py does, draws it, and lets the reader search, zoom, fold and ask.
 "use strict";
 const D = JSON.parse(document.getElementById("graph").textContent);
 const { PAD, STRIP, GAP, ROW, PULLS, DATA, SWEEPS, CHIP, CHIP_GAP, STEM } = D.sizes;
 const folded = new Set(D.folded);
 const NS = "http://www.w3.org/2000/svg";
 
-// ---------------------------------------------------------------- coordinates (the same as place.py)
+// ---------------------------------------------------------------- coordinates (the same as diagram_layout.py)
 
 function placeBox(number) {
   const frame = D.frames[number];
@@ -127,7 +127,7 @@ function spread(row, parts, wishes) {
   for (const [mean, , count] of groups) for (let n = 0; n < count; n++, i++) parts[row[i]].x = mean + offsets[i];
 }
 
-// ---------------------------------------------------------------- drawing (the same as drawing.py)
+// ---------------------------------------------------------------- drawing (the same as diagram_svg.py)
 
 function make(tag, attributes, ...children) {
   const e = document.createElementNS(NS, tag);

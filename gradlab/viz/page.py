@@ -7,10 +7,10 @@ from html import escape
 from pathlib import Path
 from typing import Any
 
-from gradlab.viz import place
+from gradlab.viz import diagram_layout
 from gradlab.viz.diagram import Diagram, size
-from gradlab.viz.drawing import STYLE_SHEET
-from gradlab.viz.frames import frames
+from gradlab.viz.diagram_svg import STYLE_SHEET
+from gradlab.viz.layers import frames
 
 HERE = Path(__file__).parent
 HELP = "Click a part for its shape, its line and what it keeps; + and − fold a module. Drag to move, wheel to zoom."
@@ -55,7 +55,7 @@ def content(diagram: Diagram, folded: set[int]) -> dict[str, Any]:
     """All that the page's program needs."""
     vertices = []
     for v in diagram.vertices:
-        part = place.vertex_part(v)
+        part = diagram_layout.vertex_part(v)
         vertices.append(
             {
                 "id": v.id, "kind": v.kind, "title": v.title, "name": v.name, "shape": v.shape, "box": v.box, "kept": v.kept,
@@ -65,11 +65,12 @@ def content(diagram: Diagram, folded: set[int]) -> dict[str, Any]:
         )  # fmt: skip
     boxes = []
     for b in diagram.boxes:
-        card = place.folded_part(diagram, b.id)
+        card = diagram_layout.folded_part(diagram, b.id)
         boxes.append(
             {
                 "id": b.id, "kind": b.kind, "name": b.name, "parent": b.parent, "place": b.place, "half": card.right, "height": card.height,
-                "lines": place.folded_lines(diagram, b.id), "title": place.title_width(b.kind, b.name) + place.MORE,
+                "lines": diagram_layout.folded_lines(diagram, b.id),
+                "title": diagram_layout.title_width(b.kind, b.name) + diagram_layout.MORE,
                 "depth": len(diagram.path(b.id)) - 1,
             }
         )  # fmt: skip
@@ -80,5 +81,5 @@ def content(diagram: Diagram, folded: set[int]) -> dict[str, Any]:
     names = ("PAD", "STRIP", "GAP", "ROW", "PULLS", "DATA", "SWEEPS", "CHIP", "CHIP_GAP", "STEM")
     return {
         "title": diagram.title, "vertices": vertices, "boxes": boxes, "frames": arranged, "folded": sorted(folded),
-        "most": max((v.kept for v in diagram.vertices), default=0) or 1, "sizes": {name: getattr(place, name) for name in names},
+        "most": max((v.kept for v in diagram.vertices), default=0) or 1, "sizes": {name: getattr(diagram_layout, name) for name in names},
     }  # fmt: skip

@@ -6,7 +6,7 @@ from os import PathLike
 from pathlib import Path
 from typing import Any
 
-from gradlab.viz import drawing, from_autograd, from_program, notation, page
+from gradlab.viz import diagram_svg, from_autograd, from_program, graphviz_mermaid, page
 from gradlab.viz.diagram import Diagram
 
 READABLE = 60  # a picture with more parts than this shows repeated modules once, unless asked otherwise
@@ -21,7 +21,7 @@ class Picture:
 
     def to_svg(self) -> str:
         """A complete SVG document, for light and dark pages."""
-        return drawing.svg(self.diagram, self.folded)
+        return diagram_svg.svg(self.diagram, self.folded)
 
     def _repr_svg_(self) -> str:
         return self.to_svg()
@@ -32,11 +32,11 @@ class Picture:
 
     def to_dot(self) -> str:
         """The graph in Graphviz's language."""
-        return notation.dot(self.diagram, self.folded)
+        return graphviz_mermaid.dot(self.diagram, self.folded)
 
     def to_mermaid(self) -> str:
         """The graph as a Mermaid flowchart, which Markdown renderers such as GitHub's draw."""
-        return notation.mermaid(self.diagram, self.folded)
+        return graphviz_mermaid.mermaid(self.diagram, self.folded)
 
     def save(self, path: str | PathLike[str]) -> None:
         """Write a file whose ending says what: .svg, .html, .dot (.gv) or .mmd. Raises ValueError for another ending."""

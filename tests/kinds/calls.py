@@ -23,7 +23,7 @@ from typing import Any
 import numpy as np
 
 import gradlab as gl
-from gradlab.tensor.missing import Absent
+from gradlab.tensor.missing_names import Absent
 
 from kinds.catalogue import elementwise, losses, making, matrices, networks, reducing, shaping
 from kinds.catalogue.excused import EXCUSED

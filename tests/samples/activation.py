@@ -1,4 +1,4 @@
-"""Samples of the activation rows and of the error function's."""
+"""Samples of the elementwise activations."""
 
 from __future__ import annotations
 
@@ -6,38 +6,15 @@ import math
 
 import numpy as np
 
-from samples.base import distinct, normal, sample, uniform
+from samples.base import distinct, normal, sample
 
-A, B, ROW, EMPTY = normal(3, 5), normal(3, 5, seed=1), normal(5, seed=2), np.zeros((0, 4))
+A, B, EMPTY = normal(3, 5), normal(3, 5, seed=1), np.zeros((0, 4))
 AWAY = distinct(4, 5, gap=0.37) + 0.05  # far from 0 and from the points where the piecewise functions bend
 
 
 def each(function):
     """A function of one number, for arrays."""
     return lambda x, *_, **__: np.vectorize(function, otypes=[float])(x)
-
-
-def inverse_erf(x):
-    """By bisection of math.erf."""
-    low, high = -7.0, 7.0
-    for _ in range(80):
-        middle = (low + high) / 2
-        low, high = (middle, high) if math.erf(middle) < x else (low, middle)
-    return (low + high) / 2
-
-
-def softmax(x, dim):
-    e = np.exp(x - x.max(dim, keepdims=True)) if x.size else x
-    return e / e.sum(dim, keepdims=True) if x.size else x
-
-
-def softmax_backward(dy, r, dim):
-    return r * dy - r * (r * dy).sum(dim, keepdims=True)
-
-
-def log_softmax_backward(dy, r, dim):
-    return dy - np.exp(r) * dy.sum(dim, keepdims=True)
-
 
 
 def phi(x):
@@ -55,18 +32,6 @@ def gelu_tanh_derivative(x):
 
 def sigmoid(x):
     return 1 / (1 + np.exp(-x))
-
-
-def along(reference):
-    """Over each dimension of matrices, a vector, a number, a larger tensor and nothing."""
-    inputs = [(A, 1), (A, 0), (ROW, 0), (normal(2, 3, 4, seed=4), 1), (EMPTY, 1), (EMPTY, 0), (np.array(0.7), 0)]
-    return [sample(x, dim=d, reference=reference) for x, d in inputs]
-
-
-def masked(x, dim):
-    e = np.where(np.isneginf(x.max(dim, keepdims=True)), 0, np.exp(x))
-    total = e.sum(dim, keepdims=True)
-    return e / np.where(total == 0, 1, total)
 
 
 def softplus(x, beta, threshold):
@@ -91,7 +56,6 @@ def mish_derivative(x):
 
 
 GRADIENT = normal(4, 5, seed=8)
-HIDDEN = np.array([[0.5, -np.inf, 1.0], [-np.inf, -np.inf, -np.inf]])
 
 
 def one(reference):
@@ -103,15 +67,6 @@ def backward(reference):
 
 
 SAMPLES = {
-    "softmax": [*along(softmax), sample(A * 300, dim=1, reference=softmax, dtypes=("float32",), note="nothing overflows")],
-    "masked_softmax": [
-        sample(A, dim=1, reference=masked),
-        sample(HIDDEN, dim=1, reference=masked, gradients=0),
-        sample(EMPTY, dim=1, reference=masked),
-    ],
-    "softmax_backward": [sample(B, softmax(A, d), dim=d, reference=softmax_backward) for d in (0, 1)],
-    "log_softmax": along(lambda x, dim: np.log(softmax(x, dim)) if x.size else x),
-    "log_softmax_backward": [sample(B, np.log(softmax(A, d)), dim=d, reference=log_softmax_backward) for d in (0, 1)],
     "gelu": one(lambda x: x * phi(x)),
     "gelu_backward": backward(lambda x: each(phi)(x) + x * density(x)),
     "gelu_tanh": one(lambda x: 0.5 * x * (1 + math.tanh(math.sqrt(2 / math.pi) * (x + 0.044715 * x**3)))),
@@ -148,7 +103,4 @@ SAMPLES = {
         sample(AWAY, lo=a, hi=b, reference=lambda x, lo, hi: np.minimum(np.maximum(x, lo), hi)) for a, b in ((-1.0, 1.0), (0.0, 6.0))
     ],
     "hardswish": [sample(AWAY, reference=lambda x: x * np.minimum(np.maximum(x + 3, 0), 6) / 6)],
-    "erf": [sample(A * 2, reference=each(math.erf)), sample(EMPTY, reference=lambda x: x), sample(np.array(0.1), reference=each(math.erf))],
-    "erfc": [sample(A * 2, reference=each(math.erfc)), sample(EMPTY, reference=lambda x: x)],
-    "erfinv": [sample(uniform(-0.95, 0.95, 4, 5), reference=each(inverse_erf))],
 }

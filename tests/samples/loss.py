@@ -1,4 +1,4 @@
-"""Samples of the loss rows and of the linear row."""
+"""Samples of the loss rows."""
 
 from __future__ import annotations
 
@@ -55,10 +55,6 @@ def nll_backward(dy, target, classes, ignore_index):
     return -onehot(target, classes, ignore_index) * np.expand_dims(dy, 1)
 
 
-def linear(x, w, b):
-    return np.einsum("...i,oi->...o", x, w) + (0 if b is None else b)
-
-
 def squared(a, b, mean):
     return ((a - b) ** 2).mean() if mean else ((a - b) ** 2).sum()
 
@@ -98,12 +94,5 @@ SAMPLES = {
     "bce_logits": [
         sample(normal(4, 5) * 3, TARGET, reference=lambda x, target: np.logaddexp(0, x) - x * target),
         sample(normal(4, 1), TARGET, reference=lambda x, target: np.logaddexp(0, x) - x * target),
-    ],
-    "linear": [
-        sample(X, normal(3, 4), normal(3), reference=linear),
-        sample(X, normal(3, 4), None, reference=linear),
-        sample(normal(4), normal(3, 4), normal(3), reference=linear),
-        sample(normal(2, 3, 4), normal(5, 4), normal(5), reference=linear),
-        sample(np.zeros((0, 4)), normal(3, 4), normal(3), reference=linear),
     ],
 }

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-from gradlab.backends import determinism, laid
+from gradlab.backends import determinism, strided_results
 from gradlab.backends.cuda import elementwise, fallback, launch, reduction
 from gradlab.backends.cuda.compiler import Compiler
 from gradlab.backends.cuda.driver import Driver
@@ -66,7 +66,7 @@ class CudaBackend:
             plan = self._plans.get(key)
             if plan is None:
                 plan = self._plan(op, arrays, params)
-                if op.lies is not None and not laid.lie_row_by_row(arrays):
+                if op.lies is not None and not strided_results.lie_row_by_row(arrays):
                     plan = self._laid(op, arrays, params, plan)
                 if len(self._plans) >= MOST_PLANS:
                     self._plans.clear()
@@ -249,11 +249,11 @@ class CudaBackend:
             return plan
         order = orders[0]
         if op.elementwise and order is not None:
-            turn = laid.turning([getattr(a, "ndim", -1) for a in arrays], order)
+            turn = strided_results.turning([getattr(a, "ndim", -1) for a in arrays], order)
             inner, back = self._plan(op, turn(arrays), params), inverse_order(order)
             return lambda arrays, given=None, now=params: inner(turn(arrays)).transpose(back)
         row_by_row = (lambda op, arrays, now: plan(arrays, None, now)) if op.varying else lambda op, arrays, now: plan(arrays)
-        return lambda arrays, given=None, now=params: laid.run(op, arrays, now, results, row_by_row, self.copy)
+        return lambda arrays, given=None, now=params: strided_results.run(op, arrays, now, results, row_by_row, self.copy)
 
     def _view_plan(self, op: Op, params: dict[str, Any]) -> Plan:
         if isinstance(op.cuda, Library):
@@ -315,7 +315,7 @@ class CudaBackend:
         try:
             key = index, driver.current_stream().ptr, seed
             found = self._states.get(key)
-            if found is None or driver.capturing():  # draws of a capture have states of their own (gradlab/cuda/draws.py)
+            if found is None or driver.capturing():  # draws of a capture have states of their own (gradlab/cuda/captured_random.py)
                 if len(self._states) >= MOST_STATES:
                     self._states.clear()
                 found = self._states[key] = driver.upload(np.array([seed, 0], np.uint64).view(INT64))

@@ -28,7 +28,7 @@ from gradlab.backends.cuda.emulator.device.hazards import Use
 from gradlab.backends.cuda.emulator.device.launches import Arguments, check_kinds, uses_of
 from gradlab.backends.cuda.emulator.device.pool import Block, DeviceMemory, Pool
 from gradlab.backends.cuda.emulator.device.streams import Engine, Event, Stream
-from gradlab.backends.cuda.emulator.guarded import allocation, damage_around
+from gradlab.backends.cuda.emulator.guarded_memory import allocation, damage_around
 from gradlab.backends.cuda.record_stream import Lingering
 from gradlab.spec import count as elements
 

@@ -17,7 +17,7 @@ from gradlab.call_site import user_frame
 from gradlab.graph.calls.forward_backward import Second
 from gradlab.graph.staging.stage import Backward
 from gradlab.graph.staging.symbol import TraceError
-from gradlab.nn.joint import joined
+from gradlab.nn.multi_output_node import joined
 
 CHANGED = (
     "compile: a tensor that the backward of this compiled function needs was changed in place after its forward; call the function again, "
@@ -149,7 +149,7 @@ class Outside:
 
     def _one_by_one(self, node: CompiledNode, arrived: list[Any], late: bool) -> list[Any]:
         """The same under vmap, as `func.jacrev` and `func.hessian` go backward: the program runs for each vector of the batch."""
-        levels: Any = import_module("gradlab.func.levels")  # few programs meet it
+        levels: Any = import_module("gradlab.func.vmap_levels")  # few programs meet it
         level = max((g._array.level for g in arrived if g is not None and type(g._array) is Batched), key=lambda found: found.depth)
         token = enter(level.below(current()))
         try:

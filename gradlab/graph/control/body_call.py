@@ -151,4 +151,4 @@ def number(array: Any) -> int:
     return int(host.reshape(-1)[0])
 
 
-_CUDA = Library(lambda library, inputs, params: None)  # launched by backends/cuda/launch/flow.py
+_CUDA = Library(lambda library, inputs, params: None)  # launched by backends/cuda/launch/control_flow.py

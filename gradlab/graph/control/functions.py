@@ -12,7 +12,7 @@ from gradlab.graph.control.looping import WAY_OUT, staged_while
 from gradlab.graph.control.nesting import compare, specs_of, tensors_of
 from gradlab.graph.control.scanning import checked, staged_scan
 from gradlab.graph.staging.tree import unflatten
-from gradlab.nn.joint import parts
+from gradlab.nn.multi_output_node import parts
 from gradlab.tensor.shape import stack
 
 __all__ = ["cond", "scan", "switch", "while_loop"]

@@ -16,7 +16,7 @@ from gradlab.graph.control.forward_backward import products, split
 from gradlab.graph.control.nesting import Unwritten, compare, specs_of, tensors_of
 from gradlab.graph.ir.graph import Call, Value
 from gradlab.graph.staging.tree import unflatten
-from gradlab.nn.joint import joined
+from gradlab.nn.multi_output_node import joined
 from gradlab.spec import Spec
 from gradlab.tensor.generator import draw
 

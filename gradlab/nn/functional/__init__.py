@@ -23,7 +23,7 @@ from gradlab.nn.functional.pool import *
 from gradlab.nn.functional.residual import *
 from gradlab.nn.functional.unpool import *
 from gradlab.nn.functional.vision import *
-from gradlab.tensor.missing import absent as _absent
+from gradlab.tensor.missing_names import absent as _absent
 from gradlab.tensor.numerics import pdist as pdist
 
 

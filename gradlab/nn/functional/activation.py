@@ -15,9 +15,9 @@ from gradlab.spec import normalize_dim
 from gradlab.tensor import activation as top, elementwise
 from gradlab.tensor.activation import celu_ as celu_, hardshrink as hardshrink, prelu as prelu, selu_ as selu_, threshold_ as threshold_
 from gradlab.tensor.elementwise import sigmoid as sigmoid, tanh as tanh
+from gradlab.tensor.in_place_methods import update
 from gradlab.tensor.random import rand_like
-from gradlab.tensor.units import rounds_once
-from gradlab.tensor.update import update
+from gradlab.tensor.rounding import rounds_once
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor

@@ -13,8 +13,8 @@ from gradlab.dtype import BOOL, FLOAT64, FLOATING, HALF
 from gradlab.nn.functional.dropout import dropout
 from gradlab.spec import ShapeError, broadcast_shapes
 from gradlab.tensor.creation import arange
-from gradlab.tensor.formats import copied
-from gradlab.tensor.units import once
+from gradlab.tensor.memory_formats import copied
+from gradlab.tensor.rounding import once
 from gradlab.tensor.where import filled
 
 if TYPE_CHECKING:

@@ -26,7 +26,7 @@ from gradlab.tensor.where import filled
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
 from gradlab.nn.functional.loss import reduced, reduction_of
-from gradlab.tensor.units import once, rounds_once
+from gradlab.tensor.rounding import once, rounds_once
 
 __all__ = ["binary_cross_entropy", "binary_cross_entropy_with_logits", "cross_entropy", "kl_div", "nll_loss"]
 

@@ -12,7 +12,7 @@ from gradlab.autograd.mode import current, lowered
 from gradlab.autograd.record import bind
 from gradlab.dtype import HALF
 from gradlab.spec import ShapeError, whole
-from gradlab.tensor.units import once
+from gradlab.tensor.rounding import once
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor

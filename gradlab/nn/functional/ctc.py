@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab.autograd.base import Differentiable
-from gradlab.nn.joint import parts
+from gradlab.nn.multi_output_node import parts
 from gradlab.spec import ShapeError
 from gradlab.tensor.creation import arange, tensor
+from gradlab.tensor.rounding import rounds_once
 from gradlab.tensor.shape import cat, stack
-from gradlab.tensor.units import rounds_once
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor

@@ -11,8 +11,8 @@ from gradlab.autograd.record import bind
 from gradlab.dispatch import backend_of
 from gradlab.dtype import FLOATING
 from gradlab.tensor.generator import draw
-from gradlab.tensor.units import rounds_once
-from gradlab.tensor.update import update
+from gradlab.tensor.in_place_methods import update
+from gradlab.tensor.rounding import rounds_once
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor

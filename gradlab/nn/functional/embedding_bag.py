@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 from gradlab.dtype import HALF
 from gradlab.nn.functional.linear import embedding
 from gradlab.tensor.creation import arange
-from gradlab.tensor.units import rounds_once
+from gradlab.tensor.rounding import rounds_once
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor

@@ -13,8 +13,8 @@ from gradlab.nn.functional.conv import expect_tensors
 from gradlab.spec import ShapeError, count
 from gradlab.tensor.common_arguments import only_real
 from gradlab.tensor.creation import arange, zeros
+from gradlab.tensor.rounding import once, rounds_once
 from gradlab.tensor.shape import cat, stack
-from gradlab.tensor.units import once, rounds_once
 from gradlab.tensor.where import where
 
 if TYPE_CHECKING:

@@ -12,8 +12,8 @@ from gradlab.dtype import FLOATING
 from gradlab.spec import ShapeError, count
 from gradlab.tensor.common_arguments import either
 from gradlab.tensor.norms import dims_of, vector_norm
+from gradlab.tensor.rounding import rounds_once
 from gradlab.tensor.selection import embedding_lookup, one_hot as one_hot
-from gradlab.tensor.units import rounds_once
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor

@@ -17,7 +17,7 @@ from gradlab.dtype import FLOATING
 from gradlab.spec import broadcast_shapes
 from gradlab.tensor.common_arguments import only_real
 from gradlab.tensor.index_parts import known
-from gradlab.tensor.units import rounds_once
+from gradlab.tensor.rounding import rounds_once
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor

@@ -12,7 +12,7 @@ from gradlab.nn.functional.linear import pairwise_distance
 from gradlab.nn.functional.loss import reduced, reduction_of
 from gradlab.spec import ShapeError
 from gradlab.tensor.norms import vector_norm
-from gradlab.tensor.units import rounds_once
+from gradlab.tensor.rounding import rounds_once
 from gradlab.tensor.where import filled
 
 if TYPE_CHECKING:

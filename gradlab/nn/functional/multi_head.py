@@ -12,10 +12,10 @@ from gradlab.dtype import BOOL, FLOATING, HALF
 from gradlab.nn.functional.attention import scaled_dot_product_attention
 from gradlab.nn.functional.dropout import dropout
 from gradlab.nn.functional.linear import linear
-from gradlab.nn.joint import parts
+from gradlab.nn.multi_output_node import parts
 from gradlab.spec import ShapeError
+from gradlab.tensor.rounding import once
 from gradlab.tensor.shape import cat
-from gradlab.tensor.units import once
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor

@@ -19,9 +19,9 @@ from gradlab.dtype import FLOAT32, FLOAT64, FLOATING, HALF, finfo, wide
 from gradlab.quiet import quietly
 from gradlab.spec import ShapeError, count, whole
 from gradlab.tensor.common_arguments import only_real
-from gradlab.tensor.formats import followed
-from gradlab.tensor.units import rounds_once
-from gradlab.tensor.update import update
+from gradlab.tensor.in_place_methods import update
+from gradlab.tensor.memory_formats import followed
+from gradlab.tensor.rounding import rounds_once
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor

@@ -9,7 +9,7 @@ from gradlab.autograd.record import bind
 from gradlab.dtype import INT64
 from gradlab.nn.functional.conv import Numbers, batched, expect_tensors, spread
 from gradlab.spec import ShapeError, count, none
-from gradlab.tensor.units import rounds_once
+from gradlab.tensor.rounding import rounds_once
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor

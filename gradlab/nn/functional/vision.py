@@ -11,9 +11,9 @@ from gradlab.autograd.record import bind
 from gradlab.dtype import HALF
 from gradlab.nn.functional.conv import Numbers, expect_tensors, spread
 from gradlab.spec import ShapeError, whole
-from gradlab.tensor.formats import followed
+from gradlab.tensor.memory_formats import followed
+from gradlab.tensor.rounding import once
 from gradlab.tensor.shape import copied
-from gradlab.tensor.units import once
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor

@@ -13,9 +13,9 @@ import numpy as np
 
 from gradlab.autograd.mode import current
 from gradlab.nn import functional as F, init
-from gradlab.nn.joint import parts
 from gradlab.nn.module import Module
 from gradlab.nn.modules.steps import Step, gru_step, keep, lstm_step, rnn_step
+from gradlab.nn.multi_output_node import parts
 from gradlab.nn.parameter import Parameter
 from gradlab.nn.utils.rnn import PackedSequence
 from gradlab.tensor import Tensor

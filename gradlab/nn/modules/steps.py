@@ -15,7 +15,7 @@ from gradlab.autograd.mode import current
 from gradlab.autograd.record import bind
 from gradlab.dtype import FLOAT32, HALF
 from gradlab.tensor import Tensor
-from gradlab.tensor.units import once
+from gradlab.tensor.rounding import once
 
 _lstm_cell, _gru_cell = bind(ops.recurrent.lstm_cell), bind(ops.recurrent.gru_cell)
 State = tuple[Tensor, ...]

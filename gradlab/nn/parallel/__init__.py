@@ -6,7 +6,7 @@ from typing import Any
 
 from gradlab.nn.parallel.data_parallel import DataParallel as DataParallel, data_parallel as data_parallel
 from gradlab.nn.parallel.distributed import DistributedDataParallel as DistributedDataParallel
-from gradlab.tensor.missing import absent as _absent
+from gradlab.tensor.missing_names import absent as _absent
 
 
 def __getattr__(name: str) -> Any:

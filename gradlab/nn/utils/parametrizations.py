@@ -13,8 +13,8 @@ from gradlab.nn.utils.parametrize import register_parametrization
 from gradlab.tensor import Tensor
 from gradlab.tensor.creation import eye, zeros_like
 from gradlab.tensor.random import randn
+from gradlab.tensor.rounding import rounds_once
 from gradlab.tensor.shape import cat
-from gradlab.tensor.units import rounds_once
 
 __all__ = ["orthogonal", "spectral_norm", "weight_norm"]
 

@@ -6,7 +6,7 @@ several outputs) with the batch in front. Like a gradient formula a rule is writ
 device, is recorded and traced. A rule that has no way for these inputs returns None, and the samples are taken one by one.
 
 Elementwise rows need no rule of their own. A row's own `batch` comes first; `attach` fills it in for the rows of this package.
-Used by `func/levels.py`.
+Used by `func/vmap_levels.py`.
 """
 
 from __future__ import annotations

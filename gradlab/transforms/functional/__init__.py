@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradlab.tensor.missing import absent as _absent
+from gradlab.tensor.missing_names import absent as _absent
 from gradlab.transforms.functional.colour import *
 from gradlab.transforms.functional.geometry import *
 from gradlab.transforms.functional.kinds import (

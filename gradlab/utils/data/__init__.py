@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradlab.tensor.missing import absent as _absent
+from gradlab.tensor.missing_names import absent as _absent
 from gradlab.utils.data.collate import (
     default_collate as default_collate,
     default_convert as default_convert,

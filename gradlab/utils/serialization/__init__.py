@@ -8,7 +8,7 @@ import os
 import pickle as python_pickle
 from typing import Any, BinaryIO
 
-from gradlab.tensor.missing import absent as _absent
+from gradlab.tensor.missing_names import absent as _absent
 from gradlab.utils.atomic import write_bytes
 from gradlab.utils.serialization import torch_reading, torch_writing
 from gradlab.utils.serialization.allowed import (

@@ -15,8 +15,8 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from gradlab.backends.cuda.emulator.build import program_library, runtime_library
-from gradlab.backends.cuda.emulator.function import ORDERS, EmulatedFunction, KernelFault, Parameter, load_runtime
-from gradlab.backends.cuda.emulator.guarded import GuardedMemory
+from gradlab.backends.cuda.emulator.guarded_memory import GuardedMemory
+from gradlab.backends.cuda.emulator.launching import ORDERS, EmulatedFunction, KernelFault, Parameter, load_runtime
 from gradlab.backends.cuda.emulator.sanitizer import SANITIZERS, require
 from gradlab.backends.native.toolchain import CompileError, CompilerMissing
 from gradlab.kernel import source_folders

@@ -23,7 +23,7 @@ def blas_of(driver: Any) -> Blas | None:
 def _made(driver: Any) -> Blas | None:
     if driver.name == "emulated":
         standin = importlib.import_module("gradlab.backends.cuda.gemm.standin")  # a real GPU does not need it
-        guarded = importlib.import_module("gradlab.backends.cuda.emulator.guarded")
+        guarded = importlib.import_module("gradlab.backends.cuda.emulator.guarded_memory")
         library = standin.StandIn(guarded.allocation, driver.submit)
         return Blas(driver, library, EMULATED_WORKSPACE, lambda: driver.current_stream().ptr)
     try:

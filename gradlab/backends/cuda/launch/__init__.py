@@ -6,43 +6,43 @@ from __future__ import annotations
 from types import ModuleType
 
 from gradlab.backends.cuda.launch import (
+    argmax,
     attention,
-    choice,
+    control_flow,
     conv,
-    extreme,
-    flow,
     gemm,
-    index,
+    indexing,
     layout,
     linalg,
-    losses,
+    loss,
     movement,
-    norms,
+    norm,
     optim,
-    planes,
     random,
     recurrent,
     resample,
     residual,
-    rows,
+    sampling,
     scan,
+    softmax,
     sort,
     sparse,
     special,
+    unpool,
     windows,
 )
-from gradlab.backends.cuda.launch.dynamic import DYNAMIC as DYNAMIC
+from gradlab.backends.cuda.launch.dynamic_sizes import DYNAMIC as DYNAMIC
 from gradlab.backends.cuda.launch.replay import plan as plan
 from gradlab.backends.cuda.launch.rule import Rule
 
 FAMILIES: tuple[ModuleType, ...] = (
-    extreme, losses, norms, gemm, index, movement, optim, random, rows, scan, windows, conv, planes, resample, choice, layout, sort,
-    recurrent, sparse, special, linalg, attention, residual, flow,
+    argmax, loss, norm, gemm, indexing, movement, optim, random, softmax, scan, windows, conv, unpool, resample, sampling, layout, sort,
+    recurrent, sparse, special, linalg, attention, residual, control_flow,
 )  # fmt: skip
 RULES: dict[tuple[str, str], Rule] = {}
 BY_ROW: dict[str, Rule] = {}
 _CHOOSING = (conv, attention)
-_REPEATED = (extreme, losses, norms, rows, random, scan, windows, planes, index, movement, layout, residual, sparse, *_CHOOSING)
+_REPEATED = (argmax, loss, norm, softmax, random, scan, windows, unpool, indexing, movement, layout, residual, sparse, *_CHOOSING)
 for _family in FAMILIES:
     for _table, _rules in ((RULES, getattr(_family, "RULES", {})), (BY_ROW, getattr(_family, "BY_ROW", {}))):
         _table |= {

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradlab.backends.cuda.launch.forms import floating
+from gradlab.backends.cuda.launch.row_forms import floating
 from gradlab.backends.cuda.launch.rule import Rule
 from gradlab.backends.cuda.launch_context import Work
 

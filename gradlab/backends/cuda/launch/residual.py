@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from gradlab.backends.cuda.launch import forms, norms
-from gradlab.backends.cuda.launch.forms import Call, Forms, aligned, floating, held_form, policy
+from gradlab.backends.cuda.launch import norm, row_forms
+from gradlab.backends.cuda.launch.row_forms import Call, Forms, aligned, floating, held_form, policy
 from gradlab.backends.cuda.launch.rule import Rule
 from gradlab.backends.cuda.launch_context import Work
 from gradlab.dtype import FLOAT64
@@ -40,17 +40,17 @@ def rms_norm_residual(work: Work, inputs: list[Any], outputs: list[Any], params:
 def _forward(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
     shape, dtype, k = inputs[0].shape, inputs[0].dtype, params["k"]
     sizes = (count(shape[: len(shape) - k]), count(shape[len(shape) - k :]), 1)
-    forms.run(work, NORMS, policy("SumNorm", dtype), Call(inputs, outputs, params["eps"]), dtype, sizes, HELD)
+    row_forms.run(work, NORMS, policy("SumNorm", dtype), Call(inputs, outputs, params["eps"]), dtype, sizes, HELD)
 
 
 def layer_norm_residual_backward(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
     dy, ds, s, weight, *statistics = _ready(work, inputs)
-    _backward(work, dy, ds, s, weight, statistics, outputs, params, norms.layer_norm_backward)
+    _backward(work, dy, ds, s, weight, statistics, outputs, params, norm.layer_norm_backward)
 
 
 def rms_norm_residual_backward(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
     dy, ds, s, weight, *statistics = _ready(work, inputs)
-    _backward(work, dy, ds, s, weight, statistics, outputs, params, norms.rms_norm_backward)
+    _backward(work, dy, ds, s, weight, statistics, outputs, params, norm.rms_norm_backward)
 
 
 def _backward(
@@ -66,14 +66,14 @@ def _backward(
         work.each(work.kernel(NORMS, "add_rest", dtype), dx.size, dx, ds)
         return
     lanes, items = form
-    parts = norms.shares_of(rows, lanes)
+    parts = norm.shares_of(rows, lanes)
     partial = work.empty((parts, 2, size), work.wide(dtype))
     packed = int(size % (16 // dtype.itemsize) == 0 and aligned(work, dy, ds, s, weight, dx))
     mean, rstd = statistics if len(statistics) == 2 else (None, *statistics)
-    function = work.kernel(norms.ROWS, "held_backward", dtype, lanes, items)
+    function = work.kernel(norm.ROWS, "held_backward", dtype, lanes, items)
     work.launch(function, parts, max(lanes, 128), dy, s, weight, mean, rstd, ds, dx, partial, rows, size, packed)
     dweight, dbias = outputs[1:] if mean is not None else (outputs[1], None)
-    function = work.kernel(norms.ROWS, "join_columns", dtype)
+    function = work.kernel(norm.ROWS, "join_columns", dtype)
     work.launch(function, -(-size // 32), 256, partial, dweight, dbias, parts, size, rows=len(outputs) - 1)
 
 

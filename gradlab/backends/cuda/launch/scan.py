@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any
 
 from gradlab.backends.cuda.launch import prefix
-from gradlab.backends.cuda.launch.forms import split
+from gradlab.backends.cuda.launch.row_forms import split
 from gradlab.backends.cuda.launch.rule import Rule
 from gradlab.backends.cuda.launch_context import Work
 from gradlab.dtype import BOOL

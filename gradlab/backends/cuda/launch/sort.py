@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from gradlab.backends.cuda.launch.extreme import find
-from gradlab.backends.cuda.launch.forms import split
+from gradlab.backends.cuda.launch.argmax import find
 from gradlab.backends.cuda.launch.prefix import running_largest
+from gradlab.backends.cuda.launch.row_forms import split
 from gradlab.backends.cuda.launch.rule import Rule
 from gradlab.backends.cuda.launch_context import THREADS, WORD_TYPES, Work
 from gradlab.dtype import FLOATING, INT64

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from gradlab.backends.cuda.launch.forms import aligned
+from gradlab.backends.cuda.launch.row_forms import aligned
 from gradlab.backends.cuda.launch.rule import Rule
 from gradlab.backends.cuda.launch_context import Work
 from gradlab.dtype import BOOL

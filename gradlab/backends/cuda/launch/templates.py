@@ -7,8 +7,8 @@ from typing import Any
 
 import numpy as np
 
-from gradlab.backends.cuda.launch import norms, residual
-from gradlab.backends.cuda.launch.forms import HELD_ANY, Forms, forms_of, policy
+from gradlab.backends.cuda.launch import norm, residual
+from gradlab.backends.cuda.launch.row_forms import HELD_ANY, Forms, forms_of, policy
 from gradlab.backends.cuda.types import STORAGE
 from gradlab.dtype import ALL, BOOL, FLOAT64, FLOATING
 
@@ -48,6 +48,6 @@ def special() -> dict[str, Sequence[tuple[Any, ...]]]:
         "norm.cu held_backward": tuple(
             (STORAGE[d.name], *form)
             for d in FLOATS
-            for form in (norms.HELD_DOUBLE if d == FLOAT64 else norms.HELD)
+            for form in (norm.HELD_DOUBLE if d == FLOAT64 else norm.HELD)
         ),
     }

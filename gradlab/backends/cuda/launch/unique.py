@@ -1,4 +1,4 @@
-"""Distinct slices along a dimension: `kernels/unique.cu`. How many there are is read by the host, as for every row of `dynamic.py`."""
+"""Distinct slices along a dimension: `kernels/unique.cu`. The host reads how many there are, as for all of `dynamic_sizes.py`."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gradlab.backends.cuda.compiler import program
-from gradlab.backends.cuda.launch.losses import class_site
+from gradlab.backends.cuda.launch.loss import class_site
 from gradlab.backends.cuda.launch.optim import FORMS
 from gradlab.backends.cuda.launch_context import Work
 from gradlab.backends.cuda.types import STORAGE, compute_type

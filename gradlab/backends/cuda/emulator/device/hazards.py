@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import MutableMapping, Sequence
 from typing import TYPE_CHECKING, NamedTuple
 
-from gradlab.backends.cuda.emulator.function import KernelFault
+from gradlab.backends.cuda.emulator.launching import KernelFault
 
 if TYPE_CHECKING:
     from gradlab.backends.cuda.emulator.device.pool import Block

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from gradlab.backends.cuda.arguments import packet_at
 from gradlab.backends.cuda.emulator.device.hazards import Use
 from gradlab.backends.cuda.emulator.device.pool import Block
-from gradlab.backends.cuda.emulator.function import EmulatedFunction, KernelFault, Parameter
+from gradlab.backends.cuda.emulator.launching import EmulatedFunction, KernelFault, Parameter
 
 _WORDS = {1: "uint8", 2: "uint16", 4: "uint32", 8: "uint64"}  # what kernels that only move elements take for any type of their size
 _KINDS = {

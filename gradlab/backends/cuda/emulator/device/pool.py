@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 
 from gradlab.backends.cuda.driver import MemoryUse, out_of_memory
-from gradlab.backends.cuda.emulator.guarded import POISON, GuardedMemory
+from gradlab.backends.cuda.emulator.guarded_memory import POISON, GuardedMemory
 
 MOST_CACHED = 256 << 20  # bytes that a pool keeps: the host's memory is smaller than a GPU's
 

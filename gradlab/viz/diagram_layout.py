@@ -10,7 +10,7 @@ import math
 from dataclasses import dataclass, field
 
 from gradlab.viz.diagram import ROOT, Chip, Diagram, Vertex
-from gradlab.viz.frames import Frame
+from gradlab.viz.layers import Frame
 
 NARROW, WIDE = frozenset("fijlrtI.,:;'|!()[]- "), frozenset("mwMW&%@<>=+×")
 PAD, STRIP, GAP, ROW = 14.0, 26.0, 22.0, 26.0  # around the inside of a box, its title's height, between neighbours, between layers

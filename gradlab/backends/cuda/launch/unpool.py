@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 
-from gradlab.backends.cuda.launch.index import word
+from gradlab.backends.cuda.launch.indexing import word
 from gradlab.backends.cuda.launch.rule import Rule
 from gradlab.backends.cuda.launch_context import Work
 from gradlab.dtype import FLOATING

@@ -164,7 +164,7 @@ def unsafe_split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tu
     return split(input, list(split_sizes), dim)
 
 
-class OlderMethods(Differentiable):
+class DeprecatedMethods(Differentiable):
     """The methods of this family."""
 
     __slots__ = ()

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from gradlab.backends.cuda.emulator import bounds
-from gradlab.backends.cuda.emulator.guarded import allocation, damage_around, nearest
+from gradlab.backends.cuda.emulator.guarded_memory import allocation, damage_around, nearest
 from gradlab.backends.native.toolchain import source_line
 
 ORDERS = ("forward", "reverse", "random", "warps")

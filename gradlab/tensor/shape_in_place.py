@@ -23,7 +23,7 @@ for _row in (_rows.squeeze, _rows.unsqueeze, _rows.t, _rows.transpose):
     bind(_row)
 
 
-class ReshapingMethods(Differentiable):
+class ShapeInPlaceMethods(Differentiable):
     """The methods of this family. Each refuses a leaf that requires grad (as PyTorch's do), unless recording is off."""
 
     __slots__ = ()

@@ -6,8 +6,8 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from gradlab.backends.cuda.kernel_faults import Site
-from gradlab.backends.cuda.launch import forms
-from gradlab.backends.cuda.launch.forms import Call, aligned, forms_of, policy, split
+from gradlab.backends.cuda.launch import row_forms
+from gradlab.backends.cuda.launch.row_forms import Call, aligned, forms_of, policy, split
 from gradlab.backends.cuda.launch.rule import Rule
 from gradlab.backends.cuda.launch_context import Work
 from gradlab.dtype import FLOATING, INT64
@@ -57,7 +57,7 @@ def cross_entropy(work: Work, inputs: list[Any], outputs: list[Any], params: dic
     if rows:
         site = class_site(work, sizes[1], ignore)
         call = Call((x, target), (p, loss, work.faults.record), extra=(ignore, site))
-        forms.run(work, FILE, policy("CrossEntropy", dtype), call, dtype, sizes, forms_of(dtype))
+        row_forms.run(work, FILE, policy("CrossEntropy", dtype), call, dtype, sizes, forms_of(dtype))
         work.faults.check()
     if params["reduction"] == "none":
         work.each(work.kernel(FILE, "convert_loss", dtype), rows, loss, y)

@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from gradlab.viz.diagram import KINDS, ROOT, Box, Diagram, Vertex, size
-from gradlab.viz.frames import frames
-from gradlab.viz.place import CHIP, CHIP_GAP, STRIP, Inside, Part, Placer, chip_width, folded_lines, width_of
-from gradlab.viz.text import escape
+from gradlab.viz.diagram_layout import CHIP, CHIP_GAP, STRIP, Inside, Part, Placer, chip_width, folded_lines, width_of
+from gradlab.viz.layers import frames
+from gradlab.viz.svg_text import escape
 
 HEAD, MARGIN, SPACE = 84.0, 24.0, 14.0
 FONT = 'system-ui,-apple-system,"Segoe UI",Roboto,"Helvetica Neue","DejaVu Sans",Arial,sans-serif'

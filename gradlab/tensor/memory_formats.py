@@ -92,7 +92,7 @@ def followed(result: Any, image: Any) -> Any:
     return result if chosen is contiguous_format else result.contiguous(memory_format=chosen)
 
 
-class FormatMethods(Differentiable):
+class MemoryFormatMethods(Differentiable):
     """The methods of this family."""
 
     __slots__ = ()

@@ -12,7 +12,7 @@ from typing import Any
 
 from gradlab.dtype import FLOATING, HALF
 from gradlab.tensor import Tensor
-from gradlab.tensor.units import once
+from gradlab.tensor.rounding import once
 
 # What is computed: methods and properties of distributions, methods of transforms.
 MEASURES = frozenset({

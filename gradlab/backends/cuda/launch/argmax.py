@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradlab.backends.cuda.launch import forms
-from gradlab.backends.cuda.launch.forms import HELD_ANY, Call, Sizes, policy, split
+from gradlab.backends.cuda.launch import row_forms
+from gradlab.backends.cuda.launch.row_forms import HELD_ANY, Call, Sizes, policy, split
 from gradlab.backends.cuda.launch.rule import Rule
 from gradlab.backends.cuda.launch_context import Work
 from gradlab.dtype import BOOL, uint8
@@ -15,7 +15,7 @@ def find(work: Work, x: Any, largest: bool, values: Any, indices: Any, sizes: Si
     """The extreme elements of a contiguous array's rows (`values` may be None) and their places."""
     dtype = uint8.dtype if x.dtype == BOOL else x.dtype  # bytes of 0 and 1
     call = Call((x,), (values, indices), extra=(int(not largest), 0))
-    forms.run(work, "arg.cu", policy("Extreme", dtype), call, dtype, sizes, HELD_ANY, writes=False)
+    row_forms.run(work, "arg.cu", policy("Extreme", dtype), call, dtype, sizes, HELD_ANY, writes=False)
 
 
 def extreme(largest: bool, with_values: bool) -> Rule:

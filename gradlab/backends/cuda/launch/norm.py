@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from gradlab.backends.cuda.launch import forms
-from gradlab.backends.cuda.launch.forms import (
+from gradlab.backends.cuda.launch import row_forms
+from gradlab.backends.cuda.launch.row_forms import (
     RESULTS,
     STATE,
     TOTALS,
@@ -61,7 +61,7 @@ def _row_norm(work: Work, inputs: list[Any], outputs: list[Any], params: dict[st
     x = inputs[0]
     rows, size = _rows_of(x.shape, params["k"])
     call = Call(inputs, outputs, params["eps"])
-    forms.run(work, ROWS, policy("RowNorm", x.dtype), call, x.dtype, (rows, size, 1), forms_of(x.dtype))
+    row_forms.run(work, ROWS, policy("RowNorm", x.dtype), call, x.dtype, (rows, size, 1), forms_of(x.dtype))
 
 
 def layer_norm_backward(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
@@ -89,7 +89,7 @@ def _row_norm_backward(work: Work, dy: Any, x: Any, weight: Any, mean: Any, rstd
         work.launch(function, parts, max(lanes, 128), dy, x, weight, mean, rstd, None, dx, partial, rows, size, packed)
     else:
         call = Call((dy, x, weight, mean, rstd), (dx,))
-        forms.run(work, ROWS, policy("RowNormBackward", dtype), call, dtype, (rows, size, 1), ())
+        row_forms.run(work, ROWS, policy("RowNormBackward", dtype), call, dtype, (rows, size, 1), ())
         blocks = -(-size // 256)
         parts = max(1, min(rows // 16, max(min(528 // blocks, 256), min(-(-rows // MOST_ADDED), 65535))))
         partial = work.empty((parts, 2, size), work.wide(dtype))
@@ -109,7 +109,7 @@ def _channels(work: Work, name: str, x: Any, inputs: list[Any], outputs: list[An
     dtype = x.dtype
     chosen = policy(name, dtype)
     if inner == 1 and channels > 1:
-        forms.run(work, CHANNELS, chosen, Call(inputs, outputs, number, (batch, 0)), dtype, (1, batch, channels), ())
+        row_forms.run(work, CHANNELS, chosen, Call(inputs, outputs, number, (batch, 0)), dtype, (1, batch, channels), ())
         return
     width = min(16 // dtype.itemsize, 8)
     packed = int(inner % width == 0 and aligned(work, x, outputs[0], inputs[0]))

@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
 
 
-class SharingMethods(Differentiable):
+class SharedMemoryMethods(Differentiable):
     """The methods of this family."""
 
     __slots__ = ()

@@ -14,7 +14,7 @@ from gradlab.spec import broadcast_shapes
 from gradlab.tensor import Tensor
 from gradlab.tensor.creation import arange, full_like
 from gradlab.tensor.random import multinomial
-from gradlab.tensor.units import rounds_once
+from gradlab.tensor.rounding import rounds_once
 
 
 @rounds_once

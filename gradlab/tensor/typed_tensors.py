@@ -147,7 +147,7 @@ def constructed(name: str, data: tuple[Any, ...], device: Any, dtype: Any = None
 builtin = type  # inside the class the name is a method
 
 
-class TypeMethods(Differentiable):
+class TypedTensorMethods(Differentiable):
     """The methods of this family."""
 
     __slots__ = ()

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradlab.backends.cuda.launch import forms
-from gradlab.backends.cuda.launch.forms import Call, floating, forms_of, policy, split
+from gradlab.backends.cuda.launch import row_forms
+from gradlab.backends.cuda.launch.row_forms import Call, floating, forms_of, policy, split
 from gradlab.backends.cuda.launch.rule import Rule
 from gradlab.backends.cuda.launch_context import Work
 
@@ -19,7 +19,7 @@ def over_rows(name: str, logarithm: bool, masked: bool = False) -> Rule:
             arrays = [work.contiguous(x if x.shape == y.shape else work.broadcast(x, y.shape)) for x in inputs]
             chosen = policy(name, y.dtype)
             call = Call(arrays, outputs, extra=(int(masked), int(logarithm)))
-            forms.run(work, "softmax.cu", chosen, call, y.dtype, split(y.shape, params["dim"]), forms_of(y.dtype))
+            row_forms.run(work, "softmax.cu", chosen, call, y.dtype, split(y.shape, params["dim"]), forms_of(y.dtype))
 
     return Rule(run, floating)
 
