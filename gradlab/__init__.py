@@ -239,9 +239,9 @@ if TYPE_CHECKING:
     from gradlab.viz.explanation import explain as explain
 
 _ROOMS = (
-    "accelerator", "amp", "array_api", "cpu", "cuda", "data", "deploy", "distributed", "distributions", "func", "fx", "graph", "hub",
-    "jit", "library", "linalg", "metrics", "models", "multiprocessing", "nn", "onnx", "optim", "overrides", "profiler", "runs",
-    "serialization", "session", "sklearn", "sparse", "special", "testing", "train", "transforms", "utils", "viz",
+    "accelerator", "amp", "array_api", "cpu", "cuda", "data", "deploy", "distributed", "distributions", "fft", "func", "fx", "graph",
+    "hub", "jit", "library", "linalg", "masked", "metrics", "models", "multiprocessing", "nn", "onnx", "optim", "overrides", "profiler",
+    "runs", "serialization", "session", "signal", "sklearn", "sparse", "special", "testing", "train", "transforms", "utils", "viz",
 )  # fmt: skip
 _ELSEWHERE = {
     "Graph": "gradlab.session",
@@ -306,6 +306,26 @@ _ELSEWHERE = {
     "vmap": "gradlab.func.mapping",
     "while_loop": "gradlab.graph.control.functions",
 }
+for _module, _names in (
+    ("gradlab.tensor.copies", """
+        alias_copy detach_copy diagonal_copy expand_copy permute_copy select_copy slice_copy split_copy
+        split_with_sizes_copy squeeze_copy t_copy transpose_copy unbind_copy unfold_copy unsqueeze_copy view_copy
+    """),
+    ("gradlab.tensor.packed_factors", "geqrf lu lu_solve lu_unpack orgqr ormqr"),
+    ("gradlab.tensor.segments", "segment_reduce"),
+    ("gradlab.tensor.spectrogram", "istft stft"),
+    ("gradlab.tensor.numerics", "histogramdd"),
+    ("gradlab.tensor.empty_permuted", "empty_permuted"),
+    ("gradlab.nn.functional.native_norm", """
+        _native_batch_norm_legit grid_sampler_2d grid_sampler_3d native_batch_norm native_channel_shuffle native_dropout native_group_norm
+        native_layer_norm native_norm
+    """),
+    ("gradlab.tensor.private_functions", """
+        _chunk_cat _log_softmax_backward_data _safe_softmax _segment_reduce _softmax_backward_data _unsafe_masked_index
+        _unsafe_masked_index_put_accumulate
+    """),
+):  # fmt: skip
+    _ELSEWHERE.update(dict.fromkeys(_names.split(), _module))
 # Of `nn.functional.top_level`, and in-place methods as functions.
 _NATIVE = frozenset("""
     adaptive_avg_pool1d adaptive_max_pool1d affine_grid_generator alpha_dropout avg_pool1d batch_norm bilinear

@@ -14,6 +14,7 @@ from gradlab.tensor.layout import diagonal as _diagonal
 from gradlab.tensor.linalg import matmul
 from gradlab.tensor.matrix_norms import matrix_norm, norm, vander, vecdot, vector_norm
 from gradlab.tensor.missing_names import absent as _absent
+from gradlab.tensor.packed_factors import householder_product, ldl_factor, ldl_factor_ex, ldl_solve
 from gradlab.tensor.products import matrix_power, multi_dot
 from gradlab.tensor.solve import lstsq, matrix_exp, pinv, solve, solve_triangular, tensorinv, tensorsolve
 
@@ -21,10 +22,10 @@ if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
 
 __all__ = [
-    "LinAlgError", "cholesky", "cholesky_ex", "cond", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh", "inv", "inv_ex",
-    "lstsq", "lu", "lu_factor", "lu_factor_ex", "lu_solve", "matmul", "matrix_exp", "matrix_norm", "matrix_power", "matrix_rank",
-    "multi_dot", "norm", "pinv", "qr", "slogdet", "solve", "solve_ex", "solve_triangular", "svd", "svdvals", "tensorinv", "tensorsolve",
-    "vander", "vecdot", "vector_norm",
+    "LinAlgError", "cholesky", "cholesky_ex", "cond", "cross", "det", "diagonal", "eig", "eigh", "eigvals", "eigvalsh",
+    "householder_product", "inv", "inv_ex", "ldl_factor", "ldl_factor_ex", "ldl_solve", "lstsq", "lu", "lu_factor", "lu_factor_ex",
+    "lu_solve", "matmul", "matrix_exp", "matrix_norm", "matrix_power", "matrix_rank", "multi_dot", "norm", "pinv", "qr", "slogdet",
+    "solve", "solve_ex", "solve_triangular", "svd", "svdvals", "tensorinv", "tensorsolve", "vander", "vecdot", "vector_norm",
 ]  # fmt: skip
 
 

@@ -36,12 +36,14 @@ def spec_of(array: Any) -> Spec:
     return Spec(array.shape, array.dtype)
 
 
-def broadcast_shapes(*shapes: tuple[int, ...]) -> tuple[int, ...]:
+def broadcast_shapes(*shapes: Any) -> tuple[int, ...]:
     """NumPy's broadcasting of shapes; raises ShapeError naming all of them.
 
     >>> gl.broadcast_shapes((2, 1), (3,))
     (2, 3)
     """
+    if int in map(type, shapes):  # one size is a shape, too
+        shapes = tuple([(shape,) if isinstance(shape, int) else shape for shape in shapes])
     rank = max(map(len, shapes), default=0)
     out = [1] * rank
     for shape in shapes:

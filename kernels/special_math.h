@@ -169,28 +169,6 @@ GRADLAB_CALLED double ndtri(double p) {
   return copysign(value, q);
 }
 
-// ---- the modified Bessel functions: DLMF (NIST Digital Library of Mathematical Functions) ------------------------------------------------
-
-// e^-a I(a), or I(a), of order 0 or 1 and a >= 0: the power series 10.25.2, from 30 on Hankel's expansion 10.40.1.
-GRADLAB_CALLED double bessel_i(int order, double a, bool scaled) {
-  if (a <= 30.0) {
-    const double t = 0.25 * a * a;
-    double term = order ? 0.5 * a : 1.0, sum = term;
-    for (int k = 1; term > 1e-17 * sum; ++k) sum += term *= t / (double(k) * (k + order));
-    return scaled ? sum * exp(-a) : sum;
-  }
-  if (isinf(a)) return scaled ? 0.0 : a;
-  double term = 1.0, sum = 1.0;
-  for (int k = 1; k < 24; ++k) sum += term *= ((2.0 * k - 1.0) * (2.0 * k - 1.0) - 4.0 * order * order) / (8.0 * a * k);
-  sum /= sqrt(6.28318530717958647693 * a);
-  const double half = scaled ? 1.0 : exp(0.5 * a);  // in two steps: e^a overflows before I(a) does
-  return sum * half * half;
-}
-GRADLAB_FUNCTION double bessel_i0(double x) { return bessel_i(0, abs(x), false); }
-GRADLAB_FUNCTION double bessel_i0e(double x) { return bessel_i(0, abs(x), true); }
-GRADLAB_FUNCTION double bessel_i1(double x) { return copysign(bessel_i(1, abs(x), false), x); }
-GRADLAB_FUNCTION double bessel_i1e(double x) { return copysign(bessel_i(1, abs(x), true), x); }
-
 // ---- the incomplete gamma functions: DLMF ------------------------------------------------------------------------------------------------
 
 // u - 1 - log u of u = x / a, without cancellation about 1.
@@ -283,18 +261,54 @@ GRADLAB_CALLED double gamma_share(double a, double x, bool upper) {
 GRADLAB_FUNCTION double igamma(double a, double x) { return gamma_share(a, x, false); }
 GRADLAB_FUNCTION double igammac(double a, double x) { return gamma_share(a, x, true); }
 
+// ---- the zeta function of Riemann and Hurwitz: DLMF 25.11 -----------------------------------------------------------------------
+
+// The sum of (q + k)^-s over k >= 0, for s > 1 and q > 0: term by term where few count, the rest by Euler and Maclaurin, 25.11.28.
+GRADLAB_CALLED double zeta_right(double s, double q) {
+  double sum = 0.0;
+  for (int k = 0; k < 400 && q < 9.0 + s; ++k, q += 1.0) {
+    const double term = pow(q, -s);
+    sum += term;
+    if (term <= 1e-17 * sum) return sum;
+  }
+  if (isinf(q) || isinf(s)) return sum;
+  constexpr double bernoulli[8] = {0.08333333333333333, -0.001388888888888889, 3.306878306878307e-05, -8.267195767195768e-07,
+                                   2.08767569878681e-08, -5.284190138687493e-10, 1.3382536530684679e-11, -3.3896802963225827e-13};
+  const double inverse = 1.0 / q, t = inverse * inverse;
+  double correction = 0.0, factor = s * inverse;
+#if defined(__CUDACC__)
+#pragma unroll
+#endif
+  for (int k = 0; k < 8; ++k) {
+    correction += bernoulli[k] * factor;
+    factor *= (s + 2 * k + 1) * (s + 2.0 * k + 2.0) * t;
+  }
+  return sum + (1.0 / (s - 1.0) + inverse * (0.5 + correction)) * pow(q, 1.0 - s);
+}
+// Left of 0, where s is whole, it is the sum over all k from -inf on, which depends on the distance to the nearest integer alone, without
+// what lies left of q.
+GRADLAB_CALLED double zeta(double s, double q) {
+  if (s != s || q != q) return s + q;
+  if (s == 1.0) return infinity<double>();
+  if (s < 1.0) return infinity<double>() - infinity<double>();
+  if (q > 0.0) return zeta_right(s, q);
+  if (q == floor(q)) return infinity<double>();
+  if (s != floor(s) || isinf(s)) return infinity<double>() - infinity<double>();
+  const double t = q - round(q), sign = 0.5 * s == floor(0.5 * s) ? 1.0 : -1.0;
+  double sum = (t < 0.0 ? sign : 1.0) * pow(abs(t), -s) + zeta_right(s, 1.0 + t);
+  if (t != q) sum += sign * (zeta_right(s, 1.0 - t) - zeta_right(s, 1.0 - q));
+  return sum;
+}
+
 GRADLAB_FUNCTION float lgamma(float x) { return float(lgamma(double(x))); }
 GRADLAB_FUNCTION float digamma(float x) { return float(digamma(double(x))); }
 GRADLAB_FUNCTION float polygamma(int n, float x) { return float(polygamma(n, double(x))); }
 GRADLAB_FUNCTION float erfcx(float x) { return float(erfcx(double(x))); }
 GRADLAB_FUNCTION float log_ndtr(float x) { return float(log_ndtr(double(x))); }
 GRADLAB_FUNCTION float ndtri(float x) { return float(ndtri(double(x))); }
-GRADLAB_FUNCTION float bessel_i0(float x) { return float(bessel_i0(double(x))); }
-GRADLAB_FUNCTION float bessel_i0e(float x) { return float(bessel_i0e(double(x))); }
-GRADLAB_FUNCTION float bessel_i1(float x) { return float(bessel_i1(double(x))); }
-GRADLAB_FUNCTION float bessel_i1e(float x) { return float(bessel_i1e(double(x))); }
 GRADLAB_FUNCTION float igamma(float a, float x) { return float(igamma(double(a), double(x))); }
 GRADLAB_FUNCTION float igammac(float a, float x) { return float(igammac(double(a), double(x))); }
+GRADLAB_FUNCTION float zeta(float s, float q) { return float(zeta(double(s), double(q))); }
 
 // ---- integers: Euclid, as NumPy: of absolute values without sign, so the smallest integer is its own divisor --------------------------
 
@@ -317,5 +331,8 @@ template <typename T> GRADLAB_FUNCTION T lcm(T a, T b) {
 }
 
 }  // namespace gradlab
+
+#include "bessel_math.h"
+#include "polynomial_math.h"
 
 #endif

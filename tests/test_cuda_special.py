@@ -15,7 +15,11 @@ from gradlab.dtype import as_numpy
 
 from expressions import errors_in_ulps
 
-REAL = ("lgamma", "digamma", "erfcx", "log_ndtr", "ndtri", "i0", "i0e", "i1", "i1e")
+REAL = (
+    "lgamma", "digamma", "erfcx", "log_ndtr", "ndtri", "i0", "i0e", "i1", "i1e", "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1",
+    "modified_bessel_k0", "modified_bessel_k1", "scaled_modified_bessel_k0", "scaled_modified_bessel_k1", "spherical_bessel_j0", "airy_ai",
+    "airy_ai_prime",
+)  # fmt: skip
 ORDERS = ("forward", "reverse", "random", "warps")
 rng = np.random.default_rng(3)
 EDGES = np.array([0.0, -0.0, np.inf, -np.inf, np.nan, 1, 2, -1, -2, 0.5, -0.5, 1e-300, -1e-300, 1e300, -1e300, 1e-8, 26.5, -26.5, 170, -37])
@@ -114,7 +118,7 @@ def test_nextafter(cuda, dtype):
 
 def test_gradients_stay_on_the_device(cuda):
     fallback.counts.clear()
-    for name in ("gammaln", "digamma", "erfcx", "log_ndtr", "ndtri", "i0", "i0e", "i1", "i1e"):
+    for name in ("gammaln", *[n for n in REAL if n not in ("lgamma", "airy_ai_prime")]):
         found = []
         for device in ("cpu", "cuda"):
             x = gl.tensor([0.1, 0.4, 0.7, 0.9], dtype=gl.float64, device=device, requires_grad=True)
@@ -132,4 +136,23 @@ def test_shares_of_the_gamma_function(cuda):
     fallback.counts.clear()
     for name in ("igamma", "igammac"):
         np.testing.assert_allclose(on_device(cuda, name, a, x), ops.ROWS[name](a, x), rtol=1e-11, atol=1e-14, err_msg=name)
+    assert not fallback.counts
+
+
+def test_polynomials_and_the_zeta_function(cuda):
+    x, n = rng.uniform(-1.5, 1.5, 300), rng.integers(-1, 20, 300).astype(float)
+    s, q = rng.uniform(1.1, 60, 200), rng.uniform(0.01, 70, 200)
+    fallback.counts.clear()
+    for kind in range(12):
+        for derivative in (0, 1, 3):
+            params = {"kind": kind, "derivative": derivative}
+            want = ops.ROWS["orthogonal_polynomial"](x, n, **params)
+            scale = np.abs(ops.ROWS["orthogonal_polynomial"](np.full(300, 1.5), n, **params)) + 1
+            gap = np.abs(on_device(cuda, "orthogonal_polynomial", x, n, **params) - want)
+            assert (gap <= 1e-13 * np.maximum(np.abs(want), np.where(np.abs(x) > 1, scale, n**2 + 1))).all(), (kind, derivative)
+    edges = np.array([np.nan, np.inf, -np.inf, 0.0, -1.0, -2.5, 1.0, 1e300, 1e-300, 30.5])
+    s = np.concatenate([s, np.repeat(np.array([1.0, 0.5, 2.0, 3.0, 2.5, np.inf, np.nan, 300.0]), 10)])
+    q = np.concatenate([q, np.tile(edges, 8)])
+    with np.errstate(all="ignore"):
+        np.testing.assert_allclose(on_device(cuda, "zeta", s, q), ops.ROWS["zeta"](s, q), rtol=1e-13)
     assert not fallback.counts

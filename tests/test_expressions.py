@@ -37,6 +37,9 @@ PARAMETERS = {
     "running": [{"keep": 0.875, "take": 0.25}],
     "about_mean": [{"n": 8, "divisor": 7.0}],
     "polygamma": [{"n": 1}, {"n": 2}, {"n": 5}],
+    "orthogonal_polynomial": [
+        {"kind": kind, "derivative": d} for kind, d in ((0, 0), (1, 0), (6, 0), (7, 2), (8, 0), (9, 1), (10, 0), (11, 2))
+    ],
 }
 
 # Both sides have errors of their own: NumPy's functions up to 2 ulp, the header's up to 4.

@@ -8,7 +8,15 @@ from __future__ import annotations
 from typing import Any
 
 from gradlab.advice import warn
-from gradlab.autograd import engine, errors, function as function, functional as functional, graph as graph, graph_cuts
+from gradlab.autograd import (
+    engine,
+    errors,
+    forward_ad as forward_ad,
+    function as function,
+    functional as functional,
+    graph as graph,
+    graph_cuts,
+)
 from gradlab.autograd.base import LEAF, Differentiable
 from gradlab.autograd.errors import NonFiniteError
 from gradlab.autograd.function import Function

@@ -11,7 +11,7 @@ from gradlab.kernel import source_folders
 
 _WORD = re.compile(r"(?<![\w.'])([A-Za-z_]\w*)\b(\s*\()?")
 _LANGUAGE = {"T", "index", "true", "false", "bool", "float", "double", "int", "long", "unsigned", "static_cast", "const", "auto", "sizeof"}
-_HEADERS = ("scalar_math.h", "special_math.h")
+_HEADERS = ("scalar_math.h", "special_math.h", "bessel_math.h", "polynomial_math.h")
 
 
 @functools.cache

@@ -7,20 +7,24 @@ from types import ModuleType
 from gradlab.op import Op
 from gradlab.ops import (
     activation,
+    airy,
     attention,
     bessel,
     complex,
     conv,
     creation,
+    cylinder,
     eigen,
     elementwise,
     factorization,
+    fourier,
     fused,
     gamma,
     gather,
     incomplete,
     indexing,
     layout,
+    ldl,
     linalg,
     linear,
     loss,
@@ -30,6 +34,7 @@ from gradlab.ops import (
     norm,
     optim,
     optim_variants,
+    polynomial,
     pool,
     random,
     recurrent,
@@ -43,12 +48,13 @@ from gradlab.ops import (
     sparse,
     special,
     vision,
+    zeta,
 )
 
 FAMILIES: tuple[ModuleType, ...] = (
-    activation, attention, bessel, complex, conv, creation, eigen, elementwise, factorization, fused, gamma, gather, incomplete,
-    indexing, layout, linalg, linear, loss, math, memory, movement, norm, optim, optim_variants, pool, random, recurrent, reduction,
-    residual, scan, softmax, solve, sort, sparse, special, vision,
+    activation, airy, attention, bessel, complex, conv, creation, cylinder, eigen, elementwise, factorization, fourier, fused, gamma,
+    gather, incomplete, indexing, layout, ldl, linalg, linear, loss, math, memory, movement, norm, optim, optim_variants, polynomial,
+    pool, random, recurrent, reduction, residual, scan, softmax, solve, sort, sparse, special, vision, zeta,
 )  # fmt: skip
 
 

@@ -1,7 +1,7 @@
 """The modified Bessel functions of the first kind, of order 0 and 1, element by element, computed in float64.
 
-Source: NIST Digital Library of Mathematical Functions (DLMF): the power series 10.25.2 up to an argument of 30, from there on Hankel's
-expansion 10.40.1; derivatives 10.29.3 and 10.29.2. As expressions in kernels/special_math.h.
+Source: NIST Digital Library of Mathematical Functions (DLMF): the power series 10.25.2 up to an argument of 8, from there on a fit of
+√x e^-x I(x), as of Hankel's expansion 10.40.1; derivatives 10.29.3 and 10.29.2. As expressions in kernels/bessel_math.h.
 """
 
 from __future__ import annotations
@@ -13,11 +13,11 @@ import numpy as np
 
 from gradlab.kernel import Elementwise
 from gradlab.op import Op
+from gradlab.ops.bessel_tables import I0_FAR, I1_FAR
 from gradlab.ops.special import blocks, horner
 from gradlab.spec import same
 
-NEAR = 30.0  # from here on the expansion's terms fall below float64's last bit before they grow again
-FAR_TERMS = 24
+NEAR = 8.0
 
 
 def near(order: int, a: Any) -> Any:
@@ -35,12 +35,7 @@ def near(order: int, a: Any) -> Any:
 
 def far(order: int, a: Any) -> Any:
     """e^-a · I(a) of a > NEAR; 0 at infinity."""
-    inverse = 1 / (8 * a)
-    term = total = np.ones_like(a)
-    for k in range(1, FAR_TERMS):
-        term = term * inverse * (((2 * k - 1) ** 2 - 4 * order**2) / k)
-        total = total + term
-    return total / np.sqrt(2 * np.pi * a)
+    return horner(2 * (NEAR / a) - 1, (I0_FAR, I1_FAR)[order]) / np.sqrt(a)
 
 
 def bessel_i(order: int, x: Any, scaled: bool) -> Any:

@@ -148,7 +148,7 @@ HOLOMORPHIC = """
 """
 OWN = """
     conj complex real imag view_as_real view_as_complex complex_abs complex_sgn complex_angle eq ne logical_and logical_or logical_xor
-    logical_not isnan isinf isfinite all any nonzero cholesky qr lu eig eigh svd slogdet pinv
+    fft rfft irfft logical_not isnan isinf isfinite all any nonzero cholesky qr lu eig eigh svd slogdet pinv
 """
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
@@ -169,6 +170,65 @@ class DeprecatedMethods(Differentiable):
 
     __slots__ = ()
     svd, qr, triangular_solve, narrow_copy, unsafe_chunk = svd, qr, triangular_solve, narrow_copy, unsafe_chunk
+
+    def stft(self: Any, *args: Any, **options: Any) -> Tensor:
+        """The spectra of overlapping pieces; see `gl.stft`.
+
+        >>> gl.ones(8).stft(4, return_complex=True).shape
+        (3, 9)
+        """
+        return import_module("gradlab.tensor.spectrogram").stft(self, *args, **options)
+
+    def istft(self: Any, *args: Any, **options: Any) -> Tensor:
+        """The signal that spectra belong to; see `gl.istft`.
+
+        >>> gl.ones(8).stft(4, return_complex=True).istft(4).shape
+        (8,)
+        """
+        return import_module("gradlab.tensor.spectrogram").istft(self, *args, **options)
+
+    def lu(self: Any, pivot: bool = True, get_infos: bool = False) -> Any:
+        """`linalg.lu_factor` by its old name; see `gl.lu`.
+
+        >>> gl.tensor([[0.0, 1.0], [2.0, 4.0]]).lu()[1]
+        tensor([2, 2], dtype=gradlab.int32)
+        """
+        return import_module("gradlab.tensor.packed_factors").lu(self, pivot, get_infos)
+
+    def lu_solve(self: Any, LU_data: Tensor, LU_pivots: Tensor) -> Tensor:
+        """X of A X = self, given `linalg.lu_factor(A)`.
+
+        >>> gl.ones(2, 1).lu_solve(*gl.linalg.lu_factor(gl.tensor([[0.0, 2.0], [4.0, 0.0]])))
+        tensor([[0.2500],
+                [0.5000]])
+        """
+        return import_module("gradlab.tensor.packed_factors").lu_solve(self, LU_data, LU_pivots)
+
+    def geqrf(self: Any) -> Any:
+        """QR as LAPACK packs it; see `gl.geqrf`.
+
+        >>> gl.tensor([[3.0], [4.0]]).geqrf().tau
+        tensor([1.6000])
+        """
+        return import_module("gradlab.tensor.packed_factors").geqrf(self)
+
+    def orgqr(self: Any, input2: Tensor) -> Tensor:
+        """As `linalg.householder_product`.
+
+        >>> gl.tensor([[-5.0], [0.5]]).orgqr(gl.tensor([1.6]))
+        tensor([[-0.6000],
+                [-0.8000]])
+        """
+        return import_module("gradlab.tensor.packed_factors").orgqr(self, input2)
+
+    def ormqr(self: Any, input2: Tensor, input3: Tensor, left: bool = True, transpose: bool = False) -> Tensor:
+        """Reflections applied to a matrix; see `gl.ormqr`.
+
+        >>> gl.tensor([[-5.0], [0.5]]).ormqr(gl.tensor([1.6]), gl.tensor([[3.0], [4.0]]), transpose=True)
+        tensor([[-5.],
+                [ 0.]])
+        """
+        return import_module("gradlab.tensor.packed_factors").ormqr(self, input2, input3, left, transpose)
     unsafe_split, unsafe_split_with_sizes = unsafe_split, unsafe_split_with_sizes
 
     @property

@@ -160,7 +160,7 @@ def lu_factor(A: Tensor, *, pivot: bool = True, out: Any = None) -> Any:
     return found if out is None else into("linalg.lu_factor", out, found)
 
 
-def _order(pivots: Tensor, rows: int) -> Tensor:
+def row_order(pivots: Tensor, rows: int) -> Tensor:
     """The rows of A in the order in which LU has them."""
     given = pivots.detach().cpu().numpy()
     order = np.tile(np.arange(rows), (*given.shape[:-1], 1))
@@ -184,7 +184,7 @@ def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoin
         raise ShapeError(f"lu_solve: square factors and a B that fits them, not {LU.shape} and {B.shape}")
     if not left:
         return lu_solve(LU, pivots, B.mH, adjoint=not adjoint).mH
-    order = _order(pivots, n)
+    order = row_order(pivots, n)
     index = order.unsqueeze(-1)
     if not adjoint:
         shape = (*np.broadcast_shapes(order._array.shape[:-1], B._array.shape[:-2]), n, B._array.shape[-1])

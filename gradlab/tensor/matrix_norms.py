@@ -168,8 +168,9 @@ def vander(x: Tensor, N: int | None = None) -> Tensor:
             [1., 3.]])
     """
     shape = x._array.shape
-    if not shape or (N is not None and N < 2):
-        raise RuntimeError(f"vander: at least one dimension and two powers, got shape {shape} and N={N}")
+    if (not shape and N is None) or (N is not None and N < 2):
+        raise RuntimeError(f"vander: two powers at least, and of a 0-d tensor N says how many, got shape {shape} and N={N}")
+    x, shape = (x, shape) if shape else (x.reshape((1,)), (1,))
     powers: Any = x.unsqueeze(-1).expand((*shape, (shape[-1] if N is None else N) - 1))
     powers = powers if x._array.dtype in INEXACT else powers.long()
     return _cat(powers.new_ones((*shape, 1)), powers, dim=len(shape)).cumprod(-1)

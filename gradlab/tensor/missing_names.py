@@ -13,13 +13,11 @@ from typing import Any, NoReturn
 from gradlab.autograd.base import Differentiable
 from gradlab.dtype import NO_HALF
 
-_FOURIER = "Fourier transforms are out of scope; use numpy.fft on x.numpy(), or a matrix product with cosines and sines"
 _SPARSE = "of sparse tensors gradlab offers what docs/sparse.md lists; use to_dense(), or index_add and scatter_add on values"
 _QUANTISED = "quantised tensors are not offered; use int8 tensors and a scale"
 _NESTED = "nested tensors are not offered; use nn.utils.rnn.pad_sequence or pack_sequence"
 _JIT = "use gl.compile, which turns a function or module into a static program"
 _COPY = "use the function without _copy, and clone() its result"
-_LU = "use linalg.lu, or linalg.solve where a system is to be solved"
 _WORLD = "there is one process so far, and nothing to share a model or a tensor with"
 _NUMPY = "compute it with NumPy or SciPy on x.numpy(), and gl.from_numpy the result"
 
@@ -31,16 +29,13 @@ def _all(names: str, advice: str) -> dict[str, str]:
 # Of methods and functions alike.
 BOTH = {
     **_all("chalf", NO_HALF),
-    **_all("stft istft", _FOURIER),
     **_all("dequantize q_scale q_zero_point int_repr qscheme quantize_per_tensor quantize_per_channel", _QUANTISED),
     **_all("sspaddmm hspmm saddmm", _SPARSE),
-    **_all("lu lu_solve lu_unpack geqrf orgqr ormqr", _LU),
     **_all("symeig", "use linalg.eigh"),
     **_all("lstsq", "use linalg.lstsq"),
     **_all("solve", "use linalg.solve(A, B)"),
     **_all("matrix_rank", "use linalg.matrix_rank"),
     **_all("lobpcg", "use linalg.eigh, or svd_lowrank"),
-    **_all("histogramdd", "use histc, or bucketize and bincount"),
     **_all("hash_tensor", "compare with gl.equal"),
     "slice_inverse": "use slice_scatter",
 }
@@ -70,7 +65,6 @@ MODULES = {
     },
     "gradlab": {
         **BOTH,
-        **_all("fft", _FOURIER),
         **_all("complex32 chalf", NO_HALF),
         **_all("quantization ao qint8 quint8 qint32", _QUANTISED),
         **_all("nested jagged", _NESTED),
@@ -80,21 +74,18 @@ MODULES = {
         **_all("float8_e4m3fn float8_e5m2", "use bfloat16 or float16"),
         "from_file": "use gl.from_numpy(numpy.memmap(...))",
         "mps": "devices are the CPU and CUDA",
-        "signal": _NUMPY,
         **_all("frobenius_norm nuclear_norm", "use gl.linalg.matrix_norm"),
-        **_all("grid_sampler_2d grid_sampler_3d", "use gl.nn.functional.grid_sample"),
         **_all("convolution conv_tbc", "use gl.nn.functional.conv1d, conv2d or conv3d"),
         **_all("feature_dropout_ alpha_dropout_ dropout_ feature_alpha_dropout_", "use the dropouts of gl.nn.functional"),
         **_all("Stream Event", "use gl.cuda.Stream and gl.cuda.Event"),
         **_all("fork wait futures", "use concurrent.futures"),
         "max_pool1d_with_indices": "use gl.nn.functional.max_pool1d(return_indices=True)",
-        "segment_reduce": "use scatter_reduce", "binomial": "add up bernoulli draws",
+        "binomial": "add up bernoulli draws",
         **_all("ModuleDict ParameterDict BufferDict", "use gl.nn.ModuleDict, ParameterDict"),
         "to_dlpack": "use gl.from_dlpack on the other side: tensors have __dlpack__", "compiler": "use gl.compile",
         "rnn_tanh": "use nn.RNN", "rnn_relu": "use nn.RNN(nonlinearity='relu')", "lstm": "use nn.LSTM", "gru": "use nn.GRU",
     },
     "gradlab.nn": {
-        "FractionalMaxPool2d": "use AdaptiveMaxPool2d", "FractionalMaxPool3d": "use AdaptiveMaxPool3d",
         "Container": "use Module",
         "quantized": _QUANTISED, "qat": _QUANTISED, "quantizable": _QUANTISED,
     },
@@ -103,9 +94,6 @@ MODULES = {
         **_all("DeviceMesh init_device_mesh device_mesh tensor DTensor fsdp pipelining rpc rref", _WORLD),
         **_all("send_object_list recv_object_list", _WORLD),
         **_all("run launch elastic launcher", "start the script with python"),
-    },
-    "gradlab.nn.functional": {
-        "fractional_max_pool2d": "use adaptive_max_pool2d", "fractional_max_pool3d": "use adaptive_max_pool3d",
     },
     "gradlab.nn.utils": {
         "stateless": "use gl.func.functional_call",
@@ -116,18 +104,6 @@ MODULES = {
     "gradlab.optim": {
         "lr_find": "try rates from 1e-5 up by hand and take one where the loss still falls",
     },
-    "gradlab.linalg": {
-        **_all("ldl_factor ldl_factor_ex ldl_solve", "use lu_factor, or solve where a system is to be solved"),
-        "householder_product": "use qr",
-    },
-    "gradlab.special": _all(
-        "zeta airy_ai bessel_j0 bessel_j1 bessel_y0 bessel_y1 "
-        "modified_bessel_k0 modified_bessel_k1 scaled_modified_bessel_k0 scaled_modified_bessel_k1 spherical_bessel_j0", _NUMPY,
-    ) | _all(
-        "chebyshev_polynomial_t chebyshev_polynomial_u chebyshev_polynomial_v chebyshev_polynomial_w hermite_polynomial_h "
-        "hermite_polynomial_he laguerre_polynomial_l legendre_polynomial_p shifted_chebyshev_polynomial_t shifted_chebyshev_polynomial_u "
-        "shifted_chebyshev_polynomial_v shifted_chebyshev_polynomial_w", "write its recurrence in a loop over the order",
-    ),
 }  # fmt: skip
 
 

@@ -126,6 +126,13 @@ def norm(
     keepdim = keepdim if keepdims is None else keepdims
     x = input if dtype is None else input.to(dtype)
     floating("norm", x, True)
+    if p == "nuc":
+        every = dims_of("norm", x, dim)
+        if len(every) != 2:
+            raise ShapeError(f"norm: the nuclear norm is of two dimensions, not of {len(every)}")
+        values = bind(ops.factorization.svd)(x.movedim(every, (-2, -1)), full=False)[1].sum(-1)
+        values = values.reshape(tuple(1 if d in every else s for d, s in enumerate(x._array.shape))) if keepdim else values
+        return values if out is None else into("norm", out, values)
     if p is None or p == "fro":
         p = 2.0
     p = p.item() if isinstance(p, np.generic) else p

@@ -22,7 +22,7 @@ from gradlab.tensor.values import values_of
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
 
-__all__ = ["frexp", "gradient", "histogram", "nonzero_static", "pdist"]
+__all__ = ["frexp", "gradient", "histogram", "histogramdd", "nonzero_static", "pdist"]
 
 
 class Frexp(NamedTuple):
@@ -58,6 +58,12 @@ class Histogram(NamedTuple):
     bin_edges: Any
 
 
+def _ends(values: Any, range: Any) -> tuple[float, float]:
+    """Where equal bins begin and end: as given, or at the smallest and largest value; 0 and 1 where there is none."""
+    low, high = (float(values.min()), float(values.max())) if range is None and values.size else tuple(range or (0.0, 1.0))
+    return (low, high) if low != high else (low - 0.5, high + 0.5)
+
+
 def histogram(
     input: Tensor, bins: Any = 100, *, range: Any = None, weight: Any = None, density: bool = False, out: Any = None
 ) -> Any:  # fmt: skip
@@ -77,12 +83,65 @@ def histogram(
     if isinstance(bins, Differentiable):
         edges: Any = bins.detach()  # type: ignore[attr-defined]
     else:
-        ends = (float(values.min()), float(values.max())) if range is None and values.size else tuple(range or (0.0, 0.0))
-        low, high = ends if ends[0] != ends[1] else (ends[0] - 0.5, ends[1] + 0.5)
+        low, high = _ends(values, range)
         edges = linspace(low, high, bins + 1, dtype=input.dtype, device=input.device)
     weights = None if weight is None else values_of(weight.detach()).reshape(-1)
     counts, _ = np.histogram(values, values_of(edges), weights=weights, density=density)
     return Histogram(tensor(counts.astype(values.dtype), device=input.device), edges)
+
+
+class HistogramDD(NamedTuple):
+    """What `histogramdd` returns."""
+
+    hist: Any
+    bin_edges: Any
+
+
+def histogramdd(input: Tensor, bins: Any, range: Any = None, weight: Any = None, density: bool = False) -> Any:
+    """How many points, the rows of (…, D), lie in each box of a grid, a tensor of D dimensions, and the grid's edges in each dimension.
+
+    bins: a number of equal bins, one for all dimensions or D, or D vectors of edges. range: where equal bins begin and end, 2 D numbers
+    (default: the points' smallest and largest). weight, density: as of `histogram`. No gradients.
+
+    >>> gl.histogramdd(gl.tensor([[0.0, 1.0], [1.0, 0.0], [2.0, 2.0]]), bins=[2, 2]).hist
+    tensor([[0., 1.],
+            [1., 1.]])
+    """
+    only_tensors("histogramdd", input)
+    shape = input._array.shape
+    if len(shape) < 2:
+        raise RuntimeError(f"histogramdd: points are the rows of at least a matrix, not of shape {shape}")
+    points = values_of(input.detach()).reshape(-1, shape[-1])
+    each = list(bins) if isinstance(bins, (tuple, list)) else [bins] * shape[-1]
+    if len(each) != shape[-1] or (range is not None and len(range) != 2 * shape[-1]):
+        raise RuntimeError(f"histogramdd: bins (and two ends of the range) for each of {shape[-1]} dimensions, got {len(each)} and {range}")
+    edges: list[Any] = []
+    for d, given in enumerate(each):
+        if isinstance(given, Differentiable):
+            edges.append(given.detach())  # type: ignore[attr-defined]
+        else:
+            low, high = _ends(points[:, d], None if range is None else range[2 * d : 2 * d + 2])
+            edges.append(linspace(low, high, given + 1, dtype=input.dtype, device=input.device))
+    weights = None if weight is None else values_of(weight.detach()).reshape(-1)
+    counts = _boxes(points, [values_of(e) for e in edges], weights)
+    if density:
+        counts = counts / counts.sum()
+        for d, e in enumerate(edges):
+            counts = counts / np.diff(np.asarray(values_of(e), np.float64)).reshape([-1 if i == d else 1 for i in np.arange(shape[-1])])
+    return HistogramDD(tensor(counts.astype(points.dtype), device=input.device), tuple(edges))
+
+
+def _boxes(points: Any, edges: list[Any], weights: Any) -> Any:
+    """How many points (n, D), or what weight, each box holds; the last one along a dimension has its upper edge, too."""
+    counts = np.zeros([len(e) - 1 for e in edges])
+    inside, places = np.ones(len(points), bool), []
+    for d, e in enumerate(edges):
+        values = points[:, d]
+        inside &= (values >= e[0]) & (values <= e[-1])
+        places.append(np.where(values == e[-1], len(e) - 2, np.searchsorted(e, values, "right") - 1))
+    if counts.size:
+        np.add.at(counts, tuple([p[inside] for p in places]), 1.0 if weights is None else weights[inside])
+    return counts
 
 
 def _along(input: Any, dim: int, spacing: Any, edge_order: int) -> Any:
@@ -126,7 +185,10 @@ def gradient(input: Tensor, *, spacing: Any = 1, dim: Any = None, edge_order: in
     only_tensors("gradient", input)
     rank = len(input._array.shape)
     every = np.arange(rank).tolist()
+    spacing = 1 if spacing is None else spacing
     dims = every if dim is None else [normalize_dim(d, rank) for d in (dim if isinstance(dim, (tuple, list)) else (dim,))]
+    if len(set(dims)) != len(dims):
+        raise RuntimeError(f"gradient: dim {dim} names a dimension twice")
     spacings = list(spacing) if isinstance(spacing, (tuple, list)) else [spacing] * len(dims)
     if len(spacings) != len(dims) or edge_order not in (1, 2):
         raise RuntimeError(

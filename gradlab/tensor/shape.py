@@ -301,6 +301,8 @@ def sum_to_size(input: Tensor, *shape: Any, size: Any = None) -> Tensor:
     lead = len(own) - len(target)
     if lead < 0 or any(t not in (1, o) for t, o in zip(target, own[lead:], strict=True)):
         raise ShapeError(f"sum_to_size: shape {own} is not what {target} broadcasts to")
+    if not target and input._array.dtype.kind in "biu":
+        return input.sum()  # of int64, as any sum
     dims = (*range(lead), *[lead + i for i, s in enumerate(target) if s == 1 and own[lead + i] != 1])
     if not dims:
         return input if own else input.clone()

@@ -46,13 +46,13 @@ def fill(input: Tensor, value: Any) -> Tensor:
 
 
 def unravel_index(indices: Tensor, shape: Any) -> tuple[Tensor, ...]:
-    """Flat places (int64, any shape) in a tensor of that shape, as one tensor of places for each dimension.
+    """Flat places (integers, any shape) in a tensor of that shape, as one int64 tensor of places for each dimension.
 
     >>> gl.unravel_index(gl.tensor([4, 5]), (2, 3))
     (tensor([1, 1]), tensor([1, 2]))
     """
     found: list[Any] = []
-    rest: Any = indices
+    rest: Any = indices.long() if indices._array.dtype.kind in "iu" else indices
     for size in reversed((shape,) if isinstance(shape, (int, np.integer)) else tuple(shape)):
         found.append(rest % size)
         rest = rest.div(size, rounding_mode="floor")

@@ -186,6 +186,8 @@ def cov(input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, a
             raise RuntimeError(f"cov: {name} is a vector of {n} numbers, one for each observation, not of shape {given._array.shape}")
         if (given._array.dtype in FLOATING) != (name == "aweights"):
             raise RuntimeError(f"cov: {name} has dtype {given.dtype}; fweights are integers, aweights floating point")
+        if _negative(given):
+            raise RuntimeError(f"cov: {name} cannot be negative")
         part = given.to(real_of(x._array.dtype))
         weight = part if weight is None else weight * part
     if weight is None:
@@ -202,6 +204,12 @@ def cov(input: Tensor, *, correction: int = 1, fweights: Tensor | None = None, a
     product = scaled @ centred.mH
     found = product / divisor if not isinstance(divisor, int) or divisor else product / x.new_zeros(())
     return found.squeeze((0, 1)) if x._array.shape[0] == 1 and rank < 2 else found.squeeze()
+
+
+def _negative(weights: Any) -> bool:
+    """Whether a weight is below 0, where values can be looked at: not in a trace or under vmap, and not by waiting for a GPU."""
+    array = weights._array
+    return isinstance(array, np.ndarray) and bool((array < 0).any())
 
 
 @rounds_once

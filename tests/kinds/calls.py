@@ -34,7 +34,7 @@ TABLE: dict[str, list[Given]] = {}
 for module in (elementwise, losses, making, matrices, networks, reducing, shaping):
     TABLE.update({name: TABLE.get(name, []) + calls for name, calls in module.CALLS.items()})
 
-ROOMS = {"gl": gl, "linalg": gl.linalg, "special": gl.special, "F": gl.nn.functional}
+ROOMS = {"gl": gl, "linalg": gl.linalg, "special": gl.special, "F": gl.nn.functional, "fft": gl.fft, "masked": gl.masked}
 OPERATORS = {
     "abs": "abs", "add": "add", "and": "bitwise_and", "eq": "eq", "floordiv": "floor_divide", "ge": "ge", "gt": "gt",
     "invert": "bitwise_not",

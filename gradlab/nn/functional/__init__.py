@@ -12,6 +12,7 @@ from gradlab.nn.functional.conv import *
 from gradlab.nn.functional.ctc import *
 from gradlab.nn.functional.dropout import *
 from gradlab.nn.functional.embedding_bag import *
+from gradlab.nn.functional.fractional_pool import *
 from gradlab.nn.functional.fused import *
 from gradlab.nn.functional.grid import *
 from gradlab.nn.functional.linear import *

@@ -28,7 +28,7 @@ if TYPE_CHECKING:
 from gradlab.nn.functional.loss import reduced, reduction_of
 from gradlab.tensor.rounding import once, rounds_once
 
-__all__ = ["binary_cross_entropy", "binary_cross_entropy_with_logits", "cross_entropy", "kl_div", "nll_loss"]
+__all__ = ["binary_cross_entropy", "binary_cross_entropy_with_logits", "cross_entropy", "kl_div", "linear_cross_entropy", "nll_loss"]
 
 _cross_entropy, _nll, _logsigmoid = map(bind, (ops.loss.cross_entropy, ops.loss.nll, ops.activation.logsigmoid))
 _bce, _bce_logits = map(bind, (ops.loss.bce, ops.loss.bce_logits))
@@ -263,3 +263,34 @@ def kl_div(
     if reduction != "batchmean":
         return reduced(loss, reduction)
     return loss.sum() / input._array.shape[0] if input._array.shape else loss.sum()
+
+
+def linear_cross_entropy(
+    input: Tensor, linear_weight: Tensor, target: Tensor, *, linear_bias: Tensor | None = None, weight: Tensor | None = None,
+    reduction: str = "mean", ignore_index: int | None = None, label_smoothing: float = 0.0, options: Any = None,
+) -> Tensor:  # fmt: skip
+    """`cross_entropy(linear(input, linear_weight, linear_bias), target, …)`: input (N, features) or (features), linear_weight
+    (classes, *d, features), linear_bias (classes, *d), target (N, *d) of classes or (N, classes, *d) of probabilities.
+
+    options: how PyTorch divides the work into chunks; None here, NotImplementedError for others (a compiled function needs none).
+
+    >>> gl.nn.functional.linear_cross_entropy(gl.ones(1, 2), gl.zeros(2, 2), gl.tensor([1]))
+    tensor(0.6931)
+    """
+    if options is not None:
+        raise NotImplementedError("linear_cross_entropy: options of chunks are not offered; leave them out, or split the batch")
+    rank, shape = len(input._array.shape), linear_weight._array.shape
+    if rank not in (1, 2) or len(shape) < 2 or input._array.shape[-1] != shape[-1]:
+        raise ShapeError(f"linear_cross_entropy: input (N, features) and weights (classes, …, features), not {input.shape} and {shape}")
+    if linear_bias is not None and linear_bias._array.shape != shape[:-1]:
+        raise ShapeError(f"linear_cross_entropy: a bias of shape {shape[:-1]}, not {linear_bias.shape}")
+    if len(shape) > 2 and rank == 1:
+        raise ShapeError(f"linear_cross_entropy: weights of shape {shape} take a batch of inputs, not {input.shape}")
+    wanted = (*input._array.shape[:-1], *shape[:-1])
+    if target._array.shape == wanted and ignore_index is not None:
+        raise RuntimeError("linear_cross_entropy: ignore_index is for targets that are classes, and these are probabilities")
+    logits: Any = input @ linear_weight.reshape((-1, shape[-1])).mT
+    if linear_bias is not None:
+        logits = logits + linear_bias.reshape((-1,))
+    index = -100 if ignore_index is None else ignore_index
+    return cross_entropy(logits.reshape(wanted), target, weight, ignore_index=index, reduction=reduction, label_smoothing=label_smoothing)

@@ -71,7 +71,7 @@ def embedding(
 
     Row padding_idx gets no gradient. max_norm shortens the rows that are used, in the table, to that norm first. scale_grad_by_freq
     divides a row's gradient by how often it is used here. sparse: the gradient is a sparse tensor of the rows that are used (in a compiled
-    function and under vmap it is dense). IndexError outside of [0, n), RuntimeError for sparse and scale_grad_by_freq together.
+    function and under vmap it is dense). IndexError outside of [0, n).
 
     >>> F.embedding(gl.tensor([1, 0]), gl.tensor([[1.0, 2.0], [3.0, 4.0]]))
     tensor([[3., 4.],
@@ -81,12 +81,10 @@ def embedding(
         raise RuntimeError(f"embedding: the table has two dimensions, not shape {weight._array.shape}")
     if max_norm is not None:
         _shorten(weight, input, float(max_norm), float(norm_type))
-    if sparse and scale_grad_by_freq:
-        raise RuntimeError("embedding: scale_grad_by_freq is not for sparse gradients; leave one of the two out")
     if sparse and weight._edge is not None and (mode := current()).tracer is None and mode.vmap is None:
         found: Tensor = import_module("gradlab.sparse.lookup").looked_up(weight, input, padding_idx)
-        return found
-    found = embedding_lookup(weight, input, padding_idx)
+    else:
+        found = embedding_lookup(weight, input, padding_idx)
     if not scale_grad_by_freq:
         return found
     flat = input.reshape(-1)

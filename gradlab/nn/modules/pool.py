@@ -234,3 +234,43 @@ class AdaptiveMaxPool3d(_AdaptiveMaxPool):
 
     def forward(self, input: Tensor) -> Any:
         return F.adaptive_max_pool3d(input, self.output_size, self.return_indices)
+
+
+class _FractionalMaxPool(Module):
+    """kernel_size: the windows' size. output_size, or output_ratio (between 0 and 1) times the image's: the result's size. return_indices:
+    also the maxima's flat positions."""
+
+    _rank = 2
+
+    def __init__(
+        self, kernel_size: Any, output_size: Any = None, output_ratio: Any = None, return_indices: bool = False, _random_samples: Any = None
+    ) -> None:
+        super().__init__()
+        if (output_size is None) == (output_ratio is None):
+            raise ValueError(f"{type(self).__name__}: give one of output_size and output_ratio")
+        each = tuple(output_ratio) if isinstance(output_ratio, (tuple, list)) else (output_ratio,)
+        if output_ratio is not None and not all(0 < ratio < 1 for ratio in each):
+            raise ValueError(f"{type(self).__name__}: output_ratio must be between 0 and 1, got {output_ratio}")
+        self.kernel_size = kernel_size if isinstance(kernel_size, tuple) else (kernel_size,) * self._rank
+        self.return_indices = return_indices
+        self.register_buffer("_random_samples", _random_samples)
+        self.output_size = output_size if output_size is None or isinstance(output_size, tuple) else (output_size,) * self._rank
+        self.output_ratio = output_ratio if output_ratio is None or isinstance(output_ratio, tuple) else (output_ratio,) * self._rank
+
+
+class FractionalMaxPool2d(_FractionalMaxPool):
+    """The maximum over windows of (N, C, H, W) at places drawn at random."""
+
+    def forward(self, input: Tensor) -> Any:
+        samples = self._random_samples
+        return F.fractional_max_pool2d(input, self.kernel_size, self.output_size, self.output_ratio, self.return_indices, samples)
+
+
+class FractionalMaxPool3d(_FractionalMaxPool):
+    """The maximum over windows of (N, C, D, H, W) at places drawn at random."""
+
+    _rank = 3
+
+    def forward(self, input: Tensor) -> Any:
+        samples = self._random_samples
+        return F.fractional_max_pool3d(input, self.kernel_size, self.output_size, self.output_ratio, self.return_indices, samples)

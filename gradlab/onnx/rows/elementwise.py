@@ -289,7 +289,10 @@ def by_expression(row: Any) -> Callable[..., Any]:
     return converter
 
 
-OWN = ("lgamma(", "digamma(", "polygamma(", "bessel_", "igamma", "gcd(", "lcm(", "erfcx(", "log_ndtr(", "ndtri(", "index", "value")
+OWN = (
+    "lgamma(", "digamma(", "polygamma(", "bessel_", "spherical_j0(", "airy_", "zeta(", "orthogonal(", "igamma", "gcd(", "lcm(", "erfcx(",
+    "log_ndtr(", "ndtri(", "index", "value",
+)  # fmt: skip
 for _row in ops.ROWS.values():
     if isinstance(_row.cuda, Elementwise) and _row.name not in CONVERTERS and not any(w in _row.cuda.expression for w in OWN):
         exports(_row.name)(by_expression(_row))

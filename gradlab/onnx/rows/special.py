@@ -11,7 +11,6 @@ import numpy as np
 from gradlab.onnx.emitter import Emitter, Wire
 from gradlab.onnx.expression import erfc, log1p
 from gradlab.onnx.registry import exports
-from gradlab.ops.bessel import NEAR
 from gradlab.ops.gamma import AT_TWO, BERNOULLI, LARGE, cotangent_derivative
 from gradlab.ops.special import WICHURA_A, WICHURA_B, WICHURA_C, WICHURA_D, WICHURA_E, WICHURA_F
 
@@ -153,9 +152,9 @@ def ndtri(e: Emitter, x: Wire) -> Any:
     return e.where(e("LessOrEqual", e("Abs", q), 0.425), centre, tail)
 
 
-# ---------------------------------------------------------------- Bessel functions (formulas and sources: gradlab/ops/bessel.py)
+# ---------------------------------------------------------------- Bessel functions (DLMF 10.25.2 and 10.40.1)
 
-NEAR_TERMS = 50
+NEAR, NEAR_TERMS = 30.0, 50  # up to there the series, whose terms Hankel's expansion replaces beyond
 
 
 def bessel(order: int, scaled: bool) -> Callable[..., Any]:

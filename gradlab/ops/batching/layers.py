@@ -110,6 +110,8 @@ LAYERS = {
 } | dict.fromkeys(
     (
         "lgamma", "digamma", "polygamma", "erfcx", "log_ndtr", "ndtri", "nextafter", "gcd", "lcm", "i0", "i0e", "i1", "i1e", "igamma",
-        "igammac",
+        "igammac", "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "modified_bessel_k0", "modified_bessel_k1",
+        "scaled_modified_bessel_k0", "scaled_modified_bessel_k1", "spherical_bessel_j0", "airy_ai", "airy_ai_prime", "zeta",
+        "orthogonal_polynomial",
     ), aligned
 )  # fmt: skip

@@ -179,10 +179,10 @@ PRODUCTS = {
     "linear_relu": with_activation, "linear_gelu_tanh": with_activation, "convolution_act": with_activation,
     "convolution_act_sums": with_activation,
     "scaled_dot_product_attention": attention, "scaled_dot_product_attention_backward": attention,
-    "im2col": im2col, "col2im": im2col, "solve": aligned, "solve_triangular": aligned,
+    "im2col": im2col, "col2im": im2col, "solve": aligned, "ldl_solve": leading, "solve_triangular": aligned,
 } | dict.fromkeys(
     ("max_pool", "max_pool_backward", "max_pool_gather", "max_unpool", "adaptive_max_pool", "avg_pool", "avg_pool_backward"), pooling
 ) | dict.fromkeys(
-    ("cholesky", "qr", "eig", "eigh", "svd", "lu", "inverse", "det", "cofactor", "slogdet", "pinv", "matrix_exp",
+    ("cholesky", "qr", "eig", "eigh", "svd", "lu", "ldl", "inverse", "det", "cofactor", "slogdet", "pinv", "matrix_exp",
      "lstm_cell", "lstm_cell_backward", "gru_cell", "gru_cell_backward"), leading
 )  # fmt: skip

@@ -91,7 +91,8 @@ SHAPES = {
     "unsqueeze": lambda op, size, mapped, values, params: op(values[0], dim=params["dim"] + 1),
     "slice": sliced, "slice_backward": sliced, "slice_scatter": sliced, "cat": joined, "flip": shifted, "pad": padding,
     "unfold": windows, "unfold_backward": windows,
-    "resample": shifted, "resample_backward": shifted, "searchsorted": found_places, "isin": membership,
+    "resample": shifted, "resample_backward": shifted, "fft": shifted, "rfft": shifted, "irfft": shifted,
+    "searchsorted": found_places, "isin": membership,
 } | dict.fromkeys(("diagonal", "diagonal_embed", "diagonal_scatter"), shifted) | dict.fromkeys(
     ("sum", "mean", "var", "euclidean", "amax", "amin", "all", "any", "argmax", "argmin", "max", "min", "prod", "median", "sort", "topk",
      "mode"),

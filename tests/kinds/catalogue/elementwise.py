@@ -37,7 +37,16 @@ CALLS = {
     "pow": [given(P, Q), given(X, 2), given(P, 0.5)], "Tensor.__rpow__": [given(X, 2.0)],
     "gl.pow": [given(P, Q), given(X, 2), given(2.0, X)],
     "float_power": [given(P, Q), given(X, 2)], "ldexp": [given(X, J)], "xlogy": [given(X, P), given(X, 0.5)],
-    "special.xlog1py": [given(X, P)], "heaviside": [given(X, Y)],
+    "special.xlog1py": [given(X, P)], "special.zeta": [given(fixed(I + 1.0), P), given(3.0, P)], "airy_ai": [given(X)],
+    "bessel_j0": [given(X)],
+    "bessel_j1": [given(X)], "bessel_y0": [given(P)], "bessel_y1": [given(P)], "modified_bessel_k0": [given(P)],
+    "modified_bessel_k1": [given(P)],
+    "scaled_modified_bessel_k0": [given(P)], "scaled_modified_bessel_k1": [given(P)], "spherical_bessel_j0": [given(X)],
+    **{name: [given(X, J), given(X, 3)] for name in words("""
+        chebyshev_polynomial_t chebyshev_polynomial_u chebyshev_polynomial_v chebyshev_polynomial_w hermite_polynomial_h
+        hermite_polynomial_he laguerre_polynomial_l legendre_polynomial_p shifted_chebyshev_polynomial_t shifted_chebyshev_polynomial_u
+        shifted_chebyshev_polynomial_v shifted_chebyshev_polynomial_w
+    """)}, "heaviside": [given(X, Y)],
     "igamma": [given(fixed(P + 1), Q + 1)], "igammac": [given(fixed(P + 1), Q + 1)], "gammainc": [given(fixed(P + 1), Q + 1)],
     "gammaincc": [given(fixed(P + 1), Q + 1)],
     "polygamma": [given(1, P)], "Tensor.polygamma": [given(P, 1)], "Tensor.polygamma_": [given(P, 1)],

@@ -14,6 +14,7 @@ CALLS = {
     "gl.logspace": [given(0.0, 1.0, 5)], "gl.rand": [given(2, 3)], "gl.randn": [given(2, 3)], "gl.randint": [given(0, 5, (2, 3))],
     "gl.randperm": [given(5)], "gl.scalar_tensor": [given(0.5)], "gl.tensor": [given([[1.0, 2.0]]), given([1, 2]), given(True)],
     "gl.as_tensor": [given(X), given([1.0, 2.0])], "gl.asarray": [given(X), given([1.0, 2.0])], "gl.empty_strided": [given((2, 3), (1, 2))],
+    "gl.empty_permuted": [given((2, 3), (1, 0))],
     "zeros_like": [given(X)], "ones_like": [given(X)], "gl.empty_like": [given(X)], "gl.full_like": [given(X, 0.5)],
     "gl.rand_like": [given(X)], "gl.randn_like": [given(X)], "gl.randint_like": [given(X, 5)],
     **{

@@ -12,14 +12,16 @@ IN_PLACE = set(words("""
 RANDOM = set(words("""
     rand randn randint randperm rand_like randn_like randint_like bernoulli multinomial poisson normal bernoulli_ cauchy_ exponential_
     geometric_ log_normal_ normal_ random_ uniform_ alpha_dropout feature_alpha_dropout dropout dropout1d dropout2d dropout3d rrelu rrelu_
-    gumbel_softmax svd_lowrank pca_lowrank empty empty_like empty_strided new_empty new_empty_strided resize_
+    gumbel_softmax native_dropout svd_lowrank pca_lowrank empty empty_like empty_strided empty_permuted new_empty new_empty_strided resize_
 """))
 
 PLAIN = set(words("""
+    linalg.ldl_factor linalg.ldl_factor_ex
     gl.from_dlpack Tensor.__array__ Tensor.__dlpack__ Tensor.numpy Tensor.tobytes Tensor.resize_ Tensor.resize_as_ Tensor.set_
 """))
 
 NO_GRADIENT = set(words("""
+    histogramdd masked.argmax masked.argmin detach_copy linalg.ldl_factor linalg.ldl_factor_ex
     eq ne not_equal lt less le less_equal gt greater ge greater_equal __eq__ __ne__ __lt__ __le__ __gt__ __ge__ isclose allclose equal
     logical_and logical_or logical_xor logical_not isfinite isinf isnan isneginf isposinf isreal signbit isin any all
     argmax argmin argsort nonzero nonzero_static argwhere count_nonzero searchsorted bucketize histc histogram matrix_rank

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from kinds.catalogue.giving import BATCH, CUBE, POSITIVE, SQUARE, SYMMETRIC, V, W, X, Y, given, normal
+from kinds.catalogue.giving import BATCH, CUBE, POSITIVE, SQUARE, SYMMETRIC, Q, V, W, X, Y, fixed, given, normal
 
 LOWER = np.linalg.cholesky(POSITIVE)
 BACK = CUBE.transpose(0, 2, 1) + 0.3  # what CUBE can be multiplied by
@@ -34,5 +34,9 @@ CALLS = {
     "gl.norm_except_dim": [given(X), given(X, 2, 1)],
     "svdvals": [given(X)], "tensorinv": [given(WIDE.reshape(3, 1, 3), ind=1)],
     "tensorsolve": [given(WIDE.reshape(3, 1, 3), V[:3].reshape(3, 1))], "vector_norm": [given(X), given(X, 3, 1), given(X, 1)],
-    "linalg.vander": [given(V)],
+    "linalg.vander": [given(V)], "geqrf": [given(X.T)], "householder_product": [given(X.T, Q[0, :3])], "orgqr": [given(X.T, Q[0, :3])],
+    "ormqr": [given(X.T, Q[0, :3], X.T), given(X.T, Q[0, :3], X.T, True, True)], "linalg.ldl_factor": [given(SYMMETRIC)],
+    "linalg.ldl_factor_ex": [given(SYMMETRIC)], "linalg.ldl_solve": [given(fixed(SYMMETRIC), np.array([1, 2, 3], np.int32), X)],
+    "gl.lu": [given(SQUARE)], "Tensor.lu": [given(SQUARE)], "lu_unpack": [given(SQUARE, np.array([1, 3, 3], np.int32))], "gl.lu_solve": [given(X, SQUARE, np.array([1, 3, 3], np.int32))],
+    "Tensor.lu_solve": [given(X, SQUARE, np.array([1, 3, 3], np.int32))],
 }  # fmt: skip

@@ -12,6 +12,7 @@ BIAS = normal(3)
 PAIRED = {"weight": normal(4) + 1, "bias": normal(4, seed=1)}
 MEAN, VARIANCE = fixed(normal(4, seed=2)), fixed(uniform(0.5, 2, 4))
 GRID = uniform(-0.9, 0.9, 2, 3, 3, 2)
+GRID_3 = uniform(-0.9, 0.9, 1, 2, 2, 3, 3)
 IDS = np.array([[1, 4, 2], [0, 3, 3]])
 TABLE = normal(5, 4)
 TOKENS = normal(2, 2, 5, 4, seed=3)  # batch, heads, positions, features
@@ -28,7 +29,18 @@ def sized(name, *more, **options):
     return {f"F.{name}{n}d": [given(x, *more, **options)] for n, x in ((1, LINE), (2, IMAGE), (3, VOLUME))}
 
 
+FRACTIONS_2, FRACTIONS_3 = fixed(uniform(0, 1, 2, 4, 2)), fixed(uniform(0, 1, 1, 2, 3))
+
 CALLS = {
+    "fractional_max_pool2d": [given(IMAGE, 2, output_size=(2, 3), _random_samples=FRACTIONS_2)],
+    "fractional_max_pool2d_with_indices": [given(IMAGE, 2, output_size=(2, 3), _random_samples=FRACTIONS_2)],
+    "fractional_max_pool3d": [given(VOLUME, 2, output_ratio=0.6, _random_samples=FRACTIONS_3)],
+    "fractional_max_pool3d_with_indices": [given(VOLUME, 2, output_ratio=0.6, _random_samples=FRACTIONS_3)],
+    "linear_cross_entropy": [given(X, Y, np.array([2, 0, 1])), given(X, Y, np.array([2, 0, 1]), linear_bias=V[:3], label_smoothing=0.1)],
+    "native_layer_norm": [given(X, (4,), V, Y[0], 1e-5)], "native_group_norm": [given(LINE, V, Y[0], 2, 4, 6, 2, 1e-5)],
+    "native_batch_norm": [given(LINE, V, Y[0], MEAN, VARIANCE, True, 0.1, 1e-5), given(LINE, V, Y[0], MEAN, VARIANCE, False, 0.1, 1e-5)],
+    "native_dropout": [given(X, 0.5, True)], "native_channel_shuffle": [given(IMAGE, 2)], "native_norm": [given(X)],
+    "grid_sampler_2d": [given(IMAGE, GRID, 0, 0, False)], "grid_sampler_3d": [given(VOLUME, GRID_3, 0, 0, False)],
     **sized("adaptive_avg_pool", 2), **sized("avg_pool", 2), **sized("lp_pool", 2.0, 2),
     **{f"F.adaptive_max_pool{n}d": [given(x, 2), given(x, 2, return_indices=True)] for n, x in ((1, LINE), (2, IMAGE), (3, VOLUME))},
     **{f"F.max_pool{n}d": [given(x, 2), given(x, 2, return_indices=True)] for n, x in ((1, LINE), (2, IMAGE), (3, VOLUME))},

@@ -4,13 +4,27 @@ from __future__ import annotations
 
 import numpy as np
 
-from kinds.catalogue.giving import CUBE, B, I, J, P, V, X, Y, given, integers, words
+from kinds.catalogue.giving import CUBE, MASK, B, I, J, P, V, X, Y, given, integers, words
 
 SEVERAL = words("sum nansum mean nanmean logsumexp amax amin std var")
 ONE = words("argmax argmin prod max min median nanmedian all any count_nonzero")
+SPECTRA = np.fft.rfft(np.ones((6, 4)) * [0.5, -1.0, 2.0, 1.0]).T.copy()
 SORTED = np.array([-0.7, -0.1, 0.2, 0.9])
 
 CALLS = {
+    **{f"masked.{name}": [given(X, mask=MASK), given(X, 1, mask=MASK)]
+       for name in words("sum prod amax amin argmax argmin mean logsumexp var std")},
+    **{f"masked.{name}": [given(X, 1, mask=MASK)] for name in words("cumsum cumprod median softmax log_softmax softmin")},
+    "masked.norm": [given(X, 2.0, 1, mask=MASK)], "masked.normalize": [given(X, 2.0, 1, mask=MASK)],
+    "masked.logaddexp": [given(X, Y, input_mask=MASK)],
+    **{f"fft.{name}": [given(X), given(X, 5, 0, "ortho")] for name in words("fft ifft rfft irfft hfft ihfft")},
+    **{f"fft.{name}{n}": [given(X), given(X, (4, 5), norm="forward")]
+       for name in words("fft ifft rfft irfft hfft ihfft") for n in ("2", "n")},
+    "stft": [given(V, 4, 1, return_complex=True), given(X, 4, 2, center=False, return_complex=True)],
+    "istft": [given(SPECTRA, 4, 1)], "fft.fftshift": [given(X)], "fft.ifftshift": [given(X, 1)], "fft.fftfreq": [given(5, 0.5)],
+    "fft.rfftfreq": [given(5, 0.5)],
+    "segment_reduce": [given(X, "sum", lengths=np.array([1, 2])), given(X, "max", offsets=np.array([0, 2, 3]))],
+    "histogramdd": [given(X, [2, 2, 2, 2])],
     **{name: [given(X), given(X, 1), given(CUBE, (0, 2), keepdim=True)] for name in SEVERAL},
     **{name: [given(X), given(X, 1)] for name in ONE},
     "logsumexp": [given(X, 1), given(CUBE, (0, 2), keepdim=True)],

@@ -11,6 +11,11 @@ ROW = np.array([2, 0])
 JOINED = words("hstack vstack row_stack dstack column_stack concat concatenate")
 
 CALLS = {
+    "alias_copy": [given(X)], "detach_copy": [given(X)], "diagonal_copy": [given(X)],
+    "expand_copy": [given(X[:1], (3, 4))], "permute_copy": [given(CUBE, (2, 0, 1))], "select_copy": [given(X, 1, 2)],
+    "slice_copy": [given(X, 1, 0, 4, 2)], "split_copy": [given(X, 2, 1)], "split_with_sizes_copy": [given(X, (1, 2))],
+    "squeeze_copy": [given(X[:, None])], "t_copy": [given(X)], "transpose_copy": [given(X, 0, 1)], "unbind_copy": [given(X)],
+    "unfold_copy": [given(X, 1, 2, 1)], "unsqueeze_copy": [given(X, 1)], "view_copy": [given(X, (4, 3))],
     "reshape": [given(X, 4, 3), given(X, (2, -1))], "gl.reshape": [given(X, (4, 3))], "view": [given(X, 4, 3), given(X, -1)],
     "flatten": [given(X), given(CUBE, 1)],
     "ravel": [given(X)], "unflatten": [given(X, 1, (2, 2))], "squeeze": [given(X[:, None]), given(X[None], 0)],
