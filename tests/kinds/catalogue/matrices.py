@@ -37,6 +37,7 @@ CALLS = {
     "linalg.vander": [given(V)], "geqrf": [given(X.T)], "householder_product": [given(X.T, Q[0, :3])], "orgqr": [given(X.T, Q[0, :3])],
     "ormqr": [given(X.T, Q[0, :3], X.T), given(X.T, Q[0, :3], X.T, True, True)], "linalg.ldl_factor": [given(SYMMETRIC)],
     "linalg.ldl_factor_ex": [given(SYMMETRIC)], "linalg.ldl_solve": [given(fixed(SYMMETRIC), np.array([1, 2, 3], np.int32), X)],
-    "gl.lu": [given(SQUARE)], "Tensor.lu": [given(SQUARE)], "lu_unpack": [given(SQUARE, np.array([1, 3, 3], np.int32))], "gl.lu_solve": [given(X, SQUARE, np.array([1, 3, 3], np.int32))],
+    "gl.lu": [given(SQUARE)], "Tensor.lu": [given(SQUARE)],
+    "lu_unpack": [given(SQUARE, np.array([1, 3, 3], np.int32))], "gl.lu_solve": [given(X, SQUARE, np.array([1, 3, 3], np.int32))],
     "Tensor.lu_solve": [given(X, SQUARE, np.array([1, 3, 3], np.int32))],
 }  # fmt: skip
