@@ -66,6 +66,7 @@ from gradlab.dtype import (
     short as short,
     uint8 as uint8,
 )
+from gradlab.interchange import watch as _watch_for_einops
 from gradlab.layout import (
     Layout as layout,
     sparse_coo as sparse_coo,
@@ -131,6 +132,7 @@ from gradlab.tensor.typed_tensors import *
 from gradlab.tensor.where import *
 
 newaxis = None
+_watch_for_einops()
 
 if TYPE_CHECKING:
     from gradlab import (

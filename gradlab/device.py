@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from contextvars import ContextVar
 from typing import Any
 
@@ -73,11 +74,21 @@ class Device:
 _cuda = True  # whether "cuda" means a GPU; `gradlab run --device cpu` lets it mean the CPU
 CPU = Device("cpu")
 _within: ContextVar[tuple[Device, ...]] = ContextVar("gradlab_device", default=())
-_default = CPU
+
+
+def _of_environment(name: str) -> Device:
+    try:
+        return Device(name) if name else CPU
+    except RuntimeError as error:
+        raise RuntimeError(f"GRADLAB_DEVICE={name}: {error}") from None
+
+
+_default = _of_environment(os.environ.get("GRADLAB_DEVICE", ""))  # "cuda" is asked for when something is made there
 
 
 def default_device() -> Device:
-    """Where new tensors are made unless a device is given: that of the innermost `with gl.device(...)`, else of `set_default_device`."""
+    """Where new tensors are made unless a device is given: that of the innermost `with gl.device(...)`, else of `set_default_device`,
+    else of the environment's GRADLAB_DEVICE ("cuda", "cuda:1"), else the CPU."""
     within = _within.get()
     return within[-1] if within else _default
 

@@ -85,4 +85,9 @@ def written(target: Any, found: Any) -> Any:
 
 def tensor_like(value: Any, other: Any) -> Any:
     """A number, a sequence or an array as a tensor beside another one."""
-    return value if isinstance(value, Differentiable) else as_tensor(value, device=other.device)
+    if isinstance(value, Differentiable):
+        return value
+    try:
+        return as_tensor(value, device=other.device)
+    except TypeError as error:  # texts and None among what is broadcast: NumPy has them as objects
+        raise Declined(str(error)) from None

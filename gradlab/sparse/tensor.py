@@ -85,7 +85,7 @@ class SparseTensor(ContentMethods):
         """The transpose of a matrix."""
         return self if len(self._array.shape) < 2 else shapes.transpose(self, 0, 1)
 
-    def transpose(self, dim0: int, dim1: int) -> Any:
+    def transpose(self, dim0: Any, dim1: Any = None) -> Any:
         """Two dimensions exchanged, both sparse or both dense."""
         return shapes.transpose(self, dim0, dim1)
 

@@ -107,12 +107,15 @@ def inner(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
     return tensordot(input, other, ([len(a) - 1], [len(b) - 1]))
 
 
-def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Any = None) -> Tensor:
+def tensordot(a: Tensor, b: Tensor, dims: Any = 2, out: Any = None, *, axes: Any = None) -> Tensor:
     """Sum of products over dimensions of `a` and `b`: the last and first `dims`, or two lists of dimensions, paired in order.
+
+    axes: the same by NumPy's name, as opt_einsum calls it.
 
     >>> gl.tensordot(gl.ones(2, 3, 4), gl.ones(3, 4, 5), dims=2).shape
     (2, 5)
     """
+    dims = dims if axes is None else axes
     if out is not None:
         return into("tensordot", out, tensordot(a, b, dims))
     if (found := widest(tensordot, a, b, dims=dims)) is not None:

@@ -160,13 +160,17 @@ def permute(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     return _permute(input, dims=tuple([normalize_dim(d, rank) for d in order]))
 
 
-def transpose(input: Tensor, dim0: int, dim1: int) -> Tensor:
-    """Two dimensions exchanged. A view.
+def transpose(input: Tensor, dim0: Any, dim1: Any = None) -> Tensor:
+    """Two dimensions exchanged. A view. Given one sequence, as NumPy's and opt_einsum's, all dimensions in that order: `permute`.
 
     >>> gl.transpose(gl.ones(2, 3), 0, 1).shape
     (3, 2)
     """
     rank = len(input._array.shape)
+    if dim1 is None:
+        if not isinstance(dim0, (tuple, list)):
+            raise TypeError("transpose() missing 1 required positional argument: 'dim1'; or give the order of all dimensions as a tuple")
+        return input.permute(tuple(dim0))
     if not (0 <= dim0 < rank and 0 <= dim1 < rank):
         dim0, dim1 = normalize_dim(dim0, rank), normalize_dim(dim1, rank)
     return _transpose(input, dim0=dim0, dim1=dim1)

@@ -10,7 +10,7 @@ from typing import Any, BinaryIO
 
 from gradlab.tensor.missing_names import absent as _absent
 from gradlab.utils.atomic import write_bytes
-from gradlab.utils.serialization import torch_reading, torch_writing
+from gradlab.utils.serialization import shards, torch_reading, torch_writing
 from gradlab.utils.serialization.allowed import (
     add_safe_globals as add_safe_globals,
     clear_safe_globals as clear_safe_globals,
@@ -20,7 +20,9 @@ from gradlab.utils.serialization.allowed import (
 from gradlab.utils.serialization.archive import ZIP
 from gradlab.utils.serialization.errors import FileFormatError as FileFormatError, UnsafeFileError as UnsafeFileError
 from gradlab.utils.serialization.foreign import NPZ, what_zip_it_is
+from gradlab.utils.serialization.gguf import MAGIC as GGUF, from_gguf
 from gradlab.utils.serialization.hdf5 import from_hdf5, is_hdf5
+from gradlab.utils.serialization.mapped import from_mapped, is_mappable
 from gradlab.utils.serialization.numpy_files import MAGIC as NPY, from_npy, from_npz
 from gradlab.utils.serialization.plain import from_bytes as from_safetensors, stored_arrays as stored_arrays, to_bytes as to_bytes
 from gradlab.utils.serialization.torch_reading import get_unsafe_globals_in_checkpoint as get_unsafe_globals_in_checkpoint
@@ -40,6 +42,7 @@ def set_default_pickle(allowed: bool) -> None:
 def save(
     obj: Any, f: Path | BinaryIO, pickle_module: Any = None, pickle_protocol: int = 2, _use_new_zipfile_serialization: bool = True,
     _disable_byteorder_record: bool = False, *, pickle: bool | None = None, format: str | None = None,
+    max_shard_size: int | str | None = None,
 ) -> None:  # fmt: skip
     """Write `obj` to a path or a binary file: tensors, NumPy arrays, numbers, strings, bytes, None, and dicts, lists and tuples of them.
 
@@ -48,6 +51,9 @@ def save(
     ValueError for endings of other formats, such as .npz.
     pickle=True: also write objects of any class, a module itself, in PyTorch's format; a warning says so, since whoever reads such a file
     runs code of it. Without it TypeError: save a module's `state_dict()`.
+
+    max_shard_size: write a dict of tensors to several safetensors files of at most so many bytes ("5GB"), with an index beside them, as
+    Hugging Face does: `model-00001-of-00002.safetensors`, …, `model.safetensors.index.json`. `load` reads the index, or the folder.
 
     A flat dict of tensors is a safetensors file of its own keys, for other programs to read. A path is written whole or not at all: on any
     error what was there stays. A tensor used twice is one tensor again after loading. Gradients and graphs are not saved.
@@ -62,6 +68,11 @@ def save(
         raise TypeError(f"save: expected a path or a file opened for writing bytes, not {type(f).__name__}")
     if name.endswith(_OTHERS) and format is None and not _pickle_by_default:
         raise ValueError(f"save: {name} ends as files of another format do; name it .safetensors or .pt, or say which it is with format=")
+    if max_shard_size is not None:
+        if not name:
+            raise TypeError("save: max_shard_size= needs a path, beside which the files lie")
+        shards.save_shards(obj, name, shards.bytes_in(max_shard_size), to_bytes)
+        return
     content = _content(obj, format or _meant(name), _pickle_by_default if pickle is None else pickle, pickle_protocol)
     if name:
         write_bytes(name, content)
@@ -89,10 +100,11 @@ def _content(obj: Any, format: str | None, allow_pickle: bool, protocol: int) ->
 
 def load(
     f: Path | BinaryIO, map_location: Any = None, pickle_module: Any = None, *, weights_only: bool | None = None, mmap: bool | None = None,
-    **pickle_load_args: Any,
+    memory_map: bool | None = None, **pickle_load_args: Any,
 ) -> Any:  # fmt: skip
     """Read, from a path or a binary file, what `save` or PyTorch's `torch.save` wrote (archives and older streams), any safetensors file
-    (a dict of tensors), NumPy's `.npy` (a tensor) and `.npz` (a dict), or HDF5 (dicts as its groups are; where h5py is installed).
+    (a dict of tensors), an index of several or the folder with it, NumPy's `.npy` (a tensor) and `.npz` (a dict), GGUF (a dict; none of
+    quantised tensors), or HDF5 (dicts as its groups are; where h5py is installed).
 
     Which it is, the content says, not the name. Arrays of types that tensors do not have, such as text, stay NumPy's.
     map_location: the device to put tensors on: a device, a dict from saved to wanted devices, or a function of a tensor and the name of
@@ -100,15 +112,23 @@ def load(
     weights_only: False lets a file of PyTorch's make objects of any class, which runs code of it; a warning names them. By default such a
     file is an UnsafeFileError (a `pickle.UnpicklingError`), unless `gradlab.serialization.add_safe_globals` allows the classes.
     `pickle_module` and `pickle_load_args` are for such files.
-    mmap: taken; files are read whole.
+    memory_map (or mmap, PyTorch's name): tensors of safetensors files are read from the disk where they are used; what is written to them
+    stays in this process, and the file's checksum is not looked at. Other files are read whole.
 
     FileFormatError (a ValueError) for damaged, truncated and foreign files, which it names with what to do. OSError where the file cannot
     be read.
     """
     if isinstance(f, (str, os.PathLike)):
         name = os.fspath(f)
-        with open(f, "rb") as file:
+        if os.path.isdir(name):
+            name = shards.index_in(name)
+        if (memory_map or mmap) and is_mappable(name):
+            return from_mapped(name, map_location)
+        with open(name, "rb") as file:
             content = file.read()
+        if shards.is_index(content):
+            options = {"weights_only": weights_only, "mmap": mmap, "memory_map": memory_map, **pickle_load_args}
+            return shards.load_shards(content, name, lambda part: load(part, map_location, pickle_module, **options))
     elif hasattr(f, "read"):
         name = str(getattr(f, "name", "the file"))
         content = f.read()
@@ -139,6 +159,8 @@ def from_bytes(
         return torch_reading.read(content, name, map_location, weights_only, pickle_module, options)
     if content.startswith(NPY):
         return from_npy(content, name, map_location)
+    if content.startswith(GGUF):
+        return from_gguf(content, name, map_location)
     if is_hdf5(content):
         return from_hdf5(content, name, map_location)
     return from_safetensors(content, name, map_location)

@@ -10,11 +10,10 @@ _UNPACK = "unpack it first"
 _PICKLE = "reading a pickle runs code of it. Where you trust it, read it with pickle or joblib, and keep its arrays with gradlab.save"
 _CONVERT = "convert its weights to safetensors where they come from"
 _PICTURE = "see gradlab.data and Pillow for pictures"
-_NOTHING = "gradlab.load reads what gradlab.save and torch.save write, safetensors, .npy, .npz and HDF5"
+_NOTHING = "gradlab.load reads what gradlab.save and torch.save write, safetensors, .npy, .npz, GGUF and HDF5"
 
 # Where it stands, what stands there, what the file is, the way out.
 _BEGINNINGS: tuple[tuple[int, bytes, str, str], ...] = (
-    (0, b"GGUF", "a GGUF file of llama.cpp", _CONVERT),
     (0, b"lmgg", "a GGML file of llama.cpp", _CONVERT),
     (0, b"tjgg", "a GGML file of llama.cpp", _CONVERT),
     (0, b"\x80\x02", "a pickle", _PICKLE),

@@ -26,7 +26,7 @@ from gradlab.utils.serialization.foreign import what_it_is
 from gradlab.utils.serialization.location import located
 
 KEY, VERSION = "gradlab", 2  # files of version 1 have no checksum
-_CODES = {
+CODES = {
     "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16",
     "I64": "int64", "I32": "int32", "I16": "int16", "I8": "int8", "U8": "uint8", "BOOL": "bool",
 }  # fmt: skip
@@ -225,7 +225,7 @@ def _device(name: Any) -> Device:
 
 def stored_arrays(content: bytes, name: str = "the file") -> tuple[dict[str, Any], dict[str, Any]]:
     """The header and the arrays of a safetensors file, by key. FileFormatError, naming the file, for anything else."""
-    header = _header(content, name)
+    header = header_of(content, name)
     checksum.check(content, header.get("__metadata__") or {}, name)
     try:
         found = importlib.import_module("safetensors").deserialize(content)
@@ -233,11 +233,11 @@ def stored_arrays(content: bytes, name: str = "the file") -> tuple[dict[str, Any
         raise FileFormatError(f"load: {name} is damaged: {brief(error)}") from None
     arrays = {}
     for key, entry in found:
-        if entry["dtype"] not in _CODES:
+        if entry["dtype"] not in CODES:
             raise FileFormatError(
-                f"load: {name} holds a tensor {key!r} of type {entry['dtype']}, which gradlab does not have; there are {', '.join(_CODES)}"
+                f"load: {name} holds a tensor {key!r} of type {entry['dtype']}, which gradlab does not have; there are {', '.join(CODES)}"
             )
-        dtype = named(_CODES[entry["dtype"]]).dtype
+        dtype = named(CODES[entry["dtype"]]).dtype
         arrays[key] = np.frombuffer(bytearray(entry["data"]), dtype).reshape(entry["shape"])
     return header, arrays
 
@@ -245,6 +245,11 @@ def stored_arrays(content: bytes, name: str = "the file") -> tuple[dict[str, Any
 def from_bytes(content: bytes, name: str = "the file", map_location: Any = None) -> Any:
     """What was saved in `content`. FileFormatError, naming the file, for anything else."""
     header, arrays = stored_arrays(content, name)
+    return built(header, arrays, name, map_location)
+
+
+def built(header: dict[str, Any], arrays: dict[str, Any], name: str, map_location: Any) -> Any:
+    """What was saved, of the file's header and arrays."""
     metadata = header.get("__metadata__") or {}
     if KEY not in metadata:
         order = [key for key in header if key != "__metadata__"]
@@ -264,7 +269,7 @@ def from_bytes(content: bytes, name: str = "the file", map_location: Any = None)
         raise FileFormatError(f"load: {name} is damaged: {what}") from None
 
 
-def _header(content: bytes, name: str) -> dict[str, Any]:
+def header_of(content: Any, name: str) -> dict[str, Any]:
     """The header as a dict, after the checks that tell what is wrong with a file."""
     if not content:
         raise FileFormatError(f"load: {name} is empty")

@@ -14,6 +14,8 @@ from typing import Any
 
 import numpy as np
 
+from gradlab.autograd.mode import enable_grad
+from gradlab.tensor import Tensor
 from gradlab.utils.tensorboard import messages, pictures
 from gradlab.utils.tensorboard.pictures import array_of
 from gradlab.utils.tensorboard.records import FileWriter
@@ -238,13 +240,13 @@ class SummaryWriter:
     def add_graph(self, model: Any, input_to_model: Any = None, verbose: bool = False, use_strict_trace: bool = True) -> None:
         """What the model does with these inputs, a tensor or a tuple of them: each call of a module is a box that opens.
 
-        The model is run once, as it is. ValueError where its result needs no gradient, so that nothing was recorded. `gl.viz.graph` draws
-        the same without TensorBoard.
+        The model is run once, as it is, and recorded whether or not its parameters are trained. ValueError where no tensor of floating
+        point numbers comes out. `gl.viz.graph` draws the same without TensorBoard.
         """
         if input_to_model is None:
             raise ValueError("add_graph: give the inputs that the model is to be run with")
         inputs = input_to_model if isinstance(input_to_model, (tuple, list)) else (input_to_model,)
-        result = model(*inputs)
+        result = _recorded(model, inputs)
         while not hasattr(result, "grad_fn"):
             result = next(iter(result.values() if isinstance(result, Mapping) else result))
         drawing = diagram(result, {id(p): name for name, p in model.named_parameters()})
@@ -311,6 +313,20 @@ class SummaryWriter:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
+
+
+def _recorded(model: Any, inputs: Any) -> Any:
+    """What the model gives, with its graph, even if none of its parameters is trained."""
+    frozen = [p for p in model.parameters() if not p.requires_grad and p.is_floating_point()]
+    inputs = [x.detach().requires_grad_() if isinstance(x, Tensor) and x.is_floating_point() and x.is_leaf else x for x in inputs]
+    for p in frozen:
+        p.requires_grad_()
+    try:
+        with enable_grad():
+            return model(*inputs)
+    finally:
+        for p in frozen:
+            p.requires_grad_(False)
 
 
 def _limits() -> list[float]:
