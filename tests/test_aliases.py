@@ -200,7 +200,7 @@ def test_out_of_another_type_as_torch(name):
     theirs = getattr(torch, name)
     arguments = arguments_of(name, OUT[name])
     expected = OUT[name](*arguments)
-    other = {gl.float32: "float64", gl.float64: "float32", gl.int64: "int32", gl.bool: "uint8"}
+    other = {gl.float32: "float64", gl.float64: "float32", gl.int64: "int32", gl.bool: "uint8", gl.complex64: "complex128"}
 
     def attempt(engine, function, given):
         outs = [engine.empty(0, dtype=getattr(engine, other[e.dtype])) for e in parts(expected)]

@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 
 from gradlab.dtype import COMPLEX, complex_of, real_of
+from gradlab.kernel import Kernel
 from gradlab.op import Op
 from gradlab.spec import ShapeError, Spec
 
@@ -97,7 +98,9 @@ def _irfft_gradient(g: Any, dims: tuple[int, ...], n: int, scale: float) -> Any:
     return _weighted(rfft(g, dims=dims, scale=scale), dims[-1], n, 2.0)
 
 
-fft: Op = Op("fft", fft_rule, params=("dims", "inverse", "scale"), cpu=fft_cpu, roundings=1,
+fft: Op = Op("fft", fft_rule, params=("dims", "inverse", "scale"), cpu=fft_cpu, cuda=Kernel("fft.cu", "fft", "fourier"), roundings=1,
              grad={"x": lambda g, dims, inverse, scale: fft(g, dims=dims, inverse=not inverse, scale=scale)})  # fmt: skip
-rfft: Op = Op("rfft", rfft_rule, params=("dims", "scale"), cpu=rfft_cpu, grad={"x": _rfft_gradient}, roundings=1)
-irfft: Op = Op("irfft", irfft_rule, params=("dims", "n", "scale"), cpu=irfft_cpu, grad={"x": _irfft_gradient}, roundings=1)
+rfft: Op = Op("rfft", rfft_rule, params=("dims", "scale"), cpu=rfft_cpu, cuda=Kernel("fft.cu", "rfft", "fourier"), roundings=1,
+              grad={"x": _rfft_gradient})  # fmt: skip
+irfft: Op = Op("irfft", irfft_rule, params=("dims", "n", "scale"), cpu=irfft_cpu, cuda=Kernel("fft.cu", "irfft", "fourier"), roundings=1,
+               grad={"x": _irfft_gradient})  # fmt: skip

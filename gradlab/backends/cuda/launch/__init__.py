@@ -10,6 +10,7 @@ from gradlab.backends.cuda.launch import (
     attention,
     control_flow,
     conv,
+    fourier,
     gemm,
     indexing,
     layout,
@@ -36,8 +37,8 @@ from gradlab.backends.cuda.launch.replay import plan as plan
 from gradlab.backends.cuda.launch.rule import Rule
 
 FAMILIES: tuple[ModuleType, ...] = (
-    argmax, loss, norm, gemm, indexing, movement, optim, random, softmax, scan, windows, conv, unpool, resample, sampling, layout, sort,
-    recurrent, sparse, special, linalg, attention, residual, control_flow,
+    fourier, argmax, loss, norm, gemm, indexing, movement, optim, random, softmax, scan, windows, conv, unpool, resample, sampling,
+    layout, sort, recurrent, sparse, special, linalg, attention, residual, control_flow,
 )  # fmt: skip
 RULES: dict[tuple[str, str], Rule] = {}
 BY_ROW: dict[str, Rule] = {}

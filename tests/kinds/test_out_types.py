@@ -1,0 +1,53 @@
+"""`out=` of another dtype: every public function takes what PyTorch's takes, and refuses what it refuses."""
+
+import pytest
+
+import gradlab as gl
+
+from kinds.calls import CALLS, TORCH, parts
+
+OTHER = {
+    "float32": "float64", "float64": "float32", "int64": "int32", "int32": "int64", "bool": "uint8", "complex64": "complex128",
+}  # fmt: skip
+ROOMS = ("gl", "linalg", "special", "fft")
+CANDIDATES = [c for c in CALLS if c.reference and c.name.split(".")[0] in ROOMS and not c.name.endswith("_") and "random" not in c.marks]
+# PyTorch takes another type here by an overload of its own (a tensor bound, a power of 0), or a mask's uint8; gl.lerp's weight as a tensor.
+APART = {"gl.all", "gl.any", "gl.clamp", "gl.clamp_max", "gl.clamp_min", "gl.matrix_power", "linalg.matrix_power", "gl.max", "gl.min",
+         "gl.lerp", "gl.histogramdd", "linalg.lstsq"}  # fmt: skip
+
+
+def attempt(engine, result, call):
+    """Whether the function writes its result into tensors of another type; None where it knows no `out`."""
+    outs = [engine.empty(0, dtype=getattr(engine, OTHER[str(p.dtype).rpartition(".")[2]])) for p in parts(result)]
+    try:
+        call(outs[0] if isinstance(result, (gl.Tensor, TORCH.Tensor)) else tuple(outs))
+    except TypeError as error:
+        return None if any(word in str(error) for word in ("unexpected", "invalid combination", "multiple values")) else False
+    except (RuntimeError, ValueError):
+        return False
+    return True
+
+
+@pytest.mark.torch
+@pytest.mark.filterwarnings("ignore")
+def test_out_of_another_type_as_in_pytorch():
+    different, compared = [], 0
+    for call in CANDIDATES:
+        if call.name in APART:
+            continue
+        try:
+            ours, theirs = call.run(), call.run_reference(TORCH.float32)
+        except (RuntimeError, TypeError, ValueError):  # a setting that only one takes, which other tests are about
+            continue
+        if not parts(ours) or any(str(p.dtype).rpartition(".")[2] not in OTHER for p in (*parts(ours), *parts(theirs))):
+            continue
+        args, options = call.tensors()
+        there, named = call.reference_tensors(TORCH.float32)
+        wanted = attempt(TORCH, theirs, lambda out, there=there, named=named, call=call: call.reference(*there, **named, out=out))
+        if wanted is None:
+            continue
+        compared += 1
+        if attempt(gl, ours, lambda out, args=args, options=options, call=call: call.function(*args, **options, out=out)) != wanted:
+            different.append((repr(call), wanted))
+    assert different == []
+    assert compared > 250, compared
