@@ -23,13 +23,39 @@ ORDER = {ast.Lt: "Less", ast.LtE: "LessOrEqual", ast.Gt: "Greater", ast.GtE: "Gr
 
 def translate(e: Emitter, expression: str, names: dict[str, Any], dtype: Any) -> Wire:
     """The nodes of an expression. names: wires and Python numbers; dtype: the compute type T. Raises Unsupported."""
-    text = re.sub(r"!(?!=)", " not ", expression.replace("&&", " and ").replace("||", " or ")).strip()
+    text = re.sub(r"!(?!=)", " not ", conditions(expression).replace("&&", " and ").replace("||", " or ")).strip()
     try:
         tree = ast.parse(text, mode="eval").body
     except SyntaxError:
         raise Unsupported(f"its expression cannot be read: {expression}") from None
     found = Translation(e, names, dtype).visit(tree)
     return found if isinstance(found, Wire) else e.number(found, dtype)
+
+
+def conditions(text: str) -> str:
+    """C's `c ? a : b` as Python's `a if c else b`: also in parentheses, among arguments and inside one another."""
+    held: list[str] = []  # what stood in parentheses, by number, while the text around it is looked at
+
+    def hold(match: re.Match[str]) -> str:
+        held.append(f"({','.join(map(choice, match[1].split(',')))})")
+        return f"@{len(held) - 1}@"
+
+    def choice(part: str) -> str:
+        condition, mark, rest = part.partition("?")
+        if not mark:
+            return part
+        at = depth = 0
+        while depth or rest[at] != ":":
+            depth += (rest[at] == "?") - (rest[at] == ":")
+            at += 1
+        return f"(({choice(rest[:at])}) if ({condition}) else ({choice(rest[at + 1 :])}))"
+
+    while "(" in text:
+        text = re.sub(r"\(([^()]*)\)", hold, text)
+    text = choice(text)
+    while "@" in text:
+        text = re.sub(r"@(\d+)@", lambda match: held[int(match[1])], text)
+    return text
 
 
 class Translation:
@@ -87,6 +113,13 @@ class Translation:
         for part in node.values[1:]:
             found = self.e(kind, found, self.truth(self.visit(part)))
         return found
+
+    def ifexp(self, node: ast.IfExp) -> Any:
+        """A choice; by a parameter it is made here."""
+        condition = self.visit(node.test)
+        if not isinstance(condition, Wire):
+            return self.visit(node.body if condition else node.orelse)
+        return self.e.where(self.truth(condition), self.wire(self.visit(node.body)), self.wire(self.visit(node.orelse)))
 
     def compare(self, node: ast.Compare) -> Any:
         """One comparison."""

@@ -10,6 +10,7 @@ from gradlab.graph.ir.graph import Call, Graph, Value
 from gradlab.onnx import rows
 from gradlab.onnx.emitter import Emitter, Names, Unsupported, Wire
 from gradlab.onnx.registry import convert
+from gradlab.onnx.rows.derived import derive
 from gradlab.onnx.rows.random import RANDOM
 
 __all__ = ["Lowering", "UnsupportedError", "rows"]
@@ -69,6 +70,7 @@ class Lowering:
     def call(self, e: Emitter, call: Call, env: dict[int, Wire]) -> None:
         """One call."""
         name = call.op.name
+        derive(call.op)  # of a row that is not gradlab's
         e.row, e.scope = name, scope_of(call)
         inputs = [env[x.id] if isinstance(x, Value) else x for x in call.inputs]
         specs = tuple(v.spec for v in call.outputs)

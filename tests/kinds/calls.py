@@ -5,7 +5,8 @@
     call.reference, call.run_reference(torch.float64)                 # PyTorch's function of that name, where PyTorch is installed
 
 Names: gl.add, linalg.svd, special.erf, F.relu, Tensor.add_, Tensor.__add__, Tensor.mT. A new public name fails `test_calls.py` until it
-stands in a table of `kinds/catalogue/`, or in `excused.py` with a reason. Marks:
+stands in a table of `kinds/catalogue/`, or in `excused.py` with a reason; elementwise rows and reductions are called as in their samples.
+Marks:
 
     in_place     writes its first tensor           random    draws random numbers (seed it yourself)
     no_gradient  its results never require grad    integer   takes no floating point tensor, but others
@@ -23,12 +24,15 @@ from typing import Any
 import numpy as np
 
 import gradlab as gl
+from gradlab import ops
+from gradlab.kernel import Reduction
 from gradlab.tensor.missing_names import Absent
 
 from kinds.catalogue import elementwise, losses, making, matrices, networks, reducing, shaping
 from kinds.catalogue.excused import EXCUSED
 from kinds.catalogue.giving import Fixed, Given
 from kinds.catalogue.marks import IN_PLACE, NO_GRADIENT, PLAIN, RANDOM
+from samples import SAMPLES
 
 TABLE: dict[str, list[Given]] = {}
 for module in (elementwise, losses, making, matrices, networks, reducing, shaping):
@@ -77,7 +81,18 @@ def given_for(name: str) -> list[Given] | None:
     elif bare.endswith("_"):
         keys += [f"{room}.{bare[:-1]}", bare[:-1]]
     found = next((TABLE[key] for key in keys if key in TABLE), None)
+    if found is None and room in ("gl", "Tensor"):
+        found = from_samples(bare.removesuffix("_"))
     return [given for given in found if not given.options.get("inplace")] if found and bare.endswith("_") else found
+
+
+def from_samples(name: str) -> list[Given] | None:
+    """Calls of the function of an elementwise row or a reduction that takes nothing but tensors: those of its samples. None of others."""
+    row = ops.ROWS.get(name)
+    if row is None or not ((row.elementwise and not row.params) or isinstance(row.cuda, Reduction)):
+        return None
+    inputs = [sample.inputs for sample in SAMPLES[name] if all(isinstance(x, np.ndarray) and x.size for x in sample.inputs)]
+    return [Given(tuple(arrays), {}) for arrays in inputs[:2]] or None
 
 
 def converted(value: Any, tensor: Callable[[np.ndarray], Any], other: Callable[[Any], Any] = lambda x: x) -> Any:

@@ -33,7 +33,3 @@ SAMPLES = {
     "complex_sgn": [sample(Z, reference=sign), sample(np.array([0j, 3 - 4j]), reference=lambda x: x / 5, gradients=0)],
     "complex_angle": [sample(Z, reference=np.angle), sample(np.array([1j, -1 + 0j]), reference=np.angle)],
 }
-SAMPLES["eig"] = [
-    sample(normal(4, 4, seed=5), reference=lambda x: tuple(np.linalg.eig(x)), dtypes=(), gradients=0),
-    sample(Z[:, :3], reference=lambda x: tuple(np.linalg.eig(x)), dtypes=(), gradients=0),
-]

@@ -1,4 +1,5 @@
-"""How each row is written in ONNX, by family. Importing this fills `gradlab.onnx.registry.CONVERTERS`."""
+"""How each row is written in ONNX, by family; what no family says is derived from the row. Importing this fills
+`gradlab.onnx.registry.CONVERTERS`."""
 
 from __future__ import annotations
 
@@ -20,8 +21,12 @@ from gradlab.onnx.rows import (
     special,
     vision,
 )
+from gradlab.onnx.rows.derived import derive
+from gradlab.ops import ROWS
 
 FAMILIES = (
     control, conv, elementwise, incomplete, index, linalg, loss, movement, pool, products, random, recurrent, reduce, residual, special,
     vision,
 )  # fmt: skip
+for _row in ROWS.values():
+    derive(_row)

@@ -1,4 +1,4 @@
-"""Elementwise rows: those that are an ONNX operator, and all others by their own expression."""
+"""Elementwise rows that are an ONNX operator or few of them; all others follow from their expression (`derived.py`)."""
 
 from __future__ import annotations
 
@@ -8,12 +8,10 @@ from typing import Any
 
 import numpy as np
 
-from gradlab import ops
 from gradlab.dtype import BOOL, FLOAT32, FLOAT64
-from gradlab.kernel import Elementwise
 from gradlab.onnx.emitter import Emitter, Wire
-from gradlab.onnx.expression import expm1, floor_divide, log1p, translate
-from gradlab.onnx.registry import CONVERTERS, exports
+from gradlab.onnx.expression import expm1, floor_divide, log1p
+from gradlab.onnx.registry import exports
 
 # ---------------------------------------------------------------- one operator
 
@@ -274,25 +272,3 @@ def right_shift(e: Emitter, a: Wire, b: Wire) -> Any:
     """a / 2^b, rounded down."""
     first, second = halves(e, b)
     return floor_divide(e, floor_divide(e, a, first), second)
-
-
-# ---------------------------------------------------------------- all others
-
-
-def by_expression(row: Any) -> Callable[..., Any]:
-    """A converter that translates the row's own expression."""
-
-    def converter(e: Emitter, *xs: Wire, **params: Any) -> Any:
-        dtype = next((x.dtype for x in xs if x.dtype != BOOL), BOOL)
-        return translate(e, row.cuda.expression, {**dict(zip(row.inputs, xs)), **params}, dtype)
-
-    return converter
-
-
-OWN = (
-    "lgamma(", "digamma(", "polygamma(", "bessel_", "spherical_j0(", "airy_", "zeta(", "orthogonal(", "igamma", "gcd(", "lcm(", "erfcx(",
-    "log_ndtr(", "ndtri(", "index", "value",
-)  # fmt: skip
-for _row in ops.ROWS.values():
-    if isinstance(_row.cuda, Elementwise) and _row.name not in CONVERTERS and not any(w in _row.cuda.expression for w in OWN):
-        exports(_row.name)(by_expression(_row))

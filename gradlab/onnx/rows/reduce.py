@@ -14,26 +14,7 @@ from gradlab.onnx.registry import exports
 from gradlab.onnx.rows.movement import filled, flattened
 from gradlab.spec import count
 
-# ---------------------------------------------------------------- over dimensions
-
-
-def reducing(kind: str) -> Callable[..., Any]:
-    """A converter to a Reduce… operator."""
-
-    def converter(e: Emitter, x: Wire, *, dim: tuple[int, ...], keepdim: bool) -> Any:
-        return e.reduce(kind, x, dim, keepdim) if dim else e("Identity", x)
-
-    return converter
-
-
-for _name, _kind in {"sum": "ReduceSum", "amax": "ReduceMax", "amin": "ReduceMin", "prod": "ReduceProd"}.items():
-    exports(_name, truths=True)(reducing(_kind))
-
-
-@exports("mean")
-def mean(e: Emitter, x: Wire, *, dim: tuple[int, ...], keepdim: bool) -> Any:
-    """ReduceMean; of nothing it is NaN."""
-    return e.reduce("ReduceMean", x, dim, keepdim) if dim else e("Identity", x)
+# ---------------------------------------------------------------- over dimensions; sums, means, products and extremes: `derived.py`
 
 
 @exports("var")

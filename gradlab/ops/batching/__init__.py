@@ -5,7 +5,8 @@ says so, otherwise the same for every sample; or numbers and None. `params` are 
 several outputs) with the batch in front. Like a gradient formula a rule is written with Tensor methods and rows only, so it runs on every
 device, is recorded and traced. A rule that has no way for these inputs returns None, and the samples are taken one by one.
 
-Elementwise rows need no rule of their own. A row's own `batch` comes first; `attach` fills it in for the rows of this package.
+Most rows need no rule: that of elementwise rows, and of rows whose parameters name dimensions (`dim`, `dims`, …: reductions, scans, sorts),
+follows from the row. A row's own `batch` comes first; `attach` fills it in for the rows of this package.
 Used by `func/vmap_levels.py`.
 """
 
@@ -16,12 +17,13 @@ from typing import Any
 
 from gradlab.kernel import Elementwise
 from gradlab.op import Op
-from gradlab.ops.batching.common import aligned
+from gradlab.ops.batching.common import PLACES, aligned, shifted
 from gradlab.ops.batching.indexing import INDEXING
 from gradlab.ops.batching.layers import LAYERS
 from gradlab.ops.batching.products import PRODUCTS
 from gradlab.ops.batching.residual import RESIDUAL
 from gradlab.ops.batching.shapes import SHAPES
+from gradlab.strides import like_operands
 
 Rule = Callable[..., Any]
 RULES: dict[str, Rule] = {**SHAPES, **PRODUCTS, **INDEXING, **LAYERS, **RESIDUAL}
@@ -33,7 +35,9 @@ def rule_of(op: Op) -> Rule | None:
     """The row's rule; None where the samples have to be taken one by one."""
     if op.batch is not None:
         return op.batch
-    return aligned if isinstance(op.cuda, Elementwise) and op.inputs else None
+    if op.inputs and (op.lies is like_operands or isinstance(op.cuda, Elementwise)):
+        return aligned
+    return shifted if PLACES & set(op.params) and not (op.foreign or op.dynamic) else None
 
 
 def attach(rows: dict[str, Op]) -> None:

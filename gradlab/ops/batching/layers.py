@@ -1,11 +1,11 @@
-"""Batch rules of normalisations and losses, and of elementwise rows that have no elementwise kernel."""
+"""Batch rules of normalisations and losses."""
 
 from __future__ import annotations
 
 from typing import Any
 
 from gradlab.op import Op
-from gradlab.ops.batching.common import Flags, Params, Values, aligned, front, fronts, padded, rounds_once, sample_shape, total
+from gradlab.ops.batching.common import Flags, Params, Values, front, fronts, padded, rounds_once, sample_shape, total
 from gradlab.ops.batching.products import apart, folded, groups, unfolded
 
 
@@ -107,11 +107,4 @@ LAYERS = {
     "layer_norm": last_norm, "rms_norm": last_norm, "layer_norm_backward": last_norm_backward, "rms_norm_backward": last_norm_backward,
     "batch_norm": channel_norm, "batch_norm_backward": channel_norm, "cross_entropy": cross_entropy,
     "cross_entropy_backward": cross_entropy_backward, "nll": by_class, "nll_backward": by_class, "mse": squared_error,
-} | dict.fromkeys(
-    (
-        "lgamma", "digamma", "polygamma", "erfcx", "log_ndtr", "ndtri", "nextafter", "gcd", "lcm", "i0", "i0e", "i1", "i1e", "igamma",
-        "igammac", "bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "modified_bessel_k0", "modified_bessel_k1",
-        "scaled_modified_bessel_k0", "scaled_modified_bessel_k1", "spherical_bessel_j0", "airy_ai", "airy_ai_prime", "zeta",
-        "orthogonal_polynomial",
-    ), aligned
-)  # fmt: skip
+}  # fmt: skip

@@ -1,4 +1,4 @@
-"""Batch rules of rows that move elements, reduce, scan or sort: parameters that name dimensions are counted one further."""
+"""Batch rules of rows that move elements, and of sets."""
 
 from __future__ import annotations
 
@@ -86,26 +86,15 @@ def found_places(op: Op, size: int, mapped: Flags, values: Values, params: Param
     return op(boundaries, x, **params)
 
 
-SHAPES = {
-    "view": view, "permute": permuted, "transpose": transposed, "t": reversed_order, "expand": expanded, "squeeze": shifted,
-    "unsqueeze": lambda op, size, mapped, values, params: op(values[0], dim=params["dim"] + 1),
-    "slice": sliced, "slice_backward": sliced, "slice_scatter": sliced, "cat": joined, "flip": shifted, "pad": padding,
-    "unfold": windows, "unfold_backward": windows,
-    "resample": shifted, "resample_backward": shifted, "fft": shifted, "rfft": shifted, "irfft": shifted,
-    "searchsorted": found_places, "isin": membership,
-} | dict.fromkeys(("diagonal", "diagonal_embed", "diagonal_scatter"), shifted) | dict.fromkeys(
-    ("sum", "mean", "var", "euclidean", "amax", "amin", "all", "any", "argmax", "argmin", "max", "min", "prod", "median", "sort", "topk",
-     "mode"),
-    shifted,
-) | dict.fromkeys(("cumsum", "cumprod", "recurrence", "logcumsumexp", "cummax", "cummin"), shifted) | dict.fromkeys(
-    ("softmax", "masked_softmax", "softmax_backward", "log_softmax", "log_softmax_backward"), shifted
-)  # fmt: skip
-
-
-def _triangle(op: Op, size: int, mapped: Flags, values: Values, params: Params) -> Any:
+def triangle(op: Op, size: int, mapped: Flags, values: Values, params: Params) -> Any:
+    """Any number of matrices."""
     return op(values[0], **params)
 
 
-
-
-SHAPES |= {"tril": _triangle, "triu": _triangle}
+# Rows whose parameters name dimensions and nothing else about the shape need none: `rule_of` derives theirs.
+SHAPES = {
+    "view": view, "permute": permuted, "transpose": transposed, "t": reversed_order, "expand": expanded,
+    "unsqueeze": lambda op, size, mapped, values, params: op(values[0], dim=params["dim"] + 1),
+    "slice": sliced, "slice_backward": sliced, "slice_scatter": sliced, "cat": joined, "pad": padding,
+    "unfold": windows, "unfold_backward": windows, "searchsorted": found_places, "isin": membership, "tril": triangle, "triu": triangle,
+}  # fmt: skip

@@ -13,7 +13,7 @@ from gradlab.backends.cuda.types import STORAGE
 from gradlab.dtype import ALL, BOOL, FLOAT64, FLOATING
 
 FLOATS = tuple(d.dtype for d in ALL if d.dtype in FLOATING)
-NUMBERS = tuple(d.dtype for d in ALL if d.dtype != BOOL)
+NUMBERS = tuple(d.dtype for d in ALL if d.dtype != BOOL and d.dtype.kind != "c")
 
 BOTH = ("looped", "columns")
 
