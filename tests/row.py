@@ -15,7 +15,9 @@ import pytest
 HERE = Path(__file__).resolve().parent
 FILES = (
     "test_ops.py", "test_trace.py", "test_vmap_rows.py", "test_onnx_export_rows.py", "test_expressions.py", "test_compile_rows.py",
-    "test_jit_rows.py", "test_cuda_rows.py", "kinds",
+    "test_jit_rows.py", "test_cuda_rows.py", *(f"kinds/test_{kind}.py" for kind in (
+        "calls", "complex", "half_units", "meta", "result_layouts", "result_properties", "shared_memory", "silence", "trace_layouts",
+    )),
 )  # fmt: skip
 ALWAYS = ("test_every_row_has_samples", "test_every_public_name_has_a_call_or_an_excuse", "test_most_rows_have_a_rule")
 

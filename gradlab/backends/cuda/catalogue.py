@@ -25,7 +25,7 @@ from gradlab.op import Op
 from gradlab.spec import Spec
 
 LEAST_ARCHITECTURE, LAST = 75, 1000
-DTYPES = tuple(d.dtype for d in ALL)
+DTYPES = tuple(d.dtype for d in ALL if d.dtype.kind != "c")
 
 
 class Program(NamedTuple):
@@ -164,6 +164,9 @@ def file_programs() -> Iterator[Program]:
 # ---------------------------------------------------------------- rows
 
 
+OF_COMPLEX = frozenset({"conj", "complex", "complex_abs", "complex_sgn", "complex_angle"})  # no GPU computes with complex numbers
+
+
 def _taken(op: Op, dtype: np.dtype[Any]) -> np.dtype[Any] | None:
     """The output's dtype where a row takes operands of a dtype, else None."""
     if op.promote == "float" and dtype not in FLOATING:
@@ -177,9 +180,10 @@ def _taken(op: Op, dtype: np.dtype[Any]) -> np.dtype[Any] | None:
     if "size" in params:
         params["size"] = 4
     try:
-        return op.infer(*inputs, **params).dtype
+        out: np.dtype[Any] = op.infer(*inputs, **params).dtype
     except TypeError:
         return None
+    return None if out.kind == "c" else out
 
 
 def signatures(op: Op, dtypes: Iterable[np.dtype[Any]] = DTYPES) -> Iterator[Signature]:
@@ -204,7 +208,7 @@ def row_programs(rows: Mapping[str, Op]) -> Iterator[Program]:
     """The generated kernels: elementwise rows together by dtype and form, a reduction for all dtypes."""
     groups: dict[tuple[str, bool], list[tuple[Op, Signature]]] = {}
     for op in rows.values():
-        if isinstance(op.cuda, Elementwise):
+        if isinstance(op.cuda, Elementwise) and op.name not in OF_COMPLEX:
             for signature in signatures(op):
                 kind = signature.operands[-1].dtype if signature.operands else signature.out
                 groups.setdefault((kind.name, signature.contiguous), []).append((op, signature))

@@ -44,8 +44,11 @@ EXCUSED = {
     **because("takes a class: test_overrides.py", "Tensor.as_subclass"),
     **because("needs a GPU", "Tensor.cuda Tensor.record_stream"),
     **because("takes a NumPy array, no tensor: test_interop.py", "gl.from_numpy"),
-    **because("other libraries ask for it: test_interop.py", "Tensor.__array_interface__"),
-    **because("of the class itself", "Tensor.__apply__ Tensor.__array_ufunc__"),
+    **because("other libraries ask for it: test_interop.py", """
+        Tensor.__array_interface__ Tensor.__array_namespace__ Tensor.__cuda_array_interface__ Tensor.__jax_array__ Tensor.to_device
+        Tensor.to_numpy
+    """),
+    **because("of the class itself", "Tensor.__apply__ Tensor.__array_ufunc__ Tensor.__array_function__"),
     **because("says that it is deprecated: test_older_habits.py", """
         gl.range gl.qr gl.triangular_solve Tensor.qr Tensor.triangular_solve Tensor.volatile
     """),
