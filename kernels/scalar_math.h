@@ -393,7 +393,7 @@ template <typename T> GRADLAB_FUNCTION T right_shift(T x, T count) {
 }
 
 }  // namespace gradlab
-
+#include "complex_math.h"
 #include "special_math.h"
 
 #endif

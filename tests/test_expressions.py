@@ -145,7 +145,7 @@ def collect():
         for number, params in enumerate(settings(row)):
             for dtype in DTYPES:
                 output = output_of(row, params, dtype)
-                if output is None:
+                if output is None or output.startswith("complex"):  # test_cuda_complex.py
                     continue
                 name = f"{row.name}_{number}_to_{computed(output)}"
                 inputs = (*row.inputs, *numbers(row, params))

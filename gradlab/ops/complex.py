@@ -23,7 +23,7 @@ from gradlab.dtype import COMPLEX, FLOAT32, FLOAT64, NO_HALF, complex_of, real_o
 from gradlab.kernel import Elementwise
 from gradlab.op import Op
 from gradlab.ops.movement import cat
-from gradlab.spec import ShapeError, Spec, broadcast_shapes, same
+from gradlab.spec import ShapeError, Spec, broadcast_shapes
 
 # ---------------------------------------------------------------- parts
 
@@ -33,6 +33,12 @@ def parts_rule(x: Spec) -> Spec:
     if x.dtype not in COMPLEX:
         raise TypeError(f"takes complex numbers, not {x.dtype}")
     return Spec(x.shape, real_of(x.dtype))
+
+
+def complex_rule(x: Spec) -> Spec:
+    """Rule: the output is like the one input, complex."""
+    parts_rule(x)
+    return x
 
 
 def joined_rule(re: Spec, im: Spec) -> Spec:
@@ -47,18 +53,31 @@ def joined_cpu(re: Any, im: Any, y: Any) -> None:
     y.real, y.imag = re, im
 
 
+def pairs_view(x: Any) -> Any:
+    """Real and imaginary parts in a last dimension, of any library's array."""
+    return x[..., None].view(real_of(x.dtype))
+
+
+def real_view(x: Any) -> Any:
+    return x.real if type(x) is np.ndarray else pairs_view(x)[..., 0]
+
+
+def imag_view(x: Any) -> Any:
+    return x.imag if type(x) is np.ndarray else pairs_view(x)[..., 1]
+
+
 def _each(op: Op, size: int, mapped: Any, values: Any, params: Any) -> Any:
     """The vmap rule: the batch stays in front."""
     return op(*values)
 
 
-conj = Op("conj", same, cpu=np.conjugate, cuda=Elementwise("conj(x)"), promote="same", grad={"x": lambda g: g.conj()})
+conj = Op("conj", complex_rule, cpu=np.conjugate, cuda=Elementwise("conj(x)"), promote="same", grad={"x": lambda g: g.conj()})
 joined = Op("complex", joined_rule, cpu=joined_cpu, cuda=Elementwise("joined(re, im)"),
             grad={"re": lambda g: g.real, "im": lambda g: g.imag})  # fmt: skip
-real = Op("real", parts_rule, view=True, exact=True, batch=_each, cpu=lambda x: x.real,
+real = Op("real", parts_rule, view=True, exact=True, batch=_each, cpu=real_view,
           grad={"x": lambda g: joined(g, g.zeros_like())},
           inverse=lambda base, value: joined(value, base.imag))  # fmt: skip
-imag = Op("imag", parts_rule, view=True, exact=True, batch=_each, cpu=lambda x: x.imag,
+imag = Op("imag", parts_rule, view=True, exact=True, batch=_each, cpu=imag_view,
           grad={"x": lambda g: joined(g.zeros_like(), g)},
           inverse=lambda base, value: joined(base.real, value))  # fmt: skip
 
@@ -94,10 +113,6 @@ def _pairs(op: Op, size: int, mapped: Any, values: Any, params: Any) -> Any:
     return op(values[0].contiguous())
 
 
-def pairs_view(x: Any) -> Any:
-    return x[..., None].view(real_of(x.dtype))
-
-
 view_as_real = Op("view_as_real", pairs_rule, view=True, exact=True, batch=_each, cpu=pairs_view,
                   grad={"x": lambda g: view_as_complex(g.contiguous())},
                   inverse=lambda base, value: view_as_complex(value.contiguous()))  # fmt: skip
@@ -130,7 +145,7 @@ def _angle_gradient(g: Any, x: Any) -> Any:
 
 
 complex_abs = Op("complex_abs", parts_rule, cpu=np.absolute, cuda=Elementwise("abs(x)"), grad={"x": lambda g, x: g * x.sgn()})
-complex_sgn = Op("complex_sgn", same, cpu=sgn_cpu, cuda=Elementwise("sgn(x)"), grad={"x": _sgn_gradient})
+complex_sgn = Op("complex_sgn", complex_rule, cpu=sgn_cpu, cuda=Elementwise("sgn(x)"), grad={"x": _sgn_gradient})
 complex_angle = Op("complex_angle", parts_rule, cpu=lambda x, y: np.arctan2(x.imag, x.real, y), cuda=Elementwise("angle(x)"),
                    grad={"x": _angle_gradient})  # fmt: skip
 

@@ -49,6 +49,11 @@ __device__ __forceinline__ A shuffle_down(A value, int offset) {
     else return __shfl_down_sync(0xffffffffu, value, offset);
 }
 
+template <class R>
+__device__ __forceinline__ Complex<R> shuffle_down(Complex<R> value, int offset) {
+    return {__shfl_down_sync(0xffffffffu, value.re, offset), __shfl_down_sync(0xffffffffu, value.im, offset)};
+}
+
 __device__ __forceinline__ Scaled shuffle_down(Scaled value, int offset) {
     value.part = __shfl_down_sync(0xffffffffu, value.part, offset);
     value.powers = __shfl_down_sync(0xffffffffu, value.powers, offset);

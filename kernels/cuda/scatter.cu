@@ -68,8 +68,10 @@ template <class T>
 __device__ __forceinline__ T merged(int64 mode, T a, T b) {
     if (mode == 0) return static_cast<T>(a + b);
     if (mode == 2) return static_cast<T>(a * b);
-    if (mode == 3) return maximum(a, b);
-    if (mode == 4) return minimum(a, b);
+    if constexpr (!is_complex<T>) {
+        if (mode == 3) return maximum(a, b);
+        if (mode == 4) return minimum(a, b);
+    }
     return b;
 }
 

@@ -19,7 +19,7 @@ from gradlab.backends.cuda.generate import Operand, Signature, elementwise_sourc
 from gradlab.backends.cuda.launch import templates
 from gradlab.backends.cuda.reduction import reduction_source
 from gradlab.backends.cuda.types import compute_type
-from gradlab.dtype import ALL, BOOL, FLOATING
+from gradlab.dtype import ALL, BOOL, COMPLEX, FLOATING, INEXACT
 from gradlab.kernel import Elementwise, Gemm, Kernel, Library, Movement, Reduction, source_folders
 from gradlab.op import Op
 from gradlab.spec import Spec
@@ -169,9 +169,9 @@ OF_COMPLEX = frozenset({"conj", "complex", "complex_abs", "complex_sgn", "comple
 
 def _taken(op: Op, dtype: np.dtype[Any]) -> np.dtype[Any] | None:
     """The output's dtype where a row takes operands of a dtype, else None."""
-    if op.promote == "float" and dtype not in FLOATING:
+    if (dtype in COMPLEX and type(op.complex) is not str) or (op.promote == "float" and dtype not in INEXACT):
         return None
-    if dtype not in FLOATING and (op.name.endswith("_backward") or (op.promote is None and not op.exact)):
+    if dtype not in INEXACT and (op.name.endswith("_backward") or (op.promote is None and not op.exact)):
         return None
     inputs = [Spec((4,), BOOL if name in ("condition", "mask") else dtype) for name in op.inputs]
     params: dict[str, Any] = (
@@ -218,7 +218,8 @@ def row_programs(rows: Mapping[str, Op]) -> Iterator[Program]:
         yield Program(f"elementwise {dtype_name} {'contiguous' if contiguous else 'strided'}", source, names, LEAST_ARCHITECTURE)
     for op in rows.values():
         if isinstance(op.cuda, Reduction):
-            dtypes = [d for d in DTYPES if d in FLOATING or ((op.exact or op.name in ("sum", "prod")) and d != BOOL)]
+            exact = op.exact or op.name in ("sum", "prod")
+            dtypes = [d for d in DTYPES if d in FLOATING or (exact and d != BOOL and (d not in COMPLEX or op.complex is not None))]
             parts = [reduction_source(op, d, BOOL if op.name in ("all", "any") else d) for d in dtypes]
             names = [f"gradlab::{name}" for _, found in parts for name in found.values()]
             source = inlined(program("reduce.cuh", *(text for text, _ in parts)))

@@ -16,7 +16,7 @@ from gradlab.backends.cuda.generate import MAX_OPERANDS, Operand, Signature, mai
 from gradlab.backends.cuda.launch_context import Work
 from gradlab.backends.cuda.layout import MAX_RANK, broadcast_strides, merged, pack_layout_of
 from gradlab.backends.cuda.types import compute_type
-from gradlab.dtype import FLOAT32, FLOAT64, wide
+from gradlab.dtype import COMPLEX, FLOAT32, FLOAT64, wide
 from gradlab.op import Op
 from gradlab.spec import Spec, count
 
@@ -35,16 +35,18 @@ def _single(value: float) -> float:
     return value if -_LARGEST_FLOAT < value < _LARGEST_FLOAT or math.isnan(value) else math.copysign(math.inf, value)
 
 
-def _converter(dtype: np.dtype[Any]) -> tuple[str, Callable[[float], Any]]:
+def _converter(dtype: np.dtype[Any]) -> tuple[str | int, Callable[[Any], Any]]:
     """How a Python number becomes an immediate beside arrays of a dtype: its kind, and the conversion."""
     if dtype == FLOAT64:
         return "d", float
     if wide(dtype) == FLOAT32:
         return "f", _single
+    if dtype in COMPLEX:
+        return dtype.itemsize, lambda v: dtype.type(v).tobytes()
     return KINDS[dtype.type], lambda v: immediate(v, dtype).item()
 
 
-def _parameter(op: Op, name: str, value: Any, main: np.dtype[Any]) -> tuple[str, str, Any] | None:
+def _parameter(op: Op, name: str, value: Any, main: np.dtype[Any]) -> tuple[str, str | int, Any] | None:
     """A parameter that the expression reads: its C++ type, its kind, its value. Limits (`lo`, `hi`) may be None: no limit."""
     if name in ("lo", "hi"):
         low = name == "lo"
@@ -58,6 +60,8 @@ def _parameter(op: Op, name: str, value: Any, main: np.dtype[Any]) -> tuple[str,
         return compute_type(main), kind, convert((-math.inf if low else math.inf) if value is None else value)
     if isinstance(value, int):
         return "long long", "q", ((int(value) + 2**63) % 2**64) - 2**63
+    if isinstance(value, complex):
+        return "Complex<double>", 16, np.complex128(value).tobytes()
     return ("double", "d", value) if isinstance(value, float) else None
 
 

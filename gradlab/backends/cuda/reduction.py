@@ -12,7 +12,7 @@ from gradlab.backends.cuda.compiler import program
 from gradlab.backends.cuda.generate import reads
 from gradlab.backends.cuda.launch_context import Work
 from gradlab.backends.cuda.types import STORAGE, compute_type
-from gradlab.dtype import FLOAT32, FLOAT64, FLOATING, HALF
+from gradlab.dtype import COMPLEX, COMPLEX128, FLOAT32, FLOAT64, FLOATING, HALF
 from gradlab.kernel import Reduction
 from gradlab.op import Op
 from gradlab.spec import Spec, count as elements
@@ -26,6 +26,8 @@ SUM, PRODUCT = "a + b", "a * b"  # what is combined wider than it is computed in
 
 def total_type(description: Reduction, out: np.dtype[Any]) -> np.dtype[Any]:
     """The dtype of partial results: sums of runs of float elements, and products, are added up (multiplied) in float64."""
+    if out in COMPLEX:
+        return COMPLEX128 if description.combine == SUM else out
     return FLOAT64 if description.combine in (SUM, PRODUCT) and out in FLOATING else FLOAT32 if out in HALF else out
 
 

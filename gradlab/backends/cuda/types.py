@@ -11,7 +11,7 @@ from gradlab.dtype import HALF
 STORAGE = {
     "float32": "float", "float64": "double", "float16": "__half", "bfloat16": "__nv_bfloat16", "int8": "signed char", "int16": "short",
     "int32": "int", "int64": "long long", "uint8": "unsigned char", "bool": "bool", "uint64": "unsigned long long",
-    "uint32": "unsigned int",
+    "uint32": "unsigned int", "complex64": "gradlab::Complex<float>", "complex128": "gradlab::Complex<double>",
 }  # fmt: skip
 
 

@@ -115,8 +115,8 @@ def _refusal(block: Block | None, address: int, parameter: Parameter, device: in
         return None
     if held.kind in "iu" and parameter.dtype in (f"int{8 * held.itemsize}", f"uint{8 * held.itemsize}"):
         return None  # C++ lets the signed and the unsigned type of one size read each other
-    if held.kind == "c" and parameter.dtype == f"float{4 * held.itemsize}":
-        return None  # real and imaginary part, side by side
+    if held.kind == "c" and parameter.dtype in (f"float{4 * held.itemsize}", f"uint{4 * held.itemsize}"):
+        return None  # a complex number is two of its reals
     return f"elements of {held} for {parameter}"
 
 
