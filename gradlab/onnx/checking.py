@@ -23,6 +23,10 @@ class ExportError(RuntimeError):
     """The exported model does not do what the model does, or cannot be run; no file is left behind."""
 
 
+class Deviation(ExportError):
+    """A result is further from the model's than is allowed."""
+
+
 class Case(NamedTuple):
     """Inputs by name, the model's results, and what to call the sizes ("batch=3")."""
 
@@ -66,6 +70,20 @@ class Runner:
         self.reference = reference_evaluator()(str(self.path))
         why = text.split(KERNEL)[1].split(" with ", maxsplit=1)[0] if KERNEL in text else "a file of nothing but constants"
         self.title = f"ONNX's reference evaluator, as ONNX Runtime has no kernel for {why}"
+
+    def second(self, inputs: dict[str, Any]) -> list[Any] | None:
+        """The results of ONNX's own interpreter, where ONNX Runtime's deviate: its fast functions (sigmoid, tanh, erf) are off in their
+        tails, and a model may make much of it. None where it cannot be asked."""
+        if self.session is None:
+            return None
+        try:
+            self.reference = self.reference or reference_evaluator()(str(self.path))
+            with np.errstate(all="ignore"):
+                found: list[Any] = self.reference.run(None, inputs)
+        except Exception:  # it lacks the operator, or has its own troubles
+            return None
+        self.title = "ONNX's reference evaluator, as ONNX Runtime deviates by more than is allowed"
+        return found
 
     def run(self, inputs: dict[str, Any]) -> list[Any]:
         """The results for arrays by name."""
@@ -132,8 +150,21 @@ def verify(path: Path, cases: Sequence[Case], names: Sequence[str], random: set[
     for case in cases:
         inputs = {k: a.astype(np.float32) if a.dtype.name == "bfloat16" else a for k, a in case.inputs.items()}
         where = f" with {case.sizes}" if case.sizes else ""
-        for name, got, want in zip(names, runner.run(inputs), case.results, strict=True):
-            worst = max(worst, compared(name, got, want, name in random, tolerance, runner.title, where))
+
+        def worst_of(found: list[Any], case: Case = case, where: str = where) -> float:
+            results = zip(names, found, case.results, strict=True)
+            return max([compared(n, got, want, n in random, tolerance, runner.title, where) for n, got, want in results], default=0.0)
+
+        try:
+            worst = max(worst, worst_of(runner.run(inputs)))
+        except Deviation as error:
+            found = runner.second(inputs)
+            if found is None:
+                raise
+            try:
+                worst = max(worst, worst_of(found))
+            except ExportError:
+                raise error from None
     return Verdict(runner.title, worst, tuple(n for n in names if n in random))
 
 
@@ -167,7 +198,7 @@ def compared(name: str, got: Any, want: Any, random: bool, tolerance: float | No
     largest = float(gaps.max(initial=0.0))
     deviation = largest / max(float(size), float(np.finfo(np.float32).tiny)) if largest else 0.0
     if deviation > limit:
-        raise ExportError(
+        raise Deviation(
             f"onnx.export: output {name} deviates by {largest:.3g} ({deviation:.2g} of its largest number {size:.3g}; {limit:g} is "
             f"allowed) in {runner}{where} from what the model gives"
         )

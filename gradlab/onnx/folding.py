@@ -14,6 +14,8 @@ from gradlab.onnx.importing import OPERATORS, Node, OnnxLoadError
 RANDOM = ("RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial", "Dropout")
 LISTS = ("SequenceEmpty", "SequenceConstruct", "SplitToSequence", "SequenceInsert", "SequenceErase", "SequenceMap", "Optional")
 OVER_WEIGHTS = ("Cast", "CastLike", "DequantizeLinear")  # of tensors that may be trained: they store them otherwise
+# What windows and filters are computed with, and weights are not.
+SIGNALS = ("Sin", "Cos", "Floor", "Ceil", "Round", "Clip", "Equal", "Less", "Greater", "Where", "Mod", "Range", "Sign")
 LARGEST = 1 << 26  # elements of what is computed when a file is loaded
 GROWING = ("ConstantOfShape", "Expand", "Tile", "Range", "EyeLike", "OneHot", "Pad", "Resize", "Upsample", "ConvTranspose", "Loop", "Scan",
            "CenterCropPad", "HannWindow", "HammingWindow", "BlackmanWindow", "MelWeightMatrix", "Col2Im", "MaxUnpool")  # fmt: skip
@@ -44,6 +46,8 @@ class Folder:
         """Rewrites a graph. known: constants that it sees; new: other names of values."""
         known, new = {**known, **body.constants}, dict(new)
         heavy = {*heavy, *(n for n, v in body.constants.items() if is_heavy(v))} if self.keep_weights else set()
+        light = signals(body, known)
+        heavy -= light
         for name in body.inputs:  # a name inside hides the one around
             if name not in body.constants:
                 known.pop(name, None)
@@ -69,7 +73,7 @@ class Folder:
             for name, value in zip(node.outputs, found, strict=False):
                 if name:
                     known[name] = body.constants[name] = value
-                    if stored and is_heavy(value):
+                    if stored and is_heavy(value) and name not in light:
                         heavy.add(name)
         body.nodes = kept
         body.outputs = [new.get(n, n) for n in body.outputs]
@@ -115,6 +119,25 @@ class Folder:
         results = found if isinstance(found, tuple) else (found,)
         return results if all(isinstance(r, np.ndarray) or r is None for r in map(plain, results)) and not any(
             isinstance(r, list) for r in results) else None  # fmt: skip
+
+
+def signals(body: Body, known: dict[str, Any]) -> set[str]:
+    """Stored tensors that are no weights, though their type would do: nothing reads them but what computes a window or a filter of them."""
+    leaves: dict[str, set[str]] = {name: {name} for name in known}
+    light: set[str] = set()
+    open_: set[str] = set(body.outputs)
+    for node in body.nodes:
+        inputs = list(reads(node))
+        fixed = all(n in leaves for n in inputs) and node.kind not in RANDOM and not any(True for _ in bodies(node))
+        if not fixed:
+            open_.update(n for n in inputs if n in known or (n in leaves and leaves[n] == {n}))
+            continue
+        from_ = {leaf for n in inputs for leaf in leaves[n]}
+        for name in node.outputs:
+            leaves[name] = from_ if node.kind != "Constant" else {name}
+        if node.kind in SIGNALS:
+            light |= from_
+    return light - open_
 
 
 def plain(value: Any) -> Any:

@@ -6,6 +6,7 @@ from gradlab.onnx.operators import (
     control,
     conv,
     elementwise,
+    extra,
     fourier,
     images,
     indexing,
@@ -14,10 +15,15 @@ from gradlab.onnx.operators import (
     quantized,
     recurrent,
     reductions,
+    regions,
     shapes,
 )
 
 
 def ready() -> int:
     """All operators are registered; their families."""
-    return len((control, conv, elementwise, fourier, images, indexing, losses, norms, quantized, recurrent, reductions, shapes))
+    families = (
+        control, conv, elementwise, extra, fourier, images, indexing, losses, norms,
+        quantized, recurrent, reductions, regions, shapes,
+    )  # fmt: skip
+    return len(families)

@@ -8,12 +8,15 @@ from typing import Any
 
 import gradlab as gl
 from gradlab.nn import functional as F
+from gradlab.nn.modules.steps import keep
 from gradlab.onnx.importing import Node, given, imports
 from gradlab.onnx.operators.shapes import padded
 
 _CONV = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 _TRANSPOSED = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3d}
 _MAX = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}
+
+FRAME = 32  # samples of a window, from which on a convolution of one channel is a product
 
 
 def pads_of(
@@ -46,7 +49,12 @@ def conv(node: Node, x: Any, weight: Any, bias: Any = None) -> Any:
     rank = x.dim() - 2
     strides, dilations = (tuple(node.get(name, [1] * rank)) for name in ("strides", "dilations"))
     kernel = node.get("kernel_shape", weight.shape[2:])
-    x, padding = _even(x, pads_of(node, x.shape[2:], kernel, strides, dilations))
+    pads = pads_of(node, x.shape[2:], kernel, strides, dilations)
+    if rank == 1 and x.shape[1] == 1 and kernel[0] >= FRAME and dilations == (1,) and strides[0] >= FRAME // 4 and keep.get() is None:
+        # a signal in frames: one product of matrices
+        frames = padded(x, 2, *pads[0], "constant", 0).reshape(x.shape[0], -1).unfold(1, kernel[0], strides[0])
+        return F.linear(frames, weight.squeeze(1), bias if given(bias) else None).transpose(1, 2)
+    x, padding = _even(x, pads)
     return _CONV[rank](x, weight, bias if given(bias) else None, strides, padding, dilations, node.get("group", 1))
 
 

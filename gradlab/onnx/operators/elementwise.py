@@ -122,6 +122,9 @@ def leaky_relu(node: Node, x: Any) -> Any:
 
 @imports("PRelu")
 def prelu(node: Node, x: Any, slope: Any) -> Any:
+    """Before opset 7 a vector of slopes is one for each channel."""
+    if node.opset < 7 and slope.dim() == 1 and x.dim() > 2:
+        slope = slope.reshape(-1, *[1] * (x.dim() - 2))
     return gl.where(x < 0, x * slope, x)
 
 
@@ -168,7 +171,22 @@ def isinf(node: Node, x: Any) -> Any:
 
 @imports("Cast")
 def cast(node: Node, x: Any) -> Any:
-    return _cast(node, x, _dtype(node, node.get("to")))
+    to = node.get("to")
+    if isinstance(to, str):  # of opset 1
+        to = next((k for k, name in DATA_TYPES.items() if name == _NAMES.get(to, to.lower())), 0)
+    return _cast(node, x, _dtype(node, to))
+
+
+_NAMES = {"FLOAT": "float32", "DOUBLE": "float64"}
+
+
+@imports("BitCast")
+def bit_cast(node: Node, x: Any) -> Any:
+    """The same bits as numbers of another type of that size."""
+    dtype = _dtype(node, node.get("to"))
+    if dtype.itemsize != x.dtype.itemsize:
+        raise node.refuse(f"{x.dtype} and {dtype} have different sizes")
+    return x.view(dtype) if dtype != x.dtype else x
 
 
 @imports("CastLike")
@@ -225,6 +243,12 @@ def dropout(node: Node, x: Any, ratio: Any = None, training: Any = None) -> Any:
 @imports("Bernoulli")
 def bernoulli(node: Node, x: Any) -> Any:
     return gl.bernoulli(x).to(dtype_of(node, "dtype", x.dtype))
+
+
+@imports("Multinomial")
+def multinomial(node: Node, x: Any) -> Any:
+    """Draws by the logarithms of the classes' weights."""
+    return gl.multinomial(F.softmax(x, -1), node.get("sample_size", 1), True).to(dtype_of(node, "dtype", gl.int32))
 
 
 @imports("RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike")

@@ -16,7 +16,11 @@ def batch_norm(node: Node, x: Any, scale: Any, bias: Any, mean: Any, var: Any) -
     """With `training_mode` by the batch's own statistics, with the new running ones as further outputs."""
     eps, share = node.get("epsilon", 1e-5), node.get("momentum", 0.9)
     shape = (-1, *[1] * (x.dim() - 2))
-    if node.get("training_mode", 0):
+    if node.opset < 9 and not node.get("spatial", 1) and x.dim() > 2:  # statistics of each element, not of channels
+        flat = x.reshape(x.shape[0], -1)
+        parts = [v.reshape(-1) for v in (mean, var, scale, bias)]
+        return F.batch_norm(flat, *parts, False, 0.0, eps).reshape(x.shape)
+    if node.get("training_mode", 0) or (node.opset < 7 and len(node.outputs) > 1 and not node.get("is_test", 0)):
         dims = (0, *range(2, x.dim()))
         own, spread = x.mean(dims), x.var(dims, correction=0)
         y = (x - own.reshape(shape)) / (spread.reshape(shape) + eps).sqrt() * scale.reshape(shape) + bias.reshape(shape)

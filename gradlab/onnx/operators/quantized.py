@@ -1,13 +1,23 @@
-"""Numbers that stand for others by a scale and a zero point."""
+"""Numbers that stand for others by a scale and a zero point, and products of them.
+
+Sums of products of 8-bit numbers are computed on whole float32 numbers where they stay below 2^24, in float64 otherwise: exact in both.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import gradlab as gl
-from gradlab.onnx.importing import Node, given, imports
+from gradlab.nn import functional as F
+from gradlab.onnx.hosts import Array, NotHere, hosted
+from gradlab.onnx.importing import EXTRA, Node, given, imports
+from gradlab.onnx.operators import conv as convolutions, recurrent
+from gradlab.quiet import quietly
 
-_LIMITS = {gl.int8: (-128, 127), gl.uint8: (0, 255)}
+_LIMITS = {gl.int8: (-128, 127), gl.uint8: (0, 255), gl.int16: (-32768, 32767), gl.int32: (-(2**31), 2**31 - 1)}
+EXACT = 1 << 24  # whole numbers that float32 holds
+WIDEST = 1 << 16  # the largest product of two 8-bit numbers, at most
 
 
 def _along(node: Node, x: Any, value: Any) -> Any:
@@ -22,7 +32,26 @@ def _along(node: Node, x: Any, value: Any) -> Any:
     return value.reshape(()) if value.dim() <= 1 else value
 
 
-@imports("DequantizeLinear")
+@hosted("DequantizeLinear", open_sizes=False)
+def dequantize_host(node: Node, x: Array, scale: Array, zero: Array | None = None) -> Any:
+    """Also of types that there are no tensors of, such as int4: weights that a file stores."""
+    axis, block = node.get("axis", 1), node.get("block_size", 0)
+
+    def along(value: Array) -> Array:
+        value = value.astype(scale.dtype)
+        if block:
+            return value.repeat(block, axis).take(range(x.shape[axis]), axis)
+        if value.ndim == 1 and (value.shape[0] > 1 or (x.ndim > 1 and x.shape[axis] == value.shape[0])):
+            return value.reshape([-1 if d == axis % x.ndim else 1 for d in range(x.ndim)])
+        return value.reshape(()) if value.ndim <= 1 else value
+
+    if scale.dtype.name not in ("float32", "float64", "float16"):
+        raise NotHere
+    y = x.astype(scale.dtype)
+    return quietly(lambda: (y - along(zero) if zero is not None and zero.size else y) * along(scale))
+
+
+@imports("DequantizeLinear", f"{EXTRA}:DequantizeLinear", fixed=(1, 2))
 def dequantize(node: Node, x: Any, scale: Any, zero: Any = None) -> Any:
     """(x - zero) · scale."""
     y = x.to(scale.dtype)
@@ -31,13 +60,13 @@ def dequantize(node: Node, x: Any, scale: Any, zero: Any = None) -> Any:
     return y * _along(node, x, scale)
 
 
-@imports("QuantizeLinear")
+@imports("QuantizeLinear", f"{EXTRA}:QuantizeLinear", fixed=(1, 2))
 def quantize(node: Node, x: Any, scale: Any, zero: Any = None) -> Any:
     """round(x / scale) + zero, within the limits of the type."""
-    dtype = zero.dtype if given(zero) else gl.uint8
-    if dtype not in _LIMITS:
+    dtype = zero.dtype if given(zero) else {3: gl.int8, 5: gl.int16}.get(node.get("output_dtype", 0), gl.uint8)
+    if dtype not in _LIMITS or node.get("output_dtype", 0) not in (0, 2, 3, 5):
         raise node.refuse(f"results of {dtype} are not supported")
-    y = gl.round(x / _along(node, x, scale))
+    y = gl.round(x / _along(node, x, scale.to(x.dtype)))
     if given(zero):
         y = y + _along(node, x, zero.to(y.dtype))
     return gl.clamp(y, *_LIMITS[dtype]).to(dtype)
@@ -48,25 +77,155 @@ def dynamic_quantize(node: Node, x: Any) -> Any:
     """To uint8 by the range of the data, which is stretched to hold 0; with scale and zero point."""
     low, high = gl.clamp(x.amin(), max=0), gl.clamp(x.amax(), min=0)
     scale = (high - low) / 255
-    zero = gl.clamp(gl.round(-low / scale), 0, 255)
-    return gl.clamp(gl.round(x / scale) + zero, 0, 255).to(gl.uint8), scale, zero.to(gl.uint8)
+    safe = gl.where(scale == 0, 1.0, scale)
+    zero = gl.clamp(gl.round(-low / safe), 0, 255)
+    return gl.clamp(gl.round(x / safe) + zero, 0, 255).to(gl.uint8), scale, zero.to(gl.uint8)
 
 
-@imports("MatMulInteger")
+# ---------------------------------------------------------------- products in whole numbers
+
+
+def _whole(depth: int) -> Any:
+    """The floating-point type in which sums of so many products are exact."""
+    return gl.float32 if depth * WIDEST < EXACT else gl.float64
+
+
+def _centred(x: Any, zero: Any, dtype: Any, dim: int | None = None) -> Any:
+    """Without the zero point, which may be one for each place of a dimension."""
+    y = x.to(dtype)
+    if not given(zero):
+        return y
+    zero = zero.to(dtype)
+    if zero.dim() == 1 and zero.shape[0] > 1 and dim is not None:
+        zero = zero.reshape([-1 if d == dim % x.dim() else 1 for d in range(x.dim())])
+    return y - (zero.reshape(()) if zero.dim() == 1 and zero.shape[0] == 1 else zero)
+
+
+def _product(a: Any, b: Any, a_zero: Any, b_zero: Any) -> Any:
+    dtype = _whole(a.shape[-1])
+    return _centred(a, a_zero, dtype, -2 if a.dim() > 1 else None) @ _centred(b, b_zero, dtype, -1)
+
+
+@imports("MatMulInteger", fixed=(2, 3))
 def matmul_integer(node: Node, a: Any, b: Any, a_zero: Any = None, b_zero: Any = None) -> Any:
     """Products of small integers, exact in int32."""
-    a, b = a.to(gl.int32), b.to(gl.int32)
-    if given(a_zero):
-        zero = a_zero.to(gl.int32)
-        a = a - (zero.unsqueeze(-1) if zero.dim() == 1 and zero.shape[0] > 1 else zero)
-    return a @ (b - b_zero.to(gl.int32) if given(b_zero) else b)
+    return _product(a, b, a_zero, b_zero).to(gl.int32)
 
 
-@imports("QLinearMatMul")
+def _convolved(node: Node, x: Any, weight: Any, x_zero: Any, weight_zero: Any) -> Any:
+    """Convolution of whole numbers; what is padded stands for zero."""
+    depth = 1
+    for n in weight.shape[1:]:
+        depth *= n
+    dtype = _whole(depth)
+    return convolutions.conv(node, _centred(x, x_zero, dtype), _centred(weight, weight_zero, dtype, 0))
+
+
+@imports("ConvInteger", fixed=(2, 3))
+def conv_integer(node: Node, x: Any, weight: Any, x_zero: Any = None, weight_zero: Any = None) -> Any:
+    return _convolved(node, x, weight, x_zero, weight_zero).to(gl.int32)
+
+
+def _channels(value: Any, rank: int) -> Any:
+    """One number, or one for each channel of a result."""
+    return value.reshape(()) if value.dim() == 0 or value.shape[0] == 1 else value.reshape(-1, *[1] * (rank - 2))
+
+
+@imports("QLinearConv", fixed=(1, 2, 4, 5, 6, 7))
+def quantized_conv(
+    node: Node, x: Any, x_scale: Any, x_zero: Any, w: Any, w_scale: Any, w_zero: Any, y_scale: Any, y_zero: Any, bias: Any = None
+) -> Any:
+    total = _convolved(node, x, w, x_zero, w_zero)
+    if given(bias):
+        total = total + _channels(bias.to(total.dtype), total.dim())
+    y = total.to(gl.float32) * _channels(x_scale * w_scale / y_scale, total.dim())
+    return _stored(y, y_zero)
+
+
+def _stored(y: Any, zero: Any) -> Any:
+    """Numbers in units of the scale, as the type of their zero point."""
+    dtype = zero.dtype if given(zero) else gl.uint8
+    y = gl.round(y) + (zero.to(y.dtype).reshape(()) if given(zero) else 0)
+    return gl.clamp(y, *_LIMITS[dtype]).to(dtype)
+
+
+def _axis(node: Node, axis: int) -> Node:
+    return Node(node.kind, node.name, node.inputs, node.outputs, {"axis": axis}, node.opset)
+
+
+@imports("QLinearMatMul", fixed=(1, 2, 4, 5, 6, 7))
 def quantized_matmul(node: Node, a: Any, a_scale: Any, a_zero: Any, b: Any, b_scale: Any, b_zero: Any, y_scale: Any, y_zero: Any) -> Any:
     """The product of what the numbers stand for."""
-    axes = Node(node.kind, node.name, node.inputs, node.outputs, {"axis": -2}, node.opset), Node(
-        node.kind, node.name, node.inputs, node.outputs, {"axis": -1}, node.opset
-    )
-    product = dequantize(axes[0], a, a_scale.to(gl.float32), a_zero) @ dequantize(axes[1], b, b_scale.to(gl.float32), b_zero)
-    return quantize(axes[0], product, y_scale.to(gl.float32), y_zero)
+    rows, columns = _axis(node, -2), _axis(node, -1)
+    product = dequantize(rows, a, a_scale.to(gl.float32), a_zero) @ dequantize(columns, b, b_scale.to(gl.float32), b_zero)
+    return quantize(rows, product, y_scale.to(gl.float32), y_zero)
+
+
+# ---------------------------------------------------------------- ONNX Runtime's own
+
+
+def _extra(name: str, fixed: tuple[int, ...] = ()) -> Callable[[Callable[..., Any]], Callable[..., Any]]:
+    return imports(f"{EXTRA}:{name}", fixed=fixed)
+
+
+_PAIRS: dict[str, Callable[[Any, Any], Any]] = {"QLinearAdd": gl.add, "QLinearMul": gl.mul}
+
+
+@imports(*(f"{EXTRA}:{name}" for name in _PAIRS), fixed=(1, 2, 4, 5, 6, 7))
+def quantized_pair(
+    node: Node, a: Any, a_scale: Any, a_zero: Any, b: Any, b_scale: Any, b_zero: Any, y_scale: Any, y_zero: Any = None
+) -> Any:
+    y = _PAIRS[node.kind](dequantize(node, a, a_scale, a_zero), dequantize(node, b, b_scale, b_zero))
+    return quantize(node, y, y_scale, y_zero)
+
+
+_ALONE: dict[str, Callable[[Node, Any], Any]] = {
+    "QLinearSigmoid": lambda node, x: gl.sigmoid(x),
+    "QLinearLeakyRelu": lambda node, x: F.leaky_relu(x, node.get("alpha", 0.01)),
+    "QLinearSoftmax": lambda node, x: F.softmax(x, node.get("axis", -1)),
+    "QLinearGlobalAveragePool": lambda node, x: x.mean(
+        tuple(range(1, x.dim() - 1)) if node.get("channels_last", 0) else tuple(range(2, x.dim())), keepdim=True
+    ),
+}
+
+
+@imports(*(f"{EXTRA}:{name}" for name in _ALONE), fixed=(1, 2, 3, 4))
+def quantized_alone(node: Node, x: Any, x_scale: Any, x_zero: Any, y_scale: Any, y_zero: Any = None) -> Any:
+    return quantize(node, _ALONE[node.kind](node, dequantize(node, x, x_scale, x_zero)), y_scale, y_zero)
+
+
+@imports(f"{EXTRA}:QLinearConcat", fixed=tuple(i for i in range(64) if i % 3 != 2))
+def quantized_concat(node: Node, y_scale: Any, y_zero: Any, *parts: Any) -> Any:
+    wide = [dequantize(node, parts[i], parts[i + 1], parts[i + 2]) for i in range(0, len(parts), 3)]
+    return quantize(_axis(node, 1), gl.cat(wide, node.get("axis", 0)), y_scale, y_zero)
+
+
+@_extra("MatMulIntegerToFloat", fixed=(2, 3, 4, 5))
+def matmul_to_float(
+    node: Node, a: Any, b: Any, a_scale: Any, b_scale: Any, a_zero: Any = None, b_zero: Any = None, bias: Any = None
+) -> Any:
+    y = _product(a, b, a_zero, b_zero).to(gl.float32) * (a_scale * b_scale)
+    return y + bias if given(bias) else y
+
+
+@_extra("DynamicQuantizeMatMul", fixed=(2, 3))
+def dynamic_matmul(node: Node, a: Any, b: Any, b_scale: Any, b_zero: Any = None, bias: Any = None) -> Any:
+    quantised, scale, zero = dynamic_quantize(node, a)
+    return matmul_to_float(node, quantised, b, scale, b_scale, zero, b_zero, bias)
+
+
+@_extra("DynamicQuantizeLSTM", fixed=(8, 9, 10, 11))
+def dynamic_lstm(
+    node: Node, x: Any, w: Any, r: Any, b: Any = None, lengths: Any = None, h: Any = None, c: Any = None, peepholes: Any = None,
+    w_scale: Any = None, w_zero: Any = None, r_scale: Any = None, r_zero: Any = None,
+) -> Any:  # fmt: skip
+    """Weights [directions, inputs, gates] of 8 bits, with a scale for each direction, or for each gate's unit, too; inputs and states are
+    quantised by their own ranges in each step."""
+    plain = Node("LSTM", node.name, node.inputs[:8], node.outputs, node.attributes, node.opset).at(node.device, node.scope)
+    return recurrent.quantized_lstm(plain, x, (w, w_scale, w_zero), (r, r_scale, r_zero), b, lengths, h, c, peepholes, _quantised_product)
+
+
+def _quantised_product(x: Any, weight: Any, scale: Any, zero: Any) -> Any:
+    """x @ weight with x rounded to 8 bits by its range. weight: [inputs, gates]."""
+    rounded, x_scale, x_zero = dynamic_quantize(Node("DynamicQuantizeLinear", "", [], [], {}, 1), x)
+    return _product(rounded, weight, x_zero, zero).to(gl.float32) * (x_scale * scale)

@@ -111,7 +111,7 @@ def _native(node: Node, d: int, w: Any, r: Any, b: Any) -> tuple[Any, Step]:
 def _all(node: Node, x: Any, weights: tuple[Any, ...], lengths: Any, initial: list[Any], cell: Callable[[int, list[Any]], Step]) -> Any:
     """Both directions; results in the node's layout."""
     w, r, b, *_ = weights
-    size = r.shape[-1]
+    size = r.shape[-1]  # of r [directions, gates size, size]
     layout = node.get("layout", 0)
     x = x.transpose(0, 1) if layout else x
     direction = node.get("direction", "forward")
@@ -148,7 +148,7 @@ def _parts(bias: Any, d: int) -> tuple[Any, Any]:
     return bias[d].chunk(2, 0) if given(bias) else (None, None)
 
 
-@imports("RNN", first=7)
+@imports("RNN")
 def rnn(node: Node, x: Any, w: Any, r: Any, b: Any = None, lengths: Any = None, h: Any = None) -> Any:
     """f(x Wᵀ + h Rᵀ + b)."""
 
@@ -163,7 +163,7 @@ def rnn(node: Node, x: Any, w: Any, r: Any, b: Any = None, lengths: Any = None, 
     return _all(node, x, (w, r, b), lengths, [h], cell)
 
 
-@imports("GRU", first=7)
+@imports("GRU")
 def gru(node: Node, x: Any, w: Any, r: Any, b: Any = None, lengths: Any = None, h: Any = None) -> Any:
     """Gates in the order update, reset, hidden; `linear_before_reset` as in cuDNN and PyTorch."""
 
@@ -190,7 +190,7 @@ def gru(node: Node, x: Any, w: Any, r: Any, b: Any = None, lengths: Any = None, 
     return _all(node, x, (w, r, b), lengths, [h], cell)
 
 
-@imports("LSTM", first=7)
+@imports("LSTM")
 def lstm(
     node: Node, x: Any, w: Any, r: Any, b: Any = None, lengths: Any = None, h: Any = None, c: Any = None, peepholes: Any = None
 ) -> Any:
@@ -215,6 +215,46 @@ def lstm(
         return step
 
     return _all(node, x, (w, r, b, peepholes), lengths, [h, c], cell)
+
+
+def quantized_lstm(
+    node: Node, x: Any, w: tuple[Any, Any, Any], r: tuple[Any, Any, Any], b: Any, lengths: Any, h: Any, c: Any, peepholes: Any, product: Any
+) -> Any:
+    """An LSTM whose weights are whole numbers with scales and zero points; `product(x, weight, scale, zero)` gives the gates' shares, of
+    the inputs for all steps at once."""
+
+    def part(weight: tuple[Any, Any, Any], d: int) -> tuple[Any, Any, Any]:
+        array, scale, zero = weight
+        return array[d], scale[d], None if zero is None or not given(zero) else zero[d]
+
+    def cell(d: int, functions: list[Callable[[Any], Any]]) -> Step:
+        f, g, last = functions
+        wb, rb = _parts(b, d)
+        bias = None if wb is None else wb + rb
+        pi, po, pf = peepholes[d].chunk(3, 0) if given(peepholes) else (None, None, None)
+        back, first = part(r, d), d * shares.shape[-1] // directions
+
+        def step(xt: Any, states: list[Any]) -> list[Any]:
+            state, memory = states
+            total = xt[..., first : first + shares.shape[-1] // directions] + product(state, *back)
+            i, o, forget, new = (total if bias is None else total + bias).chunk(4, -1)
+            if pi is not None:
+                i, forget = i + pi * memory, forget + pf * memory
+            i = f(_clipped(node, i))
+            forget = 1 - i if node.get("input_forget", 0) else f(_clipped(node, forget))
+            memory = forget * memory + i * g(_clipped(node, new))
+            o = f(_clipped(node, o + po * memory if po is not None else o))
+            return [o * last(memory), memory]
+
+        return step
+
+    directions = w[0].shape[0]
+    shares = gl.cat([product(x.reshape(-1, x.shape[-1]), *part(w, d)).reshape(*x.shape[:-1], -1) for d in range(directions)], -1)
+    token = keep.set(None)  # ONNX has no such layer: its steps are written
+    try:
+        return _all(node, shares, (w[0], r[0].transpose(1, 2), b), lengths, [h, c], cell)
+    finally:
+        keep.reset(token)
 
 
 # ---------------------------------------------------------------- recurrences of language models
