@@ -16,8 +16,10 @@ F = nn.functional
 
 # What does not pass of the float cases of ONNX 1.23's node tests, and why.
 REFUSED = {
-    "TfIdfVectorizer": "counts words", "Col2Im": "one case of three dimensions", "DequantizeLinear": "uint16", "BitCast": "uint16 and uint32",
-    "QuantizeLinear": "blocks of int16", "DFT": "float32 within 1e-7 of an exact zero", "DeformConv": "float32 within 3e-7 of an exact zero",
+    "TfIdfVectorizer": "counts words", "Col2Im": "one case of three dimensions", "DequantizeLinear": "uint16",
+    "BitCast": "uint16 and uint32",
+    "QuantizeLinear": "blocks of int16", "DFT": "float32 within 1e-7 of an exact zero",
+    "DeformConv": "float32 within 3e-7 of an exact zero",
     "Attention": "half types, added up in float32 here", "LinearAttention": "float16, likewise",
 }  # fmt: skip
 FLOATS = {1, 10, 11, 16}

@@ -18,8 +18,8 @@ def batch_norm(node: Node, x: Any, scale: Any, bias: Any, mean: Any, var: Any) -
     shape = (-1, *[1] * (x.dim() - 2))
     if node.opset < 9 and not node.get("spatial", 1) and x.dim() > 2:  # statistics of each element, not of channels
         flat = x.reshape(x.shape[0], -1)
-        parts = [v.reshape(-1) for v in (mean, var, scale, bias)]
-        return F.batch_norm(flat, *parts, False, 0.0, eps).reshape(x.shape)
+        a, b, c, d = (v.reshape(-1) for v in (mean, var, scale, bias))
+        return F.batch_norm(flat, a, b, c, d, False, 0.0, eps).reshape(x.shape)
     if node.get("training_mode", 0) or (node.opset < 7 and len(node.outputs) > 1 and not node.get("is_test", 0)):
         dims = (0, *range(2, x.dim()))
         own, spread = x.mean(dims), x.var(dims, correction=0)
