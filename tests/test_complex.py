@@ -314,3 +314,15 @@ def test_halves_are_refused_with_the_reason():
             make()
     with pytest.raises(RuntimeError, match="half precision"):
         gl.complex(gl.ones(1).half(), gl.ones(1).half())
+
+
+def chain(z, w):
+    return ((z * w + 2j).exp() * z.conj() / (w.abs() + 1)).sin() * (1 + 2j) ** 2 - (z * 1j).sqrt(), gl.where(z.imag > 0, z, w).angle(), z**2.5
+
+
+@pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
+def test_compiled_loops(dtype):
+    """Elementwise rows of complex numbers are parts of loops in machine code, where there is a compiler."""
+    z, w = numbers(40, 30, dtype=dtype), numbers(40, 30, seed=1, dtype=dtype)
+    for found, wanted in zip(gl.compile(chain)(z, w), chain(z, w), strict=True):
+        near(found, wanted, 2e-4 if dtype == np.complex64 else 1e-10)

@@ -17,7 +17,7 @@ from gradlab.backends.native.lowering import Along, Lowering, TaskSpec, Unsuppor
 from gradlab.backends.native.lowerings.iteration_order import in_order, walk
 from gradlab.backends.native.place import Place
 from gradlab.call import Call, Value
-from gradlab.dtype import HALF, wide
+from gradlab.dtype import HALF, real_of, wide
 from gradlab.kernel import Elementwise
 
 HEADER = "#include \"runtime.h\"\n#include \"half.h\"\n"
@@ -58,6 +58,8 @@ def literal(value: Any, dtype: np.dtype[Any]) -> str:
     number = immediate(value, dtype).item()
     if isinstance(number, bool):
         return "true" if number else "false"
+    if isinstance(number, complex):
+        return f"{kind}({literal(number.real, real_of(dtype))}, {literal(number.imag, real_of(dtype))})"
     if isinstance(number, int):
         return f"({kind}){number}{'ULL' if number > 2**63 - 1 else 'LL'}" if number != -(2**63) else "(-9223372036854775807LL - 1)"
     if math.isnan(number):
