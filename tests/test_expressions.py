@@ -56,7 +56,7 @@ SIZES |= {"tanh_backward": 8.0, "bce": 128.0, "bce_logits": 32.0, "running": 16.
 # Sums that cancel: near zeros of the gamma functions, between their poles.
 SIZES |= {"lgamma": 8.0, "digamma": 8.0, "polygamma": 128.0}
 # Waves, of which both sides round the phase, and the logarithm beside a sum about its zeros.
-SIZES |= {"airy_ai": 64.0, "airy_ai_prime": 512.0, "bessel_y0": 8.0, "bessel_y1": 8.0}
+SIZES |= {"orthogonal_polynomial": 4096.0, "airy_ai": 64.0, "airy_ai_prime": 512.0, "bessel_y0": 8.0, "bessel_y1": 8.0}
 # Shares of 1: where they are tiny, an exponent of hundreds magnifies its rounding.
 SIZES |= {"igamma": 1.0, "igammac": 1.0}
 
@@ -85,6 +85,11 @@ DOMAINS = {
     "pow_tensor": lambda a, b: (a, b) if a.dtype.kind not in "iu" else (a, b & 15),
     # A fused multiply-add may keep from overflow what NumPy's separate steps overflow.
     "lerp": lambda a, b, weight: tuple(np.clip(x, x.dtype.type(-4), x.dtype.type(4)) for x in (a, b, weight)),
+    # Recurrences double their rounding from step to step.
+    "orthogonal_polynomial": lambda x, n, kind, derivative: (
+        np.clip(np.nan_to_num(x.astype(np.float64)), -1, 1).astype(x.dtype),
+        np.clip(np.nan_to_num(n.astype(np.float64)), -2, 6).astype(n.dtype),
+    ),
     # Further left the phase itself, some |x|^1.5, has no digits left to compare.
     **dict.fromkeys(("airy_ai", "airy_ai_prime"), lambda x: (np.where(x.astype(np.float64) < -30, x.dtype.type(-30), x),)),
     # Left of 0 the higher derivatives add powers of a distance that both sides round in their own way.

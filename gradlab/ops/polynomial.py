@@ -21,6 +21,7 @@ KINDS = (
 HERMITE_H, HERMITE_HE, LAGUERRE, LEGENDRE = 8, 9, 10, 11
 MOST = 7  # derivatives
 BY_ANGLE = 8  # from a higher degree on
+HIGHEST = 10_000  # degree by recurrence, which has no digits left beyond
 
 
 def polynomial_rule(x: Spec, n: Spec, *, kind: int, derivative: int) -> Spec:
@@ -76,6 +77,8 @@ def polynomial(x: Any, n: Any, kind: int, derivative: int) -> Any:
         if turned.any():
             found[turned] = _by_angle(kind, x[turned], n[turned])
             degrees = np.where(turned, 0, degrees)
+    found[degrees > HIGHEST] = np.nan
+    degrees = np.where(degrees > HIGHEST, 0, degrees)
     before: list[Any] = [np.ones_like(x)] + [np.zeros_like(x)] * derivative
     first, slope = _start(kind, x)
     now: list[Any] = [first, np.full_like(x, slope), *([np.zeros_like(x)] * derivative)][: derivative + 1]
