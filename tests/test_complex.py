@@ -317,7 +317,8 @@ def test_halves_are_refused_with_the_reason():
 
 
 def chain(z, w):
-    return ((z * w + 2j).exp() * z.conj() / (w.abs() + 1)).sin() * (1 + 2j) ** 2 - (z * 1j).sqrt(), gl.where(z.imag > 0, z, w).angle(), z**2.5
+    first = ((z * w + 2j).exp() * z.conj() / (w.abs() + 1)).sin() * (1 + 2j) ** 2 - (z * 1j).sqrt()
+    return first, gl.where(z.imag > 0, z, w).angle(), z**2.5
 
 
 @pytest.mark.parametrize("dtype", [np.complex64, np.complex128])
