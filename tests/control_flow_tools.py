@@ -49,7 +49,7 @@ def with_gradients(function, *others):
     """A function that also gives the gradients of a weighted sum of its results for its arguments and for `others`."""
 
     def compute(*args):
-        results = gl.graph.tree.flatten(function(*args))[0]
+        results = gl.graph.staging.tree.flatten(function(*args))[0]
         total = sum((r * (r + 0.3)).sum() for r in results if r.dtype.is_floating_point)
         wanted = [x for x in (*args, *others) if x.requires_grad]
         return results, gl.autograd.grad(total, wanted, materialize_grads=True)
@@ -61,7 +61,7 @@ def with_second_gradients(function, *others):
     """The same for a function of the gradients."""
 
     def compute(*args):
-        results = gl.graph.tree.flatten(function(*args))[0]
+        results = gl.graph.staging.tree.flatten(function(*args))[0]
         total = sum((r * (r + 0.3)).sum() for r in results if r.dtype.is_floating_point)
         wanted = [x for x in (*args, *others) if x.requires_grad]
         first = gl.autograd.grad(total, wanted, create_graph=True, materialize_grads=True)

@@ -129,7 +129,7 @@ def until(condition, seconds=30.0):
 def test_a_process_that_ends_takes_its_compilers_along(tmp_path, leave):
     tracks = tmp_path / "tracks"
     text = (
-        "import sys, time\nfrom gradlab.graph.executables.native import build\nfrom gradlab.backends.native.compile_jobs import works\n"
+        "import sys, time\nfrom gradlab.backends.native import compiler as build\nfrom gradlab.backends.native.compile_jobs import works\n"
         f"works.begin([build._job('', 'movement.cpp')])\nwhile not __import__('os').path.exists({str(tracks)!r}): time.sleep(0.01)\n{leave}"
     )
     variables = environment(tmp_path / "cache", CXX=script(tmp_path / "slow", SLOW), TRACKS=str(tracks))
@@ -144,7 +144,7 @@ def test_a_process_that_ends_takes_its_compilers_along(tmp_path, leave):
 def test_a_forked_child_leaves_its_parents_compilers_alone_and_builds_itself(tmp_path):
     text = f"""
 import os, pathlib
-from gradlab.graph.executables.native import build
+from gradlab.backends.native import compiler as build
 from gradlab.backends.native.compile_jobs import works
 job = build._job("", "movement.cpp")
 works.begin([job])

@@ -131,7 +131,7 @@ OPTIMIZERS = {
 def test_updates_at_once_and_in_fewer_passes(name, dtype, monkeypatch):
     """Small parameters, among them one that joins later and one of one number, and large ones, one with a transposed gradient."""
     monkeypatch.setenv("GRADLAB_COMPILER", "none")
-    gl.graph.native.build.available.cache_clear()
+    gl.backends.native.compiler.available.cache_clear()
     try:
         start = [normal(*shape, dtype=dtype) for shape in ((3, 4), (5,), (), (1,), (70, 90), (700, 500))]
         x, rows = normal(90, 8, dtype=dtype), normal(500, 6, dtype=dtype)
@@ -160,7 +160,7 @@ def test_updates_at_once_and_in_fewer_passes(name, dtype, monkeypatch):
         for a, b in zip(got, wanted, strict=True):
             np.testing.assert_allclose(a, b, rtol=tolerance * 10, atol=tolerance)
     finally:
-        gl.graph.native.build.available.cache_clear()
+        gl.backends.native.compiler.available.cache_clear()
 
 
 def test_scaled_sums():

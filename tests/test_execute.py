@@ -134,7 +134,7 @@ def test_attention_and_products_run_on_threads(monkeypatch, two_threads):
 
 @pytest.mark.parametrize("make", [gl.optim.SGD, gl.optim.Adam, gl.optim.AdamW])
 def test_updates_on_threads_count_one_step(monkeypatch, two_threads, make):
-    monkeypatch.setattr(gl.graph.runner, "executable", NumpyExecutable)
+    monkeypatch.setattr(gl.graph.calls.runner, "executable", NumpyExecutable)
     given = steps_on_threads(monkeypatch)
     found = []
     for compiled in (False, True):

@@ -28,7 +28,7 @@ SHELVES = asked, bound, classes, code, modules, objects, protocols, steps, syste
 @pytest.fixture(autouse=True)
 def interpreted(monkeypatch):
     """Programs run in NumPy, which needs no compiler; their conditions are tested in machine code as always."""
-    monkeypatch.setattr(gl.graph.runner, "executable", NumpyExecutable)
+    monkeypatch.setattr(gl.graph.calls.runner, "executable", NumpyExecutable)
 
 
 @pytest.fixture

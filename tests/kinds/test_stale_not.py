@@ -24,7 +24,7 @@ TOTAL = 0
 
 @pytest.fixture(autouse=True)
 def interpreted(monkeypatch):
-    monkeypatch.setattr(gl.graph.runner, "executable", NumpyExecutable)
+    monkeypatch.setattr(gl.graph.calls.runner, "executable", NumpyExecutable)
 
 
 def once(function, beside, *args, calls=5):
