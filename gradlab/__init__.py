@@ -34,6 +34,7 @@ from gradlab.backends.determinism import (
     is_deterministic_algorithms_warn_only_enabled as is_deterministic_algorithms_warn_only_enabled,
     use_deterministic_algorithms as use_deterministic_algorithms,
 )
+from gradlab.backends.native import thresholds as _thresholds
 from gradlab.device import (
     Device as device,
     get_default_device as get_default_device,
@@ -240,6 +241,7 @@ if TYPE_CHECKING:
     )
     from gradlab.viz.explanation import explain as explain
 
+_thresholds.attach(ops.ROWS.values())
 _ROOMS = (
     "accelerator", "amp", "array_api", "cpu", "cuda", "data", "deploy", "distributed", "distributions", "fft", "func", "fx", "graph",
     "hub", "jit", "library", "linalg", "masked", "metrics", "models", "multiprocessing", "nn", "onnx", "optim", "overrides", "profiler",

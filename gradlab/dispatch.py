@@ -6,7 +6,8 @@ by the recording of operations and by creation functions; nobody else needs it.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from importlib import import_module
 from typing import TYPE_CHECKING, Any, Protocol, cast
 
 from gradlab.device import Device
@@ -63,6 +64,17 @@ _by_type: dict[type, Backend] = {}
 recalling: dict[type, Recalling] = {}  # by type of array
 layouts: dict[type, Callable[[Op, tuple[Any, ...], dict[str, Any]], Any]] = {}  # by type: of tensors whose array is none, what runs a row
 _by_device: dict[str, Callable[[], Backend]] = {}
+
+
+_kernels: list[Callable[..., Any]] = []
+
+
+def by_kernel(op: Op, arrays: Sequence[Any], params: dict[str, Any], outs: Sequence[Any] | None = None) -> Any:
+    """What machine code (`backends/native/eager.py`, loaded when it is first asked) makes of a large row on NumPy arrays; None where NumPy is
+    to compute."""
+    if not _kernels:
+        _kernels.append(import_module("gradlab.backends.native.eager").run)
+    return _kernels[0](op, arrays, params, outs)
 
 
 def register(array_type: type, backend: Backend) -> None:

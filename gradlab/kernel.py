@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -18,6 +19,15 @@ class Elementwise(NamedTuple):
     """
 
     expression: str
+
+
+# What a scalar operation costs in terms of an addition, roughly; anything with a transcendental function in it is dear.
+_DEAR = re.compile(r"\b(exp|exp2|expm1|log|log1p|log2|tanh|sigmoid|erf|sin|cos|tan|pow|gelu|softplus|silu)\w*\(")
+
+
+def is_dear(expression: str) -> bool:
+    """Whether an expression costs about ten times what an addition does."""
+    return _DEAR.search(expression) is not None
 
 
 class Reduction(NamedTuple):

@@ -7,6 +7,7 @@ row does not have is an error there. Calling a row with raw arrays runs it; with
 from __future__ import annotations
 
 import operator
+import sys
 from collections.abc import Callable, Mapping
 from types import FunctionType
 from typing import Any, Literal
@@ -22,6 +23,7 @@ from gradlab.strides import like_operands
 
 Formula = Callable[..., Any]
 Promotion = Literal["same", "float"] | None
+NEVER = sys.maxsize
 _VARIADIC = 0x04  # the code flag of a function with *args
 
 
@@ -132,6 +134,7 @@ class Op:
         self.complex: Any = None
         self.elementwise = isinstance(cuda, Elementwise) and not outputs[1:]
         self.lies = like_operands if lies is None and self.elementwise else lies or None
+        self.pays = NEVER  # from how many elements on `dispatch.by_kernel` is asked first, on the CPU (backends/native/thresholds.py)
         self.quietly = quieted(cpu, foreign)  # `cpu` without NumPy's warnings
         self.fixed = tuple([name for name in params if name not in varying])  # what is kept for a call depends on these
         self.inputs, self.variadic, _ = positional(rule)

@@ -11,6 +11,7 @@ import os
 
 import pytest
 
+os.environ.setdefault("GRADLAB_NATIVE", "0")  # NumPy is the reference; tests/test_native_eager*.py switch kernels on
 if importlib.util.find_spec("cupy") is None:
     os.environ.setdefault("GRADLAB_CUDA", "emulated")
 

@@ -130,7 +130,7 @@ def test_a_process_that_ends_takes_its_compilers_along(tmp_path, leave):
     tracks = tmp_path / "tracks"
     text = (
         "import sys, time\nfrom gradlab.backends.native import compiler as build\nfrom gradlab.backends.native.compile_jobs import works\n"
-        f"works.begin([build._job('', 'movement.cpp')])\nwhile not __import__('os').path.exists({str(tracks)!r}): time.sleep(0.01)\n{leave}"
+        f"works.begin([build.job('', 'movement.cpp')])\nwhile not __import__('os').path.exists({str(tracks)!r}): time.sleep(0.01)\n{leave}"
     )
     variables = environment(tmp_path / "cache", CXX=script(tmp_path / "slow", SLOW), TRACKS=str(tracks))
     process = python(text, env=variables)
@@ -146,7 +146,7 @@ def test_a_forked_child_leaves_its_parents_compilers_alone_and_builds_itself(tmp
 import os, pathlib
 from gradlab.backends.native import compiler as build
 from gradlab.backends.native.compile_jobs import works
-job = build._job("", "movement.cpp")
+job = build.job("", "movement.cpp")
 works.begin([job])
 child = os.fork()
 works.finish([job])

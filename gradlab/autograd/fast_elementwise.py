@@ -18,6 +18,7 @@ from gradlab.autograd.base import LEAF, Differentiable
 from gradlab.autograd.general import apply, refresh
 from gradlab.autograd.mode import Mode, current
 from gradlab.autograd.node import Node, next_sequence
+from gradlab.dispatch import by_kernel
 from gradlab.dtype import FLOAT32, FLOAT64
 from gradlab.op import Op
 from gradlab.quiet import quietly, run
@@ -73,7 +74,9 @@ def unary(op: Op, node: type[Node], depth: int = 2) -> Callable[..., Any]:
         if x._meta is not None:
             refresh(x)
         try:
-            if is_ufunc:
+            if array.size >= op.pays and (out := by_kernel(op, (array,), {})) is not None:
+                pass
+            elif is_ufunc:
                 out = run(cpu, array)
                 if type(out) is not ndarray or not array.flags.c_contiguous:
                     out = laid(out, array)
@@ -132,7 +135,9 @@ def binary(op: Op, node: type[Node], depth: int = 2) -> Callable[..., Any]:
         if b._meta is not None:
             refresh(b)
         try:
-            if is_ufunc:
+            if (x.size >= op.pays or y.size >= op.pays) and (out := large(x, y)) is not None:
+                pass
+            elif is_ufunc:
                 out = run(cpu, x, y)
                 if type(out) is not ndarray or not x.flags.c_contiguous:  # otherwise NumPy's order is ours
                     out = laid(out, x, y)
@@ -174,6 +179,11 @@ def binary(op: Op, node: type[Node], depth: int = 2) -> Callable[..., Any]:
         t._edge = n
         return t
 
+    def large(x: Any, y: Any) -> Any:
+        if x.shape != y.shape:
+            joint_shape(x, y)
+        return by_kernel(op, (x, y), {})
+
     def joint_shape(x: Any, y: Any) -> tuple[int, ...]:
         try:
             return broadcast_shapes(x.shape, y.shape)
@@ -202,7 +212,9 @@ def binary(op: Op, node: type[Node], depth: int = 2) -> Callable[..., Any]:
             return apply(op, (a, b), {})
         first, second = (number, x) if left else (x, number)
         try:
-            if is_ufunc:
+            if x.size >= op.pays and (out := by_kernel(op, (first, second), {})) is not None:
+                pass
+            elif is_ufunc:
                 out = run(cpu, first, second)
                 if type(out) is not ndarray or not x.flags.c_contiguous:
                     out = laid(out, x)
@@ -259,7 +271,10 @@ def matrix_product(op: Op, node: type[Node], batched: Callable[..., Any], depth:
         if b._meta is not None:
             refresh(b)
         try:
-            out = run(dot, x, y)  # the method: numpy.dot goes through NumPy's Python dispatcher, 1 µs more
+            large = x.size >= op.pays <= y.size and x.shape[1] == y.shape[0]
+            out = (by_kernel(op, (x, y), {}) if large else None)
+            if out is None:
+                out = run(dot, x, y)  # the method: numpy.dot goes through NumPy's Python dispatcher, 1 µs more
         except (ValueError, RuntimeError):  # sizes that do not fit; another thread is in there
             return batched(a, b)
         t = new(Tensor)

@@ -16,7 +16,7 @@ from gradlab.autograd.base import LEAF, Differentiable
 from gradlab.autograd.general import UNUSUAL, apply, record, refresh
 from gradlab.autograd.mode import current
 from gradlab.autograd.node import Node, next_sequence
-from gradlab.dispatch import recalling
+from gradlab.dispatch import by_kernel, recalling
 from gradlab.dtype import FLOAT32, FLOAT64, INEXACT
 from gradlab.kernel import Library
 from gradlab.op import Op
@@ -114,13 +114,14 @@ def one_input(op: Op, node: type[Node]) -> Callable[..., Any]:
             inferred = None
         specs, found = inferred or infer(op, known, key, (array,), params)
         shape, dtype = found[0]
-        out = empty(shape, dtype)
-        try:
-            run(cpu, array, out, **params)
-        except RuntimeError as error:
-            if not busy(error):
-                raise
-            quietly(cpu, array, out, **params)
+        if array.size < op.pays or (out := by_kernel(op, (array,), params)) is None:
+            out = empty(shape, dtype)
+            try:
+                run(cpu, array, out, **params)
+            except RuntimeError as error:
+                if not busy(error):
+                    raise
+                quietly(cpu, array, out, **params)
         t = new(Tensor)
         t._array = out
         t._edge = t._meta = None
@@ -158,6 +159,7 @@ def several_inputs(op: Op) -> Callable[..., Any]:
         arrays: list[Any] = []
         key: list[Any] = []
         common = None
+        most = 0
         pattern, bit = 0, 1
         for x in args:
             if x is None:
@@ -185,6 +187,7 @@ def several_inputs(op: Op) -> Callable[..., Any]:
                     array = x._array
                 arrays.append(array)
                 key += array.shape, dtype
+                most = max(most, array.size)
                 if x._edge is not None:
                     pattern |= bit
             bit += bit
@@ -195,18 +198,26 @@ def several_inputs(op: Op) -> Callable[..., Any]:
             inferred = None
         specs, found = inferred or infer(op, known, shapes, arrays, params)
         outs = []
-        for shape, dtype in found:
-            t = new(Tensor)
-            t._array = out = empty(shape, dtype)
-            t._edge = t._meta = None
-            arrays.append(out)
-            outs.append(t)
-        try:
-            run(cpu, *arrays, **params) if params else run(cpu, *arrays)
-        except RuntimeError as error:
-            if not busy(error):
-                raise
-            quietly(cpu, *arrays, **params)
+        made = by_kernel(op, arrays, params) if most >= op.pays else None
+        if made is not None:
+            for out in (made,) if result is None else made:
+                t = new(Tensor)
+                t._array = out
+                t._edge = t._meta = None
+                outs.append(t)
+        else:
+            for shape, dtype in found:
+                t = new(Tensor)
+                t._array = out = empty(shape, dtype)
+                t._edge = t._meta = None
+                arrays.append(out)
+                outs.append(t)
+            try:
+                run(cpu, *arrays, **params) if params else run(cpu, *arrays)
+            except RuntimeError as error:
+                if not busy(error):
+                    raise
+                quietly(cpu, *arrays, **params)
         if pattern and steps and mode.recording:
             record(op, args, params, outs, specs, found, pattern, mode, getframe(1))
         return t if result is None else tuple.__new__(result, outs)

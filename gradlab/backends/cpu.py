@@ -11,7 +11,7 @@ from gradlab import dispatch
 from gradlab.backends import strided_results
 from gradlab.device import CPU, Device
 from gradlab.dtype import FLOAT32, HALF
-from gradlab.op import Op
+from gradlab.op import NEVER, Op
 from gradlab.quiet import quietly
 from gradlab.spec import Spec
 
@@ -58,6 +58,8 @@ class CpuBackend:
             return op.cpu(*arrays, **params)
         if not arrays:
             params = {k: v for k, v in params.items() if k != "device"}
+        if not row_major and op.pays != NEVER and (found := self._by_kernel(op, arrays, params)) is not None:
+            return found
         specs = input_specs(arrays)
         if op.dynamic:
             op.infer(*specs, **params)
@@ -84,6 +86,17 @@ class CpuBackend:
             kinds = ", ".join(s.dtype.name for s in specs if s is not None)
             raise TypeError(f"{op.name}: is not defined for {kinds}; convert first, for example with .float()") from error
         return made[0] if len(made) == 1 else tuple(made)
+
+    def _by_kernel(self, op: Op, arrays: list[Any], params: dict[str, Any]) -> Any:
+        """What a kernel makes of large arrays; None where NumPy is to compute."""
+        if not any(isinstance(a, np.ndarray) and a.size >= op.pays for a in arrays):
+            return None
+        specs = input_specs(arrays)
+        given = [
+            np.asarray(immediate(a, op.number_dtype(s.dtype))) if isinstance(a, (int, float, complex)) and s is not None else a
+            for a, s in zip(arrays, specs, strict=True)
+        ]
+        return dispatch.by_kernel(op, given, params)
 
     def _run_half(self, op: Op, arrays: list[Any], outs: tuple[Spec, ...], params: dict[str, Any]) -> Any:
         wide = [a.astype(FLOAT32) if a is not None and a.dtype in HALF else a for a in arrays]

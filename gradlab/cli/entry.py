@@ -46,6 +46,7 @@ COMMANDS = {
         Command("build", "write a traced program as C, to run with no Python", of.build, "build:run"),
         Command("explain", "show the graph of a model of yours: as text, a picture, or a page", of.explain, "explain:run"),
         Command("kernels", "compile a CUDA file of yours for every GPU, and run it on the emulated one", of.kernels, "kernels:run"),
+        Command("warm", "compile the kernels that eager code uses on the CPU, once for all programs", of.warm, "warm:run"),
         Command("info", "show versions and devices, and what is missing", of.info, "info:run"),
     )
 }

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from gradlab._version import __version__
+from gradlab.backends.native.ready import looked_up
 from gradlab.cli.devices import cuda_available, cuda_names
 
 CUPY = ("cupy-cuda13x", "cupy-cuda12x", "cupy")
@@ -39,6 +40,7 @@ def run(options: argparse.Namespace) -> int:
         ("cpu", f"{processor()}, {usable_cores()} cores, {memory()}"),
         ("cuda", cuda(card)),
         ("C++", compiler or "no compiler found"),
+        ("kernels", kernels()),
     ]
     width = max(len(name) for name, _ in rows)
     for name, value in rows:
@@ -46,6 +48,12 @@ def run(options: argparse.Namespace) -> int:
     for what, command in missing(compiler, card):
         print(f"\n{what}:\n  {command}")
     return 0
+
+
+def kernels() -> str:
+    """Whether eager code has kernels on the CPU."""
+    found = looked_up()
+    return f"{len(found.libraries)} for eager code on the CPU" if found.libraries else f"NumPy computes eager code on the CPU: {found.why}"
 
 
 def missing(compiler: str, card: Mapping[str, str]) -> list[tuple[str, str]]:

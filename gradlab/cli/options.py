@@ -193,5 +193,10 @@ def _check_kernels(options: argparse.Namespace) -> None:
             raise Failure(f"no file {name!r} here")
 
 
+def warm(parser: Parser) -> None:
+    """What is said meanwhile."""
+    parser.add_argument("--background", action="store_true", help="say nothing, at low priority, and not where another process is at it")
+
+
 def info(parser: Parser) -> None:
     """No options."""

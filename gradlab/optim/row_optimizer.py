@@ -126,7 +126,8 @@ class RowOptimizer(Optimizer):
                     version = version_of(buffer) if meta is None or meta.version is None else meta.version
                     version.written = version.count = now
             self._written.append(p)
-            row.quietly(*inputs, h._array, *outputs, **params)
+            if array.size < row.pays or dispatch.by_kernel(row, [*inputs, h._array], params, outputs) is None:
+                row.quietly(*inputs, h._array, *outputs, **params)
             return
         if g.layout is not strided:
             self.run_on_parts(row, group, p, g, names, h, **params)

@@ -18,7 +18,9 @@ GRADLAB_KERNEL gradlab_layer_norm(char** p, const int64_t* v, int part, int part
     ((float*)p[1])[r] = mean;
     ((float*)p[2])[r] = rstd;
     if (weight && bias) for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - mean) * rstd * weight[i] + bias[i];
-    else for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - mean) * rstd * (weight ? weight[i] : 1) + (bias ? bias[i] : 0);
+    else if (weight) for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - mean) * rstd * weight[i];
+    else if (bias) for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - mean) * rstd + bias[i];
+    else for (int64_t i = 0; i < n; ++i) y[i] = (x[i] - mean) * rstd;
   }
 }
 

@@ -6,6 +6,7 @@
 
 #include <pthread.h>
 #include <sched.h>
+#include <stdlib.h>
 
 namespace {
 
@@ -20,54 +21,68 @@ inline void pause_a_little() {
 }
 
 struct Pool {
-  int64_t round = 0;  // what several threads read and write without the lock: round, left, asleep, busy
-  int left = 0, asleep = 0;
+  // The task under way: its round, how many parts it has, and the next that nobody has taken. Whoever takes a part does it, so a worker that
+  // sleeps, or whose core is busy elsewhere, keeps nobody waiting. What follows is written only when no part is left.
+  uint64_t ticket = 0;
+  int64_t done = 0;
+  int asleep = 0;
   bool busy = false;
   pthread_mutex_t mutex = PTHREAD_MUTEX_INITIALIZER;
   pthread_cond_t wake = PTHREAD_COND_INITIALIZER;
   Kernel kernel = nullptr;
   char** pointers = nullptr;
   const int64_t* parameters = nullptr;
-  int parts = 1;
   int workers = 0;
   alignas(64) int64_t taken[COUNTERS * COUNTER] = {};  // pieces of the task
 
-  void work(int number, int64_t seen) {
+  uint64_t round() { return __atomic_load_n(&ticket, __ATOMIC_SEQ_CST) >> 32; }
+
+  void take() {
+    uint64_t seen = __atomic_load_n(&ticket, __ATOMIC_ACQUIRE);
+    for (;;) {
+      const int part = int(seen & 0xffff), parts = int(seen >> 16 & 0xffff);
+      if (part >= parts) return;
+      if (!__atomic_compare_exchange_n(&ticket, &seen, seen + 1, false, __ATOMIC_ACQ_REL, __ATOMIC_ACQUIRE)) continue;
+      kernel(pointers, parameters, part, parts);
+      __atomic_fetch_add(&done, 1, __ATOMIC_RELEASE);
+      seen = __atomic_load_n(&ticket, __ATOMIC_ACQUIRE);
+    }
+  }
+
+  void work(uint64_t seen) {
     for (;;) {
       int spins = 0;
-      while (__atomic_load_n(&round, __ATOMIC_ACQUIRE) == seen) {
+      while (round() == seen) {
         if (++spins < SPINS) {
           pause_a_little();
           continue;
         }
         pthread_mutex_lock(&mutex);
         __atomic_fetch_add(&asleep, 1, __ATOMIC_SEQ_CST);
-        while (__atomic_load_n(&round, __ATOMIC_SEQ_CST) == seen) pthread_cond_wait(&wake, &mutex);
+        while (round() == seen) pthread_cond_wait(&wake, &mutex);
         __atomic_fetch_sub(&asleep, 1, __ATOMIC_SEQ_CST);
         pthread_mutex_unlock(&mutex);
       }
-      ++seen;
-      if (number < parts) kernel(pointers, parameters, number, parts);
-      __atomic_fetch_sub(&left, 1, __ATOMIC_RELEASE);
+      seen = round();
+      take();
     }
   }
 
   struct Worker {
     Pool* pool;
-    int number;
-    int64_t seen;
+    uint64_t seen;
   };
   static void* begin(void* given) {
     Worker* const worker = (Worker*)given;
     const Worker own = *worker;
     delete worker;
-    own.pool->work(own.number, own.seen);
+    own.pool->work(own.seen);
     return nullptr;
   }
   // Where the system gives no more threads, those that there are do the work.
   int grow(int threads) {
     while (workers + 1 < threads) {
-      Worker* const worker = new Worker{this, workers + 1, __atomic_load_n(&round, __ATOMIC_SEQ_CST)};
+      Worker* const worker = new Worker{this, round()};
       pthread_t thread;
       if (pthread_create(&thread, nullptr, begin, worker) != 0) {
         delete worker;
@@ -84,18 +99,18 @@ struct Pool {
     pointers = given;
     given[TAKEN] = (char*)taken;
     parameters = task.parameters;
-    parts = int(task.widest < threads ? task.widest : threads);
+    const int parts = int(task.widest < threads ? task.widest : threads);
     for (int i = 0; i < parts && i < COUNTERS; ++i) taken[i * COUNTER] = 0;
-    __atomic_store_n(&left, workers, __ATOMIC_RELAXED);
-    __atomic_fetch_add(&round, 1, __ATOMIC_SEQ_CST);
+    __atomic_store_n(&done, 0, __ATOMIC_RELAXED);
+    __atomic_store_n(&ticket, (round() + 1) << 32 | uint64_t(parts) << 16, __ATOMIC_SEQ_CST);
     if (__atomic_load_n(&asleep, __ATOMIC_SEQ_CST) > 0) {
       pthread_mutex_lock(&mutex);
       pthread_mutex_unlock(&mutex);
       pthread_cond_broadcast(&wake);
     }
-    kernel(given, parameters, 0, parts);
+    take();
     int spins = 0;
-    while (__atomic_load_n(&left, __ATOMIC_ACQUIRE) > 0) {
+    while (__atomic_load_n(&done, __ATOMIC_ACQUIRE) < parts) {
       if (++spins < SPINS) pause_a_little();
       else sched_yield();
     }
@@ -162,4 +177,27 @@ extern "C" int64_t gradlab_step(const Whole* w) {
 // Data pointers of NumPy arrays into the table of bases: `word` is where an array object keeps its pointer.
 extern "C" void gradlab_bases(char** bases, char*** objects, int64_t count, int64_t word) {
   for (int64_t i = 0; i < count; ++i) bases[i] = objects[i][word];
+}
+
+// One row on NumPy arrays in one call: its tasks, whose bases are work space, the status, and then the arrays, none of them kept. Any number of
+// threads may run one row at once. Returns -1; the task that set the status; -2 where work space is missing or an array's elements do not lie
+// at multiples of `aligned` bytes.
+struct Row {
+  const Task* tasks;
+  int64_t count, arrays, scratch, word, aligned;
+};
+extern "C" int64_t gradlab_row(const Row* row, char*** objects, int64_t threads) {
+  char* bases[MAX_PLACES + 2];
+  int64_t status[8] = {};
+  for (int64_t i = 0; i < row->arrays; ++i) {
+    bases[2 + i] = objects[i][row->word];
+    if ((uintptr_t)bases[2 + i] % (uintptr_t)row->aligned != 0) return -2;
+  }
+  void* space = nullptr;
+  if (row->scratch > 0 && posix_memalign(&space, 64, (size_t)row->scratch) != 0) return -2;
+  bases[0] = (char*)space;
+  bases[1] = (char*)status;
+  const int64_t stopped = gradlab_run(row->tasks, 0, row->count, bases, threads);
+  free(space);
+  return stopped;
 }

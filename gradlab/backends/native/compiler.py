@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ctypes
 import functools
+import hashlib
 import os
 import re
 from collections.abc import Callable, Iterable
@@ -71,8 +72,13 @@ def give_up(error: Exception) -> None:
         warn(GradlabWarning, f"compile: programs run by NumPy from here on, without machine code: {error}")
 
 
+def hashed(*parts: str) -> str:
+    """A name for what all parts together determine, whatever the compiler."""
+    return hashlib.sha256("\0".join(parts).encode()).hexdigest()[:32]
+
+
 @functools.cache
-def _processor() -> str:
+def processor() -> str:
     """What -march=native depends on."""
     try:
         text = Path("/proc/cpuinfo").read_text()
@@ -85,7 +91,7 @@ def _processor() -> str:
 @functools.cache
 def lanes() -> int:
     """How many numbers of float32 the widest vectors hold, as far as the system says."""
-    flags = _processor().split()
+    flags = processor().split()
     return 16 if "avx512f" in flags else 8 if "avx" in flags else 4
 
 
@@ -102,20 +108,20 @@ def _own(effort: tuple[str, ...]) -> tuple[str, ...]:
 
 def built(text: str, file: str = "") -> Path:
     """The shared library of a C++ text, or of a source in this directory, compiled unless it is in the cache."""
-    job = _job(text, file)
-    if not intact(job.target):
-        works.finish([job])
-    return job.target
+    wanted = job(text, file)
+    if not intact(wanted.target):
+        works.finish([wanted])
+    return wanted.target
 
 
-def _job(text: str, file: str) -> Job:
+def job(text: str, file: str) -> Job:
     """What the compiler has to do for a text or a source."""
     source = _text(file) if file else text
     headers = [_text(name) for name in _included(source)]
     directory = cache_directory("programs")
     effort = TUNING.get(file, LOOPS)
     flags = (*FLAGS, *effort, FUSED if file else EXACT, *_own(effort))
-    target = directory / f"{digest(source, *headers, _text('cmath'), *flags, _processor())}.so"
+    target = directory / f"{digest(source, *headers, _text('cmath'), *flags, processor())}.so"
     include = (f"-I{MINIMAL_STD}", f"-I{KERNELS}", f"-I{SHARED}")
     cost = len(DEAREST) - DEAREST.index(file) if file in DEAREST else len(source) / 1e6
     return Job(target, (*flags, *include), str(KERNELS / file) if file else "", text, cost)
@@ -151,15 +157,15 @@ def loaded(path: Path) -> ctypes.CDLL:
 
 @functools.cache
 def _known(file: str) -> Job:
-    return _job("", file)
+    return job("", file)
 
 
 def if_built(file: str) -> ctypes.CDLL | None:
     """The library of a source in this directory. Where it is not in the cache, it begins to be built, and there is none yet."""
-    job = _known(file)
-    if intact(job.target):
-        return loaded(job.target)
-    works.begin([job])
+    wanted = _known(file)
+    if intact(wanted.target):
+        return loaded(wanted.target)
+    works.begin([wanted])
     return None
 
 
@@ -176,23 +182,37 @@ def libraries(names: Iterable[str], text: str = "") -> Callable[[str], Any]:
     """
     files = {name: _sources().get(name, "") for name in names}
     sources = [*[""] * bool(text), *dict.fromkeys(file for file in files.values() if file)]
-    jobs = [_job("" if file else text, file) for file in sources]
-    if not all(intact(job.target) for job in jobs):
-        works.begin([*jobs, *(_job("", file) for file in ALWAYS)])
+    jobs = [job("" if file else text, file) for file in sources]
+    if not all(intact(one.target) for one in jobs):
+        works.begin([*jobs, *(job("", file) for file in ALWAYS)])
         works.finish(jobs)
-    owners = {file: loaded(job.target) for file, job in zip(sources, jobs)}
+    owners = {file: loaded(one.target) for file, one in zip(sources, jobs)}
     _text.cache_clear()  # 200 kB that are seldom wanted again
     return lambda name: getattr(owners[files[name]], name)
+
+
+def by_hand() -> dict[str, list[str]]:
+    """Of each file its functions."""
+    found: dict[str, list[str]] = {}
+    for name, file in _sources().items():
+        found.setdefault(file, []).append(name)
+    return found
 
 
 @functools.cache
 def runtime() -> ctypes.CDLL:
     """The pool that runs programs."""
-    library = loaded(built("", "thread_pool.cpp"))
+    return typed(loaded(built("", "thread_pool.cpp")))
+
+
+def typed(library: ctypes.CDLL) -> ctypes.CDLL:
+    """The library of the pool, which knows what its functions take."""
     library.gradlab_run.argtypes = [ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64, ctypes.c_void_p, ctypes.c_int64]
     library.gradlab_run.restype = ctypes.c_int64
     library.gradlab_step.argtypes = [ctypes.c_void_p]
     library.gradlab_step.restype = ctypes.c_int64
+    library.gradlab_row.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64]
+    library.gradlab_row.restype = ctypes.c_int64
     library.gradlab_bases.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_int64, ctypes.c_int64]
     library.gradlab_bases.restype = None
     return library

@@ -53,7 +53,12 @@ class Unsupported(Exception):
 
 
 class Lowering:
-    """What a lowering function sees: `place(x)` of an input or output, `generate(text)` for a kernel of its own."""
+    """What a lowering function sees: `place(x)` of an input or output, `generate(text)` for a kernel of its own.
+
+    general: whether kernels take sizes as parameters where others would have them in their texts; so it is for rows that run by themselves.
+    """
+
+    general = False
 
     def __init__(self) -> None:
         self.places: dict[int, Place] = {}
@@ -97,9 +102,15 @@ class Lowering:
 
     def generate(self, body: str) -> str:
         """The name of the kernel with that text, `@K` standing for the name; one kernel for equal texts."""
-        name = f"k{hashlib.sha256(body.encode()).hexdigest()[:16]}"
-        self.texts[name] = body.replace("@K", name)
+        name, text = named(body)
+        self.texts[name] = text
         return name
+
+
+def named(body: str) -> tuple[str, str]:
+    """The name of the kernel with that text, and the text with it."""
+    name = f"k{hashlib.sha256(body.encode()).hexdigest()[:16]}"
+    return name, body.replace("@K", name)
 
 
 Lower = Callable[[Call, Lowering], Sequence[TaskSpec]]

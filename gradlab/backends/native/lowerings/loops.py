@@ -18,16 +18,14 @@ from gradlab.backends.native.lowerings.iteration_order import in_order, walk
 from gradlab.backends.native.place import Place
 from gradlab.call import Call, Value
 from gradlab.dtype import HALF, real_of, wide
-from gradlab.kernel import Elementwise
+from gradlab.kernel import Elementwise, is_dear
 
 HEADER = "#include \"runtime.h\"\n#include \"half.h\"\n"
 # Limits as compilers make vectors of them: of `clamp`'s own form, in which either limit may be no number, GCC makes branches.
-_CLAMP = re.compile(r"clamp\(([^,]+), T\(([^)]+)\), T\(([^)]+)\)\)")
-_LIMITED = r"(((\1) <= T(\2) ? T(\2) : (\1)) >= T(\3) ? T(\3) : ((\1) <= T(\2) ? T(\2) : (\1)))"
+CLAMP = re.compile(r"clamp\(([^,]+), T\(([^)]+)\), T\(([^)]+)\)\)")
+LIMITED = r"(((\1) <= T(\2) ? T(\2) : (\1)) >= T(\3) ? T(\3) : ((\1) <= T(\2) ? T(\2) : (\1)))"
 HALVES = {"float16": "Float16", "bfloat16": "Bfloat16"}
 SHORT, TILE = 64, 256  # elements: a dimension that is too short for a loop of its own, and one that is long enough
-# What a scalar operation costs in terms of an addition, roughly; anything with a transcendental function in it is dear.
-_DEAR = re.compile(r"\b(exp|exp2|expm1|log|log1p|log2|tanh|sigmoid|erf|sin|cos|tan|pow|gelu|softplus|silu)\w*\(")
 
 
 def storage(dtype: np.dtype[Any]) -> str:
@@ -118,13 +116,13 @@ def function_of(call: Call) -> tuple[str, list[tuple[str, np.dtype[Any]]]]:
     head = ", ".join(f"{compute_type(dtype)} {name}" for name, dtype in arguments)
     text = [f"GRADLAB_FUNCTION auto @F({head}) {{", f"  typedef {compute_type(main)} T;", *lines]
     odd = any(isinstance(v, float) and math.isnan(v) for v in call.params.values())
-    text += [f"  return {op.cuda.expression if odd else _CLAMP.sub(_LIMITED, op.cuda.expression)};", "}"]
+    text += [f"  return {op.cuda.expression if odd else CLAMP.sub(LIMITED, op.cuda.expression)};", "}"]
     return "\n".join(text), arguments
 
 
 def cost(call: Call) -> float:
     """Simple operations of one element."""
-    return 12.0 if _DEAR.search(call.op.cuda.expression) else 1.0
+    return 12.0 if is_dear(call.op.cuda.expression) else 1.0
 
 
 class Loop:

@@ -9,6 +9,7 @@ import numpy as np
 
 from gradlab.backends.cpu import immediate
 from gradlab.backends.cuda.layout import merged
+from gradlab.backends.native.general import copies
 from gradlab.backends.native.lowering import Lowering, TaskSpec, Unsupported, lowers, widest
 from gradlab.backends.native.lowerings.iteration_order import dense, in_order, walk
 from gradlab.backends.native.lowerings.loops import HEADER
@@ -36,6 +37,8 @@ def copy(target: Place, source: Place, ctx: Lowering) -> list[TaskSpec]:
     order = walk(target)
     sizes, (to, from_) = merged(in_order(target.shape, order), [in_order(target.strides, order), in_order(spread, order)])
     sizes, to, from_ = sizes or [1], to or [1], from_ or [1]
+    if ctx.general:
+        return [copies.strided(target, source, sizes, to, from_)]
     word = WORDS[target.dtype.itemsize]
     outer = list(range(len(sizes) - 1, 0, -1))
     # Rows of the source, which become columns.
@@ -112,6 +115,8 @@ def fill(target: Place, value: Any, ctx: Lowering) -> list[TaskSpec]:
         raise Unsupported
     word = WORDS[target.dtype.itemsize]
     bytes_ = np.array(immediate(value, target.dtype), target.dtype).tobytes()
+    if ctx.general:
+        return [copies.constant(target, int.from_bytes(bytes_, "little"))]
     text = [
         HEADER, "GRADLAB_KERNEL @K(char** p, const int64_t*, int part, int parts) {", f"  {word}* const y = ({word}*)p[0];",
         f"  const Share mine = share({target.size}LL, part, parts, 64);",

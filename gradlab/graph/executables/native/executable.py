@@ -21,6 +21,7 @@ from gradlab.backends.native.lowerings.loops import Loop, lower_loop, why_not_el
 from gradlab.backends.native.lowerings.movements import copy
 from gradlab.backends.native.lowerings.products import operand_of
 from gradlab.backends.native.place import ARENA, OWN, RESERVED, Place, own_base, place_of
+from gradlab.backends.native.tables import pointer_word
 from gradlab.backends.native.toolchain import CompileError
 from gradlab.backends.threads import threads
 from gradlab.dtype import HALF
@@ -37,13 +38,6 @@ from gradlab.graph.executables.native.task_table import Table, kernels
 from gradlab.graph.executables.numpy.executable import Line, NumpyExecutable
 from gradlab.graph.ir.graph import Call, Value
 from gradlab.graph.ir.memory_plan import arena
-
-
-@functools.cache
-def _pointer_word() -> int:
-    """Where a NumPy array object keeps its data pointer, in words."""
-    array = np.empty(3)
-    return list((ctypes.c_size_t * 8).from_address(id(array))).index(array.__array_interface__["data"][0])
 
 
 class NativeExecutable:
@@ -231,7 +225,7 @@ class NativeExecutable:
         self._table = self._rows.at
         self._objects: list[Any] = [None] * dynamic  # what the last run was given
         self._ids = (ctypes.c_uint64 * max(dynamic, 1))()  # where those objects are, for the runtime
-        self._dynamic, self._word, self._threads = dynamic, _pointer_word(), threads()
+        self._dynamic, self._word, self._threads = dynamic, pointer_word(), threads()
         self._run, self._fill = runtime.gradlab_run, runtime.gradlab_bases
         self._lock = threading.Lock() if shared is None else shared.lock
         self._rested = False  # whether `again` would miss outputs of the last run

@@ -10,16 +10,10 @@ import numpy as np
 
 from gradlab.backends.native.lowering import TaskSpec
 from gradlab.backends.native.place import Place
+from gradlab.backends.native.tables import Task
 from gradlab.graph.executables.native.replanning import Chain, Link
 
 CHAIN = "gradlab_chain"
-
-
-class _Task(ctypes.Structure):
-    _fields_ = (
-        ("kernel", ctypes.c_void_p), ("parameters", ctypes.c_void_p), ("places", ctypes.c_void_p),
-        ("count", ctypes.c_int64), ("widest", ctypes.c_int64),
-    )  # fmt: skip
 
 
 class _Link(ctypes.Structure):
@@ -39,7 +33,7 @@ class Table:
         self._function, self._locate = function, locate
         self._numbers: list[int] = []  # all that rows refer to
         self._fixed: list[tuple[Any, str, int]] = []  # a row, its field, and where in the numbers that leads
-        table = (_Task * max(len(rows), 1))()
+        table = (Task * max(len(rows), 1))()
         links = (_Link * sum(len(r.links) for r in rows if isinstance(r, Chain)))()
         made = 0
         for row, spec in zip(table, rows):

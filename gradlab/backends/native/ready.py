@@ -1,0 +1,135 @@
+"""Which kernels eager rows may use in this process: those that lay ready when it first asked, and no others until it ends.
+
+A kernel that became ready in the middle of a run would change the last bits of what is computed from then on. So a process looks once, at
+its first large operation, for the list that `gradlab warm` leaves beside the libraries when all of them are there. Where there is none,
+NumPy computes until the process ends, and a process of its own, of low priority, compiles for the next ones.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import json
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from pathlib import Path
+from typing import NamedTuple
+
+from gradlab.backends.native import compiler, toolchain
+from gradlab.backends.native.compile_jobs import works
+from gradlab.backends.native.lowering import named
+from gradlab.backends.native.toolchain import CompileError, CompilerMissing, cache_directory
+
+SWITCH = "GRADLAB_NATIVE"
+TOGETHER = 64  # generated kernels in one library
+
+
+class State(NamedTuple):
+    """What is known of the kernels for eager rows.
+
+    libraries  of each kernel the file that it lies in
+    why        what is missing, if they are not ready
+    begin      whether compiling them would help
+    """
+
+    libraries: dict[str, str]
+    why: str = ""
+    begin: bool = False
+
+
+def wanted() -> bool:
+    """Whether eager rows are to use kernels: not with GRADLAB_NATIVE=0."""
+    return os.environ.get(SWITCH, "1") not in ("0", "off", "no")
+
+
+def list_file() -> Path:
+    """Where the list of kernels for these sources and this processor is, or would be. CompileError without a cache."""
+    sources = sorted((p.name, s.st_size, s.st_mtime_ns) for p in compiler.KERNELS.glob("*.*") for s in [p.stat()])
+    sources += [(p.name, s.st_size, s.st_mtime_ns) for p in compiler.SHARED.glob("*.h") for s in [p.stat()]]
+    hashed = compiler.hashed(repr(sources), compiler.processor(), *compiler.FLAGS)
+    return cache_directory("programs") / f"eager-{hashed}.json"
+
+
+def looked_up() -> State:
+    """What lies ready now."""
+    if not wanted():
+        return State({}, f"{SWITCH}=0")
+    try:
+        found = json.loads(list_file().read_text())
+    except (CompileError, OSError, ValueError):
+        return State({}, "not compiled yet; `gradlab warm` compiles them", True)
+    libraries = found.get("libraries", {})
+    if not libraries:
+        return State({}, f"could not be compiled: {found.get('error', '')}")
+    if not all(os.path.exists(path) for path in set(libraries.values())):
+        return State({}, "libraries are missing; `gradlab warm` compiles them", True)
+    return State(libraries)
+
+
+@functools.cache
+def state() -> State:
+    """What this process uses, as it was when it first asked. If that is nothing yet, compiling begins in the background."""
+    found = looked_up()
+    if found.begin:
+        begin_in_background()
+    return found
+
+
+@functools.cache
+def address(kernel: str) -> int | None:
+    """The address of a kernel; None where it does not lie ready."""
+    path = state().libraries.get(kernel)
+    if path is None:
+        return None
+    return ctypes.cast(getattr(compiler.loaded(Path(path)), kernel), ctypes.c_void_p).value
+
+
+def begin_in_background() -> None:
+    """Start `gradlab warm` as a process of its own, which outlives this one; it lowers its own priority. Nothing is said of failures."""
+    if not sys.executable or not hasattr(os, "posix_spawn") or not compiler.available():
+        return
+    package = str(Path(__file__).resolve().parents[3])
+    paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(paths), SWITCH: "0"}
+    null = [(os.POSIX_SPAWN_OPEN, fd, os.devnull, os.O_RDWR, 0) for fd in (0, 1, 2)]
+    with suppress(OSError):
+        os.posix_spawn(sys.executable, [sys.executable, "-m", "gradlab", "warm", "--background"], environment, file_actions=null)
+
+
+def build(texts: Sequence[str]) -> int:
+    """Compile the kernels written by hand and those of the texts, and leave the list. How many there are. CompileError where it fails."""
+    try:
+        toolchain.compiler()
+    except CompilerMissing as error:
+        raise CompileError(str(error)) from None
+    target = list_file()
+    libraries: dict[str, str] = {}
+    jobs = []
+    for file, names in compiler.by_hand().items():
+        jobs.append(compiler.job("", file))
+        libraries.update(dict.fromkeys(names, str(jobs[-1].target)))
+    for chunk in chunks(texts):
+        jobs.append(compiler.job("\n".join(text for _, text in chunk), ""))
+        libraries.update((name, str(jobs[-1].target)) for name, _ in chunk)
+    try:
+        works.finish(jobs)
+    except CompileError as error:
+        leave(target, {"error": str(error)[:2000]})
+        raise
+    leave(target, {"libraries": libraries})
+    return len(libraries)
+
+
+def chunks(texts: Iterable[str]) -> list[list[tuple[str, str]]]:
+    """Kernels with their names, by name, so many at a time."""
+    found = sorted({named(text) for text in texts})
+    return [found[i : i + TOGETHER] for i in range(0, len(found), TOGETHER)]
+
+
+def leave(target: Path, content: dict[str, object]) -> None:
+    """Write the list, whole for whoever reads it."""
+    draft = target.with_suffix(f".{os.getpid()}")
+    draft.write_text(json.dumps(content))
+    draft.replace(target)

@@ -1,0 +1,59 @@
+"""From how many elements on a row's kernel is worth its call on the CPU, instead of NumPy's function. Measured (bench/eager.py).
+
+What a call of a kernel costs beyond NumPy's is some 4 µs: a key, a look-up, addresses. Few operations of one element and two threads gain
+that back at some ten thousand elements, functions that NumPy has no vectors for at a thousand.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable
+
+from gradlab.kernel import Elementwise, is_dear
+from gradlab.op import NEVER, Op
+
+CHEAP, DEAR = 1 << 15, 1 << 11  # elementwise rows: additions, comparisons and the like; exponentials and the like
+# Of other rows: elements of the largest operand; of products and convolutions see `LARGE_PRODUCT` in the fast path.
+ROWS = {
+    **dict.fromkeys(("sum", "mean", "amax", "amin"), 1 << 14),
+    **dict.fromkeys(("softmax", "log_softmax", "softmax_backward", "log_softmax_backward"), 1 << 11),
+    **dict.fromkeys(("cross_entropy", "cross_entropy_backward"), 1 << 11),
+    **dict.fromkeys(("layer_norm", "layer_norm_backward", "rms_norm", "batch_norm", "batch_norm_backward", "mse"), 1 << 12),
+    **dict.fromkeys(("convolution", "convolution_dx", "convolution_dw"), 1 << 10),
+    **dict.fromkeys(("max_pool", "max_pool_backward", "avg_pool", "avg_pool_backward"), 1 << 12),
+    **dict.fromkeys(("embedding", "embedding_backward"), 1 << 13),
+    **dict.fromkeys(("scaled_dot_product_attention", "scaled_dot_product_attention_backward"), 1 << 11),
+    **dict.fromkeys(("lstm_cell", "lstm_cell_backward", "gru_cell", "gru_cell_backward"), 1 << 9),
+    **dict.fromkeys(("matmul", "linear"), 1 << 14),
+    **dict.fromkeys(("cat", "pad", "slice_backward", "slice_scatter"), 1 << 15),
+    **dict.fromkeys(("sgd_update", "sgd_momentum_update", "adam_update", "amsgrad_update", "adagrad_update", "rmsprop_update"), 1 << 12),
+    **dict.fromkeys(("adadelta_update", "adamax_update", "lion_update", "nadam_update", "radam_update"), 1 << 12),
+}  # fmt: skip
+# Elementwise rows that NumPy copies as fast, or that have no loop, and those whose NumPy function looks at values and refuses some.
+LEFT = frozenset({"bce", "cast", "clone", "complex", "conj", "complex_abs", "complex_sgn", "complex_angle"})
+
+
+def threshold(op: Op) -> int:
+    """That of a row; NEVER where it has no kernel that pays."""
+    if op.view or op.dynamic or op.foreign or op.varying or op.name in LEFT or not op.inputs:
+        return NEVER
+    if isinstance(op.cuda, Elementwise):
+        return DEAR if is_dear(op.cuda.expression) else CHEAP
+    return ROWS.get(op.name, NEVER)
+
+
+def attach(rows: Iterable[Op]) -> None:
+    """Let large calls of these rows look for a kernel, unless GRADLAB_NATIVE=0."""
+    on = os.environ.get("GRADLAB_NATIVE", "1") not in ("0", "off", "no")
+    for op in rows:
+        attached[op.name] = op
+        op.pays = threshold(op) if on else NEVER
+
+
+attached: dict[str, Op] = {}
+
+
+def switch_off() -> None:
+    """Let NumPy compute: nothing lies ready."""
+    for op in attached.values():
+        op.pays = NEVER

@@ -1,0 +1,141 @@
+"""Which kernels eager code uses: those that lay ready when the process began. Without a compiler, before they are compiled, in children."""
+
+import json
+import os
+import subprocess
+import sys
+import textwrap
+
+import pytest
+
+from gradlab.backends.native import ready
+from native_eager import kernels, needs_compiler
+
+
+def run(text, **variables):
+    """What a program prints as JSON, in a process of its own."""
+    environment = {**os.environ, "GRADLAB_NATIVE": "1", **variables}
+    done = subprocess.run([sys.executable, "-c", textwrap.dedent(text)], capture_output=True, text=True, env=environment, check=False)
+    assert done.returncode == 0, done.stderr
+    return json.loads(done.stdout)
+
+
+LARGE = """
+    import json, gradlab as gl
+    x = gl.linspace(-3, 3, 200_000)
+    y = gl.nn.functional.gelu(x)
+    from gradlab.backends.native import eager, ready
+    print(json.dumps([len(ready.state().libraries), sum(p is not None for p in eager.plans.values()), float(y.sum())]))
+"""
+
+
+def test_without_a_compiler_numpy_computes(tmp_path):
+    found = run(LARGE, GRADLAB_COMPILER="none", GRADLAB_CACHE=str(tmp_path))
+    assert found[:2] == [0, 0] and found[2] > 0
+    assert not any(p.suffix == ".json" for p in tmp_path.rglob("*"))
+
+
+@needs_compiler
+def test_switched_off_by_a_variable():
+    with kernels():
+        pass
+    assert run(LARGE, GRADLAB_NATIVE="0")[1] == 0
+
+
+@needs_compiler
+def test_kernels_that_lie_ready_are_used():
+    with kernels():
+        pass
+    assert run(LARGE)[1] > 0
+
+
+@needs_compiler
+def test_nobody_waits_for_the_compiler_and_a_process_never_changes_its_mind(tmp_path, monkeypatch):
+    """The compiler begins in a process of its own (here a stand-in), NumPy computes, and a list that appears later is not looked at."""
+    monkeypatch.setenv("GRADLAB_NATIVE", "1")
+    monkeypatch.setenv("GRADLAB_CACHE", str(tmp_path))
+    begun = []
+    monkeypatch.setattr(ready, "begin_in_background", lambda: begun.append(1))
+    ready.state.cache_clear()
+    try:
+        assert not ready.state().libraries and begun == [1]
+        ready.leave(ready.list_file(), {"libraries": {"gradlab_row": __file__}})
+        assert not ready.state().libraries and ready.looked_up().libraries
+        ready.state.cache_clear()
+        assert ready.state().libraries and begun == [1]
+        ready.leave(ready.list_file(), {"error": "no"})
+        assert "could not be compiled" in ready.looked_up().why and not ready.looked_up().begin
+    finally:
+        ready.state.cache_clear()
+
+
+@needs_compiler
+@pytest.mark.slow
+def test_background_compilation(tmp_path):
+    """The process that compiles outlives the one that wanted kernels, and the next one has them."""
+    import time
+
+    begun = time.monotonic()
+    assert run(LARGE, GRADLAB_CACHE=str(tmp_path))[:2] == [0, 0]
+    assert time.monotonic() - begun < 60
+    while not list((tmp_path / "programs").glob("eager-*.json")):
+        assert time.monotonic() - begun < 900
+        time.sleep(0.5)
+    assert run(LARGE, GRADLAB_CACHE=str(tmp_path))[1] > 0
+
+
+@needs_compiler
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_forked_child_computes_too():
+    with kernels():
+        pass
+    found = run("""
+        import json, os, warnings, gradlab as gl
+        warnings.simplefilter("ignore")
+        x = gl.linspace(-3, 3, 200_000)
+        want = float((gl.nn.functional.gelu(x) @ x))
+        read, write = os.pipe()
+        child = os.fork()
+        if not child:
+            os.write(write, repr(float((gl.nn.functional.gelu(x) @ x))).encode())
+            os._exit(0)
+        os.waitpid(child, 0)
+        print(json.dumps([want, float(os.read(read, 100))]))
+    """)
+    assert found[0] == found[1]
+
+
+@needs_compiler
+def test_threads_may_run_one_row_at_once():
+    with kernels():
+        pass
+    assert run("""
+        import json, threading, gradlab as gl
+        x = gl.linspace(-3, 3, 300_000)
+        want, wrong = gl.nn.functional.softmax(x, 0), []
+        def work():
+            for _ in range(20):
+                if not gl.equal(gl.nn.functional.softmax(x, 0), want):
+                    wrong.append(1)
+        crew = [threading.Thread(target=work) for _ in range(4)]
+        [t.start() for t in crew]
+        [t.join() for t in crew]
+        print(json.dumps(len(wrong)))
+    """) == 0
+
+
+@needs_compiler
+def test_numbers_of_threads_do_not_change_results():
+    with kernels():
+        pass
+    text = """
+        import json, gradlab as gl
+        F = gl.nn.functional
+        gl.manual_seed(0)
+        x, w = gl.randn(8, 16, 40, 40, requires_grad=True), gl.randn(32, 16, 3, 3, requires_grad=True)
+        y = F.max_pool2d(F.relu(F.conv2d(x, w, padding=1)), 2)
+        loss = F.cross_entropy(y.flatten(1), gl.arange(8)) + y.sum() + F.layer_norm(y, y.shape[2:]).square().mean()
+        loss.backward()
+        print(json.dumps([t.double().sum().item() for t in (loss, x.grad, w.grad, x.grad.abs(), w.grad.abs())]))
+    """
+    assert run(text, GRADLAB_NUM_THREADS="1") == run(text, GRADLAB_NUM_THREADS="2")
