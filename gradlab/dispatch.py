@@ -70,8 +70,8 @@ _kernels: list[Callable[..., Any]] = []
 
 
 def by_kernel(op: Op, arrays: Sequence[Any], params: dict[str, Any], outs: Sequence[Any] | None = None) -> Any:
-    """What machine code (`backends/native/eager.py`, loaded when it is first asked) makes of a large row on NumPy arrays; None where NumPy is
-    to compute."""
+    """What machine code (`backends/native/eager.py`, loaded when it is first asked) makes of a large row on NumPy arrays; None where NumPy
+    is to compute."""
     if not _kernels:
         _kernels.append(import_module("gradlab.backends.native.eager").run)
     return _kernels[0](op, arrays, params, outs)

@@ -4,6 +4,7 @@ import math
 
 import numpy as np
 import pytest
+from native_eager import kernels, needs_compiler, used
 
 import gradlab as gl
 from gradlab.backends.native import eager, thresholds
@@ -11,7 +12,6 @@ from gradlab.dtype import BOOL
 from gradlab.kernel import is_dear
 from gradlab.ops import ROWS
 from gradlab.spec import Spec
-from native_eager import kernels, needs_compiler, used
 
 F = gl.nn.functional
 pytestmark = needs_compiler
@@ -68,8 +68,8 @@ def test_elementwise_rows(name):
     done = []
     for dtype in (np.float32, np.float64):
         try:
-            for size in SIZES if dtype == np.float32 else SIZES[:3]:
-                done.append(check(op, operands(op, (size,), dtype), params))
+            sizes = SIZES if dtype == np.float32 else SIZES[:3]
+            done += [check(op, operands(op, (size,), dtype), params) for size in sizes]
             done.append(check(op, operands(op, (100, 3), dtype), params))
             done.append(check(op, operands(op, (0, 3), dtype), params))
             arrays = operands(op, (40, 90), dtype)
@@ -146,7 +146,8 @@ def test_what_is_not_a_number():
 
 
 ROWS_OF_FLOATS = {
-    "softmax": lambda x: F.softmax(x, -1), "log_softmax": lambda x: F.log_softmax(x, 0), "layer_norm": lambda x: F.layer_norm(x, x.shape[-1:]),
+    "softmax": lambda x: F.softmax(x, -1), "log_softmax": lambda x: F.log_softmax(x, 0),
+    "layer_norm": lambda x: F.layer_norm(x, x.shape[-1:]),
     "gelu": F.gelu, "silu": F.silu, "relu": F.relu, "slice": lambda x: x[..., 1:] * 2, "cat": lambda x: gl.cat([x, x * 2], -1),
     "transposed": lambda x: x.reshape(-1, x.shape[-1]).mT.contiguous() + 1, "flat": lambda x: x.flatten() * x.flatten(),
 }  # fmt: skip

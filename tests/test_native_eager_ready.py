@@ -7,9 +7,9 @@ import sys
 import textwrap
 
 import pytest
+from native_eager import kernels, needs_compiler
 
 from gradlab.backends.native import ready
-from native_eager import kernels, needs_compiler
 
 
 def run(text, **variables):
