@@ -10,7 +10,7 @@ import math
 from typing import Any
 
 from gradlab._version import __version__ as __version__
-from gradlab.array_api import linalg as linalg
+from gradlab.array_api import fft as fft, linalg as linalg
 from gradlab.array_api.creation import (
     arange as arange,
     asarray as asarray,

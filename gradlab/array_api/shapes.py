@@ -52,7 +52,7 @@ def concat(arrays: Any, /, *, axis: int | None = 0) -> Any:
     return shapes.cat(parts, dim=axis)
 
 
-def expand_dims(x: Any, /, *, axis: Any = 0) -> Any:
+def expand_dims(x: Any, /, axis: Any) -> Any:
     """The array with new axes of size 1 where they are to stand. IndexError for places that there are not.
 
     >>> gl.array_api.expand_dims(gl.ones(2), axis=0).shape
