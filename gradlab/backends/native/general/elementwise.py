@@ -120,6 +120,6 @@ def declarations(
             kind = "bool" if isinstance(value, bool) else "long long" if isinstance(value, int) else "double"
         if not isinstance(value, (int, float)) or (isinstance(value, int) and not -(1 << 63) <= value < 1 << 63):
             raise Unsupported
-        found.append((kind, name, f"({kind})real(v[{{}}])" if isinstance(value, float) else f"({kind})v[{{}}]"))
+        found.append((kind, name, f"({kind})::real(v[{{}}])" if isinstance(value, float) else f"({kind})v[{{}}]"))
         given.append(bits(value) if isinstance(value, float) else int(value))
     return found, given

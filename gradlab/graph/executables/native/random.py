@@ -37,7 +37,7 @@ def dropout(call: Call, ctx: Lowering) -> list[TaskSpec]:
         return fill(y, 0, ctx)
     x, first = packed(ctx.place(call.inputs[0]), ctx)
     kind = storage(y.dtype)
-    text = f"dropout(({kind}*)p[0], (const {kind}*)p[1], p[2], v[0], v[1], v[2], real(v[3]), part, parts);"
+    text = f"dropout(({kind}*)p[0], (const {kind}*)p[1], p[2], v[0], v[1], v[2], ::real(v[3]), part, parts);"
     parameters = (y.size, call.params["offset"], limit, bits(1 / (1 - p)))
     return [*first, TaskSpec(kernel(ctx, HEADER, text), parameters, (y, x, state), widest(y.size * DEAR))]
 
@@ -62,6 +62,6 @@ def uniform(call: Call, ctx: Lowering) -> list[TaskSpec]:
     low, high = call.params["low"], call.params["high"]
     kind = y.dtype.type
     below = float(np.nextafter(kind(high), kind(low)) if high > low else kind(low))
-    text = f"uniform(({storage(y.dtype)}*)p[0], p[1], v[0], v[1], real(v[2]), real(v[3]), real(v[4]), part, parts);"
+    text = f"uniform(({storage(y.dtype)}*)p[0], p[1], v[0], v[1], ::real(v[2]), ::real(v[3]), ::real(v[4]), part, parts);"
     parameters = (y.size, call.params["offset"], bits(float(low)), bits(float(high)), bits(below))
     return [TaskSpec(kernel(ctx, HEADER, text), parameters, (y, state), widest(y.size * DEAR))]
