@@ -63,7 +63,8 @@ def _dims(name: str, input: Any, s: Any, dim: Any) -> tuple[tuple[int, ...], lis
         raise ShapeError(f"fft.{name}: a size for each dimension, got s={s} and dim={dim}")
     if rank == 0 and dims:
         raise ShapeError(f"fft.{name}: a tensor without dimensions has none to transform")
-    wanted: list[int | None] = [None if n == -1 else n for n in sizes] if sizes is not None else [None] * len(dims)
+    own = -1 if name[-1] in "2n" else None  # of several dimensions a size of -1 is the dimension's own
+    wanted: list[int | None] = [None if n == own else n for n in sizes] if sizes is not None else [None] * len(dims)
     if any(n is not None and n < 1 for n in wanted):
         raise ShapeError(f"fft.{name}: Invalid number of data points ({s}) specified; at least one")
     return dims, wanted
@@ -306,7 +307,7 @@ def fftfreq(
     >>> gl.fft.fftfreq(4)
     tensor([ 0.0000,  0.2500, -0.5000, -0.2500])
     """
-    found = tensor(np.fft.fftfreq(whole(n), d), dtype=_floating(dtype), device=device, requires_grad=requires_grad)
+    found = tensor(_frequencies("fftfreq", whole(n), d, False), dtype=_floating(dtype), device=device, requires_grad=requires_grad)
     return found if out is None else _into("fftfreq", out, found, warn=False)
 
 
@@ -318,8 +319,18 @@ def rfftfreq(
     >>> gl.fft.rfftfreq(4)
     tensor([0.0000, 0.2500, 0.5000])
     """
-    found = tensor(np.fft.rfftfreq(whole(n), d), dtype=_floating(dtype), device=device, requires_grad=requires_grad)
+    found = tensor(_frequencies("rfftfreq", whole(n), d, True), dtype=_floating(dtype), device=device, requires_grad=requires_grad)
     return found if out is None else _into("rfftfreq", out, found, warn=False)
+
+
+def _frequencies(name: str, n: int, d: float, half: bool) -> Any:
+    if n < 0:
+        raise ShapeError(f"fft.{name}: {n} frequencies; n is not negative")
+    numbers = np.arange(n // 2 + 1 if half else n, dtype=np.float64)
+    if not half:
+        numbers[(n + 1) // 2 :] -= n
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return numbers * (1 / np.float64(n * d))  # inf where that is 0: 0 gives NaN then, as in PyTorch
 
 
 def _floating(dtype: Any) -> Any:

@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import gradlab as gl
+from gradlab.ops import fourier
 
 from repository import ROOT
 
@@ -51,6 +52,50 @@ def test_what_is_refused():
             call()
     with pytest.raises(IndexError):
         gl.fft.fft(gl.ones(3), dim=1)
+
+
+@pytest.mark.parametrize("name", [*NAMES, *(f"{name}{many}" for name in NAMES for many in "2n")])
+@pytest.mark.parametrize("scipy", [True, False])
+def test_both_libraries(monkeypatch, name, scipy):
+    """SciPy's transforms, where it is installed, and NumPy's, which small arrays take, of odd sizes and dims in any order."""
+    if not scipy:
+        monkeypatch.setattr(fourier, "_scipy", lambda: None)
+    x = RNG.normal(size=(9, 5, 16, 7))
+    for dtype, close in (("float32", 2e-5), ("float64", 1e-12)):
+        given = x.astype(dtype)
+        if not name.startswith(("rfft", "ihfft")):
+            given = (given + 1j * given[::-1]).astype(np.result_type(dtype, "complex64"))
+        for norm in (None, "ortho", "forward"):
+            for dim in (-1, 1) if name in NAMES else ((2, 0), (1, 3)):
+                small = getattr(gl.fft, name)(gl.tensor(given[:, :, :2]), dim=dim, norm=norm)
+                large = getattr(gl.fft, name)(gl.tensor(given), dim=dim, norm=norm)
+                if name in NAMES:
+                    np.testing.assert_allclose(large.numpy(), getattr(np.fft, name)(given, axis=dim, norm=norm), atol=close * 40)
+                    np.testing.assert_allclose(small.numpy(), getattr(np.fft, name)(given[:, :, :2], axis=dim, norm=norm), atol=close * 40)
+                elif hasattr(np.fft, name):
+                    want = getattr(np.fft, name)(given, axes=dim, norm=norm)
+                    np.testing.assert_allclose(large.numpy(), want, atol=close * 40 * np.abs(want).max())
+                assert large.dtype is getattr(gl, np.dtype(large.numpy().dtype).name)
+
+
+def test_sizes_as_pytorchs():
+    x = gl.ones(2, 4)
+    for name in NAMES:
+        with pytest.raises(RuntimeError, match="Invalid number of data points"):
+            getattr(gl.fft, name)(x, -1)
+        with pytest.raises(RuntimeError, match="Invalid number of data points"):
+            getattr(gl.fft, f"{name}n")(x, (-2,))
+        assert gl.equal(getattr(gl.fft, f"{name}n")(x, (-1,)), getattr(gl.fft, name)(x))
+    assert gl.fft.fftfreq(0).shape == (0,)
+    assert gl.fft.rfftfreq(0).shape == (1,)
+    assert gl.isnan(gl.fft.rfftfreq(0)).all()
+    assert gl.fft.fftfreq(3, 0.0).tolist()[1:] == [float("inf"), -float("inf")]
+    for n in (1, 2, 5, 6):
+        np.testing.assert_array_equal(gl.fft.fftfreq(n, 0.5, dtype=gl.float64).numpy(), np.fft.fftfreq(n, 0.5))
+        np.testing.assert_array_equal(gl.fft.rfftfreq(n, 0.5, dtype=gl.float64).numpy(), np.fft.rfftfreq(n, 0.5))
+    for function in (gl.fft.fftfreq, gl.fft.rfftfreq):
+        with pytest.raises(RuntimeError, match="not negative"):
+            function(-1)
 
 
 def test_batches_and_programs():

@@ -1,11 +1,15 @@
 """Rows of discrete Fourier transforms over some dimensions, without a norm but for a factor `scale`.
 
-NumPy's pocketfft on the CPU, in the precision of the input. A transform's adjoint is the transform of the other direction, so the gradients
-are of any order: of real input (`rfft`, the first half of the spectrum) the coefficients that stand for two count half, of `irfft` twice.
+SciPy's pocketfft on the CPU where it is installed, else NumPy's, in the precision of the input. A transform's adjoint is the transform of
+the other direction, so the gradients are of any order: of real input (`rfft`, the first half of the spectrum) the coefficients that stand
+for two count half, of `irfft` twice.
 """
 
 from __future__ import annotations
 
+import functools
+import importlib
+import math
 from typing import Any
 
 import numpy as np
@@ -13,7 +17,7 @@ import numpy as np
 from gradlab.dtype import COMPLEX, complex_of, real_of
 from gradlab.kernel import Kernel
 from gradlab.op import Op
-from gradlab.spec import ShapeError, Spec
+from gradlab.spec import ShapeError, Spec, count
 
 
 def fft_rule(x: Spec, *, dims: tuple[int, ...], inverse: bool, scale: float) -> Spec:
@@ -30,12 +34,44 @@ def _elements(x: Spec, dims: tuple[int, ...]) -> None:
 def fft_cpu(x: Any, y: Any, *, dims: tuple[int, ...], inverse: bool, scale: float) -> None:
     if not dims:
         np.copyto(y, x)
+        return
+    engine, norm, left = _chosen(x, inverse, scale, count([x.shape[d] for d in dims]))
+    _several(engine, x, dims, inverse, norm, y)
+    _scaled(y, left)
+
+
+def _several(engine: Any, x: Any, dims: tuple[int, ...], inverse: bool, norm: str, y: Any) -> None:
+    """The complex transform of all `dims`, into y."""
+    if engine is np.fft and len(dims) == 1:
+        (engine.ifft if inverse else engine.fft)(x, axis=dims[0], norm=norm, out=y)
     elif len(dims) == 1:
-        (np.fft.ifft if inverse else np.fft.fft)(x, axis=dims[0], norm="forward" if inverse else "backward", out=y)
-    elif inverse:
-        y[...] = np.fft.ifftn(x, axes=dims, norm="forward")
+        y[...] = (engine.ifft if inverse else engine.fft)(x, axis=dims[0], norm=norm)
     else:
-        y[...] = np.fft.fftn(x, axes=dims)
+        y[...] = (engine.ifftn if inverse else engine.fftn)(x, axes=dims, norm=norm)
+
+
+SCIPY_FROM = 1024  # elements; SciPy's transforms run several lines in one vector, NumPy's do not, but a call costs more
+
+
+@functools.cache
+def _scipy() -> Any:
+    """scipy.fft where SciPy is installed."""
+    try:
+        return importlib.import_module("scipy.fft")
+    except ImportError:
+        return None
+
+
+def _chosen(x: Any, inverse: bool, scale: float, n: int) -> tuple[Any, str, float]:
+    """The library, its name for a transform of n numbers with this factor, and what of the factor is left to do."""
+    engine = (_scipy() if x.size >= SCIPY_FROM else None) or np.fft
+    for norm, factor in (("ortho", 1 / math.sqrt(n)), ("backward" if inverse else "forward", 1 / n)):
+        if n > 1 and abs(scale / factor - 1) < 1e-15:
+            return engine, norm, 1.0
+    return engine, "forward" if inverse else "backward", scale
+
+
+def _scaled(y: Any, scale: float) -> None:
     if scale != 1:
         y *= y.dtype.type(scale)
 
@@ -51,11 +87,15 @@ def rfft_rule(x: Spec, *, dims: tuple[int, ...], scale: float) -> Spec:
 
 
 def rfft_cpu(x: Any, y: Any, *, dims: tuple[int, ...], scale: float) -> None:
-    np.fft.rfft(x, axis=dims[-1], out=y)
-    if dims[1:]:
-        y[...] = np.fft.fftn(y, axes=dims[:-1])
-    if scale != 1:
-        y *= y.dtype.type(scale)
+    engine, norm, left = _chosen(x, False, scale, count([x.shape[d] for d in dims]))
+    if engine is not np.fft:
+        y[...] = engine.rfftn(x, axes=dims, norm=norm)
+    else:
+        engine.rfft(x, axis=dims[-1], norm=norm if not dims[1:] else "backward", out=y)
+        if dims[1:]:
+            left = scale
+            _several(engine, y, dims[:-1], False, "backward", y)
+    _scaled(y, left)
 
 
 def irfft_rule(x: Spec, *, dims: tuple[int, ...], n: int, scale: float) -> Spec:
@@ -71,11 +111,14 @@ def irfft_rule(x: Spec, *, dims: tuple[int, ...], n: int, scale: float) -> Spec:
 
 
 def irfft_cpu(x: Any, y: Any, *, dims: tuple[int, ...], n: int, scale: float) -> None:
-    if dims[1:]:
-        x = np.fft.ifftn(x, axes=dims[:-1], norm="forward")
-    np.fft.irfft(x, n, axis=dims[-1], norm="forward", out=y)
-    if scale != 1:
-        y *= y.dtype.type(scale)
+    engine, norm, left = _chosen(x, True, scale, n * count([x.shape[d] for d in dims[:-1]]))
+    if engine is not np.fft:
+        y[...] = engine.irfftn(x, [*(x.shape[d] for d in dims[:-1]), n], axes=dims, norm=norm)
+    else:
+        if dims[1:]:
+            x, norm, left = np.fft.ifftn(x, axes=dims[:-1], norm="forward"), "forward", scale
+        engine.irfft(x, n, axis=dims[-1], norm=norm, out=y)
+    _scaled(y, left)
 
 
 def _weighted(x: Any, dim: int, n: int, middle: float) -> Any:
