@@ -124,12 +124,24 @@ def choose(op: Op, arrays: list[Any]) -> Backend:
     return found
 
 
-def mixed(op: Op, arrays: list[Any]) -> RuntimeError:
+class DevicesDiffer(RuntimeError):
+    """Inputs of an operation lie on different devices. `places`: each input's name and its device's."""
+
+    def __init__(self, op: str, places: list[tuple[str, str]]) -> None:
+        self.op, self.places = op, places
+        words = ", ".join(f"{name} on {device}" for name, device in places)
+        super().__init__(f"{op}: inputs on different devices: {words}; move them with .to(device)")
+
+    def __reduce__(self) -> Any:
+        return DevicesDiffer, (self.op, self.places)
+
+
+def mixed(op: Op, arrays: list[Any]) -> DevicesDiffer:
     """The error for inputs on different devices."""
     names = op.inputs if not op.variadic else [f"{op.inputs[0]}[{i}]" for i in range(len(arrays))]
     places = [
-        f"{name} on {backend_of(a).device_of(a)}"
+        (name, str(backend_of(a).device_of(a)))
         for name, a in zip(names, arrays, strict=False)
         if a is not None and not isinstance(a, (int, float, complex))
     ]
-    return RuntimeError(f"{op.name}: inputs on different devices: {', '.join(places)}; move them with .to(device)")
+    return DevicesDiffer(op.name, places)

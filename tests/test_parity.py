@@ -109,3 +109,56 @@ def test_what_cancels_is_compared_by_the_size_of_its_terms():
     report = parity(net, gl.randn(4, 1, 8, 8), device="cpu")
     assert report
     assert any("0.bias" in r.what for r in report.results)
+
+
+FORGOTTEN = """
+import gradlab as gl
+from gradlab import nn
+from gradlab.testing import parity
+F = nn.functional
+
+class Kept(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.weights = gl.ones(3)
+    def forward(self, x):
+        return x * self.weights  # kept
+
+class Made(nn.Module):
+    def forward(self, x):
+        return gl.cat([x, gl.zeros(2, 1)], 1)  # made
+
+target = gl.tensor([0, 2])
+CASES = {
+    "targets": (nn.Linear(4, 3), gl.randn(2, 4), lambda out: F.cross_entropy(out, target)),
+    "moved": (nn.Linear(4, 3), gl.randn(2, 4), lambda out: F.cross_entropy(out, target.to(out.device))),
+    "kept": (Kept(), gl.randn(2, 3), None), "made": (Made(), gl.randn(2, 3), None),
+}
+
+if __name__ == "__main__":
+    for name, (model, x, loss) in CASES.items():
+        try:
+            print(name, bool(parity(model, [x], loss)))
+        except RuntimeError as error:
+            print(name, error)
+
+def example():
+    model, x, loss = CASES["targets"]
+    return model, (x,), loss
+"""
+
+
+@needs_compiler
+def test_a_tensor_that_was_left_on_the_cpu_is_said_in_one_line(tmp_path):
+    (tmp_path / "left.py").write_text(FORGOTTEN)
+    environment = {"GRADLAB_CUDA": "emulated", "PATH": "/usr/bin:/bin", "PYTHONPATH": str(ROOT), "HOME": str(tmp_path)}
+    done = subprocess.run([sys.executable, "left.py"], env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    targets, moved, kept, made = done.stdout.splitlines()
+    assert "the loss (left.py:20) leaves `target` of cross_entropy" in targets and "target.to(out.device)" in targets
+    assert moved == "moved True"
+    assert "the model (left.py:12) leaves `b` of mul" in kept and "register_buffer" in kept
+    assert "the model (left.py:16) leaves `" in made and "of cat" in made and "device=x.device" in made
+    command = [sys.executable, "-m", "gradlab", "parity", "left:example", "--emulated"]
+    done = subprocess.run(command, env=environment, cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert done.returncode == 1 and done.stderr.count("\n") == 1 and "target.to(out.device)" in done.stderr

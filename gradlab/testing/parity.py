@@ -7,6 +7,8 @@ which they ran; an error is given in units of the tolerance that its dtype allow
 from __future__ import annotations
 
 import copy
+import os
+import traceback
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,6 +18,7 @@ import numpy as np
 from gradlab import call_site, dispatch
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current, enter, leave
+from gradlab.dispatch import DevicesDiffer
 from gradlab.dtype import COMPLEX, FLOATING
 from gradlab.nn import Module
 from gradlab.op import Op
@@ -121,6 +124,7 @@ class _Recorder:
         self.steps: list[_Step] = []
         self.reference, self.report = reference, report
         self.count = 0
+        self.part = "the model"  # what runs
         self.node: Any = None  # in backward, the node being differentiated; the walk sets it
 
     def __call__(self, op: Op, inputs: list[Any], result: Any) -> None:
@@ -178,7 +182,9 @@ def _run(function: Any, inputs: Sequence[Any], loss: Any, steps: int, lr: float,
     token = enter(current().replace(observer=recorder))
     try:
         for step in range(max(steps, 1)):
+            recorder.part = "the model"
             output = function(*inputs)
+            recorder.part = "the loss"
             total = loss(output) if loss is not None else _weighted(output)
             found += [(f"step {step}: {name}", host(t._array)) for name, t in _tensors(output)]
             if total is None or not total.requires_grad:
@@ -211,6 +217,20 @@ def _weighted(output: Any) -> Any:
     return total
 
 
+def _left_behind(error: DevicesDiffer, part: str, device: str) -> RuntimeError:
+    """One line on a tensor that was not moved: where, which, and how to have it where the others are."""
+    frames = [(f.f_code.co_filename, line) for f, line in traceback.walk_tb(error.__traceback__)]
+    lines = [(file, line) for file, line in frames if not position.inside[file]]
+    where = f" ({os.path.basename(lines[-1][0])}:{lines[-1][1]})" if lines else ""
+    left = " and ".join(name for name, place in error.places if place.partition(":")[0] != device.partition(":")[0])
+    advice = (
+        "move the target to the output's device, target.to(out.device)"
+        if part == "the loss"
+        else "keep it in a buffer (self.register_buffer), or make it on the input's device (device=x.device)"
+    )
+    return RuntimeError(f"parity: {part}{where} leaves `{left}` of {error.op} on another device than {device}: {advice}")
+
+
 def parity(
     model: Any, inputs: Any, loss: Callable[[Any], Any] | None = None, steps: int = 3, *, device: str = "cuda", lr: float = 0.01
 ) -> Report:
@@ -219,7 +239,8 @@ def parity(
     inputs: a tensor, or a sequence of the positional arguments, on the CPU; those that require grad have their gradients compared.
     loss: makes a scalar of the model's output; without it a fixed weighted sum of the outputs is used.
     steps: training steps by plain SGD with learning rate `lr`, for a module with parameters; their gradients and the weights at the end are
-    compared. Returns a Report: true if all agrees; `print(report)` says what differs first, and where. The model itself is not changed.
+    compared. RuntimeError, in one line, where a tensor was left on the CPU: a loss moves its target, `target.to(out.device)`.
+    Returns a Report: true if all agrees; `print(report)` says what differs first, and where. The model itself is not changed.
     """
     arguments = [inputs] if isinstance(inputs, Differentiable) else list(inputs)
     state = default_generator.get_state()
@@ -231,7 +252,10 @@ def parity(
             default_generator.set_state(state)
             recorder = _Recorder(reference, report)
             function = copy.deepcopy(model).to(place) if isinstance(model, Module) else model
-            runs.append(_run(function, _moved(arguments, place), loss, steps, lr, recorder))
+            try:
+                runs.append(_run(function, _moved(arguments, place), loss, steps, lr, recorder))
+            except DevicesDiffer as error:
+                raise _left_behind(error, recorder.part, place) from None
             reference, report.operations = recorder.steps or reference, recorder.count
     finally:
         default_generator.set_state(state)

@@ -19,6 +19,7 @@ from gradlab.backends.cuda.gemm.library import warm
 from gradlab.backends.cuda.gemm.rows import product_with_sums
 from gradlab.backends.cuda.launch_context import Work
 from gradlab.device import Device
+from gradlab.dispatch import DevicesDiffer
 from gradlab.dtype import FLOATING, INT64
 from gradlab.kernel import Elementwise, Gemm, Kernel, Library, Movement, Reduction
 from gradlab.op import Op
@@ -153,8 +154,8 @@ class CudaBackend:
         for a in arrays:
             if type(a) is self._type and self.driver.device_of(a) != device:
                 names = op.inputs if not op.variadic else [f"{op.inputs[0]}[{i}]" for i in range(len(arrays))]
-                places = [f"{n} on cuda:{self.driver.device_of(x)}" for n, x in zip(names, arrays, strict=False) if type(x) is self._type]
-                raise RuntimeError(f"{op.name}: inputs on different devices: {', '.join(places)}; move them with .to(device)")
+                places = [(n, f"cuda:{self.driver.device_of(x)}") for n, x in zip(names, arrays, strict=False) if type(x) is self._type]
+                raise DevicesDiffer(op.name, places)
 
     # ------------------------------------------------------------ plans
 
