@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import doctest
 import importlib
 import inspect
+import io
+import shutil
 
 import pytest
 
@@ -16,15 +19,34 @@ from repository import ROOT
 PAGES = sorted(p for p in [ROOT / "README.md", *ROOT.glob("docs/*.md")] if ">>>" in p.read_text(encoding="utf-8"))
 
 NEEDS = {"onnx.md": ("onnx", "onnxruntime")}
+COMPILED = {"custom-kernels.md"}  # on the emulated GPU, which needs a C++ compiler
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda p: p.name)
 def test_examples_print_what_the_page_says(page):
     for package in NEEDS.get(page.name, ()):
         pytest.importorskip(package)
+    if page.name in COMPILED and not any(map(shutil.which, ("c++", "g++", "clang++"))):
+        pytest.skip("there is no C++ compiler")
     graph_cuts.forget()  # of other pages, of which an error message would speak
     failures, count = doctest.testfile(str(page), module_relative=False, encoding="utf-8")
     assert count and not failures
+
+
+def test_the_pictures_of_autograd_are_what_viz_draws():
+    """`python tests/test_docs.py` draws them anew."""
+    for name, picture in drawn().items():
+        assert (ROOT / "docs" / "pictures" / name).read_text(encoding="utf-8") == picture.to_svg() + "\n", name
+
+
+def drawn():
+    """The pictures that docs/autograd.md makes."""
+    names = {}
+    for example in doctest.DocTestParser().get_examples((ROOT / "docs" / "autograd.md").read_text(encoding="utf-8")):
+        if example.exc_msg is None:
+            with contextlib.redirect_stdout(io.StringIO()):
+                exec(compile(example.source, "autograd.md", "single"), names)
+    return names["pictures"]
 
 
 def test_the_first_script_of_the_readme_learns(capsys):
@@ -76,3 +98,8 @@ def test_every_method_has_an_example():
         if not name.startswith("_") and inspect.isfunction(method) and ">>>" not in (method.__doc__ or ""):
             found.append(name)
     assert not found, f"{len(found)} methods have no example: {', '.join(found)}"
+
+
+if __name__ == "__main__":
+    for name, picture in drawn().items():
+        (ROOT / "docs" / "pictures" / name).write_text(picture.to_svg() + "\n", encoding="utf-8")

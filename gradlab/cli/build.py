@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 
 from gradlab.cli.failure import FAILED, Failure
 from gradlab.deploy import Refused, build
@@ -12,9 +13,11 @@ def run(options: argparse.Namespace) -> int:
     """Writes NAME.c, NAME.h and NAME.weights, and prints how to compile them."""
     sizes = {name: int(number) for name, _, number in (text.partition("=") for text in options.size)}
     try:
-        print(build(options.program, options.folder, name=options.name, sizes=sizes))
+        built = build(options.program, options.folder, name=options.name, sizes=sizes)
     except (Refused, ValueError, OSError) as error:
         raise Failure(_for_the_shell(str(error)), FAILED) from None
+    options.result = {**asdict(built), "command": built.command}
+    print(built)
     return 0
 
 

@@ -13,7 +13,9 @@ from typing import Any
 from gradlab._version import __version__
 from gradlab.cli import options as of
 from gradlab.cli.arguments import Parser
+from gradlab.cli.completion import WORDS, candidates, completion
 from gradlab.cli.failure import FAILED, USAGE, Failure, Raised, chosen, complain
+from gradlab.cli.reporting import reported
 
 INTERRUPTED = 130  # what a shell reports for a program ended by Ctrl-C
 BROKEN_PIPE = 141  # … and for one whose reader went away
@@ -29,7 +31,8 @@ class Command:
     def run(self, options: argparse.Namespace) -> int:
         """Do it; an exit code."""
         file, _, function = self.place.partition(":")
-        return int(getattr(import_module(f"gradlab.cli.{file}"), function)(options))
+        does = getattr(import_module(f"gradlab.cli.{file}"), function)
+        return reported(self.name, options, does) if getattr(options, "json", False) else int(does(options))
 
 
 COMMANDS = {
@@ -48,6 +51,7 @@ COMMANDS = {
         Command("kernels", "compile a CUDA file of yours for every GPU, and run it on the emulated one", of.kernels, "kernels:run"),
         Command("warm", "compile the kernels that eager code uses on the CPU, once for all programs", of.warm, "warm:run"),
         Command("info", "show versions and devices, and what is missing", of.info, "info:run"),
+        Command("completion", "print a script for bash, zsh or fish that completes command lines", completion, "completion:script"),
     )
 }
 
@@ -139,8 +143,13 @@ def understood(arguments: Sequence[str]) -> int | tuple[Command, argparse.Namesp
         complain(overview())
         return USAGE
     first = arguments[0]
+    if first == "help" and len(arguments) > 1:
+        return understood([*arguments[1:], "--help"])
     if first in ("-h", "--help", "help"):
         print(overview())
+        return 0
+    if list(arguments[:2]) == ["completion", WORDS]:
+        print("\n".join(candidates(arguments[2:], {name: command.summary for name, command in COMMANDS.items()}, parser_of)))
         return 0
     if first in ("-V", "--version"):
         print(f"gradlab {__version__}")
@@ -148,12 +157,19 @@ def understood(arguments: Sequence[str]) -> int | tuple[Command, argparse.Namesp
     if first.startswith("-"):
         raise Failure(f"unknown option {first}; gradlab --help shows how to use the program")
     command = COMMANDS[chosen("command", first, COMMANDS)]
-    parser = Parser(prog=f"gradlab {command.name}", description=command.summary)
-    command.configure(parser, *([list(arguments[1:])] if command.name == "train" else []))
+    parser = parser_of(command.name, list(arguments[1:]))
     try:
         return command, parser.parse(list(arguments[1:]))
     except SystemExit as stop:  # --help
         return int(stop.code or 0)
+
+
+def parser_of(name: str, arguments: list[str]) -> Parser:
+    """What understands the arguments of a command."""
+    command = COMMANDS[name]
+    parser = Parser(prog=f"gradlab {name}", description=command.summary)
+    command.configure(parser, *([arguments] if name == "train" else []))
+    return parser
 
 
 def overview() -> str:
@@ -162,5 +178,9 @@ def overview() -> str:
     return (
         f"gradlab {__version__}: a tensor and autograd engine\n\n"
         f"usage: gradlab COMMAND [options]\n\n{commands}\n\n"
-        f"gradlab COMMAND --help lists a command's options."
+        f"To begin:\n"
+        f"  gradlab train digits    learn the digits that come with gradlab: a minute, nothing to fetch\n"
+        f"  gradlab info            what this machine has, and what is missing\n"
+        f"  gradlab help train      a command's options and their defaults\n\n"
+        f"Exit codes: 0 done, 1 failed or differs, 2 wrong usage, 130 interrupted. --json: results for programs."
     )

@@ -51,6 +51,9 @@ def run(options: argparse.Namespace) -> int:
         except OSError as error:
             raise Failure(f"--{name}: {path} cannot be written: {error.strerror}", FAILED) from None
         print(f"wrote {path}")
+    found = explain(tensor, model=model, depth=options.depth, repeats=options.repeats)
+    counts = {name: getattr(found, name) for name in ("operations", "parameters", "kept_bytes", "unreached")}
+    options.result = {**counts, "text": str(found), "files": files}
     if not files:
-        print(explain(tensor, model=model, depth=options.depth, repeats=options.repeats))
+        print(found)
     return 0

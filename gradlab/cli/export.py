@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import argparse
+from dataclasses import asdict
 from pathlib import Path
 
 from gradlab.cli.failure import FAILED, Failure
 from gradlab.cli.use import asked, loaded
+from gradlab.progress import waiting
 from gradlab.runs.exporting import ExportedRun, ExportError, export_run
 
 
@@ -15,9 +17,11 @@ def run(options: argparse.Namespace) -> int:
     trained = loaded(options.run)
     path = options.out or Path(options.run, f"model.{options.form}")
     try:
-        done = asked(lambda: export_run(trained, path, options.form))
+        with waiting(f"writing and checking {path.name}"):
+            done = asked(lambda: export_run(trained, path, options.form))
     except (ExportError, ImportError) as error:
         raise Failure(f"{options.run} cannot be exported: {error}", FAILED) from error
+    options.result = asdict(done)
     _say(done)
     return 0
 

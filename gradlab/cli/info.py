@@ -43,6 +43,7 @@ def run(options: argparse.Namespace) -> int:
         ("kernels", kernels()),
     ]
     width = max(len(name) for name, _ in rows)
+    options.result = {**dict(rows), "missing": [{"what": what, "command": command} for what, command in missing(compiler, card)]}
     for name, value in rows:
         print(f"{name:<{width}}  {value}")
     for what, command in missing(compiler, card):

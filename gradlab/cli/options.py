@@ -10,7 +10,7 @@ from gradlab.cli.arguments import Parser, at_least_two, device, number_from_0, p
 from gradlab.cli.failure import Failure
 from gradlab.cli.kinds import FUNCTION, NAMES, kind_named
 
-GOES_ON_WITH = ("kind", "resume", "epochs", "device", "profile")  # what a resumed run may be told
+GOES_ON_WITH = ("kind", "resume", "epochs", "device", "profile", "json")  # what a resumed run may be told
 
 
 def run(parser: Parser) -> None:
@@ -36,21 +36,24 @@ def _check_run(options: argparse.Namespace) -> None:
 def train(parser: Parser, arguments: list[str]) -> None:
     """The options that every run has, and those of the kind that is named in `arguments` or that a run to go on with is of."""
     parser.add_argument("kind", nargs="?", help="; ".join(f"{name}: {kind_named(name).SUMMARY}" for name in (*NAMES, FUNCTION)))
-    parser.add_argument("--epochs", type=positive_integer, metavar="N", help="passes over the training data")
-    parser.add_argument("--batch-size", type=positive_integer, metavar="N", help="samples per step")
-    parser.add_argument("--lr", type=positive_number, metavar="RATE", help="peak learning rate")
+    kind = named(arguments)
+    usual = getattr(kind_named(kind), "USUAL", {}) if kind is not None and (kind in NAMES or ":" in kind) else {}
+    said = {name: f" (default: {usual.get(name, 'as suits the kind')})" for name in ("epochs", "batch", "lr")}
+    parser.add_argument("--epochs", type=positive_integer, metavar="N", help=f"passes over the training data{said['epochs']}")
+    parser.add_argument("--batch-size", type=positive_integer, metavar="N", help=f"samples per step{said['batch']}")
+    parser.add_argument("--lr", type=positive_number, metavar="RATE", help=f"peak learning rate{said['lr']}")
     parser.add_argument("--seed", type=seed, metavar="N", help="decides every random number of the run (default: 0)")
     parser.add_argument("--device", type=device, metavar="NAME", help="cpu, cuda or cuda:N (default: cuda if there is one)")
     parser.add_argument("--compile", action="store_true", help="one static program for each training step")
-    parser.add_argument("--amp", choices=["bfloat16", "float16"], help="mixed precision")
-    parser.add_argument("--early-stop", type=positive_integer, metavar="N", help="end after N epochs that were no better")
+    parser.add_argument("--amp", choices=["bfloat16", "float16"], help="mixed precision (default: float32)")
+    parser.add_argument("--early-stop", type=positive_integer, metavar="N", help="end after N epochs that were no better (default: never)")
     parser.add_argument("--out", type=Path, metavar="FOLDER", help="run folder (default: runs/KIND-N)")
     parser.add_argument("--data-dir", type=Path, metavar="FOLDER", help="where what is fetched from addresses is kept (default: a cache)")
     parser.add_argument("--resume", type=Path, metavar="FOLDER", help="go on with a run, exactly where it was left")
     parser.add_argument("--find-lr", action="store_true", help="try all learning rates, draw the losses, name a rate; no training")
     parser.add_argument("--search", type=at_least_two, metavar="N", help="try N random settings, keep the best run (successive halving)")
     parser.add_argument("--profile", action="store_true", help="show in the report where time and memory go")
-    kind = named(arguments)
+    json_lines(parser)
     if kind is not None and kind not in NAMES and ":" not in kind and os.path.exists(kind):
         raise Failure(f"{kind} is data: say what kind of data first, for example gradlab train table {kind}")
     if kind is not None:
@@ -86,15 +89,22 @@ def _check_train(options: argparse.Namespace) -> None:
         raise Failure(f"--resume: {options.resume} is no folder of a run: there is no run.json in it")
 
 
+def json_lines(parser: Parser) -> None:
+    """`--json`, of commands that report."""
+    parser.add_argument("--json", action="store_true", help="print the result as JSON, for programs; what else is said goes to stderr")
+
+
 def predict(parser: Parser) -> None:
     parser.add_argument("run", help="a run's folder")
     parser.add_argument("data", nargs="+", help="data as the run was trained on, what is to be predicted left out")
     parser.add_argument("--out", type=Path, metavar="FILE", help="a CSV file for the predictions (default: stdout)")
+    json_lines(parser)
 
 
 def evaluate(parser: Parser) -> None:
     parser.add_argument("run", help="a run's folder")
     parser.add_argument("data", help="data as the run was trained on")
+    json_lines(parser)
 
 
 def sample(parser: Parser) -> None:
@@ -102,8 +112,9 @@ def sample(parser: Parser) -> None:
     parser.add_argument("--prompt", default="", metavar="TEXT", help="what the text begins with (default: nothing)")
     parser.add_argument("--length", type=positive_integer, default=500, metavar="N", help="characters to write (default: 500)")
     parser.add_argument("--temperature", type=number_from_0, default=0.8, metavar="T", help="0 takes the likeliest (default: 0.8)")
-    parser.add_argument("--top-k", type=positive_integer, metavar="N", help="draw from the N likeliest tokens alone")
+    parser.add_argument("--top-k", type=positive_integer, metavar="N", help="draw from the N likeliest tokens alone (default: all)")
     parser.add_argument("--seed", type=seed, default=0, metavar="N", help="decides what is drawn (default: 0)")
+    json_lines(parser)
 
 
 def export(parser: Parser) -> None:
@@ -112,6 +123,7 @@ def export(parser: Parser) -> None:
     parser.add_argument("--glp", dest="forms", action="append_const", const="glp", help="a traced program, for gl.jit.load")
     parser.add_argument("--c", dest="forms", action="append_const", const="c", help="C, to run with no Python (docs/deploy.md)")
     parser.add_argument("--out", type=Path, metavar="FILE", help="where it goes (default: model.onnx, .glp or .c in the run's folder)")
+    json_lines(parser)
     parser.checks.append(_check_export)
 
 
@@ -125,6 +137,7 @@ def _check_export(options: argparse.Namespace) -> None:
 
 def runs(parser: Parser) -> None:
     parser.add_argument("folder", nargs="?", help="where runs are (default: runs)")
+    json_lines(parser)
 
 
 def parity(parser: Parser) -> None:
@@ -134,6 +147,7 @@ def parity(parser: Parser) -> None:
     parser.add_argument("--device", type=device, default="cuda", help="the device to compare with the CPU (default: cuda)")
     parser.add_argument("--steps", type=positive_integer, default=3, help="training steps (default: 3)")
     parser.add_argument("--emulated", action="store_true", help="compare with the emulated GPU: no GPU needed, a C++ compiler is")
+    json_lines(parser)
 
 
 def build(parser: Parser) -> None:
@@ -143,6 +157,7 @@ def build(parser: Parser) -> None:
     parser.add_argument(
         "--size", action="append", default=[], metavar="NAME=NUMBER", help="a number for an unknown size of the program (repeatable)"
     )
+    json_lines(parser)
     parser.checks.append(_check_build)
 
 
@@ -165,6 +180,7 @@ def explain(parser: Parser) -> None:
     parser.add_argument("--mermaid", metavar="FILE", help="write a Mermaid flowchart")
     parser.add_argument("--depth", type=int, help="fold module calls deeper than this (default: none)")
     parser.add_argument("--repeats", action="store_true", help="show modules that are built alike in full each time")
+    json_lines(parser)
     parser.checks.append(_check_explain)
 
 
@@ -182,6 +198,7 @@ def kernels(parser: Parser) -> None:
     )  # fmt: skip
     parser.add_argument("--emulate", action="store_true", help="only run on the emulated GPU; do not compile for real ones")
     parser.add_argument("--sanitize", action="store_true", help="run the kernels also under the address, undefined and thread sanitizers")
+    json_lines(parser)
     parser.checks.append(_check_kernels)
 
 
@@ -199,4 +216,4 @@ def warm(parser: Parser) -> None:
 
 
 def info(parser: Parser) -> None:
-    """No options."""
+    json_lines(parser)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import os
+from dataclasses import asdict
 
 from gradlab.cli.devices import usable_device
 from gradlab.cli.failure import FAILED, Failure
@@ -26,5 +27,6 @@ def run(options: argparse.Namespace) -> int:
         raise Failure(f"{options.target} returned {kind}; it has to return (model, inputs) or (model, inputs, loss)", FAILED)
     with users_code(options.target):
         report = parity(example[0], example[1], example[2] if len(example) == 3 else None, steps=options.steps, device=device)
+    options.result = {"agrees": report.ok, **asdict(report)}
     print(report)
     return 0 if report else 1

@@ -19,8 +19,10 @@ def run(options: argparse.Namespace) -> int:
     for note in task.begun(options.prompt)[1]:
         print(f"note: {note}", file=sys.stderr)
     print(options.prompt, end="", flush=True)
+    options.result = {"prompt": options.prompt, "text": options.prompt}
     how = {"temperature": options.temperature, "top_k": options.top_k, "seed": options.seed}
     for piece in task.sample(trained.model, options.prompt, options.length, **how):
+        options.result["text"] += piece
         print(piece, end="", flush=True)
     print()
     return 0

@@ -37,7 +37,12 @@ def run(options: argparse.Namespace) -> int:
     own = options.kind is not None and plain(options.kind) == "function"
     with users_code(options.kind or str(options.resume), REFUSALS if own else ()):
         found = _found(options)
-        return found if isinstance(found, int) else _report(found)
+        if isinstance(found, int):
+            return found
+        said = found.description
+        options.result = {"folder": found.folder, "score": said["score"], **said["result"], "baselines": said["baselines"],
+                          "report": found.folder / "report.html"}  # fmt: skip
+        return _report(found)
 
 
 def _found(options: argparse.Namespace) -> TrainedRun | int:
@@ -94,6 +99,7 @@ def _rate_found(options: argparse.Namespace) -> int:
     except BaseException:
         shutil.rmtree(folder, ignore_errors=True)
         raise
+    options.result = {"suggestion": found.suggestion, "rates": found.rates, "picture": folder / "learning-rate.svg"}
     print(f"tried {len(found.rates)} rates from {found.rates[0]:.3g} to {found.rates[-1]:.3g}; picture: {folder / 'learning-rate.svg'}")
     if found.suggestion is None:
         print("the loss did not fall at any of them: look at the data, or give the model more")

@@ -34,6 +34,7 @@ def predict(options: argparse.Namespace) -> int:
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
     writer.writerows(zip(*map(_written, columns.values()), strict=True))
+    options.result = [dict(zip(columns, row)) for row in zip(*map(_written, columns.values()), strict=True)]
     if options.out is None:
         print(text.getvalue(), end="")
         return 0
@@ -68,6 +69,7 @@ def evaluate(options: argparse.Namespace) -> int:
     found, notes = asked(lambda: trained.task.evaluated(trained.model, options.data))
     for note in notes:
         print(f"note: {note}", file=sys.stderr)
+    options.result = found
     for name, value in found.items():
         print(f"{name.replace('_', ' '):<18} {value:.6g}")
     return 0
@@ -76,7 +78,7 @@ def evaluate(options: argparse.Namespace) -> int:
 def runs(options: argparse.Namespace) -> int:
     """A table of the runs in a folder, the newest last."""
     folder = options.folder or RUNS
-    lines = runs_in(folder)
+    options.result = lines = runs_in(folder)
     if not lines:
         print(f"no runs in {folder}" + ("" if options.folder is None or os.path.isdir(folder) else ", which is no folder"))
         return 0

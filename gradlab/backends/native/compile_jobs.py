@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gradlab.backends.native.toolchain import CompileError, Workshop, compiler, intact
+from gradlab.progress import waiting
 
 PATIENCE = 2.0  # seconds that the end of the process waits for stopped compilers to be cleaned up
 REFUSED = "the C++ compiler refuses a program of gl.compile; GRADLAB_COMPILER=none runs without one. It says:\n"
@@ -65,19 +66,27 @@ class Works:
         """Wait until all are built. Raises CompileError with the compiler's words; then, or if the wait is interrupted, all work stops."""
         try:
             self.begin(jobs)
-            for job in jobs:
-                while not intact(job.target):
-                    with self._lock:
-                        begun = self._begun.get(job.target)
-                    if begun is None:  # another thread has stopped it
-                        self.begin([job])
-                        continue
-                    begun.done.wait()
-                    if begun.error is not None:
-                        raise begun.error
+            missing = [job for job in jobs if not intact(job.target)]
+            if missing:
+                with waiting("compiling for this machine", len(missing)) as shown:
+                    for job in missing:
+                        self._built(job)
+                        shown.done()
         except BaseException:
             self.stop()
             raise
+
+    def _built(self, job: Job) -> None:
+        """Wait until a library is there."""
+        while not intact(job.target):
+            with self._lock:
+                begun = self._begun.get(job.target)
+            if begun is None:  # another thread has stopped it
+                self.begin([job])
+                continue
+            begun.done.wait()
+            if begun.error is not None:
+                raise begun.error
 
     def stop(self) -> None:
         """End all compilers, and forget what waits."""

@@ -1,6 +1,7 @@
 """What `gradlab train` takes: a file for each kind of run, with its options, and how they become settings.
 
-A kind has SUMMARY, `configure(parser)` for its own options, `source(options)`, its data, and `data(options)`, what `Task.of` is told.
+A kind has SUMMARY, USUAL (defaults, for the help), `configure(parser)` for its own options, `source(options)`, its data, and
+`data(options)`, what `Task.of` is told.
 It loads nothing of the engine before it is asked for its data.
 """
 

@@ -10,6 +10,8 @@ from gradlab.cli.arguments import Parser
 from gradlab.cli.failure import Failure
 
 SUMMARY = "or file.py:function: a function of yours that returns a model, its batches, a loss and an optimizer"
+# For the help; what is taken is the task\'s `defaults`.
+USUAL = {"epochs": "what the function says, or 10", "batch": "the function's loader's", "lr": "the function's optimizer's"}
 
 
 def configure(parser: Parser) -> None:

@@ -10,6 +10,8 @@ from gradlab.cli.arguments import Parser, positive_integer, share
 from gradlab.cli.failure import Failure, chosen
 
 SUMMARY = "a folder with a folder of images for each class, or train/ and val/, or mnist, fashion-mnist, cifar-10: predict the class"
+# For the help; what is taken is the task\'s `defaults`.
+USUAL = {"epochs": "by the number of images, 3 to 60", "batch": 64, "lr": 0.003}
 MODELS = ("cnn", "resnet20", "mobilenet", "vit", "mlp")
 AUGMENTATIONS = ("crop", "flip", "jitter")
 

@@ -9,6 +9,8 @@ from gradlab.cli.arguments import Parser, file_or_address, positive_integer, sha
 from gradlab.cli.failure import Failure
 
 SUMMARY = "a table of numbers in the order of time: forecast one of its columns, or several"
+# For the help; what is taken is the task\'s `defaults`.
+USUAL = {"epochs": 30, "batch": 32, "lr": 0.001}
 
 
 def configure(parser: Parser) -> None:

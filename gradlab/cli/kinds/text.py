@@ -9,6 +9,8 @@ from gradlab.cli.arguments import Parser, file_or_address, positive_integer, sha
 from gradlab.cli.failure import Failure
 
 SUMMARY = "a text file (also .gz), or a folder of .txt files: learn to write on; without one the reference that comes with Python"
+# For the help; what is taken is the task\'s `defaults`.
+USUAL = {"epochs": 5, "batch": 16, "lr": 0.002}
 REFERENCE = "pydoc_data.topics"  # as in gradlab/data/text/reading.py, which needs the engine
 
 

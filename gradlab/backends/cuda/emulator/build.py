@@ -15,6 +15,7 @@ from gradlab.backends.cuda.emulator import bounds
 from gradlab.backends.cuda.emulator.source import rewrite_shared, with_exports
 from gradlab.backends.native import toolchain
 from gradlab.backends.native.toolchain import CompileError
+from gradlab.progress import waiting
 
 NATIVE = Path(__file__).resolve().parent / "native"
 UNITS = ("runtime.cpp", "collectives.cpp", "signals.cpp", "bounds.cpp", "races.cpp")
@@ -94,11 +95,17 @@ def program_library(
     for attempt in attempts:
         if toolchain.intact(attempt.target):
             return attempt.target
+    with waiting(f"compiling {label} for the emulated GPU"):
+        return _first(attempts, (text, *included))
+
+
+def _first(attempts: Sequence[_Attempt], texts: Sequence[str]) -> Path:
+    """The first way of building a program that works."""
     for attempt in attempts[:-1]:
         try:
             return attempt.build()
         except CompileError:
-            if not any("cuda_fp16.h" in part or "cuda_bf16.h" in part for part in (text, *included)):
+            if not any("cuda_fp16.h" in part or "cuda_bf16.h" in part for part in texts):
                 raise  # other headers would change nothing
     return attempts[-1].build()
 
