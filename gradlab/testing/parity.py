@@ -220,7 +220,7 @@ def _weighted(output: Any) -> Any:
 def _left_behind(error: DevicesDiffer, part: str, device: str) -> RuntimeError:
     """One line on a tensor that was not moved: where, which, and how to have it where the others are."""
     frames = [(f.f_code.co_filename, line) for f, line in traceback.walk_tb(error.__traceback__)]
-    lines = [(file, line) for file, line in frames if not position.inside[file]]
+    lines = [(file, line) for file, line in frames if not call_site.inside[file]]
     where = f" ({os.path.basename(lines[-1][0])}:{lines[-1][1]})" if lines else ""
     left = " and ".join(name for name, place in error.places if place.partition(":")[0] != device.partition(":")[0])
     advice = (
