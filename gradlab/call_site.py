@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import linecache
 import os
+import re
 import sys
 from types import CodeType, FrameType
 from typing import Any, NamedTuple
@@ -23,9 +24,24 @@ class Position(NamedTuple):
     def text(self) -> str:
         return linecache.getline(self.file, self.line).strip()
 
+    @property
+    def cell(self) -> str:
+        """"cell 3" for a line of a notebook's third cell; "" for others."""
+        return cell_of(self.file)
+
     def __str__(self) -> str:
-        where = f'File "{self.file}", line {self.line}, in {self.function}'
+        cell = self.cell
+        where = f'File "{self.file}"' if not cell else cell.capitalize()
+        where += f", line {self.line}, in {self.function}"
         return f"{where}\n    {self.text}" if self.text else where
+
+
+def cell_of(file: str) -> str:
+    """"cell 3" where IPython has compiled the third cell from what it calls `file`; "" for files, and where there is no IPython."""
+    shell = getattr(sys.modules.get("IPython"), "get_ipython", lambda: None)()
+    name = getattr(getattr(shell, "compile", None), "format_code_name", lambda name: None)(file) if shell is not None else None
+    number = re.fullmatch(r"In\[(\d+)\]", name[1]) if name else None
+    return f"cell {number[1]}" if number else ""
 
 
 class Scope:

@@ -357,6 +357,11 @@ class Module(HookMethods, StateMethods, PrivateNames):
         head = f"{name}(  # {note}" if note else f"{name}("
         return head + "".join(f"\n  {line}" for line in lines) + f"\n){count}"
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: a table of the submodules."""
+        shown: str = import_module("gradlab.viz.html_table").of_module(self)
+        return shown
+
 
 def _indented(text: str) -> str:
     return text.replace("\n", "\n  ")

@@ -10,6 +10,7 @@ from gradlab.nn.module import Module
 from gradlab.nn.parameter import is_lazy
 from gradlab.tensor import Tensor
 from gradlab.tensor.creation import zeros
+from gradlab.viz.html_table import html_table
 
 
 class Layer(NamedTuple):
@@ -57,6 +58,12 @@ class Summary(NamedTuple):
 
     def __repr__(self) -> str:
         return str(self)
+
+    def _repr_html_(self) -> str:
+        frozen = self.parameters - self.trainable
+        sizes = ", ".join(map(_size, (self.parameter_bytes, self.buffer_bytes, self.output_bytes)))
+        note = f"{self.parameters:,} parameters ({frozen:,} frozen); parameters, buffers, outputs: {sizes}"
+        return html_table("", ("layer", "output shape", "parameters"), [(x.title, x.output, x.parameters or None) for x in self.layers], note)
 
 
 def _size(count: int) -> str:

@@ -80,7 +80,9 @@ class Event:
         """The user's line, where it is known: "file:line"."""
         code, lasti = self.place or (None, 0)
         found = call_site.locate(code, lasti, self.scope)
-        return "" if found is None else f"{found.file}:{found.line}"
+        if found is None:
+            return ""
+        return f"{found.cell}, line {found.line}" if found.cell else f"{found.file}:{found.line}"
 
 
 def path(scope: Any) -> str:

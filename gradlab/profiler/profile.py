@@ -251,6 +251,9 @@ class profile(Watcher):
         """As `key_averages().table()`."""
         return self.key_averages().table(sort_by, row_limit, **options)
 
+    def _repr_html_(self) -> str:
+        return self.key_averages()._repr_html_()
+
     @property
     def peak_memory(self) -> int:
         """The most bytes that were held at a moment by what operations met and made. RuntimeError without `profile_memory=True`."""

@@ -6,6 +6,8 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from gradlab.viz.html_table import html_table
+
 _KEYS = {
     "cpu_time_total": "cpu_time_total", "self_cpu_time_total": "cpu_time_total", "cuda_time_total": "device_time_total",
     "device_time_total": "device_time_total", "count": "count", "cpu_time": "cpu_time",
@@ -78,6 +80,9 @@ class EventAverage:
         return self.memory
 
 
+SHOWN = 30  # rows in a notebook
+
+
 class Averages(list[EventAverage]):
     """Operations (or modules) with their sums; printing it shows the table."""
 
@@ -133,6 +138,13 @@ class Averages(list[EventAverage]):
         return "\n".join(found)
 
     __str__ = table
+
+    def _repr_html_(self) -> str:
+        total = self.total()
+        columns = columns_of(total.cpu_time_total or 1.0, self)
+        rows = sorted(self, key=lambda e: -e.cpu_time_total)[:SHOWN]
+        note = f"Self CPU time total: {time_text(total.cpu_time_total)}" + (f"; the first {SHOWN} of {len(self)}" if len(self) > SHOWN else "")
+        return html_table("", ["name", *(title for title, _ in columns)], [[e.key, *(text(e) for _, text in columns)] for e in rows], note)
 
 
 def columns_of(total: float, entries: Sequence[EventAverage]) -> list[tuple[str, Callable[[EventAverage], str]]]:

@@ -15,6 +15,8 @@ from gradlab import nn
 from gradlab.data import DataError
 from gradlab.runs.kinds import KINDS, task_of
 from gradlab.runs.task import Task
+from gradlab.train.callbacks import curves
+from gradlab.viz.html_table import html_table
 
 FORMAT, VERSION = "gradlab run", 2
 
@@ -61,6 +63,13 @@ class TrainedRun:
     description: dict[str, Any]
     task: Task
     model: nn.Module
+
+    def _repr_html_(self) -> str:
+        """The result beside the simpler models', and the curves."""
+        score, result = self.description["score"], self.description["result"]
+        rows = [("this run", result["best"])] + [(name, values.get(score)) for name, values in self.description["baselines"].items()]
+        note = f"{result['epochs']} epochs in {result['seconds']:g} s; {self.folder}"
+        return html_table(f"A run of kind {self.task.kind}", ("", score.replace("_", " ")), rows, note) + curves(self.history)
 
     @property
     def history(self) -> list[dict[str, float]]:

@@ -249,7 +249,9 @@ def source_line(place: Any) -> tuple[str, list[tuple[str, str]]]:
     if place is None or place.file.startswith("<frozen"):
         return "", []
     file = place.file.removeprefix(os.getcwd() + os.sep).removeprefix(ABOVE)
-    return f"{file}:{place.line} in {place.function}", [("line", place.text)] if place.text else []
+    where = f"{place.cell}, line {place.line}" if place.cell else f"{file}:{place.line}"
+    within = "" if place.cell and place.function == "<module>" else f" in {place.function}"
+    return f"{where}{within}", [("line", place.text)] if place.text else []
 
 
 def extent(shape: Sequence[int] | None, dtype: Any = None) -> str:

@@ -15,7 +15,7 @@ __device__ __forceinline__ void report(FaultWord* fault, int64 site, int64 value
         fault[1] = static_cast<FaultWord>(site);
         fault[2] = static_cast<FaultWord>(value);
         __threadfence_system();
-        fault[0] = 2;  // complete
+        atomicExch_system(fault, FaultWord(2));  // complete: another block may be asking whether it is taken
     }
 }
 

@@ -10,6 +10,7 @@ from typing import Any
 from gradlab.graph.calls.listing import inner, sources_of, steps_of
 from gradlab.graph.passes import bodies, operations
 from gradlab.graph.staging.stage import Staged
+from gradlab.viz.html_table import of_text
 
 LONGEST = 96  # letters of a list of rows in a line of text
 
@@ -81,6 +82,9 @@ class Stats:
         lines.append(f"seconds     {seconds}")
         lines.append(f"programs    {self.programs}; {self.guards} guards of the newest")
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        return of_text(str(self), "A compiled program")
 
 
 def stats(staged: Staged, executables: Sequence[Any], seconds: float, programs: int) -> Stats:

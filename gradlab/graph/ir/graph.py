@@ -55,6 +55,9 @@ class Graph:
         found: Picture = import_module("gradlab.viz").graph(self)  # not with this module: it takes time and memory
         return found
 
+    def _repr_svg_(self) -> str:
+        return self.svg()
+
     def svg(self) -> str:
         """The graph as an SVG document."""
         return self.picture().to_svg()
