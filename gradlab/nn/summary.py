@@ -63,7 +63,8 @@ class Summary(NamedTuple):
         frozen = self.parameters - self.trainable
         sizes = ", ".join(map(_size, (self.parameter_bytes, self.buffer_bytes, self.output_bytes)))
         note = f"{self.parameters:,} parameters ({frozen:,} frozen); parameters, buffers, outputs: {sizes}"
-        return html_table("", ("layer", "output shape", "parameters"), [(x.title, x.output, x.parameters or None) for x in self.layers], note)
+        rows = [(x.title, x.output, x.parameters or None) for x in self.layers]
+        return html_table("", ("layer", "output shape", "parameters"), rows, note)
 
 
 def _size(count: int) -> str:

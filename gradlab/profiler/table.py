@@ -143,7 +143,8 @@ class Averages(list[EventAverage]):
         total = self.total()
         columns = columns_of(total.cpu_time_total or 1.0, self)
         rows = sorted(self, key=lambda e: -e.cpu_time_total)[:SHOWN]
-        note = f"Self CPU time total: {time_text(total.cpu_time_total)}" + (f"; the first {SHOWN} of {len(self)}" if len(self) > SHOWN else "")
+        note = f"Self CPU time total: {time_text(total.cpu_time_total)}"
+        note += f"; the first {SHOWN} of {len(self)}" if len(self) > SHOWN else ""
         return html_table("", ["name", *(title for title, _ in columns)], [[e.key, *(text(e) for _, text in columns)] for e in rows], note)
 
 

@@ -85,7 +85,7 @@ class Explanation:
         self._before = self._numbers[v.id]
         mark = "" if v.kind == "operation" else f" ({v.kind})"
         path, _, line = v.place.partition(" in ")[0].rpartition(":")
-        place = f"{Path(path).name}:{line}" if path else ""
+        place = f"{Path(path).name}:{line}" if path else line  # of a notebook: cell 3, line 2
         name = f"{v.title} {v.name}".strip()
         return self._before, f"{lead}{name}{mark}", v.shape, size(v.kept) if v.kept else "", GAP.join(filter(None, (origin, chips))), place
 

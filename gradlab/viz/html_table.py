@@ -15,8 +15,7 @@ def html_table(title: str, head: Sequence[str], rows: Iterable[Sequence[Any]], n
     if any(head):
         parts.append("<thead><tr>" + "".join(f'<th style="{_CELL.format("left")}">{escape(h)}</th>' for h in head) + "</tr></thead>")
     parts.append("<tbody>")
-    for row in rows:
-        parts.append("<tr>" + "".join(_cell(value) for value in row) + "</tr>")
+    parts += ["<tr>" + "".join(_cell(value) for value in row) + "</tr>" for row in rows]
     parts.append(f"</tbody></table>{f'<p>{escape(note)}</p>' if note else ''}</div>")
     return "".join(parts)
 
@@ -36,7 +35,8 @@ def of_module(module: Any) -> str:
         own = sum(p.numel() for p in part.parameters(recurse=False))
         shapes = ", ".join(f"{name} {'×'.join(map(str, p.shape))}" for name, p in part.named_parameters(recurse=False))
         depth = path.count(".") + 1 if path else 0
-        rows.append(("  " * depth + (path.rpartition(".")[2] or "(whole)"), f"{type(part).__name__}({part.extra_repr()})", shapes, own or None))
+        name = "  " * depth + (path.rpartition(".")[2] or "(whole)")
+        rows.append((name, f"{type(part).__name__}({part.extra_repr()})", shapes, own or None))
     every = list(module.parameters())
     frozen = sum(p.numel() for p in every if not p.requires_grad)
     note = f"{sum(p.numel() for p in every):,} parameters" + (f", {frozen:,} of them frozen" if frozen else "")
