@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 import threading
 from collections.abc import Iterator
@@ -31,13 +32,21 @@ class Waiting:
             return
         form = "{desc}: {n_fmt}/{total_fmt} |{bar}| {elapsed}" if self._total else "{desc} … {elapsed}"
         tqdm = import_module("tqdm").tqdm
-        with tqdm(total=self._total, desc=self._what, bar_format=form, leave=False, file=sys.stderr) as bar:
+        with tqdm(total=self._total, desc=self._what, bar_format=form, leave=False, file=sys.stderr, ncols=_columns(), nrows=20) as bar:
             while not self._over.wait(TICK):
                 bar.n = min(self._finished, self._total) if self._total else self._finished
                 bar.refresh()
 
     def over(self) -> None:
         self._over.set()
+
+
+def _columns() -> int:
+    """How wide the terminal is; some say 0, for which tqdm would show nothing."""
+    try:
+        return min(os.get_terminal_size(sys.stderr.fileno()).columns or 80, 100)
+    except (OSError, ValueError):
+        return 80
 
 
 @contextmanager

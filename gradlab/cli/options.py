@@ -213,6 +213,7 @@ def _check_kernels(options: argparse.Namespace) -> None:
 def warm(parser: Parser) -> None:
     """What is said meanwhile."""
     parser.add_argument("--background", action="store_true", help="say nothing, at low priority, and not where another process is at it")
+    json_lines(parser)
 
 
 def info(parser: Parser) -> None:

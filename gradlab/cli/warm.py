@@ -37,6 +37,7 @@ def run(options: argparse.Namespace) -> int:
             count = ready.build(texts(ROWS.values()))
     except CompileError as error:
         raise Failure(str(error)) from None
+    options.result = {"kernels": count, "seconds": time.perf_counter() - begun}
     if not options.background:
         print(f"{count} kernels lie ready ({time.perf_counter() - begun:.0f} s)")
     return 0

@@ -12,9 +12,6 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-from gradlab.tensor.missing_names import MODULES
-
-_ABSENT = MODULES["gradlab"]
 _ONE = "there is one process with one device; gradient accumulation makes larger batches"
 _QUANTISED = "quantised tensors are not offered; use int8 tensors and a scale, or gl.onnx.load, which reads quantised models"
 _NESTED = "nested and masked tensors are not offered; use nn.utils.rnn.pad_sequence and a mask of bool"
@@ -151,8 +148,6 @@ INERT = {
     **_all("accelerator.graphs cuda.gds cuda.green_contexts cuda.jiterator cuda.profiler cuda.tunable", _INSIDE),
     **_all("backends", "there are no settings of it; gradlab computes with kernels of its own and NumPy's BLAS"),
     **_all("autograd.forward_ad", "use gl.func.jvp, which gives a function's directional derivative"),
-    **_all("fft", _ABSENT["fft"]),
-    **_all("signal", _ABSENT["signal"]),
     **_all("sparse.semi_structured", "use dense weights, or sparse_csr tensors"),
     **_all("nn.attention.experimental nn.attention.varlen", "use nn.functional.scaled_dot_product_attention"),
     **_all("monitor profiler.itt profiler.python_tracer", "use gl.profiler"),
