@@ -113,6 +113,13 @@ def complex_of(dtype: np.dtype[Any]) -> np.dtype[Any]:
     return COMPLEX128 if (dtype if dtype in FLOATING else _default.dtype) == FLOAT64 else COMPLEX64
 
 
+def needs_floating(name: str, dtype: Any, what: str = "needs floating point, got", way: str = "convert with .float()") -> str:
+    """The error for numbers of a wrong dtype. Of complex ones .float() would drop the imaginary part, so that it is no way out."""
+    if isinstance(dtype, DType) and dtype.is_complex:
+        way = "complex numbers have none of this: apply it to x.real and x.imag, to x.abs(), or to gl.view_as_real(x)"
+    return f"{name}: {what} {dtype}; {way}"
+
+
 def widest(dtype: np.dtype[Any]) -> np.dtype[Any]:
     """The dtype in which numbers are compared: float64, complex128 for complex ones."""
     return COMPLEX128 if dtype in COMPLEX else FLOAT64

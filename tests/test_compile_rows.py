@@ -67,5 +67,6 @@ def test_compiled_programs_give_what_eager_gives(name, kind, dtype):
     for got, want in zip(outs, wanted, strict=True):
         expected = want.detach().numpy()
         scale = 1 + np.nanmax(np.abs(np.where(np.isfinite(expected), expected, 0)), initial=0) if expected.dtype.kind == "f" else 1
+        limit = max(tolerance, 1e-6) if expected.dtype in (np.float32, np.complex64) else tolerance  # some samples hold narrow numbers
         wide = np.result_type(np.float64, expected.dtype) if expected.dtype.kind == "c" else np.float64
-        np.testing.assert_allclose(got.astype(wide), expected.astype(wide), rtol=tolerance, atol=tolerance * scale * 0.1)
+        np.testing.assert_allclose(got.astype(wide), expected.astype(wide), rtol=limit, atol=limit * scale * 0.1)

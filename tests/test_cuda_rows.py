@@ -46,7 +46,7 @@ def inputs_of(name, number, dtype):
 def on(device, inputs, requires_grad=False):
     """Arrays as tensors there; numbers and None as they are."""
     return [
-        gl.tensor(x, device=device, requires_grad=requires_grad and x.dtype.kind in "fV") if isinstance(x, np.ndarray) else x
+        gl.tensor(x, device=device, requires_grad=requires_grad and x.dtype.kind in "fVc") if isinstance(x, np.ndarray) else x
         for x in inputs
     ]
 
@@ -63,8 +63,9 @@ def close(got, want, dtype, what=""):
     """Same dtype and shape, integers equal, floats within the dtype's tolerance of the largest value."""
     got, want = np.asarray(got.detach().cpu().numpy()), np.asarray(want.detach().numpy())
     assert (got.dtype, got.shape) == (want.dtype, want.shape), what
-    if want.dtype.kind in "fV":
-        got, want = got.astype(np.float64), want.astype(np.float64)
+    if want.dtype.kind in "fVc":
+        wide = np.complex128 if want.dtype.kind == "c" else np.float64
+        got, want = got.astype(wide), want.astype(wide)
         tolerance = TOLERANCE[dtype]
         scale = max(1.0, np.abs(want[np.isfinite(want)]).max(initial=0))
         np.testing.assert_allclose(got, want, rtol=tolerance, atol=tolerance * scale, err_msg=what)

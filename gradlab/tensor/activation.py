@@ -11,7 +11,7 @@ from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import lowered
 from gradlab.autograd.record import bind
-from gradlab.dtype import FLOATING, as_numpy
+from gradlab.dtype import FLOATING, as_numpy, needs_floating
 from gradlab.spec import ShapeError, normalize_dim
 from gradlab.tensor.common_arguments import into, required
 from gradlab.tensor.in_place_methods import update
@@ -35,7 +35,7 @@ def _ready(name: str, input: Tensor, dim: int, dtype: Any) -> tuple[Tensor, int]
     if dtype is not None:
         input = input.to(dtype=as_numpy(dtype))
     if input._array.dtype not in FLOATING:
-        raise RuntimeError(f"{name}: needs floating point, got {input.dtype}; convert with .float() or pass dtype=")
+        raise RuntimeError(needs_floating(name, input.dtype, way="convert with .float() or pass dtype="))
     try:
         return input, normalize_dim(dim, len(input._array.shape))
     except IndexError as error:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind, operator
-from gradlab.dtype import BOOL, COMPLEX, FLOATING, INEXACT, INT64
+from gradlab.dtype import BOOL, COMPLEX, FLOATING, INEXACT, INT64, needs_floating
 from gradlab.tensor.common_arguments import into
 from gradlab.tensor.deprecated_arguments import with_factor
 from gradlab.tensor.rounding import rounds_once
@@ -277,7 +277,7 @@ def round(input: Tensor, *, decimals: int = 0, out: Any = None) -> Tensor:
         return into("round", out, round(input, decimals=decimals))
     if input._array.dtype not in FLOATING:
         if decimals or input._array.dtype == BOOL or input._array.dtype in COMPLEX:
-            raise RuntimeError(f"round: needs floating point, got {input.dtype}")
+            raise RuntimeError(needs_floating("round", input.dtype))
         return _clone(input)
     if not decimals:
         return _round(input)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import widest
-from gradlab.dtype import FLOAT32, FLOAT64, FLOATING
+from gradlab.dtype import FLOAT32, FLOAT64, FLOATING, needs_floating
 from gradlab.spec import broadcast_shapes, count, normalize_dim
 from gradlab.tensor.common_arguments import either, into, only_tensors
 from gradlab.tensor.norms import vector_norm
@@ -63,7 +63,7 @@ def cdist(x1: Tensor, x2: Tensor, p: float = 2.0, compute_mode: str = "use_mm_fo
     if len(a) < 2 or len(b) < 2 or a[-1] != b[-1]:
         raise RuntimeError(f"cdist: points (…, n, d) and (…, m, d), got shapes {a} and {b}")
     if x1._array.dtype not in FLOATING or x2._array.dtype not in FLOATING:
-        raise RuntimeError(f"cdist: floating point, got {x1.dtype} and {x2.dtype}")
+        raise RuntimeError(needs_floating("cdist", x2.dtype if x1._array.dtype in FLOATING else x1.dtype))
     if not p >= 0:
         raise RuntimeError(f"cdist: p is not negative, got {p}")
     modes = ("use_mm_for_euclid_dist_if_necessary", "use_mm_for_euclid_dist", "donot_use_mm_for_euclid_dist")

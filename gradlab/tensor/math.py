@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
-from gradlab.dtype import BOOL, COMPLEX, FLOATING, INEXACT, finfo
+from gradlab.dtype import BOOL, COMPLEX, FLOATING, INEXACT, finfo, needs_floating
 from gradlab.tensor import elementwise
 from gradlab.tensor.common_arguments import into
 from gradlab.tensor.complex import complex
@@ -188,7 +188,7 @@ def frac(input: Tensor, *, out: Any = None) -> Tensor:
     tensor([-0.5000,  0.0000,  0.5000])
     """
     if input._array.dtype not in FLOATING:
-        raise RuntimeError(f"frac: needs floating point, got {input.dtype}")
+        raise RuntimeError(needs_floating("frac", input.dtype))
     return input - input.trunc() if out is None else into("frac", out, input - input.trunc())
 
 

@@ -12,7 +12,7 @@ from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current
 from gradlab.autograd.record import bind
-from gradlab.dtype import COMPLEX, FLOAT32, FLOAT64, FLOATING, HALF, INEXACT, finfo
+from gradlab.dtype import COMPLEX, FLOAT32, FLOAT64, FLOATING, HALF, INEXACT, finfo, needs_floating
 from gradlab.spec import ShapeError, normalize_dim, normalize_dims
 from gradlab.tensor import reduction
 from gradlab.tensor.common_arguments import either, into, required
@@ -37,7 +37,7 @@ def dims_of(name: str, input: Tensor, dim: Dims) -> tuple[int, ...]:
 def floating(name: str, input: Tensor, complex: bool = False) -> Tensor:
     """The tensor. RuntimeError for integers, and for complex numbers unless they are allowed."""
     if input._array.dtype not in (INEXACT if complex else FLOATING):
-        raise RuntimeError(f"{name}: needs floating point, got {input.dtype}; convert with .float()")
+        raise RuntimeError(needs_floating(name, input.dtype))
     return input
 
 

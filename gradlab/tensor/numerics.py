@@ -8,7 +8,7 @@ import numpy as np
 
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import wrap
-from gradlab.dtype import FLOATING, HALF, INEXACT
+from gradlab.dtype import FLOATING, HALF, INEXACT, needs_floating
 from gradlab.spec import normalize_dim
 from gradlab.tensor.common_arguments import into, only_real, only_tensors
 from gradlab.tensor.convert import moved
@@ -43,7 +43,7 @@ def frexp(input: Tensor, *, out: Any = None) -> Any:
     if out is not None:
         return into("frexp", out, frexp(input))
     if input._array.dtype not in FLOATING:
-        raise RuntimeError(f"frexp: a floating point tensor, not {input.dtype}; convert it with .float()")
+        raise RuntimeError(needs_floating("frexp", input.dtype))
     values = values_of(input.detach())
     exponent = np.frexp(values.astype(np.float32) if values.dtype in HALF else values)[1]
     found = moved(wrap(np.asarray(exponent, np.int32)), input.device)
@@ -108,6 +108,8 @@ def histogramdd(input: Tensor, bins: Any, range: Any = None, weight: Any = None,
             [1., 1.]])
     """
     only_tensors("histogramdd", input)
+    if input._array.dtype not in FLOATING:
+        raise RuntimeError(needs_floating("histogramdd", input.dtype))
     shape = input._array.shape
     if len(shape) < 2:
         raise RuntimeError(f"histogramdd: points are the rows of at least a matrix, not of shape {shape}")

@@ -28,6 +28,7 @@ from gradlab.dtype import (
     from_numpy,
     get_default_dtype,
     iinfo,
+    needs_floating,
     real_of,
     result_type,
 )  # fmt: skip
@@ -285,7 +286,7 @@ def bernoulli(input: Tensor, p: float | None = None, *, generator: Generator | N
     if p is not None:
         return trials(input.new_full((), p, dtype=FLOAT64).expand(input.shape), dtype, generator)
     if dtype not in FLOATING:
-        raise RuntimeError(f"bernoulli: probabilities are floating point, not {input.dtype}; convert with .float()")
+        raise RuntimeError(needs_floating("bernoulli", input.dtype, "probabilities are floating point, not"))
     return trials(input, dtype, generator)
 
 
@@ -301,7 +302,7 @@ def poisson(input: Tensor, generator: Generator | None = None) -> Tensor:
     tensor([0., 0.])
     """
     if input._array.dtype not in FLOATING:
-        raise RuntimeError(f"poisson: rates are floating point, not {input.dtype}; convert with .float()")
+        raise RuntimeError(needs_floating("poisson", input.dtype, "rates are floating point, not"))
     state, offset = draw(generator, input.numel(), input.device)
     return _poisson(input, state, offset=offset)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gradlab.autograd import inplace
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current
-from gradlab.dtype import ALL, COMPLEX, FLOAT64, FLOATING, INEXACT
+from gradlab.dtype import ALL, COMPLEX, FLOAT64, FLOATING, INEXACT, needs_floating
 from gradlab.tensor.generator import Generator
 from gradlab.tensor.in_place_methods import assign
 
@@ -24,7 +24,7 @@ def _fill(name: str, tensor: Any, make_values: Callable[[], Any], kinds: frozens
     """Write freshly drawn numbers into a tensor."""
     inplace.check(name, tensor, current())
     if tensor._array.dtype not in kinds:
-        raise RuntimeError(f"{name}: fills floating point tensors, not {tensor.dtype}")
+        raise RuntimeError(needs_floating(name, tensor.dtype, "fills floating point tensors, not"))
     values = make_values()
     return assign(name, tensor, values if values._array.dtype == tensor._array.dtype else values.to(tensor._array.dtype))
 

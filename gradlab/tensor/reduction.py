@@ -10,7 +10,7 @@ from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current
 from gradlab.autograd.record import bind
-from gradlab.dtype import COMPLEX, FLOATING, HALF, INEXACT, INT64
+from gradlab.dtype import COMPLEX, FLOATING, HALF, INEXACT, INT64, needs_floating
 from gradlab.spec import count, none, normalize_dim, normalize_dims
 from gradlab.tensor.common_arguments import either, into, required
 from gradlab.tensor.comparison import tensors_only
@@ -80,7 +80,7 @@ def mean(
     if dtype is not None:
         input = input.to(dtype)
     if input._array.dtype not in INEXACT:
-        raise RuntimeError(f"mean: needs floating point, got {input.dtype}; convert with .float() or pass dtype=")
+        raise RuntimeError(needs_floating("mean", input.dtype, way="convert with .float() or pass dtype="))
     result = _mean(input, dim=_dims("mean", input, dim), keepdim=keepdim)
     return result if out is None else into("mean", out, result)
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
-from gradlab.dtype import BOOL, INEXACT, INT64
+from gradlab.dtype import BOOL, INEXACT, INT64, needs_floating
 from gradlab.spec import DimensionError, normalize_dim, normalize_dims
 from gradlab.tensor.common_arguments import either, into, required
 from gradlab.tensor.math_in_place import twin
@@ -93,7 +93,7 @@ def logcumsumexp(input: Tensor, dim: int | None = None, *, axis: Any = None, out
     """
     dim = dim if dim is not None and axis is None else required("logcumsumexp", dim, axis)
     if input._array.dtype not in INEXACT:
-        raise RuntimeError(f"logcumsumexp: needs floating point, got {input.dtype}; convert with .float()")
+        raise RuntimeError(needs_floating("logcumsumexp", input.dtype))
     result = _logcumsumexp(input, dim=_dim("logcumsumexp", input, dim))
     return result if out is None else into("logcumsumexp", out, result)
 

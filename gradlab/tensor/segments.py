@@ -6,7 +6,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from gradlab.autograd.base import Differentiable
-from gradlab.dtype import FLOATING, INT64
+from gradlab.dtype import FLOATING, INT64, needs_floating
 from gradlab.spec import ShapeError, normalize_dim
 from gradlab.tensor.common_arguments import only_tensors
 from gradlab.tensor.creation import arange
@@ -41,7 +41,7 @@ def segment_reduce(
     if (lengths is None) == (offsets is None):
         raise RuntimeError("segment_reduce: give either lengths or offsets")
     if data._array.dtype not in FLOATING:
-        raise RuntimeError(f"segment_reduce: floating point numbers, not {data.dtype}; convert with .float()")
+        raise RuntimeError(needs_floating("segment_reduce", data.dtype))
     at = normalize_dim(axis, len(data._array.shape))
     given = lengths if offsets is None else offsets
     if not isinstance(given, Differentiable) or given._array.dtype.kind not in "iu":

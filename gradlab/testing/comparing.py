@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from gradlab.dtype import BOOL, FLOATING, as_numpy, bfloat16, finfo, float16, float32, float64
+from gradlab.dtype import BOOL, COMPLEX, FLOATING, as_numpy, bfloat16, complex64, complex128, finfo, float16, float32, float64
 from gradlab.tensor import Tensor
 from gradlab.tensor.creation import as_tensor
 from gradlab.tensor.random import rand, randint
@@ -16,6 +16,7 @@ from gradlab.tensor.random import rand, randint
 # What rounding may do: relative and absolute.
 TOLERANCES = {
     float16.dtype: (1e-3, 1e-5), bfloat16.dtype: (1.6e-2, 1e-5), float32.dtype: (1.3e-6, 1e-5), float64.dtype: (1e-7, 1e-7),
+    complex64.dtype: (1.3e-6, 1e-5), complex128.dtype: (1e-7, 1e-7),
 }  # fmt: skip
 
 Message = str | Callable[[str], str] | None
@@ -29,7 +30,7 @@ def assert_close(
     """Raise AssertionError, saying where and by how much, unless |actual - expected| ≤ atol + rtol · |expected| everywhere.
 
     Both are tensors, NumPy arrays, numbers, or sequences and mappings of them of one structure. Shapes, dtypes and devices are equal, too.
-    rtol and atol: both or neither; by default those of the dtype (float32 1.3e-6 and 1e-5, float64 1e-7 both, integers 0), of the less
+    rtol and atol: both or neither; by default those of the dtype (float32 1.3e-6 and 1e-5, float64 1e-7 both, complex ones as their parts, integers 0), of the less
     exact one where they differ. equal_nan: NaN equals NaN. msg: a text in place of the message, or a function of it.
 
     >>> import gradlab as gl
@@ -139,18 +140,20 @@ def make_tensor(
     """
     size = tuple(shape[0]) if len(shape) == 1 and isinstance(shape[0], (tuple, list)) else tuple(shape)
     kind = as_numpy(dtype)
-    floating = kind in FLOATING
+    floating, complex = kind in FLOATING, kind in COMPLEX
     bottom = (0 if kind == BOOL or kind.kind == "u" else -9) if low is None else low
-    top = (2 if kind == BOOL else 9 if floating else 10) if high is None else high
+    top = (2 if kind == BOOL else 9 if floating or complex else 10) if high is None else high
     if not bottom < top:
         raise ValueError(f"make_tensor: low {bottom} is not below high {top}")
     drawn = (*size[:-1], 2 * size[-1]) if noncontiguous and size else size
-    if floating:
+    if complex:
+        found = ((rand(*drawn, dtype=complex128, device=device) * (top - bottom)) + (bottom + bottom * 1j)).to(dtype)
+    elif floating:
         found = (rand(*drawn, dtype=float64, device=device) * (top - bottom) + bottom).to(dtype)
     else:
         found = randint(math.ceil(bottom), math.ceil(top), drawn, device=device).to(dtype)
     if exclude_zero:
-        least = finfo(dtype).tiny if floating else 1
+        least = finfo(dtype).tiny if floating or complex else 1
         found = found.masked_fill(found == 0, least)
     if noncontiguous and size:
         found = found[..., ::2]

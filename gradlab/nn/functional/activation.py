@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
-from gradlab.dtype import COMPLEX, FLOATING, finfo
+from gradlab.dtype import COMPLEX, FLOATING, finfo, needs_floating
 from gradlab.spec import normalize_dim
 from gradlab.tensor import activation as top, elementwise
 from gradlab.tensor.activation import celu_ as celu_, hardshrink as hardshrink, prelu as prelu, selu_ as selu_, threshold_ as threshold_
@@ -326,7 +326,7 @@ def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
 
 def _floating(name: str, input: Tensor) -> None:
     if not isinstance(input, Differentiable) or input._array.dtype not in FLOATING:
-        raise RuntimeError(f"{name}: needs a floating point tensor; convert with .float()")
+        raise RuntimeError(needs_floating(name, getattr(input, "dtype", type(input).__name__)))
 
 
 # ---------------------------------------------------------------- in place

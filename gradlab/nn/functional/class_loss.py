@@ -16,7 +16,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current
 from gradlab.autograd.record import bind
 from gradlab.batched import Batched
-from gradlab.dtype import FLOATING, HALF, INT64
+from gradlab.dtype import FLOATING, HALF, INT64, needs_floating
 from gradlab.spec import ShapeError, count
 from gradlab.tensor import activation
 from gradlab.tensor.common_arguments import only_real
@@ -141,7 +141,7 @@ def cross_entropy(
             raise RuntimeError(f"cross_entropy: ignore_index={ignore_index} is for class indices, not for targets that are probabilities")
         return _of_probabilities(input, target, weight, reduction, label_smoothing)
     if input._array.dtype not in FLOATING:
-        raise RuntimeError(f"cross_entropy: needs floating point logits, got {input.dtype}; convert with .float()")
+        raise RuntimeError(needs_floating("cross_entropy", input.dtype, "needs floating point logits, got"))
     x, classes, number = _classes("cross_entropy", input, target, weight)
     if weight is None and label_smoothing == 0:
         rows = len(shape) > 2 and _classes_last(x)

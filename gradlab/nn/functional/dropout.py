@@ -9,7 +9,7 @@ from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.dispatch import backend_of
-from gradlab.dtype import FLOATING
+from gradlab.dtype import FLOATING, needs_floating
 from gradlab.tensor.generator import draw
 from gradlab.tensor.in_place_methods import update
 from gradlab.tensor.rounding import rounds_once
@@ -56,7 +56,7 @@ def _run(name: str, input: Tensor, p: float, training: bool, inplace: bool, func
     if not isinstance(input, Differentiable):
         raise TypeError(f"{name}: input is a tensor, not {type(input).__name__}")
     if input._array.dtype not in FLOATING:
-        raise RuntimeError(f"{name}: needs floating point, got {input.dtype}; convert with .float()")
+        raise RuntimeError(needs_floating(name, input.dtype))
     return update(name, input, function, p, *args) if inplace else function(input, p, *args)
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gradlab import ops
 from gradlab.autograd.mode import current, no_grad
 from gradlab.autograd.record import bind
-from gradlab.dtype import FLOATING
+from gradlab.dtype import FLOATING, needs_floating
 from gradlab.spec import ShapeError, count
 from gradlab.tensor.common_arguments import either
 from gradlab.tensor.norms import dims_of, vector_norm
@@ -139,7 +139,7 @@ def cosine_similarity(x1: Tensor, x2: Tensor, dim: int = 1, eps: float = 1e-8, *
     dim = dim if axis is None else either("cosine_similarity", dim, 1, axis)
     for x in (x1, x2):
         if x._array.dtype not in FLOATING:
-            raise RuntimeError(f"cosine_similarity: needs floating point, got {x.dtype}; convert with .float()")
+            raise RuntimeError(needs_floating("cosine_similarity", x.dtype))
     wide = (x1 + x2)._array.shape if x1._array.shape != x2._array.shape else x1._array.shape
     x1, x2 = x1.expand(wide), x2.expand(wide)
     a, b = (_norm(x, 2.0, dim, True).clamp(min=eps) for x in (x1, x2))

@@ -13,7 +13,7 @@ from gradlab import ops
 from gradlab.advice import BroadcastWarning, warn
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
-from gradlab.dtype import FLOATING
+from gradlab.dtype import FLOATING, needs_floating
 from gradlab.spec import broadcast_shapes
 from gradlab.tensor.common_arguments import only_real
 from gradlab.tensor.index_parts import known
@@ -95,7 +95,7 @@ def mse_loss(
     if reduction == "none" or weight is not None:
         return _squares(a, b, weight, input._array.shape, reduction)
     if a._array.dtype not in FLOATING and b._array.dtype not in FLOATING:
-        raise RuntimeError(f"mse_loss: needs floating point, got {input.dtype}; convert with .float()")
+        raise RuntimeError(needs_floating("mse_loss", input.dtype))
     return _mse(a, b, mean=reduction == "mean")
 
 

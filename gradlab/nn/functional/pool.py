@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradlab import ops
 from gradlab.autograd.record import bind
-from gradlab.dtype import INT64
+from gradlab.dtype import COMPLEX, INT64
 from gradlab.nn.functional.conv import Numbers, batched, expect_tensors, spread
 from gradlab.spec import ShapeError, count, none
 from gradlab.tensor.rounding import rounds_once
@@ -148,7 +148,8 @@ def average(
     except ShapeError as error:
         raise ShapeError(renamed(name, error)) from None
     except TypeError as error:
-        raise NotImplementedError(renamed(name, error) + "; convert with .float()") from None
+        way = "" if x._array.dtype in COMPLEX else "; convert with .float()"
+        raise NotImplementedError(renamed(name, error) + way) from None
     return found.squeeze(0) if added else found
 
 
