@@ -6,6 +6,7 @@ import ctypes
 import operator
 import sys
 from collections.abc import Callable
+from functools import cache
 from importlib import import_module
 from typing import Any
 
@@ -42,6 +43,13 @@ def _tensor(value: Any) -> Any:
     return wrap(value.astype(public_dtype(value.dtype).dtype, copy=False)) if isinstance(value, np.ndarray) else value
 
 
+@cache
+def _runner(module: str) -> Callable[..., Any]:
+    """What answers NumPy, imported when it first asks."""
+    found: Callable[..., Any] = import_module(module).run
+    return found
+
+
 class InteropMethods(Differentiable):
     """The methods of this family."""
 
@@ -58,11 +66,11 @@ class InteropMethods(Differentiable):
             found = call(left, right) if isinstance(left, Differentiable) else getattr(right, _REFLECTED[call])(left)
             if found is not NotImplemented:
                 return found
-        return import_module("gradlab.interchange.numpy_ufuncs").run(ufunc, method, inputs, kwargs)
+        return _runner("gradlab.interchange.numpy_ufuncs")(ufunc, method, inputs, kwargs)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         """NumPy's functions on tensors, as its ufuncs."""
-        return import_module("gradlab.interchange.numpy_functions").run(func, args, kwargs)
+        return _runner("gradlab.interchange.numpy_functions")(func, args, kwargs)
 
     @property
     def __array_interface__(self) -> dict[str, Any]:

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections import namedtuple
 from typing import TYPE_CHECKING, Any
 
+import numpy as np
+
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
@@ -24,6 +26,7 @@ __all__ = [
 ]  # fmt: skip
 
 _rows = ops.sort
+_FLAG = (bool, np.bool_)
 _sort, _topk, _mode, _unique, _bincount = map(bind, (_rows.sort, _rows.topk, _rows.mode, _rows.unique, _rows.bincount))
 _searchsorted, _histc, _isin = map(bind, (_rows.searchsorted, _rows.histc, _rows.isin))
 Pair = namedtuple("Pair", ("values", "indices"))
@@ -153,7 +156,7 @@ def unique(
     >>> gl.unique(gl.tensor([2, 1, 2]))
     tensor([1, 2])
     """
-    if not (isinstance(sorted, bool) and isinstance(return_inverse, bool) and isinstance(return_counts, bool)):
+    if not (isinstance(sorted, _FLAG) and isinstance(return_inverse, _FLAG) and isinstance(return_counts, _FLAG)):
         raise TypeError("unique: sorted, return_inverse and return_counts are True or False; a dimension is given by name, unique(dim=0)")
     dim = dim if axis is None else either("unique", dim, None, axis)
     return _distinct(input, dim, False, return_inverse, return_counts)
@@ -167,7 +170,7 @@ def unique_consecutive(
     >>> gl.unique_consecutive(gl.tensor([1, 1, 2, 1]))
     tensor([1, 2, 1])
     """
-    if not (isinstance(return_inverse, bool) and isinstance(return_counts, bool)):
+    if not (isinstance(return_inverse, _FLAG) and isinstance(return_counts, _FLAG)):
         raise TypeError("unique_consecutive: return_inverse and return_counts are True or False; a dimension is given by name, dim=0")
     dim = dim if axis is None else either("unique_consecutive", dim, None, axis)
     return _distinct(input, dim, True, return_inverse, return_counts)
