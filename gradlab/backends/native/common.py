@@ -41,6 +41,7 @@ def _loops(op: Op) -> Iterator[str]:
     for dtype in (FLOAT32, FLOAT64):
         dtypes = [BOOL if name in ("condition", "mask") else dtype for name in op.inputs]
         params = {name: PARAMETERS.get(name, 0.5) for name in op.params}
+        kinds = [params, *([params | {"exponent": 3}] if "exponent" in params else [])]  # x**3 and x**3.0
         try:
             out = op.specs(*[Spec((4,), d) for d in dtypes], **params)[0].dtype
         except (TypeError, ValueError, RuntimeError, KeyError):
@@ -51,6 +52,7 @@ def _loops(op: Op) -> Iterator[str]:
         for inner in itertools.product((1, 0), repeat=count):
             if not any(inner) or (few and not all(inner)):
                 continue
-            with suppress(Unsupported):
-                yield elementwise.kernel_text(op, dtypes, out, inner, params)[0]
+            for chosen in kinds:
+                with suppress(Unsupported):
+                    yield elementwise.kernel_text(op, dtypes, out, inner, chosen)[0]
 

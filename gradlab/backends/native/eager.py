@@ -7,6 +7,7 @@ lowerings and kernels that compiled programs use. `run` gives None where NumPy i
 from __future__ import annotations
 
 import ctypes
+import math
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
@@ -30,6 +31,7 @@ from gradlab.strides import dense_order, inverse_order, is_row_major
 FIRST = 2  # the base of the first array, behind the work space and the status
 MOST = 48  # arrays of one row
 KEPT = 4096  # plans
+ROWS = 64  # of a product that are worth packing a second matrix that is no smaller
 LOWERED: dict[str, Callable[[Call, Lowering], Sequence[TaskSpec]]] = dict.fromkeys(reductions.KINDS, reductions.reduce)
 Made = tuple[tuple[int, ...], Any, tuple[int, ...] | None]  # a result's shape in the order of memory, its dtype, and the way back
 
@@ -206,6 +208,8 @@ def lowered(call: Call, ctx: Lowering) -> Sequence[TaskSpec]:
     if op.elementwise:
         return elementwise.lower(call, ctx)
     values = [*call.outputs, *(x for x in call.inputs if isinstance(x, Value))]
+    if op.name in ("matmul", "linear") and math.prod(call.outputs[0].spec.shape[:-1]) < ROWS <= call.inputs[1].spec.shape[-1]:
+        raise Unsupported  # packing the second matrix costs as much as the product
     lower = LOWERED.get(op.name) or LOWER.get(op.name)
     if lower is None or any(v.spec.dtype in HALF for v in values):
         raise Unsupported

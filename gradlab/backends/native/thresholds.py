@@ -9,13 +9,16 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable
 
+import numpy as np
+
 from gradlab.kernel import Elementwise, is_dear
 from gradlab.op import NEVER, Op
 
-CHEAP, DEAR = 1 << 15, 1 << 11  # elementwise rows: additions, comparisons and the like; exponentials and the like
+# Elementwise rows: additions, comparisons and the like; exponentials and the like; and where NumPy takes several steps.
+CHEAP, DEAR, CHEAP_STEPS, DEAR_STEPS = 1 << 15, 1 << 11, 1 << 11, 1 << 4
 # Of other rows: elements of the largest operand; of products and convolutions see `LARGE_PRODUCT` in the fast path.
 ROWS = {
-    **dict.fromkeys(("sum", "mean", "amax", "amin"), 1 << 14),
+    **dict.fromkeys(("sum", "mean", "amax", "amin"), 1 << 12),
     **dict.fromkeys(("softmax", "log_softmax", "softmax_backward", "log_softmax_backward"), 1 << 11),
     **dict.fromkeys(("cross_entropy", "cross_entropy_backward"), 1 << 11),
     **dict.fromkeys(("layer_norm", "layer_norm_backward", "rms_norm", "batch_norm", "batch_norm_backward", "mse"), 1 << 12),
@@ -38,7 +41,9 @@ def threshold(op: Op) -> int:
     if op.view or op.dynamic or op.foreign or op.varying or op.name in LEFT or not op.inputs:
         return NEVER
     if isinstance(op.cuda, Elementwise):
-        return DEAR if is_dear(op.cuda.expression) else CHEAP
+        if isinstance(op.cpu, np.ufunc):
+            return DEAR if is_dear(op.cuda.expression) else CHEAP
+        return DEAR_STEPS if is_dear(op.cuda.expression) else CHEAP_STEPS
     return ROWS.get(op.name, NEVER)
 
 
