@@ -158,8 +158,8 @@ def several_inputs(op: Op) -> Callable[..., Any]:
             return apply(op, args, params)
         arrays: list[Any] = []
         key: list[Any] = []
-        common = None
-        most = 0
+        common, least = None, op.pays
+        large = False
         pattern, bit = 0, 1
         for x in args:
             if x is None:
@@ -187,7 +187,8 @@ def several_inputs(op: Op) -> Callable[..., Any]:
                     array = x._array
                 arrays.append(array)
                 key += array.shape, dtype
-                most = max(most, array.size)
+                if array.size >= least:
+                    large = True
                 if x._edge is not None:
                     pattern |= bit
             bit += bit
@@ -198,7 +199,7 @@ def several_inputs(op: Op) -> Callable[..., Any]:
             inferred = None
         specs, found = inferred or infer(op, known, shapes, arrays, params)
         outs = []
-        made = by_kernel(op, arrays, params) if most >= op.pays else None
+        made = by_kernel(op, arrays, params) if large else None
         if made is not None:
             for out in (made,) if result is None else made:
                 t = new(Tensor)

@@ -58,8 +58,12 @@ class CpuBackend:
             return op.cpu(*arrays, **params)
         if not arrays:
             params = {k: v for k, v in params.items() if k != "device"}
-        if not row_major and op.pays != NEVER and (found := self._by_kernel(op, arrays, params)) is not None:
-            return found
+        if not row_major and op.pays != NEVER:
+            for array in arrays:
+                if isinstance(array, np.ndarray) and array.size >= op.pays:
+                    if (found := self._by_kernel(op, arrays, params)) is not None:
+                        return found
+                    break
         specs = input_specs(arrays)
         if op.dynamic:
             op.infer(*specs, **params)
@@ -89,8 +93,6 @@ class CpuBackend:
 
     def _by_kernel(self, op: Op, arrays: list[Any], params: dict[str, Any]) -> Any:
         """What a kernel makes of large arrays; None where NumPy is to compute."""
-        if not any(isinstance(a, np.ndarray) and a.size >= op.pays for a in arrays):
-            return None
         specs = input_specs(arrays)
         given = [
             np.asarray(immediate(a, op.number_dtype(s.dtype))) if isinstance(a, (int, float, complex)) and s is not None else a
