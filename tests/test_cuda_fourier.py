@@ -7,14 +7,16 @@ import pytest
 
 from gradlab import ops
 from gradlab.backends.cuda import fallback
+from gradlab.backends.cuda.cufft import rows
 
 RNG = np.random.default_rng(0)
-SHAPES = [(3, 8), (2, 5, 6), (2, 7), (30, 2), (4, 1), (1, 12, 4), (0, 4)]
+SHAPES = [(3, 8), (2, 5, 6), (2, 7), (30, 2), (4, 1), (1, 12, 4), (2, 3, 2, 4, 3), (0, 4)]
 
 
 @pytest.mark.parametrize("shape", SHAPES, ids=str)
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
-def test_every_row(cuda, shape, dtype):
+@pytest.mark.parametrize("own", [True, False], ids=["own", "cuFFT"])
+def test_every_row(monkeypatch, cuda, shape, dtype, own):
     x = RNG.normal(size=shape).astype(dtype)
     z = (x + 1j * RNG.normal(size=shape)).astype("complex64" if dtype == "float32" else "complex128")
     every, last = tuple(range(len(shape))), (len(shape) - 1,)
@@ -27,6 +29,8 @@ def test_every_row(cuda, shape, dtype):
     calls += [("rfft", x.T, {"dims": last, "scale": 1.0})] if x.size else []
     n = 2 * (shape[-1] - 1)
     calls += [("irfft", z, {"dims": every, "n": m, "scale": 0.5}) for m in (n, n + 1) if m > 0]
+    if not own:
+        monkeypatch.setattr(rows, "SMALL", 0)
     fallback.counts.clear()
     for name, given, params in calls:
         want = ops.ROWS[name](np.ascontiguousarray(given), **params)

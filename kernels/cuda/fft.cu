@@ -68,4 +68,21 @@ __global__ void __launch_bounds__(256) fft_real(const T* __restrict__ src, T* __
     if (at < count) dst[at] = src[2 * at];
 }
 
+// A first half of a spectrum of n numbers in each line, of which what stands for itself becomes real.
+template <class T>
+__global__ void __launch_bounds__(256) fft_hermitian(const T* __restrict__ src, T* __restrict__ dst, int64 n, int64 count) {
+    const int64 at = static_cast<int64>(blockIdx.x) * 256 + threadIdx.x;
+    if (at >= count) return;
+    const int64 place = at % (n / 2 + 1);
+    dst[2 * at] = src[2 * at];
+    dst[2 * at + 1] = place == 0 || 2 * place == n ? T(0) : src[2 * at + 1];
+}
+
+// Numbers times a factor, in place.
+template <class T>
+__global__ void __launch_bounds__(256) fft_scale(T* __restrict__ numbers, double scale, int64 count) {
+    const int64 at = static_cast<int64>(blockIdx.x) * 256 + threadIdx.x;
+    if (at < count) numbers[at] = static_cast<T>(static_cast<double>(numbers[at]) * scale);
+}
+
 }  // namespace gradlab

@@ -104,9 +104,13 @@ class Work:
         if target.flags.c_contiguous and source.flags.c_contiguous:
             self.driver.copy(target, source)
             return
-        layout, widest = pack_layout_of(shape, [element_strides(target), element_strides(source)])
+        strides, width = [element_strides(target), element_strides(source)], target.dtype.itemsize
+        if width == 16:  # complex128: two words each
+            shape, size, width = (*shape, 2), 2 * size, 8
+            strides = [(*(2 * s for s in apart), 1) for apart in strides]
+        layout, widest = pack_layout_of(shape, strides)
         index = "long long" if widest > 2**31 - 1 or size > 2**31 - 1 else "unsigned int"
-        function = self.kernel("movement.cu", "copy", WORD_TYPES[target.dtype.itemsize], index)
+        function = self.kernel("movement.cu", "copy", WORD_TYPES[width], index)
         self.each(function, size, target, source, layout)
 
     def converted(self, array: Any, dtype: np.dtype[Any]) -> Any:

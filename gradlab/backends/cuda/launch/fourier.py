@@ -1,9 +1,13 @@
-"""Fourier transforms: a launch of fft.cu for each prime factor of each dimension, two arrays taking turns."""
+"""Fourier transforms: cuFFT's, else, and where they are small, a launch of fft.cu for each prime factor of each dimension.
+
+Two arrays take turns.
+"""
 
 from __future__ import annotations
 
 from typing import Any
 
+from gradlab.backends.cuda.cufft import rows as cufft
 from gradlab.backends.cuda.launch.row_forms import split
 from gradlab.backends.cuda.launch.rule import Rule
 from gradlab.backends.cuda.launch_context import Work
@@ -58,12 +62,14 @@ def fft(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any
     (x,), (y,) = inputs, outputs
     if y.size:
         x = work.contiguous(x) if x.dtype == y.dtype else _complex(work, x, y.dtype)
-        transform(work, x, params["dims"], params["inverse"], params["scale"], y)
+        numbers = params["dims"], params["inverse"], params["scale"]
+        if not (params["dims"] and cufft.fft(work, x, *numbers, y)):
+            transform(work, x, *numbers, y)
 
 
 def rfft(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
     (x,), (y,) = inputs, outputs
-    if y.size:
+    if y.size and not cufft.rfft(work, x, params["dims"], params["scale"], y):
         dims = params["dims"]
         whole = work.empty(x.shape, y.dtype)
         transform(work, _complex(work, x, y.dtype), dims[-1:], False, params["scale"], whole)
@@ -76,7 +82,7 @@ def rfft(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, An
 
 def irfft(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
     (x,), (y,) = inputs, outputs
-    if y.size:
+    if y.size and not cufft.irfft(work, x, params["dims"], params["scale"], y):
         dims, source = params["dims"], work.contiguous(x)
         if dims[1:]:
             made = work.empty(x.shape, x.dtype)
