@@ -236,7 +236,7 @@ def _spread(name: str, input: Any, dim: Any, unbiased: Any, correction: Any, kee
     kind = kind if kind in INEXACT else FLOAT32
     count = _count(name, input, dim, mask)
     about = input - sum(input, dim, keepdim=True, dtype=kind, mask=mask) / count
-    total: Any = sum(about * about, dim, keepdim=True, dtype=kind, mask=mask)
+    total: Any = sum(about * about.conj() if about.is_complex() else about * about, dim, keepdim=True, dtype=kind, mask=mask)
     found = (total / ((count - less).clamp(min=0) if less else count)).to(kind)
     return found if keepdim or not input.dim() else found.squeeze(_dims(input, dim))
 

@@ -121,6 +121,9 @@ FUNCTIONS = {
     "vdot": lambda a, b: gl.vdot(a[0], b[0]) * gl.linalg.vecdot(a, b), "lerp": lambda a, b: gl.lerp(a, b, 0.3 + 1j),
     "silu": lambda a, b: gl.nn.functional.silu(a) * b, "scatter": lambda a, b: a.scatter_add(1, gl.tensor([[0, 2], [1, 1]]), b),
     "linear": lambda a, b: gl.nn.functional.linear(a, b, b[:, 0]),
+    "scattered": lambda a, b: a.index_reduce(1, gl.tensor([0, 0, 2]), b, "prod") + b.index_reduce(1, gl.tensor([0, 2, 0]), a, "mean"),
+    "rms norm": lambda a, b: gl.nn.functional.rms_norm(a, (3,), b[0]), "margin": lambda a, b: gl.nn.functional.soft_margin_loss(a, b),
+    "masked": lambda a, b: gl.masked.std(a, 1, mask=gl.tensor([True, False, True])) + gl.masked.logsumexp(b, 1),
     "conv": lambda a, b: gl.nn.functional.conv1d(a.unsqueeze(0), b[:, :, None].expand(2, 3, 2)[:, :2]),
 }  # fmt: skip
 
@@ -147,7 +150,7 @@ MATRICES = {
     "eigh": (hermitian(lambda h: tuple(A.eigh(h))), 3, 3), "eig": (lambda a: tuple(A.eig(a)), 3, 3),
     "lstsq": (lambda a: A.lstsq(a, a)[0], 4, 3),
     "svd": (lambda a: tuple(A.svd(a, False)), 4, 3), "svd wide": (lambda a: tuple(A.svd(a, False)), 3, 4),
-    "lu": (lambda a: A.lu(a)[1:], 3, 3),
+    "lu": (lambda a: A.lu(a)[1:], 3, 3), "geqrf": (lambda a: tuple(gl.geqrf(a)), 3, 2),
     "svd left": (lambda a: A.svd(a, False)[0], 4, 3), "nuclear": (lambda a: A.matrix_norm(a, "nuc"), 4, 3),
 }  # fmt: skip
 

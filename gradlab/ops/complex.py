@@ -158,12 +158,12 @@ HOLOMORPHIC = """
     clone full view permute transpose t expand squeeze unsqueeze slice slice_backward slice_scatter cat flip
     diagonal diagonal_embed diagonal_scatter tril triu unfold unfold_backward as_strided bits pad im2col col2im
     index index_backward index_put embedding embedding_backward resample resample_backward
-    masked_scatter masked_gather gather gather_backward scatter scatter_add
-    inverse solve solve_triangular det cofactor matrix_exp
+    masked_scatter masked_gather gather gather_backward scatter scatter_add scatter_reduce
+    inverse solve solve_triangular det cofactor matrix_exp ldl_solve
 """
 OWN = """
     conj complex real imag view_as_real view_as_complex complex_abs complex_sgn complex_angle eq ne logical_and logical_or logical_xor
-    fft rfft irfft logical_not isnan isinf isfinite all any nonzero cholesky qr lu eig eigh svd slogdet pinv
+    fft rfft irfft logical_not isnan isinf isfinite all any nonzero cholesky qr lu ldl eig eigh svd slogdet pinv
 """
 
 
@@ -184,7 +184,14 @@ def _logcumsumexp(x: Any, dim: int) -> Any:
     return x
 
 
-INSTEAD = {"abs": complex_abs, "silu": lambda x: x * x.sigmoid(), "logaddexp": _logaddexp, "logcumsumexp": _logcumsumexp}
+def _rms_norm(x: Any, weight: Any, k: int, eps: float) -> Any:
+    """By the mean of x², not of |x|², as PyTorch takes it."""
+    rstd = (x.square().mean(tuple(range(-k, 0)), keepdim=True) + eps).rsqrt()
+    return (x * rstd if weight is None else x * rstd * weight), rstd
+
+
+INSTEAD = {"abs": complex_abs, "silu": lambda x: x * x.sigmoid(), "logaddexp": _logaddexp, "logcumsumexp": _logcumsumexp,
+           "rms_norm": _rms_norm}  # fmt: skip
 
 
 def attach(rows: Mapping[str, Op]) -> None:

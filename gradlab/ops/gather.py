@@ -10,7 +10,7 @@ from typing import Any
 
 import numpy as np
 
-from gradlab.dtype import FLOAT32, HALF, INT64
+from gradlab.dtype import COMPLEX, FLOAT32, HALF, INT64
 from gradlab.kernel import Kernel
 from gradlab.op import Op
 from gradlab.ops.indexing import add_flat, in_range
@@ -134,6 +134,8 @@ def scatter_reduce_rule(x: Spec, index: Spec, src: Spec, *, dim: int, reduce: st
     """Rule: like x."""
     if reduce not in UFUNCS:
         raise ShapeError(f"reduce is one of {', '.join(UFUNCS)}, not {reduce!r}")
+    if reduce != "prod" and x.dtype in COMPLEX:
+        raise TypeError(f"{reduce} is not defined for complex numbers, which have no order; apply it to x.abs(), or to gl.view_as_real(x)")
     return scatter_rule(x, index, src, dim=dim)
 
 

@@ -36,19 +36,24 @@ def _exchange(a: Any, kk: int, kp: int, k: int) -> None:
         a[kk, k], a[kp, k] = a[kp, k], a[kk, k]
 
 
+def _size(x: Any) -> Any:
+    """LAPACK's size of complex numbers for the choice of pivots."""
+    return np.abs(x.real) + np.abs(x.imag)
+
+
 def _pivot(a: Any, k: int) -> tuple[int, int]:
     """Which row comes to k (or to k + 1 in a block of two), and the block's size."""
-    n, here = len(a), abs(a[k, k])
+    n, here = len(a), _size(a[k, k])
     if k == n - 1:
         return k, 1
-    largest = k + 1 + int(np.argmax(np.abs(a[k + 1 :, k])))
-    column = abs(a[largest, k])
+    largest = k + 1 + int(np.argmax(_size(a[k + 1 :, k])))
+    column = _size(a[largest, k])
     if max(here, column) == 0 or here >= ALPHA * column:
         return k, 1
-    row = max(np.abs(a[largest, k:largest]).max(), np.abs(a[largest + 1 :, largest]).max(initial=0))
+    row = max(_size(a[largest, k:largest]).max(), _size(a[largest + 1 :, largest]).max(initial=0))
     if here >= ALPHA * column * (column / row):
         return k, 1
-    return (largest, 1) if abs(a[largest, largest]) >= ALPHA * row else (largest, 2)
+    return (largest, 1) if _size(a[largest, largest]) >= ALPHA * row else (largest, 2)
 
 
 def factor(a: Any, pivots: Any) -> int:

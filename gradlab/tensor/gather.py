@@ -11,7 +11,7 @@ import numpy as np
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
-from gradlab.dtype import INT64, wide
+from gradlab.dtype import INEXACT, INT64, wide
 from gradlab.spec import ShapeError, Spec, broadcast_shapes, normalize_dim
 from gradlab.tensor.common_arguments import either, into, required
 from gradlab.tensor.in_place_methods import update
@@ -236,7 +236,7 @@ def scatter_reduce(
         ones = start.new_ones(start._array.shape, dtype=INT64)
         hits = ones if include_self else _scatter(ones, index, ones.new_zeros(()), dim=dim)
         hits = _scatter_add(hits, index, ones.new_ones(()), dim=dim).clamp(min=1)
-        found = (found / hits.to(found._array.dtype) if found.is_floating_point() else found.div(hits, rounding_mode="floor")).to(dtype)
+        found = (found / hits.to(found._array.dtype) if found._array.dtype in INEXACT else found.div(hits, rounding_mode="floor")).to(dtype)
     return found if input._array.shape else found.reshape(())
 
 

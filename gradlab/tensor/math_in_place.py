@@ -71,7 +71,7 @@ class MathInPlaceMethods(Differentiable):
     polygamma_ = twin(_polygamma, "polygamma_")
 
     multiply_, subtract_, divide_, true_divide_ = twin(p.mul), twin(p.sub), twin(p.div), twin(p.div)
-    negative_, absolute_, clip_, fix_ = twin(p.neg), twin(p.abs), twin(where.clamp), twin(p.trunc)
+    negative_, absolute_, clip_, fix_ = twin(p.neg), twin(_abs, "absolute_"), twin(where.clamp), twin(p.trunc)
     arcsin_, arccos_, arctan_, arctan2_ = asin_, acos_, atan_, atan2_
     arcsinh_, arccosh_, arctanh_ = asinh_, acosh_, atanh_
     __ifloordiv__, __imod__, __ilshift__, __irshift__ = floor_divide_, remainder_, bitwise_left_shift_, bitwise_right_shift_

@@ -30,7 +30,7 @@ _ldl, _ldl_solve = bind(ops.ldl.ldl), bind(ops.ldl.ldl_solve)
 
 def geqrf(input: Tensor, *, out: Any = None) -> Any:
     """QR of matrices (…, m, n) as LAPACK packs it: R on and above the diagonal, below it the vectors v of Householder's reflections
-    1 - tau v vᵀ (whose leading 1 is left out), and tau (…, k), k the smaller of m and n. `householder_product` makes Q of them.
+    1 - tau v vᴴ (whose leading 1 is left out), and tau (…, k), k the smaller of m and n. `householder_product` makes Q of them.
 
     >>> gl.geqrf(gl.tensor([[3.0], [4.0]]))
     geqrf(a=tensor([[-5.0000],
@@ -42,15 +42,17 @@ def geqrf(input: Tensor, *, out: Any = None) -> Any:
     rest, columns, taus = input, [], []
     for _ in range(min(m, n)):  # each step takes the first row and column off
         alpha, below = rest[..., :1, :1], rest[..., 1:, :1]
-        length = (below * below).sum(-2, keepdim=True)
+        length = _square(below).sum(-2, keepdim=True)
         flat = length == 0
-        sign = alpha.detach().sign().masked_fill(alpha == 0, 1)
-        beta = (-sign * (alpha * alpha + length.masked_fill(flat, 1)).sqrt()).where(~flat, alpha)
+        if alpha.is_complex():  # R's diagonal is real: a number alone is turned, too
+            flat = flat.logical_and(alpha.imag == 0)
+        sign = alpha.detach().real.sign().masked_fill(alpha.real == 0, 1)
+        beta = (-sign * (_square(alpha) + length.masked_fill(flat, 1)).sqrt()).to(alpha.dtype).where(~flat, alpha)
         divisor = (alpha - beta).masked_fill(flat, 1)
         tail = below / divisor
         tau = ((beta - alpha) / beta.masked_fill(flat, 1)).masked_fill(flat, 0)
         right = rest[..., 1:]
-        product = tau * (right[..., :1, :] + (tail * right[..., 1:, :]).sum(-2, keepdim=True))
+        product = tau.conj() * (right[..., :1, :] + (tail.conj() * right[..., 1:, :]).sum(-2, keepdim=True))
         upper = cat([beta, right[..., :1, :] - product], -1)
         columns.append((upper, tail))
         taus.append(tau[..., 0, 0])
@@ -59,6 +61,11 @@ def geqrf(input: Tensor, *, out: Any = None) -> Any:
     for upper, tail in reversed(columns):
         found = cat([upper, cat([tail, found], -1)], -2)
     return Reflections(found, stack(taus, -1) if taus else input.new_zeros((*input._array.shape[:-2], 0)))
+
+
+def _square(x: Tensor) -> Any:
+    """|x|², real."""
+    return (x * x.conj()).real if x.is_complex() else x * x
 
 
 def _reflectors(name: str, A: Tensor, tau: Tensor) -> list[tuple[Tensor, Tensor]]:
@@ -75,7 +82,7 @@ def _reflectors(name: str, A: Tensor, tau: Tensor) -> list[tuple[Tensor, Tensor]
 
 
 def householder_product(input: Tensor, tau: Tensor, *, out: Any = None) -> Tensor:
-    """The first n columns of Q = H₁ H₂ … H_k, given the reflections H = 1 - tau v vᵀ of `geqrf`: (…, m, n), with tau (…, k).
+    """The first n columns of Q = H₁ H₂ … H_k, given the reflections H = 1 - tau v vᴴ of `geqrf`: (…, m, n), with tau (…, k).
 
     >>> gl.linalg.householder_product(*gl.geqrf(gl.tensor([[3.0], [4.0]])))
     tensor([[-0.6000],
@@ -87,7 +94,7 @@ def householder_product(input: Tensor, tau: Tensor, *, out: Any = None) -> Tenso
     m, n = input._array.shape[-2:]
     q = unit(input, m)[:, :n].expand(input._array.shape)
     for v, factor in reversed(reflectors):
-        q = q - factor * v * (v * q).sum(-2, keepdim=True)
+        q = q - factor * v * (v.conj() * q).sum(-2, keepdim=True)
     return q.clone() if not reflectors else q
 
 
@@ -102,7 +109,7 @@ def orgqr(input: Tensor, input2: Tensor, *, out: Any = None) -> Tensor:
 
 
 def ormqr(input: Tensor, input2: Tensor, input3: Tensor, left: bool = True, transpose: bool = False, *, out: Any = None) -> Tensor:
-    """Q C (C Q unless `left`), or Qᵀ C with `transpose`: Q (m, m) is the product of all reflections `input` (…, m, k), whose factors are
+    """Q C (C Q unless `left`), or Qᴴ C with `transpose`: Q (m, m) is the product of all reflections `input` (…, m, k), whose factors are
     `input2` (…, k), and C is `input3`. Q itself is not made.
 
     >>> a, tau = gl.geqrf(gl.tensor([[3.0], [4.0]]))
@@ -116,14 +123,14 @@ def ormqr(input: Tensor, input2: Tensor, input3: Tensor, left: bool = True, tran
     matrix("ormqr", input3)
     ready("ormqr", input, input3)
     if not left:
-        return ormqr(input, input2, input3.mT, True, not transpose).mT
+        return ormqr(input, input2, input3.mH, True, not transpose).mH
     c = input3
     if c._array.shape[-2] != input._array.shape[-2]:
         raise ShapeError(f"ormqr: reflections of {input._array.shape[-2]} rows do not fit {input3.shape}")
     if c._array.shape[:-2] != input._array.shape[:-2]:
         raise ShapeError(f"ormqr: both in one batch, got {input.shape} and {input3.shape}")
     for v, factor in reflectors if transpose else reversed(reflectors):
-        c = c - factor * v * (v * c).sum(-2, keepdim=True)
+        c = c - (factor.conj() if transpose else factor) * v * (v.conj() * c).sum(-2, keepdim=True)
     return c
 
 
@@ -177,6 +184,11 @@ def lu_unpack(LU_data: Tensor, LU_pivots: Tensor, unpack_data: bool = True, unpa
 # ---------------------------------------------------------------- L D Lᵀ
 
 
+def _symmetric(name: str, input: Tensor, hermitian: bool) -> None:
+    if hermitian and input.is_complex():
+        raise NotImplementedError(f"{name}: of complex matrices only symmetric ones, A = L D Lᵀ; use linalg.lu_factor, or linalg.eigh")
+
+
 def ldl_factor_ex(input: Tensor, *, hermitian: bool = False, check_errors: bool = False, out: Any = None) -> Any:
     """`ldl_factor` as (LD, pivots, info): info (int32, of the batch's shape) is 0, or where the first 0 stands in D, from 1.
 
@@ -188,6 +200,7 @@ def ldl_factor_ex(input: Tensor, *, hermitian: bool = False, check_errors: bool 
     if out is not None:
         return into("linalg.ldl_factor_ex", out, ldl_factor_ex(input, hermitian=hermitian, check_errors=check_errors))
     matrix("ldl_factor", input)
+    _symmetric("ldl_factor", input, hermitian)
     if input._edge is not None and current().recording:
         raise NotImplementedError("ldl_factor: the factors have no gradient; detach() the matrix, and use linalg.solve for a solution's")
     found = CheckedLDL(*_ldl(input))
@@ -216,6 +229,7 @@ def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False,
             [-1.0000]])
     """
     ready("ldl_solve", LD, B)
+    _symmetric("ldl_solve", LD, hermitian)
     if not isinstance(pivots, Differentiable) or pivots._array.dtype.kind not in "iu":
         raise RuntimeError("ldl_solve: pivots are an integer tensor, as ldl_factor gives them")
     if LD._edge is not None and current().recording:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -281,7 +282,8 @@ def logsumexp(
     if type(top._array) is np.ndarray and not current().special and np.isfinite(top._array).all():
         found = sum((input - top).exp(), dims, True).log() + top
     else:  # a total below 1 is that of nothing but -inf: it has no gradient
-        found = sum((input - top.masked_fill(top.isinf(), 0)).exp(), dims, True).clamp(min=1).log() + top
+        total: Any = sum((input - top.masked_fill(top.isinf(), 0)).exp(), dims, True)
+        found = (total.masked_fill(top == -math.inf, 1) if total.is_complex() else total.clamp(min=1)).log() + top
     return found if keepdim or not dims else found.squeeze(dims)
 
 

@@ -31,7 +31,8 @@ def assert_close(
 
     Both are tensors, NumPy arrays, numbers, or sequences and mappings of them of one structure. Shapes, dtypes and devices are equal, too.
     rtol and atol: both or neither; by default those of the dtype (float32 1.3e-6 and 1e-5, float64 1e-7 both, integers
-    0, complex types as their parts), of the less exact one where they differ. equal_nan: NaN equals NaN. msg: a text in place of the message, or a function of it.
+    0, complex types as their parts), of the less exact one where they differ. equal_nan: NaN equals NaN. msg: a text in place of
+    the message, or a function of it.
 
     >>> import gradlab as gl
     >>> gl.testing.assert_close(gl.tensor([1.0, 2.0]), gl.tensor([1.0, 2.000001]))

@@ -78,7 +78,8 @@ def soft_margin_loss(
     tensor(0.6931)
     """
     reduction = reduction_of(size_average, reduce, reduction)
-    return reduced(-_logsigmoid(target * input), reduction)
+    margin = target * input
+    return reduced((-margin).exp().log1p() if margin.is_complex() else -_logsigmoid(margin), reduction)
 
 
 @rounds_once(autocast="float32", first=True)
