@@ -68,7 +68,8 @@ FLOATS = [c for c in CALLS if any(a.dtype == np.float64 for a in arrays_in((c.ar
 COMPUTED = [c for c in FLOATS if not c.marks & {"making", "random"}]
 # Where PyTorch refuses, and the formula means the same for complex numbers.
 MORE = set(words("""
-    gl.deg2rad gl.logit gl.native_norm gl.pdist masked.logaddexp gl.rad2deg special.logit F.embedding_bag-1 F.embedding_bag-2 F.glu F.interpolate F.mse_loss-1 F.pdist
+    gl.deg2rad gl.logit gl.native_norm gl.pdist masked.logaddexp gl.rad2deg special.logit F.embedding_bag-1 F.embedding_bag-2
+    F.glu F.interpolate F.mse_loss-1 F.pdist
     F.upsample F.upsample_nearest Tensor.bfloat16 Tensor.deg2rad Tensor.deg2rad_ Tensor.logit Tensor.logit_ Tensor.rad2deg Tensor.rad2deg_
 """))
 # Where PyTorch computes, and what gradlab refuses.
