@@ -113,9 +113,13 @@ class Transforms:
             warnings.warn(said, RuntimeWarning, stacklevel=2)
 
 
-@functools.cache
 def transforms_of(driver: Any) -> Transforms | None:
     """The driver's cuFFT; None, with one warning, where there is none."""
+    return _made(driver)
+
+
+@functools.cache
+def _made(driver: Any) -> Transforms | None:
     if driver.name == "emulated":
         standin = importlib.import_module("gradlab.backends.cuda.cufft.standin")  # a real GPU does not need it
         guarded = importlib.import_module("gradlab.backends.cuda.emulator.guarded_memory")
