@@ -7,13 +7,23 @@ by the recording of operations and by creation functions; nobody else needs it.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Protocol, cast
+from typing import Any, Protocol, cast
 
+from gradlab.above import above
 from gradlab.device import Device
 
-if TYPE_CHECKING:
-    from gradlab.op import Op
+
+class Row(Protocol):
+    """What is asked of a row here; rows themselves are the floor above (`op.py`)."""
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def inputs(self) -> tuple[str, ...]: ...
+
+    @property
+    def variadic(self) -> bool: ...
 
 
 class Backend(Protocol):
@@ -21,7 +31,7 @@ class Backend(Protocol):
 
     staged: bool  # True where arrays have no values yet (a tracer); such a backend also takes real arrays
 
-    def run(self, op: Op, arrays: list[Any], params: dict[str, Any]) -> Any:
+    def run(self, op: Any, arrays: list[Any], params: dict[str, Any]) -> Any:
         """Compute one row: an array, or a tuple of arrays where the row has several outputs."""
 
     def device_of(self, array: Any) -> Device: ...
@@ -53,27 +63,27 @@ class Recalling(Protocol):
     # By key, of calls that need no promotion: what computes the result, the inputs' Specs and the outputs'.
     known: dict[Any, tuple[Callable[[list[Any]], Any], tuple[Any, ...], tuple[Any, ...]]]
 
-    def key(self, op: Op, arrays: list[Any], params: dict[str, Any]) -> Any:
+    def key(self, op: Any, arrays: list[Any], params: dict[str, Any]) -> Any:
         """What such a call depends on."""
 
-    def remember(self, op: Op, given: list[Any], arrays: list[Any], params: dict[str, Any]) -> None:
+    def remember(self, op: Any, given: list[Any], arrays: list[Any], params: dict[str, Any]) -> None:
         """Keep what a call with the inputs `given` came to, which were `arrays` after promotion, if they are the same."""
 
 
 _by_type: dict[type, Backend] = {}
 recalling: dict[type, Recalling] = {}  # by type of array
-layouts: dict[type, Callable[[Op, tuple[Any, ...], dict[str, Any]], Any]] = {}  # by type: of tensors whose array is none, what runs a row
+layouts: dict[type, Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]] = {}  # by type: of tensors whose array is none, what runs a row
 _by_device: dict[str, Callable[[], Backend]] = {}
 
 
 _kernels: list[Callable[..., Any]] = []
 
 
-def by_kernel(op: Op, arrays: Sequence[Any], params: dict[str, Any], outs: Sequence[Any] | None = None) -> Any:
+def by_kernel(op: Any, arrays: Sequence[Any], params: dict[str, Any], outs: Sequence[Any] | None = None) -> Any:
     """What machine code (`backends/native/eager.py`, loaded when it is first asked) makes of a large row on NumPy arrays; None where NumPy
     is to compute."""
     if not _kernels:
-        _kernels.append(import_module("gradlab.backends.native.eager").run)
+        _kernels.append(above("kernels of eager code"))
     return _kernels[0](op, arrays, params, outs)
 
 
@@ -108,7 +118,7 @@ def backend_for(device: Device) -> Backend:
     return load()
 
 
-def choose(op: Op, arrays: list[Any]) -> Backend:
+def choose(op: Row, arrays: list[Any]) -> Backend:
     """The one backend for these inputs (None and Python numbers fit all). Raises RuntimeError where devices are mixed."""
     found: Backend | None = None
     for array in arrays:
@@ -136,7 +146,7 @@ class DevicesDiffer(RuntimeError):
         return DevicesDiffer, (self.op, self.places)
 
 
-def mixed(op: Op, arrays: list[Any]) -> DevicesDiffer:
+def mixed(op: Row, arrays: list[Any]) -> DevicesDiffer:
     """The error for inputs on different devices."""
     names = op.inputs if not op.variadic else [f"{op.inputs[0]}[{i}]" for i in range(len(arrays))]
     places = [

@@ -2,11 +2,14 @@
 
 import ast
 import re
+from collections import Counter
 from functools import cache
 from importlib import import_module
 
 import pytest
+from files_table import floors
 
+from gradlab.above import HOOKS, above
 from gradlab.ops import ROWS
 
 from repository import ROOT, project_files
@@ -113,3 +116,50 @@ def test_one_family_has_one_name():
         there = {id(value) for value in vars(import_module(f"gradlab.ops.{family}")).values()}
         strays += [f"{family}: {name}" for name in import_module(f"samples.{family}").SAMPLES if id(ROWS[name]) not in there]
     assert not strays, f"samples of rows of other families of gradlab/ops: {', '.join(strays)}"
+
+
+# Modules of gradlab that wait until somebody asks, though a plain import would be allowed: rooms and public modules that few programs use.
+# What is in a file of its own room, or in a room below, is imported at the top of the file unless it stands here.
+LATE = {
+    "its own room, where `import gradlab` or a common use does without": """
+        autograd/node backends/__init__ backends/cuda/gemm/library backends/cuda/loading data/__init__ fx/graph_module
+        graph/executables/fastest graph/passes/fuse_residual_norm interchange/__init__ interchange/einops_backend nn/__init__
+        nn/modules/__init__ optim/__init__ pytorch/finder pytorch/installing pytorch/operations runs/folder sklearn/__init__
+        tensor/deprecated_functions tensor/missing_names utils/__init__
+    """,
+    "a room below that few programs use": """
+        __init__ graph/calls/autograd_node graph/ir/graph nn/functional/linear pytorch/duck_classes utils/serialization/torch_reading
+    """,
+}
+
+
+def late_imports() -> list[tuple[str, str]]:
+    """(file, module) of each import_module of a module of gradlab by its whole name."""
+    found = []
+    for name in MODULES:
+        for node, _ in nodes(name):
+            if isinstance(node, ast.Call) and node.args and isinstance(node.args[0], ast.Constant):
+                called = node.func.id if isinstance(node.func, ast.Name) else getattr(node.func, "attr", "")
+                if called == "import_module" and str(node.args[0].value).startswith("gradlab."):
+                    found.append((name, node.args[0].value))
+    return found
+
+
+def test_no_thread_runs_upwards():
+    """Rooms below ask rooms above by hooks (`gradlab/above.py`), and by nothing else."""
+    height = {room: i for i, rooms in enumerate(floors()) for room in rooms}
+    room = {name: name.split("/")[1].removesuffix(".py") for name, _ in late_imports()}
+    up = [f"{n} -> {module}" for n, module in late_imports() if height[module.split(".")[1]] < height.get(room[n], -1)]
+    assert not up, "a hook in gradlab/above.py"
+
+
+def test_late_imports_are_few():
+    listed = [f"gradlab/{name}.py" for names in LATE.values() for name in names.split()]
+    assert sorted({name for name, _ in late_imports()}) == sorted(listed)
+
+
+def test_hooks_stand_for_something_and_are_asked_for():
+    asked = Counter(hook for name in MODULES for hook in re.findall(r"\b(?:above|_runner)\(\"([^\"]+)\"\)", (ROOT / name).read_text(encoding="utf-8")))
+    assert set(asked) == set(HOOKS)
+    for hook in HOOKS:
+        assert above(hook) is not None

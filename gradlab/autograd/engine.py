@@ -6,7 +6,6 @@ Leaf gradients are collected and stored after the walk, so a failing backward ch
 from __future__ import annotations
 
 from collections.abc import Sequence
-from importlib import import_module
 from sys import _getframe as getframe, getrefcount
 from threading import RLock
 from typing import Any
@@ -14,6 +13,7 @@ from typing import Any
 import numpy as np
 
 from gradlab import call_site
+from gradlab.above import above
 from gradlab.autograd import errors, graph_cuts
 from gradlab.autograd.base import LEAF, Differentiable, version_of
 from gradlab.autograd.mode import current, enter, leave
@@ -246,10 +246,7 @@ def batch_of(gradients: list[Any] | None) -> tuple[int, ...]:
 def batched(
     targets: list[Any], sources: list[Any], gradients: list[Any] | None, retain: bool | None, create: bool
 ) -> list[Any]:
-    """The gradients for each vector of a batch, in new tensors with one more dimension: one walk for all of them, by vmap.
-
-    vmap lives in a room above this one, so it is looked up when it is asked for.
-    """
+    """The gradients for each vector of a batch, in new tensors with one more dimension: one walk for all of them, by vmap."""
     batch_of(gradients)
-    found: list[Any] = import_module("gradlab.func.batched_gradients").batched(targets, sources, gradients, retain, create)
+    found: list[Any] = above("gradients of several vectors")(targets, sources, gradients, retain, create)
     return found

@@ -5,8 +5,9 @@ A room may not import one above it, so the names are looked up when they are ask
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
+
+from gradlab.above import above
 
 __all__ = [  # noqa: F822 - see __getattr__
     "UnpackedDualTensor", "dual_level", "enter_dual_level", "exit_dual_level", "make_dual", "unpack_dual",
@@ -15,7 +16,7 @@ __all__ = [  # noqa: F822 - see __getattr__
 
 def __getattr__(name: str) -> Any:
     if name in __all__:
-        return getattr(import_module("gradlab.func.forward_ad"), name)
+        return getattr(above("autograd.forward_ad"), name)
     raise AttributeError(f"module 'gradlab.autograd.forward_ad' has no attribute {name!r}")
 
 

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any, NamedTuple
 
+from gradlab.above import above
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.function_ctx import FunctionCtx
 from gradlab.autograd.general import wrap
@@ -65,8 +65,8 @@ def mapped(function: Any, args: tuple[Any, ...], mode: Mode, recorded: bool) -> 
 
 
 def _vmap(function: Any, in_dims: tuple[Any, ...], info: VmapInfo, values: Any) -> Any:
-    """vmap, which lives in a room above this one: looked up when it is asked for."""
-    return import_module("gradlab.func.mapping").vmap(function, in_dims, randomness=info.randomness)(*values)
+    """vmap, which lives in a room above this one."""
+    return above("vmap")(function, in_dims, randomness=info.randomness)(*values)
 
 
 def batched_forward(function: Any, ctx: FunctionCtx, info: VmapInfo, in_dims: tuple[Any, ...], values: tuple[Any, ...]) -> Any:

@@ -5,15 +5,16 @@ A room may not import one above it, so the names are looked up when they are ask
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
+
+from gradlab.above import above
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]  # noqa: F822 - see __getattr__
 
 
 def __getattr__(name: str) -> Any:
     if name in __all__:
-        return getattr(import_module("gradlab.func.functional"), name)
+        return getattr(above("autograd.functional"), name)
     raise AttributeError(f"module 'gradlab.autograd.functional' has no attribute {name!r}")
 
 

@@ -5,13 +5,13 @@ from __future__ import annotations
 import math
 import sys
 from collections.abc import Sequence
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 from numpy import ndarray
 
 from gradlab import call_site, dispatch
+from gradlab.above import above
 from gradlab.autograd import errors, formulas, inplace, saved
 from gradlab.autograd.base import LEAF, Differentiable, Meta
 from gradlab.autograd.mode import Mode, current
@@ -176,7 +176,7 @@ def compute(op: Op, args: tuple[Any, ...], params: dict[str, Any], mode: Mode, r
             except TypeError:
                 if not hasattr(type(value), "__torch_function__"):
                     raise
-                return import_module("gradlab.overrides.overridable").row(op, args, params)
+                return above("rows on overriding classes")(op, args, params)
         inputs.append(value)
     if mode.autocast is not None and op.autocast is not None:
         inputs = mode.autocast.cast(op, inputs)

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
+
+from gradlab.above import above
 
 __all__ = ["GradScaler", "autocast"]  # noqa: F822 - looked up below
 
@@ -11,7 +12,7 @@ __all__ = ["GradScaler", "autocast"]  # noqa: F822 - looked up below
 def __getattr__(name: str) -> Any:
     """`gradlab.amp` lies above this room, so it is looked up when it is asked for."""
     if name in __all__:
-        return import_module("gradlab.amp.deprecated").CPU[name]
+        return above("mixed precision of devices").CPU[name]
     raise AttributeError(f"module 'gradlab.cpu.amp' has no attribute {name!r}: gl.amp has all there is")
 
 

@@ -5,8 +5,9 @@ New code says `gl.autocast("cuda")` and `gl.amp.GradScaler("cuda")`; these mean 
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
+
+from gradlab.above import above
 
 __all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]  # noqa: F822 - looked up below
 
@@ -14,7 +15,7 @@ __all__ = ["GradScaler", "autocast", "custom_bwd", "custom_fwd"]  # noqa: F822 -
 def __getattr__(name: str) -> Any:
     """`gradlab.amp` lies above this room, so it is looked up when it is asked for."""
     if name in __all__:
-        return import_module("gradlab.amp.deprecated").CUDA[name]
+        return above("mixed precision of devices").CUDA[name]
     raise AttributeError(f"module 'gradlab.cuda.amp' has no attribute {name!r}: gl.amp has all there is")
 
 

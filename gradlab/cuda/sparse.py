@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any
+
+from gradlab.above import above
 
 
 def __getattr__(name: str) -> Any:
     """`gradlab.sparse` lies above this room, so it is looked up when it is asked for."""
     if name.endswith("Tensor"):
-        return import_module("gradlab.sparse.making").old_constructor(name, "cuda")
+        return above("constructors of sparse tensors")(name, "cuda")
     raise AttributeError(f"module 'gradlab.cuda.sparse' has no attribute {name!r}: gl.sparse has all there is")

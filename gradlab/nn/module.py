@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Callable
-from importlib import import_module
 from sys import _getframe as getframe
 from typing import Any, TypeVar
 
 import numpy as np
 
+from gradlab.above import above
 from gradlab.autograd.general import new
 from gradlab.autograd.mode import current, enter, leave, no_grad
 from gradlab.call_site import Scope
@@ -104,7 +104,7 @@ class Module(HookMethods, StateMethods, PrivateNames):
         >>> len(compiled.programs), list(model.state_dict())
         (1, ['0.weight', '0.bias'])
         """
-        made = import_module("gradlab.graph.calls.decorator").compile(self._plain_call, *args, **kwargs)
+        made = above("compile")(self._plain_call, *args, **kwargs)
         self.__dict__["_compiled_call"] = found = None if made == self._plain_call else made
         self._hooked = self._hooked or found is not None
         return found

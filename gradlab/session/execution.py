@@ -10,7 +10,7 @@ from gradlab.autograd.inplace import note_writes
 from gradlab.device import CPU, Device
 from gradlab.graph.control.body_call import Part
 from gradlab.graph.executables.cuda.memory import memory_of
-from gradlab.graph.executables.native.executable import executable
+from gradlab.graph.executables.fastest import executable
 from gradlab.graph.executables.numpy.executable import Line
 from gradlab.graph.ir.dims import known_sizes, symbols
 from gradlab.graph.ir.graph import Call, Graph as Program, Value

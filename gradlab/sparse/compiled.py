@@ -3,16 +3,16 @@
 from __future__ import annotations
 
 import sys
-from importlib import import_module
 from typing import Any
 
 from gradlab import ops
+from gradlab.backends.native import sparse as native
 from gradlab.dtype import FLOAT32, FLOAT64
 
 
 def product(name: str, arrays: list[Any], numbers: tuple[int, int], work: int) -> bool:
     """Compute a product into the first of the arrays; False where NumPy has to."""
-    if import_module("gradlab.backends.native.sparse").product(name, arrays, numbers, work):
+    if native.product(name, arrays, numbers, work):
         return True
     scipy = sys.modules.get("scipy.sparse")
     if name != "spmm" or scipy is None or arrays[0].dtype not in (FLOAT32, FLOAT64):

@@ -7,13 +7,13 @@ import operator
 import sys
 from collections.abc import Callable
 from functools import cache
-from importlib import import_module
 from typing import Any
 
 import numpy as np
 from numpy.lib.array_utils import byte_bounds
 
 from gradlab import dispatch, dlpack
+from gradlab.above import above
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import refresh, wrap
 from gradlab.dtype import bfloat16, from_numpy as public_dtype
@@ -43,11 +43,7 @@ def _tensor(value: Any) -> Any:
     return wrap(value.astype(public_dtype(value.dtype).dtype, copy=False)) if isinstance(value, np.ndarray) else value
 
 
-@cache
-def _runner(module: str) -> Callable[..., Any]:
-    """What answers NumPy, imported when it first asks."""
-    found: Callable[..., Any] = import_module(module).run
-    return found
+_runner = cache(above)  # NumPy's functions are often small: the hook is looked up once
 
 
 class InteropMethods(Differentiable):
@@ -66,11 +62,11 @@ class InteropMethods(Differentiable):
             found = call(left, right) if isinstance(left, Differentiable) else getattr(right, _REFLECTED[call])(left)
             if found is not NotImplemented:
                 return found
-        return _runner("gradlab.interchange.numpy_ufuncs")(ufunc, method, inputs, kwargs)
+        return _runner("NumPy's ufuncs")(ufunc, method, inputs, kwargs)
 
     def __array_function__(self, func: Any, types: Any, args: Any, kwargs: Any) -> Any:
         """NumPy's functions on tensors, as its ufuncs."""
-        return _runner("gradlab.interchange.numpy_functions")(func, args, kwargs)
+        return _runner("NumPy's functions")(func, args, kwargs)
 
     @property
     def __array_interface__(self) -> dict[str, Any]:
@@ -131,7 +127,7 @@ class InteropMethods(Differentiable):
 
     def __array_namespace__(self, *, api_version: str | None = None) -> Any:
         """The functions of the Python array API standard: `gradlab.array_api`. ValueError for a version it does not have."""
-        module = import_module("gradlab.array_api")
+        module = above("array API")
         if api_version not in (None, *module.VERSIONS):
             raise ValueError(f"__array_namespace__: version {api_version!r} of the array API; there are {', '.join(module.VERSIONS)}")
         return module

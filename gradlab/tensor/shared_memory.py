@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import TYPE_CHECKING
 
+from gradlab.above import above
 from gradlab.autograd.base import Differentiable
 
 if TYPE_CHECKING:
@@ -25,7 +25,7 @@ class SharedMemoryMethods(Differentiable):
         >>> gl.ones(2).share_memory_().is_shared()
         True
         """
-        return import_module("gradlab.multiprocessing.memory").share(self)
+        return above("shared memory").share(self)
 
     def is_shared(self) -> bool:
         """Whether other processes can share this tensor's memory; that of a GPU counts as such.
@@ -33,4 +33,4 @@ class SharedMemoryMethods(Differentiable):
         >>> gl.ones(2).is_shared()
         False
         """
-        return import_module("gradlab.multiprocessing.memory").is_shared(self)
+        return above("shared memory").is_shared(self)

@@ -5,9 +5,9 @@ What asks is in `gradlab/overrides/`, which is imported when the first such inst
 
 from __future__ import annotations
 
-from importlib import import_module
 from typing import Any, NoReturn, TypeVar
 
+from gradlab.above import above
 from gradlab.autograd.base import Differentiable
 
 S = TypeVar("S", bound="SubclassMethods")
@@ -23,7 +23,7 @@ disabled: Any = _disabled  # the `__torch_function__` of a class whose instances
 def of_class(made: Any, cls: type[S]) -> S:
     """A tensor that nobody else has seen yet, as an instance of a subclass."""
     if cls.__torch_function__ is not disabled:
-        import_module("gradlab.overrides.overridable").prepare(cls)
+        above("overriding subclass")(cls)
     made.__class__ = cls
     return made
 
@@ -44,14 +44,14 @@ class SubclassMethods(Differentiable):
         """
         if not (isinstance(cls, type) and issubclass(cls, SubclassMethods)):
             raise TypeError(f"as_subclass: takes a subclass of Tensor, not {cls!r}")
-        with import_module("gradlab.overrides.protocol").without():
+        with above("overriding protocol").without():
             made = self.view(self._array.shape)
         return of_class(made, cls)
 
     @staticmethod
     def _make_subclass(kind: type[S], data: Any, require_grad: bool = False) -> S:
         """A leaf of a subclass that shares a tensor's memory."""
-        with import_module("gradlab.overrides.protocol").without():
+        with above("overriding protocol").without():
             return of_class(data.detach().requires_grad_(require_grad), kind)
 
     @staticmethod
@@ -64,4 +64,4 @@ class SubclassMethods(Differentiable):
     @classmethod
     def __torch_function__(cls, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         """What a subclass answers for a function or method, unless it says otherwise: the plain one's result, as an instance of it."""
-        return import_module("gradlab.overrides.protocol").default(cls, func, types, args, kwargs or {})
+        return above("overriding protocol").default(cls, func, types, args, kwargs or {})

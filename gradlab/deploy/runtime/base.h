@@ -1,3 +1,4 @@
+// What every program begins with: exact arithmetic, hints for loops, NaN and infinities.
 #if defined(__clang__)
 #pragma STDC FP_CONTRACT OFF
 #define GL_IVDEP _Pragma("clang loop vectorize(assume_safety)")

@@ -1,3 +1,4 @@
+// Functions of truth values.
 GL_INLINE bool gl_floor_b8(bool x) { return x; }
 GL_INLINE bool gl_ceil_b8(bool x) { return x; }
 GL_INLINE bool gl_trunc_b8(bool x) { return x; }

@@ -1,3 +1,4 @@
+// Functions of doubles from the C library.
 GL_INLINE double gl_exp_f64(double x) { return exp(x); }
 GL_INLINE double gl_exp2_f64(double x) { return exp2(x); }
 GL_INLINE double gl_expm1_f64(double x) { return expm1(x); }

@@ -1,3 +1,4 @@
+// Functions of floats and doubles, by the C library's names for each.
 GL_INLINE @T gl_sqrt_@S(@T x) { return sqrt@L(x); }
 GL_INLINE @T gl_sinh_@S(@T x) { return sinh@L(x); }
 GL_INLINE @T gl_cosh_@S(@T x) { return cosh@L(x); }

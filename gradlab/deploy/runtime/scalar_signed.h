@@ -1,3 +1,4 @@
+// Functions of signed integers; overflow wraps.
 GL_INLINE @T gl_bitwise_not_@S(@T x) { return (@T)~x; }
 GL_INLINE @T gl_abs_@S(@T x) { return x < 0 ? (@T)((uint64_t)0 - (uint64_t)x) : x; }
 GL_INLINE @T gl_sign_@S(@T x) { return (@T)((x > 0) - (x < 0)); }

@@ -1,3 +1,4 @@
+// Functions of integers of either kind: rounding, arithmetic, bits.
 GL_INLINE @T gl_floor_@S(@T x) { return x; }
 GL_INLINE @T gl_ceil_@S(@T x) { return x; }
 GL_INLINE @T gl_trunc_@S(@T x) { return x; }

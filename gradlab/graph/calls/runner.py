@@ -16,7 +16,8 @@ from gradlab.dtype import FLOAT32
 from gradlab.graph.calls.autograd_node import Again, Call, Outside
 from gradlab.graph.calls.forward_backward import split
 from gradlab.graph.executables.cuda.memory import Memory, memory_of
-from gradlab.graph.executables.native.executable import NativeExecutable, executable
+from gradlab.graph.executables.fastest import executable
+from gradlab.graph.executables.native.executable import NativeExecutable
 from gradlab.graph.executables.numpy.executable import Line
 from gradlab.graph.ir.graph import Value
 from gradlab.graph.ir.memory_plan import Shared

@@ -10,7 +10,7 @@ import numpy as np
 from gradlab import dispatch
 from gradlab.autograd.record import apply, wrap
 from gradlab.device import Device
-from gradlab.graph.executables.native.executable import executable
+from gradlab.graph.executables.fastest import executable
 from gradlab.graph.executables.numpy.executable import Line
 from gradlab.graph.ir.graph import Call, Graph, Value
 from gradlab.graph.passes import Ran, optimize

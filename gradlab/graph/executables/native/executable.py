@@ -8,7 +8,6 @@ import functools
 import threading
 from collections import Counter
 from collections.abc import Callable, Sequence
-from importlib import import_module
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,6 @@ from gradlab.backends.native.lowerings.movements import copy
 from gradlab.backends.native.lowerings.products import operand_of
 from gradlab.backends.native.place import ARENA, OWN, RESERVED, Place, own_base, place_of
 from gradlab.backends.native.tables import pointer_word
-from gradlab.backends.native.toolchain import CompileError
 from gradlab.backends.threads import threads
 from gradlab.dtype import HALF
 from gradlab.graph.calls.listing import Each, Step
@@ -35,7 +33,7 @@ from gradlab.graph.executables.native.joining import lower_joined
 from gradlab.graph.executables.native.planning import FIRST, Arranged, arrange
 from gradlab.graph.executables.native.replanning import Chain, chained
 from gradlab.graph.executables.native.task_table import Table, kernels
-from gradlab.graph.executables.numpy.executable import Line, NumpyExecutable
+from gradlab.graph.executables.numpy.executable import Line
 from gradlab.graph.ir.graph import Call, Value
 from gradlab.graph.ir.memory_plan import arena
 
@@ -376,16 +374,4 @@ def _why_numpy(call: Call) -> str:
     return "its row has no CPU kernel" if why == "not elementwise" else why
 
 
-def executable(line: Line) -> Any:
-    """The fastest executable that this machine can make of a line."""
-    if line.device.type == "cuda":
-        return import_module("gradlab.graph.executables.cuda.executable").CudaExecutable(line)  # imported where there is a GPU
-    if compiler.available():
-        try:
-            return NativeExecutable(line)
-        except (CompileError, OSError) as error:
-            compiler.give_up(error)
-    return NumpyExecutable(line)
-
-
-__all__ = ["ARENA", "Arranged", "NativeExecutable", "executable", "threads"]
+__all__ = ["ARENA", "Arranged", "NativeExecutable", "threads"]
