@@ -359,7 +359,7 @@ class Module(HookMethods, StateMethods, PrivateNames):
 
     def _repr_html_(self) -> str:
         """What a notebook shows: a table of the submodules."""
-        shown: str = import_module("gradlab.viz.html_table").of_module(self)
+        shown: str = above("table in a notebook")(self)
         return shown
 
 
