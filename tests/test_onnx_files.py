@@ -201,3 +201,101 @@ def test_host_values_on_a_gpu():
     model, x = rated(), numbers(1, 1, 9)
     loaded = gl.onnx.load(model, device="cuda", constants={"sr": 8000})
     np.testing.assert_allclose(loaded(gl.tensor(x).cuda()).detach().cpu().numpy(), both(model, x=x, sr=np.array(8000))[0], rtol=1e-5)
+
+
+@pytest.mark.parametrize(("mode", "how", "by"), [
+    ("nearest", "asymmetric", "scales"), ("linear", "half_pixel", "scales"), ("cubic", "half_pixel", "scales"),
+    ("nearest", "half_pixel", "sizes"), ("linear", "align_corners", "sizes"),
+])  # fmt: skip
+def test_images_of_open_sizes_are_resized(mode, how, by, tmp_path):
+    """Places are computed from the sizes of the call, not from those that a trace has in their place."""
+    rounding = {"nearest_mode": "floor"} if how == "asymmetric" else {}
+    if by == "scales":
+        nodes = [make("Resize", ["x", "", "two"], ["y"], mode=mode, coordinate_transformation_mode=how, **rounding)]
+        stored = [tensor("two", [1, 1, 2, 2])]
+    else:  # twice the height and width, less one
+        nodes = [make("Shape", ["x"], ["s"]), make("Mul", ["s", "two"], ["d"]), make("Sub", ["d", "one"], ["sizes"]),
+                 make("Resize", ["x", "", "", "sizes"], ["y"], mode=mode, coordinate_transformation_mode=how, **rounding)]  # fmt: skip
+        stored = [tensor("two", [1, 1, 2, 2], np.int64), tensor("one", [0, 0, 1, 1], np.int64)]
+    model = built(nodes, [typed("x", shape=["n", 2, "h", "w"])], [typed("y")], stored)
+    everywhere(model, numbers(1, 2, 4, 5), tmp_path, {"x": {0: "n", 2: "h", 3: "w"}}, numbers(2, 2, 7, 3))
+
+
+def test_long_chains_and_mean_pools(tmp_path):
+    """How a value lies follows from what it was made of, however long that chain is; pools are pools when they are exported again."""
+    nodes = [make("Add", ["x" if i == 0 else f"v{i - 1}", "one"], [f"v{i}"]) for i in range(300)]
+    nodes.append(make("AveragePool", ["v299"], ["y"], kernel_shape=[2, 2], strides=[2, 2], pads=[1, 1, 1, 1], count_include_pad=1))
+    model = built(nodes, [typed("x", shape=["n", 2, 4, 4])], [typed("y")], [tensor("one", 1e-3)])
+    _, again = everywhere(model, numbers(1, 2, 4, 4), tmp_path, {"x": {0: "n"}}, numbers(3, 2, 4, 4))
+    assert "AveragePool" in {n.op_type for n in again.graph.node}
+
+
+@pytest.mark.parametrize("attributes", [
+    {"kernel_shape": [3, 2], "pads": [1, 0, 1, 1], "count_include_pad": 1},
+    {"kernel_shape": [3, 3], "pads": [0, 1, 2, 1], "strides": [2, 2]},
+    {"kernel_shape": [3, 3], "strides": [2, 2], "ceil_mode": 1}, {"kernel_shape": [2, 2], "dilations": [2, 2]},
+    {"kernel_shape": [2, 3], "auto_pad": "SAME_UPPER", "strides": [2, 1]},
+])  # fmt: skip
+def test_mean_pools_of_all_kinds(attributes):
+    model = built([make("AveragePool", ["x"], ["y"], **attributes)], [typed("x", shape=[2, 3, 7, 6])], [typed("y")], opset=19)
+    x = numbers(2, 3, 7, 6)
+    np.testing.assert_allclose(gl.onnx.load(model)(gl.tensor(x)).numpy(), both(model, x=x)[0], rtol=1e-5, atol=1e-6)
+
+
+def test_loops_over_constants_are_computed_when_a_file_is_loaded():
+    """A filter that is made by a loop, and by arithmetic on large arrays: a stored tensor in the end, without NaN in its gradient."""
+    body = onnx.helper.make_graph([make("Mul", ["v", "half"], ["w"]), make("Identity", ["c"], ["d"])], "b",
+                                  [typed("i", INT64, []), typed("c", 9, []), typed("v")], [typed("d", 9), typed("w")])  # fmt: skip
+    nodes = [make("Loop", ["three", "", "taps"], ["scaled"], body=body), make("Cos", ["scaled"], ["window"]),
+             make("Sin", ["grid"], ["sine"]), make("Div", ["sine", "grid"], ["ratio"]), make("Equal", ["grid", "zero"], ["middle"]),
+             make("Where", ["middle", "one", "ratio"], ["sinc"]), make("Mul", ["sinc", "window"], ["filter"]),
+             make("MatMul", ["x", "filter"], ["y"])]  # fmt: skip
+    grid = np.linspace(-3, 3, 300 * 301).astype(np.float32).reshape(300, 301)
+    grid[7] = 0
+    stored = [tensor("three", 3, np.int64), tensor("taps", np.linspace(0, 1, 301)), tensor("half", 0.5), tensor("grid", grid),
+              tensor("zero", 0.0), tensor("one", 1.0)]  # fmt: skip
+    model, x = built(nodes, [typed("x", shape=["n", 300])], [typed("y")], stored), numbers(2, 300)
+    loaded = gl.onnx.load(model)
+    assert [n.kind for n in loaded.body.nodes] == ["MatMul"] and [n for n, _ in loaded.named_parameters()] == ["filter"]
+    y = loaded(gl.tensor(x))
+    np.testing.assert_allclose(y.detach().numpy(), both(model, x=x)[0], rtol=1e-4, atol=1e-4)
+    y.sum().backward()
+    assert bool(gl.isfinite(loaded.filter.grad).all())
+
+
+def test_a_session_runs_loaded_files():
+    """Also results that do not depend on the inputs."""
+    nodes = [make("MatMul", ["x", "w"], ["y"]), make("Add", ["two", "two"], ["four"])]
+    stored = [tensor("w", numbers(3, 4)), tensor("two", [2], np.int64)]
+    model = built(nodes, [typed("x", shape=["n", 3])], [typed("y"), typed("four", INT64)], stored)
+    loaded, x, graph = gl.onnx.load(model), numbers(2, 3), gl.Graph()
+    with graph.as_default():
+        place = gl.placeholder(gl.float32, shape=[2, 3])
+        results = list(loaded(place))
+        with gl.Session(graph) as session:
+            session.run(gl.global_variables_initializer())
+            for got, want in zip(session.run(results, {place: x}), both(model, x=x), strict=True):
+                np.testing.assert_allclose(got, want, rtol=1e-6)
+
+
+@pytest.mark.parametrize("rank", [1, 2, 3])
+def test_blocks_of_any_rank_become_images(rank):
+    sizes, block = [5, 4, 6][:rank], [2, 3, 2][:rank]
+    pads, strides = [1, 0, 1][:rank] + [0, 1, 1][:rank], [1, 2, 1][:rank]
+    counts = [(n + a + b - k) // s + 1 for n, a, b, k, s in zip(sizes, pads[:rank], pads[rank:], block, strides, strict=True)]
+    x = numbers(2, 2 * int(np.prod(block)), int(np.prod(counts)))
+    nodes = [make("Col2Im", ["x", "sizes", "block"], ["y"], pads=pads, strides=strides)]
+    stored = [tensor("sizes", sizes, np.int64), tensor("block", block, np.int64)]
+    model = built(nodes, [typed("x", shape=x.shape)], [typed("y")], stored, 18)
+    from onnx.reference import ReferenceEvaluator
+
+    loaded = gl.onnx.load(model)
+    np.testing.assert_allclose(loaded(gl.tensor(x)).numpy(), ReferenceEvaluator(model).run(None, {"x": x})[0], rtol=1e-5, atol=1e-6)
+
+
+def test_inputs_of_a_wrong_rank_are_named():
+    for kind, more in (("Conv", {}), ("MaxPool", {"kernel_shape": [2]}), ("AveragePool", {"kernel_shape": [2]}), ("ConvTranspose", {})):
+        inputs = ["x", "w"] if kind.startswith("Conv") else ["x"]
+        model = built([make(kind, inputs, ["y"], name="it", **more)], [typed("x")], [typed("y")], [tensor("w", numbers(2, 2, 3))])
+        with pytest.raises(gl.onnx.OnnxLoadError, match=rf"{kind} \(node 'it'\).*2 dimensions, \[2, 3\]"):
+            gl.onnx.load(model)(gl.ones(2, 3))

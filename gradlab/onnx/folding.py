@@ -9,13 +9,17 @@ from typing import Any
 import numpy as np
 
 from gradlab.onnx.graphs import Body
-from gradlab.onnx.importing import OPERATORS, Node, OnnxLoadError
+from gradlab.onnx.importing import OPERATORS, Node, OnnxLoadError, Values
+from gradlab.tensor.tensor import Tensor
 
 RANDOM = ("RandomNormal", "RandomUniform", "RandomNormalLike", "RandomUniformLike", "Bernoulli", "Multinomial", "Dropout")
 LISTS = ("SequenceEmpty", "SequenceConstruct", "SplitToSequence", "SequenceInsert", "SequenceErase", "SequenceMap", "Optional")
 OVER_WEIGHTS = ("Cast", "CastLike", "DequantizeLinear")  # of tensors that may be trained: they store them otherwise
 # What windows and filters are computed with, and weights are not.
 SIGNALS = ("Sin", "Cos", "Floor", "Ceil", "Round", "Clip", "Equal", "Less", "Greater", "Where", "Mod", "Range", "Sign")
+BROADCAST = ("Add", "Sub", "Mul", "Div", "Pow", "Mod", "Where", "Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "And", "Or",
+             "Xor", "Max", "Min", "Sum", "Mean", "PRelu", "Clip", "BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor")  # fmt: skip
+TURNS = 1 << 12  # steps of a loop that are made when a file is loaded
 LARGEST = 1 << 26  # elements of what is computed when a file is loaded
 GROWING = ("ConstantOfShape", "Expand", "Tile", "Range", "EyeLike", "OneHot", "Pad", "Resize", "Upsample", "ConvTranspose", "Loop", "Scan",
            "CenterCropPad", "HannWindow", "HammingWindow", "BlackmanWindow", "MelWeightMatrix", "Col2Im", "MaxUnpool")  # fmt: skip
@@ -33,6 +37,15 @@ def reads(node: Node) -> Iterator[str]:
         for inner in body.nodes:
             yield from reads(inner)
         yield from body.outputs
+
+
+def outside(node: Node) -> set[str]:
+    """What a node reads of the graph around it, itself or in its own graphs."""
+    found = {n for n in node.inputs if n}
+    for body in bodies(node):
+        own = {*body.inputs, *body.constants, *(n for inner in body.nodes for n in inner.outputs)}
+        found |= {n for inner in body.nodes for n in outside(inner)} - own | set(body.outputs) - own
+    return found
 
 
 class Folder:
@@ -100,9 +113,11 @@ class Folder:
 
     def computed(self, node: Node, known: dict[str, Any], heavy: set[str]) -> tuple[Any, ...] | None:
         """A node's results, or None for one that has to run."""
-        if node.kind in RANDOM or node.kind in LISTS or node.operator is None or any(True for _ in bodies(node)):
+        if node.kind in RANDOM or node.kind in LISTS or node.operator is None:
             return None
         if node.kind != "Constant" and (not any(node.inputs) or not all(n in known for n in node.inputs if n)):
+            return None
+        if any(True for _ in bodies(node)) and not self.turns(node, known, heavy):
             return None
         trained = [n for i, n in enumerate(node.inputs) if n in heavy and i not in node.operator.fixed and i not in node.operator.host]
         if trained and node.kind not in OVER_WEIGHTS:
@@ -111,14 +126,33 @@ class Folder:
         if not affordable(node, arguments):
             return None
         try:
-            found = Body([], [], {}, []).step(node, arguments, None, known)
+            found = Body([], [], {}, []).step(node, arguments, None, Values(known))
         except (OnnxLoadError, ValueError, RuntimeError, TypeError, IndexError, NotImplementedError):
             if node.kind == "Constant":
                 raise
             return None  # it says so when it runs
-        results = found if isinstance(found, tuple) else (found,)
+        results = tuple(v.detach().numpy() if isinstance(v, Tensor) else v for v in (found if isinstance(found, tuple) else (found,)))
         return results if all(isinstance(r, np.ndarray) or r is None for r in map(plain, results)) and not any(
             isinstance(r, list) for r in results) else None  # fmt: skip
+
+
+    def turns(self, node: Node, known: dict[str, Any], heavy: set[str]) -> bool:
+        """Whether a loop reads constants alone, none of them trained, and turns few times over nodes that are not loops themselves."""
+        if node.kind not in ("Loop", "Scan"):
+            return False
+        (body,) = bodies(node)
+        if not all(n in known and n not in heavy for n in outside(node)):
+            return False
+        if self.keep_weights and any(map(is_heavy, body.constants.values())):
+            return False
+        if any(n.kind in (*RANDOM, *LISTS, *GROWING) or n.operator is None or any(True for _ in bodies(n)) for n in body.nodes):
+            return False
+        values = [known[n] for n in node.inputs if n]
+        if any(np.size(v) > LARGEST // TURNS for v in values):
+            return False
+        if node.kind == "Loop":
+            return bool(node.inputs[0]) and np.size(values[0]) == 1 and 0 < int(np.asarray(values[0]).reshape(-1)[0]) <= TURNS
+        return all(max(np.shape(v), default=1) <= TURNS for v in values)
 
 
 def signals(body: Body, known: dict[str, Any]) -> set[str]:
@@ -127,8 +161,8 @@ def signals(body: Body, known: dict[str, Any]) -> set[str]:
     light: set[str] = set()
     open_: set[str] = set(body.outputs)
     for node in body.nodes:
-        inputs = list(reads(node))
-        fixed = all(n in leaves for n in inputs) and node.kind not in RANDOM and not any(True for _ in bodies(node))
+        inputs = list(outside(node))
+        fixed = all(n in leaves for n in inputs) and node.kind not in RANDOM
         if not fixed:
             open_.update(n for n in inputs if n in known or (n in leaves and leaves[n] == {n}))
             continue
@@ -165,6 +199,11 @@ def rename(node: Node, names: dict[str, str]) -> None:
 def affordable(node: Node, arguments: list[Any]) -> bool:
     """Whether a result is of a size that is worth keeping, and that a damaged file cannot blow up."""
     sizes = sorted((int(np.size(a)) for a in arguments if a is not None), reverse=True)
+    if node.kind in BROADCAST:
+        try:
+            return math.prod(np.broadcast_shapes(*(np.shape(a) for a in arguments if a is not None))) <= LARGEST
+        except ValueError:
+            return False
     if sum(sizes) > LARGEST or (math.prod(sizes[:2]) > LARGEST * 64 and node.kind not in OVER_WEIGHTS):
         return False
     if node.kind in ("ConstantOfShape", "Expand", "Tile", "Pad"):

@@ -9,6 +9,7 @@ from typing import Any
 
 import numpy as np
 
+from gradlab.autograd.mode import current
 from gradlab.device import Device
 from gradlab.dtype import ALL
 from gradlab.nn import Module, Parameter
@@ -145,8 +146,11 @@ RESULT = Node("Identity", "", [], [""], {}, 1)
 
 
 def finished(value: Any, device: Device | None) -> Any:
-    """A result: plain numbers become tensors."""
-    return RESULT.at(device, None).tensor(value) if isinstance(value, (np.ndarray, np.generic)) or is_dynamic(value) else value
+    """A result: plain numbers become tensors, which are values of the program in a trace."""
+    if not isinstance(value, (np.ndarray, np.generic)) and not is_dynamic(value):
+        return value
+    found = RESULT.at(device, None).tensor(value)
+    return found if current().tracer is None else found.clone()
 
 
 def wanted(trainable: Trainable) -> Callable[[str, Any], bool]:

@@ -29,22 +29,32 @@ class Flags(NamedTuple):
 class Layout:
     """A symbol's strides, in bytes, worked out when they are asked for: mostly nobody does.
 
-    find   gives them
-    asked  called each time: what the trace does may depend on how an array from outside lies
+    find     gives them
+    asked    called each time: what the trace does may depend on how an array from outside lies
+    sources  the values whose strides `find` asks for
     """
 
-    __slots__ = ("_asked", "_find", "_found")
+    __slots__ = ("_asked", "_find", "_found", "_sources")
 
-    def __init__(self, find: Callable[[], Strides], asked: Callable[[], Any] | None = None) -> None:
-        self._find, self._asked = find, asked
+    def __init__(self, find: Callable[[], Strides], asked: Callable[[], Any] | None = None, sources: Sequence[Any] = ()) -> None:
+        self._find, self._asked, self._sources = find, asked, sources
         self._found: Strides | None = None
 
     def strides(self) -> Strides:
-        """Found out once, asked for as often as the caller likes."""
+        """Found out once, asked for as often as the caller likes. Sources come first, so that long chains need no deep recursion."""
         if self._asked is not None:
             self._asked()
-        if self._found is None:
-            self._found = self._find()
+        waiting = [self]
+        while self._found is None:
+            layout = waiting[-1]
+            open_ = [s for s in (getattr(x, "layout", None) for x in layout._sources) if s is not None and s._found is None]
+            if open_:
+                waiting += open_
+                continue
+            if layout._found is None:
+                layout._found = layout._find()
+                layout._sources = ()
+            waiting.pop()
         return self._found
 
 
@@ -73,7 +83,7 @@ def viewed(op: Op, params: dict[str, Any], source: Any) -> Layout | None:
     """The layout of a view; None for row by row."""
     if source.layout is None and op in (view, squeeze, unsqueeze):
         return None
-    return Layout(lambda: VIEWS[op](source, source.strides, **params))
+    return Layout(lambda: VIEWS[op](source, source.strides, **params), sources=(source,))
 
 
 def made(op: Op, params: dict[str, Any], inputs: Sequence[Any], result: Spec) -> Layout:
@@ -85,7 +95,7 @@ def made(op: Op, params: dict[str, Any], inputs: Sequence[Any], result: Spec) ->
         found: Strides = op.lies(operands, result.shape, result.dtype.itemsize, params)
         return found
 
-    return Layout(find)
+    return Layout(find, sources=inputs)
 
 
 def distance(array: Any, chain: Sequence[tuple[Op, dict[str, Any]]]) -> int:

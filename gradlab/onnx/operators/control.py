@@ -40,7 +40,10 @@ def if_(node: Node, condition: Any) -> Any:
         return branch(names[0 if bool(number(read(node, condition, "a branch"))) else 1])
 
     def tensors(name: str) -> Any:
-        found = branch(name)
+        try:
+            found = branch(name)
+        except (ValueError, TypeError, RuntimeError, IndexError) as error:
+            raise node.refuse(f"a program holds both branches, and the {name} cannot be computed here: {error}{way_out(node)}") from error
         return tuple(map(node.tensor, found)) if isinstance(found, tuple) else node.tensor(found)
 
     try:

@@ -15,8 +15,16 @@ from gradlab.onnx.operators.shapes import padded
 _CONV = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}
 _TRANSPOSED = {1: F.conv_transpose1d, 2: F.conv_transpose2d, 3: F.conv_transpose3d}
 _MAX = {1: F.max_pool1d, 2: F.max_pool2d, 3: F.max_pool3d}
+_AVERAGE = {1: F.avg_pool1d, 2: F.avg_pool2d, 3: F.avg_pool3d}
 
 FRAME = 32  # samples of a window, from which on a convolution of one channel is a product
+
+
+def by_rank(node: Node, functions: dict[int, Any], x: Any) -> Any:
+    """The function for as many spatial dimensions as an input (N, C, …) has."""
+    if x.dim() - 2 not in functions:
+        raise node.refuse(f"its input has {x.dim()} dimensions, {list(x.shape)}; 3 to 5 are taken: (N, C, …)")
+    return functions[x.dim() - 2]
 
 
 def pads_of(
@@ -46,7 +54,7 @@ def _even(x: Any, pads: list[tuple[int, int]], fill: float = 0.0) -> tuple[Any, 
 
 @imports("Conv")
 def conv(node: Node, x: Any, weight: Any, bias: Any = None) -> Any:
-    rank = x.dim() - 2
+    convolve, rank = by_rank(node, _CONV, x), x.dim() - 2
     strides, dilations = (tuple(node.get(name, [1] * rank)) for name in ("strides", "dilations"))
     kernel = node.get("kernel_shape", weight.shape[2:])
     pads = pads_of(node, x.shape[2:], kernel, strides, dilations)
@@ -55,13 +63,13 @@ def conv(node: Node, x: Any, weight: Any, bias: Any = None) -> Any:
         frames = padded(x, 2, *pads[0], "constant", 0).reshape(x.shape[0], -1).unfold(1, kernel[0], strides[0])
         return F.linear(frames, weight.squeeze(1), bias if given(bias) else None).transpose(1, 2)
     x, padding = _even(x, pads)
-    return _CONV[rank](x, weight, bias if given(bias) else None, strides, padding, dilations, node.get("group", 1))
+    return convolve(x, weight, bias if given(bias) else None, strides, padding, dilations, node.get("group", 1))
 
 
 @imports("ConvTranspose")
 def conv_transpose(node: Node, x: Any, weight: Any, bias: Any = None) -> Any:
     """`output_shape` decides the pads; pads that differ cut the result."""
-    rank = x.dim() - 2
+    convolve, rank = by_rank(node, _TRANSPOSED, x), x.dim() - 2
     strides, dilations = (tuple(node.get(name, [1] * rank)) for name in ("strides", "dilations"))
     kernel = node.get("kernel_shape", weight.shape[2:])
     extra = tuple(node.get("output_padding", [0] * rank))
@@ -74,7 +82,7 @@ def conv_transpose(node: Node, x: Any, weight: Any, bias: Any = None) -> Any:
         extra = tuple(e + max(n - have, 0) for e, have, n in zip(extra, full, sizes, strict=True))
     else:
         pads = pads_of(node, x.shape[2:], kernel, strides, dilations)
-    y = _TRANSPOSED[rank](x, weight, None, strides, 0, 0, node.get("group", 1), dilations)
+    y = convolve(x, weight, None, strides, 0, 0, node.get("group", 1), dilations)
     for i, ((a, b), e) in enumerate(zip(pads, extra, strict=True)):
         y = padded(padded(y, 2 + i, 0, e, "constant", 0), 2 + i, -a, -b, "constant", 0)
     return y + bias.reshape(-1, *[1] * rank) if given(bias) else y
@@ -108,15 +116,15 @@ def max_pool(node: Node, x: Any) -> Any:
     kernel, strides, dilations, pads = _windows(node, x)
     pads = _ceiled(node, x.shape[2:], kernel, strides, dilations, pads)
     low = -math.inf if x.is_floating_point() else 0 if x.dtype == gl.uint8 else -128
-    sizes = x.shape[2:]
+    sizes, pool = x.shape[2:], by_rank(node, _MAX, x)
     padded_x = x
     for i, (a, b) in enumerate(pads):
         padded_x = padded(padded_x, 2 + i, a, b, "constant", low)
     if not x.is_floating_point():
-        return _MAX[len(kernel)](padded_x.to(gl.float32), kernel, strides, 0, dilations).to(x.dtype)
+        return pool(padded_x.to(gl.float32), kernel, strides, 0, dilations).to(x.dtype)
     if len(node.outputs) < 2:
-        return _MAX[len(kernel)](padded_x, kernel, strides, 0, dilations)
-    y, at = _MAX[len(kernel)](padded_x, kernel, strides, 0, dilations, return_indices=True)
+        return pool(padded_x, kernel, strides, 0, dilations)
+    y, at = pool(padded_x, kernel, strides, 0, dilations, return_indices=True)
     return y, _flat_places(at, padded_x.shape[2:], sizes, [a for a, _ in pads], x.shape[:2], node.get("storage_order", 0))
 
 
@@ -136,24 +144,36 @@ def _flat_places(at: Any, wide: Sequence[int], sizes: Sequence[int], before: Seq
 
 @imports("AveragePool")
 def average_pool(node: Node, x: Any) -> Any:
-    """Sums of windows, over how many elements of the input (or of it and its pads) each has."""
+    """A pooling row where its pads are those of both sides; else sums of windows, over how many elements each has."""
     kernel, strides, dilations, pads = _windows(node, x)
+    counted = bool(node.get("count_include_pad", 0))
+    if all(d == 1 for d in dilations):
+        pool = by_rank(node, _AVERAGE, x)
+        if counted and not node.get("ceil_mode", 0) and any(a != b for a, b in pads):
+            x, _ = _even(x, pads)
+            pads = [(0, 0)] * len(kernel)
+        if all(a == b and 2 * a <= k for (a, b), k in zip(pads, kernel, strict=True)):
+            return pool(x, kernel, strides, tuple(a for a, _ in pads), bool(node.get("ceil_mode", 0)), counted)
     wide = _ceiled(node, x.shape[2:], kernel, strides, dilations, pads)
-    total = _sums(x, kernel, strides, dilations, wide)
+    total = _sums(node, x, kernel, strides, dilations, wide)
     ones = gl.ones((1, 1, *x.shape[2:]), dtype=x.dtype, device=x.device)
-    if node.get("count_include_pad", 0):
+    if counted:
         for i, (a, b) in enumerate(pads):
             ones = padded(ones, 2 + i, a, b, "constant", 1)
         wide = [(0, w[1] - p[1]) for w, p in zip(wide, pads, strict=True)]
-    return total / _sums(ones, kernel, strides, dilations, wide)
+    return total / _sums(node, ones, kernel, strides, dilations, wide)
 
 
-def _sums(x: Any, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int], pads: list[tuple[int, int]]) -> Any:
+def _sums(
+    node: Node, x: Any, kernel: Sequence[int], strides: Sequence[int], dilations: Sequence[int], pads: list[tuple[int, int]]
+) -> Any:
     for i, (a, b) in enumerate(pads):
         x = padded(x, 2 + i, a, b, "constant", 0)
+    if all(d == 1 for d in dilations):
+        return by_rank(node, _AVERAGE, x)(x, tuple(kernel), tuple(strides)) * math.prod(kernel)
     b, c = x.shape[:2]
     weight = gl.ones((1, 1, *kernel), dtype=x.dtype, device=x.device)
-    y = _CONV[len(kernel)](x.reshape(b * c, 1, *x.shape[2:]), weight, None, tuple(strides), 0, tuple(dilations))
+    y = by_rank(node, _CONV, x)(x.reshape(b * c, 1, *x.shape[2:]), weight, None, tuple(strides), 0, tuple(dilations))
     return y.reshape(b, c, *y.shape[2:])
 
 
@@ -161,7 +181,7 @@ def _sums(x: Any, kernel: Sequence[int], strides: Sequence[int], dilations: Sequ
 def lp_pool(node: Node, x: Any) -> Any:
     kernel, strides, dilations, pads = _windows(node, x)
     p = node.get("p", 2)
-    return _sums(x.abs() ** p, kernel, strides, dilations, _ceiled(node, x.shape[2:], kernel, strides, dilations, pads)) ** (1 / p)
+    return _sums(node, x.abs() ** p, kernel, strides, dilations, _ceiled(node, x.shape[2:], kernel, strides, dilations, pads)) ** (1 / p)
 
 
 @imports("GlobalAveragePool", "GlobalMaxPool", "GlobalLpPool")

@@ -46,8 +46,9 @@ def fused_gemm(node: Node, a: Any, b: Any, c: Any = None) -> Any:
 
 @imports(f"{EXTRA}:FusedMatMul")
 def fused_matmul(node: Node, a: Any, b: Any) -> Any:
-    if node.get("transBatchA", 0) or node.get("transBatchB", 0):
-        raise node.refuse("transBatchA and transBatchB are not supported")
+    """trans: the last two dimensions are exchanged; transBatch: before that, the first dimension goes behind the batch's."""
+    a = a.movedim(0, -2) if node.get("transBatchA", 0) else a
+    b = b.movedim(0, -2) if node.get("transBatchB", 0) else b
     a = a.transpose(-1, -2) if node.get("transA", 0) else a
     b = b.transpose(-1, -2) if node.get("transB", 0) else b
     return (a @ b) * node.get("alpha", 1.0)

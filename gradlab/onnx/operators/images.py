@@ -10,7 +10,7 @@ import numpy as np
 
 import gradlab as gl
 from gradlab.nn import functional as F
-from gradlab.onnx.importing import Node, given, imports, ints, read
+from gradlab.onnx.importing import Node, given, imports, ints, is_dynamic, read
 
 _COORDINATES: dict[str, Callable[[Any, float, int, float], Any]] = {
     "half_pixel": lambda i, scale, n, m: (i + 0.5) / scale - 0.5,
@@ -67,6 +67,39 @@ def _weights(node: Node, n: int, size: int, scale: float, begin: float, end: flo
     return matrix, outside
 
 
+def same(n: Any, m: Any) -> bool:
+    """Whether two sizes are one whatever stands for what is left open."""
+    return bool(n == m and getattr(n, "expr", None) == getattr(m, "expr", None))
+
+
+def _taken(node: Node, x: Any, axis: int, size: Any, scale: Any) -> Any:
+    """One axis of an image whose size a trace leaves open: places and shares are computed when the program runs."""
+    n, mode = x.shape[axis], node.get("mode", "nearest")
+    how = node.get("coordinate_transformation_mode", "half_pixel" if node.opset >= 11 else "asymmetric")
+    if node.get("antialias", 0) or node.get("exclude_outside", 0) or how in ("tf_crop_and_resize", "half_pixel_symmetric"):
+        raise node.refuse(f"the size of axis {axis} is left open, which {how} with antialias or exclude_outside does not take; keep it fixed")
+    place = _COORDINATES[how](gl.arange(size, device=x.device).to(gl.float64), scale, n, size)
+
+    def at(index: Any) -> Any:
+        return x.index_select(axis, gl.clamp(index, 0, n - 1).to(gl.int64))
+
+    if mode == "nearest":
+        rounding = node.get("nearest_mode", "round_prefer_floor" if node.opset >= 11 else "floor")
+        half = {"round_prefer_floor": -0.5, "round_prefer_ceil": 0.5}.get(rounding, 0.0)
+        return at(gl.ceil(place + half) if rounding in ("round_prefer_floor", "ceil") else gl.floor(place + half))
+    low, a, total = gl.floor(place), node.get("cubic_coeff_a", -0.75), 0
+    shape = [-1 if d == axis else 1 for d in range(x.dim())]
+    for tap in range(-1, 3) if mode == "cubic" else range(2):
+        t = (place - (low + tap)).abs()
+        if mode == "cubic":
+            near, far = ((a + 2) * t - (a + 3)) * t * t + 1, a * (((t - 5) * t + 8) * t - 4)
+            share = gl.where(t <= 1, near, gl.where(t < 2, far, 0.0))
+        else:
+            share = 1 - t
+        total = total + at(low + tap) * share.to(x.dtype).reshape(shape)
+    return total
+
+
 @imports("Resize", "Upsample", host=(1, 2, 3))
 def resize(node: Node, x: Any, roi: Any = None, scales: Any = None, sizes: Any = None) -> Any:
     """Along each axis a matrix of weights: nearest, linear or cubic, with or without a wider filter where the image shrinks."""
@@ -76,7 +109,7 @@ def resize(node: Node, x: Any, roi: Any = None, scales: Any = None, sizes: Any =
     given_sizes = ints(read(node, sizes, "a size")) if given(sizes) else None
     wide = [x.shape[a] for a in axes]
     if given_sizes is not None:
-        factors = [m / n for m, n in zip(given_sizes, wide, strict=True)]
+        factors = [1.0 if same(m, n) else m / n for m, n in zip(given_sizes, wide, strict=True)]
         policy = node.get("keep_aspect_ratio_policy", "stretch")
         if policy != "stretch":
             factor = min(factors) if policy == "not_larger" else max(factors)
@@ -84,14 +117,18 @@ def resize(node: Node, x: Any, roi: Any = None, scales: Any = None, sizes: Any =
             given_sizes = [math.floor(n * factor + 0.5) for n in wide]
         results = given_sizes
     else:
-        factors = [float(v) for v in np.asarray(read(node, scales, "a scale")).reshape(-1)]
-        results = [math.floor(n * f) for n, f in zip(wide, factors, strict=True)]
+        factors = [v if is_dynamic(v) else float(v) for v in np.asarray(read(node, scales, "a scale")).reshape(-1)]
+        results = [n if f == 1 else n * int(f) if f == int(f) else math.floor(n * f) for n, f in zip(wide, factors, strict=True)]
     borders = np.asarray(roi, np.float64).reshape(2, -1) if given(roi) else np.array([[0.0] * len(axes), [1.0] * len(axes)])
     kept = x.dtype
     y = x if x.is_floating_point() else x.to(gl.float32)
     outside = None
     for k, (axis, n, m, f) in enumerate(zip(axes, wide, results, factors, strict=True)):
         crops = node.get("coordinate_transformation_mode") == "tf_crop_and_resize"
+        if is_dynamic(n) or is_dynamic(m):
+            if not same(n, m):
+                y = _taken(node, y, axis, m, f)
+            continue
         if n == m and f == 1 and not crops:
             continue
         matrix, out = _weights(node, n, m, f, borders[0, k], borders[1, k])

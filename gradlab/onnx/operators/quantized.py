@@ -186,6 +186,9 @@ _ALONE: dict[str, Callable[[Node, Any], Any]] = {
     "QLinearGlobalAveragePool": lambda node, x: x.mean(
         tuple(range(1, x.dim() - 1)) if node.get("channels_last", 0) else tuple(range(2, x.dim())), keepdim=True
     ),
+    "QLinearAveragePool": lambda node, x: convolutions.average_pool(node, x.movedim(-1, 1)).movedim(1, -1)
+    if node.get("channels_last", 0)
+    else convolutions.average_pool(node, x),
 }
 
 
@@ -198,6 +201,18 @@ def quantized_alone(node: Node, x: Any, x_scale: Any, x_zero: Any, y_scale: Any,
 def quantized_concat(node: Node, y_scale: Any, y_zero: Any, *parts: Any) -> Any:
     wide = [dequantize(node, parts[i], parts[i + 1], parts[i + 2]) for i in range(0, len(parts), 3)]
     return quantize(_axis(node, 1), gl.cat(wide, node.get("axis", 0)), y_scale, y_zero)
+
+
+@_extra("QGemm", fixed=(1, 2, 4, 5, 7, 8))
+def quantized_gemm(
+    node: Node, a: Any, a_scale: Any, a_zero: Any, b: Any, b_scale: Any, b_zero: Any, c: Any = None, y_scale: Any = None, y_zero: Any = None
+) -> Any:
+    """α·a·b + c with c in units of α and both scales; in float32 where there is no scale of the result."""
+    a, b = (a.t() if node.get("transA", 0) else a), (b.t() if node.get("transB", 0) else b)
+    total = _product(a, b, a_zero, b_zero)
+    total = total + c.to(total.dtype) if given(c) else total
+    y = total.to(gl.float32) * (a_scale * b_scale * node.get("alpha", 1.0))
+    return quantize(node, y, y_scale, y_zero) if given(y_scale) else y
 
 
 @_extra("MatMulIntegerToFloat", fixed=(2, 3, 4, 5))

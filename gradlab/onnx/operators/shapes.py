@@ -234,14 +234,24 @@ def one_hot(node: Node, indices: Any, depth: Any, values: Any) -> Any:
 
 @imports("Col2Im", host=(1, 2))
 def col2im(node: Node, x: Any, image: Any, block: Any) -> Any:
-    rank = len(ints(block) or [])
-    pads = node.get("pads", [0] * 2 * rank)
-    if rank != 2 or pads[:rank] != pads[rank:]:
-        raise node.refuse("only images of two dimensions with equal pads on both sides are supported")
-    return F.fold(
-        x, tuple(ints(image) or ()), tuple(ints(block) or ()), dilation=tuple(node.get("dilations", [1, 1])), padding=tuple(pads[:2]),
-        stride=tuple(node.get("strides", [1, 1])),
-    )  # fmt: skip
+    """Blocks (N, C·block, places) are added up where they lie in an image (N, C, …) of any rank."""
+    sizes, kernel = ints(read(node, image, "a size")) or [], ints(read(node, block, "a size")) or []
+    rank = len(kernel)
+    pads, dilations, strides = node.get("pads", [0] * 2 * rank), node.get("dilations", [1] * rank), node.get("strides", [1] * rank)
+    if rank == 2 and pads[:2] == pads[2:]:
+        return F.fold(x, tuple(sizes), tuple(kernel), dilation=tuple(dilations), padding=tuple(pads[:2]), stride=tuple(strides))
+    wide = [n + a + b for n, a, b in zip(sizes, pads[:rank], pads[rank:], strict=True)]
+    at: Any = np.zeros([1] * 2 * rank, np.int64)  # of each element of each block its place in the padded image
+    for d, (n, k, s, e) in enumerate(zip(wide, kernel, strides, dilations, strict=True)):
+        steps = (np.arange(k) * e)[:, None] + np.arange((n - e * (k - 1) - 1) // s + 1) * s
+        at = at * n + steps.reshape([k if i == d else steps.shape[1] if i == rank + d else 1 for i in range(2 * rank)])
+    lead = x.shape[0] * (x.shape[1] // math.prod(kernel))
+    places = gl.tensor(at.reshape(1, -1), device=x.device).expand(lead, at.size)
+    flat = gl.zeros((lead, math.prod(wide)), dtype=x.dtype, device=x.device).scatter_add(1, places, x.reshape(lead, -1))
+    y = flat.reshape(x.shape[0], -1, *wide)
+    for d, (a, b) in enumerate(zip(pads[:rank], pads[rank:], strict=True)):
+        y = padded(y, 2 + d, -a, -b, "constant", 0)
+    return y
 
 
 @imports("ReverseSequence", host=(1,))

@@ -1,0 +1,167 @@
+"""Operators of ONNX Runtime's own domain beside ONNX Runtime, and operators of the oldest opsets beside their formulas."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+import gradlab as gl
+
+onnx = pytest.importorskip("onnx")
+runtime = pytest.importorskip("onnxruntime")
+make = pytest.importorskip("onnx.helper").make_node
+MICROSOFT = "com.microsoft"
+U8, I8 = np.uint8, np.int8
+
+
+def rng(seed=0):
+    return np.random.default_rng(seed)
+
+
+def floats(*shape, seed=0):
+    return rng(seed).normal(size=shape).astype(np.float32)
+
+
+def small(*shape, kind=U8, seed=0):
+    return rng(seed).integers(np.iinfo(kind).min, np.iinfo(kind).max + 1, shape).astype(kind)
+
+
+def f(value):
+    return np.array(value, np.float32)
+
+
+def u(value):
+    return np.array(value, U8)
+
+
+def model_of(kind, inputs, outputs=1, domain=MICROSOFT, version=17, **attributes):
+    """A node whose first input is the model's and all others are stored."""
+    names = [f"i{k}" if v is not None else "" for k, v in enumerate(inputs)]
+    results = [f"y{k}" for k in range(outputs)]
+    at = next(k for k, v in enumerate(inputs) if v is not None and v.ndim > 0)
+    node = make(kind, names, results, domain=domain, **attributes)
+    value = onnx.helper.make_tensor_value_info(names[at], onnx.helper.np_dtype_to_tensor_dtype(inputs[at].dtype), inputs[at].shape)
+    tensors = [onnx.numpy_helper.from_array(v, n) for k, (v, n) in enumerate(zip(inputs, names, strict=True)) if v is not None and k != at]
+    graph = onnx.helper.make_graph([node], "g", [value], [onnx.ValueInfoProto(name=n) for n in results], tensors)
+    opsets = [onnx.helper.make_opsetid("", version), *([onnx.helper.make_opsetid(MICROSOFT, 1)] if domain else [])]
+    return onnx.helper.make_model(graph, opset_imports=opsets, ir_version=8), names[at], inputs[at]
+
+
+S, Z = f(0.02), u(128)
+IMAGE, FILTER = floats(2, 3, 6, 6), floats(4, 3, 3, 3, seed=1)
+A, B = floats(3, 4), floats(4, 5, seed=1)
+Q = small(2, 3, 4, 4)
+WEIGHT = small(8, 5, kind=I8) // 4  # of 7 bits: where a processor adds pairs in 16 bits, ONNX Runtime's sums of larger ones saturate
+# operator: inputs and attributes
+CASES = {
+    "FusedConv relu": ([IMAGE, FILTER, floats(4, seed=2)], {"activation": "Relu", "pads": [1, 1, 1, 1]}),
+    "FusedConv leaky": ([IMAGE, FILTER, floats(4, seed=2)], {"activation": "LeakyRelu", "activation_params": [0.2]}),
+    "FusedConv clip": ([IMAGE, FILTER], {"activation": "Clip", "activation_params": [0.0, 1.0]}),
+    "FusedConv hard": ([IMAGE, FILTER], {"activation": "HardSigmoid", "activation_params": [0.2, 0.5]}),
+    "FusedConv tanh": ([IMAGE, FILTER], {"activation": "Tanh", "strides": [2, 2]}),
+    "FusedConv sum": ([IMAGE, FILTER, floats(4, seed=2), floats(2, 4, 4, 4, seed=3)], {"activation": "Relu"}),
+    "FusedGemm": ([A, B, floats(5)], {"activation": "Relu", "alpha": 0.5}),
+    "FusedGemm leaky": ([A, B.T.copy(), floats(5)], {"activation": "LeakyRelu", "activation_alpha": 0.3, "transB": 1}),
+    "FusedMatMul": ([floats(2, 4, 3), floats(2, 4, 5)], {"transA": 1, "alpha": 0.25}),
+    "FusedMatMul batch": ([floats(3, 2, 4), floats(2, 4, 5)], {"transBatchA": 1}),
+    "FusedMatMul batches": ([floats(3, 2, 4), floats(4, 2, 5)], {"transBatchA": 1, "transBatchB": 1}),
+    "Gelu": ([A], {}), "BiasGelu": ([A, floats(4)], {}), "FastGelu": ([A], {}), "FastGelu bias": ([A, floats(4)], {}),
+    "QuickGelu": ([A], {"alpha": 1.5}),
+    "SkipLayerNormalization": ([floats(2, 3, 4), floats(2, 3, 4, seed=1), floats(4), floats(4, seed=2), floats(4, seed=3)], {}),
+    "SkipSimplifiedLayerNormalization": ([floats(2, 3, 4), floats(2, 3, 4, seed=1), floats(4)], {"epsilon": 1e-5}),
+    "QuantizeLinear": ([A, f(0.05), u(100)], {}), "DequantizeLinear": ([Q, S, Z], {}),
+    "QLinearAdd": ([Q, S, Z, small(2, 3, 4, 4, seed=1), f(0.03), u(120), f(0.05), u(130)], {}),
+    "QLinearMul": ([Q, S, Z, small(2, 3, 4, 4, seed=1), f(0.03), u(120), f(0.05), u(130)], {}),
+    "QLinearSigmoid": ([Q, f(0.05), Z, f(1 / 256), u(0)], {}),
+    "QLinearLeakyRelu": ([Q, f(0.05), Z, f(0.03), u(20)], {"alpha": 0.1}),
+    "QLinearSoftmax": ([small(3, 7), f(0.05), u(100), f(1 / 256), u(0)], {"axis": 1, "opset": 13}),
+    "QLinearGlobalAveragePool": ([Q, f(0.05), Z, f(0.03), u(100)], {"channels_last": 0}),
+    "QLinearGlobalAveragePool last": ([Q, f(0.05), Z, f(0.03), u(100)], {"channels_last": 1}),
+    "QLinearAveragePool": ([Q, f(0.05), Z, f(0.037), Z], {"kernel_shape": [2, 2], "strides": [2, 2]}),
+    "QLinearConcat": ([f(0.03), u(110), Q, S, Z, small(2, 3, 4, 4, seed=1), f(0.04), u(100)], {"axis": 1}),
+    "QGemm": ([small(3, 8), f(0.02), u(120), WEIGHT, f(0.03), np.array(0, I8), small(5).astype(np.int32), f(0.1), u(128)], {"alpha": 0.5}),
+    "QGemm float": ([small(3, 8), f(0.02), u(120), WEIGHT.T.copy(), f(0.03), np.array(0, I8), small(5).astype(np.int32)], {"transB": 1}),
+    "MatMulIntegerToFloat": ([small(3, 8), WEIGHT, f(0.02), f(0.03), u(120), np.array(3, I8), floats(5)], {}),
+    "DynamicQuantizeMatMul": ([floats(3, 8), WEIGHT, f(0.03), np.array(0, I8), floats(5)], {}),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_operators_of_onnx_runtime(name):
+    inputs, attributes = CASES[name]
+    model, at, x = model_of(name.split()[0], inputs, **attributes)
+    session = runtime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"])
+    want = session.run(None, {at: x})[0]
+    loaded = gl.onnx.load(model)
+    for run in (loaded, gl.compile(loaded)):
+        with gl.no_grad():
+            got = run(gl.tensor(x)).numpy()
+        assert got.dtype == want.dtype and got.shape == want.shape
+        if got.dtype.kind in "iu":  # one step of the quantised numbers, where a sum lies in the middle of two
+            gap = np.abs(got.astype(int) - want.astype(int))
+            assert gap.max() <= 1 and (gap != 0).mean() < 0.05, gap.max()
+        else:
+            np.testing.assert_allclose(got, want, rtol=2e-5, atol=2e-5)
+
+
+def test_every_operator_of_onnx_runtimes_domain_is_compared():
+    from gradlab.onnx.importing import OPERATORS
+    from gradlab.onnx.operators import ready
+
+    ready()
+    compared = {name.split()[0] for name in CASES} | {"DynamicQuantizeLSTM"}  # below
+    assert {name.removeprefix(f"{MICROSOFT}:") for name in OPERATORS if name.startswith(MICROSOFT)} <= compared
+
+
+def test_a_quantised_lstm():
+    """Both round inputs and states to 8 bits in each step; sums in another order may round another way."""
+    size, w, r = 4, small(1, 3, 16, kind=I8), small(1, 4, 16, kind=I8, seed=1)
+    w, r = w // 4, r // 4
+    inputs = [floats(5, 2, 3), w, r, floats(1, 32) * f(0.1), None, None, None, None, f([0.01]), np.zeros(1, I8), f([0.01]), np.zeros(1, I8)]
+    model, at, x = model_of("DynamicQuantizeLSTM", inputs, outputs=3, hidden_size=size)
+    want = runtime.InferenceSession(model.SerializeToString(), providers=["CPUExecutionProvider"]).run(None, {at: x})
+    with gl.no_grad():
+        for got, expected in zip(gl.onnx.load(model)(gl.tensor(x)), want, strict=True):
+            np.testing.assert_allclose(got.numpy(), expected, atol=2e-2)
+
+
+# ---------------------------------------------------------------- the oldest opsets
+
+
+def run_old(kind, inputs, opset, **attributes):
+    model, _, x = model_of(kind, inputs, domain="", version=opset, **attributes)
+    return gl.onnx.load(model)(gl.tensor(x)).detach().numpy()
+
+
+def test_prelu_before_opset_7():
+    slope = f([0.1, 0.2, 0.3])
+    want = np.where(IMAGE < 0, IMAGE * slope[None, :, None, None], IMAGE)
+    for opset in (1, 6):
+        np.testing.assert_array_equal(run_old("PRelu", [IMAGE, slope], opset), want)
+    np.testing.assert_array_equal(run_old("PRelu", [A, f([0.5])], 6), np.where(A < 0, A * f(0.5), A))
+
+
+@pytest.mark.parametrize("opset", [1, 6, 7, 9, 14, 15])
+def test_batch_normalisation_of_all_opsets(opset):
+    scale, bias, mean, var = floats(3), floats(3, seed=1), floats(3, seed=2), np.abs(floats(3, seed=3)) + 0.5
+    test = {"is_test": 1} if opset < 7 else {}
+    old = {"consumed_inputs": [0, 0, 0, 1, 1]} if opset == 1 else {}
+    found = run_old("BatchNormalization", [IMAGE, scale, bias, mean, var], opset, epsilon=1e-3, **test, **old)
+    s, b, m, v = (a[None, :, None, None] for a in (scale, bias, mean, var))
+    np.testing.assert_allclose(found, (IMAGE - m) / np.sqrt(v + np.float32(1e-3)) * s + b, rtol=1e-5, atol=1e-5)
+
+
+def test_casts_to_a_type_by_name():
+    x = f([1.7, -2.2, 0.0])
+    for name, dtype in (("INT64", np.int64), ("FLOAT", np.float32), ("DOUBLE", np.float64), ("BOOL", bool), ("INT32", np.int32)):
+        found = run_old("Cast", [x], 1, to=name)
+        assert found.dtype == dtype
+        np.testing.assert_array_equal(found, x.astype(dtype))
+
+
+@pytest.mark.parametrize(("kind", "opset"), [("Add", 1), ("Sub", 6), ("Mul", 6), ("Div", 1)])
+def test_broadcasting_by_an_axis(kind, opset):
+    b = np.abs(floats(3)) + 1
+    function = {"Add": np.add, "Sub": np.subtract, "Mul": np.multiply, "Div": np.divide}[kind]
+    found = run_old(kind, [IMAGE, b], opset, broadcast=1, axis=1)
+    np.testing.assert_allclose(found, function(IMAGE, b[None, :, None, None]), rtol=1e-6)
