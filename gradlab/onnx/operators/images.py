@@ -77,7 +77,7 @@ def _taken(node: Node, x: Any, axis: int, size: Any, scale: Any) -> Any:
     n, mode = x.shape[axis], node.get("mode", "nearest")
     how = node.get("coordinate_transformation_mode", "half_pixel" if node.opset >= 11 else "asymmetric")
     if node.get("antialias", 0) or node.get("exclude_outside", 0) or how in ("tf_crop_and_resize", "half_pixel_symmetric"):
-        raise node.refuse(f"the size of axis {axis} is left open, which {how} with antialias or exclude_outside does not take; keep it fixed")
+        raise node.refuse(f"the size of axis {axis} is left open, and {how}, antialias or exclude_outside may need it; keep it fixed")
     place = _COORDINATES[how](gl.arange(size, device=x.device).to(gl.float64), scale, n, size)
 
     def at(index: Any) -> Any:
