@@ -49,8 +49,12 @@ def test_the_gradient_has_a_row_for_each_place():
     weight.grad = None
     (F.embedding(gl.tensor(AT), weight, padding_idx=-5, sparse=True)).sum().backward()
     assert weight.grad._indices().tolist() == [[2, 4, 3]]
-    with pytest.raises(RuntimeError, match="scale_grad_by_freq"):
-        F.embedding(gl.tensor(AT), weight, sparse=True, scale_grad_by_freq=True)
+    weight.grad = None
+    dense = table().requires_grad_()
+    for w, sparse in ((weight, True), (dense, False)):  # each place's gradient, divided by how often it was asked for
+        F.embedding(gl.tensor(AT), w, sparse=sparse, scale_grad_by_freq=True).square().sum().backward()
+    assert weight.grad.is_sparse and gl.allclose(weight.grad.to_dense(), dense.grad)
+    assert not gl.allclose(dense.grad[1], 2 * dense[1] * 3)  # three times, divided by three
 
 
 @pytest.mark.parametrize("first", [True, False])

@@ -209,7 +209,7 @@ def clamp_min(input: Tensor, min: Operand, *, out: Any = None) -> Tensor:
     tensor([0., 2.])
     """
     if out is not None:
-        return into("clamp_min", out, clamp_min(input, min))
+        return into("clamp_min" if not isinstance(min, Differentiable) else "clamp_min.into", out, clamp_min(input, min))
     only_tensors("clamp_min", input)
     return where.clamp(input, min)
 
@@ -221,7 +221,7 @@ def clamp_max(input: Tensor, max: Operand, *, out: Any = None) -> Tensor:
     tensor([-1.,  0.])
     """
     if out is not None:
-        return into("clamp_max", out, clamp_max(input, max))
+        return into("clamp_max" if not isinstance(max, Differentiable) else "clamp_max.into", out, clamp_max(input, max))
     only_tensors("clamp_max", input)
     return where.clamp(input, None, max)
 
@@ -276,7 +276,9 @@ def lerp(input: Tensor, end: Tensor, weight: Operand, *, out: Any = None) -> Ten
     only_tensors("lerp", input, end)
     if input._array.dtype != end._array.dtype:
         raise RuntimeError(f"lerp: input and end have one dtype, got {input.dtype} and {end.dtype}")
-    return _lerp(input, end, weight) if out is None else into("lerp", out, _lerp(input, end, weight))
+    if out is None:
+        return _lerp(input, end, weight)
+    return into("lerp.Tensor" if isinstance(weight, Differentiable) else "lerp", out, _lerp(input, end, weight))
 
 
 def _scaled(input: Tensor, product: Tensor, value: float) -> Tensor:

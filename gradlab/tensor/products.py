@@ -217,7 +217,7 @@ def matrix_power(input: Tensor, n: int, *, out: Any = None) -> Tensor:
             [0., 1.]])
     """
     if out is not None:
-        return into("matrix_power", out, matrix_power(input, n))
+        return into("matrix_power" if n not in (0, 1) else "matrix_power.into", out, matrix_power(input, n))
     shape = input._array.shape
     if len(shape) < 2 or shape[-1] != shape[-2]:
         raise ShapeError(f"matrix_power: square matrices, not shape {shape}")

@@ -127,7 +127,7 @@ def max(
     dim = dim if other is None else other
     keepdim = keepdim if keepdims is None else keepdims
     if out is not None:
-        return into("max", out, max(input, dim, keepdim))
+        return into("max" if isinstance(dim, int) else "max.into", out, max(input, dim, keepdim))
     tensors_only("max", input)
     if dim is None:
         return _amax(input, dim=_dims("max", input, None), keepdim=False)
@@ -149,7 +149,7 @@ def min(
     dim = dim if other is None else other
     keepdim = keepdim if keepdims is None else keepdims
     if out is not None:
-        return into("min", out, min(input, dim, keepdim))
+        return into("min" if isinstance(dim, int) else "min.into", out, min(input, dim, keepdim))
     tensors_only("min", input)
     if dim is None:
         return _amin(input, dim=_dims("min", input, None), keepdim=False)

@@ -38,7 +38,7 @@ def clamp(input: Tensor, min: Operand = None, max: Operand = None, *, out: Any =
     tensor([0.0000, 0.5000, 1.0000])
     """
     if out is not None:
-        return into("clamp", out, clamp(input, min, max))
+        return into("clamp.into" if any(isinstance(x, Differentiable) for x in (min, max)) else "clamp", out, clamp(input, min, max))
     if min is None and max is None:
         raise ValueError("clamp: give min, max or both")
     if isinstance(min, Differentiable) or isinstance(max, Differentiable):

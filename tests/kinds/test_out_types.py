@@ -11,9 +11,7 @@ OTHER = {
 }  # fmt: skip
 ROOMS = ("gl", "linalg", "special", "fft")
 CANDIDATES = [c for c in CALLS if c.reference and c.name.split(".")[0] in ROOMS and not c.name.endswith("_") and "random" not in c.marks]
-# PyTorch takes another type here by an overload of its own (a tensor bound, a power of 0), or a mask's uint8; gl.lerp's weight as a tensor.
-APART = {"gl.all", "gl.any", "gl.clamp", "gl.clamp_max", "gl.clamp_min", "gl.matrix_power", "linalg.matrix_power", "gl.max", "gl.min",
-         "gl.lerp", "gl.histogramdd", "linalg.lstsq"}  # fmt: skip
+APART = {"gl.histogramdd", "linalg.lstsq"}  # they take no `out`
 
 
 def attempt(engine, result, call):
@@ -51,3 +49,34 @@ def test_out_of_another_type_as_in_pytorch():
             different.append((repr(call), wanted))
     assert different == []
     assert compared > 250, compared
+
+
+@pytest.mark.torch
+@pytest.mark.filterwarnings("ignore")
+def test_overloads_differ_as_in_pytorch():
+    """A bound, weight or power decides, too."""
+    takes = {}
+    for engine in (gl, TORCH):
+        x, line = engine.ones(3, 3), engine.ones(3)
+
+        def out(engine=engine):
+            return engine.empty(0, dtype=engine.float64)
+
+        calls = {
+            "lerp": lambda o, x=x, e=engine: e.lerp(x, x, 0.5, out=o), "lerp.Tensor": lambda o, x=x, e=engine: e.lerp(x, x, x, out=o),
+            **{f"{name} of a {kind}": lambda o, x=x, e=engine, n=name, b=bound: getattr(e, n)(x, b, out=o)
+               for name in ("clamp", "clamp_min", "clamp_max", "max", "min") for kind, bound in (("number", 1), ("tensor", x))
+               if kind == "tensor" or name.startswith("clamp")},
+            **{f"{name} of all": lambda o, x=line, e=engine, n=name: getattr(e, n)(x, out=o) for name in ("max", "min", "all", "any")},
+            **{f"power {n}": lambda o, x=x, e=engine, n=n: e.matrix_power(x, n, out=o) for n in (0, 1, 2, 3)},
+            **{f"{name} into uint8": lambda o, x=line, e=engine, n=name: getattr(e, n)(x, out=e.empty(0, dtype=e.uint8))
+               for name in ("all", "any")},
+        }  # fmt: skip
+        for name, call in calls.items():
+            try:
+                call(out())
+            except RuntimeError:
+                takes.setdefault(name, []).append(False)
+            else:
+                takes.setdefault(name, []).append(True)
+    assert {name: found for name, found in takes.items() if len(set(found)) > 1} == {}
