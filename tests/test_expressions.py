@@ -13,6 +13,7 @@ import pytest
 
 from gradlab import ops
 from gradlab.kernel import Elementwise
+from gradlab.op import Op
 from gradlab.ops import ROWS
 from gradlab.spec import Spec
 
@@ -217,4 +218,8 @@ def test_expression(row, params, entry):
 def test_all_rows_are_here():
     """A row that is elementwise is tested for one dtype at least."""
     tested = {case.values[0].name for case in CASES}
-    assert tested == {row.name for row in ROWS.values() if isinstance(row.cuda, Elementwise) and row.inputs}
+    assert tested == {row.name for row in ROWS.values() if isinstance(row.cuda, Elementwise) and row.inputs} - {
+        row.name
+        for row in vars(ops.complex).values()
+        if isinstance(row, Op)  # test_cuda_complex.py
+    }

@@ -16,7 +16,7 @@ import numpy as np
 
 from gradlab import dispatch
 from gradlab.device import Device
-from gradlab.dtype import ALL, DType, as_numpy, from_numpy, named
+from gradlab.dtype import ALL, COMPLEX128, DType, as_numpy, from_numpy, named
 from gradlab.layout import strided
 from gradlab.tensor import Tensor
 from gradlab.tensor.creation import from_numpy as tensor_of
@@ -28,7 +28,7 @@ from gradlab.utils.serialization.location import located
 KEY, VERSION = "gradlab", 2  # files of version 1 have no checksum
 CODES = {
     "F64": "float64", "F32": "float32", "F16": "float16", "BF16": "bfloat16",
-    "I64": "int64", "I32": "int32", "I16": "int16", "I8": "int8", "U8": "uint8", "BOOL": "bool",
+    "I64": "int64", "I32": "int32", "I16": "int16", "I8": "int8", "U8": "uint8", "BOOL": "bool", "C64": "complex64",
 }  # fmt: skip
 # ---------------------------------------------------------------- writing
 
@@ -121,6 +121,8 @@ class _Writer:
 
 
 def _checked(array: Any, path: tuple[str, ...]) -> Any:
+    if array.dtype == COMPLEX128:
+        raise TypeError(f"save: {_place(path)} is of complex128, unknown to safetensors; save a .pt file, or gl.view_as_real of it")
     try:
         return np.asarray(array).astype(as_numpy(from_numpy(array.dtype)), copy=False)
     except TypeError:

@@ -117,14 +117,14 @@ class _Contents:
     ) -> Tensor:
         if not isinstance(storage, _Storage):
             raise FileFormatError("it has a tensor without a storage")
-        return self._view(storage, storage.array, offset, size, stride, requires_grad)
+        return _marked(self._view(storage, storage.array, offset, size, stride, requires_grad), metadata)
 
     def _typed(
         self, storage: Any, offset: Any, size: Any, stride: Any, requires_grad: Any, hooks: Any, dtype: Any, metadata: Any = None
     ) -> Tensor:
         if not isinstance(storage, _Storage) or not isinstance(dtype, DType):
             raise FileFormatError("it has a tensor without a storage, or of a dtype that gradlab does not have")
-        return self._view(storage, storage.array.view(dtype.dtype), offset, size, stride, requires_grad)
+        return _marked(self._view(storage, storage.array.view(dtype.dtype), offset, size, stride, requires_grad), metadata)
 
     def _view(self, storage: _Storage, array: Any, offset: Any, size: Any, stride: Any, requires_grad: Any) -> Tensor:
         size, stride = tuple(size), tuple(stride)
@@ -370,3 +370,14 @@ def get_unsafe_globals_in_checkpoint(f: Any) -> list[str]:
         content = file.read()
     pickled, place, _, record, _ = _parts(content)
     return _unsafe(_scanned(pickled, place).names, _Contents("the file", None, record))
+
+
+def _marked(found: Tensor, metadata: Any) -> Tensor:
+    """PyTorch's tensors may be marked as conjugated or negated, which their storage is not yet."""
+    marks = [mark for mark in ("conj", "neg") if isinstance(metadata, dict) and metadata.get(mark)]
+    if not marks:
+        return found
+    made = found.detach()
+    for mark in marks:
+        made = made.conj() if mark == "conj" else made.neg()
+    return made.requires_grad_(found.requires_grad)
