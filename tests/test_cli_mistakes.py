@@ -209,7 +209,7 @@ def test_every_command(arguments, said, capsys):
 
 
 def test_every_command_is_here():
-    assert {a[0] for a, _ in OTHERS} | set(BOTH) | {"info"} == set(COMMANDS)
+    assert {a[0] for a, _ in OTHERS} | set(BOTH) | {"info", "warm", "completion"} == set(COMMANDS)
 
 
 # ---------------------------------------------------------------- streams

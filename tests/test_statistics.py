@@ -62,7 +62,7 @@ def test_norm_of_halves_does_not_overflow():
     with pytest.raises(RuntimeError):
         gl.norm(gl.tensor([1, 2]))
     with pytest.raises(ValueError, match="number"):
-        gl.norm(T, "nuc")
+        gl.norm(T, "nuclear")
 
 
 def test_dist_and_renorm():

@@ -26,6 +26,8 @@ HIGHEST = 10_000  # degree by recurrence, which has no digits left beyond
 
 def polynomial_rule(x: Spec, n: Spec, *, kind: int, derivative: int) -> Spec:
     """Rule: arguments and degrees, broadcast."""
+    if not 0 <= kind < len(KINDS):
+        raise TypeError(f"there are {len(KINDS)} families of polynomials, not one of the number {kind}")
     if derivative > MOST:
         raise TypeError(f"derivatives up to the {MOST}th are offered, not the {derivative}th")
     return broadcast(x, n)

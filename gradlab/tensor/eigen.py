@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 _eig = bind(ops.eigen.eig)
 
 
-def eig(A: Tensor, *, out: Any = None) -> Any:
+def eig(input: Tensor, *, out: Any = None) -> Any:
     """Eigenvalues (…, n) and eigenvectors, the columns of (…, n, n), of square matrices; complex, of real matrices too, in no order.
 
     The vectors have length 1, and their largest element is real. Their gradient needs distinct eigenvalues. Of symmetric or Hermitian
@@ -24,15 +24,15 @@ def eig(A: Tensor, *, out: Any = None) -> Any:
     >>> gl.linalg.eig(gl.tensor([[0.0, 1.0], [-1.0, 0.0]])).eigenvalues
     tensor([0.+1.j, 0.-1.j])
     """
-    ready("eig", A)
-    return _eig(A) if out is None else into("linalg.eig", out, _eig(A))
+    ready("eig", input)
+    return _eig(input) if out is None else into("linalg.eig", out, _eig(input))
 
 
-def eigvals(A: Tensor, *, out: Any = None) -> Tensor:
+def eigvals(input: Tensor, *, out: Any = None) -> Tensor:
     """The eigenvalues (…, n) of square matrices; complex, of real matrices too, in no order.
 
     >>> gl.linalg.eigvals(gl.tensor([[0.0, 1.0], [-1.0, 0.0]]))
     tensor([0.+1.j, 0.-1.j])
     """
-    ready("eigvals", A)
-    return _eig(A)[0] if out is None else into("linalg.eigvals", out, _eig(A)[0])
+    ready("eigvals", input)
+    return _eig(input)[0] if out is None else into("linalg.eigvals", out, _eig(input)[0])

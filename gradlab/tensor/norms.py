@@ -117,7 +117,8 @@ def norm(
 ) -> Tensor:  # fmt: skip
     """The p-norm of the elements over `dim` (default all): p is a number, inf, -inf, 0, or "fro", the same as 2.
 
-    The gradient where the norm is 0 is 0. For matrix norms (p="nuc" and the like) use `linalg.matrix_norm`.
+    The gradient where the norm is 0 is 0. p="nuc" is the sum of the singular values of matrices, whose other norms are in
+    `linalg.matrix_norm`.
 
     >>> gl.norm(gl.tensor([3.0, 4.0]))
     tensor(5.)
@@ -137,7 +138,7 @@ def norm(
         p = 2.0
     p = p.item() if isinstance(p, np.generic) else p
     if not isinstance(p, (int, float)):
-        raise ValueError(f'norm: p is a number or "fro", not {p!r}; linalg.matrix_norm has the norms of matrices')
+        raise ValueError(f'norm: p is a number, "fro" or "nuc", not {p!r}; linalg.matrix_norm has the norms of matrices')
     dims = dims_of("norm", x, dim)
     if math.isinf(p) and any(x._array.shape[d] == 0 for d in dims):
         raise ShapeError(f"norm: order {p} has no value for no elements: shape {x._array.shape}")
