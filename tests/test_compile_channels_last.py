@@ -377,7 +377,7 @@ def test_bodies_of_control_flow():
 
 def test_a_program_in_numpy(monkeypatch):
     monkeypatch.setenv("GRADLAB_COMPILER", "none")
-    compiler.available.cache_clear()
+    compiler.compiles.cache_clear()
     try:
         shape, make = MODELS["residual"]
         (wanted, *_), (found, step, _) = (trained(make, images(*shape), on) for on in (False, True))
@@ -385,4 +385,4 @@ def test_a_program_in_numpy(monkeypatch):
         for got, want in zip(found, wanted, strict=True):
             np.testing.assert_array_equal(got, want)
     finally:
-        compiler.available.cache_clear()
+        compiler.compiles.cache_clear()

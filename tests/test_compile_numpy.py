@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import gradlab as gl
+from gradlab.backends.native import compiler
 from gradlab.backends.openblas import scaled_sum
 from gradlab.graph import trace
 from gradlab.graph.executables.numpy import row_threads
@@ -131,7 +132,7 @@ OPTIMIZERS = {
 def test_updates_at_once_and_in_fewer_passes(name, dtype, monkeypatch):
     """Small parameters, among them one that joins later and one of one number, and large ones, one with a transposed gradient."""
     monkeypatch.setenv("GRADLAB_COMPILER", "none")
-    gl.backends.native.compiler.available.cache_clear()
+    compiler.compiles.cache_clear()
     try:
         start = [normal(*shape, dtype=dtype) for shape in ((3, 4), (5,), (), (1,), (70, 90), (700, 500))]
         x, rows = normal(90, 8, dtype=dtype), normal(500, 6, dtype=dtype)
@@ -160,7 +161,7 @@ def test_updates_at_once_and_in_fewer_passes(name, dtype, monkeypatch):
         for a, b in zip(got, wanted, strict=True):
             np.testing.assert_allclose(a, b, rtol=tolerance * 10, atol=tolerance)
     finally:
-        gl.backends.native.compiler.available.cache_clear()
+        compiler.compiles.cache_clear()
 
 
 def test_scaled_sums():

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 
 from gradlab._version import __version__
+from gradlab.backends.native import compiler as build, prebuilt
 from gradlab.backends.native.ready import looked_up
 from gradlab.cli.devices import cuda_available, cuda_names
 
@@ -41,6 +42,7 @@ def run(options: argparse.Namespace) -> int:
         ("cuda", cuda(card)),
         ("C++", compiler or "no compiler found"),
         ("kernels", kernels()),
+        ("compile", machine_code()),
     ]
     width = max(len(name) for name, _ in rows)
     options.result = {**dict(rows), "missing": [{"what": what, "command": command} for what, command in missing(compiler, card)]}
@@ -55,6 +57,14 @@ def kernels() -> str:
     """Whether eager code has kernels on the CPU."""
     found = looked_up()
     return f"{len(found.libraries)} for eager code on the CPU" if found.libraries else f"NumPy computes eager code on the CPU: {found.why}"
+
+
+def machine_code() -> str:
+    """What runs compiled CPU programs."""
+    if build.compiles():
+        return "machine code, made by the C++ compiler"
+    level = prebuilt.level()
+    return f"prebuilt kernels ({level.name})" if level is not None else "NumPy: there is neither a compiler nor a wheel with kernels"
 
 
 def missing(compiler: str, card: Mapping[str, str]) -> list[tuple[str, str]]:

@@ -10,7 +10,7 @@ import numpy as np
 
 from gradlab.backends.cpu import immediate
 from gradlab.backends.cuda.generate import Operand, main_dtype, reads
-from gradlab.backends.native.lowerings.loops import limit
+from gradlab.backends.native.lowerings.vector_functions import limit
 from gradlab.dtype import wide
 from gradlab.graph.ir.graph import Call, Value
 

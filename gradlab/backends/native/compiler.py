@@ -1,4 +1,7 @@
-"""Compiles the C++ of CPU programs with the machine's compiler, and keeps what was built on disk by its content."""
+"""Compiles the C++ of CPU programs with the machine's compiler, and keeps what was built on disk by its content.
+
+Without a compiler what the package carries prebuilt serves, if it does.
+"""
 
 from __future__ import annotations
 
@@ -12,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from gradlab.advice import GradlabWarning, warn
+from gradlab.backends.native import prebuilt
 from gradlab.backends.native.compile_jobs import Job, works
 from gradlab.backends.native.toolchain import CompileError, CompilerMissing, cache_directory, compiler, digest, intact
 from gradlab.kernel import source_folders
@@ -45,9 +49,14 @@ DEAREST = (
 )  # fmt: skip
 
 
-@functools.cache
 def available() -> bool:
-    """Whether compiled CPU programs can be made here. GRADLAB_COMPILER=none says no."""
+    """Whether CPU programs can run as machine code here: compiled, or by what is prebuilt."""
+    return compiles() or prebuilt.level() is not None
+
+
+@functools.cache
+def compiles() -> bool:
+    """Whether C++ can be compiled here. GRADLAB_COMPILER=none says no."""
     if os.environ.get("GRADLAB_COMPILER") == "none" or _given_up:
         return False
     try:
@@ -66,10 +75,11 @@ _given_up: list[str] = []  # why this process makes no more machine code
 
 def give_up(error: Exception) -> None:
     """Let NumPy run programs from here on: the compiler, or what it made, cannot be used. It is said once."""
-    available.cache_clear()
+    compiles.cache_clear()
     if not _given_up:
         _given_up.append(str(error))
-        warn(GradlabWarning, f"compile: programs run by NumPy from here on, without machine code: {error}")
+        instead = "by prebuilt kernels" if available() else "by NumPy"
+        warn(GradlabWarning, f"compile: programs run {instead} from here on, without machine code of their own: {error}")
 
 
 def hashed(*parts: str) -> str:
@@ -91,6 +101,9 @@ def processor() -> str:
 @functools.cache
 def lanes() -> int:
     """How many numbers of float32 the widest vectors hold, as far as the system says."""
+    level = None if compiles() else prebuilt.level()
+    if level is not None:
+        return level.lanes
     flags = processor().split()
     return 16 if "avx512f" in flags else 8 if "avx" in flags else 4
 
@@ -117,14 +130,19 @@ def built(text: str, file: str = "") -> Path:
 def job(text: str, file: str) -> Job:
     """What the compiler has to do for a text or a source."""
     source = _text(file) if file else text
-    headers = [_text(name) for name in _included(source)]
     directory = cache_directory("programs")
     effort = TUNING.get(file, LOOPS)
     flags = (*FLAGS, *effort, FUSED if file else EXACT, *_own(effort))
-    target = directory / f"{digest(source, *headers, _text('cmath'), *flags, processor())}.so"
+    target = directory / f"{digest(content(source, *flags), processor())}.so"
     include = (f"-I{MINIMAL_STD}", f"-I{KERNELS}", f"-I{SHARED}")
     cost = len(DEAREST) - DEAREST.index(file) if file in DEAREST else len(source) / 1e6
     return Job(target, (*flags, *include), str(KERNELS / file) if file else "", text, cost)
+
+
+def content(source: str, *flags: str) -> str:
+    """What a source, the headers that it includes and flags make together, as a name."""
+    headers = [_text(name) for name in _included(source)]
+    return hashlib.sha256("\0".join((source, *headers, _text("cmath"), *flags)).encode()).hexdigest()[:32]
 
 
 @functools.cache
@@ -162,6 +180,8 @@ def _known(file: str) -> Job:
 
 def if_built(file: str) -> ctypes.CDLL | None:
     """The library of a source in this directory. Where it is not in the cache, it begins to be built, and there is none yet."""
+    if not compiles():
+        return prebuilt.libraries()[0] if available() else None
     wanted = _known(file)
     if intact(wanted.target):
         return loaded(wanted.target)
@@ -180,6 +200,8 @@ def libraries(names: Iterable[str], text: str = "") -> Callable[[str], Any]:
 
     What is not in the cache is compiled, several files at a time; what no program needs is not compiled at all.
     """
+    if not compiles():
+        return prebuilt.function
     files = {name: _sources().get(name, "") for name in names}
     sources = [*[""] * bool(text), *dict.fromkeys(file for file in files.values() if file)]
     jobs = [job("" if file else text, file) for file in sources]
@@ -199,10 +221,16 @@ def by_hand() -> dict[str, list[str]]:
     return found
 
 
+def library_of(file: str) -> Path:
+    """The library that has the functions of `thread_pool.cpp` or `guards.cpp`."""
+    found = None if compiles() else prebuilt.path(prebuilt.RUNTIME)
+    return built("", file) if found is None else found
+
+
 @functools.cache
 def runtime() -> ctypes.CDLL:
     """The pool that runs programs."""
-    return typed(loaded(built("", "thread_pool.cpp")))
+    return typed(loaded(library_of("thread_pool.cpp")))
 
 
 def typed(library: ctypes.CDLL) -> ctypes.CDLL:

@@ -10,9 +10,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gradlab.backends.native import compiler, prebuilt
 from gradlab.backends.native.place import RESERVED, SCRATCH, Place
 from gradlab.call import Call, Value
 
+HEADER = '#include "runtime.h"\n#include "half.h"\n'
 Number = int | float
 WORTH = 16384  # simple operations that are worth a thread of their own (some 5 microseconds)
 
@@ -61,6 +63,7 @@ class Lowering:
     general = False
 
     def __init__(self) -> None:
+        self.generates = compiler.compiles()  # whether there is a compiler for texts
         self.places: dict[int, Place] = {}
         self.texts: dict[str, str] = {}  # name -> kernel text
         self.scratch_size = 0  # bytes of work space behind the values, which the tasks of a call may use
@@ -101,9 +104,13 @@ class Lowering:
         return Place(RESERVED, start, (size,), (1,), np.dtype(np.uint8))
 
     def generate(self, body: str) -> str:
-        """The name of the kernel with that text, `@K` standing for the name; one kernel for equal texts."""
+        """The name of the kernel with that text, `@K` standing for the name; one kernel for equal texts. Without a compiler Unsupported,
+        unless it is prebuilt."""
         name, text = named(body)
-        self.texts[name] = text
+        if self.generates:
+            self.texts[name] = text
+        elif prebuilt.function(name) is None:
+            raise Unsupported
         return name
 
 

@@ -88,7 +88,7 @@ def address(kernel: str) -> int | None:
 
 def begin_in_background() -> None:
     """Start `gradlab warm` as a process of its own, which outlives this one; it lowers its own priority. Nothing is said of failures."""
-    if not sys.executable or not hasattr(os, "posix_spawn") or not compiler.available():
+    if not sys.executable or not hasattr(os, "posix_spawn") or not compiler.compiles():
         return
     package = str(Path(__file__).resolve().parents[3])
     paths = [package, *filter(None, [os.environ.get("PYTHONPATH")])]

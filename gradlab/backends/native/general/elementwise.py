@@ -11,9 +11,11 @@ import numpy as np
 from gradlab.backends.cuda.generate import Operand, main_dtype, reads
 from gradlab.backends.cuda.layout import merged
 from gradlab.backends.cuda.types import compute_type
-from gradlab.backends.native.lowering import Lowering, TaskSpec, Unsupported, bits, widest
+from gradlab.backends.native.lowering import HEADER, Lowering, TaskSpec, Unsupported, bits, widest
 from gradlab.backends.native.lowerings.iteration_order import in_order, walk
-from gradlab.backends.native.lowerings.loops import CLAMP, HALVES, HEADER, LIMITED, broadcast, cost, limit, storage, why_not_elementwise
+from gradlab.backends.native.lowerings.looping import broadcast
+from gradlab.backends.native.lowerings.loops import CLAMP, LIMITED, cost, why_not_elementwise
+from gradlab.backends.native.lowerings.vector_functions import HALVES, limit, storage
 from gradlab.call import Call, Value
 from gradlab.dtype import HALF, wide
 from gradlab.op import Op

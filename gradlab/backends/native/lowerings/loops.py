@@ -13,24 +13,20 @@ from gradlab.backends.cpu import immediate
 from gradlab.backends.cuda.generate import Operand, main_dtype, reads
 from gradlab.backends.cuda.layout import merged
 from gradlab.backends.cuda.types import STORAGE, compute_type
-from gradlab.backends.native.lowering import Along, Lowering, TaskSpec, Unsupported, widest
+from gradlab.backends.native import compiler, prebuilt
+from gradlab.backends.native.lowering import HEADER, Lowering, TaskSpec, Unsupported, widest
+from gradlab.backends.native.lowerings import interpreting
 from gradlab.backends.native.lowerings.iteration_order import in_order, walk
-from gradlab.backends.native.place import Place
+from gradlab.backends.native.lowerings.looping import along_first, broadcast
+from gradlab.backends.native.lowerings.vector_functions import HALVES as HALVES, limit, storage as storage, why_not
 from gradlab.call import Call, Value
 from gradlab.dtype import HALF, real_of, wide
 from gradlab.kernel import Elementwise, is_dear
 
-HEADER = "#include \"runtime.h\"\n#include \"half.h\"\n"
 # Limits as compilers make vectors of them: of `clamp`'s own form, in which either limit may be no number, GCC makes branches.
 CLAMP = re.compile(r"clamp\(([^,]+), T\(([^)]+)\), T\(([^)]+)\)\)")
 LIMITED = r"(((\1) <= T(\2) ? T(\2) : (\1)) >= T(\3) ? T(\3) : ((\1) <= T(\2) ? T(\2) : (\1)))"
-HALVES = {"float16": "Float16", "bfloat16": "Bfloat16"}
 SHORT, TILE = 64, 256  # elements: a dimension that is too short for a loop of its own, and one that is long enough
-
-
-def storage(dtype: np.dtype[Any]) -> str:
-    """The C++ type that values of a dtype are stored in."""
-    return HALVES.get(dtype.name) or STORAGE[dtype.name]
 
 
 def is_elementwise(call: Call, halves: bool = False) -> bool:
@@ -47,7 +43,9 @@ def why_not_elementwise(call: Call, halves: bool = False) -> str:
         return f"loops do not compute in {odd}"
     if any(x is None for x in call.inputs):
         return "an input is left out"
-    return "its expression reads the element's index" if reads(call.op.cuda.expression, "index") else ""
+    if reads(call.op.cuda.expression, "index"):
+        return "its expression reads the element's index"
+    return "" if compiler.compiles() or prebuilt.level() is None else why_not(call)
 
 
 def literal(value: Any, dtype: np.dtype[Any]) -> str:
@@ -65,19 +63,6 @@ def literal(value: Any, dtype: np.dtype[Any]) -> str:
     if math.isinf(number):
         return f"({kind}){'-' if number < 0 else ''}__builtin_inf()"
     return f"({kind}){float(number).hex()}"
-
-
-def limit(name: str, value: Any, main: np.dtype[Any]) -> Any:
-    """The number that a limit `lo` or `hi` of a clamp stands for: None is none, and integers hold no more than their type."""
-    low = name == "lo"
-    if main.kind == "f" or main in HALF:
-        return (-math.inf if low else math.inf) if value is None else value
-    if main.kind == "b":
-        return not low if value is None else value
-    least, most = np.iinfo(main).min, np.iinfo(main).max
-    if value is None:
-        return least if low else most
-    return min(max(int(value), least), most)
 
 
 def parameter(name: str, value: Any, main: np.dtype[Any]) -> str | None:
@@ -164,14 +149,11 @@ class Loop:
         return lines
 
 
-def broadcast(place: Place, shape: tuple[int, ...]) -> tuple[int, ...]:
-    """Strides of a place seen in a broadcast shape."""
-    lead = len(shape) - len(place.shape)
-    return (0,) * lead + tuple(0 if n == 1 else s for n, s in zip(place.shape, place.strides))
-
-
 def lower_loop(loop: Loop, ctx: Lowering) -> TaskSpec:
     """The task of a loop."""
+    work = math.prod(loop.shape) * sum(map(cost, loop.calls))
+    if not ctx.generates:
+        return interpreting.lower(loop, ctx, work)
     loads = [(v, ctx.places[v.id]) for v in loop.loaded]
     stores = [(v, ctx.places[v.id]) for v in loop.stored]
     order = walk(stores[0][1])
@@ -192,7 +174,7 @@ def lower_loop(loop: Loop, ctx: Lowering) -> TaskSpec:
         pointers.append(f"a{i}")
     outer = math.prod(sizes[1:])
     inner = sizes[0]
-    along = _along(loop.shape, [p for _, p in [*loads, *stores]], order)
+    along = along_first(loop.shape, [p for _, p in [*loads, *stores]], order)
     count = inner if outer == 1 else outer
     counted = f"v[0] * {count // along.images}LL" if along is not None else f"{count}LL"
     block = period * (TILE // period)
@@ -218,17 +200,8 @@ def lower_loop(loop: Loop, ctx: Lowering) -> TaskSpec:
         text += _inner(loop, names, loads, stores, shifted, [s[0] for s in steps], ("0", f"{inner}LL"), "    ", period, again)
         text.append("  }")
     text += ["}", "}  // namespace gradlab"]
-    work = math.prod(loop.shape) * sum(map(cost, loop.calls))
     numbers = (along.images,) if along is not None else ()
     return TaskSpec(ctx.generate("\n".join(text)), numbers, tuple(p for _, p in [*loads, *stores]), widest(work), along)
-
-
-def _along(shape: tuple[int, ...], places: Sequence[Place], order: Sequence[int]) -> Along | None:
-    """How a loop goes along its first dimension, if that has the longest steps. Its parameter is how many of these it does."""
-    if len(shape) < 2 or shape[0] < 2 or math.prod(shape) == 0 or next(d for d in order if shape[d] != 1) != 0:
-        return None
-    steps = [broadcast(p, shape)[0] * p.dtype.itemsize for p in places]
-    return Along(shape[0], 1, (0,), tuple(steps)) if min(steps) >= 0 else None
 
 
 def _periodic(sizes: Sequence[int], steps: Sequence[Sequence[int]]) -> tuple[int, set[int]]:

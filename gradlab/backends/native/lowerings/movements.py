@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -10,13 +11,22 @@ import numpy as np
 from gradlab.backends.cpu import immediate
 from gradlab.backends.cuda.layout import merged
 from gradlab.backends.native.general import copies
-from gradlab.backends.native.lowering import Lowering, TaskSpec, Unsupported, lowers, widest
+from gradlab.backends.native.lowering import HEADER, Lowering, TaskSpec, Unsupported, lowers, widest
 from gradlab.backends.native.lowerings.iteration_order import dense, in_order, walk
-from gradlab.backends.native.lowerings.loops import HEADER
 from gradlab.backends.native.place import Place
 from gradlab.call import Call
 
-WORDS = {1: "uint8_t", 2: "uint16_t", 4: "uint32_t", 8: "uint64_t"}
+MOST_DIMS = 12  # of kernels that get sizes as parameters
+
+
+class _Words(dict[int, str]):
+    """Unsupported for elements that are wider: of complex128."""
+
+    def __missing__(self, size: int) -> str:
+        raise Unsupported
+
+
+WORDS = _Words({1: "uint8_t", 2: "uint16_t", 4: "uint32_t", 8: "uint64_t"})
 
 
 def part_of(place: Place, index: tuple[Any, ...]) -> Place:
@@ -43,6 +53,9 @@ def copy(target: Place, source: Place, ctx: Lowering) -> list[TaskSpec]:
     outer = list(range(len(sizes) - 1, 0, -1))
     # Rows of the source, which become columns.
     across = next((d for d in outer if to[0] == from_[d] == 1 != from_[0] and min(sizes[0], sizes[d]) >= 4), 0)
+    most = min(sizes[-1] if len(sizes) > 1 else sizes[0], widest(target.size))
+    if not ctx.generates and word:
+        return [TaskSpec(f"gradlab_move_{target.dtype.itemsize}", moved(across, sizes, to, from_), (target, source), most)]
     header = '#include "transpose.h"\n' if across else HEADER
     text = [header, "GRADLAB_KERNEL @K(char** p, const int64_t*, int part, int parts) {"]
     text += [f"  {word}* const y = ({word}*)p[0];", f"  const {word}* const x = (const {word}*)p[1];"]
@@ -64,8 +77,15 @@ def copy(target: Place, source: Place, ctx: Lowering) -> list[TaskSpec]:
         text += [f"{indent}gradlab::turn({places}, {last} - {first}, {sizes[0]}LL);", "}"]
     else:
         text += [f"{indent}y[{y}] = x[{x}];", "}"]
-    most = sizes[-1] if len(sizes) > 1 else sizes[0]
-    return [TaskSpec(ctx.generate("\n".join(text)), (), (target, source), min(most, widest(target.size)))]
+    return [TaskSpec(ctx.generate("\n".join(text)), (), (target, source), most)]
+
+
+def moved(across: int, sizes: Sequence[int], to: Sequence[int], from_: Sequence[int]) -> tuple[int, ...]:
+    """The parameters of a copy: `Moved` of movement.cpp."""
+    if len(sizes) > MOST_DIMS:
+        raise Unsupported
+    pad = (0,) * (MOST_DIMS - len(sizes))
+    return (len(sizes), across, *sizes, *pad, *to, *pad, *from_, *pad)
 
 
 def packed(place: Place, ctx: Lowering) -> tuple[Place, list[TaskSpec]]:
@@ -113,16 +133,12 @@ def fill(target: Place, value: Any, ctx: Lowering) -> list[TaskSpec]:
         return []
     if not dense(target):
         raise Unsupported
-    word = WORDS[target.dtype.itemsize]
+    _ = WORDS[target.dtype.itemsize]
     bytes_ = np.array(immediate(value, target.dtype), target.dtype).tobytes()
     if ctx.general:
         return [copies.constant(target, int.from_bytes(bytes_, "little"))]
-    text = [
-        HEADER, "GRADLAB_KERNEL @K(char** p, const int64_t*, int part, int parts) {", f"  {word}* const y = ({word}*)p[0];",
-        f"  const Share mine = share({target.size}LL, part, parts, 64);",
-        f"  for (int64_t i = mine.first; i < mine.last; ++i) y[i] = {int.from_bytes(bytes_, 'little')}ULL;", "}",
-    ]  # fmt: skip
-    return [TaskSpec(ctx.generate("\n".join(text)), (), (target,), widest(target.size / 2))]
+    parameters = (target.size, int.from_bytes(bytes_, "little", signed=True))
+    return [TaskSpec(f"gradlab_fill_{len(bytes_)}", parameters, (target,), widest(target.size / 2))]
 
 
 @lowers("view", "permute", "transpose", "t", "expand", "squeeze", "unsqueeze", "slice", "diagonal", "unfold")

@@ -130,7 +130,8 @@ def matmul(call: Call, ctx: Lowering) -> list[TaskSpec]:
         raise Unsupported
     c = ctx.place(call.outputs[0])
     batch = c.shape[:-2]
-    if not ctx.general and a.dtype == b.dtype == c.dtype and is_small(c, a.shape[-1], math.prod(batch)):
+    small = ctx.generates and not ctx.general and a.dtype == b.dtype == c.dtype
+    if small and is_small(c, a.shape[-1], math.prod(batch)):
         return [small_products(c, a, b, *_batches(batch, [_spread(p, batch) for p in (a, b, c)]), ctx)]
     found = products(c, a, b, None, ctx)
     return _in_halves(found[0], ctx) if len(found) == 1 and len(a.shape) == len(b.shape) == 2 else found

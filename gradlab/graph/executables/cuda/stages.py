@@ -13,7 +13,8 @@ from gradlab import ops
 from gradlab.backends.cuda.generate import is_light
 from gradlab.backends.cuda.reduction import flags_of, total_name
 from gradlab.backends.cuda.types import STORAGE, compute_type
-from gradlab.backends.native.lowerings.loops import Loop, broadcast
+from gradlab.backends.native.lowerings.looping import broadcast
+from gradlab.backends.native.lowerings.loops import Loop
 from gradlab.backends.native.place import Place
 from gradlab.dtype import FLOATING
 from gradlab.graph.executables.native.fusion import Unit

@@ -145,7 +145,8 @@ class NativeExecutable:
             size = source.size * source.dtype.itemsize
             return Item(behind, None, TaskSpec("gradlab_copy", (size,), (target, source), max(1, size >> 18)))
         if source.dtype == target.dtype and source.size:
-            return Item(behind, None, copy(target, source, self._ctx)[0])
+            with contextlib.suppress(Unsupported):
+                return Item(behind, None, copy(target, source, self._ctx)[0])
         arrays = self._arrays([target, source])
         return lambda: np.copyto(*arrays())
 

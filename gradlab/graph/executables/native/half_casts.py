@@ -23,7 +23,7 @@ NEAR = 4  # calls after which a value is cast again rather than kept in float32
 
 def widened(line: Line, loops: bool = False) -> Line:
     """The same line with the computing rows in float32. loops: elementwise rows too, where loops do not compute with half types."""
-    if not any(_computes_in_half(c, loops) for c in line.calls):
+    if not any(computes_in_half(c, loops) for c in line.calls):
         return line
     writing = _Writing(line, loops)
     for call in line.calls:
@@ -31,7 +31,8 @@ def widened(line: Line, loops: bool = False) -> Line:
     return line._replace(calls=writing.calls, last=frozenset(writing.last))
 
 
-def _computes_in_half(call: Call, loops: bool) -> bool:
+def computes_in_half(call: Call, loops: bool) -> bool:
+    """Whether a call becomes one that computes with float32."""
     op = call.op
     if op.view or op.name == "cast" or (op.exact and op.name not in EXACT) or (is_elementwise(call, True) and not loops):
         return False
@@ -49,7 +50,7 @@ class _Writing:
 
     def add(self, call: Call) -> None:
         """Write the call, between casts if it computes in half types."""
-        if not _computes_in_half(call, self._loops):
+        if not computes_in_half(call, self._loops):
             self.calls.append(call)
             return
         inputs = tuple(self._input(x, call) for x in call.inputs)

@@ -6,6 +6,7 @@ import math
 from collections.abc import Sequence
 
 from gradlab.backends.cuda.types import STORAGE, compute_type
+from gradlab.backends.native import compiler
 from gradlab.backends.native.lowering import Lowering, TaskSpec, Unsupported
 from gradlab.backends.native.lowerings.iteration_order import alike, dense
 from gradlab.backends.native.lowerings.loops import Loop, cost, function_of, storage
@@ -32,7 +33,7 @@ def join(units: Sequence[Unit], relative: dict[int, Place], leaving: set[int]) -
             readers.setdefault(relative[n].base, []).append(i)
     makers = {v.id: i for i, u in enumerate(units) if u.loop for c in u.calls for v in c.outputs}
     found = list(units)
-    for i, u in enumerate(units):
+    for i, u in enumerate(units if compiler.compiles() else ()):
         call = u.calls[0]
         if u.loop or call.op.name not in NAMES:
             continue

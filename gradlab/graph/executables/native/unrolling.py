@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import math
-from typing import Any
 
 import numpy as np
 
-from gradlab.backends.native.lowering import Lowering, TaskSpec, Unsupported, lowers, widest
+from gradlab.backends.native.lowering import Lowering, TaskSpec, Unsupported, bits, lowers, widest
 from gradlab.backends.native.lowerings.iteration_order import in_order
 from gradlab.backends.native.lowerings.lines import along, kernel
-from gradlab.backends.native.lowerings.loops import literal, storage
+from gradlab.backends.native.lowerings.loops import storage
 from gradlab.backends.native.lowerings.movements import WORDS, packed
 from gradlab.dtype import FLOAT32, FLOAT64
 from gradlab.graph.ir.graph import Call
@@ -18,7 +17,7 @@ from gradlab.ops.vision_cpu import adjoint_taps, taps
 
 HEADER = '#include "im2col.h"\n'
 PIXELS = (0, 2, 3, 1)  # dimensions of images as they lie in memory with their channels last
-MOST = 8192  # taps that are written into a kernel's text
+MOST = 8192  # taps that are handed over as parameters
 
 
 @lowers("im2col", "col2im")
@@ -60,29 +59,13 @@ def resample(call: Call, ctx: Lowering) -> list[TaskSpec]:
         raise Unsupported
     kind = storage(y.dtype) if found.weight is not None else WORDS[y.dtype.itemsize]
     indices = np.where(found.none[:, None], -1, found.index) if found.none is not None else found.index
-    text = ['#include "half.h"', '#include "runtime.h"', "namespace gradlab {"]
-    text.append(f"static const int @K_at[] = {{{', '.join(map(str, np.ravel(indices).tolist()))}}};")
-    if found.weight is not None:
-        text.append(f"static const {kind} @K_weight[] = {{{', '.join(_numbers(found.weight, y.dtype))}}};")
-    text += [
-        "GRADLAB_KERNEL @K(char** p, const int64_t*, int part, int parts) {",
-        f"  const Share mine = share({outer * outputs}LL, part, parts);",
-        "  for (int64_t u = mine.first; u < mine.last; ++u) {",
-        f"    const int64_t j = u % {outputs}LL * {count};",
-        f"    {kind}* const to = ({kind}*)p[0] + u * {inner}LL;",
-        f"    const {kind}* const from = (const {kind}*)p[1] + u / {outputs}LL * {n * inner}LL;",
-        f"    if (@K_at[j] < 0) {{ for (int64_t i = 0; i < {inner}LL; ++i) to[i] = 0; continue; }}",
-        f"    for (int64_t i = 0; i < {inner}LL; ++i) to[i] = from[@K_at[j] * {inner}LL + i]{_times('j', found)};",
-        f"    for (int64_t t = j + 1; t < j + {count}; ++t)",
-        f"      for (int64_t i = 0; i < {inner}LL; ++i) to[i] += from[@K_at[t] * {inner}LL + i]{_times('t', found)};",
-        "  }", "}", "}  // namespace gradlab",
-    ]  # fmt: skip
-    return [*first, TaskSpec(ctx.generate("\n".join(text)), (), (y, x), min(outer * outputs, widest(y.size * count)))]
+    weights = [] if found.weight is None else [bits(w) for w in np.ravel(found.weight).tolist()]
+    parameters = (outer, outputs, inner, n, count, *np.ravel(indices).tolist(), *weights)
+    most = min(outer * outputs, widest(y.size * count))
+    return [*first, TaskSpec(resampling(ctx, kind, bool(weights)), parameters, (y, x), most)]
 
 
-def _times(index: str, found: Any) -> str:
-    return f" * @K_weight[{index}]" if found.weight is not None else ""
-
-
-def _numbers(weight: Any, dtype: np.dtype[Any]) -> list[str]:
-    return [literal(w, dtype) for w in np.ravel(weight).tolist()]
+def resampling(ctx: Lowering, kind: str, weighted: bool) -> str:
+    """The name of the kernel for a type."""
+    text = f"resampled<{kind}, {'true' if weighted else 'false'}>(({kind}*)p[0], (const {kind}*)p[1], v, part, parts);"
+    return kernel(ctx, '#include "resampling.h"\n', text)

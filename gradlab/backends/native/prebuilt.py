@@ -1,0 +1,109 @@
+"""The machine code that a binary wheel carries: all kernels and vector functions, for each level of a processor's instructions.
+
+It serves where there is no compiler. What lies in the package is trusted as the package is; `gradlab.testing.prebuilt` makes it.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import functools
+import os
+import platform
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from gradlab.kernel import source_folders
+
+RUNTIME = "runtime"  # the pool and the guards, for any processor
+SUFFIXES = {"Linux": ".so", "Darwin": ".dylib", "Windows": ".dll"}
+
+
+class Level(NamedTuple):
+    """Instructions that libraries are built for. number: as `gradlab_processor_level` of processor.cpp counts; lanes: numbers of float32 in
+    the widest vectors."""
+
+    name: str
+    number: int
+    lanes: int
+
+
+LEVELS = {
+    "x86_64": (Level("avx512", 3, 16), Level("avx2", 2, 8), Level("sse42", 1, 4)),
+    "aarch64": (Level("neon", 1, 4),),
+}
+MACHINES = {"AMD64": "x86_64", "amd64": "x86_64", "arm64": "aarch64", "ARM64": "aarch64"}
+
+
+def folder() -> Path | None:
+    """Where the libraries lie: in the package, or in the folder that GRADLAB_PREBUILT names; "none" says that there are none."""
+    given = os.environ.get("GRADLAB_PREBUILT")
+    if given == "none":
+        return None
+    found = Path(given) if given else source_folders("cpu")[1] / "prebuilt"
+    return found if found.is_dir() else None
+
+
+def path(name: str) -> Path | None:
+    """A library's file."""
+    place, suffix = folder(), SUFFIXES.get(platform.system())
+    if place is None or suffix is None:
+        return None
+    found = place / f"{name}{suffix}"
+    return found if found.is_file() else None
+
+
+@functools.cache
+def runtime() -> ctypes.CDLL | None:
+    """The pool that runs programs, where this package carries one that runs here."""
+    found = path(RUNTIME)
+    try:
+        return ctypes.CDLL(str(found)) if found is not None else None
+    except OSError:  # of another system, or a C library that is too old
+        return None
+
+
+@functools.cache
+def level() -> Level | None:
+    """The best level that this processor has and this package carries; None where there is no machine code. GRADLAB_LEVEL names a lower
+    one, for tests."""
+    library = runtime()
+    if library is None:
+        return None
+    machine = MACHINES.get(platform.machine(), platform.machine())
+    has, wanted = library.gradlab_processor_level(), os.environ.get("GRADLAB_LEVEL")
+    for found in LEVELS.get(machine, ()):
+        if found.number <= has and wanted in (None, found.name) and path(f"kernels-{found.name}") and path(f"loops-{found.name}"):
+            return found
+    return None
+
+
+@functools.cache
+def libraries() -> tuple[ctypes.CDLL, ...]:
+    """The libraries of that level: kernels written by hand, and what the compiler would be given as text."""
+    found = level()
+    if found is None:
+        return ()
+    return tuple(ctypes.CDLL(str(path(f"{kind}-{found.name}"))) for kind in ("kernels", "loops"))
+
+
+@functools.cache
+def function(name: str) -> Any:
+    """A function by its name, or None."""
+    for library in (*libraries(), runtime()):
+        found = getattr(library, name, None)
+        if found is not None:
+            return found
+    return None
+
+
+@functools.cache
+def address(name: str) -> int:
+    """Where a function lies, for programs that call it; 0 for one that is not there."""
+    found = function(name)
+    return 0 if found is None else ctypes.cast(found, ctypes.c_void_p).value or 0
+
+
+def forget() -> None:
+    """Look anew: for tests that change the environment."""
+    for known in (runtime, level, libraries, function, address):
+        known.cache_clear()
