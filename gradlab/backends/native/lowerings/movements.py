@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
@@ -47,15 +46,13 @@ def copy(target: Place, source: Place, ctx: Lowering) -> list[TaskSpec]:
     order = walk(target)
     sizes, (to, from_) = merged(in_order(target.shape, order), [in_order(target.strides, order), in_order(spread, order)])
     sizes, to, from_ = sizes or [1], to or [1], from_ or [1]
-    if ctx.general:
-        return [copies.strided(target, source, sizes, to, from_)]
     word = WORDS[target.dtype.itemsize]
+    if ctx.general or not ctx.generates:
+        return [copies.strided(target, source, sizes, to, from_)]
     outer = list(range(len(sizes) - 1, 0, -1))
     # Rows of the source, which become columns.
     across = next((d for d in outer if to[0] == from_[d] == 1 != from_[0] and min(sizes[0], sizes[d]) >= 4), 0)
     most = min(sizes[-1] if len(sizes) > 1 else sizes[0], widest(target.size))
-    if not ctx.generates and word:
-        return [TaskSpec(f"gradlab_move_{target.dtype.itemsize}", moved(across, sizes, to, from_), (target, source), most)]
     header = '#include "transpose.h"\n' if across else HEADER
     text = [header, "GRADLAB_KERNEL @K(char** p, const int64_t*, int part, int parts) {"]
     text += [f"  {word}* const y = ({word}*)p[0];", f"  const {word}* const x = (const {word}*)p[1];"]
@@ -78,14 +75,6 @@ def copy(target: Place, source: Place, ctx: Lowering) -> list[TaskSpec]:
     else:
         text += [f"{indent}y[{y}] = x[{x}];", "}"]
     return [TaskSpec(ctx.generate("\n".join(text)), (), (target, source), most)]
-
-
-def moved(across: int, sizes: Sequence[int], to: Sequence[int], from_: Sequence[int]) -> tuple[int, ...]:
-    """The parameters of a copy: `Moved` of movement.cpp."""
-    if len(sizes) > MOST_DIMS:
-        raise Unsupported
-    pad = (0,) * (MOST_DIMS - len(sizes))
-    return (len(sizes), across, *sizes, *pad, *to, *pad, *from_, *pad)
 
 
 def packed(place: Place, ctx: Lowering) -> tuple[Place, list[TaskSpec]]:
@@ -135,10 +124,7 @@ def fill(target: Place, value: Any, ctx: Lowering) -> list[TaskSpec]:
         raise Unsupported
     _ = WORDS[target.dtype.itemsize]
     bytes_ = np.array(immediate(value, target.dtype), target.dtype).tobytes()
-    if ctx.general:
-        return [copies.constant(target, int.from_bytes(bytes_, "little"))]
-    parameters = (target.size, int.from_bytes(bytes_, "little", signed=True))
-    return [TaskSpec(f"gradlab_fill_{len(bytes_)}", parameters, (target,), widest(target.size / 2))]
+    return [copies.constant(target, int.from_bytes(bytes_, "little"))]
 
 
 @lowers("view", "permute", "transpose", "t", "expand", "squeeze", "unsqueeze", "slice", "diagonal", "unfold")
