@@ -16,6 +16,22 @@ if importlib.util.find_spec("cupy") is None:
     os.environ.setdefault("GRADLAB_CUDA", "emulated")
 
 
+# `pytest -m quick`: what most changes break first, in two minutes on one core. Of parametrized tests over all rows the first sample.
+QUICK = """
+    autograd compile compile_guards conv creation errors func hooks house import indexing inplace layout linalg loss module
+    new_row nn norm ops optim passes pool printing serialization tensor trace vmap
+"""
+
+
+def is_quick(item):
+    """Whether a test belongs to the selection: by its file, and no further sample, order or size of the same."""
+    name = item.path.stem.removeprefix("test_")
+    values = getattr(item, "callspec", None)
+    further = values is not None and values.params.get("number", 0) != 0
+    slow = any(map(item.get_closest_marker, ("slow", "long", "torch")))
+    return name in QUICK.split() and item.path.parent.name == "tests" and not further and not slow
+
+
 def pytest_addoption(parser):
     parser.addoption("--device", choices=("cpu", "cuda"), default="cpu", help="cuda: run the whole parity suite")
     parser.addoption("--full", action="store_true", help="run the whole parity suite")
@@ -26,9 +42,13 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "whole: part of the whole parity suite (--full or --device cuda)")
 
 
+@pytest.hookimpl(tryfirst=True)  # before `-m` chooses by markers
 def pytest_collection_modifyitems(config, items):
     if addresses := [item.nodeid for item in items if " at 0x" in item.nodeid]:  # pytest-xdist needs the same names in each process
         raise pytest.UsageError(f"tests are named by what changes from process to process: {addresses[0]}; give ids")
+    for item in items:
+        if is_quick(item):
+            item.add_marker(pytest.mark.quick)
     # Several processes are handed large pieces first, small ones at the end: there the few long tests are shared out evenly.
     items.sort(key=lambda item: item.get_closest_marker("long") is not None)
     if config.getoption("--full") or config.getoption("--device") == "cuda":

@@ -9,7 +9,7 @@ from optimizers import CASES, each_case, each_optimizer, equal, gradients, run, 
 import gradlab as gl
 from gradlab import optim
 
-from samples import optim as references
+from samples import optim as references, optim_variants as variants
 
 # ---------------------------------------------------------------- values
 
@@ -29,19 +29,19 @@ def reference_run(name, options, p, steps):
         run_one = references.amsgrad if group["amsgrad"] else references.adam
         buffers, flags = [zero] * (3 if group["amsgrad"] else 2) + [t], adam_flags
     elif name == "RMSprop":
-        run_one, buffers, flags = references.rmsprop(centered, momentum), [zero] * (1 + centered + momentum) + [t], {"maximize": m}
+        run_one, buffers, flags = variants.rmsprop(centered, momentum), [zero] * (1 + centered + momentum) + [t], {"maximize": m}
     elif name == "Adagrad":
-        run_one, buffers, flags = references.adagrad, [zero + group["initial_accumulator_value"], t], {"maximize": m}
+        run_one, buffers, flags = variants.adagrad, [zero + group["initial_accumulator_value"], t], {"maximize": m}
     elif name in ("Adadelta", "Adamax"):
-        run_one, buffers, flags = getattr(references, name.lower()), [zero, zero, t], {"maximize": m}
+        run_one, buffers, flags = getattr(variants, name.lower()), [zero, zero, t], {"maximize": m}
     elif name == "NAdam":
-        run_one, buffers, flags = references.nadam, [zero, zero, 1.0, t], adam_flags
+        run_one, buffers, flags = variants.nadam, [zero, zero, 1.0, t], adam_flags
     elif name == "RAdam":
-        run_one, buffers, flags = references.radam, [zero, zero, t], adam_flags
+        run_one, buffers, flags = variants.radam, [zero, zero, t], adam_flags
     elif name == "ASGD":
-        run_one, buffers, flags = references.asgd, [zero, group["lr"], 1.0, t], {"maximize": m}
+        run_one, buffers, flags = variants.asgd, [zero, group["lr"], 1.0, t], {"maximize": m}
     else:
-        run_one, buffers, flags = references.rprop, [zero, zero + group["lr"], t], {"maximize": m}
+        run_one, buffers, flags = variants.rprop, [zero, zero + group["lr"], t], {"maximize": m}
     seen = []
     for g in steps:
         p, *buffers = run_one(p, g, *buffers, h, **flags)
