@@ -139,3 +139,31 @@ def test_numbers_of_threads_do_not_change_results():
         print(json.dumps([t.double().sum().item() for t in (loss, x.grad, w.grad, x.grad.abs(), w.grad.abs())]))
     """
     assert run(text, GRADLAB_NUM_THREADS="1") == run(text, GRADLAB_NUM_THREADS="2")
+
+
+RUN = """
+    import json, gradlab as gl
+    from gradlab.backends.native import eager, ready
+    gl.manual_seed(0)
+    model = gl.nn.Sequential(gl.nn.Linear(300, 400), gl.nn.GELU(), gl.nn.Linear(400, 300))
+    data = [(gl.randn(200, 300), gl.randn(200, 300)) for _ in range(2)]
+    update = gl.optim.SGD(model.parameters(), lr=0.1)
+    gl.train.fit(model, data, gl.nn.functional.mse_loss, update, epochs=EPOCHS, resume=RESUME, compile=False,
+                 callbacks=[gl.train.Checkpoint(FOLDER, monitor=None)])
+    print(json.dumps([ready.in_use(), len(eager.plans), [float(p.double().sum()) for p in model.parameters()]]))
+"""
+
+
+@needs_compiler
+@pytest.mark.parametrize("begun", ["0", "1"])
+def test_a_run_goes_on_with_what_it_began_with(tmp_path, begun):
+    """Begun before the kernels lay ready, it ends in the bits of a run that was not interrupted, though they are ready by then."""
+    with kernels():
+        pass
+    whole, part = (RUN.replace("FOLDER", repr(str(tmp_path / name))) for name in ("whole", "part"))
+    wanted = run(whole.replace("RESUME", "None").replace("EPOCHS", "4"), GRADLAB_NATIVE=begun)
+    run(part.replace("RESUME", "None").replace("EPOCHS", "2"), GRADLAB_NATIVE=begun)
+    again = part.replace("RESUME", f"gl.train.read_checkpoint({str(tmp_path / 'part')!r})").replace("EPOCHS", "4")
+    found = run(again, GRADLAB_NATIVE="1")
+    assert (found[0], found[2]) == (wanted[0], wanted[2])
+    assert (found[0] == "numpy") == (begun == "0")

@@ -18,6 +18,8 @@ from numpy import copyto
 
 import gradlab as gl
 from gradlab import Tensor, nn
+from gradlab.advice import GradlabWarning, warn
+from gradlab.backends.native import ready
 from gradlab.device import Device
 from gradlab.func.tree import flatten, mapped, unflatten
 from gradlab.metrics import Metric, MetricCollection
@@ -75,12 +77,13 @@ class Run:
         counts = {name: getattr(self, name) for name in ("epoch", "batch", "steps", "samples", "loss", "seconds", "history")}
         states = {name: part.state_dict() for name, part in parts.items() if hasattr(part, "state_dict")}
         called = {name: state for name, callback in named(self.callbacks).items() if (state := callback.state_dict())}
-        return {**states, "counts": counts, "callbacks": called, "random": gl.get_rng_state(), "random_of_others": random_of_others()}
+        random = {"random": gl.get_rng_state(), "random_of_others": random_of_others()}
+        return {**states, "counts": counts, "callbacks": called, **random, "kernels": ready.in_use()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Put everything where `state_dict` was taken. StateError where the state is of another run's parts."""
         here = {n for n in ("model", "optimizer", "scheduler", "scaler", "average", "loader") if hasattr(getattr(self, n), "state_dict")}
-        there = set(state) - {"counts", "callbacks", "random", "random_of_others"}
+        there = set(state) - {"counts", "callbacks", "random", "random_of_others", "kernels"}
         if here != there:
             raise StateError(f"Run.load_state_dict: the state has {sorted(there)}, this run has {sorted(here)}; build it as it was built")
         try:
@@ -93,6 +96,8 @@ class Run:
                     callback.load_state_dict(state["callbacks"][name])
             gl.set_rng_state(state["random"])  # last, since building and loading may have drawn numbers
             set_random_of_others(state.get("random_of_others", {}))
+            if not ready.go_on_with(state.get("kernels", ready.in_use())):
+                warn(GradlabWarning, "fit: the run began with the CPU's kernels of another build: its last bits may differ from here on")
         except (KeyError, TypeError, ValueError, RuntimeError, AttributeError) as error:
             raise StateError(f"Run.load_state_dict: the state does not fit this run: {error}") from error
 

@@ -20,6 +20,7 @@ from typing import NamedTuple
 from gradlab.backends.native import compiler, toolchain
 from gradlab.backends.native.compile_jobs import works
 from gradlab.backends.native.lowering import named
+from gradlab.backends.native.thresholds import switch_off, switched_on
 from gradlab.backends.native.toolchain import CompileError, CompilerMissing, cache_directory
 
 SWITCH = "GRADLAB_NATIVE"
@@ -75,6 +76,22 @@ def state() -> State:
     if found.begin:
         begin_in_background()
     return found
+
+
+NUMPY = "numpy"
+
+
+def in_use() -> str:
+    """What eager rows of this process compute with, in a word that a run keeps beside its state: the list of kernels, or "numpy"."""
+    return list_file().stem if switched_on() and state().libraries else NUMPY
+
+
+def go_on_with(word: str) -> bool:
+    """Compute as the process did that left this word, so that a run which is gone on with has the bits of one that was not interrupted.
+    False where its kernels are not here."""
+    if word == NUMPY:
+        switch_off()
+    return word == in_use()
 
 
 @functools.cache

@@ -58,7 +58,12 @@ def attach(rows: Iterable[Op]) -> None:
 attached: dict[str, Op] = {}
 
 
+def switched_on() -> bool:
+    """Whether any row looks for a kernel."""
+    return any(op.pays != NEVER for op in attached.values())
+
+
 def switch_off() -> None:
-    """Let NumPy compute: nothing lies ready."""
+    """Let NumPy compute from here on: nothing lies ready, or a run that is gone on with began so."""
     for op in attached.values():
         op.pays = NEVER
