@@ -116,10 +116,13 @@ def lu_factor_ex(A: Tensor, *, pivot: bool = True, check_errors: bool = False, o
     size = min(A._array.shape[-2:])
     lower = lower if lower._array.shape[-1] == A._array.shape[-1] else lower[..., :, :size]
     packed = _packed(lower, upper, A)
-    pivots = as_tensor(_exchanges(permutation.detach().cpu().numpy(), size)).to(A.device)
+    if A.is_meta:
+        pivots = zeros((*A._array.shape[:-2], size), dtype="int32", device=A.device)
+    else:
+        pivots = as_tensor(_exchanges(permutation.detach().cpu().numpy(), size)).to(A.device)
     zero = upper.detach().diagonal(dim1=-2, dim2=-1) == 0
     info = (((~zero).long().cumprod(-1).sum(-1) + 1) * zero.any(-1)).int()
-    if check_errors and bool(info.any()):
+    if check_errors and not A.is_meta and bool(info.any()):
         raise LinAlgError(f"lu_factor: a matrix is singular: {info.tolist()} is where its first pivot is 0")
     found = CheckedLU(packed, pivots, info)
     return found if out is None else into("linalg.lu_factor_ex", out, found)
@@ -162,6 +165,8 @@ def lu_factor(A: Tensor, *, pivot: bool = True, out: Any = None) -> Any:
 
 def row_order(pivots: Tensor, rows: int) -> Tensor:
     """The rows of A in the order in which LU has them."""
+    if pivots.is_meta:
+        return zeros((*pivots._array.shape[:-1], rows), dtype="int64", device=pivots.device)
     given = pivots.detach().cpu().numpy()
     order = np.tile(np.arange(rows), (*given.shape[:-1], 1))
     for place in np.ndindex(given.shape[:-1]):

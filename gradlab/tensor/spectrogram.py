@@ -14,7 +14,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current
 from gradlab.autograd.record import bind
 from gradlab.dtype import COMPLEX, FLOAT32, FLOAT64, real_of
-from gradlab.spec import ShapeError
+from gradlab.spec import ShapeError, whole
 from gradlab.tensor.creation import arange
 
 if TYPE_CHECKING:
@@ -35,6 +35,11 @@ def _window(name: str, window: Any, n_fft: int, win_length: int | None, like: An
         raise ShapeError(f"{name}: a window of {length} numbers, not {getattr(window, 'shape', window)}")
     left = (n_fft - length) // 2
     return window if length == n_fft else window.new_zeros((n_fft,)).slice_scatter(window, 0, left, left + length)  # type: ignore[attr-defined]
+
+
+def _integers(*numbers: int | None) -> list[Any]:
+    """Integer arguments as ints: those of NumPy wrap around."""
+    return [None if number is None else whole(number) for number in numbers]
 
 
 def _hop(name: str, hop_length: int | None, n_fft: int) -> int:
@@ -85,15 +90,16 @@ def stft(
     shape = input._array.shape
     if len(shape) not in (1, 2):
         raise ShapeError(f"stft: a signal has one dimension, or a batch in front, not shape {shape}")
-    whole = input._array.dtype in COMPLEX or (isinstance(window, Differentiable) and window._array.dtype in COMPLEX)
+    two_sided = input._array.dtype in COMPLEX or (isinstance(window, Differentiable) and window._array.dtype in COMPLEX)
     if return_complex is None:
-        if not whole:
+        if not two_sided:
             raise RuntimeError("stft requires the return_complex parameter be given for real inputs; True gives complex numbers")
         return_complex = True
-    if whole and onesided:
+    if two_sided and onesided:
         raise RuntimeError("stft: spectra of complex signals are not one-sided; leave onesided out")
     if align_to_window is not None and center:
         raise RuntimeError("stft: align_to_window only applies when center is False")
+    n_fft, hop_length, win_length = _integers(n_fft, hop_length, win_length)
     hop = _hop("stft", hop_length, n_fft)
     x: Any = input.unsqueeze(0) if len(shape) == 1 else input
     given = _window("stft", window, n_fft, win_length, x)
@@ -107,7 +113,7 @@ def stft(
         x = x.new_zeros((x._array.shape[0], n + n_fft - length)).slice_scatter(x, 1, (n_fft - length) // 2, (n_fft - length) // 2 + n)
     pieces = x.unfold(1, n_fft, hop) * given
     scale = 1 / math.sqrt(n_fft) if normalized else 1.0
-    if whole or onesided is False:
+    if two_sided or onesided is False:
         found = _fft(pieces, dims=(2,), inverse=False, scale=scale)
     else:
         found = _rfft(pieces, dims=(2,), scale=scale)
@@ -132,6 +138,7 @@ def istft(
     shape = input._array.shape
     if len(shape) not in (2, 3) or not all(shape):
         raise ShapeError(f"istft: spectra (frequencies, pieces), or a batch of them, not shape {shape}")
+    n_fft, hop_length, win_length, length = _integers(n_fft, hop_length, win_length, length)
     x: Any = input.unsqueeze(0) if len(shape) == 2 else input
     frequencies, pieces = x._array.shape[1:]
     half = n_fft // 2 + 1 == frequencies and frequencies != n_fft if onesided is None else onesided
@@ -161,7 +168,8 @@ def istft(
     stop = start + length if length is not None else reach - (n_fft // 2 if center else 0)
     inner = min(stop, reach)
     total, weight = total[:, start:inner], weight[start:inner]
-    if current().tracer is None and current().vmap is None and not bool((weight.abs() > 1e-11).all()):
+    known = current().tracer is None and current().vmap is None and not input.is_meta
+    if known and not bool((weight.abs() > 1e-11).all()):
         raise RuntimeError("istft: window overlap add min: the windows leave numbers of the signal undetermined; use a smaller hop_length")
     found = total / weight
     if stop > reach:
