@@ -38,7 +38,7 @@ def functions(wanted):
     """What modules of the library hold that has this attribute, by name."""
     found = {}
     for info in pkgutil.walk_packages(gl.__path__, "gradlab."):
-        if info.name.split(".")[1] not in ("cuda", "backends", "cli", "as_torch", "sklearn", "__main__"):
+        if info.name.split(".")[1] not in ("cuda", "backends", "cli", "as_torch", "sklearn", "interchange", "__main__"):
             for name, value in vars(importlib.import_module(info.name)).items():
                 if callable(value) and hasattr(value, wanted) and getattr(value, "__module__", "").startswith("gradlab."):
                     found[f"{value.__module__.removeprefix('gradlab.')}.{name}"] = value
