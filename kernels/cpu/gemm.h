@@ -7,6 +7,7 @@
 #ifndef GRADLAB_GEMM_H
 #define GRADLAB_GEMM_H
 
+#include "aligned.h"
 #include "runtime.h"
 
 #include <cstdlib>
@@ -64,12 +65,12 @@ struct Product {
 struct Scratch {
   void* memory = nullptr;
   size_t size = 0;
-  ~Scratch() { std::free(memory); }
+  ~Scratch() { aligned_delete(memory); }
   void* of(size_t wanted) {
     if (wanted > size) {
-      std::free(memory);
+      aligned_delete(memory);
       size = (wanted + 4095) / 4096 * 4096;
-      memory = std::aligned_alloc(64, size);
+      memory = aligned_new(64, size);
     }
     return memory;
   }

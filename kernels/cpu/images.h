@@ -4,7 +4,9 @@
 
 #include "gemm.h"
 
+#if !defined(_WIN32)
 #include <sys/mman.h>
+#endif
 
 namespace {
 
@@ -49,20 +51,21 @@ template <typename F> inline void turned(F from, V* rows) {
 #endif
 }
 
-// Scratch memory of a thread on large pages: the matrices of a tile's places lie far apart, in too many small pages for the processor to
-// keep track of.
+// Scratch memory of a thread, much of it on large pages: the matrices of a tile's places lie far apart, in too many small pages for the
+// processor to keep track of. Little is not worth a large page, all of which stays with the thread.
 struct LargeScratch {
-  static constexpr size_t PAGE = size_t(1) << 21;
+  static constexpr size_t PAGE = size_t(1) << 21, LITTLE = PAGE / 2;
   void* memory = nullptr;
   size_t size = 0;
-  ~LargeScratch() { std::free(memory); }
+  ~LargeScratch() { aligned_delete(memory); }
   void* of(size_t wanted) {
     if (wanted > size) {
-      std::free(memory);
-      size = (wanted + PAGE - 1) / PAGE * PAGE;
-      memory = std::aligned_alloc(PAGE, size);
+      aligned_delete(memory);
+      const size_t page = wanted > LITTLE ? PAGE : 4096;
+      size = (wanted + page - 1) / page * page;
+      memory = aligned_new(page, size);
 #if defined(MADV_HUGEPAGE)
-      madvise(memory, size, MADV_HUGEPAGE);
+      if (page == PAGE) madvise(memory, size, MADV_HUGEPAGE);
 #endif
     }
     return memory;

@@ -81,15 +81,15 @@ GRADLAB_KERNEL gradlab_interpret(char** p, const int64_t* v, int part, int parts
   char* const room = (char*)block_scratch.of(size_t(program.room));
   char* at[MOST_SLOTS];
   for (int64_t i = 0; i < program.slots; ++i) at[i] = room + starts[i];
-  const Operand one = {GATHERED, 0, 1, {block}, {0}};
+  const int64_t most = block < mine.last - mine.first ? block : mine.last - mine.first;
+  Operand number = {GATHERED, 0, 1, {block}, {0}};
   for (int64_t i = 0; i < program.numbers; ++i) {
-    Operand number = one;
     number.bytes = numbers[2 * i];
-    move<false>(at[i], (char*)(numbers + 2 * i + 1), number, 0, block);
+    move<false>(at[i], (char*)(numbers + 2 * i + 1), number, 0, most);
   }
   char** const places = at + program.numbers;
   for (int64_t i = 0; i < program.loads; ++i)
-    if (operands[i].way == ONCE) move<false>(places[i], p[i], operands[i], mine.first, block < mine.last - mine.first ? block : mine.last - mine.first);
+    if (operands[i].way == ONCE) move<false>(places[i], p[i], operands[i], mine.first, most);
   for (int64_t begin = mine.first; begin < mine.last; begin += block) {
     const int64_t n = mine.last - begin < block ? mine.last - begin : block;
     for (int64_t i = 0; i < memory; ++i) {

@@ -2,11 +2,11 @@
 // meantime does its tasks on its own thread. A forked child begins with no workers.
 //
 // Written with the compiler's atomics and POSIX threads: the headers of C++ take longer to read than this takes to compile.
+#include "aligned.h"
 #include "runtime.h"
 
 #include <pthread.h>
 #include <sched.h>
-#include <stdlib.h>
 
 namespace {
 
@@ -125,7 +125,9 @@ Pool& the_pool() {
   if (pool == nullptr) {
     pool = new Pool;
     static bool registered = false;
+#if !defined(_WIN32)
     if (!registered) registered = pthread_atfork(nullptr, nullptr, forget) == 0;
+#endif
   }
   return *pool;
 }
@@ -193,11 +195,11 @@ extern "C" int64_t gradlab_row(const Row* row, char*** objects, int64_t threads)
     bases[2 + i] = objects[i][row->word];
     if ((uintptr_t)bases[2 + i] % (uintptr_t)row->aligned != 0) return -2;
   }
-  void* space = nullptr;
-  if (row->scratch > 0 && posix_memalign(&space, 64, (size_t)row->scratch) != 0) return -2;
+  void* const space = row->scratch > 0 ? aligned_new(64, (size_t)row->scratch) : nullptr;
+  if (row->scratch > 0 && space == nullptr) return -2;
   bases[0] = (char*)space;
   bases[1] = (char*)status;
   const int64_t stopped = gradlab_run(row->tasks, 0, row->count, bases, threads);
-  free(space);
+  aligned_delete(space);
   return stopped;
 }
