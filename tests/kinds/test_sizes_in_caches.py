@@ -25,12 +25,12 @@ CACHED = {
 }
 REAL = {
     "ops.conv_cpu.windows", "ops.pool_cpu.max_windows", "ops.pool_cpu.divisors", "ops.layout.triangle", "ops.vision_cpu.taps",
-    "ops.vision_cpu.adjoint_taps", "tensor.shape._allowed", "ops.memory.places",
+    "ops.vision_cpu.adjoint_taps", "tensor.shape._allowed", "ops.memory.places", "onnx.operators.fourier._basis",
 }  # fmt: skip
 # Keyed by names, code, bytes or nothing.
 OTHERS = {
     "ops.optim._sgd_constants", "ops.optim._adam_constants", "ops.optim._lion_constants", "ops.optim_variants._rmsprop_constants",
-    "graph.places.instructions_of", "graph.operands._sizes", "tensor.norms.least", "deploy.loops.functions_of", "device._device",
+    "graph.guards.sources.instructions_of", "graph.guards.frame_operands._sizes", "tensor.norms.least", "deploy.loops.functions_of", "device._device",
 }  # fmt: skip
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from functools import lru_cache
 from typing import Any
 
 import numpy as np
@@ -11,9 +10,10 @@ import numpy as np
 import gradlab as gl
 from gradlab.onnx.importing import Node, given, imports, number
 from gradlab.onnx.operators.elementwise import dtype_of
+from gradlab.spec import cached_sizes
 
 
-@lru_cache(maxsize=32)
+@cached_sizes(32)
 def _basis(n: int, length: int, inverse: bool, results: int, complex_: bool, dtype: str) -> Any:
     """What n numbers (or pairs) contribute to the first `results` of a transform of `length`: real and imaginary parts side by side."""
     angle = 2 * math.pi / length * ((np.arange(n)[:, None] * np.arange(results)) % length)
