@@ -87,17 +87,22 @@ def pairs_rule(x: Spec) -> Spec:
     return Spec((*x.shape, 2), parts_rule(x).dtype)
 
 
+def _pairs_last(x: Any) -> None:
+    if not x.shape or x.shape[-1] != 2:
+        raise ShapeError(f"the last dimension holds real and imaginary part, 2 elements, but the shape is {x.shape}")
+
+
 def numbers_rule(x: Spec) -> Spec:
     """Rule: one complex number for each pair of the last dimension."""
     if x.dtype not in (FLOAT32, FLOAT64):
         raise TypeError(f"takes float32 or float64, not {x.dtype}")
-    if not x.shape or x.shape[-1] != 2:
-        raise ShapeError(f"the last dimension holds real and imaginary part, 2 elements, but the shape is {x.shape}")
+    _pairs_last(x)
     return Spec(x.shape[:-1], complex_of(x.dtype))
 
 
 def numbers_view(x: Any) -> Any:
     """A view; a pair lies side by side, and all else in steps of whole pairs."""
+    _pairs_last(x)
     size = x.dtype.itemsize
     if x.size and (x.strides[-1] != size or any(s % (2 * size) for s, n in zip(x.strides[:-1], x.shape[:-1], strict=True) if n > 1)):
         steps = tuple(s // size for s in x.strides)

@@ -9,6 +9,7 @@ from typing import Any
 
 import gradlab
 from gradlab.nn import functional as F
+from gradlab.strides import contiguous_format
 from gradlab.tensor import Tensor
 
 # Copies of views: the method without _copy, then a clone of each.
@@ -75,15 +76,20 @@ def nuclear_norm(input: Tensor, dim: Any = (-2, -1), keepdim: bool = False) -> T
     return gradlab.linalg.matrix_norm(input, "nuc", tuple(dim), keepdim)
 
 
+def _rows(view: Tensor) -> Tensor:
+    """The elements row by row in memory of their own."""
+    return view.clone(memory_format=contiguous_format)
+
+
 def slice_copy(input: Tensor, dim: int = 0, start: int | None = None, end: int | None = None, step: int = 1) -> Tensor:
     """`input[start:end:step]` along `dim`, in memory of its own."""
     found: Tensor = input[(slice(None),) * (dim % input.ndim) + (slice(start, end, step),)]
-    return found.clone()
+    return _rows(found)
 
 
 def alias_copy(input: Tensor) -> Tensor:
     """A copy."""
-    return input.clone()
+    return _rows(input)
 
 
 def _copy(name: str) -> Callable[..., Any]:
@@ -91,7 +97,7 @@ def _copy(name: str) -> Callable[..., Any]:
 
     def copied(input: Tensor, *args: Any, **kwargs: Any) -> Any:
         found = method(input, *args, **kwargs)
-        return tuple([part.clone() for part in found]) if isinstance(found, (tuple, list)) else found.clone()
+        return tuple(map(_rows, found)) if isinstance(found, (tuple, list)) else _rows(found)
 
     copied.__name__ = copied.__qualname__ = f"{name}_copy"
     copied.__doc__ = f"`Tensor.{name}`, in memory of its own."

@@ -21,7 +21,7 @@ from gradlab.layout import strided
 # These write numbers of one type only, as in PyTorch; the others convert what they computed.
 EXACT = frozenset({
     "abs", "addbmm", "addmm", "addmv", "alias_copy", "all", "amax", "amin", "aminmax", "any", "argmax", "argmin", "argsort",
-    "as_strided_copy", "baddbmm", "bitwise_not", "bmm", "bucketize", "ceil", "chain_matmul", "cholesky_ex", "clamp", "clamp_max",
+    "as_strided_copy", "baddbmm", "bitwise_not", "bmm", "bucketize", "ceil", "chain_matmul", "cholesky_ex", "clamp", "clamp_max", "complex",
     "clamp_min", "conj_physical", "cross", "cummax", "cummin", "det", "detach_copy", "diag", "diagonal_copy", "dot", "eigh",
     "eigvalsh", "expand_copy", "fix", "float_power", "floor", "frac", "frexp", "gather", "hardshrink", "heaviside", "histc",
     "histogram", "ifft", "ihfft", "index_add", "index_copy", "index_reduce", "index_select", "inner", "inv_ex", "inverse", "isin",
@@ -29,7 +29,7 @@ EXACT = frozenset({
     "linalg.lu", "log_softmax", "logcumsumexp", "lu_factor", "lu_factor_ex", "lu_solve", "lu_unpack", "masked_select", "matmul",
     "matrix_norm", "matrix_power", "max", "median", "min", "mm", "mode", "msort", "multi_dot", "multinomial", "mv", "nan_to_num",
     "nanmedian", "nanquantile", "narrow_copy", "native_batch_norm", "neg", "nonzero", "nonzero_static", "norm", "ormqr",
-    "permute_copy", "qr", "quantile", "renorm", "round", "scatter", "scatter_add", "scatter_reduce", "searchsorted", "select_copy",
+    "permute_copy", "polar", "qr", "quantile", "renorm", "round", "scatter", "scatter_add", "scatter_reduce", "searchsorted", "select_copy",
     "sgn", "sign", "signbit", "slice_copy", "slice_scatter", "slogdet", "softmax", "solve", "solve_ex", "solve_triangular", "sort",
     "split_copy", "split_with_sizes_copy", "squeeze_copy", "svd", "svdvals", "t_copy", "take", "take_along_dim", "tensordot",
     "topk", "transpose_copy", "triangular_solve", "tril", "triu", "trunc", "unbind_copy", "unfold_copy", "unsqueeze_copy", "vdot",

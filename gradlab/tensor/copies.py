@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gradlab.strides import contiguous_format
 from gradlab.tensor.common_arguments import into, only_tensors
 
 if TYPE_CHECKING:
@@ -23,7 +24,7 @@ def _own(name: str, view: Any, out: Any) -> Any:
             into(name, out, tuple(view))
             return None
         return tuple([_own(name, part, None) for part in view])
-    return view.clone() if out is None else into(name, out, view)
+    return view.clone(memory_format=contiguous_format) if out is None else into(name, out, view)
 
 
 def alias_copy(input: Tensor, *, out: Any = None) -> Tensor:

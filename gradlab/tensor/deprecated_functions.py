@@ -12,6 +12,7 @@ import numpy as np
 from gradlab.advice import warn
 from gradlab.autograd.base import Differentiable
 from gradlab.dtype import as_numpy, get_default_dtype
+from gradlab.strides import contiguous_format
 from gradlab.tensor import factorization, solve
 from gradlab.tensor.common_arguments import into, made, only_tensors, plain
 from gradlab.tensor.creation import tensor
@@ -134,7 +135,7 @@ def narrow_copy(input: Tensor, dim: int, start: int, length: int, *, out: Any = 
     >>> gl.narrow_copy(gl.arange(4), 0, 1, 2)
     tensor([1, 2])
     """
-    found = narrow(input, dim, start, length).clone()
+    found = narrow(input, dim, start, length).clone(memory_format=contiguous_format)
     return found if out is None else into("narrow_copy", out, found)
 
 

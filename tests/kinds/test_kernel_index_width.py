@@ -45,7 +45,6 @@ REVIEWED: dict[str, dict[str, str]] = {
         r".* \* [ab]_width": TILE, r"tile_row \* tiles": "a number of a block", r"static_cast<int>\(tile_row\) \* BM": OFFSETS,
         r".*\b(p\.(image|channel|column|row|m|places\[1\]|positions\[1\]|(stride|dilation)\[[01]\])|all|channels|width|share)": OFFSETS,
     },
-    "direct.h": {r"c\.left \* c\.x\.step\[3\]": "64 bits: steps are int64_t"},
     "direct_weight_gradient.cpp": {r"q\.own \* s\.y\.step\[1\]": "64 bits: steps are int64_t"},
     "direct_weight_gradient.h": {r"R \* W": TILE, r"j \* s\.step\[1\]": "64 bits: steps are int64_t"},
     "gemm.c": {r"r \* panels": TILE},

@@ -81,13 +81,16 @@ def native_channel_shuffle(input: Tensor, groups: int) -> Tensor:
     return F.channel_shuffle(input, groups)
 
 
-def native_norm(input: Tensor, p: Any = 2, dim: Any = None, keepdim: bool = False, dtype: Any = None) -> Tensor:
+def native_norm(
+    input: Tensor, p: Any = 2, dim: Any = None, keepdim: bool = False, dtype: Any = None, *, axis: Any = None,
+    keepdims: bool | None = None,
+) -> Tensor:  # fmt: skip
     """The vector norm, as `gl.norm`.
 
     >>> gl.native_norm(gl.tensor([3.0, 4.0]))
     tensor(5.)
     """
-    return input.norm(p, dim, keepdim, dtype=dtype)
+    return input.norm(p, dim, keepdim, dtype=dtype, axis=axis, keepdims=keepdims)
 
 
 _MODES, _PADDINGS = ("bilinear", "nearest", "bicubic"), ("zeros", "border", "reflection")
