@@ -227,7 +227,7 @@ def test_a_compiler_that_makes_no_library_is_said_once(makes, tmp_path):
     garbage = 'while [ $# -gt 0 ]; do if [ "$1" = "-o" ]; then echo garbage > "$2"; fi; shift; done' if makes == "garbage" else ""
     fake = script(tmp_path / "fake", f'#!/bin/sh\ncase "$*" in *--version*) echo fake 1.0; exit 0;; esac\n{garbage}\nexit 0\n')
     found = said(tmp_path / "cache", CXX=fake)
-    assert found.startswith("1 compile: programs run by NumPy from here on, without machine code: the C++ compiler")
+    assert found.startswith("1 compile: programs run by NumPy from here on, without machine code of their own: the C++ compiler")
     assert ("has made nothing" if makes == "nothing" else "8 bytes that are no library") in found
 
 
