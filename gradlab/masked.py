@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 from gradlab.autograd.base import Differentiable
 from gradlab.dtype import BOOL, COMPLEX, FLOAT32, FLOATING, INEXACT, INT64, as_numpy, from_numpy, iinfo, needs_floating
 from gradlab.spec import ShapeError, normalize_dim, normalize_dims
-from gradlab.tensor.matrix_norms import vector_norm
+from gradlab.tensor.matrix_norms import vector_norm as _vector_norm
 from gradlab.tensor.missing_names import absent as _absent
 from gradlab.tensor.rounding import rounds_once
 
@@ -224,7 +224,7 @@ def norm(input: Tensor, ord: float | None = 2.0, dim: Any = None, *, keepdim: bo
     """
     order = 2.0 if ord is None else float(ord)
     x = _filled("norm", input, mask, math.inf if order == -math.inf else 0)
-    return vector_norm(x, order, _dims(x, dim), bool(keepdim), dtype=_given(input, dtype))
+    return _vector_norm(x, order, _dims(x, dim), bool(keepdim), dtype=_given(input, dtype))
 
 
 def _spread(name: str, input: Any, dim: Any, unbiased: Any, correction: Any, keepdim: bool, dtype: Any, mask: Any) -> Any:

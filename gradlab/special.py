@@ -46,7 +46,7 @@ from gradlab.tensor.polynomials import (
 from gradlab.tensor.reduction import logsumexp
 from gradlab.tensor.rounding import rounds_once
 from gradlab.tensor.special import erf, erfc, erfinv, i0, igamma as gammainc, igammac as gammaincc
-from gradlab.tensor.where import filled as _filled, where
+from gradlab.tensor.where import filled as _filled, where as _where
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -143,7 +143,7 @@ def xlog1py(input: Any, other: Any, *, out: Any = None) -> Tensor:
     product: Any = input * other  # for the common dtype
     a: Any = input if isinstance(input, Differentiable) else product.new_full((), input)
     b: Any = other if isinstance(other, Differentiable) else product.new_full((), other)
-    return a * log1p(where((a == 0) & (b <= -1), 0.0, b))
+    return a * log1p(_where((a == 0) & (b <= -1), 0.0, b))
 
 
 def i0e(input: Tensor, *, out: Any = None) -> Tensor:

@@ -19,8 +19,11 @@ OPERATORS = {
     "__imul__": "mul_", "__truediv__": "div", "__itruediv__": "div_", "__matmul__": "matmul", "__neg__": "neg", "__abs__": "abs",
     "__pow__": "pow", "__eq__": "eq", "__ne__": "ne", "__lt__": "lt", "__le__": "le", "__gt__": "gt", "__ge__": "ge",
 }  # fmt: skip
-_MODULES = ("gradlab", "gradlab.nn.functional", "gradlab.linalg", "gradlab.special", "gradlab.nn.init")
-_OWN = ("gradlab.tensor.", "gradlab.nn.", "gradlab.linalg", "gradlab.special")
+_MODULES = (
+    "gradlab", "gradlab.nn.functional", "gradlab.linalg", "gradlab.special", "gradlab.nn.init", "gradlab.fft", "gradlab.masked",
+    "gradlab.signal.windows",
+)  # fmt: skip
+_OWN = ("gradlab.tensor.", "gradlab.nn.", "gradlab.linalg", "gradlab.special", "gradlab.fft", "gradlab.masked", "gradlab.signal.")
 _LATE = ("gradlab.tensor.", "gradlab.nn.functional.")  # of the functions that a module imports when they are first asked for
 _PLAIN = frozenset({  # what asks nobody: Python's own, and what tells or makes a class
     "__new__", "__init__", "__init_subclass__", "__getattribute__", "__setattr__", "__delattr__", "__dir__", "__hash__", "__class__",
@@ -88,11 +91,13 @@ def places() -> dict[ModuleType, dict[str, Overridable]]:
     for path in _MODULES:
         module = import_module(path)
         table = found[module] = {}
+        listed = getattr(module, "__all__", None)  # what a room imports for its own work is not its own
         late = [name for name, place in getattr(module, "_ELSEWHERE", {}).items() if place.startswith(_LATE)]
         late += getattr(module, "_NATIVE", ())
         for name, value in {**vars(module), **{name: getattr(module, name) for name in late}}.items():
             ours = isinstance(value, FunctionType) and value.__module__.startswith(_OWN)
-            if ours and not name.startswith("_") and name not in _SETTINGS and value.__module__ != "gradlab.tensor.missing_names":
+            ours = ours and not name.startswith("_") and name not in _SETTINGS and (listed is None or name in listed)
+            if ours and value.__module__ != "gradlab.tensor.missing_names":
                 table[name] = made.setdefault(value, Overridable(value))
     return found
 

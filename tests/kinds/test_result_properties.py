@@ -12,6 +12,7 @@ from kinds.calls import CALLS, TORCH, arrays_in, converted, parts
 from kinds.catalogue.giving import Fixed, words
 
 FLOATS = ["float32", "float64", "float16", "bfloat16"]
+COMPLEXES = ["complex64", "complex128"]
 OTHERS = ["int64", "int32", "uint8", "bool"]
 SHAPES = {
     "whole": lambda a: a,
@@ -57,10 +58,14 @@ OWN_DTYPE = set(words("""
     gl.float_power Tensor.float_power gl.bincount Tensor.bincount Tensor.to Tensor.type Tensor.type_as Tensor.double Tensor.float
     Tensor.half Tensor.bfloat16 Tensor.long Tensor.int Tensor.short Tensor.char Tensor.byte
 """))
+# Fourier transforms of half types are computed, and given, in float32; PyTorch refuses them on the CPU.
+AT_LEAST_SINGLE = {call.name for call in CALLS if call.name.startswith("fft.") and not call.name.endswith("shift")}
+SPECTRA = AT_LEAST_SINGLE | {"gl.stft", "Tensor.stft"}  # these may be complex where the input is not
 # Of integers: places, counts and sums are int64, whatever is summed.
 WIDENED = set(words("""
     argmax argmin argsort bucketize searchsorted count_nonzero cummax cummin kthvalue max min median nanmedian nonzero sort topk unique
     unique_consecutive adaptive_max_pool1d adaptive_max_pool2d adaptive_max_pool3d max_pool1d max_pool2d max_pool3d
+    fractional_max_pool2d_with_indices fractional_max_pool3d_with_indices
     cumprod cumsum nansum prod sum sum_to_size trace vecdot l1_loss vander long
 """))
 COMPUTED = [call for call in CALLS if not call.marks & {"making", "integer"}]
@@ -75,8 +80,10 @@ def test_what_floats_become(call):
             assert dtype in ("float16", "bfloat16") or (grad and "plain" in call.marks), found
             continue
         for kind, _, requires, leaf in found:
-            assert kind == dtype or kind not in FLOATS or call.name in OWN_DTYPE
-            assert not requires or (grad and kind in FLOATS) or call.name == "Tensor.requires_grad_"
+            single = "float32" if call.name in AT_LEAST_SINGLE and dtype in ("float16", "bfloat16") else dtype
+            spectrum = call.name in SPECTRA and kind == {"float32": "complex64", "float64": "complex128"}[single]
+            assert kind == single or kind not in (*FLOATS, *COMPLEXES) or spectrum or call.name in OWN_DTYPE
+            assert not requires or (grad and kind in (*FLOATS, *COMPLEXES)) or call.name == "Tensor.requires_grad_"
             assert requires or leaf
 
 
@@ -87,7 +94,8 @@ def test_what_integers_become(call):
         found = properties(gl, call, dtype)
         for kind, *_ in [] if isinstance(found, str) else found:
             widened = kind == "int64" and call.name.rpartition(".")[2] in WIDENED
-            assert widened or kind in (dtype, "float32", "bool") or call.name in OWN_DTYPE, (dtype, kind)
+            spectrum = kind == "complex64" and call.name in SPECTRA
+            assert widened or spectrum or kind in (dtype, "float32", "bool") or call.name in OWN_DTYPE, (dtype, kind)
 
 
 def swapped(call, of_float, of_int):

@@ -12,10 +12,17 @@ if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
 
 
-def _statistics(x: Any, dims: tuple[int, ...], keepdim: bool, eps: float) -> tuple[Any, Any]:
-    """Means and 1 / √(variance + eps); of half types in float32."""
+def _of_statistics(x: Any, *beside: Any) -> Any:
+    """The dtype of statistics: the input's, but float32 for a half type where the parameters `beside` are of another."""
+    dtype = x._array.dtype
+    return FLOAT32 if dtype in HALF and any(t is not None and t._array.dtype != dtype for t in beside) else dtype
+
+
+def _statistics(x: Any, dims: tuple[int, ...], keepdim: bool, eps: float, *beside: Any) -> tuple[Any, Any]:
+    """Means and 1 / √(variance + eps), computed in float32 for half types."""
+    dtype = _of_statistics(x, *beside)
     wide = x.to(FLOAT32) if x._array.dtype in HALF else x
-    return wide.mean(dims, keepdim=keepdim), (wide.var(dims, correction=0, keepdim=keepdim) + eps).rsqrt()
+    return wide.mean(dims, keepdim=keepdim).to(dtype), (wide.var(dims, correction=0, keepdim=keepdim) + eps).rsqrt().to(dtype)
 
 
 def native_layer_norm(input: Tensor, normalized_shape: Any, weight: Any, bias: Any, eps: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -26,7 +33,7 @@ def native_layer_norm(input: Tensor, normalized_shape: Any, weight: Any, bias: A
     """
     found = F.layer_norm(input, tuple(normalized_shape), weight, bias, eps)
     rank = len(input._array.shape)
-    return (found, *_statistics(input, tuple(range(rank - len(tuple(normalized_shape)), rank)), True, eps))
+    return (found, *_statistics(input, tuple(range(rank - len(tuple(normalized_shape)), rank)), True, eps, weight, bias))
 
 
 def native_group_norm(
@@ -38,7 +45,7 @@ def native_group_norm(
     (tensor([[-1.,  1.]]), tensor([[2.]]), tensor([[1.]]))
     """
     found = F.group_norm(input, group, weight, bias, eps)
-    return (found, *_statistics(input.reshape((N, group, C // group * HxW)), (2,), False, eps))
+    return (found, *_statistics(input.reshape((N, group, C // group * HxW)), (2,), False, eps, weight, bias))
 
 
 def native_batch_norm(
@@ -51,7 +58,9 @@ def native_batch_norm(
     (tensor([2.]), tensor([1.0000]))
     """
     dims = (0, *range(2, len(input._array.shape)))
-    statistics = _statistics(input, dims, False, eps) if training else (input.new_zeros((0,)), input.new_zeros((0,)))
+    beside = (weight, bias, running_mean, running_var)
+    empty = input.new_zeros((0,), dtype=_of_statistics(input, *beside))
+    statistics = _statistics(input, dims, False, eps, *beside) if training else (empty, empty.clone())
     found = (F.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps), *statistics)
     return found if out is None else into("native_batch_norm", out, found)
 
