@@ -146,7 +146,7 @@ EXPECTED |= {code: (not code.startswith("e."), writable) for code, writable in R
 SHARING = set(listed("""
     gl.as_strided ; Tensor.as_strided ;
     gl.adjoint ; gl.as_tensor-0 ; gl.asarray-0 ; gl.atleast_1d ; gl.atleast_2d ; gl.atleast_3d ; gl.broadcast_tensors ; gl.broadcast_to ;
-    gl.chunk ; gl.conj ; gl.resolve_conj ; gl.resolve_neg ; gl.dropout ; gl.alpha_dropout ; gl.feature_dropout ;
+    gl.chunk ; gl.conj ; gl.conj_physical ; gl.resolve_conj ; gl.resolve_neg ; gl.dropout ; gl.alpha_dropout ; gl.feature_dropout ;
     gl.feature_alpha_dropout ; gl.unsafe_chunk ; gl.unsafe_split ; gl.unsafe_split_with_sizes ;
     Tensor.unsafe_chunk ; Tensor.unsafe_split ; Tensor.unsafe_split_with_sizes ; Tensor.pin_memory ;
     gl.detach ; gl.diagonal ; gl.dsplit ; gl.flatten ; gl.from_dlpack ; gl.hsplit ; gl.meshgrid ; gl.moveaxis ;
@@ -154,7 +154,8 @@ SHARING = set(listed("""
     gl.squeeze ; gl.swapaxes ; gl.swapdims ; gl.t ; gl.tensor_split ; gl.transpose ; gl.unbind ; gl.unflatten ; gl.unsqueeze ; gl.vsplit ;
     linalg.diagonal ; F.alpha_dropout-0 ; F.dropout-1 ; F.feature_alpha_dropout-0 ; Tensor.H ; Tensor.T ; Tensor.__getitem__-0 ;
     Tensor.__getitem__-1 ; Tensor.__getitem__-4 ; Tensor.__iter__ ; Tensor.__pos__ ; Tensor.adjoint ; Tensor.broadcast_to ; Tensor.chunk ;
-    Tensor.conj ; Tensor.contiguous ; Tensor.cpu ; Tensor.data ; Tensor.detach ; Tensor.diagonal ; Tensor.dsplit ; Tensor.expand ;
+    Tensor.conj ; Tensor.conj_physical ;
+    Tensor.contiguous ; Tensor.cpu ; Tensor.data ; Tensor.detach ; Tensor.diagonal ; Tensor.dsplit ; Tensor.expand ;
     Tensor.expand_as ; Tensor.flatten ; Tensor.float ; Tensor.hsplit ; Tensor.mH ; Tensor.mT ; Tensor.moveaxis ; Tensor.movedim ;
     Tensor.narrow ; Tensor.permute ; Tensor.positive ; Tensor.ravel ; Tensor.real ; Tensor.to_dense ; Tensor.reshape ; Tensor.reshape_as ;
     Tensor.resolve_conj ; Tensor.resolve_neg ; Tensor.select ; Tensor.split ; Tensor.split_with_sizes ; Tensor.squeeze ; Tensor.swapaxes ;
