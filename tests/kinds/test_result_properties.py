@@ -151,12 +151,15 @@ OTHERWISE = {
 }
 # The same, of inputs cut to fewer elements.
 CUT = {
-    "refused: shapes and places that do not fit": words("cov-1 cholesky linalg.cond take_along_dim Tensor.addbmm_"),
+    "refused: shapes and places that do not fit": words("cov-1 cholesky linalg.cond take_along_dim Tensor.addbmm_ gl.native_batch_norm"),
+    "what was kept is told by bool, also of nothing": ["gl.native_dropout"],
     "an input without elements is not handed back itself": words("""
         F.alpha_dropout-1 F.dropout F.dropout1d F.dropout2d F.dropout3d F.feature_alpha_dropout-1 pixel_unshuffle
     """),
     "weights make sums, also of nothing": ["bincount-1"],
 }
+# The same, where one input alone requires grad.
+ALONE = {"the groups' statistics depend on no weight": ["gl.native_group_norm"]}
 
 
 def otherwise(call, tables):
@@ -192,7 +195,7 @@ def test_as_pytorch(call):
 def test_one_input_alone_requires_grad(call):
     floats = [a for a in (*arrays_in(call.arguments), *arrays_in(call.options)) if a.dtype == np.float64 and not isinstance(a, Fixed)]
     for only in range(len(floats)):
-        compared(call, [OTHERWISE], "float32", SHAPES["whole"], lambda number, only=only: number == only)
+        compared(call, [OTHERWISE, ALONE], "float32", SHAPES["whole"], lambda number, only=only: number == only)
 
 
 @pytest.mark.torch

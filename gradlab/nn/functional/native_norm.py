@@ -28,12 +28,14 @@ def _statistics(x: Any, dims: tuple[int, ...], keepdim: bool, eps: float, *besid
 def native_layer_norm(input: Tensor, normalized_shape: Any, weight: Any, bias: Any, eps: float) -> tuple[Tensor, Tensor, Tensor]:
     """`nn.functional.layer_norm`, the means and 1 / √(variance + eps), which have sizes of 1 where there was a mean taken.
 
+    As in PyTorch the statistics have no gradients.
+
     >>> gl.native_layer_norm(gl.tensor([[1.0, 3.0]]), (2,), None, None, 0.0)
     (tensor([[-1.,  1.]]), tensor([[2.]]), tensor([[1.]]))
     """
     found = F.layer_norm(input, tuple(normalized_shape), weight, bias, eps)
     rank = len(input._array.shape)
-    return (found, *_statistics(input, tuple(range(rank - len(tuple(normalized_shape)), rank)), True, eps, weight, bias))
+    return (found, *_statistics(input.detach(), tuple(range(rank - len(tuple(normalized_shape)), rank)), True, eps, weight, bias))
 
 
 def native_group_norm(
@@ -54,13 +56,15 @@ def native_batch_norm(
 ) -> tuple[Tensor, Tensor, Tensor]:  # fmt: skip
     """`nn.functional.batch_norm`, the batch's means and 1 / √(variance + eps) if `training`, otherwise two empty tensors.
 
+    As in PyTorch the statistics have no gradients.
+
     >>> gl.native_batch_norm(gl.tensor([[1.0], [3.0]]), None, None, None, None, True, 0.1, 1e-5)[1:]
     (tensor([2.]), tensor([1.0000]))
     """
     dims = (0, *range(2, len(input._array.shape)))
     beside = (weight, bias, running_mean, running_var)
     empty = input.new_zeros((0,), dtype=_of_statistics(input, *beside))
-    statistics = _statistics(input, dims, False, eps, *beside) if training else (empty, empty.clone())
+    statistics = _statistics(input.detach(), dims, False, eps, *beside) if training else (empty, empty.clone())
     found = (F.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps), *statistics)
     return found if out is None else into("native_batch_norm", out, found)
 
