@@ -10,7 +10,7 @@ import math
 from typing import TYPE_CHECKING, Any
 
 from gradlab.autograd.base import Differentiable
-from gradlab.dtype import BOOL, COMPLEX, FLOAT32, FLOATING, INEXACT, INT64, as_numpy, from_numpy, iinfo, needs_floating
+from gradlab.dtype import BOOL, COMPLEX, FLOAT32, FLOATING, INEXACT, INT64, as_numpy, from_numpy, iinfo, needs_floating as _needs_floating
 from gradlab.spec import ShapeError, normalize_dim, normalize_dims
 from gradlab.tensor.matrix_norms import vector_norm as _vector_norm
 from gradlab.tensor.missing_names import absent as _absent
@@ -183,7 +183,7 @@ def median(input: Tensor, dim: int = -1, *, keepdim: bool = False, dtype: Any = 
     """
     kind = _given(input, dtype)
     if input._array.dtype in COMPLEX:
-        raise TypeError(needs_floating("masked.median", input.dtype))
+        raise TypeError(_needs_floating("masked.median", input.dtype))
     exact = input._array.dtype not in FLOATING
     found: Any = _filled("median", input.to(FLOAT32) if exact else input, mask, math.nan).nanmedian(dim, keepdim)[0]
     if exact:

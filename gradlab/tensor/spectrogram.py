@@ -13,7 +13,7 @@ from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current
 from gradlab.autograd.record import bind
-from gradlab.dtype import COMPLEX, FLOAT32, FLOAT64, real_of
+from gradlab.dtype import COMPLEX, FLOAT32, HALF, INEXACT, real_of
 from gradlab.spec import ShapeError, whole
 from gradlab.tensor.creation import arange
 
@@ -33,8 +33,10 @@ def _window(name: str, window: Any, n_fft: int, win_length: int | None, like: An
         window = like.new_ones((length,), dtype=real_of(like._array.dtype) if like._array.dtype in COMPLEX else like._array.dtype)
     if not isinstance(window, Differentiable) or window._array.shape != (length,):
         raise ShapeError(f"{name}: a window of {length} numbers, not {getattr(window, 'shape', window)}")
+    if window._array.dtype in HALF:
+        window = window.to(FLOAT32)  # type: ignore[attr-defined]
     left = (n_fft - length) // 2
-    return window if length == n_fft else window.new_zeros((n_fft,)).slice_scatter(window, 0, left, left + length)  # type: ignore[attr-defined]
+    return window if length == n_fft else window.new_zeros((n_fft,)).slice_scatter(window, 0, left, left + length)
 
 
 def _integers(*numbers: int | None) -> list[Any]:
@@ -79,14 +81,16 @@ def stft(
     window: what each piece is multiplied by, `win_length` numbers (default: n_fft ones), in the middle of the piece. center: pieces have
     their middles at 0, hop, 2 hop …; the signal is continued by `pad_mode` for that. normalized: divided by √n_fft. onesided: of real
     signals only the n_fft // 2 + 1 frequencies that do not mirror others (the default). return_complex: complex numbers, or pairs in one
-    more dimension (False); it is required for real signals without a complex window, as in PyTorch.
+    more dimension (False); it is required for real signals without a complex window, as in PyTorch. Signals and windows of half types are
+    computed with in float32, as in `gradlab.fft`.
 
     >>> gl.stft(gl.ones(8), 4, return_complex=True).shape
     (3, 9)
     """
-    if not isinstance(input, Differentiable) or (input._array.dtype not in COMPLEX and input._array.dtype not in (FLOAT32, FLOAT64)):
+    if not isinstance(input, Differentiable) or input._array.dtype not in INEXACT:
         kind = getattr(input, "dtype", type(input).__name__)
-        raise RuntimeError(f"stft: a signal is a tensor of float32, float64 or complex numbers, not {kind}")
+        raise RuntimeError(f"stft: a signal is a tensor of floating point or complex numbers, not {kind}")
+    input = input.to(FLOAT32) if input._array.dtype in HALF else input
     shape = input._array.shape
     if len(shape) not in (1, 2):
         raise ShapeError(f"stft: a signal has one dimension, or a batch in front, not shape {shape}")

@@ -14,10 +14,11 @@ from kinds.halves import HALVES, OWN, SIZES, Roundings, apart, ulps
 
 HALF = gl.float16
 PICKED = "picks elements, along one dimension after the other"
+RUNNING = "keeps its running statistics in half types, too"
 LAYERS = "is made of layers, each of which has a result of its own"
 # Functions whose rows round more than once for each result.
 SEVERAL = {"F.interpolate": PICKED, "F.upsample": PICKED, "F.upsample_nearest": PICKED, "F.pad": PICKED,
-           "F.multi_head_attention_forward": LAYERS, "F.batch_norm": "keeps its running statistics in half types, too",
+           "F.multi_head_attention_forward": LAYERS, "F.batch_norm": RUNNING, "native_batch_norm": RUNNING,
            "logical": "converts truth values"}  # fmt: skip
 # Bounds above one unit in the last place of each element. Of "largest": in units of the largest element, since others cancel.
 KEPT = "the gradient is computed from the result, which is kept rounded"
@@ -135,6 +136,36 @@ def test_norms_in_half_with_weights_in_float32():
     assert F.group_norm(x, 2, *weights).dtype == F.batch_norm(x, *weights, *weights).dtype == HALF
     assert F.instance_norm(x, None, None, *weights).dtype == HALF
     assert F.layer_norm(x.mT, (4,), *weights).dtype == F.rms_norm(x.mT, (4,), weights[0]).dtype == HALF
+
+
+@pytest.mark.parametrize("dtype", [gl.float16, gl.bfloat16])
+def test_statistics_of_native_norms_have_the_type_of_the_parameters(dtype):
+    x, one, zero = gl.randn(2, 4, 6).to(dtype), gl.ones(4), gl.zeros(4)
+    for kind, weight, bias in ((dtype, None, None), (dtype, one.to(dtype), zero.to(dtype)), (gl.float32, one, zero)):
+        for y, *statistics in (
+            gl.native_batch_norm(x, weight, bias, zero.to(kind), one.to(kind), True, 0.1, 1e-5),
+            gl.native_batch_norm(x, weight, bias, zero.to(kind), one.to(kind), False, 0.1, 1e-5),
+            gl.native_group_norm(x, weight, bias, 2, 4, 6, 2, 1e-5),
+            gl.native_layer_norm(x.mT, (4,), weight, bias, 1e-5),
+        ):
+            assert (y.dtype, *(s.dtype for s in statistics)) == (dtype, kind, kind)
+
+
+def test_transforms_of_pieces_in_half_are_those_of_float32():
+    x, window = gl.randn(16).half(), gl.hann_window(8).half()
+    spectra = gl.stft(x, 8, window=window, return_complex=True)
+    assert spectra.equal(gl.stft(x.float(), 8, window=window.float(), return_complex=True))
+    back = gl.istft(spectra, 8, window=window, length=16)
+    assert back.equal(gl.istft(spectra, 8, window=window.float(), length=16))  # and squares of the window are not rounded
+    np.testing.assert_allclose(back.numpy(), x.float().numpy(), atol=1e-5)
+
+
+def test_logits_of_linear_cross_entropy_are_not_rounded_before_a_bias_in_float32():
+    x, weights, bias, target = gl.randn(3, 4).half(), gl.randn(2, 4).half(), gl.randn(2), gl.tensor([0, 1, 1])
+    found = F.linear_cross_entropy(x, weights, target, linear_bias=bias)
+    assert found.equal(F.linear_cross_entropy(x.float(), weights.float(), target, linear_bias=bias))
+    with pytest.raises(RuntimeError, match="weight has the input's dtype"):
+        F.linear_cross_entropy(x, weights, target, weight=bias)
 
 
 @pytest.mark.parametrize("loss", [F.hinge_embedding_loss, F.soft_margin_loss, F.huber_loss])

@@ -60,7 +60,8 @@ OWN_DTYPE = set(words("""
 """))
 # Fourier transforms of half types are computed, and given, in float32; PyTorch refuses them on the CPU.
 AT_LEAST_SINGLE = {call.name for call in CALLS if call.name.startswith("fft.") and not call.name.endswith("shift")}
-SPECTRA = AT_LEAST_SINGLE | {"gl.stft", "Tensor.stft"}  # these may be complex where the input is not
+AT_LEAST_SINGLE |= {"gl.stft", "Tensor.stft"}
+SPECTRA = AT_LEAST_SINGLE  # these may be complex where the input is not
 # Of integers: places, counts and sums are int64, whatever is summed.
 WIDENED = set(words("""
     argmax argmin argsort bucketize searchsorted count_nonzero cummax cummin kthvalue max min median nanmedian nonzero sort topk unique

@@ -289,6 +289,10 @@ def linear_cross_entropy(
     wanted = (*input._array.shape[:-1], *shape[:-1])
     if target._array.shape == wanted and ignore_index is not None:
         raise RuntimeError("linear_cross_entropy: ignore_index is for targets that are classes, and these are probabilities")
+    if input._array.dtype in HALF and _one_type(input, weight):
+        named = {"linear_bias": linear_bias, "weight": weight, "reduction": reduction, "ignore_index": ignore_index,
+                 "label_smoothing": label_smoothing}  # fmt: skip
+        return once(linear_cross_entropy, (input, linear_weight, target), named, autocast="float32")
     logits: Any = input @ linear_weight.reshape((-1, shape[-1])).mT
     if linear_bias is not None:
         logits = logits + linear_bias.reshape((-1,))

@@ -7,22 +7,29 @@ from typing import TYPE_CHECKING, Any
 from gradlab.dtype import FLOAT32, HALF
 from gradlab.nn import functional as F
 from gradlab.tensor.common_arguments import into
+from gradlab.tensor.rounding import rounds_once
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
 
 
-def _of_statistics(x: Any, *beside: Any) -> Any:
-    """The dtype of statistics: the input's, but float32 for a half type where the parameters `beside` are of another."""
-    dtype = x._array.dtype
-    return FLOAT32 if dtype in HALF and any(t is not None and t._array.dtype != dtype for t in beside) else dtype
+def _widened(*given: Any) -> list[Any]:
+    """Half types as float32, in which the result and its statistics are computed together; what is not given stays None."""
+    return [x.to(FLOAT32) if x is not None and x._array.dtype in HALF else x for x in given]
 
 
-def _statistics(x: Any, dims: tuple[int, ...], keepdim: bool, eps: float, *beside: Any) -> tuple[Any, Any]:
-    """Means and 1 / √(variance + eps), computed in float32 for half types."""
-    dtype = _of_statistics(x, *beside)
-    wide = x.to(FLOAT32) if x._array.dtype in HALF else x
-    return wide.mean(dims, keepdim=keepdim).to(dtype), (wide.var(dims, correction=0, keepdim=keepdim) + eps).rsqrt().to(dtype)
+def _statistics(x: Any, dims: tuple[int, ...], keepdim: bool, eps: float) -> tuple[Any, Any]:
+    """Means and 1 / √(variance + eps)."""
+    return x.mean(dims, keepdim=keepdim), (x.var(dims, correction=0, keepdim=keepdim) + eps).rsqrt()
+
+
+def _rounded(input: Any, parameters: tuple[Any, ...], found: Any, statistics: Any) -> tuple[Any, Any, Any]:
+    """The result in the type of the input; statistics of half types, too, unless a parameter is float32: as PyTorch's on the CPU."""
+    dtype = input._array.dtype
+    if dtype not in HALF:
+        return (found, *statistics)
+    mixed = any(x is not None and x._array.dtype != dtype for x in parameters)
+    return (found.to(dtype), *(x if mixed else x.to(dtype) for x in statistics))
 
 
 def native_layer_norm(input: Tensor, normalized_shape: Any, weight: Any, bias: Any, eps: float) -> tuple[Tensor, Tensor, Tensor]:
@@ -33,9 +40,11 @@ def native_layer_norm(input: Tensor, normalized_shape: Any, weight: Any, bias: A
     >>> gl.native_layer_norm(gl.tensor([[1.0, 3.0]]), (2,), None, None, 0.0)
     (tensor([[-1.,  1.]]), tensor([[2.]]), tensor([[1.]]))
     """
-    found = F.layer_norm(input, tuple(normalized_shape), weight, bias, eps)
-    rank = len(input._array.shape)
-    return (found, *_statistics(input.detach(), tuple(range(rank - len(tuple(normalized_shape)), rank)), True, eps, weight, bias))
+    x, scale, shift = _widened(input, weight, bias)
+    found = F.layer_norm(x, tuple(normalized_shape), scale, shift, eps)
+    rank = len(x._array.shape)
+    statistics = _statistics(x.detach(), tuple(range(rank - len(tuple(normalized_shape)), rank)), True, eps)
+    return _rounded(input, (weight, bias), found, statistics)
 
 
 def native_group_norm(
@@ -46,8 +55,9 @@ def native_group_norm(
     >>> gl.native_group_norm(gl.tensor([[1.0, 3.0]]), None, None, 1, 2, 1, 1, 0.0)
     (tensor([[-1.,  1.]]), tensor([[2.]]), tensor([[1.]]))
     """
-    found = F.group_norm(input, group, weight, bias, eps)
-    return (found, *_statistics(input.reshape((N, group, C // group * HxW)), (2,), False, eps, weight, bias))
+    x, scale, shift = _widened(input, weight, bias)
+    found = F.group_norm(x, group, scale, shift, eps)
+    return _rounded(input, (weight, bias), found, _statistics(x.reshape((N, group, C // group * HxW)), (2,), False, eps))
 
 
 def native_batch_norm(
@@ -61,11 +71,11 @@ def native_batch_norm(
     >>> gl.native_batch_norm(gl.tensor([[1.0], [3.0]]), None, None, None, None, True, 0.1, 1e-5)[1:]
     (tensor([2.]), tensor([1.0000]))
     """
-    dims = (0, *range(2, len(input._array.shape)))
-    beside = (weight, bias, running_mean, running_var)
-    empty = input.new_zeros((0,), dtype=_of_statistics(input, *beside))
-    statistics = _statistics(input.detach(), dims, False, eps, *beside) if training else (empty, empty.clone())
-    found = (F.batch_norm(input, running_mean, running_var, weight, bias, training, momentum, eps), *statistics)
+    x, scale, shift = _widened(input, weight, bias)
+    dims = (0, *range(2, len(x._array.shape)))
+    statistics = _statistics(x.detach(), dims, False, eps) if training else (x.new_zeros((0,)), x.new_zeros((0,)))
+    y = F.batch_norm(x, running_mean, running_var, scale, shift, training, momentum, eps)
+    found = _rounded(input, (weight, bias, running_mean, running_var), y, statistics)
     return found if out is None else into("native_batch_norm", out, found)
 
 
@@ -75,6 +85,7 @@ def _native_batch_norm_legit(input: Tensor, weight: Any, bias: Any, *rest: Any, 
     return native_batch_norm(input, weight, bias, *running, *options, out=out)
 
 
+@rounds_once
 def native_dropout(input: Tensor, p: float, train: bool | None) -> tuple[Tensor, Tensor]:
     """`nn.functional.dropout`, and which elements it kept.
 

@@ -37,7 +37,7 @@ EXCUSED = {
     """),
     **because("Python's own or an inner tool", "gl.import_module special.bind special.rounds_once special.tensors_only "
               "fft.as_numpy fft.bind fft.complex_of fft.count fft.get_default_dtype fft.normalize_dim fft.tensor fft.whole masked.as_numpy "
-              "masked.from_numpy masked.needs_floating masked.normalize_dim masked.normalize_dims masked.rounds_once"),
+              "masked.from_numpy masked.normalize_dim masked.normalize_dims masked.rounds_once"),
     **because("needs a graph: test_autograd.py, test_hooks.py", """
         Tensor.backward Tensor.retain_grad Tensor.register_hook Tensor.register_post_accumulate_grad_hook
     """),
