@@ -137,12 +137,13 @@ OTHERWISE = {
     "PyTorch's has no gradient; here there is one": words("special.modified_bessel_i0 special.modified_bessel_i1 gl.vander linalg.vander"),
     "what is drawn or compared does not depend on it": words("""
         bernoulli-1 Tensor.eq_ Tensor.ne_ Tensor.not_equal_ Tensor.lt_ Tensor.less_ Tensor.le_ Tensor.less_equal_ Tensor.gt_ Tensor.greater_
-        Tensor.ge_ Tensor.greater_equal_ linalg.lstsq gl.histogram
+        Tensor.ge_ Tensor.greater_equal_ linalg.lstsq gl.histogram gl.histogramdd
     """),
     "margins are no whole numbers; PyTorch's native function cuts them to the input's integers": ["gl.hinge_embedding_loss"],
     "a map of integers is refused, whose points would be corners alone": ["gl.affine_grid_generator"],
     "refused: a tensor that requires grad keeps its memory": ["Tensor.set_"],
-    "linalg takes float32 and float64": ["matrix_exp"],
+    "linalg takes float32 and float64": words("matrix_exp gl.lu_unpack"),
+    "factors without a gradient refuse at once, PyTorch's in backward()": words("linalg.ldl_factor linalg.ldl_factor_ex"),
     "NumPy's DLPack has no bfloat16": words("gl.from_dlpack Tensor.__dlpack__"),
     "any, all of uint8 are bool: docs/differences.md": ["any-2"],
     "uint8 images are not resized by weighted means": words("F.interpolate-1 F.upsample_bilinear"),
