@@ -37,7 +37,8 @@ def ours():
 
 @pytest.mark.parametrize("name", EXPECTED)
 def test_pytorchs_numbers(ours, name):
-    np.testing.assert_allclose(ours[name], EXPECTED[name], rtol=1e-5, atol=1e-6)
+    cancelling = 4e-6 * np.abs(EXPECTED[name]).max()  # sums of large terms, which BLAS adds up in an order that depends on the processor
+    np.testing.assert_allclose(ours[name], EXPECTED[name], rtol=1e-5, atol=max(1e-6, cancelling))
 
 
 def test_all_are_compared(ours):

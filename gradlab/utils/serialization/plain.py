@@ -96,6 +96,8 @@ class _Writer:
         except (TypeError, NotImplementedError, AttributeError):
             raise TypeError(f"save: {_place(path)} is a traced tensor and has no values; save outside the compiled function") from None
         found: dict[str, Any] = {"tensor": self._array(content, path)}
+        if content.dtype == COMPLEX128:  # which safetensors lacks: its parts, as `view_as_real` gives them
+            found["complex"] = True
         if value.requires_grad and value.is_leaf:
             found["requires_grad"] = True
         if device.type != "cpu":
@@ -112,7 +114,8 @@ class _Writer:
         name = ".".join(path) or "value"
         while name in self.arrays or name == "__metadata__":
             name += "#"
-        self.arrays[name] = array if array.flags.c_contiguous else array.copy(order="C")
+        held = array if array.flags.c_contiguous else array.copy(order="C")
+        self.arrays[name] = held.reshape(*held.shape, 1).view(np.float64) if held.dtype == COMPLEX128 else held
         if first is None:
             self.known[memory] = name
             return name
@@ -165,7 +168,7 @@ class _Reader:
         if kind == "tensor":
             if type(tree.get("device", "cpu")) is not str:
                 raise ValueError("its device has no meaning")
-            return self._tensor(content, tree.get("device", "cpu"), tree.get("requires_grad") is True)
+            return self._tensor(content, tree.get("device", "cpu"), tree.get("requires_grad") is True, tree.get("complex") is True)
         if len(tree) != 1 and tree.keys() != {"ordered", "metadata"}:
             raise ValueError(f"an entry {shown(tree)} has no meaning")
         if kind == "ordered":
@@ -206,11 +209,15 @@ class _Reader:
             raise ValueError(f"the tensor {shown(name)} is missing")
         return self.arrays[name]
 
-    def _tensor(self, name: Any, device: Any, requires_grad: bool) -> Tensor:
+    def _tensor(self, name: Any, device: Any, requires_grad: bool, complex_: bool) -> Tensor:
         device = str(_device(device))
         found = self.made.get((name, device))
         if found is None:
-            found = self.made[name, device] = located(tensor_of(self._array(name)), device, self.map_location)
+            array = self._array(name)
+            if complex_ and (array.dtype != np.float64 or array.shape[-1:] != (2,)):
+                raise ValueError(f"the tensor {shown(name)} holds no real and imaginary parts")
+            array = array.view(COMPLEX128)[..., 0] if complex_ else array
+            found = self.made[name, device] = located(tensor_of(array), device, self.map_location)
         if requires_grad:
             found.requires_grad_()
         return found
