@@ -124,6 +124,8 @@ def irfft_cpu(x: Any, y: Any, *, dims: tuple[int, ...], n: int, scale: float) ->
 def _weighted(x: Any, dim: int, n: int, middle: float) -> Any:
     """The coefficients that stand for two (all but the first and, of an even n, the last) times `middle`."""
     size = x.shape[dim]
+    if type(size) is not int or type(n) is not int:
+        raise NotImplementedError("rfft, irfft: their gradients need a length that is known when the graph is made; leave that size fixed")
     weights = [1.0] + [middle] * (size - 1)
     if n % 2 == 0:
         weights[-1] = 1.0
