@@ -345,5 +345,5 @@ KNOWN_FALLBACKS = {
     "solve_triangular", "cholesky", "qr", "eigh", "svd", "lu", "nextafter", "gcd", "lcm", "lstm_cell", "lstm_cell_backward", "gru_cell",
     "gru_cell_backward", "lgamma", "digamma", "polygamma", "erfcx", "log_ndtr", "ndtri", "inverse", "solve", "det", "cofactor",
     "slogdet", "pinv", "matrix_exp", "var",
-    "resample", "resample_backward", "ldl", "ldl_solve",
+    "resample", "resample_backward", "ldl", "ldl_solve", "eig",
 }  # fmt: skip
