@@ -60,7 +60,7 @@ class TestSize:
 
 
 class TestTypes:
-    @pytest.mark.parametrize("name", CPU_TYPES)
+    @pytest.mark.parametrize("name", [name for name in CPU_TYPES if not name.startswith("Complex")])  # PyTorch has no class of these
     def test_each(self, name):
         kind = getattr(gl, name)
         assert kind([1, 0]).tolist() == [1, 0]
