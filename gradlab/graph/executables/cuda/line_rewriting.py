@@ -1,4 +1,4 @@
-"""A line of calls while calls in it are joined (`epilogues.py`, `convolved.py`)."""
+"""A line of calls while calls in it are joined (`epilogues.py`, `conv_epilogues.py`)."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Indices that come with the arguments are checked before anything is written, so that a refused run leaves everything as it was.
 
-Then results may lend their memory to intermediate values until they are made themselves (`layout.py`).
+Then results may lend their memory to intermediate values until they are made themselves (`planning.py`).
 """
 
 from __future__ import annotations

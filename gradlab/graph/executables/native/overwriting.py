@@ -1,6 +1,6 @@
 """Hand-written kernels that may write a result over an operand: the operand is put where the result will lie.
 
-Loops do so by themselves (`layout.py`), the planner gives them one buffer. Here the result may be part of a larger value, such as the
+Loops do so by themselves (`planning.py`), the planner gives them one buffer. Here the result may be part of a larger value, such as the
 gradients of the gates of all steps of a recurrent network: the gates lie there from the forward on, and nothing is kept twice.
 """
 
