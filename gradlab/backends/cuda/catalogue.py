@@ -164,7 +164,7 @@ def file_programs() -> Iterator[Program]:
 # ---------------------------------------------------------------- rows
 
 
-OF_COMPLEX = frozenset({"conj", "complex", "complex_abs", "complex_sgn", "complex_angle"})  # kernels of complex numbers are not in the table yet
+OF_COMPLEX = frozenset({"conj", "complex", "complex_abs", "complex_sgn", "complex_angle"})  # not in the table yet
 
 
 def _taken(op: Op, dtype: np.dtype[Any]) -> np.dtype[Any] | None:

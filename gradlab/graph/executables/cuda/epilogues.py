@@ -1,7 +1,8 @@
 """What a product's or a convolution's epilogue does besides, so that it needs no launch of its own.
 
 - a layer and its activation: linear with ReLU, linear with GELU by tanh (cuBLASLt); any convolution with any of four activations, a
-  transposed one with its bias, too (our kernels, `conv_epilogues.py`); where the sums are needed beside the result, the convolution writes both
+  transposed one with its bias, too (our kernels, `conv_epilogues.py`); where the sums are needed beside the result, the
+  convolution writes both
 - the product that makes the gradient of an activation's result, and the activation's derivative (DRELU, DGELU)
 - the product that makes a weight's gradient, and the sums of its factor, which are the bias's gradient (BGRADB)
 
