@@ -74,7 +74,9 @@ def test_gradients_do_not_know_that_the_result_was_rounded(row, dtype):
     for kind in (dtype, gl.float32):
         leaves = [t.to(kind).requires_grad_() for t in (x, gl.linspace(0.1, 2, 14, dtype=dtype))[: len(row.inputs)]]
         seeds = gl.tensor([0.5, 3.0] * 7, dtype=kind)
-        found.append(gl.autograd.grad(row.call(*leaves), leaves, seeds))
+        grads = gl.autograd.grad(row.call(*leaves), leaves, seeds, allow_unused=True)  # of zeta's exponent there is none
+        found.append([g for g in grads if g is not None])
+    assert found[0]
     for half, wide in zip(*found, strict=True):
         assert ulps(half, wide) <= 1
 
