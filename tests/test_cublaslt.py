@@ -11,6 +11,7 @@ import numpy as np
 import pytest
 
 import gradlab as gl
+from gradlab.backends.cuda import nvidia_libraries
 from gradlab.backends.cuda.gemm import binding, library
 from gradlab.backends.cuda.gemm.binding import BlasError, ComputeType, Desc, Epilogue, Matrix, Operation, Preference, Status
 from gradlab.backends.cuda.gemm.plan import Blas, Handle
@@ -309,7 +310,7 @@ def test_descriptors_are_checked(standin):
 def real():
     try:
         return binding.load()
-    except binding.LibraryMissing as error:
+    except nvidia_libraries.LibraryMissing as error:
         pytest.skip(str(error))
 
 
@@ -376,8 +377,8 @@ def test_missing_library(monkeypatch, cuda):
     class Finder:
         load_nvidia_dynamic_lib = staticmethod(missing)
 
-    monkeypatch.setattr(binding.importlib, "import_module", lambda name: Finder)
-    with pytest.raises(binding.LibraryMissing, match=r"pip install nvidia-cublas .*Failure finding cublasLt\.so\)$"):
+    monkeypatch.setattr(nvidia_libraries.importlib, "import_module", lambda name: Finder)
+    with pytest.raises(nvidia_libraries.LibraryMissing, match=r"pip install nvidia-cublas .*Failure finding cublasLt\.so\)$"):
         binding.load()
     with pytest.warns(RuntimeWarning, match="products on the GPU are slow: cuBLASLt is not installed"):
         assert library.blas_of(NoLibrary()) is None
@@ -385,8 +386,8 @@ def test_missing_library(monkeypatch, cuda):
     def no_module(name):
         raise ImportError(name)
 
-    monkeypatch.setattr(binding.importlib, "import_module", no_module)
-    with pytest.raises(binding.LibraryMissing, match="pip install cuda-pathfinder"):
+    monkeypatch.setattr(nvidia_libraries.importlib, "import_module", no_module)
+    with pytest.raises(nvidia_libraries.LibraryMissing, match="pip install cuda-pathfinder"):
         binding.load()
 
 

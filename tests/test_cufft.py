@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 import gradlab as gl
+from gradlab.backends.cuda import nvidia_libraries
 from gradlab.backends.cuda.cufft import binding, plans
 from gradlab.backends.cuda.cufft.binding import Status, TransformError, Type
 from gradlab.backends.cuda.cufft.plans import Plan
@@ -151,18 +152,18 @@ def test_missing_library(monkeypatch):
     class NoLibrary:
         name = "real"
 
-    monkeypatch.setattr(binding.importlib, "import_module", lambda name: Finder)
+    monkeypatch.setattr(nvidia_libraries.importlib, "import_module", lambda name: Finder)
     with pytest.warns(RuntimeWarning, match="slow: cuFFT is not installed: pip install nvidia-cufft"):
         assert plans.transforms_of(NoLibrary()) is None
-    with pytest.raises(binding.LibraryMissing, match="cannot be used"):
-        binding.opened("no_such_library.so")
+    with pytest.raises(nvidia_libraries.LibraryMissing, match="cannot be used"):
+        nvidia_libraries.opened("no_such_library.so", "cuFFT", binding.PROTOTYPES)
 
 
 def test_the_real_librarys_functions(cuda):
     """Where it is installed: it has every function that we call, and refuses a plan that is not there as the stand-in does."""
     try:
         library = binding.load()
-    except binding.LibraryMissing as error:
+    except nvidia_libraries.LibraryMissing as error:
         pytest.skip(str(error))
     version = ctypes.c_int()
     assert library.cufftGetVersion(ctypes.addressof(version)) == 0 and version.value >= 11000

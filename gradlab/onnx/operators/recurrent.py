@@ -190,6 +190,20 @@ def gru(node: Node, x: Any, w: Any, r: Any, b: Any = None, lengths: Any = None, 
     return _all(node, x, (w, r, b), lengths, [h], cell)
 
 
+def _lstm_step(node: Node, gates: Any, memory: Any, functions: list[Callable[[Any], Any]], peepholes: Any) -> list[Any]:
+    """The next state and memory, of the gates' sums in ONNX's order (i, o, f, c)."""
+    f, g, last = functions
+    i, o, forget, new = gates.chunk(4, -1)
+    pi, po, pf = (None, None, None) if peepholes is None else peepholes.chunk(3, 0)
+    if pi is not None:
+        i, forget = i + pi * memory, forget + pf * memory
+    i = f(_clipped(node, i))
+    forget = 1 - i if node.get("input_forget", 0) else f(_clipped(node, forget))
+    memory = forget * memory + i * g(_clipped(node, new))
+    o = f(_clipped(node, o if po is None else o + po * memory))
+    return [o * last(memory), memory]
+
+
 @imports("LSTM")
 def lstm(
     node: Node, x: Any, w: Any, r: Any, b: Any = None, lengths: Any = None, h: Any = None, c: Any = None, peepholes: Any = None
@@ -197,20 +211,12 @@ def lstm(
     """Gates in the order input, output, forget, cell."""
 
     def cell(d: int, functions: list[Callable[[Any], Any]]) -> Step:
-        f, g, last = functions
         wb, rb = _parts(b, d)
-        pi, po, pf = peepholes[d].chunk(3, 0) if given(peepholes) else (None, None, None)
+        looking = peepholes[d] if given(peepholes) else None
 
         def step(xt: Any, states: list[Any]) -> list[Any]:
             state, memory = states
-            i, o, forget, new = (F.linear(xt, w[d], wb) + F.linear(state, r[d], rb)).chunk(4, -1)
-            if pi is not None:
-                i, forget = i + pi * memory, forget + pf * memory
-            i = f(_clipped(node, i))
-            forget = 1 - i if node.get("input_forget", 0) else f(_clipped(node, forget))
-            memory = forget * memory + i * g(_clipped(node, new))
-            o = f(_clipped(node, o + po * memory if po is not None else o))
-            return [o * last(memory), memory]
+            return _lstm_step(node, F.linear(xt, w[d], wb) + F.linear(state, r[d], rb), memory, functions, looking)
 
         return step
 
@@ -228,23 +234,15 @@ def quantized_lstm(
         return array[d], scale[d], None if zero is None or not given(zero) else zero[d]
 
     def cell(d: int, functions: list[Callable[[Any], Any]]) -> Step:
-        f, g, last = functions
         wb, rb = _parts(b, d)
         bias = None if wb is None else wb + rb
-        pi, po, pf = peepholes[d].chunk(3, 0) if given(peepholes) else (None, None, None)
+        looking = peepholes[d] if given(peepholes) else None
         back, first = part(r, d), d * shares.shape[-1] // directions
 
         def step(xt: Any, states: list[Any]) -> list[Any]:
             state, memory = states
             total = xt[..., first : first + shares.shape[-1] // directions] + product(state, *back)
-            i, o, forget, new = (total if bias is None else total + bias).chunk(4, -1)
-            if pi is not None:
-                i, forget = i + pi * memory, forget + pf * memory
-            i = f(_clipped(node, i))
-            forget = 1 - i if node.get("input_forget", 0) else f(_clipped(node, forget))
-            memory = forget * memory + i * g(_clipped(node, new))
-            o = f(_clipped(node, o + po * memory if po is not None else o))
-            return [o * last(memory), memory]
+            return _lstm_step(node, total if bias is None else total + bias, memory, functions, looking)
 
         return step
 

@@ -6,11 +6,11 @@ https://docs.nvidia.com/cuda/cufft/.
 
 from __future__ import annotations
 
-import ctypes
-import importlib
 from ctypes import c_int, c_int64, c_void_p
 from enum import IntEnum
 from typing import Any
+
+from gradlab.backends.cuda import nvidia_libraries
 
 
 class Status(IntEnum):
@@ -66,10 +66,6 @@ PROTOTYPES: dict[str, tuple[Any, tuple[Any, ...]]] = {
 }  # fmt: skip
 
 
-class LibraryMissing(RuntimeError):
-    """There is no cuFFT, or none that can be loaded."""
-
-
 class TransformError(RuntimeError):
     """A call that the library refused."""
 
@@ -90,30 +86,5 @@ def check(library: Any, call: str, *arguments: int) -> None:
 
 
 def load() -> Any:
-    """The library with its prototypes declared, where NVIDIA's own finder finds it. LibraryMissing says what to install."""
-    try:
-        pathfinder: Any = importlib.import_module("cuda.pathfinder")
-    except ImportError:
-        raise LibraryMissing(
-            "cuda.pathfinder is not installed, which finds CUDA's libraries (CuPy 14 depends on it): pip install cuda-pathfinder"
-        ) from None
-    try:
-        path = str(pathfinder.load_nvidia_dynamic_lib("cufft").abs_path)
-    except RuntimeError as error:  # DynamicLibNotFoundError is one
-        raise LibraryMissing(
-            "cuFFT is not installed: pip install nvidia-cufft (CUDA 13) or nvidia-cufft-cu12, or install CUDA's toolkit "
-            f"({str(error).strip().splitlines()[:1]})"
-        ) from None
-    return opened(path)
-
-
-def opened(path: str) -> Any:
-    """The library at a path, with its prototypes declared."""
-    try:
-        library = ctypes.CDLL(path)
-        for name, (result, arguments) in PROTOTYPES.items():
-            function = getattr(library, name)
-            function.restype, function.argtypes = result, arguments
-    except (OSError, AttributeError) as error:
-        raise LibraryMissing(f"cuFFT at {path} cannot be used: {error}") from None
-    return library
+    """The library with its prototypes declared. LibraryMissing says what to install."""
+    return nvidia_libraries.load("cufft", "cuFFT", "nvidia-cufft", PROTOTYPES)

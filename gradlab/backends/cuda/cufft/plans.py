@@ -18,8 +18,9 @@ from typing import Any
 
 import numpy as np
 
-from gradlab.backends.cuda.cufft.binding import FORWARD, INVERSE, LibraryMissing, Status, TransformError, Type, check, load
+from gradlab.backends.cuda.cufft.binding import FORWARD, INVERSE, Status, TransformError, Type, check, load
 from gradlab.backends.cuda.driver import Driver
+from gradlab.backends.cuda.nvidia_libraries import LibraryMissing
 from gradlab.dtype import COMPLEX, real_of
 
 MOST_PLANS = 1024

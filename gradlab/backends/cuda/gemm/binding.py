@@ -7,11 +7,11 @@ the same in CUDA 12), described at https://docs.nvidia.com/cuda/cublas/#using-th
 from __future__ import annotations
 
 import ctypes
-import importlib
 from ctypes import c_float, c_int, c_int64, c_size_t, c_uint64, c_void_p
 from enum import IntEnum
 from typing import Any
 
+from gradlab.backends.cuda import nvidia_libraries
 from gradlab.dtype import FLOAT32, FLOAT64, bfloat16, float16
 
 
@@ -201,10 +201,6 @@ PROTOTYPES: dict[str, tuple[Any, tuple[Any, ...]]] = {
 }
 
 
-class LibraryMissing(RuntimeError):
-    """There is no cuBLASLt, or none that can be loaded."""
-
-
 class BlasError(RuntimeError):
     """A call that the library refused."""
 
@@ -223,40 +219,9 @@ def check(library: Any, call: str, status: int) -> None:
         raise BlasError(call, status, getattr(library, "reason", None))
 
 
-def _path() -> str:
-    """Where the library is, as NVIDIA's own finder says: in wheels, conda environments, the toolkit, the system."""
-    try:
-        pathfinder: Any = importlib.import_module("cuda.pathfinder")
-    except ImportError:
-        raise LibraryMissing(
-            "cuda.pathfinder is not installed, which finds CUDA's libraries (CuPy 14 depends on it): pip install cuda-pathfinder"
-        ) from None
-    try:
-        return str(pathfinder.load_nvidia_dynamic_lib("cublasLt").abs_path)
-    except RuntimeError as error:  # DynamicLibNotFoundError is one
-        lines = str(error).strip().splitlines()
-        raise LibraryMissing(
-            "cuBLASLt is not installed: pip install nvidia-cublas (CUDA 13) or nvidia-cublas-cu12, or install CUDA's toolkit"
-            + (f" ({lines[0]})" if lines else "")
-        ) from None
-
-
 def load() -> Any:
     """The library with its prototypes declared. LibraryMissing says what to install."""
-    path = _path()
-    try:
-        library = ctypes.CDLL(path)
-        return declare(library)
-    except (OSError, AttributeError) as error:
-        raise LibraryMissing(f"cuBLASLt at {path} cannot be used: {error}") from None
-
-
-def declare(library: Any) -> Any:
-    """Give the library's functions their prototypes."""
-    for name, (result, arguments) in PROTOTYPES.items():
-        function = getattr(library, name)
-        function.restype, function.argtypes = result, arguments
-    return library
+    return nvidia_libraries.load("cublasLt", "cuBLASLt", "nvidia-cublas", PROTOTYPES)
 
 
 def version(library: Any) -> str:

@@ -7,8 +7,9 @@ import importlib
 import warnings
 from typing import Any
 
-from gradlab.backends.cuda.gemm.binding import LibraryMissing, load
+from gradlab.backends.cuda.gemm.binding import load
 from gradlab.backends.cuda.gemm.plan import Blas
+from gradlab.backends.cuda.nvidia_libraries import LibraryMissing
 
 WORKSPACE = 32 << 20  # what NVIDIA recommends for Hopper
 EMULATED_WORKSPACE = 64 << 10
