@@ -107,7 +107,8 @@ def checked(program: Program, architecture: int, nvrtc: Nvrtc) -> Outcome:
     file = directory / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json"
     try:
         problem, usage, seconds = json.loads(file.read_text(encoding="utf-8"))
-        return Outcome(program, architecture, problem, {name: Usage(*one) for name, one in usage.items()}, seconds)
+        if problem is None:  # what failed is looked at again: what counts as a fault may have changed
+            return Outcome(program, architecture, None, {name: Usage(*one) for name, one in usage.items()}, seconds)
     except (OSError, ValueError, TypeError):
         pass  # not there, or not whole
     found = check(program, architecture, nvrtc)
