@@ -8,6 +8,7 @@ Where there is no cupy, or GRADLAB_CUDA=emulated says so, "cuda" is the emulated
 
 import importlib.util
 import os
+import sys
 
 import pytest
 
@@ -57,6 +58,16 @@ def pytest_collection_modifyitems(config, items):
     if left_out:
         config.hook.pytest_deselected(items=left_out)
         items[:] = [item for item in items if item.get_closest_marker("whole") is None]
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_runtest_call(item):
+    """A test that leaves PyTorch's name taken, or other dtypes and devices as defaults, would make later ones fail in its place."""
+    result = yield
+    if gl := sys.modules.get("gradlab"):
+        state = gl.dtype.package, gl.get_default_dtype(), gl.get_default_device()
+        assert state == ("gradlab", gl.float32, gl.device("cpu")), f"{item.nodeid} leaves {state} behind; what takes names runs in a process"
+    return result
 
 
 @pytest.fixture(scope="session")

@@ -124,6 +124,8 @@ def shell(line, folder, emulated):
                 words.insert(3, "novel.txt")  # not all of Python's reference
         if words[1] == "parity" and "--emulated" not in words:
             words += ["--device", "cpu"]  # no GPU here
+        if words[1] == "run":  # it takes PyTorch's name for the rest of its process
+            return shell(f"python -m {line}", folder, emulated)
         out, err = io.StringIO(), io.StringIO()
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
             code = main(words[1:])
@@ -135,7 +137,10 @@ def shell(line, folder, emulated):
 
 
 def run(block, names, folder):
-    if block.language == "python":
+    if block.language == "python" and "import gradlab.as_torch" in block.text:  # PyTorch's name is taken for good
+        (folder / "taking.py").write_text(block.text)
+        shell("python taking.py", folder, names)
+    elif block.language == "python":
         text = re.sub(r'"flowers"', "str(FLOWERS)", block.text)
         exec(compile(text, f"{block.page}, line {block.line}", "exec"), names)
     elif block.language == "sh":
