@@ -11,6 +11,7 @@ import os
 import sys
 
 import pytest
+import sticky_errors
 
 os.environ.setdefault("GRADLAB_NATIVE", "0")  # NumPy is the reference; tests/test_native_eager*.py switch kernels on
 if importlib.util.find_spec("cupy") is None:
@@ -41,6 +42,7 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     config.addinivalue_line("markers", "long: takes seconds; comes last")
     config.addinivalue_line("markers", "whole: part of the whole parity suite (--full or --device cuda)")
+    config.pluginmanager.register(sticky_errors)
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses by markers
@@ -50,6 +52,8 @@ def pytest_collection_modifyitems(config, items):
     for item in items:
         if is_quick(item):
             item.add_marker(pytest.mark.quick)
+        if "cuda" in getattr(item, "fixturenames", ()):  # those that look into the emulated driver skip themselves on a real one
+            item.add_marker(pytest.mark.gpu)
     # Several processes are handed large pieces first, small ones at the end: there the few long tests are shared out evenly.
     items.sort(key=lambda item: item.get_closest_marker("long") is not None)
     if config.getoption("--full") or config.getoption("--device") == "cuda":
