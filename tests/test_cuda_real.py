@@ -2,6 +2,7 @@
 stand-in against CuPy itself, where that is installed; what CuPy and cuBLASLt themselves say stands in test_cuda_libraries.py."""
 
 import ctypes
+import os
 import sys
 import threading
 import tomllib
@@ -64,6 +65,18 @@ def test_a_broken_cupy(monkeypatch, tmp_path):
 def test_no_driver(monkeypatch):
     words = said(monkeypatch, FakeCupy(version=0))
     assert "needs an NVIDIA driver, and there is none: install it from https://www.nvidia.com/drivers" in words
+
+
+@pytest.mark.skipif(sys.platform == "win32", reason="permissions")
+def test_a_cache_of_kernels_that_others_may_write_to(monkeypatch, tmp_path, cupy):
+    monkeypatch.setenv("CUPY_CACHE_DIR", str(tmp_path))
+    monkeypatch.setenv("CUPY_CACHE_IN_MEMORY", "0")
+    real.RealDriver()
+    assert os.environ["CUPY_CACHE_IN_MEMORY"] == "0"
+    tmp_path.chmod(0o777)
+    with pytest.warns(UserWarning, match="others may write to it .* runs on the GPU"):
+        real.RealDriver()
+    assert os.environ["CUPY_CACHE_IN_MEMORY"] == "1"
 
 
 @pytest.mark.parametrize(("version", "extra"), [(12040, "cuda12"), (11080, "cuda12")])

@@ -109,7 +109,7 @@ def checked(program: Program, architecture: int, nvrtc: Nvrtc) -> Outcome:
         problem, usage, seconds = json.loads(file.read_text(encoding="utf-8"))
         if problem is None:  # what failed is looked at again: what counts as a fault may have changed
             return Outcome(program, architecture, None, {name: Usage(*one) for name, one in usage.items()}, seconds)
-    except (OSError, ValueError, TypeError):
+    except (OSError, ValueError, TypeError, AttributeError):
         pass  # not there, or not whole
     found = check(program, architecture, nvrtc)
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -138,6 +138,7 @@ def build(name: str, out: Path, jobs: int = 2, only: Sequence[str] = ()) -> list
     for path in out.iterdir():  # import libraries of Windows, debugging information
         if path.suffix != prebuilt.SUFFIXES[target.system]:
             path.unlink()
+    (out / prebuilt.SUMS).write_text("".join(f"{prebuilt.sum_of(library)}\n" for library in sorted(out.iterdir())), encoding="utf-8")
     return found
 
 

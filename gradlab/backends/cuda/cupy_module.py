@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import importlib
+import os
 from typing import Any
 
+from gradlab.advice import GradlabWarning, warn
+from gradlab.backends.native.seals import trusted
+
+IN_MEMORY = "CUPY_CACHE_IN_MEMORY"  # CuPy's variable: compile, and keep nothing on the disk
 LEAST_DRIVER = 12000  # CUDA 12.0
 
 
 def installed() -> Any:
     """The module, or a RuntimeError that says what to install."""
+    _distrust_others()
     try:
         cupy = importlib.import_module("cupy")
     except ImportError as error:
@@ -46,6 +52,22 @@ def installed() -> Any:
             f'device "cuda": the NVIDIA driver is too old: it supports CUDA {_version(version)}, gradlab needs 12.0; update it'
         )
     return cupy
+
+
+def _distrust_others() -> None:
+    """Let CuPy's cache of compiled kernels, whose files carry checksums, be left alone where others may write to it."""
+    folder = os.environ.get("CUPY_CACHE_DIR") or os.path.expanduser("~/.cupy/kernel_cache")
+    try:
+        safe = trusted(os.stat(folder))
+    except OSError:  # there is none yet
+        return
+    if not safe and os.environ.get(IN_MEMORY) != "1":
+        os.environ[IN_MEMORY] = "1"
+        warn(
+            GradlabWarning,
+            f"CuPy's cache {folder} is another user's, or others may write to it (chmod go-w {folder}), and what lies there runs on the "
+            "GPU: kernels are compiled anew in each process; CUPY_CACHE_DIR names another folder",
+        )
 
 
 def _version(number: int) -> str:

@@ -12,7 +12,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from gradlab.backends.native.toolchain import CompileError, Workshop, compiler, intact
+from gradlab.backends.native.seals import intact
+from gradlab.backends.native.toolchain import CompileError, Workshop, compiler
 from gradlab.progress import waiting
 
 PATIENCE = 2.0  # seconds that the end of the process waits for stopped compilers to be cleaned up

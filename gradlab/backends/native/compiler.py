@@ -17,7 +17,8 @@ from typing import Any
 from gradlab.advice import GradlabWarning, warn
 from gradlab.backends.native import prebuilt
 from gradlab.backends.native.compile_jobs import Job, works
-from gradlab.backends.native.toolchain import CompileError, CompilerMissing, cache_directory, compiler, digest, intact
+from gradlab.backends.native.seals import intact, opened
+from gradlab.backends.native.toolchain import CompileError, CompilerMissing, cache_directory, compiler, digest
 from gradlab.kernel import source_folders
 
 KERNELS, SHARED = source_folders("cpu")
@@ -169,8 +170,9 @@ _DEFINED = re.compile(r'^(?:GRADLAB_KERNEL|extern "C" \w+) (\w+)\(', re.MULTILIN
 
 @functools.cache
 def loaded(path: Path) -> ctypes.CDLL:
-    """A library, opened once."""
-    return ctypes.CDLL(str(path))
+    """A library of the cache, opened once. CompileError where it is damaged."""
+    found: ctypes.CDLL = opened(path)
+    return found
 
 
 @functools.cache
@@ -208,9 +210,18 @@ def libraries(names: Iterable[str], text: str = "") -> Callable[[str], Any]:
     if not all(intact(one.target) for one in jobs):
         works.begin([*jobs, *(job("", file) for file in ALWAYS)])
         works.finish(jobs)
-    owners = {file: loaded(one.target) for file, one in zip(sources, jobs)}
+    owners = {file: _loaded_or_built_anew(one) for file, one in zip(sources, jobs)}
     _text.cache_clear()  # 200 kB that are seldom wanted again
     return lambda name: getattr(owners[files[name]], name)
+
+
+def _loaded_or_built_anew(wanted: Job) -> ctypes.CDLL:
+    """A library that cannot be loaded, built on a machine with a newer C library for one, is built here."""
+    try:
+        return loaded(wanted.target)
+    except CompileError:
+        works.finish([wanted])
+        return loaded(wanted.target)
 
 
 def by_hand() -> dict[str, list[str]]:
@@ -221,16 +232,19 @@ def by_hand() -> dict[str, list[str]]:
     return found
 
 
-def library_of(file: str) -> Path:
-    """The library that has the functions of `thread_pool.cpp` or `guards.cpp`."""
-    found = None if compiles() else prebuilt.path(prebuilt.RUNTIME)
-    return built("", file) if found is None else found
-
-
 @functools.cache
 def runtime() -> ctypes.CDLL:
     """The pool that runs programs."""
-    return typed(loaded(library_of("thread_pool.cpp")))
+    carried = None if compiles() else prebuilt.runtime()
+    return typed(carried if carried is not None else loaded(built("", "thread_pool.cpp")))
+
+
+@functools.cache
+def guards() -> ctypes.PyDLL:
+    """The machine code of guards, which is called with the interpreter's lock held."""
+    carried = None if compiles() else prebuilt.path(prebuilt.RUNTIME)
+    found: ctypes.PyDLL = ctypes.PyDLL(str(carried)) if carried is not None else opened(built("", "guards.cpp"), ctypes.PyDLL)
+    return found
 
 
 def typed(library: ctypes.CDLL) -> ctypes.CDLL:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import ctypes
 import math
 from collections.abc import Callable, Sequence
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -137,11 +136,11 @@ def run(op: Op, arrays: Sequence[Any], params: dict[str, Any], outs: Sequence[An
 def remember(key: Any, op: Op, arrays: Sequence[Any], params: dict[str, Any], outs: Sequence[Any] | None) -> Plan | None:
     """The plan of a call that is met for the first time, or that there is none."""
     global _run
-    if not ready.state().libraries:
-        switch_off()
-        return None
     if _run is None:
-        library = compiler.loaded(Path(ready.state().libraries["gradlab_row"]))
+        library = ready.library("gradlab_row")
+        if library is None:
+            switch_off()
+            return None
         _run = compiler.typed(library).gradlab_row
     try:
         plan = planned(op, arrays, params, outs)

@@ -1,19 +1,23 @@
 """The machine code that a binary wheel carries: all kernels and vector functions, for each level of a processor's instructions.
 
-It serves where there is no compiler. What lies in the package is trusted as the package is; `gradlab.testing.prebuilt` makes it.
+It serves where there is no compiler. `gradlab.testing.prebuilt` makes it, with the list of its checksums: a library that is not as it was
+made, say because an installation was cut short, is not opened.
 """
 
 from __future__ import annotations
 
 import ctypes
 import functools
+import hashlib
 import os
 import platform
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from gradlab.advice import GradlabWarning, warn
 from gradlab.kernel import source_folders
 
+SUMS = "SHA256SUMS"
 RUNTIME = "runtime"  # the pool and the guards, for any processor
 SUFFIXES = {"Linux": ".so", "Darwin": ".dylib", "Windows": ".dll"}
 
@@ -44,12 +48,32 @@ def folder() -> Path | None:
 
 
 def path(name: str) -> Path | None:
-    """A library's file."""
+    """A library's file, which is as it was made."""
     place, suffix = folder(), SUFFIXES.get(platform.system())
     if place is None or suffix is None:
         return None
     found = place / f"{name}{suffix}"
-    return found if found.is_file() else None
+    return found if found.is_file() and _as_it_was_made(found) else None
+
+
+def sum_of(library: Path) -> str:
+    """A library's line in the list of checksums, which `sha256sum --check` reads, too."""
+    return f"{hashlib.sha256(library.read_bytes()).hexdigest()}  {library.name}"
+
+
+@functools.cache
+def _as_it_was_made(library: Path) -> bool:
+    try:
+        sound = sum_of(library) in (library.parent / SUMS).read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError):
+        sound = False
+    if not sound:
+        warn(
+            GradlabWarning,
+            f"the prebuilt kernels {library} are damaged (their checksum is not in {SUMS} beside them), so they are not opened and NumPy "
+            "computes; install gradlab again",
+        )
+    return sound
 
 
 @functools.cache
@@ -105,5 +129,5 @@ def address(name: str) -> int:
 
 def forget() -> None:
     """Look anew: for tests that change the environment."""
-    for known in (runtime, level, libraries, function, address):
+    for known in (_as_it_was_made, runtime, level, libraries, function, address):
         known.cache_clear()

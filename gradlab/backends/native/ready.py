@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ctypes
 import functools
-import json
 import os
 import sys
 from collections.abc import Iterable, Sequence
@@ -17,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from gradlab.backends.native import compiler, toolchain
+from gradlab.backends.native import compiler, seals, toolchain
 from gradlab.backends.native.compile_jobs import works
 from gradlab.backends.native.lowering import named
 from gradlab.backends.native.thresholds import switch_off, switched_on
@@ -49,7 +48,7 @@ def list_file() -> Path:
     """Where the list of kernels for these sources and this processor is, or would be. CompileError without a cache."""
     sources = sorted((p.name, s.st_size, s.st_mtime_ns) for p in compiler.KERNELS.glob("*.*") for s in [p.stat()])
     sources += [(p.name, s.st_size, s.st_mtime_ns) for p in compiler.SHARED.glob("*.h") for s in [p.stat()]]
-    hashed = compiler.hashed(repr(sources), compiler.processor(), *compiler.FLAGS)
+    hashed = compiler.hashed("sealed", repr(sources), compiler.processor(), *compiler.FLAGS)
     return cache_directory("programs") / f"eager-{hashed}.json"
 
 
@@ -58,14 +57,17 @@ def looked_up() -> State:
     if not wanted():
         return State({}, f"{SWITCH}=0")
     try:
-        found = json.loads(list_file().read_text())
-    except (CompileError, OSError, ValueError):
+        place = list_file()
+    except CompileError as error:
+        return State({}, str(error))
+    found = seals.read(place)
+    if found is None:
         return State({}, "not compiled yet; `gradlab warm` compiles them", True)
-    libraries = found.get("libraries", {})
+    libraries = {kernel: str(place.parent / name) for kernel, name in found.get("libraries", {}).items()}
     if not libraries:
         return State({}, f"could not be compiled: {found.get('error', '')}")
-    if not all(os.path.exists(path) for path in set(libraries.values())):
-        return State({}, "libraries are missing; `gradlab warm` compiles them", True)
+    if not all(seals.intact(Path(path)) for path in set(libraries.values())):
+        return State({}, "libraries are missing or damaged; `gradlab warm` compiles them", True)
     return State(libraries)
 
 
@@ -97,10 +99,17 @@ def go_on_with(word: str) -> bool:
 @functools.cache
 def address(kernel: str) -> int | None:
     """The address of a kernel; None where it does not lie ready."""
+    found = library(kernel)
+    return None if found is None else ctypes.cast(getattr(found, kernel), ctypes.c_void_p).value
+
+
+def library(kernel: str) -> ctypes.CDLL | None:
+    """The library that a kernel lies in; None where there is none, or where it was taken away or damaged since the list was read."""
     path = state().libraries.get(kernel)
-    if path is None:
+    try:
+        return None if path is None else compiler.loaded(Path(path))
+    except CompileError:
         return None
-    return ctypes.cast(getattr(compiler.loaded(Path(path)), kernel), ctypes.c_void_p).value
 
 
 def begin_in_background() -> None:
@@ -126,16 +135,16 @@ def build(texts: Sequence[str]) -> int:
     jobs = []
     for file, names in compiler.by_hand().items():
         jobs.append(compiler.job("", file))
-        libraries.update(dict.fromkeys(names, str(jobs[-1].target)))
+        libraries.update(dict.fromkeys(names, jobs[-1].target.name))
     for chunk in chunks(texts):
         jobs.append(compiler.job("\n".join(text for _, text in chunk), ""))
-        libraries.update((name, str(jobs[-1].target)) for name, _ in chunk)
+        libraries.update((name, jobs[-1].target.name) for name, _ in chunk)
     try:
         works.finish(jobs)
     except CompileError as error:
-        leave(target, {"error": str(error)[:2000]})
+        seals.write(target, {"error": str(error)[:2000]})
         raise
-    leave(target, {"libraries": libraries})
+    seals.write(target, {"libraries": libraries})
     return len(libraries)
 
 
@@ -143,10 +152,3 @@ def chunks(texts: Iterable[str]) -> list[list[tuple[str, str]]]:
     """Kernels with their names, by name, so many at a time."""
     found = sorted({named(text) for text in texts})
     return [found[i : i + TOGETHER] for i in range(0, len(found), TOGETHER)]
-
-
-def leave(target: Path, content: dict[str, object]) -> None:
-    """Write the list, whole for whoever reads it."""
-    draft = target.with_suffix(f".{os.getpid()}")
-    draft.write_text(json.dumps(content))
-    draft.replace(target)

@@ -9,6 +9,7 @@ import os
 import platform
 import shlex
 import shutil
+import stat
 import subprocess
 import sys
 import tempfile
@@ -17,6 +18,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gradlab.backends.cuda.driver import CompileError as CompileError
+from gradlab.backends.native import seals
 
 CANDIDATES = ("g++", "clang++", "c++")
 FLAGS = ("-std=c++17", "-O2", "-g1", "-fPIC", "-w", "-ffp-contract=off", "-fno-strict-aliasing", "-fwrapv", "-fno-math-errno")
@@ -24,6 +26,8 @@ MISSING = (
     "the emulated GPU compiles kernels as C++ and finds no C++ compiler (tried the variable CXX, g++, clang++, c++ and the package "
     "ziglang). Install one: `apt install g++`, `dnf install gcc-c++`, `xcode-select --install`, or `pip install ziglang`"
 )
+
+ANOTHER = "set GRADLAB_CACHE to a folder that can be written"
 
 
 class CompilerMissing(RuntimeError):
@@ -114,52 +118,17 @@ def cache_directory(kind: str = "emulator") -> Path:
     directory = base / kind
     try:
         directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        found = directory.stat()
+        found, around = directory.stat(), base.stat()
     except (OSError, RuntimeError) as error:
         raise CompileError(
-            f"cannot make the cache directory {directory} ({error}); set GRADLAB_CACHE to one that can be written"
+            f"cannot make the cache directory {directory} ({error}); {ANOTHER}"
         ) from error
-    if os.name == "posix" and (found.st_uid != os.geteuid() or found.st_mode & 0o022):
-        whose = "belongs to another user" if found.st_uid != os.geteuid() else f"may be written by others (chmod go-w {directory})"
+    if not seals.trusted(found):
+        whose = f"may be written by others (chmod go-w {directory})" if found.st_mode & 0o022 else "belongs to another user"
         raise CompileError(f"the cache directory {directory} {whose}, and what lies there runs; set GRADLAB_CACHE to a folder of your own")
+    if os.name == "posix" and around.st_mode & 0o002 and not around.st_mode & stat.S_ISVTX:  # they could put another folder in its place
+        raise CompileError(f"the cache directory {directory} lies in {base}, which everybody may write to; set GRADLAB_CACHE to another")
     return directory
-
-
-_MARK = b"gradlab\0"  # what a library of ours ends with, before the SHA-256 of all that comes before
-_LIBRARIES = (b"\x7fELF", b"\xcf\xfa\xed\xfe", b"\xca\xfe\xba\xbe")  # how those of Linux and macOS begin
-
-
-def seal(library: Path) -> None:
-    """Mark a library that the compiler has made, and force it to the disk. CompileError where it is none."""
-    content = library.read_bytes() if library.exists() else b""
-    if not content.startswith(_LIBRARIES):
-        made = f"{len(content)} bytes that are no library" if content else "nothing"
-        raise CompileError(f"the C++ compiler ({shlex.join(compiler().command)}) reports success and has made {made}; is it one?")
-    with library.open("ab") as file:
-        if content.startswith(_LIBRARIES[0]):  # on macOS nothing may follow a library's signature
-            file.write(_MARK + hashlib.sha256(content).digest())
-        file.flush()
-        os.fsync(file.fileno())
-
-
-_intact: set[Path] = set()  # libraries that were looked at
-
-
-def intact(library: Path) -> bool:
-    """Whether a library is in the cache as it was built. One that is damaged, which could end the process when it runs, is taken away."""
-    if library in _intact:
-        return library.exists()
-    try:
-        content = library.read_bytes()
-    except FileNotFoundError:
-        return False
-    body, end = content[:-40], content[-40:]
-    sealed = end == _MARK + hashlib.sha256(body).digest() if content.startswith(_LIBRARIES[0]) else content.startswith(_LIBRARIES)
-    if not sealed:
-        library.unlink(missing_ok=True)
-        return False
-    _intact.add(library)
-    return True
 
 
 def digest(*parts: str) -> str:
@@ -174,7 +143,10 @@ class Workshop:
 
     def __init__(self, target: Path) -> None:
         self.target = target
-        self._scratch = tempfile.TemporaryDirectory(dir=target.parent, prefix="build-")
+        try:
+            self._scratch = tempfile.TemporaryDirectory(dir=target.parent, prefix="build-")
+        except OSError as error:
+            raise CompileError(f"cannot write to the cache directory {target.parent} ({error}); {ANOTHER}") from error
         self.directory = Path(self._scratch.name)
 
     def __enter__(self) -> Workshop:
@@ -184,5 +156,9 @@ class Workshop:
         self._scratch.cleanup()
 
     def deliver(self, library: Path) -> None:
-        seal(library)
-        library.replace(self.target)
+        """CompileError where the library is none, or cannot be written, as on a full disk."""
+        try:
+            seals.seal(library, shlex.join(compiler().command))
+            seals.deliver(library, self.target)
+        except OSError as error:
+            raise CompileError(f"cannot write {self.target} ({error}); {ANOTHER}") from error

@@ -210,7 +210,7 @@ def _interpreter() -> Any:
 @functools.cache
 def _function() -> Any:
     """The machine code, called with the interpreter's lock held."""
-    library = ctypes.PyDLL(str(compiler.library_of("guards.cpp")))
+    library = compiler.guards()
     library.gradlab_watch.argtypes = [ctypes.c_void_p]
     library.gradlab_watch.restype = ctypes.c_int64
     return library.gradlab_watch

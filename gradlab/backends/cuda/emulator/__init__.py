@@ -9,7 +9,6 @@ Not emulated: inline PTX, asynchronous copies, cooperative groups, clusters, wmm
 
 from __future__ import annotations
 
-import ctypes
 import os
 from collections.abc import Sequence
 from pathlib import Path
@@ -18,6 +17,7 @@ from gradlab.backends.cuda.emulator.build import program_library, runtime_librar
 from gradlab.backends.cuda.emulator.guarded_memory import GuardedMemory
 from gradlab.backends.cuda.emulator.launching import ORDERS, EmulatedFunction, KernelFault, Parameter, load_runtime
 from gradlab.backends.cuda.emulator.sanitizer import SANITIZERS, require
+from gradlab.backends.native.seals import opened
 from gradlab.backends.native.toolchain import CompileError, CompilerMissing
 from gradlab.kernel import source_folders
 
@@ -62,7 +62,7 @@ def compile_kernels(
     folders = list(source_folders("cuda")) if include is None else list(include)
     path = program_library(source, names, label, folders, chosen, not chosen and (_races() if races is None else races))
     runtime = load_runtime(runtime_library(chosen))
-    library = ctypes.CDLL(str(path))
+    library = opened(path)
     misplaced = runtime.misplaced()
     if misplaced:
         raise CompileError(f"{label}: shared memory `{misplaced.decode()}` is declared outside a function; declare it in the kernel")

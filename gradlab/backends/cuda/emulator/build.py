@@ -14,6 +14,7 @@ from pathlib import Path
 from gradlab.backends.cuda.emulator import bounds
 from gradlab.backends.cuda.emulator.source import rewrite_shared, with_exports
 from gradlab.backends.native import toolchain
+from gradlab.backends.native.seals import intact
 from gradlab.backends.native.toolchain import CompileError
 from gradlab.progress import waiting
 
@@ -69,7 +70,7 @@ def runtime_library(sanitize: str) -> Path:
     """The runtime for a set of sanitizers, built if it is not in the cache."""
     flags = [*toolchain.flags("" if sanitize == "thread" else sanitize), *_definitions(sanitize, toolkit=False)]
     target = toolchain.cache_directory() / f"runtime-{toolchain.digest(_native_text(), *flags)}.so"
-    if toolchain.intact(target):
+    if intact(target):
         return target
     with toolchain.Workshop(target) as workshop:
         objects = [workshop.directory / f"{name}.o" for name in UNITS]
@@ -93,7 +94,7 @@ def program_library(
     common = toolchain.digest(text, _native_text(), *included)
     attempts = [_Attempt(text, label, include, sanitize, headers, common, races) for headers in half_headers()]
     for attempt in attempts:
-        if toolchain.intact(attempt.target):
+        if intact(attempt.target):
             return attempt.target
     with waiting(f"compiling {label} for the emulated GPU"):
         return _first(attempts, (text, *included))

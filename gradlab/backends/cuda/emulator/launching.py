@@ -12,6 +12,7 @@ import numpy as np
 
 from gradlab.backends.cuda.emulator import bounds
 from gradlab.backends.cuda.emulator.guarded_memory import allocation, damage_around, nearest
+from gradlab.backends.native.seals import opened
 from gradlab.backends.native.toolchain import source_line
 
 ORDERS = ("forward", "reverse", "random", "warps")
@@ -97,7 +98,7 @@ class Runtime:
     """The loaded runtime library."""
 
     def __init__(self, path: Path) -> None:
-        self._library = ctypes.CDLL(str(path))
+        self._library = opened(path)
         self.launch = self._library.gradlab_emulator_launch
         self.launch.argtypes = [
             ctypes.c_void_p, ctypes.c_void_p, ctypes.c_uint * 3, ctypes.c_uint * 3, ctypes.c_size_t,
