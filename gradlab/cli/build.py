@@ -6,15 +6,15 @@ import argparse
 from dataclasses import asdict
 
 from gradlab.cli.failure import FAILED, Failure
-from gradlab.deploy import Refused, build
+from gradlab.deploy import Refused, TargetError, build
 
 
 def run(options: argparse.Namespace) -> int:
     """Writes NAME.c, NAME.h and NAME.weights, and prints how to compile them."""
     sizes = {name: int(number) for name, _, number in (text.partition("=") for text in options.size)}
     try:
-        built = build(options.program, options.folder, name=options.name, sizes=sizes)
-    except (Refused, ValueError, OSError) as error:
+        built = build(options.program, options.folder, name=options.name, sizes=sizes, target=options.target, cpu=options.cpu)
+    except (Refused, TargetError, ValueError, OSError) as error:
         raise Failure(_for_the_shell(str(error)), FAILED) from None
     options.result = {**asdict(built), "command": built.command}
     print(built)

@@ -10,6 +10,7 @@ from gradlab.cli.arguments import Parser, at_least_two, device, number_from_0, p
 from gradlab.cli.failure import Failure
 from gradlab.cli.kinds import FUNCTION, NAMES, kind_named
 
+MACHINES = ("x86_64-linux", "aarch64-linux", "armv7-linux", "x86_64-windows", "aarch64-macos", "wasm32")  # gl.deploy.TARGETS
 GOES_ON_WITH = ("kind", "resume", "epochs", "device", "profile", "json")  # what a resumed run may be told
 
 
@@ -154,6 +155,9 @@ def build(parser: Parser) -> None:
     parser.add_argument("program", metavar="PROGRAM.glp", help="a file that gl.jit.save wrote")
     parser.add_argument("--folder", metavar="FOLDER", help="where the files go (default: beside the program)")
     parser.add_argument("--name", help="of the functions and the files (default: the program's)")
+    which = f"compile it, too, for one of {', '.join(MACHINES)} (needs the package ziglang)"
+    parser.add_argument("--target", choices=MACHINES, metavar="MACHINE", help=which)
+    parser.add_argument("--cpu", metavar="NAME", help="the oldest processor it shall run on, in LLVM's names (default: the target's)")
     parser.add_argument(
         "--size", action="append", default=[], metavar="NAME=NUMBER", help="a number for an unknown size of the program (repeatable)"
     )
@@ -166,6 +170,8 @@ def _check_build(options: argparse.Namespace) -> None:
         name, _, number = text.partition("=")
         if not name or not number.isdigit():
             raise Failure(f"--size takes NAME=NUMBER, not {text!r}")
+    if options.cpu is not None and options.target is None:
+        raise Failure("--cpu is of a --target")
     if not Path(options.program).is_file():
         raise Failure(f"no file {options.program!r} here")
 

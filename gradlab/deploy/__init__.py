@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from gradlab.deploy.build import Built, build
 from gradlab.deploy.program import Refused
+from gradlab.deploy.targets import TARGETS, TargetError
 
-__all__ = ["Built", "Refused", "build"]
+__all__ = ["TARGETS", "Built", "Refused", "TargetError", "build"]

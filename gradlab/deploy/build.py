@@ -10,7 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from gradlab.deploy.freezing import freeze
-from gradlab.deploy.program import Refused, generate
+from gradlab.deploy.program import Refused, generate, module
+from gradlab.deploy.targets import compile_for, found
 from gradlab.graph.ir.dims import is_unknown
 from gradlab.graph.ir.graph import Graph
 from gradlab.graph.ir.specialize import specialize, unknowns
@@ -45,6 +46,7 @@ class Built:
     arena, unshared           bytes of the intermediate values, and what they would take if they shared no memory
     scratch                   bytes of work space besides
     functions, calls          C functions of the program's own, and lines of one run
+    program                   compiled for `target`, or None
     """
 
     name: str
@@ -58,6 +60,7 @@ class Built:
     scratch: int
     functions: int
     calls: int
+    program: Path | None = None
 
     @property
     def command(self) -> str:
@@ -65,24 +68,29 @@ class Built:
         return COMPILE.format(name=self.name, macro=self.name.upper())
 
     def __str__(self) -> str:
-        files = "\n".join(f"  {path}  {path.stat().st_size:,} bytes" for path in (self.source, self.header, self.weights))
+        written = [path for path in (self.source, self.header, self.weights, self.program) if path is not None]
+        files = "\n".join(f"  {path}  {path.stat().st_size:,} bytes" for path in written)
         return (
             f"{files}\n  {', '.join(self.inputs) or 'no inputs'} -> {', '.join(self.outputs)}\n"
             f"  {self.calls} calls of {self.functions} functions; arena {self.arena:,} bytes (unshared {self.unshared:,}), "
-            f"work space {self.scratch:,}\n  {self.command}"
+            f"work space {self.scratch:,}" + ("" if self.program else f"\n  {self.command}")
         )
 
 
 def build(
-    program: Any, folder: str | os.PathLike[str] | None = None, *, name: str | None = None, sizes: Mapping[str, int] | None = None
-) -> Built:
+    program: Any, folder: str | os.PathLike[str] | None = None, *, name: str | None = None, sizes: Mapping[str, int] | None = None,
+    target: str | None = None, cpu: str | None = None,
+) -> Built:  # fmt: skip
     """Write a traced program as C: `name.c`, `name.h` and `name.weights` in `folder`, which run its forward with no Python.
 
     program: what `gl.jit.trace` returned, its `.glp` file, or anything with a `.graph`. Its parameters and buffers as they are now become
     constants. folder: by default that of the file, or the current one; it is made if it is not there. name: by default the file's, or
     "program". sizes: numbers for the program's unknown sizes.
-    Raises Refused (a NotImplementedError), naming every operation that has no C with its source line, for a program that changes
-    tensors (batch norm in training mode), draws random numbers, or takes gradients, and ValueError for sizes that are missing.
+    target: a machine of `gl.deploy.TARGETS` to compile a program for, too: `name-target` beside the files ("wasm32": the module
+    `name.wasm`, and `name.mjs`, which loads it in a browser or Node). cpu: that machine's oldest processor, in LLVM's names with _ for -.
+    Raises TargetError where that cannot be compiled; Refused (a NotImplementedError), naming every operation that has no C with its
+    source line, for a program that changes tensors (batch norm in training mode), draws random numbers, or takes gradients; and
+    ValueError for sizes that are missing.
 
     >>> import tempfile
     >>> import gradlab as gl
@@ -92,6 +100,10 @@ def build(
     ...     print(built.source.name, built.header.name, built.weights.name, built.inputs, built.outputs)
     twice.c twice.h twice.weights ('x0: float32[2, 3]',) ('y0: float32[2, 3]',)
     """
+    if target is not None:
+        found(target)
+    elif cpu is not None:
+        raise ValueError("build: cpu= is of a target; without one, the command that Built.command gives is for this machine's own")
     source = None
     if isinstance(program, (str, os.PathLike)):
         source = Path(program)
@@ -124,8 +136,14 @@ def build(
     ]
     source_file, header, weights = files
     inputs, outputs = shown
+    made = None
+    if target is not None:
+        made = compile_for(target, source_file, name, cpu)
+        if target == "wasm32":
+            with replacing(made.with_suffix(".mjs")) as file:
+                file.write(module(name, text).encode())
     return Built(
-        name, source_file, header, weights, inputs, outputs, text.arena, text.unshared, text.scratch, text.functions, text.calls
+        name, source_file, header, weights, inputs, outputs, text.arena, text.unshared, text.scratch, text.functions, text.calls, made
     )  # fmt: skip
 
 

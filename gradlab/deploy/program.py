@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,6 +52,8 @@ class Text:
     scratch: int
     functions: int
     calls: int
+    inputs: tuple[Spec, ...] = ()
+    outputs: tuple[Spec, ...] = ()
 
 
 def reasons(frozen: Frozen) -> list[str]:
@@ -105,9 +109,10 @@ def generate(frozen: Frozen, name: str) -> Text:
     fixed = list(frozen.fixed.values())
     lines = _resolved(out, fixed, weights)
     cases = [activation_case(kind, number, out) for kind, number in out.activations.items()]
+    specs = [tuple(v.spec for v in values) for values in (line.inputs, line.outputs)]
     return Text(
         _file(name, line, out, lines, weights, cases, arranged), _header(name, line), weights, arranged.plan.size, arranged.plan.unshared,
-        out.scratch_size + out.own_size, len(out.functions), len(lines),
+        out.scratch_size + out.own_size, len(out.functions), len(lines), *specs,
     )  # fmt: skip
 
 
@@ -202,6 +207,7 @@ ERRORS = {
     "VERSION": "the weights file has a version that this program does not know",
     "SIZE": "the weights file has another size than this program's (cut off?)", "MISMATCH": "the weights belong to another program",
     "CHECKSUM": "the weights file is damaged (a checksum is wrong)", "INDEX": "an index is out of range", "NULL": "a pointer is NULL",
+    "PROCESSOR": "this program was compiled for a processor with more vector instructions than this one has",
 }  # fmt: skip
 
 
@@ -217,6 +223,24 @@ def _header(name: str, line: Line) -> str:
     text = (RUNTIME / "header.h").read_text()
     codes = ", ".join(f"{prefix}_{code}" + (" = 0" if code == "OK" else "") for code in ERRORS)
     fields = {"@NAME": name, "@PREFIX": prefix, "@ARRAYS": described, "@CODES": codes, "@RUN": _signature(name, line)}
+    return _filled(text, fields)
+
+
+def module(name: str, text: Text, program: bool = True) -> str:
+    """The JavaScript that loads and runs the program as WebAssembly; program: and that makes one for Node of it."""
+    shown = [
+        json.dumps([{"name": f"{letter}{i}", "dtype": s.dtype.name, "shape": list(s.shape)} for i, s in enumerate(specs)])
+        for letter, specs in (("x", text.inputs), ("y", text.outputs))
+    ]
+    fields = {
+        "@NAME": name, "@INPUTS": shown[0], "@OUTPUTS": shown[1], "@MEMORY": str(list(ERRORS).index("MEMORY")),
+        "@DESCRS": json.dumps({dtype: kind.descr for dtype, kind in TYPES.items()}),
+    }  # fmt: skip
+    files = ("module.js", "module_main.js") if program else ("module.js",)
+    return _filled("".join((RUNTIME / file).read_text() for file in files), fields)
+
+
+def _filled(text: str, fields: Mapping[str, str]) -> str:
     for key, value in fields.items():
         text = text.replace(key, value)
     return text
@@ -252,6 +276,7 @@ def _file(name: str, line: Line, out: Emitter, lines: list[str], weights: Weight
     fields = {
         "@RUNTIME": body, "@FUNCTIONS": functions, "@SIGNATURE": _signature(name, line), "@CHECK": check, "@POINTERS": "\n".join(pointers),
         "@LINES": "\n".join("  " + text for text in lines), "@WEIGHTS": (RUNTIME / "weights.c").read_text(),
+        "@PROCESSOR": (RUNTIME / "processor.c").read_text().rstrip(),
         "@ENTRIES": entries or "  {NULL, 0, 0, {0}, 0, 0}",
         "@COUNT": str(len(weights.arrays)), "@SIZE": f"UINT64_C({weights.size})", "@FINGERPRINT": f"UINT64_C({weights.fingerprint})",
         "@MESSAGES": messages, "@RANK": str(max([len(s.shape) for s, _ in arrays] + [1])), "@TABLE": table or '  {"", 0, {0}, 0, 0}',
@@ -259,7 +284,4 @@ def _file(name: str, line: Line, out: Emitter, lines: list[str], weights: Weight
         "@ARENA": str(arranged.plan.size), "@SCRATCH": str(max(out.scratch_size, 64)), "@EACH": str(max(out.own_size, 64)),
         "@ERRORVARIABLE": "  int error = 0;\n  (void)error;", "@NAME": name, "@P_": f"{prefix}_",
     }  # fmt: skip
-    text = (RUNTIME / "program.c").read_text()
-    for key, value in fields.items():
-        text = text.replace(key, value)
-    return text
+    return _filled((RUNTIME / "program.c").read_text(), fields)

@@ -20,16 +20,34 @@ typedef __m256 gl_v;
 #define GL_STORE(p, v) _mm256_storeu_ps(p, v)
 #define GL_SPREAD(x) _mm256_set1_ps(x)
 #define GL_FMA(a, b, c) _mm256_fmadd_ps(a, b, c)
-#elif defined(__ARM_NEON) && defined(__aarch64__)
+#elif defined(__ARM_NEON)
 #include <arm_neon.h>
 #define GL_LANES 4
-#define GL_ROWS 6
 #define GL_PANELS 1
 typedef float32x4_t gl_v;
 #define GL_LOAD(p) vld1q_f32(p)
 #define GL_STORE(p, v) vst1q_f32(p, v)
 #define GL_SPREAD(x) vdupq_n_f32(x)
+#if defined(__aarch64__)
+#define GL_ROWS 6
+#else /* 16 registers */
+#define GL_ROWS 2
+#endif
+#if defined(__ARM_FEATURE_FMA)
 #define GL_FMA(a, b, c) vfmaq_f32(c, a, b)
+#else
+#define GL_FMA(a, b, c) vmlaq_f32(c, a, b)
+#endif
+#elif defined(__wasm_simd128__)
+#include <wasm_simd128.h>
+#define GL_LANES 4
+#define GL_ROWS 3
+#define GL_PANELS 1
+typedef v128_t gl_v;
+#define GL_LOAD(p) wasm_v128_load(p)
+#define GL_STORE(p, v) wasm_v128_store(p, v)
+#define GL_SPREAD(x) wasm_f32x4_splat(x)
+#define GL_FMA(a, b, c) wasm_f32x4_add(wasm_f32x4_mul(a, b), c)
 #elif defined(__SSE2__)
 #include <emmintrin.h>
 #define GL_LANES 4

@@ -27,11 +27,25 @@ struct @NAME {
 #define GL_SCRATCH @SCRATCH
 #define GL_EACH @EACH
 
-static void *gl_memory(size_t size) { return aligned_alloc(64, (size + 63) / 64 * 64); }
+/* At a multiple of 64; what malloc gave stands before it. */
+static void *gl_memory(size_t size) {
+  char *const whole = size <= SIZE_MAX - 64 - sizeof(void *) ? malloc(size + 64 + sizeof(void *)) : NULL;
+  if (whole == NULL) return NULL;
+  char *const place = whole + sizeof(void *) + (64 - ((uintptr_t)whole + sizeof(void *)) % 64) % 64;
+  memcpy(place - sizeof(void *), &whole, sizeof(void *));
+  return place;
+}
+static void gl_release(void *place) {
+  void *whole = NULL;
+  if (place != NULL) memcpy(&whole, (char *)place - sizeof(void *), sizeof(void *));
+  free(whole);
+}
+
+@PROCESSOR
 
 /* Takes over `own` also where it fails. */
 static int gl_open(@NAME **context, const char *weights, char *own, uint64_t size) {
-  int code = gl_check_weights((const unsigned char *)weights, size);
+  int code = gl_fits_processor() ? gl_check_weights((const unsigned char *)weights, size) : @P_PROCESSOR;
   @NAME *made = NULL;
   if (code == @P_OK) {
     made = malloc(sizeof *made);
@@ -46,7 +60,7 @@ static int gl_open(@NAME **context, const char *weights, char *own, uint64_t siz
   }
   if (code != @P_OK) {
     free(made);
-    free(own);
+    gl_release(own);
     return code;
   }
   *context = made;
@@ -80,7 +94,7 @@ int @NAME_open(@NAME **context, const char *weights_path) {
   const bool more = have == size && fgetc(file) != EOF, failed = ferror(file) != 0;
   fclose(file);
   if (failed) {
-    free(own);
+    gl_release(own);
     return @P_FILE;
   }
   return gl_open(context, own, own, have + (more ? 1 : 0));
@@ -88,8 +102,8 @@ int @NAME_open(@NAME **context, const char *weights_path) {
 
 void @NAME_close(@NAME *context) {
   if (context == NULL) return;
-  free(context->own_weights);
-  free(context->arena);
+  gl_release(context->own_weights);
+  gl_release(context->arena);
   free(context);
 }
 
@@ -225,7 +239,7 @@ int main(int argc, char **argv) {
       problem = gl_write_npy(argv[2 + which], &gl_arrays[which], data[which]);
   }
   if (problem != NULL) fprintf(stderr, "%s %s\n", argv[1 + which], problem);
-  for (int i = 0; i < @ARRAYS; ++i) free(data[i]);
+  for (int i = 0; i < @ARRAYS; ++i) gl_release(data[i]);
   @NAME_close(context);
   return problem != NULL || code != @P_OK;
 }
