@@ -122,7 +122,8 @@ def test_one_family_has_one_name():
 LATE = {
     "its own room, where `import gradlab` or a common use does without": """
         autograd/node backends/__init__ backends/cuda/cufft/plans backends/cuda/gemm/library backends/cuda/loading data/__init__
-        fx/graph_module graph/executables/fastest graph/passes/fuse_residual_norm interchange/__init__ interchange/einops_backend
+        distributed/groups fx/graph_module graph/executables/fastest graph/passes/fuse_residual_norm interchange/__init__
+        interchange/einops_backend
         nn/__init__ nn/modules/__init__ optim/__init__ pytorch/finder pytorch/installing pytorch/operations runs/folder
         sklearn/__init__ tensor/deprecated_functions tensor/missing_names utils/__init__
     """,

@@ -20,7 +20,8 @@ pytest.importorskip("onnxruntime")
 OPTIMIZERS = {name for name in ops.ROWS if name.endswith("_update")}  # they write state, which a file cannot keep
 SERIES = {"bessel_j0", "bessel_j1", "bessel_y0", "bessel_y1", "modified_bessel_k0", "modified_bessel_k1", "scaled_modified_bessel_k0",
           "scaled_modified_bessel_k1", "spherical_bessel_j0", "airy_ai", "airy_ai_prime", "zeta", "orthogonal_polynomial"}  # fmt: skip
-NO_OPERATOR = OPTIMIZERS | SERIES | {"bits", "eigh", "ldl", "ldl_solve", "nextafter", "pinv", "poisson", "svd"}
+COLLECTIVES = {name for name, row in ops.ROWS.items() if "by" in row.params}
+NO_OPERATOR = OPTIMIZERS | SERIES | COLLECTIVES | {"bits", "eigh", "ldl", "ldl_solve", "nextafter", "pinv", "poisson", "svd"}
 COMPLEX = {"conj", "complex", "eig", "real", "imag", "view_as_real", "view_as_complex", "complex_abs", "complex_sgn", "complex_angle"}
 COMPLEX |= {"fft", "rfft", "irfft"}
 DYNAMIC = {name for name, row in ops.ROWS.items() if row.dynamic}

@@ -1,7 +1,7 @@
 """Many-process programs, with PyTorch's names: groups of processes, and what they do together.
 
-There is one process so far: after `init_process_group` it is rank 0 of a world of size 1, in which every operation does what it does among
-one. Scripts that are written for any number of processes run so; what asks for more than one is refused by name.
+One process, started without a launcher, is rank 0 of a world of size 1, in which every operation does what it does among one. Several are
+started by `gradlab launch`, mpiexec or srun, and speak by MPI (mpi4py, the extra `mpi`).
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from typing import Any
 
 from gradlab.distributed import nn as nn
 from gradlab.distributed.collectives import (
-    P2POp as P2POp,
     all_gather as all_gather,
     all_gather_coalesced as all_gather_coalesced,
     all_gather_into_tensor as all_gather_into_tensor,
@@ -19,18 +18,19 @@ from gradlab.distributed.collectives import (
     all_to_all as all_to_all,
     all_to_all_single as all_to_all_single,
     barrier as barrier,
-    batch_isend_irecv as batch_isend_irecv,
     broadcast as broadcast,
     gather as gather,
-    irecv as irecv,
-    isend as isend,
     monitored_barrier as monitored_barrier,
-    recv as recv,
     reduce as reduce,
     reduce_scatter as reduce_scatter,
     reduce_scatter_tensor as reduce_scatter_tensor,
     scatter as scatter,
-    send as send,
+)
+from gradlab.distributed.failure import (
+    DistBackendError as DistBackendError,
+    DistError as DistError,
+    DistNetworkError as DistNetworkError,
+    DistStoreError as DistStoreError,
 )
 from gradlab.distributed.groups import (
     Backend as Backend,
@@ -46,6 +46,7 @@ from gradlab.distributed.groups import (
     get_rank as get_rank,
     get_world_size as get_world_size,
     group as group,
+    init as init,
     init_process_group as init_process_group,
     is_available as is_available,
     is_backend_available as is_backend_available,
@@ -58,6 +59,14 @@ from gradlab.distributed.groups import (
     new_group as new_group,
     new_subgroups as new_subgroups,
     new_subgroups_by_enumeration as new_subgroups_by_enumeration,
+)
+from gradlab.distributed.messages import (
+    P2POp as P2POp,
+    batch_isend_irecv as batch_isend_irecv,
+    irecv as irecv,
+    isend as isend,
+    recv as recv,
+    send as send,
 )
 from gradlab.distributed.objects import (
     all_gather_object as all_gather_object,

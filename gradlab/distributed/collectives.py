@@ -1,29 +1,87 @@
 """Operations among the processes of a group, on tensors that they write.
 
-Each checks its arguments as for any number of processes. Over one, a reduction leaves a tensor as it is, and all else is a copy of what
-that process gives to where it gets it, `_exchanged`.
+Each checks its arguments, runs a row of `gradlab/ops/collective.py` with the group's carrier, and writes what comes of it; over one process
+a reduction leaves a tensor as it is, and all else is a copy. What differs from process to process the carrier finds.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from typing import Any, NamedTuple
+from typing import Any
+
+import numpy as np
 
 from gradlab.advice import GradlabWarning, warn
 from gradlab.autograd.mode import no_grad
+from gradlab.autograd.record import bind, wrap
 from gradlab.distributed.groups import ProcessGroup, get_group_rank, member
 from gradlab.distributed.reduce_op import ReduceOp, check_reduction
 from gradlab.distributed.work import Work
+from gradlab.op import Op
+from gradlab.ops import collective as rows
+from gradlab.spec import Spec
 from gradlab.tensor import Tensor
+from gradlab.tensor.shape import cat, stack
 
 
-def _exchanged(outputs: Sequence[Tensor], inputs: Sequence[Tensor]) -> None:
-    """`outputs[i]` is written with what process i has for this one, `inputs[i]` goes to process i."""
+def carried(row: Op, group: ProcessGroup, tensor: Tensor, **params: Any) -> Tensor:
+    """A row's result on a tensor, recorded where the tensor needs a gradient."""
+    return bind(row)(tensor, by=group.transport, **params)
+
+
+def _written(
+    async_op: bool, outputs: Sequence[Tensor], row: Op, group: ProcessGroup, given: Tensor, leave: Callable[[Tensor], None], **params: Any
+) -> Work | None:
+    """Run a row, and let `leave` put its result into the outputs: at once, or when somebody waits for it."""
+    array = given._array
+    if async_op and type(array) is np.ndarray:
+        spec = row.infer(Spec(array.shape, array.dtype), by=group.transport, **params)
+        given = given.detach()
+        filled = np.empty(spec.shape, spec.dtype)
+        job = group.transport.start(lambda: row.quietly(array, filled, by=group.transport, **params))
+        return Work(list(outputs), job, lambda: _unrecorded(leave, wrap(filled)), given)
     with no_grad():
-        for output, given in zip(outputs, inputs, strict=True):
-            if output is not given:
-                output.copy_(given.reshape(output.shape))
+        leave(carried(row, group, given.detach(), **params))
+    return Work(list(outputs)) if async_op else None
+
+
+def _unrecorded(leave: Callable[[Tensor], None], found: Tensor) -> None:
+    with no_grad():
+        leave(found)
+
+
+def _into(output: Tensor) -> Callable[[Tensor], None]:
+    def leave(found: Tensor) -> None:
+        output.copy_(found.reshape(output.shape))
+
+    return leave
+
+
+def _into_each(outputs: Sequence[Tensor]) -> Callable[[Tensor], None]:
+    """Parts along the first dimension into several tensors."""
+
+    def leave(found: Tensor) -> None:
+        for output, part in zip(outputs, found.unbind(0), strict=True):
+            output.copy_(part)
+
+    return leave
+
+
+def _flat(tensors: Sequence[Tensor]) -> Tensor:
+    return cat([tensor.detach().reshape(-1) for tensor in tensors])
+
+
+def _into_parts(outputs: Sequence[Tensor]) -> Callable[[Tensor], None]:
+    """Pieces of a flat tensor into tensors of any shapes."""
+
+    def leave(found: Tensor) -> None:
+        at = 0
+        for output in outputs:
+            output.copy_(found[at : at + output.numel()].reshape(output.shape))
+            at += output.numel()
+
+    return leave
 
 
 # ---------------------------------------------------------------- checked
@@ -70,10 +128,6 @@ def _root(name: str, group: ProcessGroup, rank: int | None, group_rank: int | No
     return group_rank or 0
 
 
-def _done(async_op: bool, tensors: Sequence[Tensor]) -> Work | None:
-    return Work(list(tensors)) if async_op else None
-
-
 # ---------------------------------------------------------------- reductions
 
 
@@ -89,9 +143,10 @@ def all_reduce_coalesced(
     for tensor in tensors:
         _tensors(_name, "tensor", tensor)
         check_reduction(_name, op, tensor._array.dtype)
-    if _here(group, _name) is None:
+    if (found := _here(group, _name)) is None:
         return None
-    return _done(async_op, tensors)
+    works = [_written(async_op, [x], rows.all_reduce, found, x, _into(x), op=op.value) for x in tensors]
+    return Work.of_all(list(tensors), works) if async_op else None
 
 
 def reduce(
@@ -103,8 +158,9 @@ def reduce(
     check_reduction("reduce", op, tensor._array.dtype)
     if (found := _here(group, "reduce")) is None:
         return None
-    _root("reduce", found, dst, group_dst)
-    return _done(async_op, [tensor])
+    root = _root("reduce", found, dst, group_dst)
+    leave = _into(tensor) if found.rank() == root else _nowhere
+    return _written(async_op, [tensor], rows.reduce, found, tensor, leave, op=op.value, root=root)
 
 
 def reduce_scatter(
@@ -115,8 +171,8 @@ def reduce_scatter(
     check_reduction("reduce_scatter", op, output._array.dtype)
     if (found := _here(group, "reduce_scatter")) is None:
         return None
-    _exchanged([output], _list("reduce_scatter", "input_list", input_list, found.size(), output))
-    return _done(async_op, [output])
+    given = stack([x.detach() for x in _list("reduce_scatter", "input_list", input_list, found.size(), output)])
+    return _written(async_op, [output], rows.reduce_scatter, found, given, _into(output), op=op.value)
 
 
 def reduce_scatter_tensor(
@@ -128,8 +184,12 @@ def reduce_scatter_tensor(
     if (found := _here(group, "reduce_scatter_tensor")) is None:
         return None
     _times("reduce_scatter_tensor", "input", input, found.size(), "output", output)
-    _exchanged([output], [input])
-    return _done(async_op, [output])
+    given = input.detach().reshape(found.size(), *output.shape)
+    return _written(async_op, [output], rows.reduce_scatter, found, given, _into(output), op=op.value)
+
+
+def _nowhere(found: Tensor) -> None:
+    pass
 
 
 def _times(name: str, large: str, all_parts: Tensor, size: int, small: str, part: Tensor) -> None:
@@ -147,8 +207,9 @@ def broadcast(
     _tensors("broadcast", "tensor", tensor)
     if (found := _here(group, "broadcast")) is None:
         return None
-    _root("broadcast", found, src, group_src)
-    return _done(async_op, [tensor])
+    root = _root("broadcast", found, src, group_src)
+    leave = _nowhere if found.rank() == root else _into(tensor)
+    return _written(async_op, [tensor], rows.broadcast, found, tensor, leave, root=root)
 
 
 def all_gather(tensor_list: Sequence[Tensor], tensor: Tensor, group: Any = None, async_op: bool = False) -> Work | None:
@@ -157,8 +218,7 @@ def all_gather(tensor_list: Sequence[Tensor], tensor: Tensor, group: Any = None,
     if (found := _here(group, "all_gather")) is None:
         return None
     outputs = _list("all_gather", "tensor_list", tensor_list, found.size(), tensor)
-    _exchanged(outputs, [tensor])
-    return _done(async_op, outputs)
+    return _written(async_op, outputs, rows.all_gather, found, tensor, _into_each(outputs))
 
 
 def all_gather_coalesced(
@@ -169,9 +229,8 @@ def all_gather_coalesced(
         return None
     if len(output_tensor_lists) != len(input_tensor_list):
         raise ValueError(f"all_gather_coalesced: {len(input_tensor_list)} tensors need as many lists, not {len(output_tensor_lists)}")
-    for outputs, tensor in zip(output_tensor_lists, input_tensor_list, strict=True):
-        all_gather(outputs, tensor, group)
-    return _done(async_op, [tensor for outputs in output_tensor_lists for tensor in outputs])
+    works = [all_gather(outputs, tensor, group, async_op) for outputs, tensor in zip(output_tensor_lists, input_tensor_list, strict=True)]
+    return Work.of_all([tensor for outputs in output_tensor_lists for tensor in outputs], works) if async_op else None
 
 
 def all_gather_into_tensor(output_tensor: Tensor, input_tensor: Tensor, group: Any = None, async_op: bool = False) -> Work | None:
@@ -180,8 +239,7 @@ def all_gather_into_tensor(output_tensor: Tensor, input_tensor: Tensor, group: A
     if (found := _here(group, "all_gather_into_tensor")) is None:
         return None
     _times("all_gather_into_tensor", "output_tensor", output_tensor, found.size(), "input_tensor", input_tensor)
-    _exchanged([output_tensor], [input_tensor])
-    return _done(async_op, [output_tensor])
+    return _written(async_op, [output_tensor], rows.all_gather, found, input_tensor, _into(output_tensor))
 
 
 def gather(
@@ -193,10 +251,11 @@ def gather(
     if (found := _here(group, "gather")) is None:
         return None
     outputs: list[Tensor] = []
-    if found.rank() == _root("gather", found, dst, group_dst):
+    root = _root("gather", found, dst, group_dst)
+    if found.rank() == root:
         outputs = _list("gather", "gather_list", gather_list, found.size(), tensor)
-        _exchanged(outputs, [tensor])
-    return _done(async_op, outputs)
+    leave = _into_parts(outputs) if outputs else _nowhere
+    return _written(async_op, outputs, rows.all_to_all, found, tensor.detach().reshape(-1), leave, **to_root(found, root, tensor.numel()))
 
 
 def scatter(
@@ -207,9 +266,25 @@ def scatter(
     _tensors("scatter", "tensor", tensor)
     if (found := _here(group, "scatter")) is None:
         return None
-    if found.rank() == _root("scatter", found, src, group_src):
-        _exchanged([tensor], _list("scatter", "scatter_list", scatter_list, found.size(), tensor))
-    return _done(async_op, [tensor])
+    root = _root("scatter", found, src, group_src)
+    given = tensor.detach().reshape(-1)[:0]
+    if found.rank() == root:
+        given = _flat(_list("scatter", "scatter_list", scatter_list, found.size(), tensor))
+    return _written(async_op, [tensor], rows.all_to_all, found, given, _into(tensor), **from_root(found, root, tensor.numel()))
+
+
+def to_root(group: ProcessGroup, root: int, count: int) -> dict[str, tuple[int, ...]]:
+    """How much each process gives to and takes from each other in a gathering: parameters of `all_to_all`."""
+    return {
+        "give": tuple(count if r == root else 0 for r in range(group.size())),
+        "take": tuple([count if group.rank() == root else 0] * group.size()),
+    }
+
+
+def from_root(group: ProcessGroup, root: int, count: int) -> dict[str, tuple[int, ...]]:
+    """The same in a scattering."""
+    back = to_root(group, root, count)
+    return {"give": back["take"], "take": back["give"]}
 
 
 def all_to_all(
@@ -223,8 +298,8 @@ def all_to_all(
     own = found.rank()
     if outputs[own].shape != inputs[own].shape:
         raise ValueError(f"all_to_all: what goes to process {own} has shape {inputs[own].shape}, its place {outputs[own].shape}")
-    _exchanged(outputs, inputs)
-    return _done(async_op, outputs)
+    counts = {"give": tuple(x.numel() for x in inputs), "take": tuple(x.numel() for x in outputs)}
+    return _written(async_op, outputs, rows.all_to_all, found, _flat(inputs), _into_parts(outputs), **counts)
 
 
 def all_to_all_single(
@@ -239,64 +314,26 @@ def all_to_all_single(
         length = tensor.shape[0] if tensor.shape else 1
         if sizes and (len(sizes) != found.size() or sum(sizes) != length):
             raise ValueError(f"all_to_all_single: {what}_split_sizes are {found.size()} sizes whose sum is {length}, not {list(sizes)}")
-    if output.numel() != input.numel():
-        raise ValueError(f"all_to_all_single: one process gets what it sends: {input.shape} into {output.shape}")
-    _exchanged([output], [input])
-    return _done(async_op, [output])
+    counts = parts_of("all_to_all_single", found, output.shape, input.shape, output_split_sizes, input_split_sizes)
+    return _written(async_op, [output], rows.all_to_all, found, input if input.shape else input.reshape(1), _into(output), **counts)
 
 
-# ---------------------------------------------------------------- between two
-
-
-def _peer(name: str, rank: int | None, group: Any, group_rank: int | None) -> None:
-    found = _here(group, name)
-    if found is None:
-        return
-    if rank is None and group_rank is None:
-        raise RuntimeError(f"{name}: there is no other process to wait for")
-    if _root(name, found, rank, group_rank) == found.rank():
-        raise ValueError(f"{name}: process {found.rank()} is this one; it sends nothing to itself")
-
-
-def isend(tensor: Tensor, dst: int | None = None, group: Any = None, tag: int = 0, group_dst: int | None = None) -> None:
-    """Begin to send a tensor to process `dst`. ValueError where that is this one."""
-    _tensors("isend", "tensor", tensor)
-    _peer("isend", dst, group, group_dst)
-
-
-def irecv(tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0, group_src: int | None = None) -> None:
-    """Begin to receive a tensor from process `src`. ValueError where that is this one."""
-    _tensors("irecv", "tensor", tensor)
-    _peer("irecv", src, group, group_src)
-
-
-def send(tensor: Tensor, dst: int | None = None, group: Any = None, tag: int = 0, group_dst: int | None = None) -> None:
-    """Send a tensor to process `dst`. ValueError where that is this one."""
-    _tensors("send", "tensor", tensor)
-    _peer("send", dst, group, group_dst)
-
-
-def recv(tensor: Tensor, src: int | None = None, group: Any = None, tag: int = 0, group_src: int | None = None) -> int:
-    """Receive a tensor from process `src`, or from any. Returns the sender's rank. ValueError where that is this one."""
-    _tensors("recv", "tensor", tensor)
-    _peer("recv", src, group, group_src)
-    return -1
-
-
-class P2POp(NamedTuple):
-    """One sending or receiving for `batch_isend_irecv`: `P2POp(isend, tensor, peer)`."""
-
-    op: Callable[..., Any]
-    tensor: Tensor
-    peer: int | None = None
-    group: Any = None
-    tag: int = 0
-    group_peer: int | None = None
-
-
-def batch_isend_irecv(p2p_op_list: Sequence[P2POp]) -> list[Any]:
-    """Begin all of them."""
-    return [each.op(each.tensor, each.peer, each.group, each.tag, each.group_peer) for each in p2p_op_list]
+def parts_of(
+    name: str, group: ProcessGroup, output: Sequence[int], given: Sequence[int], take: Sequence[int] | None, give: Sequence[int] | None
+) -> dict[str, tuple[int, ...]]:
+    """How many rows go to and come from each process, equally many unless they are given."""
+    found = {}
+    for key, what, shape, sizes in (("take", "output", output, take), ("give", "input", given, give)):
+        length = shape[0] if shape else 1
+        if sizes:
+            found[key] = tuple(int(size) for size in sizes)
+        elif length % group.size():
+            raise ValueError(f"{name}: {what} has {length} rows, no multiple of {group.size()} processes; give {what}_split_sizes")
+        else:
+            found[key] = (length // group.size(),) * group.size()
+    if group.size() == 1 and found["take"] != found["give"]:
+        raise ValueError(f"{name}: one process gets what it sends: {tuple(given)} into {tuple(output)}")
+    return found
 
 
 # ---------------------------------------------------------------- waiting
@@ -304,9 +341,15 @@ def batch_isend_irecv(p2p_op_list: Sequence[P2POp]) -> list[Any]:
 
 def barrier(group: Any = None, async_op: bool = False, device_ids: Any = None) -> Work | None:
     """Wait until every process of the group is here."""
-    return None if _here(group, "barrier") is None else _done(async_op, [])
+    if (found := _here(group, "barrier")) is None:
+        return None
+    if async_op:
+        return Work([], found.transport.start(found.transport.barrier))
+    found.transport.barrier()
+    return None
 
 
 def monitored_barrier(group: Any = None, timeout: timedelta | None = None, wait_all_ranks: bool = False) -> None:
     """`barrier`, which names those that do not come within `timeout`."""
-    _here(group, "monitored_barrier")
+    if (found := _here(group, "monitored_barrier")) is not None:
+        found.transport.barrier(None if timeout is None else timeout.total_seconds())

@@ -1,7 +1,6 @@
 """The processes of a program and their groups: who takes part, and which of them this one is.
 
-A group knows the ranks of its members in the world and this process's place among them. All that asks for more than one process is
-refused in `rendezvous.py`, so that a group has one member, or none, so far.
+A group knows the ranks of its members in the world, this process's place among them, and what carries arrays between them.
 """
 
 from __future__ import annotations
@@ -9,11 +8,14 @@ from __future__ import annotations
 import os
 from collections.abc import Sequence
 from datetime import timedelta
+from importlib import import_module
+from importlib.util import find_spec
 from typing import Any
 
 from gradlab import cuda
-from gradlab.distributed.rendezvous import counted
+from gradlab.distributed.rendezvous import LOCAL_RANKS, counted
 from gradlab.distributed.store import Store
+from gradlab.distributed.transport import Alone, Transport
 
 
 class Backend(str):
@@ -36,8 +38,8 @@ class Backend(str):
 class ProcessGroup:
     """Some of the processes, in an order of their own; made by `init_process_group` and `new_group`."""
 
-    def __init__(self, ranks: Sequence[int], own: int, backend: Backend, group_name: str) -> None:
-        self.ranks, self._own, self.backend, self.group_name = tuple(ranks), own, backend, group_name
+    def __init__(self, ranks: Sequence[int], own: int, backend: Backend, group_name: str, transport: Transport) -> None:
+        self.ranks, self._own, self.backend, self.group_name, self.transport = tuple(ranks), own, backend, group_name, transport
 
     def rank(self) -> int:
         """This process's place in the group."""
@@ -75,6 +77,7 @@ class group(metaclass=_Worlds):
 _world: ProcessGroup | None = None
 _groups: dict[str, ProcessGroup] = {}
 _made = 0
+TIMEOUT = timedelta(minutes=10)
 
 
 # ---------------------------------------------------------------- beginning and end
@@ -101,8 +104,8 @@ def is_gloo_available() -> bool:
 
 
 def is_mpi_available() -> bool:
-    """False."""
-    return False
+    """Whether mpi4py is installed, with which there may be more than one process."""
+    return find_spec("mpi4py") is not None
 
 
 def is_ucc_available() -> bool:
@@ -112,7 +115,7 @@ def is_ucc_available() -> bool:
 
 def is_backend_available(backend: str) -> bool:
     """Whether a backend of that name would be there."""
-    found = {"gloo": True, "nccl": cuda.is_available()}
+    found = {"gloo": True, "nccl": cuda.is_available(), "mpi": is_mpi_available()}
     return found.get(str(backend).lower(), False)
 
 
@@ -127,11 +130,13 @@ def init_process_group(
 ) -> None:  # fmt: skip
     """Make this process a member of the world, from then on all of `gradlab.distributed` answers.
 
-    There is one process, rank 0 of a world of size 1; where arguments, `init_method` ("env://", "tcp://host:port", "file:///path") or what
-    torchrun, mpiexec or srun put into the environment say that there are more, NotImplementedError says so. `backend` is taken by name,
-    default "gloo" and, with a GPU, "nccl" too. `timeout`, `pg_options` and `device_id` matter only among several processes.
+    How many processes there are, arguments say, or `init_method` ("env://", "tcp://host:port", "file:///path"), or what mpiexec, srun,
+    `gradlab launch` or torchrun's variables put into the environment; with nothing of that there is one, which needs no MPI. `backend` is
+    taken by name, default "gloo" and, with a GPU, "nccl" too: several processes speak by MPI whatever its name is, and find each other
+    by it, not by an address. timeout: how long a collective waits for the others before it raises and names them, default 10 minutes.
 
-    ValueError for a second call before `destroy_process_group`, an unknown backend, or a rank that is none of the world's.
+    ValueError for a second call before `destroy_process_group`, an unknown backend, or a rank that is none of the world's; RuntimeError
+    where there are several processes and no mpi4py, DistNetworkError (one too) where MPI has not started them.
     """
     global _world
     if _world is not None:
@@ -141,8 +146,37 @@ def init_process_group(
     if store is not None and init_method is not None:
         raise ValueError("init_process_group: init_method and store exclude each other")
     chosen = Backend(backend or ("cpu:gloo,cuda:nccl" if cuda.is_available() else "gloo"))
-    size, own = counted(init_method, world_size, rank)
-    _world = _groups["0"] = ProcessGroup(range(size), own, chosen, group_name or "0")
+    size, own, said = counted(init_method, world_size, rank)
+    carrier = _carrier(size, own, (timeout or TIMEOUT).total_seconds(), said)
+    _world = _groups["0"] = ProcessGroup(range(size), own, chosen, group_name or "0", carrier)
+
+
+def _carrier(size: int, own: int, seconds: float, said: str) -> Transport:
+    if size == 1:
+        return Alone(own)
+    if not is_mpi_available():
+        raise RuntimeError(
+            f"init_process_group: {said} says that there are {size} processes, which speak by MPI, and mpi4py is not installed: "
+            f"pip install 'gradlab-engine[mpi]' brings it and Open MPI. Or start the script once, without a launcher"
+        )
+    found: Transport = import_module("gradlab.distributed.mpi_world").world(size, own, seconds, said)
+    return found
+
+
+def init(backend: str | None = None, timeout: timedelta | None = None) -> ProcessGroup:
+    """`init_process_group`, unless that was called; returns the group of all processes. Each takes the GPU of its number on its machine.
+
+    >>> import gradlab as gl
+    >>> gl.distributed.init()
+    <ProcessGroup '0' of ranks [0]>
+    >>> gl.distributed.destroy_process_group()
+    """
+    if _world is None:
+        init_process_group(backend, timeout=timeout)
+        if cuda.is_available() and cuda.device_count() > 1:
+            cuda.set_device(get_node_local_rank(0) % cuda.device_count())
+    assert _world is not None
+    return _world
 
 
 def destroy_process_group(group: Any = None) -> None:
@@ -151,10 +185,14 @@ def destroy_process_group(group: Any = None) -> None:
     if group is GroupMember.NON_GROUP_MEMBER:
         return
     found = member(group, "destroy_process_group")
+    assert found is not None
     if found is _world:
         _world = None
+        for each in _groups.values():
+            each.transport.close()
         _groups.clear()
     else:
+        found.transport.close()
         del _groups[next(name for name, known in _groups.items() if known is found)]
 
 
@@ -189,10 +227,11 @@ def new_group(
     chosen = list(world.ranks) if ranks is None else sorted(int(r) for r in ranks)
     if len(set(chosen)) != len(chosen) or not set(chosen) <= set(world.ranks):
         raise ValueError(f"new_group: ranks are different ones of the world's {list(world.ranks)}, not {list(ranks or ())}")
-    if world._own not in chosen:
-        return GroupMember.NON_GROUP_MEMBER
     _made += 1
-    made = ProcessGroup(chosen, world._own, Backend(backend) if backend else world.backend, group_desc or str(_made))
+    carrier = world.transport.split(chosen, _made, world.transport.seconds if timeout is None else timeout.total_seconds())
+    if carrier is None:
+        return GroupMember.NON_GROUP_MEMBER
+    made = ProcessGroup(chosen, world._own, Backend(backend) if backend else world.backend, group_desc or str(_made), carrier)
     _groups[str(_made)] = made
     return made
 
@@ -269,9 +308,10 @@ def get_global_rank(group: Any, group_rank: int) -> int:
 
 
 def get_node_local_rank(fallback_rank: int | None = None) -> int:
-    """This process's number on its machine: what LOCAL_RANK says, else `fallback_rank`. RuntimeError where neither is there."""
-    if "LOCAL_RANK" in os.environ:
-        return int(os.environ["LOCAL_RANK"])
+    """This process's number on its machine: what LOCAL_RANK or a launcher says, else `fallback_rank`. RuntimeError without either."""
+    for name in LOCAL_RANKS:
+        if name in os.environ:
+            return int(os.environ[name])
     if fallback_rank is None:
         raise RuntimeError("get_node_local_rank: LOCAL_RANK is not in the environment; give fallback_rank")
     return int(fallback_rank)

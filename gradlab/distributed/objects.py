@@ -1,15 +1,18 @@
-"""Collectives of any objects that can be pickled. What a process gets from itself is a copy, as from another."""
+"""Collectives of any objects that can be pickled. What a process gets from itself is a copy, as from another.
+
+Pickles are bytes: their lengths travel first, then they do. A pickle runs code when it is read: they are for the program's own processes.
+"""
 
 from __future__ import annotations
 
 import pickle
+from collections.abc import Sequence
 from typing import Any
 
+import numpy as np
+
 from gradlab.distributed.collectives import _here, _root
-
-
-def _sent(value: Any) -> Any:
-    return pickle.loads(pickle.dumps(value))
+from gradlab.distributed.groups import ProcessGroup
 
 
 def _places(name: str, argument: str, values: Any, size: int) -> None:
@@ -19,32 +22,56 @@ def _places(name: str, argument: str, values: Any, size: int) -> None:
         raise ValueError(f"{name}: {argument} has one place for each of the {size} processes, not {len(values)}")
 
 
+def _exchanged(group: ProcessGroup, sent: Sequence[bytes]) -> list[bytes]:
+    """`sent[i]` goes to process i; returns what came from each."""
+    one = (1,) * group.size()
+    lengths, coming = np.array([len(x) for x in sent], np.int64), np.empty(group.size(), np.int64)
+    group.transport.all_to_all(lengths, coming, one, one)
+    give, take = tuple(lengths.tolist()), tuple(coming.tolist())
+    bytes_in = np.empty(sum(take), np.uint8)
+    group.transport.all_to_all(np.frombuffer(b"".join(sent), np.uint8), bytes_in, give, take)
+    ends = np.cumsum(take)
+    return [bytes_in[end - size : end].tobytes() for size, end in zip(take, ends, strict=True)]
+
+
 def all_gather_object(object_list: list[Any], obj: Any, group: Any = None) -> None:
     """Put every process's object into the list of each, in the order of their ranks."""
     if (found := _here(group, "all_gather_object")) is not None:
         _places("all_gather_object", "object_list", object_list, found.size())
-        object_list[found.rank()] = _sent(obj)
+        object_list[:] = map(pickle.loads, _exchanged(found, [pickle.dumps(obj)] * found.size()))
 
 
 def gather_object(
     obj: Any, object_gather_list: list[Any] | None = None, dst: int | None = None, group: Any = None, group_dst: int | None = None
 ) -> None:
     """Put every process's object into the list of process `dst`; the others give None for it."""
-    if (found := _here(group, "gather_object")) is not None and found.rank() == _root("gather_object", found, dst, group_dst):
+    if (found := _here(group, "gather_object")) is None:
+        return
+    root = _root("gather_object", found, dst, group_dst)
+    if found.rank() == root:
         _places("gather_object", "object_gather_list", object_gather_list, found.size())
+    text = pickle.dumps(obj)
+    came = _exchanged(found, [text if r == root else b"" for r in range(found.size())])
+    if found.rank() == root:
         assert object_gather_list is not None
-        object_gather_list[found.rank()] = _sent(obj)
+        object_gather_list[:] = map(pickle.loads, came)
 
 
 def broadcast_object_list(
     object_list: list[Any], src: int | None = None, group: Any = None, device: Any = None, group_src: int | None = None
 ) -> None:
     """Put the objects of process `src`'s list into that of every other."""
-    if (found := _here(group, "broadcast_object_list")) is not None:
-        _root("broadcast_object_list", found, src, group_src)
-        if not isinstance(object_list, list):
-            raise TypeError(f"broadcast_object_list: a list of objects, not {type(object_list).__name__}")
-        pickle.dumps(object_list)
+    if (found := _here(group, "broadcast_object_list")) is None:
+        return
+    root = _root("broadcast_object_list", found, src, group_src)
+    if not isinstance(object_list, list):
+        raise TypeError(f"broadcast_object_list: a list of objects, not {type(object_list).__name__}")
+    text = pickle.dumps(object_list) if found.rank() == root else b""
+    came = pickle.loads(_exchanged(found, [text] * found.size())[root])
+    if len(came) != len(object_list):
+        raise ValueError(f"broadcast_object_list: rank {found.ranks[root]} has a list of {len(came)}, this one of {len(object_list)}")
+    if found.rank() != root:
+        object_list[:] = came
 
 
 def scatter_object_list(
@@ -56,7 +83,9 @@ def scatter_object_list(
         return
     if not isinstance(scatter_object_output_list, list) or not scatter_object_output_list:
         raise ValueError("scatter_object_list: scatter_object_output_list is a list with a first place")
-    if found.rank() == _root("scatter_object_list", found, src, group_src):
+    root = _root("scatter_object_list", found, src, group_src)
+    sent = [b""] * found.size()
+    if found.rank() == root:
         _places("scatter_object_list", "scatter_object_input_list", scatter_object_input_list, found.size())
-        assert scatter_object_input_list is not None
-        scatter_object_output_list[0] = _sent(scatter_object_input_list[found.rank()])
+        sent = [pickle.dumps(value) for value in scatter_object_input_list or ()]
+    scatter_object_output_list[0] = pickle.loads(_exchanged(found, sent)[root])

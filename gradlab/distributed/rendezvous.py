@@ -10,8 +10,11 @@ LAUNCHERS = {
     "torchrun": ("WORLD_SIZE", "RANK"),
     "mpiexec (Open MPI)": ("OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_RANK"),
     "mpiexec (MPICH)": ("PMI_SIZE", "PMI_RANK"),
+    "mpirun (MVAPICH)": ("MV2_COMM_WORLD_SIZE", "MV2_COMM_WORLD_RANK"),
     "srun": ("SLURM_STEP_NUM_TASKS", "SLURM_PROCID"),
 }
+# This process's number on its machine, as the same launchers say it.
+LOCAL_RANKS = ("LOCAL_RANK", "OMPI_COMM_WORLD_LOCAL_RANK", "MPI_LOCALRANKID", "MV2_COMM_WORLD_LOCAL_RANK", "SLURM_LOCALID")
 _SCHEMES = ("env", "tcp", "file")
 
 
@@ -22,17 +25,8 @@ def _number(text: str, name: str) -> int:
         raise ValueError(f"init_process_group: {name} is a number, not {text!r}") from None
 
 
-def alone(size: int, said: str) -> None:
-    """NotImplementedError where there shall be more than one process."""
-    if size > 1:
-        raise NotImplementedError(
-            f"init_process_group: {said} asks for {size} processes, and gradlab.distributed has one so far. Start the script once "
-            f"(torchrun --nproc-per-node 1, or without a launcher), and let gradients of several batches add up for a larger one"
-        )
-
-
-def counted(init_method: str | None, world_size: int, rank: int) -> tuple[int, int]:
-    """The size of the world and this process's rank. An argument comes before what the address says, and that before the environment."""
+def counted(init_method: str | None, world_size: int, rank: int) -> tuple[int, int, str]:
+    """The size of the world, this process's rank, and who says so: an argument, else the address, else the environment."""
     said, size, own = "world_size", world_size, rank
     if init_method is not None:
         parts = urlsplit(init_method)
@@ -49,7 +43,6 @@ def counted(init_method: str | None, world_size: int, rank: int) -> tuple[int, i
             if own < 0:
                 own = _number(os.environ.get(names[1], "0"), names[1])
     size, own = 1 if size < 0 else size, max(own, 0)
-    alone(size, said)
     if not 0 <= own < size:
         raise ValueError(f"init_process_group: rank {own} is none of a world of {size}")
-    return size, own
+    return size, own, said

@@ -6,7 +6,13 @@ from collections.abc import Sequence
 from datetime import timedelta
 from typing import Any
 
-from gradlab.distributed.rendezvous import alone
+
+def _alone(size: int, said: str) -> None:
+    if size > 1:
+        raise NotImplementedError(
+            f"{said} asks for {size} processes: a store is this process's own. Processes find each other by MPI, without a store; "
+            f"init_process_group() reads what mpiexec or srun say, and objects travel by broadcast_object_list"
+        )
 
 
 class Store:
@@ -75,7 +81,7 @@ class TCPStore(Store):
         self, host_name: str, port: int = 0, world_size: int | None = None, is_master: bool = False, timeout: timedelta | None = None,
         **options: Any,
     ) -> None:  # fmt: skip
-        alone(world_size or 1, "TCPStore's world_size")
+        _alone(world_size or 1, "TCPStore's world_size")
         super().__init__()
         self.host, self.port = host_name, port
         self.timeout = timeout or self.timeout
@@ -85,7 +91,7 @@ class FileStore(Store):
     """A store in a file. NotImplementedError for a world of more than one process."""
 
     def __init__(self, file_name: str, world_size: int = -1) -> None:
-        alone(world_size, "FileStore's world_size")
+        _alone(world_size, "FileStore's world_size")
         super().__init__()
         self.path = file_name
 

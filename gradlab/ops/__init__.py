@@ -10,6 +10,7 @@ from gradlab.ops import (
     airy,
     attention,
     bessel,
+    collective,
     complex,
     conv,
     creation,
@@ -52,8 +53,8 @@ from gradlab.ops import (
 )
 
 FAMILIES: tuple[ModuleType, ...] = (
-    activation, airy, attention, bessel, complex, conv, creation, cylinder, eigen, elementwise, factorization, fourier, fused, gamma,
-    gather, incomplete, indexing, layout, ldl, linalg, linear, loss, math, memory, movement, norm, optim, optim_variants, polynomial,
+    activation, airy, attention, bessel, collective, complex, conv, creation, cylinder, eigen, elementwise, factorization, fourier, fused,
+    gamma, gather, incomplete, indexing, layout, ldl, linalg, linear, loss, math, memory, movement, norm, optim, optim_variants, polynomial,
     pool, random, recurrent, reduction, residual, scan, softmax, solve, sort, sparse, special, vision, zeta,
 )  # fmt: skip
 
