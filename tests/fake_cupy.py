@@ -91,6 +91,7 @@ class FakeCupy:
         self._device, self._allocator = 0, None
         self._finished = True
         self.strict, self.contexts = False, set()  # whether a launch needs a context; threads with devices that have one
+        self.refusing = False  # whether the driver takes no cubin
         self._captured: list[Any] | None = None
         self.pool = self._new_pool()
         self.cuda = self._cuda(version, built, devices)
@@ -192,6 +193,19 @@ class FakeCupy:
             CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES=8,
         )
 
+        class Module:
+            def load(self, cubin: bytes) -> None:
+                outer.note("moduleLoadData", len(cubin))
+                if outer.strict and (threading.get_ident(), outer._device) not in outer.contexts:
+                    raise CUDADriverError(201, "CUDA_ERROR_INVALID_CONTEXT: invalid device context")
+                if outer.refusing:
+                    raise CUDADriverError(200, "CUDA_ERROR_INVALID_IMAGE: device kernel image is invalid")
+                self._cubin = cubin
+
+            def get_function(self, name: str) -> Any:
+                assert name.encode() in self._cubin
+                return SimpleNamespace(ptr=hash(name) & 0xFFFF)
+
         class Event:
             def __init__(self, block: bool = False, disable_timing: bool = False, interprocess: bool = False) -> None:
                 self.timing, self.device = not disable_timing, outer._device
@@ -279,7 +293,7 @@ class FakeCupy:
 
         return SimpleNamespace(
             runtime=runtime, driver=driver, compiler=SimpleNamespace(CompileException=CompileException),
-            memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError), MemoryPool=self._pool_type,
+            function=SimpleNamespace(Module=Module), memory=SimpleNamespace(OutOfMemoryError=OutOfMemoryError), MemoryPool=self._pool_type,
             alloc=lambda size: (outer._allocator or outer.pool.malloc)(size), using_allocator=using_allocator, alloc_pinned_memory=pinned,
             MemoryPointer=MemoryPointer, UnownedMemory=UnownedMemory, Event=Event, Stream=Stream, Device=Device,
             get_current_stream=lambda device_id=-1: outer._current[outer._device],

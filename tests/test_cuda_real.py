@@ -334,8 +334,10 @@ def test_the_stand_in_has_cupys_names():
         assert hasattr(cupy, name)
     for name, value in vars(fake.cuda).items():
         assert hasattr(cupy.cuda, name), name
-        for inner in vars(value) if name in ("runtime", "driver", "memory", "compiler") else ():
+        for inner in vars(value) if name in ("runtime", "driver", "memory", "compiler", "function") else ():
             assert hasattr(getattr(cupy.cuda, name), inner), f"{name}.{inner}"
+    for inner in ("load", "get_function"):
+        assert hasattr(cupy.cuda.function.Module, inner)
     for name in ("MemoryPool", "Stream", "Event", "Device"):
         for inner in vars(getattr(fake.cuda, name)):
             assert hasattr(getattr(cupy.cuda, name), inner) or inner.startswith("__"), f"{name}.{inner}"

@@ -25,6 +25,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from gradlab.backends.cuda.catalogue import Program, programs
+from gradlab.backends.cuda.prebuilt_kernels import CUPY_OPTIONS
 from gradlab.backends.native.toolchain import cache_directory
 from gradlab.kernel import source_folders
 from gradlab.ops import ROWS
@@ -32,9 +33,6 @@ from gradlab.testing.generated import generated_programs
 from gradlab.testing.nvrtc import Nvrtc, NvrtcMissing, load
 
 ARCHITECTURES = (75, 80, 90, 100, 120)  # Turing, Ampere, Hopper, Blackwell for data centres and for desktops
-
-# As CuPy 14 compiles a RawModule that is given -std=c++17: cupy/cuda/compiler.py adds the last two, whatever the caller says.
-CUPY_OPTIONS = ("-std=c++17", "-ftz=true", "--device-as-default-execution-space")
 
 _ENTRY = re.compile(
     r"Compiling entry function '(?P<name>[^']+)'.*?"

@@ -25,11 +25,12 @@ class NvrtcMissing(RuntimeError):
 
 
 class Compiled(NamedTuple):
-    """What NVRTC made of a program: whether it could, its log, and the mangled name of each name expression."""
+    """What NVRTC made of a program: whether it could, its log, the mangled name of each name expression, the machine code if asked for."""
 
     ok: bool
     log: str
     lowered: dict[str, str]
+    cubin: bytes = b""
 
 
 class Nvrtc:
@@ -58,7 +59,7 @@ class Nvrtc:
         self._check(self._library.nvrtcGetSupportedArchs(values))
         return list(values)
 
-    def compile(self, source: str, label: str, options: Sequence[str], names: Sequence[str]) -> Compiled:
+    def compile(self, source: str, label: str, options: Sequence[str], names: Sequence[str], *, cubin: bool = False) -> Compiled:
         """Compile to machine code. Errors of the source are in the result; RuntimeError is an error of NVRTC's."""
         program = ctypes.c_void_p()
         self._check(self._library.nvrtcCreateProgram(ctypes.byref(program), source.encode(), label.encode(), 0, None, None))
@@ -71,9 +72,17 @@ class Nvrtc:
             self._check(self._library.nvrtcGetProgramLogSize(program, ctypes.byref(size)))
             log = ctypes.create_string_buffer(size.value + 1)
             self._check(self._library.nvrtcGetProgramLog(program, log))
-            return Compiled(ok, log.value.decode(errors="replace"), {name: self._lowered(program, name) for name in names} if ok else {})
+            lowered = {name: self._lowered(program, name) for name in names} if ok else {}
+            return Compiled(ok, log.value.decode(errors="replace"), lowered, self._cubin(program) if ok and cubin else b"")
         finally:
             self._library.nvrtcDestroyProgram(ctypes.byref(program))
+
+    def _cubin(self, program: ctypes.c_void_p) -> bytes:
+        size = ctypes.c_size_t()
+        self._check(self._library.nvrtcGetCUBINSize(program, ctypes.byref(size)))
+        room = ctypes.create_string_buffer(size.value)
+        self._check(self._library.nvrtcGetCUBIN(program, room))
+        return room.raw
 
     def _lowered(self, program: ctypes.c_void_p, name: str) -> str:
         lowered = ctypes.c_char_p()

@@ -5,6 +5,7 @@ It is loaded when a CUDA device is first asked for, and imports cupy by `cupy_mo
 
 from __future__ import annotations
 
+import logging
 import operator
 import threading
 from collections import deque
@@ -17,10 +18,12 @@ from gradlab import dlpack
 from gradlab.backends.cuda.captures import Captures
 from gradlab.backends.cuda.cupy_module import installed
 from gradlab.backends.cuda.driver import CompileError, Forked, MemoryUse, out_of_memory
+from gradlab.backends.cuda.prebuilt_kernels import CUPY_OPTIONS, Prebuilt
 from gradlab.backends.cuda.record_stream import Lingering
 from gradlab.spec import count as elements
 
-OPTIONS = ("-std=c++17",)
+OPTIONS = CUPY_OPTIONS[:1]
+_log = logging.getLogger("gradlab.cuda")
 _OF_STREAMS = (  # what asks a stream, an event or a graph itself
     "elapsed", "event_done", "launch_graph", "record_event", "stream_done", "synchronize_event", "synchronize_stream", "use_stream",
     "wait_event",
@@ -32,9 +35,9 @@ class RealFunction:
 
     __slots__ = ("_keep", "handle", "name", "room")
 
-    def __init__(self, name: str, kernel: Any) -> None:
-        self.name, self._keep = name, kernel
-        self.handle = kernel.kernel.ptr
+    def __init__(self, name: str, kernel: Any, keep: Any) -> None:
+        self.name, self._keep = name, keep
+        self.handle = kernel.ptr
         self.room = 48 << 10  # bytes of dynamic shared memory that a launch may ask for so far
 
 
@@ -63,6 +66,8 @@ class RealDriver(Captures):
         self._error = cupy.cuda.runtime.CUDARuntimeError
         self._refused = (self._error, cupy.cuda.driver.CUDADriverError)
         self._staged: deque[tuple[Any, Any]] = deque()  # pinned memory by the event of the copy from it
+        self._archives: dict[int, Prebuilt] = {}  # by device
+        self._modules: dict[Any, Any] = {}
         self._lock = threading.Lock()
         self._peaks = [0] * self._count
         self._lingering = Lingering(self, operator.attrgetter("data"))
@@ -251,14 +256,44 @@ class RealDriver(Captures):
     # ------------------------------------------------------------ kernels
 
     def compile(self, source: str, names: Sequence[str], label: str) -> dict[str, RealFunction]:
-        """By NVRTC with CuPy's cache on disk; the source holds our headers, so that a changed one is noticed."""
+        """From archives of what was compiled before; else by NVRTC with CuPy's cache on disk. The source holds our headers, so that a
+        changed one is noticed by both."""
         self._not_in_capture(f"loading a kernel ({label})")
+        ready = self._prebuilt(source, names)
+        if ready is not None:
+            return ready
         refused = self._cuda.compiler.CompileException
         module = self.library.RawModule(code=source, options=OPTIONS, name_expressions=list(names))
         try:
-            return {name: RealFunction(name, module.get_function(name)) for name in names}
+            kernels = {name: module.get_function(name) for name in names}
         except refused as error:
             raise CompileError(f"{label} does not compile:\n{error}") from None
+        return {name: RealFunction(name, kernel.kernel, kernel) for name, kernel in kernels.items()}
+
+    def _prebuilt(self, source: str, names: Sequence[str]) -> dict[str, RealFunction] | None:
+        """Kernels that need no compiler. None where there are none, or where the driver does not take what another compiler has made."""
+        device = self.current_device()
+        if device not in self._archives:
+            self._archives[device] = Prebuilt(self.capability(device))
+        found = self._archives[device].find(source, names)
+        if found is None:
+            return None
+        self._first_in_thread()  # the driver loads modules into a context that is there
+        made = {}
+        for name, cubin in found.items():
+            key = device, cubin.archive.path, cubin.member
+            try:
+                module = self._modules.get(key)
+                if module is None:
+                    module = self._cuda.function.Module()
+                    module.load(cubin.archive.read(cubin.member))
+                    self._modules[key] = module
+                made[name] = RealFunction(name, module.get_function(cubin.lowered), module)
+            except self._refused as error:
+                _log.info("%s cannot be used on cuda:%d, kernels are compiled: %s", cubin.archive.path, device, error)
+                self._archives[device].archives.remove(cubin.archive)
+                return self._prebuilt(source, names)
+        return made
 
     def launch(self, function: RealFunction, grid: tuple[int, int, int], block: tuple[int, int, int], parameters: int, shared: int) -> None:
         try:
