@@ -7,7 +7,7 @@ from importlib import import_module
 from typing import Any
 
 HOOKS = {  # "package.module" or "package.module:name"
-    "kernels of eager code": "gradlab.backends.native.eager:run",  # large rows on NumPy arrays, as machine code
+    "kernels of eager code": "gradlab.backends.native.eager",  # rows on NumPy arrays, as machine code
     "table in a notebook": "gradlab.viz.html_table:of_module",  # Module._repr_html_
     "compile": "gradlab.graph.calls.decorator:compile",  # Module.compile
     "vmap": "gradlab.func.mapping:vmap",  # the generated rule of a Function inside vmap

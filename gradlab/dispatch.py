@@ -76,15 +76,21 @@ layouts: dict[type, Callable[[Any, tuple[Any, ...], dict[str, Any]], Any]] = {} 
 _by_device: dict[str, Callable[[], Backend]] = {}
 
 
-_kernels: list[Callable[..., Any]] = []
+_kernels: list[Any] = []
+remembered: list[dict[Any, Any]] = []  # what fast paths have kept of such answers
 
 
 def by_kernel(op: Any, arrays: Sequence[Any], params: dict[str, Any], outs: Sequence[Any] | None = None) -> Any:
     """What machine code (`backends/native/eager.py`, loaded when it is first asked) makes of a large row on NumPy arrays; None where NumPy
     is to compute."""
+    return kernels().run(op, arrays, params, outs)
+
+
+def kernels() -> Any:
+    """The module of that machine code."""
     if not _kernels:
         _kernels.append(above("kernels of eager code"))
-    return _kernels[0](op, arrays, params, outs)
+    return _kernels[0]
 
 
 def register(array_type: type, backend: Backend) -> None:

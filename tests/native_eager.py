@@ -21,7 +21,7 @@ def kernels(least=1):
         ready.build(texts(ROWS.values()))
     ready.state.cache_clear()
     ready.address.cache_clear()
-    eager.plans.clear()
+    eager.forget()
     try:
         thresholds.attach(ROWS.values())
         for op in ROWS.values():
@@ -33,9 +33,14 @@ def kernels(least=1):
             op.pays = before[op.name]
         os.environ.pop("GRADLAB_NATIVE") if switch is None else os.environ.__setitem__("GRADLAB_NATIVE", switch)
         ready.state.cache_clear()
-        eager.plans.clear()
+        eager.forget()
 
 
 def used():
     """The names of rows that found a kernel since `kernels` began."""
-    return {(key[0] if isinstance(key[1], int) and isinstance(key[0], tuple) else key)[0].name for key, plan in eager.plans.items() if plan}
+    return {_row(key).name for key, plan in eager.plans.items() if plan}
+
+
+def _row(key):
+    """Of a key of `eager.plans`."""
+    return _row(key[0]) if isinstance(key[0], tuple) else key[1] if isinstance(key[0], str) else key[0]

@@ -1,13 +1,14 @@
 """Eager rows as machine code (`gradlab/backends/native/eager.py`): every row that has a kernel beside NumPy's function."""
 
 import math
+from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
 import pytest
 from native_eager import kernels, needs_compiler, used
 
 import gradlab as gl
-from gradlab.backends.native import eager, thresholds
+from gradlab.backends.native import calling, eager, thresholds
 from gradlab.dtype import BOOL
 from gradlab.kernel import is_dear
 from gradlab.ops import ROWS
@@ -249,3 +250,28 @@ def test_compiled_programs_and_eager_code_agree_where_they_use_one_kernel():
     x, w = gl.randn(40, 64), gl.randn(30, 64)
     for f in (lambda x: F.softmax(x, -1), lambda x: F.layer_norm(x, (64,)), lambda x: F.linear(x, w), F.gelu):
         assert gl.equal(gl.compile(f)(x), f(x))
+
+
+def test_a_call_refuses_arrays_that_lie_otherwise():
+    row, x = ROWS["gelu"], np.linspace(-3, 3, 60, dtype=np.float32).reshape(6, 10)
+    call, loop = eager.of_rows(row, (x,), {}), eager.of_any_size(row, np.dtype(np.float32))
+    for f, out in ((call, np.zeros((6, 10), np.float32)), (loop, np.zeros((6, 10), np.float32))):
+        assert f(x.reshape(10, 6).T, out) == calling.OTHER and not out.any()
+        assert f(x) == calling.OTHER and f(x, x, out) == calling.OTHER
+        assert f(x, out) == calling.DONE
+        np.testing.assert_array_equal(out, F.gelu(gl.tensor(x)).numpy())
+    assert loop(x[:3], np.zeros((6, 10), np.float32)) == calling.OTHER  # another number of elements
+    odd = np.frombuffer(bytearray(244), np.uint8)[1:241].view(np.float32).reshape(6, 10)
+    assert call(odd, np.zeros((6, 10), np.float32)) == calling.NO_ROOM
+    numbers = eager.of_any_size(ROWS["add"], np.dtype(np.float64), (False, True))
+    out = np.zeros(70001)
+    assert numbers(np.arange(70001.0), np.array(2.0), out) == calling.DONE and out[-1] == 70002 and out[0] == 2
+    assert numbers(np.empty(0), np.array(2.0), np.empty(0)) == calling.DONE
+
+
+def test_threads_of_python_run_one_row_at_once():
+    x = gl.randn(300, 400)
+    wanted = F.layer_norm(F.gelu(x), (400,))
+    with ThreadPoolExecutor(4) as pool:
+        for found in pool.map(lambda _: F.layer_norm(F.gelu(x), (400,)), range(24)):
+            assert gl.equal(found, wanted)

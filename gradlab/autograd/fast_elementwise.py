@@ -18,7 +18,7 @@ from gradlab.autograd.base import LEAF, Differentiable
 from gradlab.autograd.general import apply, refresh
 from gradlab.autograd.mode import Mode, current
 from gradlab.autograd.node import Node, next_sequence
-from gradlab.dispatch import by_kernel
+from gradlab.dispatch import by_kernel, kernels, remembered
 from gradlab.dtype import FLOAT32, FLOAT64
 from gradlab.op import Op
 from gradlab.quiet import quietly, run
@@ -58,10 +58,30 @@ def laid(out: Any, *operands: Any) -> Any:
     return np.array(out, order="C") if order is None else out.transpose(order).copy().transpose(inverse_order(order))
 
 
+class Loops(dict[Any, Any]):
+    """What runs an elementwise row on arrays of any size that lie row by row, by which inputs are numbers and by dtype; or None. A call
+    gives -1 where it has done so."""
+
+    def __init__(self, op: Op) -> None:
+        self.op = op
+        remembered.append(self)
+
+    def __missing__(self, key: tuple[tuple[bool, ...], bool]) -> Any:
+        single, double = key
+        found = self[key] = kernels().of_any_size(self.op, FLOAT64 if double else FLOAT32, single)
+        return found
+
+
+ONE, BOTH, LEFT, RIGHT = (  # which inputs are numbers, by float32 and float64
+    tuple([(single, double) for double in (False, True)]) for single in ((False,), (False, False), (True, False), (False, True))
+)
+
+
 def unary(op: Op, node: type[Node], depth: int = 2) -> Callable[..., Any]:
     cpu, steps = op.cpu, op.steps
     keeps_x, keeps_y, is_ufunc = bool(op.kept_inputs), bool(op.kept_outputs), isinstance(cpu, np.ufunc)
     result = np.dtype(bool) if op.rule is same_bool else None
+    loops = Loops(op)
 
     def call(x: Any) -> Any:
         try:
@@ -74,7 +94,13 @@ def unary(op: Op, node: type[Node], depth: int = 2) -> Callable[..., Any]:
         if x._meta is not None:
             refresh(x)
         try:
-            if array.size >= op.pays and (out := by_kernel(op, (array,), {})) is not None:
+            out = None
+            if array.size >= op.pays:
+                if (loop := loops[ONE[dtype is FLOAT64]]) is not None:
+                    out = empty(array.shape, result or dtype)
+                if loop is None or loop(array, out) != -1:
+                    out = by_kernel(op, (array,), {})
+            if out is not None:
                 pass
             elif is_ufunc:
                 out = run(cpu, array)
@@ -118,6 +144,7 @@ def binary(op: Op, node: type[Node], depth: int = 2) -> Callable[..., Any]:
     keeps_none, crossed = formulas.keeps(op)
     asks_y = formulas.output_asked(op)
     result = np.dtype(bool) if op.rule is broadcast_bool else None
+    loops = Loops(op)
 
     def call(a: Any, b: Any) -> Any:
         mode = current()
@@ -135,7 +162,7 @@ def binary(op: Op, node: type[Node], depth: int = 2) -> Callable[..., Any]:
         if b._meta is not None:
             refresh(b)
         try:
-            if (x.size >= op.pays or y.size >= op.pays) and (out := large(x, y)) is not None:
+            if (x.size >= op.pays or y.size >= op.pays) and (out := large(x, y, dtype)) is not None:
                 pass
             elif is_ufunc:
                 out = run(cpu, x, y)
@@ -179,9 +206,14 @@ def binary(op: Op, node: type[Node], depth: int = 2) -> Callable[..., Any]:
         t._edge = n
         return t
 
-    def large(x: Any, y: Any) -> Any:
-        if x.shape != y.shape:
+    def large(x: Any, y: Any, dtype: Any) -> Any:
+        shape = x.shape
+        if shape != y.shape:
             joint_shape(x, y)
+        elif (loop := loops[BOTH[dtype is FLOAT64]]) is not None:
+            out = empty(shape, result or dtype)
+            if loop(x, y, out) == -1:
+                return out
         return by_kernel(op, (x, y), {})
 
     def joint_shape(x: Any, y: Any) -> tuple[int, ...]:
@@ -212,7 +244,13 @@ def binary(op: Op, node: type[Node], depth: int = 2) -> Callable[..., Any]:
             return apply(op, (a, b), {})
         first, second = (number, x) if left else (x, number)
         try:
-            if x.size >= op.pays and (out := by_kernel(op, (first, second), {})) is not None:
+            out = None
+            if x.size >= op.pays:
+                if (loop := loops[(LEFT if left else RIGHT)[dtype is FLOAT64]]) is not None:
+                    out = empty(x.shape, result or dtype)
+                if loop is None or loop(first, second, out) != -1:
+                    out = by_kernel(op, (first, second), {})
+            if out is not None:
                 pass
             elif is_ufunc:
                 out = run(cpu, first, second)

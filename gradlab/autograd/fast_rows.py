@@ -16,7 +16,7 @@ from gradlab.autograd.base import LEAF, Differentiable
 from gradlab.autograd.general import UNUSUAL, apply, record, refresh
 from gradlab.autograd.mode import current
 from gradlab.autograd.node import Node, next_sequence
-from gradlab.dispatch import by_kernel, recalling
+from gradlab.dispatch import by_kernel, kernels, recalling, remembered
 from gradlab.dtype import FLOAT32, FLOAT64, INEXACT
 from gradlab.kernel import Library
 from gradlab.op import Op
@@ -28,14 +28,16 @@ new = object.__new__
 getframe = sys._getframe
 KEPT_SHAPES = 256  # for each row
 
-Inferred = tuple[tuple[Any, ...], tuple[Spec, ...]]
+# The inputs' and the outputs' Specs; what runs the row on arrays that lie row by row (`kernels().of_rows`), None, or UNASKED.
+Inferred = list[Any]
+UNASKED: Any = object()
 
 
 def infer(op: Op, known: dict[Any, Inferred], key: Any, arrays: Any, params: dict[str, Any]) -> Inferred:
-    """The inputs' and the outputs' Specs, remembered in `known`: a rule costs 1 to 5 µs, a look-up 0.4, and training repeats its shapes."""
+    """What is remembered in `known`: a rule costs 1 to 5 µs, a look-up 0.4, and training repeats its shapes."""
     specs = tuple([None if a is None else Spec(a.shape, a.dtype) for a in arrays])
     found = op.infer(*specs, **params)
-    inferred = specs, (found,) if op.result is None else tuple(found)
+    inferred = [specs, (found,) if op.result is None else tuple(found), UNASKED]
     if len(known) >= KEPT_SHAPES:
         known.clear()
     try:
@@ -43,6 +45,26 @@ def infer(op: Op, known: dict[Any, Inferred], key: Any, arrays: Any, params: dic
     except TypeError:  # a parameter that cannot be part of a key
         pass
     return inferred
+
+
+def machine(op: Op, inferred: Inferred, arrays: Any, params: dict[str, Any], given: Any) -> Any:
+    """What a kernel makes of a row, a list of its results, or None. given: the arrays that there are."""
+    call = inferred[2]
+    if call is UNASKED:
+        call = inferred[2] = kernels().of_rows(op, arrays, params)
+    if call is not None:
+        outs = [empty(shape, dtype) for shape, dtype in inferred[1]]
+        done = call(*given, *outs)
+        if done == -1:
+            return outs
+        if done >= 0:
+            quietly(op.cpu, *arrays, *outs, **params)  # an index lies outside: the row's own function says which
+            return outs
+    for array in given:
+        if not array.flags.c_contiguous:
+            made = by_kernel(op, arrays, params)
+            return made if made is None or op.result is not None else (made,)
+    return None
 
 
 def viewing(op: Op, node: type[Node]) -> Callable[..., Any]:
@@ -91,6 +113,7 @@ def one_input(op: Op, node: type[Node]) -> Callable[..., Any]:
     cpu, steps, ready, lies = op.cpu, op.steps, op.promote is not None, op.lies is not None
     keeps_x, keeps_y = bool(op.kept_inputs), bool(op.kept_outputs)
     known: dict[Any, Inferred] = {}
+    remembered.append(known)
 
     def call(x: Any, **params: Any) -> Any:
         mode = current()
@@ -112,9 +135,14 @@ def one_input(op: Op, node: type[Node]) -> Callable[..., Any]:
             inferred = known.get(key)
         except TypeError:
             inferred = None
-        specs, found = inferred or infer(op, known, key, (array,), params)
+        if inferred is None:
+            inferred = infer(op, known, key, (array,), params)
+        specs, found, _ = inferred
         shape, dtype = found[0]
-        if array.size < op.pays or (out := by_kernel(op, (array,), params)) is None:
+        made = machine(op, inferred, (array,), params, (array,)) if array.size >= op.pays else None
+        if made is not None:
+            out = made[0]
+        else:
             out = empty(shape, dtype)
             try:
                 run(cpu, array, out, **params)
@@ -151,6 +179,7 @@ def several_inputs(op: Op) -> Callable[..., Any]:
     """Any other row: on NumPy arrays of ready dtypes."""
     cpu, steps, promotes, result, lies = op.cpu, op.steps, op.promote is not None, op.result, op.lies is not None
     known: dict[Any, Inferred] = {}
+    remembered.append(known)
 
     def call(*args: Any, **params: Any) -> Any:
         mode = current()
@@ -159,12 +188,13 @@ def several_inputs(op: Op) -> Callable[..., Any]:
         arrays: list[Any] = []
         key: list[Any] = []
         common, least = None, op.pays
-        large = False
+        large = gaps = False
         pattern, bit = 0, 1
         for x in args:
             if x is None:
                 arrays.append(None)
                 key.append(None)
+                gaps = True
             else:
                 try:
                     array = x._array
@@ -197,11 +227,13 @@ def several_inputs(op: Op) -> Callable[..., Any]:
             inferred = known.get(shapes)
         except TypeError:
             inferred = None
-        specs, found = inferred or infer(op, known, shapes, arrays, params)
+        if inferred is None:
+            inferred = infer(op, known, shapes, arrays, params)
+        specs, found, _ = inferred
         outs = []
-        made = by_kernel(op, arrays, params) if large else None
+        made = machine(op, inferred, arrays, params, [a for a in arrays if a is not None] if gaps else arrays) if large else None
         if made is not None:
-            for out in (made,) if result is None else made:
+            for out in made:
                 t = new(Tensor)
                 t._array = out
                 t._edge = t._meta = None

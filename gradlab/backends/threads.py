@@ -6,6 +6,7 @@ multiple: the digits run took 143 s of wall time with two threads beside other w
 
 from __future__ import annotations
 
+import ctypes
 import functools
 import os
 
@@ -14,13 +15,15 @@ from gradlab.backends.openblas import thread_count
 __all__ = ["get_num_threads", "set_blas_threads", "set_num_threads", "threads"]
 
 NUMBER = "GRADLAB_NUM_THREADS"
+COUNT = ctypes.c_int64(1)  # what `threads` has given: machine code reads it here
 
 
 @functools.cache
 def threads() -> int:
     """How many threads a program or a kernel may use: GRADLAB_NUM_THREADS, else the processors that this process may use."""
-    wanted = os.environ.get(NUMBER)
-    return max(1, int(wanted)) if wanted else len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    wanted, affinity = os.environ.get(NUMBER), getattr(os, "sched_getaffinity", None)
+    COUNT.value = max(1, int(wanted)) if wanted else len(affinity(0)) if affinity else os.cpu_count() or 1
+    return COUNT.value
 
 
 def set_blas_threads(count: int) -> bool:
@@ -52,6 +55,7 @@ def set_num_threads(num_threads: int) -> None:
     set_blas_threads(count)
     os.environ[NUMBER] = str(count)
     threads.cache_clear()
+    threads()
 
 
 def get_num_threads() -> int:

@@ -2,8 +2,7 @@
 // meantime does its tasks on its own thread. A forked child begins with no workers.
 //
 // Written with the compiler's atomics and POSIX threads: the headers of C++ take longer to read than this takes to compile.
-#include "aligned.h"
-#include "runtime.h"
+#include "row_call.h"
 
 #include <pthread.h>
 #include <sched.h>
@@ -181,25 +180,14 @@ extern "C" void gradlab_bases(char** bases, char*** objects, int64_t count, int6
   for (int64_t i = 0; i < count; ++i) bases[i] = objects[i][word];
 }
 
-// One row on NumPy arrays in one call: its tasks, whose bases are work space, the status, and then the arrays, none of them kept. Any number of
-// threads may run one row at once. Returns -1; the task that set the status; -2 where work space is missing or an array's elements do not lie
-// at multiples of `aligned` bytes.
-struct Row {
-  const Task* tasks;
-  int64_t count, arrays, scratch, word, aligned;
-};
-extern "C" int64_t gradlab_row(const Row* row, char*** objects, int64_t threads) {
-  char* bases[MAX_PLACES + 2];
-  int64_t status[8] = {};
-  for (int64_t i = 0; i < row->arrays; ++i) {
-    bases[2 + i] = objects[i][row->word];
-    if ((uintptr_t)bases[2 + i] % (uintptr_t)row->aligned != 0) return -2;
-  }
-  void* const space = row->scratch > 0 ? aligned_new(64, (size_t)row->scratch) : nullptr;
-  if (row->scratch > 0 && space == nullptr) return -2;
-  bases[0] = (char*)space;
-  bases[1] = (char*)status;
-  const int64_t stopped = gradlab_run(row->tasks, 0, row->count, bases, threads);
-  aligned_delete(space);
-  return stopped;
+extern "C" void gradlab_python(const Python* given) { python = *given; }
+
+// As the function of a PyMethodDef with METH_FASTCALL; `self` is a tuple whose first element is the row's address. Gives -1; the task that set the
+// status; NO_ROOM or OTHER, and nothing is done. Any number of threads may run one row at once.
+extern "C" void* gradlab_row_call(void* self, char*** objects, intptr_t count) {
+  const Row* const row = (const Row*)python.address(python.item(self, 0));
+  return python.from_long(long(count == row->arrays ? run_row(row, objects, *python.threads, true) : OTHER));
 }
+
+// The same by ctypes, which has let other threads go on.
+extern "C" int64_t gradlab_row(const Row* row, char*** objects, int64_t threads) { return run_row(row, objects, threads, false); }

@@ -13,15 +13,17 @@ from typing import Any
 
 import numpy as np
 
-from gradlab.backends.native import compiler, ready
+from gradlab.backends.native import ready
+from gradlab.backends.native.calling import DONE, NO_ROOM, Row, callable_of
 from gradlab.backends.native.general import elementwise, reductions
-from gradlab.backends.native.lowering import LOWER, Lowering, TaskSpec, Unsupported
+from gradlab.backends.native.lowering import LOWER, WORTH, Lowering, TaskSpec, Unsupported
 from gradlab.backends.native.lowerings import families as families
+from gradlab.backends.native.lowerings.loops import cost
 from gradlab.backends.native.place import ARENA, Place
 from gradlab.backends.native.tables import Task, pointer_word
 from gradlab.backends.native.thresholds import switch_off
-from gradlab.backends.threads import threads
 from gradlab.call import Call, Value
+from gradlab.dispatch import remembered
 from gradlab.dtype import HALF
 from gradlab.op import Op
 from gradlab.spec import Spec
@@ -30,18 +32,11 @@ from gradlab.strides import dense_order, inverse_order, is_row_major
 FIRST = 2  # the base of the first array, behind the work space and the status
 MOST = 48  # arrays of one row
 KEPT = 4096  # plans
+LARGE = 1 << 15  # elements: other threads of Python may run meanwhile
+PATTERN, NUMBERS = (64,), 64  # of what a loop of any size is planned for; numbers that one may have (row_call.h)
 ROWS = 64  # of a product that are worth packing a second matrix that is no smaller
 LOWERED: dict[str, Callable[[Call, Lowering], Sequence[TaskSpec]]] = dict.fromkeys(reductions.KINDS, reductions.reduce)
 Made = tuple[tuple[int, ...], Any, tuple[int, ...] | None]  # a result's shape in the order of memory, its dtype, and the way back
-
-
-class _Row(ctypes.Structure):
-    """`Row` of thread_pool.cpp."""
-
-    _fields_ = (
-        ("tasks", ctypes.c_void_p), ("count", ctypes.c_int64), ("arrays", ctypes.c_int64), ("scratch", ctypes.c_int64),
-        ("word", ctypes.c_int64), ("aligned", ctypes.c_int64),
-    )  # fmt: skip
 
 
 class GeneralLowering(Lowering):
@@ -61,15 +56,20 @@ class GeneralLowering(Lowering):
 
 
 class Plan:
-    """How one row runs on arrays of certain shapes."""
+    """How one row runs on arrays of certain shapes.
 
-    __slots__ = ("_kept", "at", "made", "slots")
+    call  a builtin function of the inputs that there are and the results, see `calling.DONE`
+    made  how each result is allocated
+    """
 
-    def __init__(self, tasks: Sequence[TaskSpec], ctx: Lowering, places: Sequence[Place], made: list[Made]) -> None:
+    __slots__ = ("call", "made")
+
+    def __init__(self, tasks: Sequence[TaskSpec], ctx: Lowering, places: Sequence[Place], made: list[Made], **how: int) -> None:
+        """how: `dense` of Row, or what else there is of a loop of any size."""
         table = (Task * len(tasks))()
         kept: list[Any] = [table]
         behind = -(-ctx.scratch_size // 64) * 64
-        for row, task in zip(table, tasks):
+        for line, task in zip(table, tasks):
             kernel = ready.address(task.kernel)
             if kernel is None:
                 raise Unsupported
@@ -77,15 +77,14 @@ class Plan:
             where = [n for p in task.places for n in _locate(p, behind)]
             spots = np.array(where or (0,), np.int64)
             kept += [numbers, spots]
-            row.kernel, row.parameters, row.places = kernel, numbers.ctypes.data, spots.ctypes.data
-            row.count, row.widest = len(task.places), task.widest
+            line.kernel, line.parameters, line.places = kernel, numbers.ctypes.data, spots.ctypes.data
+            line.count, line.widest = len(task.places), task.widest
         aligned = max([p.dtype.itemsize for p in places], default=1)
         size = behind + sum(ctx.reserved)
-        row = _Row(ctypes.addressof(table), len(tasks), len(places), size, pointer_word(), aligned)
-        self._kept = (*kept, row)
-        self.at = ctypes.addressof(row)
+        large = any(task.widest > 1 for task in tasks) or max([p.size for p in places], default=0) >= LARGE
+        row = Row(ctypes.addressof(table), len(tasks), len(places), size, pointer_word(), aligned, large=large, **how)
+        self.call = callable_of(row, *kept)
         self.made = made
-        self.slots = ctypes.c_void_p * max(len(places), 1)
 
 
 def _locate(p: Place, behind: int) -> tuple[int, int]:
@@ -95,7 +94,14 @@ def _locate(p: Place, behind: int) -> tuple[int, int]:
 
 
 plans: dict[Any, Plan | None] = {}
-_run: Callable[[int, Any, int], int] | None = None
+Known = Callable[..., int] | None
+
+
+def forget() -> None:
+    """Look for kernels anew: for tests that change which there are."""
+    plans.clear()
+    for kept in remembered:
+        kept.clear()
 
 
 def key_of(op: Op, arrays: Sequence[Any], params: dict[str, Any]) -> tuple[Any, ...]:
@@ -123,11 +129,9 @@ def run(op: Op, arrays: Sequence[Any], params: dict[str, Any], outs: Sequence[An
         return None
     if outs is None:
         outs = [np.empty(shape, dtype) if back is None else np.empty(shape, dtype).transpose(back) for shape, dtype, back in plan.made]
-    slots = plan.slots(*[id(a) for a in arrays if a is not None], *map(id, outs))
-    assert _run is not None
-    stopped = _run(plan.at, slots, threads())
-    if stopped != -1:
-        if stopped == -2:
+    stopped = plan.call(*[a for a in arrays if a is not None], *outs)
+    if stopped != DONE:
+        if stopped == NO_ROOM:
             return None
         op.quietly(*arrays, *outs, **params)  # an index lies outside: the row's own function says which
     return outs[0] if len(outs) == 1 else tuple(outs)
@@ -135,25 +139,62 @@ def run(op: Op, arrays: Sequence[Any], params: dict[str, Any], outs: Sequence[An
 
 def remember(key: Any, op: Op, arrays: Sequence[Any], params: dict[str, Any], outs: Sequence[Any] | None) -> Plan | None:
     """The plan of a call that is met for the first time, or that there is none."""
-    global _run
-    if _run is None:
-        library = ready.library("gradlab_row")
-        if library is None:
-            switch_off()
-            return None
-        _run = compiler.typed(library).gradlab_row
+    if not _kernels_lie_ready():
+        return None
     try:
         plan = planned(op, arrays, params, outs)
     except Unsupported:
         plan = None
-    if len(plans) >= KEPT:
-        plans.clear()
-    plans[key] = plan
+    _keep(key, plan)
     return plan
 
 
-def planned(op: Op, arrays: Sequence[Any], params: dict[str, Any], outs: Sequence[Any] | None = None) -> Plan:
-    """A plan. Unsupported where no kernel takes the call."""
+def _kernels_lie_ready() -> bool:
+    """Otherwise no row asks again."""
+    if ready.library("gradlab_row") is None:
+        switch_off()
+        return False
+    return True
+
+
+def _keep(key: Any, plan: Plan | None) -> None:
+    if len(plans) >= KEPT:
+        plans.clear()
+    plans[key] = plan
+
+
+def of_rows(op: Op, arrays: Sequence[Any], params: dict[str, Any]) -> Known:
+    """What runs a row on arrays of these shapes and dtypes that lie row by row without gaps; None where no kernel does. Like `Plan.call`,
+    it gives `calling.OTHER`, having done nothing, on arrays that lie otherwise."""
+    arrays = [None if a is None else a if a.flags.c_contiguous else np.empty(a.shape, a.dtype) for a in arrays]
+    if not _kernels_lie_ready():
+        return None
+    try:
+        plan = planned(op, arrays, params, dense=(1 << sum(a is not None for a in arrays)) - 1)
+    except Unsupported:
+        plan = None
+    _keep(("rows", *key_of(op, arrays, params)), plan)
+    return None if plan is None else plan.call
+
+
+def of_any_size(op: Op, dtype: Any, single: Sequence[bool] = (False,)) -> Known:
+    """What runs an elementwise row without parameters on arrays of any size, row by row without gaps, and of one dtype; None where no
+    kernel does. single: which inputs are numbers, 0-d arrays. All others, and the result, have to be of one shape: it is not looked at."""
+    if not _kernels_lie_ready():
+        return None
+    arrays = [np.empty(() if one else PATTERN, dtype) for one in single]
+    try:
+        plan = planned(op, arrays, {}, dense=(1 << len(single)) - 1, single=sum(one << i for i, one in enumerate(single)))
+    except Unsupported:
+        plan = None
+    _keep(("any size", *key_of(op, arrays, {})), plan)
+    return None if plan is None else plan.call
+
+
+def planned(
+    op: Op, arrays: Sequence[Any], params: dict[str, Any], outs: Sequence[Any] | None = None, dense: int = 0, single: int | None = None
+) -> Plan:
+    """A plan. Unsupported where no kernel takes the call. dense: `Row.dense`; single: of a loop of any size `Row.single`."""
     specs = [None if a is None else Spec(a.shape, a.dtype) for a in arrays]
     found = op.specs(*specs, **params)
     if len(arrays) + len(found) > MOST or any(s.dtype.isnative is False for s in (*found, *(s for s in specs if s is not None))):
@@ -184,7 +225,13 @@ def planned(op: Op, arrays: Sequence[Any], params: dict[str, Any], outs: Sequenc
         shape, dtype, back = made[i]
         results.append(take(spec, np.empty(shape, dtype).transpose(back).strides if back else np.empty(shape, dtype).strides))
     call = Call(op, tuple(inputs), params, tuple(results))
-    return Plan(lowered(call, ctx), ctx, places, made)
+    tasks = lowered(call, ctx)
+    if single is None:
+        return Plan(tasks, ctx, places, made, dense=dense)
+    if len(tasks) != 1 or len(tasks[0].parameters) > NUMBERS:
+        raise Unsupported
+    each = max(1, int(WORTH / cost(call)))
+    return Plan(tasks, ctx, places, made, dense=dense, single=single, each=each, parameters=len(tasks[0].parameters))
 
 
 def _laid(op: Op, arrays: Sequence[Any], spec: Spec, params: dict[str, Any]) -> Made:

@@ -1,7 +1,7 @@
 """From how many elements on a row's kernel is worth its call on the CPU, instead of NumPy's function. Measured (bench/eager.py).
 
-What a call of a kernel costs beyond NumPy's is some 4 µs: a key, a look-up, addresses. Few operations of one element and two threads gain
-that back at some ten thousand elements, functions that NumPy has no vectors for at a thousand.
+A kernel's call costs about what one of NumPy's functions does (calling.py). So what NumPy does in several steps is a kernel's at any size,
+and single functions where NumPy has no vectors for them, or where threads gain.
 """
 
 from __future__ import annotations
@@ -15,22 +15,22 @@ from gradlab.kernel import Elementwise, is_dear
 from gradlab.op import NEVER, Op
 
 # Elementwise rows: additions, comparisons and the like; exponentials and the like; and where NumPy takes several steps.
-CHEAP, DEAR, CHEAP_STEPS, DEAR_STEPS = 1 << 15, 1 << 11, 1 << 11, 1 << 4
+CHEAP, DEAR, STEPS = 1 << 15, 1 << 9, 1
 # Of other rows: elements of the largest operand; of products and convolutions see `LARGE_PRODUCT` in the fast path.
 ROWS = {
-    **dict.fromkeys(("sum", "mean", "amax", "amin"), 1 << 12),
-    **dict.fromkeys(("softmax", "log_softmax", "softmax_backward", "log_softmax_backward"), 1 << 11),
-    **dict.fromkeys(("cross_entropy", "cross_entropy_backward"), 1 << 11),
-    **dict.fromkeys(("layer_norm", "layer_norm_backward", "rms_norm", "batch_norm", "batch_norm_backward", "mse"), 1 << 12),
-    **dict.fromkeys(("convolution", "convolution_dx", "convolution_dw"), 1 << 10),
-    **dict.fromkeys(("max_pool", "max_pool_backward", "avg_pool", "avg_pool_backward"), 1 << 12),
-    **dict.fromkeys(("embedding", "embedding_backward"), 1 << 13),
-    **dict.fromkeys(("scaled_dot_product_attention", "scaled_dot_product_attention_backward"), 1 << 11),
-    **dict.fromkeys(("lstm_cell", "lstm_cell_backward", "gru_cell", "gru_cell_backward"), 1 << 9),
+    **dict.fromkeys(("sum", "mean", "amax", "amin"), 1),
+    **dict.fromkeys(("softmax", "log_softmax", "softmax_backward", "log_softmax_backward"), 1),
+    **dict.fromkeys(("cross_entropy", "cross_entropy_backward"), 1),
+    **dict.fromkeys(("layer_norm", "layer_norm_backward", "rms_norm", "batch_norm", "batch_norm_backward", "mse"), 1),
+    **dict.fromkeys(("convolution", "convolution_dx", "convolution_dw"), 1),
+    **dict.fromkeys(("max_pool", "max_pool_backward", "avg_pool", "avg_pool_backward"), 1),
+    **dict.fromkeys(("embedding", "embedding_backward"), 1),
+    **dict.fromkeys(("scaled_dot_product_attention", "scaled_dot_product_attention_backward"), 1),
+    **dict.fromkeys(("lstm_cell", "lstm_cell_backward", "gru_cell", "gru_cell_backward"), 1),
     **dict.fromkeys(("matmul", "linear"), 1 << 14),
-    **dict.fromkeys(("cat", "pad", "slice_backward", "slice_scatter"), 1 << 15),
-    **dict.fromkeys(("sgd_update", "sgd_momentum_update", "adam_update", "amsgrad_update", "adagrad_update", "rmsprop_update"), 1 << 12),
-    **dict.fromkeys(("adadelta_update", "adamax_update", "lion_update", "nadam_update", "radam_update"), 1 << 12),
+    **dict.fromkeys(("cat", "pad", "slice_backward", "slice_scatter"), 1 << 10),
+    **dict.fromkeys(("sgd_update", "sgd_momentum_update", "adam_update", "amsgrad_update", "adagrad_update", "rmsprop_update"), 1),
+    **dict.fromkeys(("adadelta_update", "adamax_update", "lion_update", "nadam_update", "radam_update"), 1),
 }  # fmt: skip
 # Elementwise rows that NumPy copies as fast, or that have no loop, and those whose NumPy function looks at values and refuses some.
 LEFT = frozenset({"bce", "cast", "clone", "complex", "conj", "complex_abs", "complex_sgn", "complex_angle"})
@@ -43,7 +43,7 @@ def threshold(op: Op) -> int:
     if isinstance(op.cuda, Elementwise):
         if isinstance(op.cpu, np.ufunc):
             return DEAR if is_dear(op.cuda.expression) else CHEAP
-        return DEAR_STEPS if is_dear(op.cuda.expression) else CHEAP_STEPS
+        return STEPS
     return ROWS.get(op.name, NEVER)
 
 

@@ -78,6 +78,8 @@ def cross_entropy_backward(call: Call, ctx: Lowering) -> list[TaskSpec]:
         raise Unsupported
     outer, classes, inner = _along(p.shape, 1)
     reduction = call.params["reduction"]
+    if target.size != outer * inner or dy.size != (target.size if reduction == "none" else 1):  # the rule looks at neither
+        raise Unsupported
     more = (call.params["ignore_index"], reduction == "mean", reduction == "none")
     places, most = (ctx.dense(call.outputs[0], spec.dtype), dy, p, target), widest(p.size * 2)
     if inner == 1 and spec.dtype == FLOAT32:
