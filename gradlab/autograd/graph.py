@@ -113,11 +113,25 @@ class saved_tensors_hooks:
 class save_on_cpu(saved_tensors_hooks):
     """Within the block, what operations keep for backward is moved to the CPU, and back when backward needs it.
 
-    pin_memory: accepted; the copy to the CPU is an ordinary one.
+    What is on the CPU already stays as it is. A compiled program runs on one device and arranges its own memory: in it nothing is moved.
+    pin_memory: accepted; the copy to the CPU is an ordinary one. `gl.utils.fit_memory` moves only what it has to.
     """
 
     def __init__(self, pin_memory: bool = False, device_type: str = "cuda") -> None:
-        super().__init__(lambda x: (x.device, x.cpu()), lambda packed: packed[1].to(packed[0]))
+        super().__init__(to_host, from_host)
+
+
+def to_host(tensor: Any) -> tuple[Any, Any]:
+    """Where a tensor was, None for one that stays, and the tensor on the CPU."""
+    if current().tracer is not None or tensor.device.type != "cuda":
+        return None, tensor
+    return tensor.device, tensor.cpu()
+
+
+def from_host(packed: tuple[Any, Any]) -> Any:
+    """The tensor of `to_host`, where it was."""
+    device, tensor = packed
+    return tensor if device is None else tensor.to(device)
 
 
 @contextmanager

@@ -19,6 +19,7 @@ from gradlab.optim.adaptive import (
 from gradlab.optim.lbfgs import LBFGS as LBFGS
 from gradlab.optim.lion import Lion as Lion
 from gradlab.optim.muon import Muon as Muon
+from gradlab.optim.offload import offload_state as offload_state
 from gradlab.optim.optimizer import Optimizer as Optimizer
 from gradlab.optim.sgd import SGD as SGD
 from gradlab.optim.sparse_adam import SparseAdam as SparseAdam

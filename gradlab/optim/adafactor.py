@@ -29,6 +29,7 @@ class Adafactor(Optimizer):
     """
 
     decisive = ("weight_decay",)
+    by_parameter = True
 
     def __init__(
         self,

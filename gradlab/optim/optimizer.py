@@ -43,7 +43,7 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
                 if not (isinstance(changed, tuple) and len(changed) == 2):
                     raise RuntimeError(f"a step pre-hook returns None or a tuple (args, kwargs), not {changed!r}")
                 args, kwargs = changed
-        result = step(self, *args, **kwargs)
+        result = step(self, *args, **kwargs) if self._offload is None else self._offload(step, self, *args, **kwargs)
         self._stepped = True
         self._steps = steps = self._steps + 1
         if steps <= advice.FIRST or not steps & 63 or not steps & (steps - 1):
@@ -65,8 +65,10 @@ class Optimizer(OptimizerHooks, Minimizing):
 
     decisive: tuple[str, ...] = ()  # hyper-parameters that say, by being 0 or not, what a step does
     unread: tuple[str, ...] = ("foreach", "fused", "capturable")  # options that no step reads, but for a parameter's first
+    by_parameter = False  # whether each parameter's update asks for no other: steps may take some at a time
     _steps = 0
     _stepped = False  # read by learning rate schedulers
+    _offload: Any = None  # how steps run whose state is on the host: `offload_state`
     _watch: Any = None  # what advice.look knows of earlier steps
     _own: tuple[str, ...] = ("_watch", "_pre_hooks", "_post_hooks", *STATE_HOOKS)
 
@@ -237,7 +239,7 @@ class Optimizer(OptimizerHooks, Minimizing):
         state: defaultdict[Any, dict[str, Any]] = defaultdict(dict)
         for key, value in state_dict["state"].items():
             param = params.get(key)
-            state[key if param is None else param] = _copied(value) if param is None else _fitted(param, value)
+            state[key if param is None else param] = _copied(value) if param is None else _fitted(param, value, self._offload is not None)
         self.__setstate__({"state": state, "param_groups": groups})
         for after in self._load_state_dict_post_hooks.values():
             after(self)
@@ -265,8 +267,9 @@ def follow(state: dict[str, Any], names: tuple[str, ...], dtype: Any) -> None:
             state[name] = buffer.to(dtype)
 
 
-def _fitted(param: Tensor, value: dict[str, Any]) -> dict[str, Any]:
-    """One parameter's state, copied; the elementwise buffers get the parameter's dtype, 0-d counters keep theirs.
+def _fitted(param: Tensor, value: dict[str, Any], on_host: bool) -> dict[str, Any]:
+    """One parameter's state, copied; the elementwise buffers get the parameter's dtype, 0-d counters keep theirs. on_host: all but the
+    counters stay in the host's memory.
 
     Arrays, tensors of other libraries and counters that older files keep as numbers become tensors.
     """
@@ -280,7 +283,7 @@ def _fitted(param: Tensor, value: dict[str, Any]) -> dict[str, Any]:
             v = v.detach()
             if key not in COUNTERS and v.shape == param.shape and param.is_floating_point():
                 v = v.to(param.dtype)
-            found[key] = v.to(param.device).clone()
+            found[key] = v.to("cpu" if on_host and v.shape else param.device).clone()
         else:
             found[key] = _copied(v)
     return found

@@ -44,6 +44,7 @@ class RowOptimizer(Optimizer):
     _queue: dict[Any, Queued]  # updates of the group under way that are done together
     _queued: set[int]  # the parameters there, by id
     _known: Known
+    by_parameter = True
     _own = (*Optimizer._own, "found_inf", "_written", "_queue", "_queued", "_known")
 
     def __new__(cls, *args: Any, **kwargs: Any) -> Any:
