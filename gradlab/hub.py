@@ -13,8 +13,9 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any
 from urllib.parse import urlparse as urlparse  # timm takes it from here, and HASH_REGEX
-from urllib.request import Request, urlopen
+from urllib.request import Request
 
+from gradlab.utils.addresses import expect_safe, opener
 from gradlab.utils.serialization import load as read
 
 __all__ = ["download_url_to_file", "get_dir", "help", "list", "load", "load_state_dict_from_url", "set_dir"]
@@ -50,18 +51,21 @@ def download_url_to_file(url: str, dst: str | os.PathLike[str], hash_prefix: str
     """Fetch `url` into the file `dst`, which is there only when all of it has arrived.
 
     hash_prefix: how the SHA-256 of the content begins, in hexadecimal digits; RuntimeError where it does not. progress: say on stderr
-    what is fetched. What `urllib` raises where nothing is found.
+    what is fetched. ValueError for http:// of other machines, whose answer could be anybody's; what `urllib` raises where nothing is found.
     """
+    expect_safe(url)
     target = Path(dst).expanduser()
     if progress:
         print(f"{url} -> {target}", file=sys.stderr)
     digest = hashlib.sha256()
     with tempfile.NamedTemporaryFile(dir=target.parent, prefix=target.name, delete=False) as part:
         try:
-            with urlopen(Request(url, headers={"User-Agent": "gradlab.hub"})) as source:
+            with opener(url).open(Request(url, headers={"User-Agent": "gradlab.hub"})) as source:
                 while piece := source.read(_CHUNK):
                     digest.update(piece)
                     part.write(piece)
+            part.flush()
+            os.fsync(part.fileno())
             part.close()
             if hash_prefix and not digest.hexdigest().startswith(hash_prefix):
                 raise RuntimeError(f"download_url_to_file: {url} has the SHA-256 {digest.hexdigest()}, not {hash_prefix}…")

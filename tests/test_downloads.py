@@ -257,7 +257,7 @@ def test_idx_files(tmp_path):
             assert np.array_equal(found, array)
     whole = gzip.compress(idx(np.arange(6, dtype=np.uint8)))
     for content, message in (
-        (b"", "is no IDX file: it begins with nothing"), (b"\x89PNG", "it begins with 89 50 4e 47"), (whole[:-9], "is damaged"),
+        (b"", "is no IDX file: it begins with nothing"), (b"\x89PNG", "it begins with 89 50 4e 47"), (whole[:-9], "damaged"),
         (idx(np.arange(6, dtype=np.uint8))[:-1], r"is damaged: it is 13 bytes long, not the 14 of \(6,\)"),
     ):  # fmt: skip
         path.write_bytes(content)

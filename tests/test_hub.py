@@ -45,6 +45,15 @@ def test_check_sums(kept):
     assert [p.name for p in (kept / "in").iterdir()] == [f"net-{digest[:8]}.pt"]  # nothing of the wrong one is left
 
 
+def test_what_anybody_could_send_is_not_fetched(kept):
+    for address in ("http://example.com/weights.pt", "ftp://example.com/weights.pt", "data:text/plain,x"):
+        with pytest.raises(ValueError, match="https://"):
+            hub.download_url_to_file(address, kept / "w.pt", progress=False)
+        with pytest.raises(ValueError, match="https://"):
+            hub.load_state_dict_from_url(address, kept / "in", file_name="w.pt", progress=False)
+    assert not (kept / "w.pt").exists() and not list((kept / "in").iterdir())
+
+
 def test_models_of_a_folder(tmp_path):
     (tmp_path / "hubconf.py").write_text(
         "dependencies = ['numpy']\nimport gradlab as gl\n\n"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import codecs
 import gzip
+import io
 import zlib
 from pathlib import Path
 
@@ -11,16 +12,28 @@ from gradlab.data.errors import DataError
 
 MARKS = {codecs.BOM_UTF8: "utf-8-sig", codecs.BOM_UTF16_LE: "utf-16", codecs.BOM_UTF16_BE: "utf-16"}
 
+LARGEST, LOOSEST = 1 << 27, 200  # bytes that any file may unpack to; and how often its own size it may have beyond that
+
 
 def content_of(path: Path, refusal: type[DataError]) -> bytes:
     """The bytes of a file, unpacked where it is compressed by gzip, whatever it is called."""
     content = path.read_bytes()
     if content[:2] != b"\x1f\x8b":
         return content
+    return unpacked(content, path, refusal)
+
+
+def unpacked(content: bytes, path: Path, refusal: type[DataError]) -> bytes:
+    """What was compressed by gzip. A bomb, of which a few bytes would fill all memory, is refused."""
+    bound = max(LARGEST, LOOSEST * len(content))
     try:
-        return gzip.decompress(content)
+        with gzip.GzipFile(fileobj=io.BytesIO(content)) as file:
+            found = file.read(bound + 1)
     except (OSError, EOFError, zlib.error) as error:
         raise refusal(f"{path}: is compressed, and damaged: {error}") from error
+    if len(found) > bound:
+        raise refusal(f"{path}: {len(content):,} bytes that unpack to more than {bound:,}; if that is meant, unpack it first (gunzip)")
+    return found
 
 
 def marked(content: bytes) -> str:

@@ -16,9 +16,12 @@ from gradlab.data import DataError
 from gradlab.runs.kinds import KINDS, task_of
 from gradlab.runs.task import Task
 from gradlab.train.callbacks import curves
+from gradlab.utils.serialization.errors import brief
 from gradlab.viz.html_table import html_table
 
 FORMAT, VERSION = "gradlab run", 2
+# What a damaged description ends in:
+DAMAGED = (TypeError, ValueError, LookupError, AttributeError, ArithmeticError, RuntimeError, MemoryError, RecursionError)
 
 
 class RunError(RuntimeError):
@@ -42,7 +45,7 @@ class Files:
             found = json.loads(self.description.read_text(encoding="utf-8"))
         except OSError as error:
             raise RunError(f"{self.folder} is no folder of a run: {self.description.name} cannot be read ({error.strerror})") from error
-        except ValueError as error:
+        except (ValueError, RecursionError) as error:
             raise RunError(f"{self.description} is damaged: {error}") from error
         if not isinstance(found, dict) or found.get("format") != FORMAT:
             raise RunError(f"{self.description} describes no run")
@@ -50,7 +53,7 @@ class Files:
             raise RunError(f"{self.folder} was written by gradlab {found.get('gradlab')}, in a way that this one cannot read")
         if lacking := {"kind", "goal", "source", "sha256", "settings", "task", "score", "greater", "baselines"} - set(found):
             raise RunError(f"{self.description} is damaged: it lacks {', '.join(sorted(lacking))}")
-        if found["kind"] not in KINDS:
+        if not isinstance(found["kind"], str) or found["kind"] not in KINDS:
             raise RunError(f"{self.description} is damaged: {found['kind']!r} is no kind of run; those are {', '.join(KINDS)}")
         return found
 
@@ -114,20 +117,35 @@ def load_run(path: str | os.PathLike[str], device: Any = "cpu") -> TrainedRun:
     description = files.read()
     try:
         task = task_of(description["kind"]).from_state(description["task"])
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
-        raise RunError(f"{files.description} is damaged: the task cannot be read ({type(error).__name__}: {error})") from error
+    except DAMAGED as error:
+        raise RunError(f"{files.description} is damaged: the task cannot be read ({type(error).__name__}: {brief(error)})") from error
     weights = next((p for p in (files.weights, files.checkpoints / "best.safetensors") if p.exists()), None)
     if weights is None:
         raise RunError(f"{files.folder} has no weights yet: the run was stopped before its first epoch; resume it")
     try:
+        _expect_room(task, weights)
         model = task.model()
     except DataError as error:  # as where a function is gone that made it
         raise RunError(f"{files.folder} cannot be read back: {error}") from error
+    except DAMAGED as error:
+        if task.kind == "function":  # the user's own, which fails for reasons of its own
+            raise
+        raise RunError(f"{files.description} is damaged: no model can be made of it ({type(error).__name__}: {brief(error)})") from error
     try:
         model.load_state_dict(gl.load(weights, map_location="cpu"))
     except (ValueError, RuntimeError, KeyError) as error:
         raise RunError(f"{weights} does not hold this run's weights{task.unfit}: {error}") from error
     return TrainedRun(files.folder, description, task, model.to(device).eval())
+
+
+def _expect_room(task: Task, weights: Path) -> None:
+    """ValueError where the description asks for a model whose weights are larger than the file of them, which memory might not hold."""
+    if task.kind == "function":
+        return
+    with gl.device("meta"):
+        size = sum(tensor.nbytes for tensor in task.model().state_dict().values())
+    if size > weights.stat().st_size:
+        raise ValueError(f"its model has {size:,} bytes of weights, and {weights.name} {weights.stat().st_size:,} bytes")
 
 
 def runs_in(folder: str | os.PathLike[str] = "runs") -> list[dict[str, Any]]:

@@ -109,7 +109,7 @@ def go_on(folder: str | os.PathLike[str], say: Say = print) -> TrainedRun:
     try:
         plan = json.loads((place / PLAN).read_text(encoding="utf-8"))
         base, drawn, kind = Settings(**plan["settings"]), plan["trials"], plan["kind"]
-    except (OSError, ValueError, TypeError, KeyError) as error:
+    except (OSError, ValueError, TypeError, KeyError, RecursionError) as error:
         raise RunError(f"{place} has no search that could be gone on with: {error}") from error
     alive, table = list(range(len(drawn))), {i: _line(i, base, one) for i, one in enumerate(drawn)}
     for count, epochs in plan["rounds"]:

@@ -12,15 +12,16 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from http.client import HTTPException
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import BinaryIO
 from urllib.error import HTTPError, URLError
 from urllib.parse import unquote, urlsplit
-from urllib.request import HTTPRedirectHandler, ProxyHandler, Request, build_opener, url2pathname
+from urllib.request import Request, url2pathname
 
 from tqdm import tqdm
 
 from gradlab._version import __version__
 from gradlab.data.errors import DataError
+from gradlab.utils.addresses import UnsafeAddressError, expect_safe, opener
 from gradlab.utils.atomic import replacing
 
 try:
@@ -31,7 +32,6 @@ except ImportError:  # Windows
 CHUNK = 1 << 18
 SILENCE = 30.0  # seconds without a byte, after which a connection counts as broken
 TRIES = 3  # of an address that answers and then breaks off
-HERE = frozenset({"localhost", "127.0.0.1", "::1"})  # machines to which a connection needs no TLS
 ABSENT, NOT_THE_REST = frozenset({404, 410}), 416
 
 
@@ -41,6 +41,9 @@ class DownloadError(DataError):
 
 class _Broken(Exception):
     """A transfer that ended too early; trying again may help."""
+
+
+NOT_HAD = (DownloadError, UnsafeAddressError, _Broken, URLError, HTTPException, ssl.SSLError, TimeoutError, ConnectionError)
 
 
 def data_folder(data_dir: str | os.PathLike[str] | None = None) -> Path:
@@ -64,8 +67,11 @@ def download(
     DownloadError, in one line, where it cannot be had or is not the file that was meant.
     """
     addresses = [url] if isinstance(url, str) else list(url)
-    for address in addresses:
-        expect_safe(address)
+    try:
+        for address in addresses:
+            expect_safe(address)
+    except UnsafeAddressError as error:
+        raise DownloadError(str(error)) from None
     name = name or os.path.basename(unquote(urlsplit(addresses[0]).path))
     if not name or name in (".", "..") or os.path.basename(name) != name:
         raise DownloadError(f"{addresses[0]} names no file; say with name= how it is to be called")
@@ -82,7 +88,7 @@ def download(
             try:
                 _fetched(address, target, sha256, progress)
                 return target
-            except (DownloadError, _Broken, URLError, HTTPException, ssl.SSLError, TimeoutError, ConnectionError) as error:
+            except NOT_HAD as error:
                 reasons.append(f"{address}: {_said(error)}")
     except OSError as error:
         what = "the disk is full" if error.errno == errno.ENOSPC else error.strerror or str(error)
@@ -90,15 +96,6 @@ def download(
     raise DownloadError(
         f"{name} cannot be had ({'; '.join(reasons)}); without a network put it into {folder}, or name a copy (mirror=, --mirror)"
     )
-
-
-def expect_safe(url: str) -> None:
-    """DownloadError for an address that others could answer in a server's place."""
-    parts = urlsplit(url)
-    if parts.scheme == "http" and parts.hostname not in HERE:
-        raise DownloadError(f"{url}: what comes over http could be anybody's; use https://, or a copy of the file (file://…)")
-    if parts.scheme not in ("https", "http", "file", "") and len(parts.scheme) > 1:  # one letter is a drive of Windows
-        raise DownloadError(f"{url}: an address begins with https:// or file://, not with {parts.scheme}://")
 
 
 def digest(path: Path) -> str:
@@ -183,14 +180,6 @@ def _mark_of(part: Path) -> Path:
     return part.with_name(part.name + ".version")
 
 
-class _OnlySafe(HTTPRedirectHandler):
-    """Follows a server to other addresses, but from none that is safe to one that is not."""
-
-    def redirect_request(self, req: Any, fp: Any, code: Any, msg: Any, headers: Any, newurl: str) -> Any:
-        expect_safe(newurl)
-        return super().redirect_request(req, fp, code, msg, headers, newurl)
-
-
 def _transfer(url: str, file: BinaryIO, part: Path, checked: bool, progress: bool, name: str) -> None:
     """Append to the part what is missing; _Broken where the server stops too early."""
     mark = _mark_of(part)
@@ -203,9 +192,8 @@ def _transfer(url: str, file: BinaryIO, part: Path, checked: bool, progress: boo
         headers["Range"] = f"bytes={done}-"
         if version:
             headers["If-Range"] = version
-    opener = build_opener(_OnlySafe, *([ProxyHandler({})] if urlsplit(url).hostname in HERE else []))
     try:
-        source = opener.open(Request(url, headers=headers), timeout=SILENCE)
+        source = opener(url).open(Request(url, headers=headers), timeout=SILENCE)
     except HTTPError as error:
         if done and error.code == NOT_THE_REST:  # there is no rest: what is there is all of it, or too much
             if error.headers.get("Content-Range", "").endswith(f"/{done}"):

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import gzip
 import math
 import os
-import zlib
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -14,17 +12,14 @@ from numpy.typing import NDArray
 
 from gradlab.data.downloads.fetching import DownloadError
 from gradlab.data.downloads.known import KnownImages
+from gradlab.data.files import content_of
 
 KINDS = {0x08: "u1", 0x09: "i1", 0x0B: ">i2", 0x0C: ">i4", 0x0D: ">f4", 0x0E: ">f8"}  # the third byte of an IDX file
 
 
 def read_idx(path: str | os.PathLike[str]) -> NDArray[Any]:
     """The array in an IDX file (http://yann.lecun.com/exdb/mnist), which may be compressed by gzip. DownloadError where it is none."""
-    try:
-        content = Path(path).read_bytes()
-        content = gzip.decompress(content) if content[:2] == b"\x1f\x8b" else content
-    except (EOFError, zlib.error, gzip.BadGzipFile) as error:
-        raise DownloadError(f"{os.fspath(path)} is damaged: {error}; remove it") from None
+    content = content_of(Path(path), DownloadError)
     kind, rank = (KINDS.get(content[2]), content[3]) if len(content) >= 4 and content[:2] == b"\0\0" else (None, 0)
     if kind is None or not rank or len(content) < 4 + 4 * rank:
         raise DownloadError(f"{os.fspath(path)} is no IDX file: it begins with {content[:4].hex(' ') or 'nothing'}")

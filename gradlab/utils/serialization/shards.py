@@ -81,7 +81,7 @@ def load_shards(content: bytes, path: str, load: Callable[[str], Any]) -> dict[s
     if not isinstance(where, dict) or not all(isinstance(name, str) for name in where.values()):
         raise FileFormatError(f"load: {path} is a damaged index: its weight_map does not lead from names of tensors to names of files")
     for name in set(where.values()):
-        if not name or name in (".", "..") or re.search(r"[/\\\x00:]", name):
+        if not name or name in (".", "..") or len(name.encode("utf-8", "replace")) > 255 or re.search(r"[/\\\x00:]", name):
             raise FileFormatError(f"load: {path} names {shown(name)}, which does not lie beside it; an index names files by name alone")
     found: dict[str, Any] = {}
     for name in dict.fromkeys(where.values()):
