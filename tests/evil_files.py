@@ -24,6 +24,8 @@ import gradlab as gl
 from gradlab.utils.serialization import FileFormatError, from_bytes, to_bytes
 
 FILES = Path(__file__).with_name("torch_files")
+NUMBERS = (0, 1, -1, 2, 3, 255, 1 << 16, (1 << 31) - 1, -(1 << 31), (1 << 63) - 1, -(1 << 63), 1 << 40)
+WORDS = ("", "../../etc/passwd", "/etc/passwd", "file:///etc/passwd", "\0", "x" * 70_000, "é", "__class__", "Relu", "Loop", "If", "float32")
 
 
 def archive_of(pickled, **records):
@@ -73,6 +75,11 @@ def changed(choose, content):
     return bytes(found)
 
 
+def damaged(choose, whole):
+    """Cut short, or with bytes changed."""
+    return whole[: choose.randrange(len(whole))] if choose.random() < 0.1 else changed(choose, whole)
+
+
 def _text(text):
     return b"X" + struct.pack("<I", len(text)) + text.encode()
 
@@ -116,7 +123,7 @@ def made(seed):
         parts = dict(records(choose.choice(("archive", "protocol4"))))
         return kind, archive_of(changed(choose, parts.pop("data.pkl")), **parts)
     whole = valid()[kind]
-    return kind, whole[: choose.randrange(len(whole))] if choose.random() < 0.1 else changed(choose, whole)
+    return kind, damaged(choose, whole)
 
 
 def bombs():

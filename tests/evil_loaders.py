@@ -20,13 +20,13 @@ import time
 import warnings
 import zipfile
 from collections.abc import Callable
-from copy import deepcopy
 from functools import cache
+from importlib import import_module
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
-from evil_files import Watch, archive_of, changed, records, valid
+from evil_files import NUMBERS, WORDS, Watch, archive_of, changed, damaged, records, valid
 from jit_files import contents, edited, mutated, places
 
 import gradlab as gl
@@ -38,9 +38,6 @@ from gradlab.train import read_checkpoint
 from gradlab.utils.serialization import FileFormatError, checksum, to_bytes
 
 SLOW, MEMORY = 20, 400 << 20
-NUMBERS = (0, 1, -1, 2, 3, 255, 1 << 16, (1 << 31) - 1, -(1 << 31), (1 << 63) - 1, -(1 << 63), 1 << 40)
-WORDS = ("", "../../etc/passwd", "/etc/passwd", "file:///etc/passwd", "\0", "x" * 70_000, "é", "__class__", "Relu", "Loop", "If", "float32")
-
 
 class Kind(NamedTuple):
     """A loader. wholes: files that it reads; evil: another file of one of them; read: what reads it; refusal: its own errors."""
@@ -50,11 +47,6 @@ class Kind(NamedTuple):
     read: Callable[[Path], Any]
     refusal: tuple[type[BaseException], ...]
     suffix: str = ""
-
-
-def damaged(choose, whole):
-    """Cut short, or with bytes changed."""
-    return whole[: choose.randrange(len(whole))] if choose.random() < 0.1 else changed(choose, whole)
 
 
 # ---------------------------------------------------------------- files of tensors
@@ -140,7 +132,7 @@ def json_changed(choose, whole):
     tree = json.loads(whole)
     edited(choose, tree)
     if choose.random() < 0.3:
-        at, key = choose.choice(places(tree, []))
+        at, key = choose.choice(places(tree, []) or [({}, "")])
         at[key] = choose.choice((*WORDS, *NUMBERS))
     return json.dumps(tree).encode()
 
@@ -170,114 +162,6 @@ def repacked(choose, whole):
         for name, content in parts.items():
             archive.writestr(name, content)
     return file.getvalue()
-
-
-# ---------------------------------------------------------------- ONNX
-
-
-@cache
-def onnx_files():
-    import onnx
-    from onnx import TensorProto, helper as h
-
-    gl.manual_seed(0)
-    nn = gl.nn
-    models = [
-        (nn.Sequential(nn.Linear(4, 5), nn.GELU(), nn.LayerNorm(5), nn.Linear(5, 2)), gl.randn(3, 4)),
-        (nn.Sequential(nn.Conv2d(3, 4, 3), nn.BatchNorm2d(4), nn.ReLU(), nn.MaxPool2d(2), nn.Flatten(), nn.Linear(36, 3)),
-         gl.randn(2, 3, 8, 8)),
-        (nn.LSTM(3, 4), gl.randn(2, 2, 3)),
-    ]  # fmt: skip
-    files = []
-    for model, x in models:
-        gl.onnx.export(model.eval(), (x,), path := SCRATCH / "model.onnx")
-        files.append(path.read_bytes())
-    body = h.make_graph(
-        [h.make_node("Add", ["v", "v"], ["w"]), h.make_node("Identity", ["c"], ["d"])], "body",
-        [h.make_tensor_value_info("i", TensorProto.INT64, []), h.make_tensor_value_info("c", TensorProto.BOOL, []),
-         h.make_tensor_value_info("v", TensorProto.FLOAT, [2])],
-        [h.make_tensor_value_info("d", TensorProto.BOOL, []), h.make_tensor_value_info("w", TensorProto.FLOAT, [2])],
-    )  # fmt: skip
-    nodes = [
-        h.make_node("ConstantOfShape", ["shape"], ["zeros"]), h.make_node("Loop", ["n", "yes", "zeros"], ["out"], body=body),
-        h.make_node("Expand", ["out", "shape2"], ["big"]), h.make_node("Range", ["a", "n", "one"], ["r"]),
-        h.make_node("Tile", ["r", "times"], ["tiled"]), h.make_node("Slice", ["tiled", "a1", "b1"], ["cut"]),
-        h.make_node("Reshape", ["cut", "shape3"], ["again"]), h.make_node("Cast", ["again"], ["f"], to=1),
-        h.make_node("Gather", ["f", "n"], ["g"]), h.make_node("Add", ["x", "g"], ["y"]), h.make_node("Mul", ["y", "big"], ["z"]),
-    ]  # fmt: skip
-    numbers = {"shape": [2], "n": 3, "shape2": [4, 2], "a": 0, "one": 1, "times": [2], "a1": [0], "b1": [6], "shape3": [6]}
-    values = {name: np.array(value) for name, value in numbers.items()}
-    held = [h.make_tensor(name, TensorProto.INT64, value.shape, value.reshape(-1)) for name, value in values.items()]
-    held.append(h.make_tensor("yes", TensorProto.BOOL, [], [True]))
-    ends = [[h.make_tensor_value_info(name, TensorProto.FLOAT, shape)] for name, shape in (("x", [2]), ("z", [4, 2]))]
-    files.append(h.make_model(h.make_graph(nodes, "g", *ends, held), opset_imports=[h.make_opsetid("", 18)]).SerializeToString())
-    assert onnx.__version__
-    return files
-
-
-def messages(message, found):
-    """A protobuf message and all inside it."""
-    found.append(message)
-    for field, value in message.ListFields():
-        if field.message_type is not None:
-            for inner in value if isinstance(value, (list, tuple)) or hasattr(value, "add") else [value]:
-                messages(inner, found)
-    return found
-
-
-def set_by_chance(choose, message, everywhere):
-    """Give one field of a message another value."""
-    field = choose.choice(list(message.DESCRIPTOR.fields))
-    many = getattr(field, "is_repeated", None)
-    many = field.label == field.LABEL_REPEATED if many is None else many
-    if field.message_type is not None:
-        others = [m for m in everywhere if m.DESCRIPTOR is field.message_type]
-        if not others or choose.random() < 0.2:
-            message.ClearField(field.name)
-            return
-        other = deepcopy(choose.choice(others))  # which may hold this very message
-        (getattr(message, field.name).add() if many else getattr(message, field.name)).CopyFrom(other)
-        return
-    value: Any
-    if field.cpp_type == field.CPPTYPE_STRING:
-        known = [getattr(m, "name", "") for m in everywhere] + [getattr(m, "op_type", "") for m in everywhere]
-        value = choose.choice((*WORDS, *known))
-        value = value.encode() if field.type == field.TYPE_BYTES else value
-        value = choose.randbytes(choose.choice((0, 1, 8, 100))) if field.type == field.TYPE_BYTES and choose.random() < 0.7 else value
-    elif field.cpp_type in (field.CPPTYPE_FLOAT, field.CPPTYPE_DOUBLE):
-        value = choose.choice((0.0, -1.0, float("nan"), float("inf"), 1e38))
-    elif field.cpp_type in (field.CPPTYPE_INT32, field.CPPTYPE_UINT32, field.CPPTYPE_ENUM):
-        value = choose.choice((0, 1, 2, 3, 7, 9, 11, 16, 22, 100))
-    else:
-        value = abs(choose.choice(NUMBERS)) if field.cpp_type == field.CPPTYPE_UINT64 else choose.choice(NUMBERS)
-    if not many:
-        setattr(message, field.name, value)
-        return
-    values = getattr(message, field.name)
-    if len(values) and choose.random() < 0.6:
-        values[choose.randrange(len(values))] = value
-    elif len(values) and choose.random() < 0.5:
-        del values[choose.randrange(len(values))]
-    else:
-        values.append(value)
-
-
-def onnx_changed(choose, whole):
-    """Fields set by chance, or bytes changed."""
-    import onnx
-
-    if choose.random() < 0.2:
-        return damaged(choose, whole)
-    proto = onnx.load_from_string(whole)
-    for _ in range(choose.choice((1, 1, 2, 4))):
-        everywhere = messages(proto, [])
-        if proto.ByteSize() > 1 << 20:
-            break
-        try:
-            set_by_chance(choose, choose.choice(everywhere), everywhere)
-        except (ValueError, TypeError):  # a value that the field does not hold
-            continue
-    return proto.SerializeToString()
 
 
 # ---------------------------------------------------------------- data
@@ -342,6 +226,11 @@ def runs():
     return [(SCRATCH / "run" / "run.json").read_bytes()]
 
 
+def evil_onnx():
+    """Only where the package onnx is."""
+    return import_module("evil_onnx")
+
+
 SCRATCH = Path(tempfile.gettempdir())  # a folder of its own once the program runs
 DATA = (DataError,)
 FILE = (FileFormatError,)
@@ -363,7 +252,9 @@ KINDS = {
     "npy": Kind(lambda: [valid()["npy"]], numbered, gl.load, FILE, ".npy"),
     "gguf": Kind(ggufs, numbered, gl.load, FILE, ".gguf"),
     "glp": Kind(lambda: [*contents().values()], mutated, lambda path: gl.jit.load(path, max_bytes=1 << 28), (LoadError,), ".glp"),
-    "onnx": Kind(onnx_files, onnx_changed, gl.onnx.load, (OnnxLoadError,), ".onnx"),
+    "onnx": Kind(
+        lambda: evil_onnx().onnx_files(SCRATCH), lambda *given: evil_onnx().onnx_changed(*given), gl.onnx.load, (OnnxLoadError,), ".onnx"
+    ),
     "csv": Kind(tables, unzipped, read_table, DATA, ".csv"),
     "text": Kind(tables, unzipped, read_text, DATA, ".txt"),
     "idx": Kind(idx_files, idx_changed, read_idx, DATA),
@@ -392,6 +283,8 @@ def main(kind, first, last):
     with tempfile.TemporaryDirectory() as folder:
         SCRATCH = Path(folder)
         way = KINDS[kind]
+        for room in ("special", "fft", "signal", "linalg"):  # which loaders may import when they need them
+            import_module(f"gradlab.{room}")
         for encoding in ("cp437", "cp1252", "utf-8-sig", "utf-16", "utf-16-le", "utf-16-be", "utf-32", "latin-1", "ascii"):
             "x".encode(encoding).decode(encoding)
         wholes, path = way.wholes(), SCRATCH / f"evil{way.suffix}"
@@ -426,7 +319,7 @@ def main(kind, first, last):
                 found["read"] += 1
             except way.refusal as error:
                 found["refused"] += 1
-                if "MemoryError" in str(error) or "Unable to allocate" in str(error) or len(str(error)) > 2000:
+                if "MemoryError" in str(error) or "Unable to allocate" in str(error) or len(str(error)) > 5000:
                     found["wrong"].append(f"seed {seed}: {str(error)[:300]}")
             except BaseException as error:
                 found["wrong"].append(f"seed {seed}: {type(error).__name__}: {str(error)[:300]}")

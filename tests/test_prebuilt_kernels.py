@@ -94,6 +94,28 @@ def test_what_the_driver_refuses_is_compiled(made, archive):
     assert kinds(cupy) == ["moduleLoadData", "RawModule", "RawModule", "RawModule"]
 
 
+def test_a_damaged_archive_and_one_of_others_are_not_loaded(made, archive, monkeypatch, tmp_path):
+    """What lies there runs on the GPU: a record whose checksum does not hold is compiled anew, and what others may have written."""
+    path, programs, names = archive
+    copy = tmp_path / "sm_90.zip"
+    monkeypatch.setenv("GRADLAB_KERNELS", str(tmp_path))
+    whole = path.read_bytes()
+    with zipfile.ZipFile(path) as opened:
+        places = {info.filename: info.header_offset + 30 + len(info.filename) + 20 for info in opened.infolist()}
+    for place in places.values():
+        copy.write_bytes(whole[:place] + bytes([whole[place] ^ 255]) + whole[place + 1 :])
+        driver, cupy = made()
+        monkeypatch.setenv("GRADLAB_KERNELS", str(tmp_path))
+        for name in programs:
+            assert set(driver.compile(programs[name], names[name], name)) == set(names[name])
+        assert "RawModule" in kinds(cupy)
+    copy.write_bytes(whole)
+    assert Prebuilt((9, 0)).archives
+    if os.name == "posix":
+        copy.chmod(0o666)
+        assert not Prebuilt((9, 0)).archives
+
+
 def test_where_archives_are_looked_for(monkeypatch, tmp_path, archive):
     path, programs, names = archive
     other = tmp_path / "sm_86.zip"

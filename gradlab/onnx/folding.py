@@ -20,7 +20,7 @@ SIGNALS = ("Sin", "Cos", "Floor", "Ceil", "Round", "Clip", "Equal", "Less", "Gre
 BROADCAST = ("Add", "Sub", "Mul", "Div", "Pow", "Mod", "Where", "Equal", "Less", "LessOrEqual", "Greater", "GreaterOrEqual", "And", "Or",
              "Xor", "Max", "Min", "Sum", "Mean", "PRelu", "Clip", "BitShift", "BitwiseAnd", "BitwiseOr", "BitwiseXor")  # fmt: skip
 TURNS = 1 << 12  # steps of a loop that are made when a file is loaded
-LARGEST = 1 << 26  # elements of what is computed when a file is loaded
+LARGEST = 1 << 24  # elements of what is computed when a file is loaded: of one result, and of all beside what the file's own size allows
 GROWING = ("ConstantOfShape", "Expand", "Tile", "Range", "EyeLike", "OneHot", "Pad", "Resize", "Upsample", "ConvTranspose", "Loop", "Scan",
            "CenterCropPad", "HannWindow", "HammingWindow", "BlackmanWindow", "MelWeightMatrix", "Col2Im", "MaxUnpool")  # fmt: skip
 
@@ -54,9 +54,12 @@ class Folder:
     def __init__(self, keep_weights: bool) -> None:
         self.keep_weights = keep_weights
         self.fresh = 0
+        self.room = -1  # elements that may yet be computed
 
     def fold(self, body: Body, known: dict[str, Any], heavy: set[str], new: dict[str, str]) -> None:
         """Rewrites a graph. known: constants that it sees; new: other names of values."""
+        if self.room < 0:
+            self.room = LARGEST + 4 * sum(int(np.size(v)) for v in body.constants.values())
         known, new = {**known, **body.constants}, dict(new)
         heavy = {*heavy, *(n for n, v in body.constants.items() if is_heavy(v))} if self.keep_weights else set()
         light = signals(body, known)
@@ -123,7 +126,7 @@ class Folder:
         if trained and node.kind not in OVER_WEIGHTS:
             return None
         arguments = [known[n] if n else None for n in node.inputs]
-        if not affordable(node, arguments):
+        if not affordable(node, arguments) or (self.room == 0 and node.kind != "Constant"):
             return None
         try:
             found = Body([], [], {}, []).step(node, arguments, None, Values(known))
@@ -132,6 +135,7 @@ class Folder:
                 raise
             return None  # it says so when it runs
         results = tuple(v.detach().numpy() if isinstance(v, Tensor) else v for v in (found if isinstance(found, tuple) else (found,)))
+        self.room = max(self.room - sum(int(np.size(r)) for r in results if r is not None), 0)
         return results if all(isinstance(r, np.ndarray) or r is None for r in map(plain, results)) and not any(
             isinstance(r, list) for r in results) else None  # fmt: skip
 
@@ -206,7 +210,13 @@ def affordable(node: Node, arguments: list[Any]) -> bool:
             return False
     if sum(sizes) > LARGEST or (math.prod(sizes[:2]) > LARGEST * 64 and node.kind not in OVER_WEIGHTS):
         return False
-    if node.kind in ("ConstantOfShape", "Expand", "Tile", "Pad"):
+    if node.kind == "Expand":
+        try:
+            shape = tuple(np.asarray(arguments[1]).reshape(-1)[:64].tolist())
+            return math.prod(np.broadcast_shapes(np.shape(arguments[0]), shape)) <= LARGEST
+        except (ValueError, TypeError, IndexError):
+            return False
+    if node.kind in ("ConstantOfShape", "Tile", "Pad"):
         numbers = [abs(int(v)) for v in np.asarray(arguments[min(1, len(arguments) - 1)]).reshape(-1)[:64]]
         if node.kind == "Pad":
             return sum(numbers) < 4096 and sizes[0] < 1 << 16

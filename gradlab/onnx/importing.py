@@ -25,11 +25,15 @@ DATA_TYPES = dict(enumerate((
     "float32", "uint8", "int8", "uint16", "int16", "int32", "int64", "string", "bool", "float16", "float64", "uint32", "uint64",
     "complex64", "complex128", "bfloat16",
 ), start=1))  # fmt: skip
+LONGEST = 4000  # characters of a message
 EXTRA = "com.microsoft"  # the domain of ONNX Runtime's own operators
 
 
 class OnnxLoadError(ValueError):
-    """A file that cannot be run, with the operator and the node's name."""
+    """A file that cannot be run, with the operator and the node's name; what a file repeats endlessly is cut short."""
+
+    def __init__(self, text: str = "") -> None:
+        super().__init__(text if len(text) <= LONGEST else f"{text[:LONGEST]}…")
 
 
 @dataclass

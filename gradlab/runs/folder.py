@@ -13,6 +13,7 @@ from typing import Any
 import gradlab as gl
 from gradlab import nn
 from gradlab.data import DataError
+from gradlab.device import Device
 from gradlab.runs.kinds import KINDS, task_of
 from gradlab.runs.task import Task
 from gradlab.train.callbacks import curves
@@ -54,7 +55,7 @@ class Files:
         if lacking := {"kind", "goal", "source", "sha256", "settings", "task", "score", "greater", "baselines"} - set(found):
             raise RunError(f"{self.description} is damaged: it lacks {', '.join(sorted(lacking))}")
         if not isinstance(found["kind"], str) or found["kind"] not in KINDS:
-            raise RunError(f"{self.description} is damaged: {found['kind']!r} is no kind of run; those are {', '.join(KINDS)}")
+            raise RunError(f"{self.description} is damaged: {str(found['kind'])[:80]!r} is no kind of run; those are {', '.join(KINDS)}")
         return found
 
 
@@ -142,7 +143,7 @@ def _expect_room(task: Task, weights: Path) -> None:
     """ValueError where the description asks for a model whose weights are larger than the file of them, which memory might not hold."""
     if task.kind == "function":
         return
-    with gl.device("meta"):
+    with Device("meta"):
         size = sum(tensor.nbytes for tensor in task.model().state_dict().values())
     if size > weights.stat().st_size:
         raise ValueError(f"its model has {size:,} bytes of weights, and {weights.name} {weights.stat().st_size:,} bytes")

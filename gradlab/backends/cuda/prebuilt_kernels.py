@@ -14,16 +14,19 @@ import json
 import os
 import threading
 import zipfile
+import zlib
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
+from gradlab.backends.native.seals import trusted
 from gradlab.backends.native.toolchain import CompileError, cache_directory
 from gradlab.kernel import source_folders
 
 # As CuPy 14 compiles a RawModule that is given -std=c++17: cupy/cuda/compiler.py adds the last two, whatever the caller says.
 CUPY_OPTIONS = ("-std=c++17", "-ftz=true", "--device-as-default-execution-space")
 INDEX = "index.json"
+DAMAGED = (OSError, ValueError, KeyError, RecursionError, zlib.error, zipfile.BadZipFile)  # what an archive may end in
 
 
 def key_of(source: str) -> str:
@@ -61,13 +64,15 @@ class Cubin(NamedTuple):
 
 
 class Archive:
-    """One file, read when it is asked."""
+    """One file, read when it is asked; each of its records has a checksum (CRC-32)."""
 
     def __init__(self, path: Path) -> None:
         self.path = path
         self._lock = threading.Lock()
         with zipfile.ZipFile(path) as opened:
             self.index: dict[str, dict[str, list[str]]] = json.loads(opened.read(INDEX))
+        if not isinstance(self.index, dict):
+            raise ValueError(f"{path} has no index")
 
     def read(self, member: str) -> bytes:
         """A cubin's bytes."""
@@ -83,14 +88,15 @@ class Prebuilt:
 
     @staticmethod
     def _found(major: int, minor: int) -> Iterator[Archive]:
+        beside = source_folders("cuda")[1] / "cubins"  # is trusted as the package is
         for place in _places():
             for lower in range(minor, -1, -1):
                 name = file_name(10 * major + lower)
                 path = place / name if place.is_dir() else place
-                if path.name == name and path.is_file():
+                if path.name == name and path.is_file() and (place == beside or trusted(path.stat())):
                     try:
                         yield Archive(path)
-                    except (OSError, ValueError, KeyError, zipfile.BadZipFile):
+                    except DAMAGED:
                         continue  # not whole, or no such archive: what it holds is compiled
 
     def find(self, source: str, names: Sequence[str]) -> dict[str, Cubin] | None:

@@ -18,7 +18,7 @@ from gradlab import dlpack
 from gradlab.backends.cuda.captures import Captures
 from gradlab.backends.cuda.cupy_module import installed
 from gradlab.backends.cuda.driver import CompileError, Forked, MemoryUse, out_of_memory
-from gradlab.backends.cuda.prebuilt_kernels import CUPY_OPTIONS, Prebuilt
+from gradlab.backends.cuda.prebuilt_kernels import CUPY_OPTIONS, DAMAGED, Prebuilt
 from gradlab.backends.cuda.record_stream import Lingering
 from gradlab.spec import count as elements
 
@@ -289,7 +289,7 @@ class RealDriver(Captures):
                     module.load(cubin.archive.read(cubin.member))
                     self._modules[key] = module
                 made[name] = RealFunction(name, module.get_function(cubin.lowered), module)
-            except self._refused as error:
+            except (*self._refused, *DAMAGED) as error:
                 _log.info("%s cannot be used on cuda:%d, kernels are compiled: %s", cubin.archive.path, device, error)
                 self._archives[device].archives.remove(cubin.archive)
                 return self._prebuilt(source, names)
