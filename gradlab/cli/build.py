@@ -16,7 +16,7 @@ def run(options: argparse.Namespace) -> int:
         built = build(options.program, options.folder, name=options.name, sizes=sizes, target=options.target, cpu=options.cpu)
     except (Refused, TargetError, ValueError, OSError) as error:
         raise Failure(_for_the_shell(str(error)), FAILED) from None
-    options.result = {**asdict(built), "command": built.command}
+    options.result = {**{k: v for k, v in asdict(built).items() if k != "module"}, "command": built.command}
     print(built)
     return 0
 

@@ -1,4 +1,4 @@
-"""`gradlab export RUN --onnx|--glp|--c`: a run's model as a file for elsewhere, checked, with what its numbers mean beside it."""
+"""`gradlab export RUN --onnx|--glp|--c|--web`: a run's model as a file for elsewhere, checked, with what its numbers mean beside it."""
 
 from __future__ import annotations
 
@@ -9,13 +9,13 @@ from pathlib import Path
 from gradlab.cli.failure import FAILED, Failure
 from gradlab.cli.use import asked, loaded
 from gradlab.progress import waiting
-from gradlab.runs.exporting import ExportedRun, ExportError, export_run
+from gradlab.runs.exporting import FORMS, ExportedRun, ExportError, export_run
 
 
 def run(options: argparse.Namespace) -> int:
     """Write it; say what it takes and gives, and how it was checked."""
     trained = loaded(options.run)
-    path = options.out or Path(options.run, f"model.{options.form}")
+    path = options.out or Path(options.run, f"model{FORMS[options.form]}")
     try:
         with waiting(f"writing and checking {path.name}"):
             done = asked(lambda: export_run(trained, path, options.form))

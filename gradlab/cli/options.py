@@ -123,16 +123,22 @@ def export(parser: Parser) -> None:
     parser.add_argument("--onnx", dest="forms", action="append_const", const="onnx", help="ONNX (needs the packages onnx and onnxruntime)")
     parser.add_argument("--glp", dest="forms", action="append_const", const="glp", help="a traced program, for gl.jit.load")
     parser.add_argument("--c", dest="forms", action="append_const", const="c", help="C, to run with no Python (docs/deploy.md)")
-    parser.add_argument("--out", type=Path, metavar="FILE", help="where it goes (default: model.onnx, .glp or .c in the run's folder)")
+    web = "a page with the model in it, for any browser, offline (needs the package ziglang)"
+    parser.add_argument("--web", type=Path, nargs="?", const=Path(), metavar="FILE", help=web)
+    parser.add_argument("--out", type=Path, metavar="FILE", help="where it goes (default: model and its ending in the run's folder)")
     json_lines(parser)
     parser.checks.append(_check_export)
 
 
 def _check_export(options: argparse.Namespace) -> None:
-    if options.forms is None or len(options.forms) > 1:
-        raise Failure("say which form: --onnx, --glp or --c, one at a time")
-    options.form = options.forms[0]
-    if options.out is not None and options.out.suffix not in ("", f".{options.form}"):
+    forms = [*(options.forms or ()), *(["web"] if options.web is not None else [])]
+    if len(forms) != 1:
+        raise Failure("say which form: --onnx, --glp, --c or --web, one at a time")
+    options.form = forms[0]
+    if options.web and options.web != Path() and options.out is None:
+        options.out = options.web
+    ending = ".html" if options.form == "web" else f".{options.form}"
+    if options.out is not None and options.out.suffix not in ("", ending):
         raise Failure(f"--out: {options.out} ends with {options.out.suffix}, and --{options.form} was asked for")
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,7 @@ class Built:
     scratch                   bytes of work space besides
     functions, calls          C functions of the program's own, and lines of one run
     program                   compiled for `target`, or None
+    module                    of "wasm32": the JavaScript that loads it, without what makes a program for Node of it
     """
 
     name: str
@@ -61,6 +62,7 @@ class Built:
     functions: int
     calls: int
     program: Path | None = None
+    module: str = field(default="", repr=False)
 
     @property
     def command(self) -> str:
@@ -136,14 +138,16 @@ def build(
     ]
     source_file, header, weights = files
     inputs, outputs = shown
-    made = None
+    made, script = None, ""
     if target is not None:
         made = compile_for(target, source_file, name, cpu)
         if target == "wasm32":
             with replacing(made.with_suffix(".mjs")) as file:
                 file.write(module(name, text).encode())
+            script = module(name, text, program=False)
     return Built(
-        name, source_file, header, weights, inputs, outputs, text.arena, text.unshared, text.scratch, text.functions, text.calls, made
+        name, source_file, header, weights, inputs, outputs, text.arena, text.unshared, text.scratch, text.functions, text.calls, made,
+        script,
     )  # fmt: skip
 
 

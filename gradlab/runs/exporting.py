@@ -1,4 +1,4 @@
-"""A run's model as a file for elsewhere: ONNX, a traced program, or C; and beside it what its numbers mean."""
+"""A run's model as a file for elsewhere: ONNX, a traced program, C, or a page for browsers; and beside it what its numbers mean."""
 
 from __future__ import annotations
 
@@ -21,12 +21,13 @@ import gradlab as gl
 from gradlab import Tensor, deploy, nn, onnx
 from gradlab._version import __version__
 from gradlab.runs.interface import Interface, Sizes
+from gradlab.runs.web import page
 
 if TYPE_CHECKING:
     from gradlab.runs.folder import TrainedRun
 
-Form = Literal["onnx", "glp", "c"]
-FORMS: tuple[Form, ...] = ("onnx", "glp", "c")
+Form = Literal["onnx", "glp", "c", "web"]
+FORMS: dict[Form, str] = {"onnx": ".onnx", "glp": ".glp", "c": ".c", "web": ".html"}  # with what their files end
 TOLERANCE = 1e-4  # of an output's largest number, by which a file's results may be off
 
 
@@ -48,10 +49,10 @@ class ExportedRun:
 
 
 def export_run(trained: TrainedRun, path: str | os.PathLike[str], form: Form | None = None) -> ExportedRun:
-    """Write a run's model; form: by default what the path ends with (.onnx, .glp, .c). PATH.json beside it says what the numbers mean.
+    """Write a run's model; form: by default what path ends with (.onnx, .glp, .c, .html). PATH.json beside it says what the numbers mean.
 
-    The file is run, and its results compared with the model's, before it is put in its place. ExportError where the model has no such form
-    or the results are others; ImportError where onnx or onnxruntime is needed and missing.
+    It is run, and its results compared with the model's, before it is put in its place. ExportError where the model has no such form or the
+    results are others; ImportError where onnx or onnxruntime is needed and missing. A page has no file beside it.
     """
     target = Path(path)
     form = form or _form(target)
@@ -63,9 +64,13 @@ def export_run(trained: TrainedRun, path: str | os.PathLike[str], form: Form | N
     model = copy.deepcopy(interface.model or trained.model).cpu().eval()  # the run's own stays where it is
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=".export-") as folder:
         with gl.no_grad():
-            made = _WRITERS[form](model, interface, Path(folder), target)
+            if form == "web":
+                made = _web(model, interface, Path(folder), target, trained)
+            else:
+                made = _WRITERS[form](model, interface, Path(folder), target)
         about = Path(folder, f"{made.file}.json")
-        about.write_text(json.dumps(_about(trained, interface, made), indent=1) + "\n", encoding="utf-8")
+        if form != "web":
+            about.write_text(json.dumps(_about(trained, interface, made), indent=1) + "\n", encoding="utf-8")
         moved = []
         for file in sorted(Path(folder).iterdir(), key=lambda p: p.name == about.name):
             os.replace(file, target.parent / file.name)
@@ -74,10 +79,10 @@ def export_run(trained: TrainedRun, path: str | os.PathLike[str], form: Form | N
 
 
 def _form(target: Path) -> Form:
-    for form in FORMS:
-        if target.suffix == f".{form}":
+    for form, ending in FORMS.items():
+        if target.suffix == ending:
             return form
-    raise ExportError(f"{target} ends with none of {', '.join(f'.{form}' for form in FORMS)}: say which form it is to be")
+    raise ExportError(f"{target} ends with none of {', '.join(FORMS.values())}: say which form it is to be")
 
 
 def _about(trained: TrainedRun, interface: Interface, made: _Made) -> dict[str, Any]:
@@ -183,6 +188,29 @@ def _c(model: nn.Module, interface: Interface, folder: Path, target: Path) -> _M
     return _Made(f"{target.stem}.c", checked=checked, command=built.command, **_shapes(one, {}, outputs))
 
 
+def _web(model: nn.Module, interface: Interface, folder: Path, target: Path, trained: TrainedRun) -> _Made:
+    one = Interface({name: x[:1] for name, x in interface.example.items()}, interface.outputs, interface.meaning)
+    example = tuple(one.example.values())
+    with tempfile.TemporaryDirectory(prefix="gradlab-") as place:
+
+        def write(_: Sizes) -> deploy.Built:
+            return deploy.build(gl.jit.trace(model, example, check_trace=False), place, name="model", target="wasm32")
+
+        try:
+            built, _ = _first([{}], write)
+        except ExportError as error:
+            raise ExportError(str(error).removeprefix("target wasm32: ")) from error.__cause__
+        assert built.program is not None
+        outputs = _results(model(*example))
+        checked = "nothing: there is no Node here"
+        if node := shutil.which("node"):
+            found = _called([node, "model.mjs"], built, Path(place), example, len(outputs))
+            checked = f"Node: off by {_deviation(found, outputs):.1e} of the largest number"
+        text = page(trained, interface, built.program.read_bytes(), built.weights.read_bytes(), built.module)
+    Path(folder, target.name).write_text(text, encoding="utf-8")
+    return _Made(target.name, checked=checked, **_shapes(one, {}, outputs))
+
+
 _WRITERS: dict[Form, Callable[[nn.Module, Interface, Path, Path], _Made]] = {"onnx": _onnx, "glp": _glp, "c": _c}
 
 
@@ -211,11 +239,16 @@ def _ran(built: deploy.Built, compiler: Sequence[str], example: Sequence[Tensor]
         for file in (built.source, built.header, built.weights):
             shutil.copy(file, place)
         _call([*compiler, *shlex.split(built.command)[1:]], place)
-        files = [f"in{i}.npy" for i in range(len(example))] + [f"out{i}.npy" for i in range(outputs)]
-        for name, x in zip(files, example):
-            np.save(Path(place, name), np.ascontiguousarray(x.numpy()))
-        _call([str(Path(place, built.name)), built.weights.name, *files], place)
-        return [gl.from_numpy(np.load(Path(place, name))) for name in files[len(example) :]]
+        return _called([str(Path(place, built.name))], built, Path(place), example, outputs)
+
+
+def _called(program: Sequence[str], built: deploy.Built, place: Path, example: Sequence[Tensor], outputs: int) -> list[Tensor]:
+    """What a program in a folder makes of an example."""
+    files = [f"in{i}.npy" for i in range(len(example))] + [f"out{i}.npy" for i in range(outputs)]
+    for name, x in zip(files, example):
+        np.save(place / name, np.ascontiguousarray(x.numpy()))
+    _call([*program, built.weights.name, *files], str(place))
+    return [gl.from_numpy(np.load(place / name)) for name in files[len(example) :]]
 
 
 def _call(command: Sequence[str], folder: str) -> None:

@@ -17,16 +17,21 @@ FARTHEST = 10.0  # standard deviations, beyond which a number is cut off
 
 @dataclass(frozen=True)
 class NumberCoding:
-    """How a column of numbers is scaled; `empty`: whether a second column says where it is missing."""
+    """How a column of numbers is scaled; `empty`: whether a second column says where it is missing. low, high: of the training rows (None
+    in runs of before these were kept)."""
 
     mean: float
     deviation: float
     empty: bool
+    low: float | None = None
+    high: float | None = None
 
     @staticmethod
     def of(values: np.ndarray[Any, Any]) -> NumberCoding:
         there = values[~np.isnan(values)]
-        return NumberCoding(*_mean_and_deviation(there), there.size < values.size) if there.size else NumberCoding(0.0, 1.0, True)
+        if not there.size:
+            return NumberCoding(0.0, 1.0, True)
+        return NumberCoding(*_mean_and_deviation(there), there.size < values.size, float(there.min()), float(there.max()))
 
     def coded(self, values: np.ndarray[Any, Any]) -> list[np.ndarray[Any, Any]]:
         lost = np.isnan(values)
