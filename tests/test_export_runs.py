@@ -187,7 +187,7 @@ def test_from_the_shell(runs, tmp_path, capsys):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        ([], "say which form: --onnx, --glp or --c"),
+        ([], "say which form: --onnx, --glp, --c or --web"),
         (["--glp", "--out", "x.onnx"], "x.onnx ends with .onnx, and --glp was asked for"),
         (["--glp", "--out", "nowhere/x.glp"], "there is no folder nowhere"),
         (["--c", "--out", "1x.c"], "'1x' is no name for functions of C"),

@@ -86,7 +86,7 @@ class TrainedRun:
         return self.task.predict(self.model, source)
 
     def export(self, path: str | os.PathLike[str]) -> Any:
-        """Write the model as path.onnx, .glp, .c or .html (a page), checked; its numbers' meaning beside it (see `exporting.export_run`)."""
+        """Write the model as path.onnx, .glp, .c or .html (a page), checked; with what its numbers mean (see `exporting.export_run`)."""
         return import_module("gradlab.runs.exporting").export_run(self, path)
 
     def evaluate(self, source: Any) -> dict[str, float]:
