@@ -31,6 +31,16 @@ def lines(ended, text):
     return [line for line in ended.stdout.splitlines() if text in line]
 
 
-@pytest.mark.parametrize("count", [pytest.param(1, marks=pytest.mark.slow), pytest.param(2, marks=pytest.mark.slow), 3, pytest.param(4, marks=pytest.mark.slow)])  # fmt: skip
+def counted(*quick):
+    """1 to 4 processes; those that are not quick belong to the long suite."""
+    return pytest.mark.parametrize("count", [n if n in quick else pytest.param(n, marks=pytest.mark.slow) for n in (1, 2, 3, 4)])
+
+
+@counted(3)
 def test_collectives(count):
     assert len(lines(started(count, "collectives.py"), "all collectives")) == count
+
+
+@counted(2)
+def test_training_is_that_of_one_process(count):
+    assert len(lines(started(count, "training.py", "mlp", "cnn", "gpt"), "equal")) == 6

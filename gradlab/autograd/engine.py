@@ -19,7 +19,7 @@ from gradlab.autograd.base import LEAF, Differentiable, version_of
 from gradlab.autograd.mode import current, enter, leave
 from gradlab.autograd.node import edge_to, next_sequence
 from gradlab.autograd.record import refresh
-from gradlab.autograd.walk import Goals, Target, Walk, reachable as reachable, run_hooks, walk_now
+from gradlab.autograd.walk import Goals, Target, Walk, Watcher, reachable as reachable, run_hooks, walk_now, watchers
 from gradlab.batched import Batched
 from gradlab.dtype import COMPLEX
 from gradlab.layout import strided
@@ -87,7 +87,12 @@ def backward(
     mode = current()
     token = enter(mode.replace(recording=True, walking=False, autocast=None) if create_graph else mode.walk())
     outer = walk_now.set(walk)
+    told: list[Watcher] = []
     try:
+        if watchers:
+            walk.roots += [target for target, _ in roots]
+            told = walk.watched(lambda leaf: store(leaf, walk, create_graph))
+            walk.roots.clear()
         _walk(roots, walk)
         del roots
         leaves = walk.leaves
@@ -101,6 +106,12 @@ def backward(
             if x._edge is not LEAF and (found := goals.gradient_of(x, leaves)) is not None:  # type: ignore[union-attr]
                 x._grad = found.clone() if x._grad is None else x._grad + found
         graph_cuts.forget()
+        for watcher in told:
+            watcher.end()
+    except BaseException:
+        for watcher in told:
+            watcher.failed()
+        raise
     finally:
         walk_now.reset(outer)
         leave(token)

@@ -7,9 +7,10 @@ A lone successor stays out of the heap. Leaf gradients are collected; `engine` s
 from __future__ import annotations
 
 import heapq
-from collections.abc import Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from contextvars import ContextVar
-from typing import Any
+from typing import Any, Protocol
+from weakref import ReferenceType
 
 from gradlab.autograd.base import LEAF, Differentiable, Place
 from gradlab.autograd.hooks import Sight
@@ -66,8 +67,30 @@ def reachable(roots: list[Target]) -> list[Any]:
 walk_now: ContextVar[Any] = ContextVar("gradlab_walk", default=None)  # the backward pass that is running in this thread
 
 
+class Watcher(Protocol):
+    """Who takes part in backward passes while they go on: `DistributedDataParallel`, whose gradients travel meanwhile."""
+
+    def begin(self, leaves: Container[Any]) -> Iterable[Any]:
+        """A pass begins that will reach these leaves. Returns those of them to be told of; none: it takes no part in this pass."""
+
+    def ready(self, leaf: Any) -> None:
+        """The leaf's gradient is complete, and in its `.grad`."""
+
+    def end(self) -> None:
+        """All gradients are."""
+
+    def failed(self) -> None:
+        """The pass ended with an error."""
+
+
+watchers: list[ReferenceType[Watcher]] = []  # in the order in which they were made, which is the same in all processes
+
+
 class Walk:
     """The state of one backward pass."""
+
+    early: dict[Any, list[tuple[Any, Watcher]]] | None = None  # by the last node that leads to them: leaves that somebody waits for
+    keep: Callable[[Any], None]  # puts a leaf's gradient into its `.grad`
 
     place: Place | None = None  # of the user's call, once it was asked for
 
@@ -127,10 +150,36 @@ class Walk:
         self.sums = True
         return gradient + old if type(gradient) is Sum else Sum(old, gradient)
 
+    def watched(self, keep: Callable[[Any], None]) -> list[Watcher]:
+        """Ask the watchers which leaves they wait for. Returns those who take part."""
+        last: dict[Any, Any] = {}
+        ends = () if self.goals is None else self.goals.ends
+        for node in reachable(self.roots):
+            if (self.wanted is None or node in self.wanted) and node not in ends:  # newest first: a leaf's last node stays
+                last.update((e, node) for e in node.edges if isinstance(e, Differentiable) and (self.wanted is None or e in self.wanted))
+        found, self.early, self.keep = [], {}, keep
+        for reference in list(watchers):
+            watcher = reference()
+            if watcher is None:
+                watchers.remove(reference)
+            elif told := list(watcher.begin(last)):
+                found.append(watcher)
+                for leaf in told:
+                    self.early.setdefault(last[leaf], []).append((leaf, watcher))
+        return found
+
+    def tell(self, ready: list[tuple[Any, Watcher]]) -> None:
+        """Leaves whose gradients are complete before the pass ends."""
+        for leaf, watcher in ready:
+            if leaf in self.leaves:
+                self.leaves[leaf] = _complete(self.leaves[leaf])
+                self.keep(leaf)
+            watcher.ready(leaf)
+
     def run(self) -> None:
         """Until no node waits."""
         heap, grads, leaves, wanted, goals, retain = self.heap, self.grads, self.leaves, self.wanted, self.goals, self.retain
-        pop, deliver, half = heapq.heappop, self.deliver, self.half
+        pop, deliver, half, early = heapq.heappop, self.deliver, self.half, self.early
         waiting: Any = None
         mode = current()
         observer = mode.observer if mode.tracer is None else mode.tracer
@@ -173,6 +222,8 @@ class Walk:
                             successor, waiting = edge, part
                         else:
                             deliver(edge, part)
+                    if early is not None and node in early:
+                        self.tell(early.pop(node))
                     if successor is None:
                         break
                     if heap:  # something else was delivered meanwhile: decide by sequence number

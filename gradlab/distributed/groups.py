@@ -53,6 +53,10 @@ class ProcessGroup:
         """The name of its backend."""
         return str(self.backend)
 
+    def __deepcopy__(self, memo: object) -> ProcessGroup:
+        """Itself: a copy of a model is in the same group."""
+        return self
+
     def __repr__(self) -> str:
         return f"<ProcessGroup {self.group_name!r} of ranks {list(self.ranks)}>"
 

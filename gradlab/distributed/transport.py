@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -102,6 +103,16 @@ class Transport(ABC):
         self._begun.pop(slot).wait()
         if begun is not filled:
             filled[...] = begun
+
+    def forget(self, slot: int) -> None:
+        """Wait for what `begin_all_reduce` started, and drop it."""
+        if (job := self._begun.pop(slot, None)) is not None:
+            with suppress(Exception):
+                job.wait()
+
+    def __deepcopy__(self, memo: object) -> Transport:
+        """Itself: what copies of a model speak by."""
+        return self
 
     def close(self) -> None:  # noqa: B027 - not every carrier has something to end
         """Wait for what is under way, and end."""

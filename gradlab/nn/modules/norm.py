@@ -6,8 +6,10 @@ from collections.abc import Sequence
 from typing import Any, ClassVar
 
 from gradlab.autograd.mode import current
+from gradlab.distributed.groups import is_initialized, member
 from gradlab.nn import functional as F, init
 from gradlab.nn.functional.norm import count_batch
+from gradlab.nn.functional.sync_norm import sync_batch_norm
 from gradlab.nn.module import Module
 from gradlab.nn.modules.lazy import Lazy
 from gradlab.nn.parameter import Parameter, UninitializedBuffer, UninitializedParameter
@@ -89,6 +91,9 @@ class _BatchNorm(_Channels):
                 momentum = 1.0 / float(count) if current().tracer is None else 1.0 / count.to(mean.dtype)
         if self.training and not self.track_running_stats:
             mean = var = None
+        return self._normed(input, mean, var, momentum)
+
+    def _normed(self, input: Tensor, mean: Tensor | None, var: Tensor | None, momentum: Any) -> Tensor:
         return F.batch_norm(input, mean, var, self.weight, self.bias, self.training or mean is None, momentum, self.eps)
 
 
@@ -111,8 +116,8 @@ class BatchNorm3d(_BatchNorm):
 
 
 class SyncBatchNorm(_BatchNorm):
-    """Batch norm of (N, C, …) whose mean and variance are those of all processes' batches in a group. With one process
-    they are this one's.
+    """Batch norm of (N, C, …) whose mean and variance in training are those of all processes' batches in a group (default: all
+    processes). With one process, or without `gradlab.distributed`, they are this one's.
     """
 
     ranks = (2, 3, 4, 5)
@@ -123,6 +128,13 @@ class SyncBatchNorm(_BatchNorm):
     ) -> None:  # fmt: skip
         super().__init__(num_features, eps, momentum, affine, track_running_stats, device, dtype, bias=bias)
         self.process_group = process_group
+
+    def _normed(self, input: Tensor, mean: Tensor | None, var: Tensor | None, momentum: Any) -> Tensor:
+        if self.training and is_initialized():
+            group = member(self.process_group, "SyncBatchNorm")
+            if group is not None and group.size() > 1:
+                return sync_batch_norm(input, mean, var, self.weight, self.bias, momentum, self.eps, group)
+        return super()._normed(input, mean, var, momentum)
 
     @classmethod
     def convert_sync_batchnorm(cls, module: Module, process_group: Any = None) -> Module:

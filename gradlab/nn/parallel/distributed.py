@@ -1,4 +1,4 @@
-"""`DistributedDataParallel`: one model in each process of a group, whose gradients are averaged: over one process its own."""
+"""`DistributedDataParallel`: one model in each process of a group, whose gradients are averaged."""
 
 from __future__ import annotations
 
@@ -7,19 +7,31 @@ from contextlib import contextmanager
 from typing import Any
 
 from gradlab import distributed
+from gradlab.autograd.mode import no_grad
+from gradlab.autograd.record import bind
 from gradlab.device import Device
 from gradlab.nn.module import Module
+from gradlab.nn.parallel.joining import Joining
 from gradlab.nn.parallel.placing import device_of, on
+from gradlab.nn.parallel.reducer import Reducer
+from gradlab.ops import collective as rows
+from gradlab.tensor.shape import cat
 
 
 class DistributedDataParallel(Module):
-    """Calls `module`, and averages its gradients among the processes of `process_group` (default: all).
+    """Calls `module`, and averages its gradients among the processes of `process_group` (default: all) while `backward()` runs.
 
-    The module is `.module`, and its names in `state_dict` begin with "module.". device_ids: at most one device, where the arguments'
-    tensors are moved; the model is there already. The other arguments say how gradients travel, of which there is nothing over one process.
+    Each process computes with a part of the batch; the loss's mean over a part of equal size gives the gradients of the whole batch. All
+    begin with the parameters and buffers of rank 0, which is also whose buffers count: a forward in training gives them to all.
+
+    The module is `.module`, and its names in `state_dict` begin with "module.", whatever the number of processes: a checkpoint that rank
+    0 has written loads at another. device_ids: at most one device, where the arguments' tensors are moved; the model is there already.
+    bucket_cap_mb: how much travels at a time, default 25 (the first bucket 1). find_unused_parameters: the loss may not depend on all
+    parameters; those of which no process has a gradient keep theirs. broadcast_buffers: see above. static_graph and
+    gradient_as_bucket_view change nothing here.
 
     ValueError before `gradlab.distributed.init_process_group`, and for several devices; RuntimeError for a module without anything to
-    train.
+    train, or of other parameters in other processes, and in backward for parameters without a gradient.
 
     >>> import gradlab as gl
     >>> gl.distributed.init_process_group("gloo")
@@ -37,7 +49,7 @@ class DistributedDataParallel(Module):
         mixed_precision: Any = None, device_mesh: Any = None, skip_all_reduce_unused_params: bool = False,
     ) -> None:  # fmt: skip
         super().__init__()
-        group = distributed.groups.member(process_group, "DistributedDataParallel")
+        group: Any = distributed.groups.member(process_group, "DistributedDataParallel")
         if not any(p.requires_grad for p in module.parameters()):
             raise RuntimeError("DistributedDataParallel: the module has no parameter that requires a gradient; call it as it is")
         if device_ids is not None and len(device_ids) > 1:
@@ -51,9 +63,63 @@ class DistributedDataParallel(Module):
         self.broadcast_buffers, self.find_unused_parameters = broadcast_buffers, find_unused_parameters
         self.gradient_as_bucket_view, self.static_graph = gradient_as_bucket_view, static_graph
         self.require_backward_grad_sync = True
+        self._joining: Joining | None = None
+        self._reducer: Reducer | None = None
+        if group is not None and group.size() > 1:
+            ignored = set(getattr(module, "_ddp_params_and_buffers_to_ignore", ()))
+            named = [(name, p) for name, p in module.named_parameters() if p.requires_grad and name not in ignored]
+            self._check_alike(named)
+            if init_sync:
+                self.broadcast_from(0, [*module.parameters(), *module.buffers()])
+            cap = int((25 if bucket_cap_mb is None else bucket_cap_mb) * (1 << 20))
+            self._reducer = Reducer(named, group, cap, find_unused_parameters)
+
+    @property
+    def reducer(self) -> Any:
+        """What averages the gradients; None in a group of one."""
+        return self._reducer
+
+    def _check_alike(self, named: Sequence[tuple[str, Any]]) -> None:
+        own = [(name, tuple(p.shape), str(p.dtype)) for name, p in named]
+        every: list[Any] = [None] * self.process_group.size()
+        distributed.all_gather_object(every, own, self.process_group)
+        for rank, other in enumerate(every):
+            if other != every[0]:
+                differs = next(((a, b) for a, b in zip(every[0], other) if a != b), (f"{len(every[0])} parameters", f"{len(other)}"))
+                raise RuntimeError(f"DistributedDataParallel: the models differ: rank 0 has {differs[0]}, rank {rank} {differs[1]}")
+
+    def broadcast_from(self, source: int, tensors: Sequence[Any]) -> None:
+        """Write these tensors of the process with that place in the group into those of all: one message for each dtype."""
+        kinds: dict[Any, list[Any]] = {}
+        for tensor in tensors:
+            kinds.setdefault((tensor.dtype, tensor.device), []).append(tensor)
+        with no_grad():
+            for kind in kinds.values():
+                flat = cat([tensor.detach().reshape(-1) for tensor in kind])
+                found = bind(rows.broadcast)(flat, by=self.process_group.transport, root=source)
+                at = 0
+                for tensor in kind:
+                    tensor.copy_(found[at : at + tensor.numel()].reshape(tensor.shape))
+                    at += tensor.numel()
+
+    def will_sync_buffers(self) -> bool:
+        """Whether a forward begins with rank 0's buffers."""
+        if self._reducer is None or not self.broadcast_buffers or not self.require_backward_grad_sync:
+            return False
+        return self.training and any(True for _ in self.module.buffers())
+
+    def sync_buffers(self, source: int = 0) -> None:
+        """Give the buffers of one process to all."""
+        self.broadcast_from(source, list(self.module.buffers()))
 
     def forward(self, *inputs: Any, **kwargs: Any) -> Any:
         """The module's result."""
+        if self._reducer is not None:
+            self._reducer.active = self.require_backward_grad_sync
+            if self._joining is not None:
+                self._joining.step(True)
+            if self.will_sync_buffers():
+                self.sync_buffers(0 if self._joining is None else self._joining.source)
         device = device_of(self.device_ids[0]) if self.device_ids else None
         return self.module(*on(device, inputs), **on(device, kwargs))
 
@@ -70,9 +136,23 @@ class DistributedDataParallel(Module):
     def join(
         self, divide_by_initial_world_size: bool = True, enable: bool = True, throw_on_early_termination: bool = False
     ) -> Iterator[None]:
-        """Within it processes may have different numbers of batches."""
-        yield
+        """Within it processes may have different numbers of batches: those that have ended give zeros to the others' averages.
+
+        divide_by_initial_world_size: averages are sums over all processes divided by their number; else by that of those with a batch.
+        throw_on_early_termination: RuntimeError in all as soon as one has ended. At the end all have the parameters and buffers of the
+        last. Collectives of the model's own, as SyncBatchNorm has, cannot be followed, nor can a compiled step.
+        """
+        if self._reducer is None or not enable:
+            yield
+            return
+        self._joining = Joining(self, divide_by_initial_world_size, throw_on_early_termination)
+        try:
+            yield
+            self._joining.rest()
+        finally:
+            self._joining = None
+            self._reducer.op, self._reducer.scale = "mean", 1.0
 
     def register_comm_hook(self, state: Any, hook: Any) -> None:
-        """NotImplementedError: over one process gradients go nowhere that a hook could change them on their way."""
-        raise NotImplementedError("register_comm_hook: one process sends no gradients; Tensor.register_hook changes them where they arise")
+        """NotImplementedError: what changes gradients on their way is not called."""
+        raise NotImplementedError("register_comm_hook: averages travel as they are; Tensor.register_hook changes gradients before")

@@ -18,6 +18,8 @@ class DistributedSampler(Sampler[int]):
     shuffle: an order that depends on `seed` and the epoch, which `set_epoch` sets: without it every epoch has the same.
     drop_last: leave samples out at the end so that all processes have equally many; otherwise the first samples come again for that.
 
+    `state_dict(seen=…)` and `load_state_dict` continue an epoch after so many samples of it, with any number of processes.
+
     >>> import gradlab as gl
     >>> sampler = gl.utils.data.DistributedSampler(range(5), num_replicas=2, rank=1, shuffle=False)
     >>> list(sampler), len(sampler)
@@ -33,6 +35,7 @@ class DistributedSampler(Sampler[int]):
         if not 0 <= self.rank < self.num_replicas:
             raise ValueError(f"DistributedSampler: rank {self.rank} is none of {self.num_replicas} processes")
         self.dataset, self.shuffle, self.seed, self.drop_last, self.epoch = dataset, shuffle, seed, drop_last, 0
+        self._start = 0  # samples of all processes that the next iteration leaves out
         count = len(dataset)
         self.num_samples = count // self.num_replicas if drop_last else -(-count // self.num_replicas)
         self.total_size = self.num_samples * self.num_replicas
@@ -42,7 +45,10 @@ class DistributedSampler(Sampler[int]):
         order = range(count)
         if self.shuffle:
             order = randperm(count, generator=Generator().manual_seed(self.seed + self.epoch)).tolist()
-        return itertools.islice(itertools.cycle(order), self.rank, self.total_size, self.num_replicas)
+        start, self._start = self._start, 0
+        left = count - start
+        each = left // self.num_replicas if self.drop_last else -(-left // self.num_replicas)
+        return itertools.islice(itertools.cycle(order), start + self.rank, start + each * self.num_replicas, self.num_replicas)
 
     def __len__(self) -> int:
         return self.num_samples
@@ -50,3 +56,15 @@ class DistributedSampler(Sampler[int]):
     def set_epoch(self, epoch: int) -> None:
         """Say which epoch comes, for another order."""
         self.epoch = epoch
+
+    def state_dict(self, seen: int = 0) -> dict[str, int]:
+        """Where an epoch is, the same in all processes. seen: how many of its samples all of them together have used."""
+        if not 0 <= seen <= len(self.dataset):
+            raise ValueError(f"DistributedSampler.state_dict: seen is a number of the epoch's {len(self.dataset)} samples, not {seen}")
+        return {"epoch": self.epoch, "seed": self.seed, "seen": seen, "samples": len(self.dataset)}
+
+    def load_state_dict(self, state_dict: dict[str, int]) -> None:
+        """Let the next iteration give what is left of that epoch, and those after it whole ones. ValueError for another dataset's state."""
+        if state_dict["samples"] != len(self.dataset):
+            raise ValueError(f"DistributedSampler.load_state_dict: the state is of {state_dict['samples']} samples, not {len(self.dataset)}")
+        self.epoch, self.seed, self._start = state_dict["epoch"], state_dict["seed"], state_dict["seen"]
