@@ -36,11 +36,35 @@ def counted(*quick):
     return pytest.mark.parametrize("count", [n if n in quick else pytest.param(n, marks=pytest.mark.slow) for n in (1, 2, 3, 4)])
 
 
-@counted(3)
+@counted()
 def test_collectives(count):
     assert len(lines(started(count, "collectives.py"), "all collectives")) == count
 
 
+def test_training_is_that_of_one_process():
+    assert len(lines(started(4, "training.py", "1,2,3,4", "mlp"), "equal")) == 8
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("model", ["cnn", "gpt"])
+def test_training_of_larger_models_is_that_of_one_process(model):
+    assert len(lines(started(4, "training.py", "1,2,3,4", model, seconds=600), "equal")) == 8
+
+
 @counted(2)
-def test_training_is_that_of_one_process(count):
-    assert len(lines(started(count, "training.py", "mlp", "cnn", "gpt"), "equal")) == 6
+def test_what_the_wrapper_of_a_model_promises(count):
+    if count > 1:
+        assert len(lines(started(count, "wrapping.py"), "cases")) == count
+
+
+FAULTS = {"differs": (0, 3), "stopped": (1, 2), "raised": (1, 2), "early": (1, 2), "killed": (137, 0)}  # exit code; how many say so
+
+
+@pytest.mark.parametrize("fault", FAULTS)
+@pytest.mark.slow
+def test_faults_are_named(fault):
+    ended = started(3, "faults.py", fault)
+    assert (ended.returncode != 0) == (FAULTS[fault][0] != 0), ended.stderr
+    assert ended.stdout.count("as said") == FAULTS[fault][1], ended.stdout + ended.stderr
+    if fault == "killed":
+        assert "rank 1" in ended.stderr

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import itertools
 import tempfile
 from pathlib import Path
 
@@ -111,7 +112,7 @@ def uneven(rank, size):
         wanted = sum((size - n) / size if by_all else 1.0 for n in range(size))
         np.testing.assert_allclose((start - net.module.bias).tolist(), [wanted] * 2, rtol=1e-5)
     net = Wrapped(linear(0))
-    with pytest.raises(RuntimeError, match=r"ranks \[0\] have no more batches"), net.join(throw_on_early_termination=True):  # noqa: PT012
+    with pytest.raises(RuntimeError, match=r"ranks \[0\] have no more batches"), net.join(throw_on_early_termination=True):
         for _ in range(rank + 1):
             net(gl.ones(1, 3)).sum().backward()
 
@@ -150,10 +151,8 @@ def samples(rank, size):
     """Each index once in an epoch over all processes; a sampler continues at another number of them."""
     sampler = DistributedSampler(range(24), seed=3)
     own = list(sampler)
-    assert sorted(sum(everywhere(own), [])) == list(range(24))
-    seen, iterator = [], iter(DistributedSampler(range(24), seed=3))
-    for _ in range(2):
-        seen.append(next(iterator))
+    assert sorted(itertools.chain(*everywhere(own))) == list(range(24))
+    seen = list(itertools.islice(DistributedSampler(range(24), seed=3), 2))
     state = DistributedSampler(range(24), seed=3).state_dict(seen=2 * size)
     rest = []
     for r in range(2):
@@ -161,13 +160,13 @@ def samples(rank, size):
         again.load_state_dict(state)
         rest += list(again)
         assert len(list(again)) == 12  # the epoch after it is whole
-    assert sorted(sum(everywhere(seen), []) + rest) == list(range(24))
+    assert sorted([*itertools.chain(*everywhere(seen)), *rest]) == list(range(24))
 
 
 def checkpoints(rank, size):
     """Written by rank 0, read without a wrapper: by a world of one."""
     net = Wrapped(linear(rank))
-    path = Path([*everywhere(tempfile.mkdtemp() if rank == 0 else None)][0]) / "model.pt"
+    path = Path(everywhere(tempfile.mkdtemp() if rank == 0 else None)[0]) / "model.pt"
     if rank == 0:
         gl.save(net.state_dict(), path)
     dist.barrier()

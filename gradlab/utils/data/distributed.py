@@ -66,5 +66,5 @@ class DistributedSampler(Sampler[int]):
     def load_state_dict(self, state_dict: dict[str, int]) -> None:
         """Let the next iteration give what is left of that epoch, and those after it whole ones. ValueError for another dataset's state."""
         if state_dict["samples"] != len(self.dataset):
-            raise ValueError(f"DistributedSampler.load_state_dict: the state is of {state_dict['samples']} samples, not {len(self.dataset)}")
+            raise ValueError(f"DistributedSampler: the state is of {state_dict['samples']} samples, not of {len(self.dataset)}")
         self.epoch, self.seed, self._start = state_dict["epoch"], state_dict["seed"], state_dict["seen"]
