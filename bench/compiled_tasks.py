@@ -12,18 +12,13 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 import workloads
 
 import gradlab as gl
-from gradlab import nn, optim
 
 
 def main():
-    name = sys.argv[1]
-    F = nn.functional
-    model = workloads.network(name, nn, F, gl.cat)
-    x, y = map(gl.from_numpy, workloads.data(name))
-    step = gl.compile(workloads.step_of(name, model, F, optim, x, y))
+    run, whole = workloads.prepared(sys.argv[1], gl, gl.compile)
     for _ in range(4):
-        step(x, y)
-    executable = step.programs[0].runner.executable
+        run()
+    executable = whole.programs[0].runner.executable
     names = [f"{call.op.name} {tuple(call.outputs[0].spec.shape)}" if call else "loop" for call in executable._calls]
     for task, step in executable.chains.items():
         names[task] = str(step)

@@ -9,6 +9,7 @@ tiny      2-16-16-1, tanh, batch 32, SGD
 import itertools
 
 import numpy as np
+from further_workloads import FURTHER
 
 NAMES = ("mlp", "mlp-adam", "cnn", "resnet", "gpt", "lstm", "tiny")
 
@@ -169,3 +170,30 @@ def step_of(name, model, F, optim, x, y):
         return loss
 
     return step
+
+
+def prepared(name, lib, compiled=None):
+    """A step without arguments, and what was compiled (None in eager mode), with the values that every engine begins with.
+
+    lib: gradlab or torch; compiled: what turns a function into its compiled form.
+    """
+    if name in FURTHER:
+        lib.manual_seed(0)
+        models, step, arrays = FURTHER[name](lib)
+    else:
+        models = [network(name, lib.nn, lib.nn.functional, lib.cat)]
+        arrays = data(name)
+        step = step_of(name, models[0], lib.nn.functional, lib.optim, *arrays)
+    with lib.no_grad():
+        for model in models:
+            values = weights({k: tuple(p.shape) for k, p in model.named_parameters()})
+            for key, p in model.named_parameters():
+                p.copy_(lib.from_numpy(values[key]))
+    inputs = [lib.from_numpy(a) for a in arrays]
+    if compiled is None:
+        return (lambda: step(*inputs)), None
+    if (part := getattr(step, "compiled", None)) is not None:  # what calls it is no static program
+        whole = compiled(part)
+        return (lambda: step(*inputs, whole)), whole
+    whole = compiled(step)
+    return (lambda: whole(*inputs)), whole
