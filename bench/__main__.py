@@ -198,7 +198,9 @@ def main():
             print(found["compiled"][0]["steps"])
     if args.json:
         about = {"processor": platform.processor() or platform.machine(), "threads": args.threads, "date": time.strftime("%Y-%m-%d")}
-        Path(args.json).write_text(json.dumps({**about, "flops": flops, "bandwidth": bandwidth, "workloads": table}, indent=1), encoding="utf-8")
+        Path(args.json).write_text(
+            json.dumps({**about, "flops": flops, "bandwidth": bandwidth, "workloads": table}, indent=1), encoding="utf-8"
+        )
     if args.chart:
         chart(table, args.chart)
     return 0 if agreed else 1

@@ -4,8 +4,9 @@ Peak arithmetic: float32 multiply-adds on registers alone; memory: STREAM's tria
 caches, counted as three. Both are measured on the threads asked for, by a C program that the machine's compiler builds.
 
 A step's arithmetic is what its products, convolutions and attention take, counted while it runs eagerly; 3×3 convolutions of stride 1 count
-4/9 of it, which is what Winograd's F(2×2, 3×3) needs (Lavin and Gray 2016), and an LSTM over an embedding takes its first product from the
-table's rows; causal attention counts half. Its traffic is what these read and write, of tensors that no cache holds, and the optimizer's state, read and written once.
+4/9 of it, which is what Winograd's F(2×2, 3×3) needs (Lavin and Gray 2016), an LSTM over an embedding takes its first product from the
+table's rows, and causal attention counts half. Its traffic is what these read and write, of tensors that no cache holds, and the
+optimizer's state, read and written once.
 """
 
 import os
