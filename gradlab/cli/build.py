@@ -13,7 +13,8 @@ def run(options: argparse.Namespace) -> int:
     """Writes NAME.c, NAME.h and NAME.weights, and prints how to compile them."""
     sizes = {name: int(number) for name, _, number in (text.partition("=") for text in options.size)}
     try:
-        built = build(options.program, options.folder, name=options.name, sizes=sizes, target=options.target, cpu=options.cpu)
+        chosen = {"target": options.target, "cpu": options.cpu, "static": options.static}
+        built = build(options.program, options.folder, name=options.name, sizes=sizes, **chosen)
     except (Refused, TargetError, ValueError, OSError) as error:
         raise Failure(_for_the_shell(str(error)), FAILED) from None
     options.result = {**{k: v for k, v in asdict(built).items() if k != "module"}, "command": built.command}

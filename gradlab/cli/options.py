@@ -11,6 +11,7 @@ from gradlab.cli.failure import Failure
 from gradlab.cli.kinds import FUNCTION, NAMES, kind_named
 
 MACHINES = ("x86_64-linux", "aarch64-linux", "armv7-linux", "x86_64-windows", "aarch64-macos", "wasm32")  # gl.deploy.TARGETS
+BARE = ("cortex-m3", "cortex-m4")
 GOES_ON_WITH = ("kind", "resume", "epochs", "device", "profile", "json")  # what a resumed run may be told
 
 
@@ -162,7 +163,9 @@ def build(parser: Parser) -> None:
     parser.add_argument("--folder", metavar="FOLDER", help="where the files go (default: beside the program)")
     parser.add_argument("--name", help="of the functions and the files (default: the program's)")
     which = f"compile it, too, for one of {', '.join(MACHINES)} (needs the package ziglang)"
-    parser.add_argument("--target", choices=MACHINES, metavar="MACHINE", help=which)
+    parser.add_argument("--target", choices=(*MACHINES, *BARE), metavar="MACHINE", help=which)
+    static = f"for a machine without an operating system: nothing is allocated, weights are constants (also --target {', '.join(BARE)})"
+    parser.add_argument("--static", action="store_true", help=static)
     parser.add_argument("--cpu", metavar="NAME", help="the oldest processor it shall run on, in LLVM's names (default: the target's)")
     parser.add_argument(
         "--size", action="append", default=[], metavar="NAME=NUMBER", help="a number for an unknown size of the program (repeatable)"
@@ -176,6 +179,8 @@ def _check_build(options: argparse.Namespace) -> None:
         name, _, number = text.partition("=")
         if not name or not number.isdigit():
             raise Failure(f"--size takes NAME=NUMBER, not {text!r}")
+    if options.target is not None and options.static != (options.target in BARE):
+        raise Failure(f"--static is for {', '.join(BARE)}, and these for it")
     if options.cpu is not None and options.target is None:
         raise Failure("--cpu is of a --target")
     if not Path(options.program).is_file():

@@ -11,7 +11,7 @@ from typing import Any
 
 from gradlab.deploy.freezing import freeze
 from gradlab.deploy.program import Refused, generate, module
-from gradlab.deploy.targets import compile_for, found
+from gradlab.deploy.targets import BARE, compile_for, compile_object, found, sections
 from gradlab.graph.ir.dims import is_unknown
 from gradlab.graph.ir.graph import Graph
 from gradlab.graph.ir.specialize import specialize, unknowns
@@ -47,13 +47,14 @@ class Built:
     scratch                   bytes of work space besides
     functions, calls          C functions of the program's own, and lines of one run
     program                   compiled for `target`, or None
+    flash, ram                bytes of a static build: of weights, values and work space; of a target the object's, without the stack
     module                    of "wasm32": the JavaScript that loads it, without what makes a program for Node of it
     """
 
     name: str
     source: Path
     header: Path
-    weights: Path
+    weights: Path | None
     inputs: tuple[str, ...]
     outputs: tuple[str, ...]
     arena: int
@@ -63,6 +64,8 @@ class Built:
     calls: int
     program: Path | None = None
     module: str = field(default="", repr=False)
+    flash: int = 0
+    ram: int = 0
 
     @property
     def command(self) -> str:
@@ -72,6 +75,10 @@ class Built:
     def __str__(self) -> str:
         written = [path for path in (self.source, self.header, self.weights, self.program) if path is not None]
         files = "\n".join(f"  {path}  {path.stat().st_size:,} bytes" for path in written)
+        if self.weights is None:
+            what = "" if self.program else " for weights, code comes on top"
+            shown = f"{', '.join(self.inputs) or 'no inputs'} -> {', '.join(self.outputs)}"
+            return f"{files}\n  {shown}\n  flash {self.flash:,} bytes{what}, RAM {self.ram:,} besides the stack"
         return (
             f"{files}\n  {', '.join(self.inputs) or 'no inputs'} -> {', '.join(self.outputs)}\n"
             f"  {self.calls} calls of {self.functions} functions; arena {self.arena:,} bytes (unshared {self.unshared:,}), "
@@ -81,7 +88,7 @@ class Built:
 
 def build(
     program: Any, folder: str | os.PathLike[str] | None = None, *, name: str | None = None, sizes: Mapping[str, int] | None = None,
-    target: str | None = None, cpu: str | None = None,
+    target: str | None = None, cpu: str | None = None, static: bool = False,
 ) -> Built:  # fmt: skip
     """Write a traced program as C: `name.c`, `name.h` and `name.weights` in `folder`, which run its forward with no Python.
 
@@ -90,6 +97,9 @@ def build(
     "program". sizes: numbers for the program's unknown sizes.
     target: a machine of `gl.deploy.TARGETS` to compile a program for, too: `name-target` beside the files ("wasm32": the module
     `name.wasm`, and `name.mjs`, which loads it in a browser or Node). cpu: that machine's oldest processor, in LLVM's names with _ for -.
+    static: for machines without an operating system: the weights are constants in `name.c`, which allocates nothing and needs of a C
+    library its mathematics alone; there is no `name.weights`. With target="cortex-m3" it is compiled to an object file, too, whose
+    sizes are told.
     Raises TargetError where that cannot be compiled; Refused (a NotImplementedError), naming every operation that has no C with its
     source line, for a program that changes tensors (batch norm in training mode), draws random numbers, or takes gradients; and
     ValueError for sizes that are missing.
@@ -102,6 +112,9 @@ def build(
     ...     print(built.source.name, built.header.name, built.weights.name, built.inputs, built.outputs)
     twice.c twice.h twice.weights ('x0: float32[2, 3]',) ('y0: float32[2, 3]',)
     """
+    if (target in BARE) != static and (target is not None or not static):
+        bare = ", ".join(BARE)
+        raise ValueError(f"build: static=True is for machines without an operating system ({bare}), and they for it; not {target}")
     if target is not None:
         found(target)
     elif cpu is not None:
@@ -123,31 +136,38 @@ def build(
     graph = _sized(graph, sizes or {})
     _check(graph)
     try:
-        text = generate(freeze(graph), name)
+        text = generate(freeze(graph), name, static)
     except Refused as error:
         raise Refused(f"build: this program cannot become C: {error}") from None
     where = Path(folder) if folder is not None else source.parent if source is not None else Path()
     where.mkdir(parents=True, exist_ok=True)
-    files = [where / f"{name}{ending}" for ending in (".c", ".h", ".weights")]
-    for path, content in zip(files, (text.source.encode(), text.header.encode(), text.weights.bytes())):
+    contents = {".c": text.source.encode(), ".h": text.header.encode(), **({} if static else {".weights": text.weights.bytes()})}
+    files = [where / f"{name}{ending}" for ending in contents]
+    for path, content in zip(files, contents.values()):
         with replacing(path) as file:
             file.write(content)
     shown = [
         tuple(f"{letter}{i}: {v.spec.dtype.name}[{', '.join(map(str, v.spec.shape))}]" for i, v in enumerate(values))
         for letter, values in (("x", graph.inputs), ("y", graph.outputs))
     ]
-    source_file, header, weights = files
+    source_file, header, *rest = files
     inputs, outputs = shown
-    made, script = None, ""
-    if target is not None:
+    made, script, flash, ram = None, "", 0, 0
+    if static:
+        held = text.weights.offsets()
+        flash, ram = text.weights.size - held[0] if held else 0, text.space
+        if target is not None:
+            made = compile_object(target, source_file, name, cpu)
+            flash, ram = sections(made.read_bytes())
+    elif target is not None:
         made = compile_for(target, source_file, name, cpu)
         if target == "wasm32":
             with replacing(made.with_suffix(".mjs")) as file:
                 file.write(module(name, text).encode())
             script = module(name, text, program=False)
     return Built(
-        name, source_file, header, weights, inputs, outputs, text.arena, text.unshared, text.scratch, text.functions, text.calls, made,
-        script,
+        name, source_file, header, rest[0] if rest else None, inputs, outputs,
+        text.arena, text.unshared, text.scratch, text.functions, text.calls, made, script, flash, ram,
     )  # fmt: skip
 
 

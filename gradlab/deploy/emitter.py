@@ -76,8 +76,9 @@ class Emitter:
     scratch    bytes of work space for one call; own: for each thread
     """
 
-    def __init__(self, names: dict[int, str]) -> None:
+    def __init__(self, names: dict[int, str], small: bool = False) -> None:
         self.names = names  # C's name of a base
+        self.small = small  # work space counts for more than speed
         self.functions: dict[str, str] = {}  # text -> name
         self.lines: list[str] = []
         self.parts: dict[tuple[str, str], None] = {}  # (runtime file, dtype), in order

@@ -54,6 +54,7 @@ class Text:
     calls: int
     inputs: tuple[Spec, ...] = ()
     outputs: tuple[Spec, ...] = ()
+    space: int = 0  # of all that is written but the stack
 
 
 def reasons(frozen: Frozen) -> list[str]:
@@ -80,8 +81,8 @@ def _where(call: Call) -> str:
     return f" ({source})" if source else ""
 
 
-def generate(frozen: Frozen, name: str) -> Text:
-    """The C file, its header and the weights. Raises Refused."""
+def generate(frozen: Frozen, name: str, static: bool = False) -> Text:
+    """The C file, its header and the weights; static: the file holds them, and allocates nothing. Raises Refused."""
     problems = reasons(frozen)
     if problems:
         raise Refused("; ".join(dict.fromkeys(problems)))
@@ -92,7 +93,7 @@ def generate(frozen: Frozen, name: str) -> Text:
     names.update({FIRST + len(line.inputs) + i: f"Y{i}" for i in range(len(line.outputs))})
     start = FIRST + len(line.inputs) + len(line.outputs)
     names.update({start + i: f"@F{i}@" for i in range(len(line.fixed))})
-    out = Emitter(names)
+    out = Emitter(names, small=static)
     kinds = sorted({kind for kind, _ in frozen.endings.values() if kind})
     out.activations = {kind: i + 1 for i, kind in enumerate(kinds)}
     for unit in arranged.units:
@@ -107,12 +108,13 @@ def generate(frozen: Frozen, name: str) -> Text:
         out.copy(arranged.places[number], target)
     weights = Weights()
     fixed = list(frozen.fixed.values())
-    lines = _resolved(out, fixed, weights)
+    lines = _resolved(out, fixed, weights, static)
     cases = [activation_case(kind, number, out) for kind, number in out.activations.items()]
     specs = [tuple(v.spec for v in values) for values in (line.inputs, line.outputs)]
     return Text(
-        _file(name, line, out, lines, weights, cases, arranged), _header(name, line), weights, arranged.plan.size, arranged.plan.unshared,
-        out.scratch_size + out.own_size, len(out.functions), len(lines), *specs,
+        _file(name, line, out, lines, weights, cases, arranged, static), _header(name, line, static), weights, arranged.plan.size,
+        arranged.plan.unshared, out.scratch_size + out.own_size, len(out.functions), len(lines), *specs,
+        arranged.plan.size + sum(_spaces(out)),
     )  # fmt: skip
 
 
@@ -152,7 +154,7 @@ def _in_float(step: Step, out: Emitter) -> None:
             out.copy(place, target)
 
 
-def _resolved(out: Emitter, fixed: list[Any], weights: Weights) -> list[str]:
+def _resolved(out: Emitter, fixed: list[Any], weights: Weights, bare: bool) -> list[str]:
     """The lines with places in the weights file in them; only what they read gets into it."""
     arrays: dict[str, int] = {}
     for text in out.lines:
@@ -163,6 +165,8 @@ def _resolved(out: Emitter, fixed: list[Any], weights: Weights) -> list[str]:
             if f"C{i}" not in arrays:
                 arrays[f"C{i}"] = weights.add(*out.constants[int(i)])
     offsets = weights.offsets()
+    if bare:  # without header and table
+        offsets = [at - offsets[0] for at in offsets]
 
     def place(kind: str) -> Any:
         return lambda found: f"W + {offsets[arrays[kind + found.group(1)]] + int(found.group(3) or 0)}"
@@ -190,10 +194,10 @@ def _scalars(out: Emitter) -> list[str]:
     return [_template(file, dtype) for dtype in out.scalars for file in scalar_files(dtype)]
 
 
-def _signature(name: str, line: Line) -> str:
+def _signature(name: str, line: Line, static: bool) -> str:
     given = [f"const {ctype(v.spec.dtype).storage} *x{i}" for i, v in enumerate(line.inputs)]
     made = [f"{ctype(v.spec.dtype).storage} *y{i}" for i, v in enumerate(line.outputs)]
-    return f"int {name}_run({', '.join([f'{name} *context', *given, *made])})"
+    return f"int {name}_run({', '.join([*([] if static else [f'{name} *context']), *given, *made]) or 'void'})"
 
 
 def _described(letter: str, spec: Spec, i: int) -> str:
@@ -211,7 +215,7 @@ ERRORS = {
 }  # fmt: skip
 
 
-def _header(name: str, line: Line) -> str:
+def _header(name: str, line: Line, static: bool) -> str:
     prefix = name.upper()
     described = "\n".join(
         " *   " + text
@@ -220,9 +224,9 @@ def _header(name: str, line: Line) -> str:
             *(_described("y", v.spec, i) for i, v in enumerate(line.outputs)),
         )
     )
-    text = (RUNTIME / "header.h").read_text()
+    text = (RUNTIME / ("static_header.h" if static else "header.h")).read_text()
     codes = ", ".join(f"{prefix}_{code}" + (" = 0" if code == "OK" else "") for code in ERRORS)
-    fields = {"@NAME": name, "@PREFIX": prefix, "@ARRAYS": described, "@CODES": codes, "@RUN": _signature(name, line)}
+    fields = {"@NAME": name, "@PREFIX": prefix, "@ARRAYS": described, "@CODES": codes, "@RUN": _signature(name, line, static)}
     return _filled(text, fields)
 
 
@@ -246,7 +250,9 @@ def _filled(text: str, fields: Mapping[str, str]) -> str:
     return text
 
 
-def _file(name: str, line: Line, out: Emitter, lines: list[str], weights: Weights, cases: list[str], arranged: Arranged) -> str:
+def _file(
+    name: str, line: Line, out: Emitter, lines: list[str], weights: Weights, cases: list[str], arranged: Arranged, static: bool
+) -> str:  # fmt: skip
     prefix = name.upper()
     parts = [(RUNTIME / "base.h").read_text(), *_scalars(out)]
     for file in ORDER:
@@ -269,19 +275,32 @@ def _file(name: str, line: Line, out: Emitter, lines: list[str], weights: Weight
     needs = [f"x{i}" for i, v in enumerate(line.inputs) if 0 not in v.spec.shape] + [
         f"y{i}" for i, v in enumerate(line.outputs) if 0 not in v.spec.shape
     ]
-    check = " || ".join(["context == NULL", *(f"{n} == NULL" for n in needs)])
+    check = " || ".join([*([] if static else ["context == NULL"]), *(f"{n} == NULL" for n in needs)]) or "false"
     pointers = [f"  const char *const X{i} = (const char *)x{i};\n  (void)X{i};" for i in range(len(line.inputs))]
     pointers += [f"  char *const Y{i} = (char *)y{i};\n  (void)Y{i};" for i in range(len(line.outputs))]
     messages = "\n".join(f'  case {prefix}_{code}: return "{text}";' for code, text in ERRORS.items())
     fields = {
-        "@RUNTIME": body, "@FUNCTIONS": functions, "@SIGNATURE": _signature(name, line), "@CHECK": check, "@POINTERS": "\n".join(pointers),
+        "@RUNTIME": body, "@FUNCTIONS": functions, "@SIGNATURE": _signature(name, line, static), "@CHECK": check,
+        "@POINTERS": "\n".join(pointers),
         "@LINES": "\n".join("  " + text for text in lines), "@WEIGHTS": (RUNTIME / "weights.c").read_text(),
         "@PROCESSOR": (RUNTIME / "processor.c").read_text().rstrip(),
         "@ENTRIES": entries or "  {NULL, 0, 0, {0}, 0, 0}",
         "@COUNT": str(len(weights.arrays)), "@SIZE": f"UINT64_C({weights.size})", "@FINGERPRINT": f"UINT64_C({weights.fingerprint})",
         "@MESSAGES": messages, "@RANK": str(max([len(s.shape) for s, _ in arrays] + [1])), "@TABLE": table or '  {"", 0, {0}, 0, 0}',
         "@ARRAYS": str(len(arrays)), "@INPUTS": str(len(line.inputs)), "@GIVEN": (", " + given) if given else "",
-        "@ARENA": str(arranged.plan.size), "@SCRATCH": str(max(out.scratch_size, 64)), "@EACH": str(max(out.own_size, 64)),
+        "@ARENA": str(arranged.plan.size), "@SCRATCH": str(_spaces(out)[0]), "@EACH": str(_spaces(out)[1]),
         "@ERRORVARIABLE": "  int error = 0;\n  (void)error;", "@NAME": name, "@P_": f"{prefix}_",
     }  # fmt: skip
-    return _filled((RUNTIME / "program.c").read_text(), fields)
+    if static:
+        fields |= {"@WEIGHTS": _words(weights), "@ALIGN": "16"}
+    return _filled((RUNTIME / ("static.c" if static else "program.c")).read_text(), fields)
+
+
+def _spaces(out: Emitter) -> tuple[int, int]:
+    return max(out.scratch_size, 64), max(out.own_size, 64)
+
+
+def _words(weights: Weights) -> str:
+    """The arrays as numbers of C, which a little-endian machine reads."""
+    words = np.frombuffer(weights.bytes()[weights.offsets()[0] :], "<u4").tolist() if weights.arrays else [0]
+    return "\n".join("  " + " ".join(f"0x{word:x}u," for word in words[i : i + 12]) for i in range(0, len(words), 12))

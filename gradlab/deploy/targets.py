@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import os
+import struct
 import subprocess
 import sys
 import tempfile
@@ -11,6 +12,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
+from gradlab.deploy.emitter import RUNTIME
 from gradlab.utils.atomic import replacing
 
 FLAGS = ("-std=c11", "-O3", "-fno-math-errno", "-fno-sanitize=all", "-s")
@@ -31,6 +33,10 @@ class Target:
     flags: tuple[str, ...] = ()
 
 
+BARE: Mapping[str, Target] = {  # without an operating system
+    "cortex-m3": Target("thumb-freestanding-eabi", "cortex_m3"),
+    "cortex-m4": Target("thumb-freestanding-eabihf", "cortex_m4"),
+}
 TARGETS: Mapping[str, Target] = {
     "x86_64-linux": Target("x86_64-linux-musl", "x86_64_v3"),
     "aarch64-linux": Target("aarch64-linux-musl", "generic"),
@@ -43,11 +49,11 @@ TARGETS: Mapping[str, Target] = {
 
 def found(target: str) -> Target:
     """The target of that name. Raises TargetError, also where no compiler for it is installed: before anything is written."""
-    if target not in TARGETS:
-        raise TargetError(f"target {target!r} is not known; there are {', '.join(TARGETS)}")
+    if target not in TARGETS and target not in BARE:
+        raise TargetError(f"target {target!r} is not known; there are {', '.join(TARGETS)}, and of static builds {', '.join(BARE)}")
     if importlib.util.find_spec("ziglang") is None:
         raise TargetError(MISSING.format(target))
-    return TARGETS[target]
+    return TARGETS.get(target) or BARE[target]
 
 
 def compile_for(target: str, source: Path, name: str, cpu: str | None = None) -> Path:
@@ -70,6 +76,32 @@ def compile_for(target: str, source: Path, name: str, cpu: str | None = None) ->
             file.write(program.read_bytes())
     made.chmod(0o755)
     return made
+
+
+def compile_object(target: str, source: Path, name: str, cpu: str | None = None) -> Path:
+    """The object file of a static program: `name-target.o` beside it. Raises TargetError."""
+    wanted = found(target)
+    made = source.with_name(f"{name}-{target}.o")
+    flags = ["-std=c11", "-O2", "-fno-math-errno", "-fno-sanitize=all", "-ffreestanding", "-ffunction-sections", "-fdata-sections"]
+    arguments = ["cc", "-target", wanted.triple, f"-mcpu={cpu or wanted.cpu}", *flags, "-isystem", str(RUNTIME / "freestanding")]
+    with tempfile.TemporaryDirectory(prefix="gradlab-") as folder:
+        program = Path(folder, made.name)
+        zig([*arguments, "-c", str(source), "-o", str(program)], f"target {target}")
+        with replacing(made) as file:
+            file.write(program.read_bytes())
+    return made
+
+
+def sections(elf: bytes) -> tuple[int, int]:
+    """Bytes of flash and of RAM that an object file of 32 bits takes: what is constant or code, and what is written."""
+    (table,), (size, count) = struct.unpack_from("<I", elf, 32), struct.unpack_from("<HH", elf, 46)
+    flash = ram = 0
+    for i in range(count):
+        _, kind, flags, _, _, bytes_ = struct.unpack_from("<6I", elf, table + i * size)
+        if flags & 2:  # lies in memory
+            flash += bytes_ if kind != 8 else 0  # all but zeros
+            ram += bytes_ if flags & 1 else 0
+    return flash, ram
 
 
 def zig(arguments: Sequence[str], what: str) -> None:

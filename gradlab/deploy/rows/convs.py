@@ -38,7 +38,7 @@ def convolution(step: Step, out: Emitter) -> None:
     k = inputs // groups * kh * kw
     places = high_out * wide_out
     share = -(-n * groups * places // 128) * 32  # so that there are four blocks to share among threads
-    columns = max(min(BLOCK // (k * 4) // 32 * 32, -(-places // 32) * 32, share), 32)
+    columns = max(min(BLOCK // (k * 4) // 32 * 32, -(-places // 32) * 32, share), 32) if not out.small else 16
     out.part("gemm.c")
     out.part("conv.c")
     out.own(columns * k * 4)
