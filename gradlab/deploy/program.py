@@ -110,10 +110,10 @@ def generate(frozen: Frozen, name: str, static: bool = False) -> Text:
     fixed = list(frozen.fixed.values())
     lines = _resolved(out, fixed, weights, static)
     cases = [activation_case(kind, number, out) for kind, number in out.activations.items()]
-    specs = [tuple(v.spec for v in values) for values in (line.inputs, line.outputs)]
+    given, made = (tuple(v.spec for v in values) for values in (line.inputs, line.outputs))
     return Text(
         _file(name, line, out, lines, weights, cases, arranged, static), _header(name, line, static), weights, arranged.plan.size,
-        arranged.plan.unshared, out.scratch_size + out.own_size, len(out.functions), len(lines), *specs,
+        arranged.plan.unshared, out.scratch_size + out.own_size, len(out.functions), len(lines), given, made,
         arranged.plan.size + sum(_spaces(out)),
     )  # fmt: skip
 

@@ -200,7 +200,7 @@ def _web(model: nn.Module, interface: Interface, folder: Path, target: Path, tra
             built, _ = _first([{}], write)
         except ExportError as error:
             raise ExportError(str(error).removeprefix("target wasm32: ")) from error.__cause__
-        assert built.program is not None
+        assert built.program is not None and built.weights is not None
         outputs = _results(model(*example))
         checked = "nothing: there is no Node here"
         if node := shutil.which("node"):
@@ -237,6 +237,7 @@ def _ran(built: deploy.Built, compiler: Sequence[str], example: Sequence[Tensor]
     """What the program of a build makes of an example, in a folder of its own."""
     with tempfile.TemporaryDirectory(prefix="gradlab-") as place:
         for file in (built.source, built.header, built.weights):
+            assert file is not None
             shutil.copy(file, place)
         _call([*compiler, *shlex.split(built.command)[1:]], place)
         return _called([str(Path(place, built.name))], built, Path(place), example, outputs)
@@ -247,7 +248,7 @@ def _called(program: Sequence[str], built: deploy.Built, place: Path, example: S
     files = [f"in{i}.npy" for i in range(len(example))] + [f"out{i}.npy" for i in range(outputs)]
     for name, x in zip(files, example):
         np.save(place / name, np.ascontiguousarray(x.numpy()))
-    _call([*program, built.weights.name, *files], str(place))
+    _call([*program, f"{built.name}.weights", *files], str(place))
     return [gl.from_numpy(np.load(place / name)) for name in files[len(example) :]]
 
 
