@@ -88,6 +88,13 @@ def seed(text: str) -> int:
     return number
 
 
+def whole_from_0(text: str) -> int:
+    number = whole_number(text)
+    if number < 0:
+        raise argparse.ArgumentTypeError(f"must be 0 or more, not {number}")
+    return number
+
+
 def share(text: str) -> float:
     return _below_1(positive_number(text), text)
 

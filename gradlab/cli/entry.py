@@ -40,6 +40,7 @@ COMMANDS = {
     for command in (
         Command("run", "run a script that was written for PyTorch, unchanged", of.run, "run:run"),
         Command("train", "train a model on data of yours, or on a data set that comes with gradlab", of.train, "train:run"),
+        Command("launch", "run a command in several processes, which share its training", of.launch, "launch:run"),
         Command("predict", "let a trained run predict", of.predict, "use:predict"),
         Command("evaluate", "measure a trained run on other data", of.evaluate, "use:evaluate"),
         Command("sample", "let a trained language model write", of.sample, "sample:run"),

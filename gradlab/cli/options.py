@@ -6,7 +6,7 @@ import argparse
 import os
 from pathlib import Path
 
-from gradlab.cli.arguments import Parser, at_least_two, device, number_from_0, positive_integer, positive_number, seed, target
+from gradlab.cli.arguments import Parser, at_least_two, device, number_from_0, positive_integer, positive_number, seed, target, whole_from_0
 from gradlab.cli.failure import Failure
 from gradlab.cli.kinds import FUNCTION, NAMES, kind_named
 
@@ -33,6 +33,22 @@ def _check_run(options: argparse.Namespace) -> None:
         raise Failure(f"no file {command[0]!r}")
     if options.device is not None and options.device.partition(":")[0] != "emulated":
         device(options.device)
+
+
+def launch(parser: Parser) -> None:
+    parser.usage = "gradlab launch -n N [options] -- (train KIND … | script.py … | -m module … | program …)"
+    parser.add_argument("-n", "--processes", type=positive_integer, required=True, metavar="N", help="how many processes, on this machine")
+    parser.add_argument("--max-restarts", type=whole_from_0, default=0, metavar="N", help="start again so often when one dies (default: 0)")
+    parser.add_argument("--logs", type=Path, metavar="FOLDER", help="what each process says, in rank-N.log (default: runs/launch-N)")
+    parser.add_argument("program", nargs=argparse.REMAINDER, help="what to run; gradlab train goes on from its last checkpoint")
+    parser.checks.append(_check_launch)
+
+
+def _check_launch(options: argparse.Namespace) -> None:
+    if options.program[:1] == ["--"]:
+        del options.program[0]
+    if not options.program:
+        raise Failure("say what to run: gradlab launch -n 4 -- train digits")
 
 
 def train(parser: Parser, arguments: list[str]) -> None:

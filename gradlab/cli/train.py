@@ -12,6 +12,7 @@ from typing import Any
 
 from gradlab import data as data_room
 from gradlab.backends.threads import set_blas_threads
+from gradlab.cli import processes
 from gradlab.cli.arguments import is_address
 from gradlab.cli.devices import best_device, usable_device
 from gradlab.cli.failure import FAILED, Failure
@@ -35,7 +36,7 @@ def run(options: argparse.Namespace) -> int:
     if "OPENBLAS_NUM_THREADS" not in os.environ:
         set_blas_threads(1)  # the models are small; see gradlab/utils/blas.py
     own = options.kind is not None and plain(options.kind) == "function"
-    with users_code(options.kind or str(options.resume), REFUSALS if own else ()):
+    with users_code(options.kind or str(options.resume), REFUSALS if own else ()), processes.joined(options):
         found = _found(options)
         if isinstance(found, int):
             return found
@@ -111,6 +112,7 @@ def _rate_found(options: argparse.Namespace) -> int:
 def _started(options: argparse.Namespace) -> TrainedRun:
     source, settings = _asked(options)
     folder = new_folder(options.out, plain(options.kind))
+    processes.tell(folder)
     try:
         if options.search is not None:
             return search(source, folder, settings, options.search, say, plain(options.kind))

@@ -18,7 +18,7 @@ from gradlab.runs.kinds import task_of
 from gradlab.runs.profiled import Profiled
 from gradlab.runs.report import write_report
 from gradlab.runs.task import Task
-from gradlab.train import Bar, Callback, Checkpoint, EarlyStop, StateError, TableOfEpochs, evaluate, fit, read_checkpoint
+from gradlab.train import Bar, Callback, Checkpoint, EarlyStop, StateError, TableOfEpochs, evaluate, fit, read_checkpoint, shared
 from gradlab.train.callbacks import length
 from gradlab.utils.atomic import write_text
 
@@ -148,10 +148,11 @@ def _train(
     callbacks += [Profiled(files.folder)] if profile else []
     callbacks += [lambda run: _stop_after(run, until)] if until is not None else []
     begin = time.perf_counter()
+    step = shared(task.step, model)
     try:
         run = fit(
             model, training, None, optimizer, epochs=epochs, validation=validation, metrics=task.metrics() or None, scheduler=scheduler,
-            amp=settings.amp, compile=settings.compile, device=settings.device, step=task.step, callbacks=callbacks, resume=state, **extra,
+            amp=settings.amp, compile=settings.compile, device=settings.device, step=step, callbacks=callbacks, resume=state, **extra,
         )  # fmt: skip
     except StateError as error:
         raise RunError(f"{files.folder} cannot be gone on with: its checkpoint does not fit{task.unfit}: {error}") from error

@@ -21,9 +21,10 @@ from gradlab.train.interruption import interruption
 from gradlab.train.range_test import RangeTest, find_learning_rate
 from gradlab.train.recipe import Recipe
 from gradlab.train.schedule import warm_cosine
+from gradlab.train.sharing import shared
 
 __all__ = [
     "Bar", "BestWeights", "Callback", "Checkpoint", "Curves", "Diverged", "EarlyStop", "RangeTest", "Recipe", "Run", "StateError",
     "TableOfEpochs", "TensorBoard", "evaluate", "find_learning_rate", "fit", "interruption", "predict", "read_checkpoint",
-    "warm_cosine",
+    "shared", "warm_cosine",
 ]  # fmt: skip
