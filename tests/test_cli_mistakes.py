@@ -71,6 +71,8 @@ TARGETS = [  # of `parity` and `explain`: what is asked for, a part of what is s
     ("raising:f", "ZeroDivisionError: division by zero", ["<module>"]),
 ]  # fmt: skip
 OTHERS = [
+    (["launch", "-n", "2"], "say what to run: gradlab launch -n 4 -- train digits"),
+    (["launch", "-n", "2", "--", "none.py"], "no file 'none.py'"),
     (["parity", "m:good", "--device", "cuda:5"], "no device 'cuda:5' here"),
     (["parity", "m:no_model", "--device", "cpu"], "m:no_model"),
     (["explain", "m:no_model"], "m:no_model returned a int as model"),

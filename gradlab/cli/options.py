@@ -49,6 +49,8 @@ def _check_launch(options: argparse.Namespace) -> None:
         del options.program[0]
     if not options.program:
         raise Failure("say what to run: gradlab launch -n 4 -- train digits")
+    if options.program[0].endswith(".py") and not os.path.exists(options.program[0]):
+        raise Failure(f"no file {options.program[0]!r}")
 
 
 def train(parser: Parser, arguments: list[str]) -> None:
