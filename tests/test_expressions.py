@@ -34,6 +34,7 @@ PARAMETERS = {
     "softplus_backward": [{"beta": 1.0, "threshold": 20.0}, {"beta": 2.5, "threshold": 2.0}],
     "elu_backward": [{"alpha": 1.0, "scale": 1.0, "slope": 1.0}, {"alpha": 1.67, "scale": 1.05, "slope": 0.5}],
     **{key: [{"slope": 0.01}, {"slope": 2.0}] for key in ("leaky_relu", "leaky_relu_backward")},
+    "clamp_backward": [{"lo": -1.0, "hi": 2.0}, {"lo": 3.0, "hi": -3.0}],
     "hardtanh_backward": [{"lo": -1.0, "hi": 1.0}],
     "hardtanh": [{"lo": -1.0, "hi": 1.0}, {"lo": 0.0, "hi": 6.0}],
     "running": [{"keep": 0.875, "take": 0.25}],

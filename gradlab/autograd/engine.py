@@ -12,7 +12,7 @@ from typing import Any
 
 import numpy as np
 
-from gradlab import call_site
+from gradlab import call_site, dispatch
 from gradlab.above import above
 from gradlab.autograd import errors, graph_cuts
 from gradlab.autograd.base import LEAF, Differentiable, version_of
@@ -209,8 +209,8 @@ def _copied(gradient: Any, leaf: Any) -> Any:
     if type(array) is not np.ndarray:
         return gradient.clone(memory_format=contiguous_format)
     order = None if leaf is None else dense_order(leaf.shape, leaf.strides, leaf.dtype.itemsize)
-    fresh = object.__new__(type(gradient))
-    fresh._array = array.copy() if order is None else array.transpose(order).copy().transpose(inverse_order(order))
+    fresh, copy = object.__new__(type(gradient)), dispatch.backend_of(array).copy
+    fresh._array = copy(array) if order is None else copy(array.transpose(order)).transpose(inverse_order(order))
     fresh._edge = fresh._meta = None
     return fresh
 

@@ -47,6 +47,9 @@ def input_specs(arrays: list[Any]) -> list[Spec | None]:
     ]
 
 
+TURNED = 1 << 12  # elements of an array that does not lie row by row: NumPy's copy goes through memory in great steps
+
+
 class CpuBackend:
     """Runs rows by their `cpu` functions."""
 
@@ -121,7 +124,7 @@ class CpuBackend:
         return place
 
     def copy(self, array: Any) -> Any:
-        return array.copy()
+        return dispatch.kernels().copied(array) if array.size >= TURNED and not array.flags.c_contiguous else array.copy()
 
     def assign(self, target: Any, source: Any) -> None:
         if not isinstance(source, np.ndarray):

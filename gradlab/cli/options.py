@@ -170,7 +170,10 @@ def parity(parser: Parser) -> None:
     parser.add_argument(
         "target", type=target, metavar="module:function", help="a function that returns (model, inputs) or (model, inputs, loss)"
     )
-    parser.add_argument("--device", type=device, default="cuda", help="the device to compare with the CPU (default: cuda)")
+    parser.add_argument(
+        "--device", type=lambda text: text if text == "native" else device(text), default="cuda",
+        help="the device to compare with the CPU, or native: the CPU's own kernels beside NumPy (default: cuda)",
+    )  # fmt: skip
     parser.add_argument("--steps", type=positive_integer, default=3, help="training steps (default: 3)")
     parser.add_argument("--emulated", action="store_true", help="compare with the emulated GPU: no GPU needed, a C++ compiler is")
     json_lines(parser)

@@ -10,17 +10,20 @@ import argparse
 import os
 from dataclasses import asdict
 
+from gradlab.backends.native import ready
 from gradlab.cli.devices import usable_device
 from gradlab.cli.failure import FAILED, Failure
 from gradlab.cli.targets import returned_by, users_code
-from gradlab.testing.parity import parity
+from gradlab.testing.parity import NATIVE, parity
 
 
 def run(options: argparse.Namespace) -> int:
     """Prints the report; 0 if everything agrees, else 1."""
     if options.emulated:
         os.environ["GRADLAB_CUDA"] = "emulated"
-    device = usable_device(options.device)
+    device = options.device if options.device == NATIVE else usable_device(options.device)
+    if device == NATIVE and not ready.state().libraries:
+        raise Failure(f"the CPU's kernels are not ready: {ready.state().why}", FAILED)
     example = returned_by(options.target)
     if not isinstance(example, tuple) or len(example) not in (2, 3):
         kind = type(example).__name__

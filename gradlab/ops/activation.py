@@ -389,5 +389,19 @@ def hardswish_cpu(x: Any, y: Any) -> None:
     y /= 6
 
 
+@spread
+def hardswish_backward_cpu(dy: Any, x: Any, y: Any) -> None:
+    """dy above 3, dy·(x/3 + 1/2) between, 0 below -3."""
+    factor = np.true_divide(x, 3, np.empty_like(x))
+    factor += 0.5
+    np.copyto(factor, 1, where=x >= 3)
+    np.multiply(dy, factor, y)
+    where.drop(x <= -3, y, y)
+
+
 hardswish = Op("hardswish", same, cpu=hardswish_cpu, cuda=Elementwise(f"{_DOWN} * clamp(x + T(3), T(0), T(6)) / T(6)"), promote="float",
-               grad={"x": lambda g, x: g.where(x >= 3, g * (x / 3 + 0.5)).masked_fill(x <= -3, 0)})  # fmt: skip
+               grad={"x": lambda g, x: hardswish_backward(g, x)})  # fmt: skip
+hardswish_backward: Op = Op("hardswish_backward", derivative, cpu=hardswish_backward_cpu, promote="float",
+                            cuda=Elementwise("where(x <= T(-3), T(0), where(x >= T(3), dy, dy * (x / T(3) + T(0.5))))"),
+                            grad={"dy": lambda g, x: hardswish_backward(g, x),
+                                  "x": lambda g, dy, x: (g * dy / 3).masked_fill(x.abs() >= 3, 0)})  # fmt: skip

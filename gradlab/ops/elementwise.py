@@ -157,15 +157,17 @@ def clamp_cpu(x: Any, y: Any, *, lo: float, hi: float) -> None:
             np.minimum(y, kind(hi), out=y)
 
 
-def _clamp_gradient(g: Any, x: Any, lo: float, hi: float) -> Any:
-    """1 inside and on the bounds, 0 outside, as PyTorch."""
-    if lo != -math.inf:
-        g = g.masked_fill(x < lo, 0)
-    return g.masked_fill(x > hi, 0) if hi != math.inf else g
+def clamp_backward_cpu(dy: Any, x: Any, y: Any, *, lo: float, hi: float) -> None:
+    kind = x.dtype.type
+    drop((x < kind(lo)) | (x > kind(hi)), dy, y)
 
 
 clamp = Op("clamp", same, params=("lo", "hi"), cpu=clamp_cpu, cuda=Elementwise("clamp(x, T(lo), T(hi))"), promote="same",
-           grad={"x": lambda g, x, lo, hi: _clamp_gradient(g, x, lo, hi)})  # fmt: skip
+           grad={"x": lambda g, x, lo, hi: clamp_backward(g, x, lo=lo, hi=hi)})  # fmt: skip
+# The gradient passes inside and on the bounds, as PyTorch's.
+clamp_backward: Op = Op("clamp_backward", lambda dy, x, **_: broadcast(dy, x), params=("lo", "hi"), cpu=clamp_backward_cpu, promote="same",
+                        cuda=Elementwise("where(x < T(lo), T(0), where(x > T(hi), T(0), dy))"),
+                        grad={"dy": lambda g, x, lo, hi: clamp_backward(g, x, lo=lo, hi=hi), "x": lambda g: g.zeros_like()})  # fmt: skip
 
 # ---------------------------------------------------------------- comparison and logic: truth values, no gradient
 

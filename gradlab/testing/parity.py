@@ -10,6 +10,7 @@ import copy
 import os
 import traceback
 from collections.abc import Callable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -18,15 +19,20 @@ import numpy as np
 from gradlab import call_site, dispatch
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current, enter, leave
+from gradlab.backends.native import ready
+from gradlab.backends.native.thresholds import kernels_for
 from gradlab.dispatch import DevicesDiffer
 from gradlab.dtype import COMPLEX, FLOATING
 from gradlab.nn import Module
 from gradlab.op import Op
 from gradlab.optim import SGD
+from gradlab.quiet import quietly
 from gradlab.tensor.generator import default_generator
 
 # Relative to the value and to the root mean square of its array: a few hundred roundings, as sums of that many terms make.
 TOLERANCE = {"float64": 1e-12, "float32": 2e-5, "float16": 4e-3, "bfloat16": 3e-2}
+
+NATIVE = "native"  # in place of a device: kernels of the CPU's, compared with NumPy
 
 
 @dataclass
@@ -93,7 +99,7 @@ def units(got: np.ndarray[Any, Any], want: np.ndarray[Any, Any], noise: float = 
     finite = b[np.isfinite(b)]
     scale = float(np.sqrt(np.mean(finite * finite))) if finite.size else 0.0
     limit = TOLERANCE[got.dtype.name] * (np.abs(b) + scale + noise) + 1e-30
-    return float(np.max(np.where(same, 0.0, np.abs(a - b) / limit)))
+    return float(np.max(np.where(same, 0.0, np.abs(quietly(np.subtract, a, b)) / limit)))
 
 
 @dataclass
@@ -240,8 +246,11 @@ def parity(
     loss: makes a scalar of the model's output; without it a fixed weighted sum of the outputs is used.
     steps: training steps by plain SGD with learning rate `lr`, for a module with parameters; their gradients and the weights at the end are
     compared. RuntimeError, in one line, where a tensor was left on the CPU: a loss moves its target, `target.to(out.device)`.
+    device="native": the CPU's own kernels (`gradlab warm`) beside NumPy, as if they were a device; RuntimeError where they are not ready.
     Returns a Report: true if all agrees; `print(report)` says what differs first, and where. The model itself is not changed.
     """
+    if device == NATIVE and not ready.state().libraries:
+        raise RuntimeError(f"parity: the CPU's kernels for eager code cannot be compared with NumPy: {ready.state().why}")
     arguments = [inputs] if isinstance(inputs, Differentiable) else list(inputs)
     state = default_generator.get_state()
     report = Report(device)
@@ -251,11 +260,13 @@ def parity(
         for place in ("cpu", device):
             default_generator.set_state(state)
             recorder = _Recorder(reference, report)
-            function = copy.deepcopy(model).to(place) if isinstance(model, Module) else model
-            try:
-                runs.append(_run(function, _moved(arguments, place), loss, steps, lr, recorder))
-            except DevicesDiffer as error:
-                raise _left_behind(error, recorder.part, place) from None
+            where = "cpu" if place == NATIVE else place
+            function = copy.deepcopy(model).to(where) if isinstance(model, Module) else model
+            with kernels_for(place == NATIVE) if device == NATIVE else nullcontext():
+                try:
+                    runs.append(_run(function, _moved(arguments, where), loss, steps, lr, recorder))
+                except DevicesDiffer as error:
+                    raise _left_behind(error, recorder.part, place) from None
             reference, report.operations = recorder.steps or reference, recorder.count
     finally:
         default_generator.set_state(state)

@@ -68,6 +68,28 @@ template <typename T, typename A, bool PRODUCT>
 void running(T* y, const T* x, int64_t outer, int64_t n, int64_t inner, int part, int parts) {
   const int64_t blocks = (inner + COLUMNS - 1) / COLUMNS;
   const Share mine = share(outer * blocks, part, parts);
+  if (inner == 1) {  // some lines at once: each total waits for the one before
+    constexpr int LINES = 8;
+    for (int64_t u = mine.first; u < mine.last; u += LINES) {
+      const int64_t some = mine.last - u < LINES ? mine.last - u : LINES;
+      const T* from = x + u * n;
+      T* to = y + u * n;
+      A total[LINES];
+      for (int i = 0; i < LINES; ++i) total[i] = PRODUCT ? A(1) : A(0);
+      const auto next = [&](int64_t i, int64_t j) {
+        total[i] = PRODUCT ? A(total[i] * A(from[i * n + j])) : A(total[i] + A(from[i * n + j]));
+        to[i * n + j] = T(total[i]);
+      };
+      if (some == LINES)
+        for (int64_t j = 0; j < n; ++j)
+#pragma GCC unroll 8
+          for (int64_t i = 0; i < LINES; ++i) next(i, j);
+      else
+        for (int64_t i = 0; i < some; ++i)
+          for (int64_t j = 0; j < n; ++j) next(i, j);
+    }
+    return;
+  }
   for (int64_t u = mine.first; u < mine.last; ++u) {
     const int64_t start = u / blocks * n * inner + u % blocks * COLUMNS, left = inner - u % blocks * COLUMNS;
     const int64_t wide = left < COLUMNS ? left : COLUMNS;

@@ -23,6 +23,8 @@ template <typename W> void copied(W* y, const W* x, const int64_t* v, int part, 
     for (int i = 1; i < n; ++i) target += at[i] * d[3 * i + 1], source += at[i] * d[3 * i + 2];
     if (across > 0) gradlab::turn(target, d[3 * across + 1], source, d[2], to[across] - from[across], to[0] - from[0]);
     else if (d[1] == 1 && d[2] == 1) std::memcpy(target, source, size_t(to[0] - from[0]) * sizeof(W));
+    else if (d[1] == 1 && d[2] == -1)
+      for (int64_t i = 0; i < to[0] - from[0]; ++i) target[i] = source[-i];
     else
       for (int64_t i = 0; i < to[0] - from[0]; ++i) target[i * d[1]] = source[i * d[2]];
     int i = 1;

@@ -49,6 +49,6 @@ GRADLAB_KERNEL gradlab_cross_entropy_backward(char** q, const int64_t* v, int pa
       continue;
     }
     for (int64_t i = 0; i < n; ++i) dx[i] = y[i] * g;
-    dx[t] = y[t] > SURE ? -total(n, [&](int64_t i) { return i == t ? 0.0f : dx[i]; }) : dx[t] - g;
+    dx[t] = y[t] > SURE ? -total(n, [=](int64_t i) { return i == t ? 0.0f : dx[i]; }) : dx[t] - g;
   }
 }

@@ -23,7 +23,7 @@ inline float largest(const float* x, int64_t n) {
 // y = exp(x - m), and its sum.
 inline float exponentials(const float* x, float m, float* y, int64_t n) {
   for (int64_t i = 0; i < n; ++i) y[i] = gradlab::exp(x[i] - m);
-  return total(n, [&](int64_t i) { return y[i]; });
+  return total(n, [=](int64_t i) { return y[i]; });
 }
 
 // Where a row has its largest element m.
@@ -40,7 +40,7 @@ constexpr float SURE = 0.9f, LOG_SURE = -0.105f;
 inline float logarithm_of(float sum, const float* y, int64_t n) {
   if (!(sum < 1 / SURE)) return gradlab::log(sum);
   const int64_t top = place_of(y, 1, n);
-  return gradlab::log1p(total(n, [&](int64_t i) { return i == top ? 0.0f : y[i]; }));
+  return gradlab::log1p(total(n, [=](int64_t i) { return i == top ? 0.0f : y[i]; }));
 }
 
 // How many targets count, at least 1.

@@ -11,8 +11,8 @@ GRADLAB_KERNEL gradlab_layer_norm(char** p, const int64_t* v, int part, int part
     float* y = (float*)p[0] + r * n;
     const float* x = (const float*)p[3] + r * n;
     const float near = x[0] - x[0] == 0 ? x[0] : 0;  // sums of distances from it are exact far from zero too
-    const float off = total(n, [&](int64_t i) { return x[i] - near; }) / float(n), about = near + off, rest = off - (about - near);
-    const float square = total(n, [&](int64_t i) { return (x[i] - about) * (x[i] - about); }) / float(n) - rest * rest;
+    const float off = total(n, [=](int64_t i) { return x[i] - near; }) / float(n), about = near + off, rest = off - (about - near);
+    const float square = total(n, [=](int64_t i) { return (x[i] - about) * (x[i] - about); }) / float(n) - rest * rest;
     float mean = about, rstd = 1 / __builtin_sqrtf((square < 0 ? 0 : square) + eps);
     if (!(rstd > 0)) in_more_range(n, eps, true, &mean, &rstd, [=](int64_t i) { return x[i]; });
     ((float*)p[1])[r] = mean;
@@ -33,7 +33,7 @@ GRADLAB_KERNEL gradlab_rms_norm(char** p, const int64_t* v, int part, int parts)
   for (int64_t r = mine.first; r < mine.last; ++r) {
     float* y = (float*)p[0] + r * n;
     const float* x = (const float*)p[2] + r * n;
-    float none, rstd = 1 / __builtin_sqrtf(total(n, [&](int64_t i) { return x[i] * x[i]; }) / float(n) + eps);
+    float none, rstd = 1 / __builtin_sqrtf(total(n, [=](int64_t i) { return x[i] * x[i]; }) / float(n) + eps);
     if (!(rstd > 0)) in_more_range(n, eps, false, &none, &rstd, [=](int64_t i) { return x[i]; });
     ((float*)p[1])[r] = rstd;
     if (weight) for (int64_t i = 0; i < n; ++i) y[i] = x[i] * rstd * weight[i];

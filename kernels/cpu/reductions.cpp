@@ -10,54 +10,100 @@ constexpr int64_t BLOCK = 128;  // elements added up in a running total before i
 constexpr int64_t COLUMNS = 256;
 
 template <typename T> struct Sum {
+  using Lane = T;
   using Total = double;
   static constexpr T START = 0;
+  static T of(T x) { return x; }
   static T join(T a, T b) { return a + b; }
   static double total(double a, double b) { return a + b; }
 };
+// In double: squares of float neither overflow nor vanish there.
+struct Squares {
+  using Lane = double;
+  using Total = double;
+  static constexpr double START = 0;
+  static double of(float x) { return double(x) * double(x); }
+  static double join(double a, double b) { return a + b; }
+  static double total(double a, double b) { return a + b; }
+};
 template <typename T> struct Largest {
+  using Lane = T;
   using Total = T;
   static constexpr T START = -T(__builtin_inf());
+  static T of(T x) { return x; }
   static T join(T a, T b) { return gradlab::maximum(a, b); }
   static T total(T a, T b) { return join(a, b); }
+  static bool beyond(T a, T b) { return a > b; }
 };
 template <typename T> struct Smallest {
+  using Lane = T;
   using Total = T;
   static constexpr T START = T(__builtin_inf());
+  static T of(T x) { return x; }
   static T join(T a, T b) { return gradlab::minimum(a, b); }
   static T total(T a, T b) { return join(a, b); }
+  static bool beyond(T a, T b) { return a < b; }
 };
+template <typename R> constexpr bool extreme = false;
+template <typename T> constexpr bool extreme<Largest<T>> = true;
+template <typename T> constexpr bool extreme<Smallest<T>> = true;
+
+// An extreme of a row: numbers in one instruction each, NaN noted beside them.
+template <typename T, typename R> T extreme_of_row(const T* x, int64_t n) {
+  T lane[LANES], lost[LANES];
+  for (int j = 0; j < LANES; ++j) lane[j] = R::START, lost[j] = 0;
+  int64_t i = 0;
+  for (; i + LANES <= n; i += LANES)
+    for (int j = 0; j < LANES; ++j) {
+      const T v = x[i + j];
+      lane[j] = R::beyond(v, lane[j]) ? v : lane[j];
+      lost[j] += v * T(0);  // NaN of an infinity, too
+    }
+  T result = R::START;
+  bool odd = false;
+  for (int j = 0; j < LANES; ++j) result = R::join(result, lane[j]), odd |= lost[j] != lost[j];
+  for (int64_t k = 0; odd && k < i; ++k) result = R::join(result, x[k]);
+  for (; i < n; ++i) result = R::join(result, x[i]);
+  return result;
+}
 
 template <typename T, typename R> typename R::Total of_row(const T* x, int64_t n) {
+  if constexpr (extreme<R>) return extreme_of_row<T, R>(x, n);
   using Total = typename R::Total;
+  using Lane = typename R::Lane;
   Total result = Total(R::START);
   int64_t i = 0;
   while (n - i >= LANES) {
-    T lane[LANES];
-    for (int j = 0; j < LANES; ++j) lane[j] = x[i + j];
+    Lane lane[LANES];
+    for (int j = 0; j < LANES; ++j) lane[j] = R::of(x[i + j]);
     i += LANES;
     for (int64_t k = 1; k < BLOCK && n - i >= LANES; ++k, i += LANES)
-      for (int j = 0; j < LANES; ++j) lane[j] = R::join(lane[j], x[i + j]);
+      for (int j = 0; j < LANES; ++j) lane[j] = R::join(lane[j], R::of(x[i + j]));
     for (int half = LANES / 2; half > 0; half /= 2)
       for (int j = 0; j < half; ++j) lane[j] = R::join(lane[j], lane[j + half]);
     result = R::total(result, Total(lane[0]));
   }
   if (i < n) {
-    T rest = x[i++];
-    for (; i < n; ++i) rest = R::join(rest, x[i]);
+    Lane rest = R::of(x[i++]);
+    for (; i < n; ++i) rest = R::join(rest, R::of(x[i]));
     result = R::total(result, Total(rest));
   }
   return result;
 }
 
-// Parameters: outer, n, inner, pieces, the length of one, and what totals are divided by, or 0 where they stay totals.
+// What becomes of a total: it is divided by a number, or its root is taken.
+constexpr int64_t ROOT = -1;
+template <typename T, typename Total> T finished(Total value, int64_t divisor) {
+  return divisor == 1 ? T(value) : divisor == ROOT ? T(__builtin_sqrt(double(value))) : T(double(value) / double(divisor));
+}
+
+// Parameters: outer, n, inner, pieces, the length of one, and what totals are divided by, or ROOT, or 0 where they stay totals.
 template <typename T, typename R> void reduced(char* to, const T* x, const int64_t* v, int part, int parts) {
   using Total = typename R::Total;
   const int64_t outer = v[0], n = v[1], inner = v[2], pieces = v[3], each = v[4];
-  const double divisor = double(v[5]);
   const auto put = [&](int64_t at, Total value) {
     if (v[5] == 0) ((Total*)to)[at] = value;
-    else ((T*)to)[at] = v[5] == 1 ? T(value) : T(double(value) / divisor);
+    else ((T*)to)[at] = finished<T>(value, v[5]);
   };
   if (inner == 1) {
     const Share mine = share(outer * pieces, part, parts);
@@ -74,15 +120,15 @@ template <typename T, typename R> void reduced(char* to, const T* x, const int64
     const int64_t o = u / blocks / pieces, piece = u / blocks % pieces;
     const int64_t first = piece * each, last = first + each < n ? first + each : n;
     Total result[COLUMNS];
-    T sum[COLUMNS];
+    typename R::Lane sum[COLUMNS];
     for (int64_t j = 0; j < wide; ++j) result[j] = Total(R::START);
     for (int64_t b = first; b < last; b += BLOCK) {
       const int64_t end = b + BLOCK < last ? b + BLOCK : last;
       const T* row = x + (o * n + b) * inner + left;
-      for (int64_t j = 0; j < wide; ++j) sum[j] = row[j];
+      for (int64_t j = 0; j < wide; ++j) sum[j] = R::of(row[j]);
       for (int64_t r = b + 1; r < end; ++r) {
         row += inner;
-        for (int64_t j = 0; j < wide; ++j) sum[j] = R::join(sum[j], row[j]);
+        for (int64_t j = 0; j < wide; ++j) sum[j] = R::join(sum[j], R::of(row[j]));
       }
       for (int64_t j = 0; j < wide; ++j) result[j] = R::total(result[j], Total(sum[j]));
     }
@@ -99,7 +145,7 @@ template <typename T, typename R> void joined(T* y, const typename R::Total* x, 
     const Total* const from = x + i / inner * n * inner + i % inner;
     Total result = from[0];
     for (int64_t k = 1; k < n; ++k) result = R::total(result, from[k * inner]);
-    y[i] = v[3] == 1 ? T(result) : T(double(result) / double(v[3]));
+    y[i] = finished<T>(result, v[3]);
   }
 }
 
@@ -117,3 +163,5 @@ GRADLAB_KERNEL gradlab_amax_join_float(char** p, const int64_t* v, int part, int
 GRADLAB_KERNEL gradlab_amax_join_double(char** p, const int64_t* v, int part, int parts) { joined<double, Largest<double>>((double*)p[0], (double*)p[1], v, part, parts); }
 GRADLAB_KERNEL gradlab_amin_join_float(char** p, const int64_t* v, int part, int parts) { joined<float, Smallest<float>>((float*)p[0], (float*)p[1], v, part, parts); }
 GRADLAB_KERNEL gradlab_amin_join_double(char** p, const int64_t* v, int part, int parts) { joined<double, Smallest<double>>((double*)p[0], (double*)p[1], v, part, parts); }
+GRADLAB_KERNEL gradlab_euclidean_float(char** p, const int64_t* v, int part, int parts) { reduced<float, Squares>(p[0], (float*)p[1], v, part, parts); }
+GRADLAB_KERNEL gradlab_euclidean_join_float(char** p, const int64_t* v, int part, int parts) { joined<float, Squares>((float*)p[0], (double*)p[1], v, part, parts); }

@@ -32,7 +32,7 @@ GRADLAB_KERNEL gradlab_softmax_backward(char** p, const int64_t* v, int part, in
     float* dx = (float*)p[0] + r * n;
     const float *dy = (const float*)p[1] + r * n, *y = (const float*)p[2] + r * n;
     const float top = largest(y, n), base = top > SURE ? dy[place_of(y, top, n)] : 0;
-    const float dot = total(n, [&](int64_t i) { return dy[i] == 0 && base == 0 ? 0.0f : (dy[i] - base) * y[i]; });
+    const float dot = total(n, [=](int64_t i) { return dy[i] == 0 && base == 0 ? 0.0f : (dy[i] - base) * y[i]; });
     for (int64_t i = 0; i < n; ++i) dx[i] = dy[i] - base == dot ? 0.0f : y[i] * (dy[i] - base - dot);
   }
 }
@@ -43,7 +43,7 @@ GRADLAB_KERNEL gradlab_log_softmax_backward(char** p, const int64_t* v, int part
   for (int64_t r = mine.first; r < mine.last; ++r) {
     float* dx = (float*)p[0] + r * n;
     const float *dy = (const float*)p[1] + r * n, *y = (const float*)p[2] + r * n;
-    const float sum = total(n, [&](int64_t i) { return dy[i]; });
+    const float sum = total(n, [=](int64_t i) { return dy[i]; });
     if (sum == 0) {
       std::memmove(dx, dy, sizeof(float) * size_t(n));
       continue;

@@ -10,22 +10,22 @@ constexpr int ADDENDS = 16;
 constexpr int64_t RUN = 1024;
 
 // Of at most so many elements that running totals of float keep their last bits.
-template <typename F> inline float total_of_few(int64_t first, int64_t last, F of) {
+template <typename F> inline __attribute__((always_inline)) float total_of_few(int64_t n, F of) {
   float lane[ADDENDS] = {};
-  int64_t i = first;
-  for (; i + ADDENDS <= last; i += ADDENDS)
+  int64_t i = 0;
+  for (; i + ADDENDS <= n; i += ADDENDS)
     for (int j = 0; j < ADDENDS; ++j) lane[j] += of(i + j);
   float rest = 0;
-  for (; i < last; ++i) rest += of(i);
+  for (; i < n; ++i) rest += of(i);
   for (int half = ADDENDS / 2; half > 0; half /= 2)
     for (int j = 0; j < half; ++j) lane[j] += lane[j + half];
   return lane[0] + rest;
 }
 
 template <typename F> inline float total(int64_t n, F of) {
-  if (n <= RUN) return total_of_few(0, n, of);
+  if (n <= RUN) return total_of_few(n, of);
   double sum = 0;
-  for (int64_t first = 0; first < n; first += RUN) sum += total_of_few(first, first + RUN < n ? first + RUN : n, of);
+  for (int64_t first = 0; first < n; first += RUN) sum += total_of_few(first + RUN < n ? RUN : n - first, [=](int64_t i) { return of(first + i); });
   return float(sum);
 }
 

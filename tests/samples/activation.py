@@ -102,5 +102,8 @@ SAMPLES = {
     "hardtanh": [
         sample(AWAY, lo=a, hi=b, reference=lambda x, lo, hi: np.minimum(np.maximum(x, lo), hi)) for a, b in ((-1.0, 1.0), (0.0, 6.0))
     ],
+    "hardswish_backward": [
+        sample(GRADIENT, AWAY * 4, reference=lambda dy, x: dy * np.where(x >= 3, 1, np.where(x <= -3, 0, x / 3 + 0.5))),
+    ],
     "hardswish": [sample(AWAY, reference=lambda x: x * np.minimum(np.maximum(x + 3, 0), 6) / 6)],
 }

@@ -60,6 +60,10 @@ SAMPLES = {
     "tanh_backward": [sample(A, np.tanh(B), reference=lambda dy, y: dy * (1 - y * y))],
     "sigmoid_backward": [sample(A, uniform(0, 1, 3, 4), reference=lambda dy, y: dy * y * (1 - y))],
     "pow": [sample(POSITIVE, exponent=e, reference=lambda x, exponent: x**exponent) for e in (0, 1, 2, 3, 0.5, -1, 2.5)],
+    "clamp_backward": [
+        sample(A, B, lo=lo, hi=hi, reference=lambda dy, x, lo, hi: np.where((x >= lo) & (x <= hi), dy, 0))
+        for lo, hi in ((-0.5, 0.5), (-np.inf, 0.3), (0.1, np.inf))
+    ],
     "clamp": [
         sample(A, lo=lo, hi=hi, reference=lambda x, lo, hi: np.clip(x, lo, hi)) for lo, hi in ((-0.5, 0.5), (-np.inf, 0.3), (0.1, np.inf))
     ],

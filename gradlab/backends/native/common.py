@@ -3,17 +3,21 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterator
 from contextlib import suppress
 
 from gradlab.backends.cuda.generate import reads
 from gradlab.backends.cuda.types import STORAGE
 from gradlab.backends.native.general import elementwise
-from gradlab.backends.native.lowering import Unsupported
-from gradlab.backends.native.thresholds import LEFT
-from gradlab.dtype import BOOL, FLOAT32, FLOAT64
+from gradlab.backends.native.lowering import LOWER, Unsupported
+from gradlab.backends.native.lowerings import families as families
+from gradlab.backends.native.place import place_of
+from gradlab.backends.native.template_samples import Recording, samples
+from gradlab.backends.native.thresholds import LEFT, threshold
+from gradlab.call import Call, Value
+from gradlab.dtype import BOOL, FLOAT32, FLOAT64, INT64
 from gradlab.kernel import Elementwise, is_dear
-from gradlab.op import Op
+from gradlab.op import NEVER, Op
 from gradlab.spec import Spec
 
 # Values of parameters: only their types are in the texts.
@@ -23,13 +27,31 @@ PARAMETERS = {
 }  # fmt: skip
 
 
-def texts(rows: Iterable[Op]) -> list[str]:
+def texts(rows: Collection[Op]) -> list[str]:
     """The texts of all of them."""
     found: dict[str, None] = {}
     for op in rows:
-        if isinstance(op.cuda, Elementwise) and len(op.outputs) == 1 and not op.variadic and op.name not in LEFT:
+        if isinstance(op.cuda, Elementwise) and len(op.outputs) == 1 and not op.variadic and op.name not in LEFT | {"clone"}:
             found.update(dict.fromkeys(_loops(op)))
-    return list(found)
+    return [*found, *_templates({op.name: op for op in rows})]
+
+
+def _templates(rows: dict[str, Op]) -> Iterator[str]:
+    """The kernels of templates, as `eager.lowered` asks for them."""
+    ctx = Recording(general=True)
+    for own in (FLOAT32, FLOAT64, INT64, BOOL):
+        for name, inputs, params, outputs in samples(own):
+            op = rows[name]
+            if threshold(op) == NEVER or (own == BOOL and name not in ("any", "all")):
+                continue
+            values = [Value(i, spec) for i, spec in enumerate(inputs)]
+            with suppress(Unsupported, TypeError, ValueError, NotImplementedError):
+                made = outputs if outputs is not None else op.specs(*inputs, **params)
+                results = tuple(Value(len(values) + i, spec) for i, spec in enumerate(made))
+                for v in (*values, *results):
+                    ctx.places[v.id] = place_of(v.id + 8, v.spec)
+                LOWER[name](Call(op, tuple(values), params, results), ctx)
+    yield from (body for body in ctx.bodies)
 
 
 def _loops(op: Op) -> Iterator[str]:
@@ -41,7 +63,8 @@ def _loops(op: Op) -> Iterator[str]:
     for dtype in (FLOAT32, FLOAT64):
         dtypes = [BOOL if name in ("condition", "mask") else dtype for name in op.inputs]
         params = {name: PARAMETERS.get(name, 0.5) for name in op.params}
-        kinds = [params, *([params | {"exponent": 3}] if "exponent" in params else [])]  # x**3 and x**3.0
+        powers = [n for k in (1, 2, 3, -1, 4) for n in (k, float(k))] if "exponent" in params else []  # their types are in the texts
+        kinds = [params | {"exponent": n} for n in powers] or [params]
         try:
             out = op.specs(*[Spec((4,), d) for d in dtypes], **params)[0].dtype
         except (TypeError, ValueError, RuntimeError, KeyError):

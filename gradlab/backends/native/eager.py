@@ -17,15 +17,15 @@ from gradlab.backends.native import ready
 from gradlab.backends.native.calling import DONE, NO_ROOM, Row, callable_of
 from gradlab.backends.native.general import elementwise, reductions
 from gradlab.backends.native.lowering import LOWER, WORTH, Lowering, TaskSpec, Unsupported
-from gradlab.backends.native.lowerings import families as families
+from gradlab.backends.native.lowerings import families as families, movements
 from gradlab.backends.native.lowerings.loops import cost
 from gradlab.backends.native.place import ARENA, Place
 from gradlab.backends.native.tables import Task, pointer_word
-from gradlab.backends.native.thresholds import switch_off
+from gradlab.backends.native.thresholds import attached, switch_off
 from gradlab.call import Call, Value
 from gradlab.dispatch import remembered
 from gradlab.dtype import HALF
-from gradlab.op import Op
+from gradlab.op import NEVER, Op
 from gradlab.spec import Spec
 from gradlab.strides import dense_order, inverse_order, is_row_major
 
@@ -35,7 +35,11 @@ KEPT = 4096  # plans
 LARGE = 1 << 15  # elements: other threads of Python may run meanwhile
 PATTERN, NUMBERS = (64,), 64  # of what a loop of any size is planned for; numbers that one may have (row_call.h)
 ROWS = 64  # of a product that are worth packing a second matrix that is no smaller
-LOWERED: dict[str, Callable[[Call, Lowering], Sequence[TaskSpec]]] = dict.fromkeys(reductions.KINDS, reductions.reduce)
+LINE = 32  # elements of a line beyond which NumPy, which has vectors for them, is faster at these rows
+BY_LINES = frozenset({"sort", "max", "min", "argmax", "argmin"})
+# Rows that are not lowered as in programs.
+LOWERED: dict[str, Callable[[Call, Lowering], Sequence[TaskSpec]]]
+LOWERED = {**dict.fromkeys(reductions.KINDS, reductions.reduce), "clone": movements.clone}
 Made = tuple[tuple[int, ...], Any, tuple[int, ...] | None]  # a result's shape in the order of memory, its dtype, and the way back
 
 
@@ -137,6 +141,13 @@ def run(op: Op, arrays: Sequence[Any], params: dict[str, Any], outs: Sequence[An
     return outs[0] if len(outs) == 1 else tuple(outs)
 
 
+def copied(array: Any) -> Any:
+    """A NumPy array's copy, row by row."""
+    clone = attached.get("clone")
+    found = None if clone is None or clone.pays == NEVER else run(clone, (array,), {})
+    return array.copy() if found is None else found
+
+
 def remember(key: Any, op: Op, arrays: Sequence[Any], params: dict[str, Any], outs: Sequence[Any] | None) -> Plan | None:
     """The plan of a call that is met for the first time, or that there is none."""
     if not _kernels_lie_ready():
@@ -228,7 +239,7 @@ def planned(
     tasks = lowered(call, ctx)
     if single is None:
         return Plan(tasks, ctx, places, made, dense=dense)
-    if len(tasks) != 1 or len(tasks[0].parameters) > NUMBERS:
+    if len(tasks) != 1 or op.name in LOWERED or len(tasks[0].parameters) > NUMBERS:
         raise Unsupported
     each = max(1, int(WORTH / cost(call)))
     return Plan(tasks, ctx, places, made, dense=dense, single=single, each=each, parameters=len(tasks[0].parameters))
@@ -251,8 +262,10 @@ def _laid(op: Op, arrays: Sequence[Any], spec: Spec, params: dict[str, Any]) -> 
 def lowered(call: Call, ctx: Lowering) -> Sequence[TaskSpec]:
     """The tasks of a call, by kernels that take sizes as parameters where there are such."""
     op = call.op
-    if op.elementwise:
+    if op.elementwise and op.name not in LOWERED:
         return elementwise.lower(call, ctx)
+    if op.name in BY_LINES and call.inputs[0].spec.shape and call.inputs[0].spec.shape[call.params["dim"]] > LINE:
+        raise Unsupported
     values = [*call.outputs, *(x for x in call.inputs if isinstance(x, Value))]
     if op.name in ("matmul", "linear") and math.prod(call.outputs[0].spec.shape[:-1]) < ROWS <= call.inputs[1].spec.shape[-1]:
         raise Unsupported  # packing the second matrix costs as much as the product

@@ -7,7 +7,8 @@ and single functions where NumPy has no vectors for them, or where threads gain.
 from __future__ import annotations
 
 import os
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 import numpy as np
 
@@ -18,7 +19,10 @@ from gradlab.op import NEVER, Op
 CHEAP, DEAR, STEPS = 1 << 15, 1 << 9, 1
 # Of other rows: elements of the largest operand; of products and convolutions see `LARGE_PRODUCT` in the fast path.
 ROWS = {
-    **dict.fromkeys(("sum", "mean", "amax", "amin"), 1),
+    **dict.fromkeys(("sum", "mean", "amax", "amin", "euclidean"), 1),
+    **dict.fromkeys(("prod", "any", "all", "argmax", "argmin", "max", "min", "cumsum", "cumprod", "sort", "topk"), 1),
+    **dict.fromkeys(("gather", "gather_backward", "scatter", "scatter_add", "scatter_reduce", "nll", "nll_backward"), 1),
+    **dict.fromkeys(("clone", "flip"), 1 << 12),
     **dict.fromkeys(("softmax", "log_softmax", "softmax_backward", "log_softmax_backward"), 1),
     **dict.fromkeys(("cross_entropy", "cross_entropy_backward"), 1),
     **dict.fromkeys(("layer_norm", "layer_norm_backward", "rms_norm", "batch_norm", "batch_norm_backward", "mse"), 1),
@@ -32,15 +36,15 @@ ROWS = {
     **dict.fromkeys(("sgd_update", "sgd_momentum_update", "adam_update", "amsgrad_update", "adagrad_update", "rmsprop_update"), 1),
     **dict.fromkeys(("adadelta_update", "adamax_update", "lion_update", "nadam_update", "radam_update"), 1),
 }  # fmt: skip
-# Elementwise rows that NumPy copies as fast, or that have no loop, and those whose NumPy function looks at values and refuses some.
-LEFT = frozenset({"bce", "cast", "clone", "complex", "conj", "complex_abs", "complex_sgn", "complex_angle"})
+# Elementwise rows that NumPy converts as fast, or that have no loop, and those whose NumPy function looks at values and refuses some.
+LEFT = frozenset({"bce", "cast", "complex", "conj", "complex_abs", "complex_sgn", "complex_angle"})
 
 
 def threshold(op: Op) -> int:
     """That of a row; NEVER where it has no kernel that pays."""
     if op.view or op.dynamic or op.foreign or op.varying or op.name in LEFT or not op.inputs:
         return NEVER
-    if isinstance(op.cuda, Elementwise):
+    if isinstance(op.cuda, Elementwise) and op.name not in ROWS:
         if isinstance(op.cpu, np.ufunc):
             return DEAR if is_dear(op.cuda.expression) else CHEAP
         return STEPS
@@ -56,6 +60,19 @@ def attach(rows: Iterable[Op]) -> None:
 
 
 attached: dict[str, Op] = {}
+
+
+@contextmanager
+def kernels_for(every: bool) -> Iterator[None]:
+    """Let all rows use their kernels at any size, or none, for the time being."""
+    before = {op: op.pays for op in attached.values()}
+    for op in before:
+        op.pays = 1 if every and threshold(op) != NEVER else NEVER
+    try:
+        yield
+    finally:
+        for op, pays in before.items():
+            op.pays = pays
 
 
 def switched_on() -> bool:

@@ -14,7 +14,7 @@ from gradlab.backends.cuda.types import compute_type
 from gradlab.backends.native.lowering import HEADER, Lowering, TaskSpec, Unsupported, bits, widest
 from gradlab.backends.native.lowerings.iteration_order import in_order, walk
 from gradlab.backends.native.lowerings.looping import broadcast
-from gradlab.backends.native.lowerings.loops import CLAMP, LIMITED, cost, why_not_elementwise
+from gradlab.backends.native.lowerings.loops import CLAMP, LIMITED, cost, expression_of, why_not_elementwise
 from gradlab.backends.native.lowerings.vector_functions import HALVES, limit, storage
 from gradlab.call import Call, Value
 from gradlab.dtype import HALF, wide
@@ -61,7 +61,7 @@ def kernel_text(
     head = ", ".join(f"{compute_type(d)} {name}" for name, d in zip(op.inputs, dtypes))
     more = "".join(f", {kind} {name}" for kind, name, _ in declared)
     make = f"rounded<{HALVES[out.name]}>" if out in HALF else f"cast<{compute_type(out)}>"
-    expression = CLAMP.sub(LIMITED, op.cuda.expression)
+    expression = CLAMP.sub(LIMITED, expression_of(op, params, dtypes[0]))
     text = [
         HEADER, "namespace gradlab {", f"GRADLAB_FUNCTION auto @K_f({head}{more}) {{", f"  typedef {compute_type(main)} T;",
         f"  return {expression};", "}",

@@ -1,4 +1,4 @@
-"""Sums, means and extremes over any dimensions, as tasks of `reductions.cpp`."""
+"""Sums, means, norms and extremes over any dimensions, as tasks of `reductions.cpp`."""
 
 from __future__ import annotations
 
@@ -15,15 +15,18 @@ from gradlab.dtype import FLOAT32, FLOAT64
 PIECE = 1 << 15  # elements that are worth a piece of their own
 UNITS = 16  # pieces of work for the threads to share
 COLUMNS = 256  # results beside each other that are one piece of work (reductions.cpp)
-KINDS = {"sum": "sum", "mean": "sum", "amax": "amax", "amin": "amin"}
+KINDS = {"sum": "sum", "mean": "sum", "amax": "amax", "amin": "amin", "euclidean": "euclidean"}
+ROOT = -1  # in place of a divisor (reductions.cpp)
 LETTERS = {FLOAT32: "float", FLOAT64: "double"}
 
 
 def reduce(call: Call, ctx: Lowering) -> list[TaskSpec]:
-    """y = the sum (mean, maximum, minimum) of x over `dim`."""
+    """y = the sum (mean, Euclidean norm, maximum, minimum) of x over `dim`."""
     x, y = ctx.place(call.inputs[0]), ctx.place(call.outputs[0])
     letter = LETTERS.get(x.dtype)
-    if letter is None or y.dtype != x.dtype or not y.contiguous or x.size == 0 or (x.shape and not call.params["dim"]):
+    if letter is None or (call.op.name == "euclidean" and letter == "double"):  # whose squares may leave its range
+        raise Unsupported
+    if y.dtype != x.dtype or not y.contiguous or x.size == 0 or (x.shape and not call.params["dim"]):
         raise Unsupported
     nest = Nest(x.shape, x.strides, call.params["dim"])
     step, sizes = 1, [(False, 1)] if not nest.all or nest.all[0][0] else []
@@ -39,8 +42,8 @@ def reduce(call: Call, ctx: Lowering) -> list[TaskSpec]:
     else:
         kept, rest = 1, sizes
     kind = KINDS[call.op.name]
-    wide = np.dtype(np.float64) if kind == "sum" else x.dtype
-    divisor = math.prod(n for reduced, n in sizes if reduced) if call.op.name == "mean" else 1
+    wide = np.dtype(np.float64) if kind in ("sum", "euclidean") else x.dtype
+    divisor = ROOT if kind == "euclidean" else math.prod(n for reduced, n in sizes if reduced) if call.op.name == "mean" else 1
     outer, n = math.prod(m for _, m in rest[:-1]), rest[-1][1]
     units = outer * -(-kept // COLUMNS)
     pieces = max(1, min(-(-UNITS // units), x.size // PIECE, n // 64)) if units < UNITS else 1

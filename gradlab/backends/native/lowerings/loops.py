@@ -22,6 +22,7 @@ from gradlab.backends.native.lowerings.vector_functions import HALVES as HALVES,
 from gradlab.call import Call, Value
 from gradlab.dtype import HALF, real_of, wide
 from gradlab.kernel import Elementwise, is_dear
+from gradlab.op import Op
 
 # Limits as compilers make vectors of them: of `clamp`'s own form, in which either limit may be no number, GCC makes branches.
 CLAMP = re.compile(r"clamp\(([^,]+), T\(([^)]+)\), T\(([^)]+)\)\)")
@@ -77,6 +78,16 @@ def parameter(name: str, value: Any, main: np.dtype[Any]) -> str | None:
     return f"const double {name} = {literal(value, np.dtype(np.float64))};" if isinstance(value, float) else None
 
 
+# Powers as the row's NumPy function has them, which is quicker and closer.
+POWERS: dict[Any, str] = {1: "x", 2: "x * x", 3: "x * x * x", -1: "T(1) / x"}
+
+
+def expression_of(op: Op, params: dict[str, Any], dtype: np.dtype[Any] | None) -> str:
+    """A row's scalar function, of operands of that dtype."""
+    expression: str = op.cuda.expression
+    return POWERS.get(params["exponent"], expression) if op.name == "pow" and dtype is not None and dtype.kind == "f" else expression
+
+
 def function_of(call: Call) -> tuple[str, list[tuple[str, np.dtype[Any]]]]:
     """The text of a call's scalar function (named @F), and its array arguments' names and dtypes."""
     op = call.op
@@ -101,7 +112,8 @@ def function_of(call: Call) -> tuple[str, list[tuple[str, np.dtype[Any]]]]:
     head = ", ".join(f"{compute_type(dtype)} {name}" for name, dtype in arguments)
     text = [f"GRADLAB_FUNCTION auto @F({head}) {{", f"  typedef {compute_type(main)} T;", *lines]
     odd = any(isinstance(v, float) and math.isnan(v) for v in call.params.values())
-    text += [f"  return {op.cuda.expression if odd else CLAMP.sub(LIMITED, op.cuda.expression)};", "}"]
+    expression = expression_of(op, call.params, like)
+    text += [f"  return {expression if odd else CLAMP.sub(LIMITED, expression)};", "}"]
     return "\n".join(text), arguments
 
 

@@ -177,6 +177,14 @@ def clone(call: Call, ctx: Lowering) -> list[TaskSpec]:
     return copy(ctx.place(call.outputs[0]), ctx.place(call.inputs[0]), ctx)
 
 
+@lowers("flip")
+def flip(call: Call, ctx: Lowering) -> list[TaskSpec]:
+    """Backwards along some dimensions."""
+    x = ctx.place(call.inputs[0])
+    index = tuple(slice(None, None, -1 if d in call.params["dims"] else 1) for d in range(len(x.shape)))
+    return copy(ctx.place(call.outputs[0]), part_of(x, index) if x.size else x, ctx)
+
+
 @lowers("full")
 def full(call: Call, ctx: Lowering) -> list[TaskSpec]:
     """One value everywhere."""

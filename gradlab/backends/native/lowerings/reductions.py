@@ -84,9 +84,10 @@ def reduction(
     size = 8 if total == "double" else y.dtype.itemsize
     target = y if pieces == 1 else ctx.scratch(pieces * y.size * size)
     numbers = described(nest, rows, pieces)
-    text = text_of(name, kind, total, rows, pieces == 1, source, before, numbers if ctx.generates else ())
+    known = ctx.generates and not ctx.general
+    text = text_of(name, kind, total, rows, pieces == 1, source, before, numbers if known else ())
     most = min(widest(x.size * (1 + cost)), max(1, y.size * pieces))
-    tasks = [TaskSpec(ctx.generate(text), () if ctx.generates else numbers, (target, *places), most)]
+    tasks = [TaskSpec(ctx.generate(text), () if known else numbers, (target, *places), most)]
     if pieces > 1:
         parameters = (y.size, pieces, math.prod(n for n, _ in nest.reduced))
         most = min(y.size, widest(y.size * pieces))

@@ -1,4 +1,4 @@
-"""Lowering of copies in another order or with parts left out: flip, triangles, diagonals."""
+"""Lowering of copies with parts left out: triangles, diagonals."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 
 from gradlab.backends.native.lowering import Lowering, TaskSpec, Unsupported, lowers, widest
 from gradlab.backends.native.lowerings.lines import kernel
-from gradlab.backends.native.lowerings.movements import WORDS, copy, fill, packed, part_of
+from gradlab.backends.native.lowerings.movements import WORDS, copy, fill, packed
 from gradlab.backends.native.place import viewed
 from gradlab.graph.ir.graph import Call
 from gradlab.ops.layout import diagonal
@@ -22,15 +22,6 @@ template <typename W> static void triangle(W* y, const W* x, const int64_t* v, i
   }
 }
 '''
-
-
-@lowers("flip")
-def flip(call: Call, ctx: Lowering) -> list[TaskSpec]:
-    """Backwards along some dimensions."""
-    x = ctx.place(call.inputs[0])
-    back, whole = slice(None, None, -1), slice(None)
-    index = tuple(back if d in call.params["dims"] else whole for d in range(len(x.shape)))
-    return copy(ctx.place(call.outputs[0]), part_of(x, index) if x.size else x, ctx)
 
 
 @lowers("tril", "triu")
