@@ -349,9 +349,7 @@ def leaky_relu_cpu(x: Any, y: Any, *, slope: float) -> None:
 
 @spread
 def leaky_relu_backward_cpu(dy: Any, x: Any, y: Any, *, slope: float) -> None:
-    factor = (x > 0) * x.dtype.type(1 - slope)
-    factor += x.dtype.type(slope)
-    np.multiply(dy, factor, y)
+    np.multiply(dy, (x > 0) * x.dtype.type(1 - slope) + x.dtype.type(slope), y)
 
 
 leaky_relu = Op("leaky_relu", like_input, params=("slope",), cpu=leaky_relu_cpu, promote="float",
@@ -370,13 +368,10 @@ def hardtanh_cpu(x: Any, y: Any, *, lo: float, hi: float) -> None:
 @spread
 def hardtanh_backward_cpu(dy: Any, x: Any, y: Any, *, lo: float, hi: float) -> None:
     """dy inside, 0 on the limits and outside, whatever dy is there."""
-    inside = x > lo
-    inside &= x < hi
-    where.keep(inside, dy, y)
+    where.keep((x > lo) & (x < hi), dy, y)
 
 
-hardtanh = Op("hardtanh", like_input, params=("lo", "hi"), cpu=hardtanh_cpu, promote="same",
-              cuda=Elementwise("clamp(x, T(lo), T(hi))"),
+hardtanh = Op("hardtanh", like_input, params=("lo", "hi"), cpu=hardtanh_cpu, promote="same", cuda=Elementwise("clamp(x, T(lo), T(hi))"),
               grad={"x": lambda g, x, lo, hi: hardtanh_backward(g, x, lo=lo, hi=hi)})  # fmt: skip
 hardtanh_backward: Op = Op("hardtanh_backward", derivative, params=("lo", "hi"), cpu=hardtanh_backward_cpu, promote="float",
                            cuda=Elementwise("where(x > T(lo) && x < T(hi), dy, T(0))"),
@@ -392,10 +387,7 @@ def hardswish_cpu(x: Any, y: Any) -> None:
 @spread
 def hardswish_backward_cpu(dy: Any, x: Any, y: Any) -> None:
     """dy above 3, dy·(x/3 + 1/2) between, 0 below -3."""
-    factor = np.true_divide(x, 3, np.empty_like(x))
-    factor += 0.5
-    np.copyto(factor, 1, where=x >= 3)
-    np.multiply(dy, factor, y)
+    np.multiply(dy, np.where(x >= 3, 1, x / 3 + 0.5), y)
     where.drop(x <= -3, y, y)
 
 
