@@ -10,6 +10,7 @@ import importlib.util
 import os
 import sys
 
+import alone
 import pytest
 import sticky_errors
 
@@ -42,7 +43,9 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     config.addinivalue_line("markers", "long: takes seconds; comes last")
     config.addinivalue_line("markers", "whole: part of the whole parity suite (--full or --device cuda)")
+    config.addinivalue_line("markers", "alone: counts what its process does, and runs in one of its own (tests/alone.py)")
     config.pluginmanager.register(sticky_errors)
+    config.pluginmanager.register(alone)
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses by markers

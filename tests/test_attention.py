@@ -79,6 +79,7 @@ def test_sizes_of_nothing():
     assert attention(gl.ones(2, 4, 8), gl.ones(2, 0, 8), gl.ones(2, 0, 5)).tolist() == np.zeros((2, 4, 5)).tolist()
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("causal", [False, True])
 def test_memory_is_linear_in_the_length(causal):
     """All scores of one head would take 36 MB."""

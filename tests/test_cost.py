@@ -14,6 +14,8 @@ import gradlab as gl
 from gradlab import spec
 from gradlab.overrides import overridable
 
+pytestmark = pytest.mark.alone
+
 
 @pytest.fixture(autouse=True)
 def plain(monkeypatch):

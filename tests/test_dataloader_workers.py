@@ -187,6 +187,7 @@ def test_large_batches_outlive_the_loader():
     assert [b["image"][0, 0, 0].item() for b in kept] == [float(i) for i in range(0, 20, 2)]
 
 
+@pytest.mark.alone
 def test_no_descriptor_stays_open():
     before = len(os.listdir("/proc/self/fd"))
     for batch in DataLoader(Big(), 2, num_workers=2):
@@ -302,6 +303,7 @@ def running():
         return {int(n) for n in file.read().split() if alive(int(n))}
 
 
+@pytest.mark.alone
 def test_none_survives_the_end_a_break_an_error_or_the_collector():
     before = running()
     list(DataLoader(Squares(), 2, num_workers=2))

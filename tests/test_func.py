@@ -365,6 +365,7 @@ def test_functions_under_all_transforms():
         func.grad(lambda x: func.vmap(f)(x).sum())(x)
 
 
+@pytest.mark.alone
 def test_nothing_is_left_behind():
     """Transforms make no reference cycles: with the collector off, memory stays as it is."""
     net = gl.nn.Linear(3, 2).double()

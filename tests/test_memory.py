@@ -148,6 +148,7 @@ def everything_step():
     return step
 
 
+@pytest.mark.alone
 @pytest.mark.parametrize("make", [mlp_step, everything_step])
 def test_memory_is_flat(make):
     grown, unreachable = growth(make(), 200)
@@ -155,6 +156,7 @@ def test_memory_is_flat(make):
     assert grown < 32 * 200  # one object that stays is more
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 def test_memory_is_flat_for_ten_thousand_steps():
     grown, unreachable = growth(mlp_step(), 10_000, windows=1)

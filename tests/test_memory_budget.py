@@ -48,6 +48,7 @@ def most_traced(run):
         tracemalloc.stop()
 
 
+@pytest.mark.alone
 def test_a_chain_on_the_cpu():
     """What is counted here is counted apart from the plan: model, optimizer and input are made inside."""
     x = gl.ones(512, 64)
@@ -309,6 +310,7 @@ except gl.cuda.OutOfMemoryError:
 """
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 def test_a_device_that_has_no_more():
     """The emulated GPU is given the budget's bytes: without a plan the step does not fit into it, with one it does."""

@@ -121,6 +121,7 @@ def test_tensors_of_the_disk(tmp_path):
     assert gl.load(tmp_path / "x.pt", memory_map=True).tolist() == [1, 1]
 
 
+@pytest.mark.alone
 def test_it_reads_no_more_than_is_used(tmp_path):
     path = tmp_path / "large.safetensors"
     gl.save({"large": gl.zeros(1 << 22), "small": gl.ones(1)}, path)

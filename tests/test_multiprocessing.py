@@ -126,6 +126,7 @@ def test_a_graph_notices():
         y.backward()
 
 
+@pytest.mark.alone
 def test_memory_goes_with_its_last_user():
     def descriptors():
         gc.collect()
@@ -177,6 +178,7 @@ def _add_at(index, tensor):
         ("exit", mp.ProcessExitedException, "exit code 7"),
     ],
 )
+@pytest.mark.alone
 def test_a_process_that_fails_ends_the_others(where, kind, text):
     with pytest.raises(kind, match=text) as caught:
         mp.start_processes(tasks.failing, (where,), nprocs=3, start_method="fork")
