@@ -21,7 +21,7 @@ from gradlab.graph.calls.checking import compared
 from gradlab.graph.calls.fast_call import quickest
 from gradlab.graph.calls.gc_pause import without_collection
 from gradlab.graph.calls.higher_order import Gradients
-from gradlab.graph.calls.runner import Execute, Runner, mark_replaced, put_first
+from gradlab.graph.calls.runner import MOST, Execute, Runner, mark_replaced, put_first
 from gradlab.graph.calls.stats import Stats, kernels, stats
 from gradlab.graph.guards.argument_guards import guard_arguments
 from gradlab.graph.guards.machine_guards import Found
@@ -54,6 +54,7 @@ class Compiled:
         self._signatures = Signatures()
         self._shared = Shared()
         self._leaks = 0
+        self._full = False  # whether it was said that no more programs are kept
         self._sharing: list[Eager] = []  # of calls that no program stands for
         self._held: dict[Any, Held] = {}  # places that the newest program binds anew
         functools.update_wrapper(self, function, updated=())
@@ -91,6 +92,13 @@ class Compiled:
             closest = min(self.programs[:MANY], key=lambda p: p.guards.failing(p.given(args), kwargs, mode))
             reason = closest.guards.why(closest.given(args), kwargs, mode)
             self._tell(f"compile: {_title(self.function)} is traced again: {reason}")
+            if len(self.programs) >= MOST and not self._full:
+                self._full = True
+                warnings.warn(
+                    f"compile: {_title(self.function)} has {MOST} programs, as many as are kept; from here on the one that has not run for "
+                    f"longest goes for each new one, and calls may take as long as a trace. The last condition that failed: {reason}",
+                    stacklevel=3,
+                )
             if len(self.programs) == MANY:
                 warnings.warn(
                     f"compile: {_title(self.function)} has {MANY} programs already; the last condition that failed: {reason}. Pass what "
