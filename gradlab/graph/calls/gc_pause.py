@@ -1,8 +1,8 @@
 """The garbage collector waits while a function is traced and compiled.
 
 A trace makes many objects that stay. Each thousands of them the collector looks at all there are, which takes a third of the time to trace
-a network of a thousand layers, and more than in proportion to its depth. A program that was replaced is a cycle of objects, so a process that
-has switched the collector off and traces again and again would grow without end.
+a network of a thousand layers, and more than in proportion to its depth. A program that was replaced is a cycle of objects, so a process
+that has switched the collector off and traces again and again would grow without end.
 """
 
 from __future__ import annotations
@@ -10,7 +10,6 @@ from __future__ import annotations
 import gc
 from collections.abc import Iterator
 from contextlib import contextmanager
-
 
 EVERY = 64  # traces after which it is collected where the collector is off, as what refers to itself would stay forever
 _depth, _traces = 0, 0
