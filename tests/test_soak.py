@@ -18,6 +18,7 @@ from gradlab.graph.calls import gc_pause
 MOST = 12  # for these tests; what one function keeps otherwise is 64
 
 
+@pytest.mark.alone
 @pytest.mark.slow
 @pytest.mark.skipif(not Path("/proc/self/statm").exists(), reason="memory is read in /proc")
 @pytest.mark.parametrize("compiler", ["none", ""])
