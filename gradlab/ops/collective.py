@@ -11,8 +11,11 @@ from typing import Any
 
 import numpy as np
 
+from gradlab.kernel import Library
 from gradlab.op import Op
 from gradlab.spec import ShapeError, Spec
+
+_GPU = Library(lambda library, inputs, params: None)  # by backends/cuda/launch/collective.py
 
 # How a whole batch travels at once. Rules of vmap: see gradlab/ops/batching/__init__.py.
 
@@ -56,7 +59,7 @@ def _all_reduce_grad(g: Any, by: Any, op: str) -> Any:
 
 # Every process has the sum (or another reduction) of all: so each's value is in all results, and its gradient is the sum of theirs.
 all_reduce: Op = Op(
-    "all_reduce", _reduced, params=("by", "op"), exact=True, batch=_whole,
+    "all_reduce", _reduced, params=("by", "op"), exact=True, cuda=_GPU, batch=_whole,
     cpu=lambda x, y, by, op: by.all_reduce(_rows(x), y, op),
     grad={"x": _all_reduce_grad},
 )  # fmt: skip
@@ -70,7 +73,7 @@ def _reduce_grad(g: Any, by: Any, op: str, root: int) -> Any:
 
 # Process `root` has the sum of all, the others have zeros.
 reduce: Op = Op(
-    "reduce", _reduced_rooted, params=("by", "op", "root"), exact=True, batch=_whole,
+    "reduce", _reduced_rooted, params=("by", "op", "root"), exact=True, cuda=_GPU, batch=_whole,
     cpu=lambda x, y, by, op, root: by.reduce(_rows(x), y, op, root),
     grad={"x": _reduce_grad},
 )  # fmt: skip
@@ -78,7 +81,7 @@ reduce: Op = Op(
 
 # Every process has the value of `root`, whose gradient is the sum of all; those of the others have none.
 broadcast: Op = Op(
-    "broadcast", _rooted, params=("by", "root"), exact=True, batch=_whole,
+    "broadcast", _rooted, params=("by", "root"), exact=True, cuda=_GPU, batch=_whole,
     cpu=lambda x, y, by, root: by.broadcast(_rows(x), y, root),
     grad={"x": lambda g, by, root: reduce(g, by=by, op="sum", root=root)},
 )  # fmt: skip
@@ -90,7 +93,7 @@ def _gathered(x: Spec, *, by: Any) -> Spec:
 
 # Every process has the values of all, along a new first dimension.
 all_gather: Op = Op(
-    "all_gather", _gathered, params=("by",), exact=True, batch=_behind,
+    "all_gather", _gathered, params=("by",), exact=True, cuda=_GPU, batch=_behind,
     cpu=lambda x, y, by: by.all_gather(_rows(x), y),
     grad={"x": lambda g, by: reduce_scatter(g, by=by, op="sum")},
 )  # fmt: skip
@@ -109,7 +112,7 @@ def _reduce_scatter_grad(g: Any, by: Any, op: str) -> Any:
 
 # Process i has the sum of all processes' i-th parts along the first dimension.
 reduce_scatter: Op = Op(
-    "reduce_scatter", _scattered, params=("by", "op"), exact=True, batch=_behind,
+    "reduce_scatter", _scattered, params=("by", "op"), exact=True, cuda=_GPU, batch=_behind,
     cpu=lambda x, y, by, op: by.reduce_scatter(_rows(x), y, op),
     grad={"x": _reduce_scatter_grad},
 )  # fmt: skip
@@ -125,7 +128,7 @@ def _exchanged(x: Spec, *, by: Any, give: tuple[int, ...], take: tuple[int, ...]
 
 # `give[i]` rows of x go to process i, `take[i]` come from it.
 all_to_all: Op = Op(
-    "all_to_all", _exchanged, params=("by", "give", "take"), exact=True, batch=_behind,
+    "all_to_all", _exchanged, params=("by", "give", "take"), exact=True, cuda=_GPU, batch=_behind,
     cpu=lambda x, y, by, give, take: by.all_to_all(_rows(x), y, give, take),
     grad={"x": lambda g, by, give, take: all_to_all(g, by=by, give=take, take=give)},
 )  # fmt: skip
@@ -138,11 +141,11 @@ def _begun(x: Spec, *, by: Any, op: str, slot: int) -> Spec:
 # The two halves of `all_reduce`: between them the program goes on while values travel. What lies in the first's result meanwhile is
 # nobody's business; `slot` says which beginning an end belongs to.
 all_reduce_begin = Op(
-    "all_reduce_begin", _begun, params=("by", "op", "slot"), exact=True, batch=_whole,
+    "all_reduce_begin", _begun, params=("by", "op", "slot"), exact=True, cuda=_GPU, batch=_whole,
     cpu=lambda x, y, by, op, slot: by.begin_all_reduce(_rows(x), y, op, slot),
 )  # fmt: skip
 all_reduce_end = Op(
-    "all_reduce_end", _begun, params=("by", "op", "slot"), exact=True, batch=_whole,
+    "all_reduce_end", _begun, params=("by", "op", "slot"), exact=True, cuda=_GPU, batch=_whole,
     cpu=lambda x, y, by, op, slot: by.end_all_reduce(x, y, slot),
 )  # fmt: skip
 

@@ -202,7 +202,7 @@ def _fit(plan: MemoryPlan, model: Module, inputs: Any, kwargs: Any, loss: Any, o
         for _ in range(2):  # the first time kernels are compiled
             parts = survey(model, forward, tensors_in(inputs, kwargs), synchronize)
     levels = [units(model, parts, deeper) for deeper in (False, True)]
-    per_byte = second_per_byte(device, parameters[0] if parameters else tensors[0]) if device.type == "cuda" else None
+    per_byte = second_per_byte(device, max(parameters or tensors, key=lambda x: x.numel()).detach()) if device.type == "cuda" else None
     at_once = min(AT_ONCE, max(plan.budget // 16, 1))
     part = max([at_once, *(p.numel() * p.element_size() for p in parameters)]) / max(graded, 1)
     updating = held + graded + int(state * min(part, 1))  # bytes while parameters are updated whose state waits on the host

@@ -87,7 +87,7 @@ def _traced(step: Callable[[], Any]) -> int:
 def second_per_byte(device: Device, like: Tensor) -> float:
     """What moving a byte from the device to the host and back takes."""
     synchronize = synchronizing(device)
-    sample = like.new_zeros((1 << 20,))
+    sample = like.new_zeros((min(like.numel(), 1 << 20),))  # the device may be nearly full
     best = float("inf")
     for _ in range(3):
         begun = time.perf_counter()

@@ -8,6 +8,7 @@ from types import ModuleType
 from gradlab.backends.cuda.launch import (
     argmax,
     attention,
+    collective,
     control_flow,
     conv,
     fourier,
@@ -38,7 +39,7 @@ from gradlab.backends.cuda.launch.rule import Rule
 
 FAMILIES: tuple[ModuleType, ...] = (
     fourier, argmax, loss, norm, gemm, indexing, movement, optim, random, softmax, scan, windows, conv, unpool, resample, sampling,
-    layout, sort, recurrent, sparse, special, linalg, attention, residual, control_flow,
+    layout, sort, recurrent, sparse, special, linalg, attention, residual, control_flow, collective,
 )  # fmt: skip
 RULES: dict[tuple[str, str], Rule] = {}
 BY_ROW: dict[str, Rule] = {}

@@ -203,6 +203,12 @@ class Engine:
                 if lane.device == device:
                     lane.seen = lane.submitted
 
+    def advance(self, device: int) -> None:
+        """Run all work of a device that was submitted, as time lets it: the host knows no more than before."""
+        with self.lock:
+            while busy := [s for s in self._busy if s.device_id == device]:
+                self._reach(busy[-1], busy[-1].timeline.lane.submitted)
+
     def _reach(self, stream: Stream, position: int) -> None:
         """Run a stream's work up to a position. What raises is done; the rest stays."""
         needed = [(stream, position)]
