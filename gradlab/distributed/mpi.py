@@ -349,7 +349,7 @@ def _reduced(parts: Sequence[Array], out: Array, op: str) -> None:
     dtype = out.dtype
     total = parts[0].astype(np.float32 if dtype in HALF else dtype)
     for part in parts[1:]:
-        quietly(REDUCTIONS[op], total, part.astype(np.float32) if dtype in HALF else part, total)
+        quietly(REDUCTIONS[op], total, part.astype(np.float32) if dtype in HALF else part, out=total)
     if op == "mean":
         quietly(np.floor_divide if dtype.kind in "iub" else np.divide, total, np.asarray(len(parts), total.dtype), total)
     out[...] = total

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gradlab.backends.cuda.nccl.names import REDUCTIONS, REMOTE, TYPES, USAGE
+from gradlab.backends.cuda.nccl.names import INTERNAL, REDUCTIONS, REMOTE, TYPES, USAGE
 from gradlab.backends.cuda.nccl.wire import Line
 from gradlab.dtype import HALF, bfloat16
 from gradlab.quiet import quietly
@@ -92,9 +92,12 @@ class Hub:
                 header, payload = line.receive()
                 with _lock:
                     self._take(member, header, payload)
-        except (ConnectionError, OSError, ValueError):
+        except OSError:
             with _lock:
                 self._left(line)
+        except Exception as error:  # nobody is to wait for what has failed
+            with _lock:
+                self._break(INTERNAL, f"{type(error).__name__}: {error}", all_of_them=True)
 
     def _join(self, line: Line, header: dict[str, Any]) -> Member | None:
         with _lock:
@@ -212,7 +215,7 @@ class Hub:
         text = "; ".join(
             f"rank {m.rank} waits in {m.open()[0]}" + (f" of communicator {number}" if len(seen) > 1 else "")
             for number, hub in enumerate(sorted(seen, key=lambda h: h.port))
-            for m in hub.members.values()
+            for _, m in sorted(hub.members.items())
             if m.waiting
         )
         for hub in seen:
@@ -224,11 +227,11 @@ class Hub:
             names = ", ".join(f"rank {m.rank} (which has done {m.done} collectives)" for m in missing)
             self._break(REMOTE, f"rank {member.rank} has waited {seconds:g} s in {member.open()[0]} for {names}, which did not come")
 
-    def _break(self, status: int, reason: str) -> None:
-        """Nothing goes on after an error."""
+    def _break(self, status: int, reason: str, all_of_them: bool = False) -> None:
+        """Nothing goes on after an error. all_of_them: those that do not wait hear of it at once, too."""
         self.broken = self.broken or reason
         for m in self.members.values():
-            if m.waiting and not m.gone:
+            if (m.waiting or all_of_them) and not m.gone:
                 m.waiting = False
                 try:
                     m.line.send({"error": status, "reason": reason})
@@ -252,7 +255,7 @@ def collective(calls: list[Call], size: int) -> list[Any]:
     wide = np.dtype(np.float32) if dtype in HALF else dtype
     total = arrays[0].astype(wide)
     for array in arrays[1:]:
-        quietly(_UFUNCS[said["op"]], total, array.astype(wide), total)
+        quietly(_UFUNCS[said["op"]], total, array.astype(wide), out=total)
     if said["op"] == REDUCTIONS["mean"]:
         quietly(np.floor_divide if wide.kind in "iu" else np.divide, total, np.asarray(size, wide), total)
     whole = np.ascontiguousarray(total.astype(dtype)).view(np.uint8)
