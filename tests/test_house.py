@@ -121,7 +121,8 @@ def test_one_family_has_one_name():
 # What is in a file of its own room, or in a room below, is imported at the top of the file unless it stands here.
 LATE = {
     "its own room, where `import gradlab` or a common use does without": """
-        autograd/node backends/__init__ backends/cuda/cufft/plans backends/cuda/gemm/library backends/cuda/loading data/__init__
+        autograd/node backends/__init__ backends/cuda/cufft/plans backends/cuda/gemm/library backends/cuda/loading
+        backends/cuda/nccl/library data/__init__
         distributed/groups fx/graph_module graph/executables/fastest graph/passes/fuse_residual_norm interchange/__init__
         interchange/einops_backend
         nn/__init__ nn/modules/__init__ optim/__init__ pytorch/finder pytorch/installing pytorch/operations runs/folder
