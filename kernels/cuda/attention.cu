@@ -19,7 +19,7 @@ __global__ void __launch_bounds__(256) attention_delta(const S* __restrict__ g, 
     if (row >= rows) return;  // the whole warp
     const int64 plane = row / a.queries, image = plane / a.heads;
     g += image * a.g[0] + (plane - image * a.heads) * a.g[1] + (row - plane * a.queries) * a.g[2];
-    y += row * a.value_size;
+    y += image * a.y[0] + (plane - image * a.heads) * a.y[1] + (row - plane * a.queries) * a.y[2];
     T sum = T(0);
     for (int i = threadIdx.x & 31; i < a.value_size; i += 32) sum += load(g[i]) * load(y[i]);
 #pragma unroll

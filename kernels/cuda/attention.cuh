@@ -11,9 +11,10 @@ enum { NO_MASK = 0, ADDED = 1, ALLOWED = 2 };  // kinds of mask: numbers to add 
 
 // The same struct is packed in backends/cuda/launch/attention.py. Strides count elements: image, head, row (of the mask also column).
 struct Attention {
-    int64 q[3], k[3], v[3], g[3], mask_strides[4];
+    int64 q[3], k[3], v[3], g[3], y[3], dq[3], dk[3], dv[3], mask_strides[4];
     double scale;
-    int heads, queries, keys, size, value_size, mask, causal, aligned;  // aligned: a bit for each of q, k, v, g
+    // aligned: a bit for each of q, k, v, g; from 16 on one for y, dq, dk, dv where two numbers may be written at once.
+    int heads, queries, keys, size, value_size, mask, causal, aligned;
 };
 
 // The scores p [16 x BN] of a warp's rows (`row` and row + 8 are a thread's) from column `from` on: those of pairs that may not be become -inf, and a
@@ -55,20 +56,20 @@ __device__ __forceinline__ void mask_scores(const Attention& a, const void* __re
     }
 }
 
-// Rows of `result`, each of `size` elements behind one another.
+// Rows of `result`, each of `size` elements behind one another, the rows `step` apart.
 template <class Engine, int D, class S, class T>
-__device__ __forceinline__ void write_rows(S* to, const T (&result)[D / 8][4], const T (&factor)[2], int row, int rows, int size) {
+__device__ __forceinline__ void write_rows(S* to, int64 step, bool pairs, const T (&result)[D / 8][4], const T (&factor)[2], int row, int rows, int size) {
 #pragma unroll 1  // once a block: not worth twice the code
     for (int half = 0; half < 2; ++half) {
         if (row + 8 * half >= rows) continue;
-        S* const at = to + static_cast<int64>(row + 8 * half) * size;
+        S* const at = to + (row + 8 * half) * step;
 #pragma unroll
         for (int j = 0; j < D / 8; ++j) {
             const int column = Engine::spread_column(j, 0);
             Pack<S, 2> both;
 #pragma unroll
             for (int e = 0; e < 2; ++e) both.item[e] = store<S>((half ? result[j][2 + e] : result[j][e]) * (half ? factor[1] : factor[0]));
-            if (column + 1 < size && (size & 1) == 0) {
+            if (column + 1 < size && pairs) {
                 *reinterpret_cast<Pack<S, 2>*>(at + column) = both;
             } else {
                 if (column < size) at[column] = both.item[0];
@@ -173,7 +174,7 @@ __device__ __forceinline__ void attend_rows(const S* __restrict__ q, const S* __
         if ((threadIdx.x & 3) == 0 && row < a.queries) lse[static_cast<int64>(plane) * a.queries + row] = logarithm;
         total[half] = total[half] == T(0) ? T(0) : T(1) / total[half];
     }
-    write_rows<Engine, D>(y + static_cast<int64>(plane) * a.queries * a.value_size, result, total, own + group, a.queries, a.value_size);
+    write_rows<Engine, D>(y + image * a.y[0] + head * a.y[1], a.y[2], a.aligned >> 16 & 1, result, total, own + group, a.queries, a.value_size);
 }
 
 // ---- backward ----------------------------------------------------------------------------------------------------------------
@@ -352,8 +353,10 @@ __device__ __forceinline__ void differentiate(const S* __restrict__ q, const S* 
         }
     }
     const T factor = static_cast<T>(a.scale), factors[2] = {factor, factor}, ones[2] = {T(1), T(1)};
-    write_rows<Engine, D>(first + static_cast<int64>(plane) * rows * a.size, one, factors, own + group, rows, a.size);
-    if constexpr (Keys) write_rows<Engine, D>(second + static_cast<int64>(plane) * rows * a.value_size, two, ones, own + group, rows, a.value_size);
+    const int64(&to)[3] = Keys ? a.dk : a.dq;
+    write_rows<Engine, D>(first + image * to[0] + head * to[1], to[2], a.aligned >> (Keys ? 18 : 17) & 1, one, factors, own + group, rows, a.size);
+    if constexpr (Keys)
+        write_rows<Engine, D>(second + image * a.dv[0] + head * a.dv[1], a.dv[2], a.aligned >> 19 & 1, two, ones, own + group, rows, a.value_size);
 }
 
 }  // namespace gradlab

@@ -5,6 +5,7 @@
 
 namespace gradlab {
 
+// extra[0]: whether a ReLU follows.
 template <class S_>
 struct BatchNorm {
     typedef S_ S;
@@ -19,13 +20,13 @@ struct BatchNorm {
     S* y;
     T *mean, *rstd, *var;  // not rounded to a half type
     double eps;
-    bool some;
+    bool some, relu;
     T gain, shift, near;
 
     explicit __device__ __forceinline__ BatchNorm(const Rows& g)
         : a(static_cast<const S*>(g.in[0])), b(nullptr), weight(static_cast<const S*>(g.in[1])), bias(static_cast<const S*>(g.in[2])),
           y(static_cast<S*>(g.out[0])), mean(static_cast<T*>(g.out[1])), rstd(static_cast<T*>(g.out[2])), var(static_cast<T*>(g.out[3])),
-          eps(g.number), some(g.count > 0 && g.inner > 0), gain(1), shift(0), near(0) {}
+          eps(g.number), some(g.count > 0 && g.inner > 0), relu(g.extra[0] != 0), gain(1), shift(0), near(0) {}
     __device__ __forceinline__ T blank() const { return near; }
     __device__ __forceinline__ void enter(int64 channel, int64 first) {
         if (some) near = near_of(a + first);
@@ -42,7 +43,10 @@ struct BatchNorm {
     template <bool Held, int V, class L>
     __device__ __forceinline__ void value(const Ready& r, T (&a)[V], const T (&)[V], const L&, int) const {
 #pragma unroll
-        for (int k = 0; k < V; ++k) a[k] = (a[k] - near - r.centre) * r.factor + shift;
+        for (int k = 0; k < V; ++k) {
+            a[k] = (a[k] - near - r.centre) * r.factor + shift;
+            if (relu) a[k] = maximum(a[k], T(0));
+        }
     }
     __device__ __forceinline__ void end(const State& state, int64 channel, int64, int64) const {
         mean[channel] = near + state.mean;

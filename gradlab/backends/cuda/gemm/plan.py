@@ -147,13 +147,17 @@ class Prepared:
                 self._aux = aux
             self._call(a, b, d)
 
-    def _call(self, a: int, b: int, d: int) -> None:
+    def add_to(self, a: int, b: int, c: int, d: int) -> None:
+        """The product added to the matrix at c, which lies as the result at d does."""
+        self._call(a, b, d, c)
+
+    def _call(self, a: int, b: int, d: int, c: int = 0) -> None:
         handle, desc, alpha, layout_a, layout_b, beta, layout_d = self._fixed
         stream = self._blas.stream()
         algorithm, size, _ = self._choice
         space = self._blas.workspace(stream) if size else 0
         status = self._matmul(
-            handle, desc, alpha, a, layout_a, b, layout_b, beta, d, layout_d, d, layout_d, algorithm, space, size, stream
+            handle, desc, alpha, a, layout_a, b, layout_b, beta, c or d, layout_d, d, layout_d, algorithm, space, size, stream
         )
         if status:
             check(self._blas.library, "cublasLtMatmul", status)

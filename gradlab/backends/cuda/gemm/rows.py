@@ -288,6 +288,19 @@ def with_epilogue(
     return None if found is None else functools.partial(found.run, first, second, result, *more)
 
 
+def product_plus(work: Work, a: Any, b: Any, c: Any, y: Any) -> Callable[[], None] | None:
+    """What computes y = a @ b + c in one call, for these very matrices; None where the library does not, or c does not lie as y does."""
+    blas = blas_of(work.driver)
+    if blas is None or not (a.size and b.size) or element_strides(c) != element_strides(y):
+        return None
+    arrangement = arrange(a.shape, element_strides(a), b.shape, element_strides(b), (), y.dtype, y.dtype, compute_type(y.dtype))
+    if arrangement is None or arrangement.copy_a or arrangement.copy_b or len(arrangement.offsets) > 1:
+        return None
+    addresses = [work.pointer(x) for x in (b, a, c, y)]
+    found = blas.prepare(arrangement.problem._replace(beta=1), alignment_of(functools.reduce(operator.or_, addresses)))
+    return None if found is None else functools.partial(found.add_to, *addresses)
+
+
 def product_with_sums(work: Work, a: Any, b: Any, c: Any, sums: Any) -> Callable[[], None] | None:
     """What computes c = a @ b and the sums of a's rows in one call, for these very matrices; None where the library does not."""
     return with_epilogue(work, Epilogue.BGRADB, a, b, c, sums)

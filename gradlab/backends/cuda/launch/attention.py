@@ -122,18 +122,26 @@ def _is_aligned(work: Work, array: Any) -> bool:
     return all(n % 16 == 0 for n in numbers)
 
 
-def _packed(work: Work, q: Any, k: Any, v: Any, g: Any, mask: Any, params: dict[str, Any]) -> bytes:
-    """The bytes of `Attention`."""
+def _pairs(work: Work, array: Any) -> bool:
+    """Whether two neighbours of a row may be written at once."""
+    numbers = (work.pointer(array) // array.dtype.itemsize, *element_strides(array)[:3], array.shape[3])
+    return all(n % 2 == 0 for n in numbers)
+
+
+def _packed(work: Work, inputs: Sequence[Any], results: Sequence[Any], mask: Any, params: dict[str, Any]) -> bytes:
+    """The bytes of `Attention`. inputs: q, k, v, g; results: y, dq, dk, dv, of which the first may be read."""
     strides: list[int] = []
     aligned = 0
-    for i, array in enumerate((q, k, v, g)):
+    for i, array in enumerate((*inputs, *results)):
         strides += (0, 0, 0) if array is None else element_strides(array)[:3]
-        aligned |= (array is not None and _is_aligned(work, array)) << i
+        if array is not None and array.size:
+            aligned |= (_is_aligned(work, array) << i) if i < 4 else (_pairs(work, array) << (12 + i))
+    q, k, v, _ = inputs
     shape = (*q.shape[:3], k.shape[2])
     strides += (0, 0, 0, 0) if mask is None else broadcast_strides(mask, shape)
     kind = 0 if mask is None else 2 if mask.dtype == BOOL else 1
     numbers = (q.shape[1], q.shape[2], k.shape[2], q.shape[3], v.shape[3], kind, bool(params["causal"]), aligned)
-    return struct.pack("16qd8i", *strides, params["scale"], *numbers)
+    return struct.pack("28qd8i", *strides, params["scale"], *numbers)
 
 
 def attention(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
@@ -147,17 +155,18 @@ def attention(work: Work, inputs: list[Any], outputs: list[Any], params: dict[st
     function = work.kernel(FILES[tensor], "attend", dtype, size, tile.others)
     blocks = -(-q.shape[2] // (16 * tile.warps)) * q.shape[0] * q.shape[1]
     shared = shared_bytes(dtype, size, tensor, tile, False)
-    work.launch(function, blocks, 32 * tile.warps, q, k, v, mask, y, lse, _packed(work, q, k, v, None, mask, params), shared=shared)
+    packed = _packed(work, (q, k, v, None), (y, None, None, None), mask, params)
+    work.launch(function, blocks, 32 * tile.warps, q, k, v, mask, y, lse, packed, shared=shared)
 
 
 def attention_backward(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
     g, q, k, v = (_rows(work, x) for x in (inputs[0], *inputs[2:5]))
     g_lse = None if inputs[1] is None else work.contiguous(inputs[1])
-    mask, y, lse = inputs[5], work.contiguous(inputs[6]), work.contiguous(inputs[7])
+    mask, y, lse = inputs[5], _rows(work, inputs[6]), work.contiguous(inputs[7])
     dq, dk, dv = outputs
     dtype, size = q.dtype, padded(q.shape[3], v.shape[3])
     tensor = on_tensor_cores(work, dtype) and _has_room(work, size)
-    packed = _packed(work, q, k, v, g, mask, params)
+    packed = _packed(work, (q, k, v, g), (y, dq, dk, dv), mask, params)
     delta, sure = work.empty(lse.shape, lse.dtype), work.empty(lse.shape, lse.dtype)
     if lse.size:
         work.launch(work.kernel("attention.cu", "attention_delta", dtype), -(-lse.size // 8), 256, g, y, g_lse, delta, packed, lse.size)

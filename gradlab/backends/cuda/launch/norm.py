@@ -99,8 +99,8 @@ def _row_norm_backward(work: Work, dy: Any, x: Any, weight: Any, mean: Any, rstd
     work.launch(function, -(-size // 32), 256, partial, dweight, dbias, parts, size, rows=which)
 
 
-def _channels(work: Work, name: str, x: Any, inputs: list[Any], outputs: list[Any], number: float) -> None:
-    """A policy of channel.cu over an array [batch, channels, inner]."""
+def _channels(work: Work, name: str, x: Any, inputs: list[Any], outputs: list[Any], number: float, relu: bool | None = None) -> None:
+    """A policy of channel.cu over an array [batch, channels, inner]. relu: whether a ReLU follows; None for a gradient."""
     batch, channels, inner = split(x.shape, 1)
     if not channels:
         return
@@ -109,7 +109,8 @@ def _channels(work: Work, name: str, x: Any, inputs: list[Any], outputs: list[An
     dtype = x.dtype
     chosen = policy(name, dtype)
     if inner == 1 and channels > 1:
-        row_forms.run(work, CHANNELS, chosen, Call(inputs, outputs, number, (batch, 0)), dtype, (1, batch, channels), ())
+        call = Call(inputs, outputs, number, (batch if relu is None else int(relu), 0))
+        row_forms.run(work, CHANNELS, chosen, call, dtype, (1, batch, channels), ())
         return
     width = min(16 // dtype.itemsize, 8)
     packed = int(inner % width == 0 and aligned(work, x, outputs[0], inputs[0]))
@@ -120,12 +121,13 @@ def _channels(work: Work, name: str, x: Any, inputs: list[Any], outputs: list[An
     function = work.kernel(CHANNELS, "channel", chosen)
     for stage in (WHOLE,) if parts == 1 else (TOTALS, RESULTS):
         sizes = (channels, batch, inner, parts, packed | stage << 1)
-        work.launch(function, channels * parts, 256, *arrays, partial, np.float64(number), batch * inner, across, *sizes)
+        first = batch * inner if relu is None else int(relu)
+        work.launch(function, channels * parts, 256, *arrays, partial, np.float64(number), first, across, *sizes)
 
 
 def batch_norm(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:
     arrays = [_optional(work, a) for a in inputs]
-    _channels(work, "BatchNorm", arrays[0], arrays, outputs, params["eps"])
+    _channels(work, "BatchNorm", arrays[0], arrays, outputs, params["eps"], params.get("relu", False))
 
 
 def batch_norm_backward(work: Work, inputs: list[Any], outputs: list[Any], params: dict[str, Any]) -> None:

@@ -4,6 +4,7 @@
   transposed one with its bias, too (our kernels, `conv_epilogues.py`); where the sums are needed beside the result, the
   convolution writes both
 - the product that makes the gradient of an activation's result, and the activation's derivative (DRELU, DGELU)
+- a product, and what is added to it (`sums_of_products.py`)
 - the product that makes a weight's gradient, and the sums of its factor, which are the bias's gradient (BGRADB)
 
 Where the library cannot, the two are launches of their own, as they were. `Compiled.stats()` says what was joined, and why others were not.
@@ -23,7 +24,7 @@ from gradlab.backends.cuda.gemm.binding import Epilogue
 from gradlab.backends.cuda.gemm.rows import AUX_ELEMENTS, with_epilogue
 from gradlab.backends.native.place import ARENA, place_of
 from gradlab.dtype import FLOAT64, FLOATING
-from gradlab.graph.executables.cuda import conv_epilogues, mega, stages
+from gradlab.graph.executables.cuda import conv_epilogues, mega, norm_epilogues, stages, sums_of_products
 from gradlab.graph.executables.cuda.line_rewriting import Rewriting
 from gradlab.graph.executables.numpy.executable import Line
 from gradlab.graph.ir.graph import Call, Value
@@ -76,7 +77,8 @@ product_with_sums = Op("matmul_with_sums", _sums_rule, cpu=_sums_cpu, outputs=("
 linear_with_bits = Op("linear_relu_with_bits", _bits_rule, cpu=_bits_cpu, outputs=("y", "bits"))
 relu_product = Op("matmul_relu_backward", _like_rule, cpu=_relu_cpu)
 gelu_product = Op("matmul_gelu_tanh_backward", _like_rule, cpu=_gelu_cpu)
-OWN = frozenset((product_with_sums, linear_with_bits, relu_product, gelu_product)) | conv_epilogues.OWN
+_PRODUCTS = (product_with_sums, linear_with_bits, relu_product, gelu_product, sums_of_products.plus)
+OWN = frozenset((*_PRODUCTS, norm_epilogues.norm_relu)) | conv_epilogues.OWN
 
 LAYERS = {"relu": ops.fused.linear_relu, "gelu_tanh": ops.fused.linear_gelu_tanh}
 PRODUCTS = {"relu_backward": ("relu", relu_product), "gelu_tanh_backward": ("gelu_tanh", gelu_product)}
@@ -131,10 +133,13 @@ def _with_activations(line: Rewriting) -> list[Call]:
     for call in calls:
         if call.op.name in ops.fused.ACTIVATIONS and isinstance(call.inputs[0], Value):
             _forward(line, call, backward)
+        if call.op is ops.elementwise.relu and line.maker(call.outputs[0]) is call:
+            norm_epilogues.with_relu(line, call)
     for found in backward.values():  # GELU's derivative needs nothing of the forward pass but what GELU was taken of
         op = PRODUCTS[found.call.op.name][1]
         if op is gelu_product and found.call.inputs[1].spec.shape[-1] % AUX_ELEMENTS == 0:
             _put_backward(line, found, op, None)
+    sums_of_products.with_sums_to(line, _small)
     return [c for c in line.calls if c is not None]
 
 
@@ -214,13 +219,22 @@ def _put_backward(line: Rewriting, found: _Backward, op: Op, bits: Value | None)
 def with_sums(calls: Sequence[Call], notes: list[str]) -> list[Call]:
     """The calls with products t(g) @ x and later sums of g over all but its last dimension as one."""
     maker = {v.id: c for c in calls for v in c.outputs}
+
+    def viewed(x: Value) -> int:
+        """What a value is a view of with the same last dimension: its sums over all others are the same."""
+        made = maker.get(x.id)
+        while made is not None and made.op is ops.movement.view and made.inputs[0].spec.shape[-1:] == x.spec.shape[-1:]:
+            (x,) = made.inputs
+            made = maker.get(x.id)
+        return x.id
+
     sums: dict[int, tuple[int, Call]] = {}  # what is summed -> where, and the call
     for i, call in enumerate(calls):
         (x,) = call.inputs if call.op is ops.reduction.sum_ else (None,)
         if isinstance(x, Value):
             rank = len(x.spec.shape)
             if rank > 1 and tuple(call.params["dim"]) == tuple(range(rank - 1)) and not call.params["keepdim"]:
-                sums.setdefault(x.id, (i, call))
+                sums.setdefault(viewed(x), (i, call))
     found = list(calls)
     for i, call in enumerate(calls):
         if call.op is not ops.linalg.matmul or not all(isinstance(x, Value) and len(x.spec.shape) == 2 for x in call.inputs):
@@ -229,13 +243,10 @@ def with_sums(calls: Sequence[Call], notes: list[str]) -> list[Call]:
         if turned is None or turned.op is not ops.movement.t:
             continue
         g = turned.inputs[0]
-        viewed = maker.get(g.id)
-        names = [g.id]
-        if viewed is not None and viewed.op is ops.movement.view and viewed.inputs[0].spec.shape[-1:] == g.spec.shape[-1:]:
-            names.append(viewed.inputs[0].id)
-        at, total = next((sums[n] for n in names if n in sums), (-1, call))
+        name = viewed(g)
+        at, total = sums.get(name, (-1, call))
         if at > i and total.outputs[0].spec == Spec((g.spec.shape[1],), g.spec.dtype):
-            del sums[next(n for n in names if n in sums)]
+            del sums[name]
             notes.append("matmul + sum: one kernel")
             found[i] = Call(product_with_sums, call.inputs, {}, (*call.outputs, *total.outputs), call.position)
             found[at] = None  # type: ignore[call-overload]
@@ -253,6 +264,10 @@ def launch(
     """What computes one of `OWN`, and in how many launches. missing: addresses of bits that nobody writes, since the library could not."""
     if op in conv_epilogues.OWN:
         return conv_epilogues.launch(backend.work, inputs, outputs, params), 1
+    if op is norm_epilogues.norm_relu:
+        return norm_epilogues.launch(backend.work, inputs, outputs, params), 1
+    if op is sums_of_products.plus:
+        return sums_of_products.launch(backend, inputs, outputs[0])
     if op is product_with_sums:
         return _launch_sums(backend, inputs, outputs)
     if op is linear_with_bits:

@@ -20,10 +20,11 @@ from gradlab import dispatch
 from gradlab.backends import cudnn, determinism
 from gradlab.backends.cuda.gemm.settings import SETTINGS
 from gradlab.backends.native.lowerings.loops import Loop
-from gradlab.backends.native.place import ARENA, Place
+from gradlab.backends.native.place import Place
 from gradlab.graph.calls.listing import Each, Step
 from gradlab.graph.executables.cuda import epilogues, loops, mega
-from gradlab.graph.executables.cuda.ordering import group_of, updates_last
+from gradlab.graph.executables.cuda.arrays import Arrays, parts_to_copy
+from gradlab.graph.executables.cuda.ordering import group_of, states_last, updates_last
 from gradlab.graph.executables.cuda.schedule import MAIN, SIDE, Schedule, line_up, spread
 from gradlab.graph.executables.native.fusion import Unit
 from gradlab.graph.executables.native.index_checks import may_fail
@@ -72,7 +73,7 @@ class CudaExecutable:
         self.driver = driver = backend.driver  # a CudaBackend; its module is loaded when a device is first used
         self.work = backend.work
         self.device = driver.current_device() if line.device.index is None else line.device.index
-        calls = updates_last(line.calls, backend.updates)
+        calls = updates_last(states_last(line), backend.updates)
         self.epilogues: list[str] = [] if epilogues.enabled() else ["none: GRADLAB_EPILOGUES=0"]
         line = line._replace(calls=epilogues.joined(line, calls, self.epilogues) if epilogues.enabled() else calls)
         self.line = self._on_device(lambda: self._with_constants(line))
@@ -114,7 +115,9 @@ class CudaExecutable:
 
     def _prepare(self) -> None:
         line, empty = self.line, self.driver.empty
-        self.arranged: Arranged = arrange(line, self._spread, gather=self._gather if mega.enabled() else None, stops=_ends_on_the_host)
+        self.arranged: Arranged = arrange(
+            line, self._spread, gather=self._gather if mega.enabled() else None, stops=_ends_on_the_host, assembling=True, apart=mega.apart,
+        )  # fmt: skip
         self.plan = self.arranged.plan
         self._arena = empty((max(self.plan.size, 1),), _BYTES)
         self._inputs = [empty(v.spec.shape, v.spec.dtype) for v in line.inputs]
@@ -147,39 +150,6 @@ class CudaExecutable:
             self.schedule = Schedule([MAIN] * len(units), [-1] * len(units))
         return spread(self.schedule, moments, together)
 
-    def _base(self, number: int) -> Any:
-        inputs, outputs = len(self._inputs), len(self._outputs)
-        at = number - FIRST
-        if at < inputs:
-            return self._inputs[at]
-        return self._outputs[at - inputs] if at < inputs + outputs else self.arranged.fixed[at - inputs - outputs]
-
-    def _array(self, place: Place) -> Any:
-        """The array of a place that is no view."""
-        if place.base != ARENA:
-            return self._base(place.base)
-        if place.dtype.kind == "V":  # a half type that NumPy does not know: memory of its own
-            return self.driver.empty(place.shape, place.dtype)
-        part = self._arena[place.offset : place.offset + place.size * place.dtype.itemsize]
-        return part.view(place.dtype).reshape(place.shape)
-
-    def _resolve(self) -> dict[int, Any]:
-        """The array of every value that has memory; views are taken once."""
-        line, places = self.line, self.arranged.places
-        env: dict[int, Any] = {v.id: a for v, a in zip(line.inputs, self._inputs)}
-        env.update((v.id, a) for v, a in line.fixed.items())
-        standing = {v.id for u in self.arranged.units for c in u.calls for v in c.outputs}
-        for call in line.calls:
-            for v in call.outputs:
-                if v.id not in places:
-                    continue
-                if v.id in standing:
-                    env[v.id] = self._array(places[v.id])
-                else:
-                    source = [env[x.id] if isinstance(x, Value) else x for x in call.inputs]
-                    env[v.id] = self.backend.prepared(call.op, source, call.params)(source)
-        return env
-
     # ------------------------------------------------------------ steps
 
     def _build(self) -> None:
@@ -187,7 +157,8 @@ class CudaExecutable:
         self._graph = None
         self._settings = self._now()
         self.why = ""
-        env, units = self._resolve(), self.arranged.units
+        arrays = Arrays(self.backend, self.arranged, self._arena, self._inputs, self._outputs)
+        env, units = arrays.of(self.line), self.arranged.units
         made: list[loops.LoopKernel | None] = [None] * len(units)
         for i, unit in enumerate(units):
             if unit.loop:
@@ -210,7 +181,7 @@ class CudaExecutable:
             unit, kernel, last = units[i], made[i], i
             call = unit.calls[0]
             if unit.parts:
-                run, name, self.sources[name] = mega.launch(self.work, unit, self.arranged, env, self._base)
+                run, name, self.sources[name] = mega.launch(self.work, unit, self.arranged, env, arrays.base)
                 tasks.append(Task(run, i, i, len(self.report)))
                 self.report.append(Step("mega", unit.calls, (name,)))
             elif unit.loop:
@@ -234,7 +205,7 @@ class CudaExecutable:
                     self.why = f"{call.op.name} runs on the host: {why}"
             i = last + 1
         for number, target in self.arranged.copies:
-            tasks.append(Task(functools.partial(self.work.copy, self._array(target), env[number]), -1, -1, len(self.report)))
+            tasks.append(Task(functools.partial(self.work.copy, arrays.at(target), env[number]), -1, -1, len(self.report)))
             self.report.append(Step("copy", ()))
         self._tasks = tasks
         self.launches += len(tasks)
@@ -247,6 +218,10 @@ class CudaExecutable:
             self.launches += number - 1
             return both, ""
         plan = self.backend.prepared(op, inputs, params)
+        if op.name == "cat":
+            parts = parts_to_copy(self.driver, inputs, outputs[0], params["dim"])
+            self.launches += len(parts) - 1
+            return lambda: [work.copy(target, source) for target, source in parts], ""
         if op.view:  # one that has to copy
             source, *_ = inputs
             if op.name == "view":

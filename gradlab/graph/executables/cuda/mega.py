@@ -67,6 +67,14 @@ def gathered(units: Sequence[Unit], places: dict[int, Place], ends: set[int]) ->
     return found
 
 
+def apart(call: Call, places: dict[int, Place]) -> bool:
+    """Whether a call is a kernel of its own: no stage of a larger one."""
+    if not enabled():
+        return True
+    price = _cost([Unit([call], False)], places)
+    return price is None or price > LAUNCH
+
+
 def _cost(units: Sequence[Unit], places: dict[int, Place]) -> float | None:
     unit = units[0]
     if any(_reach(places[n]) > 2**31 - 1 for u in units for n in u.reads()):

@@ -3,7 +3,7 @@ copied."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 from gradlab.backends.native.lowerings.loops import is_elementwise
 from gradlab.backends.native.place import Place, place_of, viewed
@@ -42,10 +42,13 @@ def chosen(call: Call, readers: Mapping[int, Sequence[Call]], leaving: set[int])
     return found
 
 
-def assembled(line: Line, relative: Mapping[int, Place], leaving: set[int]) -> dict[int, Place]:
+def assembled(
+    line: Line, relative: Mapping[int, Place], leaving: set[int], apart: Callable[[Call], bool] = lambda call: True
+) -> dict[int, Place]:
     """For values that are parts of a `cat`: their places in its result.
 
-    relative: for each value that whose memory it lies in, and how. leaving: values that are needed after the line.
+    relative: for each value that whose memory it lies in, and how. leaving: values that are needed after the line. apart: whether a call
+    is a kernel of its own, which alone can write elsewhere.
     """
     makers = {v.id: c for c in line.calls for v in c.outputs}
     updated = {new.id for _, new in line.updates}
@@ -53,7 +56,7 @@ def assembled(line: Line, relative: Mapping[int, Place], leaving: set[int]) -> d
     wholes: set[int] = set()
     for call in line.calls:
         y = call.outputs[0]
-        if call.op.name != "cat" or y.id in updated or relative[y.id].size == 0:
+        if call.op.name != "cat" or y.id in updated or relative[y.id].size == 0 or not apart(call):
             continue
         start, dim = 0, call.params["dim"]
         for x in call.inputs:
@@ -61,7 +64,7 @@ def assembled(line: Line, relative: Mapping[int, Place], leaving: set[int]) -> d
             shift = start * whole.strides[dim] * whole.dtype.itemsize
             start += p.shape[dim]
             maker = makers.get(p.base)
-            if maker is None or p.base in found or p.base in leaving or p.base in wholes or p.dtype != whole.dtype:
+            if maker is None or not apart(maker) or p.base in found or p.base in leaving or p.base in wholes or p.dtype != whole.dtype:
                 continue
             place = _within(relative[p.base], p, whole._replace(offset=shift, shape=p.shape))
             if place is not None and _writes(maker, place):

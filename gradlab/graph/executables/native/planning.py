@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
@@ -61,6 +62,7 @@ def arrange(
     line: Line, spread: Spread | None = None, joined: bool = False, gather: Gather | None = None, halves: bool = False,
     assembling: bool = False, lending: bool = False, careful: bool = False, own: bool = False,
     last: frozenset[int] = frozenset(), stops: Callable[[Call], bool] = may_fail,
+    apart: Callable[..., bool] | None = None,
 ) -> Arranged:
     """Give every value its place.
 
@@ -74,6 +76,7 @@ def arrange(
     own: whether places of intermediate values are in memory of their own (`own_base`); where the plan puts that is then up to the caller.
     last: numbers of images whose channels come last in memory.
     stops: whether a call may end a run; what it would leave half done, state, is not written before it.
+    apart: with `assembling`, for kernels that write no result over an operand: whether a call is a kernel of its own.
     gather: makes units with parts; from the units, the relative places, and the values that leave the program.
     """
     wanted = [v.id for v in line.outputs] + [new.id for _, new in line.updates]
@@ -81,8 +84,11 @@ def arrange(
     parts: dict[int, Place] = {}
     if assembling:
         leaving = {relative[n].base for n in wanted}
-        parts = assembled(line, relative, leaving | last)
-        parts.update(overwritten(line, relative, parts, leaving))
+        if apart is None:
+            parts = assembled(line, relative, leaving | last)
+            parts.update(overwritten(line, relative, parts, leaving))
+        else:
+            parts = assembled(line, relative, leaving | last, functools.partial(apart, places=relative))
         relative = _relative_places(line, set(wanted), parts, last) if parts else relative
     root = {n: p.base for n, p in relative.items()}
     specs = {v.id: v.spec for call in line.calls for v in call.outputs}
