@@ -112,6 +112,7 @@ from gradlab.tensor.product_sums import *
 from gradlab.tensor.products import *
 from gradlab.tensor.put import *
 from gradlab.tensor.quantiles import *
+from gradlab.tensor.quantization import *
 from gradlab.tensor.random import *
 from gradlab.tensor.reduction import *
 from gradlab.tensor.repetition import *
@@ -243,7 +244,7 @@ if TYPE_CHECKING:
 
 _thresholds.attach(ops.ROWS.values())
 _ROOMS = (
-    "accelerator", "amp", "array_api", "cpu", "cuda", "data", "deploy", "distributed", "distributions", "fft", "func", "fx", "graph",
+    "accelerator", "amp", "ao", "array_api", "cpu", "cuda", "data", "deploy", "distributed", "distributions", "fft", "func", "fx", "graph",
     "hub", "jit", "library", "linalg", "masked", "metrics", "models", "multiprocessing", "nn", "onnx", "optim", "overrides", "profiler",
     "runs", "serialization", "session", "signal", "sklearn", "sparse", "special", "testing", "train", "transforms", "utils", "viz",
 )  # fmt: skip

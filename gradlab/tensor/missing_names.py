@@ -14,7 +14,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.dtype import NO_HALF
 
 _SPARSE = "of sparse tensors gradlab offers what docs/sparse.md lists; use to_dense(), or index_add and scatter_add on values"
-_QUANTISED = "quantised tensors are not offered; use int8 tensors and a scale"
+_QUANTISED = "quantised tensors are not offered; use gl.ao.quantization, whose layers have int8 weights, or int8 tensors and a scale"
 _NESTED = "nested tensors are not offered; use nn.utils.rnn.pad_sequence or pack_sequence"
 _JIT = "use gl.compile, which turns a function or module into a static program"
 _COPY = "use the function without _copy, and clone() its result"
@@ -66,7 +66,7 @@ MODULES = {
     "gradlab": {
         **BOTH,
         **_all("complex32 chalf", NO_HALF),
-        **_all("quantization ao qint8 quint8 qint32", _QUANTISED),
+        **_all("quantization qint8 quint8 qint32", _QUANTISED),
         **_all("nested jagged", _NESTED),
         **_all("export ScriptModule", _JIT),
         **_all("Storage FloatStorage", "use x.storage() of a tensor of that dtype"),

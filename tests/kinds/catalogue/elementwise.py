@@ -72,6 +72,8 @@ CALLS = {
     **{f"F.{name}": [given(X), given(X, inplace=True)]
        for name in words("hardsigmoid hardswish hardtanh leaky_relu mish relu6 selu silu")},
     "F.threshold": [given(X, 0.1, 0.7), given(X, 0.1, 0.7, inplace=True)],
+    "fake_quantize_per_tensor_affine": [given(X, 0.1, 3, -8, 7)],
+    "fake_quantize_per_channel_affine": [given(X, fixed(P[:, 0] + 0.1), fixed(P[:, 0] * 0), 0, -8, 7)],
     "cartesian_prod": [given(V, W)], "allclose": [given(X, Y)], "equal": [given(X, Y)], "dist": [given(X, Y), given(X, Y, 1)],
     "is_same_size": [given(X, Y)], "histc": [given(distinct(12, gap=0.3), 4, -1.0, 1.0)],
 }  # fmt: skip

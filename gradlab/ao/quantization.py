@@ -1,0 +1,258 @@
+"""Fewer bits: observers of ranges, fake quantisation in training, and layers whose weights are int8 or packed int4.
+
+    gl.ao.quantization.prepare_qat(model)           # its linear layers and convolutions train with rounded weights and inputs
+    ...train...
+    small = gl.ao.quantization.convert(model.eval())            # or convert(prepare(model), after some batches), or quantize_dynamic(model)
+
+Weights are symmetric, with a scale for each output channel (int4: for each 32 inputs of one). Results are float32 numbers on the grid
+of the integers: models run eagerly, compiled, exported to ONNX and as C like any other; no product is computed in integers.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from typing import Any
+
+import gradlab as gl
+from gradlab import Tensor, nn
+from gradlab.nn import functional as F
+
+__all__ = [
+    "FakeQuantize", "MinMaxObserver", "MovingAverageMinMaxObserver", "PerChannelMinMaxObserver", "QuantizedWeight", "convert", "prepare",
+    "prepare_qat", "quantize_dynamic",
+]  # fmt: skip
+
+LAYERS = (nn.Linear, nn.Conv1d, nn.Conv2d, nn.Conv3d)
+GROUP = 32  # inputs of an int4 weight that share a scale
+TINY = 1e-12
+
+
+class MinMaxObserver(nn.Module):
+    """The smallest and the largest number seen, stretched to hold 0; `calculate_qparams()` makes scale and zero point of them.
+
+    quant_min, quant_max: of the integers. qscheme: "per_tensor_affine", or "per_tensor_symmetric" with a zero point in the middle.
+    """
+
+    def __init__(self, quant_min: int = -128, quant_max: int = 127, qscheme: str = "per_tensor_affine") -> None:
+        super().__init__()
+        if quant_min >= quant_max:
+            raise ValueError(f"{type(self).__name__}: quant_min {quant_min} is not below quant_max {quant_max}")
+        if qscheme not in ("per_tensor_affine", "per_tensor_symmetric"):
+            raise ValueError(f"{type(self).__name__}: qscheme is per_tensor_affine or per_tensor_symmetric, not {qscheme!r}")
+        self.quant_min, self.quant_max, self.qscheme = quant_min, quant_max, qscheme
+        self.min_val: Tensor
+        self.max_val: Tensor
+        self.register_buffer("min_val", gl.tensor(float("inf")))
+        self.register_buffer("max_val", gl.tensor(float("-inf")))
+
+    def forward(self, x: Tensor) -> Tensor:
+        """x as it is, seen."""
+        with gl.no_grad():
+            low, high = self._range(x.detach())
+            self._see(low, high)
+        return x
+
+    def _range(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        return x.float().amin(), x.float().amax()
+
+    def _see(self, low: Tensor, high: Tensor) -> None:
+        self.min_val.copy_(gl.minimum(self.min_val, low))
+        self.max_val.copy_(gl.maximum(self.max_val, high))
+
+    def calculate_qparams(self) -> tuple[Tensor, Tensor]:
+        """Scale (float32) and zero point (int32). RuntimeError where nothing was seen."""
+        if not bool((self.min_val <= self.max_val).all()):
+            raise RuntimeError(f"{type(self).__name__}: no numbers were seen yet; call the model with some batches first")
+        low, high = self.min_val.clamp(max=0), self.max_val.clamp(min=0)
+        if self.qscheme == "per_tensor_symmetric":
+            middle = (self.quant_min + self.quant_max + 1) // 2
+            scale = (gl.maximum(-low, high) / ((self.quant_max - self.quant_min) / 2)).clamp(min=TINY)
+            return scale, gl.full_like(scale, middle, dtype=gl.int32)
+        scale = ((high - low) / (self.quant_max - self.quant_min)).clamp(min=TINY)
+        return scale, (self.quant_min - gl.round(low / scale)).clamp(self.quant_min, self.quant_max).to(gl.int32)
+
+
+class MovingAverageMinMaxObserver(MinMaxObserver):
+    """Averages of what batches had, of which the newest weighs averaging_constant."""
+
+    def __init__(self, averaging_constant: float = 0.01, **ranges: Any) -> None:
+        super().__init__(**ranges)
+        self.averaging_constant = averaging_constant
+
+    def _see(self, low: Tensor, high: Tensor) -> None:
+        first = self.min_val > self.max_val
+        for kept, new in ((self.min_val, low), (self.max_val, high)):
+            kept.copy_(gl.where(first, new, kept + self.averaging_constant * (new - gl.where(first, new, kept))))
+
+
+class PerChannelMinMaxObserver(MinMaxObserver):
+    """The smallest and largest number of each place of a dimension."""
+
+    def __init__(self, ch_axis: int = 0, quant_min: int = -128, quant_max: int = 127) -> None:
+        super().__init__(quant_min, quant_max, "per_tensor_symmetric")
+        self.ch_axis = ch_axis
+
+    def _range(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        rows = x.float().movedim(self.ch_axis, 0).flatten(1)
+        return rows.amin(1), rows.amax(1)
+
+    def _see(self, low: Tensor, high: Tensor) -> None:
+        self.min_val, self.max_val = gl.minimum(self.min_val, low), gl.maximum(self.max_val, high)
+
+
+class FakeQuantize(nn.Module):
+    """An observer, and rounding by what it has seen, with straight-through gradients. In evaluation mode nothing more is seen."""
+
+    def __init__(self, observer: Any = MovingAverageMinMaxObserver, **settings: Any) -> None:
+        super().__init__()
+        self.activation_post_process = observer(**settings)
+
+    def forward(self, x: Tensor) -> Tensor:
+        seen = self.activation_post_process
+        if self.training:
+            seen(x)
+        scale, zero = seen.calculate_qparams()
+        if scale.ndim:
+            return gl.fake_quantize_per_channel_affine(x, scale, zero, seen.ch_axis, seen.quant_min, seen.quant_max)
+        return gl.fake_quantize_per_tensor_affine(x, scale, zero, seen.quant_min, seen.quant_max)
+
+
+class Trained(nn.Module):
+    """A layer in training: its input (where `inputs`) and its weight are rounded in every call."""
+
+    def __init__(self, layer: nn.Module, rounds: bool) -> None:
+        super().__init__()
+        self.layer = layer
+        self.inputs = FakeQuantize() if rounds else MinMaxObserver()
+
+    def forward(self, x: Tensor) -> Tensor:
+        x = self.inputs(x)
+        if not isinstance(self.inputs, FakeQuantize):
+            found: Tensor = self.layer(x)
+            return found
+        weight = self.layer.weight
+        scale = _scales(weight.detach(), 127)
+        weight = gl.fake_quantize_per_channel_affine(weight, scale, gl.zeros_like(scale), 0, -127, 127)
+        return _applied(self.layer, x, weight)
+
+
+def _scales(weight: Tensor, most: int) -> Tensor:
+    return (weight.abs().flatten(1).amax(1) / most).clamp(min=TINY)
+
+
+def _applied(layer: Any, x: Tensor, weight: Tensor) -> Tensor:
+    if isinstance(layer, nn.Linear):
+        return F.linear(x, weight, layer.bias)
+    padding = layer.padding
+    if layer.padding_mode != "zeros":
+        x, padding = F.pad(x, layer._ends, layer.padding_mode), 0
+    convolve: Any = {1: F.conv1d, 2: F.conv2d, 3: F.conv3d}[layer.dims]
+    found: Tensor = convolve(x, weight, layer.bias, layer.stride, padding, layer.dilation, layer.groups)
+    return found
+
+
+class QuantizedWeight(nn.Module):
+    """A linear layer or a convolution whose weight is int8, or, of a linear layer, int4 (two in a byte).
+
+    Buffers: `quantized` (int8 as the weight was; int4: uint8 (outputs, inputs / 2), inputs rounded up to groups), `scale` (outputs,) or
+    (outputs, groups), and of inputs with a known range `input_scale` and `input_zero_point`. dynamic: inputs are
+    rounded by the range of each call.
+    """
+
+    def __init__(self, layer: nn.Module, bits: int = 8, observer: MinMaxObserver | None = None, dynamic: bool = False) -> None:
+        super().__init__()
+        if bits not in (4, 8) or (bits == 4 and not isinstance(layer, nn.Linear)):
+            raise ValueError(f"QuantizedWeight: weights of {bits} bits of {type(layer).__name__}; int8 of any layer, int4 of linear ones")
+        self.layer = copy.deepcopy(layer)
+        weight = self.layer.weight.detach()
+        del self.layer.weight
+        self.layer.register_parameter("weight", None)
+        self.bits, self.shape, self.dynamic = bits, tuple(weight.shape), dynamic
+        if bits == 8:
+            scale = _scales(weight, 127)
+            whole = gl.round(weight / scale.reshape([-1] + [1] * (weight.ndim - 1))).clamp(-127, 127).to(gl.int8)
+        else:
+            rows = F.pad(weight, (0, -weight.shape[1] % GROUP)).reshape(weight.shape[0], -1, GROUP)
+            scale = (rows.abs().amax(2) / 7).clamp(min=TINY)
+            places = (gl.round(rows / scale[..., None]).clamp(-7, 7) + 8).to(gl.uint8).reshape(weight.shape[0], -1)
+            whole = places[:, 0::2] + places[:, 1::2] * 16
+        self.register_buffer("quantized", whole)
+        self.register_buffer("scale", scale)
+        if observer is not None:
+            given = observer.calculate_qparams()
+            self.quant_min, self.quant_max = observer.quant_min, observer.quant_max
+            for name, value in zip(("input_scale", "input_zero_point"), given):
+                self.register_buffer(name, value)
+        self.ranged = observer is not None
+
+    def weight(self) -> Tensor:
+        """The weight in float32."""
+        if self.bits == 8:
+            return self.quantized.float() * self.scale.reshape([-1] + [1] * (len(self.shape) - 1))
+        places = gl.stack([self.quantized % 16, self.quantized // 16], 2).reshape(self.shape[0], -1, GROUP)
+        return ((places.float() - 8) * self.scale[..., None]).reshape(self.shape[0], -1)[:, : self.shape[1]]
+
+    def forward(self, x: Tensor) -> Tensor:
+        if self.ranged:
+            x = gl.fake_quantize_per_tensor_affine(x, self.input_scale, self.input_zero_point, self.quant_min, self.quant_max)
+        elif self.dynamic:
+            low, high = x.detach().amin().clamp(max=0), x.detach().amax().clamp(min=0)
+            scale = ((high - low) / 255).clamp(min=TINY)
+            x = gl.fake_quantize_per_tensor_affine(x, scale, -128 - gl.round(low / scale), -128, 127)
+        return _applied(self.layer, x, self.weight())
+
+    def extra_repr(self) -> str:
+        inputs = "calibrated" if self.ranged else "dynamic" if self.dynamic else "as they are"
+        return f"int{self.bits} weight {self.shape}, inputs {inputs}"
+
+
+def _exchanged(model: nn.Module, kinds: tuple[type[nn.Module], ...], make: Any) -> nn.Module:
+    if isinstance(model, kinds):
+        found: nn.Module = make(model)
+        return found
+    for name, child in list(model.named_children()):
+        if not isinstance(child, (Trained, QuantizedWeight)) or isinstance(child, kinds):
+            setattr(model, name, _exchanged(child, kinds, make))
+    return model
+
+
+def prepare(model: nn.Module, inplace: bool = False) -> nn.Module:
+    """A model whose linear layers and convolutions note the ranges of their inputs: call it with some batches, then `convert` it."""
+    return _exchanged(model if inplace else copy.deepcopy(model), LAYERS, lambda layer: Trained(layer, rounds=False))
+
+
+def prepare_qat(model: nn.Module, inplace: bool = False) -> nn.Module:
+    """A model whose linear layers and convolutions round weights and inputs in every call, with gradients: train it, then `convert` it."""
+    return _exchanged(model if inplace else copy.deepcopy(model), LAYERS, lambda layer: Trained(layer, rounds=True))
+
+
+def convert(model: nn.Module, inplace: bool = False) -> nn.Module:
+    """What `prepare` or `prepare_qat` made, with int8 weights and inputs rounded by the ranges that were seen.
+
+    RuntimeError where a layer has seen nothing.
+    """
+
+    def made(trained: Any) -> QuantizedWeight:
+        seen = trained.inputs.activation_post_process if isinstance(trained.inputs, FakeQuantize) else trained.inputs
+        return QuantizedWeight(trained.layer, 8, seen)
+
+    return _exchanged(model if inplace else copy.deepcopy(model), (Trained,), made)
+
+
+def quantize_dynamic(
+    model: nn.Module, qconfig_spec: Any = None, dtype: Any = gl.int8, mapping: Mapping[Any, Any] | None = None, inplace: bool = False,
+    *, bits: int = 8, activations: bool = True,
+) -> nn.Module:  # fmt: skip
+    """A model whose layers have int8 (bits=4: linear layers int4) weights; inputs are rounded to 8 bits by the range of each call.
+
+    qconfig_spec: the classes of layers (default: linear layers, as in PyTorch). activations: False leaves inputs as they are.
+    dtype: gl.int8 alone; mapping is PyTorch's, and stays None.
+    """
+    if dtype is not gl.int8 or mapping is not None:
+        raise NotImplementedError("quantize_dynamic: dtype is gl.int8 (bits=4 for int4 weights), and mapping is None")
+    kinds = tuple(qconfig_spec) if qconfig_spec is not None else (nn.Linear,)
+    if odd := [kind for kind in kinds if kind not in LAYERS]:
+        raise NotImplementedError(f"quantize_dynamic: {odd[0]!r} is no layer of {', '.join(layer.__name__ for layer in LAYERS)}")
+    make = lambda layer: QuantizedWeight(layer, bits if isinstance(layer, nn.Linear) else 8, None, activations)
+    return _exchanged(model if inplace else copy.deepcopy(model), kinds, make)

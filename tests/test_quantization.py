@@ -1,0 +1,194 @@
+"""Fake quantisation beside its formula and PyTorch, and models of few bits: accuracy, size, compiled, as ONNX and as C."""
+
+import importlib.util
+
+import numpy as np
+import pytest
+from deployed import compiled, compiler, ran, traced
+
+import gradlab as gl
+from gradlab import nn
+from gradlab.ao import quantization as Q
+from gradlab.data import digits, digits_split
+from gradlab.models import DigitsCNN, DigitsMLP
+from gradlab.nn import functional as F
+
+
+def test_numbers_lie_on_the_grid_and_gradients_pass_straight_through():
+    x = gl.tensor([-9.0, -0.26, 0.26, 0.74, 3.4, 99.0, float("inf")], requires_grad=True)
+    y = gl.fake_quantize_per_tensor_affine(x, 0.5, 1, -8, 7)
+    assert y.tolist() == [-4.5, -0.5, 0.5, 0.5, 3.0, 3.0, 3.0]
+    y.backward(gl.arange(1.0, 8.0))
+    assert x.grad.tolist() == [0, 2, 3, 4, 0, 0, 0]
+    rows = gl.tensor([[0.3, 0.9], [30.0, 9000.0]], requires_grad=True)
+    for axis, given in ((0, rows), (-1, rows.T)):
+        y = gl.fake_quantize_per_channel_affine(given, gl.tensor([0.25, 25.0]), gl.tensor([0, -2]), axis, -8, 7)
+        assert (y if axis == 0 else y.T).tolist() == [[0.25, 1.0], [25.0, 225.0]]
+    assert gl.autograd.grad(y.sum(), rows)[0].tolist() == [[1, 1], [1, 0]]
+    for dtype in (gl.float16, gl.bfloat16, gl.float64):
+        found = gl.fake_quantize_per_tensor_affine(gl.tensor([0.26, 3.0], dtype=dtype), gl.tensor(0.5), gl.tensor(0), -8, 7)
+        assert found.dtype == dtype and found.tolist() == [0.5, 3.0]
+
+
+def test_wrong_calls_are_named():
+    x, scale, zero = gl.ones(2, 3), gl.ones(3), gl.zeros(3)
+    per_tensor, per_channel = gl.fake_quantize_per_tensor_affine, gl.fake_quantize_per_channel_affine
+    for call, error, message in (
+        (lambda: per_tensor(x, 0.1, 9, -8, 7), ValueError, "zero_point 9 is not between -8 and 7"),
+        (lambda: per_tensor(x, 0.1, 0, 8, 7), ValueError, "quant_min 8 is above quant_max 7"),
+        (lambda: per_tensor(x.long(), 0.1, 0, -8, 7), RuntimeError, "the input is gradlab.int64|the input is .*int64"),
+        (lambda: per_tensor(x, scale, 0, -8, 7), ValueError, r"scale is of shape \(3,\), and is one number"),
+        (lambda: per_channel(x, scale, zero, 0, -8, 7), ValueError, r"scale is of shape \(3,\), where dimension 0 has 2 places"),
+        (lambda: per_channel(x, scale, 0, 1, -8, 7), ValueError, "zero_point is a int"),
+        (lambda: per_channel(x, scale, zero, 2, -8, 7), IndexError, "axis 2 is out of range of 2 dimensions"),
+        (lambda: Q.convert(Q.prepare(nn.Linear(3, 2))), RuntimeError, "no numbers were seen yet"),
+        (lambda: Q.quantize_dynamic(nn.Conv2d(1, 1, 1), {nn.Conv2d}, gl.float16), NotImplementedError, "dtype is gl.int8"),
+        (lambda: Q.quantize_dynamic(nn.ReLU(), {nn.ReLU}), NotImplementedError, "is no layer of Linear"),
+        (lambda: Q.QuantizedWeight(nn.Conv2d(1, 1, 1), 4), ValueError, "int4 of linear ones"),
+    ):
+        with pytest.raises(error, match=message):
+            call()
+
+
+def test_observers_make_scales_that_hold_what_they_saw():
+    seen = Q.MinMaxObserver()
+    seen(gl.tensor([-1.0, 0.5])), seen(gl.tensor([3.0]))
+    scale, zero = seen.calculate_qparams()
+    assert scale.item() == pytest.approx(4 / 255) and zero.item() == -128 + round(255 / 4)
+    symmetric = Q.MinMaxObserver(-127, 127, "per_tensor_symmetric")
+    symmetric(gl.tensor([-1.0, 2.0]))
+    assert [v.item() for v in symmetric.calculate_qparams()] == [pytest.approx(2 / 127), 0]
+    moving = Q.MovingAverageMinMaxObserver(0.5)
+    moving(gl.tensor([0.0, 1.0])), moving(gl.tensor([-2.0, 2.0]))
+    assert (moving.min_val.item(), moving.max_val.item()) == (-1.0, 1.5)
+    channels = Q.PerChannelMinMaxObserver(1)
+    channels(gl.tensor([[1.0, -4.0], [2.0, 0.0]]))
+    assert np.allclose(channels.calculate_qparams()[0].tolist(), [2 / 127.5, 4 / 127.5])
+
+
+def test_int4_weights_are_within_half_a_step(tmp_path):
+    layer = nn.Linear(37, 5)
+    small = Q.QuantizedWeight(layer, 4)
+    assert small.quantized.dtype == gl.uint8 and small.quantized.shape == (5, 32)  # 37 inputs are two groups of 32
+    steps = small.scale.repeat_interleave(32, 1)[:, :37]
+    assert ((small.weight() - layer.weight).abs() <= steps / 2 + 1e-6).all()
+    gl.save(small.state_dict(), tmp_path / "small.safetensors")
+    again = Q.QuantizedWeight(nn.Linear(37, 5), 4)
+    again.load_state_dict(gl.load(tmp_path / "small.safetensors"))
+    x = gl.randn(3, 37)
+    assert (again(x) == small(x)).all()
+
+
+@pytest.fixture(scope="module")
+def learned():
+    """The digits' MLP, trained for a few epochs; the training part and the held-out one."""
+    gl.manual_seed(0)
+    pixels, labels = digits()
+    x, y = gl.tensor((pixels / 16).astype(np.float32))[:, None], gl.tensor(labels)
+    training, held_out = (gl.tensor(rows) for rows in digits_split())
+    model = DigitsMLP(hidden=64)
+    fit(model, x[training], y[training], 12)
+    return model.eval(), (x[training], y[training]), (x[held_out], y[held_out])
+
+
+def fit(model, x, y, epochs, rate=3e-3):
+    optimizer = gl.optim.Adam(model.parameters(), rate)
+    for _ in range(epochs):
+        for rows in gl.randperm(len(x)).split(64):
+            optimizer.zero_grad()
+            F.cross_entropy(model(x[rows]), y[rows]).backward()
+            optimizer.step()
+    return model
+
+
+def accuracy(model, x, y):
+    with gl.no_grad():
+        return (model(x).argmax(1) == y).double().mean().item()
+
+
+def size(model):
+    return sum(v.numel() * v.element_size() for v in model.state_dict().values())
+
+
+def test_accuracy_with_few_bits_stays(learned):
+    model, (x, y), held_out = learned
+    whole = accuracy(model, *held_out)
+    prepared = Q.prepare(model)
+    prepared(x[:512])
+    static = Q.convert(prepared)
+    for small, least in ((static, 3), (Q.quantize_dynamic(model), 3), (Q.quantize_dynamic(model, bits=4, activations=False), 5)):
+        assert accuracy(small, *held_out) >= whole - 0.003, small
+        assert size(small) * least < size(model)
+    trained = fit(Q.prepare_qat(model).train(), x, y, 1, 1e-3).eval()
+    assert accuracy(Q.convert(trained), *held_out) >= whole - 0.003
+    assert accuracy(trained, *held_out) == accuracy(Q.convert(trained), *held_out)
+    assert accuracy(model, *held_out) == whole  # is as it was
+
+
+def test_a_small_model_is_compiled_exported_and_built(learned, tmp_path):
+    model, (x, _), (new, _) = learned
+    prepared = Q.prepare(model)
+    prepared(x[:512])
+    for name, small in (("calibrated", Q.convert(prepared).eval()), ("dynamic", Q.quantize_dynamic(model).eval()),
+                        ("four", Q.quantize_dynamic(model, bits=4, activations=False).eval())):  # fmt: skip
+        with gl.no_grad():
+            wanted = small(new[:32])
+            step = gl.compile(small)
+            for _ in range(3):
+                found = step(new[:32])
+        close(found, wanted)
+        if compiler() is not None:
+            program, _ = traced(small, new[:32])
+            built = gl.deploy.build(program, tmp_path, name=name)
+            close(gl.tensor(ran(compiled(built, "-O1"), built, [new[:32]])[0]), wanted)
+        if importlib.util.find_spec("onnxruntime"):
+            import onnxruntime
+
+            gl.onnx.export(small, new[:32], tmp_path / f"{name}.onnx", check=False)
+            session = onnxruntime.InferenceSession(tmp_path / f"{name}.onnx")
+            (found,) = session.run(None, {session.get_inputs()[0].name: new[:32].numpy()})
+            close(gl.tensor(found), wanted)
+
+
+def close(found, wanted):
+    """Equal but for few numbers that were rounded to the neighbouring step, as sums in another order may be."""
+    assert ((found - wanted).abs() > 1e-4 * wanted.abs().max()).double().mean() < 0.02
+    assert (found - wanted).abs().max() < 0.05 * wanted.abs().max()
+
+
+@pytest.mark.slow
+def test_convolutions_keep_their_accuracy():
+    gl.manual_seed(1)
+    pixels, labels = digits()
+    x, y = gl.tensor((pixels / 16).astype(np.float32))[:, None], gl.tensor(labels)
+    training, held_out = (gl.tensor(rows) for rows in digits_split())
+    model = fit(DigitsCNN(), x[training], y[training], 8).eval()
+    whole = accuracy(model, x[held_out], y[held_out])
+    prepared = Q.prepare(model)
+    prepared(x[training][:512])
+    found = {
+        "calibrated": Q.convert(prepared), "dynamic": Q.quantize_dynamic(model, {nn.Linear, nn.Conv2d}),
+        "trained": Q.convert(fit(Q.prepare_qat(model).train(), x[training], y[training], 1, 1e-3).eval()),
+    }  # fmt: skip
+    for name, small in found.items():
+        assert accuracy(small, x[held_out], y[held_out]) >= whole - 0.003, name
+
+
+@pytest.mark.torch
+def test_values_and_gradients_are_those_of_pytorch():
+    torch = pytest.importorskip("torch")
+    rng = np.random.default_rng(0)
+    for scale, zero, low, high in ((0.1, 3, -8, 7), (0.037, 0, -128, 127), (1.7, 200, 0, 255)):
+        x = (rng.normal(size=(64, 9)) * 40 * scale).astype(np.float32)
+        ours, theirs = gl.tensor(x, requires_grad=True), torch.tensor(x, requires_grad=True)
+        for axis in (None, 0, 1):
+            if axis is None:
+                y = gl.fake_quantize_per_tensor_affine(ours, scale, zero, low, high)
+                z = torch.fake_quantize_per_tensor_affine(theirs, scale, zero, low, high)
+            else:
+                scales, zeros = (np.linspace(scale / 2, scale, x.shape[axis]).astype(np.float32), np.full(x.shape[axis], zero, np.int32))
+                y = gl.fake_quantize_per_channel_affine(ours, gl.tensor(scales), gl.tensor(zeros), axis, low, high)
+                z = torch.fake_quantize_per_channel_affine(theirs, torch.tensor(scales), torch.tensor(zeros), axis, low, high)
+            assert (y.detach().numpy() == z.detach().numpy()).all()
+            (g,), (h,) = gl.autograd.grad(y.sum(), [ours]), torch.autograd.grad(z.sum(), [theirs])
+            assert (g.numpy() == h.numpy()).all()
