@@ -46,8 +46,8 @@ def fake_quantize_per_channel_affine(
 
     >>> x, scale = gl.tensor([[0.3, 0.9], [30.0, 90.0]]), gl.tensor([0.25, 25.0])
     >>> gl.fake_quantize_per_channel_affine(x, scale, gl.zeros(2), 0, -8, 7)
-    tensor([[ 0.2500,  1.0000],
-            [25.0000, 100.0000]])
+    tensor([[  0.2500,   1.0000],
+            [ 25.0000, 100.0000]])
     """
     _check("fake_quantize_per_channel_affine", input, quant_min, quant_max)
     if not -input.ndim <= axis < input.ndim:
