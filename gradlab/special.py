@@ -143,7 +143,7 @@ def xlog1py(input: Any, other: Any, *, out: Any = None) -> Tensor:
     product: Any = input * other  # for the common dtype
     a: Any = input if isinstance(input, Differentiable) else product.new_full((), input)
     b: Any = other if isinstance(other, Differentiable) else product.new_full((), other)
-    return a * log1p(_where((a == 0) & (b <= -1), 0.0, b))
+    return a * log1p(_where((a == 0) & ((b <= -1) | (b == math.inf)), 0.0, b))
 
 
 def i0e(input: Tensor, *, out: Any = None) -> Tensor:

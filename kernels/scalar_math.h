@@ -345,8 +345,7 @@ template <typename T> GRADLAB_FUNCTION T square(T x) {
   else return T(Wide(x) * Wide(x));
 }
 template <typename T> GRADLAB_FUNCTION T reciprocal(T x) { return whole_quotient(T(1), x); }
-GRADLAB_FUNCTION float reciprocal(float x) { return 1.0f / x; }
-GRADLAB_FUNCTION double reciprocal(double x) { return 1.0 / x; }
+GRADLAB_FUNCTION float reciprocal(float x) { return 1.0f / x; } GRADLAB_FUNCTION double reciprocal(double x) { return 1.0 / x; }
 // Integer powers wrap. Negative exponents give the whole part of the true value, and 0 for a zero base, as PyTorch on the CPU.
 template <typename T> GRADLAB_FUNCTION T pow(T base, T exponent) {
   if constexpr (is_bool<T>) return base || !exponent;
@@ -357,15 +356,17 @@ template <typename T> GRADLAB_FUNCTION T pow(T base, T exponent) {
     return T(result);
   }
 }
+// ±0.5 as a number of the program are roots, as in NumPy and PyTorch: also of -inf and -0, where C's pow has others.
+template <typename T> GRADLAB_FUNCTION T pow_number(T x, T e) { return pow(x, e); }
+GRADLAB_FUNCTION float pow_number(float x, float e) { return abs(e) != 0.5f ? pow(x, e) : e < 0.0f ? 1.0f / sqrt(x) : sqrt(x); }
+GRADLAB_FUNCTION double pow_number(double x, double e) { return abs(e) != 0.5 ? pow(x, e) : e < 0.0 ? 1.0 / sqrt(x) : sqrt(x); }
 // In exp's range for any x: the exponential is of a number below zero.
 template <typename T> GRADLAB_FUNCTION T sigmoid(T x) {
-  const T e = exp(-abs(x));
-  return (x < T(0) ? e : T(1)) / (T(1) + e);
+  const T e = exp(-abs(x)); return (x < T(0) ? e : T(1)) / (T(1) + e);
 }
 // Equal infinities have no difference; they are their own sum.
 template <typename T> GRADLAB_FUNCTION T logaddexp(T x, T y) {
-  const T gap = x == y ? T(0) : abs(x - y);
-  return maximum(x, y) + log1p(exp(-gap));
+  const T gap = x == y ? T(0) : abs(x - y); return maximum(x, y) + log1p(exp(-gap));
 }
 // Exact at both ends: from x for small weights, from y for large ones, as PyTorch.
 template <typename T> GRADLAB_FUNCTION T lerp(T x, T y, T weight) {
@@ -395,5 +396,4 @@ template <typename T> GRADLAB_FUNCTION T right_shift(T x, T count) {
 }  // namespace gradlab
 #include "complex_math.h"
 #include "special_math.h"
-
 #endif

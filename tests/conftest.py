@@ -2,6 +2,7 @@
 
 --device cuda   the parity tests run every sample, dtype, layout and gradient; without it a part of them.
 --full          the same.
+--rotating HASH  of what is left out without these two a sixth, chosen by the hash of a commit (rotation.py).
 
 Where there is no cupy, or GRADLAB_CUDA=emulated says so, "cuda" is the emulated GPU.
 """
@@ -12,6 +13,7 @@ import sys
 
 import alone
 import pytest
+import rotation
 import sticky_errors
 
 os.environ.setdefault("GRADLAB_NATIVE", "0")  # NumPy is the reference; tests/test_native_eager*.py switch kernels on
@@ -38,6 +40,8 @@ def is_quick(item):
 def pytest_addoption(parser):
     parser.addoption("--device", choices=("cpu", "cuda"), default="cpu", help="cuda: run the whole parity suite")
     parser.addoption("--full", action="store_true", help="run the whole parity suite")
+    parser.addoption("--rotating", default="", metavar="HASH", help="run a sixth of what is left out, chosen by a commit's hash")
+    parser.addoption("--rotating-seconds", type=float, default=0, help="begin none of them after so many seconds")
 
 
 def pytest_configure(config):
@@ -46,6 +50,10 @@ def pytest_configure(config):
     config.addinivalue_line("markers", "alone: counts what its process does, and runs in one of its own (tests/alone.py)")
     config.pluginmanager.register(sticky_errors)
     config.pluginmanager.register(alone)
+    if config.getoption("--rotating"):
+        config.option.markexpr = ""
+        if seconds := config.getoption("--rotating-seconds"):
+            config.pluginmanager.register(rotation.Clock(seconds))
 
 
 @pytest.hookimpl(tryfirst=True)  # before `-m` chooses by markers
@@ -59,6 +67,9 @@ def pytest_collection_modifyitems(config, items):
             item.add_marker(pytest.mark.gpu)
     # Several processes are handed large pieces first, small ones at the end: there the few long tests are shared out evenly.
     items.sort(key=lambda item: item.get_closest_marker("long") is not None)
+    if config.getoption("--rotating"):
+        rotation.select(config, items)
+        return
     if config.getoption("--full") or config.getoption("--device") == "cuda":
         return
     left_out = [item for item in items if item.get_closest_marker("whole") is not None]

@@ -1,9 +1,15 @@
-"""Every row in compiled programs: all samples of a row as one program, on fresh inputs, in NumPy and as machine code."""
+"""Every row in compiled programs: all samples of a row as one program, on fresh inputs, in NumPy and as machine code.
+
+Inputs, outputs and the arena lie between canaries (red_zones.py): nothing is written beside them, and what is read there is NaN.
+"""
 
 from __future__ import annotations
 
+import sys
+
 import numpy as np
 import pytest
+from red_zones import Zones
 from test_ops import leaves
 from test_trace import outputs_and_gradients, shuffled
 
@@ -41,7 +47,7 @@ def programs(name, dtype):
 @pytest.mark.parametrize("dtype", ["float32", "float64"])
 @pytest.mark.parametrize("kind", EXECUTABLES)
 @pytest.mark.parametrize("name", [n for n in SAMPLES if not ops.ROWS[n].dynamic])
-def test_compiled_programs_give_what_eager_gives(name, kind, dtype):
+def test_compiled_programs_give_what_eager_gives(name, kind, dtype, monkeypatch):
     if kind == "native" and not compiler.available():
         pytest.skip("no C++ compiler")
     cases = list(programs(name, dtype))
@@ -54,14 +60,14 @@ def test_compiled_programs_give_what_eager_gives(name, kind, dtype):
 
     program = trace(everything, *[t for _, example, _ in cases for t in example])
     graph = optimize(program.graph)
+    zones = Zones()
+    monkeypatch.setattr(sys.modules[EXECUTABLES[kind].__module__], "arena", zones.bytes)
     executable = EXECUTABLES[kind](Line(graph.calls, graph.inputs, dict(graph.state), graph.outputs, []))
     given = [t for _, _, fresh in cases for t in fresh]
     for _ in range(2):  # the second run finds the first one's values in the arena
-        outs = [np.ones(v.spec.shape, v.spec.dtype) for v in graph.outputs]
-        for out in outs:
-            if out.dtype.kind == "f":
-                out.fill(np.nan)  # whatever lies there must not matter
-        executable.run([t._array for t in given], outs)
+        outs = [zones.empty(v.spec.shape, v.spec.dtype) for v in graph.outputs]  # whatever lies there must not matter
+        executable.run([zones.around(t._array) for t in given], outs)
+        zones.check()
     wanted = [t for outs_, gradients in everything(*given) for t in (*outs_, *gradients)]
     tolerance = {"float32": 2e-4, "float64": 1e-9}[dtype]
     for got, want in zip(outs, wanted, strict=True):

@@ -367,14 +367,14 @@ def hardtanh_cpu(x: Any, y: Any, *, lo: float, hi: float) -> None:
 
 @spread
 def hardtanh_backward_cpu(dy: Any, x: Any, y: Any, *, lo: float, hi: float) -> None:
-    """dy inside, 0 on the limits and outside, whatever dy is there."""
-    where.keep((x > lo) & (x < hi), dy, y)
+    """dy inside and where x is NaN, 0 on the limits and outside, whatever dy is there."""
+    where.drop((x <= lo) | (x >= hi), dy, y)
 
 
 hardtanh = Op("hardtanh", like_input, params=("lo", "hi"), cpu=hardtanh_cpu, promote="same", cuda=Elementwise("clamp(x, T(lo), T(hi))"),
               grad={"x": lambda g, x, lo, hi: hardtanh_backward(g, x, lo=lo, hi=hi)})  # fmt: skip
 hardtanh_backward: Op = Op("hardtanh_backward", derivative, params=("lo", "hi"), cpu=hardtanh_backward_cpu, promote="float",
-                           cuda=Elementwise("where(x > T(lo) && x < T(hi), dy, T(0))"),
+                           cuda=Elementwise("where(x <= T(lo) || x >= T(hi), T(0), dy)"),
                            grad={"dy": lambda g, x, lo, hi: hardtanh_backward(g, x, lo=lo, hi=hi),
                                  "x": lambda g: g.zeros_like()})  # fmt: skip
 

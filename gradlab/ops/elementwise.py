@@ -10,7 +10,7 @@ import numpy as np
 from gradlab.dtype import BOOL, COMPLEX, ZERO
 from gradlab.kernel import Elementwise
 from gradlab.op import Op
-from gradlab.ops.where import choose, drop
+from gradlab.ops.where import choose, drop, keep
 from gradlab.spec import Spec, broadcast, broadcast_bool, broadcast_shapes, gradient_of, same, same_bool
 
 _ONE = np.array(1, np.float32)  # a 0-d array: a ufunc takes a Python number three times slower
@@ -139,11 +139,16 @@ def pow_cpu(x: Any, y: Any, *, exponent: float) -> None:
         np.copyto(y, x)
     elif exponent == -1:
         np.true_divide(1, x, y)
+    elif exponent in {0.5, -0.5}:  # a root at -∞ and -0 too, where C's pow has ∞ and 0
+        np.sqrt(x, y)
+        if exponent < 0:
+            np.true_divide(1, y, y)
     else:
         np.power(x, x.dtype.type(exponent), y)
 
 
-pow = Op("pow", same, params=("exponent",), cpu=pow_cpu, cuda=Elementwise("pow(x, T(exponent))"), promote="same", autocast="float32",
+pow = Op("pow", same, params=("exponent",), cpu=pow_cpu, cuda=Elementwise("pow_number(x, T(exponent))"), promote="same",
+         autocast="float32",
          grad={"x": lambda g, x, exponent: g * (exponent * x.pow(exponent - 1)) if exponent != 0 else g.zeros_like()})  # fmt: skip
 
 
@@ -159,14 +164,14 @@ def clamp_cpu(x: Any, y: Any, *, lo: float, hi: float) -> None:
 
 def clamp_backward_cpu(dy: Any, x: Any, y: Any, *, lo: float, hi: float) -> None:
     kind = x.dtype.type
-    drop((x < kind(lo)) | (x > kind(hi)), dy, y)
+    keep((x >= kind(lo)) & (x <= kind(hi)), dy, y)
 
 
 clamp = Op("clamp", same, params=("lo", "hi"), cpu=clamp_cpu, cuda=Elementwise("clamp(x, T(lo), T(hi))"), promote="same",
            grad={"x": lambda g, x, lo, hi: clamp_backward(g, x, lo=lo, hi=hi)})  # fmt: skip
-# The gradient passes inside and on the bounds, as PyTorch's.
+# The gradient passes inside and on the bounds, not where x is NaN, as PyTorch's.
 clamp_backward: Op = Op("clamp_backward", lambda dy, x, **_: broadcast(dy, x), params=("lo", "hi"), cpu=clamp_backward_cpu, promote="same",
-                        cuda=Elementwise("where(x < T(lo), T(0), where(x > T(hi), T(0), dy))"),
+                        cuda=Elementwise("where(x >= T(lo) && x <= T(hi), dy, T(0))"),
                         grad={"dy": lambda g, x, lo, hi: clamp_backward(g, x, lo=lo, hi=hi), "x": lambda g: g.zeros_like()})  # fmt: skip
 
 # ---------------------------------------------------------------- comparison and logic: truth values, no gradient

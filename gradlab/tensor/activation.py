@@ -16,7 +16,7 @@ from gradlab.spec import ShapeError, normalize_dim
 from gradlab.tensor.common_arguments import into, required
 from gradlab.tensor.in_place_methods import update
 from gradlab.tensor.rounding import rounds_once
-from gradlab.tensor.where import filled
+from gradlab.tensor.where import filled, where
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -130,7 +130,7 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
         raise ShapeError(f"prelu: weight of shape {own} is neither one number nor one for each channel of the input of shape {shape}")
     if own:
         weight = weight.reshape((size, *(1 for _ in shape[2:])) if len(shape) > 1 else (size,) if shape else ())
-    return input.where(input > 0, weight * input)
+    return input * where(input > 0, 1, weight)  # where the weight is not used it has no say, were it NaN
 
 
 class ActivationMethods(Differentiable):

@@ -83,7 +83,7 @@ def angle(input: Tensor, *, out: Any = None) -> Tensor:
     if dtype in COMPLEX:
         return _angle(input)
     x: Any = input.to(as_numpy(get_default_dtype())) if dtype not in INEXACT else input
-    return (x * 0).masked_fill(x < 0, 3.141592653589793).where(~x.isnan(), x)
+    return x.masked_fill(~x.isnan(), 0).masked_fill(x < 0, 3.141592653589793)
 
 
 def conj(input: Tensor) -> Tensor:

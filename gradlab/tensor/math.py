@@ -251,7 +251,8 @@ def logit(input: Tensor, eps: float | None = None, *, out: Any = None) -> Tensor
     x: Any = _floating(input)
     if eps is not None:
         x = x.clamp(eps, 1 - eps)
-    return (x / (1 - x)).log() if out is None else into("logit", out, (x / (1 - x)).log())
+    found = x.log() - (1 - x).log()  # of the quotient's logarithm the gradient at 0 and 1 would be ∞·0
+    return found if out is None else into("logit", out, found)
 
 
 def _floating(input: Tensor) -> Tensor:

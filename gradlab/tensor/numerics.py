@@ -162,7 +162,10 @@ def _along(input: Any, dim: int, spacing: Any, edge_order: int) -> Any:
         steps = input.new_full((size - 1,), spacing)
     before, after = steps[:-1].reshape(shape), steps[1:].reshape(shape)
     left, middle, right = part(0, size - 2), part(1, size - 2), part(2, size - 2)
-    inner = (before**2 * right + (after**2 - before**2) * middle - after**2 * left) / (before * after * (before + after))
+    if isinstance(spacing, Differentiable):
+        inner = (before**2 * right + (after**2 - before**2) * middle - after**2 * left) / (before * after * (before + after))
+    else:  # the element in the middle has no weight: what is not a number there does no harm
+        inner = (right - left) / (2 * spacing)
     if edge_order == 1:
         first, last = (part(1, 1) - part(0, 1)) / steps[0], (part(size - 1, 1) - part(size - 2, 1)) / steps[-1]
     else:

@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 __all__ = ["clamp", "clip", "masked_fill", "maximum", "minimum", "where"]
 
 _rows = ops.elementwise
-_maximum, _minimum, _where, _lt, _gt, _clamp = map(
-    bind, (_rows.maximum, _rows.minimum, _rows.where, _rows.lt, _rows.gt, _rows.clamp)
+_maximum, _minimum, _where, _lt, _gt, _clamp, _ne, _logical_or = map(
+    bind, (_rows.maximum, _rows.minimum, _rows.where, _rows.lt, _rows.gt, _rows.clamp, _rows.ne, _rows.logical_or)
 )
 
 Operand = Any  # a Tensor or a Python number
@@ -42,8 +42,8 @@ def clamp(input: Tensor, min: Operand = None, max: Operand = None, *, out: Any =
     if min is None and max is None:
         raise ValueError("clamp: give min, max or both")
     if isinstance(min, Differentiable) or isinstance(max, Differentiable):
-        out = input if min is None else _where(_lt(input, min), *_together(min, input))
-        return out if max is None else _where(_gt(out, max), *_together(max, out))
+        out = input if min is None else _bounded(_lt, input, min)
+        return out if max is None else _bounded(_gt, out, max)
     if isinstance(min, np.generic) or isinstance(max, np.generic):
         return clamp(input, *[v.item() if isinstance(v, np.generic) else v for v in (min, max)])
     numbers = [v for v in (min, max) if v is not None]
@@ -52,6 +52,13 @@ def clamp(input: Tensor, min: Operand = None, max: Operand = None, *, out: Any =
     lo = low if min is None or min < low else high if min > high else min
     hi = high if max is None or max > high else low if max < low else max
     return _clamp(input if input._array.dtype == dtype else input.to(dtype), lo=lo, hi=hi)
+
+
+def _bounded(beyond: Any, x: Tensor, bound: Operand) -> Tensor:
+    """The bound where an element is beyond it, and where it is NaN."""
+    limit, kept = _together(bound, x)
+    passed = beyond(x, bound)
+    return _where(_logical_or(passed, _ne(limit, limit)) if limit._array.dtype in INEXACT else passed, limit, kept)
 
 
 def maximum(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:

@@ -115,9 +115,10 @@ def _own(effort: tuple[str, ...]) -> tuple[str, ...]:
         return ("-fno-sanitize=all",)  # which it switches on by itself
     if "Free Software Foundation" not in compiler().version:
         return ()
+    checks = ("-fsanitize=address", "-fno-omit-frame-pointer") if "address" in os.environ.get("GRADLAB_SANITIZE", "") else ()
     # GNU's jump threading computes apart what a limit gives: two instructions of a clamp in a vector loop become six. At -O2 it would make
     # vectors of loops of a fixed length alone.
-    return ("-fno-thread-jumps", *["-fvect-cost-model=dynamic"] * (effort is VECTORS))
+    return ("-fno-thread-jumps", *["-fvect-cost-model=dynamic"] * (effort is VECTORS), *checks)
 
 
 def built(text: str, file: str = "") -> Path:

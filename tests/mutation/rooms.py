@@ -1,0 +1,128 @@
+"""The rooms that mutants are planted in, and which tests are a file's own."""
+
+from __future__ import annotations
+
+import re
+from fnmatch import fnmatch
+from functools import cache
+from pathlib import Path
+from typing import NamedTuple
+
+from repository import ROOT, project_files
+
+TESTS = ROOT / "tests"
+
+
+class Room(NamedTuple):
+    """Files by patterns, and the tests of all of them. What is a row's is asked for the file's rows alone."""
+
+    files: tuple[str, ...]
+    tests: tuple[str, ...]
+    by_row: tuple[str, ...] = ()
+
+
+
+def tests(words: str) -> tuple[str, ...]:
+    """Patterns of test files: `kinds/stale` is kinds/test_stale.py."""
+    return tuple("/".join((*folder, f"test_{name}.py")) for *folder, name in (word.split("/") for word in words.split()))
+
+
+ROWS = ("test_ops.py", "kinds/test_slopes_at_edges.py", "test_expressions.py", "test_trace.py", "kinds/test_beyond_one_block.py")
+CUDA_ROWS = ("test_cuda_rows.py", "kinds/test_beyond_one_block.py")
+ROOMS = {
+    "rows": Room(("gradlab/ops/*.py",), (), ROWS),
+    "engine": Room(
+        ("gradlab/autograd/*.py", "gradlab/op.py", "gradlab/dispatch.py", "gradlab/spec.py"),
+        tests("""
+            autograd hooks hook_order inplace inplace_shapes modes function* func func_orders forward_ad gradcheck memory
+            memory_views overrides tensor promotion errors indexing layout new_row complex amp amp_gradients profiler cost trace
+            kinds/half_units kinds/library_writes kinds/shared_memory* checkpoint sparse vmap
+        """),
+    ),
+    "passes": Room(
+        ("gradlab/graph/passes/*.py", "gradlab/graph/ir/*.py", "gradlab/graph/calls/*.py", "gradlab/graph/staging/*.py"),
+        tests("""
+            passes compile compile_* trace* control_flow* graph_* residual* native_* session* unknown_sizes texts kinds/trace_layouts
+            kinds/written_state kinds/captured_views kinds/shared_arguments kinds/sizes_in_caches
+        """),
+    ),
+    "guards": Room(
+        ("gradlab/graph/guards/*.py",),
+        tests("""
+            compile_guards kinds/stale kinds/stale_not compile compile_calls compile_stranger
+            compile_effects compile_twice compile_callables
+        """),
+    ),
+    "native": Room(
+        ("kernels/cpu/*", "gradlab/backends/native/*.py", "gradlab/graph/executables/native/*.py"),
+        tests("""
+            native_* kinds/beyond_one_block kinds/red_zones products compile_epilogues* compile_mega compile_conv compile_memory
+            compile_families compile_channels_last compile_halves compile_statistics execute compile_rows
+        """),
+    ),
+    "cuda": Room(
+        ("kernels/cuda/*", "gradlab/backends/cuda/launch/*.py", *(f"gradlab/backends/cuda/{n}.py" for n in ("reduction", "elementwise"))),
+        tests("cuda_rows_fast cuda_pieces cuda_backend"),
+        CUDA_ROWS,
+    ),
+}  # fmt: skip
+
+
+def files_of(room: str) -> list[str]:
+    """The files of a room."""
+    code = (f for f in project_files("gradlab", "kernels") if f.endswith((".py", ".cpp", ".h", ".cu", ".cuh")))
+    return [f for f in code if Path(f).name != "__init__.py" and any(fnmatch(f, p) for p in ROOMS[room].files)]
+
+
+def expanded(patterns: tuple[str, ...]) -> list[str]:
+    """Test files by pattern, those that are there."""
+    return [f"tests/{p.relative_to(TESTS).as_posix()}" for pattern in patterns for p in sorted(TESTS.glob(pattern))]
+
+
+@cache
+def rows_of(file: str) -> frozenset[str]:
+    """The rows that a file is about: a family's, or those whose kernel stands in the file or in one that includes it."""
+    from gradlab import ops
+
+    from samples import SAMPLES
+
+    path = Path(file)
+    if file.startswith("gradlab/ops/"):
+        family = path.stem.removesuffix("_cpu").removesuffix("_tables")
+        rows = next((vars(f).values() for f in ops.FAMILIES if f.__name__.rpartition(".")[2] == family), ())
+        return frozenset(row.name for row in rows if getattr(row, "name", None) in SAMPLES and ops.ROWS[row.name] is row)
+    if path.parent.name == "launch":
+        from gradlab.backends.cuda import launch
+
+        rules = next((f for f in launch.FAMILIES if f.__name__.rpartition(".")[2] == path.stem), None)
+        keys, names = getattr(rules, "RULES", {}), getattr(rules, "BY_ROW", {})
+        kernels = {n: (getattr(row.cuda, "file", None), getattr(row.cuda, "name", None)) for n, row in ops.ROWS.items()}
+        return frozenset(n for n, kernel in kernels.items() if n in names or kernel in keys)
+    including, grown = {path.name}, True
+    while grown:
+        texts = {p.name: p.read_text("utf-8") for p in (ROOT / "kernels/cuda").iterdir()}
+        more = {name for name, text in texts.items() if any(f'#include "{part}"' in text for part in including)}
+        grown, including = bool(more - including), including | more
+    return frozenset(name for name, row in ops.ROWS.items() if getattr(row.cuda, "file", None) in including)
+
+
+def relatives(file: str) -> list[str]:
+    """Tests that carry a word of the file's name: `winograd.cpp` has `test_native_winograd.py`."""
+    words = {w.removesuffix("s") for w in re.split(r"[_.]", Path(file).stem)} - {"cpu", "fast", "tool"}
+    return [f"tests/{p.name}" for p in sorted(TESTS.glob("test_*.py")) if words & {w.removesuffix("s") for w in p.stem.split("_")[1:]}]
+
+
+def tests_of(room: str, file: str) -> list[list[str]]:
+    """Arguments of pytest, run after run: what is nearest to the file first, then the rest of its room."""
+    found, rows = ROOMS[room], rows_of(file) if ROOMS[room].by_row else frozenset()
+    filtered = expanded(found.by_row) if rows else []
+    own = relatives(file) or ([] if rows else expanded(found.by_row[:1]))
+    if room in ("cuda", "native"):
+        own = [f for f in own if f"_{room}_" in f or (room == "native" and "_compile_" in f)]
+    rest = expanded(found.tests)
+    first = [f for f in rest if f in own]
+    runs = [["--only-rows", ",".join(sorted(rows)), *filtered]] if filtered else []
+    if room in ("rows", "cuda"):
+        runs += [own] if own else []
+    runs.append([*first, *[f for f in rest if f not in first and f not in own]])
+    return [run for run in runs if run]
