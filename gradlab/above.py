@@ -24,6 +24,8 @@ HOOKS = {  # "package.module" or "package.module:name"
     "sparse": "gradlab.sparse",  # methods of dense tensors that make sparse ones
     "shapes of sparse tensors": "gradlab.sparse.shapes",
     "constructors of sparse tensors": "gradlab.sparse.making:old_constructor",  # torch.cuda.sparse
+    "optimizers in several processes": "gradlab.optim.zero_redundancy:ZeroRedundancyOptimizer",  # distributed.optim
+    "modules in several processes": "gradlab.nn.parallel.fully_sharded:FullyShardedDataParallel",  # distributed.fsdp
     "mixed precision of devices": "gradlab.amp.deprecated",  # torch.cuda.amp, torch.cpu.amp
 }
 

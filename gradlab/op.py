@@ -132,6 +132,7 @@ class Op:
         self.autocast, self.batch, self.foreign, self.varying = autocast, batch, foreign, varying
         self.sharp, self.roundings = sharp, roundings
         self.complex: Any = None
+        self.together = "by" in params  # whether several processes run it (ops/collective.py): then none of them may leave it out
         self.elementwise = isinstance(cuda, Elementwise) and not outputs[1:]
         self.lies = like_operands if lies is None and self.elementwise else lies or None
         self.pays = NEVER  # from how many elements on `dispatch.by_kernel` is asked first, on the CPU (backends/native/thresholds.py)

@@ -57,6 +57,13 @@ def test_what_the_wrapper_of_a_model_promises(count):
         assert len(lines(started(count, "wrapping.py"), "cases")) == count
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize("count", [2, 3])
+@pytest.mark.parametrize("what", ["state", "parameters", "memory"])
+def test_what_is_sharded_trains_as_what_is_not(count, what):
+    assert len(lines(started(count, "sharding.py", what), "sharded")) == count
+
+
 FAULTS = {"differs": (0, 3), "stopped": (1, 2), "raised": (1, 2), "early": (1, 2), "killed": (137, 0)}  # exit code; how many say so
 
 

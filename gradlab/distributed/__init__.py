@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from gradlab.distributed import nn as nn
+from gradlab.distributed import fsdp as fsdp, nn as nn, optim as optim
 from gradlab.distributed.collectives import (
     all_gather as all_gather,
     all_gather_coalesced as all_gather_coalesced,

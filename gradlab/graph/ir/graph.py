@@ -63,8 +63,9 @@ class Graph:
         return self.picture().to_svg()
 
     def without_dead_calls(self) -> Graph:
-        """The same graph with only the calls that lead to an output, an update or a gradient."""
+        """The same graph with only the calls that lead to an output, an update or a gradient, and those that other processes wait for."""
         ends = [*self.outputs, *(new for _, new in self.updates), *(v for _, v in self.gradients if v is not None)]
+        ends += [v for call in self.calls if call.op.together for v in call.outputs]
         needed = leading_to(self.calls, ends)
         kept = [call for call in self.calls if id(call) in needed]
         return replace(self, calls=kept)
