@@ -110,6 +110,7 @@ class ZeroRedundancyOptimizer(Optimizer):
         states = [self.optim.state_dict()["state"]] if self._every is None else self._every
         numbers = {id(p): i for i, p in enumerate(p for group in self.param_groups for p in group["params"])}
         every = [p for group in self.param_groups for p in group["params"]]
+        state: Any
         for rank, state in enumerate(states):
             for i, p in enumerate(self._share(every, rank)):
                 if i in state:

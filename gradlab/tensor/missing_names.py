@@ -18,7 +18,7 @@ _QUANTISED = "quantised tensors are not offered; use gl.ao.quantization, whose l
 _NESTED = "nested tensors are not offered; use nn.utils.rnn.pad_sequence or pack_sequence"
 _JIT = "use gl.compile, which turns a function or module into a static program"
 _COPY = "use the function without _copy, and clone() its result"
-_WORLD = "there is one process so far, and nothing to share a model or a tensor with"
+_WORLD = "models are shared by DistributedDataParallel and distributed.fsdp, tensors by collectives; those take a process group"
 _NUMPY = "compute it with NumPy or SciPy on x.numpy(), and gl.from_numpy the result"
 
 
@@ -91,9 +91,9 @@ MODULES = {
     },
     "gradlab.nn.parallel": _all("scatter gather replicate parallel_apply comm", "there is one device: call the module"),
     "gradlab.distributed": {
-        **_all("DeviceMesh init_device_mesh device_mesh tensor DTensor fsdp pipelining rpc rref", _WORLD),
-        **_all("send_object_list recv_object_list", _WORLD),
-        **_all("run launch elastic launcher", "start the script with python"),
+        **_all("DeviceMesh init_device_mesh device_mesh tensor DTensor pipelining rpc rref", _WORLD),
+        **_all("send_object_list recv_object_list", "use broadcast_object_list or scatter_object_list"),
+        **_all("run launch elastic launcher", "start the script with gradlab launch -n N --max-restarts K -- script.py"),
     },
     "gradlab.nn.utils": {
         "stateless": "use gl.func.functional_call",
