@@ -30,6 +30,7 @@ SHOWN = {"", "text", "json", "mermaid", "html"}  # what programs print, not what
 ELSEWHERE = {
     ("README.md", "python3 -m venv"): "installs from a registry; tests/test_wheel.py installs what was built",
     ("README.md", "import gradlab as gl"): "test_docs.py holds it to the accuracy it reaches",
+    ("distributed.md", "pip install"): "processes are started by tests/test_launch.py, where there is an MPI",
     ("architecture.md", "matmul = Op("): "the row itself, held to the text by test_the_row_that_architecture_reads",
     ("architecture.md", "arena = driver.new_arena()"): "an outline; tests/test_emulator_capture.py and test_cuda_real_captures.py do it",
     ("deploy.md", 'pip install "gradlab-engine[deploy]"'): "installs from a registry; tests/test_deploy_targets.py builds for each target",

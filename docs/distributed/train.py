@@ -14,7 +14,8 @@ options = parser.parse_args()
 
 world = dist.init()
 rank, size = world.rank(), world.size()
-data = gl.data.digits()[0]
+images, labels = map(gl.from_numpy, gl.data.digits())
+data = gl.utils.data.TensorDataset(images.float() / 16, labels)
 sampler = gl.utils.data.DistributedSampler(data, seed=1)
 loader = gl.utils.data.DataLoader(data, batch_size=64 // size, sampler=sampler)
 
