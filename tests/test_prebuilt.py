@@ -188,3 +188,39 @@ def test_a_binary_wheel_trains_without_a_compiler(libraries, tmp_path, monkeypat
     assert f"prebuilt kernels ({level})" in output(python, "-m", "gradlab", "info", cwd=tmp_path)
     said = output(python, "-m", "gradlab", "train", "digits", "--compile", "--epochs", "2", cwd=tmp_path)
     assert "accuracy" in said
+
+
+EAGER = """
+import hashlib, json
+import numpy as np
+import gradlab as gl
+from gradlab.backends.native import eager, ready
+F = gl.nn.functional
+found = {}
+for n in (31, 257, 3000, 70001):
+    for name, f in {
+        "gelu": F.gelu, "silu": F.silu, "cube": lambda x: x**3, "hardswish": F.hardswish, "clamp": lambda x: x.clamp(-0.5, 0.5),
+        "sum": lambda x: x.sum(),
+        "softmax": lambda x: F.softmax(x, 0), "cumsum": lambda x: x.cumsum(0), "norm": lambda x: x.norm(), "add": lambda x: x + x.flip(0),
+        "layer_norm": lambda x: F.layer_norm(x, x.shape), "gather": lambda x: x.gather(0, gl.arange(n - 1, -1, -1)),
+    }.items():
+        x = gl.tensor(np.random.default_rng(n).standard_normal(n).astype("f"), requires_grad=True)
+        y = f(x)
+        y.sum().backward()
+        found[f"{name} {n}"] = [hashlib.sha256(a.detach().numpy().tobytes()).hexdigest() for a in (y, x.grad)]
+rows = sorted({(k[0][0] if isinstance(k[0], tuple) else k[1] if isinstance(k[0], str) else k[0]).name for k, plan in eager.plans.items() if plan})
+print(json.dumps([ready.in_use(), rows, found]))
+"""
+
+
+@on_x86
+@pytest.mark.slow
+def test_eager_code_runs_prebuilt_kernels_without_a_compiler(libraries):
+    given = {"GRADLAB_NATIVE": "1", "GRADLAB_COMPILER": "none", "GRADLAB_PREBUILT": str(libraries)}
+    word, rows, found = json.loads(run(EAGER, **given))
+    assert word.startswith("prebuilt-")
+    wanted = ("gelu", "gelu_backward", "silu", "pow", "hardswish", "clamp", "sum", "softmax", "cumsum", "euclidean", "layer_norm", "gather")
+    assert set(wanted) <= set(rows)
+    again = json.loads(run(EAGER, **given, GRADLAB_NUM_THREADS="3"))[2]
+    assert again == found
+    assert json.loads(run(EAGER, **{**given, "GRADLAB_PREBUILT": "none"}))[:2] == ["numpy", []]

@@ -56,6 +56,8 @@ def run(options: argparse.Namespace) -> int:
 def kernels() -> str:
     """Whether eager code has kernels on the CPU."""
     found = looked_up()
+    if found.carried:
+        return f"for eager code on the CPU: {found.carried}"
     return f"{len(found.libraries)} for eager code on the CPU" if found.libraries else f"NumPy computes eager code on the CPU: {found.why}"
 
 

@@ -22,7 +22,7 @@ def run(options: argparse.Namespace) -> int:
     if options.emulated:
         os.environ["GRADLAB_CUDA"] = "emulated"
     device = options.device if options.device == NATIVE else usable_device(options.device)
-    if device == NATIVE and not ready.state().libraries:
+    if device == NATIVE and not ready.state().ready:
         raise Failure(f"the CPU's kernels are not ready: {ready.state().why}", FAILED)
     example = returned_by(options.target)
     if not isinstance(example, tuple) or len(example) not in (2, 3):

@@ -249,7 +249,7 @@ def parity(
     device="native": the CPU's own kernels (`gradlab warm`) beside NumPy, as if they were a device; RuntimeError where they are not ready.
     Returns a Report: true if all agrees; `print(report)` says what differs first, and where. The model itself is not changed.
     """
-    if device == NATIVE and not ready.state().libraries:
+    if device == NATIVE and not ready.state().ready:
         raise RuntimeError(f"parity: the CPU's kernels for eager code cannot be compared with NumPy: {ready.state().why}")
     arguments = [inputs] if isinstance(inputs, Differentiable) else list(inputs)
     state = default_generator.get_state()

@@ -239,7 +239,7 @@ def planned(
     tasks = lowered(call, ctx)
     if single is None:
         return Plan(tasks, ctx, places, made, dense=dense)
-    if len(tasks) != 1 or op.name in LOWERED or len(tasks[0].parameters) > NUMBERS:
+    if len(tasks) != 1 or op.name in LOWERED or not ctx.generates or len(tasks[0].parameters) > NUMBERS:
         raise Unsupported
     each = max(1, int(WORTH / cost(call)))
     return Plan(tasks, ctx, places, made, dense=dense, single=single, each=each, parameters=len(tasks[0].parameters))

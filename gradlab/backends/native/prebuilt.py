@@ -101,6 +101,13 @@ def level() -> Level | None:
     return None
 
 
+def identity(level: Level) -> str:
+    """A name for the kernels of a level, as this package carries them."""
+    place = folder()
+    sums = (place / SUMS).read_bytes() if place is not None and (place / SUMS).exists() else b""
+    return f"prebuilt-{level.name}-{hashlib.sha256(sums).hexdigest()[:16]}"
+
+
 @functools.cache
 def libraries() -> tuple[ctypes.CDLL, ...]:
     """The libraries of that level: kernels written by hand, and what the compiler would be given as text."""

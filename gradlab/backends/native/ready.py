@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 from typing import NamedTuple
 
-from gradlab.backends.native import compiler, seals, toolchain
+from gradlab.backends.native import compiler, prebuilt, seals, toolchain
 from gradlab.backends.native.compile_jobs import works
 from gradlab.backends.native.lowering import named
 from gradlab.backends.native.thresholds import switch_off, switched_on
@@ -29,14 +29,21 @@ TOGETHER = 64  # generated kernels in one library
 class State(NamedTuple):
     """What is known of the kernels for eager rows.
 
-    libraries  of each kernel the file that it lies in
+    libraries  of each kernel the file that it lies in, where they were compiled here
     why        what is missing, if they are not ready
     begin      whether compiling them would help
+    carried    without a compiler: the name of what the package carries prebuilt, which serves instead
     """
 
     libraries: dict[str, str]
     why: str = ""
     begin: bool = False
+    carried: str = ""
+
+    @property
+    def ready(self) -> bool:
+        """Whether there are kernels."""
+        return bool(self.libraries or self.carried)
 
 
 def wanted() -> bool:
@@ -56,6 +63,9 @@ def looked_up() -> State:
     """What lies ready now."""
     if not wanted():
         return State({}, f"{SWITCH}=0")
+    if not compiler.compiles():
+        level = prebuilt.level()
+        return State({}, carried=prebuilt.identity(level)) if level is not None else State({}, "there is no C++ compiler")
     try:
         place = list_file()
     except CompileError as error:
@@ -85,7 +95,8 @@ NUMPY = "numpy"
 
 def in_use() -> str:
     """What eager rows of this process compute with, in a word that a run keeps beside its state: the list of kernels, or "numpy"."""
-    return list_file().stem if switched_on() and state().libraries else NUMPY
+    found = state()
+    return found.carried or list_file().stem if switched_on() and found.ready else NUMPY
 
 
 def go_on_with(word: str) -> bool:
@@ -105,6 +116,8 @@ def address(kernel: str) -> int | None:
 
 def library(kernel: str) -> ctypes.CDLL | None:
     """The library that a kernel lies in; None where there is none, or where it was taken away or damaged since the list was read."""
+    if state().carried:
+        return next((found for found in (*prebuilt.libraries(), prebuilt.runtime()) if hasattr(found, kernel)), None)
     path = state().libraries.get(kernel)
     try:
         return None if path is None else compiler.loaded(Path(path))

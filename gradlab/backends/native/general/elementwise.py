@@ -14,7 +14,7 @@ from gradlab.backends.cuda.types import compute_type
 from gradlab.backends.native.lowering import HEADER, Lowering, TaskSpec, Unsupported, bits, widest
 from gradlab.backends.native.lowerings.iteration_order import in_order, walk
 from gradlab.backends.native.lowerings.looping import broadcast
-from gradlab.backends.native.lowerings.loops import CLAMP, LIMITED, cost, expression_of, why_not_elementwise
+from gradlab.backends.native.lowerings.loops import CLAMP, LIMITED, Loop, cost, expression_of, lower_loop, why_not_elementwise
 from gradlab.backends.native.lowerings.vector_functions import HALVES, limit, storage
 from gradlab.call import Call, Value
 from gradlab.dtype import HALF, wide
@@ -31,6 +31,10 @@ def lower(call: Call, ctx: Lowering) -> list[TaskSpec]:
     y, operands = ctx.place(call.outputs[0]), [ctx.place(x) for x in call.inputs]
     if y.size == 0:
         return []
+    if any(p.dtype.kind in "iu" for p in operands):  # division by zero is refused by NumPy's function, and large integers are rare
+        raise Unsupported
+    if not ctx.generates:
+        return [lower_loop(Loop([call], [call.outputs[0]]), ctx)]
     order = walk(y)
     strides = [in_order(broadcast(p, y.shape), order) for p in (y, *operands)]
     sizes, steps = merged(in_order(y.shape, order), strides)
@@ -39,8 +43,6 @@ def lower(call: Call, ctx: Lowering) -> list[TaskSpec]:
     if len(sizes) > OUTER + 1 or not set(inner) <= {0, 1} or inner[0] != 1 or (len(sizes) > 1 and sizes[0] < SHORT):
         raise Unsupported
     dtypes = tuple(x.spec.dtype for x in call.inputs)
-    if any(d.kind in "iu" for d in dtypes):  # division by zero is refused by NumPy's function, and large integers are rare
-        raise Unsupported
     text, given = kernel_text(call.op, dtypes, y.dtype, inner[1:], call.params)
     pad = OUTER + 1 - len(sizes)
     numbers = [*sizes, *(1,) * pad]

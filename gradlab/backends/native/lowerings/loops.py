@@ -18,11 +18,16 @@ from gradlab.backends.native.lowering import HEADER, Lowering, TaskSpec, Unsuppo
 from gradlab.backends.native.lowerings import interpreting
 from gradlab.backends.native.lowerings.iteration_order import in_order, walk
 from gradlab.backends.native.lowerings.looping import along_first, broadcast
-from gradlab.backends.native.lowerings.vector_functions import HALVES as HALVES, limit, storage as storage, why_not
+from gradlab.backends.native.lowerings.vector_functions import (
+    HALVES as HALVES,
+    expression_of as expression_of,
+    limit,
+    storage as storage,
+    why_not,
+)
 from gradlab.call import Call, Value
 from gradlab.dtype import HALF, real_of, wide
 from gradlab.kernel import Elementwise, is_dear
-from gradlab.op import Op
 
 # Limits as compilers make vectors of them: of `clamp`'s own form, in which either limit may be no number, GCC makes branches.
 CLAMP = re.compile(r"clamp\(([^,]+), T\(([^)]+)\), T\(([^)]+)\)\)")
@@ -76,16 +81,6 @@ def parameter(name: str, value: Any, main: np.dtype[Any]) -> str | None:
     if isinstance(value, int):
         return f"const long long {name} = {literal(value, np.dtype(np.int64))};"
     return f"const double {name} = {literal(value, np.dtype(np.float64))};" if isinstance(value, float) else None
-
-
-# Powers as the row's NumPy function has them, which is quicker and closer.
-POWERS: dict[Any, str] = {1: "x", 2: "x * x", 3: "x * x * x", -1: "T(1) / x"}
-
-
-def expression_of(op: Op, params: dict[str, Any], dtype: np.dtype[Any] | None) -> str:
-    """A row's scalar function, of operands of that dtype."""
-    expression: str = op.cuda.expression
-    return POWERS.get(params["exponent"], expression) if op.name == "pow" and dtype is not None and dtype.kind == "f" else expression
 
 
 def function_of(call: Call) -> tuple[str, list[tuple[str, np.dtype[Any]]]]:

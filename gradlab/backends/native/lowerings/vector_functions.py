@@ -84,15 +84,25 @@ def copying(dtype: np.dtype[Any]) -> Function:
     return _function(kind, [("x", kind)], [], f"cast<{kind}>(x)")
 
 
-def function(op: Op, inputs: Sequence[np.dtype[Any]], out: np.dtype[Any]) -> Function:
-    """Of a row for these dtypes, none of them a half type."""
+# Powers as the row's NumPy function has them, which is quicker and closer.
+POWERS: dict[Any, str] = {1: "x", 2: "x * x", 3: "x * x * x", -1: "T(1) / x"}
+
+
+def expression_of(op: Op, params: dict[str, Any], dtype: np.dtype[Any] | None) -> str:
+    """A row's scalar function, of operands of that dtype."""
+    expression: str = op.cuda.expression
+    return POWERS.get(params.get("exponent"), expression) if op.name == "pow" and dtype is not None and dtype.kind == "f" else expression
+
+
+def function(op: Op, inputs: Sequence[np.dtype[Any]], out: np.dtype[Any], params: dict[str, Any] | None = None) -> Function:
+    """Of a row for these dtypes, none of them a half type. params: where the function is another one for some."""
     main = main_dtype(tuple(map(Operand, op.inputs, inputs)), out)
     lines = [f"typedef {compute_type(main)} T;"]
     for i, name in enumerate(parameters(op)):
         kind = "T" if name in ("lo", "hi") else "double" if main.kind == "f" else "long long"
         lines.append(f"const {kind} {name} = *(const {kind}*)(k_n + {i});")
     given = [(name, compute_type(dtype)) for name, dtype in zip(op.inputs, inputs)]
-    return _function(STORAGE[out.name], given, lines, f"cast<{STORAGE[out.name]}>({op.cuda.expression})")
+    return _function(STORAGE[out.name], given, lines, f"cast<{STORAGE[out.name]}>({expression_of(op, params or {}, main)})")
 
 
 def bits_of(value: Any, dtype: np.dtype[Any]) -> int:
@@ -139,7 +149,7 @@ def part_of(call: Call) -> Part | None:
             numbers.append(bits_of(immediate(int(value), INT64), INT64))
     if max(len(inputs), len(numbers)) > MOST:
         return None
-    return Part(function(op, dtypes, wide(out)), inputs, numbers)
+    return Part(function(op, dtypes, wide(out), call.params), inputs, numbers)
 
 
 def why_not(call: Call) -> str:
@@ -148,4 +158,7 @@ def why_not(call: Call) -> str:
     return "" if part is not None and prebuilt.address(part.function.name) else "no prebuilt function does this, and there is no compiler"
 
 
-__all__ = ["HALVES", "Function", "Part", "bits_of", "converting", "copying", "function", "limit", "part_of", "storage", "why_not"]
+__all__ = [
+    "HALVES", "POWERS", "Function", "Part", "bits_of", "converting", "copying", "expression_of", "function", "limit", "part_of", "storage",
+    "why_not",
+]  # fmt: skip

@@ -16,7 +16,7 @@ from gradlab.backends.cuda.generate import reads
 from gradlab.backends.cuda.types import STORAGE
 from gradlab.backends.native.lowering import LOWER, Unsupported
 from gradlab.backends.native.lowerings.movements import WORDS
-from gradlab.backends.native.lowerings.vector_functions import HALVES, Function, converting, copying, function
+from gradlab.backends.native.lowerings.vector_functions import HALVES, POWERS, Function, converting, copying, function
 from gradlab.backends.native.place import place_of
 from gradlab.backends.native.template_samples import Recording, samples
 from gradlab.call import Call, Value
@@ -79,7 +79,8 @@ def all_functions() -> Iterator[Function]:
         for own in dtypes:
             inputs = [BOOL if MASKED.get(op.name) == i else own for i in range(len(op.inputs))]
             for out in _results(op, inputs, own, dtypes):
-                found.setdefault((made := function(op, inputs, out)).name, made)
+                for params in ({}, *({"exponent": n} for n in POWERS if op.name == "pow")):
+                    found.setdefault((made := function(op, inputs, out, params)).name, made)
     yield from found.values()
 
 
