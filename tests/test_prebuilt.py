@@ -208,8 +208,9 @@ for n in (31, 257, 3000, 70001):
         y = f(x)
         y.sum().backward()
         found[f"{name} {n}"] = [hashlib.sha256(a.detach().numpy().tobytes()).hexdigest() for a in (y, x.grad)]
-rows = sorted({(k[0][0] if isinstance(k[0], tuple) else k[1] if isinstance(k[0], str) else k[0]).name for k, plan in eager.plans.items() if plan})
-print(json.dumps([ready.in_use(), rows, found]))
+keys = [k[0] if isinstance(k[0], tuple) else k for k, plan in eager.plans.items() if plan]
+rows = {(k[1] if isinstance(k[0], str) else k[0]).name for k in keys}
+print(json.dumps([ready.in_use(), sorted(rows), found]))
 """
 
 
