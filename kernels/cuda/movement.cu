@@ -41,4 +41,27 @@ __global__ void __launch_bounds__(256) unfold_backward(S* __restrict__ y, const 
     y[i] = store<S>(total);
 }
 
+// y[b, r, c] = x[b, r, c], where neighbours lie along c in y and along r in x: tiles of 32 x 32 through shared memory, so that both are read
+// and written in whole lines. `y_row` and `x_column` are the other strides.
+template <class Word>
+__global__ void __launch_bounds__(256) copy_turned(Word* __restrict__ y, const Word* __restrict__ x, int64 batch, int64 rows, int64 columns, int64 y_batch,
+                                                   int64 y_row, int64 x_batch, int64 x_column) {
+    __shared__ Word tile[32][33];  // the odd width keeps a column's elements in different banks
+    const int across = threadIdx.x & 31, line = threadIdx.x >> 5;
+    const int64 tiles = (columns + 31) / 32, first_row = blockIdx.x / tiles * 32, first_column = blockIdx.x % tiles * 32;
+#pragma unroll 1
+    for (int64 b = blockIdx.y; b < batch; b += gridDim.y) {
+#pragma unroll
+        for (int j = line; j < 32; j += 8)
+            if (first_row + across < rows && first_column + j < columns)
+                tile[j][across] = x[b * x_batch + (first_column + j) * x_column + first_row + across];
+        __syncthreads();
+#pragma unroll
+        for (int j = line; j < 32; j += 8)
+            if (first_row + j < rows && first_column + across < columns)
+                y[b * y_batch + (first_row + j) * y_row + first_column + across] = tile[across][j];
+        __syncthreads();
+    }
+}
+
 }  // namespace gradlab

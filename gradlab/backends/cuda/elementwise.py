@@ -14,7 +14,7 @@ from gradlab.backends.cpu import immediate
 from gradlab.backends.cuda.arguments import KINDS, Packer
 from gradlab.backends.cuda.generate import MAX_OPERANDS, Operand, Signature, main_dtype, pack_of, reads
 from gradlab.backends.cuda.launch_context import Work
-from gradlab.backends.cuda.layout import MAX_RANK, broadcast_strides, merged, pack_layout_of
+from gradlab.backends.cuda.layout import MAX_RANK, broadcast_strides, merged, pack_layout_of, row_major
 from gradlab.backends.cuda.types import compute_type
 from gradlab.dtype import COMPLEX, FLOAT32, FLOAT64, wide
 from gradlab.op import Op
@@ -103,6 +103,17 @@ def boxes(sizes: Sequence[int], most: int) -> Iterator[tuple[tuple[int, ...], tu
             yield (*sizes[:split], length, *ones), (*(0,) * split, begin, *outer[::-1])
 
 
+def _copying(copy: Callable[[Any, Any], None], make: Callable[[], Any]) -> Callable[..., Any]:
+    """The plan of a row that only copies."""
+
+    def copying(arrays: list[Any], outs: Sequence[Any] | None = None) -> Any:
+        made = make() if outs is None else outs[0]
+        copy(made, arrays[0])
+        return made
+
+    return copying
+
+
 def plan(work: Work, op: Op, arrays: list[Any], specs: list[Any], out: Spec, params: dict[str, Any]) -> Callable[..., Any]:
     """A plan for operands of these shapes, strides and dtypes."""
     shape, size = out.shape, count(out.shape)
@@ -122,6 +133,10 @@ def plan(work: Work, op: Op, arrays: list[Any], specs: list[Any], out: Spec, par
     names = tuple((name, kind) for name, kind, _, _ in read)
     constants = [value for _, _, _, value in read]
     real = [a for a, number in zip(arrays, numbers, strict=True) if not number]
+    if op.name == "clone" and not real[0].flags.c_contiguous:
+        turned = work.turned_copy(shape, [row_major(shape), broadcast_strides(real[0], shape)], out.dtype)
+        if turned is not None:
+            return _copying(turned, driver.maker(shape, out.dtype))
     sizes, steps = merged(shape, [broadcast_strides(a, shape) for a in real])
     flat = len(sizes) <= 1 and all(s == [1] or (size == 1 and s == []) for s in steps)
     kinds: list[str | int] = ["P"]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -11,12 +12,13 @@ from gradlab.backends.cuda.arguments import KINDS, packer_of
 from gradlab.backends.cuda.compiler import Compiler
 from gradlab.backends.cuda.driver import Driver, Function
 from gradlab.backends.cuda.kernel_faults import Faults
-from gradlab.backends.cuda.layout import element_strides, pack_layout_of
+from gradlab.backends.cuda.layout import element_strides, merged, pack_layout_of
 from gradlab.backends.cuda.types import STORAGE
 from gradlab.dtype import wide
 from gradlab.spec import Spec, count as elements
 
 THREADS = 256
+TURNED = 16  # rows and columns from which a copy goes through tiles
 WORD_TYPES = {1: "unsigned char", 2: "unsigned short", 4: "unsigned int", 8: "unsigned long long"}
 
 
@@ -108,10 +110,33 @@ class Work:
         if width == 16:  # complex128: two words each
             shape, size, width = (*shape, 2), 2 * size, 8
             strides = [(*(2 * s for s in apart), 1) for apart in strides]
+        turned = self.turned_copy(shape, strides, target.dtype)
+        if turned is not None:
+            turned(target, source)
+            return
         layout, widest = pack_layout_of(shape, strides)
         index = "long long" if widest > 2**31 - 1 or size > 2**31 - 1 else "unsigned int"
         function = self.kernel("movement.cu", "copy", WORD_TYPES[width], index)
         self.each(function, size, target, source, layout)
+
+    def turned_copy(
+        self, shape: tuple[int, ...], strides: Sequence[tuple[int, ...]], dtype: np.dtype[Any]
+    ) -> Callable[[Any, Any], None] | None:
+        """What copies a source into a target, of that shape and with these strides (target, source), through tiles in shared memory: what
+        lies along one dimension in the target and along the next one in the source. None for other arrays."""
+        sizes, (to, at) = merged(shape, strides)  # the innermost dimension first
+        word = WORD_TYPES.get(dtype.itemsize)
+        if word is None or not 2 <= len(sizes) <= 3 or min(sizes[:2]) < TURNED or to[0] != 1 or at[1] != 1:
+            return None
+        columns, rows, batch, to_batch, at_batch = *sizes[:2], *((sizes[2], to[2], at[2]) if len(sizes) == 3 else (1, 0, 0))
+        numbers = tuple(map(int, (batch, rows, columns, to_batch, to[1], at_batch, at[0])))
+        blocks = -(-rows // 32) * -(-columns // 32)
+
+        def run(target: Any, source: Any) -> None:
+            function = self.kernel("movement.cu", "copy_turned", word)
+            self.launch(function, blocks, THREADS, target, source, *numbers, rows=min(batch, 65535))
+
+        return run
 
     def converted(self, array: Any, dtype: np.dtype[Any]) -> Any:
         """The array in another dtype, contiguous."""

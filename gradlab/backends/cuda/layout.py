@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import struct
 from collections.abc import Sequence
 from typing import Any
@@ -24,6 +25,11 @@ def broadcast_strides(array: Any, shape: tuple[int, ...]) -> tuple[int, ...]:
     lead = len(shape) - len(array.shape)
     own = element_strides(array)
     return (0,) * lead + tuple(0 if size == 1 else stride for size, stride in zip(array.shape, own, strict=True))
+
+
+def row_major(shape: tuple[int, ...]) -> tuple[int, ...]:
+    """Strides in elements of an array without gaps."""
+    return tuple(math.prod(shape[d + 1 :]) for d in range(len(shape)))
 
 
 def is_contiguous(array: Any, shape: tuple[int, ...]) -> bool:
