@@ -27,7 +27,10 @@ def read_idx(path: str | os.PathLike[str]) -> NDArray[Any]:
     size = math.prod(shape) * np.dtype(kind).itemsize
     if len(content) != 4 + 4 * rank + size:
         raise DownloadError(f"{os.fspath(path)} is damaged: it is {len(content):,} bytes long, not the {4 + 4 * rank + size:,} of {shape}")
-    found = np.frombuffer(content, kind, offset=4 + 4 * rank).reshape(shape)
+    try:
+        found = np.frombuffer(content, kind, offset=4 + 4 * rank).reshape(shape)
+    except ValueError as error:  # sizes of 0 beside ones that no array has
+        raise DownloadError(f"{os.fspath(path)} is damaged: {error}") from None
     return found.astype(found.dtype.newbyteorder("="))
 
 

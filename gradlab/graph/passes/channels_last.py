@@ -51,7 +51,7 @@ STRICT = {**NORMS, **POOLINGS}  # whose images lie without gaps
 TAKES = {**CONVOLUTIONS, **STRICT, **COPIES}
 SUMS = ("sum", "mean", "amax", "amin")
 
-FEWEST = compiler.lanes()  # channels that a convolution gains by; fewer do not fill vectors, and it loses
+FEWEST = 0  # channels that a convolution gains by; 0 is as many as fill a vector: with fewer it loses
 COPY = 4  # what a copy from one order into the other costs, if it is 1 to turn around what a convolution reads or writes
 IMAGE = (0, 2, 3, 1)  # dimensions, the longest steps in memory first
 ROW, LAST = -1, -2  # an operand on which nothing is decided: in row-major order, or channels last as the view that it is
@@ -192,7 +192,7 @@ class _Deciding:
                 continue
             if call.op.name in CONVOLUTIONS or LAST in kinds:
                 values = (*(call.inputs[i] for _, i in found), *(call.outputs[i] for i in outputs))
-                few = LAST not in kinds and values[0].spec.shape[1] < FEWEST
+                few = LAST not in kinds and values[0].spec.shape[1] < (FEWEST or compiler.lanes())
                 self._gains[decided[0]] += sum(math.prod(v.spec.shape) for v in values) * (-1 if few else 1)
             for i in (i for kind, i in found if kind == ROW):
                 x = call.inputs[i]
