@@ -74,6 +74,7 @@ def test_levels_and_what_is_refused():
 
 
 @pytest.mark.torch
+@pytest.mark.filterwarnings("ignore:.*is deprecated:DeprecationWarning")
 def test_a_module_as_in_pytorch():
     torch = pytest.importorskip("torch")
     fw = torch.autograd.forward_ad

@@ -5,6 +5,8 @@ import sys
 
 import pytest
 
+import gradlab as gl
+
 STARTS = {"gradlab": "import gradlab as torch, gradlab.nn.functional as F", "torch": "import torch, torch.nn.functional as F"}
 HERE = ["gradlab", pytest.param("torch", marks=pytest.mark.torch)]
 
@@ -177,3 +179,18 @@ print(len(each) > 300, [name for name, function in each if not copy.copy(functio
 def test_functions_are_copied_and_written_as_functions_are(engine):
     script = COPIED.replace("PICKLE", "pickle=True" if engine == "gradlab" else "pickle")
     assert run(engine, script + EACH * (engine == "gradlab")) == ["True"] * 2 + ["True", "[]"] * (engine == "gradlab")
+
+
+@pytest.mark.torch
+def test_tensors_of_pytorch_are_data_where_classes_are_asked():
+    """Once a class answers for functions, PyTorch's tensors, which have a __torch_function__ too, are read as before."""
+    torch = pytest.importorskip("torch")
+
+    class Named(gl.Tensor):
+        @classmethod
+        def __torch_function__(cls, func, types, args=(), kwargs=None):
+            return super().__torch_function__(func, types, args, kwargs or {})
+
+    gl.add(gl.ones(2).as_subclass(Named), 1)
+    for made in (gl.from_dlpack(torch.ones(2)), gl.as_tensor(torch.ones(2)), gl.asarray(torch.nn.Parameter(torch.ones(2)).detach())):
+        assert made.tolist() == [1.0, 1.0]

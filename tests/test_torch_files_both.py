@@ -107,7 +107,7 @@ def test_sparse_tensors(layout):
 
 
 def test_other_kinds_are_named():
-    for value, text in ((torch.ones(2, dtype=torch.uint16), "uint16")):
+    for value, text in ((torch.ones(2, dtype=torch.uint16), "uint16"),):
         torch.save({"x": value}, file := io.BytesIO())
         file.seek(0)
         with pytest.raises(gl.serialization.FileFormatError, match=text):

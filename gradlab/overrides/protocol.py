@@ -18,11 +18,15 @@ _known: dict[type, bool] = {Tensor: False}
 
 
 def answers(kind: type) -> bool:
-    """Whether instances of a class are asked: it has a `__torch_function__`, is not Tensor itself, and has not switched it off."""
+    """Whether instances of a class are asked: it has a `__torch_function__`, is not Tensor itself, and has not switched it off.
+
+    PyTorch's own tensors are data here: what they would answer is a call of our function, without end.
+    """
     found = _known.get(kind)
     if found is None:
         method = getattr(kind, "__torch_function__", None)
-        found = _known[kind] = method is not None and method is not disabled
+        of_pytorch = any(base is not Tensor and (base.__module__, base.__name__) == ("torch", "Tensor") for base in kind.__mro__)
+        found = _known[kind] = method is not None and method is not disabled and not of_pytorch
     return found
 
 

@@ -157,8 +157,8 @@ class Call:
 
     @property
     def reference(self) -> Callable[..., Any] | None:
-        """PyTorch's function of this name; None where there is none, or PyTorch is not installed, or asks for a GPU."""
-        return None if TORCH is None or self.name == "Tensor.pin_memory" else callable_of(TORCH, self.name)
+        """PyTorch's function of this name; None where there is none, or PyTorch is not installed, or it runs on a GPU alone."""
+        return None if TORCH is None or self.name in {"Tensor.pin_memory", "gl.native_norm"} else callable_of(TORCH, self.name)
 
     def reference_tensors(self, dtype: Any, requires_grad: bool = False) -> tuple[tuple[Any, ...], dict[str, Any]]:
         """As `tensors`, of PyTorch; `dtype` is PyTorch's."""

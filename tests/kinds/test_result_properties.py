@@ -132,9 +132,11 @@ def test_numpys_numbers_are_numbers(call):
 
 # ---------------------------------------------------------------- with PyTorch
 
+# Bessel's functions and their like, and orthogonal polynomials.
+SERIES = [c.name for c in CALLS if c.name.startswith("special.") and any(w in c.name for w in ("bessel", "polynomial", "airy"))]
 # Where both have a reason. Keys: a name, or one of its calls ("any-2").
 OTHERWISE = {
-    "PyTorch's has no gradient; here there is one": words("special.modified_bessel_i0 special.modified_bessel_i1 gl.vander linalg.vander"),
+    "PyTorch's has no gradient; here there is one": [*words("gl.vander linalg.vander"), *SERIES],
     "what is drawn or compared does not depend on it": words("""
         bernoulli-1 Tensor.eq_ Tensor.ne_ Tensor.not_equal_ Tensor.lt_ Tensor.less_ Tensor.le_ Tensor.less_equal_ Tensor.gt_ Tensor.greater_
         Tensor.ge_ Tensor.greater_equal_ linalg.lstsq gl.histogram gl.histogramdd
@@ -144,6 +146,7 @@ OTHERWISE = {
     "refused: a tensor that requires grad keeps its memory": ["Tensor.set_"],
     "linalg takes float32 and float64": words("matrix_exp gl.lu_unpack"),
     "factors without a gradient refuse at once, PyTorch's in backward()": words("linalg.ldl_factor linalg.ldl_factor_ex"),
+    "a copy without a gradient is a leaf": ["gl.detach_copy"],
     "NumPy's DLPack has no bfloat16": words("gl.from_dlpack Tensor.__dlpack__"),
     "any, all of uint8 are bool: docs/differences.md": ["any-2"],
     "uint8 images are not resized by weighted means": words("F.interpolate-1 F.upsample_bilinear"),
@@ -153,7 +156,9 @@ OTHERWISE = {
 }
 # The same, of inputs cut to fewer elements.
 CUT = {
-    "refused: shapes and places that do not fit": words("cov-1 cholesky linalg.cond take_along_dim Tensor.addbmm_ gl.native_batch_norm"),
+    "refused: shapes and places that do not fit": words("""
+        cov-1 cholesky linalg.cond take_along_dim Tensor.addbmm_ gl.native_batch_norm geqrf ormqr F.linear_cross_entropy-1
+    """),
     "what was kept is told by bool, also of nothing": ["gl.native_dropout"],
     "an input without elements is not handed back itself": words("""
         F.alpha_dropout-1 F.dropout F.dropout1d F.dropout2d F.dropout3d F.feature_alpha_dropout-1 pixel_unshuffle

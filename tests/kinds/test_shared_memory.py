@@ -168,7 +168,7 @@ def memory(tensor):
     if isinstance(tensor, gl.Tensor):
         return tensor._array
     tensor = tensor.detach()
-    return (tensor.view(TORCH.int16) if tensor.dtype == TORCH.bfloat16 else tensor).numpy()
+    return (tensor.view(TORCH.int16) if tensor.dtype == TORCH.bfloat16 else tensor).resolve_conj().numpy()
 
 
 def shared(results, arguments):

@@ -21,7 +21,8 @@ NO_TESTS = 5
 
 
 class Outcome(NamedTuple):
-    """What became of a mutant: "killed", "survived", "stillborn" (no compiler takes it) or "late" (the tests did not end: killed too)."""
+    """What became of a mutant: "killed", "survived", "stillborn" (no compiler takes it), "late" (the tests did not end: killed too), or
+    "unjudged" (its tests fail without it)."""
 
     word: str
     seconds: float
@@ -80,12 +81,13 @@ class Tree:
         """Plants a mutant, runs its tests until one fails, and takes it out again."""
         path = self.at / mutant.file
         text = path.read_text(encoding="utf-8")
-        spent = 0.0
+        spent, judged = 0.0, False
         try:
             for arguments in tests_of(room, mutant.file):
                 usual = self.baseline(arguments)
                 if usual is None:
                     continue
+                judged = True
                 path.write_text(mutant.applied(text), encoding="utf-8")
                 code, said, seconds = self.pytest(arguments, min(limit, 30 + 4 * usual))
                 path.write_text(text, encoding="utf-8")
@@ -97,7 +99,7 @@ class Tree:
                     return Outcome("stillborn" if unbuilt else "killed", spent, last_failure(said))
         finally:
             path.write_text(text, encoding="utf-8")
-        return Outcome("survived", spent)
+        return Outcome("survived" if judged else "unjudged", spent)
 
 
 def last_failure(said: str) -> str:
