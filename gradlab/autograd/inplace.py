@@ -9,7 +9,8 @@ from __future__ import annotations
 
 import weakref
 from collections.abc import Iterable
-from sys import getrefcount
+from sys import _getframe as getframe, getrefcount
+from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -21,6 +22,7 @@ from gradlab.autograd.hooks import hooks_of
 from gradlab.autograd.mode import Mode, current, enter, leave
 from gradlab.autograd.node import next_sequence
 from gradlab.batched import Batched
+from gradlab.call_site import inside
 from gradlab.op import Op
 
 
@@ -182,7 +184,14 @@ def written(version: Version) -> None:
         mode.tracer.writing(version)
     version.written = next_sequence()
     version.count += 1
-    version.place = (*call_site.caller(), mode.scope)
+    frame: FrameType | None = getframe(1)
+    while frame is not None:  # call_site.user_frame, written out because every in-place call comes through here
+        code = frame.f_code
+        if not inside[code.co_filename]:
+            version.place = code, frame.f_lasti, mode.scope
+            return
+        frame = frame.f_back
+    version.place = None, 0, mode.scope
 
 
 def note(versions: Iterable[Version]) -> None:

@@ -19,7 +19,7 @@ from gradlab.quiet import quietly
 from gradlab.strides import inverse_order, like_first, preserve_format, suggested
 from gradlab.tensor.common_arguments import only_tensors, plain, sized
 from gradlab.tensor.from_data import imaginary_lost, number_of, values_in
-from gradlab.tensor.in_place_methods import assign
+from gradlab.tensor.in_place_methods import assign, ordinary, put
 from gradlab.tensor.memory_formats import copied, laid_as
 from gradlab.tensor.values import values_of
 
@@ -260,6 +260,8 @@ class ConvertMethods(Differentiable):
         >>> gl.zeros(2).copy_(gl.tensor([1, 2]))
         tensor([1., 2.])
         """
+        if type(other) is not float and other is not None and ordinary(self, other):
+            return put(self, other._array)
         inplace.check("copy_", self, current())
         source: Any = other if isinstance(other, Differentiable) else wrap(np.asarray(other))
         return assign_cast("copy_", self, source.expand(self.shape))
@@ -270,6 +272,8 @@ class ConvertMethods(Differentiable):
         >>> gl.zeros(2).fill_(7)
         tensor([7., 7.])
         """
+        if type(value) is float and ordinary(self):
+            return put(self, value)
         inplace.check("fill_", self, current())
         if isinstance(value, Differentiable):
             return assign_cast("fill_", self, value.expand(self.shape))  # type: ignore[attr-defined]
@@ -281,7 +285,7 @@ class ConvertMethods(Differentiable):
         >>> gl.ones(2).zero_()
         tensor([0., 0.])
         """
-        return self.fill_(0)
+        return put(self, 0.0) if ordinary(self) else self.fill_(0)
 
     # ------------------------------------------------------------ tensors like this one
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from numpy import add as np_add, divide, multiply, subtract
+
 from gradlab.autograd.base import Differentiable
 from gradlab.tensor.elementwise import add, div, exp, mul, neg, pow, relu, sigmoid, sqrt, sub, tanh
-from gradlab.tensor.in_place_methods import update
+from gradlab.tensor.in_place_methods import direct, ordinary, update
 from gradlab.tensor.math_pairs import addcdiv, addcmul
 from gradlab.tensor.where import clamp, masked_fill
 
@@ -27,6 +29,8 @@ class ElementwiseInPlaceMethods(Differentiable):
         >>> gl.tensor([1.0, 2.0]).add_(1, alpha=10)
         tensor([11., 12.])
         """
+        if not old and direct(np_add, self, other, alpha):
+            return self
         return update("add_", self, add, other, *old, alpha=alpha)
 
     def sub_(self, other: Operand, *old: Any, alpha: float = 1) -> Any:
@@ -35,6 +39,8 @@ class ElementwiseInPlaceMethods(Differentiable):
         >>> gl.tensor([1.0, 2.0]).sub_(1)
         tensor([0., 1.])
         """
+        if not old and direct(subtract, self, other, alpha):
+            return self
         return update("sub_", self, sub, other, *old, alpha=alpha)
 
     def mul_(self, other: Operand) -> Any:
@@ -43,7 +49,7 @@ class ElementwiseInPlaceMethods(Differentiable):
         >>> gl.tensor([1.0, 2.0]).mul_(3)
         tensor([3., 6.])
         """
-        return update("mul_", self, mul, other)
+        return self if direct(multiply, self, other) else update("mul_", self, mul, other)
 
     def div_(self, other: Operand, *, rounding_mode: str | None = None) -> Any:
         """self /= other.
@@ -51,6 +57,8 @@ class ElementwiseInPlaceMethods(Differentiable):
         >>> gl.tensor([1.0, 2.0]).div_(2)
         tensor([0.5000, 1.0000])
         """
+        if rounding_mode is None and direct(divide, self, other):
+            return self
         return update("div_", self, div, other, rounding_mode=rounding_mode)
 
     def pow_(self, exponent: Operand) -> Any:
@@ -131,6 +139,8 @@ class ElementwiseInPlaceMethods(Differentiable):
         >>> gl.tensor([1.0]).addcmul_(gl.tensor([2.0]), gl.tensor([3.0]))
         tensor([7.])
         """
+        if not old and ordinary(self, tensor1) and ordinary(self, tensor2) and direct(np_add, self, mul(tensor1, tensor2), value):
+            return self
         return update("addcmul_", self, addcmul, tensor1, tensor2, *old, value=value)
 
     def addcdiv_(self, tensor1: Tensor, tensor2: Tensor, *old: Any, value: float = 1) -> Any:
@@ -139,6 +149,8 @@ class ElementwiseInPlaceMethods(Differentiable):
         >>> gl.tensor([1.0]).addcdiv_(gl.tensor([6.0]), gl.tensor([3.0]))
         tensor([3.])
         """
+        if not old and ordinary(self, tensor1) and ordinary(self, tensor2) and direct(np_add, self, div(tensor1, tensor2), value):
+            return self
         return update("addcdiv_", self, addcdiv, tensor1, tensor2, *old, value=value)
 
     __iadd__, __isub__, __imul__, __itruediv__, __ipow__ = add_, sub_, mul_, div_, pow_

@@ -5,24 +5,92 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from numpy import copyto, multiply, ndarray
+
 from gradlab import ops
 from gradlab.autograd import inplace
 from gradlab.autograd.mode import current
 from gradlab.autograd.record import bind, refresh
-from gradlab.dtype import BOOL, INEXACT, rank
+from gradlab.dtype import BOOL, FLOAT32, FLOAT64, INEXACT, rank
+from gradlab.quiet import quietly
 
+SMALL = 1 << 14  # elements; above it a row's kernel and its threads are faster than a ufunc
 _where = bind(ops.elementwise.where)
 
 
 def update(name: str, target: Any, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """target = function(target, *args, **kwargs), in target's memory. Raises RuntimeError where the result's shape or kind does not fit."""
-    if target._meta is not None:
+    mode, meta = current(), target._meta
+    if meta is not None:
         refresh(target)
-    inplace.check(name, target, current())
+    if not mode.special and type(target._array) is ndarray and (not mode.recording or _outside_graphs(target, args, kwargs)):
+        array = target._array
+        if not array.flags.writeable or (meta is not None and meta.inference):
+            inplace.check(name, target, mode)
+        new = (result := function(target, *args, **kwargs))._array
+        if new.dtype != array.dtype or new.shape != array.shape:
+            return assign(name, target, result)
+        if new is not array:
+            copyto(array, new)
+        inplace.written(inplace.version_of(target))
+        return target
+    inplace.check(name, target, mode)
     old = inplace.alias(target)
     result = function(old, *args, **kwargs)
     inplace.part_from(old)
     return assign(name, target, result)
+
+
+def _outside_graphs(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
+    """Whether nothing of an in-place call belongs to a graph, so that its steps need not be kept: a write and its note do."""
+    meta = target._meta
+    if target._edge is not None or (meta is not None and (meta.base is not None or meta.shut)):
+        return False
+    return not any(getattr(each, "_edge", None) is not None for each in (*args, *kwargs.values()))
+
+
+def ordinary(target: Any, other: Any = None) -> bool:
+    """Whether what an in-place call does to `target` is a write to small, ordinary memory and nothing else: float32 or float64 of NumPy's,
+    outside graphs, no more than SMALL elements; `other`, if given, an array of the same shape and type, or a Python float."""
+    mode, x = current(), target._array
+    if mode.special or type(x) is not ndarray or x.size >= SMALL or (x.dtype is not FLOAT32 and x.dtype is not FLOAT64):
+        return False
+    meta = target._meta
+    if meta is not None and (meta.inference or meta.base is not None):
+        if meta.inference or mode.recording:
+            return False
+        refresh(target)
+    if mode.recording and (target._edge is not None or (meta is not None and meta.shut)):
+        return False
+    if other is not None and type(other) is not float:
+        y = getattr(other, "_array", None)
+        if type(y) is not ndarray or y.dtype is not x.dtype or y.shape != x.shape or (mode.recording and other._edge is not None):
+            return False
+        if other._meta is not None:
+            refresh(other)
+    return bool(target._array.flags.writeable)
+
+
+def direct(ufunc: Any, target: Any, other: Any, alpha: Any = 1) -> bool:
+    """Let a ufunc write target and alpha · other into target's memory, and note it; False where that is no plain matter."""
+    if other is None or not ordinary(target, other):
+        return False
+    y = other if type(other) is float else other._array
+    if alpha != 1:
+        if (type(alpha) is not float and type(alpha) is not int) or y is other:
+            return False
+        y = quietly(multiply, y, alpha)
+    x = target._array
+    quietly(ufunc, x, y, x)
+    inplace.written(inplace.version_of(target))
+    return True
+
+
+def put(target: Any, value: Any) -> Any:
+    """Write an array or a number over the whole of a `ordinary` target."""
+    quietly(copyto, target._array, value)
+    inplace.written(inplace.version_of(target))
+    return target
 
 
 def assign(name: str, target: Any, result: Any) -> Any:

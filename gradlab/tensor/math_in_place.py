@@ -5,11 +5,15 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+from numpy import asarray, empty_like
+
 from gradlab.autograd.base import Differentiable
+from gradlab.ops.math import lerp
+from gradlab.quiet import quietly
 from gradlab.tensor import comparison as c, elementwise as p, gamma, math as m, math_pairs as mp, norms, where
 from gradlab.tensor.common_arguments import only_real
 from gradlab.tensor.complex import conj_physical
-from gradlab.tensor.in_place_methods import update
+from gradlab.tensor.in_place_methods import ordinary, put, update
 
 
 def twin(function: Callable[..., Any], name: str = "") -> Callable[..., Any]:
@@ -31,6 +35,18 @@ def _polygamma(input: Any, n: int) -> Any:
     tensor([1.6449])
     """
     return gamma.polygamma(n, input)
+
+
+def lerp_(self: Any, end: Any, weight: Any) -> Any:
+    if type(weight) is float and end is not None and ordinary(self, end):
+        x = self._array
+        found = empty_like(x)
+        quietly(lerp.cpu, x, end._array, asarray(weight, x.dtype), found)
+        return put(self, found)
+    return update("lerp_", self, mp.lerp, end, weight)
+
+
+lerp_.__qualname__, lerp_.__doc__ = "lerp_", f"In place: {mp.lerp.__doc__}"
 
 
 def _abs(input: Any) -> Any:
@@ -58,9 +74,9 @@ class MathInPlaceMethods(Differentiable):
     sinc_, frac_, sgn_, deg2rad_, rad2deg_ = twin(m.sinc), twin(m.frac), twin(m.sgn), twin(m.deg2rad), twin(m.rad2deg)
     logit_, nan_to_num_, clamp_min_, clamp_max_ = twin(m.logit), twin(m.nan_to_num), twin(mp.clamp_min), twin(mp.clamp_max)
     atan2_, hypot_, fmod_, remainder_ = twin(mp.atan2), twin(mp.hypot), twin(mp.fmod), twin(mp.remainder)
-    floor_divide_ = twin(mp.floor_divide)
+    lerp_, floor_divide_ = lerp_, twin(mp.floor_divide)
     copysign_, xlogy_, heaviside_, nextafter_ = twin(mp.copysign), twin(mp.xlogy), twin(mp.heaviside), twin(mp.nextafter)
-    ldexp_, float_power_, lerp_, gcd_, lcm_ = twin(mp.ldexp), twin(mp.float_power), twin(mp.lerp), twin(mp.gcd), twin(mp.lcm)
+    ldexp_, float_power_, gcd_, lcm_ = twin(mp.ldexp), twin(mp.float_power), twin(mp.gcd), twin(mp.lcm)
     bitwise_left_shift_, bitwise_right_shift_ = twin(mp.bitwise_left_shift), twin(mp.bitwise_right_shift)
     bitwise_and_, bitwise_or_, bitwise_xor_ = twin(c.bitwise_and), twin(c.bitwise_or), twin(c.bitwise_xor)
     bitwise_not_, logical_not_ = twin(c.bitwise_not), twin(c.logical_not)
