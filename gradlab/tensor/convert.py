@@ -252,15 +252,13 @@ class ConvertMethods(Differentiable):
         array = values_of(self)
         return (array.astype(np.float64) if array.dtype.kind == "V" else array).tolist()
 
-    # ------------------------------------------------------------ in place
-
     def copy_(self, other: Any, non_blocking: Any = False) -> Any:
         """Write the elements of `other` (broadcast, cast) into this tensor.
 
         >>> gl.zeros(2).copy_(gl.tensor([1, 2]))
         tensor([1., 2.])
         """
-        if type(other) is not float and other is not None and ordinary(self, other):
+        if isinstance(other, Differentiable) and ordinary(self, other):
             return put(self, other._array)
         inplace.check("copy_", self, current())
         source: Any = other if isinstance(other, Differentiable) else wrap(np.asarray(other))

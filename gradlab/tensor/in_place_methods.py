@@ -9,6 +9,7 @@ from numpy import copyto, multiply, ndarray
 
 from gradlab import ops
 from gradlab.autograd import inplace
+from gradlab.autograd.base import version_of
 from gradlab.autograd.mode import current
 from gradlab.autograd.record import bind, refresh
 from gradlab.dtype import BOOL, FLOAT32, FLOAT64, INEXACT, rank
@@ -32,7 +33,7 @@ def update(name: str, target: Any, function: Callable[..., Any], *args: Any, **k
             return assign(name, target, result)
         if new is not array:
             copyto(array, new)
-        inplace.written(inplace.version_of(target))
+        inplace.written(version_of(target))
         return target
     inplace.check(name, target, mode)
     old = inplace.alias(target)
@@ -82,14 +83,14 @@ def direct(ufunc: Any, target: Any, other: Any, alpha: Any = 1) -> bool:
         y = quietly(multiply, y, alpha)
     x = target._array
     quietly(ufunc, x, y, x)
-    inplace.written(inplace.version_of(target))
+    inplace.written(version_of(target))
     return True
 
 
 def put(target: Any, value: Any) -> Any:
     """Write an array or a number over the whole of a `ordinary` target."""
     quietly(copyto, target._array, value)
-    inplace.written(inplace.version_of(target))
+    inplace.written(version_of(target))
     return target
 
 

@@ -1,0 +1,92 @@
+"""In-place calls without a graph write straight into memory: the functions' own bits, and all that a write has to say is said."""
+
+import pytest
+
+import gradlab as gl
+
+SHORT = {
+    "add_": (1.5, "other", ("other", {"alpha": -0.3}), 2),
+    "sub_": (1.5, "other", ("other", {"alpha": 3})),
+    "mul_": (0.9, "other", 3),
+    "div_": (0.7, "other"),
+    "addcmul_": (("other", "third"), ("other", "third", {"value": -0.1})),
+    "addcdiv_": (("other", "third"), ("other", "third", {"value": 1e-3})),
+    "lerp_": (("other", 0.1), ("other", 0.9), ("other", 1.0)),
+    "copy_": ("other",),
+    "fill_": (2.5, 3),
+    "zero_": ((),),
+    "sqrt_": ((),),
+    "clamp_": ((-0.5, 0.5),),
+}
+
+
+def arguments(given, named):
+    given = given if isinstance(given, tuple) else (given,)
+    options = given[-1] if given and isinstance(given[-1], dict) else {}
+    return [named.get(a, a) if isinstance(a, str) else a for a in given if not isinstance(a, dict)], options
+
+
+def out_of_place(name, x, args, options):
+    if name in ("copy_", "fill_", "zero_"):
+        return gl.zeros_like(x) + (args[0] if args else 0)
+    return getattr(x, name[:-1])(*args, **options)
+
+
+@pytest.mark.parametrize("dtype", [gl.float32, gl.float64, gl.bfloat16, gl.int64])
+@pytest.mark.parametrize("size", [(0,), (7,), (3, 4), (20000,)])
+def test_short_ways_give_the_bits_of_the_functions(size, dtype):
+    for name, ways in SHORT.items():
+        for given in ways:
+            for recording in (False, True):
+                x, other, third = (gl.randn(size).mul(3).abs().add(1).to(dtype) for _ in range(3))
+                args, options = arguments(given, {"other": other, "third": third})
+                with gl.set_grad_enabled(recording):
+                    try:
+                        wanted = out_of_place(name, x, args, options)
+                    except RuntimeError:
+                        continue  # no function of integers
+                    if wanted.dtype != dtype:
+                        continue
+                    count, array = x._version, x._array
+                    assert getattr(x, name)(*args, **options) is x
+                    assert x._array is array and x._version == count + 1
+                    assert x.equal(wanted), (name, given, dtype)
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_short_ways_reach_views_and_graphs_notice(name):
+    base, end, third = gl.rand(4, 6), gl.rand(4, 3), gl.rand(4, 3) + 1
+    view, row = base[:, 1:4], base[2]
+    args, options = arguments(SHORT[name][0], {"other": end, "third": third})
+    wanted = out_of_place(name, view.clone(), args, options)
+    with gl.no_grad():
+        getattr(view, name)(*args, **options)
+    assert view.equal(wanted) and base[:, 1:4].equal(wanted) and row[1:4].equal(wanted[2])
+    weight = gl.rand(3, requires_grad=True)
+    x, end, third = gl.rand(3), gl.rand(3), gl.rand(3) + 1
+    loss = (weight * x).sum()
+    args, options = arguments(SHORT[name][0], {"other": end, "third": third})
+    getattr(x, name)(*args, **options)
+    with pytest.raises(RuntimeError, match="modified by an in-place operation"):
+        loss.backward()
+
+
+@pytest.mark.parametrize("name", SHORT)
+def test_short_ways_record_what_has_a_graph_and_refuse_what_may_not_be_written(name):
+    end, third = gl.rand(3), gl.rand(3) + 1
+    args, options = arguments(SHORT[name][0], {"other": end, "third": third})
+    start = gl.rand(3, requires_grad=True)
+    x = start * 1
+    getattr(x, name)(*args, **options)
+    x.sum().backward()
+    again = start.detach().requires_grad_()
+    out_of_place(name, again * 1, args, options).sum().backward() if name not in ("copy_", "fill_", "zero_") else None
+    assert start.grad.equal(again.grad if again.grad is not None else gl.zeros(3))
+    with pytest.raises(RuntimeError, match="leaf"):
+        getattr(start, name)(*args, **options)
+    with gl.inference_mode():
+        closed = gl.ones(3)
+    with gl.no_grad(), pytest.raises(RuntimeError, match="inference"):
+        getattr(closed, name)(*args, **options)
+    with gl.no_grad(), pytest.raises(RuntimeError, match="in place"):
+        getattr(gl.rand(1).expand(3), name)(*args, **options)
