@@ -20,6 +20,7 @@ from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.dtype import COMPLEX, FLOAT32, FLOAT64, HALF, as_numpy, complex_of, get_default_dtype
+from gradlab.named_errors import named_functions
 from gradlab.spec import ShapeError, count, normalize_dim, whole
 from gradlab.tensor.common_arguments import into as _into
 from gradlab.tensor.creation import tensor
@@ -366,3 +367,6 @@ def ifftshift(input: Tensor, dim: Any = None) -> Tensor:
 
 def __getattr__(name: str) -> Any:
     raise _absent("gradlab.fft", name)
+
+
+named_functions(globals())

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gradlab.named_errors import named_functions
 from gradlab.ops.solve import LinAlgError
 from gradlab.tensor import geometry, solve as square_systems
 from gradlab.tensor.common_arguments import either as _either, into as _into
@@ -79,3 +80,6 @@ def diagonal(A: Tensor, *, offset: int = 0, dim1: int = -2, dim2: int = -1) -> T
 
 def __getattr__(name: str) -> Any:
     raise _absent("gradlab.linalg", name)
+
+
+named_functions(globals())

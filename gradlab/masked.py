@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradlab.autograd.base import Differentiable
 from gradlab.dtype import BOOL, COMPLEX, FLOAT32, FLOATING, INEXACT, INT64, as_numpy, from_numpy, iinfo, needs_floating as _needs_floating
+from gradlab.named_errors import named_functions
 from gradlab.spec import ShapeError, normalize_dim, normalize_dims
 from gradlab.tensor.matrix_norms import vector_norm as _vector_norm
 from gradlab.tensor.missing_names import absent as _absent
@@ -312,3 +313,6 @@ def normalize(input: Tensor, ord: float, dim: int, *, eps: float = 1e-12, dtype:
 
 def __getattr__(name: str) -> Any:
     raise _absent("gradlab.masked", name)
+
+
+named_functions(globals())

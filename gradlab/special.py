@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
+from gradlab.named_errors import named_functions
 from gradlab.tensor.activation import log_softmax, softmax
 from gradlab.tensor.bessel import (
     airy_ai,
@@ -178,3 +179,6 @@ modified_bessel_i1 = i1
 
 def __getattr__(name: str) -> Any:
     raise _absent("gradlab.special", name)
+
+
+named_functions(globals())

@@ -33,6 +33,7 @@ from gradlab.autograd.mode import (
     set_grad_enabled,
 )
 from gradlab.autograd.node import AccumulateGrad, Edge, Node
+from gradlab.named_errors import named_functions
 
 __all__ = [
     "AccumulateGrad",
@@ -169,3 +170,4 @@ def grad(
     return tuple(found)
 
 
+named_functions(globals())

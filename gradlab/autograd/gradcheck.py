@@ -16,6 +16,7 @@ from gradlab.autograd import engine
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current, enter, leave
 from gradlab.dtype import COMPLEX, COMPLEX128, FLOAT64, INEXACT
+from gradlab.named_errors import named_functions
 from gradlab.spec import count
 
 __all__ = ["GradcheckError", "gradcheck", "gradgradcheck"]
@@ -375,3 +376,6 @@ def gradgradcheck(
         check_undefined_grad=check_undefined_grad, check_grad_dtypes=check_grad_dtypes, check_batched_grad=check_batched_grad,
         fast_mode=fast_mode,
     )  # fmt: skip
+
+
+named_functions(globals())

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from gradlab.dtype import FLOATING, HALF
+from gradlab.named_errors import explain, name_classes
 from gradlab.tensor import Tensor
 from gradlab.tensor.rounding import once
 
@@ -27,6 +28,7 @@ class Measured:
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
+        name_classes(cls, "__init__ expand enumerate_support")
         if cls.__module__.startswith("gradlab."):
             for name in MEASURES & cls.__dict__.keys():
                 own: Any = cls.__dict__[name]
@@ -38,15 +40,18 @@ def unit(function: Callable[..., Any]) -> Callable[..., Any]:
 
     @functools.wraps(function)
     def measured(*args: Any, **kwargs: Any) -> Any:
-        held = list(tensors_of((args, tuple(kwargs.values()))))
-        if not any(t._array.dtype in HALF for t in held):
-            return function(*args, **kwargs)
+        try:
+            held = list(tensors_of((args, tuple(kwargs.values()))))
+            if not any(t._array.dtype in HALF for t in held):
+                return function(*args, **kwargs)
 
-        def on(wide: list[Tensor]) -> Any:
-            tensors = iter(wide)
-            return function(*twin(args, tensors), **dict(zip(kwargs, twin(tuple(kwargs.values()), tensors), strict=True)))
+            def on(wide: list[Tensor]) -> Any:
+                tensors = iter(wide)
+                return function(*twin(args, tensors), **dict(zip(kwargs, twin(tuple(kwargs.values()), tensors), strict=True)))
 
-        return once(on, (held,))
+            return once(on, (held,))
+        except Exception as error:
+            explain(error, f"{type(args[0]).__name__}.{function.__name__}", function, args, kwargs)
 
     return measured
 

@@ -12,6 +12,7 @@ from gradlab.autograd.mode import current
 from gradlab.dtype import INEXACT
 from gradlab.func.recording import Recording, fresh, gradients, in_graph, inputs_of, zeros
 from gradlab.func.tree import flatten, unflatten
+from gradlab.named_errors import named_functions
 
 Argnums = int | tuple[int, ...]
 
@@ -292,3 +293,6 @@ def hvp(func: Callable[..., Any], primals: tuple[Any, ...], tangents: tuple[Any,
     _, vjp_fn = vjp(grad(func, argnums=numbers), *primals)
     found = vjp_fn(tuple(tangents))  # the Hessian is symmetric
     return found[0] if len(primals) == 1 else found
+
+
+named_functions(globals())

@@ -13,6 +13,7 @@ from gradlab import autograd
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current, enable_grad
 from gradlab.dtype import INEXACT
+from gradlab.named_errors import named_functions
 from gradlab.spec import ShapeError
 
 if TYPE_CHECKING:
@@ -136,3 +137,6 @@ def _carried(tensor: Any, opened: _Level) -> Any:
         outputs, moved = zip(*known, strict=True)
         (found,) = autograd.grad(outputs, (v,), moved, create_graph=follow, retain_graph=True, allow_unused=True)
     return tensor.detach().new_zeros(tensor.shape) if found is None else found
+
+
+named_functions(globals())

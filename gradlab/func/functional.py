@@ -15,6 +15,7 @@ from gradlab.autograd.mode import current, no_grad
 from gradlab.func import jacobian as whole
 from gradlab.func.derivatives import Differentiation, Linear, grad
 from gradlab.func.recording import gradients, zeros
+from gradlab.named_errors import named_functions
 
 __all__ = ["hessian", "hvp", "jacobian", "jvp", "vhp", "vjp"]
 
@@ -157,3 +158,6 @@ def hessian(
     numbers: Any = tuple(range(len(given))) if isinstance(inputs, (tuple, list)) else 0
     found = jacobian(grad(func, argnums=numbers), inputs, create_graph, strict, vectorize, outer_jacobian_strategy)
     return found
+
+
+named_functions(globals())

@@ -12,6 +12,7 @@ from gradlab.func.derivatives import Argnums, Differentiation, Linear, chosen
 from gradlab.func.mapping import vmap
 from gradlab.func.recording import gradients, still, zeros
 from gradlab.func.tree import unflatten
+from gradlab.named_errors import named_functions
 from gradlab.ops.movement import cat
 from gradlab.spec import count
 from gradlab.tensor.creation import arange
@@ -158,3 +159,4 @@ def hessian(func: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any
     return jacfwd(jacrev(func, argnums), argnums)
 
 
+named_functions(globals())

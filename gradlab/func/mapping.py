@@ -13,6 +13,7 @@ from gradlab.batched import Batched
 from gradlab.func.tree import flatten, spread, unflatten
 from gradlab.func.vmap_levels import Level
 from gradlab.layout import strided
+from gradlab.named_errors import named_functions
 from gradlab.ops.movement import cat
 from gradlab.spec import normalize_dim
 
@@ -158,3 +159,4 @@ class Call:
         return unflatten(self.result, found)
 
 
+named_functions(globals())

@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from typing import Any
 
 from gradlab.autograd.base import Differentiable
+from gradlab.named_errors import named_functions
 from gradlab.nn.module import Module
 from gradlab.tensor.shape import stack
 
@@ -134,3 +135,6 @@ def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, Any], dict[s
             stacked[name] = value.requires_grad_() if first.requires_grad else value
         found.append(stacked)
     return found[0], found[1]
+
+
+named_functions(globals())

@@ -11,6 +11,7 @@ import numpy as np
 
 from gradlab.advice import warn
 from gradlab.autograd.mode import no_grad
+from gradlab.named_errors import named_functions
 from gradlab.tensor import Tensor
 from gradlab.tensor.factorization import qr
 from gradlab.tensor.missing_names import absent as _absent
@@ -224,3 +225,6 @@ xavier_uniform, xavier_normal, kaiming_uniform, kaiming_normal, orthogonal, spar
 
 def __getattr__(name: str) -> Any:
     raise _absent("gradlab.nn.init", name)
+
+
+named_functions(globals())

@@ -15,6 +15,7 @@ from gradlab.autograd.mode import current, enter, leave, no_grad
 from gradlab.call_site import Scope
 from gradlab.device import TYPES, Device
 from gradlab.dtype import INEXACT, as_numpy, bfloat16, float16, float32, float64
+from gradlab.named_errors import explain, name_classes
 from gradlab.nn.hooks import HookMethods, everywhere
 from gradlab.nn.parameter import Buffer, Parameter, declare, is_lazy, zero_gradient
 from gradlab.nn.private_names import PrivateNames
@@ -56,6 +57,10 @@ class Module(HookMethods, StateMethods, PrivateNames):
     _name: str  # the attribute under which a parent holds this module
     __dict__: dict[str, Any]
 
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        name_classes(cls)
+
     def __init__(self) -> None:
         known = self.__dict__
         for table in _TABLES:
@@ -87,6 +92,8 @@ class Module(HookMethods, StateMethods, PrivateNames):
         token = enter(mode.within(scope))
         try:
             return self._call_hooked(args, kwargs) if self._hooked or everywhere else self.forward(*args, **kwargs)
+        except Exception as error:
+            explain(error, type(self).__name__, type(self).forward, (self, *args), kwargs)
         finally:
             leave(token)
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from gradlab.autograd.mode import current
 from gradlab.dtype import FLOAT32
+from gradlab.named_errors import explain, name_classes
 from gradlab.nn.parameter import zero_gradient
 from gradlab.optim import advice
 from gradlab.optim.hooks import STATE_HOOKS, OptimizerHooks
@@ -43,7 +44,10 @@ def _with_hooks(step: Callable[..., Any]) -> Callable[..., Any]:
                 if not (isinstance(changed, tuple) and len(changed) == 2):
                     raise RuntimeError(f"a step pre-hook returns None or a tuple (args, kwargs), not {changed!r}")
                 args, kwargs = changed
-        result = step(self, *args, **kwargs) if self._offload is None else self._offload(step, self, *args, **kwargs)
+        try:
+            result = step(self, *args, **kwargs) if self._offload is None else self._offload(step, self, *args, **kwargs)
+        except Exception as error:
+            explain(error, f"{type(self).__name__}.step", step, (self, *args), kwargs)
         self._stepped = True
         self._steps = steps = self._steps + 1
         if steps <= advice.FIRST or not steps & 63 or not steps & (steps - 1):
@@ -74,6 +78,7 @@ class Optimizer(OptimizerHooks, Minimizing):
 
     def __init_subclass__(cls, **kwargs: Any) -> None:
         super().__init_subclass__(**kwargs)
+        name_classes(cls)
         if "step" in cls.__dict__:
             cls.step = _with_hooks(cls.__dict__["step"])  # type: ignore[method-assign]
 
@@ -243,6 +248,9 @@ class Optimizer(OptimizerHooks, Minimizing):
         self.__setstate__({"state": state, "param_groups": groups})
         for after in self._load_state_dict_post_hooks.values():
             after(self)
+
+
+name_classes(Optimizer, "__init__ add_param_group load_state_dict")
 
 
 def _copied(value: Any) -> Any:

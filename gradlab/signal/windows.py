@@ -15,6 +15,7 @@ import numpy as np
 
 from gradlab.dtype import FLOAT32, FLOAT64, as_numpy, get_default_dtype
 from gradlab.layout import strided
+from gradlab.named_errors import named_functions
 from gradlab.spec import whole
 from gradlab.tensor.creation import tensor
 
@@ -190,3 +191,6 @@ def nuttall(
     tensor([3.6280e-04, 5.2923e-01, 5.2923e-01, 3.6280e-04])
     """
     return _window("nuttall", M, sym, _cosines((0.3635819, 0.4891775, 0.1365995, 0.0106411)), dtype, layout, device, requires_grad)
+
+
+named_functions(globals())

@@ -12,6 +12,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import lowered
 from gradlab.autograd.record import bind
 from gradlab.dtype import FLOATING, as_numpy, needs_floating
+from gradlab.named_errors import explain, named_functions
 from gradlab.spec import ShapeError, normalize_dim
 from gradlab.tensor.common_arguments import into, required
 from gradlab.tensor.in_place_methods import update
@@ -50,11 +51,14 @@ def softmax(input: Tensor, dim: int | None = None, dtype: Any = None, *, axis: A
     >>> gl.softmax(gl.tensor([0.0, 0.0]), dim=0)
     tensor([0.5000, 0.5000])
     """
-    dim = dim if dim is not None and axis is None else required("softmax", dim, axis)
-    input, dim = _ready("softmax", input, dim, dtype)
-    if dtype is not None and out is None:  # also under autocast, which computes it in float32
-        return _softmax(input, dim=dim).to(dtype)
-    return _softmax(input, dim=dim) if out is None else into("softmax", out, _softmax(input, dim=dim))
+    try:
+        dim = dim if dim is not None and axis is None else required("softmax", dim, axis)
+        input, dim = _ready("softmax", input, dim, dtype)
+        if dtype is not None and out is None:  # also under autocast, which computes it in float32
+            return _softmax(input, dim=dim).to(dtype)
+        return _softmax(input, dim=dim) if out is None else into("softmax", out, _softmax(input, dim=dim))
+    except Exception as error:
+        explain(error, "softmax", softmax, (input, dim, dtype), {"axis": axis, "out": out})
 
 
 def log_softmax(input: Tensor, dim: int | None = None, dtype: Any = None, *, axis: Any = None, out: Any = None) -> Tensor:
@@ -63,11 +67,14 @@ def log_softmax(input: Tensor, dim: int | None = None, dtype: Any = None, *, axi
     >>> gl.log_softmax(gl.tensor([0.0, 0.0]), dim=0)
     tensor([-0.6931, -0.6931])
     """
-    dim = dim if dim is not None and axis is None else required("log_softmax", dim, axis)
-    input, dim = _ready("log_softmax", input, dim, dtype)
-    if dtype is not None and out is None:  # also under autocast, which computes it in float32
-        return _log_softmax(input, dim=dim).to(dtype)
-    return _log_softmax(input, dim=dim) if out is None else into("log_softmax", out, _log_softmax(input, dim=dim))
+    try:
+        dim = dim if dim is not None and axis is None else required("log_softmax", dim, axis)
+        input, dim = _ready("log_softmax", input, dim, dtype)
+        if dtype is not None and out is None:  # also under autocast, which computes it in float32
+            return _log_softmax(input, dim=dim).to(dtype)
+        return _log_softmax(input, dim=dim) if out is None else into("log_softmax", out, _log_softmax(input, dim=dim))
+    except Exception as error:
+        explain(error, "log_softmax", log_softmax, (input, dim, dtype), {"axis": axis, "out": out})
 
 
 def selu(input: Tensor) -> Tensor:
@@ -133,6 +140,9 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
     return input * where(input > 0, 1, weight)  # where the weight is not used it has no say, were it NaN
 
 
+named_functions(globals())
+
+
 class ActivationMethods(Differentiable):
     """The methods of this family."""
 
@@ -146,7 +156,10 @@ def celu_(input: Tensor, alpha: float = 1.0) -> Tensor:
     >>> gl.nn.functional.celu_(gl.tensor([-1.0, 1.0]))
     tensor([-0.6321,  1.0000])
     """
-    return update("celu_", input, celu, alpha)
+    try:
+        return update("celu_", input, celu, alpha)
+    except Exception as error:
+        explain(error, "celu_", celu_, (input, alpha))
 
 
 def selu_(input: Tensor) -> Tensor:
@@ -167,4 +180,7 @@ def threshold_(input: Tensor, threshold: float, value: float) -> Tensor:
     >>> gl.nn.functional.threshold_(gl.tensor([-1.0, 1.0]), 0.0, 9.0)
     tensor([9., 1.])
     """
-    return update("threshold_", input, _above, threshold, value)
+    try:
+        return update("threshold_", input, _above, threshold, value)
+    except Exception as error:
+        explain(error, "threshold_", threshold_, (input, threshold, value))

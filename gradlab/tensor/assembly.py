@@ -10,6 +10,7 @@ import numpy as np
 
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import wrap
+from gradlab.named_errors import named_functions
 from gradlab.spec import count, normalize_dim, whole
 from gradlab.tensor.common_arguments import either, into, only_tensors
 from gradlab.tensor.convert import moved
@@ -340,6 +341,9 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
         raise RuntimeError(f"vander: N is not negative, got {n}")
     powers = np.arange(n) if increasing else np.arange(n)[::-1].copy()
     return x.unsqueeze(-1) ** moved(wrap(powers), x.device)
+
+
+named_functions(globals())
 
 
 class AssemblyMethods(Differentiable):

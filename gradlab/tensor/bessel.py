@@ -8,6 +8,7 @@ from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current
 from gradlab.autograd.record import bind
+from gradlab.named_errors import named_functions
 from gradlab.tensor.common_arguments import into, only_tensors
 
 if TYPE_CHECKING:
@@ -142,3 +143,6 @@ def zeta(input: Any, other: Any, *, out: Any = None) -> Tensor:
         raise NotImplementedError("zeta: the derivative by the first argument has no closed form and is not offered; detach() it")
     found: Tensor = _zeta(input, other)
     return found if out is None else into("zeta", out, found)
+
+
+named_functions(globals())

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradlab.autograd.base import Differentiable
 from gradlab.dtype import HALF, INEXACT, get_default_dtype
+from gradlab.named_errors import named_functions
 from gradlab.tensor.common_arguments import into
 
 if TYPE_CHECKING:
@@ -81,6 +82,9 @@ def isneginf(input: Tensor, *, out: Any = None) -> Tensor:
     tensor([False,  True])
     """
     return input.isinf() & (input < 0) if out is None else into("isneginf", out, input.isinf() & (input < 0))
+
+
+named_functions(globals())
 
 
 class ClosenessMethods(Differentiable):

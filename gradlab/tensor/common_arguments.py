@@ -17,6 +17,7 @@ from gradlab.autograd.mode import current
 from gradlab.device import Device
 from gradlab.dtype import BOOL, COMPLEX, as_numpy, from_numpy, rank
 from gradlab.layout import strided
+from gradlab.named_errors import explain
 
 # These write numbers of one type only, as in PyTorch; the others convert what they computed.
 EXACT = frozenset({
@@ -59,17 +60,20 @@ def into(name: str, out: Any, result: Any, inputs: Sequence[Any] = (), *, warn: 
     RuntimeError where the result's kind does not fit into the type of `out`, where gradients are recorded, where several elements of `out`
     lie in one place. A tensor of another shape is given the result's shape, with a UserWarning if it had elements.
     """
-    for x in inputs:
-        if isinstance(x, Differentiable) and isinstance(out, Differentiable) and _overlap(out._array, x._array):
-            raise RuntimeError(f"{name}(): out shares memory with an input of shape {tuple(x._array.shape)}; give a tensor of its own")
-    if isinstance(result, Differentiable):
-        if not isinstance(out, Differentiable):
-            raise TypeError(f"{name}(): argument 'out' must be a tensor, not {type(out).__name__}")
-        return _write(name, out, result, warn)
-    if not isinstance(out, (tuple, list)) or len(out) != len(result):
-        raise TypeError(f"{name}(): argument 'out' must be a tuple of {len(result)} tensors, one for each result")
-    outs = tuple(into(name, o, r, inputs, warn=warn) for o, r in zip(out, result, strict=True))
-    return outs if type(result) is tuple else type(result)(*outs)
+    try:
+        for x in inputs:
+            if isinstance(x, Differentiable) and isinstance(out, Differentiable) and _overlap(out._array, x._array):
+                raise RuntimeError(f"{name}(): out shares memory with an input of shape {tuple(x._array.shape)}; give a tensor of its own")
+        if isinstance(result, Differentiable):
+            if not isinstance(out, Differentiable):
+                raise TypeError(f"{name}(): argument 'out' must be a tensor, not {type(out).__name__}")
+            return _write(name, out, result, warn)
+        if not isinstance(out, (tuple, list)) or len(out) != len(result):
+            raise TypeError(f"{name}(): argument 'out' must be a tuple of {len(result)} tensors, one for each result")
+        outs = tuple(into(name, o, r, inputs, warn=warn) for o, r in zip(out, result, strict=True))
+        return outs if type(result) is tuple else type(result)(*outs)
+    except Exception as error:
+        explain(error, name, into, (name, out, result), depth=1)
 
 
 def _write(name: str, out: Any, result: Any, warn: bool) -> Any:

@@ -9,6 +9,7 @@ import numpy as np
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
+from gradlab.named_errors import named_functions
 from gradlab.tensor.common_arguments import into
 
 if TYPE_CHECKING:
@@ -205,6 +206,9 @@ def bitwise_not(input: Tensor, *, out: Any = None) -> Tensor:
 
 
 greater, greater_equal, less, less_equal, not_equal = gt, ge, lt, le, ne
+
+
+named_functions(globals())
 
 
 class ComparisonMethods(Differentiable):

@@ -8,6 +8,7 @@ from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.dtype import BOOL, COMPLEX, COMPLEX64, COMPLEX128, INEXACT, NO_HALF, as_numpy, get_default_dtype
+from gradlab.named_errors import named_functions
 from gradlab.tensor.common_arguments import into, only_tensors
 
 if TYPE_CHECKING:
@@ -174,6 +175,9 @@ def view_as_complex(input: Tensor) -> Tensor:
     if input._array.dtype.kind != "f" or input._array.dtype.itemsize == 2:
         raise RuntimeError(f"view_as_complex is only supported for float32 and float64, not for {input.dtype}")
     return _numbers(input)
+
+
+named_functions(globals())
 
 
 class ComplexMethods(Differentiable):

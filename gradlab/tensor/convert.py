@@ -14,6 +14,7 @@ from gradlab.autograd.record import apply, bind, created, finish, refresh, wrap
 from gradlab.batched import Batched
 from gradlab.device import TYPES, Device
 from gradlab.dtype import BOOL, COMPLEX, as_numpy, bfloat16, float16, float32, float64, int8, int16, int32, int64, uint8
+from gradlab.named_errors import explain
 from gradlab.op import Op
 from gradlab.quiet import quietly
 from gradlab.strides import inverse_order, like_first, preserve_format, suggested
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from gradlab.tensor.size import Size
     from gradlab.tensor.tensor import Tensor
 
-_cast, _full = map(bind, (ops.elementwise.cast, ops.creation.full))
+_cast = bind(ops.elementwise.cast)
 
 
 def filled(shape: tuple[int, ...], value: float, dtype: np.dtype[Any], device: Device) -> Tensor:
@@ -69,25 +70,28 @@ class ConvertMethods(Differentiable):
         >>> gl.tensor([1.5]).to(gl.int64)
         tensor([1])
         """
-        for argument in args if other is None else (*args, other):
-            if isinstance(argument, Differentiable):
-                dtype, device = argument._array.dtype, argument.device  # type: ignore[attr-defined]
-            elif isinstance(argument, Device) or (isinstance(argument, str) and argument.split(":")[0] in TYPES):
-                device = argument
-            elif argument is not None and not isinstance(argument, bool):  # non_blocking: a copy is complete when it returns
-                dtype = argument
-        out: Any = self
-        if dtype is not None and (new := dtype if type(dtype) is np.dtype else as_numpy(dtype)) != (old := self._array.dtype):
-            if old in COMPLEX and new not in COMPLEX and new != BOOL:
-                imaginary_lost()
-            out = _cast(out, dtype=new)
-        if device is not None:
-            out = moved(out, Device(device))
-        if memory_format is not None and memory_format is not preserve_format:
-            order, array = laid_as("to", out, memory_format), out._array
-            if type(array) is not Batched and (copy or suggested(array.shape, array.strides) is not memory_format):
-                return copied(out, order)
-        return copied(out, laid_as("to", out)) if copy and out is self else out
+        try:
+            for argument in args if other is None else (*args, other):
+                if isinstance(argument, Differentiable):
+                    dtype, device = argument._array.dtype, argument.device  # type: ignore[attr-defined]
+                elif isinstance(argument, Device) or (isinstance(argument, str) and argument.split(":")[0] in TYPES):
+                    device = argument
+                elif argument is not None and not isinstance(argument, bool):  # non_blocking: a copy is complete when it returns
+                    dtype = argument
+            out: Any = self
+            if dtype is not None and (new := dtype if type(dtype) is np.dtype else as_numpy(dtype)) != (old := self._array.dtype):
+                if old in COMPLEX and new not in COMPLEX and new != BOOL:
+                    imaginary_lost()
+                out = _cast(out, dtype=new)
+            if device is not None:
+                out = moved(out, Device(device))
+            if memory_format is not None and memory_format is not preserve_format:
+                order, array = laid_as("to", out, memory_format), out._array
+                if type(array) is not Batched and (copy or suggested(array.shape, array.strides) is not memory_format):
+                    return copied(out, order)
+            return copied(out, laid_as("to", out)) if copy and out is self else out
+        except Exception as error:
+            explain(error, "to", type(self).to, (self, *args), {"dtype": dtype, "device": device, "memory_format": memory_format})
 
     def type_as(self, other: Tensor) -> Tensor:
         """`to(other.dtype)`.
@@ -295,8 +299,7 @@ class ConvertMethods(Differentiable):
         >>> gl.tensor([1]).new_full((2,), 7)
         tensor([7, 7])
         """
-        if options:
-            plain("new_full", options)
+        plain("new_full", options)
         shape = (size,) if isinstance(size, int_) else tuple(size)
         made = filled(shape, fill_value, self._array.dtype if dtype is None else as_numpy(dtype), Device(device or self.device))
         if type(self._array) is Batched:  # so that each sample may write into its own
@@ -318,8 +321,8 @@ class ConvertMethods(Differentiable):
         >>> gl.tensor([1]).new_ones(2)
         tensor([1, 1])
         """
-        size = sized("new_ones", size, options) if options else size
-        return self.new_full(_size(size), 1, dtype=dtype, device=device, requires_grad=requires_grad)
+        size = _size(sized("new_ones", size, options) if options else size)
+        return self.new_full(size, 1, dtype=dtype, device=device, requires_grad=requires_grad)
 
     def new_empty(self, *size: Any, dtype: Any = None, device: Any = None, requires_grad: Any = False, **options: Any) -> Tensor:
         """As `new_zeros`: memory without values would make two runs differ.

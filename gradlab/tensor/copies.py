@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gradlab.named_errors import named_functions
 from gradlab.strides import contiguous_format
 from gradlab.tensor.common_arguments import into, only_tensors
 
@@ -198,3 +199,6 @@ def view_copy(input: Tensor, size: Any = None, *, dtype: Any = None, out: Any = 
     """
     only_tensors("view_copy", input)
     return _own("view_copy", input.view(size if dtype is None else dtype), out)
+
+
+named_functions(globals())

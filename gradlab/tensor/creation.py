@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import sys
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,13 +13,14 @@ from gradlab.autograd import graph_cuts
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import apply, created
 from gradlab.device import CPU, Device, default_device
-from gradlab.dlpack import CUDA, CUDA_MANAGED, Carrier, is_capsule, place_of
+from gradlab.dlpack import Carrier, is_capsule, place_of
 from gradlab.dtype import BOOL, INT64, as_numpy, from_numpy as public_dtype, get_default_dtype, number_dtype
+from gradlab.named_errors import explain, named_functions
 from gradlab.ops.memory import Foreign
 from gradlab.strides import channels_order, contiguous_format, formatted, preserve_format
 from gradlab.tensor.common_arguments import made, plain, sized
 from gradlab.tensor.convert import filled, moved
-from gradlab.tensor.from_data import shared, values_in
+from gradlab.tensor.from_data import on_gpu, shared, values_in
 from gradlab.tensor.memory_formats import checked, laid, laid_as
 from gradlab.tensor.shape import sizes
 
@@ -29,9 +31,6 @@ __all__ = [
     "arange", "as_tensor", "asarray", "empty", "empty_like", "empty_strided", "eye", "from_dlpack", "from_numpy", "frombuffer",
     "full", "full_like", "ones", "ones_like", "scalar_tensor", "tensor", "zeros", "zeros_like",
 ]  # fmt: skip
-
-
-_OWN = (np.ndarray, np.generic, bool, int, float, list, tuple)  # what has no memory on a GPU, and need not be asked
 
 
 def placed(array: Any, device: Any, requires_grad: bool) -> Tensor:
@@ -60,15 +59,18 @@ def tensor(data: Any, *, dtype: Any = None, device: Any = None, requires_grad: b
     tensor([[1, 2],
             [3, 4]])
     """
-    if options:
-        plain("tensor", options)
-    if isinstance(data, Differentiable):
-        if data._edge is not None:
-            graph_cuts.note("gl.tensor(), which copies,", data)
-    elif _on_gpu(data):
-        made = from_dlpack(data, device=device, copy=True).to(dtype=dtype)
-        return made.requires_grad_() if requires_grad else made
-    return placed(values_in("tensor", data, dtype), device, requires_grad)
+    try:
+        if options:
+            plain("tensor", options)
+        if isinstance(data, Differentiable):
+            if data._edge is not None:
+                graph_cuts.note("gl.tensor(), which copies,", data)
+        elif on_gpu(data):
+            made = from_dlpack(data, device=device, copy=True).to(dtype=dtype)
+            return made.requires_grad_() if requires_grad else made
+        return placed(values_in("tensor", data, dtype), device, requires_grad)
+    except Exception as error:
+        explain(error, "tensor", tensor, (data,), {"dtype": dtype, "device": device, "requires_grad": requires_grad, **options})
 
 
 def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
@@ -84,19 +86,12 @@ def as_tensor(data: Any, dtype: Any = None, device: Any = None) -> Tensor:
     if own is not None and (own == as_numpy(dtype) if dtype is not None else own.isnative and own.kind != "O"):
         return placed(from_numpy(data)._array, device, False)
     if own is None and hasattr(data, "__dlpack__") and not isinstance(data, np.generic):
-        if _on_gpu(data):
+        if on_gpu(data):
             return from_dlpack(data).to(dtype=dtype, device=device)
         array = shared("as_tensor", data)
         if array.flags.writeable:
             return as_tensor(array, dtype, device)
     return tensor(data, dtype=dtype, device=device)
-
-
-def _on_gpu(data: Any) -> bool:
-    """Whether this is another library's array on a GPU."""
-    if isinstance(data, _OWN) or not hasattr(data, "__dlpack_device__"):
-        return False
-    return int(data.__dlpack_device__()[0]) in (CUDA, CUDA_MANAGED)
 
 
 def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
@@ -117,12 +112,16 @@ def from_numpy(array: np.ndarray[Any, Any]) -> Tensor:
 
 
 def _filled(size: tuple[Any, ...], value: float, dtype: Any, device: Any, requires_grad: bool) -> Tensor:
-    place = default_device() if device is None else Device(device)
-    shape = sizes(size)
-    if any(s < 0 for s in shape):
-        raise RuntimeError(f"a size cannot be negative: {shape}")
-    found = filled(shape, value, as_numpy(get_default_dtype() if dtype is None else dtype), place)
-    return found.requires_grad_() if requires_grad else found
+    try:
+        place = default_device() if device is None else Device(device)
+        shape = sizes(size)
+        if any(s < 0 for s in shape):
+            raise RuntimeError(f"a size cannot be negative: {shape}")
+        found = filled(shape, value, as_numpy(get_default_dtype() if dtype is None else dtype), place)
+        return found.requires_grad_() if requires_grad else found
+    except Exception as error:
+        name = sys._getframe(1).f_code.co_name
+        explain(error, name, _filled, (size, value, dtype, device), depth=1)
 
 
 def zeros(*size: Any, dtype: Any = None, device: Any = None, requires_grad: bool = False, out: Any = None, **options: Any) -> Tensor:
@@ -397,3 +396,4 @@ def eye(
     return placed(np.eye(n, m, dtype=as_numpy(get_default_dtype() if dtype is None else dtype)), device, requires_grad)
 
 
+named_functions(globals(), without="zeros ones empty full")

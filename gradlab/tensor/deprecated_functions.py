@@ -12,6 +12,7 @@ import numpy as np
 from gradlab.advice import warn
 from gradlab.autograd.base import Differentiable
 from gradlab.dtype import as_numpy, get_default_dtype
+from gradlab.named_errors import named_functions
 from gradlab.strides import contiguous_format
 from gradlab.tensor import factorization, solve
 from gradlab.tensor.common_arguments import into, made, only_tensors, plain
@@ -164,6 +165,9 @@ def unsafe_split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tu
     (tensor([0]), tensor([1, 2]))
     """
     return split(input, list(split_sizes), dim)
+
+
+named_functions(globals())
 
 
 class DeprecatedMethods(Differentiable):

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradlab import ops
 from gradlab.autograd.record import bind
+from gradlab.named_errors import named_functions
 from gradlab.tensor.common_arguments import into
 from gradlab.tensor.solve import ready
 
@@ -36,3 +37,6 @@ def eigvals(input: Tensor, *, out: Any = None) -> Tensor:
     """
     ready("eigvals", input)
     return _eig(input)[0] if out is None else into("linalg.eigvals", out, _eig(input)[0])
+
+
+named_functions(globals())

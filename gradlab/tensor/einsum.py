@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradlab.autograd.base import Differentiable
 from gradlab.dtype import HALF
+from gradlab.named_errors import named_functions
 from gradlab.spec import count
 from gradlab.tensor.layout import common_dtype
 from gradlab.tensor.rounding import once
@@ -219,3 +220,6 @@ def _check_sizes(parts: list[_Term]) -> None:
                 if 1 not in (sizes[x], size):
                     raise RuntimeError(f"einsum: label {_name(x)!r} stands for sizes {sizes[x]} and {size}, which do not broadcast")
                 sizes[x] = max(sizes[x], size)
+
+
+named_functions(globals())

@@ -11,6 +11,7 @@ from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind, operator
 from gradlab.dtype import BOOL, COMPLEX, FLOATING, INEXACT, INT64, needs_floating
+from gradlab.named_errors import explain, named_functions
 from gradlab.tensor.common_arguments import into
 from gradlab.tensor.deprecated_arguments import with_factor
 from gradlab.tensor.rounding import rounds_once
@@ -51,10 +52,13 @@ def add(input: Operand, other: Operand, *old: Any, alpha: float = 1, out: Any = 
     >>> gl.add(gl.tensor([1.0, 2.0]), 1, alpha=10)
     tensor([11., 12.])
     """
-    if old:
-        other, alpha = with_factor("add", other, old)
-    result = _add(input, other) if alpha == 1 else _with_multiple(_add, input, other, alpha)
-    return result if out is None else into("add", out, result)
+    try:
+        if old:
+            other, alpha = with_factor("add", other, old)
+        result = _add(input, other) if alpha == 1 else _with_multiple(_add, input, other, alpha)
+        return result if out is None else into("add", out, result)
+    except Exception as error:
+        explain(error, "add", add, (input, other, *old), {"alpha": alpha, "out": out})
 
 
 def sub(input: Operand, other: Operand, *old: Any, alpha: float = 1, out: Any = None) -> Tensor:
@@ -63,10 +67,13 @@ def sub(input: Operand, other: Operand, *old: Any, alpha: float = 1, out: Any = 
     >>> gl.sub(gl.tensor([1.0, 2.0]), 1)
     tensor([0., 1.])
     """
-    if old:
-        other, alpha = with_factor("sub", other, old)
-    result = _sub(input, other) if alpha == 1 else _with_multiple(_sub, input, other, alpha)
-    return result if out is None else into("sub", out, result)
+    try:
+        if old:
+            other, alpha = with_factor("sub", other, old)
+        result = _sub(input, other) if alpha == 1 else _with_multiple(_sub, input, other, alpha)
+        return result if out is None else into("sub", out, result)
+    except Exception as error:
+        explain(error, "sub", sub, (input, other, *old), {"alpha": alpha, "out": out})
 
 
 def mul(input: Operand, other: Operand, *, out: Any = None) -> Tensor:
@@ -75,7 +82,10 @@ def mul(input: Operand, other: Operand, *, out: Any = None) -> Tensor:
     >>> gl.mul(gl.tensor([1.0, 2.0]), 3)
     tensor([3., 6.])
     """
-    return _mul(input, other) if out is None else into("mul", out, _mul(input, other))
+    try:
+        return _mul(input, other) if out is None else into("mul", out, _mul(input, other))
+    except Exception as error:
+        explain(error, "mul", mul, (input, other), {"out": out})
 
 
 def div(input: Operand, other: Operand, *, rounding_mode: str | None = None, out: Any = None) -> Tensor:
@@ -85,16 +95,19 @@ def div(input: Operand, other: Operand, *, rounding_mode: str | None = None, out
     >>> gl.div(gl.tensor([7, -7]), 2, rounding_mode="floor")
     tensor([ 3, -4])
     """
-    if out is not None:
-        return into("div", out, div(input, other, rounding_mode=rounding_mode))
-    if rounding_mode is None:
-        return _div(input, other)
-    if rounding_mode == "floor":
-        return _floor_divide(input, other)
-    if rounding_mode != "trunc":
-        raise RuntimeError(f'div: rounding_mode is None, "trunc" or "floor", not {rounding_mode!r}')
-    remains = _fmod(input, other)
-    return _whole_quotient(input, other) if remains._array.dtype in FLOATING else _floor_divide(_sub(input, remains), other)
+    try:
+        if out is not None:
+            return into("div", out, div(input, other, rounding_mode=rounding_mode))
+        if rounding_mode is None:
+            return _div(input, other)
+        if rounding_mode == "floor":
+            return _floor_divide(input, other)
+        if rounding_mode != "trunc":
+            raise RuntimeError(f'div: rounding_mode is None, "trunc" or "floor", not {rounding_mode!r}')
+        remains = _fmod(input, other)
+        return _whole_quotient(input, other) if remains._array.dtype in FLOATING else _floor_divide(_sub(input, remains), other)
+    except Exception as error:
+        explain(error, "div", div, (input, other), {"rounding_mode": rounding_mode, "out": out})
 
 
 @rounds_once
@@ -108,15 +121,18 @@ def pow(input: Operand, exponent: Operand, *, out: Any = None) -> Tensor:
     >>> gl.pow(gl.tensor([1.0, 2.0, 3.0]), 2)
     tensor([1., 4., 9.])
     """
-    if out is not None:
-        return into("pow", out, pow(input, exponent))
-    if type(exponent) in (int, float) and isinstance(input, Differentiable):
-        dtype = input._array.dtype
-        if dtype in INEXACT:
-            return _pow(input, exponent=exponent)
-        if isinstance(exponent, int) and exponent < 0:
-            raise RuntimeError("pow: an integer tensor takes no negative integer exponent; convert it first, for example with .float()")
-    return _pow_tensor(input, exponent)
+    try:
+        if out is not None:
+            return into("pow", out, pow(input, exponent))
+        if type(exponent) in (int, float) and isinstance(input, Differentiable):
+            dtype = input._array.dtype
+            if dtype in INEXACT:
+                return _pow(input, exponent=exponent)
+            if isinstance(exponent, int) and exponent < 0:
+                raise RuntimeError("pow: an integer tensor takes no negative integer exponent; convert it first, for example with .float()")
+        return _pow_tensor(input, exponent)
+    except Exception as error:
+        explain(error, "pow", pow, (input, exponent), {"out": out})
 
 
 def exp(input: Tensor, *, out: Any = None) -> Tensor:
@@ -273,16 +289,19 @@ def round(input: Tensor, *, decimals: int = 0, out: Any = None) -> Tensor:
     >>> gl.round(gl.tensor([-1.5, 0.0, 1.5]))
     tensor([-2.,  0.,  2.])
     """
-    if out is not None:
-        return into("round", out, round(input, decimals=decimals))
-    if input._array.dtype not in FLOATING:
-        if decimals or input._array.dtype == BOOL or input._array.dtype in COMPLEX:
-            raise RuntimeError(needs_floating("round", input.dtype))
-        return _clone(input)
-    if not decimals:
-        return _round(input)
-    scale = 10.0 ** max(decimals, -decimals)
-    return _round(input * scale) / scale if decimals > 0 else _round(input / scale) * scale
+    try:
+        if out is not None:
+            return into("round", out, round(input, decimals=decimals))
+        if input._array.dtype not in FLOATING:
+            if decimals or input._array.dtype == BOOL or input._array.dtype in COMPLEX:
+                raise RuntimeError(needs_floating("round", input.dtype))
+            return _clone(input)
+        if not decimals:
+            return _round(input)
+        scale = 10.0 ** max(decimals, -decimals)
+        return _round(input * scale) / scale if decimals > 0 else _round(input / scale) * scale
+    except Exception as error:
+        explain(error, "round", round, (input,), {"decimals": decimals, "out": out})
 
 
 def relu(input: Tensor) -> Tensor:
@@ -295,6 +314,9 @@ def relu(input: Tensor) -> Tensor:
 
 
 multiply, subtract, divide, true_divide, negative, absolute = mul, sub, div, div, neg, abs
+
+
+named_functions(globals())
 
 
 class ElementwiseMethods(Differentiable):

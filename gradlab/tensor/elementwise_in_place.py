@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from numpy import add as np_add, divide, multiply, subtract
 
 from gradlab.autograd.base import Differentiable
+from gradlab.named_errors import explain
 from gradlab.tensor.elementwise import add, div, exp, mul, neg, pow, relu, sigmoid, sqrt, sub, tanh
 from gradlab.tensor.in_place_methods import direct, ordinary, update
 from gradlab.tensor.math_pairs import addcdiv, addcmul
@@ -29,9 +30,12 @@ class ElementwiseInPlaceMethods(Differentiable):
         >>> gl.tensor([1.0, 2.0]).add_(1, alpha=10)
         tensor([11., 12.])
         """
-        if not old and direct(np_add, self, other, alpha):
-            return self
-        return update("add_", self, add, other, *old, alpha=alpha)
+        try:
+            if not old and direct(np_add, self, other, alpha):
+                return self
+            return update("add_", self, add, other, *old, alpha=alpha)
+        except Exception as error:
+            explain(error, "add_", type(self).add_, (self, other, *old), {"alpha": alpha})
 
     def sub_(self, other: Operand, *old: Any, alpha: float = 1) -> Any:
         """self -= alpha · other.
@@ -39,9 +43,12 @@ class ElementwiseInPlaceMethods(Differentiable):
         >>> gl.tensor([1.0, 2.0]).sub_(1)
         tensor([0., 1.])
         """
-        if not old and direct(subtract, self, other, alpha):
-            return self
-        return update("sub_", self, sub, other, *old, alpha=alpha)
+        try:
+            if not old and direct(subtract, self, other, alpha):
+                return self
+            return update("sub_", self, sub, other, *old, alpha=alpha)
+        except Exception as error:
+            explain(error, "sub_", type(self).sub_, (self, other, *old), {"alpha": alpha})
 
     def mul_(self, other: Operand) -> Any:
         """self *= other.
@@ -49,7 +56,10 @@ class ElementwiseInPlaceMethods(Differentiable):
         >>> gl.tensor([1.0, 2.0]).mul_(3)
         tensor([3., 6.])
         """
-        return self if direct(multiply, self, other) else update("mul_", self, mul, other)
+        try:
+            return self if direct(multiply, self, other) else update("mul_", self, mul, other)
+        except Exception as error:
+            explain(error, "mul_", type(self).mul_, (self, other))
 
     def div_(self, other: Operand, *, rounding_mode: str | None = None) -> Any:
         """self /= other.
@@ -57,9 +67,12 @@ class ElementwiseInPlaceMethods(Differentiable):
         >>> gl.tensor([1.0, 2.0]).div_(2)
         tensor([0.5000, 1.0000])
         """
-        if rounding_mode is None and direct(divide, self, other):
-            return self
-        return update("div_", self, div, other, rounding_mode=rounding_mode)
+        try:
+            if rounding_mode is None and direct(divide, self, other):
+                return self
+            return update("div_", self, div, other, rounding_mode=rounding_mode)
+        except Exception as error:
+            explain(error, "div_", type(self).div_, (self, other), {"rounding_mode": rounding_mode})
 
     def pow_(self, exponent: Operand) -> Any:
         """self **= exponent.

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gradlab.named_errors import named_functions
 from gradlab.tensor.creation import empty_strided
 from gradlab.tensor.shape import sizes
 
@@ -30,3 +31,6 @@ def empty_permuted(
     for d in reversed(order):
         steps[d], step = step, step * max(shape[d], 1)
     return empty_strided(shape, steps, dtype=dtype, device=device, requires_grad=requires_grad, layout=layout)
+
+
+named_functions(globals())

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from gradlab.autograd.base import Differentiable
+from gradlab.named_errors import named_functions
 from gradlab.op import result_class
 from gradlab.ops.solve import LinAlgError
 from gradlab.spec import ShapeError
@@ -197,3 +198,6 @@ def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoin
         return solve_triangular(LU, solve_triangular(LU, moved, upper=False, unitriangular=True), upper=True)
     y = solve_triangular(LU.mH, solve_triangular(LU.mH, B, upper=False), upper=True, unitriangular=True)
     return y.gather(-2, index.argsort(-2).expand(y._array.shape))
+
+
+named_functions(globals())

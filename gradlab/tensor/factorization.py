@@ -12,6 +12,7 @@ from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.dtype import INT64
+from gradlab.named_errors import named_functions
 from gradlab.op import result_class
 from gradlab.spec import ShapeError
 from gradlab.tensor.common_arguments import into
@@ -176,6 +177,9 @@ def cond(input: Tensor, p: Any = None, *, out: Any = None) -> Tensor:
     if not isinstance(p, str) and p not in (1, -1, math.inf, -math.inf):
         raise RuntimeError(f'cond: p is None, "fro", "nuc", ±1, ±2 or ±inf, not {p!r}')
     return matrix_norm(input, p) * matrix_norm(inverse(input), p)
+
+
+named_functions(globals())
 
 
 class FactorizationMethods(Differentiable):

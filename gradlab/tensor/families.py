@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from gradlab.named_errors import named_methods
 from gradlab.tensor.activation import ActivationMethods
 from gradlab.tensor.assembly import AssemblyMethods
 from gradlab.tensor.closeness import ClosenessMethods
@@ -64,3 +65,7 @@ class Families(
     """Every method of a tensor that is not in `tensor.py`."""
 
     __slots__ = ()
+
+
+for _family in Families.__mro__[1:-1]:
+    named_methods(_family)

@@ -193,3 +193,13 @@ def _fitting(name: str, array: Any, dtype: np.dtype[Any]) -> Any:
         if wrong is not None:
             raise RuntimeError(f"{name}: {wrong} does not fit into {dtype.name}, which holds {limits.min} to {limits.max}")
     return quietly(array.astype, dtype, copy=False)
+
+
+_OWN = (np.ndarray, np.generic, bool, int, float, list, tuple)  # what has no memory on a GPU, and need not be asked
+
+
+def on_gpu(data: Any) -> bool:
+    """Whether this is another library's array on a GPU."""
+    if isinstance(data, _OWN) or not hasattr(data, "__dlpack_device__"):
+        return False
+    return int(data.__dlpack_device__()[0]) in (CUDA, CUDA_MANAGED)

@@ -9,6 +9,7 @@ from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.dtype import FLOATING, as_numpy, get_default_dtype
+from gradlab.named_errors import explain, named_functions
 from gradlab.tensor.common_arguments import into, only_real
 from gradlab.tensor.comparison import tensors_only
 from gradlab.tensor.rounding import rounds_once
@@ -45,15 +46,18 @@ def polygamma(n: int, input: Tensor, *, out: Any = None) -> Tensor:
     >>> gl.polygamma(1, gl.tensor([1.0]))
     tensor([1.6449])
     """
-    if out is not None:
-        return into("polygamma", out, polygamma(n, input))
-    if n < 0:
-        raise RuntimeError(f"polygamma: n is not negative, got {n}")
-    tensors_only("polygamma", input)
-    only_real("polygamma", input)
-    if n == 0:
-        return _digamma(input)
-    return _polygamma(input if input._array.dtype in FLOATING else input.to(as_numpy(get_default_dtype())), n=int(n))
+    try:
+        if out is not None:
+            return into("polygamma", out, polygamma(n, input))
+        if n < 0:
+            raise RuntimeError(f"polygamma: n is not negative, got {n}")
+        tensors_only("polygamma", input)
+        only_real("polygamma", input)
+        if n == 0:
+            return _digamma(input)
+        return _polygamma(input if input._array.dtype in FLOATING else input.to(as_numpy(get_default_dtype())), n=int(n))
+    except Exception as error:
+        explain(error, "polygamma", polygamma, (n, input), {"out": out})
 
 
 @rounds_once
@@ -72,6 +76,9 @@ def mvlgamma(input: Tensor, p: int, *, out: Any = None) -> Tensor:
         total = total + _lgamma(x - 0.5 * j)
     result = total + p * (p - 1) / 4 * math.log(math.pi)
     return result if out is None else into("mvlgamma", out, result)
+
+
+named_functions(globals())
 
 
 class GammaMethods(Differentiable):

@@ -12,6 +12,7 @@ from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.dtype import INEXACT, INT64, wide
+from gradlab.named_errors import explain, named_functions
 from gradlab.spec import ShapeError, Spec, broadcast_shapes, normalize_dim
 from gradlab.tensor.common_arguments import either, into, required
 from gradlab.tensor.in_place_methods import update
@@ -75,21 +76,24 @@ def gather(
     tensor([[1],
             [4]])
     """
-    if axis is not None or dim is None:
-        dim = required("gather", dim, axis)
-    if out is not None:
-        return into("gather", out, gather(input, dim, index, sparse_grad=sparse_grad), (input, index))
-    if sparse_grad:
-        raise NotImplementedError("gather: gradlab has no sparse tensors; leave sparse_grad out")
-    if isinstance(index, Differentiable) and 0 in index._array.shape:  # of no places neither type nor dimensions matter
-        index = index.to(INT64)  # type: ignore[attr-defined]
-        if len(index._array.shape) != len(input._array.shape):
-            return input.reshape(-1).narrow(0, 0, 0).reshape(index._array.shape)
-    index = places("gather", index)
-    dim = normalize_dim(dim, len(input._array.shape))
-    if not input._array.shape and len(index._array.shape) <= 1:
-        return _gather(lifted(input), lifted(index), dim=0).reshape(index._array.shape)
-    return _gather(input, index, dim=dim)
+    try:
+        if axis is not None or dim is None:
+            dim = required("gather", dim, axis)
+        if out is not None:
+            return into("gather", out, gather(input, dim, index, sparse_grad=sparse_grad), (input, index))
+        if sparse_grad:
+            raise NotImplementedError("gather: gradlab has no sparse tensors; leave sparse_grad out")
+        if isinstance(index, Differentiable) and 0 in index._array.shape:  # of no places neither type nor dimensions matter
+            index = index.to(INT64)  # type: ignore[attr-defined]
+            if len(index._array.shape) != len(input._array.shape):
+                return input.reshape(-1).narrow(0, 0, 0).reshape(index._array.shape)
+        index = places("gather", index)
+        dim = normalize_dim(dim, len(input._array.shape))
+        if not input._array.shape and len(index._array.shape) <= 1:
+            return _gather(lifted(input), lifted(index), dim=0).reshape(index._array.shape)
+        return _gather(input, index, dim=dim)
+    except Exception as error:
+        explain(error, "gather", gather, (input, dim, index), {"sparse_grad": sparse_grad, "out": out, "axis": axis})
 
 
 def take_along_dim(input: Tensor, indices: Tensor, dim: int | None = None, *, axis: Any = None, out: Any = None) -> Tensor:
@@ -238,6 +242,9 @@ def scatter_reduce(
         hits = _scatter_add(hits, index, ones.new_ones(()), dim=dim).clamp(min=1)
         found = (found / hits.to(found._array.dtype) if found._array.dtype in INEXACT else found.div(hits, rounding_mode="floor")).to(dtype)
     return found if input._array.shape else found.reshape(())
+
+
+named_functions(globals())
 
 
 class GatherMethods(Differentiable):

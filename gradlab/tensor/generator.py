@@ -19,6 +19,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current
 from gradlab.autograd.record import wrap
 from gradlab.device import Device
+from gradlab.named_errors import named_functions
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -229,3 +230,6 @@ def fork_rng(devices: Any = None, enabled: bool = True, *_: Any, device_type: An
     finally:
         if enabled:
             default_generator._seed, default_generator._offset = kept
+
+
+named_functions(globals())

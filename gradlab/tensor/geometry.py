@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import widest
 from gradlab.dtype import FLOAT32, FLOAT64, FLOATING, needs_floating
+from gradlab.named_errors import named_functions
 from gradlab.spec import broadcast_shapes, count, normalize_dim
 from gradlab.tensor.common_arguments import either, into, only_tensors
 from gradlab.tensor.norms import vector_norm
@@ -90,6 +91,9 @@ def _by_product(x1: Any, x2: Any, noise: float) -> Tensor:
     squares = whole - 2 * (x1 @ x2.mT)
     nothing = squares <= (whole.detach() * noise if noise else 0)
     return squares.masked_fill(nothing, 1).sqrt().masked_fill(nothing, 0)
+
+
+named_functions(globals())
 
 
 class GeometryMethods(Differentiable):

@@ -16,6 +16,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current, widest
 from gradlab.autograd.record import bind, finish, refresh, wrap
 from gradlab.dtype import BOOL
+from gradlab.named_errors import explain, named_functions
 from gradlab.op import Op
 from gradlab.ops.indexing import picked_shape, place
 from gradlab.spec import DimensionError, ShapeError, broadcast_shapes, count, spec_of
@@ -43,28 +44,31 @@ def getitem(input: Tensor, index: Any) -> Tensor:
 
     Raises IndexError for places that do not exist and for what is no index, ValueError for a slice's step that is not positive.
     """
-    kind = type(index)
-    if kind is int:
-        shape = input._array.shape
-        if not shape:
-            raise DimensionError("index: a 0-d tensor has no dimension to index; use item() for its number")
-        return _slice(input, index=(checked(index, 0, shape),))
-    if kind is slice and input._array.shape:
-        return _slice(input, index=(bounds(index),))
-    found = parse(index, input)
-    advanced = found.advanced
-    result: Any = input
-    if not (advanced or found.numbers) or not plain(found.basic):
-        result = _slice(result, index=tuple(found.basic))
-    for dim, number in reversed(found.numbers):
-        result = _index(result, number.reshape(1), dims=(dim,), wrap=True)
-        advanced = [(d - 1 if d > dim else d, t) for d, t in advanced]
-    if not advanced:
-        return result
-    if len(advanced) == 1 and advanced[0][1]._array.dtype == BOOL:
-        return _masked(result, *advanced[0])
-    at, dims = joined(advanced)
-    return _index(result, at, dims=dims, wrap=True)
+    try:
+        kind = type(index)
+        if kind is int:
+            shape = input._array.shape
+            if not shape:
+                raise DimensionError("index: a 0-d tensor has no dimension to index; use item() for its number")
+            return _slice(input, index=(checked(index, 0, shape),))
+        if kind is slice and input._array.shape:
+            return _slice(input, index=(bounds(index),))
+        found = parse(index, input)
+        advanced = found.advanced
+        result: Any = input
+        if not (advanced or found.numbers) or not plain(found.basic):
+            result = _slice(result, index=tuple(found.basic))
+        for dim, number in reversed(found.numbers):
+            result = _index(result, number.reshape(1), dims=(dim,), wrap=True)
+            advanced = [(d - 1 if d > dim else d, t) for d, t in advanced]
+        if not advanced:
+            return result
+        if len(advanced) == 1 and advanced[0][1]._array.dtype == BOOL:
+            return _masked(result, *advanced[0])
+        at, dims = joined(advanced)
+        return _index(result, at, dims=dims, wrap=True)
+    except Exception as error:
+        explain(error, "__getitem__", getitem, (input, index))
 
 
 def _masked(input: Any, dim: int, mask: Any) -> Tensor:
@@ -122,26 +126,29 @@ def setitem(input: Tensor, index: Any, value: Any) -> None:
 
     Raises as `getitem`, ShapeError where the value does not fit, RuntimeError for a leaf that requires grad.
     """
-    inplace.check("__setitem__", input, current())
-    found = parse(index, input)
-    advanced = found.advanced + found.numbers
-    target: Any = input if advanced and plain(found.basic) else _slice(input, index=tuple(found.basic))
-    if _write_directly(target, advanced, value):
-        return
-    if not advanced:
-        target.copy_(fitted("__setitem__", value, target._array.shape, input))
-        return
-    if len(advanced) == 1 and advanced[0][1]._array.dtype == BOOL and not known(input) and one(value):
-        _fill(target, advanced[0], value)
-        return
-    advanced.sort(key=lambda item: item[0])
-    at, dims = joined(advanced)
-    shape = picked_shape(target._array.shape, at._array.shape, dims)
-    fixed = tuple(d for d, t in advanced if t._array.shape) if found.numbers and found.advanced else ()
-    if fixed:
-        value = _rearranged(value, shape, at, dims, found, input)
-    value = fitted("__setitem__", value, shape, input)
-    write_into("__setitem__", target, ops.indexing.index_put, (at, value), {"dims": dims, "accumulate": False, "wrap": True})
+    try:
+        inplace.check("__setitem__", input, current())
+        found = parse(index, input)
+        advanced = found.advanced + found.numbers
+        target: Any = input if advanced and plain(found.basic) else _slice(input, index=tuple(found.basic))
+        if _write_directly(target, advanced, value):
+            return
+        if not advanced:
+            target.copy_(fitted("__setitem__", value, target._array.shape, input))
+            return
+        if len(advanced) == 1 and advanced[0][1]._array.dtype == BOOL and not known(input) and one(value):
+            _fill(target, advanced[0], value)
+            return
+        advanced.sort(key=lambda item: item[0])
+        at, dims = joined(advanced)
+        shape = picked_shape(target._array.shape, at._array.shape, dims)
+        fixed = tuple(d for d, t in advanced if t._array.shape) if found.numbers and found.advanced else ()
+        if fixed:
+            value = _rearranged(value, shape, at, dims, found, input)
+        value = fitted("__setitem__", value, shape, input)
+        write_into("__setitem__", target, ops.indexing.index_put, (at, value), {"dims": dims, "accumulate": False, "wrap": True})
+    except Exception as error:
+        explain(error, "__setitem__", setitem, (input, index, value))
 
 
 def _write_directly(target: Any, advanced: list[tuple[int, Any]], value: Any) -> bool:
@@ -253,6 +260,9 @@ def index_put(input: Tensor, indices: Sequence[Any], values: Tensor, accumulate:
 
 
 getitem.__name__, setitem.__name__ = "__getitem__", "__setitem__"  # as a class that answers for functions is told
+
+
+named_functions(globals())
 
 
 class IndexingMethods(Differentiable):

@@ -12,6 +12,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind, created
 from gradlab.device import Device, default_device
 from gradlab.dtype import INT64, as_numpy, result_type
+from gradlab.named_errors import explain, named_functions
 from gradlab.spec import DimensionError, ShapeError, none, normalize_dim, whole
 from gradlab.tensor.common_arguments import either, into, only_tensors, plain, required
 from gradlab.tensor.convert import moved
@@ -229,8 +230,11 @@ def diagonal(input: Tensor, offset: int = 0, dim1: int = 0, dim2: int = 1) -> Te
     >>> gl.diagonal(gl.tensor([[1, 2], [3, 4]]))
     tensor([1, 4])
     """
-    a, b = _two("diagonal", dim1, dim2, len(_matrices("diagonal", input)._array.shape))
-    return _diagonal(input, offset=whole(offset), dim1=a, dim2=b)
+    try:
+        a, b = _two("diagonal", dim1, dim2, len(_matrices("diagonal", input)._array.shape))
+        return _diagonal(input, offset=whole(offset), dim1=a, dim2=b)
+    except Exception as error:
+        explain(error, "diagonal", diagonal, (input, offset, dim1, dim2))
 
 
 def diag_embed(input: Tensor, offset: int = 0, dim1: int = -2, dim2: int = -1) -> Tensor:
@@ -257,14 +261,17 @@ def diag(input: Tensor, diagonal: int = 0, *, out: Any = None) -> Tensor:
     tensor([[1, 0],
             [0, 2]])
     """
-    if out is not None:
-        return into("diag", out, diag(input, diagonal))
-    rank = len(input._array.shape)
-    if rank == 1:
-        return diag_embed(input, diagonal)
-    if rank != 2:
-        raise RuntimeError(f"diag: a vector or a matrix, not shape {input._array.shape}; see diagonal and diag_embed")
-    return _diagonal(input, offset=whole(diagonal), dim1=0, dim2=1).clone()
+    try:
+        if out is not None:
+            return into("diag", out, diag(input, diagonal))
+        rank = len(input._array.shape)
+        if rank == 1:
+            return diag_embed(input, diagonal)
+        if rank != 2:
+            raise RuntimeError(f"diag: a vector or a matrix, not shape {input._array.shape}; see diagonal and diag_embed")
+        return _diagonal(input, offset=whole(diagonal), dim1=0, dim2=1).clone()
+    except Exception as error:
+        explain(error, "diag", diag, (input, diagonal), {"out": out})
 
 
 def diagflat(input: Tensor, offset: int = 0) -> Tensor:
@@ -344,16 +351,22 @@ def unfold(input: Tensor, dimension: int, size: int, step: int) -> Tensor:
             [2, 3],
             [3, 4]])
     """
-    shape = input._array.shape
-    dim = normalize_dim(dimension, len(shape))
-    if size < 0 or step < 1 or size > (shape[dim] if shape else 1):
-        raise ShapeError(f"unfold: windows of size {size}, step {step} do not fit dimension {dim} of shape {shape}")
-    return _unfold(input, dim=dim, size=whole(size), step=whole(step))
+    try:
+        shape = input._array.shape
+        dim = normalize_dim(dimension, len(shape))
+        if size < 0 or step < 1 or size > (shape[dim] if shape else 1):
+            raise ShapeError(f"unfold: windows of size {size}, step {step} do not fit dimension {dim} of shape {shape}")
+        return _unfold(input, dim=dim, size=whole(size), step=whole(step))
+    except Exception as error:
+        explain(error, "unfold", unfold, (input, dimension, size, step))
 
 
 def common_dtype(tensors: Sequence[Tensor]) -> np.dtype[Any]:
     """The result type of several tensors."""
     return result_type([(x._array.dtype, len(x._array.shape)) for x in tensors])
+
+
+named_functions(globals())
 
 
 class LayoutMethods(Differentiable):

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind, operator
+from gradlab.named_errors import explain, named_functions
 from gradlab.spec import ShapeError
 from gradlab.tensor.common_arguments import into, only_tensors
 
@@ -24,27 +25,30 @@ def matmul(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
     >>> gl.matmul(gl.tensor([[1.0, 2.0], [3.0, 4.0]]), gl.tensor([1.0, 10.0]))
     tensor([21., 43.])
     """
-    if out is not None:
-        return into("matmul", out, matmul(input, other))
     try:
-        a, b = len(input._array.shape), len(other._array.shape)
-    except AttributeError:
-        if hasattr(type(input), "__torch_function__") and hasattr(type(other), "__torch_function__"):
-            return _matmul(input, other)  # one of them is no tensor, and answers for it
-        raise TypeError(f"matmul: two tensors, not {type(input).__name__} and {type(other).__name__}") from None
-    if a >= 2 and b >= 2:
-        return _matmul(input, other)
-    if a == 0 or b == 0:
-        raise ShapeError(
-            f"matmul: both need at least one dimension, got shapes {input._array.shape} and {other._array.shape}; use * for numbers"
-        )
-    if a == 1 and b == 1:
-        if input._array.shape != other._array.shape:
-            raise ShapeError(f"matmul: vectors of different lengths: {input._array.shape} @ {other._array.shape}")
-        return _matmul(input.unsqueeze(0), other.unsqueeze(1)).reshape(())
-    if a == 1:
-        return _matmul(input.unsqueeze(0), other).squeeze(-2)
-    return _matmul(input, other.unsqueeze(1)).squeeze(-1)
+        if out is not None:
+            return into("matmul", out, matmul(input, other))
+        try:
+            a, b = len(input._array.shape), len(other._array.shape)
+        except AttributeError:
+            if hasattr(type(input), "__torch_function__") and hasattr(type(other), "__torch_function__"):
+                return _matmul(input, other)  # one of them is no tensor, and answers for it
+            raise TypeError(f"matmul: two tensors, not {type(input).__name__} and {type(other).__name__}") from None
+        if a >= 2 and b >= 2:
+            return _matmul(input, other)
+        if a == 0 or b == 0:
+            raise ShapeError(
+                f"matmul: both need at least one dimension, got shapes {input._array.shape} and {other._array.shape}; use * for numbers"
+            )
+        if a == 1 and b == 1:
+            if input._array.shape != other._array.shape:
+                raise ShapeError(f"matmul: vectors of different lengths: {input._array.shape} @ {other._array.shape}")
+            return _matmul(input.unsqueeze(0), other.unsqueeze(1)).reshape(())
+        if a == 1:
+            return _matmul(input.unsqueeze(0), other).squeeze(-2)
+        return _matmul(input, other.unsqueeze(1)).squeeze(-1)
+    except Exception as error:
+        explain(error, "matmul", matmul, (input, other), {"out": out})
 
 
 def mm(input: Tensor, mat2: Tensor, *, out: Any = None) -> Tensor:
@@ -54,9 +58,12 @@ def mm(input: Tensor, mat2: Tensor, *, out: Any = None) -> Tensor:
     tensor([[3.],
             [3.]])
     """
-    only_tensors("mm", mat2)
-    _expect("mm", 2, input, mat2)
-    return _matmul(input, mat2) if out is None else into("mm", out, _matmul(input, mat2))
+    try:
+        only_tensors("mm", mat2)
+        _expect("mm", 2, input, mat2)
+        return _matmul(input, mat2) if out is None else into("mm", out, _matmul(input, mat2))
+    except Exception as error:
+        explain(error, "mm", mm, (input, mat2), {"out": out})
 
 
 def bmm(input: Tensor, mat2: Tensor, *, out: Any = None) -> Tensor:
@@ -65,16 +72,22 @@ def bmm(input: Tensor, mat2: Tensor, *, out: Any = None) -> Tensor:
     >>> gl.bmm(gl.ones(4, 2, 3), gl.ones(4, 3, 5)).shape
     (4, 2, 5)
     """
-    _expect("bmm", 3, input, mat2)
-    if input._array.shape[0] != mat2._array.shape[0]:
-        raise ShapeError(f"bmm: batch sizes differ: {input._array.shape} and {mat2._array.shape}")
-    return _matmul(input, mat2) if out is None else into("bmm", out, _matmul(input, mat2))
+    try:
+        _expect("bmm", 3, input, mat2)
+        if input._array.shape[0] != mat2._array.shape[0]:
+            raise ShapeError(f"bmm: batch sizes differ: {input._array.shape} and {mat2._array.shape}")
+        return _matmul(input, mat2) if out is None else into("bmm", out, _matmul(input, mat2))
+    except Exception as error:
+        explain(error, "bmm", bmm, (input, mat2), {"out": out})
 
 
 def _expect(name: str, rank: int, *tensors: Tensor) -> None:
     for x in tensors:
         if len(x._array.shape) != rank:
             raise ShapeError(f"{name}: expected {rank} dimensions, got shape {x._array.shape}; use matmul for other ranks")
+
+
+named_functions(globals())
 
 
 class LinalgMethods(Differentiable):

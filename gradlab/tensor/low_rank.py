@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gradlab.named_errors import named_functions
 from gradlab.op import result_class
 from gradlab.tensor.factorization import qr, svd
 from gradlab.tensor.linalg import matmul
@@ -87,3 +88,6 @@ def pca_lowrank(A: Tensor, q: int | None = None, center: bool = True, niter: int
     if niter < 0:
         raise ValueError(f"pca_lowrank: niter is not negative, not {niter}")
     return svd_lowrank(A - A.mean(-2, keepdim=True) if center else A, q, niter)
+
+
+named_functions(globals())

@@ -8,6 +8,7 @@ from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.dtype import BOOL
+from gradlab.named_errors import named_functions
 from gradlab.spec import broadcast_shapes
 from gradlab.tensor.common_arguments import into
 from gradlab.tensor.indexing import write_into
@@ -87,6 +88,9 @@ def argwhere(input: Tensor) -> Tensor:
             [1, 0]])
     """
     return _nonzero(input)
+
+
+named_functions(globals())
 
 
 class MaskMethods(Differentiable):

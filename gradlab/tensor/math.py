@@ -12,6 +12,7 @@ from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.dtype import BOOL, COMPLEX, FLOATING, INEXACT, finfo, needs_floating
+from gradlab.named_errors import named_functions
 from gradlab.tensor import elementwise
 from gradlab.tensor.common_arguments import into
 from gradlab.tensor.complex import complex
@@ -280,6 +281,9 @@ def nan_to_num(input: Tensor, nan: float = 0.0, posinf: float | None = None, neg
 
 
 arccos, arccosh, arcsin, arcsinh, arctan, arctanh = acos, acosh, asin, asinh, atan, atanh
+
+
+named_functions(globals())
 
 
 class MathMethods(Differentiable):

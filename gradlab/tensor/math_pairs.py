@@ -11,6 +11,7 @@ from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.dtype import COMPLEX128, FLOAT64, INEXACT, complex64, complex128
+from gradlab.named_errors import named_functions
 from gradlab.tensor import elementwise, where
 from gradlab.tensor.common_arguments import into, only_tensors
 from gradlab.tensor.deprecated_arguments import with_value
@@ -320,6 +321,9 @@ def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *old: Any, value: f
 
 
 arctan2 = atan2
+
+
+named_functions(globals())
 
 
 class MathPairMethods(Differentiable):

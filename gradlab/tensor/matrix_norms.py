@@ -11,6 +11,7 @@ import numpy as np
 from gradlab import ops
 from gradlab.autograd.record import bind
 from gradlab.dtype import HALF, INEXACT, as_numpy, promote
+from gradlab.named_errors import named_functions
 from gradlab.spec import ShapeError, normalize_dim, normalize_dims, reduced_shape
 from gradlab.tensor import norms
 from gradlab.tensor.common_arguments import either, into
@@ -174,3 +175,6 @@ def vander(x: Tensor, N: int | None = None) -> Tensor:
     powers: Any = x.unsqueeze(-1).expand((*shape, (shape[-1] if N is None else N) - 1))
     powers = powers if x._array.dtype in INEXACT else powers.long()
     return _cat(powers.new_ones((*shape, 1)), powers, dim=len(shape)).cumprod(-1)
+
+
+named_functions(globals())

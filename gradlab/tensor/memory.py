@@ -13,6 +13,7 @@ from gradlab.autograd.mode import current
 from gradlab.autograd.record import bind, refresh
 from gradlab.batched import Batched
 from gradlab.kernel import Library
+from gradlab.named_errors import explain, named_functions
 from gradlab.op import Op
 from gradlab.spec import ShapeError, Spec, count
 from gradlab.strides import MemoryFormat, contiguous_format, dense_order, has_format
@@ -71,33 +72,36 @@ def as_strided(input: Tensor, size: Any, stride: Any, storage_offset: Any = None
             [2, 3],
             [4, 5]])
     """
-    only_tensors("as_strided", input)
-    refresh(input)
-    shape, steps = _geometry("as_strided", size, stride, storage_offset)
-    array, last = input._array, _rows.reach(shape, steps)
-    if type(array) is Batched:
-        return _strided(reshape(input, -1), shape=shape, steps=steps, first=storage_offset or 0)
-    if not last:
-        return _strided(input, shape=shape, steps=steps, first=0)
-    _depends()
-    first = None if storage_offset is None else storage_offset - offset(input)
-    found = _within(input, shape, steps, 0 if first is None else first, last)
-    if found is not None:
-        return found
-    meta = input._meta
-    base = None if meta is None or input._edge is LEAF else inplace.base_of(meta)
-    if storage_offset is None:
-        storage_offset = offset(input)
-    if base is not None:
-        found = _within(base, shape, steps, storage_offset - offset(base), last)
+    try:
+        only_tensors("as_strided", input)
+        refresh(input)
+        shape, steps = _geometry("as_strided", size, stride, storage_offset)
+        array, last = input._array, _rows.reach(shape, steps)
+        if type(array) is Batched:
+            return _strided(reshape(input, -1), shape=shape, steps=steps, first=storage_offset or 0)
+        if not last:
+            return _strided(input, shape=shape, steps=steps, first=0)
+        _depends()
+        first = None if storage_offset is None else storage_offset - offset(input)
+        found = _within(input, shape, steps, 0 if first is None else first, last)
         if found is not None:
             return found
-    if current().tracer is not None:
-        raise ShapeError(
-            f"as_strided: in a trace only the elements of a tensor and of what it is a view of can be reached, not what lies beside them: "
-            f"size {shape}, stride {steps} and storage offset {storage_offset} of shape {array.shape}; pass the whole of the memory"
-        )
-    return _beside(input, shape, steps, storage_offset, last)
+        meta = input._meta
+        base = None if meta is None or input._edge is LEAF else inplace.base_of(meta)
+        if storage_offset is None:
+            storage_offset = offset(input)
+        if base is not None:
+            found = _within(base, shape, steps, storage_offset - offset(base), last)
+            if found is not None:
+                return found
+        if current().tracer is not None:
+            raise ShapeError(
+                f"as_strided: in a trace only the elements of a tensor and of what it is a view of are reached, not what lies beside them: "
+                f"size {shape}, stride {steps} and storage offset {storage_offset} of shape {array.shape}; pass the whole of the memory"
+            )
+        return _beside(input, shape, steps, storage_offset, last)
+    except Exception as error:
+        explain(error, "as_strided", as_strided, (input, size, stride, storage_offset))
 
 
 def _depends() -> None:
@@ -165,6 +169,9 @@ def as_strided_scatter(input: Tensor, src: Tensor, size: Any, stride: Any, stora
     assert inverse is not None
     found = inverse(copy, src.to(input._array.dtype), shape=shape, steps=steps, first=first)
     return found if copy is input else permute(found, ops.movement.inverted(order))  # type: ignore[arg-type]
+
+
+named_functions(globals())
 
 
 class MemoryMethods(Differentiable):

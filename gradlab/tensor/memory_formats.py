@@ -9,6 +9,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current
 from gradlab.autograd.record import bind, finish, refresh
 from gradlab.batched import Batched
+from gradlab.named_errors import explain
 from gradlab.strides import (
     MemoryFormat,
     channels_order,
@@ -103,13 +104,16 @@ class MemoryFormatMethods(Differentiable):
         >>> gl.ones(2).clone()
         tensor([1., 1.])
         """
-        if memory_format is contiguous_format:
-            return _clone(self)
-        if memory_format is None:
-            flags = getattr(self._array, "flags", None)
-            if flags is None or flags.c_contiguous:
+        try:
+            if memory_format is contiguous_format:
                 return _clone(self)
-        return copied(self, laid_as("clone", self, memory_format))
+            if memory_format is None:
+                flags = getattr(self._array, "flags", None)
+                if flags is None or flags.c_contiguous:
+                    return _clone(self)
+            return copied(self, laid_as("clone", self, memory_format))
+        except Exception as error:
+            explain(error, "clone", type(self).clone, (self,), {"memory_format": memory_format})
 
     def contiguous(self, memory_format: Any = contiguous_format) -> Tensor:
         """This tensor if its elements lie in row-major order (or in that of another `memory_format`), else a copy that does.
@@ -117,12 +121,15 @@ class MemoryFormatMethods(Differentiable):
         >>> gl.ones(2, 3).t().contiguous().stride()
         (2, 1)
         """
-        array = self._array
-        if memory_format is contiguous_format:
-            flags = getattr(array, "flags", None)  # under vmap there are none
-            return self if flags is None or flags.c_contiguous else _clone(self)  # type: ignore[return-value]
-        if checked("contiguous", memory_format) is preserve_format:
-            raise RuntimeError("contiguous: preserve_format is no order of elements; use clone()")
-        order = laid_as("contiguous", self, memory_format)
-        known = type(array) is Batched or has_format(array.shape, array.strides, memory_format, array.dtype.itemsize)
-        return self if known else copied(self, order)  # type: ignore[return-value]
+        try:
+            array = self._array
+            if memory_format is contiguous_format:
+                flags = getattr(array, "flags", None)  # under vmap there are none
+                return self if flags is None or flags.c_contiguous else _clone(self)  # type: ignore[return-value]
+            if checked("contiguous", memory_format) is preserve_format:
+                raise RuntimeError("contiguous: preserve_format is no order of elements; use clone()")
+            order = laid_as("contiguous", self, memory_format)
+            known = type(array) is Batched or has_format(array.shape, array.strides, memory_format, array.dtype.itemsize)
+            return self if known else copied(self, order)  # type: ignore[return-value]
+        except Exception as error:
+            explain(error, "contiguous", type(self).contiguous, (self, memory_format))

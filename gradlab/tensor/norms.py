@@ -13,6 +13,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current
 from gradlab.autograd.record import bind
 from gradlab.dtype import COMPLEX, FLOAT32, FLOAT64, FLOATING, HALF, INEXACT, finfo, needs_floating
+from gradlab.named_errors import explain, named_functions
 from gradlab.spec import ShapeError, normalize_dim, normalize_dims
 from gradlab.tensor import reduction
 from gradlab.tensor.common_arguments import either, into, required
@@ -47,30 +48,33 @@ def vector_norm(input: Tensor, ord: float, dims: tuple[int, ...], keepdim: bool,
     The gradient is 0 where the norm is 0. Half types are computed in float32. Where powers would leave the range of the dtype they are
     taken of numbers relative to the largest, or (of float32 in a trace and on a GPU, where nobody looks at values) in float64.
     """
-    x: Any = input if input._array.dtype not in COMPLEX else input.abs()
-    dtype = x._array.dtype
-    if dtype in HALF:
-        x = input.float()
-        if current().autocast is not None:
-            dtype = FLOAT32
-    powers = bool(dims) and ord > 0 and ord != 1 and not math.isinf(ord)
-    if powers and ord == 2 and not current().special:
-        found = _euclidean(x, dim=dims, keepdim=keepdim)
-    elif powers and (type(x._array) is not np.ndarray or current().tracer is not None):
-        if x._array.dtype != FLOAT32:
-            found = _norm_of(x, ord, dims, keepdim)
-        elif ord <= WIDE:
-            found = _norm_of(x.to(FLOAT64), ord, dims, keepdim)
-        else:
-            found = _relative(x, ord, dims, keepdim)
-    else:
-        found = _norm_of(x, ord, dims, keepdim)
-        array = found._array
-        if powers and array.size and x._array.size:
-            low, high = (array.item(),) * 2 if array.size == 1 else (array.min(), array.max())
-            if not (least(array.dtype, ord) < low and high < math.inf):
+    try:
+        x: Any = input if input._array.dtype not in COMPLEX else input.abs()
+        dtype = x._array.dtype
+        if dtype in HALF:
+            x = input.float()
+            if current().autocast is not None:
+                dtype = FLOAT32
+        powers = bool(dims) and ord > 0 and ord != 1 and not math.isinf(ord)
+        if powers and ord == 2 and not current().special:
+            found = _euclidean(x, dim=dims, keepdim=keepdim)
+        elif powers and (type(x._array) is not np.ndarray or current().tracer is not None):
+            if x._array.dtype != FLOAT32:
+                found = _norm_of(x, ord, dims, keepdim)
+            elif ord <= WIDE:
+                found = _norm_of(x.to(FLOAT64), ord, dims, keepdim)
+            else:
                 found = _relative(x, ord, dims, keepdim)
-    return found.to(dtype) if out is None else into("vector_norm", out, found.to(dtype))
+        else:
+            found = _norm_of(x, ord, dims, keepdim)
+            array = found._array
+            if powers and array.size and x._array.size:
+                low, high = (array.item(),) * 2 if array.size == 1 else (array.min(), array.max())
+                if not (least(array.dtype, ord) < low and high < math.inf):
+                    found = _relative(x, ord, dims, keepdim)
+        return found.to(dtype) if out is None else into("vector_norm", out, found.to(dtype))
+    except Exception as error:
+        explain(error, "vector_norm", vector_norm, (input, ord, dims, keepdim), {"out": out})
 
 
 WIDE = 6  # up to this power a float32 has a float64
@@ -123,26 +127,29 @@ def norm(
     >>> gl.norm(gl.tensor([3.0, 4.0]))
     tensor(5.)
     """
-    dim = dim if axis is None else either("norm", dim, None, axis)
-    keepdim = keepdim if keepdims is None else keepdims
-    x = input if dtype is None else input.to(dtype)
-    floating("norm", x, True)
-    if p == "nuc":
-        every = dims_of("norm", x, dim)
-        if len(every) != 2:
-            raise ShapeError(f"norm: the nuclear norm is of two dimensions, not of {len(every)}")
-        values = bind(ops.factorization.svd)(x.movedim(every, (-2, -1)), full=False)[1].sum(-1)
-        values = values.reshape(tuple(1 if d in every else s for d, s in enumerate(x._array.shape))) if keepdim else values
-        return values if out is None else into("norm", out, values)
-    if p is None or p == "fro":
-        p = 2.0
-    p = p.item() if isinstance(p, np.generic) else p
-    if not isinstance(p, (int, float)):
-        raise ValueError(f'norm: p is a number, "fro" or "nuc", not {p!r}; linalg.matrix_norm has the norms of matrices')
-    dims = dims_of("norm", x, dim)
-    if math.isinf(p) and any(x._array.shape[d] == 0 for d in dims):
-        raise ShapeError(f"norm: order {p} has no value for no elements: shape {x._array.shape}")
-    return vector_norm(x, float(p), dims, keepdim) if out is None else into("norm", out, vector_norm(x, float(p), dims, keepdim))
+    try:
+        dim = dim if axis is None else either("norm", dim, None, axis)
+        keepdim = keepdim if keepdims is None else keepdims
+        x = input if dtype is None else input.to(dtype)
+        floating("norm", x, True)
+        if p == "nuc":
+            every = dims_of("norm", x, dim)
+            if len(every) != 2:
+                raise ShapeError(f"norm: the nuclear norm is of two dimensions, not of {len(every)}")
+            values = bind(ops.factorization.svd)(x.movedim(every, (-2, -1)), full=False)[1].sum(-1)
+            values = values.reshape(tuple(1 if d in every else s for d, s in enumerate(x._array.shape))) if keepdim else values
+            return values if out is None else into("norm", out, values)
+        if p is None or p == "fro":
+            p = 2.0
+        p = p.item() if isinstance(p, np.generic) else p
+        if not isinstance(p, (int, float)):
+            raise ValueError(f'norm: p is a number, "fro" or "nuc", not {p!r}; linalg.matrix_norm has the norms of matrices')
+        dims = dims_of("norm", x, dim)
+        if math.isinf(p) and any(x._array.shape[d] == 0 for d in dims):
+            raise ShapeError(f"norm: order {p} has no value for no elements: shape {x._array.shape}")
+        return vector_norm(x, float(p), dims, keepdim) if out is None else into("norm", out, vector_norm(x, float(p), dims, keepdim))
+    except Exception as error:
+        explain(error, "norm", norm, (input, p, dim, keepdim, out, dtype), {"axis": axis, "keepdims": keepdims})
 
 
 @rounds_once(autocast="float32")
@@ -176,6 +183,9 @@ def renorm(input: Tensor, p: float, dim: int | None = None, maxnorm: Any = None,
     return result if out is None else into("renorm", out, result)
 
 
+named_functions(globals())
+
+
 class NormMethods(Differentiable):
     """The methods of this family."""
 
@@ -191,4 +201,7 @@ class NormMethods(Differentiable):
         >>> gl.tensor([3.0, 4.0]).norm()
         tensor(5.)
         """
-        return norm(self, p, dim, keepdim, None, dtype, axis=axis, keepdims=keepdims)
+        try:
+            return norm(self, p, dim, keepdim, None, dtype, axis=axis, keepdims=keepdims)
+        except Exception as error:
+            explain(error, "norm", type(self).norm, (self, p, dim, keepdim, dtype), {"axis": axis, "keepdims": keepdims})

@@ -9,6 +9,7 @@ import numpy as np
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import wrap
 from gradlab.dtype import FLOATING, HALF, INEXACT, needs_floating
+from gradlab.named_errors import named_functions
 from gradlab.spec import normalize_dim
 from gradlab.tensor.common_arguments import into, only_real, only_tensors
 from gradlab.tensor.convert import moved
@@ -232,3 +233,6 @@ def pdist(input: Tensor, p: float = 2) -> Tensor:
         raise RuntimeError(f"pdist: a matrix, not shape {input._array.shape}")
     rows, columns = (tensor(i, device=input.device) for i in np.triu_indices(input._array.shape[0], 1))
     return norm(input[rows] - input[columns], p, 1)
+
+
+named_functions(globals())

@@ -8,6 +8,7 @@ from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current
 from gradlab.autograd.record import bind
+from gradlab.named_errors import named_functions
 from gradlab.op import result_class
 from gradlab.ops.solve import LinAlgError, unit
 from gradlab.spec import ShapeError
@@ -236,3 +237,6 @@ def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False,
         raise NotImplementedError("ldl_solve: the gradient is that by B; detach() the factors, and use linalg.solve for the matrix's")
     found: Tensor = _ldl_solve(LD, pivots, B)
     return found if out is None else into("linalg.ldl_solve", out, found)
+
+
+named_functions(globals())

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
+from gradlab.named_errors import named_functions
 from gradlab.ops.polynomial import KINDS
 from gradlab.tensor.common_arguments import into
 
@@ -166,3 +167,6 @@ def legendre_polynomial_p(x: Any, n: Any, *, out: Any = None) -> Tensor:
     tensor([-0.1250,  5.5000])
     """
     return _polynomial("legendre_polynomial_p", x, n, out)
+
+
+named_functions(globals())

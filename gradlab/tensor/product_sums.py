@@ -9,6 +9,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current, lowered
 from gradlab.autograd.record import bind
 from gradlab.dtype import HALF, INEXACT, wide
+from gradlab.named_errors import explain, named_functions
 from gradlab.spec import ShapeError, broadcast_shapes
 from gradlab.tensor.common_arguments import into, only_tensors
 from gradlab.tensor.deprecated_arguments import with_factors
@@ -54,12 +55,15 @@ def addmm(input: Tensor, mat1: Tensor, mat2: Tensor, *old: Any, beta: float = 1,
     >>> gl.addmm(gl.ones(1, 1), gl.ones(1, 2), gl.ones(2, 1), beta=10)
     tensor([[12.]])
     """
-    if old:
-        (input, mat1, mat2), beta, alpha = with_factors("addmm", input, mat1, mat2, *old)
-    expect_ranks("addmm", (mat1, 2), (mat2, 2))
-    input, mat1, mat2 = lowered(input, mat1, mat2)
-    result = _combined("addmm", input, unrounded(mat1, mat2), mat1._array.dtype, beta, alpha)
-    return result if out is None else into("addmm", out, result)
+    try:
+        if old:
+            (input, mat1, mat2), beta, alpha = with_factors("addmm", input, mat1, mat2, *old)
+        expect_ranks("addmm", (mat1, 2), (mat2, 2))
+        input, mat1, mat2 = lowered(input, mat1, mat2)
+        result = _combined("addmm", input, unrounded(mat1, mat2), mat1._array.dtype, beta, alpha)
+        return result if out is None else into("addmm", out, result)
+    except Exception as error:
+        explain(error, "addmm", addmm, (input, mat1, mat2, *old), {"beta": beta, "alpha": alpha, "out": out})
 
 
 def addmv(input: Tensor, mat: Tensor, vec: Tensor, *old: Any, beta: float = 1, alpha: float = 1, out: Any = None) -> Tensor:
@@ -125,6 +129,9 @@ def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *old: Any, beta: float
     product = unrounded(batch1.permute(1, 0, 2).reshape((n, b * k)), batch2.reshape((b * k, m)))
     result = _combined("addbmm", input, product, batch1._array.dtype, beta, alpha)
     return result if out is None else into("addbmm", out, result)
+
+
+named_functions(globals())
 
 
 class ProductSumMethods(Differentiable):

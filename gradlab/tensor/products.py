@@ -11,6 +11,7 @@ import numpy as np
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current, widest
 from gradlab.dtype import BOOL, HALF
+from gradlab.named_errors import named_functions
 from gradlab.spec import ShapeError, count, normalize_dim
 from gradlab.tensor.common_arguments import into, only_tensors
 from gradlab.tensor.linalg import matmul, mm
@@ -239,6 +240,9 @@ def _power(input: Tensor, n: int) -> Tensor:
         if not n:
             return found if found is not input else input.clone()  # type: ignore[return-value]
         square = matmul(square, square)
+
+
+named_functions(globals())
 
 
 class ProductMethods(Differentiable):

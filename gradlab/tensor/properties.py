@@ -8,6 +8,7 @@ from gradlab import dispatch
 from gradlab.autograd.base import Differentiable
 from gradlab.device import Device
 from gradlab.dtype import FLOATING, DType, from_numpy
+from gradlab.named_errors import explain
 from gradlab.spec import count
 from gradlab.tensor.common_arguments import either
 from gradlab.tensor.size import Size, known
@@ -33,8 +34,11 @@ class PropertyMethods(Differentiable):
         >>> gl.ones(2, 3).size(0)
         2
         """
-        dim = dim if axis is None else either("size", dim, None, axis)
-        return self.shape if dim is None else self._array.shape[dim]
+        try:
+            dim = dim if axis is None else either("size", dim, None, axis)
+            return self.shape if dim is None else self._array.shape[dim]
+        except Exception as error:
+            explain(error, "size", type(self).size, (self, dim), {"axis": axis})
 
     @property
     def ndim(self) -> int:

@@ -10,6 +10,7 @@ from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind, wrap
 from gradlab.dtype import INT64
+from gradlab.named_errors import named_functions
 from gradlab.spec import count, normalize_dim
 from gradlab.tensor.common_arguments import into, required
 from gradlab.tensor.convert import moved
@@ -85,6 +86,9 @@ def index_reduce(
         raise IndexShapeError(f"index_reduce: the source of shape {values._array.shape} is not of shape {wanted}, which the index asks for")
     spread = at.reshape((-1,) + (1,) * (len(shape) - 1 - dim)).expand(wanted)
     return scatter_reduce(input, dim, spread, values, reduce, include_self=include_self)
+
+
+named_functions(globals())
 
 
 class PutMethods(Differentiable):

@@ -9,6 +9,7 @@ from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.dtype import HALF
+from gradlab.named_errors import named_functions
 from gradlab.spec import count, normalize_dim
 from gradlab.tensor import reduction
 from gradlab.tensor.common_arguments import either, into
@@ -161,6 +162,9 @@ def nanquantile(
     keepdim = keepdim if keepdims is None else keepdims
     result = _quantile("nanquantile", input, q, dim, keepdim, interpolation, True)
     return result if out is None else into("nanquantile", out, result)
+
+
+named_functions(globals())
 
 
 class QuantileMethods(Differentiable):

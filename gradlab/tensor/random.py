@@ -32,6 +32,7 @@ from gradlab.dtype import (
     real_of,
     result_type,
 )  # fmt: skip
+from gradlab.named_errors import named_functions
 from gradlab.spec import broadcast_shapes, count
 from gradlab.tensor import common_arguments
 from gradlab.tensor.complex import complex
@@ -368,3 +369,6 @@ def normal(
 def not_negative(name: str, what: str, value: float) -> None:
     if not value >= 0:
         raise RuntimeError(f"{name}: {what} is not negative, got {value}")
+
+
+named_functions(globals())

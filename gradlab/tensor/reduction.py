@@ -12,6 +12,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current
 from gradlab.autograd.record import bind
 from gradlab.dtype import COMPLEX, FLOATING, HALF, INEXACT, INT64, needs_floating
+from gradlab.named_errors import explain, named_functions
 from gradlab.spec import count, none, normalize_dim, normalize_dims
 from gradlab.tensor.common_arguments import either, into, required
 from gradlab.tensor.comparison import tensors_only
@@ -55,16 +56,19 @@ def sum(
     >>> gl.sum(gl.tensor([[1, 2], [3, 4]]), dim=0)
     tensor([4, 6])
     """
-    dim = dim if axis is None else either("sum", dim, None, axis)
-    keepdim = keepdim if keepdims is None else keepdims
-    dims = _dims("sum", input, dim)
-    if dtype is not None:
-        input = input.to(dtype)
-        if input._array.dtype in HALF and out is None:  # also under autocast, which computes it in float32
-            return _sum(input, dim=dims, keepdim=keepdim).to(dtype)
-    elif input._array.dtype not in INEXACT:
-        input = input.to(INT64)
-    return _sum(input, dim=dims, keepdim=keepdim) if out is None else into("sum", out, _sum(input, dim=dims, keepdim=keepdim))
+    try:
+        dim = dim if axis is None else either("sum", dim, None, axis)
+        keepdim = keepdim if keepdims is None else keepdims
+        dims = _dims("sum", input, dim)
+        if dtype is not None:
+            input = input.to(dtype)
+            if input._array.dtype in HALF and out is None:  # also under autocast, which computes it in float32
+                return _sum(input, dim=dims, keepdim=keepdim).to(dtype)
+        elif input._array.dtype not in INEXACT:
+            input = input.to(INT64)
+        return _sum(input, dim=dims, keepdim=keepdim) if out is None else into("sum", out, _sum(input, dim=dims, keepdim=keepdim))
+    except Exception as error:
+        explain(error, "sum", sum, (input, dim, keepdim), {"dtype": dtype, "axis": axis, "keepdims": keepdims, "out": out})
 
 
 def mean(
@@ -76,14 +80,17 @@ def mean(
     >>> gl.mean(gl.tensor([1.0, 2.0, 6.0]))
     tensor(3.)
     """
-    dim = dim if axis is None else either("mean", dim, None, axis)
-    keepdim = keepdim if keepdims is None else keepdims
-    if dtype is not None:
-        input = input.to(dtype)
-    if input._array.dtype not in INEXACT:
-        raise RuntimeError(needs_floating("mean", input.dtype, way="convert with .float() or pass dtype="))
-    result = _mean(input, dim=_dims("mean", input, dim), keepdim=keepdim)
-    return result if out is None else into("mean", out, result)
+    try:
+        dim = dim if axis is None else either("mean", dim, None, axis)
+        keepdim = keepdim if keepdims is None else keepdims
+        if dtype is not None:
+            input = input.to(dtype)
+        if input._array.dtype not in INEXACT:
+            raise RuntimeError(needs_floating("mean", input.dtype, way="convert with .float() or pass dtype="))
+        result = _mean(input, dim=_dims("mean", input, dim), keepdim=keepdim)
+        return result if out is None else into("mean", out, result)
+    except Exception as error:
+        explain(error, "mean", mean, (input, dim, keepdim), {"dtype": dtype, "axis": axis, "keepdims": keepdims, "out": out})
 
 
 def amax(
@@ -94,10 +101,13 @@ def amax(
     >>> gl.amax(gl.tensor([[1, 2], [3, 4]]), dim=1)
     tensor([2, 4])
     """
-    dim = dim if axis is None else either("amax", dim, (), axis)
-    keepdim = keepdim if keepdims is None else keepdims
-    result = _amax(input, dim=_dims("amax", input, dim), keepdim=keepdim)
-    return result if out is None else into("amax", out, result)
+    try:
+        dim = dim if axis is None else either("amax", dim, (), axis)
+        keepdim = keepdim if keepdims is None else keepdims
+        result = _amax(input, dim=_dims("amax", input, dim), keepdim=keepdim)
+        return result if out is None else into("amax", out, result)
+    except Exception as error:
+        explain(error, "amax", amax, (input, dim, keepdim), {"axis": axis, "keepdims": keepdims, "out": out})
 
 
 def amin(
@@ -123,17 +133,20 @@ def max(
     >>> gl.max(gl.tensor([1, 9, 2]), dim=0)
     max(values=tensor(9), indices=tensor(1))
     """
-    dim = dim if axis is None else either("max", dim, None, axis)
-    dim = dim if other is None else other
-    keepdim = keepdim if keepdims is None else keepdims
-    if out is not None:
-        return into("max" if isinstance(dim, int) else "max.into", out, max(input, dim, keepdim))
-    tensors_only("max", input)
-    if dim is None:
-        return _amax(input, dim=_dims("max", input, None), keepdim=False)
-    if isinstance(dim, Differentiable):
-        return maximum(input, dim)  # type: ignore[arg-type]
-    return _max(input, dim=normalize_dim(dim, len(input._array.shape)), keepdim=keepdim)
+    try:
+        dim = dim if axis is None else either("max", dim, None, axis)
+        dim = dim if other is None else other
+        keepdim = keepdim if keepdims is None else keepdims
+        if out is not None:
+            return into("max" if isinstance(dim, int) else "max.into", out, max(input, dim, keepdim))
+        tensors_only("max", input)
+        if dim is None:
+            return _amax(input, dim=_dims("max", input, None), keepdim=False)
+        if isinstance(dim, Differentiable):
+            return maximum(input, dim)  # type: ignore[arg-type]
+        return _max(input, dim=normalize_dim(dim, len(input._array.shape)), keepdim=keepdim)
+    except Exception as error:
+        explain(error, "max", max, (input, dim, keepdim), {"other": other, "axis": axis, "keepdims": keepdims, "out": out})
 
 
 def min(
@@ -145,17 +158,20 @@ def min(
     >>> gl.min(gl.tensor([3, 1, 2]), dim=0)
     min(values=tensor(1), indices=tensor(1))
     """
-    dim = dim if axis is None else either("min", dim, None, axis)
-    dim = dim if other is None else other
-    keepdim = keepdim if keepdims is None else keepdims
-    if out is not None:
-        return into("min" if isinstance(dim, int) else "min.into", out, min(input, dim, keepdim))
-    tensors_only("min", input)
-    if dim is None:
-        return _amin(input, dim=_dims("min", input, None), keepdim=False)
-    if isinstance(dim, Differentiable):
-        return minimum(input, dim)  # type: ignore[arg-type]
-    return _min(input, dim=normalize_dim(dim, len(input._array.shape)), keepdim=keepdim)
+    try:
+        dim = dim if axis is None else either("min", dim, None, axis)
+        dim = dim if other is None else other
+        keepdim = keepdim if keepdims is None else keepdims
+        if out is not None:
+            return into("min" if isinstance(dim, int) else "min.into", out, min(input, dim, keepdim))
+        tensors_only("min", input)
+        if dim is None:
+            return _amin(input, dim=_dims("min", input, None), keepdim=False)
+        if isinstance(dim, Differentiable):
+            return minimum(input, dim)  # type: ignore[arg-type]
+        return _min(input, dim=normalize_dim(dim, len(input._array.shape)), keepdim=keepdim)
+    except Exception as error:
+        explain(error, "min", min, (input, dim, keepdim), {"other": other, "axis": axis, "keepdims": keepdims, "out": out})
 
 
 def argmax(
@@ -166,9 +182,12 @@ def argmax(
     >>> gl.argmax(gl.tensor([1, 9, 2]))
     tensor(1)
     """
-    dim = dim if axis is None else either("argmax", dim, None, axis)
-    keepdim = keepdim if keepdims is None else keepdims
-    return _position(_argmax, input, dim, keepdim) if out is None else into("argmax", out, _position(_argmax, input, dim, keepdim))
+    try:
+        dim = dim if axis is None else either("argmax", dim, None, axis)
+        keepdim = keepdim if keepdims is None else keepdims
+        return _position(_argmax, input, dim, keepdim) if out is None else into("argmax", out, _position(_argmax, input, dim, keepdim))
+    except Exception as error:
+        explain(error, "argmax", argmax, (input, dim, keepdim), {"axis": axis, "keepdims": keepdims, "out": out})
 
 
 def argmin(
@@ -179,9 +198,12 @@ def argmin(
     >>> gl.argmin(gl.tensor([3, 1, 2]))
     tensor(1)
     """
-    dim = dim if axis is None else either("argmin", dim, None, axis)
-    keepdim = keepdim if keepdims is None else keepdims
-    return _position(_argmin, input, dim, keepdim) if out is None else into("argmin", out, _position(_argmin, input, dim, keepdim))
+    try:
+        dim = dim if axis is None else either("argmin", dim, None, axis)
+        keepdim = keepdim if keepdims is None else keepdims
+        return _position(_argmin, input, dim, keepdim) if out is None else into("argmin", out, _position(_argmin, input, dim, keepdim))
+    except Exception as error:
+        explain(error, "argmin", argmin, (input, dim, keepdim), {"axis": axis, "keepdims": keepdims, "out": out})
 
 
 def _position(row: Any, input: Tensor, dim: int | None, keepdim: bool) -> Tensor:
@@ -215,11 +237,14 @@ def any(
     >>> gl.any(gl.tensor([1, 0]))
     tensor(True)
     """
-    dim = dim if axis is None else either("any", dim, None, axis)
-    keepdim = keepdim if keepdims is None else keepdims
-    input = input if isinstance(input, Differentiable) else tensor(input)
-    result = input.ne(0) if none(dim) else _any(input, dim=_dims("any", input, dim), keepdim=keepdim)
-    return result if out is None else into("any", out, result)
+    try:
+        dim = dim if axis is None else either("any", dim, None, axis)
+        keepdim = keepdim if keepdims is None else keepdims
+        input = input if isinstance(input, Differentiable) else tensor(input)
+        result = input.ne(0) if none(dim) else _any(input, dim=_dims("any", input, dim), keepdim=keepdim)
+        return result if out is None else into("any", out, result)
+    except Exception as error:
+        explain(error, "any", any, (input, dim, keepdim), {"axis": axis, "keepdims": keepdims, "out": out})
 
 
 @rounds_once(autocast="float32")
@@ -300,6 +325,9 @@ def count_nonzero(input: Tensor, dim: Any = None, *more: int, axis: Any = None) 
 def any_empty(input: Tensor, dims: tuple[int, ...]) -> bool:
     """Whether a reduction over `dims` has no elements."""
     return 0 in [input._array.shape[d] for d in dims]
+
+
+named_functions(globals())
 
 
 class ReductionMethods(Differentiable):

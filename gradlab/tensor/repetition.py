@@ -1,4 +1,4 @@
-"""Repetition: tensors repeated along dimensions, and shapes broadcast."""
+"""Repetition: tensors repeated along dimensions, shapes broadcast, and summed back to what they were broadcast from."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ import numpy as np
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind, wrap
-from gradlab.spec import broadcast_shapes, count, normalize_dim, whole
+from gradlab.named_errors import named_functions
+from gradlab.spec import ShapeError, broadcast_shapes, count, normalize_dim, whole
 from gradlab.tensor.common_arguments import either
 from gradlab.tensor.convert import moved
 from gradlab.tensor.shape import copied, expand, reshape, sizes
@@ -111,8 +112,30 @@ def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
     return tuple(x if x._array.shape == shape else expand(x, shape) for x in found)
 
 
+def sum_to_size(input: Tensor, *shape: Any, size: Any = None) -> Tensor:
+    """Summed over what broadcasting from `shape` to this shape repeated.
+
+    >>> gl.ones(2, 3).sum_to_size(1, 3)
+    tensor([[2., 2., 2.]])
+    """
+    target, own = sizes(shape if size is None else (size,)), input._array.shape
+    lead = len(own) - len(target)
+    if lead < 0 or any(t not in (1, o) for t, o in zip(target, own[lead:], strict=True)):
+        raise ShapeError(f"sum_to_size: shape {own} is not what {target} broadcasts to")
+    if not target and input._array.dtype.kind in "biu":
+        return input.sum()  # of int64, as any sum
+    dims = (*range(lead), *[lead + i for i, s in enumerate(target) if s == 1 and own[lead + i] != 1])
+    if not dims:
+        return input if own else input.clone()
+    found = input.sum(dims, keepdim=True)
+    return reshape(found, target) if lead else found
+
+
+named_functions(globals())
+
+
 class RepetitionMethods(Differentiable):
     """The methods of this family."""
 
     __slots__ = ()
-    repeat, tile, repeat_interleave, broadcast_to = repeat, tile, repeat_interleave, broadcast_to
+    repeat, tile, repeat_interleave, broadcast_to, sum_to_size = repeat, tile, repeat_interleave, broadcast_to, sum_to_size

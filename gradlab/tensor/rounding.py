@@ -15,6 +15,7 @@ from typing import Any, TypeVar, overload
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current
 from gradlab.dtype import FLOAT32, HALF, INEXACT, result_type
+from gradlab.named_errors import explain
 from gradlab.tensor.common_arguments import into
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -35,16 +36,20 @@ def rounds_once(function: Any = None, *, autocast: str | None = None, first: boo
 
     @functools.wraps(function)
     def unit(*args: Any, **kwargs: Any) -> Any:
-        for x in args:
-            if isinstance(x, Differentiable) and x._array.dtype in HALF:
-                return once(function, args, kwargs, autocast, first)
-        if not kwargs:
-            return function(*args)
-        for x in kwargs.values():
-            if isinstance(x, Differentiable) and x._array.dtype in HALF:
-                return once(function, args, kwargs, autocast, first)
-        return function(*args, **kwargs)
+        try:
+            for x in args:
+                if isinstance(x, Differentiable) and x._array.dtype in HALF:
+                    return once(function, args, kwargs, autocast, first)
+            if not kwargs:
+                return function(*args)
+            for x in kwargs.values():
+                if isinstance(x, Differentiable) and x._array.dtype in HALF:
+                    return once(function, args, kwargs, autocast, first)
+            return function(*args, **kwargs)
+        except Exception as error:
+            explain(error, function.__name__, function, args, kwargs)
 
+    unit.names_itself = True  # type: ignore[attr-defined]
     return unit
 
 

@@ -8,6 +8,7 @@ from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.dtype import BOOL, INEXACT, INT64, needs_floating
+from gradlab.named_errors import explain, named_functions
 from gradlab.spec import DimensionError, normalize_dim, normalize_dims
 from gradlab.tensor.common_arguments import either, into, required
 from gradlab.tensor.math_in_place import twin
@@ -67,10 +68,13 @@ def cumsum(input: Tensor, dim: int | None = None, *, dtype: Any = None, axis: An
     >>> gl.cumsum(gl.tensor([1, 2, 3]), dim=0)
     tensor([1, 3, 6])
     """
-    dim = dim if dim is not None and axis is None else required("cumsum", dim, axis)
-    result = _cumsum(_summable(input, dtype), dim=_dim("cumsum", input, dim))
-    result = result if dtype is None else result.to(dtype)
-    return result if out is None else into("cumsum", out, result)
+    try:
+        dim = dim if dim is not None and axis is None else required("cumsum", dim, axis)
+        result = _cumsum(_summable(input, dtype), dim=_dim("cumsum", input, dim))
+        result = result if dtype is None else result.to(dtype)
+        return result if out is None else into("cumsum", out, result)
+    except Exception as error:
+        explain(error, "cumsum", cumsum, (input, dim), {"dtype": dtype, "axis": axis, "out": out})
 
 
 def cumprod(input: Tensor, dim: int | None = None, *, dtype: Any = None, axis: Any = None, out: Any = None) -> Tensor:
@@ -204,6 +208,9 @@ def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = 1, dim
 
 
 trapz = trapezoid
+
+
+named_functions(globals())
 
 
 class ScanMethods(Differentiable):

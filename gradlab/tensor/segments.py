@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradlab.autograd.base import Differentiable
 from gradlab.dtype import FLOATING, INT64, needs_floating
+from gradlab.named_errors import named_functions
 from gradlab.spec import ShapeError, normalize_dim
 from gradlab.tensor.common_arguments import only_tensors
 from gradlab.tensor.creation import arange
@@ -74,3 +75,6 @@ def segment_reduce(
         found = found / sizes.masked_fill(empty, 1)
         found = found.masked_fill(empty, math.nan) if initial is None else found
     return found
+
+
+named_functions(globals())

@@ -8,6 +8,7 @@ from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.dtype import BOOL, HALF, INEXACT, INT64
+from gradlab.named_errors import explain, named_functions
 from gradlab.spec import normalize_dim
 from gradlab.tensor.common_arguments import into, required
 from gradlab.tensor.in_place_methods import update
@@ -32,15 +33,18 @@ def index_select(input: Tensor, dim: int | None = None, index: Any = None, *, ou
     tensor([[2],
             [4]])
     """
-    if axis is not None or dim is None:
-        dim = required("index_select", dim, axis)
-    if out is not None:
-        return into("index_select", out, index_select(input, dim, index), (input, index))
-    index = row("index_select", index)
-    if not input._array.shape:
-        return _index(input.reshape(1), index.unsqueeze(0), dims=(0,), wrap=False).reshape(())
-    dim = normalize_dim(dim, len(input._array.shape))
-    return _index(input, index.unsqueeze(0), dims=(dim,), wrap=False)
+    try:
+        if axis is not None or dim is None:
+            dim = required("index_select", dim, axis)
+        if out is not None:
+            return into("index_select", out, index_select(input, dim, index), (input, index))
+        index = row("index_select", index)
+        if not input._array.shape:
+            return _index(input.reshape(1), index.unsqueeze(0), dims=(0,), wrap=False).reshape(())
+        dim = normalize_dim(dim, len(input._array.shape))
+        return _index(input, index.unsqueeze(0), dims=(dim,), wrap=False)
+    except Exception as error:
+        explain(error, "index_select", index_select, (input, dim, index), {"out": out, "axis": axis})
 
 
 def _along(name: str, input: Tensor, dim: int, index: Any, source: Any) -> tuple[Any, Any, int]:
@@ -188,6 +192,9 @@ def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
     if num_classes < 1 and 0 not in shape:
         raise RuntimeError(f"one_hot: at least one class, not {num_classes}; class numbers are not negative")
     return _scatter(input.new_zeros((*shape, num_classes)), input.unsqueeze(-1), input.new_ones(()), dim=len(shape))
+
+
+named_functions(globals())
 
 
 class SelectionMethods(Differentiable):

@@ -14,6 +14,7 @@ from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.dtype import result_type
+from gradlab.named_errors import explain, named_functions
 from gradlab.spec import DimensionError, ShapeError, cached_sizes, count, none, normalize_dim, normalize_dims
 from gradlab.tensor.bits import view_as_dtype
 from gradlab.tensor.common_arguments import either, into, only_tensors, required
@@ -90,17 +91,20 @@ def view(input: Tensor, *shape: Any, dtype: Any = None, size: Any = None) -> Ten
     tensor([[0, 1],
             [2, 3]])
     """
-    if dtype is not None or size is not None:
-        shape = (dtype if size is None else size,)
-    if shape and not hasattr(shape[0], "__index__") and not isinstance(shape[0], (tuple, list)):
-        return view_as_dtype(input, shape[0])
-    new = _filled("view", sizes(shape), input._array.shape)
-    if not _viewable(input._array, new):
-        raise RuntimeError(
-            f"view: shape {new} is not possible without a copy for a tensor of shape {input._array.shape} and "
-            f"stride {input.stride()}; use reshape({', '.join(map(str, new))}) or contiguous() first"
-        )
-    return _view(input, shape=new)
+    try:
+        if dtype is not None or size is not None:
+            shape = (dtype if size is None else size,)
+        if shape and not hasattr(shape[0], "__index__") and not isinstance(shape[0], (tuple, list)):
+            return view_as_dtype(input, shape[0])
+        new = _filled("view", sizes(shape), input._array.shape)
+        if not _viewable(input._array, new):
+            raise RuntimeError(
+                f"view: shape {new} is not possible without a copy for a tensor of shape {input._array.shape} and "
+                f"stride {input.stride()}; use reshape({', '.join(map(str, new))}) or contiguous() first"
+            )
+        return _view(input, shape=new)
+    except Exception as error:
+        explain(error, "view", view, (input, *shape), {"dtype": dtype, "size": size})
 
 
 def reshape(input: Tensor, *size: Any, shape: Any = None) -> Tensor:
@@ -110,8 +114,11 @@ def reshape(input: Tensor, *size: Any, shape: Any = None) -> Tensor:
     tensor([[0, 1],
             [2, 3]])
     """
-    new = _filled("reshape", sizes(size if shape is None else (shape,)), input._array.shape)
-    return _view(input if _viewable(input._array, new) else _clone(input), shape=new)
+    try:
+        new = _filled("reshape", sizes(size if shape is None else (shape,)), input._array.shape)
+        return _view(input if _viewable(input._array, new) else _clone(input), shape=new)
+    except Exception as error:
+        explain(error, "reshape", reshape, (input, *size), {"shape": shape})
 
 
 def copied(input: Tensor, shape: tuple[int, ...]) -> Tensor:
@@ -166,14 +173,17 @@ def transpose(input: Tensor, dim0: Any, dim1: Any = None) -> Tensor:
     >>> gl.transpose(gl.ones(2, 3), 0, 1).shape
     (3, 2)
     """
-    rank = len(input._array.shape)
-    if dim1 is None:
-        if not isinstance(dim0, (tuple, list)):
-            raise TypeError("transpose() missing 1 required positional argument: 'dim1'; or give the order of all dimensions as a tuple")
-        return input.permute(tuple(dim0))
-    if not (0 <= dim0 < rank and 0 <= dim1 < rank):
-        dim0, dim1 = normalize_dim(dim0, rank), normalize_dim(dim1, rank)
-    return _transpose(input, dim0=dim0, dim1=dim1)
+    try:
+        rank = len(input._array.shape)
+        if dim1 is None:
+            if not isinstance(dim0, (tuple, list)):
+                raise TypeError("transpose() missing 1 required positional argument: 'dim1'; or give the order of all dimensions as one")
+            return input.permute(tuple(dim0))
+        if not (0 <= dim0 < rank and 0 <= dim1 < rank):
+            dim0, dim1 = normalize_dim(dim0, rank), normalize_dim(dim1, rank)
+        return _transpose(input, dim0=dim0, dim1=dim1)
+    except Exception as error:
+        explain(error, "transpose", transpose, (input, dim0, dim1))
 
 
 def t(input: Tensor) -> Tensor:
@@ -182,9 +192,12 @@ def t(input: Tensor) -> Tensor:
     >>> gl.t(gl.ones(2, 3)).shape
     (3, 2)
     """
-    if len(input._array.shape) > 2:
-        raise RuntimeError(f"t: at most two dimensions, not shape {input._array.shape}; use .mT or transpose(dim0, dim1)")
-    return _t(input)
+    try:
+        if len(input._array.shape) > 2:
+            raise RuntimeError(f"t: at most two dimensions, not shape {input._array.shape}; use .mT or transpose(dim0, dim1)")
+        return _t(input)
+    except Exception as error:
+        explain(error, "t", t, (input,))
 
 
 def expand(input: Tensor, *shape: Any, size: Any = None, implicit: bool = False) -> Tensor:
@@ -195,13 +208,16 @@ def expand(input: Tensor, *shape: Any, size: Any = None, implicit: bool = False)
     tensor([[1, 2],
             [1, 2]])
     """
-    asked, old = sizes(shape if size is None else (size,)), input._array.shape
-    if len(asked) < len(old):
-        raise ShapeError(f"expand: shape {asked} has fewer dimensions than the tensor's {old}")
-    lead = len(asked) - len(old)
-    if any(s == -1 for s in asked[:lead]):
-        raise ShapeError(f"expand: -1 cannot stand for a new dimension in {asked}")
-    return _expand(input, shape=tuple(old[i - lead] if s == -1 else s for i, s in enumerate(asked)))
+    try:
+        asked, old = sizes(shape if size is None else (size,)), input._array.shape
+        if len(asked) < len(old):
+            raise ShapeError(f"expand: shape {asked} has fewer dimensions than the tensor's {old}")
+        lead = len(asked) - len(old)
+        if any(s == -1 for s in asked[:lead]):
+            raise ShapeError(f"expand: -1 cannot stand for a new dimension in {asked}")
+        return _expand(input, shape=tuple(old[i - lead] if s == -1 else s for i, s in enumerate(asked)))
+    except Exception as error:
+        explain(error, "expand", expand, (input, *shape), {"size": size, "implicit": implicit})
 
 
 def squeeze(input: Tensor, dim: Any = None, *more: int, axis: Any = None) -> Tensor:
@@ -210,10 +226,13 @@ def squeeze(input: Tensor, dim: Any = None, *more: int, axis: Any = None) -> Ten
     >>> gl.squeeze(gl.ones(2, 1, 3)).shape
     (2, 3)
     """
-    dim = (dim, *more) if more else dim if axis is None else either("squeeze", dim, None, axis)
-    shape = input._array.shape
-    dims = tuple(range(len(shape))) if dim is None else () if none(dim) else normalize_dims(dim, len(shape))
-    return _squeeze(input, dims=tuple(d for d in dims if shape[d] == 1))
+    try:
+        dim = (dim, *more) if more else dim if axis is None else either("squeeze", dim, None, axis)
+        shape = input._array.shape
+        dims = tuple(range(len(shape))) if dim is None else () if none(dim) else normalize_dims(dim, len(shape))
+        return _squeeze(input, dims=tuple(d for d in dims if shape[d] == 1))
+    except Exception as error:
+        explain(error, "squeeze", squeeze, (input, dim, *more), {"axis": axis})
 
 
 def unsqueeze(input: Tensor, dim: int | None = None, *, axis: Any = None) -> Tensor:
@@ -222,11 +241,14 @@ def unsqueeze(input: Tensor, dim: int | None = None, *, axis: Any = None) -> Ten
     >>> gl.unsqueeze(gl.ones(2), 0).shape
     (1, 2)
     """
-    dim = dim if dim is not None and axis is None else required("unsqueeze", dim, axis)
-    rank = len(input._array.shape) + 1
-    if not -rank <= dim < rank:
-        raise DimensionError(f"unsqueeze: dimension out of range: dim={dim} (expected {-rank} to {rank - 1})")
-    return _unsqueeze(input, dim=dim % rank)
+    try:
+        dim = dim if dim is not None and axis is None else required("unsqueeze", dim, axis)
+        rank = len(input._array.shape) + 1
+        if not -rank <= dim < rank:
+            raise DimensionError(f"unsqueeze: dimension out of range: dim={dim} (expected {-rank} to {rank - 1})")
+        return _unsqueeze(input, dim=dim % rank)
+    except Exception as error:
+        explain(error, "unsqueeze", unsqueeze, (input, dim), {"axis": axis})
 
 
 def _listed(name: str, tensors: Sequence[Tensor]) -> list[Tensor]:
@@ -252,15 +274,18 @@ def cat(tensors: Sequence[Tensor], dim: int = 0, *, axis: Any = None, out: Any =
     >>> gl.cat([gl.ones(2), gl.zeros(1)])
     tensor([1., 1., 0.])
     """
-    dim = dim if axis is None else either("cat", dim, 0, axis)
-    found = _listed("cat", tensors)
-    rank = max([len(x._array.shape) for x in found])
-    if rank == 0:
-        raise RuntimeError("cat: 0-d tensors cannot be concatenated; use stack")
-    if rank > 1:
-        found = [x for x in found if x._array.shape != (0,)]
-    result = _cat(*found, dim=normalize_dim(dim, rank))
-    return result if out is None else into("cat", out, result, found)
+    try:
+        dim = dim if axis is None else either("cat", dim, 0, axis)
+        found = _listed("cat", tensors)
+        rank = max([len(x._array.shape) for x in found])
+        if rank == 0:
+            raise RuntimeError("cat: 0-d tensors cannot be concatenated; use stack")
+        if rank > 1:
+            found = [x for x in found if x._array.shape != (0,)]
+        result = _cat(*found, dim=normalize_dim(dim, rank))
+        return result if out is None else into("cat", out, result, found)
+    except Exception as error:
+        explain(error, "cat", cat, (tensors, dim), {"axis": axis, "out": out})
 
 
 def stack(tensors: Sequence[Tensor], dim: int = 0, *, axis: Any = None, out: Any = None) -> Tensor:
@@ -270,19 +295,22 @@ def stack(tensors: Sequence[Tensor], dim: int = 0, *, axis: Any = None, out: Any
     tensor([[1., 1.],
             [0., 0.]])
     """
-    dim = dim if axis is None else either("stack", dim, 0, axis)
-    if out is not None:
-        return into("stack", out, stack(tensors, dim))
-    found = _listed("stack", tensors)
-    shape = found[0]._array.shape
-    for i, x in enumerate(found):
-        if x._array.shape != shape:
-            raise ShapeError(f"stack: all shapes must be equal: tensor {i} has {x._array.shape}, tensor 0 has {shape}")
-    dim = normalize_dim(dim, len(shape) + 1)
-    if dim == len(shape):
-        return _cat(*[_unsqueeze(x, dim=dim) for x in found], dim=dim)
-    joined = _cat(*found, dim=dim)  # what lies one after the other along `dim` also lies along a dimension in front of it
-    return _view(joined, shape=(*shape[:dim], len(found), *shape[dim:]))
+    try:
+        dim = dim if axis is None else either("stack", dim, 0, axis)
+        if out is not None:
+            return into("stack", out, stack(tensors, dim))
+        found = _listed("stack", tensors)
+        shape = found[0]._array.shape
+        for i, x in enumerate(found):
+            if x._array.shape != shape:
+                raise ShapeError(f"stack: all shapes must be equal: tensor {i} has {x._array.shape}, tensor 0 has {shape}")
+        dim = normalize_dim(dim, len(shape) + 1)
+        if dim == len(shape):
+            return _cat(*[_unsqueeze(x, dim=dim) for x in found], dim=dim)
+        joined = _cat(*found, dim=dim)  # what lies one after the other along `dim` also lies along a dimension in front of it
+        return _view(joined, shape=(*shape[:dim], len(found), *shape[dim:]))
+    except Exception as error:
+        explain(error, "stack", stack, (tensors, dim), {"axis": axis, "out": out})
 
 
 def flip(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
@@ -295,23 +323,7 @@ def flip(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     return _flip(input, dims=normalize_dims(given, len(input._array.shape)) if given else ())
 
 
-def sum_to_size(input: Tensor, *shape: Any, size: Any = None) -> Tensor:
-    """Summed over what broadcasting from `shape` to this shape repeated.
-
-    >>> gl.ones(2, 3).sum_to_size(1, 3)
-    tensor([[2., 2., 2.]])
-    """
-    target, own = sizes(shape if size is None else (size,)), input._array.shape
-    lead = len(own) - len(target)
-    if lead < 0 or any(t not in (1, o) for t, o in zip(target, own[lead:], strict=True)):
-        raise ShapeError(f"sum_to_size: shape {own} is not what {target} broadcasts to")
-    if not target and input._array.dtype.kind in "biu":
-        return input.sum()  # of int64, as any sum
-    dims = (*range(lead), *[lead + i for i, s in enumerate(target) if s == 1 and own[lead + i] != 1])
-    if not dims:
-        return input if own else input.clone()
-    found = input.sum(dims, keepdim=True)
-    return _view(found, shape=target) if lead else found
+named_functions(globals())
 
 
 class ShapeMethods(Differentiable):
@@ -320,7 +332,7 @@ class ShapeMethods(Differentiable):
     __slots__ = ()
     view, reshape, flatten, unflatten, permute, transpose, t, expand = view, reshape, flatten, unflatten, permute, transpose, t, expand
     squeeze, unsqueeze, flip = squeeze, unsqueeze, flip
-    sum_to_size, swapdims = sum_to_size, transpose
+    swapdims = transpose
 
     def view_as(self, other: Tensor) -> Tensor:
         """view(other.shape).

@@ -13,6 +13,7 @@ from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.dtype import COMPLEX, FLOAT32, FLOAT64, finfo
+from gradlab.named_errors import named_functions
 from gradlab.op import result_class
 from gradlab.spec import ShapeError, count
 from gradlab.tensor.common_arguments import into, only_tensors
@@ -310,6 +311,9 @@ def tensorsolve(input: Tensor, other: Tensor, dims: Sequence[int] | None = None,
         raise ShapeError(f"tensorsolve: A of shape {given._array.shape} does not map onto B of shape {b}")
     result = solve(given.reshape((count(b), count(rest))), other.reshape((-1,))).reshape(rest)
     return result if out is None else into("linalg.tensorsolve", out, result)
+
+
+named_functions(globals())
 
 
 class SolveMethods(Differentiable):

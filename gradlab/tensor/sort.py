@@ -14,6 +14,7 @@ from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.dtype import INT64, as_numpy, get_default_dtype, int32
+from gradlab.named_errors import named_functions
 from gradlab.spec import ShapeError, normalize_dim, whole
 from gradlab.tensor.common_arguments import either, into
 
@@ -265,6 +266,9 @@ def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, inve
     if not isinstance(elements, Differentiable):
         elements = _operand(elements, test_elements)
     return _isin(elements, _operand(test_elements, elements), invert=bool(invert))
+
+
+named_functions(globals())
 
 
 class SortMethods(Differentiable):

@@ -8,6 +8,7 @@ import numpy as np
 
 from gradlab.autograd.base import Differentiable
 from gradlab.dtype import COMPLEX, INEXACT, as_numpy, complex_of, get_default_dtype
+from gradlab.named_errors import named_functions
 from gradlab.quiet import quietly
 from gradlab.tensor.common_arguments import made, plain
 from gradlab.tensor.creation import empty, placed, without_memory
@@ -84,3 +85,6 @@ def logspace(
     if without_memory(device):
         return empty(steps, dtype=dtype, device="meta", requires_grad=requires_grad)
     return placed(_spaced("logspace", start, end, steps, chosen, float(base)), device, requires_grad)
+
+
+named_functions(globals())

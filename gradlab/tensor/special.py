@@ -8,6 +8,7 @@ from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current
 from gradlab.autograd.record import bind
+from gradlab.named_errors import named_functions
 from gradlab.tensor.common_arguments import into
 from gradlab.tensor.comparison import tensors_only
 from gradlab.tensor.in_place_methods import update
@@ -88,6 +89,9 @@ def igammac(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
     """
     result = _shared("igammac", _igammac, input, other)
     return result if out is None else into("igammac", out, result)
+
+
+named_functions(globals())
 
 
 class SpecialMethods(Differentiable):

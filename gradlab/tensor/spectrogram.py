@@ -14,6 +14,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current
 from gradlab.autograd.record import bind
 from gradlab.dtype import COMPLEX, FLOAT32, HALF, INEXACT, real_of
+from gradlab.named_errors import named_functions
 from gradlab.spec import ShapeError, whole
 from gradlab.tensor.creation import arange
 
@@ -182,3 +183,6 @@ def istft(
 
 
 __all__ = ["istft", "stft"]
+
+
+named_functions(globals())

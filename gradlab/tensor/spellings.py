@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab.dtype import BOOL
+from gradlab.named_errors import named_functions
 from gradlab.tensor.common_arguments import only_tensors
 from gradlab.tensor.creation import empty_strided
 from gradlab.tensor.missing_names import MissingMethods
@@ -76,6 +77,9 @@ def is_same_size(input: Tensor, other: Tensor) -> bool:
     """
     only_tensors("is_same_size", other)
     return input._array.shape == other._array.shape
+
+
+named_functions(globals())
 
 
 class SpellingMethods(MissingMethods):

@@ -10,6 +10,7 @@ import numpy as np
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
+from gradlab.named_errors import explain, named_functions
 from gradlab.spec import normalize_dim, whole
 from gradlab.tensor.common_arguments import either, required
 
@@ -27,10 +28,13 @@ def select(input: Tensor, dim: int | None = None, index: Any = None, *, axis: An
     >>> gl.select(gl.tensor([[1, 2], [3, 4]]), 1, 0)
     tensor([1, 3])
     """
-    if axis is not None or dim is None:
-        dim = required("select", dim, axis)
-    dim = normalize_dim(dim, len(input._array.shape))
-    return _slice(input, index=((0, None, 1),) * dim + (whole(index),))
+    try:
+        if axis is not None or dim is None:
+            dim = required("select", dim, axis)
+        dim = normalize_dim(dim, len(input._array.shape))
+        return _slice(input, index=((0, None, 1),) * dim + (whole(index),))
+    except Exception as error:
+        explain(error, "select", select, (input, dim, index), {"axis": axis})
 
 
 def narrow(input: Tensor, dim: int | None = None, start: Any = None, length: Any = None, *, axis: Any = None) -> Tensor:
@@ -39,17 +43,20 @@ def narrow(input: Tensor, dim: int | None = None, start: Any = None, length: Any
     >>> gl.narrow(gl.arange(5), 0, 1, 3)
     tensor([1, 2, 3])
     """
-    if axis is not None or dim is None:
-        dim = required("narrow", dim, axis)
-    shape = input._array.shape
-    dim = normalize_dim(dim, len(shape))
-    if isinstance(start, Differentiable) and (start._array.shape or start._array.dtype.kind not in "iu"):
-        raise RuntimeError(f"narrow: start is a number or a 0-d integer tensor, not {start._array.dtype} of shape {start._array.shape}")
-    start = whole(start)
-    start = start + shape[dim] if start < 0 else start
-    if length < 0 or start < 0 or start + length > shape[dim]:
-        raise RuntimeError(f"narrow: {length} elements from {start} do not lie in dimension {dim} of size {shape[dim]} (shape {shape})")
-    return _slice(input, index=((0, None, 1),) * dim + ((start, start + length, 1),))
+    try:
+        if axis is not None or dim is None:
+            dim = required("narrow", dim, axis)
+        shape = input._array.shape
+        dim = normalize_dim(dim, len(shape))
+        if isinstance(start, Differentiable) and (start._array.shape or start._array.dtype.kind not in "iu"):
+            raise RuntimeError(f"narrow: start is a number or a 0-d integer tensor, not {start._array.dtype} of shape {start._array.shape}")
+        start = whole(start)
+        start = start + shape[dim] if start < 0 else start
+        if length < 0 or start < 0 or start + length > shape[dim]:
+            raise RuntimeError(f"narrow: {length} elements from {start} do not lie in dimension {dim} of size {shape[dim]} (shape {shape})")
+        return _slice(input, index=((0, None, 1),) * dim + ((start, start + length, 1),))
+    except Exception as error:
+        explain(error, "narrow", narrow, (input, dim, start, length), {"axis": axis})
 
 
 def split(tensor: Tensor, split_size_or_sections: int | Sequence[int], dim: int = 0, *, axis: Any = None) -> tuple[Tensor, ...]:
@@ -58,26 +65,29 @@ def split(tensor: Tensor, split_size_or_sections: int | Sequence[int], dim: int 
     >>> gl.split(gl.arange(5), 2)
     (tensor([0, 1]), tensor([2, 3]), tensor([4]))
     """
-    dim = dim if axis is None else either("split", dim, 0, axis)
-    shape = tensor._array.shape
-    dim = normalize_dim(dim, len(shape))
-    if isinstance(split_size_or_sections, (int, np.integer)):
-        size = whole(split_size_or_sections)
-        if size < 0 or (size == 0 and shape[dim]):
-            raise RuntimeError(f"split: the size of a part must be positive, got {size}")
-        if type(size) is int:
-            _known("split", shape, dim)
-        number = -(-shape[dim] // size) if shape[dim] else 1
-        parts = [min(size, shape[dim] - i * size) for i in range(number)]
-    else:
-        parts = [whole(s) for s in split_size_or_sections]
-        if sum(parts) != shape[dim] or any(p < 0 for p in parts):
-            raise RuntimeError(f"split: sections {parts} do not add up to size {shape[dim]} of dimension {dim} (shape {shape})")
-    found, start = [], 0
-    for size in parts:
-        found.append(narrow(tensor, dim, start, size))
-        start += size
-    return tuple(found)
+    try:
+        dim = dim if axis is None else either("split", dim, 0, axis)
+        shape = tensor._array.shape
+        dim = normalize_dim(dim, len(shape))
+        if isinstance(split_size_or_sections, (int, np.integer)):
+            size = whole(split_size_or_sections)
+            if size < 0 or (size == 0 and shape[dim]):
+                raise RuntimeError(f"split: the size of a part must be positive, got {size}")
+            if type(size) is int:
+                _known("split", shape, dim)
+            number = -(-shape[dim] // size) if shape[dim] else 1
+            parts = [min(size, shape[dim] - i * size) for i in range(number)]
+        else:
+            parts = [whole(s) for s in split_size_or_sections]
+            if sum(parts) != shape[dim] or any(p < 0 for p in parts):
+                raise RuntimeError(f"split: sections {parts} do not add up to size {shape[dim]} of dimension {dim} (shape {shape})")
+        found, start = [], 0
+        for size in parts:
+            found.append(narrow(tensor, dim, start, size))
+            start += size
+        return tuple(found)
+    except Exception as error:
+        explain(error, "split", split, (tensor, split_size_or_sections, dim), {"axis": axis})
 
 
 def chunk(input: Tensor, chunks: int, dim: int = 0, *, axis: Any = None) -> tuple[Tensor, ...]:
@@ -86,14 +96,17 @@ def chunk(input: Tensor, chunks: int, dim: int = 0, *, axis: Any = None) -> tupl
     >>> gl.chunk(gl.arange(4), 2)
     (tensor([0, 1]), tensor([2, 3]))
     """
-    dim = dim if axis is None else either("chunk", dim, 0, axis)
-    chunks = whole(chunks)
-    if chunks < 1:
-        raise RuntimeError(f"chunk: at least one part, not {chunks}")
-    size = input._array.shape[normalize_dim(dim, len(input._array.shape))]
-    if size == 0:
-        return split(input, [0] * chunks, dim)
-    return split(input, max(-(-size // chunks), 1), dim)
+    try:
+        dim = dim if axis is None else either("chunk", dim, 0, axis)
+        chunks = whole(chunks)
+        if chunks < 1:
+            raise RuntimeError(f"chunk: at least one part, not {chunks}")
+        size = input._array.shape[normalize_dim(dim, len(input._array.shape))]
+        if size == 0:
+            return split(input, [0] * chunks, dim)
+        return split(input, max(-(-size // chunks), 1), dim)
+    except Exception as error:
+        explain(error, "chunk", chunk, (input, chunks, dim), {"axis": axis})
 
 
 def unbind(input: Tensor, dim: int = 0, *, axis: Any = None) -> tuple[Tensor, ...]:
@@ -102,11 +115,14 @@ def unbind(input: Tensor, dim: int = 0, *, axis: Any = None) -> tuple[Tensor, ..
     >>> gl.unbind(gl.tensor([[1, 2], [3, 4]]))
     (tensor([1, 2]), tensor([3, 4]))
     """
-    dim = dim if axis is None else either("unbind", dim, 0, axis)
-    shape = input._array.shape
-    dim = normalize_dim(dim, len(shape))
-    _known("unbind", shape, dim)
-    return tuple(select(input, dim, i) for i in range(shape[dim]))
+    try:
+        dim = dim if axis is None else either("unbind", dim, 0, axis)
+        shape = input._array.shape
+        dim = normalize_dim(dim, len(shape))
+        _known("unbind", shape, dim)
+        return tuple(select(input, dim, i) for i in range(shape[dim]))
+    except Exception as error:
+        explain(error, "unbind", unbind, (input, dim), {"axis": axis})
 
 
 def _known(name: str, shape: tuple[int, ...], dim: int) -> None:
@@ -116,6 +132,9 @@ def _known(name: str, shape: tuple[int, ...], dim: int) -> None:
             f"{name}: the size of dimension {dim} is unknown while the graph is made (shape {shape}), and so is the number of parts; "
             f"use gl.scan over that dimension, or give the size"
         )
+
+
+named_functions(globals())
 
 
 class SplittingMethods(Differentiable):
@@ -130,4 +149,7 @@ class SplittingMethods(Differentiable):
         >>> gl.arange(5).split([2, 3])
         (tensor([0, 1]), tensor([2, 3, 4]))
         """
-        return split(self, split_size, dim, axis=axis)
+        try:
+            return split(self, split_size, dim, axis=axis)
+        except Exception as error:
+            explain(error, "split", type(self).split, (self, split_size, dim), {"axis": axis})

@@ -12,6 +12,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current
 from gradlab.autograd.record import bind
 from gradlab.dtype import COMPLEX, FLOAT32, FLOAT64, FLOATING, INEXACT, float32, real_of
+from gradlab.named_errors import named_functions
 from gradlab.spec import none
 from gradlab.tensor import reduction
 from gradlab.tensor.common_arguments import either, into
@@ -230,6 +231,9 @@ def corrcoef(input: Tensor) -> Tensor:
     if found._array.dtype in COMPLEX:
         return complex(found.real.clamp(-1, 1), found.imag.clamp(-1, 1))
     return found.clamp(-1, 1)
+
+
+named_functions(globals())
 
 
 class StatisticsMethods(Differentiable):

@@ -19,6 +19,7 @@ from gradlab.autograd.mode import current
 from gradlab.autograd.record import refresh, wrap
 from gradlab.device import Device
 from gradlab.dtype import DType, from_numpy, uint8
+from gradlab.named_errors import named_functions
 from gradlab.spec import count
 
 __all__ = ["TypedStorage", "UntypedStorage", "is_storage"]
@@ -209,6 +210,9 @@ def _line(tensor: Any, dtype: Any = None) -> Any:
     whole = wrap(line)
     inplace.mark_detached(whole, tensor, current())
     return whole if dtype is None else whole.view(dtype)
+
+
+named_functions(globals())
 
 
 class StorageMethods(Differentiable):

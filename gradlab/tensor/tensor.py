@@ -15,6 +15,7 @@ from gradlab.autograd.hooks import RemovableHandle, add_hook, hooks_of
 from gradlab.autograd.mode import current
 from gradlab.device import Device
 from gradlab.dtype import INEXACT
+from gradlab.named_errors import named_methods, tensors_have
 from gradlab.op import Op
 from gradlab.strides import inverse_order
 from gradlab.tensor.families import Families
@@ -392,3 +393,5 @@ def _rebuild(kind: type[Tensor], array: Any, requires_grad: bool, device: str = 
 
 
 record.adopt(Tensor)
+named_methods(Tensor)
+tensors_have(dir(Tensor))

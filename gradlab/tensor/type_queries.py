@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradlab.autograd.base import Differentiable
 from gradlab.dtype import BOOL, COMPLEX, FLOATING, INEXACT, INT64, DType, as_numpy, from_numpy, promote, result_type as result_of
+from gradlab.named_errors import named_functions
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -148,3 +149,6 @@ def _assert(condition: Any, message: str) -> None:
 def _shape_as_tensor(input: Tensor) -> Any:
     """The sizes as a vector of int64."""
     return input.new_tensor(input._array.shape, dtype=INT64, device="cpu")
+
+
+named_functions(globals())

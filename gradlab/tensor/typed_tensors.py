@@ -28,6 +28,7 @@ from gradlab.dtype import (
     set_default_dtype,
     uint8,
 )
+from gradlab.named_errors import named_functions
 from gradlab.tensor.creation import as_tensor, empty, tensor
 from gradlab.tensor.size import Size
 
@@ -145,6 +146,9 @@ def constructed(name: str, data: tuple[Any, ...], device: Any, dtype: Any = None
 
 
 builtin = type  # inside the class the name is a method
+
+
+named_functions(globals())
 
 
 class TypedTensorMethods(Differentiable):

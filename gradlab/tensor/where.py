@@ -15,6 +15,7 @@ from gradlab.advice import warn
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.dtype import INEXACT, iinfo, result_type
+from gradlab.named_errors import explain, named_functions
 from gradlab.tensor.common_arguments import into
 from gradlab.tensor.comparison import tensors_only
 
@@ -37,21 +38,24 @@ def clamp(input: Tensor, min: Operand = None, max: Operand = None, *, out: Any =
     >>> gl.clamp(gl.tensor([-1.0, 0.5, 3.0]), 0, 1)
     tensor([0.0000, 0.5000, 1.0000])
     """
-    if out is not None:
-        return into("clamp.into" if any(isinstance(x, Differentiable) for x in (min, max)) else "clamp", out, clamp(input, min, max))
-    if min is None and max is None:
-        raise ValueError("clamp: give min, max or both")
-    if isinstance(min, Differentiable) or isinstance(max, Differentiable):
-        out = input if min is None else _bounded(_lt, input, min)
-        return out if max is None else _bounded(_gt, out, max)
-    if isinstance(min, np.generic) or isinstance(max, np.generic):
-        return clamp(input, *[v.item() if isinstance(v, np.generic) else v for v in (min, max)])
-    numbers = [v for v in (min, max) if v is not None]
-    dtype = result_type([(input._array.dtype, len(input._array.shape))], numbers)
-    low, high = (-math.inf, math.inf) if dtype in INEXACT else (iinfo(dtype).min, iinfo(dtype).max)
-    lo = low if min is None or min < low else high if min > high else min
-    hi = high if max is None or max > high else low if max < low else max
-    return _clamp(input if input._array.dtype == dtype else input.to(dtype), lo=lo, hi=hi)
+    try:
+        if out is not None:
+            return into("clamp.into" if any(isinstance(x, Differentiable) for x in (min, max)) else "clamp", out, clamp(input, min, max))
+        if min is None and max is None:
+            raise ValueError("clamp: give min, max or both")
+        if isinstance(min, Differentiable) or isinstance(max, Differentiable):
+            out = input if min is None else _bounded(_lt, input, min)
+            return out if max is None else _bounded(_gt, out, max)
+        if isinstance(min, np.generic) or isinstance(max, np.generic):
+            return clamp(input, *[v.item() if isinstance(v, np.generic) else v for v in (min, max)])
+        numbers = [v for v in (min, max) if v is not None]
+        dtype = result_type([(input._array.dtype, len(input._array.shape))], numbers)
+        low, high = (-math.inf, math.inf) if dtype in INEXACT else (iinfo(dtype).min, iinfo(dtype).max)
+        lo = low if min is None or min < low else high if min > high else min
+        hi = high if max is None or max > high else low if max < low else max
+        return _clamp(input if input._array.dtype == dtype else input.to(dtype), lo=lo, hi=hi)
+    except Exception as error:
+        explain(error, "clamp", clamp, (input, min, max), {"out": out})
 
 
 def _bounded(beyond: Any, x: Tensor, bound: Operand) -> Tensor:
@@ -100,20 +104,23 @@ def where(condition: Tensor, input: Operand = None, other: Operand = None, *, ou
     >>> gl.where(gl.tensor([True, False]), 1.0, 0.0)
     tensor([1., 0.])
     """
-    if out is not None:
-        return into("where", out, where(condition, input, other))
-    if input is None or other is None:
-        return condition.nonzero(as_tuple=True)
     try:
-        if isinstance(input, Differentiable) or isinstance(other, Differentiable):
-            return _where(condition, *_together(input, other))
-        dtype = result_type([], [input, other])
-        return _where(condition, condition.new_full((), input, dtype=dtype), condition.new_full((), other, dtype=dtype))
-    except TypeError:
-        if not isinstance(condition, Differentiable) or condition._array.dtype != np.uint8:
-            raise
-    warn(UserWarning, "where: a condition of uint8 is taken as PyTorch's older scripts mean it; say so: .bool()")
-    return where(condition.bool(), input, other)
+        if out is not None:
+            return into("where", out, where(condition, input, other))
+        if input is None or other is None:
+            return condition.nonzero(as_tuple=True)
+        try:
+            if isinstance(input, Differentiable) or isinstance(other, Differentiable):
+                return _where(condition, *_together(input, other))
+            dtype = result_type([], [input, other])
+            return _where(condition, condition.new_full((), input, dtype=dtype), condition.new_full((), other, dtype=dtype))
+        except TypeError:
+            if not isinstance(condition, Differentiable) or condition._array.dtype != np.uint8:
+                raise
+        warn(UserWarning, "where: a condition of uint8 is taken as PyTorch's older scripts mean it; say so: .bool()")
+        return where(condition.bool(), input, other)
+    except Exception as error:
+        explain(error, "where", where, (condition, input, other), {"out": out})
 
 
 def masked_fill(input: Tensor, mask: Tensor, value: Operand) -> Tensor:
@@ -122,9 +129,12 @@ def masked_fill(input: Tensor, mask: Tensor, value: Operand) -> Tensor:
     >>> gl.masked_fill(gl.ones(2), gl.tensor([True, False]), 0.0)
     tensor([0., 1.])
     """
-    found = filled(input, mask, value)
-    array = found._array
-    return found if type(array) is np.ndarray and array.flags.c_contiguous else found.contiguous()  # row by row, as PyTorch's
+    try:
+        found = filled(input, mask, value)
+        array = found._array
+        return found if type(array) is np.ndarray and array.flags.c_contiguous else found.contiguous()  # row by row, as PyTorch's
+    except Exception as error:
+        explain(error, "masked_fill", masked_fill, (input, mask, value))
 
 
 def filled(input: Tensor, mask: Tensor, value: Operand) -> Tensor:
@@ -141,6 +151,9 @@ def filled(input: Tensor, mask: Tensor, value: Operand) -> Tensor:
 clip = clamp
 
 
+named_functions(globals())
+
+
 class WhereMethods(Differentiable):
     """The methods of this family."""
 
@@ -153,4 +166,7 @@ class WhereMethods(Differentiable):
         >>> gl.tensor([1, 2]).where(gl.tensor([True, False]), 0)
         tensor([1, 0])
         """
-        return where(condition, self, other)
+        try:
+            return where(condition, self, other)
+        except Exception as error:
+            explain(error, "where", type(self).where, (self, condition, other))

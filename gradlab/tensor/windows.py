@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab.dtype import FLOATING, as_numpy, get_default_dtype
+from gradlab.named_errors import named_functions
 from gradlab.spec import whole
 from gradlab.tensor.common_arguments import plain
 from gradlab.tensor.creation import tensor
@@ -100,3 +101,6 @@ def kaiser_window(
         return np.i0(beta * np.sqrt(np.maximum(1 - (2 * x - 1) ** 2, 0))) / float(np.i0(beta))
 
     return _window("kaiser_window", window_length, periodic, shape, dtype, device, requires_grad, options)
+
+
+named_functions(globals())

@@ -11,6 +11,7 @@ from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.dtype import COMPLEX, FLOATING, finfo, needs_floating
+from gradlab.named_errors import named_functions
 from gradlab.spec import normalize_dim
 from gradlab.tensor import activation as top, elementwise
 from gradlab.tensor.activation import celu_ as celu_, hardshrink as hardshrink, prelu as prelu, selu_ as selu_, threshold_ as threshold_
@@ -375,3 +376,6 @@ def rrelu_(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, traini
     tensor([-0.2292,  2.0000])
     """
     return rrelu(input, lower, upper, training, True)
+
+
+named_functions(globals())

@@ -8,6 +8,7 @@ import numpy as np
 
 from gradlab import ops
 from gradlab.autograd.record import bind
+from gradlab.named_errors import named_functions
 from gradlab.nn.functional.conv import batched, expect_tensors
 from gradlab.spec import ShapeError
 
@@ -129,3 +130,6 @@ def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = 
     (1, 1, 2, 1, 4)
     """
     return _adaptive_max(3, input, output_size, return_indices)
+
+
+named_functions(globals())

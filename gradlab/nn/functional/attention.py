@@ -10,6 +10,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current, lowered
 from gradlab.autograd.record import bind
 from gradlab.dtype import BOOL, FLOAT64, FLOATING, HALF
+from gradlab.named_errors import named_functions
 from gradlab.nn.functional.dropout import dropout
 from gradlab.spec import ShapeError, broadcast_shapes
 from gradlab.tensor.creation import arange
@@ -165,3 +166,6 @@ def _masked(scores: Tensor, mask: Tensor) -> Tensor:
     _check_mask(mask, scores._array.shape, scores)
     dtype = mask._array.dtype
     return filled(scores, mask.logical_not(), -math.inf) if dtype == BOOL else scores + mask
+
+
+named_functions(globals())

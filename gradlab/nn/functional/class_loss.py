@@ -17,6 +17,7 @@ from gradlab.autograd.mode import current
 from gradlab.autograd.record import bind
 from gradlab.batched import Batched
 from gradlab.dtype import FLOATING, HALF, INT64, needs_floating
+from gradlab.named_errors import named_functions
 from gradlab.spec import ShapeError, count
 from gradlab.tensor import activation
 from gradlab.tensor.common_arguments import only_real
@@ -298,3 +299,6 @@ def linear_cross_entropy(
         logits = logits + linear_bias.reshape((-1,))
     index = -100 if ignore_index is None else ignore_index
     return cross_entropy(logits.reshape(wanted), target, weight, ignore_index=index, reduction=reduction, label_smoothing=label_smoothing)
+
+
+named_functions(globals())

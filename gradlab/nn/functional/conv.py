@@ -11,6 +11,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current, lowered
 from gradlab.autograd.record import bind
 from gradlab.dtype import HALF
+from gradlab.named_errors import named_functions
 from gradlab.spec import ShapeError, whole
 from gradlab.tensor.rounding import once
 
@@ -296,3 +297,6 @@ def conv_transpose3d(
     (1, 3, 4, 4, 4)
     """
     return _conv_transpose(3, input, weight, bias, stride, padding, output_padding, groups, dilation)
+
+
+named_functions(globals())

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from gradlab.autograd.base import Differentiable
+from gradlab.named_errors import named_functions
 from gradlab.nn.multi_output_node import parts
 from gradlab.spec import ShapeError
 from gradlab.tensor.creation import arange, tensor
@@ -122,3 +123,6 @@ def ctc_loss(
     if reduction == "sum":
         return loss.sum()
     return loss.squeeze(0) if single else loss
+
+
+named_functions(globals())

@@ -10,6 +10,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.dispatch import backend_of
 from gradlab.dtype import FLOATING, needs_floating
+from gradlab.named_errors import explain, named_functions
 from gradlab.tensor.generator import draw
 from gradlab.tensor.in_place_methods import update
 from gradlab.tensor.rounding import rounds_once
@@ -68,7 +69,10 @@ def dropout(input: Tensor, p: float = 0.5, training: bool = True, inplace: bool 
     >>> F.dropout(gl.ones(3), training=False).shape
     (3,)
     """
-    return _run("dropout", input, p, training, inplace, _masked)
+    try:
+        return _run("dropout", input, p, training, inplace, _masked)
+    except Exception as error:
+        explain(error, "dropout", dropout, (input, p, training, inplace))
 
 
 def _features(name: str, input: Tensor, p: float, training: bool, inplace: bool, unbatched: int) -> Tensor:
@@ -128,3 +132,6 @@ def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False,
     if len(input.shape) < 2 and training and p:
         raise RuntimeError(f"feature_alpha_dropout: expects (N, C, …), got shape {input.shape}")
     return _run("feature_alpha_dropout", input, p, training, inplace, _alpha, 2)
+
+
+named_functions(globals())

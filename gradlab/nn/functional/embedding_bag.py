@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING
 
 from gradlab.dtype import HALF
+from gradlab.named_errors import named_functions
 from gradlab.nn.functional.linear import embedding
 from gradlab.tensor.creation import arange
 from gradlab.tensor.rounding import rounds_once
@@ -98,3 +99,6 @@ def _reduced(found: Tensor, numbers: Tensor, bags: int, kept: Tensor | None, per
     ones = found.new_ones(numbers.shape) if kept is None else kept.to(found._array.dtype)
     counts = found.new_zeros((bags,)).index_add(0, numbers, ones)
     return total / counts.clamp(min=1).unsqueeze(1)
+
+
+named_functions(globals())

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradlab.autograd.base import Differentiable
 from gradlab.dtype import FLOAT64, INT64
+from gradlab.named_errors import named_functions
 from gradlab.nn.functional.conv import batched, expect_tensors
 from gradlab.spec import ShapeError, count
 from gradlab.tensor.creation import arange
@@ -136,3 +137,6 @@ def fractional_max_pool3d(
     """
     found = _pool(3, input, kernel_size, output_size, output_ratio, _random_samples)
     return found if return_indices else found[0]
+
+
+named_functions(globals())

@@ -13,6 +13,7 @@ import numpy as np
 from gradlab import dispatch, ops
 from gradlab.autograd.mode import is_grad_enabled
 from gradlab.autograd.record import bind
+from gradlab.named_errors import named_functions
 from gradlab.nn.functional.conv import convolve
 from gradlab.nn.functional.linear import linear
 
@@ -90,3 +91,6 @@ def conv_activation(
         row = _convolution if activation == "relu" or not record else _first_of_sums
         return convolve(rank, input, weight, bias, stride, padding, dilation, groups, row, activation=activation)
     return plain(convolve(rank, input, weight, bias, stride, padding, dilation, groups))
+
+
+named_functions(globals())

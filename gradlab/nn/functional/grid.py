@@ -9,6 +9,7 @@ import numpy as np
 
 from gradlab.autograd.mode import widest
 from gradlab.dtype import FLOAT64, FLOATING, HALF, INT64
+from gradlab.named_errors import named_functions
 from gradlab.nn.functional.conv import expect_tensors
 from gradlab.spec import ShapeError, count
 from gradlab.tensor.common_arguments import only_real
@@ -185,3 +186,6 @@ class _Pixels:
     def image(self, rows: Any, sizes: tuple[int, ...]) -> Tensor:
         """Such rows as (N, C, *sizes)."""
         return rows.reshape(self.shape[0], *sizes, self.shape[1]).movedim(-1, 1).contiguous()
+
+
+named_functions(globals())

@@ -9,6 +9,7 @@ from gradlab import ops
 from gradlab.autograd.mode import current, no_grad
 from gradlab.autograd.record import bind
 from gradlab.dtype import FLOATING, needs_floating
+from gradlab.named_errors import explain, named_functions
 from gradlab.spec import ShapeError, count
 from gradlab.tensor.common_arguments import either
 from gradlab.tensor.norms import dims_of, vector_norm
@@ -30,15 +31,18 @@ def linear(input: Tensor, weight: Tensor, bias: Tensor | None = None) -> Tensor:
     tensor([[11.5000]])
     """
     try:
-        if len(weight._array.shape) == 2:
-            return _linear(input, weight, bias)
-    except AttributeError:
-        raise TypeError(f"linear: weight is a tensor, not {type(weight).__name__}") from None
-    if len(weight._array.shape) != 1:
-        raise ShapeError(f"linear: weight has two dimensions (out, in) or one (in), not shape {weight._array.shape}")
-    if bias is not None and bias._array.shape:
-        raise ShapeError(f"linear: with a weight of one dimension the bias is a 0-d tensor, not of shape {bias._array.shape}")
-    return _linear(input, weight.unsqueeze(0), bias).squeeze(-1)
+        try:
+            if len(weight._array.shape) == 2:
+                return _linear(input, weight, bias)
+        except AttributeError:
+            raise TypeError(f"linear: weight is a tensor, not {type(weight).__name__}") from None
+        if len(weight._array.shape) != 1:
+            raise ShapeError(f"linear: weight has two dimensions (out, in) or one (in), not shape {weight._array.shape}")
+        if bias is not None and bias._array.shape:
+            raise ShapeError(f"linear: with a weight of one dimension the bias is a 0-d tensor, not of shape {bias._array.shape}")
+        return _linear(input, weight.unsqueeze(0), bias).squeeze(-1)
+    except Exception as error:
+        explain(error, "linear", linear, (input, weight, bias))
 
 
 @rounds_once
@@ -156,3 +160,6 @@ def pairwise_distance(
     tensor([5.0000])
     """
     return _norm(x1 - x2 + eps, float(p), -1, keepdim if keepdims is None else keepdims)
+
+
+named_functions(globals())

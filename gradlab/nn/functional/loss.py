@@ -14,6 +14,7 @@ from gradlab.advice import BroadcastWarning, warn
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.dtype import FLOATING, needs_floating
+from gradlab.named_errors import explain, named_functions
 from gradlab.spec import broadcast_shapes
 from gradlab.tensor.common_arguments import only_real
 from gradlab.tensor.index_parts import known
@@ -90,13 +91,16 @@ def mse_loss(
     >>> F.mse_loss(gl.tensor([1.0, 2.0]), gl.tensor([1.0, 4.0]))
     tensor(2.)
     """
-    reduction = reduction_of(size_average, reduce, reduction)
-    a, b = _pair("mse_loss", input, target)
-    if reduction == "none" or weight is not None:
-        return _squares(a, b, weight, input._array.shape, reduction)
-    if a._array.dtype not in FLOATING and b._array.dtype not in FLOATING:
-        raise RuntimeError(needs_floating("mse_loss", input.dtype))
-    return _mse(a, b, mean=reduction == "mean")
+    try:
+        reduction = reduction_of(size_average, reduce, reduction)
+        a, b = _pair("mse_loss", input, target)
+        if reduction == "none" or weight is not None:
+            return _squares(a, b, weight, input._array.shape, reduction)
+        if a._array.dtype not in FLOATING and b._array.dtype not in FLOATING:
+            raise RuntimeError(needs_floating("mse_loss", input.dtype))
+        return _mse(a, b, mean=reduction == "mean")
+    except Exception as error:
+        explain(error, "mse_loss", mse_loss, (input, target, size_average, reduce, reduction, weight))
 
 
 @rounds_once(autocast="float32")
@@ -213,3 +217,6 @@ def gaussian_nll_loss(
     at_least = var + (var.clamp(min=eps) - var).detach()  # the limit does not stop the gradient, as in PyTorch
     loss = (at_least.log() + (input - target).square() / at_least) * 0.5
     return reduced(loss + 0.5 * math.log(2 * math.pi) if full else loss, reduction)
+
+
+named_functions(globals())

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 from gradlab import ops
 from gradlab.autograd.record import bind
 from gradlab.dtype import FLOATING
+from gradlab.named_errors import named_functions
 from gradlab.nn.functional.linear import pairwise_distance
 from gradlab.nn.functional.loss import reduced, reduction_of
 from gradlab.spec import ShapeError
@@ -254,3 +255,6 @@ def multilabel_soft_margin_loss(
     reduction = reduction_of(size_average, reduce, reduction)
     loss = -(target * _logsigmoid(input) + (1 - target) * _logsigmoid(-input))
     return reduced((loss if weight is None else loss * weight).mean(-1), reduction)
+
+
+named_functions(globals())

@@ -9,6 +9,7 @@ from gradlab import ops
 from gradlab.autograd.mode import current
 from gradlab.autograd.record import bind
 from gradlab.dtype import BOOL, FLOATING, HALF
+from gradlab.named_errors import named_functions
 from gradlab.nn.functional.attention import scaled_dot_product_attention
 from gradlab.nn.functional.dropout import dropout
 from gradlab.nn.functional.linear import linear
@@ -192,3 +193,6 @@ def multi_head_attention_forward(
     if batched:
         return out, weights
     return out.squeeze(1), None if weights is None else weights.squeeze(0)
+
+
+named_functions(globals())

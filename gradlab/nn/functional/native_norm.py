@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 from gradlab.dtype import FLOAT32, HALF
+from gradlab.named_errors import named_functions
 from gradlab.nn import functional as F
 from gradlab.tensor.common_arguments import into
 from gradlab.tensor.rounding import rounds_once
@@ -136,3 +137,6 @@ def grid_sampler_3d(input: Tensor, grid: Tensor, interpolation_mode: int, paddin
     tensor([[[[[1.]]]]])
     """
     return F.grid_sample(input, grid, _MODES[interpolation_mode], _PADDINGS[padding_mode], align_corners)
+
+
+named_functions(globals())

@@ -16,6 +16,7 @@ from gradlab.autograd.base import Differentiable, version_of
 from gradlab.autograd.mode import Mode, current, no_grad, recomputing
 from gradlab.autograd.record import bind
 from gradlab.dtype import FLOAT32, FLOAT64, FLOATING, HALF, finfo, wide
+from gradlab.named_errors import named_functions
 from gradlab.quiet import quietly
 from gradlab.spec import ShapeError, count, whole
 from gradlab.tensor.common_arguments import only_real
@@ -291,3 +292,6 @@ def _squared(x: Tensor, wide: bool) -> Tensor:
 
 def _joined(a: Tensor, b: Tensor) -> Tensor:
     return bind(ops.movement.cat)(a, b, dim=1)
+
+
+named_functions(globals())

@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 from gradlab import ops
 from gradlab.autograd.record import bind
 from gradlab.dtype import COMPLEX, INT64
+from gradlab.named_errors import named_functions
 from gradlab.nn.functional.conv import Numbers, batched, expect_tensors, spread
 from gradlab.spec import ShapeError, count, none
 from gradlab.tensor.rounding import rounds_once
@@ -243,3 +244,6 @@ def lp_pool3d(input: Tensor, norm_type: float, kernel_size: Numbers, stride: Num
     (1, 1, 2, 2, 2)
     """
     return _lp(3, input, norm_type, kernel_size, stride, ceil_mode)
+
+
+named_functions(globals())

@@ -16,6 +16,7 @@ from gradlab import dispatch, ops
 from gradlab.autograd.mode import current
 from gradlab.autograd.record import bind
 from gradlab.dtype import FLOATING, HALF, finfo, wide
+from gradlab.named_errors import named_functions
 from gradlab.nn.functional.linear import embedding
 from gradlab.nn.functional.norm import layer_norm, rms_norm
 from gradlab.spec import ShapeError, whole
@@ -143,3 +144,6 @@ def embedding_add(input: Tensor, weight: Tensor, positions: Tensor, padding_idx:
     if looks_up_in_one(at, weight, positions):
         return _embedding_add(weight, positions, at, padding_idx=row_of_padding("embedding_add", weight, padding_idx))
     return embedding(at, weight, padding_idx) + positions[: shape[-1]]
+
+
+named_functions(globals())

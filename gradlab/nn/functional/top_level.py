@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from gradlab.named_errors import named_functions
 from gradlab.nn import functional as F
 from gradlab.nn.functional import (
     adaptive_avg_pool1d as adaptive_avg_pool1d,
@@ -266,3 +267,6 @@ def ctc_loss(
     """
     kind = _reduction("ctc_loss", reduction)
     return F.ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, kind, zero_infinity)
+
+
+named_functions(globals())

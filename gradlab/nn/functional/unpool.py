@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradlab import ops
 from gradlab.autograd.record import bind
+from gradlab.named_errors import named_functions
 from gradlab.nn.functional.conv import Numbers, batched, expect_tensors, spread
 from gradlab.spec import ShapeError
 
@@ -89,3 +90,6 @@ def max_unpool3d(
     tensor(8.)
     """
     return _unpool(3, input, indices, kernel_size, stride, padding, output_size)
+
+
+named_functions(globals())

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from gradlab import ops
 from gradlab.autograd.record import bind
 from gradlab.dtype import HALF
+from gradlab.named_errors import named_functions
 from gradlab.nn.functional.conv import Numbers, expect_tensors, spread
 from gradlab.spec import ShapeError, whole
 from gradlab.tensor.memory_formats import followed
@@ -315,3 +316,6 @@ def fold(
         raise ShapeError(f"fold: {error} (input of shape {shape})") from None
     found = _col2im(input.unsqueeze(0) if len(shape) == 2 else input, size=size, **windows, outputs=counts)
     return found.squeeze(0) if len(shape) == 2 else found
+
+
+named_functions(globals())

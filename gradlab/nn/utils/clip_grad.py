@@ -10,6 +10,7 @@ from gradlab.advice import warn
 from gradlab.autograd.mode import no_grad
 from gradlab.dtype import HALF, result_type
 from gradlab.layout import strided
+from gradlab.named_errors import named_functions
 from gradlab.tensor import Tensor
 from gradlab.tensor.creation import tensor as make
 from gradlab.tensor.norms import vector_norm
@@ -98,3 +99,6 @@ def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float, f
     value = float(clip_value)
     for gradient in _gradients(parameters):
         gradient.clamp_(-value, value)
+
+
+named_functions(globals())

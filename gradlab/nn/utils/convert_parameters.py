@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from gradlab.named_errors import named_functions
 from gradlab.tensor import Tensor
 from gradlab.tensor.shape import cat
 
@@ -25,3 +26,6 @@ def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
     for p in listed:
         p.data = vec[start : start + p.numel()].reshape(p.shape).detach().to(p._array.dtype).clone()
         start += p.numel()
+
+
+named_functions(globals())

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 from typing import TypeVar
 
+from gradlab.named_errors import named_functions
 from gradlab.nn.module import Module
 from gradlab.nn.parameter import Parameter
 from gradlab.tensor import Tensor
@@ -83,3 +84,6 @@ def fuse_linear_bn_eval(linear: M, bn: Module) -> M:
     (4,)
     """
     return _fused("fuse_linear_bn_eval", linear, bn, False)
+
+
+named_functions(globals())

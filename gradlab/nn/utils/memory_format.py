@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, TypeVar
 
 from gradlab.autograd import no_grad
+from gradlab.named_errors import named_functions
 from gradlab.nn.module import Module
 from gradlab.nn.modules.conv import Conv2d, Conv3d, ConvTranspose2d, ConvTranspose3d
 
@@ -37,3 +38,6 @@ def _converted(module: M, kinds: tuple[type, ...], memory_format: Any) -> M:
             if isinstance(layer, kinds):
                 layer.weight.data = layer.weight.data.clone(memory_format=memory_format)
     return module
+
+
+named_functions(globals())

@@ -6,6 +6,7 @@ from typing import Any
 
 from gradlab import linalg
 from gradlab.autograd.mode import no_grad
+from gradlab.named_errors import named_functions
 from gradlab.nn.functional import normalize
 from gradlab.nn.module import Module
 from gradlab.nn.modules.conv import ConvTranspose1d, ConvTranspose2d, ConvTranspose3d
@@ -229,3 +230,6 @@ def orthogonal(module: Module, name: str = "weight", orthogonal_map: str | None 
     if not use_trivialization:
         raise NotImplementedError("orthogonal: use_trivialization=False is not offered; leave it out")
     return register_parametrization(module, name, _Orthogonal(weight.shape, orthogonal_map), unsafe=True)
+
+
+named_functions(globals())

@@ -13,6 +13,7 @@ from contextvars import ContextVar
 from typing import Any
 
 from gradlab.autograd.mode import no_grad
+from gradlab.named_errors import named_functions
 from gradlab.nn.module import Module
 from gradlab.nn.modules.containers import ModuleDict, ModuleList
 from gradlab.nn.parameter import Parameter
@@ -287,3 +288,6 @@ def transfer_parametrizations_and_params(from_module: Module, to_module: Module,
             for old, new in zip(source.originals(), target.originals(), strict=True):
                 new.copy_(old)
     return to_module
+
+
+named_functions(globals())

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 from typing import Any, TypeVar
 
+from gradlab.named_errors import named_functions
 from gradlab.nn.module import Module
 from gradlab.tensor import Tensor
 from gradlab.tensor.creation import ones_like
@@ -366,3 +367,5 @@ def is_pruned(module: Module) -> bool:
     """
     return any(isinstance(hook, BasePruningMethod) for m in module.modules() for hook in m._forward_pre_hooks.values())
 
+
+named_functions(globals())

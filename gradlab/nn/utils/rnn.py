@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from gradlab.named_errors import named_functions
 from gradlab.tensor import Tensor
 from gradlab.tensor.creation import as_tensor
 from gradlab.tensor.shape import cat, stack
@@ -167,3 +168,6 @@ def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
     """The sequences of a packed batch."""
     padded, lengths = pad_packed_sequence(packed_sequences, batch_first=True)
     return unpad_sequence(padded, lengths, batch_first=True)
+
+
+named_functions(globals())

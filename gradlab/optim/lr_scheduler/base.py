@@ -7,6 +7,7 @@ import warnings
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from gradlab.named_errors import name_classes
 from gradlab.optim.optimizer import Optimizer
 from gradlab.tensor import Tensor
 
@@ -50,6 +51,10 @@ class LRScheduler:
     """
 
     optimizer: Optimizer
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        name_classes(cls, "__init__ step")
 
     def __init__(self, optimizer: Optimizer, last_epoch: int = -1) -> None:
         check_optimizer(optimizer)
@@ -128,6 +133,9 @@ class LRScheduler:
 
     def _rates(self) -> list[float]:
         return [rate(group["lr"]) for group in self.optimizer.param_groups]
+
+
+name_classes(LRScheduler, "__init__ step load_state_dict")
 
 
 def saved_functions(functions: Sequence[Callable[..., Any] | None]) -> list[Any]:

@@ -7,6 +7,7 @@ from typing import Any
 
 import numpy as np
 
+from gradlab.named_errors import named_functions
 from gradlab.spec import ShapeError
 from gradlab.tensor import Tensor
 from gradlab.tensor.creation import from_numpy, tensor
@@ -143,3 +144,6 @@ def _rebuilt(like: Mapping[Any, Any], entries: dict[Any, Any]) -> Any:
         return type(like)(entries)  # type: ignore[call-arg]
     except TypeError:
         return entries
+
+
+named_functions(globals())

@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from gradlab.autograd.record import wrap
+from gradlab.named_errors import name_classes
 from gradlab.tensor import Tensor
 from gradlab.tensor.creation import as_tensor, tensor
 from gradlab.tensor.generator import Generator
@@ -22,6 +23,10 @@ T_co = TypeVar("T_co", covariant=True)
 
 class Dataset(Generic[T_co]):
     """A map from indices to samples: a subclass gives `__getitem__` and `__len__`. `Dataset[T]` says what its samples are."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        name_classes(cls, "__init__ __getitem__")
 
     def __getitem__(self, index: Any) -> T_co:
         raise NotImplementedError(f"{type(self).__name__} has no __getitem__: a dataset returns the sample of an index")

@@ -8,6 +8,7 @@ from typing import Any, Generic
 
 import numpy as np
 
+from gradlab.named_errors import name_classes
 from gradlab.tensor import Tensor
 from gradlab.tensor.generator import Generator, default_generator
 from gradlab.utils.data.collate import default_collate, default_convert
@@ -191,6 +192,9 @@ class DataLoader(Generic[T_co]):
             raise ValueError(f"load_state_dict: a loader's state has a batch number and a generator's state, not {state_dict!r}")
         self._epoch = None
         self._resume = {"generator": state, "batch": batch}
+
+
+name_classes(DataLoader, "__init__ __iter__")
 
 
 class Epoch:

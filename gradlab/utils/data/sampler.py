@@ -12,6 +12,7 @@ from typing import Any, Generic, TypeVar
 
 import numpy as np
 
+from gradlab.named_errors import name_classes
 from gradlab.tensor import Tensor
 from gradlab.tensor.generator import Generator, set_apart
 from gradlab.tensor.random import rand, randint, randperm
@@ -31,6 +32,10 @@ T_co = TypeVar("T_co", covariant=True)
 
 class Sampler(Generic[T_co]):
     """Base class. A subclass gives `__iter__` over indices, and `__len__` where it is known."""
+
+    def __init_subclass__(cls, **options: Any) -> None:
+        super().__init_subclass__(**options)
+        name_classes(cls, "__init__ __iter__")
 
     def __init__(self, data_source: Any = None) -> None:
         pass

@@ -1,0 +1,162 @@
+"""One wrong call and what comes of it: an answer, an error that says enough, or a fault. What is in force must be as before."""
+
+from __future__ import annotations
+
+import contextlib
+import inspect
+import os
+import re
+import signal
+import time
+import warnings
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+
+import gradlab as gl
+
+from kinds.bad.arguments import TENSORS, WRONG
+from kinds.bad.subjects import Subject
+
+CLEAN = (TypeError, ValueError, RuntimeError, IndexError, NotImplementedError)
+SECONDS = 2.0
+gl.manual_seed(0)
+FIRST = gl.rand(2).tolist()
+# Words of Python and NumPy about what is inside a function; and Python's own about the call itself.
+RAW = re.compile(
+    r"object has no attribute|has no len\(\)|not supported between|object is not (iterable|subscriptable|callable|reversible|an iterator)|cannot unpack"
+    r"|could not be broadcast|could not broadcast|broadcast together|broadcast input array|ufunc|object cannot be interpreted|ndarray|can only concatenate|only integer|unhashable type"
+    r"|values to unpack|not a sequence|must be real number|must be a mapping|out of bounds for axis|argument must be|does not support item|initial value|setting an array element|invalid literal"
+    r"|could not convert string|cannot convert float|convert float NaN|convert float inf|indices must be|list index|tuple index|bad operand|unsupported operand|not in the expected|too large to convert"
+    r"|array is too big|Maximum allowed|negative dimensions|cannot reshape array|object of type|expected at (most|least)|__\w+__|numpy|Python int|Unable to allocate|not all arguments converted|negative shift|zip\(\)|isinstance\(\)"
+)
+OF_A_CALL = re.compile(r"unexpected keyword|missing \d+ required|positional arguments? but|takes no (keyword )?arguments|multiple values for|positional-only|keyword-only")
+
+
+class Hang(BaseException):
+    pass
+
+
+def rung(*_: Any) -> None:
+    raise Hang
+
+
+@contextlib.contextmanager
+def limited(seconds: float) -> Iterator[None]:
+    before = signal.signal(signal.SIGALRM, rung)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def in_force() -> tuple[Any, ...]:
+    """What a call must leave as it is."""
+    return (gl.is_grad_enabled(), gl.is_inference_mode_enabled(), gl.get_default_dtype(), gl.get_default_device(), gl.is_autocast_enabled("cpu"),
+            gl.are_deterministic_algorithms_enabled(), tuple(sorted(np.geterr().items())), os.getcwd(), gl.get_num_threads())  # fmt: skip
+
+
+def restore(before: tuple[Any, ...]) -> None:
+    gl.set_grad_enabled(before[0])
+    gl.set_default_dtype(before[2])
+    gl.set_default_device(None)
+    gl.use_deterministic_algorithms(before[5])
+    gl.set_autocast_enabled("cpu", before[4])
+    gl.set_num_threads(before[8])
+    gl.set_printoptions(profile="default")
+
+
+def tensors(value: Any) -> list[Any]:
+    if isinstance(value, gl.Tensor):
+        return [] if value.is_meta or value.is_sparse else [value]
+    if isinstance(value, (list, tuple)):
+        return [t for part in value for t in tensors(part)]
+    return []
+
+
+def bits(values: list[Any]) -> list[bytes]:
+    return [v.detach().numpy().tobytes() if v.dtype != gl.bfloat16 else v.detach().float().numpy().tobytes() for v in values]
+
+
+def names(subject: Subject, message: str) -> bool:
+    """Whether an error says which function it is about: by its name, or by that of a row, function or argument that it begins with."""
+    bare = subject.bare.replace("()", "").split(" ")[0].strip("_").removesuffix("[]")
+    low = message.lower()
+    if bare.lower() in low or any(word.lower() in low for word in subject.words):
+        return True
+    return bool(re.match(r"\w[\w.]*(\(\))?: |\w[\w.]*\(\) |[\w ]+ is not offered for sparse", message))
+
+
+def changes(subject: Subject) -> Iterator[tuple[str, str]]:
+    """The places where a wrong value can stand: positions and keywords; and the values."""
+    _, args, options = subject.make()
+    for place in (*map(str, range(len(args))), *options, *subject.keywords):
+        for word in WRONG:
+            if place != "0" or not subject.name.startswith("Tensor.") or word in TENSORS:  # Python itself looks at what a method is called on
+                yield place, word
+
+
+def call(subject: Subject, place: str, word: str) -> tuple[Any, list[Any], dict[str, Any]]:
+    function, args, options = subject.make()
+    value = WRONG[word]()
+    if place.isdigit():
+        args[int(place)] = value
+    else:
+        options[place] = value
+    return function, args, options
+
+
+def judged(subject: Subject, place: str, word: str) -> tuple[str, str]:
+    """The kind of what came of it ("ok", "clean" or a fault), and its words."""
+    gl.manual_seed(0)
+    before = in_force()
+    function, args, options = call(subject, place, word)
+    held = tensors([args, list(options.values())])
+    first = bits(held)
+    began = time.perf_counter()
+    kind, text = "ok", ""
+    try:
+        with limited(SECONDS), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            result = function(*args, **options)
+            if inspect.isgenerator(result):
+                next(result, None)
+    except Hang:
+        kind, text = "hang", "did not return"
+    except CLEAN as error:
+        text = f"{type(error).__name__}: {error}"
+        kind = "clean"
+        if type(error).__name__ in ("RecursionError",):
+            kind = "RecursionError"
+        elif not str(error) or str(error) == "None":
+            kind = "wordless"
+        elif OF_A_CALL.search(str(error)):
+            pass
+        elif RAW.search(str(error)) and not re.match(r"\w[\w.]*(\(\))?: ", str(error)):
+            kind = "clean" if re.match(r"unsupported operand type|'(<|<=|>|>=)' not supported|bad operand", str(error)) and subject.bare.startswith("__") else "raw"
+        elif not names(subject, str(error)):
+            kind = "unnamed"
+    except Exception as error:
+        kind, text = type(error).__name__, str(error)
+        if kind == "KeyError" and "initial_lr" in text:  # as in PyTorch
+            kind = "clean"
+    took = time.perf_counter() - began
+    if kind in ("ok", "clean") and took > 1.0:
+        kind = "slow"
+    now = in_force()
+    if now != before:
+        if not subject.name.startswith(("gl.set_", "gl.use_")):
+            kind, text = "state", f"{before} became {now}; {text}"
+        restore(before)
+    try:
+        if kind != "ok" and any(a != b for a, b, t in zip(first, bits(held), held, strict=True) if t is not options.get("out")):
+            kind, text = "written", f"an input was written; {text}"
+        gl.manual_seed(0)
+        if gl.rand(2).tolist() != FIRST:
+            kind, text = "state", f"the generator gives other numbers; {text}"
+    except Exception as error:
+        kind, text = "state", f"inputs cannot be read afterwards, or nothing can be drawn: {error}; {text}"
+    return kind, text
