@@ -369,4 +369,4 @@ def __getattr__(name: str) -> Any:
     raise _absent("gradlab.fft", name)
 
 
-named_functions(globals())
+named_functions(__name__)

@@ -82,4 +82,4 @@ def __getattr__(name: str) -> Any:
     raise _absent("gradlab.linalg", name)
 
 
-named_functions(globals())
+named_functions(__name__)

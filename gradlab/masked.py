@@ -315,4 +315,4 @@ def __getattr__(name: str) -> Any:
     raise _absent("gradlab.masked", name)
 
 
-named_functions(globals())
+named_functions(__name__)

@@ -85,15 +85,16 @@ def _can_be_named(value: Any) -> bool:
     return "explain" not in names and not any(_counts_frames(known.get(name)) for name in names)
 
 
-def named_functions(module: dict[str, Any], without: str = "") -> None:
+def named_functions(name: str, without: str = "") -> None:
     """Let all public functions that a module has defined name themselves: those of its `__all__`, if it has one. without: those whose
     errors all come from a helper that names them."""
+    module = vars(sys.modules[name])
     listed, left_out = module.get("__all__", ()), without.split()
     made: dict[Any, Any] = {}
-    for name, value in list(module.items()):
-        own = getattr(value, "__module__", None) == module["__name__"] and _can_be_named(value) and name not in left_out
-        if own and (value in made or (name in listed if listed else not name.startswith("_"))):  # an alias is the same function
-            module[name] = made[value] = made.get(value) or named(value)
+    for word, value in list(module.items()):
+        own = getattr(value, "__module__", None) == name and _can_be_named(value) and word not in left_out
+        if own and (value in made or (word in listed if listed else not word.startswith("_"))):  # an alias is the same function
+            module[word] = made[value] = made.get(value) or named(value)
 
 
 def named_methods(kind: type) -> None:

@@ -181,4 +181,4 @@ def __getattr__(name: str) -> Any:
     raise _absent("gradlab.special", name)
 
 
-named_functions(globals())
+named_functions(__name__)

@@ -170,4 +170,4 @@ def grad(
     return tuple(found)
 
 
-named_functions(globals())
+named_functions(__name__)

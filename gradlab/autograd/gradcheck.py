@@ -378,4 +378,4 @@ def gradgradcheck(
     )  # fmt: skip
 
 
-named_functions(globals())
+named_functions(__name__)

@@ -295,4 +295,4 @@ def hvp(func: Callable[..., Any], primals: tuple[Any, ...], tangents: tuple[Any,
     return found[0] if len(primals) == 1 else found
 
 
-named_functions(globals())
+named_functions(__name__)

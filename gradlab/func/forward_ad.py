@@ -139,4 +139,4 @@ def _carried(tensor: Any, opened: _Level) -> Any:
     return tensor.detach().new_zeros(tensor.shape) if found is None else found
 
 
-named_functions(globals())
+named_functions(__name__)

@@ -160,4 +160,4 @@ def hessian(
     return found
 
 
-named_functions(globals())
+named_functions(__name__)

@@ -159,4 +159,4 @@ def hessian(func: Callable[..., Any], argnums: Argnums = 0) -> Callable[..., Any
     return jacfwd(jacrev(func, argnums), argnums)
 
 
-named_functions(globals())
+named_functions(__name__)

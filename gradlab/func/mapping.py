@@ -159,4 +159,4 @@ class Call:
         return unflatten(self.result, found)
 
 
-named_functions(globals())
+named_functions(__name__)

@@ -137,4 +137,4 @@ def stack_module_state(models: Sequence[Module]) -> tuple[dict[str, Any], dict[s
     return found[0], found[1]
 
 
-named_functions(globals())
+named_functions(__name__)

@@ -227,4 +227,4 @@ def __getattr__(name: str) -> Any:
     raise _absent("gradlab.nn.init", name)
 
 
-named_functions(globals())
+named_functions(__name__)

@@ -193,4 +193,4 @@ def nuttall(
     return _window("nuttall", M, sym, _cosines((0.3635819, 0.4891775, 0.1365995, 0.0106411)), dtype, layout, device, requires_grad)
 
 
-named_functions(globals())
+named_functions(__name__)

@@ -140,7 +140,7 @@ def prelu(input: Tensor, weight: Tensor) -> Tensor:
     return input * where(input > 0, 1, weight)  # where the weight is not used it has no say, were it NaN
 
 
-named_functions(globals())
+named_functions(__name__)
 
 
 class ActivationMethods(Differentiable):

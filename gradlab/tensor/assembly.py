@@ -343,7 +343,7 @@ def vander(x: Tensor, N: int | None = None, increasing: bool = False) -> Tensor:
     return x.unsqueeze(-1) ** moved(wrap(powers), x.device)
 
 
-named_functions(globals())
+named_functions(__name__)
 
 
 class AssemblyMethods(Differentiable):

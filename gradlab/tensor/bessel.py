@@ -145,4 +145,4 @@ def zeta(input: Any, other: Any, *, out: Any = None) -> Tensor:
     return found if out is None else into("zeta", out, found)
 
 
-named_functions(globals())
+named_functions(__name__)

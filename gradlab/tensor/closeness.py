@@ -84,7 +84,7 @@ def isneginf(input: Tensor, *, out: Any = None) -> Tensor:
     return input.isinf() & (input < 0) if out is None else into("isneginf", out, input.isinf() & (input < 0))
 
 
-named_functions(globals())
+named_functions(__name__)
 
 
 class ClosenessMethods(Differentiable):

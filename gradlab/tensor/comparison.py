@@ -208,7 +208,7 @@ def bitwise_not(input: Tensor, *, out: Any = None) -> Tensor:
 greater, greater_equal, less, less_equal, not_equal = gt, ge, lt, le, ne
 
 
-named_functions(globals())
+named_functions(__name__)
 
 
 class ComparisonMethods(Differentiable):

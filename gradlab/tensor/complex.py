@@ -177,7 +177,7 @@ def view_as_complex(input: Tensor) -> Tensor:
     return _numbers(input)
 
 
-named_functions(globals())
+named_functions(__name__)
 
 
 class ComplexMethods(Differentiable):

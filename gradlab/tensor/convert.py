@@ -16,10 +16,9 @@ from gradlab.device import TYPES, Device
 from gradlab.dtype import BOOL, COMPLEX, as_numpy, bfloat16, float16, float32, float64, int8, int16, int32, int64, uint8
 from gradlab.named_errors import explain
 from gradlab.op import Op
-from gradlab.quiet import quietly
 from gradlab.strides import inverse_order, like_first, preserve_format, suggested
 from gradlab.tensor.common_arguments import only_tensors, plain, sized
-from gradlab.tensor.from_data import imaginary_lost, number_of, values_in
+from gradlab.tensor.from_data import filled, imaginary_lost, values_in
 from gradlab.tensor.in_place_methods import assign, ordinary, put
 from gradlab.tensor.memory_formats import copied, laid_as
 from gradlab.tensor.values import values_of
@@ -29,22 +28,6 @@ if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
 
 _cast = bind(ops.elementwise.cast)
-
-
-def filled(shape: tuple[int, ...], value: float, dtype: np.dtype[Any], device: Device) -> Tensor:
-    """A new tensor of one value, staged in a trace."""
-    if isinstance(value, (complex, np.complexfloating, np.ndarray)) or value is None:
-        value = number_of(value, dtype)
-    mode = current()
-    if mode.tracer is not None or device.type != "cpu":
-        params = {"shape": shape, "value": value.item() if isinstance(value, np.generic) else value, "dtype": dtype, "device": device}
-        return apply(ops.creation.full, (), params)
-    try:
-        made = np.empty(shape, dtype)
-        quietly(made.fill, value)
-    except OverflowError:
-        raise RuntimeError(f"{value} does not fit into {dtype.name}") from None
-    return created(made) if mode.inference else wrap(made)
 
 
 class ConvertMethods(Differentiable):
@@ -299,12 +282,16 @@ class ConvertMethods(Differentiable):
         >>> gl.tensor([1]).new_full((2,), 7)
         tensor([7, 7])
         """
-        plain("new_full", options)
-        shape = (size,) if isinstance(size, int_) else tuple(size)
-        made = filled(shape, fill_value, self._array.dtype if dtype is None else as_numpy(dtype), Device(device or self.device))
-        if type(self._array) is Batched:  # so that each sample may write into its own
-            made = wrap(self._array.lifted(made))
-        return made.requires_grad_() if requires_grad else made
+        try:
+            if options:
+                plain("new_full", options)
+            shape = (size,) if isinstance(size, int_) else tuple(size)
+            made = filled(shape, fill_value, self._array.dtype if dtype is None else as_numpy(dtype), Device(device or self.device))
+            if type(self._array) is Batched:  # so that each sample may write into its own
+                made = wrap(self._array.lifted(made))
+            return made.requires_grad_() if requires_grad else made
+        except Exception as error:
+            explain(error, "new_full", type(self).new_full, (self, size, fill_value), {"dtype": dtype, "device": device, **options})
 
     def new_zeros(self, *size: Any, dtype: Any = None, device: Any = None, requires_grad: Any = False, **options: Any) -> Tensor:
         """Zeros with this tensor's dtype and device unless others are given.

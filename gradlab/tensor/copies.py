@@ -201,4 +201,4 @@ def view_copy(input: Tensor, size: Any = None, *, dtype: Any = None, out: Any = 
     return _own("view_copy", input.view(size if dtype is None else dtype), out)
 
 
-named_functions(globals())
+named_functions(__name__)

@@ -19,8 +19,8 @@ from gradlab.named_errors import explain, named_functions
 from gradlab.ops.memory import Foreign
 from gradlab.strides import channels_order, contiguous_format, formatted, preserve_format
 from gradlab.tensor.common_arguments import made, plain, sized
-from gradlab.tensor.convert import filled, moved
-from gradlab.tensor.from_data import on_gpu, shared, values_in
+from gradlab.tensor.convert import moved
+from gradlab.tensor.from_data import filled, on_gpu, shared, values_in
 from gradlab.tensor.memory_formats import checked, laid, laid_as
 from gradlab.tensor.shape import sizes
 
@@ -396,4 +396,4 @@ def eye(
     return placed(np.eye(n, m, dtype=as_numpy(get_default_dtype() if dtype is None else dtype)), device, requires_grad)
 
 
-named_functions(globals(), without="zeros ones empty full")
+named_functions(__name__, without="zeros ones empty full")

@@ -167,7 +167,7 @@ def unsafe_split_with_sizes(input: Tensor, split_sizes: Any, dim: int = 0) -> tu
     return split(input, list(split_sizes), dim)
 
 
-named_functions(globals())
+named_functions(__name__)
 
 
 class DeprecatedMethods(Differentiable):

@@ -39,4 +39,4 @@ def eigvals(input: Tensor, *, out: Any = None) -> Tensor:
     return _eig(input)[0] if out is None else into("linalg.eigvals", out, _eig(input)[0])
 
 
-named_functions(globals())
+named_functions(__name__)

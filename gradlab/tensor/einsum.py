@@ -222,4 +222,4 @@ def _check_sizes(parts: list[_Term]) -> None:
                 sizes[x] = max(sizes[x], size)
 
 
-named_functions(globals())
+named_functions(__name__)

@@ -316,7 +316,7 @@ def relu(input: Tensor) -> Tensor:
 multiply, subtract, divide, true_divide, negative, absolute = mul, sub, div, div, neg, abs
 
 
-named_functions(globals())
+named_functions(__name__)
 
 
 class ElementwiseMethods(Differentiable):

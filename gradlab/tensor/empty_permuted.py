@@ -33,4 +33,4 @@ def empty_permuted(
     return empty_strided(shape, steps, dtype=dtype, device=device, requires_grad=requires_grad, layout=layout)
 
 
-named_functions(globals())
+named_functions(__name__)

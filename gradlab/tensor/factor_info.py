@@ -200,4 +200,4 @@ def lu_solve(LU: Tensor, pivots: Tensor, B: Tensor, *, left: bool = True, adjoin
     return y.gather(-2, index.argsort(-2).expand(y._array.shape))
 
 
-named_functions(globals())
+named_functions(__name__)

@@ -179,7 +179,7 @@ def cond(input: Tensor, p: Any = None, *, out: Any = None) -> Tensor:
     return matrix_norm(input, p) * matrix_norm(inverse(input), p)
 
 
-named_functions(globals())
+named_functions(__name__)
 
 
 class FactorizationMethods(Differentiable):

@@ -9,8 +9,12 @@ from typing import Any
 
 import numpy as np
 
+from gradlab import ops
 from gradlab.advice import warn as tell
 from gradlab.autograd.base import Differentiable
+from gradlab.autograd.mode import current
+from gradlab.autograd.record import apply, created, wrap
+from gradlab.device import Device
 from gradlab.dlpack import CUDA, CUDA_MANAGED, Carrier
 from gradlab.dtype import (
     BOOL,
@@ -203,3 +207,19 @@ def on_gpu(data: Any) -> bool:
     if isinstance(data, _OWN) or not hasattr(data, "__dlpack_device__"):
         return False
     return int(data.__dlpack_device__()[0]) in (CUDA, CUDA_MANAGED)
+
+
+def filled(shape: tuple[int, ...], value: float, dtype: np.dtype[Any], device: Device) -> Any:
+    """A new tensor of one value, staged in a trace."""
+    if isinstance(value, (complex, np.complexfloating, np.ndarray)) or value is None:
+        value = number_of(value, dtype)
+    mode = current()
+    if mode.tracer is not None or device.type != "cpu":
+        params = {"shape": shape, "value": value.item() if isinstance(value, np.generic) else value, "dtype": dtype, "device": device}
+        return apply(ops.creation.full, (), params)
+    try:
+        made = np.empty(shape, dtype)
+        quietly(made.fill, value)
+    except OverflowError:
+        raise RuntimeError(f"{value} does not fit into {dtype.name}") from None
+    return created(made) if mode.inference else wrap(made)

@@ -78,7 +78,7 @@ def mvlgamma(input: Tensor, p: int, *, out: Any = None) -> Tensor:
     return result if out is None else into("mvlgamma", out, result)
 
 
-named_functions(globals())
+named_functions(__name__)
 
 
 class GammaMethods(Differentiable):

@@ -244,7 +244,7 @@ def scatter_reduce(
     return found if input._array.shape else found.reshape(())
 
 
-named_functions(globals())
+named_functions(__name__)
 
 
 class GatherMethods(Differentiable):

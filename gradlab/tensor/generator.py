@@ -232,4 +232,4 @@ def fork_rng(devices: Any = None, enabled: bool = True, *_: Any, device_type: An
             default_generator._seed, default_generator._offset = kept
 
 
-named_functions(globals())
+named_functions(__name__)

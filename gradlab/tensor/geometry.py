@@ -93,7 +93,7 @@ def _by_product(x1: Any, x2: Any, noise: float) -> Tensor:
     return squares.masked_fill(nothing, 1).sqrt().masked_fill(nothing, 0)
 
 
-named_functions(globals())
+named_functions(__name__)
 
 
 class GeometryMethods(Differentiable):

@@ -262,7 +262,7 @@ def index_put(input: Tensor, indices: Sequence[Any], values: Tensor, accumulate:
 getitem.__name__, setitem.__name__ = "__getitem__", "__setitem__"  # as a class that answers for functions is told
 
 
-named_functions(globals())
+named_functions(__name__)
 
 
 class IndexingMethods(Differentiable):

@@ -366,7 +366,7 @@ def common_dtype(tensors: Sequence[Tensor]) -> np.dtype[Any]:
     return result_type([(x._array.dtype, len(x._array.shape)) for x in tensors])
 
 
-named_functions(globals())
+named_functions(__name__)
 
 
 class LayoutMethods(Differentiable):

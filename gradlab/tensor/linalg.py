@@ -87,7 +87,7 @@ def _expect(name: str, rank: int, *tensors: Tensor) -> None:
             raise ShapeError(f"{name}: expected {rank} dimensions, got shape {x._array.shape}; use matmul for other ranks")
 
 
-named_functions(globals())
+named_functions(__name__)
 
 
 class LinalgMethods(Differentiable):

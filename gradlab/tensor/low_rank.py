@@ -90,4 +90,4 @@ def pca_lowrank(A: Tensor, q: int | None = None, center: bool = True, niter: int
     return svd_lowrank(A - A.mean(-2, keepdim=True) if center else A, q, niter)
 
 
-named_functions(globals())
+named_functions(__name__)

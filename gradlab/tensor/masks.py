@@ -90,7 +90,7 @@ def argwhere(input: Tensor) -> Tensor:
     return _nonzero(input)
 
 
-named_functions(globals())
+named_functions(__name__)
 
 
 class MaskMethods(Differentiable):

@@ -283,7 +283,7 @@ def nan_to_num(input: Tensor, nan: float = 0.0, posinf: float | None = None, neg
 arccos, arccosh, arcsin, arcsinh, arctan, arctanh = acos, acosh, asin, asinh, atan, atanh
 
 
-named_functions(globals())
+named_functions(__name__)
 
 
 class MathMethods(Differentiable):

@@ -323,7 +323,7 @@ def addcdiv(input: Tensor, tensor1: Tensor, tensor2: Tensor, *old: Any, value: f
 arctan2 = atan2
 
 
-named_functions(globals())
+named_functions(__name__)
 
 
 class MathPairMethods(Differentiable):

@@ -177,4 +177,4 @@ def vander(x: Tensor, N: int | None = None) -> Tensor:
     return _cat(powers.new_ones((*shape, 1)), powers, dim=len(shape)).cumprod(-1)
 
 
-named_functions(globals())
+named_functions(__name__)

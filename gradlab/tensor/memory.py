@@ -171,7 +171,7 @@ def as_strided_scatter(input: Tensor, src: Tensor, size: Any, stride: Any, stora
     return found if copy is input else permute(found, ops.movement.inverted(order))  # type: ignore[arg-type]
 
 
-named_functions(globals())
+named_functions(__name__)
 
 
 class MemoryMethods(Differentiable):

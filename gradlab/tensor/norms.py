@@ -183,7 +183,7 @@ def renorm(input: Tensor, p: float, dim: int | None = None, maxnorm: Any = None,
     return result if out is None else into("renorm", out, result)
 
 
-named_functions(globals())
+named_functions(__name__)
 
 
 class NormMethods(Differentiable):

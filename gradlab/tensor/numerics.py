@@ -235,4 +235,4 @@ def pdist(input: Tensor, p: float = 2) -> Tensor:
     return norm(input[rows] - input[columns], p, 1)
 
 
-named_functions(globals())
+named_functions(__name__)

@@ -239,4 +239,4 @@ def ldl_solve(LD: Tensor, pivots: Tensor, B: Tensor, *, hermitian: bool = False,
     return found if out is None else into("linalg.ldl_solve", out, found)
 
 
-named_functions(globals())
+named_functions(__name__)

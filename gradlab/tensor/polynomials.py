@@ -169,4 +169,4 @@ def legendre_polynomial_p(x: Any, n: Any, *, out: Any = None) -> Tensor:
     return _polynomial("legendre_polynomial_p", x, n, out)
 
 
-named_functions(globals())
+named_functions(__name__)

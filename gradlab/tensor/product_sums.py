@@ -131,7 +131,7 @@ def addbmm(input: Tensor, batch1: Tensor, batch2: Tensor, *old: Any, beta: float
     return result if out is None else into("addbmm", out, result)
 
 
-named_functions(globals())
+named_functions(__name__)
 
 
 class ProductSumMethods(Differentiable):

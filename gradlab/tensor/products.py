@@ -242,7 +242,7 @@ def _power(input: Tensor, n: int) -> Tensor:
         square = matmul(square, square)
 
 
-named_functions(globals())
+named_functions(__name__)
 
 
 class ProductMethods(Differentiable):

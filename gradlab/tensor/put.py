@@ -88,7 +88,7 @@ def index_reduce(
     return scatter_reduce(input, dim, spread, values, reduce, include_self=include_self)
 
 
-named_functions(globals())
+named_functions(__name__)
 
 
 class PutMethods(Differentiable):

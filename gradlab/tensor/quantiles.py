@@ -164,7 +164,7 @@ def nanquantile(
     return result if out is None else into("nanquantile", out, result)
 
 
-named_functions(globals())
+named_functions(__name__)
 
 
 class QuantileMethods(Differentiable):

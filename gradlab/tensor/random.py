@@ -371,4 +371,4 @@ def not_negative(name: str, what: str, value: float) -> None:
         raise RuntimeError(f"{name}: {what} is not negative, got {value}")
 
 
-named_functions(globals())
+named_functions(__name__)

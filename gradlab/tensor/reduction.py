@@ -327,7 +327,7 @@ def any_empty(input: Tensor, dims: tuple[int, ...]) -> bool:
     return 0 in [input._array.shape[d] for d in dims]
 
 
-named_functions(globals())
+named_functions(__name__)
 
 
 class ReductionMethods(Differentiable):

@@ -131,7 +131,7 @@ def sum_to_size(input: Tensor, *shape: Any, size: Any = None) -> Tensor:
     return reshape(found, target) if lead else found
 
 
-named_functions(globals())
+named_functions(__name__)
 
 
 class RepetitionMethods(Differentiable):

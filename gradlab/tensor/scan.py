@@ -210,7 +210,7 @@ def cumulative_trapezoid(y: Tensor, x: Tensor | None = None, *, dx: Any = 1, dim
 trapz = trapezoid
 
 
-named_functions(globals())
+named_functions(__name__)
 
 
 class ScanMethods(Differentiable):

@@ -77,4 +77,4 @@ def segment_reduce(
     return found
 
 
-named_functions(globals())
+named_functions(__name__)

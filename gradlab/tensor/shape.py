@@ -323,7 +323,7 @@ def flip(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     return _flip(input, dims=normalize_dims(given, len(input._array.shape)) if given else ())
 
 
-named_functions(globals())
+named_functions(__name__)
 
 
 class ShapeMethods(Differentiable):

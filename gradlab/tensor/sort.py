@@ -268,7 +268,7 @@ def isin(elements: Any, test_elements: Any, *, assume_unique: bool = False, inve
     return _isin(elements, _operand(test_elements, elements), invert=bool(invert))
 
 
-named_functions(globals())
+named_functions(__name__)
 
 
 class SortMethods(Differentiable):

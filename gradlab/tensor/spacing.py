@@ -87,4 +87,4 @@ def logspace(
     return placed(_spaced("logspace", start, end, steps, chosen, float(base)), device, requires_grad)
 
 
-named_functions(globals())
+named_functions(__name__)

@@ -91,7 +91,7 @@ def igammac(input: Tensor, other: Tensor, *, out: Any = None) -> Tensor:
     return result if out is None else into("igammac", out, result)
 
 
-named_functions(globals())
+named_functions(__name__)
 
 
 class SpecialMethods(Differentiable):

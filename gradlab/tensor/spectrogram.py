@@ -185,4 +185,4 @@ def istft(
 __all__ = ["istft", "stft"]
 
 
-named_functions(globals())
+named_functions(__name__)

@@ -79,7 +79,7 @@ def is_same_size(input: Tensor, other: Tensor) -> bool:
     return input._array.shape == other._array.shape
 
 
-named_functions(globals())
+named_functions(__name__)
 
 
 class SpellingMethods(MissingMethods):

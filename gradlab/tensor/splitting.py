@@ -134,7 +134,7 @@ def _known(name: str, shape: tuple[int, ...], dim: int) -> None:
         )
 
 
-named_functions(globals())
+named_functions(__name__)
 
 
 class SplittingMethods(Differentiable):

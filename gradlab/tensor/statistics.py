@@ -233,7 +233,7 @@ def corrcoef(input: Tensor) -> Tensor:
     return found.clamp(-1, 1)
 
 
-named_functions(globals())
+named_functions(__name__)
 
 
 class StatisticsMethods(Differentiable):

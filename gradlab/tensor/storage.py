@@ -212,7 +212,7 @@ def _line(tensor: Any, dtype: Any = None) -> Any:
     return whole if dtype is None else whole.view(dtype)
 
 
-named_functions(globals())
+named_functions(__name__)
 
 
 class StorageMethods(Differentiable):

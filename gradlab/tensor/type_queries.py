@@ -151,4 +151,4 @@ def _shape_as_tensor(input: Tensor) -> Any:
     return input.new_tensor(input._array.shape, dtype=INT64, device="cpu")
 
 
-named_functions(globals())
+named_functions(__name__)

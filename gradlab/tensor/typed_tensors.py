@@ -148,7 +148,7 @@ def constructed(name: str, data: tuple[Any, ...], device: Any, dtype: Any = None
 builtin = type  # inside the class the name is a method
 
 
-named_functions(globals())
+named_functions(__name__)
 
 
 class TypedTensorMethods(Differentiable):

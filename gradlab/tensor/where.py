@@ -151,7 +151,7 @@ def filled(input: Tensor, mask: Tensor, value: Operand) -> Tensor:
 clip = clamp
 
 
-named_functions(globals())
+named_functions(__name__)
 
 
 class WhereMethods(Differentiable):

@@ -103,4 +103,4 @@ def kaiser_window(
     return _window("kaiser_window", window_length, periodic, shape, dtype, device, requires_grad, options)
 
 
-named_functions(globals())
+named_functions(__name__)

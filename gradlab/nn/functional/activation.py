@@ -378,4 +378,4 @@ def rrelu_(input: Tensor, lower: float = 1.0 / 8, upper: float = 1.0 / 3, traini
     return rrelu(input, lower, upper, training, True)
 
 
-named_functions(globals())
+named_functions(__name__)

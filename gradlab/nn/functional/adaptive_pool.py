@@ -132,4 +132,4 @@ def adaptive_max_pool3d(input: Tensor, output_size: Any, return_indices: bool = 
     return _adaptive_max(3, input, output_size, return_indices)
 
 
-named_functions(globals())
+named_functions(__name__)

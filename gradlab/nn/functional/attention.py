@@ -168,4 +168,4 @@ def _masked(scores: Tensor, mask: Tensor) -> Tensor:
     return filled(scores, mask.logical_not(), -math.inf) if dtype == BOOL else scores + mask
 
 
-named_functions(globals())
+named_functions(__name__)

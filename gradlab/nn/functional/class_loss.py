@@ -301,4 +301,4 @@ def linear_cross_entropy(
     return cross_entropy(logits.reshape(wanted), target, weight, ignore_index=index, reduction=reduction, label_smoothing=label_smoothing)
 
 
-named_functions(globals())
+named_functions(__name__)

@@ -299,4 +299,4 @@ def conv_transpose3d(
     return _conv_transpose(3, input, weight, bias, stride, padding, output_padding, groups, dilation)
 
 
-named_functions(globals())
+named_functions(__name__)

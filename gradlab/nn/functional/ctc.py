@@ -125,4 +125,4 @@ def ctc_loss(
     return loss.squeeze(0) if single else loss
 
 
-named_functions(globals())
+named_functions(__name__)

@@ -134,4 +134,4 @@ def feature_alpha_dropout(input: Tensor, p: float = 0.5, training: bool = False,
     return _run("feature_alpha_dropout", input, p, training, inplace, _alpha, 2)
 
 
-named_functions(globals())
+named_functions(__name__)

@@ -101,4 +101,4 @@ def _reduced(found: Tensor, numbers: Tensor, bags: int, kept: Tensor | None, per
     return total / counts.clamp(min=1).unsqueeze(1)
 
 
-named_functions(globals())
+named_functions(__name__)

@@ -139,4 +139,4 @@ def fractional_max_pool3d(
     return found if return_indices else found[0]
 
 
-named_functions(globals())
+named_functions(__name__)

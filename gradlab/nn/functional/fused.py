@@ -93,4 +93,4 @@ def conv_activation(
     return plain(convolve(rank, input, weight, bias, stride, padding, dilation, groups))
 
 
-named_functions(globals())
+named_functions(__name__)

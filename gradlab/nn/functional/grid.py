@@ -188,4 +188,4 @@ class _Pixels:
         return rows.reshape(self.shape[0], *sizes, self.shape[1]).movedim(-1, 1).contiguous()
 
 
-named_functions(globals())
+named_functions(__name__)

@@ -162,4 +162,4 @@ def pairwise_distance(
     return _norm(x1 - x2 + eps, float(p), -1, keepdim if keepdims is None else keepdims)
 
 
-named_functions(globals())
+named_functions(__name__)

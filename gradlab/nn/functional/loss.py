@@ -219,4 +219,4 @@ def gaussian_nll_loss(
     return reduced(loss + 0.5 * math.log(2 * math.pi) if full else loss, reduction)
 
 
-named_functions(globals())
+named_functions(__name__)

@@ -257,4 +257,4 @@ def multilabel_soft_margin_loss(
     return reduced((loss if weight is None else loss * weight).mean(-1), reduction)
 
 
-named_functions(globals())
+named_functions(__name__)

@@ -195,4 +195,4 @@ def multi_head_attention_forward(
     return out.squeeze(1), None if weights is None else weights.squeeze(0)
 
 
-named_functions(globals())
+named_functions(__name__)

@@ -139,4 +139,4 @@ def grid_sampler_3d(input: Tensor, grid: Tensor, interpolation_mode: int, paddin
     return F.grid_sample(input, grid, _MODES[interpolation_mode], _PADDINGS[padding_mode], align_corners)
 
 
-named_functions(globals())
+named_functions(__name__)

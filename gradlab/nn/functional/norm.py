@@ -294,4 +294,4 @@ def _joined(a: Tensor, b: Tensor) -> Tensor:
     return bind(ops.movement.cat)(a, b, dim=1)
 
 
-named_functions(globals())
+named_functions(__name__)

@@ -246,4 +246,4 @@ def lp_pool3d(input: Tensor, norm_type: float, kernel_size: Numbers, stride: Num
     return _lp(3, input, norm_type, kernel_size, stride, ceil_mode)
 
 
-named_functions(globals())
+named_functions(__name__)

@@ -146,4 +146,4 @@ def embedding_add(input: Tensor, weight: Tensor, positions: Tensor, padding_idx:
     return embedding(at, weight, padding_idx) + positions[: shape[-1]]
 
 
-named_functions(globals())
+named_functions(__name__)

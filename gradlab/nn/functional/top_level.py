@@ -269,4 +269,4 @@ def ctc_loss(
     return F.ctc_loss(log_probs, targets, input_lengths, target_lengths, blank, kind, zero_infinity)
 
 
-named_functions(globals())
+named_functions(__name__)

@@ -92,4 +92,4 @@ def max_unpool3d(
     return _unpool(3, input, indices, kernel_size, stride, padding, output_size)
 
 
-named_functions(globals())
+named_functions(__name__)

@@ -318,4 +318,4 @@ def fold(
     return found.squeeze(0) if len(shape) == 2 else found
 
 
-named_functions(globals())
+named_functions(__name__)

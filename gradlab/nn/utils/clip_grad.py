@@ -101,4 +101,4 @@ def clip_grad_value_(parameters: Tensor | Iterable[Tensor], clip_value: float, f
         gradient.clamp_(-value, value)
 
 
-named_functions(globals())
+named_functions(__name__)

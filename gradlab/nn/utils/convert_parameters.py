@@ -28,4 +28,4 @@ def vector_to_parameters(vec: Tensor, parameters: Iterable[Tensor]) -> None:
         start += p.numel()
 
 
-named_functions(globals())
+named_functions(__name__)

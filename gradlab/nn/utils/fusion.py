@@ -86,4 +86,4 @@ def fuse_linear_bn_eval(linear: M, bn: Module) -> M:
     return _fused("fuse_linear_bn_eval", linear, bn, False)
 
 
-named_functions(globals())
+named_functions(__name__)

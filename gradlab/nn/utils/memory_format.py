@@ -40,4 +40,4 @@ def _converted(module: M, kinds: tuple[type, ...], memory_format: Any) -> M:
     return module
 
 
-named_functions(globals())
+named_functions(__name__)

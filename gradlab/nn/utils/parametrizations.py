@@ -232,4 +232,4 @@ def orthogonal(module: Module, name: str = "weight", orthogonal_map: str | None 
     return register_parametrization(module, name, _Orthogonal(weight.shape, orthogonal_map), unsafe=True)
 
 
-named_functions(globals())
+named_functions(__name__)

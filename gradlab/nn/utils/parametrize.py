@@ -290,4 +290,4 @@ def transfer_parametrizations_and_params(from_module: Module, to_module: Module,
     return to_module
 
 
-named_functions(globals())
+named_functions(__name__)

@@ -368,4 +368,4 @@ def is_pruned(module: Module) -> bool:
     return any(isinstance(hook, BasePruningMethod) for m in module.modules() for hook in m._forward_pre_hooks.values())
 
 
-named_functions(globals())
+named_functions(__name__)

@@ -170,4 +170,4 @@ def unpack_sequence(packed_sequences: PackedSequence) -> list[Tensor]:
     return unpad_sequence(padded, lengths, batch_first=True)
 
 
-named_functions(globals())
+named_functions(__name__)

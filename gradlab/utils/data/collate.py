@@ -146,4 +146,4 @@ def _rebuilt(like: Mapping[Any, Any], entries: dict[Any, Any]) -> Any:
         return entries
 
 
-named_functions(globals())
+named_functions(__name__)

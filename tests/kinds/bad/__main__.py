@@ -36,7 +36,7 @@ def child(family: str, first: int, place: int, only: str, every: int, of: int) -
         tally: collections.Counter[str] = collections.Counter()
         print(json.dumps(["at", i, subject.name]), file=out, flush=True)
         for number, (where, word) in enumerate(changes(subject)):
-            if i == first and number < place or (number + i) % of != every:
+            if (i == first and number < place) or (number + i) % of != every:
                 continue
             print(json.dumps(["try", i, number, where, word]), file=out, flush=True)
             kind, text = judged(subject, where, word)
