@@ -28,7 +28,7 @@ class Device:
             elif isinstance(device, int) and not isinstance(device, bool) and index is None:  # a GPU's number
                 device, index = "cuda", device
             else:
-                raise TypeError(f"device is a string such as 'cpu' or 'cuda:0', not {device!r}")
+                raise TypeError(f"device: a string such as 'cpu' or 'cuda:0', not {device!r}")
         kind, colon, number = device.partition(":")
         if kind not in TYPES or (colon and not number.isdecimal()) or (colon and index is not None):
             raise RuntimeError(f"no device {device!r}; write 'cpu', 'cuda', 'cuda:N' or 'meta'")

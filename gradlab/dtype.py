@@ -179,8 +179,8 @@ def as_dtype(dtype: Any) -> DType:
         return named(dtype)
     try:
         return from_numpy(np.dtype(dtype))
-    except TypeError as error:
-        raise TypeError(f"{dtype!r} is not a dtype: {error}") from None
+    except (TypeError, ValueError, SyntaxError) as error:
+        raise TypeError(f"dtype: {dtype!r} is not a dtype: {error}") from None
 
 
 def as_numpy(dtype: Any) -> np.dtype[Any]:

@@ -26,8 +26,9 @@ from gradlab.spec import DimensionError, ShapeError
 F = TypeVar("F", bound=Callable[..., Any])
 
 RAISE = dis.opmap["RAISE_VARARGS"]
+PREFIXED_BASES = (TypeError, ValueError, RuntimeError, IndexError)
 PREFIXED = frozenset({TypeError, ValueError, RuntimeError, IndexError, NotImplementedError, ShapeError, DimensionError})
-_NUMPY, _PYTHON = (os.path.realpath(os.path.dirname(module.__file__)) + os.sep for module in (np, os))
+_NUMPY, _PYTHON = (os.path.realpath(os.path.dirname(str(module.__file__))) + os.sep for module in (np, os))
 # What says already whose it is: "conv2d: …", "Conv2d(): …", "conv2d() takes …".
 _OWN = re.compile(r"[A-Za-z_][\w.]*(\(\))?: |[A-Za-z_][\w.]*\(\) ")
 _ASKED_BY_PYTHON = frozenset({"__contains__", "__format__", "__dlpack__", "__array__"})
@@ -152,11 +153,10 @@ def _better(error: Exception, caller: Any, name: str, function: Any, args: tuple
     if caller is not None and inside[caller.f_code.co_filename]:
         return error  # a part of another function, which knows what it was given
     kind = type(error)
-    deliberate = _raised(error.__traceback__)
+    deliberate, text = _raised(error.__traceback__), str(error)
     if deliberate is None:
         return error
-    text = str(error)
-    if deliberate and kind in PREFIXED:
+    if deliberate and (kind in PREFIXED or (isinstance(error, PREFIXED_BASES) and error.args == (text,))):
         if not _OWN.match(text) and name not in text:
             error.args = (f"{name}: {text}" if text else f"{name}: cannot use what it was given: {_listed(function, args, kwargs)}",)
         return error

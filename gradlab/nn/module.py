@@ -59,7 +59,7 @@ class Module(HookMethods, StateMethods, PrivateNames):
 
     def __init_subclass__(cls, **options: Any) -> None:
         super().__init_subclass__(**options)
-        name_classes(cls)
+        name_classes(cls, "__init__ __call__")
 
     def __init__(self) -> None:
         known = self.__dict__

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import Any, NamedTuple
 
 from gradlab.autograd.mode import no_grad
+from gradlab.named_errors import named_functions
 from gradlab.nn.module import Module
 from gradlab.nn.parameter import is_lazy
 from gradlab.tensor import Tensor
@@ -132,3 +133,6 @@ def _collected(model: Module, outputs: dict[int, Any]) -> Summary:
         sum(b.nbytes for b in model.buffers()),
         sum(x.bytes for x in layers),
     )
+
+
+named_functions(__name__)

@@ -12,7 +12,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import wrap
 from gradlab.named_errors import named_functions
 from gradlab.spec import count, normalize_dim, whole
-from gradlab.tensor.common_arguments import either, into, only_tensors
+from gradlab.tensor.common_arguments import either, few_enough, into, only_tensors
 from gradlab.tensor.convert import moved
 from gradlab.tensor.layout import common_dtype
 from gradlab.tensor.shape import cat, expand, reshape, stack
@@ -187,6 +187,7 @@ def tensor_split(
         parts = whole(indices_or_sections)
         if parts < 1:
             raise RuntimeError(f"tensor_split: at least one part, got {parts}")
+        few_enough("tensor_split", "parts", parts, size)
         small, larger = divmod(size, parts)
         places = [i * small + min(i, larger) for i in range(1, parts)]
         ends, starts = [0, *places, size], [0, *places]

@@ -45,6 +45,13 @@ def only_tensors(name: str, *values: Any) -> None:
             raise TypeError(f"{name}: takes tensors here, not {type(value).__name__}; use gradlab.tensor(...)")
 
 
+def few_enough(name: str, what: str, number: int, size: int = 0) -> None:
+    """Raise RuntimeError for a number of parts, steps or terms that no memory or patience suffices for: more than a million, and than
+    `size`, of what there is. Without it a wrong argument is a loop without an end."""
+    if number > max(size, 1 << 20):
+        raise RuntimeError(f"{name}: {number} {what} are more than can be made; at most {max(size, 1 << 20)}")
+
+
 def only_real(name: str, *values: Any) -> None:
     """Raise TypeError for complex tensors and numbers: where what is computed has a meaning, or a place, for real ones alone."""
     for value in values:

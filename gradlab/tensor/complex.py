@@ -8,7 +8,7 @@ from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.dtype import BOOL, COMPLEX, COMPLEX64, COMPLEX128, INEXACT, NO_HALF, as_numpy, get_default_dtype
-from gradlab.named_errors import named_functions
+from gradlab.named_errors import explain, named_functions
 from gradlab.tensor.common_arguments import into, only_tensors
 
 if TYPE_CHECKING:
@@ -58,7 +58,10 @@ def real(input: Tensor) -> Tensor:
     >>> gl.real(gl.tensor([1 + 2j, 3 - 1j]))
     tensor([1., 3.])
     """
-    return _real(input) if input._array.dtype in COMPLEX else input
+    try:
+        return _real(input) if input._array.dtype in COMPLEX else input
+    except Exception as error:
+        explain(error, "real", real, (input,))
 
 
 def imag(input: Tensor) -> Tensor:
@@ -67,9 +70,12 @@ def imag(input: Tensor) -> Tensor:
     >>> gl.imag(gl.tensor([1 + 2j, 3 - 1j]))
     tensor([ 2., -1.])
     """
-    if input._array.dtype not in COMPLEX:
-        raise RuntimeError("imag is not implemented for tensors with non-complex dtypes")
-    return _imag(input)
+    try:
+        if input._array.dtype not in COMPLEX:
+            raise RuntimeError("imag is not implemented for tensors with non-complex dtypes")
+        return _imag(input)
+    except Exception as error:
+        explain(error, "imag", imag, (input,))
 
 
 def angle(input: Tensor, *, out: Any = None) -> Tensor:
@@ -160,9 +166,12 @@ def view_as_real(input: Tensor) -> Tensor:
     >>> gl.view_as_real(gl.tensor([1 + 2j]))
     tensor([[1., 2.]])
     """
-    if input._array.dtype not in COMPLEX:
-        raise RuntimeError(f"view_as_real is only supported for complex tensors, not for {input.dtype}")
-    return _pairs(input)
+    try:
+        if input._array.dtype not in COMPLEX:
+            raise RuntimeError(f"view_as_real is only supported for complex tensors, not for {input.dtype}")
+        return _pairs(input)
+    except Exception as error:
+        explain(error, "view_as_real", view_as_real, (input,))
 
 
 def view_as_complex(input: Tensor) -> Tensor:
@@ -172,9 +181,12 @@ def view_as_complex(input: Tensor) -> Tensor:
     >>> gl.view_as_complex(gl.tensor([[1.0, 2.0], [3.0, 4.0]]))
     tensor([1.+2.j, 3.+4.j])
     """
-    if input._array.dtype.kind != "f" or input._array.dtype.itemsize == 2:
-        raise RuntimeError(f"view_as_complex is only supported for float32 and float64, not for {input.dtype}")
-    return _numbers(input)
+    try:
+        if input._array.dtype.kind != "f" or input._array.dtype.itemsize == 2:
+            raise RuntimeError(f"view_as_complex is only supported for float32 and float64, not for {input.dtype}")
+        return _numbers(input)
+    except Exception as error:
+        explain(error, "view_as_complex", view_as_complex, (input,))
 
 
 named_functions(__name__)

@@ -51,6 +51,8 @@ def polygamma(n: int, input: Tensor, *, out: Any = None) -> Tensor:
             return into("polygamma", out, polygamma(n, input))
         if n < 0:
             raise RuntimeError(f"polygamma: n is not negative, got {n}")
+        if n > 170:
+            raise NotImplementedError(f"polygamma: n is at most 170, the last whose factorial is a float64; got {n}")
         tensors_only("polygamma", input)
         only_real("polygamma", input)
         if n == 0:

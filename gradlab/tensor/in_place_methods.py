@@ -13,6 +13,7 @@ from gradlab.autograd.base import version_of
 from gradlab.autograd.mode import current
 from gradlab.autograd.record import bind, refresh
 from gradlab.dtype import BOOL, FLOAT32, FLOAT64, INEXACT, rank
+from gradlab.named_errors import explain
 from gradlab.quiet import quietly
 
 SMALL = 1 << 14  # elements; above it a row's kernel and its threads are faster than a ufunc
@@ -21,25 +22,28 @@ _where = bind(ops.elementwise.where)
 
 def update(name: str, target: Any, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
     """target = function(target, *args, **kwargs), in target's memory. Raises RuntimeError where the result's shape or kind does not fit."""
-    mode, meta = current(), target._meta
-    if meta is not None:
-        refresh(target)
-    if not mode.special and type(target._array) is ndarray and (not mode.recording or _outside_graphs(target, args, kwargs)):
-        array = target._array
-        if not array.flags.writeable or (meta is not None and meta.inference):
-            inplace.check(name, target, mode)
-        new = (result := function(target, *args, **kwargs))._array
-        if new.dtype != array.dtype or new.shape != array.shape:
-            return assign(name, target, result)
-        if new is not array:
-            copyto(array, new)
-        inplace.written(version_of(target))
-        return target
-    inplace.check(name, target, mode)
-    old = inplace.alias(target)
-    result = function(old, *args, **kwargs)
-    inplace.part_from(old)
-    return assign(name, target, result)
+    try:
+        mode, meta = current(), target._meta
+        if meta is not None:
+            refresh(target)
+        if not mode.special and type(target._array) is ndarray and (not mode.recording or _outside_graphs(target, args, kwargs)):
+            array = target._array
+            if not array.flags.writeable or (meta is not None and meta.inference):
+                inplace.check(name, target, mode)
+            new = (result := function(target, *args, **kwargs))._array
+            if new.dtype != array.dtype or new.shape != array.shape:
+                return assign(name, target, result)
+            if new is not array:
+                copyto(array, new)
+            inplace.written(version_of(target))
+            return target
+        inplace.check(name, target, mode)
+        old = inplace.alias(target)
+        result = function(old, *args, **kwargs)
+        inplace.part_from(old)
+        return assign(name, target, result)
+    except Exception as error:
+        explain(error, name, function, (target, *args), kwargs, depth=1)
 
 
 def _outside_graphs(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 from gradlab.named_errors import named_functions
 from gradlab.op import result_class
+from gradlab.tensor.common_arguments import few_enough
 from gradlab.tensor.factorization import qr, svd
 from gradlab.tensor.linalg import matmul
 from gradlab.tensor.random import randn
@@ -29,6 +30,7 @@ def get_approximate_basis(A: Tensor, q: int, niter: int | None = 2, M: Tensor | 
     >>> get_approximate_basis(gl.ones(4, 3), 1).abs()[0]
     tensor([0.5000])
     """
+    few_enough("niter", "passes", 2 if niter is None else niter)
     rest = A if M is None else A - M
     basis = qr(rest @ randn(rest.shape[-1], q, dtype=rest.dtype, device=rest.device))[0]
     for _ in range(2 if niter is None else niter):

@@ -9,8 +9,8 @@ import numpy as np
 from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind, wrap
-from gradlab.named_errors import named_functions
-from gradlab.spec import ShapeError, broadcast_shapes, count, normalize_dim, whole
+from gradlab.named_errors import named, named_functions
+from gradlab.spec import ShapeError, broadcast_shapes as shapes_together, count, normalize_dim, whole
 from gradlab.tensor.common_arguments import either
 from gradlab.tensor.convert import moved
 from gradlab.tensor.shape import copied, expand, reshape, sizes
@@ -21,6 +21,7 @@ if TYPE_CHECKING:
 __all__ = ["broadcast_shapes", "broadcast_tensors", "broadcast_to", "repeat_interleave", "tile"]
 
 _repeated = bind(ops.layout.repeated)
+broadcast_shapes = named(shapes_together)
 
 
 def repeat(input: Tensor, *times: Any, repeats: Any = None) -> Tensor:
@@ -108,7 +109,7 @@ def broadcast_tensors(*tensors: Any) -> tuple[Tensor, ...]:
     [(2, 3), (2, 3)]
     """
     found = tensors[0] if len(tensors) == 1 and isinstance(tensors[0], (tuple, list)) else tensors
-    shape = broadcast_shapes(*(x._array.shape for x in found))
+    shape = shapes_together(*(x._array.shape for x in found))
     return tuple(x if x._array.shape == shape else expand(x, shape) for x in found)
 
 

@@ -160,11 +160,14 @@ def permute(input: Tensor, *order: Any, dims: Any = None) -> Tensor:
     >>> gl.permute(gl.ones(2, 3, 4), (2, 0, 1)).shape
     (4, 2, 3)
     """
-    order = sizes(order if dims is None else (dims,))
-    rank = len(input._array.shape)
-    if len(order) != rank:
-        raise ShapeError(f"permute: {len(order)} dims {order} for a tensor of {rank} dimensions {input._array.shape}")
-    return _permute(input, dims=tuple([normalize_dim(d, rank) for d in order]))
+    try:
+        order = sizes(order if dims is None else (dims,))
+        rank = len(input._array.shape)
+        if len(order) != rank:
+            raise ShapeError(f"permute: {len(order)} dims {order} for a tensor of {rank} dimensions {input._array.shape}")
+        return _permute(input, dims=tuple([normalize_dim(d, rank) for d in order]))
+    except Exception as error:
+        explain(error, "permute", permute, (input, *order), {"dims": dims})
 
 
 def transpose(input: Tensor, dim0: Any, dim1: Any = None) -> Tensor:

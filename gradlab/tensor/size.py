@@ -26,6 +26,8 @@ class Size(tuple[int, ...]):
 
     def __new__(cls, sizes: Iterable[Any] = ()) -> Size:
         found = []
+        if not hasattr(type(sizes), "__iter__"):
+            raise TypeError(f"Size: takes a sequence of integers, not {type(sizes).__name__}")
         for i, size in enumerate(sizes):
             if not hasattr(type(size), "__index__"):
                 raise TypeError(f"Size: takes integers, but item {i} is of type {type(size).__name__}")

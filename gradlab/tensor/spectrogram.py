@@ -14,7 +14,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current
 from gradlab.autograd.record import bind
 from gradlab.dtype import COMPLEX, FLOAT32, HALF, INEXACT, real_of
-from gradlab.named_errors import named_functions
+from gradlab.named_errors import explain, named_functions
 from gradlab.spec import ShapeError, whole
 from gradlab.tensor.creation import arange
 
@@ -88,43 +88,46 @@ def stft(
     >>> gl.stft(gl.ones(8), 4, return_complex=True).shape
     (3, 9)
     """
-    if not isinstance(input, Differentiable) or input._array.dtype not in INEXACT:
-        kind = getattr(input, "dtype", type(input).__name__)
-        raise RuntimeError(f"stft: a signal is a tensor of floating point or complex numbers, not {kind}")
-    input = input.to(FLOAT32) if input._array.dtype in HALF else input
-    shape = input._array.shape
-    if len(shape) not in (1, 2):
-        raise ShapeError(f"stft: a signal has one dimension, or a batch in front, not shape {shape}")
-    two_sided = input._array.dtype in COMPLEX or (isinstance(window, Differentiable) and window._array.dtype in COMPLEX)
-    if return_complex is None:
-        if not two_sided:
-            raise RuntimeError("stft requires the return_complex parameter be given for real inputs; True gives complex numbers")
-        return_complex = True
-    if two_sided and onesided:
-        raise RuntimeError("stft: spectra of complex signals are not one-sided; leave onesided out")
-    if align_to_window is not None and center:
-        raise RuntimeError("stft: align_to_window only applies when center is False")
-    n_fft, hop_length, win_length = _integers(n_fft, hop_length, win_length)
-    hop = _hop("stft", hop_length, n_fft)
-    x: Any = input.unsqueeze(0) if len(shape) == 1 else input
-    given = _window("stft", window, n_fft, win_length, x)
-    if center:
-        x = _reflected(x, n_fft // 2, pad_mode)
-    n = x._array.shape[-1]
-    if not 0 < n_fft <= n:
-        raise ShapeError(f"stft: expected 0 < n_fft <= {n}, the signal's length, got n_fft={n_fft}")
-    length = n_fft if win_length is None else win_length
-    if align_to_window and length < n_fft:  # the first piece begins where its window does
-        x = x.new_zeros((x._array.shape[0], n + n_fft - length)).slice_scatter(x, 1, (n_fft - length) // 2, (n_fft - length) // 2 + n)
-    pieces = x.unfold(1, n_fft, hop) * given
-    scale = 1 / math.sqrt(n_fft) if normalized else 1.0
-    if two_sided or onesided is False:
-        found = _fft(pieces, dims=(2,), inverse=False, scale=scale)
-    else:
-        found = _rfft(pieces, dims=(2,), scale=scale)
-    found = found.transpose(1, 2)
-    found = found.squeeze(0) if len(shape) == 1 else found
-    return found if return_complex else _pairs(found.contiguous())
+    try:
+        if not isinstance(input, Differentiable) or input._array.dtype not in INEXACT:
+            kind = getattr(input, "dtype", type(input).__name__)
+            raise RuntimeError(f"stft: a signal is a tensor of floating point or complex numbers, not {kind}")
+        input = input.to(FLOAT32) if input._array.dtype in HALF else input
+        shape = input._array.shape
+        if len(shape) not in (1, 2):
+            raise ShapeError(f"stft: a signal has one dimension, or a batch in front, not shape {shape}")
+        two_sided = input._array.dtype in COMPLEX or (isinstance(window, Differentiable) and window._array.dtype in COMPLEX)
+        if return_complex is None:
+            if not two_sided:
+                raise RuntimeError("stft requires the return_complex parameter be given for real inputs; True gives complex numbers")
+            return_complex = True
+        if two_sided and onesided:
+            raise RuntimeError("stft: spectra of complex signals are not one-sided; leave onesided out")
+        if align_to_window is not None and center:
+            raise RuntimeError("stft: align_to_window only applies when center is False")
+        n_fft, hop_length, win_length = _integers(n_fft, hop_length, win_length)
+        hop = _hop("stft", hop_length, n_fft)
+        x: Any = input.unsqueeze(0) if len(shape) == 1 else input
+        given = _window("stft", window, n_fft, win_length, x)
+        if center:
+            x = _reflected(x, n_fft // 2, pad_mode)
+        n = x._array.shape[-1]
+        if not 0 < n_fft <= n:
+            raise ShapeError(f"stft: expected 0 < n_fft <= {n}, the signal's length, got n_fft={n_fft}")
+        length = n_fft if win_length is None else win_length
+        if align_to_window and length < n_fft:  # the first piece begins where its window does
+            x = x.new_zeros((x._array.shape[0], n + n_fft - length)).slice_scatter(x, 1, (n_fft - length) // 2, (n_fft - length) // 2 + n)
+        pieces = x.unfold(1, n_fft, hop) * given
+        scale = 1 / math.sqrt(n_fft) if normalized else 1.0
+        if two_sided or onesided is False:
+            found = _fft(pieces, dims=(2,), inverse=False, scale=scale)
+        else:
+            found = _rfft(pieces, dims=(2,), scale=scale)
+        found = found.transpose(1, 2)
+        found = found.squeeze(0) if len(shape) == 1 else found
+        return found if return_complex else _pairs(found.contiguous())
+    except Exception as error:
+        explain(error, "stft", stft, (input, n_fft, hop_length, win_length, window, center, pad_mode))
 
 
 def istft(

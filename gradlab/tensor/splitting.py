@@ -12,7 +12,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.named_errors import explain, named_functions
 from gradlab.spec import normalize_dim, whole
-from gradlab.tensor.common_arguments import either, required
+from gradlab.tensor.common_arguments import either, few_enough, required
 
 if TYPE_CHECKING:
     from gradlab.tensor.tensor import Tensor
@@ -103,6 +103,7 @@ def chunk(input: Tensor, chunks: int, dim: int = 0, *, axis: Any = None) -> tupl
             raise RuntimeError(f"chunk: at least one part, not {chunks}")
         size = input._array.shape[normalize_dim(dim, len(input._array.shape))]
         if size == 0:
+            few_enough("chunk", "parts", chunks)
             return split(input, [0] * chunks, dim)
         return split(input, max(-(-size // chunks), 1), dim)
     except Exception as error:

@@ -9,6 +9,7 @@ from typing import Any
 
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.engine import reachable
+from gradlab.named_errors import named_functions
 from gradlab.viz.diagram import ROOT, Diagram, Vertex, counted, size
 from gradlab.viz.graphviz_mermaid import Shown
 from gradlab.viz.picture import diagram_of
@@ -136,3 +137,6 @@ def explain(value: Any, *, model: Any = None, depth: int | None = None, repeats:
         leaves = {id(e) for node in reachable([value._edge.node]) for e in node.edges if isinstance(e, Differentiable)}
         unreached = [name for name, p in model.named_parameters() if p.requires_grad and id(p) not in leaves]
     return Explanation(found, found.folded(depth, repeats), unreached)
+
+
+named_functions(__name__)

@@ -11,7 +11,7 @@ from gradlab import ops
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.dtype import COMPLEX, FLOATING, finfo, needs_floating
-from gradlab.named_errors import named_functions
+from gradlab.named_errors import explain, named_functions
 from gradlab.spec import normalize_dim
 from gradlab.tensor import activation as top, elementwise
 from gradlab.tensor.activation import celu_ as celu_, hardshrink as hardshrink, prelu as prelu, selu_ as selu_, threshold_ as threshold_
@@ -130,7 +130,10 @@ def silu(input: Tensor, inplace: bool = False) -> Tensor:
     >>> F.silu(gl.tensor([-1.0, 0.0, 2.0]))
     tensor([-0.2689,  0.0000,  1.7616])
     """
-    return update("silu_", input, _silu) if inplace else _silu(input)
+    try:
+        return update("silu_", input, _silu) if inplace else _silu(input)
+    except Exception as error:
+        explain(error, "silu", silu, (input, inplace))
 
 
 def mish(input: Tensor, inplace: bool = False) -> Tensor:
@@ -139,7 +142,10 @@ def mish(input: Tensor, inplace: bool = False) -> Tensor:
     >>> F.mish(gl.tensor([-1.0, 0.0, 2.0]))
     tensor([-0.3034,  0.0000,  1.9440])
     """
-    return update("mish_", input, _mish) if inplace else _mish(input)
+    try:
+        return update("mish_", input, _mish) if inplace else _mish(input)
+    except Exception as error:
+        explain(error, "mish", mish, (input, inplace))
 
 
 def softplus(input: Tensor, beta: float = 1, threshold: float = 20) -> Tensor:
@@ -321,8 +327,11 @@ def hardswish(input: Tensor, inplace: bool = False) -> Tensor:
     >>> F.hardswish(gl.tensor([-1.0, 0.0, 2.0]))
     tensor([-0.3333,  0.0000,  1.6667])
     """
-    _floating("hardswish", input)
-    return update("hardswish_", input, _hardswish) if inplace else _hardswish(input)
+    try:
+        _floating("hardswish", input)
+        return update("hardswish_", input, _hardswish) if inplace else _hardswish(input)
+    except Exception as error:
+        explain(error, "hardswish", hardswish, (input, inplace))
 
 
 def _floating(name: str, input: Tensor) -> None:

@@ -271,9 +271,7 @@ def local_response_norm(input: Tensor, size: int, alpha: float = 1e-4, beta: flo
     before, after = whole(size) // 2, (whole(size) - 1) // 2
     channels = shape[1]
     total: Any = None
-    for offset in range(-before, after + 1):  # the window is short; each neighbour is a shifted copy with zeros at the edge
-        if abs(offset) >= channels:
-            continue
+    for offset in range(max(-before, 1 - channels), min(after, channels - 1) + 1):  # neighbours are copies, shifted
         part = squares.narrow(1, max(offset, 0), channels - abs(offset))
         if offset:
             edge = squares.new_zeros((shape[0], abs(offset), *shape[2:]))

@@ -10,17 +10,22 @@ import resource
 import selectors
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
+
+import gradlab
 
 from kinds.bad.subjects import FAMILIES, subjects
 
 MEMORY = 3 << 30  # bytes of address space that a child may take beyond what it begins with
-STILL = 30.0  # seconds without a word from a child, after which it is ended
+STILL = 150.0  # seconds without a word from a child, after which it is ended
 
 
 def child(family: str, first: int, place: int, only: str, every: int, of: int) -> None:
     """The subjects from `first` on, from its change number `place` on; a line of JSON for each fault, and before each subject."""
     from kinds.bad.judge import changes, judged
+
+    words = frozenset(filter(None, os.environ.get("BAD_WORDS", "").split("; ")))
 
     out = os.fdopen(os.dup(1), "w")
     os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
@@ -28,7 +33,7 @@ def child(family: str, first: int, place: int, only: str, every: int, of: int) -
         own = int(file.read().split()[0]) * resource.getpagesize()
     resource.setrlimit(resource.RLIMIT_AS, (own + MEMORY, own + MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    found = subjects([family])
+    found = subjects(family.split(","))
     for i in range(first, len(found)):
         subject = found[i]
         if only and only not in subject.name:
@@ -36,6 +41,8 @@ def child(family: str, first: int, place: int, only: str, every: int, of: int) -
         tally: collections.Counter[str] = collections.Counter()
         print(json.dumps(["at", i, subject.name]), file=out, flush=True)
         for number, (where, word) in enumerate(changes(subject)):
+            if words and word not in words:
+                continue
             if (i == first and number < place) or (number + i) % of != every:
                 continue
             print(json.dumps(["try", i, number, where, word]), file=out, flush=True)
@@ -53,7 +60,8 @@ def parent(family: str, only: str = "", every: int = 0, of: int = 1) -> tuple[co
     first = place = 0
     while True:
         command = [sys.executable, "-m", "kinds.bad", "--child", family, str(first), str(place), only, str(every), str(of)]
-        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+        paths = os.pathsep.join(str(Path(*Path(file).parts[:-up])) for file, up in ((gradlab.__file__, 2), (__file__, 3)))
+        process = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env={**os.environ, "PYTHONPATH": paths})
         assert process.stdout is not None and process.stderr is not None
         last: list[Any] = []
         stopped = ""

@@ -53,8 +53,8 @@ def keywords(function: Any, given: int, named: Any) -> tuple[str, ...]:
 
 def functions() -> Iterator[Subject]:
     for call in CALLS:
-        if call.function.__name__ == "<lambda>":  # a property
-            continue
+        if call.function.__name__ == "<lambda>":
+            continue  # a property
 
         def make(call: Any = call) -> Made:
             args, options = call.tensors()
@@ -335,10 +335,8 @@ def drawn() -> Iterator[Subject]:
                 return getattr(made, method), [gl.tensor(g, dtype=gl.float32) if isinstance(g, np.ndarray) else g for g in given], {}
 
             yield Subject(f"distributions.{name}.{method}", ask, False, (name,), ())
-    yield Subject(
-        "distributions.kl_divergence",
-        lambda: (distributions.kl_divergence, [distributions.Normal(0.0, 1.0), distributions.Normal(1.0, 1.0)], {}),
-    )
+    pair = [distributions.Normal(0.0, 1.0), distributions.Normal(1.0, 1.0)]
+    yield Subject("distributions.kl_divergence", lambda: (distributions.kl_divergence, list(pair), {}))
 
 
 def loaded() -> Iterator[Subject]:
@@ -388,14 +386,9 @@ def loaded() -> Iterator[Subject]:
 
 
 FAMILIES = {
-    "functions": functions,
-    "others": others,
-    "modules": modules,
-    "optimizers": optimizers,
-    "schedulers": schedulers,
-    "distributions": drawn,
-    "data": loaded,
-}
+    "functions": functions, "others": others, "modules": modules, "optimizers": optimizers, "schedulers": schedulers,
+    "distributions": drawn, "data": loaded,
+}  # fmt: skip
 
 
 def subjects(families: Any = FAMILIES) -> list[Subject]:
