@@ -86,11 +86,11 @@ def _can_be_named(value: Any) -> bool:
     return "explain" not in names and not any(_counts_frames(known.get(name)) for name in names)
 
 
-def named_functions(name: str, without: str = "") -> None:
-    """Let all public functions that a module has defined name themselves: those of its `__all__`, if it has one. without: those whose
-    errors all come from a helper that names them."""
+def named_functions(name: str, without: str = "", also: str = "") -> None:
+    """Let all public functions that a module has defined name themselves: those of its `__all__`, if it has one. also: those that another
+    room offers. without: those whose errors all come from a helper that names them."""
     module = vars(sys.modules[name])
-    listed, left_out = module.get("__all__", ()), without.split()
+    listed, left_out = (*module.get("__all__", ()), *also.split()), without.split()
     made: dict[Any, Any] = {}
     for word, value in list(module.items()):
         own = getattr(value, "__module__", None) == name and _can_be_named(value) and word not in left_out

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from gradlab.named_errors import named, named_functions
 from gradlab.sparse import compiled as compiled, entries, products, rules as rules
 from gradlab.sparse.array import is_sparse, refusal, sparse
 from gradlab.sparse.invariants import check_sparse_tensor_invariants as check_sparse_tensor_invariants
@@ -38,6 +39,7 @@ def mm(mat1: Tensor, mat2: Tensor, reduce: str = "sum") -> Any:
     return products.matmul(mat1, mat2, "sparse.mm")
 
 
+@named
 def smm(input: Tensor, mat2: Tensor) -> Any:
     """A sparse matrix times a dense one, as a sparse matrix.
 
@@ -119,6 +121,9 @@ def spdiags(diagonals: Tensor, offsets: Tensor, shape: Any, layout: Any = None) 
     indices = stack([x[at[:, 0], at[:, 1]] for x in (row, col)])
     found = sparse_coo_tensor(indices, lines[at[:, 0], at[:, 1]], (rows, columns)).coalesce()
     return found if layout is None else found.to_sparse(layout=layout)
+
+
+named_functions(__name__)
 
 
 def __getattr__(name: str) -> Any:

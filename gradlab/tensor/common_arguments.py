@@ -77,6 +77,9 @@ def into(name: str, out: Any, result: Any, inputs: Sequence[Any] = (), *, warn: 
             return _write(name, out, result, warn)
         if not isinstance(out, (tuple, list)) or len(out) != len(result):
             raise TypeError(f"{name}(): argument 'out' must be a tuple of {len(result)} tensors, one for each result")
+        for o in out:
+            if not isinstance(o, Differentiable):
+                raise TypeError(f"{name}(): argument 'out' must be a tensor, not {type(o).__name__}")
         outs = tuple(into(name, o, r, inputs, warn=warn) for o, r in zip(out, result, strict=True))
         return outs if type(result) is tuple else type(result)(*outs)
     except Exception as error:

@@ -396,4 +396,4 @@ def eye(
     return placed(np.eye(n, m, dtype=as_numpy(get_default_dtype() if dtype is None else dtype)), device, requires_grad)
 
 
-named_functions(__name__, without="zeros ones empty full")
+named_functions(__name__, without="zeros ones")

@@ -179,7 +179,7 @@ def cond(input: Tensor, p: Any = None, *, out: Any = None) -> Tensor:
     return matrix_norm(input, p) * matrix_norm(inverse(input), p)
 
 
-named_functions(__name__)
+named_functions(__name__, also="cond eigh eigvalsh lu matrix_rank qr svd svdvals")
 
 
 class FactorizationMethods(Differentiable):

@@ -242,7 +242,7 @@ def _power(input: Tensor, n: int) -> Tensor:
         square = matmul(square, square)
 
 
-named_functions(__name__)
+named_functions(__name__, also="multi_dot")
 
 
 class ProductMethods(Differentiable):

@@ -194,7 +194,7 @@ def one_hot(input: Tensor, num_classes: int = -1) -> Tensor:
     return _scatter(input.new_zeros((*shape, num_classes)), input.unsqueeze(-1), input.new_ones(()), dim=len(shape))
 
 
-named_functions(__name__)
+named_functions(__name__, also="one_hot")
 
 
 class SelectionMethods(Differentiable):

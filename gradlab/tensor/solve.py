@@ -313,7 +313,7 @@ def tensorsolve(input: Tensor, other: Tensor, dims: Sequence[int] | None = None,
     return result if out is None else into("linalg.tensorsolve", out, result)
 
 
-named_functions(__name__)
+named_functions(__name__, also="lstsq pinv solve solve_triangular tensorinv tensorsolve")
 
 
 class SolveMethods(Differentiable):

@@ -28,7 +28,7 @@ from gradlab.dtype import (
     set_default_dtype,
     uint8,
 )
-from gradlab.named_errors import named_functions
+from gradlab.named_errors import explain, named_functions
 from gradlab.tensor.creation import as_tensor, empty, tensor
 from gradlab.tensor.size import Size
 
@@ -125,24 +125,27 @@ def _is_size(value: Any) -> bool:
 
 def constructed(name: str, data: tuple[Any, ...], device: Any, dtype: Any = None) -> Any:
     """The tensor that the old constructor `name(*data)` means, of `dtype`; None: of the default one, where an alias keeps its own."""
-    only = data[0] if len(data) == 1 else None
-    if isinstance(only, Differentiable):
-        if dtype is not None and dtype != only._array.dtype:
-            raise TypeError(f"{name}: an alias of a tensor has its type, {type_name(only)}; use x.type(...) to convert it")
-        found: Any = only.view(only._array.shape)  # type: ignore[attr-defined]
-        return found if device is None else found.to(device=device)
-    chosen = get_default_dtype() if dtype is None else dtype
-    if isinstance(only, Size):
-        return empty(only, dtype=chosen, device=device)
-    if len(data) != 1 or _is_size(only):
-        if not all(map(_is_size, data)):
-            raise TypeError(f"{name}: sizes are integers, not {data}; for values give one list or array")
-        return empty(data or (0,), dtype=chosen, device=device)
-    if only is None or isinstance(only, (bool, float, str, bytes, np.generic)):
-        raise TypeError(f"{name}: {only!r} is neither a size nor a sequence of values; use gl.tensor({only!r})")
-    if isinstance(only, np.ndarray) and only.dtype == as_numpy(chosen):
-        return as_tensor(only, device=device)
-    return tensor(only, dtype=chosen, device=device)
+    try:
+        only = data[0] if len(data) == 1 else None
+        if isinstance(only, Differentiable):
+            if dtype is not None and dtype != only._array.dtype:
+                raise TypeError(f"{name}: an alias of a tensor has its type, {type_name(only)}; use x.type(...) to convert it")
+            found: Any = only.view(only._array.shape)  # type: ignore[attr-defined]
+            return found if device is None else found.to(device=device)
+        chosen = get_default_dtype() if dtype is None else dtype
+        if isinstance(only, Size):
+            return empty(only, dtype=chosen, device=device)
+        if len(data) != 1 or _is_size(only):
+            if not all(map(_is_size, data)):
+                raise TypeError(f"{name}: sizes are integers, not {data}; for values give one list or array")
+            return empty(data or (0,), dtype=chosen, device=device)
+        if only is None or isinstance(only, (bool, float, str, bytes, np.generic)):
+            raise TypeError(f"{name}: {only!r} is neither a size nor a sequence of values; use gl.tensor({only!r})")
+        if isinstance(only, np.ndarray) and only.dtype == as_numpy(chosen):
+            return as_tensor(only, device=device)
+        return tensor(only, dtype=chosen, device=device)
+    except Exception as error:
+        explain(error, name, constructed, (name, data, device, dtype), depth=1)
 
 
 builtin = type  # inside the class the name is a method

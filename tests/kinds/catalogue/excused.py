@@ -35,7 +35,8 @@ EXCUSED = {
         Tensor.row_indices Tensor.smm Tensor.sparse_mask Tensor.to_sparse Tensor.to_sparse_coo Tensor.to_sparse_csc Tensor.to_sparse_csr
         Tensor.values
     """),
-    **because("Python's own or an inner tool", "gl.import_module special.bind special.rounds_once special.tensors_only "
+    **because("Python's own or an inner tool", "gl.import_module special.named_functions linalg.named_functions "
+              "fft.named_functions masked.named_functions special.bind special.rounds_once special.tensors_only "
               "fft.as_numpy fft.bind fft.complex_of fft.count fft.get_default_dtype fft.normalize_dim fft.tensor fft.whole masked.as_numpy "
               "masked.from_numpy masked.normalize_dim masked.normalize_dims masked.rounds_once"),
     **because("needs a graph: test_autograd.py, test_hooks.py", """
