@@ -1,6 +1,6 @@
 """A row's machine code as a builtin function of Python: made at run time, without Python's headers (row_call.h).
 
-A call costs some 100 ns; by ctypes it is 2 µs, as much as small operations take altogether.
+A softmax of 16 numbers takes 0.3 µs so; by ctypes a call alone is 2 µs, as much as small operations take altogether.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from typing import Any
 import numpy as np
 
 from gradlab.backends.native import compiler, ready
+from gradlab.backends.native.lowering import Unsupported
 from gradlab.backends.native.tables import pointer_word
 from gradlab.backends.threads import COUNT, threads
 
@@ -47,14 +48,14 @@ class _Method(ctypes.Structure):
 
 def array_words() -> tuple[int, int, int]:
     """Where an array object keeps the number of its dimensions, its sizes, and its flags, in words: behind the address of its elements, as
-    `PyArrayObject` says. RuntimeError for a NumPy whose arrays are other."""
+    `PyArrayObject` says. Unsupported for a NumPy whose arrays are other: there NumPy computes."""
     word = pointer_word()
     for array in (np.empty((3, 5), np.int8), np.empty((4, 6, 2), np.float64)[:, ::2], np.empty(7)[::-1]):
         words = (ctypes.c_size_t * (word + 8)).from_address(id(array))
         sizes = ctypes.cast(words[word + 2], ctypes.POINTER(ctypes.c_int64))
         found = words[word + 1] & 0xFFFFFFFF, tuple(sizes[: array.ndim]), words[word + 6] & 0xFFFFFFFF
         if found != (array.ndim, array.shape, array.flags.num & 0xFFFFFFFF) or (array.flags.num & 1) != array.flags.c_contiguous:
-            raise RuntimeError("eager kernels: arrays of this NumPy are laid out otherwise than was known when this was written")
+            raise Unsupported("arrays of this NumPy are laid out otherwise than was known when this was written")
     return word + 1, word + 2, word + 6
 
 

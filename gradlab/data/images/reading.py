@@ -58,8 +58,10 @@ def opened(path: str | os.PathLike[str]) -> Iterator[Any]:
         warnings.simplefilter("ignore")
         try:
             yield library.open(file)
-        except (*BROKEN, library.DecompressionBombError) as error:
-            if not os.fstat(file.fileno()).st_size:
+        except (*BROKEN, MemoryError, library.DecompressionBombError) as error:
+            if isinstance(error, MemoryError):
+                what = "it says that it is larger than there is memory for"
+            elif not os.fstat(file.fileno()).st_size:
                 what = "the file is empty"
             elif isinstance(error, library.UnidentifiedImageError):
                 what = "it is no image that Pillow knows"
