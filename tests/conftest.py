@@ -79,13 +79,13 @@ def pytest_collection_modifyitems(config, items):
 
 
 @pytest.hookimpl(wrapper=True)
-def pytest_runtest_call(item):
-    """A test that leaves PyTorch's name taken, or other dtypes and devices as defaults, would make later ones fail in its place."""
+def pytest_runtest_teardown(item, nextitem):
+    """A file of tests that leaves PyTorch's name taken, or other dtypes and devices as defaults, would make later ones fail in its place."""
     result = yield
-    if gl := sys.modules.get("gradlab"):
+    if (gl := sys.modules.get("gradlab")) and (nextitem is None or nextitem.path != item.path):
         state = gl.dtype.package, gl.get_default_dtype(), gl.get_default_device()
         whole = state == ("gradlab", gl.float32, gl.device("cpu"))
-        assert whole, f"{item.nodeid} leaves {state} behind; what takes names runs in a process"
+        assert whole, f"{item.path.name} leaves {state} behind; what takes names runs in a process"
     return result
 
 

@@ -79,7 +79,8 @@ def arguments_of(name, function):
 
 OUT, AXIS = taking("out"), taking("axis")
 OUT.pop("nonzero_static", None)  # it takes size= by name alone
-AXIS.pop("segment_reduce")  # PyTorch has no other name for it
+for named in ("segment_reduce", "fake_quantize_per_channel_affine"):  # PyTorch has no other name for it
+    AXIS.pop(named)
 WRITES_ALONE = {"split_copy", "split_with_sizes_copy", "unbind_copy"}  # give nothing where there is an `out`, as in PyTorch
 
 

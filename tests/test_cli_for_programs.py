@@ -80,7 +80,7 @@ def test_kernels(folder, capsys):
 
 
 def test_every_command_that_reports_can_say_it_in_json():
-    for name in set(entry.COMMANDS) - {"run", "completion"}:
+    for name in set(entry.COMMANDS) - {"run", "completion", "launch"}:
         assert "--json" in entry.parser_of(name, []).option_names, name
 
 

@@ -131,7 +131,7 @@ def test_report(script, tmp_path):
         from torch import not_there
         import torch.package
         try:
-            import torch.ao.quantization
+            import torch.ao.nn.quantized
         except ImportError:
             pass
         class Mine(torch.NotAClass):
@@ -148,7 +148,7 @@ def test_report(script, tmp_path):
     assert "NotImplementedError: gradlab has no torch.not_there" in head
     assert names(needed) == ["torch.NotAClass", "torch.not_a_decorator", "torch.not_there", "torch.package"]
     assert names(asked) == ["torch.Tensor.asked_method", "torch.asked_only", "torch.nn.AskedOnly"]
-    assert names(tried) == ["torch.ao"] and "script.py:6" in tried
+    assert names(tried) == ["torch.ao.nn"] and "script.py:6" in tried
     assert last.startswith("it ended with NotImplementedError")
 
 

@@ -145,7 +145,7 @@ def test_a_function_that_ends_the_program(name, capsys):
 
 
 def test_options_that_contradict_each_other(capsys):
-    assert "--onnx, --glp or --c, one at a time" in refused(capsys, "export", "run", "--c", "--onnx")
+    assert "--onnx, --glp, --c or --web, one at a time" in refused(capsys, "export", "run", "--c", "--onnx")
     said = refused(capsys, "train", "--resume", "run", "--seed", "0")
     assert "--seed: a resumed run keeps its settings" in said
 

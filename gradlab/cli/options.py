@@ -37,7 +37,7 @@ def _check_run(options: argparse.Namespace) -> None:
 
 def launch(parser: Parser) -> None:
     parser.usage = "gradlab launch -n N [options] -- (train KIND … | script.py … | -m module … | program …)"
-    parser.add_argument("-n", "--processes", type=positive_integer, required=True, metavar="N", help="how many processes, on this machine")
+    parser.add_argument("-n", "--processes", type=positive_integer, required=True, metavar="N", help="how many processes, on this machine; there is no default")
     parser.add_argument("--max-restarts", type=whole_from_0, default=0, metavar="N", help="start again so often when one dies (default: 0)")
     parser.add_argument("--logs", type=Path, metavar="FOLDER", help="what each process says, in rank-N.log (default: runs/launch-N)")
     parser.add_argument("program", nargs=argparse.REMAINDER, help="what to run; gradlab train goes on from its last checkpoint")
@@ -142,7 +142,7 @@ def export(parser: Parser) -> None:
     parser.add_argument("--onnx", dest="forms", action="append_const", const="onnx", help="ONNX (needs the packages onnx and onnxruntime)")
     parser.add_argument("--glp", dest="forms", action="append_const", const="glp", help="a traced program, for gl.jit.load")
     parser.add_argument("--c", dest="forms", action="append_const", const="c", help="C, to run with no Python (docs/deploy.md)")
-    web = "a page with the model in it, for any browser, offline (needs the package ziglang)"
+    web = "write a page with the model in it, for any browser, offline (needs the package ziglang)"
     parser.add_argument("--web", type=Path, nargs="?", const=Path(), metavar="FILE", help=web)
     parser.add_argument("--out", type=Path, metavar="FILE", help="where it goes (default: model and its ending in the run's folder)")
     json_lines(parser)

@@ -12,7 +12,7 @@ from functools import cache
 from importlib.util import find_spec
 from pathlib import Path
 
-_ONE = "there is one process with one device; gradient accumulation makes larger batches"
+_ONE = "several processes share work by gl.distributed and `gradlab launch`; this part of PyTorch's has no counterpart there"
 _QUANTISED = "quantised tensors are not offered; use int8 tensors and a scale, or gl.onnx.load, which reads quantised models"
 _NESTED = "nested and masked tensors are not offered; use nn.utils.rnn.pad_sequence and a mask of bool"
 _DEVICES = "devices are the CPU and CUDA"

@@ -15,6 +15,7 @@ GL_INLINE bool gl_fmax_b8(bool x, bool y) { return x || y; }
 GL_INLINE bool gl_fmin_b8(bool x, bool y) { return x && y; }
 GL_INLINE bool gl_square_b8(bool x) { return x; }
 GL_INLINE bool gl_pow_b8(bool x, bool y) { return x || !y; }
+GL_INLINE bool gl_pow_number_b8(bool x, bool y) { return x || !y; }
 GL_INLINE bool gl_bitwise_and_b8(bool x, bool y) { return x && y; }
 GL_INLINE bool gl_bitwise_or_b8(bool x, bool y) { return x || y; }
 GL_INLINE bool gl_bitwise_xor_b8(bool x, bool y) { return x != y; }

@@ -15,6 +15,9 @@ GL_INLINE @T gl_ceil_@S(@T x) { return ceil@L(x); }
 GL_INLINE @T gl_trunc_@S(@T x) { return trunc@L(x); }
 GL_INLINE @T gl_atan2_@S(@T x, @T y) { return atan2@L(x, y); }
 GL_INLINE @T gl_pow_@S(@T x, @T y) { return pow@L(x, y); }
+GL_INLINE @T gl_pow_number_@S(@T x, @T e) {
+  return fabs@L(e) != (@T)0.5 ? pow@L(x, e) : (e < (@T)0 ? (@T)1 / sqrt@L(x) : sqrt@L(x));
+}
 GL_INLINE @T gl_fmod_@S(@T x, @T y) { return fmod@L(x, y); }
 GL_INLINE @T gl_copysign_@S(@T x, @T y) { return copysign@L(x, y); }
 GL_INLINE @T gl_abs_@S(@T x) { return fabs@L(x); }

@@ -26,6 +26,7 @@ GL_INLINE @T gl_pow_@S(@T base, @T exponent) {
   for (uint64_t left = (uint64_t)exponent; left != 0; left >>= 1, factor *= factor) result *= left & 1 ? factor : 1;
   return (@T)result;
 }
+GL_INLINE @T gl_pow_number_@S(@T base, @T exponent) { return gl_pow_@S(base, exponent); }
 GL_INLINE @T gl_left_shift_@S(@T x, @T count) {
   return (uint64_t)count < 8 * sizeof(@T) ? (@T)((uint64_t)x << ((uint64_t)count & 63)) : (@T)0;
 }
