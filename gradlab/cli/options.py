@@ -183,7 +183,7 @@ def build(parser: Parser) -> None:
     parser.add_argument("program", metavar="PROGRAM.glp", help="a file that gl.jit.save wrote")
     parser.add_argument("--folder", metavar="FOLDER", help="where the files go (default: beside the program)")
     parser.add_argument("--name", help="of the functions and the files (default: the program's)")
-    which = f"compile it, too, for one of {', '.join(MACHINES)} (needs the package ziglang)"
+    which = f"compile it, too (default: only write it), for one of {', '.join(MACHINES)} (needs the package ziglang)"
     parser.add_argument("--target", choices=(*MACHINES, *BARE), metavar="MACHINE", help=which)
     static = f"for a machine without an operating system: nothing is allocated, weights are constants (also --target {', '.join(BARE)})"
     parser.add_argument("--static", action="store_true", help=static)
