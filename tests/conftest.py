@@ -80,7 +80,7 @@ def pytest_collection_modifyitems(config, items):
 
 @pytest.hookimpl(wrapper=True)
 def pytest_runtest_teardown(item, nextitem):
-    """A file of tests that leaves PyTorch's name taken, or other dtypes and devices as defaults, would make later ones fail in its place."""
+    """A file of tests that leaves PyTorch's name taken, or another default dtype or device, would make later ones fail instead."""
     result = yield
     if (gl := sys.modules.get("gradlab")) and (nextitem is None or nextitem.path != item.path):
         state = gl.dtype.package, gl.get_default_dtype(), gl.get_default_device()

@@ -37,7 +37,8 @@ def _check_run(options: argparse.Namespace) -> None:
 
 def launch(parser: Parser) -> None:
     parser.usage = "gradlab launch -n N [options] -- (train KIND … | script.py … | -m module … | program …)"
-    parser.add_argument("-n", "--processes", type=positive_integer, required=True, metavar="N", help="how many processes, on this machine; there is no default")
+    count = "how many processes, on this machine; there is no default"
+    parser.add_argument("-n", "--processes", type=positive_integer, required=True, metavar="N", help=count)
     parser.add_argument("--max-restarts", type=whole_from_0, default=0, metavar="N", help="start again so often when one dies (default: 0)")
     parser.add_argument("--logs", type=Path, metavar="FOLDER", help="what each process says, in rank-N.log (default: runs/launch-N)")
     parser.add_argument("program", nargs=argparse.REMAINDER, help="what to run; gradlab train goes on from its last checkpoint")
