@@ -31,7 +31,7 @@ def update(name: str, target: Any, function: Callable[..., Any], *args: Any, **k
             if not array.flags.writeable or (meta is not None and meta.inference):
                 inplace.check(name, target, mode)
             new = (result := function(target, *args, **kwargs))._array
-            if new.dtype != array.dtype or new.shape != array.shape:
+            if type(new) is not ndarray or new.dtype != array.dtype or new.shape != array.shape:
                 return assign(name, target, result)
             if new is not array:
                 copyto(array, new)
