@@ -1,6 +1,7 @@
 """A GPU that is lost to a process: the process ends, the test is named, the others go on."""
 
 import ast
+import os
 import re
 import subprocess
 import sys
@@ -29,7 +30,8 @@ def run(folder, *options):
     (folder / "test_lost.py").write_text(LOST)
     (folder / "pytest.ini").write_text(f"[pytest]\npythonpath = {ROOT} {ROOT / 'tests'}\n")
     command = [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider", *options, str(folder)]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=120, check=False)
+    environment = {name: value for name, value in os.environ.items() if not name.startswith("PYTEST_XDIST")}  # this may be a worker
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120, check=False)
 
 
 def test_a_worker_ends_and_the_next_goes_on(tmp_path):
