@@ -218,7 +218,7 @@ class TestNothingToLearnFrom:
                 (tmp_path / name).write_text("x")
         with pytest.raises(gl.data.DataError, match=message) as caught:
             gl.data.ImageFolder(tmp_path)
-        assert str(caught.value).startswith(str(tmp_path))
+        assert str(caught.value).startswith(f"ImageFolder: {tmp_path}")
         assert "\n" not in str(caught.value)
 
     def test_no_folder(self, tmp_path):
