@@ -3,6 +3,7 @@
 import pytest
 
 import gradlab as gl
+from gradlab.tensor.in_place_methods import update
 
 SHORT = {
     "add_": (1.5, "other", ("other", {"alpha": -0.3}), 2),
@@ -90,3 +91,39 @@ def test_short_ways_record_what_has_a_graph_and_refuse_what_may_not_be_written(n
         getattr(closed, name)(*args, **options)
     with gl.no_grad(), pytest.raises(RuntimeError, match="in place"):
         getattr(gl.rand(1).expand(3), name)(*args, **options)
+
+
+PLACES, ALL = [0, 1, 2], [True] * 3
+WITH_A_GRAPH = {
+    "add_": lambda w, x: x.add_(w, alpha=2),
+    "mul_": lambda w, x: x.mul_(w),
+    "addcmul_": lambda w, x: x.addcmul_(w, x.clone(), value=2),
+    "lerp_": lambda w, x: x.lerp_(x * 2, w),
+    "clamp_": lambda w, x: x.add_(9).clamp_(max=w),
+    "copy_": lambda w, x: x.copy_(w),
+    "fill_": lambda w, x: x.fill_(w.sum()),
+    "masked_fill_": lambda w, x: x.masked_fill_(gl.tensor(ALL), w.sum()),
+    "masked_scatter_": lambda w, x: x.masked_scatter_(gl.tensor(ALL), w),
+    "index_put_": lambda w, x: x.index_put_((gl.tensor(PLACES),), w),
+    "index_add_": lambda w, x: x.index_add_(0, gl.tensor(PLACES), w),
+    "scatter_": lambda w, x: x.scatter_(0, gl.tensor(PLACES), w),
+    "put_": lambda w, x: x.put_(gl.tensor(PLACES), w),
+    "addmv_": lambda w, x: x.addmv_(gl.eye(3, dtype=gl.float64), w),
+    "captured by the function": lambda w, x: update("mine_", x, lambda old: old * w),
+}
+
+
+@pytest.mark.parametrize("name", WITH_A_GRAPH)
+def test_what_brings_a_graph_gets_its_gradient(name):
+    """Of a tensor without a graph that is written with one: central differences say what arrives."""
+    call, start, step = WITH_A_GRAPH[name], gl.rand(3, dtype=gl.float64), 1e-6
+    kept = start * 0.5 + 0.1
+
+    def value(w):
+        return (call(w, kept.clone()) * gl.tensor([1.0, 2.0, 3.0], dtype=gl.float64)).sum()
+
+    w = start.clone().requires_grad_()
+    value(w).backward()
+    for i in range(3):
+        one = gl.eye(3, dtype=gl.float64)[i] * step
+        assert w.grad[i].item() == pytest.approx((value(start + one) - value(start - one)).item() / (2 * step), abs=1e-6)

@@ -10,7 +10,7 @@ from numpy import copyto, multiply, ndarray
 from gradlab import ops
 from gradlab.autograd import inplace
 from gradlab.autograd.base import version_of
-from gradlab.autograd.mode import current
+from gradlab.autograd.mode import Mode, current
 from gradlab.autograd.record import bind, refresh
 from gradlab.dtype import BOOL, FLOAT32, FLOAT64, INEXACT, rank
 from gradlab.named_errors import explain
@@ -26,32 +26,31 @@ def update(name: str, target: Any, function: Callable[..., Any], *args: Any, **k
         mode, meta = current(), target._meta
         if meta is not None:
             refresh(target)
-        if not mode.special and type(target._array) is ndarray and (not mode.recording or _outside_graphs(target, args, kwargs)):
-            array = target._array
-            if not array.flags.writeable or (meta is not None and meta.inference):
-                inplace.check(name, target, mode)
-            new = (result := function(target, *args, **kwargs))._array
-            if type(new) is not ndarray or new.dtype != array.dtype or new.shape != array.shape:
-                return assign(name, target, result)
-            if new is not array:
-                copyto(array, new)
-            inplace.written(version_of(target))
-            return target
-        inplace.check(name, target, mode)
-        old = inplace.alias(target)
+        array = target._array
+        short = not mode.special and type(array) is ndarray and array.flags.writeable and _outside_graphs(target, mode)
+        if not short:
+            inplace.check(name, target, mode)
+        old = inplace.alias(target) if mode.recording or not short else target  # a graph of the other inputs may keep it
         result = function(old, *args, **kwargs)
-        inplace.part_from(old)
-        return assign(name, target, result)
+        if old is not target:
+            inplace.part_from(old)
+        new = result._array
+        if not short or result._edge is not None or type(new) is not ndarray or new.dtype != array.dtype or new.shape != array.shape:
+            return assign(name, target, result)
+        if new is not array:
+            copyto(array, new)
+        inplace.written(version_of(target))
+        return target
     except Exception as error:
         explain(error, name, function, (target, *args), kwargs, depth=1)
 
 
-def _outside_graphs(target: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> bool:
-    """Whether nothing of an in-place call belongs to a graph, so that its steps need not be kept: a write and its note do."""
+def _outside_graphs(target: Any, mode: Mode) -> bool:
+    """Whether a tensor may be written, and belongs to no graph that has to learn of it other than by the note of the write."""
     meta = target._meta
-    if target._edge is not None or (meta is not None and (meta.base is not None or meta.shut)):
+    if meta is not None and (meta.inference or (mode.recording and (meta.base is not None or meta.shut))):
         return False
-    return not any(getattr(each, "_edge", None) is not None for each in (*args, *kwargs.values()))
+    return not mode.recording or target._edge is None
 
 
 def ordinary(target: Any, other: Any = None) -> bool:
@@ -60,13 +59,10 @@ def ordinary(target: Any, other: Any = None) -> bool:
     mode, x = current(), target._array
     if mode.special or type(x) is not ndarray or x.size >= SMALL or (x.dtype is not FLOAT32 and x.dtype is not FLOAT64):
         return False
-    meta = target._meta
-    if meta is not None and (meta.inference or meta.base is not None):
-        if meta.inference or mode.recording:
-            return False
-        refresh(target)
-    if mode.recording and (target._edge is not None or (meta is not None and meta.shut)):
+    if not _outside_graphs(target, mode):
         return False
+    if target._meta is not None:
+        refresh(target)
     if other is not None and type(other) is not float:
         y = getattr(other, "_array", None)
         if type(y) is not ndarray or y.dtype is not x.dtype or y.shape != x.shape or (mode.recording and other._edge is not None):
@@ -92,7 +88,7 @@ def direct(ufunc: Any, target: Any, other: Any, alpha: Any = 1) -> bool:
 
 
 def put(target: Any, value: Any) -> Any:
-    """Write an array or a number over the whole of a `ordinary` target."""
+    """Write an array or a number over the whole of an `ordinary` target."""
     quietly(copyto, target._array, value)
     inplace.written(version_of(target))
     return target
