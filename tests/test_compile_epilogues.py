@@ -9,7 +9,7 @@ from test_compile_cuda import executable
 import gradlab as gl
 from gradlab import nn, ops
 from gradlab.backends.cuda.gemm import library
-from gradlab.backends.cuda.gemm.binding import Epilogue
+from gradlab.backends.cuda.gemm.binding import Epilogue, Status
 from gradlab.backends.cuda.launch.activation import EXPRESSIONS
 
 F = nn.functional
@@ -101,6 +101,32 @@ def test_what_the_library_refuses_are_two_launches(cuda, large, monkeypatch, ref
     monkeypatch.setattr(blas, "_prepared", {})
     kind = "gelu_tanh" if refused & {Epilogue.GELU_AUX_BIAS, Epilogue.DGELU} else "relu"
     same(training(layers, kind, (5, 12), gl.compile), training(layers, kind, (5, 12), lambda f: f, "cpu"))
+
+
+@pytest.mark.parametrize("when", ["run", "capture"])
+@pytest.mark.parametrize("kind", ["relu", "gelu_tanh"])
+def test_what_the_library_refuses_as_late_as_possible(cuda, large, monkeypatch, kind, when):
+    """It had an algorithm, and says no when the product is to run, or is captured; that is remembered."""
+    blas = library.blas_of(cuda.driver)
+    if cuda.driver.name != "emulated":
+        pytest.skip("the stand-in refuses what it is told to")
+    asked = []
+
+    def refused(task):
+        if task.epilogue is Epilogue.DEFAULT or not task.at_d or (when == "capture" and not cuda.driver.capturing()):
+            return False
+        asked.append(task.epilogue)
+        return Status.INVALID_VALUE
+
+    monkeypatch.setattr(blas.library, "refused", refused)
+    monkeypatch.setattr(blas, "_prepared", {})
+    got = training(layers, kind, (5, 12), gl.compile, steps=12)
+    same(got, training(layers, kind, (5, 12), lambda f: f, "cpu", steps=12))
+    assert len(set(asked)) > 2 and len(asked) < 24
+    asked.clear()
+    got[2](gl.randn(5, 12, device="cuda"), gl.randn(8, device="cuda"))
+    assert asked == []
+    assert executable(got[2]).why == "" and executable(got[2])._graph is not None
 
 
 def test_a_layer_whose_sums_are_used_elsewhere(cuda, large):

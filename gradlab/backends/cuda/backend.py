@@ -15,7 +15,7 @@ from gradlab.backends import determinism, strided_results
 from gradlab.backends.cuda import elementwise, fallback, launch, reduction
 from gradlab.backends.cuda.compiler import Compiler
 from gradlab.backends.cuda.driver import Driver
-from gradlab.backends.cuda.gemm.library import warm
+from gradlab.backends.cuda.gemm.library import blas_of, warm
 from gradlab.backends.cuda.gemm.rows import product_with_sums
 from gradlab.backends.cuda.launch_context import Work
 from gradlab.device import Device
@@ -149,6 +149,11 @@ class CudaBackend:
     def warm(self) -> None:
         """Make what products on the current device and stream need, before a capture."""
         warm(self.driver)
+
+    def refusals(self) -> int:
+        """How often the library has refused at run time what it was prepared for."""
+        blas = blas_of(self.driver)
+        return 0 if blas is None else blas.refusals
 
     def _check_devices(self, op: Op, arrays: list[Any], device: int) -> None:
         for a in arrays:

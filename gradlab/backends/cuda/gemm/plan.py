@@ -7,6 +7,7 @@ called and each problem has been met; work space is then the graph's own.
 from __future__ import annotations
 
 import ctypes
+import math
 import sys
 import threading
 import weakref
@@ -46,6 +47,19 @@ WITH_BIAS = {
 }  # fmt: skip
 ALIGNED = 256  # what the library asks of addresses unless told otherwise
 UNSUPPORTED = (Status.NOT_SUPPORTED, Status.ARCH_MISMATCH)
+FAILURES = (Status.NOT_INITIALIZED, Status.ALLOC_FAILED, Status.MAPPING_ERROR, Status.EXECUTION_FAILED)  # of the GPU, whatever was asked
+
+
+class Refused(RuntimeError):
+    """The library refuses at run time what it had an algorithm for. It is remembered: preparing the problem again gives None."""
+
+
+def lacks(problem: Problem, error: BlasError) -> bool:
+    """Whether the library just does not have what a problem asks for. Which products may have an epilogue differs between versions and
+    GPUs, and so does the answer where one may not. Only the stand-in gives a reason: what it calls misuse is our mistake."""
+    if error.status in UNSUPPORTED:
+        return True
+    return problem.epilogue is not Epilogue.DEFAULT and error.reason is None
 
 
 def alignment_of(addresses: int) -> int:
@@ -133,7 +147,8 @@ class Prepared:
         self._choice = (addressof(found), found.workspace, found)  # the result begins with the algorithm
 
     def run(self, a: int, b: int, d: int, bias: int = 0, aux: int = 0) -> None:
-        """Compute, on the current stream, with matrices at these addresses (cuBLAS's order: a is the first factor)."""
+        """Compute, on the current stream, with matrices at these addresses (cuBLAS's order: a is the first factor). Refused, and nothing
+        computed, where the library does not do it after all."""
         if self._plain:
             self._call(a, b, d)
             return
@@ -160,7 +175,13 @@ class Prepared:
             handle, desc, alpha, a, layout_a, b, layout_b, beta, c or d, layout_d, d, layout_d, algorithm, space, size, stream
         )
         if status:
-            check(self._blas.library, "cublasLtMatmul", status)
+            try:
+                check(self._blas.library, "cublasLtMatmul", status)
+            except BlasError as error:
+                if error.status in FAILURES or not lacks(self.problem, error):
+                    raise
+                self._blas.forget(self)
+                raise Refused(str(error)) from error
 
     def choose_by_time(self, a: int, b: int, d: int, bias: int, number: int, alignment: int) -> None:
         """Run the library's best candidates and keep the fastest. The result is the same up to rounding."""
@@ -170,7 +191,11 @@ class Prepared:
         times = []
         for candidate in found:
             self._use(candidate)
-            self.run(a, b, d, bias)  # the first run loads the kernel
+            try:
+                self.run(a, b, d, bias)  # the first run loads the kernel
+            except Refused:
+                times.append(math.inf)
+                continue
             start, end = driver.new_event(True), driver.new_event(True)
             stream = driver.current_stream()
             driver.record_event(start, stream)
@@ -196,6 +221,7 @@ class Blas:
         self._captured: weakref.WeakKeyDictionary[Any, dict[tuple[int, int], Any]] = weakref.WeakKeyDictionary()  # while it goes on
         self._prepared: dict[tuple[Problem, int, int], Prepared | None] = {}
         self._lock = threading.RLock()
+        self.refusals = 0  # at run time
 
     def handle(self, device: int) -> int:
         """The library's context of a device, which must be the current one."""
@@ -241,14 +267,17 @@ class Blas:
                 self._prepared[key] = self._make(problem, device, alignment)
             return self._prepared[key]
 
+    def forget(self, refused: Prepared) -> None:
+        """Remember that the library refuses what it was prepared for."""
+        with self._lock:
+            self._prepared |= dict.fromkeys([key for key, found in self._prepared.items() if found is refused])
+            self.refusals += 1
+
     def _make(self, problem: Problem, device: int, alignment: int) -> Prepared | None:
         try:
             return Prepared(self, problem, device, alignment)
         except BlasError as error:
-            # Which products may have an epilogue differs between versions and GPUs, and so does the answer where one may not. Only the
-            # stand-in gives a reason: what it calls misuse is our mistake.
-            lacking = problem.epilogue is not Epilogue.DEFAULT and error.reason is None
-            if error.status not in UNSUPPORTED and not lacking:
+            if not lacks(problem, error):
                 raise
         if problem.compute is ComputeType.F32_FAST_TF32:  # a GPU without TF32
             return self._make(problem._replace(compute=ComputeType.F32), device, alignment)

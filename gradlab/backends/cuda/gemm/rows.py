@@ -15,7 +15,7 @@ import numpy as np
 from gradlab.backends.cuda.gemm.binding import ComputeType, Epilogue
 from gradlab.backends.cuda.gemm.library import blas_of
 from gradlab.backends.cuda.gemm.operands import Arrangement, Copy, arrange
-from gradlab.backends.cuda.gemm.plan import Blas, Prepared, alignment_of
+from gradlab.backends.cuda.gemm.plan import Blas, Prepared, Refused, alignment_of
 from gradlab.backends.cuda.gemm.settings import SETTINGS
 from gradlab.backends.cuda.launch_context import Work
 from gradlab.backends.cuda.layout import element_strides
@@ -108,6 +108,15 @@ class Product:
                     self.bias.fill(bias, c)
         if found is None:
             return False
+        try:
+            self._run(found, first, second, result, extra)
+        except Refused:
+            self.found.clear()
+            self.quick.clear()
+            return self.run(a, b, c, bias)
+        return True
+
+    def _run(self, found: Prepared, first: int, second: int, result: int, extra: int) -> None:
         if SETTINGS.candidates > 1 and not found.timed and not found.problem.beta:
             joined = first | second | result | extra | self.spread
             found.choose_by_time(first, second, result, extra, SETTINGS.candidates, alignment_of(joined))
@@ -115,7 +124,6 @@ class Product:
             self.quick[(first | second | result | extra) & 255 | SETTINGS.number] = found.run
         for x, y, z in self.offsets:
             found.run(first + y, second + x, result + z, extra)
-        return True
 
 
 def _copied(work: Work, array: Any, copy: Copy, shape: tuple[int, ...]) -> Any:
@@ -171,8 +179,12 @@ def _plan(
         first, second, result = pointer(b), pointer(a), pointer(c)
         call = quick((first | second | result) & 255 | SETTINGS.number)
         if call is not None:
-            call(first, second, result)
-        elif not run(a, b, c, None):
+            try:
+                call(first, second, result)
+                return c
+            except Refused:
+                pass  # and remembered
+        if not run(a, b, c, None):
             fallback(work, arrays, [c], {})
         return c
 
@@ -183,8 +195,12 @@ def _plan(
         first, second, result, vector = pointer(b), pointer(a), pointer(c), pointer(extra)
         call = quick((first | second | result | vector) & 255 | SETTINGS.number)
         if call is not None:
-            call(first, second, result, vector)
-        elif not run(a, b, c, extra):
+            try:
+                call(first, second, result, vector)
+                return c
+            except Refused:
+                pass  # and remembered
+        if not run(a, b, c, extra):
             fallback(work, arrays, [c], {})
         return c
 
@@ -257,10 +273,13 @@ def plan_linear_gelu(work: Work, arrays: Inputs, out: Spec, fallback: Fill) -> C
             aligned = places[3] % BIAS_ALIGNMENT == 0 and places[4] % BIAS_ALIGNMENT == 0
             found[key] = blas.prepare(problem._replace(compute=compute_type(dtype)), alignment_of(joined)) if aligned else None
         prepared = found[key]
-        if prepared is None:
-            fallback(work, arrays, [y, z], {})
-        else:
-            prepared.run(*places)
+        if prepared is not None:
+            try:
+                prepared.run(*places)
+                return y, z
+            except Refused:
+                found[key] = None
+        fallback(work, arrays, [y, z], {})
         return y, z
 
     return plan
@@ -269,7 +288,7 @@ def plan_linear_gelu(work: Work, arrays: Inputs, out: Spec, fallback: Fill) -> C
 def with_epilogue(
     work: Work, epilogue: Epilogue, a: Any, b: Any, c: Any, extra: Any = None, aux: Any = None, ld_aux: int = 0
 ) -> Callable[[], None] | None:
-    """What computes c = a @ b with an epilogue, for these very matrices; None where the library does not.
+    """What computes c = a @ b with an epilogue, for these very matrices; None where the library does not. A call may raise Refused.
 
     extra: the bias, or where its gradient goes. aux: what the derivative needs, written or read, in `ld_aux` bits or elements for each row.
     """

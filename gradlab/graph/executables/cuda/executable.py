@@ -18,6 +18,7 @@ import numpy as np
 
 from gradlab import dispatch
 from gradlab.backends import cudnn, determinism
+from gradlab.backends.cuda.gemm.plan import Refused
 from gradlab.backends.cuda.gemm.settings import SETTINGS
 from gradlab.backends.native.lowerings.loops import Loop
 from gradlab.backends.native.place import Place
@@ -263,13 +264,11 @@ class CudaExecutable:
                 work.copy(own, array)
         within = driver.capturing()  # somebody captures this run: the graph is to hold the launches
         if each is not None:
-            for task in self._tasks:
-                each(self.report[task.step], task.run)
+            self._launch_all(each)
         elif self._graph is not None and not within:
             driver.launch_graph(self._graph, driver.current_stream())
         else:
-            for task in self._tasks:
-                task.run()
+            self._launch_all()
             if not self.why and not within:
                 self._capture()
         for i, out in enumerate(outs):
@@ -278,6 +277,21 @@ class CudaExecutable:
         for i in self._written:
             work.copy(arrays[i], self._inputs[i])
         work.faults.check()
+
+    def _launch_all(self, each: Each | None = None) -> None:
+        """Launch the tasks, one by one. Where the library refuses what it was prepared for, it is prepared anew without that."""
+        done = 0
+        while done < len(self._tasks):
+            task = self._tasks[done]
+            try:
+                if each is None:
+                    task.run()
+                else:
+                    each(self.report[task.step], task.run)
+            except Refused:
+                self._build()  # the same tasks
+            else:
+                done += 1
 
     def _bind(self, outs: Sequence[Any]) -> bool:
         """Choose where results are written; True where that has changed. An array that comes again in each run (a gradient) is written
@@ -304,6 +318,7 @@ class CudaExecutable:
         """Make a graph of the launches, which have run once. Where that is not possible, say why."""
         driver = self.driver
         stream, side, current = driver.new_stream(0), driver.new_stream(0), driver.current_stream()
+        refusals = self.backend.refusals()
         try:
             driver.use_stream(stream)
             self.backend.warm()
@@ -320,6 +335,8 @@ class CudaExecutable:
                 self.why = self.why or str(error)
         finally:
             driver.use_stream(current)
+        if self.backend.refusals() != refusals:  # in the capture alone: the next run prepares, launches and captures without it
+            self._graph, self._settings, self.why = None, None, ""
         if self.why:
             text = "compile: a program on cuda:%d is not captured, its %d launches are made one by one: %s"
             _log.info(text, self.device, self.launches, self.why)
