@@ -42,13 +42,16 @@ def test_collectives(count):
 
 
 def test_training_is_that_of_one_process():
-    assert len(lines(started(4, "training.py", "1,2,3,4", "mlp"), "equal")) == 8
+    """An MLP, a CNN with synchronised batch norm and a GPT in 1 to 4 processes, eager and compiled."""
+    assert len(lines(started(4, "training.py", "1,2,3,4", "mlp", "cnn", "gpt", seconds=600), "equal")) == 24
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("model", ["cnn", "gpt"])
-def test_training_of_larger_models_is_that_of_one_process(model):
-    assert len(lines(started(4, "training.py", "1,2,3,4", model, seconds=600), "equal")) == 8
+@pytest.mark.parametrize(("count", "ways"), [(2, ["eager"]), pytest.param(3, ["eager", "compiled"], marks=pytest.mark.slow)])
+def test_a_shared_step_is_that_of_one_process(count, ways):
+    """Dropout, batch norm, and batches that cannot be shared."""
+    sizes = range(2, count + 1)
+    ended = started(count, "sharing.py", ",".join(map(str, sizes)), *ways, seconds=600)
+    assert len(lines(ended, "the run of one process")) == len(ways) * sum(sizes)
 
 
 @counted(2)

@@ -109,12 +109,35 @@ default_generator = Generator()
 # While a CUDA graph is captured, what draws instead (gradlab/cuda/captured_random.py).
 captured: ContextVar[Callable[[Generator, int, Device | None], tuple[Tensor, int] | None] | None] = ContextVar("captured", default=None)
 
+# While this process computes part i of n of a batch: (i, n), see `part_of_batch`.
+batch_part: ContextVar[tuple[int, int] | None] = ContextVar("batch_part", default=None)
+
+
+@contextmanager
+def part_of_batch(part: int, parts: int) -> Iterator[None]:
+    """Within it each draw takes the words of a batch `parts` times as large, and uses those of its part: what is drawn for the rows of a
+    batch, as dropout does, is what one process would draw for the same rows of the whole (where a part fills whole words of 64 bits)."""
+    token = batch_part.set((part, parts))
+    try:
+        yield
+    finally:
+        batch_part.reset(token)
+
 
 def draw(generator: Generator | None, words: int, device: Device | None = None) -> tuple[Tensor, int]:
     """The state tensor and the constant `offset` to give to a random row that uses `words` words.
 
     In a trace the state is an input of the program, and the constant offset counts the words that the program drew before.
     """
+    if (sharing := batch_part.get()) is None:
+        return drawn(generator, words, device)
+    part, parts = sharing
+    state, offset = drawn(generator, words * parts, device)
+    return state, offset + part * words
+
+
+def drawn(generator: Generator | None, words: int, device: Device | None = None) -> tuple[Tensor, int]:
+    """`draw` for a piece of program whose own draws count what is for other parts of a batch already."""
     if generator is None:
         generator = default_generator
     elif not isinstance(generator, Generator):

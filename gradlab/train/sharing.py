@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from gradlab import nn
 from gradlab.distributed import ReduceOp, get_world_size, is_initialized
 from gradlab.distributed.groups import ProcessGroup, member
 from gradlab.distributed.nn import all_reduce
+from gradlab.nn.functional.sync_norm import same_batch
 from gradlab.nn.parallel import DistributedDataParallel
 from gradlab.tensor import Tensor
+from gradlab.tensor.generator import part_of_batch
 
 
 def shared(step: Callable[[nn.Module, Any], Any], model: nn.Module, group: Any = None) -> Callable[[nn.Module, Any], Any]:
     """`step(model, batch)`, which in training takes this process's part of the batch; gradients and the loss are the means of all parts.
 
     All processes are given the same batches. One that they cannot share equally is computed by each as a whole, so that the mean is that of
-    the batch in any case. Batch norms are exchanged for SyncBatchNorm in `model`, in place. With one process it is `step` itself.
+    the batch in any case. Batch norms are exchanged for SyncBatchNorm in `model`, in place, and what is drawn for the rows of a batch, as
+    dropout does, is what one process draws for them (processes begin with one seed): so training is that of one process but for the order
+    of sums. With one process it is `step` itself.
 
     >>> import gradlab as gl
     >>> model = gl.nn.Linear(2, 1)
@@ -34,12 +39,23 @@ def shared(step: Callable[[nn.Module, Any], Any], model: nn.Module, group: Any =
         if not model.training:
             return step(model, batch)
         assert wrapped.reducer is not None  # which averages the gradients of `model` as long as this function lives
-        result = step(model, part(batch, found))
+        share = part(batch, found)
+        with _alone() if share is batch else part_of_batch(found.rank(), found.size()):
+            result = step(model, share)
         loss, *others = result if isinstance(result, tuple) else (result,)
         loss = all_reduce(loss, ReduceOp.AVG, found)
         return (loss, *others) if isinstance(result, tuple) else loss
 
     return parallel
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    token = same_batch.set(True)
+    try:
+        yield
+    finally:
+        same_batch.reset(token)
 
 
 def part(batch: Any, group: ProcessGroup) -> Any:

@@ -16,7 +16,7 @@ from gradlab.graph.control.nesting import Unwritten, compare, specs_of, tensors_
 from gradlab.graph.control.scanning import recorded
 from gradlab.graph.staging.tree import unflatten
 from gradlab.spec import Spec
-from gradlab.tensor.generator import draw
+from gradlab.tensor.generator import drawn
 
 Branch = Callable[..., Any]
 
@@ -116,7 +116,7 @@ def _draws(traces: list[_Trace]) -> tuple[list[Any], list[Any]]:
             most[id(generator)] = (generator, max(words, most.get(id(generator), (None, 0))[1]))
     states = []
     for generator, words in most.values():
-        start, offset = draw(generator, words)
+        start, offset = drawn(generator, words)
         states.append(traces[0].inner.moved_on(start, offset))
     return [g for g, _ in most.values()], states
 

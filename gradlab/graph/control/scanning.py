@@ -18,7 +18,7 @@ from gradlab.graph.ir.graph import Call, Value
 from gradlab.graph.staging.tree import unflatten
 from gradlab.nn.multi_output_node import joined
 from gradlab.spec import Spec
-from gradlab.tensor.generator import draw
+from gradlab.tensor.generator import drawn
 
 Combine = Callable[[Any, Any], tuple[Any, Any]]
 
@@ -110,7 +110,7 @@ def staged_scan(
         carry_in.append(state)
         with inner.quiet():
             after.append(inner.lift(inner.moved_on(wrap(state), words)._array))
-        start, offset = draw(generator, words * length)
+        start, offset = drawn(generator, words * length)
         first.append(inner.moved_on(start, offset))
     consts = [(t, s) for i, (t, s) in enumerate(inner.captured) if all(s is not o for _, o in inner.captured[:i])]
     values = inner.values

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextvars import ContextVar
 from typing import Any
 
 from gradlab.autograd.mode import no_grad
@@ -13,6 +14,9 @@ from gradlab.ops import collective as rows
 from gradlab.spec import count
 from gradlab.tensor import Tensor
 from gradlab.tensor.shape import stack
+
+# Whether all processes are given the same batch, whose statistics each has alone.
+same_batch: ContextVar[bool] = ContextVar("same_batch", default=False)
 
 
 def sync_batch_norm(

@@ -9,7 +9,7 @@ from gradlab.autograd.mode import current
 from gradlab.distributed.groups import is_initialized, member
 from gradlab.nn import functional as F, init
 from gradlab.nn.functional.norm import count_batch
-from gradlab.nn.functional.sync_norm import sync_batch_norm
+from gradlab.nn.functional.sync_norm import same_batch, sync_batch_norm
 from gradlab.nn.module import Module
 from gradlab.nn.modules.lazy import Lazy
 from gradlab.nn.parameter import Parameter, UninitializedBuffer, UninitializedParameter
@@ -130,7 +130,7 @@ class SyncBatchNorm(_BatchNorm):
         self.process_group = process_group
 
     def _normed(self, input: Tensor, mean: Tensor | None, var: Tensor | None, momentum: Any) -> Tensor:
-        if self.training and is_initialized():
+        if self.training and is_initialized() and not same_batch.get():
             group = member(self.process_group, "SyncBatchNorm")
             if group is not None and group.size() > 1:
                 return sync_batch_norm(input, mean, var, self.weight, self.bias, momentum, self.eps, group)
