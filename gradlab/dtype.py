@@ -11,6 +11,8 @@ from typing import Any
 import ml_dtypes
 import numpy as np
 
+from gradlab.quiet import quietly
+
 
 class DType:
     """A data type. There is one object of each; compare with `==` or `is`."""
@@ -72,6 +74,7 @@ FLOATING = frozenset(d.dtype for d in ALL if d.is_floating_point)
 COMPLEX = frozenset(d.dtype for d in ALL if d.is_complex)
 INEXACT = FLOATING | COMPLEX  # what has gradients
 HALF = frozenset((float16.dtype, bfloat16.dtype))
+EXACT = frozenset(d.dtype for d in ALL) - INEXACT  # integers and truth values
 BOOL, INT64, FLOAT32, FLOAT64 = bool_.dtype, int64.dtype, float32.dtype, float64.dtype
 COMPLEX64, COMPLEX128 = complex64.dtype, complex128.dtype
 NO_HALF = "there are no complex numbers of half precision (complex32, chalf): neither NumPy nor CUDA computes with them; use complex64"
@@ -186,6 +189,22 @@ def as_dtype(dtype: Any) -> DType:
 def as_numpy(dtype: Any) -> np.dtype[Any]:
     """The NumPy dtype of whatever `as_dtype` takes."""
     return dtype.dtype if type(dtype) is DType else as_dtype(dtype).dtype
+
+
+def immediate(value: Any, dtype: np.dtype[Any]) -> Any:
+    """A Python number as a NumPy scalar of `dtype`; integers wrap, floats round or overflow to infinity, as in PyTorch."""
+    kind = dtype.kind
+    if kind == "b":
+        return np.bool_(value)
+    if kind == "c":
+        return dtype.type(value)
+    if kind in "iu" and not isinstance(value, float):
+        bits = dtype.itemsize * 8
+        value &= (1 << bits) - 1
+        if kind == "i" and value >> (bits - 1):
+            value -= 1 << bits
+        return dtype.type(value)
+    return quietly(np.asarray(value, np.float64).astype, dtype)[()]
 
 
 # ---------------------------------------------------------------- promotion, as in PyTorch's documentation (torch.promote_types)

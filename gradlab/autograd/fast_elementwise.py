@@ -18,8 +18,9 @@ from gradlab.autograd.base import LEAF, Differentiable
 from gradlab.autograd.general import apply, refresh
 from gradlab.autograd.mode import Mode, current
 from gradlab.autograd.node import Node, next_sequence
+from gradlab.autograd.recall import scalar
 from gradlab.dispatch import by_kernel, kernels, remembered
-from gradlab.dtype import FLOAT32, FLOAT64
+from gradlab.dtype import BOOL, EXACT, FLOAT32, FLOAT64
 from gradlab.op import Op
 from gradlab.quiet import quietly, run
 from gradlab.spec import ShapeError, Spec, broadcast_bool, broadcast_shapes, same_bool
@@ -77,11 +78,56 @@ ONE, BOTH, LEFT, RIGHT = (  # which inputs are numbers, by float32 and float64
 )
 
 
+def whole(op: Op) -> Callable[..., Any]:
+    """The call path of integers and truth values, of one or two inputs of one dtype; no graph leads to them."""
+    cpu, pays = op.cpu, op.promote == "same" and isinstance(op.cpu, np.ufunc)
+    result = BOOL if op.rule in (same_bool, broadcast_bool) else None
+
+    def call(*given: Any) -> Any:
+        mode = current()
+        if not pays or mode.special:
+            return apply(op, given, {})
+        arrays = []
+        common = None
+        for t in given:
+            try:
+                array = t._array
+            except AttributeError:
+                if type(t) is not int or common is None or common is BOOL:
+                    return apply(op, given, {})
+                arrays.append(scalar(t, common))
+                continue
+            if type(array) is not ndarray or not array.flags.c_contiguous or array.size >= op.pays:
+                return apply(op, given, {})
+            if array.dtype is not common:
+                if common is not None or array.dtype not in EXACT:
+                    return apply(op, given, {})
+                common = array.dtype
+            if t._meta is not None:
+                refresh(t)
+                array = t._array
+            arrays.append(array)
+        try:
+            out = run(cpu, *arrays)
+        except Exception:  # the general path says what is wrong
+            return apply(op, given, {})
+        if type(out) is not ndarray:
+            out = np.array(out)
+        if out.dtype is not (result or common):
+            return apply(op, given, {})
+        t = new(Tensor)
+        t._array = out
+        t._edge = t._meta = None
+        return t
+
+    return call
+
+
 def unary(op: Op, node: type[Node], depth: int = 2) -> Callable[..., Any]:
     cpu, steps = op.cpu, op.steps
     keeps_x, keeps_y, is_ufunc = bool(op.kept_inputs), bool(op.kept_outputs), isinstance(cpu, np.ufunc)
     result = np.dtype(bool) if op.rule is same_bool else None
-    loops = Loops(op)
+    loops, exact = Loops(op), whole(op)
 
     def call(x: Any) -> Any:
         try:
@@ -89,8 +135,10 @@ def unary(op: Op, node: type[Node], depth: int = 2) -> Callable[..., Any]:
         except AttributeError:
             return apply(op, (x,), {})
         mode = current()
-        if type(array) is not ndarray or mode.special or ((dtype := array.dtype) is not FLOAT32 and dtype is not FLOAT64):
+        if type(array) is not ndarray or mode.special:
             return apply(op, (x,), {})
+        if (dtype := array.dtype) is not FLOAT32 and dtype is not FLOAT64:
+            return exact(x)
         if x._meta is not None:
             refresh(x)
         try:
@@ -144,7 +192,7 @@ def binary(op: Op, node: type[Node], depth: int = 2) -> Callable[..., Any]:
     keeps_none, crossed = formulas.keeps(op)
     asks_y = formulas.output_asked(op)
     result = np.dtype(bool) if op.rule is broadcast_bool else None
-    loops = Loops(op)
+    loops, exact = Loops(op), whole(op)
 
     def call(a: Any, b: Any) -> Any:
         mode = current()
@@ -156,7 +204,7 @@ def binary(op: Op, node: type[Node], depth: int = 2) -> Callable[..., Any]:
             return apply(op, (a, b), {})
         dtype = x.dtype
         if y.dtype is not dtype or (dtype is not FLOAT32 and dtype is not FLOAT64):
-            return apply(op, (a, b), {})
+            return exact(a, b)
         if a._meta is not None:
             refresh(a)
         if b._meta is not None:
@@ -234,8 +282,10 @@ def binary(op: Op, node: type[Node], depth: int = 2) -> Callable[..., Any]:
         if mode.special or not (left or type(b) is float or type(b) is int) or not isinstance(tensor, Differentiable):
             return apply(op, (a, b), {})
         x = tensor._array
-        if type(x) is not ndarray or ((dtype := x.dtype) is not FLOAT32 and dtype is not FLOAT64):
+        if type(x) is not ndarray:
             return apply(op, (a, b), {})
+        if (dtype := x.dtype) is not FLOAT32 and dtype is not FLOAT64:
+            return exact(a, b)
         if tensor._meta is not None:
             refresh(tensor)
         try:

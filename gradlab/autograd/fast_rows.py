@@ -13,10 +13,11 @@ from numpy import empty, ndarray
 from gradlab import call_site
 from gradlab.autograd import inplace
 from gradlab.autograd.base import LEAF, Differentiable
-from gradlab.autograd.general import UNUSUAL, apply, record, refresh
+from gradlab.autograd.general import apply, record, refresh
 from gradlab.autograd.mode import current
 from gradlab.autograd.node import Node, next_sequence
-from gradlab.dispatch import by_kernel, kernels, recalling, remembered
+from gradlab.autograd.recall import UNUSUAL, Inferred, infer, machine
+from gradlab.dispatch import recalling, remembered
 from gradlab.dtype import FLOAT32, FLOAT64, INEXACT
 from gradlab.kernel import Library
 from gradlab.op import Op
@@ -26,46 +27,6 @@ from gradlab.spec import Spec, spec_of
 Tensor: Any = Differentiable  # the concrete class, handed over by `record.adopt`
 new = object.__new__
 getframe = sys._getframe
-KEPT_SHAPES = 256  # for each row
-
-# The inputs' and the outputs' Specs; what runs the row on arrays that lie row by row (`kernels().of_rows`), None, or UNASKED.
-Inferred = list[Any]
-UNASKED: Any = object()
-
-
-def infer(op: Op, known: dict[Any, Inferred], key: Any, arrays: Any, params: dict[str, Any]) -> Inferred:
-    """What is remembered in `known`: a rule costs 1 to 5 µs, a look-up 0.4, and training repeats its shapes."""
-    specs = tuple([None if a is None else Spec(a.shape, a.dtype) for a in arrays])
-    found = op.infer(*specs, **params)
-    inferred = [specs, (found,) if op.result is None else tuple(found), UNASKED]
-    if len(known) >= KEPT_SHAPES:
-        known.clear()
-    try:
-        known[key] = inferred
-    except TypeError:  # a parameter that cannot be part of a key
-        pass
-    return inferred
-
-
-def machine(op: Op, inferred: Inferred, arrays: Any, params: dict[str, Any], given: Any) -> Any:
-    """What a kernel makes of a row, a list of its results, or None. given: the arrays that there are."""
-    call = inferred[2]
-    if call is UNASKED:
-        call = inferred[2] = kernels().of_rows(op, arrays, params)
-    if call is not None:
-        outs = [empty(shape, dtype) for shape, dtype in inferred[1]]
-        done = call(*given, *outs)
-        if done == -1:
-            return outs
-        if done >= 0:
-            quietly(op.cpu, *arrays, *outs, **params)  # an index lies outside: the row's own function says which
-            return outs
-    for array in given:
-        if not array.flags.c_contiguous:
-            made = by_kernel(op, arrays, params)
-            return made if made is None or op.result is not None else (made,)
-    return None
-
 
 def viewing(op: Op, node: type[Node]) -> Callable[..., Any]:
     """A view is made by the array's own methods, on a GPU as well, unless the row says otherwise."""
@@ -137,7 +98,7 @@ def one_input(op: Op, node: type[Node]) -> Callable[..., Any]:
             inferred = None
         if inferred is None:
             inferred = infer(op, known, key, (array,), params)
-        specs, found, _ = inferred
+        specs, found, _, _ = inferred
         shape, dtype = found[0]
         made = machine(op, inferred, (array,), params, (array,)) if array.size >= op.pays else None
         if made is not None:
@@ -229,7 +190,7 @@ def several_inputs(op: Op) -> Callable[..., Any]:
             inferred = None
         if inferred is None:
             inferred = infer(op, known, shapes, arrays, params)
-        specs, found, _ = inferred
+        specs, found, _, _ = inferred
         outs = []
         made = machine(op, inferred, arrays, params, [a for a in arrays if a is not None] if gaps else arrays) if large else None
         if made is not None:

@@ -12,10 +12,11 @@ from numpy import ndarray
 
 from gradlab import call_site, dispatch
 from gradlab.above import above
-from gradlab.autograd import errors, formulas, inplace, saved
+from gradlab.autograd import errors, formulas, inplace, recall, saved
 from gradlab.autograd.base import LEAF, Differentiable, Meta
 from gradlab.autograd.mode import Mode, current
 from gradlab.autograd.node import Edge, next_sequence
+from gradlab.autograd.recall import UNUSUAL
 from gradlab.dispatch import layouts, recalling
 from gradlab.dtype import BOOL, COMPLEX, FLOAT32, HALF, INEXACT, as_numpy, get_default_dtype, int8, result_type, uint8
 from gradlab.op import Op
@@ -25,7 +26,6 @@ Tensor: Any = Differentiable  # the concrete class, handed over by `record.adopt
 new = object.__new__
 getframe = sys._getframe
 _NUMBERS = (int, float, bool, complex)
-UNUSUAL = HALF | COMPLEX  # their nodes have a class of their own
 NARROW = HALF | {BOOL, int8.dtype, uint8.dtype}  # what half types hold exactly
 
 
@@ -101,20 +101,20 @@ def apply(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
     cost of a launch is counted in calls (tests/test_cuda_cost.py).
     """
     mode = current()
-    if mode.special or not recalling or not args:
+    if mode.special or not args:
         if mode.autocast is None or not recalling or not args or not mode.only_autocast():
             return compute(op, args, params, mode, None)
         if op.autocast is not None:
             args = tuple(mode.autocast.cast(op, args))
     backend: Any = None
     try:
-        kind = type((args[-1] if type(args[0]) in _NUMBERS else args[0])._array)
+        kind: Any = type((args[-1] if type(args[0]) in _NUMBERS else args[0])._array)
         if kind in recalling:
             backend = recalling[kind]
     except AttributeError:
-        pass
+        kind = None
     if backend is None:
-        return compute(op, args, params, mode, None)
+        return compute(op, args, params, mode, None) if kind is not ndarray or mode.special else on_host(op, args, params, mode)
     arrays = []
     for x in args:
         array = getattr(x, "_array", x)
@@ -155,6 +155,44 @@ def apply(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
             record(op, args, params, outs, specs, output_specs, pattern, mode, getframe(1))
     if op.view:  # one of the library's: its arrays do not say whose memory they share
         inplace.mark_view(outs[0], args[0], op, params, mode)
+    return t if op.result is None else tuple.__new__(op.result, outs)
+
+
+def on_host(op: Op, args: tuple[Any, ...], params: dict[str, Any], mode: Mode) -> Any:
+    """`apply` in a plain mode where the first input is an array of NumPy's: what `recall` knows of a call like this one."""
+    arrays = []
+    pattern, bit = 0, 1
+    for x in args:
+        array = getattr(x, "_array", x)
+        if array is not x:
+            if x._meta is not None:
+                refresh(x)
+                array = x._array
+            if x._edge is not None:
+                pattern |= bit
+        arrays.append(array)
+        bit += bit
+    key = recall.key_of(op, arrays, params)
+    try:
+        inferred = recall.known.get(key)
+    except TypeError:  # a parameter that cannot be part of a key
+        key = inferred = None
+    if inferred is None:
+        return compute(op, args, params, mode, None if key is None else recall)
+    if not pattern or not op.steps or not mode.recording:
+        pattern = 0
+    elif inferred[3] is not None:
+        for x, dtype in zip(args, inferred[3]):
+            if dtype is not None and getattr(x, "_edge", None) is not None:  # the cast is a node of its own
+                return compute(op, args, params, mode, None)
+    outs = []
+    for array in recall.results(op, inferred, arrays, params):
+        t = new(Tensor)
+        t._array = array
+        t._edge = t._meta = None
+        outs.append(t)
+    if pattern:
+        record(op, args, params, outs, inferred[0], inferred[1], pattern, mode, getframe(2))
     return t if op.result is None else tuple.__new__(op.result, outs)
 
 

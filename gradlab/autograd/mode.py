@@ -20,8 +20,8 @@ class Mode:
     """`recording`: build the graph. `special`: something else is on too, so operations take the general path."""
 
     __slots__ = (
-        "_quiet", "_walks", "anomaly", "autocast", "floor", "inference", "observer", "recording", "saved_hooks", "scope", "special",
-        "tracer", "vmap", "walking",
+        "_inferring", "_loud", "_quiet", "_walks", "anomaly", "autocast", "floor", "inference", "observer", "recording", "saved_hooks",
+        "scope", "special", "tracer", "vmap", "walking",
     )  # fmt: skip
 
     def __init__(
@@ -55,10 +55,12 @@ class Mode:
         )  # fmt: skip
         self._walks: Mode | None = None
         self._quiet: Mode | None = None
+        self._loud: Mode | None = None
+        self._inferring: Mode | None = None
 
     def replace(self, **changes: Any) -> Mode:
         """A mode like this one but for `changes`."""
-        values = {name: getattr(self, name) for name in self.__slots__ if name not in ("special", "_quiet", "_walks")}
+        values = {name: getattr(self, name) for name in self.__slots__ if name != "special" and name[0] != "_"}
         return Mode(**(values | changes))
 
     def within(self, scope: Any) -> Mode:
@@ -67,7 +69,7 @@ class Mode:
         new.recording, new.inference, new.special, new.scope = self.recording, self.inference, self.special, scope
         new.walking, new.observer, new.vmap, new.floor = self.walking, self.observer, self.vmap, self.floor
         new.tracer, new.autocast, new.saved_hooks, new.anomaly = self.tracer, self.autocast, self.saved_hooks, self.anomaly
-        new._quiet = new._walks = None
+        new._quiet = new._walks = new._loud = new._inferring = None
         return new
 
     def only_autocast(self) -> bool:
@@ -86,8 +88,20 @@ class Mode:
     def quiet(self) -> Mode:
         """The mode of `no_grad`, made once: `replace(recording=False)`."""
         if self._quiet is None:
-            self._quiet = self.replace(recording=False)
+            self._quiet = self.replace(recording=False) if self.recording else self
         return self._quiet
+
+    def loud(self) -> Mode:
+        """The mode of `enable_grad`, made once."""
+        if self._loud is None:
+            self._loud = self if self.recording else self.replace(recording=True)
+        return self._loud
+
+    def inferring(self) -> Mode:
+        """The mode of `inference_mode`, made once."""
+        if self._inferring is None:
+            self._inferring = self.replace(recording=False, inference=True)
+        return self._inferring
 
 
 _mode: ContextVar[Mode] = ContextVar("gradlab_mode", default=Mode())  # noqa: B039 - a Mode is never changed
@@ -208,7 +222,7 @@ class enable_grad(no_grad):
     """Operations inside are recorded, also within `no_grad`."""
 
     def _changed(self, mode: Mode) -> Mode:
-        return mode.replace(recording=True)
+        return mode.loud()
 
 
 class inference_mode(ModeContext):
@@ -222,7 +236,7 @@ class inference_mode(ModeContext):
         self.mode = mode is not False
 
     def _changed(self, mode: Mode) -> Mode:
-        return mode.replace(recording=False, inference=True) if self.mode else mode.replace(recording=True, inference=False)
+        return mode.inferring() if self.mode else mode.replace(recording=True, inference=False)
 
 
 class Switch(ModeContext):
@@ -256,7 +270,7 @@ class set_grad_enabled(Switch):
         super().__init__()
 
     def _changed(self, mode: Mode) -> Mode:
-        return mode.replace(recording=self.mode)
+        return mode.loud() if self.mode else mode.quiet()
 
 
 class set_detect_anomaly(Switch):

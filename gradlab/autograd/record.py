@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
+import numpy as np
+
 from gradlab.autograd import fast_elementwise, fast_rows, formulas, general
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.general import apply, created, finish, refresh, wrap
@@ -43,6 +45,8 @@ def _build(op: Op) -> Callable[..., Any]:
         return fast_elementwise.unary(op, node)
     if simple and len(op.inputs) == 2 and op.rule in (broadcast, broadcast_bool, gradient_of):
         return fast_elementwise.binary(op, node)
+    if op.elementwise and not op.steps and not op.params and isinstance(op.cpu, np.ufunc):  # of integers only, as bitwise_and
+        return fast_elementwise.whole(op)
     if op.rule is product and op.promote is not None:
         return fast_elementwise.matrix_product(op, node, fast_rows.several_inputs(op))
     if op.view:

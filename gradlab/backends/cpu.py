@@ -10,26 +10,10 @@ import numpy as np
 from gradlab import dispatch
 from gradlab.backends import strided_results
 from gradlab.device import CPU, Device
-from gradlab.dtype import FLOAT32, HALF
+from gradlab.dtype import FLOAT32, HALF, immediate
 from gradlab.op import NEVER, Op
 from gradlab.quiet import quietly
 from gradlab.spec import Spec
-
-
-def immediate(value: Any, dtype: np.dtype[Any]) -> Any:
-    """A Python number as a NumPy scalar of `dtype`; integers wrap, floats round or overflow to infinity, as in PyTorch."""
-    kind = dtype.kind
-    if kind == "b":
-        return np.bool_(value)
-    if kind == "c":
-        return dtype.type(value)
-    if kind in "iu" and not isinstance(value, float):
-        bits = dtype.itemsize * 8
-        value &= (1 << bits) - 1
-        if kind == "i" and value >> (bits - 1):
-            value -= 1 << bits
-        return dtype.type(value)
-    return quietly(np.asarray(value, np.float64).astype, dtype)[()]
 
 
 def number_spec(value: complex, arrays: list[Any]) -> Spec:

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from gradlab import dispatch, ops
-from gradlab.backends.cpu import immediate
 from gradlab.device import CPU
+from gradlab.dtype import immediate
 from gradlab.graph.ir.graph import Call, Graph, Value
 from gradlab.graph.passes import PASSES
 from gradlab.graph.passes.replacing import is_ours

@@ -8,10 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gradlab.backends.cpu import immediate
 from gradlab.backends.cuda.generate import Operand, main_dtype, reads
 from gradlab.backends.native.lowerings.vector_functions import limit
-from gradlab.dtype import wide
+from gradlab.dtype import immediate, wide
 from gradlab.graph.ir.graph import Call, Value
 
 

@@ -10,13 +10,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gradlab.backends.cpu import immediate
 from gradlab.backends.cuda.arguments import KINDS, Packer
 from gradlab.backends.cuda.generate import MAX_OPERANDS, Operand, Signature, main_dtype, pack_of, reads
 from gradlab.backends.cuda.launch_context import Work
 from gradlab.backends.cuda.layout import MAX_RANK, broadcast_strides, merged, pack_layout_of, row_major
 from gradlab.backends.cuda.types import compute_type
-from gradlab.dtype import COMPLEX, FLOAT32, FLOAT64, wide
+from gradlab.dtype import COMPLEX, FLOAT32, FLOAT64, immediate, wide
 from gradlab.op import Op
 from gradlab.spec import Spec, count
 

@@ -7,14 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from gradlab.backends.cpu import immediate
 from gradlab.backends.cuda.arguments import KINDS, packer_of
 from gradlab.backends.cuda.compiler import Compiler
 from gradlab.backends.cuda.driver import Driver, Function
 from gradlab.backends.cuda.kernel_faults import Faults
 from gradlab.backends.cuda.layout import element_strides, merged, pack_layout_of
 from gradlab.backends.cuda.types import STORAGE
-from gradlab.dtype import wide
+from gradlab.dtype import immediate, wide
 from gradlab.spec import Spec, count as elements
 
 THREADS = 256

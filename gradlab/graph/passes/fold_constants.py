@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from gradlab import dispatch, ops
-from gradlab.backends.cpu import immediate
+from gradlab.dtype import immediate
 from gradlab.graph.ir.graph import Call, Graph, Value
 from gradlab.graph.passes.replacing import Replacing, is_ours, specs_of
 from gradlab.kernel import Elementwise

@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 
-from gradlab.backends.cpu import immediate
 from gradlab.backends.cuda.generate import Operand, main_dtype, reads
 from gradlab.backends.cuda.layout import merged
 from gradlab.backends.cuda.types import STORAGE, compute_type
@@ -26,7 +25,7 @@ from gradlab.backends.native.lowerings.vector_functions import (
     why_not,
 )
 from gradlab.call import Call, Value
-from gradlab.dtype import HALF, real_of, wide
+from gradlab.dtype import HALF, immediate, real_of, wide
 from gradlab.kernel import Elementwise, is_dear
 
 # Limits as compilers make vectors of them: of `clamp`'s own form, in which either limit may be no number, GCC makes branches.

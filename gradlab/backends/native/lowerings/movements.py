@@ -7,13 +7,13 @@ from typing import Any
 
 import numpy as np
 
-from gradlab.backends.cpu import immediate
 from gradlab.backends.cuda.layout import merged
 from gradlab.backends.native.general import copies
 from gradlab.backends.native.lowering import HEADER, Lowering, TaskSpec, Unsupported, lowers, widest
 from gradlab.backends.native.lowerings.iteration_order import dense, in_order, walk
 from gradlab.backends.native.place import Place
 from gradlab.call import Call
+from gradlab.dtype import immediate
 
 MOST_DIMS = 12  # of kernels that get sizes as parameters
 

@@ -13,12 +13,11 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gradlab.backends.cpu import immediate
 from gradlab.backends.cuda.generate import Operand, main_dtype, reads
 from gradlab.backends.cuda.types import STORAGE, compute_type
 from gradlab.backends.native import prebuilt
 from gradlab.call import Call, Value
-from gradlab.dtype import FLOAT64, HALF, INT64, wide
+from gradlab.dtype import FLOAT64, HALF, INT64, immediate, wide
 from gradlab.op import Op
 
 HALVES = {"float16": "Float16", "bfloat16": "Bfloat16"}

@@ -13,7 +13,6 @@ from typing import Any
 import numpy as np
 
 from gradlab import dispatch
-from gradlab.backends.cpu import immediate
 from gradlab.backends.native import compiler
 from gradlab.backends.native.lowering import LOWER, Lowering, TaskSpec, Unsupported
 from gradlab.backends.native.lowerings.loops import Loop, lower_loop, why_not_elementwise
@@ -22,7 +21,7 @@ from gradlab.backends.native.lowerings.products import operand_of
 from gradlab.backends.native.place import ARENA, OWN, RESERVED, Place, own_base, place_of
 from gradlab.backends.native.tables import pointer_word
 from gradlab.backends.threads import threads
-from gradlab.dtype import HALF
+from gradlab.dtype import HALF, immediate
 from gradlab.graph.calls.listing import Each, Step
 from gradlab.graph.executables.native import chaining, families as families
 from gradlab.graph.executables.native.chaining import Item

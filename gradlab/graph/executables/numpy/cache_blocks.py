@@ -7,8 +7,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from gradlab.backends.cpu import immediate
 from gradlab.backends.native.place import Place
+from gradlab.dtype import immediate
 from gradlab.graph.executables.numpy.row_threads import LEAST, pieces, together
 from gradlab.graph.executables.numpy.source_text import Writing
 from gradlab.graph.ir.graph import Call, Value

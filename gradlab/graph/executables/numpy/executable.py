@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 
 from gradlab import dispatch
-from gradlab.backends.cpu import immediate
 from gradlab.backends.native.place import ARENA, Place
-from gradlab.dtype import HALF
+from gradlab.dtype import HALF, immediate
 from gradlab.graph.calls.listing import Each
 from gradlab.graph.executables.native.fusion import Unit
 from gradlab.graph.executables.native.half_casts import widened
