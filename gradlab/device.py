@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import operator
 import os
 from contextvars import ContextVar
 from typing import Any
@@ -32,6 +33,11 @@ class Device:
         kind, colon, number = device.partition(":")
         if kind not in TYPES or (colon and not number.isdecimal()) or (colon and index is not None):
             raise RuntimeError(f"no device {device!r}; write 'cpu', 'cuda', 'cuda:N' or 'meta'")
+        if index is not None and not isinstance(index, int):
+            try:
+                index = operator.index(index)
+            except TypeError as error:
+                raise TypeError(f"device: index is an integer: {error}") from None
         self.type = kind
         self.index: int | None = int(number) if colon else index
         if kind == "cuda" and not _cuda:
@@ -96,7 +102,10 @@ def default_device() -> Device:
 def set_default_device(device: Any) -> None:
     """Set where new tensors are made unless a device is given; None is the CPU."""
     global _default
-    _default = CPU if device is None else Device(device)
+    try:
+        _default = CPU if device is None else Device(device)
+    except RuntimeError as error:
+        raise RuntimeError(f"set_default_device: {error}") from None
 
 
 get_default_device = default_device

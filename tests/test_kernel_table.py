@@ -1,10 +1,12 @@
 """`python -m gradlab.testing.kernels`: what it takes from a compiler's log, when it fails, and what it says without NVRTC.
 
-Where NVRTC is installed (the extra `kernels`), every program of gradlab is compiled for every architecture on which it runs.
+Where NVRTC is installed (the extra `kernels`), every program of gradlab is compiled for every architecture on which it runs, but for
+those of which `kernel_verdicts.txt` says that this NVRTC has compiled the very same text; a twelfth of these is compiled again.
 """
 
 import textwrap
 
+import kernel_verdicts
 import pytest
 
 from gradlab.backends.cuda.catalogue import Program, programs
@@ -133,13 +135,18 @@ def compiler():
         pytest.skip(str(error))
 
 
+@pytest.fixture(scope="session")
+def checked_out():
+    return kernel_verdicts.commit()
+
+
 @pytest.mark.long
 @pytest.mark.parametrize(
     ("label", "architecture"),
     [(label, a) for a in kernels.ARCHITECTURES for label, program in PROGRAMS.items() if program.runs_on([a])],
 )
-def test_no_warnings_and_no_spills(compiler, label, architecture):
-    problem = kernels.checked(PROGRAMS[label], architecture, compiler).problem
+def test_no_warnings_and_no_spills(compiler, checked_out, label, architecture):
+    problem = kernel_verdicts.problem(PROGRAMS[label], architecture, compiler, checked_out)
     assert problem is None, problem
 
 
@@ -150,8 +157,8 @@ def compiled_programs():
 
 @pytest.mark.long
 @pytest.mark.parametrize("architecture", kernels.ARCHITECTURES)
-def test_kernels_of_compiled_programs(compiler, compiled_programs, architecture):
-    problems = [kernels.checked(program, architecture, compiler).problem for program in compiled_programs]
+def test_kernels_of_compiled_programs(compiler, checked_out, compiled_programs, architecture):
+    problems = [kernel_verdicts.problem(program, architecture, compiler, checked_out) for program in compiled_programs]
     assert not any(problems), problems
 
 
@@ -176,3 +183,33 @@ def test_what_was_found_is_kept(tmp_path, monkeypatch):
     assert "unused" in kernels.checked(program, 80, fake).problem
     next((tmp_path / "kernels").iterdir()).write_text("broken", encoding="utf-8")
     kernels.checked(program, 90, fake)
+
+
+def test_what_is_known_is_compiled_again_in_turns(tmp_path, monkeypatch):
+    monkeypatch.setenv("GRADLAB_CACHE", str(tmp_path))
+    compiler = FakeNvrtc("a.cu(3): warning: unused")
+    compiler.path = tmp_path / "libnvrtc.so"
+    compiler.path.write_bytes(b"")
+    program = Program("a.cu", "text", ["first<float>"], 75)
+    key = kernels.key_of(program, 90, compiler)
+    monkeypatch.setattr(kernel_verdicts, "known", lambda: frozenset({key}))
+    commits = [f"{n:040x}" for n in range(300)]
+    again = [c for c in commits if kernel_verdicts.problem(program, 90, compiler, c)]
+    assert again == [c for c in commits if kernel_verdicts.due(key, c)] and 5 < len(again) < 60
+    others = (program._replace(source="another text"), 90), (program._replace(names=["second"]), 90), (program, 80)
+    assert all(kernel_verdicts.problem(one, a, compiler, commits[0]) for one, a in others)
+    compiler.version = (13, 1)
+    assert kernel_verdicts.problem(program, 90, compiler, commits[0])
+
+
+def test_the_file_of_verdicts_is_read_and_says_what_kernels_take():
+    text = kernel_verdicts.FILE.read_text(encoding="utf-8")
+    assert len(kernel_verdicts.known()) == len({line[-32:] for line in text.splitlines()[2:]}) > 380
+    fake = FakeNvrtc(CLEAN)
+    fake.path = kernel_verdicts.FILE
+    program = Program("a.cu", "text", ["first<float>"], 75)
+    outcome = kernels.check(program, 90, fake)
+    written = kernel_verdicts.text([[outcome]], fake)
+    assert f"a.cu{' ' * 52} sm_90  |     22    128     16      0 | {kernels.key_of(program, 90, fake)}" in written
+    with pytest.raises(RuntimeError, match=r"a\.cu on sm_90: too much"):
+        kernel_verdicts.text([[outcome._replace(problem="too much")]], fake)

@@ -170,3 +170,14 @@ def test_averages_of_int64_are_cut_to_integers():
     x = gl.tensor([[[-7, 2, 5, 4, 9, 9]]])
     assert F.avg_pool1d(x, 2).tolist() == [[[-2, 4, 9]]]
     assert F.avg_pool2d(x.unsqueeze(0), (1, 3), divisor_override=2).tolist() == [[[[0, 11]]]]
+
+
+@pytest.mark.parametrize(("sizes", "output"), [((5, 7, 4), (3, 2, 6)), ((1, 2, 3), (9, 1, 3)), ((4, 4), (97, 3)), ((9,), (4,))])
+@pytest.mark.parametrize("share", [0, 0.2])
+def test_adaptive_maxima_among_equals_and_nan_are_the_first(sizes, output, share):
+    rng = np.random.default_rng(1)
+    x = np.where(rng.random((2, 3, *sizes)) < share, np.nan, rng.integers(0, 3, (2, 3, *sizes)).astype(np.float64))
+    pool = (F.adaptive_max_pool1d, F.adaptive_max_pool2d, F.adaptive_max_pool3d)[len(sizes) - 1]
+    found = pool(gl.tensor(x), output, return_indices=True)
+    for one, want in zip(found, reference.adaptive_max_pool(x, size=output), strict=True):
+        np.testing.assert_array_equal(one.numpy(), want)

@@ -259,6 +259,8 @@ def set_autocast_enabled(device_type: str, enabled: bool) -> None:
     >>> gl.set_autocast_enabled("cpu", False)
     """
     device_type = check_device(device_type, "set_autocast_enabled")
+    if not isinstance(enabled, (bool, int, np.bool_)):
+        raise TypeError(f"set_autocast_enabled: enabled is True or False, not {type(enabled).__name__}")
     _set(_changed(_choice(current()), device_type, bool(enabled), None, None))
 
 

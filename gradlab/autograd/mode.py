@@ -263,10 +263,13 @@ class Switch(ModeContext):
 
 
 class set_grad_enabled(Switch):
-    """Switch recording on or off, at once (as a function) or for a block (as a context manager)."""
+    """Switch recording on or off, at once (as a function) or for a block (as a context manager). TypeError for neither."""
 
     def __init__(self, mode: bool) -> None:
-        self.mode = bool(mode)
+        try:
+            self.mode = bool(mode)
+        except (TypeError, ValueError, RuntimeError) as error:  # of an array or a tensor of several elements
+            raise TypeError(f"set_grad_enabled: mode is True or False, not {type(mode).__name__} ({error})") from None
         super().__init__()
 
     def _changed(self, mode: Mode) -> Mode:

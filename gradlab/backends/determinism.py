@@ -40,6 +40,8 @@ def use_deterministic_algorithms(mode: bool, *, warn_only: bool = False) -> None
     """
     if not isinstance(mode, bool):
         raise TypeError(f"use_deterministic_algorithms: True or False, not {type(mode).__name__}")
+    if not isinstance(warn_only, (bool, int)):
+        raise TypeError(f"use_deterministic_algorithms: warn_only is True or False, not {type(warn_only).__name__}")
     before, STATE.deterministic, STATE.warn_only = STATE.deterministic, mode, bool(warn_only)
     if before is not mode:
         for forget in changed:

@@ -49,7 +49,10 @@ def set_num_threads(num_threads: int) -> None:
     """
     if isinstance(num_threads, bool) or not hasattr(num_threads, "__index__"):
         raise TypeError(f"set_num_threads: an integer, not {type(num_threads).__name__}")
-    count = num_threads.__index__()
+    try:
+        count = num_threads.__index__()
+    except TypeError as error:  # of a tensor
+        raise TypeError(f"set_num_threads: {error}") from None
     if count < 1:
         raise RuntimeError(f"set_num_threads: at least 1 thread, not {count}")
     set_blas_threads(count)

@@ -13,6 +13,7 @@ from gradlab.advice import warn
 from gradlab.autograd.mode import no_grad
 from gradlab.named_errors import named_functions
 from gradlab.tensor import Tensor
+from gradlab.tensor.common_arguments import only_real
 from gradlab.tensor.factorization import qr
 from gradlab.tensor.missing_names import absent as _absent
 from gradlab.tensor.special import erfinv
@@ -75,6 +76,7 @@ def trunc_normal_(
 
     if mean < a - 2 * std or mean > b + 2 * std:
         warnings.warn("trunc_normal_: mean is more than 2 std from [a, b]; the distribution of values may be incorrect", stacklevel=2)
+    only_real("trunc_normal_", tensor)
     with no_grad():
         tensor.uniform_(2 * below(a) - 1, 2 * below(b) - 1, generator=generator)
         return tensor.copy_((erfinv(tensor) * (std * math.sqrt(2.0)) + mean).clamp(a, b))
@@ -170,9 +172,9 @@ def orthogonal_(tensor: Tensor, gain: float = 1, generator: Any = None) -> Tenso
         raise ValueError(f"orthogonal_: at least two dimensions, not shape {tensor.shape}")
     if tensor.numel() == 0:
         return tensor
-    normal_(tensor, generator=generator)
     with no_grad():
-        matrix = tensor.detach().cpu().double().reshape(tensor.shape[0], -1)
+        drawn = normal_(tensor.detach().clone(), generator=generator)  # the tensor is written when all is well
+        matrix = drawn.cpu().double().reshape(tensor.shape[0], -1)
         tall = matrix if matrix.shape[0] >= matrix.shape[1] else matrix.t()
         q, r = qr(tall)
         q = q * r.diagonal().sign()  # makes the decomposition unique, and so the distribution uniform

@@ -326,6 +326,7 @@ def asgd_cpu(
     lr, lambd, alpha, t0, weight_decay = numbers(h)
     count = step.item() + 1
     size, weight = float(eta), float(mu)
+    next_size = lr / (1 + lambd * lr * count) ** alpha  # before anything is written: Python may refuse it
 
     def kernel(c: Any, s: Any, t: Any, p: Any, g: Any, mean: Any, new_p: Any, new_mean: Any) -> None:
         decay, shrink, size, weight = c
@@ -339,7 +340,7 @@ def asgd_cpu(
 
     scalars = *constants(p.dtype, weight_decay), *zero_d(p.dtype, 1 - lambd * size, size)
     blockwise(kernel, (*scalars, None if weight == 1 else np.array(weight, p.dtype)), (p, grad, mean, new_p, new_mean))
-    new_eta[...] = lr / (1 + lambd * lr * count) ** alpha
+    new_eta[...] = next_size
     new_mu[...] = 1 / max(1, count - t0)
     new_step[...] = count
 

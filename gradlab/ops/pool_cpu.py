@@ -144,19 +144,18 @@ def adaptive_edges(size: int, out: int) -> list[tuple[int, int]]:
 
 
 def adaptive_max_pool_cpu(x: Any, values: Any, indices: Any, *, size: Sizes) -> None:
-    """The first largest element of each cell and its place in the flattened plane."""
+    """The first largest element of each cell and its place in the flattened plane: along the last dimension, then along the one before."""
     if not values.size:
         return
-    sizes = x.shape[2:]
-    edges = [adaptive_edges(s, o) for s, o in zip(sizes, size, strict=True)]
-    for cell in np.ndindex(*size):
-        ranges = [e[i] for e, i in zip(edges, cell, strict=True)]
-        part = x[(..., *(slice(*r) for r in ranges))]
-        flat = part.reshape(*x.shape[:2], -1)
-        where = flat.argmax(-1)
-        values[(..., *cell)] = np.take_along_axis(flat, where[..., None], -1)[..., 0]
-        at = np.unravel_index(where, part.shape[2:])
-        indices[(..., *cell)] = np.ravel_multi_index(tuple(a + r[0] for a, r in zip(at, ranges, strict=True)), sizes)
+    best, places = x, np.broadcast_to(np.arange(count(x.shape[2:]), dtype=indices.dtype).reshape(x.shape[2:]), x.shape)
+    for axis in range(x.ndim - 1, 1, -1):
+        found: list[tuple[Any, Any]] = []
+        for first, last in adaptive_edges(x.shape[axis], size[axis - 2]):
+            cut = (slice(None),) * axis + (slice(first, last),)
+            where = best[cut].argmax(axis, keepdims=True)
+            found.append((np.take_along_axis(best[cut], where, axis), np.take_along_axis(places[cut], where, axis)))
+        best, places = (np.concatenate(parts, axis) for parts in zip(*found, strict=True))
+    values[...], indices[...] = best, places
 
 
 # ---------------------------------------------------------------- average

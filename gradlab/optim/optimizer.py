@@ -129,7 +129,7 @@ class Optimizer(OptimizerHooks, Minimizing):
     def add_param_group(self, param_group: Group) -> None:
         """Add parameters with hyper-parameters of their own, for example when layers are unfrozen during training."""
         if not isinstance(param_group, dict):
-            raise TypeError(f"param_group must be a dict, but got {type(param_group).__name__}")
+            raise TypeError(f"{type(self).__name__}.add_param_group: param_group must be a dict, but got {type(param_group).__name__}")
         group = dict(param_group)
         params = group["params"]
         if isinstance(params, Tensor):

@@ -8,6 +8,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.device import get_default_device
 from gradlab.dtype import INT64, bfloat16, float16, float32, float64, int8, int16, int32, int64, uint8
 from gradlab.layout import sparse_csc, sparse_csr
+from gradlab.named_errors import named_functions
 from gradlab.sparse import invariants
 from gradlab.sparse.array import Pattern, index_tensor, is_sparse, only_eager, sparse
 from gradlab.spec import ShapeError
@@ -169,6 +170,9 @@ def sparse_compressed_tensor(
         compressed_indices, plain_indices, values, size, dtype=dtype, device=device, requires_grad=requires_grad,
         check_invariants=check_invariants,
     )  # fmt: skip
+
+
+named_functions(__name__, also="sparse_coo_tensor sparse_csr_tensor sparse_csc_tensor sparse_compressed_tensor")
 
 
 class OldConstructor(type):

@@ -17,7 +17,7 @@ from gradlab.op import Op
 from gradlab.ops import ROWS
 from gradlab.sparse import entries, products
 from gradlab.sparse.array import WAY_OUT, Lacking, Pattern, SparseArray, SparseError, is_sparse, only_eager, refusal, sparse
-from gradlab.spec import broadcast_shapes, count
+from gradlab.spec import ShapeError, broadcast_shapes, count
 from gradlab.tensor.missing_names import Absent
 from gradlab.tensor.selection import index_select
 from gradlab.tensor.shape import cat
@@ -43,7 +43,10 @@ def run(op: Op, args: tuple[Any, ...], params: dict[str, Any]) -> Any:
     rule = RULES.get(op.name)
     if rule is None:
         raise refusal(op.name)
-    return rule(*args, **params)
+    try:
+        return rule(*args, **params)
+    except ShapeError as error:
+        raise error if op.name in str(error) else ShapeError(f"{op.name}: {error}") from None
 
 
 dispatch.layouts[SparseArray] = run
@@ -140,9 +143,9 @@ def mul(a: Any, b: Any) -> Any:
 def _divides(op: Op) -> Callable[..., Any]:
     def divide(a: Any, b: Any) -> Any:
         if not is_sparse(a) or is_sparse(b):
-            raise refusal(f"{op.name} by a sparse tensor")
+            raise refusal(f"{op.name}: by a sparse tensor")
         if not _number(b):
-            raise refusal(f"{op.name} by a dense tensor, which may hold zeros where there are no entries; x * (1 / d) leaves these out,")
+            raise refusal(f"{op.name}: by a dense tensor, which may hold zeros where there are no entries; x * (1 / d) leaves these out,")
         return _of_values(a, bind(op)(a._array.values, b))
 
     return divide
@@ -151,7 +154,7 @@ def _divides(op: Op) -> Callable[..., Any]:
 def pow(x: Any, exponent: Any) -> Any:
     """x to the power of a number above 0."""
     if not exponent > 0:
-        raise refusal(f"pow with the exponent {exponent}, which is not 0 at 0,")
+        raise refusal(f"pow: the exponent {exponent}, which is not 0 at 0,")
     array = x._array
     pattern, values = entries.distinct(array)
     return sparse(pattern, values**exponent, array.layout)
@@ -160,7 +163,7 @@ def pow(x: Any, exponent: Any) -> Any:
 def pow_tensor(a: Any, b: Any) -> Any:
     """a to the power of b, a number."""
     if is_sparse(b) or not _number(b):
-        raise refusal("pow with a tensor of exponents")
+        raise refusal("pow: a tensor of exponents")
     return pow(a, b.item() if isinstance(b, Differentiable) else b)  # type: ignore[attr-defined]
 
 

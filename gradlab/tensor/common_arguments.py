@@ -75,18 +75,26 @@ def into(name: str, out: Any, result: Any, inputs: Sequence[Any] = (), *, warn: 
             if not isinstance(out, Differentiable):
                 raise TypeError(f"{name}(): argument 'out' must be a tensor, not {type(out).__name__}")
             return _write(name, out, result, warn)
-        if not isinstance(out, (tuple, list)) or len(out) != len(result):
-            raise TypeError(f"{name}(): argument 'out' must be a tuple of {len(result)} tensors, one for each result")
-        for o in out:
-            if not isinstance(o, Differentiable):
-                raise TypeError(f"{name}(): argument 'out' must be a tensor, not {type(o).__name__}")
+        check_outs(name, out, len(result))
         outs = tuple(into(name, o, r, inputs, warn=warn) for o, r in zip(out, result, strict=True))
         return outs if type(result) is tuple else type(result)(*outs)
     except Exception as error:
         explain(error, name, into, (name, out, result), depth=1)
 
 
+def check_outs(name: str, out: Any, number: int) -> None:
+    """Raise TypeError unless `out` is a tensor for each of several results; called before other things are written."""
+    if not isinstance(out, (tuple, list)) or len(out) != number:
+        raise TypeError(f"{name}(): argument 'out' must be a tuple of {number} tensors, one for each result")
+    for o in out:
+        if not isinstance(o, Differentiable):
+            raise TypeError(f"{name}(): argument 'out' must be a tensor, not {type(o).__name__}")
+
+
 def _write(name: str, out: Any, result: Any, warn: bool) -> Any:
+    if out.is_sparse != result.is_sparse:
+        kinds = [("sparse" if t.is_sparse else "dense") for t in (result, out)]
+        raise RuntimeError(f"{name}(): the result is {kinds[0]}, but out is {kinds[1]}; use the function's result")
     mode = current()
     if mode.recording and (result._edge is not None or out._edge is not None):
         which = "one of the arguments" if result._edge is not None else "the tensor to write to"

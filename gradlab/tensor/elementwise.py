@@ -240,8 +240,11 @@ def sign(input: Tensor, *, out: Any = None) -> Tensor:
     >>> gl.sign(gl.tensor([-1.5, 0.0, 1.5]))
     tensor([-1.,  0.,  1.])
     """
-    result = _clone(input) if input._array.dtype == BOOL else _sign(input)
-    return result if out is None else into("sign", out, result)
+    try:
+        result = _clone(input) if input._array.dtype == BOOL else _sign(input)
+        return result if out is None else into("sign", out, result)
+    except Exception as error:
+        explain(error, "sign", sign, (input,), {"out": out})
 
 
 def square(input: Tensor, *, out: Any = None) -> Tensor:
@@ -250,8 +253,11 @@ def square(input: Tensor, *, out: Any = None) -> Tensor:
     >>> gl.square(gl.tensor([-1.5, 0.0, 1.5]))
     tensor([2.2500, 0.0000, 2.2500])
     """
-    result = _square(input.to(INT64) if input._array.dtype == BOOL else input)
-    return result if out is None else into("square", out, result)
+    try:
+        result = _square(input.to(INT64) if input._array.dtype == BOOL else input)
+        return result if out is None else into("square", out, result)
+    except Exception as error:
+        explain(error, "square", square, (input,), {"out": out})
 
 
 def floor(input: Tensor, *, out: Any = None) -> Tensor:

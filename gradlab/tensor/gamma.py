@@ -10,7 +10,7 @@ from gradlab.autograd.base import Differentiable
 from gradlab.autograd.record import bind
 from gradlab.dtype import FLOATING, as_numpy, get_default_dtype
 from gradlab.named_errors import explain, named_functions
-from gradlab.tensor.common_arguments import into, only_real
+from gradlab.tensor.common_arguments import few_enough, into, only_real
 from gradlab.tensor.comparison import tensors_only
 from gradlab.tensor.rounding import rounds_once
 
@@ -71,6 +71,7 @@ def mvlgamma(input: Tensor, p: int, *, out: Any = None) -> Tensor:
     """
     if p < 1:
         raise RuntimeError(f"mvlgamma: p is at least 1, got {p}")
+    few_enough("mvlgamma", "terms (p)", p)
     only_real("mvlgamma", input)
     x: Any = input if input._array.dtype in FLOATING else input.to(as_numpy(get_default_dtype()))
     total: Any = _lgamma(x)

@@ -37,7 +37,10 @@ class Generator:
 
     def __init__(self, device: Any = "cpu") -> None:
         _outside_of_traces("Generator()")
-        self.device = Device(device)
+        try:
+            self.device = Device(device)
+        except RuntimeError as error:
+            raise RuntimeError(f"Generator: {error}") from None
         self._seed = 0
         self._offset = 0  # in words of 64 bits, always a multiple of 4
 

@@ -56,7 +56,7 @@ def set_printoptions(
     >>> gl.set_printoptions(profile="default")
     """
     global _options
-    if profile is not None and profile.lower() not in PROFILES:
+    if profile is not None and not (isinstance(profile, str) and profile.lower() in PROFILES):
         raise ValueError(f"set_printoptions: profile is one of {', '.join(PROFILES)}, not {profile!r}")
     changes: dict[str, Any] = {
         "precision": precision, "threshold": threshold, "edgeitems": edgeitems, "linewidth": linewidth, "sci_mode": sci_mode,

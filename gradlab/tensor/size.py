@@ -25,13 +25,17 @@ class Size(tuple[int, ...]):
     __slots__ = ()
 
     def __new__(cls, sizes: Iterable[Any] = ()) -> Size:
-        found = []
+        found: list[Any] = []
         if not hasattr(type(sizes), "__iter__"):
             raise TypeError(f"Size: takes a sequence of integers, not {type(sizes).__name__}")
-        for i, size in enumerate(sizes):
-            if not hasattr(type(size), "__index__"):
-                raise TypeError(f"Size: takes integers, but item {i} is of type {type(size).__name__}")
-            found.append(size if isinstance(size, int) and type(size) is not bool else operator.index(size))  # also sizes of a trace
+        try:
+            for size in sizes:
+                if not hasattr(type(size), "__index__"):
+                    raise TypeError(f"Size: takes integers, but item {len(found)} is of type {type(size).__name__}")
+                found.append(size if isinstance(size, int) and type(size) is not bool else operator.index(size))  # also sizes of a trace
+        except TypeError as error:  # of a tensor, too
+            text = str(error)
+            raise TypeError(text if text.startswith("Size: ") else f"Size: takes a sequence of integers: {text}") from None
         return tuple.__new__(cls, found)
 
     def numel(self) -> int:

@@ -150,6 +150,8 @@ class SpellingMethods(MissingMethods):
         >>> gl.tensor([2.0]).is_nonzero()
         True
         """
+        if self.numel() != 1:  # type: ignore[attr-defined]
+            raise RuntimeError(f"is_nonzero: a tensor with one element, not of shape {tuple(self._array.shape)}; use .any() or .all()")
         return bool(self)
 
     def new_empty_strided(

@@ -359,6 +359,8 @@ class Tensor(Families):
     def __deepcopy__(self, memo: dict[int, Any]) -> Tensor:
         if not self.is_leaf:
             raise RuntimeError("deepcopy: only leaves can be copied deeply; this tensor was computed and has a graph: use detach().clone()")
+        if not isinstance(memo, dict):
+            raise TypeError(f"__deepcopy__: the memory of what was copied is a dict, not {type(memo).__name__}; use copy.deepcopy")
         twin = object.__new__(type(self))
         memo[id(self)] = twin
         array = self._array

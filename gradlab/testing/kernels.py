@@ -98,11 +98,16 @@ def allowed_spills(name: str) -> int:
     return 256 if SERIES.match(name) else 0
 
 
+def key_of(program: Program, architecture: int, nvrtc: Nvrtc) -> str:
+    """What a program's outcome is kept by: its content, the architecture, the compiler and the options."""
+    key = "\0".join((digest(program), *CUPY_OPTIONS, str(architecture), str(nvrtc.version), str(nvrtc.path.stat().st_size)))
+    return hashlib.sha256(key.encode()).hexdigest()[:32]
+
+
 def checked(program: Program, architecture: int, nvrtc: Nvrtc) -> Outcome:
     """The same; what was found before for the same content, compiler and options is taken from the cache."""
-    key = "\0".join((digest(program), *CUPY_OPTIONS, str(architecture), str(nvrtc.version), str(nvrtc.path.stat().st_size)))
     directory = cache_directory().with_name("kernels")
-    file = directory / f"{hashlib.sha256(key.encode()).hexdigest()[:32]}.json"
+    file = directory / f"{key_of(program, architecture, nvrtc)}.json"
     try:
         problem, usage, seconds = json.loads(file.read_text(encoding="utf-8"))
         if problem is None:  # what failed is looked at again: what counts as a fault may have changed

@@ -29,6 +29,8 @@ def get_num_interop_threads() -> int:
 
 def set_num_interop_threads(num: int) -> None:
     """Changes nothing; see `get_num_interop_threads`. RuntimeError for less than 1."""
+    if isinstance(num, bool) or not isinstance(num, int):
+        raise TypeError(f"set_num_interop_threads: an integer, not {type(num).__name__}")
     if num < 1:
         raise RuntimeError(f"set_num_interop_threads: at least 1, not {num}")
 
@@ -37,7 +39,9 @@ def set_deterministic_debug_mode(debug_mode: int | str) -> None:
     """`use_deterministic_algorithms`: "default" (0) switches it off, "warn" (1) and "error" (2) on. Nothing ever warns or raises, since
     every operation has a deterministic algorithm. RuntimeError for another mode.
     """
-    mode = _MODES[debug_mode] if debug_mode in (0, 1, 2) else debug_mode
+    if not isinstance(debug_mode, (int, str)):
+        raise TypeError(f"set_deterministic_debug_mode: an integer or a word, not {type(debug_mode).__name__}")
+    mode = _MODES[debug_mode] if isinstance(debug_mode, int) and 0 <= debug_mode <= 2 else debug_mode
     if mode not in _MODES:
         raise RuntimeError(f"set_deterministic_debug_mode: 0, 1, 2 or one of {', '.join(_MODES)}, not {debug_mode!r}")
     use_deterministic_algorithms(mode != "default", warn_only=mode == "warn")

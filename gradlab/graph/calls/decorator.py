@@ -6,10 +6,14 @@ import functools
 import operator
 import os
 from collections.abc import Callable, Mapping
+from types import NoneType
 from typing import Any, TypeVar, overload
+
+import numpy as np
 
 from gradlab.graph.calls.compiled import Compiled
 from gradlab.graph.staging.signatures import check_callable
+from gradlab.named_errors import describe
 from gradlab.nn.module import Module
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -55,7 +59,11 @@ def compile(
     >>> [double(gl.tensor([i])).item() for i in range(3)]
     [0, 2, 4]
     """
-    if mode not in MODES:
+    flags = {"check": check, "explain": explain, "disable": disable, "fullgraph": fullgraph, "dynamic": dynamic}
+    for name, flag in flags.items():
+        if not isinstance(flag, (bool, int, np.bool_, NoneType)):
+            raise TypeError(f"compile: {name} is True or False, not {describe(flag)}")
+    if not isinstance(mode, (str, NoneType)) or mode not in MODES:
         raise ValueError(f"compile: mode is one of {', '.join(map(repr, MODES))}, not {mode!r}; all of them mean the same here")
     if dynamic:
         raise NotImplementedError(

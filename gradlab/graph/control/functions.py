@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import Any
 
+import numpy as np
+
 from gradlab.autograd.base import Differentiable
 from gradlab.autograd.mode import current
 from gradlab.graph.control.branching import name_of, staged_switch
@@ -12,6 +14,7 @@ from gradlab.graph.control.looping import WAY_OUT, staged_while
 from gradlab.graph.control.nesting import compare, specs_of, tensors_of
 from gradlab.graph.control.scanning import checked, staged_scan
 from gradlab.graph.staging.tree import unflatten
+from gradlab.named_errors import describe
 from gradlab.nn.multi_output_node import parts
 from gradlab.tensor.shape import stack
 
@@ -145,6 +148,11 @@ def scan(
     if not found:
         raise RuntimeError("scan: xs holds no tensor, so there is nothing to scan over; give arange(n) for n steps")
     shape = tuple(found[0]._array.shape)
+    if isinstance(dim, bool) or not isinstance(dim, (int, np.integer)):
+        raise TypeError(f"scan: dim is an integer, not {describe(dim)}")
+    for what, flag in (("reverse", reverse), ("recompute", recompute)):
+        if not isinstance(flag, (bool, int, np.bool_)):
+            raise TypeError(f"scan: {what} is True or False, not {describe(flag)}")
     if not -len(shape) <= dim < len(shape):
         raise IndexError(f"scan: dim {dim} is out of range for the first tensor of xs, which has shape {shape}")
     dim %= len(shape)

@@ -117,11 +117,14 @@ def gelu(input: Tensor, approximate: str = "none") -> Tensor:
     >>> F.gelu(gl.tensor([-1.0, 0.0, 2.0]))
     tensor([-0.1587,  0.0000,  1.9545])
     """
-    if approximate == "none":
-        return _gelu(input)
-    if approximate == "tanh":
-        return _gelu_tanh(input)
-    raise RuntimeError(f"gelu: approximate is 'none' or 'tanh', not {approximate!r}")
+    try:
+        if approximate == "none":
+            return _gelu(input)
+        if approximate == "tanh":
+            return _gelu_tanh(input)
+        raise RuntimeError(f"gelu: approximate is 'none' or 'tanh', not {approximate!r}")
+    except Exception as error:
+        explain(error, "gelu", gelu, (input, approximate))
 
 
 def silu(input: Tensor, inplace: bool = False) -> Tensor:

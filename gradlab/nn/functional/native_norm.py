@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from gradlab.dtype import FLOAT32, HALF
 from gradlab.named_errors import named_functions
 from gradlab.nn import functional as F
-from gradlab.tensor.common_arguments import into
+from gradlab.tensor.common_arguments import check_outs, into
 from gradlab.tensor.rounding import rounds_once
 
 if TYPE_CHECKING:
@@ -72,6 +72,8 @@ def native_batch_norm(
     >>> gl.native_batch_norm(gl.tensor([[1.0], [3.0]]), None, None, None, None, True, 0.1, 1e-5)[1:]
     (tensor([2.]), tensor([1.0000]))
     """
+    if out is not None:
+        check_outs("native_batch_norm", out, 3)
     x, scale, shift = _widened(input, weight, bias)
     dims = (0, *range(2, len(x._array.shape)))
     statistics = _statistics(x.detach(), dims, False, eps) if training else (x.new_zeros((0,)), x.new_zeros((0,)))

@@ -19,6 +19,7 @@ from gradlab.nn.multi_output_node import parts
 from gradlab.nn.parameter import Parameter
 from gradlab.nn.utils.rnn import PackedSequence
 from gradlab.tensor import Tensor
+from gradlab.tensor.common_arguments import few_enough
 from gradlab.tensor.creation import empty
 from gradlab.tensor.shape import cat, stack
 
@@ -52,6 +53,7 @@ class RNNBase(Module):
                 raise TypeError(f"{name}: {what} is an integer, not {type(number).__name__}")
             if number <= 0:
                 raise ValueError(f"{name}: {what} must be positive, got {number}")
+        few_enough(name, "layers", num_layers)
         if proj_size < 0 or proj_size >= hidden_size:
             raise ValueError(f"{name}: proj_size lies between 0 and hidden_size {hidden_size}, got {proj_size}")
         if dropout > 0 and num_layers == 1:

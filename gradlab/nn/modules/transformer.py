@@ -17,6 +17,7 @@ from gradlab.nn.modules.linear import Linear
 from gradlab.nn.modules.norm import LayerNorm
 from gradlab.nn.modules.residual import add_norm
 from gradlab.tensor import Tensor
+from gradlab.tensor.common_arguments import few_enough
 from gradlab.tensor.creation import tensor as make
 
 Activation = Callable[[Tensor], Tensor]
@@ -31,6 +32,7 @@ def _activation(given: str | Activation) -> Activation:
 
 
 def _copies(module: Module, count: int) -> ModuleList:
+    few_enough(f"{type(module).__name__.removesuffix('Layer')}", "layers", count)
     return ModuleList([copy.deepcopy(module) for _ in range(count)])
 
 

@@ -9,6 +9,7 @@ from typing import Any
 
 from gradlab.optim.lr_scheduler.base import LRScheduler, check_optimizer, rate, set_rate
 from gradlab.optim.optimizer import Optimizer
+from gradlab.tensor.common_arguments import few_enough
 
 
 class _OfOthers(LRScheduler):
@@ -45,6 +46,7 @@ class SequentialLR(_OfOthers):
 
     def __init__(self, optimizer: Optimizer, schedulers: Sequence[LRScheduler], milestones: Sequence[int], last_epoch: int = -1) -> None:
         self._check(optimizer, schedulers)
+        few_enough("SequentialLR", "epochs to go through (last_epoch)", last_epoch)
         if len(milestones) != len(schedulers) - 1:
             raise ValueError(
                 f"Sequential Schedulers expects number of schedulers provided to be one more than the number of milestone points, but got "

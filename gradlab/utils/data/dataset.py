@@ -12,7 +12,7 @@ from typing import Any, Generic, TypeVar
 import numpy as np
 
 from gradlab.autograd.record import wrap
-from gradlab.named_errors import name_classes
+from gradlab.named_errors import name_classes, named
 from gradlab.tensor import Tensor
 from gradlab.tensor.creation import as_tensor, tensor
 from gradlab.tensor.generator import Generator
@@ -209,6 +209,7 @@ class StackDataset(Dataset[T_co]):
         return self._length
 
 
+@named
 def random_split(dataset: Any, lengths: Sequence[float], generator: Generator | None = None) -> list[Subset[Any]]:
     """Split a dataset at random into parts of the given lengths, or of the given fractions (which add up to 1).
 

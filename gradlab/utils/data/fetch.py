@@ -8,6 +8,7 @@ sampler may name a sample twice, its place in the epoch counts, too.
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Callable, Iterator
 from typing import Any, NamedTuple
 
@@ -86,7 +87,7 @@ class Fetcher:
                 sample = next(stream)
                 self.count += 1
                 return finished(recipe.collate, sample)
-            samples = list(itertools.islice(stream, recipe.batch_size))
+            samples = list(itertools.islice(stream, min(recipe.batch_size, sys.maxsize)))
         except StopIteration:
             raise
         except Exception as error:

@@ -8,7 +8,7 @@ from typing import Any, Generic
 
 import numpy as np
 
-from gradlab.named_errors import name_classes
+from gradlab.named_errors import describe, name_classes
 from gradlab.tensor import Tensor
 from gradlab.tensor.generator import Generator, default_generator
 from gradlab.utils.data.collate import default_collate, default_convert
@@ -81,6 +81,8 @@ class DataLoader(Generic[T_co]):
         self._streaming = is_stream(dataset)
         self._choose_order(batch_size, shuffle, sampler, batch_sampler, drop_last)
         self._batched = self.batch_size is not None or batch_sampler is not None
+        if not (collate_fn is None or callable(collate_fn)):
+            raise TypeError(f"DataLoader: collate_fn is a function of a list of samples, not {describe(collate_fn)}")
         self.collate_fn = collate_fn or (default_collate if self._batched else default_convert)
         self._pool: Pool | None = None
         self._epoch: Epoch | None = None

@@ -7,6 +7,7 @@ when they are asked for. So ten thousand million draws take no memory, and what 
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence, Sized
 from typing import Any, Generic, TypeVar
 
@@ -166,7 +167,7 @@ class BatchSampler(Sampler[list[int]]):
 
 def batched(items: Iterator[Any], size: int, drop_last: bool) -> Iterator[list[Any]]:
     """Lists of `size` items."""
-    while batch := list(itertools.islice(items, size)):
+    while batch := list(itertools.islice(items, min(size, sys.maxsize))):
         if len(batch) < size and drop_last:
             return
         yield batch
