@@ -48,6 +48,45 @@ def test_activations_of_a_layer(m, n, k):
     assert check(lambda x, w, b, r: F.linear(x, w) + r, *shapes, (m, n)) == [["add"]]
 
 
+def _steps(a):
+    """A half array as integers in the order of its values: neighbours are 1 apart."""
+    found = a.detach()._array.view(np.int16).astype(int)
+    return np.where(found < 0, -(found & 0x7FFF), found)
+
+
+@pytest.mark.parametrize("m, n, k", SIZES[1:3])
+@pytest.mark.parametrize("dtype", [gl.float16, gl.bfloat16])
+def test_half_types_are_rounded_in_the_product(dtype, m, n, k):
+    """Where each row of eager mode rounds; operands are small whole numbers and quarters, whose sums are the same in any order."""
+    rng = np.random.default_rng(m)
+    x, w, b, r = (gl.tensor(rng.integers(-9, 10, shape) * 0.25).to(dtype) for shape in ((m, k), (n, k), (n,), (m, n)))
+    odd = r.clone()
+    odd.flatten()[: min(5, m * n)] = gl.tensor([float("nan"), float("inf"), -float("inf"), 3e-8, -0.0][: m * n]).to(dtype)
+    functions = {
+        (): lambda: (F.linear(x, w, b).float(),),
+        ("relu",): lambda: (F.linear(x, w, b).relu().float(),),
+        ("gelu_tanh",): lambda: (gelu(F.linear(x, w, b)).float(),),
+        ("gelu_tanh", "kept"): lambda: (gelu(z := F.linear(x, w, b)).float(), z.float()),
+        ("add",): lambda: (odd.float() + F.linear(x, w, b),),
+        ("rounded to add",): lambda: ((odd + F.linear(x, w, b)).float(),),
+        ("rounded for a gradient",): lambda: (gl.autograd.grad(gelu(z := odd.clone().requires_grad_()), z, F.linear(x, w))[0].float(),),
+    }  # fmt: skip
+    for names, function in functions.items():
+        step = gl.compile(function)
+        for _ in range(2):
+            got = step()
+        for a, want in zip(got, function(), strict=True):
+            found, wanted = (_steps(y.detach().to(dtype)) if "add" != names[:1] else y.detach()._array for y in (a, want))
+            known = ~np.isnan(want.detach()._array)
+            assert np.array_equal(known, ~np.isnan(a.detach()._array))
+            exact = names in ((), ("relu",), ("add",), ("rounded to add",))
+            assert abs(found - wanted)[known & np.isfinite(want.detach()._array)].max(initial=0) <= (not exact), names
+        steps = [s.calls for s in step.programs[0].runner.executable.report if s.calls and s.calls[0].op.name in ("linear", "matmul")]
+        ran = [c.op.name for c in steps[0][1:]]
+        assert ran[0] == f"round_to_{dtype}".replace("gradlab.", ""), names
+        assert names[:1] == tuple(ran[1:2]) or names[:1] in ((), ("rounded to add",), ("rounded for a gradient",)), ran
+
+
 def test_what_is_needed_besides():
     """A layer's result that is asked for is there; only gelu's kernel writes it too."""
     shapes = (33, 20), (40, 20), (40,)

@@ -13,6 +13,23 @@ enum Ending : int64_t { NOTHING, RELU, RELU_BACKWARD, ADD, GELU, GELU_KEPT, GELU
 constexpr bool HAS_OTHER[] = {false, false, true, true, false, false, true, true};
 constexpr bool HAS_BESIDE[] = {false, false, false, false, false, true, false, true};
 
+// Beside the kind stand what it is rounded to, as float, before and after it (of what is kept beside, too): half types of `half.h`.
+constexpr int64_t BEFORE = 16, AFTER = 256, BFLOAT16 = 1, FLOAT16 = 2;
+
+inline __attribute__((always_inline)) V rounded(V x, int64_t to) {
+  const Whole bits = (Whole)x, sign = bits & int32_t(0x80000000);
+  Whole found;
+  if (to == BFLOAT16) {
+    found = (bits + 0x7fff + (bits >> 16 & 1)) & ~0xffff;
+  } else {
+    const Whole rest = bits ^ sign;
+    found = (rest + 0xfff + (rest >> 13 & 1)) & ~0x1fff;
+    found = rest < 0x38800000 ? (Whole)(((V)rest + 0.5f) - 0.5f) : found;
+    found = (rest >= 0x477ff000 ? Whole{} + 0x7f800000 : found) | sign;
+  }
+  return x != x ? (V)(sign | 0x7fc00000) : (V)found;
+}
+
 constexpr int TOGETHER = 4;  // vectors: a chain of dependent instructions each, which run side by side
 using Some = V[TOGETHER];
 #define GRADLAB_EACH _Pragma("GCC unroll 4") for (int i = 0; i < TOGETHER; ++i)
@@ -58,7 +75,16 @@ template <int64_t KIND> inline __attribute__((always_inline)) void ended(Some& c
   }
 }
 
-template <int64_t KIND> void end_rows(int64_t rows, int64_t width, int64_t step, float* c, const float* other, float* beside) {
+// The same between two roundings; what is kept of GELU_KEPT is rounded once.
+template <int64_t KIND> inline __attribute__((always_inline)) void finished(Some& c, const Some& other, Some& beside, int64_t before, int64_t after) {
+  if (before) { GRADLAB_EACH c[i] = rounded(c[i], before); }
+  ended<KIND>(c, other, beside);
+  if (after && HAS_BESIDE[KIND]) { GRADLAB_EACH beside[i] = rounded(beside[i], after); }
+  if (after && KIND != GELU_KEPT) { GRADLAB_EACH c[i] = rounded(c[i], after); }
+}
+
+template <int64_t KIND>
+void end_rows(int64_t rows, int64_t width, int64_t step, float* c, const float* other, float* beside, int64_t before, int64_t after) {
   for (int64_t j = 0; j < width; j += TOGETHER * L)
     for (int64_t row = 0; row < rows; ++row) {  // not along the row: what is fetched ahead there may be what another thread writes
       const int64_t at = row * step + j;
@@ -66,33 +92,34 @@ template <int64_t KIND> void end_rows(int64_t rows, int64_t width, int64_t step,
       if (width - j >= TOGETHER * L) {
         GRADLAB_EACH x[i] = load(c + at + i * L);
         if (HAS_OTHER[KIND]) { GRADLAB_EACH y[i] = load(other + at + i * L); }
-        ended<KIND>(x, y, z);
-        if (KIND != GELU_KEPT) { GRADLAB_EACH store(c + at + i * L, x[i]); }
+        finished<KIND>(x, y, z, before, after);
+        if (KIND != GELU_KEPT || before) { GRADLAB_EACH store(c + at + i * L, x[i]); }
         if (HAS_BESIDE[KIND]) { GRADLAB_EACH store(beside + at + i * L, z[i]); }
         continue;
       }
       const size_t left = sizeof(float) * size_t(width - j);
       std::memset(x, 0, sizeof x), std::memcpy(x, c + at, left);
       if (HAS_OTHER[KIND]) std::memset(y, 0, sizeof y), std::memcpy(y, other + at, left);
-      ended<KIND>(x, y, z);
-      if (KIND != GELU_KEPT) std::memcpy(c + at, x, left);
+      finished<KIND>(x, y, z, before, after);
+      if (KIND != GELU_KEPT || before) std::memcpy(c + at, x, left);
       if (HAS_BESIDE[KIND]) std::memcpy(beside + at, z, left);
     }
 }
 
 // The pointers are those of the other and of what is beside, as far as the kind has them; both are laid out as c.
 struct Ends {
-  int64_t kind;
+  int64_t kind, before, after;
   const float* other = nullptr;
   float* beside = nullptr;
-  Ends(char** next, int64_t kind) : kind(kind) {
+  Ends(char** next, int64_t ending) : kind(ending % BEFORE), before(ending / BEFORE % 16), after(ending / AFTER) {
     if (HAS_OTHER[kind]) other = (const float*)*next++;
     if (HAS_BESIDE[kind]) beside = (float*)*next;
   }
   // Rows of c, whose first element is `at` behind that of the whole; `step` apart.
   void operator()(int64_t at, int64_t rows, int64_t width, int64_t step, float* c) const {
-    const auto run = [=](auto end) { end(rows, width, step, c, other + at, beside + at); };
+    const auto run = [=](auto end) { end(rows, width, step, c, other + at, beside + at, before, after); };
     switch (kind) {
+      case NOTHING: if (before) run(end_rows<NOTHING>); return;
       case RELU: return run(end_rows<RELU>);
       case RELU_BACKWARD: return run(end_rows<RELU_BACKWARD>);
       case ADD: return run(end_rows<ADD>);

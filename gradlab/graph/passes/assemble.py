@@ -29,8 +29,8 @@ def _parts_of(work: Rewriting, call: Call) -> list[Call] | None:
     parts: dict[int, list[tuple[int, int, Value, bool]]] = {}  # dimension -> start, stop, gradient, whether it lacks the dimension
     others: list[Value] = []
     for value in work.terms(call.outputs[0]):
-        maker = work.maker.get(value.id)
-        part = _part(maker) if maker is not None and work.uses[value.id] == 1 else None
+        maker = work.maker_of_term(value)
+        part = _part(maker) if maker is not None else None
         if part is None:
             others.append(value)
         else:
@@ -52,6 +52,9 @@ def _parts_of(work: Rewriting, call: Call) -> list[Call] | None:
             calls.append(work.call(ops.creation.full, (), zeros, position))
             row.append(calls[-1].outputs[0])
         if gradient is not None:
+            if gradient.spec.dtype != spec.dtype:
+                calls.append(work.call(ops.elementwise.cast, (gradient,), {"dtype": spec.dtype}, position))
+                gradient = calls[-1].outputs[0]
             if lacking:
                 calls.append(work.call(ops.movement.unsqueeze, (gradient,), {"dim": dim}, position))
                 gradient = calls[-1].outputs[0]

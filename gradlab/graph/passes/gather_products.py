@@ -1,6 +1,7 @@
 """A sum of matrix products, such as the weight gradient of a recurrent layer, becomes one product of longer matrices.
 
-A₁B₁ + A₂B₂ + … = [A₁ A₂ …] [B₁; B₂; …]: the result is written once, and one long product runs faster than many short ones.
+A₁B₁ + A₂B₂ + … = [A₁ A₂ …] [B₁; B₂; …]: the result is written once, and one long product runs faster than many short ones. Products of a
+half type that add up in a wide one are not rounded in between.
 """
 
 from __future__ import annotations
@@ -20,12 +21,12 @@ def gather_products(graph: Graph) -> Graph:
         products: list[Call] = []
         others: list[Value] = []
         for value in work.terms(call.outputs[0]):
-            maker = work.maker.get(value.id)
-            if maker is not None and work.uses[value.id] == 1 and _is_product_of_matrices(maker):
+            maker = work.maker_of_term(value)
+            if maker is not None and _is_product_of_matrices(maker):
                 products.append(maker)
             else:
                 others.append(value)
-        if len(products) >= FEWEST:
+        if len(products) >= FEWEST and len({p.outputs[0].spec.dtype for p in products}) == 1:
             products = _as_joined_already(products, orders)
             work.replace(call, _one(work, call, products, others))
     return work.finish()
@@ -47,6 +48,7 @@ def _as_joined_already(products: list[Call], orders: list[list[int]]) -> list[Ca
 def _one(work: Rewriting, call: Call, products: list[Call], others: list[Value]) -> list[Call]:
     """The calls of the joined product, and the sum with what else there is."""
     calls: list[Call] = []
+    product = ops.linalg.matmul if products[0].outputs[0].spec.dtype == call.outputs[0].spec.dtype else ops.linalg.wide_matmul
 
     def joined(values: list[Value], dim: int) -> Value:
         """The values one behind the other; transposed ones are joined before they are transposed, so that rows are copied whole."""
@@ -62,9 +64,9 @@ def _one(work: Rewriting, call: Call, products: list[Call], others: list[Value])
     b = joined([p.inputs[1] for p in products], 0)
     if not others and _only_turned(work, call.outputs[0]):  # then it is made so: B^T A^T
         calls.extend([work.call(ops.movement.t, (factor,), {}, call.position) for factor in (b, a)])
-        turned = work.call(ops.linalg.matmul, (calls[-2].outputs[0], calls[-1].outputs[0]), {}, call.position)
+        turned = work.call(product, (calls[-2].outputs[0], calls[-1].outputs[0]), {}, call.position)
         return [*calls, turned, work.call(ops.movement.t, turned.outputs, {}, call.position, call.outputs[0])]
-    calls.append(work.call(ops.linalg.matmul, (a, b), {}, call.position, call.outputs[0] if not others else None))
+    calls.append(work.call(product, (a, b), {}, call.position, call.outputs[0] if not others else None))
     return [*calls, *sum_of(work, [calls[-1].outputs[0], *others], call.outputs[0], call.position)]
 
 

@@ -49,6 +49,14 @@ class Rewriting:
                 found.append(v)
         return found
 
+    def maker_of_term(self, value: Value) -> Call | None:
+        """The call that makes a term which nothing else needs; of a half type's that is cast for a wide sum, the call before the cast."""
+        maker = self.maker.get(value.id) if self.uses[value.id] == 1 else None
+        if maker is not None and maker.op is ops.elementwise.cast:
+            (x,) = maker.inputs
+            maker = self.maker.get(x.id) if self.uses[x.id] == 1 else None
+        return maker
+
     def sums(self) -> list[Call]:
         """The additions that are not themselves a term of a larger sum."""
         inner = {x.id for c in self.calls if is_sum(c) for x in c.inputs if isinstance(x, Value) and self.uses[x.id] == 1}

@@ -43,7 +43,7 @@ class NativeExecutable:
     kept = 1  # references to each result's array that stay behind after a run
 
     def __init__(self, line: Line) -> None:
-        self.line = line = expanded(widened(line))
+        self.line = line = expanded(widened(line, kept=compiler.compiles()))
         arranged = self.arranged = arrange(line, joined=True, halves=True, assembling=True, lending=True, own=True, last=line.last)
         self.plan = arranged.plan
         self._ctx = Lowering()
